@@ -1,0 +1,3 @@
+module llmprof
+
+go 1.26

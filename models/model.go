@@ -1,0 +1,199 @@
+// Package models describes decoder language models: shapes, never how they run.
+//
+// A Model is a short list of layer kinds, each with its repeat count; a layer
+// is a list of blocks (attention, scan, feed-forward, experts); a block is its
+// weight matrices and the one thing it does besides multiplying by them. No
+// family has code of its own below the reader of config.json: whatever the
+// architecture, everything that follows (parameters, FLOPs, cache, traffic) is
+// a sum over blocks.
+package models
+
+import "llmprof/unit"
+
+// A Model is the shape of one decoder.
+type Model struct {
+	Name       string // as the user or the table calls it
+	Family     string // Hugging Face model_type
+	Source     string // where the shape comes from: URL, file or repo id
+	Vocab      int    // rows of the embedding
+	Hidden     int    // width of the residual stream
+	MaxContext int    // tokens the model was made for; 0 if its positions set no limit
+	Embedding  Embedding
+	Layers     []Layer
+	FinalNorms []Norm
+	Head       Linear // to the vocabulary; its weights are the embedding's if TiedHead
+	TiedHead   bool
+	Stored     Stored   // the formats that the published checkpoint is stored in
+	Notes      []string // what the shape leaves out: a vision tower, a draft (MTP) layer
+}
+
+// An Embedding turns token ids into the residual stream.
+type Embedding struct {
+	Width     int      // of one row; differs from Hidden in OPT-350m and ALBERT-like models
+	Positions int      // rows of a learned position table, 0 for none
+	Project   []Linear // from Width to Hidden and, before the head, back
+	Norms     []Norm   // BLOOM has one after the embedding
+	Extra     int64    // parameters of further tables that are gathered from, a row a token
+}
+
+// A Layer is one kind of layer and how often the model has it.
+type Layer struct {
+	Name   string // "attention + mlp", "mamba2", "sliding attention + moe"
+	Count  int
+	Blocks []Block
+}
+
+// A Block reads the residual stream and adds to it: norms, the products into
+// it, what it does with them, the product out of it. Exactly one of Attention,
+// Scan, Experts and Activation.Width says what it does. Experts come with their
+// own matrices; together with Attention they are its query and output
+// projections, of which each token takes a few (JetMoE).
+type Block struct {
+	Name       string // "attention", "mamba2", "mlp", "moe"
+	Norms      []Norm
+	In         []Linear // from the residual stream, or from a low rank of it
+	Attention  *Attention
+	Scan       *Scan
+	Experts    *Experts
+	Activation Activation
+	Out        []Linear // back to the residual stream
+	Extra      int64    // parameters of no account for time: sinks, scales, routers' biases
+	Parallel   bool     // adds to the same sum as the block before it (GPT-J, Falcon): one all-reduce serves both
+}
+
+// A Linear is the weight matrix Out×In, with a bias of Out if Bias.
+type Linear struct {
+	Name    string // "q_proj", "gate_proj"
+	In, Out int
+	Bias    bool
+	Split   Split
+	Heads   int // the most ways that tensor parallelism can cut it without copies; 0 for the split dimension itself
+	Times   int // how many of this shape there are; 0 and 1 are one
+}
+
+// Params counts the weights and the biases.
+func (l Linear) Params() int64 {
+	n := int64(l.In) * int64(l.Out)
+	if l.Bias {
+		n += int64(l.Out)
+	}
+	return n * int64(max(l.Times, 1))
+}
+
+// Split says how tensor parallelism cuts a Linear (Shoeybi et al. 2019,
+// Megatron-LM): by its outputs, by its inputs, or not at all.
+type Split uint8
+
+// The ways to cut a Linear.
+const (
+	Columns    Split = iota // each GPU computes some outputs
+	Rows                    // each GPU holds some inputs; the outputs are summed by an all-reduce
+	Replicated              // each GPU holds and computes all of it
+)
+
+// A Norm is one normalization of Width values, Heads times for each token.
+type Norm struct {
+	Name   string
+	Width  int
+	Heads  int   // 0 and 1 are one: a norm of the whole stream
+	Params int64 // 0 where it has no weights (OLMo)
+}
+
+// Attention is what happens between the projections of a softmax attention.
+type Attention struct {
+	Heads, KVHeads int
+	KeyDim         int  // of one head's query and key
+	ValueDim       int  // of one head's value
+	Window         int  // positions it looks back on, itself included; 0 for all
+	Chunked        bool // Window is a chunk: it looks back to the chunk's begin (Llama 4)
+	RotaryDim      int  // dimensions of a head that are rotated; 0 for none
+	ALiBi          bool
+	Softcap        bool
+	Latent         *Latent  // multi-head latent attention
+	Indexer        *Indexer // sparse attention that picks the keys it reads
+	Shared         bool     // reads the cache of an earlier layer, has none of its own
+}
+
+// A Latent is the compressed cache of multi-head latent attention (DeepSeek-V2,
+// arXiv:2405.04434): one vector of Rank and one rotated key of RopeDim a token,
+// shared by all heads. Expand (kv_b_proj: Rank to Heads×(NopeDim+ValueDim)) is
+// what makes keys and values of it, or is absorbed into query and output.
+type Latent struct {
+	Rank, RopeDim, NopeDim int
+	Expand                 Linear
+}
+
+// An Indexer scores all keys with a few light heads and keeps TopK of them for
+// the attention proper (DeepSeek-V3.2). Its matrices are the block's own.
+type Indexer struct {
+	Heads, Dim, TopK int
+}
+
+// A Scan is a recurrent mixer: its state does not grow with the context.
+type Scan struct {
+	Kind     ScanKind
+	Heads    int // 1 for Mamba-1
+	HeadDim  int // values of a head that are carried: the channels of Mamba-1
+	StateDim int // states of each of them: d_state, or the key dimension of a linear attention
+	Groups   int // of Mamba-2's B and C; key heads of a linear attention
+	Conv     int // channels of the causal convolution before it, 0 for none
+	Kernel   int // its length
+	Chunk    int // tokens that the training-form kernel handles at a time; 0 if not stated
+	// StateFormat is what the state is kept in where the config says so.
+	StateFormat unit.Format
+}
+
+// StateElements is the number of values of the recurrent state of one sequence.
+func (s Scan) StateElements() int64 { return int64(s.Heads) * int64(s.HeadDim) * int64(s.StateDim) }
+
+// ConvElements is the number of inputs that the convolution of one sequence remembers.
+func (s Scan) ConvElements() int64 { return int64(s.Conv) * int64(s.Kernel) }
+
+// ScanKind says which recurrence a Scan computes.
+type ScanKind uint8
+
+// The recurrences.
+const (
+	Mamba1     ScanKind = iota // selective scan, a decay for each channel and state (arXiv:2312.00752)
+	Mamba2                     // state-space duality, a decay for each head (arXiv:2405.21060)
+	GatedDelta                 // gated delta rule (arXiv:2412.06464)
+	Linear1                    // plain linear attention with decay (RetNet, Lightning Attention, RWKV)
+	ShortConv                  // a gated causal convolution and no other state (LFM2)
+	LinearRNN                  // diagonal gated recurrence, one state a channel (RG-LRU, arXiv:2402.19427)
+)
+
+var scanNames = [...]string{"mamba", "mamba2", "gated-delta", "linear-attention", "short-conv", "linear-rnn"}
+
+// String is the field's name of the recurrence.
+func (k ScanKind) String() string { return scanNames[k] }
+
+// Experts are the feed-forwards of a mixture, of which each token takes TopK.
+type Experts struct {
+	Count, TopK int
+	Idle        int      // further experts that the router may choose and that do nothing (LongCat-Flash)
+	Router      []Linear // from the residual stream to Count scores
+	In, Out     []Linear // of one expert
+	Activation  Activation
+	Shared      *Shared // taken by every token
+}
+
+// Shared is the feed-forward of a mixture that every token takes.
+type Shared struct {
+	In, Out    []Linear
+	Activation Activation
+}
+
+// An Activation is the non-linearity of a feed-forward of Width hidden values,
+// of which a gated one computes two and multiplies them.
+type Activation struct {
+	Width int
+	Gated bool
+}
+
+// Stored says how a published checkpoint is stored.
+type Stored struct {
+	Method  string      // quantization_config.quant_method, "" for none
+	Weights unit.Format // of the quantized matrices; dtype of the others if none is
+	Experts bool        // only the experts' matrices are quantized (gpt-oss)
+	Group   int         // weights that share a scale, 0 for a whole row or tensor
+}

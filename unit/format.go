@@ -1,0 +1,78 @@
+package unit
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Format is a number format: how one weight, activation or cached key is
+// stored and multiplied.
+type Format uint8
+
+// The number formats. The zero Format means "not given".
+const (
+	NoFormat Format = iota
+	FP32
+	TF32 // 32 bits in memory, 19 in the tensor core
+	FP16
+	BF16
+	FP8 // E4M3 or E5M2: the same size and speed
+	INT8
+	INT4
+	NVFP4 // FP4 with an FP8 scale a block of 16
+	MXFP4 // FP4 with an 8-bit power-of-two scale a block of 32
+	NumFormats
+)
+
+var formatNames = [NumFormats]string{"", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4"}
+
+// formatBits holds the bits a value takes in memory. The block scales of the
+// two FP4 formats belong to the format (OCP Microscaling Formats v1.0; NVFP4
+// as in cuDNN and TensorRT-LLM); the group scales of INT4 belong to the scheme.
+var formatBits = [NumFormats]float64{0, 32, 32, 16, 16, 8, 8, 4, 4 + 8.0/16, 4 + 8.0/32}
+
+// Formats lists every number format, widest first.
+func Formats() []Format {
+	fs := make([]Format, 0, NumFormats-1)
+	for f := FP32; f < NumFormats; f++ {
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// String is the name of the format as flags and files spell it.
+func (f Format) String() string {
+	if f >= NumFormats {
+		return fmt.Sprintf("Format(%d)", uint8(f))
+	}
+	return formatNames[f]
+}
+
+// Bits is the memory that one value takes, its share of a block scale included.
+func (f Format) Bits() float64 { return formatBits[f] }
+
+// Bytes is the memory that n values take.
+func (f Format) Bytes(n float64) Bytes { return Bytes(n * formatBits[f] / 8) }
+
+// ParseFormat reads the name of a format, ignoring case.
+func ParseFormat(s string) (Format, error) {
+	for f := FP32; f < NumFormats; f++ {
+		if strings.EqualFold(s, formatNames[f]) {
+			return f, nil
+		}
+	}
+	return NoFormat, fmt.Errorf("%q is not a number format (known: %s)", s, strings.Join(formatNames[1:], ", "))
+}
+
+// MarshalText writes the name of the format.
+func (f Format) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText reads the name of a format.
+func (f *Format) UnmarshalText(text []byte) error {
+	g, err := ParseFormat(string(text))
+	if err != nil {
+		return err
+	}
+	*f = g
+	return nil
+}

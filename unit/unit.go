@@ -1,0 +1,72 @@
+// Package unit gives each physical quantity a type that is named for the unit
+// it is stored in, always the SI one, so that a value never needs a comment to
+// say what it means and a sum of bytes and operations does not compile.
+//
+// Arithmetic within one unit is Go's own. A change of dimension is a method
+// here: FLOPs.Over(FLOPsPerSec) is Seconds.
+package unit
+
+import "math"
+
+// Quantities of work, data, time, power, energy and money.
+type (
+	FLOPs          float64 // floating-point (or integer) operations; a multiply-add is two
+	FLOPsPerSec    float64
+	Bytes          float64
+	BytesPerSec    float64 // of a link: in one direction
+	Seconds        float64
+	Hertz          float64
+	Watts          float64
+	Joules         float64
+	Dollars        float64 // US dollars
+	DollarsPerHour float64
+)
+
+// Over is the time that the work takes at rate r. No work takes no time at any
+// rate; work at no rate takes for ever.
+func (f FLOPs) Over(r FLOPsPerSec) Seconds {
+	if f == 0 {
+		return 0
+	}
+	return Seconds(float64(f) / float64(r))
+}
+
+// Over is the time that moving b takes at rate r.
+func (b Bytes) Over(r BytesPerSec) Seconds {
+	if b == 0 {
+		return 0
+	}
+	return Seconds(float64(b) / float64(r))
+}
+
+// Per is the arithmetic intensity in FLOP/byte, or +Inf if nothing is moved.
+func (f FLOPs) Per(b Bytes) float64 {
+	if b == 0 {
+		return math.Inf(1)
+	}
+	return float64(f) / float64(b)
+}
+
+// In is the mean rate of doing f in t.
+func (f FLOPs) In(t Seconds) FLOPsPerSec { return FLOPsPerSec(float64(f) / float64(t)) }
+
+// In is the mean rate of moving b in t.
+func (b Bytes) In(t Seconds) BytesPerSec { return BytesPerSec(float64(b) / float64(t)) }
+
+// For is the energy that w draws in t.
+func (w Watts) For(t Seconds) Joules { return Joules(float64(w) * float64(t)) }
+
+// Over is the mean power of spending j in t.
+func (j Joules) Over(t Seconds) Watts { return Watts(float64(j) / float64(t)) }
+
+// For is the money that p charges for t.
+func (p DollarsPerHour) For(t Seconds) Dollars { return Dollars(float64(p) * float64(t) / 3600) }
+
+// Times is n of the quantity.
+func (f FLOPs) Times(n float64) FLOPs     { return FLOPs(float64(f) * n) }
+func (b Bytes) Times(n float64) Bytes     { return Bytes(float64(b) * n) }
+func (s Seconds) Times(n float64) Seconds { return Seconds(float64(s) * n) }
+func (j Joules) Times(n float64) Joules   { return Joules(float64(j) * n) }
+
+func (r FLOPsPerSec) Times(n float64) FLOPsPerSec { return FLOPsPerSec(float64(r) * n) }
+func (r BytesPerSec) Times(n float64) BytesPerSec { return BytesPerSec(float64(r) * n) }
