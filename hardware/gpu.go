@@ -1,0 +1,99 @@
+// Package hardware says what a GPU can do at its best: the dense peak of each
+// number format, the memory, the links, the power, and the usual node around
+// it, each with the source that it was read from.
+//
+// The figures live in hardware.toml at the root of the module. Load reads it
+// into a Table; Table.GPU looks an entry up by a name that people use, and
+// Table.Match by the name that a driver reports.
+package hardware
+
+import "llmprof/unit"
+
+// A GPU is what one accelerator can do at its best, and the usual node around
+// it. Rates are those of the data sheet: dense, accumulating in FP32 (INT32 for
+// integers), at boost clock. A GPU is a value and is cheap to pass as one.
+type GPU struct {
+	Name       string   // as people write it: "H200 SXM 141GB"
+	Key        string   // as the table writes it: "h200-sxm-141gb"
+	Aliases    []string // other names that find it: "h200"
+	Vendor     string   // "nvidia" or "amd"
+	Generation string   // "volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4"
+
+	// ComputeCapability is NVIDIA's version of the instruction set, "9.0", or
+	// AMD's target, "gfx942".
+	ComputeCapability string
+	Jetson            bool // a Jetson module, measured with tegrastats rather than NVML
+	Integrated        bool // its memory is also the CPU's
+
+	SMs   int        // streaming multiprocessors, or compute units of AMD
+	Clock unit.Hertz // the highest the vendor allows (boost)
+	peak  [unit.NumFormats]unit.FLOPsPerSec
+
+	Memory    unit.Bytes // as sold, GB being 10^9
+	usable    unit.Bytes
+	Bandwidth unit.BytesPerSec
+	L2        unit.Bytes // the last cache that all SMs share
+
+	Link        unit.BytesPerSec // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
+	PCIe        unit.BytesPerSec // to the host, one direction; 0: it is on the host's die
+	GPUsPerNode int              // of the usual node
+	NIC         unit.BytesPerSec // network for each GPU of the usual node, one direction; 0: the usual node has none
+
+	TDP   unit.Watts // board or module power limit, as shipped
+	idle  unit.Watts
+	price unit.DollarsPerHour
+
+	PriceSource string   // who asks Price, and when; empty where no price is known
+	Source      string   // where the figures were read
+	Notes       []string // choices between sources that disagree
+	Traps       []string // figures in circulation that are not what they seem
+}
+
+// Peak is the dense rate at which g multiplies numbers of format f, and whether
+// it has a unit for them. FP32 is the rate of the vector units (CUDA cores);
+// every other format is the rate of the matrix units (tensor cores).
+func (g *GPU) Peak(f unit.Format) (rate unit.FLOPsPerSec, ok bool) {
+	if f >= unit.NumFormats {
+		return 0, false
+	}
+	rate = g.peak[f]
+	return rate, rate > 0
+}
+
+// Has reports whether g has a unit for numbers of format f.
+func (g *GPU) Has(f unit.Format) bool {
+	_, ok := g.Peak(f)
+	return ok
+}
+
+// Formats lists the formats that g has a unit for, widest first.
+func (g *GPU) Formats() []unit.Format {
+	var fs []unit.Format
+	for f := unit.FP32; f < unit.NumFormats; f++ {
+		if g.Has(f) {
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
+// DriverMemory is the memory that the driver reports in all, and whether it is
+// known. It is what nvidia-smi shows, before anything has been allocated.
+func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.usable, g.usable > 0 }
+
+// Idle is the power that g draws when it has nothing to do, and whether a
+// source gives it.
+func (g *GPU) Idle() (w unit.Watts, ok bool) { return g.idle, g.idle > 0 }
+
+// Price is what renting g costs, and whether a source gives it.
+func (g *GPU) Price() (p unit.DollarsPerHour, ok bool) { return g.price, g.price > 0 }
+
+// Ridge is the arithmetic intensity, in FLOP/byte, above which work in format f
+// is bound by arithmetic rather than by memory, and whether g has that format.
+func (g *GPU) Ridge(f unit.Format) (intensity float64, ok bool) {
+	rate, ok := g.Peak(f)
+	if !ok {
+		return 0, false
+	}
+	return float64(rate) / float64(g.Bandwidth), true
+}
