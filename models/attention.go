@@ -1,0 +1,138 @@
+package models
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// attentions are the layer types that every family understands.
+func attentions() map[string]mixer {
+	return map[string]mixer{
+		"full_attention":    attention,
+		"attention":         attention,
+		"sliding_attention": slidingAttention,
+		"chunked_attention": chunkedAttention,
+	}
+}
+
+// knownMixers lists the layer types that this family understands.
+func (r *reader) knownMixers() []string {
+	known := attentions()
+	maps.Copy(known, r.mixers)
+	return slices.Sorted(maps.Keys(known))
+}
+
+func slidingAttention(r *reader, k kind) []Block {
+	blocks := attention(r, k)
+	blocks[0].Attention.Window = r.size("sliding_window")
+	return blocks
+}
+
+func chunkedAttention(r *reader, k kind) []Block {
+	blocks := attention(r, k)
+	blocks[0].Attention.Window = r.size("attention_chunk_size")
+	blocks[0].Attention.Chunked = true
+	return blocks
+}
+
+// heads reads the numbers of query and key-value heads and their dimensions.
+func (r *reader) heads(k kind) Attention {
+	a := Attention{Heads: k.heads, KVHeads: k.kv}
+	if a.Heads == 0 {
+		a.Heads = r.size("num_attention_heads")
+	}
+	if a.KVHeads == 0 {
+		a.KVHeads = r.sizeOr("num_key_value_heads", a.Heads)
+	}
+	r.divide(a.Heads, a.KVHeads, "num_attention_heads", "num_key_value_heads")
+	if r.has("head_dim") {
+		a.KeyDim = r.size("head_dim")
+	} else {
+		a.KeyDim = r.divide(r.hidden, r.size("num_attention_heads"), "hidden_size", "num_attention_heads")
+	}
+	a.ValueDim = a.KeyDim
+	return a
+}
+
+// attention builds softmax attention with its projections.
+func attention(r *reader, k kind) []Block {
+	return []Block{r.attend(k, r.heads(k))}
+}
+
+// attend builds the block around an attention whose heads are known.
+func (r *reader) attend(k kind, a Attention) Block {
+	s := r.attn
+	a.Shared = k.shared
+	a.Softcap = s.softcap != "" && r.has(s.softcap)
+	a.ALiBi = s.positions == alibi
+	if s.positions == rotary && !k.fixed {
+		a.RotaryDim = r.rotaryDim(k, a.KeyDim)
+	}
+	b := Block{Name: "attention", Attention: &a}
+	bias := r.on(s.bias)
+	b.In = append(b.In, Linear{Name: "q_proj", In: r.hidden, Out: a.Heads * a.KeyDim, Bias: bias, Heads: a.Heads})
+	if !a.Shared {
+		b.In = append(b.In,
+			Linear{Name: "k_proj", In: r.hidden, Out: a.KVHeads * a.KeyDim, Bias: bias, Heads: a.KVHeads},
+			Linear{Name: "v_proj", In: r.hidden, Out: a.KVHeads * a.ValueDim, Bias: bias, Heads: a.KVHeads})
+	}
+	switch s.gate {
+	case valueGate:
+		b.In = append(b.In, Linear{Name: "gate_proj", In: r.hidden, Out: a.Heads * a.ValueDim, Bias: bias, Heads: a.Heads})
+	case headGate:
+		b.In = append(b.In, Linear{Name: "gate_proj", In: r.hidden, Out: a.Heads, Heads: a.Heads})
+	}
+	if r.on(s.norms.on) {
+		b.Norms = r.headNorms(a)
+	}
+	if r.on(s.sinks) {
+		b.Extra += int64(a.Heads)
+	}
+	b.Out = []Linear{{Name: "o_proj", In: a.Heads * a.ValueDim, Out: r.hidden, Bias: r.on(s.outBias), Split: Rows, Heads: a.Heads}}
+	return b
+}
+
+// headNorms are the norms of queries and, where the layer makes them, keys.
+func (r *reader) headNorms(a Attention) []Norm {
+	one := func(name string, heads int) Norm {
+		s := r.attn.norms.shape
+		switch r.attn.norms.scope {
+		case wholeHead:
+			return s.norm(name, heads*a.KeyDim, 1)
+		case ownHead:
+			n := s.norm(name, a.KeyDim, heads)
+			n.Params *= int64(heads)
+			return n
+		}
+		return s.norm(name, a.KeyDim, heads)
+	}
+	norms := []Norm{one("q_norm", a.Heads)}
+	if !a.Shared {
+		norms = append(norms, one("k_norm", a.KVHeads))
+	}
+	return norms
+}
+
+// rotaryDim is how much of a head is rotated: all of it, a stated number of
+// dimensions, or a share that transformers 5 keeps with the other rotary
+// parameters and older files at the top, under several names.
+func (r *reader) rotaryDim(k kind, dim int) int {
+	if r.has("rotary_dim") {
+		return min(r.countOr("rotary_dim", dim), dim)
+	}
+	for _, name := range []string{
+		"rope_parameters." + k.mixer + ".partial_rotary_factor", "rope_parameters.partial_rotary_factor",
+		"partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percent", "rope_ratio_dim",
+	} {
+		if v, ok := dig(r.config, name); ok && v != nil {
+			return share(dim, r.ratio(name, 1))
+		}
+	}
+	return share(dim, r.ratio("partial_rotary_factor", 1))
+}
+
+// share is the part of dim that is rotated, rounded down as transformers does.
+func share(dim int, factor float64) int {
+	return min(int(math.Floor(float64(dim)*factor+1e-9)), dim)
+}

@@ -1,0 +1,163 @@
+package models
+
+import (
+	"strings"
+)
+
+// model builds the whole shape; r.err says whether it may be used.
+func (r *reader) model() *Model {
+	r.hidden = r.size("hidden_size")
+	r.layers = r.size("num_hidden_layers")
+	if r.layers > maxLayers {
+		r.fail("%s is %d; at most %d layers are read", r.name("num_hidden_layers"), r.layers, maxLayers)
+	}
+	m := &Model{
+		Family:     r.modelType,
+		Vocab:      r.size("vocab_size"),
+		Hidden:     r.hidden,
+		MaxContext: r.countOr("max_position_embeddings", 0),
+		TiedHead:   r.flag("tie_word_embeddings"),
+	}
+	if r.err != nil {
+		return m
+	}
+	m.Embedding = r.embedding()
+	m.Layers = r.layerKinds()
+	if r.embed.final != "-" {
+		m.FinalNorms = []Norm{r.norms.shape.norm("norm", r.hidden, 0)}
+	}
+	m.Head = Linear{Name: "lm_head", In: m.Embedding.Width, Out: m.Vocab, Bias: r.on(r.embed.headBias)}
+	m.Stored = r.stored()
+	if r.amend != nil {
+		r.amend(r, m)
+	}
+	m.Notes = append(m.Notes, r.notes...)
+	return m
+}
+
+// embedding reads what comes before the first layer.
+func (r *reader) embedding() Embedding {
+	e := Embedding{Width: r.hidden}
+	if r.embed.positions != "" {
+		e.Positions = r.size(r.embed.positions) + r.embed.offset
+	}
+	for _, name := range r.embed.norms {
+		e.Norms = append(e.Norms, r.norms.shape.norm(name, r.hidden, 0))
+	}
+	return e
+}
+
+// layerKinds groups the layers by kind, in order of first appearance.
+func (r *reader) layerKinds() []Layer {
+	var layers []Layer
+	seen := make(map[kind]int)
+	for _, k := range r.kinds() {
+		at, ok := seen[k]
+		if !ok {
+			at = len(layers)
+			seen[k] = at
+			blocks := r.layer(k)
+			layers = append(layers, Layer{Name: layerName(blocks), Blocks: blocks})
+		}
+		layers[at].Count++
+		if r.err != nil {
+			return layers
+		}
+	}
+	return layers
+}
+
+// kinds asks the plan for the kind of each layer.
+func (r *reader) kinds() []kind {
+	mixers := r.mixerNames()
+	kinds := make([]kind, len(mixers))
+	for i, name := range mixers {
+		k := kind{mixer: name, ffn: "mlp"}
+		if r.plan.ffn != nil {
+			k.ffn = r.plan.ffn(r, i)
+		}
+		if r.plan.alter != nil {
+			r.plan.alter(r, i, &k)
+		}
+		kinds[i] = k
+		if r.err != nil {
+			return nil
+		}
+	}
+	return kinds
+}
+
+// mixerNames takes the layer types from the config, or else from the plan.
+func (r *reader) mixerNames() []string {
+	if r.has("layer_types") {
+		types := r.texts("layer_types")
+		if len(types) != r.layers {
+			r.fail("%s has %d entries for %d layers", r.name("layer_types"), len(types), r.layers)
+		}
+		return types
+	}
+	types := make([]string, r.layers)
+	for i := range types {
+		types[i] = "full_attention"
+		if r.plan.mixer != nil {
+			types[i] = r.plan.mixer(r, i)
+		}
+	}
+	return types
+}
+
+// layer builds the blocks of one kind of layer.
+func (r *reader) layer(k kind) []Block {
+	build, ok := r.mixers[k.mixer]
+	if !ok {
+		build, ok = attentions()[k.mixer]
+	}
+	if !ok {
+		r.fail("layer type %s is not understood (known: %s)", quote(k.mixer), strings.Join(r.knownMixers(), ", "))
+		return nil
+	}
+	blocks := build(r, k)
+	if len(blocks) > 0 {
+		blocks[0].Norms = append(r.streamNorms(r.norms.mixer), blocks[0].Norms...)
+	}
+	mixed := len(blocks)
+	switch k.ffn {
+	case "mlp":
+		blocks = append(blocks, r.mlp(k))
+	case "moe":
+		blocks = append(blocks, r.mixture(k))
+	}
+	if len(blocks) > mixed {
+		ffn := &blocks[mixed]
+		ffn.Norms = append(r.streamNorms(r.norms.ffn), ffn.Norms...)
+		ffn.Parallel = mixed > 0 && r.on(r.norms.parallel)
+	}
+	if r.finish != nil {
+		blocks = r.finish(r, k, blocks)
+	}
+	return blocks
+}
+
+// streamNorms are norms of the residual stream.
+func (r *reader) streamNorms(names []string) []Norm {
+	norms := make([]Norm, 0, len(names))
+	for _, name := range names {
+		norms = append(norms, r.norms.shape.norm(name, r.hidden, 0))
+	}
+	return norms
+}
+
+// layerName says what a layer is made of.
+func layerName(blocks []Block) string {
+	names := make([]string, len(blocks))
+	for i, b := range blocks {
+		names[i] = b.Name
+		if a := b.Attention; a != nil && a.Window > 0 {
+			names[i] = "sliding " + b.Name
+			if a.Chunked {
+				names[i] = "chunked " + b.Name
+			}
+		}
+	}
+	return strings.Join(names, " + ")
+}

@@ -1,0 +1,169 @@
+package models
+
+import "llmprof/unit"
+
+// each calls f for every matrix of the block, with how many copies of it are
+// in memory and how many a token takes part in.
+func (b Block) each(f func(l Linear, copies, active int)) {
+	some := func(linears []Linear, copies, active int) {
+		for _, l := range linears {
+			f(l, copies, active)
+		}
+	}
+	some(b.In, 1, 1)
+	some(b.Out, 1, 1)
+	if a := b.Attention; a != nil && a.Latent != nil {
+		f(a.Latent.Expand, 1, 1)
+	}
+	if e := b.Experts; e != nil {
+		some(e.Router, 1, 1)
+		some(e.In, e.Count, e.TopK)
+		some(e.Out, e.Count, e.TopK)
+		if e.Shared != nil {
+			some(e.Shared.In, 1, 1)
+			some(e.Shared.Out, 1, 1)
+		}
+	}
+}
+
+// Params counts the parameters of the block.
+func (b Block) Params() int64 {
+	n, _ := b.params()
+	return n
+}
+
+// params counts the parameters in memory and those that a token takes part in.
+func (b Block) params() (total, active int64) {
+	b.each(func(l Linear, copies, taken int) {
+		total += l.Params() * int64(copies)
+		active += l.Params() * int64(taken)
+	})
+	small := b.Extra + normParams(b.Norms)
+	return total + small, active + small
+}
+
+func normParams(norms []Norm) int64 {
+	var n int64
+	for _, norm := range norms {
+		n += norm.Params
+	}
+	return n
+}
+
+// Params counts the parameters of the model, those of a tied head once.
+func (m *Model) Params() int64 {
+	total, _ := m.params()
+	return total
+}
+
+// ActiveParams counts the parameters that one token takes part in: of the
+// experts those it is sent to and the shared ones, of everything else all,
+// embedding and head included, as model cards count it.
+func (m *Model) ActiveParams() int64 {
+	_, active := m.params()
+	return active
+}
+
+func (m *Model) params() (total, active int64) {
+	rest := m.EmbeddingParams() + normParams(m.FinalNorms)
+	switch {
+	case !m.TiedHead:
+		rest += m.Head.Params()
+	case m.Head.Bias:
+		rest += int64(m.Head.Out)
+	}
+	total, active = rest, rest
+	for _, l := range m.Layers {
+		for _, b := range l.Blocks {
+			t, a := b.params()
+			total += t * int64(l.Count)
+			active += a * int64(l.Count)
+		}
+	}
+	return total, active
+}
+
+// EmbeddingParams counts the tables that tokens and positions are looked up
+// in, with their projections and norms, the head apart.
+func (m *Model) EmbeddingParams() int64 {
+	e := m.Embedding
+	n := int64(m.Vocab)*int64(e.Width) + int64(e.Positions)*int64(e.Width) + e.Extra + normParams(e.Norms)
+	for _, l := range e.Project {
+		n += l.Params()
+	}
+	return n
+}
+
+// NumLayers counts the layers.
+func (m *Model) NumLayers() int {
+	n := 0
+	for _, l := range m.Layers {
+		n += l.Count
+	}
+	return n
+}
+
+// CacheWidth is the number of values that the attention keeps of each token: keys and
+// values of every head, or the latent vector and the rotated key, and the
+// indexer's key. A layer that reads another's cache keeps none.
+func (a *Attention) CacheWidth() int64 {
+	if a == nil || a.Shared {
+		return 0
+	}
+	var n int64
+	if a.Latent != nil {
+		n = int64(a.Latent.Rank) + int64(a.Latent.RopeDim)
+	} else {
+		n = int64(a.KVHeads) * (int64(a.KeyDim) + int64(a.ValueDim))
+	}
+	if a.Indexer != nil {
+		n += int64(a.Indexer.Dim)
+	}
+	return n
+}
+
+// KVBytesPerToken is what one more token adds to the cache of one sequence
+// while no window is full: the sum over all layers that keep a cache.
+func (m *Model) KVBytesPerToken(f unit.Format) unit.Bytes {
+	return m.CacheBytes(1, f)
+}
+
+// CacheBytes is the cache of one sequence of context tokens; a layer with a
+// window keeps no more tokens than the window holds.
+func (m *Model) CacheBytes(context int, f unit.Format) unit.Bytes {
+	values := 0.0
+	for _, l := range m.Layers {
+		for _, b := range l.Blocks {
+			if b.Attention == nil {
+				continue
+			}
+			kept := context
+			if w := b.Attention.Window; w > 0 {
+				kept = min(kept, w)
+			}
+			values += float64(l.Count) * float64(kept) * float64(b.Attention.CacheWidth())
+		}
+	}
+	return f.Bytes(values)
+}
+
+// StateBytes is the state of one sequence that does not grow: recurrent states
+// and the inputs that convolutions remember. A state whose format the config
+// states is counted in that one, all others in f.
+func (m *Model) StateBytes(f unit.Format) unit.Bytes {
+	var total unit.Bytes
+	for _, l := range m.Layers {
+		for _, b := range l.Blocks {
+			if b.Scan == nil {
+				continue
+			}
+			state := f
+			if b.Scan.StateFormat != unit.NoFormat {
+				state = b.Scan.StateFormat
+			}
+			bytes := state.Bytes(float64(b.Scan.StateElements())) + f.Bytes(float64(b.Scan.ConvElements()))
+			total += bytes.Times(float64(l.Count))
+		}
+	}
+	return total
+}

@@ -1,0 +1,165 @@
+package models
+
+// A family says how one or more values of model_type arrange the shared
+// blocks: which fields hold which size, which norms and biases there are, what
+// transformers takes where the config is silent. It is data; what does the
+// building knows no family by name.
+type family struct {
+	types  []string          // values of model_type, the first one naming the family
+	names  map[string]string // its own fields, alternatives split by |, by their common names
+	assume string            // JSON, by common names: what transformers takes for fields left out
+	embed  embedShape
+	norms  normPlan
+	attn   attentionShape
+	ffn    ffnShape
+	moe    moeShape
+	plan   layerPlan
+	mixers map[string]mixer // by layer type; attention of each sort is known to all
+	// tune bends the description where a switch in the config does.
+	tune func(*reader)
+	// finish adds what only this family has to the blocks of a layer.
+	finish func(*reader, kind, []Block) []Block
+	// amend adds what only this family has outside of the layers.
+	amend func(*reader, *Model)
+}
+
+// A toggle is yes, no, or the name of the field that decides. A "!" before
+// the name turns it round.
+type toggle string
+
+const (
+	no  toggle = ""
+	yes toggle = "yes"
+)
+
+// A mixer builds the blocks that take the place of attention in a layer.
+type mixer func(*reader, kind) []Block
+
+// A kind is what tells one layer of a model from another.
+type kind struct {
+	mixer  string // a layer type of transformers: "full_attention", "mamba"...
+	ffn    string // "mlp", "moe" or "" for none
+	fixed  bool   // no rotary positions
+	shared bool   // reads the cache of an earlier layer
+	heads  int    // where layers differ in it; else 0
+	kv     int
+	width  int // of the feed-forward, likewise
+}
+
+// A layerPlan says which kind each layer is. Each function is asked once a
+// layer; nil takes what is usual.
+type layerPlan struct {
+	mixer func(r *reader, i int) string // asked only where the config has no layer_types
+	ffn   func(r *reader, i int) string
+	alter func(r *reader, i int, k *kind)
+}
+
+// An embedShape says what comes before the first layer and after the last.
+type embedShape struct {
+	positions string   // field with the rows of a learned position table
+	offset    int      // rows the table has beyond that
+	norms     []string // after the embedding
+	final     string   // name of the norm after the last layer; "-" for none
+	headBias  toggle
+}
+
+// A normPlan says which norms the two blocks of a layer have.
+type normPlan struct {
+	shape    normShape
+	mixer    []string
+	ffn      []string
+	parallel toggle // attention and feed-forward read the same stream and add to one sum
+}
+
+// A normShape is the weights that a norm has for each value.
+type normShape int
+
+const (
+	scaleOnly normShape = iota // RMSNorm, LayerNorm without bias
+	scaleAndShift
+	weightless
+)
+
+// norm is the norm of this shape over width values.
+func (s normShape) norm(name string, width, heads int) Norm {
+	n := Norm{Name: name, Width: width, Heads: heads}
+	switch s {
+	case scaleOnly:
+		n.Params = int64(width)
+	case scaleAndShift:
+		n.Params = 2 * int64(width)
+	}
+	return n
+}
+
+// An attentionShape says what a softmax attention has beside its four matrices.
+type attentionShape struct {
+	bias, outBias toggle
+	norms         headNorms
+	positions     positions
+	gate          gateShape
+	sinks         toggle // one learned logit a head that takes a share of the softmax
+	softcap       string // field that is set where the scores are capped
+}
+
+// headNorms are the norms of queries and keys.
+type headNorms struct {
+	on    toggle
+	scope normScope
+	shape normShape
+}
+
+// A normScope is what one norm of queries or keys covers.
+type normScope int
+
+const (
+	eachHead  normScope = iota // the same weights for every head
+	ownHead                    // each head with weights of its own
+	wholeHead                  // one norm over all heads together
+)
+
+// positions says how attention learns where a token stands.
+type positions int
+
+const (
+	rotary positions = iota
+	alibi
+	unrotated // a learned table, or nothing
+)
+
+// A gateShape is a gate on what attention returns.
+type gateShape int
+
+const (
+	noGate    gateShape = iota
+	valueGate           // one a value
+	headGate            // one a head
+)
+
+// An ffnShape says what a dense feed-forward is.
+type ffnShape struct {
+	ungated      bool
+	bias, upBias toggle // of all matrices; of the first ones, where they differ
+	times        int    // its width as a multiple of the hidden size where the config states none
+}
+
+// A moeShape says what a mixture of experts has beside the experts.
+type moeShape struct {
+	ungated    bool
+	bias       toggle
+	routerBias toggle
+	correction toggle // a bias for the choice that counts as a parameter
+	shared     sharedShape
+	sharedGate bool   // one score that scales the shared feed-forward
+	width      string // field with an expert's width; moe_intermediate_size if not given
+}
+
+// A sharedShape says how a config gives the feed-forward that every token takes.
+type sharedShape int
+
+const (
+	noShared     sharedShape = iota
+	sharedCount              // n_shared_experts times the width of an expert
+	sharedWidth              // shared_expert_intermediate_size
+	sharedExpert             // exactly as wide as an expert
+)

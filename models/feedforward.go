@@ -1,0 +1,81 @@
+package models
+
+// width reads the width of the dense feed-forward.
+func (r *reader) width(k kind) int {
+	if k.width > 0 {
+		return k.width
+	}
+	if !r.has("intermediate_size") && r.ffn.times > 0 {
+		return r.ffn.times * r.hidden
+	}
+	return r.size("intermediate_size")
+}
+
+// mlp builds a dense feed-forward.
+func (r *reader) mlp(k kind) Block {
+	return r.feedForward(r.width(k))
+}
+
+// feedForward builds a dense feed-forward of a known width.
+func (r *reader) feedForward(width int) Block {
+	bias := r.on(r.ffn.bias)
+	in, out := r.projections(width, !r.ffn.ungated, bias || r.on(r.ffn.upBias), bias)
+	return Block{Name: "mlp", In: in, Out: out, Activation: Activation{Width: width, Gated: !r.ffn.ungated}}
+}
+
+// projections are the matrices into and out of a feed-forward.
+func (r *reader) projections(width int, gated, inBias, outBias bool) (in, out []Linear) {
+	if gated {
+		in = append(in, Linear{Name: "gate_proj", In: r.hidden, Out: width, Bias: inBias})
+	}
+	in = append(in, Linear{Name: "up_proj", In: r.hidden, Out: width, Bias: inBias})
+	return in, []Linear{{Name: "down_proj", In: width, Out: r.hidden, Bias: outBias, Split: Rows}}
+}
+
+// mixture builds a mixture of experts.
+func (r *reader) mixture(_ kind) Block {
+	s := r.moe
+	e := &Experts{Count: r.size("num_experts"), TopK: r.size("num_experts_per_tok")}
+	if e.TopK > e.Count {
+		r.fail("%s (%d) is more than %s (%d)", r.name("num_experts_per_tok"), e.TopK, r.name("num_experts"), e.Count)
+	}
+	width := r.expertWidth()
+	bias := r.on(s.bias)
+	e.Router = []Linear{{Name: "router", In: r.hidden, Out: e.Count, Bias: r.on(s.routerBias), Split: Replicated}}
+	e.In, e.Out = r.projections(width, !s.ungated, bias, bias)
+	e.Activation = Activation{Width: width, Gated: !s.ungated}
+	e.Shared = r.sharedExperts(width, bias)
+	b := Block{Name: "moe", Experts: e}
+	if r.on(s.correction) {
+		b.Extra = int64(e.Count)
+	}
+	return b
+}
+
+// expertWidth reads the width of one expert.
+func (r *reader) expertWidth() int {
+	if r.moe.width != "" {
+		return r.size(r.moe.width)
+	}
+	return r.size("moe_intermediate_size")
+}
+
+// sharedExperts builds the feed-forward that every token takes, or nil.
+func (r *reader) sharedExperts(width int, bias bool) *Shared {
+	switch r.moe.shared {
+	case noShared:
+		return nil
+	case sharedCount:
+		width *= r.countOr("n_shared_experts", 0)
+	case sharedWidth:
+		width = r.countOr("shared_expert_intermediate_size", 0)
+	}
+	if width == 0 {
+		return nil
+	}
+	in, out := r.projections(width, !r.moe.ungated, bias, bias)
+	if r.moe.sharedGate {
+		in = append(in, Linear{Name: "shared_expert_gate", In: r.hidden, Out: 1, Split: Replicated})
+	}
+	return &Shared{In: in, Out: out, Activation: Activation{Width: width, Gated: !r.moe.ungated}}
+}

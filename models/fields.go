@@ -1,0 +1,212 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Limits on single figures; today's largest models stay a factor of ten below.
+const (
+	maxSize   = 1 << 24
+	maxLayers = 10_000
+)
+
+// fields reads figures from a config by their common names, whatever the
+// family calls them. The first error sticks and is asked for once, at the end;
+// until then a figure that could not be read is 1.
+type fields struct {
+	config map[string]any
+	assume map[string]any      // what transformers takes where the config is silent
+	names  map[string][]string // a family's own names, by the common name
+	err    error
+}
+
+// fail keeps the first error.
+func (f *fields) fail(format string, args ...any) {
+	if f.err == nil {
+		f.err = fmt.Errorf(format, args...)
+	}
+}
+
+// look finds a value by its common name, and the name that the config gives
+// it. A null is found as nil: it is stated, and nothing is assumed for it.
+func (f *fields) look(name string) (v any, as string, found bool) {
+	for _, as := range f.names[name] {
+		if v, found := dig(f.config, as); found {
+			return v, as, true
+		}
+	}
+	if v, found := dig(f.config, name); found {
+		return v, name, true
+	}
+	v, found = f.assume[name]
+	return v, f.name(name), found
+}
+
+// dig follows a path of keys, "attn_config.kv_n_heads".
+func dig(object map[string]any, path string) (any, bool) {
+	key, rest, nested := strings.Cut(path, ".")
+	v, ok := object[key]
+	if !ok || !nested {
+		return v, ok
+	}
+	inner, ok := v.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	return dig(inner, rest)
+}
+
+// name is what the family calls a field, for errors.
+func (f *fields) name(name string) string {
+	if own := f.names[name]; len(own) > 0 {
+		return own[0]
+	}
+	return name
+}
+
+// has tells whether a field is there and not null.
+func (f *fields) has(name string) bool {
+	v, _, _ := f.look(name)
+	return v != nil
+}
+
+// size reads a figure of at least 1 that must be there.
+func (f *fields) size(name string) int {
+	v, as, _ := f.look(name)
+	if v == nil {
+		f.fail("%s is missing; want a whole number of at least 1", as)
+		return 1
+	}
+	return f.whole(v, as, 1, maxSize)
+}
+
+// sizeOr reads a figure of at least 1, or takes def where there is none.
+func (f *fields) sizeOr(name string, def int) int {
+	if !f.has(name) {
+		return def
+	}
+	return f.size(name)
+}
+
+// countOr reads a figure that may be 0, or takes def where there is none.
+func (f *fields) countOr(name string, def int) int {
+	v, as, _ := f.look(name)
+	if v == nil {
+		return def
+	}
+	return f.whole(v, as, 0, maxSize)
+}
+
+// whole turns a JSON number into an int between low and high.
+func (f *fields) whole(v any, as string, low, high int) int {
+	n, ok := v.(json.Number)
+	if !ok {
+		f.fail("%s is %s; want a whole number", as, kindOf(v))
+		return max(low, 1)
+	}
+	i, err := strconv.Atoi(n.String())
+	if err != nil || i < low || i > high {
+		f.fail("%s is %s; want a whole number from %d to %d", as, short(n.String()), low, high)
+		return max(low, 1)
+	}
+	return i
+}
+
+// flag reads a yes or no; silence and null are no.
+func (f *fields) flag(name string) bool {
+	v, as, _ := f.look(name)
+	if v == nil {
+		return false
+	}
+	b, ok := v.(bool)
+	if !ok {
+		f.fail("%s is %s; want true or false", as, kindOf(v))
+	}
+	return b
+}
+
+// text reads a text, "" where there is none.
+func (f *fields) text(name string) string {
+	v, as, _ := f.look(name)
+	if v == nil {
+		return ""
+	}
+	s, ok := v.(string)
+	if !ok {
+		f.fail("%s is %s; want a text", as, kindOf(v))
+	}
+	return s
+}
+
+// ratio reads a finite number of at least 0, or takes def where there is none.
+func (f *fields) ratio(name string, def float64) float64 {
+	v, as, _ := f.look(name)
+	if v == nil {
+		return def
+	}
+	n, ok := v.(json.Number)
+	if !ok {
+		f.fail("%s is %s; want a number", as, kindOf(v))
+		return def
+	}
+	x, err := n.Float64()
+	if err != nil || x < 0 || x > maxSize {
+		f.fail("%s is %s; want a number from 0 to %d", as, short(n.String()), maxSize)
+		return def
+	}
+	return x
+}
+
+// list reads a list; nil where there is none.
+func (f *fields) list(name string) []any {
+	v, as, _ := f.look(name)
+	if v == nil {
+		return nil
+	}
+	l, ok := v.([]any)
+	if !ok {
+		f.fail("%s is %s; want a list", as, kindOf(v))
+		return nil
+	}
+	if len(l) > maxLayers {
+		f.fail("%s has %d entries; at most %d are read", as, len(l), maxLayers)
+		return nil
+	}
+	return l
+}
+
+// texts reads a list of texts.
+func (f *fields) texts(name string) []string {
+	l := f.list(name)
+	out := make([]string, 0, len(l))
+	for i, v := range l {
+		s, ok := v.(string)
+		if !ok {
+			f.fail("%s[%d] is %s; want a text", f.name(name), i, kindOf(v))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// wholes reads a list of whole numbers of at least 0.
+func (f *fields) wholes(name string) []int {
+	l := f.list(name)
+	out := make([]int, 0, len(l))
+	for i, v := range l {
+		out = append(out, f.whole(v, fmt.Sprintf("%s[%d]", f.name(name), i), 0, maxSize))
+	}
+	return out
+}
+
+// divide is a/b, which must leave no rest; aName and bName are for the error.
+func (f *fields) divide(a, b int, aName, bName string) int {
+	if b < 1 || a%b != 0 {
+		f.fail("%s (%d) is not a multiple of %s (%d)", f.name(aName), a, f.name(bName), b)
+		return 1
+	}
+	return a / b
+}

@@ -1,0 +1,181 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A decoder is the part of a config that describes a text decoder.
+type decoder struct {
+	config    map[string]any
+	modelType string
+	nested    bool // found inside a wrapper
+	notes     []string
+}
+
+// wrapped lists where multimodal configs keep their decoder.
+func wrapped() []string {
+	return []string{
+		"text_config", "llm_config", "language_config", "text_model_config", "language_model_config",
+		"thinker_config.text_config", "llm_cfg",
+	}
+}
+
+// towers lists the parts beside a decoder that are left out, and how notes call them.
+func towers() [][2]string {
+	return [][2]string{
+		{"vision_config", "vision tower"}, {"vision_cfg", "vision tower"}, {"visual", "vision tower"},
+		{"vision_tower_config", "vision tower"}, {"vision_tower", "vision tower"}, {"mm_vision_tower", "vision tower"},
+		{"img_processor", "vision tower"},
+		{"audio_config", "audio tower"}, {"audio_processor", "audio tower"}, {"thinker_config", "audio and vision towers and talker"},
+		{"embd_layer", "image embedding"},
+	}
+}
+
+// findDecoder goes down to the text decoder of a multimodal config.
+func findDecoder(object map[string]any) (decoder, error) {
+	d := decoder{config: object}
+	for _, t := range towers() {
+		if v := object[t[0]]; v != nil && v != false {
+			note := "the " + t[1] + " (" + t[0] + ") is not counted"
+			d.notes = append(d.notes, note)
+		}
+	}
+	for _, path := range wrapped() {
+		inner, ok := dig(object, path)
+		config, isObject := inner.(map[string]any)
+		if !ok || !isObject {
+			continue
+		}
+		d.config, d.nested = inherit(config, object), true
+		break
+	}
+	modelType, ok := d.config["model_type"]
+	if !ok {
+		return d, d.name()
+	}
+	text, ok := modelType.(string)
+	if !ok {
+		return d, fmt.Errorf("model_type is %s; want a text such as \"llama\"", kindOf(modelType))
+	}
+	d.modelType = text
+	return d, nil
+}
+
+// inherit adds to a nested config what only the wrapper may state of it.
+func inherit(inner, outer map[string]any) map[string]any {
+	merged := make(map[string]any, len(inner)+4)
+	for _, key := range []string{"tie_word_embeddings", "dtype", "torch_dtype", "quantization_config"} {
+		if v, ok := outer[key]; ok {
+			merged[key] = v
+		}
+	}
+	for k, v := range inner {
+		merged[k] = v
+	}
+	if _, ok := merged["model_type"]; !ok {
+		if v, ok := outer["model_type"]; ok {
+			merged["model_type"] = v
+		}
+	}
+	return merged
+}
+
+// name finds the family of a config without model_type: the state-spaces
+// models have none, early ones only name their class.
+func (d *decoder) name() error {
+	if _, ok := d.config["ssm_cfg"]; ok {
+		d.modelType = "mamba_ssm"
+		return nil
+	}
+	if classes, ok := d.config["architectures"].([]any); ok && len(classes) > 0 {
+		class, _ := classes[0].(string)
+		for _, f := range families() {
+			for _, t := range f.types {
+				if strings.EqualFold(strings.ReplaceAll(t, "_", "")+"ForCausalLM", class) {
+					d.modelType = t
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("model_type is missing and the class %s is not known", quote(class))
+	}
+	return fmt.Errorf("model_type is missing; want the family's name, such as \"llama\"")
+}
+
+// findFamily finds the family that reads a model_type.
+func findFamily(d decoder) (family, error) {
+	all := families()
+	for _, f := range all {
+		if slices.Contains(f.types, d.modelType) {
+			return f, nil
+		}
+	}
+	err := fmt.Errorf("model_type %s is not known", quote(d.modelType))
+	if near := nearTypes(all, d.modelType); len(near) > 0 {
+		err = fmt.Errorf("%w (near: %s)", err, strings.Join(near, ", "))
+	}
+	return family{}, fmt.Errorf("%w; its fields %s, which does not say what its norms, biases and layers are", err, describe(d.config))
+}
+
+// describe says what the fields of an unknown family look like.
+func describe(config map[string]any) string {
+	var missing []string
+	for _, field := range []string{"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"} {
+		if _, ok := config[field]; !ok {
+			missing = append(missing, field)
+		}
+	}
+	if len(missing) == 0 {
+		return "have Llama's names"
+	}
+	return "lack " + strings.Join(missing, ", ") + " of Llama's names"
+}
+
+// nearTypes lists the model types that a misspelt one may have meant.
+func nearTypes(all []family, name string) []string {
+	type candidate struct {
+		name string
+		far  int
+	}
+	if len(name) > 64 {
+		return nil
+	}
+	var found []candidate
+	for _, f := range all {
+		for _, t := range f.types {
+			far := editDistance(strings.ToLower(name), t)
+			if far <= max(2, len(t)/3) || (len(name) > 3 && strings.Contains(t, strings.ToLower(name))) {
+				found = append(found, candidate{t, far})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return a.far - b.far })
+	var names []string
+	for _, c := range found[:min(len(found), 4)] {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// editDistance counts the insertions, deletions and replacements between a and b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

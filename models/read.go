@@ -1,0 +1,130 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Read reads the shape of a decoder from the config.json that Hugging Face
+// transformers, or the model's own code on the hub, would build it from. What
+// it does not know for certain is an error that names the field.
+func Read(name string, config []byte) (*Model, error) {
+	object, err := parseConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m, err := readModel(object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m.Name = name
+	return m, nil
+}
+
+func readModel(object map[string]any) (*Model, error) {
+	d, err := findDecoder(object)
+	if err != nil {
+		return nil, err
+	}
+	f, err := findFamily(d)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newReader(f, d)
+	if err != nil {
+		return nil, err
+	}
+	m := r.model()
+	if r.err != nil {
+		return nil, fmt.Errorf("%s: %w", d.modelType, r.err)
+	}
+	if err := check(m); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.modelType, err)
+	}
+	m.Notes = append(d.notes, m.Notes...)
+	return m, nil
+}
+
+// A reader builds the blocks of one model from its fields.
+type reader struct {
+	fields
+	family
+	modelType string
+	hidden    int
+	layers    int
+	notes     []string
+}
+
+func newReader(f family, d decoder) (*reader, error) {
+	r := &reader{family: f, modelType: d.modelType}
+	r.config = d.config
+	r.fields.names = make(map[string][]string)
+	for common, own := range commonNames() {
+		r.fields.names[common] = strings.Split(own, "|")
+	}
+	for common, own := range f.names {
+		r.fields.names[common] = strings.Split(own, "|")
+	}
+	assume, err := assumed(f, d)
+	if err != nil {
+		return nil, err
+	}
+	r.fields.assume = assume
+	if r.tune != nil {
+		r.tune(r)
+	}
+	return r, nil
+}
+
+// assumed is what the family takes for fields that the config leaves out. A
+// decoder inside a wrapper is written as its difference from the defaults of
+// its class, so there even sizes have a default.
+func assumed(f family, d decoder) (map[string]any, error) {
+	all := make(map[string]any)
+	for _, text := range []string{nestedDefaults(d), f.assume} {
+		if text == "" {
+			continue
+		}
+		object, err := parseConfig([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("defaults of %s: %w", f.types[0], err)
+		}
+		for k, v := range object {
+			all[k] = v
+		}
+	}
+	return all, nil
+}
+
+// commonNames holds the spellings that many families share, by the common name.
+func commonNames() map[string]string {
+	return map[string]string{
+		"hidden_size":             "hidden_size|n_embd|d_model",
+		"num_hidden_layers":       "num_hidden_layers|n_layer|n_layers|num_layers",
+		"num_attention_heads":     "num_attention_heads|n_head|n_heads",
+		"num_key_value_heads":     "num_key_value_heads|num_kv_heads",
+		"max_position_embeddings": "max_position_embeddings|n_positions|n_ctx|max_seq_len|seq_length|max_sequence_length",
+		"num_experts":             "num_local_experts|num_experts|n_routed_experts",
+		"n_shared_experts":        "n_shared_experts|num_shared_experts",
+		"num_experts_per_tok":     "num_experts_per_tok|moe_topk|moe_k",
+		"dtype":                   "dtype|torch_dtype",
+		"rope_parameters":         "rope_parameters|rope_scaling",
+	}
+}
+
+// on evaluates a toggle.
+func (r *reader) on(t toggle) bool {
+	switch {
+	case t == no:
+		return false
+	case t == yes:
+		return true
+	case t[0] == '!':
+		return !r.flag(string(t[1:]))
+	}
+	return r.flag(string(t))
+}
+
+// number is the JSON number n, for lists made up by plans.
+func number(n int) json.Number { return json.Number(fmt.Sprint(n)) }
