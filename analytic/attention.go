@@ -1,0 +1,226 @@
+package analytic
+
+import (
+	"math"
+
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// attention appends what happens between the projections of an attention: head
+// norms and rotary embedding, the write to the cache, and the attention itself.
+// FlashAttention (arXiv:2205.14135) is assumed: no score leaves the chip.
+func (s *Step) attention(dst []Op, b *models.Block) []Op {
+	a := b.Attention
+	heads := float64(a.Heads) / float64(s.Par.TP)
+	kv := s.localKV(a)
+	dst = s.rotary(dst, b, heads, kv)
+	if a.Latent != nil {
+		return s.latent(dst, a, heads)
+	}
+	t := s.tokens()
+	perKey := kv * float64(a.KeyDim+a.ValueDim)
+	if !a.Shared {
+		dst = append(dst, Op{Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(t * perKey), Acts: s.acts(t * perKey), Eager: 2})
+	}
+	pairs := s.Batch * s.pairs(a)
+	op := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
+	op.Model = op.FLOPs.Times(float64(s.Par.TP))
+	op.Variant = s.variant(a)
+	op.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * perKey)
+	op.Acts = s.acts(t * heads * float64(a.KeyDim+a.ValueDim))
+	if a.Indexer != nil {
+		dst = s.indexer(dst, a)
+	}
+	return append(dst, op)
+}
+
+// attend is the arithmetic of heads heads over pairs pairs of query and key:
+// 2·d_k for the score, 2·d_v for the mixing, about 5 for the soft-max.
+func (s *Step) attend(name string, heads, keyDim, valueDim, pairs float64) Op {
+	return Op{
+		Name: name, Kind: Attention, Format: s.Scheme.stream(),
+		FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
+		Vector: unit.FLOPs(5 * heads * pairs),
+		PerKey: s.perKey(heads * (keyDim + valueDim)), Kernels: 1, Eager: 1,
+	}
+}
+
+// perKey is the arithmetic of one more key for each query of a prefill, whose
+// heads are width wide in all. Decoding has no ramp: its kernels split the keys.
+func (s *Step) perKey(width float64) unit.FLOPs {
+	if s.New == 1 {
+		return 0
+	}
+	return unit.FLOPs(2 * s.tokens() * width)
+}
+
+// variant tells the linear pieces of pairs and keys apart: the window is still
+// filling, or full, or fills within the step, or which chunk the step ends in.
+func (s *Step) variant(a *models.Attention) uint32 {
+	w := float64(a.Window)
+	if a.Indexer != nil {
+		w = float64(a.Indexer.TopK)
+	}
+	switch {
+	case w == 0:
+		return 0
+	case a.Chunked && a.Indexer == nil:
+		return uint32(int64((s.Past+s.New-1)/w)) ^ uint32(int64(s.Past/w))<<16
+	case s.Past+s.New <= w:
+		return 1
+	case s.Past >= w:
+		return 2
+	}
+	return mixed
+}
+
+// mixed marks a step within which a formula changes: a run of such steps is not
+// linear even though they agree on it.
+const mixed = 1 << 31
+
+func attentionName(a *models.Attention) string {
+	switch {
+	case a.Indexer != nil:
+		return "sparse_attention"
+	case a.Chunked && a.Window > 0:
+		return "chunked_attention"
+	case a.Window > 0:
+		return "sliding_attention"
+	}
+	return "attention"
+}
+
+// localKV is the KV heads that one rank holds: with more ranks than heads each
+// head is held by several.
+func (s *Step) localKV(a *models.Attention) float64 {
+	return max(float64(a.KVHeads)/float64(s.Par.TP), 1)
+}
+
+// rotary appends the norms of queries and keys and their rotation, one kernel
+// where engines fuse, with the cache write in it.
+func (s *Step) rotary(dst []Op, b *models.Block, heads, kv float64) []Op {
+	a := b.Attention
+	var width, params, eager float64
+	for i := range b.Norms {
+		if n := &b.Norms[i]; n.Heads > 1 {
+			width += float64(n.Width) * float64(n.Heads) / float64(s.Par.TP)
+			params += float64(n.Params)
+			eager += eagerNorm
+		}
+	}
+	name := "qk_norm"
+	if a.RotaryDim > 0 {
+		if width > 0 {
+			name = "qk_norm_rotary"
+		} else {
+			name = "rotary"
+		}
+		width += (heads + kv) * float64(a.RotaryDim)
+		eager += 10 // both halves of q and of k: slice, negate, join, two products, a sum
+	}
+	if width == 0 {
+		return dst
+	}
+	t := s.tokens()
+	return append(dst, Op{
+		Name: name, Kind: Element, Vector: unit.FLOPs(4 * t * width),
+		Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager,
+	})
+}
+
+// pairs is the number of (query, key) pairs of one sequence under the causal
+// mask, the window and the indexer's choice.
+func (s *Step) pairs(a *models.Attention) float64 {
+	switch {
+	case a.Indexer != nil:
+		return windowPairs(s.New, s.Past, float64(a.Indexer.TopK))
+	case a.Window > 0 && a.Chunked:
+		return chunkPairs(s.Past+s.New, float64(a.Window)) - chunkPairs(s.Past, float64(a.Window))
+	case a.Window > 0:
+		return windowPairs(s.New, s.Past, float64(a.Window))
+	}
+	return s.New*s.Past + s.New*(s.New+1)/2
+}
+
+// windowPairs is the sum over i = 1..n of min(p+i, w).
+func windowPairs(n, p, w float64) float64 {
+	growing := min(max(w-p, 0), n) // queries whose window is not full yet
+	return growing*p + growing*(growing+1)/2 + (n-growing)*w
+}
+
+// chunkPairs is the sum over positions j = 0..n-1 of (j mod w) + 1.
+func chunkPairs(n, w float64) float64 {
+	full := math.Floor(n / w)
+	rest := n - full*w
+	return full*w*(w+1)/2 + rest*(rest+1)/2
+}
+
+// keys is how many keys of one sequence the step has to read: each once, for
+// all its queries.
+func (s *Step) keys(a *models.Attention) float64 {
+	all := s.Past + s.New
+	switch {
+	case a.Indexer != nil:
+		return min(all, float64(a.Indexer.TopK)*s.New)
+	case a.Window > 0 && a.Chunked:
+		return min(s.New+math.Mod(s.Past, float64(a.Window)), all)
+	case a.Window > 0:
+		return min(all, float64(a.Window)-1+s.New)
+	}
+	return all
+}
+
+// latent appends multi-head latent attention (DeepSeek-V2, arXiv:2405.04434).
+// The cache holds one vector of r+rope values a token, and every rank holds all
+// of it. Either keys and values are expanded from it for every token in sight,
+// or W_UK and W_UV are absorbed into the query and the output and the heads
+// attend to the vectors themselves; decoding always absorbs, prefill takes
+// whichever has fewer FLOPs.
+func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
+	l := a.Latent
+	t := s.tokens()
+	rank, row := float64(l.Rank), float64(l.Rank+l.RopeDim)
+	pairs, seen := s.Batch*s.pairs(a), s.Batch*(s.Past+s.New)
+	up := 2 * rank * heads * float64(l.NopeDim+a.ValueDim) // of one token, W_UK and W_UV
+	expanded := s.attend("latent_attention", heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
+	absorbed := s.attend("latent_attention", heads, row, rank, pairs)
+
+	op, upRows, variant := absorbed, t, uint32(4)
+	if s.New > 1 && up*seen+float64(expanded.FLOPs) < up*t+float64(absorbed.FLOPs) {
+		op, upRows, variant = expanded, seen, 8
+	}
+	tp := float64(s.Par.TP)
+	weights := rank * heads * float64(l.NopeDim+a.ValueDim)
+	dst = append(dst,
+		Op{Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(t * row), Acts: s.acts(t * row), Eager: 2},
+		Op{
+			Name: "kv_b_proj", Kind: GEMM, Format: s.Dense.Act, Variant: variant,
+			FLOPs: unit.FLOPs(up * upRows), Model: unit.FLOPs(up * upRows * tp),
+			Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
+			Acts:    s.acts(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
+			Kernels: 1, Eager: 2,
+		})
+	if a.Indexer != nil {
+		dst = s.indexer(dst, a)
+	}
+	op.Variant = variant | s.variant(a)
+	op.Model = op.FLOPs.Times(tp)
+	op.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * row)
+	op.Acts = s.acts(t * heads * float64(a.KeyDim+a.ValueDim))
+	return append(dst, op)
+}
+
+// indexer appends the light scores that choose which keys attention reads
+// (DeepSeek-V3.2): every key in sight, with a cache of its own.
+func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
+	x := a.Indexer
+	pairs := s.Batch * (s.New*s.Past + s.New*(s.New+1)/2)
+	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
+	return append(dst, Op{
+		Name: "indexer", Kind: Attention, Format: s.Dense.Act, FLOPs: flops, Model: flops,
+		Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
+		KV:     s.Scheme.KV.Bytes(s.Batch * (s.Past + 2*s.New) * float64(x.Dim)),
+		Acts:   s.acts(s.tokens() * float64(x.Heads*x.Dim)), PerKey: s.perKey(float64(x.Heads * x.Dim)), Kernels: 2, Eager: 6,
+	})
+}

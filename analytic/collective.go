@@ -1,0 +1,76 @@
+package analytic
+
+import (
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// allReduce appends the sum of a message of size bytes over the TP ranks. A ring
+// sends 2(n−1)/n of the message from every GPU (Patarasuk and Yuan, 2009); over
+// several nodes of g GPUs it is reduced and gathered within each node, 1/g of it
+// summed between the nodes. With sequence parallelism it is a reduce-scatter and
+// an all-gather, which move the same.
+func (s *Step) allReduce(dst []Op, name string, size unit.Bytes) []Op {
+	kernels := 1.0
+	if s.Par.SP {
+		name, kernels = "reduce_scatter_all_gather", 2
+	}
+	return append(dst, s.ring(name, size, 2, kernels))
+}
+
+// allGather appends the collection of a message of size bytes, of which each TP
+// rank has its part.
+func (s *Step) allGather(dst []Op, name string, size unit.Bytes) []Op {
+	return append(dst, s.ring(name, size, 1, 1))
+}
+
+// ring is a collective of passes passes around the TP ranks.
+func (s *Step) ring(name string, size unit.Bytes, passes, kernels float64) Op {
+	n, g := float64(s.Par.TP), float64(s.Par.GPUsPerNode)
+	o := Op{Name: name, Kind: Collective, Ranks: min(n, g), Kernels: kernels, Eager: kernels}
+	if n > g {
+		nodes := n / g
+		o.NodeWire = size.Times(passes * (nodes - 1) / nodes / g)
+		n = g
+	}
+	o.Wire = size.Times(passes * (n - 1) / n)
+	return o
+}
+
+// allToAll appends the exchange of size bytes of tokens between the EP ranks:
+// (n−1)/n of what a GPU has goes to others, those of its node by the link.
+func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
+	n, g := float64(s.Par.EP), float64(s.Par.GPUsPerNode)
+	near := min(n, g)
+	return append(dst, Op{
+		Name: name, Kind: Collective, Ranks: near, Kernels: 1, Eager: 1,
+		Wire: size.Times((near - 1) / n), NodeWire: size.Times((n - near) / n),
+	})
+}
+
+// hops appends the passing of the stream from stage to stage of the pipeline.
+func (s *Step) hops(dst []Op, m *models.Model) []Op {
+	near, far := s.Par.hops()
+	size := s.acts(s.tokens() * float64(m.Hidden) / float64(s.Par.TP)) // each rank sends its part
+	if near > 0 {
+		dst = append(dst, Op{Name: "pipeline_send", Layers: near, Kind: Collective, Ranks: 2, Wire: size, Kernels: 1, Eager: 1})
+	}
+	if far > 0 {
+		dst = append(dst, Op{Name: "pipeline_send_node", Layers: far, Kind: Collective, Ranks: 1, NodeWire: size, Kernels: 1, Eager: 1})
+	}
+	return dst
+}
+
+// hops counts the borders between stages within a node and between nodes.
+func (p *Parallelism) hops() (near, far float64) {
+	stride := p.TP * p.expertReplicas()
+	for stage := 1; stage < p.PP; stage++ {
+		last := (stage*stride - 1) / p.GPUsPerNode
+		if stage*stride/p.GPUsPerNode == last {
+			near++
+		} else {
+			far++
+		}
+	}
+	return near, far
+}

@@ -1,0 +1,66 @@
+package analytic
+
+import "llmprof/unit"
+
+// The power model. A GPU draws its idle power all the time, and of the rest of
+// its power limit
+//
+//	computeShare while its matrix units run at the rate they reach,
+//	memoryShare  while its memory does,
+//	networkShare while its links do,
+//
+// added up and never above the limit. On an H200, large GEMMs held 690 to 708
+// TFLOP/s at 691 of 700 W, and products that only stream weights drew 400 to
+// 590 W (power columns of aiconfigurator's operator tables, Apache-2.0), which
+// is 0.6 to 0.8 of what lies above idle; links were not measured apart.
+const (
+	computeShare = 1.0
+	memoryShare  = 0.65
+	networkShare = 0.15
+)
+
+// idleShare of the power limit stands in where no source gives the idle power:
+// an H200 idles at 75 of 700 W.
+const idleShare = 0.11
+
+// Energy is what the GPUs draw, all of them together, for one sequence.
+type Energy struct {
+	PerPrompt  unit.Joules // the prefill
+	PerToken   unit.Joules // each token after the first
+	PerRequest unit.Joules // prompt and all tokens
+	Prefill    unit.Watts  // mean of one GPU
+	Decode     unit.Watts
+	IdleKnown  bool // the idle power has a source
+}
+
+// power is what the GPU draws on the mean of a phase: ranks work on it in turn,
+// each for its share of the time.
+func (m *Machine) power(t *tally, stages float64) unit.Watts {
+	idle, ok := m.GPU.Idle()
+	if !ok {
+		idle = unit.Watts(idleShare * float64(m.GPU.TDP))
+	}
+	if t.expected <= 0 {
+		return idle
+	}
+	active := computeShare*float64(t.busy[0]) + memoryShare*float64(t.busy[1]) + networkShare*float64(t.busy[2])
+	share := min(active/float64(t.expected), 1) / stages
+	return idle + unit.Watts(share*float64(m.GPU.TDP-idle))
+}
+
+// energy of the case's prefill and decode.
+func (c *Case) energy(par *Parallelism, prefill, decode *tally) Energy {
+	gpus := float64(par.TP * par.PP)
+	batch := float64(c.Workload.Batch)
+	_, known := c.Machine.GPU.Idle()
+	e := Energy{IdleKnown: known, Prefill: c.Machine.power(prefill, float64(par.PP))}
+	e.PerPrompt = e.Prefill.For(prefill.expected).Times(gpus / batch)
+	e.PerRequest = e.PerPrompt
+	if c.Workload.Gen > 1 {
+		e.Decode = c.Machine.power(decode, float64(par.PP))
+		all := e.Decode.For(decode.expected).Times(gpus / batch)
+		e.PerToken = all.Times(1 / float64(c.Workload.Gen-1))
+		e.PerRequest += all
+	}
+	return e
+}

@@ -1,0 +1,130 @@
+package analytic
+
+import (
+	"math"
+
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// activation appends the non-linearity between the matrices of a feed-forward.
+func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) []Op {
+	w := rows * float64(a.Width) / float64(tp)
+	in, eager := 1.0, 1.0
+	if a.Gated {
+		in, eager = 2, 2
+	}
+	return append(dst, Op{
+		Name: "activation", Kind: Element, Vector: unit.FLOPs((4 + in - 1) * w),
+		Acts: s.acts((in + 1) * w), Kernels: 1, Eager: eager,
+	})
+}
+
+// moe appends a mixture of experts: router, dispatch, the experts taken, the
+// shared ones, combine.
+func (s *Step) moe(dst []Op, m *models.Model, b *models.Block) []Op {
+	e, p := b.Experts, s.Par
+	dst = s.routed(dst, m, e)
+	if e.Shared != nil {
+		first := len(dst)
+		dst = s.linears(dst, s.Scheme, e.Shared.In, s.tokens(), p.TP)
+		dst = s.activation(dst, &e.Shared.Activation, s.tokens(), p.TP)
+		dst = s.linears(dst, s.Scheme, e.Shared.Out, s.tokens(), p.TP)
+		nameShared(dst[first:])
+	}
+	hidden := s.acts(s.tokens() * float64(m.Hidden))
+	switch {
+	case p.TP == 1:
+	case p.EP > 1 && e.Shared == nil:
+		dst = s.allGather(dst, "all_gather", hidden) // the combined tokens go back to every rank
+	default:
+		dst = s.allReduce(dst, "all_reduce", hidden)
+	}
+	return dst
+}
+
+func nameShared(ops []Op) {
+	for i := range ops {
+		switch ops[i].Name {
+		case "gate_up_proj":
+			ops[i].Name = "shared_gate_up_proj"
+		case "up_proj":
+			ops[i].Name = "shared_up_proj"
+		case "down_proj":
+			ops[i].Name = "shared_down_proj"
+		case "activation":
+			ops[i].Name = "shared_activation"
+		}
+	}
+}
+
+// routed appends the router and the experts that it chooses. Memory moves the
+// distinct experts that the tokens of the step fall on, arithmetic runs TopK of
+// them for every token; a rank of EP has its even share of both. Routing is
+// taken as uniform: skew makes fewer experts busy, and the busiest slower.
+func (s *Step) routed(dst []Op, m *models.Model, e *models.Experts) []Op {
+	p := s.Par
+	t := s.tokens()
+	dst = s.linears(dst, s.Plain, e.Router, t, p.TP)
+	dst = append(dst, Op{
+		Name: "top_k", Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
+		Acts: s.acts(t * float64(e.Count)), Kernels: 1, Eager: 6,
+	})
+	dispatched := s.acts(t / float64(p.TP) * float64(e.TopK) * float64(m.Hidden))
+	if p.EP > 1 {
+		dst = s.allToAll(dst, "all_to_all_dispatch", dispatched)
+	}
+	dst = s.experts(dst, e)
+	if p.EP > 1 {
+		dst = s.allToAll(dst, "all_to_all_combine", dispatched)
+	}
+	return dst
+}
+
+// experts appends the grouped products of the experts chosen.
+func (s *Step) experts(dst []Op, e *models.Experts) []Op {
+	p := s.Par
+	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
+	group := s.tokens() * float64(p.expertReplicas())
+	hit := distinct(float64(e.Count), busy, group) / float64(p.EP)
+	rows := group * busy / float64(p.EP)
+	first := len(dst)
+	dst = s.grouped(dst, e.In, rows, busy, hit)
+	dst = s.activation(dst, &e.Activation, rows, p.expertTP())
+	dst = s.grouped(dst, e.Out, rows, busy, hit)
+	for i := first; i < len(dst); i++ {
+		switch dst[i].Name {
+		case "activation":
+			dst[i].Name = "experts_activation"
+		case "gate_up_proj":
+			dst[i].Name = "experts_gate_up"
+		case "up_proj":
+			dst[i].Name = "experts_up"
+		case "down_proj":
+			dst[i].Name = "experts_down"
+		}
+	}
+	return dst
+}
+
+// grouped appends products of rows rows in all with the weights of hit experts.
+func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64) []Op {
+	first := len(dst)
+	dst = s.linears(dst, s.Scheme, ls, rows, s.Par.expertTP())
+	for i := first; i < len(dst); i++ {
+		o := &dst[i]
+		o.Weights = o.Weights.Times(hit)
+		o.Model = o.Model.Times(s.tokens() * busy / rows)
+		o.Eager *= max(hit, 1) // an expert after the other
+	}
+	return dst
+}
+
+// distinct is the expected number of different experts among count that tokens
+// touch when each takes k at random: E·(1 − (1 − k/E)^T).
+func distinct(count, k, tokens float64) float64 {
+	if k >= count {
+		return count
+	}
+	return -count * math.Expm1(tokens*math.Log1p(-k/count))
+}

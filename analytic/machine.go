@@ -1,0 +1,204 @@
+package analytic
+
+import (
+	"fmt"
+
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+// A Machine is a GPU with what it and its engine reach in practice. Build one
+// with NewMachine and use it for any number of estimates.
+type Machine struct {
+	GPU    *hardware.GPU
+	Cal    hardware.Calibration
+	Engine Engine
+
+	rate [unit.NumFormats]unit.FLOPsPerSec // at which products in a format run
+	runs [unit.NumFormats]unit.Format      // in which format they do
+	link unit.BytesPerSec                  // to other GPUs of the node, one direction
+}
+
+// instead says which format stands in for one that the GPU has no unit for: the
+// narrowest that holds its values.
+var instead = [unit.NumFormats]unit.Format{
+	unit.MXFP4: unit.NVFP4, unit.NVFP4: unit.FP8, unit.FP8: unit.BF16, unit.INT4: unit.INT8,
+	unit.INT8: unit.BF16, unit.BF16: unit.FP16, unit.FP16: unit.FP32, unit.TF32: unit.FP32,
+}
+
+// NewMachine resolves the rates at which a GPU computes in each format.
+func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, error) {
+	if g == nil {
+		return nil, fmt.Errorf("no GPU is given")
+	}
+	if err := checkCalibration(&c); err != nil {
+		return nil, err
+	}
+	m := &Machine{GPU: g, Cal: c, Engine: e, link: g.Link}
+	if m.link == 0 {
+		m.link = g.PCIe
+	}
+	for f := unit.FP32; f < unit.NumFormats; f++ {
+		run := f
+		for run != unit.NoFormat && !g.Has(run) {
+			run = instead[run]
+		}
+		if run == unit.NoFormat {
+			return nil, fmt.Errorf("%s lists no peak for %v nor for any format that could stand in for it", g.Name, f)
+		}
+		m.runs[f] = run
+		m.rate[f], _ = g.Peak(run)
+	}
+	if g.Bandwidth <= 0 || g.Memory <= 0 {
+		return nil, fmt.Errorf("%s lists no memory size or bandwidth", g.Name)
+	}
+	return m, nil
+}
+
+// checkCalibration keeps impossible shares out: an expected time below the floor.
+func checkCalibration(c *hardware.Calibration) error {
+	for _, e := range [...]struct {
+		name  string
+		share float64
+	}{
+		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory},
+		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
+		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory},
+		{"link", c.Link}, {"inter-node", c.InterNode},
+	} {
+		if !(e.share > 0 && e.share <= 1) {
+			return fmt.Errorf("%s efficiency is %v: it must be above 0 and at most 1, a share of the data-sheet peak", e.name, e.share)
+		}
+	}
+	return nil
+}
+
+// Runs is the format that products in f are computed in, and its peak.
+func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.runs[f], m.rate[f] }
+
+// A Cost is an Op on a Machine, over all its occurrences in a step. The times of
+// the resources are expected ones; they overlap, and what is fixed does not.
+type Cost struct {
+	Compute, Memory, Network unit.Seconds
+	Fixed                    unit.Seconds // kernels' and collectives' latency
+	Floor                    floor
+}
+
+// Time is what the Op is expected to take.
+func (c *Cost) Time() unit.Seconds { return c.Fixed + max(c.Compute, c.Memory, c.Network) }
+
+// Bound is what takes most of the Op's time.
+func (c *Cost) Bound() Bound {
+	b, t := ByCompute, c.Compute
+	if c.Memory > t {
+		b, t = ByMemory, c.Memory
+	}
+	if c.Network > t {
+		b, t = ByNetwork, c.Network
+	}
+	if c.Fixed > t {
+		if c.Network > 0 {
+			return ByNetwork // the latency of the link, not of a launch
+		}
+		return ByLaunch
+	}
+	return b
+}
+
+// Bound says which resource a time is waiting for.
+type Bound uint8
+
+// The resources.
+const (
+	ByCompute Bound = iota
+	ByMemory
+	ByNetwork
+	ByLaunch
+	numBounds
+)
+
+var boundNames = [numBounds]string{"compute", "memory", "network", "launch"}
+
+// String names the bound as the field does, without "-bound".
+func (b Bound) String() string { return boundNames[b] }
+
+// MarshalText writes the name of the bound.
+func (b Bound) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// floor is the least time that each resource takes at its data-sheet peak.
+type floor struct{ matrix, vector, memory, link, node unit.Seconds }
+
+// time is the floor when all resources work at once.
+func (f *floor) time() unit.Seconds { return max(f.matrix, f.vector, f.memory, f.link, f.node) }
+
+func (f *floor) add(g *floor) {
+	f.matrix += g.matrix
+	f.vector += g.vector
+	f.memory += g.memory
+	f.link += g.link
+	f.node += g.node
+}
+
+// Cost prices o.
+func (m *Machine) Cost(o *Op) (c Cost) {
+	g, cal, n := m.GPU, &m.Cal, o.Layers
+	vector := m.rate[unit.FP32]
+	matrix := vector
+	if o.Format != unit.NoFormat {
+		matrix = m.rate[o.Format]
+	}
+	c.Floor = floor{
+		matrix: o.FLOPs.Over(matrix).Times(n), vector: o.Vector.Over(vector).Times(n),
+		memory: (o.Weights + o.KV + o.State).Over(g.Bandwidth).Times(n),
+		link:   o.Wire.Over(m.link).Times(n), node: o.NodeWire.Over(g.NIC).Times(n),
+	}
+	if o.Kind == Collective {
+		c.Network = (c.Floor.link/unit.Seconds(cal.Link) + c.Floor.node/unit.Seconds(cal.InterNode))
+		c.Fixed = m.latency(o).Times(n * o.Kernels)
+		return c
+	}
+	k, kernels, acts := &cal.GEMM, o.Kernels, o.Acts
+	switch o.Kind {
+	case Attention:
+		k = &cal.Attention
+	case Element:
+		k = &cal.Element
+	}
+	if !m.Engine.Fused {
+		kernels = o.Eager
+		if o.Kind == Element {
+			acts = acts.Times(max(1, o.Eager/2)) // every kernel reads and writes its tensor again
+		}
+	}
+	work := o.FLOPs + o.PerKey.Times(cal.AttentionRamp/2)
+	c.Compute = max(work.Over(matrix.Times(k.Compute)), o.Vector.Over(vector.Times(cal.Element.Compute))).Times(n)
+	c.Memory = (o.Weights + o.KV + o.State + acts).Over(g.Bandwidth.Times(k.Memory)).Times(n)
+	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
+	return c
+}
+
+// fixed is the time of kernels launches that no size takes away. An unfused
+// engine's element-wise kernels follow each other in a graph.
+func (m *Machine) fixed(k *hardware.Kernel, kind Kind, kernels float64) unit.Seconds {
+	if kind == Element && !m.Engine.Fused {
+		return m.Cal.Launch.Times(kernels)
+	}
+	return k.Fixed.Times(kernels)
+}
+
+// oneShotBytes is up to where vLLM's and TensorRT-LLM's own all-reduce, one
+// exchange over peer memory, is used instead of NCCL's ring.
+const oneShotBytes = 512e3
+
+// latency is what a collective takes at no size. The one-shot all-reduce of
+// vLLM takes 4.5, 4.5 and 5.0 µs over 2, 4 and 8 H200.
+func (m *Machine) latency(o *Op) unit.Seconds {
+	t := m.Cal.LinkBase + m.Cal.LinkPerGPU.Times(o.Ranks)
+	if m.Engine.OneShot && m.GPU.Link > 0 && o.Wire <= oneShotBytes && o.NodeWire == 0 {
+		t = min(t, 4.3e-6+unit.Seconds(0.09e-6).Times(o.Ranks))
+	}
+	if o.NodeWire > 0 {
+		t += m.Cal.InterNodeBase
+	}
+	return t
+}

@@ -1,0 +1,236 @@
+package analytic
+
+import (
+	"math"
+
+	"llmprof/unit"
+)
+
+// A Report is an Estimate with the operators it is the sum of, and what a reader
+// has to know before trusting it.
+type Report struct {
+	Estimate
+	PrefillOps []Line  // of the whole prompt
+	DecodeOps  []Line  // of one step at the mean context
+	Context    float64 // that mean context, the new token included
+	Count      FLOPCount
+	Warnings   []string
+}
+
+// A Line is one operator over all its occurrences in a phase, on one rank of the
+// tensor-parallel group, through all stages of the pipeline.
+type Line struct {
+	Name   string
+	Layer  string // the kind of layer, "" for what the model has once
+	Layers float64
+	Kind   Kind
+	Format unit.Format // that its products run in, NoFormat if it has none
+
+	FLOPs, Vector            unit.FLOPs
+	Weights, KV, State, Acts unit.Bytes
+	Wire                     unit.Bytes
+	Bound                    Bound
+	Floor, Expected          unit.Seconds
+	Compute, Memory, Network unit.Seconds // expected, overlapping
+	Fixed                    unit.Seconds
+	Share                    float64     // of the phase's expected time
+	Energy                   unit.Joules // of all ranks of the replica, idle power left out
+}
+
+// Traffic is all that moves between memory and the chip.
+func (l *Line) Traffic() unit.Bytes { return l.Weights + l.KV + l.State + l.Acts }
+
+// Intensity is the matrix FLOPs for each byte of memory traffic.
+func (l *Line) Intensity() float64 { return l.FLOPs.Per(l.Traffic()) }
+
+// FLOPCount says how FLOPs were counted and how far the count is to be trusted.
+type FLOPCount struct {
+	Method     string
+	Confidence string // "high", "medium" or "low"
+	Reason     string
+}
+
+// Explain answers the case operator by operator.
+func Explain(c *Case) (Report, error) {
+	e, err := Predict(c)
+	if err != nil {
+		return Report{}, err
+	}
+	par := c.Parallel.whole()
+	dense, plain := c.Scheme.parts()
+	st := Step{Par: &par, Scheme: &c.Scheme, Dense: &dense, Plain: &plain}
+	st.Batch = float64(c.Workload.Batch) / float64(par.MicroBatches)
+	r := Report{Estimate: e, Count: c.countFLOPs()}
+	r.PrefillOps = c.finish(c.prefillLines(st), &e.Prefill)
+	if e.Tokens > 0 {
+		one := st
+		one.New, one.Logits = 1, 1
+		one.Past = float64(c.Workload.Prompt) + float64(e.Tokens-1)/2
+		r.Context = one.Past + 1
+		r.DecodeOps = c.finish(c.lines(nil, &one, 1), &e.Decode)
+	}
+	r.Warnings = c.warnings(&par, &e)
+	return r, nil
+}
+
+// maxChunks is how many prefill steps are listed one by one; more are sampled.
+const maxChunks = 64
+
+// prefillLines sums the operators over the chunks of the prompt.
+func (c *Case) prefillLines(st Step) []Line {
+	w := &c.Workload
+	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
+	whole := (fresh - 1) / chunk
+	st.New, st.Past = float64(chunk), float64(w.CachedPrefix)
+	if w.AllLogits {
+		st.Logits = st.New
+	}
+	var sum []Line
+	samples := min(whole, maxChunks)
+	for i := range samples {
+		// The middle of each of the samples' equal parts of the run.
+		at := (float64(i)+0.5)*float64(whole)/float64(samples) - 0.5
+		step := st
+		step.Past += st.New * at
+		sum = c.lines(sum, &step, float64(whole)/float64(samples))
+	}
+	last := st
+	last.Past = float64(w.CachedPrefix + whole*chunk)
+	last.New = float64(fresh - whole*chunk)
+	last.Logits = 1
+	if w.AllLogits {
+		last.Logits = last.New
+	}
+	return c.lines(sum, &last, 1)
+}
+
+// lines adds times times the operators of a step to those of sum.
+func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
+	var room [stackOps]Op
+	ops := st.AppendOps(room[:0], c.Model)
+	if sum == nil {
+		sum = make([]Line, 0, len(ops)+1)
+	}
+	for i := range ops {
+		o := &ops[i]
+		cost := c.Machine.Cost(o)
+		l := find(&sum, o)
+		n := o.Layers * times
+		l.Layers = max(l.Layers, o.Layers)
+		if o.FLOPs > 0 {
+			l.Format, _ = c.Machine.Runs(o.Format)
+		}
+		l.FLOPs += o.FLOPs.Times(n)
+		l.Vector += o.Vector.Times(n)
+		l.Weights += o.Weights.Times(n)
+		l.KV += o.KV.Times(n)
+		l.State += o.State.Times(n)
+		l.Acts += o.Acts.Times(n)
+		l.Wire += (o.Wire + o.NodeWire).Times(n)
+		l.Floor += cost.Floor.time().Times(times)
+		l.Expected += cost.Time().Times(times)
+		l.Compute += cost.Compute.Times(times)
+		l.Memory += cost.Memory.Times(times)
+		l.Network += cost.Network.Times(times)
+		l.Fixed += cost.Fixed.Times(times)
+	}
+	return sum
+}
+
+// find returns the line of o, a new one at the end if there is none. An operator
+// that a layer has twice, as its norms, is one line.
+func find(sum *[]Line, o *Op) *Line {
+	for i := range *sum {
+		if l := &(*sum)[i]; l.Name == o.Name && l.Layer == o.Layer {
+			return l
+		}
+	}
+	*sum = append(*sum, Line{Name: o.Name, Layer: o.Layer, Kind: o.Kind})
+	return &(*sum)[len(*sum)-1]
+}
+
+// finish gives the lines their bounds and shares, and the time that is no
+// operator's a line of its own, so that the lines add up to the phase.
+func (c *Case) finish(lines []Line, p *Phase) []Line {
+	var sum unit.Seconds
+	for i := range lines {
+		sum += lines[i].Expected
+	}
+	c.scale(lines, &sum, p)
+	host := p.Expected - sum
+	if host > sum.Times(1e-9) {
+		lines = append(lines, Line{Name: "host", Layers: 1, Kind: Element, Fixed: host, Expected: host})
+	}
+	idle, ok := c.Machine.GPU.Idle()
+	if !ok {
+		idle = unit.Watts(idleShare * float64(c.Machine.GPU.TDP))
+	}
+	active := c.Machine.GPU.TDP - idle
+	ranks := float64(max(c.Parallel.TP, 1))
+	for i := range lines {
+		l := &lines[i]
+		cost := Cost{Compute: l.Compute, Memory: l.Memory, Network: l.Network, Fixed: l.Fixed}
+		l.Bound = cost.Bound()
+		l.Share = float64(l.Expected) / float64(p.Expected)
+		busy := computeShare*float64(l.Compute) + memoryShare*float64(l.Memory) + networkShare*float64(l.Network)
+		l.Energy = active.For(unit.Seconds(min(busy, float64(l.Expected)))).Times(ranks)
+	}
+	return lines
+}
+
+// scale makes the lines of one micro-batch share the time of all of them, which
+// overlap in the pipeline.
+func (c *Case) scale(lines []Line, sum *unit.Seconds, p *Phase) {
+	m := float64(max(c.Parallel.MicroBatches, 1))
+	if m == 1 {
+		return
+	}
+	ratio := float64(p.Expected) / float64(*sum)
+	for i := range lines {
+		l := &lines[i]
+		for _, t := range []*unit.Seconds{&l.Floor, &l.Expected, &l.Compute, &l.Memory, &l.Network, &l.Fixed} {
+			*t = t.Times(ratio)
+		}
+		for _, b := range []*unit.Bytes{&l.Weights, &l.KV, &l.State, &l.Acts, &l.Wire} {
+			*b = b.Times(m)
+		}
+		l.FLOPs, l.Vector = l.FLOPs.Times(m), l.Vector.Times(m)
+	}
+	*sum = p.Expected
+}
+
+// countFLOPs says how far the count of FLOPs can be trusted for the model.
+func (c *Case) countFLOPs() FLOPCount {
+	f := FLOPCount{
+		Method:     "analytic: 2·m·n·k of every matrix product, the causal half of attention, experts taken; element-wise operations counted apart",
+		Confidence: "high", Reason: "every product is a matrix of the model's own shape",
+	}
+	for i := range c.Model.Layers {
+		for j := range c.Model.Layers[i].Blocks {
+			b := &c.Model.Layers[i].Blocks[j]
+			switch {
+			case b.Scan != nil:
+				f.Confidence, f.Reason = "medium", "scans: their FLOPs depend on the kernel's chunk length and algorithm"
+				return f
+			case b.Experts != nil && b.Experts.Idle > 0:
+				f.Confidence, f.Reason = "medium", "experts that do nothing are taken as chosen at random"
+			case b.Attention != nil && b.Attention.Indexer != nil:
+				f.Confidence, f.Reason = "medium", "sparse attention: the indexer's kernels differ between engines"
+			}
+		}
+	}
+	return f
+}
+
+// finite reports whether every figure of an estimate is one.
+func (e *Estimate) finite() bool {
+	for _, x := range []float64{
+		float64(e.TTFT.Expected), float64(e.TPOT.Expected), float64(e.TTLT.Expected), float64(e.TTLT.Floor),
+		float64(e.Memory.Total), e.Throughput, e.MFU, e.MBU, float64(e.Energy.PerRequest),
+	} {
+		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package analytic
+
+import (
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// scan appends a recurrent mixer: the causal convolution before it, and the
+// recurrence, whose state is read and written once a step and does not grow.
+// Ranks hold a part of the heads each.
+func (s *Step) scan(dst []Op, c *models.Scan) []Op {
+	tp, t := float64(s.Par.TP), s.tokens()
+	stream := s.Scheme.stream()
+	if conv := float64(c.Conv) / tp; conv > 0 {
+		dst = append(dst, Op{
+			Name: "causal_conv", Kind: Element,
+			Vector: unit.FLOPs(2 * t * conv * float64(c.Kernel)), Acts: stream.Bytes(2 * t * conv),
+			Weights: stream.Bytes(conv * float64(c.Kernel)),
+			State:   stream.Bytes(2 * s.Batch * conv * float64(c.Kernel)), Kernels: 1, Eager: 3,
+		})
+	}
+	elements := float64(c.StateElements()) / tp
+	if elements == 0 {
+		return dst
+	}
+	width := float64(c.Heads) * float64(c.HeadDim) / tp
+	gates := 2 * float64(c.Groups) * float64(c.StateDim)
+	op := Op{
+		Name: scanName(c), Kind: Element, Format: stream,
+		State: s.stateFormat(c).Bytes(2 * s.Batch * elements),
+		Acts:  stream.Bytes(t * (2*width + gates)), Kernels: 1, Eager: 6,
+	}
+	flops := t * elements * stateFLOPs[c.Kind]
+	if chunk := s.chunkLen(c); chunk > 1 {
+		op.FLOPs, op.Kind, op.Kernels = unit.FLOPs(s.chunked(c, chunk)/tp), Attention, 4
+		op.Model = op.FLOPs.Times(tp)
+	} else {
+		op.Vector = unit.FLOPs(flops)
+	}
+	return append(dst, op)
+}
+
+// stateFLOPs is what a token costs for each state value when the recurrence runs
+// token by token: decay, update, read-out.
+var stateFLOPs = [...]float64{
+	models.Mamba1:     7, // exp(Δ·A), Δ·B·x, multiply-add, C·h
+	models.Mamba2:     5, // decay, x·B, sum, C·h
+	models.GatedDelta: 7, // decay, kᵀS, the rank-one update, qᵀS
+	models.Linear1:    5,
+	models.ShortConv:  0,
+	models.LinearRNN:  6,
+}
+
+// chunkLen is how many tokens the parallel form takes at a time, or 1 where the
+// recurrence runs token by token: in decode, and where it has no parallel form
+// on matrix units.
+func (s *Step) chunkLen(c *models.Scan) float64 {
+	if s.New == 1 || (c.Kind != models.Mamba2 && c.Kind != models.GatedDelta && c.Kind != models.Linear1) {
+		return 1
+	}
+	chunk := float64(c.Chunk)
+	if chunk == 0 {
+		chunk = 64 // flash-linear-attention's
+	}
+	return min(chunk, s.New)
+}
+
+// chunked is the matrix FLOPs of the parallel form (state-space duality,
+// arXiv:2405.21060, section 6): within a chunk of Q tokens the scores C·Bᵀ and
+// their product with the values, causal half of both; the chunk's state, and its
+// read-out. The gated delta rule solves a triangular system besides
+// (arXiv:2412.06464).
+func (s *Step) chunked(c *models.Scan, q float64) float64 {
+	heads, p, n := float64(c.Heads), float64(c.HeadDim), float64(c.StateDim)
+	groups := max(float64(c.Groups), 1)
+	perToken := q*(groups*n+heads*p) + 4*heads*p*n
+	if c.Kind == models.GatedDelta {
+		perToken += q*heads*(n+p) + q*q*heads/3
+	}
+	return s.tokens() * perToken
+}
+
+// stateFormat is what the recurrent state is kept in.
+func (s *Step) stateFormat(c *models.Scan) unit.Format {
+	if c.StateFormat != unit.NoFormat {
+		return c.StateFormat
+	}
+	return s.Scheme.stream()
+}
+
+func scanName(c *models.Scan) string {
+	switch c.Kind {
+	case models.Mamba1:
+		return "selective_scan"
+	case models.Mamba2:
+		return "ssd_scan"
+	case models.GatedDelta:
+		return "gated_delta_scan"
+	case models.LinearRNN:
+		return "linear_rnn_scan"
+	}
+	return "linear_attention_scan"
+}

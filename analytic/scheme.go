@@ -1,0 +1,161 @@
+package analytic
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Scheme says in which formats weights, activations and the cache are kept.
+// It quantizes the matrices of the blocks; embedding, norms, routers, recurrent
+// parameters and the LM head stay in the format of the stream.
+type Scheme struct {
+	Name    string
+	Weights unit.Format // of the blocks' matrices
+	Act     unit.Format // in which the products with them run
+	KV      unit.Format // of the cache; NoFormat for the stream's
+	Group   int         // weights that share a scale; 0 for one scale a row
+	Zero    bool        // each group has a zero point beside its scale
+	Experts bool        // only the experts' matrices are quantized
+}
+
+// sixteen stands in a scheme for whichever 16-bit format the GPU has.
+const sixteen = unit.BF16
+
+// schemes are the quantizations that engines ship, by the names they go by.
+var schemes = []Scheme{
+	{Name: "w16a16", Weights: sixteen, Act: sixteen},
+	{Name: "bf16", Weights: unit.BF16, Act: unit.BF16},
+	{Name: "fp16", Weights: unit.FP16, Act: unit.FP16},
+	{Name: "fp32", Weights: unit.FP32, Act: unit.FP32},
+	{Name: "tf32", Weights: unit.TF32, Act: unit.TF32},
+	{Name: "fp8", Weights: unit.FP8, Act: unit.FP8},
+	{Name: "fp8-block", Weights: unit.FP8, Act: unit.FP8, Group: 128 * 128}, // DeepSeek-V3
+	{Name: "w8a16-fp8", Weights: unit.FP8, Act: sixteen},
+	{Name: "w8a8", Weights: unit.INT8, Act: unit.INT8}, // SmoothQuant
+	{Name: "w8a16", Weights: unit.INT8, Act: sixteen},
+	{Name: "int8", Weights: unit.INT8, Act: sixteen},
+	{Name: "w4a16-g128", Weights: unit.INT4, Act: sixteen, Group: 128, Zero: true}, // AWQ, GPTQ
+	{Name: "w4a16-g64", Weights: unit.INT4, Act: sixteen, Group: 64, Zero: true},
+	{Name: "w4a16-g32", Weights: unit.INT4, Act: sixteen, Group: 32, Zero: true},
+	{Name: "w4a16", Weights: unit.INT4, Act: sixteen, Group: 128, Zero: true},
+	{Name: "int4", Weights: unit.INT4, Act: sixteen, Group: 128, Zero: true},
+	{Name: "w4a8-g128", Weights: unit.INT4, Act: unit.INT8, Group: 128, Zero: true},
+	{Name: "w4a4", Weights: unit.INT4, Act: unit.INT4, Group: 128, Zero: true},
+	{Name: "nvfp4", Weights: unit.NVFP4, Act: unit.NVFP4},
+	{Name: "w4a16-nvfp4", Weights: unit.NVFP4, Act: sixteen},
+	{Name: "mxfp4", Weights: unit.MXFP4, Act: sixteen}, // gpt-oss
+	{Name: "w4a4-mxfp4", Weights: unit.MXFP4, Act: unit.MXFP4},
+	{Name: "w4a8-mxfp4", Weights: unit.MXFP4, Act: unit.FP8},
+}
+
+// SchemeNames lists the named schemes.
+func SchemeNames() []string {
+	names := make([]string, len(schemes))
+	for i, s := range schemes {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// ParseScheme finds a scheme by name, ignoring case.
+func ParseScheme(name string) (Scheme, error) {
+	for _, s := range schemes {
+		if strings.EqualFold(s.Name, name) {
+			return s, nil
+		}
+	}
+	return Scheme{}, fmt.Errorf("unknown weight scheme %q (known: %s)", name, strings.Join(SchemeNames(), ", "))
+}
+
+// StoredScheme is the scheme that a model's published checkpoint is stored in.
+func StoredScheme(m *models.Model) Scheme {
+	st := m.Stored
+	s := Scheme{Name: "w16a16", Weights: sixteen, Act: sixteen}
+	if st.Method == "" || st.Weights == unit.NoFormat {
+		return s
+	}
+	s = Scheme{Name: st.Method, Weights: st.Weights, Act: sixteen, Group: st.Group, Experts: st.Experts}
+	switch st.Weights {
+	case unit.FP8, unit.NVFP4: // activations are quantized as they come
+		s.Act = st.Weights
+	case unit.INT4:
+		s.Zero = true
+	}
+	return s
+}
+
+// WithAct returns s computing in format f.
+func (s Scheme) WithAct(f unit.Format) Scheme {
+	if f != s.Act {
+		s.Name += "+act-" + f.String()
+	}
+	s.Act = f
+	return s
+}
+
+// For returns s with the 16-bit formats that g computes in: FP16 where it has no
+// BF16 unit.
+func (s Scheme) For(g *hardware.GPU) Scheme {
+	swap := func(f unit.Format) unit.Format {
+		if f == unit.BF16 && !g.Has(unit.BF16) && g.Has(unit.FP16) {
+			return unit.FP16
+		}
+		return f
+	}
+	s.Weights, s.Act, s.KV = swap(s.Weights), swap(s.Act), swap(s.KV)
+	if s.KV == unit.NoFormat {
+		s.KV = swap(s.stream())
+	}
+	return s
+}
+
+func (s *Scheme) check() error {
+	if s.Weights == unit.NoFormat || s.Weights >= unit.NumFormats || s.Act == unit.NoFormat ||
+		s.Act >= unit.NumFormats || s.KV >= unit.NumFormats {
+		return fmt.Errorf("scheme %q lacks the format of its weights, activations or cache", s.Name)
+	}
+	if s.Weights.Bits() > s.Act.Bits()+1 {
+		return fmt.Errorf("weights in %v with activations in %v: no engine narrows weights before a product; give --act %v or quantize the weights",
+			s.Weights, s.Act, s.Weights)
+	}
+	if s.KV == unit.TF32 {
+		return fmt.Errorf("a KV cache in tf32: tf32 is a format of the tensor core, not of memory; give --kv fp32")
+	}
+	return nil
+}
+
+// stream is the format of the residual stream, of everything that is not
+// quantized, and of attention's products.
+func (s *Scheme) stream() unit.Format {
+	switch s.Act {
+	case unit.FP32, unit.TF32, unit.FP16, unit.BF16:
+		return s.Act
+	}
+	return sixteen
+}
+
+// weightBytes is the memory of n weights in rows outputs, the scales included.
+func (s *Scheme) weightBytes(n, rows float64) unit.Bytes {
+	b := s.Weights.Bytes(n)
+	switch s.Weights {
+	case unit.FP8, unit.INT8:
+		if s.Group > 0 {
+			return b + unit.Bytes(4*n/float64(s.Group)) // a float32 a block
+		}
+		return b + unit.Bytes(4*rows) // a float32 a row
+	case unit.INT4:
+		if s.Group == 0 {
+			return b + unit.Bytes(4*rows)
+		}
+		groups := n / float64(s.Group)
+		if s.Zero {
+			return b + unit.Bytes(2.5*groups) // an FP16 scale and a 4-bit zero point
+		}
+		return b + unit.Bytes(2*groups)
+	}
+	return b
+}

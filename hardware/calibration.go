@@ -1,0 +1,155 @@
+package hardware
+
+import "llmprof/unit"
+
+// A Calibration says what a GPU does in practice: for each class of kernel the
+// share of the data-sheet peaks that it reaches and the fixed time it takes
+// whatever its size, and what a collective and a launch cost. Without one that
+// was measured on the GPU at hand, DefaultCalibration serves.
+//
+// The time of one kernel is
+//
+//	Fixed + max(FLOPs / (Compute × peak), bytes / (Memory × bandwidth))
+type Calibration struct {
+	Name   string // "default for hopper"
+	Source string // where and when the constants were measured
+
+	GEMM      Kernel // products with weights
+	Attention Kernel // between the projections of softmax attention
+	Element   Kernel // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
+
+	// AttentionRamp is how many query tokens a prefill needs until attention
+	// reaches half of its rate: tiles on the diagonal are half empty, and short
+	// sequences do not fill the GPU.
+	AttentionRamp float64
+
+	Link          float64      // share of the link's rate that a large all-reduce reaches
+	LinkBase      unit.Seconds // latency of an all-reduce over n GPUs: LinkBase + n × LinkPerGPU
+	LinkPerGPU    unit.Seconds
+	InterNode     float64 // share of the NIC's rate
+	InterNodeBase unit.Seconds
+
+	Launch unit.Seconds // one kernel of a CUDA graph, from the end of the one before it
+
+	// Error is the half-width of a 90 % interval of the expected time, as a
+	// share of it: of a decode step, and of a prefill.
+	DecodeError, PrefillError float64
+}
+
+// A Kernel is how close one class of kernels comes to the peaks.
+type Kernel struct {
+	Compute float64      // of the peak of its number format
+	Memory  float64      // of the memory bandwidth
+	Fixed   unit.Seconds // of each launch
+}
+
+const us = unit.Seconds(1e-6)
+
+// The constants below were computed from the operator tables of NVIDIA's
+// aiconfigurator (Apache-2.0), which hold GEMM, attention and all-reduce times
+// on H100, H200, A100, L40S and B200, weights cold, bf16: a three-constant fit
+// of the GEMMs to within 6 to 11 % on held-out shapes, of prefill attention to
+// 12.6 % and of decode attention to 15 %. Scored on GPUs that an engine's host
+// constant was not fitted on, the whole reached a median error of 5 to 6 % and
+// a 90th percentile of 14 % for the time per token.
+const aiconfigurator = "fit of the operator times of aiconfigurator's database (Apache-2.0), bf16, weights cold"
+
+// hopper fits H200 GEMMs and attention, and NCCL 2.29 all-reduces of 2, 4 and 8
+// H200 (7.0, 10.5 and 17.5 µs at no size).
+func hopper() Calibration {
+	return Calibration{
+		Source:        aiconfigurator + " on H100 and H200",
+		GEMM:          Kernel{Compute: 0.80, Memory: 0.835, Fixed: 3.8 * us},
+		Attention:     Kernel{Compute: 0.61, Memory: 0.896, Fixed: 12 * us},
+		Element:       Kernel{Compute: 0.5, Memory: 0.80, Fixed: 2 * us},
+		AttentionRamp: 2 * 384,
+		Link:          0.62, LinkBase: 3.5 * us, LinkPerGPU: 1.75 * us,
+		InterNode: 0.70, InterNodeBase: 15 * us,
+		Launch:      1.3 * us,
+		DecodeError: 0.15, PrefillError: 0.20,
+	}
+}
+
+// DefaultCalibration is what stands in for a measured calibration of a GPU: the
+// constants of its generation where operator times of one of its GPUs are
+// public, else those of the nearest such generation with a wider error.
+func DefaultCalibration(g *GPU) Calibration {
+	c := hopper()
+	switch {
+	case g.Jetson || g.Integrated:
+		c = integrated(c)
+	case g.Vendor == "amd":
+		c = amd(c)
+	default:
+		c = generation(g, c)
+	}
+	if g.Link == 0 {
+		c = overPCIe(c)
+	}
+	c.Name = "default for " + g.Generation
+	return c
+}
+
+// generation adjusts the constants of Hopper to another generation of NVIDIA's
+// discrete GPUs.
+func generation(g *GPU, c Calibration) Calibration {
+	switch g.Generation {
+	case "hopper":
+	case "ampere":
+		c.Source = aiconfigurator + " on A100 SXM"
+		c.GEMM = Kernel{Compute: 0.824, Memory: 0.741, Fixed: 7.4 * us}
+		c.Attention.Memory = 0.741
+		c.Link, c.LinkBase, c.LinkPerGPU = 0.50, 10*us, 1.6*us
+		if g.L2 < 30e6 { // GA102: graphics DRAM, no server measured
+			c.Source += "; not measured on this chip"
+			c.GEMM.Memory, c.Attention.Memory = 0.80, 0.80
+			c.DecodeError, c.PrefillError = 0.25, 0.35
+		}
+	case "ada":
+		c.Source = aiconfigurator + " on L40S"
+		c.GEMM = Kernel{Compute: 0.626, Memory: 0.762, Fixed: 3 * us}
+		c.Attention = Kernel{Compute: 0.50, Memory: 0.762, Fixed: 12 * us}
+		c.DecodeError, c.PrefillError = 0.20, 0.30
+	case "blackwell":
+		c.Source = aiconfigurator + " on B200"
+		c.GEMM = Kernel{Compute: 0.71, Memory: 0.816, Fixed: 3.9 * us}
+		c.Attention.Memory = 0.816
+		c.DecodeError, c.PrefillError = 0.20, 0.25
+	default: // Volta, Turing: no operator times are public
+		c.Source = "constants of A100 (" + aiconfigurator + "); nothing measured on " + g.Generation
+		c.GEMM = Kernel{Compute: 0.70, Memory: 0.741, Fixed: 7.4 * us}
+		c.Attention = Kernel{Compute: 0.40, Memory: 0.70, Fixed: 14 * us}
+		c.Link, c.LinkBase, c.LinkPerGPU = 0.50, 10*us, 1.6*us
+		c.DecodeError, c.PrefillError = 0.35, 0.45
+	}
+	return c
+}
+
+// integrated is for modules whose memory the CPU shares. ELANA's table 4 has a
+// Thor at 88 % of its bandwidth in decode; launches are slower on their CPUs.
+func integrated(c Calibration) Calibration {
+	c.Source = "constants of Hopper (" + aiconfigurator + ") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
+	c.GEMM = Kernel{Compute: 0.65, Memory: 0.85, Fixed: 8 * us}
+	c.Attention = Kernel{Compute: 0.40, Memory: 0.80, Fixed: 20 * us}
+	c.Element = Kernel{Compute: 0.5, Memory: 0.70, Fixed: 5 * us}
+	c.Launch = 3 * us
+	c.DecodeError, c.PrefillError = 0.35, 0.50
+	return c
+}
+
+// amd uses the best large GEMM that stas00's ml-engineering measured on an
+// MI300X, 668 of 1307 TFLOP/s; the rest is Hopper's.
+func amd(c Calibration) Calibration {
+	c.Source = "GEMM share measured on an MI300X (stas00/ml-engineering: 668 of 1307 TFLOP/s); the rest as on Hopper"
+	c.GEMM = Kernel{Compute: 0.51, Memory: 0.75, Fixed: 6 * us}
+	c.Attention = Kernel{Compute: 0.35, Memory: 0.75, Fixed: 15 * us}
+	c.DecodeError, c.PrefillError = 0.35, 0.45
+	return c
+}
+
+// overPCIe is for GPUs without a link of their own: L40S reach about 20 GB/s of
+// all-reduce over two of them, 63 % of PCIe 4.0, after 43 µs.
+func overPCIe(c Calibration) Calibration {
+	c.Link, c.LinkBase, c.LinkPerGPU = 0.60, 35*us, 4*us
+	return c
+}
