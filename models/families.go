@@ -2,7 +2,7 @@ package models
 
 // families lists every family that is understood.
 func families() []family {
-	return concat(llamas())
+	return concat(llamas(), classics(), gemmas())
 }
 
 func concat(lists ...[]family) []family {

@@ -1,30 +1,196 @@
 package models
 
-// preNorm is the arrangement of Llama and most after it: RMSNorm before each block.
-func preNorm() normPlan {
-	return normPlan{mixer: []string{"input_layernorm"}, ffn: []string{"post_attention_layernorm"}}
+// untied is what most classes assume of a head that the config says nothing of.
+const untied = `{"tie_word_embeddings": false}`
+
+// tied is what the others assume.
+const tied = `{"tie_word_embeddings": true}`
+
+// preNorm is the arrangement of Llama and most after it: a norm before each block.
+func preNorm(shape normShape) normPlan {
+	return normPlan{shape: shape, mixer: []string{"input_layernorm"}, ffn: []string{"post_attention_layernorm"}}
 }
 
-// llamas are the families that are Llama but for a bias, a window or a tied head.
+// postNorm has its norms after each block (OLMo 2).
+func postNorm() normPlan {
+	return normPlan{mixer: []string{"post_attention_layernorm"}, ffn: []string{"post_feedforward_layernorm"}}
+}
+
+// sandwich has norms before and after each block (Gemma 2).
+func sandwich() normPlan {
+	return normPlan{
+		mixer: []string{"input_layernorm", "post_attention_layernorm"},
+		ffn:   []string{"pre_feedforward_layernorm", "post_feedforward_layernorm"},
+	}
+}
+
+// attentionBias is the switch that most families share.
+const attentionBias toggle = "attention_bias"
+
+// llamas are the families that are Llama but for a bias, a window, a norm of
+// queries and keys or a tied head.
 func llamas() []family {
+	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
+	perHead := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
+	whole := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}}
+	queryKeyValue := attentionShape{bias: yes}
 	return []family{
 		{
-			types:  []string{"llama"},
-			assume: `{"tie_word_embeddings": false}`,
-			norms:  preNorm(),
-			attn:   attentionShape{bias: "attention_bias", outBias: "attention_bias"},
-			ffn:    ffnShape{bias: "mlp_bias"},
+			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila", "helium"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
 		},
 		{
-			types: []string{"mistral", "ministral3"},
-			norms: preNorm(),
-			plan:  layerPlan{mixer: slidingEverywhere},
+			types:  []string{"cwm"},
+			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: fullFirst("window_pattern", 4)},
 		},
 		{
-			types: []string{"qwen2"},
-			norms: preNorm(),
-			attn:  attentionShape{bias: yes},
-			plan:  layerPlan{mixer: slidingAbove},
+			types:  []string{"mistral", "ministral3", "ministral"},
+			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
+		},
+		{
+			types:  []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "got_ocr2_text"},
+			assume: untied, norms: preNorm(scaleOnly), attn: queryKeyValue, plan: layerPlan{mixer: slidingAbove},
+		},
+		{
+			types:  []string{"qwen3", "qwen3_vl_text"},
+			assume: `{"tie_word_embeddings": false, "head_dim": 128}`,
+			norms:  preNorm(scaleOnly), attn: perHead, plan: layerPlan{mixer: slidingAbove},
+		},
+		{
+			types:  []string{"smollm3"},
+			assume: tied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			plan: layerPlan{mixer: slidingAbove, alter: someUnrotated},
+		},
+		{
+			types:  []string{"seed_oss"},
+			assume: `{"tie_word_embeddings": false, "attention_bias": true}`,
+			norms:  preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, outBias: "attention_out_bias"}, ffn: ffnShape{bias: "mlp_bias"},
+		},
+		{
+			types:  []string{"ernie4_5"},
+			assume: `{"tie_word_embeddings": true, "head_dim": 128}`,
+			norms:  preNorm(scaleOnly), attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{bias: "use_bias"},
+		},
+		{
+			types:  []string{"glm"},
+			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
+			norms:  preNorm(scaleOnly), attn: attentionShape{bias: attentionBias},
+		},
+		{
+			types:  []string{"glm4"},
+			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
+			norms:  sandwich(), attn: attentionShape{bias: attentionBias},
+		},
+		{
+			types:  []string{"hyperclovax"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			tune: func(r *reader) {
+				if r.flag("use_post_norm") {
+					r.norms = sandwich()
+				}
+			},
+		},
+		{
+			types:  []string{"arcee"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
+		},
+		{
+			types:  []string{"apertus"},
+			assume: untied, norms: preNorm(scaleOnly), attn: perHead, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
+			finish: perLayer(2),
+		},
+		{
+			types:  []string{"phi3", "phi4mm", "phi3_v", "phi4_multimodal"},
+			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
+		},
+		{
+			types:  []string{"olmo"},
+			assume: untied, norms: preNorm(weightless), attn: biased,
+		},
+		{
+			types:  []string{"olmo2"},
+			assume: untied, norms: postNorm(), attn: whole,
+		},
+		{
+			types:  []string{"olmo3"},
+			assume: `{"tie_word_embeddings": false, "sliding_window": 4096}`,
+			norms:  postNorm(), attn: whole, plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4)},
+		},
+		{
+			types:  []string{"exaone4"},
+			assume: `{"tie_word_embeddings": false, "sliding_window": 4096}`,
+			norms:  postNorm(), attn: attentionShape{norms: headNorms{on: yes}},
+			plan: layerPlan{mixer: exaonePattern, alter: unrotatedFull},
+		},
+		{
+			types:  []string{"bitnet"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased,
+			finish: func(r *reader, k kind, b []Block) []Block {
+				b[0].Norms = append(b[0].Norms, scaleOnly.norm("attn_sub_norm", r.hidden, 1))
+				b[1].Norms = append(b[1].Norms, scaleOnly.norm("ffn_sub_norm", r.width(k), 1))
+				return b
+			},
+		},
+		{
+			types:  []string{"nanochat"},
+			assume: untied, norms: preNorm(weightless),
+			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, shape: weightless}},
+			ffn:  ffnShape{ungated: true},
+		},
+		{
+			types:  []string{"diffllama"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			finish: func(r *reader, k kind, b []Block) []Block {
+				a := b[0].Attention
+				b[0].Extra += 4 * int64(a.KeyDim)
+				b[0].Norms = append(b[0].Norms, weightless.norm("groupnorm", 2*a.KeyDim, a.Heads/2))
+				return b
+			},
 		},
 	}
+}
+
+// perLayer adds n small parameters to the last block of each layer.
+func perLayer(n int64) func(*reader, kind, []Block) []Block {
+	return func(_ *reader, _ kind, b []Block) []Block {
+		b[len(b)-1].Extra += n
+		return b
+	}
+}
+
+// someUnrotated leaves out the rotary positions where no_rope_layers has a 0,
+// or in the last of each group of no_rope_layer_interval layers.
+func someUnrotated(r *reader, i int, k *kind) {
+	if marks := r.numbersOf("no_rope_layers"); len(marks) > 0 {
+		if len(marks) != r.layers {
+			r.fail("no_rope_layers has %d entries for %d layers", len(marks), r.layers)
+			return
+		}
+		k.fixed = marks[i] == 0
+		return
+	}
+	k.fixed = (i+1)%r.sizeOr("no_rope_layer_interval", 4) == 0
+}
+
+// unrotatedFull leaves the rotary positions out of layers without a window,
+// in models that have windows (Cohere 2, EXAONE 4).
+func unrotatedFull(r *reader, _ int, k *kind) {
+	k.fixed = k.mixer == full && r.has("sliding_window")
+}
+
+// exaonePattern reads sliding_window_pattern as a number or a text of L and G.
+func exaonePattern(r *reader, i int) string {
+	if !r.has("sliding_window") {
+		return full
+	}
+	v, _, _ := r.look("sliding_window_pattern")
+	pattern, ok := v.(string)
+	if !ok || pattern == "" {
+		return fullEvery("sliding_window_pattern", 4)(r, i)
+	}
+	// The last layer always sees the whole context.
+	if i == r.layers-1 || pattern[i%len(pattern)] == 'G' {
+		return full
+	}
+	return sliding
 }

@@ -1,18 +1,160 @@
 package models
 
+// Plans decide from a layer's number what it is made of. Configs of
+// transformers 5 state it in lists (layer_types, mlp_layer_types); the plans
+// give what older configs left to the code.
+
+const (
+	full    = "full_attention"
+	sliding = "sliding_attention"
+	chunked = "chunked_attention"
+	linear  = "linear_attention"
+)
+
 // slidingEverywhere gives every layer the window, where there is one (Mistral).
 func slidingEverywhere(r *reader, _ int) string {
 	if r.has("sliding_window") {
-		return "sliding_attention"
+		return sliding
 	}
-	return "full_attention"
+	return full
 }
 
 // slidingAbove gives the layers from max_window_layers on the window, if the
 // config switches it on at all (Qwen2).
 func slidingAbove(r *reader, i int) string {
 	if r.flag("use_sliding_window") && r.has("sliding_window") && i >= r.countOr("max_window_layers", 0) {
-		return "sliding_attention"
+		return sliding
 	}
-	return "full_attention"
+	return full
+}
+
+// fullEvery gives the last of each group of layers the whole context and the
+// others the window; the size of a group is in a field, or n if that is
+// missing.
+func fullEvery(field string, n int) func(*reader, int) string {
+	return func(r *reader, i int) string {
+		if (i+1)%r.sizeOr(field, n) == 0 || !r.has("sliding_window") {
+			return full
+		}
+		return sliding
+	}
+}
+
+// fullFirst gives the first of each group of n layers the whole context.
+func fullFirst(field string, n int) func(*reader, int) string {
+	return func(r *reader, i int) string {
+		if i%r.sizeOr(field, n) == 0 {
+			return full
+		}
+		return sliding
+	}
+}
+
+// allSparse gives every layer a mixture.
+func allSparse(*reader, int) string { return "moe" }
+
+// listedFFN looks a layer's feed-forward up in mlp_layer_types.
+func (r *reader) listedFFN(i int) (string, bool) {
+	if !r.has("mlp_layer_types") {
+		return "", false
+	}
+	types := r.listOf("mlp_layer_types")
+	if len(types) != r.layers {
+		r.fail("mlp_layer_types has %d entries for %d layers", len(types), r.layers)
+		return "", true
+	}
+	switch types[i] {
+	case "dense":
+		return "mlp", true
+	case "sparse":
+		return "moe", true
+	}
+	r.fail("mlp_layer_types[%d] is %s; want \"dense\" or \"sparse\"", i, quote(types[i]))
+	return "", true
+}
+
+// listOf reads a list of texts once.
+func (r *reader) listOf(name string) []string {
+	list, ok := r.lists[name]
+	if !ok {
+		list = r.texts(name)
+		if r.lists == nil {
+			r.lists = make(map[string][]string)
+		}
+		r.lists[name] = list
+	}
+	return list
+}
+
+// numbersOf reads a list of whole numbers once.
+func (r *reader) numbersOf(name string) []int {
+	list, ok := r.numbers[name]
+	if !ok {
+		list = r.wholes(name)
+		if r.numbers == nil {
+			r.numbers = make(map[string][]int)
+		}
+		r.numbers[name] = list
+	}
+	return list
+}
+
+// sparseAfterDense gives all but the first layers a mixture (DeepSeek): by
+// mlp_layer_types, or first_k_dense_replace and moe_layer_freq, which is a
+// distance or a list of zeros and ones. Without experts all layers are dense.
+func sparseAfterDense(r *reader, i int) string {
+	if ffn, ok := r.listedFFN(i); ok {
+		return ffn
+	}
+	if v, _, found := r.look("num_experts"); v == nil && found {
+		return "mlp"
+	}
+	if v, _, _ := r.look("moe_layer_freq"); v != nil {
+		if _, isList := v.([]any); isList {
+			return r.marked("moe_layer_freq", i)
+		}
+	}
+	if i < r.countOr("first_k_dense_replace", 0) || i%r.sizeOr("moe_layer_freq", 1) != 0 {
+		return "mlp"
+	}
+	return "moe"
+}
+
+// marked looks layer i up in a list with a 1 for each mixture.
+func (r *reader) marked(name string, i int) string {
+	marks := r.numbersOf(name)
+	if len(marks) != r.layers {
+		r.fail("%s has %d entries for %d layers", r.name(name), len(marks), r.layers)
+		return ""
+	}
+	if marks[i] != 0 {
+		return "moe"
+	}
+	return "mlp"
+}
+
+// sparseStep gives every decoder_sparse_step-th layer a mixture, but for those
+// in mlp_only_layers (Qwen2-MoE).
+func sparseStep(r *reader, i int) string {
+	if ffn, ok := r.listedFFN(i); ok {
+		return ffn
+	}
+	for _, dense := range r.numbersOf("mlp_only_layers") {
+		if dense == i {
+			return "mlp"
+		}
+	}
+	if r.countOr("num_experts", 0) == 0 || (i+1)%r.sizeOr("decoder_sparse_step", 1) != 0 {
+		return "mlp"
+	}
+	return "moe"
+}
+
+// sparsePeriod gives one of each period of layers a mixture (Jamba).
+func sparsePeriod(r *reader, i int) string {
+	period, offset := r.size("expert_layer_period"), r.countOr("expert_layer_offset", 0)
+	if r.size("num_experts") > 1 && i%period == offset {
+		return "moe"
+	}
+	return "mlp"
 }

@@ -54,6 +54,8 @@ type reader struct {
 	hidden    int
 	layers    int
 	notes     []string
+	lists     map[string][]string // those read before, by name
+	numbers   map[string][]int
 }
 
 func newReader(f family, d decoder) (*reader, error) {
@@ -126,5 +128,5 @@ func (r *reader) on(t toggle) bool {
 	return r.flag(string(t))
 }
 
-// number is the JSON number n, for lists made up by plans.
-func number(n int) json.Number { return json.Number(fmt.Sprint(n)) }
+// asNumber is the JSON number n, for lists made up by plans.
+func asNumber(n int) json.Number { return json.Number(fmt.Sprint(n)) }

@@ -60,7 +60,7 @@ func (r *reader) compressed(s *Stored) {
 
 // group reads a group size, of which -1 and nothing mean a whole row.
 func (r *reader) group(name string) int {
-	if v, _, _ := r.look(name); v == nil || v == number(-1) {
+	if v, _, _ := r.look(name); v == nil || v == asNumber(-1) {
 		return 0
 	}
 	return r.countOr(name, 0)
