@@ -1,0 +1,174 @@
+package unit
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A kind is what text says of a quantity. Printing uses the first symbol.
+type kind struct {
+	noun    string // in errors: "a data rate"
+	example string // in errors: "3.35 TB/s"
+	symbols []symbol
+	least   int  // exponent of the least prefix: -9 is nano
+	most    int  // exponent of the greatest prefix: 12 is tera
+	whole   bool // counts things, so that 512 is not 512.0
+	binary  bool // may be written with KiB, MiB, ...
+}
+
+// A symbol is one way to write the unit, worth this many of the SI one.
+type symbol struct {
+	text  string
+	worth float64
+}
+
+// digits is how many significant digits people are shown: times repeat to about
+// three, and a fourth keeps the rounding out of the third.
+const digits = 4
+
+// String is the quantity for people: four significant digits and a decimal
+// prefix, as "4.505 ms" or "3.350 TB/s". Programs get plain numbers from JSON.
+func (f FLOPs) String() string          { return flops().format(float64(f)) }
+func (r FLOPsPerSec) String() string    { return flopsPerSec().format(float64(r)) }
+func (b Bytes) String() string          { return bytes().format(float64(b)) }
+func (r BytesPerSec) String() string    { return bytesPerSec().format(float64(r)) }
+func (s Seconds) String() string        { return seconds().format(float64(s)) }
+func (h Hertz) String() string          { return hertz().format(float64(h)) }
+func (w Watts) String() string          { return watts().format(float64(w)) }
+func (j Joules) String() string         { return joules().format(float64(j)) }
+func (d Dollars) String() string        { return dollars().format(float64(d)) }
+func (p DollarsPerHour) String() string { return dollarsPerHour().format(float64(p)) }
+
+// Binary is b with a binary prefix, as "74.51 GiB".
+func (b Bytes) Binary() string {
+	v, prefix := math.Abs(float64(b)), ""
+	for _, p := range []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"} {
+		// From 1023.5 up, four digits would print 1024.
+		if v < 1023.5 || math.IsNaN(v) || math.IsInf(v, 0) {
+			break
+		}
+		v, prefix = max(v, 1024)/1024, p
+	}
+	number := significant(v, digits)
+	if prefix == "" {
+		number = trim(number)
+	}
+	if b < 0 {
+		number = "-" + number
+	}
+	return number + " " + prefix + "B"
+}
+
+// Count is a number of things (parameters, tokens) in three digits as the field
+// writes them: "8.03B", "124M", "671B".
+func Count(n float64) string {
+	if n == 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+		return plain(n)
+	}
+	if n == math.Trunc(n) && math.Abs(n) < 1000 {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	sign, ds, exp := split(n, 3)
+	group := min(max(exp/3, 0), 4)
+	return sign + place(ds, exp-3*group) + []string{"", "K", "M", "B", "T"}[group]
+}
+
+// format prints v with a prefix chosen after rounding, so that 999.96 is
+// "1.000 k" and never "1000.0".
+func (k kind) format(v float64) string {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return plain(v) + " " + k.symbols[0].text
+	}
+	sign, ds, exp := split(v, digits)
+	group := 3 * int(math.Floor(float64(exp)/3))
+	if exp < k.least || exp >= k.most+6 {
+		return significant(v, digits) + " " + k.symbols[0].text
+	}
+	group = min(max(group, k.least), k.most)
+	number := place(ds, exp-group)
+	if k.whole && group == 0 {
+		number = trim(number)
+	}
+	return sign + number + " " + prefixOf(group) + k.symbols[0].text
+}
+
+// split rounds v to n digits: v is sign 0.d1d2d3... times 10 to the exp+1.
+func split(v float64, n int) (sign, ds string, exp int) {
+	s := strconv.FormatFloat(math.Abs(v), 'e', n-1, 64)
+	mantissa, e, _ := strings.Cut(s, "e")
+	exp, _ = strconv.Atoi(e) // FormatFloat wrote it
+	if v < 0 {
+		sign = "-"
+	}
+	return sign, strings.Replace(mantissa, ".", "", 1), exp
+}
+
+// place sets the point in ds, the first digit of which is worth 10 to the exp.
+func place(ds string, exp int) string {
+	switch {
+	case exp < 0:
+		return "0." + strings.Repeat("0", -exp-1) + ds
+	case exp < len(ds)-1:
+		return ds[:exp+1] + "." + ds[exp+1:]
+	}
+	return ds + strings.Repeat("0", exp-len(ds)+1)
+}
+
+// trim drops the zeros after the point of a number that came out whole.
+func trim(number string) string {
+	if whole, ok := strings.CutSuffix(strings.TrimRight(number, "0"), "."); ok {
+		return whole
+	}
+	return number
+}
+
+// significant is v to n digits, in scientific notation where it must be.
+func significant(v float64, n int) string {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return plain(v)
+	}
+	sign, ds, exp := split(v, n)
+	if exp < -4 || exp >= 9 {
+		return strconv.FormatFloat(v, 'e', n-1, 64)
+	}
+	return sign + place(ds, exp)
+}
+
+// plain is a number that has no digits to round.
+func plain(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "Inf"
+	case v == 0: // and -0
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// prefixOf is the decimal prefix worth 10 to the exp.
+func prefixOf(exp int) string {
+	switch exp {
+	case -12:
+		return "p"
+	case -9:
+		return "n"
+	case -6:
+		return "µ"
+	case -3:
+		return "m"
+	case 3:
+		return "k"
+	case 6:
+		return "M"
+	case 9:
+		return "G"
+	case 12:
+		return "T"
+	case 15:
+		return "P"
+	case 18:
+		return "E"
+	}
+	return ""
+}
