@@ -1,0 +1,169 @@
+package models
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+)
+
+// blobID is what an ETag must look like to be a file's name.
+var blobID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{7,127}$`)
+
+// folder is the repository's place in the cache.
+func (h Hub) folder(id HubID) string {
+	return filepath.Join(h.CacheDir, "models--"+id.Org+"--"+id.Name)
+}
+
+// commit is what the cache knows of a revision: the commit that it is or was
+// when last fetched, "" if the cache does not know it.
+func (h Hub) commit(id HubID) (string, error) {
+	if h.CacheDir == "" {
+		return "", nil
+	}
+	if commitID.MatchString(id.Revision) {
+		return id.Revision, nil
+	}
+	ref := filepath.Join(h.folder(id), "refs", filepath.FromSlash(id.Revision))
+	data, err := readRegular(ref, 256)
+	if absent(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the hub cache: %w", err)
+	}
+	commit := strings.TrimSpace(string(data))
+	if !commitID.MatchString(commit) {
+		return "", fmt.Errorf("reading the hub cache: %s holds no commit: delete it to fetch %s anew", ref, id)
+	}
+	return commit, nil
+}
+
+// cached is the config.json of a commit in the cache and its path; it is nil if
+// the cache does not have it.
+func (h Hub) cached(id HubID, commit string) (config []byte, path string, err error) {
+	if h.CacheDir == "" || commit == "" {
+		return nil, "", nil
+	}
+	path = filepath.Join(h.folder(id), "snapshots", commit, configFile)
+	config, err = readRegular(path, maxConfig)
+	if absent(err) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the hub cache: %w", err)
+	}
+	return config, path, nil
+}
+
+// absent tells a file that is not there from one that cannot be read. A path
+// through something that is no directory is not there either.
+func absent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// store puts a fetched config.json where the official client would: the bytes
+// in blobs under their ETag, a relative link to them in the commit's snapshot,
+// and the commit in refs under the revision's name. Each step is one rename,
+// and what a step points to is there before it: whoever reads or writes the
+// same repository meanwhile sees the whole file or none.
+func (h Hub) store(id HubID, f fetched) error {
+	if h.CacheDir == "" || !commitID.MatchString(f.commit) {
+		return nil
+	}
+	repo := h.folder(id)
+	snapshot := filepath.Join(repo, "snapshots", f.commit, configFile)
+	if err := storeConfig(repo, snapshot, f); err != nil {
+		return err
+	}
+	if id.Revision == f.commit {
+		return nil
+	}
+	ref := filepath.Join(repo, "refs", filepath.FromSlash(id.Revision))
+	return writeAtomic(ref, []byte(f.commit))
+}
+
+// storeConfig writes the snapshot's config.json: as a link to a blob, or as a
+// plain file where there are no links or the server named no usable ETag.
+func storeConfig(repo, snapshot string, f fetched) error {
+	if !blobID.MatchString(f.etag) {
+		return writeAtomic(snapshot, f.config)
+	}
+	if err := writeAtomic(filepath.Join(repo, "blobs", f.etag), f.config); err != nil {
+		return err
+	}
+	if err := linkAtomic(filepath.Join("..", "..", "blobs", f.etag), snapshot); err != nil {
+		return writeAtomic(snapshot, f.config)
+	}
+	return nil
+}
+
+// writeAtomic makes path hold data: by a rename, so that no one sees a part.
+func writeAtomic(path string, data []byte) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, ".*.incomplete")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// linkAtomic makes path a symbolic link to target. The link is made in a
+// directory of its own, the only name that is surely free, and moved.
+func linkAtomic(target, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".*.incomplete")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	link := filepath.Join(dir, filepath.Base(path))
+	if err := os.Symlink(target, link); err != nil {
+		return err
+	}
+	return os.Rename(link, path)
+}
+
+// readRegular reads a file of at most limit bytes. What is not a regular file,
+// a pipe or a device, may never end and is refused.
+func readRegular(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes, the most that is read of such a file", path, limit)
+	}
+	return data, nil
+}

@@ -1,0 +1,257 @@
+package models
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+const maxRedirects = 5
+
+// errUnreachable marks a hub that did not answer at all, which says nothing
+// about the repository asked for.
+var errUnreachable = errors.New("the hub cannot be reached")
+
+// fetched is a config.json as the hub sent it.
+type fetched struct {
+	config []byte
+	commit string // of the repository; "" if the hub did not say
+	etag   string // of the file; "" if the hub did not say
+}
+
+// fetch asks the hub for the config.json of a revision.
+func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
+	base, err := h.base()
+	if err != nil {
+		return fetched{}, err
+	}
+	token, err := h.token()
+	if err != nil {
+		return fetched{}, err
+	}
+	timeout := h.Timeout
+	if timeout <= 0 {
+		timeout = hubTimeout
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r := request{client: h.client(), base: base, id: id, token: token}
+	f, err := r.do(limited)
+	err = r.hide(err)
+	switch {
+	case err == nil:
+		return f, nil
+	case ctx.Err() != nil:
+		return fetched{}, fmt.Errorf("fetching %s: %w", id, context.Cause(ctx))
+	case limited.Err() != nil:
+		return fetched{}, fmt.Errorf("fetching %s: %w: %s took longer than %v; try again, or use --offline",
+			id, errUnreachable, base.Host, timeout)
+	}
+	return fetched{}, fmt.Errorf("fetching %s: %w", id, err)
+}
+
+// base is the endpoint's address.
+func (h Hub) base() (*url.URL, error) {
+	endpoint := h.Endpoint
+	if endpoint == "" {
+		endpoint = DefaultEndpoint
+	}
+	u, err := url.Parse(strings.TrimRight(endpoint, "/"))
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, fmt.Errorf("HF_ENDPOINT is not the address of a hub: want one such as %s, without user and query", DefaultEndpoint)
+	}
+	return u, nil
+}
+
+// client is an HTTP client that follows no redirect by itself.
+func (h Hub) client() *http.Client {
+	c := &http.Client{Transport: &http.Transport{Proxy: proxy, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
+	if h.Client != nil {
+		own := *h.Client
+		c = &own
+	}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
+}
+
+// proxy is the environment's proxy. The standard library's error would print
+// its address, which may hold a password.
+func proxy(r *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(r)
+	if err != nil {
+		return nil, errors.New("HTTP_PROXY or HTTPS_PROXY is not the address of a proxy")
+	}
+	return u, nil
+}
+
+// A request is one fetch: the hops from the endpoint to where the file is.
+type request struct {
+	client *http.Client
+	base   *url.URL
+	id     HubID
+	token  string
+}
+
+// hide keeps the token out of an error that repeats what a server sent.
+func (r request) hide(err error) error {
+	if err == nil || r.token == "" || !strings.Contains(err.Error(), r.token) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), r.token, "(secret)"))
+}
+
+// do follows the redirects by hand. The hub answers for a file with a redirect,
+// to itself or to a content network; the token must not travel there, and the
+// commit is told by the hub's own answers alone.
+func (r request) do(ctx context.Context) (fetched, error) {
+	to := r.base.JoinPath(r.id.Org, r.id.Name, "resolve", url.PathEscape(r.id.Revision), configFile)
+	var f fetched
+	for range maxRedirects {
+		resp, err := r.get(ctx, to)
+		if err != nil {
+			return fetched{}, err
+		}
+		if r.own(to) {
+			f.note(resp.Header)
+		}
+		if !isRedirect(resp.StatusCode) {
+			f.config, err = r.body(resp)
+			return f, err
+		}
+		_ = resp.Body.Close()
+		next, err := resp.Location()
+		if err != nil {
+			return fetched{}, fmt.Errorf("%s answered with a redirect to nowhere: check HF_ENDPOINT", to.Host)
+		}
+		if next.Scheme != "https" && next.Scheme != to.Scheme {
+			return fetched{}, fmt.Errorf("%s redirected from an encrypted connection to one that is not: refused", to.Host)
+		}
+		to = next
+	}
+	return fetched{}, fmt.Errorf("%s redirected more than %d times: check HF_ENDPOINT", r.base.Host, maxRedirects)
+}
+
+// own tells whether u is at the endpoint: same scheme, host and port.
+func (r request) own(u *url.URL) bool {
+	return u.Scheme == r.base.Scheme && strings.EqualFold(u.Host, r.base.Host)
+}
+
+// get sends one request, with the token if it goes to the endpoint.
+func (r request) get(ctx context.Context, u *url.URL) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s redirected to what is not an address", r.base.Host)
+	}
+	req.Header.Set("User-Agent", "llmprof")
+	// The ETag of a compressed answer is not the blob's.
+	req.Header.Set("Accept-Encoding", "identity")
+	if r.token != "" && r.own(u) {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, unreachable(u.Host, err)
+	}
+	return resp, nil
+}
+
+// unreachable says why there was no answer. It leaves out the address, which
+// after a redirect may be signed.
+func unreachable(host string, err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	_, isCert := errors.AsType[*tls.CertificateVerificationError](err)
+	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
+	if isCert || isPlain {
+		return fmt.Errorf("no secure connection to %s: %w; check the clock, HF_ENDPOINT and, behind a proxy "+
+			"that opens TLS, SSL_CERT_FILE", host, err)
+	}
+	return fmt.Errorf("%w: %s: %w; check the connection, HF_ENDPOINT and HTTPS_PROXY, or use --offline",
+		errUnreachable, host, err)
+}
+
+// isRedirect tells a redirect that has a Location from the other answers of 3xx.
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// note keeps what the hub says about the file. Of a file in large-file storage
+// the ETag is X-Linked-Etag.
+func (f *fetched) note(h http.Header) {
+	if c := h.Get("X-Repo-Commit"); commitID.MatchString(c) {
+		f.commit = c
+	}
+	etag := h.Get("X-Linked-Etag")
+	if etag == "" {
+		etag = h.Get("ETag")
+	}
+	if etag = strings.Trim(strings.TrimPrefix(etag, "W/"), `"`); etag != "" {
+		f.etag = etag
+	}
+}
+
+// body is the file that an answer brought, or why it is none.
+func (r request) body(resp *http.Response) ([]byte, error) {
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, r.refused(resp)
+	}
+	host := resp.Request.URL.Host
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("the answer of %s broke off after %d bytes: %w; try again", host, len(data), err)
+	}
+	if len(data) > maxConfig {
+		return nil, fmt.Errorf("%s sent more than %d MB for a config.json: check HF_ENDPOINT", host, maxConfig>>20)
+	}
+	text := bytes.TrimSpace(data)
+	switch {
+	case bytes.HasPrefix(text, []byte("<")):
+		return nil, fmt.Errorf("%s sent a web page instead of config.json: check HF_ENDPOINT, and whether "+
+			"the network asks for a login", host)
+	case !bytes.HasPrefix(text, []byte("{")):
+		return nil, fmt.Errorf("%s sent something else than a JSON object for config.json: check HF_ENDPOINT", host)
+	case !bytes.HasSuffix(text, []byte("}")):
+		return nil, fmt.Errorf("the answer of %s broke off after %d bytes: try again", host, len(data))
+	}
+	return data, nil
+}
+
+// refused says what an answer other than 200 means. The hub's X-Error-Code
+// tells the cases apart; of its text nothing is repeated, it may hold anything.
+func (r request) refused(resp *http.Response) error {
+	host, repo := r.base.Host, r.id.Repo()
+	switch code := resp.Header.Get("X-Error-Code"); {
+	case code == "GatedRepo" && r.token == "":
+		return fmt.Errorf("%s is gated: accept its terms at %s/%s, and set HF_TOKEN to a token of that account", repo, r.base, repo)
+	case code == "GatedRepo":
+		return fmt.Errorf("%s is gated and the token has no access: accept its terms at %s/%s with the account "+
+			"of the token, and let the token read gated repositories", repo, r.base, repo)
+	case code == "EntryNotFound":
+		return fmt.Errorf("%s has no config.json at revision %s: name the repository of the original weights, "+
+			"not of a GGUF conversion or an adapter", repo, r.id.Revision)
+	case code == "RevisionNotFound":
+		return fmt.Errorf("%s has no revision %q: check it, or leave out the '@' for %s", repo, r.id.Revision, mainBranch)
+	case code == "RepoNotFound", resp.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s has no model %s, or it is private: check the spelling, and set HF_TOKEN if it is private", host, repo)
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%s refused access to %s (HTTP %d): check the spelling and HF_TOKEN", host, repo, resp.StatusCode)
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return fmt.Errorf("%s asks to wait (HTTP 429): try again in some minutes, or set HF_TOKEN", host)
+	case resp.StatusCode >= http.StatusInternalServerError:
+		return fmt.Errorf("%s has a fault of its own (HTTP %d): try again later, or use --offline", host, resp.StatusCode)
+	}
+	return fmt.Errorf("%s answered HTTP %d: check HF_ENDPOINT", host, resp.StatusCode)
+}

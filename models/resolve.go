@@ -1,0 +1,162 @@
+package models
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Resolver finds the model that a user names.
+type Resolver struct {
+	Table *Table
+	Hub   Hub
+}
+
+// Resolve reads the model that name stands for. A name without a slash is a
+// built-in model's, so that what it means does not depend on the directory the
+// command runs in; "./name" is a path whatever the table holds. Anything else
+// that exists is a path: of a config.json or of a directory that has one. What
+// is left with one slash, org/name or org/name@revision, is a hub id.
+func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
+	if name == "" {
+		return nil, errors.New("no model given: want a built-in name, a hub id (org/name), a directory or a config.json")
+	}
+	if !strings.ContainsAny(name, `/\`) && r.Table.Has(name) {
+		return r.Table.Model(name)
+	}
+	if info, err := os.Stat(name); err == nil {
+		if info.IsDir() {
+			return fromDir(name)
+		}
+		return fromFile(name)
+	}
+	if isPath(name) {
+		return nil, fmt.Errorf("%s: no such file or directory; want a built-in name, a hub id (org/name), "+
+			"a directory or a config.json", name)
+	}
+	if strings.Contains(name, "/") {
+		return r.fromHub(ctx, name)
+	}
+	return r.Table.Model(name)
+}
+
+// isPath tells a path that does not exist from a hub id or a name.
+func isPath(name string) bool {
+	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
+		strings.Contains(name, `\`) || strings.Count(beforeAt(name), "/") > 1 ||
+		slices.Contains([]string{".json", ".gguf", ".safetensors", ".bin"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// beforeAt leaves out a revision, which may hold slashes of its own.
+func beforeAt(name string) string {
+	repo, _, _ := strings.Cut(name, "@")
+	return repo
+}
+
+// fromFile reads a config.json, whatever its name.
+func fromFile(path string) (*Model, error) {
+	if err := weights(path); err != nil {
+		return nil, err
+	}
+	config, err := readRegular(path, maxConfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading a model's config.json: %w", err)
+	}
+	if bytes.HasPrefix(config, []byte("GGUF")) {
+		return nil, weightsError(path, "a GGUF file")
+	}
+	return read(nameOf(path), path, config)
+}
+
+// weights refuses a file of weights by its name.
+func weights(path string) error {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".gguf":
+		return weightsError(path, "a GGUF file")
+	case ".safetensors", ".bin", ".pt", ".pth":
+		return weightsError(path, "a file of weights")
+	}
+	return nil
+}
+
+func weightsError(path, what string) error {
+	return fmt.Errorf("%s is %s: a config.json is needed, the one of the model's original repository", path, what)
+}
+
+// nameOf is what to call the model of a file: its directory's name if the file
+// has the usual one, and its own otherwise.
+func nameOf(path string) string {
+	base := filepath.Base(path)
+	if base != configFile {
+		return strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return filepath.Base(filepath.Dir(path))
+}
+
+// fromDir reads the config.json of a directory.
+func fromDir(dir string) (*Model, error) {
+	path := filepath.Join(dir, configFile)
+	config, err := readRegular(path, maxConfig)
+	if err == nil {
+		return read(nameOf(path), path, config)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading a model's config.json: %w", err)
+	}
+	found, err := configLike(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s has no config.json: %w", dir, err)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s has no config.json, nor anything like one: want the directory of a Hugging Face checkpoint", dir)
+	}
+	return nil, fmt.Errorf("%s has no config.json (it has %s): a config.json in the format of Hugging Face is needed",
+		dir, strings.Join(found, ", "))
+}
+
+// configLike lists what in dir may be what the user meant: at most eight files.
+func configLike(dir string) ([]string, error) {
+	const most = 8
+	var found []string
+	for _, pattern := range []string{"*/config.json", "snapshots/*/config.json", "*.json", "*.gguf", "*.safetensors"} {
+		paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			if rel, err := filepath.Rel(dir, p); err == nil {
+				found = append(found, rel)
+			}
+		}
+	}
+	if n := len(found) - most; n > 0 {
+		found = append(found[:most], fmt.Sprintf("%d more", n))
+	}
+	return found, nil
+}
+
+// escapeGlob makes a directory's name match itself alone.
+func escapeGlob(dir string) string {
+	if os.PathSeparator == '\\' {
+		return dir // there a pattern has no escapes
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+// read makes a model of a config.json and notes where it came from.
+func read(name, source string, config []byte) (*Model, error) {
+	m, err := Read(name, config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	m.Source = source
+	return m, nil
+}

@@ -1,0 +1,162 @@
+package models
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A Table is the built-in models by name. It builds the one that is asked for:
+// to build all of them would take longer than the command may.
+type Table struct {
+	entries []entry
+	byName  map[string]int // folded names and aliases
+}
+
+// An entry is one model as the table's file has it.
+type entry struct {
+	Name    string   `json:"name"`
+	Aliases []string `json:"aliases"`
+	Source  string   `json:"source"`
+	Published
+	Config json.RawMessage `json:"config"`
+}
+
+// Load reads a table and checks all of it but the shapes, which Model checks
+// when it builds one.
+func Load(data []byte) (*Table, error) {
+	t := &Table{byName: make(map[string]int)}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields() // a misspelt field is not an absent one
+	if err := d.Decode(&t.entries); err != nil {
+		return nil, fmt.Errorf("the table of models, byte %d: %w", d.InputOffset(), err)
+	}
+	if rest := bytes.TrimSpace(data[d.InputOffset():]); len(rest) > 0 {
+		return nil, fmt.Errorf("the table of models, byte %d: %.20q after its end", d.InputOffset(), rest)
+	}
+	for i := range t.entries {
+		if err := t.add(i); err != nil {
+			return nil, fmt.Errorf("the table of models, entry %d %q: %w", i+1, t.entries[i].Name, err)
+		}
+	}
+	return t, nil
+}
+
+// add checks entry i and enters its names.
+func (t *Table) add(i int) error {
+	e := &t.entries[i]
+	switch {
+	case e.Name == "":
+		return errors.New("has no name")
+	case e.Source == "":
+		return errors.New("has no source")
+	case len(e.Config) == 0:
+		return errors.New("has no config")
+	}
+	if err := e.check(); err != nil {
+		return err
+	}
+	for j, name := range append([]string{e.Name}, e.Aliases...) {
+		key := fold(name)
+		if key == "" {
+			return fmt.Errorf("alias %d is empty", j)
+		}
+		if other, taken := t.byName[key]; taken && (other != i || j == 0) {
+			return fmt.Errorf("%q is a name of %q already", name, t.entries[other].Name)
+		}
+		t.byName[key] = i
+	}
+	return nil
+}
+
+// fold makes names equal that differ in case and in '-' and '_' only.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}
+
+// Names lists the models in the order of the table.
+func (t *Table) Names() []string {
+	names := make([]string, len(t.entries))
+	for i, e := range t.entries {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// Has tells whether the table has a model of that name or alias.
+func (t *Table) Has(name string) bool {
+	_, ok := t.byName[fold(name)]
+	return ok
+}
+
+// Lookup is the table's own name of the model with that name or alias.
+func (t *Table) Lookup(name string) (string, bool) {
+	i, ok := t.byName[fold(name)]
+	if !ok {
+		return "", false
+	}
+	return t.entries[i].Name, true
+}
+
+// Aliases lists the other names of a model.
+func (t *Table) Aliases(name string) []string {
+	i, ok := t.byName[fold(name)]
+	if !ok {
+		return nil
+	}
+	return append([]string(nil), t.entries[i].Aliases...)
+}
+
+// Published is the count that a model's publisher states.
+func (t *Table) Published(name string) (Published, error) {
+	i, ok := t.byName[fold(name)]
+	if !ok {
+		return Published{}, t.unknown(name)
+	}
+	return t.entries[i].Published, nil
+}
+
+// Model builds the model of that name or alias, and fails if its shape does not
+// reproduce the published count.
+func (t *Table) Model(name string) (*Model, error) {
+	i, ok := t.byName[fold(name)]
+	if !ok {
+		return nil, t.unknown(name)
+	}
+	return t.entries[i].build()
+}
+
+// All builds every model; the error names each that fails.
+func (t *Table) All() ([]*Model, error) {
+	var all []*Model
+	var errs []error
+	for i := range t.entries {
+		m, err := t.entries[i].build()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, m)
+	}
+	return all, errors.Join(errs...)
+}
+
+// build makes the model and holds it against the published count.
+func (e *entry) build() (*Model, error) {
+	m, err := Read(e.Name, e.Config)
+	if err != nil {
+		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
+	}
+	m.Source = e.Source
+	if err := e.reproduce(m.Params()); err != nil {
+		return nil, fmt.Errorf("model %s of the table: %w", e.Name, err)
+	}
+	return m, nil
+}

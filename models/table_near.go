@@ -1,0 +1,78 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// unknown is the error of a name that the table does not have, with the names
+// that it is near to.
+func (t *Table) unknown(name string) error {
+	near := t.near(name)
+	if len(near) == 0 {
+		return fmt.Errorf("unknown model %.80q; the built-in names are listed by \"llmprof models list\", "+
+			"and a hub id (org/name), a directory or a config.json will do too", name)
+	}
+	return fmt.Errorf("unknown model %.80q; did you mean %s?", name, strings.Join(near, ", "))
+}
+
+// near lists the table's names, at most three, that are the fewest edits from
+// name, by the nearest of each model's own name and aliases.
+func (t *Table) near(name string) []string {
+	const most, longest = 3, 80
+	typed := fold(name)
+	if typed == "" || len(typed) > longest {
+		return nil
+	}
+	type candidate struct {
+		name  string
+		edits int
+	}
+	var found []candidate
+	for _, e := range t.entries {
+		edits := edits(typed, fold(e.Name))
+		for _, alias := range e.Aliases {
+			edits = min(edits, editsTo(typed, alias))
+		}
+		if edits <= max(2, len(typed)/3) {
+			found = append(found, candidate{e.Name, edits})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return a.edits - b.edits })
+	var names []string
+	for _, c := range found[:min(most, len(found))] {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// editsTo counts the edits from a folded name to an alias. Of a hub id the name
+// alone counts unless an organization was typed too.
+func editsTo(typed, alias string) int {
+	if !strings.Contains(typed, "/") {
+		alias = alias[strings.LastIndexByte(alias, '/')+1:]
+	}
+	return edits(typed, fold(alias))
+}
+
+// edits is the least number of insertions, deletions and replacements of one
+// byte that make b of a (Levenshtein's distance), by the usual two rows.
+func edits(a, b string) int {
+	prev, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			change := prev[j]
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, prev[j+1]+1, row[j]+1)
+		}
+		prev, row = row, prev
+	}
+	return prev[len(b)]
+}
