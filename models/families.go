@@ -2,7 +2,7 @@ package models
 
 // families lists every family that is understood.
 func families() []family {
-	return concat(llamas(), classics(), gemmas())
+	return concat(llamas(), classics(), gemmas(), mixtures(), latents())
 }
 
 func concat(lists ...[]family) []family {

@@ -35,7 +35,7 @@ func (r *reader) projections(width int, gated, inBias, outBias bool) (in, out []
 // mixture builds a mixture of experts.
 func (r *reader) mixture(_ kind) Block {
 	s := r.moe
-	e := &Experts{Count: r.size("num_experts"), TopK: r.size("num_experts_per_tok")}
+	e := &Experts{Count: r.size("num_experts"), TopK: r.expertsPerToken()}
 	if e.TopK > e.Count {
 		r.fail("%s (%d) is more than %s (%d)", r.name("num_experts_per_tok"), e.TopK, r.name("num_experts"), e.Count)
 	}
@@ -50,6 +50,16 @@ func (r *reader) mixture(_ kind) Block {
 		b.Extra = int64(e.Count)
 	}
 	return b
+}
+
+// expertsPerToken reads how many experts a token takes. The defaults of
+// transformers leave it open for DeepSeek-V2; every published config states it.
+func (r *reader) expertsPerToken() int {
+	if v, as, found := r.look("num_experts_per_tok"); found && v == nil {
+		r.notes = append(r.notes, as+" is null: one expert a token is counted as active")
+		return 1
+	}
+	return r.size("num_experts_per_tok")
 }
 
 // expertWidth reads the width of one expert.

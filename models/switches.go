@@ -139,5 +139,6 @@ func amendCPMAnt(r *reader, m *Model) {
 	types, length := int64(r.size("prompt_types")), int64(r.size("prompt_length"))
 	segments, buckets := int64(r.size("segment_types")), int64(r.size("position_bias_num_buckets"))
 	h := int64(r.hidden)
+	m.TiedHead = false // the embedding has more rows than the head
 	m.Embedding.Extra = types*length*h + segments*h + (segments*segments+buckets)*int64(r.size("num_attention_heads"))
 }
