@@ -94,6 +94,11 @@ func (r *reader) mixerNames() []string {
 		if len(types) != r.layers {
 			r.fail("%s has %d entries for %d layers", r.name("layer_types"), len(types), r.layers)
 		}
+		for i, name := range types {
+			if _, own := r.mixers[name]; !own {
+				types[i] = oldLayerTypes(name)
+			}
+		}
 		return types
 	}
 	types := make([]string, r.layers)

@@ -1,0 +1,156 @@
+package models
+
+// mamba2Names are the names of a Mamba-2 mixer in Mamba2's own config, by
+// those of the hybrids.
+func mamba2Names() map[string]string {
+	return map[string]string{
+		"mamba_n_heads": "num_heads", "mamba_d_head": "head_dim", "mamba_d_state": "state_size", "mamba_n_groups": "n_groups",
+		"mamba_d_conv": "conv_kernel", "mamba_chunk_size": "chunk_size", "mamba_conv_bias": "use_conv_bias",
+		"mamba_proj_bias": "use_bias", "mamba_expand": "expand",
+	}
+}
+
+// scans are the families without attention.
+func scans() []family {
+	one := normPlan{mixer: []string{"norm"}}
+	noFFN := func(*reader, int) string { return "" }
+	only := func(name string) layerPlan {
+		return layerPlan{mixer: func(*reader, int) string { return name }, ffn: noFFN}
+	}
+	mamba1 := family{
+		names: map[string]string{
+			"mamba_d_ssm": "intermediate_size|d_inner", "mamba_d_state": "state_size", "mamba_d_conv": "conv_kernel",
+			"mamba_conv_bias": "use_conv_bias", "mamba_proj_bias": "use_bias", "mamba_dt_rank": "time_step_rank", "mamba_expand": "expand",
+		},
+		assume: `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2}`,
+		norms:  one, mixers: map[string]mixer{linear: mamba1Scan}, plan: only(linear),
+	}
+	return []family{
+		mamba1.like("mamba", nil),
+		mamba1.like("falcon_mamba", nil),
+		{
+			types: []string{"mamba2"}, names: mamba2Names(),
+			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_d_head": 64}`,
+			norms:  one, mixers: map[string]mixer{linear: mamba2Scan}, plan: only(linear),
+		},
+		{
+			types: []string{"mamba_ssm"},
+			names: map[string]string{
+				"tie_word_embeddings": "tie_embeddings", "mamba_d_state": "ssm_cfg.d_state", "mamba_d_conv": "ssm_cfg.d_conv",
+				"mamba_expand": "ssm_cfg.expand", "mamba_d_head": "ssm_cfg.headdim", "mamba_n_groups": "ssm_cfg.ngroups",
+				"mamba_dt_rank": "ssm_cfg.dt_rank", "mamba_chunk_size": "ssm_cfg.chunk_size",
+			},
+			assume: `{"tie_word_embeddings": true, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_n_groups": 1, "pad_vocab_size_multiple": 8}`,
+			norms:  one, mixers: map[string]mixer{linear: mamba1Scan, "mamba2": originalMamba2}, plan: only(linear),
+			tune: tuneOriginalMamba, amend: padVocab,
+		},
+	}
+}
+
+// hybrids are the families that mix attention with scans.
+func hybrids() []family {
+	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
+	gated := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: valueGate}
+	delta := map[string]mixer{linear: gatedDelta}
+	every4 := layerPlan{mixer: linearBut("full_attention_interval", 4), ffn: sparseStep}
+	dense4 := layerPlan{mixer: linearBut("full_attention_interval", 4)}
+	return []family{
+		{
+			types: []string{"jamba"},
+			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
+				"attn_layer_period": 8, "attn_layer_offset": 4, "expert_layer_period": 2, "expert_layer_offset": 1}`,
+			norms: preNorm(scaleOnly), attn: attentionShape{positions: unrotated}, moe: moeShape{width: "intermediate_size"},
+			mixers: map[string]mixer{linear: jambaScan}, plan: layerPlan{mixer: attentionPeriod, ffn: sparsePeriod},
+		},
+		{
+			types: []string{"bamba"},
+			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
+				"mamba_expand": 2, "mamba_n_heads": 128, "partial_rotary_factor": 0.5}`,
+			norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: attentionAt("attn_layer_indices")},
+		},
+		{
+			types:  []string{"falcon_h1"},
+			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}`,
+			norms:  preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			mixers: map[string]mixer{"hybrid": falconH1}, plan: layerPlan{mixer: func(*reader, int) string { return "hybrid" }},
+		},
+		{
+			types: []string{"granitemoehybrid"}, names: graniteNames(),
+			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}`,
+			norms:  preNorm(scaleOnly), attn: biased, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
+			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: linearBut("", maxLayers+1), ffn: graniteFFN},
+			tune: tuneGraniteHybrid,
+		},
+		{
+			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"},
+			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
+			moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
+		},
+		{
+			types:  []string{"qwen3_5_moe_text", "qwen3_5_moe"},
+			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
+			moe: moeShape{shared: sharedWidth, sharedGate: true}, mixers: delta, plan: every4,
+		},
+		{
+			types:  []string{"qwen3_5_text", "qwen3_5"},
+			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
+			mixers: delta, plan: dense4,
+		},
+		{
+			types: []string{"olmo_hybrid"}, assume: `{"tie_word_embeddings": false, "linear_conv_kernel_dim": 4}`,
+			norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}},
+			mixers: delta, plan: dense4,
+		},
+		{
+			types: []string{"lfm2"}, names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "intermediate_size": "block_ff_dim|intermediate_size"},
+			assume: `{"tie_word_embeddings": true, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256, "conv_L_cache": 3}`,
+			norms:  preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}},
+			mixers: map[string]mixer{"conv": shortConv}, plan: layerPlan{mixer: lfm2Layer, alter: lfm2Width},
+		},
+		{
+			types: []string{"lfm2_moe"}, names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "first_k_dense_replace": "num_dense_layers"},
+			assume: `{"tie_word_embeddings": true, "num_dense_layers": 2, "conv_L_cache": 3}`, norms: preNorm(scaleOnly),
+			attn: attentionShape{norms: headNorms{on: yes}}, mixers: map[string]mixer{"conv": shortConv},
+			plan: layerPlan{mixer: lfm2Layer, ffn: sparseAfterDense},
+		},
+		{
+			types: []string{"minimax"}, assume: untied, norms: preNorm(scaleOnly), moe: moeShape{width: "intermediate_size"},
+			mixers: map[string]mixer{linear: lightning}, plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
+		},
+		{
+			types: []string{"recurrent_gemma"}, names: map[string]string{"sliding_window": "attention_window_size"},
+			assume: `{"tie_word_embeddings": true, "partial_rotary_factor": 0.5, "conv1d_width": 4, "attention_window_size": 2048}`,
+			norms:  normPlan{mixer: []string{"temporal_pre_norm"}, ffn: []string{"channel_pre_norm"}},
+			attn:   attentionShape{bias: attentionBias, outBias: yes}, ffn: ffnShape{bias: yes},
+			mixers: map[string]mixer{"recurrent": recurrent}, plan: layerPlan{mixer: griffinLayer, alter: halfWidth},
+		},
+		nemotronH(),
+	}
+}
+
+// nemotronH has one block a layer, whose kind a text or a list says.
+func nemotronH() family {
+	names := map[string]string{
+		"mamba_n_heads": "mamba_num_heads", "mamba_d_head": "mamba_head_dim", "mamba_d_state": "ssm_state_size",
+		"mamba_n_groups": "n_groups|mamba_n_groups", "mamba_d_conv": "conv_kernel|mamba_d_conv", "mamba_chunk_size": "chunk_size|mamba_chunk_size",
+		"mamba_conv_bias": "use_conv_bias|mamba_conv_bias", "mamba_expand": "expand|mamba_expand",
+		"num_experts":                     "n_routed_experts",
+		"shared_expert_intermediate_size": "moe_shared_expert_intermediate_size",
+		"layer_types":                     "layers_block_type",
+		"head_dim":                        "head_dim|attention_head_dim",
+	}
+	return family{
+		types: []string{"nemotron_h"}, names: names,
+		assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 8, "mamba_d_conv": 4, "head_dim": 128, "mamba_ssm_cache_dtype": "float32"}`,
+		norms:  normPlan{mixer: []string{"norm"}}, attn: attentionShape{bias: attentionBias, outBias: attentionBias, positions: unrotated},
+		ffn: ffnShape{ungated: true, bias: "mlp_bias"}, moe: moeShape{ungated: true, bias: "mlp_bias", shared: sharedWidth},
+		mixers: map[string]mixer{
+			linear: nemotronScan,
+			"mlp":  func(r *reader, k kind) []Block { return []Block{r.mlp(k)} },
+			"moe":  nemotronExperts,
+		},
+		plan: layerPlan{ffn: func(*reader, int) string { return "" }},
+		tune: readPattern,
+	}
+}
