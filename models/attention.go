@@ -46,9 +46,12 @@ func (r *reader) heads(k kind) Attention {
 		a.KVHeads = r.sizeOr("num_key_value_heads", a.Heads)
 	}
 	r.divide(a.Heads, a.KVHeads, "num_attention_heads", "num_key_value_heads")
-	if r.has("head_dim") {
+	switch {
+	case r.has("head_dim"):
 		a.KeyDim = r.size("head_dim")
-	} else {
+	case r.attn.floorDim:
+		a.KeyDim = max(1, r.hidden/r.size("num_attention_heads"))
+	default:
 		a.KeyDim = r.divide(r.hidden, r.size("num_attention_heads"), "hidden_size", "num_attention_heads")
 	}
 	a.ValueDim = a.KeyDim

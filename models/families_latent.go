@@ -19,7 +19,7 @@ func latents() []family {
 			f.ffn.bias = "mlp_bias"
 		}),
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
-		deepseek.like("axk1", nil),
+		deepseek.like("axk1", func(f *family) { f.finish = normAfterMixture }),
 		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = sparse }),
 		deepseek.like("glm_moe_dsa", func(f *family) { f.plan.mixer = sparse }),
 		deepseek.like("glm4_moe_lite", func(f *family) {
@@ -39,4 +39,12 @@ func noteDraft(r *reader, m *Model) {
 	if n := r.countOr("num_nextn_predict_layers", 0); n > 0 {
 		m.Notes = append(m.Notes, "the draft (MTP) layers (num_nextn_predict_layers) are not counted")
 	}
+}
+
+// normAfterMixture adds the norm that A.X-K1 has behind its mixtures.
+func normAfterMixture(r *reader, k kind, b []Block) []Block {
+	if k.ffn == "moe" {
+		b[1].Norms = append(b[1].Norms, scaleOnly.norm("post_mlp_layernorm", r.hidden, 1))
+	}
+	return b
 }

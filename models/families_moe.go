@@ -45,7 +45,7 @@ func mixtures() []family {
 		},
 		{
 			types: []string{"glm4_moe", "glm4v_moe_text"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "partial_rotary_factor": 0.5}`,
-			norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, norms: headNorms{on: "use_qk_norm"}},
+			norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, norms: headNorms{on: "use_qk_norm"}, floorDim: true},
 			moe:  moeShape{shared: sharedCount},
 			plan: layerPlan{ffn: sparseAfterDense},
 		},

@@ -41,6 +41,7 @@ type kind struct {
 	ffn    string // "mlp", "moe" or "" for none
 	fixed  bool   // no rotary positions
 	shared bool   // reads the cache of an earlier layer
+	first  bool   // lacks what later layers take from the one before
 	heads  int    // where layers differ in it; else 0
 	kv     int
 	width  int // of the feed-forward, likewise
@@ -98,6 +99,7 @@ type attentionShape struct {
 	norms         headNorms
 	positions     positions
 	gate          gateShape
+	floorDim      bool   // hidden/heads is rounded down where it has a rest
 	sinks         toggle // one learned logit a head that takes a share of the softmax
 	softcap       string // field that is set where the scores are capped
 }

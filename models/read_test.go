@@ -1,0 +1,59 @@
+package models
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// A counted config is one whose parameters transformers 5.17 counted by
+// building the class on the meta device.
+type counted struct {
+	ModelType    string `json:"model_type"`
+	Architecture string
+	Variant      string
+	Params       int64
+	Config       json.RawMessage
+}
+
+func readCounted(t testing.TB, file string) []counted {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []counted
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		// Python writes Infinity, which encoding/json refuses.
+		line := bytes.ReplaceAll(lines.Bytes(), []byte("Infinity"), []byte("1e9"))
+		var c counted
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Every class at its defaults has exactly the parameters that transformers counts.
+func TestDefaultsMeetTransformers(t *testing.T) {
+	all := append(readCounted(t, "testdata/defaults.jsonl"), readCounted(t, "testdata/more.jsonl")...)
+	for _, c := range all {
+		t.Run(c.ModelType, func(t *testing.T) {
+			m, err := Read(c.ModelType, c.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Params(); got != c.Params {
+				t.Errorf("%d parameters, want %d (off by %d)", got, c.Params, got-c.Params)
+			}
+		})
+	}
+}
