@@ -169,7 +169,7 @@ func unreachable(host string, err error) error {
 	}
 	_, isCert := errors.AsType[*tls.CertificateVerificationError](err)
 	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
-	if isCert || isPlain {
+	if isCert || isPlain || errors.Is(err, http.ErrSchemeMismatch) {
 		return fmt.Errorf("no secure connection to %s: %w; check the clock, HF_ENDPOINT and, behind a proxy "+
 			"that opens TLS, SSL_CERT_FILE", host, err)
 	}
