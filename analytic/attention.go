@@ -7,32 +7,23 @@ import (
 	"llmprof/unit"
 )
 
-// attention appends what happens between the projections of an attention: head
-// norms and rotary embedding, the write to the cache, and the attention itself.
-// FlashAttention (arXiv:2205.14135) is assumed: no score leaves the chip.
+// attention appends the attention of a block. FlashAttention (arXiv:2205.14135)
+// is assumed: no score leaves the chip.
 func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	a := b.Attention
 	heads := float64(a.Heads) / float64(s.Par.TP)
-	kv := s.localKV(a)
-	dst = s.rotary(dst, b, heads, kv)
-	if a.Latent != nil {
-		return s.latent(dst, a, heads)
-	}
-	t := s.tokens()
-	perKey := kv * float64(a.KeyDim+a.ValueDim)
-	if !a.Shared {
-		dst = append(dst, Op{Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(t * perKey), Acts: s.acts(t * perKey), Eager: 2})
-	}
-	pairs := s.Batch * s.pairs(a)
-	op := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
-	op.Model = op.FLOPs.Times(float64(s.Par.TP))
-	op.Variant = s.variant(a)
-	op.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * perKey)
-	op.Acts = s.acts(t * heads * float64(a.KeyDim+a.ValueDim))
 	if a.Indexer != nil {
 		dst = s.indexer(dst, a)
 	}
-	return append(dst, op)
+	if a.Latent != nil {
+		return s.latent(dst, a, heads)
+	}
+	o := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
+	o.Model = o.FLOPs.Times(float64(s.Par.TP))
+	o.Variant = s.variant(a)
+	o.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * s.localKV(a) * float64(a.KeyDim+a.ValueDim))
+	o.Acts = s.acts(s.tokens() * heads * float64(a.KeyDim+a.ValueDim))
+	return append(dst, o)
 }
 
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
@@ -97,35 +88,41 @@ func (s *Step) localKV(a *models.Attention) float64 {
 	return max(float64(a.KVHeads)/float64(s.Par.TP), 1)
 }
 
-// rotary appends the norms of queries and keys and their rotation, one kernel
-// where engines fuse, with the cache write in it.
-func (s *Step) rotary(dst []Op, b *models.Block, heads, kv float64) []Op {
-	a := b.Attention
+// rotary appends the norms of queries and keys, their rotation, and the write to
+// the cache, which fusing engines do in the rotation's kernel.
+func (s *Step) rotary(dst []Op, b *models.Block) []Op {
+	a, tp := b.Attention, float64(s.Par.TP)
 	var width, params, eager float64
+	name := "rotary"
 	for i := range b.Norms {
 		if n := &b.Norms[i]; n.Heads > 1 {
-			width += float64(n.Width) * float64(n.Heads) / float64(s.Par.TP)
+			name = "qk_norm"
+			width += float64(n.Width) * float64(n.Heads) / tp
 			params += float64(n.Params)
 			eager += eagerNorm
 		}
 	}
-	name := "qk_norm"
 	if a.RotaryDim > 0 {
 		if width > 0 {
 			name = "qk_norm_rotary"
-		} else {
-			name = "rotary"
 		}
-		width += (heads + kv) * float64(a.RotaryDim)
+		width += (float64(a.Heads)/tp + s.localKV(a)) * float64(a.RotaryDim)
 		eager += 10 // both halves of q and of k: slice, negate, join, two products, a sum
 	}
-	if width == 0 {
+	t, kernels := s.tokens(), 1.0
+	if width > 0 {
+		dst = append(dst, Op{
+			Name: name, Kind: Element, Vector: unit.FLOPs(4 * t * width),
+			Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager,
+		})
+		kernels = 0
+	}
+	if a.Shared {
 		return dst
 	}
-	t := s.tokens()
+	values := t * s.cachedValues(a, 1)
 	return append(dst, Op{
-		Name: name, Kind: Element, Vector: unit.FLOPs(4 * t * width),
-		Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager,
+		Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(values), Acts: s.acts(values), Kernels: kernels, Eager: 2,
 	})
 }
 
@@ -192,18 +189,13 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	}
 	tp := float64(s.Par.TP)
 	weights := rank * heads * float64(l.NopeDim+a.ValueDim)
-	dst = append(dst,
-		Op{Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(t * row), Acts: s.acts(t * row), Eager: 2},
-		Op{
-			Name: "kv_b_proj", Kind: GEMM, Format: s.Dense.Act, Variant: variant,
-			FLOPs: unit.FLOPs(up * upRows), Model: unit.FLOPs(up * upRows * tp),
-			Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
-			Acts:    s.acts(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
-			Kernels: 1, Eager: 2,
-		})
-	if a.Indexer != nil {
-		dst = s.indexer(dst, a)
-	}
+	dst = append(dst, Op{
+		Name: "kv_b_proj", Kind: GEMM, Format: s.Dense.Act, Variant: variant,
+		FLOPs: unit.FLOPs(up * upRows), Model: unit.FLOPs(up * upRows * tp),
+		Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
+		Acts:    s.acts(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
+		Kernels: 1, Eager: 2,
+	})
 	op.Variant = variant | s.variant(a)
 	op.Model = op.FLOPs.Times(tp)
 	op.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * row)
@@ -220,7 +212,7 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	return append(dst, Op{
 		Name: "indexer", Kind: Attention, Format: s.Dense.Act, FLOPs: flops, Model: flops,
 		Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
-		KV:     s.Scheme.KV.Bytes(s.Batch * (s.Past + 2*s.New) * float64(x.Dim)),
+		KV:     s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) * float64(x.Dim)),
 		Acts:   s.acts(s.tokens() * float64(x.Heads*x.Dim)), PerKey: s.perKey(float64(x.Heads * x.Dim)), Kernels: 2, Eager: 6,
 	})
 }

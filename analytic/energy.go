@@ -48,18 +48,18 @@ func (m *Machine) power(t *tally, stages float64) unit.Watts {
 	return idle + unit.Watts(share*float64(m.GPU.TDP-idle))
 }
 
-// energy of the case's prefill and decode.
-func (c *Case) energy(par *Parallelism, prefill, decode *tally) Energy {
-	gpus := float64(par.TP * par.PP)
-	batch := float64(c.Workload.Batch)
-	_, known := c.Machine.GPU.Idle()
-	e := Energy{IdleKnown: known, Prefill: c.Machine.power(prefill, float64(par.PP))}
-	e.PerPrompt = e.Prefill.For(prefill.expected).Times(gpus / batch)
+// energy of a workload's prefill and decode.
+func (p *Predictor) energy(w *Workload, prefill, decode *tally) Energy {
+	stages := float64(p.par.PP)
+	each := float64(p.par.TP*p.par.PP) / float64(w.Batch)
+	_, known := p.machine.GPU.Idle()
+	e := Energy{IdleKnown: known, Prefill: p.machine.power(prefill, stages)}
+	e.PerPrompt = e.Prefill.For(prefill.expected).Times(each)
 	e.PerRequest = e.PerPrompt
-	if c.Workload.Gen > 1 {
-		e.Decode = c.Machine.power(decode, float64(par.PP))
-		all := e.Decode.For(decode.expected).Times(gpus / batch)
-		e.PerToken = all.Times(1 / float64(c.Workload.Gen-1))
+	if w.Gen > 1 {
+		e.Decode = p.machine.power(decode, stages)
+		all := e.Decode.For(decode.expected).Times(each)
+		e.PerToken = all.Times(1 / float64(w.Gen-1))
 		e.PerRequest += all
 	}
 	return e

@@ -63,19 +63,24 @@ type Money struct {
 
 // Check tells what is wrong with the case, if anything is.
 func (c *Case) Check() error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return c.Workload.check(c.Parallel.whole().MicroBatches)
+}
+
+// check is Check without the workload.
+func (c *Case) check() error {
 	switch {
 	case c.Model == nil:
 		return fmt.Errorf("no model is given")
 	case c.Machine == nil:
 		return fmt.Errorf("no machine is given")
 	}
-	if err := c.Workload.check(); err != nil {
-		return err
-	}
 	if err := c.Scheme.check(); err != nil {
 		return err
 	}
-	if err := c.Parallel.check(c.Workload.Batch); err != nil {
+	if err := c.Parallel.check(); err != nil {
 		return err
 	}
 	par := c.Parallel.whole()
@@ -83,75 +88,59 @@ func (c *Case) Check() error {
 		return err
 	}
 	g := c.Machine.GPU
-	if par.GPUs() > 1 && c.Machine.link == 0 {
+	if max(par.TP*par.PP, par.EP) > 1 && c.Machine.link == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
-	if par.Nodes() > 1 && g.NIC == 0 && max(par.TP*par.PP, par.EP) > par.GPUsPerNode {
+	if max(par.TP*par.PP, par.EP) > par.GPUsPerNode && g.NIC == 0 {
 		return fmt.Errorf("%d GPUs over %d nodes of %d: no network is listed for the nodes of %s; give gpus-per-node, or a nic in a hardware file",
 			par.GPUs(), par.Nodes(), par.GPUsPerNode, g.Name)
 	}
 	return nil
 }
 
-// stackOps is room for the operators of a model with few kinds of layers.
-const stackOps = 40
-
-// Predict answers the case. It allocates nothing for models of up to about two
-// kinds of layers.
+// Predict answers the case. For many workloads of one case make a Predictor.
 func Predict(c *Case) (Estimate, error) {
-	if err := c.Check(); err != nil {
+	p, err := NewPredictor(c)
+	if err != nil {
 		return Estimate{}, err
 	}
-	var room [stackOps]Op
-	par := c.Parallel.whole()
-	dense, plain := c.Scheme.parts()
-	p := pricer{machine: c.Machine, model: c.Model, ops: room[:0], budget: maxSteps}
-	st := Step{Par: &par, Scheme: &c.Scheme, Dense: &dense, Plain: &plain}
-	prefill, decode := c.tallies(&p, &st)
-	return c.assemble(&par, &st, &prefill, &decode), nil
+	return p.Predict(&c.Workload)
 }
 
-// maxSteps is how many steps a run may price before the rest is taken as linear;
-// only windows of a few tokens under answers of millions come near it.
-const maxSteps = 20000
-
-// parts returns the scheme of the dense matrices and that of what is never
-// quantized.
-func (s *Scheme) parts() (dense, plain Scheme) {
-	plain = Scheme{Name: "stream", Weights: s.stream(), Act: s.stream(), KV: s.KV}
-	if s.Experts {
-		return plain, plain
+// Predict answers for one workload.
+func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
+	if err := w.check(p.par.MicroBatches); err != nil {
+		return e, err
 	}
-	return *s, plain
-}
-
-// tallies sums the steps of prefill and of decode.
-func (c *Case) tallies(p *pricer, st *Step) (prefill, decode tally) {
-	w := &c.Workload
-	layers := c.Model.NumLayers()
-	st.Batch = float64(w.Batch) / float64(st.Par.MicroBatches)
-	prefill = c.prefill(p, *st)
-	prefill.pipeline(st.Par, layers, true)
+	st := p.template()
+	st.Batch = float64(w.Batch) / float64(p.par.MicroBatches)
+	u := sum{p: p, budget: maxSteps}
+	layers := p.model.NumLayers()
+	prefill := u.prefill(w, st)
+	prefill.pipeline(&p.par, layers, true)
+	var decode tally
 	if w.Gen > 1 {
-		one := *st
-		one.New, one.Past, one.Logits = 1, float64(w.Prompt), 1
-		decode = p.run(one, 1, float64(w.Gen-1))
-		decode.pipeline(st.Par, layers, false)
+		st.Past = float64(w.Prompt)
+		decode = u.run(st, 1, float64(w.Gen-1))
+		decode.pipeline(&p.par, layers, false)
 	}
-	return prefill, decode
+	e.Memory = p.memory(&st, w)
+	e.Energy = p.energy(w, &prefill, &decode)
+	p.assemble(&e, w, &prefill, &decode)
+	return e, nil
 }
 
-// prefill sums the chunks of the prompt; the LM head runs in the last.
-func (c *Case) prefill(p *pricer, st Step) (sum tally) {
-	w := &c.Workload
+// prefill sums the chunks of the prompt; the LM head runs in the last, unless
+// it runs on every position.
+func (u *sum) prefill(w *Workload, st Step) (all tally) {
 	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
 	whole := (fresh - 1) / chunk // chunks before the last
-	st.Past, st.New = float64(w.CachedPrefix), float64(chunk)
+	st.Past, st.New, st.Logits = float64(w.CachedPrefix), float64(chunk), 0
 	if w.AllLogits {
 		st.Logits = st.New
 	}
 	if whole > 0 {
-		sum = p.run(st, st.New, float64(whole))
+		all = u.run(st, st.New, float64(whole))
 	}
 	st.Past += float64(whole * chunk)
 	st.New = float64(fresh - whole*chunk)
@@ -159,50 +148,45 @@ func (c *Case) prefill(p *pricer, st Step) (sum tally) {
 	if w.AllLogits {
 		st.Logits = st.New
 	}
-	last := p.step(&st)
-	sum.plus(&last, &last, 1)
-	return sum
+	last := u.step(&st)
+	all.add(&last, 1)
+	return all
 }
 
 // assemble turns the sums into the answer.
-func (c *Case) assemble(par *Parallelism, st *Step, prefill, decode *tally) Estimate {
-	w, cal := &c.Workload, &c.Machine.Cal
-	e := Estimate{GPUs: par.GPUs(), Tokens: w.Gen - 1}
-	e.Memory = c.memory(st)
+func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *tally) {
+	cal, par := &p.machine.Cal, &p.par
+	more := p.machine.Engine.Error
+	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = span(prefill.floor, prefill.expected, cal.PrefillError)
+	e.TTFT = span(prefill.least, prefill.expected, cal.PrefillError+more)
 	e.TTLT = e.TTFT
-	dp := float64(par.DP)
-	batch := float64(w.Batch) * dp
 	if w.Gen > 1 {
-		n := float64(w.Gen - 1)
-		e.Decode = phase(decode, 1/n)
-		e.TPOT = span(e.Decode.Floor, e.Decode.Expected, cal.DecodeError)
-		all := span(decode.floor, decode.expected, cal.DecodeError)
+		e.Decode = phase(decode, 1/float64(w.Gen-1))
+		e.TPOT = span(e.Decode.Floor, e.Decode.Expected, cal.DecodeError+more)
+		all := span(decode.least, decode.expected, cal.DecodeError+more)
 		e.TTLT.Floor += all.Floor
 		e.TTLT.Expected += all.Expected
 		e.TTLT.Low += all.Low
 		e.TTLT.High += all.High
 		gpuTime := float64(decode.expected) * float64(par.PP)
-		e.MBU = float64(decode.must) / (gpuTime * float64(c.Machine.GPU.Bandwidth))
+		e.MBU = float64(decode.must) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
+	batch := float64(w.Batch) * float64(par.DP)
 	e.Throughput = batch * float64(w.Gen) / float64(e.TTLT.Expected)
 	e.InputRate = batch * float64(w.Prompt-w.CachedPrefix) / float64(e.TTFT.Expected)
-	_, peak := c.Machine.Runs(c.Scheme.Act)
+	_, peak := p.machine.Runs(p.scheme.Act)
 	e.MFU = float64(prefill.model) / (float64(prefill.expected) * float64(peak) * float64(par.TP*par.PP))
-	e.Energy = c.energy(par, prefill, decode)
-	e.Money = c.money(&e, batch)
-	return e
+	e.Money = p.money(e, w, batch)
 }
 
 // money shares the GPUs' price among the requests that run together.
-func (c *Case) money(e *Estimate, batch float64) (d Money) {
-	if c.Price <= 0 {
+func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
+	if p.price <= 0 {
 		return d
 	}
-	w := &c.Workload
-	d.PerHour = unit.Dollars(float64(c.Price) * float64(e.GPUs))
-	d.PerRequest = c.Price.For(e.TTLT.Expected.Times(float64(e.GPUs) / batch))
+	d.PerHour = unit.Dollars(float64(p.price) * float64(e.GPUs))
+	d.PerRequest = p.price.For(e.TTLT.Expected.Times(float64(e.GPUs) / batch))
 	d.PerMillionGenerated = unit.Dollars(float64(d.PerRequest) * 1e6 / float64(w.Gen))
 	d.PerMillionTokens = unit.Dollars(float64(d.PerRequest) * 1e6 / float64(w.Prompt+w.Gen))
 	return d
@@ -211,7 +195,7 @@ func (c *Case) money(e *Estimate, batch float64) (d Money) {
 // phase is share of a tally.
 func phase(t *tally, share float64) Phase {
 	p := Phase{
-		Floor: t.floor.Times(share), Expected: t.expected.Times(share),
+		Floor: t.least.Times(share), Expected: t.expected.Times(share),
 		FLOPs: t.model.Times(share), Executed: t.flops.Times(share), Vector: t.vector.Times(share),
 		Traffic: t.traffic.Times(share), Must: t.must.Times(share), Wire: t.wire.Times(share),
 	}
@@ -230,4 +214,14 @@ func span(floor, expected unit.Seconds, err float64) Span {
 		Floor: floor, Expected: max(expected, floor),
 		Low: max(expected.Times(1-err), floor), High: max(expected.Times(1+err), floor),
 	}
+}
+
+// parts returns the scheme of the dense matrices and that of what is never
+// quantized.
+func (s *Scheme) parts() (dense, plain Scheme) {
+	plain = Scheme{Name: "stream", Weights: s.stream(), Act: s.stream(), KV: s.KV}
+	if s.Experts {
+		return plain, plain
+	}
+	return *s, plain
 }

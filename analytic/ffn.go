@@ -20,26 +20,13 @@ func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) 
 	})
 }
 
-// moe appends a mixture of experts: router, dispatch, the experts taken, the
-// shared ones, combine.
-func (s *Step) moe(dst []Op, m *models.Model, b *models.Block) []Op {
-	e, p := b.Experts, s.Par
-	dst = s.routed(dst, m, e)
-	if e.Shared != nil {
-		first := len(dst)
-		dst = s.linears(dst, s.Scheme, e.Shared.In, s.tokens(), p.TP)
-		dst = s.activation(dst, &e.Shared.Activation, s.tokens(), p.TP)
-		dst = s.linears(dst, s.Scheme, e.Shared.Out, s.tokens(), p.TP)
-		nameShared(dst[first:])
-	}
-	hidden := s.acts(s.tokens() * float64(m.Hidden))
-	switch {
-	case p.TP == 1:
-	case p.EP > 1 && e.Shared == nil:
-		dst = s.allGather(dst, "all_gather", hidden) // the combined tokens go back to every rank
-	default:
-		dst = s.allReduce(dst, "all_reduce", hidden)
-	}
+// shared appends the feed-forward that every token of a mixture takes.
+func (s *Step) shared(dst []Op, e *models.Shared) []Op {
+	first := len(dst)
+	dst = s.linears(dst, s.Scheme, e.In, s.tokens(), s.Par.TP)
+	dst = s.activation(dst, &e.Activation, s.tokens(), s.Par.TP)
+	dst = s.linears(dst, s.Scheme, e.Out, s.tokens(), s.Par.TP)
+	nameShared(dst[first:])
 	return dst
 }
 
@@ -58,27 +45,28 @@ func nameShared(ops []Op) {
 	}
 }
 
-// routed appends the router and the experts that it chooses. Memory moves the
-// distinct experts that the tokens of the step fall on, arithmetic runs TopK of
-// them for every token; a rank of EP has its even share of both. Routing is
-// taken as uniform: skew makes fewer experts busy, and the busiest slower.
-func (s *Step) routed(dst []Op, m *models.Model, e *models.Experts) []Op {
-	p := s.Par
+// router appends the scores of the experts and the choice of TopK of them.
+func (s *Step) router(dst []Op, e *models.Experts) []Op {
 	t := s.tokens()
-	dst = s.linears(dst, s.Plain, e.Router, t, p.TP)
-	dst = append(dst, Op{
+	dst = s.linears(dst, s.Plain, e.Router, t, s.Par.TP)
+	return append(dst, Op{
 		Name: "top_k", Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
 		Acts: s.acts(t * float64(e.Count)), Kernels: 1, Eager: 6,
 	})
-	dispatched := s.acts(t / float64(p.TP) * float64(e.TopK) * float64(m.Hidden))
-	if p.EP > 1 {
-		dst = s.allToAll(dst, "all_to_all_dispatch", dispatched)
+}
+
+// routed appends the experts that the router chose. Memory moves the distinct
+// ones that the tokens of the step fall on, arithmetic runs TopK of them for
+// every token; a rank of EP has its even share of both. Routing is taken as
+// uniform: skew makes fewer experts busy, and the busiest slower.
+func (s *Step) routed(dst []Op, m *models.Model, e *models.Experts) []Op {
+	if s.Par.EP == 1 {
+		return s.experts(dst, e)
 	}
+	size := s.acts(s.tokens() / float64(s.Par.TP) * float64(e.TopK) * float64(m.Hidden))
+	dst = s.allToAll(dst, "all_to_all_dispatch", size)
 	dst = s.experts(dst, e)
-	if p.EP > 1 {
-		dst = s.allToAll(dst, "all_to_all_combine", dispatched)
-	}
-	return dst
+	return s.allToAll(dst, "all_to_all_combine", size)
 }
 
 // experts appends the grouped products of the experts chosen.

@@ -131,12 +131,24 @@ type floor struct{ matrix, vector, memory, link, node unit.Seconds }
 // time is the floor when all resources work at once.
 func (f *floor) time() unit.Seconds { return max(f.matrix, f.vector, f.memory, f.link, f.node) }
 
-func (f *floor) add(g *floor) {
-	f.matrix += g.matrix
-	f.vector += g.vector
-	f.memory += g.memory
-	f.link += g.link
-	f.node += g.node
+// which is the resource that the floor waits for.
+func (f *floor) which() (w uint64) {
+	t := f.time()
+	for i, x := range [...]unit.Seconds{f.matrix, f.vector, f.memory, f.link, f.node} {
+		if x == t {
+			w = uint64(i)
+		}
+	}
+	return w
+}
+
+// add adds n times g.
+func (f *floor) add(g *floor, n float64) {
+	f.matrix += g.matrix.Times(n)
+	f.vector += g.vector.Times(n)
+	f.memory += g.memory.Times(n)
+	f.link += g.link.Times(n)
+	f.node += g.node.Times(n)
 }
 
 // Cost prices o.
@@ -154,7 +166,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 	}
 	if o.Kind == Collective {
 		c.Network = (c.Floor.link/unit.Seconds(cal.Link) + c.Floor.node/unit.Seconds(cal.InterNode))
-		c.Fixed = m.latency(o).Times(n * o.Kernels)
+		c.Fixed = m.latency(o, 1).Times(n * o.Kernels)
 		return c
 	}
 	k, kernels, acts := &cal.GEMM, o.Kernels, o.Acts
@@ -186,16 +198,15 @@ func (m *Machine) fixed(k *hardware.Kernel, kind Kind, kernels float64) unit.Sec
 	return k.Fixed.Times(kernels)
 }
 
-// oneShotBytes is up to where vLLM's and TensorRT-LLM's own all-reduce, one
-// exchange over peer memory, is used instead of NCCL's ring.
-const oneShotBytes = 512e3
+// oneShotBytes is up to where vLLM and TensorRT-LLM do an all-reduce in kernels
+// of their own, over peer memory, instead of by NCCL.
+const oneShotBytes = 8e6
 
-// latency is what a collective takes at no size. The one-shot all-reduce of
-// vLLM takes 4.5, 4.5 and 5.0 µs over 2, 4 and 8 H200.
-func (m *Machine) latency(o *Op) unit.Seconds {
+// latency is what a collective of x times the size of o takes besides moving it.
+func (m *Machine) latency(o *Op, x float64) unit.Seconds {
 	t := m.Cal.LinkBase + m.Cal.LinkPerGPU.Times(o.Ranks)
-	if m.Engine.OneShot && m.GPU.Link > 0 && o.Wire <= oneShotBytes && o.NodeWire == 0 {
-		t = min(t, 4.3e-6+unit.Seconds(0.09e-6).Times(o.Ranks))
+	if m.Engine.OneShot && m.GPU.Link > 0 && o.Wire.Times(x) <= oneShotBytes && o.NodeWire == 0 {
+		t = min(t, m.Cal.OneShotBase+m.Cal.OneShotPerGPU.Times(o.Ranks))
 	}
 	if o.NodeWire > 0 {
 		t += m.Cal.InterNodeBase

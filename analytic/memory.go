@@ -35,39 +35,85 @@ const contextBytes = unit.Bytes(0.5e9)
 // system tables (Apache-2.0) have 342 to 392 MB.
 const ncclBytes = unit.Bytes(0.39e9)
 
-// memory sums what the case needs on one GPU.
-func (c *Case) memory(st *Step) (m Memory) {
-	layers := c.Model.NumLayers()
-	share := st.Par.stageShare(layers)
-	weights, embedding, head := st.weights(c.Model)
-	m.Weights = weights.Times(share) + embedding + head
-	if st.Par.PP > 1 {
-		if c.Model.TiedHead {
+// A footprint is what the memory of a rank is made of, the longest stage's share
+// of the layers taken, before a workload is known.
+type footprint struct {
+	fixed   unit.Bytes // weights
+	reserve unit.Bytes
+	state   unit.Bytes // of one sequence
+	token   unit.Bytes // of cache that a token adds, where every layer's grows alike
+	uniform bool       // every layer's does
+	grows   bool       // any layer's does
+	share   float64    // of the layers
+	widest  float64    // values of a token that a block has alive
+}
+
+// hold works out the footprint.
+func (p *Predictor) hold() (f footprint) {
+	st := p.template()
+	f.share = p.par.stageShare(p.model.NumLayers())
+	layers, embedding, head := st.weights(p.model)
+	f.fixed = layers.Times(f.share) + embedding + head
+	if p.par.PP > 1 {
+		if p.model.TiedHead {
 			head = embedding // the last stage has a copy of its own
 		}
-		m.Weights = weights.Times(share) + max(embedding, head)
+		f.fixed = layers.Times(f.share) + max(embedding, head)
 	}
-	batch := float64(c.Workload.Batch)
-	kv, state := st.cache(c.Model, float64(c.Workload.context()))
-	kv, state = kv.Times(share), state.Times(share)
-	act := c.activations(st)
-	m.KV, m.State, m.Activations = kv.Times(batch), state.Times(batch), act.Times(batch)
-	m.Reserve = contextBytes + c.Machine.Engine.Reserve
-	if st.Par.GPUs() > 1 {
-		m.Reserve += ncclBytes
+	f.reserve = contextBytes + p.machine.Engine.Reserve
+	if p.par.GPUs() > 1 {
+		f.reserve += ncclBytes
 	}
+	f.widest = st.widest(p.model)
+	one, state := st.cache(p.model, 1)
+	near, _ := st.cache(p.model, maxTokens/2)
+	far, _ := st.cache(p.model, maxTokens)
+	f.state, f.token = state.Times(f.share), one.Times(f.share)
+	f.grows, f.uniform = far > near, far == one.Times(maxTokens)
+	return f
+}
+
+// cached is what a sequence of context tokens takes of the cache.
+func (p *Predictor) cached(st *Step, context float64) unit.Bytes {
+	f := &p.footprint
+	if f.uniform {
+		return f.token.Times(context)
+	}
+	kv, _ := st.cache(p.model, context)
+	return kv.Times(f.share)
+}
+
+// memory sums what a workload needs on one GPU.
+func (p *Predictor) memory(st *Step, w *Workload) (m Memory) {
+	f := &p.footprint
+	batch, fresh, logits := float64(w.Batch), float64(w.chunk()), 1.0
+	if w.AllLogits {
+		logits = fresh
+	}
+	kv, act := p.cached(st, float64(w.context())), p.alive(st, fresh, logits)
+	m.Weights, m.Reserve = f.fixed, f.reserve
+	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(batch)
 	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
-	m.Capacity = c.Machine.GPU.Memory
+	m.Capacity = p.machine.GPU.Memory
 
 	left := m.Capacity - m.Weights - m.Reserve
-	m.MaxBatch = howMany(left, kv+state+act)
-	prompt, promptState := st.cache(c.Model, float64(c.Workload.Prompt))
-	m.MaxPrefillBatch = howMany(left, (prompt+promptState).Times(share)+act)
-	one := *st
-	one.New = 1
-	m.MaxDecodeBatch = howMany(left, kv+state+one.activationPeak(c.Model, 1))
-	c.maxTokens(st, &m, (left - m.State - m.Activations).Times(1/batch/share))
+	m.MaxBatch = howMany(left, kv+f.state+act)
+	m.MaxPrefillBatch = howMany(left, p.cached(st, float64(w.Prompt))+f.state+act)
+	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(st, 1, 1))
+	m.Unbounded = !f.grows
+	if f.grows {
+		m.MaxTokens = w.Batch * p.longest(st, (left-m.State-m.Activations).Times(1/batch))
+	}
 	return m
+}
+
+// alive is the most that one sequence of a step of fresh tokens has alive at
+// once: the residual stream and its normed copy, and either the widest block's
+// intermediate values or the logits, which sampling wants in FP32.
+func (p *Predictor) alive(st *Step, fresh, logits float64) unit.Bytes {
+	values := st.acts(fresh * p.footprint.widest)
+	scores := unit.FP32.Bytes(logits * float64(p.model.Head.Out) / float64(p.par.TP))
+	return st.acts(2*fresh*float64(p.model.Hidden)) + max(values, scores)
 }
 
 // howMany of each fit into left, at most what an int32 counts.
@@ -78,32 +124,22 @@ func howMany(left, each unit.Bytes) int {
 	return int(min(math.Floor(float64(left)/float64(each)), math.MaxInt32))
 }
 
-// maxTokens finds the longest context whose cache fits into left a sequence:
-// by division where every layer's cache grows alike, else by bisection.
-func (c *Case) maxTokens(st *Step, m *Memory, left unit.Bytes) {
-	one, _ := st.cache(c.Model, 1)
-	far, _ := st.cache(c.Model, maxTokens)
-	near, _ := st.cache(c.Model, maxTokens/2)
-	switch {
-	case far == near: // windows alone, or no cache at all
-		m.Unbounded = true
-		return
-	case left <= 0:
-		return
-	case float64(far) == float64(one)*maxTokens:
-		m.MaxTokens = howMany(left, one) * c.Workload.Batch
-		return
+// longest is the longest context whose cache fits into left: by division where
+// every layer's cache grows alike, else by bisection.
+func (p *Predictor) longest(st *Step, left unit.Bytes) int {
+	if p.footprint.uniform || left <= 0 {
+		return howMany(left, p.footprint.token)
 	}
 	lo, hi := 0, maxTokens
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
-		if kv, _ := st.cache(c.Model, float64(mid)); kv <= left {
+		if p.cached(st, float64(mid)) <= left {
 			lo = mid
 		} else {
 			hi = mid
 		}
 	}
-	m.MaxTokens = lo * c.Workload.Batch
+	return lo
 }
 
 // weights is the memory of a rank: of the layers, the embedding and the head.
@@ -206,30 +242,14 @@ func (s *Step) cachedValues(a *models.Attention, context float64) float64 {
 	return context * perToken
 }
 
-// activations is the peak of one sequence in the prefill.
-func (c *Case) activations(st *Step) unit.Bytes {
-	step := *st
-	step.New = float64(c.Workload.chunk())
-	logits := 1.0
-	if c.Workload.AllLogits {
-		logits = step.New
-	}
-	return step.activationPeak(c.Model, logits)
-}
-
-// activationPeak is the most that one sequence has alive at once: the residual
-// stream and its normed copy, and either the widest block's intermediate values
-// or the logits, which sampling wants in FP32.
-func (s *Step) activationPeak(m *models.Model, logits float64) unit.Bytes {
-	var widest float64
+// widest is the most values of a token that any block has alive.
+func (s *Step) widest(m *models.Model) (widest float64) {
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {
 			widest = max(widest, s.blockWidth(&m.Layers[i].Blocks[j]))
 		}
 	}
-	values := s.acts(s.New * widest)
-	scores := unit.FP32.Bytes(logits * float64(m.Head.Out) / float64(s.Par.TP))
-	return s.acts(2*s.New*float64(m.Hidden)) + max(values, scores)
+	return widest
 }
 
 // blockWidth is how many values of a token a block has alive: the outputs of its

@@ -67,7 +67,7 @@ func (p *Parallelism) stageShare(layers int) float64 {
 
 const maxGPUs = 1 << 20
 
-func (p *Parallelism) check(batch int) error {
+func (p *Parallelism) check() error {
 	for _, d := range [...]struct {
 		name string
 		n    int
@@ -85,8 +85,6 @@ func (p *Parallelism) check(batch int) error {
 		return fmt.Errorf("sequence parallelism splits the tokens over the TP ranks: it needs tp above 1")
 	case w.MicroBatches > 1 && w.PP == 1:
 		return fmt.Errorf("%d micro-batches: only a pipeline has them, give pp above 1", w.MicroBatches)
-	case batch%w.MicroBatches != 0:
-		return fmt.Errorf("%d micro-batches do not divide a batch of %d", w.MicroBatches, batch)
 	case w.TP > w.GPUsPerNode && w.TP%w.GPUsPerNode != 0:
 		return fmt.Errorf("tp %d over nodes of %d GPUs: a group that spans nodes has to fill them", w.TP, w.GPUsPerNode)
 	}

@@ -52,24 +52,25 @@ type FLOPCount struct {
 
 // Explain answers the case operator by operator.
 func Explain(c *Case) (Report, error) {
-	e, err := Predict(c)
+	p, err := NewPredictor(c)
 	if err != nil {
 		return Report{}, err
 	}
-	par := c.Parallel.whole()
-	dense, plain := c.Scheme.parts()
-	st := Step{Par: &par, Scheme: &c.Scheme, Dense: &dense, Plain: &plain}
-	st.Batch = float64(c.Workload.Batch) / float64(par.MicroBatches)
+	e, err := p.Predict(&c.Workload)
+	if err != nil {
+		return Report{}, err
+	}
+	st := p.template()
+	st.Batch = float64(c.Workload.Batch) / float64(p.par.MicroBatches)
 	r := Report{Estimate: e, Count: c.countFLOPs()}
 	r.PrefillOps = c.finish(c.prefillLines(st), &e.Prefill)
 	if e.Tokens > 0 {
 		one := st
-		one.New, one.Logits = 1, 1
 		one.Past = float64(c.Workload.Prompt) + float64(e.Tokens-1)/2
 		r.Context = one.Past + 1
 		r.DecodeOps = c.finish(c.lines(nil, &one, 1), &e.Decode)
 	}
-	r.Warnings = c.warnings(&par, &e)
+	r.Warnings = c.warnings(&p.par, &e)
 	return r, nil
 }
 
@@ -82,6 +83,7 @@ func (c *Case) prefillLines(st Step) []Line {
 	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
 	whole := (fresh - 1) / chunk
 	st.New, st.Past = float64(chunk), float64(w.CachedPrefix)
+	st.Logits = 0
 	if w.AllLogits {
 		st.Logits = st.New
 	}
@@ -106,8 +108,7 @@ func (c *Case) prefillLines(st Step) []Line {
 
 // lines adds times times the operators of a step to those of sum.
 func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
-	var room [stackOps]Op
-	ops := st.AppendOps(room[:0], c.Model)
+	ops := st.AppendOps(make([]Op, 0, 32), c.Model)
 	if sum == nil {
 		sum = make([]Line, 0, len(ops)+1)
 	}

@@ -13,41 +13,76 @@ func (s *Step) AppendOps(dst []Op, m *models.Model) []Op {
 		l := &m.Layers[i]
 		first := len(dst)
 		for j := range l.Blocks {
-			dst = s.block(dst, m, l, j)
+			b := &l.Blocks[j]
+			dst = s.before(dst, b)
+			dst = s.core(dst, m, b)
+			dst = s.after(dst, m, b, joined(l, j))
 		}
-		for k := first; k < len(dst); k++ {
-			dst[k].Layer, dst[k].Layers = l.Name, float64(l.Count)
-		}
+		inLayer(dst[first:], l)
 	}
 	dst = s.hops(dst, m)
+	dst = s.finalNorm(dst, m)
 	return s.head(dst, m)
 }
 
-// block appends the operators of one block of a layer.
-func (s *Step) block(dst []Op, m *models.Model, l *models.Layer, j int) []Op {
-	b := &l.Blocks[j]
-	dst = s.streamNorms(dst, b.Norms)
-	if b.Experts != nil && b.Attention == nil {
-		return s.moe(dst, m, b)
+// inLayer marks operators as those of a kind of layer.
+func inLayer(ops []Op, l *models.Layer) {
+	for k := range ops {
+		ops[k].Layer, ops[k].Layers = l.Name, float64(l.Count)
 	}
+}
+
+// joined reports whether the next block adds to the same sum as block j.
+func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Blocks[j+1].Parallel }
+
+// before appends norms, the products into the block, and what is done to their
+// outputs token by token.
+func (s *Step) before(dst []Op, b *models.Block) []Op {
+	dst = s.streamNorms(dst, b.Norms)
 	dst = s.linears(dst, s.Dense, b.In, s.tokens(), s.Par.TP)
+	switch {
+	case b.Attention != nil:
+		dst = s.rotary(dst, b)
+	case b.Activation.Width > 0:
+		return s.activation(dst, &b.Activation, s.tokens(), s.Par.TP)
+	}
+	if b.Experts != nil {
+		return s.router(dst, b.Experts)
+	}
+	return dst
+}
+
+// core appends what does not grow with the tokens alone: attention, whose work
+// depends on the context; scans, whose state moves once a step; experts, of
+// which more tokens touch more.
+func (s *Step) core(dst []Op, m *models.Model, b *models.Block) []Op {
 	switch {
 	case b.Attention != nil:
 		dst = s.attention(dst, b)
 	case b.Scan != nil:
-		dst = s.scan(dst, b.Scan)
-	case b.Activation.Width > 0:
-		dst = s.activation(dst, &b.Activation, s.tokens(), s.Par.TP)
+		return s.scan(dst, b.Scan)
 	}
-	if b.Attention != nil && b.Experts != nil {
+	if b.Experts != nil {
 		dst = s.routed(dst, m, b.Experts)
 	}
-	dst = s.linears(dst, s.Dense, b.Out, s.tokens(), s.Par.TP)
-	joined := j+1 < len(l.Blocks) && l.Blocks[j+1].Parallel
-	if s.Par.TP > 1 && !joined {
-		dst = s.allReduce(dst, "all_reduce", s.acts(s.tokens()*float64(m.Hidden)))
-	}
 	return dst
+}
+
+// after appends the products out of the block and the sum over the ranks.
+func (s *Step) after(dst []Op, m *models.Model, b *models.Block, joined bool) []Op {
+	dst = s.linears(dst, s.Dense, b.Out, s.tokens(), s.Par.TP)
+	e := b.Experts
+	if e != nil && e.Shared != nil {
+		dst = s.shared(dst, e.Shared)
+	}
+	if s.Par.TP == 1 || joined {
+		return dst
+	}
+	hidden := s.acts(s.tokens() * float64(m.Hidden))
+	if e != nil && s.Par.EP > 1 && e.Shared == nil && b.Attention == nil {
+		return s.allGather(dst, "all_gather", hidden) // the combined tokens go back to every rank
+	}
+	return s.allReduce(dst, "all_reduce", hidden)
 }
 
 // linears appends one GEMM for each run of matrices that read the same input,
@@ -165,15 +200,19 @@ func (s *Step) embedding(dst []Op, m *models.Model) []Op {
 	return once(dst, first)
 }
 
-// head appends the final norm, the LM head on Logits positions of a sequence,
-// and the choice of the next token. Ranks hold a part of the vocabulary each.
+// finalNorm appends the norm after the last layer.
+func (s *Step) finalNorm(dst []Op, m *models.Model) []Op {
+	return once(s.streamNorms(dst, m.FinalNorms), len(dst))
+}
+
+// head appends the LM head on Logits positions of each sequence and the choice
+// of the next token among its scores. Ranks hold a part of the vocabulary each.
 func (s *Step) head(dst []Op, m *models.Model) []Op {
-	first := len(dst)
-	dst = s.streamNorms(dst, m.FinalNorms)
 	rows := s.Batch * s.Logits
 	if rows == 0 {
-		return once(dst, first)
+		return dst
 	}
+	first := len(dst)
 	v, tp := float64(m.Head.Out), float64(s.Par.TP)
 	stream := s.Scheme.stream()
 	if len(m.Embedding.Project) > 1 {
@@ -190,8 +229,8 @@ func (s *Step) head(dst []Op, m *models.Model) []Op {
 		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))
 	}
 	dst = append(dst, Op{
-		Name: "sampling", Kind: Element, Vector: unit.FLOPs(5 * s.Batch * v),
-		Acts: stream.Bytes(s.Batch * v), Kernels: 1, Eager: 4,
+		Name: "sampling", Kind: Element, Vector: unit.FLOPs(5 * rows * v),
+		Acts: stream.Bytes(rows * v), Kernels: 1, Eager: 4,
 	})
 	return once(dst, first)
 }

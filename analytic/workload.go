@@ -17,7 +17,7 @@ type Workload struct {
 // float64 stops counting by ones.
 const maxTokens = 1 << 30
 
-func (w *Workload) check() error {
+func (w *Workload) check(microBatches int) error {
 	switch {
 	case w.Batch < 1 || w.Batch > maxTokens:
 		return fmt.Errorf("batch is %d: it must be from 1 to %d", w.Batch, maxTokens)
@@ -30,6 +30,8 @@ func (w *Workload) check() error {
 	case w.CachedPrefix < 0 || w.CachedPrefix >= w.Prompt:
 		return fmt.Errorf("cached prefix is %d of a prompt of %d: it must be from 0 to %d (the last token has to run to predict the next)",
 			w.CachedPrefix, w.Prompt, w.Prompt-1)
+	case w.Batch%microBatches != 0:
+		return fmt.Errorf("%d micro-batches do not divide a batch of %d", microBatches, w.Batch)
 	}
 	return nil
 }

@@ -26,6 +26,8 @@ type Calibration struct {
 	Link          float64      // share of the link's rate that a large all-reduce reaches
 	LinkBase      unit.Seconds // latency of an all-reduce over n GPUs: LinkBase + n × LinkPerGPU
 	LinkPerGPU    unit.Seconds
+	OneShotBase   unit.Seconds // the same for the small all-reduces that engines do over peer memory
+	OneShotPerGPU unit.Seconds
 	InterNode     float64 // share of the NIC's rate
 	InterNodeBase unit.Seconds
 
@@ -54,8 +56,8 @@ const us = unit.Seconds(1e-6)
 // a 90th percentile of 14 % for the time per token.
 const aiconfigurator = "fit of the operator times of aiconfigurator's database (Apache-2.0), bf16, weights cold"
 
-// hopper fits H200 GEMMs and attention, and NCCL 2.29 all-reduces of 2, 4 and 8
-// H200 (7.0, 10.5 and 17.5 µs at no size).
+// hopper fits H200 GEMMs and attention, and all-reduces of 2, 4 and 8 H200: 7.0,
+// 10.5 and 17.5 µs at no size by NCCL 2.29, 4.5, 4.5 and 5.0 µs by vLLM's own.
 func hopper() Calibration {
 	return Calibration{
 		Source:        aiconfigurator + " on H100 and H200",
@@ -64,6 +66,7 @@ func hopper() Calibration {
 		Element:       Kernel{Compute: 0.5, Memory: 0.80, Fixed: 2 * us},
 		AttentionRamp: 2 * 384,
 		Link:          0.62, LinkBase: 3.5 * us, LinkPerGPU: 1.75 * us,
+		OneShotBase: 4.3 * us, OneShotPerGPU: 0.09 * us,
 		InterNode: 0.70, InterNodeBase: 15 * us,
 		Launch:      1.3 * us,
 		DecodeError: 0.15, PrefillError: 0.20,
@@ -100,7 +103,8 @@ func generation(g *GPU, c Calibration) Calibration {
 		c.GEMM = Kernel{Compute: 0.824, Memory: 0.741, Fixed: 7.4 * us}
 		c.Attention.Memory = 0.741
 		c.Link, c.LinkBase, c.LinkPerGPU = 0.50, 10*us, 1.6*us
-		if g.L2 < 30e6 { // GA102: graphics DRAM, no server measured
+		c.OneShotBase, c.OneShotPerGPU = 4.5*us, 0.25*us // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
+		if g.L2 < 30e6 {                                 // GA102: graphics DRAM, no server measured
 			c.Source += "; not measured on this chip"
 			c.GEMM.Memory, c.Attention.Memory = 0.80, 0.80
 			c.DecodeError, c.PrefillError = 0.25, 0.35

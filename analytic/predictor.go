@@ -1,0 +1,166 @@
+package analytic
+
+import (
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Predictor answers for any number of workloads of one model, machine, split
+// and scheme. It has worked out beforehand what does not depend on the workload,
+// so that an estimate takes less than a microsecond and allocates nothing. It
+// may be used by several goroutines at once.
+type Predictor struct {
+	model   *models.Model
+	machine *Machine
+	par     Parallelism // whole
+	scheme  Scheme
+	dense   Scheme
+	plain   Scheme
+	price   unit.DollarsPerHour
+
+	tokens, rows []price // operators proportional to the tokens, and to the rows of logits
+	ofTokens     line    // what the former add up to
+	ofRows       line
+	cores        []core // blocks' cores, which are neither
+	footprint    footprint
+}
+
+// A price is the cost of an operator that is proportional to x tokens or rows:
+// base + slope·x for each resource.
+type price struct {
+	fixed           unit.Seconds
+	compute         unit.Seconds // slope; its base is 0
+	memory, memory1 unit.Seconds // base and slope
+	network         unit.Seconds // slope
+	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size
+}
+
+// A line is base + slope·x.
+type line struct{ base, slope sums }
+
+// at adds the value at x to s.
+func (l *line) at(s *sums, x float64) {
+	s.add(&l.base, 1)
+	s.add(&l.slope, x)
+}
+
+// A core is a block whose cost has to be worked out for every step.
+type core struct {
+	block  *models.Block
+	layers float64
+}
+
+// NewPredictor prepares for estimates of c, whatever its Workload.
+func NewPredictor(c *Case) (*Predictor, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	p := &Predictor{model: c.Model, machine: c.Machine, par: c.Parallel.whole(), scheme: c.Scheme, price: c.Price}
+	p.dense, p.plain = c.Scheme.parts()
+	one, two := p.template(), p.template()
+	one.Batch, two.Batch = 1, 2
+	p.tokens = p.lines(&p.ofTokens, p.proportional(&one), p.proportional(&two))
+	p.rows = p.lines(&p.ofRows, one.head(nil, c.Model), two.head(nil, c.Model))
+	for i := range c.Model.Layers {
+		l := &c.Model.Layers[i]
+		for j := range l.Blocks {
+			if b := &l.Blocks[j]; b.Attention != nil || b.Scan != nil || b.Experts != nil {
+				p.cores = append(p.cores, core{b, float64(l.Count)})
+			}
+		}
+	}
+	p.footprint = p.hold()
+	return p, nil
+}
+
+// template is a step of one token of one sequence.
+func (p *Predictor) template() Step {
+	return Step{Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1}
+}
+
+// proportional lists the operators of a step that are proportional to its tokens.
+func (p *Predictor) proportional(s *Step) []Op {
+	dst := s.embedding(nil, p.model)
+	for i := range p.model.Layers {
+		l := &p.model.Layers[i]
+		first := len(dst)
+		for j := range l.Blocks {
+			dst = s.before(dst, &l.Blocks[j])
+			dst = s.after(dst, p.model, &l.Blocks[j], joined(l, j))
+		}
+		inLayer(dst[first:], l)
+	}
+	return s.finalNorm(s.hops(dst, p.model), p.model)
+}
+
+// lines finds the lines through the operators at x = 1 and at x = 2.
+func (p *Predictor) lines(all *line, one, two []Op) []price {
+	prices := make([]price, len(one))
+	for i := range one {
+		a, b := p.machine.Cost(&one[i]), p.machine.Cost(&two[i])
+		prices[i] = price{
+			fixed: a.Fixed, compute: b.Compute - a.Compute,
+			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
+		}
+		if one[i].Kind == Collective {
+			prices[i].collective = &one[i]
+		}
+		var first, second sums
+		first.of(&one[i], &a)
+		second.of(&two[i], &b)
+		all.base.add(&first, 2)
+		all.base.add(&second, -1)
+		all.slope.add(&second, 1)
+		all.slope.add(&first, -1)
+	}
+	return prices
+}
+
+// common prices the operators that are proportional to tokens or rows.
+func (p *Predictor) common(tokens, rows float64) (t tally) {
+	p.ofTokens.at(&t.sums, tokens)
+	p.charge(&t, p.tokens, tokens)
+	if rows > 0 {
+		p.ofRows.at(&t.sums, rows)
+		p.charge(&t, p.rows, rows)
+	}
+	return t
+}
+
+// charge adds the time of operators at x.
+func (p *Predictor) charge(t *tally, prices []price, x float64) {
+	for i := range prices {
+		r := &prices[i]
+		c := Cost{Compute: r.compute.Times(x), Memory: r.memory + r.memory1.Times(x), Network: r.network.Times(x), Fixed: r.fixed}
+		if o := r.collective; o != nil {
+			c.Fixed = p.machine.latency(o, x).Times(o.Layers * o.Kernels)
+		}
+		t.takes(c.Time(), c.Bound(), 0)
+	}
+}
+
+// core adds what a block's core costs in a step.
+func (p *Predictor) core(t *tally, s *Step, c *core) {
+	if c.block.Experts == nil && c.block.Scan == nil {
+		var room [3]Op
+		p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers)
+		return
+	}
+	var room [8]Op
+	p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers)
+}
+
+func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64) {
+	for i := range ops {
+		o := &ops[i]
+		o.Layers = layers
+		c := p.machine.Cost(o)
+		var one sums
+		one.of(o, &c)
+		t.sums.add(&one, 1)
+		t.takes(c.Time(), c.Bound(), o.Variant)
+		if o.Variant&mixed != 0 {
+			t.sig ^= uint64(s.Past) // no two of them are alike
+		}
+	}
+}
