@@ -29,12 +29,17 @@ type GPU struct {
 	Clock unit.Hertz // the highest the vendor allows (boost)
 	peak  [unit.NumFormats]unit.FLOPsPerSec
 
-	Memory    unit.Bytes // as sold, GB being 10^9
-	usable    unit.Bytes
-	Bandwidth unit.BytesPerSec
-	L2        unit.Bytes // the last cache that all SMs share
+	// TensorClock is the clock that the vendor's tensor peaks are computed at;
+	// on most it is Clock.
+	TensorClock unit.Hertz
+
+	Memory       unit.Bytes // as sold, GB being 10^9
+	driverMemory unit.Bytes
+	Bandwidth    unit.BytesPerSec
+	L2           unit.Bytes // the last cache that all SMs share
 
 	Link        unit.BytesPerSec // NVLink or Infinity Fabric to the other GPUs of the node, one direction; 0: it has none
+	LinkGPUs    int              // how many GPUs of the node it joins: 2 for a bridge
 	PCIe        unit.BytesPerSec // to the host, one direction; 0: it is on the host's die
 	GPUsPerNode int              // of the usual node
 	NIC         unit.BytesPerSec // network for each GPU of the usual node, one direction; 0: the usual node has none
@@ -79,7 +84,7 @@ func (g *GPU) Formats() []unit.Format {
 
 // DriverMemory is the memory that the driver reports in all, and whether it is
 // known. It is what nvidia-smi shows, before anything has been allocated.
-func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.usable, g.usable > 0 }
+func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.driverMemory, g.driverMemory > 0 }
 
 // Idle is the power that g draws when it has nothing to do, and whether a
 // source gives it.
@@ -87,6 +92,15 @@ func (g *GPU) Idle() (w unit.Watts, ok bool) { return g.idle, g.idle > 0 }
 
 // Price is what renting g costs, and whether a source gives it.
 func (g *GPU) Price() (p unit.DollarsPerHour, ok bool) { return g.price, g.price > 0 }
+
+// LinkAmong is the rate, in one direction, at which each of n GPUs of a node
+// reaches the others: over the link as far as it joins that many, else over PCIe.
+func (g *GPU) LinkAmong(n int) unit.BytesPerSec {
+	if n <= g.LinkGPUs {
+		return g.Link
+	}
+	return g.PCIe
+}
 
 // Ridge is the arithmetic intensity, in FLOP/byte, above which work in format f
 // is bound by arithmetic rather than by memory, and whether g has that format.

@@ -1,0 +1,135 @@
+package hardware
+
+import (
+	"fmt"
+
+	"llmprof/unit"
+)
+
+// A bound is a range that a figure of a GPU of these decades lies in. It is
+// wide: it is there to catch a wrong prefix or a bare number.
+type bound struct {
+	field       string
+	value       float64
+	least, most float64
+	needed      bool
+	shown       fmt.Stringer
+}
+
+// check reports the first field of g that cannot be right.
+func check(g *GPU) (field string, err error) {
+	for _, s := range []struct{ field, value string }{
+		{"vendor", g.Vendor}, {"generation", g.Generation}, {"compute_capability", g.ComputeCapability}, {"source", g.Source},
+	} {
+		if s.value == "" {
+			return s.field, fmt.Errorf("GPU %s has no %s", g.Key, s.field)
+		}
+	}
+	for _, b := range bounds(g) {
+		switch {
+		case b.value == 0 && b.needed:
+			return b.field, fmt.Errorf("GPU %s has no %s", g.Key, b.field)
+		case b.value != 0 && (b.value < b.least || b.value > b.most):
+			return b.field, fmt.Errorf("%s of %v is not plausible", b.field, b.shown)
+		}
+	}
+	switch {
+	case g.idle > g.TDP:
+		return "idle", fmt.Errorf("idle power of %v is above the TDP of %v", g.idle, g.TDP)
+	case g.price > 0 && g.PriceSource == "":
+		return "price", fmt.Errorf("the price has no price_source")
+	case g.LinkGPUs > 0 && g.Link == 0:
+		return "link_gpus", fmt.Errorf("link_gpus without a link")
+	case g.LinkGPUs > g.GPUsPerNode:
+		return "link_gpus", fmt.Errorf("link_gpus of %d is more than gpus_per_node, %d", g.LinkGPUs, g.GPUsPerNode)
+	case g.PCIe == 0 && !g.Integrated:
+		return "pcie", fmt.Errorf("GPU %s has no pcie and is not integrated", g.Key)
+	}
+	return checkPeaks(g)
+}
+
+func bounds(g *GPU) []bound {
+	return []bound{
+		{"sms", float64(g.SMs), 1, 1e5, true, count(g.SMs)},
+		{"gpus_per_node", float64(g.GPUsPerNode), 1, 1e5, true, count(g.GPUsPerNode)},
+		{"link_gpus", float64(g.LinkGPUs), 1, 1e5, false, count(g.LinkGPUs)},
+		{"clock", float64(g.Clock), 100e6, 10e9, true, g.Clock},
+		{"tensor_clock", float64(g.TensorClock), 100e6, 10e9, true, g.TensorClock},
+		{"memory", float64(g.Memory), 1e9, 100e12, true, g.Memory},
+		{"driver_memory", float64(g.driverMemory), 0.8 * float64(g.Memory), 1.2 * float64(g.Memory), false, g.driverMemory},
+		{"bandwidth", float64(g.Bandwidth), 1e9, 1e15, true, g.Bandwidth},
+		{"l2", float64(g.L2), 64e3, 100e9, true, g.L2},
+		{"link", float64(g.Link), 1e9, 100e12, false, g.Link},
+		{"pcie", float64(g.PCIe), 100e6, 100e12, false, g.PCIe},
+		{"nic", float64(g.NIC), 100e6, 100e12, false, g.NIC},
+		{"tdp", float64(g.TDP), 1, 100e3, true, g.TDP},
+		{"idle", float64(g.idle), 0.01, 10e3, false, g.idle},
+		{"price", float64(g.price), 0.001, 10e3, false, g.price},
+	}
+}
+
+// A count prints itself.
+type count int
+
+func (c count) String() string { return fmt.Sprint(int(c)) }
+
+// checkPeaks holds the rates against each other and against the silicon.
+func checkPeaks(g *GPU) (field string, err error) {
+	for f := unit.FP32; f < unit.NumFormats; f++ {
+		if rate, ok := g.Peak(f); ok && (rate < 10e9 || rate > 1e18) {
+			return "peak." + f.String(), fmt.Errorf("a rate of %v is not plausible", rate)
+		}
+	}
+	for _, must := range []unit.Format{unit.FP32, unit.FP16} {
+		if !g.Has(must) {
+			return "peak." + must.String(), fmt.Errorf("GPU %s has no peak.%v", g.Key, must)
+		}
+	}
+	// A narrower format is never slower. INT8 against FP8 is not held: Blackwell
+	// Ultra cut it to a thirtieth.
+	for _, pair := range [][2]unit.Format{
+		{unit.FP32, unit.TF32}, {unit.TF32, unit.FP16}, {unit.FP32, unit.FP16}, {unit.FP16, unit.FP8},
+		{unit.FP8, unit.NVFP4}, {unit.FP8, unit.MXFP4}, {unit.INT8, unit.INT4},
+	} {
+		wide, ok := g.Peak(pair[0])
+		narrow, also := g.Peak(pair[1])
+		if ok && also && narrow < wide {
+			return "peak." + pair[1].String(), fmt.Errorf("%v at %v is slower than %v at %v", pair[1], narrow, pair[0], wide)
+		}
+	}
+	return checkDense(g)
+}
+
+// checkDense catches a figure "with sparsity", which is twice what the tensor
+// cores can do.
+func checkDense(g *GPU) (field string, err error) {
+	perClock, ok := densePerClock(g.ComputeCapability)
+	if !ok {
+		return "", nil
+	}
+	limit := unit.FLOPsPerSec(float64(perClock*g.SMs) * float64(max(g.TensorClock, g.Clock)))
+	if rate, _ := g.Peak(unit.FP16); rate > limit.Times(1.05) {
+		return "peak.fp16", fmt.Errorf("%v is more than %d SMs can do at %v (%v): is it a figure with sparsity?", rate, g.SMs, max(g.TensorClock, g.Clock), limit)
+	}
+	return "", nil
+}
+
+// densePerClock is the most FP16 operations, dense and accumulating in FP32,
+// that one SM (or compute unit) completes in a clock. GeForce cards do half.
+//
+// Volta, Turing, Ampere, Ada, Hopper and RTX Blackwell: the architecture white
+// papers; B200 and B300 follow from 2250 TFLOP/s, 148 SMs and 1856 MHz. CDNA:
+// the instruction set guides of AMD.
+func densePerClock(capability string) (flops int, ok bool) {
+	switch capability {
+	case "7.0", "7.2", "7.5", "8.6", "8.9", "12.0", "12.1", "gfx90a":
+		return 1024, true
+	case "8.0", "8.7", "gfx942":
+		return 2048, true
+	case "9.0", "gfx950":
+		return 4096, true
+	case "10.0", "10.3", "11.0":
+		return 8192, true
+	}
+	return 0, false
+}

@@ -1,0 +1,221 @@
+package hardware
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"llmprof/unit"
+)
+
+// An entry is one [gpu.KEY] table.
+type entry struct {
+	Base string `toml:"base"`
+
+	Name              string   `toml:"name"`
+	Aliases           []string `toml:"aliases"`
+	Devices           []string `toml:"devices"`
+	Vendor            string   `toml:"vendor"`
+	Generation        string   `toml:"generation"`
+	ComputeCapability string   `toml:"compute_capability"`
+	Jetson            bool     `toml:"jetson"`
+	Integrated        bool     `toml:"integrated"`
+
+	SMs         int                         `toml:"sms"`
+	Clock       unit.Hertz                  `toml:"clock"`
+	TensorClock unit.Hertz                  `toml:"tensor_clock"`
+	Peak        map[string]unit.FLOPsPerSec `toml:"peak"`
+
+	Memory       unit.Bytes       `toml:"memory"`
+	DriverMemory unit.Bytes       `toml:"driver_memory"`
+	Bandwidth    unit.BytesPerSec `toml:"bandwidth"`
+	L2           unit.Bytes       `toml:"l2"`
+
+	Link        unit.BytesPerSec `toml:"link"`
+	LinkGPUs    int              `toml:"link_gpus"`
+	PCIe        unit.BytesPerSec `toml:"pcie"`
+	GPUsPerNode int              `toml:"gpus_per_node"`
+	NIC         unit.BytesPerSec `toml:"nic"`
+
+	TDP         unit.Watts          `toml:"tdp"`
+	Idle        unit.Watts          `toml:"idle"`
+	Price       unit.DollarsPerHour `toml:"price"`
+	PriceSource string              `toml:"price_source"`
+	Source      string              `toml:"source"`
+	Notes       []string            `toml:"notes"`
+	Traps       []string            `toml:"traps"`
+}
+
+// A document is a whole file. Calibrations are read elsewhere.
+type document struct {
+	GPU         map[string]toml.Primitive `toml:"gpu"`
+	Calibration toml.Primitive            `toml:"calibration"`
+}
+
+// add lays the tables of text over t, in the order of the file, so that a base
+// has to come before what starts from it.
+func (t *Table) add(file, text string) error {
+	var doc document
+	meta, err := toml.Decode(text, &doc)
+	if err != nil {
+		return readError(file, text, err)
+	}
+	for _, key := range meta.Keys() {
+		if len(key) != 2 || key[0] != "gpu" {
+			continue
+		}
+		if err := t.addEntry(file, text, key[1], doc.GPU[key[1]], &meta); err != nil {
+			return err
+		}
+	}
+	for _, key := range meta.Undecoded() {
+		if key[0] != "calibration" {
+			return unknownKey(file, text, key)
+		}
+	}
+	return nil
+}
+
+func (t *Table) addEntry(file, text, key string, p toml.Primitive, meta *toml.MetaData) error {
+	at := func(field, format string, args ...any) error {
+		return errorAt(file, text, []string{"gpu", key, field}, fmt.Sprintf(format, args...))
+	}
+	if key != strings.ToLower(key) || fold(key) == "" {
+		return at("", "%q cannot be the key of a GPU: write it in lower case", key)
+	}
+	e, index, err := t.start(key, p, meta)
+	if err != nil {
+		return at("base", "%v", err)
+	}
+	if err := meta.PrimitiveDecode(p, &e); err != nil {
+		return readError(file, text, err)
+	}
+	if e.Source == "" && file != "hardware.toml" {
+		e.Source = file
+	}
+	g, field, err := e.gpu(key)
+	if err == nil {
+		field, err = check(&g)
+	}
+	if err != nil {
+		return at(field, "%v", err)
+	}
+	if index < 0 {
+		index = len(t.gpus)
+		t.gpus = append(t.gpus, g)
+	}
+	t.gpus[index] = g
+	if field, err := t.index(index, e.Devices); err != nil {
+		return at(field, "%v", err)
+	}
+	return nil
+}
+
+// start is the entry that the fields of a table are laid over: the GPU that
+// has the key already, the one that it names as its base, or nothing.
+func (t *Table) start(key string, p toml.Primitive, meta *toml.MetaData) (e entry, index int, err error) {
+	for i, g := range t.gpus {
+		if g.Key == key {
+			return g.entry(), i, nil
+		}
+	}
+	if !meta.IsDefined("gpu", key, "base") {
+		return entry{}, -1, nil
+	}
+	var b struct {
+		Base string `toml:"base"`
+	}
+	// A base of another type is reported when the whole entry is decoded.
+	if err := meta.PrimitiveDecode(p, &b); err != nil || b.Base == "" {
+		return entry{}, -1, nil
+	}
+	g, err := t.GPU(b.Base)
+	if err != nil {
+		return entry{}, -1, err
+	}
+	e = g.entry()
+	e.Name, e.Aliases = "", nil
+	return e, -1, nil
+}
+
+// index records the names that find t.gpus[i], which no other GPU may have.
+func (t *Table) index(i int, devices []string) (field string, err error) {
+	g := &t.gpus[i]
+	for n, name := range append([]string{g.Key, g.Name}, g.Aliases...) {
+		field = "aliases"
+		if n < 2 {
+			field = []string{"", "name"}[n]
+		}
+		f := fold(name)
+		if j, ok := t.names[f]; ok && j != i {
+			return field, fmt.Errorf("%q already stands for %s", name, t.gpus[j].Key)
+		}
+		if f == "" {
+			return field, fmt.Errorf("%q cannot name a GPU: it has no letter or digit", name)
+		}
+		t.names[f] = i
+	}
+	for _, name := range devices {
+		d := device{index: i, memory: []unit.Bytes{g.Memory}}
+		if m, ok := g.DriverMemory(); ok {
+			d.memory = append(d.memory, m)
+		}
+		f := fold(name)
+		t.devices[f] = append(slices.DeleteFunc(slices.Clone(t.devices[f]), func(o device) bool { return o.index == i }), d)
+	}
+	return "", nil
+}
+
+// gpu converts an entry, filling in what may be left out.
+func (e *entry) gpu(key string) (g GPU, field string, err error) {
+	g = GPU{
+		Name: e.Name, Key: key, Aliases: e.Aliases, Vendor: e.Vendor, Generation: e.Generation,
+		ComputeCapability: e.ComputeCapability, Jetson: e.Jetson, Integrated: e.Integrated,
+		SMs: e.SMs, Clock: e.Clock, TensorClock: e.TensorClock,
+		Memory: e.Memory, driverMemory: e.DriverMemory, Bandwidth: e.Bandwidth, L2: e.L2,
+		Link: e.Link, LinkGPUs: e.LinkGPUs, PCIe: e.PCIe, GPUsPerNode: e.GPUsPerNode, NIC: e.NIC,
+		TDP: e.TDP, idle: e.Idle, price: e.Price, PriceSource: e.PriceSource,
+		Source: e.Source, Notes: e.Notes, Traps: e.Traps,
+	}
+	if g.Name == "" {
+		g.Name = key
+	}
+	if g.TensorClock == 0 {
+		g.TensorClock = g.Clock
+	}
+	if g.Link > 0 && g.LinkGPUs == 0 {
+		g.LinkGPUs = g.GPUsPerNode
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Peak)) {
+		f, err := unit.ParseFormat(name)
+		if err != nil {
+			return g, "peak." + name, err
+		}
+		if e.Peak[name] == 0 {
+			return g, "peak." + name, fmt.Errorf("a rate of 0: leave out a format that has no unit")
+		}
+		g.peak[f] = e.Peak[name]
+	}
+	return g, "", nil
+}
+
+// entry is the inverse of gpu, for tables that build on g.
+func (g *GPU) entry() entry {
+	e := entry{
+		Name: g.Name, Aliases: g.Aliases, Vendor: g.Vendor, Generation: g.Generation,
+		ComputeCapability: g.ComputeCapability, Jetson: g.Jetson, Integrated: g.Integrated,
+		SMs: g.SMs, Clock: g.Clock, TensorClock: g.TensorClock,
+		Memory: g.Memory, DriverMemory: g.driverMemory, Bandwidth: g.Bandwidth, L2: g.L2,
+		Link: g.Link, LinkGPUs: g.LinkGPUs, PCIe: g.PCIe, GPUsPerNode: g.GPUsPerNode, NIC: g.NIC,
+		TDP: g.TDP, Idle: g.idle, Price: g.price, PriceSource: g.PriceSource,
+		Source: g.Source, Notes: g.Notes, Traps: g.Traps,
+		Peak: map[string]unit.FLOPsPerSec{},
+	}
+	for _, f := range g.Formats() {
+		e.Peak[f.String()] = g.peak[f]
+	}
+	return e
+}

@@ -1,0 +1,129 @@
+package hardware
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// An Error is a mistake in a hardware file, with its place.
+type Error struct {
+	File         string
+	Line, Column int    // from 1; Column 0: the whole line
+	Text         string // the line
+	Width        int    // how much of it, from Column
+	Problem      string
+}
+
+// Error is the place, the problem and the line with the mistake marked.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Problem)
+	}
+	text := strings.ReplaceAll(e.Text, "\t", " ") // keeps the columns
+	mark := strings.Repeat(" ", max(e.Column-1, 0)) + strings.Repeat("^", max(e.Width, 1))
+	return fmt.Sprintf("%s:%d:%d: %s\n    %s\n    %s", e.File, e.Line, max(e.Column, 1), e.Problem, text, mark)
+}
+
+// readError gives an error of the TOML reader its place in the file.
+func readError(file, text string, err error) error {
+	var parse toml.ParseError
+	if !errors.As(err, &parse) {
+		return &Error{File: file, Problem: strings.TrimPrefix(err.Error(), "toml: ")}
+	}
+	p := parse.Position
+	e := &Error{File: file, Line: p.Line, Column: p.Col, Width: p.Len, Text: line(text, p.Line), Problem: parse.Message}
+	if field, ok := strings.CutPrefix(parse.LastKey, "gpu."); ok {
+		_, field, _ = strings.Cut(field, ".")
+		e.Problem = strings.TrimPrefix(field+": "+e.Problem, ": ")
+	}
+	return e
+}
+
+// errorAt is an error at the value of a key of the file.
+func errorAt(file, text string, key []string, problem string) error {
+	n, column, width := locate(text, key)
+	return &Error{File: file, Line: n, Column: column, Width: width, Text: line(text, n), Problem: problem}
+}
+
+// unknownKey says which keys there are.
+func unknownKey(file, text string, key toml.Key) error {
+	known := []string{"gpu", "calibration"}
+	last := key[len(key)-1]
+	if key[0] == "gpu" && len(key) > 2 {
+		known = fields()
+	}
+	problem := fmt.Sprintf("%q is not a key here", last)
+	slices.SortStableFunc(known, func(a, b string) int { return editDistance(a, last) - editDistance(b, last) })
+	if d := editDistance(known[0], last); d <= 1+len(last)/3 {
+		problem += fmt.Sprintf("; did you mean %q?", known[0])
+	} else {
+		slices.Sort(known)
+		problem += "; known are " + strings.Join(known, ", ")
+	}
+	return errorAt(file, text, key, problem)
+}
+
+// fields lists the keys of an entry.
+func fields() []string {
+	var names []string
+	for f := range reflect.TypeFor[entry]().Fields() {
+		names = append(names, f.Tag.Get("toml"))
+	}
+	return names
+}
+
+// line is the nth line of text, from 1.
+func line(text string, n int) string {
+	if n < 1 {
+		return ""
+	}
+	for i := 1; i < n; i++ {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return strings.TrimSuffix(text, "\r")
+}
+
+// locate finds the line of a key: that of its own "name = value", else that of
+// the nearest table above it. The column is of the value, or of the header.
+func locate(text string, key []string) (n, column, width int) {
+	table := ""
+	want := strings.TrimSuffix(strings.Join(key, "."), ".")
+	depth := -1
+	for i, l := range strings.Split(text, "\n") {
+		l = strings.TrimRight(l, "\r")
+		trimmed := strings.TrimSpace(l)
+		name, _, isPair := strings.Cut(trimmed, "=")
+		isHeader := strings.HasPrefix(trimmed, "[") && !isPair
+		switch {
+		case isHeader:
+			name, _, _ = strings.Cut(trimmed, "#")
+			table = plainKey(strings.Trim(strings.TrimSpace(name), "[]"))
+			name = table
+		case isPair:
+			name = strings.TrimPrefix(table+"."+plainKey(name), ".")
+		default:
+			continue
+		}
+		if (name == want || strings.HasPrefix(want, name+".")) && len(name) > depth {
+			depth, n = len(name), i+1
+			start := strings.Index(l, trimmed)
+			if isPair {
+				start = strings.Index(l, "=") + 1
+				start += len(l[start:]) - len(strings.TrimLeft(l[start:], " \t"))
+			}
+			column, width = start+1, len([]rune(l[start:]))
+		}
+	}
+	return n, column, width
+}
+
+// plainKey drops the blanks and quotes that TOML allows in a key.
+func plainKey(key string) string {
+	return strings.NewReplacer(" ", "", "\t", "", `"`, "", "'", "").Replace(key)
+}

@@ -1,0 +1,86 @@
+package hardware
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// fold reduces a name to what tells GPUs apart: "NVIDIA A100-SXM4-80GB" and
+// "a100_sxm4_80gb" are the same, and so are "GeForce RTX 4090" and "rtx-4090".
+func fold(name string) string {
+	f := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "jetson"} {
+		if rest, ok := strings.CutPrefix(f, brand); ok && rest != "" {
+			f = rest
+		}
+	}
+	return f
+}
+
+// near lists up to five keys or aliases that resemble name, the nearest first.
+func (t *Table) near(name string) []string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	want := fold(name)
+	if want == "" || len(want) > 64 {
+		return nil
+	}
+	var found []candidate
+	for _, g := range t.gpus {
+		best := candidate{g.Key, likeness(want, fold(g.Key))}
+		for _, a := range g.Aliases {
+			if d := likeness(want, fold(a)); d < best.distance {
+				best = candidate{a, d}
+			}
+		}
+		if best.distance <= 1+len(want)/4 {
+			found = append(found, best)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	var names []string
+	for _, c := range found[:min(5, len(found))] {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// likeness is the edit distance of two folded names; one that contains the
+// other is at distance 1.
+func likeness(a, b string) int {
+	d := editDistance(a, b)
+	if d > 1 && len(a) > 1 && len(b) > 1 && (strings.Contains(b, a) || strings.Contains(a, b)) {
+		return 1
+	}
+	return d
+}
+
+// editDistance counts the letters to insert, delete or replace (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,91 @@
+package hardware
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"llmprof/unit"
+)
+
+// A Table holds GPUs by name. It does not change once it is loaded.
+type Table struct {
+	gpus    []GPU
+	names   map[string]int      // folded key or alias to index in gpus
+	devices map[string][]device // folded device name of a driver
+}
+
+// A device is an entry that a driver may mean by one of its names.
+type device struct {
+	index  int
+	memory []unit.Bytes // in all, as sold and as the driver reports it
+}
+
+// Load reads a table of GPUs in the format of hardware.toml, the head of which
+// explains it. A mistake in it is an *Error that says where.
+func Load(text string) (*Table, error) {
+	t := &Table{names: map[string]int{}, devices: map[string][]device{}}
+	if err := t.add("hardware.toml", text); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Overlay is t with the tables of a user's file laid over it. A table of a key
+// that t has changes the fields it names; one of a new key adds a GPU, and may
+// start from another with base = "KEY". File is for messages.
+func (t *Table) Overlay(file, text string) (*Table, error) {
+	u := &Table{gpus: slices.Clone(t.gpus), names: maps.Clone(t.names), devices: maps.Clone(t.devices)}
+	if err := u.add(file, text); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// OverlayFile is Overlay with the file at path.
+func (t *Table) OverlayFile(path string) (*Table, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("hardware file: %w", err)
+	}
+	return t.Overlay(path, string(text))
+}
+
+// UserFile is where a user's own table is looked for unless one is named:
+// llmprof/hardware.toml in the user's configuration folder. It need not exist.
+func UserFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for a hardware file: %w", err)
+	}
+	return filepath.Join(dir, "llmprof", "hardware.toml"), nil
+}
+
+// GPU looks up a key, name or alias, ignoring case, punctuation and the
+// vendor's name. The error for one that is not there lists near misses.
+func (t *Table) GPU(name string) (GPU, error) {
+	if i, ok := t.names[fold(name)]; ok {
+		return t.gpus[i], nil
+	}
+	near := t.near(name)
+	if len(near) == 0 {
+		return GPU{}, fmt.Errorf("GPU %q is not known, nor any like it; there are %d: %s, ...",
+			name, len(t.gpus), strings.Join(t.Names()[:min(8, len(t.gpus))], ", "))
+	}
+	return GPU{}, fmt.Errorf("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
+}
+
+// All lists every GPU in the order of the file.
+func (t *Table) All() []GPU { return slices.Clone(t.gpus) }
+
+// Names lists the key of every GPU in the order of the file.
+func (t *Table) Names() []string {
+	keys := make([]string, len(t.gpus))
+	for i, g := range t.gpus {
+		keys[i] = g.Key
+	}
+	return keys
+}
