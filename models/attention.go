@@ -81,6 +81,8 @@ func (r *reader) attend(k kind, a Attention) Block {
 			Linear{Name: "v_proj", In: r.hidden, Out: a.KVHeads * a.ValueDim, Bias: bias, Heads: a.KVHeads})
 	}
 	switch s.gate {
+	case plainGate:
+		b.In = append(b.In, Linear{Name: "gate_proj", In: r.hidden, Out: a.Heads * a.ValueDim, Heads: a.Heads})
 	case valueGate:
 		b.In = append(b.In, Linear{Name: "gate_proj", In: r.hidden, Out: a.Heads * a.ValueDim, Bias: bias, Heads: a.Heads})
 	case headGate:

@@ -87,7 +87,7 @@ func (m *Model) params() (total, active int64) {
 // in, with their projections and norms, the head apart.
 func (m *Model) EmbeddingParams() int64 {
 	e := m.Embedding
-	n := int64(m.Vocab)*int64(e.Width) + int64(e.Positions)*int64(e.Width) + e.Extra + normParams(e.Norms)
+	n := int64(m.Vocab)*int64(e.Width) + int64(e.Positions)*int64(m.Hidden) + e.Extra + normParams(e.Norms)
 	for _, l := range e.Project {
 		n += l.Params()
 	}

@@ -2,7 +2,7 @@ package models
 
 // families lists every family that is understood.
 func families() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular())
+	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes())
 }
 
 func concat(lists ...[]family) []family {

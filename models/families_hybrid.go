@@ -135,6 +135,7 @@ func nemotronH() family {
 		"mamba_n_heads": "mamba_num_heads", "mamba_d_head": "mamba_head_dim", "mamba_d_state": "ssm_state_size",
 		"mamba_n_groups": "n_groups|mamba_n_groups", "mamba_d_conv": "conv_kernel|mamba_d_conv", "mamba_chunk_size": "chunk_size|mamba_chunk_size",
 		"mamba_conv_bias": "use_conv_bias|mamba_conv_bias", "mamba_expand": "expand|mamba_expand",
+		"mamba_proj_bias":                 "use_bias",
 		"num_experts":                     "n_routed_experts",
 		"shared_expert_intermediate_size": "moe_shared_expert_intermediate_size",
 		"layer_types":                     "layers_block_type",
@@ -143,8 +144,8 @@ func nemotronH() family {
 	return family{
 		types: []string{"nemotron_h"}, names: names,
 		assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 8, "mamba_d_conv": 4, "head_dim": 128, "mamba_ssm_cache_dtype": "float32"}`,
-		norms:  normPlan{mixer: []string{"norm"}}, attn: attentionShape{bias: attentionBias, outBias: attentionBias, positions: unrotated},
-		ffn: ffnShape{ungated: true, bias: "mlp_bias"}, moe: moeShape{ungated: true, bias: "mlp_bias", shared: sharedWidth},
+		norms:  normPlan{mixer: []string{"norm"}}, attn: attentionShape{positions: unrotated},
+		ffn: ffnShape{ungated: true, bias: "mlp_bias"}, moe: moeShape{ungated: true, sharedBias: "mlp_bias", shared: sharedWidth},
 		mixers: map[string]mixer{
 			linear: nemotronScan,
 			"mlp":  func(r *reader, k kind) []Block { return []Block{r.mlp(k)} },

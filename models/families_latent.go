@@ -16,7 +16,7 @@ func latents() []family {
 	return []family{
 		deepseek.like("deepseek_v2", func(f *family) {
 			f.assume = `{"tie_word_embeddings": false, "first_k_dense_replace": 0, "n_shared_experts": 2}`
-			f.ffn.bias = "mlp_bias"
+			f.ffn.bias, f.moe.sharedBias = "mlp_bias", "mlp_bias"
 		}),
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
 		deepseek.like("axk1", func(f *family) { f.finish = normAfterMixture }),
@@ -29,7 +29,7 @@ func latents() []family {
 			types: []string{"minicpm3"}, assume: tied, norms: preNorm(scaleOnly), attn: biased, mixers: mixers,
 		},
 		{
-			types: []string{"youtu"}, assume: tied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"}, mixers: mixers,
+			types: []string{"youtu"}, assume: tied, norms: preNorm(scaleOnly), attn: biased, mixers: mixers,
 		},
 	}
 }

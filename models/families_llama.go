@@ -36,8 +36,12 @@ func llamas() []family {
 	queryKeyValue := attentionShape{bias: yes}
 	return []family{
 		{
-			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila", "helium"},
+			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila"},
 			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+		},
+		{
+			types:  []string{"helium"},
+			assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias}, ffn: ffnShape{bias: "mlp_bias"},
 		},
 		{
 			types:  []string{"cwm"},
@@ -96,7 +100,7 @@ func llamas() []family {
 		},
 		{
 			types:  []string{"apertus"},
-			assume: untied, norms: preNorm(scaleOnly), attn: perHead, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
+			assume: untied, norms: preNorm(scaleOnly), attn: perHead, ffn: ffnShape{ungated: true},
 			finish: perLayer(2),
 		},
 		{

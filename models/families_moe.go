@@ -74,7 +74,7 @@ func mixtures() []family {
 			types:  []string{"ernie4_5_moe"},
 			names:  map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts", "num_experts_per_tok": "moe_k"},
 			assume: tied, norms: preNorm(scaleOnly), attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{bias: "use_bias"},
-			moe: moeShape{shared: sharedCount, correction: yes, bias: "use_bias"}, embed: embedShape{headBias: "use_bias"},
+			moe: moeShape{shared: sharedCount, correction: yes, sharedBias: "use_bias"}, embed: embedShape{headBias: "use_bias"},
 			plan: layerPlan{ffn: sparseBetween},
 		},
 		{
@@ -97,7 +97,7 @@ func mixtures() []family {
 		{
 			types: []string{"afmoe"}, names: map[string]string{"first_k_dense_replace": "num_dense_layers"},
 			assume: `{"tie_word_embeddings": false, "num_dense_layers": 1}`, norms: sandwich(),
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: valueGate},
+			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: plainGate},
 			moe:  moeShape{shared: sharedCount, correction: yes},
 			plan: layerPlan{mixer: fullEvery("global_attn_every_n_layers", 4), ffn: sparseAfterDense, alter: unrotatedFull},
 		},
@@ -105,7 +105,7 @@ func mixtures() []family {
 			types:  []string{"aria_text"},
 			names:  map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts", "num_experts_per_tok": "moe_topk"},
 			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
-			moe: moeShape{width: wide, shared: sharedCount}, plan: always,
+			moe: moeShape{width: wide, shared: sharedCount, sharedBias: "mlp_bias"}, plan: always,
 		},
 		{
 			types: []string{"cohere2_moe"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased,

@@ -134,7 +134,8 @@ type gateShape int
 
 const (
 	noGate    gateShape = iota
-	valueGate           // one a value
+	valueGate           // one a value, with the bias of the queries
+	plainGate           // one a value, without bias
 	headGate            // one a head
 )
 
@@ -148,7 +149,8 @@ type ffnShape struct {
 // A moeShape says what a mixture of experts has beside the experts.
 type moeShape struct {
 	ungated    bool
-	bias       toggle
+	bias       toggle // of the experts' matrices
+	sharedBias toggle // of the shared feed-forward's
 	routerBias toggle
 	correction toggle // a bias for the choice that counts as a parameter
 	shared     sharedShape

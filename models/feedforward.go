@@ -44,7 +44,7 @@ func (r *reader) mixture(_ kind) Block {
 	e.Router = []Linear{{Name: "router", In: r.hidden, Out: e.Count, Bias: r.on(s.routerBias), Split: Replicated}}
 	e.In, e.Out = r.projections(width, !s.ungated, bias, bias)
 	e.Activation = Activation{Width: width, Gated: !s.ungated}
-	e.Shared = r.sharedExperts(width, bias)
+	e.Shared = r.sharedExperts(width, r.on(s.sharedBias))
 	b := Block{Name: "moe", Experts: e}
 	if r.on(s.correction) {
 		b.Extra = int64(e.Count)

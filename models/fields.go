@@ -19,6 +19,7 @@ const (
 type fields struct {
 	config map[string]any
 	assume map[string]any      // what transformers takes where the config is silent
+	stated map[string]any      // what a family worked out, before all else
 	names  map[string][]string // a family's own names, by the common name
 	err    error
 }
@@ -33,6 +34,9 @@ func (f *fields) fail(format string, args ...any) {
 // look finds a value by its common name, and the name that the config gives
 // it. A null is found as nil: it is stated, and nothing is assumed for it.
 func (f *fields) look(name string) (v any, as string, found bool) {
+	if v, found := f.stated[name]; found {
+		return v, f.name(name), true
+	}
 	for _, as := range f.names[name] {
 		if v, found := dig(f.config, as); found {
 			return v, as, true
@@ -43,6 +47,14 @@ func (f *fields) look(name string) (v any, as string, found bool) {
 	}
 	v, found = f.assume[name]
 	return v, f.name(name), found
+}
+
+// set states a figure that a family worked out from others.
+func (f *fields) set(name string, v any) {
+	if f.stated == nil {
+		f.stated = make(map[string]any)
+	}
+	f.stated[name] = v
 }
 
 // dig follows a path of keys, "attn_config.kv_n_heads".
@@ -147,15 +159,20 @@ func (f *fields) ratio(name string, def float64) float64 {
 	if v == nil {
 		return def
 	}
+	return f.fraction(v, as)
+}
+
+// fraction turns a JSON number into a float64 from 0 to maxSize.
+func (f *fields) fraction(v any, as string) float64 {
 	n, ok := v.(json.Number)
 	if !ok {
 		f.fail("%s is %s; want a number", as, kindOf(v))
-		return def
+		return 1
 	}
 	x, err := n.Float64()
 	if err != nil || x < 0 || x > maxSize {
 		f.fail("%s is %s; want a number from 0 to %d", as, short(n.String()), maxSize)
-		return def
+		return 1
 	}
 	return x
 }

@@ -155,7 +155,7 @@ func nemotronExperts(r *reader, k kind) []Block {
 		b.Experts.In[i].In = latent
 	}
 	b.Experts.Out[0].Out = latent
-	bias := r.on(r.moe.bias)
+	bias := r.on(r.moe.sharedBias)
 	b.Experts.Router = append(b.Experts.Router,
 		Linear{Name: "latent_in_proj", In: r.hidden, Out: latent, Bias: bias, Split: Replicated},
 		Linear{Name: "latent_out_proj", In: latent, Out: r.hidden, Bias: bias, Split: Replicated})
@@ -183,10 +183,10 @@ func readPattern(r *reader) {
 		if stated := r.countOr("num_hidden_layers", len(types)); stated != len(types) {
 			r.fail("hybrid_override_pattern has %d letters for %d layers", len(types), stated)
 		}
-		r.fields.assume["layer_types"] = types
+		r.set("layer_types", types)
 	}
 	if !r.has("num_hidden_layers") {
-		r.fields.assume["num_hidden_layers"] = asNumber(len(r.list("layer_types")))
+		r.set("num_hidden_layers", asNumber(len(r.list("layer_types"))))
 	}
 }
 
@@ -206,14 +206,16 @@ func tuneOriginalMamba(r *reader) {
 	if r.text("ssm_cfg.layer") == "Mamba2" {
 		state = 128
 	}
-	r.fields.assume["mamba_d_state"] = asNumber(state)
+	if !r.has("mamba_d_state") {
+		r.set("mamba_d_state", asNumber(state))
+	}
 }
 
 // originalMamba2 derives the number of heads from their dimension.
 func originalMamba2(r *reader, k kind) []Block {
 	dim := r.sizeOr("mamba_d_head", 64)
-	r.fields.assume["mamba_d_head"] = asNumber(dim)
-	r.fields.assume["mamba_n_heads"] = asNumber(r.divide(r.mambaInner(), dim, "d_model", "ssm_cfg.headdim"))
+	r.set("mamba_d_head", asNumber(dim))
+	r.set("mamba_n_heads", asNumber(r.divide(r.mambaInner(), dim, "d_model", "ssm_cfg.headdim")))
 	return mamba2Scan(r, k)
 }
 

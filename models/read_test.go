@@ -42,11 +42,15 @@ func readCounted(t testing.TB, file string) []counted {
 	return all
 }
 
-// Every class at its defaults has exactly the parameters that transformers counts.
-func TestDefaultsMeetTransformers(t *testing.T) {
-	all := append(readCounted(t, "testdata/defaults.jsonl"), readCounted(t, "testdata/more.jsonl")...)
+// Every class, at its defaults and with switches turned, has exactly the
+// parameters that transformers counts.
+func TestReadMeetsTransformers(t *testing.T) {
+	var all []counted
+	for _, file := range []string{"defaults", "more", "variants"} {
+		all = append(all, readCounted(t, "testdata/"+file+".jsonl")...)
+	}
 	for _, c := range all {
-		t.Run(c.ModelType, func(t *testing.T) {
+		t.Run(c.ModelType+" "+c.Variant, func(t *testing.T) {
 			m, err := Read(c.ModelType, c.Config)
 			if err != nil {
 				t.Fatal(err)
