@@ -47,8 +47,8 @@ func (s Secret) Format(f fmt.State, _ rune) {
 }
 
 // HubFromEnv is the hub that the environment describes, by the variables of the
-// official client: HF_ENDPOINT, HF_HUB_CACHE, HF_HOME, HF_TOKEN, HF_TOKEN_PATH
-// and HF_HUB_OFFLINE
+// official client: HF_ENDPOINT, HF_HUB_CACHE, HF_HOME, HF_TOKEN, HF_TOKEN_PATH,
+// HF_HUB_DISABLE_IMPLICIT_TOKEN and HF_HUB_OFFLINE
 // (https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables).
 func HubFromEnv(getenv func(string) string) Hub {
 	first := func(names ...string) string {
@@ -87,6 +87,9 @@ func HubFromEnv(getenv func(string) string) Hub {
 	}
 	if h.TokenFile == "" {
 		h.TokenFile = under(home, "token")
+	}
+	if isSet(first("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+		h.Token, h.TokenFile = "", ""
 	}
 	return h
 }

@@ -23,6 +23,7 @@ func TestHubFromEnv(t *testing.T) {
 			models.Hub{CacheDir: slash("/c"), TokenFile: slash("/t"), Token: "tok", Endpoint: "https://e", Offline: true},
 		},
 		{map[string]string{"HF_HUB_OFFLINE": "0"}, models.Hub{}},
+		{map[string]string{"HF_TOKEN": "tok", "HF_TOKEN_PATH": "/t", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}, models.Hub{}},
 	}
 	for _, test := range tests {
 		got := models.HubFromEnv(func(name string) string { return test.env[name] })
