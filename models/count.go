@@ -26,8 +26,12 @@ func (b Block) each(f func(l Linear, copies, active int)) {
 	}
 }
 
-// Params counts the parameters of the block.
+// Params counts the parameters that the block holds: none if it uses those of
+// an earlier one.
 func (b Block) Params() int64 {
+	if b.Reused {
+		return 0
+	}
 	n, _ := b.params()
 	return n
 }
@@ -75,8 +79,8 @@ func (m *Model) params() (total, active int64) {
 	total, active = rest, rest
 	for _, l := range m.Layers {
 		for _, b := range l.Blocks {
-			t, a := b.params()
-			total += t * int64(l.Count)
+			_, a := b.params()
+			total += b.Params() * int64(l.Count)
 			active += a * int64(l.Count)
 		}
 	}

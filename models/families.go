@@ -2,7 +2,7 @@ package models
 
 // families lists every family that is understood.
 func families() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes())
+	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates())
 }
 
 func concat(lists ...[]family) []family {

@@ -58,6 +58,7 @@ type Block struct {
 	Activation Activation
 	Out        []Linear // back to the residual stream
 	Extra      int64    // parameters of no account for time: sinks, scales, routers' biases
+	Reused     bool     // its weights are those of an earlier block (Zamba): they work again but are held once
 	Parallel   bool     // adds to the same sum as the block before it (GPT-J, Falcon): one all-reduce serves both
 }
 

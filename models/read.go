@@ -53,6 +53,7 @@ type reader struct {
 	modelType string
 	hidden    int
 	layers    int
+	uses      int // of shared blocks so far, while layers are planned
 	notes     []string
 	lists     map[string][]string // those read before, by name
 	numbers   map[string][]int

@@ -1,0 +1,254 @@
+package models
+
+// lates are families of 2025 and after whose layers look up tables, share
+// caches or see images by cross-attention.
+func lates() []family {
+	gemmaAttention := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
+	return []family{
+		{
+			types: []string{"gemma3n_text", "gemma3n"},
+			assume: `{"tie_word_embeddings": true, "vocab_size": 262400, "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256,
+				"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "sliding_window": 512, "max_position_embeddings": 32768,
+				"altup_num_inputs": 4, "num_kv_shared_layers": 15, "laurel_rank": 64}`,
+			norms: sandwich(), attn: gemmaAttention,
+			plan:   layerPlan{mixer: fullEvery("", 5), alter: gemma3nLayer},
+			finish: finishGemma3n, amend: amendGemma3n,
+		},
+		{
+			types: []string{"gemma4_text", "gemma4_unified_text"}, names: map[string]string{"num_experts_per_tok": "top_k_experts", "num_experts": "num_experts"},
+			assume: `{"tie_word_embeddings": true, "vocab_size_per_layer_input": 262144, "head_dim": 256, "sliding_window": 512, "global_head_dim": 512,
+				"max_position_embeddings": 131072, "vocab_size": 262144}`,
+			norms: sandwich(), attn: gemmaAttention,
+			mixers: map[string]mixer{full: globalAttention},
+			plan:   layerPlan{mixer: fullEvery("", 6), alter: gemma4Layer},
+			finish: finishGemma4, amend: lookupTable,
+		},
+		{
+			types: []string{"modernbert-decoder"}, names: map[string]string{"sliding_window": "sliding_window"}, assume: `{"tie_word_embeddings": true, "decoder_bias": true, "local_attention": 128}`,
+			norms: normPlan{ffn: []string{"mlp_norm"}},
+			attn:  attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{bias: "mlp_bias"},
+			embed:  embedShape{norms: []string{"norm"}, headBias: "decoder_bias"},
+			plan:   layerPlan{mixer: fullFirst("global_attn_every_n_layers", 3), alter: func(_ *reader, i int, k *kind) { k.first = i == 0 }},
+			tune:   tuneModernBERT,
+			finish: normsButFirst, amend: denseBeforeHead,
+		},
+		{
+			types: []string{"minimax_m3_vl_text"}, names: map[string]string{"shared_expert_intermediate_size": "shared_intermediate_size"}, assume: untied,
+			norms: preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}}, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
+			plan: layerPlan{ffn: minimaxFFN, alter: func(r *reader, _ int, k *kind) {
+				if k.ffn == "mlp" {
+					k.width = r.size("dense_intermediate_size")
+				}
+			}},
+		},
+		{
+			types: []string{"mllama_text_model"}, assume: untied, norms: preNorm(scaleOnly),
+			mixers: map[string]mixer{"cross_attention": crossAttention},
+			plan:   layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
+		},
+	}
+}
+
+// gemma3nLayer reads the width of each layer and whether it reads the cache of
+// an earlier one.
+func gemma3nLayer(r *reader, i int, k *kind) {
+	sharesCache(r, i, k)
+	v, _, _ := r.look("intermediate_size")
+	if _, isList := v.([]any); !isList {
+		return
+	}
+	widths := r.numbersOf("intermediate_size")
+	if len(widths) != r.layers {
+		r.fail("intermediate_size has %d entries for %d layers", len(widths), r.layers)
+		return
+	}
+	k.width = widths[i]
+}
+
+// sharesCache: the last num_kv_shared_layers layers have no keys and values of their own.
+func sharesCache(r *reader, i int, k *kind) {
+	own := r.layers - r.countOr("num_kv_shared_layers", 0)
+	k.shared = own > 0 && i >= own
+}
+
+// finishGemma3n adds the low-rank detour, the predictions of parallel streams
+// and the gate for the embedding of each layer (arXiv:2411.07501 for LAuReL,
+// arXiv:2301.13310 for AltUp).
+func finishGemma3n(r *reader, _ kind, b []Block) []Block {
+	streams, rank := r.size("altup_num_inputs"), r.size("laurel_rank")
+	n := int64(streams)
+	b[0].In = append(b[0].In,
+		Linear{Name: "laurel_left", In: r.hidden, Out: rank, Split: Replicated},
+		Linear{Name: "laurel_right", In: rank, Out: r.hidden, Split: Replicated},
+		Linear{Name: "altup_router", In: r.hidden, Out: streams, Split: Replicated})
+	b[0].Norms = append(b[0].Norms, scaleOnly.norm("post_laurel_norm", r.hidden, 1), scaleOnly.norm("router_norm", r.hidden, 1))
+	b[0].Extra += int64(r.hidden) + n*n + n*n*n
+	r.lookupGate(&b[1])
+	return b
+}
+
+// lookupGate adds what takes a layer's own embedding into the stream.
+func (r *reader) lookupGate(b *Block) {
+	width := r.countOr("hidden_size_per_layer_input", 0)
+	if width == 0 {
+		return
+	}
+	b.In = append(b.In, Linear{Name: "per_layer_input_gate", In: r.hidden, Out: width, Split: Replicated})
+	b.Out = append(b.Out, Linear{Name: "per_layer_projection", In: width, Out: r.hidden, Split: Replicated})
+	b.Norms = append(b.Norms, scaleOnly.norm("post_per_layer_input_norm", r.hidden, 1))
+}
+
+func amendGemma3n(r *reader, m *Model) {
+	lookupTable(r, m)
+	streams := r.size("altup_num_inputs") - 1
+	if streams < 1 {
+		return
+	}
+	m.Embedding.Project = append(m.Embedding.Project,
+		Linear{Name: "altup_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated},
+		Linear{Name: "altup_unembed_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated})
+}
+
+// lookupTable adds the table that holds an embedding of each token for each layer.
+func lookupTable(r *reader, m *Model) {
+	width := r.countOr("hidden_size_per_layer_input", 0)
+	if width == 0 || m.Family == "gemma4_unified_text" {
+		return
+	}
+	all := width * r.layers
+	m.Embedding.Extra += int64(r.size("vocab_size_per_layer_input")) * int64(all)
+	m.Embedding.Project = append(m.Embedding.Project, Linear{Name: "per_layer_model_projection", In: r.hidden, Out: all, Split: Replicated})
+	m.Embedding.Norms = append(m.Embedding.Norms, scaleOnly.norm("per_layer_projection_norm", width, r.layers))
+}
+
+// gemma4Layer: layers that read another's cache may be twice as wide.
+func gemma4Layer(r *reader, i int, k *kind) {
+	sharesCache(r, i, k)
+	if k.shared && r.flag("use_double_wide_mlp") {
+		k.width = 2 * r.size("intermediate_size")
+	}
+}
+
+// globalAttention has wider heads, and may take its keys for values.
+func globalAttention(r *reader, k kind) []Block {
+	a := r.heads(k)
+	a.KeyDim = r.globalFigure("head_dim", "global_head_dim", a.KeyDim)
+	sameKV := r.flag("attention_k_eq_v")
+	if sameKV {
+		a.KVHeads = r.globalFigure("num_key_value_heads", "num_global_key_value_heads", a.KVHeads)
+	}
+	r.divide(a.Heads, a.KVHeads, "num_attention_heads", "num_global_key_value_heads")
+	a.ValueDim = a.KeyDim
+	b := r.attend(k, a)
+	if sameKV && !k.shared {
+		b.In = b.In[:2] // the keys before their norm are the values
+	}
+	return []Block{b}
+}
+
+// globalFigure reads a figure of the full layers, from per_layer_config where
+// transformers has written it there.
+func (r *reader) globalFigure(inner, outer string, def int) int {
+	layers, _ := r.config["per_layer_config"].(map[string]any)
+	for _, v := range layers {
+		if object, ok := v.(map[string]any); ok && object[inner] != nil {
+			return r.whole(object[inner], "per_layer_config "+inner, 1, maxSize)
+		}
+	}
+	return r.sizeOr(outer, def)
+}
+
+// finishGemma4 adds the mixture beside the dense feed-forward, and the gate
+// for the embedding of each layer.
+func finishGemma4(r *reader, k kind, b []Block) []Block {
+	if r.modelType != "gemma4_unified_text" {
+		r.lookupGate(&b[1])
+	}
+	if !r.flag("enable_moe_block") {
+		return b
+	}
+	moe := r.mixture(k)
+	moe.Norms = r.streamNorms([]string{"post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"})
+	moe.Extra += int64(r.hidden) + int64(moe.Experts.Count)
+	moe.Parallel = true
+	return append(b, moe)
+}
+
+// tuneModernBERT: its sliding_window is half the window it was trained with.
+func tuneModernBERT(r *reader) {
+	if !r.has("sliding_window") {
+		r.set("sliding_window", asNumber(max(1, r.size("local_attention")/2)))
+	}
+	if r.flag("norm_bias") {
+		r.norms.shape = scaleAndShift
+	}
+}
+
+// normsButFirst gives attention a norm in all layers but the first, which the
+// norm of the embedding serves.
+func normsButFirst(r *reader, k kind, b []Block) []Block {
+	if !k.first {
+		b[0].Norms = append(r.streamNorms([]string{"attn_norm"}), b[0].Norms...)
+	}
+	return b
+}
+
+// denseBeforeHead adds the matrix and norm between the last layer and the head.
+func denseBeforeHead(r *reader, m *Model) {
+	m.Embedding.Project = append(m.Embedding.Project, Linear{
+		Name: "head.dense", In: r.hidden, Out: r.hidden, Bias: r.flag("classifier_bias"), Split: Replicated,
+	})
+	m.FinalNorms = append(m.FinalNorms, r.norms.shape.norm("head.norm", r.hidden, 1))
+}
+
+// minimaxFFN: all layers have a mixture unless mlp_layer_types or
+// moe_layer_freq say which have not.
+func minimaxFFN(r *reader, i int) string {
+	if ffn, ok := r.listedFFN(i); ok {
+		return ffn
+	}
+	if r.has("moe_layer_freq") {
+		return r.marked("moe_layer_freq", i)
+	}
+	return "moe"
+}
+
+// mllamaLayer reads which layers look at the image instead of the text.
+func mllamaLayer(r *reader, i int) string {
+	for _, at := range r.numbersOf("cross_attention_layers") {
+		if at == i {
+			return "cross_attention"
+		}
+	}
+	return full
+}
+
+// crossAttention reads keys and values made once from the image; text adds
+// nothing to its cache.
+func crossAttention(r *reader, k kind) []Block {
+	b := r.attend(k, r.heads(k))
+	b.Attention.Shared, b.Attention.RotaryDim = true, 0
+	b.Name = "cross attention"
+	s := r.attn.norms
+	r.attn.norms = headNorms{on: yes}
+	a := *b.Attention
+	a.Shared = false
+	b.Norms = r.headNorms(a)
+	r.attn.norms = s
+	return []Block{b}
+}
+
+func finishMllama(_ *reader, k kind, b []Block) []Block {
+	if k.mixer == "cross_attention" {
+		b[0].Extra++
+		b[1].Extra++
+	}
+	return b
+}
+
+// amendMllama: the embedding has eight rows for images that the head has not.
+func amendMllama(r *reader, m *Model) {
+	m.Embedding.Extra += 8 * int64(r.hidden)
+	m.TiedHead = false
+	m.Notes = append(m.Notes, "cross-attention is counted for text alone: the cache of the image's keys and values is not")
+}

@@ -1,0 +1,96 @@
+package models
+
+// linears are recurrent families that are neither Mamba nor the delta rule of
+// Qwen3-Next.
+func linears() []family {
+	return []family{
+		{
+			types: []string{"kimi_linear"},
+			names: map[string]string{
+				"linear_num_heads": "linear_attn_config.num_heads|linear_num_heads", "linear_head_dim": "linear_attn_config.head_dim|linear_head_dim",
+				"linear_conv_kernel_dim": "linear_attn_config.short_conv_kernel_size|linear_conv_kernel_dim",
+				"num_experts_per_tok":    "num_experts_per_token|num_experts_per_tok",
+			},
+			assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`, norms: preNorm(scaleOnly),
+			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, moe: moeShape{shared: sharedCount},
+			mixers: map[string]mixer{full: latentAttention, linear: kimiDelta},
+			plan:   layerPlan{mixer: kimiLayer, ffn: sparseAfterDense}, amend: noteDraft,
+		},
+		{
+			types:  []string{"rwkv"},
+			names:  map[string]string{"max_position_embeddings": "context_length"},
+			assume: untied, norms: normPlan{shape: scaleAndShift, mixer: []string{"ln1"}, ffn: []string{"ln2"}},
+			ffn:    ffnShape{ungated: true, times: 4},
+			embed:  embedShape{norms: []string{"pre_ln"}},
+			mixers: map[string]mixer{linear: rwkvTime}, plan: layerPlan{mixer: func(*reader, int) string { return linear }},
+			finish: func(r *reader, _ kind, b []Block) []Block {
+				b[1].In = append(b[1].In, Linear{Name: "receptance", In: r.hidden, Out: r.hidden})
+				b[1].Extra += 2 * int64(r.hidden)
+				return b
+			},
+		},
+		{
+			types: []string{"minimax_text_01", "minimax_m1"}, assume: untied, norms: preNorm(scaleOnly), moe: moeShape{width: "intermediate_size"},
+			mixers: map[string]mixer{linear: lightning}, plan: layerPlan{mixer: minimaxLayer, ffn: allSparse},
+			tune: func(r *reader) {
+				if n := r.countOr("shared_intermediate_size", 0); n > 0 {
+					r.fail("shared_intermediate_size is %d; a shared expert is not understood here", n)
+				}
+			},
+		},
+	}
+}
+
+// kimiLayer reads which layers have full attention; the lists count from 1.
+func kimiLayer(r *reader, i int) string {
+	const list = "linear_attn_config.full_attn_layers"
+	if !r.has(list) {
+		return linearBut("", 4)(r, i)
+	}
+	for _, at := range r.numbersOf(list) {
+		if at == i+1 {
+			return full
+		}
+	}
+	return linear
+}
+
+// kimiDelta builds the delta rule with a decay a channel (Kimi Linear,
+// arXiv:2510.26692, section 4).
+func kimiDelta(r *reader, _ kind) []Block {
+	heads, dim, kernel := r.size("linear_num_heads"), r.size("linear_head_dim"), r.size("linear_conv_kernel_dim")
+	inner := heads * dim
+	return []Block{{
+		Name:  "linear attention",
+		Norms: []Norm{scaleOnly.norm("o_norm", dim, heads)},
+		In: []Linear{
+			{Name: "qkv_proj", In: r.hidden, Out: 3 * inner, Heads: heads},
+			{Name: "f_a_proj", In: r.hidden, Out: dim, Split: Replicated},
+			{Name: "f_b_proj", In: dim, Out: inner, Heads: heads},
+			{Name: "b_proj", In: r.hidden, Out: heads, Heads: heads},
+			{Name: "g_a_proj", In: r.hidden, Out: dim, Split: Replicated},
+			{Name: "g_b_proj", In: dim, Out: inner, Heads: heads},
+		},
+		Scan:  &Scan{Kind: GatedDelta, Heads: heads, HeadDim: dim, StateDim: dim, Groups: heads, Conv: 3 * inner, Kernel: kernel},
+		Out:   []Linear{{Name: "o_proj", In: inner, Out: r.hidden, Split: Rows, Heads: heads}},
+		Extra: 3*int64(inner)*int64(kernel) + int64(inner) + int64(heads),
+	}}
+}
+
+// rwkvTime builds the time mixing of RWKV-4 (arXiv:2305.13048, section 3.1).
+// Its state is a numerator, a denominator and a maximum for each channel, and
+// the token before for each of the layer's two halves.
+func rwkvTime(r *reader, _ kind) []Block {
+	inner := r.sizeOr("attention_hidden_size", r.hidden)
+	return []Block{{
+		Name: "linear attention",
+		In: []Linear{
+			{Name: "receptance", In: r.hidden, Out: inner},
+			{Name: "key", In: r.hidden, Out: inner},
+			{Name: "value", In: r.hidden, Out: inner},
+		},
+		Scan:  &Scan{Kind: Linear1, Heads: 1, HeadDim: inner, StateDim: 3, Groups: 1, Conv: 2 * r.hidden, Kernel: 1},
+		Out:   []Linear{{Name: "output", In: inner, Out: r.hidden, Split: Rows}},
+		Extra: 2*int64(inner) + 3*int64(r.hidden),
+	}}
+}
