@@ -1,0 +1,66 @@
+package models_test
+
+import (
+	"math"
+	"testing"
+)
+
+// TestBuiltIn builds every model of the built-in table, which fails where a
+// shape does not reproduce the count that its publisher states.
+func TestBuiltIn(t *testing.T) {
+	all, err := builtIn(t).All()
+	if err != nil {
+		t.Error(err)
+	}
+	if len(all) < 80 {
+		t.Errorf("the table has %d models, want at least 80", len(all))
+	}
+}
+
+// TestActive holds mixtures against the active parameters that their publishers
+// state, which checks what the total does not: experts a token, shared experts
+// and dense layers. Some publishers leave
+// the input embedding out, or the head too.
+func TestActive(t *testing.T) {
+	const tolerance = 0.03 // most are given to two digits
+	table := builtIn(t)
+	for _, test := range []struct {
+		name     string
+		billions float64
+		without  float64 // tables of the vocabulary that are not counted
+	}{
+		{"mixtral-8x7b", 12.9, 0},        // arXiv:2401.04088
+		{"mixtral-8x22b", 39, 0},         // mistral.ai/news/mixtral-8x22b
+		{"qwen3-30b-a3b", 3.3, 0},        // model card
+		{"qwen3-235b-a22b", 22, 0},       // model card
+		{"qwen3-coder-480b-a35b", 35, 0}, // model card
+		{"deepseek-v2-lite", 2.4, 1},     // arXiv:2405.04434
+		{"deepseek-v2", 21, 0},           // arXiv:2405.04434
+		{"deepseek-v3", 37, 0},           // arXiv:2412.19437
+		{"kimi-k2", 32, 1},               // arXiv:2507.20534
+		{"gpt-oss-20b", 3.61, 1},         // arXiv:2508.10925
+		{"gpt-oss-120b", 5.13, 1},        // arXiv:2508.10925
+		{"glm-4.5", 32, 1},               // arXiv:2508.06471
+		{"olmoe-1b-7b", 1.3, 0},          // arXiv:2409.02060
+		{"phi-3.5-moe", 6.6, 0},          // arXiv:2404.14219
+		{"jamba-v0.1", 12, 0},            // arXiv:2403.19887
+		{"jamba-1.5-large", 94, 0},       // arXiv:2408.12570
+		{"llama4-scout", 17, 0},          // model card
+		{"llama4-maverick", 17, 0},       // model card
+		{"granite-4.0-h-small", 9, 0},    // model card
+		{"qwen2-57b-a14b", 14, 0},        // model card
+		{"minimax-m1", 45.9, 2},          // arXiv:2506.13585
+		{"dbrx", 36, 0},                  // databricks.com/blog/introducing-dbrx
+		{"hunyuan-a13b", 13, 0},          // model card
+	} {
+		m, err := table.Model(test.name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		active := float64(m.ActiveParams()) - test.without*float64(m.Vocab)*float64(m.Hidden)
+		if got := active / 1e9; math.Abs(got-test.billions) > tolerance*test.billions {
+			t.Errorf("%s has %.3f billion active parameters, published are %v", test.name, got, test.billions)
+		}
+	}
+}
