@@ -63,11 +63,20 @@ func (t *Table) add(file, text string) error {
 	if err != nil {
 		return readError(file, text, err)
 	}
+	if kind := meta.Type("gpu"); kind != "" && kind != "Hash" {
+		return errorAt(file, text, []string{"gpu"}, "gpu has to be a table of GPUs, [gpu.KEY]")
+	}
 	for _, key := range meta.Keys() {
 		if len(key) != 2 || key[0] != "gpu" {
 			continue
 		}
 		if err := t.addEntry(file, text, key[1], doc.GPU[key[1]], &meta); err != nil {
+			// A key misspelt is why another is missing.
+			for _, k := range meta.Undecoded() {
+				if len(k) > 2 && k[0] == "gpu" && k[1] == key[1] {
+					return unknownIn(file, text, k, err)
+				}
+			}
 			return err
 		}
 	}
@@ -77,6 +86,15 @@ func (t *Table) add(file, text string) error {
 		}
 	}
 	return nil
+}
+
+// unknownIn prefers an unknown key over another error of the same entry,
+// unless the reader stopped at that error before it came to the key.
+func unknownIn(file, text string, key toml.Key, err error) error {
+	if slices.Contains(fields(), key[2]) {
+		return err
+	}
+	return unknownKey(file, text, key)
 }
 
 func (t *Table) addEntry(file, text, key string, p toml.Primitive, meta *toml.MetaData) error {
@@ -92,6 +110,10 @@ func (t *Table) addEntry(file, text, key string, p toml.Primitive, meta *toml.Me
 	}
 	if err := meta.PrimitiveDecode(p, &e); err != nil {
 		return readError(file, text, err)
+	}
+	// The reader skips a map that is something else.
+	if kind := meta.Type("gpu", key, "peak"); kind != "" && kind != "Hash" {
+		return at("peak", "peak has to name formats: peak.bf16 = \"989.4 TFLOP/s\"")
 	}
 	if e.Source == "" && file != "hardware.toml" {
 		e.Source = file

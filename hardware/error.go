@@ -53,9 +53,9 @@ func errorAt(file, text string, key []string, problem string) error {
 // unknownKey says which keys there are.
 func unknownKey(file, text string, key toml.Key) error {
 	known := []string{"gpu", "calibration"}
-	last := key[len(key)-1]
+	last := key[0]
 	if key[0] == "gpu" && len(key) > 2 {
-		known = fields()
+		known, last = fields(), key[2]
 	}
 	problem := fmt.Sprintf("%q is not a key here", last)
 	slices.SortStableFunc(known, func(a, b string) int { return editDistance(a, last) - editDistance(b, last) })
@@ -118,6 +118,10 @@ func locate(text string, key []string) (n, column, width int) {
 				start += len(l[start:]) - len(strings.TrimLeft(l[start:], " \t"))
 			}
 			column, width = start+1, len([]rune(l[start:]))
+			if rest, ok := strings.CutPrefix(l[start:], `"`); ok {
+				inside, _, _ := strings.Cut(rest, `"`)
+				column, width = start+2, len([]rune(inside))
+			}
 		}
 	}
 	return n, column, width

@@ -38,7 +38,8 @@ func (t *Table) near(name string) []string {
 	for _, g := range t.gpus {
 		best := candidate{g.Key, likeness(want, fold(g.Key))}
 		for _, a := range g.Aliases {
-			if d := likeness(want, fold(a)); d < best.distance {
+			d := likeness(want, fold(a))
+			if d < best.distance || d == best.distance && len(a) < len(best.name) {
 				best = candidate{a, d}
 			}
 		}

@@ -1,0 +1,181 @@
+package hardware_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+func TestOverlayChangesAnEntry(t *testing.T) {
+	table := load(t)
+	mine, err := table.Overlay("mine.toml", `
+[gpu.h200-sxm-141gb]
+price = "1.99 $/h"
+price_source = "our contract"
+peak.bf16 = "900 TFLOP/s"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := mine.GPU("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := g.Price(); p != 1.99 {
+		t.Errorf("price %v", p)
+	}
+	if r, _ := g.Peak(unit.BF16); r != 900e12 {
+		t.Errorf("bf16 %v", r)
+	}
+	if r, _ := g.Peak(unit.FP8); r != 1978.9e12 || g.Bandwidth != 4.8e12 {
+		t.Errorf("what was not named changed: fp8 %v, %v", r, g.Bandwidth)
+	}
+	if old := gpu(t, "h200"); old.PriceSource == "our contract" {
+		t.Error("the table underneath changed")
+	}
+	if m, err := mine.Match("NVIDIA H200", 0); err != nil || m.PriceSource != "our contract" {
+		t.Errorf("Match does not see the change: %v", err)
+	}
+}
+
+func TestOverlayAddsAnEntryFromABase(t *testing.T) {
+	mine, err := load(t).Overlay("mine.toml", `
+[gpu.h200-capped]
+base = "h200"
+aliases = ["capped"]
+tdp = "500 W"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := mine.GPU("capped")
+	if err != nil || g.TDP != 500 || g.Key != "h200-capped" || g.Name != "h200-capped" || g.Memory != 141e9 {
+		t.Errorf("got %+v, %v", g, err)
+	}
+	if h, err := mine.GPU("h200"); err != nil || h.TDP != 700 {
+		t.Errorf("the base: %v, %v", h.TDP, err)
+	}
+}
+
+func TestOverlayFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	path, err := hardware.UserFile()
+	if err != nil || !strings.HasSuffix(path, filepath.Join("llmprof", "hardware.toml")) {
+		t.Fatalf("user file is %q, %v", path, err)
+	}
+	if _, err := load(t).OverlayFile(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	path = filepath.Join(dir, "bad.toml")
+	if err := os.WriteFile(path, []byte("[gpu.l4-24gb]\ntdp = \"72 V\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t).OverlayFile(path); err == nil || !strings.HasPrefix(err.Error(), path+":2:8: ") {
+		t.Errorf("a mistake does not name file, line and column: %v", err)
+	}
+}
+
+// complete is an entry that loads.
+const complete = `[gpu.x1]
+vendor = "nvidia"
+generation = "hopper"
+compute_capability = "9.0"
+sms = 132
+clock = "1980 MHz"
+peak.fp32 = "66.9 TFLOP/s"
+peak.fp16 = "989.4 TFLOP/s"
+memory = "80 GB"
+bandwidth = "3.35 TB/s"
+l2 = "50 MB"
+pcie = "64 GB/s"
+gpus_per_node = 8
+tdp = "700 W"
+source = "a data sheet"
+`
+
+func TestMistakes(t *testing.T) {
+	if _, err := hardware.Load(complete); err != nil {
+		t.Fatalf("the example itself: %v", err)
+	}
+	for _, tt := range []struct{ name, old, new, want string }{
+		{"wrong unit", `bandwidth = "3.35 TB/s"`, `bandwidth = "3.35 TFLOP/s"`,
+			"hardware.toml:10:14: bandwidth: \"3.35 TFLOP/s\" is not a data rate: \"TFLOP/s\" is not a unit of it; write it as in \"3.35 TB/s or 400 Gb/s\"\n" +
+				"    bandwidth = \"3.35 TFLOP/s\"\n" +
+				"                 ^^^^^^^^^^^^"},
+		{"bits for bytes", `"80 GB"`, `"80 Gb"`, `hardware.toml:9:11: memory: "80 Gb" is not an amount of memory`},
+		{"negative", `"700 W"`, `"-700 W"`, `tdp: "-700 W" is not a power: it is negative`},
+		{"misspelt key", `bandwidth =`, `bandwith =`, `hardware.toml:10:13: "bandwith" is not a key here; did you mean "bandwidth"?`},
+		{"unknown key", `tdp =`, "colour = \"red\"\ntdp =", "hardware.toml:14:11: \"colour\" is not a key here; did you mean \"clock\"?"},
+		{"far unknown key", `tdp =`, "wolverhampton = 1\ntdp =", "is not a key here; known are aliases, bandwidth, base"},
+		{"unknown table", `[gpu.x1]`, "[gpus.y]\na = 1\n[gpu.x1]", `hardware.toml:1:1: "gpus" is not a key here; did you mean "gpu"?`},
+		{"unknown format", `peak.fp16`, "peak.fp12 = \"1 TFLOP/s\"\npeak.fp16", `hardware.toml:8:14: "fp12" is not a number format`},
+		{"zero peak", `peak.fp16`, "peak.fp8 = \"0\"\npeak.fp16", "hardware.toml:8:13: a rate of 0: leave out a format that has no unit"},
+		{"sparse peak", `"989.4 TFLOP/s"`, `"1979 TFLOP/s"`, "hardware.toml:8:14: 1.979 PFLOP/s is more than 132 SMs can do at 1.980 GHz (1.071 PFLOP/s): is it a figure with sparsity?"},
+		{"slow fp8", `peak.fp16`, "peak.fp8 = \"100 TFLOP/s\"\npeak.fp16", "hardware.toml:8:13: fp8 at 100.0 TFLOP/s is slower than fp16 at 989.4 TFLOP/s"},
+		{"bare number", `"3.35 TB/s"`, `3.35`, "bandwidth of 3.350 B/s is not plausible"},
+		{"missing", `memory = "80 GB"`, ``, "hardware.toml:1:1: GPU x1 has no memory"},
+		{"no source", `source = "a data sheet"`, ``, "GPU x1 has no source"},
+		{"fraction of an SM", `sms = 132`, `sms = 1.5`, "hardware.toml"},
+		{"no SM", `sms = 132`, `sms = -1`, "sms of -1 is not plausible"},
+		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "the price has no price_source"},
+		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "idle power of 900.0 W is above the TDP of 700.0 W"},
+		{"link_gpus without link", `tdp =`, "link_gpus = 2\ntdp =", "link_gpus without a link"},
+		{"twice", complete, complete + complete, "hardware.toml:16:"},
+		{"alias taken", complete, complete + strings.Replace(complete, "[gpu.x1]", "[gpu.x2]\naliases = [\"X-1\"]", 1), `hardware.toml:17:11: "X-1" already stands for x1`},
+		{"upper case", `[gpu.x1]`, `[gpu.X1]`, `"X1" cannot be the key of a GPU: write it in lower case`},
+		{"unknown base", `[gpu.x1]`, "[gpu.x1]\nbase = \"h100\"", `hardware.toml:2:9: GPU "h100" is not known`},
+		{"not TOML", `[gpu.x1]`, `[gpu.x1`, "hardware.toml:2:8: expected"},
+		{"wrong type", `vendor = "nvidia"`, `vendor = 3`, "vendor"},
+		{"gpu is no table", complete, `gpu = 3`, "hardware.toml"},
+		{"peak is no table", "peak.fp32 = \"66.9 TFLOP/s\"\npeak.fp16 = \"989.4 TFLOP/s\"", "peak = 3", "hardware.toml:7:8: peak has to name formats"},
+		{"entry is no table", complete, "[gpu]\nx1 = 3", "hardware.toml"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			table, err := hardware.Load(strings.Replace(complete, tt.old, tt.new, 1))
+			if err == nil {
+				t.Fatalf("loaded: %+v", table.All())
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
+			}
+		})
+	}
+}
+
+// Calibrations share the file and are read elsewhere.
+func TestCalibrationsAreLeftAlone(t *testing.T) {
+	if _, err := hardware.Load(complete + "[calibration.x1]\nanything = 1\n[calibration.x1.gemm]\nmemory = 0.8\n"); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(complete)
+	f.Add(strings.Replace(complete, "[gpu.x1]", "[gpu.x1]\nbase = \"h200\"\npeak = {fp8 = \"1 PFLOP/s\"}", 1))
+	f.Add("gpu = 3")
+	f.Add("[[gpu]]\nx = 1")
+	f.Add("[gpu.\"\"]\nbase = 3")
+	f.Add("[gpu.h200-sxm-141gb]\nsms = 140\n[calibration.a]\nb = 1")
+	base, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		table, err := base.Overlay("fuzz.toml", text)
+		if err != nil {
+			return
+		}
+		for _, g := range table.All() {
+			if rate, ok := g.Peak(unit.FP16); !ok || !(rate > 0) || !(g.Bandwidth > 0) || !(g.Memory > 0) || g.SMs < 1 || g.Source == "" {
+				t.Errorf("loaded %+v", g)
+			}
+		}
+	})
+}
