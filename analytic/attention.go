@@ -170,33 +170,30 @@ func (s *Step) keys(a *models.Attention) float64 {
 
 // latent appends multi-head latent attention (DeepSeek-V2, arXiv:2405.04434).
 // The cache holds one vector of r+rope values a token, and every rank holds all
-// of it. Either keys and values are expanded from it for every token in sight,
-// or W_UK and W_UV are absorbed into the query and the output and the heads
-// attend to the vectors themselves; decoding always absorbs, prefill takes
-// whichever has fewer FLOPs.
+// of it. Prefill expands keys and values from it for every token in sight;
+// decode absorbs W_UK and W_UV into the query and the output, so that the heads
+// attend to the vectors themselves. vLLM and SGLang do the same.
 func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	l := a.Latent
 	t := s.tokens()
 	rank, row := float64(l.Rank), float64(l.Rank+l.RopeDim)
-	pairs, seen := s.Batch*s.pairs(a), s.Batch*(s.Past+s.New)
+	pairs, upRows := s.Batch*s.pairs(a), t
 	up := 2 * rank * heads * float64(l.NopeDim+a.ValueDim) // of one token, W_UK and W_UV
-	expanded := s.attend("latent_attention", heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
-	absorbed := s.attend("latent_attention", heads, row, rank, pairs)
-
-	op, upRows, variant := absorbed, t, uint32(4)
-	if s.New > 1 && up*seen+float64(expanded.FLOPs) < up*t+float64(absorbed.FLOPs) {
-		op, upRows, variant = expanded, seen, 8
+	op := s.attend("latent_attention", heads, row, rank, pairs)
+	if s.New > 1 {
+		op = s.attend("latent_attention", heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
+		upRows = s.Batch * (s.Past + s.New)
 	}
 	tp := float64(s.Par.TP)
 	weights := rank * heads * float64(l.NopeDim+a.ValueDim)
 	dst = append(dst, Op{
-		Name: "kv_b_proj", Kind: GEMM, Format: s.Dense.Act, Variant: variant,
+		Name: "kv_b_proj", Kind: GEMM, Format: s.Dense.Act,
 		FLOPs: unit.FLOPs(up * upRows), Model: unit.FLOPs(up * upRows * tp),
 		Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
 		Acts:    s.acts(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
 		Kernels: 1, Eager: 2,
 	})
-	op.Variant = variant | s.variant(a)
+	op.Variant = s.variant(a)
 	op.Model = op.FLOPs.Times(tp)
 	op.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * row)
 	op.Acts = s.acts(t * heads * float64(a.KeyDim+a.ValueDim))

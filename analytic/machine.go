@@ -82,10 +82,26 @@ type Cost struct {
 	Compute, Memory, Network unit.Seconds
 	Fixed                    unit.Seconds // kernels' and collectives' latency
 	Floor                    floor
+
+	vector bool // Compute is of the vector units, not of the matrix units
 }
 
 // Time is what the Op is expected to take.
 func (c *Cost) Time() unit.Seconds { return c.Fixed + max(c.Compute, c.Memory, c.Network) }
+
+// piece tells apart the pieces between which the time, the maximum of lines, has
+// its corners.
+func (c *Cost) piece() uint32 {
+	switch t := max(c.Compute, c.Memory, c.Network); {
+	case t == c.Memory:
+		return 1
+	case t == c.Network:
+		return 2
+	case c.vector:
+		return 3
+	}
+	return 0
+}
 
 // Bound is what takes most of the Op's time.
 func (c *Cost) Bound() Bound {
@@ -183,7 +199,10 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 		}
 	}
 	work := o.FLOPs + o.PerKey.Times(cal.AttentionRamp/2)
-	c.Compute = max(work.Over(matrix.Times(k.Compute)), o.Vector.Over(vector.Times(cal.Element.Compute))).Times(n)
+	c.Compute = work.Over(matrix.Times(k.Compute)).Times(n)
+	if v := o.Vector.Over(vector.Times(cal.Element.Compute)).Times(n); v > c.Compute {
+		c.Compute, c.vector = v, true
+	}
 	c.Memory = (o.Weights + o.KV + o.State + acts).Over(g.Bandwidth.Times(k.Memory)).Times(n)
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
 	return c

@@ -60,11 +60,12 @@ func (t *tally) add(g *tally, n float64) {
 	}
 }
 
-// takes records that an operator takes time, bound by b.
-func (t *tally) takes(time unit.Seconds, b Bound, variant uint32) {
+// takes records what an operator costs.
+func (t *tally) takes(c *Cost, variant uint32) {
+	time, b := c.Time(), c.Bound()
 	t.expected += time
 	t.bound[b] += time
-	t.sig = (t.sig ^ uint64(b) ^ uint64(variant)<<8) * 1099511628211 // FNV-1a
+	t.sig = (t.sig ^ uint64(b) ^ uint64(c.piece())<<4 ^ uint64(variant)<<8) * 1099511628211 // FNV-1a
 }
 
 // pipeline turns a sum over steps of one micro-batch of m into the time of all

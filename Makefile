@@ -1,0 +1,44 @@
+# The version stands in the first line of .golangci.yml as well.
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.10.1
+LINT     := $(or $(shell command -v golangci-lint),$(shell go env GOPATH)/bin/golangci-lint)
+FUZZTIME := 30s
+
+.PHONY: help check test lint golden fuzz bench build man
+
+## help: what there is to make
+help: ; @sed -n 's/^## //p' Makefile
+
+## check: everything that has to hold before a commit
+check: lint test
+	go mod tidy -diff
+	CGO_ENABLED=0 go build ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...
+
+## test: unit tests, goldens, scripts
+test: ; go test ./...
+
+## lint: vet, gofmt, golangci-lint with the rule on imports
+lint: $(LINT)
+	go vet ./...
+	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
+	$(LINT) run ./...
+
+$(LINT): ; GOBIN=$(dir $@) go install $(GOLANGCI)
+
+## golden: write expected outputs anew; then read the difference
+golden: ; UPDATE_GOLDEN=1 go test ./... && git diff --stat
+
+## fuzz: every fuzz target for FUZZTIME
+fuzz:
+	@for pkg in $$(go list ./...); do \
+	  for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; go test $$pkg -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
+	  done; \
+	done
+
+## bench: every benchmark, five times
+bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
+
+## build: the command, in bin/
+build: ; go build -o bin/llmprof ./cmd/llmprof
