@@ -1,5 +1,7 @@
 package models
 
+import _ "embed"
+
 // families lists every family that is understood.
 func families() []family {
 	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates())
@@ -13,11 +15,22 @@ func concat(lists ...[]family) []family {
 	return all
 }
 
-// nestedDefaults is what a class of transformers assumes for a decoder inside
-// a wrapper.
-func nestedDefaults(d decoder) string {
+// nestedJSON holds what the configuration classes of transformers 5.17 assume,
+// by model_type.
+//
+//go:embed nested.json
+var nestedJSON []byte
+
+// nestedDefaults is what a class assumes for a decoder inside a wrapper, of
+// which only the difference from these is written.
+func nestedDefaults(d decoder) (map[string]any, error) {
 	if !d.nested {
-		return ""
+		return nil, nil
 	}
-	return ""
+	all, err := parseConfig(nestedJSON)
+	if err != nil {
+		return nil, err
+	}
+	object, _ := all[d.modelType].(map[string]any)
+	return object, nil
 }

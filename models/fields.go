@@ -45,8 +45,12 @@ func (f *fields) look(name string) (v any, as string, found bool) {
 	if v, found := dig(f.config, name); found {
 		return v, name, true
 	}
-	v, found = f.assume[name]
-	return v, f.name(name), found
+	for _, as := range append([]string{name}, f.names[name]...) {
+		if v, found := f.assume[as]; found {
+			return v, as, true
+		}
+	}
+	return nil, f.name(name), false
 }
 
 // set states a figure that a family worked out from others.

@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -84,19 +85,18 @@ func newReader(f family, d decoder) (*reader, error) {
 // decoder inside a wrapper is written as its difference from the defaults of
 // its class, so there even sizes have a default.
 func assumed(f family, d decoder) (map[string]any, error) {
-	all := make(map[string]any)
-	for _, text := range []string{nestedDefaults(d), f.assume} {
-		if text == "" {
-			continue
-		}
-		object, err := parseConfig([]byte(text))
-		if err != nil {
-			return nil, fmt.Errorf("defaults of %s: %w", f.types[0], err)
-		}
-		for k, v := range object {
-			all[k] = v
-		}
+	all, err := nestedDefaults(d)
+	if err != nil {
+		return nil, fmt.Errorf("defaults of %s: %w", d.modelType, err)
 	}
+	if all == nil {
+		all = make(map[string]any)
+	}
+	own, err := parseConfig([]byte(f.assume))
+	if err != nil {
+		return nil, fmt.Errorf("defaults of %s: %w", d.modelType, err)
+	}
+	maps.Copy(all, own)
 	return all, nil
 }
 
