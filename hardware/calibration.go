@@ -105,9 +105,10 @@ func generation(g *GPU, c Calibration) Calibration {
 		c.Link, c.LinkBase, c.LinkPerGPU = 0.50, 10*us, 1.6*us
 		c.OneShotBase, c.OneShotPerGPU = 4.5*us, 0.25*us // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
 		if g.L2 < 30e6 {                                 // GA102: graphics DRAM, no server measured
-			c.Source += "; not measured on this chip"
+			c.Source = "constants of A100 and, for a board that its power limit holds back, the compute share of L40S (" + aiconfigurator + "); not measured on this chip"
+			c.GEMM.Compute, c.Attention.Compute = 0.626, 0.50
 			c.GEMM.Memory, c.Attention.Memory = 0.80, 0.80
-			c.DecodeError, c.PrefillError = 0.25, 0.35
+			c.DecodeError, c.PrefillError = 0.25, 0.40
 		}
 	case "ada":
 		c.Source = aiconfigurator + " on L40S"
@@ -133,11 +134,11 @@ func generation(g *GPU, c Calibration) Calibration {
 // Thor at 88 % of its bandwidth in decode; launches are slower on their CPUs.
 func integrated(c Calibration) Calibration {
 	c.Source = "constants of Hopper (" + aiconfigurator + ") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
-	c.GEMM = Kernel{Compute: 0.65, Memory: 0.85, Fixed: 8 * us}
+	c.GEMM = Kernel{Compute: 0.626, Memory: 0.85, Fixed: 8 * us}
 	c.Attention = Kernel{Compute: 0.40, Memory: 0.80, Fixed: 20 * us}
 	c.Element = Kernel{Compute: 0.5, Memory: 0.70, Fixed: 5 * us}
 	c.Launch = 3 * us
-	c.DecodeError, c.PrefillError = 0.35, 0.50
+	c.DecodeError, c.PrefillError = 0.35, 0.60
 	return c
 }
 
