@@ -181,12 +181,9 @@ func (t *Table) index(i int, devices []string) (field string, err error) {
 		t.names[f] = i
 	}
 	for _, name := range devices {
-		d := device{index: i, memory: []unit.Bytes{g.Memory}}
-		if m, ok := g.DriverMemory(); ok {
-			d.memory = append(d.memory, m)
+		if f := fold(name); !slices.Contains(t.devices[f], i) {
+			t.devices[f] = append(slices.Clone(t.devices[f]), i)
 		}
-		f := fold(name)
-		t.devices[f] = append(slices.DeleteFunc(slices.Clone(t.devices[f]), func(o device) bool { return o.index == i }), d)
 	}
 	return "", nil
 }

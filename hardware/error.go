@@ -33,7 +33,13 @@ func (e *Error) Error() string {
 func readError(file, text string, err error) error {
 	var parse toml.ParseError
 	if !errors.As(err, &parse) {
-		return &Error{File: file, Problem: strings.TrimPrefix(err.Error(), "toml: ")}
+		// A value of another type: toml: line 2 (last key "gpu.x.name"): why
+		problem := strings.TrimPrefix(err.Error(), "toml: ")
+		_, rest, _ := strings.Cut(problem, `(last key "`)
+		if key, why, ok := strings.Cut(rest, `"): `); ok {
+			return errorAt(file, text, strings.Split(key, "."), why)
+		}
+		return &Error{File: file, Problem: problem}
 	}
 	p := parse.Position
 	e := &Error{File: file, Line: p.Line, Column: p.Col, Width: p.Len, Text: line(text, p.Line), Problem: parse.Message}

@@ -20,10 +20,10 @@ func (t *Table) Match(name string, memory unit.Bytes) (GPU, error) {
 	var fits, all []string
 	var found GPU
 	nearest := math.Inf(1)
-	for _, d := range t.candidates(name) {
-		g := t.gpus[d.index]
+	for _, i := range t.devices[fold(name)] {
+		g := t.gpus[i]
 		all = append(all, fmt.Sprintf("%s (%v)", g.Key, g.Memory))
-		off := d.off(memory)
+		off := g.memoryOff(memory)
 		if memory != 0 && !(off <= memoryTolerance) {
 			continue
 		}
@@ -54,13 +54,12 @@ func orUnknown(err error, name string) error {
 	return err
 }
 
-func (t *Table) candidates(name string) []device { return t.devices[fold(name)] }
-
-// off is the relative distance of the memory from the nearest figure of d.
-func (d device) off(memory unit.Bytes) float64 {
-	least := math.Inf(1)
-	for _, m := range d.memory {
-		least = min(least, math.Abs(float64(memory-m))/float64(m))
+// memoryOff is the relative distance of a system's memory from what g is sold
+// with, or from what its driver reports, whichever is nearer.
+func (g *GPU) memoryOff(memory unit.Bytes) float64 {
+	off := math.Abs(float64(memory/g.Memory - 1))
+	if m, ok := g.DriverMemory(); ok {
+		off = min(off, math.Abs(float64(memory/m-1)))
 	}
-	return least
+	return off
 }

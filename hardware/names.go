@@ -49,8 +49,10 @@ func (t *Table) near(name string) []string {
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
 	var names []string
-	for _, c := range found[:min(5, len(found))] {
-		names = append(names, c.name)
+	for _, c := range found {
+		if len(names) < 5 && c.distance <= max(1, found[0].distance) {
+			names = append(names, c.name)
+		}
 	}
 	return names
 }

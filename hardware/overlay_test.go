@@ -82,6 +82,16 @@ func TestOverlayFile(t *testing.T) {
 	}
 }
 
+func TestOverlayFileIsNotEndless(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long.toml")
+	if err := os.WriteFile(path, make([]byte, 5<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t).OverlayFile(path); err == nil || !strings.Contains(err.Error(), "is longer than 4.000 MiB") {
+		t.Errorf("a file of 5 MiB: %v", err)
+	}
+}
+
 // complete is an entry that loads.
 const complete = `[gpu.x1]
 vendor = "nvidia"
@@ -122,7 +132,7 @@ func TestMistakes(t *testing.T) {
 		{"bare number", `"3.35 TB/s"`, `3.35`, "bandwidth of 3.350 B/s is not plausible"},
 		{"missing", `memory = "80 GB"`, ``, "hardware.toml:1:1: GPU x1 has no memory"},
 		{"no source", `source = "a data sheet"`, ``, "GPU x1 has no source"},
-		{"fraction of an SM", `sms = 132`, `sms = 1.5`, "hardware.toml"},
+		{"fraction of an SM", `sms = 132`, `sms = 1.5`, "hardware.toml:5:7: "},
 		{"no SM", `sms = 132`, `sms = -1`, "sms of -1 is not plausible"},
 		{"price without source", `tdp =`, "price = \"2 $/h\"\ntdp =", "the price has no price_source"},
 		{"idle above TDP", `tdp =`, "idle = \"900 W\"\ntdp =", "idle power of 900.0 W is above the TDP of 700.0 W"},
@@ -132,7 +142,7 @@ func TestMistakes(t *testing.T) {
 		{"upper case", `[gpu.x1]`, `[gpu.X1]`, `"X1" cannot be the key of a GPU: write it in lower case`},
 		{"unknown base", `[gpu.x1]`, "[gpu.x1]\nbase = \"h100\"", `hardware.toml:2:9: GPU "h100" is not known`},
 		{"not TOML", `[gpu.x1]`, `[gpu.x1`, "hardware.toml:2:8: expected"},
-		{"wrong type", `vendor = "nvidia"`, `vendor = 3`, "vendor"},
+		{"wrong type", `vendor = "nvidia"`, `vendor = 3`, "hardware.toml:2:10: incompatible types"},
 		{"gpu is no table", complete, `gpu = 3`, "hardware.toml"},
 		{"peak is no table", "peak.fp32 = \"66.9 TFLOP/s\"\npeak.fp16 = \"989.4 TFLOP/s\"", "peak = 3", "hardware.toml:7:8: peak has to name formats"},
 		{"entry is no table", complete, "[gpu]\nx1 = 3", "hardware.toml"},

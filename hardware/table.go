@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,20 +15,17 @@ import (
 // A Table holds GPUs by name. It does not change once it is loaded.
 type Table struct {
 	gpus    []GPU
-	names   map[string]int      // folded key or alias to index in gpus
-	devices map[string][]device // folded device name of a driver
+	names   map[string]int   // folded key or alias to index in gpus
+	devices map[string][]int // folded device name of a driver, to those it may mean
 }
 
-// A device is an entry that a driver may mean by one of its names.
-type device struct {
-	index  int
-	memory []unit.Bytes // in all, as sold and as the driver reports it
-}
+// maxFile is more than a thousand GPUs take; a longer file is not a table.
+const maxFile = 4 << 20
 
 // Load reads a table of GPUs in the format of hardware.toml, the head of which
 // explains it. A mistake in it is an *Error that says where.
 func Load(text string) (*Table, error) {
-	t := &Table{names: map[string]int{}, devices: map[string][]device{}}
+	t := &Table{names: map[string]int{}, devices: map[string][]int{}}
 	if err := t.add("hardware.toml", text); err != nil {
 		return nil, err
 	}
@@ -47,9 +45,17 @@ func (t *Table) Overlay(file, text string) (*Table, error) {
 
 // OverlayFile is Overlay with the file at path.
 func (t *Table) OverlayFile(path string) (*Table, error) {
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("hardware file: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("hardware file: %w", err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("hardware file: %s is longer than %v", path, unit.Bytes(maxFile).Binary())
 	}
 	return t.Overlay(path, string(text))
 }
