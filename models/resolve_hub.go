@@ -39,7 +39,7 @@ func (r Resolver) fromHub(ctx context.Context, name string) (*Model, error) {
 	case errors.Is(err, errUnreachable):
 		return r.instead(id, builtin, "the hub did not answer")
 	}
-	return nil, fmt.Errorf("%w; the built-in model %s is of the same repository", err, builtin)
+	return nil, fmt.Errorf("%w; or take the built-in model %s, which is of that repository", err, builtin)
 }
 
 // fromNetwork fetches the config.json and leaves it in the cache. A revision

@@ -41,7 +41,20 @@ func Load(data []byte) (*Table, error) {
 			return nil, fmt.Errorf("the table of models, entry %d %q: %w", i+1, t.entries[i].Name, err)
 		}
 	}
+	t.addShort()
 	return t, nil
+}
+
+// addShort lets a hub id be named without its organization, unless that names
+// a model already.
+func (t *Table) addShort() {
+	for i, e := range t.entries {
+		for _, alias := range e.Aliases {
+			if _, name, ok := strings.Cut(alias, "/"); ok && !t.Has(name) {
+				t.byName[fold(name)] = i
+			}
+		}
+	}
 }
 
 // add checks entry i and enters its names.
@@ -105,7 +118,8 @@ func (t *Table) Lookup(name string) (string, bool) {
 	return t.entries[i].Name, true
 }
 
-// Aliases lists the other names of a model.
+// Aliases lists the other names of a model; of a hub id, the part after the
+// slash is one too.
 func (t *Table) Aliases(name string) []string {
 	i, ok := t.byName[fold(name)]
 	if !ok {

@@ -17,13 +17,17 @@ func (t *Table) unknown(name string) error {
 	return fmt.Errorf("unknown model %.80q; did you mean %s?", name, strings.Join(near, ", "))
 }
 
-// near lists the table's names, at most three, that are the fewest edits from
-// name, by the nearest of each model's own name and aliases.
+// near lists names of the table: those that name is the beginning of, or else
+// those that are the fewest edits from it, by the nearest of each model's own
+// name and aliases.
 func (t *Table) near(name string) []string {
-	const most, longest = 3, 80
+	const fewest, most, longest = 3, 8, 80
 	typed := fold(name)
-	if typed == "" || len(typed) > longest {
+	if len(typed) < 2 || len(typed) > longest {
 		return nil
+	}
+	if begun := t.beginning(typed); len(begun) > 0 {
+		return begun[:min(most, len(begun))]
 	}
 	type candidate struct {
 		name  string
@@ -31,18 +35,29 @@ func (t *Table) near(name string) []string {
 	}
 	var found []candidate
 	for _, e := range t.entries {
-		edits := edits(typed, fold(e.Name))
+		least := edits(typed, fold(e.Name))
 		for _, alias := range e.Aliases {
-			edits = min(edits, editsTo(typed, alias))
+			least = min(least, editsTo(typed, alias))
 		}
-		if edits <= max(2, len(typed)/3) {
-			found = append(found, candidate{e.Name, edits})
+		if least <= max(2, len(typed)/3) {
+			found = append(found, candidate{e.Name, least})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return a.edits - b.edits })
 	var names []string
-	for _, c := range found[:min(most, len(found))] {
+	for _, c := range found[:min(fewest, len(found))] {
 		names = append(names, c.name)
+	}
+	return names
+}
+
+// beginning lists the models whose own name begins with a folded text.
+func (t *Table) beginning(typed string) []string {
+	var names []string
+	for _, e := range t.entries {
+		if strings.HasPrefix(fold(e.Name), typed) {
+			names = append(names, e.Name)
+		}
 	}
 	return names
 }

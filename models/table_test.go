@@ -107,6 +107,7 @@ func TestNamesAreFolded(t *testing.T) {
 		{"qwen3-30B-A3B", "qwen3-30b-a3b"},
 		{"facebook_opt-1.3b", "opt-1.3b"},
 		{"gpt-oss_120b", "gpt-oss-120b"},
+		{"Llama-3.1-8B-Instruct", "llama3.1-8b"},
 	} {
 		if got, _ := table.Lookup(test.typed); got != test.want {
 			t.Errorf("%s is %q, want %q", test.typed, got, test.want)
@@ -127,6 +128,8 @@ func TestUnknownName(t *testing.T) {
 		{"qwen3-7b", []string{"qwen3-8b"}},
 		{"mixtrl-8x7b", []string{"mixtral-8x7b"}},
 		{"meta-llama/Llama-2-71b-hf", []string{"llama2-70b"}},
+		{"qwen3-235b", []string{"qwen3-235b-a22b"}},
+		{"Llama2", []string{"llama2-7b", "llama2-13b", "llama2-70b"}},
 		{"zzzzzzzzzzzz", nil},
 		{"", nil},
 		{strings.Repeat("llama", 1000), nil},
@@ -190,6 +193,14 @@ func TestTableAnswers(t *testing.T) {
 	aliases := table.Aliases("llama2-70b")
 	if !slices.Contains(aliases, "meta-llama/Llama-2-70b-hf") {
 		t.Errorf("llama2-70b has the aliases %v", aliases)
+	}
+	for _, name := range names { // no two hub ids may leave it open whose short name it is
+		for _, alias := range table.Aliases(name) {
+			_, short, _ := strings.Cut(alias, "/")
+			if got, ok := table.Lookup(short); short != "" && (!ok || got != name) {
+				t.Errorf("%s of %s is %q", short, name, got)
+			}
+		}
 	}
 	for _, name := range names { // a table that answers is not changed by who asked
 		if got, ok := table.Lookup(name); !ok || got != name {
