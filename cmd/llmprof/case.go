@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// efficiencies are shares of the peaks that replace those of the calibration;
+// 0 leaves one as it is.
+type efficiencies struct{ compute, memory, link, interNode float64 }
+
+// An answer is an estimate with what it was computed from.
+type answer struct {
+	analytic.Case
+	analytic.Report
+	q         *question
+	gpu       *hardware.GPU
+	schemeWhy string
+	priceWhy  string
+	hints     []string // what would make a model fit that does not
+}
+
+// check refuses command lines that cannot be meant before anything is read.
+func (q *question) check() error {
+	if err := q.output.check(); err != nil {
+		return err
+	}
+	switch {
+	case q.model == "":
+		return usage("which model? Give --model, as in --model llama3.1-8b; \"llmprof models list\" has the names")
+	case q.gpu == "":
+		return usage("which GPU? Give --gpu, as in --gpu h100; \"llmprof gpus list\" has the names")
+	case q.top < 0:
+		return usage("--top %d: want a number of operators, or 0 for all", q.top)
+	}
+	p := &q.parallel
+	for _, d := range []struct {
+		flag string
+		n    int
+	}{
+		{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP},
+		{"micro-batches", p.MicroBatches}, {"gpus-per-node", p.GPUsPerNode},
+	} {
+		if d.n < 1 && q.given(d.flag) {
+			return usage("--%s %d: it must be at least 1", d.flag, d.n)
+		}
+	}
+	return nil
+}
+
+// answer computes what was asked.
+func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
+	engine, err := analytic.ParseEngine(q.engine)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	ans := &answer{q: q}
+	if ans.gpu, err = a.gpu(q.gpu, q.hardware); err != nil {
+		return nil, err
+	}
+	if ans.Model, err = a.model(ctx, q.model, q.offline); err != nil {
+		return nil, err
+	}
+	if err := ans.chooseScheme(); err != nil {
+		return nil, usageError{err}
+	}
+	ans.Workload, ans.Parallel = q.workload, q.parallel
+	if ans.Parallel.GPUsPerNode == 0 {
+		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
+	}
+	ans.choosePrice()
+	if ans.Machine, err = analytic.NewMachine(ans.gpu, q.eff.apply(hardware.DefaultCalibration(ans.gpu)), engine); err != nil {
+		return nil, err
+	}
+	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {
+		return nil, usageError{err}
+	}
+	if err := ans.unused(); err != nil {
+		return nil, usageError{err}
+	}
+	ans.hints = ans.whatFits()
+	return ans, nil
+}
+
+// model reads the model that a name stands for.
+func (a *app) model(ctx context.Context, name string, offline bool) (*models.Model, error) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		return nil, err
+	}
+	hub := models.HubFromEnv(a.env)
+	hub.Offline = hub.Offline || offline
+	return models.Resolver{Table: table, Hub: hub}.Resolve(ctx, name)
+}
+
+// chooseScheme takes the formats that were asked for, else those that the
+// published checkpoint has, and notes why.
+func (ans *answer) chooseScheme() error {
+	q := ans.q
+	s, stored := analytic.StoredScheme(ans.Model), ans.Model.Stored
+	switch {
+	case q.weights != "":
+		var err error
+		if s, err = analytic.ParseScheme(q.weights); err != nil {
+			return err
+		}
+		ans.schemeWhy = "as asked for"
+	case stored.Method != "" && stored.Weights != unit.NoFormat:
+		ans.schemeWhy = "as the published checkpoint is stored (" + stored.Method + ")"
+	default:
+		ans.schemeWhy = "16 bits by default, since its checkpoint names no quantization"
+	}
+	if q.act != unit.NoFormat {
+		s = s.WithAct(q.act)
+	}
+	if q.kv != unit.NoFormat {
+		s.KV = q.kv
+	}
+	ans.Scheme = s.For(ans.gpu)
+	if ans.Scheme.Weights != s.Weights || ans.Scheme.Act != s.Act {
+		ans.schemeWhy += "; " + ans.gpu.Name + " has no unit for bf16"
+	}
+	return nil
+}
+
+// choosePrice takes the price that was given, else the table's.
+func (ans *answer) choosePrice() {
+	ans.Price, ans.priceWhy = unit.DollarsPerHour(ans.q.price), "--price"
+	if ans.Price > 0 {
+		return
+	}
+	if p, ok := ans.gpu.Price(); ok {
+		ans.Price, ans.priceWhy = p, ans.gpu.PriceSource
+	}
+}
+
+// apply puts the shares that were given in place of those of c.
+func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
+	var set []string
+	put := func(flag string, share float64, to ...*float64) {
+		if share == 0 {
+			return
+		}
+		for _, t := range to {
+			*t = share
+		}
+		set = append(set, fmt.Sprintf("%s %g", flag, share))
+	}
+	put("--compute-eff", e.compute, &c.GEMM.Compute, &c.Attention.Compute)
+	put("--memory-eff", e.memory, &c.GEMM.Memory, &c.Attention.Memory, &c.Element.Memory)
+	put("--link-eff", e.link, &c.Link)
+	put("--inter-node-eff", e.interNode, &c.InterNode)
+	if len(set) > 0 {
+		c.Name += " with " + strings.Join(set, ", ")
+	}
+	return c
+}
+
+// unused refuses flags that this estimate does not depend on.
+func (ans *answer) unused() error {
+	given, gpus := ans.q.given, ans.GPUs
+	wire := ans.Prefill.Wire + ans.Decode.Wire
+	switch {
+	case given("gpus-per-node") && gpus == 1:
+		return fmt.Errorf("--gpus-per-node: one GPU needs no node; give --tp, --pp or --dp")
+	case given("link-eff") && wire == 0:
+		return fmt.Errorf("--link-eff: nothing is sent between GPUs; give --tp, --pp or --ep")
+	case given("inter-node-eff") && (wire == 0 || ans.Parallel.Nodes() == 1):
+		return fmt.Errorf("--inter-node-eff: all %d GPUs are in one node of %d; give a smaller --gpus-per-node or more GPUs",
+			gpus, ans.Parallel.GPUsPerNode)
+	case given("kv") && ans.Memory.KV == 0:
+		return fmt.Errorf("--kv: %s has no KV cache, its state does not grow", ans.Model.Name)
+	}
+	return nil
+}

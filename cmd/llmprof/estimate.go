@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A question is an estimate as it was asked for on the command line.
+type question struct {
+	model, gpu, engine, weights string
+	act, kv                     unit.Format
+	workload                    analytic.Workload
+	parallel                    analytic.Parallelism
+	eff                         efficiencies
+	price                       price
+	hardware                    string
+	offline                     bool
+
+	top     int
+	verbose bool
+	output  output
+	given   func(flag string) bool
+}
+
+// estimate is the command that predicts.
+func (a *app) estimate() *cobra.Command {
+	q := &question{}
+	cmd := &cobra.Command{
+		Use:   "estimate --model MODEL --gpu GPU",
+		Short: "Predict time, memory, energy and cost",
+		Long: "Predict what it takes to serve a model on a GPU: time to the first token (TTFT), per token\n" +
+			"(TPOT) and to the last (TTLT), memory, energy and money, operator by operator.\n\n" +
+			"Each time has a floor, which nothing beats (data-sheet peaks, perfect overlap), and an\n" +
+			"expected value with a 90 % interval (what kernels reach in practice).",
+		Example: "  llmprof estimate --model llama2-70b --gpu a100 --tp 8 --batch 32\n" +
+			"  llmprof estimate --model deepseek-v3 --gpu h200 --tp 8 --kv fp8 --format json\n" +
+			"  llmprof estimate --model ./config.json --gpu rtx-4090 --weights w4a16-g128",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q.given = cmd.Flags().Changed
+			return a.runEstimate(cmd.Context(), q)
+		},
+	}
+	q.modelFlags(cmd)
+	q.splitFlags(cmd)
+	q.machineFlags(cmd)
+	q.output.flags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&q.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
+	f.IntVar(&q.top, "top", 0, "show the `N` operators that take longest in each phase; 0 for all")
+	f.BoolVarP(&q.verbose, "verbose", "v", false, "say on standard error what the estimate is computed from")
+	f.SortFlags = false
+	return cmd
+}
+
+// modelFlags are about the model and what it is asked to do.
+func (q *question) modelFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&q.model, "model", "m", "", "`model`: a built-in name, a hub id (org/name), a directory or a config.json")
+	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
+	f.IntVarP(&q.workload.Batch, "batch", "b", 1, "`sequences` that run together, in each replica")
+	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
+	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
+	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens` of a prompt; 0 for one step")
+	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that are in the KV cache already")
+	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not on the last alone")
+	f.StringVar(&q.weights, "weights", "", "`format` or scheme of the weights, as fp8 or w4a16-g128 (default: as the checkpoint stores them)")
+	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
+	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
+	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
+}
+
+// splitFlags are about how the model is spread over GPUs.
+func (q *question) splitFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &q.parallel
+	f.IntVar(&p.TP, "tp", 1, "tensor parallelism: `GPUs` that share every matrix")
+	f.IntVar(&p.PP, "pp", 1, "pipeline parallelism: `stages` that share the layers")
+	f.IntVar(&p.EP, "ep", 1, "expert parallelism: `GPUs` that share the experts")
+	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
+	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: norms run on each TP rank's share of the tokens")
+	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` of the batch that follow each other through the pipeline")
+	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
+}
+
+// machineFlags are about what the GPUs and the engine reach.
+func (q *question) machineFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
+	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak that matrix products and attention reach (default: the calibration's)")
+	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth that is reached (default: the calibration's)")
+	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs that is reached (default: the calibration's)")
+	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes that is reached (default: the calibration's)")
+	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's, where it has one)")
+	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+	f.BoolVar(&q.offline, "offline", false, "never use the network")
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(analytic.EngineNames()...))
+}
+
+func (a *app) runEstimate(ctx context.Context, q *question) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	ans, err := a.answer(ctx, q)
+	if err != nil {
+		return err
+	}
+	if q.verbose {
+		a.explain(ans)
+	}
+	return q.output.write(a, result{page: ans.page, table: ans.csv, data: ans.json})
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+
+	"llmprof/analytic"
+)
+
+// mostStages is how far a larger split is looked for.
+const mostStages = 64
+
+// whatFits says, for a case that does not fit, which changes would make it fit:
+// more GPUs, or a smaller batch on the same ones.
+func (ans *answer) whatFits() []string {
+	if ans.Memory.Fits() {
+		return nil
+	}
+	var hints []string
+	if split, ok := ans.largerSplit(); ok {
+		hints = append(hints, "it fits with "+split)
+	}
+	if most := ans.Memory.MaxBatch; most > 0 && most < ans.Workload.Batch {
+		hints = append(hints, fmt.Sprintf("it fits with --batch %d on the same GPUs", most))
+	}
+	for _, name := range []string{"fp8", "w4a16-g128"} {
+		if c, ok := ans.narrowed(name); ok && fits(&c) {
+			hints = append(hints, "it fits with --weights "+name)
+			break
+		}
+	}
+	if len(hints) == 0 {
+		return []string{"no split over nodes of this GPU makes it fit"}
+	}
+	return hints
+}
+
+// largerSplit doubles TP up to a node, then the stages of a pipeline.
+func (ans *answer) largerSplit() (string, bool) {
+	c := ans.Case
+	node := max(c.Parallel.GPUsPerNode, 1)
+	for c.Parallel.TP*2 <= node {
+		c.Parallel.TP *= 2
+		if fits(&c) {
+			return splitFlagsOf(&c.Parallel), true
+		}
+	}
+	for c.Parallel.PP*2 <= mostStages {
+		c.Parallel.PP *= 2
+		if fits(&c) {
+			return splitFlagsOf(&c.Parallel), true
+		}
+	}
+	return "", false
+}
+
+func splitFlagsOf(p *analytic.Parallelism) string {
+	s := fmt.Sprintf("--tp %d", p.TP)
+	if p.PP > 1 {
+		s += fmt.Sprintf(" --pp %d", p.PP)
+	}
+	return s
+}
+
+// fits reports whether the case is possible and fits.
+func fits(c *analytic.Case) bool {
+	e, err := analytic.Predict(c)
+	return err == nil && e.Memory.Fits()
+}
+
+// narrowed keeps the weights in a named scheme, if that makes them smaller.
+func (ans *answer) narrowed(name string) (analytic.Case, bool) {
+	c := ans.Case
+	s, err := analytic.ParseScheme(name)
+	if err != nil || s.Weights.Bits() >= c.Scheme.Weights.Bits() || !ans.gpu.Has(s.Act) {
+		return c, false
+	}
+	s.KV = c.Scheme.KV
+	c.Scheme = s.For(ans.gpu)
+	return c, true
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"llmprof"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+func (a *app) gpus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gpus",
+		Short: "List, show, check or detect GPUs",
+		Args:  cobra.NoArgs,
+		RunE:  needCommand,
+	}
+	cmd.AddCommand(a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect())
+	return cmd
+}
+
+// gpuTable is the built-in table with the user's own laid over it: of the file
+// that was named, else of the one in the configuration folder, if there is one.
+func (a *app) gpuTable(file string) (*hardware.Table, error) {
+	t, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		return nil, err
+	}
+	if file != "" {
+		return t.OverlayFile(file)
+	}
+	path, err := hardware.UserFile()
+	if err != nil {
+		return t, nil // no such folder, so no file in it
+	}
+	u, err := t.OverlayFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	return u, err
+}
+
+// gpu looks a GPU up.
+func (a *app) gpu(name, file string) (*hardware.GPU, error) {
+	t, err := a.gpuTable(file)
+	if err != nil {
+		return nil, err
+	}
+	g, err := t.GPU(name)
+	if err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+func (a *app) gpusList() *cobra.Command {
+	o := &output{}
+	var file string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the GPUs that are known",
+		Example: "  llmprof gpus list\n  llmprof gpus list --format csv",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			t, err := a.gpuTable(file)
+			if err != nil {
+				return err
+			}
+			all := t.All()
+			return o.write(a, result{
+				page:  func() *render.Document { return listPage(gpuList(all)) },
+				table: func() *render.Table { t := gpuList(all); return &t },
+				data: func() any {
+					list := make([]sheetJSON, len(all))
+					for i := range all {
+						list[i] = sheetOf(&all[i])
+					}
+					return list
+				},
+			})
+		},
+	}
+	o.flags(cmd)
+	hardwareFlag(cmd, &file)
+	return cmd
+}
+
+func hardwareFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+}
+
+// gpuList is the table of GPUs, one a row.
+func gpuList(all []hardware.GPU) render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "name", Key: "key", Left: true}, {Title: "generation", Key: "generation", Left: true, Drop: 3},
+		{Title: "memory", Key: "memory_bytes"}, {Title: "bandwidth", Key: "bandwidth_bytes_per_s"},
+		{Title: "bf16", Key: "bf16_flop_per_s"}, {Title: "fp16", Key: "fp16_flop_per_s", Drop: 2}, {Title: "fp8", Key: "fp8_flop_per_s"},
+		{Title: "link", Key: "link_bytes_per_s", Drop: 1}, {Title: "power", Key: "tdp_w"}, {Title: "price", Key: "price_usd_per_hour", Drop: 1},
+	}}
+	for i := range all {
+		g := &all[i]
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			g.Key, g.Generation, g.Memory, g.Bandwidth, peak(g, unit.BF16), peak(g, unit.FP16), peak(g, unit.FP8),
+			known(g.Link, g.Link > 0), g.TDP, known(g.Price()),
+		}})
+	}
+	return t
+}
+
+func peak(g *hardware.GPU, f unit.Format) any { return known(g.Peak(f)) }
+
+// known is q, or nil if it is not known.
+func known[Q any](q Q, ok bool) any {
+	if !ok {
+		return nil
+	}
+	return q
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+func (a *app) gpusDetect() *cobra.Command {
+	o := &output{}
+	var file, root string
+	cmd := &cobra.Command{
+		Use:   "detect",
+		Short: "Say which GPUs this machine has",
+		Long: "Say which GPUs this machine has and what they are called in the table, from what the driver\n" +
+			"writes under /proc, a Jetson's device tree, or nvidia-smi. It fails if there is none.",
+		Example: "  llmprof gpus detect --format json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			table, err := a.gpuTable(file)
+			if err != nil {
+				return err
+			}
+			found := detect(cmd.Context(), os.DirFS(root), root == "/")
+			if len(found) == 0 {
+				return errors.New("no GPU found: neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi names one")
+			}
+			unknown := match(table, found)
+			err = o.write(a, result{
+				page:  func() *render.Document { return detectPage(found) },
+				table: func() *render.Table { t := detectTable(found); return &t },
+				data:  func() any { return found },
+			})
+			if err == nil && unknown > 0 {
+				err = fmt.Errorf("%d of %d GPUs are not in the table", unknown, len(found))
+			}
+			return err
+		},
+	}
+	o.flags(cmd)
+	hardwareFlag(cmd, &file)
+	cmd.Flags().StringVar(&root, "root", "/", "`folder` that the host's /proc is in, in a container that has it mounted")
+	return cmd
+}
+
+// A device is a GPU as the machine names it.
+type device struct {
+	Name   string      `json:"name"`
+	Bus    *string     `json:"bus_id"`
+	UUID   *string     `json:"uuid"`
+	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
+	Key    *string     `json:"key"`          // in the table
+	Error  *string     `json:"error"`
+}
+
+// detect lists the GPUs that a file system names. The driver's files have no
+// memory size, so where nvidia-smi can be asked it is asked first.
+func detect(ctx context.Context, root fs.FS, here bool) []device {
+	found := procDevices(root)
+	if len(found) == 0 {
+		found = jetson(root)
+	}
+	if here && (len(found) == 0 || found[0].Memory == nil) {
+		if told := nvidiaSMI(ctx); len(told) > 0 {
+			return told
+		}
+	}
+	return found
+}
+
+// procDevices reads the NVIDIA driver's files: lines of "Key:  value".
+func procDevices(root fs.FS) []device {
+	files, err := fs.Glob(root, "proc/driver/nvidia/gpus/*/information")
+	if err != nil {
+		return nil
+	}
+	var found []device
+	for _, file := range files {
+		text, err := fs.ReadFile(root, file)
+		if err != nil {
+			continue
+		}
+		d := device{}
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(line, ":")
+			switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
+			case "Model":
+				d.Name = value
+			case "GPU UUID":
+				d.UUID = orNull(value)
+			}
+		}
+		bus := path.Base(path.Dir(file))
+		if d.Bus = &bus; d.Name != "" {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// jetson reads the device tree of a Jetson, whose memory is the system's.
+func jetson(root fs.FS) []device {
+	text, err := fs.ReadFile(root, "proc/device-tree/model")
+	name := strings.TrimRight(string(text), "\x00\n")
+	if err != nil || !strings.Contains(strings.ToLower(name), "jetson") {
+		return nil
+	}
+	d := device{Name: name}
+	if info, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
+		d.Memory = memTotal(string(info))
+	}
+	return []device{d}
+}
+
+// memTotal reads the line "MemTotal:  16054180 kB" of /proc/meminfo, whose kB
+// are KiB.
+func memTotal(meminfo string) *unit.Bytes {
+	for line := range strings.Lines(meminfo) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "MemTotal:" {
+			continue
+		}
+		if kib, err := strconv.ParseUint(f[1], 10, 50); err == nil {
+			b := unit.Bytes(kib * 1024)
+			return &b
+		}
+	}
+	return nil
+}
+
+// smiTimeout is how long nvidia-smi may take; it is slow where the driver has
+// to wake the GPU.
+const smiTimeout = 10 * time.Second
+
+// nvidiaSMI asks the driver's own tool.
+func nvidiaSMI(ctx context.Context) []device {
+	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "nvidia-smi",
+		"--query-gpu=name,memory.total,pci.bus_id,uuid", "--format=csv,noheader,nounits").Output()
+	if err != nil {
+		return nil
+	}
+	var found []device
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSpace(line), ", ")
+		if len(f) != 4 || f[0] == "" {
+			continue
+		}
+		d := device{Name: f[0], Bus: orNull(f[2]), UUID: orNull(f[3])}
+		if mib, err := strconv.ParseUint(f[1], 10, 40); err == nil {
+			b := unit.Bytes(mib << 20)
+			d.Memory = &b
+		}
+		found = append(found, d)
+	}
+	return found
+}
+
+// match finds the devices in the table, and counts those that are not in it.
+func match(table *hardware.Table, found []device) (unknown int) {
+	for i := range found {
+		d := &found[i]
+		var memory unit.Bytes
+		if d.Memory != nil {
+			memory = *d.Memory
+		}
+		g, err := table.Match(d.Name, memory)
+		if err != nil {
+			text := err.Error()
+			d.Error = &text
+			unknown++
+			continue
+		}
+		d.Key = &g.Key
+	}
+	return unknown
+}
+
+func detectTable(found []device) render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "device", Key: "name", Left: true}, {Title: "in the table", Key: "key", Left: true},
+		{Title: "memory", Key: "memory_bytes"}, {Title: "bus", Key: "bus_id", Left: true},
+	}}
+	for i := range found {
+		d := &found[i]
+		t.Rows = append(t.Rows, render.Row{Cells: []any{d.Name, deref(d.Key), deref(d.Memory), deref(d.Bus)}})
+	}
+	return t
+}
+
+// deref is what p points to, or nil.
+func deref[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+func detectPage(found []device) *render.Document {
+	var unknown []string
+	for i := range found {
+		if e := found[i].Error; e != nil {
+			unknown = append(unknown, *e)
+		}
+	}
+	return &render.Document{Blocks: []render.Block{detectTable(found), render.Notes{Title: "Not known", Items: unknown}}}
+}

@@ -1,0 +1,192 @@
+// Package render turns results into what people and programs read. A subcommand
+// builds a Document or a Table, which are pure data; this package alone knows
+// how text, Markdown, CSV and JSON look.
+//
+// People get quantities with four digits and a unit ("4.505 ms"), or a column of
+// them in one unit with the decimal points aligned. Programs get plain numbers of
+// the SI unit that the key names.
+package render
+
+import (
+	"encoding"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"llmprof/unit"
+)
+
+// A Document is a page for people: a title and blocks under it.
+type Document struct {
+	Title  string
+	Blocks []Block
+}
+
+// A Block is a part of a Document: Fields, a Table or Notes.
+type Block interface {
+	text(w *textWriter)
+	markdown(w *strings.Builder)
+}
+
+// Fields are named values, one under the other.
+type Fields struct {
+	Title string
+	Rows  []Field
+}
+
+// A Field is a name and what it stands for, one paragraph a line.
+type Field struct {
+	Name  string
+	Lines []string
+}
+
+// Notes are remarks under a result, numbered.
+type Notes struct {
+	Title string
+	Items []string
+}
+
+// A Table is rows of cells under columns.
+type Table struct {
+	Title   string
+	Columns []Column
+	Rows    []Row
+}
+
+// A Column says what its cells are.
+type Column struct {
+	Title string // for people
+	Key   string // for programs; it names the unit
+	Unit  string // in which the cells, plain numbers, are shown with one prefix; "" shows each by itself
+	Left  bool   // texts are aligned left, quantities by their decimal point
+	Drop  int    // of two columns that do not both fit, the one with the higher Drop goes; 0 stays
+	Max   int    // most characters of a text; 0 for any
+	Fixed bool   // Unit takes no prefix: a share in %
+}
+
+// A Row is the cells of one line.
+type Row struct {
+	Kind  RowKind
+	Cells []any // nil where there is no value
+}
+
+// RowKind says what a row is in its table.
+type RowKind uint8
+
+// The kinds of rows.
+const (
+	Plain RowKind = iota
+	Group         // a heading of the rows below: its first cell alone counts
+	Total         // a sum of the rows above
+)
+
+// A Painted cell has a colour on a terminal.
+type Painted struct {
+	Value any
+	Color Color
+}
+
+// A Bar is a share of one, drawn as a bar.
+type Bar float64
+
+// plain is the cell without its colour.
+func plain(cell any) any {
+	if p, ok := cell.(Painted); ok {
+		return p.Value
+	}
+	return cell
+}
+
+// number is the value of a cell that is a number or a quantity.
+func number(cell any) (float64, bool) {
+	switch v := plain(cell).(type) {
+	case float64:
+		return v, true
+	case int:
+		return float64(v), true
+	case Count:
+		return float64(v), true
+	case Tenths:
+		return float64(v), true
+	case Percent:
+		return float64(v), true
+	case int64:
+		return float64(v), true
+	case unit.FLOPs:
+		return float64(v), true
+	case unit.FLOPsPerSec:
+		return float64(v), true
+	case unit.Bytes:
+		return float64(v), true
+	case unit.BytesPerSec:
+		return float64(v), true
+	case unit.Seconds:
+		return float64(v), true
+	case unit.Hertz:
+		return float64(v), true
+	case unit.Watts:
+		return float64(v), true
+	case unit.Joules:
+		return float64(v), true
+	case unit.Dollars:
+		return float64(v), true
+	case unit.DollarsPerHour:
+		return float64(v), true
+	}
+	return 0, false
+}
+
+// str is a cell for people that stands by itself.
+func str(cell any) string {
+	switch v := plain(cell).(type) {
+	case nil:
+		return missing
+	case Bar:
+		return v.String()
+	case fmt.Stringer:
+		return v.String()
+	case encoding.TextMarshaler:
+		text, err := v.MarshalText()
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	case string:
+		return v
+	}
+	return fmt.Sprint(plain(cell))
+}
+
+// missing stands where there is no value.
+const missing = "–"
+
+// barWidth is the length of a full Bar.
+const barWidth = 20
+
+// String draws the bar in eighths of a character.
+func (b Bar) String() string {
+	eighths := int(min(max(float64(b), 0), 1)*8*barWidth + 0.5)
+	bar := strings.Repeat("█", eighths/8)
+	if part := eighths % 8; part > 0 {
+		bar += string([]rune(" ▏▎▍▌▋▊▉")[part])
+	}
+	return bar
+}
+
+// A Count is a number of things that people read in three digits: "8.03B".
+type Count int64
+
+// String is the count in three digits.
+func (c Count) String() string { return unit.Count(float64(c)) }
+
+// A Percent is a share of one that people read in percent.
+type Percent float64
+
+// String is the share in percent, without the sign.
+func (p Percent) String() string { return strconv.FormatFloat(100*float64(p), 'f', 1, 64) }
+
+// Tenths is a number that people read with one decimal.
+type Tenths float64
+
+// String is the number with one decimal.
+func (t Tenths) String() string { return strconv.FormatFloat(float64(t), 'f', 1, 64) }

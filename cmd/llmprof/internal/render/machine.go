@@ -1,0 +1,73 @@
+package render
+
+import (
+	"encoding"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// CSV writes the plain rows of a table under its keys: numbers in the SI unit
+// that the key names, and nothing where there is no value.
+func CSV(w io.Writer, t *Table) error {
+	out := csv.NewWriter(w)
+	record := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		record[i] = t.Columns[i].Key
+	}
+	if err := out.Write(record); err != nil {
+		return err
+	}
+	for i := range t.Rows {
+		if t.Rows[i].Kind != Plain {
+			continue
+		}
+		for j := range record {
+			text, err := field(t.Rows[i].Cells, j)
+			if err != nil {
+				return fmt.Errorf("row %d, column %s: %w", i+1, t.Columns[j].Key, err)
+			}
+			record[j] = text
+		}
+		if err := out.Write(record); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// field is cell j for a program.
+func field(cells []any, j int) (string, error) {
+	if j >= len(cells) || cells[j] == nil {
+		return "", nil
+	}
+	if v, ok := number(cells[j]); ok {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return "", nil
+		}
+		return strconv.FormatFloat(v, 'g', -1, 64), nil
+	}
+	switch v := plain(cells[j]).(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case encoding.TextMarshaler:
+		text, err := v.MarshalText()
+		return string(text), err
+	default:
+		return fmt.Sprint(v), nil
+	}
+}
+
+// JSON writes v, indented.
+func JSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}

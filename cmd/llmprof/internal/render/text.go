@@ -1,0 +1,145 @@
+package render
+
+import (
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Style says how text looks.
+type Style struct {
+	Width  int  // columns of the terminal
+	Color  bool // ANSI colours
+	Binary bool // bytes in KiB, MiB, GiB
+}
+
+// Text writes a document for a terminal.
+func Text(w io.Writer, d *Document, s Style) error {
+	t := &textWriter{Style: s}
+	if d.Title != "" {
+		t.line(t.paint(d.Title, Bold))
+	}
+	for i, b := range d.Blocks {
+		if i > 0 || d.Title != "" {
+			t.line("")
+		}
+		b.text(t)
+	}
+	_, err := io.WriteString(w, t.String())
+	return err
+}
+
+// A textWriter collects lines.
+type textWriter struct {
+	strings.Builder
+	Style
+}
+
+// line ends a line without spaces at its end.
+func (w *textWriter) line(s string) {
+	w.WriteString(strings.TrimRight(s, " "))
+	w.WriteByte('\n')
+}
+
+func (w *textWriter) heading(title string) {
+	if title != "" {
+		w.line(w.paint(title, Bold))
+	}
+}
+
+func (f Fields) text(w *textWriter) {
+	w.heading(f.Title)
+	name := 0
+	for _, r := range f.Rows {
+		name = max(name, width(r.Name))
+	}
+	for _, r := range f.Rows {
+		label := pad(r.Name, name)
+		for _, paragraph := range r.Lines {
+			for _, l := range wrap(paragraph, w.Width-name-2) {
+				w.line(label + "  " + l)
+				label = strings.Repeat(" ", name)
+			}
+		}
+	}
+}
+
+func (n Notes) text(w *textWriter) {
+	if len(n.Items) == 0 {
+		return
+	}
+	w.heading(n.Title)
+	for _, item := range n.Items {
+		mark := "• "
+		for _, l := range wrap(item, w.Width-2) {
+			w.line(mark + l)
+			mark = "  "
+		}
+	}
+}
+
+func (t Table) text(w *textWriter) {
+	w.heading(t.Title)
+	l := layOut(&t, w.Style)
+	w.line(l.head(func(c *column) string { return c.title }))
+	if l.units {
+		w.line(l.head(func(c *column) string { return c.unit }))
+	}
+	w.line(strings.Repeat("─", l.width()))
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		switch r.Kind {
+		case Group:
+			w.line(w.paint(str(r.Cells[0]), Faint))
+			continue
+		case Total:
+			if i > 0 && t.Rows[i-1].Kind != Total {
+				w.line(strings.Repeat("─", l.width()))
+			}
+		}
+		w.line(l.row(w, i, r))
+	}
+	if len(l.dropped) > 0 {
+		w.line(w.paint("columns left out at this width: "+strings.Join(l.dropped, ", "), Faint))
+	}
+}
+
+// wrap breaks a text at its spaces into lines of at most n columns.
+func wrap(s string, n int) []string {
+	n = max(n, 20)
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		switch {
+		case line == "":
+			line = word
+		case width(line)+1+width(word) <= n:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// width is how many columns s takes; colours are added after it was counted.
+func width(s string) int { return utf8.RuneCountInString(s) }
+
+func pad(s string, n int) string     { return s + strings.Repeat(" ", max(n-width(s), 0)) }
+func padLeft(s string, n int) string { return strings.Repeat(" ", max(n-width(s), 0)) + s }
+
+// greatest is the largest magnitude of a column's numbers.
+func greatest(t *Table, col int) float64 {
+	var g float64
+	for i := range t.Rows {
+		if t.Rows[i].Kind == Group || col >= len(t.Rows[i].Cells) {
+			continue
+		}
+		if v, ok := number(t.Rows[i].Cells[col]); ok && !math.IsInf(v, 0) {
+			g = max(g, math.Abs(v))
+		}
+	}
+	return g
+}

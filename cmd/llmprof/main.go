@@ -1,0 +1,63 @@
+// Command llmprof predicts what inference of a large language model costs on a
+// GPU: time, memory, energy and money.
+//
+//	llmprof estimate --model llama2-70b --gpu a100 --tp 8
+//	llmprof models   list, show or check models
+//	llmprof gpus     list, show, check or detect GPUs
+//
+// The result goes to standard output and everything else to standard error. It
+// exits with 0 when done, with 1 when it failed, and with 2 when the command
+// line was wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// memoryLimit is when the garbage collector begins to work: a command is over
+// before it would pay to collect.
+const memoryLimit = 32 << 20
+
+// run runs the command line args and returns the exit status.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryLimit)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	fmt.Fprintf(stderr, "llmprof: %v\n", err)
+	var wrong usageError
+	if !a.started || errors.As(err, &wrong) {
+		return 2
+	}
+	return 1
+}
+
+// A usageError is a command line that cannot be meant.
+type usageError struct{ error }
+
+// Unwrap returns what was wrong.
+func (e usageError) Unwrap() error { return e.error }
+
+// usage is a usageError with a text of its own.
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

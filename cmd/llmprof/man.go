@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// man writes the manual pages, from the same texts as the help.
+func (a *app) man() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:    "man",
+		Short:  "Write the manual pages",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return writeManual(cmd.Root(), dir)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", ".", "`folder` to write them to")
+	return cmd
+}
+
+// writeManual writes a page for cmd and each command below it.
+func writeManual(cmd *cobra.Command, dir string) error {
+	if cmd.Hidden {
+		return nil
+	}
+	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+	if err := writeFile(filepath.Join(dir, name), []byte(manPage(cmd))); err != nil {
+		return err
+	}
+	for _, c := range cmd.Commands() {
+		if err := writeManual(c, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manPage is the page of one command in the man macros (man-pages(7)).
+func manPage(cmd *cobra.Command) string {
+	var b strings.Builder
+	title := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
+	fmt.Fprintf(&b, ".TH %q 1 \"\" \"llmprof %s\" \"llmprof manual\"\n", strings.ToUpper(title), release)
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(title), roff(cmd.Short))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
+	long := cmd.Long
+	if long == "" {
+		long = cmd.Short + "."
+	}
+	b.WriteString(".SH DESCRIPTION\n" + paragraphs(long))
+	if cmd.Example != "" {
+		b.WriteString(".SH EXAMPLES\n.nf\n" + roff(cmd.Example) + "\n.fi\n")
+	}
+	b.WriteString(manFlags("OPTIONS", cmd.NonInheritedFlags()))
+	if cmd.HasParent() {
+		b.WriteString(".SH EXIT STATUS\n0 if done, 1 if it failed, 2 if the command line was wrong.\n")
+	}
+	var also []string
+	if cmd.HasParent() {
+		also = append(also, cmd.Parent().CommandPath())
+	}
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			also = append(also, c.CommandPath())
+		}
+	}
+	if len(also) > 0 {
+		b.WriteString(".SH SEE ALSO\n")
+		for i, name := range also {
+			if also[i] = ".BR " + roff(strings.ReplaceAll(name, " ", "-")) + " (1)"; i < len(also)-1 {
+				also[i] += ","
+			}
+		}
+		b.WriteString(strings.Join(also, "\n") + "\n")
+	}
+	return b.String()
+}
+
+func manFlags(section string, flags *pflag.FlagSet) string {
+	var b strings.Builder
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		value, text := pflag.UnquoteUsage(f)
+		b.WriteString(".TP\n\\fB")
+		if f.Shorthand != "" {
+			b.WriteString("\\-" + f.Shorthand + "\\fR, \\fB")
+		}
+		b.WriteString(roff("--"+f.Name) + "\\fR")
+		if value != "" {
+			b.WriteString(" \\fI" + roff(value) + "\\fR")
+		}
+		b.WriteString("\n" + roff(text))
+		if d := f.DefValue; d != "" && d != "0" && d != "false" {
+			b.WriteString(" (default " + roff(d) + ")")
+		}
+		b.WriteString("\n")
+	})
+	if b.Len() == 0 {
+		return ""
+	}
+	return ".SH " + section + "\n" + b.String()
+}
+
+// paragraphs separates the paragraphs of a text; indented lines stay as they are.
+func paragraphs(s string) string {
+	var b strings.Builder
+	for i, p := range strings.Split(s, "\n\n") {
+		if i > 0 {
+			b.WriteString(".PP\n")
+		}
+		if strings.HasPrefix(p, " ") {
+			b.WriteString(".nf\n" + roff(p) + "\n.fi\n")
+			continue
+		}
+		b.WriteString(roff(p) + "\n")
+	}
+	return b.String()
+}
+
+// roff escapes what the formatter would take for a request.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+			lines[i] = `\&` + l
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"llmprof/cmd/llmprof/internal/render"
+)
+
+// An output says in which form a result is written, and where to.
+type output struct {
+	format string
+	file   string
+	color  string
+	binary bool
+}
+
+// A result is what a command found out, in the forms it can be written in.
+type result struct {
+	page  func() *render.Document
+	table func() *render.Table
+	data  func() any
+}
+
+func (o *output) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", "table", "`form` of the result: table, json, csv or markdown")
+	f.StringVarP(&o.file, "output", "o", "", "write the result to `FILE`, whole or not at all")
+	f.StringVar(&o.color, "color", "auto", "colours in a table: auto (on a terminal, unless NO_COLOR is set), always or never")
+	_ = cmd.RegisterFlagCompletionFunc("format", words("table", "json", "csv", "markdown"))
+	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
+}
+
+// words completes a flag that takes one of a few.
+func words(list ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// check refuses what does not exist or does not go together.
+func (o *output) check() error {
+	switch o.format {
+	case "table", "json", "csv", "markdown":
+	default:
+		return usage("--format %.40q: want table, json, csv or markdown", o.format)
+	}
+	switch o.color {
+	case "auto", "never":
+	case "always":
+		if o.format != "table" {
+			return usage("--color always: only a table has colours, not %s", o.format)
+		}
+	default:
+		return usage("--color %.40q: want auto, always or never", o.color)
+	}
+	if o.binary && o.format != "table" && o.format != "markdown" {
+		return usage("--binary: %s has bytes as plain numbers; GiB are for table and markdown", o.format)
+	}
+	return nil
+}
+
+// write renders the whole result before the first byte goes out.
+func (o *output) write(a *app, r result) error {
+	var b bytes.Buffer
+	var err error
+	switch o.format {
+	case "json":
+		err = render.JSON(&b, r.data())
+	case "csv":
+		err = render.CSV(&b, r.table())
+	case "markdown":
+		err = render.Markdown(&b, r.page(), o.style(a))
+	default:
+		err = render.Text(&b, r.page(), o.style(a))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	if o.file != "" && o.file != "-" {
+		return writeFile(o.file, b.Bytes())
+	}
+	if _, err := a.stdout.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}
+
+// pageWidth is that of a table where there is no terminal to fit it to, and the
+// most that it takes on a wide one.
+const (
+	pageWidth = 100
+	leastPage = 60
+)
+
+// style is how the result looks where it goes.
+func (o *output) style(a *app) render.Style {
+	s := render.Style{Width: pageWidth, Color: o.color == "always", Binary: o.binary}
+	if n, err := strconv.Atoi(a.env("COLUMNS")); err == nil && n > 0 {
+		s.Width = min(max(n, leastPage), pageWidth)
+	}
+	file, ok := a.stdout.(*os.File)
+	if !ok || o.file != "" || !term.IsTerminal(int(file.Fd())) {
+		return s
+	}
+	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+		s.Width = min(max(n, leastPage), pageWidth)
+	}
+	if o.color == "auto" {
+		s.Color = a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"
+	}
+	return s
+}
+
+// writeFile replaces a file in one step, so that a reader finds the old content
+// or the new, and never a part. What is no regular file, as /dev/null, is
+// written to.
+func writeFile(path string, data []byte) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeDevice(path, info, data)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	dir, base := filepath.Split(path)
+	temp := filepath.Join(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()))
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing %s: %w", path, err)
+			_ = os.Remove(temp)
+		}
+	}()
+	if info, err := os.Stat(path); err == nil {
+		_ = f.Chmod(info.Mode().Perm())
+	}
+	if _, err := io.Copy(f, bytes.NewReader(data)); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+func writeDevice(path string, info os.FileInfo, data []byte) error {
+	if info.IsDir() {
+		return fmt.Errorf("writing %s: it is a directory; give the name of a file in it", path)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}

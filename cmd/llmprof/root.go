@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// An app is one run of the program and what it is connected to.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	env            func(string) string
+	started        bool // the command line was understood
+}
+
+// root is the command tree.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "llmprof",
+		Short: "Predict what LLM inference costs on a GPU",
+		Long: "llmprof predicts what inference of a large language model costs on a GPU (time, memory,\n" +
+			"energy, money) from the shape of the model and the data sheet of the GPU.",
+		Example: "  llmprof estimate --model llama2-70b --gpu a100 --tp 8\n" +
+			"  llmprof models show qwen3-30b-a3b\n" +
+			"  llmprof gpus list",
+		SilenceErrors: true, SilenceUsage: true,
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
+		SuggestionsMinimumDistance: 2,
+		Args:                       cobra.NoArgs,
+		PersistentPreRun:           func(*cobra.Command, []string) { a.started = true },
+		RunE:                       needCommand,
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
+	})
+	root.AddCommand(a.estimate(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
+	return root
+}
+
+// needCommand is run where a command has only sub-commands.
+func needCommand(cmd *cobra.Command, _ []string) error {
+	names := ""
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names += " " + c.Name()
+		}
+	}
+	return usage("%s needs a command:%s; see \"%s --help\"", cmd.CommandPath(), names, cmd.CommandPath())
+}
+
+// logf writes a remark to standard error.
+func (a *app) logf(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "llmprof: "+format+"\n", args...)
+}
