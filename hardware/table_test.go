@@ -38,6 +38,10 @@ func TestTableIsComplete(t *testing.T) {
 		if len(g.Source) < 10 {
 			t.Errorf("%s: source is %q", g.Key, g.Source)
 		}
+		// What is said to fit has to fit.
+		if m, ok := g.DriverMemory(); ok && m < g.Memory {
+			t.Errorf("%s: sold as %v, but its driver has only %v", g.Key, g.Memory, m)
+		}
 		if len(g.Traps) == 0 {
 			t.Errorf("%s: no trap is written down", g.Key)
 		}
