@@ -31,6 +31,10 @@ func (m *Memory) Fits() bool { return m.Total <= m.Capacity }
 // its kernels; 0.3 to 0.5 GB is usual.
 const contextBytes = unit.Bytes(0.5e9)
 
+// sharedBytes is what the system and its desktop keep of a memory that the CPU
+// shares: NVIDIA gives 5.2 of the 8 GB of an Orin Nano as usable for models.
+const sharedBytes = unit.Bytes(2.3e9)
+
 // ncclBytes is what NCCL's buffers take on each GPU of a group; aiconfigurator's
 // system tables (Apache-2.0) have 342 to 392 MB.
 const ncclBytes = unit.Bytes(0.39e9)
@@ -61,7 +65,10 @@ func (p *Predictor) hold() (f footprint) {
 		f.fixed = layers.Times(f.share) + max(embedding, head)
 	}
 	f.reserve = contextBytes + p.machine.Engine.Reserve
-	if p.par.GPUs() > 1 {
+	if p.machine.GPU.Integrated {
+		f.reserve += sharedBytes
+	}
+	if max(p.par.TP*p.par.PP, p.par.EP) > 1 {
 		f.reserve += ncclBytes
 	}
 	f.widest = st.widest(p.model)

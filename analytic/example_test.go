@@ -1,0 +1,53 @@
+package analytic_test
+
+import (
+	"fmt"
+	"log"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+)
+
+// What does a token of Llama-3.1-8B cost on an H200, and what may it cost at
+// least?
+func Example() {
+	known, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		log.Fatal(err)
+	}
+	model, err := known.Model("llama3.1-8b")
+	if err != nil {
+		log.Fatal(err)
+	}
+	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		log.Fatal(err)
+	}
+	gpu, err := gpus.GPU("h200")
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine, err := analytic.ParseEngine("native")
+	if err != nil {
+		log.Fatal(err)
+	}
+	machine, err := analytic.NewMachine(&gpu, hardware.DefaultCalibration(&gpu), engine)
+	if err != nil {
+		log.Fatal(err)
+	}
+	estimate, err := analytic.Predict(&analytic.Case{
+		Model: model, Machine: machine,
+		Scheme:   analytic.StoredScheme(model).For(&gpu),
+		Workload: analytic.Workload{Batch: 1, Prompt: 1024, Gen: 128},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("floor", estimate.TPOT.Floor, "bound by", estimate.Decode.Bound)
+	fmt.Println("weights", estimate.Memory.Weights)
+	// Output:
+	// floor 3.157 ms bound by memory
+	// weights 16.06 GB
+}
