@@ -154,6 +154,9 @@ func (r *reader) streamNorms(names []string) []Norm {
 
 // layerName says what a layer is made of.
 func layerName(blocks []Block) string {
+	if len(blocks) == 0 {
+		return "empty"
+	}
 	names := make([]string, len(blocks))
 	for i, b := range blocks {
 		names[i] = b.Name

@@ -81,7 +81,7 @@ func classics() []family {
 				"intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads|n_head_kv",
 				"num_hidden_layers": "num_hidden_layers|n_layer", "num_attention_heads": "num_attention_heads|n_head",
 			},
-			assume: `{"tie_word_embeddings": true, "multi_query": true, "parallel_attn": true}`,
+			assume: `{"tie_word_embeddings": true, "multi_query": true, "parallel_attn": true, "max_position_embeddings": 2048}`,
 			ffn:    ffnShape{ungated: true, bias: "bias", times: 4},
 			attn:   attentionShape{bias: "bias", outBias: "bias"}, norms: layerNorms,
 			tune: tuneFalcon, plan: layerPlan{alter: falconHeads},

@@ -76,13 +76,12 @@ func sharesCache(r *reader, i int, k *kind) {
 // arXiv:2301.13310 for AltUp).
 func finishGemma3n(r *reader, _ kind, b []Block) []Block {
 	streams, rank := r.size("altup_num_inputs"), r.size("laurel_rank")
-	n := int64(streams)
 	b[0].In = append(b[0].In,
 		Linear{Name: "laurel_left", In: r.hidden, Out: rank, Split: Replicated},
 		Linear{Name: "laurel_right", In: rank, Out: r.hidden, Split: Replicated},
 		Linear{Name: "altup_router", In: r.hidden, Out: streams, Split: Replicated})
 	b[0].Norms = append(b[0].Norms, scaleOnly.norm("post_laurel_norm", r.hidden, 1), scaleOnly.norm("router_norm", r.hidden, 1))
-	b[0].Extra += int64(r.hidden) + n*n + n*n*n
+	b[0].Extra += int64(r.hidden) + r.product("altup_num_inputs", streams, streams) + r.product("altup_num_inputs", streams, streams, streams)
 	r.lookupGate(&b[1])
 	return b
 }
@@ -116,7 +115,7 @@ func lookupTable(r *reader, m *Model) {
 		return
 	}
 	all := width * r.layers
-	m.Embedding.Extra += int64(r.size("vocab_size_per_layer_input")) * int64(all)
+	m.Embedding.Extra += r.product("the embeddings of the layers", r.size("vocab_size_per_layer_input"), all)
 	m.Embedding.Project = append(m.Embedding.Project, Linear{Name: "per_layer_model_projection", In: r.hidden, Out: all, Split: Replicated})
 	m.Embedding.Norms = append(m.Embedding.Norms, scaleOnly.norm("per_layer_projection_norm", width, r.layers))
 }

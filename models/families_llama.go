@@ -52,7 +52,7 @@ func llamas() []family {
 			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
 		},
 		{
-			types:  []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "got_ocr2_text"},
+			types:  []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text"},
 			assume: untied, norms: preNorm(scaleOnly), attn: queryKeyValue, plan: layerPlan{mixer: slidingAbove},
 		},
 		{
@@ -81,7 +81,7 @@ func llamas() []family {
 			norms:  preNorm(scaleOnly), attn: attentionShape{bias: attentionBias},
 		},
 		{
-			types:  []string{"glm4"},
+			types:  []string{"glm4", "glm4v_text"},
 			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
 			norms:  sandwich(), attn: attentionShape{bias: attentionBias},
 		},

@@ -112,7 +112,7 @@ func shortcut(r *reader, k kind, b []Block) []Block {
 	e.Router[0].Out += e.Idle
 	moe.Parallel = true
 	if e.Idle > 0 {
-		moe.Extra += int64(e.Idle) * 2 * int64(e.Activation.Width) * int64(r.hidden)
+		moe.Extra += r.product("the idle experts", 2, e.Idle, e.Activation.Width, r.hidden)
 		r.notes = append(r.notes, "counted as transformers does, with gate and up matrices for experts that do nothing; published weights have none")
 	}
 	return append(append(b, b...), moe)

@@ -223,6 +223,21 @@ func (f *fields) wholes(name string) []int {
 	return out
 }
 
+// product multiplies counts, of which the result must stay below maxParams.
+func (f *fields) product(what string, counts ...int) int64 {
+	size := 1.0
+	n := int64(1)
+	for _, c := range counts {
+		size *= float64(c)
+		n *= int64(c)
+	}
+	if size > maxParams {
+		f.fail("%s would be %.3g parameters", what, size)
+		return 0
+	}
+	return n
+}
+
 // divide is a/b, which must leave no rest; aName and bName are for the error.
 func (f *fields) divide(a, b int, aName, bName string) int {
 	if b < 1 || a%b != 0 {

@@ -112,6 +112,9 @@ func findFamily(d decoder) (family, error) {
 			return f, nil
 		}
 	}
+	if why := unread(d.modelType); why != "" {
+		return family{}, fmt.Errorf("model_type %s is not read: %s", quote(d.modelType), why)
+	}
 	err := fmt.Errorf("model_type %s is not known", quote(d.modelType))
 	if near := nearTypes(all, d.modelType); len(near) > 0 {
 		err = fmt.Errorf("%w (near: %s)", err, strings.Join(near, ", "))

@@ -171,6 +171,10 @@ func readPattern(r *reader) {
 			r.fail("hybrid_override_pattern is missing; want a letter a layer, such as \"M-M*-\"")
 			return
 		}
+		if len(pattern) > maxLayers {
+			r.fail("hybrid_override_pattern has %d letters; at most %d layers are read", len(pattern), maxLayers)
+			return
+		}
 		var types []any
 		for i, letter := range pattern {
 			name, ok := letters[letter]

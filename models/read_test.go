@@ -61,3 +61,19 @@ func TestReadMeetsTransformers(t *testing.T) {
 		})
 	}
 }
+
+// Configs as they stand on the hub, in their own and older spellings, have the
+// parameters that the hub states.
+func TestReadPublished(t *testing.T) {
+	for _, c := range readCounted(t, "testdata/published.jsonl") {
+		t.Run(c.ModelType, func(t *testing.T) {
+			m, err := Read(c.ModelType, c.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Params(); got != c.Params {
+				t.Errorf("%d parameters, want %d (off by %d)", got, c.Params, got-c.Params)
+			}
+		})
+	}
+}

@@ -1,6 +1,10 @@
 package models
 
-import "llmprof/unit"
+import (
+	"fmt"
+
+	"llmprof/unit"
+)
 
 // stored reads how the published checkpoint is stored.
 func (r *reader) stored() Stored {
@@ -22,7 +26,7 @@ func (r *reader) stored() Stored {
 	case "mxfp4":
 		s.Weights, s.Experts, s.Group = unit.MXFP4, true, 32
 	case "gptq", "awq", "auto-round", "intel/auto-round":
-		s.Weights = r.integers("quantization_config.bits")
+		r.integers(&s, "quantization_config.bits")
 		s.Group = r.group("quantization_config.group_size")
 	case "bitsandbytes":
 		s.Weights = unit.INT8
@@ -33,8 +37,10 @@ func (r *reader) stored() Stored {
 		r.compressed(&s)
 	case "NVFP4", "nvfp4":
 		s.Weights, s.Group = unit.NVFP4, 16
+	case "modelopt":
+		r.modelOpt(&s)
 	default:
-		r.notes = append(r.notes, "the checkpoint's quantization ("+short(method)+") is not understood; its format is taken from dtype")
+		r.unknownFormat(short(method))
 	}
 	return s
 }
@@ -53,7 +59,8 @@ func (r *reader) compressed(s *Stored) {
 	case kind == "int" && bits == 4:
 		s.Weights = unit.INT4
 	default:
-		r.notes = append(r.notes, "the checkpoint's quantization (compressed-tensors) is not understood; its format is taken from dtype")
+		r.unknownFormat(s.Method)
+		return
 	}
 	s.Group = r.group(group + "group_size")
 }
@@ -66,17 +73,33 @@ func (r *reader) group(name string) int {
 	return r.countOr(name, 0)
 }
 
-// integers turns a number of bits into the integer format of that width.
-func (r *reader) integers(name string) unit.Format {
+// modelOpt reads the algorithm of NVIDIA's Model Optimizer.
+func (r *reader) modelOpt(s *Stored) {
+	switch algorithm := r.text("quantization_config.quant_algo"); algorithm {
+	case "FP8":
+		s.Weights = unit.FP8
+	case "NVFP4":
+		s.Weights, s.Group = unit.NVFP4, 16
+	default:
+		r.unknownFormat(s.Method + " " + short(algorithm))
+	}
+}
+
+// integers reads a number of bits as the integer format of that width.
+func (r *reader) integers(s *Stored, name string) {
 	switch bits := r.countOr(name, 4); bits {
 	case 4:
-		return unit.INT4
+		s.Weights = unit.INT4
 	case 8:
-		return unit.INT8
+		s.Weights = unit.INT8
 	default:
-		r.fail("%s is %d; formats of 4 and 8 bits are known", name, bits)
-		return unit.NoFormat
+		r.unknownFormat(fmt.Sprintf("%s of %d bits", s.Method, bits))
 	}
+}
+
+// unknownFormat notes that the stored format was not understood.
+func (r *reader) unknownFormat(what string) {
+	r.notes = append(r.notes, "the checkpoint's quantization ("+what+") is not understood; its format is taken from dtype")
 }
 
 // format reads a dtype of PyTorch. An unknown one is left open.

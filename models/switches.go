@@ -136,9 +136,9 @@ func tuneMPT(r *reader) {
 // amendCPMAnt adds the tables of CPM-Ant: rows for its prompts, segments, and
 // the buckets of its relative positions.
 func amendCPMAnt(r *reader, m *Model) {
-	types, length := int64(r.size("prompt_types")), int64(r.size("prompt_length"))
-	segments, buckets := int64(r.size("segment_types")), int64(r.size("position_bias_num_buckets"))
-	h := int64(r.hidden)
+	segments, heads := r.size("segment_types"), r.size("num_attention_heads")
 	m.TiedHead = false // the embedding has more rows than the head
-	m.Embedding.Extra = types*length*h + segments*h + (segments*segments+buckets)*int64(r.size("num_attention_heads"))
+	m.Embedding.Extra = r.product("the prompts", r.size("prompt_types"), r.size("prompt_length"), r.hidden) +
+		r.product("the segments", segments, r.hidden) + r.product("the positions", segments, segments, heads) +
+		r.product("the positions", r.size("position_bias_num_buckets"), heads)
 }

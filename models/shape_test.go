@@ -1,0 +1,189 @@
+package models
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"llmprof/unit"
+)
+
+// published reads one config of the published ones.
+func published(t *testing.T, name string) *Model {
+	t.Helper()
+	for _, c := range readCounted(t, "testdata/published.jsonl") {
+		if c.ModelType == name {
+			m, err := Read(name, c.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+	}
+	t.Fatalf("%s is not among the published configs", name)
+	return nil
+}
+
+// kinds lists the kinds of layers with their counts.
+func kinds(m *Model) []string {
+	var names []string
+	for _, l := range m.Layers {
+		names = append(names, strings.Repeat("x", l.Count)+" "+l.Name)
+	}
+	return names
+}
+
+// Tensor parallelism cuts what it may and copies what it must.
+func TestSplits(t *testing.T) {
+	m := published(t, "llama2-70b")
+	want := []Linear{
+		{Name: "q_proj", In: 8192, Out: 8192, Heads: 64},
+		{Name: "k_proj", In: 8192, Out: 1024, Heads: 8},
+		{Name: "v_proj", In: 8192, Out: 1024, Heads: 8},
+	}
+	attention, mlp := m.Layers[0].Blocks[0], m.Layers[0].Blocks[1]
+	if !slices.Equal(attention.In, want) {
+		t.Errorf("into attention: %+v", attention.In)
+	}
+	if o := attention.Out[0]; o.Split != Rows || o.Heads != 64 {
+		t.Errorf("out of attention: %+v", o)
+	}
+	for _, l := range mlp.In {
+		if l.Split != Columns || l.In != 8192 || l.Out != 28672 {
+			t.Errorf("into mlp: %+v", l)
+		}
+	}
+	if d := mlp.Out[0]; d.Split != Rows || !mlp.Activation.Gated || mlp.Activation.Width != 28672 {
+		t.Errorf("out of mlp: %+v", d)
+	}
+	if a := attention.Attention; a.RotaryDim != 128 || a.Window != 0 || m.MaxContext != 4096 {
+		t.Errorf("attention %+v, context %d", *a, m.MaxContext)
+	}
+}
+
+// Layers of one kind are one entry, in order of first appearance.
+func TestLayerKinds(t *testing.T) {
+	for name, want := range map[string][]string{
+		"gpt-oss-20b":              {"12 sliding attention + moe", "12 attention + moe"},
+		"gemma-3-4b, nested":       {"29 sliding attention + mlp", "5 attention + mlp"},
+		"llama-4-scout, nested":    {"36 chunked attention + moe", "12 attention + moe"},
+		"deepseek-v3":              {"3 attention + mlp", "58 attention + moe"},
+		"nemotron-h-8b":            {"24 mamba2", "24 mlp", "4 attention"},
+		"recurrentgemma-2b":        {"18 linear rnn + mlp", "8 sliding attention + mlp"},
+		"lfm2-1.2b":                {"10 short conv + mlp", "6 attention + mlp"},
+		"falcon-mamba-7b":          {"64 mamba"},
+		"qwen2.5-7b":               {"28 attention + mlp"},
+		"qwen3-30b-a3b":            {"48 attention + moe"},
+		"mamba-2.8b, state-spaces": {"64 mamba"},
+	} {
+		var got []string
+		for _, k := range kinds(published(t, name)) {
+			count, rest, _ := strings.Cut(k, " ")
+			got = append(got, strings.TrimSpace(strconv.Itoa(len(count))+" "+rest))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: layers %q, want %q", name, got, want)
+		}
+	}
+}
+
+// What a token adds to the cache, and what a sequence keeps, by hand.
+func TestCache(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		perToken, at32k float64 // values, bf16 takes two bytes for each
+		state           float64
+		active          int64
+	}{
+		{"llama2-70b", 80 * 2 * 8 * 128, 80 * 2 * 8 * 128 * 32768, 0, 68976648192},
+		{"qwen2.5-7b", 28 * 2 * 4 * 128, 28 * 2 * 4 * 128 * 32768, 0, 7615616512},
+		// The compressed cache: 512 values and a rotated key of 64.
+		{"deepseek-v3", 61 * 576, 61 * 576 * 32768, 0, 0},
+		// Half the layers keep 128 tokens.
+		{"gpt-oss-20b", 24 * 2 * 8 * 64, 12 * 2 * 8 * 64 * (32768 + 128), 0, 0},
+		{"gemma-3-4b, nested", 34 * 2 * 4 * 256, 2 * 4 * 256 * (5*32768 + 29*1024), 0, 0},
+		// 4 layers of attention; 24 of Mamba-2: 128x64x128 in fp32, twice that in bf16, and (8192+2x8x128)x4 inputs.
+		{"nemotron-h-8b", 4 * 2 * 8 * 128, 4 * 2 * 8 * 128 * 32768, 24 * (2*128*64*128 + (8192+2048)*4), 8100852736},
+		{"mamba-2.8b, state-spaces", 0, 0, 64 * (5120*16 + 5120*4), 2768345600},
+		// One key and one value of 64 for all 71 heads.
+		{"falcon-7b", 32 * 2 * 64, 32 * 2 * 64 * 32768, 0, 6921720704},
+	} {
+		m := published(t, c.name)
+		if got := float64(m.KVBytesPerToken(unit.BF16)); got != 2*c.perToken {
+			t.Errorf("%s: %g bytes a token, want %g", c.name, got, 2*c.perToken)
+		}
+		if got := float64(m.CacheBytes(32768, unit.BF16)); got != 2*c.at32k {
+			t.Errorf("%s: %g bytes at 32768, want %g", c.name, got, 2*c.at32k)
+		}
+		state := float64(m.StateBytes(unit.BF16))
+		if state != 2*c.state {
+			t.Errorf("%s: %g bytes of state, want %g", c.name, state, 2*c.state)
+		}
+		if c.active != 0 && m.ActiveParams() != c.active {
+			t.Errorf("%s: %d active parameters, want %d", c.name, m.ActiveParams(), c.active)
+		}
+	}
+}
+
+// Active parameters are all but the experts that a token is not sent to.
+func TestActiveParams(t *testing.T) {
+	for name, idle := range map[string]int64{
+		"qwen3-30b-a3b":    48 * (128 - 8) * 3 * 2048 * 768,
+		"deepseek-v3":      58 * (256 - 8) * 3 * 7168 * 2048,
+		"deepseek-v2-lite": 26 * (64 - 6) * 3 * 2048 * 1408,
+		"gpt-oss-20b":      24 * (32 - 4) * (3*2880*2880 + 2*2880 + 2880),
+		"dbrx":             40 * (16 - 4) * 3 * 6144 * 10752,
+	} {
+		m := published(t, name)
+		if got := m.Params() - m.ActiveParams(); got != idle {
+			t.Errorf("%s: %d parameters idle, want %d", name, got, idle)
+		}
+	}
+}
+
+// How the checkpoint is stored is read from quantization_config or dtype.
+func TestStored(t *testing.T) {
+	for name, want := range map[string]Stored{
+		"llama2-70b":  {Weights: unit.FP16},
+		"qwen2.5-7b":  {Weights: unit.BF16},
+		"gpt-oss-20b": {Method: "mxfp4", Weights: unit.MXFP4, Experts: true, Group: 32},
+		"deepseek-v3": {Method: "fp8", Weights: unit.FP8, Group: 128 * 128},
+	} {
+		if got := published(t, name).Stored; got != want {
+			t.Errorf("%s: stored %+v, want %+v", name, got, want)
+		}
+	}
+	for config, want := range map[string]Stored{
+		`{"quant_method":"gptq","bits":4,"group_size":128}`:   {Method: "gptq", Weights: unit.INT4, Group: 128},
+		`{"quant_method":"awq","bits":4,"group_size":-1}`:     {Method: "awq", Weights: unit.INT4},
+		`{"quant_method":"bitsandbytes","load_in_8bit":true}`: {Method: "bitsandbytes", Weights: unit.INT8},
+		`{"quant_method":"bitsandbytes","load_in_4bit":true}`: {Method: "bitsandbytes", Weights: unit.INT4, Group: 64},
+		`{"quant_method":"modelopt","quant_algo":"NVFP4"}`:    {Method: "modelopt", Weights: unit.NVFP4, Group: 16},
+		`{"quant_method":"new"}`:                              {Method: "new", Weights: unit.BF16},
+		`{"quant_method":"compressed-tensors","config_groups":{"group_0":{"weights":{"num_bits":8,"type":"float","strategy":"channel"}}}}`: {
+			Method: "compressed-tensors", Weights: unit.FP8,
+		},
+	} {
+		m, err := Read("x", []byte(strings.Replace(llama, "{", `{"dtype":"bfloat16","quantization_config":`+config+",", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Stored != want {
+			t.Errorf("%s: stored %+v, want %+v", config, m.Stored, want)
+		}
+	}
+}
+
+// What a shape leaves out is noted.
+func TestNotes(t *testing.T) {
+	for name, want := range map[string]string{
+		"llama-4-scout, nested": "the vision tower (vision_config) is not counted",
+		"gemma-3-4b, nested":    "the vision tower (vision_config) is not counted",
+		"deepseek-v3":           "the draft (MTP) layers (num_nextn_predict_layers) are not counted",
+	} {
+		if notes := published(t, name).Notes; !slices.Contains(notes, want) {
+			t.Errorf("%s: notes %q lack %q", name, notes, want)
+		}
+	}
+}
