@@ -88,7 +88,7 @@ func (c *Case) check() error {
 		return err
 	}
 	g := c.Machine.GPU
-	if max(par.TP*par.PP, par.EP) > 1 && c.Machine.link == 0 {
+	if near := min(max(par.TP*par.PP, par.EP), par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
 	if max(par.TP*par.PP, par.EP) > par.GPUsPerNode && g.NIC == 0 {

@@ -16,7 +16,6 @@ type Machine struct {
 
 	rate [unit.NumFormats]unit.FLOPsPerSec // at which products in a format run
 	runs [unit.NumFormats]unit.Format      // in which format they do
-	link unit.BytesPerSec                  // to other GPUs of the node, one direction
 }
 
 // instead says which format stands in for one that the GPU has no unit for: the
@@ -34,10 +33,7 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 	if err := checkCalibration(&c); err != nil {
 		return nil, err
 	}
-	m := &Machine{GPU: g, Cal: c, Engine: e, link: g.Link}
-	if m.link == 0 {
-		m.link = g.PCIe
-	}
+	m := &Machine{GPU: g, Cal: c, Engine: e}
 	for f := unit.FP32; f < unit.NumFormats; f++ {
 		run := f
 		for run != unit.NoFormat && !g.Has(run) {
@@ -64,7 +60,7 @@ func checkCalibration(c *hardware.Calibration) error {
 		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory},
-		{"link", c.Link}, {"inter-node", c.InterNode},
+		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
 	} {
 		if !(e.share > 0 && e.share <= 1) {
 			return fmt.Errorf("%s efficiency is %v: it must be above 0 and at most 1, a share of the data-sheet peak", e.name, e.share)
@@ -178,10 +174,14 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 	c.Floor = floor{
 		matrix: o.FLOPs.Over(matrix).Times(n), vector: o.Vector.Over(vector).Times(n),
 		memory: (o.Weights + o.KV + o.State).Over(g.Bandwidth).Times(n),
-		link:   o.Wire.Over(m.link).Times(n), node: o.NodeWire.Over(g.NIC).Times(n),
+		link:   o.Wire.Over(g.LinkAmong(int(o.Ranks))).Times(n), node: o.NodeWire.Over(g.NIC).Times(n),
 	}
 	if o.Kind == Collective {
-		c.Network = (c.Floor.link/unit.Seconds(cal.Link) + c.Floor.node/unit.Seconds(cal.InterNode))
+		share := cal.Link
+		if !m.linked(o) {
+			share = cal.PCIe
+		}
+		c.Network = c.Floor.link.Times(1/share) + c.Floor.node.Times(1/cal.InterNode)
 		c.Fixed = m.latency(o, 1).Times(n * o.Kernels)
 		return c
 	}
@@ -221,10 +221,15 @@ func (m *Machine) fixed(k *hardware.Kernel, kind Kind, kernels float64) unit.Sec
 // of their own, over peer memory, instead of by NCCL.
 const oneShotBytes = 8e6
 
+// linked reports whether the GPU's own link joins the ranks of a collective.
+func (m *Machine) linked(o *Op) bool { return int(o.Ranks) <= m.GPU.LinkGPUs }
+
 // latency is what a collective of x times the size of o takes besides moving it.
 func (m *Machine) latency(o *Op, x float64) unit.Seconds {
 	t := m.Cal.LinkBase + m.Cal.LinkPerGPU.Times(o.Ranks)
-	if m.Engine.OneShot && m.GPU.Link > 0 && o.Wire.Times(x) <= oneShotBytes && o.NodeWire == 0 {
+	if !m.linked(o) {
+		t = m.Cal.PCIeBase + m.Cal.PCIePerGPU.Times(o.Ranks)
+	} else if m.Engine.OneShot && o.Wire.Times(x) <= oneShotBytes && o.NodeWire == 0 {
 		t = min(t, m.Cal.OneShotBase+m.Cal.OneShotPerGPU.Times(o.Ranks))
 	}
 	if o.NodeWire > 0 {

@@ -30,6 +30,9 @@ func (c *Case) warnings(par *Parallelism, e *Estimate) []string {
 	if !e.Energy.IdleKnown {
 		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(idleShare*float64(g.TDP)), 100*idleShare)
 	}
+	if c.hasExperts() {
+		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
+	}
 	return append(w, c.Model.Notes...)
 }
 
@@ -47,4 +50,16 @@ func (c *Case) warnFormats(add func(string, ...any)) {
 	if s.Weights == unit.FP16 && !g.Has(unit.BF16) {
 		add("fp16 in place of bf16, which %s has no unit for", g.Name)
 	}
+}
+
+// hasExperts reports whether any layer routes its tokens.
+func (c *Case) hasExperts() bool {
+	for i := range c.Model.Layers {
+		for j := range c.Model.Layers[i].Blocks {
+			if c.Model.Layers[i].Blocks[j].Experts != nil {
+				return true
+			}
+		}
+	}
+	return false
 }

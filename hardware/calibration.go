@@ -28,6 +28,9 @@ type Calibration struct {
 	LinkPerGPU    unit.Seconds
 	OneShotBase   unit.Seconds // the same for the small all-reduces that engines do over peer memory
 	OneShotPerGPU unit.Seconds
+	PCIe          float64 // the same three for GPUs that no link joins
+	PCIeBase      unit.Seconds
+	PCIePerGPU    unit.Seconds
 	InterNode     float64 // share of the NIC's rate
 	InterNodeBase unit.Seconds
 
@@ -58,6 +61,8 @@ const aiconfigurator = "fit of the operator times of aiconfigurator's database (
 
 // hopper fits H200 GEMMs and attention, and all-reduces of 2, 4 and 8 H200: 7.0,
 // 10.5 and 17.5 µs at no size by NCCL 2.29, 4.5, 4.5 and 5.0 µs by vLLM's own.
+// Over PCIe, two L40S reach about 20 GB/s of all-reduce, 63 % of PCIe 4.0, after
+// 43 µs.
 func hopper() Calibration {
 	return Calibration{
 		Source:        aiconfigurator + " on H100 and H200",
@@ -67,6 +72,7 @@ func hopper() Calibration {
 		AttentionRamp: 2 * 384,
 		Link:          0.62, LinkBase: 3.5 * us, LinkPerGPU: 1.75 * us,
 		OneShotBase: 4.3 * us, OneShotPerGPU: 0.09 * us,
+		PCIe: 0.60, PCIeBase: 35 * us, PCIePerGPU: 4 * us,
 		InterNode: 0.70, InterNodeBase: 15 * us,
 		Launch:      1.3 * us,
 		DecodeError: 0.15, PrefillError: 0.20,
@@ -85,9 +91,6 @@ func DefaultCalibration(g *GPU) Calibration {
 		c = amd(c)
 	default:
 		c = generation(g, c)
-	}
-	if g.Link == 0 {
-		c = overPCIe(c)
 	}
 	c.Name = "default for " + g.Generation
 	return c
@@ -149,12 +152,5 @@ func amd(c Calibration) Calibration {
 	c.GEMM = Kernel{Compute: 0.51, Memory: 0.75, Fixed: 6 * us}
 	c.Attention = Kernel{Compute: 0.35, Memory: 0.75, Fixed: 15 * us}
 	c.DecodeError, c.PrefillError = 0.35, 0.45
-	return c
-}
-
-// overPCIe is for GPUs without a link of their own: L40S reach about 20 GB/s of
-// all-reduce over two of them, 63 % of PCIe 4.0, after 43 µs.
-func overPCIe(c Calibration) Calibration {
-	c.Link, c.LinkBase, c.LinkPerGPU = 0.60, 35*us, 4*us
 	return c
 }
