@@ -143,7 +143,7 @@ func nemotronH() family {
 	}
 	return family{
 		types: []string{"nemotron_h"}, names: names,
-		assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 8, "mamba_d_conv": 4, "head_dim": 128, "mamba_ssm_cache_dtype": "float32"}`,
+		assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 8, "mamba_d_conv": 4, "head_dim": 128}`,
 		norms:  normPlan{mixer: []string{"norm"}}, attn: attentionShape{positions: unrotated},
 		ffn: ffnShape{ungated: true, bias: "mlp_bias"}, moe: moeShape{ungated: true, sharedBias: "mlp_bias", shared: sharedWidth},
 		mixers: map[string]mixer{

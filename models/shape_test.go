@@ -103,8 +103,8 @@ func TestCache(t *testing.T) {
 		// Half the layers keep 128 tokens.
 		{"gpt-oss-20b", 24 * 2 * 8 * 64, 12 * 2 * 8 * 64 * (32768 + 128), 0, 0},
 		{"gemma-3-4b, nested", 34 * 2 * 4 * 256, 2 * 4 * 256 * (5*32768 + 29*1024), 0, 0},
-		// 4 layers of attention; 24 of Mamba-2: 128x64x128 in fp32, twice that in bf16, and (8192+2x8x128)x4 inputs.
-		{"nemotron-h-8b", 4 * 2 * 8 * 128, 4 * 2 * 8 * 128 * 32768, 24 * (2*128*64*128 + (8192+2048)*4), 8100852736},
+		// 4 layers of attention; 24 of Mamba-2: 128x64x128 states, in the model's format as nothing else is stated, and (8192+2x8x128)x4 inputs.
+		{"nemotron-h-8b", 4 * 2 * 8 * 128, 4 * 2 * 8 * 128 * 32768, 24 * (128*64*128 + (8192+2048)*4), 8100852736},
 		{"mamba-2.8b, state-spaces", 0, 0, 64 * (5120*16 + 5120*4), 2768345600},
 		// One key and one value of 64 for all 71 heads.
 		{"falcon-7b", 32 * 2 * 64, 32 * 2 * 64 * 32768, 0, 6921720704},
