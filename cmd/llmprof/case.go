@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof"
@@ -24,7 +25,6 @@ type answer struct {
 	gpu       *hardware.GPU
 	schemeWhy string
 	priceWhy  string
-	hints     []string // what would make a model fit that does not
 }
 
 // check refuses command lines that cannot be meant before anything is read.
@@ -85,7 +85,9 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if err := ans.unused(); err != nil {
 		return nil, usageError{err}
 	}
-	ans.hints = ans.whatFits()
+	if hint := ans.whatFits(); hint != "" {
+		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
+	}
 	return ans, nil
 }
 
@@ -155,7 +157,7 @@ func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
 	}
 	put("--compute-eff", e.compute, &c.GEMM.Compute, &c.Attention.Compute)
 	put("--memory-eff", e.memory, &c.GEMM.Memory, &c.Attention.Memory, &c.Element.Memory)
-	put("--link-eff", e.link, &c.Link)
+	put("--link-eff", e.link, &c.Link, &c.PCIe)
 	put("--inter-node-eff", e.interNode, &c.InterNode)
 	if len(set) > 0 {
 		c.Name += " with " + strings.Join(set, ", ")

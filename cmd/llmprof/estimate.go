@@ -39,7 +39,7 @@ func (a *app) estimate() *cobra.Command {
 		Example: "  llmprof estimate --model llama2-70b --gpu a100 --tp 8 --batch 32\n" +
 			"  llmprof estimate --model deepseek-v3 --gpu h200 --tp 8 --kv fp8 --format json\n" +
 			"  llmprof estimate --model ./config.json --gpu rtx-4090 --weights w4a16-g128",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.given = cmd.Flags().Changed
 			return a.runEstimate(cmd.Context(), q)
@@ -71,6 +71,8 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.StringVar(&q.weights, "weights", "", "`format` or scheme of the weights, as fp8 or w4a16-g128 (default: as the checkpoint stores them)")
 	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))

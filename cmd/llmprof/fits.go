@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"llmprof/analytic"
 )
@@ -11,27 +12,27 @@ const mostStages = 64
 
 // whatFits says, for a case that does not fit, which changes would make it fit:
 // more GPUs, or a smaller batch on the same ones.
-func (ans *answer) whatFits() []string {
+func (ans *answer) whatFits() string {
 	if ans.Memory.Fits() {
-		return nil
+		return ""
 	}
 	var hints []string
 	if split, ok := ans.largerSplit(); ok {
-		hints = append(hints, "it fits with "+split)
+		hints = append(hints, split)
 	}
 	if most := ans.Memory.MaxBatch; most > 0 && most < ans.Workload.Batch {
-		hints = append(hints, fmt.Sprintf("it fits with --batch %d on the same GPUs", most))
+		hints = append(hints, fmt.Sprintf("--batch %d on the same GPUs", most))
 	}
 	for _, name := range []string{"fp8", "w4a16-g128"} {
 		if c, ok := ans.narrowed(name); ok && fits(&c) {
-			hints = append(hints, "it fits with --weights "+name)
+			hints = append(hints, "--weights "+name)
 			break
 		}
 	}
 	if len(hints) == 0 {
-		return []string{"no split over nodes of this GPU makes it fit"}
+		return "no split over nodes of this GPU makes it fit"
 	}
-	return hints
+	return "it fits with " + strings.Join(hints, ", or with ")
 }
 
 // largerSplit doubles TP up to a node, then the stages of a pipeline.

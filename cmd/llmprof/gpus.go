@@ -16,7 +16,7 @@ func (a *app) gpus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpus",
 		Short: "List, show, check or detect GPUs",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE:  needCommand,
 	}
 	cmd.AddCommand(a.gpusList(), a.gpusShow(), a.gpusCheck(), a.gpusDetect())
@@ -64,7 +64,7 @@ func (a *app) gpusList() *cobra.Command {
 		Use:     "list",
 		Short:   "List the GPUs that are known",
 		Example: "  llmprof gpus list\n  llmprof gpus list --format csv",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -98,16 +98,22 @@ func hardwareFlag(cmd *cobra.Command, file *string) {
 
 // gpuList is the table of GPUs, one a row.
 func gpuList(all []hardware.GPU) render.Table {
+	rate := func(f unit.Format, drop int) render.Column {
+		return render.Column{Title: f.String(), Key: f.String() + "_flop_per_s", Unit: "TFLOP/s", Fixed: true, By: 1e12, Drop: drop}
+	}
 	t := render.Table{Columns: []render.Column{
-		{Title: "name", Key: "key", Left: true}, {Title: "generation", Key: "generation", Left: true, Drop: 3},
-		{Title: "memory", Key: "memory_bytes"}, {Title: "bandwidth", Key: "bandwidth_bytes_per_s"},
-		{Title: "bf16", Key: "bf16_flop_per_s"}, {Title: "fp16", Key: "fp16_flop_per_s", Drop: 2}, {Title: "fp8", Key: "fp8_flop_per_s"},
-		{Title: "link", Key: "link_bytes_per_s", Drop: 1}, {Title: "power", Key: "tdp_w"}, {Title: "price", Key: "price_usd_per_hour", Drop: 1},
+		{Title: "name", Key: "key", Left: true}, {Title: "generation", Key: "generation", Left: true, Drop: 2},
+		{Title: "memory", Key: "memory_bytes", Unit: "GB", Fixed: true, By: 1e9},
+		{Title: "speed", Key: "bandwidth_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9},
+		rate(unit.FP16, 3), rate(unit.BF16, 0), rate(unit.FP8, 0),
+		{Title: "link", Key: "link_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9, Drop: 1},
+		{Title: "power", Key: "tdp_w", Unit: "W", Fixed: true},
+		{Title: "price", Key: "price_usd_per_hour", Unit: "$/h", Fixed: true, Places: 2, Drop: 1},
 	}}
 	for i := range all {
 		g := &all[i]
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			g.Key, g.Generation, g.Memory, g.Bandwidth, peak(g, unit.BF16), peak(g, unit.FP16), peak(g, unit.FP8),
+			g.Key, g.Generation, g.Memory, g.Bandwidth, peak(g, unit.FP16), peak(g, unit.BF16), peak(g, unit.FP8),
 			known(g.Link, g.Link > 0), g.TDP, known(g.Price()),
 		}})
 	}

@@ -28,7 +28,7 @@ func (a *app) gpusDetect() *cobra.Command {
 		Long: "Say which GPUs this machine has and what they are called in the table, from what the driver\n" +
 			"writes under /proc, a Jetson's device tree, or nvidia-smi. It fails if there is none.",
 		Example: "  llmprof gpus detect --format json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -29,7 +29,7 @@ func (ans *answer) json() any {
 		Throughput: throughputJSON{ans.Throughput, ans.Throughput / float64(ans.GPUs), ans.InputRate},
 		MFU:        ans.MFU,
 		Count:      countJSON{ans.Count.Method, ans.Count.Confidence, ans.Count.Reason},
-		Warnings:   append(append([]string{}, ans.Warnings...), ans.hints...),
+		Warnings:   append([]string{}, ans.Warnings...),
 	}
 	p := &ans.Parallel
 	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}

@@ -16,7 +16,7 @@ func (a *app) man() *cobra.Command {
 		Use:    "man",
 		Short:  "Write the manual pages",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return writeManual(cmd.Root(), dir)
 		},

@@ -13,7 +13,7 @@ func (a *app) models() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "List, show or check models",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE:  needCommand,
 	}
 	cmd.AddCommand(a.modelsList(), a.modelsShow(), a.modelsCheck())
@@ -26,7 +26,7 @@ func (a *app) modelsList() *cobra.Command {
 		Use:     "list",
 		Short:   "List the built-in models",
 		Example: "  llmprof models list\n  llmprof models list --format csv",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
 				return err

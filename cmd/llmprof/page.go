@@ -16,9 +16,9 @@ func (ans *answer) page() *render.Document {
 	d := &render.Document{Title: fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d",
 		ans.Model.Name, ans.gpusText(), w.Batch, w.Prompt, w.Gen)}
 	d.Blocks = append(d.Blocks, ans.setup(), ans.times(), ans.rates(), ans.memoryTable())
-	d.Blocks = append(d.Blocks, ans.limits(), ans.phaseTable("Prefill: "+ans.prefillText(), &ans.Prefill, ans.PrefillOps))
+	d.Blocks = append(d.Blocks, ans.limits(), ans.phaseTable("Prefill: "+ans.prefillText()+ans.rankText(), &ans.Prefill, ans.PrefillOps))
 	if ans.Tokens > 0 {
-		title := fmt.Sprintf("Decode: one step at the mean context of %s tokens", trimFloat(ans.Context))
+		title := fmt.Sprintf("Decode: one step at the mean context of %s tokens%s", trimFloat(ans.Context), ans.rankText())
 		d.Blocks = append(d.Blocks, ans.phaseTable(title, &ans.Decode, ans.DecodeOps))
 	}
 	return &render.Document{Title: d.Title, Blocks: append(d.Blocks, ans.notes())}
@@ -45,6 +45,14 @@ func (ans *answer) prefillText() string {
 		s += fmt.Sprintf(", in %d steps", (fresh+w.Chunk-1)/w.Chunk)
 	}
 	return s
+}
+
+// rankText says whose work the operators are.
+func (ans *answer) rankText() string {
+	if ans.Parallel.TP < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", on one of %d TP ranks", ans.Parallel.TP)
 }
 
 // setup says what was asked, with what the short names stand for.
@@ -196,7 +204,6 @@ func painted(b analytic.Bound) render.Painted {
 func (ans *answer) notes() render.Notes {
 	n := render.Notes{Title: "Notes"}
 	n.Items = append(n.Items, ans.Warnings...)
-	n.Items = append(n.Items, ans.hints...)
 	n.Items = append(n.Items,
 		"The floor takes the data sheet's peaks and lets all resources work at once; nothing beats it. It is less than "+
 			"the sum of the operators' floors, in which only the resources of one operator overlap.",

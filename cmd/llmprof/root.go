@@ -26,21 +26,34 @@ func (a *app) root() *cobra.Command {
 			"  llmprof models show qwen3-30b-a3b\n" +
 			"  llmprof gpus list",
 		SilenceErrors: true, SilenceUsage: true,
-		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
-		SuggestionsMinimumDistance: 2,
-		Args:                       cobra.NoArgs,
-		PersistentPreRun:           func(*cobra.Command, []string) { a.started = true },
-		RunE:                       needCommand,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              noArgs,
+		PersistentPreRun:  func(*cobra.Command, []string) { a.started = true },
+		RunE:              needCommand,
 	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.estimate(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
 	return root
+}
+
+// noArgs refuses arguments, which may be misspelt commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usage("unknown command %.40q; did you mean %q?", args[0], cmd.CommandPath()+" "+near[0])
+	}
+	if cmd.HasSubCommands() {
+		return usage("unknown command %.40q; see \"%s --help\"", args[0], cmd.CommandPath())
+	}
+	return usage("%s takes no arguments, but got %.40q; see \"%s --help\"", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
 // needCommand is run where a command has only sub-commands.

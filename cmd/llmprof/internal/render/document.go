@@ -24,6 +24,7 @@ type Document struct {
 
 // A Block is a part of a Document: Fields, a Table or Notes.
 type Block interface {
+	empty() bool
 	text(w *textWriter)
 	markdown(w *strings.Builder)
 }
@@ -55,13 +56,15 @@ type Table struct {
 
 // A Column says what its cells are.
 type Column struct {
-	Title string // for people
-	Key   string // for programs; it names the unit
-	Unit  string // in which the cells, plain numbers, are shown with one prefix; "" shows each by itself
-	Left  bool   // texts are aligned left, quantities by their decimal point
-	Drop  int    // of two columns that do not both fit, the one with the higher Drop goes; 0 stays
-	Max   int    // most characters of a text; 0 for any
-	Fixed bool   // Unit takes no prefix: a share in %
+	Title  string  // for people
+	Key    string  // for programs; it names the unit
+	Unit   string  // in which the cells, plain numbers, are shown with one prefix; "" shows each by itself
+	Left   bool    // texts are aligned left, quantities by their decimal point
+	Drop   int     // of two columns that do not both fit, the one with the higher Drop goes; 0 stays
+	Max    int     // most characters of a text; 0 for any
+	Fixed  bool    // Unit takes no prefix and its numbers one decimal: a share in %
+	By     float64 // what a Fixed unit is worth: 1e9 for "GB"; 0 is 1
+	Places int     // decimals of a Fixed column; 0 is 1
 }
 
 // A Row is the cells of one line.

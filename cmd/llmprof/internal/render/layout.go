@@ -76,26 +76,26 @@ func layColumn(t *Table, i int, s Style) column {
 	if c.Unit != "" {
 		out.unit = scale.unit
 	}
-	var whole, rest int
+	var whole, fraction, unit int
 	for j := range t.Rows {
 		if t.Rows[j].Kind == Group || i >= len(t.Rows[j].Cells) {
 			continue
 		}
-		text := cellText(t.Rows[j].Cells[i], c, scale, s)
+		text := shorten(cellText(t.Rows[j].Cells[i], c, scale, s), c.Max)
 		out.texts[j] = text
 		if !c.Left {
-			a, b := cut(text)
-			whole, rest = max(whole, width(a)), max(rest, width(b))
+			p := part(text)
+			whole, fraction, unit = max(whole, width(p.whole)), max(fraction, width(p.fraction)), max(unit, width(p.unit))
 		}
 		out.width = max(out.width, width(text))
 	}
 	if !c.Left {
 		for j, text := range out.texts {
-			if a, b := cut(text); text != "" {
-				out.texts[j] = padLeft(a, whole) + pad(b, rest)
+			if p := part(text); text != "" {
+				out.texts[j] = padLeft(p.whole, whole) + pad(p.fraction, fraction) + pad(p.unit, unit)
 			}
 		}
-		out.width = whole + rest
+		out.width = whole + fraction + unit
 	}
 	out.width = max(out.width, width(out.title), width(out.unit))
 	return out
@@ -108,7 +108,7 @@ func cellText(cell any, c *Column, scale scale, s Style) string {
 	if b, ok := plain(cell).(unit.Bytes); ok && s.Binary {
 		return b.Binary()
 	}
-	return shorten(str(cell), c.Max)
+	return str(cell)
 }
 
 // shorten cuts the middle out of a text of more than n columns; 0 is no limit.

@@ -49,7 +49,7 @@ func field(cells []any, j int) (string, error) {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return "", nil
 		}
-		return strconv.FormatFloat(v, 'g', -1, 64), nil
+		return plainNumber(v), nil
 	}
 	switch v := plain(cells[j]).(type) {
 	case string:
@@ -62,6 +62,15 @@ func field(cells []any, j int) (string, error) {
 	default:
 		return fmt.Sprint(v), nil
 	}
+}
+
+// plainNumber is v as encoding/json writes it: without an exponent unless it is
+// very small or very large.
+func plainNumber(v float64) string {
+	if abs := math.Abs(v); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		return strconv.FormatFloat(v, 'e', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
 // JSON writes v, indented.

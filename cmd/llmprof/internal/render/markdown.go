@@ -12,6 +12,9 @@ func Markdown(w io.Writer, d *Document, s Style) error {
 		b.WriteString("# " + escape(d.Title) + "\n")
 	}
 	for _, block := range d.Blocks {
+		if block.empty() {
+			continue
+		}
 		if t, ok := block.(Table); ok {
 			t.markdownIn(b, s)
 			continue
@@ -43,9 +46,6 @@ func (f Fields) markdown(b *strings.Builder) {
 }
 
 func (n Notes) markdown(b *strings.Builder) {
-	if len(n.Items) == 0 {
-		return
-	}
 	heading(b, n.Title)
 	for _, item := range n.Items {
 		b.WriteString("- " + escape(item) + "\n")
@@ -62,8 +62,8 @@ func (t *Table) markdownIn(b *strings.Builder, s Style) {
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		scales[i] = scaleOf(c, greatest(t, i), s.Binary)
-		if titles[i] = escape(c.Title); c.Unit != "" {
-			titles[i] = strings.TrimSpace(titles[i] + " (" + scales[i].unit + ")")
+		if titles[i] = escape(c.Title); strings.TrimSpace(c.Unit) != "" {
+			titles[i] += " (" + scales[i].unit + ")"
 		}
 		if rules[i] = "---:"; c.Left {
 			rules[i] = "---"

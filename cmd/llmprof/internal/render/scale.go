@@ -3,15 +3,15 @@ package render
 import (
 	"math"
 	"strconv"
-	"strings"
 )
 
 // A scale shows the numbers of one column in one unit, so that they compare at
 // a glance.
 type scale struct {
-	unit  string
-	by    float64
-	fixed bool
+	unit   string
+	by     float64
+	fixed  bool
+	places int // decimals if fixed
 }
 
 // decimals are those of a scaled column: with its greatest value below 1000,
@@ -21,8 +21,11 @@ const decimals = 3
 // scaleOf chooses the prefix that brings the greatest number of a column to
 // between 1 and 1000, once it is rounded.
 func scaleOf(c *Column, greatest float64, binary bool) scale {
-	if c.Fixed || greatest == 0 || math.IsNaN(greatest) || math.IsInf(greatest, 0) {
-		return scale{unit: c.Unit, by: 1, fixed: c.Fixed}
+	if c.Fixed {
+		return scale{unit: c.Unit, by: max(c.By, 1), fixed: true, places: max(c.Places, 1)}
+	}
+	if greatest == 0 || math.IsNaN(greatest) || math.IsInf(greatest, 0) {
+		return scale{unit: c.Unit, by: 1}
 	}
 	if binary && c.Unit == "B" {
 		return binaryScale(greatest)
@@ -56,7 +59,7 @@ func (s scale) text(v float64) string {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return missing
 	case s.fixed:
-		return strconv.FormatFloat(v, 'f', 1, 64)
+		return strconv.FormatFloat(v/s.by, 'f', s.places, 64)
 	case v == 0:
 		return "0"
 	}
@@ -67,13 +70,30 @@ func (s scale) text(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// cut parts a number at its decimal point.
-func cut(s string) (whole, rest string) {
-	if i := strings.IndexByte(s, '.'); i >= 0 {
-		return s[:i], s[i:]
+// A parted text is a number in the three parts that columns align: before the
+// point, from the point on, and the unit. A text that is no number is all whole.
+type parted struct{ whole, fraction, unit string }
+
+func part(s string) parted {
+	i := digits(s)
+	if i == 0 {
+		return parted{whole: s}
 	}
-	if i := strings.IndexByte(s, ' '); i >= 0 && i > 0 && s[i-1] >= '0' && s[i-1] <= '9' {
-		return s[:i], s[i:]
+	j := i
+	if j < len(s) && s[j] == '.' {
+		j += 1 + digits(s[j+1:])
 	}
-	return s, ""
+	if j < len(s) && s[j] != ' ' {
+		return parted{whole: s[:i], fraction: s[i:]} // a letter that belongs to the number: 559M
+	}
+	return parted{s[:i], s[i:j], s[j:]}
+}
+
+// digits counts the digits that s begins with, a sign before them included.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && (s[n] >= '0' && s[n] <= '9' || n == 0 && (s[n] == '-' || s[n] == '<')) {
+		n++
+	}
+	return n
 }

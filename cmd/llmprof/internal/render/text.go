@@ -20,8 +20,11 @@ func Text(w io.Writer, d *Document, s Style) error {
 	if d.Title != "" {
 		t.line(t.paint(d.Title, Bold))
 	}
-	for i, b := range d.Blocks {
-		if i > 0 || d.Title != "" {
+	for _, b := range d.Blocks {
+		if b.empty() {
+			continue
+		}
+		if t.Len() > 0 {
 			t.line("")
 		}
 		b.text(t)
@@ -65,10 +68,11 @@ func (f Fields) text(w *textWriter) {
 	}
 }
 
+func (f Fields) empty() bool { return len(f.Rows) == 0 }
+func (n Notes) empty() bool  { return len(n.Items) == 0 }
+func (t Table) empty() bool  { return len(t.Rows) == 0 }
+
 func (n Notes) text(w *textWriter) {
-	if len(n.Items) == 0 {
-		return
-	}
 	w.heading(n.Title)
 	for _, item := range n.Items {
 		mark := "• "

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// base is the estimate that the flags are tried on: all parts of the theory
+// have something to do in it.
+func base() []string {
+	return strings.Fields("estimate --model qwen3-30b-a3b --gpu h100 --prompt-len 512 --gen-len 8 --batch 4")
+}
+
+// flagCases has, for every flag of estimate, flags that need it to have an
+// effect and the value that is tried.
+func flagCases() map[string]struct {
+	with  string // further flags, on both sides
+	value string
+	alone string // error where the flag stands alone; "" where it has an effect there
+} {
+	return map[string]struct{ with, value, alone string }{
+		"model":          {"", "--model=llama3.1-8b", ""},
+		"gpu":            {"", "--gpu=a100", ""},
+		"batch":          {"", "--batch=8", ""},
+		"prompt-len":     {"", "--prompt-len=600", ""},
+		"gen-len":        {"", "--gen-len=9", ""},
+		"chunk":          {"", "--chunk=128", ""},
+		"cached-prefix":  {"", "--cached-prefix=256", ""},
+		"all-logits":     {"", "--all-logits", ""},
+		"weights":        {"", "--weights=fp8", ""},
+		"act":            {"--weights=int8", "--act=int8", ""},
+		"kv":             {"", "--kv=fp8", ""},
+		"tp":             {"", "--tp=2", ""},
+		"pp":             {"", "--pp=2", ""},
+		"ep":             {"--tp=2", "--ep=2", "ep 2 does not divide tp × dp = 1"},
+		"dp":             {"", "--dp=2", ""},
+		"sp":             {"--tp=2", "--sp", "needs tp above 1"},
+		"micro-batches":  {"--pp=2", "--micro-batches=2", "give pp above 1"},
+		"gpus-per-node":  {"--tp=4", "--gpus-per-node=2", "one GPU needs no node"},
+		"engine":         {"", "--engine=vllm", ""},
+		"compute-eff":    {"", "--compute-eff=0.5", ""},
+		"memory-eff":     {"", "--memory-eff=0.5", ""},
+		"link-eff":       {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},
+		"inter-node-eff": {"--tp=4 --gpus-per-node=2", "--inter-node-eff=0.3", "are in one node"},
+		"price":          {"", "--price=7.5", ""},
+		"hardware":       {"", "--hardware=testdata/h100.toml", ""},
+		"offline":        {"", "", ""}, // tested in testdata/script/hub.txtar
+		"format":         {"", "--format=json", ""},
+		"output":         {"", "--output=/dev/null", ""},
+		"color":          {"", "--color=always", ""},
+		"binary":         {"", "--binary", ""},
+		"top":            {"", "--top=3", ""},
+		"verbose":        {"", "--verbose", ""},
+		"help":           {"", "--help", ""},
+	}
+}
+
+// TestEveryFlagMatters holds that a flag changes the result or is refused.
+func TestEveryFlagMatters(t *testing.T) {
+	cases := flagCases()
+	flags := (&app{}).estimate()
+	flags.InitDefaultHelpFlag()
+	flags.Flags().VisitAll(func(f *pflag.Flag) {
+		c, ok := cases[f.Name]
+		if !ok {
+			t.Errorf("--%s has no case", f.Name)
+			return
+		}
+		if c.value == "" {
+			return
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			args := append(base(), strings.Fields(c.with)...)
+			without, with := try(t, args...), try(t, append(args, c.value)...)
+			if without.code != 0 || with.code != 0 {
+				t.Fatalf("exit %d and %d: %s%s", without.code, with.code, without.stderr, with.stderr)
+			}
+			if without.stdout == with.stdout && without.stderr == with.stderr {
+				t.Errorf("%s changes nothing", c.value)
+			}
+			if c.alone == "" {
+				return
+			}
+			alone := try(t, append(base(), c.value)...)
+			if alone.code != 2 || !strings.Contains(alone.stderr, c.alone) {
+				t.Errorf("%s alone: exit %d, %q; want exit 2 and %q", c.value, alone.code, alone.stderr, c.alone)
+			}
+		})
+	})
+}
+
+// TestEfficiencyMovesNumbers holds that a lower efficiency is a longer time, not
+// only another caption.
+func TestEfficiencyMovesNumbers(t *testing.T) {
+	for _, c := range []struct{ with, flag, key string }{
+		{"", "--compute-eff", "ttft_s"},
+		{"", "--memory-eff", "tpot_s"},
+		{"--tp=2", "--link-eff", "ttft_s"},
+		{"--tp=4 --gpus-per-node=2", "--inter-node-eff", "ttft_s"},
+	} {
+		args := append(base(), append(strings.Fields(c.with), "--format=json")...)
+		slow := expected(t, c.key, append(args, c.flag+"=0.2")...)
+		fast := expected(t, c.key, append(args, c.flag+"=0.9")...)
+		if !(slow > fast) {
+			t.Errorf("%s: %s is %g at 0.2 and %g at 0.9", c.flag, c.key, slow, fast)
+		}
+	}
+}

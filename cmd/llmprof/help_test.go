@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestHelpExamples runs every example that the help shows.
+func TestHelpExamples(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("one", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"config.json": tinyLlama, filepath.Join("one", "config.json"): tinyLlama,
+		"hardware.toml": "[gpu.h100-sxm-80gb]\nprice = \"2.1 $/h\"\nprice_source = \"the example\"\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each((&app{}).root(), func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Example) {
+			args := strings.Fields(line)
+			if args[0] != "llmprof" {
+				t.Errorf("%s: the example %q is of another command", cmd.CommandPath(), line)
+			}
+			if cmd.Name() == "detect" {
+				continue // depends on the machine; tested in testdata/script/detect.txtar
+			}
+			args = strings.Fields(strings.ReplaceAll(line, "*/config.json", "one/config.json"))
+			if got := try(t, args[1:]...); got.code != 0 || got.stdout == "" {
+				t.Errorf("%s: exit %d: %s", strings.TrimSpace(line), got.code, got.stderr)
+			}
+		}
+	})
+}
+
+// TestHelpIsComplete holds that every command says what it does and shows an
+// example, and every flag what it means.
+func TestHelpIsComplete(t *testing.T) {
+	each((&app{}).root(), func(cmd *cobra.Command) {
+		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: short text %q", cmd.CommandPath(), cmd.Short)
+		}
+		if strings.TrimSpace(cmd.LocalFlags().FlagUsages()) == "" && !cmd.HasSubCommands() && cmd.Flags().HasFlags() {
+			t.Errorf("%s: flags without a text", cmd.CommandPath())
+		}
+		got := try(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		if got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
+			t.Errorf("%s --help: exit %d", cmd.CommandPath(), got.code)
+		}
+	})
+}
+
+// each calls f for cmd and all commands below it.
+func each(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			each(c, f)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+func schema(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func validate(t *testing.T, s *jsonschema.Schema, text string) {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(v); err != nil {
+		t.Errorf("%#v", err)
+	}
+}
+
+// TestEstimateSchema validates estimates of every kind of model and split.
+func TestEstimateSchema(t *testing.T) {
+	s := schema(t, "estimate.v1.json")
+	for _, args := range []string{
+		"--model llama2-70b --gpu a100 --tp 8 --batch 32",
+		"--model llama2-70b --gpu a100",
+		"--model qwen3-30b-a3b --gpu a100 --price 1.5",
+		"--model deepseek-v3 --gpu h200 --tp 16 --ep 16",
+		"--model nemotron-h-8b --gpu rtx-a6000",
+		"--model mamba2-2.7b --gpu t4",
+		"--model llama3.2-1b --gpu orin-nano --gen-len 1",
+		"--model gpt-oss-20b --gpu h100 --chunk 100 --cached-prefix 10",
+		"--model gpt2 --gpu v100 --batch 2 --pp 2 --micro-batches 2",
+		"--model gemma3-1b --gpu mi300x --engine transformers --top 2",
+		"--model llama3.1-8b --gpu h100 --weights w4a16-g128 --dp 2 --all-logits",
+	} {
+		t.Run(args, func(t *testing.T) {
+			got := try(t, append([]string{"estimate", "--format", "json"}, strings.Fields(args)...)...)
+			if got.code != 0 {
+				t.Fatalf("exit %d: %s", got.code, got.stderr)
+			}
+			validate(t, s, got.stdout)
+		})
+	}
+}
+
+// expected reads the expected value of a time from an estimate's JSON.
+func expected(t *testing.T, key string, args ...string) float64 {
+	t.Helper()
+	got := try(t, args...)
+	if got.code != 0 {
+		t.Fatalf("%v: exit %d: %s", args, got.code, got.stderr)
+	}
+	var all map[string]json.RawMessage
+	var span struct{ Expected float64 }
+	if err := json.Unmarshal([]byte(got.stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(all[key], &span); err != nil {
+		t.Fatal(err)
+	}
+	return span.Expected
+}
+
+// TestOpsAddUp holds that the operators' times and shares are those of the phase.
+func TestOpsAddUp(t *testing.T) {
+	got := try(t, "estimate", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--format", "json")
+	var e struct{ Prefill, Decode phaseFigures }
+	if err := json.Unmarshal([]byte(got.stdout), &e); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]phaseFigures{"prefill": e.Prefill, "decode": e.Decode} {
+		var time, share, floor float64
+		for _, o := range p.Ops {
+			time, share, floor = time+o.Expected, share+o.Share, floor+o.Floor
+		}
+		if !near(time, p.Expected) || !near(share, 1) {
+			t.Errorf("%s: operators take %g s and %g of %g s", name, time, share, p.Expected)
+		}
+		if floor < p.Floor {
+			t.Errorf("%s: the operators' floors are %g s, the phase's is %g s", name, floor, p.Floor)
+		}
+	}
+}
+
+type phaseFigures struct {
+	Floor    float64 `json:"floor_s"`
+	Expected float64 `json:"expected_s"`
+	Ops      []struct {
+		Floor    float64 `json:"floor_s"`
+		Expected float64 `json:"expected_s"`
+		Share    float64
+	}
+}
+
+func near(a, b float64) bool { return a-b < 1e-6*b && b-a < 1e-6*b }
+
+// TestCheckSchema validates the answer for good and bad files.
+func TestCheckSchema(t *testing.T) {
+	got := try(t, "models", "check", "--format", "json", "testdata/config/tiny.json", "testdata/config/truncated.json")
+	if got.code != 1 {
+		t.Errorf("exit %d, want 1: %s", got.code, got.stderr)
+	}
+	validate(t, schema(t, "models-check.v1.json"), got.stdout)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// update rewrites what the tests compare with: UPDATE_GOLDEN=1 go test ./...
+var update = os.Getenv("UPDATE_GOLDEN") != ""
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"llmprof": main})
+}
+
+// TestScript runs testdata/script/*.txtar: command lines with what they print.
+func TestScript(t *testing.T) {
+	hub := httptest.NewServer(http.HandlerFunc(serveHub))
+	t.Cleanup(hub.Close)
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		UpdateScripts:       update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "home", "config"))
+			env.Setenv("HF_HUB_CACHE", filepath.Join(env.WorkDir, "home", "hub"))
+			env.Setenv("HF_ENDPOINT", hub.URL)
+			return nil
+		},
+	})
+}
+
+// serveHub is a hub with one repository.
+func serveHub(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/tiny/llama/resolve/main/config.json" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("X-Repo-Commit", "0123456789abcdef0123456789abcdef01234567")
+	w.Header().Set("ETag", `"89abcdef"`)
+	_, _ = w.Write([]byte(tinyLlama))
+}
+
+const tinyLlama = `{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 128}`
+
+// A ran is what a command line did.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// try runs a command line in an environment without a home.
+func try(t *testing.T, args ...string) ran {
+	t.Helper()
+	var out, errs bytes.Buffer
+	home := t.TempDir()
+	env := func(name string) string {
+		return map[string]string{"HOME": home, "HF_HUB_OFFLINE": "1"}[name]
+	}
+	code := run(args, bytes.NewReader(nil), &out, &errs, env)
+	return ran{code, out.String(), errs.String()}
+}
