@@ -4,7 +4,7 @@ import _ "embed"
 
 // families lists every family that is understood.
 func families() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates())
+	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news())
 }
 
 func concat(lists ...[]family) []family {

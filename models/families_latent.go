@@ -21,7 +21,9 @@ func latents() []family {
 		deepseek.like("deepseek_v3", func(f *family) { f.types = append(f.types, "kimi_k2", "kimi_k25", "deepseek_vl_v2_text") }),
 		deepseek.like("axk1", func(f *family) { f.finish = normAfterMixture }),
 		deepseek.like("deepseek_v32", func(f *family) { f.plan.mixer = sparse }),
-		deepseek.like("glm_moe_dsa", func(f *family) { f.plan.mixer = sparse }),
+		deepseek.like("glm_moe_dsa", func(f *family) {
+			f.plan.mixer, f.plan.alter = sparse, indexerOnce(glmIndexer)
+		}),
 		deepseek.like("glm4_moe_lite", func(f *family) {
 			f.assume = `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`
 		}),

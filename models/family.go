@@ -37,14 +37,15 @@ type mixer func(*reader, kind) []Block
 
 // A kind is what tells one layer of a model from another.
 type kind struct {
-	mixer  string // a layer type of transformers: "full_attention", "mamba"...
-	ffn    string // "mlp", "moe" or "" for none
-	fixed  bool   // no rotary positions
-	shared bool   // reads the cache of an earlier layer
-	first  bool   // lacks what later layers take from the one before
-	heads  int    // where layers differ in it; else 0
-	kv     int
-	width  int // of the feed-forward, likewise
+	mixer   string // a layer type of transformers: "full_attention", "mamba"...
+	ffn     string // "mlp", "moe" or "" for none
+	fixed   bool   // no rotary positions
+	shared  bool   // reads the cache of an earlier layer
+	follows bool   // reads the keys that an earlier layer's indexer picked
+	first   bool   // lacks what later layers take from the one before
+	heads   int    // where layers differ in it; else 0
+	kv      int
+	width   int // of the feed-forward, likewise
 }
 
 // A layerPlan says which kind each layer is. Each function is asked once a

@@ -34,6 +34,10 @@ func (r *reader) latent(k kind) Block {
 // (DeepSeek-V3.2-Exp, section 2.1 of its report).
 func sparseLatentAttention(r *reader, k kind) []Block {
 	b := r.latent(k)
+	if k.follows {
+		b.Attention.Indexer = &Indexer{TopK: r.size("index_topk")}
+		return []Block{b}
+	}
 	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk")}
 	b.Attention.Indexer = &x
 	b.In = append(b.In,

@@ -125,7 +125,8 @@ type Latent struct {
 }
 
 // An Indexer scores all keys with a few light heads and keeps TopK of them for
-// the attention proper (DeepSeek-V3.2). Its matrices are the block's own.
+// the attention proper (DeepSeek-V3.2). Its matrices are the block's own. One
+// without heads stands for an earlier layer's choice, used again (GLM-5).
 type Indexer struct {
 	Heads, Dim, TopK int
 }
