@@ -3,77 +3,68 @@ package models
 // classics are the families from before Llama, and those that kept their
 // LayerNorms, biases and feed-forwards without gate.
 func classics() []family {
-	learned := attentionShape{bias: yes, outBias: yes, positions: unrotated}
-	ungated := ffnShape{ungated: true, bias: yes}
-	quadruple := ffnShape{ungated: true, bias: yes, times: 4}
-	layerNorms := preNorm(scaleAndShift)
-	gptNames := map[string]string{"intermediate_size": "n_inner", "max_position_embeddings": "n_positions|n_ctx"}
-	oneNorm := normPlan{shape: scaleAndShift, mixer: []string{"ln_1"}, parallel: yes}
-	fairseq := family{
-		assume: tied, norms: layerNorms, attn: learned, ffn: ungated,
-		embed: embedShape{positions: "max_position_embeddings", offset: 2},
-	}
+	return concat(gpts(), parallels(), fairseqs(), aloneClassics())
+}
+
+// gpts come from GPT and GPT-2.
+func gpts() []family {
 	return []family{
 		{
-			types: []string{"gpt2", "gpt-sw3"}, names: gptNames, assume: tied, norms: layerNorms, attn: learned, ffn: quadruple,
+			types: []string{"gpt2", "gpt-sw3"}, names: gptNames(), assume: tied, norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
 			embed: embedShape{positions: "max_position_embeddings"},
 		},
 		{
-			types: []string{"openai-gpt"}, assume: tied, norms: layerNorms, attn: learned, ffn: quadruple,
+			types: []string{"openai-gpt"}, assume: tied, norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
 			embed: embedShape{positions: "max_position_embeddings", final: "-"},
 		},
 		{
-			types: []string{"gpt_bigcode"}, names: gptNames, assume: `{"tie_word_embeddings": true, "multi_query": true}`,
-			norms: layerNorms, attn: learned, ffn: quadruple,
+			types: []string{"gpt_bigcode"}, names: gptNames(), assume: `{"tie_word_embeddings": true, "multi_query": true}`,
+			norms: preNorm(scaleAndShift), attn: learned(), ffn: quadruple(),
 			embed: embedShape{positions: "max_position_embeddings"},
 			plan:  layerPlan{alter: multiQuery},
 		},
 		{
 			types:  []string{"gpt_neo"},
 			names:  map[string]string{"num_attention_heads": "num_heads", "sliding_window": "window_size", "num_hidden_layers": "num_layers"},
-			assume: tied, norms: layerNorms, ffn: quadruple,
+			assume: tied, norms: preNorm(scaleAndShift), ffn: quadruple(),
 			attn:  attentionShape{outBias: yes, positions: unrotated},
 			embed: embedShape{positions: "max_position_embeddings"},
 			plan:  layerPlan{mixer: localLayers},
 		},
 		{
+			types: []string{"ctrl"}, names: map[string]string{"hidden_size": "n_embd", "intermediate_size": "dff", "max_position_embeddings": "n_positions"},
+			assume: tied, norms: preNorm(scaleAndShift), attn: learned(), ffn: ungated(), embed: embedShape{headBias: yes},
+		},
+		{
+			types: []string{"cpmant"}, names: map[string]string{"intermediate_size": "dim_ff", "head_dim": "dim_head"},
+			assume: tied, norms: preNorm(scaleOnly), attn: attentionShape{positions: unrotated}, amend: amendCPMAnt,
+		},
+	}
+}
+
+// parallels let attention and feed-forward add to one sum, or may.
+func parallels() []family {
+	return []family{
+		{
 			types: []string{"gpt_neox"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "use_parallel_residual": true, "rotary_pct": 0.25}`,
 			norms: normPlan{shape: scaleAndShift, mixer: []string{"input_layernorm"}, ffn: []string{"post_attention_layernorm"}, parallel: "use_parallel_residual"},
-			attn:  attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ungated,
+			attn:  attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ungated(),
 		},
 		{
 			types: []string{"gpt_neox_japanese"}, assume: `{"tie_word_embeddings": true, "intermediate_multiple_size": 4}`,
-			norms: layerNorms, ffn: ffnShape{ungated: true},
+			norms: preNorm(scaleAndShift), ffn: ffnShape{ungated: true},
 			tune: func(r *reader) { r.ffn.times = r.size("intermediate_multiple_size") },
 			// Only the last layer's attention has a bias.
 			amend: func(r *reader, m *Model) { m.Embedding.Extra += int64(r.hidden) },
 		},
 		{
-			types: []string{"gptj", "codegen"}, names: gptNames, assume: untied, norms: oneNorm, ffn: quadruple,
+			types: []string{"gptj", "codegen"}, names: gptNames(), assume: untied, norms: oneNorm(), ffn: quadruple(),
 			embed: embedShape{headBias: yes},
 		},
 		{
-			types: []string{"phi"}, assume: untied, norms: oneNorm, ffn: ungated,
+			types: []string{"phi"}, assume: untied, norms: oneNorm(), ffn: ungated(),
 			attn:  attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}},
 			embed: embedShape{headBias: yes},
-		},
-		{
-			types: []string{"persimmon"}, assume: `{"tie_word_embeddings": false, "qk_layernorm": true}`, norms: layerNorms, ffn: ungated,
-			attn: attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}},
-		},
-		{
-			types: []string{"opt"}, names: map[string]string{"intermediate_size": "ffn_dim", "embedding_size": "word_embed_proj_dim"},
-			assume: `{"tie_word_embeddings": true, "enable_bias": true, "do_layer_norm_before": true, "layer_norm_elementwise_affine": true}`,
-			norms:  layerNorms, ffn: ffnShape{ungated: true, bias: "enable_bias"},
-			attn:  attentionShape{bias: "enable_bias", outBias: "enable_bias", positions: unrotated},
-			embed: embedShape{positions: "max_position_embeddings", offset: 2},
-			tune:  tuneOPT, amend: projectEmbedding,
-		},
-		{
-			types: []string{"bloom"}, names: map[string]string{"hidden_size": "hidden_size|n_embed", "num_attention_heads": "n_head|num_attention_heads"},
-			assume: tied, norms: layerNorms, ffn: quadruple,
-			attn:  attentionShape{bias: yes, outBias: yes, positions: alibi},
-			embed: embedShape{norms: []string{"word_embeddings_layernorm"}},
 		},
 		{
 			types: []string{"falcon", "RefinedWeb", "RefinedWebModel"},
@@ -83,53 +74,8 @@ func classics() []family {
 			},
 			assume: `{"tie_word_embeddings": true, "multi_query": true, "parallel_attn": true, "max_position_embeddings": 2048}`,
 			ffn:    ffnShape{ungated: true, bias: "bias", times: 4},
-			attn:   attentionShape{bias: "bias", outBias: "bias"}, norms: layerNorms,
+			attn:   attentionShape{bias: "bias", outBias: "bias"}, norms: preNorm(scaleAndShift),
 			tune: tuneFalcon, plan: layerPlan{alter: falconHeads},
-		},
-		{
-			types: []string{"mpt"},
-			names: map[string]string{
-				"num_key_value_heads": "attn_config.kv_n_heads", "intermediate_multiple_size": "expansion_ratio",
-			},
-			assume: `{"tie_word_embeddings": true, "expansion_ratio": 4, "no_bias": true, "learned_pos_emb": true}`,
-			norms:  preNorm(scaleOnly), ffn: ffnShape{ungated: true},
-			attn: attentionShape{positions: alibi}, tune: tuneMPT,
-		},
-		fairseq.like("biogpt", nil),
-		fairseq.like("xglm", func(f *family) {
-			f.names = map[string]string{"intermediate_size": "ffn_dim", "num_attention_heads": "attention_heads"}
-			f.embed = embedShape{}
-		}),
-		{
-			types: []string{"ctrl"}, names: map[string]string{"hidden_size": "n_embd", "intermediate_size": "dff", "max_position_embeddings": "n_positions"},
-			assume: tied, norms: layerNorms, attn: learned, ffn: ungated, embed: embedShape{headBias: yes},
-		},
-		{
-			types: []string{"cpmant"}, names: map[string]string{"intermediate_size": "dim_ff", "head_dim": "dim_head"},
-			assume: tied, norms: preNorm(scaleOnly), attn: attentionShape{positions: unrotated}, amend: amendCPMAnt,
-		},
-		{
-			types: []string{"stablelm", "stablelm_epoch"}, names: map[string]string{"partial_rotary_factor": "partial_rotary_factor|rope_pct"},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25}`, norms: layerNorms,
-			attn: attentionShape{bias: "use_qkv_bias", norms: headNorms{on: "qk_layernorm", scope: ownHead}},
-			tune: func(r *reader) {
-				if r.flag("use_parallel_residual") {
-					r.norms = normPlan{shape: scaleAndShift, mixer: []string{"input_layernorm"}, parallel: yes}
-				}
-			},
-		},
-		{
-			types: []string{"starcoder2"}, assume: `{"tie_word_embeddings": true, "use_bias": true}`, norms: layerNorms,
-			attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{ungated: true, bias: "use_bias"},
-			plan: layerPlan{mixer: slidingEverywhere},
-		},
-		{
-			types: []string{"nemotron"}, assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.5}`, norms: layerNorms,
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
-		},
-		{
-			types: []string{"jais2"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "mlp_bias": true}`, norms: layerNorms,
-			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
 		},
 		{
 			types: []string{"cohere"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
@@ -140,6 +86,77 @@ func classics() []family {
 			assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), alter: unrotatedFull},
+		},
+		{
+			types: []string{"stablelm", "stablelm_epoch"}, names: map[string]string{"partial_rotary_factor": "partial_rotary_factor|rope_pct"},
+			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25}`, norms: preNorm(scaleAndShift),
+			attn: attentionShape{bias: "use_qkv_bias", norms: headNorms{on: "qk_layernorm", scope: ownHead}},
+			tune: func(r *reader) {
+				if r.flag("use_parallel_residual") {
+					r.norms = normPlan{shape: scaleAndShift, mixer: []string{"input_layernorm"}, parallel: yes}
+				}
+			},
+		},
+	}
+}
+
+// fairseqs come from Meta and its fairseq.
+func fairseqs() []family {
+	fairseq := family{
+		assume: tied, norms: preNorm(scaleAndShift), attn: learned(), ffn: ungated(),
+		embed: embedShape{positions: "max_position_embeddings", offset: 2},
+	}
+	return []family{
+		{
+			types: []string{"opt"}, names: map[string]string{"intermediate_size": "ffn_dim", "embedding_size": "word_embed_proj_dim"},
+			assume: `{"tie_word_embeddings": true, "enable_bias": true, "do_layer_norm_before": true, "layer_norm_elementwise_affine": true}`,
+			norms:  preNorm(scaleAndShift), ffn: ffnShape{ungated: true, bias: "enable_bias"},
+			attn:  attentionShape{bias: "enable_bias", outBias: "enable_bias", positions: unrotated},
+			embed: embedShape{positions: "max_position_embeddings", offset: 2},
+			tune:  tuneOPT, amend: projectEmbedding,
+		},
+		fairseq.like("biogpt", nil),
+		fairseq.like("xglm", func(f *family) {
+			f.names = map[string]string{"intermediate_size": "ffn_dim", "num_attention_heads": "attention_heads"}
+			f.embed = embedShape{}
+		}),
+	}
+}
+
+// aloneClassics stand alone.
+func aloneClassics() []family {
+	return []family{
+		{
+			types: []string{"persimmon"}, assume: `{"tie_word_embeddings": false, "qk_layernorm": true}`, norms: preNorm(scaleAndShift), ffn: ungated(),
+			attn: attentionShape{bias: yes, outBias: yes, norms: headNorms{on: "qk_layernorm", shape: scaleAndShift}},
+		},
+		{
+			types: []string{"bloom"}, names: map[string]string{"hidden_size": "hidden_size|n_embed", "num_attention_heads": "n_head|num_attention_heads"},
+			assume: tied, norms: preNorm(scaleAndShift), ffn: quadruple(),
+			attn:  attentionShape{bias: yes, outBias: yes, positions: alibi},
+			embed: embedShape{norms: []string{"word_embeddings_layernorm"}},
+		},
+		{
+			types: []string{"mpt"},
+			names: map[string]string{
+				"num_key_value_heads": "attn_config.kv_n_heads", "intermediate_multiple_size": "expansion_ratio",
+			},
+			assume: `{"tie_word_embeddings": true, "expansion_ratio": 4, "no_bias": true, "learned_pos_emb": true}`,
+			norms:  preNorm(scaleOnly), ffn: ffnShape{ungated: true},
+			attn: attentionShape{positions: alibi}, tune: tuneMPT,
+		},
+		{
+			types: []string{"starcoder2"}, assume: `{"tie_word_embeddings": true, "use_bias": true}`, norms: preNorm(scaleAndShift),
+			attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{ungated: true, bias: "use_bias"},
+			plan: layerPlan{mixer: slidingEverywhere},
+		},
+		{
+			types: []string{"nemotron"}, assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.5}`, norms: preNorm(scaleAndShift),
+			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
+		},
+		{
+			types: []string{"jais2"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "mlp_bias": true}`, norms: preNorm(scaleAndShift),
+			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
 		},
 	}
 }

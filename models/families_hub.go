@@ -3,7 +3,11 @@ package models
 // remotes are the families whose code came with their checkpoints on the hub,
 // or that have since got classes of other names.
 func remotes() []family {
-	perHead := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
+	return concat(remoteLlamas(), remoteClassics(), remoteMixtures())
+}
+
+// remoteLlamas are Llama with other names and biases.
+func remoteLlamas() []family {
 	return []family{
 		{
 			types: []string{"internlm2"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: "bias", outBias: "bias"},
@@ -15,15 +19,6 @@ func remotes() []family {
 		{
 			types: []string{"internlm3"}, assume: untied, norms: preNorm(scaleOnly),
 			attn: attentionShape{bias: "qkv_bias", outBias: "bias"}, ffn: ffnShape{bias: "bias"},
-		},
-		{
-			types: []string{"chatglm"},
-			names: map[string]string{
-				"num_hidden_layers": "num_layers", "intermediate_size": "ffn_hidden_size", "num_key_value_heads": "multi_query_group_num",
-				"vocab_size": "padded_vocab_size|vocab_size", "head_dim": "kv_channels", "max_position_embeddings": "seq_length",
-			},
-			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.5, "add_qkv_bias": true}`, norms: preNorm(scaleOnly),
-			attn: attentionShape{bias: "add_qkv_bias", outBias: "add_bias_linear"}, ffn: ffnShape{bias: "add_bias_linear"}, tune: tuneChatGLM,
 		},
 		{
 			types: []string{"baichuan"}, names: map[string]string{"max_position_embeddings": "max_position_embeddings"},
@@ -56,10 +51,32 @@ func remotes() []family {
 			},
 		},
 		{
-			types: []string{"orion"}, assume: untied, norms: preNorm(scaleAndShift),
+			types: []string{"xverse"}, assume: untied, norms: preNorm(scaleOnly),
 		},
 		{
-			types: []string{"xverse"}, assume: untied, norms: preNorm(scaleOnly),
+			types: []string{"mimo"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: yes},
+			plan: layerPlan{mixer: slidingAbove}, amend: noteDraft,
+		},
+		{
+			types: []string{"hunyuan_v1_dense"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),
+		},
+	}
+}
+
+// remoteClassics have LayerNorms or biases of before.
+func remoteClassics() []family {
+	return []family{
+		{
+			types: []string{"chatglm"},
+			names: map[string]string{
+				"num_hidden_layers": "num_layers", "intermediate_size": "ffn_hidden_size", "num_key_value_heads": "multi_query_group_num",
+				"vocab_size": "padded_vocab_size|vocab_size", "head_dim": "kv_channels", "max_position_embeddings": "seq_length",
+			},
+			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.5, "add_qkv_bias": true}`, norms: preNorm(scaleOnly),
+			attn: attentionShape{bias: "add_qkv_bias", outBias: "add_bias_linear"}, ffn: ffnShape{bias: "add_bias_linear"}, tune: tuneChatGLM,
+		},
+		{
+			types: []string{"orion"}, assume: untied, norms: preNorm(scaleAndShift),
 		},
 		{
 			types: []string{"phi3small"}, names: map[string]string{"intermediate_size": "ff_intermediate_size"},
@@ -73,14 +90,16 @@ func remotes() []family {
 			norms: normPlan{shape: scaleAndShift, mixer: []string{"ln"}, parallel: yes}, ffn: ffnShape{ungated: true, bias: yes, times: 4},
 			attn: attentionShape{bias: yes, outBias: yes}, embed: embedShape{headBias: yes},
 		},
+	}
+}
+
+// remoteMixtures have experts, or layers of many widths.
+func remoteMixtures() []family {
+	return []family{
 		{
 			types: []string{"deepseek"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 0}`, norms: preNorm(scaleOnly),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, moe: moeShape{shared: sharedCount},
 			plan: layerPlan{ffn: sparseAfterDense},
-		},
-		{
-			types: []string{"mimo"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: yes},
-			plan: layerPlan{mixer: slidingAbove}, amend: noteDraft,
 		},
 		{
 			types: []string{"dbrx"},
@@ -91,11 +110,8 @@ func remotes() []family {
 			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{ffn: allSparse},
 		},
 		{
-			types: []string{"hunyuan_v1_dense"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead,
-		},
-		{
 			types: []string{"hunyuan_v1_moe"}, names: map[string]string{"num_experts_per_tok": "moe_topk"}, assume: untied,
-			norms: preNorm(scaleOnly), attn: perHead, moe: moeShape{width: "intermediate_size", shared: sharedExpert},
+			norms: preNorm(scaleOnly), attn: perHead(), moe: moeShape{width: "intermediate_size", shared: sharedExpert},
 			plan: layerPlan{ffn: allSparse},
 			tune: func(r *reader) { r.uniform("num_experts", "num_experts_per_tok", "intermediate_size") },
 		},

@@ -49,11 +49,11 @@ func scans() []family {
 
 // hybrids are the families that mix attention with scans.
 func hybrids() []family {
-	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
-	gated := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: valueGate}
-	delta := map[string]mixer{linear: gatedDelta}
-	every4 := layerPlan{mixer: linearBut("full_attention_interval", 4), ffn: sparseStep}
-	dense4 := layerPlan{mixer: linearBut("full_attention_interval", 4)}
+	return concat(mambaHybrids(), deltaHybrids(), otherHybrids())
+}
+
+// mambaHybrids put attention between scans of Mamba.
+func mambaHybrids() []family {
 	return []family{
 		{
 			types: []string{"jamba"},
@@ -66,22 +66,33 @@ func hybrids() []family {
 			types: []string{"bamba"},
 			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
 				"mamba_expand": 2, "mamba_n_heads": 128, "partial_rotary_factor": 0.5}`,
-			norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: attentionAt("attn_layer_indices")},
 		},
 		{
 			types:  []string{"falcon_h1"},
 			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}`,
-			norms:  preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			norms:  preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			mixers: map[string]mixer{"hybrid": falconH1}, plan: layerPlan{mixer: func(*reader, int) string { return "hybrid" }},
 		},
 		{
 			types: []string{"granitemoehybrid"}, names: graniteNames(),
 			assume: `{"tie_word_embeddings": false, "mamba_conv_bias": true, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2}`,
-			norms:  preNorm(scaleOnly), attn: biased, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
+			norms:  preNorm(scaleOnly), attn: biased(), moe: moeShape{width: "intermediate_size", shared: sharedWidth},
 			mixers: map[string]mixer{linear: mamba2Scan}, plan: layerPlan{mixer: linearBut("", maxLayers+1), ffn: graniteFFN},
 			tune: tuneGraniteHybrid,
 		},
+		nemotronH(),
+	}
+}
+
+// deltaHybrids put attention between layers of the gated delta rule.
+func deltaHybrids() []family {
+	gated := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: valueGate}
+	delta := map[string]mixer{linear: gatedDelta}
+	dense4 := layerPlan{mixer: linearBut("full_attention_interval", 4)}
+	every4 := layerPlan{mixer: dense4.mixer, ffn: sparseStep}
+	return []family{
 		{
 			types: []string{"qwen3_next"}, names: map[string]string{"num_experts": "num_experts"},
 			assume: `{"tie_word_embeddings": false, "partial_rotary_factor": 0.25, "head_dim": 256}`, norms: preNorm(scaleOnly), attn: gated,
@@ -102,6 +113,12 @@ func hybrids() []family {
 			norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}},
 			mixers: delta, plan: dense4,
 		},
+	}
+}
+
+// otherHybrids put attention between convolutions or other recurrences.
+func otherHybrids() []family {
+	return []family{
 		{
 			types: []string{"lfm2"}, names: map[string]string{"tie_word_embeddings": "tie_embedding|tie_word_embeddings", "intermediate_size": "block_ff_dim|intermediate_size"},
 			assume: `{"tie_word_embeddings": true, "block_auto_adjust_ff_dim": true, "block_multiple_of": 256, "conv_L_cache": 3}`,
@@ -125,7 +142,6 @@ func hybrids() []family {
 			attn:   attentionShape{bias: attentionBias, outBias: yes}, ffn: ffnShape{bias: yes},
 			mixers: map[string]mixer{"recurrent": recurrent}, plan: layerPlan{mixer: griffinLayer, alter: halfWidth},
 		},
-		nemotronH(),
 	}
 }
 

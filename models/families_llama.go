@@ -30,14 +30,15 @@ const attentionBias toggle = "attention_bias"
 // llamas are the families that are Llama but for a bias, a window, a norm of
 // queries and keys or a tied head.
 func llamas() []family {
-	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
-	perHead := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
-	whole := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}}
-	queryKeyValue := attentionShape{bias: yes}
+	return concat(plainLlamas(), normedLlamas(), ungatedLlamas())
+}
+
+// plainLlamas differ from Llama in a bias, a default or a window.
+func plainLlamas() []family {
 	return []family{
 		{
 			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 		},
 		{
 			types:  []string{"helium"},
@@ -45,7 +46,7 @@ func llamas() []family {
 		},
 		{
 			types:  []string{"cwm"},
-			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: fullFirst("window_pattern", 4)},
+			assume: untied, norms: preNorm(scaleOnly), ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("window_pattern", 4)},
 		},
 		{
 			types:  []string{"mistral", "ministral3", "ministral"},
@@ -53,16 +54,16 @@ func llamas() []family {
 		},
 		{
 			types:  []string{"qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni_text"},
-			assume: untied, norms: preNorm(scaleOnly), attn: queryKeyValue, plan: layerPlan{mixer: slidingAbove},
+			assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: yes}, plan: layerPlan{mixer: slidingAbove},
 		},
 		{
 			types:  []string{"qwen3", "qwen3_vl_text"},
 			assume: `{"tie_word_embeddings": false, "head_dim": 128}`,
-			norms:  preNorm(scaleOnly), attn: perHead, plan: layerPlan{mixer: slidingAbove},
+			norms:  preNorm(scaleOnly), attn: perHead(), plan: layerPlan{mixer: slidingAbove},
 		},
 		{
 			types:  []string{"smollm3"},
-			assume: tied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			assume: tied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			plan: layerPlan{mixer: slidingAbove, alter: someUnrotated},
 		},
 		{
@@ -76,6 +77,16 @@ func llamas() []family {
 			norms:  preNorm(scaleOnly), attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{bias: "use_bias"},
 		},
 		{
+			types:  []string{"phi3", "phi4mm", "phi3_v", "phi4_multimodal"},
+			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
+		},
+	}
+}
+
+// normedLlamas have their norms elsewhere, or more of them.
+func normedLlamas() []family {
+	return []family{
+		{
 			types:  []string{"glm"},
 			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
 			norms:  preNorm(scaleOnly), attn: attentionShape{bias: attentionBias},
@@ -87,7 +98,7 @@ func llamas() []family {
 		},
 		{
 			types:  []string{"hyperclovax"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			tune: func(r *reader) {
 				if r.flag("use_post_norm") {
 					r.norms = sandwich()
@@ -95,30 +106,17 @@ func llamas() []family {
 			},
 		},
 		{
-			types:  []string{"arcee"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{ungated: true, bias: "mlp_bias"},
-		},
-		{
-			types:  []string{"apertus"},
-			assume: untied, norms: preNorm(scaleOnly), attn: perHead, ffn: ffnShape{ungated: true},
-			finish: perLayer(2),
-		},
-		{
-			types:  []string{"phi3", "phi4mm", "phi3_v", "phi4_multimodal"},
-			assume: untied, norms: preNorm(scaleOnly), plan: layerPlan{mixer: slidingEverywhere},
-		},
-		{
 			types:  []string{"olmo"},
-			assume: untied, norms: preNorm(weightless), attn: biased,
+			assume: untied, norms: preNorm(weightless), attn: biased(),
 		},
 		{
 			types:  []string{"olmo2"},
-			assume: untied, norms: postNorm(), attn: whole,
+			assume: untied, norms: postNorm(), attn: whole(),
 		},
 		{
 			types:  []string{"olmo3"},
 			assume: `{"tie_word_embeddings": false, "sliding_window": 4096}`,
-			norms:  postNorm(), attn: whole, plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4)},
+			norms:  postNorm(), attn: whole(), plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4)},
 		},
 		{
 			types:  []string{"exaone4"},
@@ -128,12 +126,27 @@ func llamas() []family {
 		},
 		{
 			types:  []string{"bitnet"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased,
+			assume: untied, norms: preNorm(scaleOnly), attn: biased(),
 			finish: func(r *reader, k kind, b []Block) []Block {
 				b[0].Norms = append(b[0].Norms, scaleOnly.norm("attn_sub_norm", r.hidden, 1))
 				b[1].Norms = append(b[1].Norms, scaleOnly.norm("ffn_sub_norm", r.width(k), 1))
 				return b
 			},
+		},
+	}
+}
+
+// ungatedLlamas have another feed-forward, or attention of two differences.
+func ungatedLlamas() []family {
+	return []family{
+		{
+			types:  []string{"arcee"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{ungated: true, bias: "mlp_bias"},
+		},
+		{
+			types:  []string{"apertus"},
+			assume: untied, norms: preNorm(scaleOnly), attn: perHead(), ffn: ffnShape{ungated: true},
+			finish: perLayer(2),
 		},
 		{
 			types:  []string{"nanochat"},
@@ -143,7 +156,7 @@ func llamas() []family {
 		},
 		{
 			types:  []string{"diffllama"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
+			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			finish: func(r *reader, k kind, b []Block) []Block {
 				a := b[0].Attention
 				b[0].Extra += 4 * int64(a.KeyDim)

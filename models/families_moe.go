@@ -2,45 +2,64 @@ package models
 
 // mixtures are the families with experts and ordinary attention.
 func mixtures() []family {
-	biased := attentionShape{bias: attentionBias, outBias: attentionBias}
-	perHead := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}}
-	whole := attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes, scope: wholeHead}}
-	const wide = "intermediate_size" // an expert's width, where all feed-forwards are experts
-	always := layerPlan{ffn: allSparse}
+	return concat(plainMixtures(), sharedMixtures(), mixedMixtures())
+}
+
+// plainMixtures have a mixture in every layer and no expert that all tokens take.
+func plainMixtures() []family {
 	return []family{
 		{
 			types: []string{"mixtral"}, assume: untied, norms: preNorm(scaleOnly),
 			moe: moeShape{width: wide}, plan: layerPlan{mixer: slidingEverywhere, ffn: allSparse},
 		},
 		{
-			types: []string{"phimoe"}, assume: untied, norms: preNorm(scaleAndShift), attn: biased,
+			types: []string{"phimoe"}, assume: untied, norms: preNorm(scaleAndShift), attn: biased(),
 			moe: moeShape{width: wide}, embed: embedShape{headBias: "lm_head_bias"},
 			plan: layerPlan{mixer: slidingEverywhere, ffn: allSparse},
 		},
-		{types: []string{"olmoe"}, assume: untied, norms: preNorm(scaleOnly), attn: whole, moe: moeShape{width: wide}, plan: always},
-		{types: []string{"flex_olmo"}, assume: untied, norms: postNorm(), attn: whole, moe: moeShape{width: wide}, plan: always},
+		{types: []string{"olmoe"}, assume: untied, norms: preNorm(scaleOnly), attn: whole(), moe: moeShape{width: wide}, plan: always()},
+		{types: []string{"flex_olmo"}, assume: untied, norms: postNorm(), attn: whole(), moe: moeShape{width: wide}, plan: always()},
 		{
-			types: []string{"granitemoe"}, assume: untied, norms: preNorm(scaleOnly), attn: biased, moe: moeShape{width: wide}, plan: always,
+			types: []string{"granitemoe"}, assume: untied, norms: preNorm(scaleOnly), attn: biased(), moe: moeShape{width: wide}, plan: always(),
 		},
 		{
-			types: []string{"granitemoeshared"}, names: graniteNames(), assume: untied, norms: preNorm(scaleOnly), attn: biased,
-			moe: moeShape{width: wide, shared: sharedWidth}, plan: always,
-		},
-		{
-			types: []string{"granitemoe_swa"}, assume: untied, norms: preNorm(scaleOnly), attn: withSinks(biased),
+			types: []string{"granitemoe_swa"}, assume: untied, norms: preNorm(scaleOnly), attn: withSinks(biased()),
 			moe: moeShape{width: wide}, plan: layerPlan{mixer: fullFirst("", 4), ffn: allSparse},
 		},
 		{
-			types: []string{"granite_swa"}, assume: tied, norms: preNorm(scaleOnly), attn: withSinks(biased),
+			types: []string{"granite_swa"}, assume: tied, norms: preNorm(scaleOnly), attn: withSinks(biased()),
 			ffn: ffnShape{bias: "mlp_bias"}, plan: layerPlan{mixer: fullFirst("", 4)},
+		},
+		{
+			types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),
+			plan: layerPlan{mixer: slidingAbove, ffn: sparseStep},
+		},
+		{
+			types: []string{"mellum"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),
+			plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense},
+		},
+		{
+			types: []string{"minimax_m2"}, assume: untied, norms: preNorm(scaleOnly),
+			attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: wide}, plan: always(),
+		},
+		{
+			types: []string{"gpt_oss"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "head_dim": 64}`, norms: preNorm(scaleOnly),
+			attn: withSinks(biased()), moe: moeShape{width: wide, bias: yes, routerBias: yes},
+			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: allSparse},
+		},
+	}
+}
+
+// sharedMixtures have a feed-forward beside the experts that all tokens take.
+func sharedMixtures() []family {
+	return []family{
+		{
+			types: []string{"granitemoeshared"}, names: graniteNames(), assume: untied, norms: preNorm(scaleOnly), attn: biased(),
+			moe: moeShape{width: wide, shared: sharedWidth}, plan: always(),
 		},
 		{
 			types: []string{"qwen2_moe"}, assume: `{"tie_word_embeddings": false, "qkv_bias": true}`, norms: preNorm(scaleOnly),
 			attn: attentionShape{bias: "qkv_bias"}, moe: moeShape{shared: sharedWidth, sharedGate: true},
-			plan: layerPlan{mixer: slidingAbove, ffn: sparseStep},
-		},
-		{
-			types: []string{"qwen3_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead,
 			plan: layerPlan{mixer: slidingAbove, ffn: sparseStep},
 		},
 		{
@@ -50,11 +69,11 @@ func mixtures() []family {
 			plan: layerPlan{ffn: sparseAfterDense},
 		},
 		{
-			types: []string{"dots1"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 0}`, norms: preNorm(scaleOnly), attn: perHead,
+			types: []string{"dots1"}, assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 0}`, norms: preNorm(scaleOnly), attn: perHead(),
 			moe: moeShape{shared: sharedCount}, plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense},
 		},
 		{
-			types: []string{"hy_v3"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead,
+			types: []string{"hy_v3"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),
 			moe: moeShape{shared: sharedCount}, plan: layerPlan{ffn: sparseAfterDense},
 		},
 		{
@@ -67,25 +86,18 @@ func mixtures() []family {
 			plan: layerPlan{mixer: exaonePattern, ffn: sparseAfterDense, alter: unrotatedFull},
 		},
 		{
-			types: []string{"mellum"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead,
-			plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense},
-		},
-		{
 			types:  []string{"ernie4_5_moe"},
 			names:  map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts", "num_experts_per_tok": "moe_k"},
 			assume: tied, norms: preNorm(scaleOnly), attn: attentionShape{bias: "use_bias", outBias: "use_bias"}, ffn: ffnShape{bias: "use_bias"},
 			moe: moeShape{shared: sharedCount, correction: yes, sharedBias: "use_bias"}, embed: embedShape{headBias: "use_bias"},
 			plan: layerPlan{ffn: sparseBetween},
 		},
-		{
-			types: []string{"minimax_m2"}, assume: untied, norms: preNorm(scaleOnly),
-			attn: attentionShape{norms: headNorms{on: yes, scope: wholeHead}}, moe: moeShape{width: wide}, plan: always,
-		},
-		{
-			types: []string{"gpt_oss"}, assume: `{"tie_word_embeddings": false, "attention_bias": true, "head_dim": 64}`, norms: preNorm(scaleOnly),
-			attn: withSinks(biased), moe: moeShape{width: wide, bias: yes, routerBias: yes},
-			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2), ffn: allSparse},
-		},
+	}
+}
+
+// mixedMixtures have layers of several kinds beside.
+func mixedMixtures() []family {
+	return []family{
 		{
 			types: []string{"llama4_text", "llama4"}, assume: `{"tie_word_embeddings": false, "head_dim": 128, "attention_chunk_size": 8192,
 				"interleave_moe_layer_step": 1, "use_qk_norm": true}`,
@@ -104,11 +116,11 @@ func mixtures() []family {
 		{
 			types:  []string{"aria_text"},
 			names:  map[string]string{"num_experts": "moe_num_experts", "n_shared_experts": "moe_num_shared_experts", "num_experts_per_tok": "moe_topk"},
-			assume: untied, norms: preNorm(scaleOnly), attn: biased, ffn: ffnShape{bias: "mlp_bias"},
-			moe: moeShape{width: wide, shared: sharedCount, sharedBias: "mlp_bias"}, plan: always,
+			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
+			moe: moeShape{width: wide, shared: sharedCount, sharedBias: "mlp_bias"}, plan: always(),
 		},
 		{
-			types: []string{"cohere2_moe"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased,
+			types: []string{"cohere2_moe"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes}, attn: biased(),
 			moe:  moeShape{width: wide, shared: sharedCount},
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), ffn: sparseAfterDense, alter: unrotatedFull},
 		},
