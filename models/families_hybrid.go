@@ -169,5 +169,7 @@ func nemotronH() family {
 		},
 		plan: layerPlan{ffn: func(*reader, int) string { return "" }},
 		tune: readPattern,
+		// transformers ties nothing here, whatever tie_word_embeddings says.
+		amend: func(_ *reader, m *Model) { m.TiedHead = false },
 	}
 }
