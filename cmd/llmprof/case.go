@@ -120,6 +120,9 @@ func (ans *answer) chooseScheme() error {
 		ans.schemeWhy = "16 bits by default, since its checkpoint names no quantization"
 	}
 	if q.act != unit.NoFormat {
+		if !ans.gpu.Has(q.act) {
+			return fmt.Errorf("--act %v: %s has no unit for it; want one of %s", q.act, ans.gpu.Name, formatList(ans.gpu.Formats()))
+		}
 		s = s.WithAct(q.act)
 	}
 	if q.kv != unit.NoFormat {
@@ -130,6 +133,14 @@ func (ans *answer) chooseScheme() error {
 		ans.schemeWhy += "; " + ans.gpu.Name + " has no unit for bf16"
 	}
 	return nil
+}
+
+func formatList(formats []unit.Format) string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 // choosePrice takes the price that was given, else the table's.

@@ -22,17 +22,16 @@ import (
 )
 
 func main() {
+	debug.SetGCPercent(gcPercent)
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
-// memoryLimit is when the garbage collector begins to work: a command is over
-// before it would pay to collect.
-const memoryLimit = 32 << 20
+// gcPercent lets the heap grow to 20 MB before the first collection: most
+// commands are over by then.
+const gcPercent = 400
 
 // run runs the command line args and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(memoryLimit)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}

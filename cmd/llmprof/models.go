@@ -75,18 +75,9 @@ func modelTable(all []*models.Model) render.Table {
 		{Title: "max context", Key: "max_context"},
 	}}
 	for _, m := range all {
-		context, state, kv := any(nil), any(nil), any(nil)
-		if m.MaxContext > 0 {
-			context = m.MaxContext
-		}
-		if b := m.StateBytes(cacheFormat); b > 0 {
-			state = b
-		}
-		if b := m.KVBytesPerToken(cacheFormat); b > 0 {
-			kv = b
-		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(), kv, state, context,
+			m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(),
+			m.KVBytesPerToken(cacheFormat), m.StateBytes(cacheFormat), known(m.MaxContext, m.MaxContext > 0),
 		}})
 	}
 	return t

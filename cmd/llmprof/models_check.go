@@ -71,7 +71,7 @@ type check struct {
 func (a *app) checkModel(ctx context.Context, file string) check {
 	m, err := a.readFile(ctx, file)
 	if err != nil {
-		text := err.Error()
+		text := strings.Replace(err.Error(), here+file, file, 1)
 		return check{File: file, Error: &text}
 	}
 	s := shapeOf(m)
@@ -81,6 +81,9 @@ func (a *app) checkModel(ctx context.Context, file string) check {
 		MaxContext: s.MaxContext, Notes: s.Notes,
 	}
 }
+
+// here before a name makes it a path and nothing else.
+const here = "." + string(filepath.Separator)
 
 // mostStdin is the most of standard input that is read: more than any
 // config.json that is accepted.
@@ -100,7 +103,7 @@ func (a *app) readFile(ctx context.Context, file string) (*models.Model, error) 
 	}
 	path := file
 	if !filepath.IsAbs(path) && !strings.HasPrefix(path, ".") {
-		path = "." + string(filepath.Separator) + path
+		path = here + path
 	}
 	return models.Resolver{Table: &models.Table{}}.Resolve(ctx, path)
 }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestHugeConfig holds that a file of 100 MB is refused without being read.
+func TestHugeConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(100e6); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := try(t, "estimate", "--gpu", "h100", "--model", path)
+	if got.code != 1 || got.stdout != "" || !strings.Contains(got.stderr, "is larger than") {
+		t.Errorf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
+	}
+	var out, errs bytes.Buffer
+	endless := bytes.NewReader(bytes.Repeat([]byte(" "), 100e6))
+	if code := run([]string{"models", "check", "-"}, endless, &out, &errs, os.Getenv); code != 1 {
+		t.Errorf("standard input: exit %d: %s", code, out.String())
+	}
+}
+
+// FuzzEstimate holds that no command line and no config.json panics, and that an
+// estimate is printed only where there is one.
+func FuzzEstimate(f *testing.F) {
+	f.Add(tinyLlama, "h100", "fp8", 1, 64, 8, 1)
+	f.Add(`{"model_type": "mamba2"}`, "t4", "", 0, -1, 1<<40, 3)
+	f.Fuzz(func(t *testing.T, config, gpu, weights string, batch, prompt, gen, tp int) {
+		path := filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got := try(t, "estimate", "--format=json", "--model="+path, "--gpu="+gpu, "--weights="+weights,
+			"--batch="+number(batch), "--prompt-len="+number(prompt), "--gen-len="+number(gen), "--tp="+number(tp))
+		switch {
+		case got.code == 0 && !json.Valid([]byte(got.stdout)):
+			t.Errorf("no JSON: %s", got.stdout)
+		case got.code != 0 && (got.stdout != "" || got.stderr == ""):
+			t.Errorf("exit %d with %q and %q", got.code, got.stdout, got.stderr)
+		}
+	})
+}
+
+func number(n int) string {
+	b, _ := json.Marshal(n) // of an int it cannot fail
+	return string(b)
+}
+
+// TestWriteFile holds that a file is replaced whole, keeps its mode, and that a
+// link stays one.
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.WriteFile(path, []byte("a longer old content"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip("no symbolic links:", err)
+	}
+	if err := writeFile(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || string(data) != "new" {
+		t.Errorf("%q, %v", data, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if target, err := os.Readlink(link); err != nil || target != path {
+		t.Errorf("the link is to %q, %v", target, err)
+	}
+}
