@@ -32,7 +32,17 @@ func (r *reader) model() *Model {
 		r.amend(r, m)
 	}
 	m.Notes = append(m.Notes, r.notes...)
+	r.noteDraft(m)
 	return m
+}
+
+// noteDraft says of draft (MTP) layers that they are not counted.
+func (r *reader) noteDraft(m *Model) {
+	for _, field := range []string{"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"} {
+		if r.countOr(field, 0) > 0 {
+			m.Notes = append(m.Notes, "the draft (MTP) layers ("+field+") are not counted")
+		}
+	}
 }
 
 // embedding reads what comes before the first layer.

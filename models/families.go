@@ -1,6 +1,9 @@
 package models
 
-import _ "embed"
+import (
+	_ "embed" // for the defaults
+	"encoding/json"
+)
 
 // families lists every family that is understood.
 func families() []family {
@@ -15,22 +18,46 @@ func concat(lists ...[]family) []family {
 	return all
 }
 
-// nestedJSON holds what the configuration classes of transformers 5.17 assume,
-// by model_type.
+// defaultsJSON holds what the configuration classes of transformers 5.17 assume
+// of the fields that are read here, by model_type.
 //
-//go:embed nested.json
-var nestedJSON []byte
+//go:embed defaults.json
+var defaultsJSON []byte
 
-// nestedDefaults is what a class assumes for a decoder inside a wrapper, of
-// which only the difference from these is written.
-func nestedDefaults(d decoder) (map[string]any, error) {
-	if !d.nested {
+// classDefaults is what a class assumes of fields that a config leaves out. A
+// decoder inside a wrapper is written as its difference from these, so there
+// they all hold; a config of its own must state its main sizes.
+func classDefaults(d decoder) (map[string]any, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(defaultsJSON, &all); err != nil {
+		return nil, err
+	}
+	if all[d.modelType] == nil {
 		return nil, nil
 	}
-	all, err := parseConfig(nestedJSON)
+	class, err := parseConfig(all[d.modelType])
 	if err != nil {
 		return nil, err
 	}
-	object, _ := all[d.modelType].(map[string]any)
-	return object, nil
+	defaults := make(map[string]any, len(class))
+	for field, v := range class {
+		if d.nested || !mainSize(field) {
+			defaults[field] = v
+		}
+	}
+	return defaults, nil
+}
+
+// mainSize tells whether a field is one of those without which a config is
+// incomplete, whatever its class assumes.
+func mainSize(field string) bool {
+	switch field {
+	case "vocab_size", "hidden_size", "n_embd", "d_model", "embedding_dim",
+		"num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks",
+		"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads",
+		"intermediate_size", "ffn_dim", "dff", "dim_ff", "ffn_hidden_size", "moe_intermediate_size", "expert_ffn_hidden_size",
+		"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts":
+		return true
+	}
+	return false
 }

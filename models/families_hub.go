@@ -55,7 +55,7 @@ func remoteLlamas() []family {
 		},
 		{
 			types: []string{"mimo"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: yes},
-			plan: layerPlan{mixer: slidingAbove}, amend: noteDraft,
+			plan: layerPlan{mixer: slidingAbove},
 		},
 		{
 			types: []string{"hunyuan_v1_dense"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),

@@ -42,7 +42,7 @@ func lates() []family {
 			}},
 		},
 		{
-			types: []string{"mllama_text_model"}, assume: untied, norms: preNorm(scaleOnly),
+			types: []string{"mllama_text_model"}, assume: `{"tie_word_embeddings": false, "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`, norms: preNorm(scaleOnly),
 			mixers: map[string]mixer{"cross_attention": crossAttention},
 			plan:   layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
 		},

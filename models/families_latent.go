@@ -11,7 +11,7 @@ func latents() []family {
 	deepseek := family{
 		assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 3, "n_shared_experts": 1}`,
 		norms:  preNorm(scaleOnly), attn: biased, moe: moe, mixers: mixers,
-		plan: layerPlan{ffn: sparseAfterDense}, amend: noteDraft,
+		plan: layerPlan{ffn: sparseAfterDense},
 	}
 	return []family{
 		deepseek.like("deepseek_v2", func(f *family) {
@@ -33,13 +33,6 @@ func latents() []family {
 		{
 			types: []string{"youtu"}, assume: tied, norms: preNorm(scaleOnly), attn: biased, mixers: mixers,
 		},
-	}
-}
-
-// noteDraft says of a draft (MTP) layer that it is not counted.
-func noteDraft(r *reader, m *Model) {
-	if n := r.countOr("num_nextn_predict_layers", 0); n > 0 {
-		m.Notes = append(m.Notes, "the draft (MTP) layers (num_nextn_predict_layers) are not counted")
 	}
 }
 

@@ -14,7 +14,7 @@ func linears() []family {
 			assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`, norms: preNorm(scaleOnly),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, moe: moeShape{shared: sharedCount},
 			mixers: map[string]mixer{full: latentAttention, linear: kimiDelta},
-			plan:   layerPlan{mixer: kimiLayer, ffn: sparseAfterDense}, amend: noteDraft,
+			plan:   layerPlan{mixer: kimiLayer, ffn: sparseAfterDense},
 		},
 		{
 			types:  []string{"rwkv"},

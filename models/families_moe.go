@@ -73,7 +73,7 @@ func sharedMixtures() []family {
 			moe: moeShape{shared: sharedCount}, plan: layerPlan{mixer: slidingAbove, ffn: sparseAfterDense},
 		},
 		{
-			types: []string{"hy_v3"}, assume: untied, norms: preNorm(scaleOnly), attn: perHead(),
+			types: []string{"hy_v3"}, assume: denseFirst, norms: preNorm(scaleOnly), attn: perHead(),
 			moe: moeShape{shared: sharedCount}, plan: layerPlan{ffn: sparseAfterDense},
 		},
 		{
@@ -125,19 +125,22 @@ func mixedMixtures() []family {
 			plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 4), ffn: sparseAfterDense, alter: unrotatedFull},
 		},
 		{
-			types: []string{"laguna"}, assume: untied, norms: preNorm(scaleOnly),
+			types: []string{"laguna"}, assume: denseFirst, norms: preNorm(scaleOnly),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: headGate},
 			moe:  moeShape{shared: sharedWidth, correction: yes},
 			plan: layerPlan{ffn: sparseAfterDense, alter: headsPerLayer},
 		},
 		{
-			types: []string{"mimo_v2_flash"}, assume: untied, norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias},
+			types: []string{"mimo_v2_flash"}, assume: denseFirst, norms: preNorm(scaleOnly), attn: attentionShape{bias: attentionBias},
 			moe:    moeShape{shared: sharedCount},
 			mixers: map[string]mixer{full: splitHeads, sliding: slidingSplitHeads},
 			plan:   layerPlan{mixer: mimoPattern, ffn: sparseAfterDense},
 		},
 	}
 }
+
+// denseFirst: the first layer alone has no mixture.
+const denseFirst = `{"tie_word_embeddings": false, "first_k_dense_replace": 1}`
 
 // graniteNames are Granite's names for its shared feed-forward.
 func graniteNames() map[string]string {

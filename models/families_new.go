@@ -100,7 +100,6 @@ func hyperHead(r *reader, m *Model) {
 	streams := r.size("hc_mult")
 	m.Embedding.Project = append(m.Embedding.Project, Linear{Name: "hyper_head", In: streams * r.hidden, Out: streams, Split: Replicated})
 	m.Embedding.Extra += int64(streams) + 1
-	noteDraft(r, m)
 }
 
 // matrixLSTM builds the mLSTM of xLSTM (arXiv:2503.13427, section 3), whose

@@ -24,6 +24,9 @@ func sharers() []family {
 			mixers: map[string]mixer{linear: zamba2Scan, "hybrid": zamba2Hybrid},
 			plan:   layerPlan{ffn: noFFN, alter: firstUses},
 			tune: func(r *reader) {
+				if !r.has("layer_types") {
+					r.fail("layers_block_type is missing; want the type of each layer")
+				}
 				if !r.flag("use_mem_rope") {
 					r.attn.positions = unrotated
 				}

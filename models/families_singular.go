@@ -9,7 +9,7 @@ func singular() []family {
 			norms: preNorm(scaleOnly), attn: biased, moe: moeShape{shared: sharedCount},
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedLatent},
 			plan:   layerPlan{mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense},
-			finish: gatedNorms, amend: noteDraft,
+			finish: gatedNorms,
 		},
 		{
 			types: []string{"jetmoe"}, names: map[string]string{"head_dim": "kv_channels"}, assume: tied,
@@ -29,6 +29,12 @@ func singular() []family {
 			},
 			assume: untied, norms: preNorm(scaleOnly), attn: biased, moe: moeShape{routerBias: "router_bias"},
 			mixers: map[string]mixer{full: latentAttention}, finish: shortcut,
+			tune: func(r *reader) {
+				// num_hidden_layers counts each layer's two halves.
+				if !r.has("num_layers") {
+					r.fail("num_layers is missing; want the number of layers")
+				}
+			},
 		},
 		{
 			types: []string{"zaya"}, assume: `{"tie_word_embeddings": true, "head_dim": 128}`, norms: preNorm(scaleOnly),

@@ -63,7 +63,7 @@ func falconH1(r *reader, k kind) []Block {
 
 // graniteFFN: without experts only the shared feed-forward is left.
 func graniteFFN(r *reader, _ int) string {
-	if r.countOr("num_experts", 0) == 0 {
+	if !r.hasExperts() {
 		return "mlp"
 	}
 	return "moe"
@@ -72,7 +72,7 @@ func graniteFFN(r *reader, _ int) string {
 // tuneGraniteHybrid reads where the dense models keep their width, and
 // whether positions are rotated.
 func tuneGraniteHybrid(r *reader) {
-	if r.countOr("num_experts", 0) == 0 {
+	if !r.hasExperts() {
 		r.fields.names["intermediate_size"] = []string{"shared_intermediate_size"}
 	}
 	if r.text("position_embedding_type") != "rope" {
@@ -83,6 +83,9 @@ func tuneGraniteHybrid(r *reader) {
 // lfm2Layer reads full_attn_idxs of configs without layer_types.
 func lfm2Layer(r *reader, i int) string {
 	if !r.has("full_attn_idxs") {
+		if r.modelType != "lfm2" {
+			r.fail("layer_types is missing; want the type of each layer")
+		}
 		return full
 	}
 	if attentionAt("full_attn_idxs")(r, i) == full {

@@ -144,10 +144,18 @@ func sparseStep(r *reader, i int) string {
 			return "mlp"
 		}
 	}
-	if r.countOr("num_experts", 0) == 0 || (i+1)%r.sizeOr("decoder_sparse_step", 1) != 0 {
+	if !r.hasExperts() || (i+1)%r.sizeOr("decoder_sparse_step", 1) != 0 {
 		return "mlp"
 	}
 	return "moe"
+}
+
+// hasExperts tells whether there are experts; a config of a mixture must say so.
+func (r *reader) hasExperts() bool {
+	if v, as, found := r.look("num_experts"); v == nil && !found {
+		r.fail("%s is missing; want the number of experts, or 0", as)
+	}
+	return r.countOr("num_experts", 0) > 0
 }
 
 // sparsePeriod gives one of each period of layers a mixture (Jamba).

@@ -81,22 +81,17 @@ func newReader(f family, d decoder) (*reader, error) {
 	return r, nil
 }
 
-// assumed is what the family takes for fields that the config leaves out. A
-// decoder inside a wrapper is written as its difference from the defaults of
-// its class, so there even sizes have a default.
+// assumed is what the family takes for fields that the config leaves out.
 func assumed(f family, d decoder) (map[string]any, error) {
-	all, err := nestedDefaults(d)
+	all, err := parseConfig([]byte(f.assume))
 	if err != nil {
 		return nil, fmt.Errorf("defaults of %s: %w", d.modelType, err)
 	}
-	if all == nil {
-		all = make(map[string]any)
-	}
-	own, err := parseConfig([]byte(f.assume))
+	class, err := classDefaults(d)
 	if err != nil {
 		return nil, fmt.Errorf("defaults of %s: %w", d.modelType, err)
 	}
-	maps.Copy(all, own)
+	maps.Copy(all, class)
 	return all, nil
 }
 

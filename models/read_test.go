@@ -77,3 +77,12 @@ func TestReadPublished(t *testing.T) {
 		})
 	}
 }
+
+func BenchmarkRead(b *testing.B) {
+	config := readCounted(b, "testdata/defaults.jsonl")[0].Config
+	for b.Loop() {
+		if _, err := Read("x", config); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
