@@ -65,7 +65,8 @@ func TestReadMeetsTransformers(t *testing.T) {
 // Configs as they stand on the hub, in their own and older spellings, have the
 // parameters that the hub states.
 func TestReadPublished(t *testing.T) {
-	for _, c := range readCounted(t, "testdata/published.jsonl") {
+	all := append(readCounted(t, "testdata/published.jsonl"), readCounted(t, "testdata/older.jsonl")...)
+	for _, c := range all {
 		t.Run(c.ModelType, func(t *testing.T) {
 			m, err := Read(c.ModelType, c.Config)
 			if err != nil {
