@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"llmprof"
 	"llmprof/analytic"
@@ -62,10 +64,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		return nil, usageError{err}
 	}
 	ans := &answer{q: q}
-	if ans.gpu, err = a.gpu(q.gpu, q.hardware); err != nil {
-		return nil, err
-	}
-	if ans.Model, err = a.model(ctx, q.model, q.offline); err != nil {
+	if err := a.load(ctx, ans); err != nil {
 		return nil, err
 	}
 	if err := ans.chooseScheme(); err != nil {
@@ -85,10 +84,21 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if err := ans.unused(); err != nil {
 		return nil, usageError{err}
 	}
+	ans.idleFlags()
 	if hint := ans.whatFits(); hint != "" {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
 	}
 	return ans, nil
+}
+
+// load reads model and GPU side by side: either takes some milliseconds.
+func (a *app) load(ctx context.Context, ans *answer) error {
+	var gpuErr, modelErr error
+	var both sync.WaitGroup
+	both.Go(func() { ans.gpu, gpuErr = a.gpu(ans.q.gpu, ans.q.hardware) })
+	both.Go(func() { ans.Model, modelErr = a.model(ctx, ans.q.model, ans.q.offline) })
+	both.Wait()
+	return errors.Join(modelErr, gpuErr)
 }
 
 // model reads the model that a name stands for.
@@ -192,4 +202,16 @@ func (ans *answer) unused() error {
 		return fmt.Errorf("--kv: %s has no KV cache, its state does not grow", ans.Model.Name)
 	}
 	return nil
+}
+
+// idleFlags notes limits that the workload does not reach.
+func (ans *answer) idleFlags() {
+	w := &ans.Workload
+	fresh := w.Prompt - w.CachedPrefix
+	if w.Chunk >= fresh {
+		ans.Warnings = append(ans.Warnings, fmt.Sprintf("--chunk %d: the %d tokens of the prefill take one step", w.Chunk, fresh))
+	}
+	if w.AllLogits && fresh == 1 {
+		ans.Warnings = append(ans.Warnings, "--all-logits: the prefill has one position")
+	}
 }

@@ -51,7 +51,7 @@ func (a *app) estimate() *cobra.Command {
 	q.output.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&q.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
-	f.IntVar(&q.top, "top", 0, "show the `N` operators that take longest in each phase; 0 for all")
+	f.IntVar(&q.top, "top", 0, "show the `N` longest operators of each phase; 0 for all")
 	f.BoolVarP(&q.verbose, "verbose", "v", false, "say on standard error what the estimate is computed from")
 	f.SortFlags = false
 	return cmd
@@ -60,15 +60,15 @@ func (a *app) estimate() *cobra.Command {
 // modelFlags are about the model and what it is asked to do.
 func (q *question) modelFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&q.model, "model", "m", "", "`model`: a built-in name, a hub id (org/name), a directory or a config.json")
+	f.StringVarP(&q.model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
 	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
 	f.IntVarP(&q.workload.Batch, "batch", "b", 1, "`sequences` that run together, in each replica")
 	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
-	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens` of a prompt; 0 for one step")
-	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that are in the KV cache already")
-	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not on the last alone")
-	f.StringVar(&q.weights, "weights", "", "`format` or scheme of the weights, as fp8 or w4a16-g128 (default: as the checkpoint stores them)")
+	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`; 0 for one step")
+	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
+	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
+	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8 or w4a16-g128 (default: the checkpoint's)")
 	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -85,8 +85,8 @@ func (q *question) splitFlags(cmd *cobra.Command) {
 	f.IntVar(&p.PP, "pp", 1, "pipeline parallelism: `stages` that share the layers")
 	f.IntVar(&p.EP, "ep", 1, "expert parallelism: `GPUs` that share the experts")
 	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
-	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: norms run on each TP rank's share of the tokens")
-	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` of the batch that follow each other through the pipeline")
+	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
+	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
 }
 
@@ -94,11 +94,11 @@ func (q *question) splitFlags(cmd *cobra.Command) {
 func (q *question) machineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
-	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak that matrix products and attention reach (default: the calibration's)")
-	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth that is reached (default: the calibration's)")
-	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs that is reached (default: the calibration's)")
-	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes that is reached (default: the calibration's)")
-	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's, where it has one)")
+	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak that products reach (default: calibrated)")
+	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
+	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
+	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
+	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	f.BoolVar(&q.offline, "offline", false, "never use the network")
 	_ = cmd.RegisterFlagCompletionFunc("engine", words(analytic.EngineNames()...))

@@ -55,7 +55,7 @@ func (a *app) gpusDetect() *cobra.Command {
 	}
 	o.flags(cmd)
 	hardwareFlag(cmd, &file)
-	cmd.Flags().StringVar(&root, "root", "/", "`folder` that the host's /proc is in, in a container that has it mounted")
+	cmd.Flags().StringVar(&root, "root", "/", "`folder` that the host's /proc is in")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -53,6 +54,11 @@ func TestHelpIsComplete(t *testing.T) {
 		got := try(t, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
 		if got.code != 0 || !strings.Contains(got.stdout, "Usage:") {
 			t.Errorf("%s --help: exit %d", cmd.CommandPath(), got.code)
+		}
+		for line := range strings.Lines(got.stdout) {
+			if n := utf8.RuneCountInString(line); n > pageWidth+1 {
+				t.Errorf("%s --help: a line of %d columns: %s", cmd.CommandPath(), n, line)
+			}
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (o *output) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.format, "format", "table", "`form` of the result: table, json, csv or markdown")
 	f.StringVarP(&o.file, "output", "o", "", "write the result to `FILE`, whole or not at all")
-	f.StringVar(&o.color, "color", "auto", "colours in a table: auto (on a terminal, unless NO_COLOR is set), always or never")
+	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
 	_ = cmd.RegisterFlagCompletionFunc("format", words("table", "json", "csv", "markdown"))
 	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
 }

@@ -151,6 +151,7 @@ func (ans *answer) rates() render.Fields {
 		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s tok/s generated (%s a GPU), %s prompt tok/s while prefilling",
 			rate(ans.Throughput), rate(ans.Throughput/gpus), rate(ans.InputRate))}},
 		{Name: "Utilization", Lines: []string{ans.utilization()}},
+		{Name: "Work", Lines: []string{ans.work()}},
 	}}
 	energy := fmt.Sprintf("%v a prompt, %v a request", e.PerPrompt, e.PerRequest)
 	power := fmt.Sprintf("%v a GPU in prefill", e.Prefill)
@@ -162,8 +163,8 @@ func (ans *answer) rates() render.Fields {
 	cost := "n/a: the GPU table has no price for " + ans.gpu.Name + "; give --price"
 	if ans.Price > 0 {
 		d := &ans.Money
-		cost = fmt.Sprintf("%v for a million generated tokens, %v for a million of all tokens, %v a request, at %v a GPU (%s)",
-			d.PerMillionGenerated, d.PerMillionTokens, d.PerRequest, ans.Price, ans.priceWhy)
+		cost = fmt.Sprintf("%v for a million generated tokens, %v for a million of all tokens, %v for a thousand requests, at %v a GPU (%s)",
+			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, ans.Price, ans.priceWhy)
 	}
 	f.Rows = append(f.Rows, render.Field{Name: "Cost", Lines: []string{cost}})
 	return f
@@ -175,6 +176,15 @@ func (ans *answer) utilization() string {
 		s += fmt.Sprintf(", MBU %.1f %% of the bandwidth in decode", 100*ans.MBU)
 	}
 	return s
+}
+
+// work is how much one replica computes.
+func (ans *answer) work() string {
+	s := fmt.Sprintf("%v in prefill", ans.Prefill.FLOPs)
+	if ans.Tokens > 0 {
+		s += fmt.Sprintf(", %v a decode step", ans.Decode.FLOPs)
+	}
+	return s + ", matrix products of the model for the batch"
 }
 
 // rate is a number of tokens a second in four digits.
