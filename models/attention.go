@@ -131,10 +131,10 @@ func (r *reader) rotaryDim(k kind, dim int) int {
 		"partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percent", "rope_ratio_dim",
 	} {
 		if v, ok := dig(r.config, name); ok && v != nil {
-			return share(dim, r.ratio(name, 1))
+			return share(dim, r.ratio(name))
 		}
 	}
-	return share(dim, r.ratio("partial_rotary_factor", 1))
+	return share(dim, r.ratio("partial_rotary_factor"))
 }
 
 // share is the part of dim that is rotated, rounded down as transformers does.

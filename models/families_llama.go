@@ -157,7 +157,7 @@ func ungatedLlamas() []family {
 		{
 			types:  []string{"diffllama"},
 			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
-			finish: func(r *reader, k kind, b []Block) []Block {
+			finish: func(_ *reader, _ kind, b []Block) []Block {
 				a := b[0].Attention
 				b[0].Extra += 4 * int64(a.KeyDim)
 				b[0].Norms = append(b[0].Norms, weightless.norm("groupnorm", 2*a.KeyDim, a.Heads/2))

@@ -12,7 +12,7 @@ func news() []family {
 			mixers: map[string]mixer{"deepseek_sparse_attention": gatedSparseLatent},
 			plan: layerPlan{
 				mixer: func(*reader, int) string { return "deepseek_sparse_attention" }, ffn: sparseAfterDense,
-				alter: indexerOnce(func(r *reader, i int) bool { return i == 0 || (i-1)%4 == 0 }),
+				alter: indexerOnce(func(_ *reader, i int) bool { return i == 0 || (i-1)%4 == 0 }),
 			},
 			finish: hyperConnections, amend: hyperHead,
 		},
@@ -24,7 +24,7 @@ func news() []family {
 			norms: normPlan{mixer: []string{"norm_mlstm"}, ffn: []string{"norm_ffn"}}, ffn: ffnShape{bias: "use_bias"},
 			mixers: map[string]mixer{linear: matrixLSTM},
 			plan: layerPlan{mixer: func(*reader, int) string { return linear }, alter: func(r *reader, _ int, k *kind) {
-				k.width = roundUp(r.ratio("ffn_proj_factor", 1)*float64(r.hidden), r.size("ffn_round_up_to_multiple_of"))
+				k.width = roundUp(r.ratio("ffn_proj_factor")*float64(r.hidden), r.size("ffn_round_up_to_multiple_of"))
 			}},
 			tune: func(r *reader) {
 				if r.flag("use_bias") {
@@ -106,8 +106,8 @@ func hyperHead(r *reader, m *Model) {
 // state is a matrix of keys by values for each head.
 func matrixLSTM(r *reader, _ kind) []Block {
 	heads := r.size("num_heads")
-	keys := roundUp(r.ratio("qk_dim_factor", 1)*float64(r.hidden), 64)
-	values := roundUp(r.ratio("v_dim_factor", 1)*float64(r.hidden), 64)
+	keys := roundUp(r.ratio("qk_dim_factor")*float64(r.hidden), 64)
+	values := roundUp(r.ratio("v_dim_factor")*float64(r.hidden), 64)
 	bias := r.flag("use_bias")
 	s := Scan{
 		Kind: Linear1, Heads: heads, HeadDim: r.divide(values, heads, "v_dim_factor", "num_heads"),

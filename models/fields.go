@@ -157,11 +157,11 @@ func (f *fields) text(name string) string {
 	return s
 }
 
-// ratio reads a finite number of at least 0, or takes def where there is none.
-func (f *fields) ratio(name string, def float64) float64 {
+// ratio reads a finite number of at least 0, or takes 1 where there is none.
+func (f *fields) ratio(name string) float64 {
 	v, as, _ := f.look(name)
 	if v == nil {
-		return def
+		return 1
 	}
 	return f.fraction(v, as)
 }

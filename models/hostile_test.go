@@ -12,8 +12,8 @@ const llama = `{"model_type":"llama","vocab_size":32000,"hidden_size":4096,"inte
 
 // Each bad config is an error that names the field and says what is wrong.
 func TestReadRefuses(t *testing.T) {
-	replace := func(old, new string) string {
-		out := strings.Replace(llama, old, new, 1)
+	replace := func(old, by string) string {
+		out := strings.Replace(llama, old, by, 1)
 		if out == llama {
 			t.Fatalf("%s is not in the config", old)
 		}

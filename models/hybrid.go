@@ -100,7 +100,7 @@ func lfm2Width(r *reader, _ int, k *kind) {
 	width := r.size("intermediate_size")
 	if r.flag("block_auto_adjust_ff_dim") {
 		width = 2 * width / 3
-		if factor := r.ratio("block_ffn_dim_multiplier", 1); factor > 0 {
+		if factor := r.ratio("block_ffn_dim_multiplier"); factor > 0 {
 			width = int(factor * float64(width))
 		}
 		multiple := r.size("block_multiple_of")

@@ -2,11 +2,12 @@ package models
 
 // latentAttention builds multi-head latent attention (DeepSeek-V2,
 // arXiv:2405.04434, section 2.1).
-func latentAttention(r *reader, k kind) []Block {
-	return []Block{r.latent(k)}
+func latentAttention(r *reader, _ kind) []Block {
+	return []Block{r.latent()}
 }
 
-func (r *reader) latent(k kind) Block {
+// latent builds the block of latent attention.
+func (r *reader) latent() Block {
 	heads := r.size("num_attention_heads")
 	l := Latent{Rank: r.size("kv_lora_rank"), RopeDim: r.size("qk_rope_head_dim"), NopeDim: r.size("qk_nope_head_dim")}
 	value := r.size("v_head_dim")
@@ -33,7 +34,7 @@ func (r *reader) latent(k kind) Block {
 // sparseLatentAttention is latent attention to the keys that an indexer picks
 // (DeepSeek-V3.2-Exp, section 2.1 of its report).
 func sparseLatentAttention(r *reader, k kind) []Block {
-	b := r.latent(k)
+	b := r.latent()
 	if k.follows {
 		b.Attention.Indexer = &Indexer{TopK: r.size("index_topk")}
 		return []Block{b}

@@ -49,7 +49,7 @@ func (r *reader) convParams(channels, kernel int, bias toggle) int64 {
 
 // mamba2Scan builds the scan of Mamba-2 (arXiv:2405.21060, figure 6) with a
 // gated norm before its output.
-func mamba2Scan(r *reader, k kind) []Block {
+func mamba2Scan(r *reader, _ kind) []Block {
 	b := r.mamba2()
 	s := b.Scan
 	b.Norms = append(b.Norms, scaleOnly.norm("norm", s.Heads*s.HeadDim, 1))
