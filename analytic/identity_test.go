@@ -234,6 +234,11 @@ func TestLinesAddUp(t *testing.T) {
 				near(t, name+" time", time, phase.p.Expected, 2e-3)
 				near(t, name+" FLOPs", flops, phase.p.Executed, 2e-3)
 				near(t, name+" shares", share, 1, 2e-3)
+				var layers unit.Seconds
+				for _, l := range Layers(phase.lines) {
+					layers += l.Expected
+				}
+				near(t, name+" time of the layers", layers, time, 1e-9)
 				if floors < phase.p.Floor.Times(1-2e-3) {
 					t.Errorf("%s: floors of the operators are %v, less than the step's %v", name, floors, phase.p.Floor)
 				}
