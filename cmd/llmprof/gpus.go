@@ -33,15 +33,13 @@ func (a *app) gpuTable(file string) (*hardware.Table, error) {
 	if file != "" {
 		return t.OverlayFile(file)
 	}
-	path, err := hardware.UserFile()
-	if err != nil {
-		return t, nil // no such folder, so no file in it
+	if path, err := hardware.UserFile(); err == nil {
+		u, err := t.OverlayFile(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return u, err
+		}
 	}
-	u, err := t.OverlayFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return t, nil
-	}
-	return u, err
+	return t, nil
 }
 
 // gpu looks a GPU up.

@@ -3,6 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +34,30 @@ func TestHugeConfig(t *testing.T) {
 	endless := bytes.NewReader(bytes.Repeat([]byte(" "), 100e6))
 	if code := run([]string{"models", "check", "-"}, endless, &out, &errs, os.Getenv); code != 1 {
 		t.Errorf("standard input: exit %d: %s", code, out.String())
+	}
+}
+
+// TestInterrupt holds that Ctrl-C ends a command that waits for the network, and
+// that no file is left of it.
+func TestInterrupt(t *testing.T) {
+	hub := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil || self.Signal(os.Interrupt) != nil {
+			return // no such signal here
+		}
+		<-r.Context().Done()
+	}))
+	defer hub.Close()
+	dir := t.TempDir()
+	env := func(name string) string { return map[string]string{"HOME": dir, "HF_ENDPOINT": hub.URL}[name] }
+	var out, errs bytes.Buffer
+	file := filepath.Join(dir, "out.txt")
+	code := run([]string{"estimate", "--model", "tiny/slow", "--gpu", "h100", "-o", file}, nil, &out, &errs, env)
+	if code != 1 || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("exit %d: %s", code, errs.String())
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", file, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -125,18 +126,18 @@ func writeFile(path string, data []byte) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeDevice(path, info, data)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	dir, base := filepath.Split(path)
 	temp := filepath.Join(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()))
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, reason(err))
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("writing %s: %w", path, err)
+			err = fmt.Errorf("writing %s: %w", path, reason(err))
 			_ = os.Remove(temp)
 		}
 	}()
@@ -151,6 +152,16 @@ func writeFile(path string, data []byte) (err error) {
 		return err
 	}
 	return os.Rename(temp, path)
+}
+
+// reason is what the system said, without the name of a file that the user
+// did not give.
+func reason(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
 }
 
 func writeDevice(path string, info os.FileInfo, data []byte) error {
