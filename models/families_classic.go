@@ -78,7 +78,7 @@ func parallels() []family {
 			tune: tuneFalcon, plan: layerPlan{alter: falconHeads},
 		},
 		{
-			types: []string{"cohere"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
+			types: []string{"cohere", "cohere_compass_text"}, assume: tied, norms: normPlan{mixer: []string{"input_layernorm"}, parallel: yes},
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: "use_qk_norm", scope: ownHead}},
 		},
 		{

@@ -37,7 +37,7 @@ func llamas() []family {
 func plainLlamas() []family {
 	return []family{
 		{
-			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila"},
+			types:  []string{"llama", "granite", "Yi", "deepseek_llm", "aquila", "emu3_text_model"},
 			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 		},
 		{

@@ -12,9 +12,7 @@ func unread(modelType string) string {
 	case "hrm_text":
 		return "its two modules run in cycles (H_cycles, L_cycles), which is not understood"
 	case "qwen4_exp", "qwen4_exp_text":
-		return "its layers are not understood"
-	case "cohere_compass_text", "cohere_compass":
-		return "its layers are not understood"
+		return "its tables of n-grams (ngram_size) and its indexer of compressed keys (indexer_compress_ratio) are not understood"
 	case "bert", "roberta", "xlm-roberta", "electra", "deberta", "deberta-v2", "distilbert", "albert", "modernbert":
 		return "it is an encoder; decoders are read"
 	case "t5", "mt5", "umt5", "bart", "mbart", "pegasus", "whisper", "marian", "m2m_100", "blenderbot", "fsmt", "led", "t5gemma":
