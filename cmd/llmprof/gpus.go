@@ -103,22 +103,32 @@ func gpuList(all []hardware.GPU) render.Table {
 		{Title: "name", Key: "key", Left: true}, {Title: "generation", Key: "generation", Left: true, Drop: 2},
 		{Title: "memory", Key: "memory_bytes", Unit: "GB", Fixed: true, By: 1e9},
 		{Title: "speed", Key: "bandwidth_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9},
-		rate(unit.FP16, 3), rate(unit.BF16, 0), rate(unit.FP8, 0),
-		{Title: "link", Key: "link_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9, Drop: 1},
-		{Title: "power", Key: "tdp_w", Unit: "W", Fixed: true},
-		{Title: "price", Key: "price_usd_per_hour", Unit: "$/h", Fixed: true, Places: 2, Drop: 1},
 	}}
+	for _, f := range unit.Formats() {
+		drop := 4
+		switch f {
+		case unit.BF16, unit.FP8:
+			drop = 0
+		case unit.FP16:
+			drop = 3
+		}
+		t.Columns = append(t.Columns, rate(f, drop))
+	}
+	t.Columns = append(t.Columns,
+		render.Column{Title: "link", Key: "link_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9, Drop: 1},
+		render.Column{Title: "power", Key: "tdp_w", Unit: "W", Fixed: true},
+		render.Column{Title: "price", Key: "price_usd_per_hour", Unit: "$/h", Fixed: true, Places: 2, Drop: 1})
 	for i := range all {
 		g := &all[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			g.Key, g.Generation, g.Memory, g.Bandwidth, peak(g, unit.FP16), peak(g, unit.BF16), peak(g, unit.FP8),
-			known(g.Link, g.Link > 0), g.TDP, known(g.Price()),
-		}})
+		cells := []any{g.Key, g.Generation, g.Memory, g.Bandwidth}
+		for _, f := range unit.Formats() {
+			cells = append(cells, known(g.Peak(f)))
+		}
+		cells = append(cells, known(g.Link, g.Link > 0), g.TDP, known(g.Price()))
+		t.Rows = append(t.Rows, render.Row{Cells: cells})
 	}
 	return t
 }
-
-func peak(g *hardware.GPU, f unit.Format) any { return known(g.Peak(f)) }
 
 // known is q, or nil if it is not known.
 func known[Q any](q Q, ok bool) any {
