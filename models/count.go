@@ -29,15 +29,15 @@ func (b Block) each(f func(l Linear, copies, active int)) {
 // Params counts the parameters that the block holds: none if it uses those of
 // an earlier one.
 func (b Block) Params() int64 {
-	if b.Reused {
-		return 0
-	}
 	n, _ := b.params()
 	return n
 }
 
 // params counts the parameters in memory and those that a token takes part in.
 func (b Block) params() (total, active int64) {
+	if b.Reused {
+		return 0, 0
+	}
 	b.each(func(l Linear, copies, taken int) {
 		total += l.Params() * int64(copies)
 		active += l.Params() * int64(taken)
@@ -62,7 +62,8 @@ func (m *Model) Params() int64 {
 
 // ActiveParams counts the parameters that one token takes part in: of the
 // experts those it is sent to and the shared ones, of everything else all,
-// embedding and head included, as model cards count it.
+// embedding and head included, as model cards count it. Weights that several
+// layers share count once.
 func (m *Model) ActiveParams() int64 {
 	_, active := m.params()
 	return active
@@ -79,8 +80,8 @@ func (m *Model) params() (total, active int64) {
 	total, active = rest, rest
 	for _, l := range m.Layers {
 		for _, b := range l.Blocks {
-			_, a := b.params()
-			total += b.Params() * int64(l.Count)
+			t, a := b.params()
+			total += t * int64(l.Count)
 			active += a * int64(l.Count)
 		}
 	}

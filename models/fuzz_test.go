@@ -31,8 +31,8 @@ func checkCounts(t *testing.T, m *Model) {
 	if params <= 0 || params > 2*maxParams {
 		t.Errorf("%d parameters", params)
 	}
-	if active <= 0 {
-		t.Errorf("%d active parameters", active)
+	if active <= 0 || active > params {
+		t.Errorf("%d active parameters of %d", active, params)
 	}
 	if n := m.NumLayers(); n < 1 || n > maxLayers {
 		t.Errorf("%d layers", n)
