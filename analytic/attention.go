@@ -120,7 +120,7 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	if a.Shared {
 		return dst
 	}
-	values := t * s.cachedValues(a, 1)
+	values := t * s.cachedValues(a)
 	return append(dst, Op{
 		Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(values), Acts: s.acts(values), Kernels: kernels, Eager: 2,
 	})

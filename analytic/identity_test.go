@@ -246,3 +246,23 @@ func TestLinesAddUp(t *testing.T) {
 		}
 	}
 }
+
+// The longest context fits, and one token more does not.
+func TestLongestContext(t *testing.T) {
+	for _, name := range variety {
+		p, err := NewPredictor(testCase(t, name, "h200", 1, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &p.footprint
+		if f.cached(maxTokens) == f.cached(2*maxTokens) {
+			continue // no cache grows
+		}
+		for _, left := range []unit.Bytes{1, 1e5, 3e6, 1e8, 7e9, 5e11} {
+			n := float64(f.longest(left))
+			if f.cached(n) > left || f.cached(n+1) <= left {
+				t.Errorf("%s: %.0f tokens in %v: they take %v, one more %v", name, n, left, f.cached(n), f.cached(n+1))
+			}
+		}
+	}
+}
