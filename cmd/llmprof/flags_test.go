@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -80,6 +81,9 @@ func TestEveryFlagMatters(t *testing.T) {
 			if without.stdout == with.stdout && without.stderr == with.stderr {
 				t.Errorf("%s changes nothing", c.value)
 			}
+			if !presentation(f.Name) && figures(t, args...) == figures(t, append(args, c.value)...) {
+				t.Errorf("%s changes no figure", c.value)
+			}
 			if c.alone == "" {
 				return
 			}
@@ -89,6 +93,32 @@ func TestEveryFlagMatters(t *testing.T) {
 			}
 		})
 	})
+}
+
+// presentation reports whether a flag is about the looks of the result alone.
+func presentation(flag string) bool {
+	switch flag {
+	case "format", "output", "color", "binary", "top", "verbose", "help":
+		return true
+	}
+	return false
+}
+
+// figures is the part of an estimate's JSON that does not repeat the question.
+func figures(t *testing.T, args ...string) string {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(try(t, append(args, "--format=json")...).stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count"} {
+		delete(all, echo)
+	}
+	rest, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(rest)
 }
 
 // TestEfficiencyMovesNumbers holds that a lower efficiency is a longer time, not

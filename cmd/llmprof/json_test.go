@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"llmprof"
+	"llmprof/hardware"
+	"llmprof/models"
 )
 
 func schema(t *testing.T, name string) *jsonschema.Schema {
@@ -52,6 +56,33 @@ func TestEstimateSchema(t *testing.T) {
 			}
 			validate(t, s, got.stdout)
 		})
+	}
+}
+
+// TestEveryEntry validates an estimate of every model, and on every GPU.
+func TestEveryEntry(t *testing.T) {
+	s := schema(t, "estimate.v1.json")
+	one := func(model, gpu string) {
+		got := try(t, "estimate", "--format", "json", "--model", model, "--gpu", gpu, "--prompt-len", "300", "--gen-len", "9")
+		if got.code != 0 {
+			t.Errorf("%s on %s: exit %d: %s", model, gpu, got.code, got.stderr)
+			return
+		}
+		validate(t, s, got.stdout)
+	}
+	all, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all.Names() {
+		one(name, "h200")
+	}
+	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range gpus.Names() {
+		one("llama3.2-1b", name)
 	}
 }
 
