@@ -59,7 +59,7 @@ func (ans *answer) rankText() string {
 func (ans *answer) setup() render.Fields {
 	m, g, c := ans.Model, ans.gpu, &ans.Machine.Cal
 	return render.Fields{Rows: []render.Field{
-		{Name: "Model", Lines: append([]string{modelLine(m), "from " + m.Source}, layerLines(m)...)},
+		{Name: "Model", Lines: append([]string{asked(ans.q.model, m.Name) + modelLine(m), "from " + m.Source}, layerLines(m)...)},
 		{Name: "GPU", Lines: []string{ans.gpuLine(g)}},
 		{Name: "Split", Lines: []string{ans.splitLine()}},
 		{Name: "Formats", Lines: []string{ans.schemeLine()}},
@@ -75,10 +75,15 @@ func (ans *answer) gpuLine(g *hardware.GPU) string {
 	if g.Link > 0 {
 		s += fmt.Sprintf(", %v link each way", g.Link)
 	}
-	if name := ans.q.gpu; name != g.Name {
-		s = fmt.Sprintf("%s = %s", name, s)
+	return asked(ans.q.gpu, g.Name) + s
+}
+
+// asked says what a name was asked for as, if by another.
+func asked(as, name string) string {
+	if as == name {
+		return ""
 	}
-	return s
+	return as + " = "
 }
 
 func (ans *answer) splitLine() string {

@@ -18,7 +18,9 @@ type Style struct {
 func Text(w io.Writer, d *Document, s Style) error {
 	t := &textWriter{Style: s}
 	if d.Title != "" {
-		t.line(t.paint(d.Title, Bold))
+		for _, l := range wrap(d.Title, s.Width) {
+			t.line(t.paint(l, Bold))
+		}
 	}
 	for _, b := range d.Blocks {
 		if b.empty() {
