@@ -204,6 +204,9 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 // (DeepSeek-V3.2): every key in sight, with a cache of its own.
 func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	x := a.Indexer
+	if x.Heads == 0 {
+		return dst // an earlier layer chose
+	}
 	pairs := s.Batch * (s.New*s.Past + s.New*(s.New+1)/2)
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
 	return append(dst, Op{

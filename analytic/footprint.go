@@ -105,6 +105,9 @@ func (s *Step) weights(m *models.Model) (layers, embedding, head unit.Bytes) {
 
 // blockWeights is what a rank holds of a block.
 func (s *Step) blockWeights(b *models.Block) unit.Bytes {
+	if b.Reused {
+		return 0
+	}
 	sum := s.held(s.Dense, b.In, s.Par.TP) + s.held(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.acts(float64(b.Extra))
 	if a := b.Attention; a != nil && a.Latent != nil {
 		l := &a.Latent.Expand
