@@ -3,6 +3,7 @@ package models
 import (
 	_ "embed" // for the defaults
 	"encoding/json"
+	"sync"
 )
 
 // families lists every family that is understood.
@@ -24,12 +25,18 @@ func concat(lists ...[]family) []family {
 //go:embed defaults.json
 var defaultsJSON []byte
 
+// classes splits defaultsJSON by model_type, once for all models that are read.
+var classes = sync.OnceValues(func() (all map[string]json.RawMessage, err error) {
+	err = json.Unmarshal(defaultsJSON, &all)
+	return all, err
+})
+
 // classDefaults is what a class assumes of fields that a config leaves out. A
 // decoder inside a wrapper is written as its difference from these, so there
 // they all hold; a config of its own must state its main sizes.
 func classDefaults(d decoder) (map[string]any, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(defaultsJSON, &all); err != nil {
+	all, err := classes()
+	if err != nil {
 		return nil, err
 	}
 	if all[d.modelType] == nil {
