@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -27,6 +29,7 @@ func TestScript(t *testing.T) {
 		UpdateScripts:       update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"round": round},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "home", "config"))
@@ -35,6 +38,21 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// round rewrites the numbers of a file to six digits, which all machines agree
+// on: some fuse multiplication and addition, others do not.
+func round(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: round file")
+	}
+	numbers := regexp.MustCompile(`-?\b\d+\.\d+(e[-+]\d+)?\b`)
+	text := numbers.ReplaceAllStringFunc(ts.ReadFile(args[0]), func(s string) string {
+		v, err := strconv.ParseFloat(s, 64)
+		ts.Check(err)
+		return strconv.FormatFloat(v, 'g', 6, 64)
+	})
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
 // serveHub is a hub with one repository.

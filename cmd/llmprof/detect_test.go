@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/fstest"
+
+	"llmprof"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+// driverFiles are those of an A100, which do not tell its memory.
+func driverFiles() fstest.MapFS {
+	return fstest.MapFS{"proc/driver/nvidia/gpus/0000:07:00.0/information": {
+		Data: []byte("Model: \t\t NVIDIA A100-SXM4-80GB\nGPU UUID: \t GPU-1\n"),
+	}}
+}
+
+// TestNvidiaSMI holds that the driver's tool is asked for what its files lack,
+// and only on the machine itself.
+func TestNvidiaSMI(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the tool is played by a shell script")
+	}
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho 'NVIDIA A100-SXM4-80GB, 81920, 00000000:07:00.0, GPU-1'\necho 'not a line of it'\n"
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+
+	here := detect(t.Context(), driverFiles(), true)
+	if len(here) != 1 || here[0].Memory == nil || *here[0].Memory != unit.Bytes(81920<<20) {
+		t.Errorf("here: %+v", here)
+	}
+	table, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unknown := match(table, here); unknown != 0 || *here[0].Key != "a100-sxm-80gb" {
+		t.Errorf("%d unknown: %+v", unknown, here)
+	}
+	if elsewhere := detect(t.Context(), driverFiles(), false); len(elsewhere) != 1 || elsewhere[0].Memory != nil {
+		t.Errorf("elsewhere: %+v", elsewhere)
+	}
+	if nothing := detect(t.Context(), fstest.MapFS{}, false); len(nothing) != 0 {
+		t.Errorf("nothing: %+v", nothing)
+	}
+}
+
+// FuzzProc holds that no file under /proc panics or makes a negative memory.
+func FuzzProc(f *testing.F) {
+	f.Add("Model: NVIDIA H200\nGPU UUID: GPU-1\n", "NVIDIA Jetson AGX Orin\x00", "MemTotal: 64349180 kB\n")
+	f.Add(":::", "jetson", "MemTotal: 99999999999999999999 kB\n")
+	f.Fuzz(func(t *testing.T, information, model, meminfo string) {
+		root := fstest.MapFS{
+			"proc/driver/nvidia/gpus/0000:07:00.0/information": {Data: []byte(information)},
+			"proc/device-tree/model":                           {Data: []byte(model)},
+			"proc/meminfo":                                     {Data: []byte(meminfo)},
+		}
+		for _, d := range append(procDevices(root), jetson(root)...) {
+			if d.Name == "" && d.Bus != nil || d.Memory != nil && *d.Memory < 0 {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
+}
