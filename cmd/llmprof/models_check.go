@@ -110,21 +110,22 @@ func (a *app) readFile(ctx context.Context, file string) (*models.Model, error) 
 
 func checkTable(checks []check) render.Table {
 	t := render.Table{Columns: []render.Column{
-		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true}, {Title: "family", Key: "family", Left: true, Drop: 1},
+		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
+		{Title: "name", Key: "name", Left: true, Drop: 2}, {Title: "family", Key: "family", Left: true, Drop: 1},
 		{Title: "params", Key: "params_total"}, {Title: "active", Key: "params_active"},
-		{Title: "KV/token", Key: "kv_bytes_per_token"}, {Title: "state", Key: "state_bytes_per_sequence", Drop: 2},
-		{Title: "layers", Key: "layers", Left: true}, {Title: "error", Key: "error", Left: true, Drop: 3},
+		{Title: "KV/token", Key: "kv_bytes_per_token"}, {Title: "state", Key: "state_bytes_per_sequence"},
+		{Title: "layers", Key: "layer_kinds", Left: true}, {Title: "error", Key: "error", Left: true, Drop: 3},
 	}}
 	for i := range checks {
 		c := &checks[i]
 		if !c.OK {
 			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, *c.Error,
+				c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, nil, nil, nil, nil, nil, *c.Error,
 			}})
 			continue
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
+			c.File, render.Painted{Value: "yes", Color: render.Good}, *c.Name, *c.Family, render.Count(*c.ParamsTotal), render.Count(*c.ParamsActive),
 			*c.KVPerToken, *c.State, kindsText(c.LayerKinds), nil,
 		}})
 	}
