@@ -152,7 +152,7 @@ func (t *Table) start(key string, p toml.Primitive, meta *toml.MetaData) (e entr
 	}
 	// A base of another type is reported when the whole entry is decoded.
 	if err := meta.PrimitiveDecode(p, &b); err != nil || b.Base == "" {
-		return entry{}, -1, nil
+		return entry{}, -1, nil //nolint:nilerr // see above
 	}
 	g, err := t.GPU(b.Base)
 	if err != nil {

@@ -78,7 +78,7 @@ func (t *Table) GPU(name string) (GPU, error) {
 	}
 	near := t.near(name)
 	if len(near) == 0 {
-		return GPU{}, fmt.Errorf("GPU %q is not known, nor any like it; there are %d: %s, ...",
+		return GPU{}, fmt.Errorf("GPU %q is not known, nor any like it; there are %d, among them %s",
 			name, len(t.gpus), strings.Join(t.Names()[:min(8, len(t.gpus))], ", "))
 	}
 	return GPU{}, fmt.Errorf("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
