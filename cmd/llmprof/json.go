@@ -50,8 +50,9 @@ type modelJSON struct {
 }
 
 type layerJSON struct {
-	Name  string `json:"name"`
-	Count int    `json:"count"`
+	Name   string `json:"name"`
+	Count  int    `json:"count"`
+	Params int64  `json:"params_each"`
 }
 
 type gpuJSON struct {
@@ -124,7 +125,25 @@ type phaseJSON struct {
 	Bound    analytic.Bound `json:"bound"`
 	Traffic  unit.Bytes     `json:"traffic_bytes"`
 	Wire     unit.Bytes     `json:"wire_bytes"`
+	Layers   []layerSumJSON `json:"layers"`
 	Ops      []opJSON       `json:"ops"`
+}
+
+// A layerSumJSON is what the operators of one kind of layer add up to, all
+// layers of the kind together; its name is empty for what the model has once.
+type layerSumJSON struct {
+	Name     string       `json:"name"`
+	Count    float64      `json:"count"`
+	FLOPs    unit.FLOPs   `json:"flops"`
+	Weights  unit.Bytes   `json:"weight_bytes"`
+	KV       unit.Bytes   `json:"kv_bytes"`
+	State    unit.Bytes   `json:"state_bytes"`
+	Acts     unit.Bytes   `json:"act_bytes"`
+	Wire     unit.Bytes   `json:"wire_bytes"`
+	Floor    unit.Seconds `json:"floor_s"`
+	Expected unit.Seconds `json:"expected_s"`
+	Each     unit.Seconds `json:"expected_each_s"`
+	Share    float64      `json:"share"`
 }
 
 type opJSON struct {
@@ -190,7 +209,11 @@ type countJSON struct {
 func kinds(m *models.Model) []layerJSON {
 	list := make([]layerJSON, len(m.Layers))
 	for i := range m.Layers {
-		list[i] = layerJSON{m.Layers[i].Name, m.Layers[i].Count}
+		l := &m.Layers[i]
+		list[i] = layerJSON{Name: l.Name, Count: l.Count}
+		for _, b := range l.Blocks {
+			list[i].Params += b.Params()
+		}
 	}
 	return list
 }

@@ -88,6 +88,12 @@ func (ans *answer) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON 
 		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected,
 		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
 	}
+	for _, l := range analytic.Layers(lines) {
+		j.Layers = append(j.Layers, layerSumJSON{
+			Name: l.Name, Count: l.Count, FLOPs: l.FLOPs, Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire,
+			Floor: l.Floor, Expected: l.Expected, Each: l.Expected.Times(1 / l.Count), Share: l.Share,
+		})
+	}
 	for i := range shown {
 		l := &shown[i]
 		j.Ops[i] = opJSON{

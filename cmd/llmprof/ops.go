@@ -26,13 +26,14 @@ func (ans *answer) phaseTable(title string, p *analytic.Phase, lines []analytic.
 		{Title: "bound", Left: true},
 	}}
 	shown, others := top(lines, ans.q.top)
+	layers := analytic.Layers(lines)
 	layer := ""
 	for i := range shown {
 		l := &shown[i]
 		if l.Layer != layer {
 			layer = l.Layer
 			if layer != "" {
-				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{layer + ", " + trimFloat(l.Layers) + " layers"}})
+				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{layerTitle(layers, layer)}})
 			}
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: opCells(l.Name, l, layer != "")})
@@ -52,6 +53,13 @@ func (ans *answer) phaseTable(title string, p *analytic.Phase, lines []analytic.
 	phase[10] = painted(p.Bound)
 	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: phase})
 	return dropEmpty(t)
+}
+
+// layerTitle names a kind of layer, how many there are and what one of them takes.
+func layerTitle(layers []analytic.LayerSum, name string) string {
+	i := slices.IndexFunc(layers, func(l analytic.LayerSum) bool { return l.Name == name })
+	l := &layers[i]
+	return fmt.Sprintf("%s, %s layers, %v each", name, trimFloat(l.Count), l.Expected.Times(1/l.Count))
 }
 
 // opCells is one operator under the columns of a phase.
