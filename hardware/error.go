@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"github.com/agnivade/levenshtein"
 )
 
 // An Error is a mistake in a hardware file, with its place.
@@ -64,8 +65,8 @@ func unknownKey(file, text string, key toml.Key) error {
 		known, last = fields(), key[2]
 	}
 	problem := fmt.Sprintf("%q is not a key here", last)
-	slices.SortStableFunc(known, func(a, b string) int { return editDistance(a, last) - editDistance(b, last) })
-	if d := editDistance(known[0], last); d <= 1+len(last)/3 {
+	slices.SortStableFunc(known, func(a, b string) int { return levenshtein.ComputeDistance(a, last) - levenshtein.ComputeDistance(b, last) })
+	if d := levenshtein.ComputeDistance(known[0], last); d <= 1+len(last)/3 {
 		problem += fmt.Sprintf("; did you mean %q?", known[0])
 	} else {
 		slices.Sort(known)

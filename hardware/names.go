@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // fold reduces a name to what tells GPUs apart: "NVIDIA A100-SXM4-80GB" and
@@ -60,30 +62,9 @@ func (t *Table) near(name string) []string {
 // likeness is the edit distance of two folded names; one that contains the
 // other is at distance 1.
 func likeness(a, b string) int {
-	d := editDistance(a, b)
+	d := levenshtein.ComputeDistance(a, b)
 	if d > 1 && len(a) > 1 && len(b) > 1 && (strings.Contains(b, a) || strings.Contains(a, b)) {
 		return 1
 	}
 	return d
-}
-
-// editDistance counts the letters to insert, delete or replace (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // A decoder is the part of a config that describes a text decoder.
@@ -148,7 +150,7 @@ func nearTypes(all []family, name string) []string {
 	var found []candidate
 	for _, f := range all {
 		for _, t := range f.types {
-			far := editDistance(strings.ToLower(name), t)
+			far := levenshtein.ComputeDistance(strings.ToLower(name), t)
 			if far <= max(2, len(t)/3) || (len(name) > 3 && strings.Contains(t, strings.ToLower(name))) {
 				found = append(found, candidate{t, far})
 			}
@@ -160,25 +162,4 @@ func nearTypes(all []family, name string) []string {
 		names = append(names, c.name)
 	}
 	return names
-}
-
-// editDistance counts the insertions, deletions and replacements between a and b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

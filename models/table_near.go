@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // unknown is the error of a name that the table does not have, with the names
@@ -35,7 +37,7 @@ func (t *Table) near(name string) []string {
 	}
 	var found []candidate
 	for _, e := range t.entries {
-		least := edits(typed, fold(e.Name))
+		least := levenshtein.ComputeDistance(typed, fold(e.Name))
 		for _, alias := range e.Aliases {
 			least = min(least, editsTo(typed, alias))
 		}
@@ -68,26 +70,5 @@ func editsTo(typed, alias string) int {
 	if !strings.Contains(typed, "/") {
 		alias = alias[strings.LastIndexByte(alias, '/')+1:]
 	}
-	return edits(typed, fold(alias))
-}
-
-// edits is the least number of insertions, deletions and replacements of one
-// byte that make b of a (Levenshtein's distance), by the usual two rows.
-func edits(a, b string) int {
-	prev, row := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			change := prev[j]
-			if a[i] != b[j] {
-				change++
-			}
-			row[j+1] = min(change, prev[j+1]+1, row[j]+1)
-		}
-		prev, row = row, prev
-	}
-	return prev[len(b)]
+	return levenshtein.ComputeDistance(typed, fold(alias))
 }
