@@ -65,7 +65,9 @@ func unknownKey(file, text string, key toml.Key) error {
 		known, last = fields(), key[2]
 	}
 	problem := fmt.Sprintf("%q is not a key here", last)
-	slices.SortStableFunc(known, func(a, b string) int { return levenshtein.ComputeDistance(a, last) - levenshtein.ComputeDistance(b, last) })
+	slices.SortStableFunc(known, func(a, b string) int {
+		return levenshtein.ComputeDistance(a, last) - levenshtein.ComputeDistance(b, last)
+	})
 	if d := levenshtein.ComputeDistance(known[0], last); d <= 1+len(last)/3 {
 		problem += fmt.Sprintf("; did you mean %q?", known[0])
 	} else {
