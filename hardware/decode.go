@@ -49,10 +49,9 @@ type entry struct {
 	Traps       []string            `toml:"traps"`
 }
 
-// A document is a whole file. Calibrations are read elsewhere.
+// A document is a whole file.
 type document struct {
-	GPU         map[string]toml.Primitive `toml:"gpu"`
-	Calibration toml.Primitive            `toml:"calibration"`
+	GPU map[string]toml.Primitive `toml:"gpu"`
 }
 
 // add lays the tables of text over t, in the order of the file, so that a base
@@ -80,10 +79,8 @@ func (t *Table) add(file, text string) error {
 			return err
 		}
 	}
-	for _, key := range meta.Undecoded() {
-		if key[0] != "calibration" {
-			return unknownKey(file, text, key)
-		}
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return unknownKey(file, text, unknown[0])
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func errorAt(file, text string, key []string, problem string) error {
 
 // unknownKey says which keys there are.
 func unknownKey(file, text string, key toml.Key) error {
-	known := []string{"gpu", "calibration"}
+	known := []string{"gpu"}
 	last := key[0]
 	if key[0] == "gpu" && len(key) > 2 {
 		known, last = fields(), key[2]

@@ -159,10 +159,11 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Calibrations share the file and are read elsewhere.
-func TestCalibrationsAreLeftAlone(t *testing.T) {
-	if _, err := hardware.Load(complete + "[calibration.x1]\nanything = 1\n[calibration.x1.gemm]\nmemory = 0.8\n"); err != nil {
-		t.Error(err)
+// A table that nothing reads is refused, not passed over.
+func TestForeignTable(t *testing.T) {
+	_, err := hardware.Load(complete + "[calibration.x1]\nmemory = 0.8\n")
+	if err == nil || !strings.Contains(err.Error(), `"calibration" is not a key here; known are gpu`) {
+		t.Errorf("a table of calibrations: %v", err)
 	}
 }
 
