@@ -30,7 +30,7 @@ const (
 )
 
 // The colours of what is not data.
-func Paper() color.Color { return color.NRGBA{255, 255, 255, 255} } // Paper is the background.
+func Paper() color.Color { return color.NRGBA{255, 255, 255, 255} }    // Paper is the background.
 func Ink() color.Color   { return color.NRGBA{0x22, 0x22, 0x22, 255} } // Ink is text and axes.
 func Faint() color.Color { return color.NRGBA{0x5f, 0x63, 0x68, 255} } // Faint is text of second rank.
 func Rule() color.Color  { return color.NRGBA{0xe3, 0xe5, 0xe8, 255} } // Rule is the grid.

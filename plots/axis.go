@@ -1,0 +1,190 @@
+package plots
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A scope is the span of an axis.
+type scope struct{ lo, hi float64 }
+
+// take widens s to hold x; what no logarithmic axis can show is left aside.
+func (s *scope) take(xs ...float64) {
+	for _, x := range xs {
+		if !(x > 0) || math.IsInf(x, 0) {
+			continue
+		}
+		if s.lo == 0 || x < s.lo {
+			s.lo = x
+		}
+		s.hi = max(s.hi, x)
+	}
+}
+
+// The least and the greatest that axes show: beyond any quantity, and far
+// enough from the limits of float64 to be multiplied.
+const (
+	leastShown = 1e-100
+	mostShown  = 1e100
+)
+
+// padded is s with room at both ends, by factors, at least a factor of wide apart.
+func (s scope) padded(below, above, wide float64) scope {
+	s.lo, s.hi = min(max(s.lo, leastShown), mostShown), min(max(s.hi, leastShown), mostShown)
+	s.lo /= below
+	s.hi *= above
+	if s.hi < s.lo*wide {
+		by := math.Sqrt(wide * s.lo / s.hi)
+		s.lo, s.hi = s.lo/by, s.hi*by
+	}
+	return s
+}
+
+// si is v with three digits and a decimal prefix, without trailing zeros.
+func si(v float64, unit string) string {
+	if v == 0 {
+		return "0 " + unit
+	}
+	prefixes := []string{"f", "p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
+	group := int(math.Floor(math.Log10(math.Abs(r))/3 + 1e-9))
+	if group < -5 || group > 6 {
+		return fmt.Sprintf("%.3g %s", v, unit)
+	}
+	number := strconv.FormatFloat(r/math.Pow(1000, float64(group)), 'f', -1, 64)
+	if len(number) > 5 {
+		number = strconv.FormatFloat(r/math.Pow(1000, float64(group)), 'g', 3, 64)
+	}
+	return number + " " + prefixes[group+5] + unit
+}
+
+// decades places ticks on a logarithmic axis: at powers of ten if it spans
+// several, else also at 2 and 5, and small ones between.
+type decades struct{ label func(float64) string }
+
+// Ticks implements plot.Ticker.
+func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
+	if !(lo > 0) || !(hi > lo) || math.IsInf(hi, 0) {
+		return nil
+	}
+	first, last := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
+	step := (last-first)/9 + 1
+	fine := math.Log10(hi/lo) < 2.2
+	for e := first; e <= last; e++ {
+		for m := 1; m <= 9; m++ {
+			v := float64(m) * math.Pow(10, float64(e))
+			if v < lo*(1-1e-9) || v > hi*(1+1e-9) {
+				continue
+			}
+			t := plot.Tick{Value: v}
+			if labelled := m == 1 && (e-first)%step == 0; labelled || fine && (m == 2 || m == 5) {
+				t.Label = d.label(v)
+			}
+			if t.Label != "" || step == 1 {
+				ticks = append(ticks, t)
+			}
+		}
+	}
+	return ticks
+}
+
+// values places ticks at given values, as the batches of a sweep, leaving out
+// labels that would touch.
+type values struct {
+	at    []float64
+	label func(float64) string
+	wide  vg.Length // of the axis
+	log   bool
+}
+
+// Ticks implements plot.Ticker.
+func (v values) Ticks(lo, hi float64) (ticks []plot.Tick) {
+	place := func(x float64) vg.Length {
+		if v.log {
+			return v.wide * vg.Length(math.Log(x/lo)/math.Log(hi/lo))
+		}
+		return v.wide * vg.Length((x-lo)/(hi-lo))
+	}
+	style, free := Sans(TickSize, Ink()), vg.Length(math.Inf(-1))
+	for _, x := range v.at {
+		t := plot.Tick{Value: x}
+		text := v.label(x)
+		if w := style.Width(text); place(x)-w/2 >= free {
+			t.Label, free = text, place(x)+w/2+5
+		}
+		ticks = append(ticks, t)
+	}
+	return ticks
+}
+
+// linear places about six ticks at round values from 0.
+func linear(hi float64) (at []float64) {
+	if !(hi > 0) || math.IsInf(hi, 0) {
+		return nil
+	}
+	step := math.Pow(10, math.Floor(math.Log10(hi/3)))
+	for _, m := range []float64{5, 2} {
+		if hi/(m*step) >= 4 {
+			step *= m
+			break
+		}
+	}
+	for i := range 64 {
+		v := float64(i) * step
+		if v > hi*(1+1e-9) {
+			break
+		}
+		at = append(at, v)
+	}
+	return at
+}
+
+// newPlot is an empty plot in the style of this package.
+func newPlot(x, y scope) *plot.Plot {
+	p := plot.New()
+	p.BackgroundColor = nil
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color, a.LineStyle = Ink(), Line(0.6, Ink())
+		a.Tick.LineStyle, a.Tick.Length = Line(0.5, Ink()), 3.5
+		align, vertical := a.Tick.Label.XAlign, a.Tick.Label.YAlign
+		a.Tick.Label = Sans(TickSize, Ink())
+		a.Tick.Label.XAlign, a.Tick.Label.YAlign = align, vertical
+		align, vertical = a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign
+		a.Label.TextStyle = Sans(LabelSize, Ink())
+		a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign = align, vertical
+		a.Padding = 0
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.lo, x.hi, y.lo, y.hi
+	return p
+}
+
+// panel draws p with the title of its vertical axis above it.
+func panel(c draw.Canvas, p *plot.Plot, title string) {
+	style := Sans(LabelSize, Ink())
+	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(style)}, fit(style, title, c.Max.X-c.Min.X))
+	p.Draw(draw.Crop(c, 0, 0, 0, -lineHeight(style)-3))
+}
+
+// grid draws the lines of the labelled ticks.
+type grid struct{}
+
+// Plot implements plot.Plotter.
+func (grid) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	line := Line(0.5, Rule())
+	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+		if x := tx(t.Value); t.Label != "" && c.ContainsX(x) {
+			c.StrokeLine2(line, x, c.Min.Y, x, c.Max.Y)
+		}
+	}
+	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+		if y := ty(t.Value); t.Label != "" && c.ContainsY(y) {
+			c.StrokeLine2(line, c.Min.X, y, c.Max.X, y)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package plots
+
+import (
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/analytic"
+)
+
+// A key is one entry of a legend: what it draws beside its text.
+type key struct {
+	text string
+	draw func(c *draw.Canvas, box vg.Rectangle)
+}
+
+// The sizes of a legend.
+const (
+	keyWidth  vg.Length = 12
+	keyHeight vg.Length = 8
+	keyGap    vg.Length = 9
+	legendRow vg.Length = 12.5
+)
+
+func legendText() draw.TextStyle { return Sans(TickSize, Ink()) }
+
+// legendRows breaks keys into rows that are as wide as room.
+func legendRows(keys []key, room vg.Length) (rows [][]key) {
+	var x vg.Length
+	for _, k := range keys {
+		w := keyWidth + 3 + legendText().Width(k.text) + keyGap
+		if len(rows) == 0 || x+w-keyGap > room {
+			rows, x = append(rows, nil), 0
+		}
+		rows[len(rows)-1] = append(rows[len(rows)-1], k)
+		x += w
+	}
+	return rows
+}
+
+// legendHeight is what keys take below a drawing.
+func legendHeight(keys []key, room vg.Length) vg.Length {
+	return legendRow*vg.Length(len(legendRows(keys, room))) + 4
+}
+
+// legend draws keys in rows at the bottom of c.
+func legend(c *draw.Canvas, keys []key) {
+	style := legendText()
+	rows := legendRows(keys, c.Max.X-c.Min.X)
+	y := c.Min.Y + legendRow*vg.Length(len(rows))
+	for _, row := range rows {
+		y -= legendRow
+		x := c.Min.X
+		for _, k := range row {
+			k.draw(c, vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + keyWidth, Y: y + keyHeight}})
+			x += keyWidth + 3
+			c.FillText(style, vg.Point{X: x, Y: y + (keyHeight-ascent(style))/2}, k.text)
+			x += style.Width(k.text) + keyGap
+		}
+	}
+}
+
+// lineKey is an entry for a line.
+func lineKey(text string, s draw.LineStyle) key {
+	return key{text, func(c *draw.Canvas, b vg.Rectangle) {
+		y := (b.Min.Y + b.Max.Y) / 2
+		c.StrokeLine2(s, b.Min.X, y, b.Max.X, y)
+	}}
+}
+
+// boundKeys are the entries for the resources.
+func boundKeys(bounds ...analytic.Bound) (keys []key) {
+	for _, b := range bounds {
+		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
+			fill(c, box, BoundColor(b))
+			outline(c, box, Faint())
+		}})
+	}
+	return keys
+}
+
+// phaseKey is the entry for the mark of a phase.
+func phaseKey(m PhaseMark) key {
+	return key{m.Name, func(c *draw.Canvas, b vg.Rectangle) {
+		p := vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}
+		mark(c, m, p, 4, Paper())
+	}}
+}

@@ -1,0 +1,118 @@
+package plots
+
+import (
+	"math"
+
+	"gonum.org/v1/plot/vg"
+)
+
+// A placer finds places for labels, one after the other, where they touch no
+// other label, no mark and not the border.
+type placer struct {
+	bounds  vg.Rectangle
+	taken   []vg.Rectangle
+	lines   [][2]vg.Point // that a label had better not lie on
+	leaders [][2]vg.Point
+}
+
+// near finds the best place for a box of w by h near a mark of radius r at p. It
+// returns the lower left corner, and whether there is any. The solver is greedy:
+// of the candidates around the mark, ever farther out, the first ring that has a
+// free one wins, and on it the one that crosses the fewest lines.
+func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
+	const angles = 16
+	best, cost := vg.Point{}, math.Inf(1)
+	for ring, gap := range []vg.Length{2, 7, 14, 22, 32, 44, 58, 74, 92, 112} {
+		for i := range angles {
+			sin, cos := math.Sincos(2 * math.Pi * float64(i) / angles)
+			at := vg.Point{ // of the middle of the box
+				X: p.X + vg.Length(cos)*(r+gap+w/2), Y: p.Y + vg.Length(sin)*(r+gap+h/2),
+			}
+			box := vg.Rectangle{Min: vg.Point{X: at.X - w/2, Y: at.Y - h/2}, Max: vg.Point{X: at.X + w/2, Y: at.Y + h/2}}
+			if !q.free(box) {
+				continue
+			}
+			x := float64(ring) + q.crossings(box, p)*1.5 + math.Abs(sin)*0.3
+			if x < cost {
+				best, cost = box.Min, x
+			}
+		}
+		if cost < float64(ring) {
+			break // farther out is no better
+		}
+	}
+	if math.IsInf(cost, 1) {
+		return best, false
+	}
+	box := vg.Rectangle{Min: best, Max: vg.Point{X: best.X + w, Y: best.Y + h}}
+	q.taken = append(q.taken, box)
+	q.leaders = append(q.leaders, [2]vg.Point{p, nearest(box, p)})
+	return best, true
+}
+
+// free reports whether a box is inside and touches nothing.
+func (q *placer) free(b vg.Rectangle) bool {
+	if b.Min.X < q.bounds.Min.X || b.Min.Y < q.bounds.Min.Y || b.Max.X > q.bounds.Max.X || b.Max.Y > q.bounds.Max.Y {
+		return false
+	}
+	for _, t := range q.taken {
+		if overlap(b, t) {
+			return false
+		}
+	}
+	for _, l := range q.leaders {
+		if cuts(b, l[0], l[1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// crossings counts the lines under a box and those that its leader from p crosses.
+func (q *placer) crossings(b vg.Rectangle, p vg.Point) (n float64) {
+	for _, l := range q.lines {
+		if cuts(b, l[0], l[1]) {
+			n++
+		}
+	}
+	to := nearest(b, p)
+	for _, l := range q.leaders {
+		if cross(p, to, l[0], l[1]) {
+			n++
+		}
+	}
+	for _, t := range q.taken {
+		if cuts(t, p, to) && !inside(t, p) {
+			n++
+		}
+	}
+	return n
+}
+
+// overlap reports whether two rectangles share more than a border.
+func overlap(a, b vg.Rectangle) bool {
+	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
+}
+
+// nearest is the point of a rectangle that is nearest to p.
+func nearest(b vg.Rectangle, p vg.Point) vg.Point {
+	return vg.Point{X: min(max(p.X, b.Min.X), b.Max.X), Y: min(max(p.Y, b.Min.Y), b.Max.Y)}
+}
+
+func inside(b vg.Rectangle, p vg.Point) bool { return nearest(b, p) == p }
+
+// cuts reports whether the line from p to q passes through a rectangle.
+func cuts(b vg.Rectangle, p, q vg.Point) bool {
+	if inside(b, p) || inside(b, q) {
+		return true
+	}
+	a := vg.Point{X: b.Min.X, Y: b.Max.Y}
+	d := vg.Point{X: b.Max.X, Y: b.Min.Y}
+	return cross(p, q, b.Min, b.Max) || cross(p, q, a, d)
+}
+
+// cross reports whether the line from a to b crosses that from c to d.
+func cross(a, b, c, d vg.Point) bool {
+	side := func(p, q, r vg.Point) vg.Length { return (q.X-p.X)*(r.Y-p.Y) - (q.Y-p.Y)*(r.X-p.X) }
+	return side(a, b, c)*side(a, b, d) < 0 && side(c, d, a)*side(c, d, b) < 0
+}

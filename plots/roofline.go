@@ -1,0 +1,281 @@
+package plots
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A dot is one operator of a phase on a roofline.
+type dot struct {
+	name  string
+	mark  PhaseMark
+	bound analytic.Bound
+	x, y  float64 // FLOP/byte, FLOP/s
+	share float64 // of the phase's time
+}
+
+// A roof is what a GPU can do in one number format.
+type roof struct {
+	format                unit.Format
+	peak, bandwidth       float64
+	computeEff, memoryEff float64 // of large matrix products
+}
+
+// at is the roof over an intensity, achieved or at the data-sheet peaks.
+func (r *roof) at(x float64, achieved bool) float64 {
+	if achieved {
+		return min(r.peak*r.computeEff, r.bandwidth*r.memoryEff*x)
+	}
+	return min(r.peak, r.bandwidth*x)
+}
+
+// ridge is the intensity from which arithmetic is what limits.
+func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
+
+// Roofline draws the operators of a report under the roofs of its GPU, after
+// Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009): FLOPs by
+// memory traffic to the right, FLOPs by expected time upwards.
+func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+	prefill, none, err := dots(r.PrefillOps, PrefillMark())
+	if err != nil {
+		return nil, err
+	}
+	decode, more, err := dots(r.DecodeOps, DecodeMark())
+	if err != nil {
+		return nil, err
+	}
+	all := append(prefill, decode...)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("roofline: no operator has both FLOPs and memory traffic, so there is nothing to draw")
+	}
+	// Large ones first: their labels matter most, and small ones lie on top.
+	slices.SortStableFunc(all, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
+	v := &rooflineView{dots: all, roofs: roofs(c.Machine, r)}
+	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c), Height: 4.7 * vg.Inch}
+	left := v.layOut(f)
+	f.Notes = append(f.Notes, "Area of a mark: share of the phase's expected time. Achieved roofs: large matrix products.")
+	if n := none + more; n > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs (norms, collectives, host).", count(n, "operator")))
+	}
+	if left > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s, each below %.0f %% of its phase or without room.", count(left, "mark"), 100*leastLabel))
+	}
+	f.body = v.draw
+	return f, nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// dots are the operators of a phase by name, the same ones of several kinds of
+// layers as one, and the number of those that have no place on a roofline.
+func dots(lines []analytic.Line, m PhaseMark) (ds []dot, none int, err error) {
+	type sum struct {
+		flops, traffic, time, share, most float64
+		bound                             analytic.Bound
+	}
+	var names []string
+	sums := map[string]*sum{}
+	for i := range lines {
+		l := &lines[i]
+		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
+			return nil, 0, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
+				m.Name, l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
+		}
+		s := sums[l.Name]
+		if s == nil {
+			s = &sum{}
+			sums[l.Name], names = s, append(names, l.Name)
+		}
+		s.flops += float64(l.FLOPs)
+		s.traffic += float64(l.Traffic())
+		s.time += float64(l.Expected)
+		s.share += l.Share
+		if l.Share >= s.most {
+			s.most, s.bound = l.Share, l.Bound
+		}
+	}
+	for _, n := range names {
+		s := sums[n]
+		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1)}
+		if !shown(d.x) || !shown(d.y) {
+			none++
+			continue
+		}
+		ds = append(ds, d)
+	}
+	return ds, none, nil
+}
+
+// shown reports whether a logarithmic axis can show x.
+func shown(x float64) bool { return x >= leastShown && x <= mostShown }
+
+// roofs are those of the formats that the report's products run in, highest first.
+func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
+	var seen [unit.NumFormats]bool
+	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+		for i := range lines {
+			f := lines[i].Format
+			if f == unit.NoFormat || f >= unit.NumFormats || seen[f] || lines[i].FLOPs == 0 {
+				continue
+			}
+			seen[f] = true
+			_, peak := m.Runs(f)
+			rs = append(rs, roof{
+				format: f, peak: float64(peak), bandwidth: float64(m.GPU.Bandwidth),
+				computeEff: m.Cal.GEMM.Compute, memoryEff: m.Cal.GEMM.Memory,
+			})
+		}
+	}
+	slices.SortStableFunc(rs, func(a, b roof) int { return cmp.Compare(b.peak, a.peak) })
+	return rs
+}
+
+// A rooflineView is a roofline ready to be drawn.
+type rooflineView struct {
+	dots  []dot
+	roofs []roof
+	plot  *plot.Plot
+	keys  []key
+	left  int // dots without a label
+}
+
+// layOut chooses axes and legend, and draws once into nowhere to learn how many
+// labels find no room.
+func (v *rooflineView) layOut(f *Figure) (left int) {
+	var x, y scope
+	for _, d := range v.dots {
+		x.take(d.x)
+		y.take(d.y)
+	}
+	for i := range v.roofs {
+		r := &v.roofs[i]
+		x.take(r.ridge())
+		y.take(r.peak)
+	}
+	v.plot = newPlot(x.padded(3, 8, 100), y.padded(4, 3, 100))
+	p := v.plot
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker = decades{func(v float64) string { return fmt.Sprintf("%g", v) }}
+	p.Y.Tick.Marker = decades{func(v float64) string { return si(v, "") }}
+	p.X.Label.Text = "intensity: FLOPs for each byte of memory traffic (FLOP/byte)"
+	p.Add(grid{}, v)
+	var bounds []analytic.Bound
+	for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {
+		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.bound == b }) {
+			bounds = append(bounds, b)
+		}
+	}
+	v.keys = boundKeys(bounds...)
+	for _, m := range []PhaseMark{PrefillMark(), DecodeMark()} {
+		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.mark.Name == m.Name }) {
+			v.keys = append(v.keys, phaseKey(m))
+		}
+	}
+	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved (calibration)", roofStyle(true)))
+	f.body = v.draw
+	f.Notes = []string{" "}
+	f.Draw(nowhere(f))
+	f.Notes = nil
+	return v.left
+}
+
+func (v *rooflineView) draw(c draw.Canvas) {
+	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot, "performance: FLOPs by expected time (FLOP/s)")
+	legend(&c, v.keys)
+}
+
+// roofStyle is the stroke of a roof.
+func roofStyle(achieved bool) draw.LineStyle {
+	if achieved {
+		return Line(0.8, Faint(), 4, 2)
+	}
+	return Line(1.4, Ink())
+}
+
+// Plot draws roofs, marks and labels; it implements plot.Plotter.
+func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
+	tx, ty := p.Transforms(&c)
+	q := &placer{bounds: vg.Rectangle{
+		Min: vg.Point{X: c.Min.X + 2, Y: c.Min.Y + 2}, Max: vg.Point{X: c.Max.X - 1, Y: c.Max.Y - 1},
+	}}
+	for i := range v.roofs {
+		v.roof(&c, q, &v.roofs[i], p)
+	}
+	at := make([]vg.Point, len(v.dots))
+	for i, d := range v.dots {
+		at[i] = vg.Point{X: tx(d.x), Y: ty(d.y)}
+		h := half(d.mark, radius(d.share))
+		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at[i].X - h, Y: at[i].Y - h}, Max: vg.Point{X: at[i].X + h, Y: at[i].Y + h}})
+	}
+	for i := range v.roofs {
+		v.roofLabels(&c, q, &v.roofs[i], p)
+	}
+	v.labels(&c, q, at)
+}
+
+// radius is that of a mark: its area is the share of the time.
+func radius(share float64) vg.Length { return max(1.7, 15*vg.Length(math.Sqrt(share))) }
+
+// roof draws the two lines of a roof and its ridge.
+func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
+	tx, ty := p.Transforms(c)
+	for _, achieved := range []bool{false, true} {
+		knee := r.ridge()
+		if achieved {
+			knee *= r.computeEff / r.memoryEff
+		}
+		var line []vg.Point
+		for _, x := range []float64{p.X.Min, knee, p.X.Max} {
+			line = append(line, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
+		}
+		for _, part := range c.ClipLinesXY(line) {
+			c.StrokeLines(roofStyle(achieved), part)
+			for i := 1; i < len(part); i++ {
+				q.lines = append(q.lines, [2]vg.Point{part[i-1], part[i]})
+			}
+		}
+	}
+	ridge := vg.Point{X: tx(r.ridge()), Y: ty(r.peak)}
+	if c.Contains(ridge) {
+		c.SetColor(Paper())
+		ring := shape(PrefillMark(), ridge, 2.2)
+		c.Fill(ring)
+		c.SetLineStyle(Line(1, Ink()))
+		c.Stroke(ring)
+		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: ridge.X - 3, Y: ridge.Y - 3}, Max: vg.Point{X: ridge.X + 3, Y: ridge.Y + 3}})
+	}
+}
+
+// roofLabels names a roof, its ridge and its bandwidth.
+func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
+	tx, ty := p.Transforms(c)
+	style := Sans(TickSize, Ink())
+	put := func(text string, at vg.Point) {
+		w, h := style.Width(text), style.Font.Size
+		if box, ok := q.near(at, 0, w, h); ok {
+			c.FillText(style, vg.Point{X: box.X, Y: box.Y - descent(style)}, text)
+			q.leaders = q.leaders[:len(q.leaders)-1]
+		}
+	}
+	peak := fmt.Sprintf("%v %v", r.format, unit.FLOPsPerSec(r.peak))
+	put(peak, vg.Point{X: c.Max.X - style.Width(peak)/2 - 2, Y: ty(r.peak)})
+	put(fmt.Sprintf("ridge %.3g FLOP/byte", r.ridge()), vg.Point{X: tx(r.ridge()), Y: ty(r.peak)})
+	if r == &v.roofs[0] {
+		x := math.Sqrt(max(p.X.Min, p.Y.Min/r.bandwidth) * r.ridge())
+		put(fmt.Sprintf("memory %v", unit.BytesPerSec(r.bandwidth)), vg.Point{X: tx(x), Y: ty(r.at(x, false))})
+	}
+}

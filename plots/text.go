@@ -1,0 +1,78 @@
+package plots
+
+import (
+	"image/color"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Text is placed by its baseline, so these are what a line takes above and below
+// it. Digits and capitals are lower than the font's own ascent.
+func ascent(s draw.TextStyle) vg.Length     { return s.Font.Size * 0.74 }
+func descent(s draw.TextStyle) vg.Length    { return -s.Font.Size * 0.22 }
+func lineHeight(s draw.TextStyle) vg.Length { return s.Font.Size * 1.28 }
+
+// fit is text, cut with an ellipsis to be at most as wide as room.
+func fit(s draw.TextStyle, text string, room vg.Length) string {
+	if s.Width(text) <= room {
+		return text
+	}
+	r := []rune(text)
+	for len(r) > 0 && s.Width(string(r)+"…") > room {
+		r = r[:len(r)-1]
+	}
+	return string(r) + "…"
+}
+
+// wrap breaks text into lines that are at most as wide as room.
+func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		longer := strings.TrimLeft(line+" "+word, " ")
+		if line != "" && s.Width(longer) > room {
+			lines = append(lines, line)
+			longer = word
+		}
+		line = fit(s, longer, room)
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// textBox is the ink of text whose baseline begins at p.
+func textBox(s draw.TextStyle, p vg.Point, text string) vg.Rectangle {
+	return vg.Rectangle{
+		Min: vg.Point{X: p.X, Y: p.Y + descent(s)},
+		Max: vg.Point{X: p.X + s.Width(text), Y: p.Y + ascent(s)},
+	}
+}
+
+// fill paints a rectangle.
+func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
+	c.SetColor(ink)
+	c.Fill(r.Path())
+}
+
+// hatch draws slanted lines over a rectangle.
+func hatch(c *draw.Canvas, r vg.Rectangle, ink color.Color, gap vg.Length) {
+	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
+	if w <= 0 || h <= 0 {
+		return
+	}
+	line := Line(0.5, ink)
+	for d := gap; d < w+h; d += gap {
+		x0, y0 := r.Min.X+d, r.Min.Y
+		if d > w {
+			x0, y0 = r.Max.X, r.Min.Y+d-w
+		}
+		x1, y1 := r.Min.X, r.Min.Y+d
+		if d > h {
+			x1, y1 = r.Min.X+d-h, r.Max.Y
+		}
+		c.StrokeLine2(line, x0, y0, x1, y1)
+	}
+}
