@@ -154,20 +154,25 @@ func newPlot(x, y scope) *plot.Plot {
 		align, vertical := a.Tick.Label.XAlign, a.Tick.Label.YAlign
 		a.Tick.Label = Sans(TickSize, Ink())
 		a.Tick.Label.XAlign, a.Tick.Label.YAlign = align, vertical
-		align, vertical = a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign
-		a.Label.TextStyle = Sans(LabelSize, Ink())
-		a.Label.TextStyle.XAlign, a.Label.TextStyle.YAlign = align, vertical
 		a.Padding = 0
 	}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.lo, x.hi, y.lo, y.hi
 	return p
 }
 
-// panel draws p with the title of its vertical axis above it.
-func panel(c draw.Canvas, p *plot.Plot, title string) {
+// panel draws p with the title of its vertical axis above it and that of its
+// horizontal one below. They are no labels of the plot, since gonum pads it on
+// the right by half of the latter's width.
+func panel(c draw.Canvas, p *plot.Plot, above, below string) {
 	style := Sans(LabelSize, Ink())
-	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(style)}, fit(style, title, c.Max.X-c.Min.X))
-	p.Draw(draw.Crop(c, 0, 0, 0, -lineHeight(style)-3))
+	room := c.Max.X - c.Min.X
+	above, below = fit(style, above, room), fit(style, below, room)
+	inner := draw.Crop(c, 0, 0, lineHeight(style)+1, -lineHeight(style)-3)
+	data := p.DataCanvas(inner)
+	x := (data.Min.X+data.Max.X)/2 - style.Width(below)/2
+	c.FillText(style, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(style)}, above)
+	c.FillText(style, vg.Point{X: min(max(x, c.Min.X), c.Max.X-style.Width(below)), Y: c.Min.Y - descent(style)}, below)
+	p.Draw(inner)
 }
 
 // grid draws the lines of the labelled ticks.

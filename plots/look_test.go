@@ -10,7 +10,8 @@ func TestLook(t *testing.T) {
 		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
 		r := explain(t, c)
 		for name, f := range map[string]func() (*Figure, error){
-			"roofline": func() (*Figure, error) { return Roofline(c, r) },
+			"roofline":  func() (*Figure, error) { return Roofline(c, r) },
+			"breakdown": func() (*Figure, error) { return Breakdown(c, r) },
 		} {
 			fig, err := f()
 			if err != nil {

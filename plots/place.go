@@ -11,7 +11,8 @@ import (
 type placer struct {
 	bounds  vg.Rectangle
 	taken   []vg.Rectangle
-	lines   [][2]vg.Point // that a label had better not lie on
+	texts   []vg.Rectangle // those of them that leaders must not pass through
+	lines   [][2]vg.Point  // that a label had better not lie on
 	leaders [][2]vg.Point
 }
 
@@ -29,7 +30,7 @@ func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
 				X: p.X + vg.Length(cos)*(r+gap+w/2), Y: p.Y + vg.Length(sin)*(r+gap+h/2),
 			}
 			box := vg.Rectangle{Min: vg.Point{X: at.X - w/2, Y: at.Y - h/2}, Max: vg.Point{X: at.X + w/2, Y: at.Y + h/2}}
-			if !q.free(box) {
+			if !q.free(box) || q.through(p, nearest(box, p)) {
 				continue
 			}
 			x := float64(ring) + q.crossings(box, p)*1.5 + math.Abs(sin)*0.3
@@ -45,7 +46,7 @@ func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
 		return best, false
 	}
 	box := vg.Rectangle{Min: best, Max: vg.Point{X: best.X + w, Y: best.Y + h}}
-	q.taken = append(q.taken, box)
+	q.taken, q.texts = append(q.taken, box), append(q.texts, box)
 	q.leaders = append(q.leaders, [2]vg.Point{p, nearest(box, p)})
 	return best, true
 }
@@ -66,6 +67,16 @@ func (q *placer) free(b vg.Rectangle) bool {
 		}
 	}
 	return true
+}
+
+// through reports whether the line from a to b passes through a label.
+func (q *placer) through(a, b vg.Point) bool {
+	for _, t := range q.texts {
+		if cuts(t, a, b) {
+			return true
+		}
+	}
+	return false
 }
 
 // crossings counts the lines under a box and those that its leader from p crosses.

@@ -171,7 +171,6 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = decades{func(v float64) string { return fmt.Sprintf("%g", v) }}
 	p.Y.Tick.Marker = decades{func(v float64) string { return si(v, "") }}
-	p.X.Label.Text = "intensity: FLOPs for each byte of memory traffic (FLOP/byte)"
 	p.Add(grid{}, v)
 	var bounds []analytic.Bound
 	for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {
@@ -194,7 +193,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 }
 
 func (v *rooflineView) draw(c draw.Canvas) {
-	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot, "performance: FLOPs by expected time (FLOP/s)")
+	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot,
+		"performance: FLOPs by expected time (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
 	legend(&c, v.keys)
 }
 

@@ -2,6 +2,7 @@ package plots
 
 import (
 	"fmt"
+	"image/color"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -40,6 +41,7 @@ func (v *rooflineView) labels(c *draw.Canvas, q *placer, at []vg.Point) {
 		mark(c, d.mark, at[i], radius(d.share), BoundColor(d.bound))
 	}
 	for _, l := range labels {
+		fill(c, textBox(style, l.at, l.text), color.NRGBA{255, 255, 255, 190}) // roofs fade under text
 		c.FillText(style, l.at, l.text)
 	}
 }

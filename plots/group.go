@@ -1,0 +1,188 @@
+package plots
+
+import (
+	"image/color"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/models"
+)
+
+// A group is a kind of operator that breakdowns add up.
+type group uint8
+
+// The groups, in the order in which bars show them.
+const (
+	attentionProjections group = iota
+	attentionCore
+	feedForward
+	experts
+	sharedExperts
+	routers
+	scanProjections
+	scanCore
+	embeddings
+	lmHead
+	elementwise
+	collectives
+	host
+	other
+	numGroups
+)
+
+// String names a group.
+func (g group) String() string {
+	return [numGroups]string{
+		"attention projections", "attention", "feed-forward", "routed experts", "shared experts", "router",
+		"scan projections", "scan", "embedding", "LM head", "norms, element-wise", "collectives", "host", "other",
+	}[min(g, other)]
+}
+
+// ink is the colour of a group. What waits for the network or the host has the
+// colour that it has everywhere; the others have none of the four bounds'.
+func (g group) ink() color.Color {
+	switch g {
+	case collectives:
+		return BoundColor(analytic.ByNetwork)
+	case host:
+		return BoundColor(analytic.ByLaunch)
+	}
+	return [numGroups]color.NRGBA{
+		{0x5b, 0x3a, 0x8c, 255}, {0xb7, 0x8c, 0xcc, 255}, {0xa6, 0x3a, 0x50, 255}, {0xe0, 0x7a, 0x5f, 255}, {0xf2, 0xb8, 0xa0, 255},
+		{0x6b, 0x42, 0x26, 255}, {0x3d, 0x5a, 0x3c, 255}, {0x9c, 0xc4, 0x7a, 255}, {0x8b, 0xa3, 0xbd, 255}, {0x3b, 0x4a, 0x5a, 255},
+		{0xec, 0xdc, 0xae, 255}, {}, {}, {0xf4, 0xf4, 0xf4, 255},
+	}[min(g, other)]
+}
+
+// groupOf finds the group of an operator: of a product by the block of the model
+// whose matrix it is, of what else there is by its kind.
+func groupOf(m *models.Model, l *analytic.Line) group {
+	switch {
+	case l.Kind == analytic.Collective:
+		return collectives
+	case l.Name == "host":
+		return host
+	case l.Kind == analytic.Attention:
+		return attentionCore
+	case l.Name == "embedding":
+		return embeddings
+	case l.Name == "lm_head":
+		return lmHead
+	case l.State > 0 || strings.HasSuffix(l.Name, "scan"):
+		return scanCore
+	case l.Kind == analytic.Element:
+		return elementwise
+	}
+	return groupOfProduct(m, l)
+}
+
+// groupOfProduct finds the group of a product with weights. Fused products are
+// named for their first matrix.
+func groupOfProduct(m *models.Model, l *analytic.Line) group {
+	switch {
+	case strings.HasPrefix(l.Name, "experts"):
+		return experts
+	case strings.HasPrefix(l.Name, "shared"):
+		return sharedExperts
+	case l.Name == "qkv_proj" || l.Name == "qkv_a_proj" || l.Name == "kv_b_proj":
+		return attentionProjections
+	case l.Name == "gate_up_proj":
+		return feedForward
+	}
+	for i := range m.Layers {
+		if m.Layers[i].Name != l.Layer {
+			continue
+		}
+		for j := range m.Layers[i].Blocks {
+			if b := &m.Layers[i].Blocks[j]; has(b, l.Name) {
+				return groupOfBlock(b)
+			}
+		}
+	}
+	if strings.HasPrefix(l.Name, "router") {
+		return routers
+	}
+	return other
+}
+
+// has reports whether a block has a matrix of that name, or one that a fused
+// product is named for.
+func has(b *models.Block, name string) bool {
+	for _, ls := range [][]models.Linear{b.In, b.Out} {
+		for i := range ls {
+			if ls[i].Name != "" && strings.HasPrefix(name, ls[i].Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// groupOfBlock is the group of the matrices of a block, its experts aside.
+func groupOfBlock(b *models.Block) group {
+	switch {
+	case b.Attention != nil:
+		return attentionProjections
+	case b.Scan != nil:
+		return scanProjections
+	}
+	return feedForward
+}
+
+// paramsByGroup counts the stored parameters of a model by group.
+func paramsByGroup(m *models.Model) (n [numGroups]float64) {
+	var sum int64
+	add := func(g group, params int64) {
+		n[g] += float64(params)
+		sum += params
+	}
+	for i := range m.Layers {
+		l := &m.Layers[i]
+		for j := range l.Blocks {
+			b := &l.Blocks[j]
+			if b.Reused {
+				continue
+			}
+			for g, params := range blockParams(b) {
+				add(group(g), params*int64(l.Count))
+			}
+		}
+	}
+	add(embeddings, m.EmbeddingParams())
+	if !m.TiedHead {
+		add(lmHead, m.Head.Params())
+	}
+	n[elementwise] += float64(m.Params() - sum) // final norms
+	return n
+}
+
+// blockParams counts the parameters of a block by group; they add up to all of it.
+func blockParams(b *models.Block) (n [numGroups]int64) {
+	rest := b.Params()
+	take := func(g group, params int64) {
+		params = min(params, rest)
+		n[g] += params
+		rest -= params
+	}
+	norms := b.Extra
+	for _, x := range b.Norms {
+		norms += x.Params
+	}
+	take(elementwise, norms)
+	if e := b.Experts; e != nil {
+		take(routers, linearParams(e.Router))
+		if e.Shared != nil {
+			take(sharedExperts, linearParams(e.Shared.In)+linearParams(e.Shared.Out))
+		}
+		take(experts, int64(e.Count)*(linearParams(e.In)+linearParams(e.Out)))
+	}
+	take(groupOfBlock(b), rest)
+	return n
+}
+
+func linearParams(ls []models.Linear) (n int64) {
+	for _, l := range ls {
+		n += l.Params()
+	}
+	return n
+}
