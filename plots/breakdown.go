@@ -109,12 +109,15 @@ func newBar(name string, sums [numGroups]float64, text func(float64) string) (ba
 	if b.total == 0 {
 		return b, nil
 	}
-	rest := part{group: other}
+	var rest part
 	for g, x := range sums {
 		p := part{group: group(g), value: x, share: x / b.total}
 		switch {
 		case x == 0:
 		case p.share < leastPart || p.group == other:
+			if rest.group = p.group; rest.merged > 0 {
+				rest.group = other
+			}
 			rest.value += x
 			rest.share += p.share
 			rest.merged++
@@ -130,7 +133,7 @@ func newBar(name string, sums [numGroups]float64, text func(float64) string) (ba
 
 // name is what a part is called.
 func (p *part) name() string {
-	if p.merged > 0 {
+	if p.merged > 1 {
 		return fmt.Sprintf("other (%d)", p.merged)
 	}
 	return p.group.String()
@@ -188,6 +191,9 @@ func (v *breakdownView) layOut() {
 		if seen[g] {
 			v.keys = append(v.keys, key{g.String(), func(c *draw.Canvas, box vg.Rectangle) {
 				fill(c, box, g.ink())
+				if g == other {
+					hatch(c, box, Faint(), 3)
+				}
 				outline(c, box, Faint())
 			}})
 		}

@@ -94,7 +94,7 @@ func (q *placer) crossings(b vg.Rectangle, p vg.Point) (n float64) {
 	}
 	for _, t := range q.taken {
 		if cuts(t, p, to) && !inside(t, p) {
-			n++
+			n += 3 // a leader through another mark misleads
 		}
 	}
 	return n

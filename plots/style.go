@@ -57,7 +57,7 @@ func BoundInk(b analytic.Bound) color.Color { return inkOn(BoundColor(b)) }
 
 // inkOn is dark or light, whichever is legible on c.
 func inkOn(c color.Color) color.Color {
-	if luminance(c) > 0.22 {
+	if luminance(c) > 0.3 {
 		return Ink()
 	}
 	return Paper()

@@ -1,0 +1,169 @@
+package plots
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A layer is one thing that memory is taken by, from the bottom up.
+type layer struct {
+	name string
+	ink  color.Color
+	of   func(*analytic.Memory) unit.Bytes
+}
+
+// memoryLayers are ordered so that what does not change is at the bottom.
+func memoryLayers() []layer {
+	return []layer{
+		{"weights", color.NRGBA{0x4b, 0x3f, 0x72, 255}, func(m *analytic.Memory) unit.Bytes { return m.Weights }},
+		{"reserve of driver and engine", color.NRGBA{0xb9, 0xbd, 0xc4, 255}, func(m *analytic.Memory) unit.Bytes { return m.Reserve }},
+		{"KV cache", color.NRGBA{0xc0, 0x5f, 0x7c, 255}, func(m *analytic.Memory) unit.Bytes { return m.KV }},
+		{"state", color.NRGBA{0x8f, 0xb8, 0xde, 255}, func(m *analytic.Memory) unit.Bytes { return m.State }},
+		{"activations", color.NRGBA{0xf2, 0xd0, 0xa9, 255}, func(m *analytic.Memory) unit.Bytes { return m.Activations }},
+	}
+}
+
+// MemorySweep answers for the memory of the case over batch or context, from
+// nearly nothing to beyond what fits.
+func MemorySweep(c *analytic.Case, v Variable) (Curve, error) {
+	if v == ByTP {
+		return Curve{}, fmt.Errorf("memory: drawn over batch or context, not over %v", v)
+	}
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		return Curve{}, err
+	}
+	now, err := p.Predict(&c.Workload)
+	if err != nil {
+		return Curve{}, err
+	}
+	step, hi := max(c.Parallel.MicroBatches, 1), max(c.Workload.Batch*5/4, now.Memory.MaxBatch*5/4, 4)
+	if v == ByContext {
+		step, hi = c.Workload.CachedPrefix+1, max(c.Workload.Prompt*5/4, now.Memory.MaxTokens/c.Workload.Batch*5/4, 64)
+	}
+	hi = min(hi, 1<<28)
+	curve := Curve{Name: c.Model.Name}
+	for i := range 65 {
+		x := step
+		if v == ByBatch {
+			x = max(step, hi*i/64/step*step)
+		} else {
+			x += (hi - min(hi, step)) * i / 64
+		}
+		if n := len(curve.Points); n > 0 && curve.Points[n-1].X == float64(x) {
+			continue
+		}
+		w := v.Set(*c, x).Workload
+		e, err := p.Predict(&w)
+		if err != nil {
+			return curve, err
+		}
+		curve.Points = append(curve.Points, Point{float64(x), e})
+	}
+	return curve, nil
+}
+
+// Memory draws what one GPU's memory is taken by over batch or context, up to
+// and beyond what it has.
+func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
+	view := &memoryView{variable: v, points: curve.Points}
+	if err := view.check(); err != nil {
+		return nil, err
+	}
+	here := float64(c.Workload.Batch)
+	if v == ByContext {
+		here = float64(c.Workload.Prompt)
+	}
+	view.most, view.here = mostThatFits(curve.Points), here
+	view.layOut()
+	f := &Figure{
+		Title: "Memory of one GPU", Caption: v.caption(c), Height: 3.5 * vg.Inch, body: view.draw,
+		Notes: []string{
+			"KV cache: of the whole batch at its longest. Activations: at the peak of the prefill.",
+			"Of a pipeline: the fullest GPU. Hatched: does not fit.",
+		},
+	}
+	return f, nil
+}
+
+// mostThatFits is where the memory is full: the last whole value that fits by
+// interpolation, 0 if none does and infinite if all do.
+func mostThatFits(ps []Point) float64 {
+	if m := &ps[0].Estimate.Memory; !m.Fits() {
+		return 0
+	}
+	for i := 1; i < len(ps); i++ {
+		a, b := &ps[i-1].Estimate.Memory, &ps[i].Estimate.Memory
+		if !b.Fits() {
+			share := float64(a.Capacity-a.Total) / float64(b.Total-a.Total)
+			return math.Floor(ps[i-1].X + share*(ps[i].X-ps[i-1].X) + 1e-9)
+		}
+	}
+	return math.Inf(1)
+}
+
+// A memoryView is the memory over a variable, ready to be drawn.
+type memoryView struct {
+	variable   Variable
+	points     []Point
+	most, here float64
+	plot       *plot.Plot
+	keys       []key
+}
+
+func (v *memoryView) check() error {
+	if len(v.points) < 2 {
+		return fmt.Errorf("memory: %s: at least two are needed to draw an area", count(len(v.points), "estimate"))
+	}
+	for i, p := range v.points {
+		m := &p.Estimate.Memory
+		if !finite(p.X, float64(m.Weights), float64(m.KV), float64(m.State), float64(m.Activations), float64(m.Reserve), float64(m.Total), float64(m.Capacity)) || m.Capacity == 0 {
+			return fmt.Errorf("memory: at %v %v it is %v of %v: both must be finite and the latter above 0", v.variable, p.X, m.Total, m.Capacity)
+		}
+		if m.Total > mostShown || m.Capacity > mostShown || p.X > mostShown {
+			return fmt.Errorf("memory: at %v %v it is %v of %v: no axis shows that", v.variable, p.X, m.Total, m.Capacity)
+		}
+		if i > 0 && !(p.X > v.points[i-1].X) {
+			return fmt.Errorf("memory: %v %v comes after %v: values must rise", v.variable, p.X, v.points[i-1].X)
+		}
+	}
+	return nil
+}
+
+// layOut chooses the axes and the legend.
+func (v *memoryView) layOut() {
+	first, last := v.points[0], v.points[len(v.points)-1]
+	top := float64(last.Estimate.Memory.Capacity) * 1.06
+	for _, p := range v.points {
+		// An area that goes far beyond the capacity says no more than one that goes beyond.
+		m := &p.Estimate.Memory
+		top = max(top, min(float64(m.Total), 1.6*float64(m.Capacity))*1.04)
+	}
+	p := newPlot(scope{first.X, last.X}, scope{0, top})
+	v.plot = p
+	p.X.Tick.Marker = values{at: linear(last.X), label: counted, wide: Width - 70}
+	p.Y.Tick.Marker = values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
+	p.Add(grid{}, v)
+	for _, l := range memoryLayers() {
+		if l.of(&last.Estimate.Memory) > 0 {
+			v.keys = append(v.keys, key{l.name, func(c *draw.Canvas, box vg.Rectangle) {
+				fill(c, box, l.ink)
+				outline(c, box, Faint())
+			}})
+		}
+	}
+	v.keys = append(v.keys, lineKey("capacity, most that fits", Line(1.3, Alarm())), lineKey("this workload", Line(1, Ink(), 3, 2)))
+}
+
+func (v *memoryView) draw(c draw.Canvas) {
+	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot, "memory of one GPU", v.variable.title())
+	legend(&c, v.keys)
+}

@@ -1,0 +1,184 @@
+package plots
+
+import (
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/analytic"
+)
+
+// mostCurves is how many lines one panel keeps apart.
+const mostCurves = 6
+
+// Latency draws TTFT and TPOT, each on a panel of its own, over what was varied.
+// The case is that of the caption; it may leave out what the curves differ in.
+func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
+	if len(curves) > mostCurves {
+		return nil, fmt.Errorf("sweep: %d curves: at most %d can be told apart in one picture", len(curves), mostCurves)
+	}
+	for i := range curves {
+		if err := checkCurve(&curves[i], v); err != nil {
+			return nil, err
+		}
+	}
+	view := &latencyView{variable: v}
+	for _, q := range []struct {
+		title string
+		of    func(*analytic.Estimate) analytic.Span
+	}{
+		{"TTFT: time to the first token", func(e *analytic.Estimate) analytic.Span { return e.TTFT }},
+		{"TPOT: time per output token", func(e *analytic.Estimate) analytic.Span { return e.TPOT }},
+	} {
+		if p := newLatencyPanel(v, curves, q.title, q.of); p != nil {
+			view.panels = append(view.panels, p)
+		}
+	}
+	if len(view.panels) == 0 {
+		return nil, fmt.Errorf("sweep: no curve has a time above zero, so there is nothing to draw")
+	}
+	view.legend(curves)
+	return &Figure{
+		Title: "Latency by " + v.String(), Caption: caption, Height: 3.4 * vg.Inch, body: view.draw,
+		Notes: []string{"Band: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap; nothing is faster. Both axes are logarithmic."},
+	}, nil
+}
+
+// SweepCaption is the caption of a sweep of a case.
+func SweepCaption(c *analytic.Case, v Variable) string { return v.caption(c) }
+
+func checkCurve(c *Curve, v Variable) error {
+	for i, p := range c.Points {
+		for _, s := range []analytic.Span{p.Estimate.TTFT, p.Estimate.TPOT} {
+			if !finite(float64(s.Floor), float64(s.Expected), float64(s.Low), float64(s.High)) {
+				return fmt.Errorf("sweep: %s at %v %v has a time of %v (%v to %v): it must be finite and not negative", c.Name, v, p.X, s.Expected, s.Low, s.High)
+			}
+		}
+		if !shown(p.X) || i > 0 && p.X <= c.Points[i-1].X {
+			return fmt.Errorf("sweep: %s has %v %v in place %d: values must be above 0 and rise", c.Name, v, p.X, i+1)
+		}
+	}
+	return nil
+}
+
+// A sample is one point of a panel.
+type sample struct {
+	x    float64
+	span analytic.Span
+	fits bool
+}
+
+// A latencyPanel is one quantity over the variable.
+type latencyPanel struct {
+	title   string
+	curves  [][]sample
+	names   []string
+	plot    *plot.Plot
+	unfit   float64 // from here on no curve fits
+	general bool    // several curves
+}
+
+// newLatencyPanel chooses the axes; it is nil if no point can be shown.
+func newLatencyPanel(v Variable, curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
+	l := &latencyPanel{title: title, general: len(curves) > 1}
+	var x, y scope
+	var at []float64
+	for _, c := range curves {
+		var line []sample
+		for i := range c.Points {
+			p := &c.Points[i]
+			s := of(&p.Estimate)
+			if !shown(float64(s.Expected)) {
+				continue // one generated token has no TPOT
+			}
+			line = append(line, sample{p.X, s, p.Estimate.Memory.Fits()})
+			x.take(p.X)
+			y.take(float64(s.Expected), float64(s.Low), float64(s.High), float64(s.Floor))
+			at = append(at, p.X)
+		}
+		l.curves, l.names = append(l.curves, line), append(l.names, c.Name)
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	slices.Sort(at)
+	room := 1.12
+	if l.general {
+		room = 1.8 // for the names
+	}
+	x, y = x.padded(1.12, room, 1.5), y.padded(1.4, 1.6, 4)
+	l.plot = newPlot(x, y)
+	l.plot.X.Scale, l.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	l.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
+	l.plot.Y.Tick.Marker = decades{func(v float64) string { return si(v, "s") }}
+	l.unfit = l.firstUnfit()
+	l.plot.Add(grid{}, l)
+	return l
+}
+
+// firstUnfit is the smallest value at and above which nothing fits, 0 if there
+// is none.
+func (l *latencyPanel) firstUnfit() (first float64) {
+	var fits float64
+	for _, line := range l.curves {
+		for _, s := range line {
+			if s.fits {
+				fits = max(fits, s.x)
+			}
+		}
+	}
+	for _, line := range l.curves {
+		for _, s := range line {
+			if !s.fits && s.x > fits && (first == 0 || s.x < first) {
+				first = s.x
+			}
+		}
+	}
+	return first
+}
+
+// A latencyView is the panels side by side.
+type latencyView struct {
+	variable Variable
+	panels   []*latencyPanel
+	keys     []key
+}
+
+func (v *latencyView) legend(curves []Curve) {
+	color, dash, _ := Series(0)
+	if len(curves) > 1 {
+		color, dash = Faint(), nil
+	}
+	v.keys = []key{
+		lineKey("expected", Line(1.4, color, dash...)),
+		{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(color)) }},
+		lineKey("floor", Line(0.9, color, 1.2, 1.8)),
+	}
+	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {
+		v.keys = append(v.keys, key{"does not fit in memory", func(c *draw.Canvas, b vg.Rectangle) {
+			cross := vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}
+			hatch(c, b, Alarm(), 5)
+			unfitMark(c, cross)
+		}})
+	}
+}
+
+func (l *latencyPanel) anyUnfit() bool {
+	return slices.ContainsFunc(l.curves, func(line []sample) bool {
+		return slices.ContainsFunc(line, func(s sample) bool { return !s.fits })
+	})
+}
+
+func (v *latencyView) draw(c draw.Canvas) {
+	legend(&c, v.keys)
+	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0)
+	const gap = 14
+	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
+	for i, p := range v.panels {
+		left := (wide + gap) * vg.Length(i)
+		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), 0, 0), p.plot, p.title, v.variable.title())
+	}
+}

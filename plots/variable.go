@@ -1,0 +1,114 @@
+package plots
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A Variable is what a sweep varies.
+type Variable uint8
+
+// What can be varied.
+const (
+	ByBatch Variable = iota
+	ByContext
+	ByTP
+)
+
+// String is the name of the variable.
+func (v Variable) String() string { return [...]string{"batch", "context", "tp"}[min(v, ByTP)] }
+
+// title is that of its axis.
+func (v Variable) title() string {
+	return [...]string{"batch (sequences of a replica)", "prompt length (tokens)", "tensor parallelism (GPUs)"}[min(v, ByTP)]
+}
+
+// ParseVariable finds a variable by name.
+func ParseVariable(s string) (Variable, error) {
+	for v := ByBatch; v <= ByTP; v++ {
+		if strings.EqualFold(s, v.String()) {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown variable %q (known: batch, context, tp)", s)
+}
+
+// Set is the case with x in place of what the variable names.
+func (v Variable) Set(c analytic.Case, x int) analytic.Case {
+	switch v {
+	case ByBatch:
+		c.Workload.Batch = x
+	case ByContext:
+		c.Workload.Prompt = x
+	case ByTP:
+		c.Parallel.TP = x
+	}
+	return c
+}
+
+// caption is the configuration with the variable left open.
+func (v Variable) caption(c *analytic.Case) string {
+	of := func(x int) string { return Caption(ptr(v.Set(*c, x))) }
+	switch v {
+	case ByBatch:
+		return strings.Replace(of(c.Workload.Batch), fmt.Sprintf("batch %d", c.Workload.Batch), "batch varied", 1)
+	case ByContext:
+		return strings.Replace(of(c.Workload.Prompt), fmt.Sprintf("%d+", c.Workload.Prompt), "prompt varied, +", 1)
+	}
+	text := of(1)
+	if n := c.Parallel.PP * c.Parallel.DP; n <= 1 {
+		text = strings.Replace(text, c.Machine.GPU.Name, c.Machine.GPU.Name+" · TP varied", 1)
+	}
+	return text
+}
+
+func ptr[T any](x T) *T { return &x }
+
+// A Point is one estimate of a sweep.
+type Point struct {
+	X        float64
+	Estimate analytic.Estimate
+}
+
+// A Curve is the estimates of one GPU, model or setting over a variable.
+type Curve struct {
+	Name   string
+	Points []Point
+}
+
+// Sweep answers the case at each value of the variable.
+func Sweep(c *analytic.Case, v Variable, values []int, name string) (Curve, error) {
+	curve := Curve{Name: name}
+	for _, x := range values {
+		one := v.Set(*c, x)
+		e, err := analytic.Predict(&one)
+		if err != nil {
+			return curve, fmt.Errorf("%s at %v %d: %w", name, v, x, err)
+		}
+		curve.Points = append(curve.Points, Point{float64(x), e})
+	}
+	return curve, nil
+}
+
+// Doublings are the powers of two from lo to hi, and hi.
+func Doublings(lo, hi int) (xs []int) {
+	for x := max(lo, 1); x < hi; x *= 2 {
+		xs = append(xs, x)
+		if x > math.MaxInt/2 {
+			break
+		}
+	}
+	return append(xs, hi)
+}
+
+// counted is a number of sequences or tokens as ticks show it.
+func counted(x float64) string {
+	if x < 10000 && x == math.Trunc(x) {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return unit.Count(x)
+}
