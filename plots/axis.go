@@ -115,7 +115,7 @@ func (v values) Ticks(lo, hi float64) (ticks []plot.Tick) {
 		t := plot.Tick{Value: x}
 		text := v.label(x)
 		if w := style.Width(text); place(x)-w/2 >= free {
-			t.Label, free = text, place(x)+w/2+5
+			t.Label, free = text, place(x)+w/2+3.5
 		}
 		ticks = append(ticks, t)
 	}

@@ -63,7 +63,7 @@ func (f *Figure) render(b *bytes.Buffer, format string) error {
 	case "png":
 		c = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(Width, f.Height), vgimg.UseDPI(DPI))}
 	case "pdf":
-		c = vgpdf.New(Width, f.Height)
+		c = pdfCanvas{vgpdf.New(Width, f.Height)}
 	default:
 		return fmt.Errorf("unknown picture format %q (known: %s)", format, strings.Join(Formats(), ", "))
 	}

@@ -49,14 +49,28 @@ func MemorySweep(c *analytic.Case, v Variable) (Curve, error) {
 	if v == ByContext {
 		step, hi = c.Workload.CachedPrefix+1, max(c.Workload.Prompt*5/4, now.Memory.MaxTokens/c.Workload.Batch*5/4, 64)
 	}
-	hi = min(hi, 1<<28)
+	curve, err := memoryUpTo(c, p, v, step, min(hi, 1<<28))
+	if err != nil {
+		return curve, err
+	}
+	// Where the cache is not all that grows, the guess above is too far.
+	if most := mostThatFits(curve.Points); most > 0 && !math.IsInf(most, 0) {
+		here := max(c.Workload.Batch, 4)
+		if v == ByContext {
+			here = max(c.Workload.Prompt, 64)
+		}
+		return memoryUpTo(c, p, v, step, min(hi, max(int(most), here)*5/4))
+	}
+	return curve, nil
+}
+
+// memoryUpTo samples the memory from least to hi.
+func memoryUpTo(c *analytic.Case, p *analytic.Predictor, v Variable, least, hi int) (Curve, error) {
 	curve := Curve{Name: c.Model.Name}
 	for i := range 65 {
-		x := step
+		x := least + (hi-min(hi, least))*i/64
 		if v == ByBatch {
-			x = max(step, hi*i/64/step*step)
-		} else {
-			x += (hi - min(hi, step)) * i / 64
+			x = max(least, hi*i/64/least*least) // whole micro-batches
 		}
 		if n := len(curve.Points); n > 0 && curve.Points[n-1].X == float64(x) {
 			continue

@@ -45,19 +45,19 @@ func (v *memoryView) beyond(c *draw.Canvas, tx func(float64) vg.Length) {
 	if v.most > 0 {
 		from = tx(min(v.most, v.plot.X.Max))
 	}
-	hatch(c, vg.Rectangle{Min: vg.Point{X: max(from, c.Min.X), Y: c.Min.Y}, Max: c.Max}, Alarm(), 7)
+	hatch(c, vg.Rectangle{Min: vg.Point{X: max(from, c.Min.X), Y: c.Min.Y}, Max: c.Max}, faded(Alarm(), 150), 7)
 }
 
 // marks draws where the memory is full and where the workload is.
 func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length, full vg.Length) {
+	noun := "batch"
+	if v.variable == ByContext {
+		noun = "prompt"
+	}
 	if v.most > 0 && !math.IsInf(v.most, 0) {
 		x := tx(v.most)
 		c.StrokeLine2(Line(1.3, Alarm()), x, c.Min.Y, x, c.Max.Y)
-		noun := "max batch "
-		if v.variable == ByContext {
-			noun = "max prompt "
-		}
-		v.put(c, q, Bold(TickSize, Alarm()), noun+counted(v.most), vg.Point{X: x, Y: c.Min.Y + (full-c.Min.Y)*0.55})
+		v.put(c, q, Bold(TickSize, Alarm()), "max "+noun+" "+counted(v.most), vg.Point{X: x, Y: c.Min.Y + (full-c.Min.Y)*0.55})
 	}
 	if v.most == 0 {
 		v.put(c, q, Bold(TickSize, Alarm()), "nothing fits", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Min.Y + (full-c.Min.Y)*0.55})
@@ -65,7 +65,7 @@ func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length
 	if v.here >= v.plot.X.Min && v.here <= v.plot.X.Max {
 		x := tx(v.here)
 		c.StrokeLine2(Line(1, Ink(), 3, 2), x, c.Min.Y, x, c.Max.Y)
-		v.put(c, q, Sans(TickSize, Ink()), v.variable.String()+" "+counted(v.here), vg.Point{X: x, Y: c.Min.Y + (full-c.Min.Y)*0.8})
+		v.put(c, q, Sans(TickSize, Ink()), noun+" "+counted(v.here), vg.Point{X: x, Y: c.Min.Y + (full-c.Min.Y)*0.8})
 	}
 }
 

@@ -2,6 +2,7 @@ package plots
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -77,8 +78,10 @@ type latencyPanel struct {
 	curves  [][]sample
 	names   []string
 	plot    *plot.Plot
-	unfit   float64 // from here on no curve fits
-	general bool    // several curves
+	last    float64   // of the values
+	column  vg.Length // of the names
+	unfit   float64   // from here on no curve fits
+	general bool      // several curves
 }
 
 // newLatencyPanel chooses the axes; it is nil if no point can be shown.
@@ -105,11 +108,11 @@ func newLatencyPanel(v Variable, curves []Curve, title string, of func(*analytic
 		return nil
 	}
 	slices.Sort(at)
-	room := 1.12
+	l.last = x.hi
+	x, y = x.padded(1.12, 1.12, 1.5), y.padded(1.4, 1.6, 4)
 	if l.general {
-		room = 1.8 // for the names
+		x.hi *= math.Pow(x.hi/x.lo, l.nameColumn())
 	}
-	x, y = x.padded(1.12, room, 1.5), y.padded(1.4, 1.6, 4)
 	l.plot = newPlot(x, y)
 	l.plot.X.Scale, l.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	l.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
@@ -117,6 +120,17 @@ func newLatencyPanel(v Variable, curves []Curve, title string, of func(*analytic
 	l.unfit = l.firstUnfit()
 	l.plot.Add(grid{}, l)
 	return l
+}
+
+// nameColumn makes room for the names at the right and returns it as a share of
+// what is left of the axis.
+func (l *latencyPanel) nameColumn() float64 {
+	const wide = Width/2 - 55 // of the axis, about
+	for _, n := range l.names {
+		l.column = max(l.column, Bold(TickSize, Ink()).Width(n)+1)
+	}
+	l.column = min(l.column, wide*0.4)
+	return float64((l.column + 8) / (wide - l.column - 8))
 }
 
 // firstUnfit is the smallest value at and above which nothing fits, 0 if there
@@ -154,7 +168,7 @@ func (v *latencyView) legend(curves []Curve) {
 	}
 	v.keys = []key{
 		lineKey("expected", Line(1.4, color, dash...)),
-		{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(color)) }},
+		{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(color, 45)) }},
 		lineKey("floor", Line(0.9, color, 1.2, 1.8)),
 	}
 	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {

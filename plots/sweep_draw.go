@@ -1,17 +1,19 @@
 package plots
 
 import (
+	"cmp"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// faded is the colour of an interval around a line.
-func faded(c color.Color) color.Color {
+// faded is a colour that lets through what is under it.
+func faded(c color.Color, alpha uint8) color.Color {
 	r, g, b, _ := c.RGBA()
-	return color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 45}
+	return color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), alpha}
 }
 
 // unfitMark draws the mark of what does not fit: a hollow ring.
@@ -28,10 +30,9 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&c)
 	if l.unfit > 0 {
 		left := max(tx(l.unfit)-4, c.Min.X)
-		hatch(&c, vg.Rectangle{Min: vg.Point{X: left, Y: c.Min.Y}, Max: c.Max}, color.NRGBA{0xb0, 0x1e, 0x2d, 110}, 7)
+		hatch(&c, vg.Rectangle{Min: vg.Point{X: left, Y: c.Min.Y}, Max: vg.Point{X: min(tx(l.last)+6, c.Max.X), Y: c.Max.Y}}, faded(Alarm(), 110), 7)
 	}
 	place := func(x, y float64) vg.Point { return vg.Point{X: tx(x), Y: ty(max(y, p.Y.Min))} }
-	q := &placer{bounds: c.Rectangle}
 	ends := make([]vg.Point, len(l.curves))
 	for i, line := range l.curves {
 		if len(line) == 0 {
@@ -48,16 +49,12 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		ink, dash, glyph := Series(i)
 		if len(line) > 1 {
-			c.FillPolygon(faded(ink), area)
+			c.FillPolygon(faded(ink, 45), area)
 			c.StrokeLines(Line(0.9, ink, 1.2, 1.8), low)
 			c.StrokeLines(Line(1.4, ink, dash...), mid)
 		}
-		for j := 1; j < len(mid); j++ {
-			q.lines = append(q.lines, [2]vg.Point{mid[j-1], mid[j]}, [2]vg.Point{low[j-1], low[j]})
-		}
 		for j, s := range line {
 			at := mid[j]
-			q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at.X - 3, Y: at.Y - 3}, Max: vg.Point{X: at.X + 3, Y: at.Y + 3}})
 			if !s.fits {
 				unfitMark(&c, at)
 				continue
@@ -66,28 +63,38 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		ends[i] = mid[len(mid)-1]
 	}
-	l.label(&c, q, ends)
+	l.label(&c, ends)
 }
 
-// label names the lines at their right ends, if there are several.
-func (l *latencyPanel) label(c *draw.Canvas, q *placer, ends []vg.Point) {
+// label names the lines beside their right ends, pushed apart where they touch.
+func (l *latencyPanel) label(c *draw.Canvas, ends []vg.Point) {
 	if !l.general {
 		return
 	}
-	for i, name := range l.names {
-		if len(l.curves[i]) == 0 {
-			continue
+	var order []int
+	for i := range l.names {
+		if len(l.curves[i]) > 0 {
+			order = append(order, i)
 		}
-		ink, _, _ := Series(i)
-		style := Bold(TickSize, ink)
-		name = fit(style, name, (c.Max.X-c.Min.X)*0.6)
-		w, h := style.Width(name)+3, style.Font.Size
-		box, ok := q.near(ends[i], 3, w, h)
-		if !ok {
-			continue
-		}
-		at := vg.Point{X: box.X + 1.5, Y: box.Y - descent(style)}
-		fill(c, textBox(style, at, name), color.NRGBA{255, 255, 255, 215})
-		c.FillText(style, at, name)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ends[a].Y, ends[b].Y) })
+	style := Bold(TickSize, Ink())
+	h := lineHeight(style)
+	free := c.Min.Y + h/2
+	ys := make([]vg.Length, len(order))
+	for k, i := range order {
+		ys[k] = max(ends[i].Y, free)
+		free = ys[k] + h
+	}
+	ceiling := c.Max.Y - h/2
+	for k := len(order) - 1; k >= 0; k-- { // back down from the border
+		ys[k] = min(ys[k], ceiling)
+		ceiling = ys[k] - h
+	}
+	for k, i := range order {
+		style.Color, _, _ = Series(i)
+		x := c.Max.X - l.column
+		c.StrokeLine2(Line(0.4, Faint()), ends[i].X+4, ends[i].Y, x-2, ys[k])
+		c.FillText(style, vg.Point{X: x, Y: ys[k] - ascent(style)/2}, fit(style, l.names[i], l.column))
 	}
 }

@@ -110,5 +110,12 @@ func counted(x float64) string {
 	if x < 10000 && x == math.Trunc(x) {
 		return fmt.Sprintf("%.0f", x)
 	}
-	return unit.Count(x)
+	digits, prefix := strings.TrimRight(unit.Count(x), "KMBT"), ""
+	if t := unit.Count(x); len(t) > len(digits) {
+		prefix = t[len(digits):]
+	}
+	if strings.Contains(digits, ".") {
+		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
+	}
+	return digits + prefix
 }

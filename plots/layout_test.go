@@ -1,0 +1,129 @@
+package plots
+
+import (
+	"math"
+	"testing"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/recorder"
+)
+
+// A written text is one with the box that its letters fill.
+type written struct {
+	text string
+	box  vg.Rectangle
+}
+
+// texts are all that a figure writes; it fails where something is turned or moved,
+// which the boxes would not show.
+func texts(t testing.TB, f *Figure) (all []written) {
+	t.Helper()
+	c := nowhere(f)
+	f.Draw(c)
+	for _, a := range c.Actions {
+		switch a := a.(type) {
+		case *recorder.Rotate, *recorder.Scale, *recorder.Translate:
+			t.Fatalf("%s is drawn on a canvas that was turned or moved: %s", f.Title, a.Call())
+		case *recorder.FillString:
+			s := draw.TextStyle{Font: a.Font, Handler: plot.DefaultTextHandler}
+			if a.String != "" {
+				all = append(all, written{a.String, textBox(s, a.Point, a.String)})
+			}
+			least(t, a.Font, a.String)
+		}
+	}
+	return all
+}
+
+func least(t testing.TB, f font.Font, text string) {
+	t.Helper()
+	if f.Size < 6.9 {
+		t.Errorf("%q is set in %.1f points: too small to read in print", text, f.Size.Points())
+	}
+}
+
+// checkLayout fails if any text is clipped or lies on another.
+func checkLayout(t testing.TB, f *Figure) {
+	t.Helper()
+	all := texts(t, f)
+	canvas := vg.Rectangle{Max: vg.Point{X: Width, Y: f.Height}}
+	for i, a := range all {
+		if a.box.Min.X < canvas.Min.X || a.box.Min.Y < canvas.Min.Y || a.box.Max.X > canvas.Max.X || a.box.Max.Y > canvas.Max.Y {
+			t.Errorf("%s: %q at %v reaches beyond the canvas of %v", f.Title, a.text, a.box, canvas.Max)
+		}
+		for _, b := range all[:i] {
+			if overlap(a.box, b.box) {
+				t.Errorf("%s: %q at %v lies on %q at %v", f.Title, a.text, a.box, b.text, b.box)
+			}
+		}
+	}
+}
+
+func TestTextIsInsideAndApart(t *testing.T) {
+	for _, p := range allPictures(t) {
+		t.Run(p.name, func(t *testing.T) {
+			f, err := p.make()
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkLayout(t, f)
+		})
+	}
+}
+
+// TestCapacityLine finds the capacity where the axis says that it is: 80 GB of
+// the A100 on the height of the tick of 80 GB, and the batch that fits where the
+// estimate says that it is.
+func TestCapacityLine(t *testing.T) {
+	c := testCase(t, "llama2-70b", "a100", 32, 8)
+	curve, err := MemorySweep(c, ByBatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Memory(c, ByBatch, curve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tick, label vg.Rectangle
+	for _, w := range texts(t, f) {
+		switch w.text {
+		case "80 GB":
+			tick = w.box
+		case "capacity 80.00 GB":
+			label = w.box
+		}
+	}
+	middle := func(r vg.Rectangle) float64 { return float64(r.Min.Y+r.Max.Y) / 2 }
+	if label.Max.X == 0 || tick.Max.X == 0 || math.Abs(middle(tick)-middle(label)) > 12 {
+		t.Errorf("the label of the capacity is at %v, the tick of 80 GB at %v", label, tick)
+	}
+	if got, want := mostThatFits(curve.Points), float64(explain(t, c).Memory.MaxBatch); got != want {
+		t.Errorf("the areas cross the capacity at batch %v, the estimate at %v", got, want)
+	}
+}
+
+// TestParamsByGroup finds the model's parameters a second time.
+func TestParamsByGroup(t *testing.T) {
+	for _, s := range subjects() {
+		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
+		var sum float64
+		for g, n := range paramsByGroup(c.Model) {
+			if n < 0 {
+				t.Errorf("%s: %v parameters of %v", s.model, n, group(g))
+			}
+			sum += n
+		}
+		if sum != float64(c.Model.Params()) {
+			t.Errorf("%s: groups have %.0f parameters, the model %d", s.model, sum, c.Model.Params())
+		}
+		r := explain(t, c)
+		for i := range r.PrefillOps {
+			if l := &r.PrefillOps[i]; groupOf(c.Model, l) == other {
+				t.Errorf("%s: operator %q of layer %q is in no group", s.model, l.Name, l.Layer)
+			}
+		}
+	}
+}
