@@ -9,18 +9,19 @@ import "llmprof/unit"
 //	memoryShare  while its memory does,
 //	networkShare while its links do,
 //
-// added up and never above the limit. On an H200, large GEMMs held 690 to 708
-// TFLOP/s at 691 of 700 W, and products that only stream weights drew 400 to
-// 590 W (power columns of aiconfigurator's operator tables, Apache-2.0), which
-// is 0.6 to 0.8 of what lies above idle; links were not measured apart.
+// added up and never above the limit. The first two are from an H200 whose large
+// GEMMs drew 695 of 700 W at 670 TFLOP/s and whose products of one row drew 562 W
+// at 4.26 TB/s (hardware/testdata/h200_operators.json); they put its products of
+// 8 and 32 rows within 3 % of the 572 and 663 W measured. Links were not measured
+// apart.
 const (
-	computeShare = 1.0
-	memoryShare  = 0.65
+	computeShare = 1.15
+	memoryShare  = 0.73
 	networkShare = 0.15
 )
 
 // idleShare of the power limit stands in where no source gives the idle power:
-// an H200 idles at 75 of 700 W.
+// an H200 without a process idles at 79 of 700 W.
 const idleShare = 0.11
 
 // Energy is what the GPUs draw, all of them together, for one sequence.

@@ -1,0 +1,47 @@
+package analytic
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"llmprof/unit"
+)
+
+// The power model gives back the power that an H200 drew under products of
+// several shapes, two of which its shares come from.
+func TestPowerOnH200(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "hardware", "testdata", "h200_operators.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Rows []struct {
+			Op    string
+			M     int
+			Watts unit.Watts       `json:"power_w"`
+			FLOPs unit.FLOPsPerSec `json:"flops_per_s"`
+			Bytes unit.BytesPerSec `json:"bytes_per_s"`
+		}
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	m := testMachine(t, "h200")
+	seen := 0
+	for _, r := range file.Rows {
+		if r.Op != "gemm_power" {
+			continue
+		}
+		seen++
+		work := tally{expected: 1}
+		work.busy[0] = unit.Seconds(float64(r.FLOPs) / float64(m.rate[unit.BF16].Times(m.Cal.GEMM.Compute)))
+		work.busy[1] = unit.Seconds(float64(r.Bytes) / float64(m.GPU.Bandwidth.Times(m.Cal.GEMM.Memory)))
+		t.Logf("%d rows: %.0f W, measured %.0f", r.M, float64(m.power(&work, 1)), float64(r.Watts))
+		near(t, "power", m.power(&work, 1), r.Watts, 0.04)
+	}
+	if seen < 4 {
+		t.Errorf("%d measured powers", seen)
+	}
+}
