@@ -67,7 +67,7 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs (norms, collectives, host).", count(n, "operator")))
 	}
 	if left > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s, each below %.0f %% of its phase or without room.", count(left, "mark"), 100*leastLabel))
+		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f %% of the phase, or without room).", count(left, "mark"), 100*leastLabel))
 	}
 	f.body = v.draw
 	return f, nil

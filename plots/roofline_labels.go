@@ -2,7 +2,6 @@ package plots
 
 import (
 	"fmt"
-	"image/color"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -41,7 +40,7 @@ func (v *rooflineView) labels(c *draw.Canvas, q *placer, at []vg.Point) {
 		mark(c, d.mark, at[i], radius(d.share), BoundColor(d.bound))
 	}
 	for _, l := range labels {
-		fill(c, textBox(style, l.at, l.text), color.NRGBA{255, 255, 255, 190}) // roofs fade under text
+		fill(c, textBox(style, l.at, l.text), Paper()) // no roof runs through text
 		c.FillText(style, l.at, l.text)
 	}
 }

@@ -43,7 +43,7 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 	}
 	view.legend(curves)
 	return &Figure{
-		Title: "Latency by " + v.String(), Caption: caption, Height: 3.4 * vg.Inch, body: view.draw,
+		Title: "Latency by " + v.noun(), Caption: caption, Height: 3.4 * vg.Inch, body: view.draw,
 		Notes: []string{"Band: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap; nothing is faster. Both axes are logarithmic."},
 	}, nil
 }
@@ -129,7 +129,7 @@ func (l *latencyPanel) nameColumn() float64 {
 	for _, n := range l.names {
 		l.column = max(l.column, Bold(TickSize, Ink()).Width(n)+1)
 	}
-	l.column = min(l.column, wide*0.4)
+	l.column = min(l.column, wide*0.45)
 	return float64((l.column + 8) / (wide - l.column - 8))
 }
 

@@ -33,37 +33,46 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 		hatch(&c, vg.Rectangle{Min: vg.Point{X: left, Y: c.Min.Y}, Max: vg.Point{X: min(tx(l.last)+6, c.Max.X), Y: c.Max.Y}}, faded(Alarm(), 110), 7)
 	}
 	place := func(x, y float64) vg.Point { return vg.Point{X: tx(x), Y: ty(max(y, p.Y.Min))} }
-	ends := make([]vg.Point, len(l.curves))
-	for i, line := range l.curves {
-		if len(line) == 0 {
-			continue
-		}
-		var mid, low, area []vg.Point
+	for i, line := range l.curves { // all bands under all lines
+		var band []vg.Point
 		for _, s := range line {
-			mid = append(mid, place(s.x, float64(s.span.Expected)))
-			low = append(low, place(s.x, float64(s.span.Floor)))
-			area = append(area, place(s.x, float64(s.span.High)))
+			band = append(band, place(s.x, float64(s.span.High)))
 		}
 		for j := len(line) - 1; j >= 0; j-- {
-			area = append(area, place(line[j].x, float64(line[j].span.Low)))
+			band = append(band, place(line[j].x, float64(line[j].span.Low)))
 		}
-		ink, dash, glyph := Series(i)
-		if len(line) > 1 {
-			c.FillPolygon(faded(ink, 45), area)
-			c.StrokeLines(Line(0.9, ink, 1.2, 1.8), low)
-			c.StrokeLines(Line(1.4, ink, dash...), mid)
+		if ink, _, _ := Series(i); len(line) > 1 {
+			c.FillPolygon(faded(ink, 45), band)
 		}
-		for j, s := range line {
-			at := mid[j]
-			if !s.fits {
-				unfitMark(&c, at)
-				continue
-			}
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 2.5, Shape: glyph}, at)
-		}
-		ends[i] = mid[len(mid)-1]
+	}
+	ends := make([]vg.Point, len(l.curves))
+	for i, line := range l.curves {
+		ends[i] = l.line(&c, i, line, place)
 	}
 	l.label(&c, ends)
+}
+
+// line draws the i-th line and returns its end.
+func (l *latencyPanel) line(c *draw.Canvas, i int, line []sample, place func(x, y float64) vg.Point) (end vg.Point) {
+	var mid, low []vg.Point
+	for _, s := range line {
+		mid = append(mid, place(s.x, float64(s.span.Expected)))
+		low = append(low, place(s.x, float64(s.span.Floor)))
+	}
+	ink, dash, glyph := Series(i)
+	if len(line) > 1 {
+		c.StrokeLines(Line(0.9, ink, 1.2, 1.8), low)
+		c.StrokeLines(Line(1.4, ink, dash...), mid)
+	}
+	for j, s := range line {
+		end = mid[j]
+		if !s.fits {
+			unfitMark(c, end)
+			continue
+		}
+		c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 2.5, Shape: glyph}, end)
+	}
+	return end
 }
 
 // label names the lines beside their right ends, pushed apart where they touch.

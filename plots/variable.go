@@ -22,6 +22,11 @@ const (
 // String is the name of the variable.
 func (v Variable) String() string { return [...]string{"batch", "context", "tp"}[min(v, ByTP)] }
 
+// noun is what it is called in a title.
+func (v Variable) noun() string {
+	return [...]string{"batch", "prompt length", "tensor parallelism"}[min(v, ByTP)]
+}
+
 // title is that of its axis.
 func (v Variable) title() string {
 	return [...]string{"batch (sequences of a replica)", "prompt length (tokens)", "tensor parallelism (GPUs)"}[min(v, ByTP)]
@@ -107,7 +112,7 @@ func Doublings(lo, hi int) (xs []int) {
 
 // counted is a number of sequences or tokens as ticks show it.
 func counted(x float64) string {
-	if x < 10000 && x == math.Trunc(x) {
+	if x < 1e6 && x == math.Trunc(x) {
 		return fmt.Sprintf("%.0f", x)
 	}
 	digits, prefix := strings.TrimRight(unit.Count(x), "KMBT"), ""
