@@ -40,7 +40,7 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	v := &breakdownView{bars: bars}
 	v.layOut()
 	f := &Figure{
-		Title: "What it is made of", Caption: Caption(c), body: v.draw,
+		Title: "Where parameters, work, time and energy go", Caption: Caption(c), body: v.draw,
 		Notes: []string{
 			"Each bar is the whole of its total, at its right.",
 			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: one GPU's; energy: all GPUs of a replica, idle power left out.",

@@ -265,9 +265,9 @@ func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Pl
 	tx, ty := p.Transforms(c)
 	style := Sans(TickSize, Ink())
 	put := func(text string, at vg.Point) {
-		w, h := style.Width(text), style.Font.Size
+		w, h := style.Width(text)+2*labelPad, style.Font.Size
 		if box, ok := q.near(at, 0, w, h); ok {
-			c.FillText(style, vg.Point{X: box.X, Y: box.Y - descent(style)}, text)
+			c.FillText(style, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style)}, text)
 			q.leaders = q.leaders[:len(q.leaders)-1]
 		}
 	}

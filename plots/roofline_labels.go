@@ -11,6 +11,9 @@ import (
 // leastLabel is the share of a phase's time from which an operator is named.
 const leastLabel = 0.01
 
+// labelPad is the room at both sides of a label.
+const labelPad vg.Length = 2
+
 // labels draws the marks and names them, the longest operators first. Marks come
 // over leader lines and under text.
 func (v *rooflineView) labels(c *draw.Canvas, q *placer, at []vg.Point) {
@@ -23,7 +26,7 @@ func (v *rooflineView) labels(c *draw.Canvas, q *placer, at []vg.Point) {
 	v.left = 0
 	for i, d := range v.dots {
 		text := fmt.Sprintf("%s %.0f %%", d.name, 100*d.share)
-		w, h := style.Width(text), style.Font.Size
+		w, h := style.Width(text)+2*labelPad, style.Font.Size
 		box, ok := vg.Point{}, false
 		if d.share >= leastLabel {
 			box, ok = q.near(at[i], half(d.mark, radius(d.share)), w, h)
@@ -32,7 +35,7 @@ func (v *rooflineView) labels(c *draw.Canvas, q *placer, at []vg.Point) {
 			v.left++
 			continue
 		}
-		labels = append(labels, label{text, vg.Point{X: box.X, Y: box.Y - descent(style)}})
+		labels = append(labels, label{text, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style)}})
 		to := nearest(vg.Rectangle{Min: box, Max: vg.Point{X: box.X + w, Y: box.Y + h}}, at[i])
 		c.StrokeLine2(Line(0.4, Faint()), at[i].X, at[i].Y, to.X, to.Y)
 	}

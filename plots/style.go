@@ -29,12 +29,20 @@ const (
 	CaptionSize vg.Length = 7
 )
 
-// The colours of what is not data.
-func Paper() color.Color { return color.NRGBA{255, 255, 255, 255} }    // Paper is the background.
-func Ink() color.Color   { return color.NRGBA{0x22, 0x22, 0x22, 255} } // Ink is text and axes.
-func Faint() color.Color { return color.NRGBA{0x5f, 0x63, 0x68, 255} } // Faint is text of second rank.
-func Rule() color.Color  { return color.NRGBA{0xe3, 0xe5, 0xe8, 255} } // Rule is the grid.
-func Alarm() color.Color { return color.NRGBA{0xb0, 0x1e, 0x2d, 255} } // Alarm marks limits and what is beyond them.
+// Paper is the background.
+func Paper() color.Color { return color.NRGBA{0xff, 0xff, 0xff, 255} }
+
+// Ink is the colour of text and axes.
+func Ink() color.Color { return color.NRGBA{0x22, 0x22, 0x22, 255} }
+
+// Faint is the colour of text of second rank.
+func Faint() color.Color { return color.NRGBA{0x5f, 0x63, 0x68, 255} }
+
+// Rule is the colour of the grid.
+func Rule() color.Color { return color.NRGBA{0xe3, 0xe5, 0xe8, 255} }
+
+// Alarm is the colour of limits and of what is beyond them.
+func Alarm() color.Color { return color.NRGBA{0xb0, 0x1e, 0x2d, 255} }
 
 // BoundColor is the colour of what waits for a resource, in every picture. The
 // four differ in lightness (L* 31, 71, 51 and 86), so they survive a greyscale
@@ -78,7 +86,7 @@ type PhaseMark struct {
 	Dash  []vg.Length // of outlines and lines
 }
 
-// PrefillMark and DecodeMark are the marks of the phases.
+// PrefillMark is that of prefill: a circle.
 func PrefillMark() PhaseMark {
 	return PhaseMark{Name: "prefill", Shape: draw.CircleGlyph{}}
 }

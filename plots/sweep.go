@@ -16,7 +16,7 @@ import (
 const mostCurves = 6
 
 // Latency draws TTFT and TPOT, each on a panel of its own, over what was varied.
-// The case is that of the caption; it may leave out what the curves differ in.
+// The caption may leave out what the curves differ in.
 func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 	if len(curves) > mostCurves {
 		return nil, fmt.Errorf("sweep: %d curves: at most %d can be told apart in one picture", len(curves), mostCurves)
@@ -34,7 +34,7 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 		{"TTFT: time to the first token", func(e *analytic.Estimate) analytic.Span { return e.TTFT }},
 		{"TPOT: time per output token", func(e *analytic.Estimate) analytic.Span { return e.TPOT }},
 	} {
-		if p := newLatencyPanel(v, curves, q.title, q.of); p != nil {
+		if p := newLatencyPanel(curves, q.title, q.of); p != nil {
 			view.panels = append(view.panels, p)
 		}
 	}
@@ -85,7 +85,7 @@ type latencyPanel struct {
 }
 
 // newLatencyPanel chooses the axes; it is nil if no point can be shown.
-func newLatencyPanel(v Variable, curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
+func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
 	l := &latencyPanel{title: title, general: len(curves) > 1}
 	var x, y scope
 	var at []float64

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/analytic"
+	"llmprof/plots"
+)
+
+// A drawing is a picture as it was asked for on the command line.
+type drawing struct {
+	question
+	file   string // where to
+	kind   string // "svg", "png" or "pdf"; "" for what the file's name ends in
+	by     string
+	values []int
+	make   func(context.Context, *drawing) (*plots.Figure, error)
+}
+
+// plot is the command that draws.
+func (a *app) plot() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plot",
+		Short: "Draw rooflines, breakdowns, memory and sweeps",
+		Long: "Draw what an estimate is made of, as SVG, PNG (200 dots an inch) or PDF, in the width of a\n" +
+			"page. Every picture names its configuration.",
+		Example: "  llmprof plot roofline --model llama2-70b --gpu a100 --tp 8 --batch 32 -o roofline.svg\n" +
+			"  llmprof plot sweep --model llama3.1-8b --gpu a100,h100,h200 -o sweep.pdf",
+		Args: noArgs,
+		RunE: needCommand,
+	}
+	cmd.AddCommand(
+		a.drawingCommand("roofline", "Draw every operator under the roofs of the GPU",
+			"Draw FLOPs by time over FLOPs by memory traffic of every operator, under what the GPU can do\nat its data-sheet peaks and what its kernels achieve.", a.drawRoofline),
+		a.drawingCommand("breakdown", "Draw what parameters, FLOPs, traffic, time and energy are made of",
+			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.", a.drawBreakdown),
+		a.drawingCommand("memory", "Draw the memory of a GPU over batch or context",
+			"Draw what the memory of a GPU holds over batch or context, and how much fits.", a.drawMemory),
+		a.drawingCommand("sweep", "Draw TTFT and TPOT over batch, context or tensor parallelism",
+			"Draw TTFT and TPOT over batch, context or tensor parallelism, of one or several GPUs or models\n(names with commas between).", a.drawSweep),
+	)
+	return cmd
+}
+
+// drawingCommand is the command for one kind of picture.
+func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (*plots.Figure, error)) *cobra.Command {
+	d := &drawing{make: draw}
+	cmd := &cobra.Command{
+		Use: name + " --model MODEL --gpu GPU -o FILE", Short: short, Long: long,
+		Example: "  llmprof plot " + name + " --model llama2-70b --gpu a100 --tp 8 -o " + name + ".svg",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.given = cmd.Flags().Changed
+			return a.runPlot(cmd.Context(), d)
+		},
+	}
+	d.output = output{format: "table", color: "auto"}
+	d.modelFlags(cmd)
+	d.splitFlags(cmd)
+	d.machineFlags(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&d.file, "output", "o", "", "write the picture to `FILE`, whole or not at all; - for standard output")
+	f.StringVar(&d.kind, "format", "", "`form` of the picture: svg, png or pdf (default: what FILE ends in)")
+	_ = cmd.RegisterFlagCompletionFunc("format", words(plots.Formats()...))
+	switch name {
+	case "memory":
+		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
+		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))
+	case "sweep":
+		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch, context or tp")
+		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
+		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context", "tp"))
+	}
+	f.SortFlags = false
+	return cmd
+}
+
+// form is what the picture is written as.
+func (d *drawing) form() (string, error) {
+	kind := strings.ToLower(d.kind)
+	switch {
+	case d.file == "":
+		return "", usage("which file? Give -o, as in -o picture.svg")
+	case kind == "" && d.file == "-":
+		return "", usage("-o -: give --format too: %s", strings.Join(plots.Formats(), ", "))
+	case kind == "":
+		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(d.file)), ".")
+	}
+	if !slices.Contains(plots.Formats(), kind) {
+		return "", usage("-o %.40q: want a name that ends in .svg, .png or .pdf, or --format with one of them", d.file)
+	}
+	return kind, nil
+}
+
+// runPlot draws all of the picture before the first byte goes out.
+func (a *app) runPlot(ctx context.Context, d *drawing) error {
+	kind, err := d.form()
+	if err != nil {
+		return err
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	f, err := d.make(ctx, d)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, kind); err != nil {
+		return err
+	}
+	if d.file == "-" {
+		_, err := a.stdout.Write(b.Bytes())
+		return err
+	}
+	return writeFile(d.file, b.Bytes())
+}
+
+func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, error) {
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(ans)
+	return plots.Roofline(&ans.Case, &ans.Report)
+}
+
+func (a *app) drawBreakdown(ctx context.Context, d *drawing) (*plots.Figure, error) {
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return nil, err
+	}
+	a.warn(ans)
+	return plots.Breakdown(&ans.Case, &ans.Report)
+}
+
+func (a *app) drawMemory(ctx context.Context, d *drawing) (*plots.Figure, error) {
+	v, err := plots.ParseVariable(d.by)
+	if err != nil || v == plots.ByTP {
+		return nil, usage("--by %.40q: want batch or context", d.by)
+	}
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return nil, err
+	}
+	curve, err := plots.MemorySweep(&ans.Case, v)
+	if err != nil {
+		return nil, err
+	}
+	return plots.Memory(&ans.Case, v, curve)
+}
+
+// warn says on standard error what a reader of the picture has to know.
+func (a *app) warn(ans *answer) {
+	for _, w := range ans.Warnings {
+		a.logf("warning: %s", w)
+	}
+}
+
+// steps are the values to try: the given ones, or doublings of the variable.
+func (d *drawing) steps(v plots.Variable, c *analytic.Case) []int {
+	if len(d.values) > 0 {
+		xs := slices.Clone(d.values)
+		slices.Sort(xs)
+		return slices.Compact(xs)
+	}
+	switch v {
+	case plots.ByContext:
+		most := c.Model.MaxContext
+		if most <= 0 || most > 1<<17 {
+			most = 1 << 17
+		}
+		return plots.Doublings(min(max(128, c.Workload.CachedPrefix+1), most), most)
+	case plots.ByTP:
+		return plots.Doublings(1, max(c.Machine.GPU.GPUsPerNode, 1))
+	}
+	least := max(c.Parallel.MicroBatches, 1)
+	return plots.Doublings(least, 512*least)
+}

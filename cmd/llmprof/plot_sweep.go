@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/plots"
+)
+
+// drawSweep sweeps every pair of the models and GPUs that were named.
+func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) {
+	v, err := plots.ParseVariable(d.by)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	models, gpus := names(d.model), names(d.gpu)
+	if len(models) == 0 || len(gpus) == 0 {
+		return nil, usage("which model on which GPU? Give --model and --gpu a name each, or several with commas between")
+	}
+	var curves []plots.Curve
+	var caption string
+	for _, m := range models {
+		for _, g := range gpus {
+			q := d.question
+			q.model, q.gpu = m, g
+			ans, err := a.answer(ctx, &q)
+			if err != nil {
+				return nil, err
+			}
+			curve, err := a.sweep(d, v, &ans.Case, curveName(models, gpus, ans))
+			if err != nil {
+				return nil, err
+			}
+			curves = append(curves, curve)
+			caption = plots.SweepCaption(&ans.Case, v)
+			caption = without(caption, len(models) > 1, ans.Model.Name, fmt.Sprintf("%d models", len(models)))
+			caption = without(caption, len(gpus) > 1, ans.gpu.Name, fmt.Sprintf("%d kinds of GPU", len(gpus)))
+		}
+	}
+	return plots.Latency(caption, v, curves)
+}
+
+// names are those between commas.
+func names(list string) (all []string) {
+	for _, n := range strings.Split(list, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// curveName is what tells a curve from the others.
+func curveName(models, gpus []string, ans *answer) string {
+	switch {
+	case len(models) > 1 && len(gpus) > 1:
+		return ans.q.gpu + ", " + ans.Model.Name
+	case len(models) > 1:
+		return ans.Model.Name
+	}
+	return ans.q.gpu
+}
+
+// without replaces in a caption what the curves differ in.
+func without(caption string, differ bool, name, by string) string {
+	if !differ {
+		return caption
+	}
+	return strings.Replace(caption, name, by, 1)
+}
+
+// sweep answers at each value. Of the doublings it leaves out those that the
+// model cannot be split into, as TP 16 of a model with 12 heads; of given values
+// it refuses them.
+func (a *app) sweep(d *drawing, v plots.Variable, c *analytic.Case, name string) (plots.Curve, error) {
+	curve := plots.Curve{Name: name}
+	for _, x := range d.steps(v, c) {
+		one, err := plots.Sweep(c, v, []int{x}, name)
+		if err != nil {
+			if len(d.values) > 0 {
+				return curve, usageError{err}
+			}
+			a.logf("left out: %v", err)
+			continue
+		}
+		curve.Points = append(curve.Points, one.Points...)
+	}
+	return curve, nil
+}
