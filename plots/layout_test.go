@@ -1,7 +1,9 @@
 package plots
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/plot"
@@ -9,6 +11,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/recorder"
+
+	"llmprof/analytic"
 )
 
 // A written text is one with the box that its letters fill.
@@ -123,6 +127,34 @@ func TestParamsByGroup(t *testing.T) {
 		for i := range r.PrefillOps {
 			if l := &r.PrefillOps[i]; groupOf(c.Model, l) == other {
 				t.Errorf("%s: operator %q of layer %q is in no group", s.model, l.Name, l.Layer)
+			}
+		}
+	}
+}
+
+// TestLongOperatorsAreNamed finds a label for each operator that takes a
+// twentieth of its phase or more.
+func TestLongOperatorsAreNamed(t *testing.T) {
+	for _, s := range subjects() {
+		c := testCase(t, s.model, s.gpu, s.batch, s.tp)
+		r := explain(t, c)
+		f, err := Roofline(c, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var written []string
+		for _, w := range texts(t, f) {
+			written = append(written, w.text)
+		}
+		for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+			ds, _, err := dots(lines, PrefillMark())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range ds {
+				if text := fmt.Sprintf("%s %.0f %%", d.name, 100*d.share); d.share >= 0.05 && !slices.Contains(written, text) {
+					t.Errorf("%s: no label %q", s.model, text)
+				}
 			}
 		}
 	}

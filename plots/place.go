@@ -16,6 +16,10 @@ type placer struct {
 	leaders [][2]vg.Point
 }
 
+// misleading is the cost of a leader through a mark that is not its own: no label
+// is better than one that seems to be another's.
+const misleading = 20
+
 // near finds the best place for a box of w by h near a mark of radius r at p. It
 // returns the lower left corner, and whether there is any. The solver is greedy:
 // of the candidates around the mark, ever farther out, the first ring that has a
@@ -33,7 +37,7 @@ func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
 			if !q.free(box) || q.through(p, nearest(box, p)) {
 				continue
 			}
-			x := float64(ring) + q.crossings(box, p)*1.5 + math.Abs(sin)*0.3
+			x := float64(ring) + q.crossings(box, p, r)*1.5 + math.Abs(sin)*0.3
 			if x < cost {
 				best, cost = box.Min, x
 			}
@@ -42,7 +46,7 @@ func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
 			break // farther out is no better
 		}
 	}
-	if math.IsInf(cost, 1) {
+	if cost >= misleading {
 		return best, false
 	}
 	box := vg.Rectangle{Min: best, Max: vg.Point{X: best.X + w, Y: best.Y + h}}
@@ -79,8 +83,10 @@ func (q *placer) through(a, b vg.Point) bool {
 	return false
 }
 
-// crossings counts the lines under a box and those that its leader from p crosses.
-func (q *placer) crossings(b vg.Rectangle, p vg.Point) (n float64) {
+// crossings counts the lines under a box and those that its leader from a mark of
+// radius r at p crosses. It may cross marks that the mark itself touches.
+func (q *placer) crossings(b vg.Rectangle, p vg.Point, r vg.Length) (n float64) {
+	own := vg.Rectangle{Min: vg.Point{X: p.X - r, Y: p.Y - r}, Max: vg.Point{X: p.X + r, Y: p.Y + r}}
 	for _, l := range q.lines {
 		if cuts(b, l[0], l[1]) {
 			n++
@@ -93,8 +99,8 @@ func (q *placer) crossings(b vg.Rectangle, p vg.Point) (n float64) {
 		}
 	}
 	for _, t := range q.taken {
-		if cuts(t, p, to) && !inside(t, p) {
-			n += 3 // a leader through another mark misleads
+		if cuts(t, p, to) && !inside(t, p) && !overlap(t, own) {
+			n += misleading // through another mark
 		}
 	}
 	return n
