@@ -84,7 +84,8 @@ func (q *placer) through(a, b vg.Point) bool {
 }
 
 // crossings counts the lines under a box and those that its leader from a mark of
-// radius r at p crosses. It may cross marks that the mark itself touches.
+// radius r at p crosses. To cross another mark
+// misleads, unless the two touch anyway.
 func (q *placer) crossings(b vg.Rectangle, p vg.Point, r vg.Length) (n float64) {
 	own := vg.Rectangle{Min: vg.Point{X: p.X - r, Y: p.Y - r}, Max: vg.Point{X: p.X + r, Y: p.Y + r}}
 	for _, l := range q.lines {
@@ -99,8 +100,12 @@ func (q *placer) crossings(b vg.Rectangle, p vg.Point, r vg.Length) (n float64) 
 		}
 	}
 	for _, t := range q.taken {
-		if cuts(t, p, to) && !inside(t, p) && !overlap(t, own) {
-			n += misleading // through another mark
+		switch {
+		case !cuts(t, p, to) || inside(t, p):
+		case overlap(t, own):
+			n += 3
+		default:
+			n += misleading
 		}
 	}
 	return n
