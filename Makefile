@@ -3,7 +3,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.10.1
 LINT     := $(or $(shell command -v golangci-lint),$(shell go env GOPATH)/bin/golangci-lint)
 FUZZTIME := 30s
 
-.PHONY: help check test lint golden fuzz bench build man
+.PHONY: help check test lint golden fuzz bench build examples
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -42,3 +42,10 @@ bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
 
 ## build: the command, in bin/
 build: ; go build -o bin/llmprof ./cmd/llmprof
+
+## examples: the pictures of the documents, in docs/
+examples: build
+	bin/llmprof plot roofline --model qwen3-30b-a3b --gpu h100 --batch 16 -o docs/roofline.svg
+	bin/llmprof plot breakdown --model llama2-70b --gpu a100 --tp 8 --batch 32 -o docs/breakdown.svg
+	bin/llmprof plot memory --model llama2-70b --gpu a100 --tp 8 --batch 32 -o docs/memory.svg
+	bin/llmprof plot sweep --model llama3.1-8b --gpu a100,h100,h200 -o docs/sweep.svg
