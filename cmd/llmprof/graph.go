@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/plots"
+)
+
+// graph is the command that draws the model as a graph.
+func (a *app) graph() *cobra.Command {
+	d := &drawing{}
+	cmd := &cobra.Command{
+		Use:   "graph --model MODEL --gpu GPU -o FILE",
+		Short: "Draw the model as a graph, every operator with its cost",
+		Long: "Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n" +
+			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n" +
+			"and decode. The experts of a mixture are one node. As SVG, PNG (200 dots an inch) or PDF, or as\n" +
+			"DOT, the language of Graphviz.",
+		Example: "  llmprof graph --model llama2-70b --gpu a100 --tp 8 -o graph.svg\n" +
+			"  llmprof graph --model deepseek-v3 --gpu h200 --tp 8 --batch 32 -o graph.dot",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d.given = cmd.Flags().Changed
+			return a.runGraph(cmd.Context(), d)
+		},
+	}
+	d.output = output{format: "table", color: "auto"}
+	d.modelFlags(cmd)
+	d.splitFlags(cmd)
+	d.machineFlags(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")
+	f.StringVar(&d.kind, "format", "", "`form` of the graph: svg, png, pdf or dot (default: what FILE ends in)")
+	_ = cmd.RegisterFlagCompletionFunc("format", words(append(plots.Formats(), "dot")...))
+	f.SortFlags = false
+	return cmd
+}
+
+// runGraph draws all of the graph before the first byte goes out.
+func (a *app) runGraph(ctx context.Context, d *drawing) error {
+	kind := strings.ToLower(d.kind)
+	if kind == "" {
+		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(d.file)), ".")
+	}
+	if kind != "dot" || d.file == "" {
+		var err error
+		if kind, err = d.form(); err != nil {
+			return usage("%w; a graph can be dot too", err)
+		}
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	ans, err := a.answer(ctx, &d.question)
+	if err != nil {
+		return err
+	}
+	a.warn(ans)
+	text, err := ans.graph(kind)
+	if err != nil {
+		return err
+	}
+	if d.file == "-" {
+		_, err := a.stdout.Write(text)
+		return err
+	}
+	return writeFile(d.file, text)
+}
+
+// graph is the graph in one of its forms.
+func (ans *answer) graph(kind string) ([]byte, error) {
+	if kind == "dot" {
+		text, err := plots.GraphDOT(&ans.Case, &ans.Report)
+		return []byte(text), err
+	}
+	f, err := plots.Graph(&ans.Case, &ans.Report)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = f.Write(&b, kind)
+	return b.Bytes(), err
+}

@@ -1,0 +1,213 @@
+package plots
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A graph is a model as its operators run: what it has once before the layers,
+// one layer of each kind, and what it has once after them.
+type graph struct {
+	caption  string
+	clusters []cluster
+	most     float64 // the greatest share of either phase, which fills a bar
+	decodes  bool
+}
+
+// A cluster is operators that run one after the other, count times.
+type cluster struct {
+	title    string // "" for what the model has once
+	count    int
+	nodes    []*node
+	residual []span // sums with the stream
+	branches []span // ways beside the spine
+}
+
+// A span leads from the gap above node from to that below node to.
+type span struct{ from, to int }
+
+// A node is one operator, or the feed-forward of a mixture as one.
+type node struct {
+	name, shape, more string
+	broken            bool // does not read what the node above it writes
+	wire              bool
+	prefill, decode   work
+}
+
+// A work is what a node does in one phase.
+type work struct {
+	share float64
+	flops unit.FLOPs
+	bytes unit.Bytes // of memory, or of the wire for collectives
+	bound analytic.Bound
+	time  unit.Seconds
+	done  bool
+	parts [4]unit.Seconds // expected time by bound, to bound a sum by
+}
+
+// intensity is matrix FLOPs for each byte of memory.
+func (w *work) intensity() float64 { return w.flops.Per(w.bytes) }
+
+// add adds part of an operator.
+func (w *work) add(l *analytic.Line, part float64) {
+	bytes := l.Traffic()
+	if l.Kind == analytic.Collective {
+		bytes = l.Wire
+	}
+	w.done = true
+	w.share += l.Share * part
+	w.flops += l.FLOPs.Times(part)
+	w.bytes += bytes.Times(part)
+	w.time += l.Expected.Times(part)
+	w.parts[l.Bound] += l.Expected.Times(part)
+	for b := range w.parts {
+		if w.parts[b] > w.parts[w.bound] {
+			w.bound = analytic.Bound(b)
+		}
+	}
+}
+
+// newGraph arranges the operators of a report.
+func newGraph(c *analytic.Case, r *analytic.Report) (*graph, error) {
+	if err := drawable(r); err != nil {
+		return nil, err
+	}
+	g := &graph{caption: Caption(c), decodes: len(r.DecodeOps) > 0}
+	ops := merge(r.PrefillOps, r.DecodeOps)
+	first, last := layered(ops)
+	g.clusters = append(g.clusters, once(c, ops[:first]))
+	for i := range c.Model.Layers {
+		l := &c.Model.Layers[i]
+		var own []op
+		for _, o := range ops[first:last] {
+			if o.layer == l.Name {
+				own = append(own, o)
+			}
+		}
+		if len(own) > 0 {
+			g.clusters = append(g.clusters, layerCluster(c, l, own))
+		}
+	}
+	g.clusters = append(g.clusters, once(c, ops[last:]))
+	for i := range g.clusters {
+		for _, n := range g.clusters[i].nodes {
+			g.most = max(g.most, n.prefill.share, n.decode.share)
+		}
+	}
+	if g.most <= 0 {
+		return nil, fmt.Errorf("model graph: nothing to draw, no operator takes time")
+	}
+	return g, nil
+}
+
+// drawable refuses figures that no bar can show.
+func drawable(r *analytic.Report) error {
+	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+		for i := range lines {
+			l := &lines[i]
+			if !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)) || int(l.Bound) >= 4 {
+				return fmt.Errorf("model graph: a figure of operator %q is not a number of at least 0", l.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// An op is the lines of one operator in both phases, either nil if it has none.
+type op struct {
+	name, layer     string
+	kind            analytic.Kind
+	prefill, decode *analytic.Line
+}
+
+// merge pairs the operators of the phases. One that only decode has follows the
+// operator that it follows there.
+func merge(prefill, decode []analytic.Line) []op {
+	ops := make([]op, 0, len(prefill)+1)
+	for i := range prefill {
+		l := &prefill[i]
+		ops = append(ops, op{name: l.Name, layer: l.Layer, kind: l.Kind, prefill: l})
+	}
+	at := -1
+	for i := range decode {
+		l := &decode[i]
+		found := -1
+		for k := range ops {
+			if ops[k].name == l.Name && ops[k].layer == l.Layer {
+				found = k
+			}
+		}
+		if found < 0 {
+			found = at + 1
+			ops = append(ops[:found], append([]op{{name: l.Name, layer: l.Layer, kind: l.Kind}}, ops[found:]...)...)
+		}
+		ops[found].decode, at = l, found
+	}
+	return ops
+}
+
+// layered are the bounds of what belongs to layers.
+func layered(ops []op) (first, last int) {
+	first = len(ops)
+	for i := range ops {
+		if ops[i].layer != "" {
+			first, last = min(first, i), i+1
+		}
+	}
+	if last == 0 {
+		return len(ops), len(ops)
+	}
+	return first, last
+}
+
+// node is part of an operator as a node.
+func (o *op) node(part float64) *node {
+	n := &node{name: o.name, wire: o.kind == analytic.Collective}
+	n.take(o, part)
+	return n
+}
+
+func (n *node) take(o *op, part float64) {
+	if o.prefill != nil {
+		n.prefill.add(o.prefill, part)
+	}
+	if o.decode != nil {
+		n.decode.add(o.decode, part)
+	}
+}
+
+// once is what a model has one of.
+func once(c *analytic.Case, ops []op) (cl cluster) {
+	m := c.Model
+	for i := range ops {
+		n := ops[i].node(1)
+		switch n.name {
+		case "embedding":
+			n.shape = fmt.Sprintf("%d × %d", m.Vocab, m.Embedding.Width)
+		case "lm_head":
+			n.shape = products([]models.Linear{m.Head}, c.Parallel.TP)
+		case "host":
+			n.broken = true
+		}
+		if n.wire {
+			n.shape = wireShape(n.name, c)
+		}
+		cl.nodes = append(cl.nodes, n)
+	}
+	return cl
+}
+
+// wireShape says who takes part in a collective.
+func wireShape(name string, c *analytic.Case) string {
+	switch {
+	case strings.HasPrefix(name, "pipeline"):
+		return fmt.Sprintf("%d stages", c.Parallel.PP)
+	case strings.HasPrefix(name, "all_to_all"):
+		return fmt.Sprintf("EP %d", c.Parallel.EP)
+	}
+	return fmt.Sprintf("TP %d", c.Parallel.TP)
+}

@@ -1,0 +1,207 @@
+package plots
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/models"
+)
+
+// layerCluster is one layer of a kind: blocks that each read the stream and add
+// to it.
+func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
+	cl := cluster{title: l.Name, count: l.Count}
+	ops = lowRankNorms(ops)
+	var folded *node
+	for i := range ops {
+		o := &ops[i]
+		if ofMixture(o) && folded != nil {
+			folded.take(o, 1)
+			continue
+		}
+		n := o.node(1)
+		if ofMixture(o) {
+			n.name = "mixture of experts"
+			n.more = mixture(c, l)
+			folded = n
+		}
+		n.shape = shapeOf(c, l, n)
+		cl.nodes = append(cl.nodes, n)
+	}
+	cl.reduceAgain(l, ops)
+	cl.connect(l)
+	return cl
+}
+
+// lowRankNorms moves the norm of a low rank, as q_a_layernorm, behind the product that
+// makes it, which it is listed before.
+func lowRankNorms(ops []op) []op {
+	ops = slices.Clone(ops)
+	for _, name := range []string{"q_a", "kv_a"} {
+		from := slices.IndexFunc(ops, func(o op) bool {
+			return strings.HasPrefix(o.name, name+"_") && strings.HasSuffix(o.name, "norm")
+		})
+		to := slices.IndexFunc(ops, func(o op) bool { return o.name == name+"_proj" })
+		if from < 0 || to < from {
+			continue
+		}
+		o := ops[from]
+		ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
+	}
+	return ops
+}
+
+// ofMixture reports whether an operator is part of the folded node. What moves
+// between GPUs is not.
+func ofMixture(o *op) bool {
+	if o.kind == analytic.Collective {
+		return false
+	}
+	return o.name == "top_k" || strings.HasPrefix(o.name, "router") || strings.HasPrefix(o.name, "gate.") ||
+		strings.HasPrefix(o.name, "experts") || strings.HasPrefix(o.name, "shared_")
+}
+
+// mixture says how many experts a token and a step take.
+func mixture(c *analytic.Case, l *models.Layer) string {
+	for i := range l.Blocks {
+		e := l.Blocks[i].Experts
+		if e == nil {
+			continue
+		}
+		s := fmt.Sprintf("%d of %d experts a token", e.TopK, e.Count+e.Idle)
+		if e.Shared != nil {
+			s += " and a shared one"
+		}
+		w := &c.Workload
+		batch := float64(w.Batch) / float64(max(c.Parallel.MicroBatches, 1)) * float64(groupReplicas(&c.Parallel))
+		fresh := w.Prompt - w.CachedPrefix
+		if w.Chunk > 0 {
+			fresh = min(fresh, w.Chunk)
+		}
+		s += fmt.Sprintf("; distinct in a step: %.0f in prefill", distinctExperts(e, batch*float64(fresh)))
+		if w.Gen > 1 {
+			s += fmt.Sprintf(", %.0f in decode", distinctExperts(e, batch))
+		}
+		return s
+	}
+	return ""
+}
+
+// groupReplicas is how many replicas send their tokens to the same experts.
+func groupReplicas(p *analytic.Parallelism) int {
+	return max(max(p.EP, 1)/max(p.TP, 1), 1)
+}
+
+// distinctExperts is the expected number of experts that tokens touch when each
+// takes k of E evenly: E·(1 − (1 − k/E)^T).
+func distinctExperts(e *models.Experts, tokens float64) float64 {
+	all := float64(e.Count + e.Idle)
+	if float64(e.TopK) >= all {
+		return float64(e.Count)
+	}
+	return -float64(e.Count) * math.Expm1(tokens*math.Log1p(-float64(e.TopK)/all))
+}
+
+// reduceAgain gives every block its own all-reduce, where the report has one line
+// for all of them: they are of the same size.
+func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
+	times := 0
+	for i := range l.Blocks {
+		if i+1 == len(l.Blocks) || !l.Blocks[i+1].Parallel {
+			times++
+		}
+	}
+	var reduce *op
+	for i := range ops {
+		switch ops[i].name {
+		case "all_reduce":
+			reduce = &ops[i]
+		case "all_gather": // that of one block instead
+			times--
+		}
+	}
+	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "all_reduce" })
+	if reduce == nil || times < 2 {
+		return
+	}
+	one, more := reduce.node(1/float64(times)), reduce.node(float64(times-1)/float64(times))
+	one.shape = cl.nodes[at].shape
+	more.shape = one.shape
+	if times > 2 {
+		more.shape += fmt.Sprintf(", %d times", times-1)
+	}
+	cl.nodes[at] = one
+	cl.nodes = append(cl.nodes, more)
+}
+
+// connect finds the residual sums and the ways beside the spine.
+func (cl *cluster) connect(l *models.Layer) {
+	starts := cl.starts(l)
+	for j, s := range starts {
+		if s < 0 {
+			continue
+		}
+		end := len(cl.nodes) - 1
+		for k := j + 1; k < len(starts); k++ {
+			if starts[k] >= 0 && !l.Blocks[k].Parallel {
+				end = starts[k] - 1
+				break
+			}
+		}
+		if l.Blocks[j].Parallel && j > 0 && s > 0 {
+			cl.fork(s, max(starts[j-1], 0), end, len(l.Blocks[j].Norms) == 0)
+			continue
+		}
+		cl.residual = append(cl.residual, span{s, end})
+	}
+	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "kv_a_proj" })
+	meet := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "rotary" || strings.HasSuffix(n.name, "attention") })
+	if at > 1 && meet > at && strings.HasPrefix(cl.nodes[at-1].name, "q_") {
+		cl.nodes[at].broken = true
+		cl.branches = append(cl.branches, span{1, at - 1}, span{at, meet - 1})
+	}
+}
+
+// fork makes the block from node s on run beside that from node before on. It
+// reads the stream, or what the first block's norm makes of it.
+func (cl *cluster) fork(s, before, end int, afterNorm bool) {
+	if afterNorm {
+		before++
+	}
+	cl.nodes[s].broken = true
+	cl.branches = append(cl.branches, span{before, s - 1}, span{s, end})
+	if cl.nodes[end].wire && end > s { // the sum is made before it is reduced
+		cl.branches[len(cl.branches)-1].to = end - 1
+	}
+}
+
+// starts are the first nodes of the blocks, -1 for one that is not found.
+func (cl *cluster) starts(l *models.Layer) []int {
+	starts := make([]int, len(l.Blocks))
+	from := 0
+	for j := range l.Blocks {
+		b := &l.Blocks[j]
+		var name string
+		switch {
+		case len(b.Norms) > 0:
+			name = b.Norms[0].Name
+		case len(b.In) > 0:
+			name = b.In[0].Name
+		}
+		starts[j] = -1
+		for i := from; i < len(cl.nodes); i++ {
+			n := cl.nodes[i].name
+			if n == name || (name == "q_proj" && n == "qkv_proj") || (name == "gate_proj" && n == "gate_up_proj") {
+				starts[j], from = i, i+1
+				break
+			}
+		}
+		if j == 0 && starts[j] < 0 {
+			starts[j] = 0
+		}
+	}
+	return starts
+}
