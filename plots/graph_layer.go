@@ -29,11 +29,27 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 			folded = n
 		}
 		n.shape = shapeOf(c, l, n)
+		if w := window(l); w > 0 && o.kind == analytic.Attention {
+			n.more = fmt.Sprintf("looks back on %d positions at most", w)
+		}
 		cl.nodes = append(cl.nodes, n)
+	}
+	if at := slices.Index(cl.nodes, folded); at >= 0 && at+1 < len(cl.nodes) && cl.nodes[at+1].name == "all_to_all_dispatch" {
+		cl.nodes[at], cl.nodes[at+1] = cl.nodes[at+1], cl.nodes[at] // tokens are sent to the experts and back
 	}
 	cl.reduceAgain(l, ops)
 	cl.connect(l)
 	return cl
+}
+
+// window is how far the attention of a layer looks back, 0 for all the way.
+func window(l *models.Layer) int {
+	for i := range l.Blocks {
+		if a := l.Blocks[i].Attention; a != nil {
+			return a.Window
+		}
+	}
+	return 0
 }
 
 // lowRankNorms moves the norm of a low rank, as q_a_layernorm, behind the product that

@@ -42,11 +42,7 @@ func coreShape(c *analytic.Case, b *models.Block, name string) string {
 	case a != nil && a.Latent != nil && strings.HasSuffix(name, "attention"):
 		return fmt.Sprintf("%d heads on %d+%d", a.Heads, a.Latent.Rank, a.Latent.RopeDim)
 	case a != nil && strings.HasSuffix(name, "attention"):
-		s := fmt.Sprintf("%d of %d, %d KV", a.Heads, a.KeyDim, a.KVHeads)
-		if a.Window > 0 {
-			s += fmt.Sprintf(", %d back", a.Window)
-		}
-		return s
+		return fmt.Sprintf("%d of %d, %d KV", a.Heads, a.KeyDim, a.KVHeads)
 	case name == "activation" && b.Activation.Width > 0:
 		return fmt.Sprint(b.Activation.Width)
 	case b.Scan != nil && strings.HasSuffix(name, "conv"):

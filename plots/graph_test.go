@@ -5,6 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/models"
 )
 
 // TestGraphGolden holds the graphs to the SVG and DOT in testdata, and their text
@@ -63,5 +67,33 @@ func TestGraphAddsUp(t *testing.T) {
 		if math.Abs(prefill-1) > 1e-9 || math.Abs(decode-1) > 1e-9 || math.Abs(flops/want-1) > 1e-9 {
 			t.Errorf("%s: nodes have %v of prefill, %v of decode, %v of the FLOPs", s.model, prefill, decode, flops/want)
 		}
+	}
+}
+
+// TestGraphOfEveryModel draws each model of the table, on one GPU and on four
+// where it can be split so.
+func TestGraphOfEveryModel(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := 0
+	for i, name := range table.Names() {
+		c := testCase(t, name, "h200", 4, 1+3*(i%2))
+		c.Workload = analytic.Workload{Batch: 4, Prompt: 64, Gen: 1 + 8*(i%3)}
+		r, err := analytic.Explain(c)
+		if err != nil {
+			continue // it cannot be split, or has fewer positions
+		}
+		f, err := Graph(c, &r)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		checkLayout(t, f)
+		drawn++
+	}
+	if all := len(table.Names()); drawn < all*9/10 {
+		t.Errorf("%d of %d models are drawn", drawn, all)
 	}
 }

@@ -33,6 +33,7 @@ const (
 	readLane  vg.Length = -4  // to the begin of a branch
 	writeLane vg.Length = -8  // from the end of one
 	streamAt  vg.Length = -14 // the residual stream
+	sumAt     vg.Length = 4.6 // of a residual sum, below the top of its gap
 )
 
 // ways draws what runs beside the spine. gaps are the tops of the gaps.
@@ -43,6 +44,9 @@ func (cl *cluster) ways(c *draw.Canvas, x vg.Length, gaps []vg.Length) {
 		lane := x + readLane
 		if k%2 == 1 { // from the end of the branch above
 			lane, from = x+writeLane, gaps[b.from]-2.5
+			if cl.joins(b.to + 1) {
+				to = gaps[b.to+1] - sumAt
+			}
 			c.StrokeLine2(Line(0.8, Ink()), spine, gaps[b.from], spine, from)
 		} else {
 			to = gaps[b.to+1] - cl.gap(b.to+1) + 4.5
@@ -51,7 +55,7 @@ func (cl *cluster) ways(c *draw.Canvas, x vg.Length, gaps []vg.Length) {
 		way(c, Line(0.8, Ink(), 2.5, 1.5), spine, lane, from, to)
 	}
 	for _, s := range cl.residual {
-		sum := gaps[s.to+1] - 4.6
+		sum := gaps[s.to+1] - sumAt
 		way(c, Line(1, Faint()), spine, x+streamAt, cl.leave(gaps, s.from), sum)
 		plus(c, vg.Point{X: spine, Y: sum})
 	}
