@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"math"
 	"testing"
 )
 
@@ -91,4 +92,17 @@ func deeper(t *testing.T, c Case, e *Estimate) {
 		t.Fatalf("one more layer: %v", err)
 	}
 	notLess(t, &c, &c.Workload, e, &grown)
+}
+
+// finite reports whether every figure of an estimate is one.
+func (e *Estimate) finite() bool {
+	for _, x := range []float64{
+		float64(e.TTFT.Expected), float64(e.TPOT.Expected), float64(e.TTLT.Expected), float64(e.TTLT.Floor),
+		float64(e.Memory.Total), e.Throughput, e.MFU, e.MBU, float64(e.Energy.PerRequest),
+	} {
+		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+			return false
+		}
+	}
+	return true
 }

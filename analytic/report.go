@@ -1,10 +1,6 @@
 package analytic
 
-import (
-	"math"
-
-	"llmprof/unit"
-)
+import "llmprof/unit"
 
 // A Report is an Estimate with the operators it is the sum of, and what a reader
 // has to know before trusting it.
@@ -221,17 +217,4 @@ func (c *Case) countFLOPs() FLOPCount {
 		}
 	}
 	return f
-}
-
-// finite reports whether every figure of an estimate is one.
-func (e *Estimate) finite() bool {
-	for _, x := range []float64{
-		float64(e.TTFT.Expected), float64(e.TPOT.Expected), float64(e.TTLT.Expected), float64(e.TTLT.Floor),
-		float64(e.Memory.Total), e.Throughput, e.MFU, e.MBU, float64(e.Energy.PerRequest),
-	} {
-		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-			return false
-		}
-	}
-	return true
 }

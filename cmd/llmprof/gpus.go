@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,10 @@ func (a *app) gpuTable(file string) (*hardware.Table, error) {
 
 // gpu looks a GPU up.
 func (a *app) gpu(name, file string) (*hardware.GPU, error) {
+	if file == "" && !userFileExists() {
+		g, err := hardware.Find(llmprof.HardwareTOML, name)
+		return &g, err
+	}
 	t, err := a.gpuTable(file)
 	if err != nil {
 		return nil, err
@@ -53,6 +58,17 @@ func (a *app) gpu(name, file string) (*hardware.GPU, error) {
 		return nil, err
 	}
 	return &g, nil
+}
+
+// userFileExists reports whether the user has GPUs of his own, or may have: what
+// cannot be looked at is left to the reader to report.
+func userFileExists() bool {
+	path, err := hardware.UserFile()
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func (a *app) gpusList() *cobra.Command {
