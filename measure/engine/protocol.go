@@ -1,0 +1,164 @@
+// Package engine runs a model in a process of its own and says when each of
+// its tokens was known.
+//
+// A worker is a program that reads commands and writes events, one JSON object
+// a line, on its standard input and output; what it writes to standard error is
+// its log. So a crash, a lack of memory or a hang of the engine is an error
+// with the log's end, and never costs a result that was finished.
+//
+//	worker: hello
+//	driver: load            worker: ready
+//	driver: run             worker: step, token ... done
+//	driver: run, size, ...
+//	driver: quit            worker: exits with 0
+//
+// A worker answers anything that it cannot do with error, and stays able to
+// take the next command unless Fatal is set. It keeps steps and tokens in memory
+// while a pass runs and writes them after it, so that the pipe is not part of
+// what is timed.
+package engine
+
+import "encoding/json"
+
+// Protocol is the version of the messages; a worker of another is refused.
+const Protocol = 1
+
+// A Phase is what a worker repeats.
+type Phase string
+
+// The phases. A pass of Prefill reads the prompt and samples the first token; a
+// pass of Decode generates the others after a prompt that is in the cache
+// already, the context growing with each, and leaves the cache as it found it;
+// a pass of Request is a prefill with all its decode steps; Idle keeps the model
+// resident and does nothing.
+const (
+	Prefill Phase = "prefill"
+	Decode  Phase = "decode"
+	Request Phase = "request"
+	Idle    Phase = "idle"
+)
+
+// A Command is what the driver asks of a worker: one of its fields beside Do.
+type Command struct {
+	Do   string `json:"do"` // "load", "run", "stop", "size", "trace", "quit"
+	Load *Load  `json:"load,omitempty"`
+	Run  *Run   `json:"run,omitempty"`
+}
+
+// Load says which model is to be run, and how.
+type Load struct {
+	Model           string          `json:"model"`                    // a hub id, a directory, or a file config.json
+	Config          json.RawMessage `json:"config,omitempty"`         // the config.json itself, if the table of models has it
+	RandomWeights   bool            `json:"random_weights"`           // take the shapes alone; nothing is downloaded
+	Weights         string          `json:"weights,omitempty"`        // a directory of safetensors
+	DType           string          `json:"dtype"`                    // "bf16", "fp16" or "fp32"
+	Quantization    string          `json:"quantization,omitempty"`   // "", "int8", "int4", "fp8"
+	Attention       string          `json:"attention,omitempty"`      // "", "sdpa", "eager", "flash_attention_2"
+	Graph           bool            `json:"graph"`                    // decode through a CUDA graph with a static cache
+	Compile         bool            `json:"compile"`                  // torch.compile
+	Device          string          `json:"device,omitempty"`         // "cuda" or "cpu"; "" for a GPU where there is one
+	TP              int             `json:"tp"`                       // ranks that a layer is split over
+	TrustRemoteCode bool            `json:"trust_remote_code"`        // run Python that the repository brings
+	Batch           int             `json:"batch"`                    // sequences in a step
+	PromptLen       int             `json:"prompt_len"`               // tokens of each prompt
+	GenLen          int             `json:"gen_len"`                  // tokens generated for each prompt
+	Prompts         [][]int         `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without
+	Texts           []string        `json:"texts,omitempty"`          // prompts as text, for the model's tokenizer
+	Seed            uint64          `json:"seed"`                     // of random weights and prompts
+	AllLogits       bool            `json:"all_logits,omitempty"`     // LM head on every position of the prompt
+	FrozenContext   bool            `json:"frozen_context,omitempty"` // decode at one length for ever, as ELANA does
+	SaveOutputs     bool            `json:"save_outputs,omitempty"`   // send the generated ids with the tokens
+	Libraries       string          `json:"libraries,omitempty"`      // where to look for the CUDA libraries
+}
+
+// Run says how often, or for how long, to repeat a phase. A worker ends after
+// the first pass with which both are reached, or after the pass in which it
+// reads "stop".
+type Run struct {
+	Phase   Phase   `json:"phase"`
+	Passes  int     `json:"passes"`
+	Seconds float64 `json:"seconds"`
+}
+
+// An Event is what a worker says. Times of the host are nanoseconds of
+// CLOCK_MONOTONIC, which all processes of a machine share.
+type Event struct {
+	Event string   `json:"event"` // names the field that is set
+	Hello *Hello   `json:"hello,omitempty"`
+	Ready *Ready   `json:"ready,omitempty"`
+	Step  *Step    `json:"step,omitempty"`
+	Token *Token   `json:"token,omitempty"`
+	Done  *Done    `json:"done,omitempty"`
+	Size  *Sizes   `json:"size,omitempty"`
+	Error *Failure `json:"error,omitempty"`
+}
+
+// Hello is a worker's first word, before anything heavy is loaded.
+type Hello struct {
+	Protocol int               `json:"protocol"`
+	Engine   string            `json:"engine"`
+	Version  string            `json:"version"`
+	PID      int               `json:"pid"`
+	Versions map[string]string `json:"versions,omitempty"` // of what it is built on: python, torch, cuda
+}
+
+// Ready says that the model is loaded.
+type Ready struct {
+	Devices []Device `json:"devices"`
+	LoadS   float64  `json:"load_s"`
+	Timer   string   `json:"timer"` // what a step's times include
+	Notes   []string `json:"notes,omitempty"`
+	Params  int64    `json:"params"`
+}
+
+// A Device is what a worker computes on; the UUID is the driver's.
+type Device struct {
+	Name string `json:"name"`
+	UUID string `json:"uuid,omitempty"`
+	PID  int    `json:"pid,omitempty"` // of the rank that uses it
+}
+
+// A Step is one forward pass of the model.
+type Step struct {
+	Phase   Phase    `json:"phase"`
+	Pass    int      `json:"pass"`
+	Index   int      `json:"index"`   // 0 for a prefill, from 1 for decode steps
+	Context int      `json:"context"` // tokens in the cache before it
+	StartNS int64    `json:"start_ns"`
+	EndNS   int64    `json:"end_ns"`   // its token is known to the host
+	DeviceS *float64 `json:"device_s"` // by the device's own events, where it has them
+}
+
+// A Token says when a token of a pass was known to the host.
+type Token struct {
+	Pass  int   `json:"pass"`
+	Index int   `json:"index"` // from 0
+	NS    int64 `json:"ns"`
+	IDs   []int `json:"ids,omitempty"` // one a sequence
+}
+
+// Done ends a run.
+type Done struct {
+	Passes  int    `json:"passes"`
+	BeginNS int64  `json:"begin_ns"`
+	EndNS   int64  `json:"end_ns"`
+	File    string `json:"file,omitempty"` // that a trace was written to
+}
+
+// Sizes is what a model takes in memory, counted after a real forward.
+type Sizes struct {
+	ParamsBytes  int64  `json:"params_bytes"`
+	BuffersBytes int64  `json:"buffers_bytes"`
+	KVBytes      int64  `json:"kv_bytes"`
+	StateBytes   int64  `json:"state_bytes"`
+	PeakBytes    *int64 `json:"peak_bytes"`        // most that was allocated at once
+	Activations  *int64 `json:"activations_bytes"` // of the peak, what is none of the others
+	Reserved     *int64 `json:"reserved_bytes"`    // held by the allocator beyond it
+}
+
+// Failure says why a command was not done.
+type Failure struct {
+	Kind    string `json:"kind"` // "out-of-memory", "unsupported", "not-found", "missing", "invalid", "internal"
+	Message string `json:"message"`
+	Fatal   bool   `json:"fatal"` // the worker exits
+}

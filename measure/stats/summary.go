@@ -1,0 +1,104 @@
+// Package stats says what a sample of repeated measurements tells: its middle,
+// its spread, its tails, and how far the mean and the median can be trusted.
+package stats
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Confidence is the level of every interval in a Summary.
+const Confidence = 0.95
+
+// A Summary describes a sample. What a sample of its size cannot tell is nil:
+// one value has no spread, and no interval.
+type Summary struct {
+	N      int     `json:"n"`
+	Mean   float64 `json:"mean"`
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	P5     float64 `json:"p5"`
+	P25    float64 `json:"p25"`
+	P75    float64 `json:"p75"`
+	P90    float64 `json:"p90"`
+	P95    float64 `json:"p95"`
+	P99    float64 `json:"p99"`
+
+	StdDev *float64 `json:"stddev"` // with n-1
+	CV     *float64 `json:"cv"`     // standard deviation over mean
+
+	MeanLow    *float64 `json:"mean_low"` // Student's t interval of the mean
+	MeanHigh   *float64 `json:"mean_high"`
+	MedianLow  *float64 `json:"median_low"` // order statistics: no shape of the distribution is assumed
+	MedianHigh *float64 `json:"median_high"`
+}
+
+// Summarize describes xs, which it leaves as they are. An empty sample and a
+// value that is not finite are errors: neither may become a number.
+func Summarize(xs []float64) (*Summary, error) {
+	if len(xs) == 0 {
+		return nil, fmt.Errorf("no samples to summarize")
+	}
+	for i, x := range xs {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, fmt.Errorf("sample %d of %d is %v: want a finite number", i+1, len(xs), x)
+		}
+	}
+	s := slices.Sorted(slices.Values(xs))
+	sum := &Summary{
+		N: len(s), Mean: stat.Mean(s, nil), Median: Percentile(s, 50), Min: s[0], Max: s[len(s)-1],
+		P5: Percentile(s, 5), P25: Percentile(s, 25), P75: Percentile(s, 75),
+		P90: Percentile(s, 90), P95: Percentile(s, 95), P99: Percentile(s, 99),
+	}
+	if len(s) > 1 {
+		sum.spread(s)
+	}
+	return sum, nil
+}
+
+// spread adds what takes two values or more.
+func (sum *Summary) spread(sorted []float64) {
+	n := float64(sum.N)
+	sd := stat.StdDev(sorted, nil)
+	sum.StdDev = &sd
+	if sum.Mean != 0 {
+		cv := sd / math.Abs(sum.Mean)
+		sum.CV = &cv
+	}
+	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.5+Confidence/2) * sd / math.Sqrt(n)
+	low, high := sum.Mean-half, sum.Mean+half
+	sum.MeanLow, sum.MeanHigh = &low, &high
+	if k := medianRank(sum.N); k >= 0 {
+		sum.MedianLow, sum.MedianHigh = &sorted[k], &sorted[sum.N-1-k]
+	}
+}
+
+// medianRank is the largest k for which the values of ranks k and n-1-k (from
+// 0) enclose the median with the wanted confidence, or -1 if even the extremes
+// do not. The number of values under the median is binomial with p = 1/2, so
+// the chance to miss is 2 P(X <= k). (Hahn and Meeker, Statistical Intervals,
+// 1991, section 5.2.)
+func medianRank(n int) int {
+	d := distuv.Binomial{N: float64(n), P: 0.5}
+	k := -1
+	for float64(k+1) < float64(n)/2 && 2*d.CDF(float64(k+1)) <= 1-Confidence {
+		k++
+	}
+	return k
+}
+
+// Percentile is the p-th percentile of a sorted sample, with values between
+// ranks interpolated linearly (Hyndman and Fan's type 7, the default of NumPy).
+func Percentile(sorted []float64, p float64) float64 {
+	at := p / 100 * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
