@@ -54,7 +54,7 @@ func dozen() ([]Trial, error) {
 // logged stands for a measurement: it notes that it began, takes its time, and
 // returns the fixture.
 func logged(dir string, pause time.Duration) Measure {
-	return One(func(ctx context.Context, p Point) (*result.Result, error) {
+	return One(func(_ context.Context, p Point) (*result.Result, error) {
 		f, err := os.OpenFile(filepath.Join(filepath.Dir(dir), "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, err

@@ -63,20 +63,28 @@ func Summarize(xs []float64) (*Summary, error) {
 
 // spread adds what takes two values or more.
 func (sum *Summary) spread(sorted []float64) {
-	n := float64(sum.N)
 	sd := stat.StdDev(sorted, nil)
 	sum.StdDev = &sd
 	if sum.Mean != 0 {
 		cv := sd / math.Abs(sum.Mean)
 		sum.CV = &cv
 	}
-	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.5+Confidence/2) * sd / math.Sqrt(n)
+	half := TCritical(sum.N) * StdErr(sd, sum.N)
 	low, high := sum.Mean-half, sum.Mean+half
 	sum.MeanLow, sum.MeanHigh = &low, &high
 	if k := medianRank(sum.N); k >= 0 {
 		sum.MedianLow, sum.MedianHigh = &sorted[k], &sorted[sum.N-1-k]
 	}
 }
+
+// TCritical is how many standard errors the interval of a mean of n values, two
+// or more, reaches to either side.
+func TCritical(n int) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5 + Confidence/2)
+}
+
+// StdErr is the standard error of a mean of n values.
+func StdErr(sd float64, n int) float64 { return sd / math.Sqrt(float64(n)) }
 
 // medianRank is the largest k for which the values of ranks k and n-1-k (from
 // 0) enclose the median with the wanted confidence, or -1 if even the extremes
