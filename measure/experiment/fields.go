@@ -11,50 +11,49 @@ import (
 	"llmprof/measure/spelling"
 )
 
-// settings lists the fields of a Point by their key in the files, in order.
-func settings() []reflect.StructField {
-	var fields []reflect.StructField
+// settingFields are the fields of a Point in order, and settingKeys their keys in
+// the files.
+var settingFields, settingKeys = listSettings()
+
+func listSettings() (fields []reflect.StructField, keys []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Point]()) {
 		if !f.Anonymous {
-			fields = append(fields, f)
+			fields, keys = append(fields, f), append(keys, f.Tag.Get("json"))
 		}
 	}
-	return fields
+	return fields, keys
 }
 
-// keyOf is the key of a field of a Point.
-func keyOf(f *reflect.StructField) string { return f.Tag.Get("json") }
-
 // Settings lists the keys of all settings.
-func Settings() []string {
-	var keys []string
-	for _, f := range settings() {
-		keys = append(keys, keyOf(&f))
+func Settings() []string { return slices.Clone(settingKeys) }
+
+// field is the setting of a key, the zero Value if there is none.
+func (p *Point) field(key string) reflect.Value {
+	i := slices.Index(settingKeys, key)
+	if i < 0 {
+		return reflect.Value{}
 	}
-	return keys
+	return reflect.ValueOf(p).Elem().FieldByIndex(settingFields[i].Index)
 }
 
 // Value is the setting of a key, nil if there is none.
 func (p *Point) Value(key string) any {
-	for _, f := range settings() {
-		if keyOf(&f) == key {
-			return reflect.ValueOf(p).Elem().FieldByIndex(f.Index).Interface()
-		}
+	if v := p.field(key); v.IsValid() {
+		return v.Interface()
 	}
 	return nil
 }
 
 // set gives a setting the value of a node.
 func (p *Point) set(key string, n *node) *Mistake {
-	for _, f := range settings() {
-		if keyOf(&f) == key {
-			if err := assign(reflect.ValueOf(p).Elem().FieldByIndex(f.Index), n); err != nil {
-				return n.at.mistake("%s: %v", key, err)
-			}
-			return nil
-		}
+	v := p.field(key)
+	if !v.IsValid() {
+		return n.at.mistake("%q is not a setting; %s", key, spelling.Hint(key, settingKeys))
 	}
-	return n.at.mistake("%q is not a setting; %s", key, spelling.Hint(key, Settings()))
+	if err := assign(v, n); err != nil {
+		return n.at.mistake("%s: %v", key, err)
+	}
+	return nil
 }
 
 // assign converts n to the type of v. Nothing is rounded, and no text is taken
@@ -188,7 +187,7 @@ func (p *Point) problems() []problem {
 	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size and energy are all false")
 	p.placementProblems(hold)
 	p.engineProblems(hold)
-	slices.SortStableFunc(found, func(a, b problem) int { return slices.Index(Settings(), a.key) - slices.Index(Settings(), b.key) })
+	slices.SortStableFunc(found, func(a, b problem) int { return slices.Index(settingKeys, a.key) - slices.Index(settingKeys, b.key) })
 	return found
 }
 

@@ -13,12 +13,12 @@ import (
 // to this program later changes it.
 func (p *Point) Canonical() ([]byte, error) {
 	set := map[string]any{}
-	for _, f := range settings() {
-		v := reflect.ValueOf(p).Elem().FieldByIndex(f.Index)
+	for _, key := range settingKeys {
+		v := p.field(key)
 		if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
 			continue
 		}
-		set[keyOf(&f)] = v.Interface()
+		set[key] = v.Interface()
 	}
 	text, err := json.Marshal(set) // sorts the keys
 	if err != nil {

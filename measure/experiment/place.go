@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
+	"unicode/utf8"
 )
 
 // A source is the text of a file.
-type source struct{ name, text string }
+type source struct {
+	name, text string
+	lines      []int // where each begins, from the first on; found when a place is asked for
+}
 
 // A place is where something stands in a file: line and column from 1, 0 where
 // they are not known.
@@ -61,25 +66,44 @@ func (p place) String() string {
 	return fmt.Sprintf("%s:%d", p.source.name, p.line)
 }
 
+// index finds where the lines begin.
+func (s *source) index() {
+	if s.lines != nil {
+		return
+	}
+	s.lines = []int{0}
+	for i := range len(s.text) {
+		if s.text[i] == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+}
+
 // lineAt is the nth line, from 1.
 func (s *source) lineAt(n int) string {
-	if n < 1 {
+	s.index()
+	if n < 1 || n > len(s.lines) {
 		return ""
 	}
-	text := s.text
-	for i := 1; i < n; i++ {
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	text, _, _ = strings.Cut(text, "\n")
+	text, _, _ := strings.Cut(s.text[s.lines[n-1]:], "\n")
 	return strings.TrimSuffix(text, "\r")
 }
 
+// longLine is from where on the columns of a line are its bytes: to count its
+// letters for every value would take the square of its length.
+const longLine = 4096
+
 // at is the place of a byte of the text.
 func (s *source) at(offset, width int) place {
+	s.index()
 	offset = min(max(offset, 0), len(s.text))
-	before := s.text[:offset]
-	start := strings.LastIndexByte(before, '\n') + 1
-	return place{s, 1 + strings.Count(before, "\n"), 1 + len([]rune(before[start:])), width}
+	n := sort.SearchInts(s.lines, offset+1)
+	before := s.text[s.lines[n-1]:offset]
+	column := 1 + len(before)
+	if len(before) < longLine {
+		column = 1 + utf8.RuneCountInString(before)
+	}
+	return place{s, n, column, width}
 }
 
 // Mistakes are all that is wrong with an experiment.

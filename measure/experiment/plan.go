@@ -66,7 +66,7 @@ func (r *reader) lay(p *Point, n *node, beside []string) {
 		return
 	}
 	for _, pair := range n.pairs {
-		if !slices.Contains(Settings(), pair.key) {
+		if !slices.Contains(settingKeys, pair.key) {
 			r.wrong(unknown(pair, beside))
 			continue
 		}
@@ -108,7 +108,7 @@ func (r *reader) combinations(grid *node) []*node {
 		return nil
 	}
 	for _, axis := range grid.pairs {
-		if !slices.Contains(Settings(), axis.key) {
+		if !slices.Contains(settingKeys, axis.key) {
 			r.wrong(unknown(axis, nil))
 			continue
 		}

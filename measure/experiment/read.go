@@ -115,7 +115,7 @@ func (r *reader) parse(name string, from place) (*node, error) {
 		return nil, from.mistake("%v", err)
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff") // some editors begin a file with a mark
-	return parse(&source{name, text})
+	return parse(&source{name: name, text: text})
 }
 
 // readFile reads a file from disk.
