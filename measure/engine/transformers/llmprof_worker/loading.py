@@ -1,6 +1,7 @@
 """Loading a model: from the hub, a directory, or its config alone with random weights."""
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -30,6 +31,8 @@ class Loaded:
 
 
 def load_model(load: dict[str, Any], rank: Rank) -> Loaded:
+    notes = Notes()
+    logging.getLogger("transformers").addHandler(notes)
     device = pick_device(load.get("device") or "", rank)
     check_attention(load.get("attention") or "", device)
     config = read_config(load)
@@ -42,7 +45,21 @@ def load_model(load: dict[str, Any], rank: Rank) -> Loaded:
         model = load_files(load, config, device, rank)
         params = count_params(build_meta(load, config)) if with_files else count_params(model)
     model.eval().requires_grad_(False)
-    return Loaded(model, device, params)
+    return Loaded(model, device, params, notes.kept)
+
+
+class Notes(logging.Handler):
+    """Keeps what transformers warns of while a model is built and run: slow
+    replacements of missing kernels, above all."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "falling back" in text and text not in self.kept:
+            self.kept.append(text)
 
 
 def pick_device(asked: str, rank: Rank) -> torch.device:
