@@ -112,7 +112,7 @@ func (b *behaviour) run(r *engine.Run) {
 	passes := 0
 	for passes < max(r.Passes, 1000*int(r.Seconds)) {
 		if passes == 2 {
-			b.third(r)
+			b.third()
 		}
 		b.pass(r, passes)
 		passes++
@@ -144,7 +144,7 @@ func (b *behaviour) pass(r *engine.Run, pass int) {
 	}
 }
 
-func (b *behaviour) third(r *engine.Run) {
+func (b *behaviour) third() {
 	const step = `{"event":"step","step":{"phase":"decode","pass":2,"index":%d,"context":4,"start_ns":%d,"end_ns":%d,"device_s":%s}}`
 	switch b.mode {
 	case "crash":

@@ -207,15 +207,25 @@ def from_pretrained(source: str, load: dict[str, Any], config: Any, device: torc
     if quantization is not None:
         arguments["quantization_config"] = quantization
     if rank.world > 1:
+        check_tp(config)
         arguments["tp_plan"] = "auto"
-    elif device.type == "cuda":
+    elif device.type == "cuda" and find_spec("accelerate"):
         arguments["device_map"] = {"": device}
     try:
-        return AutoModelForCausalLM.from_pretrained(source, config=config, **arguments)
+        model = AutoModelForCausalLM.from_pretrained(source, config=config, **arguments)
+        moves = "device_map" not in arguments and rank.world == 1 and quantization is None
+        return model.to(device) if moves else model
     except OSError as error:
         raise explain(error, load) from error
     except (ValueError, ImportError) as error:
         raise unsupported(error) from error
+
+
+def check_tp(config: Any) -> None:
+    if find_spec("accelerate") is None:
+        raise Failure("missing", "TP in transformers needs the package accelerate, which is not installed")
+    if not getattr(config.get_text_config(), "base_model_tp_plan", None):
+        raise Failure("unsupported", f"transformers has no plan to split a {config.model_type} over several GPUs")
 
 
 def quantization_config(load: dict[str, Any]) -> Any:

@@ -23,9 +23,9 @@ ANCHOR = "llmprof clock"
 class Session:
     """One model, loaded for one workload."""
 
-    def __init__(self, load: dict[str, Any]) -> None:
+    def __init__(self, load: dict[str, Any], rank: Rank) -> None:
         begin = now()
-        self.load, self.rank = load, Rank()
+        self.load, self.rank = load, rank
         self.check()
         self.rank.join()
         self.loaded = load_model(load, self.rank)
@@ -59,7 +59,8 @@ class Session:
         self.stepper.clear()
         self.stepper.prefill(self.prompts[0])
         if not self.load["compile"]:
-            self.stepper.step()
+            with self.stepper.decoding():
+                self.stepper.step()
         self.stepper.release()
         self.synchronize()
 
@@ -159,7 +160,8 @@ class Session:
                 times = stepper.prefill(self.prompts[index % len(self.prompts)])
                 self.record(events, phase, index, 0, 0, times)
             if phase != "prefill":
-                self.decode(events, phase, index)
+                with stepper.decoding():
+                    self.decode(events, phase, index)
         events.append(("pass", {"pass": index, "begin_ns": begin, "end_ns": now()}))
         return events
 

@@ -128,6 +128,15 @@ class Stepper:
         with self.annotate(f"decode step {index}"):
             return self.stopwatch.time(self.replay if self.graph is not None else self.step)
 
+    def decoding(self) -> AbstractContextManager[Any]:
+        """What generate does to a model between prefill and decoding.
+
+        It lets experts be gathered by batched products, which need no word from
+        the host about how many tokens each of them got.
+        """
+        prepare = getattr(self.model, "_optimize_model_for_decode", None)
+        return nullcontext() if prepare is None else prepare()
+
     def step(self) -> torch.Tensor:
         self.ids.copy_(self.decode_forward(self.ids, self.cache, self.position))
         self.position.add_(1)
@@ -153,7 +162,8 @@ class Stepper:
             self.feed(first)
 
         try:
-            graph = capture_step(self.step, rewind)
+            with self.decoding():
+                graph = capture_step(self.step, rewind)
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise
