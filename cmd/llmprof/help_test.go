@@ -12,12 +12,17 @@ import (
 
 // TestHelpExamples runs every example that the help shows.
 func TestHelpExamples(t *testing.T) {
-	t.Chdir(t.TempDir())
+	dir := t.TempDir()
+	if err := writeFixtures(filepath.Join(dir, "results")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
 	if err := os.Mkdir("one", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"config.json": tinyLlama, filepath.Join("one", "config.json"): tinyLlama,
+		"experiment.toml": "model = \"llama3.1-8b\"\ngrid = {batch = [1, 8]}\n",
+		"config.json":     tinyLlama, filepath.Join("one", "config.json"): tinyLlama,
 		"hardware.toml": "[gpu.h100-sxm-80gb]\nprice = \"2.1 $/h\"\nprice_source = \"the example\"\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

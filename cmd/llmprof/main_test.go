@@ -35,7 +35,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "home", "config"))
 			env.Setenv("HF_HUB_CACHE", filepath.Join(env.WorkDir, "home", "hub"))
 			env.Setenv("HF_ENDPOINT", hub.URL)
-			return nil
+			return writeFixtures(filepath.Join(env.WorkDir, "results"))
 		},
 	})
 }

@@ -92,6 +92,38 @@ func (s Store) failure(t *Trial) *Failure {
 	return &f
 }
 
+// Failures are all runs that failed and were not run again since, by the names
+// of their files.
+func (s Store) Failures() ([]Failure, error) {
+	files, err := filepath.Glob(filepath.Join(globEscape(s.Dir), "*"+failureExtension))
+	if err != nil {
+		return nil, fmt.Errorf("reading the failures: %w", err)
+	}
+	var all []Failure
+	var errs []error
+	for _, file := range files {
+		var f Failure
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &f)
+		}
+		if err == nil && f.Schema != FailureSchema {
+			err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, FailureSchema)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			continue
+		}
+		all = append(all, f)
+	}
+	return all, errors.Join(errs...)
+}
+
+// globEscape makes a folder's name match itself alone.
+func globEscape(dir string) string {
+	return strings.NewReplacer(`[`, `[[]`, `*`, `[*]`, `?`, `[?]`).Replace(dir)
+}
+
 // fail records that a trial failed.
 func (s Store) fail(t *Trial, started time.Time, cause error) error {
 	f := Failure{
