@@ -3,7 +3,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.10.1
 LINT     := $(or $(shell command -v golangci-lint),$(shell go env GOPATH)/bin/golangci-lint)
 FUZZTIME := 30s
 
-.PHONY: help check test lint golden fuzz bench build examples
+.PHONY: help check test lint golden fuzz bench build examples venv
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -36,6 +36,14 @@ fuzz:
 	    echo "$$pkg $$target"; go test $$pkg -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) || exit 1; \
 	  done; \
 	done
+
+## venv: a Python with torch and transformers in .venv/, for the tests of the worker; some 3 minutes and 6 GB once
+venv: .venv/installed
+
+.venv/installed: measure/engine/transformers/requirements.txt
+	python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 ## bench: every benchmark, five times
 bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5

@@ -57,7 +57,8 @@ type Load struct {
 	Quantization    string          `json:"quantization,omitempty"`   // "", "int8", "int4", "fp8"
 	Attention       string          `json:"attention,omitempty"`      // "", "sdpa", "eager", "flash_attention_2"
 	Graph           bool            `json:"graph"`                    // decode through a CUDA graph with a static cache
-	Compile         bool            `json:"compile"`                  // torch.compile
+	StaticCache     bool            `json:"static_cache,omitempty"`   // a cache of its whole length from the start; Graph and Compile have one anyway
+	Compile         bool            `json:"compile"`                  // torch.compile of the decode step
 	Device          string          `json:"device,omitempty"`         // "cuda" or "cpu"; "" for a GPU where there is one
 	TP              int             `json:"tp"`                       // ranks that a layer is split over; 0 is 1
 	TrustRemoteCode bool            `json:"trust_remote_code"`        // run Python that the repository brings

@@ -84,15 +84,23 @@ func (l Load) String() string {
 
 // Prepare does what a phase needs once, so that Run begins with its first pass.
 func (w *Worker) Prepare(ctx context.Context, phase Phase) error {
+	_, err := w.prepare(ctx, phase)
+	return err
+}
+
+func (w *Worker) prepare(ctx context.Context, phase Phase) (*Done, error) {
 	if err := w.send(Command{Do: "prepare", Run: &Run{Phase: phase}}); err != nil {
-		return err
+		return nil, err
 	}
 	doing := "prepare " + string(phase)
 	e, err := w.answer(ctx, doing, w.limits.Load)
-	if err == nil && e.Done == nil {
-		err = w.violated(doing, e, fmt.Errorf("%s is no answer to prepare", e.Event))
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if e.Done == nil {
+		return nil, w.violated(doing, e, fmt.Errorf("%s is no answer to prepare", e.Event))
+	}
+	return e.Done, nil
 }
 
 // Size counts what the model takes in memory.

@@ -59,6 +59,19 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 	})
 }
 
+// StartReplicas starts a worker for each group of GPUs: their UUIDs, as many as
+// TP on this node. The log of replica i goes to LogFile with .i after it.
+func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Group, error) {
+	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
+		mine := o
+		mine.GPUs = gpus[i]
+		if o.LogFile != "" {
+			mine.LogFile = fmt.Sprintf("%s.%d", o.LogFile, i)
+		}
+		return Start(ctx, mine)
+	})
+}
+
 // python finds the interpreter.
 func (o Options) python() (string, error) {
 	names := []string{"python3", "python"}

@@ -15,8 +15,8 @@ from .hello import hello, require_libraries
 class Worker:
     """What is loaded, and the commands that can be given for it."""
 
-    def __init__(self, channel: pipe.Channel) -> None:
-        self.channel = channel
+    def __init__(self, channel: pipe.Channel, rank: ranks.Rank) -> None:
+        self.channel, self.rank = channel, rank
         self.session: Any = None
 
     def obey(self, command: dict[str, Any]) -> None:
@@ -45,7 +45,7 @@ class Worker:
 
         self.session = None
         gc.collect()
-        self.session = Session(load)
+        self.session = Session(load, self.rank)
         self.channel.send("ready", **self.session.ready())
 
 
@@ -56,7 +56,7 @@ def main() -> int:
     if rank.leads:
         channel.send("hello", **hello())
         channel.listen()
-    worker = Worker(channel)
+    worker = Worker(channel, rank)
     while True:
         command = rank.share(channel.next_command)
         if command["do"] == "quit":

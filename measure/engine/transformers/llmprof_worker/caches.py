@@ -19,10 +19,35 @@ def make_cache(model: Any, static_length: int | None) -> Any:
 
     if static_length is None:
         return DynamicCache(config=model.config)
+    if getattr(model, "_can_compile_fullgraph", True) is False:
+        raise Failure("unsupported", f"{type(model).__name__} cannot run with a static cache: decode without graph")
     cache = StaticCache(config=model.config, max_cache_len=static_length)
-    if not cache.is_compileable:
-        raise Failure("unsupported", f"{type(model).__name__} has no static cache, which a CUDA graph needs")
+    unslide(cache, static_length)
     return cache
+
+
+def unslide(cache: Any, length: int) -> None:
+    """Turns windows that are never left into plain layers of the same size.
+
+    A sliding layer counts its tokens in Python until it is full, which a graph
+    would record as a constant.
+    """
+    from transformers.cache_utils import StaticLayer
+
+    for index, layer in enumerate(cache.layers):
+        if type(layer).__name__ == "StaticSlidingWindowLayer" and layer.max_cache_len >= length:
+            cache.layers[index] = StaticLayer(max_cache_len=length)
+
+
+def check_windows(cache: Any, prompt_len: int) -> None:
+    """A graph holds for a window that is full from the start."""
+    for layer in cache.layers:
+        if slides_in_place(layer) and layer.max_cache_len > prompt_len:
+            raise Failure(
+                "unsupported",
+                f"the prompt of {prompt_len} tokens leaves a sliding window of {layer.max_cache_len} to be filled while "
+                "decoding, which no CUDA graph can hold: take a longer prompt, or decode without graph",
+            )
 
 
 def tensors(holder: Any, name: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any, Any, torch.Tensor]]:
@@ -58,8 +83,11 @@ def is_bookkeeping(tensor: torch.Tensor) -> bool:
 
 def appends(holder: Any, name: str) -> bool:
     """Whether what is there is never written over, only followed by more."""
-    slides = getattr(holder, "is_sliding", False) and hasattr(holder, "max_cache_len")
-    return name in KV_NAMES and not slides
+    return name in KV_NAMES and not slides_in_place(holder)
+
+
+def slides_in_place(layer: Any) -> bool:
+    return bool(getattr(layer, "is_sliding", False)) and hasattr(layer, "max_cache_len")
 
 
 class Snapshot:
@@ -115,7 +143,7 @@ def _plain(layer: Any) -> dict[str, Any]:
 def empty_static(cache: Any) -> None:
     """Makes a static cache empty without writing over all of its keys and values."""
     for layer in cache.layers:
-        append_only = hasattr(layer, "max_cache_len") and not getattr(layer, "is_sliding", False)
+        append_only = hasattr(layer, "max_cache_len") and not slides_in_place(layer)
         if append_only and not hasattr(layer, "recurrent_states") and hasattr(layer, "cumulative_length"):
             layer.cumulative_length.zero_()
         else:

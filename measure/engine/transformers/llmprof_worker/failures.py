@@ -22,6 +22,8 @@ def classify(error: BaseException) -> Failure:
     traceback.print_exception(error, file=sys.stderr)
     name = type(error).__name__
     text = f"{name}: {error}" if str(error) else name
+    if is_out_of_memory(error):
+        return Failure("out-of-memory", shorten(text.split("If reserved but unallocated")[0]))
     for kind, matches in RULES:
         if matches(error, name, str(error)):
             return Failure(kind, shorten(text), fatal=name == "AcceleratorError")
@@ -33,8 +35,14 @@ def is_broken_device(text: str) -> bool:
     return "CUDA error" in text or "device-side assert" in text
 
 
-def _out_of_memory(error: BaseException, name: str, text: str) -> bool:
-    return isinstance(error, MemoryError) or name == "OutOfMemoryError" or "can't allocate memory" in text
+def is_out_of_memory(error: BaseException) -> bool:
+    text = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in text
+        or "CUDA out of memory" in text
+    )
 
 
 def _denied(error: BaseException, name: str, text: str) -> bool:
@@ -57,7 +65,6 @@ def _unsupported(error: BaseException, name: str, text: str) -> bool:
 
 
 RULES = (
-    ("out-of-memory", _out_of_memory),
     ("denied", _denied),
     ("not-found", _not_found),
     ("missing", _missing),

@@ -1,6 +1,7 @@
 """Loading a model: from the hub, a directory, or its config alone with random weights."""
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -30,6 +31,8 @@ class Loaded:
 
 
 def load_model(load: dict[str, Any], rank: Rank) -> Loaded:
+    notes = Notes()
+    logging.getLogger("transformers").addHandler(notes)
     device = pick_device(load.get("device") or "", rank)
     check_attention(load.get("attention") or "", device)
     config = read_config(load)
@@ -42,7 +45,21 @@ def load_model(load: dict[str, Any], rank: Rank) -> Loaded:
         model = load_files(load, config, device, rank)
         params = count_params(build_meta(load, config)) if with_files else count_params(model)
     model.eval().requires_grad_(False)
-    return Loaded(model, device, params)
+    return Loaded(model, device, params, notes.kept)
+
+
+class Notes(logging.Handler):
+    """Keeps what transformers warns of while a model is built and run: slow
+    replacements of missing kernels, above all."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.kept: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if "falling back" in text and text not in self.kept:
+            self.kept.append(text)
 
 
 def pick_device(asked: str, rank: Rank) -> torch.device:
@@ -190,15 +207,25 @@ def from_pretrained(source: str, load: dict[str, Any], config: Any, device: torc
     if quantization is not None:
         arguments["quantization_config"] = quantization
     if rank.world > 1:
+        check_tp(config)
         arguments["tp_plan"] = "auto"
-    elif device.type == "cuda":
+    elif device.type == "cuda" and find_spec("accelerate"):
         arguments["device_map"] = {"": device}
     try:
-        return AutoModelForCausalLM.from_pretrained(source, config=config, **arguments)
+        model = AutoModelForCausalLM.from_pretrained(source, config=config, **arguments)
+        moves = "device_map" not in arguments and rank.world == 1 and quantization is None
+        return model.to(device) if moves else model
     except OSError as error:
         raise explain(error, load) from error
     except (ValueError, ImportError) as error:
         raise unsupported(error) from error
+
+
+def check_tp(config: Any) -> None:
+    if find_spec("accelerate") is None:
+        raise Failure("missing", "TP in transformers needs the package accelerate, which is not installed")
+    if not getattr(config.get_text_config(), "base_model_tp_plan", None):
+        raise Failure("unsupported", f"transformers has no plan to split a {config.model_type} over several GPUs")
 
 
 def quantization_config(load: dict[str, Any]) -> Any:

@@ -23,9 +23,9 @@ ANCHOR = "llmprof clock"
 class Session:
     """One model, loaded for one workload."""
 
-    def __init__(self, load: dict[str, Any]) -> None:
+    def __init__(self, load: dict[str, Any], rank: Rank) -> None:
         begin = now()
-        self.load, self.rank = load, Rank()
+        self.load, self.rank = load, rank
         self.check()
         self.rank.join()
         self.loaded = load_model(load, self.rank)
@@ -38,10 +38,11 @@ class Session:
         if self.device.type == "cuda":
             self.prompts = [prompt.pin_memory() for prompt in self.prompts]
         self.stepper = Stepper(self.loaded.model, load, self.device, self.prompt_len)
-        self.base: Snapshot | None = None  # the prompt in the cache
-        self.first: torch.Tensor | None = None
+        self.base: Any = None  # a Snapshot of the cache with the prompt in it
+        self.first: Any = None  # the token after it
         self.synchronize()
         self.load_s = (now() - begin) / 1e9
+        self.try_out()
 
     def check(self) -> None:
         asked = self.load.get("tp") or 1
@@ -51,6 +52,17 @@ class Session:
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+    @torch.inference_mode()
+    def try_out(self) -> None:
+        """Makes one prefill and a step, so that what cannot run fails now and notes are complete."""
+        self.stepper.clear()
+        self.stepper.prefill(self.prompts[0])
+        if not self.load["compile"]:
+            with self.stepper.decoding():
+                self.stepper.step()
+        self.stepper.release()
+        self.synchronize()
 
     def ready(self) -> dict[str, Any]:
         model, stepper = self.loaded.model, self.stepper
@@ -148,7 +160,8 @@ class Session:
                 times = stepper.prefill(self.prompts[index % len(self.prompts)])
                 self.record(events, phase, index, 0, 0, times)
             if phase != "prefill":
-                self.decode(events, phase, index)
+                with stepper.decoding():
+                    self.decode(events, phase, index)
         events.append(("pass", {"pass": index, "begin_ns": begin, "end_ns": now()}))
         return events
 
@@ -174,7 +187,7 @@ class Session:
         start, end, device_s = times
         at = {"phase": phase, "pass": index, "index": step, "context": context}
         events.append(("step", {**at, "start_ns": start, "end_ns": end, "device_s": device_s}))
-        token = {"pass": index, "index": step, "ns": end}
+        token: dict[str, Any] = {"pass": index, "index": step, "ns": end}
         if self.load.get("save_outputs"):
             token["ids"] = self.stepper.tokens()
         events.append(("token", token))

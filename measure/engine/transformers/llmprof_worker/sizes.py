@@ -31,7 +31,8 @@ def model_bytes(model: Any) -> tuple[int, int]:
 
 def cache_bytes(cache: Any) -> tuple[int, int]:
     """Keys and values, and states of constant size, apart."""
-    kv, state = [], []
+    kv: list[torch.Tensor] = []
+    state: list[torch.Tensor] = []
     for name, _, _, tensor in tensors(cache):
         if not is_bookkeeping(tensor):
             (kv if name in KV_NAMES else state).append(tensor)

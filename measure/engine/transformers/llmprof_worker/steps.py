@@ -1,12 +1,14 @@
 """Forward passes of a model, timed until their token is known to the host."""
 
 import inspect
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
-from .caches import Snapshot, empty_static, make_cache
+from .caches import Snapshot, check_windows, empty_static, make_cache
+from .failures import Failure, is_out_of_memory
 from .pipe import now
 
 TIMER = (
@@ -26,7 +28,7 @@ class Forward:
         self.positions = [name for name in ("position_ids", "cache_position") if name in names]
         last = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in names), None)
         self.keeps_last = last is not None and not all_logits
-        self.fixed = {last: 1} if last and not all_logits else {}
+        self.fixed: dict[str, int] = {last: 1} if last and not all_logits else {}
 
     def __call__(self, ids: torch.Tensor, cache: Any, positions: torch.Tensor) -> torch.Tensor:
         """Gives the tokens that follow: batch x 1."""
@@ -72,8 +74,9 @@ class Stepper:
     def __init__(self, model: Any, load: dict[str, Any], device: torch.device, prompt_len: int) -> None:
         self.device, self.model = device, model
         self.batch, self.prompt_len, self.gen_len = load["batch"], prompt_len, load["gen_len"]
-        self.static = bool(load["graph"] or load["compile"])
-        self.wants_graph, self.graph = bool(load["graph"]), None
+        self.static = bool(load["graph"] or load["compile"] or load.get("static_cache"))
+        self.wants_graph = bool(load["graph"])
+        self.graph: Any = None
         self.prefill_forward = Forward(model, model, bool(load.get("all_logits")))
         self.decode_forward = self.prefill_forward
         if load["compile"]:
@@ -125,6 +128,15 @@ class Stepper:
         with self.annotate(f"decode step {index}"):
             return self.stopwatch.time(self.replay if self.graph is not None else self.step)
 
+    def decoding(self) -> AbstractContextManager[Any]:
+        """What generate does to a model between prefill and decoding.
+
+        It lets experts be gathered by batched products, which need no word from
+        the host about how many tokens each of them got.
+        """
+        prepare = getattr(self.model, "_optimize_model_for_decode", None)
+        return nullcontext() if prepare is None else prepare()
+
     def step(self) -> torch.Tensor:
         self.ids.copy_(self.decode_forward(self.ids, self.cache, self.position))
         self.position.add_(1)
@@ -142,18 +154,35 @@ class Stepper:
         """Captures a decode step from the cache as it is, and leaves it so."""
         if not self.wants_graph or self.graph is not None:
             return
+        check_windows(self.cache, self.prompt_len)
         before, first = Snapshot(self.cache), self.ids.clone()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):  # libraries choose kernels and take memory in their first calls
-                self.step()
-                before.restore()
-                self.feed(first)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.step()
-        before.restore()
-        self.feed(first)
+
+        def rewind() -> None:
+            before.restore()
+            self.feed(first)
+
+        try:
+            with self.decoding():
+                graph = capture_step(self.step, rewind)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            name = type(self.model).__name__
+            raise Failure("unsupported", f"a step of {name} cannot be captured as a CUDA graph: {error}") from error
+        rewind()
         self.graph = graph
+
+
+def capture_step(step: Callable[[], Any], rewind: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """Captures step after a few calls, in which libraries choose kernels and take memory."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+            rewind()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
