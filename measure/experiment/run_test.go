@@ -1,17 +1,21 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"llmprof/measure/result"
 )
@@ -34,7 +38,9 @@ func child(dir string) int {
 	if err != nil {
 		return 4
 	}
-	_, err = Run(context.Background(), trials, logged(dir, pause), Options{Store: Store{dir}, File: "dozen.toml"})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	_, err = Run(ctx, trials, logged(dir, pause), Options{Store: Store{dir}, File: "dozen.toml"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -54,14 +60,18 @@ func dozen() ([]Trial, error) {
 // logged stands for a measurement: it notes that it began, takes its time, and
 // returns the fixture.
 func logged(dir string, pause time.Duration) Measure {
-	return One(func(_ context.Context, p Point) (*result.Result, error) {
+	return One(func(ctx context.Context, p Point) (*result.Result, error) {
 		f, err := os.OpenFile(filepath.Join(filepath.Dir(dir), "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, err
 		}
 		fmt.Fprintf(f, "%d\n", p.Seed)
 		f.Close()
-		time.Sleep(pause)
+		select {
+		case <-ctx.Done():
+			return nil, errors.New("the worker ended")
+		case <-time.After(pause):
+		}
 		return fixture(p)
 	})
 }
@@ -173,6 +183,40 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// TestCtrlC interrupts the runner: it ends by itself, what was finished stays,
+// nothing counts as failed, and the lock is given up.
+func TestCtrlC(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be interrupted alone")
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	cmd := start(t, dir, 20*time.Millisecond)
+	until(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= 3 })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%v, want exit status 1", err)
+	}
+	kept := len(finishedSeeds(t, dir))
+	if failures, err := (Store{dir}).Failures(); err != nil || len(failures) > 0 || kept < 3 {
+		t.Errorf("%d results, failures %v, %v", kept, failures, err)
+	}
+	trials, err := dozen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := Run(t.Context(), trials, logged(dir, 0), Options{Store: Store{dir}, Notify: func(e Event) {
+		if e.State == Remark {
+			t.Errorf("remark: %s", e.Note)
+		}
+	}})
+	if err != nil || sum.Kept != kept {
+		t.Errorf("%v, %+v, want %d kept", err, sum, kept)
+	}
+}
+
 // TestLock holds that a second runner is refused while the first lives, and
 // takes over once it is dead, and says so.
 func TestLock(t *testing.T) {
@@ -245,6 +289,9 @@ func TestFailure(t *testing.T) {
 		if bad != (err != nil) || bad && err.Error() != "1 of 12 runs have no result" {
 			t.Errorf("error %v", err)
 		}
+		if bad {
+			validFailure(t, file)
+		}
 		if f := (Store{dir}).failure(&trials[2]); bad != (f != nil) {
 			t.Errorf("failure file: %v, want one: %v", f, bad)
 		} else if bad && (f.Errors[0] != cause.Error() || f.Hash != trials[2].Hash) {
@@ -253,6 +300,26 @@ func TestFailure(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the failure's file is still there")
+	}
+}
+
+// validFailure holds a failure's file against its schema.
+func validFailure(t *testing.T, file string) {
+	t.Helper()
+	s, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "failure.v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(v); err != nil {
+		t.Errorf("%#v", err)
 	}
 }
 
@@ -312,6 +379,22 @@ func TestStamp(t *testing.T) {
 		spoil()
 		if sum, err := Run(t.Context(), trials[:1], two, Options{Store: Store{dir}}); err != nil || sum.Measured != 1 {
 			t.Errorf("%v, %+v", err, sum)
+		}
+	}
+}
+
+// TestStrangeNames keeps settings with letters that JSON writes in two ways.
+func TestStrangeNames(t *testing.T) {
+	e := mustLoad(t, "s.yaml", "-- s.yaml --\nmodel: \"./a<b&c>\\u2028/ü\\\"\"\n")
+	trials, err := e.Trials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, want := range []Summary{{Trials: 1, Measured: 1}, {Trials: 1, Kept: 1}} {
+		sum, err := Run(t.Context(), trials, One(func(_ context.Context, p Point) (*result.Result, error) { return fixture(p) }), Options{Store: Store{dir}})
+		if err != nil || sum != want {
+			t.Errorf("%v, %+v, want %+v", err, sum, want)
 		}
 	}
 }

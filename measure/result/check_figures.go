@@ -87,6 +87,7 @@ func (c *checker) times(r *Result) {
 			if s != nil {
 				at := fmt.Sprintf("conditions[%d].%s", i, key)
 				c.hold(s.N >= 1, "%s.n is %d: want at least 1", at, s.N)
+				c.hold(s.Max <= 1 || !strings.Contains(key, "utilization"), "%s.max is %v: want a share of the time, 0 to 1", at, s.Max)
 				c.hold(s.Min <= s.Median && s.Median <= s.Max, "%s: its median %v is not between %v and %v", at, s.Median, s.Min, s.Max)
 			}
 		}

@@ -33,9 +33,9 @@ type Condition struct {
 	SMClockHz   *stats.Summary     `json:"sm_clock_hz"`
 	MemClockHz  *stats.Summary     `json:"memory_clock_hz"`
 	Temperature *stats.Summary     `json:"temperature_c"`
-	Utilization *stats.Summary     `json:"utilization"`
-	MemoryUtil  *stats.Summary     `json:"memory_utilization"`
-	ThrottledS  map[string]float64 `json:"throttled_s"` // reason to seconds
+	Utilization *stats.Summary     `json:"utilization"`        // share of the time that a kernel ran, 0 to 1
+	MemoryUtil  *stats.Summary     `json:"memory_utilization"` // share of the time that memory was read or written, 0 to 1
+	ThrottledS  map[string]float64 `json:"throttled_s"`        // reason to seconds, as "hw_thermal" or "sw_power_cap"
 	MemoryUsed  *int64             `json:"memory_used_bytes"`
 	OtherPIDs   []int              `json:"other_pids"`
 }

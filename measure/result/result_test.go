@@ -167,6 +167,15 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestShares holds that a utilization is no percentage.
+func TestShares(t *testing.T) {
+	r := fixture(t)
+	r.Conditions[0].Utilization = summary(t, 97, 98)
+	if err := Check(r); err == nil || !strings.Contains(err.Error(), "conditions[0].utilization.max is 98: want a share") {
+		t.Error(err)
+	}
+}
+
 // TestJSONSchema holds the schema in the repository against the writer: it takes
 // what is written, has every key, and refuses others.
 func TestJSONSchema(t *testing.T) {
