@@ -45,7 +45,7 @@ def check_windows(cache: Any, prompt_len: int) -> None:
         if slides_in_place(layer) and layer.max_cache_len > prompt_len:
             raise Failure(
                 "unsupported",
-                f"the prompt of {prompt_len} tokens leaves a sliding window of {layer.max_cache_len} to be filled while "
+                f"the prompt of {prompt_len} tokens leaves a sliding window of {layer.max_cache_len} to fill while "
                 "decoding, which no CUDA graph can hold: take a longer prompt, or decode without graph",
             )
 
