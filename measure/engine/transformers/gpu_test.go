@@ -2,6 +2,7 @@ package transformers_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/transformers"
 )
 
 // onGPU skips a test unless LLMPROF_TEST_GPU is set: these need a GPU of 80 GB or
@@ -37,22 +39,19 @@ func TestGPUGraphChoosesTheSameTokens(t *testing.T) {
 	onGPU(t)
 	w := start(t)
 	for _, name := range []string{"llama", "qwen3moe", "mamba2", "qwen3next", "gemma3", "bamba"} {
-		l := workload(t, name)
-		l.Device, l.GenLen, l.StaticCache = "cuda", 12, true
-		load(t, w, l)
-		want := ids(repeat(t, w, engine.Request, 1)[0])
-		l.Graph = true
-		if _, err := w.Load(t.Context(), l); err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		all := repeat(t, w, engine.Request, 2)
-		decode := repeat(t, w, engine.Decode, 2)
-		for i, got := range [][][]int{ids(all[0]), ids(all[1]), append(want[:1:1], ids(decode[1])...)} {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s, run %d (-eager +graph):\n%s", name, i, diff)
+		t.Run(name, func(t *testing.T) {
+			l := workload(t, name)
+			l.Device, l.GenLen, l.StaticCache = "cuda", 12, true
+			load(t, w, l)
+			want := ids(repeat(t, w, engine.Request, 1)[0])
+			l.Graph = true
+			load(t, w, l)
+			for what, got := range everyWay(t, w, want[:1:1]) {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-eager +graph):\n%s", what, diff)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -82,9 +81,10 @@ func TestGPUClocksAgree(t *testing.T) {
 			if off := device/host - 1; off < -0.02 || off > 0.02 {
 				t.Errorf("batch %d graph %v: the device's events say %.1f %% of the host's time", batch, graph, 100*(1+off))
 			}
-			if before, ok := tokens[batch]; ok && graph {
-				t.Logf("batch %d: tokens of eager and graph are equal: %v", batch, cmp.Equal(before, ids(decode[0])))
+			if before, ok := tokens[batch]; ok {
+				t.Logf("batch %d: %s of eager and graph are equal", batch, shared(before, ids(decode[0])))
 			}
+			t.Logf("batch %d graph %v: %s of two passes are equal", batch, graph, shared(ids(decode[0]), ids(decode[1])))
 			tokens[batch] = ids(decode[0])
 		}
 	}
@@ -132,6 +132,83 @@ func TestGPUTooSmall(t *testing.T) {
 	if diff := cmp.Diff(ids(repeat(t, w, engine.Request, 1)[0]), want); diff != "" {
 		t.Errorf("torch.compile chose other tokens (-without +with):\n%s", diff)
 	}
+}
+
+// Two GPUs choose the tokens of one, also through a graph.
+func TestGPUTensorParallel(t *testing.T) {
+	onGPU(t)
+	l := workload(t, "llama")
+	l.Device, l.GenLen = "cuda", 12
+	one := start(t)
+	load(t, one, l)
+	want := ids(repeat(t, one, engine.Request, 1)[0])
+	one.Close()
+	two, err := transformers.Start(t.Context(), transformers.Options{Python: python(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	l.TP = 2
+	for _, graph := range []bool{false, true} {
+		l.Graph = graph
+		ready, err := two.Load(t.Context(), l)
+		if err != nil {
+			t.Fatalf("graph %v: %v", graph, err)
+		}
+		t.Logf("%+v", ready.Devices)
+		if diff := cmp.Diff(want, ids(repeat(t, two, engine.Request, 2)[1])); diff != "" {
+			t.Errorf("graph %v: two ranks chose other tokens (-one +two):\n%s", graph, diff)
+		}
+	}
+	l = workload(t, "llama3.1-8b")
+	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen, l.TP = "bf16", "cuda", 1, 1024, 17, 2
+	for _, graph := range []bool{false, true} {
+		l.Graph = graph
+		ready := load(t, two, l)
+		repeat(t, two, engine.Decode, 1)
+		host, device := medians(repeat(t, two, engine.Decode, 2))
+		size, err := two.Size(t.Context())
+		t.Logf("TP 2, graph %v: load %.1f s, decode %.3f ms by the host, %.3f ms by the device, %+v %v",
+			graph, ready.LoadS, 1e3*host, 1e3*device, size.Ranks, err)
+	}
+}
+
+// Replicas on GPUs of their own begin together.
+func TestGPUReplicas(t *testing.T) {
+	onGPU(t)
+	two, err := transformers.StartReplicas(t.Context(), transformers.Options{Python: python(t)}, [][]string{{"0"}, {"1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	l := workload(t, "llama3.1-8b")
+	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen, l.Graph = "bf16", "cuda", 1, 1024, 17, true
+	ready, err := two.Load(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ready[0].Devices[0].UUID == ready[1].Devices[0].UUID {
+		t.Errorf("both replicas use %+v", ready[0].Devices)
+	}
+	done, err := two.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 5}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the replicas began %d ns apart", done[1].BeginNS-done[0].BeginNS)
+}
+
+// shared says how many tokens of two runs are equal.
+func shared(a, b [][]int) string {
+	equal, all := 0, 0
+	for i := range a {
+		for k := range a[i] {
+			all++
+			if a[i][k] == b[i][k] {
+				equal++
+			}
+		}
+	}
+	return fmt.Sprintf("%d of %d tokens", equal, all)
 }
 
 // medians gives the median duration of all steps, by the host and by the device.

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from transformers import DynamicCache, StaticCache
+from transformers.cache_utils import StaticLayer, StaticSlidingWindowLayer
 
 from .failures import Failure
 
@@ -15,28 +17,44 @@ KV_NAMES = frozenset({"keys", "values", "indexer_keys", "key_cache", "value_cach
 
 def make_cache(model: Any, static_length: int | None) -> Any:
     """A static cache of that length, or one that grows with None."""
-    from transformers import DynamicCache, StaticCache
-
     if static_length is None:
         return DynamicCache(config=model.config)
     if getattr(model, "_can_compile_fullgraph", True) is False:
         raise Failure("unsupported", f"{type(model).__name__} cannot run with a static cache: decode without graph")
     cache = StaticCache(config=model.config, max_cache_len=static_length)
-    unslide(cache, static_length)
+    for index, layer in enumerate(cache.layers):
+        if type(layer) is StaticSlidingWindowLayer:
+            cache.layers[index] = without_host(layer, static_length)
     return cache
 
 
-def unslide(cache: Any, length: int) -> None:
-    """Turns windows that are never left into plain layers of the same size.
+def without_host(layer: StaticSlidingWindowLayer, length: int) -> StaticLayer:
+    """A window's layer that a graph can hold.
 
-    A sliding layer counts its tokens in Python until it is full, which a graph
-    would record as a constant.
+    While it fills, a sliding layer counts its tokens in Python, which a graph would
+    record as a constant. One that is never left needs no window at all.
     """
-    from transformers.cache_utils import StaticLayer
+    if layer.max_cache_len >= length:
+        return StaticLayer(max_cache_len=length)
+    return RollingLayer(max_cache_len=length, sliding_window=layer.max_cache_len)
 
-    for index, layer in enumerate(cache.layers):
-        if type(layer).__name__ == "StaticSlidingWindowLayer" and layer.max_cache_len >= length:
-            cache.layers[index] = StaticLayer(max_cache_len=length)
+
+class RollingLayer(StaticSlidingWindowLayer):
+    """A sliding window that takes one more token, once full, without a word of the host.
+
+    The layer that it is made from makes an index on the host for it, which no
+    graph can copy to the device.
+    """
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.cumulative_length_int < self.max_cache_len or key_states.shape[-2] > 1:
+            return super().update(key_states, value_states, *args, **kwargs)
+        self.cumulative_length_int += 1
+        self.keys.copy_(torch.cat((self.keys[:, :, 1:], key_states), dim=-2))
+        self.values.copy_(torch.cat((self.values[:, :, 1:], value_states), dim=-2))
+        return self.keys, self.values
 
 
 def check_windows(cache: Any, prompt_len: int) -> None:
@@ -45,7 +63,7 @@ def check_windows(cache: Any, prompt_len: int) -> None:
         if slides_in_place(layer) and layer.max_cache_len > prompt_len:
             raise Failure(
                 "unsupported",
-                f"the prompt of {prompt_len} tokens leaves a sliding window of {layer.max_cache_len} to be filled while "
+                f"the prompt of {prompt_len} tokens leaves a sliding window of {layer.max_cache_len} to fill while "
                 "decoding, which no CUDA graph can hold: take a longer prompt, or decode without graph",
             )
 
