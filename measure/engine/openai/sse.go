@@ -92,7 +92,7 @@ func (e *events) line() ([]byte, error) {
 			}
 		}
 		held := e.buf[e.start:e.end]
-		if i := bytes.IndexAny(held[min(seen, len(held)):], "\r\n"); i >= 0 {
+		if i := lineEnd(held[seen:]); i >= 0 {
 			i += seen
 			e.skipLF = held[i] == '\r'
 			e.start += i + 1
@@ -103,6 +103,19 @@ func (e *events) line() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// lineEnd is where the first CR or LF is, or -1. (Two searches for a byte are
+// some ten times as fast as bytes.IndexAny.)
+func lineEnd(b []byte) int {
+	lf := bytes.IndexByte(b, '\n')
+	if lf >= 0 {
+		b = b[:lf]
+	}
+	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
 }
 
 // unmarked takes the byte order mark off the first line.
