@@ -98,7 +98,9 @@ func (e *events) line() ([]byte, error) {
 			e.start += i + 1
 			return e.unmarked(held[:i]), nil
 		}
-		seen = len(held)
+		if seen = len(held); seen > MaxEvent+len("data: ") {
+			return nil, fmt.Errorf("%w: a line is longer than %d bytes", errTooLarge, MaxEvent)
+		}
 		if err := e.fill(); err != nil {
 			return nil, err
 		}
@@ -130,9 +132,7 @@ func (e *events) unmarked(line []byte) []byte {
 // fill reads more, and looks at the clock as soon as it has.
 func (e *events) fill() error {
 	if e.end == len(e.buf) {
-		if err := e.room(); err != nil {
-			return err
-		}
+		e.room()
 	}
 	for range 100 {
 		n, err := e.from.Read(e.buf[e.end:])
@@ -154,16 +154,12 @@ func (e *events) fill() error {
 
 // room moves what is left to the front, and doubles a buffer that is full of
 // one line.
-func (e *events) room() error {
+func (e *events) room() {
 	held := e.buf[e.start:e.end]
-	if len(held) > MaxEvent+len("data: ") {
-		return fmt.Errorf("%w: a line is longer than %d bytes", errTooLarge, MaxEvent)
-	}
 	to := e.buf
 	if len(held) > len(e.buf)/2 {
 		to = make([]byte, 2*len(e.buf))
 	}
 	e.end = copy(to, held)
 	e.buf, e.start = to, 0
-	return nil
 }
