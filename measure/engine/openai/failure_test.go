@@ -30,14 +30,16 @@ func TestFailures(t *testing.T) {
 		kind    string
 		words   string
 	}{
-		"429":              {status(429, `{"error":{"message":"slow down","type":"rate"}}`), Status429, "429 Too Many Requests: slow down"},
-		"503 plain":        {status(503, "loading\n model"), Status5xx, "503 Service Unavailable: loading model"},
-		"500 empty":        {status(500, ""), Status5xx, "500 Internal Server Error"},
-		"404 vLLM":         {status(404, `{"object":"error","message":"The model x does not exist.","code":404}`), Status4xx, "The model x does not exist."},
-		"422 FastAPI":      {status(422, `{"detail":[{"loc":["body"],"msg":"bad"}]}`), Status4xx, `[{"loc":["body"],"msg":"bad"}]`},
-		"418 nested":       {status(418, `{"error":{"error":{"message":"tea"}}}`), Status4xx, "tea"},
-		"204":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, StatusOther, "204"},
-		"303":              {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x?key=secret", 303) }, Redirect, "/x, where a POST cannot follow"},
+		"429":         {status(429, `{"error":{"message":"slow down","type":"rate"}}`), Status429, "429 Too Many Requests: slow down"},
+		"503 plain":   {status(503, "loading\n model"), Status5xx, "503 Service Unavailable: loading model"},
+		"500 empty":   {status(500, ""), Status5xx, "500 Internal Server Error"},
+		"404 vLLM":    {status(404, `{"object":"error","message":"The model x does not exist.","code":404}`), Status4xx, "The model x does not exist."},
+		"422 FastAPI": {status(422, `{"detail":[{"loc":["body"],"msg":"bad"}]}`), Status4xx, `[{"loc":["body"],"msg":"bad"}]`},
+		"418 nested":  {status(418, `{"error":{"error":{"message":"tea"}}}`), Status4xx, "tea"},
+		"204":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, StatusOther, "204"},
+		"303": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/x?key=secret", http.StatusSeeOther)
+		}, Redirect, "/x, where a POST cannot follow"},
 		"json":             {status(200, `{"choices":[{"message":{"content":"x"}}]}`), ContentType, `the answer is "application/json"`},
 		"html":             {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, ContentType, "text/html"},
 		"no events":        {answer(""), CutStream, "without [DONE]"},
@@ -145,7 +147,7 @@ func TestMixture(t *testing.T) {
 		body.ReadFrom(r.Body)
 		switch text := body.String(); {
 		case strings.Contains(text, `"content":"a"`):
-			http.Error(w, "busy", 429)
+			http.Error(w, "busy", http.StatusTooManyRequests)
 		case strings.Contains(text, `"content":"b"`):
 			stream(w, content("x"))
 		default:
