@@ -166,22 +166,28 @@ func (r *runner) request(ctx context.Context, index, skip int, due time.Time, ke
 		if d != known && o.record.Status == http.StatusOK {
 			r.dialect.Store(d)
 		}
-		o.finish(index, r.start, r.options.Key)
+		o.finish(index, r.start, &r.options)
 		keep(o)
 		return
 	}
 }
 
 // finish fills in what the whole run knows of a request.
-func (o *outcome) finish(index int, start time.Time, key string) {
+func (o *outcome) finish(index int, start time.Time, options *Options) {
 	o.record.Index = index
 	o.record.SentS = max(o.zero.Sub(start), 0).Seconds()
 	o.record.Output = o.output.String()
 	if f := o.failure; f != nil {
-		if key != "" { // some servers repeat it
-			f.Words = strings.ReplaceAll(f.Words, key, "(the key)")
-		}
-		f.Words = clip(f.Words)
+		options.redact(f)
 		o.record.Failure, o.record.Error = f.Kind, f.Words
 	}
+}
+
+// redact takes the key out of the server's words, for some repeat it, and makes
+// one line of them.
+func (o *Options) redact(f *Failure) {
+	if o.Key != "" {
+		f.Words = strings.ReplaceAll(f.Words, o.Key, "(the key)")
+	}
+	f.Words = clip(f.Words)
 }
