@@ -76,8 +76,12 @@ func (s *Server) await(ctx context.Context, spec ServerSpec) error {
 	defer cancel()
 	pause := time.NewTicker(100 * time.Millisecond)
 	defer pause.Stop()
+	var why error // it is not ready, in the last answer that the timeout did not cut
 	for {
 		asked := spec.Ready(within)
+		if why == nil || within.Err() == nil {
+			why = asked
+		}
 		select {
 		case <-s.process.Ended():
 			return fmt.Errorf("the server %s ended before it was ready: %s", s.name, s.process.How())
@@ -94,7 +98,7 @@ func (s *Server) await(ctx context.Context, spec ServerSpec) error {
 				return fmt.Errorf("the server %s was stopped after %v, before it was ready: %w",
 					s.name, time.Since(begun).Round(time.Second), context.Cause(ctx))
 			}
-			return fmt.Errorf("the server %s was not ready within %v: %w", s.name, spec.Timeout, asked)
+			return fmt.Errorf("the server %s was not ready within %v: %w", s.name, spec.Timeout, why)
 		}
 	}
 }
