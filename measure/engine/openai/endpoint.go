@@ -51,12 +51,7 @@ func newEndpoint(base, api string) (*endpoint, error) {
 func finish(base *url.URL, path string) *endpoint {
 	public := *base
 	public.User, public.RawQuery, public.ForceQuery = nil, "", false
-	return &endpoint{post: below(base, path), base: base, public: public.String()}
-}
-
-// below is the URL of a path under base, with its user and query.
-func below(base *url.URL, path string) string {
-	u := *base
-	u.Path += path
-	return u.String()
+	post := *base
+	post.Path += path
+	return &endpoint{post: post.String(), base: base, public: public.String()}
 }
