@@ -28,14 +28,14 @@ func newEndpoint(base, api string) (*endpoint, error) {
 	case u.Hostname() == "":
 		return nil, errors.New("the base URL names no host: want http://HOST:PORT/v1")
 	}
-	u.Fragment, u.RawFragment, u.RawPath = "", "", ""
-	u.Path = strings.TrimRight(u.Path, "/")
+	u.Fragment, u.RawFragment = "", ""
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	for _, tail := range []string{"/chat/completions", "/completions"} {
 		if rest, ok := strings.CutSuffix(u.Path, tail); ok {
 			if (tail == "/chat/completions") != (api == Chat) {
 				return nil, fmt.Errorf("the base URL ends in %s, which is not of the %s API", tail, api)
 			}
-			u.Path = rest
+			u.Path, u.RawPath = rest, strings.TrimSuffix(u.RawPath, tail)
 			return finish(u, tail), nil
 		}
 	}
@@ -51,7 +51,5 @@ func newEndpoint(base, api string) (*endpoint, error) {
 func finish(base *url.URL, path string) *endpoint {
 	public := *base
 	public.User, public.RawQuery, public.ForceQuery = nil, "", false
-	post := *base
-	post.Path += path
-	return &endpoint{post: post.String(), base: base, public: public.String()}
+	return &endpoint{post: base.JoinPath(path).String(), base: base, public: public.String()}
 }

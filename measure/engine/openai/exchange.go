@@ -167,7 +167,7 @@ func (o *outcome) stream(ctx context.Context, from *events, save bool) *Failure 
 			o.record.FirstChunkS = seconds(at)
 		}
 		if err := c.parse(data); err != nil {
-			return &Failure{Kind: MalformedEvent, Words: fmt.Sprintf("%v: %s", err, data[:min(len(data), 200)])}
+			return &Failure{Kind: MalformedEvent, Words: fmt.Sprintf("%v: %s", err, data)} // cut later, without the key
 		}
 		if words, is := c.failure(); is {
 			return &Failure{Kind: ErrorEvent, Words: words}

@@ -21,16 +21,14 @@ func Answers(o Options) (func(context.Context) error, error) {
 	client, _ := o.httpClient()
 	r := &runner{options: o, endpoint: at, client: client}
 	health := *at.base
-	health.Path = "/health"
+	health.Path, health.RawPath = "/health", ""
 	return func(ctx context.Context) error {
 		defer client.CloseIdleConnections()
 		there, err := r.well(ctx, &health)
 		if err != nil || there {
 			return err
 		}
-		models := *at.base
-		models.Path += "/models"
-		_, err = r.well(ctx, &models)
+		_, err = r.well(ctx, at.base.JoinPath("models"))
 		return err
 	}, nil
 }
