@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,9 +217,9 @@ func TestClosedLoop(t *testing.T) {
 
 // The timeout is of each request, from when it is sent.
 func TestTimeoutOfOne(t *testing.T) {
-	n := 0
+	var n atomic.Int64
 	bubble(t, func(w http.ResponseWriter, r *http.Request) {
-		if n++; n == 2 {
+		if n.Add(1) == 2 {
 			time.Sleep(time.Hour)
 		}
 		answer(time.Second, content("x"), stop+counts+done)(w, r)
