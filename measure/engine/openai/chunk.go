@@ -62,11 +62,11 @@ type value []byte
 // UnmarshalJSON keeps the text, without a copy.
 func (v *value) UnmarshalJSON(text []byte) error { *v = text; return nil }
 
-// empty reports whether there is nothing in v: null, "", [] and {} are ways in
-// which servers say so.
+// empty reports whether there is nothing in v: null, false, "", [] and {} are
+// ways in which servers say so.
 func (v value) empty() bool {
 	switch string(v) {
-	case "", "null", `""`, "[]", "{}":
+	case "", "null", "false", `""`, "[]", "{}":
 		return true
 	}
 	return false

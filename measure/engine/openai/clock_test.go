@@ -282,6 +282,29 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// What connecting takes is said, for it is in the times of those that had to.
+func TestConnecting(t *testing.T) {
+	bubble(t, answer(time.Second, whole()), func(t *testing.T, o Options) {
+		tr := o.Client.Transport.(*http.Transport)
+		dial := tr.DialContext
+		tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(50 * time.Millisecond)
+			return dial(ctx, network, addr)
+		}
+		s, err := Run(t.Context(), o, nil)
+		if err != nil || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "2 of 4 requests opened a connection, which took up to 0.05 s of their times") {
+			t.Errorf("%q, %v", s.Notes, err)
+		}
+		near(t, "first token", s.Records[0].FirstTokenS, 1050*time.Millisecond)
+		near(t, "first token", s.Records[3].FirstTokenS, time.Second)
+		tr.CloseIdleConnections()
+		o.Warmup = 2
+		if s, err = Run(t.Context(), o, nil); err != nil || len(s.Notes) != 0 {
+			t.Errorf("after a warm-up: %q, %v", s.Notes, err)
+		}
+	})
+}
+
 func TestGapsAreThinned(t *testing.T) {
 	o := &outcome{gaps: make([]float64, 2*maxGaps+1)}
 	tally := &tally{options: &Options{}, outcomes: []*outcome{o, {failure: &Failure{}, gaps: []float64{1}}}}

@@ -22,6 +22,8 @@ type outcome struct {
 	record  result.Record
 	zero    time.Time     // of the record's times
 	end     time.Duration // from zero
+	lag     time.Duration // from when it was due until it was begun
+	dialled time.Duration // what a connection of its own took it; 0 where it found one open
 	gaps    []float64     // seconds between chunks with tokens
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
@@ -52,9 +54,14 @@ func (r *runner) exchange(ctx context.Context, body []byte, due time.Time) *outc
 	ctx, cancel := context.WithTimeoutCause(ctx, r.options.timeout(), errTimeout)
 	defer cancel()
 	o := &outcome{}
-	var wrote, headers marker
+	var wrote, headers, connected marker
 	since := func() time.Duration { return time.Since(o.zero) }
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(c httptrace.GotConnInfo) {
+			if !c.Reused {
+				connected.set(since())
+			}
+		},
 		WroteRequest:         func(httptrace.WroteRequestInfo) { wrote.set(since()) },
 		GotFirstResponseByte: func() { headers.set(since()) },
 	}), http.MethodPost, r.endpoint.post, bytes.NewReader(body))
@@ -66,6 +73,7 @@ func (r *runner) exchange(ctx context.Context, body []byte, due time.Time) *outc
 	if o.zero = due; due.IsZero() {
 		o.zero = time.Now()
 	}
+	o.lag = since()
 	resp, err := r.client.Do(req)
 	if err != nil {
 		o.failure = broken(ctx, err, false)
@@ -77,6 +85,9 @@ func (r *runner) exchange(ctx context.Context, body []byte, due time.Time) *outc
 	}
 	o.mark(since)
 	o.record.WroteS, o.record.HeadersS = wrote.seconds(), headers.seconds()
+	if at := connected.ns.Load(); at > 0 {
+		o.dialled = time.Duration(at) - o.lag
+	}
 	return o
 }
 

@@ -2,12 +2,16 @@ package openai
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"llmprof/measure/result"
 )
 
 // A server may go wrong in each of these ways; the words are what the user reads.
@@ -170,7 +174,68 @@ func TestMixture(t *testing.T) {
 	if ttft.N != 8 || ttlt.N != 8 || tpot.N != 8 || s.FirstChunk.N != 8 || s.ChunkGap.N != 16 {
 		t.Errorf("%d TTFT, %d TPOT, %d TTLT, %d first chunks, %d gaps", ttft.N, tpot.N, ttlt.N, s.FirstChunk.N, s.ChunkGap.N)
 	}
+	holds(t, s)
 	if s.Usage.Tokens != 24 || s.Usage.Chunks != 24 || s.Usage.TokensPerChunk != 1 || s.Usage.Missing != 0 || s.Usage.Discrepant != 0 {
 		t.Errorf("usage %+v", s.Usage)
 	}
+}
+
+// holds checks what a result would be refused for.
+func holds(t *testing.T, s *result.Serving) {
+	t.Helper()
+	err := result.Check(&result.Result{Serving: s})
+	for _, line := range strings.Split(fmt.Sprint(err), "\n") {
+		if strings.HasPrefix(line, "serving") && !strings.Contains(line, "reasons") {
+			t.Error(line)
+		}
+	}
+}
+
+// Where all fail, and not all alike, the error says how many failed so. A
+// warm-up that fails in part is noted.
+func TestSomeFailures(t *testing.T) {
+	var n atomic.Int64
+	codes := []int{500, 429, 500, 500}
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", codes[(n.Add(1)-1)%4])
+	})
+	o := options(url)
+	if _, err := Run(t.Context(), o, nil); !says(err, "all 4 requests to "+url+"/v1 failed, 3 of them with status 5xx: 500 Internal Server Error: no") {
+		t.Error(err)
+	}
+	n.Store(0)
+	o = options(serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1) == 1 {
+			http.Error(w, "cold", http.StatusServiceUnavailable)
+			return
+		}
+		stream(w, whole())
+	}))
+	o.Warmup = 2
+	s, err := Run(t.Context(), o, nil)
+	if err != nil || len(s.Notes) != 1 || s.Notes[0] != "1 of 2 requests of the warm-up failed, 1 with status 5xx: 503 Service Unavailable: cold" {
+		t.Errorf("%q, %v", s.Notes, err)
+	}
+}
+
+// The whole of a client's and a server's work for one chunk, over a connection of
+// this machine: what a server in front of it adds is the server's.
+func BenchmarkRequest(b *testing.B) {
+	const chunks = 256
+	text := content("token")
+	o := options(serve(b, func(w http.ResponseWriter, _ *http.Request) {
+		stream(w, role)
+		for range chunks {
+			stream(w, text)
+		}
+		stream(w, stop+counts+done)
+	}))
+	o.Concurrency, o.Requests = 1, 1
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Run(context.Background(), o, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/chunks, "ns/chunk")
 }

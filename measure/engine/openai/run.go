@@ -74,7 +74,8 @@ func (r *runner) warm(ctx context.Context, t *tally) error {
 		return fmt.Errorf("the warm-up: %w", w.allFailed())
 	}
 	if failed := len(w.outcomes) - w.completed; failed > 0 {
-		t.note(fmt.Sprintf("%d of %d requests of the warm-up failed, most with %s", failed, len(w.outcomes), w.commonest()))
+		words, of := w.commonest()
+		t.note(fmt.Sprintf("%d of %d requests of the warm-up failed, %d with %s", failed, len(w.outcomes), of, words))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
@@ -169,23 +168,24 @@ func checkUsage(records []result.Record, asked int) *result.UsageCheck {
 }
 
 // commonest names the kind of failure that came most often, with the first words
-// that came with it.
-func (t *tally) commonest() string {
+// that came with it, and how often it came.
+func (t *tally) commonest() (words string, times int) {
 	count := map[string]int{}
-	words := map[string]string{}
+	first := map[string]string{}
 	for _, o := range t.outcomes {
 		if f := o.failure; f != nil {
 			count[f.Kind]++
-			if words[f.Kind] == "" {
-				words[f.Kind] = f.Error()
+			if first[f.Kind] == "" {
+				first[f.Kind] = f.Error()
 			}
 		}
 	}
 	kinds := slices.Sorted(maps.Keys(count))
 	if len(kinds) == 0 {
-		return "no failure"
+		return "no failure", 0
 	}
-	return words[slices.MaxFunc(kinds, func(a, b string) int { return cmp.Compare(count[a], count[b]) })]
+	most := slices.MaxFunc(kinds, func(a, b string) int { return cmp.Compare(count[a], count[b]) })
+	return first[most], count[most]
 }
 
 func (t *tally) allFailed() error {
@@ -193,41 +193,9 @@ func (t *tally) allFailed() error {
 	if len(t.outcomes) == 1 {
 		n = "the only request"
 	}
-	return fmt.Errorf("%s to %s failed, most with %s", n, t.endpoint, t.commonest())
-}
-
-// late is by how much a request may miss the time it was due before the client
-// is said to fall behind: some ten times what a busy scheduler takes.
-const late = 10 * time.Millisecond
-
-// remarks notes what makes the figures doubtful.
-func (t *tally) remarks(s *result.Serving) {
-	behind, latest := 0, 0.
-	single := 0
-	for i := range s.Records {
-		r := &s.Records[i]
-		if s.RateHz != nil && r.WroteS != nil && *r.WroteS > late.Seconds() {
-			behind++
-			latest = max(latest, *r.WroteS)
-		}
-		if r.Failure == "" && r.Chunks == 1 && (r.Generated == nil || *r.Generated > 1) {
-			single++
-		}
+	words, of := t.commonest()
+	if of < len(t.outcomes) {
+		return fmt.Errorf("%s to %s failed, %d of them with %s", n, t.endpoint, of, words)
 	}
-	if behind > 0 {
-		t.note(fmt.Sprintf("the client fell behind: %d of %d requests were sent more than %v after they were due, the latest by %.3g s; "+
-			"their times count from when they were due", behind, len(s.Records), late, latest))
-	}
-	if single > 0 {
-		t.note(fmt.Sprintf("%d answers came in one chunk, and have no time between tokens", single))
-	}
-	if u := s.Usage; u != nil && u.Missing > 0 {
-		t.note(fmt.Sprintf("%d answers came without usage: their tokens are not known, and they have no TPOT", u.Missing))
-	}
-	if u := s.Usage; u != nil && u.Discrepant > 0 {
-		t.note(fmt.Sprintf("%d answers do not have the %d tokens that were asked for", u.Discrepant, t.options.GenLen))
-	}
-	if n, sent := len(t.options.Prompts), t.options.Warmup+t.options.Requests; n < sent {
-		t.note(fmt.Sprintf("prompts come again, %d among %d requests: a server that keeps prefixes does not compute them anew", n, sent))
-	}
+	return fmt.Errorf("%s to %s failed: %s", n, t.endpoint, words)
 }

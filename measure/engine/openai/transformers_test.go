@@ -159,6 +159,7 @@ func TestTransformersServe(t *testing.T) {
 // closes holds that the times of each request are parts of its whole.
 func closes(t *testing.T, s *result.Serving) {
 	t.Helper()
+	holds(t, s)
 	ttft, tpot, ttlt := Times(s)
 	if ttft.N != s.Completed || tpot.N != s.Completed || ttlt.N != s.Completed {
 		t.Fatalf("%d TTFT, %d TPOT, %d TTLT of %d", ttft.N, tpot.N, ttlt.N, s.Completed)
