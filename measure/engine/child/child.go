@@ -150,6 +150,11 @@ func (c *Child) Log() []string { return c.log.lines() }
 // End asks the program to end, kills it after its grace or when ctx ends, and
 // waits for it.
 func (c *Child) End(ctx context.Context) {
+	select {
+	case <-c.ended:
+		return // its number may be another's by now
+	default:
+	}
 	terminate(c.cmd.Process)
 	timer := time.NewTimer(c.grace)
 	defer timer.Stop()

@@ -15,7 +15,9 @@ type chunk struct {
 	Choices []choice `json:"choices"`
 	Usage   *usage   `json:"usage"`
 	Error   value    `json:"error"`
-	Detail  value    `json:"detail"` // FastAPI's name for it
+	Detail  value    `json:"detail"`  // FastAPI's name for it
+	Object  value    `json:"object"`  // "error" is what older vLLM calls one
+	Message value    `json:"message"` // of such an error
 }
 
 type choice struct {
@@ -120,8 +122,12 @@ func (c *chunk) failure() (words string, is bool) {
 	switch {
 	case !c.Error.empty():
 		return wordsOf(c.Error), true
-	case !c.Detail.empty() && len(c.Choices) == 0:
+	case len(c.Choices) > 0:
+		return "", false
+	case !c.Detail.empty():
 		return wordsOf(c.Detail), true
+	case string(c.Object) == `"error"`:
+		return wordsOf(c.Message), true
 	}
 	return "", false
 }

@@ -62,7 +62,11 @@ func (r *runner) exchange(ctx context.Context, body []byte, due time.Time) *outc
 				connected.set(since())
 			}
 		},
-		WroteRequest:         func(httptrace.WroteRequestInfo) { wrote.set(since()) },
+		WroteRequest: func(w httptrace.WroteRequestInfo) {
+			if w.Err == nil {
+				wrote.set(since())
+			}
+		},
 		GotFirstResponseByte: func() { headers.set(since()) },
 	}), http.MethodPost, r.endpoint.post, bytes.NewReader(body))
 	if err != nil {
@@ -81,7 +85,10 @@ func (r *runner) exchange(ctx context.Context, body []byte, due time.Time) *outc
 		o.record.Status = resp.StatusCode
 		o.failure = o.answer(ctx, resp, since, r.options.SaveOutputs)
 		o.mark(since)
-		drain(resp.Body, cancel)
+		if o.failure == nil {
+			drain(resp.Body, cancel)
+		}
+		_ = resp.Body.Close() // it may break: all that was wanted is read
 	}
 	o.mark(since)
 	o.record.WroteS, o.record.HeadersS = wrote.seconds(), headers.seconds()
@@ -107,14 +114,13 @@ func (r *runner) head(h http.Header) {
 	}
 }
 
-// drain reads what is left of an answer, and closes it: a connection whose answer
-// was read to its end serves the next request. A server that does not end its
-// answer after [DONE] is not waited for.
-func drain(body io.ReadCloser, cancel context.CancelFunc) {
+// drain reads what is left of an answer: a connection whose answer was read to
+// its end serves the next request. A server that does not end its answer after
+// [DONE] is not waited for.
+func drain(body io.Reader, cancel context.CancelFunc) {
 	late := time.AfterFunc(250*time.Millisecond, cancel)
 	_, _ = io.CopyN(io.Discard, body, 64<<10)
 	late.Stop()
-	_ = body.Close()
 }
 
 // answer reads what the server said.

@@ -61,12 +61,12 @@ func broken(ctx context.Context, err error, began bool) *Failure {
 		f.Kind, f.Words = Timeout, errTimeout.Error()
 	case errors.Is(err, errTooLarge):
 		f.Kind = TooLarge
-	case began:
-		f.Kind = CutStream
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED) && !began:
 		f.Kind = Refused
 	case errors.As(err, &timeout) && timeout.Timeout():
 		f.Kind = Timeout
+	case began:
+		f.Kind = CutStream
 	}
 	if errors.Is(err, io.EOF) && !began {
 		f.Words = "the server closed the connection without an answer"

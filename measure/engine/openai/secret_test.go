@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -157,4 +158,24 @@ func TestEndpoint(t *testing.T) {
 			t.Errorf("%q is taken for %+v", base, e)
 		}
 	}
+}
+
+// No base URL shows its user or its query.
+func FuzzEndpoint(f *testing.F) {
+	for _, seed := range []string{"http://u:p@h/v1?k=v#f", "https://[::1]:8/a%2Fb/", "http://h/v1/chat/completions", "h:80", "http://u:p/@h"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, base string) {
+		e, err := newEndpoint(base, Chat)
+		if err != nil {
+			return
+		}
+		u, err := url.Parse(e.public)
+		if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			t.Errorf("%q is shown as %q, %v", base, e.public, err)
+		}
+		if post, err := url.Parse(e.post); err != nil || post.Host != u.Host || !strings.HasSuffix(post.Path, "/chat/completions") {
+			t.Errorf("%q is posted to %q, %v", base, e.post, err)
+		}
+	})
 }

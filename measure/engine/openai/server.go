@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/shlex"
@@ -33,6 +34,7 @@ type ServerSpec struct {
 type Server struct {
 	process *child.Child
 	name    string
+	stopped atomic.Bool
 }
 
 // StartServer starts a server and waits until it is ready. Where it does not get
@@ -135,26 +137,30 @@ func (s *Server) Log() []string { return s.process.Log() }
 // Ended is closed once the server has ended, for whatever reason.
 func (s *Server) Ended() <-chan struct{} { return s.process.Ended() }
 
-// Died says how the server ended if it has: before Stop, nobody asked it to.
+// Died says how the server ended, if it did so without being asked to by Stop.
 func (s *Server) Died() error {
+	if s.stopped.Load() {
+		return nil
+	}
 	select {
 	case <-s.process.Ended():
-		hint := ""
-		if s.process.How() == "signal: killed" {
-			hint = "; where nobody killed it, the system had no memory left"
-		}
-		return fmt.Errorf("the server %s ended by itself: %s%s%s", s.name, s.process.How(), hint, child.Quote(s.Log()))
 	default:
 		return nil
 	}
+	hint := ""
+	if s.process.How() == "signal: killed" {
+		hint = "; where nobody killed it, the system had no memory left"
+	}
+	return fmt.Errorf("the server %s ended by itself: %s%s%s", s.name, s.process.How(), hint, child.Quote(s.Log()))
 }
 
 // Stop ends the server and all its processes: they are asked to, then killed.
-// What it gives is Died, from before.
+// The error is that of a server that had died before. It may be called twice.
 func (s *Server) Stop() error {
 	if err := s.Died(); err != nil {
 		return err
 	}
+	s.stopped.Store(true)
 	s.process.End(context.Background())
 	return nil
 }

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package openai
 
@@ -126,6 +126,9 @@ func TestServer(t *testing.T) {
 	for _, pid := range pids {
 		gone(t, pid)
 	}
+	if err := errors.Join(s.Died(), s.Stop()); err != nil {
+		t.Errorf("a server that was stopped: %v", err)
+	}
 	if left := s.PIDs(); left != nil {
 		t.Errorf("processes %v of a server that was stopped", left)
 	}
@@ -231,4 +234,17 @@ func TestSplit(t *testing.T) {
 	}); !says(err, "/no/such/program cannot be started") {
 		t.Error(err)
 	}
+}
+
+// Whatever is written for a command, it is a program with its words, or an error.
+func FuzzSplit(f *testing.F) {
+	for _, seed := range []string{`A=b vllm serve 'my model' "--x"`, `a\ b # c`, `"`, "A==b=", "x |", "\x00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		env, command, err := split(line)
+		if err == nil && (len(command) == 0 || assignment.MatchString(command[0])) {
+			t.Errorf("%q: %q, %q", line, env, command)
+		}
+	})
 }
