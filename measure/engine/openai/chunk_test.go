@@ -88,7 +88,7 @@ func TestUsage(t *testing.T) {
 		if (tpot != nil) != (test.tokens > 0 && !single) || ttlt.N != 4 {
 			t.Errorf("%s: TPOT %v", name, tpot)
 		}
-		if got := strings.Join(s.Notes, "\n"); !strings.Contains(got, test.note) || test.note == "" && got != "" {
+		if got := strings.Join(remarked(s), "\n"); !strings.Contains(got, test.note) || test.note == "" && got != "" {
 			t.Errorf("%s: notes %q, want %q", name, got, test.note)
 		}
 	}

@@ -88,7 +88,7 @@ func TestDialect(t *testing.T) {
 				t.Errorf("%s: notes %q, want %q", name, notes, want)
 			}
 		}
-		if len(s.Notes) != len(test.notes) {
+		if len(remarked(s)) != len(test.notes) {
 			t.Errorf("%s: notes %q", name, notes)
 		}
 	}
@@ -102,7 +102,7 @@ func TestRefusalOfAnotherKind(t *testing.T) {
 	o := options(serve(t, p.ServeHTTP))
 	o.Requests, o.Concurrency = 2, 1
 	s, err := Run(t.Context(), o, nil)
-	if !says(err, "is too large: 3") || s.Failures[Status4xx] != 2 || len(s.Notes) != 0 {
+	if !says(err, "is too large: 3") || s.Failures[Status4xx] != 2 || len(remarked(s)) != 0 {
 		t.Errorf("%v, %v, %q", s.Failures, err, s.Notes)
 	}
 	if len(p.seen) != 4 || p.seen[2]["max_tokens"] == nil {
@@ -141,8 +141,8 @@ func TestBodies(t *testing.T) {
 	if !slices.Equal(slices.Compact(paths), []string{"POST /v1/completions"}) {
 		t.Errorf("paths %q", paths)
 	}
-	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "prompts come again, 3 among 4 requests") {
-		t.Errorf("notes %q", s.Notes)
+	if notes := remarked(s); len(notes) != 1 || !strings.Contains(notes[0], "prompts come again, 3 among 4 requests") {
+		t.Errorf("notes %q", notes)
 	}
 }
 

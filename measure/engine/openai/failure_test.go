@@ -2,7 +2,6 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -113,10 +112,6 @@ func TestRefused(t *testing.T) {
 	if s, err = Run(t.Context(), o, nil); !says(err, "the warm-up: the only request", "connection refused") || s != nil {
 		t.Errorf("got %v", err)
 	}
-	o = options("http://no-such-host.invalid")
-	if s, err = Run(t.Context(), o, nil); s.Failures[Connection] != 4 || !says(err, "no-such-host.invalid") {
-		t.Errorf("got %v, %v", s.Failures, err)
-	}
 }
 
 // A server that holds back its headers, its first event or the rest is not waited
@@ -133,7 +128,7 @@ func TestTimeout(t *testing.T) {
 				}
 				<-r.Context().Done()
 			}))
-			o.Timeout = 100 * time.Millisecond
+			o.Timeout = 500 * time.Millisecond // long enough for what comes before
 			s, err := Run(t.Context(), o, nil)
 			if s.Failures[Timeout] != 4 || !says(err, "it took longer than the timeout") {
 				t.Errorf("got %v, %v", s.Failures, err)
@@ -214,29 +209,7 @@ func TestSomeFailures(t *testing.T) {
 	}))
 	o.Warmup = 2
 	s, err := Run(t.Context(), o, nil)
-	if err != nil || len(s.Notes) != 1 || s.Notes[0] != "1 of 2 requests of the warm-up failed, 1 with status 5xx: 503 Service Unavailable: cold" {
+	if err != nil || len(remarked(s)) != 1 || remarked(s)[0] != "1 of 2 requests of the warm-up failed, 1 with status 5xx: 503 Service Unavailable: cold" {
 		t.Errorf("%q, %v", s.Notes, err)
 	}
-}
-
-// The whole of a client's and a server's work for one chunk, over a connection of
-// this machine: what a server in front of it adds is the server's.
-func BenchmarkRequest(b *testing.B) {
-	const chunks = 256
-	text := content("token")
-	o := options(serve(b, func(w http.ResponseWriter, _ *http.Request) {
-		stream(w, role)
-		for range chunks {
-			stream(w, text)
-		}
-		stream(w, stop+counts+done)
-	}))
-	o.Concurrency, o.Requests = 1, 1
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Run(context.Background(), o, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/chunks, "ns/chunk")
 }

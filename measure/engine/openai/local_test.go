@@ -5,9 +5,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"llmprof/measure/result"
 )
 
 // serve starts a server on a real connection.
@@ -77,4 +80,9 @@ func says(err error, parts ...string) bool {
 		}
 	}
 	return true
+}
+
+// remarked gives the notes that are not of this machine's load.
+func remarked(s *result.Serving) []string {
+	return slices.DeleteFunc(slices.Clone(s.Notes), func(n string) bool { return strings.Contains(n, "opened a connection") })
 }

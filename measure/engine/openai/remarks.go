@@ -11,8 +11,9 @@ import (
 // is said to fall behind: some ten times what a busy scheduler takes.
 const late = 10 * time.Millisecond
 
-// slowDial is from when on connections are worth a word.
-const slowDial = time.Millisecond
+// slowDial is from when on connections are worth a word: one within a machine or
+// a rack takes less than a millisecond.
+const slowDial = 5 * time.Millisecond
 
 // remarks notes what makes the figures doubtful.
 func (t *tally) remarks(s *result.Serving) {

@@ -160,39 +160,3 @@ func (p *pieces) Read(to []byte) (int, error) {
 	p.text = p.text[n:]
 	return n, nil
 }
-
-// One event, from bytes that lie ready to a look at what it holds. The rest of
-// the client's cost is the kernel's and net/http's.
-func BenchmarkChunk(b *testing.B) {
-	const text = `data: {"id":"cmpl-5b0f3a","object":"chat.completion.chunk","created":1795236489,"model":"meta-llama/Llama-3.1-8B-Instruct",` +
-		`"choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":null}` + "\n\n"
-	events := newEvents(&ready{text: text}, func() time.Duration { return time.Since(time.Time{}) })
-	var c chunk
-	b.SetBytes(int64(len(text)))
-	b.ReportAllocs()
-	for b.Loop() {
-		events.total = 0
-		data, _, err := events.next()
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := c.parse(data); err != nil {
-			b.Fatal(err)
-		}
-		if !c.look().output {
-			b.Fatal("no token")
-		}
-	}
-}
-
-// ready gives one event with each read, as a server does.
-type ready struct {
-	text string
-	at   int
-}
-
-func (r *ready) Read(to []byte) (int, error) {
-	n := copy(to, r.text[r.at:])
-	r.at = (r.at + n) % len(r.text)
-	return n, nil
-}
