@@ -43,13 +43,16 @@ type delta struct {
 type usage struct {
 	Prompt    *int `json:"prompt_tokens"`
 	Generated *int `json:"completion_tokens"`
+	Details   struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
 }
 
 // maxTokens is the most that usage may say: beyond it, it is a mistake.
 const maxTokens = 1 << 30
 
 func (u *usage) check() error {
-	for _, n := range []*int{u.Prompt, u.Generated} {
+	for _, n := range []*int{u.Prompt, u.Generated, &u.Details.Cached} {
 		if n != nil && (*n < 0 || *n > maxTokens) {
 			return fmt.Errorf("usage counts %d tokens", *n)
 		}

@@ -62,16 +62,23 @@ func TestUsage(t *testing.T) {
 		tokens int // 0 for none
 		note   string
 	}{
-		"last chunk alone":     {whole(), 3, ""},
-		"with the last token":  {content("x") + one(3) + stop + done, 3, ""},
-		"with every chunk":     {one(1) + one(2) + one(3) + stop + done, 3, ""},
-		"in the choice":        {content("x") + content("y") + `data: {"choices":[{"delta":{},"finish_reason":"stop","usage":{"completion_tokens":3}}]}` + "\n\n" + done, 3, ""},
-		"without [DONE]":       {content("x") + content("y") + counts + stop, 3, ""},
-		"no finish_reason":     {content("x") + content("y") + counts + done, 3, ""},
-		"none":                 {content("x") + content("y") + stop + done, 0, "4 answers came without usage: their tokens are not known, and they have no TPOT"},
-		"null":                 {content("x") + content("y") + `data: {"choices":[],"usage":{"completion_tokens":null}}` + "\n\n" + done, 0, "without usage"},
-		"fewer":                {content("x") + one(2) + done, 2, "4 answers do not have the 3 tokens that were asked for"},
-		"three in one chunk":   {content("x y z") + stop + counts + done, 3, "4 answers came in one chunk, and have no time between tokens"},
+		"last chunk alone":    {whole(), 3, ""},
+		"with the last token": {content("x") + one(3) + stop + done, 3, ""},
+		"with every chunk":    {one(1) + one(2) + one(3) + stop + done, 3, ""},
+		"in the choice":       {content("x") + content("y") + `data: {"choices":[{"delta":{},"finish_reason":"stop","usage":{"completion_tokens":3}}]}` + "\n\n" + done, 3, ""},
+		"without [DONE]":      {content("x") + content("y") + counts + stop, 3, ""},
+		"no finish_reason":    {content("x") + content("y") + counts + done, 3, ""},
+		"none":                {content("x") + content("y") + stop + done, 0, "4 answers came without usage: their tokens are not known, and they have no TPOT"},
+		"null":                {content("x") + content("y") + `data: {"choices":[],"usage":{"completion_tokens":null}}` + "\n\n" + done, 0, "without usage"},
+		"fewer":               {content("x") + one(2) + done, 2, "4 answers do not have the 3 tokens that were asked for"},
+		"three in one chunk":  {content("x y z") + stop + counts + done, 3, "4 answers came in one chunk, and have no time between tokens"},
+		"prompt in the cache": {
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}}` + "\n\n" + done, 3,
+			"the server took 16 of 20 prompt tokens from its cache of prefixes",
+		},
+		"no details": {
+			content("x") + content("y") + `data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3,"prompt_tokens_details":null}}` + "\n\n" + done, 3, "",
+		},
 		"two in one, then one": {content("x y") + content("z") + stop + counts + done, 3, ""},
 	}
 	for name, test := range tests {

@@ -110,6 +110,16 @@ func TestRefusalOfAnotherKind(t *testing.T) {
 	}
 }
 
+func TestPromptLen(t *testing.T) {
+	o := options(serve(t, new(picky).ServeHTTP))
+	for want, note := range map[int]string{5: "", 7: "4 prompts do not have the 7 tokens that they were meant to: by the server's count, 5 to 5"} {
+		o.PromptLen = want
+		if s, err := Run(t.Context(), o, nil); err != nil || strings.Join(remarked(s), "") != note {
+			t.Errorf("%d: %q, %v", want, s.Notes, err)
+		}
+	}
+}
+
 // Prompts are taken in turn, those of the warm-up first, as the server's API
 // wants them.
 func TestBodies(t *testing.T) {
@@ -155,6 +165,7 @@ func TestOptionsCheck(t *testing.T) {
 		"a request rate of -2":                                func(o *Options) { o.RequestRate = -2 },
 		"0 requests":                                          func(o *Options) { o.Requests = 0 },
 		"a warm-up of -1":                                     func(o *Options) { o.Warmup = -1 },
+		"prompts of -1 tokens":                                func(o *Options) { o.PromptLen = -1 },
 		"0 generated tokens":                                  func(o *Options) { o.GenLen = 0 },
 		"a timeout of -1ns":                                   func(o *Options) { o.Timeout = -1 },
 		"no prompts":                                          func(o *Options) { o.Prompts = nil },

@@ -24,6 +24,7 @@ type outcome struct {
 	end     time.Duration // from zero
 	lag     time.Duration // from when it was due until it was begun
 	dialled time.Duration // what a connection of its own took it; 0 where it found one open
+	cached  int           // tokens of the prompt that the server had in a cache
 	gaps    []float64     // seconds between chunks with tokens
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
@@ -108,6 +109,7 @@ func (o *outcome) mark(since func() time.Duration) {
 func (r *runner) head(h http.Header) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Accept", "text/event-stream")
+	h.Set("Accept-Encoding", "identity") // compression would hold events back
 	h.Set("User-Agent", "llmprof")
 	if r.options.Key != "" {
 		h.Set("Authorization", "Bearer "+r.options.Key)
@@ -142,6 +144,9 @@ func (o *outcome) answer(ctx context.Context, resp *http.Response, since func() 
 			Kind: ContentType, Status: resp.StatusCode,
 			Words: fmt.Sprintf("the answer is %q, not text/event-stream: %s", kind, wordsOf(limited(resp.Body))),
 		}
+	}
+	if coding := resp.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return &Failure{Kind: ContentType, Status: resp.StatusCode, Words: fmt.Sprintf("the answer is compressed with %q, unasked", coding)}
 	}
 	f := o.stream(ctx, newEvents(resp.Body, since), save)
 	if f != nil {
@@ -240,4 +245,5 @@ func (o *outcome) count(u *usage) {
 	if u.Generated != nil {
 		o.record.Generated = u.Generated
 	}
+	o.cached = max(o.cached, u.Details.Cached)
 }

@@ -43,8 +43,12 @@ func TestFailures(t *testing.T) {
 		"303": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/x?key=secret", http.StatusSeeOther)
 		}, Redirect, "/x, where a POST cannot follow"},
-		"json":              {status(200, `{"choices":[{"message":{"content":"x"}}]}`), ContentType, `the answer is "application/json"`},
-		"html":              {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, ContentType, "text/html"},
+		"json": {status(200, `{"choices":[{"message":{"content":"x"}}]}`), ContentType, `the answer is "application/json"`},
+		"html": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, ContentType, "text/html"},
+		"gzip": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			stream(w, "\x1f\x8b")
+		}, ContentType, `compressed with "gzip", unasked`},
 		"no events":         {answer(""), CutStream, "without [DONE]"},
 		"no end":            {answer(role + content("x")), CutStream, "without finish_reason"},
 		"half an event":     {answer(role + `data: {"choices"`), CutStream, "without [DONE]"},

@@ -31,6 +31,7 @@ type Options struct {
 	Warmup      int     // requests before them, in a closed loop
 
 	Prompts     []Prompt // taken in turn, those of the warm-up first
+	PromptLen   int      // tokens that each is meant to have; 0 for whatever they have
 	GenLen      int      // most tokens generated for each
 	IgnoreEOS   bool     // ask the server not to stop before them
 	Seed        uint64   // of the arrivals
@@ -64,6 +65,7 @@ func (o *Options) check() error {
 	hold(o.RequestRate >= 0 && !math.IsInf(o.RequestRate, 0), "a request rate of %v a second: want a finite number, or 0 for a closed loop", o.RequestRate)
 	hold(o.Requests >= 1, "%d requests: want at least 1", o.Requests)
 	hold(o.Warmup >= 0, "a warm-up of %d requests: want 0 or more", o.Warmup)
+	hold(o.PromptLen >= 0, "prompts of %d tokens: want at least 1, or 0 for whatever they have", o.PromptLen)
 	hold(o.GenLen >= 1, "%d generated tokens: want at least 1", o.GenLen)
 	hold(o.Timeout >= 0, "a timeout of %v: want more than 0", o.Timeout)
 	hold(len(o.Prompts) > 0, "no prompts")

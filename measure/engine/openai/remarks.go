@@ -34,6 +34,32 @@ func (t *tally) remarks(s *result.Serving) {
 	if u := s.Usage; u != nil && u.Discrepant > 0 {
 		t.note(fmt.Sprintf("%d answers do not have the %d tokens that were asked for", u.Discrepant, t.options.GenLen))
 	}
+	t.promptRemarks(s)
+}
+
+// promptRemarks notes where prompts are not what they are meant to be, or not
+// all of a prompt was computed.
+func (t *tally) promptRemarks(s *result.Serving) {
+	other, least, most, all, cached := 0, maxTokens, 0, 0, 0
+	for i := range s.Records {
+		r := &s.Records[i]
+		if r.Failure != "" || r.Prompt == nil {
+			continue
+		}
+		all += *r.Prompt
+		cached += t.outcomes[i].cached
+		if want := t.options.PromptLen; want > 0 && *r.Prompt != want {
+			other++
+			least, most = min(least, *r.Prompt), max(most, *r.Prompt)
+		}
+	}
+	if other > 0 {
+		t.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
+			other, t.options.PromptLen, least, most))
+	}
+	if cached > 0 {
+		t.note(fmt.Sprintf("the server took %d of %d prompt tokens from its cache of prefixes: TTFT is of the rest", cached, all))
+	}
 	if n, sent := len(t.options.Prompts), t.options.Warmup+t.options.Requests; n < sent {
 		t.note(fmt.Sprintf("prompts come again, %d among %d requests: a server that keeps prefixes does not compute them anew", n, sent))
 	}

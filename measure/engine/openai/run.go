@@ -23,7 +23,8 @@ type runner struct {
 }
 
 // Run asks the server as often as o wants, and gives what it saw. progress, which
-// may be nil, is called after each request that counts, never twice at a time.
+// may be nil, is called after each request that counts, never twice at a time;
+// done counts those that failed too.
 //
 // Where ctx ends first, Run ends at once with its cause, and what was finished
 // until then; requests under way are not among it. Where every request failed,
