@@ -65,7 +65,7 @@ func (d *dialect) notes() []string {
 }
 
 // body writes a request.
-func (o *Options) body(p *Prompt, d *dialect) ([]byte, error) {
+func (o *Options) body(p *Prompt, d *dialect) []byte {
 	r := map[string]any{"stream": true, d.MaxTokens: o.GenLen}
 	if o.Model != "" {
 		r["model"] = o.Model
@@ -87,5 +87,6 @@ func (o *Options) body(p *Prompt, d *dialect) ([]byte, error) {
 	if !d.NoGreedy {
 		r["temperature"] = 0
 	}
-	return json.Marshal(r)
+	body, _ := json.Marshal(r) // strings and numbers always have a JSON
+	return body
 }

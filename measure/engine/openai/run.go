@@ -152,12 +152,7 @@ func (r *runner) request(ctx context.Context, index, skip int, due time.Time, ke
 	known := r.dialect.Load()
 	d := known
 	for {
-		body, err := r.options.body(r.options.prompt(index+skip), d)
-		if err != nil { // strings and numbers always have a JSON
-			keep(&outcome{zero: time.Now(), failure: &Failure{Kind: Connection, Words: err.Error()}})
-			return
-		}
-		o := r.exchange(ctx, body, due)
+		o := r.exchange(ctx, r.options.body(r.options.prompt(index+skip), d), due)
 		if o.failure != nil && ctx.Err() != nil {
 			return // it was stopped, it did not fail
 		}
