@@ -17,8 +17,8 @@ func (v Verbatim) text(w *textWriter) {
 	}
 }
 
-func (v Verbatim) markdown(b *strings.Builder) {
-	heading(b, v.Title)
+func (v Verbatim) markdown(b *markdownWriter) {
+	b.heading(1, v.Title)
 	fence := "```"
 	for strings.Contains(strings.Join(v.Lines, "\n"), fence) {
 		fence += "`"
