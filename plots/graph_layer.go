@@ -153,7 +153,7 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 	cl.nodes = append(cl.nodes, more)
 }
 
-// connect finds the residual sums and the ways beside the spine.
+// connect finds the blocks and the branches beside them.
 func (cl *cluster) connect(l *models.Layer) {
 	starts := cl.starts(l)
 	for j, s := range starts {
@@ -176,8 +176,7 @@ func (cl *cluster) connect(l *models.Layer) {
 	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "kv_a_proj" })
 	meet := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "rotary" || strings.HasSuffix(n.name, "attention") })
 	if at > 1 && meet > at && strings.HasPrefix(cl.nodes[at-1].name, "q_") {
-		cl.nodes[at].broken = true
-		cl.branches = append(cl.branches, span{1, at - 1}, span{at, meet - 1})
+		cl.branches = append(cl.branches, branch{fork: 1, from: at, to: meet - 1})
 	}
 }
 
@@ -187,11 +186,10 @@ func (cl *cluster) fork(s, before, end int, afterNorm bool) {
 	if afterNorm {
 		before++
 	}
-	cl.nodes[s].broken = true
-	cl.branches = append(cl.branches, span{before, s - 1}, span{s, end})
 	if cl.nodes[end].wire && end > s { // the sum is made before it is reduced
-		cl.branches[len(cl.branches)-1].to = end - 1
+		end--
 	}
+	cl.branches = append(cl.branches, branch{fork: before, from: s, to: end})
 }
 
 // starts are the first nodes of the blocks, -1 for one that is not found.
