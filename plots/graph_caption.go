@@ -9,7 +9,7 @@ import (
 
 // graphCaption names all that the figures of a graph depend on, as
 // "llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024,
-// 128 generated: context 1152 · bf16 · llmprof".
+// context 1152 · bf16 · llmprof".
 func graphCaption(c *analytic.Case) string {
 	parts := machineParts(c)
 	if e := c.Machine.Engine.Name; e != "" {
@@ -27,7 +27,7 @@ func graphCaption(c *analytic.Case) string {
 	return strings.Join(parts, " · ")
 }
 
-// contextPart is the prompt, what is generated, and what both make.
+// contextPart is the prompt, and the context that it makes with what is generated.
 func contextPart(w *analytic.Workload) string {
 	s := fmt.Sprintf("prompt %d", w.Prompt)
 	if w.CachedPrefix > 0 {
@@ -36,5 +36,5 @@ func contextPart(w *analytic.Workload) string {
 	if w.Chunk > 0 && w.Chunk < w.Prompt {
 		s += fmt.Sprintf(" in chunks of %d", w.Chunk)
 	}
-	return s + fmt.Sprintf(", %d generated: context %d", w.Gen, w.Prompt+w.Gen)
+	return s + fmt.Sprintf(", context %d", w.Prompt+w.Gen)
 }

@@ -20,7 +20,11 @@ func GraphDOT(c *analytic.Case, r *analytic.Report) (string, error) {
 
 // PhaseGraphDOT is GraphDOT with the chosen phases only.
 func PhaseGraphDOT(c *analytic.Case, r *analytic.Report, p Phases) (string, error) {
-	g, err := newGraph(c, p.of(r))
+	only, err := p.of(r)
+	if err != nil {
+		return "", err
+	}
+	g, err := newGraph(c, only)
 	if err != nil {
 		return "", err
 	}

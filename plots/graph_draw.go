@@ -33,7 +33,11 @@ func Graph(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 
 // PhaseGraph is Graph with the chosen phases only.
 func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error) {
-	g, err := newGraph(c, p.of(r))
+	only, err := p.of(r)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newGraph(c, only)
 	if err != nil {
 		return nil, err
 	}

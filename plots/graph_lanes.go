@@ -66,6 +66,9 @@ func (cl *cluster) gap(i int) vg.Length {
 	if slices.Contains(es, adds) {
 		g += 3.2
 	}
+	if i == len(cl.nodes) && len(es) > 0 {
+		g += 2 // off the frame
+	}
 	return g
 }
 

@@ -34,15 +34,18 @@ func ParsePhases(s string) (Phases, error) {
 }
 
 // of is a report with the operators of these phases only.
-func (p Phases) of(r *analytic.Report) *analytic.Report {
+func (p Phases) of(r *analytic.Report) (*analytic.Report, error) {
 	only := *r
+	if p == DecodeOnly && len(r.DecodeOps) == 0 {
+		return nil, fmt.Errorf("model graph: there is no decode: prefill gives the first token, generate 2 or more")
+	}
 	switch p {
 	case PrefillOnly:
 		only.DecodeOps = nil
 	case DecodeOnly:
 		only.PrefillOps = nil
 	}
-	return &only
+	return &only, nil
 }
 
 // A column is one phase of a graph: its name, and its part of a node.

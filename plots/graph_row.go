@@ -37,12 +37,12 @@ func (g *graph) cells(row vg.Rectangle, i int) cells {
 	end := left + wide - rowPad
 	p.rate = end
 	if len(g.columns) > 1 {
-		p.bytes, p.flops, p.share = end-27, end-50, end-71
+		p.bytes, p.flops, p.share = end-27, end-50, end-73
 		p.barEnd = p.share - 24.5
 		return p
 	}
 	p.bytes, p.flops, p.share, p.time = end-32, end-66, end-98, end-124
-	p.barEnd = p.time - 32
+	p.barEnd = p.time - 35
 	return p
 }
 
@@ -83,9 +83,7 @@ func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
 		s.Color = ink
 	}
 	base := box.Max.Y - (nodeHeight+ascent(s))/2
-	c.FillText(s, vg.Point{X: box.Min.X + rowPad, Y: base}, fit(s, strings.Replace(n.name, "layernorm", "norm", 1), nameWidth-rowPad-2))
-	small := Sans(CaptionSize, Ink())
-	c.FillText(small, vg.Point{X: box.Min.X + nameWidth, Y: base}, fit(small, n.shape, shapeWidth-3))
+	g.label(c, s, n, vg.Point{X: box.Min.X, Y: base})
 	for i, col := range g.columns {
 		if w := col.of(n); w.done {
 			g.work(c, w, n.wire, g.cells(box, i), base)
@@ -95,6 +93,20 @@ func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
 		faint := Sans(CaptionSize, Faint())
 		c.FillText(faint, vg.Point{X: box.Min.X + rowPad, Y: base - moreHeight}, fit(faint, n.more, box.Max.X-box.Min.X-2*rowPad))
 	}
+}
+
+// label writes name and shape; a long name goes into the column of a short shape.
+func (g *graph) label(c *draw.Canvas, s draw.TextStyle, n *node, at vg.Point) {
+	small := Sans(CaptionSize, Ink())
+	const apart = 6
+	room := nameWidth + shapeWidth - rowPad - apart
+	shape := fit(small, n.shape, shapeWidth-3)
+	if shape != "" {
+		room = max(room-small.Width(shape)-apart, nameWidth-rowPad-apart)
+	}
+	name := fit(s, strings.Replace(n.name, "layernorm", "norm", 1), room)
+	c.FillText(s, vg.Point{X: at.X + rowPad, Y: at.Y}, name)
+	c.FillText(small, vg.Point{X: at.X + max(nameWidth, rowPad+s.Width(name)+apart), Y: at.Y}, shape)
 }
 
 // work draws the figures of one phase on a line.
