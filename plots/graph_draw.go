@@ -98,47 +98,62 @@ func (n *node) height() vg.Length {
 	return nodeHeight
 }
 
-// lanes are where the lanes are, and where the nodes begin.
-func (g *graph) lanes(c *draw.Canvas) (xs [numLanes]vg.Length, nodes vg.Length) {
+// An arrangement is where everything of a graph is: the tops of the clusters and
+// the rows in them, the lanes, and the left of the nodes.
+type arrangement struct {
+	tops  []vg.Length
+	rows  []rows
+	lanes [numLanes]vg.Length
+	x     vg.Length
+	head  vg.Length // the top of the columns' names
+}
+
+// arrange fills an area from the top.
+func (g *graph) arrange(area vg.Rectangle) *arrangement {
+	a := &arrangement{head: area.Max.Y - g.strip.height(area.Max.X-area.Min.X)}
 	used := blockLane
 	for i := range g.clusters {
 		if len(g.clusters[i].branches) > 0 {
 			used = branchLane
 		}
 	}
-	for i := range xs {
-		xs[i] = c.Min.X + 8 + laneWidth*vg.Length(i)
+	for i := range a.lanes {
+		a.lanes[i] = area.Min.X + 8 + laneWidth*vg.Length(i)
 	}
-	return xs, xs[used] + 6
+	a.x = a.lanes[used] + 6
+	y := a.head - headHeight
+	for i := range g.clusters {
+		cl := &g.clusters[i]
+		a.tops = append(a.tops, y)
+		a.rows = append(a.rows, cl.place(a.x, area.Max.X-4, y-cl.head()))
+		y -= cl.height() + clusterGap
+	}
+	return a
 }
 
 // draw draws all clusters, one below the other, with the legend below.
 func (g *graph) draw(c draw.Canvas) {
 	legend(&c, g.keys())
-	y := c.Max.Y
-	g.strip.draw(&c, y)
-	y -= g.strip.height(c.Max.X - c.Min.X)
-	xs, x := g.lanes(&c)
-	g.header(&c, x, y)
-	y -= headHeight
-	ps := make([]rows, len(g.clusters))
+	g.strip.draw(&c, c.Max.Y)
+	a := g.arrange(c.Rectangle)
+	g.header(&c, a.x, a.head)
 	for i := range g.clusters {
-		cl := &g.clusters[i]
-		g.frame(&c, cl, x, y)
-		ps[i] = cl.place(x, c.Max.X-4, y-cl.head())
-		y -= cl.height() + clusterGap
+		g.frame(&c, &g.clusters[i], a.x, a.tops[i])
 	}
-	g.stream(&c, ps, xs[streamLane])
+	if from, to := g.stream(a); from > to {
+		x := a.lanes[streamLane]
+		c.StrokeLine2(Line(1.8, Faint()), x, from, x, to)
+	}
 	for i := range g.clusters {
 		cl := &g.clusters[i]
-		for _, r := range cl.routes(&ps[i], xs) {
+		for _, r := range cl.routes(&a.rows[i], a.lanes) {
 			drawRoute(&c, &r)
 		}
 		for k, n := range cl.nodes {
 			if !n.apart {
-				port(&c, n, vg.Point{X: xs[cl.lane(k)], Y: ps[i].port[k]})
+				port(&c, n, vg.Point{X: a.lanes[cl.lane(k)], Y: a.rows[i].port[k]})
 			}
-			g.node(&c, n, ps[i].node[k])
+			g.node(&c, n, a.rows[i].node[k])
 		}
 	}
 }
@@ -177,17 +192,19 @@ func (g *graph) heading(cl *cluster) string {
 	return s
 }
 
-// stream draws the residual stream through all clusters.
-func (g *graph) stream(c *draw.Canvas, ps []rows, x vg.Length) {
-	var ends []vg.Length
+// stream is from where to where the residual stream runs: from the first node
+// that is part of it to the last.
+func (g *graph) stream(a *arrangement) (from, to vg.Length) {
+	found := false
 	for i := range g.clusters {
 		for k, n := range g.clusters[i].nodes {
-			if !n.apart {
-				ends = append(ends, ps[i].port[k])
+			if n.apart {
+				continue
+			}
+			if to = a.rows[i].port[k]; !found {
+				from, found = to, true
 			}
 		}
 	}
-	if len(ends) > 1 {
-		c.StrokeLine2(Line(1.8, Faint()), x, ends[0], x, ends[len(ends)-1])
-	}
+	return from, to
 }

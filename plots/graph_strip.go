@@ -14,7 +14,6 @@ import (
 
 // A strip shows how the kinds of layers of a hybrid alternate, a cell a layer.
 type strip struct {
-	kinds int
 	order []int // the kind of each layer
 }
 
@@ -28,7 +27,7 @@ const (
 // newStrip is that of a model whose kinds have these names, empty if there is
 // one kind only, or if the order is not known.
 func newStrip(m *models.Model, names []string) strip {
-	s := strip{kinds: len(names)}
+	s := strip{}
 	for _, k := range m.Order {
 		if k < 0 || k >= len(m.Layers) {
 			return strip{}
