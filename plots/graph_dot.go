@@ -82,7 +82,11 @@ func (g *graph) dotCluster(b *strings.Builder, i int, sums []sum) {
 func (g *graph) table(n *node) string {
 	var b strings.Builder
 	b.WriteString(`<table border="1" cellborder="0" cellspacing="0" cellpadding="2" bgcolor="white">`)
-	fmt.Fprintf(&b, `<tr><td colspan="5" align="left"><b>%s</b> %s</td></tr>`, html.EscapeString(n.name), html.EscapeString(n.shape))
+	name := html.EscapeString(n.name)
+	if name != "" { // Graphviz takes no empty <b>
+		name = "<b>" + name + "</b>"
+	}
+	fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s %s</td></tr>`, name, html.EscapeString(n.shape))
 	if n.more != "" {
 		fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, html.EscapeString(n.more))
 	}
