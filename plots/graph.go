@@ -126,8 +126,13 @@ func drawable(r *analytic.Report) error {
 	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
 		for i := range lines {
 			l := &lines[i]
-			if !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)) || int(l.Bound) >= 4 {
-				return fmt.Errorf("model graph: a figure of operator %q is not a number of at least 0", l.Name)
+			switch {
+			case !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)):
+				return fmt.Errorf("model graph: a figure of operator %.80q is not a number of at least 0", l.Name)
+			case l.Share > 1+1e-9:
+				return fmt.Errorf("model graph: operator %.80q has a share of %v of the time, more than all", l.Name, l.Share)
+			case int(l.Bound) >= len(work{}.parts):
+				return fmt.Errorf("model graph: operator %.80q is bound by no known resource", l.Name)
 			}
 		}
 	}

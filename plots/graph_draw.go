@@ -20,6 +20,7 @@ const (
 	laneWidth   vg.Length = 9.5
 	headHeight  vg.Length = 13 // of the columns' names
 	sumRadius   vg.Length = 3
+	maxHeight   vg.Length = 14400 // of a page in PDF: ISO 32000-1, annex C
 	graphNotes            = "One layer of each kind is drawn; figures are of all its repeats, on one GPU of each stage. " +
 		"The line at the left is the residual stream: blocks leave it and add to it again, branches run beside their block. " +
 		"Shapes after \"/\" are cut by tensor parallelism; diamonds are collectives. FLOP counts matrix products; B is memory traffic, of collectives what goes on the wire."
@@ -47,6 +48,10 @@ func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error)
 	}
 	room := Width - 2*Margin
 	f.Height = f.outside() + g.height(room) + legendHeight(g.keys(), room)
+	if f.Height > maxHeight {
+		return nil, fmt.Errorf("model graph: %d kinds of layers and what is around them make a picture %.0f points high, and no page is higher than %.0f; DOT has no such limit",
+			len(g.clusters), f.Height.Points(), maxHeight.Points())
+	}
 	f.body = g.draw
 	return f, nil
 }

@@ -3,6 +3,7 @@ package plots
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // brief is a figure in three digits with a decimal prefix, as "1.31T".
@@ -14,7 +15,7 @@ func brief(v float64) string {
 	}
 	switch {
 	case v >= 1e3:
-		return fmt.Sprintf("%.0e", v*math.Pow(1000, float64(i)))
+		return strings.Replace(fmt.Sprintf("%.0e", v*math.Pow(1000, float64(i))), "+", "", 1)
 	case v >= 99.95:
 		return fmt.Sprintf("%.0f%s", v, prefixes[i])
 	case v >= 9.995:
