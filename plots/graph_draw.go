@@ -2,11 +2,13 @@ package plots
 
 import (
 	"fmt"
+	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/unit"
 )
 
 // The measures of a graph. A node is one line high, so that a model of two kinds
@@ -42,7 +44,7 @@ func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error)
 	if err != nil {
 		return nil, err
 	}
-	f := &Figure{Title: "Model graph with the cost of every operator", Caption: g.caption, Notes: []string{graphNotes}}
+	f := &Figure{Title: "Model graph with the cost of every operator", Caption: g.caption, Notes: []string{g.phaseNote(only), graphNotes}}
 	if p != BothPhases {
 		f.Title += " in " + p.String()
 	}
@@ -54,6 +56,29 @@ func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error)
 	}
 	f.body = g.draw
 	return f, nil
+}
+
+// phaseNote says what the figures of either phase are of, and its time.
+func (g *graph) phaseNote(r *analytic.Report) string {
+	var parts []string
+	for _, col := range g.columns {
+		var sum unit.Seconds
+		for i := range g.clusters {
+			for _, n := range g.clusters[i].nodes {
+				sum += col.of(n).time
+			}
+		}
+		of := "the prompt"
+		if col.name == "decode" {
+			of = "one step"
+			if r.Context > 0 {
+				of += fmt.Sprintf(" at context %.0f", r.Context)
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%s is of %s and takes %s", col.name, of, sum))
+	}
+	s := strings.Join(parts, "; ") + "."
+	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // keys are the entries of the legend.

@@ -116,7 +116,7 @@ func (cl *cluster) at(p *rows, i int, e event) vg.Length {
 	const free = 2.4 // beside a mark
 	from, to := p.top, p.end
 	if i > 0 {
-		from = p.port[i-1] - free
+		from = p.node[i-1].Min.Y + nodeHeight/2 - free // of its last line
 	}
 	if i < len(p.port) {
 		to = p.port[i] + free

@@ -12,8 +12,8 @@ import (
 
 // The measures of a row.
 const (
-	nameWidth  vg.Length = 85
-	shapeWidth vg.Length = 76
+	nameWidth  vg.Length = 81
+	shapeWidth vg.Length = 71
 	swatch     vg.Length = 8.4 // the side of a bound's mark
 	rowPad     vg.Length = 4
 )
@@ -37,7 +37,7 @@ func (g *graph) cells(row vg.Rectangle, i int) cells {
 	end := left + wide - rowPad
 	p.rate = end
 	if len(g.columns) > 1 {
-		p.bytes, p.flops, p.share = end-27, end-50, end-73
+		p.bytes, p.flops, p.share = end-28.5, end-51.5, end-74.5
 		p.barEnd = p.share - 24.5
 		return p
 	}

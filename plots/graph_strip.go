@@ -22,6 +22,7 @@ const (
 	cellHeight vg.Length = 10
 	cellMost   vg.Length = 13 // the width of a cell where there are few
 	stripAbove vg.Length = 2
+	stripBelow vg.Length = 3.5
 )
 
 // newStrip is that of a model whose kinds have these names, empty if there is
@@ -146,7 +147,7 @@ func (s *strip) height(room vg.Length) vg.Length {
 	if len(s.order) == 0 {
 		return 0
 	}
-	return stripAbove + cellHeight + 2 + lineHeight(Sans(CaptionSize, Ink()))*vg.Length(len(s.lines(room))) + 2
+	return stripAbove + cellHeight + stripBelow + lineHeight(Sans(CaptionSize, Ink()))*vg.Length(len(s.lines(room))) + 2
 }
 
 // draw draws the strip below y.
@@ -170,7 +171,7 @@ func (s *strip) draw(c *draw.Canvas, y vg.Length) {
 		i = j
 	}
 	style := Sans(CaptionSize, Ink())
-	y -= cellHeight + 2
+	y -= cellHeight + stripBelow
 	for _, l := range s.lines(room) {
 		c.FillText(style, vg.Point{X: c.Min.X, Y: y - ascent(style)}, l)
 		y -= lineHeight(style)
