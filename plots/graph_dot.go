@@ -49,8 +49,23 @@ func PhaseGraphDOT(c *analytic.Case, r *analytic.Report, p Phases) (string, erro
 		}
 		fmt.Fprintf(&b, "  %s -> %s%s;\n", f.from, f.to, look)
 	}
+	g.dotApart(&b)
 	b.WriteString("}\n")
 	return b.String(), nil
+}
+
+// dotApart keeps what is no part of the stream below what it is listed after, which
+// nothing else would.
+func (g *graph) dotApart(b *strings.Builder) {
+	above := ""
+	for i := range g.clusters {
+		for k, n := range g.clusters[i].nodes {
+			if n.apart && above != "" {
+				fmt.Fprintf(b, "  %s -> %s [style=invis];\n", above, nodeID(i, k))
+			}
+			above = nodeID(i, k)
+		}
+	}
 }
 
 // dotCluster writes the nodes and sums of cluster i.
@@ -86,7 +101,10 @@ func (g *graph) table(n *node) string {
 	if name != "" { // Graphviz takes no empty <b>
 		name = "<b>" + name + "</b>"
 	}
-	fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s %s</td></tr>`, name, html.EscapeString(n.shape))
+	if n.shape != "" {
+		name += "&#160;&#160;" + html.EscapeString(n.shape) // Graphviz drops plain spaces behind a tag
+	}
+	fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, name)
 	if n.more != "" {
 		fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, html.EscapeString(n.more))
 	}

@@ -74,6 +74,9 @@ func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 	if err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err // interrupted while drawing: the old file stays
+	}
 	if d.file == "-" {
 		_, err := a.stdout.Write(text)
 		return err
