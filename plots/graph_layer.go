@@ -52,22 +52,33 @@ func window(l *models.Layer) int {
 	return 0
 }
 
-// lowRankNorms moves the norm of a low rank, as q_a_layernorm, behind the product that
-// makes it, which it is listed before.
+// lowRankNorms moves the norm of a low rank, as q_a_layernorm, behind the product
+// that makes it, which it is listed before.
 func lowRankNorms(ops []op) []op {
 	ops = slices.Clone(ops)
-	for _, name := range []string{"q_a", "kv_a"} {
-		from := slices.IndexFunc(ops, func(o op) bool {
-			return strings.HasPrefix(o.name, name+"_") && strings.HasSuffix(o.name, "norm")
-		})
-		to := slices.IndexFunc(ops, func(o op) bool { return o.name == name+"_proj" })
-		if from < 0 || to < from {
-			continue
+	for i := len(ops) - 1; i >= 0; i-- {
+		to := slices.IndexFunc(ops, func(o op) bool { return o.name == makerOfNorm(ops[i].name) })
+		if to > i {
+			o := ops[i]
+			ops = slices.Insert(slices.Delete(ops, i, i+1), to, o)
 		}
-		o := ops[from]
-		ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
 	}
 	return ops
+}
+
+// makerOfNorm is the product that makes the low rank which a norm is of, "" if
+// it is none: those of latent attention and of Jamba's scan.
+func makerOfNorm(name string) string {
+	switch {
+	case !strings.HasSuffix(name, "norm"):
+	case strings.HasPrefix(name, "q_a_"):
+		return "q_a_proj"
+	case strings.HasPrefix(name, "kv_a_"):
+		return "kv_a_proj"
+	case name == "dt_norm", name == "dt_layernorm", name == "b_norm", name == "b_layernorm", name == "c_norm", name == "c_layernorm":
+		return "x_proj"
+	}
+	return ""
 }
 
 // ofMixture reports whether an operator is part of the folded node. What moves
@@ -133,16 +144,16 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 	var reduce *op
 	for i := range ops {
 		switch ops[i].name {
-		case "all_reduce":
+		case "all_reduce", "reduce_scatter_all_gather":
 			reduce = &ops[i]
 		case "all_gather": // that of one block instead
 			times--
 		}
 	}
-	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "all_reduce" })
 	if reduce == nil || times < 2 {
 		return
 	}
+	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == reduce.name })
 	one, more := reduce.node(1/float64(times)), reduce.node(float64(times-1)/float64(times))
 	one.shape = cl.nodes[at].shape
 	more.shape = one.shape
@@ -153,7 +164,7 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 	cl.nodes = append(cl.nodes, more)
 }
 
-// connect finds the residual sums and the ways beside the spine.
+// connect finds the blocks and the branches beside them.
 func (cl *cluster) connect(l *models.Layer) {
 	starts := cl.starts(l)
 	for j, s := range starts {
@@ -176,8 +187,7 @@ func (cl *cluster) connect(l *models.Layer) {
 	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "kv_a_proj" })
 	meet := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "rotary" || strings.HasSuffix(n.name, "attention") })
 	if at > 1 && meet > at && strings.HasPrefix(cl.nodes[at-1].name, "q_") {
-		cl.nodes[at].broken = true
-		cl.branches = append(cl.branches, span{1, at - 1}, span{at, meet - 1})
+		cl.branches = append(cl.branches, branch{fork: 1, from: at, to: meet - 1})
 	}
 }
 
@@ -187,11 +197,10 @@ func (cl *cluster) fork(s, before, end int, afterNorm bool) {
 	if afterNorm {
 		before++
 	}
-	cl.nodes[s].broken = true
-	cl.branches = append(cl.branches, span{before, s - 1}, span{s, end})
 	if cl.nodes[end].wire && end > s { // the sum is made before it is reduced
-		cl.branches[len(cl.branches)-1].to = end - 1
+		end--
 	}
+	cl.branches = append(cl.branches, branch{fork: before, from: s, to: end})
 }
 
 // starts are the first nodes of the blocks, -1 for one that is not found.
