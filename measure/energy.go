@@ -31,12 +31,23 @@ func (s *session) energy() (err error) {
 		e.Net = &result.NetEnergy{}
 		e.Net.PerPrompt, e.Net.PerToken, e.Net.PerRequest = each(e, batch, net)
 	}
-	if c := s.set.Carbon; c != nil && e.PerRequest != nil {
-		e.CO2 = &result.CO2{GramsPerKWh: c.GramsPerKWh, Source: c.Source, PerRequest: *e.PerRequest / joulesPerKWh * c.GramsPerKWh}
+	if e.PerRequest != nil {
+		e.CO2 = emitted(s.set.Carbon, *e.PerRequest)
 	}
 	s.res.Energy = e
 	s.res.Meter = s.meterCost()
 	return nil
+}
+
+// emitted is what a request's energy stands for at the grid's intensity, nil if
+// that is not known.
+func emitted(grid *result.CO2, joules float64) *result.CO2 {
+	if grid == nil {
+		return nil
+	}
+	c := *grid
+	c.PerRequest = joules / joulesPerKWh * c.GramsPerKWh
+	return &c
 }
 
 // each is one sequence's share of the joules of a prefill, of a decode step and

@@ -51,6 +51,9 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
+	if p.Engine == experiment.OpenAI {
+		return l.serve(ctx, &p)
+	}
 	set, err := l.settings(ctx, &p)
 	if err != nil {
 		return nil, err

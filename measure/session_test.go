@@ -173,7 +173,7 @@ func TestPartsThatExceedTheWholeAreMarked(t *testing.T) {
 
 func TestTimesThatNeverSettleAreMarked(t *testing.T) {
 	w := newClockwork()
-	w.decode = func(int) int64 { return 1e6 * int64(1+3*(w.passes%2)) }
+	w.decode = func(int) int64 { return int64(1e6 * math.Pow(1.01, float64(min(w.passes, 2500)))) }
 	set := settings()
 	set.TTFT, set.TTLT, set.Size, set.WarmupLimit = false, false, false, 10*time.Millisecond
 	r := run(t, set, w)

@@ -155,16 +155,13 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	}
 	lab.Shared, lab.NeedEnergy = t.shared, t.given("energy")
 	defer func() { err = errors.Join(err, lab.Close()) }()
-	results, err := experiment.Single(ctx, t.point, lab.Measure)
+	var store *experiment.Store
+	if t.results != "" {
+		store = &experiment.Store{Dir: t.results}
+	}
+	results, err := experiment.Single(ctx, t.point, lab.Measure, store)
 	if err != nil {
 		return err
-	}
-	if t.results != "" {
-		for _, r := range results {
-			if _, err := record.Write(t.results, r); err != nil {
-				return err
-			}
-		}
 	}
 	return t.output.write(a, measured(results))
 }

@@ -25,17 +25,28 @@ func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
 	}
 }
 
-// Single measures one point that no experiment file has. Its results are named
-// after what it is and when it was, so that no other is replaced.
-func Single(ctx context.Context, p Point, measure Measure) ([]*result.Result, error) {
+// Single measures one point that no experiment file has, and keeps it in the store
+// if there is one. Its results are named after what it is and when it was, so
+// that no other is replaced.
+func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*result.Result, error) {
 	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: []Point{p}, Cycles: 1}
 	trials, err := e.Trials()
 	if err != nil {
 		return nil, err
 	}
+	if store != nil { // before anything is measured that could then not be kept
+		if err := store.open(); err != nil {
+			return nil, err
+		}
+	}
 	results, err := measure(ctx, p)
 	if err != nil {
 		return nil, err
+	}
+	if store != nil {
+		if err := store.keep(&trials[0], "", results); err != nil {
+			return nil, err
+		}
 	}
 	return trials[0].sign(results, ""), nil
 }

@@ -167,10 +167,10 @@ var heldFields = []struct {
 	id     uint32
 	reason string
 }{
-	{nvml.FI_DEV_PERF_POLICY_POWER, "power cap"},
+	{nvml.FI_DEV_PERF_POLICY_POWER, "sw_power_cap"},
 	{nvml.FI_DEV_PERF_POLICY_THERMAL, "thermal"},
-	{nvml.FI_DEV_PERF_POLICY_SYNC_BOOST, "sync boost"},
-	{nvml.FI_DEV_PERF_POLICY_BOARD_LIMIT, "board limit"},
+	{nvml.FI_DEV_PERF_POLICY_SYNC_BOOST, "sync_boost"},
+	{nvml.FI_DEV_PERF_POLICY_BOARD_LIMIT, "board_limit"},
 	{nvml.FI_DEV_PERF_POLICY_RELIABILITY, "reliability"},
 }
 

@@ -159,10 +159,10 @@ func TestNVML(t *testing.T) {
 		if len(c.OtherPIDs) != 1 || c.OtherPIDs[0] != 99 {
 			t.Errorf("others %v: want 99 alone, for 77 descends from our own 41", c.OtherPIDs)
 		}
-		if held := c.ThrottledS["power cap"]; math.Abs(held/seconds-0.1) > 0.01 {
+		if held := c.ThrottledS["sw_power_cap"]; math.Abs(held/seconds-0.1) > 0.01 {
 			t.Errorf("held down for %v s of %v", held, seconds)
 		}
-		if got := w.Throttled(0.05); len(got) != 1 || got[0] != "power cap" || len(w.Throttled(0.2)) != 0 {
+		if got := w.Throttled(0.05); len(got) != 1 || got[0] != "sw_power_cap" || len(w.Throttled(0.2)) != 0 {
 			t.Errorf("throttled by %v", got)
 		}
 		if c.SMClockHz.Mean != 1.98e9 || c.Utilization.Mean != 1 || c.MemoryUtil.Mean != 0.5 || *c.MemoryUsed != 17<<30 {

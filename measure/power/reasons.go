@@ -8,12 +8,12 @@ var reasons = []struct {
 	bit  uint64
 	name string
 }{
-	{0x4, "power cap"},
-	{0x8, "hardware slowdown"},
-	{0x10, "sync boost"},
-	{0x20, "thermal (software)"},
-	{0x40, "thermal (hardware)"},
-	{0x80, "power brake"},
+	{0x4, "sw_power_cap"},
+	{0x8, "hw_slowdown"},
+	{0x10, "sync_boost"},
+	{0x20, "sw_thermal"},
+	{0x40, "hw_thermal"},
+	{0x80, "hw_power_brake"},
 }
 
 // reasonsOf names the bits of a mask.
