@@ -125,18 +125,33 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 		return
 	}
 	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == reduce.name })
-	one, more := reduce.node(1/float64(times)), reduce.node(float64(times-1)/float64(times))
-	one.shape = cl.nodes[at].shape
-	more.shape = one.shape
-	if times > 2 {
-		more.shape += fmt.Sprintf(", %d times", times-1)
+	all := cl.nodes[at]
+	cl.nodes = slices.Delete(cl.nodes, at, at+1)
+	ends := cl.ends(l)
+	if len(ends) != times { // a block is not found
+		all.shape += fmt.Sprintf(", %d times", times)
+		cl.nodes = slices.Insert(cl.nodes, at, all)
+		return
 	}
-	cl.nodes[at] = one
-	end := len(cl.nodes)
-	if strings.HasPrefix(cl.nodes[end-1].name, "post_feedforward") {
-		end-- // it reads the sum
+	for _, end := range slices.Backward(ends) {
+		one := reduce.node(1 / float64(times))
+		one.shape = all.shape
+		if name := cl.nodes[end-1].name; strings.HasPrefix(name, "post_") && strings.HasSuffix(name, "norm") {
+			end-- // it reads the sum
+		}
+		cl.nodes = slices.Insert(cl.nodes, end, one)
 	}
-	cl.nodes = slices.Insert(cl.nodes, end, more)
+}
+
+// ends are the gaps in which blocks add to the stream.
+func (cl *cluster) ends(l *models.Layer) (ends []int) {
+	starts := cl.starts(l)
+	for j := 1; j < len(starts); j++ {
+		if starts[j] > 0 && !l.Blocks[j].Parallel {
+			ends = append(ends, starts[j])
+		}
+	}
+	return append(ends, len(cl.nodes))
 }
 
 // connect finds the blocks and the branches beside them.

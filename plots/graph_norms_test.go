@@ -28,6 +28,9 @@ func TestOrderOfNodes(t *testing.T) {
 		// falcon_h1/modeling_falcon_h1.py: attention and scan beside each other, a gated norm behind the scan
 		"falcon-h1-34b": "( input_layernorm qkv_proj rotary kv_write attention o_proj [ in_proj causal_conv ssd_scan norm out_proj ] all_reduce ) " +
 			"( post_attention_layernorm gate_up_proj activation down_proj all_reduce )",
+		// olmoe/modeling_olmoe.py
+		"olmoe-1b-7b": "( input_layernorm qkv_proj q_norm k_norm rotary kv_write attention o_proj all_reduce ) " +
+			"( post_attention_layernorm mixture of experts all_reduce )",
 	} {
 		c := testCase(t, model, "h200", 1, 2)
 		g, err := newGraph(c, explain(t, c))
@@ -37,6 +40,20 @@ func TestOrderOfNodes(t *testing.T) {
 		if got := g.clusters[1].spelled(); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", model, got, want)
 		}
+	}
+}
+
+// TestReduceOfEachBlock finds one all-reduce at the end of each of three blocks,
+// which the report has as one line.
+func TestReduceOfEachBlock(t *testing.T) {
+	c := testCase(t, "zamba2-1.2b", "h200", 1, 2)
+	g, err := newGraph(c, explain(t, c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl := &g.clusters[2]
+	if n := strings.Count(cl.spelled(), "all_reduce )"); n != 3 || len(cl.residual) != 3 {
+		t.Errorf("%d of %d blocks end in an all-reduce: %s", n, len(cl.residual), cl.spelled())
 	}
 }
 
