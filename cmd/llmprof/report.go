@@ -60,11 +60,14 @@ func (a *app) report() *cobra.Command {
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
+// Of the page's own file it has the name alone: where it lies is nobody's business.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		switch {
+		case f.Name == "output":
+			parts = append(parts, "-o", shellQuote(filepath.Base(value)))
 		case f.Value.Type() == "bool" && value == "true":
 			parts = append(parts, "--"+f.Name)
 		case f.Value.Type() == "bool":

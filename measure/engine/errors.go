@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"llmprof/measure/engine/child"
 )
 
 // Error says what kind of failure it was, and its message.
@@ -22,7 +24,7 @@ func (c *Crash) Error() string {
 	if strings.Contains(c.State, "killed") {
 		hint = "; where nobody killed it, the system had no memory left"
 	}
-	return fmt.Sprintf("%s ended during %s: %s%s%s", c.Engine, c.During, c.State, hint, quoteLog(c.Log))
+	return fmt.Sprintf("%s ended during %s: %s%s%s", c.Engine, c.During, c.State, hint, child.Quote(c.Log))
 }
 
 // A Hang is a worker that said nothing for too long, and was killed for it.
@@ -34,7 +36,7 @@ type Hang struct {
 }
 
 func (h *Hang) Error() string {
-	return fmt.Sprintf("%s said nothing for %v during %s and was killed%s", h.Engine, h.After, h.During, quoteLog(h.Log))
+	return fmt.Sprintf("%s said nothing for %v during %s and was killed%s", h.Engine, h.After, h.During, child.Quote(h.Log))
 }
 
 // A Violation is a worker that does not keep to the protocol; it was killed.
@@ -51,15 +53,8 @@ func (v *Violation) Error() string {
 	if v.Line != "" {
 		line = fmt.Sprintf(" in %q", v.Line)
 	}
-	return fmt.Sprintf("%s broke the protocol during %s: %v%s%s", v.Engine, v.During, v.Err, line, quoteLog(v.Log))
+	return fmt.Sprintf("%s broke the protocol during %s: %v%s%s", v.Engine, v.During, v.Err, line, child.Quote(v.Log))
 }
 
 // Unwrap gives what was broken.
 func (v *Violation) Unwrap() error { return v.Err }
-
-func quoteLog(lines []string) string {
-	if len(lines) == 0 {
-		return "; its log is empty"
-	}
-	return "; the end of its log:\n  " + strings.Join(lines, "\n  ")
-}

@@ -52,7 +52,7 @@ func Start(ctx context.Context, spec Spec) (*Worker, error) {
 func (w *Worker) Hello() Hello { return w.hello }
 
 // Log gives the last lines of the worker's log.
-func (w *Worker) Log() []string { return w.process.log.lines() }
+func (w *Worker) Log() []string { return w.process.Log() }
 
 // Load makes the worker ready to run a model.
 func (w *Worker) Load(ctx context.Context, l Load) (*Ready, error) {
@@ -146,7 +146,7 @@ func (w *Worker) Close() error {
 		timer := time.NewTimer(p.grace)
 		defer timer.Stop()
 		select {
-		case <-p.ended:
+		case <-p.Ended():
 		case <-timer.C:
 		}
 	}
@@ -175,7 +175,7 @@ func (w *Worker) write(c Command) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err = w.process.stdin.Write(append(line, '\n'))
+	_, err = w.process.Input.Write(append(line, '\n'))
 	return err
 }
 
@@ -197,16 +197,16 @@ func (w *Worker) next(ctx context.Context, during string, limit time.Duration) (
 	case m, ok := <-p.events:
 		switch {
 		case !ok:
-			w.dead = &Crash{p.name, p.how(), during, p.log.lines()}
+			w.dead = &Crash{p.name, p.How(), during, p.Log()}
 		case m.err != nil:
 			p.end(ctx)
-			w.dead = &Violation{p.name, during, m.err, m.line, p.log.lines()}
+			w.dead = &Violation{p.name, during, m.err, m.line, p.Log()}
 		default:
 			return m.event, nil
 		}
 	case <-timer.C:
 		p.end(ctx)
-		w.dead = &Hang{p.name, during, limit, p.log.lines()}
+		w.dead = &Hang{p.name, during, limit, p.Log()}
 	case <-ctx.Done():
 		p.end(context.WithoutCancel(ctx))
 		w.dead = fmt.Errorf("%s: %s: %w", p.name, during, context.Cause(ctx))
@@ -217,7 +217,7 @@ func (w *Worker) next(ctx context.Context, during string, limit time.Duration) (
 func (w *Worker) violated(during string, e Event, err error) error {
 	w.process.end(context.Background())
 	line, _ := json.Marshal(e) // it was read from JSON
-	w.dead = &Violation{w.process.name, during, err, cut(line), w.process.log.lines()}
+	w.dead = &Violation{w.process.name, during, err, cut(line), w.process.Log()}
 	return w.dead
 }
 

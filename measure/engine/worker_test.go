@@ -207,7 +207,13 @@ func TestStubbornWorkerIsKilled(t *testing.T) {
 
 func TestGrandchildDies(t *testing.T) {
 	w := started(t, "family", engine.Limits{Grace: 200 * time.Millisecond})
-	found := regexp.MustCompile(`child (\d+)`).FindStringSubmatch(strings.Join(w.Log(), "\n"))
+	var found []string
+	for range 100 { // the log is another pipe than the one that hello came through
+		if found = regexp.MustCompile(`child (\d+)`).FindStringSubmatch(strings.Join(w.Log(), "\n")); found != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	if found == nil {
 		t.Fatalf("no child in the log %q", w.Log())
 	}

@@ -67,6 +67,7 @@ type Protocol struct {
 
 	Idle            unit.Seconds `json:"idle_s"`                 // how long idling is measured; 0 for the measurer's choice
 	CarbonIntensity float64      `json:"carbon_intensity_g_kwh"` // of the grid; 0 if not known
+	CarbonRegion    string       `json:"carbon_region"`          // whose intensity is looked up; "" for none
 	Trace           string       `json:"trace"`                  // a folder for traces; "" for none
 }
 

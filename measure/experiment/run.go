@@ -25,6 +25,21 @@ func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
 	}
 }
 
+// Single measures one point that no experiment file has. Its results are named
+// after what it is and when it was, so that no other is replaced.
+func Single(ctx context.Context, p Point, measure Measure) ([]*result.Result, error) {
+	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: []Point{p}, Cycles: 1}
+	trials, err := e.Trials()
+	if err != nil {
+		return nil, err
+	}
+	results, err := measure(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return trials[0].sign(results, ""), nil
+}
+
 // Options say how an experiment is run.
 type Options struct {
 	Store   Store

@@ -164,10 +164,9 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 		if r == nil {
 			return fmt.Errorf("process %d of %d gave no result and no error", i, len(results))
 		}
-		own := *r
-		own.ID, own.Cycle, own.Process, own.Processes = t.ID, t.Cycle, i, len(results)
-		own.Provenance.Hash, own.Provenance.Settings, own.Provenance.Config = t.Hash, t.Settings, file
-		if _, err := result.Write(s.Dir, &own); err != nil {
+	}
+	for _, r := range t.sign(results, file) {
+		if _, err := result.Write(s.Dir, r); err != nil {
 			return err
 		}
 	}
@@ -175,4 +174,16 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 		return fmt.Errorf("forgetting an old failure: %w", err)
 	}
 	return nil
+}
+
+// sign names the processes of the trial after it.
+func (t *Trial) sign(results []*result.Result, file string) []*result.Result {
+	signed := make([]*result.Result, len(results))
+	for i, r := range results {
+		own := *r
+		own.ID, own.Cycle, own.Process, own.Processes = t.ID, t.Cycle, i, len(results)
+		own.Provenance.Hash, own.Provenance.Settings, own.Provenance.Config = t.Hash, t.Settings, file
+		signed[i] = &own
+	}
+	return signed
 }
