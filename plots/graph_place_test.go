@@ -20,8 +20,8 @@ const (
 )
 
 // checkGraph fails where boxes, lanes and text of a graph are in each other's
-// way, or where letters would be too small on a page of A4.
-func checkGraph(t testing.TB, c *analytic.Case, r *analytic.Report) {
+// way.
+func checkGraph(t testing.TB, c *analytic.Case, r *analytic.Report) *Figure {
 	t.Helper()
 	f, err := Graph(c, r)
 	if err != nil {
@@ -55,6 +55,7 @@ func checkGraph(t testing.TB, c *analytic.Case, r *analytic.Report) {
 		}
 	}
 	checkWays(t, c.Model.Name, g, a, boxes)
+	return f
 }
 
 // checkWays fails where a way crosses a node, or a node is beside the way that it
@@ -106,11 +107,18 @@ func TestGraphOnA4(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkLayout(t, f)
-			scale := min(1, pageWidth/Width, pageHeight/f.Height)
-			if least := CaptionSize * scale; least < 6 {
-				t.Errorf("%s, %v: %v by %v has letters of %.1f points on A4", s.model, p, Width, f.Height, least.Points())
-			}
+			checkA4(t, f)
 		}
+	}
+}
+
+// checkA4 fails if the figure has smaller letters than 6 points when it is made to
+// fit a page.
+func checkA4(t testing.TB, f *Figure) {
+	t.Helper()
+	scale := min(1, pageWidth/Width, pageHeight/f.Height)
+	if least := CaptionSize * scale; least < 6 {
+		t.Errorf("%s: %v by %v has letters of %.1f points on A4", f.Caption, Width, f.Height, least.Points())
 	}
 }
 
@@ -137,7 +145,7 @@ func TestGraphOfEveryModel(t *testing.T) {
 			if err != nil {
 				continue // it cannot be split, or has fewer positions
 			}
-			checkGraph(t, c, &r)
+			checkA4(t, checkGraph(t, c, &r))
 			checkSums(t, c, &r)
 			drawn++
 		}
