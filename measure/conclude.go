@@ -54,7 +54,20 @@ func (s *session) times() (err error) {
 	if run := s.phases[engine.Decode]; run != nil {
 		s.res.StepTime, err = run.stepTimes()
 	}
+	s.explain()
 	return err
+}
+
+// explain takes back the reasons of what there is after all, such as a time of a
+// phase that only energy was wanted of.
+func (s *session) explain() {
+	for key, there := range map[string]bool{
+		"ttft_s": s.res.TTFT != nil, "tpot_s": s.res.TPOT != nil, "step_s": s.res.StepTime != nil, "ttlt_s": s.res.TTLT != nil,
+	} {
+		if there {
+			delete(s.res.Reasons, key)
+		}
+	}
 }
 
 // times summarizes one duration of every measured pass, by the host's clock and
