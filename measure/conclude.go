@@ -15,6 +15,7 @@ func (s *session) conclude() error {
 		return err
 	}
 	s.rates()
+	s.outputs()
 	if err := s.energy(); err != nil {
 		return err
 	}
@@ -111,6 +112,23 @@ func summarize(t *result.Times, device []float64) error {
 	}
 	t.Summary, t.Device = *sum, medianOf(device)
 	return nil
+}
+
+// outputs are the tokens of the last request that was measured, a list a sequence.
+func (s *session) outputs() {
+	run := s.phases[engine.Request]
+	if !s.set.Load.SaveOutputs || run == nil || len(run.passes) == 0 {
+		return
+	}
+	out := make([][]int, s.set.Load.Batch)
+	for _, t := range run.passes[len(run.passes)-1].Tokens {
+		for i, id := range t.IDs {
+			if i < len(out) {
+				out[i] = append(out[i], id)
+			}
+		}
+	}
+	s.res.Outputs = out
 }
 
 // rates are tokens a second of all sequences, from the medians.
