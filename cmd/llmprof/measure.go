@@ -21,7 +21,7 @@ type trial struct {
 	eager   bool
 	offline bool
 	shared  bool
-	node    int // this host, of several
+	node    int    // this host, of several
 	results string // folder that the results are stored in
 	output  output
 	given   func(flag string) bool
