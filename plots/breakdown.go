@@ -47,7 +47,7 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f %% are merged into other.", 100*leastPart),
 		},
 	}
-	f.Height = f.outside() + v.height
+	f.hold(v.height)
 	return f, nil
 }
 

@@ -123,21 +123,24 @@ func (f *Figure) below() vg.Length {
 	return lineHeight(Sans(CaptionSize, Faint()))*vg.Length(len(f.noteLines())) + 3
 }
 
+// hold makes the figure as high as it has to be for a body of a height.
+func (f *Figure) hold(body vg.Length) { f.Height = f.outside() + body }
+
 // outside is all of the height that is not the body's.
 func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
 
 func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
 
-// captionLines breaks the caption between its parts.
+// captionLines breaks the caption between its parts, and parts that are longer
+// than a line between their words.
 func (f *Figure) captionLines() (lines []string) {
-	const dot = " · "
 	s := captionText()
-	for _, part := range strings.Split(f.Caption, dot) {
-		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+dot+part) <= Width-2*Margin {
-			lines[n] += dot + part
+	for _, part := range strings.Split(f.Caption, separator) {
+		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+separator+part) <= Width-2*Margin {
+			lines[n] += separator + part
 			continue
 		}
-		lines = append(lines, fit(s, part, Width-2*Margin))
+		lines = append(lines, wrap(s, part, Width-2*Margin)...)
 	}
 	return lines
 }

@@ -99,12 +99,13 @@ func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
 	view.most, view.here = mostThatFits(curve.Points), here
 	view.layOut()
 	f := &Figure{
-		Title: "Memory of one GPU", Caption: v.caption(c), Height: 3.5 * vg.Inch, body: view.draw,
+		Title: "Memory of one GPU", Caption: SweepCaption(v, c), body: view.draw,
 		Notes: []string{
 			"KV cache: of the whole batch at its longest. Activations: at the peak of the prefill.",
 			"Of a pipeline: the fullest GPU. Hatched: does not fit.",
 		},
 	}
+	f.hold(2.7 * vg.Inch)
 	return f, nil
 }
 

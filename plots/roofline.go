@@ -60,7 +60,7 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	// Large ones first: their labels matter most, and small ones lie on top.
 	slices.SortStableFunc(all, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
 	v := &rooflineView{dots: all, roofs: roofs(c.Machine, r)}
-	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c), Height: 4.7 * vg.Inch}
+	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	left := v.layOut(f)
 	f.Notes = append(f.Notes, "Area of a mark: share of the phase's expected time. Achieved roofs: large matrix products.")
 	if n := none + more; n > 0 {
@@ -69,7 +69,7 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	if left > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f %% of the phase, or without room).", count(left, "mark"), 100*leastLabel))
 	}
-	f.body = v.draw
+	f.hold(rooflineBody)
 	return f, nil
 }
 
@@ -144,6 +144,9 @@ func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
 	return rs
 }
 
+// rooflineBody is the height of axes and legend.
+const rooflineBody = 3.8 * vg.Inch
+
 // A rooflineView is a roofline ready to be drawn.
 type rooflineView struct {
 	dots  []dot
@@ -186,9 +189,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 	}
 	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved (calibration)", roofStyle(true)))
 	f.body = v.draw
-	f.Notes = []string{" "}
+	f.hold(rooflineBody)
 	f.Draw(nowhere(f))
-	f.Notes = nil
 	return v.left
 }
 

@@ -72,10 +72,3 @@ func seen(m [3][3]float64, c color.Color) (out [3]float64) {
 	}
 	return out
 }
-
-func TestCaption(t *testing.T) {
-	got := Caption(testCase(t, "llama2-70b", "a100", 32, 8))
-	if want := "llama2-70b · 8 × A100 SXM 80GB · TP 8 · batch 32 · 1024+128 tokens · bf16 · llmprof"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}

@@ -42,14 +42,13 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 		return nil, fmt.Errorf("sweep: no curve has a time above zero, so there is nothing to draw")
 	}
 	view.legend(curves)
-	return &Figure{
-		Title: "Latency by " + v.noun(), Caption: caption, Height: 3.4 * vg.Inch, body: view.draw,
+	f := &Figure{
+		Title: "Latency by " + v.noun(), Caption: caption, body: view.draw,
 		Notes: []string{"Band: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap; nothing is faster. Both axes are logarithmic."},
-	}, nil
+	}
+	f.hold(2.6 * vg.Inch)
+	return f, nil
 }
-
-// SweepCaption is the caption of a sweep of a case.
-func SweepCaption(c *analytic.Case, v Variable) string { return v.caption(c) }
 
 func checkCurve(c *Curve, v Variable) error {
 	for i, p := range c.Points {

@@ -3,6 +3,7 @@ package plots
 import (
 	"image/color"
 	"strings"
+	"unicode/utf8"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -26,7 +27,8 @@ func fit(s draw.TextStyle, text string, room vg.Length) string {
 	return string(r) + "…"
 }
 
-// wrap breaks text into lines that are at most as wide as room.
+// wrap breaks text into lines that are at most as wide as room, between words
+// where that is enough.
 func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -35,12 +37,29 @@ func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
 			lines = append(lines, line)
 			longer = word
 		}
-		line = fit(s, longer, room)
+		for s.Width(longer) > room {
+			head := beginning(s, longer, room)
+			lines, longer = append(lines, head), longer[len(head):]
+		}
+		line = longer
 	}
 	if line != "" {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// beginning is as much of a word as room holds, a letter at least.
+func beginning(s draw.TextStyle, word string, room vg.Length) string {
+	end := 0
+	for end < len(word) {
+		_, n := utf8.DecodeRuneInString(word[end:])
+		if end > 0 && s.Width(word[:end+n]) > room {
+			break
+		}
+		end += n
+	}
+	return word[:end]
 }
 
 // textBox is the ink of text whose baseline begins at p.
