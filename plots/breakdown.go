@@ -44,7 +44,7 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 		Notes: []string{
 			"Each bar is the whole of its total, at its right.",
 			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: one GPU's; energy: all GPUs of a replica, idle power left out.",
-			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f %% are merged into other.", 100*leastPart),
+			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f\u00a0%% are merged into other.", 100*leastPart),
 		},
 	}
 	f.hold(v.height)

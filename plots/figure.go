@@ -132,15 +132,29 @@ func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
 func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
 
 // captionLines breaks the caption between its parts, and parts that are longer
-// than a line between their words.
-func (f *Figure) captionLines() (lines []string) {
+// than a line between their words, into lines of about the same width.
+func (f *Figure) captionLines() []string {
+	room := Width - 2*Margin
+	lines := f.captionIn(room)
+	for narrow := room; len(lines) > 1 && narrow > room/2; narrow -= 6 {
+		balanced := f.captionIn(narrow)
+		if len(balanced) > len(lines) {
+			break
+		}
+		lines = balanced
+	}
+	return lines
+}
+
+// captionIn is the caption in lines of a width, each as full as can be.
+func (f *Figure) captionIn(room vg.Length) (lines []string) {
 	s := captionText()
 	for _, part := range strings.Split(f.Caption, separator) {
-		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+separator+part) <= Width-2*Margin {
+		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+separator+part) <= room {
 			lines[n] += separator + part
 			continue
 		}
-		lines = append(lines, wrap(s, part, Width-2*Margin)...)
+		lines = append(lines, wrap(s, part, room)...)
 	}
 	return lines
 }

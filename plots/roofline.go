@@ -62,12 +62,15 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	v := &rooflineView{dots: all, roofs: roofs(c.Machine, r)}
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	left := v.layOut(f)
-	f.Notes = append(f.Notes, "Area of a mark: share of the phase's expected time. Achieved roofs: large matrix products.")
+	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products, "+c.Machine.Cal.Name+".")
+	if v.shared {
+		f.Notes = append(f.Notes, "Marks in one another share a label, the largest first.")
+	}
 	if n := none + more; n > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs (norms, collectives, host).", count(n, "operator")))
+		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs.", count(n, "operator")))
 	}
 	if left > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f %% of the phase, or without room).", count(left, "mark"), 100*leastLabel))
+		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f\u00a0%%, or without room).", count(left, "mark"), 100*leastLabel))
 	}
 	f.hold(rooflineBody)
 	return f, nil
@@ -153,7 +156,9 @@ type rooflineView struct {
 	roofs []roof
 	plot  *plot.Plot
 	keys  []key
-	left  int // dots without a label
+
+	left   int  // dots without a label
+	shared bool // some share one
 }
 
 // layOut chooses axes and legend, and draws once into nowhere to learn how many
@@ -169,7 +174,7 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		x.take(r.ridge())
 		y.take(r.peak)
 	}
-	v.plot = newPlot(x.padded(3, 8, 100), y.padded(4, 3, 100))
+	v.plot = newPlot(x.padded(3, 8, 100), y.padded(6, 3, 100))
 	p := v.plot
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = decades{func(v float64) string { return fmt.Sprintf("%g", v) }}
@@ -187,7 +192,7 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 			v.keys = append(v.keys, phaseKey(m))
 		}
 	}
-	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved (calibration)", roofStyle(true)))
+	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved", roofStyle(true)))
 	f.body = v.draw
 	f.hold(rooflineBody)
 	f.Draw(nowhere(f))
@@ -236,18 +241,19 @@ func radius(share float64) vg.Length { return max(1.7, 15*vg.Length(math.Sqrt(sh
 func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	tx, ty := p.Transforms(c)
 	for _, achieved := range []bool{false, true} {
-		knee := r.ridge()
+		knee, cost := r.ridge(), 8.0
 		if achieved {
+			cost = 1
 			knee *= r.computeEff / r.memoryEff
 		}
-		var line []vg.Point
+		var bend []vg.Point
 		for _, x := range []float64{p.X.Min, knee, p.X.Max} {
-			line = append(line, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
+			bend = append(bend, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
 		}
-		for _, part := range c.ClipLinesXY(line) {
+		for _, part := range c.ClipLinesXY(bend) {
 			c.StrokeLines(roofStyle(achieved), part)
 			for i := 1; i < len(part); i++ {
-				q.lines = append(q.lines, [2]vg.Point{part[i-1], part[i]})
+				q.lines = append(q.lines, line{part[i-1], part[i], cost})
 			}
 		}
 	}
@@ -267,9 +273,9 @@ func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Pl
 	tx, ty := p.Transforms(c)
 	style := Sans(TickSize, Ink())
 	put := func(text string, at vg.Point) {
-		w, h := style.Width(text)+2*labelPad, style.Font.Size
+		w, h := style.Width(text)+2*labelPad, lineHeight(style)
 		if box, ok := q.near(at, 0, w, h); ok {
-			c.FillText(style, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style)}, text)
+			c.FillText(style, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style) + labelPad/2}, text)
 			q.leaders = q.leaders[:len(q.leaders)-1]
 		}
 	}

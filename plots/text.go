@@ -28,10 +28,10 @@ func fit(s draw.TextStyle, text string, room vg.Length) string {
 }
 
 // wrap breaks text into lines that are at most as wide as room, between words
-// where that is enough.
+// where that is enough, and not at a no-break space.
 func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\t' }) {
 		longer := strings.TrimLeft(line+" "+word, " ")
 		if line != "" && s.Width(longer) > room {
 			lines = append(lines, line)
