@@ -73,10 +73,10 @@ func breakdownBars(c *analytic.Case, r *analytic.Report) (bars []bar, err error)
 		of   func(*analytic.Line) float64
 		text func(float64) string
 	}{
-		{"FLOPs", func(l *analytic.Line) float64 { return float64(l.FLOPs) }, func(v float64) string { return si(v, "FLOP") }},
-		{"traffic", func(l *analytic.Line) float64 { return float64(l.Traffic()) }, func(v float64) string { return si(v, "B") }},
-		{"time", func(l *analytic.Line) float64 { return float64(l.Expected) }, func(v float64) string { return si(v, "s") }},
-		{"energy", func(l *analytic.Line) float64 { return float64(l.Energy) }, func(v float64) string { return si(v, "J") }},
+		{"FLOPs", func(l *analytic.Line) float64 { return float64(l.FLOPs) }, func(v float64) string { return measured(v, "FLOP") }},
+		{"traffic", func(l *analytic.Line) float64 { return float64(l.Traffic()) }, func(v float64) string { return measured(v, "B") }},
+		{"time", func(l *analytic.Line) float64 { return float64(l.Expected) }, func(v float64) string { return measured(v, "s") }},
+		{"energy", func(l *analytic.Line) float64 { return float64(l.Energy) }, func(v float64) string { return measured(v, "J") }},
 	} {
 		for _, p := range phases {
 			var sums [numGroups]float64
@@ -158,9 +158,9 @@ type breakdownView struct {
 
 // A label is text at a place in a row below a bar.
 type label struct {
-	text string
-	ink  group
-	x    vg.Length
+	text  string
+	group group
+	x     vg.Length
 }
 
 // The sizes of a breakdown.
@@ -190,10 +190,7 @@ func (v *breakdownView) layOut() {
 	for g := range numGroups {
 		if seen[g] {
 			v.keys = append(v.keys, key{g.String(), func(c *draw.Canvas, box vg.Rectangle) {
-				fill(c, box, g.ink())
-				if g == other {
-					hatch(c, box, Faint(), 3)
-				}
+				g.dress().fill(c, box)
 				outline(c, box, Faint())
 			}})
 		}

@@ -34,14 +34,17 @@ func SweepCaption(v Variable, cases ...*analytic.Case) string {
 			}
 		}
 		if len(texts) > 0 {
-			parts = append(parts, strings.Join(texts, " or "))
+			parts = append(parts, strings.Join(texts, alternative))
 		}
 	}
 	return printable(strings.Join(append(parts, "llmprof"), separator))
 }
 
-// separator stands between the parts of a caption.
-const separator = " · "
+// These stand between the parts of a caption, and between what one part may be.
+const (
+	separator   = " · "
+	alternative = " or "
+)
 
 // gpusPart is the GPUs and how many of them there are.
 func gpusPart(c *analytic.Case, v Variable) string {

@@ -131,8 +131,8 @@ func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
 
 func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
 
-// captionLines breaks the caption between its parts, and parts that are longer
-// than a line between their words, into lines of about the same width.
+// captionLines breaks the caption between its parts and the alternatives in them
+// into lines of about the same width, and longer parts between their words.
 func (f *Figure) captionLines() []string {
 	room := Width - 2*Margin
 	lines := f.captionIn(room)
@@ -150,11 +150,20 @@ func (f *Figure) captionLines() []string {
 func (f *Figure) captionIn(room vg.Length) (lines []string) {
 	s := captionText()
 	for _, part := range strings.Split(f.Caption, separator) {
-		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+separator+part) <= room {
-			lines[n] += separator + part
-			continue
+		between := separator
+		for i, text := range strings.SplitAfter(part, alternative) {
+			if i > 0 {
+				between = ""
+			}
+			if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+between+strings.TrimRight(text, " ")) <= room {
+				lines[n] += between + text
+				continue
+			}
+			lines = append(lines, wrap(s, text, room)...)
+			if strings.HasSuffix(text, alternative) {
+				lines[len(lines)-1] += " "
+			}
 		}
-		lines = append(lines, wrap(s, part, room)...)
 	}
 	return lines
 }

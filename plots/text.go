@@ -76,22 +76,29 @@ func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.Fill(r.Path())
 }
 
-// hatch draws slanted lines over a rectangle.
+// hatch draws lines over a rectangle that fall to the right.
 func hatch(c *draw.Canvas, r vg.Rectangle, ink color.Color, gap vg.Length) {
+	slanted(c, r, Line(0.5, ink), gap, false)
+}
+
+// slanted draws lines over a rectangle that fall or rise to the right.
+func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length, rising bool) {
 	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
 	if w <= 0 || h <= 0 {
 		return
 	}
-	line := Line(0.5, ink)
 	for d := gap; d < w+h; d += gap {
-		x0, y0 := r.Min.X+d, r.Min.Y
+		x0, y0 := d, vg.Length(0)
 		if d > w {
-			x0, y0 = r.Max.X, r.Min.Y+d-w
+			x0, y0 = w, d-w
 		}
-		x1, y1 := r.Min.X, r.Min.Y+d
+		x1, y1 := vg.Length(0), d
 		if d > h {
-			x1, y1 = r.Min.X+d-h, r.Max.Y
+			x1, y1 = d-h, h
 		}
-		c.StrokeLine2(line, x0, y0, x1, y1)
+		if rising {
+			x0, x1 = w-x0, w-x1
+		}
+		c.StrokeLine2(line, r.Min.X+x0, r.Min.Y+y0, r.Min.X+x1, r.Min.Y+y1)
 	}
 }
