@@ -95,7 +95,7 @@ func (g group) dress() dress {
 // fill paints a rectangle as a group.
 func (l dress) fill(c *draw.Canvas, r vg.Rectangle) {
 	fill(c, r, l.ink)
-	ink := faded(inkOn(l.ink), 110)
+	ink := blend(inkOn(l.ink), l.ink, 0.45)
 	switch l.pattern {
 	case rising:
 		slanted(c, r, Line(0.5, ink), 4, true)

@@ -60,6 +60,12 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	// Large ones first: their labels matter most, and small ones lie on top.
 	slices.SortStableFunc(all, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
 	v := &rooflineView{dots: all, roofs: roofs(c.Machine, r)}
+	for _, r := range v.roofs {
+		if !shown(r.peak) || !shown(r.bandwidth) {
+			return nil, fmt.Errorf("roofline: %s has a peak of %v FLOP/s in %v and a bandwidth of %v B/s: both must be finite and above 0",
+				c.Machine.GPU.Name, r.peak, r.format, r.bandwidth)
+		}
+	}
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	left := v.layOut(f)
 	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products, "+c.Machine.Cal.Name+".")

@@ -74,7 +74,10 @@ func (v *rooflineView) arranged(q *placer, at []vg.Point) []callout {
 	all := v.callouts(at)
 	var best []callout
 	least := math.Inf(1)
-	for first := range min(len(all), mostOrders) {
+	for first := range len(all) {
+		if first > 0 && len(all) > mostOrders {
+			break
+		}
 		one, trial := q.fork(), slices.Clone(all)
 		cost := trial[first].place(v, one, at)
 		for k := range trial {
@@ -89,9 +92,9 @@ func (v *rooflineView) arranged(q *placer, at []vg.Point) []callout {
 	return best
 }
 
-// mostOrders is how many orders are tried: as many as there are names on most
-// rooflines.
-const mostOrders = 24
+// mostOrders is how many callouts there may be for several orders to be tried:
+// more than on any roofline of a model, and few enough to be quick.
+const mostOrders = 48
 
 // labels draws the marks and names them. A leader ends in its own mark, over the
 // larger ones that it passes.

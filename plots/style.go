@@ -71,6 +71,15 @@ func inkOn(c color.Color) color.Color {
 	return Paper()
 }
 
+// blend is share of a over b, opaque, as no form of picture but SVG and PNG lets
+// colours through.
+func blend(a, b color.Color, share float64) color.Color {
+	r, g, bl, _ := a.RGBA()
+	r2, g2, bl2, _ := b.RGBA()
+	mix := func(x, y uint32) uint8 { return uint8((float64(x)*share + float64(y)*(1-share)) / 257) }
+	return color.NRGBA{mix(r, r2), mix(g, g2), mix(bl, bl2), 255}
+}
+
 // luminance is the relative luminance of sRGB, from 0 to 1 (IEC 61966-2-1; the
 // curve taken as a square, which is close enough to choose an ink by).
 func luminance(c color.Color) float64 {
