@@ -128,7 +128,7 @@ func (v *rooflineView) labels(c *draw.Canvas, q *placer, at []vg.Point) {
 func (l *callout) draw(c *draw.Canvas, p vg.Point) {
 	style := Sans(TickSize, Ink())
 	right := l.box.Max.X < p.X
-	y := l.box.Max.Y - descent(style) + labelPad/2
+	y := l.box.Max.Y - descent(style) + labelPad/5
 	for _, text := range l.lines {
 		y -= lineHeight(style)
 		x := l.box.Min.X + labelPad
@@ -139,12 +139,26 @@ func (l *callout) draw(c *draw.Canvas, p vg.Point) {
 		fill(c, textBox(style, at, text), Paper()) // no grid runs through text
 		c.FillText(style, at, text)
 	}
-	if x := l.box.Min.X; len(l.lines) > 1 {
-		if right {
-			x = l.box.Max.X
-		}
-		c.StrokeLine2(Line(0.5, Ink()), x, l.box.Min.Y, x, l.box.Max.Y)
+	if len(l.lines) > 1 {
+		from, to := l.side(p)
+		c.StrokeLine2(Line(0.5, Ink()), from.X, from.Y, to.X, to.Y)
 	}
+}
+
+// side is the border of a callout that faces p.
+func (l *callout) side(p vg.Point) (from, to vg.Point) {
+	from, to = l.box.Min, l.box.Max
+	switch {
+	case p.X < l.box.Min.X:
+		to.X = from.X
+	case p.X > l.box.Max.X:
+		from.X = to.X
+	case p.Y < l.box.Min.Y:
+		to.Y = from.Y
+	default:
+		from.Y = to.Y
+	}
+	return from, to
 }
 
 // A blank is a canvas of a size that keeps a record and shows nothing.

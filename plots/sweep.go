@@ -44,7 +44,7 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 		Title: "Latency by " + v.noun(), Caption: caption, body: view.draw,
 		Notes: []string{"Floor: data-sheet peaks at perfect overlap; nothing is faster. Both axes are logarithmic."},
 	}
-	f.hold(panelHeight + legendHeight(view.keys, Width-2*Margin))
+	f.hold(panelHeight + view.legendHeight(Width-2*Margin))
 	return f, nil
 }
 
@@ -159,6 +159,7 @@ func (l *latencyPanel) unfits() (runs []scope) {
 type latencyView struct {
 	variable Variable
 	panels   []*latencyPanel
+	names    []key // of curves, if they have no room beside them
 	keys     []key
 }
 
@@ -169,7 +170,7 @@ func (v *latencyView) legend(curves []Curve) {
 	}
 	if len(curves) > 1 && v.panels[0].column == 0 {
 		for i := range curves {
-			v.keys = append(v.keys, curveKeys(i, curves[i].Name)...)
+			v.names = append(v.names, curveKeys(i, curves[i].Name)...)
 		}
 	}
 	v.keys = append(v.keys,
@@ -209,9 +210,19 @@ func (l *latencyPanel) anyUnfit() bool {
 	})
 }
 
+// legendHeight is what both legends take.
+func (v *latencyView) legendHeight(room vg.Length) vg.Length {
+	return legendHeight(v.keys, room) + legendRow*vg.Length(len(legendRows(v.names, room)))
+}
+
 func (v *latencyView) draw(c draw.Canvas) {
+	room := c.Max.X - c.Min.X
 	legend(&c, v.keys)
-	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0)
+	if len(v.names) > 0 {
+		above := draw.Crop(c, 0, 0, legendRow*vg.Length(len(legendRows(v.keys, room))), 0)
+		legend(&above, v.names)
+	}
+	c = draw.Crop(c, 0, 0, v.legendHeight(room), 0)
 	const gap = 14
 	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
 	for i, p := range v.panels {

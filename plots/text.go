@@ -49,7 +49,8 @@ func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
 	return lines
 }
 
-// beginning is as much of a word as room holds, a letter at least.
+// beginning is as much of a word as room holds, a letter at least, and up to a
+// hyphen or the like if there is one towards its end.
 func beginning(s draw.TextStyle, word string, room vg.Length) string {
 	end := 0
 	for end < len(word) {
@@ -58,6 +59,9 @@ func beginning(s draw.TextStyle, word string, room vg.Length) string {
 			break
 		}
 		end += n
+	}
+	if cut := strings.LastIndexAny(word[:end], "-_/.,") + 1; cut > end/2 && end < len(word) {
+		return word[:cut]
 	}
 	return word[:end]
 }
