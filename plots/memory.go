@@ -104,8 +104,10 @@ func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
 		Title: "Memory of one GPU", Caption: SweepCaption(v, c), body: view.draw,
 		Notes: []string{
 			"KV cache: of the whole batch at its longest. Activations: at the peak of the prefill.",
-			"Of a pipeline: the fullest GPU.",
 		},
+	}
+	if c.Parallel.PP > 1 {
+		f.Notes = append(f.Notes, "Of the pipeline's stages: the fullest GPU.")
 	}
 	f.hold(2.7 * vg.Inch)
 	return f, nil

@@ -14,37 +14,14 @@ import (
 	"llmprof/unit"
 )
 
-// A dot is one operator of a phase on a roofline.
-type dot struct {
-	name  string
-	mark  PhaseMark
-	bound analytic.Bound
-	x, y  float64 // FLOP/byte, FLOP/s
-	share float64 // of the phase's time
-}
-
-// A roof is what a GPU can do in one number format.
-type roof struct {
-	format                unit.Format
-	peak, bandwidth       float64
-	computeEff, memoryEff float64 // of large matrix products
-}
-
-// at is the roof over an intensity, achieved or at the data-sheet peaks.
-func (r *roof) at(x float64, achieved bool) float64 {
-	if achieved {
-		return min(r.peak*r.computeEff, r.bandwidth*r.memoryEff*x)
-	}
-	return min(r.peak, r.bandwidth*x)
-}
-
-// ridge is the intensity from which arithmetic is what limits.
-func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
-
 // Roofline draws the operators of a report under the roofs of its GPU, after
 // Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009): FLOPs by
 // memory traffic to the right, FLOPs by expected time upwards.
 func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+	r, err := oneByOne(c, r)
+	if err != nil {
+		return nil, err
+	}
 	prefill, none, err := dots(r.PrefillOps, PrefillMark())
 	if err != nil {
 		return nil, err
@@ -72,6 +49,9 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	if v.shared {
 		f.Notes = append(f.Notes, "Marks in one another share a label, the largest first.")
 	}
+	if m := c.Parallel.MicroBatches; m > 1 {
+		f.Notes = append(f.Notes, fmt.Sprintf("Drawn is one micro-batch of %d.", m))
+	}
 	if n := none + more; n > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs.", count(n, "operator")))
 	}
@@ -82,75 +62,24 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	return f, nil
 }
 
+// oneByOne is the report of one micro-batch by itself: those of a pipeline overlap,
+// and what several GPUs do in the time of one lies above its roofs.
+func oneByOne(c *analytic.Case, r *analytic.Report) (*analytic.Report, error) {
+	m := c.Parallel.MicroBatches
+	if m <= 1 {
+		return r, nil
+	}
+	one := *c
+	one.Workload.Batch, one.Parallel.MicroBatches = c.Workload.Batch/m, 1
+	alone, err := analytic.Explain(&one)
+	return &alone, err
+}
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// dots are the operators of a phase by name, the same ones of several kinds of
-// layers as one, and the number of those that have no place on a roofline.
-func dots(lines []analytic.Line, m PhaseMark) (ds []dot, none int, err error) {
-	type sum struct {
-		flops, traffic, time, share, most float64
-		bound                             analytic.Bound
-	}
-	var names []string
-	sums := map[string]*sum{}
-	for i := range lines {
-		l := &lines[i]
-		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
-			return nil, 0, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
-				m.Name, l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
-		}
-		s := sums[l.Name]
-		if s == nil {
-			s = &sum{}
-			sums[l.Name], names = s, append(names, l.Name)
-		}
-		s.flops += float64(l.FLOPs)
-		s.traffic += float64(l.Traffic())
-		s.time += float64(l.Expected)
-		s.share += l.Share
-		if l.Share >= s.most {
-			s.most, s.bound = l.Share, l.Bound
-		}
-	}
-	for _, n := range names {
-		s := sums[n]
-		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1)}
-		if !shown(d.x) || !shown(d.y) {
-			none++
-			continue
-		}
-		ds = append(ds, d)
-	}
-	return ds, none, nil
-}
-
-// shown reports whether a logarithmic axis can show x.
-func shown(x float64) bool { return x >= leastShown && x <= mostShown }
-
-// roofs are those of the formats that the report's products run in, highest first.
-func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
-	var seen [unit.NumFormats]bool
-	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
-		for i := range lines {
-			f := lines[i].Format
-			if f == unit.NoFormat || f >= unit.NumFormats || seen[f] || lines[i].FLOPs == 0 {
-				continue
-			}
-			seen[f] = true
-			_, peak := m.Runs(f)
-			rs = append(rs, roof{
-				format: f, peak: float64(peak), bandwidth: float64(m.GPU.Bandwidth),
-				computeEff: m.Cal.GEMM.Compute, memoryEff: m.Cal.GEMM.Memory,
-			})
-		}
-	}
-	slices.SortStableFunc(rs, func(a, b roof) int { return cmp.Compare(b.peak, a.peak) })
-	return rs
 }
 
 // rooflineBody is the height of axes and legend.
@@ -209,6 +138,14 @@ func (v *rooflineView) draw(c draw.Canvas) {
 	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot,
 		"performance: FLOPs by expected time (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
 	legend(&c, v.keys)
+}
+
+// intensity is one in three digits or more, without an exponent where people read it.
+func intensity(x float64) string {
+	if x >= 100 && x < 1e6 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
 }
 
 // roofStyle is the stroke of a roof.
@@ -287,7 +224,7 @@ func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Pl
 	}
 	peak := fmt.Sprintf("%v %v", r.format, unit.FLOPsPerSec(r.peak))
 	put(peak, vg.Point{X: c.Max.X - style.Width(peak)/2 - 2, Y: ty(r.peak)})
-	put(fmt.Sprintf("ridge %.3g FLOP/byte", r.ridge()), vg.Point{X: tx(r.ridge()), Y: ty(r.peak)})
+	put("ridge "+intensity(r.ridge())+" FLOP/byte", vg.Point{X: tx(r.ridge()), Y: ty(r.peak)})
 	if r == &v.roofs[0] {
 		x := math.Sqrt(max(p.X.Min, p.Y.Min/r.bandwidth) * r.ridge())
 		put(fmt.Sprintf("memory %v", unit.BytesPerSec(r.bandwidth)), vg.Point{X: tx(x), Y: ty(r.at(x, false))})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,18 +141,18 @@ func TestRidges(t *testing.T) {
 		// Ticks a decade apart are the scale; on all three axes there are these.
 		x := decade(at["10"].X, at["100"].X, 10)
 		y := decade(at["10 T"].Y, at["100 T"].Y, 10e12)
-		for intensity, peak := range q.ridges {
-			if text := fmt.Sprintf("ridge %.3g FLOP/byte", intensity); at[text].X == 0 {
+		for ridge, peak := range q.ridges {
+			if text := fmt.Sprintf("ridge %.0f FLOP/byte", ridge); at[text].X == 0 {
 				t.Errorf("%s: no label %q", q.gpu, text)
 			}
 			found := false
 			for _, p := range paintings(f) {
 				m := middle(p.box)
-				near := math.Abs(math.Log(x(m.X)/intensity)) < 0.03 && math.Abs(math.Log(y(m.Y)/peak)) < 0.06
+				near := math.Abs(math.Log(x(m.X)/ridge)) < 0.03 && math.Abs(math.Log(y(m.Y)/peak)) < 0.06
 				found = found || near && p.ink == Paper() && p.box.Max.X-p.box.Min.X < 5
 			}
 			if !found {
-				t.Errorf("%s: no ring at %.4g FLOP/byte and %.4g FLOP/s", q.gpu, intensity, peak)
+				t.Errorf("%s: no ring at %.4g FLOP/byte and %.4g FLOP/s", q.gpu, ridge, peak)
 			}
 		}
 	}
@@ -161,4 +162,29 @@ func TestRidges(t *testing.T) {
 // ten times v at the other.
 func decade(one, other vg.Length, v float64) func(vg.Length) float64 {
 	return func(at vg.Length) float64 { return v * math.Pow(10, float64((at-one)/(other-one))) }
+}
+
+// TestNothingIsAboveItsRoof holds each mark to the data sheet, pipelines with
+// overlapping micro-batches included.
+func TestNothingIsAboveItsRoof(t *testing.T) {
+	all := looked(t)
+	split := testCase(t, "deepseek-v3", "b200", 64, 8)
+	split.Parallel.PP, split.Parallel.EP, split.Parallel.SP, split.Parallel.MicroBatches = 2, 8, true, 4
+	all["a pipeline"] = split
+	for name, c := range all {
+		r, err := oneByOne(c, explain(t, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range slices.Concat(r.PrefillOps, r.DecodeOps) {
+			if l.FLOPs == 0 {
+				continue
+			}
+			_, peak := c.Machine.Runs(l.Format)
+			roof := min(float64(peak), float64(c.Machine.GPU.Bandwidth)*l.Intensity())
+			if rate := float64(l.FLOPs) / float64(l.Expected); rate > roof*(1+1e-9) {
+				t.Errorf("%s: %s runs at %.4g FLOP/s, above the %.4g of the data sheet at %.4g FLOP/byte", name, l.Name, rate, roof, l.Intensity())
+			}
+		}
+	}
 }
