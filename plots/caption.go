@@ -86,10 +86,10 @@ func splitsPart(c *analytic.Case, v Variable) string {
 }
 
 func batchPart(c *analytic.Case, v Variable) string {
-	s := fmt.Sprintf("batch %d", c.Workload.Batch)
 	if v == ByBatch {
-		s = "batch varied"
+		return "batch varied"
 	}
+	s := fmt.Sprintf("batch %d", c.Workload.Batch)
 	if c.Parallel.DP > 1 {
 		s += " a replica"
 	}
