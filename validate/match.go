@@ -32,7 +32,8 @@ type found[T any] struct {
 // A prediction is the estimate of a configuration.
 type prediction struct {
 	analytic.Estimate
-	first analytic.Estimate // of one client alone; only where the load is Closed
+	first      analytic.Estimate // of one client alone; only where the load is Closed
+	model, gpu string            // their names in the tables
 }
 
 // A Reason is why an observation is not scored.
@@ -90,6 +91,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 	if err != nil {
 		return p, &mismatch{Impossible, err}
 	}
+	p.model, p.gpu = question.Model.Name, question.Machine.GPU.Key
 	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
 		return p, &mismatch{Impossible, err}
 	}
@@ -160,19 +162,20 @@ func schemeOf(c *Config) (s analytic.Scheme, err error) {
 	return s, s.KV.UnmarshalText([]byte(c.KV))
 }
 
-// edge is an engine without a profile of its own.
-const edge = "tensorrt-edge-llm"
-
-// profile is the engine's profile in the theory.
+// profile is the engine's profile in the theory, or for one without a profile
+// of its own that of the engine it is most like.
 func profile(c *Config) (analytic.Engine, error) {
-	name := c.Engine
 	switch {
-	case name == edge:
-		name = "native" // fused kernels and a CUDA graph; its host time is not published
-	case name == "transformers" && c.Mode == "graph":
-		name = "transformers-graph"
+	case c.Engine == "tensorrt-edge-llm": // fused kernels and a CUDA graph; its host time is not published
+		return analytic.ParseEngine("native")
+	case c.Engine == "transformers" && c.Mode == "graph":
+		return analytic.ParseEngine("transformers-graph")
+	case c.Engine == "elana": // transformers in a graph of its own, whose cache is neither fixed in length nor copied
+		e, err := analytic.ParseEngine("transformers-graph")
+		e.Repeat = 0
+		return e, err
 	}
-	return analytic.ParseEngine(name)
+	return analytic.ParseEngine(c.Engine)
 }
 
 // A span is a predicted figure. Energies have no floor and no interval.
@@ -220,6 +223,25 @@ func (p *prediction) energy(c *Config, m Metric) (unit.Joules, error) {
 func times(s analytic.Span) span {
 	floor, low, high := float64(s.Floor), float64(s.Low), float64(s.High)
 	return span{float64(s.Expected), &floor, &low, &high}
+}
+
+// Span is the predicted time of a metric, with its floor and its interval. There
+// is none of an energy.
+func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
+	p, err := s.predict(c)
+	if err != nil {
+		return span, err
+	}
+	t, err := p.of(&c, m)
+	if err != nil {
+		return span, err
+	}
+	if t.floor == nil {
+		return span, &mismatch{Impossible, fmt.Errorf("%s is no time", m)}
+	}
+	return analytic.Span{
+		Floor: unit.Seconds(*t.floor), Expected: unit.Seconds(t.expected), Low: unit.Seconds(*t.low), High: unit.Seconds(*t.high),
+	}, nil
 }
 
 // interrupted is the time per token in a closed loop of C clients: while one of

@@ -75,7 +75,7 @@ func (s *Scorer) Score(all []Observation) *Score {
 		}
 		if row.FasterThanFloor {
 			out.Findings = append(out.Findings, Finding{BelowFloor, fmt.Sprintf(
-				"%s: %.4g s observed, %.4g s at least by the data sheet: the measurement or the floor is wrong", o.name(), o.Value, *row.Floor)})
+				"%s: %.4g s observed, %.4g s at least by the data sheet: the measurement or the floor is wrong", row.name(), row.Value, *row.Floor)})
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -120,9 +120,11 @@ func (s *Scorer) row(o *Observation) (r Row, err error) {
 	if !(span.expected > 0) {
 		return r, &mismatch{Impossible, fmt.Errorf("the estimate has no %s", o.Metric)}
 	}
+	named := *o
+	named.Model, named.GPU = p.model, p.gpu
 	return Row{
-		Observation: *o, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
-		Error: span.expected/o.Value - 1, Fitted: fitted(o), FasterThanFloor: span.floor != nil && o.Value < *span.floor,
+		Observation: named, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
+		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FasterThanFloor: span.floor != nil && o.Value < *span.floor,
 	}, nil
 }
 

@@ -84,17 +84,31 @@ func Summarize(rows []Row, by ...Dimension) []Summary {
 		s.Group = groupOf(groups[k][0], by)
 		all = append(all, s)
 	}
-	slices.SortStableFunc(all, func(a, b Summary) int {
-		return cmp.Or(slices.Index(Metrics(), a.Metric)-slices.Index(Metrics(), b.Metric), order(a.Fitted)-order(b.Fitted))
-	})
+	slices.SortStableFunc(all, func(a, b Summary) int { return a.order(&b.Group) })
 	return all
 }
 
-func order(fitted bool) int {
-	if fitted {
-		return 1
+// order is below 0 where g comes before other in a table.
+func (g *Group) order(other *Group) int {
+	fitted := func(g *Group) int {
+		if g.Fitted {
+			return 1
+		}
+		return 0
 	}
-	return 0
+	return cmp.Or(
+		slices.Index(Metrics(), g.Metric)-slices.Index(Metrics(), other.Metric), fitted(g)-fitted(other),
+		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine), compare(g.TP, other.TP),
+		compare(g.Model, other.Model), compare(g.Batch, other.Batch),
+	)
+}
+
+// compare orders two values of groups that were told apart by the same.
+func compare[T cmp.Ordered](a, b *T) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Compare(*a, *b)
 }
 
 func groupKey(r *Row, by []Dimension) string {
