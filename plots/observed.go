@@ -134,7 +134,7 @@ type sides struct {
 
 // signs are told apart by their outlines at a radius of three points.
 var signs = [...]sides{
-	{corners: 24},                            // circle
+	{corners: 14},                            // circle
 	{corners: 4, turn: 0.125},                // square
 	{corners: 3, turn: 0.25},                 // triangle
 	{corners: 4},                             // diamond

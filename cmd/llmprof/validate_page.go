@@ -46,7 +46,9 @@ func (v *validation) summaryTable(title string, fitted bool) render.Table {
 		t.Rows = append(t.Rows, render.Row{Cells: v.summaryCells(&groups[i])})
 	}
 	for i := range all {
-		t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: v.summaryCells(&all[i])})
+		cells := v.summaryCells(&all[i])
+		cells[0] = "all " + short(all[i].Metric)
+		t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: cells})
 	}
 	return t
 }
@@ -84,10 +86,7 @@ func share(s *float64) any {
 func groupCell(s *compare.Summary, d compare.Dimension) any {
 	switch d {
 	case compare.ByEngine:
-		if s.Engine == nil {
-			return "all"
-		}
-		return *s.Engine
+		return cell(s.Engine)
 	case compare.ByGPU:
 		return cell(s.GPU)
 	case compare.ByTP:

@@ -180,3 +180,37 @@ func TestValidateTable(t *testing.T) {
 		t.Errorf("the page differs from the one that was looked at; if it is meant to, make golden and look again:\n%s", d)
 	}
 }
+
+// TestValidationDoc holds the results in the documentation to what the command
+// prints.
+func TestValidationDoc(t *testing.T) {
+	got := try(t, "validate", "--by", "engine", "--worst", "0")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	results, _, ok := strings.Cut(got.stdout, "\n\nNot compared")
+	if !ok {
+		t.Fatal("the page has no part on what is not compared")
+	}
+	path := filepath.Join("..", "..", "docs", "validation.md")
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- llmprof validate --by engine --worst 0 -->\n", "<!-- end -->"
+	head, rest, ok := strings.Cut(string(doc), begin)
+	_, tail, also := strings.Cut(rest, end)
+	if !ok || !also {
+		t.Fatalf("%s has no place for the results", path)
+	}
+	want := head + begin + "```\n" + results + "\n```\n" + end + tail
+	if update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := cmp.Diff(strings.Split(string(doc), "\n"), strings.Split(want, "\n")); d != "" {
+		t.Errorf("the results have changed; make golden, and read what the text says of them:\n%s", d)
+	}
+}
