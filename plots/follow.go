@@ -55,8 +55,8 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 	switch {
 	case len(courses) == 0:
 		return nil, fmt.Errorf("follow: there is nothing to draw")
-	case len(v.batches) > mostCurves:
-		return nil, fmt.Errorf("follow: %d batches: at most %d can be told apart in one picture", len(v.batches), mostCurves)
+	case len(v.batches) > mostBatches:
+		return nil, fmt.Errorf("follow: %d batches: at most %d can be told apart in one picture", len(v.batches), mostBatches)
 	case len(v.engines) > mostRows:
 		return nil, fmt.Errorf("follow: %d engines: at most %d fit in one picture", len(v.engines), mostRows)
 	}
@@ -73,6 +73,9 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 	f.Height = f.outside() + 2.1*vg.Inch*vg.Length(len(v.engines)) + legendHeight(v.keys, Width-2*Margin)
 	return f, nil
 }
+
+// mostBatches is how many lines one panel keeps apart.
+const mostBatches = 6
 
 // mostRows is how many engines fit on a page.
 const mostRows = 4
