@@ -24,7 +24,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * s.localKV(a) * float64(a.KeyDim+a.ValueDim))
 	o.Acts = s.acts(s.tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	if s.New == 1 {
-		o.Repeated = s.repeated(a, heads)
+		o.Repeated, o.Joined = s.repeated(a, heads), o.KV.Times(2)
 	}
 	return append(dst, o)
 }

@@ -101,3 +101,22 @@ func TestEnginesExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinByHand works out what it costs to put a growing cache together anew in
+// every step, where that and not the launches is what takes the time.
+func TestJoinByHand(t *testing.T) {
+	const batch, more = 64, 1024
+	w := Workload{Batch: batch, Prompt: 4096, Gen: 2}
+	short := predict(t, onEngine(t, "llama3.1-8b", "transformers", w))
+	w.Prompt += more
+	long := predict(t, onEngine(t, "llama3.1-8b", "transformers", w))
+	if short.Decode.Bound != ByMemory {
+		t.Fatalf("decoding is %v-bound, want memory", short.Decode.Bound)
+	}
+	const kv = 32 * 2 * 8 * 128 * 2 // bytes of a position, all layers
+	c := testCase(t, "llama3.1-8b", "h200", 1, 1).Machine.Cal
+	want := kv * batch * more / 4.8e12 * (1/c.Attention.Memory + 2/c.Element.Memory)
+	if got := float64(long.TPOT.Expected - short.TPOT.Expected); math.Abs(got-want) > 1e-9 {
+		t.Errorf("%d more positions cost %v s, want %v s", more, got, want)
+	}
+}

@@ -207,6 +207,9 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 	if share := m.Engine.Repeat; share > 0 && o.Repeated > 0 {
 		c.Memory = o.Repeated.Over(g.Bandwidth.Times(share)).Times(n)
 	}
+	if m.Engine.Join {
+		c.Memory += o.Joined.Over(g.Bandwidth.Times(cal.Element.Memory)).Times(n)
+	}
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
 	return c
 }

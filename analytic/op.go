@@ -22,6 +22,7 @@ type Op struct {
 	Acts    unit.Bytes // activations in and out
 
 	Repeated unit.Bytes // in place of KV, where an engine repeats it for every query head
+	Joined   unit.Bytes // besides KV, where an engine joins cache and new token to a new cache
 
 	Wire     unit.Bytes // sent by one GPU to others of its node
 	NodeWire unit.Bytes // sent by one GPU to other nodes
