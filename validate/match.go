@@ -32,8 +32,7 @@ type found[T any] struct {
 // A prediction is the estimate of a configuration.
 type prediction struct {
 	analytic.Estimate
-	first      analytic.Estimate // of one client alone; only where the load is Closed
-	model, gpu string            // their names in the tables
+	first analytic.Estimate // of one client alone; only where the load is Closed
 }
 
 // A Reason is why an observation is not scored.
@@ -77,6 +76,18 @@ func once[K comparable, T any](kept *map[K]found[T], key K, find func(K) (T, err
 	return value, err
 }
 
+// Canonical is a configuration with the names that the tables have for its model
+// and its GPU. Names that they do not know stay as they are.
+func (s *Scorer) Canonical(c Config) Config {
+	if m, err := once(&s.models, c.Model, s.Model); err == nil {
+		c.Model = m.Name
+	}
+	if g, err := once(&s.gpus, c.GPU, s.GPU); err == nil {
+		c.GPU = g.Key
+	}
+	return c
+}
+
 // predict answers for a configuration.
 func (s *Scorer) predict(c Config) (prediction, error) {
 	return once(&s.answers, c, s.estimate)
@@ -91,7 +102,6 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 	if err != nil {
 		return p, &mismatch{Impossible, err}
 	}
-	p.model, p.gpu = question.Model.Name, question.Machine.GPU.Key
 	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
 		return p, &mismatch{Impossible, err}
 	}

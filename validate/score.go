@@ -121,7 +121,7 @@ func (s *Scorer) row(o *Observation) (r Row, err error) {
 		return r, &mismatch{Impossible, fmt.Errorf("the estimate has no %s", o.Metric)}
 	}
 	named := *o
-	named.Model, named.GPU = p.model, p.gpu
+	named.Config = s.Canonical(o.Config)
 	return Row{
 		Observation: named, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
 		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FasterThanFloor: span.floor != nil && o.Value < *span.floor,

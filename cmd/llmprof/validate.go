@@ -185,7 +185,8 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 		gpu = g.Key
 	}
 	kept := slices.DeleteFunc(all, func(o compare.Observation) bool {
-		return model != "" && !strings.EqualFold(o.Model, model) || gpu != "" && !strings.EqualFold(o.GPU, gpu) ||
+		c := s.Canonical(o.Config)
+		return model != "" && c.Model != model || gpu != "" && c.GPU != gpu ||
 			v.engine != "" && !strings.EqualFold(o.Engine, v.engine) && !strings.EqualFold(o.Runs(), v.engine)
 	})
 	if len(kept) == 0 && (model != "" || gpu != "" || v.engine != "") {

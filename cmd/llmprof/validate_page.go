@@ -102,7 +102,7 @@ func groupCell(s *compare.Summary, d compare.Dimension) any {
 // worstTable lists the observations that are farthest off.
 func (v *validation) worstTable() render.Table {
 	t := render.Table{Title: "Farthest off", Columns: []render.Column{
-		{Title: "metric", Left: true}, {Title: "model", Left: true, Max: 22}, {Title: "GPU", Left: true, Drop: 1}, {Title: "engine", Left: true, Max: 20},
+		{Title: "metric", Left: true}, {Title: "model", Left: true, Max: 18}, {Title: "GPU", Left: true, Max: 14, Drop: 1}, {Title: "engine", Left: true, Max: 13},
 		{Title: "TP"}, {Title: "batch"}, {Title: "tokens"}, {Title: "floor", Drop: 3}, {Title: "predicted"}, {Title: "observed"}, {Title: "%"},
 		{Title: "source", Left: true, Drop: 2, Max: 24},
 	}}
