@@ -173,7 +173,8 @@ func (p *followPanel) course(c *draw.Canvas, o *Course, place func(int, float64)
 	}
 	if len(o.Predicted) > 1 {
 		c.StrokeLines(Line(0.9, ink, 1.2, 1.8), floor)
-		c.StrokeLines(Line(1.3, ink), expected)
+		wide := vg.Length(2.2 - 0.5*float64(n)) // ever thinner, so that lines on each other are seen
+		c.StrokeLines(Line(max(wide, 0.7), ink), expected)
 	}
 	const r = 2.6
 	for _, s := range o.Observed {
