@@ -59,6 +59,9 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 			name = path
 		}
 		some, err := compare.Reduce(name, r)
+		for i := range some {
+			err = errors.Join(err, some[i].Check()) // what is written can be read
+		}
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", path, err))
 			continue
