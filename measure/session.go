@@ -182,7 +182,7 @@ func (s *session) size(ctx context.Context) error {
 			s.warn("", "no theory of the sizes: %v", err)
 		}
 	}
-	s.res.Sizes = sizes(got, want)
+	s.res.Sizes = sizes(got, want, s.set.Parallelism.TP)
 	for _, d := range differ(s.res.Sizes) {
 		s.warn("", "%s", d)
 	}

@@ -15,15 +15,16 @@ const sizeTolerance = 0.01
 
 // sizes sets what the engine counted beside what the theory says. The counted
 // cache holds as many tokens as the engine made room for, which a static cache
-// does ahead.
-func sizes(got *engine.Sizes, want *analytic.Memory) *result.Sizes {
+// does ahead. Counted is what all ranks hold together, the theory of one of them.
+func sizes(got *engine.Sizes, want *analytic.Memory, ranks int) *result.Sizes {
 	s := &result.Sizes{
 		Params: &got.ParamsBytes, Buffers: &got.BuffersBytes, KV: &got.KVBytes, State: &got.StateBytes,
 		Activations: got.Activations, Peak: got.PeakBytes, Reserved: got.Reserved,
 	}
 	if want != nil {
+		n := float64(ranks)
 		s.Analytic = &result.AnalyticSizes{
-			Params: float64(want.Weights), KV: float64(want.KV), State: float64(want.State), Activations: float64(want.Activations),
+			Params: n * float64(want.Weights), KV: n * float64(want.KV), State: n * float64(want.State), Activations: n * float64(want.Activations),
 		}
 	}
 	return s

@@ -25,16 +25,16 @@ func readResult(t *testing.T, file string) ([]byte, *result.Result) {
 	return data, r
 }
 
-// TestReduceAgain holds that the embedded rows are what result files reduce to:
-// two of them are kept whole.
+// TestReduceAgain holds that the embedded rows are what the result files reduce
+// to.
 func TestReduceAgain(t *testing.T) {
-	files, err := filepath.Glob("testdata/h200-*.json")
-	if err != nil || len(files) != 2 {
-		t.Fatalf("%d result files, want 2: %v", len(files), err)
+	files, err := filepath.Glob("../experiments/h200/h200-*.json")
+	listed, failed := Files()
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
 	}
-	listed, err := Files()
-	if err != nil {
-		t.Fatal(err)
+	if len(files) == 0 || len(files) != len(listed) {
+		t.Fatalf("%d result files, and %d are listed", len(files), len(listed))
 	}
 	for _, file := range files {
 		data, r := readResult(t, file)
@@ -100,7 +100,7 @@ func TestReduceOdd(t *testing.T) {
 		"no interval":      {func(r *result.Result) { r.TTFT.MedianLow = nil }, 6, false},
 		"GPU not listed":   {func(r *result.Result) { r.Machine.GPUs[0].Key = "" }, 6, false},
 	} {
-		_, r := readResult(t, "testdata/h200-c864eaf0535d-c0.p0.json")
+		_, r := readResult(t, "../experiments/h200/h200-c864eaf0535d-c0.p0.json")
 		c.change(r)
 		got, err := Reduce("mine", r)
 		if len(got) != c.n || (err != nil) != c.wrong {
@@ -116,7 +116,7 @@ func TestReduceOdd(t *testing.T) {
 
 // TestReduceConfig holds what is read of a result besides its figures.
 func TestReduceConfig(t *testing.T) {
-	_, r := readResult(t, "testdata/h200-73cfdef37d59-c0.p0.json")
+	_, r := readResult(t, "../experiments/h200/h200-73cfdef37d59-c0.p0.json")
 	r.Workload.KV, r.Workload.Elana = "fp8", true
 	got, err := Reduce("mine", r)
 	if err != nil {

@@ -1,7 +1,7 @@
 package result
 
-// Sizes are bytes of memory, counted after a real forward, each apart, with the
-// analytic figure beside it.
+// Sizes are bytes of memory, counted after a real forward, each apart, of all GPUs
+// of a process together, with the analytic figure beside it.
 type Sizes struct {
 	Params      *int64         `json:"params"`
 	Buffers     *int64         `json:"buffers"`

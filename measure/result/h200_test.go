@@ -1,0 +1,39 @@
+package result
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// TestH200 holds what docs/measuring.md says of the results of experiments/h200.
+func TestH200(t *testing.T) {
+	results, err := ReadFolder("../../experiments/h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		for name, times := range map[string]*Times{"TTFT": r.TTFT, "TPOT": r.TPOT, "TTLT": r.TTLT} {
+			if off := math.Abs(times.Median / *times.Device - 1); off > 0.02 {
+				t.Errorf("%s: %s is %.2g of the host's clock off that of the device", r.ID, name, off)
+			}
+		}
+		whole := 0.0 // TP of transformers keeps the table of the embedding on every GPU
+		if r.Parallelism.TP == 2 {
+			whole = 128256 * 4096 * 2
+		}
+		if s := r.Sizes; float64(*s.Params) != s.Analytic.Params+whole || float64(*s.KV) != s.Analytic.KV {
+			t.Errorf("%s: %v of parameters and %v of KV cache, in theory %v and %v", r.ID, *s.Params, *s.KV, s.Analytic.Params, s.Analytic.KV)
+		}
+		graph := r.Engine.Options["graph"] == "true"
+		if o := math.Abs(*r.Meter.Overhead); graph && o > 0.005 {
+			t.Errorf("%s: metering changes TPOT by %.2g", r.ID, o)
+		}
+		for _, c := range r.Closure {
+			// Eager requests change with the host between the windows: those results are marked.
+			if !c.Passed && (graph || !strings.HasPrefix(c.Name, "request:") && !strings.Contains(c.Name, "(generated - 1)")) {
+				t.Errorf("%s: %s is off by %.2g", r.ID, c.Name, c.Off)
+			}
+		}
+	}
+}
