@@ -1,0 +1,55 @@
+package cuda_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/kernels"
+)
+
+// compiler opens NVRTC, which needs no GPU, or skips the test.
+func compiler(t *testing.T) *cuda.Compiler {
+	t.Helper()
+	c, err := cuda.OpenCompiler(os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	var missing *cuda.MissingError
+	if errors.As(err, &missing) {
+		t.Skipf("no NVRTC here (LLMPROF_TEST_CUDA_LIBS names a folder): %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestKernelsCompile(t *testing.T) {
+	c := compiler(t)
+	src, err := kernels.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arch := range []string{"sm_80", "sm_90a"} {
+		for _, shape := range [][]string{
+			{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"},
+			{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"},
+		} {
+			cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
+			if err != nil {
+				t.Fatalf("%s %v: %v", arch, shape, err)
+			}
+			if log != "" {
+				t.Errorf("%s %v: the compiler remarks:\n%s", arch, shape, log)
+			}
+			if !strings.HasPrefix(string(cubin), "\x7fELF") {
+				t.Errorf("%s %v: not a cubin", arch, shape)
+			}
+			if dir := os.Getenv("LLMPROF_TEST_CUBINS"); dir != "" {
+				if err := os.WriteFile(dir+"/"+arch+shape[0]+".cubin", cubin, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
