@@ -82,8 +82,8 @@ func (e *Engine) stepLayer(i int, own *linearKernels) error {
 
 // launch is the grid of a product with so many stages of rows.
 func (k *linearKernels) launch(tiles, sms int) cuda.Launch {
-	const threads = 9 * 32 // linear.cu: eight warps that multiply, one that copies
-	return cuda.Launch{Grid: cuda.Dim{X: min(tiles, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring, Early: true}
+	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
+	return cuda.Launch{Grid: cuda.Dim{X: min(tiles, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.

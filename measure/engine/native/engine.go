@@ -23,6 +23,7 @@ type Options struct {
 	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
 	Cache     cuda.Cache
 	Products  Products
+	linear    []linearKernels // nil for linearShapes
 }
 
 // Products says what multiplies in a decode step.
@@ -30,7 +31,7 @@ type Products int
 
 // The ways to multiply.
 const (
-	OwnProducts    Products = iota // own kernels for batches up to 32 on Hopper and later, else cuBLASLt
+	OwnProducts    Products = iota // own kernels for batches up to 32, else cuBLASLt
 	CublasProducts                 // cuBLASLt for every batch
 )
 
@@ -104,7 +105,11 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint) error {
 	if e.s, err = e.dev.NewStream(); err != nil {
 		return err
 	}
-	if e.p, err = compile(e.dev, e.opt.Libraries, e.opt.Cache, &e.shape); err != nil {
+	linear := e.opt.linear
+	if linear == nil {
+		linear = linearShapes()
+	}
+	if e.p, err = compile(e.dev, e.opt.Libraries, e.opt.Cache, &e.shape, linear); err != nil {
 		return err
 	}
 	if err := e.w.allocate(e.dev); err != nil {

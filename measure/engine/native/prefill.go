@@ -84,15 +84,23 @@ func (e *Engine) prefillLayer(layer, seq, n int) error {
 		k, v, int32(sh.kvHeads), int32(length), int32(b.capacity), sh.eps); err != nil {
 		return err
 	}
-	const tile, buffers = 64, 5 // of attention_prefill.cu: queries, and two each of keys and values
-	l := cuda.Launch{Grid: cuda.Dim{X: (length + tile - 1) / tile, Y: sh.heads, Z: n}, Block: cuda.Dim{X: 128}, Shared: buffers * tile * sh.headDim * 2}
-	if err := p.attentionPrefill.Queue(e.s, l, b.qkv, k, v, b.att, int32(sh.kvHeads), int32(length), int32(b.capacity), sh.scale()); err != nil {
+	if err := e.queuePrefillAttention(k, v, n); err != nil {
 		return err
 	}
 	if err := e.product(b.x, b.att, w.o, e.outKey(rows)); err != nil {
 		return err
 	}
 	return e.queueMLP(w, rows)
+}
+
+// queuePrefillAttention queues the attention of n prompts.
+func (e *Engine) queuePrefillAttention(k, v cuda.Ptr, n int) error {
+	sh, b, t := &e.shape, e.b, &e.p.tile
+	l := cuda.Launch{
+		Grid:  cuda.Dim{X: (e.opt.PromptLen + t.queries - 1) / t.queries, Y: sh.heads, Z: n},
+		Block: cuda.Dim{X: t.threads}, Shared: t.shared,
+	}
+	return e.p.attentionPrefill.Queue(e.s, l, b.qkv, k, v, b.att, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.scale())
 }
 
 // queueMLP queues the feed-forward of rows tokens, by cuBLASLt.

@@ -16,37 +16,70 @@ type program struct {
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
 	linear                            []linearKernels
+	tile                              attentionTile
 }
 
-// linearKernels are the three products of decoding for batches up to rows.
+// attentionTile is how a prompt's attention is launched.
+type attentionTile struct {
+	kernel  string
+	queries int // of a block
+	threads int
+	shared  int // bytes of dynamic shared memory
+}
+
+// tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
+// in bytes of one value each: queries, and two tiles each of keys and values.
+func tileFor(major, headDim int) attentionTile {
+	if major == 9 && headDim <= 128 {
+		return attentionTile{"attention_prefill_hopper", 128, 256, 5*128*headDim*2 + 1024}
+	}
+	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
+}
+
+// linearKernels are the three products of decoding for batches up to rows, and
+// the shape of the ring that the weights come through (linear.cu).
 type linearKernels struct {
-	rows                     int
-	ring                     int // bytes of dynamic shared memory
-	tiles                    int // of 16 weight rows, a stage
-	scores, residual, swiglu *cuda.Kernel
+	rows     int // largest batch
+	columns  int // the batch in eights: mma's columns
+	tiles    int // of 16 weight rows, a stage
+	depth    int // columns of the weights, a stage
+	stages   int
+	scores   *cuda.Kernel
+	residual *cuda.Kernel
+	swiglu   *cuda.Kernel
 }
 
-// linearShapes repeats the template arguments at the end of linear.cu.
+// ring is the dynamic shared memory of a block.
+func (l *linearKernels) ring() int { return l.stages * (16*l.tiles + l.rows) * (l.depth*2 + 64) }
+
+// linearShapes are the rings that were fastest on an H200. Two blocks of
+// different products have to fit on a multiprocessor, so that one can fill its
+// ring while the other still runs.
 func linearShapes() []linearKernels {
-	ring := func(tiles, columns, stages int) int { return stages * 16 * tiles * (columns*2 + 64) }
 	return []linearKernels{
-		{rows: 8, tiles: 1, ring: ring(1, 512, 5)},
-		{rows: 16, tiles: 2, ring: ring(2, 256, 5)},
-		{rows: 32, tiles: 4, ring: ring(4, 128, 4)},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5},
+		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4},
+		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3},
+		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3},
 	}
 }
 
 // defines are the constants that the kernels are compiled with.
-func defines(s *shape) []string {
+func defines(s *shape, linear []linearKernels) []string {
 	flag := map[bool]int{true: 1}
-	return []string{
+	out := []string{
 		fmt.Sprintf("HEAD_DIM=%d", s.headDim), fmt.Sprintf("GROUP=%d", s.heads/s.kvHeads),
 		fmt.Sprintf("QK_NORM=%d", flag[s.qkNorm]), fmt.Sprintf("QKV_BIAS=%d", flag[s.bias]),
 	}
+	for i := range linear {
+		l := &linear[i]
+		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
+	}
+	return out
 }
 
 // compile makes the program for dev, or takes it from the cache.
-func compile(dev *cuda.Device, libraries string, cache cuda.Cache, s *shape) (*program, error) {
+func compile(dev *cuda.Device, libraries string, cache cuda.Cache, s *shape, linear []linearKernels) (*program, error) {
 	if dev.Major < 8 {
 		return nil, fmt.Errorf("native: %s has compute capability %d.%d; bf16 needs 8.0 or newer", dev.Name, dev.Major, dev.Minor)
 	}
@@ -58,7 +91,7 @@ func compile(dev *cuda.Device, libraries string, cache cuda.Cache, s *shape) (*p
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), defines(s))
+	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), defines(s, linear))
 	if err != nil {
 		return nil, err
 	}
@@ -66,19 +99,16 @@ func compile(dev *cuda.Device, libraries string, cache cuda.Cache, s *shape) (*p
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m}
-	return p, p.find(dev.Major >= 9)
+	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s.headDim)}
+	return p, p.find()
 }
 
 // find looks the kernels up by name.
-func (p *program) find(bulk bool) error {
+func (p *program) find() error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
-		"attention_decode": &p.attentionDecode, "attention_prefill": &p.attentionPrefill,
-	}
-	if bulk {
-		p.linear = linearShapes()
+		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill,
 	}
 	for i := range p.linear {
 		l := &p.linear[i]

@@ -32,7 +32,8 @@ type speedRow struct {
 
 // TestSpeed measures llama3.1-8b against what this GPU reached in the same run.
 // It is no test of a time: it writes what it saw as JSON. It runs where
-// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024,prefill:2048".
+// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/4,prefill:2048",
+// of which the second says which ring the products use: tiles/depth/stages.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -47,8 +48,9 @@ func TestSpeed(t *testing.T) {
 		}
 		switch what {
 		case "decode":
+			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
-			m.decode(number(t, b), number(t, p))
+			m.decode(number(t, b), number(t, p), shape)
 		case "prefill":
 			m.prefill(number(t, size))
 		default:
@@ -143,10 +145,16 @@ func (m *meter) ceilings(e *Engine) {
 }
 
 // decode measures steps in the middle of which the context is ctx.
-func (m *meter) decode(batch, ctx int) {
+func (m *meter) decode(batch, ctx int, shape string) {
 	const gen = 65
 	begin := time.Now()
-	e := open(m.t, llama8B, Options{Seed: 1, Batch: batch, PromptLen: ctx - gen/2, GenLen: gen})
+	opt := Options{Seed: 1, Batch: batch, PromptLen: ctx - gen/2, GenLen: gen}
+	if shape == "cublas" {
+		opt.Products = CublasProducts
+	} else if shape != "" {
+		opt.linear = m.ring(batch, shape)
+	}
+	e := open(m.t, llama8B, opt)
 	m.must(e.s.Sync())
 	m.add(speedRow{What: "load", Batch: batch, Prompt: ctx, Ms: time.Since(begin).Seconds() * 1e3})
 	m.ceilings(e)
@@ -181,11 +189,25 @@ func (m *meter) decode(batch, ctx int) {
 	bytes := 2*(e.w.params-int64(s.vocab*s.hidden)) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
-	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor})
+	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
 	m.operators(e, first)
 	m.must(a.Close())
 	m.must(b.Close())
 	m.must(e.Close())
+}
+
+// ring is linearShapes with another ring for the batch.
+func (m *meter) ring(batch int, shape string) []linearKernels {
+	out := linearShapes()
+	for i := range out {
+		if batch > out[i].rows {
+			continue
+		}
+		f := strings.Split(shape, "/")
+		out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
+		break
+	}
+	return out
 }
 
 // operators times each operator of all layers by itself, in a graph, with its
@@ -251,10 +273,7 @@ func (m *meter) prefill(length int) {
 	floor := flops / m.gemm * 1e3
 	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor})
 	k, v := e.b.layerCache(s, &e.opt, 0, 0)
-	l := cuda.Launch{Grid: cuda.Dim{X: (length + 63) / 64, Y: s.heads, Z: 1}, Block: cuda.Dim{X: 128}, Shared: 5 * 64 * s.headDim * 2}
-	ms = m.median(e, 5, func() error {
-		return e.p.attentionPrefill.Queue(e.s, l, e.b.qkv, k, v, e.b.att, int32(s.kvHeads), int32(length), int32(e.b.capacity), s.scale())
-	})
+	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(k, v, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
 	m.must(e.Close())

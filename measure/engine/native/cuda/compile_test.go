@@ -35,6 +35,7 @@ func TestKernelsCompile(t *testing.T) {
 			{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"},
 			{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"},
 		} {
+			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,1,512,4,8", "SHAPE_16=2,2,256,3,16", "SHAPE_32=4,4,128,3,32")
 			cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
 			if err != nil {
 				t.Fatalf("%s %v: %v", arch, shape, err)

@@ -68,32 +68,39 @@ __device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, 
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// rotate turns the pair (a, b), half a head apart, by the angle of position pos.
-__device__ __forceinline__ void rotate(float &a, float &b, float pos, float frequency) {
-  float s, c;
-  sincosf(pos * frequency, &s, &c);
-  float x = a, y = b;
-  a = x * c - y * s;
-  b = y * c + x * s;
-}
-
 // HEAD_LANE is how many values of a head each lane of a warp holds: those of
 // index lane + 32*i.
 #define HEAD_LANE (HEAD_DIM / WARP)
 
+// angles are the sines and cosines of a position, of a lane's pairs of values,
+// which lie half a head apart.
+struct Angles {
+  float sin[HEAD_LANE / 2], cos[HEAD_LANE / 2];
+};
+
+__device__ __forceinline__ Angles angles(const float *frequencies, int pos) {
+  Angles a;
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE / 2; i++) sincosf((float)pos * frequencies[threadIdx.x % WARP + WARP * i], &a.sin[i], &a.cos[i]);
+  return a;
+}
+
 // prepare_head does what is done to one head of q or k between projection and
-// attention: bias (added by the caller), RMSNorm where the family has it,
-// rotation. A warp holds the head.
-__device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *norm, float eps, const float *frequencies, float pos) {
-  int lane = threadIdx.x % WARP;
+// attention, after the bias: RMSNorm where the family has it, and rotation. A
+// warp holds the head.
+__device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *norm, float eps, const Angles &a) {
 #if QK_NORM
   float ss = 0.f;
 #pragma unroll
   for (int i = 0; i < HEAD_LANE; i++) ss += v[i] * v[i];
   float r = rsqrtf(warp_sum(ss) / HEAD_DIM + eps);
 #pragma unroll
-  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * wide(norm[lane + WARP * i]);
+  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * wide(norm[threadIdx.x % WARP + WARP * i]);
 #endif
 #pragma unroll
-  for (int i = 0; i < HEAD_LANE / 2; i++) rotate(v[i], v[i + HEAD_LANE / 2], pos, frequencies[lane + WARP * i]);
+  for (int i = 0; i < HEAD_LANE / 2; i++) {
+    float x = v[i], y = v[i + HEAD_LANE / 2];
+    v[i] = x * a.cos[i] - y * a.sin[i];
+    v[i + HEAD_LANE / 2] = y * a.cos[i] + x * a.sin[i];
+  }
 }

@@ -72,6 +72,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_nor
                                   bf16 *k_cache, bf16 *v_cache, int kv_heads, int length, int capacity, float eps) {
   int heads = kv_heads * GROUP, lane = threadIdx.x % WARP;
   int pos = blockIdx.x % length, seq = blockIdx.x / length;
+  Angles turn = angles(frequencies, pos);
   bf16 *row = qkv + (u64)blockIdx.x * (heads + 2 * kv_heads) * HEAD_DIM;
   for (int h = threadIdx.x / WARP; h < heads + 2 * kv_heads; h += blockDim.x / WARP) {
     float v[HEAD_LANE];
@@ -88,7 +89,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_nor
       int kv = (h - heads) % kv_heads;
       to = (h < heads + kv_heads ? k_cache : v_cache) + (((u64)seq * kv_heads + kv) * capacity + pos) * HEAD_DIM;
     }
-    if (h < heads + kv_heads) prepare_head(v, h < heads ? q_norm : k_norm, eps, frequencies, (float)pos);
+    if (h < heads + kv_heads) prepare_head(v, h < heads ? q_norm : k_norm, eps, turn);
 #pragma unroll
     for (int i = 0; i < HEAD_LANE; i++) to[lane + WARP * i] = narrow(v[i]);
   }
