@@ -3,7 +3,7 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.10.1
 LINT     := $(or $(shell command -v golangci-lint),$(shell go env GOPATH)/bin/golangci-lint)
 FUZZTIME := 30s
 
-.PHONY: help check test lint golden fuzz bench build examples
+.PHONY: help check test lint golden fuzz bench build examples venv
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -37,6 +37,14 @@ fuzz:
 	  done; \
 	done
 
+## venv: a Python with torch and transformers in .venv/, for the tests of the worker; some 3 minutes and 6 GB once
+venv: .venv/installed
+
+.venv/installed: measure/engine/transformers/requirements.txt
+	python3 -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 ## bench: every benchmark, five times
 bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
 
@@ -49,3 +57,4 @@ examples: build
 	bin/llmprof plot breakdown --model llama2-70b --gpu a100 --tp 8 --batch 32 -o docs/breakdown.svg
 	bin/llmprof plot memory --model llama2-70b --gpu a100 --tp 8 --batch 32 -o docs/memory.svg
 	bin/llmprof plot sweep --model llama3.1-8b --gpu a100,h100,h200 -o docs/sweep.svg
+	bin/llmprof graph --model qwen3-30b-a3b --gpu h100 --batch 16 -o docs/graph.svg

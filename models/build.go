@@ -22,7 +22,7 @@ func (r *reader) model() *Model {
 		return m
 	}
 	m.Embedding = r.embedding()
-	m.Layers = r.layerKinds()
+	m.Layers, m.Order = r.layerKinds()
 	if r.embed.final != "-" {
 		m.FinalNorms = []Norm{r.norms.shape.norm("norm", r.hidden, 0)}
 	}
@@ -57,9 +57,9 @@ func (r *reader) embedding() Embedding {
 	return e
 }
 
-// layerKinds groups the layers by kind, in order of first appearance.
-func (r *reader) layerKinds() []Layer {
-	var layers []Layer
+// layerKinds groups the layers by kind, in order of first appearance, and says of
+// each layer which kind it is of.
+func (r *reader) layerKinds() (layers []Layer, order []int) {
 	seen := make(map[kind]int)
 	for _, k := range r.kinds() {
 		at, ok := seen[k]
@@ -70,11 +70,12 @@ func (r *reader) layerKinds() []Layer {
 			layers = append(layers, Layer{Name: layerName(blocks), Blocks: blocks})
 		}
 		layers[at].Count++
+		order = append(order, at)
 		if r.err != nil {
-			return layers
+			return layers, order
 		}
 	}
-	return layers
+	return layers, order
 }
 
 // kinds asks the plan for the kind of each layer.

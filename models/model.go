@@ -20,6 +20,7 @@ type Model struct {
 	MaxContext int    // tokens the model was made for; 0 if its positions set no limit
 	Embedding  Embedding
 	Layers     []Layer
+	Order      []int // the kind of every layer from the first to the last, as an index in Layers
 	FinalNorms []Norm
 	Head       Linear // to the vocabulary; its weights are the embedding's if TiedHead
 	TiedHead   bool

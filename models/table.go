@@ -137,6 +137,16 @@ func (t *Table) Published(name string) (Published, error) {
 	return t.entries[i].Published, nil
 }
 
+// Config is the config.json of that name or alias as the table has it: the
+// fields that a shape needs, in Hugging Face's names.
+func (t *Table) Config(name string) (json.RawMessage, error) {
+	i, ok := t.byName[fold(name)]
+	if !ok {
+		return nil, t.unknown(name)
+	}
+	return append(json.RawMessage(nil), t.entries[i].Config...), nil
+}
+
 // Model builds the model of that name or alias, and fails if its shape does not
 // reproduce the published count.
 func (t *Table) Model(name string) (*Model, error) {

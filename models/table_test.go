@@ -247,3 +247,25 @@ func FuzzLoad(f *testing.F) {
 		_, _ = table.Model("near")
 	})
 }
+
+// What Config gives is what Model is built from.
+func TestConfigReadsToTheSameModel(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := table.Config("LLaMA3.1_8B")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := models.Read("llama3.1-8b", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Params() != 8030261248 {
+		t.Errorf("%d parameters, want 8030261248", m.Params())
+	}
+	if _, err := table.Config("llama3.1-9b"); err == nil {
+		t.Error("an unknown model has a config")
+	}
+}

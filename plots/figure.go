@@ -99,8 +99,11 @@ func (f *Figure) Draw(s vg.CanvasSizer) {
 	c = draw.Crop(c, Margin, -Margin, Margin, -Margin)
 	title := Bold(TitleSize, Ink())
 	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, fit(title, f.Title, c.Max.X-c.Min.X))
-	config := Sans(CaptionSize+0.5, Faint())
-	c.FillText(config, vg.Point{X: c.Min.X, Y: c.Max.Y - 1.55*TitleSize - ascent(config)}, fit(config, f.Caption, c.Max.X-c.Min.X))
+	config := captionText()
+	for i, l := range f.captionLines() {
+		y := c.Max.Y - 1.55*TitleSize - ascent(config) - lineHeight(config)*vg.Length(i)
+		c.FillText(config, vg.Point{X: c.Min.X, Y: y}, l)
+	}
 	note := Sans(CaptionSize, Faint())
 	lines := f.noteLines()
 	y := c.Min.Y + lineHeight(note)*vg.Length(len(lines)-1) - descent(note)
@@ -112,13 +115,32 @@ func (f *Figure) Draw(s vg.CanvasSizer) {
 }
 
 // above is the height of title and caption, below that of the notes.
-func (f *Figure) above() vg.Length { return 1.55*TitleSize + 1.9*CaptionSize }
+func (f *Figure) above() vg.Length {
+	more := max(len(f.captionLines())-1, 0)
+	return 1.55*TitleSize + 1.9*CaptionSize + lineHeight(captionText())*vg.Length(more)
+}
 func (f *Figure) below() vg.Length {
 	return lineHeight(Sans(CaptionSize, Faint()))*vg.Length(len(f.noteLines())) + 3
 }
 
 // outside is all of the height that is not the body's.
 func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
+
+func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
+
+// captionLines breaks the caption between its parts.
+func (f *Figure) captionLines() (lines []string) {
+	const dot = " · "
+	s := captionText()
+	for _, part := range strings.Split(f.Caption, dot) {
+		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+dot+part) <= Width-2*Margin {
+			lines[n] += dot + part
+			continue
+		}
+		lines = append(lines, fit(s, part, Width-2*Margin))
+	}
+	return lines
+}
 
 func (f *Figure) noteLines() []string {
 	return wrap(Sans(CaptionSize, Faint()), strings.Join(f.Notes, " "), Width-2*Margin)

@@ -2,6 +2,7 @@ package plots
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/analytic"
@@ -14,26 +15,25 @@ import (
 type graph struct {
 	caption  string
 	clusters []cluster
+	columns  []column
+	strip    strip
 	most     float64 // the greatest share of either phase, which fills a bar
-	decodes  bool
 }
 
 // A cluster is operators that run one after the other, count times.
 type cluster struct {
 	title    string // "" for what the model has once
 	count    int
+	kind     int // among the kinds of layers, by which the strip letters them
 	nodes    []*node
-	residual []span // sums with the stream
-	branches []span // ways beside the spine
+	residual []span
+	branches []branch
 }
-
-// A span leads from the gap above node from to that below node to.
-type span struct{ from, to int }
 
 // A node is one operator, or the feed-forward of a mixture as one.
 type node struct {
 	name, shape, more string
-	broken            bool // does not read what the node above it writes
+	apart             bool // neither reads the stream nor adds to it
 	wire              bool
 	prefill, decode   work
 }
@@ -76,23 +76,13 @@ func newGraph(c *analytic.Case, r *analytic.Report) (*graph, error) {
 	if err := drawable(r); err != nil {
 		return nil, err
 	}
-	g := &graph{caption: Caption(c), decodes: len(r.DecodeOps) > 0}
+	g := &graph{caption: printable(graphCaption(c)), columns: columns(r)}
 	ops := merge(r.PrefillOps, r.DecodeOps)
 	first, last := layered(ops)
 	g.clusters = append(g.clusters, once(c, ops[:first]))
-	for i := range c.Model.Layers {
-		l := &c.Model.Layers[i]
-		var own []op
-		for _, o := range ops[first:last] {
-			if o.layer == l.Name {
-				own = append(own, o)
-			}
-		}
-		if len(own) > 0 {
-			g.clusters = append(g.clusters, layerCluster(c, l, own))
-		}
-	}
+	g.layers(c, ops[first:last])
 	g.clusters = append(g.clusters, once(c, ops[last:]))
+	g.clusters = slices.DeleteFunc(g.clusters, func(cl cluster) bool { return len(cl.nodes) == 0 })
 	for i := range g.clusters {
 		for _, n := range g.clusters[i].nodes {
 			g.most = max(g.most, n.prefill.share, n.decode.share)
@@ -104,13 +94,45 @@ func newGraph(c *analytic.Case, r *analytic.Report) (*graph, error) {
 	return g, nil
 }
 
+// layers adds a cluster for each name of a kind of layer: kinds that differ in
+// what costs nothing have the same name, and the report has them as one.
+func (g *graph) layers(c *analytic.Case, ops []op) {
+	var names []string
+	own := map[string][]op{}
+	for _, o := range ops {
+		if _, ok := own[o.layer]; !ok {
+			names = append(names, o.layer)
+		}
+		own[o.layer] = append(own[o.layer], o)
+	}
+	for k, name := range names {
+		var l models.Layer
+		for i := range c.Model.Layers {
+			if m := &c.Model.Layers[i]; m.Name == name {
+				count := l.Count + m.Count
+				l = *m
+				l.Count = count
+			}
+		}
+		cl := layerCluster(c, &l, own[name])
+		cl.title, cl.kind = printable(name), k
+		g.clusters = append(g.clusters, cl)
+	}
+	g.strip = newStrip(c.Model, names)
+}
+
 // drawable refuses figures that no bar can show.
 func drawable(r *analytic.Report) error {
 	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
 		for i := range lines {
 			l := &lines[i]
-			if !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)) || int(l.Bound) >= 4 {
-				return fmt.Errorf("model graph: a figure of operator %q is not a number of at least 0", l.Name)
+			switch {
+			case !finite(l.Share, float64(l.FLOPs), float64(l.Traffic()), float64(l.Wire), float64(l.Expected)):
+				return fmt.Errorf("model graph: a figure of operator %.80q is not a number of at least 0", l.Name)
+			case l.Share > 1+1e-9:
+				return fmt.Errorf("model graph: operator %.80q has a share of %v of the time, more than all", l.Name, l.Share)
+			case int(l.Bound) >= len(work{}.parts):
+				return fmt.Errorf("model graph: operator %.80q is bound by no known resource", l.Name)
 			}
 		}
 	}
@@ -166,7 +188,7 @@ func layered(ops []op) (first, last int) {
 
 // node is part of an operator as a node.
 func (o *op) node(part float64) *node {
-	n := &node{name: o.name, wire: o.kind == analytic.Collective}
+	n := &node{name: printable(o.name), wire: o.kind == analytic.Collective}
 	n.take(o, part)
 	return n
 }
@@ -191,7 +213,7 @@ func once(c *analytic.Case, ops []op) (cl cluster) {
 		case "lm_head":
 			n.shape = products([]models.Linear{m.Head}, c.Parallel.TP)
 		case "host":
-			n.broken = true
+			n.apart = true
 		}
 		if n.wire {
 			n.shape = wireShape(n.name, c)

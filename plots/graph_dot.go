@@ -5,104 +5,146 @@ import (
 	"html"
 	"image/color"
 	"strings"
+	"unicode"
 
 	"llmprof/analytic"
 )
 
 // GraphDOT is the graph in the language of Graphviz (graphviz.org/doc/info/lang.html),
 // to be laid out or changed elsewhere. Nodes are tables: the operator, and a row
-// for each phase with its figures on a field of the bound's colour.
+// for each phase with its figures on a field of the bound's colour. Circles are
+// sums with the residual stream.
 func GraphDOT(c *analytic.Case, r *analytic.Report) (string, error) {
-	g, err := newGraph(c, r)
+	return PhaseGraphDOT(c, r, BothPhases)
+}
+
+// PhaseGraphDOT is GraphDOT with the chosen phases only.
+func PhaseGraphDOT(c *analytic.Case, r *analytic.Report, p Phases) (string, error) {
+	only, err := p.of(r)
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "digraph llmprof {\n  label=%s; labelloc=t; fontname=\"Liberation Sans\"; fontsize=10;\n", quote(g.caption))
-	b.WriteString("  rankdir=TB; ranksep=0.16; nodesep=0.2;\n  node [shape=plain, fontname=\"Liberation Sans\", fontsize=8];\n  edge [arrowsize=0.5];\n")
-	for i := range g.clusters {
-		cl := &g.clusters[i]
-		indent := "  "
-		if cl.title != "" {
-			fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=%s; labeljust=l; style=filled; color=\"#f5f6f8\"; pencolor=\"#5f6368\"; fontsize=9;\n", i, quote(g.heading(cl)))
-			indent = "    "
-		}
-		for k, n := range cl.nodes {
-			fmt.Fprintf(&b, "%sn%d_%d [label=<%s>];\n", indent, i, k, n.table())
-		}
-		g.dotEdges(&b, i, indent)
-		if cl.title != "" {
-			b.WriteString("  }\n")
-		}
-		if i > 0 && len(cl.nodes) > 0 && len(g.clusters[i-1].nodes) > 0 {
-			fmt.Fprintf(&b, "  n%d_%d -> n%d_0;\n", i-1, len(g.clusters[i-1].nodes)-1, i)
-		}
+	g, err := newGraph(c, only)
+	if err != nil {
+		return "", err
 	}
+	label := g.caption
+	if len(g.strip.order) > 0 {
+		label += "\n" + g.strip.text()
+	}
+	t := g.trace()
+	var b strings.Builder
+	fmt.Fprintf(&b, "digraph llmprof {\n  label=%s; labelloc=t; fontname=\"Liberation Sans\"; fontsize=10;\n", quote(label))
+	b.WriteString("  rankdir=TB; ranksep=0.16; nodesep=0.3;\n  node [shape=plain, fontname=\"Liberation Sans\", fontsize=8];\n  edge [arrowsize=0.5];\n")
+	for i := range g.clusters {
+		g.dotCluster(&b, i, t.sums)
+	}
+	for _, f := range t.flows {
+		look := ""
+		switch {
+		case f.residual:
+			look = ` [color="#5f6368", style=bold, weight=0]`
+		case f.beside:
+			look = " [style=dashed]"
+		}
+		fmt.Fprintf(&b, "  %s -> %s%s;\n", f.from, f.to, look)
+	}
+	g.dotApart(&b)
 	b.WriteString("}\n")
 	return b.String(), nil
 }
 
-// dotEdges writes the edges within a cluster. A residual edge leads from what
-// writes the stream to what adds to it.
-func (g *graph) dotEdges(b *strings.Builder, i int, indent string) {
+// dotApart keeps what is no part of the stream below what it is listed after, which
+// nothing else would.
+func (g *graph) dotApart(b *strings.Builder) {
+	above := ""
+	for i := range g.clusters {
+		for k, n := range g.clusters[i].nodes {
+			if n.apart && above != "" {
+				fmt.Fprintf(b, "  %s -> %s [style=invis];\n", above, nodeID(i, k))
+			}
+			above = nodeID(i, k)
+		}
+	}
+}
+
+// dotCluster writes the nodes and sums of cluster i.
+func (g *graph) dotCluster(b *strings.Builder, i int, sums []sum) {
 	cl := &g.clusters[i]
-	for k := 1; k < len(cl.nodes); k++ {
-		if !cl.nodes[k].broken {
-			fmt.Fprintf(b, "%sn%d_%d -> n%d_%d;\n", indent, i, k-1, i, k)
+	indent := "  "
+	if cl.title != "" {
+		title := g.heading(cl)
+		if len(g.strip.order) > 0 {
+			title = letter(cl.kind) + ": " + title
+		}
+		fmt.Fprintf(b, "  subgraph cluster_%d {\n    label=%s; labeljust=l; style=filled; color=\"#f5f6f8\"; pencolor=\"#5f6368\"; fontsize=9;\n", i, quote(title))
+		indent = "    "
+	}
+	for k, n := range cl.nodes {
+		fmt.Fprintf(b, "%s%s [label=<%s>];\n", indent, nodeID(i, k), g.table(n))
+	}
+	for _, s := range sums {
+		if s.cluster == i {
+			fmt.Fprintf(b, "%s%s [label=\"+\", shape=circle, fixedsize=true, width=0.18, height=0.18];\n", indent, s.id)
 		}
 	}
-	edge := func(from, to int, look string) {
-		if from >= 0 && to < len(cl.nodes) && from < to {
-			fmt.Fprintf(b, "%sn%d_%d -> n%d_%d [%s];\n", indent, i, from, i, to, look)
-		}
-	}
-	for k, s := range cl.branches {
-		from := s.from - 1
-		if k%2 == 0 && from < 0 {
-			from = s.from
-		}
-		edge(from, s.to+1, "style=dashed")
-	}
-	for _, s := range cl.residual {
-		edge(max(s.from-1, 0), s.to, `color="#5f6368", style=bold, xlabel="+", constraint=false`)
+	if cl.title != "" {
+		b.WriteString("  }\n")
 	}
 }
 
 // table is a node as an HTML-like label.
-func (n *node) table() string {
+func (g *graph) table(n *node) string {
 	var b strings.Builder
 	b.WriteString(`<table border="1" cellborder="0" cellspacing="0" cellpadding="2" bgcolor="white">`)
-	fmt.Fprintf(&b, `<tr><td colspan="5" align="left"><b>%s</b> %s</td></tr>`, html.EscapeString(n.name), html.EscapeString(n.shape))
+	name := html.EscapeString(n.name)
+	if name != "" { // Graphviz takes no empty <b>
+		name = "<b>" + name + "</b>"
+	}
+	if n.shape != "" {
+		name += "&#160;&#160;" + html.EscapeString(n.shape) // Graphviz drops plain spaces behind a tag
+	}
+	fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, name)
 	if n.more != "" {
 		fmt.Fprintf(&b, `<tr><td colspan="5" align="left">%s</td></tr>`, html.EscapeString(n.more))
 	}
-	for _, p := range []struct {
-		name string
-		w    *work
-	}{{"prefill", &n.prefill}, {"decode", &n.decode}} {
-		if !p.w.done {
+	for _, col := range g.columns {
+		w := col.of(n)
+		if !w.done {
 			continue
 		}
-		flops, intensity, bytes := "", "", p.w.bytes.String()
-		if p.w.flops > 0 {
-			flops = p.w.flops.String()
-			if p.w.bytes > 0 {
-				intensity = brief(p.w.intensity()) + " FLOP/B"
+		flops, intensity, bytes := "", "", w.bytes.String()
+		if w.flops > 0 {
+			flops = w.flops.String()
+			if w.bytes > 0 {
+				intensity = brief(w.intensity()) + " FLOP/B"
 			}
 		}
 		if n.wire {
 			bytes += " on the wire"
 		}
 		fmt.Fprintf(&b, `<tr><td bgcolor="%s"><font color="%s">%s %s</font></td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>`,
-			hex(BoundColor(p.w.bound)), hex(BoundInk(p.w.bound)), p.name, html.EscapeString(shareText(p.w.share)), flops, bytes, html.EscapeString(intensity), p.w.bound)
+			hex(BoundColor(w.bound)), hex(BoundInk(w.bound)), col.name, html.EscapeString(shareText(w.share)), flops, bytes, html.EscapeString(intensity), w.bound)
 	}
 	b.WriteString("</table>")
 	return b.String()
 }
 
-// quote is text as a string of DOT.
+// quote is text as a label in DOT, where a backslash begins an escape and an
+// ampersand an entity.
 func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ").Replace(s) + `"`
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;", "\n", `\n`).Replace(s) + `"`
+}
+
+// printable is text on one line without what no document may hold: control
+// characters, what is not UTF-8, and what Unicode has no characters for.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, " "))
 }
 
 // hex is an opaque colour as DOT and CSS write it.

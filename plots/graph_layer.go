@@ -14,7 +14,7 @@ import (
 // to it.
 func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 	cl := cluster{title: l.Name, count: l.Count}
-	ops = lowRankNorms(ops)
+	ops = settleNorms(l, ops)
 	var folded *node
 	for i := range ops {
 		o := &ops[i]
@@ -50,24 +50,6 @@ func window(l *models.Layer) int {
 		}
 	}
 	return 0
-}
-
-// lowRankNorms moves the norm of a low rank, as q_a_layernorm, behind the product that
-// makes it, which it is listed before.
-func lowRankNorms(ops []op) []op {
-	ops = slices.Clone(ops)
-	for _, name := range []string{"q_a", "kv_a"} {
-		from := slices.IndexFunc(ops, func(o op) bool {
-			return strings.HasPrefix(o.name, name+"_") && strings.HasSuffix(o.name, "norm")
-		})
-		to := slices.IndexFunc(ops, func(o op) bool { return o.name == name+"_proj" })
-		if from < 0 || to < from {
-			continue
-		}
-		o := ops[from]
-		ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
-	}
-	return ops
 }
 
 // ofMixture reports whether an operator is part of the folded node. What moves
@@ -133,27 +115,46 @@ func (cl *cluster) reduceAgain(l *models.Layer, ops []op) {
 	var reduce *op
 	for i := range ops {
 		switch ops[i].name {
-		case "all_reduce":
+		case "all_reduce", "reduce_scatter_all_gather":
 			reduce = &ops[i]
 		case "all_gather": // that of one block instead
 			times--
 		}
 	}
-	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "all_reduce" })
 	if reduce == nil || times < 2 {
 		return
 	}
-	one, more := reduce.node(1/float64(times)), reduce.node(float64(times-1)/float64(times))
-	one.shape = cl.nodes[at].shape
-	more.shape = one.shape
-	if times > 2 {
-		more.shape += fmt.Sprintf(", %d times", times-1)
+	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == reduce.name })
+	all := cl.nodes[at]
+	cl.nodes = slices.Delete(cl.nodes, at, at+1)
+	ends := cl.ends(l)
+	if len(ends) != times { // a block is not found
+		all.shape += fmt.Sprintf(", %d times", times)
+		cl.nodes = slices.Insert(cl.nodes, at, all)
+		return
 	}
-	cl.nodes[at] = one
-	cl.nodes = append(cl.nodes, more)
+	for _, end := range slices.Backward(ends) {
+		one := reduce.node(1 / float64(times))
+		one.shape = all.shape
+		if name := cl.nodes[end-1].name; strings.HasPrefix(name, "post_") && strings.HasSuffix(name, "norm") {
+			end-- // it reads the sum
+		}
+		cl.nodes = slices.Insert(cl.nodes, end, one)
+	}
 }
 
-// connect finds the residual sums and the ways beside the spine.
+// ends are the gaps in which blocks add to the stream.
+func (cl *cluster) ends(l *models.Layer) (ends []int) {
+	starts := cl.starts(l)
+	for j := 1; j < len(starts); j++ {
+		if starts[j] > 0 && !l.Blocks[j].Parallel {
+			ends = append(ends, starts[j])
+		}
+	}
+	return append(ends, len(cl.nodes))
+}
+
+// connect finds the blocks and the branches beside them.
 func (cl *cluster) connect(l *models.Layer) {
 	starts := cl.starts(l)
 	for j, s := range starts {
@@ -168,7 +169,7 @@ func (cl *cluster) connect(l *models.Layer) {
 			}
 		}
 		if l.Blocks[j].Parallel && j > 0 && s > 0 {
-			cl.fork(s, max(starts[j-1], 0), end, len(l.Blocks[j].Norms) == 0)
+			cl.fork(s, max(starts[j-1], 0), end, leadNorm(&l.Blocks[j]) == "")
 			continue
 		}
 		cl.residual = append(cl.residual, span{s, end})
@@ -176,8 +177,7 @@ func (cl *cluster) connect(l *models.Layer) {
 	at := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "kv_a_proj" })
 	meet := slices.IndexFunc(cl.nodes, func(n *node) bool { return n.name == "rotary" || strings.HasSuffix(n.name, "attention") })
 	if at > 1 && meet > at && strings.HasPrefix(cl.nodes[at-1].name, "q_") {
-		cl.nodes[at].broken = true
-		cl.branches = append(cl.branches, span{1, at - 1}, span{at, meet - 1})
+		cl.branches = append(cl.branches, branch{fork: 1, from: at, to: meet - 1})
 	}
 }
 
@@ -187,11 +187,10 @@ func (cl *cluster) fork(s, before, end int, afterNorm bool) {
 	if afterNorm {
 		before++
 	}
-	cl.nodes[s].broken = true
-	cl.branches = append(cl.branches, span{before, s - 1}, span{s, end})
 	if cl.nodes[end].wire && end > s { // the sum is made before it is reduced
-		cl.branches[len(cl.branches)-1].to = end - 1
+		end--
 	}
+	cl.branches = append(cl.branches, branch{fork: before, from: s, to: end})
 }
 
 // starts are the first nodes of the blocks, -1 for one that is not found.
@@ -199,25 +198,32 @@ func (cl *cluster) starts(l *models.Layer) []int {
 	starts := make([]int, len(l.Blocks))
 	from := 0
 	for j := range l.Blocks {
-		b := &l.Blocks[j]
-		var name string
-		switch {
-		case len(b.Norms) > 0:
-			name = b.Norms[0].Name
-		case len(b.In) > 0:
-			name = b.In[0].Name
-		}
-		starts[j] = -1
-		for i := from; i < len(cl.nodes); i++ {
-			n := cl.nodes[i].name
-			if n == name || (name == "q_proj" && n == "qkv_proj") || (name == "gate_proj" && n == "gate_up_proj") {
-				starts[j], from = i, i+1
-				break
-			}
-		}
+		starts[j] = cl.start(&l.Blocks[j], from)
 		if j == 0 && starts[j] < 0 {
 			starts[j] = 0
 		}
+		from = max(from, starts[j]+1)
 	}
 	return starts
+}
+
+// start is the first node of a block from node from on: its norm or, if that is
+// a line with that of an earlier block or there is none, its first product.
+func (cl *cluster) start(b *models.Block, from int) int {
+	names := []string{leadNorm(b)}
+	if len(b.In) > 0 {
+		names = append(names, b.In[0].Name)
+	}
+	if b.Experts != nil {
+		names = append(names, "all_to_all_dispatch", "mixture of experts")
+	}
+	for _, name := range names {
+		for i := from; i < len(cl.nodes); i++ {
+			n := cl.nodes[i].name
+			if name != "" && (n == name || name == "q_proj" && n == "qkv_proj" || name == "gate_proj" && n == "gate_up_proj") {
+				return i
+			}
+		}
+	}
+	return -1
 }

@@ -8,25 +8,28 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/measure/spelling"
 	"llmprof/plots"
 )
 
 // graph is the command that draws the model as a graph.
 func (a *app) graph() *cobra.Command {
 	d := &drawing{}
+	var phase string
 	cmd := &cobra.Command{
 		Use:   "graph --model MODEL --gpu GPU -o FILE",
 		Short: "Draw the model as a graph, every operator with its cost",
 		Long: "Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n" +
 			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n" +
-			"and decode. The experts of a mixture are one node. As SVG, PNG (200 dots an inch) or PDF, or as\n" +
-			"DOT, the language of Graphviz.",
+			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n" +
+			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.",
 		Example: "  llmprof graph --model llama2-70b --gpu a100 --tp 8 -o graph.svg\n" +
-			"  llmprof graph --model deepseek-v3 --gpu h200 --tp 8 --batch 32 -o graph.dot",
+			"  llmprof graph --model deepseek-v3 --gpu h200 --tp 8 --batch 32 -o graph.dot\n" +
+			"  llmprof graph --model nemotron-h-8b --gpu h100 --phase decode -o decode.png",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.given = cmd.Flags().Changed
-			return a.runGraph(cmd.Context(), d)
+			return a.runGraph(cmd.Context(), d, phase)
 		},
 	}
 	d.output = output{format: "table", color: "auto"}
@@ -37,12 +40,14 @@ func (a *app) graph() *cobra.Command {
 	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")
 	f.StringVar(&d.kind, "format", "", "`form` of the graph: svg, png, pdf or dot (default: what FILE ends in)")
 	_ = cmd.RegisterFlagCompletionFunc("format", words(append(plots.Formats(), "dot")...))
+	f.StringVar(&phase, "phase", "both", "`phase` to show: both, prefill or decode")
+	_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
 	f.SortFlags = false
 	return cmd
 }
 
 // runGraph draws all of the graph before the first byte goes out.
-func (a *app) runGraph(ctx context.Context, d *drawing) error {
+func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 	kind := strings.ToLower(d.kind)
 	if kind == "" {
 		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(d.file)), ".")
@@ -53,6 +58,10 @@ func (a *app) runGraph(ctx context.Context, d *drawing) error {
 			return usage("%w; a graph can be dot too", err)
 		}
 	}
+	phases, err := plots.ParsePhases(phase)
+	if err != nil {
+		return usage("--phase %.40q: %s", phase, spelling.Hint(phase, plots.PhaseNames()))
+	}
 	if err := d.check(); err != nil {
 		return err
 	}
@@ -61,9 +70,12 @@ func (a *app) runGraph(ctx context.Context, d *drawing) error {
 		return err
 	}
 	a.warn(ans)
-	text, err := ans.graph(kind)
+	text, err := ans.graph(kind, phases)
 	if err != nil {
 		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err // interrupted while drawing: the old file stays
 	}
 	if d.file == "-" {
 		_, err := a.stdout.Write(text)
@@ -73,12 +85,12 @@ func (a *app) runGraph(ctx context.Context, d *drawing) error {
 }
 
 // graph is the graph in one of its forms.
-func (ans *answer) graph(kind string) ([]byte, error) {
+func (ans *answer) graph(kind string, phases plots.Phases) ([]byte, error) {
 	if kind == "dot" {
-		text, err := plots.GraphDOT(&ans.Case, &ans.Report)
+		text, err := plots.PhaseGraphDOT(&ans.Case, &ans.Report, phases)
 		return []byte(text), err
 	}
-	f, err := plots.Graph(&ans.Case, &ans.Report)
+	f, err := plots.PhaseGraph(&ans.Case, &ans.Report, phases)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"llmprof/analytic"
@@ -18,8 +19,7 @@ func (ans *answer) page() *render.Document {
 	d.Blocks = append(d.Blocks, ans.setup(), ans.times(), ans.rates(), ans.memoryTable())
 	d.Blocks = append(d.Blocks, ans.limits(), ans.phaseTable("Prefill: "+ans.prefillText()+ans.rankText(), &ans.Prefill, ans.PrefillOps))
 	if ans.Tokens > 0 {
-		title := fmt.Sprintf("Decode: one step at the mean context of %s tokens%s", trimFloat(ans.Context), ans.rankText())
-		d.Blocks = append(d.Blocks, ans.phaseTable(title, &ans.Decode, ans.DecodeOps))
+		d.Blocks = append(d.Blocks, ans.phaseTable(ans.decodeTitle(), &ans.Decode, ans.DecodeOps))
 	}
 	return &render.Document{Title: d.Title, Blocks: append(d.Blocks, ans.notes())}
 }
@@ -45,6 +45,11 @@ func (ans *answer) prefillText() string {
 		s += fmt.Sprintf(", in %d steps", (fresh+w.Chunk-1)/w.Chunk)
 	}
 	return s
+}
+
+// decodeTitle says which step of decode its operators are of.
+func (ans *answer) decodeTitle() string {
+	return fmt.Sprintf("Decode: one step at the mean context of %s tokens%s", trimFloat(ans.Context), ans.rankText())
 }
 
 // rankText says whose work the operators are.
@@ -217,14 +222,16 @@ func painted(b analytic.Bound) render.Painted {
 
 // notes is what a reader has to know.
 func (ans *answer) notes() render.Notes {
-	n := render.Notes{Title: "Notes"}
-	n.Items = append(n.Items, ans.Warnings...)
-	n.Items = append(n.Items,
-		"The floor takes the data sheet's peaks and lets all resources work at once; nothing beats it. It is less than "+
+	return render.Notes{Title: "Notes", Items: slices.Concat(ans.Warnings, ans.method(), []string{"GPU figures: " + ans.gpu.Source})}
+}
+
+// method is how the figures came about.
+func (ans *answer) method() []string {
+	return []string{
+		"The floor takes the data sheet's peaks and lets all resources work at once; nothing beats it. It is less than " +
 			"the sum of the operators' floors, in which only the resources of one operator overlap.",
 		fmt.Sprintf("FLOPs: %s. Confidence %s: %s.", ans.Count.Method, ans.Count.Confidence, ans.Count.Reason),
-		"GPU figures: "+ans.gpu.Source)
-	return n
+	}
 }
 
 // memoryTable is what one GPU holds.

@@ -8,14 +8,15 @@
 //
 //	worker: hello
 //	driver: load            worker: ready
-//	driver: run             worker: step, token ... done
+//	driver: run             worker: step, token ... pass, step, token ... pass, done
 //	driver: run, size, ...
 //	driver: quit            worker: exits with 0
 //
 // A worker answers anything that it cannot do with error, and stays able to
 // take the next command unless Fatal is set. It keeps steps and tokens in memory
 // while a pass runs and writes them after it, so that the pipe is not part of
-// what is timed.
+// what is timed; pass closes them, so that a pass whose end was never written
+// is not taken for a whole one.
 package engine
 
 import "encoding/json"
@@ -40,9 +41,10 @@ const (
 
 // A Command is what the driver asks of a worker: one of its fields beside Do.
 type Command struct {
-	Do   string `json:"do"` // "load", "run", "stop", "size", "trace", "quit"
-	Load *Load  `json:"load,omitempty"`
-	Run  *Run   `json:"run,omitempty"`
+	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "trace", "quit"
+	Load  *Load  `json:"load,omitempty"`
+	Run   *Run   `json:"run,omitempty"` // of "prepare" too
+	Trace *Trace `json:"trace,omitempty"`
 }
 
 // Load says which model is to be run, and how.
@@ -55,14 +57,15 @@ type Load struct {
 	Quantization    string          `json:"quantization,omitempty"`   // "", "int8", "int4", "fp8"
 	Attention       string          `json:"attention,omitempty"`      // "", "sdpa", "eager", "flash_attention_2"
 	Graph           bool            `json:"graph"`                    // decode through a CUDA graph with a static cache
-	Compile         bool            `json:"compile"`                  // torch.compile
+	StaticCache     bool            `json:"static_cache,omitempty"`   // a cache of its whole length from the start; Graph and Compile have one anyway
+	Compile         bool            `json:"compile"`                  // torch.compile of the decode step
 	Device          string          `json:"device,omitempty"`         // "cuda" or "cpu"; "" for a GPU where there is one
-	TP              int             `json:"tp"`                       // ranks that a layer is split over
+	TP              int             `json:"tp"`                       // ranks that a layer is split over; 0 is 1
 	TrustRemoteCode bool            `json:"trust_remote_code"`        // run Python that the repository brings
 	Batch           int             `json:"batch"`                    // sequences in a step
-	PromptLen       int             `json:"prompt_len"`               // tokens of each prompt
+	PromptLen       int             `json:"prompt_len"`               // tokens of each prompt; longer ones are cut; 0 takes given prompts as they are
 	GenLen          int             `json:"gen_len"`                  // tokens generated for each prompt
-	Prompts         [][]int         `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without
+	Prompts         [][]int         `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without; the passes take them in turn
 	Texts           []string        `json:"texts,omitempty"`          // prompts as text, for the model's tokenizer
 	Seed            uint64          `json:"seed"`                     // of random weights and prompts
 	AllLogits       bool            `json:"all_logits,omitempty"`     // LM head on every position of the prompt
@@ -73,24 +76,35 @@ type Load struct {
 
 // Run says how often, or for how long, to repeat a phase. A worker ends after
 // the first pass with which both are reached, or after the pass in which it
-// reads "stop".
+// reads "stop". What a phase needs once, such as the prompt in the cache or a
+// captured graph, is done before BeginNS, by "prepare" where the driver sent it.
 type Run struct {
 	Phase   Phase   `json:"phase"`
 	Passes  int     `json:"passes"`
 	Seconds float64 `json:"seconds"`
+	StartNS int64   `json:"start_ns,omitempty"` // wait until then, so that several workers begin together
+}
+
+// Trace asks for passes of a phase under the engine's profiler.
+type Trace struct {
+	Phase  Phase  `json:"phase"`
+	Passes int    `json:"passes"`
+	File   string `json:"file"` // to write; Chrome's trace format
 }
 
 // An Event is what a worker says. Times of the host are nanoseconds of
 // CLOCK_MONOTONIC, which all processes of a machine share.
 type Event struct {
-	Event string   `json:"event"` // names the field that is set
-	Hello *Hello   `json:"hello,omitempty"`
-	Ready *Ready   `json:"ready,omitempty"`
-	Step  *Step    `json:"step,omitempty"`
-	Token *Token   `json:"token,omitempty"`
-	Done  *Done    `json:"done,omitempty"`
-	Size  *Sizes   `json:"size,omitempty"`
-	Error *Failure `json:"error,omitempty"`
+	Event  string   `json:"event"` // names the field that is set
+	Hello  *Hello   `json:"hello,omitempty"`
+	Ready  *Ready   `json:"ready,omitempty"`
+	Step   *Step    `json:"step,omitempty"`
+	Token  *Token   `json:"token,omitempty"`
+	Pass   *PassEnd `json:"pass,omitempty"`
+	Done   *Done    `json:"done,omitempty"`
+	Size   *Sizes   `json:"size,omitempty"`
+	Traced *Traced  `json:"traced,omitempty"`
+	Error  *Failure `json:"error,omitempty"`
 }
 
 // Hello is a worker's first word, before anything heavy is loaded.
@@ -104,11 +118,13 @@ type Hello struct {
 
 // Ready says that the model is loaded.
 type Ready struct {
-	Devices []Device `json:"devices"`
-	LoadS   float64  `json:"load_s"`
-	Timer   string   `json:"timer"` // what a step's times include
-	Notes   []string `json:"notes,omitempty"`
-	Params  int64    `json:"params"`
+	Devices   []Device          `json:"devices"`
+	LoadS     float64           `json:"load_s"`
+	Timer     string            `json:"timer"`             // what a step's times include
+	Options   map[string]string `json:"options,omitempty"` // as they were taken: dtype, attention, graph, cache, ...
+	Notes     []string          `json:"notes,omitempty"`
+	Params    int64             `json:"params"`     // of all ranks together, tied ones once
+	PromptLen int               `json:"prompt_len"` // tokens of each prompt
 }
 
 // A Device is what a worker computes on; the UUID is the driver's.
@@ -120,7 +136,7 @@ type Device struct {
 
 // A Step is one forward pass of the model.
 type Step struct {
-	Phase   Phase    `json:"phase"`
+	Phase   Phase    `json:"phase"` // of the run that it belongs to
 	Pass    int      `json:"pass"`
 	Index   int      `json:"index"`   // 0 for a prefill, from 1 for decode steps
 	Context int      `json:"context"` // tokens in the cache before it
@@ -137,28 +153,58 @@ type Token struct {
 	IDs   []int `json:"ids,omitempty"` // one a sequence
 }
 
-// Done ends a run.
-type Done struct {
-	Passes  int    `json:"passes"`
-	BeginNS int64  `json:"begin_ns"`
-	EndNS   int64  `json:"end_ns"`
-	File    string `json:"file,omitempty"` // that a trace was written to
+// PassEnd says that a pass is whole: its steps and tokens came before.
+type PassEnd struct {
+	Pass    int   `json:"pass"`
+	BeginNS int64 `json:"begin_ns"`
+	EndNS   int64 `json:"end_ns"`
 }
 
-// Sizes is what a model takes in memory, counted after a real forward.
+// Done ends a run, or a preparation with no pass at all.
+type Done struct {
+	Passes  int   `json:"passes"`
+	BeginNS int64 `json:"begin_ns"` // of the first pass
+	EndNS   int64 `json:"end_ns"`   // of the last
+}
+
+// Traced says where a trace was written, and how its time relates to the
+// host's: the event named Anchor began at AnchorNS.
+type Traced struct {
+	File     string `json:"file"`
+	Anchor   string `json:"anchor"`
+	AnchorNS int64  `json:"anchor_ns"`
+	BeginNS  int64  `json:"begin_ns"`
+	EndNS    int64  `json:"end_ns"`
+}
+
+// Sizes is what a model takes in memory, counted after a real forward over the
+// prompt; with several ranks, the sum of them.
 type Sizes struct {
-	ParamsBytes  int64  `json:"params_bytes"`
-	BuffersBytes int64  `json:"buffers_bytes"`
-	KVBytes      int64  `json:"kv_bytes"`
-	StateBytes   int64  `json:"state_bytes"`
-	PeakBytes    *int64 `json:"peak_bytes"`        // most that was allocated at once
-	Activations  *int64 `json:"activations_bytes"` // of the peak, what is none of the others
-	Reserved     *int64 `json:"reserved_bytes"`    // held by the allocator beyond it
+	ParamsBytes  int64   `json:"params_bytes"`
+	BuffersBytes int64   `json:"buffers_bytes"`
+	KVBytes      int64   `json:"kv_bytes"`
+	KVTokens     int     `json:"kv_tokens"` // of each sequence that KVBytes has room for
+	StateBytes   int64   `json:"state_bytes"`
+	PeakBytes    *int64  `json:"peak_bytes"`        // most that was allocated at once
+	Activations  *int64  `json:"activations_bytes"` // of the peak, what is none of the others
+	Reserved     *int64  `json:"reserved_bytes"`    // held by the allocator beyond it
+	Ranks        []Sizes `json:"ranks,omitempty"`   // each, where there are several
 }
 
 // Failure says why a command was not done.
 type Failure struct {
-	Kind    string `json:"kind"` // "out-of-memory", "unsupported", "not-found", "missing", "invalid", "internal"
+	Kind    string `json:"kind"` // one of the Kind constants
 	Message string `json:"message"`
 	Fatal   bool   `json:"fatal"` // the worker exits
 }
+
+// The kinds of failure.
+const (
+	OutOfMemory = "out-of-memory" // of a device, or of the host
+	Unsupported = "unsupported"   // a combination that the engine does not have
+	NotFound    = "not-found"     // a model, a file
+	Denied      = "denied"        // a model behind a licence or a login
+	Missing     = "missing"       // a program or a library that is not installed, a device that is not there
+	Invalid     = "invalid"       // a command that makes no sense
+	Internal    = "internal"      // anything else
+)

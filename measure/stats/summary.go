@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -13,6 +14,9 @@ import (
 
 // Confidence is the level of every interval in a Summary.
 const Confidence = 0.95
+
+// greatest is the magnitude up to which a sample's squares can be summed.
+const greatest = 1e150
 
 // A Summary describes a sample. What a sample of its size cannot tell is nil:
 // one value has no spread, and no interval.
@@ -48,6 +52,9 @@ func Summarize(xs []float64) (*Summary, error) {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			return nil, fmt.Errorf("sample %d of %d is %v: want a finite number", i+1, len(xs), x)
 		}
+		if math.Abs(x) > greatest {
+			return nil, fmt.Errorf("sample %d of %d is %v: want at most %v, beyond which squares are not finite", i+1, len(xs), x, greatest)
+		}
 	}
 	s := slices.Sorted(slices.Values(xs))
 	sum := &Summary{
@@ -63,20 +70,27 @@ func Summarize(xs []float64) (*Summary, error) {
 
 // spread adds what takes two values or more.
 func (sum *Summary) spread(sorted []float64) {
-	n := float64(sum.N)
 	sd := stat.StdDev(sorted, nil)
 	sum.StdDev = &sd
-	if sum.Mean != 0 {
-		cv := sd / math.Abs(sum.Mean)
+	if cv := sd / math.Abs(sum.Mean); !math.IsNaN(cv) && !math.IsInf(cv, 0) {
 		sum.CV = &cv
 	}
-	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.5+Confidence/2) * sd / math.Sqrt(n)
+	half := TCritical(sum.N) * StdErr(sd, sum.N)
 	low, high := sum.Mean-half, sum.Mean+half
 	sum.MeanLow, sum.MeanHigh = &low, &high
 	if k := medianRank(sum.N); k >= 0 {
 		sum.MedianLow, sum.MedianHigh = &sorted[k], &sorted[sum.N-1-k]
 	}
 }
+
+// TCritical is how many standard errors the interval of a mean of n values, two
+// or more, reaches to either side.
+func TCritical(n int) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(0.5 + Confidence/2)
+}
+
+// StdErr is the standard error of a mean of n values.
+func StdErr(sd float64, n int) float64 { return sd / math.Sqrt(float64(n)) }
 
 // medianRank is the largest k for which the values of ranks k and n-1-k (from
 // 0) enclose the median with the wanted confidence, or -1 if even the extremes
@@ -85,11 +99,7 @@ func (sum *Summary) spread(sorted []float64) {
 // 1991, section 5.2.)
 func medianRank(n int) int {
 	d := distuv.Binomial{N: float64(n), P: 0.5}
-	k := -1
-	for float64(k+1) < float64(n)/2 && 2*d.CDF(float64(k+1)) <= 1-Confidence {
-		k++
-	}
-	return k
+	return sort.Search((n+1)/2, func(k int) bool { return 2*d.CDF(float64(k)) > 1-Confidence }) - 1
 }
 
 // Percentile is the p-th percentile of a sorted sample, with values between
@@ -100,5 +110,5 @@ func Percentile(sorted []float64, p float64) float64 {
 	if i+1 >= len(sorted) {
 		return sorted[len(sorted)-1]
 	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+	return min(sorted[i]+(at-float64(i))*(sorted[i+1]-sorted[i]), sorted[i+1]) // rounding may pass the end
 }

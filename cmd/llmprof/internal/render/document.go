@@ -26,7 +26,7 @@ type Document struct {
 type Block interface {
 	empty() bool
 	text(w *textWriter)
-	markdown(w *strings.Builder)
+	markdown(w *markdownWriter)
 }
 
 // Fields are named values, one under the other.

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -181,5 +182,21 @@ func TestBar(t *testing.T) {
 		if got := c.share.String(); got != c.want {
 			t.Errorf("%v is %q, want %q", float64(c.share), got, c.want)
 		}
+	}
+}
+
+// TestVerbatim holds that lines keep their spaces, and that none of them can end
+// the block in Markdown.
+func TestVerbatim(t *testing.T) {
+	d := &Document{Blocks: []Block{Verbatim{Title: "Mistakes", Lines: []string{"a:1:3: no", "      x  y", "      ^", "```"}}, Verbatim{Title: "None"}}}
+	var text, markdown strings.Builder
+	if err := errors.Join(Text(&text, d, Style{Width: 20}), Markdown(&markdown, d, Style{})); err != nil {
+		t.Fatal(err)
+	}
+	if want := "Mistakes\na:1:3: no\n      x  y\n      ^\n```\n"; text.String() != want {
+		t.Errorf("got %q, want %q", text.String(), want)
+	}
+	if want := "## Mistakes\n\n````\na:1:3: no\n      x  y\n      ^\n```\n````\n"; markdown.String() != want {
+		t.Errorf("got %q, want %q", markdown.String(), want)
 	}
 }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/experiment"
+)
+
+func (a *app) config() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check or show experiment files",
+		Args:  noArgs,
+		RunE:  needCommand,
+	}
+	cmd.AddCommand(a.configValidate(), a.configShow())
+	return cmd
+}
+
+func (a *app) configValidate() *cobra.Command {
+	o := &output{}
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Say all that is wrong with experiment files",
+		Long: "Read experiment files (TOML, YAML or JSON) with all that they extend, and say everything that\n" +
+			"is wrong, at its place. Warnings are of what runs, and is probably not meant. The names of LLM\n" +
+			"Energy Measure's files are read too. It fails if any file has a mistake.",
+		Example: "  llmprof config validate experiment.toml\n  llmprof config validate --format json experiment.toml",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			checks := make([]experimentCheck, len(args))
+			failed := 0
+			for i, file := range args {
+				if checks[i] = checkExperiment(file); !checks[i].OK {
+					failed++
+				}
+			}
+			err := o.write(a, result{
+				page:  func() *render.Document { return experimentsPage(checks) },
+				table: func() *render.Table { return mistakeTable(checks) },
+				data:  func() any { return checks },
+			})
+			if err == nil && failed > 0 {
+				err = fmt.Errorf("%d of %d experiments have mistakes", failed, len(checks))
+			}
+			return err
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+// An experimentCheck is what was found in one file.
+type experimentCheck struct {
+	File     string        `json:"file"`
+	OK       bool          `json:"ok"`
+	Name     *string       `json:"name"`
+	Points   *int          `json:"points"`
+	Runs     *int          `json:"runs"`
+	Mistakes []mistakeJSON `json:"mistakes"`
+	Warnings []string      `json:"warnings"`
+
+	text []string // the mistakes with their lines, for people
+}
+
+// A mistakeJSON is one mistake; line and column are null where they are not known.
+type mistakeJSON struct {
+	File    string `json:"file"`
+	Line    *int   `json:"line"`
+	Column  *int   `json:"column"`
+	Problem string `json:"problem"`
+}
+
+func checkExperiment(file string) experimentCheck {
+	c := experimentCheck{File: file, Mistakes: []mistakeJSON{}, Warnings: []string{}}
+	e, err := experiment.Load(file)
+	if err != nil {
+		c.text = strings.Split(err.Error(), "\n")
+		var mistakes experiment.Mistakes
+		if !errors.As(err, &mistakes) {
+			mistakes = experiment.Mistakes{{File: file, Problem: err.Error()}}
+		}
+		for _, m := range mistakes {
+			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, orNull(m.Line), orNull(m.Column), m.Problem})
+		}
+		return c
+	}
+	points, runs := len(e.Points), len(e.Points)*e.Cycles
+	c.OK, c.Name, c.Points, c.Runs = true, &e.Name, &points, &runs
+	c.Warnings = append(c.Warnings, e.Warnings...)
+	return c
+}
+
+// mistakeTable is a mistake a row, and a row for each file without one.
+func mistakeTable(checks []experimentCheck) *render.Table {
+	t := &render.Table{Columns: []render.Column{
+		{Key: "file"}, {Key: "ok"}, {Key: "points"}, {Key: "runs"}, {Key: "mistake_file"}, {Key: "line"}, {Key: "column"}, {Key: "problem"},
+	}}
+	for i := range checks {
+		c := &checks[i]
+		if c.OK {
+			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "yes", *c.Points, *c.Runs, nil, nil, nil, nil}})
+		}
+		for _, m := range c.Mistakes {
+			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, "no", nil, nil, m.File, cell(m.Line), cell(m.Column), m.Problem}})
+		}
+	}
+	return t
+}
+
+// cell is nil where there is no value.
+func cell[T any](v *T) any {
+	if v == nil {
+		return nil
+	}
+	return *v
+}
+
+func experimentsPage(checks []experimentCheck) *render.Document {
+	t := render.Table{Columns: []render.Column{
+		{Title: "file", Left: true}, {Title: "ok", Left: true}, {Title: "points"}, {Title: "runs"}, {Title: "mistakes"}, {Title: "warnings"},
+	}}
+	var wrong, warned []string
+	for i := range checks {
+		c := &checks[i]
+		ok := render.Painted{Value: "yes", Color: render.Good}
+		if !c.OK {
+			ok = render.Painted{Value: "no", Color: render.Bad}
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, ok, cell(c.Points), cell(c.Runs), len(c.Mistakes), len(c.Warnings)}})
+		wrong = append(wrong, c.text...)
+		for _, w := range c.Warnings {
+			warned = append(warned, strings.Split(w, "\n")...)
+		}
+	}
+	return &render.Document{Blocks: []render.Block{
+		t, render.Verbatim{Title: "Mistakes", Lines: wrong}, render.Verbatim{Title: "Warnings", Lines: warned},
+	}}
+}

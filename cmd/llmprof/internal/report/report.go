@@ -1,0 +1,131 @@
+// Package report makes one page of tables and pictures: a web page that needs
+// nothing beside it, or Markdown with its pictures in files.
+package report
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+)
+
+// A Page is a report.
+type Page struct {
+	Title    string
+	Lead     string // what it is of, in a line
+	Cards    []Card
+	Warnings []string
+	Sections []Section
+	Command  string // that makes it again
+	Version  string
+}
+
+// A Card is a headline figure.
+type Card struct {
+	Name   string
+	Value  string
+	Detail []string
+	Bad    bool // it says that something is wrong
+}
+
+// A Section is a chapter of the page.
+type Section struct {
+	ID    string // for links, unique on the page
+	Title string
+	Parts []Part
+}
+
+// A Part of a section is a block or a picture.
+type Part struct {
+	Block    render.Block
+	Sortable bool // of a table
+	Picture  *Picture
+}
+
+// A Picture is a figure in its forms.
+type Picture struct {
+	Name    string // of its files, without what they end in
+	Title   string
+	Caption string
+	SVG     string
+	Files   map[string][]byte // other forms by what their names end in: "png", "dot"
+}
+
+//go:embed page.html
+var pageTemplate string
+
+//go:embed style.css
+var style string
+
+//go:embed sort.js
+var script string
+
+// A view is what the template sees.
+type view struct {
+	*Page
+	Style  template.CSS
+	Script template.JS
+	Policy string
+	Body   []chapter
+}
+
+type chapter struct {
+	ID, Title string
+	Parts     []template.HTML
+}
+
+// HTML writes the page as one file that asks for nothing from anywhere.
+func (p *Page) HTML(w io.Writer, s render.Style) error {
+	t, err := template.New("page").Parse(pageTemplate)
+	if err != nil {
+		return err
+	}
+	v := view{Page: p, Style: template.CSS(style), Script: template.JS(script), Policy: policy()} //nolint:gosec // files of this package
+	for i := range p.Sections {
+		c, err := p.Sections[i].html(s)
+		if err != nil {
+			return fmt.Errorf("section %q: %w", p.Sections[i].Title, err)
+		}
+		v.Body = append(v.Body, c)
+	}
+	return t.Execute(w, &v)
+}
+
+// policy lets the page run its own script and its styles, and fetch nothing.
+func policy() string {
+	sum := sha256.Sum256([]byte(script))
+	return "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'"
+}
+
+func (s *Section) html(style render.Style) (chapter, error) {
+	c := chapter{ID: s.ID, Title: s.Title}
+	for _, part := range s.Parts {
+		if part.Picture != nil {
+			c.Parts = append(c.Parts, part.Picture.html())
+			continue
+		}
+		text, err := render.HTML(part.Block, style, part.Sortable)
+		if err != nil {
+			return c, err
+		}
+		c.Parts = append(c.Parts, text)
+	}
+	return c, nil
+}
+
+// html is the picture as a figure. The SVG has a title and a description of its
+// own, which a screen reader reads.
+func (p *Picture) html() template.HTML {
+	svg := p.SVG
+	if i := strings.Index(svg, "<svg"); i > 0 {
+		svg = svg[i:] // a page has no XML declaration within
+	}
+	return template.HTML(fmt.Sprintf("<figure id=\"%s\" class=\"picture\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">%s</div></figure>\n",
+		template.HTMLEscapeString(p.Name), template.HTMLEscapeString(p.Title), svg)) //nolint:gosec // the SVG is drawn by package plots, which escapes its texts
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"llmprof"
+	"llmprof/hardware"
+	"llmprof/measure"
+	"llmprof/measure/experiment"
+	record "llmprof/measure/result"
+	"llmprof/models"
+)
+
+// A trial is a measurement as it was asked for on the command line.
+type trial struct {
+	point   experiment.Point
+	eager   bool
+	offline bool
+	shared  bool
+	results string // folder that the results are stored in
+	output  output
+	given   func(flag string) bool
+}
+
+// measure is the command that runs an engine.
+func (a *app) measure() *cobra.Command {
+	t := &trial{point: experiment.Default()}
+	cmd := &cobra.Command{
+		Use:   "measure --model MODEL",
+		Short: "Run a real engine and measure time, memory and energy",
+		Long: "Run an inference engine on this machine and measure the time to the first token (TTFT), per\n" +
+			"token (TPOT) and to the last (TTLT), memory and energy. Every repeat is kept; the engine is warmed\n" +
+			"up until its times hold still; energy is a counter's difference between two of its ticks.\n\n" +
+			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given.",
+		Example: "  llmprof measure --model llama3.1-8b --random-weights --batch 8\n" +
+			"  llmprof measure --model ./my-model --eager --ttft --tpot\n" +
+			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t.given = cmd.Flags().Changed
+			return a.runMeasure(cmd.Context(), t)
+		},
+	}
+	t.subjectFlags(cmd)
+	t.workloadFlags(cmd)
+	t.placementFlags(cmd)
+	t.clientFlags(cmd)
+	t.output.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&t.results, "results", "", "store the results in `FOLDER`, as \"llmprof run\" does")
+	f.BoolVar(&t.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
+	f.SortFlags = false
+	return cmd
+}
+
+// subjectFlags are about the model and the engine.
+func (t *trial) subjectFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
+	f.StringVar(&p.Engine, "engine", p.Engine, "inference `engine`: transformers or openai")
+	f.BoolVar(&p.RandomWeights, "random-weights", false, "take the shapes alone and download nothing; times are the same")
+	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
+	f.StringVar(&p.DType, "dtype", p.DType, "`format` of the model: bf16, fp16 or fp32")
+	f.StringVar(&p.Quantization, "quantize", "", "quantize the weights to `FORMAT`: int8, int4 or fp8")
+	f.StringVar(&p.Attention, "attention", "", "`kernel`: sdpa, eager or flash_attention_2 (default: the engine's)")
+	f.BoolVar(&p.Graph, "graph", p.Graph, "decode through a CUDA graph with a static cache")
+	f.BoolVar(&t.eager, "eager", false, "decode without a graph, the cache growing")
+	f.BoolVar(&p.Compile, "compile", false, "torch.compile the model")
+	f.StringVar(&p.Device, "device", "", "`device`: cuda or cpu (default: a GPU where there is one)")
+	f.StringVar(&p.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
+	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
+	f.BoolVar(&t.offline, "offline", false, "never use the network")
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Transformers, experiment.OpenAI))
+	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
+	_ = cmd.RegisterFlagCompletionFunc("quantize", words("int8", "int4", "fp8"))
+	_ = cmd.RegisterFlagCompletionFunc("attention", words("sdpa", "eager", "flash_attention_2"))
+	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
+}
+
+// workloadFlags are about what the engine is given and what is looked at.
+func (t *trial) workloadFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")
+	f.IntVar(&p.PromptLen, "prompt-len", p.PromptLen, "`tokens` of each prompt")
+	f.IntVar(&p.GenLen, "gen-len", p.GenLen, "`tokens` generated for each prompt, the first included")
+	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
+	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of random weights and prompts")
+	f.BoolVar(&p.TTFT, "ttft", false, "measure the time to the first token")
+	f.BoolVar(&p.TPOT, "tpot", false, "measure the time per token after it")
+	f.BoolVar(&p.TTLT, "ttlt", false, "measure the time to the last token")
+	f.BoolVar(&p.Size, "size", false, "count parameters, caches and activations")
+	f.BoolVar(&p.Energy, "energy", false, "measure energy; without a sensor this is an error")
+	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
+	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
+	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")
+	f.BoolVar(&p.SaveOutputs, "save-outputs", false, "keep the generated tokens in the result")
+	f.Float64Var(&p.CarbonIntensity, "carbon-intensity", 0, "`g/kWh` of CO2 that the power grid stands for")
+	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` whose CO2 a kWh is looked up, as germany or us")
+	f.StringVar(&p.Trace, "trace", "", "write traces for Perfetto and CSV of kernels to `FOLDER`")
+}
+
+// placementFlags are about where it runs.
+func (t *trial) placementFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringSliceVar(&p.GPUs, "gpus", nil, "`UUIDs` or numbers of GPUs (default: the visible)")
+	f.IntVar(&p.TP, "tp", p.TP, "tensor parallelism: `GPUs` that share every matrix")
+	f.IntVar(&p.Replicas, "replicas", p.Replicas, "`processes` with a whole model each, side by side")
+	f.IntVar(&p.Nodes, "nodes", p.Nodes, "`hosts` that the ranks are spread over")
+	f.StringVar(&p.Rdzv, "rdzv", "", "`HOST:PORT` where the hosts meet")
+	f.BoolVar(&t.shared, "shared", false, "measure although others use the GPUs")
+}
+
+// clientFlags are about asking a server.
+func (t *trial) clientFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringVar(&p.BaseURL, "base-url", "", "`URL` of an OpenAI-compatible server, as http://localhost:8000/v1")
+	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
+	f.IntVar(&p.Concurrency, "concurrency", 0, "`requests` at a time")
+	f.Float64Var(&p.RequestRate, "rate", 0, "`requests` a second, arriving at random (Poisson)")
+	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
+	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` of a server to start and stop around the run")
+	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
+}
+
+// settle turns what was given on the command line into a point.
+func (t *trial) settle() error {
+	p := &t.point
+	if t.eager {
+		if t.given("graph") && p.Graph {
+			return usage("--eager: it contradicts --graph")
+		}
+		p.Graph = false
+	}
+	if !p.TTFT && !p.TPOT && !p.TTLT && !p.Size && !p.Energy {
+		p.TTFT, p.TPOT, p.TTLT, p.Size, p.Energy = true, p.GenLen > 1, true, true, true
+	}
+	if err := p.Check(); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
+	if err := errors.Join(t.output.check(), t.settle()); err != nil {
+		return usageError{err}
+	}
+	lab, err := a.lab(t.offline)
+	if err != nil {
+		return err
+	}
+	lab.Shared, lab.NeedEnergy = t.shared, t.given("energy")
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	var store *experiment.Store
+	if t.results != "" {
+		store = &experiment.Store{Dir: t.results}
+	}
+	results, err := experiment.Single(ctx, t.point, lab.Measure, store)
+	if err != nil {
+		return err
+	}
+	return t.output.write(a, measured(results))
+}
+
+// measured is what was measured in its forms: as JSON one process's result is
+// itself, those of replicas are a list.
+func measured(results []*record.Result) result {
+	forms := rawForms(results)
+	if len(results) == 1 {
+		forms.data = func() any { return results[0] }
+	}
+	return forms
+}
+
+// measurer prepares for the points of an experiment.
+func (a *app) measurer(offline bool) (experiment.Measure, func() error, error) {
+	lab, err := a.lab(offline)
+	if err != nil {
+		return nil, nil, err
+	}
+	return lab.Measure, lab.Close, nil
+}
+
+// lab is where measurements are made.
+func (a *app) lab(offline bool) (*measure.Lab, error) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		return nil, err
+	}
+	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		return nil, err
+	}
+	hub := models.HubFromEnv(a.env)
+	hub.Offline = hub.Offline || offline
+	return &measure.Lab{
+		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
+		Version: versionText(), Command: os.Args, Say: func(line string) { a.logf("%s", line) },
+	}, nil
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/report"
+)
+
+// A paper is a report as it was asked for on the command line.
+type paper struct {
+	question
+	file    string
+	form    string // "html" or "md"; "" for what the file's name ends in
+	results []string
+	command string // that makes it again
+}
+
+// report is the command that makes one page of everything.
+func (a *app) report() *cobra.Command {
+	p := &paper{}
+	cmd := &cobra.Command{
+		Use:   "report --model MODEL --gpu GPU -o FILE",
+		Short: "Make one page of everything: tables, pictures, sources",
+		Long: "Make one page of an estimate: headline figures, every operator, all pictures, memory,\n" +
+			"assumptions, sources, warnings and the command that makes it again. As HTML it is one file that\n" +
+			"fetches nothing; as Markdown its pictures (PNG) and the graph (DOT) lie in a folder beside it.\n" +
+			"Stored results become sections of the page.",
+		Example: "  llmprof report --model llama2-70b --gpu a100 --tp 8 --batch 32 -o report.html\n" +
+			"  llmprof report --model llama3.1-8b --gpu h200 -o report.md",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p.given = cmd.Flags().Changed
+			p.command = commandLine(cmd)
+			return a.runReport(cmd.Context(), p)
+		},
+	}
+	p.output = output{format: "table", color: "auto"}
+	p.modelFlags(cmd)
+	p.splitFlags(cmd)
+	p.machineFlags(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
+	f.BoolVar(&p.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
+	f.StringVarP(&p.file, "output", "o", "", "write the page to `FILE`, whole or not at all; - for standard output")
+	f.StringVar(&p.form, "format", "", "`form` of the page: html or md (default: what FILE ends in)")
+	_ = cmd.RegisterFlagCompletionFunc("format", words("html", "md"))
+	f.SortFlags = false
+	return cmd
+}
+
+// commandLine is the command with the flags that were given, quoted for a shell.
+// Of the page's own file it has the name alone: where it lies is nobody's business.
+func commandLine(cmd *cobra.Command) string {
+	parts := []string{cmd.CommandPath()}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch {
+		case f.Name == "output":
+			parts = append(parts, "-o", shellQuote(filepath.Base(value)))
+		case f.Value.Type() == "bool" && value == "true":
+			parts = append(parts, "--"+f.Name)
+		case f.Value.Type() == "bool":
+			parts = append(parts, "--"+f.Name+"="+value)
+		default:
+			parts = append(parts, "--"+f.Name, shellQuote(strings.Trim(value, "[]")))
+		}
+	})
+	return strings.Join(parts, " ")
+}
+
+// shellQuote quotes what a POSIX shell would not read as one word.
+func shellQuote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@%+,", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// kind is the form of the page.
+func (p *paper) kind() (string, error) {
+	kind := strings.ToLower(p.form)
+	switch {
+	case p.file == "":
+		return "", usage("which file? Give -o, as in -o report.html")
+	case kind == "" && p.file == "-":
+		kind = "html"
+	case kind == "":
+		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(p.file)), ".")
+	}
+	switch kind {
+	case "html", "htm":
+		return "html", nil
+	case "md", "markdown":
+		if p.file == "-" {
+			return "", usage("-o -: the pictures of Markdown lie in files beside it; give the name of a file")
+		}
+		return "md", nil
+	}
+	return "", usage("-o %.40q: want a name that ends in .html or .md, or --format with one of them", p.file)
+}
+
+func (a *app) runReport(ctx context.Context, p *paper) error {
+	kind, err := p.kind()
+	if err != nil {
+		return err
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	ans, err := a.answer(ctx, &p.question)
+	if err != nil {
+		return err
+	}
+	results, err := readResults(p.results)
+	if err != nil {
+		return err
+	}
+	page, err := a.reportPage(p, ans, results, kind == "md")
+	if err != nil {
+		return err
+	}
+	style := render.Style{Width: pageWidth, Binary: p.output.binary}
+	if kind == "md" {
+		return writeMarkdown(p.file, page, style)
+	}
+	var b bytes.Buffer
+	if err := page.HTML(&b, style); err != nil {
+		return err
+	}
+	if p.file == "-" {
+		_, err := a.stdout.Write(b.Bytes())
+		return err
+	}
+	return writeFile(p.file, b.Bytes())
+}
+
+// writeMarkdown writes the page, and its pictures into the folder NAME_files
+// beside it. The page is written last, so that it never lacks a picture.
+func writeMarkdown(file string, page *report.Page, style render.Style) error {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return fmt.Errorf("writing %s: it is a directory; give the name of a file in it", file)
+	}
+	folder := strings.TrimSuffix(file, filepath.Ext(file)) + "_files"
+	text, pictures, err := page.Markdown(filepath.Base(folder), style)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making the folder %s: %w", folder, reason(err))
+	}
+	for name, data := range pictures {
+		if err := writeFile(filepath.Join(folder, name), data); err != nil {
+			return err
+		}
+	}
+	return writeFile(file, text)
+}
+
+// reportPage puts the page together.
+func (a *app) reportPage(p *paper, ans *answer, results []stored, files bool) (*report.Page, error) {
+	pictures, err := p.pictures(ans, files)
+	if err != nil {
+		return nil, err
+	}
+	doc := ans.page()
+	page := &report.Page{
+		Title: doc.Title, Lead: ans.lead(), Cards: ans.cards(), Warnings: ans.Warnings,
+		Command: p.command, Version: versionText(),
+	}
+	operators := []report.Part{{Block: ans.phaseTable("Prefill: "+ans.prefillText()+ans.rankText(), &ans.Prefill, ans.PrefillOps), Sortable: true}}
+	if ans.Tokens > 0 {
+		operators = append(operators, report.Part{Block: ans.phaseTable(ans.decodeTitle(), &ans.Decode, ans.DecodeOps), Sortable: true})
+	}
+	page.Sections = []report.Section{
+		{ID: "times", Title: "Times, energy and cost", Parts: []report.Part{{Block: ans.times()}, {Block: ans.rates()}, pictures["roofline"]}},
+		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
+		{ID: "memory", Title: "Memory", Parts: []report.Part{{Block: ans.memoryTable()}, {Block: ans.limits()}, pictures["memory-batch"], pictures["memory-context"]}},
+		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
+	}
+	for i, r := range results {
+		page.Sections = append(page.Sections, r.section(i, ans))
+	}
+	page.Sections = append(page.Sections,
+		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: ans.setup()}, {Block: ans.assumptions()}}},
+		report.Section{ID: "sources", Title: "Sources", Parts: []report.Part{{Block: ans.sources()}}})
+	page.Drop()
+	return page, nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	record "llmprof/measure/result"
+)
+
+// golden compares a page with a file, pictures, style and script apart (they
+// have tests of their own), numbers to six digits.
+func golden(t *testing.T, file, text string) {
+	t.Helper()
+	for _, drop := range []string{`(?s)<svg.*?</svg>`, `(?s)<style>.*?</style>`, `(?s)<script>.*?</script>`, `llmprof \d+\.\d+\.\d+ [^<"\n]*?/\w+`, `sha256-[A-Za-z0-9/=&#;]*?&#39;`} {
+		text = regexp.MustCompile(drop).ReplaceAllString(text, "…")
+	}
+	text = sixDigits(text)
+	path := filepath.Join("testdata", file)
+	if update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestReportGolden(t *testing.T) {
+	page, err := os.ReadFile(reported(t, mixture...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.html", string(page))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "my report.md")
+	if got := try(t, append([]string{"report", "-o", file}, mixture...)...); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.md", string(text))
+	links := regexp.MustCompile(`\]\(my%20report_files/([^)]*)\)`).FindAllStringSubmatch(string(text), -1)
+	if len(links) != 9 {
+		t.Errorf("%d links to pictures, want 9: %v", len(links), links)
+	}
+	for _, l := range links {
+		if info, err := os.Stat(filepath.Join(dir, "my report_files", l[1])); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", l[1], err)
+		}
+	}
+}
+
+// Every pipe of a row of Markdown ends a cell, whatever the texts hold.
+func TestReportHostileName(t *testing.T) {
+	const name = `x<img src=q onerror=alert(1)>|"'&{{.}}]]>`
+	dir := filepath.Join(t.TempDir(), name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--model", dir, "--gpu", "h100"}
+	file := reported(t, args...)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(page), "<img") || !strings.Contains(string(page), "<title>"+html.EscapeString(name)[:5]) {
+		t.Error("the name is not escaped, or not there")
+	}
+	p := open(t, file)
+	var title string
+	p.eval(t, `document.title`, &title)
+	if !strings.HasPrefix(title, name) || len(p.complaints) > 0 {
+		t.Errorf("title %q, complaints %v", title, p.complaints)
+	}
+}
+
+func TestReportHostileMarkdown(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a|b`c*d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "r.md")
+	if got := try(t, "report", "--model", dir, "--gpu", "h100", "-o", file); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unescaped := regexp.MustCompile(`(^|[^\\])\|`)
+	cells := 0
+	for i, line := range strings.Split(string(text), "\n") {
+		if !strings.HasPrefix(line, "|") {
+			cells = 0
+			continue
+		}
+		n := len(unescaped.FindAllString(line, -1))
+		if cells != 0 && n != cells {
+			t.Errorf("line %d has %d cells, those above it %d: %s", i+1, n-1, cells-1, line)
+		}
+		cells = n
+	}
+}
+
+// Stored results become sections, set against the estimate if both are of the
+// same.
+func TestReportResults(t *testing.T) {
+	dir := t.TempDir()
+	estimate := filepath.Join(dir, "estimate.json")
+	if got := try(t, append([]string{"estimate", "--format", "json", "-o", estimate}, mixture...)...); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	r, err := record.Read(fixturePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Engine.Name = `<b>engine</b>`
+	measured, err := record.Write(dir, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	matching := []string{"--model", r.Model.Name, "--gpu", r.Machine.GPUs[0].Key, "--batch", fmt.Sprint(r.Workload.Batch),
+		"--prompt-len", fmt.Sprint(r.Workload.PromptLen), "--gen-len", fmt.Sprint(r.Workload.GenLen), "--weights", r.Workload.Weights}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{matching, "Predicted and observed"},
+		{mixture, "Not set against this page"},
+	} {
+		page, err := os.ReadFile(reported(t, append([]string{"--results", estimate + "," + measured}, test.args...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(page)
+		for _, want := range []string{test.want, "Beside: qwen3-30b-a3b on", "Measured: " + r.Model.Name + ", &lt;b&gt;engine"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%v: no %q in the page", test.args, want)
+			}
+		}
+	}
+}
+
+func BenchmarkReport(b *testing.B) {
+	for b.Loop() {
+		file := filepath.Join(b.TempDir(), "r.html")
+		var errs bytes.Buffer
+		args := []string{"report", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "32", "-o", file}
+		if code := run(args, bytes.NewReader(nil), io.Discard, &errs, func(string) string { return "" }); code != 0 {
+			b.Fatal(errs.String())
+		}
+	}
+}

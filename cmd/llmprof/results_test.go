@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	record "llmprof/measure/result"
+	"llmprof/measure/stats"
+)
+
+// writeFixtures fills a folder with results that were made up for tests: one of
+// a single process, a pair, three cycles of one configuration, and one of which
+// next to nothing was measured.
+func writeFixtures(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	write := func(change func(*record.Result)) error {
+		r, err := record.Read(fixturePath)
+		if err != nil {
+			return err
+		}
+		change(r)
+		_, err = record.Write(dir, r)
+		return err
+	}
+	list := []func(*record.Result){
+		func(r *record.Result) { r.ID = "example-c0" },
+		func(r *record.Result) {
+			r.ID, r.Marks = "bare", []string{"contaminated"}
+			r.TTFT, r.TPOT, r.TTLT, r.Throughput, r.Sizes, r.Energy = nil, nil, nil, nil, nil, nil
+		},
+	}
+	for i := range 2 {
+		list = append(list, func(r *record.Result) {
+			r.ID, r.Process, r.Processes = "pair", i, 2
+			uuid := fmt.Sprintf("GPU-%d", i)
+			r.Machine.GPUs[0].UUID = uuid
+			for _, w := range []*record.Window{r.Energy.Request, r.Energy.IdleLoaded} {
+				w.Domains[0].ID = uuid
+			}
+		})
+	}
+	for i := range 3 {
+		list = append(list, func(r *record.Result) {
+			r.ID, r.Cycle, r.Provenance.Hash = fmt.Sprintf("repeated-0123-c%d", i), i, "0123"
+			samples := []float64{0.20 + 0.01*float64(i), 0.21 + 0.01*float64(i)}
+			if s, err := stats.Summarize(samples); err == nil {
+				r.TTFT.Summary, r.TTFT.Samples = *s, samples
+			}
+		})
+	}
+	for _, change := range list {
+		if err := write(change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestAggregateSchema validates what the command writes, of every fixture.
+func TestAggregateSchema(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "results")
+	if err := writeFixtures(dir); err != nil {
+		t.Fatal(err)
+	}
+	s := schema(t, "aggregate.v1.json")
+	got := try(t, "aggregate", "--all", "--results", dir, "--format", "json")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	validate(t, s, got.stdout)
+	got = try(t, "results", "show", "pair", "--results", dir, "--format", "json")
+	validate(t, s, got.stdout)
+	got = try(t, "results", "show", "pair", "--raw", "--results", dir, "--format", "json")
+	var raw []json.RawMessage
+	if err := json.Unmarshal([]byte(got.stdout), &raw); err != nil || len(raw) != 2 {
+		t.Fatalf("%d results, %v", len(raw), err)
+	}
+	for _, r := range raw {
+		validate(t, schema(t, "measure.v1.json"), string(r))
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/measure/experiment"
+	record "llmprof/measure/result"
+)
+
+// A measurer prepares for measuring points, and says how to end it.
+type measurer func(offline bool) (measure experiment.Measure, end func() error, err error)
+
+// runCommand is the command that runs an experiment by what start prepares.
+func (a *app) runCommand(start measurer) *cobra.Command {
+	o := &output{}
+	var dir string
+	var noRetry, offline bool
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run an experiment file, or what is left of it",
+		Long: "Measure every point of an experiment file and store the results, each process's in a file of\n" +
+			"its own. What has its results in the folder already is not run again, so that an experiment that\n" +
+			"was interrupted goes on where it stopped. A point that fails is recorded beside the results, the\n" +
+			"others are run, and the next run tries it again. The results are listed at the end.",
+		Example: "  llmprof run experiment.toml\n  llmprof run experiment.toml --results h200 --no-retry",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := o.check(); err != nil {
+				return err
+			}
+			e, err := experiment.Load(args[0])
+			if err != nil {
+				return fmt.Errorf("the experiment has mistakes:\n%w", err)
+			}
+			measure, end, err := start(offline)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, end()) }()
+			return a.runExperiment(cmd.Context(), e, measure, o, experiment.Options{
+				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: a.notify,
+			})
+		},
+	}
+	o.flags(cmd)
+	resultsFlag(cmd, &dir)
+	cmd.Flags().BoolVar(&noRetry, "no-retry", false, "leave alone what failed before")
+	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
+	return cmd
+}
+
+func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, measure experiment.Measure, o *output, how experiment.Options) error {
+	for _, w := range e.Warnings {
+		a.logf("warning: %s", w)
+	}
+	trials, err := e.Trials()
+	if err != nil {
+		return err
+	}
+	sum, err := experiment.Run(ctx, trials, measure, how)
+	if sum.Trials > 0 {
+		a.logf("%s: %v", e.Name, sum)
+	}
+	if ctx.Err() != nil || sum.Measured+sum.Kept == 0 {
+		return err
+	}
+	return errors.Join(a.listTrials(trials, o, how.Store), err)
+}
+
+// listTrials writes the results and the failures of an experiment.
+func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.Store) error {
+	ours := map[string]bool{}
+	for i := range trials {
+		ours[trials[i].ID] = true
+	}
+	all, _ := record.ReadFolder(store.Dir) // files of others are none of this run's
+	var mine []*record.Result
+	for _, r := range all {
+		if ours[r.ID] {
+			mine = append(mine, r)
+		}
+	}
+	failures, err := store.Failures()
+	var failed []experiment.Failure
+	for _, f := range failures {
+		if ours[f.ID] {
+			failed = append(failed, f)
+		}
+	}
+	return errors.Join(o.write(a, resultSet(summaries(mine), failed)), err)
+}
+
+// notify says how far an experiment is, a line an event.
+func (a *app) notify(e experiment.Event) {
+	switch {
+	case e.Trial == nil:
+		a.logf("%s", e.Note)
+	case e.State == experiment.Remark:
+		a.logf("%s: %s", e.Trial.ID, e.Note)
+	case e.Err != nil:
+		a.logf("[%d/%d] %s: %s: %v", e.At, e.Of, e.Trial.ID, e.State, e.Err)
+	default:
+		a.logf("[%d/%d] %s: %s", e.At, e.Of, e.Trial.ID, e.State)
+	}
+}

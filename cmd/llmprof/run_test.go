@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof/measure/experiment"
+	record "llmprof/measure/result"
+)
+
+// fixturePath is a result made up for tests.
+var fixturePath = filepath.Join("..", "..", "measure", "result", "testdata", "fixture-8b-b8.p0.json")
+
+// tryRun runs "run" with a measurement that gives the fixture, and fails for a
+// batch of 2.
+func tryRun(t *testing.T, fixture *record.Result, args ...string) ran {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
+	cmd := a.runCommand(func(bool) (experiment.Measure, func() error, error) {
+		return experiment.One(func(_ context.Context, p experiment.Point) (*record.Result, error) {
+			if p.Batch == 2 {
+				return nil, errors.New("CUDA out of memory")
+			}
+			r := *fixture
+			r.Workload.Batch = p.Batch
+			return &r, nil
+		}), func() error { return nil }, nil
+	})
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	code := 0
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		code = 1
+		errs.WriteString(err.Error())
+	}
+	return ran{code, out.String(), errs.String()}
+}
+
+// TestRun runs an experiment of which one point fails, twice.
+func TestRun(t *testing.T) {
+	fixture, err := record.Read(fixturePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("batches.toml", []byte("model = \"llama3.1-8b\"\ngrid = {batch = [1, 2, 8]}\ngen_len = 4096\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		args string
+		want []string
+	}{
+		{"batches.toml", []string{"warning: batches.toml:3:", "[1/3]", "failed: CUDA out of memory", "2 measured, 0 kept from before, 1 failed", "1 of 3 runs have no result"}},
+		{"batches.toml", []string{"0 measured, 2 kept from before, 1 failed"}},
+		{"batches.toml --no-retry", []string{"skipped", "2 kept from before, 0 failed, 1 left alone"}},
+	} {
+		got := tryRun(t, fixture, strings.Fields(step.args)...)
+		if got.code != 1 {
+			t.Errorf("%s: exit %d", step.args, got.code)
+		}
+		for _, want := range step.want {
+			if !strings.Contains(got.stderr, want) {
+				t.Errorf("%s: no %q in %s", step.args, want, got.stderr)
+			}
+		}
+		if !strings.Contains(got.stdout, "llama3.1-8b") || !strings.Contains(got.stdout, "CUDA out of memory") {
+			t.Errorf("%s: %s", step.args, got.stdout)
+		}
+	}
+	if got := tryRun(t, fixture, "batches.toml", "--results", "batches.toml"); got.code != 1 || !strings.Contains(got.stderr, "results folder") || got.stdout != "" {
+		t.Errorf("%+v", got)
+	}
+	if err := os.WriteFile("bad.toml", []byte("bacth = 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := tryRun(t, fixture, "bad.toml"); got.code != 1 || !strings.Contains(got.stderr, "did you mean \"batch\"?") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,132 @@
+package aggregate
+
+import (
+	"time"
+
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+)
+
+// Schema names the form of a report.
+const Schema = "llmprof.aggregate/v1"
+
+// A Report is all that was aggregated.
+type Report struct {
+	Schema      string      `json:"schema"`
+	Experiments []Aggregate `json:"experiments"`
+	Cycles      []Cycles    `json:"cycles"` // of configurations that were run more than once
+}
+
+// An Aggregate is the processes of one experiment together.
+type Aggregate struct {
+	ID            string             `json:"id"`
+	Cycle         int                `json:"cycle"`
+	ConfigName    string             `json:"config_name"` // the experiment file; "" without one
+	Hash          string             `json:"measurement_config_hash"`
+	ModelName     string             `json:"model_name"`
+	Engine        string             `json:"engine"`
+	EngineVersion string             `json:"engine_version"`
+	GPUs          []string           `json:"gpus"` // their names
+	Workload      result.Workload    `json:"workload"`
+	Parallelism   result.Parallelism `json:"parallelism"`
+	Start         time.Time          `json:"start_time"`
+	End           time.Time          `json:"end_time"`
+
+	Method     Method     `json:"aggregation"`
+	Totals     Totals     `json:"totals"`
+	Latency    Latency    `json:"latency"`
+	Efficiency Efficiency `json:"efficiency"`
+	AIPerf     AIPerf     `json:"aiperf"`
+	Extended   Extended   `json:"extended_metrics"`
+	Breakdown  Breakdown  `json:"energy_breakdown"`
+	Throttle   Throttle   `json:"thermal_throttle"`
+
+	Processes []Process         `json:"process_results"`
+	Marks     []string          `json:"marks"`
+	Warnings  []string          `json:"measurement_warnings"`
+	Reasons   map[string]string `json:"reasons"` // why a key, or all below it, is null
+}
+
+// Method is how the processes were put together, and whether they may be.
+type Method struct {
+	Method       string   `json:"method"`
+	NumProcesses int      `json:"num_processes"`
+	Missing      []int    `json:"missing_processes"`
+	Overlap      bool     `json:"temporal_overlap_verified"`
+	OverlapS     float64  `json:"overlap_s"`  // that all processes ran together
+	ShortestS    float64  `json:"shortest_s"` // that the shortest of them took
+	Attribution  *bool    `json:"gpu_attribution_verified"`
+	Mixed        bool     `json:"mixed_configurations"`
+	Warnings     []string `json:"warnings"`
+}
+
+// Totals are sums over the processes, with LLM Energy Measure's means beside them.
+type Totals struct {
+	Tokens         *float64 `json:"total_tokens"`
+	InputTokens    *float64 `json:"total_input_tokens"`
+	OutputTokens   *float64 `json:"total_output_tokens"`
+	Requests       *float64 `json:"total_requests"`
+	EnergyJ        *float64 `json:"total_energy_j"`
+	InferenceS     *float64 `json:"total_inference_time_sec"`
+	FLOPs          *float64 `json:"total_flops"`
+	TokensPerS     *float64 `json:"tokens_per_second"`     // all processes together
+	AvgTokensPerS  *float64 `json:"avg_tokens_per_second"` // the mean over processes: one process's rate
+	EffectiveRate  *float64 `json:"effective_batch_throughput"`
+	AvgEnergyToken *float64 `json:"avg_energy_per_token_j"`
+}
+
+// Latency is over the samples of all processes.
+type Latency struct {
+	TTFT *stats.Summary `json:"ttft_s"`
+	TPOT *stats.Summary `json:"tpot_s"`
+	TTLT *stats.Summary `json:"ttlt_s"`
+	Step *stats.Summary `json:"step_s"`
+}
+
+// Efficiency is what the totals say of each other.
+type Efficiency struct {
+	TokensPerJoule  *float64 `json:"tokens_per_joule"`
+	JoulesPerToken  *float64 `json:"joules_per_token"`
+	FLOPsPerJoule   *float64 `json:"flops_per_joule"`
+	FLOPsPerToken   *float64 `json:"flops_per_token"`
+	FLOPsPerSecond  *float64 `json:"flops_per_second"`
+	FLOPsPerInput   *float64 `json:"flops_per_input_token"`
+	FLOPsPerOutput  *float64 `json:"flops_per_output_token"`
+	WattsPerTokRate *float64 `json:"watts_per_token_per_second"`
+	MJPerTokTotal   *float64 `json:"mj_per_tok_total"`
+	MJPerTokAdj     *float64 `json:"mj_per_tok_adjusted"`
+}
+
+// AIPerf is AIPerf's set of energy metrics, of the GPUs alone.
+type AIPerf struct {
+	TotalGPUEnergy     *float64 `json:"total_gpu_energy_j"`
+	AverageGPUPower    *float64 `json:"average_gpu_power_w"`
+	TokensPerJoule     *float64 `json:"output_tokens_per_joule"`
+	PerUser            *float64 `json:"energy_per_user_j"`
+	PerOutputToken     *float64 `json:"energy_per_output_token_j"`
+	PerTotalToken      *float64 `json:"energy_per_total_token_j"`
+	PerRequest         *float64 `json:"energy_per_request_j"`
+	PerformancePerWatt *float64 `json:"performance_per_watt"` // requests a second for each watt
+	OutputTPSPerWatt   *float64 `json:"output_tps_per_watt"`
+	GoodputPerWatt     *float64 `json:"goodput_per_watt"`
+	EnergyDelayProduct *float64 `json:"energy_delay_product_js"`
+}
+
+// Breakdown is energy with and without what idling would have used.
+type Breakdown struct {
+	RawJ           *float64           `json:"raw_j"`
+	AdjustedJ      *float64           `json:"adjusted_j"` // raw_j - baseline_power_w × the time of each process
+	BaselinePowerW *float64           `json:"baseline_power_w"`
+	BaselineMethod *string            `json:"baseline_method"`
+	PerDevice      map[string]float64 `json:"energy_per_device_j"` // by the id of the GPU, else by the name of the domain
+}
+
+// Throttle is how long clocks were held back, over all GPUs.
+type Throttle struct {
+	Thermal     *bool              `json:"thermal"`
+	Power       *bool              `json:"power"`
+	DurationS   *float64           `json:"throttle_duration_sec"`
+	MaxTempC    *float64           `json:"max_temperature_c"`
+	ByReasonS   map[string]float64 `json:"reasons_s"`
+	Temperature *float64           `json:"temperature_drift_c"` // the hottest less the coolest reading of one GPU
+}

@@ -1,0 +1,180 @@
+package aggregate
+
+// Extended are LLM Energy Measure's extended metrics, in its names and units: ms,
+// MiB (its "mb") and percent.
+type Extended struct {
+	TPOTMs               *float64       `json:"tpot_ms"`
+	TokenEfficiencyIndex *float64       `json:"token_efficiency_index"`
+	PrecisionFactor      *float64       `json:"precision_factor"`
+	Memory               Memory         `json:"memory"`
+	GPUUtilisation       Utilisation    `json:"gpu_utilisation"`
+	RequestLatency       RequestLatency `json:"request_latency"`
+	Batch                Batch          `json:"batch"`
+	KVCache              KVCache        `json:"kv_cache"`
+}
+
+// Memory is of all processes together, in MiB.
+type Memory struct {
+	TotalVRAM       *float64 `json:"total_vram_mb"`
+	Model           *float64 `json:"model_memory_mb"`
+	Peak            *float64 `json:"peak_memory_mb"`
+	Inference       *float64 `json:"inference_memory_mb"`
+	KVCache         *float64 `json:"kv_cache_mb"`
+	TokensPerGB     *float64 `json:"tokens_per_gb_vram"`
+	Utilisation     *float64 `json:"model_memory_utilisation"`
+	KVCacheToMemory *float64 `json:"kv_cache_memory_ratio"`
+}
+
+// Utilisation is of the GPUs, in percent of the time.
+type Utilisation struct {
+	SMMean  *float64 `json:"sm_utilisation_mean"`
+	Samples *int     `json:"sm_utilisation_samples"`
+	Memory  *float64 `json:"memory_bandwidth_utilisation"`
+}
+
+// RequestLatency is from submission to last token, over all processes.
+type RequestLatency struct {
+	Mean    *float64 `json:"e2e_latency_mean_ms"`
+	Median  *float64 `json:"e2e_latency_median_ms"`
+	P95     *float64 `json:"e2e_latency_p95_ms"`
+	P99     *float64 `json:"e2e_latency_p99_ms"`
+	Samples *int     `json:"e2e_latency_samples"`
+}
+
+// Batch is how full the batches were.
+type Batch struct {
+	EffectiveSize *float64 `json:"effective_batch_size"`
+	Utilisation   *float64 `json:"batch_utilisation"`
+	Padding       *float64 `json:"padding_overhead"`
+	Batches       *float64 `json:"num_batches"`
+}
+
+// KVCache is what a server says of its cache.
+type KVCache struct {
+	HitRate     *float64 `json:"kv_cache_hit_rate"`
+	BlocksUsed  *float64 `json:"kv_cache_blocks_used"`
+	BlocksTotal *float64 `json:"kv_cache_blocks_total"`
+}
+
+// precisionFactor is LLM Energy Measure's table, as its code has it; it has
+// none for the 4-bit floating formats.
+func precisionFactor(weights string) *float64 {
+	factor, ok := map[string]float64{
+		"fp32": 1, "fp16": 1, "bf16": 1, "tf32": 1, "fp8": 0.5, "int8": 0.5, "int4": 0.25, "mixed": 0.75,
+	}[weights]
+	if !ok {
+		return nil
+	}
+	return &factor
+}
+
+const mibPerGiB = 1024.0
+
+// extend computes the extended metrics.
+func (b *builder) extend() {
+	e, t := &b.out.Extended, &b.out.Totals
+	if tpot := b.out.Latency.TPOT; tpot != nil {
+		e.TPOTMs = ptr(1000 * tpot.Mean)
+	}
+	e.PrecisionFactor = precisionFactor(b.first().Workload.Weights)
+	b.why("extended_metrics.precision_factor", e.PrecisionFactor == nil, "LLM Energy Measure has no factor for "+b.first().Workload.Weights+" weights")
+	e.TokenEfficiencyIndex = times(times(t.TokensPerS, b.out.Efficiency.TokensPerJoule), e.PrecisionFactor)
+	b.memory(&e.Memory)
+	b.utilisation(&e.GPUUtilisation)
+	b.requestLatency(&e.RequestLatency)
+	b.batch(&e.Batch)
+	b.why("extended_metrics.kv_cache", true, "a server's counters of its cache are not read")
+}
+
+func (b *builder) memory(m *Memory) {
+	var vram, model, peak, kv []*float64
+	for _, r := range b.results {
+		for i := range r.Machine.GPUs {
+			vram = append(vram, mebibytes(r.Machine.GPUs[i].MemoryBytes))
+		}
+		if s := r.Sizes; s != nil {
+			model = append(model, add(mebibytes(s.Params), mebibytes(s.Buffers)))
+			peak = append(peak, mebibytes(s.Peak))
+			kv = append(kv, mebibytes(s.KV))
+		} else {
+			model, peak, kv = append(model, nil), append(peak, nil), append(kv, nil)
+		}
+	}
+	m.TotalVRAM, m.Model, m.Peak, m.KVCache = total(vram), total(model), total(peak), total(kv)
+	if m.Peak != nil && m.Model != nil {
+		m.Inference = ptr(*m.Peak - *m.Model)
+	}
+	m.TokensPerGB = over(b.out.Totals.OutputTokens, over(m.Peak, ptr(mibPerGiB)))
+	m.Utilisation = over(m.Model, m.TotalVRAM)
+	m.KVCacheToMemory = over(m.KVCache, m.Peak)
+	b.why("extended_metrics.memory", m.Peak == nil || m.TotalVRAM == nil || m.Model == nil || m.KVCache == nil || m.TokensPerGB == nil,
+		b.reason("sizes_bytes", "the memory of a GPU, or what the model takes of it, was not measured"))
+}
+
+// utilisation is the mean over the readings of all GPUs while requests ran.
+func (b *builder) utilisation(u *Utilisation) {
+	var sm, mem, n, nm float64
+	for _, r := range b.results {
+		for i := range r.Conditions {
+			c := &r.Conditions[i]
+			if c.Phase != "request" {
+				continue
+			}
+			if c.Utilization != nil {
+				sm += c.Utilization.Mean * float64(c.Utilization.N)
+				n += float64(c.Utilization.N)
+			}
+			if c.MemoryUtil != nil {
+				mem += c.MemoryUtil.Mean * float64(c.MemoryUtil.N)
+				nm += float64(c.MemoryUtil.N)
+			}
+		}
+	}
+	if n > 0 {
+		u.SMMean, u.Samples = ptr(100*sm/n), ptr(int(n))
+	}
+	if nm > 0 {
+		u.Memory = ptr(100 * mem / nm)
+	}
+	b.why("extended_metrics.gpu_utilisation", n == 0 || nm == 0, "no utilization was read while requests ran")
+}
+
+func (b *builder) requestLatency(l *RequestLatency) {
+	var all []float64
+	for i := range b.out.Processes {
+		all = append(all, b.out.Processes[i].Inference.latencies...)
+	}
+	if s := summary(all); s != nil {
+		l.Mean, l.Median, l.P95, l.P99, l.Samples = ptr(1000*s.Mean), ptr(1000*s.Median), ptr(1000*s.P95), ptr(1000*s.P99), &s.N
+		return
+	}
+	b.why("extended_metrics.request_latency", true, b.reason("ttlt_s", "no request was timed to its end"))
+}
+
+func (b *builder) batch(out *Batch) {
+	var size, full, passes float64
+	for i := range b.out.Processes {
+		p := &b.out.Processes[i].Inference
+		size += p.concurrently
+		full += p.batch
+		passes += p.passes
+	}
+	served := b.first().Serving != nil
+	if passes == 0 && !served {
+		b.why("extended_metrics.batch", true, "no request was run to its end")
+		return
+	}
+	n := float64(len(b.results))
+	if size > 0 {
+		out.EffectiveSize = ptr(size / n)
+	}
+	if served {
+		b.why("extended_metrics.batch", true, "a server makes its own batches; effective_batch_size is the requests under way at a time")
+		return
+	}
+	out.Utilisation, out.Batches = ptr(size/full), ptr(passes)
+	if b.first().Workload.Prompts == "random" {
+		out.Padding = ptr(0.) // prompts of one length
+	}
+	b.why("extended_metrics.batch.padding_overhead", out.Padding == nil, "the lengths of the prompts of "+b.first().Workload.Prompts+" are not recorded")
+}

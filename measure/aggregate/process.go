@@ -1,0 +1,68 @@
+package aggregate
+
+import "time"
+
+// A Process is the result of one, in the words of LLM Energy Measure's
+// RawProcessResult.
+type Process struct {
+	Index      int              `json:"process_index"`
+	GPUIDs     []string         `json:"gpu_ids"`
+	Timestamps Timestamps       `json:"timestamps"`
+	Inference  InferenceMetrics `json:"inference_metrics"`
+	Energy     EnergyMetrics    `json:"energy_metrics"`
+	Compute    ComputeMetrics   `json:"compute_metrics"`
+}
+
+// Timestamps are when a process ran.
+type Timestamps struct {
+	Start    time.Time `json:"start"`
+	End      time.Time `json:"end"`
+	Duration float64   `json:"duration_sec"`
+}
+
+// InferenceMetrics are what it got done in the passes that were metered.
+type InferenceMetrics struct {
+	Total        *float64 `json:"total_tokens"`
+	Input        *float64 `json:"input_tokens"`
+	Output       *float64 `json:"output_tokens"`
+	Requests     *float64 `json:"requests"`
+	TimeS        *float64 `json:"inference_time_sec"`
+	TokensPerS   *float64 `json:"tokens_per_second"` // generated
+	PerTokenMs   *float64 `json:"latency_per_token_ms"`
+	Source       string   `json:"source"` // which passes these are
+	batch        float64
+	passes       float64
+	latencies    []float64 // end to end, of each request or pass
+	concurrently float64   // requests under way at a time
+}
+
+// EnergyMetrics are what it used for them.
+type EnergyMetrics struct {
+	Total       *float64 `json:"total_energy_j"`
+	GPU         *float64 `json:"gpu_energy_j"`
+	CPU         *float64 `json:"cpu_energy_j"`
+	RAM         *float64 `json:"ram_energy_j"`
+	GPUPower    *float64 `json:"gpu_power_w"`
+	CPUPower    *float64 `json:"cpu_power_w"`
+	RAMPower    *float64 `json:"ram_power_w"`
+	DurationS   *float64 `json:"duration_sec"`
+	EmissionsKg *float64 `json:"emissions_kg_co2"`
+	PerToken    *float64 `json:"energy_per_token_j"`
+	baseline    *float64 // W
+	devices     map[string]float64
+}
+
+// ComputeMetrics are the work and the memory.
+type ComputeMetrics struct {
+	FLOPs          *float64 `json:"flops_total"`
+	FLOPsPerToken  *float64 `json:"flops_per_token"`
+	FLOPsPerSecond *float64 `json:"flops_per_second"`
+	PeakMemoryMB   *float64 `json:"peak_memory_mb"` // MiB, as LLM Energy Measure counts
+	ModelMemoryMB  *float64 `json:"model_memory_mb"`
+	Method         *string  `json:"flops_method"`
+	Confidence     *string  `json:"flops_confidence"`
+	Precision      string   `json:"compute_precision"`
+	prefill        *float64 // FLOPs of the prompts
+	decode         *float64
+	why            string // flops_total is null
+}

@@ -1,0 +1,57 @@
+package measure
+
+import "llmprof/measure/result"
+
+// Limits of the closure tests: how far the parts may be from the whole. They
+// would have caught what the facts of peers show: a one-off stall inside a
+// timed window (TTFT + (n-1) TPOT 35 to 62 % over TTLT), idle tails in an
+// energy window (J/token a third of what J/request says).
+const (
+	timeClosure   = 0.05
+	energyClosure = 0.10
+	sensorClosure = 0.03 // counter against integrated power
+)
+
+// closes tests that parts make up a whole.
+func closes(name string, whole, parts, limit float64) result.Closure {
+	off := parts/whole - 1
+	return result.Closure{Name: name, Whole: whole, Parts: parts, Off: off, Limit: limit, Passed: off <= limit && off >= -limit}
+}
+
+// timesClose sets TTLT against TTFT and TPOT, which other passes measured.
+func timesClose(r *result.Result) {
+	if r.TTFT == nil || r.TPOT == nil || r.TTLT == nil {
+		return
+	}
+	n := float64(r.Workload.GenLen - 1)
+	r.Closure = append(r.Closure, closes("TTLT = TTFT + (generated - 1) TPOT", r.TTLT.Median, r.TTFT.Median+n*r.TPOT.Median, timeClosure))
+}
+
+// energyCloses sets the energy of a request against that of its phases, and each
+// counter against the integral of power.
+func energyCloses(r *result.Result) {
+	e := r.Energy
+	if e == nil {
+		return
+	}
+	if e.PerRequest != nil && e.PerPrompt != nil && e.PerToken != nil {
+		n := float64(r.Workload.GenLen - 1)
+		r.Closure = append(r.Closure, closes("J/request = J/prompt + (generated - 1) J/token",
+			*e.PerRequest, *e.PerPrompt+n**e.PerToken, energyClosure))
+	}
+	for _, w := range []struct {
+		phase string
+		*result.Window
+	}{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}} {
+		if w.Window == nil {
+			continue
+		}
+		for i := range w.Domains {
+			d := &w.Domains[i]
+			if d.CounterJ != nil && d.IntegralJ != nil && *d.CounterJ > 0 {
+				r.Closure = append(r.Closure, closes(w.phase+": counter of "+d.Name+" = integral of its power",
+					*d.CounterJ, *d.IntegralJ, sensorClosure))
+			}
+		}
+	}
+}

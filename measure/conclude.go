@@ -1,0 +1,130 @@
+package measure
+
+import (
+	"fmt"
+	"slices"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+)
+
+// conclude turns the passes of the phases into the figures of the result.
+func (s *session) conclude() error {
+	if err := s.times(); err != nil {
+		return err
+	}
+	s.rates()
+	if err := s.energy(); err != nil {
+		return err
+	}
+	timesClose(s.res)
+	energyCloses(s.res)
+	for _, c := range s.res.Closure {
+		if !c.Passed {
+			s.warn("closure", "%s is off by %+.1f %%, more than %.0f %%", c.Name, 100*c.Off, 100*c.Limit)
+		}
+	}
+	return nil
+}
+
+// times fills in TTFT, TPOT, TTLT and the time of a step.
+func (s *session) times() (err error) {
+	for _, t := range []struct {
+		to    **result.Times
+		phase engine.Phase
+		of    func(*pass) (float64, bool) // by the host
+		by    func(*pass) (float64, bool) // by the device
+	}{
+		{&s.res.TTFT, engine.Prefill, (*pass).ttft, (*pass).device},
+		{&s.res.TPOT, engine.Decode, (*pass).tpot, (*pass).deviceStep},
+		{&s.res.TTLT, engine.Request, (*pass).ttlt, (*pass).device},
+	} {
+		run := s.phases[t.phase]
+		if run == nil {
+			continue
+		}
+		if *t.to, err = run.times(t.of, t.by); err != nil {
+			return fmt.Errorf("%s: %w", t.phase, err)
+		}
+		if !run.steady && s.set.Warmup == Steady {
+			s.warn("unsteady", "%s: times were not steady after %v of warm-up", t.phase, s.set.WarmupLimit)
+		}
+	}
+	if run := s.phases[engine.Decode]; run != nil {
+		s.res.StepTime, err = run.stepTimes()
+	}
+	return err
+}
+
+// times summarizes one duration of every measured pass, by the host's clock and
+// by the device's.
+func (r *phaseRun) times(of, by func(*pass) (float64, bool)) (*result.Times, error) {
+	t := &result.Times{Warmups: r.warmups, Steady: r.steady}
+	var device []float64
+	for i := range r.passes {
+		p := &r.passes[i]
+		if x, ok := of(p); ok {
+			t.Samples = append(t.Samples, x)
+		}
+		if x, ok := by(p); ok {
+			device = append(device, x)
+		}
+	}
+	return t, summarize(t, device)
+}
+
+// stepTimes summarizes every decode step by itself.
+func (r *phaseRun) stepTimes() (*result.Times, error) {
+	t := &result.Times{Warmups: r.warmups, Steady: r.steady}
+	var device []float64
+	for i := range r.passes {
+		for _, st := range r.passes[i].decodes() {
+			t.Samples = append(t.Samples, nanoseconds(st.EndNS-st.StartNS))
+			if st.DeviceS != nil {
+				device = append(device, *st.DeviceS)
+			}
+		}
+	}
+	return t, summarize(t, device)
+}
+
+// summarize fills in what follows from the samples, and the median of the same
+// times by the device's events.
+func summarize(t *result.Times, device []float64) error {
+	sum, err := stats.Summarize(t.Samples)
+	if err != nil {
+		return err
+	}
+	t.Summary, t.Device = *sum, medianOf(device)
+	return nil
+}
+
+// rates are tokens a second of all sequences, from the medians.
+func (s *session) rates() {
+	r, batch := s.res, float64(s.set.Load.Batch)
+	rates := &result.Rates{}
+	if r.TTLT != nil {
+		rates.Generated = batch * float64(s.set.Load.GenLen) / r.TTLT.Median
+	}
+	if r.TPOT != nil {
+		rates.Decode = of(batch / r.TPOT.Median)
+	}
+	if r.TTFT != nil {
+		rates.Prompt = of(batch * float64(s.set.Load.PromptLen) / r.TTFT.Median)
+	}
+	if r.TTLT != nil || r.TPOT != nil || r.TTFT != nil {
+		r.Throughput = rates
+	}
+}
+
+// of is the address of a value.
+func of[T any](v T) *T { return &v }
+
+// medianOf is the median of any sample, nil of none.
+func medianOf(xs []float64) *float64 {
+	if len(xs) == 0 {
+		return nil
+	}
+	return of(stats.Percentile(slices.Sorted(slices.Values(xs)), 50))
+}

@@ -1,0 +1,103 @@
+package measure
+
+import (
+	"llmprof/measure/engine"
+	"llmprof/measure/result"
+)
+
+// joulesPerKWh is exact.
+const joulesPerKWh = 3.6e6
+
+// energy turns the windows of the phases into joules a prompt, token and request.
+func (s *session) energy() (err error) {
+	if s.meter == nil {
+		return nil
+	}
+	e := &result.Energy{Scope: s.meter.Scope(), Idle: s.set.Unloaded, IdleLoaded: s.rest}
+	for _, w := range []struct {
+		to    **result.Window
+		phase engine.Phase
+	}{{&e.Prefill, engine.Prefill}, {&e.Decode, engine.Decode}, {&e.Request, engine.Request}} {
+		if *w.to, err = s.attribute(w.phase, s.phases[w.phase]); err != nil {
+			return err
+		}
+	}
+	batch := float64(s.set.Load.Batch)
+	gross := func(w *result.Window) float64 { return meanPower(w) * w.Seconds }
+	e.PerPrompt, e.PerToken, e.PerRequest = each(e, batch, gross)
+	if e.IdleLoaded != nil {
+		idle := meanPower(e.IdleLoaded)
+		net := func(w *result.Window) float64 { return (meanPower(w) - idle) * w.Seconds }
+		e.Net = &result.NetEnergy{}
+		e.Net.PerPrompt, e.Net.PerToken, e.Net.PerRequest = each(e, batch, net)
+	}
+	if e.PerRequest != nil {
+		e.CO2 = emitted(s.set.Carbon, *e.PerRequest)
+	}
+	s.res.Energy = e
+	s.res.Meter = s.meterCost()
+	return nil
+}
+
+// emitted is what a request's energy stands for at the grid's intensity, nil if
+// that is not known.
+func emitted(grid *result.CO2, joules float64) *result.CO2 {
+	if grid == nil {
+		return nil
+	}
+	c := *grid
+	c.PerRequest = joules / joulesPerKWh * c.GramsPerKWh
+	return &c
+}
+
+// each is one sequence's share of the joules of a prefill, of a decode step and
+// of a request.
+func each(e *result.Energy, batch float64, joules func(*result.Window) float64) (prompt, token, request *float64) {
+	if w := e.Prefill; w != nil && w.Passes > 0 {
+		prompt = of(joules(w) / w.Passes / batch)
+	}
+	if w := e.Decode; w != nil && w.Steps > 0 {
+		token = of(joules(w) / w.Steps / batch)
+	}
+	if w := e.Request; w != nil && w.Passes > 0 {
+		request = of(joules(w) / w.Passes / batch)
+	}
+	return prompt, token, request
+}
+
+// meanPower is the power of what the figures a token are of: of all GPUs where
+// there are any, so that they compare with an estimate and with other hosts; else
+// of the module, the board or the processor. Every domain has edges of its own,
+// a tick or so from the others', so powers are added, not energies.
+func meanPower(w *result.Window) float64 {
+	var gpus, all float64
+	for i := range w.Domains {
+		d := &w.Domains[i]
+		if !d.Summed {
+			continue
+		}
+		all += d.MeanW
+		if d.Kind == "gpu" {
+			gpus += d.MeanW
+		}
+	}
+	if gpus > 0 {
+		return gpus
+	}
+	return all
+}
+
+// meterCost says how the sensors were read and what that cost.
+func (s *session) meterCost() *result.Meter {
+	m := &result.Meter{Overhead: s.overhead()}
+	for _, run := range s.phases {
+		if run.window == nil {
+			continue
+		}
+		if gap := interval(run.window.Samples); gap != nil {
+			m.PeriodS = *gap
+		}
+		m.ReadS = max(m.ReadS, run.window.ReadS)
+	}
+	return m
+}

@@ -1,0 +1,122 @@
+//go:build linux
+
+package child_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"llmprof/measure/engine/child"
+)
+
+// sh starts a shell with a script.
+func sh(t *testing.T, script string, spec child.Spec) *child.Child {
+	t.Helper()
+	spec.Command = []string{"/bin/sh", "-c", script}
+	if spec.Grace == 0 {
+		spec.Grace = 5 * time.Second
+	}
+	c, err := child.Start(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.End(t.Context()) })
+	return c
+}
+
+// Both outputs are the log, in order, and the whole of it is in the file.
+func TestLog(t *testing.T) {
+	path, cleaned := filepath.Join(t.TempDir(), "log"), false
+	c := sh(t, `i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; echo "$WORD" >&2; pwd; echo; exit 3`, child.Spec{
+		Env: []string{"WORD=err"}, Dir: "/", LogFile: path, Cleanup: func() { cleaned = true },
+	})
+	<-c.Ended()
+	log := c.Log()
+	if c.How() != "exit status 3" || !cleaned || len(log) != 40 || !slices.Equal(log[36:], []string{"line 98", "line 99", "err", "/"}) {
+		t.Errorf("%s, cleaned %v, log %q", c.How(), cleaned, log)
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "\n") != 103 {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+	if c.PIDs() != nil {
+		t.Errorf("processes %v of a program that has ended", c.PIDs())
+	}
+	if got := child.Quote(log[38:]); got != "; the end of its log:\n  err\n  /" || child.Quote(nil) != "; its log is empty" {
+		t.Errorf("quoted %q", got)
+	}
+}
+
+// An output that is read by itself is not in the log, and an input is a pipe.
+func TestPipes(t *testing.T) {
+	var got string
+	c := sh(t, `read x; echo "out $x"; echo log >&2`, child.Spec{Input: true, Output: func(r io.Reader) {
+		text, _ := io.ReadAll(r)
+		got = string(text)
+	}})
+	fmt.Fprintln(c.Input, "hello")
+	<-c.Ended()
+	if got != "out hello\n" || !slices.Equal(c.Log(), []string{"log"}) || c.How() != "exit status 0" {
+		t.Errorf("%q, log %q, %s", got, c.Log(), c.How())
+	}
+	c = sh(t, `read x || echo empty`, child.Spec{})
+	<-c.Ended()
+	if !slices.Equal(c.Log(), []string{"empty"}) {
+		t.Errorf("without an input: %q", c.Log())
+	}
+}
+
+// All of a family is found and ended, and killed where it does not want to end.
+func TestFamily(t *testing.T) {
+	c := sh(t, `trap '' TERM; sleep 1000 & sh -c 'sleep 1001; true' & echo ready; wait`, child.Spec{Grace: 50 * time.Millisecond})
+	for range 200 {
+		if len(c.Log()) > 0 && len(c.PIDs()) == 4 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	pids := c.PIDs()
+	if len(pids) != 4 || !slices.Contains(pids, c.PID()) {
+		t.Fatalf("processes %v, want the shell %d and its three", pids, c.PID())
+	}
+	c.End(t.Context())
+	if c.How() != "signal: killed" {
+		t.Errorf("it ignores SIGTERM, and ended with %s", c.How())
+	}
+	for _, pid := range pids {
+		for tries := 0; alive(pid); tries++ {
+			if tries == 200 {
+				t.Fatalf("process %d still runs", pid)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	c.End(t.Context())
+}
+
+// alive reports whether a process runs, and is no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err == nil && strings.Contains(string(stat), ") Z ") {
+		return false
+	}
+	return syscall.Kill(pid, 0) == nil
+}
+
+func TestCannotStart(t *testing.T) {
+	for want, spec := range map[string]child.Spec{
+		"no command":                       {},
+		"/no/such/thing cannot be started": {Command: []string{"/no/such/thing"}},
+		"the log of a program":             {Command: []string{"/bin/true"}, LogFile: "/no/such/folder/log"},
+	} {
+		if _, err := child.Start(spec); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", spec, err, want)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package child
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// PIDs lists the program's process and all that belong to it: those of its group,
+// and the children of any of them. None is left once it has ended.
+func (c *Child) PIDs() []int {
+	select {
+	case <-c.ended:
+		return nil
+	default:
+	}
+	ours := map[int]bool{c.PID(): true}
+	others := processes()
+	for grown := true; grown; {
+		grown = false
+		for pid, p := range others {
+			if !ours[pid] && (p.group == c.PID() || ours[p.parent]) {
+				ours[pid], grown = true, true
+			}
+		}
+	}
+	pids := make([]int, 0, len(ours))
+	for pid := range ours {
+		pids = append(pids, pid)
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+type kin struct{ parent, group int }
+
+// processes reads who is whose from /proc (proc_pid_stat(5)): the name in
+// parentheses, which may hold anything, then state, parent and group.
+func processes() map[int]kin {
+	all := map[int]kin{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return all
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it has just ended
+		}
+		text := string(stat)
+		f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+		if len(f) < 3 {
+			continue
+		}
+		parent, err1 := strconv.Atoi(f[1])
+		group, err2 := strconv.Atoi(f[2])
+		if err1 == nil && err2 == nil {
+			all[pid] = kin{parent, group}
+		}
+	}
+	return all
+}

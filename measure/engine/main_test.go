@@ -1,0 +1,180 @@
+//go:build unix
+
+package engine_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"llmprof/measure/engine"
+)
+
+// The test binary is its own worker: LLMPROF_TEST_WORKER says how it behaves.
+const modeKey = "LLMPROF_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(modeKey); mode != "" {
+		os.Exit(behave(mode))
+	}
+	os.Exit(m.Run())
+}
+
+// behave is a worker that goes wrong in the way that mode names.
+func behave(mode string) int {
+	fmt.Fprintln(os.Stderr, "worker in mode", mode)
+	switch mode {
+	case "early":
+		fmt.Fprintln(os.Stderr, "no such library")
+		return 3
+	case "mute":
+		time.Sleep(time.Hour)
+	case "old":
+		say(`{"event":"hello","hello":{"protocol":99,"engine":"test"}}`)
+	case "rude":
+		say(`{"event":"done","done":{"passes":0,"begin_ns":0,"end_ns":0}}`)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+	case "family":
+		child := exec.Command("sleep", "1000")
+		child.Stdout = os.Stdout // it holds the pipe open
+		if err := child.Start(); err != nil {
+			return 4
+		}
+		fmt.Fprintf(os.Stderr, "child %d\n", child.Process.Pid)
+	}
+	say(`{"event":"hello","hello":{"protocol":1,"engine":"test","version":"1","pid":%d}}`, os.Getpid())
+	w := behaviour{mode: mode, stop: make(chan struct{}, 1), commands: make(chan engine.Command)}
+	go w.listen()
+	for c := range w.commands {
+		if c.Do == "quit" && mode != "stubborn" {
+			return 0
+		}
+		w.obey(c)
+	}
+	if mode == "stubborn" {
+		time.Sleep(time.Hour)
+	}
+	return 0
+}
+
+type behaviour struct {
+	mode     string
+	stop     chan struct{}
+	commands chan engine.Command
+}
+
+func (b *behaviour) listen() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var c engine.Command
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			fmt.Fprintln(os.Stderr, "bad command:", err)
+			os.Exit(5)
+		}
+		if c.Do == "stop" {
+			b.stop <- struct{}{}
+			continue
+		}
+		b.commands <- c
+	}
+	close(b.commands)
+}
+
+func (b *behaviour) obey(c engine.Command) {
+	switch c.Do {
+	case "load":
+		if b.mode == "small" {
+			say(`{"event":"error","error":{"kind":"out-of-memory","message":"tried to allocate 20 GiB, 3 GiB free","fatal":false}}`)
+			return
+		}
+		say(`{"event":"ready","ready":{"devices":[{"name":"cpu"}],"load_s":0.5,"timer":"none","params":10,"prompt_len":4}}`)
+	case "size":
+		say(`{"event":"size","size":{"params_bytes":20,"buffers_bytes":0,"kv_bytes":8,"kv_tokens":4,"state_bytes":0,"peak_bytes":null}}`)
+	case "trace":
+		say(`{"event":"traced","traced":{"file":%q,"anchor":"here","anchor_ns":5,"begin_ns":5,"end_ns":9}}`, c.Trace.File)
+	case "prepare":
+		say(`{"event":"done","done":{"passes":0,"begin_ns":1,"end_ns":1}}`)
+	case "run":
+		b.run(c.Run)
+	}
+}
+
+// run makes passes of two steps. It goes wrong in the third.
+func (b *behaviour) run(r *engine.Run) {
+	passes := 0
+	for passes < max(r.Passes, 1000*int(r.Seconds)) {
+		if passes == 2 {
+			b.third()
+		}
+		b.pass(r, passes)
+		passes++
+		select {
+		case <-b.stop:
+			r = &engine.Run{}
+		default:
+		}
+		if r.Seconds > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	say(`{"event":"done","done":{"passes":%d,"begin_ns":1,"end_ns":%d}}`, passes, 1000*passes+500)
+}
+
+func (b *behaviour) pass(r *engine.Run, pass int) {
+	first := 0
+	if r.Phase == engine.Decode {
+		first = 1
+	}
+	for i := range 2 {
+		start := 1000*pass + 100*i
+		say(`{"event":"step","step":{"phase":%q,"pass":%d,"index":%d,"context":4,"start_ns":%d,"end_ns":%d,"device_s":1e-8}}`,
+			r.Phase, pass, first+i, start, start+90)
+		say(`{"event":"token","token":{"pass":%d,"index":%d,"ns":%d,"ids":[7]}}`, pass, first+i, start+90)
+	}
+	if b.mode != "terse" {
+		say(`{"event":"pass","pass":{"pass":%d,"begin_ns":%d,"end_ns":%d}}`, pass, 1000*pass, 1000*pass+200)
+	}
+}
+
+func (b *behaviour) third() {
+	const step = `{"event":"step","step":{"phase":"decode","pass":2,"index":%d,"context":4,"start_ns":%d,"end_ns":%d,"device_s":%s}}`
+	switch b.mode {
+	case "crash":
+		fmt.Fprintln(os.Stderr, "about to crash")
+		panic("the engine broke")
+	case "killed":
+		say(step, 1, 2000, 2090, "null") // a pass that never ends
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		time.Sleep(time.Hour)
+	case "torn":
+		fmt.Fprint(os.Stdout, `{"event":"step","st`)
+		os.Exit(7)
+	case "hang":
+		time.Sleep(time.Hour)
+	case "garbage":
+		say("Loading checkpoint shards: 100%%")
+	case "huge":
+		say(strings.Repeat("x", engine.MaxLine+10))
+	case "nan":
+		say(step, 1, 2000, 2090, "NaN")
+	case "backwards":
+		say(step, 1, 100, 200, "null")
+	case "shuffled":
+		say(step, 2, 2000, 2090, "null")
+	case "fails":
+		say(`{"event":"error","error":{"kind":"internal","message":"a kernel failed","fatal":false}}`)
+		b.mode = ""
+	case "dies":
+		say(`{"event":"error","error":{"kind":"internal","message":"CUDA error","fatal":true}}`)
+	}
+}
+
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }

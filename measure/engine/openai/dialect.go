@@ -1,0 +1,92 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// A dialect is the part of a request on which servers differ. It begins with
+// all that is wanted; what a server refuses by name is left out from then on.
+type dialect struct {
+	MaxTokens    string // max_tokens, or max_completion_tokens, which OpenAI wants for newer models
+	NoUsage      bool   // without stream_options.include_usage
+	NoIgnoreEOS  bool
+	NoGreedy     bool // without temperature: reasoning models of OpenAI have one of their own
+	refusedNames []string
+}
+
+const (
+	maxTokensKey           = "max_tokens"
+	maxCompletionTokensKey = "max_completion_tokens"
+)
+
+func newDialect() *dialect { return &dialect{MaxTokens: maxTokensKey} }
+
+// without gives the dialect to try next, given a server's refusal, or nil where
+// the refusal is not of what can be left out.
+func (d *dialect) without(refusal string, ignoreEOS bool) *dialect {
+	n := *d
+	switch {
+	case strings.Contains(refusal, "stream_options") && !d.NoUsage:
+		n.NoUsage = true
+		return n.noted("stream_options")
+	case strings.Contains(refusal, "ignore_eos") && ignoreEOS && !d.NoIgnoreEOS:
+		n.NoIgnoreEOS = true
+		return n.noted("ignore_eos")
+	case strings.Contains(refusal, "temperature") && !d.NoGreedy:
+		n.NoGreedy = true
+		return n.noted("temperature")
+	case strings.Contains(refusal, maxCompletionTokensKey) && d.MaxTokens == maxTokensKey:
+		n.MaxTokens = maxCompletionTokensKey
+		return n.noted(maxTokensKey)
+	}
+	return nil
+}
+
+func (d *dialect) noted(name string) *dialect {
+	d.refusedNames = append(append([]string{}, d.refusedNames...), name)
+	return d
+}
+
+// notes says what the measurement lacks for it.
+func (d *dialect) notes() []string {
+	consequence := map[string]string{
+		"stream_options": "the requests go without, and their tokens are known only if the server counts them unasked",
+		"ignore_eos":     "the requests go without, and an answer may end before the tokens asked for",
+		"temperature":    "the requests go without, and its own sampling is timed",
+		maxTokensKey:     maxCompletionTokensKey + " stands in its place",
+	}
+	var notes []string
+	for _, name := range d.refusedNames {
+		notes = append(notes, fmt.Sprintf("the server refuses %s: %s", name, consequence[name]))
+	}
+	return notes
+}
+
+// body writes a request.
+func (o *Options) body(p *Prompt, d *dialect) []byte {
+	r := map[string]any{"stream": true, d.MaxTokens: o.GenLen}
+	if o.Model != "" {
+		r["model"] = o.Model
+	}
+	switch {
+	case o.API == Chat:
+		r["messages"] = []map[string]string{{"role": "user", "content": p.Text}}
+	case len(p.Tokens) > 0:
+		r["prompt"] = p.Tokens
+	default:
+		r["prompt"] = p.Text
+	}
+	if !d.NoUsage {
+		r["stream_options"] = map[string]bool{"include_usage": true}
+	}
+	if o.IgnoreEOS && !d.NoIgnoreEOS {
+		r["ignore_eos"] = true
+	}
+	if !d.NoGreedy {
+		r["temperature"] = 0
+	}
+	body, _ := json.Marshal(r) // strings and numbers always have a JSON
+	return body
+}

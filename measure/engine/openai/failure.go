@@ -1,0 +1,92 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+)
+
+// The kinds of failure, as results name them. A status without a kind of its own
+// is in the kind of its hundred.
+const (
+	Timeout        = "timeout"            // not done within Options.Timeout
+	Refused        = "connection_refused" // nobody listens there
+	Connection     = "connection"         // it could not be made, or broke before an answer came
+	Redirect       = "redirect"           // to where a request cannot be sent on
+	Status429      = "status_429"         // the server has too much to do
+	Status4xx      = "status_4xx"
+	Status5xx      = "status_5xx"
+	StatusOther    = "status_other"
+	CutStream      = "cut_stream"      // it ended without [DONE] and without finish_reason
+	MalformedEvent = "malformed_event" // no JSON, or none of a chunk
+	ErrorEvent     = "error_event"     // the server says in the stream that it failed
+	Empty          = "empty"           // the stream ended as it should and held no token
+	ContentType    = "content_type"    // the answer is no stream of events
+	TooLarge       = "too_large"       // an event or an answer beyond all bounds
+)
+
+// A Failure is what became of a request that was not completed.
+type Failure struct {
+	Kind   string
+	Status int    // of HTTP; 0 if there was no answer
+	Words  string // the server's, or the system's
+}
+
+func (f *Failure) Error() string {
+	text := strings.ReplaceAll(f.Kind, "_", " ")
+	if f.Words != "" {
+		text += ": " + f.Words
+	}
+	return text
+}
+
+// errTimeout is the cause of a request's end after Options.Timeout.
+var errTimeout = errors.New("it took longer than the timeout")
+
+// broken sorts an error of the connection; began says that the answer had.
+func broken(ctx context.Context, err error, began bool) *Failure {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // u repeats the URL, query and all
+	}
+	f := &Failure{Kind: Connection, Words: err.Error()}
+	var timeout net.Error
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		f.Kind, f.Words = Timeout, errTimeout.Error()
+	case errors.Is(err, errTooLarge):
+		f.Kind = TooLarge
+	case errors.Is(err, syscall.ECONNREFUSED) && !began:
+		f.Kind = Refused
+	case errors.As(err, &timeout) && timeout.Timeout():
+		f.Kind = Timeout
+	case began:
+		f.Kind = CutStream
+	}
+	if errors.Is(err, io.EOF) && !began {
+		f.Words = "the server closed the connection without an answer"
+	}
+	return f
+}
+
+// refused sorts an answer whose status is not 200.
+func refused(status int, reason string, body []byte) *Failure {
+	f := &Failure{Kind: StatusOther, Status: status, Words: wordsOf(body)}
+	switch {
+	case status == 429:
+		f.Kind = Status429
+	case status >= 300 && status < 400:
+		f.Kind = Redirect
+	case status >= 400 && status < 500:
+		f.Kind = Status4xx
+	case status >= 500 && status < 600:
+		f.Kind = Status5xx
+	}
+	f.Words = strings.TrimSuffix(fmt.Sprintf("%s: %s", reason, f.Words), ": ")
+	return f
+}

@@ -1,0 +1,105 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// The two interfaces that a server may have.
+const (
+	Chat        = "chat"        // POST /chat/completions
+	Completions = "completions" // POST /completions
+)
+
+// DefaultTimeout is that of a request for which Options give none.
+const DefaultTimeout = 10 * time.Minute
+
+// Options say what a server is asked, how often and how fast.
+type Options struct {
+	BaseURL string // as OpenAI's clients take it, with /v1; a URL without a path gets /v1
+	API     string // Chat or Completions
+	Model   string // as the server names it; "" for a server that has one and does not ask
+	Key     string // bearer token; it enters no error and no result
+
+	Concurrency int     // requests at a time; in an open loop the most at a time, 0 for no bound
+	RequestRate float64 // of Poisson arrivals, a second; 0 for a closed loop
+	Requests    int     // that count
+	Warmup      int     // requests before them, in a closed loop
+
+	Prompts     []Prompt // taken in turn, those of the warm-up first
+	PromptLen   int      // tokens that each is meant to have; 0 for whatever they have
+	GenLen      int      // most tokens generated for each
+	IgnoreEOS   bool     // ask the server not to stop before them
+	Seed        uint64   // of the arrivals
+	Timeout     time.Duration
+	SaveOutputs bool
+
+	Client *http.Client // nil for one made for this: HTTP/1.1, as many connections as requests, no compression
+
+	// Begin is called when the warm-up is over, just before the first request that
+	// counts: what goes along with the run, such as a power meter, begins here.
+	Begin func()
+}
+
+// A Prompt is a text, or the tokens of one where the server takes them.
+type Prompt struct {
+	Text   string
+	Tokens []int // of Completions alone; they go before Text
+}
+
+// check says all that is wrong with o at once.
+func (o *Options) check() error {
+	var found []error
+	hold := func(ok bool, format string, args ...any) {
+		if !ok {
+			found = append(found, fmt.Errorf(format, args...))
+		}
+	}
+	hold(o.API == Chat || o.API == Completions, "no API %.40q: there are %q and %q", o.API, Chat, Completions)
+	hold(o.Concurrency >= 0, "a concurrency of %d: want at least 1", o.Concurrency)
+	hold(o.Concurrency != 0 || o.RequestRate != 0, "neither a concurrency nor a request rate: want one of them")
+	hold(o.RequestRate >= 0 && !math.IsInf(o.RequestRate, 0), "a request rate of %v a second: want a finite number, or 0 for a closed loop", o.RequestRate)
+	hold(o.Requests >= 1, "%d requests: want at least 1", o.Requests)
+	hold(o.Warmup >= 0, "a warm-up of %d requests: want 0 or more", o.Warmup)
+	hold(o.PromptLen >= 0, "prompts of %d tokens: want at least 1, or 0 for whatever they have", o.PromptLen)
+	hold(o.GenLen >= 1, "%d generated tokens: want at least 1", o.GenLen)
+	hold(o.Timeout >= 0, "a timeout of %v: want more than 0", o.Timeout)
+	hold(len(o.Prompts) > 0, "no prompts")
+	hold(!strings.ContainsAny(o.Key, "\r\n\x00"), "the API key has a line break or a NUL in it")
+	for i, p := range o.Prompts {
+		if err := p.check(o.API); err != nil {
+			found = append(found, fmt.Errorf("prompt %d of %d: %w", i+1, len(o.Prompts), err))
+			break
+		}
+	}
+	return errors.Join(found...)
+}
+
+func (p *Prompt) check(api string) error {
+	switch {
+	case len(p.Tokens) > 0 && api == Chat:
+		return errors.New("it is tokens, which the chat API does not take: use completions, or a text")
+	case len(p.Tokens) == 0 && p.Text == "":
+		return errors.New("it is empty")
+	}
+	for i, id := range p.Tokens {
+		if id < 0 {
+			return fmt.Errorf("token %d is %d: ids count from 0", i, id)
+		}
+	}
+	return nil
+}
+
+func (o *Options) timeout() time.Duration {
+	if o.Timeout == 0 {
+		return DefaultTimeout
+	}
+	return o.Timeout
+}
+
+// prompt gives the one of the n-th request, the warm-up's counted.
+func (o *Options) prompt(n int) *Prompt { return &o.Prompts[n%len(o.Prompts)] }

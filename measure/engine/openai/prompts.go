@@ -1,0 +1,56 @@
+package openai
+
+import (
+	"math/rand/v2"
+	"strings"
+)
+
+// common are short English words that nearly every tokenizer of a large language
+// model has as one token each, with the space before them.
+const common = `the of and to in is was he for it with as his on be at by had not are but from or have an they which one you
+were all her she there would their we him been has when who will no more if out so up said what its about than into them can
+only other time new some could these two may first then do any like my now over such our man me even most made after also did
+many off before must well back through years where much your way down should because long each just state people those too
+little very good make world still see own work men day get here old life both between being under three never know same last
+another while us might great go come since against right came take used himself few house during without again place around
+however home small found went say part once general high upon school every does got united left number course war until always`
+
+// RandomTokens makes n prompts of tokens drawn from a vocabulary, no two alike
+// to a cache of prefixes. Ids below first are passed over: special tokens are
+// among the lowest in many vocabularies.
+func RandomTokens(n, length, first, vocab int, seed uint64) []Prompt {
+	if length < 1 || first < 0 || vocab <= first {
+		return nil
+	}
+	random := rand.New(rand.NewPCG(seed, 0x746f6b656e73)) // "tokens": a stream of its own
+	prompts := make([]Prompt, max(n, 0))
+	for i := range prompts {
+		prompts[i].Tokens = make([]int, length)
+		for k := range prompts[i].Tokens {
+			prompts[i].Tokens[k] = first + random.IntN(vocab-first)
+		}
+	}
+	return prompts
+}
+
+// RandomText makes n prompts of as many words. How many tokens they are is the
+// server's to say: a chat has a template around them, and some words are two.
+func RandomText(n, words int, seed uint64) []Prompt {
+	if words < 1 {
+		return nil
+	}
+	random := rand.New(rand.NewPCG(seed, 0x776f726473)) // "words"
+	all := strings.Fields(common)
+	prompts := make([]Prompt, max(n, 0))
+	for i := range prompts {
+		var b strings.Builder
+		for k := range words {
+			if k > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(all[random.IntN(len(all))])
+		}
+		prompts[i].Text = b.String()
+	}
+	return prompts
+}

@@ -1,0 +1,90 @@
+package openai
+
+import (
+	"fmt"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// late is by how much a request may miss the time it was due before the client
+// is said to fall behind: some ten times what a busy scheduler takes.
+const late = 10 * time.Millisecond
+
+// slowDial is from when on connections are worth a word: one within a machine or
+// a rack takes less than a millisecond.
+const slowDial = 5 * time.Millisecond
+
+// remarks notes what makes the figures doubtful.
+func (t *tally) remarks(s *result.Serving) {
+	t.clientRemarks()
+	single := 0
+	for i := range s.Records {
+		r := &s.Records[i]
+		if r.Failure == "" && r.Chunks == 1 && (r.Generated == nil || *r.Generated > 1) {
+			single++
+		}
+	}
+	if single > 0 {
+		t.note(fmt.Sprintf("%d answers came in one chunk, and have no time between tokens", single))
+	}
+	if u := s.Usage; u != nil && u.Missing > 0 {
+		t.note(fmt.Sprintf("%d answers came without usage: their tokens are not known, and they have no TPOT", u.Missing))
+	}
+	if u := s.Usage; u != nil && u.Discrepant > 0 {
+		t.note(fmt.Sprintf("%d answers do not have the %d tokens that were asked for", u.Discrepant, t.options.GenLen))
+	}
+	t.promptRemarks(s)
+}
+
+// promptRemarks notes where prompts are not what they are meant to be, or not
+// all of a prompt was computed.
+func (t *tally) promptRemarks(s *result.Serving) {
+	other, least, most, all, cached := 0, maxTokens, 0, 0, 0
+	for i := range s.Records {
+		r := &s.Records[i]
+		if r.Failure != "" || r.Prompt == nil {
+			continue
+		}
+		all += *r.Prompt
+		cached += t.outcomes[i].cached
+		if want := t.options.PromptLen; want > 0 && *r.Prompt != want {
+			other++
+			least, most = min(least, *r.Prompt), max(most, *r.Prompt)
+		}
+	}
+	if other > 0 {
+		t.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
+			other, t.options.PromptLen, least, most))
+	}
+	if cached > 0 {
+		t.note(fmt.Sprintf("the server took %d of %d prompt tokens from its cache of prefixes: TTFT is of the rest", cached, all))
+	}
+	if n, sent := len(t.options.Prompts), t.options.Warmup+t.options.Requests; n < sent {
+		t.note(fmt.Sprintf("prompts come again, %d among %d requests: a server that keeps prefixes does not compute them anew", n, sent))
+	}
+}
+
+// clientRemarks notes what the times hold that is not the server's.
+func (t *tally) clientRemarks() {
+	behind, dialled := 0, 0
+	var latest, slowest time.Duration
+	for _, o := range t.outcomes {
+		if o.lag > late {
+			behind++
+			latest = max(latest, o.lag)
+		}
+		if o.dialled > slowDial {
+			dialled++
+			slowest = max(slowest, o.dialled)
+		}
+	}
+	if behind > 0 {
+		t.note(fmt.Sprintf("the client fell behind: %d of %d requests were begun more than %v after they were due, the latest by %.3g s; "+
+			"their times count from when they were due", behind, len(t.outcomes), late, latest.Seconds()))
+	}
+	if dialled > 0 {
+		t.note(fmt.Sprintf("%d of %d requests opened a connection, which took up to %.3g s of their times; those of a warm-up stay open",
+			dialled, len(t.outcomes), slowest.Seconds()))
+	}
+}

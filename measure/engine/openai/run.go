@@ -1,0 +1,190 @@
+package openai
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// A runner sends the requests of one Run.
+type runner struct {
+	options  Options
+	endpoint *endpoint
+	client   *http.Client
+	dialect  atomic.Pointer[dialect] // what the server has been found to take
+	start    time.Time               // of the first request that counts
+}
+
+// Run asks the server as often as o wants, and gives what it saw. progress, which
+// may be nil, is called after each request that counts, never twice at a time;
+// done counts those that failed too.
+//
+// Where ctx ends first, Run ends at once with its cause, and what was finished
+// until then; requests under way are not among it. Where every request failed,
+// that is an error, with the records beside it.
+func Run(ctx context.Context, o Options, progress func(done, failed int)) (*result.Serving, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	at, err := newEndpoint(o.BaseURL, o.API)
+	if err != nil {
+		return nil, err
+	}
+	client, free := o.httpClient()
+	defer free()
+	r := &runner{options: o, endpoint: at, client: client}
+	r.dialect.Store(newDialect())
+	t := &tally{options: &r.options, endpoint: at.public}
+	if err := r.warm(ctx, t); err != nil {
+		return nil, err
+	}
+	if o.Begin != nil {
+		o.Begin()
+	}
+	r.start = time.Now()
+	keep := t.keeper(progress)
+	if o.RequestRate > 0 {
+		r.open(ctx, keep)
+	} else {
+		r.closed(ctx, o.Requests, o.Warmup, keep)
+	}
+	t.note(r.dialect.Load().notes()...)
+	return t.serving(ctx)
+}
+
+// warm sends the requests that do not count. A server that fails them all would
+// fail the others too.
+func (r *runner) warm(ctx context.Context, t *tally) error {
+	if r.options.Warmup == 0 {
+		return ctx.Err()
+	}
+	w := &tally{options: &r.options, endpoint: t.endpoint}
+	r.start = time.Now()
+	r.closed(ctx, r.options.Warmup, 0, w.keeper(nil))
+	if ctx.Err() != nil {
+		return fmt.Errorf("the warm-up: %w", context.Cause(ctx))
+	}
+	if w.completed == 0 {
+		return fmt.Errorf("the warm-up: %w", w.allFailed())
+	}
+	if failed := len(w.outcomes) - w.completed; failed > 0 {
+		words, of := w.commonest()
+		t.note(fmt.Sprintf("%d of %d requests of the warm-up failed, %d with %s", failed, len(w.outcomes), of, words))
+	}
+	return nil
+}
+
+// closed keeps as many requests under way as the concurrency says, each next one
+// begun when one has ended. skip is how many prompts to pass over.
+func (r *runner) closed(ctx context.Context, requests, skip int, keep func(*outcome)) {
+	var next atomic.Int64
+	var users sync.WaitGroup
+	for range min(max(r.options.Concurrency, 1), requests) {
+		users.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= requests {
+					return
+				}
+				r.request(ctx, i, skip, time.Time{}, keep)
+			}
+		})
+	}
+	users.Wait()
+}
+
+// open sends requests when they are due, whether those before have ended or not.
+// A bound on the concurrency makes them wait, which their times count.
+func (r *runner) open(ctx context.Context, keep func(*outcome)) {
+	var users sync.WaitGroup
+	defer users.Wait()
+	var slots chan struct{}
+	if r.options.Concurrency > 0 {
+		slots = make(chan struct{}, r.options.Concurrency)
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for i, at := range r.options.arrivals() {
+		due := r.start.Add(at)
+		timer.Reset(time.Until(due))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		users.Go(func() {
+			if slots != nil {
+				select {
+				case slots <- struct{}{}:
+					defer func() { <-slots }()
+				case <-ctx.Done():
+					return
+				}
+			}
+			r.request(ctx, i, r.options.Warmup, due, keep)
+		})
+	}
+}
+
+// arrivals are a Poisson process's: the times between them are exponential, and
+// independent. The first is at 0.
+func (o *Options) arrivals() []time.Duration {
+	random := rand.New(rand.NewPCG(o.Seed, 0x706f6973736f6e)) // "poisson": a stream of its own
+	at := make([]time.Duration, o.Requests)
+	sum := 0.
+	for i := 1; i < len(at); i++ {
+		sum += random.ExpFloat64() / o.RequestRate
+		at[i] = time.Duration(min(sum, 1e9) * float64(time.Second))
+	}
+	return at
+}
+
+// request sends one, and once more without what the server refuses to know. The
+// time that a refusal took is not of the request: its clock starts anew.
+func (r *runner) request(ctx context.Context, index, skip int, due time.Time, keep func(*outcome)) {
+	known := r.dialect.Load()
+	d := known
+	for {
+		o := r.exchange(ctx, r.options.body(r.options.prompt(index+skip), d), due)
+		if o.failure != nil && ctx.Err() != nil {
+			return // it was stopped, it did not fail
+		}
+		if next := d.without(o.refusal, r.options.IgnoreEOS); next != nil {
+			d, due = next, time.Time{}
+			continue
+		}
+		if d != known && o.record.Status == http.StatusOK {
+			r.dialect.Store(d)
+		}
+		o.finish(index, r.start, &r.options)
+		keep(o)
+		return
+	}
+}
+
+// finish fills in what the whole run knows of a request.
+func (o *outcome) finish(index int, start time.Time, options *Options) {
+	o.record.Index = index
+	o.record.SentS = max(o.zero.Sub(start), 0).Seconds()
+	o.record.Output = o.output.String()
+	if f := o.failure; f != nil {
+		options.redact(f)
+		o.record.Failure, o.record.Error = f.Kind, f.Words
+	}
+}
+
+// redact takes the key out of the server's words, for some repeat it, and makes
+// one line of them.
+func (o *Options) redact(f *Failure) {
+	if o.Key != "" {
+		f.Words = strings.ReplaceAll(f.Words, o.Key, "(the key)")
+	}
+	f.Words = clip(f.Words)
+}

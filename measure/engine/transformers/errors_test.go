@@ -1,0 +1,129 @@
+package transformers_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/transformers"
+)
+
+func wantFailure(t *testing.T, what string, err error, kind, says string) {
+	t.Helper()
+	var failure *engine.Failure
+	if !errors.As(err, &failure) || failure.Kind != kind || !strings.Contains(failure.Message, says) {
+		t.Errorf("%s: got %v (%T), want %s with %q", what, err, err, kind, says)
+	}
+}
+
+// What cannot be loaded says why, and the worker stays fit for what can.
+func TestLoadRefuses(t *testing.T) {
+	w := start(t)
+	empty := t.TempDir()
+	lone := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(lone, tiny(t, "llama"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remote := t.TempDir()
+	custom := `{"model_type":"own","auto_map":{"AutoConfig":"own.Config","AutoModelForCausalLM":"own.Model"}}`
+	if err := os.WriteFile(filepath.Join(remote, "config.json"), []byte(custom), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		change     func(*engine.Load)
+		kind, says string
+	}{
+		"unknown id":     {func(l *engine.Load) { l.Model, l.Config = "nobody/nothing", nil }, engine.NotFound, "nobody/nothing"},
+		"empty folder":   {func(l *engine.Load) { l.Model, l.Config = empty, nil }, engine.NotFound, "no config.json"},
+		"config alone":   {func(l *engine.Load) { l.Model, l.Config, l.RandomWeights = lone, nil, false }, engine.Invalid, "random weights"},
+		"remote code":    {func(l *engine.Load) { l.Model, l.Config = remote, nil }, engine.Unsupported, "--trust-remote-code"},
+		"unknown family": {func(l *engine.Load) { l.Config = json.RawMessage(`{"model_type":"lama"}`) }, engine.Unsupported, "lama"},
+		"no family":      {func(l *engine.Load) { l.Config = json.RawMessage(`{"hidden_size":1}`) }, engine.Unsupported, "model_type"},
+		"dtype":          {func(l *engine.Load) { l.DType = "fp9" }, engine.Invalid, "bf16, fp16, fp32"},
+		"device":         {func(l *engine.Load) { l.Device = "tpu" }, engine.Invalid, "cuda and cpu"},
+		"no GPU":         {func(l *engine.Load) { l.Device = "cuda" }, engine.Missing, "finds no GPU"},
+		"graph on CPU":   {func(l *engine.Load) { l.Graph = true }, engine.Unsupported, "needs a GPU"},
+		"flash on CPU":   {func(l *engine.Load) { l.Attention = "flash_attention_2" }, engine.Unsupported, "CUDA alone"},
+		"attention":      {func(l *engine.Load) { l.Attention = "lightning" }, engine.Invalid, "sdpa, eager"},
+		"bitsandbytes":   {func(l *engine.Load) { l.Quantization = "int4" }, engine.Missing, "bitsandbytes"},
+		"quantization":   {func(l *engine.Load) { l.Quantization = "int3" }, engine.Invalid, "int8, int4, fp8"},
+		"TP":             {func(l *engine.Load) { l.TP = 2 }, engine.Invalid, "torchrun started 1"},
+		"batch":          {func(l *engine.Load) { l.Batch = 0 }, engine.Invalid, "batch 0"},
+		"no prompt":      {func(l *engine.Load) { l.PromptLen = 0 }, engine.Invalid, "a length of 1"},
+		"short prompt":   {func(l *engine.Load) { l.Prompts = [][]int{{1, 2}} }, engine.Invalid, "prompt 0 has 2 tokens, 24 are needed"},
+		"ragged": {func(l *engine.Load) { l.Prompts, l.PromptLen = [][]int{{1, 2}, {3}}, 0 }, engine.Invalid,
+			"prompt 1 has 1 tokens, prompt 0 has 2"},
+		"vocabulary": {func(l *engine.Load) { l.Prompts, l.PromptLen = [][]int{{1, 2000}}, 0 }, engine.Invalid, "the token 2000"},
+		"texts":      {func(l *engine.Load) { l.Texts = []string{"Once upon a time"} }, engine.NotFound, "tokenizer"},
+	}
+	for name, test := range tests {
+		l := workload(t, "llama")
+		test.change(&l)
+		_, err := w.Load(t.Context(), l)
+		wantFailure(t, name, err, test.kind, test.says)
+	}
+	l := workload(t, "llama")
+	l.GenLen = 1
+	load(t, w, l)
+	_, err := w.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 1}, nil)
+	wantFailure(t, "decode of nothing", err, engine.Invalid, "ask for 2 or more")
+	repeat(t, w, engine.Request, 1)
+}
+
+func TestBeforeLoad(t *testing.T) {
+	w := start(t)
+	_, err := w.Size(t.Context())
+	wantFailure(t, "size before load", err, engine.Invalid, "came before load")
+}
+
+func TestNoPython(t *testing.T) {
+	_, err := transformers.Start(t.Context(), transformers.Options{Python: "/no/such/python"})
+	wantFailure(t, "no Python", err, engine.Missing, "/no/such/python")
+}
+
+// A Python that has neither library says so at load, for hello needs nothing.
+func TestPythonWithoutTorch(t *testing.T) {
+	bare := filepath.Join(t.TempDir(), "bare")
+	if out, err := exec.Command("python3", "-m", "venv", "--without-pip", bare).CombinedOutput(); err != nil {
+		t.Skipf("no Python to make an environment with: %v, %s", err, out)
+	}
+	w, err := transformers.Start(t.Context(), transformers.Options{Python: filepath.Join(bare, "bin", "python")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	_, err = w.Load(t.Context(), workload(t, "llama"))
+	wantFailure(t, "no torch", err, engine.Missing, "has no torch: install torch 2.5 or later there")
+}
+
+// Versions are read from what is installed, so a made-up one will do.
+func TestOldTransformers(t *testing.T) {
+	old := t.TempDir()
+	info := filepath.Join(old, "transformers-4.30.0.dist-info")
+	if err := os.Mkdir(info, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "Metadata-Version: 2.1\nName: transformers\nVersion: 4.30.0\n"
+	if err := os.WriteFile(filepath.Join(info, "METADATA"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", old)
+	w := start(t)
+	_, err := w.Load(t.Context(), workload(t, "llama"))
+	wantFailure(t, "old transformers", err, engine.Unsupported, "has transformers 4.30.0: 4.57 or later is needed")
+}
+
+func TestCommandRefuses(t *testing.T) {
+	for _, o := range []transformers.Options{
+		{TP: 3, Nodes: 2, Rdzv: "a:1"}, {TP: 2, Nodes: 2}, {TP: 2, Nodes: 2, Node: 2, Rdzv: "a:1"}, {TP: 2, GPUs: []string{"GPU-1"}},
+	} {
+		o.Python = "sh" // any program: it is not started
+		_, err := transformers.Start(t.Context(), o)
+		wantFailure(t, "options", err, engine.Invalid, "")
+	}
+}

@@ -1,0 +1,93 @@
+package transformers_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof/measure/engine"
+)
+
+// script runs a script of testdata beside the worker's modules and reads the
+// JSON that it prints.
+func script(t *testing.T, into any, name string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(python(t), append([]string{"testdata/" + name}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "HF_HUB_OFFLINE=1")
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		t.Fatalf("%s printed %q: %v", name, out, err)
+	}
+}
+
+func inJSON(t *testing.T, l engine.Load) string {
+	t.Helper()
+	text, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A request, a prefill and decode steps choose what transformers' own generate
+// chooses, with a cache that grows and with a static one, and again each time.
+func TestTokensAreThoseOfGenerate(t *testing.T) {
+	var loads []engine.Load
+	var texts []string
+	for _, name := range []string{"llama", "qwen3moe", "mamba2", "qwen3next", "bamba", "gemma3"} {
+		loads = append(loads, workload(t, name))
+		texts = append(texts, inJSON(t, workload(t, name)))
+	}
+	var tokens [][][]int
+	script(t, &tokens, "generate.py", texts...)
+	w := start(t)
+	for i, l := range loads {
+		for _, static := range []bool{false, true} {
+			l.StaticCache = static
+			load(t, w, l)
+			for what, got := range everyWay(t, w, tokens[i][:1:1]) {
+				if diff := cmp.Diff(tokens[i], got); diff != "" {
+					t.Errorf("%s, static cache %v: %s differs from generate (-want +got):\n%s", l.Model, static, what, diff)
+				}
+			}
+		}
+	}
+}
+
+// everyWay gives the tokens by each phase, some of them after others. Decoding
+// does not say the first.
+func everyWay(t *testing.T, w *engine.Worker, first [][]int) map[string][][]int {
+	t.Helper()
+	decode := repeat(t, w, engine.Decode, 3)
+	request := repeat(t, w, engine.Request, 2)
+	prefill := repeat(t, w, engine.Prefill, 2)
+	again := repeat(t, w, engine.Decode, 1)
+	return map[string][][]int{
+		"a request":                     ids(request[0]),
+		"a second request":              ids(request[1]),
+		"a prefill and decoding":        append(ids(prefill[1]), ids(decode[0])...),
+		"a third decoding":              append(first, ids(decode[2])...),
+		"decoding after other requests": append(first, ids(again[0])...),
+	}
+}
+
+func TestLogitsOfTheLastPosition(t *testing.T) {
+	last := workload(t, "llama")
+	all := last
+	all.AllLogits = true
+	var positions [][]int
+	script(t, &positions, "logits.py", inJSON(t, last), inJSON(t, all))
+	if diff := cmp.Diff([][]int{{1, 1}, {all.PromptLen, 1}}, positions); diff != "" {
+		t.Errorf("the LM head of a prefill and a step ran on (-want +got):\n%s", diff)
+	}
+}

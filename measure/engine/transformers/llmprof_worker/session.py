@@ -1,0 +1,265 @@
+"""A loaded model with its workload, and the passes that are made with it."""
+
+import gc
+import os
+import time
+from typing import Any
+
+import torch
+
+from . import sizes
+from .caches import Snapshot
+from .failures import Failure
+from .loading import load_model
+from .pipe import Channel, now
+from .prompts import make_prompts
+from .ranks import Rank
+from .steps import TIMER, Stepper
+
+PHASES = ("prefill", "decode", "request", "idle")
+ANCHOR = "llmprof clock"
+
+
+class Session:
+    """One model, loaded for one workload."""
+
+    def __init__(self, load: dict[str, Any], rank: Rank) -> None:
+        begin = now()
+        self.load, self.rank = load, rank
+        self.check()
+        self.rank.join()
+        self.loaded = load_model(load, self.rank)
+        self.device = self.loaded.device
+        if load["graph"] and self.device.type != "cuda":
+            raise Failure("unsupported", "a CUDA graph needs a GPU: ask for eager decoding on the CPU")
+        vocab = self.loaded.model.config.get_text_config().vocab_size
+        self.prompts = make_prompts(load, vocab)
+        self.prompt_len = self.prompts[0].shape[1]
+        if self.device.type == "cuda":
+            self.prompts = [prompt.pin_memory() for prompt in self.prompts]
+        self.stepper = Stepper(self.loaded.model, load, self.device, self.prompt_len)
+        self.base: Any = None  # a Snapshot of the cache with the prompt in it
+        self.first: Any = None  # the token after it
+        self.synchronize()
+        self.load_s = (now() - begin) / 1e9
+        self.try_out()
+
+    def check(self) -> None:
+        asked = self.load.get("tp") or 1
+        if asked != self.rank.world:
+            raise Failure("invalid", f"TP {asked} was asked for, torchrun started {self.rank.world} ranks")
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    @torch.inference_mode()
+    def try_out(self) -> None:
+        """Makes one prefill and a step, so that what cannot run fails now and notes are complete."""
+        self.stepper.clear()
+        self.stepper.prefill(self.prompts[0])
+        if not self.load["compile"]:
+            with self.stepper.decoding():
+                self.stepper.step()
+        self.stepper.release()
+        self.synchronize()
+
+    def ready(self) -> dict[str, Any]:
+        model, stepper = self.loaded.model, self.stepper
+        notes = list(self.loaded.notes)
+        if not stepper.prefill_forward.keeps_last and not self.load.get("all_logits"):
+            notes.append("this model has no way to leave out logits: the LM head runs on every position of the prompt")
+        if stepper.static:
+            notes.append("a static cache: attention in prefill and decode reads its whole length under a mask")
+        return {
+            "devices": self.rank.gather(describe_device(self.device)),
+            "load_s": self.load_s,
+            "timer": TIMER,
+            "options": {
+                "attention": str(getattr(model.config, "_attn_implementation", "")),
+                "cache": "static" if stepper.static else "dynamic",
+                "compile": str(bool(self.load["compile"])).lower(),
+                "dtype": self.load["dtype"],
+                "graph": str(bool(self.load["graph"])).lower(),
+                "model_class": type(model).__name__,
+                "sampling": "greedy",
+            },
+            "notes": notes,
+            "params": self.loaded.params,
+            "prompt_len": self.prompt_len,
+        }
+
+    @torch.inference_mode()
+    def prepare(self, phase: str) -> None:
+        """Does what a phase needs once: the prompt in the cache, the graph."""
+        if phase not in PHASES:
+            raise Failure("invalid", f"no phase {phase!r}: there are {', '.join(PHASES)}")
+        if phase == "decode" and self.load["gen_len"] < 2:
+            raise Failure("invalid", "one generated token needs no decode step: ask for 2 or more")
+        if phase == "decode" and self.base is None:
+            self.fill()
+            self.base, self.first = Snapshot(self.stepper.cache), self.stepper.ids.clone()
+        elif phase == "request" and self.stepper.wants_graph and self.stepper.graph is None:
+            self.fill()
+        if phase in ("prefill", "request"):
+            self.base = None
+        self.synchronize()
+
+    def fill(self) -> None:
+        """Puts the first prompt into the cache, and captures the step after it."""
+        self.stepper.clear()
+        self.stepper.prefill(self.prompts[0])
+        self.stepper.capture()
+
+    @torch.inference_mode()
+    def run(self, run: dict[str, Any], channel: Channel) -> None:
+        self.prepare(run["phase"])
+        gc.collect()
+        wait_until(run.get("start_ns") or 0)
+        begin = now()
+        if run["phase"] == "idle":
+            self.idle(run["seconds"], channel)
+            channel.send("done", passes=0, begin_ns=begin, end_ns=now())
+            return
+        done = 0
+        gc.disable()
+        try:
+            while self.goes_on(run, done, begin, channel):
+                channel.send_all(self.one_pass(run["phase"], done))
+                done += 1
+        finally:
+            gc.enable()
+        channel.send("done", passes=done, begin_ns=begin, end_ns=now())
+
+    def goes_on(self, run: dict[str, Any], done: int, begin: int, channel: Channel) -> bool:
+        """Rank 0 decides for all whether there is another pass."""
+
+        def decide() -> bool:
+            enough = done >= run["passes"] and now() - begin >= run["seconds"] * 1e9
+            return not enough and not channel.stopped.is_set()
+
+        return self.rank.share(decide)
+
+    def idle(self, seconds: float, channel: Channel) -> None:
+        if self.rank.leads:
+            channel.stopped.wait(seconds)
+
+    def one_pass(self, phase: str, index: int) -> list[tuple[str, dict[str, Any]]]:
+        """Makes a pass and gives its events."""
+        events: list[tuple[str, dict[str, Any]]] = []
+        stepper = self.stepper
+        if phase == "decode":
+            self.base.restore()
+            stepper.feed(self.first)
+        else:
+            stepper.clear()
+        self.synchronize()
+        begin = now()
+        with stepper.annotate(f"{phase} pass {index}"):
+            if phase != "decode":
+                times = stepper.prefill(self.prompts[index % len(self.prompts)])
+                self.record(events, phase, index, 0, 0, times)
+            if phase != "prefill":
+                with stepper.decoding():
+                    self.decode(events, phase, index)
+        events.append(("pass", {"pass": index, "begin_ns": begin, "end_ns": now()}))
+        return events
+
+    def decode(self, events: list[tuple[str, dict[str, Any]]], phase: str, index: int) -> None:
+        frozen = phase == "decode" and bool(self.load.get("frozen_context"))
+        for step in range(1, self.load["gen_len"]):
+            context = self.prompt_len + (0 if frozen else step - 1)
+            times = self.stepper.decode(step)
+            self.record(events, phase, index, step, context, times)
+            if frozen:
+                self.base.restore()
+                self.stepper.position.fill_(self.prompt_len)
+
+    def record(
+        self,
+        events: list[tuple[str, dict[str, Any]]],
+        phase: str,
+        index: int,
+        step: int,
+        context: int,
+        times: tuple[int, int, float | None],
+    ) -> None:
+        start, end, device_s = times
+        at = {"phase": phase, "pass": index, "index": step, "context": context}
+        events.append(("step", {**at, "start_ns": start, "end_ns": end, "device_s": device_s}))
+        token: dict[str, Any] = {"pass": index, "index": step, "ns": end}
+        if self.load.get("save_outputs"):
+            token["ids"] = self.stepper.tokens()
+        events.append(("token", token))
+
+    @torch.inference_mode()
+    def sizes(self) -> dict[str, Any]:
+        """Counts after a real prefill into a cache of its own."""
+        stepper, device = self.stepper, self.device
+        self.base = self.first = None
+        stepper.release()
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(device)
+        stepper.clear()
+        stepper.prefill(self.prompts[0])
+        params, buffers = sizes.model_bytes(self.loaded.model)
+        kv, state = sizes.cache_bytes(stepper.cache)
+        mine = {
+            "params_bytes": params,
+            "buffers_bytes": buffers,
+            "kv_bytes": kv,
+            "kv_tokens": stepper.static_length if stepper.static else self.prompt_len,
+            "state_bytes": state,
+            **sizes.memory(device, params + buffers + kv + state),
+        }
+        return sizes.total(self.rank.gather(mine))
+
+    @torch.inference_mode()
+    def trace(self, trace: dict[str, Any]) -> dict[str, Any]:
+        """Runs passes under torch's profiler and writes what it saw."""
+        from torch.profiler import ProfilerActivity, profile, record_function
+
+        self.prepare(trace["phase"])
+        activities = [ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self.stepper.annotating = True
+        try:
+            with profile(activities=activities) as profiler:
+                with record_function("llmprof warm-up"):  # the first annotation is slow
+                    pass
+                before = now()
+                with record_function(ANCHOR):
+                    after = now()
+                begin = now()
+                for index in range(trace["passes"]):
+                    self.one_pass(trace["phase"], index)
+                end = now()
+        finally:
+            self.stepper.annotating = False
+        if self.rank.leads:
+            profiler.export_chrome_trace(trace["file"])
+        anchor = (before + after) // 2
+        return {"file": trace["file"], "anchor": ANCHOR, "anchor_ns": anchor, "begin_ns": begin, "end_ns": end}
+
+
+def wait_until(ns: int) -> None:
+    """Sleeps, then spins for the last millisecond."""
+    left = ns - now()
+    if left > 2_000_000:
+        time.sleep((left - 1_000_000) / 1e9)
+    while now() < ns:
+        pass
+
+
+def describe_device(device: torch.device) -> dict[str, Any]:
+    if device.type != "cuda":
+        return {"name": "cpu", "pid": os.getpid()}
+    properties = torch.cuda.get_device_properties(device)
+    described = {"name": properties.name, "pid": os.getpid()}
+    uuid = str(getattr(properties, "uuid", ""))
+    if uuid:
+        described["uuid"] = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    return described

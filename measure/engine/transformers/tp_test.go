@@ -1,0 +1,77 @@
+//go:build linux
+
+package transformers_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/transformers"
+)
+
+// Two ranks choose the tokens that one chooses, and hold together what one holds.
+func TestTensorParallel(t *testing.T) {
+	l := workload(t, "llama")
+	one := start(t)
+	load(t, one, l)
+	want := ids(repeat(t, one, engine.Request, 1)[0])
+
+	two, err := transformers.Start(t.Context(), transformers.Options{
+		Python: python(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	l.TP = 2
+	ready := load(t, two, l)
+	if len(ready.Devices) != 2 || ready.Devices[0].PID == ready.Devices[1].PID {
+		t.Errorf("the devices of two ranks are %+v", ready.Devices)
+	}
+	if diff := cmp.Diff(want, ids(repeat(t, two, engine.Request, 2)[1])); diff != "" {
+		t.Errorf("two ranks chose other tokens (-one +two):\n%s", diff)
+	}
+	repeat(t, two, engine.Decode, 2)
+	size, err := two.Size(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := one.Size(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size.KVBytes != alone.KVBytes || len(size.Ranks) != 2 || size.Ranks[0].KVBytes*2 != alone.KVBytes {
+		t.Errorf("two ranks keep %+v, one keeps %+v", size, alone)
+	}
+	if ready.Params != alone.ParamsBytes/4 {
+		t.Errorf("two ranks say %d parameters, one has %d", ready.Params, alone.ParamsBytes/4)
+	}
+	if size.ParamsBytes < alone.ParamsBytes {
+		t.Errorf("two ranks hold %d bytes of parameters, one holds %d", size.ParamsBytes, alone.ParamsBytes)
+	}
+	losesARank(t, two, ready.Devices)
+}
+
+// losesARank kills a rank: the run has to end with an error, not hang, and no
+// process may be left.
+func losesARank(t *testing.T, w *engine.Worker, ranks []engine.Device) {
+	t.Helper()
+	passes := 0
+	_, err := w.Run(t.Context(), engine.Run{Phase: engine.Request, Seconds: 60}, func(engine.Pass) {
+		if passes++; passes == 2 {
+			if err := syscall.Kill(ranks[1].PID, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err == nil || passes < 2 {
+		t.Fatalf("after %d passes and the death of rank 1: %v", passes, err)
+	}
+	w.Close()
+	for _, rank := range ranks {
+		gone(t, rank.PID)
+	}
+}

@@ -1,0 +1,91 @@
+package transformers_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/transformers"
+)
+
+// python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
+// names, or the one of "make venv". LLMPROF_PYTHON=required makes its lack an
+// error, as it has to be in CI.
+func python(t *testing.T) string {
+	t.Helper()
+	named := os.Getenv("LLMPROF_PYTHON")
+	if named != "" && named != "required" {
+		return named
+	}
+	path, err := filepath.Abs("../../../.venv/bin/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exec.Command(path, "-c", "import torch, transformers").Run() == nil {
+		return path
+	}
+	if named == "required" {
+		t.Fatalf("%s has no torch and transformers: make venv", path)
+	}
+	t.Skip("no Python with torch and transformers: make venv, or name one in LLMPROF_PYTHON")
+	return ""
+}
+
+// tiny gives the config of a small model of the tests' own.
+func tiny(t *testing.T, name string) json.RawMessage {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// workload is a load of a tiny model in fp32, in which the greedy choice between
+// tokens does not hang on rounding.
+func workload(t *testing.T, name string) engine.Load {
+	return engine.Load{
+		Model: name, Config: tiny(t, name), RandomWeights: true, DType: "fp32", Device: "cpu",
+		Batch: 2, PromptLen: 24, GenLen: 6, Seed: 7, SaveOutputs: true,
+	}
+}
+
+// start starts a worker that the test ends.
+func start(t *testing.T) *engine.Worker {
+	t.Helper()
+	w, err := transformers.Start(context.Background(), transformers.Options{
+		Python: python(t),
+		Env:    []string{"HF_HUB_OFFLINE=1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// repeat runs passes of a phase.
+func repeat(t *testing.T, w *engine.Worker, phase engine.Phase, passes int) []engine.Pass {
+	t.Helper()
+	var all []engine.Pass
+	done, err := w.Run(t.Context(), engine.Run{Phase: phase, Passes: passes}, func(p engine.Pass) { all = append(all, p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Passes != passes || len(all) != passes {
+		t.Fatalf("%d passes done, %d handed on, want %d", done.Passes, len(all), passes)
+	}
+	return all
+}
+
+func ids(p engine.Pass) [][]int {
+	var all [][]int
+	for _, token := range p.Tokens {
+		all = append(all, token.IDs)
+	}
+	return all
+}

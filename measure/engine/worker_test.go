@@ -1,0 +1,277 @@
+//go:build unix
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"llmprof/measure/engine"
+)
+
+// start runs this binary as a worker.
+func start(t *testing.T, mode string, limits engine.Limits) (*engine.Worker, error) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := engine.Start(t.Context(), engine.Spec{
+		Command: []string{self}, Env: []string{modeKey + "=" + mode}, Limits: limits,
+	})
+	if err == nil {
+		t.Cleanup(func() { w.Close() })
+	}
+	return w, err
+}
+
+func started(t *testing.T, mode string, limits engine.Limits) *engine.Worker {
+	t.Helper()
+	w, err := start(t, mode, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// run makes passes of decode and counts those that were handed on.
+func run(t *testing.T, w *engine.Worker, passes int) (handed int, err error) {
+	t.Helper()
+	_, err = w.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: passes}, func(p engine.Pass) {
+		if p.Index != handed || len(p.Steps) != 2 || len(p.Tokens) != 2 {
+			t.Errorf("pass %d of %d steps and %d tokens was handed on in place %d", p.Index, len(p.Steps), len(p.Tokens), handed)
+		}
+		handed++
+	})
+	return handed, err
+}
+
+func TestWorker(t *testing.T) {
+	for _, mode := range []string{"good", "terse"} {
+		w := started(t, mode, engine.Limits{})
+		ready, err := w.Load(t.Context(), engine.Load{Model: "m"})
+		if err != nil || ready.PromptLen != 4 {
+			t.Fatalf("load: %+v, %v", ready, err)
+		}
+		if n, err := run(t, w, 5); n != 5 || err != nil {
+			t.Errorf("%s: %d of 5 passes, %v", mode, n, err)
+		}
+		if err := w.Prepare(t.Context(), engine.Decode); err != nil {
+			t.Error(err)
+		}
+		if size, err := w.Size(t.Context()); err != nil || size.KVBytes != 8 || size.PeakBytes != nil {
+			t.Errorf("size: %+v, %v", size, err)
+		}
+		if traced, err := w.Trace(t.Context(), engine.Trace{File: "f"}); err != nil || traced.File != "f" {
+			t.Errorf("trace: %+v, %v", traced, err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := w.Size(t.Context()); err == nil {
+			t.Error("a closed worker answers")
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStop(t *testing.T) {
+	w := started(t, "good", engine.Limits{})
+	seen := 0
+	done, err := w.Run(t.Context(), engine.Run{Phase: engine.Request, Seconds: 600}, func(engine.Pass) {
+		if seen++; seen == 3 {
+			if err := w.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil || done.Passes != seen || seen < 3 {
+		t.Fatalf("%d passes seen, done %+v, %v", seen, done, err)
+	}
+}
+
+// The two passes that were finished before the worker went wrong are never lost.
+func TestGoesWrongInARun(t *testing.T) {
+	tests := map[string]struct {
+		kind any
+		says string
+	}{
+		"crash":     {new(*engine.Crash), "about to crash"},
+		"killed":    {new(*engine.Crash), "signal: killed; where nobody killed it, the system had no memory left"},
+		"torn":      {new(*engine.Crash), "exit status 7"},
+		"hang":      {new(*engine.Hang), "said nothing for 300ms during run decode"},
+		"garbage":   {new(*engine.Violation), "Loading checkpoint shards"},
+		"huge":      {new(*engine.Violation), "longer than"},
+		"nan":       {new(*engine.Violation), "not an event"},
+		"backwards": {new(*engine.Violation), "time goes backwards"},
+		"shuffled":  {new(*engine.Violation), "step 2 of pass 2 came when 1 was due"},
+		"fails":     {new(*engine.Failure), "a kernel failed"},
+		"dies":      {new(*engine.Failure), "CUDA error"},
+	}
+	for mode, test := range tests {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			limits := engine.Limits{Grace: 200 * time.Millisecond}
+			if mode == "hang" {
+				limits.Silence = 300 * time.Millisecond
+			}
+			w := started(t, mode, limits)
+			n, err := run(t, w, 5)
+			if n != 2 {
+				t.Errorf("%d passes were handed on, want the 2 that were finished", n)
+			}
+			if err == nil || !errors.As(err, test.kind) || !strings.Contains(err.Error(), test.says) {
+				t.Fatalf("got %v (%T), want a %T that says %q", err, err, test.kind, test.says)
+			}
+			if mode == "fails" {
+				return
+			}
+			if _, again := w.Size(t.Context()); !errors.Is(again, err) {
+				t.Errorf("a second command gives %v, want the first error", again)
+			}
+		})
+	}
+}
+
+func TestGoesWrongAtTheStart(t *testing.T) {
+	tests := map[string]struct {
+		kind any
+		says string
+	}{
+		"early": {new(*engine.Crash), "no such library"},
+		"mute":  {new(*engine.Hang), "during its start"},
+		"old":   {new(*engine.Violation), "the worker speaks protocol 99, this program 1"},
+		"rude":  {new(*engine.Violation), "its first word was not hello"},
+	}
+	for mode, test := range tests {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			limits := engine.Limits{}
+			if mode == "mute" {
+				limits.Hello = 300 * time.Millisecond
+			}
+			_, err := start(t, mode, limits)
+			if err == nil || !errors.As(err, test.kind) || !strings.Contains(err.Error(), test.says) {
+				t.Fatalf("got %v (%T), want a %T that says %q", err, err, test.kind, test.says)
+			}
+		})
+	}
+	if _, err := engine.Start(t.Context(), engine.Spec{Command: []string{"/no/such/program"}}); err == nil {
+		t.Error("a program that does not exist was started")
+	}
+}
+
+func TestOutOfMemorySaysWhatWasAsked(t *testing.T) {
+	w := started(t, "small", engine.Limits{})
+	_, err := w.Load(t.Context(), engine.Load{Model: "llama2-70b", DType: "bf16", Batch: 32, PromptLen: 4096, GenLen: 128})
+	var failure *engine.Failure
+	if !errors.As(err, &failure) || failure.Kind != engine.OutOfMemory {
+		t.Fatalf("got %v", err)
+	}
+	want := "out-of-memory: llama2-70b in bf16, batch 32, prompt 4096, 128 generated: tried to allocate 20 GiB, 3 GiB free"
+	if err.Error() != want {
+		t.Errorf("got  %s\nwant %s", err, want)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	w := started(t, "hang", engine.Limits{Grace: 200 * time.Millisecond})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	n := 0
+	_, err := w.Run(ctx, engine.Run{Phase: engine.Decode, Passes: 5}, func(engine.Pass) {
+		if n++; n == 2 {
+			cancel(errors.New("the user has had enough"))
+		}
+	})
+	if n != 2 || err == nil || !strings.Contains(err.Error(), "the user has had enough") {
+		t.Fatalf("%d passes, %v", n, err)
+	}
+	gone(t, w.Hello().PID)
+}
+
+func TestStubbornWorkerIsKilled(t *testing.T) {
+	w := started(t, "stubborn", engine.Limits{Grace: 100 * time.Millisecond})
+	w.Close()
+	gone(t, w.Hello().PID)
+}
+
+func TestGrandchildDies(t *testing.T) {
+	w := started(t, "family", engine.Limits{Grace: 200 * time.Millisecond})
+	var found []string
+	for range 100 { // the log is another pipe than the one that hello came through
+		if found = regexp.MustCompile(`child (\d+)`).FindStringSubmatch(strings.Join(w.Log(), "\n")); found != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if found == nil {
+		t.Fatalf("no child in the log %q", w.Log())
+	}
+	child, _ := strconv.Atoi(found[1])
+	w.Close()
+	gone(t, w.Hello().PID)
+	gone(t, child)
+}
+
+// gone waits for a process to be no more, or to be a zombie that its new parent
+// has not waited for yet.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 100 {
+		if syscall.Kill(pid, 0) != nil {
+			return
+		}
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err == nil && strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("process %d still runs", pid)
+}
+
+func TestLogFile(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "worker.log")
+	cleaned := false
+	w, err := engine.Start(t.Context(), engine.Spec{
+		Command: []string{self}, Env: []string{modeKey + "=good"}, LogFile: path, Cleanup: func() { cleaned = true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	text, err := os.ReadFile(path)
+	if err != nil || string(text) != "worker in mode good\n" {
+		t.Errorf("the log file holds %q, %v", text, err)
+	}
+	if !cleaned {
+		t.Error("nothing was cleaned up")
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	w := started(t, "good", engine.Limits{})
+	for _, r := range []engine.Run{
+		{Phase: "training", Passes: 1}, {Phase: engine.Decode}, {Phase: engine.Decode, Passes: -1},
+		{Phase: engine.Idle, Passes: 3}, {Phase: engine.Prefill, Seconds: -1},
+	} {
+		var failure *engine.Failure
+		if _, err := w.Run(t.Context(), r, nil); !errors.As(err, &failure) || failure.Kind != engine.Invalid {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package experiment
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+
+	"llmprof/measure/spelling"
+)
+
+// settingFields are the fields of a Point in order, and settingKeys their keys in
+// the files.
+var settingFields, settingKeys = listSettings()
+
+func listSettings() (fields []reflect.StructField, keys []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Point]()) {
+		if !f.Anonymous {
+			fields, keys = append(fields, f), append(keys, f.Tag.Get("json"))
+		}
+	}
+	return fields, keys
+}
+
+// Settings lists the keys of all settings.
+func Settings() []string { return slices.Clone(settingKeys) }
+
+// field is the setting of a key, the zero Value if there is none.
+func (p *Point) field(key string) reflect.Value {
+	i := slices.Index(settingKeys, key)
+	if i < 0 {
+		return reflect.Value{}
+	}
+	return reflect.ValueOf(p).Elem().FieldByIndex(settingFields[i].Index)
+}
+
+// Value is the setting of a key, nil if there is none.
+func (p *Point) Value(key string) any {
+	if v := p.field(key); v.IsValid() {
+		return v.Interface()
+	}
+	return nil
+}
+
+// set gives a setting the value of a node.
+func (p *Point) set(key string, n *node) *Mistake {
+	v := p.field(key)
+	if !v.IsValid() {
+		return n.at.mistake("%q is not a setting; %s", key, spelling.Hint(key, settingKeys))
+	}
+	if err := assign(v, n); err != nil {
+		return n.at.mistake("%s: %v", key, err)
+	}
+	return nil
+}
+
+// assign converts n to the type of v. Nothing is rounded, and no text is taken
+// for a number except one with a unit.
+func assign(v reflect.Value, n *node) error {
+	switch v.Kind() {
+	case reflect.String:
+		s, ok := n.scalar.(string)
+		if !ok {
+			return fmt.Errorf("%s: want a text", n.what())
+		}
+		v.SetString(s)
+	case reflect.Bool:
+		b, ok := n.scalar.(bool)
+		if !ok {
+			return fmt.Errorf("%s: want true or false", n.what())
+		}
+		v.SetBool(b)
+	case reflect.Int:
+		i, ok := whole(n.scalar)
+		if !ok || i > mostCount {
+			return fmt.Errorf("%s: want a whole number from 0 to %d", n.what(), mostCount)
+		}
+		v.SetInt(int64(i))
+	case reflect.Uint64:
+		u, ok := whole(n.scalar)
+		if !ok {
+			return fmt.Errorf("%s: want a whole number from 0 to %d", n.what(), uint64(math.MaxUint64))
+		}
+		v.SetUint(u)
+	case reflect.Float64:
+		return assignFloat(v, n)
+	case reflect.Slice:
+		return assignList(v, n)
+	}
+	return nil
+}
+
+// mostCount bounds what is counted: beyond any use.
+const mostCount = 1 << 30
+
+// whole is a number without a fraction and not below 0.
+func whole(scalar any) (uint64, bool) {
+	switch v := scalar.(type) {
+	case int64:
+		return uint64(max(v, 0)), v >= 0
+	case uint64:
+		return v, true
+	}
+	return 0, false
+}
+
+func assignFloat(v reflect.Value, n *node) error {
+	f := math.NaN()
+	switch s := n.scalar.(type) {
+	case float64:
+		f = s
+	case int64:
+		f = float64(s)
+	case uint64:
+		f = float64(s)
+	case string:
+		if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+			if err := u.UnmarshalText([]byte(s)); err != nil {
+				return err
+			}
+			f = v.Float()
+		}
+	}
+	if !(f >= 0 && f <= math.MaxFloat64) {
+		return fmt.Errorf("%s: want a number from 0 up", n.what())
+	}
+	v.SetFloat(f)
+	return nil
+}
+
+// assignList reads a list of names, of which some may be written as numbers.
+func assignList(v reflect.Value, n *node) error {
+	if n.kind != listKind {
+		return fmt.Errorf("%s: want a list", n.what())
+	}
+	list := []string{}
+	for _, item := range n.items {
+		switch s := item.scalar.(type) {
+		case string:
+			list = append(list, s)
+		case int64, uint64:
+			list = append(list, fmt.Sprint(s))
+		default:
+			return fmt.Errorf("%s in the list: want texts", item.what())
+		}
+	}
+	v.Set(reflect.ValueOf(list))
+	return nil
+}
+
+// A problem is what is wrong with one setting.
+type problem struct{ key, text string }
+
+// Check says everything that is wrong with the point.
+func (p *Point) Check() error {
+	var found []string
+	for _, w := range p.problems() {
+		found = append(found, w.key+": "+w.text)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s", strings.Join(found, "\n"))
+}
+
+func (p *Point) problems() []problem {
+	var found []problem
+	hold := func(ok bool, key, format string, args ...any) {
+		if !ok {
+			found = append(found, problem{key, fmt.Sprintf(format, args...)})
+		}
+	}
+	for key, known := range map[string][]string{
+		"engine": engines(), "dtype": {"bf16", "fp16", "fp32"}, "quantization": {"", "int8", "int4", "fp8"},
+		"attention": {"", "sdpa", "eager", "flash_attention_2"}, "device": {"", "cuda", "cpu"}, "api": {"chat", "completions"},
+	} {
+		v, _ := p.Value(key).(string)
+		hold(slices.Contains(known, v), key, "%q; %s", v, spelling.Hint(v, dropEmpty(known)))
+	}
+	for _, key := range []string{"batch", "prompt_len", "gen_len", "tp", "replicas", "nodes"} {
+		n, _ := p.Value(key).(int)
+		hold(n >= 1, key, "%d: want at least 1", n)
+	}
+	hold(p.Model != "", "model", "which model? Give a name from \"llmprof models list\", a hub id, a directory or a config.json")
+	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size and energy are all false")
+	p.placementProblems(hold)
+	p.engineProblems(hold)
+	slices.SortStableFunc(found, func(a, b problem) int { return slices.Index(settingKeys, a.key) - slices.Index(settingKeys, b.key) })
+	return found
+}
+
+func dropEmpty(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" })
+}
+
+func (p *Point) placementProblems(hold func(bool, string, string, ...any)) {
+	seen := map[string]bool{}
+	for _, g := range p.GPUs {
+		hold(g != "" && !seen[g], "gpus", "%q stands twice or is empty: want each GPU once", g)
+		seen[g] = true
+	}
+	hold(len(p.GPUs) == 0 || p.Nodes > 1 || p.TP == 1 || p.TP*p.Replicas <= len(p.GPUs), "gpus",
+		"%d GPUs for tp %d × replicas %d: want at least %d, since each rank needs one of its own",
+		len(p.GPUs), p.TP, p.Replicas, p.TP*p.Replicas)
+	hold(p.Nodes <= 1 || p.Rdzv != "", "rdzv", "%d nodes have to meet somewhere: give rdzv = \"HOST:PORT\"", p.Nodes)
+	hold(p.Nodes > 1 || p.Rdzv == "", "rdzv", "one node meets nobody: give nodes, or leave rdzv out")
+	hold(p.Nodes < 1 || p.TP%max(p.Nodes, 1) == 0, "nodes", "tp %d does not spread evenly over %d nodes", p.TP, p.Nodes)
+}
+
+// engineProblems refuses settings that the engine would not heed.
+func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
+	if !slices.Contains(engines(), p.Engine) {
+		return
+	}
+	only := func(engine string, keys ...string) {
+		base := Default()
+		for _, key := range keys {
+			if p.Engine != engine {
+				same := reflect.DeepEqual(p.Value(key), base.Value(key))
+				hold(same, key, "the engine %s does not take it: it is for engine = %q", p.Engine, engine)
+			}
+		}
+	}
+	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd")
+	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
+	if p.Engine != OpenAI {
+		return
+	}
+	hold(p.BaseURL != "", "base_url", "where is the server? Give base_url = \"http://localhost:8000/v1\"")
+	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
+	hold(p.Batch == 1, "batch", "%d: a server makes its own batches; give concurrency", p.Batch)
+	base := Default()
+	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {
+		hold(reflect.DeepEqual(p.Value(key), base.Value(key)), key, "a server that is asked over HTTP chose it already; leave it out")
+	}
+}

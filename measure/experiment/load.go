@@ -1,0 +1,132 @@
+package experiment
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"llmprof/measure/result"
+	"llmprof/unit"
+)
+
+// An Experiment is the points of a file, and in which order they are run.
+type Experiment struct {
+	Name      string
+	File      string
+	Points    []Point
+	Cycles    int // how often each point is run
+	Order     Order
+	OrderSeed uint64
+	Gap       unit.Seconds // of rest between two runs
+	Metadata  map[string]any
+	Warnings  []string // what is allowed, and probably not meant
+}
+
+// mostPoints and mostCycles bound an experiment: each run takes minutes.
+const (
+	mostPoints = 100_000
+	mostCycles = 10_000
+)
+
+// Load reads an experiment. What is wrong with it is one error, Mistakes, with
+// all that was found.
+func Load(file string) (*Experiment, error) { return load(file, readFile) }
+
+func load(file string, open func(string) ([]byte, error)) (*Experiment, error) {
+	r := &reader{open: open}
+	n, err := r.file(file, place{}, nil)
+	if err != nil {
+		var m *Mistake
+		if errors.As(err, &m) {
+			return nil, append(r.mistakes, m)
+		}
+		return nil, err
+	}
+	r.regroup(n)
+	base := filepath.Base(file)
+	e := &Experiment{File: file, Name: strings.TrimSuffix(base, filepath.Ext(base)), Cycles: 1, Order: Sequential}
+	r.experiment(e, n)
+	if err := r.mistakes.err(); err != nil {
+		return nil, err
+	}
+	for _, w := range r.warnings {
+		e.Warnings = append(e.Warnings, w.Error())
+	}
+	return e, nil
+}
+
+// experiment reads a whole table: what is about the experiment, then its points.
+func (r *reader) experiment(e *Experiment, n *node) {
+	plan := plan{grid: n.take("grid"), points: n.take("points"), exclude: n.take("exclude")}
+	r.frame(e, n)
+	plan.base = n
+	e.Points = r.points(&plan)
+	for i := range e.Points {
+		r.advise(&e.Points[i], &plan)
+	}
+}
+
+// frame takes what is about the experiment as a whole off n.
+func (r *reader) frame(e *Experiment, n *node) {
+	if v := n.take("name"); v != nil {
+		name, _ := v.scalar.(string)
+		if !result.ValidID(name) || len(name) > mostName {
+			r.wrong(v.at.mistake("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and underscores, a letter or digit first",
+				v.what(), mostName))
+		}
+		e.Name = name
+	}
+	e.Name = fileName(e.Name)
+	e.Cycles = int(r.count(n.take("cycles"), "cycles", 1, mostCycles, 1))
+	e.OrderSeed = r.count(n.take("order_seed"), "order_seed", 0, 1<<62, 0)
+	if v := n.take("order"); v != nil {
+		var err error
+		text, _ := v.scalar.(string)
+		if e.Order, err = ParseOrder(text); err != nil {
+			r.wrong(v.at.mistake("order: %v", err))
+		}
+	}
+	if v := n.take("gap_s"); v != nil {
+		if err := assignSeconds(&e.Gap, v); err != nil {
+			r.wrong(v.at.mistake("gap_s: %v", err))
+		}
+	}
+	if v := n.take("metadata"); v != nil {
+		table, ok := v.plain().(map[string]any)
+		if !ok {
+			r.wrong(v.at.mistake("metadata: %s: want a table", v.what()))
+		}
+		e.Metadata = table
+	}
+}
+
+// mostName leaves room in a file's name for the hash, the cycle and the process.
+const mostName = 100
+
+// fileName makes a name of a file out of one that was not checked.
+func fileName(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if c < 128 && result.ValidID("x"+string(c)) {
+			return c
+		}
+		return '-'
+	}, name)
+	name = strings.TrimLeft(name, "-._")
+	if name == "" {
+		return "experiment"
+	}
+	return name[:min(len(name), mostName)]
+}
+
+// count reads a whole number of the experiment's frame.
+func (r *reader) count(n *node, key string, least, most, otherwise uint64) uint64 {
+	if n == nil {
+		return otherwise
+	}
+	v, ok := whole(n.scalar)
+	if !ok || v < least || v > most {
+		r.wrong(n.at.mistake("%s: %s: want a whole number from %d to %d", key, n.what(), least, most))
+		return otherwise
+	}
+	return v
+}

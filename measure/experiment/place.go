@@ -1,0 +1,137 @@
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// A source is the text of a file.
+type source struct {
+	name, text string
+	lines      []int // where each begins, from the first on; found when a place is asked for
+}
+
+// A place is where something stands in a file: line and column from 1, 0 where
+// they are not known.
+type place struct {
+	source              *source
+	line, column, width int
+}
+
+// A Mistake is what is wrong at one place of an experiment's files.
+type Mistake struct {
+	File         string
+	Line, Column int    // from 1; 0 if not known
+	Text         string // the line
+	Width        int    // how much of it is wrong, from Column
+	Problem      string
+}
+
+// Error is the place, the problem and the line with the mistake marked.
+func (m *Mistake) Error() string {
+	if m.Line == 0 {
+		return fmt.Sprintf("%s: %s", m.File, m.Problem)
+	}
+	text := strings.ReplaceAll(m.Text, "\t", " ") // keeps the columns
+	mark := strings.Repeat(" ", max(m.Column-1, 0)) + strings.Repeat("^", max(m.Width, 1))
+	return fmt.Sprintf("%s:%d:%d: %s\n    %s\n    %s", m.File, m.Line, max(m.Column, 1), m.Problem, text, mark)
+}
+
+// mistake is a Mistake at the place.
+func (p place) mistake(format string, args ...any) *Mistake {
+	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: fmt.Sprintf(format, args...)}
+	if p.source == nil {
+		return m
+	}
+	m.File, m.Text = p.source.name, p.source.lineAt(p.line)
+	if rest := len([]rune(m.Text)) - m.Column + 1; m.Width > rest {
+		m.Width = rest
+	}
+	return m
+}
+
+// String is the place in short.
+func (p place) String() string {
+	switch {
+	case p.source == nil:
+		return "the defaults"
+	case p.line == 0:
+		return p.source.name
+	}
+	return fmt.Sprintf("%s:%d", p.source.name, p.line)
+}
+
+// index finds where the lines begin.
+func (s *source) index() {
+	if s.lines != nil {
+		return
+	}
+	s.lines = []int{0}
+	for i := range len(s.text) {
+		if s.text[i] == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+}
+
+// lineAt is the nth line, from 1.
+func (s *source) lineAt(n int) string {
+	s.index()
+	if n < 1 || n > len(s.lines) {
+		return ""
+	}
+	text, _, _ := strings.Cut(s.text[s.lines[n-1]:], "\n")
+	return strings.TrimSuffix(text, "\r")
+}
+
+// longLine is from where on the columns of a line are its bytes: to count its
+// letters for every value would take the square of its length.
+const longLine = 4096
+
+// at is the place of a byte of the text.
+func (s *source) at(offset, width int) place {
+	s.index()
+	offset = min(max(offset, 0), len(s.text))
+	n := sort.SearchInts(s.lines, offset+1)
+	before := s.text[s.lines[n-1]:offset]
+	column := 1 + len(before)
+	if len(before) < longLine {
+		column = 1 + utf8.RuneCountInString(before)
+	}
+	return place{s, n, column, width}
+}
+
+// Mistakes are all that is wrong with an experiment.
+type Mistakes []*Mistake
+
+// Error is all of them, one after the other.
+func (ms Mistakes) Error() string {
+	lines := make([]string, len(ms))
+	for i, m := range ms {
+		lines[i] = m.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// err is nil if there are none. Those of each file are in the order of its lines,
+// those without a line last.
+func (ms Mistakes) err() error {
+	if len(ms) == 0 {
+		return nil
+	}
+	last := func(line int) int {
+		if line == 0 {
+			return math.MaxInt
+		}
+		return line
+	}
+	slices.SortStableFunc(ms, func(a, b *Mistake) int {
+		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(last(a.Line), last(b.Line)), cmp.Compare(a.Column, b.Column))
+	})
+	return ms
+}

@@ -1,0 +1,104 @@
+package experiment
+
+import "llmprof/unit"
+
+// A Point is all that one run is made of, in the words of the experiment files.
+// Its zero fields are what was not asked for.
+type Point struct {
+	Subject
+	Runtime
+	Placement
+	Workload
+	Protocol
+	Client
+}
+
+// Subject is what is run.
+type Subject struct {
+	Model           string `json:"model"`             // built-in name, hub id, directory or config.json
+	RandomWeights   bool   `json:"random_weights"`    // take the shapes alone; nothing is downloaded
+	WeightsDir      string `json:"weights_dir"`       // a directory of safetensors
+	DType           string `json:"dtype"`             // of weights and activations: bf16, fp16 or fp32
+	Quantization    string `json:"quantization"`      // of the weights: "", int8, int4 or fp8
+	TrustRemoteCode bool   `json:"trust_remote_code"` // run Python that the repository brings
+}
+
+// Runtime is what runs it.
+type Runtime struct {
+	Engine    string `json:"engine"`     // native, transformers or openai
+	Python    string `json:"python"`     // the interpreter of the transformers engine
+	Attention string `json:"attention"`  // "" for the engine's choice, sdpa, eager or flash_attention_2
+	Graph     bool   `json:"graph"`      // decode through a CUDA graph
+	Compile   bool   `json:"compile"`    // torch.compile
+	Device    string `json:"device"`     // "" for a GPU where there is one, cuda or cpu
+	Libraries string `json:"libraries"`  // where to look for the CUDA libraries
+	EngineCmd string `json:"engine_cmd"` // a server that is started and stopped around the run
+}
+
+// Placement is where it runs.
+type Placement struct {
+	GPUs     []string `json:"gpus"`     // UUIDs or numbers of those to use; none for all that are visible
+	TP       int      `json:"tp"`       // ranks that a layer is split over
+	Replicas int      `json:"replicas"` // processes with a whole model each, side by side
+	Nodes    int      `json:"nodes"`    // that the ranks are spread over
+	Rdzv     string   `json:"rdzv"`     // host:port where the nodes meet
+}
+
+// Workload is what it is given.
+type Workload struct {
+	Batch       int    `json:"batch"`        // sequences of a step
+	PromptLen   int    `json:"prompt_len"`   // tokens of each prompt
+	GenLen      int    `json:"gen_len"`      // tokens generated for each, the first included
+	Prompts     string `json:"prompts"`      // "random", or a file of prompts
+	Seed        uint64 `json:"seed"`         // of random weights and prompts
+	SaveOutputs bool   `json:"save_outputs"` // keep the generated tokens
+}
+
+// Protocol is what is measured, and how.
+type Protocol struct {
+	TTFT    bool `json:"ttft"`    // measure the time to the first token
+	TPOT    bool `json:"tpot"`    // the time per token
+	TTLT    bool `json:"ttlt"`    // the time to the last
+	Size    bool `json:"size"`    // count memory
+	Energy  bool `json:"energy"`  // read the sensors
+	Elana   bool `json:"elana"`   // ELANA's protocol: frozen context, logits of all positions
+	Repeats int  `json:"repeats"` // least samples of each time; 0 for the measurer's choice
+	Warmup  int  `json:"warmup"`  // passes before the first sample; 0 for as many as it takes to be steady
+
+	Idle            unit.Seconds `json:"idle_s"`                 // how long idling is measured; 0 for the measurer's choice
+	CarbonIntensity float64      `json:"carbon_intensity_g_kwh"` // of the grid; 0 if not known
+	CarbonRegion    string       `json:"carbon_region"`          // whose intensity is looked up; "" for none
+	Trace           string       `json:"trace"`                  // a folder for traces; "" for none
+}
+
+// Client is how a server is asked.
+type Client struct {
+	BaseURL     string       `json:"base_url"`        // of the OpenAI-compatible endpoint
+	API         string       `json:"api"`             // chat or completions
+	Concurrency int          `json:"concurrency"`     // requests at a time in a closed loop
+	RequestRate float64      `json:"request_rate_hz"` // of Poisson arrivals; 0 for a closed loop
+	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice
+	Timeout     unit.Seconds `json:"timeout_s"`       // of one request; 0 for the measurer's choice
+}
+
+// The engines that a point may name.
+const (
+	Native       = "native"
+	Transformers = "transformers"
+	OpenAI       = "openai"
+)
+
+func engines() []string { return []string{Native, Transformers, OpenAI} }
+
+// Default is the point that a file's settings are laid over: the workload that
+// "llmprof estimate" takes too, and everything measured.
+func Default() Point {
+	return Point{
+		Subject:   Subject{DType: "bf16"},
+		Runtime:   Runtime{Engine: Transformers, Graph: true},
+		Placement: Placement{TP: 1, Replicas: 1, Nodes: 1},
+		Workload:  Workload{Batch: 1, PromptLen: 1024, GenLen: 128, Prompts: "random"},
+		Protocol:  Protocol{TTFT: true, TPOT: true, TTLT: true, Size: true, Energy: true},
+		Client:    Client{API: "completions"},
+	}
+}

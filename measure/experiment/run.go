@@ -1,0 +1,200 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"llmprof/measure/result"
+	"llmprof/unit"
+)
+
+// A Measure runs one point and returns a result for each of its processes. It
+// stops soon after ctx is done.
+type Measure func(context.Context, Point) ([]*result.Result, error)
+
+// One is a Measure of what gives one result.
+func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
+	return func(ctx context.Context, p Point) ([]*result.Result, error) {
+		r, err := measure(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return []*result.Result{r}, nil
+	}
+}
+
+// Single measures one point that no experiment file has, and keeps it in the store
+// if there is one. Its results are named after what it is and when it was, so
+// that no other is replaced.
+func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*result.Result, error) {
+	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: []Point{p}, Cycles: 1}
+	trials, err := e.Trials()
+	if err != nil {
+		return nil, err
+	}
+	if store != nil { // before anything is measured that could then not be kept
+		if err := store.open(); err != nil {
+			return nil, err
+		}
+	}
+	results, err := measure(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if store != nil {
+		if err := store.keep(&trials[0], "", results); err != nil {
+			return nil, err
+		}
+	}
+	return trials[0].sign(results, ""), nil
+}
+
+// Options say how an experiment is run.
+type Options struct {
+	Store   Store
+	File    string       // of the experiment, for the results' provenance
+	Gap     unit.Seconds // of rest between two runs
+	NoRetry bool         // leave runs alone that failed before
+
+	// Notify, if not nil, is called before and after each run.
+	Notify func(Event)
+}
+
+// An Event tells how far a run of an experiment is.
+type Event struct {
+	Trial *Trial // nil for a remark on the store
+	At    int    // of Of trials, from 1
+	Of    int
+	State State
+	Err   error  // of a Failed
+	Note  string // what is worth a line
+}
+
+// A State is what became of a trial.
+type State string
+
+// The states of a trial.
+const (
+	Started State = "started"
+	Done    State = "done"
+	Kept    State = "kept"    // its results were in the store
+	Failed  State = "failed"  // and the failure was recorded
+	Skipped State = "skipped" // it failed before, and NoRetry is set
+	Remark  State = "remark"
+)
+
+// A Summary counts what became of the trials.
+type Summary struct{ Trials, Measured, Kept, Failed, Skipped int }
+
+// String is the summary in a line.
+func (s Summary) String() string {
+	text := fmt.Sprintf("%d runs: %d measured, %d kept from before, %d failed", s.Trials, s.Measured, s.Kept, s.Failed)
+	if s.Skipped > 0 {
+		text += fmt.Sprintf(", %d left alone that failed before", s.Skipped)
+	}
+	return text
+}
+
+// Run measures what the store lacks of the trials, one after the other. A trial
+// that fails is recorded and the next is run; Run's error then counts them. When
+// ctx is done, or a result cannot be written, Run stops, and all that was
+// finished is in the store.
+func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum Summary, err error) {
+	if err := o.Store.open(); err != nil {
+		return sum, err
+	}
+	l, err := o.Store.lock()
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, l.release()) }()
+	r := &runner{Options: o, measure: measure, sum: Summary{Trials: len(trials)}}
+	if l.note != "" {
+		r.tell(Event{State: Remark, Note: l.note})
+	}
+	for i := range trials {
+		if err := ctx.Err(); err != nil {
+			return r.sum, err
+		}
+		if err := r.trial(ctx, &trials[i], i+1); err != nil {
+			return r.sum, err
+		}
+	}
+	if bad := r.sum.Failed + r.sum.Skipped; bad > 0 {
+		return r.sum, fmt.Errorf("%d of %d runs have no result", bad, len(trials))
+	}
+	return r.sum, nil
+}
+
+type runner struct {
+	Options
+	measure Measure
+	sum     Summary
+	ran     bool // something was measured, after which a gap is due
+}
+
+func (r *runner) tell(e Event) {
+	if r.Notify != nil {
+		e.Of = r.sum.Trials
+		r.Notify(e)
+	}
+}
+
+// trial runs one trial unless the store has it. Its error is one that ends the
+// whole run.
+func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
+	done, why := r.Store.finished(t)
+	if why != nil {
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf("%v; it is measured again", why)})
+	}
+	if done {
+		r.sum.Kept++
+		r.tell(Event{Trial: t, At: at, State: Kept})
+		return nil
+	}
+	if r.NoRetry && r.Store.failure(t) != nil {
+		r.sum.Skipped++
+		r.tell(Event{Trial: t, At: at, State: Skipped})
+		return nil
+	}
+	if err := r.rest(ctx); err != nil {
+		return err
+	}
+	r.tell(Event{Trial: t, At: at, State: Started})
+	started := time.Now().UTC()
+	results, err := r.measure(ctx, t.Point)
+	r.ran = true
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		if err = r.Store.keep(t, r.File, results); err == nil {
+			r.sum.Measured++
+			r.tell(Event{Trial: t, At: at, State: Done})
+			return nil
+		}
+		if r.Store.open() != nil { // nothing more can be kept
+			return err
+		}
+	}
+	r.sum.Failed++
+	r.tell(Event{Trial: t, At: at, State: Failed, Err: err})
+	return r.Store.fail(t, started, err)
+}
+
+// rest waits for the gap between two runs.
+func (r *runner) rest(ctx context.Context) error {
+	if !r.ran || r.Gap <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Duration(float64(r.Gap) * float64(time.Second)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

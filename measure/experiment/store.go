@@ -1,0 +1,189 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// A Store is a folder of result files, with a file for each run that failed.
+type Store struct{ Dir string }
+
+// failureExtension is what the name of a failure's file ends with.
+const failureExtension = ".failed"
+
+// FailureSchema names the form of a failure.
+const FailureSchema = "llmprof.failure/v1"
+
+// A Failure is a run that gave no result. Its file goes when the run succeeds.
+type Failure struct {
+	Schema   string          `json:"schema"`
+	ID       string          `json:"id"`
+	Cycle    int             `json:"cycle"`
+	Hash     string          `json:"config_hash"`
+	Settings json.RawMessage `json:"settings"`
+	Started  time.Time       `json:"started"`
+	Ended    time.Time       `json:"ended"`
+	Attempts int             `json:"attempts"`
+	Errors   []string        `json:"errors"` // the whole of it, the outermost first
+}
+
+// open makes the folder where it is missing.
+func (s Store) open() error {
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return fmt.Errorf("the results folder: %w", err)
+	}
+	probe, err := os.CreateTemp(s.Dir, ".probe.*.tmp")
+	if err != nil {
+		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, reason(err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// reason is what the system said, without a file that the user did not name.
+func reason(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// finished reports whether the store has every process's result of a trial. Of
+// files under its name that are not its results, why says what is wrong.
+func (s Store) finished(t *Trial) (done bool, why error) {
+	processes := 1
+	for p := 0; p < processes; p++ {
+		file := filepath.Join(s.Dir, result.FileName(t.ID, p))
+		if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		r, err := result.Read(file)
+		if err != nil {
+			return false, err
+		}
+		if r.Provenance.Hash != t.Hash || r.Cycle != t.Cycle || r.ID != t.ID || r.Process != p {
+			return false, fmt.Errorf("%s: it is of other settings (config_hash %.12s, cycle %d)", file, r.Provenance.Hash, r.Cycle)
+		}
+		processes = r.Processes
+	}
+	return true, nil
+}
+
+func (s Store) failureFile(t *Trial) string { return filepath.Join(s.Dir, t.ID+failureExtension) }
+
+// failure is what was recorded of a trial that failed before, nil if it did not.
+func (s Store) failure(t *Trial) *Failure {
+	data, err := os.ReadFile(s.failureFile(t))
+	if err != nil {
+		return nil
+	}
+	var f Failure
+	if json.Unmarshal(data, &f) != nil || f.Schema != FailureSchema || f.Hash != t.Hash {
+		return nil
+	}
+	return &f
+}
+
+// Failures are all runs that failed and were not run again since, by the names
+// of their files.
+func (s Store) Failures() ([]Failure, error) {
+	files, err := filepath.Glob(filepath.Join(globEscape(s.Dir), "*"+failureExtension))
+	if err != nil {
+		return nil, fmt.Errorf("reading the failures: %w", err)
+	}
+	var all []Failure
+	var errs []error
+	for _, file := range files {
+		var f Failure
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(data, &f)
+		}
+		if err == nil && f.Schema != FailureSchema {
+			err = fmt.Errorf("schema %.60q: this version reads %q", f.Schema, FailureSchema)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file, err))
+			continue
+		}
+		all = append(all, f)
+	}
+	return all, errors.Join(errs...)
+}
+
+// globEscape makes a folder's name match itself alone.
+func globEscape(dir string) string {
+	return strings.NewReplacer(`[`, `[[]`, `*`, `[*]`, `?`, `[?]`).Replace(dir)
+}
+
+// fail records that a trial failed.
+func (s Store) fail(t *Trial, started time.Time, cause error) error {
+	f := Failure{
+		Schema: FailureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
+		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: chain(cause),
+	}
+	if before := s.failure(t); before != nil {
+		f.Attempts += before.Attempts
+	}
+	data, err := json.MarshalIndent(&f, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording the failure of %s: %w", t.ID, err)
+	}
+	if err := result.WriteFile(s.failureFile(t), append(data, '\n')); err != nil {
+		return fmt.Errorf("recording the failure of %s: %w", t.ID, err)
+	}
+	return nil
+}
+
+// chain is an error's text, then those of what it wraps where they say more.
+func chain(err error) []string {
+	var texts []string
+	for ; err != nil; err = errors.Unwrap(err) {
+		if text := err.Error(); len(texts) == 0 || !strings.Contains(texts[len(texts)-1], text) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// keep writes the results of a trial, whose processes they are, and forgets that
+// it ever failed.
+func (s Store) keep(t *Trial, file string, results []*result.Result) error {
+	if len(results) == 0 {
+		return errors.New("the measurement gave no result and no error")
+	}
+	for i, r := range results {
+		if r == nil {
+			return fmt.Errorf("process %d of %d gave no result and no error", i, len(results))
+		}
+	}
+	for _, r := range t.sign(results, file) {
+		if _, err := result.Write(s.Dir, r); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(s.failureFile(t)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting an old failure: %w", err)
+	}
+	return nil
+}
+
+// sign names the processes of the trial after it.
+func (t *Trial) sign(results []*result.Result, file string) []*result.Result {
+	signed := make([]*result.Result, len(results))
+	for i, r := range results {
+		own := *r
+		own.ID, own.Cycle, own.Process, own.Processes = t.ID, t.Cycle, i, len(results)
+		own.Provenance.Hash, own.Provenance.Settings, own.Provenance.Config = t.Hash, t.Settings, file
+		signed[i] = &own
+	}
+	return signed
+}

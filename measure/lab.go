@@ -1,0 +1,160 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"llmprof/hardware"
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/transformers"
+	"llmprof/measure/experiment"
+	"llmprof/measure/result"
+	"llmprof/models"
+)
+
+// A Lab measures points one after the other. It keeps workers from one point to
+// the next where both want the same engine, since starting one takes longer than
+// most measurements. Close it when done.
+type Lab struct {
+	Models  models.Resolver
+	GPUs    *hardware.Table
+	Root    fs.FS // of this machine: "/" as an fs.FS
+	Env     func(string) string
+	Version string   // of llmprof, for the provenance
+	Command []string // likewise
+
+	NeedEnergy bool // a machine without a sensor is an error; else energy is null, and the result says why
+	Shared     bool // measure although others use the GPUs; the result is marked
+
+	// Warmup, window and idle times; zero for the defaults.
+	WarmupBlock, WarmupLimit, Window, Idle time.Duration
+
+	Say func(string) // what is going on, a line each; nil for nobody
+
+	bench *bench
+}
+
+// A bench is workers that run, and the meters beside them.
+type bench struct {
+	wanted  string // what it was set up for
+	workers engine.Group
+	meters  *meters
+}
+
+// Measure measures one point: it is an experiment.Measure.
+func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if p.Engine == experiment.OpenAI {
+		return l.serve(ctx, &p)
+	}
+	set, err := l.settings(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := l.setUp(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	results, err := l.replicas(ctx, set, &p, b)
+	if err == nil && p.Trace != "" {
+		err = l.trace(ctx, set, &p, b, results)
+	}
+	if err != nil {
+		_ = l.Close() // the next point gets fresh workers, so that no failure reaches from one into another
+		return nil, err
+	}
+	return results, nil
+}
+
+// replicas measures all replicas of a point, and says of each what it ran on.
+func (l *Lab) replicas(ctx context.Context, set *Settings, p *experiment.Point, b *bench) ([]*result.Result, error) {
+	workers, readers := make([]Worker, len(b.workers)), make([]Meter, len(b.workers))
+	for i, w := range b.workers {
+		workers[i] = w
+		if m := b.meters.of(i); m != nil && set.Energy {
+			readers[i] = m
+		}
+	}
+	set.Unloaded = b.meters.idle
+	results, err := Replicas(ctx, set, workers, readers, l.say)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range results {
+		r.Provenance = result.Provenance{Version: l.Version, Command: l.Command, Seed: p.Seed}
+		l.describe(r, b.meters, i)
+	}
+	return results, nil
+}
+
+// Close ends the workers, if there are any.
+func (l *Lab) Close() error {
+	b := l.bench
+	l.bench = nil
+	if b == nil {
+		return nil
+	}
+	b.workers.Close()
+	return b.meters.close()
+}
+
+func (l *Lab) say(line string) {
+	if l.Say != nil {
+		l.Say(line)
+	}
+}
+
+// setUp returns workers for the point, and meters: those of the last point, if
+// they were set up alike.
+func (l *Lab) setUp(ctx context.Context, p *experiment.Point) (*bench, error) {
+	want, err := json.Marshal([]any{p.Engine, p.Python, p.Placement, p.Libraries, p.Device, p.Energy})
+	if err != nil {
+		return nil, err
+	}
+	if l.bench != nil && l.bench.wanted == string(want) {
+		return l.bench, nil
+	}
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	b := &bench{wanted: string(want)}
+	if b.meters, err = l.openMeters(ctx, p); err != nil {
+		return nil, err
+	}
+	l.say("start " + p.Engine)
+	if b.workers, err = l.startWorkers(ctx, p, b.meters); err != nil {
+		return nil, errors.Join(err, b.meters.close())
+	}
+	l.bench = b
+	return b, nil
+}
+
+// startWorkers starts a worker for each replica, on the GPUs of its own meter.
+func (l *Lab) startWorkers(ctx context.Context, p *experiment.Point, m *meters) (engine.Group, error) {
+	if p.Engine != experiment.Transformers {
+		return nil, fmt.Errorf("engine %q has no worker: want %s or %s", p.Engine, experiment.Transformers, experiment.OpenAI)
+	}
+	o := transformers.Options{Python: p.Python, TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv}
+	return transformers.StartReplicas(ctx, o, m.shares(p))
+}
+
+// model finds the shape of the model, and its config where the built-in table
+// has it: the engine needs no file then.
+func (l *Lab) model(ctx context.Context, name string) (*models.Model, json.RawMessage, error) {
+	m, err := l.Models.Resolve(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !strings.ContainsAny(name, `/\`) && l.Models.Table.Has(name) {
+		config, err := l.Models.Table.Config(name)
+		return m, config, err
+	}
+	return m, nil, nil
+}

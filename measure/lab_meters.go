@@ -1,0 +1,161 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"llmprof/measure/experiment"
+	"llmprof/measure/power"
+	"llmprof/measure/result"
+	"llmprof/unit"
+)
+
+// meters are the sensors of a bench: one monitor for each replica, of the GPUs
+// that are its own.
+type meters struct {
+	monitors []*power.Monitor // none where the machine has no sensors
+	idle     *result.Window   // before the engine was started; nil if energy is not wanted
+	why      error            // there are none
+}
+
+// of is the monitor of a replica, nil where there is none.
+func (m *meters) of(replica int) *power.Monitor {
+	if replica >= len(m.monitors) {
+		return nil
+	}
+	return m.monitors[replica]
+}
+
+func (m *meters) close() (err error) {
+	for _, p := range m.monitors {
+		err = errors.Join(err, p.Close())
+	}
+	return err
+}
+
+// openMeters finds the sensors of the GPUs that the point is to run on, sees that
+// nobody else uses them, and measures what they draw before an engine runs.
+func (l *Lab) openMeters(ctx context.Context, p *experiment.Point) (*meters, error) {
+	m := &meters{}
+	all, err := power.Open(ctx, power.Options{GPUs: p.GPUs, NoGPUs: p.Device == "cpu", Root: l.Root, Env: l.Env})
+	if err != nil {
+		if !errors.Is(err, power.ErrNoSensor) || l.NeedEnergy && p.Energy {
+			return nil, err
+		}
+		m.why = err
+		return m, nil
+	}
+	groups, err := split(all.GPUs(), p)
+	if err = errors.Join(err, all.Close()); err != nil {
+		return nil, err
+	}
+	for _, uuids := range groups {
+		one, err := power.Open(ctx, power.Options{GPUs: uuids, NoGPUs: len(uuids) == 0, Root: l.Root, Env: l.Env})
+		if err != nil {
+			return nil, errors.Join(err, m.close())
+		}
+		m.monitors = append(m.monitors, one)
+		if err := l.unused(ctx, one); err != nil {
+			return nil, errors.Join(err, m.close())
+		}
+	}
+	if !p.Energy {
+		return m, nil
+	}
+	l.say("idle before the engine is started")
+	if m.idle, err = idling(ctx, m.monitors[0], l.idleTime(p)); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+// split deals the GPUs out to the replicas, as many to each as it has ranks on
+// this node. Without GPUs each gets none.
+func split(gpus []result.GPU, p *experiment.Point) ([][]string, error) {
+	ranks := max(p.TP, 1) / max(p.Nodes, 1)
+	groups := make([][]string, max(p.Replicas, 1))
+	if len(gpus) == 0 {
+		return groups, nil
+	}
+	if want := ranks * len(groups); want > len(gpus) {
+		return nil, fmt.Errorf("%d replicas of TP %d need %d GPUs on this node: %d are visible", len(groups), p.TP, want, len(gpus))
+	}
+	for i := range groups {
+		for _, g := range gpus[i*ranks : (i+1)*ranks] {
+			groups[i] = append(groups[i], g.UUID)
+		}
+	}
+	return groups, nil
+}
+
+// shares are the GPUs of each replica, as its worker is to be told: nil for
+// whatever this program may see.
+func (m *meters) shares(p *experiment.Point) [][]string {
+	shares := make([][]string, max(p.Replicas, 1))
+	for i := range shares {
+		if one := m.of(i); one != nil {
+			for _, g := range one.GPUs() {
+				shares[i] = append(shares[i], g.UUID)
+			}
+		} else if n := len(p.GPUs) / len(shares); n > 0 {
+			shares[i] = p.GPUs[i*n : (i+1)*n]
+		}
+	}
+	return shares
+}
+
+// unused refuses GPUs that others compute on, unless that is meant.
+func (l *Lab) unused(ctx context.Context, m *power.Monitor) error {
+	if l.Shared {
+		return nil
+	}
+	busy, err := m.Busy(ctx)
+	if err != nil || len(busy) == 0 {
+		return err
+	}
+	var who []string
+	for _, b := range busy {
+		text := fmt.Sprintf("process %d %s on %s", b.PID, b.Name, b.UUID)
+		if b.MemoryBytes != nil {
+			text += fmt.Sprintf(" holds %v", unit.Bytes(*b.MemoryBytes))
+		}
+		who = append(who, text)
+	}
+	return fmt.Errorf("the GPU is busy: %s; choose others with --gpus, or measure all the same with --shared", strings.Join(who, "; "))
+}
+
+// describe says what a replica ran on, and why it has no energy where it has none.
+func (l *Lab) describe(r *result.Result, m *meters, replica int) {
+	r.Machine = host(l.Root)
+	one := m.of(replica)
+	if one == nil {
+		r.Reasons["energy"] = fmt.Sprint(m.why)
+		r.Reasons["meter"] = r.Reasons["energy"]
+		return
+	}
+	r.Machine.Driver, r.Machine.CUDA = one.Driver()
+	r.Machine.GPUs = one.GPUs()
+	for i := range r.Machine.GPUs {
+		g := &r.Machine.GPUs[i]
+		var memory unit.Bytes
+		if g.MemoryBytes != nil {
+			memory = unit.Bytes(*g.MemoryBytes)
+		}
+		if known, err := l.GPUs.Match(g.Name, memory); err == nil {
+			g.Key = known.Key
+		}
+	}
+	r.Warnings = append(r.Warnings, one.Warnings()...)
+	if r.Energy == nil {
+		r.Reasons["energy"], r.Reasons["meter"] = "not asked for", "not asked for"
+	}
+}
+
+// idleTime is how long idling is measured.
+func (l *Lab) idleTime(p *experiment.Point) time.Duration {
+	return cmp.Or(time.Duration(float64(p.Idle)*float64(time.Second)), l.Idle, DefaultIdle)
+}

@@ -1,0 +1,156 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/power"
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+)
+
+// A Meter measures energy between two edges of its sensors; a power.Monitor is
+// one. It must not read its sensors outside of its windows.
+type Meter interface {
+	Begin(context.Context) (power.Mark, error)
+	End(context.Context, power.Mark) (*power.Window, error)
+	Scope() string
+	Own(pids ...int)
+}
+
+// settle is how long a GPU is left alone after work before its idle power is
+// measured, so that its clocks and its voltage regulators have come down.
+const settle = 2 * time.Second
+
+// idling measures the power of what does nothing for so long.
+func idling(ctx context.Context, meter Meter, how time.Duration) (*result.Window, error) {
+	wait := func(d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if err := wait(settle); err != nil {
+		return nil, err
+	}
+	mark, err := meter.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := wait(how); err != nil {
+		return nil, err
+	}
+	w, err := meter.End(ctx, mark)
+	if err != nil {
+		return nil, err
+	}
+	return &result.Window{Seconds: w.End.Sub(w.Begin).Seconds(), Domains: w.Domains}, nil
+}
+
+// idleLoaded measures the power of the idle engine that has a model in memory.
+func (s *session) idleLoaded(ctx context.Context) (err error) {
+	if s.meter == nil {
+		return nil
+	}
+	if err := s.group.meet(ctx, engine.Idle); err != nil {
+		return err
+	}
+	s.say("idle with the weights resident")
+	if s.rest, err = idling(ctx, s.meter, s.set.Idle); err != nil {
+		return fmt.Errorf("idle: %w", err)
+	}
+	return nil
+}
+
+// attribute gives the window of a phase the passes that ran in it, and notes the
+// state that the GPUs were in.
+func (s *session) attribute(p engine.Phase, run *phaseRun) (*result.Window, error) {
+	if run == nil || run.window == nil {
+		return nil, nil
+	}
+	from, err := s.clock(run.window.Begin)
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.clock(run.window.End)
+	if err != nil {
+		return nil, err
+	}
+	w := &result.Window{Seconds: nanoseconds(to - from), Domains: run.window.Domains}
+	w.Passes, w.Steps = within(run.all, from, to)
+	if w.Passes < 1 {
+		return nil, fmt.Errorf("%s: %.2f passes ran between the edges of the window of %.3g s: it is too short, or the clocks differ", p, w.Passes, w.Seconds)
+	}
+	for _, c := range run.window.Conditions {
+		c.Phase = string(p)
+		s.res.Conditions = append(s.res.Conditions, c)
+		if len(c.OtherPIDs) > 0 {
+			s.warn("contaminated", "%s: %s ran the processes %v of others", p, c.UUID, c.OtherPIDs)
+		}
+	}
+	if why := run.window.Throttled(throttledShare); len(why) > 0 {
+		s.warn("throttled", "%s: clocks were held down for more than %.0f %% of the time: %v", p, 100*throttledShare, why)
+	}
+	return w, nil
+}
+
+// throttledShare is the part of a window that clocks may be held down for before
+// it is said.
+const throttledShare = 0.01
+
+// overhead is what metering cost: the TPOT of passes in the window over that of
+// the passes before and after it, less 1. The mean of both sides cancels a drift.
+func (s *session) overhead() *float64 {
+	run := s.phases[engine.Decode]
+	if run == nil || run.window == nil {
+		return nil
+	}
+	from, err := s.clock(run.window.Begin)
+	to, err2 := s.clock(run.window.End)
+	if err != nil || err2 != nil {
+		return nil
+	}
+	var before, during, after []float64
+	for i := max(0, run.warmups-run.last); i < len(run.all); i++ {
+		p := &run.all[i]
+		x, ok := p.tpot()
+		switch {
+		case !ok:
+		case i < run.warmups:
+			before = append(before, x)
+		case i >= run.quiet:
+			after = append(after, x)
+		case p.BeginNS >= from && p.EndNS <= to:
+			during = append(during, x)
+		}
+	}
+	if min(len(before), len(during), len(after)) < longPasses {
+		return nil
+	}
+	with, without := median(during), (median(before)+median(after))/2
+	if change := with/without - 1; !math.IsNaN(change) && !math.IsInf(change, 0) {
+		return &change
+	}
+	return nil
+}
+
+// interval is the median time between samples of power, and nil without any.
+func interval(samples []power.Sample) *float64 {
+	last, gaps := map[string]time.Time{}, []float64{}
+	for _, x := range samples {
+		if before, ok := last[x.Domain]; ok {
+			gaps = append(gaps, x.Time.Sub(before).Seconds())
+		}
+		last[x.Domain] = x.Time
+	}
+	if len(gaps) == 0 {
+		return nil
+	}
+	return of(stats.Percentile(slices.Sorted(slices.Values(gaps)), 50))
+}

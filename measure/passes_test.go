@@ -1,0 +1,75 @@
+package measure
+
+import (
+	"math"
+	"testing"
+
+	"llmprof/measure/engine"
+)
+
+// step is one forward pass, in milliseconds.
+func step(index int, start, end int64) engine.Step {
+	return engine.Step{Index: index, StartNS: start * 1e6, EndNS: end * 1e6}
+}
+
+// passOf is a pass of steps that follow each other.
+func passOf(steps ...engine.Step) pass {
+	return pass{engine.Pass{Steps: steps, BeginNS: steps[0].StartNS, EndNS: steps[len(steps)-1].EndNS}}
+}
+
+func TestTimesOfARequest(t *testing.T) {
+	p := passOf(step(0, 100, 150), step(1, 151, 160), step(2, 160, 172))
+	if got, ok := p.ttft(); !ok || math.Abs(got-0.050) > 1e-12 {
+		t.Errorf("TTFT = %v, want 50 ms", got)
+	}
+	// From the first token at 150 ms to the last at 172 ms, two tokens.
+	if got, ok := p.tpot(); !ok || math.Abs(got-0.011) > 1e-12 {
+		t.Errorf("TPOT = %v, want 11 ms", got)
+	}
+	if got := p.seconds(); math.Abs(got-0.072) > 1e-12 {
+		t.Errorf("TTLT = %v, want 72 ms", got)
+	}
+	ttft, _ := p.ttft()
+	tpot, _ := p.tpot()
+	if sum := ttft + 2*tpot; math.Abs(sum-p.seconds()) > 1e-12 {
+		t.Errorf("TTFT + 2 TPOT = %v, TTLT = %v", sum, p.seconds())
+	}
+}
+
+func TestTPOTOfADecodePassCountsEveryStep(t *testing.T) {
+	p := passOf(step(1, 10, 14), step(2, 14, 20))
+	if got, ok := p.tpot(); !ok || math.Abs(got-0.005) > 1e-12 {
+		t.Errorf("TPOT = %v, %v, want 5 ms: 10 ms for two tokens", got, ok)
+	}
+	if _, ok := p.ttft(); ok {
+		t.Error("a pass without a prefill has a TTFT")
+	}
+}
+
+func TestPrefillAloneHasNoTPOT(t *testing.T) {
+	p := passOf(step(0, 10, 14))
+	if got, ok := p.tpot(); ok {
+		t.Errorf("TPOT = %v of a pass without decode steps", got)
+	}
+}
+
+// A pass that straddles an edge counts by its share of time, so the counts of
+// windows that follow each other add up.
+func TestWithinAddsUp(t *testing.T) {
+	passes := []pass{
+		passOf(step(1, 0, 10), step(2, 10, 20)),
+		passOf(step(1, 20, 30), step(2, 30, 40)),
+		passOf(step(1, 45, 55), step(2, 55, 65)),
+	}
+	const ms = 1_000_000
+	for _, cut := range []int64{0, 7, 20, 33, 42, 60, 65} {
+		a, as := within(passes, 0, cut*ms)
+		b, bs := within(passes, cut*ms, 65*ms)
+		if math.Abs(a+b-3) > 1e-9 || math.Abs(as+bs-6) > 1e-9 {
+			t.Errorf("cut at %d ms: %v + %v passes, want 3; %v + %v steps, want 6", cut, a, b, as, bs)
+		}
+	}
+	if n, steps := within(passes, 5*ms, 25*ms); math.Abs(n-(0.75+0.25)) > 1e-9 || math.Abs(steps-2) > 1e-9 {
+		t.Errorf("5 to 25 ms: %v passes, %v steps; want 1 and 2", n, steps)
+	}
+}

@@ -1,0 +1,188 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/power"
+	"llmprof/unit"
+)
+
+// A phaseRun is what one phase showed.
+type phaseRun struct {
+	passes  []pass // the measured ones
+	all     []pass // with warm-up, and those that ran while the meters found an edge
+	warmups int
+	last    int // of the warm-up passes, those of the last block
+	quiet   int // index of the first pass after the meters had closed their window
+	steady  bool
+	window  *power.Window // nil if energy was not wanted
+}
+
+// line says in short what was seen.
+func (r *phaseRun) line(p engine.Phase) string {
+	state := "steady"
+	if !r.steady {
+		state = "measured"
+	}
+	var times []float64
+	for i := range r.passes {
+		times = append(times, r.passes[i].seconds())
+	}
+	text := fmt.Sprintf("%s: %s after %d passes; %d more", p, state, r.warmups, len(r.passes))
+	if m := medianOf(times); m != nil {
+		text += fmt.Sprintf(" of %v", unit.Seconds(*m))
+	}
+	return text
+}
+
+// Where a watch stands.
+type stage int
+
+const (
+	warming   stage = iota // until times are steady
+	opening                // the meters look for their first edge
+	measuring              // until there are repeats enough, for long enough
+	closing                // the meters look for their last edge
+	apart                  // passes without the meters, to know what they cost
+	over                   // all is known; replicas beside may not be done
+)
+
+// A watch steers a phase while it runs, by the passes that the worker has
+// finished. The worker never waits for it: the meters' edges are found beside.
+type watch struct {
+	s   *session
+	ctx context.Context
+	phaseRun
+	steadiness
+	phase  engine.Phase
+	stage  stage
+	from   int       // first measured pass
+	begun  time.Time // of the measurement
+	give   time.Time // up waiting for steady times
+	mark   power.Mark
+	opened chan error
+	closed chan edge
+	err    error
+}
+
+// An edge is what closing a window gave.
+type edge struct {
+	window *power.Window
+	err    error
+}
+
+// phase repeats one phase until it is steady, and from then on measures.
+func (s *session) phase(ctx context.Context, p engine.Phase) (*phaseRun, error) {
+	if err := s.worker.Prepare(ctx, p); err != nil {
+		return nil, err
+	}
+	w := &watch{
+		s: s, ctx: ctx, phase: p, opened: make(chan error, 1), closed: make(chan edge, 1),
+		give: time.Now().Add(s.set.WarmupLimit),
+	}
+	w.block = s.set.WarmupBlock.Seconds()
+	if err := s.group.meet(ctx, p); err != nil {
+		return nil, err
+	}
+	_, err := s.worker.Run(ctx, engine.Run{Phase: p, Passes: math.MaxInt32}, func(p engine.Pass) {
+		if w.err == nil {
+			w.err = w.pass(p)
+		}
+		if w.err != nil || w.stage == over && s.group.over(w.phase) {
+			w.err = errors.Join(w.err, s.worker.Stop())
+		}
+	})
+	if err := errors.Join(w.err, err); err != nil {
+		return nil, err
+	}
+	return &w.phaseRun, nil
+}
+
+// pass takes a finished pass and moves the watch on.
+func (w *watch) pass(p engine.Pass) error {
+	w.all = append(w.all, pass{p})
+	switch w.stage {
+	case warming:
+		if w.warmed() {
+			w.warmups, w.last = len(w.all), w.latest()
+			w.open()
+		}
+	case opening:
+		select {
+		case err := <-w.opened:
+			w.measure()
+			return err
+		default:
+		}
+	case measuring:
+		if len(w.all)-w.from >= w.s.set.Repeats && time.Since(w.begun) >= w.s.set.window() {
+			w.close()
+		}
+	case closing:
+		select {
+		case last := <-w.closed:
+			w.window = last.window
+			w.passes, w.quiet, w.begun, w.stage = w.all[w.from:], len(w.all), time.Now(), apart
+			return last.err
+		default:
+		}
+	case apart:
+		if w.phase != engine.Decode || len(w.all)-w.quiet >= blockPasses && time.Since(w.begun) >= w.s.set.WarmupBlock {
+			w.finish()
+		}
+	}
+	return nil
+}
+
+// measure begins to count passes.
+func (w *watch) measure() { w.from, w.begun, w.stage = len(w.all), time.Now(), measuring }
+
+// open finds the first edge of the meters' window while the worker goes on;
+// without meters there is nothing to wait for.
+func (w *watch) open() {
+	if w.s.meter == nil {
+		w.measure()
+		return
+	}
+	w.stage = opening
+	go func() {
+		var err error
+		w.mark, err = w.s.meter.Begin(w.ctx)
+		w.opened <- err
+	}()
+}
+
+// finish ends the session's part; passes that follow only keep replicas company.
+func (w *watch) finish() {
+	w.stage = over
+	w.s.group.leave(w.phase)
+}
+
+// close finds the last edge.
+func (w *watch) close() {
+	if w.s.meter == nil {
+		w.passes = w.all[w.from:]
+		w.finish()
+		return
+	}
+	w.stage = closing
+	go func() {
+		window, err := w.s.meter.End(w.ctx, w.mark)
+		w.closed <- edge{window, err}
+	}()
+}
+
+// warmed says if the warm-up is over: after the passes asked for, or once times
+// are steady, or when it has taken too long.
+func (w *watch) warmed() bool {
+	if n := w.s.set.Warmup; n != Steady {
+		return len(w.all) >= n
+	}
+	w.steady = w.add(w.all[len(w.all)-1].seconds())
+	return w.steady || time.Now().After(w.give)
+}

@@ -1,0 +1,137 @@
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// A board is a GPU, through NVML or nvidia-smi. Its methods may be called from
+// several goroutines.
+type board interface {
+	id() string                    // UUID
+	sensor() string                // what is read, for the result
+	joules() (float64, error)      // total energy; errNoCounter where there is none
+	watts() (float64, error)       // power at the moment
+	state() (*state, error)        // clocks and the like
+	held() map[string]float64      // seconds for which clocks were held down since ever, by reason; nil if not counted
+	processes() ([]Process, error) // that compute on it
+	coarse() bool                  // its power is averaged, or seldom read
+	pace() time.Duration           // at which its power is worth reading
+}
+
+// A state is what a board says of itself at a moment; what it does not say is nil.
+type state struct {
+	smHz, memoryHz, celsius *float64
+	busy, memoryBusy        *float64 // shares of time
+	used                    *int64   // bytes of memory
+	reasons                 []string // for which clocks are held down
+}
+
+var (
+	errNoCounter = errors.New("the board has no energy counter")
+	errNoDriver  = errors.New("no driver of NVIDIA GPUs")
+)
+
+// Times of looking for the tick of a counter. A read takes 4 ms on an H200 and
+// the counter ticks each 100 ms.
+const (
+	edgePause   = 2 * time.Millisecond
+	edgeLimit   = 3 * time.Second
+	statePeriod = 200 * time.Millisecond
+)
+
+// A gpuSensor watches one board.
+type gpuSensor struct {
+	board  board
+	name   string // of the domain
+	period time.Duration
+}
+
+// A gpuWatch is a board inside of a window.
+type gpuWatch struct {
+	*gpuSensor
+	log
+	begin time.Time
+	from  float64 // joules at the first edge
+	held0 map[string]float64
+	first error // why it has no counter
+}
+
+func (s *gpuSensor) begin(ctx context.Context) (watch, error) {
+	w := &gpuWatch{gpuSensor: s}
+	w.start(ctx, s)
+	w.begin, w.from, w.first = s.edge(ctx, &w.log, 0)
+	if w.first != nil && !errors.Is(w.first, errNoCounter) {
+		return nil, errors.Join(w.first, w.finish())
+	}
+	w.held0 = s.board.held()
+	return w, nil
+}
+
+// edge is the next tick of the counter, or now where there is none. The counter
+// has been at least at so many joules before.
+func (s *gpuSensor) edge(ctx context.Context, l *log, least float64) (at time.Time, joules float64, err error) {
+	before, joules, err := l.joules(s.board)
+	switch {
+	case err != nil:
+		return before, 0, err
+	case joules < least:
+		return before, 0, s.wentBack(least, joules)
+	}
+	for limit := before.Add(edgeLimit); before.Before(limit); {
+		if err := pause(ctx, edgePause); err != nil {
+			return before, 0, err
+		}
+		now, got, err := l.joules(s.board)
+		switch {
+		case err != nil:
+			return now, 0, err
+		case got < joules:
+			return now, 0, s.wentBack(joules, got)
+		case got > joules:
+			return before.Add(now.Sub(before) / 2), got, nil
+		}
+		before = now
+	}
+	return before, 0, fmt.Errorf("%s: its energy counter did not move from %v J in %v", s.board.id(), joules, edgeLimit)
+}
+
+func (s *gpuSensor) wentBack(from, to float64) error {
+	return fmt.Errorf("%s: its energy counter went back from %v to %v J: was the driver loaded anew?", s.board.id(), from, to)
+}
+
+func (w *gpuWatch) end(ctx context.Context) (*reading, error) {
+	end, to, err := w.edge(ctx, &w.log, w.from)
+	if errors.Is(err, errNoCounter) {
+		err = nil
+		end = time.Now()
+	}
+	if err := errors.Join(err, w.finish()); err != nil {
+		return nil, err
+	}
+	r := &reading{begin: w.begin, end: end, samples: w.samples, readS: w.slowest.Seconds()}
+	seconds := end.Sub(w.begin).Seconds()
+	if seconds <= 0 {
+		return nil, fmt.Errorf("%s: a window of %v s", w.board.id(), seconds)
+	}
+	joules, err := integral(w.samples, w.begin, end)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.board.id(), err)
+	}
+	d := result.Domain{
+		Name: w.name, Kind: "gpu", ID: w.board.id(), Sensor: w.board.sensor(), Summed: true, Seconds: seconds,
+		EnergyJ: joules, IntegralJ: &joules, Samples: len(w.samples), Coarse: w.board.coarse(),
+	}
+	if w.first == nil {
+		counted := to - w.from
+		d.CounterJ, d.EnergyJ = &counted, counted
+	}
+	d.MeanW = d.EnergyJ / seconds
+	r.domains = []result.Domain{d}
+	r.condition, err = w.condition(seconds)
+	return r, err
+}

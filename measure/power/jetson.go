@@ -1,0 +1,214 @@
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// jetsonName is what the device tree calls the module, "" if it is no Jetson.
+func jetsonName(root fs.FS) string {
+	name, err := text(root, "proc/device-tree/model")
+	name = strings.TrimRight(name, "\x00")
+	if err != nil || !strings.Contains(strings.ToLower(name), "jetson") {
+		return ""
+	}
+	return name
+}
+
+// openJetson finds the sensors of a Jetson's rails, or the program tegrastats
+// where the files of the sensors may not be read.
+func (m *Monitor) openJetson(ctx context.Context, o *Options) error {
+	name := jetsonName(o.Root)
+	if name == "" {
+		return errors.New("no Jetson")
+	}
+	inputs, sensor, err := railInputs(o.Root)
+	if err != nil {
+		tegra, again := openTegrastats(ctx)
+		if again != nil {
+			return errors.Join(err, again)
+		}
+		m.warnings = append(m.warnings, fmt.Sprintf("power comes from tegrastats: %v", err))
+		m.sensors, m.scope = append(m.sensors, tegra), append(m.scope, tegra.scope)
+	} else {
+		s := &railSensor{root: o.Root, inputs: inputs, sensor: sensor, period: o.period(samplePeriod)}
+		names := make([]string, len(inputs))
+		for i := range inputs {
+			names[i] = inputs[i].name
+		}
+		var scope string
+		s.rails, scope = railsOf(names)
+		m.sensors, m.scope = append(m.sensors, s), append(m.scope, scope)
+	}
+	m.gpus = append(m.gpus, result.GPU{Name: name})
+	return nil
+}
+
+// An input is the files of one rail.
+type input struct {
+	name               string
+	power, volts, amps string  // files; power or both of the others
+	watt               float64 // of a count in power
+}
+
+// watts reads a rail. Volts and amperes are in thousandths.
+func (in *input) watts(root fs.FS) (float64, error) {
+	number := func(file string) (float64, error) {
+		s, err := text(root, file)
+		if err != nil {
+			return 0, err
+		}
+		v, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/%s says %.40q: want a whole number", file, s)
+		}
+		return float64(v), nil
+	}
+	if in.power != "" {
+		p, err := number(in.power)
+		return p * in.watt, err
+	}
+	mv, err := number(in.volts)
+	if err != nil {
+		return 0, err
+	}
+	ma, err := number(in.amps)
+	return mv * ma / 1e6, err
+}
+
+// railInputs finds the rails of all INA3221 and INA238 chips. Their numbers
+// change from boot to boot, so their names are looked for.
+func railInputs(root fs.FS) (found []input, sensor string, err error) {
+	chips, err := fs.Glob(root, "sys/class/hwmon/hwmon*")
+	if err != nil {
+		return nil, "", err
+	}
+	slices.Sort(chips)
+	for _, dir := range chips {
+		switch chip, _ := text(root, dir+"/name"); chip {
+		case "ina3221":
+			found, sensor = append(found, channels(root, dir)...), chip
+		case "ina238":
+			found = append(found, input{name: "VIN", power: dir + "/power1_input", watt: 1e-6})
+		}
+	}
+	if len(found) == 0 {
+		found, sensor = oldRails(root), "ina3221"
+	}
+	if len(found) == 0 {
+		return nil, "", errors.New("no INA3221 in /sys/class/hwmon and none in /sys/bus/i2c/drivers/ina3221x")
+	}
+	for i := range found {
+		if _, err := found[i].watts(root); err != nil {
+			return nil, "", fmt.Errorf("rail %s: %w", found[i].name, err)
+		}
+	}
+	return found, sensor, nil
+}
+
+// channels are the rails of an INA3221 under hwmon (JetPack 5 and later). One
+// that is not connected is called NC, and reading it fails.
+func channels(root fs.FS, dir string) []input {
+	var found []input
+	for n := 1; n <= 3; n++ {
+		name, err := text(root, fmt.Sprintf("%s/in%d_label", dir, n))
+		if err != nil || name == "" || name == "NC" {
+			continue
+		}
+		found = append(found, input{name: name, volts: fmt.Sprintf("%s/in%d_input", dir, n), amps: fmt.Sprintf("%s/curr%d_input", dir, n)})
+	}
+	return found
+}
+
+// oldRails are those of JetPack 4, which writes mW.
+func oldRails(root fs.FS) []input {
+	files, err := fs.Glob(root, "sys/bus/i2c/drivers/ina3221x/*/iio:device*/rail_name_*")
+	if err != nil {
+		return nil
+	}
+	slices.Sort(files)
+	var found []input
+	for _, file := range files {
+		name, err := text(root, file)
+		if err != nil || name == "" || name == "NC" {
+			continue
+		}
+		number := strings.TrimPrefix(path.Base(file), "rail_name_")
+		found = append(found, input{name: name, power: path.Dir(file) + "/in_power" + number + "_input", watt: 1e-3})
+	}
+	return found
+}
+
+// A railSensor reads the rails one after the other.
+type railSensor struct {
+	root   fs.FS
+	inputs []input
+	rails  []rail
+	sensor string
+	period time.Duration
+}
+
+// A railWatch is the rails inside of a window.
+type railWatch struct {
+	*railSensor
+	samples map[string][]Sample
+	slowest time.Duration
+	stop    context.CancelFunc
+	done    chan struct{}
+	err     error
+}
+
+func (s *railSensor) begin(ctx context.Context) (watch, error) {
+	w := &railWatch{railSensor: s, samples: map[string][]Sample{}, done: make(chan struct{})}
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	ctx, w.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(w.done)
+		for i := 0; pause(ctx, spread(s.period, i)) == nil && w.err == nil; i++ {
+			w.err = w.read()
+		}
+	}()
+	return w, nil
+}
+
+func (w *railWatch) read() error {
+	for i := range w.inputs {
+		in := &w.inputs[i]
+		begin := time.Now()
+		watts, err := in.watts(w.root)
+		if err != nil {
+			return fmt.Errorf("rail %s: %w", in.name, err)
+		}
+		took := time.Since(begin)
+		w.slowest = max(w.slowest, took)
+		w.samples[in.name] = append(w.samples[in.name], Sample{Time: begin.Add(took / 2), Domain: in.name, Watts: watts})
+	}
+	return nil
+}
+
+func (w *railWatch) end(context.Context) (*reading, error) {
+	w.stop()
+	<-w.done
+	if w.err == nil {
+		w.err = w.read()
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	r, err := railDomains(w.rails, w.sensor, w.samples)
+	if err == nil {
+		r.readS = w.slowest.Seconds()
+	}
+	return r, err
+}

@@ -1,0 +1,152 @@
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// ErrNoSensor is what Open's error is when a machine has nothing to measure with.
+var ErrNoSensor = errors.New("no sensor of power or energy")
+
+// Options say which sensors to open, and how to reach them.
+type Options struct {
+	GPUs   []string            // UUIDs, their unique beginnings, or numbers; none for all that CUDA_VISIBLE_DEVICES leaves
+	NoGPUs bool                // leave GPUs out
+	Root   fs.FS               // "/" of the machine
+	Env    func(string) string // for CUDA_VISIBLE_DEVICES; nil for an empty environment
+	Run    Runner              // of nvidia-smi and tegrastats; nil runs them
+	Period time.Duration       // between samples of power; 0 for what the sensor can give
+}
+
+// A Runner runs a program and returns what it prints.
+type Runner func(ctx context.Context, name string, args ...string) ([]byte, error)
+
+// A Process computes on a GPU.
+type Process struct {
+	UUID        string // of the GPU
+	PID         int
+	Name        string // "" if it cannot be told
+	MemoryBytes *int64 // on the GPU
+}
+
+// A Monitor is a set of open sensors. It reads them between Begin and End alone.
+type Monitor struct {
+	sensors  []sensor
+	boards   []board
+	gpus     []result.GPU
+	driver   string
+	cuda     string
+	scope    []string
+	warnings []string
+	own      map[int]bool
+	root     fs.FS
+	shut     func() error
+}
+
+// Open opens the sensors of the GPUs that are asked for, of the processor, and of
+// a Jetson's module. Not to find one kind is no error while there is another,
+// but GPUs that are asked for by name have to be there.
+func Open(ctx context.Context, o Options) (*Monitor, error) {
+	o = o.withDefaults()
+	m := &Monitor{own: map[int]bool{}, root: o.Root, shut: func() error { return nil }}
+	var missing []error
+	if !o.NoGPUs && jetsonName(o.Root) == "" { // a Jetson's NVML has no sensor, or sees one rail of them
+		if err := m.openGPUs(ctx, &o); err != nil {
+			if len(o.GPUs) > 0 && !errors.Is(err, errNoDriver) {
+				return nil, err
+			}
+			missing = append(missing, err)
+		}
+	}
+	for _, open := range []func(context.Context, *Options) error{m.openJetson, m.openRAPL} {
+		if err := open(ctx, &o); err != nil {
+			missing = append(missing, err)
+		}
+	}
+	if len(m.sensors) == 0 {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrNoSensor, errors.Join(missing...)), m.Close())
+	}
+	return m, nil
+}
+
+// Default periods of sampling. Boards update their power every 20 to 100 ms
+// (Yang et al., table 1), so more samples than these see nothing new.
+const (
+	samplePeriod = 50 * time.Millisecond
+	coarsePeriod = 200 * time.Millisecond // where a sample is a process
+)
+
+func (o Options) withDefaults() Options {
+	if o.Env == nil {
+		o.Env = func(string) string { return "" }
+	}
+	if o.Run == nil {
+		o.Run = func(ctx context.Context, name string, args ...string) ([]byte, error) {
+			return exec.CommandContext(ctx, name, args...).Output()
+		}
+	}
+	return o
+}
+
+// period is the one that was asked for, or the sensor's own.
+func (o *Options) period(own time.Duration) time.Duration {
+	if o.Period > 0 {
+		return o.Period
+	}
+	return own
+}
+
+// Scope says whose energy it is.
+func (m *Monitor) Scope() string { return strings.Join(m.scope, " + ") }
+
+// GPUs are those that are measured.
+func (m *Monitor) GPUs() []result.GPU { return append([]result.GPU{}, m.gpus...) }
+
+// Driver gives the versions of the GPUs' driver and of the CUDA that it supports,
+// "" where they are not known.
+func (m *Monitor) Driver() (driver, cuda string) { return m.driver, m.cuda }
+
+// Warnings say what could not be read although it is there.
+func (m *Monitor) Warnings() []string { return append([]string{}, m.warnings...) }
+
+// Own names processes whose work on the GPUs is what is measured; their
+// descendants are theirs.
+func (m *Monitor) Own(pids ...int) {
+	for _, pid := range pids {
+		m.own[pid] = true
+	}
+}
+
+// Busy lists the processes of others that compute on the GPUs.
+func (m *Monitor) Busy(context.Context) ([]Process, error) {
+	var all []Process
+	for _, b := range m.boards {
+		found, err := b.processes()
+		if err != nil {
+			return nil, fmt.Errorf("%s: its processes: %w", b.id(), err)
+		}
+		all = append(all, m.foreign(found)...)
+	}
+	return all, nil
+}
+
+// foreign are the processes that are not ours.
+func (m *Monitor) foreign(found []Process) []Process {
+	var others []Process
+	for _, p := range found {
+		if !m.ours(p.PID) {
+			others = append(others, p)
+		}
+	}
+	return others
+}
+
+// Close lets the sensors go.
+func (m *Monitor) Close() error { return m.shut() }

@@ -1,0 +1,217 @@
+package power
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// raplPeriod is how often counters are read inside of a window, so that none can
+// wrap twice unseen: the ranges are 65 kJ and more, minutes of the most that a
+// package draws.
+const raplPeriod = time.Second
+
+// A zone is a counter of the kernel's power-capping tree.
+// https://docs.kernel.org/power/powercap/powercap.html
+type zone struct {
+	name, kind string
+	summed     bool
+	file       string
+	wrap       float64 // µJ at which it begins again
+}
+
+// openRAPL finds the counters of the processor and its memory.
+func (m *Monitor) openRAPL(_ context.Context, o *Options) error {
+	zones, err := raplZones(o.Root)
+	if err != nil {
+		return err
+	}
+	var use []zone
+	for _, z := range zones {
+		if _, err := z.read(o.Root); err != nil {
+			text := fmt.Sprintf("RAPL zone %s cannot be read: %v", z.name, err)
+			if errors.Is(err, fs.ErrPermission) {
+				text += "; let this user read /" + z.file + " (root alone may by default)"
+			}
+			m.warnings = append(m.warnings, text)
+			continue
+		}
+		use = append(use, z)
+	}
+	if len(use) == 0 {
+		return fmt.Errorf("none of the %d RAPL zones can be read", len(zones))
+	}
+	var names []string
+	for _, z := range use {
+		if z.summed {
+			names = append(names, z.name)
+		}
+	}
+	m.sensors = append(m.sensors, &raplSensor{root: o.Root, zones: use})
+	m.scope = append(m.scope, strings.Join(names, ", ")+" (RAPL)")
+	return nil
+}
+
+// raplZones lists the zones and their parts. A package has its cores in it, a
+// platform (psys) everything, so of these the packages and the memory are summed.
+func raplZones(root fs.FS) ([]zone, error) {
+	const tree = "sys/class/powercap"
+	files, err := fs.Glob(root, tree+"/intel-rapl:*")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	var zones []zone
+	inPackage := map[string]string{}
+	for _, dir := range files {
+		name, err := text(root, dir+"/name")
+		if err != nil {
+			continue
+		}
+		z := zone{name: name, file: dir + "/energy_uj"}
+		number, part, isPart := strings.Cut(strings.TrimPrefix(path.Base(dir), "intel-rapl:"), ":")
+		_ = part
+		switch {
+		case strings.HasPrefix(name, "package"):
+			z.kind, z.summed = "cpu", true
+			inPackage[number] = name
+		case name == "dram":
+			z.kind, z.summed = "dram", true
+		case name == "psys":
+			z.kind = "platform"
+		default:
+			z.kind = "cpu"
+		}
+		if isPart {
+			z.name = inPackage[number] + " " + name
+		}
+		if limit, err := text(root, dir+"/max_energy_range_uj"); err == nil {
+			z.wrap, _ = strconv.ParseFloat(limit, 64)
+		}
+		zones = append(zones, z)
+	}
+	if len(zones) == 0 {
+		return nil, errors.New("no RAPL counters: /sys/class/powercap has no intel-rapl zone")
+	}
+	return zones, nil
+}
+
+// text is what a file of sysfs says, without its newline.
+func text(root fs.FS, name string) (string, error) {
+	data, err := fs.ReadFile(root, name)
+	return string(bytes.TrimSpace(data)), err
+}
+
+// read is the counter in µJ.
+func (z *zone) read(root fs.FS) (float64, error) {
+	s, err := text(root, z.file)
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/%s says %.40q: want µJ", z.file, s)
+	}
+	return float64(v), nil
+}
+
+// A raplSensor reads all zones together.
+type raplSensor struct {
+	root  fs.FS
+	zones []zone
+}
+
+// A raplWatch adds up what the counters move, around their ends.
+type raplWatch struct {
+	*raplSensor
+	first, last time.Time
+	at          []float64 // µJ last read
+	sum         []float64 // µJ since the beginning
+	reads       int
+	slowest     time.Duration
+	stop        context.CancelFunc
+	done        chan struct{}
+	err         error
+}
+
+func (s *raplSensor) begin(ctx context.Context) (watch, error) {
+	w := &raplWatch{raplSensor: s, at: make([]float64, len(s.zones)), sum: make([]float64, len(s.zones)), done: make(chan struct{})}
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	w.first = w.last
+	ctx, w.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(w.done)
+		for pause(ctx, raplPeriod) == nil && w.err == nil {
+			w.err = w.read()
+		}
+	}()
+	return w, nil
+}
+
+// read adds what has gone by since the last time.
+func (w *raplWatch) read() error {
+	begin := time.Now()
+	for i := range w.zones {
+		z := &w.zones[i]
+		now, err := z.read(w.root)
+		if err != nil {
+			return fmt.Errorf("RAPL zone %s: %w", z.name, err)
+		}
+		moved := now - w.at[i]
+		if moved < 0 {
+			moved += z.wrap
+		}
+		if w.reads > 0 {
+			if moved < 0 || math.IsNaN(moved) {
+				return fmt.Errorf("RAPL zone %s went back from %.0f to %.0f µJ, and does not say where it wraps", z.name, w.at[i], now)
+			}
+			w.sum[i] += moved
+		}
+		w.at[i] = now
+	}
+	took := time.Since(begin)
+	w.slowest = max(w.slowest, took)
+	w.last = begin.Add(took / 2)
+	w.reads++
+	return nil
+}
+
+func (w *raplWatch) end(context.Context) (*reading, error) {
+	w.stop()
+	<-w.done
+	if w.err == nil {
+		w.err = w.read()
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	seconds := w.last.Sub(w.first).Seconds()
+	if seconds <= 0 {
+		return nil, fmt.Errorf("RAPL: a window of %v s", seconds)
+	}
+	r := &reading{begin: w.first, end: w.last, readS: w.slowest.Seconds()}
+	for i := range w.zones {
+		z := &w.zones[i]
+		joules := w.sum[i] / 1e6
+		if z.summed && joules == 0 {
+			return nil, fmt.Errorf("RAPL zone %s did not move in %.3g s", z.name, seconds)
+		}
+		r.domains = append(r.domains, result.Domain{
+			Name: z.name, Kind: z.kind, Sensor: "rapl", Summed: z.summed, EnergyJ: joules, CounterJ: &joules,
+			MeanW: joules / seconds, Seconds: seconds, Samples: w.reads,
+		})
+	}
+	return r, nil
+}

@@ -1,0 +1,193 @@
+package power
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// smiLimit is how long nvidia-smi may take: it is slow where the driver has to
+// wake the GPU.
+const smiLimit = 10 * time.Second
+
+// What nvidia-smi is asked of a board once, and at each sample. Names that an
+// older driver does not know are answered with an error that names them.
+var (
+	smiBoards  = []string{"uuid", "name", "memory.total", "enforced.power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current", "driver_version"}
+	smiSample  = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory", "memory.used", "clocks_event_reasons.active"}
+	smiRunning = []string{"pid", "name", "used_memory"}
+)
+
+// openSMI lists the boards that nvidia-smi knows.
+func openSMI(ctx context.Context, o *Options) (*driver, error) {
+	rows, err := askSMI(ctx, o.Run, "--query-gpu=", smiBoards)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoDriver, err)
+	}
+	d := &driver{shut: func() error { return nil }}
+	for _, row := range rows {
+		g := result.GPU{UUID: row[0], Name: row[1]}
+		if mib, ok := quantity(row[2]); ok {
+			bytes := int64(mib) << 20
+			g.MemoryBytes = &bytes
+		}
+		if watts, ok := quantity(row[3]); ok {
+			g.PowerLimitW = &watts
+		}
+		g.Persistence, g.MIG, g.ECC = enabled(row[4]), enabled(row[5]), enabled(row[6])
+		d.version = row[7]
+		d.boards = append(d.boards, &smiBoard{uuid: g.UUID, run: o.Run, root: o.Root})
+		d.gpus = append(d.gpus, g)
+	}
+	return d, nil
+}
+
+// askSMI asks nvidia-smi for fields and returns a row for each board or process.
+func askSMI(ctx context.Context, run Runner, query string, fields []string, more ...string) ([][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, smiLimit)
+	defer cancel()
+	out, err := run(ctx, "nvidia-smi", append([]string{query + strings.Join(fields, ","), "--format=csv,noheader,nounits"}, more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("nvidia-smi: %w%s", err, clip(string(out)))
+	}
+	return parseSMI(string(out), len(fields))
+}
+
+// clip is the first line of what a program printed, as the end of an error.
+func clip(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if line == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%.120s)", line)
+}
+
+// parseSMI reads CSV without a head, whose commas have a space behind them.
+func parseSMI(text string, fields int) ([][]string, error) {
+	r := csv.NewReader(strings.NewReader(text))
+	r.TrimLeadingSpace, r.FieldsPerRecord, r.LazyQuotes = true, -1, true
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("nvidia-smi printed no CSV: %w", err)
+	}
+	for _, row := range rows {
+		if len(row) != fields {
+			return nil, fmt.Errorf("nvidia-smi printed %d fields where %d were asked for: %.120q", len(row), fields, strings.Join(row, ", "))
+		}
+		for i := range row {
+			row[i] = strings.TrimSpace(row[i])
+		}
+	}
+	return rows, nil
+}
+
+// quantity reads a number; "[N/A]" and the like are none.
+func quantity(text string) (float64, bool) {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || v != v || v-v != 0 || v < 0 {
+		return 0, false
+	}
+	return v, true
+}
+
+func enabled(text string) *bool {
+	switch text {
+	case "Enabled":
+		return ptr(true)
+	case "Disabled":
+		return ptr(false)
+	}
+	return nil
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// An smiBoard is a GPU through nvidia-smi: a process for every sample.
+type smiBoard struct {
+	uuid string
+	run  Runner
+	root fs.FS
+	mu   sync.Mutex
+	last *state
+}
+
+func (b *smiBoard) id() string               { return b.uuid }
+func (b *smiBoard) sensor() string           { return "nvidia-smi power" }
+func (b *smiBoard) coarse() bool             { return true }
+func (b *smiBoard) pace() time.Duration      { return coarsePeriod }
+func (b *smiBoard) joules() (float64, error) { return 0, errNoCounter }
+func (b *smiBoard) held() map[string]float64 { return nil }
+
+// watts asks for everything at once; state gives the rest of the answer.
+func (b *smiBoard) watts() (float64, error) {
+	rows, err := askSMI(context.Background(), b.run, "--query-gpu=", smiSample, "--id="+b.uuid)
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) != 1 {
+		return 0, fmt.Errorf("nvidia-smi printed %d lines for GPU %s", len(rows), b.uuid)
+	}
+	watts, ok := quantity(rows[0][0])
+	if !ok {
+		return 0, fmt.Errorf("nvidia-smi gives %q for the power of GPU %s", rows[0][0], b.uuid)
+	}
+	b.mu.Lock()
+	b.last = smiState(rows[0])
+	b.mu.Unlock()
+	return watts, nil
+}
+
+// smiState reads the fields of smiSample after the power.
+func smiState(row []string) *state {
+	scaled := func(i int, by float64) *float64 {
+		if v, ok := quantity(row[i]); ok {
+			return ptr(v * by)
+		}
+		return nil
+	}
+	s := &state{smHz: scaled(1, 1e6), memoryHz: scaled(2, 1e6), celsius: scaled(3, 1), busy: scaled(4, 0.01), memoryBusy: scaled(5, 0.01)}
+	if mib, ok := quantity(row[6]); ok {
+		s.used = ptr(int64(mib) << 20)
+	}
+	if mask, err := strconv.ParseUint(strings.TrimPrefix(row[7], "0x"), 16, 64); err == nil {
+		s.reasons = reasonsOf(mask)
+	}
+	return s
+}
+
+func (b *smiBoard) state() (*state, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last == nil {
+		return nil, errors.New("nvidia-smi was not asked yet")
+	}
+	return b.last, nil
+}
+
+func (b *smiBoard) processes() ([]Process, error) {
+	rows, err := askSMI(context.Background(), b.run, "--query-compute-apps=", smiRunning, "--id="+b.uuid)
+	if err != nil {
+		return nil, err
+	}
+	var all []Process
+	for _, row := range rows {
+		pid, err := strconv.Atoi(row[0])
+		if err != nil {
+			return nil, fmt.Errorf("nvidia-smi gives %q for the number of a process", row[0])
+		}
+		p := Process{UUID: b.uuid, PID: pid, Name: row[1]}
+		if mib, ok := quantity(row[2]); ok {
+			p.MemoryBytes = ptr(int64(mib) << 20)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}

@@ -1,0 +1,114 @@
+package power
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+)
+
+// smi answers as nvidia-smi 580 does for an H200 of which one figure is missing.
+func smi(answers map[string]string) Runner {
+	return func(_ context.Context, name string, args ...string) ([]byte, error) {
+		if name != "nvidia-smi" {
+			return nil, errors.New("not found")
+		}
+		for start, text := range answers {
+			if strings.HasPrefix(args[0], start) {
+				return []byte(text), nil
+			}
+		}
+		return []byte("Field \"x\" is not a valid field to query.\n"), errors.New("exit status 2")
+	}
+}
+
+var h200 = map[string]string{
+	"--query-gpu=uuid":      "GPU-1, NVIDIA H200, 143771, 700.00, Enabled, Disabled, Enabled, 580.1\n",
+	"--query-gpu=power":     "350.50, 1980, 3201, 41, 97, [N/A], 17000, 0x0000000000000004\n",
+	"--query-compute-apps=": "4711, python, 16000\n",
+}
+
+func TestSMI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := Options{Run: smi(h200), Root: fstest.MapFS{}}.withDefaults()
+		d, err := openSMI(t.Context(), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Monitor{own: map[int]bool{}, root: o.Root}
+		if err := m.choose(d, &o); err != nil {
+			t.Fatal(err)
+		}
+		mark, err := m.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		w, err := m.End(t.Context(), mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := w.Domains[0]
+		if math.Abs(one.MeanW-350.5) > 1e-9 || one.CounterJ != nil || !one.Coarse || one.Samples < 10 {
+			t.Errorf("%+v", one)
+		}
+		c := w.Conditions[0]
+		if c.MemoryUtil != nil || c.Utilization.Mean != 0.97 || c.SMClockHz.Mean != 1.98e9 || len(c.OtherPIDs) != 1 || len(w.Throttled(0.5)) != 1 {
+			t.Errorf("%+v", c)
+		}
+		g := m.GPUs()[0]
+		if *g.MemoryBytes != 143771<<20 || *g.MIG || !*g.ECC || d.version != "580.1" {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+func TestSMIFails(t *testing.T) {
+	for want, answers := range map[string]map[string]string{
+		"not a valid field": {},
+		"printed 2 fields":  {"--query-gpu=uuid": "GPU-1, NVIDIA H200\n"},
+	} {
+		o := Options{Run: smi(answers)}.withDefaults()
+		if _, err := openSMI(t.Context(), &o); !errors.Is(err, errNoDriver) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want it to say %q", err, want)
+		}
+	}
+	b := &smiBoard{uuid: "GPU-1", run: smi(map[string]string{"--query-gpu=power": "[N/A], 1, 1, 1, 1, 1, 1, 0x0\n"})}
+	if w, err := b.watts(); err == nil || !strings.Contains(err.Error(), `gives "[N/A]"`) {
+		t.Errorf("%v W, %v: a power that is not there is no power of 0", w, err)
+	}
+}
+
+func FuzzSMI(f *testing.F) {
+	for _, text := range h200 {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		rows, err := parseSMI(text, len(smiSample))
+		if err != nil {
+			return
+		}
+		for _, row := range rows {
+			if w, ok := quantity(row[0]); ok && (math.IsNaN(w) || math.IsInf(w, 0) || w < 0) {
+				t.Errorf("%v W of %q", w, text)
+			}
+			smiState(row)
+		}
+	})
+}
+
+func TestRegion(t *testing.T) {
+	if g, source, err := Region("Germany"); err != nil || g != 344 || !strings.Contains(source, "mean of 2024") {
+		t.Errorf("%v, %q, %v", g, source, err)
+	}
+	if g, _, err := Region("us"); err != nil || g != 384 {
+		t.Errorf("%v, %v", g, err)
+	}
+	if _, _, err := Region("germny"); err == nil || !strings.Contains(err.Error(), "germany") {
+		t.Errorf("a slip: %v", err)
+	}
+}

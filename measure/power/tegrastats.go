@@ -1,0 +1,170 @@
+package power
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tegraPeriod is how often tegrastats prints: its least is not documented, and
+// prints take milliseconds of a core.
+const tegraPeriod = 100 * time.Millisecond
+
+// tegraLimit is how long its first line may take.
+const tegraLimit = 10 * time.Second
+
+// A tegraSensor reads what NVIDIA's program prints.
+type tegraSensor struct {
+	rails []rail
+	scope string
+}
+
+// openTegrastats runs the program once, to see which rails it prints.
+func openTegrastats(ctx context.Context) (*tegraSensor, error) {
+	ctx, cancel := context.WithTimeout(ctx, tegraLimit)
+	defer cancel()
+	w, err := runTegrastats(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = w.first(ctx)
+	w.stop()
+	<-w.done
+	if err != nil {
+		return nil, err
+	}
+	s := &tegraSensor{}
+	s.rails, s.scope = railsOf(w.names)
+	s.scope += " by tegrastats"
+	return s, nil
+}
+
+// A tegraWatch is the program while it runs.
+type tegraWatch struct {
+	*tegraSensor
+	names   []string // of the rails, as in the first line
+	samples map[string][]Sample
+	stop    context.CancelFunc
+	any     chan struct{} // closed at the first line with rails
+	done    chan struct{}
+	err     error
+}
+
+func runTegrastats(ctx context.Context, s *tegraSensor) (*tegraWatch, error) {
+	ctx, stop := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, "tegrastats", "--interval", strconv.FormatInt(tegraPeriod.Milliseconds(), 10))
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("tegrastats: %w", err)
+	}
+	w := &tegraWatch{tegraSensor: s, samples: map[string][]Sample{}, stop: stop, any: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = w.read(out)
+		if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+			w.err = errors.Join(w.err, fmt.Errorf("tegrastats: %w", err))
+		}
+	}()
+	return w, nil
+}
+
+// read takes lines as they come; a line's time is when it came.
+func (w *tegraWatch) read(out io.Reader) error {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		now, powers := time.Now(), parseTegrastats(lines.Text())
+		for _, p := range powers {
+			w.samples[p.rail] = append(w.samples[p.rail], Sample{Time: now, Domain: p.rail, Watts: p.watts})
+		}
+		if len(powers) > 0 && w.names == nil {
+			for _, p := range powers {
+				w.names = append(w.names, p.rail)
+			}
+			close(w.any)
+		}
+	}
+	if err := lines.Err(); err != nil && !errors.Is(err, fs.ErrClosed) {
+		return fmt.Errorf("tegrastats: %w", err)
+	}
+	return nil
+}
+
+// first waits for a line.
+func (w *tegraWatch) first(ctx context.Context) error {
+	select {
+	case <-w.any:
+		return nil
+	case <-w.done:
+		return errors.Join(w.err, errors.New("tegrastats printed no power of any rail"))
+	case <-ctx.Done():
+		return fmt.Errorf("tegrastats printed no power in %v: %w", tegraLimit, context.Cause(ctx))
+	}
+}
+
+func (s *tegraSensor) begin(ctx context.Context) (watch, error) {
+	w, err := runTegrastats(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.first(ctx); err != nil {
+		w.stop()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *tegraWatch) end(context.Context) (*reading, error) {
+	time.Sleep(tegraPeriod) // the last line is of before the end
+	w.stop()
+	<-w.done
+	if w.err != nil {
+		return nil, w.err
+	}
+	return railDomains(w.rails, "tegrastats", w.samples)
+}
+
+// A railPower is what one line says of a rail.
+type railPower struct {
+	rail  string
+	watts float64
+}
+
+// Words of a line of tegrastats. A rail is a name followed by its power: now and
+// mean, and from JetPack 7.2 on the peak too. It can be below zero on an idle Thor.
+var (
+	railName  = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	railWatts = regexp.MustCompile(`^(-?\d{1,9})(mW)?/(-?\d{1,9})(mW)?(/(-?\d{1,9})(mW)?)?$`)
+)
+
+// parseTegrastats finds the rails of a line and their power at the moment, those
+// that are not connected left out.
+func parseTegrastats(line string) []railPower {
+	var found []railPower
+	words := strings.Fields(line)
+	for i := 1; i < len(words); i++ {
+		if !railName.MatchString(words[i-1]) || words[i-1] == "NC" {
+			continue
+		}
+		m := railWatts.FindStringSubmatch(words[i])
+		if m == nil {
+			continue
+		}
+		if mw, err := strconv.Atoi(m[1]); err == nil {
+			found = append(found, railPower{words[i-1], float64(mw) / 1e3})
+		}
+	}
+	return found
+}

@@ -1,0 +1,166 @@
+package result
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+
+	"llmprof/measure/stats"
+)
+
+// finite refuses numbers that are none, and negative ones where they cannot be.
+func (c *checker) finite(r *Result) { c.numbers("", reflect.ValueOf(r)) }
+
+// signed lists the keys whose values may be below zero: differences, the lower
+// ends of intervals, and temperatures in the open.
+func signed(path string) bool {
+	for _, part := range []string{"closure", "energy.net", "tpot_overhead", "temperature_c", "_low", "cycle", "process"} {
+		if strings.Contains(path, part) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) numbers(path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			c.numbers(path, v.Elem())
+		}
+	case reflect.Struct:
+		if v.Type().PkgPath() == "time" {
+			return
+		}
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			at := path
+			if key != "" {
+				at = strings.TrimPrefix(path+"."+key, ".")
+			}
+			c.numbers(at, v.Field(i))
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			return
+		}
+		for i := range v.Len() {
+			c.numbers(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			c.numbers(path+"."+key.String(), v.MapIndex(key))
+		}
+	case reflect.Float64:
+		f := v.Float()
+		c.hold(!math.IsNaN(f) && !math.IsInf(f, 0), "%s is %v: want a finite number", path, f)
+		c.hold(!(f < 0) || signed(path), "%s is %v: it cannot be negative", path, f)
+	case reflect.Int, reflect.Int64:
+		c.hold(v.Int() >= 0 || signed(path), "%s is %d: it cannot be negative", path, v.Int())
+	}
+}
+
+// times holds that each summary is that of its samples, and that the last token
+// did not come before the first.
+func (c *checker) times(r *Result) {
+	for _, t := range []struct {
+		key   string
+		times *Times
+	}{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}, {"step_s", r.StepTime}} {
+		c.summary(t.key, t.times)
+	}
+	if r.TTFT != nil && r.TTLT != nil && len(c.found) == 0 {
+		c.hold(r.TTLT.Max >= r.TTFT.Min, "every ttlt_s (at most %v s) is below every ttft_s (at least %v s): the last token cannot come before the first",
+			r.TTLT.Max, r.TTFT.Min)
+	}
+	for i := range r.Conditions {
+		d := &r.Conditions[i]
+		for key, s := range map[string]*stats.Summary{
+			"sm_clock_hz": d.SMClockHz, "memory_clock_hz": d.MemClockHz, "temperature_c": d.Temperature,
+			"utilization": d.Utilization, "memory_utilization": d.MemoryUtil,
+		} {
+			if s != nil {
+				at := fmt.Sprintf("conditions[%d].%s", i, key)
+				c.hold(s.N >= 1, "%s.n is %d: want at least 1", at, s.N)
+				c.hold(s.Max <= 1 || !strings.Contains(key, "utilization"), "%s.max is %v: want a share of the time, 0 to 1", at, s.Max)
+				c.hold(s.Min <= s.Median && s.Median <= s.Max, "%s: its median %v is not between %v and %v", at, s.Median, s.Min, s.Max)
+			}
+		}
+	}
+}
+
+// summary recomputes what is said of samples that are there to see.
+func (c *checker) summary(key string, t *Times) {
+	if t == nil {
+		return
+	}
+	if t.N != len(t.Samples) {
+		c.hold(false, "%s.n is %d, but it has %d samples", key, t.N, len(t.Samples))
+		return
+	}
+	want, err := stats.Summarize(t.Samples)
+	if err != nil {
+		c.hold(false, "%s: %w", key, err)
+		return
+	}
+	for _, f := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"mean", t.Mean, want.Mean}, {"median", t.Median, want.Median}, {"min", t.Min, want.Min}, {"max", t.Max, want.Max},
+		{"p5", t.P5, want.P5}, {"p25", t.P25, want.P25}, {"p75", t.P75, want.P75}, {"p90", t.P90, want.P90},
+		{"p95", t.P95, want.P95}, {"p99", t.P99, want.P99},
+	} {
+		c.hold(agree(f.got, f.want), "%s.%s is %v, but the samples' is %v", key, f.name, f.got, f.want)
+	}
+}
+
+// agree allows for another order of summation.
+func agree(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
+
+// serving holds the counts of requests and the order of their events.
+func (c *checker) serving(s *Serving) {
+	if s == nil {
+		return
+	}
+	failed := 0
+	for _, n := range s.Failures {
+		failed += n
+	}
+	c.hold(s.Completed+failed == s.Requests, "serving: %d completed and %d failed are not the %d requests", s.Completed, failed, s.Requests)
+	for key, t := range map[string]*Times{"first_chunk_s": s.FirstChunk, "ttfo_s": s.TTFO, "chunk_gap_s": s.ChunkGap} {
+		c.summary("serving."+key, t)
+	}
+	for i := range s.Records {
+		r := &s.Records[i]
+		events := []*float64{r.HeadersS, r.FirstChunkS, r.FirstTokenS, r.LastTokenS, r.DoneS}
+		events = slices.DeleteFunc(events, func(t *float64) bool { return t == nil })
+		c.hold(slices.IsSortedFunc(events, func(a, b *float64) int { return cmp.Compare(*a, *b) }),
+			"serving.records[%d]: its events are out of order: headers, first chunk, first token, last token, done", i)
+	}
+}
+
+// energy holds that no energy comes from no time.
+func (c *checker) energy(e *Energy) {
+	if e == nil {
+		return
+	}
+	for key, w := range map[string]*Window{
+		"prefill": e.Prefill, "decode": e.Decode, "request": e.Request, "idle": e.Idle, "idle_loaded": e.IdleLoaded,
+	} {
+		if w == nil {
+			continue
+		}
+		c.hold(w.Seconds > 0, "energy.%s.seconds is %v: a window takes time", key, w.Seconds)
+		for i := range w.Domains {
+			d := &w.Domains[i]
+			c.hold(d.Name != "" && d.Sensor != "", "energy.%s.domains[%d]: a domain has a name and a sensor", key, i)
+			c.hold(d.Seconds > 0, "energy.%s.domains[%d].seconds is %v: want the time between its edges", key, i, d.Seconds)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+)
+
+// mostBytes is more than any result: a million requests with all their times.
+const mostBytes = 1 << 30
+
+// Read reads the result in a file. One that is cut off, of another form, or
+// that contradicts itself is an error.
+func Read(file string) (*Result, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a result: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostBytes {
+		return nil, fmt.Errorf("reading a result: %s: want a regular file of at most %d bytes", file, mostBytes)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a result: %w", err)
+	}
+	return Decode(file, data)
+}
+
+// Decode is Read of a file's content; the name serves errors.
+func Decode(file string, data []byte) (*Result, error) {
+	if err := foreign(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := shape(data, reflect.TypeFor[Result]()); err != nil {
+		return nil, fmt.Errorf("%s:%w", file, err)
+	}
+	var r Result
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, typeError(data, err))
+	}
+	if err := Check(&r); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &r, nil
+}
+
+// foreign tells files that are no results from results with a mistake.
+func foreign(data []byte) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return errors.New("the file is empty: no result was written to it")
+	}
+	var head struct {
+		Schema *string `json:"schema"`
+	}
+	err := json.Unmarshal(data, &head)
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax) && syntax.Offset >= int64(len(bytes.TrimRight(data, " \t\r\n"))):
+		return fmt.Errorf("the file ends in the middle (%d bytes): it is cut off", len(data))
+	case errors.As(err, &syntax):
+		return fmt.Errorf("line %d: not JSON: %w", lineAt(data, syntax.Offset), err)
+	case err != nil || head.Schema == nil:
+		return fmt.Errorf("not a result of llmprof: it has no \"schema\": %q", Schema)
+	case *head.Schema != Schema:
+		return fmt.Errorf("schema %.60q: this version reads %q", *head.Schema, Schema)
+	}
+	return nil
+}
+
+// typeError says where a value of another type stands.
+func typeError(data []byte, err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), wrong.Field, wrong.Value, wrong.Type)
+	}
+	return err
+}
+
+func lineAt(data []byte, offset int64) int {
+	return 1 + bytes.Count(data[:min(max(offset, 0), int64(len(data)))], []byte("\n"))
+}
+
+// end refuses what follows the one value of a file.
+func end(d *json.Decoder) error {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more follows the result: want one JSON object")
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"llmprof/measure/spelling"
+)
+
+// A shaper walks JSON along a Go type. encoding/json skips a key that it does
+// not know, takes one in another case, and keeps the last of two; in a file that
+// figures are taken from each of these is a mistake.
+type shaper struct {
+	data []byte
+	d    *json.Decoder
+}
+
+// shape refuses keys of data that t has not, and misses those that may not be
+// absent.
+func shape(data []byte, t reflect.Type) error {
+	s := shaper{data, json.NewDecoder(bytes.NewReader(data))}
+	s.d.UseNumber()
+	if err := s.value("", t); err != nil {
+		return err
+	}
+	if err := end(s.d); err != nil {
+		return s.fail("%w", err)
+	}
+	return nil
+}
+
+// fail is an error at the place that was read last.
+func (s *shaper) fail(format string, args ...any) error {
+	return fmt.Errorf("%d: %w", lineAt(s.data, s.d.InputOffset()), fmt.Errorf(format, args...))
+}
+
+// value walks one value. Of those that t does not look into, the keys are free.
+func (s *shaper) value(path string, t reflect.Type) error {
+	token, err := s.d.Token()
+	if err != nil {
+		return s.fail("%w", err)
+	}
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch token {
+	case json.Delim('{'):
+		return s.object(path, t)
+	case json.Delim('['):
+		elem := within(t, reflect.Slice)
+		for i := 0; s.d.More(); i++ {
+			if err := s.value(fmt.Sprintf("%s[%d]", path, i), elem); err != nil {
+				return err
+			}
+		}
+		_, err = s.d.Token()
+		return err
+	}
+	return nil
+}
+
+// within is the type of the elements of a type of the kind, else nil.
+func within(t reflect.Type, kind reflect.Kind) reflect.Type {
+	if t != nil && t.Kind() == kind && t != reflect.TypeFor[json.RawMessage]() {
+		return t.Elem()
+	}
+	return nil
+}
+
+func (s *shaper) object(path string, t reflect.Type) error {
+	known, fields := keysOf(t)
+	var seen []string
+	for s.d.More() {
+		token, err := s.d.Token()
+		if err != nil {
+			return s.fail("%w", err)
+		}
+		key, _ := token.(string) // keys of objects are strings
+		at := strings.TrimPrefix(path+"."+key, ".")
+		if slices.Contains(seen, key) {
+			return s.fail("%s stands twice", at)
+		}
+		seen = append(seen, key)
+		elem := within(t, reflect.Map)
+		if fields != nil {
+			f, ok := fields[key]
+			if !ok {
+				return s.fail("%s is not a key of a result; %s", at, spelling.Hint(key, known))
+			}
+			elem = f.Type
+		}
+		if err := s.value(at, elem); err != nil {
+			return err
+		}
+	}
+	if _, err := s.d.Token(); err != nil {
+		return s.fail("%w", err)
+	}
+	for _, key := range known {
+		if !slices.Contains(seen, key) && !strings.Contains(fields[key].Tag.Get("json"), ",omitempty") {
+			return s.fail("%s is missing", strings.TrimPrefix(path+"."+key, "."))
+		}
+	}
+	return nil
+}
+
+// keysOf lists the keys of a struct that is written as an object, those of its
+// embedded structs among them.
+func keysOf(t reflect.Type) (known []string, fields map[string]reflect.StructField) {
+	if t == nil || t.Kind() != reflect.Struct || t.PkgPath() == "time" {
+		return nil, nil
+	}
+	fields = map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if key == "" || f.Anonymous {
+			continue
+		}
+		known = append(known, key)
+		fields[key] = f
+	}
+	return known, fields
+}

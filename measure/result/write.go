@@ -1,0 +1,144 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+)
+
+// Extension is what the name of a result's file ends with.
+const Extension = ".json"
+
+// FileName is the name of the file of one process of an experiment.
+func FileName(id string, process int) string { return fmt.Sprintf("%s.p%d%s", id, process, Extension) }
+
+// Write puts r into its file in dir, whole or not at all, and returns the
+// file's path. A reader finds the old content or the new; a crash at any moment
+// leaves at worst a hidden temporary file beside them.
+func Write(dir string, r *Result) (string, error) {
+	data, err := Encode(r)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, FileName(r.ID, r.Process))
+	if err := WriteFile(path, data); err != nil {
+		return "", fmt.Errorf("writing result %s: %w", path, err)
+	}
+	return path, nil
+}
+
+// Encode is the content of r's file. Lists without elements become [], so that
+// null has one meaning alone: not measured.
+func Encode(r *Result) ([]byte, error) {
+	whole := *r
+	whole.Schema = Schema
+	whole.Reasons = complete(&whole)
+	if err := Check(&whole); err != nil {
+		return nil, fmt.Errorf("a result that cannot be: %w", err)
+	}
+	text, err := json.Marshal(&whole)
+	if err != nil {
+		return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
+	}
+	var filled Result // a copy, since fill changes what it walks
+	if err := json.Unmarshal(text, &filled); err != nil {
+		return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
+	}
+	fill(reflect.ValueOf(&filled))
+	data, err := json.MarshalIndent(&filled, "", "  ")
+	return append(data, '\n'), err
+}
+
+// unexplained stands for a reason that whoever measured did not give.
+const unexplained = "no reason was recorded"
+
+// complete is r's reasons with one for every figure that is null.
+func complete(r *Result) map[string]string {
+	reasons := map[string]string{}
+	for key, why := range r.Reasons {
+		reasons[key] = why
+	}
+	for key, measured := range figures(r) {
+		if reasons[key] == "" && !measured {
+			reasons[key] = unexplained
+		}
+	}
+	return reasons
+}
+
+// figures says of each key that may be null whether it has a value.
+func figures(r *Result) map[string]bool {
+	return map[string]bool{
+		"ttft_s": r.TTFT != nil, "tpot_s": r.TPOT != nil, "ttlt_s": r.TTLT != nil, "step_s": r.StepTime != nil,
+		"throughput_tok_s": r.Throughput != nil, "serving": r.Serving != nil, "sizes_bytes": r.Sizes != nil,
+		"energy": r.Energy != nil, "meter": r.Meter != nil,
+	}
+}
+
+// fill makes the nil lists and maps of v empty ones.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fill(v.Elem())
+		}
+	case reflect.Struct:
+		if v.Type().PkgPath() == "time" {
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			return
+		}
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.Map:
+		if v.IsNil() {
+			v.Set(reflect.MakeMap(v.Type()))
+		}
+	}
+}
+
+// WriteFile replaces a file in one step: the data goes to a temporary file
+// beside it, to the disk, and only then under its name.
+func WriteFile(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes the new name last. Systems that cannot sync a folder keep names
+// by themselves.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil //nolint:nilerr // a folder that may be written and not read: the file is there
+	}
+	_ = d.Sync()
+	return d.Close()
+}

@@ -1,0 +1,187 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"llmprof/analytic"
+	"llmprof/measure/engine"
+	"llmprof/measure/result"
+)
+
+// A Worker runs a model; package engine starts them.
+type Worker interface {
+	Hello() engine.Hello
+	Load(context.Context, engine.Load) (*engine.Ready, error)
+	Prepare(context.Context, engine.Phase) error
+	Run(context.Context, engine.Run, func(engine.Pass)) (*engine.Done, error)
+	Stop() error
+	Size(context.Context) (*engine.Sizes, error)
+}
+
+// A session is one measurement under way.
+type session struct {
+	set    *Settings
+	worker Worker
+	meter  Meter // nil if energy is not measured
+	clock  func(time.Time) (int64, error)
+	group  *group
+	say    func(string)
+	res    *result.Result
+	phases map[engine.Phase]*phaseRun
+	rest   *result.Window // idle, with the weights resident
+}
+
+// Measure loads the model into the worker, repeats each phase that is wanted,
+// and returns all that it saw. The meter is nil where energy is not wanted. What
+// is going on is said to say, a line each.
+func Measure(ctx context.Context, set *Settings, worker Worker, meter Meter, say func(string)) (*result.Result, error) {
+	if err := set.check(); err != nil {
+		return nil, err
+	}
+	s := newSession(set, worker, meter, newGroup(1), say)
+	return s.measure(ctx)
+}
+
+// Replicas does the same with a worker for each replica of the model, all of
+// them busy while any of them is measured. It returns a result for each; if one
+// fails, all do.
+func Replicas(ctx context.Context, set *Settings, workers []Worker, meters []Meter, say func(string)) ([]*result.Result, error) {
+	if err := set.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	all := newGroup(len(workers))
+	results := make([]*result.Result, len(workers))
+	var running sync.WaitGroup
+	for i, w := range workers {
+		named := func(text string) string { return text }
+		if len(workers) > 1 {
+			named = func(text string) string { return fmt.Sprintf("replica %d: %s", i, text) }
+		}
+		running.Go(func() {
+			var meter Meter
+			if i < len(meters) {
+				meter = meters[i]
+			}
+			s := newSession(set, w, meter, all, func(line string) { say(named(line)) })
+			r, err := s.measure(ctx)
+			if err != nil {
+				cancel(fmt.Errorf("%s%w", named(""), err))
+				return
+			}
+			r.Process, r.Processes = i, len(workers)
+			results[i] = r
+		})
+	}
+	running.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func newSession(set *Settings, w Worker, meter Meter, g *group, say func(string)) *session {
+	return &session{set: set, worker: w, meter: meter, clock: workerTime, group: g, say: say}
+}
+
+// measure is all of a session.
+func (s *session) measure(ctx context.Context) (*result.Result, error) {
+	s.res, s.phases = s.blank(), map[engine.Phase]*phaseRun{}
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	for _, p := range s.set.phases() {
+		run, err := s.phase(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		s.phases[p] = run
+		s.say(run.line(p))
+	}
+	if s.set.Size {
+		if err := s.size(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.idleLoaded(ctx); err != nil {
+		return nil, err
+	}
+	s.res.Ended = time.Now()
+	return s.res, s.conclude()
+}
+
+// blank is a result with what is known before anything ran.
+func (s *session) blank() *result.Result {
+	r := &result.Result{
+		Schema: result.Schema, Processes: 1, Started: time.Now(),
+		Model: s.set.Model, Parallelism: s.set.Parallelism, Workload: s.set.Workload,
+		Closure: []result.Closure{}, Conditions: []result.Condition{}, Reasons: map[string]string{},
+		Marks: []string{}, Warnings: []string{},
+	}
+	h := s.worker.Hello()
+	r.Engine = result.Engine{Name: h.Engine, Version: h.Version, Versions: maps.Clone(h.Versions), Options: map[string]string{}, Notes: []string{}}
+	return r
+}
+
+// load has the worker load the model.
+func (s *session) load(ctx context.Context) error {
+	s.say("load")
+	ready, err := s.worker.Load(ctx, s.set.Load)
+	if err != nil {
+		return err
+	}
+	e := &s.res.Engine
+	e.Timer, e.LoadS = ready.Timer, &ready.LoadS
+	e.Notes = append(e.Notes, ready.Notes...)
+	maps.Copy(e.Options, ready.Options)
+	if s.meter != nil {
+		s.meter.Own(os.Getpid(), s.worker.Hello().PID)
+	}
+	if s.res.Model.ParamsTotal == 0 {
+		s.res.Model.ParamsTotal = ready.Params
+	}
+	if want := s.res.Model.ParamsTotal; ready.Params != 0 && want != ready.Params {
+		s.warn("", "the engine loaded %d parameters where the model is known to have %d", ready.Params, want)
+	}
+	return nil
+}
+
+// size counts memory, after a forward if no phase has run one.
+func (s *session) size(ctx context.Context) error {
+	s.say("size")
+	if len(s.phases) == 0 {
+		if _, err := s.worker.Run(ctx, engine.Run{Phase: engine.Request, Passes: 1}, func(engine.Pass) {}); err != nil {
+			return err
+		}
+	}
+	got, err := s.worker.Size(ctx)
+	if err != nil {
+		return err
+	}
+	var want *analytic.Memory
+	if s.set.Theory != nil {
+		if want, err = s.set.Theory(got.KVTokens); err != nil {
+			s.warn("", "no theory of the sizes: %v", err)
+		}
+	}
+	s.res.Sizes = sizes(got, want)
+	for _, d := range differ(s.res.Sizes) {
+		s.warn("", "%s", d)
+	}
+	return nil
+}
+
+// warn notes what makes a figure doubtful, under a mark if it has one.
+func (s *session) warn(mark, format string, args ...any) {
+	if mark != "" && !slices.Contains(s.res.Marks, mark) {
+		s.res.Marks = append(s.res.Marks, mark)
+	}
+	s.res.Warnings = append(s.res.Warnings, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,111 @@
+package measure
+
+import (
+	"fmt"
+	"time"
+
+	"llmprof/analytic"
+	"llmprof/measure/engine"
+	"llmprof/measure/result"
+)
+
+// Settings say what to measure, of what, and how long to look.
+type Settings struct {
+	Model       result.Model
+	Load        engine.Load
+	Parallelism result.Parallelism
+	Workload    result.Workload
+
+	Size, TTFT, TPOT, TTLT, Energy bool
+
+	Repeats     int           // measured passes of each phase, at least
+	Warmup      int           // passes before the first; Steady to go by the times
+	WarmupBlock time.Duration // that times are compared over
+	WarmupLimit time.Duration // after which a phase is measured unsteady, and marked
+	Window      time.Duration // that energy is measured over, at least
+	Idle        time.Duration // that the idle power is measured over
+
+	// Theory gives the sizes that the counted ones are set against, for a cache
+	// with room for so many tokens of each sequence. Nil if the shape is not known.
+	Theory func(tokens int) (*analytic.Memory, error)
+
+	Unloaded *result.Window // idle power before the engine was started; nil if not measured
+	Carbon   *result.CO2    // intensity of the power grid; nil if not given
+}
+
+// Steady is the Warmup that ends when times hold still.
+const Steady = 0
+
+// Defaults of the times. An energy window of 5 s holds 50 ticks of a counter
+// that ticks each 100 ms, so that an edge that is a tick off costs 2 %; edges are
+// found at ticks, so it costs less.
+const (
+	DefaultRepeats     = 10
+	DefaultWarmupBlock = time.Second
+	DefaultWarmupLimit = time.Minute
+	DefaultWindow      = 5 * time.Second
+	DefaultIdle        = 5 * time.Second
+)
+
+// defaults fills in what was left to the measurer.
+func (s *Settings) defaults() {
+	if s.Repeats == 0 {
+		s.Repeats = DefaultRepeats
+	}
+	for _, d := range []struct {
+		of *time.Duration
+		is time.Duration
+	}{
+		{&s.WarmupBlock, DefaultWarmupBlock}, {&s.WarmupLimit, DefaultWarmupLimit},
+		{&s.Window, DefaultWindow}, {&s.Idle, DefaultIdle},
+	} {
+		if *d.of == 0 {
+			*d.of = d.is
+		}
+	}
+}
+
+// window is how long a phase is measured, at least.
+func (s *Settings) window() time.Duration {
+	if !s.Energy {
+		return 0
+	}
+	return s.Window
+}
+
+// check refuses what cannot be measured.
+func (s *Settings) check() error {
+	l := &s.Load
+	for _, n := range []struct {
+		what  string
+		value int
+	}{{"batch", l.Batch}, {"prompt length", l.PromptLen}, {"generated length", l.GenLen}, {"number of repeats", s.Repeats}, {"TP", l.TP}} {
+		if n.value < 1 {
+			return fmt.Errorf("the %s is %d: want at least 1", n.what, n.value)
+		}
+	}
+	if !s.Size && !s.TTFT && !s.TPOT && !s.TTLT && !s.Energy {
+		return fmt.Errorf("nothing to measure: want size, TTFT, TPOT, TTLT or energy")
+	}
+	if s.TPOT && l.GenLen < 2 {
+		return fmt.Errorf("one generated token has no TPOT: want a generated length of 2 or more")
+	}
+	return nil
+}
+
+// phases are those that the wanted figures come from. Energy alone is energy of
+// everything.
+func (s *Settings) phases() []engine.Phase {
+	all := s.Energy && !s.TTFT && !s.TPOT && !s.TTLT
+	var p []engine.Phase
+	if s.TTFT || all {
+		p = append(p, engine.Prefill)
+	}
+	if s.TPOT || all && s.Load.GenLen > 1 {
+		p = append(p, engine.Decode)
+	}
+	if s.TTLT || all {
+		p = append(p, engine.Request)
+	}
+	return p
+}

@@ -1,0 +1,51 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+
+	"llmprof/analytic"
+	"llmprof/measure/engine"
+	"llmprof/measure/result"
+)
+
+// Sizes that the theory knows exactly (parameters, KV cache) may differ from the
+// counted ones by as much as padding, before it is said.
+const sizeTolerance = 0.01
+
+// sizes sets what the engine counted beside what the theory says. The counted
+// cache holds as many tokens as the engine made room for, which a static cache
+// does ahead.
+func sizes(got *engine.Sizes, want *analytic.Memory) *result.Sizes {
+	s := &result.Sizes{
+		Params: &got.ParamsBytes, Buffers: &got.BuffersBytes, KV: &got.KVBytes, State: &got.StateBytes,
+		Activations: got.Activations, Peak: got.PeakBytes, Reserved: got.Reserved,
+	}
+	if want != nil {
+		s.Analytic = &result.AnalyticSizes{
+			Params: float64(want.Weights), KV: float64(want.KV), State: float64(want.State), Activations: float64(want.Activations),
+		}
+	}
+	return s
+}
+
+// differ names the sizes that the theory has otherwise.
+func differ(s *result.Sizes) []string {
+	if s == nil || s.Analytic == nil {
+		return nil
+	}
+	var said []string
+	for _, c := range []struct {
+		what string
+		got  *int64
+		want float64
+	}{{"parameters", s.Params, s.Analytic.Params}, {"KV cache", s.KV, s.Analytic.KV}, {"state", s.State, s.Analytic.State}} {
+		if c.got == nil || (*c.got == 0 && c.want == 0) {
+			continue
+		}
+		if off := float64(*c.got)/c.want - 1; !(math.Abs(off) <= sizeTolerance) {
+			said = append(said, fmt.Sprintf("the engine holds %d bytes of %s where the theory has %.0f (%+.1f %%)", *c.got, c.what, c.want, 100*off))
+		}
+	}
+	return said
+}

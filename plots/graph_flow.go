@@ -1,0 +1,71 @@
+package plots
+
+import "fmt"
+
+// A flow is what one operator, or sum, hands on to another.
+type flow struct {
+	from, to string
+	residual bool // what a sum adds a block to
+	beside   bool // into a branch or out of one
+}
+
+// A sum adds a block to the residual stream.
+type sum struct {
+	id      string
+	cluster int
+}
+
+// nodeID names node k of cluster i in DOT.
+func nodeID(i, k int) string { return fmt.Sprintf("n%d_%d", i, k) }
+
+// A tracer follows what flows in each lane down the graph.
+type tracer struct {
+	last  [numLanes][]string // that the next node of a lane reads
+	flows []flow
+	sums  []sum
+}
+
+// trace finds all flows and sums of a graph.
+func (g *graph) trace() *tracer {
+	t := &tracer{}
+	for i := range g.clusters {
+		cl := &g.clusters[i]
+		for k := 0; k <= len(cl.nodes); k++ {
+			for _, e := range cl.events(k) {
+				t.event(e, i, k)
+			}
+			if k < len(cl.nodes) && !cl.nodes[k].apart {
+				t.node(nodeID(i, k), cl.lane(k))
+			}
+		}
+	}
+	return t
+}
+
+func (t *tracer) event(e event, i, k int) {
+	switch e {
+	case leaves:
+		t.last[blockLane] = t.last[streamLane]
+	case forks:
+		t.last[branchLane] = t.last[blockLane]
+	case merges:
+		t.last[blockLane] = append(t.last[blockLane][:len(t.last[blockLane]):len(t.last[blockLane])], t.last[branchLane]...)
+	case adds:
+		s := sum{fmt.Sprintf("s%d_%d", i, k), i}
+		t.sums = append(t.sums, s)
+		for _, from := range t.last[streamLane] {
+			t.flows = append(t.flows, flow{from: from, to: s.id, residual: true})
+		}
+		for _, from := range t.last[blockLane] {
+			t.flows = append(t.flows, flow{from: from, to: s.id})
+		}
+		t.last[streamLane] = []string{s.id}
+	}
+}
+
+func (t *tracer) node(id string, lane int) {
+	for _, from := range t.last[lane] {
+		t.flows = append(t.flows, flow{from: from, to: id, beside: lane == branchLane})
+	}
+	t.last[lane] = []string{id}
+}

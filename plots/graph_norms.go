@@ -1,0 +1,102 @@
+package plots
+
+import (
+	"slices"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/models"
+)
+
+// The report lists the norms of a block first. Most read the residual stream, but
+// some read what the block has made: the norms after a block (Gemma 2, OLMo 2), of
+// a low rank, of queries and keys, and the gated norm behind a scan.
+
+// maker is the operator that makes what norm k of a block reads, and whether the
+// norm reads something else than the residual stream. The last operator of the
+// block is "".
+func maker(b *models.Block, k int) (name string, inside bool) {
+	switch norm := b.Norms[k].Name; {
+	case strings.HasPrefix(norm, "q_a_"):
+		return "q_a_proj", true
+	case strings.HasPrefix(norm, "kv_a_"):
+		return "kv_a_proj", true
+	case norm == "q_norm", norm == "k_norm":
+		return "qkv_proj", true
+	case norm == "dt_layernorm", norm == "b_layernorm", norm == "c_layernorm":
+		return "x_proj", true
+	case strings.HasPrefix(norm, "post_feedforward"):
+		return "", true
+	case strings.HasPrefix(norm, "post_attention") && (b.Attention != nil || b.Scan != nil):
+		if len(b.Out) > 0 {
+			return b.Out[0].Name, true
+		}
+		return "", true
+	case norm == "norm" && b.Scan != nil && (k > 0 || b.Parallel):
+		return "scan", true
+	}
+	return "", false
+}
+
+// leads reports whether a block of a layer has a norm of that name that reads the stream.
+func leads(l *models.Layer, name string) bool {
+	for i := range l.Blocks {
+		b := &l.Blocks[i]
+		for k := range b.Norms {
+			if _, inside := maker(b, k); !inside && b.Norms[k].Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leadNorm is the norm by which a block reads the stream, "" if it has none.
+func leadNorm(b *models.Block) string {
+	if len(b.Norms) == 0 {
+		return ""
+	}
+	if _, inside := maker(b, 0); inside {
+		return ""
+	}
+	return b.Norms[0].Name
+}
+
+// settleNorms moves the norms that read what their block has made behind what
+// makes it, and behind the collective that sums that.
+func settleNorms(l *models.Layer, ops []op) []op {
+	ops = slices.Clone(ops)
+	for i := range l.Blocks {
+		b := &l.Blocks[i]
+		for k := len(b.Norms) - 1; k >= 0; k-- {
+			name := b.Norms[k].Name
+			from := slices.IndexFunc(ops, func(o op) bool { return o.name == name })
+			by, inside := maker(b, k)
+			if from < 0 || !inside || leads(l, name) {
+				continue
+			}
+			if to := madeAt(ops, from, by); to > from {
+				o := ops[from]
+				ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
+			}
+		}
+	}
+	return ops
+}
+
+// madeAt is where the operator by is behind operator from, -1 if it is not.
+func madeAt(ops []op, from int, by string) int {
+	if by == "" {
+		return len(ops) - 1
+	}
+	for i := from + 1; i < len(ops); i++ {
+		if ops[i].name != by && (by != "scan" || !strings.HasSuffix(ops[i].name, "scan")) {
+			continue
+		}
+		for i+1 < len(ops) && ops[i+1].kind == analytic.Collective {
+			i++
+		}
+		return i
+	}
+	return -1
+}

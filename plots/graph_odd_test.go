@@ -1,0 +1,128 @@
+package plots
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// TestOddGraphs draws graphs of what no model has, or says what is wrong with it.
+func TestOddGraphs(t *testing.T) {
+	c := testCase(t, "deepseek-v3", "h200", 1, 8)
+	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, FLOPs: 1e9, Weights: 1e6, Expected: 1e-3, Share: 1}
+	with := func(f func(*analytic.Line)) analytic.Line { l := one; f(&l); return l }
+	many := make([]analytic.Line, 1000)
+	for i := range many {
+		many[i] = with(func(l *analytic.Line) { l.Name, l.Layer, l.Share = "op", fmt.Sprintf("layer %d", i), 0.001 })
+	}
+	long := *c.Model
+	long.Order = make([]int, 1000)
+	for i := range long.Order {
+		long.Order[i] = i % 3 % 2
+	}
+	c.Model = &long
+	for _, q := range []struct {
+		name  string
+		lines []analytic.Line
+		want  string // what the error says, "" if it can be drawn
+	}{
+		{"none", nil, "nothing to draw"},
+		{"zero", []analytic.Line{{Name: "zero"}}, "nothing to draw"},
+		{"one", []analytic.Line{one}, ""},
+		{"one of a layer", []analytic.Line{with(func(l *analytic.Line) { l.Layer = "attention + moe" })}, ""},
+		{"fifty kinds", many[:50], ""},
+		{"a thousand kinds", many, "no page is higher than 14400"},
+		{"a thousand layers", []analytic.Line{
+			with(func(l *analytic.Line) { l.Layer, l.Share = "attention + mlp", 0.5 }),
+			with(func(l *analytic.Line) { l.Layer, l.Share = "attention + moe", 0.5 }),
+		}, ""},
+		{"odd name", []analytic.Line{with(func(l *analytic.Line) { l.Name, l.Layer = "<&>\"\\\n\x00\xff", "]]>{|}" })}, ""},
+		{"no name", []analytic.Line{with(func(l *analytic.Line) { l.Name = "" })}, ""},
+		{"long name", []analytic.Line{with(func(l *analytic.Line) { l.Name, l.Layer = strings.Repeat("proj_", 60), strings.Repeat("layer", 60) })}, ""},
+		{"vast", []analytic.Line{with(func(l *analytic.Line) { l.FLOPs, l.Weights, l.Expected = 1e300, 1e-300, 1e300 })}, ""},
+		{"NaN", []analytic.Line{with(func(l *analytic.Line) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `operator "only" is not a number`},
+		{"infinite", []analytic.Line{with(func(l *analytic.Line) { l.Expected = unit.Seconds(math.Inf(1)) })}, `operator "only" is not a number`},
+		{"negative", []analytic.Line{with(func(l *analytic.Line) { l.Share = -1 })}, `operator "only" is not a number of at least 0`},
+		{"more than all", []analytic.Line{with(func(l *analytic.Line) { l.Share = 2 })}, `operator "only" has a share of 2`},
+		{"no bound", []analytic.Line{with(func(l *analytic.Line) { l.Bound = 99 })}, `operator "only"`},
+	} {
+		t.Run(q.name, func(t *testing.T) {
+			for _, r := range []*analytic.Report{{PrefillOps: q.lines}, {DecodeOps: q.lines}, {PrefillOps: q.lines, DecodeOps: q.lines}} {
+				f, err := Graph(c, r)
+				drawn(t, f, err, q.want)
+				if err == nil {
+					checkGraph(t, c, r)
+					wellFormed(t, f)
+				}
+				if _, dotErr := GraphDOT(c, r); (dotErr == nil) != (err == nil) && len(q.lines) < len(many) {
+					t.Errorf("as a picture: %v; as DOT: %v", err, dotErr)
+				}
+			}
+		})
+	}
+	if _, err := PhaseGraph(c, &analytic.Report{PrefillOps: many}, DecodeOnly); err == nil || !strings.Contains(err.Error(), "there is no decode") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// wellFormed reads an SVG as XML.
+func wellFormed(t testing.TB, f *Figure) {
+	t.Helper()
+	text, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("the SVG is no XML: %v", err)
+		}
+	}
+}
+
+// FuzzGraph draws any operator of any layer.
+func FuzzGraph(f *testing.F) {
+	c := testCase(f, "deepseek-v3", "h200", 1, 8)
+	f.Add("q_b_proj", "attention + moe", 1e9, 1e6, 1e-3, 0.5)
+	f.Add("kv_a_proj", "attention + mlp", 1e300, 1e-300, 1e300, 1.0)
+	f.Add("experts.gate_up_proj", "attention + moe", 0.0, 5e-324, 5e-324, 5e-324)
+	f.Add("all_reduce", "", 1.0, 1.0, 1.0, 1e300)
+	f.Fuzz(func(t *testing.T, name, layer string, flops, weights, time, share float64) {
+		l := analytic.Line{Name: name, Layer: layer, FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights), Expected: unit.Seconds(time), Share: share}
+		other := l
+		other.Name, other.Share = "input_layernorm", 0.5
+		r := &analytic.Report{PrefillOps: []analytic.Line{other, l}, DecodeOps: []analytic.Line{l}}
+		if fig, err := Graph(c, r); err == nil {
+			checkGraph(t, c, r)
+			wellFormed(t, fig)
+		}
+	})
+}
+
+// BenchmarkGraph makes the largest of the graphs in each form.
+func BenchmarkGraph(b *testing.B) {
+	c := testCase(b, "deepseek-v3", "h200", 32, 8)
+	r := explain(b, c)
+	for _, format := range Formats() {
+		b.Run(format, func(b *testing.B) {
+			for b.Loop() {
+				f, err := Graph(c, r)
+				if err == nil {
+					err = f.Write(io.Discard, format)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
