@@ -15,6 +15,7 @@ func (s *session) conclude() error {
 		return err
 	}
 	s.rates()
+	s.outputs()
 	if err := s.energy(); err != nil {
 		return err
 	}
@@ -54,7 +55,20 @@ func (s *session) times() (err error) {
 	if run := s.phases[engine.Decode]; run != nil {
 		s.res.StepTime, err = run.stepTimes()
 	}
+	s.explain()
 	return err
+}
+
+// explain takes back the reasons of what there is after all, such as a time of a
+// phase that only energy was wanted of.
+func (s *session) explain() {
+	for key, there := range map[string]bool{
+		"ttft_s": s.res.TTFT != nil, "tpot_s": s.res.TPOT != nil, "step_s": s.res.StepTime != nil, "ttlt_s": s.res.TTLT != nil,
+	} {
+		if there {
+			delete(s.res.Reasons, key)
+		}
+	}
 }
 
 // times summarizes one duration of every measured pass, by the host's clock and
@@ -98,6 +112,23 @@ func summarize(t *result.Times, device []float64) error {
 	}
 	t.Summary, t.Device = *sum, medianOf(device)
 	return nil
+}
+
+// outputs are the tokens of the last request that was measured, a list a sequence.
+func (s *session) outputs() {
+	run := s.phases[engine.Request]
+	if !s.set.Load.SaveOutputs || run == nil || len(run.passes) == 0 {
+		return
+	}
+	out := make([][]int, s.set.Load.Batch)
+	for _, t := range run.passes[len(run.passes)-1].Tokens {
+		for i, id := range t.IDs {
+			if i < len(out) {
+				out[i] = append(out[i], id)
+			}
+		}
+	}
+	s.res.Outputs = out
 }
 
 // rates are tokens a second of all sequences, from the medians.

@@ -29,6 +29,7 @@ type Lab struct {
 	Command []string // likewise
 
 	NeedEnergy bool // a machine without a sensor is an error; else energy is null, and the result says why
+	Node       int  // this host among those that a point is spread over; 0 leads, the others only run their ranks
 	Shared     bool // measure although others use the GPUs; the result is marked
 
 	// Warmup, window and idle times; zero for the defaults.
@@ -54,6 +55,13 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 	if p.Engine == experiment.OpenAI {
 		return l.serve(ctx, &p)
 	}
+	if p.Nodes > 1 && p.Energy {
+		if l.NeedEnergy {
+			return nil, fmt.Errorf("energy of %d nodes: the sensors of this one see its own GPUs alone", p.Nodes)
+		}
+		p.Energy = false
+		l.say("no energy: the sensors of this node see its own GPUs alone")
+	}
 	set, err := l.settings(ctx, &p)
 	if err != nil {
 		return nil, err
@@ -71,6 +79,16 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 		return nil, err
 	}
 	return results, nil
+}
+
+// Join runs this host's ranks of a point that is measured on node 0, until that
+// has ended.
+func (l *Lab) Join(ctx context.Context, p experiment.Point) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	l.say(fmt.Sprintf("node %d of %d joins %s", l.Node, p.Nodes, p.Rdzv))
+	return transformers.Join(ctx, transformers.Options{Python: p.Python, GPUs: p.GPUs, TP: p.TP, Nodes: p.Nodes, Node: l.Node, Rdzv: p.Rdzv})
 }
 
 // replicas measures all replicas of a point, and says of each what it ran on.

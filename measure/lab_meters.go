@@ -133,8 +133,9 @@ func (l *Lab) describe(r *result.Result, m *meters, replica int) {
 	r.Machine = host(l.Root)
 	one := m.of(replica)
 	if one == nil {
-		r.Reasons["energy"] = fmt.Sprint(m.why)
-		r.Reasons["meter"] = r.Reasons["energy"]
+		if r.Reasons["energy"] != notWanted {
+			r.Reasons["energy"], r.Reasons["meter"] = m.why.Error(), m.why.Error()
+		}
 		return
 	}
 	r.Machine.Driver, r.Machine.CUDA = one.Driver()
@@ -151,7 +152,7 @@ func (l *Lab) describe(r *result.Result, m *meters, replica int) {
 	}
 	r.Warnings = append(r.Warnings, one.Warnings()...)
 	if r.Energy == nil {
-		r.Reasons["energy"], r.Reasons["meter"] = "not asked for", "not asked for"
+		r.Reasons["energy"], r.Reasons["meter"] = notWanted, notWanted
 	}
 }
 

@@ -47,7 +47,7 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	if err := l.Close(); err != nil { // GPUs that a worker holds are none of a server's
 		return nil, err
 	}
-	v := &visit{Lab: l, point: p, meters: &meters{why: errors.New("not asked for")}}
+	v := &visit{Lab: l, point: p, meters: &meters{why: errors.New(notWanted)}}
 	if v.model, err = l.Models.Resolve(ctx, p.Model); err != nil {
 		v.model = nil
 	}

@@ -37,6 +37,9 @@ type session struct {
 	rest   *result.Window // idle, with the weights resident
 }
 
+// notWanted is the reason of what nobody asked for.
+const notWanted = "not asked for"
+
 // Measure loads the model into the worker, repeats each phase that is wanted,
 // and returns all that it saw. The meter is nil where energy is not wanted. What
 // is going on is said to say, a line each.
@@ -125,6 +128,14 @@ func (s *session) blank() *result.Result {
 		Closure: []result.Closure{}, Conditions: []result.Condition{}, Reasons: map[string]string{},
 		Marks: []string{}, Warnings: []string{},
 	}
+	for key, wanted := range map[string]bool{
+		"ttft_s": s.set.TTFT, "tpot_s": s.set.TPOT, "step_s": s.set.TPOT, "ttlt_s": s.set.TTLT, "sizes_bytes": s.set.Size, "energy": s.set.Energy, "meter": s.set.Energy,
+	} {
+		if !wanted {
+			r.Reasons[key] = notWanted
+		}
+	}
+	r.Reasons["serving"] = "the engine is not asked over HTTP"
 	h := s.worker.Hello()
 	r.Engine = result.Engine{Name: h.Engine, Version: h.Version, Versions: maps.Clone(h.Versions), Options: map[string]string{}, Notes: []string{}}
 	return r

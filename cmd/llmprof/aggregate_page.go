@@ -73,7 +73,7 @@ func aggregatePage(e *aggregate.Aggregate) *render.Document {
 		s     *stats.Summary
 	}{{"TTFT", e.Latency.TTFT}, {"TPOT", e.Latency.TPOT}, {"TTLT", e.Latency.TTLT}, {"step", e.Latency.Step}} {
 		if t.s != nil {
-			times.Rows = append(times.Rows, timeRow(t.title, t.s))
+			times.Rows = append(times.Rows, timeRow(t.title, t.s, nil))
 		}
 	}
 	notes := slices.Concat(e.Method.Warnings, e.Warnings)

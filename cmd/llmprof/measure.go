@@ -21,6 +21,7 @@ type trial struct {
 	eager   bool
 	offline bool
 	shared  bool
+	node    int    // this host, of several
 	results string // folder that the results are stored in
 	output  output
 	given   func(flag string) bool
@@ -112,6 +113,7 @@ func (t *trial) placementFlags(cmd *cobra.Command) {
 	f.IntVar(&p.Replicas, "replicas", p.Replicas, "`processes` with a whole model each, side by side")
 	f.IntVar(&p.Nodes, "nodes", p.Nodes, "`hosts` that the ranks are spread over")
 	f.StringVar(&p.Rdzv, "rdzv", "", "`HOST:PORT` where the hosts meet")
+	f.IntVar(&t.node, "node", 0, "`number` of this host, of several: 0 leads and reports")
 	f.BoolVar(&t.shared, "shared", false, "measure although others use the GPUs")
 }
 
@@ -139,6 +141,9 @@ func (t *trial) settle() error {
 	if !p.TTFT && !p.TPOT && !p.TTLT && !p.Size && !p.Energy {
 		p.TTFT, p.TPOT, p.TTLT, p.Size, p.Energy = true, p.GenLen > 1, true, true, true
 	}
+	if t.node < 0 || t.node >= max(p.Nodes, 1) {
+		return usage("--node %d: %d hosts count from 0", t.node, max(p.Nodes, 1))
+	}
 	if err := p.Check(); err != nil {
 		return usageError{err}
 	}
@@ -153,7 +158,10 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	lab.Shared, lab.NeedEnergy = t.shared, t.given("energy")
+	lab.Shared, lab.NeedEnergy, lab.Node = t.shared, t.given("energy"), t.node
+	if t.node > 0 {
+		return lab.Join(ctx, t.point)
+	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	var store *experiment.Store
 	if t.results != "" {

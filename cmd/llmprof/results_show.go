@@ -8,8 +8,6 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/aggregate"
 	record "llmprof/measure/result"
-	"llmprof/measure/stats"
-	"llmprof/unit"
 )
 
 func (a *app) resultsShow() *cobra.Command {
@@ -95,75 +93,6 @@ func sampleTable(all []*record.Result) *render.Table {
 			for i, v := range d.times.Samples {
 				t.Rows = append(t.Rows, render.Row{Cells: []any{r.ID, r.Process, d.key, i, v}})
 			}
-		}
-	}
-	return t
-}
-
-// rawBlocks show one process to people.
-func rawBlocks(r *record.Result) []render.Block {
-	gpu := "none"
-	for i, g := range r.Machine.GPUs {
-		if i == 0 {
-			gpu = g.Name + " " + g.UUID
-		} else {
-			gpu += ", " + g.Name + " " + g.UUID
-		}
-	}
-	w := &r.Workload
-	fields := render.Fields{Title: fmt.Sprintf("Process %d of %d", r.Process, r.Processes), Rows: []render.Field{
-		{Name: "Model", Lines: []string{fmt.Sprintf("%s, %s parameters (%s)", r.Model.Name, unit.Count(float64(r.Model.ParamsTotal)), r.Model.Source)}},
-		{Name: "Engine", Lines: []string{r.Engine.Name + " " + r.Engine.Version + "; times: " + r.Engine.Timer}},
-		{Name: "GPU", Lines: []string{gpu}},
-		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %d, prompt %d, generate %d, weights %s, KV %s", w.Batch, w.PromptLen, w.GenLen, w.Weights, w.KV)}},
-		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(r.Ended.Sub(r.Started).Seconds()))}},
-	}}
-	t := render.Table{Title: "Times", Columns: timeColumns()}
-	for _, d := range durationsOf(r) {
-		if d.times != nil {
-			t.Rows = append(t.Rows, timeRow(d.title, &d.times.Summary))
-		}
-	}
-	return []render.Block{fields, t, windowTable(r.Energy), render.Notes{Title: "Warnings", Items: r.Warnings}}
-}
-
-func timeColumns() []render.Column {
-	return []render.Column{
-		{Title: "time", Left: true}, {Title: "n"}, {Title: "median"}, {Title: "mean"}, {Title: "±95 %"}, {Title: "p5", Drop: 3},
-		{Title: "p95", Drop: 2}, {Title: "p99", Drop: 1}, {Title: "max", Drop: 4},
-	}
-}
-
-func timeRow(title string, s *stats.Summary) render.Row {
-	var half any
-	if s.MeanHigh != nil {
-		half = unit.Seconds(*s.MeanHigh - s.Mean)
-	}
-	return render.Row{Cells: []any{
-		title, s.N, unit.Seconds(s.Median), unit.Seconds(s.Mean), half, unit.Seconds(s.P5), unit.Seconds(s.P95), unit.Seconds(s.P99), unit.Seconds(s.Max),
-	}}
-}
-
-// windowTable is the energy of each phase by each meter.
-func windowTable(e *record.Energy) render.Table {
-	t := render.Table{Title: "Energy", Columns: []render.Column{
-		{Title: "phase", Left: true}, {Title: "domain", Left: true}, {Title: "sensor", Left: true, Drop: 1}, {Title: "energy"}, {Title: "mean power"}, {Title: "window"}, {Title: "passes"},
-	}}
-	if e == nil {
-		return t
-	}
-	for _, w := range []struct {
-		name string
-		*record.Window
-	}{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
-		if w.Window == nil {
-			continue
-		}
-		for i := range w.Domains {
-			d := &w.Domains[i]
-			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), render.Tenths(w.Passes),
-			}})
 		}
 	}
 	return t

@@ -168,10 +168,13 @@ func (c *Child) End(ctx context.Context) {
 	<-c.ended
 }
 
+// Well is how a program ends that has nothing to complain of.
+const Well = "exit status 0"
+
 // How says how the program ended, once it has.
 func (c *Child) How() string {
 	if c.state == nil {
-		return "exit status 0"
+		return Well
 	}
 	return c.state.Error()
 }

@@ -3,6 +3,7 @@
 package transformers_test
 
 import (
+	"net"
 	"syscall"
 	"testing"
 
@@ -73,5 +74,44 @@ func losesARank(t *testing.T, w *engine.Worker, ranks []engine.Device) {
 	w.Close()
 	for _, rank := range ranks {
 		gone(t, rank.PID)
+	}
+}
+
+// Two nodes on one host, the second of which joins: their ranks choose the tokens
+// that one chooses, and the second ends when the first does.
+func TestNodes(t *testing.T) {
+	l := workload(t, "llama")
+	one := start(t)
+	load(t, one, l)
+	want := ids(repeat(t, one, engine.Request, 1)[0])
+
+	meet, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := transformers.Options{
+		Python: python(t), TP: 2, Nodes: 2, Rdzv: meet.Addr().String(), Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
+	}
+	meet.Close()
+	joined := make(chan error, 1)
+	go func() {
+		second := o
+		second.Node = 1
+		joined <- transformers.Join(t.Context(), second)
+	}()
+	two, err := transformers.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.TP = 2
+	load(t, two, l)
+	if diff := cmp.Diff(want, ids(repeat(t, two, engine.Request, 1)[0])); diff != "" {
+		t.Errorf("two nodes chose other tokens (-one +two):\n%s", diff)
+	}
+	if err := two.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-joined; err != nil {
+		t.Errorf("the second node: %v", err)
 	}
 }

@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/child"
 )
 
 //go:embed llmprof_worker/*.py
@@ -57,6 +60,38 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 		Limits:  o.Limits,
 		Cleanup: func() { _ = os.RemoveAll(dir) },
 	})
+}
+
+// Join runs the ranks of this node for a measurement that node 0 leads, until it
+// has ended. What was measured is known there alone.
+func Join(ctx context.Context, o Options) error {
+	python, err := o.python()
+	if err != nil {
+		return err
+	}
+	command, err := o.command(python)
+	if err != nil {
+		return err
+	}
+	dir, err := unpack()
+	if err != nil {
+		return fmt.Errorf("the worker's program cannot be written: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	ranks, err := child.Start(child.Spec{Command: command, Env: o.environment(dir), LogFile: o.LogFile, Grace: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ranks.Ended():
+	case <-ctx.Done():
+		ranks.End(context.WithoutCancel(ctx)) // it has a grace of its own
+		return context.Cause(ctx)
+	}
+	if how := ranks.How(); how != child.Well {
+		return fmt.Errorf("the ranks of node %d: %s%s", o.Node, how, child.Quote(ranks.Log()))
+	}
+	return nil
 }
 
 // StartReplicas starts a worker for each group of GPUs: their UUIDs, as many as
@@ -112,8 +147,13 @@ func (o Options) command(python string) ([]string, error) {
 	if nodes == 1 {
 		command = append(command, "--standalone")
 	} else {
+		// The c10d meeting gives ranks out as nodes arrive; the one that leads has to be here.
+		host, port, err := net.SplitHostPort(o.Rdzv)
+		if err != nil {
+			return nil, invalid("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
+		}
 		command = append(command, "--nnodes", strconv.Itoa(nodes), "--node_rank", strconv.Itoa(o.Node),
-			"--rdzv_backend", "c10d", "--rdzv_id", "llmprof", "--rdzv_endpoint", o.Rdzv)
+			"--master_addr", host, "--master_port", port)
 	}
 	return append(command, "-m", module), nil
 }

@@ -66,6 +66,8 @@ def main() -> int:
             worker.obey(command)
         except BaseException as error:  # everything is told to the driver
             failure = classify(error)
+            if not rank.leads:  # its word goes nowhere else
+                print(f"rank {rank.rank}: {failure.kind}: {failure.message}", file=sys.stderr)
             fatal = failure.fatal or rank.world > 1  # the others may be inside a collective
             channel.send("error", kind=failure.kind, message=failure.message, fatal=fatal)
             if fatal:

@@ -190,7 +190,11 @@ def load_files(load: dict[str, Any], config: Any, device: torch.device, rank: Ra
     folder = Path(tempfile.gettempdir(), f"llmprof-random-{os.getppid()}")
     try:
         if rank.local == 0:
-            build(load, config, device).save_pretrained(folder)
+            model = build(load, config, device)
+            # Its own rule lets the first rank of all nodes write, and no other.
+            model.should_save_on_this_rank = lambda is_main_process: is_main_process
+            model.save_pretrained(folder)
+            del model
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         rank.gather(None)

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	record "llmprof/measure/result"
+)
+
+// python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
+// names, or that of "make venv". LLMPROF_PYTHON=required makes its lack an error.
+func python(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("LLMPROF_PYTHON")
+	required := path == "required"
+	if path == "" || required {
+		var err error
+		if path, err = filepath.Abs("../../.venv/bin/python"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := exec.Command(path, "-c", "import torch, transformers").Run(); err != nil {
+		if required {
+			t.Fatalf("%s has no transformers: make venv", path)
+		}
+		t.Skip("no Python with transformers: make venv, or name one in LLMPROF_PYTHON")
+	}
+	return path
+}
+
+// A dense model, a mixture and a Mamba2 are measured for real, on the processor.
+func TestMeasure(t *testing.T) {
+	py := python(t)
+	for _, name := range []string{"llama", "qwen3moe", "mamba2"} {
+		t.Run(name, func(t *testing.T) {
+			config, err := filepath.Abs("../../measure/engine/transformers/testdata/" + name + ".json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			text, err := os.ReadFile(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			results := filepath.Join(dir, "new", "results")
+			var out, errs bytes.Buffer
+			code := run([]string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
+				"--prompt-len", "12", "--gen-len", "4", "--warmup", "2", "--repeats", "3", "--ttft", "--tpot", "--ttlt", "--size",
+				"--results", results, "--format", "json"}, nil, &out, &errs, os.Getenv)
+			if code != 0 {
+				t.Fatalf("exit %d: %s", code, errs.String())
+			}
+			validate(t, schema(t, "measure.v1.json"), out.String())
+			var r record.Result
+			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.TTFT.N < 3 || r.TPOT.N < 3 || r.StepTime.N < 9 || r.TTFT.Warmups != 2 || r.Sizes.Params == nil {
+				t.Errorf("TTFT %+v, TPOT %+v, sizes %+v", r.TTFT, r.TPOT, r.Sizes)
+			}
+			if a := r.Sizes.Analytic; a == nil || math.Abs(float64(*r.Sizes.Params)/a.Params-1) > 1e-9 {
+				t.Errorf("the engine holds %v bytes of parameters, the theory %+v", *r.Sizes.Params, a)
+			}
+			if kv := *r.Sizes.KV; name != "mamba2" && math.Abs(float64(kv)/r.Sizes.Analytic.KV-1) > 1e-9 {
+				t.Errorf("the cache has %d bytes, in theory %v", kv, r.Sizes.Analytic.KV)
+			}
+			if got := try(t, "results", "list", "--results", results); got.code != 0 || !strings.Contains(got.stdout, r.ID) {
+				t.Errorf("the result is not listed: %s%s", got.stdout, got.stderr)
+			}
+			page := try(t, "results", "show", r.ID, "--raw", "--results", results)
+			for _, want := range []string{"TTFT", "Memory", "Closure", "random weights"} {
+				if !strings.Contains(page.stdout, want) {
+					t.Errorf("no %q in the page: %s%s", want, page.stdout, page.stderr)
+				}
+			}
+		})
+	}
+}
+
+// Prompts of a file are read by the model, and what it answers is kept.
+func TestMeasurePrompts(t *testing.T) {
+	py := python(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"config.json": tinyLlama, "prompts.jsonl": "{\"prompt_token_ids\": [1, 2, 3, 4, 5, 6]}\n{\"prompt_token_ids\": [9, 8, 7, 6, 5, 4]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
+		"--prompt-len", "6", "--gen-len", "3", "--batch", "2", "--warmup", "1", "--repeats", "2", "--ttlt", "--save-outputs", "--format", "json",
+		"--prompts", filepath.Join(dir, "prompts.jsonl")}
+	var outputs [2]string
+	for i := range outputs {
+		var out, errs bytes.Buffer
+		if code := run(args, nil, &out, &errs, os.Getenv); code != 0 {
+			t.Fatalf("exit %d: %s", code, errs.String())
+		}
+		var r record.Result
+		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Outputs) != 2 || len(r.Outputs[0]) != 3 {
+			t.Fatalf("outputs %v, want 3 tokens of 2 sequences", r.Outputs)
+		}
+		text, err := json.Marshal(r.Outputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs[i] = string(text)
+	}
+	if outputs[0] != outputs[1] {
+		t.Errorf("the same prompts and weights gave %s, then %s", outputs[0], outputs[1])
+	}
+}
+
+// Replicas run side by side and leave a result each.
+func TestMeasureReplicas(t *testing.T) {
+	py := python(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(tinyLlama), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := run([]string{"measure", "--model", dir, "--python", py, "--random-weights", "--device", "cpu", "--dtype", "fp32", "--eager",
+		"--prompt-len", "6", "--gen-len", "3", "--replicas", "2", "--warmup", "1", "--repeats", "2", "--ttft",
+		"--results", dir, "--format", "json"}, nil, &out, &errs, os.Getenv)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errs.String())
+	}
+	all, broken := record.ReadFolder(dir)
+	if len(all) != 2 || all[0].ID != all[1].ID || all[1].Process != 1 || all[1].Processes != 2 {
+		t.Errorf("%d results, broken %v", len(all), broken)
+	}
+}

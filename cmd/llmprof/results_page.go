@@ -1,0 +1,288 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	record "llmprof/measure/result"
+	"llmprof/measure/stats"
+	"llmprof/unit"
+)
+
+// rawBlocks show one process to people.
+func rawBlocks(r *record.Result) []render.Block {
+	t := render.Table{Title: "Times", Columns: timeColumns()}
+	for _, d := range durationsOf(r) {
+		if d.times != nil {
+			t.Rows = append(t.Rows, timeRow(d.title, &d.times.Summary, d.times.Device))
+		}
+	}
+	return []render.Block{
+		processFields(r), t, servingFields(r.Serving), rateFields(r), sizeTable(r.Sizes), windowTable(r.Energy), closureTable(r.Closure),
+		conditionTable(r), missing(r), render.Notes{Title: "Warnings", Items: r.Warnings},
+	}
+}
+
+// processFields are what ran, on what.
+func processFields(r *record.Result) render.Fields {
+	w := &r.Workload
+	f := render.Fields{Title: fmt.Sprintf("Process %d of %d", r.Process, r.Processes), Rows: []render.Field{
+		{Name: "Model", Lines: []string{modelText(&r.Model)}},
+		{Name: "Engine", Lines: engineLines(&r.Engine)},
+		{Name: "GPU", Lines: gpuLines(&r.Machine)},
+		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %d, prompt %d, generate %d, weights %s, KV %s, TP %d",
+			w.Batch, w.PromptLen, w.GenLen, w.Weights, w.KV, r.Parallelism.TP)}},
+		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(r.Ended.Sub(r.Started).Seconds()))}},
+	}}
+	if len(r.Marks) > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "Marked", Lines: []string{strings.Join(r.Marks, ", ")}})
+	}
+	return f
+}
+
+func modelText(m *record.Model) string {
+	text := m.Name
+	if m.ParamsTotal > 0 {
+		text += fmt.Sprintf(", %s parameters (%s)", unit.Count(float64(m.ParamsTotal)), m.Source)
+	}
+	if m.RandomWeights {
+		text += ", random weights"
+	}
+	return text
+}
+
+// engineLines are the engine with what it is built on and how it was set.
+func engineLines(e *record.Engine) []string {
+	list := func(from map[string]string, between string) string {
+		var all []string
+		for _, key := range slices.Sorted(maps.Keys(from)) {
+			all = append(all, key+between+from[key])
+		}
+		return strings.Join(all, ", ")
+	}
+	lines := []string{strings.TrimSpace(e.Name + " " + e.Version)}
+	for _, text := range []string{list(e.Versions, " "), list(e.Options, " = ")} {
+		if text != "" {
+			lines = append(lines, text)
+		}
+	}
+	lines = append(lines, "times: "+e.Timer)
+	return append(lines, e.Notes...)
+}
+
+func gpuLines(m *record.Machine) []string {
+	var lines []string
+	for i := range m.GPUs {
+		g := &m.GPUs[i]
+		text := g.Name
+		if g.PowerLimitW != nil {
+			text += fmt.Sprintf(", limit %v", unit.Watts(*g.PowerLimitW))
+		}
+		if g.UUID != "" {
+			text += ", " + g.UUID
+		}
+		lines = append(lines, text)
+	}
+	if len(lines) == 0 {
+		return []string{"none"}
+	}
+	if m.Driver != "" {
+		lines = append(lines, "driver "+m.Driver+", CUDA "+m.CUDA)
+	}
+	return lines
+}
+
+func timeColumns() []render.Column {
+	return []render.Column{
+		{Title: "time", Left: true}, {Title: "n"}, {Title: "median"}, {Title: "by device", Drop: 1}, {Title: "mean"}, {Title: "±95 %"}, {Title: "p5", Drop: 4},
+		{Title: "p95", Drop: 3}, {Title: "p99", Drop: 2}, {Title: "max", Drop: 5},
+	}
+}
+
+func timeRow(title string, s *stats.Summary, device *float64) render.Row {
+	var half any
+	if s.MeanHigh != nil {
+		half = unit.Seconds(*s.MeanHigh - s.Mean)
+	}
+	return render.Row{Cells: []any{
+		title, s.N, unit.Seconds(s.Median), as[unit.Seconds](device), unit.Seconds(s.Mean), half, unit.Seconds(s.P5), unit.Seconds(s.P95), unit.Seconds(s.P99), unit.Seconds(s.Max),
+	}}
+}
+
+// servingFields are what became of a server's requests.
+func servingFields(s *record.Serving) render.Fields {
+	if s == nil {
+		return render.Fields{}
+	}
+	load := fmt.Sprintf("%d at a time", s.Concurrency)
+	if s.RateHz != nil {
+		load = fmt.Sprintf("%v a second, arriving at random", *s.RateHz)
+	}
+	requests := fmt.Sprintf("%d completed of %d in %v, %.4g a second", s.Completed, s.Requests, unit.Seconds(s.Duration), s.RequestRate)
+	for _, kind := range slices.Sorted(maps.Keys(s.Failures)) {
+		requests += fmt.Sprintf("; %d %s", s.Failures[kind], kind)
+	}
+	f := render.Fields{Title: "Requests", Rows: []render.Field{
+		{Name: "Server", Lines: []string{s.Endpoint + ", " + s.API}}, {Name: "Load", Lines: []string{load}}, {Name: "Requests", Lines: []string{requests}},
+	}}
+	if u := s.Usage; u != nil {
+		f.Rows = append(f.Rows, render.Field{Name: "Tokens", Lines: []string{fmt.Sprintf("%d by the server's usage in %d chunks, %.3g a chunk", u.Tokens, u.Chunks, u.TokensPerChunk)}})
+	}
+	return f
+}
+
+// rateFields are throughput, energy a unit of work, and CO2.
+func rateFields(r *record.Result) render.Fields {
+	f := render.Fields{}
+	if t := r.Throughput; t != nil {
+		text := rate(t.Generated) + " tok/s generated"
+		if t.Decode != nil {
+			text += ", " + rate(*t.Decode) + " tok/s while decoding"
+		}
+		if t.Prompt != nil {
+			text += ", " + rate(*t.Prompt) + " prompt tok/s while prefilling"
+		}
+		f.Rows = append(f.Rows, render.Field{Name: "Throughput", Lines: []string{text}})
+	}
+	if e := r.Energy; e != nil {
+		lines := []string{energyText(e.PerPrompt, e.PerToken, e.PerRequest) + ", gross; scope: " + e.Scope}
+		if n := e.Net; n != nil {
+			lines = append(lines, energyText(n.PerPrompt, n.PerToken, n.PerRequest)+", net of idle")
+		}
+		f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: lines})
+		if c := e.CO2; c != nil {
+			f.Rows = append(f.Rows, render.Field{Name: "CO2", Lines: []string{fmt.Sprintf("%.4g g a request at %v g/kWh (%s)", c.PerRequest, c.GramsPerKWh, c.Source)}})
+		}
+	}
+	if m := r.Meter; m != nil && m.Overhead != nil {
+		f.Rows = append(f.Rows, render.Field{Name: "Meter", Lines: []string{fmt.Sprintf("changes TPOT by %+.2f %%; power each %v", 100**m.Overhead, unit.Seconds(m.PeriodS))}})
+	}
+	return f
+}
+
+// energyText is one sequence's share of the energy.
+func energyText(prompt, token, request *float64) string {
+	var parts []string
+	for _, p := range []struct {
+		of    string
+		value *float64
+	}{{"prompt", prompt}, {"token", token}, {"request", request}} {
+		if p.value != nil {
+			parts = append(parts, fmt.Sprintf("%v a %s", unit.Joules(*p.value), p.of))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sizeTable sets what the engine counted beside the theory.
+func sizeTable(s *record.Sizes) render.Table {
+	t := render.Table{Title: "Memory", Columns: []render.Column{{Title: "", Left: true}, {Title: "counted"}, {Title: "theory"}, {Title: "difference", Unit: "%", Fixed: true, Places: 2}}}
+	if s == nil {
+		return t
+	}
+	a := s.Analytic
+	if a == nil {
+		a = &record.AnalyticSizes{}
+	}
+	for _, row := range []struct {
+		name   string
+		value  *int64
+		theory float64
+	}{
+		{"parameters", s.Params, a.Params}, {"buffers", s.Buffers, 0}, {"KV cache", s.KV, a.KV}, {"state", s.State, a.State},
+		{"activations, peak", s.Activations, a.Activations}, {"all, peak", s.Peak, 0}, {"held by the allocator", s.Reserved, 0},
+	} {
+		if row.value == nil || *row.value == 0 && row.theory == 0 {
+			continue
+		}
+		var theory, off any
+		if row.theory > 0 {
+			theory = unit.Bytes(row.theory)
+			off = 100 * (float64(*row.value)/row.theory - 1)
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{row.name, unit.Bytes(*row.value), theory, off}})
+	}
+	return t
+}
+
+// windowTable is the energy of each phase by each meter.
+func windowTable(e *record.Energy) render.Table {
+	t := render.Table{Title: "Energy", Columns: []render.Column{
+		{Title: "phase", Left: true}, {Title: "domain", Left: true}, {Title: "sensor", Left: true, Drop: 1}, {Title: "energy"}, {Title: "mean power"}, {Title: "window"}, {Title: "passes"},
+	}}
+	if e == nil {
+		return t
+	}
+	for _, w := range []struct {
+		name string
+		*record.Window
+	}{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
+		if w.Window == nil {
+			continue
+		}
+		for i := range w.Domains {
+			d := &w.Domains[i]
+			passes := any(render.Tenths(w.Passes))
+			if w.Passes == 0 {
+				passes = nil
+			}
+			t.Rows = append(t.Rows, render.Row{Cells: []any{
+				w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), passes,
+			}})
+		}
+	}
+	return t
+}
+
+// closureTable is whether parts make up wholes.
+func closureTable(all []record.Closure) render.Table {
+	t := render.Table{Title: "Closure", Columns: []render.Column{
+		{Title: "test", Left: true}, {Title: "off by", Unit: "%", Fixed: true, Places: 2}, {Title: "limit", Unit: "%", Fixed: true}, {Title: "", Left: true},
+	}}
+	for i := range all {
+		c := &all[i]
+		verdict := render.Painted{Value: "closes", Color: render.Good}
+		if !c.Passed {
+			verdict = render.Painted{Value: "does not close", Color: render.Bad}
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Name, 100 * c.Off, 100 * c.Limit, verdict}})
+	}
+	return t
+}
+
+// conditionTable is the state that each GPU was in.
+func conditionTable(r *record.Result) render.Table {
+	t := render.Table{Title: "Conditions", Columns: []render.Column{
+		{Title: "phase", Left: true}, {Title: "GPU", Left: true, Max: 12}, {Title: "SM clock"}, {Title: "at least"}, {Title: "°C"}, {Title: "held down by", Left: true},
+	}}
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		var clock, least, celsius any
+		if s := c.SMClockHz; s != nil {
+			clock, least = unit.Hertz(s.Median), unit.Hertz(s.Min)
+		}
+		if s := c.Temperature; s != nil {
+			celsius = int(s.Max)
+		}
+		var held []string
+		for _, reason := range slices.Sorted(maps.Keys(c.ThrottledS)) {
+			held = append(held, fmt.Sprintf("%s for %v", reason, unit.Seconds(c.ThrottledS[reason])))
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Phase, c.UUID, clock, least, celsius, strings.Join(held, ", ")}})
+	}
+	return t
+}
+
+// missing says why figures that one looks for are not there.
+func missing(r *record.Result) render.Notes {
+	n := render.Notes{Title: "Not measured"}
+	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy"} {
+		if why := r.Reasons[key]; why != "" && why != "not asked for" {
+			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
+		}
+	}
+	return n
+}
