@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +32,7 @@ func (k Cache) Compile(c *Compiler, file, source, arch string, defines []string)
 		cubin, _, err := c.Compile(file, source, arch, defines)
 		return cubin, err
 	}
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.Version, arch, file, source}, defines...), "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.Version, file, source}, compilerOptions(arch, defines)...), "\x00")))
 	path := filepath.Join(k.Folder, fmt.Sprintf("%s-%s-%s.cubin", strings.TrimSuffix(filepath.Base(file), ".cu"), arch, hex.EncodeToString(sum[:8])))
 	if cubin, err := readSealed(path); err == nil {
 		return cubin, nil
@@ -42,9 +41,7 @@ func (k Cache) Compile(c *Compiler, file, source, arch string, defines []string)
 	if err != nil {
 		return nil, err
 	}
-	if err := writeSealed(path, cubin); err != nil {
-		return nil, fmt.Errorf("cuda: keep compiled kernel: %w", err)
-	}
+	_ = writeSealed(path, cubin) // a cache that cannot be written costs the next run a compilation, and this one nothing
 	return cubin, nil
 }
 
@@ -61,15 +58,14 @@ func readSealed(path string) ([]byte, error) {
 }
 
 // writeSealed writes beside path and renames, so that a reader sees all of the
-// file or none. A cache that may not be written is no error: the next run
-// compiles again.
-func writeSealed(path string, contents []byte) (err error) {
+// file or none.
+func writeSealed(path string, contents []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return ignoreReadOnly(err)
+		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
-		return ignoreReadOnly(err)
+		return err
 	}
 	sum := sha256.Sum256(contents)
 	_, err = f.Write(append(sum[:], contents...))
@@ -81,11 +77,4 @@ func writeSealed(path string, contents []byte) (err error) {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
-}
-
-func ignoreReadOnly(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -10,13 +11,15 @@ type cublas struct {
 	fn        cublasFunctions
 	handle    uintptr
 	workspace Ptr
+	version   int // 130000 for 13.0
 }
 
-// workspaceBytes is what NVIDIA advises for Hopper (cuBLAS documentation,
+// WorkspaceBytes is the scratch memory of products: what NVIDIA advises for Hopper (cuBLAS documentation,
 // cublasSetWorkspace: 32 MiB).
-const workspaceBytes = 32 << 20
+const WorkspaceBytes = 32 << 20
 
 type cublasFunctions struct {
+	version      func() uint64
 	statusName   func(code int32) string
 	statusText   func(code int32) string
 	create       func(h *uintptr) int32
@@ -52,7 +55,7 @@ func (dev *Device) matrices() (*cublas, error) {
 	}
 	b := &cublas{}
 	err = bind(h, "cuBLASLt", map[string]any{
-		"cublasLtGetStatusName": &b.fn.statusName, "cublasLtGetStatusString": &b.fn.statusText,
+		"cublasLtGetVersion": &b.fn.version, "cublasLtGetStatusName": &b.fn.statusName, "cublasLtGetStatusString": &b.fn.statusText,
 		"cublasLtCreate": &b.fn.create, "cublasLtDestroy": &b.fn.destroy,
 		"cublasLtMatmulDescCreate": &b.fn.descCreate, "cublasLtMatmulDescSetAttribute": &b.fn.descSet, "cublasLtMatmulDescDestroy": &b.fn.descDestroy,
 		"cublasLtMatrixLayoutCreate": &b.fn.layoutCreate, "cublasLtMatrixLayoutDestroy": &b.fn.layoutDrop,
@@ -62,14 +65,24 @@ func (dev *Device) matrices() (*cublas, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.workspace, err = dev.Alloc("the workspace of cuBLASLt", workspaceBytes); err != nil {
+	b.version = int(b.fn.version())
+	if b.workspace, err = dev.Alloc("the workspace of cuBLASLt", WorkspaceBytes); err != nil {
 		return nil, err
 	}
 	if err := b.check("cublasLtCreate", b.fn.create(&b.handle)); err != nil {
-		return nil, err
+		return nil, errors.Join(err, dev.Free(b.workspace))
 	}
 	dev.lt = b
 	return b, nil
+}
+
+// CublasVersion is the version of cuBLASLt as it counts itself, 130000 for 13.0;
+// 0 before the first product was planned.
+func (dev *Device) CublasVersion() int {
+	if dev.lt == nil {
+		return 0
+	}
+	return dev.lt.version
 }
 
 func (b *cublas) close() error { return b.check("cublasLtDestroy", b.fn.destroy(b.handle)) }
@@ -119,11 +132,12 @@ func (dev *Device) Plan(m Matmul) (*Matmul, error) {
 	}
 	m.dev, m.scale, m.carry = dev, new(float32), new(float32)
 	*m.scale, *m.carry = 1, m.Beta
-	if err := m.describe(b); err != nil {
-		return nil, err
+	err = m.describe(b)
+	if err == nil {
+		err = m.search(b)
 	}
-	if err := m.search(b); err != nil {
-		return nil, fmt.Errorf("%w (rows %d, in %d, out %d)", err, m.Rows, m.In, m.Out)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w (rows %d, in %d, out %d)", err, m.Rows, m.In, m.Out), m.Close())
 	}
 	return &m, nil
 }
@@ -160,7 +174,7 @@ func (m *Matmul) search(b *cublas) error {
 	}
 	defer b.fn.prefDestroy(pref)
 	size := new(uint64)
-	*size = workspaceBytes
+	*size = WorkspaceBytes
 	const maxWorkspace = 1 // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 	if err := b.check("cublasLtMatmulPreferenceSetAttribute", b.fn.prefSet(pref, maxWorkspace, unsafe.Pointer(size), 8)); err != nil {
 		return err
@@ -179,7 +193,7 @@ func (m *Matmul) search(b *cublas) error {
 func (m *Matmul) Queue(s *Stream, y, x, w Ptr) error {
 	b, a := m.dev.lt, &m.algos[m.chosen]
 	return b.check("cublasLtMatmul", b.fn.matmul(b.handle, m.desc, unsafe.Pointer(m.scale), uint64(w), m.lw, uint64(x), m.lx,
-		unsafe.Pointer(m.carry), uint64(y), m.ly, uint64(y), m.ly, unsafe.Pointer(&a.algo), uint64(b.workspace), workspaceBytes, s.h))
+		unsafe.Pointer(m.carry), uint64(y), m.ly, uint64(y), m.ly, unsafe.Pointer(&a.algo), uint64(b.workspace), WorkspaceBytes, s.h))
 }
 
 // Tune times the ways that cuBLASLt proposed, on y, which is overwritten, and
@@ -204,10 +218,16 @@ func (m *Matmul) Tune(s *Stream, y, x, w Ptr) error {
 // Close gives the plan's handles back.
 func (m *Matmul) Close() error {
 	b := m.dev.lt
-	for _, l := range []uintptr{m.lw, m.lx, m.ly} {
-		if err := b.check("cublasLtMatrixLayoutDestroy", b.fn.layoutDrop(l)); err != nil {
-			return err
+	var errs []error
+	for _, l := range []*uintptr{&m.lw, &m.lx, &m.ly} {
+		if *l != 0 {
+			errs = append(errs, b.check("cublasLtMatrixLayoutDestroy", b.fn.layoutDrop(*l)))
+			*l = 0
 		}
 	}
-	return b.check("cublasLtMatmulDescDestroy", b.fn.descDestroy(m.desc))
+	if m.desc != 0 {
+		errs = append(errs, b.check("cublasLtMatmulDescDestroy", b.fn.descDestroy(m.desc)))
+		m.desc = 0
+	}
+	return errors.Join(errs...)
 }

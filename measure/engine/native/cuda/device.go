@@ -66,7 +66,7 @@ func (dev *Device) find(ordinal int) error {
 		return err
 	}
 	if ordinal < 0 || ordinal >= int(n) {
-		return fmt.Errorf("cuda: there is no GPU %d: the driver shows %d", ordinal, n)
+		return &DeviceError{fmt.Sprintf("there is no GPU %d: the driver shows %d (CUDA_VISIBLE_DEVICES chooses among them)", ordinal, n)}
 	}
 	if err := d.check("cuDeviceGet", d.deviceGet(&dev.ord, int32(ordinal))); err != nil {
 		return err
@@ -83,12 +83,15 @@ func (dev *Device) find(ordinal int) error {
 		return err
 	}
 	// CUdevice_attribute of cuda.h.
-	for attr, dst := range map[int32]*int{75: &dev.Major, 76: &dev.Minor, 16: &dev.SMs, 38: &dev.L2Bytes, 81: &dev.SharedPerSM, 97: &dev.SharedOptIn} {
+	for _, a := range []struct {
+		attr int32
+		to   *int
+	}{{75, &dev.Major}, {76, &dev.Minor}, {16, &dev.SMs}, {38, &dev.L2Bytes}, {81, &dev.SharedPerSM}, {97, &dev.SharedOptIn}} {
 		var v int32
-		if err := d.check("cuDeviceGetAttribute", d.deviceAttr(&v, attr, dev.ord)); err != nil {
+		if err := d.check("cuDeviceGetAttribute", d.deviceAttr(&v, a.attr, dev.ord)); err != nil {
 			return err
 		}
-		*dst = int(v)
+		*a.to = int(v)
 	}
 	return nil
 }

@@ -21,17 +21,24 @@ const (
 	CodeNoDevice    = 100
 )
 
+// A DeviceError says that the GPU that was asked for is not there, or is too old.
+type DeviceError struct{ Text string }
+
+// Error is the text.
+func (e *DeviceError) Error() string { return "cuda: " + e.Text }
+
 // A MemoryError says how much was asked for and how much was free, before
 // anything was allocated.
 type MemoryError struct {
 	What         string
+	GPU          string
 	Needed, Free uint64
 }
 
 // Error gives both amounts and what is short.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("cuda: out of memory: %s needs %.2f GB, %.2f GB of the GPU are free: %.2f GB short",
-		e.What, float64(e.Needed)/1e9, float64(e.Free)/1e9, float64(e.Needed-e.Free)/1e9)
+	return fmt.Sprintf("cuda: out of memory: %s needs %.2f GB and %.2f GB of the %s are free: %.2f GB short",
+		e.What, float64(e.Needed)/1e9, float64(e.Free)/1e9, e.GPU, (float64(e.Needed)-float64(e.Free))/1e9)
 }
 
 // check turns the driver's code into an error.

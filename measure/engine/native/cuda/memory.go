@@ -24,7 +24,7 @@ func (dev *Device) Room(what string, needed uint64) error {
 		return err
 	}
 	if needed > free {
-		return &MemoryError{What: what, Needed: needed, Free: free}
+		return &MemoryError{What: what, GPU: dev.Name, Needed: needed, Free: free}
 	}
 	return nil
 }
@@ -74,12 +74,17 @@ func bytesOf[T Number](s []T) uint64 {
 	return uint64(len(s)) * uint64(unsafe.Sizeof(zero))
 }
 
-// Upload copies src to dst and waits for it.
+// Upload copies src to dst and waits for it: the driver's call may return when
+// it has copied pageable memory for itself, before the GPU has it (CUDA Driver
+// API, "API synchronization behavior").
 func Upload[T Number](dev *Device, dst Ptr, src []T) error {
 	if len(src) == 0 {
 		return nil
 	}
-	return dev.d.check("cuMemcpyHtoD", dev.d.copyToDevice(uint64(dst), unsafe.Pointer(&src[0]), bytesOf(src)))
+	if err := dev.d.check("cuMemcpyHtoD", dev.d.copyToDevice(uint64(dst), unsafe.Pointer(&src[0]), bytesOf(src))); err != nil {
+		return err
+	}
+	return dev.Sync()
 }
 
 // Download copies src to dst and waits for it and for all work of the default
@@ -96,7 +101,8 @@ func (dev *Device) Fill(p Ptr, v byte, n int) error {
 	return dev.d.check("cuMemsetD8", dev.d.setBytes(uint64(p), v, uint64(n)))
 }
 
-// Host is memory of the host that the GPU can copy to while work goes on.
+// Host is memory of the host that the GPU can copy to and from while work goes
+// on.
 type Host[T Number] struct {
 	Data []T
 	dev  *Device

@@ -18,7 +18,10 @@ func (dev *Device) Load(cubin []byte) (*Module, error) {
 		return nil, fmt.Errorf("cuda: the module is empty")
 	}
 	m := &Module{dev: dev}
-	return m, dev.d.check("cuModuleLoadData", dev.d.moduleLoad(&m.h, unsafe.Pointer(&cubin[0])))
+	if err := dev.d.check("cuModuleLoadData", dev.d.moduleLoad(&m.h, unsafe.Pointer(&cubin[0]))); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // Close takes the code off the GPU.

@@ -87,11 +87,7 @@ func (c *Compiler) Compile(file, source, arch string, defines []string) (cubin [
 		return nil, "", err
 	}
 	defer c.fn.destroy(&p)
-	options := []string{"--gpu-architecture=" + arch, "--std=c++17", "--extra-device-vectorization"}
-	for _, d := range defines {
-		options = append(options, "-D"+d)
-	}
-	code := c.compile(p, options)
+	code := c.compile(p, compilerOptions(arch, defines))
 	log, err = c.log(p)
 	if err != nil {
 		return nil, "", err
@@ -109,6 +105,14 @@ func (c *Compiler) Compile(file, source, arch string, defines []string) (cubin [
 	}
 	cubin = make([]byte, n)
 	return cubin, log, c.check("nvrtcGetCUBIN", c.fn.cubin(p, unsafe.SliceData(cubin)))
+}
+
+func compilerOptions(arch string, defines []string) []string {
+	options := []string{"--gpu-architecture=" + arch, "--std=c++17", "--extra-device-vectorization"}
+	for _, d := range defines {
+		options = append(options, "-D"+d)
+	}
+	return options
 }
 
 func (c *Compiler) compile(p uintptr, options []string) int32 {

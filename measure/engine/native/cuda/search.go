@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/ebitengine/purego"
 )
 
 // A MissingError says that none of a library's names could be opened.
@@ -16,14 +14,22 @@ type MissingError struct {
 	Library string   // what it is for people: "NVRTC"
 	Tried   []string // paths and names, in the order in which they were tried
 	Reasons []string // what the loader said of each of them
+	Folders []string // that were looked into and have none of its files
+	Hint    string   // what to do
 }
 
-// Error names the library and where it was searched.
+// Error names the library, says where it was searched, and what to do.
 func (e *MissingError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cuda: %s not found; searched:", e.Library)
+	fmt.Fprintf(&b, "cuda: cannot open %s", e.Library)
 	for i, t := range e.Tried {
-		fmt.Fprintf(&b, "\n\t%s: %s", t, e.Reasons[i])
+		fmt.Fprintf(&b, "; %s: %s", t, e.Reasons[i])
+	}
+	if len(e.Folders) > 0 {
+		fmt.Fprintf(&b, "; it is in none of %s", strings.Join(e.Folders, ", "))
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(&b, "; %s", e.Hint)
 	}
 	return b.String()
 }
@@ -34,28 +40,42 @@ type library struct {
 	files  []string
 	wheel  []string // folders below site-packages/nvidia that pip's wheels put it in
 	beside string   // pattern of files beside it that it opens itself
+	hint   string   // what to do where it is missing
 }
 
+// toolkitHint is for the libraries that do not come with the driver.
+const toolkitHint = "install the CUDA toolkit 12 or 13, or its wheels by pip (nvidia-cuda-nvrtc, nvidia-cublas), or name their folder with --cuda-libs"
+
 func driverLibrary() library {
-	return library{name: "the NVIDIA driver (libcuda)", files: []string{"libcuda.so.1"}}
+	return library{
+		name: "the NVIDIA driver (libcuda)", files: []string{"libcuda.so.1"},
+		hint: "the native engine needs an NVIDIA GPU and its driver on this machine",
+	}
 }
 
 func nvrtcLibrary() library {
-	return library{name: "NVRTC, CUDA's run-time compiler", files: []string{"libnvrtc.so.13", "libnvrtc.so.12"}, wheel: []string{"cu13", "cuda_nvrtc"}, beside: "libnvrtc-builtins.so.*"}
+	return library{
+		name: "NVRTC, CUDA's run-time compiler", files: []string{"libnvrtc.so.13", "libnvrtc.so.12"},
+		wheel: []string{"cu13", "cuda_nvrtc"}, beside: "libnvrtc-builtins.so.*", hint: toolkitHint,
+	}
 }
 
 func cublasLibrary() library {
-	return library{name: "cuBLASLt", files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, wheel: []string{"cu13", "cublas"}}
+	return library{
+		name: "cuBLASLt", files: []string{"libcublasLt.so.13", "libcublasLt.so.12"},
+		wheel: []string{"cu13", "cublas"}, hint: toolkitHint,
+	}
 }
 
 // open opens the first file of l that can be: in folder alone if one is named,
 // else by the loader's own search, then in the toolkit's folders and in those
 // of pip's wheels.
 func (l library) open(folder string) (uintptr, error) {
-	missing := &MissingError{Library: l.name}
-	for _, path := range l.candidates(folder) {
+	paths, empty := l.candidates(folder)
+	missing := &MissingError{Library: l.name, Folders: empty, Hint: l.hint}
+	for _, path := range paths {
 		l.before(path)
-		h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+		h, err := load(path)
 		if err == nil {
 			return h, nil
 		}
@@ -73,7 +93,7 @@ func (l library) before(path string) {
 	}
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(path), l.beside)) // a folder with [ matches nothing
 	for _, f := range found {
-		_, _ = purego.Dlopen(f, purego.RTLD_NOW|purego.RTLD_GLOBAL) // the library itself says if it lacks it
+		_, _ = load(f) // the library itself says if it lacks it
 	}
 }
 
@@ -82,28 +102,29 @@ func reason(err error, path string) string {
 	return strings.TrimPrefix(err.Error(), path+": ")
 }
 
-// candidates are the paths and names to try. The driver comes with the kernel
-// module, so a folder of CUDA libraries does not replace the loader's search
-// for it.
-func (l library) candidates(folder string) []string {
-	var paths []string
-	if folder != "" {
+// candidates are the paths and names to try, and the folders of those searched
+// that have none. The driver comes with the kernel module, so a folder of CUDA
+// libraries does not replace the loader's search for it.
+func (l library) candidates(folder string) (paths, empty []string) {
+	if folder != "" && len(l.wheel) > 0 {
 		for _, f := range l.files {
 			paths = append(paths, filepath.Join(folder, f))
 		}
-		if len(l.wheel) > 0 {
-			return paths
-		}
+		return paths, nil
 	}
 	paths = append(paths, l.files...)
 	for _, d := range l.folders() {
+		before := len(paths)
 		for _, f := range l.files {
 			if p := filepath.Join(d, f); exists(p) {
 				paths = append(paths, p)
 			}
 		}
+		if len(paths) == before {
+			empty = append(empty, d)
+		}
 	}
-	return paths
+	return paths, empty
 }
 
 func exists(path string) bool {
@@ -162,17 +183,4 @@ func sitePackages() []string {
 		}
 	}
 	return slices.Compact(sites)
-}
-
-// bind finds the functions of a library that is open; fns maps each name to a
-// pointer to a function variable.
-func bind(handle uintptr, library string, fns map[string]any) error {
-	for name, fn := range fns {
-		sym, err := purego.Dlsym(handle, name)
-		if err != nil {
-			return fmt.Errorf("cuda: %s has no %s (too old?): %w", library, name, err)
-		}
-		purego.RegisterFunc(fn, sym)
-	}
-	return nil
 }

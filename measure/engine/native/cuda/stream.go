@@ -16,7 +16,10 @@ type Stream struct {
 func (dev *Device) NewStream() (*Stream, error) {
 	s := &Stream{dev: dev}
 	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING
-	return s, dev.d.check("cuStreamCreate", dev.d.streamCreate(&s.h, nonBlocking))
+	if err := dev.d.check("cuStreamCreate", dev.d.streamCreate(&s.h, nonBlocking)); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Sync waits until the queue is empty.
@@ -50,6 +53,15 @@ func Fetch[T Number](s *Stream, dst *Host[T], src Ptr) error {
 	return s.dev.d.check("cuMemcpyDtoHAsync", s.dev.d.copyToHostAsync(unsafe.Pointer(&dst.Data[0]), uint64(src), bytesOf(dst.Data), s.h))
 }
 
+// Send queues a copy of the whole of src to dst; src must not change before
+// Sync.
+func Send[T Number](s *Stream, dst Ptr, src *Host[T]) error {
+	if len(src.Data) == 0 {
+		return nil
+	}
+	return s.dev.d.check("cuMemcpyHtoDAsync", s.dev.d.copyToDeviceAsync(uint64(dst), unsafe.Pointer(&src.Data[0]), bytesOf(src.Data), s.h))
+}
+
 // An Event is a mark in a stream, with the time when the GPU came to it.
 type Event struct {
 	dev *Device
@@ -59,7 +71,10 @@ type Event struct {
 // NewEvent makes a mark.
 func (dev *Device) NewEvent() (*Event, error) {
 	e := &Event{dev: dev}
-	return e, dev.d.check("cuEventCreate", dev.d.eventCreate(&e.h, 0))
+	if err := dev.d.check("cuEventCreate", dev.d.eventCreate(&e.h, 0)); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // Record queues the mark.
