@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"llmprof/models"
 )
@@ -39,45 +41,56 @@ type rope struct {
 	Original float64 `json:"original_max_position_embeddings"`
 }
 
-// families that the engine computes as transformers does.
-func supported(family string) bool {
-	switch family {
-	case "llama", "mistral", "qwen2", "qwen3":
-		return true
-	}
-	return false
+// families are those that the engine computes as transformers does.
+func families() []string { return []string{"llama", "mistral", "qwen2", "qwen3"} }
+
+// An UnsupportedError is a model or a setting that this engine does not have.
+type UnsupportedError struct{ Text string }
+
+// Error is the text.
+func (e *UnsupportedError) Error() string { return "native: " + e.Text }
+
+func unsupported(format string, args ...any) error {
+	return &UnsupportedError{fmt.Sprintf(format, args...)}
+}
+
+// Check says why the engine does not run a model, from its shape and its
+// config.json alone: no GPU is needed.
+func Check(m *models.Model, config []byte) error {
+	_, err := readShape(m, config)
+	return err
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.
 func readShape(m *models.Model, config []byte) (shape, error) {
-	if !supported(m.Family) {
-		return shape{}, fmt.Errorf("native: %s is of the family %q; this engine runs llama, mistral, qwen2 and qwen3", m.Name, m.Family)
+	if !slices.Contains(families(), m.Family) {
+		return shape{}, unsupported("%s is of the family %q; this engine runs %s", m.Name, m.Family, strings.Join(families(), ", "))
 	}
 	s := shape{hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
 	for i := range m.Layers {
-		if err := s.layer(&m.Layers[i]); err != nil {
-			return shape{}, fmt.Errorf("native: %s: %w", m.Name, err)
+		if why := s.layer(&m.Layers[i]); why != "" {
+			return shape{}, unsupported("%s: %s", m.Name, why)
 		}
 	}
 	if err := s.numbers(config); err != nil {
-		return shape{}, fmt.Errorf("native: %s: %w", m.Name, err)
+		return shape{}, unsupported("%s: %v", m.Name, err)
 	}
-	if err := s.fits(); err != nil {
-		return shape{}, fmt.Errorf("native: %s: %w", m.Name, err)
+	if why := s.misfit(); why != "" {
+		return shape{}, unsupported("%s: %s", m.Name, why)
 	}
 	return s, nil
 }
 
 // layer takes the sizes of one kind of layer, which have to be those of the
-// kinds before it; only windows may differ.
-func (s *shape) layer(l *models.Layer) error {
-	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || !l.Blocks[1].Activation.Gated {
-		return fmt.Errorf("a layer of %q is not an attention and a gated feed-forward", l.Name)
+// kinds before it; only windows may differ. What does not fit is said.
+func (s *shape) layer(l *models.Layer) (why string) {
+	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 || !l.Blocks[1].Activation.Gated {
+		return fmt.Sprintf("a layer of %q is not an attention and a gated feed-forward", l.Name)
 	}
 	att, mlp := &l.Blocks[0], &l.Blocks[1]
 	a := att.Attention
 	if a.Latent != nil || a.Indexer != nil || a.Softcap || a.ALiBi || a.Shared || a.KeyDim != a.ValueDim || a.RotaryDim != a.KeyDim {
-		return fmt.Errorf("the attention of %q is not plain attention with full rotary positions", l.Name)
+		return fmt.Sprintf("the attention of %q is not plain attention with full rotary positions", l.Name)
 	}
 	next := *s
 	next.heads, next.kvHeads, next.headDim, next.inner = a.Heads, a.KVHeads, a.KeyDim, mlp.Activation.Width
@@ -91,15 +104,15 @@ func (s *shape) layer(l *models.Layer) error {
 		next.window = a.Window
 	}
 	if att.Out[0].Bias {
-		return fmt.Errorf("the output projection of %q has a bias", l.Name)
+		return fmt.Sprintf("the output projection of %q has a bias", l.Name)
 	}
 	same := next
 	same.layers, same.window = s.layers, s.window
 	if s.layers > 0 && same != *s {
-		return fmt.Errorf("the layers of %q differ in shape from those before", l.Name)
+		return fmt.Sprintf("the layers of %q differ in shape from those before", l.Name)
 	}
 	*s = next
-	return nil
+	return ""
 }
 
 // numbers reads what changes values. A field that is missing has the default
@@ -119,6 +132,9 @@ func (s *shape) numbers(config []byte) error {
 	if n.Eps != nil {
 		s.eps = float32(*n.Eps)
 	}
+	if !(s.eps > 0 && s.eps < 1) {
+		return fmt.Errorf("rms_norm_eps is %g; want a small number above 0", s.eps)
+	}
 	s.rope = rope{}
 	for _, r := range []*rope{n.Scaling, n.Parameters} {
 		if r != nil {
@@ -137,18 +153,23 @@ func (s *shape) numbers(config []byte) error {
 	return s.rope.check()
 }
 
+// check refuses what gives no angles. Comparisons are written so that a number
+// that is none fails them.
 func (r *rope) check() error {
+	if !(r.Theta >= 1) {
+		return fmt.Errorf("rope_theta is %g; want 1 or more", r.Theta)
+	}
 	switch r.Type {
 	case "", "default":
 		r.Type = "default"
 		return nil
 	case "llama3":
-		if r.Factor < 1 || r.Low <= 0 || r.High <= r.Low || r.Original <= 0 {
+		if !(r.Factor >= 1 && r.Low > 0 && r.High > r.Low && r.Original > 0) {
 			return fmt.Errorf("rope_scaling of type llama3 needs factor, low_freq_factor < high_freq_factor and original_max_position_embeddings")
 		}
 		return nil
 	case "linear":
-		if r.Factor < 1 {
+		if !(r.Factor >= 1) {
 			return fmt.Errorf("rope_scaling of type linear needs a factor of 1 or more, not %g", r.Factor)
 		}
 		return nil
@@ -177,20 +198,21 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
-// fits says what the kernels cannot do. Sizes are those that they load whole:
-// 16 rows of the stream for a norm's sums, 64 inputs for a unit of a product.
-func (s *shape) fits() error {
+// misfit says what the kernels cannot do, nothing if they can. Sizes are those
+// that they load whole: 16 rows of the stream for a norm's sums, 64 inputs for a
+// unit of a product.
+func (s *shape) misfit() string {
 	switch {
 	case s.layers == 0 || s.vocab == 0:
-		return fmt.Errorf("it has no layers or no vocabulary")
+		return "it has no layers or no vocabulary"
 	case s.headDim != 64 && s.headDim != 128 && s.headDim != 256:
-		return fmt.Errorf("heads are %d wide; this engine has 64, 128 and 256", s.headDim)
+		return fmt.Sprintf("heads are %d wide; this engine has 64, 128 and 256", s.headDim)
 	case s.kvHeads == 0 || s.heads%s.kvHeads != 0 || s.heads/s.kvHeads > 8 || s.heads/s.kvHeads*s.headDim > 1024:
-		return fmt.Errorf("%d query heads of %d on %d key heads; this engine has whole groups of up to 8, and up to 1024 wide", s.heads, s.headDim, s.kvHeads)
+		return fmt.Sprintf("%d query heads of %d on %d key heads; this engine has whole groups of up to 8, and up to 1024 wide", s.heads, s.headDim, s.kvHeads)
 	case s.hidden%64 != 0 || s.inner%64 != 0:
-		return fmt.Errorf("hidden size %d and feed-forward %d have to be multiples of 64", s.hidden, s.inner)
+		return fmt.Sprintf("hidden size %d and feed-forward %d have to be multiples of 64", s.hidden, s.inner)
 	}
-	return nil
+	return ""
 }
 
 func (s *shape) qkvWidth() int { return (s.heads + 2*s.kvHeads) * s.headDim }

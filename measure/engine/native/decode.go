@@ -145,22 +145,43 @@ func (e *Engine) queueSampling(early bool) error {
 
 // Prefill reads the prompts and returns the first token of each sequence.
 func (e *Engine) Prefill() ([]int32, error) {
-	if err := e.QueuePrefill(); err != nil {
-		return nil, err
-	}
-	if err := cuda.Fetch(e.s, e.next, e.b.nextToken); err != nil {
+	if err := e.StartPrefill(); err != nil {
 		return nil, err
 	}
 	return e.tokens()
 }
 
-// Step generates one token a sequence after those in the cache. The caller
-// counts: a step beyond GenLen-1 after a prefill has no room.
+// StartPrefill queues a prefill and its tokens' way to the host.
+func (e *Engine) StartPrefill() error {
+	if err := e.QueuePrefill(); err != nil {
+		return err
+	}
+	e.left = e.opt.GenLen - 1
+	return cuda.Fetch(e.s, e.next, e.b.nextToken)
+}
+
+// Step generates one token a sequence after those in the cache.
 func (e *Engine) Step() ([]int32, error) {
-	if err := e.step.Launch(e.s); err != nil {
+	if err := e.StartStep(); err != nil {
 		return nil, err
 	}
 	return e.tokens()
+}
+
+// StartStep queues a decode step and its tokens' way to the host. After a
+// prefill or Rewind there is room for GenLen-1 of them.
+func (e *Engine) StartStep() error {
+	if e.left < 1 {
+		return fmt.Errorf("native: the cache of %d tokens is full, or no prompt was read into it", e.b.capacity)
+	}
+	e.left--
+	if e.opt.Eager {
+		return e.queueStep()
+	}
+	if e.step == nil {
+		return fmt.Errorf("native: a step came before Prepare")
+	}
+	return e.step.Launch(e.s)
 }
 
 // tokens waits for the tokens that the last step sent to the host.
@@ -177,7 +198,8 @@ func (e *Engine) tokens() ([]int32, error) {
 }
 
 // Rewind makes the next Step the first after a prompt that is in the cache, with
-// first as the tokens that its prefill gave.
+// first as the tokens that its prefill gave. What later steps left in the cache
+// is overwritten before it is read.
 func (e *Engine) Rewind(first []int32) error {
 	if len(first) != e.opt.Batch {
 		return fmt.Errorf("native: %d tokens for a batch of %d", len(first), e.opt.Batch)
@@ -188,5 +210,6 @@ func (e *Engine) Rewind(first []int32) error {
 	if err := e.setPositions(e.opt.PromptLen); err != nil {
 		return err
 	}
+	e.left = e.opt.GenLen - 1
 	return e.s.Sync()
 }

@@ -6,12 +6,11 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// SetPrompts puts the token ids of the prompts on the GPU.
-func (e *Engine) SetPrompts(prompts [][]int) error {
+// CheckPrompts says why prompts are not a batch that the engine takes.
+func (e *Engine) CheckPrompts(prompts [][]int) error {
 	if len(prompts) != e.opt.Batch {
 		return fmt.Errorf("native: %d prompts for a batch of %d", len(prompts), e.opt.Batch)
 	}
-	flat := make([]int32, 0, e.opt.Batch*e.opt.PromptLen)
 	for i, p := range prompts {
 		if len(p) != e.opt.PromptLen {
 			return fmt.Errorf("native: prompt %d has %d tokens; all have to have %d", i, len(p), e.opt.PromptLen)
@@ -20,10 +19,25 @@ func (e *Engine) SetPrompts(prompts [][]int) error {
 			if t < 0 || t >= e.shape.vocab {
 				return fmt.Errorf("native: prompt %d has the token %d; the vocabulary has %d", i, t, e.shape.vocab)
 			}
-			flat = append(flat, int32(t))
 		}
 	}
-	return cuda.Upload(e.dev, e.b.tokens, flat)
+	return nil
+}
+
+// SetPrompts queues the prompts' token ids on their way to the GPU.
+func (e *Engine) SetPrompts(prompts [][]int) error {
+	if err := e.CheckPrompts(prompts); err != nil {
+		return err
+	}
+	if err := e.s.Sync(); err != nil { // of an earlier copy from the same memory
+		return err
+	}
+	for i, p := range prompts {
+		for k, t := range p {
+			e.in.Data[i*e.opt.PromptLen+k] = int32(t)
+		}
+	}
+	return cuda.Send(e.s, e.b.tokens, e.in)
 }
 
 // QueuePrefill queues the prompts' way through the model, up to the first

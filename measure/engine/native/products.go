@@ -34,7 +34,7 @@ func (e *Engine) plan(key planKey, y, x, w cuda.Ptr) (*cuda.Matmul, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.plans[key] = p
+	e.plans[key] = p // Close finds it there
 	return p, p.Tune(e.s, y, x, w)
 }
 
@@ -75,7 +75,8 @@ func (e *Engine) prepareProducts(rows int, qkv cuda.Ptr, typ cuda.Type) error {
 	return err
 }
 
-// Prepare plans the products and records the decode step.
+// Prepare plans the products and records the decode step. It comes before the
+// first Prefill, for it overwrites what that leaves.
 func (e *Engine) Prepare() error {
 	for _, seqs := range e.groups() {
 		if err := e.prepareProducts(seqs*e.opt.PromptLen, e.b.qkv, cuda.BFloat16); err != nil {
@@ -90,7 +91,7 @@ func (e *Engine) Prepare() error {
 			return err
 		}
 	}
-	if err := e.s.Sync(); err != nil {
+	if err := e.s.Sync(); err != nil || e.opt.Eager {
 		return err
 	}
 	var err error

@@ -79,14 +79,7 @@ func defines(s *shape, linear []linearKernels) []string {
 }
 
 // compile makes the program for dev, or takes it from the cache.
-func compile(dev *cuda.Device, libraries string, cache cuda.Cache, s *shape, linear []linearKernels) (*program, error) {
-	if dev.Major < 8 {
-		return nil, fmt.Errorf("native: %s has compute capability %d.%d; bf16 needs 8.0 or newer", dev.Name, dev.Major, dev.Minor)
-	}
-	c, err := cuda.OpenCompiler(libraries)
-	if err != nil {
-		return nil, err
-	}
+func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels) (*program, error) {
 	src, err := kernels.Source()
 	if err != nil {
 		return nil, err

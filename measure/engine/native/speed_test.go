@@ -171,7 +171,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 		for range gen - 1 {
 			start := time.Now()
 			m.must(a.Record(e.s))
-			m.must(e.step.Launch(e.s))
+			m.must(e.StartStep())
 			m.must(b.Record(e.s))
 			_, err := e.tokens()
 			m.must(err)

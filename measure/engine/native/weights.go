@@ -3,7 +3,6 @@ package native
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
@@ -139,7 +138,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 
 // randomScale is the half-width of the uniform distribution of random weights:
 // its deviation is 0.02, transformers' initializer_range.
-var randomScale = float32(0.02 * math.Sqrt(3))
+const randomScale = float32(0.02 * 1.7320508075688772) // times √3
 
 // tensorSeed tells the tensors of one model apart.
 func tensorSeed(seed uint64, name string) uint64 {
@@ -165,6 +164,16 @@ func (w *weights) random(k *program, s *cuda.Stream, seed uint64) error {
 		}
 	}
 	return s.Sync()
+}
+
+// check says what a checkpoint lacks or has otherwise, before any of it is read.
+func (w *weights) check(c *safetensors.Checkpoint) error {
+	for i := range w.tensors {
+		if err := c.Check(w.tensors[i].name, w.tensors[i].shape); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // load reads the weights from a checkpoint.
