@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func (a *app) measure() *cobra.Command {
 func (t *trial) subjectFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
-	f.StringVar(&p.Engine, "engine", p.Engine, "inference `engine`: transformers or openai")
+	f.StringVar(&p.Engine, "engine", p.Engine, "native, transformers or openai")
 	f.BoolVar(&p.RandomWeights, "random-weights", false, "take the shapes alone and download nothing; times are the same")
 	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
 	f.StringVar(&p.DType, "dtype", p.DType, "`format` of the model: bf16, fp16 or fp32")
@@ -73,10 +74,11 @@ func (t *trial) subjectFlags(cmd *cobra.Command) {
 	f.BoolVar(&p.Compile, "compile", false, "torch.compile the model")
 	f.StringVar(&p.Device, "device", "", "`device`: cuda or cpu (default: a GPU where there is one)")
 	f.StringVar(&p.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
+	f.StringVar(&p.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
 	f.BoolVar(&t.offline, "offline", false, "never use the network")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Transformers, experiment.OpenAI))
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Native, experiment.Transformers, experiment.OpenAI))
 	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
 	_ = cmd.RegisterFlagCompletionFunc("quantize", words("int8", "int4", "fp8"))
 	_ = cmd.RegisterFlagCompletionFunc("attention", words("sdpa", "eager", "flash_attention_2"))
@@ -203,10 +205,14 @@ func (a *app) lab(offline bool) (*measure.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
+	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
 	return &measure.Lab{
 		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
-		Version: versionText(), Command: os.Args, Say: func(line string) { a.logf("%s", line) },
+		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: func(line string) { a.logf("%s", line) },
 	}, nil
 }

@@ -54,11 +54,14 @@ func unsupported(format string, args ...any) error {
 	return &UnsupportedError{fmt.Sprintf(format, args...)}
 }
 
-// Check says why the engine does not run a model, from its shape and its
-// config.json alone: no GPU is needed.
-func Check(m *models.Model, config []byte) error {
-	_, err := readShape(m, config)
-	return err
+// Check says why the engine cannot run what the options ask for, as far as that
+// is known without a GPU and without reading weights.
+func Check(o *Options) error {
+	s, err := readShape(o.Model, o.Config)
+	if err != nil {
+		return err
+	}
+	return o.check(&s)
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.

@@ -69,11 +69,11 @@ func Open(opt Options) (e *Engine, err error) {
 	var ckpt *safetensors.Checkpoint
 	if opt.Weights != "" {
 		if ckpt, err = safetensors.Open(opt.Weights); err != nil {
-			return nil, err
+			return nil, &WeightsError{err}
 		}
 		defer ckpt.Close()
 		if err := e.w.check(ckpt); err != nil {
-			return nil, err
+			return nil, &WeightsError{err}
 		}
 	}
 	if e.dev, err = cuda.Open(opt.Device, opt.Libraries); err != nil {
@@ -85,8 +85,17 @@ func Open(opt Options) (e *Engine, err error) {
 	return e, nil
 }
 
+// A WeightsError is a checkpoint that cannot be read, or is not the model's.
+type WeightsError struct{ Err error }
+
+// Error is what is wrong with it.
+func (e *WeightsError) Error() string { return "native: weights: " + e.Err.Error() }
+
+// Unwrap gives what is wrong.
+func (e *WeightsError) Unwrap() error { return e.Err }
+
 // mostBytes is more memory than a GPU has; up to there sizes are exact.
-const mostBytes = 1 << 50
+const mostBytes = 1 << 42
 
 // check says what cannot be run.
 func (o *Options) check(s *shape) error {

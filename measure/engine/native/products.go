@@ -117,3 +117,11 @@ func (e *Engine) ownProducts() *linearKernels {
 	}
 	return e.p.linearFor(e.opt.Batch)
 }
+
+// ProductsText says what multiplies in a decode step.
+func (e *Engine) ProductsText() string {
+	if e.ownProducts() == nil {
+		return "cuBLASLt"
+	}
+	return "own kernels"
+}

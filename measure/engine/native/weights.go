@@ -182,7 +182,7 @@ func (w *weights) load(dev *cuda.Device, c *safetensors.Checkpoint) error {
 		t := &w.tensors[i]
 		values, err := c.BF16(t.name, t.shape)
 		if err != nil {
-			return fmt.Errorf("native: weights: %w", err)
+			return &WeightsError{err}
 		}
 		if err := cuda.Upload(dev, w.base.Add(2*t.offset), values); err != nil {
 			return err
