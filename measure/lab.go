@@ -69,6 +69,7 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 	if err != nil {
 		return nil, err
 	}
+	l.sayWeights(set, &p)
 	b, err := l.setUp(ctx, &p)
 	if err != nil {
 		return nil, err

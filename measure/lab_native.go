@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
@@ -44,11 +45,30 @@ func (l *Lab) settleNative(ctx context.Context, set *Settings, m *models.Model, 
 			return err
 		}
 	}
-	err := worker.Check(load)
-	if err == nil && load.RandomWeights && !p.RandomWeights {
+	return worker.Check(load)
+}
+
+// sayWeights says that weights are random where nobody asked for that.
+func (l *Lab) sayWeights(set *Settings, p *experiment.Point) {
+	if p.Engine == experiment.Native && set.Load.RandomWeights && !p.RandomWeights {
 		l.say("weights are random: neither --weights nor a folder with safetensors was given; times are the same")
 	}
-	return err
+}
+
+// Engine is what runs a point for which no engine was named: the native one
+// where there are a GPU and the libraries and it does all that is asked for, else
+// transformers. A model of the hub, whose own weights are meant, is no reason for
+// random ones.
+func (l *Lab) Engine(ctx context.Context, p experiment.Point) string {
+	p.Engine = experiment.Native
+	if err := cuda.Ready(p.Libraries); err != nil || p.Check() != nil {
+		return experiment.Transformers
+	}
+	set, err := l.settings(ctx, &p)
+	if err != nil || !p.RandomWeights && set.Load.RandomWeights && strings.ContainsAny(p.Model, `/\`) {
+		return experiment.Transformers
+	}
+	return experiment.Native
 }
 
 // config is the config.json that the shape of a model was read from. One that

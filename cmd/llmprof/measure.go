@@ -37,7 +37,9 @@ func (a *app) measure() *cobra.Command {
 		Long: "Run an inference engine on this machine and measure the time to the first token (TTFT), per\n" +
 			"token (TPOT) and to the last (TTLT), memory and energy. Every repeat is kept; the engine is warmed\n" +
 			"up until its times hold still; energy is a counter's difference between two of its ticks.\n\n" +
-			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given.",
+			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given.\n\n" +
+			"The native engine needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of CUDA 12 or 13; no\n" +
+			"Python. Its weights are random unless --weights or the model's own folder has safetensors.",
 		Example: "  llmprof measure --model llama3.1-8b --random-weights --batch 8\n" +
 			"  llmprof measure --model ./my-model --eager --ttft --tpot\n" +
 			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b",
@@ -63,7 +65,8 @@ func (a *app) measure() *cobra.Command {
 func (t *trial) subjectFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
-	f.StringVar(&p.Engine, "engine", p.Engine, "native, transformers or openai")
+	f.StringVar(&p.Engine, "engine", p.Engine, "`engine`: native, transformers, openai (default: native if it can)")
+	f.Lookup("engine").DefValue = ""
 	f.BoolVar(&p.RandomWeights, "random-weights", false, "take the shapes alone and download nothing; times are the same")
 	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
 	f.StringVar(&p.DType, "dtype", p.DType, "`format` of the model: bf16, fp16 or fp32")
@@ -134,6 +137,9 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 // settle turns what was given on the command line into a point.
 func (t *trial) settle() error {
 	p := &t.point
+	if t.given("cuda-libs") && !t.given("engine") {
+		p.Engine = experiment.Native
+	}
 	if t.eager {
 		if t.given("graph") && p.Graph {
 			return usage("--eager: it contradicts --graph")
@@ -156,20 +162,24 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err := errors.Join(t.output.check(), t.settle()); err != nil {
 		return usageError{err}
 	}
+	p := &t.point
 	lab, err := a.lab(t.offline)
 	if err != nil {
 		return err
 	}
 	lab.Shared, lab.NeedEnergy, lab.Node = t.shared, t.given("energy"), t.node
+	if !t.given("engine") && p.Engine != experiment.Native {
+		p.Engine = lab.Engine(ctx, *p)
+	}
 	if t.node > 0 {
-		return lab.Join(ctx, t.point)
+		return lab.Join(ctx, *p)
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	var store *experiment.Store
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
 	}
-	results, err := experiment.Single(ctx, t.point, lab.Measure, store)
+	results, err := experiment.Single(ctx, *p, lab.Measure, store)
 	if err != nil {
 		return err
 	}

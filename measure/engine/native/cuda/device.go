@@ -58,6 +58,24 @@ func Open(ordinal int, folder string) (*Device, error) {
 	return dev, nil
 }
 
+// Ready says what is missing for an engine to run here: a driver with a GPU, or
+// one of the libraries. It takes no memory of the GPU.
+func Ready(folder string) error {
+	d, err := openDriver(folder)
+	if err != nil {
+		return err
+	}
+	dev := &Device{d: d}
+	if err := dev.find(0); err != nil {
+		return err
+	}
+	if _, err := OpenCompiler(folder); err != nil {
+		return err
+	}
+	_, err = cublasLibrary().open(folder)
+	return err
+}
+
 // find reads what is known of the GPU without a context.
 func (dev *Device) find(ordinal int) error {
 	d := dev.d
