@@ -138,9 +138,13 @@ func cut(b []byte) string {
 	return string(s)
 }
 
-// Sync waits until the GPU has done everything that it was given, and reports
-// what went wrong in it.
-func (dev *Device) Sync() error { return dev.d.check("cuCtxSynchronize", dev.d.ctxSync()) }
+// Sync waits for what was given to the GPU outside of a Stream, and reports what
+// went wrong in it. It leaves other threads alone, of which one may be recording
+// a graph, when waiting for the whole context is forbidden.
+func (dev *Device) Sync() error {
+	const defaultStream = 0
+	return dev.d.check("cuStreamSynchronize", dev.d.streamSync(defaultStream))
+}
 
 // Close frees what was allocated and gives the GPU back.
 func (dev *Device) Close() error {

@@ -22,7 +22,6 @@ type driver struct {
 	primaryRetain     func(ctx *uintptr, dev int32) int32
 	primaryRelease    func(dev int32) int32
 	ctxSetCurrent     func(ctx uintptr) int32
-	ctxSync           func() int32
 	memInfo           func(free, total *uint64) int32
 	memAlloc          func(p *uint64, size uint64) int32
 	memFree           func(p uint64) int32
@@ -68,7 +67,7 @@ func (d *driver) symbols() map[string]any {
 		"cuDeviceGetUuid_v2": &d.deviceUUID, "cuDeviceTotalMem_v2": &d.deviceMem,
 		"cuDeviceGetAttribute": &d.deviceAttr, "cuDeviceGetPCIBusId": &d.devicePCI,
 		"cuDevicePrimaryCtxRetain": &d.primaryRetain, "cuDevicePrimaryCtxRelease_v2": &d.primaryRelease,
-		"cuCtxSetCurrent": &d.ctxSetCurrent, "cuCtxSynchronize": &d.ctxSync,
+		"cuCtxSetCurrent": &d.ctxSetCurrent,
 		"cuMemGetInfo_v2": &d.memInfo, "cuMemAlloc_v2": &d.memAlloc, "cuMemFree_v2": &d.memFree,
 		"cuMemHostAlloc": &d.hostAlloc, "cuMemFreeHost": &d.hostFree,
 		"cuMemcpyHtoD_v2": &d.copyToDevice, "cuMemcpyDtoH_v2": &d.copyToHost,

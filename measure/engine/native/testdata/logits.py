@@ -1,6 +1,7 @@
 """The scores that transformers gives, for the engine's to be held against.
 
-logits.py write FOLDER CONFIG...    a checkpoint of random weights in bf16 for each config.json, in FOLDER/0, FOLDER/1, ...
+logits.py write FOLDER CONFIG...    a checkpoint in bf16 for each config.json, in FOLDER/0, FOLDER/1, ...: random weights as
+                                    transformers initializes them, and norms and biases that are not 1 and 0
 logits.py score REQUEST ANSWER      REQUEST is JSON: a list of {folder, sequences, first}; ANSWER gets the scores of
                                     every position from first on as little-endian float32, one request after the other
 
@@ -21,8 +22,10 @@ def write(folder: str, configs: list[str]) -> None:
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), dtype=torch.float32)
         with torch.no_grad():
             for key, parameter in model.named_parameters():
-                center = 1.0 if "norm" in key else 0.0  # as initialized, a norm would be 1 and a bias 0
-                parameter.normal_(center, 0.05)
+                if "norm" in key:  # it would be 1, and a bias 0
+                    parameter.normal_(1.0, 0.05)
+                elif key.endswith("bias"):
+                    parameter.normal_(0.0, 0.02)
         model.to(torch.bfloat16).save_pretrained(Path(folder) / str(index), max_shard_size="1MB")
 
 

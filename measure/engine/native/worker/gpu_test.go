@@ -140,7 +140,7 @@ func TestGPUErrors(t *testing.T) {
 	onGPU(t)
 	w := start(t)
 	l := workload()
-	l.Batch, l.PromptLen = 60000, 200000
+	l.Batch, l.PromptLen = 60000, 20000
 	if f := loadFails(t, w, l); f.Kind != engine.OutOfMemory || f.Fatal {
 		t.Errorf("%+v, want %s", f, engine.OutOfMemory)
 	}
