@@ -52,7 +52,9 @@ const mostRows = 16384
 func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b := &buffers{capacity: o.PromptLen + o.GenLen - 1}
 	b.rows = o.PromptLen * min(max(mostRows/o.PromptLen, 1), o.Batch)
-	b.splits = splits(s, o.Batch, sms)
+	if b.splits = o.splits; b.splits == 0 {
+		b.splits = splits(s, o.Batch, sms)
+	}
 	step := max(b.rows, o.Batch)
 	b.ask(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)
 	b.ask(&b.nextToken, "the tokens", 4*o.Batch)

@@ -25,6 +25,7 @@ type Options struct {
 	Cache     cuda.Cache
 	Products  Products
 	linear    []linearKernels // nil for linearShapes
+	splits    int             // of the context in decode attention; 0 for the rule
 }
 
 // Products says what multiplies in a decode step.

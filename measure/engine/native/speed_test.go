@@ -33,7 +33,8 @@ type speedRow struct {
 // TestSpeed measures llama3.1-8b against what this GPU reached in the same run.
 // It is no test of a time: it writes what it saw as JSON. It runs where
 // LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/4,prefill:2048",
-// of which the second says which ring the products use: tiles/depth/stages.
+// of which the second says which ring the products use, tiles/depth/stages; "@%32"
+// says into how many parts attention cuts the context.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -149,6 +150,11 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	const gen = 65
 	begin := time.Now()
 	opt := Options{Seed: 1, Batch: batch, PromptLen: ctx - gen/2, GenLen: gen}
+	note := shape
+	shape, parts, split := strings.Cut(shape, "%")
+	if split {
+		opt.splits = number(m.t, parts)
+	}
 	if shape == "cublas" {
 		opt.Products = CublasProducts
 	} else if shape != "" {
@@ -189,7 +195,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	bytes := 2*(e.w.params-int64(s.vocab*s.hidden)) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
-	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
+	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: note})
 	m.operators(e, first)
 	m.must(a.Close())
 	m.must(b.Close())

@@ -58,6 +58,9 @@ func checkpoints(t *testing.T) []checkpoint {
 	t.Helper()
 	dir := t.TempDir()
 	names := slices.Sorted(maps.Keys(tiny()))
+	if only := os.Getenv("LLMPROF_TEST_FAMILY"); only != "" {
+		names = []string{only}
+	}
 	args := []string{"write", dir}
 	for _, name := range names {
 		path := filepath.Join(dir, name+".json")
