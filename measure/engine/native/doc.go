@@ -19,5 +19,5 @@
 //
 // The residual stream is float32, everything that enters a product is bf16,
 // and every sum is float32. Sums are in a fixed order: a model, a seed and a
-// batch give the same tokens every time on the same GPU.
+// workload give the same tokens every time on the same GPU.
 package native
