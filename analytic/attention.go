@@ -23,7 +23,30 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o.Variant = s.variant(a)
 	o.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * s.localKV(a) * float64(a.KeyDim+a.ValueDim))
 	o.Acts = s.acts(s.tokens() * heads * float64(a.KeyDim+a.ValueDim))
+	if s.New == 1 {
+		o.Repeated, o.Joined = s.repeated(a, heads), o.KV.Times(2)
+	}
 	return append(dst, o)
+}
+
+// repeated is what moves where the keys and values of each KV head are copied for
+// the r query heads that share it: all of them are read, r copies are written,
+// and attention reads those. A head of its own for each query needs no copy.
+//
+//	bytes = (1 + 2r) · B · positions · heads_kv · (d_k + d_v) · a
+func (s *Step) repeated(a *models.Attention, heads float64) unit.Bytes {
+	positions := s.keys(a)
+	if s.Cache > 0 {
+		positions = s.Cache
+		if a.Window > 0 {
+			positions = min(s.Cache, float64(a.Window))
+		}
+	}
+	moves := 1.0
+	if r := heads / s.localKV(a); r > 1 {
+		moves += 2 * r
+	}
+	return s.Scheme.KV.Bytes(moves * s.Batch * positions * s.localKV(a) * float64(a.KeyDim+a.ValueDim))
 }
 
 // attend is the arithmetic of heads heads over pairs pairs of query and key:

@@ -16,11 +16,32 @@ type Engine struct {
 	Fused   bool         // norms, rotary, activations and cache writes are one kernel each
 	OneShot bool         // small all-reduces over NVLink take one exchange over peer memory
 	Host    unit.Seconds // of the host in every step, not hidden behind the GPU
-	Launch  unit.Seconds // of the host for every kernel, hidden behind the GPU; 0 with a CUDA graph
+	Launch  unit.Seconds // of the host for every kernel, hidden behind the GPU
+	Graph   bool         // decode steps are one CUDA graph, so that their launches take the host no time
+	Element unit.Seconds // least time of each element-wise kernel that is not fused; 0 for the calibration's launch
+
+	// Join is for a cache that grows by being put together anew: each decode step
+	// reads all of it once more and writes it.
+	Join bool
+
+	// Repeat is for a cache of fixed length under a mask: each decode step copies
+	// the keys and values of the whole of it once for every query head, and reads
+	// the copies, at this share of the bandwidth. 0: the cache grows, and its heads
+	// are shared.
+	Repeat float64
 
 	Error   float64    // what it adds to the half-width of the interval, as a share of the time
 	Reserve unit.Bytes // memory that it holds besides weights, cache and activations
 }
+
+// eagerLaunch is the median of the time per token over the launches of a step, of
+// Llama-3.1-8B run eagerly at batch 1 to 32 (validate/observations/h200.csv).
+const eagerLaunch = 10.7e-6
+
+// smallKernel is what an element-wise kernel takes of a graph of many, and Repeat
+// below is fitted with it: the least mean error of the time per token of
+// Llama-3.1-8B in a graph, at batch 1 to 32 and prompts of 128 to 4096.
+const smallKernel = 2.6e-6
 
 // engines are the engines that can be predicted.
 var engines = []Engine{
@@ -29,8 +50,12 @@ var engines = []Engine{
 		Source: "an engine with fused kernels and one CUDA graph a step; 20 µs to read the token back assumed",
 	},
 	{
-		Name: "transformers", Launch: 21e-6, Error: 0.25,
-		Source: "Hugging Face transformers, eager: 28 ms a token for Llama-3.1-8B at batch 1 on an H200, about 1,300 launches",
+		Name: "transformers", Launch: eagerLaunch, Element: smallKernel, Join: true, Error: 0.25,
+		Source: "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
+	},
+	{
+		Name: "transformers-graph", Launch: eagerLaunch, Graph: true, Element: smallKernel, Repeat: 0.37, Error: 0.10,
+		Source: "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
 	},
 	{
 		Name: "vllm", Fused: true, OneShot: true, Host: 2.1e-3, Reserve: 3.5e9,

@@ -113,7 +113,7 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 		return e, err
 	}
 	st := p.template()
-	st.Batch = float64(w.Batch) / float64(p.par.MicroBatches)
+	st.Batch, st.Cache = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.context())
 	u := sum{p: p, budget: maxSteps}
 	layers := p.model.NumLayers()
 	prefill := u.prefill(w, st)

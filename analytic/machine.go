@@ -204,6 +204,12 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 		c.Compute, c.vector = v, true
 	}
 	c.Memory = (o.Weights + o.KV + o.State + acts).Over(g.Bandwidth.Times(k.Memory)).Times(n)
+	if share := m.Engine.Repeat; share > 0 && o.Repeated > 0 {
+		c.Memory = o.Repeated.Over(g.Bandwidth.Times(share)).Times(n)
+	}
+	if m.Engine.Join {
+		c.Memory += o.Joined.Over(g.Bandwidth.Times(cal.Element.Memory)).Times(n)
+	}
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
 	return c
 }
@@ -212,7 +218,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 // engine's element-wise kernels follow each other in a graph.
 func (m *Machine) fixed(k *hardware.Kernel, kind Kind, kernels float64) unit.Seconds {
 	if kind == Element && !m.Engine.Fused {
-		return m.Cal.Launch.Times(kernels)
+		return max(m.Engine.Element, m.Cal.Launch).Times(kernels)
 	}
 	return k.Fixed.Times(kernels)
 }

@@ -21,6 +21,9 @@ type Op struct {
 	State   unit.Bytes // of scans and convolutions, read and written
 	Acts    unit.Bytes // activations in and out
 
+	Repeated unit.Bytes // in place of KV, where an engine repeats it for every query head
+	Joined   unit.Bytes // besides KV, where an engine joins cache and new token to a new cache
+
 	Wire     unit.Bytes // sent by one GPU to others of its node
 	NodeWire unit.Bytes // sent by one GPU to other nodes
 	Ranks    float64    // that take part in a collective
@@ -59,6 +62,7 @@ type Step struct {
 	New    float64
 	Past   float64
 	Logits float64 // positions of a sequence that the LM head runs on
+	Cache  float64 // positions of a cache of fixed length; 0 for one that grows
 }
 
 // tokens is how many rows every projection has.

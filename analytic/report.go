@@ -57,7 +57,7 @@ func Explain(c *Case) (Report, error) {
 		return Report{}, err
 	}
 	st := p.template()
-	st.Batch = float64(c.Workload.Batch) / float64(p.par.MicroBatches)
+	st.Batch, st.Cache = float64(c.Workload.Batch)/float64(p.par.MicroBatches), float64(c.Workload.context())
 	r := Report{Estimate: e, Count: c.countFLOPs()}
 	r.PrefillOps = c.finish(c.prefillLines(st), &e.Prefill)
 	if e.Tokens > 0 {

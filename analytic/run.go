@@ -29,7 +29,7 @@ func (u *sum) step(s *Step) tally {
 	f := &t.floor
 	t.least = f.time()
 	t.sig ^= f.which() << 60
-	u.p.host(&t)
+	u.p.host(&t, s.New == 1 && s.Past > 0)
 	return t
 }
 
@@ -66,10 +66,10 @@ func (u *sum) between(all *tally, s Step, stride, count float64, first, last *ta
 }
 
 // host adds the host's time: what it does in every step, and launches that take
-// it longer than the GPU takes for the kernels.
-func (p *Predictor) host(t *tally) {
+// it longer than the GPU takes for the kernels, unless a graph has them all.
+func (p *Predictor) host(t *tally, decode bool) {
 	e := &p.machine.Engine
-	if launch := e.Launch.Times(t.launches); launch > t.expected {
+	if launch := e.Launch.Times(t.launches); launch > t.expected && (!e.Graph || !decode) {
 		t.bound = [numBounds]unit.Seconds{ByLaunch: launch}
 		t.expected = launch
 		t.sig ^= 1 << 59

@@ -3,7 +3,9 @@ package plots
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -47,25 +49,48 @@ func (s scope) padded(below, above, wide float64) scope {
 
 // si is v with three digits and a decimal prefix, without trailing zeros.
 func si(v float64, unit string) string {
+	number, prefix := prefixed(v)
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return number + " " + prefix + unit
+}
+
+// measured is si with its trailing zeros, as results are written.
+func measured(v float64, unit string) string {
+	number, prefix := prefixed(v)
+	return number + " " + prefix + unit
+}
+
+// prefixed is v in three digits and a decimal prefix.
+func prefixed(v float64) (number, prefix string) {
 	if v == 0 {
-		return "0 " + unit
+		return "0", ""
 	}
 	prefixes := []string{"f", "p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"}
 	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
-	group := int(math.Floor(math.Log10(math.Abs(r))/3 + 1e-9))
+	digits := int(math.Floor(math.Log10(math.Abs(r)) + 1e-9))
+	group := int(math.Floor(float64(digits) / 3))
 	if group < -5 || group > 6 {
-		return fmt.Sprintf("%.3g %s", v, unit)
+		return fmt.Sprintf("%.3g", v), ""
 	}
-	number := strconv.FormatFloat(r/math.Pow(1000, float64(group)), 'f', -1, 64)
-	if len(number) > 5 {
-		number = strconv.FormatFloat(r/math.Pow(1000, float64(group)), 'g', 3, 64)
-	}
-	return number + " " + prefixes[group+5] + unit
+	return strconv.FormatFloat(r/math.Pow(1000, float64(group)), 'f', 2-(digits-3*group), 64), prefixes[group+5]
 }
 
 // decades places ticks on a logarithmic axis: at powers of ten if it spans
-// several, else also at 2 and 5, and small ones between.
+// several, else also between them.
 type decades struct{ label func(float64) string }
+
+// multiples are those of a power of ten that have a label on an axis of a span.
+func multiples(span float64) []int {
+	switch {
+	case span <= 1:
+		return []int{1, 2, 3, 5, 7}
+	case span <= 3:
+		return []int{1, 2, 5}
+	}
+	return []int{1}
+}
 
 // Ticks implements plot.Ticker.
 func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
@@ -74,7 +99,7 @@ func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
 	}
 	first, last := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
 	step := (last-first)/9 + 1
-	fine := math.Log10(hi/lo) < 2.2
+	named := multiples(math.Log10(hi / lo))
 	for e := first; e <= last; e++ {
 		for m := 1; m <= 9; m++ {
 			v := float64(m) * math.Pow(10, float64(e))
@@ -82,7 +107,7 @@ func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
 				continue
 			}
 			t := plot.Tick{Value: v}
-			if labelled := m == 1 && (e-first)%step == 0; labelled || fine && (m == 2 || m == 5) {
+			if slices.Contains(named, m) && (e-first)%step == 0 {
 				t.Label = d.label(v)
 			}
 			if t.Label != "" || step == 1 {
@@ -93,8 +118,8 @@ func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// values places ticks at given values, as the batches of a sweep, leaving out
-// labels that would touch.
+// values places ticks at given values, as the batches of a sweep. If not all
+// labels have room, every second or third or n-th has one.
 type values struct {
 	at    []float64
 	label func(float64) string
@@ -103,23 +128,35 @@ type values struct {
 }
 
 // Ticks implements plot.Ticker.
-func (v values) Ticks(lo, hi float64) (ticks []plot.Tick) {
-	place := func(x float64) vg.Length {
-		if v.log {
-			return v.wide * vg.Length(math.Log(x/lo)/math.Log(hi/lo))
-		}
-		return v.wide * vg.Length((x-lo)/(hi-lo))
+func (v values) Ticks(lo, hi float64) []plot.Tick {
+	ticks := make([]plot.Tick, len(v.at))
+	for i, x := range v.at {
+		ticks[i].Value = x
 	}
-	style, free := Sans(TickSize, Ink()), vg.Length(math.Inf(-1))
-	for _, x := range v.at {
-		t := plot.Tick{Value: x}
-		text := v.label(x)
-		if w := style.Width(text); place(x)-w/2 >= free {
-			t.Label, free = text, place(x)+w/2+3.5
-		}
-		ticks = append(ticks, t)
+	stride := 1
+	for stride < len(v.at) && !v.roomy(lo, hi, stride) {
+		stride++
+	}
+	for i := 0; i < len(v.at); i += stride {
+		ticks[i].Label = v.label(v.at[i])
 	}
 	return ticks
+}
+
+// roomy reports whether no two labels would touch if each stride-th has one.
+func (v values) roomy(lo, hi float64, stride int) bool {
+	style, free := Sans(TickSize, Ink()), vg.Length(math.Inf(-1))
+	for i := 0; i < len(v.at); i += stride {
+		x, w := v.wide*vg.Length((v.at[i]-lo)/(hi-lo)), style.Width(v.label(v.at[i]))
+		if v.log {
+			x = v.wide * vg.Length(math.Log(v.at[i]/lo)/math.Log(hi/lo))
+		}
+		if x-w/2 < free {
+			return false
+		}
+		free = x + w/2 + 3.5
+	}
+	return true
 }
 
 // linear places about six ticks at round values from 0.

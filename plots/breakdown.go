@@ -39,15 +39,19 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	}
 	v := &breakdownView{bars: bars}
 	v.layOut()
+	whose := "one GPU's"
+	if c.Parallel.PP > 1 {
+		whose = "those of one GPU of each stage"
+	}
 	f := &Figure{
 		Title: "Where parameters, work, time and energy go", Caption: Caption(c), body: v.draw,
 		Notes: []string{
 			"Each bar is the whole of its total, at its right.",
-			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: one GPU's; energy: all GPUs of a replica, idle power left out.",
-			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f %% are merged into other.", 100*leastPart),
+			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: " + whose + "; energy: all GPUs of a replica, idle power left out.",
+			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f\u00a0%% are merged into other.", 100*leastPart),
 		},
 	}
-	f.Height = f.outside() + v.height
+	f.hold(v.height)
 	return f, nil
 }
 
@@ -73,10 +77,10 @@ func breakdownBars(c *analytic.Case, r *analytic.Report) (bars []bar, err error)
 		of   func(*analytic.Line) float64
 		text func(float64) string
 	}{
-		{"FLOPs", func(l *analytic.Line) float64 { return float64(l.FLOPs) }, func(v float64) string { return si(v, "FLOP") }},
-		{"traffic", func(l *analytic.Line) float64 { return float64(l.Traffic()) }, func(v float64) string { return si(v, "B") }},
-		{"time", func(l *analytic.Line) float64 { return float64(l.Expected) }, func(v float64) string { return si(v, "s") }},
-		{"energy", func(l *analytic.Line) float64 { return float64(l.Energy) }, func(v float64) string { return si(v, "J") }},
+		{"FLOPs", func(l *analytic.Line) float64 { return float64(l.FLOPs) }, func(v float64) string { return measured(v, "FLOP") }},
+		{"traffic", func(l *analytic.Line) float64 { return float64(l.Traffic()) }, func(v float64) string { return measured(v, "B") }},
+		{"time", func(l *analytic.Line) float64 { return float64(l.Expected) }, func(v float64) string { return measured(v, "s") }},
+		{"energy", func(l *analytic.Line) float64 { return float64(l.Energy) }, func(v float64) string { return measured(v, "J") }},
 	} {
 		for _, p := range phases {
 			var sums [numGroups]float64
@@ -158,9 +162,9 @@ type breakdownView struct {
 
 // A label is text at a place in a row below a bar.
 type label struct {
-	text string
-	ink  group
-	x    vg.Length
+	text  string
+	group group
+	x     vg.Length
 }
 
 // The sizes of a breakdown.
@@ -190,10 +194,7 @@ func (v *breakdownView) layOut() {
 	for g := range numGroups {
 		if seen[g] {
 			v.keys = append(v.keys, key{g.String(), func(c *draw.Canvas, box vg.Rectangle) {
-				fill(c, box, g.ink())
-				if g == other {
-					hatch(c, box, Faint(), 3)
-				}
+				g.dress().fill(c, box)
 				outline(c, box, Faint())
 			}})
 		}

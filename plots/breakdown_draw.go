@@ -77,10 +77,7 @@ func (b *bar) draw(c *draw.Canvas, y vg.Length) {
 		p := &b.parts[i]
 		w := barWidth * vg.Length(p.share)
 		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - barHeight}, Max: vg.Point{X: x + w, Y: y}}
-		fill(c, box, p.group.ink())
-		if p.group == other {
-			hatch(c, box, Faint(), 3)
-		}
+		p.group.dress().fill(c, box)
 		c.SetLineStyle(Line(0.8, Paper()))
 		c.Stroke(box.Path())
 		b.write(c, p, box)
@@ -96,11 +93,18 @@ func (b *bar) write(c *draw.Canvas, p *part, box vg.Rectangle) {
 	if p.group == other {
 		lines = nil
 	}
-	style.Color = inkOn(p.group.ink())
+	l := p.group.dress()
+	style.Color = inkOn(l.ink)
 	row := style.Font.Size * 1.15
 	base := (box.Min.Y+box.Max.Y)/2 + row*vg.Length(len(lines))/2 - ascent(style) - 0.9
-	for _, l := range lines {
-		c.FillText(style, vg.Point{X: (box.Min.X+box.Max.X)/2 - style.Width(l)/2, Y: base}, l)
+	for _, text := range lines {
+		at := vg.Point{X: (box.Min.X+box.Max.X)/2 - style.Width(text)/2, Y: base}
+		if l.pattern != plain { // no line runs through text
+			back := textBox(style, at, text)
+			back.Min.X, back.Max.X = back.Min.X-1.5, back.Max.X+1.5
+			fill(c, back, l.ink)
+		}
+		c.FillText(style, at, text)
 		base -= row
 	}
 }
@@ -111,10 +115,7 @@ func drawRow(c *draw.Canvas, row []label, y vg.Length) {
 	for _, l := range row {
 		x := c.Min.X + nameColumn + l.x
 		box := vg.Rectangle{Min: vg.Point{X: x, Y: y + 1.5}, Max: vg.Point{X: x + 5.5, Y: y + 7}}
-		fill(c, box, l.ink.ink())
-		if l.ink == other {
-			hatch(c, box, Faint(), 3)
-		}
+		l.group.dress().fill(c, box)
 		outline(c, box, Faint())
 		c.FillText(style, vg.Point{X: x + 8, Y: y + 2}, l.text)
 	}

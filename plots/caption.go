@@ -2,63 +2,138 @@ package plots
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmprof/analytic"
-	"llmprof/unit"
 )
 
-// Caption names the configuration that a picture is of, as
-// "llama2-70b · 8 × A100 SXM 80GB · TP 8 · batch 32 · 1024+128 · bf16 · llmprof".
-func Caption(c *analytic.Case) string {
-	parts := append(machineParts(c), splitParts(&c.Parallel)...)
-	parts = append(parts, fmt.Sprintf("batch %d", c.Workload.Batch), lengths(&c.Workload))
-	return strings.Join(append(parts, FormatName(&c.Scheme), "llmprof"), " · ")
-}
+// fixed is the variable of a picture that varies nothing.
+const fixed Variable = 0xff
 
-// machineParts are the model and the GPUs.
-func machineParts(c *analytic.Case) []string {
-	gpu := c.Machine.GPU.Name
-	if n := c.Parallel.GPUs(); n > 1 {
-		gpu = fmt.Sprintf("%d × %s", n, gpu)
+// Caption names all that the figures of a picture depend on, as
+// "llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024,
+// context 1152 · weights, KV, activations bf16 · llmprof".
+func Caption(c *analytic.Case) string { return SweepCaption(fixed, c) }
+
+// SweepCaption is the caption of a picture of several cases, with what it varies
+// left open. Where they differ it names each of them once, in their order.
+func SweepCaption(v Variable, cases ...*analytic.Case) string {
+	var parts []string
+	for _, of := range []func(*analytic.Case, Variable) string{
+		func(c *analytic.Case, _ Variable) string { return c.Model.Name },
+		gpusPart,
+		func(c *analytic.Case, _ Variable) string { return enginePart(c) },
+		splitsPart, batchPart, contextPart,
+		func(c *analytic.Case, _ Variable) string { return formatsPart(c) },
+	} {
+		var texts []string
+		for _, c := range cases {
+			if s := of(c, v); s != "" && !slices.Contains(texts, s) {
+				texts = append(texts, s)
+			}
+		}
+		if len(texts) > 0 {
+			parts = append(parts, strings.Join(texts, alternative))
+		}
 	}
-	return []string{c.Model.Name, gpu}
+	return printable(strings.Join(append(parts, "llmprof"), separator))
 }
 
-// splitParts are the degrees of parallelism above 1.
-func splitParts(p *analytic.Parallelism) (parts []string) {
+// These stand between the parts of a caption, and between what one part may be.
+const (
+	separator   = " · "
+	alternative = " or "
+)
+
+// gpusPart is the GPUs and how many of them there are.
+func gpusPart(c *analytic.Case, v Variable) string {
+	if n := c.Parallel.GPUs(); n > 1 && v != ByTP {
+		return fmt.Sprintf("%d × %s", n, c.Machine.GPU.Name)
+	}
+	return c.Machine.GPU.Name
+}
+
+func enginePart(c *analytic.Case) string {
+	if e := c.Machine.Engine.Name; e != "" {
+		return e + " engine"
+	}
+	return ""
+}
+
+// splitsPart is how the model is split: the degrees of parallelism above 1.
+func splitsPart(c *analytic.Case, v Variable) string {
+	p := &c.Parallel
+	var parts []string
 	for _, d := range [...]struct {
 		name string
 		n    int
 	}{{"TP", p.TP}, {"PP", p.PP}, {"EP", p.EP}, {"DP", p.DP}} {
-		if d.n > 1 {
+		switch {
+		case v == ByTP && d.name == "TP":
+			parts = append(parts, "TP varied")
+		case d.n > 1:
 			parts = append(parts, fmt.Sprintf("%s %d", d.name, d.n))
 		}
 	}
-	return parts
+	if p.SP {
+		parts = append(parts, "SP")
+	}
+	if n := p.MicroBatches; n > 1 {
+		parts = append(parts, fmt.Sprintf("%d micro-batches", n))
+	}
+	return strings.Join(parts, separator)
 }
 
-// lengths are the tokens of prompt and answer.
-func lengths(w *analytic.Workload) string {
-	s := fmt.Sprintf("%d+%d tokens", w.Prompt, w.Gen)
-	if w.CachedPrefix > 0 {
-		s += fmt.Sprintf(", %d cached", w.CachedPrefix)
+func batchPart(c *analytic.Case, v Variable) string {
+	if v == ByBatch {
+		return "batch varied"
 	}
-	if w.Chunk > 0 && w.Chunk < w.Prompt {
-		s += fmt.Sprintf(", chunks of %d", w.Chunk)
+	s := fmt.Sprintf("batch %d", c.Workload.Batch)
+	if c.Parallel.DP > 1 {
+		s += " a replica"
 	}
 	return s
 }
 
-// FormatName is a scheme as captions name it: the format alone where weights and
-// products have the same.
-func FormatName(s *analytic.Scheme) string {
-	name := s.Weights.String()
-	if s.Weights != s.Act || s.Group > 0 {
-		name = s.Name
+// contextPart is the prompt, and the context that it makes with what is generated.
+func contextPart(c *analytic.Case, v Variable) string {
+	w := &c.Workload
+	s := fmt.Sprintf("prompt %d", w.Prompt)
+	if v == ByContext {
+		s = "prompt varied"
 	}
-	if s.KV != unit.NoFormat && s.KV != s.Act {
-		name += ", KV " + s.KV.String()
+	if w.CachedPrefix > 0 {
+		s += fmt.Sprintf(" (%d cached)", w.CachedPrefix)
 	}
-	return name
+	if w.Chunk > 0 && (v == ByContext || w.Chunk < w.Prompt) {
+		s += fmt.Sprintf(" in chunks of %d", w.Chunk)
+	}
+	if w.AllLogits {
+		s += " with all logits"
+	}
+	if v == ByContext {
+		return s + fmt.Sprintf(", %d generated", w.Gen)
+	}
+	return s + fmt.Sprintf(", context %d", w.Prompt+w.Gen)
+}
+
+// formatsPart is the number formats, and the name of a scheme that they alone do
+// not tell.
+func formatsPart(c *analytic.Case) string {
+	s := c.Scheme.For(c.Machine.GPU)
+	weights := s.Weights.String()
+	if s.Name != weights && (s.Group > 0 || s.Experts || s.Zero) {
+		weights += " (" + s.Name + ")"
+	}
+	kv, act := s.KV.String(), s.Act.String()
+	switch {
+	case weights == kv && kv == act:
+		return "weights, KV, activations " + weights
+	case weights == act:
+		return "weights, activations " + weights + ", KV " + kv
+	case kv == act:
+		return "weights " + weights + ", KV, activations " + kv
+	}
+	return "weights " + weights + ", KV " + kv + ", activations " + act
 }

@@ -61,7 +61,7 @@ func ExampleRoofline() {
 		fmt.Println(err)
 	}
 	// Output:
-	// llama2-70b · 8 × A100 SXM 80GB · TP 8 · batch 32 · 1024+128 tokens · bf16 · llmprof
+	// llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch 32 · prompt 1024, context 1152 · weights, KV, activations bf16 · llmprof
 	// drawing "Roofline of one GPU": unknown picture format "gif" (known: svg, png, pdf)
 }
 
@@ -76,7 +76,7 @@ func ExampleLatency() {
 		fmt.Println(err)
 		return
 	}
-	figure, err := plots.Latency(plots.SweepCaption(c, plots.ByTP), plots.ByTP, []plots.Curve{curve})
+	figure, err := plots.Latency(plots.SweepCaption(plots.ByTP, c), plots.ByTP, []plots.Curve{curve})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -85,5 +85,5 @@ func ExampleLatency() {
 	fmt.Println(figure.Caption)
 	// Output:
 	// Latency by tensor parallelism
-	// llama2-70b · A100 SXM 80GB · TP varied · batch 32 · 1024+128 tokens · bf16 · llmprof
+	// llama2-70b · A100 SXM 80GB · native engine · TP varied · batch 32 · prompt 1024, context 1152 · weights, KV, activations bf16 · llmprof
 }

@@ -123,21 +123,47 @@ func (f *Figure) below() vg.Length {
 	return lineHeight(Sans(CaptionSize, Faint()))*vg.Length(len(f.noteLines())) + 3
 }
 
+// hold makes the figure as high as it has to be for a body of a height.
+func (f *Figure) hold(body vg.Length) { f.Height = f.outside() + body }
+
 // outside is all of the height that is not the body's.
 func (f *Figure) outside() vg.Length { return f.above() + f.below() + 2*Margin }
 
 func captionText() draw.TextStyle { return Sans(CaptionSize+0.5, Faint()) }
 
-// captionLines breaks the caption between its parts.
-func (f *Figure) captionLines() (lines []string) {
-	const dot = " · "
-	s := captionText()
-	for _, part := range strings.Split(f.Caption, dot) {
-		if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+dot+part) <= Width-2*Margin {
-			lines[n] += dot + part
-			continue
+// captionLines breaks the caption between its parts and the alternatives in them
+// into lines of about the same width, and longer parts between their words.
+func (f *Figure) captionLines() []string {
+	room := Width - 2*Margin
+	lines := f.captionIn(room)
+	for narrow := room; len(lines) > 1 && narrow > room/2; narrow -= 6 {
+		balanced := f.captionIn(narrow)
+		if len(balanced) > len(lines) {
+			break
 		}
-		lines = append(lines, fit(s, part, Width-2*Margin))
+		lines = balanced
+	}
+	return lines
+}
+
+// captionIn is the caption in lines of a width, each as full as can be.
+func (f *Figure) captionIn(room vg.Length) (lines []string) {
+	s := captionText()
+	for _, part := range strings.Split(f.Caption, separator) {
+		between := separator
+		for i, text := range strings.SplitAfter(part, alternative) {
+			if i > 0 {
+				between = ""
+			}
+			if n := len(lines) - 1; n >= 0 && s.Width(lines[n]+between+strings.TrimRight(text, " ")) <= room {
+				lines[n] += between + text
+				continue
+			}
+			lines = append(lines, wrap(s, text, room)...)
+			if strings.HasSuffix(text, alternative) {
+				lines[len(lines)-1] += " "
+			}
+		}
 	}
 	return lines
 }

@@ -38,7 +38,7 @@ func pictures(t testing.TB, c *analytic.Case) []picture {
 			if err != nil {
 				return nil, err
 			}
-			return Latency(SweepCaption(c, ByBatch), ByBatch, []Curve{curve})
+			return Latency(SweepCaption(ByBatch, c), ByBatch, []Curve{curve})
 		}},
 	}
 }
@@ -46,14 +46,17 @@ func pictures(t testing.TB, c *analytic.Case) []picture {
 // compare is a sweep of one model on several GPUs.
 func compare(t testing.TB) (*Figure, error) {
 	var curves []Curve
+	var cases []*analytic.Case
 	for _, g := range []string{"a100", "h100", "h200"} {
-		curve, err := Sweep(testCase(t, "llama3.1-8b", g, 1, 1), ByBatch, Doublings(1, 512), g)
+		c := testCase(t, "llama3.1-8b", g, 1, 1)
+		cases = append(cases, c)
+		curve, err := Sweep(c, ByBatch, Doublings(1, 512), g)
 		if err != nil {
 			return nil, err
 		}
 		curves = append(curves, curve)
 	}
-	return Latency("llama3.1-8b · 1024+128 tokens · bf16 · llmprof", ByBatch, curves)
+	return Latency(SweepCaption(ByBatch, cases...), ByBatch, curves)
 }
 
 func allPictures(t testing.TB) (all []picture) {

@@ -76,7 +76,7 @@ func newGraph(c *analytic.Case, r *analytic.Report) (*graph, error) {
 	if err := drawable(r); err != nil {
 		return nil, err
 	}
-	g := &graph{caption: printable(graphCaption(c)), columns: columns(r)}
+	g := &graph{caption: Caption(c), columns: columns(r)}
 	ops := merge(r.PrefillOps, r.DecodeOps)
 	first, last := layered(ops)
 	g.clusters = append(g.clusters, once(c, ops[:first]))

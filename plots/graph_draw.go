@@ -49,7 +49,7 @@ func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error)
 		f.Title += " in " + p.String()
 	}
 	room := Width - 2*Margin
-	f.Height = f.outside() + g.height(room) + legendHeight(g.keys(), room)
+	f.hold(g.height(room) + legendHeight(g.keys(), room))
 	if f.Height > maxHeight {
 		return nil, fmt.Errorf("model graph: %d kinds of layers and what is around them make a picture %.0f points high, and no page is higher than %.0f; DOT has no such limit",
 			len(g.clusters), f.Height.Points(), maxHeight.Points())

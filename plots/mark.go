@@ -43,3 +43,58 @@ func outline(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.SetLineStyle(Line(0.5, ink))
 	c.Stroke(r.Path())
 }
+
+// A Marker is the shape of the points of a line. All six are areas, so that a
+// hollow one still shows its shape.
+type Marker uint8
+
+// path is the outline of a marker with about the area of a circle of radius r.
+func (m Marker) path(p vg.Point, r vg.Length) vg.Path {
+	var corners [][2]vg.Length
+	switch m % NumSeries {
+	case 0:
+		return shape(PrefillMark(), p, r)
+	case 1:
+		return shape(DecodeMark(), p, r)
+	case 2: // a triangle on its base
+		corners = [][2]vg.Length{{-1.35, -0.78}, {1.35, -0.78}, {0, 1.56}}
+	case 3: // a diamond
+		corners = [][2]vg.Length{{-1.4, 0}, {0, -1.4}, {1.4, 0}, {0, 1.4}}
+	case 4: // a triangle on its tip
+		corners = [][2]vg.Length{{-1.35, 0.78}, {1.35, 0.78}, {0, -1.56}}
+	case 5: // a cross of beams
+		const a, b = 0.5, 1.4
+		corners = [][2]vg.Length{{-a, -b}, {a, -b}, {a, -a}, {b, -a}, {b, a}, {a, a}, {a, b}, {-a, b}, {-a, a}, {-b, a}, {-b, -a}, {-a, -a}}
+	}
+	var path vg.Path
+	for i, k := range corners {
+		q := vg.Point{X: p.X + k[0]*r, Y: p.Y + k[1]*r}
+		if i == 0 {
+			path.Move(q)
+			continue
+		}
+		path.Line(q)
+	}
+	path.Close()
+	return path
+}
+
+// draw draws a marker in a colour, apart from the line below it.
+func (m Marker) draw(c *draw.Canvas, p vg.Point, ink color.Color) {
+	m.paint(c, p, ink, Line(0.6, Paper()))
+}
+
+// hollow draws the marker of what does not fit in memory.
+func (m Marker) hollow(c *draw.Canvas, p vg.Point) {
+	m.paint(c, p, Paper(), Line(1.1, Alarm()))
+}
+
+func (m Marker) paint(c *draw.Canvas, p vg.Point, ink color.Color, border draw.LineStyle) {
+	path := m.path(p, markerRadius)
+	c.SetColor(ink)
+	c.Fill(path)
+	c.SetLineStyle(border)
+	c.Stroke(path)
+}
+
+const markerRadius vg.Length = 2.6

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -20,14 +21,15 @@ type layer struct {
 	of   func(*analytic.Memory) unit.Bytes
 }
 
-// memoryLayers are ordered so that what does not change is at the bottom.
+// memoryLayers are ordered so that what does not change is at the bottom. In grey
+// they differ by a tenth of the lightness.
 func memoryLayers() []layer {
 	return []layer{
-		{"weights", color.NRGBA{0x4b, 0x3f, 0x72, 255}, func(m *analytic.Memory) unit.Bytes { return m.Weights }},
+		{"weights", color.NRGBA{0x43, 0x38, 0x6a, 255}, func(m *analytic.Memory) unit.Bytes { return m.Weights }},
 		{"reserve of driver and engine", color.NRGBA{0xb9, 0xbd, 0xc4, 255}, func(m *analytic.Memory) unit.Bytes { return m.Reserve }},
-		{"KV cache", color.NRGBA{0xc0, 0x5f, 0x7c, 255}, func(m *analytic.Memory) unit.Bytes { return m.KV }},
-		{"state", color.NRGBA{0x8f, 0xb8, 0xde, 255}, func(m *analytic.Memory) unit.Bytes { return m.State }},
-		{"activations", color.NRGBA{0xf2, 0xd0, 0xa9, 255}, func(m *analytic.Memory) unit.Bytes { return m.Activations }},
+		{"KV cache", color.NRGBA{0xb0, 0x4d, 0x6c, 255}, func(m *analytic.Memory) unit.Bytes { return m.KV }},
+		{"state", color.NRGBA{0x6f, 0x9f, 0xd0, 255}, func(m *analytic.Memory) unit.Bytes { return m.State }},
+		{"activations", color.NRGBA{0xf7, 0xe0, 0xc4, 255}, func(m *analytic.Memory) unit.Bytes { return m.Activations }},
 	}
 }
 
@@ -99,12 +101,15 @@ func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
 	view.most, view.here = mostThatFits(curve.Points), here
 	view.layOut()
 	f := &Figure{
-		Title: "Memory of one GPU", Caption: v.caption(c), Height: 3.5 * vg.Inch, body: view.draw,
+		Title: "Memory of one GPU", Caption: SweepCaption(v, c), body: view.draw,
 		Notes: []string{
 			"KV cache: of the whole batch at its longest. Activations: at the peak of the prefill.",
-			"Of a pipeline: the fullest GPU. Hatched: does not fit.",
 		},
 	}
+	if c.Parallel.PP > 1 {
+		f.Notes = append(f.Notes, "Of the pipeline's stages: the fullest GPU.")
+	}
+	f.hold(2.7 * vg.Inch)
 	return f, nil
 }
 
@@ -163,7 +168,7 @@ func (v *memoryView) layOut() {
 	}
 	p := newPlot(scope{first.X, last.X}, scope{0, top})
 	v.plot = p
-	p.X.Tick.Marker = values{at: linear(last.X), label: counted, wide: Width - 70}
+	p.X.Tick.Marker = values{at: linear(last.X), label: func(x float64) string { return strings.ReplaceAll(si(x, ""), " ", "") }, wide: Width - 70}
 	p.Y.Tick.Marker = values{at: linear(top), label: func(x float64) string { return si(x, "B") }, wide: 1e4}
 	p.Add(grid{}, v)
 	for _, l := range memoryLayers() {
@@ -174,10 +179,15 @@ func (v *memoryView) layOut() {
 			}})
 		}
 	}
-	v.keys = append(v.keys, lineKey("capacity, most that fits", Line(1.3, Alarm())), lineKey("this workload", Line(1, Ink(), 3, 2)))
+	if v.most < last.X {
+		v.keys = append(v.keys, key{"does not fit", func(c *draw.Canvas, box vg.Rectangle) {
+			unfitHatch(c, box, 4)
+			outline(c, box, Faint())
+		}})
+	}
 }
 
 func (v *memoryView) draw(c draw.Canvas) {
-	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot, "memory of one GPU", v.variable.title())
+	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot, "memory used", v.variable.title())
 	legend(&c, v.keys)
 }

@@ -48,6 +48,46 @@ func TestOddOperators(t *testing.T) {
 	}
 }
 
+// TestOddGPUs says what is wrong with a GPU that has no roof.
+func TestOddGPUs(t *testing.T) {
+	for _, bandwidth := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+		c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
+		r := explain(t, c)
+		gpu, machine := *c.Machine.GPU, *c.Machine
+		gpu.Bandwidth, machine.GPU = unit.BytesPerSec(bandwidth), &gpu
+		c.Machine = &machine
+		f, err := Roofline(c, r)
+		drawn(t, f, err, "a bandwidth of "+fmt.Sprint(bandwidth))
+	}
+}
+
+// TestThousandLayers draws every picture of a model with a thousand layers, all of
+// them of one kind or each of its own.
+func TestThousandLayers(t *testing.T) {
+	for _, kinds := range []int{1, 1000} {
+		c := testCase(t, "llama3.2-1b", "h200", 1, 1)
+		m := *c.Model
+		first := m.Layers[0]
+		m.Layers, m.Order = nil, nil
+		for i := range 1000 {
+			if i < kinds {
+				l := first
+				l.Count = 1000 / kinds
+				if kinds > 1 {
+					l.Name = fmt.Sprintf("%s %d", first.Name, i)
+				}
+				m.Layers = append(m.Layers, l)
+			}
+			m.Order = append(m.Order, i%kinds)
+		}
+		c.Model = &m
+		for _, p := range pictures(t, c) {
+			f, err := p.make()
+			drawn(t, f, err, "")
+		}
+	}
+}
+
 // drawn fails unless f can be drawn, or unless err says want.
 func drawn(t *testing.T, f *Figure, err error, want string) {
 	t.Helper()

@@ -2,6 +2,7 @@ package plots
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot/vg"
 )
@@ -12,7 +13,7 @@ type placer struct {
 	bounds  vg.Rectangle
 	taken   []vg.Rectangle
 	texts   []vg.Rectangle // those of them that leaders must not pass through
-	lines   [][2]vg.Point  // that a label had better not lie on
+	lines   []line         // that a label had better not lie on
 	leaders [][2]vg.Point
 }
 
@@ -20,12 +21,32 @@ type placer struct {
 // is better than one that seems to be another's.
 const misleading = 20
 
+// A line is one that a label would interrupt, and what that costs.
+type line struct {
+	from, to vg.Point
+	cost     float64
+}
+
+// fork is a copy of q that places on its own.
+func (q *placer) fork() *placer {
+	f := *q
+	f.taken, f.texts, f.leaders = slices.Clip(q.taken), slices.Clip(q.texts), slices.Clip(q.leaders)
+	return &f
+}
+
 // near finds the best place for a box of w by h near a mark of radius r at p. It
-// returns the lower left corner, and whether there is any. The solver is greedy:
-// of the candidates around the mark, ever farther out, the first ring that has a
-// free one wins, and on it the one that crosses the fewest lines.
+// returns the lower left corner, and whether there is any.
 func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
-	const angles = 16
+	at, cost := q.best(p, r, w, h)
+	return at, cost < misleading
+}
+
+// best is near with what the place costs: misleading or more if there is none.
+// The solver is greedy: of the candidates around the mark, ever farther out, the
+// first ring that has a free one wins, and on it the one that crosses the fewest
+// lines.
+func (q *placer) best(p vg.Point, r, w, h vg.Length) (vg.Point, float64) {
+	const angles = 32
 	best, cost := vg.Point{}, math.Inf(1)
 	for ring, gap := range []vg.Length{2, 7, 14, 22, 32, 44, 58, 74, 92, 112} {
 		for i := range angles {
@@ -47,12 +68,12 @@ func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
 		}
 	}
 	if cost >= misleading {
-		return best, false
+		return best, cost
 	}
 	box := vg.Rectangle{Min: best, Max: vg.Point{X: best.X + w, Y: best.Y + h}}
 	q.taken, q.texts = append(q.taken, box), append(q.texts, box)
 	q.leaders = append(q.leaders, [2]vg.Point{p, nearest(box, p)})
-	return best, true
+	return best, cost
 }
 
 // free reports whether a box is inside and touches nothing.
@@ -85,12 +106,12 @@ func (q *placer) through(a, b vg.Point) bool {
 
 // crossings counts the lines under a box and those that its leader from a mark of
 // radius r at p crosses. To cross another mark
-// misleads, unless the two touch anyway.
+// misleads, unless the two touch anyway, and costs nothing if it lies in this one.
 func (q *placer) crossings(b vg.Rectangle, p vg.Point, r vg.Length) (n float64) {
 	own := vg.Rectangle{Min: vg.Point{X: p.X - r, Y: p.Y - r}, Max: vg.Point{X: p.X + r, Y: p.Y + r}}
 	for _, l := range q.lines {
-		if cuts(b, l[0], l[1]) {
-			n++
+		if cuts(b, l.from, l.to) {
+			n += l.cost
 		}
 	}
 	to := nearest(b, p)
@@ -101,7 +122,7 @@ func (q *placer) crossings(b vg.Rectangle, p vg.Point, r vg.Length) (n float64) 
 	}
 	for _, t := range q.taken {
 		switch {
-		case !cuts(t, p, to) || inside(t, p):
+		case !cuts(t, p, to) || inside(t, p) || inside(own, middle(t)):
 		case overlap(t, own):
 			n += 3
 		default:
@@ -119,6 +140,10 @@ func overlap(a, b vg.Rectangle) bool {
 // nearest is the point of a rectangle that is nearest to p.
 func nearest(b vg.Rectangle, p vg.Point) vg.Point {
 	return vg.Point{X: min(max(p.X, b.Min.X), b.Max.X), Y: min(max(p.Y, b.Min.Y), b.Max.Y)}
+}
+
+func middle(b vg.Rectangle) vg.Point {
+	return vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}
 }
 
 func inside(b vg.Rectangle, p vg.Point) bool { return nearest(b, p) == p }

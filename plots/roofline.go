@@ -14,37 +14,14 @@ import (
 	"llmprof/unit"
 )
 
-// A dot is one operator of a phase on a roofline.
-type dot struct {
-	name  string
-	mark  PhaseMark
-	bound analytic.Bound
-	x, y  float64 // FLOP/byte, FLOP/s
-	share float64 // of the phase's time
-}
-
-// A roof is what a GPU can do in one number format.
-type roof struct {
-	format                unit.Format
-	peak, bandwidth       float64
-	computeEff, memoryEff float64 // of large matrix products
-}
-
-// at is the roof over an intensity, achieved or at the data-sheet peaks.
-func (r *roof) at(x float64, achieved bool) float64 {
-	if achieved {
-		return min(r.peak*r.computeEff, r.bandwidth*r.memoryEff*x)
-	}
-	return min(r.peak, r.bandwidth*x)
-}
-
-// ridge is the intensity from which arithmetic is what limits.
-func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
-
 // Roofline draws the operators of a report under the roofs of its GPU, after
 // Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009): FLOPs by
 // memory traffic to the right, FLOPs by expected time upwards.
 func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+	r, err := oneByOne(c, r)
+	if err != nil {
+		return nil, err
+	}
 	prefill, none, err := dots(r.PrefillOps, PrefillMark())
 	if err != nil {
 		return nil, err
@@ -60,17 +37,42 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	// Large ones first: their labels matter most, and small ones lie on top.
 	slices.SortStableFunc(all, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
 	v := &rooflineView{dots: all, roofs: roofs(c.Machine, r)}
-	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c), Height: 4.7 * vg.Inch}
+	for _, r := range v.roofs {
+		if !shown(r.peak) || !shown(r.bandwidth) {
+			return nil, fmt.Errorf("roofline: %s has a peak of %v FLOP/s in %v and a bandwidth of %v B/s: both must be finite and above 0",
+				c.Machine.GPU.Name, r.peak, r.format, r.bandwidth)
+		}
+	}
+	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	left := v.layOut(f)
-	f.Notes = append(f.Notes, "Area of a mark: share of the phase's expected time. Achieved roofs: large matrix products.")
+	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products, "+c.Machine.Cal.Name+".")
+	if v.shared {
+		f.Notes = append(f.Notes, "Marks in one another share a label, the largest first.")
+	}
+	if m := c.Parallel.MicroBatches; m > 1 {
+		f.Notes = append(f.Notes, fmt.Sprintf("Drawn is one micro-batch of %d.", m))
+	}
 	if n := none + more; n > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs (norms, collectives, host).", count(n, "operator")))
+		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs.", count(n, "operator")))
 	}
 	if left > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f %% of the phase, or without room).", count(left, "mark"), 100*leastLabel))
+		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f\u00a0%%, or without room).", count(left, "mark"), 100*leastLabel))
 	}
-	f.body = v.draw
+	f.hold(rooflineBody)
 	return f, nil
+}
+
+// oneByOne is the report of one micro-batch by itself: those of a pipeline overlap,
+// and what several GPUs do in the time of one lies above its roofs.
+func oneByOne(c *analytic.Case, r *analytic.Report) (*analytic.Report, error) {
+	m := c.Parallel.MicroBatches
+	if m <= 1 {
+		return r, nil
+	}
+	one := *c
+	one.Workload.Batch, one.Parallel.MicroBatches = c.Workload.Batch/m, 1
+	alone, err := analytic.Explain(&one)
+	return &alone, err
 }
 
 func count(n int, noun string) string {
@@ -80,69 +82,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// dots are the operators of a phase by name, the same ones of several kinds of
-// layers as one, and the number of those that have no place on a roofline.
-func dots(lines []analytic.Line, m PhaseMark) (ds []dot, none int, err error) {
-	type sum struct {
-		flops, traffic, time, share, most float64
-		bound                             analytic.Bound
-	}
-	var names []string
-	sums := map[string]*sum{}
-	for i := range lines {
-		l := &lines[i]
-		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
-			return nil, 0, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
-				m.Name, l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
-		}
-		s := sums[l.Name]
-		if s == nil {
-			s = &sum{}
-			sums[l.Name], names = s, append(names, l.Name)
-		}
-		s.flops += float64(l.FLOPs)
-		s.traffic += float64(l.Traffic())
-		s.time += float64(l.Expected)
-		s.share += l.Share
-		if l.Share >= s.most {
-			s.most, s.bound = l.Share, l.Bound
-		}
-	}
-	for _, n := range names {
-		s := sums[n]
-		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1)}
-		if !shown(d.x) || !shown(d.y) {
-			none++
-			continue
-		}
-		ds = append(ds, d)
-	}
-	return ds, none, nil
-}
-
-// shown reports whether a logarithmic axis can show x.
-func shown(x float64) bool { return x >= leastShown && x <= mostShown }
-
-// roofs are those of the formats that the report's products run in, highest first.
-func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
-	var seen [unit.NumFormats]bool
-	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
-		for i := range lines {
-			f := lines[i].Format
-			if f == unit.NoFormat || f >= unit.NumFormats || seen[f] || lines[i].FLOPs == 0 {
-				continue
-			}
-			seen[f] = true
-			_, peak := m.Runs(f)
-			rs = append(rs, roof{
-				format: f, peak: float64(peak), bandwidth: float64(m.GPU.Bandwidth),
-				computeEff: m.Cal.GEMM.Compute, memoryEff: m.Cal.GEMM.Memory,
-			})
-		}
-	}
-	slices.SortStableFunc(rs, func(a, b roof) int { return cmp.Compare(b.peak, a.peak) })
-	return rs
-}
+// rooflineBody is the height of axes and legend.
+const rooflineBody = 3.8 * vg.Inch
 
 // A rooflineView is a roofline ready to be drawn.
 type rooflineView struct {
@@ -150,7 +91,9 @@ type rooflineView struct {
 	roofs []roof
 	plot  *plot.Plot
 	keys  []key
-	left  int // dots without a label
+
+	left   int  // dots without a label
+	shared bool // some share one
 }
 
 // layOut chooses axes and legend, and draws once into nowhere to learn how many
@@ -166,7 +109,7 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 		x.take(r.ridge())
 		y.take(r.peak)
 	}
-	v.plot = newPlot(x.padded(3, 8, 100), y.padded(4, 3, 100))
+	v.plot = newPlot(x.padded(3, 8, 100), y.padded(6, 3, 100))
 	p := v.plot
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = decades{func(v float64) string { return fmt.Sprintf("%g", v) }}
@@ -184,11 +127,10 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 			v.keys = append(v.keys, phaseKey(m))
 		}
 	}
-	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved (calibration)", roofStyle(true)))
+	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved", roofStyle(true)))
 	f.body = v.draw
-	f.Notes = []string{" "}
+	f.hold(rooflineBody)
 	f.Draw(nowhere(f))
-	f.Notes = nil
 	return v.left
 }
 
@@ -196,6 +138,14 @@ func (v *rooflineView) draw(c draw.Canvas) {
 	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot,
 		"performance: FLOPs by expected time (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
 	legend(&c, v.keys)
+}
+
+// intensity is one in three digits or more, without an exponent where people read it.
+func intensity(x float64) string {
+	if x >= 100 && x < 1e6 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
 }
 
 // roofStyle is the stroke of a roof.
@@ -234,18 +184,19 @@ func radius(share float64) vg.Length { return max(1.7, 15*vg.Length(math.Sqrt(sh
 func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	tx, ty := p.Transforms(c)
 	for _, achieved := range []bool{false, true} {
-		knee := r.ridge()
+		knee, cost := r.ridge(), 8.0
 		if achieved {
+			cost = 1
 			knee *= r.computeEff / r.memoryEff
 		}
-		var line []vg.Point
+		var bend []vg.Point
 		for _, x := range []float64{p.X.Min, knee, p.X.Max} {
-			line = append(line, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
+			bend = append(bend, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
 		}
-		for _, part := range c.ClipLinesXY(line) {
+		for _, part := range c.ClipLinesXY(bend) {
 			c.StrokeLines(roofStyle(achieved), part)
 			for i := 1; i < len(part); i++ {
-				q.lines = append(q.lines, [2]vg.Point{part[i-1], part[i]})
+				q.lines = append(q.lines, line{part[i-1], part[i], cost})
 			}
 		}
 	}
@@ -265,15 +216,15 @@ func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Pl
 	tx, ty := p.Transforms(c)
 	style := Sans(TickSize, Ink())
 	put := func(text string, at vg.Point) {
-		w, h := style.Width(text)+2*labelPad, style.Font.Size
+		w, h := style.Width(text)+2*labelPad, lineHeight(style)
 		if box, ok := q.near(at, 0, w, h); ok {
-			c.FillText(style, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style)}, text)
+			c.FillText(style, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style) + labelPad/2}, text)
 			q.leaders = q.leaders[:len(q.leaders)-1]
 		}
 	}
 	peak := fmt.Sprintf("%v %v", r.format, unit.FLOPsPerSec(r.peak))
 	put(peak, vg.Point{X: c.Max.X - style.Width(peak)/2 - 2, Y: ty(r.peak)})
-	put(fmt.Sprintf("ridge %.3g FLOP/byte", r.ridge()), vg.Point{X: tx(r.ridge()), Y: ty(r.peak)})
+	put("ridge "+intensity(r.ridge())+" FLOP/byte", vg.Point{X: tx(r.ridge()), Y: ty(r.peak)})
 	if r == &v.roofs[0] {
 		x := math.Sqrt(max(p.X.Min, p.Y.Min/r.bandwidth) * r.ridge())
 		put(fmt.Sprintf("memory %v", unit.BytesPerSec(r.bandwidth)), vg.Point{X: tx(x), Y: ty(r.at(x, false))})

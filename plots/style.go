@@ -71,6 +71,15 @@ func inkOn(c color.Color) color.Color {
 	return Paper()
 }
 
+// blend is share of a over b, opaque, as no form of picture but SVG and PNG lets
+// colours through.
+func blend(a, b color.Color, share float64) color.Color {
+	r, g, bl, _ := a.RGBA()
+	r2, g2, bl2, _ := b.RGBA()
+	mix := func(x, y uint32) uint8 { return uint8((float64(x)*share + float64(y)*(1-share)) / 257) }
+	return color.NRGBA{mix(r, r2), mix(g, g2), mix(bl, bl2), 255}
+}
+
 // luminance is the relative luminance of sRGB, from 0 to 1 (IEC 61966-2-1; the
 // curve taken as a square, which is close enough to choose an ink by).
 func luminance(c color.Color) float64 {
@@ -96,20 +105,19 @@ func DecodeMark() PhaseMark {
 	return PhaseMark{Name: "decode", Shape: draw.BoxGlyph{}, Dash: []vg.Length{3, 2}}
 }
 
+// NumSeries is how many lines that share a picture are told apart.
+const NumSeries = 6
+
 // Series is the n-th of the looks of lines that share a picture. Colour, dash and
 // marker change together, so that any one of them is enough.
-func Series(n int) (color.Color, []vg.Length, draw.GlyphDrawer) {
-	colors := []color.Color{
-		color.NRGBA{0x1d, 0x4a, 0x87, 255}, color.NRGBA{0xc4, 0x5a, 0x00, 255},
-		color.NRGBA{0x1b, 0x8a, 0x7a, 255}, color.NRGBA{0x8e, 0x3b, 0x7d, 255},
-		color.NRGBA{0x6b, 0x6f, 0x76, 255}, color.NRGBA{0x4f, 0x9b, 0xd9, 255},
+func Series(n int) (color.Color, []vg.Length, Marker) {
+	colors := [NumSeries]color.NRGBA{
+		{0x1d, 0x4a, 0x87, 255}, {0xc4, 0x5a, 0x00, 255}, {0x1b, 0x8a, 0x7a, 255},
+		{0xb4, 0x4a, 0x94, 255}, {0x22, 0x22, 0x22, 255}, {0x4f, 0x9b, 0xd9, 255},
 	}
-	dashes := [][]vg.Length{nil, {6, 2}, {2, 2}, {7, 2, 2, 2}, {4, 4}}
-	glyphs := []draw.GlyphDrawer{
-		draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}, draw.TriangleGlyph{},
-	}
-	n = max(n, 0)
-	return colors[n%len(colors)], dashes[n%len(dashes)], glyphs[n%len(glyphs)]
+	dashes := [NumSeries][]vg.Length{nil, {7, 2.5}, {3, 1.5}, {8, 2, 2, 2}, {4.5, 4}, {9, 2, 2, 2, 2, 2}}
+	n = max(n, 0) % NumSeries
+	return colors[n], dashes[n], Marker(n)
 }
 
 // Sans is Liberation Sans in a size and colour. It comes with the program, so

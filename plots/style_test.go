@@ -3,7 +3,11 @@ package plots
 import (
 	"image/color"
 	"math"
+	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/plot/vg"
 
 	"llmprof/analytic"
 )
@@ -46,19 +50,94 @@ func blind() map[string][3][3]float64 {
 	}
 }
 
-// TestBoundColorsDiffer holds the four colours apart for every kind of eye, and
-// in grey.
+// apart is how far two colours are for an eye (ΔE of CIE 1976), and in grey (L*).
+func apart(eye [3][3]float64, a, b color.Color) (delta, grey float64) {
+	p, q := lab(seen(eye, a)), lab(seen(eye, b))
+	return math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]), math.Abs(p[0] - q[0])
+}
+
+// A paint is a colour of a palette and the pattern over it.
+type paint struct {
+	name    string
+	ink     color.Color
+	pattern pattern
+}
+
+// palettes are the colours that areas of one picture have.
+func palettes() map[string][]paint {
+	all := map[string][]paint{}
+	for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {
+		all["bounds"] = append(all["bounds"], paint{b.String(), BoundColor(b), plain})
+	}
+	for _, l := range memoryLayers() {
+		all["memory"] = append(all["memory"], paint{l.name, l.ink, plain})
+	}
+	for g := range numGroups {
+		all["groups"] = append(all["groups"], paint{g.String(), g.dress().ink, g.dress().pattern})
+	}
+	return all
+}
+
+// TestPalettesAreToldApart holds the colours of areas apart for every kind of eye,
+// and in grey, unless they are hatched differently.
+func TestPalettesAreToldApart(t *testing.T) {
+	for name, paints := range palettes() {
+		for kind, eye := range blind() {
+			for i, a := range paints {
+				for _, b := range paints[:i] {
+					delta, grey := apart(eye, a.ink, b.ink)
+					if a.pattern != b.pattern {
+						continue
+					}
+					if delta < 15 {
+						t.Errorf("%s: %s: %s and %s differ by ΔE %.0f, want 15", name, kind, a.name, b.name, delta)
+					}
+					if kind == "normal" && grey < 9.5 {
+						t.Errorf("%s: in grey %s and %s differ by L* %.1f, want 9.5", name, a.name, b.name, grey)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestBoundColorsDiffer holds the four colours of every picture farther apart.
 func TestBoundColorsDiffer(t *testing.T) {
-	for kind, m := range blind() {
+	for kind, eye := range blind() {
 		for a := analytic.ByCompute; a <= analytic.ByLaunch; a++ {
 			for b := analytic.ByCompute; b < a; b++ {
-				p, q := lab(seen(m, BoundColor(a))), lab(seen(m, BoundColor(b)))
-				d := math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2])
-				if d < 20 {
-					t.Errorf("%s: %v and %v differ by ΔE %.0f, want 20", kind, a, b, d)
+				delta, grey := apart(eye, BoundColor(a), BoundColor(b))
+				if delta < 20 {
+					t.Errorf("%s: %v and %v differ by ΔE %.0f, want 20", kind, a, b, delta)
 				}
-				if grey := math.Abs(p[0] - q[0]); kind == "normal" && grey < 14 {
+				if kind == "normal" && grey < 14 {
 					t.Errorf("in grey %v and %v differ by L* %.0f, want 14", a, b, grey)
+				}
+			}
+		}
+	}
+}
+
+// TestSeriesAreToldApart holds the lines of a picture apart by marker and dash,
+// whatever the eye or the printer, and by colour for every kind of eye.
+func TestSeriesAreToldApart(t *testing.T) {
+	origin := vg.Point{}
+	for i := range NumSeries {
+		ink, dash, marker := Series(i)
+		if _, grey := apart(blind()["normal"], ink, Paper()); grey < 35 {
+			t.Errorf("series %d has letters of L* %.0f from paper, want 35", i, grey)
+		}
+		for j := range i {
+			ink2, dash2, marker2 := Series(j)
+			if cmp.Equal(marker.path(origin, 1), marker2.path(origin, 1)) {
+				t.Errorf("series %d and %d have the same marker", i, j)
+			}
+			if slices.Equal(dash, dash2) {
+				t.Errorf("series %d and %d have the same dashes", i, j)
+			}
+			for kind, eye := range blind() {
+				if delta, _ := apart(eye, ink, ink2); delta < 10 {
+					t.Errorf("%s: series %d and %d differ by ΔE %.0f, want 10", kind, i, j, delta)
 				}
 			}
 		}
@@ -71,11 +150,4 @@ func seen(m [3][3]float64, c color.Color) (out [3]float64) {
 		out[i] = min(max(m[i][0]*l[0]+m[i][1]*l[1]+m[i][2]*l[2], 0), 1)
 	}
 	return out
-}
-
-func TestCaption(t *testing.T) {
-	got := Caption(testCase(t, "llama2-70b", "a100", 32, 8))
-	if want := "llama2-70b · 8 × A100 SXM 80GB · TP 8 · batch 32 · 1024+128 tokens · bf16 · llmprof"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
 }

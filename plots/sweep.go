@@ -2,6 +2,7 @@ package plots
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -12,14 +13,11 @@ import (
 	"llmprof/analytic"
 )
 
-// mostCurves is how many lines one panel keeps apart.
-const mostCurves = 6
-
 // Latency draws TTFT and TPOT, each on a panel of its own, over what was varied.
 // The caption may leave out what the curves differ in.
 func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
-	if len(curves) > mostCurves {
-		return nil, fmt.Errorf("sweep: %d curves: at most %d can be told apart in one picture", len(curves), mostCurves)
+	if len(curves) > NumSeries {
+		return nil, fmt.Errorf("sweep: %d curves: at most %d can be told apart in one picture", len(curves), NumSeries)
 	}
 	for i := range curves {
 		if err := checkCurve(&curves[i], v); err != nil {
@@ -42,14 +40,13 @@ func Latency(caption string, v Variable, curves []Curve) (*Figure, error) {
 		return nil, fmt.Errorf("sweep: no curve has a time above zero, so there is nothing to draw")
 	}
 	view.legend(curves)
-	return &Figure{
-		Title: "Latency by " + v.noun(), Caption: caption, Height: 3.4 * vg.Inch, body: view.draw,
-		Notes: []string{"Band: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap; nothing is faster. Both axes are logarithmic."},
-	}, nil
+	f := &Figure{
+		Title: "Latency by " + v.noun(), Caption: caption, body: view.draw,
+		Notes: []string{"Floor: data-sheet peaks at perfect overlap; nothing is faster. Both axes are logarithmic."},
+	}
+	f.hold(panelHeight + view.legendHeight(Width-2*Margin))
+	return f, nil
 }
-
-// SweepCaption is the caption of a sweep of a case.
-func SweepCaption(c *analytic.Case, v Variable) string { return v.caption(c) }
 
 func checkCurve(c *Curve, v Variable) error {
 	for i, p := range c.Points {
@@ -74,19 +71,20 @@ type sample struct {
 
 // A latencyPanel is one quantity over the variable.
 type latencyPanel struct {
-	title   string
-	curves  [][]sample
-	names   []string
-	plot    *plot.Plot
-	last    float64   // of the values
-	column  vg.Length // of the names
-	unfit   float64   // from here on no curve fits
-	general bool      // several curves
+	title  string
+	curves [][]sample
+	names  []string
+	plot   *plot.Plot
+	column vg.Length // of the names; 0 if the legend has them
+	unfit  []scope   // where no curve fits
 }
+
+// panelHeight is that of a panel with its titles.
+const panelHeight = 2.35 * vg.Inch
 
 // newLatencyPanel chooses the axes; it is nil if no point can be shown.
 func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) analytic.Span) *latencyPanel {
-	l := &latencyPanel{title: title, general: len(curves) > 1}
+	l := &latencyPanel{title: title}
 	var x, y scope
 	var at []float64
 	for _, c := range curves {
@@ -108,76 +106,102 @@ func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) a
 		return nil
 	}
 	slices.Sort(at)
-	l.last = x.hi
 	x, y = x.padded(1.12, 1.12, 1.5), y.padded(1.4, 1.6, 4)
-	if l.general {
-		x.hi *= math.Pow(x.hi/x.lo, l.nameColumn())
-	}
+	x.hi *= math.Pow(x.hi/x.lo, l.nameColumn())
 	l.plot = newPlot(x, y)
 	l.plot.X.Scale, l.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	l.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
 	l.plot.Y.Tick.Marker = decades{func(v float64) string { return si(v, "s") }}
-	l.unfit = l.firstUnfit()
+	l.unfit = l.unfits()
 	l.plot.Add(grid{}, l)
 	return l
 }
 
 // nameColumn makes room for the names at the right and returns it as a share of
-// what is left of the axis.
+// what is left of the axis: 0 for a single curve, and for long names, which the
+// legend has.
 func (l *latencyPanel) nameColumn() float64 {
 	const wide = Width/2 - 55 // of the axis, about
+	var column vg.Length
 	for _, n := range l.names {
-		l.column = max(l.column, Bold(TickSize, Ink()).Width(n)+1)
+		column = max(column, Bold(TickSize, Ink()).Width(n)+1)
 	}
-	l.column = min(l.column, wide*0.45)
-	return float64((l.column + 8) / (wide - l.column - 8))
+	if len(l.names) < 2 || column > wide*0.45 {
+		return 0
+	}
+	l.column = column
+	return float64((column + 8) / (wide - column - 8))
 }
 
-// firstUnfit is the smallest value at and above which nothing fits, 0 if there
-// is none.
-func (l *latencyPanel) firstUnfit() (first float64) {
-	var fits float64
+// unfits are the runs of values at which no curve fits.
+func (l *latencyPanel) unfits() (runs []scope) {
+	fits := map[float64]bool{}
 	for _, line := range l.curves {
 		for _, s := range line {
-			if s.fits {
-				fits = max(fits, s.x)
-			}
+			fits[s.x] = fits[s.x] || s.fits
 		}
 	}
-	for _, line := range l.curves {
-		for _, s := range line {
-			if !s.fits && s.x > fits && (first == 0 || s.x < first) {
-				first = s.x
-			}
+	open := false
+	for _, x := range slices.Sorted(maps.Keys(fits)) {
+		switch {
+		case fits[x]:
+			open = false
+		case open:
+			runs[len(runs)-1].hi = x
+		default:
+			runs, open = append(runs, scope{x, x}), true
 		}
 	}
-	return first
+	return runs
 }
 
 // A latencyView is the panels side by side.
 type latencyView struct {
 	variable Variable
 	panels   []*latencyPanel
+	names    []key // of curves, if they have no room beside them
 	keys     []key
 }
 
 func (v *latencyView) legend(curves []Curve) {
-	color, dash, _ := Series(0)
+	color, dash, marker := Series(0)
 	if len(curves) > 1 {
 		color, dash = Faint(), nil
 	}
-	v.keys = []key{
-		lineKey("expected", Line(1.4, color, dash...)),
-		{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(color, 45)) }},
-		lineKey("floor", Line(0.9, color, 1.2, 1.8)),
+	if len(curves) > 1 && v.panels[0].column == 0 {
+		for i := range curves {
+			v.names = append(v.names, curveKeys(i, curves[i].Name)...)
+		}
 	}
+	v.keys = append(v.keys,
+		lineKey("expected", Line(1.4, color, dash...)),
+		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(color, 45)) }},
+		lineKey("floor", floorLine(color)),
+	)
 	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {
 		v.keys = append(v.keys, key{"does not fit in memory", func(c *draw.Canvas, b vg.Rectangle) {
-			cross := vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}
-			hatch(c, b, Alarm(), 5)
-			unfitMark(c, cross)
+			hatch(c, b, Alarm(), 4)
+			marker.hollow(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2})
 		}})
 	}
+}
+
+// curveKeys are the legend's entry for a curve, in several if its name is longer
+// than a row.
+func curveKeys(i int, name string) (keys []key) {
+	ink, dash, marker := Series(i)
+	for n, text := range wrap(legendText(), name, Width-2*Margin-keyWidth-3) {
+		k := lineKey(text, Line(1.4, ink, dash...))
+		line := k.draw
+		k.draw = func(c *draw.Canvas, b vg.Rectangle) {
+			if n == 0 {
+				line(c, b)
+				marker.draw(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}, ink)
+			}
+		}
+		keys = append(keys, k)
+	}
+	return keys
 }
 
 func (l *latencyPanel) anyUnfit() bool {
@@ -186,9 +210,19 @@ func (l *latencyPanel) anyUnfit() bool {
 	})
 }
 
+// legendHeight is what both legends take.
+func (v *latencyView) legendHeight(room vg.Length) vg.Length {
+	return legendHeight(v.keys, room) + legendRow*vg.Length(len(legendRows(v.names, room)))
+}
+
 func (v *latencyView) draw(c draw.Canvas) {
+	room := c.Max.X - c.Min.X
 	legend(&c, v.keys)
-	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0)
+	if len(v.names) > 0 {
+		above := draw.Crop(c, 0, 0, legendRow*vg.Length(len(legendRows(v.keys, room))), 0)
+		legend(&above, v.names)
+	}
+	c = draw.Crop(c, 0, 0, v.legendHeight(room), 0)
 	const gap = 14
 	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
 	for i, p := range v.panels {

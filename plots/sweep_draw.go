@@ -8,6 +8,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/unit"
 )
 
 // faded is a colour that lets through what is under it.
@@ -16,68 +18,105 @@ func faded(c color.Color, alpha uint8) color.Color {
 	return color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), alpha}
 }
 
-// unfitMark draws the mark of what does not fit: a hollow ring.
-func unfitMark(c *draw.Canvas, p vg.Point) {
-	ring := shape(PrefillMark(), p, 2.6)
-	c.SetColor(Paper())
-	c.Fill(ring)
-	c.SetLineStyle(Line(1.1, Alarm()))
-	c.Stroke(ring)
+// floorLine is the stroke of the fastest that is possible.
+func floorLine(ink color.Color) draw.LineStyle { return Line(0.9, ink, 1.2, 1.8) }
+
+// A trace is a curve on the canvas: one of a single value is a short level piece.
+type trace struct {
+	mid, low, high, floor []vg.Point
+	at                    []vg.Point // of the values
+	fits                  []bool
+}
+
+// traces are the curves of a panel on a canvas.
+func (l *latencyPanel) traces(c *draw.Canvas, p *plot.Plot) []trace {
+	tx, ty := p.Transforms(c)
+	all := make([]trace, len(l.curves))
+	for i, line := range l.curves {
+		t := &all[i]
+		for _, s := range line {
+			place := func(y unit.Seconds) vg.Point { return vg.Point{X: tx(s.x), Y: ty(max(float64(y), p.Y.Min))} }
+			t.at, t.fits = append(t.at, place(s.span.Expected)), append(t.fits, s.fits)
+			for _, q := range []struct {
+				points *[]vg.Point
+				y      unit.Seconds
+			}{{&t.mid, s.span.Expected}, {&t.low, s.span.Low}, {&t.high, s.span.High}, {&t.floor, s.span.Floor}} {
+				at := []vg.Point{place(q.y)}
+				if len(line) == 1 {
+					at = []vg.Point{{X: at[0].X - 7, Y: at[0].Y}, {X: at[0].X + 7, Y: at[0].Y}}
+				}
+				*q.points = append(*q.points, at...)
+			}
+		}
+	}
+	return all
 }
 
 // Plot draws the lines of a panel; it implements plot.Plotter.
 func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
-	tx, ty := p.Transforms(&c)
-	if l.unfit > 0 {
-		left := max(tx(l.unfit)-4, c.Min.X)
-		hatch(&c, vg.Rectangle{Min: vg.Point{X: left, Y: c.Min.Y}, Max: vg.Point{X: min(tx(l.last)+6, c.Max.X), Y: c.Max.Y}}, faded(Alarm(), 110), 7)
+	tx, _ := p.Transforms(&c)
+	for _, u := range l.unfit {
+		hatch(&c, vg.Rectangle{
+			Min: vg.Point{X: max(tx(u.lo)-6, c.Min.X), Y: c.Min.Y}, Max: vg.Point{X: min(tx(u.hi)+6, c.Max.X), Y: c.Max.Y},
+		}, faded(Alarm(), 110), 7)
 	}
-	place := func(x, y float64) vg.Point { return vg.Point{X: tx(x), Y: ty(max(y, p.Y.Min))} }
-	for i, line := range l.curves { // all bands under all lines
-		var band []vg.Point
-		for _, s := range line {
-			band = append(band, place(s.x, float64(s.span.High)))
+	all := l.traces(&c, p)
+	for i, t := range all { // all bands under all lines
+		band := slices.Clone(t.high)
+		for _, q := range slices.Backward(t.low) {
+			band = append(band, q)
 		}
-		for j := len(line) - 1; j >= 0; j-- {
-			band = append(band, place(line[j].x, float64(line[j].span.Low)))
-		}
-		if ink, _, _ := Series(i); len(line) > 1 {
+		if ink, _, _ := Series(i); len(band) > 0 {
 			c.FillPolygon(faded(ink, 45), band)
+			if len(all) > 1 {
+				t.hatch(&c, ink)
+			}
 		}
 	}
-	ends := make([]vg.Point, len(l.curves))
-	for i, line := range l.curves {
-		ends[i] = l.line(&c, i, line, place)
+	ends := make([]vg.Point, len(all))
+	for i, t := range all {
+		if len(t.at) > 0 {
+			ends[i] = t.at[len(t.at)-1]
+			t.draw(&c, i)
+		}
 	}
 	l.label(&c, ends)
 }
 
-// line draws the i-th line and returns its end.
-func (l *latencyPanel) line(c *draw.Canvas, i int, line []sample, place func(x, y float64) vg.Point) (end vg.Point) {
-	var mid, low []vg.Point
-	for _, s := range line {
-		mid = append(mid, place(s.x, float64(s.span.Expected)))
-		low = append(low, place(s.x, float64(s.span.Floor)))
+// draw draws the i-th curve.
+func (t *trace) draw(c *draw.Canvas, i int) {
+	ink, dash, marker := Series(i)
+	c.StrokeLines(floorLine(ink), t.floor)
+	c.StrokeLines(Line(1.4, ink, dash...), t.mid)
+	for j, at := range t.at {
+		if t.fits[j] {
+			marker.draw(c, at, ink)
+		} else {
+			marker.hollow(c, at)
+		}
 	}
-	ink, dash, glyph := Series(i)
-	if len(line) > 1 {
-		c.StrokeLines(Line(0.9, ink, 1.2, 1.8), low)
-		c.StrokeLines(Line(1.4, ink, dash...), mid)
-	}
-	for j, s := range line {
-		end = mid[j]
-		if !s.fits {
-			unfitMark(c, end)
+}
+
+// hatch hatches the band of a curve between values that do not fit.
+func (t *trace) hatch(c *draw.Canvas, ink color.Color) {
+	for j := 1; j < len(t.at); j++ {
+		if t.fits[j-1] || t.fits[j] {
 			continue
 		}
-		c.DrawGlyphNoClip(draw.GlyphStyle{Color: ink, Radius: 2.5, Shape: glyph}, end)
+		from, to := t.at[j-1].X, t.at[j].X
+		on := func(line []vg.Point, x vg.Length) vg.Length {
+			return line[j-1].Y + (line[j].Y-line[j-1].Y)*(x-from)/(to-from)
+		}
+		for x := from; x < to; x += 2.5 {
+			end := min(x+2.5, to)
+			c.StrokeLine2(Line(0.5, ink), x, on(t.low, x), end, on(t.high, end))
+		}
 	}
-	return end
 }
 
 // label names the lines beside their right ends, pushed apart where they touch.
 func (l *latencyPanel) label(c *draw.Canvas, ends []vg.Point) {
-	if !l.general {
+	if l.column == 0 {
 		return
 	}
 	var order []int
@@ -104,6 +143,6 @@ func (l *latencyPanel) label(c *draw.Canvas, ends []vg.Point) {
 		style.Color, _, _ = Series(i)
 		x := c.Max.X - l.column
 		c.StrokeLine2(Line(0.4, Faint()), ends[i].X+4, ends[i].Y, x-2, ys[k])
-		c.FillText(style, vg.Point{X: x, Y: ys[k] - ascent(style)/2}, fit(style, l.names[i], l.column))
+		c.FillText(style, vg.Point{X: x, Y: ys[k] - ascent(style)/2}, l.names[i])
 	}
 }

@@ -3,6 +3,7 @@ package plots
 import (
 	"image/color"
 	"strings"
+	"unicode/utf8"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -26,21 +27,43 @@ func fit(s draw.TextStyle, text string, room vg.Length) string {
 	return string(r) + "…"
 }
 
-// wrap breaks text into lines that are at most as wide as room.
+// wrap breaks text into lines that are at most as wide as room, between words
+// where that is enough, and not at a no-break space.
 func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\t' }) {
 		longer := strings.TrimLeft(line+" "+word, " ")
 		if line != "" && s.Width(longer) > room {
 			lines = append(lines, line)
 			longer = word
 		}
-		line = fit(s, longer, room)
+		for s.Width(longer) > room {
+			head := beginning(s, longer, room)
+			lines, longer = append(lines, head), longer[len(head):]
+		}
+		line = longer
 	}
 	if line != "" {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// beginning is as much of a word as room holds, a letter at least, and up to a
+// hyphen or the like if there is one towards its end.
+func beginning(s draw.TextStyle, word string, room vg.Length) string {
+	end := 0
+	for end < len(word) {
+		_, n := utf8.DecodeRuneInString(word[end:])
+		if end > 0 && s.Width(word[:end+n]) > room {
+			break
+		}
+		end += n
+	}
+	if cut := strings.LastIndexAny(word[:end], "-_/.,") + 1; cut > end/2 && end < len(word) {
+		return word[:cut]
+	}
+	return word[:end]
 }
 
 // textBox is the ink of text whose baseline begins at p.
@@ -57,22 +80,29 @@ func fill(c *draw.Canvas, r vg.Rectangle, ink color.Color) {
 	c.Fill(r.Path())
 }
 
-// hatch draws slanted lines over a rectangle.
+// hatch draws lines over a rectangle that fall to the right.
 func hatch(c *draw.Canvas, r vg.Rectangle, ink color.Color, gap vg.Length) {
+	slanted(c, r, Line(0.5, ink), gap, false)
+}
+
+// slanted draws lines over a rectangle that fall or rise to the right.
+func slanted(c *draw.Canvas, r vg.Rectangle, line draw.LineStyle, gap vg.Length, rising bool) {
 	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
 	if w <= 0 || h <= 0 {
 		return
 	}
-	line := Line(0.5, ink)
 	for d := gap; d < w+h; d += gap {
-		x0, y0 := r.Min.X+d, r.Min.Y
+		x0, y0 := d, vg.Length(0)
 		if d > w {
-			x0, y0 = r.Max.X, r.Min.Y+d-w
+			x0, y0 = w, d-w
 		}
-		x1, y1 := r.Min.X, r.Min.Y+d
+		x1, y1 := vg.Length(0), d
 		if d > h {
-			x1, y1 = r.Min.X+d-h, r.Max.Y
+			x1, y1 = d-h, h
 		}
-		c.StrokeLine2(line, x0, y0, x1, y1)
+		if rising {
+			x0, x1 = w-x0, w-x1
+		}
+		c.StrokeLine2(line, r.Min.X+x0, r.Min.Y+y0, r.Min.X+x1, r.Min.Y+y1)
 	}
 }

@@ -55,24 +55,6 @@ func (v Variable) Set(c analytic.Case, x int) analytic.Case {
 	return c
 }
 
-// caption is the configuration with the variable left open.
-func (v Variable) caption(c *analytic.Case) string {
-	of := func(x int) string { return Caption(ptr(v.Set(*c, x))) }
-	switch v {
-	case ByBatch:
-		return strings.Replace(of(c.Workload.Batch), fmt.Sprintf("batch %d", c.Workload.Batch), "batch varied", 1)
-	case ByContext:
-		return strings.Replace(of(c.Workload.Prompt), fmt.Sprintf("%d+", c.Workload.Prompt), "prompt varied, +", 1)
-	}
-	text := of(1)
-	if n := c.Parallel.PP * c.Parallel.DP; n <= 1 {
-		text = strings.Replace(text, c.Machine.GPU.Name, c.Machine.GPU.Name+" · TP varied", 1)
-	}
-	return text
-}
-
-func ptr[T any](x T) *T { return &x }
-
 // A Point is one estimate of a sweep.
 type Point struct {
 	X        float64

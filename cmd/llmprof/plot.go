@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -116,8 +117,10 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 		return err
 	}
 	if d.file == "-" {
-		_, err := a.stdout.Write(b.Bytes())
-		return err
+		if _, err := a.stdout.Write(b.Bytes()); err != nil {
+			return fmt.Errorf("writing the picture: %w", err)
+		}
+		return nil
 	}
 	return writeFile(d.file, b.Bytes())
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"llmprof/analytic"
@@ -20,7 +19,7 @@ func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) 
 		return nil, usage("which model on which GPU? Give --model and --gpu a name each, or several with commas between")
 	}
 	var curves []plots.Curve
-	var caption string
+	var cases []*analytic.Case
 	for _, m := range models {
 		for _, g := range gpus {
 			q := d.question
@@ -34,12 +33,10 @@ func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) 
 				return nil, err
 			}
 			curves = append(curves, curve)
-			caption = plots.SweepCaption(&ans.Case, v)
-			caption = without(caption, len(models) > 1, ans.Model.Name, fmt.Sprintf("%d models", len(models)))
-			caption = without(caption, len(gpus) > 1, ans.gpu.Name, fmt.Sprintf("%d kinds of GPU", len(gpus)))
+			cases = append(cases, &ans.Case)
 		}
 	}
-	return plots.Latency(caption, v, curves)
+	return plots.Latency(plots.SweepCaption(v, cases...), v, curves)
 }
 
 // names are those between commas.
@@ -61,14 +58,6 @@ func curveName(models, gpus []string, ans *answer) string {
 		return ans.Model.Name
 	}
 	return ans.q.gpu
-}
-
-// without replaces in a caption what the curves differ in.
-func without(caption string, differ bool, name, by string) string {
-	if !differ {
-		return caption
-	}
-	return strings.Replace(caption, name, by, 1)
 }
 
 // sweep answers at each value. Of the doublings it leaves out those that the

@@ -88,5 +88,5 @@ func (ans *answer) drawSweep(v plots.Variable) (*plots.Figure, error) {
 			curve.Points = append(curve.Points, one.Points...)
 		}
 	}
-	return plots.Latency(plots.SweepCaption(&ans.Case, v), v, []plots.Curve{curve})
+	return plots.Latency(plots.SweepCaption(v, &ans.Case), v, []plots.Curve{curve})
 }

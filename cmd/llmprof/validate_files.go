@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	record "llmprof/measure/result"
+	compare "llmprof/validate"
+)
+
+// A refusal is a file that no observations could be made of.
+type refusal struct {
+	path string
+	err  error
+	read bool // it is a whole result, of something that cannot be compared
+}
+
+// unread is an error where files are damaged or of another kind.
+func unread(refused []refusal) error {
+	n := 0
+	for _, r := range refused {
+		if !r.read {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of the files could not be read", n)
+}
+
+// observations reads the files, or those that come with the program.
+func (v *validation) observations() (all []compare.Observation, refused []refusal, err error) {
+	if len(v.files) == 0 {
+		all, err = compare.Embedded()
+		return all, nil, err
+	}
+	paths, err := expand(v.files)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range paths {
+		some, wrong := observationsOf(path)
+		if wrong != nil {
+			refused = append(refused, *wrong)
+		}
+		all = append(all, some...)
+	}
+	return all, refused, nil
+}
+
+// expand puts the result files in a folder in its place.
+func expand(paths []string) (all []string, err error) {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading observations: %w", err)
+		}
+		if !info.IsDir() {
+			all = append(all, path)
+			continue
+		}
+		inside, err := filepath.Glob(filepath.Join(path, "*"+record.Extension))
+		if err != nil || len(inside) == 0 {
+			return nil, fmt.Errorf("reading observations: %s has no result files (*%s)", path, record.Extension)
+		}
+		all = append(all, inside...)
+	}
+	return all, nil
+}
+
+// observationsOf reads one file: CSV of observations, else a result.
+func observationsOf(path string) ([]compare.Observation, *refusal) {
+	if strings.EqualFold(filepath.Ext(path), ".csv") {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, &refusal{path: path, err: err}
+		}
+		all, err := compare.Parse(path, data)
+		if err != nil {
+			return nil, &refusal{path: path, err: err}
+		}
+		return all, nil
+	}
+	r, err := record.Read(path)
+	if err != nil {
+		return nil, &refusal{path: path, err: err}
+	}
+	all, err := compare.Reduce(path, r)
+	if err == nil && len(all) == 0 {
+		err = errors.New("it holds no time and no energy")
+	}
+	if err != nil {
+		return nil, &refusal{path, err, true}
+	}
+	return all, nil
+}

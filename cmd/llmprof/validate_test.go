@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestValidateSchema holds the JSON of a comparison to its schema.
+func TestValidateSchema(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeFixtures(dir); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.json")
+	if err := os.WriteFile(broken, []byte(`{"schema": "llmprof.aggregate/v1"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := schema(t, "validate.v1.json")
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{nil, 0},
+		{[]string{"--by", "source,model,batch"}, 0},
+		{[]string{dir}, 0},
+		{[]string{dir, broken}, 1},
+		{[]string{broken}, 1},
+		{[]string{"--fail-over", "1"}, 1},
+	} {
+		got := try(t, append([]string{"validate", "--format", "json"}, c.args...)...)
+		if got.code != c.code {
+			t.Errorf("%v: exit %d, want %d: %s", c.args, got.code, c.code, got.stderr)
+		}
+		validate(t, s, got.stdout)
+	}
+}
+
+// A compared is a row of a comparison's JSON.
+type compared struct {
+	Metric, Engine, GPU, Model string
+	Mode                       *string
+	Batch, TP                  int
+	Prompt                     int     `json:"prompt_len"`
+	Gen                        int     `json:"gen_len"`
+	Weights, Load              string  //
+	Predicted                  float64 `json:"predicted_s"`
+	Joules                     float64 `json:"predicted_j"`
+	Error                      float64
+	Fitted                     bool
+}
+
+type comparison struct {
+	Observations  int
+	Rows, Skipped []compared
+	Summary       []struct {
+		Metric, Engine, GPU string
+		TP, N               int
+		Fitted              bool
+		Bias                float64
+		Mean                float64 `json:"mean_ape"`
+	}
+}
+
+func readComparison(t *testing.T, args ...string) (c comparison) {
+	t.Helper()
+	got := try(t, append([]string{"validate", "--format", "json"}, args...)...)
+	if got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.stderr)
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestValidateIsEstimate holds that a row is predicted as "llmprof estimate"
+// predicts it.
+func TestValidateIsEstimate(t *testing.T) {
+	keys := map[string]string{"ttft_s": "ttft_s", "tpot_s": "tpot_s", "ttlt_s": "ttlt_s"}
+	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm": "vllm", "tensorrt-llm": "tensorrt-llm"}
+	tried := map[string]int{}
+	for _, r := range readComparison(t).Rows {
+		name := r.Engine
+		if r.Mode != nil {
+			name += " " + *r.Mode
+		}
+		engine, ok := engines[name]
+		if !ok || keys[r.Metric] == "" || r.Load != "static" || r.Weights == "fp32" || tried[name+r.Metric] == 3 {
+			continue
+		}
+		tried[name+r.Metric]++
+		want := expected(t, keys[r.Metric], "estimate", "--format", "json", "--model", r.Model, "--gpu", r.GPU, "--engine", engine,
+			"--weights", r.Weights, "--tp", itoa(r.TP), "--batch", itoa(r.Batch), "--prompt-len", itoa(r.Prompt), "--gen-len", itoa(r.Gen))
+		if math.Abs(want-r.Predicted) > 1e-12*want {
+			t.Errorf("%+v: %v s, estimate says %v s", r, r.Predicted, want)
+		}
+	}
+	if len(tried) < 8 {
+		t.Errorf("only %d kinds of rows were tried", len(tried))
+	}
+}
+
+func itoa(n int) string {
+	b, _ := json.Marshal(n)
+	return string(b)
+}
+
+// TestValidateAddsUp holds that every observation is in a row or among those
+// skipped, and every row in one group.
+func TestValidateAddsUp(t *testing.T) {
+	c := readComparison(t)
+	if len(c.Rows)+len(c.Skipped) != c.Observations {
+		t.Errorf("%d rows and %d skipped of %d", len(c.Rows), len(c.Skipped), c.Observations)
+	}
+	n := 0
+	for _, s := range c.Summary {
+		n += s.N
+		var rows, bias, mean float64
+		for _, r := range c.Rows {
+			name := r.Engine
+			if r.Mode != nil {
+				name += " " + *r.Mode
+			}
+			if r.Metric == s.Metric && name == s.Engine && r.GPU == s.GPU && r.TP == s.TP && r.Fitted == s.Fitted {
+				rows++
+				bias += r.Error
+				mean += math.Abs(r.Error)
+			}
+		}
+		if int(rows) != s.N || math.Abs(bias/rows-s.Bias) > 1e-9 || math.Abs(mean/rows-s.Mean) > 1e-9 {
+			t.Errorf("%+v: %v rows, bias %v, mean %v", s, rows, bias/rows, mean/rows)
+		}
+	}
+	if n != len(c.Rows) {
+		t.Errorf("the groups have %d rows of %d", n, len(c.Rows))
+	}
+}
+
+// TestReduceThenValidate holds that a folder of results and what it is reduced to
+// are compared alike.
+func TestReduceThenValidate(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeFixtures(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "lab.csv")
+	if got := try(t, "validate", "reduce", "--source", "lab", dir, "-o", file); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	a, b := readComparison(t, dir), readComparison(t, file)
+	if d := cmp.Diff(a.Summary, b.Summary); d != "" || len(a.Rows) == 0 {
+		t.Errorf("%d rows\n%s", len(a.Rows), d)
+	}
+}
+
+// TestValidateTable holds the whole page to what was looked at.
+func TestValidateTable(t *testing.T) {
+	got := try(t, "validate")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	path := filepath.Join("testdata", "validate.txt")
+	if update {
+		if err := os.WriteFile(path, []byte(got.stdout), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.stdout, "\n")); d != "" {
+		t.Errorf("the page differs from the one that was looked at; if it is meant to, make golden and look again:\n%s", d)
+	}
+}
+
+// TestValidationDoc holds the results in the documentation to what the command
+// prints.
+func TestValidationDoc(t *testing.T) {
+	got := try(t, "validate", "--by", "engine", "--worst", "0")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	results, _, ok := strings.Cut(got.stdout, "\n\nNot compared")
+	if !ok {
+		t.Fatal("the page has no part on what is not compared")
+	}
+	path := filepath.Join("..", "..", "docs", "validation.md")
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- llmprof validate --by engine --worst 0 -->\n", "<!-- end -->"
+	head, rest, ok := strings.Cut(string(doc), begin)
+	_, tail, also := strings.Cut(rest, end)
+	if !ok || !also {
+		t.Fatalf("%s has no place for the results", path)
+	}
+	want := head + begin + "```\n" + results + "\n```\n" + end + tail
+	if update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := cmp.Diff(strings.Split(string(doc), "\n"), strings.Split(want, "\n")); d != "" {
+		t.Errorf("the results have changed; make golden, and read what the text says of them:\n%s", d)
+	}
+}

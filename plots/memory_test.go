@@ -1,0 +1,111 @@
+package plots
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/plot/vg"
+
+	"llmprof/analytic"
+)
+
+// TestMostThatFitsIsMarked finds a line at the largest batch and the longest prompt
+// that fit, where the ticks of the axis say that it is, its name, and hatching from
+// there on. Where nothing fits, the picture says so and is hatched from its border.
+func TestMostThatFitsIsMarked(t *testing.T) {
+	for name, c := range looked(t) {
+		for _, v := range []Variable{ByBatch, ByContext} {
+			curve, err := MemorySweep(c, v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := Memory(c, v, curve)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkLayout(t, f)
+			m := explain(t, c).Memory
+			noun, most := "batch", float64(m.MaxBatch)
+			if v == ByContext {
+				noun, most = "prompt", longest(t, c)
+			}
+			checkMost(t, name, f, noun, most)
+		}
+	}
+}
+
+// longest is the longest prompt that fits, by halving.
+func longest(t *testing.T, c *analytic.Case) float64 {
+	t.Helper()
+	lo, hi := 0, 1<<24
+	for hi-lo > 1 {
+		one := *c
+		one.Workload.Prompt = (lo + hi) / 2
+		e, err := analytic.Predict(&one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Memory.Fits() {
+			lo = one.Workload.Prompt
+		} else {
+			hi = one.Workload.Prompt
+		}
+	}
+	return float64(lo)
+}
+
+// checkMost holds the mark in f to most, which 0 is if nothing fits.
+func checkMost(t *testing.T, name string, f *Figure, noun string, most float64) {
+	t.Helper()
+	var hatched []vg.Length // where lines begin at the left
+	var upright []vg.Length
+	for _, s := range strokes(f, Alarm()) {
+		switch dx := math.Abs(float64(s[0].X - s[1].X)); {
+		case dx < 1e-9:
+			upright = append(upright, s[0].X)
+		case math.Abs(float64(s[0].Y-s[1].Y)) > 1e-9 && min(s[0].Y, s[1].Y) > 60: // not the legend's
+			hatched = append(hatched, min(s[0].X, s[1].X))
+		}
+	}
+	var said []string
+	var xs []vg.Point // value of a tick and its place
+	for _, w := range texts(t, f) {
+		if strings.HasPrefix(w.text, "max ") || w.text == "nothing fits" {
+			said = append(said, w.text)
+		}
+		var n float64
+		var k string
+		if read, _ := fmt.Sscanf(w.text, "%f%s", &n, &k); read == 1 || k == "k" {
+			if k == "k" {
+				n *= 1000
+			}
+			xs = append(xs, vg.Point{X: vg.Length(n), Y: middle(w.box).X})
+		}
+	}
+	want := "nothing fits"
+	if most > 0 {
+		want = fmt.Sprintf("max %s %.0f", noun, most)
+	}
+	if len(said) != 1 || said[0] != want {
+		t.Errorf("%s: got %q, want %q", name, said, want)
+		return
+	}
+	if most == 0 {
+		return
+	}
+	a, b := xs[0], xs[len(xs)-1]
+	at := a.Y + (b.Y-a.Y)*(vg.Length(most)-a.X)/(b.X-a.X)
+	if len(upright) != 1 || math.Abs(float64(upright[0]-at)) > 1.5 {
+		t.Errorf("%s: %s is marked at %v, want %v", name, want, upright, at)
+	}
+	for _, x := range hatched {
+		if x < at-1.5 {
+			t.Errorf("%s: hatched from %v on, though all fits up to %v", name, x, at)
+		}
+	}
+	if len(hatched) < 5 {
+		t.Errorf("%s: what does not fit has %d lines", name, len(hatched))
+	}
+}

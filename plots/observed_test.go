@@ -1,0 +1,175 @@
+package plots
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// observedPoints are made up: every GPU and engine, errors from none to four times.
+func observedPoints() (points []Observed) {
+	gpus := []string{"H100", "H200", "B200", "A100", "L40S", "L4", "T4", "V100", "Thor", "Orin Nano", "GH200"}
+	engines := []string{"native", "transformers eager", "transformers graph", "vllm"}
+	for i := range 88 {
+		observed := 0.002 * math.Pow(1.09, float64(i))
+		points = append(points, Observed{
+			Decode: i%2 == 1, Name: fmt.Sprintf("model-%d, batch %d", i, 1<<(i%6)), GPU: gpus[i%len(gpus)], Engine: engines[i%len(engines)],
+			Observed: observed, Predicted: observed * math.Pow(2, math.Sin(float64(i))*float64(1+i%3)/3), Fitted: i%5 == 0,
+		})
+	}
+	return points
+}
+
+// courses are made up: three batches of two engines.
+func courses() (all []Course) {
+	for _, engine := range []string{"graph", "eager"} {
+		for _, decode := range []bool{false, true} {
+			for _, batch := range []int{1, 8, 32} {
+				c := Course{Engine: engine, Decode: decode, Batch: batch}
+				for _, prompt := range Doublings(128, 4096) {
+					t := unit.Seconds(0.001*float64(batch)*float64(prompt)/128 + 0.01)
+					c.Predicted = append(c.Predicted, Step{prompt, analytic.Span{Floor: t / 2, Expected: t, Low: t * 0.8, High: t * 1.2}})
+				}
+				for _, prompt := range []int{128, 1024, 4096} {
+					v := 1.1 * (0.001*float64(batch)*float64(prompt)/128 + 0.01)
+					c.Observed = append(c.Observed, Sight{prompt, v, v * 0.8, v * 1.1})
+				}
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// TestObservedGolden holds the two pictures to those that were looked at.
+func TestObservedGolden(t *testing.T) {
+	for _, p := range []picture{
+		{"accuracy", func() (*Figure, error) { return Accuracy("made up · llmprof", observedPoints()) }},
+		{"follow", func() (*Figure, error) { return Follow("made up · llmprof", courses()) }},
+	} {
+		f, err := p.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.SVG()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, _ := f.SVG(); again != got {
+			t.Errorf("%s: a second drawing differs from the first", p.name)
+		}
+		if dir := os.Getenv("LOOK_AT"); dir != "" {
+			look(t, f, filepath.Join(dir, p.name+".png"))
+		}
+		golden(t, p.name+".svg", []byte(got))
+	}
+}
+
+// TestAccuracyNames holds that the farthest are named, none that a constant was
+// fitted on and none within the wider band.
+func TestAccuracyNames(t *testing.T) {
+	points := []Observed{
+		{Name: "far", Predicted: 4, Observed: 1}, {Name: "farther", Predicted: 1, Observed: 5}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true},
+		{Name: "near", Predicted: 1.2, Observed: 1}, {Name: "far", Predicted: 3, Observed: 1},
+	}
+	var names []string
+	for _, o := range outliers(points) {
+		names = append(names, o.Name)
+	}
+	if got := strings.Join(names, " "); got != "farther far" {
+		t.Errorf("named %q, want \"farther far\"", got)
+	}
+	f, err := Accuracy("", points)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(svg, ">farther<") || strings.Contains(svg, ">near<") || strings.Contains(svg, ">fitted<") {
+		t.Error("the picture names others than the outliers")
+	}
+}
+
+// TestAccuracyLooks holds that no two GPUs look the same.
+func TestAccuracyLooks(t *testing.T) {
+	seen := map[string]string{}
+	for i := range 2 * len(signs) {
+		style := fmt.Sprint(signs[i%len(signs)], i/len(signs)%2)
+		if other := seen[style]; other != "" {
+			t.Errorf("GPU %d looks like %s", i, other)
+		}
+		seen[style] = fmt.Sprint("GPU ", i)
+	}
+	points := observedPoints()
+	for i := range points {
+		points[i].GPU = fmt.Sprint("GPU ", i%19)
+	}
+	if _, err := Accuracy("", points); err == nil || !strings.Contains(err.Error(), "19 GPUs") {
+		t.Errorf("19 GPUs in one picture: %v", err)
+	}
+	for i := range points {
+		points[i].GPU, points[i].Engine = "GPU", fmt.Sprint("engine ", i%7)
+	}
+	if _, err := Accuracy("", points); err == nil || !strings.Contains(err.Error(), "7 engines") {
+		t.Errorf("7 engines in one picture: %v", err)
+	}
+}
+
+// TestObservedOdd holds that what cannot be drawn is an error, and what is odd a
+// picture.
+func TestObservedOdd(t *testing.T) {
+	for _, v := range []float64{0, -1, math.NaN(), math.Inf(1), 1e300} {
+		if _, err := Accuracy("", []Observed{{Name: "a", Predicted: v, Observed: 1}}); err == nil {
+			t.Errorf("predicted %v is drawn", v)
+		}
+		if _, err := Accuracy("", []Observed{{Name: "a", Predicted: 1, Observed: v}}); err == nil {
+			t.Errorf("observed %v is drawn", v)
+		}
+		if _, err := Follow("", []Course{{Batch: 1, Observed: []Sight{{Prompt: 1, Value: v}}}}); err == nil {
+			t.Errorf("a sight of %v is drawn", v)
+		}
+	}
+	if _, err := Accuracy("", nil); err == nil {
+		t.Error("nothing is drawn")
+	}
+	if _, err := Follow("", nil); err == nil {
+		t.Error("nothing is followed")
+	}
+	falling := courses()[:1]
+	slices.Reverse(falling[0].Predicted)
+	if _, err := Follow("", falling); err == nil {
+		t.Error("a course that turns back is drawn")
+	}
+	one := []Course{{Engine: "a", Batch: 1, Observed: []Sight{{Prompt: 128, Value: 1}}}}
+	for name, make := range map[string]func() (*Figure, error){
+		"one point": func() (*Figure, error) { return Accuracy("", []Observed{{Name: "a", Predicted: 1, Observed: 1}}) },
+		"one sight": func() (*Figure, error) { return Follow("", one) },
+		"far apart": func() (*Figure, error) {
+			return Accuracy("", []Observed{{Name: "a", Predicted: 1e-9, Observed: 1e9}, {Decode: true, Predicted: 1e9, Observed: 1e-9}})
+		},
+	} {
+		f, err := make()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, format := range Formats() {
+			var b strings.Builder
+			if err := f.Write(&b, format); err != nil || b.Len() == 0 {
+				t.Errorf("%s as %s: %d bytes, %v", name, format, b.Len(), err)
+			}
+			if strings.Contains(b.String(), "NaN") {
+				t.Errorf("%s as %s has places that are no numbers", name, format)
+			}
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package plots
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A dot is one operator of a phase on a roofline.
+type dot struct {
+	name  string
+	mark  PhaseMark
+	bound analytic.Bound
+	x, y  float64 // FLOP/byte, FLOP/s
+	share float64 // of the phase's time
+}
+
+// A roof is what a GPU can do in one number format.
+type roof struct {
+	format                unit.Format
+	peak, bandwidth       float64
+	computeEff, memoryEff float64 // of large matrix products
+}
+
+// at is the roof over an intensity, achieved or at the data-sheet peaks.
+func (r *roof) at(x float64, achieved bool) float64 {
+	if achieved {
+		return min(r.peak*r.computeEff, r.bandwidth*r.memoryEff*x)
+	}
+	return min(r.peak, r.bandwidth*x)
+}
+
+// ridge is the intensity from which arithmetic is what limits.
+func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
+
+// dots are the operators of a phase by name, the same ones of several kinds of
+// layers as one, and the number of those that have no place on a roofline.
+func dots(lines []analytic.Line, m PhaseMark) (ds []dot, none int, err error) {
+	type sum struct {
+		flops, traffic, time, share, most float64
+		bound                             analytic.Bound
+	}
+	var names []string
+	sums := map[string]*sum{}
+	for i := range lines {
+		l := &lines[i]
+		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
+			return nil, 0, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
+				m.Name, l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
+		}
+		s := sums[l.Name]
+		if s == nil {
+			s = &sum{}
+			sums[l.Name], names = s, append(names, l.Name)
+		}
+		s.flops += float64(l.FLOPs)
+		s.traffic += float64(l.Traffic())
+		s.time += float64(l.Expected)
+		s.share += l.Share
+		if l.Share >= s.most {
+			s.most, s.bound = l.Share, l.Bound
+		}
+	}
+	for _, n := range names {
+		s := sums[n]
+		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1)}
+		if !shown(d.x) || !shown(d.y) {
+			none++
+			continue
+		}
+		ds = append(ds, d)
+	}
+	return ds, none, nil
+}
+
+// shown reports whether a logarithmic axis can show x.
+func shown(x float64) bool { return x >= leastShown && x <= mostShown }
+
+// roofs are those of the formats that the report's products run in, highest first.
+func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
+	var seen [unit.NumFormats]bool
+	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+		for i := range lines {
+			f := lines[i].Format
+			if f == unit.NoFormat || f >= unit.NumFormats || seen[f] || lines[i].FLOPs == 0 {
+				continue
+			}
+			seen[f] = true
+			_, peak := m.Runs(f)
+			rs = append(rs, roof{
+				format: f, peak: float64(peak), bandwidth: float64(m.GPU.Bandwidth),
+				computeEff: m.Cal.GEMM.Compute, memoryEff: m.Cal.GEMM.Memory,
+			})
+		}
+	}
+	slices.SortStableFunc(rs, func(a, b roof) int { return cmp.Compare(b.peak, a.peak) })
+	return rs
+}

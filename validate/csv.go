@@ -1,0 +1,177 @@
+package validate
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// columns are the header of a file of observations, in this order. Times are
+// seconds, energies joules; what is not known is empty.
+var columns = []string{
+	"source", "id", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "kv", "load",
+	"all_logits", "params", "metric", "value", "low", "high", "device", "samples", "marks", "note",
+}
+
+// Parse reads observations from CSV. It is strict: the header is exactly that of
+// WriteCSV, and the first line with a mistake is an error that names it.
+func Parse(name string, data []byte) ([]Observation, error) {
+	r := csv.NewReader(bytes.NewReader(data))
+	r.FieldsPerRecord = len(columns)
+	r.ReuseRecord = true
+	head, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: it is empty: want a header and observations", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for i, want := range columns {
+		if head[i] != want {
+			return nil, fmt.Errorf("%s:1: column %d is %.40q: want %q", name, i+1, head[i], want)
+		}
+	}
+	var all []Observation
+	for {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		o, err := parseRecord(record)
+		if err != nil {
+			line, _ := r.FieldPos(0)
+			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
+		}
+		all = append(all, o)
+	}
+}
+
+// A fields reads the fields of a record one after the other and keeps the first
+// error.
+type fields struct {
+	record []string
+	err    error
+}
+
+func (f *fields) text() string {
+	s := strings.Clone(f.record[0])
+	f.record = f.record[1:]
+	return s
+}
+
+// key is the column that was read last.
+func (f *fields) key() string { return columns[len(columns)-len(f.record)-1] }
+
+func (f *fields) fail(text, want string) {
+	if f.err == nil {
+		f.err = fmt.Errorf("%s is %.40q: want %s", f.key(), text, want)
+	}
+}
+
+// whole reads a whole number; empty is 0.
+func (f *fields) whole() int64 {
+	s := f.text()
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		f.fail(s, "a whole number")
+	}
+	return n
+}
+
+// number reads a number; empty is nil.
+func (f *fields) number() *float64 {
+	s := f.text()
+	if s == "" {
+		return nil
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		f.fail(s, "a number")
+	}
+	return &v
+}
+
+func (f *fields) boolean() bool {
+	s := f.text()
+	switch s {
+	case "true":
+		return true
+	case "", "false":
+	default:
+		f.fail(s, "true, false or nothing")
+	}
+	return false
+}
+
+func parseRecord(record []string) (Observation, error) {
+	f := &fields{record: record}
+	o := Observation{Source: f.text(), ID: f.text()}
+	o.Model, o.GPU, o.Engine, o.Mode = f.text(), f.text(), f.text(), f.text()
+	o.TP, o.Batch, o.Prompt, o.Gen = int(f.whole()), int(f.whole()), int(f.whole()), int(f.whole())
+	o.Weights, o.KV, o.Load = f.text(), f.text(), Load(f.text())
+	o.Logits, o.Params = f.boolean(), f.whole()
+	o.Metric = Metric(f.text())
+	value := f.number()
+	o.Low, o.High, o.Device = f.number(), f.number(), f.number()
+	o.Samples = int(f.whole())
+	o.Marks, o.Note = strings.Fields(f.text()), f.text()
+	if f.err != nil {
+		return o, f.err
+	}
+	if value == nil {
+		return o, fmt.Errorf("value is not given")
+	}
+	o.Value = *value
+	return o, o.Check()
+}
+
+// WriteCSV writes observations in the form that Parse reads.
+func WriteCSV(w io.Writer, all []Observation) error {
+	out := csv.NewWriter(w)
+	if err := out.Write(columns); err != nil {
+		return err
+	}
+	for i := range all {
+		o := &all[i]
+		logits := ""
+		if o.Logits {
+			logits = "true"
+		}
+		err := out.Write([]string{
+			o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP), count(o.Batch), count(o.Prompt), count(o.Gen),
+			o.Weights, o.KV, string(o.Load), logits, count(int(o.Params)), string(o.Metric), decimal(&o.Value), decimal(o.Low),
+			decimal(o.High), decimal(o.Device), count(o.Samples), strings.Join(o.Marks, " "), o.Note,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// count is n, empty for 0.
+func count(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// decimal is the shortest text that reads back as *v.
+func decimal(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'g', -1, 64)
+}

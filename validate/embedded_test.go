@@ -1,0 +1,93 @@
+package validate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestEmbedded holds how many observations of each source come with the program,
+// and that each can be compared but for those that are named here.
+func TestEmbedded(t *testing.T) {
+	all := embedded(t)
+	count := map[string]int{}
+	gpus := map[string]bool{}
+	for i := range all {
+		count[all[i].Source]++
+		gpus[all[i].GPU] = true
+	}
+	want := map[string]int{"aiconfigurator": 766, "argonne": 231, "edge-llm": 48, "elana": 66, "h200": 234, "neusight": 18, "tensorrt-llm": 48}
+	if d := cmp.Diff(want, count); d != "" {
+		t.Error(d)
+	}
+	if len(gpus) < 8 {
+		t.Errorf("%d GPUs, want at least 8: %v", len(gpus), gpus)
+	}
+	s := scorer(t).Score(all)
+	if len(s.Rows)+len(s.Skipped) != len(all) {
+		t.Errorf("%d rows and %d skipped of %d observations", len(s.Rows), len(s.Skipped), len(all))
+	}
+	if len(s.Rows) < 300 {
+		t.Errorf("%d rows, want at least 300", len(s.Rows))
+	}
+	for _, k := range s.Skipped {
+		if k.Reason != DoesNotFit {
+			t.Errorf("%s: %s: %s", k.Observation.name(), k.Reason, k.Detail)
+		}
+	}
+}
+
+// TestEmbeddedFiles holds that each of this project's observations has the
+// conditions of its file, and each file observations.
+func TestEmbeddedFiles(t *testing.T) {
+	files, err := Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, f := range files {
+		if _, twice := seen[f.Name]; twice {
+			t.Errorf("%s is listed twice", f.Name)
+		}
+		seen[f.Name] = 0
+		if f.Started.Before(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) || f.Version == "" || f.GPU == "" || f.PowerW == nil || f.Prefill == nil {
+			t.Errorf("%s lacks conditions: %+v", f.Name, f)
+		}
+	}
+	for _, o := range embedded(t) {
+		if o.Source != "h200" {
+			continue
+		}
+		if _, ok := seen[o.ID]; !ok {
+			t.Errorf("%s is of no listed file", o.ID)
+		}
+		seen[o.ID]++
+	}
+	for name, n := range seen {
+		if n == 0 {
+			t.Errorf("%s has no observations", name)
+		}
+	}
+}
+
+// TestFits holds that each claim of a fit is of some observation, and that none
+// of those that a user brings is taken for fitted.
+func TestFits(t *testing.T) {
+	used := map[string]int{}
+	for _, o := range embedded(t) {
+		used[fitted(&o)]++
+		o.Source = "results/mine.json"
+		if c := fitted(&o); c != "" {
+			t.Fatalf("%s: taken for fitted by %s", o.name(), c)
+		}
+	}
+	for _, f := range fits() {
+		if used[f.constant] == 0 {
+			t.Errorf("%s: no observation that it was fitted on is embedded", f.constant)
+		}
+	}
+	if used[""] < 300 {
+		t.Errorf("%d observations that nothing was fitted on, want at least 300", used[""])
+	}
+}

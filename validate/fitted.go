@@ -1,0 +1,45 @@
+package validate
+
+// A fit says that a constant of the theory was fitted on observations like
+// those that it names; an empty field is any.
+type fit struct {
+	source, engine, mode, gpu, model string
+	metric                           Metric
+	constant                         string
+}
+
+// What the constants of transformers were fitted on, and which they are.
+const (
+	llama  = "llama3.1-8b"
+	launch = "launch of a kernel (analytic, engine transformers)"
+	graph  = "element-wise kernel and copies of a static cache (analytic, engine transformers-graph)"
+)
+
+// fits lists the constants that were fitted on embedded observations, so that
+// these are scored apart. A constant computed from times of single operators is
+// not fitted here: no operator is an observation.
+func fits() []fit {
+	return []fit{
+		{source: "h200", engine: "transformers", mode: "eager", model: llama, metric: TPOT, constant: launch},
+		{source: "h200", engine: "transformers", mode: "eager", model: llama, metric: TTLT, constant: launch},
+		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TPOT, constant: graph},
+		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TTLT, constant: graph},
+		{source: "aiconfigurator", engine: "vllm", constant: "host time of a step (analytic, engine vllm)"},
+		{source: "aiconfigurator", engine: "tensorrt-llm", constant: "host time of a step (analytic, engine tensorrt-llm)"},
+		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "share of the memory bandwidth (hardware, integrated modules)"},
+		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "share of the memory bandwidth (hardware, integrated modules)"},
+	}
+}
+
+// fitted is the constant that was fitted on an observation, empty if none was.
+func fitted(o *Observation) string {
+	for _, f := range fits() {
+		if f.source == o.Source && wants(f.engine, o.Engine) && wants(f.mode, o.Mode) && wants(f.gpu, o.GPU) &&
+			wants(f.model, o.Model) && wants(string(f.metric), string(o.Metric)) {
+			return f.constant
+		}
+	}
+	return ""
+}
+
+func wants(pattern, text string) bool { return pattern == "" || pattern == text }

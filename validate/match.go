@@ -1,0 +1,280 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Scorer matches observations with estimates. Estimates are kept: those of
+// one configuration have several metrics.
+type Scorer struct {
+	// Model finds a model by the name that an observation has.
+	Model func(name string) (*models.Model, error)
+	// GPU finds a GPU by the name that an observation has.
+	GPU func(name string) (*hardware.GPU, error)
+
+	models  map[string]found[*models.Model]
+	gpus    map[string]found[*hardware.GPU]
+	answers map[Config]found[prediction]
+}
+
+// found is what a name or a configuration led to, or why to nothing.
+type found[T any] struct {
+	value T
+	err   error
+}
+
+// A prediction is the estimate of a configuration.
+type prediction struct {
+	analytic.Estimate
+	first analytic.Estimate // of one client alone; only where the load is Closed
+}
+
+// A Reason is why an observation is not scored.
+type Reason string
+
+// The reasons.
+const (
+	UnknownModel  Reason = "unknown model"
+	UnknownGPU    Reason = "unknown GPU"
+	UnknownEngine Reason = "engine without a profile"
+	OtherModel    Reason = "another model of that name"
+	Impossible    Reason = "no estimate can be made"
+	DoesNotFit    Reason = "does not fit in memory"
+	Queueing      Reason = "under load it includes queueing"
+	Repeated      Reason = "duplicate"
+	Unreadable    Reason = "cannot be compared"
+)
+
+// A mismatch is an observation that cannot be scored.
+type mismatch struct {
+	reason Reason
+	err    error
+}
+
+// Error says why.
+func (m *mismatch) Error() string { return fmt.Sprintf("%s: %v", m.reason, m.err) }
+
+// Unwrap returns what was wrong.
+func (m *mismatch) Unwrap() error { return m.err }
+
+// once looks a name up the first time that it is asked for.
+func once[K comparable, T any](kept *map[K]found[T], key K, find func(K) (T, error)) (T, error) {
+	if f, ok := (*kept)[key]; ok {
+		return f.value, f.err
+	}
+	value, err := find(key)
+	if *kept == nil {
+		*kept = map[K]found[T]{}
+	}
+	(*kept)[key] = found[T]{value, err}
+	return value, err
+}
+
+// Canonical is a configuration with the names that the tables have for its model
+// and its GPU. Names that they do not know stay as they are.
+func (s *Scorer) Canonical(c Config) Config {
+	if m, err := once(&s.models, c.Model, s.Model); err == nil {
+		c.Model = m.Name
+	}
+	if g, err := once(&s.gpus, c.GPU, s.GPU); err == nil {
+		c.GPU = g.Key
+	}
+	return c
+}
+
+// predict answers for a configuration.
+func (s *Scorer) predict(c Config) (prediction, error) {
+	return once(&s.answers, c, s.estimate)
+}
+
+func (s *Scorer) estimate(c Config) (p prediction, err error) {
+	question, err := s.question(&c)
+	if err != nil {
+		return p, err
+	}
+	predictor, err := analytic.NewPredictor(question)
+	if err != nil {
+		return p, &mismatch{Impossible, err}
+	}
+	if p.Estimate, err = predictor.Predict(&question.Workload); err != nil {
+		return p, &mismatch{Impossible, err}
+	}
+	if err := holds(&c, &p.Memory); err != nil {
+		return p, &mismatch{DoesNotFit, err}
+	}
+	if c.Load == Closed {
+		alone := question.Workload
+		alone.Batch = 1
+		if p.first, err = predictor.Predict(&alone); err != nil {
+			return p, &mismatch{Impossible, err}
+		}
+	}
+	return p, nil
+}
+
+// holds tells what was run at once from what an engine must have run in parts. In
+// a closed loop prompts come one by one, so only decoding has to fit.
+func holds(c *Config, m *analytic.Memory) error {
+	switch {
+	case c.Load == Closed && c.Batch > m.MaxDecodeBatch:
+		return fmt.Errorf("%d sequences fit at once, not %d", m.MaxDecodeBatch, c.Batch)
+	case c.Load == Static && !m.Fits():
+		return fmt.Errorf("%v are needed of %v: it was not run at once, or on another GPU", m.Total, m.Capacity)
+	}
+	return nil
+}
+
+// question turns a configuration into a case, as "llmprof estimate" does.
+func (s *Scorer) question(c *Config) (*analytic.Case, error) {
+	m, err := once(&s.models, c.Model, s.Model)
+	if err != nil {
+		return nil, &mismatch{UnknownModel, err}
+	}
+	if n := m.Params(); c.Params != 0 && c.Params != n {
+		return nil, &mismatch{OtherModel, fmt.Errorf("it was measured with %d parameters, %s has %d", c.Params, m.Name, n)}
+	}
+	g, err := once(&s.gpus, c.GPU, s.GPU)
+	if err != nil {
+		return nil, &mismatch{UnknownGPU, err}
+	}
+	engine, err := profile(c)
+	if err != nil {
+		return nil, &mismatch{UnknownEngine, err}
+	}
+	machine, err := analytic.NewMachine(g, hardware.DefaultCalibration(g), engine)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	scheme, err := schemeOf(c)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return &analytic.Case{
+		Model: m, Machine: machine, Scheme: scheme.For(g),
+		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
+		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
+	}, nil
+}
+
+func schemeOf(c *Config) (s analytic.Scheme, err error) {
+	if s, err = analytic.ParseScheme(c.Weights); err != nil {
+		return s, err
+	}
+	if c.KV == "" {
+		return s, nil
+	}
+	return s, s.KV.UnmarshalText([]byte(c.KV))
+}
+
+// profile is the engine's profile in the theory, or for one without a profile
+// of its own that of the engine it is most like.
+func profile(c *Config) (analytic.Engine, error) {
+	switch {
+	case c.Engine == "tensorrt-edge-llm": // fused kernels and a CUDA graph; its host time is not published
+		return analytic.ParseEngine("native")
+	case c.Engine == "transformers" && c.Mode == "graph":
+		return analytic.ParseEngine("transformers-graph")
+	case c.Engine == "elana": // transformers in a graph of its own, whose cache is neither fixed in length nor copied
+		e, err := analytic.ParseEngine("transformers-graph")
+		e.Repeat = 0
+		return e, err
+	}
+	return analytic.ParseEngine(c.Engine)
+}
+
+// A span is a predicted figure. Energies have no floor and no interval.
+type span struct {
+	expected         float64
+	floor, low, high *float64
+}
+
+// of picks the prediction of a metric.
+func (p *prediction) of(c *Config, m Metric) (s span, err error) {
+	switch m {
+	case TTFT:
+		if c.Load == Closed {
+			return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
+		}
+		return times(p.TTFT), nil
+	case TPOT:
+		if c.Load == Closed {
+			return p.interrupted(c), nil
+		}
+		return times(p.TPOT), nil
+	case TTLT:
+		if c.Load == Closed {
+			return s, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
+		}
+		return times(p.TTLT), nil
+	}
+	j, err := p.energy(c, m)
+	return span{expected: float64(j)}, err
+}
+
+func (p *prediction) energy(c *Config, m Metric) (unit.Joules, error) {
+	if c.Load == Closed {
+		return 0, &mismatch{Queueing, fmt.Errorf("%d clients in a closed loop", c.Batch)}
+	}
+	switch m {
+	case EnergyPerPrompt:
+		return p.Energy.PerPrompt, nil
+	case EnergyPerToken:
+		return p.Energy.PerToken, nil
+	}
+	return p.Energy.PerRequest, nil
+}
+
+func times(s analytic.Span) span {
+	floor, low, high := float64(s.Floor), float64(s.Low), float64(s.High)
+	return span{float64(s.Expected), &floor, &low, &high}
+}
+
+// Span is the predicted time of a metric, with its floor and its interval. There
+// is none of an energy.
+func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
+	p, err := s.predict(c)
+	if err != nil {
+		return span, err
+	}
+	t, err := p.of(&c, m)
+	if err != nil {
+		return span, err
+	}
+	if t.floor == nil {
+		return span, &mismatch{Impossible, fmt.Errorf("%s is no time", m)}
+	}
+	return analytic.Span{
+		Floor: unit.Seconds(*t.floor), Expected: unit.Seconds(t.expected), Low: unit.Seconds(*t.low), High: unit.Seconds(*t.high),
+	}, nil
+}
+
+// interrupted is the time per token in a closed loop of C clients: while one of
+// them generates, each of the others asks once more, and its prefill stops the
+// decoding of all.
+//
+//	TPOT = decode step of C sequences + (C - 1) × prefill of one / generated
+//
+// The floor leaves the prefills out, since an engine may hide them.
+func (p *prediction) interrupted(c *Config) span {
+	s := times(p.TPOT)
+	stops := float64(c.Batch-1) / float64(c.Gen)
+	s.expected += stops * float64(p.first.TTFT.Expected)
+	*s.low += stops * float64(p.first.TTFT.Low)
+	*s.high += stops * float64(p.first.TTFT.High)
+	return s
+}
+
+// byConfig orders configurations.
+func byConfig(a, b *Config) int {
+	return cmp.Or(
+		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Model, b.Model),
+		cmp.Compare(a.TP, b.TP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
+		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load),
+	)
+}

@@ -1,0 +1,146 @@
+package validate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// A File says under which conditions the observations of one result file were
+// made, and by which versions: all that is kept of it beside them.
+type File struct {
+	Name     string // its observations have it as ID
+	SHA256   string
+	Started  time.Time
+	Version  string // of llmprof
+	Engine   string // with its version
+	Versions string // of what the engine is built on
+	GPU      string
+	Driver   string
+	CUDA     string
+	CPU      string
+	PowerW   *float64 // limit
+	Prefill  *float64 // median SM clock in each phase, in hertz
+	Decode   *float64
+	Held     *float64 // share of the prefill window that the clocks were held down
+}
+
+// Describe reads the conditions of a result from the content of its file.
+func Describe(data []byte, r *result.Result) File {
+	sum := sha256.Sum256(data)
+	f := File{
+		Name: result.FileName(r.ID, r.Process), SHA256: hex.EncodeToString(sum[:]), Started: r.Started.UTC().Truncate(time.Second),
+		Version: r.Provenance.Version, Engine: r.Engine.Name + " " + r.Engine.Version,
+		Driver: r.Machine.Driver, CUDA: r.Machine.CUDA, CPU: r.Machine.CPU,
+	}
+	for _, key := range []string{"torch", "triton", "python"} {
+		if v := r.Engine.Versions[key]; v != "" {
+			f.Versions = strings.TrimSpace(f.Versions + " " + key + " " + v)
+		}
+	}
+	if len(r.Machine.GPUs) > 0 {
+		f.GPU, f.PowerW = r.Machine.GPUs[0].Name, r.Machine.GPUs[0].PowerLimitW
+	}
+	f.Prefill, f.Decode = clock(r, "prefill"), clock(r, "decode")
+	if r.Energy != nil && r.Energy.Prefill != nil && r.Energy.Prefill.Seconds > 0 {
+		for _, c := range r.Conditions {
+			if c.Phase == "prefill" {
+				var held float64
+				for _, s := range c.ThrottledS {
+					held += s
+				}
+				held /= r.Energy.Prefill.Seconds
+				f.Held = &held
+			}
+		}
+	}
+	return f
+}
+
+// clock is the median of the SM clock in a phase.
+func clock(r *result.Result, phase string) *float64 {
+	for _, c := range r.Conditions {
+		if c.Phase == phase && c.SMClockHz != nil {
+			return &c.SMClockHz.Median
+		}
+	}
+	return nil
+}
+
+const fileColumns = "file,sha256,started,llmprof,engine,versions,gpu,driver,cuda,cpu,power_limit_w,prefill_clock_hz,decode_clock_hz,prefill_held_share"
+
+// WriteFiles writes conditions as CSV.
+func WriteFiles(w io.Writer, files []File) error {
+	out := csv.NewWriter(w)
+	if err := out.Write(strings.Split(fileColumns, ",")); err != nil {
+		return err
+	}
+	for i := range files {
+		f := &files[i]
+		held := ""
+		if f.Held != nil {
+			held = strconv.FormatFloat(*f.Held, 'f', 3, 64)
+		}
+		err := out.Write([]string{
+			f.Name, f.SHA256, f.Started.Format(time.RFC3339), f.Version, f.Engine, f.Versions, f.GPU, f.Driver, f.CUDA, f.CPU,
+			decimal(f.PowerW), decimal(f.Prefill), decimal(f.Decode), held,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// Files are the result files that the embedded observations of this project were
+// reduced from.
+func Files() ([]File, error) {
+	data, err := observations.ReadFile(filesFile)
+	if err != nil {
+		return nil, err
+	}
+	return parseFiles(filesFile, data)
+}
+
+func parseFiles(name string, data []byte) ([]File, error) {
+	records, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(records) == 0 || strings.Join(records[0], ",") != fileColumns {
+		return nil, fmt.Errorf("%s:1: want the columns %s", name, fileColumns)
+	}
+	var all []File
+	for i, r := range records[1:] {
+		f := File{
+			Name: r[0], SHA256: r[1], Version: r[3], Engine: r[4], Versions: r[5], GPU: r[6], Driver: r[7], CUDA: r[8], CPU: r[9],
+		}
+		if f.Started, err = time.Parse(time.RFC3339, r[2]); err != nil {
+			return nil, fmt.Errorf("%s:%d: started: %w", name, i+2, err)
+		}
+		if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size {
+			return nil, fmt.Errorf("%s:%d: sha256 %.80q: want 64 hexadecimal digits", name, i+2, f.SHA256)
+		}
+		for j, to := range []**float64{&f.PowerW, &f.Prefill, &f.Decode, &f.Held} {
+			if r[10+j] == "" {
+				continue
+			}
+			v, err := strconv.ParseFloat(r[10+j], 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: column %d: %w", name, i+2, 11+j, err)
+			}
+			*to = &v
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}

@@ -1,0 +1,135 @@
+package validate
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof/measure/result"
+)
+
+// readResult reads a result file of testdata.
+func readResult(t *testing.T, file string) ([]byte, *result.Result) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := result.Decode(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, r
+}
+
+// TestReduceAgain holds that the embedded rows are what result files reduce to:
+// two of them are kept whole.
+func TestReduceAgain(t *testing.T) {
+	files, err := filepath.Glob("testdata/h200-*.json")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%d result files, want 2: %v", len(files), err)
+	}
+	listed, err := Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, r := readResult(t, file)
+		got, err := Reduce("h200", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []Observation
+		for _, o := range embedded(t) {
+			if o.Source == "h200" && o.ID == filepath.Base(file) {
+				want = append(want, o)
+			}
+		}
+		if d := cmp.Diff(text(t, want), text(t, got)); d != "" || len(got) != 6 {
+			t.Errorf("%s: %d observations\n%s", file, len(got), d)
+		}
+		is := Describe(data, r)
+		for _, f := range listed {
+			if f.Name == is.Name {
+				if d := cmp.Diff(f, is, rounded()); d != "" {
+					t.Error(d)
+				}
+				is.Name = ""
+			}
+		}
+		if is.Name != "" {
+			t.Errorf("%s is not listed", is.Name)
+		}
+	}
+}
+
+// rounded compares numbers to the three digits that the list of files has.
+func rounded() cmp.Option {
+	return cmp.Comparer(func(a, b float64) bool { return a-b < 1e-3 && b-a < 1e-3 })
+}
+
+// text is observations as CSV.
+func text(t testing.TB, all []Observation) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteCSV(&b, all); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestReduceOdd changes a result into what no static estimate is of, or what has
+// no figures.
+func TestReduceOdd(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*result.Result)
+		n      int
+		wrong  bool
+	}{
+		"as it is":         {func(*result.Result) {}, 6, false},
+		"serving":          {func(r *result.Result) { r.Serving = &result.Serving{} }, 0, true},
+		"pipeline":         {func(r *result.Result) { r.Parallelism.PP = 2 }, 0, true},
+		"experts":          {func(r *result.Result) { r.Parallelism.EP = 2 }, 0, true},
+		"no GPU":           {func(r *result.Result) { r.Machine.GPUs = nil }, 0, true},
+		"unlike GPUs":      {func(r *result.Result) { r.Machine.GPUs = append(r.Machine.GPUs, result.GPU{Name: "other"}) }, 0, true},
+		"no energy":        {func(r *result.Result) { r.Energy = nil }, 3, false},
+		"nothing measured": {func(r *result.Result) { r.Energy, r.TTFT, r.TPOT, r.TTLT = nil, nil, nil, nil }, 0, false},
+		"no interval":      {func(r *result.Result) { r.TTFT.MedianLow = nil }, 6, false},
+		"GPU not listed":   {func(r *result.Result) { r.Machine.GPUs[0].Key = "" }, 6, false},
+	} {
+		_, r := readResult(t, "testdata/h200-c864eaf0535d-c0.p0.json")
+		c.change(r)
+		got, err := Reduce("mine", r)
+		if len(got) != c.n || (err != nil) != c.wrong {
+			t.Errorf("%s: %d observations, %v; want %d, error %v", name, len(got), err, c.n, c.wrong)
+		}
+		for i := range got {
+			if err := got[i].Check(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestReduceConfig holds what is read of a result besides its figures.
+func TestReduceConfig(t *testing.T) {
+	_, r := readResult(t, "testdata/h200-73cfdef37d59-c0.p0.json")
+	r.Workload.KV, r.Workload.Elana = "fp8", true
+	got, err := Reduce("mine", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Model: "qwen2.5-7b", GPU: "h200-sxm-141gb", Engine: "transformers", Mode: "eager", TP: 1, Batch: 32, Prompt: 128, Gen: 32,
+		Weights: "bf16", KV: "fp8", Load: Static, Logits: true, Params: 7615616512,
+	}
+	if d := cmp.Diff(want, got[0].Config); d != "" {
+		t.Error(d)
+	}
+	if o := got[0]; o.ID != "h200-73cfdef37d59-c0.p0.json" || o.Low == nil || o.Device == nil || o.Samples == 0 || len(o.Marks) == 0 {
+		t.Errorf("%+v", o)
+	}
+}

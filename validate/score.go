@@ -1,0 +1,182 @@
+package validate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A Row is an observation beside its prediction.
+type Row struct {
+	Observation
+	Predicted       float64  // expected; seconds or joules
+	Floor           *float64 // nil for energies
+	PredictedLow    *float64 // 90 % interval of the prediction; nil for energies
+	PredictedHigh   *float64
+	Error           float64 // predicted over observed, less 1
+	Fitted          string  // the constant that was fitted on it; empty if none was
+	FasterThanFloor bool
+}
+
+// Inside reports whether the observation is in the predicted interval; ok is
+// false where there is none.
+func (r *Row) Inside() (inside, ok bool) {
+	if r.PredictedLow == nil || r.PredictedHigh == nil {
+		return false, false
+	}
+	return *r.PredictedLow <= r.Value && r.Value <= *r.PredictedHigh, true
+}
+
+// A Skip is an observation that is not scored, or a file none could be read of.
+type Skip struct {
+	Reason      Reason
+	Observation *Observation // nil for a file
+	Source      string
+	Detail      string
+}
+
+// A Finding is something about the observations that a reader has to know.
+type Finding struct {
+	Kind   string // "faster than the floor" or "contradictory"
+	Detail string
+}
+
+// The kinds of findings.
+const (
+	BelowFloor    = "faster than the floor"
+	Contradictory = "contradictory"
+)
+
+// A Score is every observation with its prediction, or with why it has none.
+type Score struct {
+	Rows     []Row
+	Skipped  []Skip
+	Findings []Finding
+}
+
+// Score matches observations with estimates. None is left out without a word:
+// each is in a row or among those skipped.
+func (s *Scorer) Score(all []Observation) *Score {
+	out := &Score{}
+	seen := map[string]bool{}
+	for i := range all {
+		o := &all[i]
+		key := identity(o)
+		if seen[key] {
+			out.skip(o, &mismatch{Repeated, errors.New("the same figure of the same measurement came before")})
+			continue
+		}
+		seen[key] = true
+		row, err := s.row(o)
+		if err != nil {
+			out.skip(o, err)
+			continue
+		}
+		if row.FasterThanFloor {
+			out.Findings = append(out.Findings, Finding{BelowFloor, fmt.Sprintf(
+				"%s: %.4g s observed, %.4g s at least by the data sheet: the measurement or the floor is wrong", row.name(), row.Value, *row.Floor)})
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	slices.SortStableFunc(out.Rows, func(a, b Row) int {
+		return cmp.Or(slices.Index(Metrics(), a.Metric)-slices.Index(Metrics(), b.Metric), byConfig(&a.Config, &b.Config))
+	})
+	out.contradictions()
+	return out
+}
+
+// identity is equal for observations that are the same measurement twice.
+func identity(o *Observation) string {
+	return fmt.Sprintf("%s\x00%s\x00%s\x00%v\x00%v", o.Source, o.ID, o.Metric, o.Config, o.Value)
+}
+
+func (out *Score) skip(o *Observation, err error) {
+	sk := Skip{Reason: Unreadable, Observation: o, Source: o.Source, Detail: err.Error()}
+	var m *mismatch
+	if errors.As(err, &m) {
+		sk.Reason, sk.Detail = m.reason, m.err.Error()
+	}
+	out.Skipped = append(out.Skipped, sk)
+}
+
+// Refuse notes a file that no observation could be made of.
+func (out *Score) Refuse(source string, err error) {
+	out.Skipped = append(out.Skipped, Skip{Reason: Unreadable, Source: source, Detail: err.Error()})
+}
+
+func (s *Scorer) row(o *Observation) (r Row, err error) {
+	if err := o.Check(); err != nil {
+		return r, &mismatch{Unreadable, err}
+	}
+	p, err := s.predict(o.Config)
+	if err != nil {
+		return r, err
+	}
+	span, err := p.of(&o.Config, o.Metric)
+	if err != nil {
+		return r, err
+	}
+	if !(span.expected > 0) {
+		return r, &mismatch{Impossible, fmt.Errorf("the estimate has no %s", o.Metric)}
+	}
+	named := *o
+	named.Config = s.Canonical(o.Config)
+	return Row{
+		Observation: named, Predicted: span.expected, Floor: span.floor, PredictedLow: span.low, PredictedHigh: span.high,
+		Error: span.expected/o.Value - 1, Fitted: fitted(&named), FasterThanFloor: span.floor != nil && o.Value < *span.floor,
+	}, nil
+}
+
+// apart is how far two observations of one configuration may differ, as a ratio
+// less 1, before they are said to contradict each other: well beyond the 15 % by
+// which two collections of one operator on one kind of GPU were seen to differ.
+const apart = 0.2
+
+// contradictions finds observations of one configuration that are far apart.
+// They are all scored: which of them is right cannot be known here.
+func (out *Score) contradictions() {
+	type key struct {
+		Config
+		Metric
+	}
+	lowest, highest := map[key]*Row{}, map[key]*Row{}
+	var order []key
+	for i := range out.Rows {
+		r := &out.Rows[i]
+		k := key{r.Config, r.Metric}
+		k.Params = 0
+		if lowest[k] == nil {
+			lowest[k], highest[k] = r, r
+			order = append(order, k)
+		}
+		if r.Value < lowest[k].Value {
+			lowest[k] = r
+		}
+		if r.Value > highest[k].Value {
+			highest[k] = r
+		}
+	}
+	for _, k := range order {
+		if a, b := lowest[k], highest[k]; b.Value > a.Value*(1+apart) {
+			out.Findings = append(out.Findings, Finding{Contradictory, fmt.Sprintf(
+				"%s of %s: %.4g (%s) and %.4g (%s)", k.Metric, k.String(), a.Value, a.place(), b.Value, b.place())})
+		}
+	}
+}
+
+// Worst are the n rows that are farthest off, the farthest first.
+func (out *Score) Worst(n int) []*Row {
+	rows := make([]*Row, len(out.Rows))
+	for i := range out.Rows {
+		rows[i] = &out.Rows[i]
+	}
+	slices.SortStableFunc(rows, func(a, b *Row) int { return cmp.Compare(distance(b), distance(a)) })
+	return rows[:min(n, len(rows))]
+}
+
+// distance is how far off a prediction is, the same for half as for twice.
+func distance(r *Row) float64 {
+	ratio := r.Predicted / r.Value
+	return max(ratio, 1/ratio)
+}

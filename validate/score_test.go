@@ -1,0 +1,145 @@
+package validate
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+)
+
+// TestScoreOdd holds that whatever cannot be scored is among those skipped, with
+// the reason, and never lost.
+func TestScoreOdd(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Observation)
+		want   Reason
+		detail string
+	}{
+		{func(o *Observation) { o.Model = "llama3.1-8c" }, UnknownModel, "llama3.1-8b"},
+		{func(o *Observation) { o.GPU = "h2000" }, UnknownGPU, "h200"},
+		{func(o *Observation) { o.Engine = "sglang" }, UnknownEngine, "sglang"},
+		{func(o *Observation) { o.Params = 7 }, OtherModel, "8030261248"},
+		{func(o *Observation) { o.Weights = "w3" }, Impossible, "w3"},
+		{func(o *Observation) { o.KV = "q4" }, Impossible, "q4"},
+		{func(o *Observation) { o.TP = 3 }, Impossible, "3"},
+		{func(o *Observation) { o.GPU, o.Batch = "orin-nano", 64 }, DoesNotFit, "needed"},
+		{func(o *Observation) { o.Load, o.Batch = Closed, 4096 }, DoesNotFit, "at once"},
+		{func(o *Observation) { o.Load, o.Metric = Closed, TTFT }, Queueing, "closed loop"},
+		{func(o *Observation) { o.Load, o.Metric = Closed, EnergyPerToken }, Queueing, "closed loop"},
+		{func(o *Observation) { o.Value = 0 }, Unreadable, "value is 0"},
+		{func(o *Observation) { o.Metric = "" }, Unreadable, "unknown metric"},
+	} {
+		good, bad := observation(), observation()
+		c.change(&bad)
+		s := scorer(t).Score([]Observation{bad, good})
+		if len(s.Rows) != 1 || len(s.Skipped) != 1 {
+			t.Errorf("%s: %d rows and %d skipped, want 1 and 1", c.want, len(s.Rows), len(s.Skipped))
+			continue
+		}
+		if k := s.Skipped[0]; k.Reason != c.want || !strings.Contains(k.Detail, c.detail) || k.Observation == nil {
+			t.Errorf("%s: %s", k.Reason, k.Detail)
+		}
+	}
+}
+
+// TestScoreFindings holds that duplicates, contradictions and the impossible are
+// named.
+func TestScoreFindings(t *testing.T) {
+	a, twice, repeat, contrary, impossible := observation(), observation(), observation(), observation(), observation()
+	repeat.ID, repeat.Value = "b", 0.0052
+	contrary.ID, contrary.Value = "c", 0.0099
+	impossible.ID, impossible.Prompt, impossible.Value = "d", 512, 0.0001
+	s := scorer(t).Score([]Observation{a, twice, repeat, contrary, impossible})
+	if len(s.Rows) != 4 || len(s.Skipped) != 1 || s.Skipped[0].Reason != Repeated {
+		t.Fatalf("%d rows, skipped %+v", len(s.Rows), s.Skipped)
+	}
+	var kinds []string
+	for _, f := range s.Findings {
+		kinds = append(kinds, f.Kind)
+		if f.Kind == Contradictory && (!strings.Contains(f.Detail, "test: a") || !strings.Contains(f.Detail, "test: c")) {
+			t.Errorf("the contradiction is not of a and c: %s", f.Detail)
+		}
+	}
+	if got := strings.Join(kinds, ", "); got != BelowFloor+", "+Contradictory {
+		t.Errorf("found %s", got)
+	}
+	if w := s.Worst(1)[0]; w.ID != "d" {
+		t.Errorf("the worst is %s", w.name())
+	}
+}
+
+// TestInterrupted works the time per token in a closed loop out by hand.
+func TestInterrupted(t *testing.T) {
+	s := scorer(t)
+	o := observation()
+	o.Engine, o.Load, o.Batch = "vllm", Closed, 16
+	closed, err := s.row(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := o
+	static.Load = Static
+	step, err := s.row(&static)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := static
+	one.Batch, one.Metric, one.Value = 1, TTFT, 0.1
+	prefill, err := s.row(&one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := step.Predicted + 15*prefill.Predicted/128; math.Abs(closed.Predicted-want) > 1e-12 {
+		t.Errorf("%v s, want %v s", closed.Predicted, want)
+	}
+	if *closed.Floor != *step.Floor {
+		t.Errorf("the floor is %v s, want that of a step, %v s", *closed.Floor, *step.Floor)
+	}
+}
+
+// TestScoreIsTheEstimate works some rows out by the theory alone.
+func TestScoreIsTheEstimate(t *testing.T) {
+	s := scorer(t)
+	for i, r := range s.Score(embedded(t)).Rows {
+		if i%10 != 0 || r.Load != Static || r.Metric != TTLT || r.Engine == "elana" {
+			continue
+		}
+		m, _ := s.Model(r.Model)
+		g, _ := s.GPU(r.GPU)
+		name := map[string]string{"transformers graph": "transformers-graph", "transformers eager": "transformers", "tensorrt-edge-llm": "native"}[r.Runs()]
+		if name == "" {
+			name = r.Engine
+		}
+		e, err := analytic.ParseEngine(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine, err := analytic.NewMachine(g, hardware.DefaultCalibration(g), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scheme, err := analytic.ParseScheme(r.Weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := analytic.Predict(&analytic.Case{
+			Model: m, Machine: machine, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},
+			Workload: analytic.Workload{Batch: r.Batch, Prompt: r.Prompt, Gen: r.Gen, AllLogits: r.Logits},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if float64(want.TTLT.Expected) != r.Predicted || float64(want.TTLT.Floor) != *r.Floor || float64(want.TTLT.High) != *r.PredictedHigh {
+			t.Errorf("%s: %v s, want %v", r.name(), r.Predicted, want.TTLT)
+		}
+	}
+}
+
+// BenchmarkEmbedded reads and scores all that comes with the program.
+func BenchmarkEmbedded(b *testing.B) {
+	for b.Loop() {
+		Summarize(scorer(b).Score(embedded(b)).Rows, ByEngine, ByGPU, ByTP)
+	}
+}

@@ -1,0 +1,219 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/gonum/stat"
+
+	"llmprof/measure/stats"
+)
+
+// A Dimension is something that groups of rows have in common.
+type Dimension string
+
+// The dimensions.
+const (
+	ByEngine Dimension = "engine"
+	ByGPU    Dimension = "gpu"
+	ByTP     Dimension = "tp"
+	ByModel  Dimension = "model"
+	ByBatch  Dimension = "batch"
+	BySource Dimension = "source"
+)
+
+// Dimensions lists them.
+func Dimensions() []Dimension {
+	return []Dimension{ByEngine, ByGPU, ByTP, ByModel, ByBatch, BySource}
+}
+
+// ParseDimension finds a dimension by name.
+func ParseDimension(name string) (Dimension, error) {
+	if d := Dimension(name); slices.Contains(Dimensions(), d) {
+		return d, nil
+	}
+	return "", fmt.Errorf("unknown dimension %.40q (known: %s)", name, strings.Join(texts(Dimensions()), ", "))
+}
+
+// A Group is what rows have in common; nil where they were not told apart by it.
+type Group struct {
+	Metric Metric
+	Engine *string
+	GPU    *string
+	TP     *int
+	Model  *string
+	Batch  *int
+	Source *string
+	Fitted bool // a constant was fitted on them
+}
+
+// A Summary says how far off the predictions of a group are.
+type Summary struct {
+	Group
+	N         int
+	Bias      float64  // mean of predicted over observed less 1
+	MedianAPE float64  // of the absolute value of the same
+	MeanAPE   float64  //
+	P90APE    float64  //
+	Coverage  *float64 // share of the observations inside of the predicted interval
+	Noise     *float64 // median half-width of the observations' own intervals, as a share
+	Reason    string   // why Coverage is nil
+}
+
+// noInterval is why an energy has no coverage.
+const noInterval = "an estimate gives no interval of energy"
+
+// Summarize groups rows by metric, by whether a constant was fitted on them, and
+// by what is asked for.
+func Summarize(rows []Row, by ...Dimension) []Summary {
+	groups := map[string][]*Row{}
+	var keys []string
+	for i := range rows {
+		k := groupKey(&rows[i], by)
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		groups[k] = append(groups[k], &rows[i])
+	}
+	all := make([]Summary, 0, len(keys))
+	for _, k := range keys {
+		s := summarize(groups[k])
+		s.Group = groupOf(groups[k][0], by)
+		all = append(all, s)
+	}
+	slices.SortStableFunc(all, func(a, b Summary) int { return a.order(&b.Group) })
+	return all
+}
+
+// order is below 0 where g comes before other in a table.
+func (g *Group) order(other *Group) int {
+	fitted := func(g *Group) int {
+		if g.Fitted {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(
+		slices.Index(Metrics(), g.Metric)-slices.Index(Metrics(), other.Metric), fitted(g)-fitted(other),
+		compare(g.Source, other.Source), compare(g.GPU, other.GPU), compare(g.Engine, other.Engine), compare(g.TP, other.TP),
+		compare(g.Model, other.Model), compare(g.Batch, other.Batch),
+	)
+}
+
+// compare orders two values of groups that were told apart by the same.
+func compare[T cmp.Ordered](a, b *T) int {
+	if a == nil || b == nil {
+		return 0
+	}
+	return cmp.Compare(*a, *b)
+}
+
+func groupKey(r *Row, by []Dimension) string {
+	k := fmt.Sprintf("%s|%v", r.Metric, r.Fitted != "")
+	for _, d := range by {
+		k += "|" + dimension(r, d)
+	}
+	return k
+}
+
+func dimension(r *Row, d Dimension) string {
+	switch d {
+	case ByEngine:
+		return r.Runs()
+	case ByGPU:
+		return r.GPU
+	case ByTP:
+		return fmt.Sprint(r.TP)
+	case ByModel:
+		return r.Model
+	case ByBatch:
+		return fmt.Sprint(r.Batch)
+	}
+	return r.Source
+}
+
+func groupOf(r *Row, by []Dimension) Group {
+	g := Group{Metric: r.Metric, Fitted: r.Fitted != ""}
+	for _, d := range by {
+		text := dimension(r, d)
+		switch d {
+		case ByEngine:
+			g.Engine = &text
+		case ByGPU:
+			g.GPU = &text
+		case ByTP:
+			g.TP = &r.TP
+		case ByModel:
+			g.Model = &text
+		case ByBatch:
+			g.Batch = &r.Batch
+		case BySource:
+			g.Source = &text
+		}
+	}
+	return g
+}
+
+func summarize(rows []*Row) Summary {
+	s := Summary{N: len(rows)}
+	signed, absolute := make([]float64, len(rows)), make([]float64, len(rows))
+	var noise []float64
+	var inside, intervals float64
+	for i, r := range rows {
+		signed[i], absolute[i] = r.Error, math.Abs(r.Error)
+		if in, ok := r.Inside(); ok {
+			intervals++
+			if in {
+				inside++
+			}
+		}
+		if n, ok := r.noise(); ok {
+			noise = append(noise, n)
+		}
+	}
+	slices.Sort(absolute)
+	s.Bias, s.MeanAPE = stat.Mean(signed, nil), stat.Mean(absolute, nil)
+	s.MedianAPE, s.P90APE = stats.Percentile(absolute, 50), stats.Percentile(absolute, 90)
+	if s.Reason = noInterval; intervals > 0 {
+		share := inside / intervals
+		s.Coverage, s.Reason = &share, ""
+	}
+	if len(noise) > 0 {
+		slices.Sort(noise)
+		n := stats.Percentile(noise, 50)
+		s.Noise = &n
+	}
+	return s
+}
+
+// Over are the groups that no constant was fitted on whose median error is more
+// than a limit.
+func Over(all []Summary, limit float64) []Summary {
+	var over []Summary
+	for _, s := range all {
+		if !s.Fitted && s.MedianAPE > limit {
+			over = append(over, s)
+		}
+	}
+	return over
+}
+
+// String names the group.
+func (g *Group) String() string {
+	parts := []string{string(g.Metric)}
+	for _, p := range []*string{g.Engine, g.GPU, g.Model, g.Source} {
+		if p != nil {
+			parts = append(parts, *p)
+		}
+	}
+	if g.TP != nil {
+		parts = append(parts, fmt.Sprintf("TP %d", *g.TP))
+	}
+	if g.Batch != nil {
+		parts = append(parts, fmt.Sprintf("batch %d", *g.Batch))
+	}
+	return strings.Join(parts, ", ")
+}
