@@ -111,11 +111,18 @@ func (o *Options) check(s *shape) error {
 	case s.window > 0 && last > s.window:
 		return unsupported("the model looks back %d tokens and the context grows to %d; this engine has no sliding window", s.window, last)
 	}
-	cache := 4 * float64(s.layers) * float64(o.Batch) * float64(s.kvHeads*s.headDim) * float64(last)
-	if cache > mostBytes {
-		return unsupported("a cache of %.3g GB for %d sequences of %d tokens is more than any GPU has", cache/1e9, o.Batch, last)
+	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
+		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
 	}
 	return nil
+}
+
+// leastBytes are those of the weights and of a cache, where they may be more than
+// an integer counts.
+func (s *shape) leastBytes(batch, tokens int) float64 {
+	hidden, inner, vocab, layers := float64(s.hidden), float64(s.inner), float64(s.vocab), float64(s.layers)
+	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner) + vocab*hidden
+	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(tokens)
 }
 
 // load does what needs the GPU.
