@@ -136,7 +136,7 @@ func (s *session) rates() {
 	r, batch := s.res, float64(s.set.Load.Batch)
 	rates := &result.Rates{}
 	if r.TTLT != nil {
-		rates.Generated = batch * float64(s.set.Load.GenLen) / r.TTLT.Median
+		rates.Generated = of(batch * float64(s.set.Load.GenLen) / r.TTLT.Median)
 	}
 	if r.TPOT != nil {
 		rates.Decode = of(batch / r.TPOT.Median)

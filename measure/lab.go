@@ -11,6 +11,7 @@ import (
 
 	"llmprof/hardware"
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/engine/transformers"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
@@ -27,6 +28,8 @@ type Lab struct {
 	Env     func(string) string
 	Version string   // of llmprof, for the provenance
 	Command []string // likewise
+
+	NativeCommand []string // this program as the native engine's worker
 
 	NeedEnergy bool // a machine without a sensor is an error; else energy is null, and the result says why
 	Node       int  // this host among those that a point is spread over; 0 leads, the others only run their ranks
@@ -66,6 +69,7 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 	if err != nil {
 		return nil, err
 	}
+	l.sayWeights(set, &p)
 	b, err := l.setUp(ctx, &p)
 	if err != nil {
 		return nil, err
@@ -156,11 +160,14 @@ func (l *Lab) setUp(ctx context.Context, p *experiment.Point) (*bench, error) {
 
 // startWorkers starts a worker for each replica, on the GPUs of its own meter.
 func (l *Lab) startWorkers(ctx context.Context, p *experiment.Point, m *meters) (engine.Group, error) {
-	if p.Engine != experiment.Transformers {
-		return nil, fmt.Errorf("engine %q has no worker: want %s or %s", p.Engine, experiment.Transformers, experiment.OpenAI)
+	switch p.Engine {
+	case experiment.Native:
+		return worker.StartReplicas(ctx, worker.Options{Command: l.NativeCommand}, m.shares(p))
+	case experiment.Transformers:
+		o := transformers.Options{Python: p.Python, TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv}
+		return transformers.StartReplicas(ctx, o, m.shares(p))
 	}
-	o := transformers.Options{Python: p.Python, TP: p.TP, Nodes: p.Nodes, Rdzv: p.Rdzv}
-	return transformers.StartReplicas(ctx, o, m.shares(p))
+	return nil, fmt.Errorf("engine %q has no worker: want %s, %s or %s", p.Engine, experiment.Native, experiment.Transformers, experiment.OpenAI)
 }
 
 // model finds the shape of the model, and its config where the built-in table

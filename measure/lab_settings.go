@@ -43,6 +43,11 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 			return nil, err
 		}
 	}
+	if p.Engine == experiment.Native {
+		if err := l.settleNative(ctx, set, m, p); err != nil {
+			return nil, err
+		}
+	}
 	set.defaults()
 	return set, nil
 }

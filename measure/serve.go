@@ -192,7 +192,7 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
 	r.Warnings = append(r.Warnings, s.Notes...)
 	if s.Usage != nil && s.Duration > 0 {
-		r.Throughput = &result.Rates{Generated: float64(s.Usage.Tokens) / s.Duration}
+		r.Throughput = &result.Rates{Generated: of(float64(s.Usage.Tokens) / s.Duration)}
 	}
 	return r, v.energy(ctx, r)
 }

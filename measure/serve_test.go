@@ -114,7 +114,7 @@ func TestServe(t *testing.T) {
 	if n := s.Records[0].Prompt; n == nil || *n != 33 {
 		t.Errorf("the server counted %v tokens of the prompt, want the 33 that were asked for", n)
 	}
-	if got := 30 / s.Duration; r.Throughput.Generated != got {
+	if got := 30 / s.Duration; *r.Throughput.Generated != got {
 		t.Errorf("%v tok/s, want %v", r.Throughput.Generated, got)
 	}
 	if r.Energy != nil || !strings.Contains(r.Reasons["energy"], "started elsewhere") {

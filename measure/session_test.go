@@ -126,7 +126,7 @@ func TestFiguresOfAKnownClock(t *testing.T) {
 			t.Errorf("%s: %d samples of %d, steady %v; want 7 or more, steady", c.name, len(c.got.Samples), c.got.N, c.got.Steady)
 		}
 	}
-	if got, want := r.Throughput.Generated, 4*9/(0.040+8*0.001205); math.Abs(float64(got)/want-1) > 1e-12 {
+	if got, want := *r.Throughput.Generated, 4*9/(0.040+8*0.001205); math.Abs(float64(got)/want-1) > 1e-12 {
 		t.Errorf("throughput = %v tok/s, want %v", got, want)
 	}
 	if len(r.Closure) != 1 || !r.Closure[0].Passed || math.Abs(r.Closure[0].Off) > 1e-12 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,6 +31,7 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"round": round},
+		Condition:           condition,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "home", "config"))
@@ -38,6 +40,15 @@ func TestScript(t *testing.T) {
 			return writeFixtures(filepath.Join(env.WorkDir, "results"))
 		},
 	})
+}
+
+// condition knows [driver]: there is an NVIDIA driver on this machine.
+func condition(name string) (bool, error) {
+	if name != "driver" {
+		return false, fmt.Errorf("no condition %q", name)
+	}
+	_, err := os.Stat("/proc/driver/nvidia/version")
+	return err == nil, nil
 }
 
 // round rewrites the numbers of a file to six digits, which all machines agree

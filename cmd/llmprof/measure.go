@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,9 @@ func (a *app) measure() *cobra.Command {
 		Long: "Run an inference engine on this machine and measure the time to the first token (TTFT), per\n" +
 			"token (TPOT) and to the last (TTLT), memory and energy. Every repeat is kept; the engine is warmed\n" +
 			"up until its times hold still; energy is a counter's difference between two of its ticks.\n\n" +
-			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given.",
+			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given.\n\n" +
+			"The native engine needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of CUDA 12 or 13; no\n" +
+			"Python. Its weights are random unless --weights or the model's own folder has safetensors.",
 		Example: "  llmprof measure --model llama3.1-8b --random-weights --batch 8\n" +
 			"  llmprof measure --model ./my-model --eager --ttft --tpot\n" +
 			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b",
@@ -62,7 +65,8 @@ func (a *app) measure() *cobra.Command {
 func (t *trial) subjectFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
-	f.StringVar(&p.Engine, "engine", p.Engine, "inference `engine`: transformers or openai")
+	f.StringVar(&p.Engine, "engine", p.Engine, "`engine`: native, transformers, openai (default: native if it can)")
+	f.Lookup("engine").DefValue = ""
 	f.BoolVar(&p.RandomWeights, "random-weights", false, "take the shapes alone and download nothing; times are the same")
 	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
 	f.StringVar(&p.DType, "dtype", p.DType, "`format` of the model: bf16, fp16 or fp32")
@@ -73,10 +77,11 @@ func (t *trial) subjectFlags(cmd *cobra.Command) {
 	f.BoolVar(&p.Compile, "compile", false, "torch.compile the model")
 	f.StringVar(&p.Device, "device", "", "`device`: cuda or cpu (default: a GPU where there is one)")
 	f.StringVar(&p.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
+	f.StringVar(&p.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
 	f.BoolVar(&t.offline, "offline", false, "never use the network")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Transformers, experiment.OpenAI))
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Native, experiment.Transformers, experiment.OpenAI))
 	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
 	_ = cmd.RegisterFlagCompletionFunc("quantize", words("int8", "int4", "fp8"))
 	_ = cmd.RegisterFlagCompletionFunc("attention", words("sdpa", "eager", "flash_attention_2"))
@@ -132,6 +137,9 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 // settle turns what was given on the command line into a point.
 func (t *trial) settle() error {
 	p := &t.point
+	if t.given("cuda-libs") && !t.given("engine") {
+		p.Engine = experiment.Native
+	}
 	if t.eager {
 		if t.given("graph") && p.Graph {
 			return usage("--eager: it contradicts --graph")
@@ -154,20 +162,24 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err := errors.Join(t.output.check(), t.settle()); err != nil {
 		return usageError{err}
 	}
+	p := &t.point
 	lab, err := a.lab(t.offline)
 	if err != nil {
 		return err
 	}
 	lab.Shared, lab.NeedEnergy, lab.Node = t.shared, t.given("energy"), t.node
+	if !t.given("engine") && p.Engine != experiment.Native {
+		p.Engine = lab.Engine(ctx, *p)
+	}
 	if t.node > 0 {
-		return lab.Join(ctx, t.point)
+		return lab.Join(ctx, *p)
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	var store *experiment.Store
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
 	}
-	results, err := experiment.Single(ctx, t.point, lab.Measure, store)
+	results, err := experiment.Single(ctx, *p, lab.Measure, store)
 	if err != nil {
 		return err
 	}
@@ -203,10 +215,14 @@ func (a *app) lab(offline bool) (*measure.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
+	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
 	return &measure.Lab{
 		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
-		Version: versionText(), Command: os.Args, Say: func(line string) { a.logf("%s", line) },
+		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: func(line string) { a.logf("%s", line) },
 	}, nil
 }

@@ -138,14 +138,16 @@ func servingFields(s *record.Serving) render.Fields {
 func rateFields(r *record.Result) render.Fields {
 	f := render.Fields{}
 	if t := r.Throughput; t != nil {
-		text := rate(t.Generated) + " tok/s generated"
-		if t.Decode != nil {
-			text += ", " + rate(*t.Decode) + " tok/s while decoding"
+		var parts []string
+		for _, p := range []struct {
+			of   *float64
+			what string
+		}{{t.Generated, "tok/s generated"}, {t.Decode, "tok/s while decoding"}, {t.Prompt, "prompt tok/s while prefilling"}} {
+			if p.of != nil {
+				parts = append(parts, rate(*p.of)+" "+p.what)
+			}
 		}
-		if t.Prompt != nil {
-			text += ", " + rate(*t.Prompt) + " prompt tok/s while prefilling"
-		}
-		f.Rows = append(f.Rows, render.Field{Name: "Throughput", Lines: []string{text}})
+		f.Rows = append(f.Rows, render.Field{Name: "Throughput", Lines: []string{strings.Join(parts, ", ")}})
 	}
 	if e := r.Energy; e != nil {
 		lines := []string{energyText(e.PerPrompt, e.PerToken, e.PerRequest) + ", gross; scope: " + e.Scope}

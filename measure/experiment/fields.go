@@ -225,6 +225,10 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	}
 	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
+	only(Native, "libraries")
+	if p.Engine == Native {
+		p.nativeProblems(hold)
+	}
 	if p.Engine != OpenAI {
 		return
 	}
@@ -235,4 +239,16 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {
 		hold(reflect.DeepEqual(p.Value(key), base.Value(key)), key, "a server that is asked over HTTP chose it already; leave it out")
 	}
+}
+
+// nativeProblems refuses what the native engine does not have, whatever the model.
+func (p *Point) nativeProblems(hold func(bool, string, string, ...any)) {
+	hold(p.DType == "bf16", "dtype", "%q: the native engine computes in bf16 alone; engine = %q has others", p.DType, Transformers)
+	hold(p.Quantization == "", "quantization", "%q: the native engine has bf16 weights alone; engine = %q has others", p.Quantization, Transformers)
+	hold(p.Device != "cpu", "device", "\"cpu\": the native engine needs a GPU; engine = %q runs on the CPU", Transformers)
+	hold(p.TP <= 1, "tp", "%d: the native engine runs on one GPU; engine = %q splits layers", p.TP, Transformers)
+	hold(p.Nodes <= 1, "nodes", "%d: the native engine runs on one GPU", p.Nodes)
+	hold(!p.Elana, "elana", "the native engine decodes with a growing context and has no logits of whole prompts; engine = %q has both", Transformers)
+	hold(p.Trace == "", "trace", "the native engine has no profiler; engine = %q writes traces", Transformers)
+	hold(!p.RandomWeights || p.WeightsDir == "", "weights_dir", "%q and random weights: want one of them", p.WeightsDir)
 }

@@ -123,7 +123,7 @@ func (w *gpuWatch) end(ctx context.Context) (*reading, error) {
 		return nil, fmt.Errorf("%s: %w", w.board.id(), err)
 	}
 	d := result.Domain{
-		Name: w.name, Kind: "gpu", ID: w.board.id(), Sensor: w.board.sensor(), Summed: true, Seconds: seconds,
+		Name: w.name, Kind: "gpu", ID: w.board.id(), Sensor: w.board.sensor(), Includes: []string{}, Summed: true, Seconds: seconds,
 		EnergyJ: joules, IntegralJ: &joules, Samples: len(w.samples), Coarse: w.board.coarse(),
 	}
 	if w.first == nil {

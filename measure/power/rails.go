@@ -91,7 +91,7 @@ func railDomains(rails []rail, sensor string, samples map[string][]Sample) (*rea
 		r.begin, r.end = begin, end
 		r.samples = append(r.samples, all...)
 		r.domains = append(r.domains, result.Domain{
-			Name: one.name, Kind: one.kind, Sensor: sensor, Includes: one.includes, Summed: one.summed, EnergyJ: joules,
+			Name: one.name, Kind: one.kind, Sensor: sensor, Includes: append([]string{}, one.includes...), Summed: one.summed, EnergyJ: joules,
 			IntegralJ: &joules, MeanW: joules / seconds, Seconds: seconds, Samples: len(all), Coarse: true,
 		})
 	}

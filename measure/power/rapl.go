@@ -209,7 +209,7 @@ func (w *raplWatch) end(context.Context) (*reading, error) {
 			return nil, fmt.Errorf("RAPL zone %s did not move in %.3g s", z.name, seconds)
 		}
 		r.domains = append(r.domains, result.Domain{
-			Name: z.name, Kind: z.kind, Sensor: "rapl", Summed: z.summed, EnergyJ: joules, CounterJ: &joules,
+			Name: z.name, Kind: z.kind, Sensor: "rapl", Includes: []string{}, Summed: z.summed, EnergyJ: joules, CounterJ: &joules,
 			MeanW: joules / seconds, Seconds: seconds, Samples: w.reads,
 		})
 	}

@@ -53,8 +53,8 @@ func TestSMI(t *testing.T) {
 			t.Fatal(err)
 		}
 		one := w.Domains[0]
-		if math.Abs(one.MeanW-350.5) > 1e-9 || one.CounterJ != nil || !one.Coarse || one.Samples < 10 {
-			t.Errorf("%+v", one)
+		if math.Abs(one.MeanW-350.5) > 1e-9 || one.CounterJ != nil || !one.Coarse || one.Samples < 10 || one.Includes == nil {
+			t.Errorf("%+v: want an empty list of what it includes, as the schema has it", one)
 		}
 		c := w.Conditions[0]
 		if c.MemoryUtil != nil || c.Utilization.Mean != 0.97 || c.SMClockHz.Mean != 1.98e9 || len(c.OtherPIDs) != 1 || len(w.Throttled(0.5)) != 1 {

@@ -25,7 +25,7 @@ func fixture(t testing.TB) *Result {
 		TTFT:        sampled(t, 0.212, 0.209, 0.215, 0.211, 0.210),
 		TPOT:        sampled(t, 0.00741, 0.00738, 0.00744, 0.00740, 0.00739),
 		TTLT:        sampled(t, 1.153, 1.146, 1.160, 1.151, 1.149),
-		Throughput:  &Rates{Generated: 889.7, Decode: ptr(1081.), Prompt: ptr(38800.)},
+		Throughput:  &Rates{Generated: ptr(889.7), Decode: ptr(1081.), Prompt: ptr(38800.)},
 		Sizes: &Sizes{
 			Params: ptr(int64(16060522496)), Buffers: ptr(int64(0)), KV: ptr(int64(1207959552)), State: ptr(int64(0)),
 			Activations: ptr(int64(1200000000)), Peak: ptr(int64(18468482048)), Reserved: ptr(int64(500000000)),

@@ -13,7 +13,7 @@ type Times struct {
 
 // Rates are tokens a second, of all sequences together.
 type Rates struct {
-	Generated float64  `json:"generated"` // over the whole request
+	Generated *float64 `json:"generated"` // over the whole request
 	Decode    *float64 `json:"decode"`    // over its decode steps
 	Prompt    *float64 `json:"prompt"`    // over its prefill
 }

@@ -1,0 +1,131 @@
+package native
+
+import (
+	"llmprof/measure/engine/native/cuda"
+)
+
+// buffers are what a batch needs besides weights. Rows are tokens: of the part
+// of the prompts that goes through the model at once, or one a sequence.
+type buffers struct {
+	rows     int // most tokens at once
+	capacity int // tokens of a sequence that the cache holds
+	splits   int // parts of the context in decode attention
+
+	tokens    cuda.Ptr // int32 [batch·promptLen]
+	nextToken cuda.Ptr // int32 [batch]
+	positions cuda.Ptr // int32 [batch], tokens in the cache
+	x         cuda.Ptr // float32 [rows][hidden], the residual stream
+	h         cuda.Ptr // bf16 [rows][hidden], what enters a product
+	qkv       cuda.Ptr // bf16 [rows][qkvWidth]
+	att       cuda.Ptr // bf16 [rows][attWidth]
+	gateUp    cuda.Ptr // bf16 [rows][2·inner]
+	act       cuda.Ptr // bf16 [rows][inner]
+	lastH     cuda.Ptr // bf16 [batch][hidden], the final norm of each prompt's last token
+	qkvStep   cuda.Ptr // float32 [batch][qkvWidth]
+	squares   cuda.Ptr // float32 [batch][hidden/16]
+	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
+	peaks     cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
+	arrived   cuda.Ptr // uint32 [batch][kvHeads]
+	sampled   cuda.Ptr // uint32 [batch]
+	best      cuda.Ptr // uint64 [batch]
+	logits    cuda.Ptr // float32 [batch][vocab]
+
+	frequencies    cuda.Ptr // float32 [headDim/2]
+	kCache, vCache cuda.Ptr // bf16 [layers][batch][kvHeads][capacity][headDim]
+
+	total int // bytes of all of them
+	kv    int // bytes of the cache
+	want  []request
+}
+
+type request struct {
+	p     *cuda.Ptr
+	what  string
+	bytes int
+}
+
+// mostRows bounds the tokens of the prompts that go through at once, and with
+// them the activations.
+const mostRows = 16384
+
+// measureBuffers decides sizes; nothing is allocated yet.
+func measureBuffers(s *shape, o *Options, sms int) *buffers {
+	b := &buffers{capacity: o.PromptLen + o.GenLen - 1}
+	b.rows = o.PromptLen * min(max(mostRows/o.PromptLen, 1), o.Batch)
+	if b.splits = o.splits; b.splits == 0 {
+		b.splits = splits(s, o.Batch, b.capacity, sms)
+	}
+	step := max(b.rows, o.Batch)
+	b.ask(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)
+	b.ask(&b.nextToken, "the tokens", 4*o.Batch)
+	b.ask(&b.positions, "the positions", 4*o.Batch)
+	b.ask(&b.x, "the residual stream", 4*step*s.hidden)
+	b.ask(&b.h, "the normed stream", 2*step*s.hidden)
+	b.ask(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
+	b.ask(&b.att, "the attention's output", 2*step*s.attWidth())
+	b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
+	b.ask(&b.act, "the activation", 2*step*s.inner)
+	b.ask(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
+	b.ask(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
+	b.ask(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)
+	group := s.heads / s.kvHeads
+	b.ask(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
+	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
+	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
+	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
+	b.ask(&b.best, "the best scores", 8*o.Batch)
+	b.ask(&b.logits, "the scores", 4*o.Batch*s.vocab)
+	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
+	half := 2 * s.layers * o.Batch * s.kvHeads * b.capacity * s.headDim
+	b.kv = 2 * half
+	b.ask(&b.kCache, "the keys' cache", half)
+	b.ask(&b.vCache, "the values' cache", half)
+	return b
+}
+
+// mostSplits is one for each lane of the warp that weighs them.
+const mostSplits = 32
+
+// splits is how many parts the context is cut into in decode attention. Of a
+// short context few multiprocessors are enough, and the others begin to fill the
+// next product's ring; a long one needs the bandwidth of all, two blocks on each
+// where their registers allow it. (On an H200, llama3.1-8b at batch 1: a step at
+// context 1024 takes 4.72 ms with 17 parts and 4.48 with 10; at context 16384 6.05
+// with 17 and 5.26 with 32.)
+func splits(s *shape, batch, capacity, sms int) int {
+	const tokens = 128 // of a part, where there are blocks enough
+	blocks, onEach := batch*s.kvHeads, 2
+	if s.heads/s.kvHeads > 4 {
+		onEach = 1 // attention_decode.cu: its launch bounds
+	}
+	least := (6*sms/10 + blocks - 1) / blocks
+	most := onEach * sms / blocks
+	return max(min(max(min((capacity+tokens-1)/tokens, most), least), mostSplits), 1)
+}
+
+func (b *buffers) ask(p *cuda.Ptr, what string, bytes int) {
+	b.want = append(b.want, request{p, what, bytes})
+	b.total += bytes
+}
+
+// allocate takes the memory; counters have to begin at zero, and so does the
+// cache, of which attention loads but does not use what is not yet written.
+func (b *buffers) allocate(dev *cuda.Device) error {
+	for _, r := range b.want {
+		p, err := dev.Alloc(r.what, r.bytes)
+		if err != nil {
+			return err
+		}
+		*r.p = p
+		if err := dev.Fill(p, 0, r.bytes); err != nil {
+			return err
+		}
+	}
+	return dev.Sync()
+}
+
+// layerCache is where one layer's keys and values of sequence seq begin.
+func (b *buffers) layerCache(s *shape, o *Options, layer, seq int) (k, v cuda.Ptr) {
+	at := 2 * (layer*o.Batch + seq) * s.kvHeads * b.capacity * s.headDim
+	return b.kCache.Add(at), b.vCache.Add(at)
+}

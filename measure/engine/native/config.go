@@ -1,0 +1,222 @@
+package native
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"llmprof/models"
+)
+
+// A shape is what the kernels need to know of a model.
+type shape struct {
+	layers, hidden, heads, kvHeads, headDim, inner, vocab int
+	bias, qkNorm, tied                                    bool
+	window                                                int // 0 for none
+	eps                                                   float32
+	rope                                                  rope
+}
+
+// numbers are the fields of config.json that change values and not sizes, which
+// package models has no use for.
+type numbers struct {
+	Eps        *float64 `json:"rms_norm_eps"`
+	Theta      *float64 `json:"rope_theta"`
+	Scaling    *rope    `json:"rope_scaling"`
+	Parameters *rope    `json:"rope_parameters"` // of transformers 5: both of the above
+	Act        string   `json:"hidden_act"`
+	MLPBias    bool     `json:"mlp_bias"`
+}
+
+// A rope is how positions become angles.
+type rope struct {
+	Theta    float64 `json:"rope_theta"`
+	Type     string  `json:"rope_type"`
+	Legacy   string  `json:"type"` // what rope_type was called before
+	Factor   float64 `json:"factor"`
+	Low      float64 `json:"low_freq_factor"`
+	High     float64 `json:"high_freq_factor"`
+	Original float64 `json:"original_max_position_embeddings"`
+}
+
+// families are those that the engine computes as transformers does.
+func families() []string { return []string{"llama", "mistral", "qwen2", "qwen3"} }
+
+// An UnsupportedError is a model or a setting that this engine does not have.
+type UnsupportedError struct{ Text string }
+
+// Error is the text.
+func (e *UnsupportedError) Error() string { return "native: " + e.Text }
+
+func unsupported(format string, args ...any) error {
+	return &UnsupportedError{fmt.Sprintf(format, args...)}
+}
+
+// Check says why the engine cannot run what the options ask for, as far as that
+// is known without a GPU and without reading weights.
+func Check(o *Options) error {
+	s, err := readShape(o.Model, o.Config)
+	if err != nil {
+		return err
+	}
+	return o.check(&s)
+}
+
+// readShape joins the model's sizes with the numbers of its config.json.
+func readShape(m *models.Model, config []byte) (shape, error) {
+	if !slices.Contains(families(), m.Family) {
+		return shape{}, unsupported("%s is of the family %q; this engine runs %s", m.Name, m.Family, strings.Join(families(), ", "))
+	}
+	s := shape{hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
+	for i := range m.Layers {
+		if why := s.layer(&m.Layers[i]); why != "" {
+			return shape{}, unsupported("%s: %s", m.Name, why)
+		}
+	}
+	if err := s.numbers(config); err != nil {
+		return shape{}, unsupported("%s: %v", m.Name, err)
+	}
+	if why := s.misfit(); why != "" {
+		return shape{}, unsupported("%s: %s", m.Name, why)
+	}
+	return s, nil
+}
+
+// layer takes the sizes of one kind of layer, which have to be those of the
+// kinds before it; only windows may differ. What does not fit is said.
+func (s *shape) layer(l *models.Layer) (why string) {
+	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 || !l.Blocks[1].Activation.Gated {
+		return fmt.Sprintf("a layer of %q is not an attention and a gated feed-forward", l.Name)
+	}
+	att, mlp := &l.Blocks[0], &l.Blocks[1]
+	a := att.Attention
+	if a.Latent != nil || a.Indexer != nil || a.Softcap || a.ALiBi || a.Shared || a.KeyDim != a.ValueDim || a.RotaryDim != a.KeyDim {
+		return fmt.Sprintf("the attention of %q is not plain attention with full rotary positions", l.Name)
+	}
+	next := *s
+	next.heads, next.kvHeads, next.headDim, next.inner = a.Heads, a.KVHeads, a.KeyDim, mlp.Activation.Width
+	next.bias = att.In[0].Bias
+	next.qkNorm = false
+	for _, n := range att.Norms {
+		next.qkNorm = next.qkNorm || n.Heads > 1
+	}
+	next.layers += l.Count
+	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
+		next.window = a.Window
+	}
+	if att.Out[0].Bias {
+		return fmt.Sprintf("the output projection of %q has a bias", l.Name)
+	}
+	same := next
+	same.layers, same.window = s.layers, s.window
+	if s.layers > 0 && same != *s {
+		return fmt.Sprintf("the layers of %q differ in shape from those before", l.Name)
+	}
+	*s = next
+	return ""
+}
+
+// numbers reads what changes values. A field that is missing has the default
+// that transformers gives the family.
+func (s *shape) numbers(config []byte) error {
+	var n numbers
+	if err := json.Unmarshal(config, &n); err != nil {
+		return fmt.Errorf("config.json: %w", err)
+	}
+	if n.Act != "" && n.Act != "silu" {
+		return fmt.Errorf("hidden_act is %q; this engine has silu", n.Act)
+	}
+	if n.MLPBias {
+		return fmt.Errorf("mlp_bias is set; this engine has no biases in the feed-forward")
+	}
+	s.eps = 1e-6
+	if n.Eps != nil {
+		s.eps = float32(*n.Eps)
+	}
+	if !(s.eps > 0 && s.eps < 1) {
+		return fmt.Errorf("rms_norm_eps is %g; want a small number above 0", s.eps)
+	}
+	s.rope = rope{}
+	for _, r := range []*rope{n.Scaling, n.Parameters} {
+		if r != nil {
+			s.rope = *r
+		}
+	}
+	if n.Theta != nil && s.rope.Theta == 0 {
+		s.rope.Theta = *n.Theta
+	}
+	if s.rope.Theta == 0 {
+		s.rope.Theta = 10000
+	}
+	if s.rope.Type == "" {
+		s.rope.Type = s.rope.Legacy
+	}
+	return s.rope.check()
+}
+
+// check refuses what gives no angles. Comparisons are written so that a number
+// that is none fails them.
+func (r *rope) check() error {
+	if !(r.Theta >= 1) {
+		return fmt.Errorf("rope_theta is %g; want 1 or more", r.Theta)
+	}
+	switch r.Type {
+	case "", "default":
+		r.Type = "default"
+		return nil
+	case "llama3":
+		if !(r.Factor >= 1 && r.Low > 0 && r.High > r.Low && r.Original > 0) {
+			return fmt.Errorf("rope_scaling of type llama3 needs factor, low_freq_factor < high_freq_factor and original_max_position_embeddings")
+		}
+		return nil
+	case "linear":
+		if !(r.Factor >= 1) {
+			return fmt.Errorf("rope_scaling of type linear needs a factor of 1 or more, not %g", r.Factor)
+		}
+		return nil
+	}
+	return fmt.Errorf("rope_scaling of type %q; this engine has default, linear and llama3", r.Type)
+}
+
+// frequencies are the angles that one position turns each pair of a head by.
+// The llama3 rule is that of Llama 3.1 (arXiv:2407.21783; transformers,
+// modeling_rope_utils.py): wavelengths that the original context held many
+// times stay, long ones are stretched by factor, those between are blended.
+func (r *rope) frequencies(headDim int) []float32 {
+	out := make([]float32, headDim/2)
+	for i := range out {
+		f := math.Pow(r.Theta, -2*float64(i)/float64(headDim))
+		switch r.Type {
+		case "linear":
+			f /= r.Factor
+		case "llama3":
+			turns := r.Original * f / (2 * math.Pi)
+			blend := min(max((turns-r.Low)/(r.High-r.Low), 0), 1)
+			f = f * (blend + (1-blend)/r.Factor)
+		}
+		out[i] = float32(f)
+	}
+	return out
+}
+
+// misfit says what the kernels cannot do, nothing if they can. Sizes are those
+// that they load whole: 16 rows of the stream for a norm's sums, 64 inputs for a
+// unit of a product.
+func (s *shape) misfit() string {
+	switch {
+	case s.layers == 0 || s.vocab == 0:
+		return "it has no layers or no vocabulary"
+	case s.headDim != 64 && s.headDim != 128 && s.headDim != 256:
+		return fmt.Sprintf("heads are %d wide; this engine has 64, 128 and 256", s.headDim)
+	case s.kvHeads == 0 || s.heads%s.kvHeads != 0 || s.heads/s.kvHeads > 8 || s.heads/s.kvHeads*s.headDim > 1024:
+		return fmt.Sprintf("%d query heads of %d on %d key heads; this engine has whole groups of up to 8, and up to 1024 wide", s.heads, s.headDim, s.kvHeads)
+	case s.hidden%64 != 0 || s.inner%64 != 0:
+		return fmt.Sprintf("hidden size %d and feed-forward %d have to be multiples of 64", s.hidden, s.inner)
+	}
+	return ""
+}
+
+func (s *shape) qkvWidth() int { return (s.heads + 2*s.kvHeads) * s.headDim }
+func (s *shape) attWidth() int { return s.heads * s.headDim }

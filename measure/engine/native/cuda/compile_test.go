@@ -1,0 +1,66 @@
+package cuda_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/kernels"
+)
+
+// compiler opens NVRTC, which needs no GPU, or skips the test.
+func compiler(t *testing.T) *cuda.Compiler {
+	t.Helper()
+	c, err := cuda.OpenCompiler(os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	var missing *cuda.MissingError
+	if errors.As(err, &missing) {
+		t.Skipf("no NVRTC here (LLMPROF_TEST_CUDA_LIBS names a folder): %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// shapes are the heads that the kernels are compiled for: two that differ in
+// everything, or, with LLMPROF_TEST_SHAPES=all, all that the engine takes.
+func shapes() [][]string {
+	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
+		return [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, {"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}}
+	}
+	var all [][]string
+	for _, dim := range []int{64, 128, 256} {
+		for group := 1; group <= 8 && group*dim <= 1024; group++ {
+			flag := fmt.Sprint(group % 2)
+			all = append(all, []string{fmt.Sprintf("HEAD_DIM=%d", dim), fmt.Sprintf("GROUP=%d", group), "QK_NORM=" + flag, "QKV_BIAS=" + flag})
+		}
+	}
+	return all
+}
+
+// TestKernelsCompile compiles for GPUs with and without Hopper's instructions.
+func TestKernelsCompile(t *testing.T) {
+	c := compiler(t)
+	src, err := kernels.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arch := range []string{"sm_80", "sm_90a", "sm_120"} {
+		for _, shape := range shapes() {
+			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,1,512,4,8", "SHAPE_16=2,2,256,3,16", "SHAPE_32=4,4,128,3,32")
+			cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
+			if err != nil {
+				t.Fatalf("%s %v: %v", arch, shape, err)
+			}
+			if log != "" {
+				t.Errorf("%s %v: the compiler remarks:\n%s", arch, shape, log)
+			}
+			if !strings.HasPrefix(string(cubin), "\x7fELF") {
+				t.Errorf("%s %v: not a cubin", arch, shape)
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package cuda
+
+import "fmt"
+
+// An Error is what a call to one of the libraries returned, in its own words.
+type Error struct {
+	Call string // the function that failed
+	Code int
+	Name string // CUDA_ERROR_...
+	Text string
+}
+
+// Error names the call, the error and what it means.
+func (e *Error) Error() string {
+	return fmt.Sprintf("cuda: %s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
+}
+
+// Codes of the driver that callers tell apart (cuda.h, CUresult).
+const (
+	CodeOutOfMemory = 2
+	CodeNoDevice    = 100
+)
+
+// A DeviceError says that the GPU that was asked for is not there, or is too old.
+type DeviceError struct{ Text string }
+
+// Error is the text.
+func (e *DeviceError) Error() string { return "cuda: " + e.Text }
+
+// A MemoryError says how much was asked for and how much was free, before
+// anything was allocated.
+type MemoryError struct {
+	What         string
+	GPU          string
+	Needed, Free uint64
+}
+
+// Error gives both amounts and what is short.
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("cuda: out of memory: %s needs %.2f GB and %.2f GB of the %s are free: %.2f GB short",
+		e.What, float64(e.Needed)/1e9, float64(e.Free)/1e9, e.GPU, (float64(e.Needed)-float64(e.Free))/1e9)
+}
+
+// check turns the driver's code into an error.
+func (d *driver) check(call string, code int32) error {
+	if code == 0 {
+		return nil
+	}
+	e := &Error{Call: call, Code: int(code), Name: "CUresult", Text: "unknown to this driver"}
+	var s *byte
+	if d.getErrorName(code, &s) == 0 {
+		e.Name = goString(s)
+	}
+	if d.getErrorString(code, &s) == 0 {
+		e.Text = goString(s)
+	}
+	return e
+}

@@ -1,0 +1,146 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+)
+
+// A Module is compiled code on the GPU.
+type Module struct {
+	dev *Device
+	h   uintptr
+}
+
+// Load puts a cubin on the GPU.
+func (dev *Device) Load(cubin []byte) (*Module, error) {
+	if len(cubin) == 0 {
+		return nil, fmt.Errorf("cuda: the module is empty")
+	}
+	m := &Module{dev: dev}
+	if err := dev.d.check("cuModuleLoadData", dev.d.moduleLoad(&m.h, unsafe.Pointer(&cubin[0]))); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close takes the code off the GPU.
+func (m *Module) Close() error {
+	return m.dev.d.check("cuModuleUnload", m.dev.d.moduleUnload(m.h))
+}
+
+// A Kernel is a function of a module.
+type Kernel struct {
+	Name      string
+	Registers int // of a thread
+	Local     int // bytes of a thread that spilled out of registers
+	dev       *Device
+	h         uintptr
+	shared    int
+}
+
+// Kernel finds the extern "C" function name.
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	k := &Kernel{Name: name, dev: m.dev}
+	d := m.dev.d
+	if err := d.check("cuModuleGetFunction "+name, d.moduleFunction(&k.h, m.h, name)); err != nil {
+		return nil, err
+	}
+	var regs, local int32
+	const localSize, numRegs = 3, 4 // CU_FUNC_ATTRIBUTE_...
+	if err := d.check("cuFuncGetAttribute", d.funcGetAttribute(&regs, numRegs, k.h)); err != nil {
+		return nil, err
+	}
+	err := d.check("cuFuncGetAttribute", d.funcGetAttribute(&local, localSize, k.h))
+	k.Registers, k.Local = int(regs), int(local)
+	return k, err
+}
+
+// Dim is the extent of a grid or a block; a 0 counts as 1.
+type Dim struct{ X, Y, Z int }
+
+// A Launch says how a kernel is to run.
+type Launch struct {
+	Grid, Block Dim
+	Shared      int  // bytes of dynamic shared memory
+	Early       bool // may start before the kernel ahead of it in the stream has ended (programmatic dependent launch)
+}
+
+// launchConfig is CUlaunchConfig of cuda.h.
+type launchConfig struct {
+	grid, block [3]uint32
+	shared      uint32
+	stream      uintptr
+	attrs       *launchAttribute
+	count       uint32
+}
+
+// launchAttribute is CUlaunchAttribute of cuda.h: an id, padding to 8 bytes,
+// and a union of 64.
+type launchAttribute struct {
+	id    int32
+	_     int32
+	value [16]int32
+}
+
+// programmaticSerialization is CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
+const programmaticSerialization = 6
+
+// maxStaticShared is the shared memory that a block gets without asking.
+const maxStaticShared = 48 << 10
+
+// Queue queues the kernel on s. Arguments are Ptr, int32, uint32, int64, uint64
+// and float32, in the order and of the size of the kernel's parameters.
+func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
+	if l.Shared > maxStaticShared && l.Shared > k.shared {
+		const maxDynamicShared = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+		if err := k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, maxDynamicShared, int32(l.Shared))); err != nil {
+			return fmt.Errorf("%w (%d bytes of shared memory; the GPU has %d a block)", err, l.Shared, k.dev.SharedOptIn)
+		}
+		k.shared = l.Shared
+	}
+	slots := make([]uint64, len(args))
+	params := make([]unsafe.Pointer, len(args)+1)
+	for i, a := range args {
+		if err := store(&slots[i], a); err != nil {
+			return fmt.Errorf("cuda: argument %d of %s: %w", i, k.Name, err)
+		}
+		params[i] = unsafe.Pointer(&slots[i])
+	}
+	cfg := &launchConfig{grid: l.Grid.sizes(), block: l.Block.sizes(), shared: uint32(l.Shared), stream: s.h}
+	attr := &launchAttribute{id: programmaticSerialization, value: [16]int32{1}}
+	if l.Early && k.dev.Major >= 9 {
+		cfg.attrs, cfg.count = attr, 1
+	}
+	err := k.dev.d.check("cuLaunchKernelEx of "+k.Name, k.dev.d.launch(cfg, k.h, unsafe.Pointer(&params[0]), nil))
+	runtime.KeepAlive(slots)
+	runtime.KeepAlive(attr)
+	return err
+}
+
+func (d Dim) sizes() [3]uint32 {
+	return [3]uint32{uint32(max(d.X, 1)), uint32(max(d.Y, 1)), uint32(max(d.Z, 1))}
+}
+
+// store puts an argument where the driver reads it; the GPU and every host of
+// one are little-endian.
+func store(slot *uint64, a any) error {
+	p := unsafe.Pointer(slot)
+	switch v := a.(type) {
+	case Ptr:
+		*slot = uint64(v)
+	case uint64:
+		*slot = v
+	case int64:
+		*slot = uint64(v)
+	case int32:
+		*(*int32)(p) = v
+	case uint32:
+		*(*uint32)(p) = v
+	case float32:
+		*(*float32)(p) = v
+	default:
+		return fmt.Errorf("a %T cannot be passed", a)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package cuda
+
+import (
+	"unsafe"
+
+	"llmprof/unit"
+)
+
+// A Stream is a queue of work; what is in it is done in order.
+type Stream struct {
+	dev *Device
+	h   uintptr
+}
+
+// NewStream makes a queue that does not wait for the default one.
+func (dev *Device) NewStream() (*Stream, error) {
+	s := &Stream{dev: dev}
+	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING
+	if err := dev.d.check("cuStreamCreate", dev.d.streamCreate(&s.h, nonBlocking)); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Sync waits until the queue is empty.
+func (s *Stream) Sync() error { return s.dev.d.check("cuStreamSynchronize", s.dev.d.streamSync(s.h)) }
+
+// Close destroys the queue.
+func (s *Stream) Close() error {
+	return s.dev.d.check("cuStreamDestroy", s.dev.d.streamDestroy(s.h))
+}
+
+// Copy queues a copy of n bytes within the GPU.
+func (s *Stream) Copy(dst, src Ptr, n int) error {
+	return s.dev.d.check("cuMemcpyDtoDAsync", s.dev.d.copyDeviceAsync(uint64(dst), uint64(src), uint64(n), s.h))
+}
+
+// Fill queues setting n bytes to v.
+func (s *Stream) Fill(p Ptr, v byte, n int) error {
+	return s.dev.d.check("cuMemsetD8Async", s.dev.d.setBytesAsync(uint64(p), v, uint64(n), s.h))
+}
+
+// Fill32 queues setting n words to v.
+func (s *Stream) Fill32(p Ptr, v uint32, n int) error {
+	return s.dev.d.check("cuMemsetD32Async", s.dev.d.setWordsAsync(uint64(p), v, uint64(n), s.h))
+}
+
+// Fetch queues a copy of the whole of dst from src; dst holds it after Sync.
+func Fetch[T Number](s *Stream, dst *Host[T], src Ptr) error {
+	if len(dst.Data) == 0 {
+		return nil
+	}
+	return s.dev.d.check("cuMemcpyDtoHAsync", s.dev.d.copyToHostAsync(unsafe.Pointer(&dst.Data[0]), uint64(src), bytesOf(dst.Data), s.h))
+}
+
+// Send queues a copy of the whole of src to dst; src must not change before
+// Sync.
+func Send[T Number](s *Stream, dst Ptr, src *Host[T]) error {
+	if len(src.Data) == 0 {
+		return nil
+	}
+	return s.dev.d.check("cuMemcpyHtoDAsync", s.dev.d.copyToDeviceAsync(uint64(dst), unsafe.Pointer(&src.Data[0]), bytesOf(src.Data), s.h))
+}
+
+// An Event is a mark in a stream, with the time when the GPU came to it.
+type Event struct {
+	dev *Device
+	h   uintptr
+}
+
+// NewEvent makes a mark.
+func (dev *Device) NewEvent() (*Event, error) {
+	e := &Event{dev: dev}
+	if err := dev.d.check("cuEventCreate", dev.d.eventCreate(&e.h, 0)); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Record queues the mark.
+func (e *Event) Record(s *Stream) error {
+	return e.dev.d.check("cuEventRecord", e.dev.d.eventRecord(e.h, s.h))
+}
+
+// Sync waits until the GPU has come to the mark.
+func (e *Event) Sync() error {
+	return e.dev.d.check("cuEventSynchronize", e.dev.d.eventSync(e.h))
+}
+
+// Since is the GPU's time from start to e; both must have been reached.
+func (e *Event) Since(start *Event) (unit.Seconds, error) {
+	var ms float32
+	err := e.dev.d.check("cuEventElapsedTime", e.dev.d.eventElapsed(&ms, start.h, e.h))
+	return unit.Seconds(float64(ms) / 1e3), err
+}
+
+// Close destroys the mark.
+func (e *Event) Close() error {
+	return e.dev.d.check("cuEventDestroy", e.dev.d.eventDestroy(e.h))
+}
+
+// Time does work once to warm up, then n times, and returns the GPU's mean time
+// of one.
+func (s *Stream) Time(n int, work func() error) (unit.Seconds, error) {
+	begin, err := s.dev.NewEvent()
+	if err != nil {
+		return 0, err
+	}
+	defer begin.Close()
+	end, err := s.dev.NewEvent()
+	if err != nil {
+		return 0, err
+	}
+	defer end.Close()
+	if err := work(); err != nil {
+		return 0, err
+	}
+	if err := begin.Record(s); err != nil {
+		return 0, err
+	}
+	for range n {
+		if err := work(); err != nil {
+			return 0, err
+		}
+	}
+	if err := end.Record(s); err != nil {
+		return 0, err
+	}
+	if err := end.Sync(); err != nil {
+		return 0, err
+	}
+	t, err := end.Since(begin)
+	return t / unit.Seconds(n), err
+}

@@ -1,0 +1,215 @@
+package native
+
+import (
+	"fmt"
+	"math"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// scale is what attention multiplies its scores with.
+func (s *shape) scale() float32 { return float32(1 / math.Sqrt(float64(s.headDim))) }
+
+// queueStep queues one decode step: the next token of each sequence goes
+// through the model, the position moves on, and the host gets the new tokens.
+func (e *Engine) queueStep() error {
+	own := e.ownProducts()
+	if err := e.queueFirst(own != nil); err != nil {
+		return err
+	}
+	for i := range e.w.layers {
+		var err error
+		if own != nil {
+			err = e.stepLayer(i, own)
+		} else {
+			err = e.stepLayerCublas(i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if own != nil {
+		if err := e.queueScores(own, e.b.logits, e.w.head, e.shape.vocab); err != nil {
+			return err
+		}
+	} else {
+		if err := e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0); err != nil {
+			return err
+		}
+		if err := e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()); err != nil {
+			return err
+		}
+	}
+	if err := e.queueSampling(own != nil); err != nil {
+		return err
+	}
+	return cuda.Fetch(e.s, e.next, e.b.nextToken)
+}
+
+// queueFirst queues the gather of the tokens' rows.
+func (e *Engine) queueFirst(own bool) error {
+	b := e.b
+	h, sq, norm := cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)
+	if own {
+		h, sq, norm = b.h, b.squares, e.w.layers[0].attNorm
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.Batch}, Block: cuda.Dim{X: 1024}}
+	return e.p.embedding.Queue(e.s, l, b.nextToken, e.w.embedding, b.x, int32(e.shape.hidden), h, sq, norm)
+}
+
+// stepLayer queues one layer by the engine's own kernels. What each product
+// leaves for the next is in the names of its last arguments.
+func (e *Engine) stepLayer(i int, own *linearKernels) error {
+	sh, b, w := &e.shape, e.b, &e.w.layers[i]
+	after := e.w.norm
+	if i+1 < len(e.w.layers) {
+		after = e.w.layers[i+1].attNorm
+	}
+	if err := e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()); err != nil {
+		return err
+	}
+	if err := e.queueAttention(i, true); err != nil {
+		return err
+	}
+	if err := e.queueResidual(own, b.att, w.o, sh.attWidth(), w.mlpNorm); err != nil {
+		return err
+	}
+	if err := e.queueGateUp(own, w); err != nil {
+		return err
+	}
+	return e.queueResidual(own, b.act, w.down, sh.inner, after)
+}
+
+// launch is the grid of a product with so many stages of rows.
+func (k *linearKernels) launch(tiles, sms int) cuda.Launch {
+	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
+	return cuda.Launch{Grid: cuda.Dim{X: min(tiles, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
+}
+
+// queueScores queues y = rms_norm(x)·wᵀ to float32.
+func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
+	sh, b := &e.shape, e.b
+	l := own.launch((n+16*own.tiles-1)/(16*own.tiles), e.dev.SMs)
+	return own.scores.Queue(e.s, l, w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+}
+
+// queueGateUp queues the first half of the feed-forward.
+func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
+	sh, b := &e.shape, e.b
+	l := own.launch((sh.inner+8*own.tiles-1)/(8*own.tiles), e.dev.SMs)
+	return own.swiglu.Queue(e.s, l, w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
+}
+
+// queueResidual queues the sum of a block's output and the stream.
+func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
+	sh, b := &e.shape, e.b
+	l := own.launch((sh.hidden+16*own.tiles-1)/(16*own.tiles), e.dev.SMs)
+	return own.residual.Queue(e.s, l, w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
+}
+
+// queueAttention queues what lies between the projections.
+func (e *Engine) queueAttention(i int, early bool) error {
+	sh, b, w := &e.shape, e.b, &e.w.layers[i]
+	k, v := b.layerCache(sh, &e.opt, i, 0)
+	l := cuda.Launch{Grid: cuda.Dim{X: b.splits, Y: sh.kvHeads, Z: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, b.positions,
+		b.parts, b.peaks, b.arrived, b.att, int32(b.capacity), sh.eps, sh.scale())
+}
+
+// stepLayerCublas queues one layer with cuBLASLt's products.
+func (e *Engine) stepLayerCublas(i int) error {
+	b, w := e.b, &e.w.layers[i]
+	n := e.opt.Batch
+	if err := e.queueNorm(w.attNorm, b.h, n, 1, 0); err != nil {
+		return err
+	}
+	if err := e.product(b.qkvStep, b.h, w.qkv, e.stepKey()); err != nil {
+		return err
+	}
+	if err := e.queueAttention(i, false); err != nil {
+		return err
+	}
+	if err := e.product(b.x, b.att, w.o, e.outKey(n)); err != nil {
+		return err
+	}
+	return e.queueMLP(w, n)
+}
+
+// queueSampling queues the choice of the next tokens.
+func (e *Engine) queueSampling(early bool) error {
+	b := e.b
+	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	return e.p.sampling.Queue(e.s, l, b.logits, int32(e.shape.vocab), b.best, b.sampled, b.nextToken, b.positions)
+}
+
+// Prefill reads the prompts and returns the first token of each sequence.
+func (e *Engine) Prefill() ([]int32, error) {
+	if err := e.StartPrefill(); err != nil {
+		return nil, err
+	}
+	return e.tokens()
+}
+
+// StartPrefill queues a prefill and its tokens' way to the host.
+func (e *Engine) StartPrefill() error {
+	if err := e.QueuePrefill(); err != nil {
+		return err
+	}
+	e.left = e.opt.GenLen - 1
+	return cuda.Fetch(e.s, e.next, e.b.nextToken)
+}
+
+// Step generates one token a sequence after those in the cache.
+func (e *Engine) Step() ([]int32, error) {
+	if err := e.StartStep(); err != nil {
+		return nil, err
+	}
+	return e.tokens()
+}
+
+// StartStep queues a decode step and its tokens' way to the host. After a
+// prefill or Rewind there is room for GenLen-1 of them.
+func (e *Engine) StartStep() error {
+	if e.left < 1 {
+		return fmt.Errorf("native: the cache of %d tokens is full, or no prompt was read into it", e.b.capacity)
+	}
+	e.left--
+	if e.opt.Eager {
+		return e.queueStep()
+	}
+	if e.step == nil {
+		return fmt.Errorf("native: a step came before Prepare")
+	}
+	return e.step.Launch(e.s)
+}
+
+// tokens waits for the tokens that the last step sent to the host.
+func (e *Engine) tokens() ([]int32, error) {
+	if err := e.s.Sync(); err != nil {
+		return nil, err
+	}
+	for i, t := range e.next.Data {
+		if t < 0 || int(t) >= e.shape.vocab {
+			return nil, fmt.Errorf("native: sequence %d got the token %d, outside of the vocabulary of %d", i, t, e.shape.vocab)
+		}
+	}
+	return append([]int32(nil), e.next.Data...), nil
+}
+
+// Rewind makes the next Step the first after a prompt that is in the cache, with
+// first as the tokens that its prefill gave. What later steps left in the cache
+// is overwritten before it is read.
+func (e *Engine) Rewind(first []int32) error {
+	if len(first) != e.opt.Batch {
+		return fmt.Errorf("native: %d tokens for a batch of %d", len(first), e.opt.Batch)
+	}
+	if err := cuda.Upload(e.dev, e.b.nextToken, first); err != nil {
+		return err
+	}
+	if err := e.setPositions(e.opt.PromptLen); err != nil {
+		return err
+	}
+	e.left = e.opt.GenLen - 1
+	return e.s.Sync()
+}

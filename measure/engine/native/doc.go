@@ -1,0 +1,23 @@
+// Package native is an engine of the project's own: dense decoders of the Llama
+// kind in bf16 on one NVIDIA GPU, with the operators that the estimate counts,
+// one for one, and nothing between them.
+//
+// The host is Go; kernels are CUDA C++ (package kernels), compiled for the GPU
+// at hand when they are first needed; libraries are opened at run time
+// (package cuda). A prompt goes through cuBLASLt and a FlashAttention kernel;
+// a decode step is one CUDA graph of five kernels a layer, each of which carries
+// the small operators beside it:
+//
+//	embedding      gather, first norm's sums
+//	qkv_proj       input norm
+//	attention      bias, q and k norm, rotation, KV write, split and merged
+//	o_proj         residual sum, next norm's sums
+//	gate_up_proj   norm, SwiGLU
+//	down_proj      residual sum, next norm's sums
+//	lm_head        final norm
+//	sampling       greedy; moves the position on
+//
+// The residual stream is float32, everything that enters a product is bf16,
+// and every sum is float32. Sums are in a fixed order: a model, a seed and a
+// workload give the same tokens every time on the same GPU.
+package native

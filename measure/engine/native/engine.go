@@ -1,0 +1,260 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models"
+)
+
+// Options say what an Engine is to run.
+type Options struct {
+	Model     *models.Model
+	Config    []byte // its config.json
+	Weights   string // a folder of safetensors; "" for random weights
+	Seed      uint64 // of random weights
+	Batch     int    // sequences
+	PromptLen int    // tokens of each prompt
+	GenLen    int    // tokens to generate for each, the first from the prefill
+	Eager     bool   // queue each step's kernels anew and record no graph
+	Device    int    // number of the GPU among those that are visible
+	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
+	Cache     cuda.Cache
+	Products  Products
+	linear    []linearKernels // nil for linearShapes
+	splits    int             // of the context in decode attention; 0 for the rule
+}
+
+// Products says what multiplies in a decode step.
+type Products int
+
+// The ways to multiply.
+const (
+	OwnProducts    Products = iota // own kernels for batches up to 32, else cuBLASLt
+	CublasProducts                 // cuBLASLt for every batch
+)
+
+// An Engine is a model on a GPU with room for one batch of sequences. It
+// belongs to the goroutine that opened it.
+type Engine struct {
+	opt   Options
+	shape shape
+	dev   *cuda.Device
+	s     *cuda.Stream
+	p     *program
+	w     *weights
+	b     *buffers
+	plans map[planKey]*cuda.Matmul
+	step  *cuda.Graph // nil if Eager
+	left  int         // steps that the cache has room for
+	next  *cuda.Host[int32]
+	in    *cuda.Host[int32] // prompts, or first tokens, on their way to the GPU
+	nvrtc string            // the compiler's version
+}
+
+// Open loads a model, compiles the kernels unless the cache has them, and
+// makes everything ready for Prefill. What cannot be run, or read, is found out
+// before the GPU is touched; what does not fit, before memory is taken.
+func Open(opt Options) (e *Engine, err error) {
+	sh, err := readShape(opt.Model, opt.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := opt.check(&sh); err != nil {
+		return nil, err
+	}
+	e = &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}}
+	var ckpt *safetensors.Checkpoint
+	if opt.Weights != "" {
+		if ckpt, err = safetensors.Open(opt.Weights); err != nil {
+			return nil, &WeightsError{err}
+		}
+		defer ckpt.Close()
+		if err := e.w.check(ckpt); err != nil {
+			return nil, &WeightsError{err}
+		}
+	}
+	if e.dev, err = cuda.Open(opt.Device, opt.Libraries); err != nil {
+		return nil, err
+	}
+	if err := e.load(ckpt); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// A WeightsError is a checkpoint that cannot be read, or is not the model's.
+type WeightsError struct{ Err error }
+
+// Error is what is wrong with it.
+func (e *WeightsError) Error() string { return "native: weights: " + e.Err.Error() }
+
+// Unwrap gives what is wrong.
+func (e *WeightsError) Unwrap() error { return e.Err }
+
+// mostBytes is more memory than a GPU has; up to there sizes are exact.
+const mostBytes = 1 << 42
+
+// check says what cannot be run.
+func (o *Options) check(s *shape) error {
+	last := o.PromptLen + o.GenLen - 1
+	switch {
+	case o.Batch < 1 || o.PromptLen < 1 || o.GenLen < 1:
+		return unsupported("batch %d, prompt length %d and generated length %d have to be 1 or more", o.Batch, o.PromptLen, o.GenLen)
+	case o.Batch > 65535:
+		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
+	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
+		return unsupported("a context of %d tokens is more than this engine counts", last)
+	case s.window > 0 && last > s.window:
+		return unsupported("the model looks back %d tokens and the context grows to %d; this engine has no sliding window", s.window, last)
+	}
+	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
+		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
+	}
+	return nil
+}
+
+// leastBytes are those of the weights and of a cache, where they may be more than
+// an integer counts.
+func (s *shape) leastBytes(batch, tokens int) float64 {
+	hidden, inner, vocab, layers := float64(s.hidden), float64(s.inner), float64(s.vocab), float64(s.layers)
+	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner) + vocab*hidden
+	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(tokens)
+}
+
+// load does what needs the GPU.
+func (e *Engine) load(ckpt *safetensors.Checkpoint) error {
+	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)
+	if err := e.dev.Room("the model with its cache and buffers", uint64(e.w.bytes()+e.b.total+cuda.WorkspaceBytes)); err != nil {
+		return err
+	}
+	var err error
+	if e.s, err = e.dev.NewStream(); err != nil {
+		return err
+	}
+	if err := e.compile(); err != nil {
+		return err
+	}
+	if err := e.w.allocate(e.dev); err != nil {
+		return err
+	}
+	if err := e.b.allocate(e.dev); err != nil {
+		return err
+	}
+	if e.next, err = cuda.Pin[int32](e.dev, e.opt.Batch); err != nil {
+		return err
+	}
+	if e.in, err = cuda.Pin[int32](e.dev, e.opt.Batch*e.opt.PromptLen); err != nil {
+		return err
+	}
+	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
+		return err
+	}
+	if ckpt != nil {
+		return e.w.load(e.dev, ckpt)
+	}
+	return e.w.random(e.p, e.s, e.opt.Seed)
+}
+
+// compile makes the kernels, or takes them from the cache.
+func (e *Engine) compile() error {
+	if e.dev.Major < 8 {
+		return unsupported("%s has compute capability %d.%d; bf16 needs 8.0 or newer", e.dev.Name, e.dev.Major, e.dev.Minor)
+	}
+	c, err := cuda.OpenCompiler(e.opt.Libraries)
+	if err != nil {
+		return err
+	}
+	e.nvrtc = c.Version
+	linear := e.opt.linear
+	if linear == nil {
+		linear = linearShapes()
+	}
+	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, linear)
+	return err
+}
+
+// Device is the GPU that the engine runs on.
+func (e *Engine) Device() cuda.Properties { return e.dev.Properties }
+
+// Versions are those of what the engine is built on and runs with.
+func (e *Engine) Versions() map[string]string {
+	d := e.dev.DriverVersion
+	v := map[string]string{"nvrtc": e.nvrtc, "driver's CUDA": fmt.Sprintf("%d.%d", d/1000, d%1000/10)}
+	if n := e.dev.CublasVersion(); n > 0 {
+		v["cublasLt"] = fmt.Sprintf("%d.%d.%d", n/10000, n%10000/100, n%100)
+	}
+	return v
+}
+
+// Params is the number of the model's parameters.
+func (e *Engine) Params() int64 { return e.w.params }
+
+// A Footprint is what an Engine holds of the GPU's memory, in bytes. Nothing is
+// taken or given back after Open but the workspace of the products.
+type Footprint struct {
+	Params  int64 // the parameters themselves
+	Aligned int64 // gaps between tensors, and the table of the rotation
+	KV      int64 // the whole cache
+	Tokens  int   // of a sequence that the cache has room for
+	Peak    int64 // most that was taken at once
+}
+
+// Footprint counts the memory.
+func (e *Engine) Footprint() Footprint {
+	_, peak := e.dev.Used()
+	return Footprint{
+		Params: 2 * e.w.params, Aligned: int64(e.w.bytes()) - 2*e.w.params + int64(4*e.shape.headDim/2),
+		KV: int64(e.b.kv), Tokens: e.b.capacity, Peak: int64(peak),
+	}
+}
+
+// Logits are the scores that the last Prefill or Step chose from.
+func (e *Engine) Logits() ([][]float32, error) {
+	flat := make([]float32, e.opt.Batch*e.shape.vocab)
+	if err := e.s.Sync(); err != nil {
+		return nil, err
+	}
+	if err := cuda.Download(e.dev, flat, e.b.logits); err != nil {
+		return nil, err
+	}
+	out := make([][]float32, e.opt.Batch)
+	for i := range out {
+		out[i] = flat[i*e.shape.vocab : (i+1)*e.shape.vocab]
+	}
+	return out, nil
+}
+
+// Close frees the GPU's memory and gives it back. A second call does nothing.
+func (e *Engine) Close() error {
+	if e.dev == nil {
+		return nil
+	}
+	var errs []error
+	if e.s != nil {
+		errs = append(errs, e.s.Sync())
+	}
+	if e.step != nil {
+		errs = append(errs, e.step.Close())
+	}
+	for _, p := range e.plans {
+		errs = append(errs, p.Close())
+	}
+	for _, h := range []*cuda.Host[int32]{e.next, e.in} {
+		if h != nil {
+			errs = append(errs, h.Close())
+		}
+	}
+	if e.p != nil && e.p.module != nil {
+		errs = append(errs, e.p.module.Close())
+	}
+	if e.s != nil {
+		errs = append(errs, e.s.Close())
+	}
+	errs = append(errs, e.dev.Close())
+	e.dev = nil
+	return errors.Join(errs...)
+}

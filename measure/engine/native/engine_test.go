@@ -1,0 +1,123 @@
+package native
+
+import (
+	"fmt"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// TestAgainstReference runs prefill and decode of each family and compares the
+// scores of every step with those of the plain reference, which is given the
+// tokens that the engine chose.
+func TestAgainstReference(t *testing.T) {
+	gpu(t)
+	for name, config := range tiny() {
+		for _, c := range []struct {
+			batch, prompt, gen int
+			products           Products
+		}{
+			{1, 1, 24, OwnProducts}, {1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
+			{17, 5, 4, OwnProducts}, {32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts},
+		} {
+			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
+				t.Parallel()
+				e := open(t, config, Options{Seed: 7, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products})
+				compare(t, e, newReference(t, config, 7), c.gen)
+			})
+		}
+	}
+}
+
+// compare runs all steps and checks the first, the last and one more sequence.
+func compare(t *testing.T, e *Engine, r *reference, gen int) {
+	t.Helper()
+	prompts := randomPrompts(3, e.opt.Batch, e.opt.PromptLen, e.shape.vocab)
+	if err := e.SetPrompts(prompts); err != nil {
+		t.Fatal(err)
+	}
+	if err := poison(e); err != nil {
+		t.Fatal(err)
+	}
+	chosen := make([][]int32, gen)
+	logits := make([][][]float32, gen)
+	for i := range gen {
+		var err error
+		if i == 0 {
+			chosen[i], err = e.Prefill()
+		} else {
+			chosen[i], err = e.Step()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if logits[i], err = e.Logits(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, seq := range []int{0, e.opt.Batch / 2, e.opt.Batch - 1} {
+		r.reset()
+		var want []float64
+		for _, tok := range prompts[seq] {
+			want = r.next(tok)
+		}
+		for i := range gen {
+			if d := apart(logits[i][seq], want); d > 1e-2 {
+				t.Fatalf("sequence %d, step %d: scores are %.2e from the reference", seq, i, d)
+			}
+			if !sameChoice(want, chosen[i][seq]) {
+				t.Fatalf("sequence %d, step %d: token %d is not the best", seq, i, chosen[i][seq])
+			}
+			want = r.next(int(chosen[i][seq]))
+		}
+	}
+}
+
+// poison fills what the engine writes before it reads with NaN.
+func poison(e *Engine) error {
+	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true}
+	for _, r := range e.b.want {
+		if skip[r.p] {
+			continue
+		}
+		if err := e.dev.Fill(*r.p, 0xff, r.bytes); err != nil {
+			return err
+		}
+	}
+	return e.dev.Sync()
+}
+
+// TestSameAgain runs a request twice: sums are in a fixed order, so tokens and
+// scores are equal to the bit.
+func TestSameAgain(t *testing.T) {
+	gpu(t)
+	e := open(t, tinyLlama, Options{Seed: 1, Batch: 5, PromptLen: 70, GenLen: 40})
+	if err := e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)); err != nil {
+		t.Fatal(err)
+	}
+	var before []string
+	for range 3 {
+		var now []string
+		first, err := e.Prefill()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; i < 40; i++ {
+			tok, err := e.Step()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := e.Logits()
+			if err != nil {
+				t.Fatal(err)
+			}
+			now = append(now, fmt.Sprint(first, tok, l[4][:50]))
+		}
+		for i := range before {
+			if now[i] != before[i] {
+				t.Fatalf("step %d differs between two runs:\n%s\n%s", i, before[i], now[i])
+			}
+		}
+		before = now
+	}
+}

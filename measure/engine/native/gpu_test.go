@@ -1,0 +1,76 @@
+package native
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/models"
+)
+
+// gpu skips the test where there is no GPU to run it on.
+func gpu(t testing.TB) {
+	t.Helper()
+	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	var missing *cuda.MissingError
+	var failed *cuda.Error
+	if errors.As(err, &missing) || errors.As(err, &failed) && failed.Call == "cuInit" {
+		t.Skipf("no GPU here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open makes an engine for the test and closes it after it.
+func open(t testing.TB, config string, opt Options) *Engine {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Model, opt.Config = m, []byte(config)
+	opt.Libraries = os.Getenv("LLMPROF_TEST_CUDA_LIBS")
+	if opt.Cache.Folder == "" {
+		opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
+	}
+	e, err := Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+const (
+	tinyLlama = `{"model_type":"llama","hidden_size":256,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":8,
+		"num_key_value_heads":2,"head_dim":64,"vocab_size":1000,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false,
+		"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":64}}`
+	tinyMistral = `{"model_type":"mistral","hidden_size":512,"intermediate_size":1024,"num_hidden_layers":2,"num_attention_heads":4,
+		"num_key_value_heads":1,"head_dim":128,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":null}`
+	tinyQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1216,"num_hidden_layers":2,"num_attention_heads":7,
+		"num_key_value_heads":1,"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":false}`
+	tinyQwen3 = `{"model_type":"qwen3","hidden_size":256,"intermediate_size":768,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":128,"vocab_size":1024,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`
+)
+
+// tiny are small models of each family that differ in every way that the
+// engine has a switch for.
+func tiny() map[string]string {
+	return map[string]string{"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3}
+}

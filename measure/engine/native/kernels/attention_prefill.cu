@@ -1,0 +1,128 @@
+// Causal attention of whole prompts: FlashAttention-2 (arXiv:2307.08691) on
+// tensor cores. A block of four warps takes 64 queries of one head, 16 a warp,
+// and runs over the keys in tiles of 64, the next tile on its way while one is
+// worked on. Scores never leave the registers.
+//
+//   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], queries rotated
+//   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]; out[batch*length][heads*HEAD_DIM]
+//
+// Shared memory holds rows of HEAD_DIM values in 16-byte pieces; piece c of row r
+// lies at c^(r%8), so that the eight rows of an ldmatrix meet no bank twice.
+
+#define TILE 64
+#define PIECES (HEAD_DIM / 8)
+
+__device__ __forceinline__ u32 piece(u32 base, int row, int c) { return base + (row * PIECES + (c ^ (row & 7))) * 16; }
+
+__device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+
+__device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+
+// copy_tile starts copying TILE rows; rows from have on are zeros.
+__device__ __forceinline__ void copy_tile(u32 base, const bf16 *from, u64 stride, int have) {
+  for (int i = threadIdx.x; i < TILE * PIECES; i += 4 * WARP) {
+    int r = i / PIECES, c = i % PIECES, bytes = r < have ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(piece(base, r, c)), "l"(from + (r < have ? r : 0) * stride + c * 8), "r"(bytes));
+  }
+}
+
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
+    attention_prefill(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity, float scale) {
+  extern __shared__ __align__(128) u8 smem[];
+  int heads = kv_heads * GROUP, head = blockIdx.y, seq = blockIdx.z;
+  int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mi = lane / 8, mr = lane % 8;
+  u64 width = (u64)(heads + 2 * kv_heads) * HEAD_DIM;
+  const u32 size = TILE * HEAD_DIM * 2;
+  u32 qs = shared_address(smem), ks = qs + size, vs = ks + 2 * size;
+  const bf16 *q = qkv + ((u64)seq * length + tile * TILE) * width + head * HEAD_DIM;
+  u64 cache = ((u64)seq * kv_heads + head / GROUP) * capacity * HEAD_DIM;
+
+  copy_tile(qs, q, width, length - tile * TILE);
+  copy_tile(ks, k_cache + cache, HEAD_DIM, length);
+  copy_tile(vs, v_cache + cache, HEAD_DIM, length);
+  commit();
+
+  float o[HEAD_DIM / 8][4] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
+  scale *= LOG2E;
+  for (int j = 0; j <= tile; j++) {
+    if (j < tile) {
+      u64 at = cache + (u64)(j + 1) * TILE * HEAD_DIM;
+      copy_tile(ks + (j + 1) % 2 * size, k_cache + at, HEAD_DIM, length - (j + 1) * TILE);
+      copy_tile(vs + (j + 1) % 2 * size, v_cache + at, HEAD_DIM, length - (j + 1) * TILE);
+    }
+    commit();
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    __syncthreads();
+    u32 k = ks + j % 2 * size, v = vs + j % 2 * size;
+
+    float s[TILE / 8][4] = {};
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM / 16; d++) {
+      u32 a[4];
+      ldmatrix(a, piece(qs, warp * 16 + (mi & 1) * 8 + mr, d * 2 + (mi >> 1)));
+#pragma unroll
+      for (int n = 0; n < TILE / 16; n++) {
+        u32 b[4];
+        ldmatrix(b, piece(k, n * 16 + (mi >> 1) * 8 + mr, d * 2 + (mi & 1)));
+        mma(s[2 * n], a[0], a[1], a[2], a[3], b[0], b[1]);
+        mma(s[2 * n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+    if (j == tile) { // the diagonal: a query sees keys up to itself
+#pragma unroll
+      for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          if (n * 8 + 2 * t + (i & 1) > warp * 16 + g + (i >> 1) * 8) s[n][i] = -INFINITY;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) { // rows g and g+8
+      float m = peak[h];
+#pragma unroll
+      for (int n = 0; n < TILE / 8; n++) m = fmaxf(m, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+      m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
+      m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
+      float old = exp2f((peak[h] - m) * scale), row = 0.f, shift = m * scale;
+      peak[h] = m;
+#pragma unroll
+      for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) row += s[n][2 * h + i] = exp2f(fmaf(s[n][2 * h + i], scale, -shift));
+      sum[h] = sum[h] * old + row;
+#pragma unroll
+      for (int n = 0; n < HEAD_DIM / 8; n++) o[n][2 * h] *= old, o[n][2 * h + 1] *= old;
+    }
+#pragma unroll
+    for (int n = 0; n < TILE / 16; n++) {
+      u32 a[4] = {pack(s[2 * n][0], s[2 * n][1]), pack(s[2 * n][2], s[2 * n][3]), pack(s[2 * n + 1][0], s[2 * n + 1][1]),
+                  pack(s[2 * n + 1][2], s[2 * n + 1][3])};
+#pragma unroll
+      for (int d = 0; d < HEAD_DIM / 16; d++) {
+        u32 b[4];
+        ldmatrix_transposed(b, piece(v, n * 16 + (mi & 1) * 8 + mr, d * 2 + (mi >> 1)));
+        mma(o[2 * d], a[0], a[1], a[2], a[3], b[0], b[1]);
+        mma(o[2 * d + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      }
+    }
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float l = sum[h];
+    l += __shfl_xor_sync(FULL, l, 1);
+    l += __shfl_xor_sync(FULL, l, 2);
+    int pos = tile * TILE + warp * 16 + g + h * 8;
+    if (pos >= length) continue;
+    bf16 *to = out + ((u64)seq * length + pos) * heads * HEAD_DIM + head * HEAD_DIM + 2 * t;
+#pragma unroll
+    for (int n = 0; n < HEAD_DIM / 8; n++) *(u32 *)(to + n * 8) = pack(o[n][2 * h] / l, o[n][2 * h + 1] / l);
+  }
+}

@@ -1,0 +1,121 @@
+// The operators that touch each value once.
+
+// embedding gathers the row of each token into the residual stream x, in
+// float32. For decoding it also leaves what the first product needs: xn = x
+// times the norm's weights, and the sum of squares of each 16 values.
+//
+//   tokens[rows], table[vocab][hidden], x[rows][hidden], xn[rows][hidden], squares[rows][hidden/16]
+extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
+  let_next_start();
+  after_previous();
+  u64 row = blockIdx.x, from = (u64)tokens[row] * hidden;
+  for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
+    float v = wide(table[from + i]);
+    x[row * hidden + i] = v;
+    if (xn == nullptr) continue;
+    xn[row * hidden + i] = narrow(v * wide(norm[i]));
+    float ss = v * v;
+#pragma unroll
+    for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
+    if (i % 16 == 0) squares[row * (hidden / 16) + i / 16] = ss;
+  }
+}
+
+// rms_norm is RMSNorm (arXiv:1910.07467): y = x / rms(x) * w. The rows that it
+// reads are stride apart, so that it can take the last position of each prompt.
+extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int hidden, float eps, u64 stride, u64 first) {
+  __shared__ float part[WARP];
+  const float *in = x + (first + blockIdx.x * stride) * hidden;
+  bf16 *out = y + (u64)blockIdx.x * hidden;
+  float ss = 0.f;
+  for (int i = threadIdx.x * 4; i < hidden; i += blockDim.x * 4) {
+    float4 v = *(const float4 *)(in + i);
+    ss += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+  }
+  ss = warp_sum(ss);
+  if (threadIdx.x % WARP == 0) part[threadIdx.x / WARP] = ss;
+  __syncthreads();
+  ss = 0.f;
+  for (int i = 0; i < blockDim.x / WARP; i++) ss += part[i];
+  float r = rsqrtf(ss / hidden + eps);
+  for (int i = threadIdx.x * 4; i < hidden; i += blockDim.x * 4) {
+    float4 v = *(const float4 *)(in + i);
+    uint2 g = *(const uint2 *)(w + i);
+    uint2 o = {pack(v.x * r * low(g.x), v.y * r * high(g.x)), pack(v.z * r * low(g.y), v.w * r * high(g.y))};
+    *(uint2 *)(out + i) = o;
+  }
+}
+
+// activation is SwiGLU: out = silu(gate)*up of [rows][2*width] with gate first.
+extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
+  u64 row = blockIdx.y;
+  int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
+  if (i >= width) return;
+  uint4 g = *(const uint4 *)(in + row * 2 * width + i);
+  uint4 u = *(const uint4 *)(in + row * 2 * width + width + i);
+  const u32 *gs = &g.x, *us = &u.x;
+  uint4 o;
+  u32 *os = &o.x;
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    float a = low(gs[k]), b = high(gs[k]);
+    os[k] = pack(a / (1.f + __expf(-a)) * low(us[k]), b / (1.f + __expf(-b)) * high(us[k]));
+  }
+  *(uint4 *)(out + row * width + i) = o;
+}
+
+// rotary prepares the heads of a prompt, which have their biases: q in place, k
+// and v into the cache. One block a token, one warp a head at a time.
+//
+//   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], k_cache[batch][kv_heads][capacity][HEAD_DIM]
+extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
+                                  bf16 *v_cache, int kv_heads, int length, int capacity, float eps) {
+  int heads = kv_heads * GROUP, lane = threadIdx.x % WARP;
+  int pos = blockIdx.x % length, seq = blockIdx.x / length;
+  Angles turn = angles(frequencies, pos);
+  bf16 *row = qkv + (u64)blockIdx.x * (heads + 2 * kv_heads) * HEAD_DIM;
+  for (int h = threadIdx.x / WARP; h < heads + 2 * kv_heads; h += blockDim.x / WARP) {
+    float v[HEAD_LANE];
+#pragma unroll
+    for (int i = 0; i < HEAD_LANE; i++) v[i] = wide(row[h * HEAD_DIM + lane + WARP * i]);
+    bf16 *to = row + h * HEAD_DIM;
+    if (h >= heads) {
+      int kv = (h - heads) % kv_heads;
+      to = (h < heads + kv_heads ? k_cache : v_cache) + (((u64)seq * kv_heads + kv) * capacity + pos) * HEAD_DIM;
+    }
+    if (h < heads + kv_heads) prepare_head(v, h < heads ? q_norm : k_norm, eps, turn);
+#pragma unroll
+    for (int i = 0; i < HEAD_LANE; i++) to[lane + WARP * i] = narrow(v[i]);
+  }
+}
+
+// sampling picks the highest score of each sequence, the lowest index among
+// equals, makes it the next token, and moves the position on. best and arrived
+// are zero before and after.
+//
+//   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
+extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
+  let_next_start();
+  after_previous();
+  int seq = blockIdx.y;
+  u64 top = 0;
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < vocab; i += gridDim.x * blockDim.x) {
+    u32 bits = __float_as_uint(logits[(u64)seq * vocab + i]);
+    bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
+    u64 key = (u64)bits << 32 | (0xffffffffu - (u32)i);
+    top = key > top ? key : top;
+  }
+#pragma unroll
+  for (int o = WARP / 2; o > 0; o /= 2) {
+    u64 other = __shfl_xor_sync(FULL, top, o);
+    top = other > top ? other : top;
+  }
+  if (threadIdx.x % WARP == 0) atomicMax(best + seq, top);
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x != 0 || atomicAdd(arrived + seq, 1) != gridDim.x - 1) return;
+  u64 winner = atomicExch(best + seq, 0ull);
+  arrived[seq] = 0;
+  next[seq] = (int)(0xffffffffu - (u32)winner);
+  positions[seq] += 1;
+}

@@ -1,0 +1,28 @@
+// Package kernels holds the engine's CUDA C++, which is compiled on the machine
+// where it runs.
+package kernels
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed *.cu *.cuh
+var files embed.FS
+
+// Source is the program of all kernels: what they share first.
+func Source() (string, error) {
+	var b strings.Builder
+	for _, name := range []string{
+		"common.cuh", "random.cu", "elementwise.cu", "linear.cu", "attention_decode.cu", "attention_prefill.cu",
+		"attention_prefill_hopper.cu", "probe.cu",
+	} {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "#line 1 %q\n%s", name, text)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,294 @@
+// Products of a few rows with a weight matrix: decoding. The weights are read
+// once, which is all the time there is, so everything serves keeping their
+// stream from DRAM unbroken:
+//
+//   - Four warps copy pieces of the weights into a ring in shared memory, as far
+//     ahead as the ring is long. They begin while the kernel ahead in the stream
+//     still runs; only the inputs wait for its end.
+//   - Eight warps multiply on tensor cores: weights are the 16 rows of an mma,
+//     the batch its 8 columns. The order in which mma sums k is free as long as
+//     both sides agree, so each lane takes 8 consecutive k in one 16-byte load.
+//   - Norm, activation, residual sum and what the next norm needs are done to
+//     the sums on their way out.
+//
+// Rows of the ring are 64 bytes apart from a multiple of 128, so that the 16-byte
+// loads of two neighbouring rows meet no bank twice. The host defines the shapes
+// of the rings, SHAPE_1 to SHAPE_32 by the largest batch: NT, RT, KS, STAGES, XR.
+
+#define CONSUMERS 8
+#define PRODUCERS 4
+#ifndef START_EARLY
+#define START_EARLY 0
+#endif
+#define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
+
+__device__ __forceinline__ void barrier_init(u64 *b, u32 count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u64 *b) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(shared_address(b)) : "memory");
+}
+
+// barrier_arrive_copied arrives when the copies that this thread began are done.
+__device__ __forceinline__ void barrier_arrive_copied(u64 *b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
+  u32 done = 0;
+  while (!done) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+#else
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+#endif
+                 : "=r"(done)
+                 : "r"(shared_address(b)), "r"(parity)
+                 : "memory");
+  }
+}
+
+__device__ __forceinline__ void copy16(u32 to, const void *from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
+}
+
+enum Out { SCORES, RESIDUAL, SWIGLU };
+
+struct LinearArgs {
+  const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
+  const bf16 *x;       // [batch][k]
+  int n, k, batch;
+  float eps;
+  const float *squares; // [batch][k/16], of the norm ahead of this product
+  float *y;             // SCORES: [batch][n]; RESIDUAL: the stream, [batch][n]
+  bf16 *h;              // RESIDUAL: the stream times norm; SWIGLU: [batch][n]
+  float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
+  const bf16 *norm;     // RESIDUAL: of the next norm
+};
+
+// RT tiles of 16 rows and KS columns of weights, and as many columns of XR
+// inputs, make one stage of the ring; NT is the batch in eights.
+template <int NT, int RT, int KS, int STAGES, int XR, Out OUT>
+struct Linear {
+  static constexpr int ROWS = 16 * RT;
+  static constexpr int PITCH = KS * 2 + 64;
+  static constexpr int STAGE = (ROWS + XR) * PITCH;
+  static constexpr int SLICES = CONSUMERS / RT;  // warps that share a tile of rows
+  static constexpr int UNITS = KS / SLICES / 32; // of 32 columns, a warp and stage
+  static constexpr int RED = NT * 8 * RED_PITCH; // floats of one warp's sums
+  static constexpr int CHUNKS = KS / 8;          // 16-byte pieces of a row
+  static_assert(UNITS * SLICES * 32 == KS, "a stage divides among the warps");
+
+  const LinearArgs &a;
+  u8 *ring;
+  u64 *full, *empty; // of each slot: filled, and free again
+  int tiles;
+
+  // A Cursor is a stage's place in the weights and in the ring.
+  struct Cursor {
+    int tile, k, slot;
+    u32 phase;
+    __device__ __forceinline__ void next(const LinearArgs &a) {
+      if (++slot == STAGES) slot = 0, phase ^= 1;
+      if ((k += KS) >= a.k) k = 0, tile += gridDim.x;
+    }
+  };
+
+  // row is the row of the weights that row j of stage tile holds.
+  __device__ __forceinline__ int row(int tile, int j) const {
+    if (OUT == SWIGLU) {
+      int r = min((tile * RT + j / 16) * 8 + j % 8, a.n - 1);
+      return j % 16 < 8 ? r : a.n + r;
+    }
+    return min(tile * ROWS + j, a.n - 1);
+  }
+
+  // The producers take PASS rows at a time, a thread always the same column of
+  // them. There is one warp of them on each scheduler, so instructions count:
+  // addresses of a whole tile are one product and sum each.
+  static constexpr int PASS = PRODUCERS * WARP / CHUNKS;
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 * RT : ROWS; // rows of the result, a stage
+  static_assert(PASS >= 1 && PASS <= 8, "a pass of the producers lies within one matrix");
+
+  __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
+    int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
+    if (col >= a.k) return;
+    u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH + thread % CHUNKS * 16;
+    if ((c.tile + 1) * OUTPUTS > a.n) { // the last tile, in part
+      for (int j = 0; j < ROWS; j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.tile, j + r0) * a.k + col, policy);
+      return;
+    }
+    const bf16 *from = a.w + (u64)(c.tile * OUTPUTS + r0) * a.k + col;
+    const bf16 *up = from + (u64)a.n * a.k;
+#pragma unroll
+    for (int j = 0; j < ROWS; j += PASS) {
+      bool second = OUT == SWIGLU && j % 16 >= 8;
+      int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
+      copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)a.k), policy);
+    }
+  }
+
+  __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
+    int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
+    u32 to = shared_address(ring) + c.slot * STAGE + (ROWS + r0) * PITCH + thread % CHUNKS * 16;
+    if (col < a.k) {
+#pragma unroll
+      for (int j = 0; j < XR; j += PASS)
+        if (j + r0 < a.batch) copy16(to + j * PITCH, a.x + (u64)((u32)(j + r0) * (u32)a.k) + col);
+    }
+    barrier_arrive_copied(full + c.slot);
+  }
+
+  // produce fills the ring. Its first round of weights does not wait for the
+  // kernel ahead. The kernel behind may start when all is on its way: earlier,
+  // its ring would be full before this one's end, and DRAM idle until its begin.
+  __device__ void produce(int thread) const {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    Cursor start = {(int)blockIdx.x, 0, 0, 1}, w = start, x = start; // a fresh barrier counts the phase before its first as done
+    int ahead = 0;
+    for (; ahead < STAGES && w.tile < tiles; ahead++, w.next(a)) copy_weights(w, thread, policy);
+    if (START_EARLY || w.tile >= tiles) let_next_start();
+    after_previous();
+    for (; ahead > 0; ahead--, x.next(a)) copy_inputs(x, thread);
+    for (; w.tile < tiles; w.next(a)) {
+      barrier_wait(empty + w.slot, w.phase);
+      copy_weights(w, thread, policy);
+      copy_inputs(w, thread);
+    }
+    let_next_start();
+  }
+
+  __device__ void consume(float *red, const float *scale) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    int part = warp % RT, base = warp / RT * UNITS * 32;
+    Cursor c = {(int)blockIdx.x, 0, 0, 0};
+    while (c.tile < tiles) {
+      int tile = c.tile;
+      float sum[NT][4] = {};
+      for (int k = 0; k < a.k; k += KS) {
+        barrier_wait(full + c.slot, c.phase);
+        const u8 *w = ring + c.slot * STAGE + (part * 16 + g) * PITCH + (base + t * 8) * 2;
+        const u8 *x = ring + c.slot * STAGE + ROWS * PITCH + (base + t * 8) * 2;
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+          if (k + base + u * 32 >= a.k) break;
+          uint4 p = *(const uint4 *)(w + u * 64), q = *(const uint4 *)(w + u * 64 + 8 * PITCH);
+#pragma unroll
+          for (int n = 0; n < NT; n++) {
+            uint4 v = *(const uint4 *)(x + u * 64 + min(n * 8 + g, XR - 1) * PITCH);
+            mma(sum[n], p.x, q.x, p.y, q.y, v.x, v.y);
+            mma(sum[n], p.z, q.z, p.w, q.w, v.z, v.w);
+          }
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + c.slot);
+        c.next(a);
+      }
+      float *mine = red + warp * RED;
+#pragma unroll
+      for (int n = 0; n < NT; n++) {
+        float *col = mine + (n * 8 + 2 * t) * RED_PITCH + g;
+        col[0] = sum[n][0], col[RED_PITCH] = sum[n][1], col[8] = sum[n][2], col[RED_PITCH + 8] = sum[n][3];
+      }
+      asm volatile("bar.sync 1, 256;" ::: "memory");
+      finish(red, scale, tile);
+      asm volatile("bar.sync 1, 256;" ::: "memory");
+    }
+  }
+
+  // total is the sum over the warps that shared tile part, in a fixed order.
+  __device__ static __forceinline__ float total(const float *red, int part, int seq, int r) {
+    float s = 0.f;
+#pragma unroll
+    for (int i = 0; i < SLICES; i++) s += red[(i * RT + part) * RED + seq * RED_PITCH + r];
+    return s;
+  }
+
+  // finish writes the results of one tile; 16 neighbouring threads have the
+  // rows of one sequence.
+  __device__ __forceinline__ void finish(const float *red, const float *scale, int tile) const {
+    for (int i = threadIdx.x; i < RT * NT * 128; i += CONSUMERS * WARP) {
+      int r = i % 16, seq = i / 16 % (NT * 8), part = i / (16 * NT * 8);
+      if (OUT == SWIGLU) {
+        int o = (tile * RT + part) * 8 + r;
+        if (r >= 8 || seq >= a.batch || o >= a.n) continue;
+        float gate = total(red, part, seq, r) * scale[seq], up = total(red, part, seq, r + 8) * scale[seq];
+        a.h[(u64)seq * a.n + o] = narrow(gate / (1.f + __expf(-gate)) * up);
+        continue;
+      }
+      int o = tile * ROWS + part * 16 + r;
+      if (OUT == SCORES) {
+        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, part, seq, r) * scale[seq];
+        continue;
+      }
+      float x = 0.f;
+      if (seq < a.batch && o < a.n) {
+        u64 at = (u64)seq * a.n + o;
+        x = a.y[at] + total(red, part, seq, r);
+        a.y[at] = x;
+        a.h[at] = narrow(x * wide(a.norm[o]));
+      }
+      float ss = x * x;
+#pragma unroll
+      for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+      if (r == 0 && seq < a.batch && o < a.n) a.sums[(u64)seq * (a.n / 16) + o / 16] = ss;
+    }
+  }
+
+  // scales are the reciprocal norms of the inputs.
+  __device__ __forceinline__ void scales(float *scale) const {
+    for (int seq = threadIdx.x / WARP; seq < a.batch; seq += CONSUMERS) {
+      float ss = 0.f;
+      for (int i = threadIdx.x % WARP; i < a.k / 16; i += WARP) ss += a.squares[(u64)seq * (a.k / 16) + i];
+      ss = warp_sum(ss);
+      if (threadIdx.x % WARP == 0) scale[seq] = rsqrtf(ss / a.k + a.eps);
+    }
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+  }
+
+  __device__ static void run(const LinearArgs &a) {
+    extern __shared__ __align__(128) u8 ring[];
+    __shared__ u64 full[STAGES], empty[STAGES];
+    __shared__ float red[CONSUMERS * RED];
+    __shared__ float scale[NT * 8];
+    Linear l = {a, ring, full, empty, OUT == SWIGLU ? (a.n + 8 * RT - 1) / (8 * RT) : (a.n + ROWS - 1) / ROWS};
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
+    }
+    __syncthreads();
+    if (threadIdx.x >= CONSUMERS * WARP) {
+      l.produce(threadIdx.x - CONSUMERS * WARP);
+      return;
+    }
+    after_previous();
+    if (OUT != RESIDUAL) l.scales(scale);
+    l.consume(red, scale);
+  }
+};
+
+#define LINEAR(name, SHAPE, OUT)                                                                                           \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
+      name(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
+           const bf16 *norm) {                                                                                             \
+    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm};                                                    \
+    Linear<SHAPE, OUT>::run(a);                                                                                            \
+  }
+
+LINEAR(linear_scores_1, SHAPE_1, SCORES)
+LINEAR(linear_residual_1, SHAPE_1, RESIDUAL)
+LINEAR(linear_swiglu_1, SHAPE_1, SWIGLU)
+LINEAR(linear_scores_8, SHAPE_8, SCORES)
+LINEAR(linear_residual_8, SHAPE_8, RESIDUAL)
+LINEAR(linear_swiglu_8, SHAPE_8, SWIGLU)
+LINEAR(linear_scores_16, SHAPE_16, SCORES)
+LINEAR(linear_residual_16, SHAPE_16, RESIDUAL)
+LINEAR(linear_swiglu_16, SHAPE_16, SWIGLU)
+LINEAR(linear_scores_32, SHAPE_32, SCORES)
+LINEAR(linear_residual_32, SHAPE_32, RESIDUAL)
+LINEAR(linear_swiglu_32, SHAPE_32, SWIGLU)

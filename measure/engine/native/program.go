@@ -1,0 +1,129 @@
+package native
+
+import (
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/kernels"
+)
+
+// program is the compiled kernels, for one shape of attention.
+type program struct {
+	module                            *cuda.Module
+	fillRandom, fillConstant          *cuda.Kernel
+	embedding, rmsNorm, rotary        *cuda.Kernel
+	activation, sampling              *cuda.Kernel
+	attentionDecode, attentionPrefill *cuda.Kernel
+	probeRead                         *cuda.Kernel
+	linear                            []linearKernels
+	tile                              attentionTile
+}
+
+// attentionTile is how a prompt's attention is launched.
+type attentionTile struct {
+	kernel  string
+	queries int // of a block
+	threads int
+	shared  int // bytes of dynamic shared memory
+}
+
+// tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
+// in bytes of one value each: queries, and two tiles each of keys and values.
+func tileFor(major, headDim int) attentionTile {
+	if major == 9 && headDim <= 128 {
+		return attentionTile{"attention_prefill_hopper", 128, 256, 5*128*headDim*2 + 1024}
+	}
+	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
+}
+
+// linearKernels are the three products of decoding for batches up to rows, and
+// the shape of the ring that the weights come through (linear.cu).
+type linearKernels struct {
+	rows     int // largest batch
+	columns  int // the batch in eights: mma's columns
+	tiles    int // of 16 weight rows, a stage
+	depth    int // columns of the weights, a stage
+	stages   int
+	scores   *cuda.Kernel
+	residual *cuda.Kernel
+	swiglu   *cuda.Kernel
+}
+
+// ring is the dynamic shared memory of a block.
+func (l *linearKernels) ring() int { return l.stages * (16*l.tiles + l.rows) * (l.depth*2 + 64) }
+
+// linearShapes are the rings that were fastest on an H200. Two blocks of
+// different products have to fit on a multiprocessor, so that one can fill its
+// ring while the other still runs.
+func linearShapes() []linearKernels {
+	return []linearKernels{
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5},
+		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4},
+		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3},
+		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3},
+	}
+}
+
+// defines are the constants that the kernels are compiled with.
+func defines(s *shape, linear []linearKernels) []string {
+	flag := map[bool]int{true: 1}
+	out := []string{
+		fmt.Sprintf("HEAD_DIM=%d", s.headDim), fmt.Sprintf("GROUP=%d", s.heads/s.kvHeads),
+		fmt.Sprintf("QK_NORM=%d", flag[s.qkNorm]), fmt.Sprintf("QKV_BIAS=%d", flag[s.bias]),
+	}
+	for i := range linear {
+		l := &linear[i]
+		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
+	}
+	return out
+}
+
+// compile makes the program for dev, or takes it from the cache.
+func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels) (*program, error) {
+	src, err := kernels.Source()
+	if err != nil {
+		return nil, err
+	}
+	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), defines(s, linear))
+	if err != nil {
+		return nil, err
+	}
+	m, err := dev.Load(cubin)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s.headDim)}
+	return p, p.find()
+}
+
+// find looks the kernels up by name.
+func (p *program) find() error {
+	names := map[string]**cuda.Kernel{
+		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
+		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
+		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill,
+	}
+	for i := range p.linear {
+		l := &p.linear[i]
+		names[fmt.Sprintf("linear_scores_%d", l.rows)] = &l.scores
+		names[fmt.Sprintf("linear_residual_%d", l.rows)] = &l.residual
+		names[fmt.Sprintf("linear_swiglu_%d", l.rows)] = &l.swiglu
+	}
+	for name, k := range names {
+		var err error
+		if *k, err = p.module.Kernel(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linearFor is the kernels for a batch, nil where cuBLASLt does the products.
+func (p *program) linearFor(batch int) *linearKernels {
+	for i := range p.linear {
+		if batch <= p.linear[i].rows {
+			return &p.linear[i]
+		}
+	}
+	return nil
+}

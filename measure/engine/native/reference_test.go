@@ -1,0 +1,202 @@
+package native
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models"
+)
+
+// reference is the model once more, in the plainest way: float64 on the host,
+// one token after the other, with the weights that fill_random makes.
+type reference struct {
+	s       shape
+	w       map[string][]float64
+	k, v    [][][]float64 // [layer][position]
+	freq    []float32
+	lastPos int
+}
+
+func newReference(t testing.TB, config string, seed uint64) *reference {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readShape(m, []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reference{s: s, w: map[string][]float64{}}
+	for _, ts := range layout(&s).tensors {
+		v := make([]float64, ts.elements())
+		for i := range v {
+			v[i] = 1
+			if !ts.norm {
+				v[i] = randomWeight(tensorSeed(seed, ts.name), uint64(i))
+			}
+		}
+		r.w[ts.name] = v
+	}
+	r.reset()
+	return r
+}
+
+func (r *reference) reset() {
+	r.k, r.v, r.lastPos = make([][][]float64, r.s.layers), make([][][]float64, r.s.layers), 0
+	r.freq = r.s.rope.frequencies(r.s.headDim)
+}
+
+// randomWeight is element i of random.cu's fill_random.
+func randomWeight(seed, i uint64) float64 {
+	z := seed + (i+1)*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	z ^= z >> 31
+	u := float32(float32(float32(z>>40)+0.5)*float32(1.0/8388608)) - 1
+	return bf16(safetensors.Round(randomScale * u))
+}
+
+func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
+
+func (r *reference) linear(x []float64, name string) []float64 {
+	w := r.w[name+".weight"]
+	y := make([]float64, len(w)/len(x))
+	for i := range y {
+		for j, v := range x {
+			y[i] += w[i*len(x)+j] * v
+		}
+	}
+	for i, b := range r.w[name+".bias"] {
+		y[i] += b
+	}
+	return y
+}
+
+func (r *reference) norm(x []float64, name string) []float64 {
+	ss := 0.0
+	for _, v := range x {
+		ss += v * v
+	}
+	scale := 1 / math.Sqrt(ss/float64(len(x))+float64(r.s.eps))
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = v * scale * r.w[name+".weight"][i]
+	}
+	return y
+}
+
+// head takes one head of a projection, normed and rotated.
+func (r *reference) head(x []float64, h, pos int, norm string) []float64 {
+	d := r.s.headDim
+	v := append([]float64(nil), x[h*d:(h+1)*d]...)
+	if r.s.qkNorm {
+		v = r.norm(v, norm)
+	}
+	out := make([]float64, d)
+	for i := range d / 2 {
+		sin, cos := math.Sincos(float64(pos) * float64(r.freq[i]))
+		out[i] = v[i]*cos - v[i+d/2]*sin
+		out[i+d/2] = v[i+d/2]*cos + v[i]*sin
+	}
+	return out
+}
+
+// next puts one token through and returns the scores.
+func (r *reference) next(token int) []float64 {
+	s, pos := &r.s, r.lastPos
+	r.lastPos++
+	x := append([]float64(nil), r.w["model.embed_tokens.weight"][token*s.hidden:(token+1)*s.hidden]...)
+	for l := range s.layers {
+		p := "model.layers." + string(rune('0'+l)) + "."
+		att := r.attend(r.norm(x, p+"input_layernorm"), l, pos, p+"self_attn.")
+		for i, v := range r.linear(att, p+"self_attn.o_proj") {
+			x[i] += v
+		}
+		h := r.norm(x, p+"post_attention_layernorm")
+		g, u := r.linear(h, p+"mlp.gate_proj"), r.linear(h, p+"mlp.up_proj")
+		for i := range g {
+			g[i] = g[i] / (1 + math.Exp(-g[i])) * u[i]
+		}
+		for i, v := range r.linear(g, p+"mlp.down_proj") {
+			x[i] += v
+		}
+	}
+	if s.tied {
+		return r.linear(r.norm(x, "model.norm"), "model.embed_tokens")
+	}
+	return r.linear(r.norm(x, "model.norm"), "lm_head")
+}
+
+func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
+	s := &r.s
+	q, k, v := r.linear(h, p+"q_proj"), r.linear(h, p+"k_proj"), r.linear(h, p+"v_proj")
+	keys := make([]float64, 0, len(k))
+	for i := range s.kvHeads {
+		keys = append(keys, r.head(k, i, pos, p+"k_norm")...)
+	}
+	r.k[l], r.v[l] = append(r.k[l], keys), append(r.v[l], v)
+	out := make([]float64, len(q))
+	d, group := s.headDim, s.heads/s.kvHeads
+	for i := range s.heads {
+		qh, at := r.head(q, i, pos, p+"q_norm"), i/group*d
+		scores := make([]float64, pos+1)
+		peak := math.Inf(-1)
+		for j := range scores {
+			for c := range d {
+				scores[j] += qh[c] * r.k[l][j][at+c]
+			}
+			scores[j] /= math.Sqrt(float64(d))
+			peak = max(peak, scores[j])
+		}
+		sum := 0.0
+		for j := range scores {
+			scores[j] = math.Exp(scores[j] - peak)
+			sum += scores[j]
+		}
+		for j := range scores {
+			for c := range d {
+				out[i*d+c] += scores[j] / sum * r.v[l][j][at+c]
+			}
+		}
+	}
+	return out
+}
+
+// apart is how far a lies from b, relative to b; NaN is far.
+func apart[T float32 | float64](a []T, b []float64) float64 {
+	var d, n float64
+	for i := range b {
+		d += (float64(a[i]) - b[i]) * (float64(a[i]) - b[i])
+		n += b[i] * b[i]
+	}
+	e := math.Sqrt(d / n)
+	if math.IsNaN(e) || len(a) != len(b) {
+		return math.Inf(1)
+	}
+	return e
+}
+
+// sameChoice reports whether token is the best of scores, or tied with it
+// within what bf16 can tell apart.
+func sameChoice(scores []float64, token int32) bool {
+	best, spread := math.Inf(-1), 0.0
+	for _, v := range scores {
+		best = max(best, v)
+		spread += v * v
+	}
+	return best-scores[token] <= 0.02*math.Sqrt(spread/float64(len(scores)))
+}
+
+func randomPrompts(seed uint64, batch, length, vocab int) [][]int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	out := make([][]int, batch)
+	for i := range out {
+		for range length {
+			out[i] = append(out[i], r.IntN(vocab))
+		}
+	}
+	return out
+}

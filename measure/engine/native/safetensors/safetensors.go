@@ -1,0 +1,175 @@
+// Package safetensors reads checkpoints in Hugging Face's format: 8 bytes that
+// say how long the header is, a JSON header that says where each tensor lies,
+// and the tensors. (https://huggingface.co/docs/safetensors, "Format".)
+package safetensors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A Checkpoint is the tensors of all files of a folder.
+type Checkpoint struct {
+	folder  string
+	tensors map[string]place
+	files   []*os.File
+}
+
+type place struct {
+	Entry
+	file  *os.File
+	begin int64
+}
+
+// indexFile names the files of a checkpoint that is cut into several.
+const indexFile = "model.safetensors.index.json"
+
+// Open reads the headers of the files of a checkpoint: those that its index
+// names, or else all *.safetensors files of the folder.
+func Open(folder string) (*Checkpoint, error) {
+	names, err := fileNames(folder)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %w", err)
+	}
+	c := &Checkpoint{folder: folder, tensors: map[string]place{}}
+	for _, name := range names {
+		if err := c.add(filepath.Join(folder, name)); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("safetensors: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Has reports whether a folder holds a checkpoint.
+func Has(folder string) bool {
+	names, err := fileNames(folder)
+	return err == nil && len(names) > 0
+}
+
+// fileNames are the files of the checkpoint in folder.
+func fileNames(folder string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(folder, indexFile))
+	if err == nil {
+		return indexed(folder, text)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(folder) // by name
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".safetensors" {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s has no *.safetensors files: %w", folder, fs.ErrNotExist)
+	}
+	return names, nil
+}
+
+// indexed are the files that an index names, which lie beside it.
+func indexed(folder string, text []byte) ([]string, error) {
+	var index struct {
+		Map map[string]string `json:"weight_map"`
+	}
+	path := filepath.Join(folder, indexFile)
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	names := slices.Compact(slices.Sorted(maps.Values(index.Map)))
+	for _, name := range names {
+		if name == "" || filepath.Base(name) != name {
+			return nil, fmt.Errorf("%s names the file %q: want one beside it", path, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s names no files in its weight_map", path)
+	}
+	return names, nil
+}
+
+// add reads one file's header.
+func (c *Checkpoint) add(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, f)
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	entries, begin, err := ReadHeader(f, st.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for t, e := range entries {
+		if earlier, twice := c.tensors[t]; twice {
+			return fmt.Errorf("tensor %q is in %s and in %s", t, earlier.file.Name(), path)
+		}
+		c.tensors[t] = place{Entry: e, file: f, begin: begin}
+	}
+	return nil
+}
+
+// Close closes the files.
+func (c *Checkpoint) Close() {
+	for _, f := range c.files {
+		f.Close() // opened for reading: nothing is lost
+	}
+}
+
+// A FormatError is a tensor in a format that cannot be read.
+type FormatError struct{ Tensor, File, DType string }
+
+// Error names the tensor and the formats that can be.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("safetensors: %s: tensor %q is stored as %s; BF16, F16 and F32 can be read", e.File, e.Tensor, e.DType)
+}
+
+// Check reports whether BF16 could read a tensor, without reading it.
+func (c *Checkpoint) Check(name string, shape []int) error {
+	p, ok := c.tensors[name]
+	if !ok {
+		return fmt.Errorf("safetensors: %s has no tensor %q among its %d: it is another model's, or not whole", c.folder, name, len(c.tensors))
+	}
+	want := make([]int64, len(shape))
+	for i, d := range shape {
+		want[i] = int64(d)
+	}
+	if !slices.Equal(want, p.Shape) {
+		return fmt.Errorf("safetensors: %s: tensor %q has the shape %v; the model needs %v", p.file.Name(), name, p.Shape, want)
+	}
+	if !slices.Contains([]string{"BF16", "F16", "F32"}, p.DType) {
+		return &FormatError{Tensor: name, File: p.file.Name(), DType: p.DType}
+	}
+	return nil
+}
+
+// BF16 reads a tensor of the shape that the model has, rounded to bf16 if it is
+// stored as another float.
+func (c *Checkpoint) BF16(name string, shape []int) ([]uint16, error) {
+	if err := c.Check(name, shape); err != nil {
+		return nil, err
+	}
+	p := c.tensors[name]
+	raw := make([]byte, p.Offsets[1]-p.Offsets[0])
+	if _, err := p.file.ReadAt(raw, p.begin+p.Offsets[0]); err != nil {
+		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+	}
+	return toBF16(p.DType, raw), nil
+}

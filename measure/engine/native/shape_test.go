@@ -1,0 +1,142 @@
+package native
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"llmprof"
+	"llmprof/models"
+)
+
+// The parts that attention cuts a context into: those that were measured, and
+// for every other workload some number that the kernel takes.
+func TestSplits(t *testing.T) {
+	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
+	for _, c := range []struct{ batch, capacity, want int }{
+		{1, 1055, 10}, {1, 16448, 32}, {8, 1055, 4}, {32, 1055, 1}, {1000, 100000, 1}, {1, 1, 10},
+	} {
+		if got := splits(s, c.batch, c.capacity, 132); got != c.want {
+			t.Errorf("batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
+		}
+	}
+	for _, sms := range []int{1, 16, 108, 132, 188} {
+		for _, kv := range []int{1, 2, 8, 40} {
+			for _, batch := range []int{1, 7, 64, 65535} {
+				for _, capacity := range []int{1, 1000, 1 << 20} {
+					if n := splits(&shape{heads: 8 * kv, kvHeads: kv}, batch, capacity, sms); n < 1 || n > mostSplits {
+						t.Errorf("%d SMs, %d heads, batch %d, %d tokens: %d parts", sms, kv, batch, capacity, n)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Every model of the table is either run or refused with a reason of its own;
+// the parameters that the engine lays out are those that the model has.
+func TestTable(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := 0
+	for _, name := range table.Names() {
+		m, err := table.Model(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := table.Config(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := readShape(m, config)
+		var no *UnsupportedError
+		switch {
+		case errors.As(err, &no) && strings.Contains(err.Error(), m.Name):
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case layout(&s).params != m.Params():
+			t.Errorf("%s: the engine has %d parameters, the model %d", name, layout(&s).params, m.Params())
+		default:
+			run++
+		}
+	}
+	if run < 40 {
+		t.Errorf("%d models of the table are run, want 40 and more", run)
+	}
+}
+
+// Numbers that no model can have are refused, and what is missing has
+// transformers' default.
+func TestNumbers(t *testing.T) {
+	const base = `{"model_type":"llama","hidden_size":256,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
+		"num_key_value_heads":2,"vocab_size":256`
+	read := func(more string) (shape, error) {
+		config := []byte(base + more + "}")
+		m, err := models.Read("m", config)
+		if err != nil {
+			t.Fatalf("%s: %v", more, err)
+		}
+		return readShape(m, config)
+	}
+	s, err := read("")
+	if err != nil || s.eps != 1e-6 || s.rope.Theta != 10000 || s.rope.Type != "default" {
+		t.Errorf("defaults %+v, %v", s, err)
+	}
+	if s, err = read(`,"rope_parameters":{"rope_theta":5e5,"rope_type":"default"},"rms_norm_eps":1e-5`); err != nil || s.rope.Theta != 5e5 || s.eps != 1e-5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for more, want := range map[string]string{
+		`,"rms_norm_eps":-1`:   "rms_norm_eps is -1",
+		`,"rms_norm_eps":0`:    "rms_norm_eps is 0",
+		`,"rope_theta":-5`:     "rope_theta is -5",
+		`,"hidden_act":"relu"`: `hidden_act is "relu"`,
+		`,"mlp_bias":true`:     "mlp_bias",
+		`,"rope_scaling":{"rope_type":"dynamic","factor":2.0}`: `"dynamic"`,
+		`,"rope_scaling":{"type":"linear","factor":0.5}`:       "factor of 1 or more",
+		`,"rope_scaling":{"rope_type":"llama3","factor":8.0}`:  "low_freq_factor",
+		`,"attention_bias":true`:                               "output projection",
+	} {
+		var no *UnsupportedError
+		if _, err := read(more); !errors.As(err, &no) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", more, err, want)
+		}
+	}
+}
+
+// The frequencies of Llama 3.1: short wavelengths stay, long ones are stretched
+// eightfold. (transformers 5.17, _compute_llama3_parameters.)
+func TestFrequencies(t *testing.T) {
+	r := rope{Theta: 500000, Type: "llama3", Factor: 8, Low: 1, High: 4, Original: 8192}
+	plain := rope{Theta: 500000, Type: "default"}
+	f, p := r.frequencies(128), plain.frequencies(128)
+	if f[0] != 1 || f[10] != p[10] || math.Abs(float64(f[63]*8/p[63])-1) > 1e-6 {
+		t.Errorf("first %v, tenth %v of %v, last %v of %v", f[0], f[10], p[10], f[63], p[63])
+	}
+	for i := 1; i < len(f); i++ {
+		if !(f[i] < f[i-1] && f[i] > 0) {
+			t.Errorf("frequency %d is %v after %v", i, f[i], f[i-1])
+		}
+	}
+}
+
+// Random weights are a function of the seed, the tensor's name and the element:
+// other seeds and names give others, and their deviation is 0.02.
+func TestRandomWeights(t *testing.T) {
+	if tensorSeed(1, "a") == tensorSeed(2, "a") || tensorSeed(1, "a") == tensorSeed(1, "b") || tensorSeed(7, "lm_head.weight") != 0xab67eb515e1b6f0a {
+		t.Errorf("seed of lm_head.weight %#x", tensorSeed(7, "lm_head.weight"))
+	}
+	sum, squares, n := 0.0, 0.0, 100000
+	for i := range n {
+		v := randomWeight(tensorSeed(7, "lm_head.weight"), uint64(i))
+		sum, squares = sum+v, squares+v*v
+		if math.Abs(v) > float64(randomScale)*1.01 {
+			t.Fatalf("element %d is %v", i, v)
+		}
+	}
+	if mean, deviation := sum/float64(n), math.Sqrt(squares/float64(n)); math.Abs(mean) > 3e-4 || math.Abs(deviation-0.02) > 2e-4 {
+		t.Errorf("mean %v, deviation %v, want 0 and 0.02", mean, deviation)
+	}
+}

@@ -1,0 +1,286 @@
+package native
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+const llama8B = `{"model_type":"llama","hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,
+	"num_key_value_heads":8,"head_dim":128,"vocab_size":128256,"max_position_embeddings":131072,"hidden_act":"silu",
+	"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false,
+	"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192}}`
+
+// A speedRow is one line of the table in docs/native.md.
+type speedRow struct {
+	What   string  `json:"what"`
+	Batch  int     `json:"batch,omitempty"`
+	Prompt int     `json:"prompt,omitempty"`
+	Ms     float64 `json:"ms"`
+	HostMs float64 `json:"host_ms,omitempty"`
+	Floor  float64 `json:"floor_ms,omitempty"`
+	Ratio  float64 `json:"ratio,omitempty"`
+	Note   string  `json:"note,omitempty"`
+}
+
+// TestSpeed measures llama3.1-8b against what this GPU reached in the same run.
+// It is no test of a time: it writes what it saw as JSON. It runs where
+// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/4,prefill:2048",
+// of which the second says which ring the products use, tiles/depth/stages; "@%32"
+// says into how many parts attention cuts the context.
+func TestSpeed(t *testing.T) {
+	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
+	if cases == "" {
+		t.Skip("LLMPROF_NATIVE_SPEED names no cases")
+	}
+	gpu(t)
+	m := &meter{t: t}
+	for _, c := range strings.Split(cases, ",") {
+		what, size, ok := strings.Cut(c, ":")
+		if !ok {
+			what, size = "decode", c
+		}
+		switch what {
+		case "decode":
+			size, shape, _ := strings.Cut(size, "@")
+			b, p, _ := strings.Cut(size, "x")
+			m.decode(number(t, b), number(t, p), shape)
+		case "prefill":
+			m.prefill(number(t, size))
+		default:
+			t.Fatalf("no such case: %q", c)
+		}
+	}
+	text, err := json.MarshalIndent(m.rows, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir := os.Getenv("OUT"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, "native-speed.json"), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// meter collects rows; ceilings are measured once.
+type meter struct {
+	t         *testing.T
+	rows      []speedRow
+	bandwidth float64 // bytes a second
+	gemm      float64 // FLOPs a second
+}
+
+func (m *meter) add(r speedRow) {
+	m.rows = append(m.rows, r)
+	m.t.Logf("%-28s batch %2d prompt %5d: %8.4f ms (host %8.4f) floor %8.4f ratio %.3f %s", r.What, r.Batch, r.Prompt, r.Ms, r.HostMs, r.Floor, r.Ratio, r.Note)
+}
+
+func (m *meter) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// median of n timings of work, in milliseconds, by the GPU's events.
+func (m *meter) median(e *Engine, n int, work func() error) float64 {
+	m.t.Helper()
+	var ts []float64
+	for range n {
+		d, err := e.s.Time(1, work)
+		m.must(err)
+		ts = append(ts, float64(d)*1e3)
+	}
+	slices.Sort(ts)
+	return ts[len(ts)/2]
+}
+
+// ceilings measures the best bandwidth and the best product, with the engine's
+// own memory as the data.
+func (m *meter) ceilings(e *Engine) {
+	if m.bandwidth != 0 {
+		return
+	}
+	const size = 4 << 30
+	sink, err := e.dev.Alloc("a sink", 4)
+	m.must(err)
+	for _, blocks := range []int{2, 4, 8, 16} {
+		l := cuda.Launch{Grid: cuda.Dim{X: e.dev.SMs * blocks}, Block: cuda.Dim{X: 512}}
+		ms := m.median(e, 5, func() error { return e.p.probeRead.Queue(e.s, l, e.w.base, uint64(size/16), sink) })
+		m.bandwidth = max(m.bandwidth, size/ms*1e3)
+		m.add(speedRow{What: "read 4 GiB", Ms: ms, Note: strconv.FormatFloat(size/ms/1e9, 'f', 3, 64) + " TB/s"})
+	}
+	to, err := e.dev.Alloc("a copy", size)
+	m.must(err)
+	ms := m.median(e, 5, func() error { return e.s.Copy(to, e.w.base, size) })
+	m.bandwidth = max(m.bandwidth, 2*size/ms*1e3)
+	m.add(speedRow{What: "copy 4 GiB", Ms: ms, Note: strconv.FormatFloat(2*size/ms/1e9, 'f', 3, 64) + " TB/s"})
+	for _, n := range []int{8192, 4096} {
+		p, err := e.dev.Plan(cuda.Matmul{Rows: n, In: n, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
+		m.must(err)
+		m.must(p.Tune(e.s, to, e.w.base, e.w.base.Add(1<<30)))
+		ms := m.median(e, 7, func() error { return p.Queue(e.s, to, e.w.base, e.w.base.Add(1<<30)) })
+		rate := 2 * float64(n) * float64(n) * float64(n) / ms * 1e3
+		m.gemm = max(m.gemm, rate)
+		m.add(speedRow{What: "gemm", Prompt: n, Ms: ms, Note: strconv.FormatFloat(rate/1e12, 'f', 1, 64) + " TFLOP/s"})
+		m.must(p.Close())
+	}
+	m.must(e.dev.Free(to))
+	m.must(e.dev.Free(sink))
+}
+
+// decode measures steps in the middle of which the context is ctx.
+func (m *meter) decode(batch, ctx int, shape string) {
+	const gen = 65
+	begin := time.Now()
+	opt := Options{Seed: 1, Batch: batch, PromptLen: ctx - gen/2, GenLen: gen}
+	note := shape
+	shape, parts, split := strings.Cut(shape, "%")
+	if split {
+		opt.splits = number(m.t, parts)
+	}
+	if shape == "cublas" {
+		opt.Products = CublasProducts
+	} else if shape != "" {
+		opt.linear = m.ring(batch, shape)
+	}
+	e := open(m.t, llama8B, opt)
+	m.must(e.s.Sync())
+	m.add(speedRow{What: "load", Batch: batch, Prompt: ctx, Ms: time.Since(begin).Seconds() * 1e3})
+	m.ceilings(e)
+	m.must(e.SetPrompts(randomPrompts(1, batch, e.opt.PromptLen, e.shape.vocab)))
+	first, err := e.Prefill()
+	m.must(err)
+	var device, host []float64
+	a, err := e.dev.NewEvent()
+	m.must(err)
+	b, err := e.dev.NewEvent()
+	m.must(err)
+	for pass := range 3 {
+		m.must(e.Rewind(first))
+		for range gen - 1 {
+			start := time.Now()
+			m.must(a.Record(e.s))
+			m.must(e.StartStep())
+			m.must(b.Record(e.s))
+			_, err := e.tokens()
+			m.must(err)
+			d, err := b.Since(a)
+			m.must(err)
+			if pass > 0 {
+				device = append(device, float64(d)*1e3)
+				host = append(host, time.Since(start).Seconds()*1e3)
+			}
+		}
+	}
+	slices.Sort(device)
+	slices.Sort(host)
+	s := &e.shape
+	bytes := 2*(e.w.params-int64(s.vocab*s.hidden)) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
+	floor := float64(bytes) / m.bandwidth * 1e3
+	ms := device[len(device)/2]
+	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: note})
+	m.operators(e, first)
+	m.must(a.Close())
+	m.must(b.Close())
+	m.must(e.Close())
+}
+
+// ring is linearShapes with another ring for the batch.
+func (m *meter) ring(batch int, shape string) []linearKernels {
+	out := linearShapes()
+	for i := range out {
+		if batch > out[i].rows {
+			continue
+		}
+		f := strings.Split(shape, "/")
+		out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
+		break
+	}
+	return out
+}
+
+// operators times each operator of all layers by itself, in a graph, with its
+// own weights.
+func (m *meter) operators(e *Engine, first []int32) {
+	own := e.ownProducts()
+	if own == nil {
+		return
+	}
+	s, b := &e.shape, e.b
+	all := func(op func(i int) error) func() error {
+		return func() error {
+			for i := range e.w.layers {
+				if err := op(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	ops := []struct {
+		name  string
+		bytes int
+		queue func() error
+	}{
+		{"qkv_proj", s.layers * 2 * s.hidden * s.qkvWidth(), all(func(i int) error { return e.queueScores(own, b.qkvStep, e.w.layers[i].qkv, s.qkvWidth()) })},
+		{"attention", s.layers * 4 * s.kvHeads * s.headDim * (e.opt.PromptLen + 1) * e.opt.Batch, all(func(i int) error { return e.queueAttention(i, true) })},
+		{"o_proj", s.layers * 2 * s.hidden * s.attWidth(), all(func(i int) error { return e.queueResidual(own, b.att, e.w.layers[i].o, s.attWidth(), e.w.norm) })},
+		{"gate_up_proj", s.layers * 4 * s.hidden * s.inner, all(func(i int) error { return e.queueGateUp(own, &e.w.layers[i]) })},
+		{"down_proj", s.layers * 2 * s.hidden * s.inner, all(func(i int) error { return e.queueResidual(own, b.act, e.w.layers[i].down, s.inner, e.w.norm) })},
+		{"lm_head", 2 * s.hidden * s.vocab, func() error { return e.queueScores(own, b.logits, e.w.head, s.vocab) }},
+		{"sampling", 4 * s.vocab * e.opt.Batch, func() error { return e.queueSampling(true) }},
+	}
+	for _, op := range ops {
+		m.must(e.Rewind(first))
+		g, err := e.s.Record(op.queue)
+		m.must(err)
+		ms := m.median(e, 7, func() error { return g.Launch(e.s) })
+		m.must(g.Close())
+		floor := float64(op.bytes) / m.bandwidth * 1e3
+		m.add(speedRow{What: "op " + op.name, Batch: e.opt.Batch, Ms: ms, Floor: floor, Ratio: ms / floor})
+	}
+}
+
+// prefill measures a prompt of one sequence.
+func (m *meter) prefill(length int) {
+	e := open(m.t, llama8B, Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1})
+	m.ceilings(e)
+	m.must(e.SetPrompts(randomPrompts(1, 1, length, e.shape.vocab)))
+	ms := m.median(e, 5, e.QueuePrefill)
+	var host []float64
+	for range 5 {
+		start := time.Now()
+		_, err := e.Prefill()
+		m.must(err)
+		host = append(host, time.Since(start).Seconds()*1e3)
+	}
+	slices.Sort(host)
+	s := &e.shape
+	layer := float64(s.hidden)*float64(s.qkvWidth()+s.attWidth()) + 3*float64(s.hidden)*float64(s.inner)
+	flops := 2*float64(length)*layer*float64(s.layers) + 2*float64(s.hidden)*float64(s.vocab) +
+		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
+	floor := flops / m.gemm * 1e3
+	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor})
+	k, v := e.b.layerCache(s, &e.opt, 0, 0)
+	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(k, v, 1) })
+	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
+	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
+	m.must(e.Close())
+}

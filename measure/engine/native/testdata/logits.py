@@ -1,0 +1,45 @@
+"""The scores that transformers gives, for the engine's to be held against.
+
+logits.py write FOLDER CONFIG...    a checkpoint in bf16 for each config.json, in FOLDER/0, FOLDER/1, ...: random weights as
+                                    transformers initializes them, and norms and biases that are not 1 and 0
+logits.py score REQUEST ANSWER      REQUEST is JSON: a list of {folder, sequences, first}; ANSWER gets the scores of
+                                    every position from first on as little-endian float32, one request after the other
+
+Weights are read back as they were written and computed with in float64.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+
+def write(folder: str, configs: list[str]) -> None:
+    for index, name in enumerate(configs):
+        torch.manual_seed(index)
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), dtype=torch.float32)
+        with torch.no_grad():
+            for key, parameter in model.named_parameters():
+                if "norm" in key:  # it would be 1, and a bias 0
+                    parameter.normal_(1.0, 0.05)
+                elif key.endswith("bias"):
+                    parameter.normal_(0.0, 0.02)
+        model.to(torch.bfloat16).save_pretrained(Path(folder) / str(index), max_shard_size="1MB")
+
+
+def score(request: str, answer: str) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with Path(answer).open("wb") as out, torch.inference_mode():
+        for asked in json.loads(Path(request).read_text()):
+            model = AutoModelForCausalLM.from_pretrained(asked["folder"], dtype=torch.bfloat16).double().to(device)
+            for sequence in asked["sequences"]:
+                scores = model(torch.tensor([sequence], device=device)).logits[0, asked["first"] :]
+                out.write(scores.float().cpu().contiguous().numpy().tobytes())
+
+
+if sys.argv[1] == "write":
+    write(sys.argv[2], sys.argv[3:])
+else:
+    score(sys.argv[2], sys.argv[3])

@@ -1,0 +1,263 @@
+package native
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models"
+)
+
+// python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
+// names, or that of "make venv". LLMPROF_PYTHON=required makes its lack an error.
+func python(t *testing.T) string {
+	t.Helper()
+	named := os.Getenv("LLMPROF_PYTHON")
+	if named != "" && named != "required" {
+		return named
+	}
+	path, err := filepath.Abs("../../../.venv/bin/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exec.Command(path, "-c", "import torch, transformers").Run() == nil {
+		return path
+	}
+	if named == "required" {
+		t.Fatalf("%s has no torch and transformers: make venv", path)
+	}
+	t.Skip("no Python with torch and transformers: make venv, or name one in LLMPROF_PYTHON")
+	return ""
+}
+
+func logitsScript(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.Command(python(t), append([]string{filepath.Join("testdata", "logits.py")}, args...)...)
+	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("logits.py: %v\n%s", err, out)
+	}
+}
+
+// A checkpoint is a tiny model that transformers wrote.
+type checkpoint struct {
+	name, folder string
+	config       []byte // as transformers wrote it
+}
+
+// checkpoints has transformers write one of each family.
+func checkpoints(t *testing.T) []checkpoint {
+	t.Helper()
+	dir := t.TempDir()
+	names := slices.Sorted(maps.Keys(tiny()))
+	if only := os.Getenv("LLMPROF_TEST_FAMILY"); only != "" {
+		names = []string{only}
+	}
+	args := []string{"write", dir}
+	for _, name := range names {
+		path := filepath.Join(dir, name+".json")
+		if err := os.WriteFile(path, []byte(tiny()[name]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, path)
+	}
+	logitsScript(t, args...)
+	var all []checkpoint
+	for i, name := range names {
+		c := checkpoint{name: name, folder: filepath.Join(dir, strconv.Itoa(i))}
+		var err error
+		if c.config, err = os.ReadFile(filepath.Join(c.folder, "config.json")); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// A request asks for the scores of positions from First on.
+type scoreRequest struct {
+	Folder    string  `json:"folder"`
+	Sequences [][]int `json:"sequences"`
+	First     int     `json:"first"`
+	vocab     int
+}
+
+// scores are those that transformers gives: [request][sequence][position][token].
+func scores(t *testing.T, requests []scoreRequest) [][][][]float64 {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := json.Marshal(requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, answer := filepath.Join(dir, "request.json"), filepath.Join(dir, "answer")
+	if err := os.WriteFile(request, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	logitsScript(t, "score", request, answer)
+	raw, err := os.ReadFile(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([][][][]float64, len(requests))
+	for i, r := range requests {
+		for _, s := range r.Sequences {
+			var positions [][]float64
+			for range len(s) - r.First {
+				row := make([]float64, r.vocab)
+				for k := range row {
+					row[k] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+					raw = raw[4:]
+				}
+				positions = append(positions, row)
+			}
+			out[i] = append(out[i], positions)
+		}
+	}
+	if len(raw) != 0 {
+		t.Fatalf("%d bytes of scores too many", len(raw))
+	}
+	return out
+}
+
+// fromCheckpoint is the reference with the weights of a checkpoint.
+func fromCheckpoint(t *testing.T, c checkpoint) *reference {
+	t.Helper()
+	m, err := models.Read(c.name, c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readShape(m, c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := safetensors.Open(c.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	r := &reference{s: s, w: map[string][]float64{}}
+	for _, ts := range layout(&s).tensors {
+		values, err := files.BF16(ts.name, ts.shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			r.w[ts.name] = append(r.w[ts.name], bf16(v))
+		}
+	}
+	r.reset()
+	return r
+}
+
+// TestReferenceIsTransformers holds the plain reference, which the kernels are
+// held against where there is a GPU, against transformers where there is a
+// Python: names and shapes of the tensors, the rotation's frequencies, norms,
+// biases and the order of everything.
+func TestReferenceIsTransformers(t *testing.T) {
+	var requests []scoreRequest
+	var references []*reference
+	for i, c := range checkpoints(t) {
+		r := fromCheckpoint(t, c)
+		references = append(references, r)
+		requests = append(requests, scoreRequest{Folder: c.folder, Sequences: randomPrompts(uint64(i), 1, 100, r.s.vocab), First: 0, vocab: r.s.vocab})
+	}
+	for i, got := range scores(t, requests) {
+		for pos, want := range got[0] {
+			if d := apart(references[i].next(requests[i].Sequences[0][pos]), want); d > 1e-4 {
+				t.Fatalf("%s: scores of position %d are %.2e from transformers'", requests[i].Folder, pos, d)
+			}
+		}
+	}
+}
+
+// TestGPUIsTransformers holds the engine itself against transformers, on real
+// checkpoints: short prompts and one of 4096 tokens, batches 1 and 8, 64 steps.
+// Transformers is given the tokens that the engine chose, so that what is told
+// apart is a score and not a choice between two that tie.
+func TestGPUIsTransformers(t *testing.T) {
+	gpu(t)
+	var requests []scoreRequest
+	var logits [][][][]float32 // [request][step][sequence]
+	for _, c := range checkpoints(t) {
+		for _, w := range []struct{ batch, prompt, gen int }{{1, 1, 64}, {8, 77, 64}, {1, 4096, 3}} {
+			e := open(t, string(c.config), Options{Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen})
+			sequences := randomPrompts(5, w.batch, w.prompt, e.shape.vocab)
+			steps, chosen := generate(t, e, sequences)
+			for i := range sequences {
+				for _, tokens := range chosen[:w.gen-1] {
+					sequences[i] = append(sequences[i], int(tokens[i]))
+				}
+			}
+			requests = append(requests, scoreRequest{Folder: c.folder, Sequences: sequences, First: w.prompt - 1, vocab: e.shape.vocab})
+			logits = append(logits, steps)
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, sequences := range scores(t, requests) {
+		worst := 0.0
+		for s, positions := range sequences {
+			for step, want := range positions {
+				d := apart(logits[i][step][s], want)
+				worst = max(worst, d)
+				if d > 1e-2 {
+					t.Fatalf("%s, request %d, sequence %d, step %d: scores are %.2e from transformers'", requests[i].Folder, i, s, step, d)
+				}
+				if !sameChoice(want, argmax(logits[i][step][s])) {
+					t.Fatalf("%s, request %d, sequence %d, step %d: another token", requests[i].Folder, i, s, step)
+				}
+			}
+		}
+		t.Logf("%s: %d sequences of %d tokens: %.2e from transformers' at worst", requests[i].Folder, len(sequences), len(requests[i].Sequences[0]), worst)
+	}
+}
+
+// generate runs a whole request and gives the scores and tokens of every step.
+func generate(t *testing.T, e *Engine, prompts [][]int) (logits [][][]float32, chosen [][]int32) {
+	t.Helper()
+	if err := e.SetPrompts(prompts); err != nil {
+		t.Fatal(err)
+	}
+	step := e.Prefill
+	for range e.opt.GenLen {
+		tokens, err := step()
+		if err != nil {
+			t.Fatal(err)
+		}
+		scores, err := e.Logits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, token := range tokens {
+			if best := argmax(scores[i]); best != token {
+				t.Fatalf("sequence %d: token %d was chosen, %d has the best score", i, token, best)
+			}
+		}
+		logits, chosen, step = append(logits, scores), append(chosen, tokens), e.Step
+	}
+	if _, err := e.Step(); err == nil {
+		t.Error("a step beyond the cache is no error")
+	}
+	return logits, chosen
+}
+
+// argmax is the first of the best.
+func argmax(scores []float32) int32 {
+	best := 0
+	for i, v := range scores {
+		if v > scores[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}

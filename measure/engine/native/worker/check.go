@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
+	"llmprof/models"
+)
+
+// Check says why the engine cannot do what a load asks for, as far as that is
+// known without a GPU: settings and formats that it does not have, a model that
+// it does not run, a checkpoint that is not there.
+func Check(l *engine.Load) error {
+	_, err := options(l)
+	return err
+}
+
+// refused are the settings that the engine does not have.
+func refused(l *engine.Load) error {
+	for _, s := range []struct {
+		asked bool
+		text  string
+	}{
+		{l.DType != "bf16", fmt.Sprintf("computes in bf16 alone, not in %q", l.DType)},
+		{l.Quantization != "", fmt.Sprintf("has bf16 weights alone, not %q", l.Quantization)},
+		{l.Attention != "", fmt.Sprintf("has one kernel for attention, not %q", l.Attention)},
+		{l.Device == "cpu", "needs a GPU, not the CPU"},
+		{l.TP > 1, fmt.Sprintf("runs on one GPU, not on TP %d", l.TP)},
+		{l.Compile, "compiles its kernels itself, not with torch.compile"},
+		{l.TrustRemoteCode, "runs no Python of a repository"},
+		{l.AllLogits, "has logits of the prompts' last positions alone"},
+		{l.FrozenContext, "decodes with a growing context alone"},
+		{len(l.Texts) > 0, "has no tokenizer for prompts as text: give token ids, as {\"prompt_token_ids\": [1, 2]} in a JSONL file"},
+	} {
+		if s.asked {
+			return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine " + s.text + "; the transformers engine may do it"}
+		}
+	}
+	return nil
+}
+
+// options turn a load into what the engine is opened with. The prompt's length
+// is not settled yet where the prompts bring their own.
+func options(l *engine.Load) (native.Options, error) {
+	if err := refused(l); err != nil {
+		return native.Options{}, err
+	}
+	o := native.Options{
+		Config: l.Config, Weights: l.Weights, Seed: l.Seed,
+		Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen, Eager: !l.Graph, Libraries: l.Libraries,
+	}
+	if len(o.Config) == 0 {
+		return o, invalid("the native engine was given no config.json of %s", l.Model)
+	}
+	if l.RandomWeights == (l.Weights != "") {
+		return o, invalid("the native engine needs random weights or a folder of safetensors, one of them")
+	}
+	if l.Weights != "" {
+		if err := ownConfig(&o, l); err != nil {
+			return o, err
+		}
+	}
+	var err error
+	if o.Model, err = models.Read(l.Model, o.Config); err != nil {
+		return o, &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+	}
+	if max(l.PromptLen, len(l.Prompts)) == 0 {
+		return o, invalid("a random prompt needs a length of 1 or more")
+	}
+	if o.PromptLen == 0 {
+		o.PromptLen = len(l.Prompts[0])
+	}
+	return o, native.Check(&o)
+}
+
+// ownConfig takes the config.json that lies beside real weights, for the numbers
+// in it that are no sizes: those of the table of models are left out.
+func ownConfig(o *native.Options, l *engine.Load) error {
+	config, err := os.ReadFile(filepath.Join(l.Weights, "config.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &engine.Failure{Kind: engine.NotFound, Message: fmt.Sprintf("the weights in %s need the config.json that belongs to them beside them: %v", l.Weights, err)}
+	}
+	if err != nil {
+		return &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+	}
+	if bytes.Equal(config, l.Config) {
+		return nil
+	}
+	asked, err := models.Read(l.Model, l.Config)
+	if err != nil {
+		return &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+	}
+	there, err := models.Read(l.Weights, config)
+	if err != nil {
+		return &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
+	}
+	if a, b := asked.Params(), there.Params(); a != b || asked.Family != there.Family {
+		return invalid("%s is a %s of %d parameters, the weights in %s are of a %s of %d", l.Model, asked.Family, a, l.Weights, there.Family, b)
+	}
+	o.Config = config
+	return nil
+}

@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+func invalid(format string, args ...any) error {
+	return &engine.Failure{Kind: engine.Invalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// classify makes a failure of the protocol of any error. One of the GPU's own
+// ends the worker: after most of them no call works any more.
+func classify(err error) *engine.Failure {
+	var known *engine.Failure
+	if errors.As(err, &known) {
+		return known
+	}
+	kind := kindOf(err)
+	return &engine.Failure{Kind: kind, Message: err.Error(), Fatal: kind == engine.Internal}
+}
+
+func kindOf(err error) string {
+	var (
+		unsupported *native.UnsupportedError
+		format      *safetensors.FormatError
+		weights     *native.WeightsError
+		library     *cuda.MissingError
+		device      *cuda.DeviceError
+		memory      *cuda.MemoryError
+		call        *cuda.Error
+	)
+	switch {
+	case errors.As(err, &unsupported), errors.As(err, &format):
+		return engine.Unsupported
+	case errors.As(err, &library), errors.As(err, &device):
+		return engine.Missing
+	case errors.As(err, &memory):
+		return engine.OutOfMemory
+	case errors.As(err, &call):
+		switch {
+		case call.Name == "CUDA_ERROR_OUT_OF_MEMORY":
+			return engine.OutOfMemory
+		case call.Call == "cuInit":
+			return engine.Missing
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		return engine.NotFound
+	case errors.As(err, &weights):
+		return engine.Invalid
+	}
+	return engine.Internal
+}

@@ -1,0 +1,186 @@
+package worker_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/cuda"
+)
+
+// onGPU skips the test where there is no GPU to run it on.
+func onGPU(t *testing.T) {
+	t.Helper()
+	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	var missing *cuda.MissingError
+	var failed *cuda.Error
+	if errors.As(err, &missing) || errors.As(err, &failed) && failed.Call == "cuInit" {
+		t.Skipf("no GPU here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func load(t *testing.T, w *engine.Worker, l engine.Load) *engine.Ready {
+	t.Helper()
+	ready, err := w.Load(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ready
+}
+
+// repeat runs passes of a phase and checks what each of them holds.
+func repeat(t *testing.T, w *engine.Worker, l engine.Load, phase engine.Phase, passes int) []engine.Pass {
+	t.Helper()
+	var all []engine.Pass
+	done, err := w.Run(t.Context(), engine.Run{Phase: phase, Passes: passes}, func(p engine.Pass) { all = append(all, p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := map[engine.Phase]int{engine.Prefill: 1, engine.Decode: l.GenLen - 1, engine.Request: l.GenLen}[phase]
+	if done.Passes != passes || len(all) != passes {
+		t.Fatalf("%d passes done, %d handed on, want %d", done.Passes, len(all), passes)
+	}
+	for _, p := range all {
+		if len(p.Steps) != steps || len(p.Tokens) != steps {
+			t.Fatalf("%s: %d steps, %d tokens, want %d", phase, len(p.Steps), len(p.Tokens), steps)
+		}
+		for _, s := range p.Steps {
+			want := 0
+			if s.Index > 0 {
+				want = l.PromptLen + s.Index - 1
+			}
+			if host := float64(s.EndNS-s.StartNS) / 1e9; s.Context != want || s.DeviceS == nil || *s.DeviceS <= 0 || *s.DeviceS > host {
+				t.Errorf("%s: step %+v: context %d, %v s on the device, %v s on the host; want context %d", phase, s, s.Context, *s.DeviceS, host, want)
+			}
+		}
+	}
+	return all
+}
+
+func ids(p engine.Pass) [][]int {
+	var all [][]int
+	for _, token := range p.Tokens {
+		all = append(all, token.IDs)
+	}
+	return all
+}
+
+// Whatever the phase, with a graph and without, and after another load: the same
+// tokens.
+func TestGPUPhasesAgree(t *testing.T) {
+	onGPU(t)
+	w := start(t)
+	var want [][]int
+	for _, graph := range []bool{true, false, true} {
+		l := workload()
+		l.Graph = graph
+		ready := load(t, w, l)
+		if len(ready.Devices) != 1 || ready.Devices[0].UUID == "" || ready.Options["graph"] != map[bool]string{true: "true", false: "false"}[graph] || ready.PromptLen != 12 {
+			t.Errorf("ready %+v", ready)
+		}
+		for range 2 {
+			request := repeat(t, w, l, engine.Request, 2)
+			if want == nil {
+				want = ids(request[0])
+			}
+			prefill, decode := repeat(t, w, l, engine.Prefill, 2), repeat(t, w, l, engine.Decode, 2)
+			for what, got := range map[string][][]int{
+				"first request": ids(request[0]), "second request": ids(request[1]),
+				"parts": append(ids(prefill[1]), ids(decode[0])...), "second decode": append(ids(prefill[0]), ids(decode[1])...),
+			} {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("graph %v, %s (-want +got):\n%s", graph, what, diff)
+				}
+			}
+		}
+		sizes, err := w.Size(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const kv = 2 * 2 * 2 * 2 * 2 * 17 * 64 // bytes, K and V, layers, sequences, heads, tokens, width
+		if sizes.ParamsBytes != 2*ready.Params || sizes.KVBytes != kv || sizes.KVTokens != 17 || *sizes.Activations <= 0 ||
+			*sizes.PeakBytes < sizes.ParamsBytes+sizes.KVBytes+*sizes.Activations {
+			t.Errorf("sizes %+v, %d parameters, want %d bytes of cache", sizes, ready.Params, kv)
+		}
+	}
+	other := workload()
+	other.Seed++
+	load(t, w, other)
+	if cmp.Equal(want, ids(repeat(t, w, other, engine.Request, 1)[0])) {
+		t.Error("another seed gave the same tokens")
+	}
+}
+
+// Given prompts are taken in turn.
+func TestGPUPromptsInTurn(t *testing.T) {
+	onGPU(t)
+	w := start(t)
+	l := workload()
+	l.Batch, l.PromptLen, l.Prompts = 1, 3, [][]int{{1, 2, 3, 4}, {7, 8, 9}}
+	load(t, w, l)
+	passes := repeat(t, w, l, engine.Request, 4)
+	if !cmp.Equal(ids(passes[0]), ids(passes[2])) || !cmp.Equal(ids(passes[1]), ids(passes[3])) || cmp.Equal(ids(passes[0]), ids(passes[1])) {
+		t.Errorf("tokens %v, %v, %v, %v", ids(passes[0]), ids(passes[1]), ids(passes[2]), ids(passes[3]))
+	}
+}
+
+// What does not fit is said before it is allocated, a missing library by its
+// name; the worker lives on after both.
+func TestGPUErrors(t *testing.T) {
+	onGPU(t)
+	w := start(t)
+	l := workload()
+	l.Batch, l.PromptLen = 60000, 20000
+	if f := loadFails(t, w, l); f.Kind != engine.OutOfMemory || f.Fatal {
+		t.Errorf("%+v, want %s", f, engine.OutOfMemory)
+	}
+	l = workload()
+	l.Libraries = t.TempDir()
+	if f := loadFails(t, w, l); f.Kind != engine.Missing || f.Fatal {
+		t.Errorf("%+v, want %s", f, engine.Missing)
+	}
+	l = workload()
+	l.GenLen = 1
+	load(t, w, l)
+	if _, err := w.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 1}, nil); err == nil {
+		t.Error("one token has decode steps")
+	}
+	repeat(t, w, l, engine.Request, 1)
+}
+
+// Stop ends a run after the pass that it is in, and the worker is fit for more.
+func TestGPUStop(t *testing.T) {
+	onGPU(t)
+	w := start(t)
+	l := workload()
+	load(t, w, l)
+	for _, phase := range []engine.Phase{engine.Decode, engine.Prefill, engine.Request} {
+		seen := 0
+		done, err := w.Run(t.Context(), engine.Run{Phase: phase, Passes: 1 << 30}, func(engine.Pass) {
+			if seen++; seen == 3 {
+				if err := w.Stop(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if err != nil || done.Passes < 3 || done.Passes != seen {
+			t.Fatalf("%s: done %+v after %d passes, %v", phase, done, seen, err)
+		}
+	}
+	if done, err := w.Run(t.Context(), engine.Run{Phase: engine.Idle, Seconds: 0.05}, nil); err != nil || done.EndNS-done.BeginNS < 50e6 {
+		t.Errorf("idle %+v, %v", done, err)
+	}
+	if !slices.Equal(w.Log(), nil) {
+		t.Errorf("its log: %q", w.Log())
+	}
+}

@@ -1,0 +1,46 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"llmprof/measure/engine"
+)
+
+// Options say how the worker's process is started.
+type Options struct {
+	Command []string // this program, as it serves; Serve has to be what it runs
+	GPUs    []string // UUIDs of those that it may see; nil for what this program sees
+	LogFile string   // for the worker's whole log; "" for none
+	Limits  engine.Limits
+}
+
+// Start starts a worker.
+func Start(ctx context.Context, o Options) (*engine.Worker, error) {
+	if len(o.Command) == 0 {
+		return nil, errors.New("the native engine's program is not known")
+	}
+	if len(o.GPUs) > 1 {
+		return nil, invalid("%d GPUs for the native engine, which runs on one", len(o.GPUs))
+	}
+	env := []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}
+	if len(o.GPUs) > 0 {
+		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.GPUs, ","))
+	}
+	return engine.Start(ctx, engine.Spec{Command: o.Command, Env: env, LogFile: o.LogFile, Limits: o.Limits})
+}
+
+// StartReplicas starts a worker for each group of GPUs, which has one at most.
+// The log of replica i goes to LogFile with .i after it.
+func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Group, error) {
+	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
+		mine := o
+		mine.GPUs = gpus[i]
+		if o.LogFile != "" {
+			mine.LogFile = fmt.Sprintf("%s.%d", o.LogFile, i)
+		}
+		return Start(ctx, mine)
+	})
+}

@@ -1,0 +1,204 @@
+// Package worker is the native engine as a process of its own: it takes the
+// commands of package engine's protocol, and starts the process that does.
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"llmprof/measure/engine"
+)
+
+// Name is the engine's in results.
+const Name = "native"
+
+// heap is how large the host's memory may grow before Go collects garbage, so
+// that it does not in the middle of what is timed.
+const heap = 512 << 20
+
+// Serve takes commands from in and writes events to out until it is told to
+// quit, in ends or ctx does. The last two may leave the GPU at work: the process
+// has to end then, which frees it.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) error {
+	w := &worker{clock: newClock(), out: bufio.NewWriter(out), commands: make(chan engine.Command, 16)}
+	w.send(engine.Event{Event: "hello", Hello: &engine.Hello{
+		Protocol: engine.Protocol, Engine: Name, Version: version, PID: os.Getpid(), Versions: map[string]string{"go": runtime.Version()},
+	}})
+	listened, worked := make(chan error, 1), make(chan error, 1)
+	go func() { listened <- w.listen(in) }()
+	go func() { worked <- w.work() }()
+	select {
+	case err := <-worked:
+		return err
+	case <-ctx.Done():
+		return nil
+	case err := <-listened:
+		if err != nil {
+			return err
+		}
+	}
+	select { // the driver is gone
+	case err := <-worked:
+		return err
+	case <-ctx.Done():
+	case <-time.After(grace):
+	}
+	return nil
+}
+
+// grace is how long a command may go on that nobody waits for any more.
+const grace = 2 * time.Second
+
+// A worker is what is loaded, and the pipes to the driver.
+type worker struct {
+	clock    func() int64
+	out      *bufio.Writer
+	broken   error // what went wrong with out
+	commands chan engine.Command
+	stopped  atomic.Bool
+	session  *session
+}
+
+// listen reads commands. It goes on while one is obeyed, for stop comes then.
+func (w *worker) listen(in io.Reader) error {
+	lines := json.NewDecoder(in)
+	for {
+		var c engine.Command
+		err := lines.Decode(&c)
+		if errors.Is(err, io.EOF) {
+			w.stopped.Store(true)
+			close(w.commands)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("a command of the driver cannot be read: %w", err)
+		}
+		w.stopped.Store(c.Do == "stop")
+		if c.Do != "stop" {
+			w.commands <- c
+		}
+	}
+}
+
+// work obeys commands one after the other. A goroutine of its own does, for the
+// GPU belongs to one.
+func (w *worker) work() error {
+	for c := range w.commands {
+		if c.Do == "quit" {
+			return w.unload()
+		}
+		if err := w.obey(c); err != nil {
+			f := classify(err)
+			w.send(engine.Event{Event: "error", Error: f})
+			if f.Fatal {
+				return f
+			}
+		}
+		if w.broken != nil {
+			return fmt.Errorf("the driver cannot be told: %w", w.broken)
+		}
+	}
+	return w.unload()
+}
+
+// obey does one command and answers it, unless it fails.
+func (w *worker) obey(c engine.Command) error {
+	switch {
+	case c.Do == "load" && c.Load != nil:
+		return w.load(c.Load)
+	case c.Do == "trace":
+		return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine has no profiler; traces are made by the transformers engine"}
+	case c.Do != "prepare" && c.Do != "run" && c.Do != "size":
+		return invalid("no command %q, or nothing with it", c.Do)
+	case w.session == nil:
+		return invalid("%s came before load", c.Do)
+	case c.Do == "size":
+		w.send(engine.Event{Event: "size", Size: w.session.sizes()})
+		return nil
+	case c.Run == nil:
+		return invalid("%s says nothing of a phase", c.Do)
+	case c.Do == "prepare":
+		if err := w.session.prepare(c.Run.Phase); err != nil {
+			return err
+		}
+		now := w.clock()
+		w.send(engine.Event{Event: "done", Done: &engine.Done{BeginNS: now, EndNS: now}})
+		return nil
+	}
+	return w.run(c.Run)
+}
+
+// load replaces what is loaded.
+func (w *worker) load(l *engine.Load) error {
+	if err := w.unload(); err != nil {
+		return err
+	}
+	s, err := open(l, w.clock)
+	if err != nil {
+		return err
+	}
+	w.session = s
+	debug.FreeOSMemory() // what weights came through
+	w.send(engine.Event{Event: "ready", Ready: s.ready()})
+	return nil
+}
+
+func (w *worker) unload() error {
+	s := w.session
+	w.session = nil
+	if s == nil {
+		return nil
+	}
+	return s.close()
+}
+
+// run repeats a phase, and writes what a pass saw after it.
+func (w *worker) run(r *engine.Run) error {
+	if math.IsNaN(r.Seconds) || r.Seconds < 0 || r.Passes < 0 {
+		return invalid("a run of %d passes and %v s", r.Passes, r.Seconds)
+	}
+	if err := w.session.prepare(r.Phase); err != nil {
+		return err
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(heap))
+	runtime.GC()
+	w.waitUntil(r.StartNS)
+	begin, passes := w.clock(), 0
+	long := func() bool { return float64(w.clock()-begin) >= r.Seconds*1e9 }
+	if r.Phase == engine.Idle {
+		w.idle(long)
+	}
+	for r.Phase != engine.Idle && (passes < r.Passes || !long()) && !w.stopped.Load() && w.broken == nil {
+		events, err := w.session.pass(r.Phase, passes)
+		if err != nil {
+			return err
+		}
+		w.send(events...)
+		passes++
+	}
+	w.send(engine.Event{Event: "done", Done: &engine.Done{Passes: passes, BeginNS: begin, EndNS: w.clock()}})
+	return nil
+}
+
+// send writes events, a line each. What goes wrong is noted in broken.
+func (w *worker) send(events ...engine.Event) {
+	lines := json.NewEncoder(w.out)
+	for i := range events {
+		if err := lines.Encode(&events[i]); err != nil {
+			w.broken = errors.Join(w.broken, err)
+			return
+		}
+	}
+	w.broken = errors.Join(w.broken, w.out.Flush())
+}

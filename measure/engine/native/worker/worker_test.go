@@ -1,0 +1,182 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/worker"
+)
+
+// The test binary is the worker too.
+const asWorker = "LLMPROF_TEST_NATIVE_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWorker) == "" {
+		os.Exit(m.Run())
+	}
+	if err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// start starts a worker and ends it after the test.
+func start(t *testing.T) *engine.Worker {
+	t.Helper()
+	t.Setenv(asWorker, "1")
+	w, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+const tiny = `{"model_type":"llama","hidden_size":256,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":4,
+	"num_key_value_heads":2,"head_dim":64,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":500000.0}`
+
+// workload is a small one that the engine runs where there is a GPU.
+func workload() engine.Load {
+	return engine.Load{
+		Model: "tiny", Config: json.RawMessage(tiny), RandomWeights: true, DType: "bf16", Graph: true, TP: 1,
+		Batch: 2, PromptLen: 12, GenLen: 6, Seed: 3, SaveOutputs: true, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
+	}
+}
+
+// loadFails loads what cannot be and gives the failure.
+func loadFails(t *testing.T, w *engine.Worker, l engine.Load) *engine.Failure {
+	t.Helper()
+	_, err := w.Load(t.Context(), l)
+	var f *engine.Failure
+	if !errors.As(err, &f) {
+		t.Fatalf("%v is no failure that the worker told of", err)
+	}
+	return f
+}
+
+// One worker refuses everything that the engine does not have, and lives on.
+func TestRefused(t *testing.T) {
+	w := start(t)
+	if h := w.Hello(); h.Engine != worker.Name || h.Version != "test" || h.PID == os.Getpid() || h.Versions["go"] == "" {
+		t.Errorf("hello %+v", h)
+	}
+	for name, c := range map[string]struct {
+		change     func(*engine.Load)
+		kind, want string
+	}{
+		"fp16":         {func(l *engine.Load) { l.DType = "fp16" }, engine.Unsupported, "bf16 alone"},
+		"int4":         {func(l *engine.Load) { l.Quantization = "int4" }, engine.Unsupported, `"int4"`},
+		"sdpa":         {func(l *engine.Load) { l.Attention = "sdpa" }, engine.Unsupported, "sdpa"},
+		"cpu":          {func(l *engine.Load) { l.Device = "cpu" }, engine.Unsupported, "GPU"},
+		"TP":           {func(l *engine.Load) { l.TP = 2 }, engine.Unsupported, "TP 2"},
+		"compile":      {func(l *engine.Load) { l.Compile = true }, engine.Unsupported, "torch.compile"},
+		"all logits":   {func(l *engine.Load) { l.AllLogits = true }, engine.Unsupported, "logits"},
+		"frozen":       {func(l *engine.Load) { l.FrozenContext = true }, engine.Unsupported, "growing"},
+		"text":         {func(l *engine.Load) { l.Texts = []string{"a"} }, engine.Unsupported, "token ids"},
+		"no config":    {func(l *engine.Load) { l.Config = nil }, engine.Invalid, "config.json"},
+		"no weights":   {func(l *engine.Load) { l.RandomWeights = false }, engine.Invalid, "random weights or a folder"},
+		"both weights": {func(l *engine.Load) { l.Weights = "/x" }, engine.Invalid, "one of them"},
+		"no batch":     {func(l *engine.Load) { l.Batch = 0 }, engine.Unsupported, "batch 0"},
+		"no prompt":    {func(l *engine.Load) { l.PromptLen = 0 }, engine.Invalid, "length of 1"},
+		"token":        {func(l *engine.Load) { l.Prompts, l.PromptLen = [][]int{{1, 1000}}, 2 }, engine.Invalid, "token 1000"},
+		"short":        {func(l *engine.Load) { l.Prompts = [][]int{{1, 2}} }, engine.Invalid, "prompt 0 has 2 tokens, 12 are needed"},
+		"unequal":      {func(l *engine.Load) { l.Prompts, l.PromptLen = [][]int{{1, 2}, {3}}, 0 }, engine.Invalid, "prompt 1 has 1 tokens"},
+		"huge":         {func(l *engine.Load) { l.Batch, l.PromptLen = 65535, 1<<24 }, engine.Unsupported, "more than any GPU has"},
+		"family": {func(l *engine.Load) {
+			l.Config = json.RawMessage(`{"model_type":"gpt2","n_embd":64,"n_layer":2,"n_head":2,"n_positions":64,"vocab_size":100}`)
+		}, engine.Unsupported, `"gpt2"`},
+		"no JSON":   {func(l *engine.Load) { l.Config = json.RawMessage(`[]`) }, engine.Invalid, "tiny"},
+		"no folder": {func(l *engine.Load) { l.RandomWeights, l.Weights = false, "/nowhere" }, engine.NotFound, "/nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := workload()
+			c.change(&l)
+			if f := loadFails(t, w, l); f.Kind != c.kind || f.Fatal || !strings.Contains(f.Message, c.want) {
+				t.Errorf("%+v, want %s with %q", f, c.kind, c.want)
+			}
+		})
+	}
+	for _, do := range []func() error{
+		func() error { return w.Prepare(t.Context(), engine.Decode) },
+		func() error { _, err := w.Size(t.Context()); return err },
+		func() error {
+			_, err := w.Run(t.Context(), engine.Run{Phase: engine.Prefill, Passes: 1}, nil)
+			return err
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "came before load") {
+			t.Errorf("%v, want that it came before load", err)
+		}
+	}
+}
+
+// A checkpoint that is not the model's is refused before a GPU is looked for.
+func TestCheckpointRefused(t *testing.T) {
+	w := start(t)
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := workload()
+	l.RandomWeights, l.Weights = false, dir
+	write("config.json", strings.Replace(tiny, "1000", "2000", 1))
+	if f := loadFails(t, w, l); f.Kind != engine.Invalid || !strings.Contains(f.Message, "parameters") {
+		t.Errorf("%+v", f)
+	}
+	write("config.json", tiny)
+	if f := loadFails(t, w, l); f.Kind != engine.NotFound {
+		t.Errorf("%+v, want %s", f, engine.NotFound)
+	}
+	header := `{"model.embed_tokens.weight":{"dtype":"F8_E4M3","shape":[1000,256],"data_offsets":[0,256000]}}`
+	write("model.safetensors", string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0})+header+strings.Repeat("x", 256000))
+	if f := loadFails(t, w, l); f.Kind != engine.Unsupported || !strings.Contains(f.Message, "F8_E4M3") {
+		t.Errorf("%+v, want %s", f, engine.Unsupported)
+	}
+	header = strings.Replace(header, "F8_E4M3", "I8", 1)
+	header = strings.Replace(header, "embed_tokens", "embedding", 1)
+	write("model.safetensors", string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0})+header+strings.Repeat("x", 256000))
+	if f := loadFails(t, w, l); f.Kind != engine.Invalid || !strings.Contains(f.Message, `no tensor "model.embed_tokens.weight" among its 1`) {
+		t.Errorf("%+v, want %s", f, engine.Invalid)
+	}
+}
+
+// A worker whose driver goes away ends, whatever it does.
+func TestDriverGone(t *testing.T) {
+	in, commands := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Serve(t.Context(), in, io.Discard, "test") }()
+	if err := commands.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it waits for a driver that is gone")
+	}
+}
+
+// A replica has one GPU.
+func TestOneGPU(t *testing.T) {
+	_, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, GPUs: []string{"GPU-1", "GPU-2"}})
+	if err == nil || !strings.Contains(err.Error(), "runs on one") {
+		t.Error(err)
+	}
+}
