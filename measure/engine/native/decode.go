@@ -124,7 +124,7 @@ func (e *Engine) stepLayerCublas(i int) error {
 	if err := e.queueNorm(w.attNorm, b.h, n, 1, 0); err != nil {
 		return err
 	}
-	if err := e.product(b.qkvStep, b.h, w.qkv, e.stepKey()); err != nil {
+	if err := e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)); err != nil {
 		return err
 	}
 	if err := e.queueAttention(i, false); err != nil {

@@ -91,10 +91,10 @@ func (e *Engine) prefillLayer(layer, seq, n int) error {
 	if err := e.queueNorm(w.attNorm, b.h, rows, 1, 0); err != nil {
 		return err
 	}
-	if err := e.projectPrompts(w, rows); err != nil {
+	if err := e.product(b.qkv, b.h, w.qkv, e.qkvKey(rows, cuda.BFloat16)); err != nil {
 		return err
 	}
-	if err := p.rotary.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.qkv, w.qNorm, w.kNorm, b.frequencies,
+	if err := p.rotary.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.qkv, w.bias, w.qNorm, w.kNorm, b.frequencies,
 		k, v, int32(sh.kvHeads), int32(length), int32(b.capacity), sh.eps); err != nil {
 		return err
 	}
