@@ -169,7 +169,7 @@ const normal90, normal95 = 1.645, 1.960
 
 // width is half of the 90 % interval of a constant, as a share of it.
 func (f *CalibrationFile) width(key string, v Value, defaults *Calibration) float64 {
-	if v.N == 0 {
+	if v.N < 2 { // one row says nothing of its own error
 		return max(defaults.DecodeError, defaults.PrefillError)
 	}
 	own := 0.0
@@ -180,17 +180,18 @@ func (f *CalibrationFile) width(key string, v Value, defaults *Calibration) floa
 }
 
 // BuiltIn finds the calibration of a GPU among those that come with the program:
-// the one of the engine, KEY.ENGINE.toml, else the one of no engine, KEY.toml. It
+// the one of the engine, calibrations/KEY.ENGINE.toml, else
+// the one of no engine, calibrations/KEY.toml. It
 // is nil where there is none, or where the figures of g are not those that the
 // shares are of: a user may have changed them.
 func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
 	family, _, _ := strings.Cut(engine, "-")
 	for _, name := range slices.Compact([]string{g.Key + "." + engine + ".toml", g.Key + "." + family + ".toml", g.Key + ".toml"}) {
-		text, err := fs.ReadFile(files, name)
+		text, err := fs.ReadFile(files, "calibrations/"+name)
 		if err != nil {
 			continue // there is none
 		}
-		f, err := ParseCalibration(name, string(text))
+		f, err := ParseCalibration("calibrations/"+name, string(text))
 		if err != nil {
 			return nil, err
 		}

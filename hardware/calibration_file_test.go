@@ -2,6 +2,7 @@ package hardware_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"llmprof"
 	"llmprof/hardware"
 	"llmprof/unit"
 )
@@ -150,9 +152,9 @@ func TestBuiltInCalibrations(t *testing.T) {
 	plain.Name, plain.Engine = "plain", ""
 	delete(plain.Values, "host.step")
 	files := fstest.MapFS{
-		"h200-sxm-141gb.toml":        {Data: []byte(plain.Text())},
-		"h200-sxm-141gb.native.toml": {Data: []byte(native.Text())},
-		"a100-sxm-80gb.toml":         {Data: []byte("nonsense")},
+		"calibrations/h200-sxm-141gb.toml":        {Data: []byte(plain.Text())},
+		"calibrations/h200-sxm-141gb.native.toml": {Data: []byte(native.Text())},
+		"calibrations/a100-sxm-80gb.toml":         {Data: []byte("nonsense")},
 	}
 	for engine, want := range map[string]string{"native": "mine", "vllm": "plain", "transformers-graph": "plain"} {
 		f, err := hardware.BuiltIn(files, board(t, "h200"), engine)
@@ -245,4 +247,36 @@ func FuzzParseCalibration(f *testing.F) {
 			t.Errorf("written twice:\n%s", cmp.Diff(written, again))
 		}
 	})
+}
+
+// The calibrations that come with the program are named for their GPU and
+// engine, and are of the table's figures.
+func TestShippedCalibrations(t *testing.T) {
+	files, err := fs.Glob(llmprof.Calibrations, "calibrations/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		text, err := llmprof.Calibrations.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := hardware.ParseCalibration(name, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "calibrations/" + f.GPU + ".toml"
+		if f.Engine != "" {
+			want = "calibrations/" + f.GPU + "." + f.Engine + ".toml"
+		}
+		if name != want {
+			t.Errorf("%s holds what %s should", name, want)
+		}
+		if err := f.Check(board(t, f.GPU)); err != nil {
+			t.Error(err)
+		}
+		if back := f.Text(); back != string(text) {
+			t.Errorf("%s is not as it would be written", name)
+		}
+	}
 }

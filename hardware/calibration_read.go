@@ -235,7 +235,7 @@ func (r *calibrationReader) value(k *Constant, t *valueText) (v Value, err error
 	if t.Value == nil {
 		return v, r.at(k.Key, "%s has no value: want value = %s", k.Key, k.quantity.want())
 	}
-	if v.Value, err = k.quantity.read(t.Value); err != nil || !k.valid(v.Value) {
+	if v.Value, err = k.quantity.read(t.Value); err != nil || !k.Valid(v.Value) {
 		return v, r.at(k.Key+".value", "%s is %v: want %s", k.Key, t.Value, k.quantity.want())
 	}
 	if t.Uncertainty != nil {
@@ -301,7 +301,7 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 	}
 	for i := range constants {
 		k := &constants[i]
-		if _, ok := f.HeldOut[k.Key]; !ok && k.quantity == share && k.of != nil && f.Values[k.Key].N > 0 {
+		if _, ok := f.HeldOut[k.Key]; !ok && k.quantity == share && k.of != nil && f.Values[k.Key].N >= 2 {
 			return r.at("held_out", "held_out has no %q, which was fitted: an interval cannot be made without it", k.Key)
 		}
 	}

@@ -62,8 +62,11 @@ func (c *Constant) Relative() bool { return c.quantity == share }
 // Host reports whether it is the engine's and its host's, not the GPU's.
 func (c *Constant) Host() bool { return c.host != nil }
 
-// valid reports whether v can be the constant. NaN cannot.
-func (c *Constant) valid(v float64) bool {
+// Want says in words what the constant can be.
+func (c *Constant) Want() string { return c.quantity.want() }
+
+// Valid reports whether v can be the constant. NaN cannot.
+func (c *Constant) Valid(v float64) bool {
 	above, most := c.quantity.limits()
 	return v > above && v <= most
 }
