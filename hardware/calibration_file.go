@@ -160,7 +160,17 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 		})
 		all = append(all, m)
 	}
-	return all, nil
+	return append(all, unmeasured(&base, host)...), nil
+}
+
+// unmeasured are the constants that no file has, each as far off as a default may
+// be.
+func unmeasured(base *Calibration, host Host) []Moved {
+	e := max(base.DecodeError, base.PrefillError)
+	pcie, node := *base, *base
+	pcie.PCIe, pcie.PCIeBase, pcie.PCIePerGPU = base.PCIe*(1-e), base.PCIeBase.Times(1+e), base.PCIePerGPU.Times(1+e)
+	node.InterNode, node.InterNodeBase = base.InterNode*(1-e), base.InterNodeBase.Times(1+e)
+	return []Moved{{"pcie", pcie, host}, {"inter_node", node, host}}
 }
 
 // normal90 and normal95 are how many standard deviations the halves of these

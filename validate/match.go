@@ -17,6 +17,9 @@ type Scorer struct {
 	Model func(name string) (*models.Model, error)
 	// GPU finds a GPU by the name that an observation has.
 	GPU func(name string) (*hardware.GPU, error)
+	// Calibration finds what a GPU and an engine reach in practice; nil, or a nil
+	// file, stands for the defaults of the GPU's generation.
+	Calibration func(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error)
 
 	models  map[string]found[*models.Model]
 	gpus    map[string]found[*hardware.GPU]
@@ -147,19 +150,25 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	machine, err := analytic.NewMachine(g, hardware.DefaultCalibration(g), engine)
-	if err != nil {
-		return nil, &mismatch{Impossible, err}
-	}
 	scheme, err := schemeOf(c)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	return &analytic.Case{
-		Model: m, Machine: machine, Scheme: scheme.For(g),
+	question := &analytic.Case{
+		Model: m, Scheme: scheme.For(g),
 		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
-	}, nil
+	}
+	var file *hardware.CalibrationFile
+	if s.Calibration != nil {
+		if file, err = s.Calibration(g, engine.Name); err != nil {
+			return nil, &mismatch{Impossible, err}
+		}
+	}
+	if question.Machine, err = question.Calibrated(g, engine, file); err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return question, nil
 }
 
 func schemeOf(c *Config) (s analytic.Scheme, err error) {

@@ -26,6 +26,7 @@ type validation struct {
 	worst    int
 	failOver float64
 	chart    string
+	constant string // file of constants, "default", or ""
 	output   output
 	given    func(flag string) bool
 
@@ -69,6 +70,7 @@ func (a *app) validate() *cobra.Command {
 	f.StringVar(&v.engine, "engine", "", "only observations by this `engine`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
+	calibrationFlag(cmd, &v.constant)
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter of all, or follow one model")
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow"))
@@ -117,7 +119,11 @@ func (a *app) runValidate(v *validation) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	scorer, err := a.scorer()
+	constants, err := newCalibrations(v.constant)
+	if err != nil {
+		return err
+	}
+	scorer, err := a.scorer(constants)
 	if err != nil {
 		return err
 	}
@@ -132,6 +138,9 @@ func (a *app) runValidate(v *validation) error {
 	}
 	v.total = len(all)
 	v.score = scorer.Score(all)
+	if c := constants.named; c != nil && !constants.used {
+		return usage("--calibration %s: it is of %s, and no observation is", v.constant, c.GPU)
+	}
 	for _, e := range refused {
 		v.score.Refuse(e.path, e.err)
 	}
@@ -152,7 +161,7 @@ func (a *app) runValidate(v *validation) error {
 }
 
 // scorer finds models and GPUs in the tables.
-func (a *app) scorer() (*compare.Scorer, error) {
+func (a *app) scorer(constants *calibrations) (*compare.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
@@ -162,8 +171,9 @@ func (a *app) scorer() (*compare.Scorer, error) {
 		return nil, err
 	}
 	return &compare.Scorer{
-		Model: table.Model,
-		GPU:   func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
+		Model:       table.Model,
+		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
+		Calibration: constants.among,
 	}, nil
 }
 
