@@ -11,7 +11,7 @@ import (
 // calibrationFlag names a file of constants that were measured.
 func calibrationFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "calibration", "",
-		"TOML `FILE` of \"llmprof calibrate\", or \"default\" for the generation's constants (default: what comes with the program)")
+		"`FILE` of \"llmprof calibrate\", or default: the generation's")
 }
 
 // noCalibration asks for the defaults of the GPU's generation.

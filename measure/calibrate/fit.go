@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/gonum/optimize"
 
@@ -77,6 +78,7 @@ type fit struct {
 const (
 	least     = 3    // samples that a constant needs to be read off
 	bearing   = 0.2  // share of a sample's time that a constant has to account for
+	intercept = 0.5  // the same of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
 	resamples = 200
 	folds     = 3 // a third is left out at a time
@@ -122,7 +124,7 @@ func (f *fit) release(start []float64) (again bool) {
 			bears := false
 			for _, p := range [][]float64{f.value, begun} {
 				t := f.parts(p, &f.samples[i], parts)
-				bears = bears || parts[k] >= bearing*t
+				bears = bears || parts[k] >= f.bears(k)*t
 			}
 			if bears {
 				f.n[k]++
@@ -139,6 +141,14 @@ func (f *fit) release(start []float64) (again bool) {
 		f.held[worst] = true
 	}
 	return worst >= 0
+}
+
+// bears is the share of a sample's time from which a constant can be read off it.
+func (f *fit) bears(k int) float64 {
+	if strings.HasSuffix(f.keys[k], ".fixed") {
+		return intercept
+	}
+	return bearing
 }
 
 // free lists the constants that are fitted.
