@@ -100,6 +100,8 @@ func (b *behaviour) obey(c engine.Command) {
 		say(`{"event":"size","size":{"params_bytes":20,"buffers_bytes":0,"kv_bytes":8,"kv_tokens":4,"state_bytes":0,"peak_bytes":null}}`)
 	case "trace":
 		say(`{"event":"traced","traced":{"file":%q,"anchor":"here","anchor_ns":5,"begin_ns":5,"end_ns":9}}`, c.Trace.File)
+	case "bench":
+		say(`{"event":"benched","benched":{"seconds":[0.25,0.5],"graph":false,"cold":true,"device":{"name":"cpu"}}}`)
 	case "prepare":
 		say(`{"event":"done","done":{"passes":0,"begin_ns":1,"end_ns":1}}`)
 	case "run":
