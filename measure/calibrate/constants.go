@@ -124,6 +124,9 @@ func (b *builder) put(f *fit, what string) {
 			b.file.Values[key] = v
 			continue
 		}
+		if key == "attention.ramp" && f.value[k] < 0.1 { // of a token
+			f.value[k] = 0
+		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
 		if c := hardware.ConstantOf(key); c.Relative() {
 			errs := f.heldOut(k)

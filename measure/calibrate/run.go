@@ -223,9 +223,11 @@ func (r *run) dead(err error) bool {
 // stopped says what is kept of a run that was stopped.
 func (r *run) stopped(all int, why error) error {
 	if r.file == nil {
-		return fmt.Errorf("stopped after %d of %d points, of which nothing is kept without --rows: %w", len(r.rows.Rows), all, why)
+		r.say("stopped after %d of %d points, of which nothing is kept without --rows", len(r.rows.Rows), all)
+	} else {
+		r.say("stopped: %s has %d of %d points, and the same command goes on there", r.o.File, len(r.rows.Rows), all)
 	}
-	return fmt.Errorf("stopped with %d of %d points in %s; the same command goes on there: %w", len(r.rows.Rows), all, r.o.File, why)
+	return why
 }
 
 func (r *run) say(format string, args ...any) {
