@@ -137,3 +137,33 @@ func TestCalibrate(t *testing.T) {
 		t.Errorf("estimate: exit %d: %s%s", got.code, got.stderr, got.stdout)
 	}
 }
+
+// The calibration of the H200 that comes with the program is what its rows give,
+// on any machine.
+func TestRefit(t *testing.T) {
+	rows := "../../measure/calibrate/testdata/h200.jsonl"
+	got := try(t, "calibrate", "--rows", rows, "--name", "h200")
+	want, err := os.ReadFile("../../calibrations/h200-sxm-141gb.toml")
+	if err != nil || got.code != 0 || got.stdout != string(want) || !strings.Contains(got.stderr, "52 rows of") {
+		t.Errorf("exit %d, %v: %s\n%s", got.code, err, got.stderr, got.stdout)
+	}
+	file := filepath.Join(t.TempDir(), "again.toml")
+	if got := try(t, "calibrate", "--rows", rows, "-o", file); got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.stderr)
+	}
+	f, err := hardware.ReadCalibration(file)
+	if err != nil || f.Name != "again" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	text, err := os.ReadFile(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := schema(t, "bench.v1.json")
+	for line := range strings.Lines(string(text)) {
+		validate(t, s, line)
+	}
+	if got := try(t, "calibrate", "--rows", rows, "--gpu", "a100"); got.code != 1 || !strings.Contains(got.stderr, "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
+		t.Errorf("another GPU: exit %d: %s", got.code, got.stderr)
+	}
+}

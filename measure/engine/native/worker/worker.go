@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
 )
 
 // Name is the engine's in results.
@@ -67,6 +68,7 @@ type worker struct {
 	commands chan engine.Command
 	stopped  atomic.Bool
 	session  *session
+	bencher  *native.Bencher // of operators by themselves; nil while a model is loaded
 }
 
 // listen reads commands. It goes on while one is obeyed, for stop comes then.
@@ -116,6 +118,8 @@ func (w *worker) obey(c engine.Command) error {
 	switch {
 	case c.Do == "load" && c.Load != nil:
 		return w.load(c.Load)
+	case c.Do == "bench" && c.Bench != nil:
+		return w.bench(c.Bench)
 	case c.Do == "trace":
 		return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine has no profiler; traces are made by the transformers engine"}
 	case c.Do != "prepare" && c.Do != "run" && c.Do != "size":
@@ -154,12 +158,16 @@ func (w *worker) load(l *engine.Load) error {
 }
 
 func (w *worker) unload() error {
-	s := w.session
-	w.session = nil
-	if s == nil {
-		return nil
+	s, b := w.session, w.bencher
+	w.session, w.bencher = nil, nil
+	var err error
+	if b != nil {
+		err = b.Close()
 	}
-	return s.close()
+	if s != nil {
+		err = errors.Join(err, s.close())
+	}
+	return err
 }
 
 // run repeats a phase, and writes what a pass saw after it.
