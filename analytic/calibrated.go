@@ -29,8 +29,8 @@ func (e Engine) With(h hardware.Host) Engine {
 // The interval follows from the calibration: each constant moved alone to the
 // slow end of its 90 % interval moves the times of the case, and the squares of
 // these moves add up, as those of errors that have nothing to do with each other.
-// Of an engine whose kernels the calibration did not time, the error of the
-// generation's defaults is one of them.
+// Of an engine whose kernels the calibration did not time, the interval is no
+// narrower than by the generation's defaults.
 func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
 	if f == nil {
 		return NewMachine(g, hardware.DefaultCalibration(g), e)
@@ -52,9 +52,6 @@ func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile
 		return m, nil // whoever estimates the case will be told why it cannot be
 	}
 	var prefill, decode float64
-	if !f.Serves(e.Name) {
-		prefill, decode = square(cal.PrefillError), square(cal.DecodeError)
-	}
 	for i := range moved {
 		other, err := NewMachine(g, moved[i].Cal, e.With(moved[i].Host))
 		if err != nil {
@@ -67,8 +64,10 @@ func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile
 			}
 		}
 	}
-	m.Cal.PrefillError = math.Sqrt(prefill)
-	m.Cal.DecodeError = math.Sqrt(decode)
+	m.Cal.PrefillError, m.Cal.DecodeError = math.Sqrt(prefill), math.Sqrt(decode)
+	if !f.Serves(e.Name) {
+		m.Cal.PrefillError, m.Cal.DecodeError = max(m.Cal.PrefillError, cal.PrefillError), max(m.Cal.DecodeError, cal.DecodeError)
+	}
 	if base.TPOT.Expected == 0 { // one token: no time of decode is asked for
 		m.Cal.DecodeError = m.Cal.PrefillError
 	}

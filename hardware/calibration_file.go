@@ -148,7 +148,8 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 	for i := range constants {
 		k := &constants[i]
 		v, ok := f.Values[k.Key]
-		if !ok || k.of == nil && !(k.host != nil && f.Serves(engine)) {
+		used := k.of != nil || k.host != nil && f.Serves(engine)
+		if !ok || !used {
 			continue
 		}
 		m := Moved{k.Key, base, host}
@@ -205,10 +206,10 @@ func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		if f.Check(g) != nil {
-			return nil, nil
+		if fits := f.Check(g) == nil; fits {
+			return f, nil
 		}
-		return f, nil
+		return nil, nil
 	}
 	return nil, nil
 }

@@ -250,21 +250,7 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 	if err := r.worker(ctx, p.Ranks); err != nil {
 		return nil, err
 	}
-	var mark *power.Mark
-	if r.o.Monitor != nil && p.Kind == Sustained {
-		m, err := r.o.Monitor.Begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		mark = &m
-	}
-	seen, err := r.time(ctx, p)
-	var w *power.Window
-	if mark != nil {
-		var werr error
-		w, werr = r.o.Monitor.End(ctx, *mark)
-		err = errors.Join(err, werr)
-	}
+	seen, w, err := r.metered(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -278,6 +264,25 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 	}
 	row.saw(w)
 	return &row, row.check()
+}
+
+// metered times a point, with sensors beside it where it runs for seconds. What
+// they cannot tell is said, and costs no row.
+func (r *run) metered(ctx context.Context, p *Point) (*engine.Benched, *power.Window, error) {
+	if r.o.Monitor == nil || p.Kind != Sustained {
+		seen, err := r.time(ctx, p)
+		return seen, nil, err
+	}
+	mark, merr := r.o.Monitor.Begin(ctx)
+	seen, err := r.time(ctx, p)
+	var w *power.Window
+	if merr == nil {
+		w, merr = r.o.Monitor.End(ctx, mark)
+	}
+	if merr != nil && ctx.Err() == nil {
+		r.say("%v: power and clock are not known: %v", p, merr)
+	}
+	return seen, w, err
 }
 
 // saw takes in what the sensors saw.

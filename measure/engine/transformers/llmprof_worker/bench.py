@@ -1,5 +1,6 @@
 """Times single operators of torch, as transformers calls them."""
 
+import gc
 import math
 import statistics
 import time
@@ -175,11 +176,20 @@ def pick_device(bench: dict[str, Any], rank: Rank) -> torch.device:
     return torch.device(asked)
 
 
-@torch.inference_mode()
 def run(bench: dict[str, Any], rank: Rank) -> dict[str, Any]:
     """Times one operator; every rank takes part."""
     torch.manual_seed(0)
     device = pick_device(bench, rank)
+    try:
+        return measure(bench, rank, device)
+    finally:
+        if device.type == "cuda":  # the next point may need all of it
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+@torch.inference_mode()
+def measure(bench: dict[str, Any], rank: Rank, device: torch.device) -> dict[str, Any]:
     maker = Maker(bench, device, rank)
     make = getattr(maker, bench["kind"], None) if bench["kind"] in KINDS else None
     if make is None:
@@ -220,7 +230,8 @@ def prepare(operator: Operator, device: torch.device, notes: list[str]) -> tuple
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        # NCCL's watchdog asks for events in a thread of its own, which is no part of the capture.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             operator.body()
     except RuntimeError as error:
         notes.append(f"not in a graph: {error}")
