@@ -58,9 +58,9 @@ func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile
 			return nil, err
 		}
 		if slow, ok := c.on(other); ok {
-			prefill += square(float64(slow.TTFT.Expected/base.TTFT.Expected) - 1)
+			prefill += squared(float64(slow.TTFT.Expected/base.TTFT.Expected) - 1)
 			if base.TPOT.Expected > 0 {
-				decode += square(float64(slow.TPOT.Expected/base.TPOT.Expected) - 1)
+				decode += squared(float64(slow.TPOT.Expected/base.TPOT.Expected) - 1)
 			}
 		}
 	}
@@ -82,4 +82,4 @@ func (c *Case) on(m *Machine) (e Estimate, ok bool) {
 	return e, err == nil
 }
 
-func square(x float64) float64 { return x * x }
+func squared(x float64) float64 { return x * x }

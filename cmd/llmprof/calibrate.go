@@ -229,6 +229,9 @@ func (c *fitting) unused(ctx context.Context) error {
 
 // writeCalibration fits the rows and writes what they tell.
 func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
+	if len(rows.Rows) == 0 {
+		return errors.New("not a point was measured: there is nothing to fit")
+	}
 	name := c.name
 	if name == "" {
 		name = strings.TrimSuffix(filepath.Base(c.file), filepath.Ext(c.file))

@@ -46,7 +46,7 @@ type Machine struct {
 	Device      string            `json:"device"`
 	Memory      *unit.Bytes       `json:"memory_bytes"`
 	PowerLimit  *unit.Watts       `json:"power_limit_w"`
-	Clock       *unit.Hertz       `json:"clock_hz"` // highest allowed
+	Clock       *unit.Hertz       `json:"clock_hz"` // highest that was seen while memory was read
 	MemoryClock *unit.Hertz       `json:"memory_clock_hz"`
 	Engine      string            `json:"engine"`  // whose host was timed; "" for none
 	Kernels     string            `json:"kernels"` // what was timed

@@ -48,6 +48,7 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		return nil, err
 	}
 	m := r.machine()
+	r.clocks(ctx, &m)
 	r.rows = &Rows{Machine: m}
 	if o.File != "" {
 		var err error
@@ -156,6 +157,40 @@ func (r *run) machine() Machine {
 		}
 	}
 	return m
+}
+
+// clocks notes the highest clocks that the GPU runs at while it reads its memory,
+// which is below its power limit.
+func (r *run) clocks(ctx context.Context, m *Machine) {
+	if r.o.Monitor == nil || len(r.o.Monitor.GPUs()) == 0 {
+		return
+	}
+	mark, err := r.o.Monitor.Begin(ctx)
+	if err != nil {
+		r.say("clocks are not known: %v", err)
+		return
+	}
+	b := engine.Bench{
+		Kind: string(Read), Shape: map[string]int{"bytes": 256 << 20}, DType: r.o.DType.String(), Device: r.o.Device,
+		Samples: leastRuns, Seconds: 1, Libraries: r.o.Libraries,
+	}
+	_, err = r.w.Bench(ctx, b)
+	w, werr := r.o.Monitor.End(ctx, mark)
+	if err := errors.Join(err, werr); err != nil {
+		r.say("clocks are not known: %v", err)
+		return
+	}
+	if len(w.Conditions) == 0 {
+		return
+	}
+	if s := w.Conditions[0].SMClockHz; s != nil {
+		clock := unit.Hertz(s.Max)
+		m.Clock = &clock
+	}
+	if s := w.Conditions[0].MemClockHz; s != nil {
+		clock := unit.Hertz(s.Max)
+		m.MemoryClock = &clock
+	}
 }
 
 // processor is the name of the machine's processor.

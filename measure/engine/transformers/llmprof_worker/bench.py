@@ -212,7 +212,8 @@ def measure(bench: dict[str, Any], rank: Rank, device: torch.device) -> dict[str
     }
 
 
-KINDS = tuple(name for name in vars(Maker) if name not in ("random", "rotated", "is_cold", "empty", "needs_gpu") and name[0] != "_")
+HELPERS = ("random", "rotated", "is_cold", "empty", "needs_gpu")
+KINDS = tuple(name for name in vars(Maker) if name not in HELPERS and name[0] != "_")
 
 
 def prepare(operator: Operator, device: torch.device, notes: list[str]) -> tuple[Body, bool]:
