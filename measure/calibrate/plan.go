@@ -16,9 +16,11 @@ type matrix struct{ n, k int }
 
 // matrices are products of Llama-3.2-1B, Llama-3.1-8B and Llama-3.1-70B, q, k, v
 // and gate, up fused as engines do, and the LM head of the second; their
-// config.json are in models.json.
+// config.json are in models.json. The first two are those into and out of the
+// attention of the second at TP 8, which take little but the fixed time.
 func matrices() []matrix {
 	return []matrix{
+		{768, 4096}, {4096, 512},
 		{3072, 2048}, {2048, 2048}, {16384, 2048}, {2048, 8192},
 		{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096},
 		{10240, 8192}, {8192, 8192}, {57344, 8192}, {8192, 28672},
@@ -67,8 +69,11 @@ func quick() scope {
 	}
 }
 
-// mostBytes bounds what the cache of a point takes of the GPU's memory, as a share.
-const mostBytes = 0.25
+// What a point may need: a share of the GPU's memory, and a time at its peak.
+const (
+	mostBytes = 0.25
+	mostTime  = 0.05
+)
 
 // Plan lists what is timed for a calibration of g with an engine and up to tp GPUs.
 func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) []Point {
@@ -79,7 +84,8 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	var out []Point
 	add := func(kind Kind, shape Shape, ranks int) {
 		p := Point{kind, shape, dtype, ranks}
-		if w := p.Work(); w.Bytes <= g.Memory.Times(mostBytes) {
+		peak, _ := g.Peak(dtype)
+		if w := p.Work(); w.Bytes <= g.Memory.Times(mostBytes) && (kind == Sustained || w.FLOPs.Over(peak) <= mostTime) {
 			out = append(out, p)
 		}
 	}

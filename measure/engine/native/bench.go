@@ -170,6 +170,8 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 const (
 	benchSteady = 0.02 // by how much the medians of two blocks of three may differ
 	benchMost   = 200  // samples that are kept, the last
+
+	benchPatience = 20 // times the query's seconds, after which three samples are enough
 )
 
 // repeat launches a graph until its time is steady, for half of the query's time
@@ -197,6 +199,9 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 	var out []float64
 	for len(out) < q.Samples || time.Since(begin).Seconds() < q.Seconds {
 		if len(out) == benchMost && q.Kind != "gemm_sustained" {
+			break
+		}
+		if len(out) >= 3 && time.Since(begin).Seconds() > benchPatience*q.Seconds {
 			break
 		}
 		t, err := one()

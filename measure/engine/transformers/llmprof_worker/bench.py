@@ -17,6 +17,7 @@ from .session import describe_device
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 MOST_SAMPLES = 200
 MOST_BYTES = 8 << 30  # of buffers that are rotated
+PATIENCE = 20  # times the seconds that were asked for, after which three samples are enough
 STEADY = 0.02  # by how much the medians of two runs of calls may differ
 
 Body = Callable[[], Any]
@@ -277,6 +278,8 @@ def repeat(call: Body, clock: Any, bench: dict[str, Any], world: int) -> list[fl
     seconds: list[float] = []
     while len(seconds) < bench["samples"] or time.perf_counter() - begin < bench["seconds"]:
         if len(seconds) == MOST_SAMPLES and bench["kind"] != "gemm_sustained":
+            break
+        if len(seconds) >= 3 and time.perf_counter() - begin > PATIENCE * bench["seconds"]:
             break
         seconds.append(clock(call))
     return seconds[-MOST_SAMPLES:]  # of one that runs for seconds, those at its end
