@@ -32,8 +32,8 @@ type Row struct {
 	FLOPs   float64     `json:"flops"`     // of one call
 	Bytes   float64     `json:"bytes"`     // of one call
 	Wire    float64     `json:"wire"`      // bytes that one rank sends
-	Power   *float64    `json:"power_w"`   // mean of a GPU while it was timed; null where no sensor was read
-	Clock   *float64    `json:"clock_hz"`  // mean of the multiprocessors
+	Power   *float64    `json:"power_w"`   // of a GPU, the median of the last half of the time; null where no sensor was read
+	Clock   *float64    `json:"clock_hz"`  // of its multiprocessors, the median
 	Limited []string    `json:"throttled"` // reasons for which clocks were held down
 	When    time.Time   `json:"when"`
 }

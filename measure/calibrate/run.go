@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/engine/transformers"
 	"llmprof/measure/power"
+	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 
@@ -70,6 +72,8 @@ type run struct {
 	hello engine.Hello
 	rows  *Rows
 	file  *File
+
+	crashes int
 }
 
 func (r *run) close() error {
@@ -225,8 +229,8 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 			return r.stopped(len(plan), context.Cause(ctx))
 		case leftOut(err):
 			r.say("[%d/%d] %v is left out: %v", i+1, len(plan), p, err)
-			if r.dead(err) {
-				r.w = nil
+			if err := r.again(err); err != nil {
+				return fmt.Errorf("%v: %w", p, err)
 			}
 			continue
 		case err != nil:
@@ -246,13 +250,25 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 // leftOut reports whether one point could not be measured, and others may be.
 func leftOut(err error) bool {
 	var f *engine.Failure
-	return errors.Is(err, errFew) || errors.As(err, &f) && f.Kind != engine.Missing && f.Kind != engine.Internal
+	var c *engine.Crash
+	var h *engine.Hang
+	return errors.Is(err, errFew) || errors.As(err, &c) || errors.As(err, &h) || errors.As(err, &f) && f.Kind != engine.Missing && f.Kind != engine.Internal
 }
 
-// dead reports whether the worker has ended.
-func (r *run) dead(err error) bool {
+// mostCrashes is how often a worker may end by itself before the run does.
+const mostCrashes = 3
+
+// again lets go of a worker that has ended, so that the next point starts another,
+// unless that is of no use.
+func (r *run) again(err error) error {
 	var f *engine.Failure
-	return errors.As(err, &f) && f.Fatal
+	if errors.Is(err, errFew) || errors.As(err, &f) && !f.Fatal {
+		return nil
+	}
+	if r.crashes++; r.crashes == mostCrashes {
+		return err
+	}
+	return r.close()
 }
 
 // stopped says what is kept of a run that was stopped.
@@ -260,7 +276,7 @@ func (r *run) stopped(all int, why error) error {
 	if r.file == nil {
 		r.say("stopped after %d of %d points, of which nothing is kept without --rows", len(r.rows.Rows), all)
 	} else {
-		r.say("stopped: %s has %d of %d points, and the same command goes on there", r.o.File, len(r.rows.Rows), all)
+		r.say("stopped: %s has %d of %d points, and the same command with --engine %s goes on there", r.o.File, len(r.rows.Rows), all, r.o.Engine)
 	}
 	return why
 }
@@ -320,21 +336,34 @@ func (r *run) metered(ctx context.Context, p *Point) (*engine.Benched, *power.Wi
 	return seen, w, err
 }
 
-// saw takes in what the sensors saw.
+// saw takes in what the sensors of the first GPU saw. Its power is that of the last
+// half of the time, when the clocks are those of the power limit.
 func (r *Row) saw(w *power.Window) {
 	if w == nil {
 		return
 	}
-	if s := w.End.Sub(w.Begin).Seconds(); s > 0 && w.Energy() > 0 {
-		watts := w.Energy() / s
-		r.Power = &watts
+	var watts []float64
+	for _, s := range w.Samples {
+		if s.Domain == "GPU 0" && s.Time.After(w.Begin.Add(w.End.Sub(w.Begin)/2)) {
+			watts = append(watts, s.Watts)
+		}
 	}
-	if len(w.Conditions) > 0 && w.Conditions[0].SMClockHz != nil {
-		r.Clock = &w.Conditions[0].SMClockHz.Median
+	if sum, err := stats.Summarize(watts); err == nil && sum.Median > 0 {
+		r.Power = &sum.Median
 	}
-	if reasons := w.Throttled(0.1); len(reasons) > 0 {
-		r.Limited = reasons
+	if len(w.Conditions) == 0 {
+		return
 	}
+	c := &w.Conditions[0]
+	if c.SMClockHz != nil && c.SMClockHz.Median > 0 {
+		r.Clock = &c.SMClockHz.Median
+	}
+	for reason, s := range c.ThrottledS {
+		if s > 0.1*w.End.Sub(w.Begin).Seconds() {
+			r.Limited = append(r.Limited, reason)
+		}
+	}
+	slices.Sort(r.Limited)
 }
 
 // time has the worker time a point.
@@ -361,7 +390,7 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Benched, error) {
 		b.Rest = rest
 	}
 	if r.o.Quick {
-		b.Samples, b.Seconds, b.Rest, b.Rotate = 3, 0.01, 0, min(b.Rotate, 1<<24)
+		b.Samples, b.Seconds, b.Rest, b.Rotate = 3, 0.01, 0, int(r.o.GPU.L2)
 	}
 	return r.w.Bench(ctx, b)
 }

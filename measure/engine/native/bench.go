@@ -171,7 +171,7 @@ const (
 	benchSteady = 0.02 // by how much the medians of two blocks of three may differ
 	benchMost   = 200  // samples that are kept, the last
 
-	benchPatience = 20 // times the query's seconds, after which three samples are enough
+	benchPatience = 5 // seconds, or ten times the query's, after which three samples are enough
 )
 
 // repeat launches a graph until its time is steady, for half of the query's time
@@ -201,7 +201,7 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 		if len(out) == benchMost && q.Kind != "gemm_sustained" {
 			break
 		}
-		if len(out) >= 3 && time.Since(begin).Seconds() > benchPatience*q.Seconds {
+		if len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
 			break
 		}
 		t, err := one()

@@ -17,7 +17,7 @@ from .session import describe_device
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 MOST_SAMPLES = 200
 MOST_BYTES = 8 << 30  # of buffers that are rotated
-PATIENCE = 20  # times the seconds that were asked for, after which three samples are enough
+PATIENCE = 5  # seconds, or ten times those asked for, after which three samples are enough
 STEADY = 0.02  # by how much the medians of two runs of calls may differ
 
 Body = Callable[[], Any]
@@ -279,7 +279,7 @@ def repeat(call: Body, clock: Any, bench: dict[str, Any], world: int) -> list[fl
     while len(seconds) < bench["samples"] or time.perf_counter() - begin < bench["seconds"]:
         if len(seconds) == MOST_SAMPLES and bench["kind"] != "gemm_sustained":
             break
-        if len(seconds) >= 3 and time.perf_counter() - begin > PATIENCE * bench["seconds"]:
+        if len(seconds) >= 3 and time.perf_counter() - begin > max(PATIENCE, 10 * bench["seconds"]):
             break
         seconds.append(clock(call))
     return seconds[-MOST_SAMPLES:]  # of one that runs for seconds, those at its end
