@@ -66,7 +66,7 @@ func TestGPUReplay(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for _, o := range append(r.Operators, r.Whole) {
+				for _, o := range r.All() {
 					if !(median(o.Times) > 0) {
 						t.Errorf("%s, batch %d: %s took %v", name, opt.Batch, o.Name, o.Times)
 					}

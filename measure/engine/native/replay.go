@@ -3,6 +3,7 @@ package native
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/unit"
@@ -108,9 +109,12 @@ func (e *Engine) replay(s sequence, place, whole func() error) (r *Replay, err e
 	return r, nil
 }
 
-// Round times the whole and each operator once.
+// All are the operators in the order of the step, and then the whole.
+func (r *Replay) All() []*OperatorTimes { return append(slices.Clone(r.Operators), r.Whole) }
+
+// Round times each operator and the whole once.
 func (r *Replay) Round() error {
-	for _, t := range append([]*OperatorTimes{r.Whole}, r.Operators...) {
+	for _, t := range r.All() {
 		d, err := r.time(t.run)
 		if err != nil {
 			return err

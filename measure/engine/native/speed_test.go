@@ -231,7 +231,7 @@ func (m *meter) operators(e *Engine, first []int32) {
 	for range 8 {
 		m.must(r.Round())
 	}
-	for _, o := range append(r.Operators, r.Whole) {
+	for _, o := range r.All() {
 		ts := slices.Clone(o.Times[1:])
 		slices.Sort(ts)
 		row := speedRow{What: "op " + o.Name, Batch: e.opt.Batch, Ms: float64(ts[len(ts)/2]) * 1e3}
