@@ -50,7 +50,8 @@ func (a *app) validate() *cobra.Command {
 			"inside of the predicted 90 % interval, and the noise: half the width of the observations' own\n" +
 			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
 			"compared is counted by reason. Results of \"llmprof measure --ops\" have a table of operators too.\n\n" +
-			"--by takes engine, gpu, tp, model, batch and source.",
+			"--by takes engine, gpu, tp, model, batch and source. A chart is a scatter of all, follows one model\n" +
+			"over prompt and batch, or shows the operators (ops) of one result.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
 			"  llmprof validate --engine vllm --fail-over 25\n" +
@@ -71,7 +72,7 @@ func (a *app) validate() *cobra.Command {
 	f.StringVar(&v.engine, "engine", "", "only observations by this `engine`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
-	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops (of one result)")
+	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
