@@ -76,9 +76,12 @@ const mostOver = 100
 
 // operatorNotes say how to read the table, and what is odd in it.
 func operatorNotes(p *compare.OperatorPhase) render.Notes {
-	n := render.Notes{Items: []string{fmt.Sprintf(
-		"The operators sum to %v, the %s takes %v: %+.1f %%. In it a kernel can begin while the one before it ends.",
-		unit.Seconds(p.Sum.Observed), map[bool]string{false: "prefill", true: "step"}[p.Decode], unit.Seconds(p.Step.Observed), 100*p.Off())}}
+	whole, why := "prefill", "It runs without a graph."
+	if p.Decode {
+		whole, why = "step", "In it a kernel can begin while another operator's ends."
+	}
+	n := render.Notes{Items: []string{fmt.Sprintf("The operators sum to %v, the %s takes %v: %+.1f %%. %s",
+		unit.Seconds(p.Sum.Observed), whole, unit.Seconds(p.Step.Observed), 100*p.Off(), why)}}
 	var fused []string
 	for i := range p.Rows {
 		if r := &p.Rows[i]; len(r.Includes) > 0 {

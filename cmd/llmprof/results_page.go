@@ -282,7 +282,7 @@ func conditionTable(r *record.Result) render.Table {
 func missing(r *record.Result) render.Notes {
 	n := render.Notes{Title: "Not measured"}
 	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators"} {
-		if why := r.Reasons[key]; why != "" && why != "not asked for" {
+		if why := r.Reasons[key]; why != "" && why != "not asked for" && why != record.Earlier {
 			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
 		}
 	}
