@@ -319,7 +319,7 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 
 // metered times a point, with sensors beside it where it runs for seconds. What
 // they cannot tell is said, and costs no row.
-func (r *run) metered(ctx context.Context, p *Point) (*engine.Benched, *power.Window, error) {
+func (r *run) metered(ctx context.Context, p *Point) (*engine.Timed, *power.Window, error) {
 	if r.o.Monitor == nil || p.Kind != Sustained {
 		seen, err := r.time(ctx, p)
 		return seen, nil, err
@@ -367,7 +367,7 @@ func (r *Row) saw(w *power.Window) {
 }
 
 // time has the worker time a point.
-func (r *run) time(ctx context.Context, p *Point) (*engine.Benched, error) {
+func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 	if p.Kind == HostStep || p.Kind == EagerStep {
 		if r.o.Device == "cpu" && p.Kind == HostStep {
 			return nil, &engine.Failure{Kind: engine.Unsupported, Message: "on a processor nothing runs beside the host"}

@@ -47,9 +47,9 @@ func pretend(mode string) int {
 		case mode == "missing":
 			fmt.Println(`{"event":"error","error":{"kind":"missing","message":"torch sees no GPU","fatal":false}}`)
 		case mode == "nonsense":
-			fmt.Println(`{"event":"benched","benched":{"seconds":[-1],"graph":false,"cold":true,"device":{"name":"cpu"}}}`)
+			fmt.Println(`{"event":"timed","timed":{"seconds":[-1],"graph":false,"cold":true,"device":{"name":"cpu"}}}`)
 		default:
-			fmt.Println(`{"event":"benched","benched":{"seconds":[0.001,0.002,0.001],"graph":false,"cold":true,"device":{"name":"cpu"}}}`)
+			fmt.Println(`{"event":"timed","timed":{"seconds":[0.001,0.002,0.001],"graph":false,"cold":true,"device":{"name":"cpu"}}}`)
 		}
 	}
 	return 0

@@ -45,7 +45,7 @@ func tinyLaunches(batch int) int {
 
 // steps runs decode steps of the tiny model: in a graph for the host's part of each
 // that the device does not hide, or eagerly for the whole of it.
-func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine.Benched, error) {
+func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine.Timed, error) {
 	l := engine.Load{
 		Model: "tiny", Config: []byte(tinyConfig), RandomWeights: true, DType: p.DType.String(), Device: o.Device, TP: 1,
 		Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
@@ -54,7 +54,7 @@ func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine
 	if err != nil {
 		return nil, err
 	}
-	out := &engine.Benched{Graph: l.Graph}
+	out := &engine.Timed{Graph: l.Graph}
 	if len(ready.Devices) > 0 {
 		out.Device = ready.Devices[0]
 	}

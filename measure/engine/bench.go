@@ -21,8 +21,8 @@ type Bench struct {
 	Libraries string         `json:"libraries,omitempty"` // where to look for the CUDA libraries
 }
 
-// Benched is what was seen.
-type Benched struct {
+// Timed is what was seen.
+type Timed struct {
 	Seconds []float64 `json:"seconds"` // samples, each of one call
 	Graph   bool      `json:"graph"`   // in a CUDA graph
 	Cold    bool      `json:"cold"`    // every buffer was rotated over Rotate bytes
@@ -30,7 +30,7 @@ type Benched struct {
 	Notes   []string  `json:"notes,omitempty"`
 }
 
-func (b *Benched) check() error {
+func (b *Timed) check() error {
 	if len(b.Seconds) == 0 {
 		return errors.New("it has no sample")
 	}
@@ -43,7 +43,7 @@ func (b *Benched) check() error {
 }
 
 // Bench times one operator.
-func (w *Worker) Bench(ctx context.Context, b Bench) (*Benched, error) {
+func (w *Worker) Bench(ctx context.Context, b Bench) (*Timed, error) {
 	doing := "bench " + b.Kind
 	w.asked = fmt.Sprintf("%s of %v", b.Kind, b.Shape)
 	if err := w.send(Command{Do: "bench", Bench: &b}); err != nil {
@@ -53,8 +53,8 @@ func (w *Worker) Bench(ctx context.Context, b Bench) (*Benched, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Benched == nil {
+	if e.Timed == nil {
 		return nil, w.violated(doing, e, fmt.Errorf("%s is no answer to bench", e.Event))
 	}
-	return e.Benched, nil
+	return e.Timed, nil
 }

@@ -38,16 +38,17 @@ type field struct {
 
 func (e *Event) fields() map[string]field {
 	return map[string]field{
-		"hello":   {e.Hello != nil, e.Hello.check},
-		"ready":   {e.Ready != nil, e.Ready.check},
-		"step":    {e.Step != nil, e.Step.check},
-		"token":   {e.Token != nil, e.Token.check},
-		"pass":    {e.Pass != nil, e.Pass.check},
-		"done":    {e.Done != nil, e.Done.check},
-		"size":    {e.Size != nil, e.Size.check},
-		"traced":  {e.Traced != nil, e.Traced.check},
-		"benched": {e.Benched != nil, e.Benched.check},
-		"error":   {e.Error != nil, e.Error.check},
+		"hello":  {e.Hello != nil, e.Hello.check},
+		"ready":  {e.Ready != nil, e.Ready.check},
+		"step":   {e.Step != nil, e.Step.check},
+		"token":  {e.Token != nil, e.Token.check},
+		"pass":   {e.Pass != nil, e.Pass.check},
+		"done":   {e.Done != nil, e.Done.check},
+		"size":   {e.Size != nil, e.Size.check},
+		"op":     {e.Op != nil, e.Op.check},
+		"traced": {e.Traced != nil, e.Traced.check},
+		"timed":  {e.Timed != nil, e.Timed.check},
+		"error":  {e.Error != nil, e.Error.check},
 	}
 }
 

@@ -41,9 +41,10 @@ const (
 
 // A Command is what the driver asks of a worker: one of its fields beside Do.
 type Command struct {
-	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "trace", "bench", "quit"
+	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "ops", "trace", "bench", "quit"
 	Load  *Load  `json:"load,omitempty"`
 	Run   *Run   `json:"run,omitempty"` // of "prepare" too
+	Ops   *Ops   `json:"ops,omitempty"`
 	Trace *Trace `json:"trace,omitempty"`
 	Bench *Bench `json:"bench,omitempty"`
 }
@@ -96,17 +97,18 @@ type Trace struct {
 // An Event is what a worker says. Times of the host are nanoseconds of
 // CLOCK_MONOTONIC, which all processes of a machine share.
 type Event struct {
-	Event   string   `json:"event"` // names the field that is set
-	Hello   *Hello   `json:"hello,omitempty"`
-	Ready   *Ready   `json:"ready,omitempty"`
-	Step    *Step    `json:"step,omitempty"`
-	Token   *Token   `json:"token,omitempty"`
-	Pass    *PassEnd `json:"pass,omitempty"`
-	Done    *Done    `json:"done,omitempty"`
-	Size    *Sizes   `json:"size,omitempty"`
-	Traced  *Traced  `json:"traced,omitempty"`
-	Benched *Benched `json:"benched,omitempty"`
-	Error   *Failure `json:"error,omitempty"`
+	Event  string   `json:"event"` // names the field that is set
+	Hello  *Hello   `json:"hello,omitempty"`
+	Ready  *Ready   `json:"ready,omitempty"`
+	Step   *Step    `json:"step,omitempty"`
+	Token  *Token   `json:"token,omitempty"`
+	Pass   *PassEnd `json:"pass,omitempty"`
+	Done   *Done    `json:"done,omitempty"`
+	Size   *Sizes   `json:"size,omitempty"`
+	Op     *Op      `json:"op,omitempty"`
+	Traced *Traced  `json:"traced,omitempty"`
+	Timed  *Timed   `json:"timed,omitempty"`
+	Error  *Failure `json:"error,omitempty"`
 }
 
 // Hello is a worker's first word, before anything heavy is loaded.

@@ -10,7 +10,7 @@ import (
 // sense, is refused, and the worker lives on.
 func TestBench(t *testing.T) {
 	w := start(t)
-	bench := func(kind string, shape map[string]int) (*engine.Benched, error) {
+	bench := func(kind string, shape map[string]int) (*engine.Timed, error) {
 		return w.Bench(t.Context(), engine.Bench{Kind: kind, Shape: shape, DType: "fp32", Device: "cpu", Rotate: 1 << 20, Samples: 4, Seconds: 0.001})
 	}
 	for kind, shape := range map[string]map[string]int{

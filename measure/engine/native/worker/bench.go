@@ -39,7 +39,7 @@ func (w *worker) bench(b *engine.Bench) error {
 		return err
 	}
 	d := w.bencher.Device()
-	w.send(engine.Event{Event: "benched", Benched: &engine.Benched{
+	w.send(engine.Event{Event: "timed", Timed: &engine.Timed{
 		Seconds: t.Seconds, Graph: true, Cold: t.Cold, Device: engine.Device{Name: d.Name, UUID: d.UUID, PID: os.Getpid()},
 	}})
 	return nil
