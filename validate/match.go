@@ -18,6 +18,9 @@ type Scorer struct {
 	// GPU finds a GPU by the name that an observation has.
 	GPU func(name string) (*hardware.GPU, error)
 
+	// change, if not nil, alters the constants of every estimate.
+	change func(*hardware.Calibration, *analytic.Engine) error
+
 	models  map[string]found[*models.Model]
 	gpus    map[string]found[*hardware.GPU]
 	answers map[Config]found[prediction]
@@ -147,7 +150,13 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	machine, err := analytic.NewMachine(g, hardware.DefaultCalibration(g), engine)
+	calibration := hardware.DefaultCalibration(g)
+	if s.change != nil {
+		if err := s.change(&calibration, &engine); err != nil {
+			return nil, err
+		}
+	}
+	machine, err := analytic.NewMachine(g, calibration, engine)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}

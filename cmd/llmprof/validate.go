@@ -20,9 +20,10 @@ import (
 type validation struct {
 	files    []string
 	by       []string
-	model    string
+	models   []string
 	gpu      string
-	engine   string
+	engines  []string
+	ablate   bool
 	worst    int
 	failOver float64
 	chart    string
@@ -49,11 +50,14 @@ func (a *app) validate() *cobra.Command {
 			"inside of the predicted 90 % interval, and the noise: half the width of the observations' own\n" +
 			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
 			"compared is counted by reason.\n\n" +
-			"--by takes engine, gpu, tp, model, batch and source.",
+			"--by takes engine, gpu, tp, model, batch and source.\n\n" +
+			"--ablate puts one constant of the theory after the other to its ideal (a share to 1, a time to 0)\n" +
+			"and says by how much the median error grows.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
 			"  llmprof validate --engine vllm --fail-over 25\n" +
 			"  llmprof validate -o chart.svg\n" +
+			"  llmprof validate --ablate\n" +
 			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.files, v.given = args, cmd.Flags().Changed
@@ -64,12 +68,13 @@ func (a *app) validate() *cobra.Command {
 	f := cmd.Flags()
 	f.Lookup("output").Usage = "write the result to `FILE`; a name in .svg, .png or .pdf gets the chart"
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "`keys` that tell groups apart")
-	f.StringVar(&v.model, "model", "", "only observations of this `model`")
-	f.StringVar(&v.gpu, "gpu", "", "only observations on this `GPU`")
-	f.StringVar(&v.engine, "engine", "", "only observations by this `engine`, as \"transformers graph\"")
+	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`")
+	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
+	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter of all, or follow one model")
+	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -98,6 +103,8 @@ func (v *validation) check() error {
 		return usage("--fail-over %v: want percent, above 0", v.failOver)
 	case v.chart != "scatter" && v.chart != "follow":
 		return usage("--chart %.40q: want scatter or follow", v.chart)
+	case v.ablate:
+		return v.checkAblate()
 	case v.given("chart") && v.picture() == "":
 		return usage("--chart %s: give -o too, with a name that ends in .svg, .png or .pdf", v.chart)
 	}
@@ -138,6 +145,15 @@ func (a *app) runValidate(v *validation) error {
 	if v.sources, err = compare.Sources(); err != nil {
 		return err
 	}
+	if v.ablate {
+		return errors.Join(a.writeAblation(v), v.verdict(), unread(refused))
+	}
+	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
+}
+
+// writeComparison writes the comparison, or the chart to the file and the
+// comparison to standard output.
+func (a *app) writeComparison(v *validation) error {
 	forms := v.output
 	if kind := v.picture(); kind != "" {
 		if err := v.draw(kind); err != nil {
@@ -145,10 +161,7 @@ func (a *app) runValidate(v *validation) error {
 		}
 		forms.file = ""
 	}
-	if err := forms.write(a, v.result()); err != nil {
-		return err
-	}
-	return errors.Join(v.verdict(), unread(refused))
+	return forms.write(a, v.result())
 }
 
 // scorer finds models and GPUs in the tables.
@@ -169,14 +182,15 @@ func (a *app) scorer() (*compare.Scorer, error) {
 
 // only keeps the observations that the flags ask for.
 func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compare.Observation, error) {
-	model, gpu := v.model, v.gpu
-	if model != "" {
-		m, err := s.Model(model)
+	var names []string
+	for _, name := range v.models {
+		m, err := s.Model(name)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		model = m.Name
+		names = append(names, m.Name)
 	}
+	gpu := v.gpu
 	if gpu != "" {
 		g, err := s.GPU(gpu)
 		if err != nil {
@@ -184,13 +198,16 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 		}
 		gpu = g.Key
 	}
+	byEngine := func(o *compare.Observation) bool {
+		return slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(o.Engine, e) || strings.EqualFold(o.Runs(), e) })
+	}
 	kept := slices.DeleteFunc(all, func(o compare.Observation) bool {
 		c := s.Canonical(o.Config)
-		return model != "" && c.Model != model || gpu != "" && c.GPU != gpu ||
-			v.engine != "" && !strings.EqualFold(o.Engine, v.engine) && !strings.EqualFold(o.Runs(), v.engine)
+		return len(names) > 0 && !slices.Contains(names, c.Model) || gpu != "" && c.GPU != gpu || len(v.engines) > 0 && !byEngine(&o)
 	})
-	if len(kept) == 0 && (model != "" || gpu != "" || v.engine != "") {
-		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q", v.model, v.gpu, v.engine)
+	if len(kept) == 0 && (len(names) > 0 || gpu != "" || len(v.engines) > 0) {
+		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q",
+			strings.Join(v.models, ","), v.gpu, strings.Join(v.engines, ","))
 	}
 	return kept, nil
 }

@@ -181,36 +181,43 @@ func TestValidateTable(t *testing.T) {
 	}
 }
 
-// TestValidationDoc holds the results in the documentation to what the command
-// prints.
+// TestValidationDoc holds the results in the documentation to what the commands
+// print.
 func TestValidationDoc(t *testing.T) {
-	got := try(t, "validate", "--by", "engine", "--worst", "0")
-	if got.code != 0 {
-		t.Fatal(got.stderr)
-	}
-	results, _, ok := strings.Cut(got.stdout, "\n\nNot compared")
-	if !ok {
-		t.Fatal("the page has no part on what is not compared")
-	}
 	path := filepath.Join("..", "..", "docs", "validation.md")
-	doc, err := os.ReadFile(path)
+	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- llmprof validate --by engine --worst 0 -->\n", "<!-- end -->"
-	head, rest, ok := strings.Cut(string(doc), begin)
-	_, tail, also := strings.Cut(rest, end)
-	if !ok || !also {
-		t.Fatalf("%s has no place for the results", path)
+	doc := string(old)
+	for _, c := range []struct{ args, until string }{
+		{"--by engine --worst 0", "\n\nNot compared"},
+		{"--ablate", "\n\nScored apart"},
+	} {
+		got := try(t, append([]string{"validate"}, strings.Fields(c.args)...)...)
+		if got.code != 0 {
+			t.Fatal(got.stderr)
+		}
+		results, _, ok := strings.Cut(got.stdout, c.until)
+		if !ok {
+			t.Fatalf("%s: the page has no part %q", c.args, strings.TrimSpace(c.until))
+		}
+		const end = "<!-- end -->"
+		begin := "<!-- llmprof validate " + c.args + " -->\n"
+		head, rest, ok := strings.Cut(doc, begin)
+		_, tail, also := strings.Cut(rest, end)
+		if !ok || !also {
+			t.Fatalf("%s has no place for the results of %s", path, c.args)
+		}
+		doc = head + begin + "```\n" + results + "\n```\n" + end + tail
 	}
-	want := head + begin + "```\n" + results + "\n```\n" + end + tail
 	if update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if d := cmp.Diff(strings.Split(string(doc), "\n"), strings.Split(want, "\n")); d != "" {
+	if d := cmp.Diff(strings.Split(string(old), "\n"), strings.Split(doc, "\n")); d != "" {
 		t.Errorf("the results have changed; make golden, and read what the text says of them:\n%s", d)
 	}
 }
