@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -27,6 +28,7 @@ type validation struct {
 	worst    int
 	failOver float64
 	chart    string
+	live     live
 	output   output
 	given    func(flag string) bool
 
@@ -35,11 +37,18 @@ type validation struct {
 	score   *compare.Score
 	sources []compare.Source
 	total   int // observations, those not scored included
+
+	rehearsal *rehearsal // nil unless it was measured for
 }
 
 // validate is the command that holds predictions against observations.
 func (a *app) validate() *cobra.Command {
-	v := &validation{}
+	v := &validation{live: live{gpus: thisMachine}}
+	return a.validateCommand(v)
+}
+
+// validateCommand is the command with what it measures by.
+func (a *app) validateCommand(v *validation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
 		Short: "Compare predictions with observations",
@@ -51,6 +60,9 @@ func (a *app) validate() *cobra.Command {
 			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
 			"compared is counted by reason.\n\n" +
 			"--by takes engine, gpu, tp, model, batch and source.\n\n" +
+			"With --live it measures on this machine: it finds the GPU, predicts every point of a grid, writes\n" +
+			"the predictions to a file that is named after its SHA-256, and only then runs the engine. What is\n" +
+			"interrupted goes on where it stopped when the command is given again.\n\n" +
 			"--ablate puts one constant of the theory after the other to its ideal (a share to 1, a time to 0)\n" +
 			"and says by how much the median error grows.",
 		Example: "  llmprof validate\n" +
@@ -58,10 +70,12 @@ func (a *app) validate() *cobra.Command {
 			"  llmprof validate --engine vllm --fail-over 25\n" +
 			"  llmprof validate -o chart.svg\n" +
 			"  llmprof validate --ablate\n" +
+			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
+			"  llmprof validate --live --grid experiments/h200.toml --results h200\n" +
 			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.files, v.given = args, cmd.Flags().Changed
-			return a.runValidate(v)
+			return a.runValidate(cmd.Context(), v)
 		},
 	}
 	v.output.flags(cmd)
@@ -75,6 +89,7 @@ func (a *app) validate() *cobra.Command {
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter of all, or follow one model")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
+	v.liveFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -86,8 +101,8 @@ func (a *app) validate() *cobra.Command {
 
 // check refuses command lines that cannot be meant.
 func (v *validation) check() error {
-	if err := v.output.check(); err != nil {
-		return err
+	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
+		return usageError{err}
 	}
 	for _, name := range v.by {
 		d, err := compare.ParseDimension(name)
@@ -120,11 +135,14 @@ func (v *validation) picture() string {
 	return ""
 }
 
-func (a *app) runValidate(v *validation) error {
+func (a *app) runValidate(ctx context.Context, v *validation) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	scorer, err := a.scorer()
+	if v.live.wanted {
+		return a.runLive(ctx, v)
+	}
+	scorer, err := a.scorer(v.live.hardware)
 	if err != nil {
 		return err
 	}
@@ -164,13 +182,13 @@ func (a *app) writeComparison(v *validation) error {
 	return forms.write(a, v.result())
 }
 
-// scorer finds models and GPUs in the tables.
-func (a *app) scorer() (*compare.Scorer, error) {
+// scorer finds models and GPUs in the tables, the user's own of GPUs laid over.
+func (a *app) scorer(file string) (*compare.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	gpus, err := a.gpuTable(file)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (v *validation) result() result {
 
 // page is the comparison for people.
 func (v *validation) page() *render.Document {
-	return &render.Document{
+	doc := &render.Document{
 		Title: fmt.Sprintf("%d observations, %d of them compared with their predictions", v.total, len(v.score.Rows)),
 		Blocks: []render.Block{
 			v.summaryTable("Error in %, of observations that nothing was fitted on", false),
@@ -25,9 +25,14 @@ func (v *validation) page() *render.Document {
 			v.worstTable(),
 			render.Notes{Title: "Not compared", Items: v.skipped()},
 			render.Notes{Title: "To be looked at", Items: v.findings()},
-			v.sourceFields(),
 		},
 	}
+	if v.rehearsal != nil {
+		doc.Blocks = append(doc.Blocks, v.rehearsal.missed(), v.rehearsal.fields())
+	} else {
+		doc.Blocks = append(doc.Blocks, v.sourceFields())
+	}
+	return doc
 }
 
 // summaryTable has a group a row, and a row for all of a metric; of what tells
