@@ -82,7 +82,7 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 	f := cmd.Flags()
 	f.Lookup("output").Usage = "write the result to `FILE`; a name in .svg, .png or .pdf gets the chart"
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "`keys` that tell groups apart")
-	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`")
+	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
 	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
 	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
@@ -147,6 +147,9 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 		return err
 	}
 	v.scorer = scorer
+	if err := a.ownModels(ctx, v); err != nil {
+		return err
+	}
 	all, refused, err := v.observations()
 	if err != nil {
 		return err
@@ -196,6 +199,29 @@ func (a *app) scorer(file string) (*compare.Scorer, error) {
 		Model: table.Model,
 		GPU:   func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
 	}, nil
+}
+
+// ownModels lets models of directories and config.json files be found by their own
+// names, as results have them.
+func (a *app) ownModels(ctx context.Context, v *validation) error {
+	own, table := map[string]*models.Model{}, v.scorer.Model
+	for i, name := range v.models {
+		if !strings.ContainsAny(name, `/\`) {
+			continue
+		}
+		m, err := a.model(ctx, name, v.live.offline)
+		if err != nil {
+			return err
+		}
+		own[m.Name], v.models[i] = m, m.Name
+	}
+	v.scorer.Model = func(name string) (*models.Model, error) {
+		if m := own[name]; m != nil {
+			return m, nil
+		}
+		return table(name)
+	}
+	return nil
 }
 
 // only keeps the observations that the flags ask for.
