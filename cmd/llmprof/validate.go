@@ -62,7 +62,9 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 			"--by takes engine, gpu, tp, model, batch and source.\n\n" +
 			"With --live it measures on this machine: it finds the GPU, predicts every point of a grid, writes\n" +
 			"the predictions to a file that is named after its SHA-256, and only then runs the engine. What is\n" +
-			"interrupted goes on where it stopped when the command is given again.\n\n" +
+			"interrupted goes on where it stopped when the command is given again. There --model, --engine and\n" +
+			"--gpu say what is measured: any model, native or transformers, a GPU that its driver's name is not\n" +
+			"known of. Points that fail are named; it fails where none was measured.\n\n" +
 			"--ablate puts one constant of the theory after the other to its ideal (a share to 1, a time to 0)\n" +
 			"and says by how much the median error grows.",
 		Example: "  llmprof validate\n" +
@@ -176,13 +178,12 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 // comparison to standard output.
 func (a *app) writeComparison(v *validation) error {
 	forms := v.output
-	if kind := v.picture(); kind != "" {
-		if err := v.draw(kind); err != nil {
-			return err
-		}
-		forms.file = ""
+	kind := v.picture()
+	if kind == "" {
+		return forms.write(a, v.result())
 	}
-	return forms.write(a, v.result())
+	forms.file = ""
+	return errors.Join(forms.write(a, v.result()), v.draw(kind))
 }
 
 // scorer finds models and GPUs in the tables, the user's own of GPUs laid over.
