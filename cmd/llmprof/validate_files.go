@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -87,11 +88,15 @@ func (v *validation) observationsOf(path string) ([]compare.Observation, *refusa
 		}
 		return all, nil
 	}
-	r, err := record.Read(path)
+	data, r, err := readRecord(path)
 	if err != nil {
 		return nil, &refusal{path: path, err: err}
 	}
-	all, err := compare.Reduce(path, v.named(r))
+	source, err := compare.Origin(data)
+	if err != nil {
+		return nil, &refusal{path: path, err: err}
+	}
+	all, err := compare.Reduce(cmp.Or(source, path), v.named(r))
 	if err == nil && len(all) == 0 {
 		err = errors.New("it holds no time and no energy")
 	}

@@ -50,6 +50,9 @@ func (v *validation) summaryTable(title string, fitted bool) render.Table {
 	for i := range groups {
 		t.Rows = append(t.Rows, render.Row{Cells: v.summaryCells(&groups[i])})
 	}
+	if len(v.dims) == 0 {
+		return t // the groups are all of a metric
+	}
 	for i := range all {
 		cells := v.summaryCells(&all[i])
 		cells[0] = "all " + short(all[i].Metric)

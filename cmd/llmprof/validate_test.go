@@ -159,6 +159,50 @@ func TestReduceThenValidate(t *testing.T) {
 	}
 }
 
+// TestShippedFiles holds that result files which embedded observations were
+// reduced from are scored as those are, what was fitted on apart.
+func TestShippedFiles(t *testing.T) {
+	type row struct {
+		Metric, Source string
+		ID             *string
+		Fitted         bool
+	}
+	rows := func(args ...string) map[string]bool {
+		var c struct{ Rows []row }
+		got := try(t, append([]string{"validate", "--format", "json"}, args...)...)
+		if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
+			t.Fatal(err, got.stderr)
+		}
+		fitted := map[string]bool{}
+		for _, r := range c.Rows {
+			if r.Source == "h200" {
+				fitted[*r.ID+" "+r.Metric] = r.Fitted
+			}
+		}
+		return fitted
+	}
+	folder := filepath.Join("..", "..", "experiments", "h200")
+	want := rows()
+	if d := cmp.Diff(want, rows(folder)); d != "" || len(want) != 246 {
+		t.Errorf("%d rows\n%s", len(want), d)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), filepath.Base(files[0]))
+	if err := os.WriteFile(other, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(other); len(got) != 0 {
+		t.Errorf("another file of that name passes for the one that comes with the program: %v", got)
+	}
+}
+
 // TestValidateTable holds the whole page to what was looked at.
 func TestValidateTable(t *testing.T) {
 	got := try(t, "validate")
