@@ -255,6 +255,16 @@ func TestValidationDoc(t *testing.T) {
 		}
 		doc = head + begin + "```\n" + results + "\n```\n" + end + tail
 	}
+	table, err := os.ReadFile(filepath.Join("testdata", "cpu.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(doc, "<!-- testdata/cpu.toml -->\n")
+	_, tail, also := strings.Cut(rest, "<!-- end -->")
+	if !ok || !also {
+		t.Fatalf("%s has no place for the processor's entry", path)
+	}
+	doc = head + "<!-- testdata/cpu.toml -->\n```toml\n" + string(table) + "```\n<!-- end -->" + tail
 	if update {
 		if err := os.WriteFile(path, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
