@@ -132,6 +132,12 @@ func newFollowPanel(courses []Course, engine string, decode bool, batches []int)
 		return p
 	}
 	slices.Sort(at)
+	if at = slices.Compact(at); len(at) == 1 { // one tick makes no scale
+		for _, s := range p.courses[0].Predicted {
+			at = append(at, float64(s.Prompt))
+		}
+		slices.Sort(at)
+	}
 	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 4))
 	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
