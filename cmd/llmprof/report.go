@@ -203,7 +203,11 @@ func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *vali
 		page.Sections = append(page.Sections, s)
 	}
 	for i, r := range results {
-		page.Sections = append(page.Sections, r.section(i, ans))
+		section := r.section(i, ans)
+		if err := a.addOperators(&section, &r, ans, files); err != nil {
+			return nil, err
+		}
+		page.Sections = append(page.Sections, section)
 	}
 	page.Sections = append(page.Sections,
 		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: ans.setup()}, {Block: ans.assumptions()}}},

@@ -35,6 +35,7 @@ type validation struct {
 	scorer  *compare.Scorer
 	dims    []compare.Dimension
 	score   *compare.Score
+	timed   []timedResult // of the files, those that hold operators
 	sources []compare.Source
 	total   int // observations, those not scored included
 
@@ -58,8 +59,9 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 			"error), the median, mean and 90th percentile of its absolute value, the share of observations\n" +
 			"inside of the predicted 90 % interval, and the noise: half the width of the observations' own\n" +
 			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
-			"compared is counted by reason.\n\n" +
-			"--by takes engine, gpu, tp, model, batch and source.\n\n" +
+			"compared is counted by reason. Results of \"llmprof measure --ops\" have a table of operators too.\n\n" +
+			"--by takes engine, gpu, tp, model, batch and source. A chart is a scatter of all, follows one model\n" +
+			"over prompt and batch, or shows the operators (ops) of one result.\n\n" +
 			"With --live it measures on this machine: it finds the GPU, predicts every point of a grid, writes\n" +
 			"the predictions to a file that is named after its SHA-256, and only then runs the engine. What is\n" +
 			"interrupted goes on where it stopped when the command is given again. There --model, --engine and\n" +
@@ -74,7 +76,8 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
 			"  llmprof validate --live --grid experiments/h200.toml --results h200\n" +
-			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg",
+			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
+			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.files, v.given = args, cmd.Flags().Changed
 			return a.runValidate(cmd.Context(), v)
@@ -89,11 +92,11 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
-	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter of all, or follow one model")
+	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	v.liveFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
-	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow"))
+	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	f.SortFlags = false
@@ -118,8 +121,8 @@ func (v *validation) check() error {
 		return usage("--worst %d: want a number of observations, or 0 for none", v.worst)
 	case v.given("fail-over") && !(v.failOver > 0 && v.failOver < 1e6):
 		return usage("--fail-over %v: want percent, above 0", v.failOver)
-	case v.chart != "scatter" && v.chart != "follow":
-		return usage("--chart %.40q: want scatter or follow", v.chart)
+	case v.chart != "scatter" && v.chart != "follow" && v.chart != "ops":
+		return usage("--chart %.40q: want scatter, follow or ops", v.chart)
 	case v.ablate:
 		return v.checkAblate()
 	case v.given("chart") && v.picture() == "":
@@ -165,11 +168,14 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 	for _, e := range refused {
 		v.score.Refuse(e.path, e.err)
 	}
+	if v.timed, err = v.operators(); err != nil {
+		return err
+	}
 	if v.sources, err = compare.Sources(); err != nil {
 		return err
 	}
 	if v.ablate {
-		return errors.Join(a.writeAblation(v), v.verdict(), unread(refused))
+		return errors.Join(a.writeAblation(v), unread(refused))
 	}
 	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
 }
@@ -225,42 +231,41 @@ func (a *app) ownModels(ctx context.Context, v *validation) error {
 	return nil
 }
 
-// only keeps the observations that the flags ask for.
+// only keeps the observations that the flags ask for, whose names it puts as the
+// tables have them.
 func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compare.Observation, error) {
-	var names []string
-	for _, name := range v.models {
+	for i, name := range v.models {
 		m, err := s.Model(name)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		names = append(names, m.Name)
+		v.models[i] = m.Name
 	}
-	gpu := v.gpu
-	if gpu != "" {
-		g, err := s.GPU(gpu)
+	if v.gpu != "" {
+		g, err := s.GPU(v.gpu)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		gpu = g.Key
+		v.gpu = g.Key
 	}
-	byEngine := func(o *compare.Observation) bool {
-		return slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(o.Engine, e) || strings.EqualFold(o.Runs(), e) })
-	}
-	kept := slices.DeleteFunc(all, func(o compare.Observation) bool {
-		c := s.Canonical(o.Config)
-		return len(names) > 0 && !slices.Contains(names, c.Model) || gpu != "" && c.GPU != gpu || len(v.engines) > 0 && !byEngine(&o)
-	})
-	if len(kept) == 0 && (len(names) > 0 || gpu != "" || len(v.engines) > 0) {
+	kept := slices.DeleteFunc(all, func(o compare.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
+	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {
 		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q",
 			strings.Join(v.models, ","), v.gpu, strings.Join(v.engines, ","))
 	}
 	return kept, nil
 }
 
+// wants reports whether the flags ask for a configuration.
+func (v *validation) wants(c compare.Config) bool {
+	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
+		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))
+}
+
 // verdict is an error where a group is off by more than --fail-over, or where
 // nothing could be compared.
 func (v *validation) verdict() error {
-	if len(v.score.Rows) == 0 {
+	if len(v.score.Rows) == 0 && len(v.timed) == 0 {
 		return fmt.Errorf("none of %d observations could be compared", v.total)
 	}
 	if v.failOver == 0 {

@@ -38,7 +38,7 @@ type ablation struct {
 // that does to the errors.
 func (a *app) writeAblation(v *validation) error {
 	if len(v.score.Rows) == 0 {
-		return nil // the verdict says so
+		return fmt.Errorf("none of %d observations could be compared", v.total)
 	}
 	each, all, err := v.scorer.Ablate(v.score.Rows)
 	if err != nil {

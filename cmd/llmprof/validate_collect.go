@@ -34,6 +34,9 @@ func (r *rehearsal) collect() error {
 			refused[record.FileName(res.ID, res.Process)] = err
 		}
 		seen = append(seen, some...)
+		if res.Operators != nil {
+			r.v.timed = append(r.v.timed, timedResult{record.FileName(res.ID, res.Process), r.v.scorer.Operators(res)})
+		}
 	}
 	for i := range r.trials {
 		if t := &r.trials[i]; !have[t.ID] {

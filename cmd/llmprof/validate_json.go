@@ -17,6 +17,8 @@ type validateJSON struct {
 	Findings     []findingJSON `json:"findings"`
 	Sources      []sourceJSON  `json:"sources"`
 	Live         *liveJSON     `json:"live"`
+
+	Operators []operatorPhaseJSON `json:"operators"`
 }
 
 type summaryJSON struct {
@@ -101,6 +103,7 @@ func (v *validation) json() any {
 	j := &validateJSON{
 		Schema: validateSchema, Observations: v.total, FailOver: orNull(v.failOver), Summary: []summaryJSON{}, Rows: []rowJSON{},
 		Skipped: []skipJSON{}, Findings: []findingJSON{}, Sources: []sourceJSON{},
+		Operators: v.operatorsJSON(),
 	}
 	for _, s := range compare.Summarize(v.score.Rows, v.dims...) {
 		j.Summary = append(j.Summary, summaryJSON{

@@ -17,7 +17,7 @@ func (v *validation) result() result {
 
 // page is the comparison for people.
 func (v *validation) page() *render.Document {
-	doc := &render.Document{
+	d := &render.Document{
 		Title: fmt.Sprintf("%d observations, %d of them compared with their predictions", v.total, len(v.score.Rows)),
 		Blocks: []render.Block{
 			v.summaryTable("Error in %, of observations that nothing was fitted on", false),
@@ -27,12 +27,13 @@ func (v *validation) page() *render.Document {
 			render.Notes{Title: "To be looked at", Items: v.findings()},
 		},
 	}
+	d.Blocks = append(d.Blocks, v.operatorBlocks()...)
 	if v.rehearsal != nil {
-		doc.Blocks = append(doc.Blocks, v.rehearsal.missed(), v.rehearsal.fields())
+		d.Blocks = append(d.Blocks, v.rehearsal.missed(), v.rehearsal.fields())
 	} else {
-		doc.Blocks = append(doc.Blocks, v.sourceFields())
+		d.Blocks = append(d.Blocks, v.sourceFields())
 	}
-	return doc
+	return d
 }
 
 // summaryTable has a group a row, and a row for all of a metric; of what tells
