@@ -25,13 +25,13 @@ const PredictionsSchema = "llmprof.predictions/v1"
 // were measured. Their file is named after the SHA-256 of its content, so that
 // whoever has the name can tell whether the content is still the same.
 type Predictions struct {
-	Schema      string      `json:"schema"`
-	Written     time.Time   `json:"written"`
-	Version     string      `json:"version"` // of llmprof
-	GPU         NamedGPU    `json:"gpu"`
-	Calibration Named       `json:"calibration"`
-	Grid        string      `json:"grid"` // name of the experiment
-	Points      []Predicted `json:"points"`
+	Schema       string      `json:"schema"`
+	Written      time.Time   `json:"written"`
+	Version      string      `json:"version"` // of llmprof
+	GPU          NamedGPU    `json:"gpu"`
+	Calibrations []Named     `json:"calibrations"` // of the points
+	Grid         string      `json:"grid"`         // name of the experiment
+	Points       []Predicted `json:"points"`
 }
 
 // A NamedGPU is the GPU that the predictions are for.
@@ -49,20 +49,21 @@ type Named struct {
 // A Predicted is a point of the experiment with its predictions, or with why it
 // has none.
 type Predicted struct {
-	Hash      string          `json:"config_hash"` // of the settings, as the results of the point have it
-	Settings  json.RawMessage `json:"settings"`    // of the point, in canonical JSON
-	Model     string          `json:"model"`
-	Params    int64           `json:"params_total"`
-	Engine    string          `json:"engine"`
-	Mode      string          `json:"mode"` // "graph", "eager" or ""
-	TP        int             `json:"tp"`
-	Batch     int             `json:"batch"`
-	PromptLen int             `json:"prompt_len"`
-	GenLen    int             `json:"gen_len"`
-	Weights   string          `json:"weights"`
-	AllLogits bool            `json:"all_logits"`
-	Figures   []Figure        `json:"figures"`
-	Reason    *string         `json:"reason"` // why there are no figures
+	Hash        string          `json:"config_hash"` // of the settings, as the results of the point have it
+	Settings    json.RawMessage `json:"settings"`    // of the point, in canonical JSON
+	Model       string          `json:"model"`
+	Params      int64           `json:"params_total"`
+	Engine      string          `json:"engine"`
+	Mode        string          `json:"mode"` // "graph", "eager" or ""
+	TP          int             `json:"tp"`
+	Batch       int             `json:"batch"`
+	PromptLen   int             `json:"prompt_len"`
+	GenLen      int             `json:"gen_len"`
+	Weights     string          `json:"weights"`
+	AllLogits   bool            `json:"all_logits"`
+	Calibration *string         `json:"calibration"` // name of the one that it was predicted with; nil without figures
+	Figures     []Figure        `json:"figures"`
+	Reason      *string         `json:"reason"` // why there are no figures
 }
 
 // A Figure is the prediction of one metric, in its unit. An energy has no floor
@@ -95,16 +96,36 @@ func (s *Scorer) Forecast(c Config) ([]Figure, error) {
 	return all, nil
 }
 
-// Predict fills in what is predicted of a configuration, or why nothing is.
-func (s *Scorer) Predict(c Config) Predicted {
+// Add predicts a configuration and adds it to the points, under the hash of its
+// settings, and the calibration that it was predicted with to the others.
+func (p *Predictions) Add(s *Scorer, c Config, hash string, settings []byte) *Predicted {
+	point := s.predicted(c)
+	point.Hash, point.Settings = hash, settings
+	if q, err := s.question(&c); err == nil && point.Reason == nil {
+		cal := Named{q.Machine.Cal.Name, q.Machine.Cal.Source}
+		point.Calibration = &cal.Name
+		if !slices.Contains(p.Calibrations, cal) {
+			p.Calibrations = append(p.Calibrations, cal)
+		}
+	}
+	p.Points = append(p.Points, point)
+	return &p.Points[len(p.Points)-1]
+}
+
+// Refuse takes the figures of a point back for a reason of the caller's own.
+func (p *Predicted) Refuse(why string) {
+	p.Figures, p.Calibration, p.Reason = []Figure{}, nil, &why
+}
+
+// predicted is what is predicted of a configuration, or why nothing is.
+func (s *Scorer) predicted(c Config) Predicted {
 	p := Predicted{
 		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen,
 		Weights: c.Weights, AllLogits: c.Logits, Figures: []Figure{},
 	}
 	all, err := s.Forecast(c)
 	if err != nil {
-		why := err.Error()
-		p.Reason = &why
+		p.Refuse(err.Error())
 		return p
 	}
 	p.Figures = all

@@ -19,12 +19,10 @@ func forecast(t testing.TB, s *Scorer) *Predictions {
 	large.Batch = 1 << 20
 	p := &Predictions{
 		Written: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Version: "llmprof test",
-		GPU: NamedGPU{"h200-sxm-141gb", "H200 SXM 141GB"}, Calibration: Named{"default for hopper", "a test"}, Grid: "test",
+		GPU: NamedGPU{"h200-sxm-141gb", "H200 SXM 141GB"}, Grid: "test",
 	}
 	for _, c := range []Config{small, large} {
-		point := s.Predict(c)
-		point.Hash, point.Settings = strings.Repeat("0", 64), json.RawMessage(`{"batch": 1}`)
-		p.Points = append(p.Points, point)
+		p.Add(s, c, strings.Repeat("0", 64), []byte(`{"batch": 1}`))
 	}
 	return p
 }
@@ -34,6 +32,9 @@ func forecast(t testing.TB, s *Scorer) *Predictions {
 func TestForecast(t *testing.T) {
 	s := scorer(t)
 	p := forecast(t, s)
+	if c := p.Calibrations; len(c) != 1 || c[0].Name != "default for hopper" || *p.Points[0].Calibration != c[0].Name || p.Points[1].Calibration != nil {
+		t.Errorf("calibrations %v", c)
+	}
 	if n := len(p.Points[0].Figures); n != len(Metrics()) || p.Points[0].Reason != nil {
 		t.Errorf("%d figures, want %d", n, len(Metrics()))
 	}

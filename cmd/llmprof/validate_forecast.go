@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"llmprof/hardware"
 	"llmprof/measure/experiment"
 	"llmprof/models"
 	compare "llmprof/validate"
@@ -14,34 +13,32 @@ import (
 // predict predicts every point, and leaves those to be measured that have
 // predictions.
 func (r *rehearsal) predict(ctx context.Context) error {
-	c := hardware.DefaultCalibration(&r.gpu)
 	r.predictions = &compare.Predictions{
 		Written: time.Now().UTC(), Version: versionText(), GPU: compare.NamedGPU{Key: r.gpu.Key, Name: r.gpu.Name},
-		Calibration: compare.Named{Name: c.Name, Source: c.Source}, Grid: r.exp.Name,
+		Calibrations: []compare.Named{}, Grid: r.exp.Name,
 	}
 	all, err := r.exp.Trials()
 	if err != nil {
 		return err
 	}
-	none, seen, twice := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	predictable, twice := map[string]bool{}, map[string]bool{} // by hash, and by ID
 	for _, t := range all {
 		if twice[t.ID] {
 			continue
 		}
 		twice[t.ID] = true
-		if !seen[t.Hash] {
+		if _, seen := predictable[t.Hash]; !seen {
 			p, err := r.predictPoint(ctx, &t)
 			if err != nil {
 				return err
 			}
-			seen[t.Hash], none[t.Hash] = true, p.Reason != nil
+			predictable[t.Hash] = p.Reason == nil
 			if p.Reason != nil {
 				r.logf("not measured, since it has no prediction: %s: %s", t.ID, *p.Reason)
-				r.missing = append(r.missing, unmeasured{t.ID, nameOf(&p, r.gpu.Key), "no prediction: " + *p.Reason})
+				r.missing = append(r.missing, unmeasured{t.ID, nameOf(p, r.gpu.Key), "no prediction: " + *p.Reason})
 			}
-			r.predictions.Points = append(r.predictions.Points, p)
 		}
-		if !none[t.Hash] {
+		if predictable[t.Hash] {
 			r.trials = append(r.trials, t)
 		}
 	}
@@ -59,16 +56,15 @@ func nameOf(p *compare.Predicted, gpu string) string {
 }
 
 // predictPoint predicts one point of the experiment.
-func (r *rehearsal) predictPoint(ctx context.Context, t *experiment.Trial) (p compare.Predicted, err error) {
+func (r *rehearsal) predictPoint(ctx context.Context, t *experiment.Trial) (*compare.Predicted, error) {
 	m, err := r.model(ctx, t.Point.Model)
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	p = r.v.scorer.Predict(pointConfig(&t.Point, m, r.gpu.Key))
+	p := r.predictions.Add(r.v.scorer, pointConfig(&t.Point, m, r.gpu.Key), t.Hash, t.Settings)
 	if why := unlikeEstimate(&t.Point); why != "" {
-		p.Figures, p.Reason = []compare.Figure{}, &why
+		p.Refuse(why)
 	}
-	p.Hash, p.Settings = t.Hash, t.Settings
 	return p, nil
 }
 

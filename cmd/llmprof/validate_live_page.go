@@ -31,30 +31,34 @@ func (r *rehearsal) fields() render.Fields {
 		written += fmt.Sprintf("; %d files of other predictions lie beside it", k.Others)
 	}
 	o := &r.outcome
+	var calibrations []string
+	for _, c := range r.predictions.Calibrations {
+		calibrations = append(calibrations, c.Name+": "+c.Source)
+	}
 	return render.Fields{Title: "Held to", Rows: []render.Field{
 		{Name: "Predictions", Lines: []string{k.File, written}},
 		{Name: "SHA-256", Lines: []string{k.SHA256}},
 		{Name: "GPU", Lines: []string{fmt.Sprintf("%s = %s", r.gpu.Key, r.gpu.Name)}},
-		{Name: "Calibration", Lines: []string{r.predictions.Calibration.Name + ": " + r.predictions.Calibration.Source}},
+		{Name: "Calibration", Lines: calibrations},
 		{Name: "Points", Lines: []string{fmt.Sprintf("%d measured, %d kept from before, %d failed, in %s", o.Measured, o.Kept, o.Failed, r.v.live.results)}},
 	}}
 }
 
 // A liveJSON says which predictions the observations are held to, for programs.
 type liveJSON struct {
-	File        string        `json:"predictions_file"`
-	SHA256      string        `json:"sha256"`
-	Written     time.Time     `json:"written"`
-	Earlier     bool          `json:"earlier"`
-	Others      int           `json:"other_predictions"`
-	Older       int           `json:"older_results"`
-	GPU         string        `json:"gpu"`
-	Calibration string        `json:"calibration"`
-	Points      int           `json:"points"`
-	Measured    int           `json:"measured"`
-	Kept        int           `json:"kept"`
-	Failed      int           `json:"failed"`
-	Missing     []missingJSON `json:"not_measured"`
+	File         string        `json:"predictions_file"`
+	SHA256       string        `json:"sha256"`
+	Written      time.Time     `json:"written"`
+	Earlier      bool          `json:"earlier"`
+	Others       int           `json:"other_predictions"`
+	Older        int           `json:"older_results"`
+	GPU          string        `json:"gpu"`
+	Calibrations []string      `json:"calibrations"`
+	Points       int           `json:"points"`
+	Measured     int           `json:"measured"`
+	Kept         int           `json:"kept"`
+	Failed       int           `json:"failed"`
+	Missing      []missingJSON `json:"not_measured"`
 }
 
 type missingJSON struct {
@@ -66,8 +70,11 @@ type missingJSON struct {
 func (r *rehearsal) json() *liveJSON {
 	j := &liveJSON{
 		File: r.kept.File, SHA256: r.kept.SHA256, Written: r.kept.Written, Earlier: r.kept.Earlier, Others: r.kept.Others, Older: r.before,
-		GPU: r.gpu.Key, Calibration: r.predictions.Calibration.Name, Points: len(r.predictions.Points),
+		GPU: r.gpu.Key, Calibrations: []string{}, Points: len(r.predictions.Points),
 		Measured: r.outcome.Measured, Kept: r.outcome.Kept, Failed: r.outcome.Failed, Missing: []missingJSON{},
+	}
+	for _, c := range r.predictions.Calibrations {
+		j.Calibrations = append(j.Calibrations, c.Name)
 	}
 	for _, m := range r.missing {
 		j.Missing = append(j.Missing, missingJSON{m.id, m.name, m.why})
