@@ -81,7 +81,7 @@ func prefixed(v float64) (number, prefix string) {
 // several, else also between them.
 type decades struct {
 	label func(float64) string
-	wide  vg.Length // of a horizontal axis, so that no labels touch; 0 for a vertical one
+	wide  vg.Length // of the axis, so that no labels touch; 0 where they lie one above the other
 }
 
 // multiples are those of a power of ten that may have a label on an axis of a

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/measure/experiment"
+	record "llmprof/measure/result"
 	"llmprof/unit"
 )
 
@@ -70,17 +71,29 @@ func (r *rehearsal) readGrid() (err error) {
 	return nil
 }
 
-// place puts a point on the device that it is predicted for. Without a device an
-// engine that finds no GPU would run on the processor, and be compared with a GPU.
+// place puts a point on the device that it is predicted for. A point without a
+// device is on a GPU; its settings stay as they are, so that what "llmprof run"
+// measured of the same file is kept.
 func (r *rehearsal) place(p *experiment.Point) {
 	if p.Engine == experiment.OpenAI {
 		return
 	}
-	if p.Device = "cuda"; r.v.live.device == "cpu" {
+	if r.v.live.device == "cpu" {
 		p.Device = "cpu"
 	}
 	if len(p.GPUs) == 0 {
 		p.GPUs = r.gpus
+	}
+}
+
+// placed measures points without a device on a GPU. Else an engine that finds none
+// would run on the processor, and be compared with a GPU.
+func placed(measure experiment.Measure) experiment.Measure {
+	return func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+		if p.Device == "" {
+			p.Device = "cuda"
+		}
+		return measure(ctx, p)
 	}
 }
 

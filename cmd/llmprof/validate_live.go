@@ -187,7 +187,7 @@ func (r *rehearsal) measured(ctx context.Context) (err error) {
 		run = r.lab.Measure
 		defer func() { err = errors.Join(err, r.lab.Close()) }()
 	}
-	r.outcome, err = experiment.Run(ctx, r.trials, run, experiment.Options{
+	r.outcome, err = experiment.Run(ctx, r.trials, placed(run), experiment.Options{
 		Store: experiment.Store{Dir: r.v.live.results}, File: r.exp.File, Gap: r.exp.Gap, Notify: r.notify,
 	})
 	if r.outcome.Trials > 0 {

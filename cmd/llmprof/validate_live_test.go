@@ -154,6 +154,31 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestLiveAfterRun holds that what "llmprof run" measured of a grid file is kept.
+func TestLiveAfterRun(t *testing.T) {
+	dir := t.TempDir()
+	grid := filepath.Join(dir, "grid.toml")
+	if err := os.WriteFile(grid, []byte("model = \"llama3.1-8b\"\ngen_len = 32\ngrid = {batch = [1, 8]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e, err := experiment.Load(grid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := e.Trials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{devices: one(h200Name), measure: seen(t)}
+	if _, err := experiment.Run(t.Context(), trials[:1], m.measure, experiment.Options{Store: experiment.Store{Dir: dir}}); err != nil {
+		t.Fatal(err)
+	}
+	got := m.tryLive(t, "--grid", grid, "--results", dir, "--format", "json")
+	if l := liveOf(t, got).Live; got.code != 0 || l.Kept != 1 || l.Measured != 1 || m.calls != 1 {
+		t.Errorf("%+v, %d calls: %s", l, m.calls, got.stderr)
+	}
+}
+
 // TestLiveOtherPredictions holds that a wider grid gets a file of its own, and
 // that results older than it are said to be so.
 func TestLiveOtherPredictions(t *testing.T) {
