@@ -3,26 +3,8 @@ package analytic
 import "llmprof/unit"
 
 // The power model. A GPU draws its idle power all the time, and of the rest of
-// its power limit
-//
-//	computeShare while its matrix units run at the rate they reach,
-//	memoryShare  while its memory does,
-//	networkShare while its links do,
-//
-// added up and never above the limit. The first two are from an H200 whose large
-// GEMMs drew 695 of 700 W at 670 TFLOP/s and whose products of one row drew 562 W
-// at 4.26 TB/s (hardware/testdata/h200_operators.json); they put its products of
-// 8 and 32 rows within 3 % of the 572 and 663 W measured. Links were not measured
-// apart.
-const (
-	computeShare = 1.15
-	memoryShare  = 0.73
-	networkShare = 0.15
-)
-
-// idleShare of the power limit stands in where no source gives the idle power:
-// an H200 without a process idles at 79 of 700 W.
-const idleShare = 0.11
+// its power limit the shares of hardware.Power while its matrix units, its memory
+// and its links work, added up and never above the limit.
 
 // Energy is what the GPUs draw, all of them together, for one sequence.
 type Energy struct {
@@ -34,17 +16,29 @@ type Energy struct {
 	IdleKnown  bool // the idle power has a source
 }
 
+// idle is the GPU's idle power.
+func (m *Machine) idle() unit.Watts {
+	if w, ok := m.GPU.Idle(); ok {
+		return w
+	}
+	return unit.Watts(m.Cal.Power.Idle * float64(m.GPU.TDP))
+}
+
+// active is the time at full power above idling that the busy times of the matrix
+// units, the memory and the links are worth, in seconds.
+func (m *Machine) active(compute, memory, network unit.Seconds) float64 {
+	p := &m.Cal.Power
+	return p.Compute*float64(compute) + p.Memory*float64(memory) + p.Network*float64(network)
+}
+
 // power is what the GPU draws on the mean of a phase: ranks work on it in turn,
 // each for its share of the time.
 func (m *Machine) power(t *tally, stages float64) unit.Watts {
-	idle, ok := m.GPU.Idle()
-	if !ok {
-		idle = unit.Watts(idleShare * float64(m.GPU.TDP))
-	}
+	idle := m.idle()
 	if t.expected <= 0 {
 		return idle
 	}
-	active := computeShare*float64(t.busy[0]) + memoryShare*float64(t.busy[1]) + networkShare*float64(t.busy[2])
+	active := m.active(t.busy[0], t.busy[1], t.busy[2])
 	share := min(active/float64(t.expected), 1) / stages
 	return idle + unit.Watts(share*float64(m.GPU.TDP-idle))
 }

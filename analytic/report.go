@@ -158,18 +158,14 @@ func (c *Case) finish(lines []Line, p *Phase) []Line {
 	if host > sum.Times(1e-9) {
 		lines = append(lines, Line{Name: "host", Layers: 1, Kind: Element, Fixed: host, Expected: host})
 	}
-	idle, ok := c.Machine.GPU.Idle()
-	if !ok {
-		idle = unit.Watts(idleShare * float64(c.Machine.GPU.TDP))
-	}
-	active := c.Machine.GPU.TDP - idle
+	active := c.Machine.GPU.TDP - c.Machine.idle()
 	ranks := float64(max(c.Parallel.TP, 1))
 	for i := range lines {
 		l := &lines[i]
 		cost := Cost{Compute: l.Compute, Memory: l.Memory, Network: l.Network, Fixed: l.Fixed}
 		l.Bound = cost.Bound()
 		l.Share = float64(l.Expected) / float64(p.Expected)
-		busy := computeShare*float64(l.Compute) + memoryShare*float64(l.Memory) + networkShare*float64(l.Network)
+		busy := c.Machine.active(l.Compute, l.Memory, l.Network)
 		l.Energy = active.For(unit.Seconds(min(busy, float64(l.Expected)))).Times(ranks)
 	}
 	return lines

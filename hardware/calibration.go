@@ -36,6 +36,8 @@ type Calibration struct {
 
 	Launch unit.Seconds // one kernel of a CUDA graph, from the end of the one before it
 
+	Power Power
+
 	// Error is the half-width of a 90 % interval of the expected time, as a
 	// share of it: of a decode step, and of a prefill.
 	DecodeError, PrefillError float64
@@ -93,6 +95,7 @@ func DefaultCalibration(g *GPU) Calibration {
 		c = generation(g, c)
 	}
 	c.Name = "default for " + g.Generation
+	c.Power = powerOfH200()
 	return c
 }
 

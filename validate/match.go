@@ -17,9 +17,13 @@ type Scorer struct {
 	Model func(name string) (*models.Model, error)
 	// GPU finds a GPU by the name that an observation has.
 	GPU func(name string) (*hardware.GPU, error)
+
 	// Calibration finds what a GPU and an engine reach in practice; nil, or a nil
 	// file, stands for the defaults of the GPU's generation.
 	Calibration func(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error)
+
+	// change, if not nil, alters the constants of every estimate.
+	change func(*hardware.Calibration, *analytic.Engine) error
 
 	models  map[string]found[*models.Model]
 	gpus    map[string]found[*hardware.GPU]
@@ -128,7 +132,7 @@ func holds(c *Config, m *analytic.Memory) error {
 	case c.Load == Closed && c.Batch > m.MaxDecodeBatch:
 		return fmt.Errorf("%d sequences fit at once, not %d", m.MaxDecodeBatch, c.Batch)
 	case c.Load == Static && !m.Fits():
-		return fmt.Errorf("%v are needed of %v: it was not run at once, or on another GPU", m.Total, m.Capacity)
+		return fmt.Errorf("%v are needed of %v", m.Total, m.Capacity)
 	}
 	return nil
 }
@@ -159,16 +163,34 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}
+	question.Machine, err = s.machine(question, g, engine)
+	return question, err
+}
+
+// machine is what the case runs on, by the calibration of its GPU and engine.
+func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, engine analytic.Engine) (*analytic.Machine, error) {
 	var file *hardware.CalibrationFile
 	if s.Calibration != nil {
+		var err error
 		if file, err = s.Calibration(g, engine.Name); err != nil {
 			return nil, &mismatch{Impossible, err}
 		}
 	}
-	if question.Machine, err = question.Calibrated(g, engine, file); err != nil {
+	m, err := c.Calibrated(g, engine, file)
+	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	return question, nil
+	if s.change == nil {
+		return m, nil
+	}
+	cal, changed := m.Cal, m.Engine
+	if err := s.change(&cal, &changed); err != nil {
+		return nil, err
+	}
+	if m, err = analytic.NewMachine(g, cal, changed); err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return m, nil
 }
 
 func schemeOf(c *Config) (s analytic.Scheme, err error) {

@@ -165,7 +165,7 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if err != nil {
 		return err
 	}
-	scorer, err := a.scorerWith(constants)
+	scorer, err := a.scorer(ans.q.hardware, constants)
 	if err != nil {
 		return err
 	}
