@@ -34,6 +34,7 @@ type Bencher struct {
 	dev       *cuda.Device
 	s         *cuda.Stream
 	p         *program
+	open      func(Options) (*Engine, error) // of attention; Open but for tests
 }
 
 // OpenBencher makes the first visible GPU ready.
@@ -42,7 +43,7 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

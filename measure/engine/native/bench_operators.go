@@ -221,7 +221,7 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 		return nil, err
 	}
 	o.Libraries, o.Cache = b.libraries, b.cache
-	e, err := Open(o)
+	e, err := b.open(o)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package native
 
 import (
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -113,5 +114,93 @@ func TestBencher(t *testing.T) {
 	}
 	if now, _ := b.dev.Used(); now > 64<<20 {
 		t.Errorf("%d bytes are held after all of it", now)
+	}
+}
+
+// onStandIn is a Bencher of a GPU that computes nothing, on which every kernel and
+// every product takes a microsecond.
+func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
+	t.Helper()
+	s := cuda.NewStandIn()
+	var last *cuda.StandIn
+	b := &Bencher{dev: s.Device, open: func(o Options) (*Engine, error) {
+		last = cuda.NewStandIn()
+		return OnStandIn(o, last)
+	}}
+	var err error
+	if b.s, err = b.dev.NewStream(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.dev.Load([]byte("no code"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, 128)}
+	if err := b.p.find(); err != nil {
+		t.Fatal(err)
+	}
+	return b, s, func() *cuda.StandIn { return last }
+}
+
+// What is queued of each kind is what it says: as many calls as buffers, each
+// buffer once, and a time of one call.
+func TestBencherQueues(t *testing.T) {
+	for _, c := range []struct {
+		query  Query
+		kernel string  // that does it
+		calls  int     // of one replay
+		micros float64 // of one call
+	}{
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}}, "kernel linear_scores_1 ", 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 20, "n": 1024, "k": 1024}}, "kernel linear_scores_32 ", 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "product [512 1024] [512 512] 0 ", 65, 1},
+		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 512] 0 ", 2, 1},
+		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [3 32 1] ", 1, 1},
+		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 1},
+		{Query{Kind: "activation", Shape: map[string]int{"tokens": 1024, "width": 4096}}, "kernel activation [4 1024 1] ", 4, 1},
+		{Query{Kind: "read", Shape: map[string]int{"bytes": 16 << 20}}, "kernel probe_read ", 5, 1},
+		{Query{Kind: "graph_node", Shape: map[string]int{"launches": 100}}, "kernel fill_constant ", 100, 100},
+	} {
+		b, s, engine := onStandIn(t)
+		q := c.query
+		q.Rotate, q.Samples = 64<<20, 3
+		got, err := b.Time(&q)
+		if err != nil {
+			t.Fatalf("%s: %v", q.Kind, err)
+		}
+		lines := s.Queued
+		if strings.HasPrefix(q.Kind, "attention") {
+			lines = engine().Queued
+		}
+		replays := 3 + 3 // a block of warm-up, for no time is given, and the samples
+		seen := map[string]int{}
+		for _, l := range lines {
+			if strings.HasPrefix(l, c.kernel) {
+				seen[l]++
+			}
+		}
+		distinct := len(seen)
+		if q.Kind == "graph_node" || c.calls == 1 {
+			distinct = c.calls
+		}
+		all := 0
+		for _, n := range seen {
+			all += n
+		}
+		tuned := all - replays*c.calls // cuBLASLt's ways are tried on the first weights
+		if distinct != c.calls || tuned < 0 || tuned > 4 {
+			t.Errorf("%s: %d kinds of calls and %d calls in %d replays, want %d a replay", q.Kind, distinct, all, replays, c.calls)
+		}
+		for _, sample := range got.Seconds {
+			if math.Abs(sample*1e6-c.micros) > 1e-3 {
+				t.Errorf("%s took %v s a call, want %v us", q.Kind, sample, c.micros)
+			}
+		}
+		if cold := q.Kind != "attention_prefill" && q.Kind != "graph_node"; got.Cold != cold || len(got.Seconds) < 3 {
+			t.Errorf("%s: %+v", q.Kind, got)
+		}
+		if now, _ := b.dev.Used(); now > cuda.WorkspaceBytes {
+			t.Errorf("%s: %d bytes are held after it", q.Kind, now)
+		}
 	}
 }
