@@ -119,7 +119,7 @@ func (b *builder) put(f *fit, what string) {
 		if f.held[k] {
 			v.From = fmt.Sprintf("default for %s: %d of %d %s tell of it", b.gpu.Generation, f.n[k], len(f.samples), what)
 			if f.n[k] >= least {
-				v.From = fmt.Sprintf("default for %s: %s alone do not tell it from others", b.gpu.Generation, what)
+				v.From = fmt.Sprintf("default for %s: %s alone do not settle it", b.gpu.Generation, what)
 			}
 			b.file.Values[key] = v
 			continue
@@ -310,11 +310,18 @@ func (b *builder) medians() error {
 	return nil
 }
 
+// hopeless is the error of rows left out, as a share of their time, from which on
+// no file may have the constant.
+const hopeless = 10
+
 // plausible refuses constants that no file may have: a share above the peak says
 // that the peak is wrong, or that what was timed did not do its work.
 func (b *builder) plausible() error {
 	var wrong []string
 	for _, c := range hardware.Constants() {
+		if r := b.file.HeldOut[c.Key]; r.P90 >= hopeless {
+			return fmt.Errorf("%s: its equation is off by %.0f %% on rows that were left out of its fit: the rows contradict each other, as where something else ran beside", c.Key, 100*r.P90)
+		}
 		v, ok := b.file.Values[c.Key]
 		if ok && v.N > 0 && !c.Valid(v.Value) {
 			wrong = append(wrong, fmt.Sprintf("%s comes out as %.4g from %s, and has to be %s", c.Key, v.Value, v.From, c.Want()))

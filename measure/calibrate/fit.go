@@ -88,7 +88,8 @@ const (
 // solve finds the constants of an equation by the least relative errors. Errors
 // above the knee count by their size, so that rows that something disturbed weigh
 // as others do (a smooth form of least absolute deviations). Constants that too few
-// samples tell anything of are held at start, as are those that hold names.
+// samples tell anything of are held at start, as are those that hold names and
+// those of which the samples leave open whether they are 0.
 func solve(e equation, samples []sample, start []float64, hold ...string) (*fit, error) {
 	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, len(e.keys)), n: make([]int, len(e.keys)), half: make([]float64, len(e.keys))}
 	for i, key := range e.keys {
@@ -100,14 +101,32 @@ func solve(e equation, samples []sample, start []float64, hold ...string) (*fit,
 			return nil, err
 		}
 		f.value = value
-		if !f.release(start) {
-			break
+		if f.release(start) {
+			continue
+		}
+		if err := f.bootstrap(); err != nil {
+			return nil, err
+		}
+		if !f.unknown() {
+			return f, f.leaveOut()
 		}
 	}
-	if err := f.bootstrap(); err != nil {
-		return nil, err
+}
+
+// unknown holds the constant whose interval is widest, if it reaches down to 0. A
+// ramp may be 0.
+func (f *fit) unknown() (again bool) {
+	worst := -1
+	for _, k := range f.free() {
+		ratio := func(i int) float64 { return f.half[i] / f.value[i] }
+		if !strings.HasSuffix(f.keys[k], ".ramp") && ratio(k) >= 1 && (worst < 0 || ratio(k) > ratio(worst)) {
+			worst = k
+		}
 	}
-	return f, f.leaveOut()
+	if worst >= 0 {
+		f.held[worst], f.half[worst] = true, 0
+	}
+	return worst >= 0
 }
 
 // release counts the samples that each constant can be read off and holds the one
@@ -253,22 +272,26 @@ func (f *fit) leaveOut() error {
 	return nil
 }
 
-// heldOut gives the errors of the samples that constant k bounds, in order. Where
-// too few samples could be left out, they are the errors of the fit itself.
+// heldOut gives the errors of the samples that constant k bounds, in order; of all
+// samples where it bounds none any more. Where too few samples could be left out,
+// they are the errors of the fit itself.
 func (f *fit) heldOut(k int) []float64 {
-	var errs []float64
+	var bound, all []float64
 	parts := make([]float64, len(f.keys))
 	for i := range f.samples {
 		s := &f.samples[i]
 		t := f.parts(f.value, s, parts)
-		switch {
-		case parts[k] == 0 || parts[k] < bearing*t:
-		case f.errors != nil:
-			errs = append(errs, f.errors[i])
-		default:
-			errs = append(errs, math.Abs(t/s.time-1))
+		off := math.Abs(t/s.time - 1)
+		if f.errors != nil {
+			off = f.errors[i]
+		}
+		if all = append(all, off); parts[k] > 0 && parts[k] >= bearing*t {
+			bound = append(bound, off)
 		}
 	}
-	slices.Sort(errs)
-	return errs
+	if len(bound) == 0 {
+		bound = all
+	}
+	slices.Sort(bound)
+	return bound
 }

@@ -147,3 +147,17 @@ func TestFitOfAttentionAndLink(t *testing.T) {
 	}
 	near(f, truth, 0.1)
 }
+
+// A constant that bounds no sample any more has the errors of all.
+func TestHeldOutOfNone(t *testing.T) {
+	f := &fit{
+		equation: kernel("gemm.compute", "gemm.memory", "gemm.fixed"), value: []float64{1, 0.5, 1e-9},
+		samples: []sample{{time: 2, compute: 0.1, memory: 1}, {time: 1, compute: 0.1, memory: 1}},
+	}
+	if got := f.heldOut(0); len(got) != 2 || math.Abs(got[1]-1) > 1e-6 {
+		t.Errorf("%v", got)
+	}
+	if got := f.heldOut(1); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+}

@@ -293,3 +293,34 @@ func FuzzParseRows(f *testing.F) {
 		}
 	})
 }
+
+// Whatever times rows have, a fit gives constants that a file can have, or an error.
+func FuzzFit(f *testing.F) {
+	f.Add(uint64(1), 0.5, uint8(20))
+	f.Add(uint64(7), 3.0, uint8(90))
+	f.Fuzz(func(t *testing.T, seed uint64, noise float64, count uint8) {
+		if !(noise >= 0 && noise < 10) {
+			return
+		}
+		g := board(t, "h200")
+		random := rand.New(rand.NewPCG(seed, 0))
+		plan := Plan(g, unit.BF16, Transformers, 4, true)
+		rows := &Rows{Machine: h200Machine(Transformers)}
+		for range int(count) % 40 {
+			p := plan[random.IntN(len(plan))]
+			row, err := newRow(&p, []float64{1e-5 * math.Exp(noise*random.NormFloat64())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.Cold = random.IntN(2) == 0
+			rows.Rows = append(rows.Rows, row)
+		}
+		c, err := Fit(rows, g, "x")
+		if err != nil {
+			return
+		}
+		if _, err := hardware.ParseCalibration("x", c.Text()); err != nil {
+			t.Errorf("%v\n%s", err, c.Text())
+		}
+	})
+}
