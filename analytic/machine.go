@@ -195,7 +195,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 	if !m.Engine.Fused {
 		kernels = o.Eager
 		if o.Kind == Element {
-			acts = acts.Times(max(1, o.Eager/2)) // every kernel reads and writes its tensor again
+			acts = o.apart()
 		}
 	}
 	work := o.FLOPs + o.PerKey.Times(cal.AttentionRamp/2)
