@@ -25,6 +25,8 @@ type Span struct{ Floor, Expected, Low, High unit.Seconds }
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
 	Floor, Expected unit.Seconds
+	Held            unit.Seconds // of Expected, what the GPU's power limit costs
+	Slowed          float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
 	Bound           Bound
 	Bounds          [numBounds]unit.Seconds // expected time by what bounds it
 	FLOPs           unit.FLOPs              // matrix products that the model needs, one replica
@@ -117,11 +119,13 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	u := sum{p: p, budget: maxSteps}
 	layers := p.model.NumLayers()
 	prefill := u.prefill(w, st)
+	p.machine.hold(&prefill)
 	prefill.pipeline(&p.par, layers, true)
 	var decode tally
 	if w.Gen > 1 {
 		st.Past = float64(w.Prompt)
 		decode = u.run(st, 1, float64(w.Gen-1))
+		p.machine.hold(&decode)
 		decode.pipeline(&p.par, layers, false)
 	}
 	e.Memory = p.memory(&st, w)
@@ -195,7 +199,7 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 // phase is share of a tally.
 func phase(t *tally, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.expected.Times(share),
+		Floor: t.least.Times(share), Expected: t.expected.Times(share), Held: t.more.Times(share), Slowed: t.slowed,
 		FLOPs: t.model.Times(share), Executed: t.flops.Times(share), Vector: t.vector.Times(share),
 		Traffic: t.traffic.Times(share), Must: t.must.Times(share), Wire: t.wire.Times(share),
 	}

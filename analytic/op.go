@@ -52,7 +52,10 @@ func (o *Op) apart() unit.Bytes {
 	if o.Unfused > 0 {
 		return o.Unfused
 	}
-	return o.Acts.Times(max(1, o.Eager/2))
+	if o.Kind == Element {
+		return o.Acts.Times(max(1, o.Eager/2))
+	}
+	return o.Acts
 }
 
 // Traffic is all that moves between memory and the chip.

@@ -131,6 +131,7 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 		FLOPs: unit.FLOPs(2 * rows * local), Model: unit.FLOPs(2 * rows * whole),
 		Weights: f.weightBytes(local, out) + stream.Bytes(bias),
 		Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
+		Unfused: f.Act.Bytes(rows*in*float64(len(ls))) + stream.Bytes(rows*out), // each reads the input for itself
 		Kernels: 1, Eager: float64(len(ls)),
 	}
 }

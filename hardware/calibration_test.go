@@ -18,7 +18,9 @@ type timing struct {
 	Op      string
 	M, N, K float64
 	Tokens  float64
+	Width   float64
 	TimeS   float64 `json:"time_s"`
+	FLOPs   float64 `json:"flops_per_s"`
 }
 
 func h200Timings(t *testing.T) []timing {
@@ -72,6 +74,58 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 		t.Logf("%s: %d timings, median error %.1f %%, worst %.1f %%", x.op, len(e), 100*median, 100*worst)
 		if median > x.median || worst > x.worst {
 			t.Errorf("%s: median error %.3f and worst %.3f, want at most %v and %v", x.op, median, worst, x.median, x.worst)
+		}
+	}
+}
+
+// What is taken from the H200's operators is what they give: the rate of a square
+// product held at the power limit, and the bandwidth of a norm.
+func TestHopperConstantsFromH200(t *testing.T) {
+	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak, _ := g.Peak(unit.BF16)
+	c := hardware.DefaultCalibration(&g)
+	norms := map[float64]float64{}
+	var sustained float64
+	for _, r := range h200Timings(t) {
+		switch {
+		case r.Op == "gemm_power" && r.M == hardware.SquareRows && r.N == r.M && r.K == r.M:
+			sustained = r.FLOPs / float64(peak)
+		case r.Op == "rms_norm":
+			norms[r.Tokens] = r.TimeS
+		}
+	}
+	if math.Abs(sustained/c.Sustained-1) > 1e-3 {
+		t.Errorf("sustained %v of the peak, measured %v", c.Sustained, sustained)
+	}
+	share := 2 * 2 * 8192 * 4096 / (norms[8192] - norms[1]) / float64(g.Bandwidth)
+	if math.Abs(share/c.Element.Memory-1) > 0.01 {
+		t.Errorf("element-wise kernels at %v of the bandwidth, measured %v", c.Element.Memory, share)
+	}
+}
+
+// Boards of Hopper with another limit are held back more or less than the H200, by
+// the power that they have for their peak; what was not seen held back is not.
+func TestSustainedByBoard(t *testing.T) {
+	share := func(name string) (c hardware.Calibration) {
+		g, err := hardware.Find(llmprof.HardwareTOML, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hardware.DefaultCalibration(&g)
+	}
+	if a, b := share("h100").Sustained, share("h200").Sustained; a != b {
+		t.Errorf("H100 and H200 are one chip at one limit, but sustain %v and %v", a, b)
+	}
+	pcie, nvl, grace := share("h100-pcie-80gb").Sustained, share("h200-nvl-141gb").Sustained, share("gh200-96gb").Sustained
+	if sxm := share("h200").Sustained; !(pcie < sxm && sxm < nvl && nvl < grace && grace < 0.80) {
+		t.Errorf("sustained: PCIe of 350 W %v, SXM of 700 W %v, NVL of 600 W for less peak %v, GH200 of 900 W %v", pcie, sxm, nvl, grace)
+	}
+	for _, name := range []string{"a100", "l40s", "b200", "t4", "agx-thor-128gb", "mi300x", "h20-96gb"} {
+		if c := share(name); c.Sustained != c.GEMM.Compute {
+			t.Errorf("%s sustains %v of %v", name, c.Sustained, c.GEMM.Compute)
 		}
 	}
 }
