@@ -46,6 +46,7 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 	peak, _ := g.Peak(unit.BF16)
 	c := hardware.DefaultCalibration(&g)
 	off := map[string][]float64{}
+	var prefill, decode []float64
 	for _, r := range h200Timings(t) {
 		var flops, bytes float64
 		k := c.GEMM
@@ -59,7 +60,14 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 			continue
 		}
 		want := float64(k.Fixed) + max(flops/(k.Compute*float64(peak)), bytes/(k.Memory*float64(g.Bandwidth)))
-		off[r.Op] = append(off[r.Op], math.Abs(want/r.TimeS-1))
+		miss := math.Abs(want/r.TimeS - 1)
+		off[r.Op] = append(off[r.Op], miss)
+		switch {
+		case r.Op == "prefill_attention" || r.M >= 512:
+			prefill = append(prefill, miss)
+		case r.M <= 32:
+			decode = append(decode, miss)
+		}
 	}
 	for _, x := range []struct {
 		op            string
@@ -74,6 +82,21 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 		t.Logf("%s: %d timings, median error %.1f %%, worst %.1f %%", x.op, len(e), 100*median, 100*worst)
 		if median > x.median || worst > x.worst {
 			t.Errorf("%s: median error %.3f and worst %.3f, want at most %v and %v", x.op, median, worst, x.median, x.worst)
+		}
+	}
+	// The interval is that of nine in ten of these operators.
+	for _, x := range []struct {
+		phase string
+		off   []float64
+		said  float64
+	}{{"prefill", prefill, c.PrefillError}, {"decode", decode, c.DecodeError}} {
+		slices.Sort(x.off)
+		at := 0.9 * float64(len(x.off)-1)
+		below := x.off[int(at)]
+		p90 := below + (x.off[int(at)+1]-below)*(at-math.Floor(at))
+		t.Logf("%s: nine in ten of %d operators within %.3f", x.phase, len(x.off), p90)
+		if math.Abs(p90-x.said) > 0.015 {
+			t.Errorf("%s: the interval is ±%v, nine in ten of %d operators are within ±%.3f", x.phase, x.said, len(x.off), p90)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (a *app) validate() *cobra.Command {
 			"--by takes engine, gpu, tp, model, batch and source.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
-			"  llmprof validate --engine vllm --fail-over 25\n" +
+			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
 			"  llmprof validate -o chart.svg\n" +
 			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
