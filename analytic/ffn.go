@@ -14,6 +14,10 @@ func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) 
 	if a.Gated {
 		in, eager, moved = 2, 2, unfusedGate
 	}
+	if a.Spelled {
+		eager += spelledLaunches - 1
+		moved += spelledGELU - 2
+	}
 	return append(dst, Op{
 		Name: "activation", Kind: Element, Vector: unit.FLOPs((4 + in - 1) * w),
 		Acts: s.acts((in + 1) * w), Kernels: 1, Eager: eager, Unfused: s.acts(moved * w),

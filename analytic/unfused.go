@@ -45,3 +45,10 @@ const (
 // unfusedGate is the values moved for each that comes out of act(gate)·up: the
 // function (1 read, 1 written) and the product (2, 1).
 const unfusedGate = 5
+
+// GPT-2's GELU, ½x·(1 + tanh(c·(x + d·x³))), is six kernels of one value read and
+// one written and two of two read: x + ... and the product at the end.
+const (
+	spelledLaunches = 8
+	spelledGELU     = 6*2 + 2*3
+)

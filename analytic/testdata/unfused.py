@@ -20,7 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 TOKENS = 1024
 VIEWS = {"view", "t", "transpose", "unsqueeze", "expand", "slice", "_unsafe_view", "alias", "detach"}
 PARTS = {"layernorm": "norm", "layer_norm": "norm", "q_norm": "rotary", "k_norm": "rotary", "self_attn": "rotary",
-         "act_fn": "activation", "activation_fn": "activation", "mlp": "activation"}
+         "act_fn": "activation", "act": "activation", "attn": "attention", "activation_fn": "activation", "mlp": "activation"}
 
 
 def no_attention(module, query, key, value, mask, **rest):
@@ -36,7 +36,7 @@ class Counter(TorchDispatchMode):
     def __torch_dispatch__(self, call, types, args=(), kwargs=None):
         out = call(*args, **(kwargs or {}))
         name, module = call.overloadpacket.__name__, self.inside[-1] if self.inside else ""
-        if ".layers.1" not in module or name in VIEWS or name in ("mm", "addmm", "new_empty", "empty"):
+        if not (".layers.1" in module or ".h.1" in module) or name in VIEWS or name in ("mm", "addmm", "new_empty", "empty"):
             return out
         reads = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
         writes = [t for t in tree_flatten(out)[0] if isinstance(t, torch.Tensor)]
@@ -57,7 +57,7 @@ class Counter(TorchDispatchMode):
 def count(config, dtype):
     ALL_ATTENTION_FUNCTIONS.register("none", no_attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register("none", lambda *args, **kwargs: None)
-    config = AutoConfig.for_model(**config | {"num_hidden_layers": 2, "layer_types": None}, attn_implementation="none")
+    config = AutoConfig.for_model(**config | ({"n_layer": 2} if "n_layer" in config else {"num_hidden_layers": 2, "layer_types": None}), attn_implementation="none")
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
     counter = Counter()
@@ -73,7 +73,7 @@ def main():
     table = {m["name"]: m["config"] for m in json.load(open(sys.argv[1]))}
     rows = []
     for name, dtype in [("llama3.1-8b", "bf16"), ("llama3.1-8b", "fp32"), ("qwen2.5-7b", "bf16"), ("qwen3-8b", "bf16"),
-                        ("opt-1.3b", "bf16"), ("opt-1.3b", "fp32")]:
+                        ("opt-1.3b", "bf16"), ("opt-1.3b", "fp32"), ("gpt2-large", "fp32")]:
         parts = count(table[name], dict(bf16=torch.bfloat16, fp32=torch.float32)[dtype])
         for part, (kernels, moved) in sorted(parts.items()):
             rows.append(dict(model=name, dtype=dtype, part=part, kernels=kernels, bytes=moved))
