@@ -80,7 +80,7 @@ func (p *Predictor) template() Step {
 
 // proportional lists the operators of a step that are proportional to its tokens.
 func (p *Predictor) proportional(s *Step) []Op {
-	dst := s.embedding(nil, p.model)
+	dst := s.embedding(make([]Op, 0, 32), p.model)
 	for i := range p.model.Layers {
 		l := &p.model.Layers[i]
 		first := len(dst)
