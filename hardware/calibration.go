@@ -117,17 +117,30 @@ func DefaultCalibration(g *GPU) Calibration {
 	return c
 }
 
-// sustainedHopper is the share of its peak that a product sustains. On an H200
-// one of 8192 × 8192 × 8192 in bf16 settled at 670 TFLOP/s, 0.677 of the peak, at
-// 695 of 700 W (testdata/h200_operators.json), where short ones reached 788. The
-// rate that a power limit leaves follows its square (analytic/power.go), so another
-// board of the chip, with another peak at another limit, is taken to
-// be slowed by the root of the power that the H200's rate would cost it. The
-// limit of a GH200 is shared with its processor.
-func sustainedHopper(g *GPU) float64 {
-	const h200Peak, h200Limit, burst, sustained = 989.5e12, 700, 0.80, 0.677
+// A heldBoard is one whose large products were timed at its power limit.
+type heldBoard struct {
+	peak   unit.FLOPsPerSec // bf16
+	limit  unit.Watts
+	slowed float64 // how many times longer they take there than in a burst, as far as known
+}
+
+// heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a product of 8192 × 8192 ×
+// 8192 in bf16 at 695 of 700 W, where short ones reached 788
+// (testdata/h200_operators.json). heldL40S is said by its operators' times to do no
+// better than 226 of 362 TFLOP/s at 350 W; what it does in bursts is not known.
+var (
+	heldH200 = heldBoard{peak: 989.5e12, limit: 700, slowed: 0.80 / 0.677}
+	heldL40S = heldBoard{peak: 362.05e12, limit: 350, slowed: 1}
+)
+
+// sustained is the share of its peak that another board of the generation sustains
+// which reaches burst of it. The rate that a power limit leaves goes with the root of
+// the power (analytic/power.go), so it is slowed by the root of the power that the
+// known board's rate would cost it. The limit of a GH200 is shared with its
+// processor.
+func (h *heldBoard) sustained(g *GPU, burst float64) float64 {
 	peak, _ := g.Peak(unit.BF16)
-	slowed := burst / sustained * math.Sqrt(float64(peak)/h200Peak*h200Limit/float64(g.TDP))
+	slowed := h.slowed * math.Sqrt(float64(peak)/float64(h.peak)*float64(h.limit)/float64(g.TDP))
 	return burst / max(slowed, 1)
 }
 
@@ -136,7 +149,7 @@ func sustainedHopper(g *GPU) float64 {
 func generation(g *GPU, c Calibration) Calibration {
 	switch g.Generation {
 	case "hopper":
-		c.Sustained = sustainedHopper(g)
+		c.Sustained = heldH200.sustained(g, c.GEMM.Compute)
 		switch {
 		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
 			c.PrefillError = 0.15
@@ -160,6 +173,9 @@ func generation(g *GPU, c Calibration) Calibration {
 		c.GEMM = Kernel{Compute: 0.626, Memory: 0.762, Fixed: 3 * us}
 		c.Attention = Kernel{Compute: 0.50, Memory: 0.762, Fixed: 12 * us}
 		c.DecodeError, c.PrefillError = 0.20, 0.30
+		if c.Sustained = heldL40S.sustained(g, c.GEMM.Compute); c.Sustained < c.GEMM.Compute {
+			c.PrefillError = 0.40 // no board with less power for its peak was timed
+		}
 	case "blackwell":
 		c.Source = aiconfigurator + " on B200"
 		c.GEMM = Kernel{Compute: 0.71, Memory: 0.816, Fixed: 3.9 * us}

@@ -146,7 +146,10 @@ func TestSustainedByBoard(t *testing.T) {
 	if sxm := share("h200").Sustained; !(pcie < sxm && sxm < nvl && nvl < grace && grace < 0.80) {
 		t.Errorf("sustained: PCIe of 350 W %v, SXM of 700 W %v, NVL of 600 W for less peak %v, GH200 of 900 W %v", pcie, sxm, nvl, grace)
 	}
-	for _, name := range []string{"a100", "l40s", "b200", "t4", "agx-thor-128gb", "mi300x", "h20-96gb"} {
+	if l4, l40s := share("l4"), share("l40s"); !(l4.Sustained < l40s.Sustained) || l4.PrefillError <= l40s.PrefillError {
+		t.Errorf("an L4 of 72 W sustains %v ±%v, an L40S %v ±%v", l4.Sustained, l4.PrefillError, l40s.Sustained, l40s.PrefillError)
+	}
+	for _, name := range []string{"a100", "l40s", "rtx-4090-24gb", "b200", "t4", "agx-thor-128gb", "mi300x", "h20-96gb"} {
 		if c := share(name); c.Sustained != c.GEMM.Compute {
 			t.Errorf("%s sustains %v of %v", name, c.Sustained, c.GEMM.Compute)
 		}

@@ -129,7 +129,7 @@ func calibrationFields(g *hardware.GPU) render.Fields {
 
 // limitText is what the power limit leaves of the rate of products, and what waiting draws.
 func limitText(g *hardware.GPU, c *hardware.Calibration) string {
-	held := "not known to hold products back"
+	held := "one rate of products is known, whatever holds it back"
 	if c.Sustained < c.GEMM.Compute {
 		held = fmt.Sprintf("holds large products to %.1f %% of the peak", 100*c.Sustained)
 	}
