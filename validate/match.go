@@ -266,8 +266,9 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
 	stops := float64(c.Batch-1) / float64(c.Gen)
-	s.expected += stops * float64(p.first.TTFT.Expected-p.first.Prefill.Held)
-	*s.low += stops * float64(p.first.TTFT.Low)
+	burst := 1 - float64(p.first.Prefill.Held/p.first.Prefill.Expected)
+	s.expected += stops * burst * float64(p.first.TTFT.Expected)
+	*s.low += stops * burst * float64(p.first.TTFT.Low)
 	*s.high += stops * float64(p.first.TTFT.High)
 	return s
 }
