@@ -104,6 +104,15 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestIntervalsHoldTheirTimes holds that every interval is around its prediction.
+func TestIntervalsHoldTheirTimes(t *testing.T) {
+	for _, r := range scorer(t).Score(embedded(t)).Rows {
+		if r.PredictedLow != nil && !(*r.PredictedLow <= r.Predicted && r.Predicted <= *r.PredictedHigh) {
+			t.Errorf("%v: %v s is not between %v and %v", r.Config, r.Predicted, *r.PredictedLow, *r.PredictedHigh)
+		}
+	}
+}
+
 // TestScoreIsTheEstimate works some rows out by the theory alone.
 func TestScoreIsTheEstimate(t *testing.T) {
 	s := scorer(t)
