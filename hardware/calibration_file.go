@@ -92,7 +92,11 @@ func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, host Host
 		return c, host, err
 	}
 	c = DefaultCalibration(g)
+	held := c.Sustained < c.GEMM.Compute
 	f.put(&c, &host, engine, func(_ *Constant, v Value) float64 { return v.Value })
+	if _, ok := f.Values["gemm.sustained"]; !ok && !held { // nothing is known of a power limit
+		c.Sustained = c.GEMM.Compute
+	}
 	c.Name, c.Source = f.Name, f.source()
 	return c, host, nil
 }
@@ -228,7 +232,7 @@ func NewCalibration(g *GPU, dtype unit.Format) (*CalibrationFile, error) {
 	}
 	c := DefaultCalibration(g)
 	for i := range constants {
-		if k := &constants[i]; k.of != nil {
+		if k := &constants[i]; k.of != nil && !k.optional {
 			f.Values[k.Key] = Value{Value: *k.of(&c), From: "default for " + g.Generation}
 		}
 	}

@@ -86,6 +86,13 @@ func TestCalibrationApplies(t *testing.T) {
 	if !strings.Contains(c.Source, "measured on NVIDIA H200, 2026-11-21, cuBLASLt 13.1; 13 of 18 constants are defaults") {
 		t.Error(c.Source)
 	}
+	if c.Sustained != 0.68 {
+		t.Errorf("sustained %v", c.Sustained)
+	}
+	delete(f.Values, "gemm.sustained")
+	if c, _, err = f.Apply(g, "native"); err != nil || c.Sustained != d.Sustained || d.Sustained >= d.GEMM.Compute {
+		t.Errorf("not measured: sustained %v, by default %v", c.Sustained, d.Sustained)
+	}
 	if _, host, err := f.Apply(g, "vllm"); err != nil || host != (hardware.Host{}) {
 		t.Errorf("the host of another engine: %+v, %v", host, err)
 	}
@@ -106,18 +113,19 @@ func TestCalibrationMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	known := 1 - max(base.DecodeError, base.PrefillError) // of a default
 	seen := map[string]hardware.Moved{}
 	for _, m := range all {
 		seen[m.Key] = m
 	}
-	if _, ok := seen["gemm.sustained"]; ok || len(all) != 19 {
+	if s := seen["gemm.sustained"].Cal; s.Sustained != 0.68*known || len(all) != 20 {
 		t.Errorf("%d constants moved", len(all))
 	}
 	m := seen["gemm.compute"].Cal
 	if m.GEMM.Compute >= 0.81*0.92 || m.GEMM.Compute <= 0.81*0.90 || m.GEMM.Memory != base.GEMM.Memory || m.Attention != base.Attention {
 		t.Errorf("gemm.compute moved to %v", m.GEMM)
 	}
-	if m := seen["attention.memory"].Cal; m.Attention.Memory != base.Attention.Memory*0.8 {
+	if m := seen["attention.memory"].Cal; m.Attention.Memory != base.Attention.Memory*known {
 		t.Errorf("a default moved to %v from %v", m.Attention.Memory, base.Attention.Memory)
 	}
 	if h := seen["host.step"].Host; h.Step <= 18e-6 || h.Step > 19e-6 {

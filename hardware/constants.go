@@ -93,8 +93,7 @@ func ConstantOf(key string) *Constant {
 // the network between nodes are no part of it: nothing here measures them.
 var constants = []Constant{
 	{Key: "gemm.compute", Help: "share of the peak in short bursts", of: func(c *Calibration) *float64 { return &c.GEMM.Compute }},
-	// No field of Calibration has the sustained share: files record it.
-	{Key: "gemm.sustained", Help: "share of the peak after seconds at the power limit", optional: true},
+	{Key: "gemm.sustained", Help: "share of the peak after seconds at the power limit", optional: true, of: func(c *Calibration) *float64 { return &c.Sustained }},
 	{Key: "gemm.memory", Help: "share of the memory bandwidth", of: func(c *Calibration) *float64 { return &c.GEMM.Memory }},
 	{Key: "gemm.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.GEMM.Fixed) }},
 

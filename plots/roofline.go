@@ -45,7 +45,7 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	}
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	left := v.layOut(f)
-	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products, "+c.Machine.Cal.Name+".")
+	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products in bursts, "+c.Machine.Cal.Name+".")
 	if v.shared {
 		f.Notes = append(f.Notes, "Marks in one another share a label, the largest first.")
 	}

@@ -30,6 +30,7 @@ type Constant struct {
 func Constants() []Constant {
 	return []Constant{
 		{"Calibration.GEMM.Compute", 1, "share of the matrix peak that products with weights reach"},
+		{"Calibration.Sustained", 1, "share of the matrix peak that products reach at the power limit"},
 		{"Calibration.GEMM.Memory", 1, "share of the bandwidth that products with weights reach"},
 		{"Calibration.GEMM.Fixed", 0, "time of a product that no size takes away"},
 		{"Calibration.Attention.Compute", 1, "share of the matrix peak that attention reaches"},
@@ -50,9 +51,10 @@ func Constants() []Constant {
 		{"Calibration.InterNode", 1, "share of the network's rate between nodes"},
 		{"Calibration.InterNodeBase", 0, "latency between nodes"},
 		{"Calibration.Launch", 0, "time of a kernel in a CUDA graph"},
-		{"Calibration.Power.Compute", 0, "share of the power that busy matrix units draw"},
 		{"Calibration.Power.Memory", 0, "share of the power that busy memory draws"},
 		{"Calibration.Power.Network", 0, "share of the power that busy links draw"},
+		{"Calibration.Power.Fixed", 0, "share of the power that a kernel draws while it starts and ends"},
+		{"Calibration.Power.Waiting", 0, "share of the power that a GPU draws while it waits for its host"},
 		{"Calibration.Power.Idle", 0, "share of the power limit that an idle GPU draws, where no source says"},
 		{"Engine.Fused", 1, "norms, rotary, activations and cache writes are one kernel each"},
 		{"Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},
@@ -72,6 +74,7 @@ func Unscored() []Constant {
 		{Field: "Calibration.DecodeError", About: "half-width of the interval of a decode step"},
 		{Field: "Calibration.PrefillError", About: "half-width of the interval of a prefill"},
 		{Field: "Engine.Error", About: "what the engine adds to the half-width of the interval"},
+		{Field: "Engine.Older", About: "what releases before the one measured add to the interval"},
 		{Field: "Engine.Reserve", About: "memory that the engine holds"},
 	}
 }

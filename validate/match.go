@@ -291,12 +291,15 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 //
 //	TPOT = decode step of C sequences + (C - 1) × prefill of one / generated
 //
-// The floor leaves the prefills out, since an engine may hide them.
+// The floor leaves the prefills out, since an engine may hide them. A prefill among
+// decode steps is a burst: the power limit is kept over some 100 ms, and decoding
+// draws less than it.
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
 	stops := float64(c.Batch-1) / float64(c.Gen)
-	s.expected += stops * float64(p.first.TTFT.Expected)
-	*s.low += stops * float64(p.first.TTFT.Low)
+	burst := 1 - float64(p.first.Prefill.Held/p.first.Prefill.Expected)
+	s.expected += stops * burst * float64(p.first.TTFT.Expected)
+	*s.low += stops * burst * float64(p.first.TTFT.Low)
 	*s.high += stops * float64(p.first.TTFT.High)
 	return s
 }

@@ -72,7 +72,7 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 			"and says by how much the median error grows.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
-			"  llmprof validate --engine vllm --fail-over 25\n" +
+			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
 			"  llmprof validate -o chart.svg\n" +
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +

@@ -40,7 +40,7 @@ func (v *validation) scatter() (*plots.Figure, error) {
 			continue
 		}
 		points = append(points, plots.Observed{
-			Decode: r.Metric == compare.TPOT, Name: pointName(r), GPU: v.gpuName(r.GPU), Engine: r.Runs(),
+			Decode: r.Metric == compare.TPOT, Name: pointName(r), GPU: v.gpuName(r.GPU), Engine: anyRelease(r.Runs()),
 			Predicted: r.Predicted, Observed: r.Value, Fitted: r.Fitted != "",
 		})
 	}
@@ -52,6 +52,9 @@ func (v *validation) scatter() (*plots.Figure, error) {
 	}
 	return plots.Accuracy(strings.Join(append(parts, "llmprof"), " · "), points)
 }
+
+// anyRelease leaves the year of its releases out of an engine's name: they have one colour.
+func anyRelease(engine string) string { return strings.TrimSuffix(engine, "-2024") }
 
 // gpuName is a GPU's name as people write it.
 func (v *validation) gpuName(key string) string {

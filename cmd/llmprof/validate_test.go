@@ -83,7 +83,7 @@ func readComparison(t *testing.T, args ...string) (c comparison) {
 // predicts it.
 func TestValidateIsEstimate(t *testing.T) {
 	keys := map[string]string{"ttft_s": "ttft_s", "tpot_s": "tpot_s", "ttlt_s": "ttlt_s"}
-	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm": "vllm", "tensorrt-llm": "tensorrt-llm"}
+	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm-2024": "vllm-2024", "tensorrt-llm-2024": "tensorrt-llm-2024"}
 	tried := map[string]int{}
 	for _, r := range readComparison(t).Rows {
 		name := r.Engine
