@@ -1,6 +1,10 @@
 package measure
 
-import "llmprof/measure/result"
+import (
+	"fmt"
+
+	"llmprof/measure/result"
+)
 
 // Limits of the closure tests: how far the parts may be from the whole. They
 // would have caught what the facts of peers show: a one-off stall inside a
@@ -25,6 +29,17 @@ func timesClose(r *result.Result) {
 	}
 	n := float64(r.Workload.GenLen - 1)
 	r.Closure = append(r.Closure, closes("TTLT = TTFT + (generated - 1) TPOT", r.TTLT.Median, r.TTFT.Median+n*r.TPOT.Median, timeClosure))
+}
+
+// inOrder says what is wrong where every request ended before any prefill, which
+// other passes measured: a processor that others use is at times several times as
+// slow for seconds.
+func inOrder(r *result.Result) string {
+	if r.TTFT == nil || r.TTLT == nil || r.TTLT.Max >= r.TTFT.Min {
+		return ""
+	}
+	return fmt.Sprintf("every request ended within %.4g s, but the fastest prefill alone took %.4g s: the machine was slower while prefills were measured",
+		r.TTLT.Max, r.TTFT.Min)
 }
 
 // energyCloses sets the energy of a request against that of its phases, and each

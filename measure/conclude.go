@@ -20,6 +20,9 @@ func (s *session) conclude() error {
 		return err
 	}
 	timesClose(s.res)
+	if wrong := inOrder(s.res); wrong != "" {
+		s.warn("closure", "%s", wrong)
+	}
 	energyCloses(s.res)
 	for _, c := range s.res.Closure {
 		if !c.Passed {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,20 @@ func TestPartsThatExceedTheWholeAreMarked(t *testing.T) {
 	}
 	if r.Closure[0].Passed != (math.Abs(r.Closure[0].Off) <= timeClosure) {
 		t.Errorf("closure %+v contradicts itself", r.Closure[0])
+	}
+}
+
+// A processor that is slow while prefills are measured and fast afterwards makes
+// a doubtful result, but no error: it is kept, and marked.
+func TestRequestsFasterThanPrefillsAreMarked(t *testing.T) {
+	w := newClockwork()
+	set := settings()
+	set.Warmup, set.TPOT = 1, false
+	w.slow, w.prefill = 8, 40e6
+	w.decode = func(int) int64 { return 1e3 }
+	r := run(t, set, w)
+	if !slices.Contains(r.Marks, "closure") || !strings.Contains(strings.Join(r.Warnings, "\n"), "slower while prefills were measured") {
+		t.Errorf("TTFT %v, TTLT %v, marks %v, warnings %v", r.TTFT.Min, r.TTLT.Max, r.Marks, r.Warnings)
 	}
 }
 

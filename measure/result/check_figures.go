@@ -65,18 +65,14 @@ func (c *checker) numbers(path string, v reflect.Value) {
 	}
 }
 
-// times holds that each summary is that of its samples, and that the last token
-// did not come before the first.
+// times holds that each summary is that of its samples. TTFT and TTLT are of
+// passes apart, whose speeds may differ: how they fit is for the closure tests.
 func (c *checker) times(r *Result) {
 	for _, t := range []struct {
 		key   string
 		times *Times
 	}{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}, {"step_s", r.StepTime}} {
 		c.summary(t.key, t.times)
-	}
-	if r.TTFT != nil && r.TTLT != nil && len(c.found) == 0 {
-		c.hold(r.TTLT.Max >= r.TTFT.Min, "every ttlt_s (at most %v s) is below every ttft_s (at least %v s): the last token cannot come before the first",
-			r.TTLT.Max, r.TTFT.Min)
 	}
 	for i := range r.Conditions {
 		d := &r.Conditions[i]

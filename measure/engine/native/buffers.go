@@ -26,6 +26,8 @@ type buffers struct {
 	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
 	peaks     cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
 	arrived   cuda.Ptr // uint32 [batch][kvHeads]
+	partial   cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], of a product that is cut along its columns
+	whole     cuda.Ptr // uint32 [tiles], likewise
 	sampled   cuda.Ptr // uint32 [batch]
 	best      cuda.Ptr // uint64 [batch]
 	logits    cuda.Ptr // float32 [batch][vocab]
@@ -72,6 +74,12 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
 	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
 	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
+	if own := o.own(o.rings()); own != nil {
+		if sums, counters := own.scratch(s, sms); sums > 0 {
+			b.ask(&b.partial, "the products' parts", sums)
+			b.ask(&b.whole, "the products' counters", 4*counters)
+		}
+	}
 	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
 	b.ask(&b.best, "the best scores", 8*o.Batch)
 	b.ask(&b.logits, "the scores", 4*o.Batch*s.vocab)

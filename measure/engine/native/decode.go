@@ -76,32 +76,34 @@ func (e *Engine) addAttention(s *sequence, i int, early bool) {
 	s.add(i, func() error { return e.queueAttention(i, early) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
-// launch is the grid of a product with so many stages of rows.
-func (k *linearKernels) launch(tiles, sms int) cuda.Launch {
+// launch is the grid of a product.
+func (k *linearKernels) launch(c cut, sms int) cuda.Launch {
 	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
-	return cuda.Launch{Grid: cuda.Dim{X: min(tiles, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	l := own.launch((n+16*own.tiles-1)/(16*own.tiles), e.dev.SMs)
-	return own.scores.Queue(e.s, l, w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	c := own.cutFor(n, sh.hidden, false, e.dev.SMs)
+	return own.scores.Queue(e.s, own.launch(c, e.dev.SMs), w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	l := own.launch((sh.inner+8*own.tiles-1)/(8*own.tiles), e.dev.SMs)
-	return own.swiglu.Queue(e.s, l, w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
-		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
+	c := own.cutFor(sh.inner, sh.hidden, true, e.dev.SMs)
+	return own.swiglu.Queue(e.s, own.launch(c, e.dev.SMs), w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	l := own.launch((sh.hidden+16*own.tiles-1)/(16*own.tiles), e.dev.SMs)
-	return own.residual.Queue(e.s, l, w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
+	c := own.cutFor(sh.hidden, in, false, e.dev.SMs)
+	return own.residual.Queue(e.s, own.launch(c, e.dev.SMs), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
+		b.x, b.h, b.squares, norm, int32(c.parts), b.partial, b.whole)
 }
 
 // queueAttention queues what lies between the projections.

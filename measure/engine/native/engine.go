@@ -37,6 +37,14 @@ const (
 	CublasProducts                 // cuBLASLt for every batch
 )
 
+// rings are the shapes of the own products' kernels.
+func (o *Options) rings() []linearKernels {
+	if o.linear != nil {
+		return o.linear
+	}
+	return linearShapes()
+}
+
 // An Engine is a model on a GPU with room for one batch of sequences. It
 // belongs to the goroutine that opened it.
 type Engine struct {
@@ -173,11 +181,7 @@ func (e *Engine) compile() error {
 		return err
 	}
 	e.nvrtc = c.Version
-	linear := e.opt.linear
-	if linear == nil {
-		linear = linearShapes()
-	}
-	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, linear)
+	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings())
 	return err
 }
 

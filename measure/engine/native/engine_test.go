@@ -29,6 +29,28 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
+// Products whose tiles are cut along their columns, which no tiny model's are by
+// themselves.
+func TestCutsAgainstReference(t *testing.T) {
+	gpu(t)
+	rings := linearShapes()
+	for i := range rings {
+		rings[i].depth, rings[i].least = max(256/rings[i].tiles, 128), 1
+	}
+	for name, config := range tiny() {
+		for _, batch := range []int{1, 5, 16, 32} {
+			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
+				t.Parallel()
+				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: 4, linear: rings})
+				if own := e.ownProducts(); own.cutFor(e.shape.hidden, e.shape.inner, false, e.dev.SMs).parts < 2 {
+					t.Fatal("no product is cut")
+				}
+				compare(t, e, newReference(t, config, 7), 4)
+			})
+		}
+	}
+}
+
 // compare runs all steps and checks the first, the last and one more sequence.
 func compare(t *testing.T, e *Engine, r *reference, gen int) {
 	t.Helper()
@@ -75,7 +97,7 @@ func compare(t *testing.T, e *Engine, r *reference, gen int) {
 
 // poison fills what the engine writes before it reads with NaN.
 func poison(e *Engine) error {
-	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true}
+	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true}
 	for _, r := range e.b.want {
 		if skip[r.p] {
 			continue

@@ -111,11 +111,14 @@ func (e *Engine) groups() []int {
 
 // ownProducts are the kernels that multiply in a decode step, nil if cuBLASLt
 // does.
-func (e *Engine) ownProducts() *linearKernels {
-	if e.opt.Products == CublasProducts {
+func (e *Engine) ownProducts() *linearKernels { return e.opt.own(e.p.linear) }
+
+// own is that of the rings which serves the batch, nil where cuBLASLt does.
+func (o *Options) own(rings []linearKernels) *linearKernels {
+	if o.Products == CublasProducts {
 		return nil
 	}
-	return e.p.linearFor(e.opt.Batch)
+	return linearFor(rings, o.Batch)
 }
 
 // ProductsText says what multiplies in a decode step.

@@ -44,6 +44,7 @@ type linearKernels struct {
 	tiles    int // of 16 weight rows, a stage
 	depth    int // columns of the weights, a stage
 	stages   int
+	least    int // stages of a part, where a tile is cut along its columns
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
@@ -52,15 +53,57 @@ type linearKernels struct {
 // ring is the dynamic shared memory of a block.
 func (l *linearKernels) ring() int { return l.stages * (16*l.tiles + l.rows) * (l.depth*2 + 64) }
 
+// cut is into how many tiles the weights of one product are cut, and each of them
+// along its columns. One block a multiprocessor takes them in turn, so a product
+// with tiles for half of the multiprocessors or fewer leaves the others idle: as
+// many parts as there are multiprocessors for, of so many stages that the sums of
+// a part, which are written and read once more, are a sixteenth of its weights or
+// less.
+type cut struct{ tiles, parts int }
+
+// cutFor is the cut of a product with out rows of results of in columns.
+func (l *linearKernels) cutFor(out, in int, gated bool, sms int) cut {
+	tile := l.outputs(gated)
+	c := cut{tiles: (out + tile - 1) / tile}
+	stages := (in + l.depth - 1) / l.depth
+	c.parts = max(1, min(sms/c.tiles, stages/l.least))
+	return c
+}
+
+// scratch is how much memory the parts of a step's products need at once: bytes of
+// sums, and counters.
+func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
+	for _, c := range []cut{
+		l.cutFor(s.qkvWidth(), s.hidden, false, sms), l.cutFor(s.hidden, s.attWidth(), false, sms),
+		l.cutFor(s.inner, s.hidden, true, sms), l.cutFor(s.hidden, s.inner, false, sms), l.cutFor(s.vocab, s.hidden, false, sms),
+	} {
+		if c.parts > 1 {
+			sums, counters = max(sums, c.tiles*c.parts*l.sums()), max(counters, c.tiles)
+		}
+	}
+	return sums, counters
+}
+
+// outputs are the rows of the result of one tile: gate and up make one.
+func (l *linearKernels) outputs(gated bool) int {
+	if gated {
+		return 8 * l.tiles
+	}
+	return 16 * l.tiles
+}
+
+// sums are the bytes of the sums of one part.
+func (l *linearKernels) sums() int { return 4 * 16 * l.tiles * 8 * l.columns }
+
 // linearShapes are the rings that were fastest on an H200. Two blocks of
 // different products have to fit on a multiprocessor, so that one can fill its
 // ring while the other still runs.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5},
-		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4},
-		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3},
-		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, least: 8},
+		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4, least: 8},
+		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3, least: 8},
+		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3, least: 8},
 	}
 }
 
@@ -119,10 +162,10 @@ func (p *program) find() error {
 }
 
 // linearFor is the kernels for a batch, nil where cuBLASLt does the products.
-func (p *program) linearFor(batch int) *linearKernels {
-	for i := range p.linear {
-		if batch <= p.linear[i].rows {
-			return &p.linear[i]
+func linearFor(linear []linearKernels, batch int) *linearKernels {
+	for i := range linear {
+		if batch <= linear[i].rows {
+			return &linear[i]
 		}
 	}
 	return nil
