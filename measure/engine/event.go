@@ -45,6 +45,7 @@ func (e *Event) fields() map[string]field {
 		"pass":   {e.Pass != nil, e.Pass.check},
 		"done":   {e.Done != nil, e.Done.check},
 		"size":   {e.Size != nil, e.Size.check},
+		"op":     {e.Op != nil, e.Op.check},
 		"traced": {e.Traced != nil, e.Traced.check},
 		"error":  {e.Error != nil, e.Error.check},
 	}

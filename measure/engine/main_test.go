@@ -98,6 +98,8 @@ func (b *behaviour) obey(c engine.Command) {
 		say(`{"event":"ready","ready":{"devices":[{"name":"cpu"}],"load_s":0.5,"timer":"none","params":10,"prompt_len":4}}`)
 	case "size":
 		say(`{"event":"size","size":{"params_bytes":20,"buffers_bytes":0,"kv_bytes":8,"kv_tokens":4,"state_bytes":0,"peak_bytes":null}}`)
+	case "ops":
+		b.ops(c.Ops)
 	case "trace":
 		say(`{"event":"traced","traced":{"file":%q,"anchor":"here","anchor_ns":5,"begin_ns":5,"end_ns":9}}`, c.Trace.File)
 	case "prepare":
@@ -105,6 +107,38 @@ func (b *behaviour) obey(c engine.Command) {
 	case "run":
 		b.run(c.Run)
 	}
+}
+
+// ops answers with two operators and the whole, and goes wrong as it is told.
+func (b *behaviour) ops(o *engine.Ops) {
+	const op = `{"event":"op","op":{"phase":%q,"name":%q,"layers":2,"kernels":2,"context":%d,"samples_s":%s,"whole":%v}}`
+	samples := strings.TrimSuffix("["+strings.Repeat("1e-3,", o.Rounds), ",") + "]"
+	phase, second, context, late := o.Phase, "second", 4, samples
+	switch b.mode {
+	case "none":
+		say(`{"event":"error","error":{"kind":"unsupported","message":"operators cannot be replayed here","fatal":false}}`)
+		return
+	case "twice":
+		second = "first"
+	case "phase":
+		phase = engine.Request
+	case "elsewhere":
+		context = 5
+	case "uneven":
+		late = "[1e-3]"
+	case "zero":
+		late = "[0]"
+	case "hasty":
+		say(`{"event":"done","done":{"passes":1,"begin_ns":1,"end_ns":2}}`)
+		return
+	case "other":
+		say(`{"event":"size","size":{"params_bytes":20,"buffers_bytes":0,"kv_bytes":8,"kv_tokens":4,"state_bytes":0,"peak_bytes":null}}`)
+		return
+	}
+	say(op, phase, "first", 4, samples, false)
+	say(op, phase, second, context, late, false)
+	say(op, phase, "step", 4, samples, b.mode != "no whole")
+	say(`{"event":"done","done":{"passes":%d,"begin_ns":1,"end_ns":9}}`, o.Rounds)
 }
 
 // run makes passes of two steps. It goes wrong in the third.

@@ -41,9 +41,10 @@ const (
 
 // A Command is what the driver asks of a worker: one of its fields beside Do.
 type Command struct {
-	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "trace", "quit"
+	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "ops", "trace", "quit"
 	Load  *Load  `json:"load,omitempty"`
 	Run   *Run   `json:"run,omitempty"` // of "prepare" too
+	Ops   *Ops   `json:"ops,omitempty"`
 	Trace *Trace `json:"trace,omitempty"`
 }
 
@@ -103,6 +104,7 @@ type Event struct {
 	Pass   *PassEnd `json:"pass,omitempty"`
 	Done   *Done    `json:"done,omitempty"`
 	Size   *Sizes   `json:"size,omitempty"`
+	Op     *Op      `json:"op,omitempty"`
 	Traced *Traced  `json:"traced,omitempty"`
 	Error  *Failure `json:"error,omitempty"`
 }

@@ -1,6 +1,7 @@
 // Package tracefile reads and completes the traces that an engine's profiler
 // writes: it lays the meters' readings under the kernels, so that Perfetto shows
-// power beside what drew it, and it sums kernels up.
+// power beside what drew it, and it sums kernels up. For an engine without a
+// profiler it makes a trace of spans.
 //
 // The form is Chrome's Trace Event Format: times are microseconds, "X" events
 // last, "C" events are counters, "M" events name things.
@@ -28,6 +29,7 @@ type Trace struct {
 	base   float64 // microseconds of the trace at 0 ns of the host's clock
 	based  bool
 	marks  map[string]float64 // when each annotation first began
+	pid    int                // of the process whose trace New made
 }
 
 // An event is what this package reads of one.

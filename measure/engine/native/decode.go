@@ -13,38 +13,36 @@ func (s *shape) scale() float32 { return float32(1 / math.Sqrt(float64(s.headDim
 // queueStep queues one decode step: the next token of each sequence goes
 // through the model, the position moves on, and the host gets the new tokens.
 func (e *Engine) queueStep() error {
-	own := e.ownProducts()
-	if err := e.queueFirst(own != nil); err != nil {
-		return err
-	}
-	for i := range e.w.layers {
-		var err error
-		if own != nil {
-			err = e.stepLayer(i, own)
-		} else {
-			err = e.stepLayerCublas(i)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if own != nil {
-		if err := e.queueScores(own, e.b.logits, e.w.head, e.shape.vocab); err != nil {
-			return err
-		}
-	} else {
-		if err := e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0); err != nil {
-			return err
-		}
-		if err := e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()); err != nil {
-			return err
-		}
-	}
-	if err := e.queueSampling(own != nil); err != nil {
+	if err := e.decode.queue(); err != nil {
 		return err
 	}
 	return cuda.Fetch(e.s, e.next, e.b.nextToken)
 }
+
+// decodeSequence is the calls of one decode step.
+func (e *Engine) decodeSequence() sequence {
+	own := e.ownProducts()
+	var s sequence
+	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding")
+	for i := range e.w.layers {
+		if own != nil {
+			e.stepLayer(&s, i, own)
+		} else {
+			e.stepLayerCublas(&s, i)
+		}
+	}
+	if own != nil {
+		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.vocab) }, "lm_head", "norm")
+	} else {
+		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
+		s.add(once, e.queueHead, "lm_head")
+	}
+	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling")
+	return s
+}
+
+// queueHead queues the scores of lastH by cuBLASLt.
+func (e *Engine) queueHead() error { return e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()) }
 
 // queueFirst queues the gather of the tokens' rows.
 func (e *Engine) queueFirst(own bool) error {
@@ -57,27 +55,25 @@ func (e *Engine) queueFirst(own bool) error {
 	return e.p.embedding.Queue(e.s, l, b.nextToken, e.w.embedding, b.x, int32(e.shape.hidden), h, sq, norm)
 }
 
-// stepLayer queues one layer by the engine's own kernels. What each product
+// stepLayer adds one layer by the engine's own kernels. What each product
 // leaves for the next is in the names of its last arguments.
-func (e *Engine) stepLayer(i int, own *linearKernels) error {
+func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	after := e.w.norm
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
 	}
-	if err := e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()); err != nil {
-		return err
-	}
-	if err := e.queueAttention(i, true); err != nil {
-		return err
-	}
-	if err := e.queueResidual(own, b.att, w.o, sh.attWidth(), w.mlpNorm); err != nil {
-		return err
-	}
-	if err := e.queueGateUp(own, w); err != nil {
-		return err
-	}
-	return e.queueResidual(own, b.act, w.down, sh.inner, after)
+	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
+	e.addAttention(s, i, true)
+	s.add(i, func() error { return e.queueResidual(own, b.att, w.o, sh.attWidth(), w.mlpNorm) }, "o_proj")
+	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", "post_attention_layernorm", "activation")
+	s.add(i, func() error { return e.queueResidual(own, b.act, w.down, sh.inner, after) }, "down_proj")
+}
+
+// addAttention adds what lies between the projections of a decode step.
+func (e *Engine) addAttention(s *sequence, i int, early bool) {
+	names := e.attentionNames()
+	s.add(i, func() error { return e.queueAttention(i, early) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
 // launch is the grid of a product with so many stages of rows.
@@ -117,23 +113,15 @@ func (e *Engine) queueAttention(i int, early bool) error {
 		b.parts, b.peaks, b.arrived, b.att, int32(b.capacity), sh.eps, sh.scale())
 }
 
-// stepLayerCublas queues one layer with cuBLASLt's products.
-func (e *Engine) stepLayerCublas(i int) error {
+// stepLayerCublas adds one layer with cuBLASLt's products.
+func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch
-	if err := e.queueNorm(w.attNorm, b.h, n, 1, 0); err != nil {
-		return err
-	}
-	if err := e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)); err != nil {
-		return err
-	}
-	if err := e.queueAttention(i, false); err != nil {
-		return err
-	}
-	if err := e.product(b.x, b.att, w.o, e.outKey(n)); err != nil {
-		return err
-	}
-	return e.queueMLP(w, n)
+	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
+	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)) }, "qkv_proj")
+	e.addAttention(s, i, false)
+	s.add(i, func() error { return e.product(b.x, b.att, w.o, e.outKey(n)) }, "o_proj")
+	e.addMLP(s, i, n)
 }
 
 // queueSampling queues the choice of the next tokens.
@@ -171,10 +159,9 @@ func (e *Engine) Step() ([]int32, error) {
 // StartStep queues a decode step and its tokens' way to the host. After a
 // prefill or Rewind there is room for GenLen-1 of them.
 func (e *Engine) StartStep() error {
-	if e.left < 1 {
-		return fmt.Errorf("native: the cache of %d tokens is full, or no prompt was read into it", e.b.capacity)
+	if err := e.takeStep(); err != nil {
+		return err
 	}
-	e.left--
 	if e.opt.Eager {
 		return e.queueStep()
 	}
@@ -182,6 +169,15 @@ func (e *Engine) StartStep() error {
 		return fmt.Errorf("native: a step came before Prepare")
 	}
 	return e.step.Launch(e.s)
+}
+
+// takeStep takes the room that a step needs in the cache.
+func (e *Engine) takeStep() error {
+	if e.left < 1 {
+		return fmt.Errorf("native: the cache of %d tokens is full, or no prompt was read into it", e.b.capacity)
+	}
+	e.left--
+	return nil
 }
 
 // tokens waits for the tokens that the last step sent to the host.

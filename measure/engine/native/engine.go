@@ -48,6 +48,9 @@ type Engine struct {
 	w     *weights
 	b     *buffers
 	plans map[planKey]*cuda.Matmul
+
+	prefill, decode sequence // what they are made of
+
 	step  *cuda.Graph // nil if Eager
 	left  int         // steps that the cache has room for
 	next  *cuda.Host[int32]
@@ -80,7 +83,7 @@ func Open(opt Options) (e *Engine, err error) {
 	if e.dev, err = cuda.Open(opt.Device, opt.Libraries); err != nil {
 		return nil, err
 	}
-	if err := e.load(ckpt); err != nil {
+	if err := e.load(ckpt, e.compile); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
@@ -125,8 +128,8 @@ func (s *shape) leastBytes(batch, tokens int) float64 {
 	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(tokens)
 }
 
-// load does what needs the GPU.
-func (e *Engine) load(ckpt *safetensors.Checkpoint) error {
+// load does what needs the GPU; compile makes its kernels.
+func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
 	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)
 	if err := e.dev.Room("the model with its cache and buffers", uint64(e.w.bytes()+e.b.total+cuda.WorkspaceBytes)); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint) error {
 	if e.s, err = e.dev.NewStream(); err != nil {
 		return err
 	}
-	if err := e.compile(); err != nil {
+	if err := compile(); err != nil {
 		return err
 	}
 	if err := e.w.allocate(e.dev); err != nil {
@@ -153,6 +156,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint) error {
 	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
 		return err
 	}
+	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	if ckpt != nil {
 		return e.w.load(e.dev, ckpt)
 	}

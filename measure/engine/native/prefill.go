@@ -42,21 +42,25 @@ func (e *Engine) SetPrompts(prompts [][]int) error {
 
 // QueuePrefill queues the prompts' way through the model, up to the first
 // generated token of each sequence.
-func (e *Engine) QueuePrefill() error {
+func (e *Engine) QueuePrefill() error { return e.prefill.queue() }
+
+// prefillSequence is the calls of a prefill: group by group through the layers,
+// then the scores of all.
+func (e *Engine) prefillSequence() sequence {
+	var s sequence
 	seq := 0
 	for _, n := range e.groups() {
-		if err := e.prefillGroup(seq, n); err != nil {
-			return err
-		}
+		e.prefillGroup(&s, seq, n)
 		seq += n
 	}
-	if err := e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()); err != nil {
-		return err
-	}
-	if err := e.setPositions(e.opt.PromptLen - 1); err != nil {
-		return err
-	}
-	return e.queueSampling(false)
+	s.add(once, e.queueHead, "lm_head")
+	s.add(once, func() error {
+		if err := e.setPositions(e.opt.PromptLen - 1); err != nil {
+			return err
+		}
+		return e.queueSampling(false)
+	}, "sampling")
+	return s
 }
 
 // setPositions queues setting the number of tokens in the cache, by a fill
@@ -65,46 +69,41 @@ func (e *Engine) setPositions(n int) error {
 	return e.s.Fill32(e.b.positions, uint32(n), e.opt.Batch)
 }
 
-// prefillGroup queues n prompts, from sequence seq on.
-func (e *Engine) prefillGroup(seq, n int) error {
-	sh, b, p := &e.shape, e.b, e.p
-	rows := n * e.opt.PromptLen
-	tokens := b.tokens.Add(4 * seq * e.opt.PromptLen)
-	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
-	if err := p.embedding.Queue(e.s, l, tokens, e.w.embedding, b.x, int32(sh.hidden), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)); err != nil {
-		return err
-	}
+// prefillGroup adds n prompts, from sequence seq on.
+func (e *Engine) prefillGroup(s *sequence, seq, n int) {
+	sh, b := &e.shape, e.b
+	s.add(once, func() error {
+		l := cuda.Launch{Grid: cuda.Dim{X: n * e.opt.PromptLen}, Block: cuda.Dim{X: 256}}
+		tokens := b.tokens.Add(4 * seq * e.opt.PromptLen)
+		return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, b.x, int32(sh.hidden), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	}, "embedding")
 	for i := range e.w.layers {
-		if err := e.prefillLayer(i, seq, n); err != nil {
-			return err
-		}
+		e.prefillLayer(s, i, seq, n)
 	}
-	return e.queueNorm(e.w.norm, b.lastH.Add(2*seq*sh.hidden), n, e.opt.PromptLen, e.opt.PromptLen-1)
+	s.add(once, func() error {
+		return e.queueNorm(e.w.norm, b.lastH.Add(2*seq*sh.hidden), n, e.opt.PromptLen, e.opt.PromptLen-1)
+	}, "norm")
 }
 
-// prefillLayer queues one layer on all tokens of a group.
-func (e *Engine) prefillLayer(layer, seq, n int) error {
-	sh, b, p, w := &e.shape, e.b, e.p, &e.w.layers[layer]
-	length := e.opt.PromptLen
-	rows := n * length
+// prefillLayer adds one layer on all tokens of a group.
+func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
+	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
+	rows := n * e.opt.PromptLen
 	k, v := b.layerCache(sh, &e.opt, layer, seq)
-	if err := e.queueNorm(w.attNorm, b.h, rows, 1, 0); err != nil {
-		return err
-	}
-	if err := e.product(b.qkv, b.h, w.qkv, e.qkvKey(rows, cuda.BFloat16)); err != nil {
-		return err
-	}
-	if err := p.rotary.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.qkv, w.bias, w.qNorm, w.kNorm, b.frequencies,
-		k, v, int32(sh.kvHeads), int32(length), int32(b.capacity), sh.eps); err != nil {
-		return err
-	}
-	if err := e.queuePrefillAttention(k, v, n); err != nil {
-		return err
-	}
-	if err := e.product(b.x, b.att, w.o, e.outKey(rows)); err != nil {
-		return err
-	}
-	return e.queueMLP(w, rows)
+	names := e.attentionNames()
+	s.add(layer, func() error { return e.queueNorm(w.attNorm, b.h, rows, 1, 0) }, "input_layernorm")
+	s.add(layer, func() error { return e.product(b.qkv, b.h, w.qkv, e.qkvKey(rows, cuda.BFloat16)) }, "qkv_proj")
+	s.add(layer, func() error { return e.queueRotary(w, k, v, rows) }, e.rotaryName(), "kv_write")
+	s.add(layer, func() error { return e.queuePrefillAttention(k, v, n) }, names[0], names[1:]...)
+	s.add(layer, func() error { return e.product(b.x, b.att, w.o, e.outKey(rows)) }, "o_proj")
+	e.addMLP(s, layer, rows)
+}
+
+// queueRotary queues the rotation of rows tokens and the write to the cache.
+func (e *Engine) queueRotary(w *layerWeights, k, v cuda.Ptr, rows int) error {
+	sh, b := &e.shape, e.b
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
+	return e.p.rotary.Queue(e.s, l, b.qkv, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.eps)
 }
 
 // queuePrefillAttention queues the attention of n prompts.
@@ -117,15 +116,18 @@ func (e *Engine) queuePrefillAttention(k, v cuda.Ptr, n int) error {
 	return e.p.attentionPrefill.Queue(e.s, l, b.qkv, k, v, b.att, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.scale())
 }
 
-// queueMLP queues the feed-forward of rows tokens, by cuBLASLt.
-func (e *Engine) queueMLP(w *layerWeights, rows int) error {
+// addMLP adds the feed-forward of rows tokens, by cuBLASLt.
+func (e *Engine) addMLP(s *sequence, layer, rows int) {
+	b, w := e.b, &e.w.layers[layer]
+	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
+	s.add(layer, func() error { return e.product(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)) }, "gate_up_proj")
+	s.add(layer, func() error { return e.queueActivation(rows) }, "activation")
+	s.add(layer, func() error { return e.product(b.x, b.act, w.down, e.downKey(rows)) }, "down_proj")
+}
+
+// queueActivation queues SwiGLU of rows tokens.
+func (e *Engine) queueActivation(rows int) error {
 	sh, b := &e.shape, e.b
-	if err := e.queueNorm(w.mlpNorm, b.h, rows, 1, 0); err != nil {
-		return err
-	}
-	if err := e.product(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)); err != nil {
-		return err
-	}
 	for first := 0; first < rows; first += maxGridY {
 		n := min(rows-first, maxGridY)
 		l := cuda.Launch{Grid: cuda.Dim{X: (sh.inner/8 + 127) / 128, Y: n}, Block: cuda.Dim{X: 128}}
@@ -133,7 +135,7 @@ func (e *Engine) queueMLP(w *layerWeights, rows int) error {
 			return err
 		}
 	}
-	return e.product(b.x, b.act, w.down, e.downKey(rows))
+	return nil
 }
 
 // maxGridY is the most blocks of a grid's second dimension.

@@ -216,46 +216,32 @@ func (m *meter) ring(batch int, shape string) []linearKernels {
 	return out
 }
 
-// operators times each operator of all layers by itself, in a graph, with its
-// own weights.
+// operators times each operator of all layers by itself, as "llmprof measure
+// --ops" does.
 func (m *meter) operators(e *Engine, first []int32) {
-	own := e.ownProducts()
-	if own == nil {
-		return
+	s := &e.shape
+	bytes := map[string]int{
+		"qkv_proj":  s.layers * 2 * s.hidden * s.qkvWidth(),
+		"attention": s.layers * 4 * s.kvHeads * s.headDim * (e.opt.PromptLen + e.opt.GenLen/2) * e.opt.Batch,
+		"o_proj":    s.layers * 2 * s.hidden * s.attWidth(), "gate_up_proj": s.layers * 4 * s.hidden * s.inner,
+		"down_proj": s.layers * 2 * s.hidden * s.inner, "lm_head": 2 * s.hidden * s.vocab, "sampling": 4 * s.vocab * e.opt.Batch,
 	}
-	s, b := &e.shape, e.b
-	all := func(op func(i int) error) func() error {
-		return func() error {
-			for i := range e.w.layers {
-				if err := op(i); err != nil {
-					return err
-				}
-			}
-			return nil
+	r, err := e.ReplayStep(first)
+	m.must(err)
+	for range 8 {
+		m.must(r.Round())
+	}
+	for _, o := range r.All() {
+		ts := slices.Clone(o.Times[1:])
+		slices.Sort(ts)
+		row := speedRow{What: "op " + o.Name, Batch: e.opt.Batch, Ms: float64(ts[len(ts)/2]) * 1e3}
+		if n := bytes[o.Name]; n > 0 {
+			row.Floor = float64(n) / m.bandwidth * 1e3
+			row.Ratio = row.Ms / row.Floor
 		}
+		m.add(row)
 	}
-	ops := []struct {
-		name  string
-		bytes int
-		queue func() error
-	}{
-		{"qkv_proj", s.layers * 2 * s.hidden * s.qkvWidth(), all(func(i int) error { return e.queueScores(own, b.qkvStep, e.w.layers[i].qkv, s.qkvWidth()) })},
-		{"attention", s.layers * 4 * s.kvHeads * s.headDim * (e.opt.PromptLen + 1) * e.opt.Batch, all(func(i int) error { return e.queueAttention(i, true) })},
-		{"o_proj", s.layers * 2 * s.hidden * s.attWidth(), all(func(i int) error { return e.queueResidual(own, b.att, e.w.layers[i].o, s.attWidth(), e.w.norm) })},
-		{"gate_up_proj", s.layers * 4 * s.hidden * s.inner, all(func(i int) error { return e.queueGateUp(own, &e.w.layers[i]) })},
-		{"down_proj", s.layers * 2 * s.hidden * s.inner, all(func(i int) error { return e.queueResidual(own, b.act, e.w.layers[i].down, s.inner, e.w.norm) })},
-		{"lm_head", 2 * s.hidden * s.vocab, func() error { return e.queueScores(own, b.logits, e.w.head, s.vocab) }},
-		{"sampling", 4 * s.vocab * e.opt.Batch, func() error { return e.queueSampling(true) }},
-	}
-	for _, op := range ops {
-		m.must(e.Rewind(first))
-		g, err := e.s.Record(op.queue)
-		m.must(err)
-		ms := m.median(e, 7, func() error { return g.Launch(e.s) })
-		m.must(g.Close())
-		floor := float64(op.bytes) / m.bandwidth * 1e3
-		m.add(speedRow{What: "op " + op.name, Batch: e.opt.Batch, Ms: ms, Floor: floor, Ratio: ms / floor})
-	}
+	m.must(r.Close())
 }
 
 // prefill measures a prompt of one sequence.

@@ -72,6 +72,8 @@ func TestLoadRefuses(t *testing.T) {
 	load(t, w, l)
 	_, err := w.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 1}, nil)
 	wantFailure(t, "decode of nothing", err, engine.Invalid, "ask for 2 or more")
+	_, err = w.Ops(t.Context(), engine.Ops{Phase: engine.Prefill, Rounds: 1})
+	wantFailure(t, "operators one by one", err, engine.Unsupported, "the native engine's can")
 	repeat(t, w, engine.Request, 1)
 }
 

@@ -192,6 +192,7 @@ func (m *Matmul) search(b *cublas) error {
 // Queue queues the product on s.
 func (m *Matmul) Queue(s *Stream, y, x, w Ptr) error {
 	b, a := m.dev.lt, &m.algos[m.chosen]
+	s.queued++
 	return b.check("cublasLtMatmul", b.fn.matmul(b.handle, m.desc, unsafe.Pointer(m.scale), uint64(w), m.lw, uint64(x), m.lx,
 		unsafe.Pointer(m.carry), uint64(y), m.ly, uint64(y), m.ly, unsafe.Pointer(&a.algo), uint64(b.workspace), WorkspaceBytes, s.h))
 }

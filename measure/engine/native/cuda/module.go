@@ -112,6 +112,7 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 	if l.Early && k.dev.Major >= 9 {
 		cfg.attrs, cfg.count = attr, 1
 	}
+	s.queued++
 	err := k.dev.d.check("cuLaunchKernelEx of "+k.Name, k.dev.d.launch(cfg, k.h, unsafe.Pointer(&params[0]), nil))
 	runtime.KeepAlive(slots)
 	runtime.KeepAlive(attr)

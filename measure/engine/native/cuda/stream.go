@@ -8,9 +8,14 @@ import (
 
 // A Stream is a queue of work; what is in it is done in order.
 type Stream struct {
-	dev *Device
-	h   uintptr
+	dev    *Device
+	h      uintptr
+	queued int
 }
+
+// Queued is how many kernels and fills were queued so far or recorded, a product
+// of cuBLASLt counted as one. Copies are not counted.
+func (s *Stream) Queued() int { return s.queued }
 
 // NewStream makes a queue that does not wait for the default one.
 func (dev *Device) NewStream() (*Stream, error) {
@@ -37,11 +42,13 @@ func (s *Stream) Copy(dst, src Ptr, n int) error {
 
 // Fill queues setting n bytes to v.
 func (s *Stream) Fill(p Ptr, v byte, n int) error {
+	s.queued++
 	return s.dev.d.check("cuMemsetD8Async", s.dev.d.setBytesAsync(uint64(p), v, uint64(n), s.h))
 }
 
 // Fill32 queues setting n words to v.
 func (s *Stream) Fill32(p Ptr, v uint32, n int) error {
+	s.queued++
 	return s.dev.d.check("cuMemsetD32Async", s.dev.d.setWordsAsync(uint64(p), v, uint64(n), s.h))
 }
 

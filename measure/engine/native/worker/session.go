@@ -27,7 +27,7 @@ type session struct {
 }
 
 // open loads, and makes one prefill and a step, so that what cannot run fails now.
-func open(l *engine.Load, clock func() int64) (*session, error) {
+func open(l *engine.Load, clock func() int64, engineFor opener) (*session, error) {
 	begin := clock()
 	o, err := options(l)
 	if err != nil {
@@ -38,7 +38,7 @@ func open(l *engine.Load, clock func() int64) (*session, error) {
 		return nil, err
 	}
 	s.opt.Cache = cuda.UserCache()
-	if s.e, err = native.Open(s.opt); err != nil {
+	if s.e, err = engineFor(s.opt); err != nil {
 		return nil, err
 	}
 	if len(s.prompts) == 0 { // not before it is known that the batch fits

@@ -13,10 +13,12 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
 )
 
 // Name is the engine's in results.
@@ -30,7 +32,11 @@ const heap = 512 << 20
 // quit, in ends or ctx does. The last two may leave the GPU at work: the process
 // has to end then, which frees it.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) error {
-	w := &worker{clock: newClock(), out: bufio.NewWriter(out), commands: make(chan engine.Command, 16)}
+	return serve(ctx, in, out, version, native.Open)
+}
+
+func serve(ctx context.Context, in io.Reader, out io.Writer, version string, open opener) error {
+	w := &worker{clock: newClock(), open: open, out: bufio.NewWriter(out), commands: make(chan engine.Command, 16)}
 	w.send(engine.Event{Event: "hello", Hello: &engine.Hello{
 		Protocol: engine.Protocol, Engine: Name, Version: version, PID: os.Getpid(), Versions: map[string]string{"go": runtime.Version()},
 	}})
@@ -59,9 +65,13 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) err
 // grace is how long a command may go on that nobody waits for any more.
 const grace = 2 * time.Second
 
+// An opener opens an engine.
+type opener func(native.Options) (*native.Engine, error)
+
 // A worker is what is loaded, and the pipes to the driver.
 type worker struct {
 	clock    func() int64
+	open     opener
 	out      *bufio.Writer
 	broken   error // what went wrong with out
 	commands chan engine.Command
@@ -116,12 +126,14 @@ func (w *worker) obey(c engine.Command) error {
 	switch {
 	case c.Do == "load" && c.Load != nil:
 		return w.load(c.Load)
-	case c.Do == "trace":
-		return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine has no profiler; traces are made by the transformers engine"}
-	case c.Do != "prepare" && c.Do != "run" && c.Do != "size":
+	case !slices.Contains([]string{"prepare", "run", "size", "ops", "trace"}, c.Do):
 		return invalid("no command %q, or nothing with it", c.Do)
 	case w.session == nil:
 		return invalid("%s came before load", c.Do)
+	case c.Do == "ops" && c.Ops != nil:
+		return w.ops(c.Ops)
+	case c.Do == "trace" && c.Trace != nil:
+		return w.trace(c.Trace)
 	case c.Do == "size":
 		w.send(engine.Event{Event: "size", Size: w.session.sizes()})
 		return nil
@@ -138,12 +150,21 @@ func (w *worker) obey(c engine.Command) error {
 	return w.run(c.Run)
 }
 
+func (w *worker) trace(t *engine.Trace) error {
+	done, err := w.session.trace(t)
+	if err != nil {
+		return err
+	}
+	w.send(engine.Event{Event: "traced", Traced: done})
+	return nil
+}
+
 // load replaces what is loaded.
 func (w *worker) load(l *engine.Load) error {
 	if err := w.unload(); err != nil {
 		return err
 	}
-	s, err := open(l, w.clock)
+	s, err := open(l, w.clock, w.open)
 	if err != nil {
 		return err
 	}

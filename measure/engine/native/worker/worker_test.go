@@ -16,14 +16,21 @@ import (
 	"llmprof/measure/engine/native/worker"
 )
 
-// The test binary is the worker too.
-const asWorker = "LLMPROF_TEST_NATIVE_WORKER"
+// The test binary is the worker too, on a GPU or on one that computes nothing.
+const (
+	asWorker  = "LLMPROF_TEST_NATIVE_WORKER"
+	onStandIn = "stand-in"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asWorker) == "" {
 		os.Exit(m.Run())
 	}
-	if err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test"); err != nil {
+	serve := func() error { return worker.Serve(context.Background(), os.Stdin, os.Stdout, "test") }
+	if os.Getenv(asWorker) == onStandIn {
+		serve = func() error { return worker.ServeStandIn(context.Background(), os.Stdin, os.Stdout) }
+	}
+	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -32,7 +39,12 @@ func TestMain(m *testing.M) {
 // start starts a worker and ends it after the test.
 func start(t *testing.T) *engine.Worker {
 	t.Helper()
-	t.Setenv(asWorker, "1")
+	return startAs(t, "1")
+}
+
+func startAs(t *testing.T, what string) *engine.Worker {
+	t.Helper()
+	t.Setenv(asWorker, what)
 	w, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}})
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +126,14 @@ func TestRefused(t *testing.T) {
 		func() error { _, err := w.Size(t.Context()); return err },
 		func() error {
 			_, err := w.Run(t.Context(), engine.Run{Phase: engine.Prefill, Passes: 1}, nil)
+			return err
+		},
+		func() error {
+			_, err := w.Ops(t.Context(), engine.Ops{Phase: engine.Decode, Rounds: 1})
+			return err
+		},
+		func() error {
+			_, err := w.Trace(t.Context(), engine.Trace{Phase: engine.Decode, Passes: 1, File: "t"})
 			return err
 		},
 	} {

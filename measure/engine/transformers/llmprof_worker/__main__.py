@@ -36,6 +36,11 @@ class Worker:
             self.channel.send("size", **self.session.sizes())
         elif do == "trace":
             self.channel.send("traced", **self.session.trace(command["trace"]))
+        elif do == "ops":
+            raise Failure(
+                "unsupported",
+                "transformers runs a step as a whole: its operators cannot be replayed one by one; the native engine's can",
+            )
         else:
             raise Failure("invalid", f"no command {do!r}")
 

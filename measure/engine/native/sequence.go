@@ -1,0 +1,90 @@
+package native
+
+import "slices"
+
+// An operator is what some kernels of the engine do, in the estimate's words:
+// the operator that they are named after, and the others that they do beside it.
+type operator struct {
+	name     string
+	includes []string
+}
+
+// A call is an operator in one layer, on one part of the prompts: what the
+// engine gives to the GPU at a time.
+type call struct {
+	operator
+	layer int // once for what the model has once
+	queue func() error
+}
+
+// once is the layer of what belongs to none.
+const once = -1
+
+// A sequence is a prefill or a decode step: its calls in the order in which the
+// GPU gets them. Whatever runs, times or traces a step takes its calls from here.
+type sequence []call
+
+// add appends a call; its operator's name comes first, then what it includes.
+func (s *sequence) add(layer int, queue func() error, name string, includes ...string) {
+	*s = append(*s, call{operator{name, includes}, layer, queue})
+}
+
+// queue queues all calls.
+func (s sequence) queue() error {
+	for i := range s {
+		if err := s[i].queue(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operators are those of the sequence, in the order of their first calls.
+func (s sequence) operators() []operator {
+	var out []operator
+	for i := range s {
+		if !slices.ContainsFunc(out, func(o operator) bool { return o.name == s[i].name }) {
+			out = append(out, s[i].operator)
+		}
+	}
+	return out
+}
+
+// of is the part of the sequence that is one operator's: all its layers.
+func (s sequence) of(name string) sequence {
+	return slices.DeleteFunc(slices.Clone(s), func(c call) bool { return c.name != name })
+}
+
+// layers is how many layers the calls are of, 1 for what the model has once.
+func (s sequence) layers() int {
+	var seen []int
+	for i := range s {
+		if !slices.Contains(seen, s[i].layer) {
+			seen = append(seen, s[i].layer)
+		}
+	}
+	return len(seen)
+}
+
+// The estimate's names that depend on the model: of attention, one for each kind
+// that its layers have, and of the rotation with the norms that its kernel does.
+func (e *Engine) attentionNames() []string {
+	var names []string
+	for i := range e.opt.Model.Layers {
+		name := "attention"
+		if e.opt.Model.Layers[i].Blocks[0].Attention.Window > 0 {
+			name = "sliding_attention"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (e *Engine) rotaryName() string {
+	if e.shape.qkNorm {
+		return "qk_norm_rotary"
+	}
+	return "rotary"
+}

@@ -1,0 +1,353 @@
+package native
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/models"
+)
+
+// standIn makes an engine that computes nothing.
+func standIn(t testing.TB, config string, opt Options) (*Engine, *cuda.StandIn) {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Model, opt.Config = m, []byte(config)
+	s := cuda.NewStandIn()
+	e, err := OnStandIn(opt, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.SetPrompts(randomPrompts(1, opt.Batch, opt.PromptLen, e.shape.vocab)); err != nil {
+		t.Fatal(err)
+	}
+	s.Queued = nil
+	return e, s
+}
+
+// queued is what work queues.
+func queued(t testing.TB, s *cuda.StandIn, work func() error) []string {
+	t.Helper()
+	s.Queued = nil
+	if err := work(); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(s.Queued)
+}
+
+// kernel is the name of a line's kernel; a product is one, as is a fill.
+func kernel(line string) string {
+	f := strings.Fields(line)
+	if f[0] == "kernel" {
+		return f[1]
+	}
+	return f[0]
+}
+
+func kernelsOf(lines []string) (names []string) {
+	for _, l := range lines {
+		names = append(names, kernel(l))
+	}
+	return names
+}
+
+// windowed is a Mistral whose layers look back so far.
+const windowed = `{"model_type":"mistral","hidden_size":512,"intermediate_size":1024,"num_hidden_layers":2,"num_attention_heads":4,
+	"num_key_value_heads":1,"head_dim":128,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
+	"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":4096}`
+
+// mixed is a Qwen2 of which one layer has a window and one has none.
+const mixedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1216,"num_hidden_layers":2,"num_attention_heads":7,
+	"num_key_value_heads":1,"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu","rms_norm_eps":1e-6,
+	"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":true,"sliding_window":2048,"max_window_layers":1}`
+
+// The operators of a step are those of the estimate: each of them is named once,
+// by itself or as what another's kernel does too.
+func TestOperatorsAreTheEstimates(t *testing.T) {
+	configs := tiny()
+	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
+	for name, config := range configs {
+		for _, opt := range []Options{
+			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+		} {
+			e, _ := standIn(t, config, opt)
+			prefill, decode := estimated(t, e)
+			for what, c := range map[string]struct {
+				s    sequence
+				want map[string]int
+			}{"prefill": {e.prefill, prefill}, "decode": {e.decode, decode}} {
+				got := map[string]int{}
+				for _, o := range c.s.operators() {
+					layers := c.s.of(o.name).layers()
+					for _, n := range append([]string{o.name}, o.includes...) {
+						if _, twice := got[n]; twice {
+							t.Errorf("%s, batch %d: %s: %s stands twice", name, opt.Batch, what, n)
+						}
+						got[n] = layers
+						if strings.HasSuffix(n, "_attention") && name == "mixed" || n == "norm" {
+							got[n] = c.want[n] // done with others, of which there are more or fewer
+						}
+					}
+				}
+				if name == "mixed" {
+					got["attention"] = c.want["attention"]
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("%s, batch %d: %s: layers of each operator (-estimate +engine):\n%s", name, opt.Batch, what, diff)
+				}
+			}
+		}
+	}
+}
+
+// estimated are the layers of each operator of the estimate.
+func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
+	t.Helper()
+	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := analytic.ParseEngine("native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := analytic.Explain(&analytic.Case{
+		Model: e.opt.Model, Machine: machine, Scheme: analytic.StoredScheme(e.opt.Model).For(&g),
+		Workload: analytic.Workload{Batch: e.opt.Batch, Prompt: e.opt.PromptLen, Gen: e.opt.GenLen},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers := func(lines []analytic.Line) map[string]int {
+		out := map[string]int{}
+		for i := range lines {
+			if lines[i].Name != "host" {
+				out[lines[i].Name] += int(lines[i].Layers)
+			}
+		}
+		return out
+	}
+	return layers(r.PrefillOps), layers(r.DecodeOps)
+}
+
+// What a step is, kernel by kernel, in the order that was measured on a GPU.
+func TestLaunchOrder(t *testing.T) {
+	repeat := func(n int, names ...string) (all []string) {
+		for range n {
+			all = append(all, names...)
+		}
+		return all
+	}
+	join := func(parts ...[]string) []string { return slices.Concat(parts...) }
+	prefillLayer := []string{"rms_norm", "product", "rotary", "attention_prefill_hopper", "product", "rms_norm", "product", "activation", "product"}
+	e, s := standIn(t, tinyLlama, Options{Batch: 1, PromptLen: 30, GenLen: 8})
+	group := join([]string{"embedding"}, repeat(2, prefillLayer...), []string{"rms_norm"})
+	tail := []string{"product", "fill", "sampling"}
+	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
+		t.Errorf("prefill (-want +got):\n%s", diff)
+	}
+	layer := []string{"linear_scores_1", "attention_decode", "linear_residual_1", "linear_swiglu_1", "linear_residual_1"}
+	want := join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_1", "sampling", "to"})
+	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
+		t.Errorf("decode (-want +got):\n%s", diff)
+	}
+	e, s = standIn(t, tinyLlama, Options{Batch: 33, PromptLen: 1000, GenLen: 8})
+	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
+		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
+	}
+	layer = []string{"rms_norm", "product", "attention_decode", "product", "rms_norm", "product", "activation", "product"}
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "product", "sampling", "to"})
+	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
+		t.Errorf("decode by cuBLASLt (-want +got):\n%s", diff)
+	}
+}
+
+// The graphs of the operators hold what the step holds, to the last argument,
+// and nothing else.
+func TestReplaysMakeUpTheStep(t *testing.T) {
+	for name, config := range tiny() {
+		for _, opt := range []Options{
+			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+		} {
+			e, s := standIn(t, config, opt)
+			first, err := e.Prefill()
+			if err != nil {
+				t.Fatal(err)
+			}
+			step, err := e.ReplayStep(first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := opt.PromptLen + (opt.GenLen-2)/2; step.Context != want {
+				t.Errorf("the step is at context %d, want %d", step.Context, want)
+			}
+			holds(t, name, s, step, queued(t, s, e.decode.queue))
+			prefill, err := e.ReplayPrefill()
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds(t, name, s, prefill, queued(t, s, e.QueuePrefill))
+		}
+	}
+}
+
+// holds compares a replay with what is queued by the step that it is of.
+func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole []string) {
+	t.Helper()
+	var parts []string
+	for _, o := range r.Operators {
+		own := queued(t, s, o.run)
+		if o.Kernels != len(own) {
+			t.Errorf("%s: %s: %d kernels, its graph has %d", name, o.Name, o.Kernels, len(own))
+		}
+		parts = append(parts, own...)
+	}
+	if r.Whole.Kernels != len(whole) {
+		t.Errorf("%s: the whole has %d kernels, %d are queued", name, r.Whole.Kernels, len(whole))
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(whole)), slices.Sorted(slices.Values(parts))); diff != "" {
+		t.Errorf("%s: -step +operators:\n%s", name, diff)
+	}
+	const rounds = 3
+	for range rounds {
+		if err := r.Round(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sum float64
+	for _, o := range r.Operators {
+		if len(o.Times) != rounds {
+			t.Fatalf("%s: %d times of %s, want %d", name, len(o.Times), o.Name, rounds)
+		}
+		sum += float64(o.Times[rounds-1])
+	}
+	// Each kernel takes a microsecond on a stand-in, so the parts are the whole.
+	if whole := float64(r.Whole.Times[0]); sum < 0.999*whole || sum > 1.001*whole {
+		t.Errorf("%s: the operators take %v s, the whole %v s", name, sum, whole)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A replay leaves the prompt in the cache of a step alone: the next Rewind and
+// Step queue what they did before, and a Step without it is refused.
+func TestStepAfterReplay(t *testing.T) {
+	e, s := standIn(t, tinyLlama, Options{Batch: 2, PromptLen: 30, GenLen: 9})
+	first, err := e.Prefill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func() error {
+		if err := e.Rewind(first); err != nil {
+			return err
+		}
+		_, err := e.Step()
+		return err
+	}
+	before := queued(t, s, step)
+	r, err := e.ReplayStep(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Round(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Step(); err == nil || !strings.Contains(err.Error(), "is full, or no prompt") {
+		t.Errorf("a step without a Rewind: %v", err)
+	}
+	if diff := cmp.Diff(before, queued(t, s, step)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if _, err := e.ReplayStep(first[:1]); err == nil {
+		t.Error("one token was taken for a batch of two")
+	}
+}
+
+// A traced step queues what the step does, and its spans follow each other from
+// its begin to its end.
+func TestTracer(t *testing.T) {
+	e, s := standIn(t, tinyQwen3, Options{Batch: 2, PromptLen: 30, GenLen: 9, Eager: true})
+	ns := int64(0)
+	tracer, err := e.NewTracer(func() int64 { ns += 1e6; return ns })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close()
+	for _, c := range []struct {
+		trace func() (*TracedStep, error)
+		seq   sequence
+	}{{tracer.Prefill, e.prefill}, {tracer.Step, e.decode}} {
+		want := append(queued(t, s, c.seq.queue), "to host")
+		var got *TracedStep
+		lines := queued(t, s, func() (err error) { got, err = c.trace(); return err })
+		lines[len(lines)-1] = "to host"
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("-step +traced:\n%s", diff)
+		}
+		if len(got.Spans) != len(c.seq)+1 || got.EndNS <= got.BeginNS {
+			t.Fatalf("%d spans of %d calls, %d to %d ns", len(got.Spans), len(c.seq), got.BeginNS, got.EndNS)
+		}
+		last := 0.0
+		for i, span := range got.Spans {
+			if float64(span.Begin) != last || span.End < span.Begin || i < len(c.seq) && (span.Name != c.seq[i].name || span.Layer != c.seq[i].layer) {
+				t.Errorf("span %d: %+v, want it to begin at %v", i, span, last)
+			}
+			last = float64(span.End)
+		}
+		if float64(got.Device) != last {
+			t.Errorf("the device took %v, the spans %v", got.Device, last)
+		}
+	}
+	if err := e.Rewind([]int32{0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 9 {
+		if _, err := tracer.Step(); (err != nil) != (i == 8) {
+			t.Errorf("step %d of 8: %v", i, err)
+		}
+	}
+}
+
+// Every operator of the table in docs/native.md is one that the engine has.
+func TestOperatorNames(t *testing.T) {
+	e, _ := standIn(t, tinyQwen3, Options{Batch: 1, PromptLen: 30, GenLen: 9})
+	var got []string
+	for _, o := range e.decode.operators() {
+		got = append(got, strings.Join(append([]string{o.name}, o.includes...), " + "))
+	}
+	want := []string{
+		"embedding", "qkv_proj + input_layernorm", "attention + qk_norm_rotary + kv_write", "o_proj",
+		"gate_up_proj + post_attention_layernorm + activation", "down_proj", "lm_head + norm", "sampling",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if layers := e.decode.of("qkv_proj").layers(); layers != 3 {
+		t.Errorf("qkv_proj is in %d layers, want 3", layers)
+	}
+}

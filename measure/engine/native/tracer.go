@@ -1,0 +1,108 @@
+package native
+
+import (
+	"errors"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/unit"
+)
+
+// A Tracer runs prefills and steps operator by operator, with an event of the
+// GPU after each call, and no graph. The events keep kernels from beginning
+// before the one ahead of them has ended, and where the GPU waits for the host,
+// the wait is in what comes next: so a traced step takes longer than one that
+// runs in a graph.
+type Tracer struct {
+	e      *Engine
+	clock  func() int64
+	events []*cuda.Event // the first before the first call
+}
+
+// A TracedStep is one prefill or decode step. Its spans follow each other
+// without a gap from its begin.
+type TracedStep struct {
+	Timing
+	Spans []TracedCall
+}
+
+// A TracedCall is a call as the GPU did it. Times are from the step's begin, at
+// which the GPU had nothing else to do.
+type TracedCall struct {
+	Name     string // of the estimate's operator; "" for the tokens' way to the host
+	Includes []string
+	Layer    int // below 0 for what the model has once
+	Begin    unit.Seconds
+	End      unit.Seconds
+}
+
+// NewTracer makes a tracer that reads the host's clock in nanoseconds.
+func (e *Engine) NewTracer(clock func() int64) (*Tracer, error) {
+	t := &Tracer{e: e, clock: clock}
+	for range max(len(e.prefill), len(e.decode)) + 2 {
+		ev, err := e.dev.NewEvent()
+		if err != nil {
+			return nil, errors.Join(err, t.Close())
+		}
+		t.events = append(t.events, ev)
+	}
+	return t, nil
+}
+
+// Prefill reads the prompts that are on the GPU.
+func (t *Tracer) Prefill() (*TracedStep, error) {
+	t.e.left = t.e.opt.GenLen - 1
+	return t.step(t.e.prefill)
+}
+
+// Step generates one token a sequence after those in the cache.
+func (t *Tracer) Step() (*TracedStep, error) {
+	if err := t.e.takeStep(); err != nil {
+		return nil, err
+	}
+	return t.step(t.e.decode)
+}
+
+func (t *Tracer) step(s sequence) (*TracedStep, error) {
+	e := t.e
+	if err := e.s.Sync(); err != nil { // so that the first event is reached at once
+		return nil, err
+	}
+	out := &TracedStep{Timing: Timing{BeginNS: t.clock()}}
+	if err := t.events[0].Record(e.s); err != nil {
+		return nil, err
+	}
+	for i := range s {
+		if err := errors.Join(s[i].queue(), t.events[i+1].Record(e.s)); err != nil {
+			return nil, err
+		}
+		out.Spans = append(out.Spans, TracedCall{Name: s[i].name, Includes: s[i].includes, Layer: s[i].layer})
+	}
+	if err := errors.Join(cuda.Fetch(e.s, e.next, e.b.nextToken), t.events[len(s)+1].Record(e.s)); err != nil {
+		return nil, err
+	}
+	out.Spans = append(out.Spans, TracedCall{Layer: once})
+	if _, err := e.tokens(); err != nil {
+		return nil, err
+	}
+	out.EndNS = t.clock()
+	var last unit.Seconds
+	for i := range out.Spans {
+		at, err := t.events[i+1].Since(t.events[0])
+		if err != nil {
+			return nil, err
+		}
+		out.Spans[i].Begin, out.Spans[i].End = last, at
+		last = at
+	}
+	out.Device = last
+	return out, nil
+}
+
+// Close gives the events back.
+func (t *Tracer) Close() error {
+	var errs []error
+	for _, ev := range t.events {
+		errs = append(errs, ev.Close())
+	}
+	return errors.Join(errs...)
+}

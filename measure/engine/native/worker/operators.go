@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"errors"
+	"math"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
+)
+
+// ops times the operators of a phase one by one. One round before the first that
+// counts warms up.
+func (w *worker) ops(o *engine.Ops) error {
+	if math.IsNaN(o.Seconds) || o.Seconds < 0 || o.Rounds < 0 || o.Rounds == 0 && o.Seconds == 0 {
+		return invalid("%d rounds and %v s of operators: want a number of rounds or of seconds", o.Rounds, o.Seconds)
+	}
+	r, err := w.session.replay(o.Phase)
+	if err != nil {
+		return err
+	}
+	begin, rounds, err := w.rounds(r, o)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	w.send(opEvents(o.Phase, r)...)
+	w.send(engine.Event{Event: "done", Done: &engine.Done{Passes: rounds, BeginNS: begin, EndNS: w.clock()}})
+	return nil
+}
+
+// rounds does them until they are enough, one at least, and drops the times of
+// the one that warms up.
+func (w *worker) rounds(r *native.Replay, o *engine.Ops) (begin int64, rounds int, err error) {
+	if err := r.Round(); err != nil {
+		return 0, 0, err
+	}
+	for _, t := range r.All() {
+		t.Times = t.Times[:0]
+	}
+	begin = w.clock()
+	for rounds == 0 || (rounds < o.Rounds || float64(w.clock()-begin) < o.Seconds*1e9) && !w.stopped.Load() {
+		if err := r.Round(); err != nil {
+			return begin, rounds, err
+		}
+		rounds++
+	}
+	return begin, rounds, nil
+}
+
+// replay prepares the operators of a phase.
+func (s *session) replay(p engine.Phase) (*native.Replay, error) {
+	switch p {
+	case engine.Prefill:
+		s.first = nil // the cache is overwritten
+		if err := s.e.SetPrompts(s.prompts[0]); err != nil {
+			return nil, err
+		}
+		return s.e.ReplayPrefill()
+	case engine.Decode:
+		if err := s.prepare(p); err != nil {
+			return nil, err
+		}
+		return s.e.ReplayStep(s.first)
+	}
+	return nil, invalid("no operators of the phase %q: there are prefill, decode", p)
+}
+
+// opEvents are the operators in their order, and the whole as the last.
+func opEvents(p engine.Phase, r *native.Replay) []engine.Event {
+	var events []engine.Event
+	for _, t := range r.All() {
+		op := &engine.Op{Phase: p, Whole: t == r.Whole, Name: t.Name, Includes: t.Includes, Layers: t.Layers, Kernels: t.Kernels, Context: r.Context}
+		if op.Whole {
+			op.Name = "step"
+		}
+		for _, d := range t.Times {
+			op.SamplesS = append(op.SamplesS, float64(d))
+		}
+		events = append(events, engine.Event{Event: "op", Op: op})
+	}
+	return events
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
+	"llmprof/measure/tracefile"
+)
+
+// anchor is the annotation that a trace's time is told by.
+const anchor = "llmprof clock"
+
+// A recorder makes a trace of passes: the phase and its steps on the host's row,
+// layers and operators on those of the GPU. The times of the GPU are laid on the
+// host's clock at the begin of each step, when the GPU has nothing to do; so they
+// may be early by what it takes the host to reach the GPU, a few microseconds.
+type recorder struct {
+	s    *session
+	t    *native.Tracer
+	file *tracefile.Trace
+}
+
+// trace writes a trace of passes of a phase.
+func (s *session) trace(t *engine.Trace) (done *engine.Traced, err error) {
+	if t.File == "" || t.Passes < 1 {
+		return nil, invalid("a trace of %d passes to %q: want a pass and a file", t.Passes, t.File)
+	}
+	if t.Phase == engine.Idle {
+		return nil, invalid("a trace of the phase %q: there are prefill, decode, request", t.Phase)
+	}
+	if err := s.prepare(t.Phase); err != nil {
+		return nil, err
+	}
+	done = &engine.Traced{File: t.File, Anchor: anchor, AnchorNS: s.clock()}
+	r := &recorder{s: s}
+	if r.file, err = tracefile.New("native engine", os.Getpid(), anchor, done.AnchorNS); err != nil {
+		return nil, err
+	}
+	if r.t, err = s.e.NewTracer(s.clock); err != nil {
+		return nil, err
+	}
+	done.BeginNS = s.clock()
+	for i := range t.Passes {
+		if err = r.pass(t.Phase, i); err != nil {
+			break
+		}
+	}
+	done.EndNS = s.clock()
+	if err = errors.Join(err, r.t.Close()); err != nil {
+		return nil, err
+	}
+	if err := r.file.WriteFile(t.File); err != nil {
+		return nil, &engine.Failure{Kind: engine.Invalid, Message: "the trace cannot be written: " + err.Error()}
+	}
+	return done, nil
+}
+
+// pass makes one pass of a phase and notes it.
+func (r *recorder) pass(p engine.Phase, index int) error {
+	s := r.s
+	begin := s.clock()
+	if p == engine.Decode {
+		if err := s.e.Rewind(s.first); err != nil {
+			return err
+		}
+	} else {
+		if err := s.e.SetPrompts(s.prompts[index%len(s.prompts)]); err != nil {
+			return err
+		}
+		if err := r.step("prefill", r.t.Prefill); err != nil {
+			return err
+		}
+	}
+	if p != engine.Prefill {
+		for i := range s.opt.GenLen - 1 {
+			if err := r.step(fmt.Sprintf("decode step %d", i+1), r.t.Step); err != nil {
+				return err
+			}
+		}
+	}
+	return r.file.AddSpans(tracefile.Span{Row: tracefile.Host, Name: string(p), BeginNS: float64(begin), Nanos: float64(s.clock() - begin)})
+}
+
+// step makes one step and notes its operators, and the layers around them.
+func (r *recorder) step(name string, do func() (*native.TracedStep, error)) error {
+	step, err := do()
+	if err != nil {
+		return err
+	}
+	begin := float64(step.BeginNS)
+	spans := []tracefile.Span{{Row: tracefile.Host, Name: name, BeginNS: begin, Nanos: float64(step.EndNS - step.BeginNS)}}
+	for i := range step.Spans {
+		c := &step.Spans[i]
+		span := tracefile.Span{Row: tracefile.Device, Name: c.Name, BeginNS: begin + 1e9*float64(c.Begin), Nanos: 1e9 * float64(c.End-c.Begin)}
+		switch {
+		case c.Name == "":
+			span.Name = "memcpy of tokens to the host"
+		case len(c.Includes) > 0:
+			span.Args = map[string]any{"includes": c.Includes}
+		}
+		spans = append(spans, span)
+	}
+	return r.file.AddSpans(append(spans, layersOf(begin, step.Spans)...)...)
+}
+
+// layersOf are the spans of the layers: of each run of calls that are of one.
+func layersOf(begin float64, calls []native.TracedCall) (spans []tracefile.Span) {
+	for i := 0; i < len(calls); {
+		j := i + 1
+		for j < len(calls) && calls[j].Layer == calls[i].Layer {
+			j++
+		}
+		if calls[i].Layer >= 0 {
+			spans = append(spans, tracefile.Span{
+				Row: tracefile.Layers, Name: fmt.Sprintf("layer %d", calls[i].Layer),
+				BeginNS: begin + 1e9*float64(calls[i].Begin), Nanos: 1e9 * float64(calls[j-1].End-calls[i].Begin),
+			})
+		}
+		i = j
+	}
+	return spans
+}

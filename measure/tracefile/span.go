@@ -1,0 +1,89 @@
+package tracefile
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
+// A Span is something that lasted, on one of a trace's rows. Spans of a row lie
+// one in another or apart.
+type Span struct {
+	Row     Row
+	Name    string
+	BeginNS float64        // of the host's clock
+	Nanos   float64        // that it lasted
+	Args    map[string]any // what Perfetto shows of it; nil for nothing
+}
+
+// A Row is where a span is shown.
+type Row int
+
+// The rows of a trace that is made here: what the host did, in which layer and
+// of which step the device was, and the operators that it ran.
+const (
+	Host Row = iota + 1
+	Layers
+	Device
+)
+
+// rows are the names of the rows, and the categories of their spans: those of
+// Device count as kernels.
+var rows = map[Row]struct{ name, category string }{
+	Host: {"host: phases and steps", "user_annotation"}, Layers: {"GPU: layers", "layer"}, Device: {"GPU: operators", "kernel"},
+}
+
+// New makes a trace of a process, with an annotation of the name anchor at ns of
+// the host's clock, which its times are told by.
+func New(process string, pid int, anchor string, ns int64) (*Trace, error) {
+	t := &Trace{head: map[string]json.RawMessage{"displayTimeUnit": json.RawMessage(`"ms"`)}, marks: map[string]float64{}}
+	if err := t.append(map[string]any{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": map[string]string{"name": process}}); err != nil {
+		return nil, err
+	}
+	for _, r := range []Row{Host, Layers, Device} {
+		for key, value := range map[string]any{"thread_name": map[string]string{"name": rows[r].name}, "thread_sort_index": map[string]int{"sort_index": int(r)}} {
+			if err := t.append(map[string]any{"ph": "M", "name": key, "pid": pid, "tid": int(r), "args": value}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	t.pid = pid
+	return t, t.AddSpans(Span{Row: Host, Name: anchor, BeginNS: float64(ns)})
+}
+
+// AddSpans adds spans to a trace that New made. Its times are microseconds of the
+// host's clock.
+func (t *Trace) AddSpans(spans ...Span) error {
+	for i := range spans {
+		s := &spans[i]
+		if !(s.Nanos >= 0) || math.IsInf(s.Nanos, 0) || math.IsNaN(s.BeginNS) || math.IsInf(s.BeginNS, 0) {
+			return fmt.Errorf("%q begins at %v ns and lasts %v ns: want times", s.Name, s.BeginNS, s.Nanos)
+		}
+		row, known := rows[s.Row]
+		if !known {
+			return fmt.Errorf("%q: there is no row %d", s.Name, s.Row)
+		}
+		category := row.category
+		if s.Row == Device && TypeOf(s.Name) == Memory {
+			category = "gpu_memcpy"
+		}
+		e := map[string]any{"ph": "X", "cat": category, "name": s.Name, "pid": t.pid, "tid": int(s.Row), "ts": s.BeginNS / 1e3, "dur": s.Nanos / 1e3}
+		if s.Args != nil {
+			e["args"] = s.Args
+		}
+		if err := t.append(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append adds an event, and notes of it what reading it would.
+func (t *Trace) append(e any) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	t.events = append(t.events, raw)
+	return t.note(raw)
+}
