@@ -75,11 +75,21 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 		return nil, err
 	}
 	results, err := l.replicas(ctx, set, &p, b)
-	if err == nil && p.Trace != "" {
+	fit := true
+	if err == nil && p.Ops {
+		fit, err = l.timeOperators(ctx, set, b.workers[0], results)
+	}
+	switch {
+	case err != nil || p.Trace == "":
+	case !fit:
+		warn(results[0], "", "no trace: the engine ended when its operators were timed")
+	default:
 		err = l.trace(ctx, set, &p, b, results)
 	}
-	if err != nil {
+	if err != nil || !fit {
 		_ = l.Close() // the next point gets fresh workers, so that no failure reaches from one into another
+	}
+	if err != nil {
 		return nil, err
 	}
 	return results, nil

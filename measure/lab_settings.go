@@ -30,7 +30,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		},
 		Parallelism: result.Parallelism{TP: p.TP, PP: 1, EP: 1, DP: 1, Replicas: p.Replicas},
 		Workload:    workload(p),
-		Size:        p.Size, TTFT: p.TTFT, TPOT: p.TPOT, TTLT: p.TTLT, Energy: p.Energy,
+		Size:        p.Size, TTFT: p.TTFT, TPOT: p.TPOT, TTLT: p.TTLT, Energy: p.Energy, Ops: p.Ops,
 		Repeats: p.Repeats, Warmup: p.Warmup,
 		Theory:      func(tokens int) (*analytic.Memory, error) { return l.theory(m, p, tokens) },
 		WarmupBlock: l.WarmupBlock, WarmupLimit: l.WarmupLimit, Window: l.Window, Idle: l.idleTime(p),

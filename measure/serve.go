@@ -172,6 +172,7 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 		Workload:    workload(p),
 		Reasons: map[string]string{
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
+			"operators": "a server does not say its operators",
 		},
 	}
 	if m := v.model; m != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -135,7 +134,7 @@ func (s *session) blank() *result.Result {
 			r.Reasons[key] = notWanted
 		}
 	}
-	r.Reasons["serving"] = "the engine is not asked over HTTP"
+	r.Reasons["serving"], r.Reasons["operators"] = "the engine is not asked over HTTP", notWanted
 	h := s.worker.Hello()
 	r.Engine = result.Engine{Name: h.Engine, Version: h.Version, Versions: maps.Clone(h.Versions), Options: map[string]string{}, Notes: []string{}}
 	return r
@@ -191,8 +190,5 @@ func (s *session) size(ctx context.Context) error {
 
 // warn notes what makes a figure doubtful, under a mark if it has one.
 func (s *session) warn(mark, format string, args ...any) {
-	if mark != "" && !slices.Contains(s.res.Marks, mark) {
-		s.res.Marks = append(s.res.Marks, mark)
-	}
-	s.res.Warnings = append(s.res.Warnings, fmt.Sprintf(format, args...))
+	warn(s.res, mark, format, args...)
 }

@@ -17,6 +17,7 @@ type Settings struct {
 	Workload    result.Workload
 
 	Size, TTFT, TPOT, TTLT, Energy bool
+	Ops                            bool // the operators of a step, one by one
 
 	Repeats     int           // measured passes of each phase, at least
 	Warmup      int           // passes before the first; Steady to go by the times
@@ -84,8 +85,8 @@ func (s *Settings) check() error {
 			return fmt.Errorf("the %s is %d: want at least 1", n.what, n.value)
 		}
 	}
-	if !s.Size && !s.TTFT && !s.TPOT && !s.TTLT && !s.Energy {
-		return fmt.Errorf("nothing to measure: want size, TTFT, TPOT, TTLT or energy")
+	if !s.Size && !s.TTFT && !s.TPOT && !s.TTLT && !s.Energy && !s.Ops {
+		return fmt.Errorf("nothing to measure: want size, TTFT, TPOT, TTLT, energy or operators")
 	}
 	if s.TPOT && l.GenLen < 2 {
 		return fmt.Errorf("one generated token has no TPOT: want a generated length of 2 or more")

@@ -1,6 +1,7 @@
 // Package plots draws what package analytic works out: the roofline of a case,
 // what its parameters, work, time and energy are made of, its memory over the
-// batch, sweeps of TTFT and TPOT, and the model as a graph of its operators.
+// batch, sweeps of TTFT and TPOT, the model as a graph of its operators, and
+// what was observed beside what was predicted.
 //
 // Each function takes reports and returns a Figure, which knows how to write
 // itself as SVG, PNG or PDF. Nothing here reads or writes files. The same figure

@@ -184,7 +184,7 @@ func (p *Point) problems() []problem {
 		hold(n >= 1, key, "%d: want at least 1", n)
 	}
 	hold(p.Model != "", "model", "which model? Give a name from \"llmprof models list\", a hub id, a directory or a config.json")
-	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size and energy are all false")
+	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy || p.Ops, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size, energy and ops are all false")
 	p.placementProblems(hold)
 	p.engineProblems(hold)
 	slices.SortStableFunc(found, func(a, b problem) int { return slices.Index(settingKeys, a.key) - slices.Index(settingKeys, b.key) })
@@ -226,6 +226,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
+	hold(!p.Ops || p.Engine == Native, "ops", "the engine %s runs a step as a whole, and its operators cannot be replayed one by one: those of engine = %q can", p.Engine, Native)
 	if p.Engine == Native {
 		p.nativeProblems(hold)
 	}
@@ -249,6 +250,5 @@ func (p *Point) nativeProblems(hold func(bool, string, string, ...any)) {
 	hold(p.TP <= 1, "tp", "%d: the native engine runs on one GPU; engine = %q splits layers", p.TP, Transformers)
 	hold(p.Nodes <= 1, "nodes", "%d: the native engine runs on one GPU", p.Nodes)
 	hold(!p.Elana, "elana", "the native engine decodes with a growing context and has no logits of whole prompts; engine = %q has both", Transformers)
-	hold(p.Trace == "", "trace", "the native engine has no profiler; engine = %q writes traces", Transformers)
 	hold(!p.RandomWeights || p.WeightsDir == "", "weights_dir", "%q and random weights: want one of them", p.WeightsDir)
 }

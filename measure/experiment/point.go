@@ -61,6 +61,7 @@ type Protocol struct {
 	TTLT    bool `json:"ttlt"`    // the time to the last
 	Size    bool `json:"size"`    // count memory
 	Energy  bool `json:"energy"`  // read the sensors
+	Ops     bool `json:"ops"`     // time the operators of a step one by one
 	Elana   bool `json:"elana"`   // ELANA's protocol: frozen context, logits of all positions
 	Repeats int  `json:"repeats"` // least samples of each time; 0 for the measurer's choice
 	Warmup  int  `json:"warmup"`  // passes before the first sample; 0 for as many as it takes to be steady

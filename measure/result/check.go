@@ -22,6 +22,7 @@ func Check(r *Result) error {
 	c.finite(r)
 	c.times(r)
 	c.serving(r.Serving)
+	c.operators(r.Operators)
 	c.energy(r.Energy)
 	c.absent(r)
 	c.provenance(&r.Provenance)

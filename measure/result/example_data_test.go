@@ -46,7 +46,7 @@ func fixture(t testing.TB) *Result {
 		}},
 		Meter:      &Meter{PeriodS: 0.1, ReadS: 0.004, Overhead: ptr(-0.0003)},
 		Provenance: Provenance{Version: "test", Command: []string{"llmprof", "measure"}, Seed: 7},
-		Reasons:    map[string]string{"step_s": "the engine does not say its steps", "serving": "the engine is not asked over HTTP"},
+		Reasons:    map[string]string{"step_s": "the engine does not say its steps", "serving": "the engine is not asked over HTTP", "operators": "not asked for"},
 		Warnings:   []string{"fixture: made up for tests, not measured"},
 	}
 }

@@ -35,17 +35,31 @@ func Decode(file string, data []byte) (*Result, error) {
 	if err := foreign(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if err := shape(data, reflect.TypeFor[Result]()); err != nil {
+	absent, err := shape(data, reflect.TypeFor[Result]())
+	if err != nil {
 		return nil, fmt.Errorf("%s:%w", file, err)
 	}
 	var r Result
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, typeError(data, err))
 	}
+	explainAbsent(&r, absent)
 	if err := Check(&r); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return &r, nil
+}
+
+// explainAbsent gives the reason of keys that came after the file was written.
+func explainAbsent(r *Result, absent []string) {
+	for _, key := range absent {
+		if r.Reasons == nil {
+			r.Reasons = map[string]string{}
+		}
+		if r.Reasons[key] == "" {
+			r.Reasons[key] = "the result is of a version of llmprof that did not measure it"
+		}
+	}
 }
 
 // foreign tells files that are no results from results with a mistake.

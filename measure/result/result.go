@@ -30,6 +30,8 @@ type Result struct {
 	Throughput *Rates   `json:"throughput_tok_s"`
 	Serving    *Serving `json:"serving"` // of an engine that is asked over HTTP
 
+	Operators *Operators `json:"operators" late:"true"` // each timed by itself
+
 	Outputs [][]int `json:"outputs,omitempty"` // tokens generated for each sequence of the last request; empty unless they were wanted
 
 	Sizes  *Sizes  `json:"sizes_bytes"`

@@ -15,22 +15,24 @@ import (
 // not know, takes one in another case, and keeps the last of two; in a file that
 // figures are taken from each of these is a mistake.
 type shaper struct {
-	data []byte
-	d    *json.Decoder
+	data   []byte
+	d      *json.Decoder
+	absent []string // keys of later versions that are not there
 }
 
 // shape refuses keys of data that t has not, and misses those that may not be
-// absent.
-func shape(data []byte, t reflect.Type) error {
-	s := shaper{data, json.NewDecoder(bytes.NewReader(data))}
+// absent. Those that are marked late are not missed, since files that were written
+// before they came have them not; shape says which.
+func shape(data []byte, t reflect.Type) (absent []string, err error) {
+	s := shaper{data: data, d: json.NewDecoder(bytes.NewReader(data))}
 	s.d.UseNumber()
 	if err := s.value("", t); err != nil {
-		return err
+		return nil, err
 	}
 	if err := end(s.d); err != nil {
-		return s.fail("%w", err)
+		return nil, s.fail("%w", err)
 	}
-	return nil
+	return s.absent, nil
 }
 
 // fail is an error at the place that was read last.
@@ -101,8 +103,13 @@ func (s *shaper) object(path string, t reflect.Type) error {
 		return s.fail("%w", err)
 	}
 	for _, key := range known {
-		if !slices.Contains(seen, key) && !strings.Contains(fields[key].Tag.Get("json"), ",omitempty") {
-			return s.fail("%s is missing", strings.TrimPrefix(path+"."+key, "."))
+		at := strings.TrimPrefix(path+"."+key, ".")
+		switch {
+		case slices.Contains(seen, key) || strings.Contains(fields[key].Tag.Get("json"), ",omitempty"):
+		case fields[key].Tag.Get("late") != "":
+			s.absent = append(s.absent, at)
+		default:
+			return s.fail("%s is missing", at)
 		}
 	}
 	return nil

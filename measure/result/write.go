@@ -74,7 +74,7 @@ func figures(r *Result) map[string]bool {
 	return map[string]bool{
 		"ttft_s": r.TTFT != nil, "tpot_s": r.TPOT != nil, "ttlt_s": r.TTLT != nil, "step_s": r.StepTime != nil,
 		"throughput_tok_s": r.Throughput != nil, "serving": r.Serving != nil, "sizes_bytes": r.Sizes != nil,
-		"energy": r.Energy != nil, "meter": r.Meter != nil,
+		"energy": r.Energy != nil, "meter": r.Meter != nil, "operators": r.Operators != nil,
 	}
 }
 

@@ -75,7 +75,7 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
 	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
 	if own := o.own(o.rings()); own != nil {
-		if sums, counters := own.scratch(s, sms); sums > 0 {
+		if sums, counters := own.scratch(s, o.sms); sums > 0 {
 			b.ask(&b.partial, "the products' parts", sums)
 			b.ask(&b.whole, "the products' counters", 4*counters)
 		}

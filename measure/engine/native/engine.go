@@ -26,6 +26,7 @@ type Options struct {
 	Products  Products
 	linear    []linearKernels // nil for linearShapes
 	splits    int             // of the context in decode attention; 0 for the rule
+	sms       int             // multiprocessors that products are cut for; 0 for the GPU's
 }
 
 // Products says what multiplies in a decode step.
@@ -138,6 +139,9 @@ func (s *shape) leastBytes(batch, tokens int) float64 {
 
 // load does what needs the GPU; compile makes its kernels.
 func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
+	if e.opt.sms == 0 {
+		e.opt.sms = e.dev.SMs
+	}
 	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)
 	if err := e.dev.Room("the model with its cache and buffers", uint64(e.w.bytes()+e.b.total+cuda.WorkspaceBytes)); err != nil {
 		return err

@@ -5,21 +5,30 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 // TestAgainstReference runs prefill and decode of each family and compares the
 // scores of every step with those of the plain reference, which is given the
 // tokens that the engine chose.
 func TestAgainstReference(t *testing.T) {
-	gpu(t)
+	emulate.Device(t)
+	type variant struct {
+		batch, prompt, gen int
+		products           Products
+	}
+	all := []variant{
+		{1, 1, 24, OwnProducts}, {1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
+		{17, 5, 4, OwnProducts}, {32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts},
+	}
+	if emulate.RealGPU() != nil { // the processor takes its time
+		all = []variant{
+			{1, 1, 5, OwnProducts}, {1, 130, 3, OwnProducts}, {3, 63, 3, OwnProducts}, {9, 12, 3, OwnProducts}, {17, 5, 3, OwnProducts},
+			{33, 4, 3, OwnProducts}, {2, 20, 3, CublasProducts},
+		}
+	}
 	for name, config := range tiny() {
-		for _, c := range []struct {
-			batch, prompt, gen int
-			products           Products
-		}{
-			{1, 1, 24, OwnProducts}, {1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
-			{17, 5, 4, OwnProducts}, {32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts},
-		} {
+		for _, c := range all {
 			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
 				t.Parallel()
 				e := open(t, config, Options{Seed: 7, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products})
@@ -32,7 +41,7 @@ func TestAgainstReference(t *testing.T) {
 // Products whose tiles are cut along their columns, which no tiny model's are by
 // themselves.
 func TestCutsAgainstReference(t *testing.T) {
-	gpu(t)
+	emulate.Device(t)
 	rings := linearShapes()
 	for i := range rings {
 		rings[i].depth, rings[i].least = max(256/rings[i].tiles, 128), 1
@@ -41,8 +50,8 @@ func TestCutsAgainstReference(t *testing.T) {
 		for _, batch := range []int{1, 5, 16, 32} {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
-				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: 4, linear: rings})
-				if own := e.ownProducts(); own.cutFor(e.shape.hidden, e.shape.inner, false, e.dev.SMs).parts < 2 {
+				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: 4, linear: rings, sms: 132})
+				if own := e.ownProducts(); own.cutFor(e.shape.hidden, e.shape.inner, false, e.opt.sms).parts < 2 {
 					t.Fatal("no product is cut")
 				}
 				compare(t, e, newReference(t, config, 7), 4)
@@ -112,8 +121,12 @@ func poison(e *Engine) error {
 // TestSameAgain runs a request twice: sums are in a fixed order, so tokens and
 // scores are equal to the bit.
 func TestSameAgain(t *testing.T) {
-	gpu(t)
-	e := open(t, tinyLlama, Options{Seed: 1, Batch: 5, PromptLen: 70, GenLen: 40})
+	emulate.Device(t)
+	gen := 40
+	if emulate.RealGPU() != nil {
+		gen = 6
+	}
+	e := open(t, tinyLlama, Options{Seed: 1, Batch: 5, PromptLen: 70, GenLen: gen})
 	if err := e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +137,7 @@ func TestSameAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := 1; i < 40; i++ {
+		for range gen - 1 {
 			tok, err := e.Step()
 			if err != nil {
 				t.Fatal(err)

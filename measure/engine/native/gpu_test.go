@@ -3,16 +3,18 @@ package native
 import (
 	"errors"
 	"os"
+	"sync"
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/models"
 )
 
 // gpu skips the test where there is no GPU to run it on.
 func gpu(t testing.TB) {
 	t.Helper()
-	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	err := emulate.RealGPU()
 	var missing *cuda.MissingError
 	var failed *cuda.Error
 	if errors.As(err, &missing) || errors.As(err, &failed) && failed.Call == "cuInit" {
@@ -21,10 +23,9 @@ func gpu(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dev.Close(); err != nil {
-		t.Fatal(err)
-	}
 }
+
+var opening sync.Map // config.json to a mutex
 
 // open makes an engine for the test and closes it after it.
 func open(t testing.TB, config string, opt Options) *Engine {
@@ -34,11 +35,14 @@ func open(t testing.TB, config string, opt Options) *Engine {
 		t.Fatal(err)
 	}
 	opt.Model, opt.Config = m, []byte(config)
-	opt.Libraries = os.Getenv("LLMPROF_TEST_CUDA_LIBS")
+	opt.Libraries = emulate.Device(t)
 	if opt.Cache.Folder == "" {
 		opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
 	}
+	one, _ := opening.LoadOrStore(config, &sync.Mutex{})
+	one.(*sync.Mutex).Lock() // so that kernels are compiled once, and taken from the cache then
 	e, err := Open(opt)
+	one.(*sync.Mutex).Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,27 +14,17 @@
 
 __device__ __forceinline__ u32 piece(u32 base, int row, int c) { return base + (row * PIECES + (c ^ (row & 7))) * 16; }
 
-__device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-
-__device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-
 // copy_tile starts copying TILE rows; rows from have on are zeros.
 __device__ __forceinline__ void copy_tile(u32 base, const bf16 *from, u64 stride, int have) {
   for (int i = threadIdx.x; i < TILE * PIECES; i += 4 * WARP) {
     int r = i / PIECES, c = i % PIECES, bytes = r < have ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(piece(base, r, c)), "l"(from + (r < have ? r : 0) * stride + c * 8), "r"(bytes));
+    copy16_or_zero(piece(base, r, c), from + (r < have ? r : 0) * stride + c * 8, bytes);
   }
 }
 
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
 extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
     attention_prefill(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity, float scale) {
-  extern __shared__ __align__(128) u8 smem[];
+  DYNAMIC_SHARED(smem);
   int heads = kv_heads * GROUP, head = blockIdx.y, seq = blockIdx.z;
   int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mi = lane / 8, mr = lane % 8;
@@ -58,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       copy_tile(vs + (j + 1) % 2 * size, v_cache + at, HEAD_DIM, length - (j + 1) * TILE);
     }
     commit();
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    wait_copies<1>();
     __syncthreads();
     u32 k = ks + j % 2 * size, v = vs + j % 2 * size;
 

@@ -25,41 +25,6 @@
 #endif
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
-__device__ __forceinline__ void barrier_init(u64 *b, u32 count) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(u64 *b) {
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(shared_address(b)) : "memory");
-}
-
-// barrier_arrive_copied arrives when the copies that this thread began are done.
-__device__ __forceinline__ void barrier_arrive_copied(u64 *b) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
-  u32 done = 0;
-  while (!done) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-#else
-    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-#endif
-                 : "=r"(done)
-                 : "r"(shared_address(b)), "r"(parity)
-                 : "memory");
-  }
-}
-
-__device__ __forceinline__ void copy16(u32 to, const void *from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-__device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
-}
-
 enum Out { SCORES, RESIDUAL, SWIGLU };
 
 struct LinearArgs {
@@ -173,8 +138,7 @@ struct Linear {
   // kernel ahead. The kernel behind may start when all is on its way: earlier,
   // its ring would be full before this one's end, and DRAM idle until its begin.
   __device__ void produce(int thread) const {
-    u64 policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    u64 policy = evict_first();
     Cursor w = first(1), x = w;
     int ahead = 0;
     for (; ahead < STAGES && w.item < items; ahead++, w.next(a)) copy_weights(w, thread, policy);
@@ -222,9 +186,9 @@ struct Linear {
         float *col = mine + (n * 8 + 2 * t) * RED_PITCH + g;
         col[0] = sum[n][0], col[RED_PITCH] = sum[n][1], col[8] = sum[n][2], col[RED_PITCH + 8] = sum[n][3];
       }
-      asm volatile("bar.sync 1, 256;" ::: "memory");
+      sync_threads_of(1, CONSUMERS * WARP);
       if (a.parts == 1 || leave(red, item, tile)) finish(red, scale, tile);
-      asm volatile("bar.sync 1, 256;" ::: "memory");
+      sync_threads_of(1, CONSUMERS * WARP);
     }
   }
 
@@ -234,12 +198,12 @@ struct Linear {
     float *to = a.partial + (u64)item * SUMS;
     for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, i / (16 * NT * 8), i / 16 % (NT * 8), i % 16));
     __threadfence();
-    asm volatile("bar.sync 1, 256;" ::: "memory");
+    sync_threads_of(1, CONSUMERS * WARP);
     if (threadIdx.x == 0) {
       *last = atomicAdd(a.arrived + tile, 1) == a.parts - 1;
       if (*last) a.arrived[tile] = 0;
     }
-    asm volatile("bar.sync 1, 256;" ::: "memory");
+    sync_threads_of(1, CONSUMERS * WARP);
     if (!*last) return false;
     __threadfence();
     return true;
@@ -301,11 +265,11 @@ struct Linear {
       ss = warp_sum(ss);
       if (threadIdx.x % WARP == 0) scale[seq] = rsqrtf(ss / a.k + a.eps);
     }
-    asm volatile("bar.sync 1, 256;" ::: "memory");
+    sync_threads_of(1, CONSUMERS * WARP);
   }
 
   __device__ static void run(const LinearArgs &a) {
-    extern __shared__ __align__(128) u8 ring[];
+    DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ float red[CONSUMERS * RED];
     __shared__ float scale[NT * 8];

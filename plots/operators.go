@@ -1,0 +1,161 @@
+package plots
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+
+	"llmprof/analytic"
+)
+
+// OperatorStep is one prefill or decode step, operator by operator.
+type OperatorStep struct {
+	Title string          // what it is of, as "decode step at context 1087"
+	Ops   []TimedOperator // in the order of the step
+	Total []TimedOperator // under a line: their sum, and the whole step
+}
+
+// A TimedOperator is one operator of all layers: what it took, and what was
+// predicted.
+type TimedOperator struct {
+	Name     string
+	Includes []string // operators of the estimate that its kernels do beside it
+	Observed float64  // seconds
+
+	// What was predicted; all zero if nothing was.
+	analytic.Span
+}
+
+// predicted reports whether there is a prediction.
+func (o *TimedOperator) predicted() bool { return o.Expected > 0 }
+
+// Operators draws every operator of a step, predicted beside observed: floor,
+// expected with its interval, and observed, on a logarithmic axis of time for
+// each step.
+func Operators(caption string, steps []OperatorStep) (*Figure, error) {
+	v := &operatorsView{}
+	any := false
+	for i := range steps {
+		s := &steps[i]
+		if len(s.Ops) == 0 {
+			return nil, fmt.Errorf("operators: %s has no operators", s.Title)
+		}
+		p := operatorPanel{OperatorStep: *s}
+		for _, o := range s.rows() {
+			if err := o.check(); err != nil {
+				return nil, err
+			}
+			any = any || o.predicted()
+			p.span.take(o.Observed, float64(o.Expected), float64(o.High))
+			// A floor of nothing but arithmetic is far below any kernel: the axis ends
+			// where the least time is, and an arrow says that the floor is beyond.
+			p.span.take(float64(o.Low))
+		}
+		p.span = p.span.padded(1.6, 1.25, 10)
+		v.panels = append(v.panels, p)
+	}
+	if len(v.panels) == 0 {
+		return nil, fmt.Errorf("operators: there is nothing to draw")
+	}
+	v.keys = operatorKeys(any)
+	f := &Figure{
+		Title: "Operators: predicted and observed", Caption: caption, body: v.draw,
+		Notes: []string{"Observed: median of each operator of all layers, replayed by itself in a CUDA graph, by the GPU's events. Where one kernel does several operators of the estimate, the prediction is of all of them. " +
+			"The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a triangle at their left end is a floor beyond it."},
+	}
+	f.Height = f.outside() + v.height() + legendHeight(v.keys, Width-2*Margin)
+	return f, nil
+}
+
+// rows are the operators and their total.
+func (s *OperatorStep) rows() []TimedOperator {
+	return append(append([]TimedOperator{}, s.Ops...), s.Total...)
+}
+
+// check refuses what no axis can show.
+func (o *TimedOperator) check() error {
+	if !shown(o.Observed) {
+		return fmt.Errorf("operators: %.60q was observed to take %v s: want a time above 0", o.Name, o.Observed)
+	}
+	if !finite(float64(o.Floor), float64(o.Expected), float64(o.Low), float64(o.High)) || o.predicted() && !(shown(float64(o.Expected)) && o.Low <= o.Expected && o.Expected <= o.High) {
+		return fmt.Errorf("operators: %.60q is predicted to take %v (%v to %v, floor %v): want times above 0, in order", o.Name, o.Expected, o.Low, o.High, o.Floor)
+	}
+	return nil
+}
+
+// with is what else a row's kernels do.
+func (o *TimedOperator) with() string {
+	if len(o.Includes) == 0 {
+		return ""
+	}
+	return "with " + strings.Join(o.Includes, ", ")
+}
+
+// figures are the texts on the right of a row: time, over the floor, error.
+func (o *TimedOperator) figures() [3]string {
+	out := [3]string{measured(o.Observed, "s"), "", ""}
+	if !o.predicted() {
+		return out
+	}
+	if ratio := o.Observed / float64(o.Floor); o.Floor > 0 && ratio < mostRatio {
+		out[1] = fmt.Sprintf("%.2f×", ratio)
+	}
+	off, digits := 100*(float64(o.Expected)/o.Observed-1), 0
+	if math.Abs(off) < 9.95 {
+		digits = 1
+	}
+	out[2] = strings.Replace(fmt.Sprintf("%+.*f %%", digits, off), "-", "−", 1)
+	return out
+}
+
+// mostRatio is from where on a ratio to the floor says nothing but that the floor
+// is not what the operator waits for.
+const mostRatio = 100
+
+// The sizes of a picture of operators.
+const (
+	operatorNames vg.Length = 134
+	operatorRow   vg.Length = 13
+	operatorWith  vg.Length = 7.5 // more, where a row says what else its kernels do
+	operatorHead  vg.Length = 27  // title and the heads of the columns
+	operatorAxis  vg.Length = 25
+)
+
+// figureColumns are the widths of the columns on the right.
+var figureColumns = [3]vg.Length{44, 40, 38}
+
+// A operatorsView is the panels, one under the other.
+type operatorsView struct {
+	panels []operatorPanel
+	keys   []key
+}
+
+// An operatorPanel is one step with its axis.
+type operatorPanel struct {
+	OperatorStep
+	span scope
+}
+
+func (o *TimedOperator) height() vg.Length {
+	if len(o.Includes) > 0 {
+		return operatorRow + operatorWith
+	}
+	return operatorRow
+}
+
+func (p *operatorPanel) height() vg.Length {
+	h := operatorHead + operatorAxis
+	for _, o := range p.rows() {
+		h += o.height()
+	}
+	return h
+}
+
+func (v *operatorsView) height() (h vg.Length) {
+	for i := range v.panels {
+		h += v.panels[i].height()
+	}
+	return h
+}

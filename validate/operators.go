@@ -1,0 +1,202 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+	"llmprof/unit"
+)
+
+// OperatorPhase is the operators of one step as they were timed, beside those of
+// the estimate.
+type OperatorPhase struct {
+	Decode  bool // a decode step rather than a prefill
+	Config  Config
+	Context int           // tokens of a sequence in the cache before the step
+	Rows    []OperatorRow // in the order of the step
+	Sum     OperatorRow   // of the rows; its observed time is the sum of medians
+	Step    OperatorRow   // the whole, as the step runs
+	Untimed []string      // operators of the estimate that none of the rows is, as "host"
+	Why     error         // there is no estimate; nil if there is
+}
+
+// An OperatorRow is one operator of all layers: what it took and what was
+// predicted. Where one kernel does several operators of the estimate, the
+// prediction is of all of them.
+type OperatorRow struct {
+	Name     string
+	Includes []string
+	Layers   int
+	Kernels  int
+	Observed float64        // median, in seconds, by the device's events
+	Noise    *stats.Summary // of the observed times; nil for a sum
+
+	Predicted *OperatorPrediction // nil if the estimate has no such operator
+}
+
+// An OperatorPrediction is what the estimate says of an operator.
+type OperatorPrediction struct {
+	analytic.Span // the interval is that of a whole phase
+	FLOPs         unit.FLOPs
+	Bytes         unit.Bytes // between memory and the chip; of what is included, activations stay on the chip
+	Bound         analytic.Bound
+}
+
+// Error is predicted over observed, less 1.
+func (r *OperatorRow) Error() float64 { return float64(r.Predicted.Expected)/r.Observed - 1 }
+
+// OverFloor is observed over the floor, 0 if the floor is none.
+func (r *OperatorRow) OverFloor() float64 {
+	if r.Predicted.Floor <= 0 {
+		return 0
+	}
+	return r.Observed / float64(r.Predicted.Floor)
+}
+
+// Bandwidth is the bytes that have to move over the observed time.
+func (r *OperatorRow) Bandwidth() unit.BytesPerSec {
+	return unit.BytesPerSec(float64(r.Predicted.Bytes) / r.Observed)
+}
+
+// Rate is the FLOPs of matrix products over the observed time.
+func (r *OperatorRow) Rate() unit.FLOPsPerSec {
+	return unit.FLOPsPerSec(float64(r.Predicted.FLOPs) / r.Observed)
+}
+
+// Operators sets the operators of a result beside the estimate's, a phase each.
+// A result without any gives none. Where no estimate can be made, the phases say
+// why, and their rows have no prediction.
+func (s *Scorer) Operators(r *result.Result) []OperatorPhase {
+	if r.Operators == nil {
+		return nil
+	}
+	var all []OperatorPhase
+	for _, p := range []struct {
+		decode bool
+		*result.OperatorPhase
+	}{{false, r.Operators.Prefill}, {true, r.Operators.Decode}} {
+		if p.OperatorPhase != nil {
+			all = append(all, s.operatorPhase(r, p.OperatorPhase, p.decode))
+		}
+	}
+	return all
+}
+
+func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode bool) OperatorPhase {
+	out := OperatorPhase{Decode: decode, Context: p.Context}
+	for i := range p.Ops {
+		o := &p.Ops[i]
+		out.Rows = append(out.Rows, OperatorRow{
+			Name: o.Name, Includes: o.Includes, Layers: o.Layers, Kernels: o.Kernels, Observed: o.Time.Median, Noise: &o.Time.Summary,
+		})
+		out.Sum.Kernels += o.Kernels
+	}
+	out.Sum.Name, out.Sum.Observed = "sum of operators", p.Sum
+	out.Step = OperatorRow{Name: "step", Kernels: out.Sum.Kernels, Observed: p.Step.Median, Noise: &p.Step.Summary}
+	if !decode {
+		out.Step.Name = "prefill"
+	}
+	config, err := reduceConfig(r)
+	if err == nil {
+		out.Config = s.Canonical(config)
+		err = out.predict(s)
+	}
+	out.Why = err
+	return out
+}
+
+// predict adds the estimate's figures, of the very step that was timed.
+func (p *OperatorPhase) predict(s *Scorer) error {
+	at := p.Config
+	if p.Decode { // the one step of a request whose prompt is what the cache held
+		at.Prompt, at.Gen = p.Context, 2
+	}
+	c, err := s.question(&at)
+	if err != nil {
+		return err
+	}
+	report, err := analytic.Explain(c)
+	if err != nil {
+		return &mismatch{Impossible, err}
+	}
+	lines, phase, wide := report.PrefillOps, &report.Prefill, c.Machine.Cal.PrefillError+c.Machine.Engine.Error
+	if p.Decode {
+		lines, phase, wide = report.DecodeOps, &report.Decode, c.Machine.Cal.DecodeError+c.Machine.Engine.Error
+	}
+	var used []string
+	sum := &OperatorPrediction{}
+	for i := range p.Rows {
+		row := &p.Rows[i]
+		row.Predicted = predicted(c.Machine, lines, row, wide)
+		if row.Predicted == nil {
+			continue
+		}
+		used = append(append(used, row.Name), row.Includes...)
+		sum.add(row.Predicted)
+	}
+	for i := range lines {
+		if name := lines[i].Name; !slices.Contains(used, name) && !slices.Contains(p.Untimed, name) {
+			p.Untimed = append(p.Untimed, name)
+		}
+	}
+	p.Sum.Predicted = sum
+	whole := *sum
+	whole.Floor = phase.Floor
+	whole.Low, whole.Bound = max(sum.Low, phase.Floor), phase.Bound
+	p.Step.Predicted = &whole
+	return nil
+}
+
+// predicted is the estimate of a row: of all layers' lines of its name, and of
+// those that it includes. It is nil if there is no line of its name.
+func predicted(m *analytic.Machine, lines []analytic.Line, row *OperatorRow, wide float64) *OperatorPrediction {
+	var own, others []*analytic.Line
+	for i := range lines {
+		switch l := &lines[i]; {
+		case l.Name == row.Name:
+			own = append(own, l)
+		case slices.Contains(row.Includes, l.Name):
+			others = append(others, l)
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	out := &OperatorPrediction{}
+	all := m.Fused(append(slices.Clone(own), others...)...)
+	out.Floor, out.Expected = all.Floor, max(all.Expected, all.Floor)
+	out.Low, out.High = max(out.Expected.Times(1-wide), out.Floor), out.Expected.Times(1+wide)
+	out.FLOPs, out.Bound = all.FLOPs, all.Bound
+	out.Bytes = all.Weights + all.KV + all.State
+	for _, l := range own {
+		out.Bytes += l.Acts
+	}
+	return out
+}
+
+// add adds the figures of another operator, which runs after it.
+func (p *OperatorPrediction) add(o *OperatorPrediction) {
+	p.Floor += o.Floor
+	p.Expected += o.Expected
+	p.Low += o.Low
+	p.High += o.High
+	p.FLOPs += o.FLOPs
+	p.Bytes += o.Bytes
+}
+
+// Off is the sum of the operators over the step, less 1.
+func (p *OperatorPhase) Off() float64 { return p.Sum.Observed/p.Step.Observed - 1 }
+
+// Impossible are the operators that were observed to be faster than their floor:
+// the measurement or the floor is wrong.
+func (p *OperatorPhase) Impossible() (names []string) {
+	for i := range p.Rows {
+		if r := &p.Rows[i]; r.Predicted != nil && r.Observed < float64(r.Predicted.Floor) {
+			names = append(names, fmt.Sprintf("%s: %v, floor %v", r.Name, unit.Seconds(r.Observed), r.Predicted.Floor))
+		}
+	}
+	return names
+}
