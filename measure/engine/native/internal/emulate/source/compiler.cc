@@ -88,8 +88,10 @@ int nvrtcCompileProgram(Program *p, int n, const char **options) {
   for (int i = 0; i < n; i++)
     if (strncmp(options[i], "-D", 2) == 0) flags += " " + quoted(options[i]);
   std::string source = without_ptx(p->source), in = dir + "/kernels.cc", read_in = dir + "/kernels.ii", out = dir + "/kernels.so", log = dir + "/log";
+  // Nothing but entries is seen from outside: the loader would take the shared
+  // memory of templates from another module that is loaded, and lose it with that.
   std::string first = flags + " -E -P " + in + " -o " + read_in + " 2>" + log;
-  std::string second = flags + " -O2 -ftree-vectorize -fPIC -shared -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -DEMULATED_KERNEL= " + in +
+  std::string second = flags + " -O2 -fvisibility=hidden -ftree-vectorize -fPIC -shared -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -DEMULATED_KERNEL= " + in +
                        " -o " + out + " 2>" + log;
   bool done = write(in, source) && system(first.c_str()) == 0 && write(in, source + entries(read(read_in))) && system(second.c_str()) == 0;
   p->log = read(log);

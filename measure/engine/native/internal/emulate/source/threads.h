@@ -281,11 +281,12 @@ inline int sizes(void (*)(A...), u32 *out) {
 
 // EMULATED_ENTRY makes a kernel known by name: how to call it, and the sizes of
 // its parameters.
-#define EMULATED_ENTRY(name)                                                     \
-  extern "C" void emulated_call_##name(void **p) { emulated::apply(name, p); } \
-  extern "C" int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
+#define EMULATED_SEEN extern "C" __attribute__((visibility("default")))
+#define EMULATED_ENTRY(name)                                                       \
+  EMULATED_SEEN void emulated_call_##name(void **p) { emulated::apply(name, p); } \
+  EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
 
-extern "C" void emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, void **p) {
+EMULATED_SEEN void emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, void **p) {
   using namespace emulated;
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
