@@ -30,7 +30,9 @@ type buffers struct {
 	whole     cuda.Ptr // uint32 [tiles], likewise
 	sampled   cuda.Ptr // uint32 [batch]
 	best      cuda.Ptr // uint64 [batch]
-	logits    cuda.Ptr // float32 [batch][vocab]
+	logits    cuda.Ptr // float32 [batch][tokens]
+
+	shared // with other ranks
 
 	frequencies    cuda.Ptr // float32 [headDim/2]
 	kCache, vCache cuda.Ptr // bf16 [layers][batch][kvHeads][capacity][headDim]
@@ -82,7 +84,10 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	}
 	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
 	b.ask(&b.best, "the best scores", 8*o.Batch)
-	b.ask(&b.logits, "the scores", 4*o.Batch*s.vocab)
+	b.ask(&b.logits, "the scores", 4*o.Batch*s.tokens)
+	if s.ranks > 1 {
+		b.askShared(s, o, step, sms)
+	}
 	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
 	half := 2 * s.layers * o.Batch * s.kvHeads * b.capacity * s.headDim
 	b.kv = 2 * half

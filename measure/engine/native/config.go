@@ -10,13 +10,17 @@ import (
 	"llmprof/models"
 )
 
-// A shape is what the kernels need to know of a model.
+// A shape is what the kernels need to know of a model, or of the part of it that
+// one of several GPUs has: then heads, kvHeads and inner are the part's.
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
 	window                                                int // 0 for none
 	eps                                                   float32
 	rope                                                  rope
+
+	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
+	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
 }
 
 // numbers are the fields of config.json that change values and not sizes, which
@@ -61,6 +65,9 @@ func Check(o *Options) error {
 	if err != nil {
 		return err
 	}
+	if s, err = s.divide(o.Model.Name, 0, o.ranks()); err != nil {
+		return err
+	}
 	return o.check(&s)
 }
 
@@ -81,7 +88,7 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 	if why := s.misfit(); why != "" {
 		return shape{}, unsupported("%s: %s", m.Name, why)
 	}
-	return s, nil
+	return s.shard(0, 1), nil
 }
 
 // layer takes the sizes of one kind of layer, which have to be those of the
@@ -201,9 +208,12 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
+// unitOfProduct is the inputs that a product of linear.cu takes at a time.
+const unitOfProduct = 32
+
 // misfit says what the kernels cannot do, nothing if they can. Sizes are those
-// that they load whole: 16 rows of the stream for a norm's sums, 64 inputs for a
-// unit of a product.
+// that they load whole: 16 rows of the stream for a norm's sums, inputs for a unit
+// of a product.
 func (s *shape) misfit() string {
 	switch {
 	case s.layers == 0 || s.vocab == 0:

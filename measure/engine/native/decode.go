@@ -23,7 +23,7 @@ func (e *Engine) queueStep() error {
 func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
-	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding")
+	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
 	for i := range e.w.layers {
 		if own != nil {
 			e.stepLayer(&s, i, own)
@@ -32,12 +32,12 @@ func (e *Engine) decodeSequence() sequence {
 		}
 	}
 	if own != nil {
-		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.vocab) }, "lm_head", "norm")
+		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
 		s.add(once, e.queueHead, "lm_head")
 	}
-	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling")
+	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
 
@@ -52,7 +52,16 @@ func (e *Engine) queueFirst(own bool) error {
 		h, sq, norm = b.h, b.squares, e.w.layers[0].attNorm
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.Batch}, Block: cuda.Dim{X: 1024}}
-	return e.p.embedding.Queue(e.s, l, b.nextToken, e.w.embedding, b.x, int32(e.shape.hidden), h, sq, norm)
+	return e.queueEmbedding(l, b.nextToken, h, sq, norm)
+}
+
+// queueEmbedding queues the gather of tokens, and with norm what the first product
+// needs.
+func (e *Engine) queueEmbedding(l cuda.Launch, tokens, h, squares, norm cuda.Ptr) error {
+	if e.shape.ranks > 1 {
+		return e.p.embeddingShared.Queue(e.s, l, tokens, e.b.embeddings, int32(e.shape.tokensEach(e.shape.ranks)), e.b.x, int32(e.shape.hidden), h, squares, norm)
+	}
+	return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, e.b.x, int32(e.shape.hidden), h, squares, norm)
 }
 
 // stepLayer adds one layer by the engine's own kernels. What each product
@@ -65,9 +74,11 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i, true)
-	s.add(i, func() error { return e.queueResidual(own, b.att, w.o, sh.attWidth(), w.mlpNorm) }, "o_proj")
+	s.add(i, func() error { return e.queueOut(own, attentionBlock, b.att, w.o, sh.attWidth(), w.mlpNorm) }, "o_proj")
+	e.addSum(s, i, attentionBlock, e.opt.Batch, w.mlpNorm)
 	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", "post_attention_layernorm", "activation")
-	s.add(i, func() error { return e.queueResidual(own, b.act, w.down, sh.inner, after) }, "down_proj")
+	s.add(i, func() error { return e.queueOut(own, feedForward, b.act, w.down, sh.inner, after) }, "down_proj")
+	e.addSum(s, i, feedForward, e.opt.Batch, after)
 }
 
 // addAttention adds what lies between the projections of a decode step.
@@ -98,10 +109,15 @@ func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
-// queueResidual queues the sum of a block's output and the stream.
-func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
+// queueOut queues the product that ends a block: added to the stream, with what the
+// next norm needs, or left for the sum over the ranks.
+func (e *Engine) queueOut(own *linearKernels, blk block, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
 	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
+	if sh.ranks > 1 {
+		return own.partial.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
+			e.blockOut(blk), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
+	}
 	return own.residual.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
 		b.x, b.h, b.squares, norm, int32(c.parts), b.partial, b.whole)
 }
@@ -122,7 +138,8 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
 	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)) }, "qkv_proj")
 	e.addAttention(s, i, false)
-	s.add(i, func() error { return e.product(b.x, b.att, w.o, e.outKey(n)) }, "o_proj")
+	s.add(i, func() error { return e.product(e.blockOut(attentionBlock), b.att, w.o, e.outKey(n)) }, "o_proj")
+	e.addSum(s, i, attentionBlock, n, 0)
 	e.addMLP(s, i, n)
 }
 
@@ -130,6 +147,9 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 func (e *Engine) queueSampling(early bool) error {
 	b := e.b
 	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	if e.shape.ranks > 1 {
+		return e.queueSamplingShared(l)
+	}
 	return e.p.sampling.Queue(e.s, l, b.logits, int32(e.shape.vocab), b.best, b.sampled, b.nextToken, b.positions)
 }
 

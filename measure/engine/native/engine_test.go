@@ -63,11 +63,25 @@ func TestCutsAgainstReference(t *testing.T) {
 // compare runs all steps and checks the first, the last and one more sequence.
 func compare(t *testing.T, e *Engine, r *reference, gen int) {
 	t.Helper()
-	prompts := randomPrompts(3, e.opt.Batch, e.opt.PromptLen, e.shape.vocab)
+	compareRun(t, e, e.opt, r, gen, func() error { return poison(e) })
+}
+
+// A runner is an engine, or a team of them.
+type runner interface {
+	SetPrompts([][]int) error
+	Prefill() ([]int32, error)
+	Step() ([]int32, error)
+	Logits() ([][]float32, error)
+}
+
+// compareRun compares what e says with r.
+func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, poison func() error) {
+	t.Helper()
+	prompts := randomPrompts(3, opt.Batch, opt.PromptLen, r.s.vocab)
 	if err := e.SetPrompts(prompts); err != nil {
 		t.Fatal(err)
 	}
-	if err := poison(e); err != nil {
+	if err := poison(); err != nil {
 		t.Fatal(err)
 	}
 	chosen := make([][]int32, gen)
@@ -86,7 +100,7 @@ func compare(t *testing.T, e *Engine, r *reference, gen int) {
 			t.Fatal(err)
 		}
 	}
-	for _, seq := range []int{0, e.opt.Batch / 2, e.opt.Batch - 1} {
+	for _, seq := range []int{0, opt.Batch / 2, opt.Batch - 1} {
 		r.reset()
 		var want []float64
 		for _, tok := range prompts[seq] {
@@ -107,6 +121,9 @@ func compare(t *testing.T, e *Engine, r *reference, gen int) {
 // poison fills what the engine writes before it reads with NaN.
 func poison(e *Engine) error {
 	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true}
+	for _, p := range []*cuda.Ptr{&e.b.flags, &e.b.counts, &e.b.exchanges[0], &e.b.exchanges[1], &e.b.bestsOf, &e.b.flagsOf, &e.b.embeddings} {
+		skip[p] = true
+	}
 	for _, r := range e.b.want {
 		if skip[r.p] {
 			continue

@@ -59,7 +59,7 @@ func (e *Engine) prefillSequence() sequence {
 			return err
 		}
 		return e.queueSampling(false)
-	}, "sampling")
+	}, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
 
@@ -74,9 +74,8 @@ func (e *Engine) prefillGroup(s *sequence, seq, n int) {
 	sh, b := &e.shape, e.b
 	s.add(once, func() error {
 		l := cuda.Launch{Grid: cuda.Dim{X: n * e.opt.PromptLen}, Block: cuda.Dim{X: 256}}
-		tokens := b.tokens.Add(4 * seq * e.opt.PromptLen)
-		return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, b.x, int32(sh.hidden), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
-	}, "embedding")
+		return e.queueEmbedding(l, b.tokens.Add(4*seq*e.opt.PromptLen), 0, 0, 0)
+	}, "embedding", e.onRanks("embedding_all_reduce")...)
 	for i := range e.w.layers {
 		e.prefillLayer(s, i, seq, n)
 	}
@@ -95,7 +94,8 @@ func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
 	s.add(layer, func() error { return e.product(b.qkv, b.h, w.qkv, e.qkvKey(rows, cuda.BFloat16)) }, "qkv_proj")
 	s.add(layer, func() error { return e.queueRotary(w, k, v, rows) }, e.rotaryName(), "kv_write")
 	s.add(layer, func() error { return e.queuePrefillAttention(k, v, n) }, names[0], names[1:]...)
-	s.add(layer, func() error { return e.product(b.x, b.att, w.o, e.outKey(rows)) }, "o_proj")
+	s.add(layer, func() error { return e.product(e.blockOut(attentionBlock), b.att, w.o, e.outKey(rows)) }, "o_proj")
+	e.addSum(s, layer, attentionBlock, rows, 0)
 	e.addMLP(s, layer, rows)
 }
 
@@ -122,7 +122,8 @@ func (e *Engine) addMLP(s *sequence, layer, rows int) {
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)) }, "gate_up_proj")
 	s.add(layer, func() error { return e.queueActivation(rows) }, "activation")
-	s.add(layer, func() error { return e.product(b.x, b.act, w.down, e.downKey(rows)) }, "down_proj")
+	s.add(layer, func() error { return e.product(e.blockOut(feedForward), b.act, w.down, e.downKey(rows)) }, "down_proj")
+	e.addSum(s, layer, feedForward, rows, 0)
 }
 
 // queueActivation queues SwiGLU of rows tokens.

@@ -42,8 +42,10 @@ func (e *Engine) qkvKey(rows int, typ cuda.Type) planKey {
 	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: typ}
 }
 
+// outKey and downKey are of the products that end a block: added to the stream, or
+// left for the sum over the ranks.
 func (e *Engine) outKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.attWidth(), out: e.shape.hidden, typ: cuda.Float32, add: true}
+	return planKey{rows: rows, in: e.shape.attWidth(), out: e.shape.hidden, typ: cuda.Float32, add: e.shape.ranks == 1}
 }
 
 func (e *Engine) gateUpKey(rows int) planKey {
@@ -51,11 +53,11 @@ func (e *Engine) gateUpKey(rows int) planKey {
 }
 
 func (e *Engine) downKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.inner, out: e.shape.hidden, typ: cuda.Float32, add: true}
+	return planKey{rows: rows, in: e.shape.inner, out: e.shape.hidden, typ: cuda.Float32, add: e.shape.ranks == 1}
 }
 
 func (e *Engine) headKey() planKey {
-	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.vocab, typ: cuda.Float32}
+	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.tokens, typ: cuda.Float32}
 }
 
 // prepareProducts plans the layer's products for rows tokens, so that no later
@@ -65,13 +67,13 @@ func (e *Engine) prepareProducts(rows int, qkv cuda.Ptr, typ cuda.Type) error {
 	if _, err := e.plan(e.qkvKey(rows, typ), qkv, b.h, l.qkv); err != nil {
 		return err
 	}
-	if _, err := e.plan(e.outKey(rows), b.x, b.att, l.o); err != nil {
+	if _, err := e.plan(e.outKey(rows), e.blockOut(attentionBlock), b.att, l.o); err != nil {
 		return err
 	}
 	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp); err != nil {
 		return err
 	}
-	_, err := e.plan(e.downKey(rows), b.x, b.act, l.down)
+	_, err := e.plan(e.downKey(rows), e.blockOut(feedForward), b.act, l.down)
 	return err
 }
 

@@ -11,10 +11,13 @@ import (
 type program struct {
 	module                            *cuda.Module
 	fillRandom, fillConstant          *cuda.Kernel
+	fillRandomPart                    *cuda.Kernel
 	embedding, rmsNorm, rotary        *cuda.Kernel
 	activation, sampling              *cuda.Kernel
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
+	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next two are
+	bestOfPart, bestOfAll             *cuda.Kernel
 	linear                            []linearKernels
 	tile                              attentionTile
 }
@@ -36,7 +39,7 @@ func tileFor(major, headDim int) attentionTile {
 	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
 }
 
-// linearKernels are the three products of decoding for batches up to rows, and
+// linearKernels are the products of decoding for batches up to rows, and
 // the shape of the ring that the weights come through (linear.cu).
 type linearKernels struct {
 	rows     int // largest batch
@@ -48,6 +51,7 @@ type linearKernels struct {
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
+	partial  *cuda.Kernel // nil where one GPU has the whole model
 }
 
 // ring is the dynamic shared memory of a block.
@@ -75,7 +79,7 @@ func (l *linearKernels) cutFor(out, in int, gated bool, sms int) cut {
 func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 	for _, c := range []cut{
 		l.cutFor(s.qkvWidth(), s.hidden, false, sms), l.cutFor(s.hidden, s.attWidth(), false, sms),
-		l.cutFor(s.inner, s.hidden, true, sms), l.cutFor(s.hidden, s.inner, false, sms), l.cutFor(s.vocab, s.hidden, false, sms),
+		l.cutFor(s.inner, s.hidden, true, sms), l.cutFor(s.hidden, s.inner, false, sms), l.cutFor(s.tokens, s.hidden, false, sms),
 	} {
 		if c.parts > 1 {
 			sums, counters = max(sums, c.tiles*c.parts*l.sums()), max(counters, c.tiles)
@@ -114,6 +118,9 @@ func defines(s *shape, linear []linearKernels) []string {
 		fmt.Sprintf("HEAD_DIM=%d", s.headDim), fmt.Sprintf("GROUP=%d", s.heads/s.kvHeads),
 		fmt.Sprintf("QK_NORM=%d", flag[s.qkNorm]), fmt.Sprintf("QKV_BIAS=%d", flag[s.bias]),
 	}
+	if s.ranks > 1 {
+		out = append(out, fmt.Sprintf("RANKS=%d", s.ranks))
+	}
 	for i := range linear {
 		l := &linear[i]
 		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
@@ -136,21 +143,27 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 		return nil, err
 	}
 	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s.headDim)}
-	return p, p.find()
+	return p, p.find(s.ranks)
 }
 
 // find looks the kernels up by name.
-func (p *program) find() error {
+func (p *program) find(ranks int) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
-		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill,
+		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
+	}
+	if ranks > 1 {
+		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll
 	}
 	for i := range p.linear {
 		l := &p.linear[i]
 		names[fmt.Sprintf("linear_scores_%d", l.rows)] = &l.scores
 		names[fmt.Sprintf("linear_residual_%d", l.rows)] = &l.residual
 		names[fmt.Sprintf("linear_swiglu_%d", l.rows)] = &l.swiglu
+		if ranks > 1 {
+			names[fmt.Sprintf("linear_partial_%d", l.rows)] = &l.partial
+		}
 	}
 	for name, k := range names {
 		var err error

@@ -6,9 +6,13 @@
 //   GROUP     query heads that share one key and value head
 //   QK_NORM   1 where queries and keys have an RMSNorm of their own
 //   QKV_BIAS  1 where the q, k and v projections have a bias
+//   RANKS     GPUs that share the model; 1 if it is not defined
 //
 // Shapes are written [rows][columns], the last dimension dense; sums are float32.
 
+#ifndef RANKS
+#define RANKS 1
+#endif
 #define WARP 32
 #define FULL 0xffffffffu
 #define LOG2E 1.4426950408889634f

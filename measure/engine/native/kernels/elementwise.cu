@@ -1,16 +1,8 @@
 // The operators that touch each value once.
 
-// embedding gathers the row of each token into the residual stream x, in
-// float32. For decoding it also leaves what the first product needs: xn = x
-// times the norm's weights, and the sum of squares of each 16 values.
-//
-//   tokens[rows], table[vocab][hidden], x[rows][hidden], xn[rows][hidden], squares[rows][hidden/16]
-extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
-  let_next_start();
-  after_previous();
-  u64 row = blockIdx.x, from = (u64)tokens[row] * hidden;
+__device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
   for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
-    float v = wide(table[from + i]);
+    float v = wide(from[i]);
     x[row * hidden + i] = v;
     if (xn == nullptr) continue;
     xn[row * hidden + i] = narrow(v * wide(norm[i]));
@@ -19,6 +11,18 @@ extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float
     for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
     if (i % 16 == 0) squares[row * (hidden / 16) + i / 16] = ss;
   }
+}
+
+// embedding gathers the row of each token into the residual stream x, in
+// float32. For decoding it also leaves what the first product needs: xn = x
+// times the norm's weights, and the sum of squares of each 16 values.
+//
+//   tokens[rows], table[vocab][hidden], x[rows][hidden], xn[rows][hidden], squares[rows][hidden/16]
+extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
+  let_next_start();
+  after_previous();
+  u64 row = blockIdx.x;
+  gather_row(table + (u64)tokens[row] * hidden, row, x, hidden, xn, squares, norm);
 }
 
 // rms_norm is RMSNorm (arXiv:1910.07467): y = x / rms(x) * w. The rows that it
@@ -95,20 +99,17 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_nor
   }
 }
 
-// sampling picks the highest score of each sequence, the lowest index among
-// equals, makes it the next token, and moves the position on. best and arrived
-// are zero before and after.
-//
-//   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
-extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
-  let_next_start();
-  after_previous();
+// best_score finds the highest of a sequence's scores, the lowest index among
+// equals, and gives it to one thread of the last block of the sequence that comes
+// to its end: index and score as a number that orders as they do. first is the
+// index of the first score. best and arrived are zero before and after.
+__device__ __forceinline__ bool best_score(const float *logits, int vocab, u32 first, u64 *best, u32 *arrived, u64 &winner) {
   int seq = blockIdx.y;
   u64 top = 0;
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < vocab; i += gridDim.x * blockDim.x) {
     u32 bits = __float_as_uint(logits[(u64)seq * vocab + i]);
     bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
-    u64 key = (u64)bits << 32 | (0xffffffffu - (u32)i);
+    u64 key = (u64)bits << 32 | (0xffffffffu - (first + (u32)i));
     top = key > top ? key : top;
   }
 #pragma unroll
@@ -119,9 +120,24 @@ extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u
   if (threadIdx.x % WARP == 0) atomicMax(best + seq, top);
   __threadfence();
   __syncthreads();
-  if (threadIdx.x != 0 || atomicAdd(arrived + seq, 1) != gridDim.x - 1) return;
-  u64 winner = atomicExch(best + seq, 0ull);
+  if (threadIdx.x != 0 || atomicAdd(arrived + seq, 1) != gridDim.x - 1) return false;
+  winner = atomicExch(best + seq, 0ull);
   arrived[seq] = 0;
-  next[seq] = (int)(0xffffffffu - (u32)winner);
-  positions[seq] += 1;
+  return true;
+}
+
+// token is that of a best score.
+__device__ __forceinline__ int token(u64 winner) { return (int)(0xffffffffu - (u32)winner); }
+
+// sampling takes the best score of each sequence as the next token, and moves the
+// position on.
+//
+//   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
+extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
+  let_next_start();
+  after_previous();
+  u64 winner;
+  if (!best_score(logits, vocab, 0, best, arrived, winner)) return;
+  next[blockIdx.y] = token(winner);
+  positions[blockIdx.y] += 1;
 }

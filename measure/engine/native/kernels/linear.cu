@@ -25,7 +25,7 @@
 #endif
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
-enum Out { SCORES, RESIDUAL, SWIGLU };
+enum Out { SCORES, RESIDUAL, SWIGLU, PARTIAL };
 
 struct LinearArgs {
   const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
@@ -33,7 +33,7 @@ struct LinearArgs {
   int n, k, batch;
   float eps;
   const float *squares; // [batch][k/16], of the norm ahead of this product
-  float *y;             // SCORES: [batch][n]; RESIDUAL: the stream, [batch][n]
+  float *y;             // SCORES, PARTIAL: [batch][n]; RESIDUAL: the stream, [batch][n]
   bf16 *h;              // RESIDUAL: the stream times norm; SWIGLU: [batch][n]
   float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
   const bf16 *norm;     // RESIDUAL: of the next norm
@@ -243,6 +243,10 @@ struct Linear {
         if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r) * scale[seq];
         continue;
       }
+      if (OUT == PARTIAL) { // the other ranks' sums are missing
+        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r);
+        continue;
+      }
       float x = 0.f;
       if (seq < a.batch && o < a.n) {
         u64 at = (u64)seq * a.n + o;
@@ -284,7 +288,7 @@ struct Linear {
       return;
     }
     after_previous();
-    if (OUT != RESIDUAL) l.scales(scale);
+    if (OUT == SCORES || OUT == SWIGLU) l.scales(scale);
     l.consume(red, scale);
   }
 };
@@ -309,3 +313,9 @@ LINEAR(linear_swiglu_16, SHAPE_16, SWIGLU)
 LINEAR(linear_scores_32, SHAPE_32, SCORES)
 LINEAR(linear_residual_32, SHAPE_32, RESIDUAL)
 LINEAR(linear_swiglu_32, SHAPE_32, SWIGLU)
+#if RANKS > 1
+LINEAR(linear_partial_1, SHAPE_1, PARTIAL)
+LINEAR(linear_partial_8, SHAPE_8, PARTIAL)
+LINEAR(linear_partial_16, SHAPE_16, PARTIAL)
+LINEAR(linear_partial_32, SHAPE_32, PARTIAL)
+#endif

@@ -35,6 +35,49 @@ __device__ __forceinline__ void let_next_start() {
 #endif
 }
 
+// What passes between GPUs is at the scope of the system (PTX ISA, "Memory
+// Consistency Model"): leave_count writes a count where a block of another GPU waits for
+// it, after all that this thread knows to be written; read_count sees what was
+// written before the count that it reads.
+__device__ __forceinline__ void leave_count(u32 *at, u32 v) {
+  __threadfence_system();
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ u32 read_count(const u32 *at) {
+  u32 v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
+
+// Values of another GPU, past every cache of this one.
+__device__ __forceinline__ float4 load_peer(const float *at) {
+  float4 v;
+  asm volatile("ld.relaxed.sys.global.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(at) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ u64 load_peer(const u64 *at) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+
+// nanoseconds of a clock of the GPU.
+__device__ __forceinline__ u64 nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+// give_up ends the kernel, and with it all work of the GPU's context, after
+// leaving a word for the host.
+__device__ __forceinline__ void give_up(u32 *word, u32 v) {
+  *(volatile u32 *)word = v;
+  __threadfence_system();
+  asm volatile("trap;");
+}
+
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
 // mma adds the product of a 16x16 tile of a and a 16x8 tile of b to c. Lane

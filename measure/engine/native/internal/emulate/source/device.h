@@ -210,3 +210,22 @@ inline void barrier_wait(u64 *b, u32 parity) {
   emulated::wait(emulated::AT_MBARRIER);
 }
 inline void sync_threads_of(int barrier, int threads) { emulated::barrier(barrier, threads); }
+
+// Other GPUs' kernels run on other threads of the host at the same time. A thread
+// that looks for a count lets the others of its block go on, and other GPUs.
+inline void leave_count(u32 *at, u32 v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
+inline u32 read_count(const u32 *at) {
+  emulated::look_again();
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+inline float4 load_peer(const float *at) { return *(const float4 *)at; }
+inline u64 load_peer(const u64 *at) { return *at; }
+inline u64 nanoseconds() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+inline void give_up(u32 *word, u32 v) {
+  *word = v;
+  emulated::trap();
+}

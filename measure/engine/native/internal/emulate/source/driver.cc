@@ -1,5 +1,6 @@
-// As much of the CUDA driver as this engine calls, on the processor: a GPU of
-// compute capability 8.0 whose work is done when it is queued. Memory is poisoned
+// As much of the CUDA driver as this engine calls, on the processor: up to eight
+// GPUs (LLMPROF_EMULATED_GPUS) of compute capability 8.0, whose work is done when it
+// is queued, by the thread that queues it. Memory is poisoned
 // with NaN, and lies before a page that cannot be touched.
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -18,7 +19,7 @@
 #include "driver.h"
 
 typedef uint64_t Address;
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_FOUND = 500 };
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
 static const uint64_t total_memory = 4ull << 30;
 
 namespace {
@@ -38,31 +39,47 @@ struct Module {
 struct Function {
   void (*call)(void **);
   int (*sizes)(uint32_t *);
-  void (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **);
+  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **);
   uint32_t most_shared;
 };
+
+struct Device {
+  uint64_t used;
+  bool peers[8]; // whose memory it may touch
+  bool failed;   // a kernel of it trapped, and nothing works any more
+};
+Device devices[8];
+thread_local Device *current = devices;
 
 struct Block {
   void *map;
   size_t mapped, size;
+  Device *device;
 };
 std::mutex lock;
 std::map<Address, Block> blocks;
-uint64_t used;
+
+// from_environment is a number there, or what stands in for it.
+int from_environment(const char *name, int none) {
+  const char *text = getenv(name);
+  return text ? atoi(text) : none;
+}
+
+int status() { return current->failed ? FAILED : OK; }
 
 const size_t page = 4096;
 
 int take(Address *p, uint64_t size) {
   std::lock_guard<std::mutex> hold(lock);
   if (size == 0) return INVALID;
-  if (used + size > total_memory) return NO_MEMORY;
+  if (current->used + size > total_memory) return NO_MEMORY;
   size_t room = (size + page - 1) / page * page;
   char *m = (char *)mmap(nullptr, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (m == MAP_FAILED) return NO_MEMORY;
   mprotect(m + room, page, PROT_NONE);
   *p = (Address)(m + room - (size + 15) / 16 * 16); // 16 bytes are what the kernels load
-  blocks[*p] = {m, room + page, size};
-  used += size;
+  blocks[*p] = {m, room + page, size, current};
+  current->used += size;
   memset((void *)*p, 0xff, size);
   return OK;
 }
@@ -86,26 +103,38 @@ extern "C" {
 
 int cuInit(unsigned) { return OK; }
 int cuDriverGetVersion(int *v) { return *v = 12080, OK; }
-int cuGetErrorName(int code, const char **s) { return *s = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_EMULATED", OK; }
+int cuGetErrorName(int code, const char **s) {
+  *s = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_EMULATED";
+  return OK;
+}
 int cuGetErrorString(int, const char **s) { return *s = "refused by the emulated GPU", OK; }
-int cuDeviceGetCount(int *n) { return *n = 1, OK; }
-int cuDeviceGet(int *d, int) { return *d = 0, OK; }
-int cuDeviceGetName(char *s, int n, int) { return snprintf(s, n, "emulated GPU"), OK; }
-int cuDeviceGetUuid_v2(char *u, int) { return memset(u, 0xe, 16), OK; }
+int cuDeviceGetCount(int *n) { return *n = from_environment("LLMPROF_EMULATED_GPUS", 8), OK; }
+int cuDeviceGet(int *d, int ordinal) { return *d = ordinal, ordinal >= 0 && ordinal < 8 ? OK : NO_DEVICE; }
+int cuDeviceGetName(char *s, int n, int d) {
+  return snprintf(s, n, d && d == from_environment("LLMPROF_EMULATED_OTHER", 0) ? "other emulated GPU" : "emulated GPU"), OK;
+}
+int cuDeviceGetUuid_v2(char *u, int d) { return memset(u, 0xe0 + d, 16), OK; }
 int cuDeviceTotalMem_v2(uint64_t *n, int) { return *n = total_memory, OK; }
 int cuDeviceGetAttribute(int *v, int attribute, int) {
   static const std::map<int, int> values = {{75, 8}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, 163 << 10}};
   auto found = values.find(attribute);
   return found == values.end() ? INVALID : (*v = found->second, OK);
 }
-int cuDeviceGetPCIBusId(char *s, int n, int) { return snprintf(s, n, "0000:00:00.0"), OK; }
-int cuDevicePrimaryCtxRetain(void **c, int) { return *c = &blocks, OK; }
-int cuDevicePrimaryCtxRelease_v2(int) { return OK; }
-int cuCtxSetCurrent(void *) { return OK; }
+int cuDeviceGetPCIBusId(char *s, int n, int d) { return snprintf(s, n, "0000:%02x:00.0", d), OK; }
+int cuDevicePrimaryCtxRetain(Device **c, int d) { return *c = devices + d, OK; }
+int cuDevicePrimaryCtxRelease_v2(int d) { return devices[d].failed = false, OK; }
+int cuCtxSetCurrent(Device *c) { return current = c, OK; }
+// LLMPROF_EMULATED_APART names a GPU whose memory no other reaches.
+int cuDeviceCanAccessPeer(int *can, int, int peer) { return *can = !peer || peer != from_environment("LLMPROF_EMULATED_APART", 0), OK; }
+int cuCtxEnablePeerAccess(Device *c, unsigned flags) {
+  bool &on = current->peers[c - devices];
+  if (flags || c == current) return INVALID;
+  return on ? PEER_ENABLED : (on = true, OK);
+}
 
 int cuMemGetInfo_v2(uint64_t *free, uint64_t *total) {
   std::lock_guard<std::mutex> hold(lock);
-  return *total = total_memory, *free = total_memory - used, OK;
+  return *total = total_memory, *free = total_memory - current->used, OK;
 }
 int cuMemAlloc_v2(Address *p, uint64_t n) { return take(p, n); }
 int cuMemFree_v2(Address p) {
@@ -113,14 +142,14 @@ int cuMemFree_v2(Address p) {
   auto b = blocks.find(p);
   if (b == blocks.end()) return INVALID;
   munmap(b->second.map, b->second.mapped);
-  used -= b->second.size;
+  b->second.device->used -= b->second.size;
   blocks.erase(b);
   return OK;
 }
 int cuMemHostAlloc(void **p, uint64_t n, unsigned) { return (*p = malloc(n)) ? OK : NO_MEMORY; }
 int cuMemFreeHost(void *p) { return free(p), OK; }
-int cuMemcpyHtoD_v2(Address to, const void *from, uint64_t n) { return memcpy((void *)to, from, n), OK; }
-int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return memcpy(to, (void *)from, n), OK; }
+int cuMemcpyHtoD_v2(Address to, const void *from, uint64_t n) { return memcpy((void *)to, from, n), status(); }
+int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return memcpy(to, (void *)from, n), status(); }
 int cuMemcpyHtoDAsync_v2(Address to, const void *from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, from, n); }), OK; }
 int cuMemcpyDtoHAsync_v2(void *to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy(to, (void *)from, n); }), OK; }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, (void *)from, n); }), OK; }
@@ -130,7 +159,7 @@ int cuMemsetD32Async(Address p, uint32_t v, uint64_t n, void *s) { return emulat
 
 int cuStreamCreate(Stream **s, unsigned) { return *s = new Stream, OK; }
 int cuStreamDestroy_v2(Stream *s) { return delete s, OK; }
-int cuStreamSynchronize(Stream *s) { return s && s->capture ? INVALID : OK; }
+int cuStreamSynchronize(Stream *s) { return s && s->capture ? INVALID : status(); }
 int cuEventCreate(Event **e, unsigned) { return *e = new Event(), OK; }
 int cuEventDestroy_v2(Event *e) { return delete e, OK; }
 int cuEventRecord(Event *e, void *s) { return emulated_queue(s, [=] { clock_gettime(CLOCK_MONOTONIC, &e->at); }), OK; }
@@ -147,7 +176,7 @@ int cuGraphDestroy(Graph *g) { return delete g, OK; }
 int cuGraphExecDestroy(Graph *g) { return delete g, OK; }
 int cuGraphLaunch(Graph *g, void *) {
   for (auto &w : g->work) w();
-  return OK;
+  return status();
 }
 
 // The code is a shared library behind its length (compiler.cc).
@@ -181,7 +210,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (void (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **))launch, 48 << 10};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **))launch, 48 << 10};
   return OK;
 }
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
@@ -208,9 +237,9 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   emulated_queue(l.stream, [=]() mutable {
     std::vector<void *> p(n);
     for (int i = 0; i < n; i++) p[i] = &values[i];
-    f->launch(f->call, l.grid, l.block, l.shared, p.data());
+    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, p.data())) current->failed = true;
   });
-  return OK;
+  return status();
 }
 
 } // extern "C"

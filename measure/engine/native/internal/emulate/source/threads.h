@@ -3,9 +3,13 @@
 // Every other launch runs threads and blocks in the reverse order, and shared
 // memory begins as NaN, so that what depends on an order or on what was there
 // before does not stay hidden. A block in which all threads wait ends the program.
+// Each GPU's kernels run on the thread of the host that queues them, several GPUs'
+// at the same time.
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -70,6 +74,7 @@ static Warp warps[MOST_THREADS / 32];
 static Barrier barriers[16];
 static Thread *current;
 static unsigned live;
+static bool trapped;
 static void *scheduler; // its stack while a thread runs
 static u8 *stacks, *shared_end, *shared;
 static void (*body)(void **);
@@ -104,6 +109,18 @@ inline void switch_back() { emulated_switch(&current->stack, scheduler); }
 inline void wait(State s) {
   current->state = s;
   switch_back();
+}
+
+// look_again lets others run before a thread looks for what another GPU does.
+inline void look_again() {
+  sched_yield();
+  wait(READY);
+}
+
+// trap ends the kernel, as the instruction does.
+inline void trap() {
+  trapped = true;
+  wait(ENDED);
 }
 
 inline bool phase_done(const u64 *b, u32 parity) { return (*b >> 63) != parity; }
@@ -250,16 +267,17 @@ inline Static static_shared() {
 inline void run_block(int n, bool reverse) {
   prepare(n);
   live = n;
-  while (live) {
+  while (live && !trapped) {
     bool any = false;
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n && !trapped; k++) {
       int i = reverse ? n - 1 - k : k;
       if (!can_go_on(threads[i], i)) continue;
       any = true;
       go_on(threads[i], i);
     }
-    if (!any) fail("all threads wait");
+    if (!any && !trapped) fail("all threads wait");
   }
+  for (int i = 0; trapped && i < n; i++) threads[i].stack = nullptr; // none of them goes on
 }
 
 template <class... A, size_t... I>
@@ -286,7 +304,8 @@ inline int sizes(void (*)(A...), u32 *out) {
   EMULATED_SEEN void emulated_call_##name(void **p) { emulated::apply(name, p); } \
   EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
 
-EMULATED_SEEN void emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, void **p) {
+// emulated_launch runs a kernel and reports whether it came to its end.
+EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, void **p) {
   using namespace emulated;
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
@@ -295,8 +314,9 @@ EMULATED_SEEN void emulated_launch(void (*call)(void **), const u32 *grid, const
   gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block[0], block[1], block[2]};
   body = call, arguments = p;
   Static s = static_shared();
+  trapped = false;
   u64 blocks = (u64)grid[0] * grid[1] * grid[2];
-  for (u64 k = 0; k < blocks; k++) {
+  for (u64 k = 0; k < blocks && !trapped; k++) {
     u64 b = reverse ? blocks - 1 - k : k;
     blockIdx = {(u32)(b % grid[0]), (u32)(b / grid[0] % grid[1]), (u32)(b / grid[0] / grid[1])};
     memset(s.at, 0xff, s.size);
@@ -305,4 +325,5 @@ EMULATED_SEEN void emulated_launch(void (*call)(void **), const u32 *grid, const
     memset(shared, 0xff, shared_end - shared);
     run_block(n, reverse);
   }
+  return !trapped;
 }
