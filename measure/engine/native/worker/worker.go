@@ -32,7 +32,7 @@ const heap = 512 << 20
 // quit, in ends or ctx does. The last two may leave the GPU at work: the process
 // has to end then, which frees it.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) error {
-	return serve(ctx, in, out, version, native.Open)
+	return serve(ctx, in, out, version, native.OpenTeam)
 }
 
 func serve(ctx context.Context, in io.Reader, out io.Writer, version string, open opener) error {
@@ -65,8 +65,8 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, version string, ope
 // grace is how long a command may go on that nobody waits for any more.
 const grace = 2 * time.Second
 
-// An opener opens an engine.
-type opener func(native.Options) (*native.Engine, error)
+// An opener opens the engines of the GPUs that share a model.
+type opener func(native.Options) (*native.Team, error)
 
 // A worker is what is loaded, and the pipes to the driver.
 type worker struct {
