@@ -3,7 +3,9 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.10.1
 LINT     := $(or $(shell command -v golangci-lint),$(shell go env GOPATH)/bin/golangci-lint)
 FUZZTIME := 30s
 
-.PHONY: help check test lint golden fuzz bench build examples venv
+GPU_TESTS := measure/power measure/engine/transformers measure/engine/native measure/engine/native/cuda measure/engine/native/worker
+
+.PHONY: help check test lint golden fuzz bench build examples venv gpu
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -50,6 +52,13 @@ bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
 
 ## build: the command, in bin/
 build: ; go build -o bin/llmprof ./cmd/llmprof
+
+## gpu: the command and the tests that need a GPU, in bin/gpu/: .ci/gpu runs them where there is one, without Go
+gpu:
+	go build -trimpath -ldflags "-s -w" -o bin/gpu/llmprof ./cmd/llmprof
+	@for p in $(GPU_TESTS); do \
+	  echo "go test -c ./$$p"; go test -c -trimpath -ldflags "-s -w" -o bin/gpu/$$(echo $$p | tr / .).test ./$$p || exit 1; \
+	done
 
 ## examples: the pictures of the documents, in docs/
 examples: build

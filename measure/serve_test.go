@@ -3,11 +3,11 @@ package measure
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -144,7 +144,7 @@ func TestServeAround(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLab(t)
-	l.Root = os.DirFS(rapl(t))
+	l.Root = rapl{time.Now()}
 	l.Idle = 100 * time.Millisecond
 	p := servingPoint("http://" + addr)
 	p.EngineCmd = fmt.Sprintf("%s=%s '%s'", serverAddress, addr, self)
@@ -166,38 +166,17 @@ func TestServeAround(t *testing.T) {
 	checked(t, r)
 }
 
-// rapl is a folder with the counter of one package, which moves while the test
-// runs.
-func rapl(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	dir := filepath.Join(root, "sys/class/powercap/intel-rapl:0")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, text string) {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path+".new", []byte(text), 0o644); err == nil {
-			_ = os.Rename(path+".new", path)
-		}
-	}
-	write("name", "package-0\n")
-	write("max_energy_range_uj", "262143328850\n")
-	write("energy_uj", "1000\n")
-	born, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-				write("energy_uj", fmt.Sprintf("%d\n", 1000+time.Since(born).Microseconds()*100)) // 100 W
-			}
-		}
-	}()
-	t.Cleanup(func() { close(stop); <-stopped })
-	return root
+// A rapl is the counter of one package at 100 W, at the moment that it is read.
+type rapl struct{ born time.Time }
+
+// Open opens a file or a folder of it.
+func (r rapl) Open(name string) (fs.File, error) {
+	const zone = "sys/class/powercap/intel-rapl:0/"
+	counter := fmt.Sprintf("%d\n", 1000+time.Since(r.born).Microseconds()*100)
+	return fstest.MapFS{
+		zone + "name": {Data: []byte("package-0\n")}, zone + "max_energy_range_uj": {Data: []byte("262143328850\n")},
+		zone + "energy_uj": {Data: []byte(counter)},
+	}.Open(name)
 }
 
 func TestServeFails(t *testing.T) {

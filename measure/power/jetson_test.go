@@ -193,6 +193,7 @@ func TestTegrastatsRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(time.Second) // for lines enough on a busy machine
 	w, err := m.End(t.Context(), mark)
 	if err != nil {
 		t.Fatal(err)
