@@ -118,7 +118,7 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
-	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)) }, "qkv_proj")
+	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
 	e.addAttention(s, i, false)
 	s.add(i, func() error { return e.product(b.x, b.att, w.o, e.outKey(n)) }, "o_proj")
 	e.addMLP(s, i, n)

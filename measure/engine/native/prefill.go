@@ -92,7 +92,7 @@ func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
 	k, v := b.layerCache(sh, &e.opt, layer, seq)
 	names := e.attentionNames()
 	s.add(layer, func() error { return e.queueNorm(w.attNorm, b.h, rows, 1, 0) }, "input_layernorm")
-	s.add(layer, func() error { return e.product(b.qkv, b.h, w.qkv, e.qkvKey(rows, cuda.BFloat16)) }, "qkv_proj")
+	s.add(layer, func() error { return e.projectPrompts(w, rows) }, "qkv_proj")
 	s.add(layer, func() error { return e.queueRotary(w, k, v, rows) }, e.rotaryName(), "kv_write")
 	s.add(layer, func() error { return e.queuePrefillAttention(k, v, n) }, names[0], names[1:]...)
 	s.add(layer, func() error { return e.product(b.x, b.att, w.o, e.outKey(rows)) }, "o_proj")
@@ -103,7 +103,7 @@ func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
 func (e *Engine) queueRotary(w *layerWeights, k, v cuda.Ptr, rows int) error {
 	sh, b := &e.shape, e.b
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
-	return e.p.rotary.Queue(e.s, l, b.qkv, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.eps)
+	return e.p.rotary.Queue(e.s, l, b.qkv, w.qNorm, w.kNorm, b.frequencies, k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.eps)
 }
 
 // queuePrefillAttention queues the attention of n prompts.

@@ -64,12 +64,12 @@ extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
   *(uint4 *)(out + row * width + i) = o;
 }
 
-// rotary prepares the heads of a prompt: q in place, k and v into the cache.
-// One block a token, one warp a head at a time.
+// rotary prepares the heads of a prompt, which have their biases: q in place, k
+// and v into the cache. One block a token, one warp a head at a time.
 //
 //   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], k_cache[batch][kv_heads][capacity][HEAD_DIM]
-extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies,
-                                  bf16 *k_cache, bf16 *v_cache, int kv_heads, int length, int capacity, float eps) {
+extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
+                                  bf16 *v_cache, int kv_heads, int length, int capacity, float eps) {
   int heads = kv_heads * GROUP, lane = threadIdx.x % WARP;
   int pos = blockIdx.x % length, seq = blockIdx.x / length;
   Angles turn = angles(frequencies, pos);
@@ -77,13 +77,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_nor
   for (int h = threadIdx.x / WARP; h < heads + 2 * kv_heads; h += blockDim.x / WARP) {
     float v[HEAD_LANE];
 #pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) {
-      int at = h * HEAD_DIM + lane + WARP * i;
-      v[i] = wide(row[at]);
-#if QKV_BIAS
-      v[i] += wide(bias[at]);
-#endif
-    }
+    for (int i = 0; i < HEAD_LANE; i++) v[i] = wide(row[h * HEAD_DIM + lane + WARP * i]);
     bf16 *to = row + h * HEAD_DIM;
     if (h >= heads) {
       int kv = (h - heads) % kv_heads;
