@@ -26,12 +26,19 @@ type buffers struct {
 	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
 	peaks     cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
 	arrived   cuda.Ptr // uint32 [batch][kvHeads]
+	branch    cuda.Ptr // float32 [rows][hidden], a block's output where it is normed
 	sampled   cuda.Ptr // uint32 [batch]
 	best      cuda.Ptr // uint64 [batch]
 	logits    cuda.Ptr // float32 [batch][vocab]
 
 	frequencies    cuda.Ptr // float32 [headDim/2]
-	kCache, vCache cuda.Ptr // bf16 [layers][batch][kvHeads][capacity][headDim]
+	kCache, vCache cuda.Ptr // bf16, a layer after the other [batch][kvHeads][the layer's capacity][headDim]
+
+	// Of layers with a window that the context outgrows.
+	localFrequencies cuda.Ptr // float32 [headDim/2], where their angles are others
+	kPrompt, vPrompt cuda.Ptr // bf16 [prompts at once][kvHeads][promptLen][headDim]
+	kSaved, vSaved   cuda.Ptr // bf16, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
+	layers           []layerCache
 
 	total int // bytes of all of them
 	kv    int // bytes of the cache
@@ -76,10 +83,13 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.best, "the best scores", 8*o.Batch)
 	b.ask(&b.logits, "the scores", 4*o.Batch*s.vocab)
 	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
-	half := 2 * s.layers * o.Batch * s.kvHeads * b.capacity * s.headDim
-	b.kv = 2 * half
-	b.ask(&b.kCache, "the keys' cache", half)
-	b.ask(&b.vCache, "the values' cache", half)
+	if s.localRope.Theta != 0 {
+		b.ask(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
+	}
+	if s.sandwich {
+		b.ask(&b.branch, "a block's output", 4*step*s.hidden)
+	}
+	b.measureCache(s, o)
 	return b
 }
 
@@ -122,10 +132,4 @@ func (b *buffers) allocate(dev *cuda.Device) error {
 		}
 	}
 	return dev.Sync()
-}
-
-// layerCache is where one layer's keys and values of sequence seq begin.
-func (b *buffers) layerCache(s *shape, o *Options, layer, seq int) (k, v cuda.Ptr) {
-	at := 2 * (layer*o.Batch + seq) * s.kvHeads * b.capacity * s.headDim
-	return b.kCache.Add(at), b.vCache.Add(at)
 }

@@ -2,13 +2,9 @@ package native
 
 import (
 	"fmt"
-	"math"
 
 	"llmprof/measure/engine/native/cuda"
 )
-
-// scale is what attention multiplies its scores with.
-func (s *shape) scale() float32 { return float32(1 / math.Sqrt(float64(s.headDim))) }
 
 // queueStep queues one decode step: the next token of each sequence goes
 // through the model, the position moves on, and the host gets the new tokens.
@@ -65,9 +61,9 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i, true)
-	s.add(i, func() error { return e.queueResidual(own, b.att, w.o, sh.attWidth(), w.mlpNorm) }, "o_proj")
-	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", "post_attention_layernorm", "activation")
-	s.add(i, func() error { return e.queueResidual(own, b.act, w.down, sh.inner, after) }, "down_proj")
+	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", e.mlpNormName(), "activation")
+	e.addOut(s, i, e.opt.Batch, own, e.mlpOut(w, after))
 }
 
 // addAttention adds what lies between the projections of a decode step.
@@ -107,10 +103,10 @@ func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm c
 // queueAttention queues what lies between the projections.
 func (e *Engine) queueAttention(i int, early bool) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
-	k, v := b.layerCache(sh, &e.opt, i, 0)
+	k, v := b.layerCache(sh, i, 0)
 	l := cuda.Launch{Grid: cuda.Dim{X: b.splits, Y: sh.kvHeads, Z: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
-	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, b.positions,
-		b.parts, b.peaks, b.arrived, b.att, int32(b.capacity), sh.eps, sh.scale())
+	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
+		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
 // stepLayerCublas adds one layer with cuBLASLt's products.
@@ -120,7 +116,7 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
 	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
 	e.addAttention(s, i, false)
-	s.add(i, func() error { return e.product(b.x, b.att, w.o, e.outKey(n)) }, "o_proj")
+	e.addOut(s, i, n, nil, e.attentionOut(w, 0))
 	e.addMLP(s, i, n)
 }
 
@@ -195,7 +191,8 @@ func (e *Engine) tokens() ([]int32, error) {
 
 // Rewind makes the next Step the first after a prompt that is in the cache, with
 // first as the tokens that its prefill gave. What later steps left in the cache
-// is overwritten before it is read.
+// is overwritten before it is read, and what they overwrote of a window brought
+// back.
 func (e *Engine) Rewind(first []int32) error {
 	if len(first) != e.opt.Batch {
 		return fmt.Errorf("native: %d tokens for a batch of %d", len(first), e.opt.Batch)
@@ -204,6 +201,9 @@ func (e *Engine) Rewind(first []int32) error {
 		return err
 	}
 	if err := e.setPositions(e.opt.PromptLen); err != nil {
+		return err
+	}
+	if err := e.rewindWindows(); err != nil {
 		return err
 	}
 	e.left = e.opt.GenLen - 1

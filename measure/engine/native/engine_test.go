@@ -84,7 +84,7 @@ func compare(t *testing.T, e *Engine, r *reference, gen int) {
 
 // poison fills what the engine writes before it reads with NaN.
 func poison(e *Engine) error {
-	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true}
+	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true}
 	for _, r := range e.b.want {
 		if skip[r.p] {
 			continue

@@ -65,16 +65,14 @@ func (e *Engine) stepKey() planKey {
 	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: cuda.Float32}
 }
 
-func (e *Engine) outKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.attWidth(), out: e.shape.hidden, typ: cuda.Float32, add: true}
+// outKey is of a block's last product, which adds to the stream where no norm is
+// between.
+func (e *Engine) outKey(rows, in int) planKey {
+	return planKey{rows: rows, in: in, out: e.shape.hidden, typ: cuda.Float32, add: !e.shape.sandwich}
 }
 
 func (e *Engine) gateUpKey(rows int) planKey {
 	return planKey{rows: rows, in: e.shape.hidden, out: 2 * e.shape.inner, typ: cuda.BFloat16}
-}
-
-func (e *Engine) downKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.inner, out: e.shape.hidden, typ: cuda.Float32, add: true}
 }
 
 func (e *Engine) headKey() planKey {
@@ -85,13 +83,17 @@ func (e *Engine) headKey() planKey {
 // later pass has to.
 func (e *Engine) prepareProducts(rows int) error {
 	l, b := &e.w.layers[0], e.b
-	if _, err := e.plan(e.outKey(rows), b.x, b.att, l.o, 0); err != nil {
+	sum := b.x
+	if e.shape.sandwich {
+		sum = b.branch
+	}
+	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), sum, b.att, l.o, 0); err != nil {
 		return err
 	}
 	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp, 0); err != nil {
 		return err
 	}
-	_, err := e.plan(e.downKey(rows), b.x, b.act, l.down, 0)
+	_, err := e.plan(e.outKey(rows, e.shape.inner), sum, b.act, l.down, 0)
 	return err
 }
 

@@ -17,14 +17,15 @@ func OnStandIn(opt Options, s *cuda.StandIn) (*Engine, error) {
 	if err := opt.check(&sh); err != nil {
 		return nil, err
 	}
+	sh.sliding = opt.outgrows(&sh)
 	e := &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}, dev: s.Device}
 	err = e.load(nil, func() error {
 		m, err := e.dev.Load([]byte("no code"))
 		if err != nil {
 			return err
 		}
-		e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, sh.headDim)}
-		return e.p.find()
+		e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, &sh)}
+		return e.p.find(&sh)
 	})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())

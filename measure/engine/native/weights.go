@@ -34,6 +34,8 @@ type layerWeights struct {
 	kNorm   cuda.Ptr // [headDim], 0 for none
 	o       cuda.Ptr // [hidden][heads·headDim]
 	mlpNorm cuda.Ptr // [hidden]
+	attPost cuda.Ptr // [hidden], of what attention adds, 0 for none
+	mlpPost cuda.Ptr // [hidden], of what the feed-forward adds, 0 for none
 	gateUp  cuda.Ptr // [2·inner][hidden]
 	down    cuda.Ptr // [hidden][inner]
 }
@@ -94,7 +96,13 @@ func layout(s *shape) *weights {
 			l.kNorm = one(true, a+"k_norm", s.headDim)
 		}
 		l.o = one(false, a+"o_proj", s.hidden, q)
-		l.mlpNorm = one(true, p+"post_attention_layernorm", s.hidden)
+		if s.sandwich {
+			l.attPost = one(true, p+"post_attention_layernorm", s.hidden)
+			l.mlpNorm = one(true, p+"pre_feedforward_layernorm", s.hidden)
+			l.mlpPost = one(true, p+"post_feedforward_layernorm", s.hidden)
+		} else {
+			l.mlpNorm = one(true, p+"post_attention_layernorm", s.hidden)
+		}
 		l.gateUp = cuda.Ptr(2 * w.place(false,
 			tensor{name: p + "mlp.gate_proj.weight", shape: []int{s.inner, s.hidden}},
 			tensor{name: p + "mlp.up_proj.weight", shape: []int{s.inner, s.hidden}}))
@@ -127,7 +135,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 		for _, p := range []*cuda.Ptr{&l.attNorm, &l.qkv, &l.o, &l.mlpNorm, &l.gateUp, &l.down} {
 			*p += base
 		}
-		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm} {
+		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost} {
 			if *p != 0 { // offset 0 is the embedding's
 				*p += base
 			}
@@ -147,15 +155,15 @@ func tensorSeed(seed uint64, name string) uint64 {
 	return seed ^ h.Sum64()
 }
 
-// random fills the weights: norms with 1, all others with fill_random.
-func (w *weights) random(k *program, s *cuda.Stream, seed uint64) error {
+// random fills the weights: norms with one value, all others with fill_random.
+func (w *weights) random(k *program, s *cuda.Stream, seed uint64, norm float32) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
 		at, n := w.base.Add(2*t.offset), uint64(t.elements())
 		l := cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
 		var err error
 		if t.norm {
-			err = k.fillConstant.Queue(s, l, at, n, float32(1))
+			err = k.fillConstant.Queue(s, l, at, n, norm)
 		} else {
 			err = k.fillRandom.Queue(s, l, at, n, tensorSeed(seed, t.name), randomScale)
 		}

@@ -11,9 +11,12 @@ extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float
   u64 row = blockIdx.x, from = (u64)tokens[row] * hidden;
   for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
     float v = wide(table[from + i]);
+#ifdef EMBED_SCALE
+    v *= EMBED_SCALE;
+#endif
     x[row * hidden + i] = v;
     if (xn == nullptr) continue;
-    xn[row * hidden + i] = narrow(v * wide(norm[i]));
+    xn[row * hidden + i] = narrow(v * gain(wide(norm[i])));
     float ss = v * v;
 #pragma unroll
     for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
@@ -41,12 +44,12 @@ extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int 
   for (int i = threadIdx.x * 4; i < hidden; i += blockDim.x * 4) {
     float4 v = *(const float4 *)(in + i);
     uint2 g = *(const uint2 *)(w + i);
-    uint2 o = {pack(v.x * r * low(g.x), v.y * r * high(g.x)), pack(v.z * r * low(g.y), v.w * r * high(g.y))};
+    uint2 o = {pack(v.x * r * gain(low(g.x)), v.y * r * gain(high(g.x))), pack(v.z * r * gain(low(g.y)), v.w * r * gain(high(g.y)))};
     *(uint2 *)(out + i) = o;
   }
 }
 
-// activation is SwiGLU: out = silu(gate)*up of [rows][2*width] with gate first.
+// activation is that of the feed-forward: out = activate(gate)*up of [rows][2*width] with gate first.
 extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
   u64 row = blockIdx.y;
   int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
@@ -59,7 +62,7 @@ extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
 #pragma unroll
   for (int k = 0; k < 4; k++) {
     float a = low(gs[k]), b = high(gs[k]);
-    os[k] = pack(a / (1.f + __expf(-a)) * low(us[k]), b / (1.f + __expf(-b)) * high(us[k]));
+    os[k] = pack(activate(a) * low(us[k]), activate(b) * high(us[k]));
   }
   *(uint4 *)(out + row * width + i) = o;
 }
@@ -90,16 +93,20 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_n
 }
 
 // sampling picks the highest score of each sequence, the lowest index among
-// equals, makes it the next token, and moves the position on. best and arrived
+// equals, makes it the next token, and moves the position on; a soft cap of the
+// scores is applied on the way. best and arrived
 // are zero before and after.
 //
 //   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
-extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
+extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
   let_next_start();
   after_previous();
   int seq = blockIdx.y;
   u64 top = 0;
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < vocab; i += gridDim.x * blockDim.x) {
+#ifdef LOGIT_SOFTCAP
+    logits[(u64)seq * vocab + i] = bend(logits[(u64)seq * vocab + i], LOGIT_SOFTCAP);
+#endif
     u32 bits = __float_as_uint(logits[(u64)seq * vocab + i]);
     bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
     u64 key = (u64)bits << 32 | (0xffffffffu - (u32)i);
