@@ -60,13 +60,28 @@ func randomWeight(seed, i uint64) float64 {
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
 
+// product is the sum of a's values times b's, in four parts that do not wait for
+// each other.
+func product(a, b []float64) float64 {
+	var s [4]float64
+	for len(a) >= 4 && len(b) >= 4 {
+		s[0] += a[0] * b[0]
+		s[1] += a[1] * b[1]
+		s[2] += a[2] * b[2]
+		s[3] += a[3] * b[3]
+		a, b = a[4:], b[4:]
+	}
+	for i := range a {
+		s[0] += a[i] * b[i]
+	}
+	return s[0] + s[1] + s[2] + s[3]
+}
+
 func (r *reference) linear(x []float64, name string) []float64 {
 	w := r.w[name+".weight"]
 	y := make([]float64, len(w)/len(x))
 	for i := range y {
-		for j, v := range x {
-			y[i] += w[i*len(x)+j] * v
-		}
+		y[i] = product(w[i*len(x):(i+1)*len(x)], x)
 	}
 	for i, b := range r.w[name+".bias"] {
 		y[i] += b
@@ -181,10 +196,7 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 		scores := make([]float64, pos+1)
 		peak := math.Inf(-1)
 		for j := range scores {
-			for c := range d {
-				scores[j] += qh[c] * r.k[l][j][at+c]
-			}
-			scores[j] = soften(scores[j]*float64(s.scale()), s.attSoftcap)
+			scores[j] = soften(product(qh, r.k[l][j][at:at+d])*float64(s.scale()), s.attSoftcap)
 			if w := r.windows[l]; w > 0 && pos-j >= w {
 				scores[j] = math.Inf(-1)
 			}
@@ -196,8 +208,9 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 			sum += scores[j]
 		}
 		for j := range scores {
-			for c := range d {
-				out[i*d+c] += scores[j] / sum * r.v[l][j][at+c]
+			weight, values := scores[j]/sum, r.v[l][j][at:at+d]
+			for c := range values {
+				out[i*d+c] += weight * values[c]
 			}
 		}
 	}
