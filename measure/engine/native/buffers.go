@@ -28,6 +28,7 @@ type buffers struct {
 	arrived   cuda.Ptr // uint32 [batch][kvHeads]
 	partial   cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], of a product that is cut along its columns
 	whole     cuda.Ptr // uint32 [tiles], likewise
+	branch    cuda.Ptr // float32 [rows][hidden], a block's output where it is normed
 	sampled   cuda.Ptr // uint32 [batch]
 	best      cuda.Ptr // uint64 [batch]
 	logits    cuda.Ptr // float32 [batch][tokens]
@@ -35,7 +36,13 @@ type buffers struct {
 	shared // with other ranks
 
 	frequencies    cuda.Ptr // float32 [headDim/2]
-	kCache, vCache cuda.Ptr // bf16 [layers][batch][kvHeads][capacity][headDim]
+	kCache, vCache cuda.Ptr // bf16, a layer after the other [batch][kvHeads][the layer's capacity][headDim]
+
+	// Of layers with a window that the context outgrows.
+	localFrequencies cuda.Ptr // float32 [headDim/2], where their angles are others
+	kPrompt, vPrompt cuda.Ptr // bf16 [prompts at once][kvHeads][promptLen][headDim]
+	kSaved, vSaved   cuda.Ptr // bf16, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
+	layers           []layerCache
 
 	total int // bytes of all of them
 	kv    int // bytes of the cache
@@ -89,10 +96,13 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 		b.askShared(s, o, step, sms)
 	}
 	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
-	half := 2 * s.layers * o.Batch * s.kvHeads * b.capacity * s.headDim
-	b.kv = 2 * half
-	b.ask(&b.kCache, "the keys' cache", half)
-	b.ask(&b.vCache, "the values' cache", half)
+	if s.localRope.Theta != 0 {
+		b.ask(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
+	}
+	if s.sandwich {
+		b.ask(&b.branch, "a block's output", 4*step*s.hidden)
+	}
+	b.measureCache(s, o)
 	return b
 }
 
@@ -135,10 +145,4 @@ func (b *buffers) allocate(dev *cuda.Device) error {
 		}
 	}
 	return dev.Sync()
-}
-
-// layerCache is where one layer's keys and values of sequence seq begin.
-func (b *buffers) layerCache(s *shape, o *Options, layer, seq int) (k, v cuda.Ptr) {
-	at := 2 * (layer*o.Batch + seq) * s.kvHeads * b.capacity * s.headDim
-	return b.kCache.Add(at), b.vCache.Add(at)
 }

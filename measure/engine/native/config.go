@@ -15,9 +15,12 @@ import (
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
-	window                                                int // 0 for none
+	sandwich                                              bool // what a block adds is normed
+	window                                                int  // the shortest, 0 for none
+	sliding                                               bool // the context outgrows a window
 	eps                                                   float32
 	rope                                                  rope
+	gemma
 
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
@@ -29,9 +32,17 @@ type numbers struct {
 	Eps        *float64 `json:"rms_norm_eps"`
 	Theta      *float64 `json:"rope_theta"`
 	Scaling    *rope    `json:"rope_scaling"`
-	Parameters *rope    `json:"rope_parameters"` // of transformers 5: both of the above
+	Parameters *ropes   `json:"rope_parameters"` // of transformers 5: both of the above
 	Act        string   `json:"hidden_act"`
 	MLPBias    bool     `json:"mlp_bias"`
+	gemmaNumbers
+}
+
+// ropes are rope_parameters: one rule, or one for each kind of layer.
+type ropes struct {
+	rope
+	Full    *rope `json:"full_attention"`
+	Sliding *rope `json:"sliding_attention"`
 }
 
 // A rope is how positions become angles.
@@ -46,7 +57,9 @@ type rope struct {
 }
 
 // families are those that the engine computes as transformers does.
-func families() []string { return []string{"llama", "mistral", "qwen2", "qwen3"} }
+func families() []string {
+	return []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"}
+}
 
 // An UnsupportedError is a model or a setting that this engine does not have.
 type UnsupportedError struct{ Text string }
@@ -82,7 +95,7 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 			return shape{}, unsupported("%s: %s", m.Name, why)
 		}
 	}
-	if err := s.numbers(config); err != nil {
+	if err := s.numbers(m.Family, config); err != nil {
 		return shape{}, unsupported("%s: %v", m.Name, err)
 	}
 	if why := s.misfit(); why != "" {
@@ -99,7 +112,7 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	}
 	att, mlp := &l.Blocks[0], &l.Blocks[1]
 	a := att.Attention
-	if a.Latent != nil || a.Indexer != nil || a.Softcap || a.ALiBi || a.Shared || a.KeyDim != a.ValueDim || a.RotaryDim != a.KeyDim {
+	if a.Latent != nil || a.Indexer != nil || a.ALiBi || a.Shared || a.Chunked || a.KeyDim != a.ValueDim || a.RotaryDim != a.KeyDim {
 		return fmt.Sprintf("the attention of %q is not plain attention with full rotary positions", l.Name)
 	}
 	next := *s
@@ -107,7 +120,8 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	next.bias = att.In[0].Bias
 	next.qkNorm = false
 	for _, n := range att.Norms {
-		next.qkNorm = next.qkNorm || n.Heads > 1
+		next.qkNorm = next.qkNorm || n.Name == "q_norm" && n.Width == a.KeyDim
+		next.sandwich = next.sandwich || n.Name == "post_attention_layernorm"
 	}
 	next.layers += l.Count
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
@@ -127,12 +141,16 @@ func (s *shape) layer(l *models.Layer) (why string) {
 
 // numbers reads what changes values. A field that is missing has the default
 // that transformers gives the family.
-func (s *shape) numbers(config []byte) error {
+func (s *shape) numbers(family string, config []byte) error {
 	var n numbers
 	if err := json.Unmarshal(config, &n); err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
-	if n.Act != "" && n.Act != "silu" {
+	if isGemma(family) {
+		if err := s.gemmaNumbers(family, &n, config); err != nil {
+			return err
+		}
+	} else if n.Act != "" && n.Act != "silu" {
 		return fmt.Errorf("hidden_act is %q; this engine has silu", n.Act)
 	}
 	if n.MLPBias {
@@ -145,10 +163,19 @@ func (s *shape) numbers(config []byte) error {
 	if !(s.eps > 0 && s.eps < 1) {
 		return fmt.Errorf("rms_norm_eps is %g; want a small number above 0", s.eps)
 	}
+	return s.ropes(family, &n)
+}
+
+// ropes reads how positions become angles.
+func (s *shape) ropes(family string, n *numbers) error {
 	s.rope = rope{}
-	for _, r := range []*rope{n.Scaling, n.Parameters} {
-		if r != nil {
-			s.rope = *r
+	if n.Scaling != nil {
+		s.rope = *n.Scaling
+	}
+	if n.Parameters != nil {
+		s.rope = n.Parameters.rope
+		if n.Parameters.Full != nil {
+			s.rope = *n.Parameters.Full
 		}
 	}
 	if n.Theta != nil && s.rope.Theta == 0 {
@@ -156,11 +183,20 @@ func (s *shape) numbers(config []byte) error {
 	}
 	if s.rope.Theta == 0 {
 		s.rope.Theta = 10000
+		if family == gemma3 {
+			s.rope.Theta = 1e6
+		}
 	}
 	if s.rope.Type == "" {
 		s.rope.Type = s.rope.Legacy
 	}
-	return s.rope.check()
+	if err := s.rope.check(); err != nil {
+		return err
+	}
+	if family == gemma3 {
+		return s.localRopes(n)
+	}
+	return nil
 }
 
 // check refuses what gives no angles. Comparisons are written so that a number

@@ -2,13 +2,9 @@ package native
 
 import (
 	"fmt"
-	"math"
 
 	"llmprof/measure/engine/native/cuda"
 )
-
-// scale is what attention multiplies its scores with.
-func (s *shape) scale() float32 { return float32(1 / math.Sqrt(float64(s.headDim))) }
 
 // queueStep queues one decode step: the next token of each sequence goes
 // through the model, the position moves on, and the host gets the new tokens.
@@ -74,11 +70,9 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i, true)
-	s.add(i, func() error { return e.queueOut(own, attentionBlock, b.att, w.o, sh.attWidth(), w.mlpNorm) }, "o_proj")
-	e.addSum(s, i, attentionBlock, e.opt.Batch, w.mlpNorm)
-	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", "post_attention_layernorm", "activation")
-	s.add(i, func() error { return e.queueOut(own, feedForward, b.act, w.down, sh.inner, after) }, "down_proj")
-	e.addSum(s, i, feedForward, e.opt.Batch, after)
+	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", e.mlpNormName(), "activation")
+	e.addOut(s, i, e.opt.Batch, own, e.mlpOut(w, after))
 }
 
 // addAttention adds what lies between the projections of a decode step.
@@ -109,15 +103,10 @@ func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
-// queueOut queues the product that ends a block: added to the stream, with what the
-// next norm needs, or left for the sum over the ranks.
-func (e *Engine) queueOut(own *linearKernels, blk block, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
+// queueResidual queues the sum of a block's output and the stream.
+func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
 	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
-	if sh.ranks > 1 {
-		return own.partial.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
-			e.blockOut(blk), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
-	}
 	return own.residual.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
 		b.x, b.h, b.squares, norm, int32(c.parts), b.partial, b.whole)
 }
@@ -125,10 +114,10 @@ func (e *Engine) queueOut(own *linearKernels, blk block, x, w cuda.Ptr, in int, 
 // queueAttention queues what lies between the projections.
 func (e *Engine) queueAttention(i int, early bool) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
-	k, v := b.layerCache(sh, &e.opt, i, 0)
+	k, v := b.layerCache(sh, i, 0)
 	l := cuda.Launch{Grid: cuda.Dim{X: b.splits, Y: sh.kvHeads, Z: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
-	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, b.positions,
-		b.parts, b.peaks, b.arrived, b.att, int32(b.capacity), sh.eps, sh.scale())
+	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
+		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
 // stepLayerCublas adds one layer with cuBLASLt's products.
@@ -136,10 +125,9 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
-	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)) }, "qkv_proj")
+	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
 	e.addAttention(s, i, false)
-	s.add(i, func() error { return e.product(e.blockOut(attentionBlock), b.att, w.o, e.outKey(n)) }, "o_proj")
-	e.addSum(s, i, attentionBlock, n, 0)
+	e.addOut(s, i, n, nil, e.attentionOut(w, 0))
 	e.addMLP(s, i, n)
 }
 
@@ -217,7 +205,8 @@ func (e *Engine) tokens() ([]int32, error) {
 
 // Rewind makes the next Step the first after a prompt that is in the cache, with
 // first as the tokens that its prefill gave. What later steps left in the cache
-// is overwritten before it is read.
+// is overwritten before it is read, and what they overwrote of a window brought
+// back.
 func (e *Engine) Rewind(first []int32) error {
 	if len(first) != e.opt.Batch {
 		return fmt.Errorf("native: %d tokens for a batch of %d", len(first), e.opt.Batch)
@@ -226,6 +215,9 @@ func (e *Engine) Rewind(first []int32) error {
 		return err
 	}
 	if err := e.setPositions(e.opt.PromptLen); err != nil {
+		return err
+	}
+	if err := e.rewindWindows(); err != nil {
 		return err
 	}
 	e.left = e.opt.GenLen - 1

@@ -124,6 +124,7 @@ func newEngine(opt Options, rank int) (*Engine, error) {
 	if err := opt.check(&sh); err != nil {
 		return nil, err
 	}
+	sh.sliding = opt.outgrows(&sh)
 	return &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}}, nil
 }
 
@@ -149,14 +150,15 @@ func (o *Options) check(s *shape) error {
 		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
 	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
 		return unsupported("a context of %d tokens is more than this engine counts", last)
-	case s.window > 0 && last > s.window:
-		return unsupported("the model looks back %d tokens and the context grows to %d; this engine has no sliding window", s.window, last)
 	}
 	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
 		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
 	}
 	return nil
 }
+
+// outgrows reports whether the context becomes longer than a window.
+func (o *Options) outgrows(s *shape) bool { return s.window > 0 && o.PromptLen+o.GenLen-1 > s.window }
 
 // leastBytes are those of the weights and of a cache, where they may be more than
 // an integer counts.
@@ -203,11 +205,16 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
 		return err
 	}
+	if e.shape.localRope.Theta != 0 {
+		if err := cuda.Upload(e.dev, e.b.localFrequencies, e.shape.localRope.frequencies(e.shape.headDim)); err != nil {
+			return err
+		}
+	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	if ckpt != nil {
 		return e.w.load(e.dev, ckpt)
 	}
-	return e.w.random(e.p, e.s, e.opt.Seed)
+	return e.w.random(e.p, e.s, e.opt.Seed, e.shape.normStart())
 }
 
 // compile makes the kernels, or takes them from the cache.

@@ -2,6 +2,7 @@ package native
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
@@ -100,7 +101,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 			t.Fatal(err)
 		}
 	}
-	for _, seq := range []int{0, opt.Batch / 2, opt.Batch - 1} {
+	for _, seq := range slices.Compact([]int{0, opt.Batch / 2, opt.Batch - 1}) {
 		r.reset()
 		var want []float64
 		for _, tok := range prompts[seq] {
@@ -120,7 +121,9 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 
 // poison fills what the engine writes before it reads with NaN.
 func poison(e *Engine) error {
-	skip := map[*cuda.Ptr]bool{&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true}
+	skip := map[*cuda.Ptr]bool{
+		&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
+	}
 	for _, p := range []*cuda.Ptr{&e.b.flags, &e.b.counts, &e.b.exchanges[0], &e.b.exchanges[1], &e.b.bestsOf, &e.b.flagsOf, &e.b.embeddings} {
 		skip[p] = true
 	}

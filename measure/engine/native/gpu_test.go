@@ -71,10 +71,27 @@ const (
 	tinyQwen3 = `{"model_type":"qwen3","hidden_size":256,"intermediate_size":768,"num_hidden_layers":3,"num_attention_heads":4,
 		"num_key_value_heads":2,"head_dim":128,"vocab_size":1024,"max_position_embeddings":4096,"hidden_act":"silu",
 		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`
+	tinyWindow = `{"model_type":"mistral","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":64,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":60}`
+	tinyGemma = `{"model_type":"gemma","hidden_size":320,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":2,
+		"num_key_value_heads":1,"head_dim":256,"vocab_size":901,"max_position_embeddings":4096,"hidden_act":"gelu_pytorch_tanh",
+		"rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false}`
+	tinyGemma2 = `{"model_type":"gemma2","hidden_size":256,"intermediate_size":704,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":128,"vocab_size":1003,"max_position_embeddings":4096,"hidden_act":"gelu_pytorch_tanh",
+		"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false,
+		"sliding_window":48,"query_pre_attn_scalar":100,"attn_logit_softcapping":1.5,"final_logit_softcapping":0.5}`
+	tinyGemma3 = `{"model_type":"gemma3_text","hidden_size":320,"intermediate_size":832,"num_hidden_layers":3,"num_attention_heads":8,
+		"num_key_value_heads":2,"head_dim":64,"vocab_size":1003,"max_position_embeddings":4096,"hidden_activation":"gelu_pytorch_tanh",
+		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"rope_local_base_freq":10000.0,"tie_word_embeddings":true,"attention_bias":false,
+		"sliding_window":33,"sliding_window_pattern":2,"query_pre_attn_scalar":50,"rope_scaling":{"rope_type":"linear","factor":8.0}}`
 )
 
 // tiny are small models of each family that differ in every way that the
 // engine has a switch for.
 func tiny() map[string]string {
-	return map[string]string{"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3}
+	return map[string]string{
+		"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3,
+		"window": tinyWindow, "gemma": tinyGemma, "gemma2": tinyGemma2, "gemma3": tinyGemma3,
+	}
 }

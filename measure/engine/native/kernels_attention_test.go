@@ -191,7 +191,8 @@ func (b *bench) prompts(p *projections, batch, length int) {
 	s, d, capacity, rows := p.s, p.s.headDim, length+3, batch*length
 	raw, row := b.normal(rows*s.qkvWidth(), 1)
 	qkv, k, v, out := put(b, raw), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, rows*s.attWidth())
-	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dBias, p.dQNorm, p.dKNorm, p.dTab, k, v,
+	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab} // biases are in already
+	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
 		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
 	tile := &b.p.tile
 	b.run(b.p.attentionPrefill, cuda.Launch{

@@ -18,6 +18,7 @@ type program struct {
 	probeRead                         *cuda.Kernel
 	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next two are
 	bestOfPart, bestOfAll             *cuda.Kernel
+	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
 	linear                            []linearKernels
 	tile                              attentionTile
 }
@@ -32,8 +33,9 @@ type attentionTile struct {
 
 // tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
 // in bytes of one value each: queries, and two tiles each of keys and values.
-func tileFor(major, headDim int) attentionTile {
-	if major == 9 && headDim <= 128 {
+func tileFor(major int, s *shape) attentionTile {
+	headDim := s.headDim
+	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
 		return attentionTile{"attention_prefill_hopper", 128, 256, 5*128*headDim*2 + 1024}
 	}
 	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
@@ -51,7 +53,7 @@ type linearKernels struct {
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
-	partial  *cuda.Kernel // nil where one GPU has the whole model
+	plain    *cuda.Kernel // nil where the model has no use for it
 }
 
 // ring is the dynamic shared memory of a block.
@@ -125,7 +127,7 @@ func defines(s *shape, linear []linearKernels) []string {
 		l := &linear[i]
 		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
 	}
-	return out
+	return append(out, s.gemmaDefines()...)
 }
 
 // compile makes the program for dev, or takes it from the cache.
@@ -142,28 +144,34 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s.headDim)}
-	return p, p.find(s.ranks)
+	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s)}
+	return p, p.find(s)
 }
 
 // find looks the kernels up by name.
-func (p *program) find(ranks int) error {
+func (p *program) find(s *shape) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
 		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
 	}
-	if ranks > 1 {
+	if s.ranks > 1 {
 		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll
+	}
+	if s.sandwich {
+		names["norm_residual"] = &p.normResidual
+	}
+	if s.sliding {
+		names["move_rows"] = &p.moveRows
 	}
 	for i := range p.linear {
 		l := &p.linear[i]
+		if s.sandwich || s.ranks > 1 {
+			names[fmt.Sprintf("linear_plain_%d", l.rows)] = &l.plain
+		}
 		names[fmt.Sprintf("linear_scores_%d", l.rows)] = &l.scores
 		names[fmt.Sprintf("linear_residual_%d", l.rows)] = &l.residual
 		names[fmt.Sprintf("linear_swiglu_%d", l.rows)] = &l.swiglu
-		if ranks > 1 {
-			names[fmt.Sprintf("linear_partial_%d", l.rows)] = &l.partial
-		}
 	}
 	for name, k := range names {
 		var err error

@@ -112,28 +112,34 @@ func (e *Engine) onRanks(names ...string) []string {
 	return names
 }
 
-// blockOut is where the product that ends a block leaves its sums.
+// blockOut is where the product that ends a block leaves its sums: in the stream,
+// or before the ranks' sum or a norm.
 func (e *Engine) blockOut(b block) cuda.Ptr {
-	if e.shape.ranks == 1 {
-		return e.b.x
+	switch {
+	case e.shape.ranks > 1:
+		return e.b.exchange[b]
+	case e.shape.sandwich:
+		return e.b.branch
 	}
-	return e.b.exchange[b]
+	return e.b.x
 }
 
-// addSum adds the sum over the ranks of a block's output, for rows tokens. With
-// norm it leaves what an own product needs of the stream.
-func (e *Engine) addSum(s *sequence, layer int, blk block, rows int, norm cuda.Ptr) {
+// addSum adds the sum over the ranks of a block's output.
+func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
 	if e.shape.ranks > 1 {
-		s.add(layer, func() error { return e.queueSum(blk, rows, norm) }, "all_reduce")
+		s.add(layer, func() error { return e.queueSum(rows, &o) }, "all_reduce")
 	}
 }
 
-// queueSum queues it.
-func (e *Engine) queueSum(blk block, rows int, norm cuda.Ptr) error {
+// queueSum queues the sum over the ranks for rows tokens: to the stream, with what
+// an own product needs of it, or to where a norm takes it from.
+func (e *Engine) queueSum(rows int, o *outProduct) error {
 	sh, b := &e.shape, e.b
-	n, h, squares := rows*sh.hidden, cuda.Ptr(0), cuda.Ptr(0)
-	if norm != 0 {
-		h, squares = b.h, b.squares
+	n, y, adds, h, squares, norm := rows*sh.hidden, b.x, int32(1), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)
+	if o.post != 0 {
+		y, adds = b.branch, 0
+	} else if o.next != 0 {
+		h, squares, norm = b.h, b.squares, o.next
 	}
 	limit, two, values := e.opt.oneShot, int32(0), n
 	if limit == 0 {
@@ -143,9 +149,9 @@ func (e *Engine) queueSum(blk block, rows int, norm cuda.Ptr) error {
 		two, values = 1, (n+sh.ranks-1)/sh.ranks
 	}
 	const each = 4 * reduceThreads // values of a block at a time
-	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: norm != 0}
-	return e.p.allReduce.Queue(e.s, l, b.exchanges[blk], b.flagsOf, b.counts, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), two, uint64(n),
-		b.x, h, squares, norm, int32(sh.hidden))
+	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: o.next != 0}
+	return e.p.allReduce.Queue(e.s, l, b.exchanges[o.block], b.flagsOf, b.counts, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), two, uint64(n),
+		y, adds, h, squares, norm, int32(sh.hidden))
 }
 
 // queueSamplingShared queues the choice of the next tokens among the scores of all

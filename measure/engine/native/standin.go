@@ -27,8 +27,8 @@ func (e *Engine) compileNothing() error {
 	if err != nil {
 		return err
 	}
-	e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, e.shape.headDim)}
-	return e.p.find(e.shape.ranks)
+	e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, &e.shape)}
+	return e.p.find(&e.shape)
 }
 
 // TeamOnStandIns opens a team on as many such GPUs as share the model.

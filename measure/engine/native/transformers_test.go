@@ -145,7 +145,7 @@ func fromCheckpoint(t *testing.T, c checkpoint) *reference {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	r := &reference{s: s, w: map[string][]float64{}}
+	r := &reference{s: s, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {
 		values, err := files.BF16(ts.name, ts.shape)
 		if err != nil {

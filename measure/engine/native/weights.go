@@ -68,6 +68,8 @@ type layerWeights struct {
 	kNorm   cuda.Ptr // [headDim], 0 for none
 	o       cuda.Ptr // [hidden][heads·headDim]
 	mlpNorm cuda.Ptr // [hidden]
+	attPost cuda.Ptr // [hidden], of what attention adds, 0 for none
+	mlpPost cuda.Ptr // [hidden], of what the feed-forward adds, 0 for none
 	gateUp  cuda.Ptr // [2·inner][hidden]
 	down    cuda.Ptr // [hidden][inner]
 }
@@ -119,7 +121,13 @@ func layout(s *shape) *weights {
 			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
 		}
 		l.o = w.place(false, s.columnsOf(a+"o_proj.weight", s.hidden, q))
-		l.mlpNorm = norm(p+"post_attention_layernorm", s.hidden)
+		if s.sandwich {
+			l.attPost = norm(p+"post_attention_layernorm", s.hidden)
+			l.mlpNorm = norm(p+"pre_feedforward_layernorm", s.hidden)
+			l.mlpPost = norm(p+"post_feedforward_layernorm", s.hidden)
+		} else {
+			l.mlpNorm = norm(p+"post_attention_layernorm", s.hidden)
+		}
 		l.gateUp = w.place(false, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
 		l.down = w.place(false, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
 		w.layers = append(w.layers, l)
@@ -150,7 +158,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 		for _, p := range []*cuda.Ptr{&l.attNorm, &l.qkv, &l.o, &l.mlpNorm, &l.gateUp, &l.down} {
 			*p += base
 		}
-		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm} {
+		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost} {
 			if *p != 0 { // offset 0 is the embedding's
 				*p += base
 			}
@@ -170,8 +178,8 @@ func tensorSeed(seed uint64, name string) uint64 {
 	return seed ^ h.Sum64()
 }
 
-// random fills the weights: norms with 1, all others with fill_random.
-func (w *weights) random(k *program, s *cuda.Stream, seed uint64) error {
+// random fills the weights: norms with one value, all others with fill_random.
+func (w *weights) random(k *program, s *cuda.Stream, seed uint64, norm float32) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
 		at, n := w.base.Add(2*t.offset), uint64(t.elements())
@@ -179,7 +187,7 @@ func (w *weights) random(k *program, s *cuda.Stream, seed uint64) error {
 		var err error
 		switch {
 		case t.norm:
-			err = k.fillConstant.Queue(s, l, at, n, float32(1))
+			err = k.fillConstant.Queue(s, l, at, n, norm)
 		case t.whole():
 			err = k.fillRandom.Queue(s, l, at, n, tensorSeed(seed, t.name), randomScale)
 		default:

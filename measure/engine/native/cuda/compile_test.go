@@ -29,7 +29,7 @@ func compiler(t *testing.T) *cuda.Compiler {
 // everything, or, with LLMPROF_TEST_SHAPES=all, all that the engine takes.
 func shapes() [][]string {
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, {"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}}
+		return [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, {"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4)}
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {
@@ -38,7 +38,15 @@ func shapes() [][]string {
 			all = append(all, []string{fmt.Sprintf("HEAD_DIM=%d", dim), fmt.Sprintf("GROUP=%d", group), "QK_NORM=" + flag, "QKV_BIAS=" + flag})
 		}
 	}
-	return all
+	return append(all, gemma("64", 8), gemma("128", 1), gemma("256", 4))
+}
+
+// gemma defines all that only Gemma's kernels have.
+func gemma(dim string, group int) []string {
+	return []string{
+		"HEAD_DIM=" + dim, fmt.Sprintf("GROUP=%d", group), "QK_NORM=1", "QKV_BIAS=0", "NORM_OFFSET=1", "GELU=1", "SANDWICH=1", "SLIDING=1",
+		"EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
+	}
 }
 
 // TestKernelsCompile compiles for GPUs with and without Hopper's instructions.

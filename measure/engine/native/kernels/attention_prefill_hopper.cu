@@ -8,7 +8,9 @@
 // piece c of row r lies at c^(r%8): the 128-byte swizzle that wgmma's descriptors
 // name (PTX ISA, "Asynchronous warpgroup level matrix instructions").
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM <= 128
+// The host takes it where the model has no window in use and no soft cap.
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
 
 #define WIDE 128                         // queries, and keys, of a tile
 #define BLOCK (WIDE * 128)               // bytes of a block of 64 values of each row

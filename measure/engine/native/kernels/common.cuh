@@ -8,11 +8,25 @@
 //   QKV_BIAS  1 where the q, k and v projections have a bias
 //   RANKS     GPUs that share the model; 1 if it is not defined
 //
+// and these where the model or the workload has it:
+//
+//   NORM_OFFSET 1       norms multiply by 1 more than their weights
+//   GELU 1              the gate's activation is GELU by tanh, not SiLU
+//   SANDWICH 1          what a block adds to the stream is normed first
+//   SLIDING 1           the context outgrows the window of some layers
+//   EMBED_SCALE x       the embedding is multiplied by x
+//   ATT_SOFTCAP x       attention's scores are bent to (-x, x) by tanh
+//   LOGIT_SOFTCAP x     and so are the model's
+//
 // Shapes are written [rows][columns], the last dimension dense; sums are float32.
 
 #ifndef RANKS
 #define RANKS 1
 #endif
+#ifndef SLIDING
+#define SLIDING 0
+#endif
+
 #define WARP 32
 #define FULL 0xffffffffu
 #define LOG2E 1.4426950408889634f
@@ -23,6 +37,28 @@ __device__ __forceinline__ float high(u32 p) { return __uint_as_float(p & 0xffff
 __device__ __forceinline__ float wide(bf16 v) { return __uint_as_float((u32)v << 16); }
 
 __device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
+
+// gain is what a norm multiplies by, of its weight.
+__device__ __forceinline__ float gain(float w) {
+#if NORM_OFFSET
+  return 1.f + w;
+#else
+  return w;
+#endif
+}
+
+// activate is the non-linearity of a gated feed-forward. (GELU: Hendrycks, Gimpel
+// 2016, arXiv:1606.08415.)
+__device__ __forceinline__ float activate(float v) {
+#if GELU
+  return 0.5f * v * (1.f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
+#else
+  return v / (1.f + __expf(-v));
+#endif
+}
+
+// bend is the soft cap of Gemma 2 (arXiv:2408.00118).
+__device__ __forceinline__ float bend(float v, float cap) { return cap * tanhf(v / cap); }
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
@@ -57,7 +93,7 @@ __device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *nor
   for (int i = 0; i < HEAD_LANE; i++) ss += v[i] * v[i];
   float r = rsqrtf(warp_sum(ss) / HEAD_DIM + eps);
 #pragma unroll
-  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * wide(norm[threadIdx.x % WARP + WARP * i]);
+  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * gain(wide(norm[threadIdx.x % WARP + WARP * i]));
 #endif
 #pragma unroll
   for (int i = 0; i < HEAD_LANE / 2; i++) {

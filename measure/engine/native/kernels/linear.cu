@@ -25,7 +25,7 @@
 #endif
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
-enum Out { SCORES, RESIDUAL, SWIGLU, PARTIAL };
+enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN };
 
 struct LinearArgs {
   const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
@@ -33,7 +33,7 @@ struct LinearArgs {
   int n, k, batch;
   float eps;
   const float *squares; // [batch][k/16], of the norm ahead of this product
-  float *y;             // SCORES, PARTIAL: [batch][n]; RESIDUAL: the stream, [batch][n]
+  float *y;             // SCORES, PLAIN: [batch][n]; RESIDUAL: the stream, [batch][n]
   bf16 *h;              // RESIDUAL: the stream times norm; SWIGLU: [batch][n]
   float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
   const bf16 *norm;     // RESIDUAL: of the next norm
@@ -235,16 +235,12 @@ struct Linear {
         int o = (tile * RT + part) * 8 + r;
         if (r >= 8 || seq >= a.batch || o >= a.n) continue;
         float gate = total(red, tile, part, seq, r) * scale[seq], up = total(red, tile, part, seq, r + 8) * scale[seq];
-        a.h[(u64)seq * a.n + o] = narrow(gate / (1.f + __expf(-gate)) * up);
+        a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
         continue;
       }
       int o = tile * ROWS + part * 16 + r;
-      if (OUT == SCORES) {
-        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r) * scale[seq];
-        continue;
-      }
-      if (OUT == PARTIAL) { // the other ranks' sums are missing
-        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r);
+      if (OUT == SCORES || OUT == PLAIN) {
+        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r) * (OUT == SCORES ? scale[seq] : 1.f);
         continue;
       }
       float x = 0.f;
@@ -252,7 +248,7 @@ struct Linear {
         u64 at = (u64)seq * a.n + o;
         x = a.y[at] + total(red, tile, part, seq, r);
         a.y[at] = x;
-        a.h[at] = narrow(x * wide(a.norm[o]));
+        a.h[at] = narrow(x * gain(wide(a.norm[o])));
       }
       float ss = x * x;
 #pragma unroll
@@ -313,9 +309,10 @@ LINEAR(linear_swiglu_16, SHAPE_16, SWIGLU)
 LINEAR(linear_scores_32, SHAPE_32, SCORES)
 LINEAR(linear_residual_32, SHAPE_32, RESIDUAL)
 LINEAR(linear_swiglu_32, SHAPE_32, SWIGLU)
-#if RANKS > 1
-LINEAR(linear_partial_1, SHAPE_1, PARTIAL)
-LINEAR(linear_partial_8, SHAPE_8, PARTIAL)
-LINEAR(linear_partial_16, SHAPE_16, PARTIAL)
-LINEAR(linear_partial_32, SHAPE_32, PARTIAL)
+
+#if SANDWICH || RANKS > 1
+LINEAR(linear_plain_1, SHAPE_1, PLAIN)
+LINEAR(linear_plain_8, SHAPE_8, PLAIN)
+LINEAR(linear_plain_16, SHAPE_16, PLAIN)
+LINEAR(linear_plain_32, SHAPE_32, PLAIN)
 #endif

@@ -40,7 +40,8 @@ __device__ __forceinline__ void meet(const Meeting &m) {
 
 // A Stream is what the sum is added to, and what the next product needs of it.
 struct Stream {
-  float *x;         // [rows][hidden]
+  float *x;         // [rows][hidden]; where the sum is normed before it is added, what takes it
+  int adds;         // to what is there
   bf16 *h;          // the stream times norm, where own kernels multiply next; else null
   float *squares;   // [rows][hidden/16], of the next norm
   const bf16 *norm; // of the next product
@@ -52,14 +53,17 @@ struct Stream {
 __device__ __forceinline__ void add(const Stream &s, float4 v, u64 i, bool real) {
   float ss = 0.f;
   if (real) {
-    float4 *at = (float4 *)s.x + i, x = *at;
-    v.x += x.x, v.y += x.y, v.z += x.z, v.w += x.w;
+    float4 *at = (float4 *)s.x + i;
+    if (s.adds) {
+      float4 x = *at;
+      v.x += x.x, v.y += x.y, v.z += x.z, v.w += x.w;
+    }
     *at = v;
   }
   if (s.h == nullptr) return;
   if (real) {
     uint2 g = *(const uint2 *)(s.norm + 4 * i % s.hidden);
-    *(uint2 *)(s.h + 4 * i) = make_uint2(pack(v.x * low(g.x), v.y * high(g.x)), pack(v.z * low(g.y), v.w * high(g.y)));
+    *(uint2 *)(s.h + 4 * i) = make_uint2(pack(v.x * gain(low(g.x)), v.y * gain(high(g.x))), pack(v.z * gain(low(g.y)), v.w * gain(high(g.y))));
     ss = v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
   }
   ss += __shfl_xor_sync(FULL, ss, 1);
@@ -79,7 +83,7 @@ __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
 }
 
 // all_reduce sums what the ranks' products left in their exchange buffers, and adds
-// it to the stream of each. In one shot every rank reads all of it from all; in two
+// it to the stream of each, or leaves it where a norm takes it from. In one shot every rank reads all of it from all; in two
 // each sums a slice, in place, since nobody else reads that slice of this rank's
 // before the second meeting, and then reads the others' slices.
 //
@@ -92,11 +96,11 @@ __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
 //
 //   parts[rank]: [n] float32, in that rank's memory; n a multiple of 16
 extern "C" __global__ void __launch_bounds__(512)
-    all_reduce(float *const *parts, u32 *const *flags, u32 *counts, u32 *late, u64 limit, int rank, int two_shots, u64 n, float *x, bf16 *h,
+    all_reduce(float *const *parts, u32 *const *flags, u32 *counts, u32 *late, u64 limit, int rank, int two_shots, u64 n, float *x, int adds, bf16 *h,
                float *squares, const bf16 *norm, int hidden) {
   let_next_start();
   Meeting m = {flags, counts, late, limit, rank};
-  Stream s = {x, h, squares, norm, hidden};
+  Stream s = {x, adds, h, squares, norm, hidden};
   const float *from[RANKS];
 #pragma unroll
   for (int r = 0; r < RANKS; r++) from[r] = parts[r];
@@ -138,7 +142,7 @@ extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const
 
 // best_of_part leaves the best of this rank's scores, those of the vocabulary from
 // first on.
-extern "C" __global__ void best_of_part(const float *logits, int vocab, int first, u64 *best, u32 *arrived, u64 *mine) {
+extern "C" __global__ void best_of_part(float *logits, int vocab, int first, u64 *best, u32 *arrived, u64 *mine) {
   let_next_start();
   after_previous();
   u64 winner;
