@@ -86,7 +86,11 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	for name, config := range configs {
 		for _, opt := range []Options{
 			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+			{Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 1000, GenLen: 8, TP: 2},
 		} {
+			if opt.TP > 1 && !divides(t, config, opt.TP) {
+				continue
+			}
 			e, _ := standIn(t, config, opt)
 			prefill, decode := estimated(t, e)
 			kinds := len(e.attentionNames())
@@ -118,8 +122,22 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 }
 
-// estimated are the layers of each operator of the estimate.
-func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
+// divides reports whether so many GPUs can share a model.
+func divides(t *testing.T, config string, ranks int) bool {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readShape(m, []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.indivisible(ranks) == ""
+}
+
+// estimate is that of what an engine runs.
+func estimate(t *testing.T, o *Options) analytic.Report {
 	t.Helper()
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
 	if err != nil {
@@ -134,12 +152,27 @@ func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
 		t.Fatal(err)
 	}
 	r, err := analytic.Explain(&analytic.Case{
-		Model: e.opt.Model, Machine: machine, Scheme: analytic.StoredScheme(e.opt.Model).For(&g),
-		Workload: analytic.Workload{Batch: e.opt.Batch, Prompt: e.opt.PromptLen, Gen: e.opt.GenLen},
+		Model: o.Model, Machine: machine, Scheme: analytic.StoredScheme(o.Model).For(&g),
+		Workload: analytic.Workload{Batch: o.Batch, Prompt: o.PromptLen, Gen: o.GenLen},
+		Parallel: analytic.Parallelism{TP: o.ranks()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// theory is the memory of one GPU.
+func theory(t *testing.T, o *Options) *analytic.Memory {
+	t.Helper()
+	r := estimate(t, o)
+	return &r.Memory
+}
+
+// estimated are the layers of each operator of the estimate.
+func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
+	t.Helper()
+	r := estimate(t, &e.opt)
 	layers := func(lines []analytic.Line) map[string]int {
 		out := map[string]int{}
 		for i := range lines {
