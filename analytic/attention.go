@@ -116,27 +116,33 @@ func (s *Step) localKV(a *models.Attention) float64 {
 func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	a, tp := b.Attention, float64(s.Par.TP)
 	var width, params, eager float64
+	var moved unit.Bytes // of a token, unfused
 	name := "rotary"
 	for i := range b.Norms {
 		if n := &b.Norms[i]; n.Heads > 1 {
 			name = "qk_norm"
-			width += float64(n.Width) * float64(n.Heads) / tp
+			w := float64(n.Width) * float64(n.Heads) / tp
+			launches, each := s.unfusedNorm(n)
+			width += w
 			params += float64(n.Params)
-			eager += eagerNorm
+			eager += launches
+			moved += each.Times(w)
 		}
 	}
 	if a.RotaryDim > 0 {
 		if width > 0 {
 			name = "qk_norm_rotary"
 		}
-		width += (float64(a.Heads)/tp + s.localKV(a)) * float64(a.RotaryDim)
-		eager += 10 // both halves of q and of k: slice, negate, join, two products, a sum
+		rotated := (float64(a.Heads)/tp + s.localKV(a)) * float64(a.RotaryDim)
+		width += rotated
+		eager += unfusedRotaryLaunches
+		moved += s.acts(unfusedRotary * rotated)
 	}
 	t, kernels := s.tokens(), 1.0
 	if width > 0 {
 		dst = append(dst, Op{
 			Name: name, Kind: Element, Vector: unit.FLOPs(4 * t * width),
-			Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager,
+			Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager, Unfused: moved.Times(t),
 		})
 		kernels = 0
 	}

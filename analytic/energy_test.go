@@ -19,7 +19,8 @@ func TestPowerOnH200(t *testing.T) {
 	var file struct {
 		Rows []struct {
 			Op    string
-			M     int
+			M     float64
+			N, K  float64
 			Watts unit.Watts       `json:"power_w"`
 			FLOPs unit.FLOPsPerSec `json:"flops_per_s"`
 			Bytes unit.BytesPerSec `json:"bytes_per_s"`
@@ -38,8 +39,11 @@ func TestPowerOnH200(t *testing.T) {
 		work := tally{expected: 1}
 		work.busy[0] = unit.Seconds(float64(r.FLOPs) / float64(m.rate[unit.BF16].Times(m.Cal.GEMM.Compute)))
 		work.busy[1] = unit.Seconds(float64(r.Bytes) / float64(m.GPU.Bandwidth.Times(m.Cal.GEMM.Memory)))
-		t.Logf("%d rows: %.0f W, measured %.0f", r.M, float64(m.power(&work, 1)), float64(r.Watts))
-		near(t, "power", m.power(&work, 1), r.Watts, 0.04)
+		work.busy[3] = m.Cal.GEMM.Fixed.Times(float64(r.FLOPs) / (2 * r.M * r.N * r.K)) // of each product
+		m.hold(&work)
+		got := m.draws(&work, 1)
+		t.Logf("%.0f rows: %.0f W, measured %.0f", r.M, float64(got), float64(r.Watts))
+		near(t, "power", got, r.Watts, 0.04)
 	}
 	if seen < 4 {
 		t.Errorf("%d measured powers", seen)

@@ -25,6 +25,8 @@ type Span struct{ Floor, Expected, Low, High unit.Seconds }
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
 	Floor, Expected unit.Seconds
+	Held            unit.Seconds // of Expected, what the GPU's power limit costs
+	Slowed          float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
 	Bound           Bound
 	Bounds          [numBounds]unit.Seconds // expected time by what bounds it
 	FLOPs           unit.FLOPs              // matrix products that the model needs, one replica
@@ -117,11 +119,13 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	u := sum{p: p, budget: maxSteps}
 	layers := p.model.NumLayers()
 	prefill := u.prefill(w, st)
+	p.machine.hold(&prefill)
 	prefill.pipeline(&p.par, layers, true)
 	var decode tally
 	if w.Gen > 1 {
 		st.Past = float64(w.Prompt)
 		decode = u.run(st, 1, float64(w.Gen-1))
+		p.machine.hold(&decode)
 		decode.pipeline(&p.par, layers, false)
 	}
 	e.Memory = p.memory(&st, w)
@@ -156,15 +160,15 @@ func (u *sum) prefill(w *Workload, st Step) (all tally) {
 // assemble turns the sums into the answer.
 func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *tally) {
 	cal, par := &p.machine.Cal, &p.par
-	more := p.machine.Engine.Error
 	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = span(prefill.least, prefill.expected, cal.PrefillError+more)
+	e.TTFT = p.span(prefill.least, prefill.expected, cal.PrefillError+p.engineError(prefill, false))
 	e.TTLT = e.TTFT
 	if w.Gen > 1 {
 		e.Decode = phase(decode, 1/float64(w.Gen-1))
-		e.TPOT = span(e.Decode.Floor, e.Decode.Expected, cal.DecodeError+more)
-		all := span(decode.least, decode.expected, cal.DecodeError+more)
+		off := cal.DecodeError + p.engineError(decode, true)
+		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
+		all := p.span(decode.least, decode.expected, off)
 		e.TTLT.Floor += all.Floor
 		e.TTLT.Expected += all.Expected
 		e.TTLT.Low += all.Low
@@ -195,7 +199,7 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 // phase is share of a tally.
 func phase(t *tally, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.expected.Times(share),
+		Floor: t.least.Times(share), Expected: t.expected.Times(share), Held: t.more.Times(share), Slowed: t.slowed,
 		FLOPs: t.model.Times(share), Executed: t.flops.Times(share), Vector: t.vector.Times(share),
 		Traffic: t.traffic.Times(share), Must: t.must.Times(share), Wire: t.wire.Times(share),
 	}
@@ -208,11 +212,22 @@ func phase(t *tally, share float64) Phase {
 	return p
 }
 
+// engineError is what the engine adds to the error of a phase. Launches by the host
+// count as far as they could fill it: a slower host makes no longer prefill of one
+// that the GPU takes much longer for.
+func (p *Predictor) engineError(t *tally, decode bool) float64 {
+	e := &p.machine.Engine
+	if e.Launch == 0 || (e.Graph && decode) {
+		return e.Error
+	}
+	return e.Error * min(float64(e.Launch.Times(t.launches)/t.expected), 1)
+}
+
 // span is the expected time with its interval, which the floor cuts off.
-func span(floor, expected unit.Seconds, err float64) Span {
+func (p *Predictor) span(floor, expected unit.Seconds, off float64) Span {
 	return Span{
 		Floor: floor, Expected: max(expected, floor),
-		Low: max(expected.Times(1-err), floor), High: max(expected.Times(1+err), floor),
+		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Older), floor),
 	}
 }
 

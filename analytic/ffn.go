@@ -10,13 +10,17 @@ import (
 // activation appends the non-linearity between the matrices of a feed-forward.
 func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) []Op {
 	w := rows * float64(a.Width) / float64(tp)
-	in, eager := 1.0, 1.0
+	in, eager, moved := 1.0, 1.0, 2.0
 	if a.Gated {
-		in, eager = 2, 2
+		in, eager, moved = 2, 2, unfusedGate
+	}
+	if a.Spelled {
+		eager += spelledLaunches - 1
+		moved += spelledGELU - 2
 	}
 	return append(dst, Op{
 		Name: "activation", Kind: Element, Vector: unit.FLOPs((4 + in - 1) * w),
-		Acts: s.acts((in + 1) * w), Kernels: 1, Eager: eager,
+		Acts: s.acts((in + 1) * w), Kernels: 1, Eager: eager, Unfused: s.acts(moved * w),
 	})
 }
 

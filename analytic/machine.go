@@ -16,6 +16,7 @@ type Machine struct {
 
 	rate [unit.NumFormats]unit.FLOPsPerSec // at which products in a format run
 	runs [unit.NumFormats]unit.Format      // in which format they do
+	power
 }
 
 // instead says which format stands in for one that the GPU has no unit for: the
@@ -48,6 +49,7 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 	if g.Bandwidth <= 0 || g.Memory <= 0 {
 		return nil, fmt.Errorf("%s lists no memory size or bandwidth", g.Name)
 	}
+	m.power = m.powers()
 	return m, nil
 }
 
@@ -59,11 +61,21 @@ func checkCalibration(c *hardware.Calibration) error {
 	}{
 		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
-		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory},
+		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
 	} {
 		if !(e.share > 0 && e.share <= 1) {
 			return fmt.Errorf("%s efficiency is %v: it must be above 0 and at most 1, a share of the data-sheet peak", e.name, e.share)
+		}
+	}
+	for _, e := range [...]struct {
+		name  string
+		share float64
+	}{
+		{"memory", c.Power.Memory}, {"network", c.Power.Network}, {"fixed", c.Power.Fixed}, {"waiting", c.Power.Waiting}, {"idle", c.Power.Idle},
+	} {
+		if !(e.share >= 0 && e.share < 1) {
+			return fmt.Errorf("%s power is %v: it must be at least 0 and below 1, a share of the power limit", e.name, e.share)
 		}
 	}
 	return nil
@@ -193,10 +205,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 		k = &cal.Element
 	}
 	if !m.Engine.Fused {
-		kernels = o.Eager
-		if o.Kind == Element {
-			acts = acts.Times(max(1, o.Eager/2)) // every kernel reads and writes its tensor again
-		}
+		kernels, acts = o.Eager, o.apart()
 	}
 	work := o.FLOPs + o.PerKey.Times(cal.AttentionRamp/2)
 	c.Compute = work.Over(matrix.Times(k.Compute)).Times(n)

@@ -20,6 +20,7 @@ type Op struct {
 	KV      unit.Bytes // of the cache, read and written
 	State   unit.Bytes // of scans and convolutions, read and written
 	Acts    unit.Bytes // activations in and out
+	Unfused unit.Bytes // in place of Acts, where every one of Eager launches reads and writes its own tensors
 
 	Repeated unit.Bytes // in place of KV, where an engine repeats it for every query head
 	Joined   unit.Bytes // besides KV, where an engine joins cache and new token to a new cache
@@ -44,6 +45,18 @@ const (
 	Element                // element-wise, norms, gathers, scans
 	Collective             // all-reduce and its kin
 )
+
+// apart is the activations that move where nothing is fused. Where nobody has
+// counted them, each launch beyond the second reads and writes half of Acts again.
+func (o *Op) apart() unit.Bytes {
+	if o.Unfused > 0 {
+		return o.Unfused
+	}
+	if o.Kind == Element {
+		return o.Acts.Times(max(1, o.Eager/2))
+	}
+	return o.Acts
+}
 
 // Traffic is all that moves between memory and the chip.
 func (o *Op) Traffic() unit.Bytes { return o.Weights + o.KV + o.State + o.Acts }

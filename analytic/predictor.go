@@ -80,7 +80,7 @@ func (p *Predictor) template() Step {
 
 // proportional lists the operators of a step that are proportional to its tokens.
 func (p *Predictor) proportional(s *Step) []Op {
-	dst := s.embedding(nil, p.model)
+	dst := s.embedding(make([]Op, 0, 32), p.model)
 	for i := range p.model.Layers {
 		l := &p.model.Layers[i]
 		first := len(dst)
@@ -135,7 +135,7 @@ func (p *Predictor) charge(t *tally, prices []price, x float64) {
 		if o := r.collective; o != nil {
 			c.Fixed = p.machine.latency(o, x).Times(o.Layers * o.Kernels)
 		}
-		t.takes(&c, 0)
+		t.takes(&c, 0, p.machine.held)
 	}
 }
 
@@ -155,10 +155,8 @@ func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64) {
 		o := &ops[i]
 		o.Layers = layers
 		c := p.machine.Cost(o)
-		var one sums
-		one.of(o, &c)
-		t.sums.add(&one, 1)
-		t.takes(&c, o.Variant)
+		t.of(o, &c)
+		t.takes(&c, o.Variant, p.machine.held)
 		if o.Variant&mixed != 0 {
 			t.sig ^= uint64(s.Past) // no two of them are alike
 		}

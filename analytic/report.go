@@ -30,7 +30,9 @@ type Line struct {
 	Compute, Memory, Network unit.Seconds // expected, overlapping
 	Fixed                    unit.Seconds
 	Share                    float64     // of the phase's expected time
-	Energy                   unit.Joules // of all ranks of the replica, idle power left out
+	Energy                   unit.Joules // of all ranks of the replica, what they draw while they wait left out
+
+	slower unit.Seconds // by how much more it takes where products are held at the power limit
 }
 
 // Traffic is all that moves between memory and the chip.
@@ -130,6 +132,7 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 		l.Memory += cost.Memory.Times(times)
 		l.Network += cost.Network.Times(times)
 		l.Fixed += cost.Fixed.Times(times)
+		l.slower += max(cost.Compute.Times(c.Machine.held)-max(cost.Compute, cost.Memory, cost.Network), 0).Times(times)
 	}
 	return sum
 }
@@ -149,30 +152,62 @@ func find(sum *[]Line, o *Op) *Line {
 // finish gives the lines their bounds and shares, and the time that is no
 // operator's a line of its own, so that the lines add up to the phase.
 func (c *Case) finish(lines []Line, p *Phase) []Line {
+	c.charge(lines, p)
 	var sum unit.Seconds
 	for i := range lines {
 		sum += lines[i].Expected
 	}
+	c.hold(lines, &sum, p)
 	c.scale(lines, &sum, p)
 	host := p.Expected - sum
 	if host > sum.Times(1e-9) {
 		lines = append(lines, Line{Name: "host", Layers: 1, Kind: Element, Fixed: host, Expected: host})
 	}
-	idle, ok := c.Machine.GPU.Idle()
-	if !ok {
-		idle = unit.Watts(idleShare * float64(c.Machine.GPU.TDP))
-	}
-	active := c.Machine.GPU.TDP - idle
-	ranks := float64(max(c.Parallel.TP, 1))
 	for i := range lines {
 		l := &lines[i]
 		cost := Cost{Compute: l.Compute, Memory: l.Memory, Network: l.Network, Fixed: l.Fixed}
 		l.Bound = cost.Bound()
 		l.Share = float64(l.Expected) / float64(p.Expected)
-		busy := computeShare*float64(l.Compute) + memoryShare*float64(l.Memory) + networkShare*float64(l.Network)
-		l.Energy = active.For(unit.Seconds(min(busy, float64(l.Expected)))).Times(ranks)
 	}
 	return lines
+}
+
+// charge gives the lines their energy, all of them together no more than the power
+// limit allows.
+func (c *Case) charge(lines []Line, p *Phase) {
+	ranks, passes := float64(max(c.Parallel.TP, 1)), float64(max(c.Parallel.MicroBatches, 1))
+	var all unit.Joules
+	for i := range lines {
+		l := &lines[i]
+		l.Energy = c.Machine.active(l.Compute.Times(1/p.Slowed), l.Memory, l.Network, l.Fixed).Times(ranks * passes)
+		all += l.Energy
+	}
+	if most := c.Machine.rest.For(p.Expected).Times(ranks); all > most {
+		for i := range lines {
+			lines[i].Energy = lines[i].Energy.Times(float64(most) / float64(all))
+		}
+	}
+}
+
+// hold gives the lines their parts of the time that the power limit costs.
+func (c *Case) hold(lines []Line, sum *unit.Seconds, p *Phase) {
+	var slower unit.Seconds
+	for i := range lines {
+		slower += lines[i].slower
+	}
+	if p.Held == 0 || slower == 0 {
+		return
+	}
+	held := p.Held
+	if c.Parallel.MicroBatches > 1 { // which the pipeline multiplies as it does the rest
+		held = sum.Times(float64(p.Held) / float64(p.Expected-p.Held))
+	}
+	for i := range lines {
+		l := &lines[i]
+		l.Expected += held.Times(float64(l.slower) / float64(slower))
+		l.Compute = l.Compute.Times(p.Slowed)
+	}
+	*sum += held
 }
 
 // scale makes the lines of one micro-batch share the time of all of them, which

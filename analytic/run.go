@@ -71,9 +71,22 @@ func (p *Predictor) host(t *tally, decode bool) {
 	e := &p.machine.Engine
 	if launch := e.Launch.Times(t.launches); launch > t.expected && (!e.Graph || !decode) {
 		t.bound = [numBounds]unit.Seconds{ByLaunch: launch}
-		t.expected = launch
 		t.sig ^= 1 << 59
+		p.hide(t, launch-t.expected)
+		t.expected = launch
 	}
 	t.expected += e.Host
 	t.bound[ByLaunch] += e.Host
+}
+
+// hide takes from what slower arithmetic would cost what launches take longer than
+// the GPU: so much of it does not show.
+func (p *Predictor) hide(t *tally, wait unit.Seconds) {
+	if wait >= t.slower {
+		t.slower, t.steep = 0, 0
+		t.sig ^= 1 << 58
+		return
+	}
+	t.steep = t.steep.Times(1 - float64(wait)/float64(t.slower))
+	t.slower -= wait
 }

@@ -131,6 +131,7 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 		FLOPs: unit.FLOPs(2 * rows * local), Model: unit.FLOPs(2 * rows * whole),
 		Weights: f.weightBytes(local, out) + stream.Bytes(bias),
 		Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
+		Unfused: f.Act.Bytes(rows*in*float64(len(ls))) + stream.Bytes(rows*out), // each reads the input for itself
 		Kernels: 1, Eager: float64(len(ls)),
 	}
 }
@@ -164,18 +165,15 @@ func (s *Step) streamNorms(dst []Op, norms []models.Norm) []Op {
 			continue
 		}
 		w := float64(n.Width)
+		launches, moved := s.unfusedNorm(n)
 		dst = append(dst, Op{
 			Name: n.Name, Kind: Element,
 			Vector: unit.FLOPs(5 * t * w), Acts: s.acts(4 * t * w), Weights: s.acts(float64(n.Params)),
-			Kernels: 1, Eager: eagerNorm + 1,
+			Kernels: 1, Eager: launches + 1, Unfused: moved.Times(t*w) + s.acts(3*t*w), // the residual sum: two read, one written
 		})
 	}
 	return dst
 }
-
-// eagerNorm is the kernels of an RMSNorm written in PyTorch: to float32, square,
-// mean, add, rsqrt, multiply, to 16 bits, multiply.
-const eagerNorm = 8
 
 // embedding appends the gather of the rows that the tokens name: a read of those
 // rows, not of the table.

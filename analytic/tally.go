@@ -5,7 +5,7 @@ import "llmprof/unit"
 // sums are what operators add up to on one rank, whatever bounds them.
 type sums struct {
 	floor    floor
-	busy     [3]unit.Seconds // compute, memory, network at their expected rates, overlap disregarded
+	busy     [4]unit.Seconds // compute, memory, network at their expected rates, overlap disregarded; and what takes counts of fixed times
 	flops    unit.FLOPs      // matrix products that the rank computes
 	vector   unit.FLOPs
 	model    unit.FLOPs // matrix products that the model needs
@@ -15,15 +15,21 @@ type sums struct {
 	launches float64 // of an engine that does not fuse
 }
 
-// of is what one operator adds.
+// of adds what one operator does.
 func (s *sums) of(o *Op, c *Cost) {
 	n := o.Layers
-	*s = sums{
-		floor: c.Floor, busy: [3]unit.Seconds{c.Compute, c.Memory, c.Network},
-		flops: o.FLOPs.Times(n), vector: o.Vector.Times(n), model: o.Model.Times(n),
-		must: (o.Weights + o.KV + o.State).Times(n), traffic: o.Traffic().Times(n),
-		wire: (o.Wire + o.NodeWire).Times(n), launches: o.Eager * n,
-	}
+	s.floor.add(&c.Floor, 1)
+	s.busy[0] += c.Compute
+	s.busy[1] += c.Memory
+	s.busy[2] += c.Network
+	s.flops += o.FLOPs.Times(n)
+	s.vector += o.Vector.Times(n)
+	s.model += o.Model.Times(n)
+	must := o.Weights + o.KV + o.State
+	s.must += must.Times(n)
+	s.traffic += (must + o.Acts).Times(n)
+	s.wire += (o.Wire + o.NodeWire).Times(n)
+	s.launches += o.Eager * n
 }
 
 // add adds n times g.
@@ -45,6 +51,10 @@ func (s *sums) add(g *sums, n float64) {
 type tally struct {
 	sums
 	expected unit.Seconds
+	slower   unit.Seconds            // by how much more it takes where arithmetic takes held times as long (power.go)
+	steep    unit.Seconds            // by how much more for each time that it takes longer yet
+	more     unit.Seconds            // of the expected time, what the power limit costs
+	slowed   float64                 // how many times longer arithmetic takes for it; 0: not worked out yet
 	least    unit.Seconds            // the floor
 	bound    [numBounds]unit.Seconds // expected time by what bounds it
 	sig      uint64                  // differs where another bound or formula holds
@@ -54,18 +64,27 @@ type tally struct {
 func (t *tally) add(g *tally, n float64) {
 	t.sums.add(&g.sums, n)
 	t.expected += g.expected.Times(n)
+	t.slower += g.slower.Times(n)
+	t.steep += g.steep.Times(n)
 	t.least += g.least.Times(n)
 	for i := range t.bound {
 		t.bound[i] += g.bound[i].Times(n)
 	}
 }
 
-// takes records what an operator costs.
-func (t *tally) takes(c *Cost, variant uint32) {
-	time, b := c.Time(), c.Bound()
+// takes records what an operator costs, and what it would if its arithmetic took
+// held times as long. Memory and links have clocks of their own.
+func (t *tally) takes(c *Cost, variant uint32, held float64) {
+	time, b, piece := c.Time(), c.Bound(), uint64(c.piece())
 	t.expected += time
 	t.bound[b] += time
-	t.sig = (t.sig ^ uint64(b) ^ uint64(c.piece())<<4 ^ uint64(variant)<<8) * 1099511628211 // FNV-1a
+	t.busy[3] += c.Fixed
+	if slow := c.Compute.Times(held); slow > max(c.Memory, c.Network) {
+		t.slower += slow + c.Fixed - time
+		t.steep += c.Compute
+		piece |= 4
+	}
+	t.sig = (t.sig ^ uint64(b) ^ piece<<4 ^ uint64(variant)<<8) * 1099511628211 // FNV-1a
 }
 
 // pipeline turns a sum over steps of one micro-batch of m into the time of all
@@ -85,6 +104,7 @@ func (t *tally) pipeline(par *Parallelism, layers int, prefill bool) {
 	}
 	longest := turns * par.stageShare(layers)
 	t.expected = t.expected.Times(longest)
+	t.more = t.more.Times(longest)
 	t.least = t.least.Times(turns / stages)
 	for i := range t.bound {
 		t.bound[i] = t.bound[i].Times(longest)

@@ -28,7 +28,7 @@ func (c *Case) warnings(par *Parallelism, e *Estimate) []string {
 		add("%d micro-batches leave %d of %d pipeline stages idle in decode", par.MicroBatches, par.PP-par.MicroBatches, par.PP)
 	}
 	if !e.Energy.IdleKnown {
-		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(idleShare*float64(g.TDP)), 100*idleShare)
+		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(c.Machine.Cal.Power.Idle*float64(g.TDP)), 100*c.Machine.Cal.Power.Idle)
 	}
 	if c.hasExperts() {
 		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")

@@ -1,6 +1,10 @@
 package hardware
 
-import "llmprof/unit"
+import (
+	"math"
+
+	"llmprof/unit"
+)
 
 // A Calibration says what a GPU does in practice: for each class of kernel the
 // share of the data-sheet peaks that it reaches and the fixed time it takes
@@ -14,9 +18,15 @@ type Calibration struct {
 	Name   string // "default for hopper"
 	Source string // where and when the constants were measured
 
-	GEMM      Kernel // products with weights
+	GEMM      Kernel // products with weights; Compute is of bursts, before the power limit holds the clocks down
 	Attention Kernel // between the projections of softmax attention
 	Element   Kernel // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
+
+	// Sustained is the share of the peak that a square product of SquareRows rows
+	// reaches for as long as one likes, held at the power limit. It is at least
+	// GEMM.Compute where the limit does not hold products back, or where that is not
+	// known.
+	Sustained float64
 
 	// AttentionRamp is how many query tokens a prefill needs until attention
 	// reaches half of its rate: tiles on the diagonal are half empty, and short
@@ -36,10 +46,16 @@ type Calibration struct {
 
 	Launch unit.Seconds // one kernel of a CUDA graph, from the end of the one before it
 
+	Power Power
+
 	// Error is the half-width of a 90 % interval of the expected time, as a
 	// share of it: of a decode step, and of a prefill.
 	DecodeError, PrefillError float64
 }
+
+// SquareRows is the size of the product that Sustained is measured with: it is far
+// above the ridge of every GPU, and so draws next to nothing for its memory.
+const SquareRows = 8192
 
 // A Kernel is how close one class of kernels comes to the peaks.
 type Kernel struct {
@@ -61,14 +77,16 @@ const aiconfigurator = "fit of the operator times of aiconfigurator's database (
 
 // hopper fits H200 GEMMs and attention, and all-reduces of 2, 4 and 8 H200: 7.0,
 // 10.5 and 17.5 µs at no size by NCCL 2.29, 4.5, 4.5 and 5.0 µs by vLLM's own.
-// Over PCIe, two L40S reach about 20 GB/s of all-reduce, 63 % of PCIe 4.0, after
-// 43 µs.
+// The bandwidth of element-wise kernels is that of a norm timed on an H200: 43.2 µs
+// for 8192 rows of 4096 in bf16 less the 4.4 µs of one row, 3.46 TB/s
+// (testdata/h200_operators.json). Over PCIe, two L40S reach about 20 GB/s of
+// all-reduce, 63 % of PCIe 4.0, after 43 µs.
 func hopper() Calibration {
 	return Calibration{
-		Source:        aiconfigurator + " on H100 and H200",
+		Source:        aiconfigurator + " on H100 and H200; power, and the bandwidth of norms, of an H200 (hardware/testdata)",
 		GEMM:          Kernel{Compute: 0.80, Memory: 0.835, Fixed: 3.8 * us},
 		Attention:     Kernel{Compute: 0.61, Memory: 0.896, Fixed: 12 * us},
-		Element:       Kernel{Compute: 0.5, Memory: 0.80, Fixed: 2 * us},
+		Element:       Kernel{Compute: 0.5, Memory: 0.72, Fixed: 2 * us},
 		AttentionRamp: 2 * 384,
 		Link:          0.62, LinkBase: 3.5 * us, LinkPerGPU: 1.75 * us,
 		OneShotBase: 4.3 * us, OneShotPerGPU: 0.09 * us,
@@ -92,8 +110,38 @@ func DefaultCalibration(g *GPU) Calibration {
 	default:
 		c = generation(g, c)
 	}
-	c.Name = "default for " + g.Generation
+	if c.Sustained == 0 { // its operators were timed at one rate, whatever held them back
+		c.Sustained = c.GEMM.Compute
+	}
+	c.Name, c.Power = "default for "+g.Generation, powerOfH200()
 	return c
+}
+
+// A heldBoard is one whose large products were timed at its power limit.
+type heldBoard struct {
+	peak   unit.FLOPsPerSec // bf16
+	limit  unit.Watts
+	slowed float64 // how many times longer they take there than in a burst, as far as known
+}
+
+// heldH200 settled at 670 TFLOP/s, 0.677 of the peak, on a product of 8192 × 8192 ×
+// 8192 in bf16 at 695 of 700 W, where short ones reached 788
+// (testdata/h200_operators.json). heldL40S is said by its operators' times to do no
+// better than 226 of 362 TFLOP/s at 350 W; what it does in bursts is not known.
+var (
+	heldH200 = heldBoard{peak: 989.5e12, limit: 700, slowed: 0.80 / 0.677}
+	heldL40S = heldBoard{peak: 362.05e12, limit: 350, slowed: 1}
+)
+
+// sustained is the share of its peak that another board of the generation sustains
+// which reaches burst of it. The rate that a power limit leaves goes with the root of
+// the power (analytic/power.go), so it is slowed by the root of the power that the
+// known board's rate would cost it. The limit of a GH200 is shared with its
+// processor.
+func (h *heldBoard) sustained(g *GPU, burst float64) float64 {
+	peak, _ := g.Peak(unit.BF16)
+	slowed := h.slowed * math.Sqrt(float64(peak)/float64(h.peak)*float64(h.limit)/float64(g.TDP))
+	return burst / max(slowed, 1)
 }
 
 // generation adjusts the constants of Hopper to another generation of NVIDIA's
@@ -101,6 +149,13 @@ func DefaultCalibration(g *GPU) Calibration {
 func generation(g *GPU, c Calibration) Calibration {
 	switch g.Generation {
 	case "hopper":
+		c.Sustained = heldH200.sustained(g, c.GEMM.Compute)
+		switch {
+		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
+			c.PrefillError = 0.15
+		case g.TDP != 700: // no board with that limit was timed
+			c.PrefillError = 0.25
+		}
 	case "ampere":
 		c.Source = aiconfigurator + " on A100 SXM"
 		c.GEMM = Kernel{Compute: 0.824, Memory: 0.741, Fixed: 7.4 * us}
@@ -118,6 +173,9 @@ func generation(g *GPU, c Calibration) Calibration {
 		c.GEMM = Kernel{Compute: 0.626, Memory: 0.762, Fixed: 3 * us}
 		c.Attention = Kernel{Compute: 0.50, Memory: 0.762, Fixed: 12 * us}
 		c.DecodeError, c.PrefillError = 0.20, 0.30
+		if c.Sustained = heldL40S.sustained(g, c.GEMM.Compute); c.Sustained < c.GEMM.Compute {
+			c.PrefillError = 0.40 // no board with less power for its peak was timed
+		}
 	case "blackwell":
 		c.Source = aiconfigurator + " on B200"
 		c.GEMM = Kernel{Compute: 0.71, Memory: 0.816, Fixed: 3.9 * us}

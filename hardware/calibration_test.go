@@ -18,7 +18,9 @@ type timing struct {
 	Op      string
 	M, N, K float64
 	Tokens  float64
+	Width   float64
 	TimeS   float64 `json:"time_s"`
+	FLOPs   float64 `json:"flops_per_s"`
 }
 
 func h200Timings(t *testing.T) []timing {
@@ -44,6 +46,7 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 	peak, _ := g.Peak(unit.BF16)
 	c := hardware.DefaultCalibration(&g)
 	off := map[string][]float64{}
+	var prefill, decode []float64
 	for _, r := range h200Timings(t) {
 		var flops, bytes float64
 		k := c.GEMM
@@ -57,7 +60,14 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 			continue
 		}
 		want := float64(k.Fixed) + max(flops/(k.Compute*float64(peak)), bytes/(k.Memory*float64(g.Bandwidth)))
-		off[r.Op] = append(off[r.Op], math.Abs(want/r.TimeS-1))
+		miss := math.Abs(want/r.TimeS - 1)
+		off[r.Op] = append(off[r.Op], miss)
+		switch {
+		case r.Op == "prefill_attention" || r.M >= 512:
+			prefill = append(prefill, miss)
+		case r.M <= 32:
+			decode = append(decode, miss)
+		}
 	}
 	for _, x := range []struct {
 		op            string
@@ -72,6 +82,76 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 		t.Logf("%s: %d timings, median error %.1f %%, worst %.1f %%", x.op, len(e), 100*median, 100*worst)
 		if median > x.median || worst > x.worst {
 			t.Errorf("%s: median error %.3f and worst %.3f, want at most %v and %v", x.op, median, worst, x.median, x.worst)
+		}
+	}
+	// The interval is that of nine in ten of these operators.
+	for _, x := range []struct {
+		phase string
+		off   []float64
+		said  float64
+	}{{"prefill", prefill, c.PrefillError}, {"decode", decode, c.DecodeError}} {
+		slices.Sort(x.off)
+		at := 0.9 * float64(len(x.off)-1)
+		below := x.off[int(at)]
+		p90 := below + (x.off[int(at)+1]-below)*(at-math.Floor(at))
+		t.Logf("%s: nine in ten of %d operators within %.3f", x.phase, len(x.off), p90)
+		if math.Abs(p90-x.said) > 0.015 {
+			t.Errorf("%s: the interval is ±%v, nine in ten of %d operators are within ±%.3f", x.phase, x.said, len(x.off), p90)
+		}
+	}
+}
+
+// What is taken from the H200's operators is what they give: the rate of a square
+// product held at the power limit, and the bandwidth of a norm.
+func TestHopperConstantsFromH200(t *testing.T) {
+	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak, _ := g.Peak(unit.BF16)
+	c := hardware.DefaultCalibration(&g)
+	norms := map[float64]float64{}
+	var sustained float64
+	for _, r := range h200Timings(t) {
+		switch {
+		case r.Op == "gemm_power" && r.M == hardware.SquareRows && r.N == r.M && r.K == r.M:
+			sustained = r.FLOPs / float64(peak)
+		case r.Op == "rms_norm":
+			norms[r.Tokens] = r.TimeS
+		}
+	}
+	if math.Abs(sustained/c.Sustained-1) > 1e-3 {
+		t.Errorf("sustained %v of the peak, measured %v", c.Sustained, sustained)
+	}
+	share := 2 * 2 * 8192 * 4096 / (norms[8192] - norms[1]) / float64(g.Bandwidth)
+	if math.Abs(share/c.Element.Memory-1) > 0.01 {
+		t.Errorf("element-wise kernels at %v of the bandwidth, measured %v", c.Element.Memory, share)
+	}
+}
+
+// Boards of Hopper with another limit are held back more or less than the H200, by
+// the power that they have for their peak; what was not seen held back is not.
+func TestSustainedByBoard(t *testing.T) {
+	share := func(name string) (c hardware.Calibration) {
+		g, err := hardware.Find(llmprof.HardwareTOML, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hardware.DefaultCalibration(&g)
+	}
+	if a, b := share("h100").Sustained, share("h200").Sustained; a != b {
+		t.Errorf("H100 and H200 are one chip at one limit, but sustain %v and %v", a, b)
+	}
+	pcie, nvl, grace := share("h100-pcie-80gb").Sustained, share("h200-nvl-141gb").Sustained, share("gh200-96gb").Sustained
+	if sxm := share("h200").Sustained; !(pcie < sxm && sxm < nvl && nvl < grace && grace < 0.80) {
+		t.Errorf("sustained: PCIe of 350 W %v, SXM of 700 W %v, NVL of 600 W for less peak %v, GH200 of 900 W %v", pcie, sxm, nvl, grace)
+	}
+	if l4, l40s := share("l4"), share("l40s"); !(l4.Sustained < l40s.Sustained) || l4.PrefillError <= l40s.PrefillError {
+		t.Errorf("an L4 of 72 W sustains %v ±%v, an L40S %v ±%v", l4.Sustained, l4.PrefillError, l40s.Sustained, l40s.PrefillError)
+	}
+	for _, name := range []string{"a100", "l40s", "rtx-4090-24gb", "b200", "t4", "agx-thor-128gb", "mi300x", "h20-96gb"} {
+		if c := share(name); c.Sustained != c.GEMM.Compute {
+			t.Errorf("%s sustains %v of %v", name, c.Sustained, c.GEMM.Compute)
 		}
 	}
 }

@@ -20,7 +20,18 @@ func (r *reader) mlp(k kind) Block {
 func (r *reader) feedForward(width int) Block {
 	bias := r.on(r.ffn.bias)
 	in, out := r.projections(width, !r.ffn.ungated, bias || r.on(r.ffn.upBias), bias)
-	return Block{Name: "mlp", In: in, Out: out, Activation: Activation{Width: width, Gated: !r.ffn.ungated}}
+	return Block{Name: "mlp", In: in, Out: out, Activation: Activation{Width: width, Gated: !r.ffn.ungated, Spelled: r.spelled()}}
+}
+
+// spelled reports whether the non-linearity is written out in PyTorch: GPT-2's
+// form of GELU, NewGELUActivation in transformers.
+func (r *reader) spelled() bool {
+	for _, name := range []string{"hidden_act", "activation_function"} {
+		if v, _, _ := r.look(name); v == "gelu_new" {
+			return true
+		}
+	}
+	return false
 }
 
 // projections are the matrices into and out of a feed-forward.

@@ -189,8 +189,9 @@ type Shared struct {
 // An Activation is the non-linearity of a feed-forward of Width hidden values,
 // of which a gated one computes two and multiplies them.
 type Activation struct {
-	Width int
-	Gated bool
+	Width   int
+	Gated   bool
+	Spelled bool // gelu_new, which transformers writes out in eight kernels; every other function is one
 }
 
 // Stored says how a published checkpoint is stored.

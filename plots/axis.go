@@ -79,17 +79,22 @@ func prefixed(v float64) (number, prefix string) {
 
 // decades places ticks on a logarithmic axis: at powers of ten if it spans
 // several, else also between them.
-type decades struct{ label func(float64) string }
+type decades struct {
+	label func(float64) string
+	wide  vg.Length // of the axis, so that no labels touch; 0 where they lie one above the other
+}
 
-// multiples are those of a power of ten that have a label on an axis of a span.
-func multiples(span float64) []int {
+// multiples are those of a power of ten that may have a label on an axis of a
+// span, the most first.
+func multiples(span float64) [][]int {
+	all := [][]int{{1, 2, 3, 5, 7}, {1, 2, 5}, {1, 3}, {1}}
 	switch {
 	case span <= 1:
-		return []int{1, 2, 3, 5, 7}
+		return all
 	case span <= 3:
-		return []int{1, 2, 5}
+		return all[1:]
 	}
-	return []int{1}
+	return all[3:]
 }
 
 // Ticks implements plot.Ticker.
@@ -97,9 +102,18 @@ func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
 	if !(lo > 0) || !(hi > lo) || math.IsInf(hi, 0) {
 		return nil
 	}
+	for _, named := range multiples(math.Log10(hi / lo)) {
+		if ticks = d.ticks(lo, hi, named); d.wide == 0 || d.roomy(lo, hi, ticks) {
+			break
+		}
+	}
+	return ticks
+}
+
+// ticks are those with a label at some multiples of the powers of ten.
+func (d decades) ticks(lo, hi float64, named []int) (ticks []plot.Tick) {
 	first, last := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
 	step := (last-first)/9 + 1
-	named := multiples(math.Log10(hi / lo))
 	for e := first; e <= last; e++ {
 		for m := 1; m <= 9; m++ {
 			v := float64(m) * math.Pow(10, float64(e))
@@ -116,6 +130,17 @@ func (d decades) Ticks(lo, hi float64) (ticks []plot.Tick) {
 		}
 	}
 	return ticks
+}
+
+// roomy reports whether no two labels touch.
+func (d decades) roomy(lo, hi float64, ticks []plot.Tick) bool {
+	v := values{label: d.label, wide: d.wide, log: true}
+	for _, t := range ticks {
+		if t.Label != "" {
+			v.at = append(v.at, t.Value)
+		}
+	}
+	return v.roomy(lo, hi, 1)
 }
 
 // values places ticks at given values, as the batches of a sweep. If not all

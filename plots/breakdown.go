@@ -47,7 +47,7 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 		Title: "Where parameters, work, time and energy go", Caption: Caption(c), body: v.draw,
 		Notes: []string{
 			"Each bar is the whole of its total, at its right.",
-			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: " + whose + "; energy: all GPUs of a replica, idle power left out.",
+			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: " + whose + "; energy: all GPUs of a replica, without what they draw waiting.",
 			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f\u00a0%% are merged into other.", 100*leastPart),
 		},
 	}

@@ -132,10 +132,16 @@ func newFollowPanel(courses []Course, engine string, decode bool, batches []int)
 		return p
 	}
 	slices.Sort(at)
+	if at = slices.Compact(at); len(at) == 1 { // one tick makes no scale
+		for _, s := range p.courses[0].Predicted {
+			at = append(at, float64(s.Prompt))
+		}
+		slices.Sort(at)
+	}
 	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 4))
 	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
-	p.plot.Y.Tick.Marker = decades{func(v float64) string { return si(v, "s") }}
+	p.plot.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
 	p.plot.Add(grid{}, p)
 	return p
 }

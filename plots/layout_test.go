@@ -159,3 +159,29 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// TestDecadesApart holds that the labels of a horizontal logarithmic axis do not
+// touch, whatever it spans, and that it has some.
+func TestDecadesApart(t *testing.T) {
+	const wide = Width/2 - 60
+	d := decades{label: func(v float64) string { return si(v, "s") }, wide: wide}
+	for lo := 1e-6; lo < 1; lo *= 1.7 {
+		for span := 10.0; span < 1e5; span *= 1.5 {
+			hi := lo * span
+			free, labels := vg.Length(math.Inf(-1)), 0
+			for _, k := range d.Ticks(lo, hi) {
+				if k.Label == "" {
+					continue
+				}
+				x, w := wide*vg.Length(math.Log(k.Value/lo)/math.Log(hi/lo)), Sans(TickSize, Ink()).Width(k.Label)
+				if x-w/2 < free {
+					t.Errorf("%g to %g: %q touches the label before it", lo, hi, k.Label)
+				}
+				free, labels = x+w/2, labels+1
+			}
+			if labels == 0 {
+				t.Errorf("%g to %g: no label", lo, hi)
+			}
+		}
+	}
+}

@@ -42,7 +42,8 @@ func newAccuracyPanel(points []Observed, decode bool, l *looks) *accuracyPanel {
 	s = s.padded(1.3, 1.3, 10)
 	p.plot = newPlot(s, s)
 	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	ticks := decades{func(v float64) string { return si(v, "s") }}
+	const wide = Width/2 - 60 // of the two panels side by side, less the labels beside them
+	ticks := decades{label: func(v float64) string { return si(v, "s") }, wide: wide}
 	p.plot.X.Tick.Marker, p.plot.Y.Tick.Marker = ticks, ticks
 	p.plot.Add(grid{}, p)
 	return p

@@ -45,7 +45,7 @@ func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 	}
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
 	left := v.layOut(f)
-	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products, "+c.Machine.Cal.Name+".")
+	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products in bursts, "+c.Machine.Cal.Name+".")
 	if v.shared {
 		f.Notes = append(f.Notes, "Marks in one another share a label, the largest first.")
 	}
@@ -112,8 +112,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 	v.plot = newPlot(x.padded(3, 8, 100), y.padded(6, 3, 100))
 	p := v.plot
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker = decades{func(v float64) string { return fmt.Sprintf("%g", v) }}
-	p.Y.Tick.Marker = decades{func(v float64) string { return si(v, "") }}
+	p.X.Tick.Marker = decades{label: func(v float64) string { return fmt.Sprintf("%g", v) }}
+	p.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "") }}
 	p.Add(grid{}, v)
 	var bounds []analytic.Bound
 	for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {

@@ -111,7 +111,7 @@ func newLatencyPanel(curves []Curve, title string, of func(*analytic.Estimate) a
 	l.plot = newPlot(x, y)
 	l.plot.X.Scale, l.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	l.plot.X.Tick.Marker = values{at: slices.Compact(at), label: counted, wide: Width/2 - 60, log: true}
-	l.plot.Y.Tick.Marker = decades{func(v float64) string { return si(v, "s") }}
+	l.plot.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
 	l.unfit = l.unfits()
 	l.plot.Add(grid{}, l)
 	return l

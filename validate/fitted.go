@@ -13,6 +13,7 @@ const (
 	llama  = "llama3.1-8b"
 	launch = "launch of a kernel (analytic, engine transformers)"
 	graph  = "element-wise kernel and copies of a static cache (analytic, engine transformers-graph)"
+	fixed  = "power while a kernel starts and ends (hardware, Power)"
 )
 
 // fits lists the constants that were fitted on embedded observations, so that
@@ -24,6 +25,8 @@ func fits() []fit {
 		{source: "h200", engine: "transformers", mode: "eager", model: llama, metric: TTLT, constant: launch},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TPOT, constant: graph},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TTLT, constant: graph},
+		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerToken, constant: fixed},
+		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerRequest, constant: fixed},
 		{source: "aiconfigurator", engine: "vllm", constant: "host time of a step (analytic, engine vllm)"},
 		{source: "aiconfigurator", engine: "tensorrt-llm", constant: "host time of a step (analytic, engine tensorrt-llm)"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "share of the memory bandwidth (hardware, integrated modules)"},

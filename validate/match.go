@@ -18,6 +18,9 @@ type Scorer struct {
 	// GPU finds a GPU by the name that an observation has.
 	GPU func(name string) (*hardware.GPU, error)
 
+	// change, if not nil, alters the constants of every estimate.
+	change func(*hardware.Calibration, *analytic.Engine) error
+
 	models  map[string]found[*models.Model]
 	gpus    map[string]found[*hardware.GPU]
 	answers map[Config]found[prediction]
@@ -125,7 +128,7 @@ func holds(c *Config, m *analytic.Memory) error {
 	case c.Load == Closed && c.Batch > m.MaxDecodeBatch:
 		return fmt.Errorf("%d sequences fit at once, not %d", m.MaxDecodeBatch, c.Batch)
 	case c.Load == Static && !m.Fits():
-		return fmt.Errorf("%v are needed of %v: it was not run at once, or on another GPU", m.Total, m.Capacity)
+		return fmt.Errorf("%v are needed of %v", m.Total, m.Capacity)
 	}
 	return nil
 }
@@ -147,7 +150,13 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	machine, err := analytic.NewMachine(g, hardware.DefaultCalibration(g), engine)
+	calibration := hardware.DefaultCalibration(g)
+	if s.change != nil {
+		if err := s.change(&calibration, &engine); err != nil {
+			return nil, err
+		}
+	}
+	machine, err := analytic.NewMachine(g, calibration, engine)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
@@ -260,12 +269,15 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 //
 //	TPOT = decode step of C sequences + (C - 1) × prefill of one / generated
 //
-// The floor leaves the prefills out, since an engine may hide them.
+// The floor leaves the prefills out, since an engine may hide them. A prefill among
+// decode steps is a burst: the power limit is kept over some 100 ms, and decoding
+// draws less than it.
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
 	stops := float64(c.Batch-1) / float64(c.Gen)
-	s.expected += stops * float64(p.first.TTFT.Expected)
-	*s.low += stops * float64(p.first.TTFT.Low)
+	burst := 1 - float64(p.first.Prefill.Held/p.first.Prefill.Expected)
+	s.expected += stops * burst * float64(p.first.TTFT.Expected)
+	*s.low += stops * burst * float64(p.first.TTFT.Low)
 	*s.high += stops * float64(p.first.TTFT.High)
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"llmprof/measure/result"
@@ -35,9 +36,8 @@ type File struct {
 
 // Describe reads the conditions of a result from the content of its file.
 func Describe(data []byte, r *result.Result) File {
-	sum := sha256.Sum256(data)
 	f := File{
-		Name: result.FileName(r.ID, r.Process), SHA256: hex.EncodeToString(sum[:]), Started: r.Started.UTC().Truncate(time.Second),
+		Name: result.FileName(r.ID, r.Process), SHA256: digest(data), Started: r.Started.UTC().Truncate(time.Second),
 		Version: r.Provenance.Version, Engine: r.Engine.Name + " " + r.Engine.Version,
 		Driver: r.Machine.Driver, CUDA: r.Machine.CUDA, CPU: r.Machine.CPU,
 	}
@@ -109,6 +109,30 @@ func Files() ([]File, error) {
 		return nil, err
 	}
 	return parseFiles(filesFile, data)
+}
+
+// own is the source of the observations that were reduced from those files.
+const own = "h200"
+
+// shipped are the hashes of the files.
+var shipped = sync.OnceValues(func() (map[string]bool, error) {
+	files, err := Files()
+	hashes := map[string]bool{}
+	for i := range files {
+		hashes[files[i].SHA256] = true
+	}
+	return hashes, err
+})
+
+// Origin is the source of a result file that embedded observations were reduced
+// from, "" of any other. Its observations are those, so what a constant was fitted
+// on is scored apart there too.
+func Origin(data []byte) (source string, err error) {
+	hashes, err := shipped()
+	if err != nil || !hashes[digest(data)] {
+		return "", err
+	}
+	return own, nil
 }
 
 func parseFiles(name string, data []byte) ([]File, error) {

@@ -119,11 +119,21 @@ func calibrationFields(g *hardware.GPU) render.Fields {
 	return render.Fields{Title: "In practice", Rows: []render.Field{
 		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
 		{Name: "Products", Lines: kernel(c.GEMM)},
+		{Name: "Power limit", Lines: []string{limitText(g, &c)}},
 		{Name: "Attention", Lines: kernel(c.Attention)},
 		{Name: "Element-wise", Lines: kernel(c.Element)},
 		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the rate, after %v and %v a GPU", 100*c.Link, c.LinkBase, c.LinkPerGPU)}},
 		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode", 100*c.PrefillError, 100*c.DecodeError)}},
 	}}
+}
+
+// limitText is what the power limit leaves of the rate of products, and what waiting draws.
+func limitText(g *hardware.GPU, c *hardware.Calibration) string {
+	held := "one rate of products is known, whatever holds it back"
+	if c.Sustained < c.GEMM.Compute {
+		held = fmt.Sprintf("holds large products to %.1f %% of the peak", 100*c.Sustained)
+	}
+	return fmt.Sprintf("%s; a GPU that waits for its host draws %.1f %% of what lies between idle power and the %v", held, 100*c.Power.Waiting, g.TDP)
 }
 
 // A sheetJSON is a GPU for programs.

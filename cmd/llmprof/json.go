@@ -94,9 +94,11 @@ type calibrationJSON struct {
 	PrefillError float64 `json:"prefill_error"`
 	DecodeError  float64 `json:"decode_error"`
 	ComputeEff   float64 `json:"compute_eff"`
+	SustainedEff float64 `json:"sustained_eff"`
 	MemoryEff    float64 `json:"memory_eff"`
 	LinkEff      float64 `json:"link_eff"`
 	InterNodeEff float64 `json:"inter_node_eff"`
+	WaitingShare float64 `json:"waiting_power"`
 }
 
 // A memoryJSON is of one GPU.
@@ -122,6 +124,8 @@ type phaseJSON struct {
 	Vector   unit.FLOPs     `json:"vector_flops"`
 	Floor    unit.Seconds   `json:"floor_s"`
 	Expected unit.Seconds   `json:"expected_s"`
+	Held     unit.Seconds   `json:"held_s"`
+	Slowed   float64        `json:"slowed"`
 	Bound    analytic.Bound `json:"bound"`
 	Traffic  unit.Bytes     `json:"traffic_bytes"`
 	Wire     unit.Bytes     `json:"wire_bytes"`

@@ -20,7 +20,7 @@ func (ans *answer) json() any {
 		Engine: ans.Machine.Engine.Name,
 		Calibration: calibrationJSON{
 			Name: c.Name, Source: c.Source, PrefillError: c.PrefillError, DecodeError: c.DecodeError,
-			ComputeEff: c.GEMM.Compute, MemoryEff: c.GEMM.Memory, LinkEff: c.Link, InterNodeEff: c.InterNode,
+			ComputeEff: c.GEMM.Compute, SustainedEff: c.Sustained, WaitingShare: c.Power.Waiting, MemoryEff: c.GEMM.Memory, LinkEff: c.Link, InterNodeEff: c.InterNode,
 		},
 		Memory:     memoryOf(&ans.Memory),
 		Prefill:    ans.phaseOf(&ans.Prefill, ans.PrefillOps),
@@ -85,7 +85,7 @@ func memoryOf(m *analytic.Memory) memoryJSON {
 func (ans *answer) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON {
 	shown, _ := top(lines, ans.q.top)
 	j := &phaseJSON{
-		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected,
+		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Held: p.Held, Slowed: p.Slowed,
 		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
 	}
 	for _, l := range analytic.Layers(lines) {

@@ -161,7 +161,7 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if s.measured == nil || s.measured.Operators == nil {
 		return nil
 	}
-	scorer, err := a.scorer()
+	scorer, err := a.scorer(ans.q.hardware)
 	if err != nil {
 		return err
 	}

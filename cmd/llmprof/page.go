@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
@@ -154,6 +155,23 @@ func (ans *answer) times() render.Table {
 	return t
 }
 
+// held says what the power limit costs, nothing where it is not reached.
+func (ans *answer) held() string {
+	var all []string
+	for _, p := range []struct {
+		name  string
+		phase *analytic.Phase
+	}{{"the prefill", &ans.Prefill}, {"a decode step", &ans.Decode}} {
+		if h := p.phase.Held; h > 0 {
+			all = append(all, fmt.Sprintf("%v of %s, whose arithmetic it slows %.2f times", h, p.name, p.phase.Slowed))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%v a GPU: costs %s", ans.gpu.TDP, strings.Join(all, ", "))
+}
+
 // rates is what follows from the times: throughput, utilization, energy, money.
 func (ans *answer) rates() render.Fields {
 	e, gpus := &ans.Energy, float64(ans.GPUs)
@@ -170,6 +188,9 @@ func (ans *answer) rates() render.Fields {
 		power += fmt.Sprintf(", %v in decode", e.Decode)
 	}
 	f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: []string{energy + ", all GPUs together; " + power + ", on the mean"}})
+	if held := ans.held(); held != "" {
+		f.Rows = append(f.Rows, render.Field{Name: "Power limit", Lines: []string{held}})
+	}
 	cost := "n/a: the GPU table has no price for " + ans.gpu.Name + "; give --price"
 	if ans.Price > 0 {
 		d := &ans.Money

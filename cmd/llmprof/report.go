@@ -35,7 +35,7 @@ func (a *app) report() *cobra.Command {
 		Long: "Make one page of an estimate: headline figures, every operator, all pictures, memory,\n" +
 			"assumptions, sources, warnings and the command that makes it again. As HTML it is one file that\n" +
 			"fetches nothing; as Markdown its pictures (PNG) and the graph (DOT) lie in a folder beside it.\n" +
-			"Stored results become sections of the page.",
+			"Stored results become sections of the page, and measured ones are compared with their predictions.",
 		Example: "  llmprof report --model llama2-70b --gpu a100 --tp 8 --batch 32 -o report.html\n" +
 			"  llmprof report --model llama3.1-8b --gpu h200 -o report.md",
 		Args: noArgs,
@@ -129,7 +129,11 @@ func (a *app) runReport(ctx context.Context, p *paper) error {
 	if err != nil {
 		return err
 	}
-	page, err := a.reportPage(p, ans, results, kind == "md")
+	observed, err := a.observed(p, ans, results)
+	if err != nil {
+		return err
+	}
+	page, err := a.reportPage(p, ans, results, observed, kind == "md")
 	if err != nil {
 		return err
 	}
@@ -171,7 +175,7 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 }
 
 // reportPage puts the page together.
-func (a *app) reportPage(p *paper, ans *answer, results []stored, files bool) (*report.Page, error) {
+func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *validation, files bool) (*report.Page, error) {
 	pictures, err := p.pictures(ans, files)
 	if err != nil {
 		return nil, err
@@ -190,6 +194,13 @@ func (a *app) reportPage(p *paper, ans *answer, results []stored, files bool) (*
 		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
 		{ID: "memory", Title: "Memory", Parts: []report.Part{{Block: ans.memoryTable()}, {Block: ans.limits()}, pictures["memory-batch"], pictures["memory-context"]}},
 		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
+	}
+	if observed != nil {
+		s, err := observed.section(ans, files)
+		if err != nil {
+			return nil, err
+		}
+		page.Sections = append(page.Sections, s)
 	}
 	for i, r := range results {
 		section := r.section(i, ans)

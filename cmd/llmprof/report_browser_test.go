@@ -96,7 +96,14 @@ func reported(t *testing.T, args ...string) string {
 var mixture = []string{"--model", "qwen3-30b-a3b", "--gpu", "h100", "--tp", "2", "--batch", "16"}
 
 func TestReportInBrowser(t *testing.T) {
-	p := open(t, reported(t, mixture...))
+	t.Run("estimate", func(t *testing.T) { inBrowser(t, 8, mixture) })
+	t.Run("results", func(t *testing.T) { inBrowser(t, 10, withResults(t)) })
+}
+
+// inBrowser holds a page to its outline and its pictures.
+func inBrowser(t *testing.T, pictures int, args []string) {
+	t.Helper()
+	p := open(t, reported(t, args...))
 	var headings []string
 	p.eval(t, `Array.from(document.querySelectorAll("h1,h2,h3")).map(h => h.tagName)`, &headings)
 	if len(headings) < 8 || headings[0] != "H1" || slices.Contains(headings[1:], "H1") {
@@ -116,8 +123,8 @@ func TestReportInBrowser(t *testing.T) {
 	p.eval(t, `document.querySelectorAll("figure svg").length`, &figures)
 	p.eval(t, `Array.from(document.querySelectorAll("figure svg")).filter(s => s.getAttribute("role") !== "img" || !s.querySelector("title").textContent || !s.querySelector("desc").textContent).length`, &nameless)
 	p.eval(t, `Array.from(document.querySelectorAll('a[href^="#"]')).filter(a => !document.getElementById(a.hash.slice(1))).length`, &dead)
-	if figures != 8 || nameless > 0 || dead > 0 {
-		t.Errorf("%d figures, %d without a name or a description, %d dead links; want 8, 0, 0", figures, nameless, dead)
+	if figures != pictures || nameless > 0 || dead > 0 {
+		t.Errorf("%d figures, %d without a name or a description, %d dead links; want %d, 0, 0", figures, nameless, dead, pictures)
 	}
 	if len(p.complaints) > 0 {
 		t.Errorf("the browser complains: %v", p.complaints)
@@ -127,7 +134,13 @@ func TestReportInBrowser(t *testing.T) {
 // Nothing is wider than the window, and every text stands out from its ground,
 // by day and by night.
 func TestReportFitsAndReads(t *testing.T) {
-	p := open(t, reported(t, mixture...))
+	t.Run("estimate", func(t *testing.T) { fitsAndReads(t, mixture) })
+	t.Run("results", func(t *testing.T) { fitsAndReads(t, withResults(t)) })
+}
+
+func fitsAndReads(t *testing.T, args []string) {
+	t.Helper()
+	p := open(t, reported(t, args...))
 	for _, width := range []int64{390, 768, 1400} {
 		for _, scheme := range []string{"light", "dark"} {
 			p.do(t, emulation.SetDeviceMetricsOverride(width, 900, 1, false),

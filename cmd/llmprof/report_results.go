@@ -10,12 +10,14 @@ import (
 	"llmprof/cmd/llmprof/internal/report"
 	record "llmprof/measure/result"
 	"llmprof/unit"
+	compare "llmprof/validate"
 )
 
 // A stored is a result file that becomes a section of the report: of a
 // measurement or of another estimate.
 type stored struct {
 	file     string
+	origin   string // source of its observations, if they come with the program
 	measured *record.Result
 	estimate *otherEstimate
 }
@@ -65,7 +67,9 @@ func readStored(file string) (stored, error) {
 	}
 	switch head.Schema {
 	case record.Schema:
-		s.measured, err = record.Read(file)
+		if s.measured, err = record.Decode(file, data); err == nil {
+			s.origin, err = compare.Origin(data)
+		}
 	case estimateSchema:
 		err = json.Unmarshal(data, &s.estimate)
 	default:
@@ -89,45 +93,11 @@ func (s *stored) section(i int, ans *answer) report.Section {
 	}
 	r := s.measured
 	out.Title = fmt.Sprintf("Measured: %s, %s", r.Model.Name, r.Engine.Name)
-	out.Parts = append(out.Parts, report.Part{Block: measuredBeside(r, ans)})
+	out.Parts = append(out.Parts, report.Part{Block: render.Notes{Title: "Measured on another case than this page's estimate", Items: differences(r, ans)}})
 	for _, b := range rawBlocks(r) {
 		out.Parts = append(out.Parts, report.Part{Block: b})
 	}
 	return out
-}
-
-// measuredBeside sets what was measured against the estimate, if both are of the
-// same workload; else it says in what they differ.
-func measuredBeside(r *record.Result, ans *answer) render.Block {
-	if why := differences(r, ans); len(why) > 0 {
-		return render.Notes{Title: "Not set against this page's estimate", Items: why}
-	}
-	t := render.Table{Title: "Predicted and observed", Columns: []render.Column{
-		{Title: "", Left: true}, {Title: "floor"}, {Title: "expected"}, {Title: "observed (median)"}, {Title: "error", Unit: "%", Fixed: true}, {Title: "", Left: true},
-	}}
-	for _, row := range []struct {
-		name  string
-		span  [4]unit.Seconds
-		times *record.Times
-	}{
-		{"TTFT", [4]unit.Seconds{ans.TTFT.Floor, ans.TTFT.Expected, ans.TTFT.Low, ans.TTFT.High}, r.TTFT},
-		{"TPOT", [4]unit.Seconds{ans.TPOT.Floor, ans.TPOT.Expected, ans.TPOT.Low, ans.TPOT.High}, r.TPOT},
-		{"TTLT", [4]unit.Seconds{ans.TTLT.Floor, ans.TTLT.Expected, ans.TTLT.Low, ans.TTLT.High}, r.TTLT},
-	} {
-		if row.times == nil || row.span[1] == 0 {
-			continue
-		}
-		seen := unit.Seconds(row.times.Median)
-		verdict := render.Painted{Value: "inside the interval", Color: render.Good}
-		switch {
-		case seen < row.span[0]:
-			verdict = render.Painted{Value: "faster than the floor: one of the two is wrong", Color: render.Bad}
-		case seen < row.span[2] || seen > row.span[3]:
-			verdict = render.Painted{Value: "outside the interval", Color: render.Bad}
-		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{row.name, row.span[0], row.span[1], seen, 100 * (float64(row.span[1]/seen) - 1), verdict}})
-	}
-	return t
 }
 
 // differences are the settings that a measurement and the estimate do not share.
@@ -144,6 +114,7 @@ func differences(r *record.Result, ans *answer) (why []string) {
 	check("generated length", r.Workload.GenLen, w.Gen)
 	check("weights", r.Workload.Weights, ans.Scheme.Weights.String())
 	check("TP", r.Parallelism.TP, max(p.TP, 1))
+	check("engine", resultEngine(r), pageEngine(ans.Machine.Engine.Name))
 	keys := []string{}
 	for _, g := range r.Machine.GPUs {
 		keys = append(keys, g.Key)
@@ -156,6 +127,25 @@ func differences(r *record.Result, ans *answer) (why []string) {
 		why = append(why, "GPU: the measurement used none, or names none")
 	}
 	return why
+}
+
+// resultEngine is what ran, with its mode where estimates tell modes apart.
+func resultEngine(r *record.Result) string {
+	if mode := r.Engine.Options["graph"]; r.Engine.Name == "transformers" && mode != "" {
+		return "transformers " + map[bool]string{true: "graph", false: "eager"}[mode == "true"]
+	}
+	return r.Engine.Name
+}
+
+// pageEngine is the same of an estimate's engine.
+func pageEngine(name string) string {
+	switch name {
+	case "transformers":
+		return "transformers eager"
+	case "transformers-graph":
+		return "transformers graph"
+	}
+	return name
 }
 
 // beside sets another estimate's headline figures next to this page's.

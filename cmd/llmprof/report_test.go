@@ -136,7 +136,8 @@ func TestReportResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Engine.Name = `<b>engine</b>`
+	r.Model.Name = "llama3.1-8b"
+	r.Engine.Notes = []string{`<b>note</b>`}
 	measured, err := record.Write(dir, r)
 	if err != nil {
 		t.Fatal(err)
@@ -147,18 +148,84 @@ func TestReportResults(t *testing.T) {
 		args []string
 		want string
 	}{
-		{matching, "Predicted and observed"},
-		{mixture, "Not set against this page"},
+		{append(matching, "--engine", "transformers-graph"), ""},
+		{matching, "engine: measured with transformers graph, estimated with native"},
+		{mixture, "batch: measured with 8, estimated with 16"},
 	} {
 		page, err := os.ReadFile(reported(t, append([]string{"--results", estimate + "," + measured}, test.args...)...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := string(page)
-		for _, want := range []string{test.want, "Beside: qwen3-30b-a3b on", "Measured: " + r.Model.Name + ", &lt;b&gt;engine"} {
+		const another = "Measured on another case than this page"
+		if strings.Contains(text, another) != (test.want != "") {
+			t.Errorf("%v: %q is said: %v", test.args, another, test.want == "")
+		}
+		for _, want := range []string{test.want, "Predicted and observed</h2>", "6 of 6 figures of 1 measured results are compared", "Beside: qwen3-30b-a3b on", "Measured: llama3.1-8b, transformers", "&lt;b&gt;note"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%v: no %q in the page", test.args, want)
 			}
+		}
+	}
+}
+
+// withResults is a report with measured results: seven of one model in a graph, one
+// of another, eagerly, and one that holds nothing to compare.
+func withResults(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := writeFixtures(dir); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{filepath.Join(dir, "bare.p0.json")}
+	all, err := record.ReadFolder(filepath.Join("..", "..", "experiments", "h200"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		w := &r.Workload
+		llama := r.Model.Name == "llama3.1-8b" && r.Engine.Options["graph"] == "true" && r.Parallelism.TP == 1 && w.Batch < 32 && r.Cycle == 0
+		qwen := r.Model.Name == "qwen2.5-7b" && r.Engine.Options["graph"] == "false" && w.Batch == 8 && w.PromptLen == 1024
+		if llama || qwen {
+			files = append(files, filepath.Join("..", "..", "experiments", "h200", record.FileName(r.ID, r.Process)))
+		}
+	}
+	return []string{"--model", "llama3.1-8b", "--gpu", "h200", "--engine", "transformers-graph", "--gen-len", "32", "--results", strings.Join(files, ",")}
+}
+
+// TestReportObserved holds the section of measured results to what was looked at.
+func TestReportObserved(t *testing.T) {
+	args := withResults(t)
+	page, err := os.ReadFile(reported(t, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), `<section id="observed"`)
+	section, _, also := strings.Cut(rest, "</section>")
+	if !ok || !also {
+		t.Fatal("no section on what was observed")
+	}
+	golden(t, "report_observed.html", section)
+	file := filepath.Join(t.TempDir(), "r.md")
+	if got := try(t, append([]string{"report", "-o", file}, args...)...); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok = strings.Cut(string(text), "\n## Predicted and observed\n")
+	section, _, also = strings.Cut(rest, "\n## ")
+	if !ok || !also {
+		t.Fatal("no section on what was observed")
+	}
+	golden(t, "report_observed.md", section)
+	for _, name := range []string{"accuracy.png", "follow.png"} {
+		if info, err := os.Stat(filepath.Join(filepath.Dir(file), "r_files", name)); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(section, "](r_files/"+name+")") {
+			t.Errorf("no link to %s", name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,12 +21,14 @@ import (
 type validation struct {
 	files    []string
 	by       []string
-	model    string
+	models   []string
 	gpu      string
-	engine   string
+	engines  []string
+	ablate   bool
 	worst    int
 	failOver float64
 	chart    string
+	live     live
 	output   output
 	given    func(flag string) bool
 
@@ -35,11 +38,18 @@ type validation struct {
 	timed   []timedResult // of the files, those that hold operators
 	sources []compare.Source
 	total   int // observations, those not scored included
+
+	rehearsal *rehearsal // nil unless it was measured for
 }
 
 // validate is the command that holds predictions against observations.
 func (a *app) validate() *cobra.Command {
-	v := &validation{}
+	v := &validation{live: live{gpus: thisMachine}}
+	return a.validateCommand(v)
+}
+
+// validateCommand is the command with what it measures by.
+func (a *app) validateCommand(v *validation) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
 		Short: "Compare predictions with observations",
@@ -51,28 +61,40 @@ func (a *app) validate() *cobra.Command {
 			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
 			"compared is counted by reason. Results of \"llmprof measure --ops\" have a table of operators too.\n\n" +
 			"--by takes engine, gpu, tp, model, batch and source. A chart is a scatter of all, follows one model\n" +
-			"over prompt and batch, or shows the operators (ops) of one result.",
+			"over prompt and batch, or shows the operators (ops) of one result.\n\n" +
+			"With --live it measures on this machine: it finds the GPU, predicts every point of a grid, writes\n" +
+			"the predictions to a file that is named after its SHA-256, and only then runs the engine. What is\n" +
+			"interrupted goes on where it stopped when the command is given again. There --model, --engine and\n" +
+			"--gpu say what is measured: any model, native or transformers, a GPU that its driver's name is not\n" +
+			"known of. Points that fail are named; it fails where none was measured.\n\n" +
+			"--ablate puts one constant of the theory after the other to its ideal (a share to 1, a time to 0)\n" +
+			"and says by how much the median error grows.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
-			"  llmprof validate --engine vllm --fail-over 25\n" +
+			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
 			"  llmprof validate -o chart.svg\n" +
+			"  llmprof validate --ablate\n" +
+			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
+			"  llmprof validate --live --grid experiments/h200.toml --results h200\n" +
 			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
 			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.files, v.given = args, cmd.Flags().Changed
-			return a.runValidate(v)
+			return a.runValidate(cmd.Context(), v)
 		},
 	}
 	v.output.flags(cmd)
 	f := cmd.Flags()
 	f.Lookup("output").Usage = "write the result to `FILE`; a name in .svg, .png or .pdf gets the chart"
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "`keys` that tell groups apart")
-	f.StringVar(&v.model, "model", "", "only observations of this `model`")
-	f.StringVar(&v.gpu, "gpu", "", "only observations on this `GPU`")
-	f.StringVar(&v.engine, "engine", "", "only observations by this `engine`, as \"transformers graph\"")
+	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
+	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
+	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
+	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
+	v.liveFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -84,8 +106,8 @@ func (a *app) validate() *cobra.Command {
 
 // check refuses command lines that cannot be meant.
 func (v *validation) check() error {
-	if err := v.output.check(); err != nil {
-		return err
+	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
+		return usageError{err}
 	}
 	for _, name := range v.by {
 		d, err := compare.ParseDimension(name)
@@ -101,6 +123,8 @@ func (v *validation) check() error {
 		return usage("--fail-over %v: want percent, above 0", v.failOver)
 	case v.chart != "scatter" && v.chart != "follow" && v.chart != "ops":
 		return usage("--chart %.40q: want scatter, follow or ops", v.chart)
+	case v.ablate:
+		return v.checkAblate()
 	case v.given("chart") && v.picture() == "":
 		return usage("--chart %s: give -o too, with a name that ends in .svg, .png or .pdf", v.chart)
 	}
@@ -116,15 +140,21 @@ func (v *validation) picture() string {
 	return ""
 }
 
-func (a *app) runValidate(v *validation) error {
+func (a *app) runValidate(ctx context.Context, v *validation) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	scorer, err := a.scorer()
+	if v.live.wanted {
+		return a.runLive(ctx, v)
+	}
+	scorer, err := a.scorer(v.live.hardware)
 	if err != nil {
 		return err
 	}
 	v.scorer = scorer
+	if err := a.ownModels(ctx, v); err != nil {
+		return err
+	}
 	all, refused, err := v.observations()
 	if err != nil {
 		return err
@@ -144,26 +174,31 @@ func (a *app) runValidate(v *validation) error {
 	if v.sources, err = compare.Sources(); err != nil {
 		return err
 	}
-	forms := v.output
-	if kind := v.picture(); kind != "" {
-		if err := v.draw(kind); err != nil {
-			return err
-		}
-		forms.file = ""
+	if v.ablate {
+		return errors.Join(a.writeAblation(v), unread(refused))
 	}
-	if err := forms.write(a, v.result()); err != nil {
-		return err
-	}
-	return errors.Join(v.verdict(), unread(refused))
+	return errors.Join(a.writeComparison(v), v.verdict(), unread(refused))
 }
 
-// scorer finds models and GPUs in the tables.
-func (a *app) scorer() (*compare.Scorer, error) {
+// writeComparison writes the comparison, or the chart to the file and the
+// comparison to standard output.
+func (a *app) writeComparison(v *validation) error {
+	forms := v.output
+	kind := v.picture()
+	if kind == "" {
+		return forms.write(a, v.result())
+	}
+	forms.file = ""
+	return errors.Join(forms.write(a, v.result()), v.draw(kind))
+}
+
+// scorer finds models and GPUs in the tables, the user's own of GPUs laid over.
+func (a *app) scorer(file string) (*compare.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	gpus, err := a.gpuTable(file)
 	if err != nil {
 		return nil, err
 	}
@@ -173,32 +208,58 @@ func (a *app) scorer() (*compare.Scorer, error) {
 	}, nil
 }
 
-// only keeps the observations that the flags ask for.
+// ownModels lets models of directories and config.json files be found by their own
+// names, as results have them.
+func (a *app) ownModels(ctx context.Context, v *validation) error {
+	own, table := map[string]*models.Model{}, v.scorer.Model
+	for i, name := range v.models {
+		if !strings.ContainsAny(name, `/\`) {
+			continue
+		}
+		m, err := a.model(ctx, name, v.live.offline)
+		if err != nil {
+			return err
+		}
+		own[m.Name], v.models[i] = m, m.Name
+	}
+	v.scorer.Model = func(name string) (*models.Model, error) {
+		if m := own[name]; m != nil {
+			return m, nil
+		}
+		return table(name)
+	}
+	return nil
+}
+
+// only keeps the observations that the flags ask for, whose names it puts as the
+// tables have them.
 func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compare.Observation, error) {
-	model, gpu := v.model, v.gpu
-	if model != "" {
-		m, err := s.Model(model)
+	for i, name := range v.models {
+		m, err := s.Model(name)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		model = m.Name
+		v.models[i] = m.Name
 	}
-	if gpu != "" {
-		g, err := s.GPU(gpu)
+	if v.gpu != "" {
+		g, err := s.GPU(v.gpu)
 		if err != nil {
 			return nil, usageError{err}
 		}
-		gpu = g.Key
+		v.gpu = g.Key
 	}
-	kept := slices.DeleteFunc(all, func(o compare.Observation) bool {
-		c := s.Canonical(o.Config)
-		return model != "" && c.Model != model || gpu != "" && c.GPU != gpu ||
-			v.engine != "" && !strings.EqualFold(o.Engine, v.engine) && !strings.EqualFold(o.Runs(), v.engine)
-	})
-	if len(kept) == 0 && (model != "" || gpu != "" || v.engine != "") {
-		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q", v.model, v.gpu, v.engine)
+	kept := slices.DeleteFunc(all, func(o compare.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
+	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {
+		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q",
+			strings.Join(v.models, ","), v.gpu, strings.Join(v.engines, ","))
 	}
 	return kept, nil
+}
+
+// wants reports whether the flags ask for a configuration.
+func (v *validation) wants(c compare.Config) bool {
+	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
+		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))
 }
 
 // verdict is an error where a group is off by more than --fail-over, or where

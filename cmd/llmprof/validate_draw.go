@@ -40,7 +40,7 @@ func (v *validation) scatter() (*plots.Figure, error) {
 			continue
 		}
 		points = append(points, plots.Observed{
-			Decode: r.Metric == compare.TPOT, Name: pointName(r), GPU: v.gpuName(r.GPU), Engine: r.Runs(),
+			Decode: r.Metric == compare.TPOT, Name: pointName(r), GPU: v.gpuName(r.GPU), Engine: anyRelease(r.Runs()),
 			Predicted: r.Predicted, Observed: r.Value, Fitted: r.Fitted != "",
 		})
 	}
@@ -52,6 +52,9 @@ func (v *validation) scatter() (*plots.Figure, error) {
 	}
 	return plots.Accuracy(strings.Join(append(parts, "llmprof"), " · "), points)
 }
+
+// anyRelease leaves the year of its releases out of an engine's name: they have one colour.
+func anyRelease(engine string) string { return strings.TrimSuffix(engine, "-2024") }
 
 // gpuName is a GPU's name as people write it.
 func (v *validation) gpuName(key string) string {
@@ -84,7 +87,7 @@ func trackOf(r *compare.Row) track {
 func (v *validation) follow() (*plots.Figure, error) {
 	t, ok := v.longest()
 	if !ok {
-		return nil, fmt.Errorf("--chart follow: no model was observed at two lengths of the prompt; the rest may have other lengths of the answer")
+		return nil, fmt.Errorf("--chart follow: no model was observed at two lengths of the prompt or two batches with one length of the answer")
 	}
 	type line struct {
 		runs   string
@@ -125,9 +128,11 @@ func (v *validation) followed(r *compare.Row) bool {
 	return (r.Metric == compare.TTFT || r.Metric == compare.TPOT) && r.Load == compare.Static
 }
 
-// longest is the track with the most observations, at two prompts at least.
+// longest is the track with the most observations, at two prompts or batches at
+// least.
 func (v *validation) longest() (best track, ok bool) {
-	count, prompts := map[track]int{}, map[track]map[int]bool{}
+	type place struct{ prompt, batch int }
+	count, places := map[track]int{}, map[track]map[place]bool{}
 	most := 0
 	for i := range v.score.Rows {
 		r := &v.score.Rows[i]
@@ -135,12 +140,12 @@ func (v *validation) longest() (best track, ok bool) {
 			continue
 		}
 		t := trackOf(r)
-		if prompts[t] == nil {
-			prompts[t] = map[int]bool{}
+		if places[t] == nil {
+			places[t] = map[place]bool{}
 		}
 		count[t]++
-		prompts[t][r.Prompt] = true
-		if len(prompts[t]) > 1 && count[t] > most {
+		places[t][place{r.Prompt, r.Batch}] = true
+		if len(places[t]) > 1 && count[t] > most {
 			best, ok, most = t, true, count[t]
 		}
 	}
@@ -161,13 +166,20 @@ func (v *validation) course(rows []*compare.Row) (plots.Course, error) {
 		}
 		c.Observed = append(c.Observed, s)
 	}
-	prompts = append(prompts, plots.Doublings(slices.Min(prompts), slices.Max(prompts))...)
+	least, most := slices.Min(prompts), slices.Max(prompts)
+	prompts = append(prompts, plots.Doublings(least, most)...)
+	if least == most { // one prompt makes no line: it runs on to half and twice of it
+		prompts = append(prompts, max(least/2, 1), 2*most)
+	}
 	slices.Sort(prompts)
 	for _, p := range slices.Compact(prompts) {
 		config := first.Config
 		config.Prompt = p
 		span, err := v.scorer.Span(config, first.Metric)
-		if err != nil {
+		switch {
+		case err != nil && (p < least || p > most):
+			continue // what was not observed need not fit
+		case err != nil:
 			return c, err
 		}
 		c.Predicted = append(c.Predicted, plots.Step{Prompt: p, Span: span})

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	record "llmprof/measure/result"
@@ -43,7 +45,7 @@ func (v *validation) observations() (all []compare.Observation, refused []refusa
 		return nil, nil, err
 	}
 	for _, path := range paths {
-		some, wrong := observationsOf(path)
+		some, wrong := v.observationsOf(path)
 		if wrong != nil {
 			refused = append(refused, *wrong)
 		}
@@ -64,6 +66,7 @@ func expand(paths []string) (all []string, err error) {
 			continue
 		}
 		inside, err := filepath.Glob(filepath.Join(path, "*"+record.Extension))
+		inside = slices.DeleteFunc(inside, func(file string) bool { return record.IsPredictions(filepath.Base(file)) })
 		if err != nil || len(inside) == 0 {
 			return nil, fmt.Errorf("reading observations: %s has no result files (*%s)", path, record.Extension)
 		}
@@ -73,7 +76,7 @@ func expand(paths []string) (all []string, err error) {
 }
 
 // observationsOf reads one file: CSV of observations, else a result.
-func observationsOf(path string) ([]compare.Observation, *refusal) {
+func (v *validation) observationsOf(path string) ([]compare.Observation, *refusal) {
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -85,11 +88,15 @@ func observationsOf(path string) ([]compare.Observation, *refusal) {
 		}
 		return all, nil
 	}
-	r, err := record.Read(path)
+	data, r, err := readRecord(path)
 	if err != nil {
 		return nil, &refusal{path: path, err: err}
 	}
-	all, err := compare.Reduce(path, r)
+	source, err := compare.Origin(data)
+	if err != nil {
+		return nil, &refusal{path: path, err: err}
+	}
+	all, err := compare.Reduce(cmp.Or(source, path), v.named(r))
 	if err == nil && len(all) == 0 {
 		err = errors.New("it holds no time and no energy")
 	}
@@ -97,4 +104,15 @@ func observationsOf(path string) ([]compare.Observation, *refusal) {
 		return nil, &refusal{path, err, true}
 	}
 	return all, nil
+}
+
+// named is a result with a name for what it ran on: that of --gpu where it ran on
+// a processor and --device cpu says that this is meant, else its own.
+func (v *validation) named(r *record.Result) *record.Result {
+	if v.live.device != "cpu" || len(r.Machine.GPUs) > 0 {
+		return r
+	}
+	own := *r
+	own.Machine.GPUs = []record.GPU{{Key: v.gpu, Name: v.gpu}}
+	return &own
 }

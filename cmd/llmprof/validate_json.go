@@ -16,6 +16,7 @@ type validateJSON struct {
 	Skipped      []skipJSON    `json:"skipped"`
 	Findings     []findingJSON `json:"findings"`
 	Sources      []sourceJSON  `json:"sources"`
+	Live         *liveJSON     `json:"live"`
 
 	Operators []operatorPhaseJSON `json:"operators"`
 }
@@ -119,7 +120,9 @@ func (v *validation) json() any {
 	for _, f := range v.score.Findings {
 		j.Findings = append(j.Findings, findingJSON{f.Kind, f.Detail})
 	}
-	if len(v.files) == 0 {
+	if v.rehearsal != nil {
+		j.Live = v.rehearsal.json()
+	} else if len(v.files) == 0 {
 		for _, s := range v.sources {
 			j.Sources = append(j.Sources, sourceJSON{s.Key, s.Title, s.URL, s.Licence, s.How})
 		}

@@ -27,7 +27,6 @@ func (v *validation) operators() ([]timedResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := v.scorer.Canonical(compare.Config{Model: v.model, GPU: v.gpu})
 	var all []timedResult
 	for _, path := range paths {
 		if strings.EqualFold(filepath.Ext(path), ".csv") {
@@ -37,10 +36,8 @@ func (v *validation) operators() ([]timedResult, error) {
 		if err != nil || r.Operators == nil {
 			continue
 		}
-		phases := v.scorer.Operators(r)
-		c := &phases[0].Config
-		if v.model != "" && c.Model != want.Model || v.gpu != "" && c.GPU != want.GPU ||
-			v.engine != "" && !strings.EqualFold(c.Engine, v.engine) && !strings.EqualFold(c.Runs(), v.engine) {
+		phases := v.scorer.Operators(v.named(r))
+		if !v.wants(phases[0].Config) {
 			continue
 		}
 		all = append(all, timedResult{record.FileName(r.ID, r.Process), phases})

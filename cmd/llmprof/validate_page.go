@@ -25,10 +25,14 @@ func (v *validation) page() *render.Document {
 			v.worstTable(),
 			render.Notes{Title: "Not compared", Items: v.skipped()},
 			render.Notes{Title: "To be looked at", Items: v.findings()},
-			v.sourceFields(),
 		},
 	}
 	d.Blocks = append(d.Blocks, v.operatorBlocks()...)
+	if v.rehearsal != nil {
+		d.Blocks = append(d.Blocks, v.rehearsal.missed(), v.rehearsal.fields())
+	} else {
+		d.Blocks = append(d.Blocks, v.sourceFields())
+	}
 	return d
 }
 
@@ -46,6 +50,9 @@ func (v *validation) summaryTable(title string, fitted bool) render.Table {
 		render.Column{Title: "mean"}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "noise", Drop: 1})
 	for i := range groups {
 		t.Rows = append(t.Rows, render.Row{Cells: v.summaryCells(&groups[i])})
+	}
+	if len(v.dims) == 0 {
+		return t // the groups are all of a metric
 	}
 	for i := range all {
 		cells := v.summaryCells(&all[i])

@@ -83,7 +83,7 @@ func readComparison(t *testing.T, args ...string) (c comparison) {
 // predicts it.
 func TestValidateIsEstimate(t *testing.T) {
 	keys := map[string]string{"ttft_s": "ttft_s", "tpot_s": "tpot_s", "ttlt_s": "ttlt_s"}
-	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm": "vllm", "tensorrt-llm": "tensorrt-llm"}
+	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm-2024": "vllm-2024", "tensorrt-llm-2024": "tensorrt-llm-2024"}
 	tried := map[string]int{}
 	for _, r := range readComparison(t).Rows {
 		name := r.Engine
@@ -159,6 +159,50 @@ func TestReduceThenValidate(t *testing.T) {
 	}
 }
 
+// TestShippedFiles holds that result files which embedded observations were
+// reduced from are scored as those are, what was fitted on apart.
+func TestShippedFiles(t *testing.T) {
+	type row struct {
+		Metric, Source string
+		ID             *string
+		Fitted         bool
+	}
+	rows := func(args ...string) map[string]bool {
+		var c struct{ Rows []row }
+		got := try(t, append([]string{"validate", "--format", "json"}, args...)...)
+		if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
+			t.Fatal(err, got.stderr)
+		}
+		fitted := map[string]bool{}
+		for _, r := range c.Rows {
+			if r.Source == "h200" {
+				fitted[*r.ID+" "+r.Metric] = r.Fitted
+			}
+		}
+		return fitted
+	}
+	folder := filepath.Join("..", "..", "experiments", "h200")
+	want := rows()
+	if d := cmp.Diff(want, rows(folder)); d != "" || len(want) != 246 {
+		t.Errorf("%d rows\n%s", len(want), d)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), filepath.Base(files[0]))
+	if err := os.WriteFile(other, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(other); len(got) != 0 {
+		t.Errorf("another file of that name passes for the one that comes with the program: %v", got)
+	}
+}
+
 // TestValidateTable holds the whole page to what was looked at.
 func TestValidateTable(t *testing.T) {
 	got := try(t, "validate")
@@ -181,36 +225,53 @@ func TestValidateTable(t *testing.T) {
 	}
 }
 
-// TestValidationDoc holds the results in the documentation to what the command
-// prints.
+// TestValidationDoc holds the results in the documentation to what the commands
+// print.
 func TestValidationDoc(t *testing.T) {
-	got := try(t, "validate", "--by", "engine", "--worst", "0")
-	if got.code != 0 {
-		t.Fatal(got.stderr)
-	}
-	results, _, ok := strings.Cut(got.stdout, "\n\nNot compared")
-	if !ok {
-		t.Fatal("the page has no part on what is not compared")
-	}
 	path := filepath.Join("..", "..", "docs", "validation.md")
-	doc, err := os.ReadFile(path)
+	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const begin, end = "<!-- llmprof validate --by engine --worst 0 -->\n", "<!-- end -->"
-	head, rest, ok := strings.Cut(string(doc), begin)
-	_, tail, also := strings.Cut(rest, end)
-	if !ok || !also {
-		t.Fatalf("%s has no place for the results", path)
+	doc := string(old)
+	for _, c := range []struct{ args, until string }{
+		{"--by engine --worst 0", "\n\nNot compared"},
+		{"--ablate", "\n\nScored apart"},
+	} {
+		got := try(t, append([]string{"validate"}, strings.Fields(c.args)...)...)
+		if got.code != 0 {
+			t.Fatal(got.stderr)
+		}
+		results, _, ok := strings.Cut(got.stdout, c.until)
+		if !ok {
+			t.Fatalf("%s: the page has no part %q", c.args, strings.TrimSpace(c.until))
+		}
+		const end = "<!-- end -->"
+		begin := "<!-- llmprof validate " + c.args + " -->\n"
+		head, rest, ok := strings.Cut(doc, begin)
+		_, tail, also := strings.Cut(rest, end)
+		if !ok || !also {
+			t.Fatalf("%s has no place for the results of %s", path, c.args)
+		}
+		doc = head + begin + "```\n" + results + "\n```\n" + end + tail
 	}
-	want := head + begin + "```\n" + results + "\n```\n" + end + tail
+	table, err := os.ReadFile(filepath.Join("testdata", "cpu.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(doc, "<!-- testdata/cpu.toml -->\n")
+	_, tail, also := strings.Cut(rest, "<!-- end -->")
+	if !ok || !also {
+		t.Fatalf("%s has no place for the processor's entry", path)
+	}
+	doc = head + "<!-- testdata/cpu.toml -->\n```toml\n" + string(table) + "```\n<!-- end -->" + tail
 	if update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if d := cmp.Diff(strings.Split(string(doc), "\n"), strings.Split(want, "\n")); d != "" {
+	if d := cmp.Diff(strings.Split(string(old), "\n"), strings.Split(doc, "\n")); d != "" {
 		t.Errorf("the results have changed; make golden, and read what the text says of them:\n%s", d)
 	}
 }

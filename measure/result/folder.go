@@ -9,7 +9,8 @@ import (
 )
 
 // ReadFolder reads all results of a folder, in the order of their files' names.
-// Those that cannot be read are errors, joined, beside the others.
+// Those that cannot be read are errors, joined, beside the others. Files of
+// predictions are passed over.
 func ReadFolder(dir string) ([]*Result, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -18,7 +19,7 @@ func ReadFolder(dir string) ([]*Result, error) {
 	var all []*Result
 	var errs []error
 	for _, e := range entries {
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != Extension {
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || filepath.Ext(e.Name()) != Extension || IsPredictions(e.Name()) {
 			continue
 		}
 		file := filepath.Join(dir, e.Name())

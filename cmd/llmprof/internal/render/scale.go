@@ -92,7 +92,7 @@ func part(s string) parted {
 // digits counts the digits that s begins with, a sign before them included.
 func digits(s string) int {
 	n := 0
-	for n < len(s) && (s[n] >= '0' && s[n] <= '9' || n == 0 && (s[n] == '-' || s[n] == '<')) {
+	for n < len(s) && (s[n] >= '0' && s[n] <= '9' || n == 0 && (s[n] == '-' || s[n] == '+' || s[n] == '<')) {
 		n++
 	}
 	return n

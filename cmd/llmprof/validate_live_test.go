@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof/measure/experiment"
+	record "llmprof/measure/result"
+	compare "llmprof/validate"
+)
+
+// A machine is a made-up one: the GPUs that it says it has, and a measurement
+// that takes the fixture for what was seen.
+type machine struct {
+	devices []device
+	measure experiment.Measure
+	calls   int
+	before  func() // each measurement
+}
+
+func one(name string) []device {
+	uuid := "GPU-1"
+	return []device{{Name: name, UUID: &uuid, Memory: memTotal("MemTotal: 146800640 kB\n")}}
+}
+
+// tryLive runs "validate --live" on a made-up machine.
+func (m *machine) tryLive(t *testing.T, args ...string) ran {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
+	v := &validation{live: live{gpus: func(context.Context) []device { return m.devices }}}
+	v.live.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+		m.calls++
+		if m.before != nil {
+			m.before()
+		}
+		return m.measure(ctx, p)
+	}
+	cmd := a.validateCommand(v)
+	cmd.SetArgs(append([]string{"--live"}, args...))
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	code := 0
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		code = 1
+		errs.WriteString(err.Error())
+	}
+	return ran{code, out.String(), errs.String()}
+}
+
+// seen gives the fixture as a result of the point that is asked for, and an error
+// for a batch of 2.
+func seen(t *testing.T) experiment.Measure {
+	t.Helper()
+	fixture, err := record.Read(fixturePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return experiment.One(func(_ context.Context, p experiment.Point) (*record.Result, error) {
+		if p.Batch == 2 {
+			return nil, errors.New("CUDA out of memory")
+		}
+		r := *fixture
+		r.Started = r.Started.AddDate(10, 0, 0) // after the predictions
+		r.Ended = r.Ended.AddDate(10, 0, 0)
+		r.Workload.Batch, r.Workload.PromptLen, r.Workload.GenLen, r.Engine.Name = p.Batch, p.PromptLen, p.GenLen, p.Engine
+		r.Engine.Options = map[string]string{"graph": map[bool]string{true: "true", false: "false"}[p.Graph]}
+		return &r, nil
+	})
+}
+
+const h200Name = "NVIDIA H200"
+
+// liveArgs is a grid of one model by some batches, of which 2 fails.
+func liveArgs(dir, batches string, more ...string) []string {
+	return append([]string{"--results", dir, "--model", "llama3.1-8b", "--engine", "transformers", "--batch", batches, "--prompt-len", "128"}, more...)
+}
+
+func liveOf(t *testing.T, got ran) (j struct {
+	Live *liveJSON
+	Rows []compared
+}) {
+	t.Helper()
+	validate(t, schema(t, "validate.v1.json"), got.stdout)
+	if err := json.Unmarshal([]byte(got.stdout), &j); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// TestLive runs a grid twice, one point of which fails: predictions are written
+// before anything is measured, failures are named, and what was measured is kept.
+func TestLive(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "results")
+	m := &machine{devices: one(h200Name), measure: seen(t)}
+	m.before = func() {
+		files, _ := filepath.Glob(filepath.Join(dir, "predictions-*.json"))
+		if len(files) != 1 {
+			t.Fatalf("%d files of predictions when a point is measured, want 1", len(files))
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		validate(t, schema(t, "predictions.v1.json"), string(text))
+		if p, err := compare.ReadPredictions(files[0]); err != nil || len(p.Points) != 3 {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+	got := m.tryLive(t, liveArgs(dir, "1,2,8", "--format", "json")...)
+	if got.code != 0 || m.calls != 3 {
+		t.Fatalf("exit %d, %d points measured: %s", got.code, m.calls, got.stderr)
+	}
+	first := liveOf(t, got)
+	if l := first.Live; l.Points != 3 || l.Measured != 2 || l.Failed != 1 || l.Earlier || l.Older != 0 || l.GPU != "h200-sxm-141gb" ||
+		len(l.Missing) != 1 || !strings.Contains(l.Missing[0].Name, "batch 2") || l.Missing[0].Reason != "CUDA out of memory" {
+		t.Errorf("%+v", l)
+	}
+	for _, want := range []string{"predictions of 3 points written before the first measurement: ", "SHA-256 " + first.Live.SHA256, "failed: CUDA out of memory"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("no %q in %s", want, got.stderr)
+		}
+	}
+	if len(first.Rows) == 0 {
+		t.Fatal("no rows")
+	}
+	for _, r := range first.Rows {
+		if r.Metric != "ttft_s" {
+			continue
+		}
+		want := expected(t, "ttft_s", "estimate", "--format", "json", "--model", "llama3.1-8b", "--gpu", "h200", "--engine", "transformers-graph",
+			"--weights", "bf16", "--batch", itoa(r.Batch), "--prompt-len", "128", "--gen-len", "32")
+		if want != r.Predicted {
+			t.Errorf("%+v: estimate says %v", r, want)
+		}
+	}
+	again := m.tryLive(t, liveArgs(dir, "1,2,8")...)
+	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Held to", first.Live.SHA256, "0 measured, 2 kept from before, 1 failed"} {
+		if !strings.Contains(again.stdout, want) {
+			t.Errorf("no %q in %s", want, again.stdout)
+		}
+	}
+	if again.code != 0 || m.calls != 4 || !strings.Contains(again.stderr, "unchanged: "+first.Live.File) {
+		t.Errorf("exit %d, %d calls: %s", again.code, m.calls, again.stderr)
+	}
+	stored := try(t, "validate", "--format", "json", dir) // the predictions beside the results are none
+	if stored.code != 0 {
+		t.Error(stored.stderr)
+	}
+}
+
+// TestLiveAfterRun holds that what "llmprof run" measured of a grid file is kept.
+func TestLiveAfterRun(t *testing.T) {
+	dir := t.TempDir()
+	grid := filepath.Join(dir, "grid.toml")
+	if err := os.WriteFile(grid, []byte("model = \"llama3.1-8b\"\ngen_len = 32\ngrid = {batch = [1, 8]}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	e, err := experiment.Load(grid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := e.Trials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{devices: one(h200Name), measure: seen(t)}
+	if _, err := experiment.Run(t.Context(), trials[:1], m.measure, experiment.Options{Store: experiment.Store{Dir: dir}}); err != nil {
+		t.Fatal(err)
+	}
+	got := m.tryLive(t, "--grid", grid, "--results", dir, "--format", "json")
+	if l := liveOf(t, got).Live; got.code != 0 || l.Kept != 1 || l.Measured != 1 || m.calls != 1 {
+		t.Errorf("%+v, %d calls: %s", l, m.calls, got.stderr)
+	}
+}
+
+// TestLiveOtherPredictions holds that a wider grid gets a file of its own, and
+// that results older than it are said to be so.
+func TestLiveOtherPredictions(t *testing.T) {
+	dir := t.TempDir()
+	m := &machine{devices: one(h200Name), measure: seen(t)}
+	fixture := m.measure
+	m.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+		all, err := fixture(ctx, p)
+		for _, r := range all {
+			r.Started, r.Ended = r.Started.AddDate(-10, 0, 0), r.Ended.AddDate(-10, 0, 0)
+		}
+		return all, err
+	}
+	if got := m.tryLive(t, liveArgs(dir, "1,2,8")...); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	got := m.tryLive(t, liveArgs(dir, "1,8,16", "--format", "json")...)
+	if got.code != 0 || !strings.Contains(got.stderr, "differ from those of 1 files beside it") {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+	if l := liveOf(t, got).Live; l.Others != 1 || l.Earlier || l.Kept != 2 || l.Measured != 1 || l.Older != 3 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestLiveAltered holds that nothing is measured against predictions that were
+// altered after they were written.
+func TestLiveAltered(t *testing.T) {
+	dir := t.TempDir()
+	m := &machine{devices: one(h200Name), measure: seen(t)}
+	if got := m.tryLive(t, liveArgs(dir, "1,2,8")...); got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "predictions-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], bytes.Replace(data, []byte("ttft_s"), []byte("ttlt_s"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	calls := m.calls
+	got := m.tryLive(t, liveArgs(dir, "1,16")...)
+	if got.code != 1 || m.calls != calls || !strings.Contains(got.stderr, "altered after it was written") || got.stdout != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestLiveTarget holds which GPU the predictions are for.
+func TestLiveTarget(t *testing.T) {
+	two := append(one(h200Name), one("NVIDIA A100-SXM4-40GB")...)
+	two[1].Memory = memTotal("MemTotal: 41943040 kB\n")
+	other := "GPU-2"
+	two[1].UUID = &other
+	for _, c := range []struct {
+		name    string
+		devices []device
+		args    []string
+		code    int
+		want    string // on standard error, or of the result
+	}{
+		{"known", one(h200Name), nil, 0, ""},
+		{"known and named", one(h200Name), []string{"--gpu", "h200"}, 0, ""},
+		{"none", nil, nil, 1, "neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi names one"},
+		{"none and named", nil, []string{"--gpu", "h200"}, 1, "no GPU found"},
+		{"unknown", one("NVIDIA Q9000"), nil, 1, "name it with --gpu, or describe it"},
+		{"unknown and named", one("NVIDIA Q9000"), []string{"--gpu", "h200"}, 0, ""},
+		{"another than named", one(h200Name), []string{"--gpu", "a100"}, 1, "this machine has h200-sxm-141gb"},
+		{"named after nothing", one(h200Name), []string{"--gpu", "h2000"}, 1, "did you mean h200"},
+		{"unlike", two, nil, 1, "unlike GPUs, h200-sxm-141gb and a100"},
+		{"unlike and named", two, []string{"--gpu", "h200"}, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := &machine{devices: c.devices, measure: seen(t)}
+			fixture := m.measure
+			m.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+				if p.Device != "cuda" || (len(p.GPUs) == 1) != (c.name == "unlike and named") {
+					t.Errorf("device %q, GPUs %v", p.Device, p.GPUs)
+				}
+				all, err := fixture(ctx, p)
+				if c.name == "unknown and named" {
+					r := *all[0]
+					r.Machine.GPUs = []record.GPU{{Name: "NVIDIA Q9000", UUID: "GPU-1"}}
+					all = []*record.Result{&r}
+				}
+				return all, err
+			}
+			got := m.tryLive(t, liveArgs(t.TempDir(), "1", c.args...)...)
+			if got.code != c.code || !strings.Contains(got.stderr, c.want) {
+				t.Errorf("exit %d: %s", got.code, got.stderr)
+			}
+			if c.code == 0 && !strings.Contains(got.stdout, "h200-sxm-141gb") {
+				t.Errorf("the comparison is of another GPU: %s", got.stdout)
+			}
+		})
+	}
+}
+
+// TestLiveOtherwise holds that a point that ran otherwise than it was predicted is
+// not compared.
+func TestLiveOtherwise(t *testing.T) {
+	m := &machine{devices: one(h200Name), measure: seen(t)}
+	fixture := m.measure
+	m.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+		p.Graph = p.Batch != 8
+		return fixture(ctx, p)
+	}
+	got := m.tryLive(t, liveArgs(t.TempDir(), "1,8")...)
+	if got.code != 0 || !strings.Contains(got.stdout, "it ran as llama3.1-8b on") {
+		t.Errorf("exit %d: %s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+// TestLiveDefault holds which models are measured where none is named: the largest
+// that a GPU holds at every point, and the smallest.
+func TestLiveDefault(t *testing.T) {
+	for gpu, want := range map[string]string{
+		"NVIDIA H200": "llama3.1-8b llama3.2-1b", "NVIDIA GeForce RTX 5090": "llama3.2-3b llama3.2-1b", "Tesla T4": "llama3.2-1b",
+	} {
+		devices := one(gpu)
+		devices[0].Memory = nil
+		dir := t.TempDir()
+		m := &machine{devices: devices, measure: func(context.Context, experiment.Point) ([]*record.Result, error) { return nil, errors.New("no engine") }}
+		got := m.tryLive(t, "--results", dir, "--engine", "transformers")
+		if got.code != 1 || !strings.Contains(got.stderr, "points could be measured") {
+			t.Errorf("%s: exit %d: %s", gpu, got.code, got.stderr)
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "predictions-*.json"))
+		if len(files) != 1 {
+			t.Fatalf("%s: %v", gpu, files)
+		}
+		p, err := compare.ReadPredictions(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, point := range p.Points {
+			if len(names) == 0 || names[len(names)-1] != point.Model {
+				names = append(names, point.Model)
+			}
+			if point.Mode != "graph" || gpu == "Tesla T4" && point.Weights != "fp16" {
+				t.Errorf("%s: %+v", gpu, point)
+			}
+		}
+		if got := strings.Join(names, " "); got != want || len(p.Points) != 9*len(names) {
+			t.Errorf("%s: %d points of %s, want %s", gpu, len(p.Points), got, want)
+		}
+	}
+}

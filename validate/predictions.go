@@ -1,0 +1,306 @@
+package validate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+
+	"llmprof/measure/result"
+)
+
+// PredictionsSchema names the form of a file of predictions, which
+// schema/predictions.v1.json describes.
+const PredictionsSchema = "llmprof.predictions/v1"
+
+// Predictions are what was predicted of the points of an experiment before they
+// were measured. Their file is named after the SHA-256 of its content, so that
+// whoever has the name can tell whether the content is still the same.
+type Predictions struct {
+	Schema       string      `json:"schema"`
+	Written      time.Time   `json:"written"`
+	Version      string      `json:"version"` // of llmprof
+	GPU          NamedGPU    `json:"gpu"`
+	Calibrations []Named     `json:"calibrations"` // of the points
+	Grid         string      `json:"grid"`         // name of the experiment
+	Points       []Predicted `json:"points"`
+}
+
+// A NamedGPU is the GPU that the predictions are for.
+type NamedGPU struct {
+	Key  string `json:"key"`
+	Name string `json:"name"`
+}
+
+// Named is something with where it is from.
+type Named struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+}
+
+// A Predicted is a point of the experiment with its predictions, or with why it
+// has none.
+type Predicted struct {
+	Hash        string          `json:"config_hash"` // of the settings, as the results of the point have it
+	Settings    json.RawMessage `json:"settings"`    // of the point, in canonical JSON
+	Model       string          `json:"model"`
+	Params      int64           `json:"params_total"`
+	Engine      string          `json:"engine"`
+	Mode        string          `json:"mode"` // "graph", "eager" or ""
+	TP          int             `json:"tp"`
+	Batch       int             `json:"batch"`
+	PromptLen   int             `json:"prompt_len"`
+	GenLen      int             `json:"gen_len"`
+	Weights     string          `json:"weights"`
+	AllLogits   bool            `json:"all_logits"`
+	Calibration *string         `json:"calibration"` // name of the one that it was predicted with; nil without figures
+	Figures     []Figure        `json:"figures"`
+	Reason      *string         `json:"reason"` // why there are no figures
+}
+
+// A Figure is the prediction of one metric, in its unit. An energy has no floor
+// and no interval.
+type Figure struct {
+	Metric   Metric   `json:"metric"`
+	Expected float64  `json:"expected"`
+	Low      *float64 `json:"low"`
+	High     *float64 `json:"high"`
+	Floor    *float64 `json:"floor"`
+}
+
+// Forecast predicts every metric that a configuration has, by the steps that
+// Score takes.
+func (s *Scorer) Forecast(c Config) ([]Figure, error) {
+	p, err := s.predict(c)
+	if err != nil {
+		return nil, err
+	}
+	var all []Figure
+	for _, m := range Metrics() {
+		span, err := p.of(&c, m)
+		if err != nil {
+			return nil, err
+		}
+		if span.expected > 0 { // one generated token has no TPOT
+			all = append(all, Figure{m, span.expected, span.low, span.high, span.floor})
+		}
+	}
+	return all, nil
+}
+
+// Add predicts a configuration and adds it to the points, under the hash of its
+// settings, and the calibration that it was predicted with to the others.
+func (p *Predictions) Add(s *Scorer, c Config, hash string, settings []byte) *Predicted {
+	point := s.predicted(c)
+	point.Hash, point.Settings = hash, settings
+	if q, err := s.question(&c); err == nil && point.Reason == nil {
+		cal := Named{q.Machine.Cal.Name, q.Machine.Cal.Source}
+		point.Calibration = &cal.Name
+		if !slices.Contains(p.Calibrations, cal) {
+			p.Calibrations = append(p.Calibrations, cal)
+		}
+	}
+	p.Points = append(p.Points, point)
+	return &p.Points[len(p.Points)-1]
+}
+
+// Refuse takes the figures of a point back for a reason of the caller's own.
+func (p *Predicted) Refuse(why string) {
+	p.Figures, p.Calibration, p.Reason = []Figure{}, nil, &why
+}
+
+// predicted is what is predicted of a configuration, or why nothing is.
+func (s *Scorer) predicted(c Config) Predicted {
+	p := Predicted{
+		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen,
+		Weights: c.Weights, AllLogits: c.Logits, Figures: []Figure{},
+	}
+	all, err := s.Forecast(c)
+	if err != nil {
+		p.Refuse(err.Error())
+		return p
+	}
+	p.Figures = all
+	return p
+}
+
+// Config is the configuration that the point was predicted of.
+func (p *Predicted) Config(gpu string) Config {
+	return Config{
+		Model: p.Model, GPU: gpu, Engine: p.Engine, Mode: p.Mode, TP: p.TP, Batch: p.Batch, Prompt: p.PromptLen, Gen: p.GenLen,
+		Weights: p.Weights, Load: Static, Logits: p.AllLogits, Params: p.Params,
+	}
+}
+
+// Same reports whether two files predict the same of the same points, whenever
+// and by whichever version they were written.
+func (p *Predictions) Same(o *Predictions) bool {
+	a, b := *p, *o
+	for _, x := range []*Predictions{&a, &b} {
+		x.Schema, x.Written, x.Version = "", time.Time{}, ""
+	}
+	one, err := json.Marshal(&a)
+	other, wrong := json.Marshal(&b)
+	return err == nil && wrong == nil && bytes.Equal(one, other)
+}
+
+// Hold is an error where a row does not have the figure that was written, so that
+// no comparison passes for one with these predictions that is not.
+func (p *Predictions) Hold(rows []Row) error {
+	type key struct {
+		Config
+		Metric
+	}
+	figures := map[key]Figure{}
+	for i := range p.Points {
+		for _, f := range p.Points[i].Figures {
+			figures[key{p.Points[i].Config(p.GPU.Key), f.Metric}] = f
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		f, ok := figures[key{r.Config, r.Metric}]
+		if !ok {
+			return fmt.Errorf("%s was not predicted before it was measured", r.name())
+		}
+		if now := (Figure{r.Metric, r.Predicted, r.PredictedLow, r.PredictedHigh, r.Floor}); !reflect.DeepEqual(now, f) {
+			return fmt.Errorf("%s is predicted as %v now and was written as %v", r.name(), now.Expected, f.Expected)
+		}
+	}
+	return nil
+}
+
+// A Kept says in which file predictions are.
+type Kept struct {
+	File    string
+	SHA256  string
+	Written time.Time
+	Earlier bool // it was there, with the same predictions
+	Others  int  // files of other predictions beside it
+}
+
+// Keep writes the predictions to a file of their own in a folder, whole or not at
+// all, unless one that is there says the same. A file of predictions that was
+// altered is an error.
+func (p *Predictions) Keep(dir string) (k Kept, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return k, fmt.Errorf("the results folder: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return k, fmt.Errorf("the results folder: %w", err)
+	}
+	for _, e := range entries {
+		if !result.IsPredictions(e.Name()) {
+			continue
+		}
+		file := filepath.Join(dir, e.Name())
+		before, err := ReadPredictions(file)
+		switch {
+		case err != nil:
+			return k, err
+		case !p.Same(before):
+			k.Others++
+		case !k.Earlier || before.Written.Before(k.Written):
+			k.File, k.SHA256, k.Written, k.Earlier = file, result.PredictionsHash(e.Name()), before.Written, true
+		}
+	}
+	if k.Earlier {
+		return k, nil
+	}
+	own := *p
+	own.Schema = PredictionsSchema
+	data, err := json.MarshalIndent(&own, "", "  ")
+	if err != nil {
+		return k, fmt.Errorf("writing the predictions: %w", err)
+	}
+	data = append(data, '\n')
+	k.SHA256, k.Written = digest(data), own.Written
+	k.File = filepath.Join(dir, result.PredictionsName(k.SHA256))
+	if err := result.WriteFile(k.File, data); err != nil {
+		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, cause(err))
+	}
+	return k, nil
+}
+
+// cause is what the system said, without the temporary file that nobody named.
+func cause(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// mostPredictions is more than the predictions of any experiment: 100,000 points.
+const mostPredictions = 1 << 30
+
+// ReadPredictions reads a file of predictions and holds its content to the hash in
+// its name.
+func ReadPredictions(file string) (*Predictions, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading predictions: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostPredictions {
+		return nil, fmt.Errorf("reading predictions: %s: want a regular file of at most %d bytes", file, mostPredictions)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading predictions: %w", err)
+	}
+	return decodePredictions(file, data)
+}
+
+func decodePredictions(file string, data []byte) (*Predictions, error) {
+	want := result.PredictionsHash(filepath.Base(file))
+	if want == "" {
+		return nil, fmt.Errorf("%s: want a name like %s", file, result.PredictionsName("<SHA-256 of the content>"))
+	}
+	if got := digest(data); got != want {
+		return nil, fmt.Errorf("%s: its content has the SHA-256 %s, not the one in its name: it was altered after it was written; "+
+			"restore it or move it away", file, got)
+	}
+	var p Predictions
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if p.Schema != PredictionsSchema {
+		return nil, fmt.Errorf("%s: schema %.60q: this version reads %q", file, p.Schema, PredictionsSchema)
+	}
+	return &p, p.check(file)
+}
+
+// check refuses predictions that nothing can be held to.
+func (p *Predictions) check(file string) error {
+	if p.Written.IsZero() || p.GPU.Key == "" || len(p.Points) == 0 {
+		return fmt.Errorf("%s: want a time, a GPU and at least one point", file)
+	}
+	for i := range p.Points {
+		point := &p.Points[i]
+		if (len(point.Figures) == 0) == (point.Reason == nil) {
+			return fmt.Errorf("%s: point %d: want figures, or the reason why there are none", file, i)
+		}
+		for _, f := range point.Figures {
+			if !slices.Contains(Metrics(), f.Metric) || !(f.Expected > 0) {
+				return fmt.Errorf("%s: point %d: %q is predicted as %v: want a metric and a number above 0", file, i, f.Metric, f.Expected)
+			}
+		}
+	}
+	return nil
+}
