@@ -1,6 +1,7 @@
 // Package native is an engine of the project's own: dense decoders of the Llama
-// kind in bf16 on one NVIDIA GPU, with the operators that the estimate counts,
-// one for one, and nothing between them.
+// kind in bf16 on one NVIDIA GPU, or on several of a host that share a model
+// (Team), with the operators that the estimate counts, one for one, and nothing
+// between them.
 //
 // The host is Go; kernels are CUDA C++ (package kernels), compiled for the GPU
 // at hand when they are first needed; libraries are opened at run time
@@ -16,6 +17,8 @@
 //	down_proj      residual sum, next norm's sums
 //	lm_head        final norm
 //	sampling       greedy; moves the position on
+//
+// Where GPUs share a model, all_reduce follows o_proj and down_proj.
 //
 // The residual stream is float32, everything that enters a product is bf16,
 // and every sum is float32. Sums are in a fixed order: a model, a seed and a
