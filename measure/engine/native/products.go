@@ -90,6 +90,10 @@ func (e *Engine) prepareProducts(rows int) error {
 	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), sum, b.att, l.o, 0); err != nil {
 		return err
 	}
+	if e.shape.experts > 0 {
+		_, err := e.plan(e.routerKey(rows), b.router, b.h, l.router, 0)
+		return err
+	}
 	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp, 0); err != nil {
 		return err
 	}

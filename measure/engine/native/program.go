@@ -2,6 +2,7 @@ package native
 
 import (
 	"fmt"
+	"maps"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/kernels"
@@ -16,6 +17,7 @@ type program struct {
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
 	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
+	moe                               mixtureKernels
 	linear                            []linearKernels
 	tile                              attentionTile
 }
@@ -78,7 +80,7 @@ func defines(s *shape, linear []linearKernels) []string {
 		l := &linear[i]
 		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
 	}
-	return append(out, s.gemmaDefines()...)
+	return append(out, s.moreDefines()...)
 }
 
 // compile makes the program for dev, or takes it from the cache.
@@ -108,6 +110,9 @@ func (p *program) find(s *shape) error {
 	}
 	if s.sandwich {
 		names["norm_residual"] = &p.normResidual
+	}
+	if s.experts > 0 {
+		maps.Copy(names, p.moe.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows

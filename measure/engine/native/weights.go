@@ -36,8 +36,9 @@ type layerWeights struct {
 	mlpNorm cuda.Ptr // [hidden]
 	attPost cuda.Ptr // [hidden], of what attention adds, 0 for none
 	mlpPost cuda.Ptr // [hidden], of what the feed-forward adds, 0 for none
-	gateUp  cuda.Ptr // [2·inner][hidden]
-	down    cuda.Ptr // [hidden][inner]
+	router  cuda.Ptr // [experts][hidden], 0 for none
+	gateUp  cuda.Ptr // [2·inner][hidden], of each expert
+	down    cuda.Ptr // [hidden][inner], of each expert
 }
 
 // weights are a model's parameters on the GPU, in one piece.
@@ -103,10 +104,14 @@ func layout(s *shape) *weights {
 		} else {
 			l.mlpNorm = one(true, p+"post_attention_layernorm", s.hidden)
 		}
-		l.gateUp = cuda.Ptr(2 * w.place(false,
-			tensor{name: p + "mlp.gate_proj.weight", shape: []int{s.inner, s.hidden}},
-			tensor{name: p + "mlp.up_proj.weight", shape: []int{s.inner, s.hidden}}))
-		l.down = one(false, p+"mlp.down_proj", s.hidden, s.inner)
+		if s.experts > 0 {
+			w.placeExperts(s, &l, p)
+		} else {
+			l.gateUp = cuda.Ptr(2 * w.place(false,
+				tensor{name: p + "mlp.gate_proj.weight", shape: []int{s.inner, s.hidden}},
+				tensor{name: p + "mlp.up_proj.weight", shape: []int{s.inner, s.hidden}}))
+			l.down = one(false, p+"mlp.down_proj", s.hidden, s.inner)
+		}
 		w.layers = append(w.layers, l)
 	}
 	w.norm = one(true, "model.norm", s.hidden)
@@ -135,7 +140,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 		for _, p := range []*cuda.Ptr{&l.attNorm, &l.qkv, &l.o, &l.mlpNorm, &l.gateUp, &l.down} {
 			*p += base
 		}
-		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost} {
+		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost, &l.router} {
 			if *p != 0 { // offset 0 is the embedding's
 				*p += base
 			}
