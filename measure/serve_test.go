@@ -28,6 +28,13 @@ func TestMain(m *testing.M) {
 		_ = http.ListenAndServe(addr, http.HandlerFunc(stream)) // until it is killed
 		os.Exit(1)
 	}
+	if os.Getenv(nativeStandIn) != "" {
+		if err := serveStandIn(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -36,7 +36,7 @@ func (o *TimedOperator) predicted() bool { return o.Expected > 0 }
 // each step.
 func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 	v := &operatorsView{}
-	any := false
+	predicted := false
 	for i := range steps {
 		s := &steps[i]
 		if len(s.Ops) == 0 {
@@ -47,7 +47,7 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 			if err := o.check(); err != nil {
 				return nil, err
 			}
-			any = any || o.predicted()
+			predicted = predicted || o.predicted()
 			p.span.take(o.Observed, float64(o.Expected), float64(o.High))
 			// A floor of nothing but arithmetic is far below any kernel: the axis ends
 			// where the least time is, and an arrow says that the floor is beyond.
@@ -59,7 +59,7 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 	if len(v.panels) == 0 {
 		return nil, fmt.Errorf("operators: there is nothing to draw")
 	}
-	v.keys = operatorKeys(any)
+	v.keys = operatorKeys(predicted)
 	f := &Figure{
 		Title: "Operators: predicted and observed", Caption: caption, body: v.draw,
 		Notes: []string{"Observed: median of each operator of all layers, replayed by itself in a CUDA graph, by the GPU's events. Where one kernel does several operators of the estimate, the prediction is of all of them. " +

@@ -111,8 +111,9 @@ func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode
 // predict adds the estimate's figures, of the very step that was timed.
 func (p *OperatorPhase) predict(s *Scorer) error {
 	at := p.Config
+	at.Gen = 2
 	if p.Decode { // the one step of a request whose prompt is what the cache held
-		at.Prompt, at.Gen = p.Context, 2
+		at.Prompt = p.Context
 	}
 	c, err := s.question(&at)
 	if err != nil {
@@ -125,6 +126,9 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	lines, phase, wide := report.PrefillOps, &report.Prefill, c.Machine.Cal.PrefillError+c.Machine.Engine.Error
 	if p.Decode {
 		lines, phase, wide = report.DecodeOps, &report.Decode, c.Machine.Cal.DecodeError+c.Machine.Engine.Error
+	}
+	if !p.Decode && at.Engine == "native" {
+		lines = lastNorm(lines, report.DecodeOps)
 	}
 	var used []string
 	sum := &OperatorPrediction{}
@@ -142,12 +146,29 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 			p.Untimed = append(p.Untimed, name)
 		}
 	}
+	if len(used) == 0 {
+		return nil
+	}
 	p.Sum.Predicted = sum
 	whole := *sum
 	whole.Floor = phase.Floor
 	whole.Low, whole.Bound = max(sum.Low, phase.Floor), phase.Bound
 	p.Step.Predicted = &whole
 	return nil
+}
+
+// lastNorm is the lines of a prefill with the final norm of one token of each
+// sequence, as in a decode step: the native engine norms the last alone, where the
+// estimate has all of them, as most engines do.
+func lastNorm(prefill, decode []analytic.Line) []analytic.Line {
+	const name = "norm"
+	out := slices.Clone(prefill)
+	for i := range out {
+		if k := slices.IndexFunc(decode, func(l analytic.Line) bool { return l.Name == name }); k >= 0 && out[i].Name == name {
+			out[i] = decode[k]
+		}
+	}
+	return out
 }
 
 // predicted is the estimate of a row: of all layers' lines of its name, and of

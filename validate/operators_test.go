@@ -37,7 +37,7 @@ func syntheticOperators(t testing.TB) *result.Result {
 		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Batch: 1, PromptLen: 1024, GenLen: 128, Weights: "bf16", KV: "bf16", Act: "bf16"},
 		Machine: result.Machine{GPUs: []result.GPU{{Key: "h200-sxm-141gb", Name: "NVIDIA H200"}}},
 		Operators: &result.Operators{
-			Prefill: &result.OperatorPhase{Step: syntheticTimes(t, 24e-3), Sum: 2e-3, Ops: []result.OperatorTime{op("qkv_proj", 2e-3)}},
+			Prefill: &result.OperatorPhase{Step: syntheticTimes(t, 24e-3), Sum: 2.005e-3, Ops: []result.OperatorTime{op("qkv_proj", 2e-3), op("norm", 5e-6)}},
 			Decode: &result.OperatorPhase{Context: 1087, Step: syntheticTimes(t, 5e-3), Sum: 4e-3, Ops: []result.OperatorTime{
 				op("gate_up_proj", 2.5e-3, "post_attention_layernorm", "activation"), op("o_proj", 1e-4), op("magic", 1.4e-3),
 			}},
@@ -94,6 +94,10 @@ func TestOperators(t *testing.T) {
 	}
 	if d.Sum.Observed != 4e-3 || math.Abs(d.Off()+0.2) > 1e-12 || d.Step.Predicted.Floor != report.Decode.Floor || d.Config.GPU != "h200-sxm-141gb" {
 		t.Errorf("sum %+v, step %+v, off by %v", d.Sum, d.Step.Predicted, d.Off())
+	}
+	norm, last := phases[0].Rows[1].Predicted, lines["norm"]
+	if norm.Expected != last.Expected || norm.Bytes != last.Traffic() {
+		t.Errorf("the norm of a prefill's last token: %+v, want %v and %v", norm, last.Expected, last.Traffic())
 	}
 	if p := phases[0].Rows[0].Predicted; p.Bound != analytic.ByCompute || p.FLOPs < 1e12 {
 		t.Errorf("prefill: %+v", p)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,7 @@ import (
 // TestHelpExamples runs every example that the help shows.
 func TestHelpExamples(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeFixtures(filepath.Join(dir, "results")); err != nil {
+	if err := errors.Join(writeFixtures(filepath.Join(dir, "results")), writeSynthetic(filepath.Join(dir, "timed"))); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)

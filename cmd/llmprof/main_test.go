@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -37,7 +38,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "home", "config"))
 			env.Setenv("HF_HUB_CACHE", filepath.Join(env.WorkDir, "home", "hub"))
 			env.Setenv("HF_ENDPOINT", hub.URL)
-			return writeFixtures(filepath.Join(env.WorkDir, "results"))
+			return errors.Join(writeFixtures(filepath.Join(env.WorkDir, "results")), writeSynthetic(filepath.Join(env.WorkDir, "synthetic")))
 		},
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
 	"llmprof/models"
+	compare "llmprof/validate"
 )
 
 // A trial is a measurement as it was asked for on the command line.
@@ -37,11 +38,13 @@ func (a *app) measure() *cobra.Command {
 		Long: "Run an inference engine on this machine and measure the time to the first token (TTFT), per\n" +
 			"token (TPOT) and to the last (TTLT), memory and energy. Every repeat is kept; the engine is warmed\n" +
 			"up until its times hold still; energy is a counter's difference between two of its ticks.\n\n" +
-			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given.\n\n" +
+			"All of it is measured unless some of --ttft, --tpot, --ttlt, --size and --energy are given. With\n" +
+			"--ops the native engine's operators are timed one by one too, and set beside the estimate's.\n\n" +
 			"The native engine needs an NVIDIA GPU with its driver, and NVRTC and cuBLASLt of CUDA 12 or 13; no\n" +
 			"Python. Its weights are random unless --weights or the model's own folder has safetensors.",
 		Example: "  llmprof measure --model llama3.1-8b --random-weights --batch 8\n" +
 			"  llmprof measure --model ./my-model --eager --ttft --tpot\n" +
+			"  llmprof measure --engine native --model llama3.1-8b --ops --trace traces\n" +
 			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,13 +104,14 @@ func (t *trial) workloadFlags(cmd *cobra.Command) {
 	f.BoolVar(&p.TTLT, "ttlt", false, "measure the time to the last token")
 	f.BoolVar(&p.Size, "size", false, "count parameters, caches and activations")
 	f.BoolVar(&p.Energy, "energy", false, "measure energy; without a sensor this is an error")
+	f.BoolVar(&p.Ops, "ops", false, "time the operators of a step one by one, beside the estimate's")
 	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
 	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
 	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")
 	f.BoolVar(&p.SaveOutputs, "save-outputs", false, "keep the generated tokens in the result")
 	f.Float64Var(&p.CarbonIntensity, "carbon-intensity", 0, "`g/kWh` of CO2 that the power grid stands for")
 	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` whose CO2 a kWh is looked up, as germany or us")
-	f.StringVar(&p.Trace, "trace", "", "write traces for Perfetto and CSV of kernels to `FOLDER`")
+	f.StringVar(&p.Trace, "trace", "", "write traces for Perfetto and CSV of kernels or operators to `FOLDER`")
 }
 
 // placementFlags are about where it runs.
@@ -137,7 +141,7 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 // settle turns what was given on the command line into a point.
 func (t *trial) settle() error {
 	p := &t.point
-	if t.given("cuda-libs") && !t.given("engine") {
+	if (t.given("cuda-libs") || p.Ops) && !t.given("engine") {
 		p.Engine = experiment.Native
 	}
 	if t.eager {
@@ -183,13 +187,17 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	return t.output.write(a, measured(results))
+	scorer, err := a.scorer()
+	if err != nil {
+		return err
+	}
+	return t.output.write(a, measured(results, scorer))
 }
 
 // measured is what was measured in its forms: as JSON one process's result is
 // itself, those of replicas are a list.
-func measured(results []*record.Result) result {
-	forms := rawForms(results)
+func measured(results []*record.Result, s *compare.Scorer) result {
+	forms := rawForms(results, s)
 	if len(results) == 1 {
 		forms.data = func() any { return results[0] }
 	}

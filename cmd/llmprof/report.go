@@ -192,7 +192,11 @@ func (a *app) reportPage(p *paper, ans *answer, results []stored, files bool) (*
 		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
 	}
 	for i, r := range results {
-		page.Sections = append(page.Sections, r.section(i, ans))
+		section := r.section(i, ans)
+		if err := a.addOperators(&section, &r, ans, files); err != nil {
+			return nil, err
+		}
+		page.Sections = append(page.Sections, section)
 	}
 	page.Sections = append(page.Sections,
 		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: ans.setup()}, {Block: ans.assumptions()}}},

@@ -281,8 +281,8 @@ func conditionTable(r *record.Result) render.Table {
 // missing says why figures that one looks for are not there.
 func missing(r *record.Result) render.Notes {
 	n := render.Notes{Title: "Not measured"}
-	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy"} {
-		if why := r.Reasons[key]; why != "" && why != "not asked for" {
+	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators"} {
+		if why := r.Reasons[key]; why != "" && why != "not asked for" && why != record.Earlier {
 			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
 		}
 	}

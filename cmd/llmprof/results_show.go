@@ -8,6 +8,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/aggregate"
 	record "llmprof/measure/result"
+	compare "llmprof/validate"
 )
 
 func (a *app) resultsShow() *cobra.Command {
@@ -34,14 +35,18 @@ func (a *app) resultsShow() *cobra.Command {
 				}
 				return err
 			}
+			scorer, err := a.scorer()
+			if err != nil {
+				return err
+			}
 			if raw {
-				return o.write(a, rawForms(found))
+				return o.write(a, rawForms(found, scorer))
 			}
 			report, err := a.makeReport(found, may)
 			if err != nil {
 				return err
 			}
-			return o.write(a, reportForms(report))
+			return o.write(a, withOperators(reportForms(report), found, scorer))
 		},
 	}
 	o.flags(cmd)
@@ -51,13 +56,24 @@ func (a *app) resultsShow() *cobra.Command {
 	return cmd
 }
 
+// withOperators adds the operators of the processes to a page.
+func withOperators(forms result, all []*record.Result, s *compare.Scorer) result {
+	page := forms.page
+	forms.page = func() *render.Document {
+		d := page()
+		d.Blocks = append(d.Blocks, operatorBlocks(s, all)...)
+		return d
+	}
+	return forms
+}
+
 // rawForms are the results of an experiment as they are stored.
-func rawForms(all []*record.Result) result {
+func rawForms(all []*record.Result, s *compare.Scorer) result {
 	return result{
 		page: func() *render.Document {
 			d := &render.Document{Title: all[0].ID}
-			for _, r := range all {
-				d.Blocks = append(d.Blocks, rawBlocks(r)...)
+			for i, r := range all {
+				d.Blocks = append(append(d.Blocks, rawBlocks(r)...), operatorBlocks(s, all[i:i+1])...)
 			}
 			return d
 		},
@@ -94,6 +110,32 @@ func sampleTable(all []*record.Result) *render.Table {
 				t.Rows = append(t.Rows, render.Row{Cells: []any{r.ID, r.Process, d.key, i, v}})
 			}
 		}
+		operatorSamples(t, r)
 	}
 	return t
+}
+
+// operatorSamples adds every sample of each operator, under "operators", the
+// phase and its name, and of the whole step under "step_s".
+func operatorSamples(t *render.Table, r *record.Result) {
+	if r.Operators == nil {
+		return
+	}
+	for _, p := range []struct {
+		name string
+		*record.OperatorPhase
+	}{{"prefill", r.Operators.Prefill}, {"decode", r.Operators.Decode}} {
+		if p.OperatorPhase == nil {
+			continue
+		}
+		add := func(name string, samples []float64) {
+			for i, v := range samples {
+				t.Rows = append(t.Rows, render.Row{Cells: []any{r.ID, r.Process, "operators." + p.name + "." + name, i, v}})
+			}
+		}
+		for i := range p.Ops {
+			add(p.Ops[i].Name, p.Ops[i].Time.Samples)
+		}
+		add("step_s", p.Step.Samples)
+	}
 }

@@ -32,6 +32,7 @@ type validation struct {
 	scorer  *compare.Scorer
 	dims    []compare.Dimension
 	score   *compare.Score
+	timed   []timedResult // of the files, those that hold operators
 	sources []compare.Source
 	total   int // observations, those not scored included
 }
@@ -48,13 +49,15 @@ func (a *app) validate() *cobra.Command {
 			"error), the median, mean and 90th percentile of its absolute value, the share of observations\n" +
 			"inside of the predicted 90 % interval, and the noise: half the width of the observations' own\n" +
 			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
-			"compared is counted by reason.\n\n" +
-			"--by takes engine, gpu, tp, model, batch and source.",
+			"compared is counted by reason. Results of \"llmprof measure --ops\" have a table of operators too.\n\n" +
+			"--by takes engine, gpu, tp, model, batch and source. A chart is a scatter of all, follows one model\n" +
+			"over prompt and batch, or shows the operators (ops) of one result.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
 			"  llmprof validate --engine vllm --fail-over 25\n" +
 			"  llmprof validate -o chart.svg\n" +
-			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg",
+			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
+			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.files, v.given = args, cmd.Flags().Changed
 			return a.runValidate(v)
@@ -69,9 +72,9 @@ func (a *app) validate() *cobra.Command {
 	f.StringVar(&v.engine, "engine", "", "only observations by this `engine`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
-	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter of all, or follow one model")
+	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
-	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow"))
+	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	f.SortFlags = false
@@ -96,8 +99,8 @@ func (v *validation) check() error {
 		return usage("--worst %d: want a number of observations, or 0 for none", v.worst)
 	case v.given("fail-over") && !(v.failOver > 0 && v.failOver < 1e6):
 		return usage("--fail-over %v: want percent, above 0", v.failOver)
-	case v.chart != "scatter" && v.chart != "follow":
-		return usage("--chart %.40q: want scatter or follow", v.chart)
+	case v.chart != "scatter" && v.chart != "follow" && v.chart != "ops":
+		return usage("--chart %.40q: want scatter, follow or ops", v.chart)
 	case v.given("chart") && v.picture() == "":
 		return usage("--chart %s: give -o too, with a name that ends in .svg, .png or .pdf", v.chart)
 	}
@@ -134,6 +137,9 @@ func (a *app) runValidate(v *validation) error {
 	v.score = scorer.Score(all)
 	for _, e := range refused {
 		v.score.Refuse(e.path, e.err)
+	}
+	if v.timed, err = v.operators(); err != nil {
+		return err
 	}
 	if v.sources, err = compare.Sources(); err != nil {
 		return err
@@ -198,7 +204,7 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 // verdict is an error where a group is off by more than --fail-over, or where
 // nothing could be compared.
 func (v *validation) verdict() error {
-	if len(v.score.Rows) == 0 {
+	if len(v.score.Rows) == 0 && len(v.timed) == 0 {
 		return fmt.Errorf("none of %d observations could be compared", v.total)
 	}
 	if v.failOver == 0 {

@@ -14,8 +14,11 @@ import (
 // draw writes the chart.
 func (v *validation) draw(kind string) error {
 	figure := v.scatter
-	if v.chart == "follow" {
+	switch v.chart {
+	case "follow":
 		figure = v.follow
+	case "ops":
+		figure = v.operatorPicture
 	}
 	f, err := figure()
 	if err != nil {

@@ -16,6 +16,8 @@ type validateJSON struct {
 	Skipped      []skipJSON    `json:"skipped"`
 	Findings     []findingJSON `json:"findings"`
 	Sources      []sourceJSON  `json:"sources"`
+
+	Operators []operatorPhaseJSON `json:"operators"`
 }
 
 type summaryJSON struct {
@@ -100,6 +102,7 @@ func (v *validation) json() any {
 	j := &validateJSON{
 		Schema: validateSchema, Observations: v.total, FailOver: orNull(v.failOver), Summary: []summaryJSON{}, Rows: []rowJSON{},
 		Skipped: []skipJSON{}, Findings: []findingJSON{}, Sources: []sourceJSON{},
+		Operators: v.operatorsJSON(),
 	}
 	for _, s := range compare.Summarize(v.score.Rows, v.dims...) {
 		j.Summary = append(j.Summary, summaryJSON{

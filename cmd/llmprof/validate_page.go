@@ -17,7 +17,7 @@ func (v *validation) result() result {
 
 // page is the comparison for people.
 func (v *validation) page() *render.Document {
-	return &render.Document{
+	d := &render.Document{
 		Title: fmt.Sprintf("%d observations, %d of them compared with their predictions", v.total, len(v.score.Rows)),
 		Blocks: []render.Block{
 			v.summaryTable("Error in %, of observations that nothing was fitted on", false),
@@ -28,6 +28,8 @@ func (v *validation) page() *render.Document {
 			v.sourceFields(),
 		},
 	}
+	d.Blocks = append(d.Blocks, v.operatorBlocks()...)
+	return d
 }
 
 // summaryTable has a group a row, and a row for all of a metric; of what tells

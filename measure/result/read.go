@@ -50,6 +50,9 @@ func Decode(file string, data []byte) (*Result, error) {
 	return &r, nil
 }
 
+// Earlier is the reason of a key that came after the file was written.
+const Earlier = "the result is of a version of llmprof that did not measure it"
+
 // explainAbsent gives the reason of keys that came after the file was written.
 func explainAbsent(r *Result, absent []string) {
 	for _, key := range absent {
@@ -57,7 +60,7 @@ func explainAbsent(r *Result, absent []string) {
 			r.Reasons = map[string]string{}
 		}
 		if r.Reasons[key] == "" {
-			r.Reasons[key] = "the result is of a version of llmprof that did not measure it"
+			r.Reasons[key] = Earlier
 		}
 	}
 }

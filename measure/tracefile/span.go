@@ -9,11 +9,10 @@ import (
 // A Span is something that lasted, on one of a trace's rows. Spans of a row lie
 // one in another or apart.
 type Span struct {
-	Row     Row
-	Name    string
-	BeginNS float64        // of the host's clock
-	Nanos   float64        // that it lasted
-	Args    map[string]any // what Perfetto shows of it; nil for nothing
+	Row            Row
+	Name           string
+	BeginNS, EndNS float64        // of the host's clock
+	Args           map[string]any // what Perfetto shows of it; nil for nothing
 }
 
 // A Row is where a span is shown.
@@ -48,7 +47,7 @@ func New(process string, pid int, anchor string, ns int64) (*Trace, error) {
 		}
 	}
 	t.pid = pid
-	return t, t.AddSpans(Span{Row: Host, Name: anchor, BeginNS: float64(ns)})
+	return t, t.AddSpans(Span{Row: Host, Name: anchor, BeginNS: float64(ns), EndNS: float64(ns)})
 }
 
 // AddSpans adds spans to a trace that New made. Its times are microseconds of the
@@ -56,8 +55,9 @@ func New(process string, pid int, anchor string, ns int64) (*Trace, error) {
 func (t *Trace) AddSpans(spans ...Span) error {
 	for i := range spans {
 		s := &spans[i]
-		if !(s.Nanos >= 0) || math.IsInf(s.Nanos, 0) || math.IsNaN(s.BeginNS) || math.IsInf(s.BeginNS, 0) {
-			return fmt.Errorf("%q begins at %v ns and lasts %v ns: want times", s.Name, s.BeginNS, s.Nanos)
+		begin, end := math.Round(s.BeginNS), math.Round(s.EndNS) // so that what ends when the next begins does so for Perfetto
+		if !(begin <= end) || math.IsInf(begin, 0) || math.IsInf(end, 0) {
+			return fmt.Errorf("%q begins at %v ns and ends at %v ns: want times", s.Name, s.BeginNS, s.EndNS)
 		}
 		row, known := rows[s.Row]
 		if !known {
@@ -67,7 +67,7 @@ func (t *Trace) AddSpans(spans ...Span) error {
 		if s.Row == Device && TypeOf(s.Name) == Memory {
 			category = "gpu_memcpy"
 		}
-		e := map[string]any{"ph": "X", "cat": category, "name": s.Name, "pid": t.pid, "tid": int(s.Row), "ts": s.BeginNS / 1e3, "dur": s.Nanos / 1e3}
+		e := map[string]any{"ph": "X", "cat": category, "name": s.Name, "pid": t.pid, "tid": int(s.Row), "ts": begin / 1e3, "dur": (end - begin) / 1e3}
 		if s.Args != nil {
 			e["args"] = s.Args
 		}

@@ -173,11 +173,11 @@ func TestSpans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := trace.AddSpans(
-		tracefile.Span{Row: tracefile.Host, Name: "prefill", BeginNS: ns + 1000, Nanos: 9000},
-		tracefile.Span{Row: tracefile.Layers, Name: "layer 0", BeginNS: ns + 2000, Nanos: 4000},
-		tracefile.Span{Row: tracefile.Device, Name: "qkv_proj", BeginNS: ns + 2000, Nanos: 1500, Args: map[string]any{"layer": 0}},
-		tracefile.Span{Row: tracefile.Device, Name: "qkv_proj", BeginNS: ns + 3500, Nanos: 2500},
-		tracefile.Span{Row: tracefile.Device, Name: "memcpy of tokens to the host", BeginNS: ns + 6000, Nanos: 500},
+		tracefile.Span{Row: tracefile.Host, Name: "prefill", BeginNS: ns + 1000, EndNS: ns + 10000},
+		tracefile.Span{Row: tracefile.Layers, Name: "layer 0", BeginNS: ns + 2000, EndNS: ns + 6000},
+		tracefile.Span{Row: tracefile.Device, Name: "qkv_proj", BeginNS: ns + 2000.4, EndNS: ns + 3500.3, Args: map[string]any{"layer": 0}},
+		tracefile.Span{Row: tracefile.Device, Name: "qkv_proj", BeginNS: ns + 3500.3, EndNS: ns + 6000},
+		tracefile.Span{Row: tracefile.Device, Name: "memcpy of tokens to the host", BeginNS: ns + 6000, EndNS: ns + 6500},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestSpans(t *testing.T) {
 		t.Errorf("kernels %+v", kernels)
 	}
 	for _, bad := range []tracefile.Span{
-		{Row: tracefile.Host, Nanos: -1}, {Row: tracefile.Host, BeginNS: math.NaN()}, {Row: tracefile.Device, Nanos: math.Inf(1)}, {Row: 9},
+		{Row: tracefile.Host, EndNS: -1}, {Row: tracefile.Host, BeginNS: math.NaN()}, {Row: tracefile.Device, EndNS: math.Inf(1)}, {Row: 9},
 	} {
 		if err := trace.AddSpans(bad); err == nil {
 			t.Errorf("%+v was taken", bad)

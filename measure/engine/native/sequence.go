@@ -24,7 +24,7 @@ const once = -1
 // GPU gets them. Whatever runs, times or traces a step takes its calls from here.
 type sequence []call
 
-// add appends a call; its operator's name comes first, then what it includes.
+// add appends a call of the operator name, which includes others.
 func (s *sequence) add(layer int, queue func() error, name string, includes ...string) {
 	*s = append(*s, call{operator{name, includes}, layer, queue})
 }
@@ -66,8 +66,8 @@ func (s sequence) layers() int {
 	return len(seen)
 }
 
-// The estimate's names that depend on the model: of attention, one for each kind
-// that its layers have, and of the rotation with the norms that its kernel does.
+// attentionNames are the estimate's for attention: one for each kind that the
+// model's layers have.
 func (e *Engine) attentionNames() []string {
 	var names []string
 	for i := range e.opt.Model.Layers {
@@ -82,6 +82,8 @@ func (e *Engine) attentionNames() []string {
 	return names
 }
 
+// rotaryName is the estimate's for the rotation, with the norms that its kernel
+// does.
 func (e *Engine) rotaryName() string {
 	if e.shape.qkNorm {
 		return "qk_norm_rotary"

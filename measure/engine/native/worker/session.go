@@ -27,7 +27,7 @@ type session struct {
 }
 
 // open loads, and makes one prefill and a step, so that what cannot run fails now.
-func open(l *engine.Load, clock func() int64, engineFor opener) (*session, error) {
+func open(l *engine.Load, clock func() int64, engineFor Opener) (*session, error) {
 	begin := clock()
 	o, err := options(l)
 	if err != nil {

@@ -81,7 +81,7 @@ func (r *recorder) pass(p engine.Phase, index int) error {
 			}
 		}
 	}
-	return r.file.AddSpans(tracefile.Span{Row: tracefile.Host, Name: string(p), BeginNS: float64(begin), Nanos: float64(s.clock() - begin)})
+	return r.file.AddSpans(tracefile.Span{Row: tracefile.Host, Name: string(p), BeginNS: float64(begin), EndNS: float64(s.clock())})
 }
 
 // step makes one step and notes its operators, and the layers around them.
@@ -91,10 +91,10 @@ func (r *recorder) step(name string, do func() (*native.TracedStep, error)) erro
 		return err
 	}
 	begin := float64(step.BeginNS)
-	spans := []tracefile.Span{{Row: tracefile.Host, Name: name, BeginNS: begin, Nanos: float64(step.EndNS - step.BeginNS)}}
+	spans := []tracefile.Span{{Row: tracefile.Host, Name: name, BeginNS: begin, EndNS: float64(step.EndNS)}}
 	for i := range step.Spans {
 		c := &step.Spans[i]
-		span := tracefile.Span{Row: tracefile.Device, Name: c.Name, BeginNS: begin + 1e9*float64(c.Begin), Nanos: 1e9 * float64(c.End-c.Begin)}
+		span := tracefile.Span{Row: tracefile.Device, Name: c.Name, BeginNS: begin + 1e9*float64(c.Begin), EndNS: begin + 1e9*float64(c.End)}
 		switch {
 		case c.Name == "":
 			span.Name = "memcpy of tokens to the host"
@@ -116,7 +116,7 @@ func layersOf(begin float64, calls []native.TracedCall) (spans []tracefile.Span)
 		if calls[i].Layer >= 0 {
 			spans = append(spans, tracefile.Span{
 				Row: tracefile.Layers, Name: fmt.Sprintf("layer %d", calls[i].Layer),
-				BeginNS: begin + 1e9*float64(calls[i].Begin), Nanos: 1e9 * float64(calls[j-1].End-calls[i].Begin),
+				BeginNS: begin + 1e9*float64(calls[i].Begin), EndNS: begin + 1e9*float64(calls[j-1].End),
 			})
 		}
 		i = j

@@ -32,10 +32,11 @@ const heap = 512 << 20
 // quit, in ends or ctx does. The last two may leave the GPU at work: the process
 // has to end then, which frees it.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) error {
-	return serve(ctx, in, out, version, native.Open)
+	return ServeOn(ctx, in, out, version, native.Open)
 }
 
-func serve(ctx context.Context, in io.Reader, out io.Writer, version string, open opener) error {
+// ServeOn is Serve with engines that open opens, such as those on a stand-in.
+func ServeOn(ctx context.Context, in io.Reader, out io.Writer, version string, open Opener) error {
 	w := &worker{clock: newClock(), open: open, out: bufio.NewWriter(out), commands: make(chan engine.Command, 16)}
 	w.send(engine.Event{Event: "hello", Hello: &engine.Hello{
 		Protocol: engine.Protocol, Engine: Name, Version: version, PID: os.Getpid(), Versions: map[string]string{"go": runtime.Version()},
@@ -65,13 +66,13 @@ func serve(ctx context.Context, in io.Reader, out io.Writer, version string, ope
 // grace is how long a command may go on that nobody waits for any more.
 const grace = 2 * time.Second
 
-// An opener opens an engine.
-type opener func(native.Options) (*native.Engine, error)
+// An Opener opens an engine.
+type Opener func(native.Options) (*native.Engine, error)
 
 // A worker is what is loaded, and the pipes to the driver.
 type worker struct {
 	clock    func() int64
-	open     opener
+	open     Opener
 	out      *bufio.Writer
 	broken   error // what went wrong with out
 	commands chan engine.Command

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
+	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/worker"
 )
 
@@ -28,7 +30,11 @@ func TestMain(m *testing.M) {
 	}
 	serve := func() error { return worker.Serve(context.Background(), os.Stdin, os.Stdout, "test") }
 	if os.Getenv(asWorker) == onStandIn {
-		serve = func() error { return worker.ServeStandIn(context.Background(), os.Stdin, os.Stdout) }
+		serve = func() error {
+			return worker.ServeOn(context.Background(), os.Stdin, os.Stdout, "test", func(o native.Options) (*native.Engine, error) {
+				return native.OnStandIn(o, cuda.NewStandIn())
+			})
+		}
 	}
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

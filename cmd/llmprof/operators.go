@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/report"
+	record "llmprof/measure/result"
+	"llmprof/plots"
+	"llmprof/unit"
+	compare "llmprof/validate"
+)
+
+// operatorBlocks are the operators of results beside the estimate's, a table a
+// phase. Results without any have none.
+func operatorBlocks(s *compare.Scorer, results []*record.Result) (blocks []render.Block) {
+	for _, r := range results {
+		for _, p := range s.Operators(r) {
+			blocks = append(blocks, operatorTable(&p), operatorNotes(&p))
+		}
+	}
+	return blocks
+}
+
+// phaseName is what a phase of operators is of.
+func phaseName(p *compare.OperatorPhase) string {
+	if p.Decode {
+		return fmt.Sprintf("decode step at context %d", p.Context)
+	}
+	return "prefill"
+}
+
+// operatorTable is a step operator by operator, with their sum and the whole.
+func operatorTable(p *compare.OperatorPhase) render.Table {
+	t := render.Table{Title: "Operators of a " + phaseName(p), Columns: []render.Column{
+		{Title: "operator", Left: true, Max: 24}, {Title: "layers", Drop: 4}, {Title: "kernels", Drop: 5}, {Title: "observed"}, {Title: "floor"}, {Title: "expected"},
+		{Title: "× floor", Unit: " ", Fixed: true, Places: 2}, {Title: "error", Unit: "%", Fixed: true}, {Title: "bandwidth", Unit: "B/s", Drop: 1}, {Title: "FLOP/s", Unit: "FLOP/s", Drop: 2},
+		{Title: "bound", Left: true, Drop: 3},
+	}}
+	for i := range p.Rows {
+		t.Rows = append(t.Rows, render.Row{Cells: operatorCells(&p.Rows[i])})
+	}
+	for _, row := range []compare.OperatorRow{p.Sum, p.Step} {
+		cells := operatorCells(&row)
+		cells[1], cells[10] = "", ""
+		t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: cells})
+	}
+	return t
+}
+
+// operatorCells are one operator under the columns of its table.
+func operatorCells(r *compare.OperatorRow) []any {
+	name := strings.Replace(r.Name, "layernorm", "norm", 1) // leaves room for a column
+	cells := []any{name, r.Layers, r.Kernels, unit.Seconds(r.Observed), "", "", "", "", "", "", ""}
+	p := r.Predicted
+	if p == nil {
+		return cells
+	}
+	cells[4], cells[5], cells[7], cells[10] = some(p.Floor), p.Expected, 100*r.Error(), painted(p.Bound)
+	if over := r.OverFloor(); over > 0 && over < mostOver {
+		cells[6] = over
+	}
+	if p.Bytes > 0 {
+		cells[8] = r.Bandwidth()
+	}
+	if p.FLOPs > 0 {
+		cells[9] = r.Rate()
+	}
+	return cells
+}
+
+// mostOver is from where on a ratio to the floor says only that the operator does
+// not wait for what the floor counts.
+const mostOver = 100
+
+// operatorNotes say how to read the table, and what is odd in it.
+func operatorNotes(p *compare.OperatorPhase) render.Notes {
+	whole, why := "prefill", "It runs without a graph."
+	if p.Decode {
+		whole, why = "step", "In it a kernel can begin while another operator's ends."
+	}
+	n := render.Notes{Items: []string{fmt.Sprintf("The operators sum to %v, the %s takes %v: %+.1f %%. %s",
+		unit.Seconds(p.Sum.Observed), whole, unit.Seconds(p.Step.Observed), 100*p.Off(), why)}}
+	var fused []string
+	for i := range p.Rows {
+		if r := &p.Rows[i]; len(r.Includes) > 0 {
+			fused = append(fused, r.Name+" does "+strings.Join(r.Includes, ", ")+" too")
+		}
+	}
+	if len(fused) > 0 {
+		n.Items = append(n.Items, strings.Join(fused, "; ")+"; what is predicted is of all of them")
+	}
+	if p.Why != nil {
+		n.Items = append(n.Items, "Nothing is predicted: "+p.Why.Error())
+	}
+	if len(p.Untimed) > 0 {
+		n.Items = append(n.Items, "Of the estimate, not timed: "+strings.Join(p.Untimed, ", "))
+	}
+	for _, text := range p.Impossible() {
+		n.Items = append(n.Items, "Faster than its floor, so the measurement or the floor is wrong: "+text)
+	}
+	return n
+}
+
+// operatorFigure draws the phases of one result.
+func operatorFigure(gpu func(key string) string, phases []compare.OperatorPhase) (*plots.Figure, error) {
+	var steps []plots.OperatorStep
+	for i := range phases {
+		p := &phases[i]
+		step := plots.OperatorStep{Title: "A " + phaseName(p), Total: []plots.TimedOperator{drawn(&p.Sum), drawn(&p.Step)}}
+		if !p.Decode {
+			step.Title = fmt.Sprintf("A prefill of %d tokens a sequence", p.Config.Prompt)
+		}
+		for k := range p.Rows {
+			step.Ops = append(step.Ops, drawn(&p.Rows[k]))
+		}
+		steps = append(steps, step)
+	}
+	if len(phases) == 0 {
+		return nil, fmt.Errorf("there are no operators to draw")
+	}
+	c := &phases[0].Config
+	parts := []string{c.Model, gpu(c.GPU), c.Runs(), fmt.Sprintf("batch %d", c.Batch), fmt.Sprintf("prompt %d, %d generated", c.Prompt, c.Gen), c.Weights, "llmprof"}
+	if phases[0].Why != nil {
+		parts = []string{"nothing is predicted: " + phases[0].Why.Error(), "llmprof"}
+	}
+	return plots.Operators(strings.Join(parts, " · "), steps)
+}
+
+// drawn is a row as the picture has it.
+func drawn(r *compare.OperatorRow) plots.TimedOperator {
+	o := plots.TimedOperator{Name: r.Name, Includes: r.Includes, Observed: r.Observed}
+	if r.Predicted != nil {
+		o.Span = r.Predicted.Span
+	}
+	return o
+}
+
+// operatorParts are the tables and the picture of a result's operators for a
+// page, none if it has no operators.
+func operatorParts(name string, s *compare.Scorer, r *record.Result, ans *answer, files bool) ([]report.Part, error) {
+	phases := s.Operators(r)
+	if len(phases) == 0 {
+		return nil, nil
+	}
+	picture, err := ans.picture(name, func() (*plots.Figure, error) { return operatorFigure(gpuName(s), phases) }, files)
+	if err != nil {
+		return nil, err
+	}
+	parts := []report.Part{{Picture: picture}}
+	for _, b := range operatorBlocks(s, []*record.Result{r}) {
+		_, table := b.(render.Table)
+		parts = append(parts, report.Part{Block: b, Sortable: table})
+	}
+	return parts, nil
+}
+
+// addOperators adds what a measurement saw of operators to its section.
+func (a *app) addOperators(section *report.Section, s *stored, ans *answer, files bool) error {
+	if s.measured == nil || s.measured.Operators == nil {
+		return nil
+	}
+	scorer, err := a.scorer()
+	if err != nil {
+		return err
+	}
+	parts, err := operatorParts(section.ID+"-operators", scorer, s.measured, ans, files)
+	if err != nil {
+		return fmt.Errorf("--results %s: %w", s.file, err)
+	}
+	section.Parts = append(section.Parts, parts...)
+	return nil
+}
+
+// gpuName gives a GPU's name as people write it.
+func gpuName(s *compare.Scorer) func(key string) string {
+	return func(key string) string {
+		if g, err := s.GPU(key); err == nil {
+			return g.Name
+		}
+		return key
+	}
+}
