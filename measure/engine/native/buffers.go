@@ -19,7 +19,7 @@ type buffers struct {
 	qkv       cuda.Ptr // bf16 [rows][qkvWidth]
 	att       cuda.Ptr // bf16 [rows][attWidth]
 	gateUp    cuda.Ptr // bf16 [rows][2·inner]
-	act       cuda.Ptr // bf16 [rows][inner]
+	act       cuda.Ptr // bf16 [rows][inner], of each chosen expert
 	lastH     cuda.Ptr // bf16 [batch][hidden], the final norm of each prompt's last token
 	qkvStep   cuda.Ptr // float32 [batch][qkvWidth]
 	squares   cuda.Ptr // float32 [batch][hidden/16]
@@ -43,6 +43,8 @@ type buffers struct {
 	kPrompt, vPrompt cuda.Ptr // bf16 [prompts at once][kvHeads][promptLen][headDim]
 	kSaved, vSaved   cuda.Ptr // bf16, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
 	layers           []layerCache
+
+	mixtureBuffers
 
 	total int // bytes of all of them
 	kv    int // bytes of the cache
@@ -74,8 +76,12 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.h, "the normed stream", 2*step*s.hidden)
 	b.ask(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
 	b.ask(&b.att, "the attention's output", 2*step*s.attWidth())
-	b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
-	b.ask(&b.act, "the activation", 2*step*s.inner)
+	if s.experts > 0 {
+		b.measureMixture(s, step)
+	} else {
+		b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
+		b.ask(&b.act, "the activation", 2*step*s.inner)
+	}
 	b.ask(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
 	b.ask(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
 	b.ask(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)

@@ -21,6 +21,8 @@ type shape struct {
 	eps                                                   float32
 	rope                                                  rope
 	gemma
+	mixture
+	family string
 
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
@@ -58,7 +60,7 @@ type rope struct {
 
 // families are those that the engine computes as transformers does.
 func families() []string {
-	return []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"}
+	return []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", gemma3, "qwen3_moe", mixtral}
 }
 
 // An UnsupportedError is a model or a setting that this engine does not have.
@@ -89,13 +91,17 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 	if !slices.Contains(families(), m.Family) {
 		return shape{}, unsupported("%s is of the family %q; this engine runs %s", m.Name, m.Family, strings.Join(families(), ", "))
 	}
-	s := shape{hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
+	s := shape{family: m.Family, hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
 	for i := range m.Layers {
 		if why := s.layer(&m.Layers[i]); why != "" {
 			return shape{}, unsupported("%s: %s", m.Name, why)
 		}
 	}
-	if err := s.numbers(m.Family, config); err != nil {
+	err := s.numbers(m.Family, config)
+	if err == nil && s.experts > 0 {
+		err = s.mixtureNumbers(m.Family, config)
+	}
+	if err != nil {
 		return shape{}, unsupported("%s: %v", m.Name, err)
 	}
 	if why := s.misfit(); why != "" {
@@ -107,7 +113,8 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 // layer takes the sizes of one kind of layer, which have to be those of the
 // kinds before it; only windows may differ. What does not fit is said.
 func (s *shape) layer(l *models.Layer) (why string) {
-	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 || !l.Blocks[1].Activation.Gated {
+	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 ||
+		(!l.Blocks[1].Activation.Gated && l.Blocks[1].Experts == nil) {
 		return fmt.Sprintf("a layer of %q is not an attention and a gated feed-forward", l.Name)
 	}
 	att, mlp := &l.Blocks[0], &l.Blocks[1]
@@ -126,6 +133,12 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	next.layers += l.Count
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
 		next.window = a.Window
+	}
+	next.mixture = mixture{}
+	if mlp.Experts != nil {
+		if why := next.readExperts(mlp.Experts, l.Name); why != "" {
+			return why
+		}
 	}
 	if att.Out[0].Bias {
 		return fmt.Sprintf("the output projection of %q has a bias", l.Name)

@@ -71,6 +71,10 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i, true)
 	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	if sh.experts > 0 {
+		e.stepExperts(s, i, own, after)
+		return
+	}
 	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", e.mlpNormName(), "activation")
 	e.addOut(s, i, e.opt.Batch, own, e.mlpOut(w, after))
 }

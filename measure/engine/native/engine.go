@@ -150,6 +150,8 @@ func (o *Options) check(s *shape) error {
 		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
 	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
 		return unsupported("a context of %d tokens is more than this engine counts", last)
+	case s.experts > 0 && s.mostTiles(s.topK*max(o.PromptLen, mostRows, o.Batch)) > maxGridY:
+		return unsupported("prompts of %d tokens, each of which takes %d experts, are more than a grid of blocks holds", o.PromptLen, s.topK)
 	}
 	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
 		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
@@ -164,7 +166,7 @@ func (o *Options) outgrows(s *shape) bool { return s.window > 0 && o.PromptLen+o
 // an integer counts.
 func (s *shape) leastBytes(batch, context int) float64 {
 	hidden, inner, tokens, layers := float64(s.hidden), float64(s.inner), float64(s.tokens), float64(s.layers)
-	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner) + tokens*hidden
+	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner*float64(max(s.experts, 1))) + tokens*hidden
 	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(context)
 }
 

@@ -110,9 +110,9 @@ func (s *shape) scale() float32 {
 	return float32(1 / math.Sqrt(float64(s.headDim)))
 }
 
-// gemmaDefines are the constants of kernels that other families do without.
-func (s *shape) gemmaDefines() (out []string) {
-	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "SANDWICH": s.sandwich, "SLIDING": s.sliding} {
+// moreDefines are the constants of kernels that not all families have.
+func (s *shape) moreDefines() (out []string) {
+	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "SANDWICH": s.sandwich, "SLIDING": s.sliding, "MOE": s.experts > 0} {
 		if on {
 			out = append(out, name+"=1")
 		}

@@ -74,6 +74,13 @@ const (
 	tinyWindow = `{"model_type":"mistral","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,
 		"num_key_value_heads":2,"head_dim":64,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
 		"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":60}`
+	tinyQwen3MoE = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":192,"num_hidden_layers":2,
+		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":12,"num_experts_per_tok":3,"norm_topk_prob":false,
+		"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false,"use_sliding_window":false}`
+	tinyMixtral = `{"model_type":"mixtral","hidden_size":320,"intermediate_size":448,"num_hidden_layers":2,"num_attention_heads":5,
+		"num_key_value_heads":1,"head_dim":64,"num_local_experts":4,"num_experts_per_tok":2,"vocab_size":640,"max_position_embeddings":4096,
+		"hidden_act":"silu","rms_norm_eps":1e-5,"rope_theta":1000000.0,"tie_word_embeddings":false,"sliding_window":null}`
 	tinyGemma = `{"model_type":"gemma","hidden_size":320,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":2,
 		"num_key_value_heads":1,"head_dim":256,"vocab_size":901,"max_position_embeddings":4096,"hidden_act":"gelu_pytorch_tanh",
 		"rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false}`
@@ -93,5 +100,6 @@ func tiny() map[string]string {
 	return map[string]string{
 		"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3,
 		"window": tinyWindow, "gemma": tinyGemma, "gemma2": tinyGemma2, "gemma3": tinyGemma3,
+		"qwen3_moe": tinyQwen3MoE, "mixtral": tinyMixtral,
 	}
 }

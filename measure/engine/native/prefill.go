@@ -129,6 +129,10 @@ func (e *Engine) queuePrefillAttention(layer, seq, n int) error {
 
 // addMLP adds the feed-forward of rows tokens, by cuBLASLt.
 func (e *Engine) addMLP(s *sequence, layer, rows int) {
+	if e.shape.experts > 0 {
+		e.addExperts(s, layer, rows)
+		return
+	}
 	b, w := e.b, &e.w.layers[layer]
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, e.mlpNormName())
 	s.add(layer, func() error { return e.product(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)) }, "gate_up_proj")

@@ -7,6 +7,7 @@ type planKey struct {
 	rows, in, out int
 	typ           cuda.Type
 	add, bias     bool
+	alike         bool // has to be done in the same way on all ranks
 }
 
 // product queues y = x·wᵀ in bf16 (add false, bf16), or y += x·wᵀ on the float32
@@ -52,6 +53,9 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 		return nil, err
 	}
 	e.plans[key] = p // Close finds it there
+	if key.alike {
+		return p, nil
+	}
 	return p, p.Tune(e.s, y, x, w)
 }
 
@@ -84,6 +88,10 @@ func (e *Engine) headKey() planKey {
 func (e *Engine) prepareProducts(rows int) error {
 	l, b := &e.w.layers[0], e.b
 	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), e.blockOut(attentionBlock), b.att, l.o, 0); err != nil {
+		return err
+	}
+	if e.shape.experts > 0 {
+		_, err := e.plan(e.routerKey(rows), b.router, b.h, l.router, 0)
 		return err
 	}
 	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp, 0); err != nil {

@@ -2,6 +2,7 @@ package native
 
 import (
 	"fmt"
+	"maps"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/kernels"
@@ -19,6 +20,7 @@ type program struct {
 	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next two are
 	bestOfPart, bestOfAll             *cuda.Kernel
 	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
+	moe                               mixtureKernels
 	linear                            []linearKernels
 	tile                              attentionTile
 }
@@ -127,7 +129,7 @@ func defines(s *shape, linear []linearKernels) []string {
 		l := &linear[i]
 		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
 	}
-	return append(out, s.gemmaDefines()...)
+	return append(out, s.moreDefines()...)
 }
 
 // compile makes the program for dev, or takes it from the cache.
@@ -160,6 +162,9 @@ func (p *program) find(s *shape) error {
 	}
 	if s.sandwich {
 		names["norm_residual"] = &p.normResidual
+	}
+	if s.experts > 0 {
+		maps.Copy(names, p.moe.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows

@@ -17,6 +17,8 @@ type reference struct {
 	k, v    [][][]float64 // [layer][position]
 	windows []int
 	lastPos int
+	last    float64 // the smallest gap between an expert that the last token took and one that it did not
+	before  float64 // and of all tokens before it
 }
 
 func newReference(t testing.TB, config string, seed uint64) *reference {
@@ -46,6 +48,7 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 
 func (r *reference) reset() {
 	r.k, r.v, r.lastPos = make([][][]float64, r.s.layers), make([][][]float64, r.s.layers), 0
+	r.last, r.before = 1, 1
 }
 
 // randomWeight is element i of random.cu's fill_random.
@@ -141,6 +144,7 @@ func (r *reference) head(x []float64, h, layer, pos int, norm string) []float64 
 func (r *reference) next(token int) []float64 {
 	s, pos := &r.s, r.lastPos
 	r.lastPos++
+	r.last, r.before = 1, min(r.last, r.before)
 	x := append([]float64(nil), r.w["model.embed_tokens.weight"][token*s.hidden:(token+1)*s.hidden]...)
 	if s.embedScale != 0 {
 		for i := range x {
@@ -158,6 +162,12 @@ func (r *reference) next(token int) []float64 {
 			before = "pre_feedforward_layernorm"
 		}
 		h := r.norm(x, p+before)
+		if s.experts > 0 {
+			for i, v := range r.mixture(h, p) {
+				x[i] += v
+			}
+			continue
+		}
 		g, u := r.linear(h, p+"mlp.gate_proj"), r.linear(h, p+"mlp.up_proj")
 		for i := range g {
 			act := silu(g[i])

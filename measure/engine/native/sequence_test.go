@@ -83,6 +83,9 @@ const mixedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":
 func TestOperatorsAreTheEstimates(t *testing.T) {
 	configs := tiny()
 	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
+	for name, config := range shareable() {
+		configs["shared "+name] = config
+	}
 	for name, config := range configs {
 		for _, opt := range []Options{
 			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},

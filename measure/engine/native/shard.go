@@ -39,6 +39,10 @@ func (s *shape) tokensEach(ranks int) int {
 // indivisible says why so many ranks cannot share a whole model, nothing if they
 // can.
 func (s *shape) indivisible(ranks int) string {
+	unit := unitOfProduct
+	if s.experts > 0 {
+		unit = unitOfExperts
+	}
 	switch {
 	case ranks < 1 || ranks > mostRanks:
 		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, mostRanks)
@@ -46,8 +50,8 @@ func (s *shape) indivisible(ranks int) string {
 		return fmt.Sprintf("tp %d does not divide the %d query heads", ranks, s.heads)
 	case s.kvHeads%ranks != 0:
 		return fmt.Sprintf("tp %d does not divide the %d key heads, and this engine copies none to several ranks", ranks, s.kvHeads)
-	case s.inner%(unitOfProduct*ranks) != 0:
-		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unitOfProduct)
+	case s.inner%(unit*ranks) != 0:
+		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unit)
 	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:
 		return fmt.Sprintf("tp %d leaves the last rank nothing of a vocabulary of %d", ranks, s.vocab)
 	}

@@ -41,6 +41,12 @@ func shareable() map[string]string {
 			"num_key_value_heads":4,"head_dim":64,"vocab_size":1003,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,
 			"rope_theta":1000000.0,"rope_local_base_freq":10000.0,"tie_word_embeddings":true,"sliding_window":33,"sliding_window_pattern":2,
 			"query_pre_attn_scalar":50,"rope_scaling":{"rope_type":"linear","factor":8.0}}`,
+		"qwen3_moe": `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":256,"num_hidden_layers":2,
+			"num_attention_heads":4,"num_key_value_heads":4,"head_dim":64,"vocab_size":1001,"rms_norm_eps":1e-6,"rope_theta":1000000.0,
+			"num_experts":7,"num_experts_per_tok":3,"norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],"tie_word_embeddings":false}`,
+		"mixtral": `{"model_type":"mixtral","hidden_size":320,"intermediate_size":256,"num_hidden_layers":2,"num_attention_heads":4,"head_dim":64,
+			"num_key_value_heads":4,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":1000000.0,"num_local_experts":4,"num_experts_per_tok":2,
+			"sliding_window":null,"tie_word_embeddings":false}`,
 	}
 }
 
@@ -203,7 +209,7 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 // The bytes of weights and cache that all ranks hold are the theory's for one GPU,
 // times the ranks; of a vocabulary that does not divide, the theory's padding.
 func TestSharedSizesAreTheEstimates(t *testing.T) {
-	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b"} {
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b"} {
 		table, err := models.Load(llmprof.ModelsJSON)
 		if err != nil {
 			t.Fatal(err)
@@ -291,8 +297,8 @@ func TestIndivisible(t *testing.T) {
 	}
 }
 
-// Every element of every tensor is on exactly the ranks that it must be: norms on
-// all, everything else on one.
+// Every element of every tensor is on exactly the ranks that it must be: norms and
+// routers on all, everything else on one.
 func TestShards(t *testing.T) {
 	for name, config := range shareable() {
 		m, err := models.Read("test", []byte(config))
@@ -317,11 +323,11 @@ func TestShards(t *testing.T) {
 					hold(&w.tensors[i], held)
 				}
 			}
-			norms := int64(0)
+			onAll := int64(0)
 			for _, ts := range layout(&whole).tensors {
 				want := 1
-				if ts.norm {
-					want, norms = ranks, norms+int64(ts.elements())
+				if ts.norm || strings.HasSuffix(ts.name, ".mlp.gate.weight") || strings.HasSuffix(ts.name, "moe.gate.weight") {
+					want, onAll = ranks, onAll+int64(ts.elements())
 				}
 				for i, n := range held[ts.name] {
 					if n != want || len(held[ts.name]) != ts.elements() {
@@ -333,7 +339,7 @@ func TestShards(t *testing.T) {
 			if len(held) > 0 {
 				t.Errorf("%s, tp %d: tensors that the model has not: %v", name, ranks, held)
 			}
-			if want := m.Params() + int64(ranks-1)*norms; params != want {
+			if want := m.Params() + int64(ranks-1)*onAll; params != want {
 				t.Errorf("%s, tp %d: all ranks have %d parameters, want %d", name, ranks, params, want)
 			}
 		}

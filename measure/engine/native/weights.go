@@ -53,6 +53,11 @@ func (s *shape) vocabularyOf(name string) tensor {
 	}
 }
 
+// wholeMatrix is a matrix that every rank has.
+func wholeMatrix(name string, rows, columns int) tensor {
+	return tensor{name: name, shape: []int{rows, columns}, rows: safetensors.Span{N: rows}, cols: safetensors.Span{N: columns}}
+}
+
 // wholeNorm is a norm, which every rank has.
 func wholeNorm(name string, n int) tensor {
 	return tensor{name: name, shape: []int{n}, rows: safetensors.Span{N: n}, cols: safetensors.Span{N: 1}}
@@ -70,8 +75,9 @@ type layerWeights struct {
 	mlpNorm cuda.Ptr // [hidden]
 	attPost cuda.Ptr // [hidden], of what attention adds, 0 for none
 	mlpPost cuda.Ptr // [hidden], of what the feed-forward adds, 0 for none
-	gateUp  cuda.Ptr // [2·inner][hidden]
-	down    cuda.Ptr // [hidden][inner]
+	router  cuda.Ptr // [experts][hidden], 0 for none
+	gateUp  cuda.Ptr // [2·inner][hidden], of each expert
+	down    cuda.Ptr // [hidden][inner], of each expert
 }
 
 // weights are a model's parameters on the GPU, in one piece.
@@ -128,8 +134,12 @@ func layout(s *shape) *weights {
 		} else {
 			l.mlpNorm = norm(p+"post_attention_layernorm", s.hidden)
 		}
-		l.gateUp = w.place(false, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
-		l.down = w.place(false, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
+		if s.experts > 0 {
+			w.placeExperts(s, &l, p)
+		} else {
+			l.gateUp = w.place(false, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
+			l.down = w.place(false, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
+		}
 		w.layers = append(w.layers, l)
 	}
 	w.norm = norm("model.norm", s.hidden)
@@ -158,7 +168,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 		for _, p := range []*cuda.Ptr{&l.attNorm, &l.qkv, &l.o, &l.mlpNorm, &l.gateUp, &l.down} {
 			*p += base
 		}
-		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost} {
+		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost, &l.router} {
 			if *p != 0 { // offset 0 is the embedding's
 				*p += base
 			}

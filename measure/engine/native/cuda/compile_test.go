@@ -42,11 +42,11 @@ func shapes() [][]string {
 	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
 }
 
-// gemma defines all that only Gemma's kernels have.
+// gemma defines all that only Gemma's kernels, and those of mixtures, have.
 func gemma(dim string, group int) []string {
 	return []string{
 		"HEAD_DIM=" + dim, fmt.Sprintf("GROUP=%d", group), "QK_NORM=1", "QKV_BIAS=0", "NORM_OFFSET=1", "GELU=1", "SANDWICH=1", "SLIDING=1",
-		"EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
+		"MOE=1", "EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
 	}
 }
 
