@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -370,6 +371,21 @@ func TestAgree(t *testing.T) {
 	for _, all := range [][][]int32{{{1, 2}, {1, 3}}, {{1, 2}, {1}}, {{1}, {1, 2}}} {
 		if _, err := Agree(all); err == nil {
 			t.Errorf("%v agree", all)
+		}
+	}
+}
+
+// At the border both ways of a sum take as long, by the bytes that they read.
+func TestOneShotBytes(t *testing.T) {
+	for _, c := range []struct{ ranks, want int }{{2, mostBytes}, {4, 600000}, {8, 171428}} {
+		got := oneShotBytes(c.ranks)
+		if got != c.want {
+			t.Errorf("%d ranks: %d bytes, want %d", c.ranks, got, c.want)
+		}
+		n, m := float64(c.ranks), float64(got)
+		one, two := (n-1)*m/450e9, 2*(n-1)/n*m/450e9+2e-6
+		if c.ranks > 2 && math.Abs(one/two-1) > 1e-4 {
+			t.Errorf("%d ranks: one shot takes %v s, two %v s", c.ranks, one, two)
 		}
 	}
 }
