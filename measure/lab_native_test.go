@@ -85,7 +85,7 @@ func TestEngineChosen(t *testing.T) {
 		{"fp16", func(p *experiment.Point) { p.DType = "fp16" }, false},
 		{"another Python", func(p *experiment.Point) { p.Python = "python3" }, false},
 		{"TP", func(p *experiment.Point) { p.TP = 2 }, false},
-		{"gemma", func(p *experiment.Point) { p.Model = "gemma2-9b" }, false},
+		{"deepseek", func(p *experiment.Point) { p.Model = "deepseek-v3" }, false},
 		{"no such model", func(p *experiment.Point) { p.Model = "nothing" }, false},
 		{"weights of the hub", func(p *experiment.Point) { p.Model = "meta-llama/Llama-3.1-8B" }, false},
 		{"random ones of its shape", func(p *experiment.Point) { p.Model, p.RandomWeights = "meta-llama/Llama-3.1-8B", true }, ready},

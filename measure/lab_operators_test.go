@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"llmprof/measure/engine/native"
-	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/worker"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
@@ -24,9 +23,7 @@ import (
 const nativeStandIn = "LLMPROF_TEST_NATIVE_STAND_IN"
 
 func serveStandIn() error {
-	return worker.ServeOn(context.Background(), os.Stdin, os.Stdout, "test", func(o native.Options) (*native.Engine, error) {
-		return native.OnStandIn(o, cuda.NewStandIn())
-	})
+	return worker.ServeOn(context.Background(), os.Stdin, os.Stdout, "test", native.TeamOnStandIns)
 }
 
 // A whole measurement with operators and traces, by a worker process whose GPU
@@ -128,5 +125,38 @@ func nested(t *testing.T, path string) {
 			}
 			open = append(open, s)
 		}
+	}
+}
+
+// Two GPUs that share a model, of which the theory has the sizes and the operators.
+func TestNativeShared(t *testing.T) {
+	t.Setenv(nativeStandIn, "1")
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(nativeTiny), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lab := nativeLab(t)
+	lab.NativeCommand, lab.WarmupBlock, lab.WarmupLimit, lab.Shared = []string{os.Args[0]}, time.Millisecond, 100*time.Millisecond, true
+	defer lab.Close()
+	p := experiment.Default()
+	p.Engine, p.Model, p.RandomWeights, p.Energy, p.Ops, p.TP = experiment.Native, folder, true, false, true, 2
+	p.PromptLen, p.GenLen, p.Repeats, p.Warmup = 20, 6, 3, 1
+	results, err := lab.Measure(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := results[0]
+	if r.Parallelism.TP != 2 || r.Sizes == nil || r.Operators == nil {
+		t.Fatalf("%+v, sizes %+v, operators %+v", r.Parallelism, r.Sizes, r.Operators)
+	}
+	if s := r.Sizes; s.Analytic == nil || float64(*s.Params) != s.Analytic.Params {
+		t.Errorf("parameters of both %+v, in theory %+v", *s.Params, s.Analytic)
+	}
+	names := map[string]bool{}
+	for _, o := range r.Operators.Decode.Ops {
+		names[o.Name] = true
+	}
+	if !names["all_reduce"] {
+		t.Errorf("no all_reduce among %v", names)
 	}
 }

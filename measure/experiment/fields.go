@@ -247,8 +247,8 @@ func (p *Point) nativeProblems(hold func(bool, string, string, ...any)) {
 	hold(p.DType == "bf16", "dtype", "%q: the native engine computes in bf16 alone; engine = %q has others", p.DType, Transformers)
 	hold(p.Quantization == "", "quantization", "%q: the native engine has bf16 weights alone; engine = %q has others", p.Quantization, Transformers)
 	hold(p.Device != "cpu", "device", "\"cpu\": the native engine needs a GPU; engine = %q runs on the CPU", Transformers)
-	hold(p.TP <= 1, "tp", "%d: the native engine runs on one GPU; engine = %q splits layers", p.TP, Transformers)
-	hold(p.Nodes <= 1, "nodes", "%d: the native engine runs on one GPU", p.Nodes)
+	hold(p.TP <= 8, "tp", "%d: the native engine splits layers over up to 8 GPUs of one host; engine = %q over more", p.TP, Transformers)
+	hold(p.Nodes <= 1, "nodes", "%d: the native engine runs on the GPUs of one host", p.Nodes)
 	hold(!p.Elana, "elana", "the native engine decodes with a growing context and has no logits of whole prompts; engine = %q has both", Transformers)
 	hold(!p.RandomWeights || p.WeightsDir == "", "weights_dir", "%q and random weights: want one of them", p.WeightsDir)
 }

@@ -84,18 +84,9 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 
 // multiply gives what queues one product with the weights at w.
 func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
-	if own := b.p.linearFor(m); own != nil {
-		squares, err := a.take("the norms' sums", 4*m*k/16)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
-			return nil, nil, err
-		}
-		l := own.launch((n+16*own.tiles-1)/(16*own.tiles), b.dev.SMs)
-		return func(w cuda.Ptr) error {
-			return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
-		}, func() error { return nil }, nil
+	if own := linearFor(b.p.linear, m); own != nil {
+		queue, err = b.multiplyOwn(a, own, m, n, k, y, x)
+		return queue, func() error { return nil }, err
 	}
 	plan, err := b.dev.Plan(cuda.Matmul{Rows: m, In: k, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
 	if err != nil {
@@ -105,6 +96,35 @@ func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue f
 		return nil, nil, errors.Join(err, plan.Close())
 	}
 	return func(w cuda.Ptr) error { return plan.Queue(b.s, y, x, w) }, plan.Close, nil
+}
+
+// multiplyOwn is multiply by the engine's own kernels.
+func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
+	squares, err := a.take("the norms' sums", 4*m*k/16)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
+		return nil, err
+	}
+	c := own.cutFor(n, k, false, b.dev.SMs)
+	var partial, whole cuda.Ptr
+	if c.parts > 1 {
+		if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
+			return nil, err
+		}
+		if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
+			return nil, err
+		}
+		if err := b.dev.Fill(whole, 0, 4*c.tiles); err != nil {
+			return nil, err
+		}
+	}
+	l := own.launch(c, b.dev.SMs)
+	return func(w cuda.Ptr) error {
+		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
+			int32(c.parts), partial, whole)
+	}, nil
 }
 
 // activation is SwiGLU, one kernel that reads two tensors and writes a third.
@@ -237,8 +257,7 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 		return nil
 	}}
 	if q.Kind == "attention_prefill" {
-		k, v := e.b.layerCache(&e.shape, &e.opt, 0, 0)
-		op.queue = func() error { return e.queuePrefillAttention(k, v, 1) }
+		op.queue = func() error { return e.queuePrefillAttention(0, 0, 1) }
 	}
 	return op, nil
 }

@@ -19,19 +19,32 @@ type buffers struct {
 	qkv       cuda.Ptr // bf16 [rows][qkvWidth]
 	att       cuda.Ptr // bf16 [rows][attWidth]
 	gateUp    cuda.Ptr // bf16 [rows][2·inner]
-	act       cuda.Ptr // bf16 [rows][inner]
+	act       cuda.Ptr // bf16 [rows][inner], of each chosen expert
 	lastH     cuda.Ptr // bf16 [batch][hidden], the final norm of each prompt's last token
 	qkvStep   cuda.Ptr // float32 [batch][qkvWidth]
 	squares   cuda.Ptr // float32 [batch][hidden/16]
 	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
 	peaks     cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
 	arrived   cuda.Ptr // uint32 [batch][kvHeads]
+	partial   cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], of a product that is cut along its columns
+	whole     cuda.Ptr // uint32 [tiles], likewise
+	branch    cuda.Ptr // float32 [rows][hidden], a block's output where it is normed
 	sampled   cuda.Ptr // uint32 [batch]
 	best      cuda.Ptr // uint64 [batch]
-	logits    cuda.Ptr // float32 [batch][vocab]
+	logits    cuda.Ptr // float32 [batch][tokens]
+
+	shared // with other ranks
 
 	frequencies    cuda.Ptr // float32 [headDim/2]
-	kCache, vCache cuda.Ptr // bf16 [layers][batch][kvHeads][capacity][headDim]
+	kCache, vCache cuda.Ptr // bf16, a layer after the other [batch][kvHeads][the layer's capacity][headDim]
+
+	// Of layers with a window that the context outgrows.
+	localFrequencies cuda.Ptr // float32 [headDim/2], where their angles are others
+	kPrompt, vPrompt cuda.Ptr // bf16 [prompts at once][kvHeads][promptLen][headDim]
+	kSaved, vSaved   cuda.Ptr // bf16, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
+	layers           []layerCache
+
+	mixtureBuffers
 
 	total int // bytes of all of them
 	kv    int // bytes of the cache
@@ -63,8 +76,12 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.h, "the normed stream", 2*step*s.hidden)
 	b.ask(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
 	b.ask(&b.att, "the attention's output", 2*step*s.attWidth())
-	b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
-	b.ask(&b.act, "the activation", 2*step*s.inner)
+	if s.experts > 0 {
+		b.measureMixture(s, step)
+	} else {
+		b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
+		b.ask(&b.act, "the activation", 2*step*s.inner)
+	}
 	b.ask(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
 	b.ask(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
 	b.ask(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)
@@ -72,14 +89,26 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
 	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
 	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
+	if own := o.own(o.rings()); own != nil {
+		if sums, counters := own.scratch(s, o.sms); sums > 0 {
+			b.ask(&b.partial, "the products' parts", sums)
+			b.ask(&b.whole, "the products' counters", 4*counters)
+		}
+	}
 	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
 	b.ask(&b.best, "the best scores", 8*o.Batch)
-	b.ask(&b.logits, "the scores", 4*o.Batch*s.vocab)
+	b.ask(&b.logits, "the scores", 4*o.Batch*s.tokens)
+	if s.ranks > 1 {
+		b.askShared(s, o, step, sms)
+	}
 	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
-	half := 2 * s.layers * o.Batch * s.kvHeads * b.capacity * s.headDim
-	b.kv = 2 * half
-	b.ask(&b.kCache, "the keys' cache", half)
-	b.ask(&b.vCache, "the values' cache", half)
+	if s.localRope.Theta != 0 {
+		b.ask(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
+	}
+	if s.sandwich {
+		b.ask(&b.branch, "a block's output", 4*step*s.hidden)
+	}
+	b.measureCache(s, o)
 	return b
 }
 
@@ -122,10 +151,4 @@ func (b *buffers) allocate(dev *cuda.Device) error {
 		}
 	}
 	return dev.Sync()
-}
-
-// layerCache is where one layer's keys and values of sequence seq begin.
-func (b *buffers) layerCache(s *shape, o *Options, layer, seq int) (k, v cuda.Ptr) {
-	at := 2 * (layer*o.Batch + seq) * s.kvHeads * b.capacity * s.headDim
-	return b.kCache.Add(at), b.vCache.Add(at)
 }

@@ -10,13 +10,22 @@ import (
 	"llmprof/models"
 )
 
-// A shape is what the kernels need to know of a model.
+// A shape is what the kernels need to know of a model, or of the part of it that
+// one of several GPUs has: then heads, kvHeads and inner are the part's.
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
-	window                                                int // 0 for none
+	sandwich                                              bool // what a block adds is normed
+	window                                                int  // the shortest, 0 for none
+	sliding                                               bool // the context outgrows a window
 	eps                                                   float32
 	rope                                                  rope
+	gemma
+	mixture
+	family string
+
+	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
+	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
 }
 
 // numbers are the fields of config.json that change values and not sizes, which
@@ -25,9 +34,17 @@ type numbers struct {
 	Eps        *float64 `json:"rms_norm_eps"`
 	Theta      *float64 `json:"rope_theta"`
 	Scaling    *rope    `json:"rope_scaling"`
-	Parameters *rope    `json:"rope_parameters"` // of transformers 5: both of the above
+	Parameters *ropes   `json:"rope_parameters"` // of transformers 5: both of the above
 	Act        string   `json:"hidden_act"`
 	MLPBias    bool     `json:"mlp_bias"`
+	gemmaNumbers
+}
+
+// ropes are rope_parameters: one rule, or one for each kind of layer.
+type ropes struct {
+	rope
+	Full    *rope `json:"full_attention"`
+	Sliding *rope `json:"sliding_attention"`
 }
 
 // A rope is how positions become angles.
@@ -42,7 +59,9 @@ type rope struct {
 }
 
 // families are those that the engine computes as transformers does.
-func families() []string { return []string{"llama", "mistral", "qwen2", "qwen3"} }
+func families() []string {
+	return []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", gemma3, "qwen3_moe", mixtral}
+}
 
 // An UnsupportedError is a model or a setting that this engine does not have.
 type UnsupportedError struct{ Text string }
@@ -61,6 +80,9 @@ func Check(o *Options) error {
 	if err != nil {
 		return err
 	}
+	if s, err = s.divide(o.Model.Name, 0, o.ranks()); err != nil {
+		return err
+	}
 	return o.check(&s)
 }
 
@@ -69,30 +91,35 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 	if !slices.Contains(families(), m.Family) {
 		return shape{}, unsupported("%s is of the family %q; this engine runs %s", m.Name, m.Family, strings.Join(families(), ", "))
 	}
-	s := shape{hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
+	s := shape{family: m.Family, hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
 	for i := range m.Layers {
 		if why := s.layer(&m.Layers[i]); why != "" {
 			return shape{}, unsupported("%s: %s", m.Name, why)
 		}
 	}
-	if err := s.numbers(config); err != nil {
+	err := s.numbers(m.Family, config)
+	if err == nil && s.experts > 0 {
+		err = s.mixtureNumbers(m.Family, config)
+	}
+	if err != nil {
 		return shape{}, unsupported("%s: %v", m.Name, err)
 	}
 	if why := s.misfit(); why != "" {
 		return shape{}, unsupported("%s: %s", m.Name, why)
 	}
-	return s, nil
+	return s.shard(0, 1), nil
 }
 
 // layer takes the sizes of one kind of layer, which have to be those of the
 // kinds before it; only windows may differ. What does not fit is said.
 func (s *shape) layer(l *models.Layer) (why string) {
-	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 || !l.Blocks[1].Activation.Gated {
+	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 ||
+		(!l.Blocks[1].Activation.Gated && l.Blocks[1].Experts == nil) {
 		return fmt.Sprintf("a layer of %q is not an attention and a gated feed-forward", l.Name)
 	}
 	att, mlp := &l.Blocks[0], &l.Blocks[1]
 	a := att.Attention
-	if a.Latent != nil || a.Indexer != nil || a.Softcap || a.ALiBi || a.Shared || a.KeyDim != a.ValueDim || a.RotaryDim != a.KeyDim {
+	if a.Latent != nil || a.Indexer != nil || a.ALiBi || a.Shared || a.Chunked || a.KeyDim != a.ValueDim || a.RotaryDim != a.KeyDim {
 		return fmt.Sprintf("the attention of %q is not plain attention with full rotary positions", l.Name)
 	}
 	next := *s
@@ -100,11 +127,18 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	next.bias = att.In[0].Bias
 	next.qkNorm = false
 	for _, n := range att.Norms {
-		next.qkNorm = next.qkNorm || n.Heads > 1
+		next.qkNorm = next.qkNorm || n.Name == "q_norm" && n.Width == a.KeyDim
+		next.sandwich = next.sandwich || n.Name == "post_attention_layernorm"
 	}
 	next.layers += l.Count
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
 		next.window = a.Window
+	}
+	next.mixture = mixture{}
+	if mlp.Experts != nil {
+		if why := next.readExperts(mlp.Experts, l.Name); why != "" {
+			return why
+		}
 	}
 	if att.Out[0].Bias {
 		return fmt.Sprintf("the output projection of %q has a bias", l.Name)
@@ -120,12 +154,16 @@ func (s *shape) layer(l *models.Layer) (why string) {
 
 // numbers reads what changes values. A field that is missing has the default
 // that transformers gives the family.
-func (s *shape) numbers(config []byte) error {
+func (s *shape) numbers(family string, config []byte) error {
 	var n numbers
 	if err := json.Unmarshal(config, &n); err != nil {
 		return fmt.Errorf("config.json: %w", err)
 	}
-	if n.Act != "" && n.Act != "silu" {
+	if isGemma(family) {
+		if err := s.gemmaNumbers(family, &n, config); err != nil {
+			return err
+		}
+	} else if n.Act != "" && n.Act != "silu" {
 		return fmt.Errorf("hidden_act is %q; this engine has silu", n.Act)
 	}
 	if n.MLPBias {
@@ -138,10 +176,19 @@ func (s *shape) numbers(config []byte) error {
 	if !(s.eps > 0 && s.eps < 1) {
 		return fmt.Errorf("rms_norm_eps is %g; want a small number above 0", s.eps)
 	}
+	return s.ropes(family, &n)
+}
+
+// ropes reads how positions become angles.
+func (s *shape) ropes(family string, n *numbers) error {
 	s.rope = rope{}
-	for _, r := range []*rope{n.Scaling, n.Parameters} {
-		if r != nil {
-			s.rope = *r
+	if n.Scaling != nil {
+		s.rope = *n.Scaling
+	}
+	if n.Parameters != nil {
+		s.rope = n.Parameters.rope
+		if n.Parameters.Full != nil {
+			s.rope = *n.Parameters.Full
 		}
 	}
 	if n.Theta != nil && s.rope.Theta == 0 {
@@ -149,11 +196,20 @@ func (s *shape) numbers(config []byte) error {
 	}
 	if s.rope.Theta == 0 {
 		s.rope.Theta = 10000
+		if family == gemma3 {
+			s.rope.Theta = 1e6
+		}
 	}
 	if s.rope.Type == "" {
 		s.rope.Type = s.rope.Legacy
 	}
-	return s.rope.check()
+	if err := s.rope.check(); err != nil {
+		return err
+	}
+	if family == gemma3 {
+		return s.localRopes(n)
+	}
+	return nil
 }
 
 // check refuses what gives no angles. Comparisons are written so that a number
@@ -201,9 +257,12 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
+// unitOfProduct is the inputs that a product of linear.cu takes at a time.
+const unitOfProduct = 32
+
 // misfit says what the kernels cannot do, nothing if they can. Sizes are those
-// that they load whole: 16 rows of the stream for a norm's sums, 64 inputs for a
-// unit of a product.
+// that they load whole: 16 rows of the stream for a norm's sums, inputs for a unit
+// of a product.
 func (s *shape) misfit() string {
 	switch {
 	case s.layers == 0 || s.vocab == 0:

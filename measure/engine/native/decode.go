@@ -2,13 +2,9 @@ package native
 
 import (
 	"fmt"
-	"math"
 
 	"llmprof/measure/engine/native/cuda"
 )
-
-// scale is what attention multiplies its scores with.
-func (s *shape) scale() float32 { return float32(1 / math.Sqrt(float64(s.headDim))) }
 
 // queueStep queues one decode step: the next token of each sequence goes
 // through the model, the position moves on, and the host gets the new tokens.
@@ -23,7 +19,7 @@ func (e *Engine) queueStep() error {
 func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
-	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding")
+	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
 	for i := range e.w.layers {
 		if own != nil {
 			e.stepLayer(&s, i, own)
@@ -32,12 +28,12 @@ func (e *Engine) decodeSequence() sequence {
 		}
 	}
 	if own != nil {
-		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.vocab) }, "lm_head", "norm")
+		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
 		s.add(once, e.queueHead, "lm_head")
 	}
-	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling")
+	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
 
@@ -52,7 +48,16 @@ func (e *Engine) queueFirst(own bool) error {
 		h, sq, norm = b.h, b.squares, e.w.layers[0].attNorm
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.Batch}, Block: cuda.Dim{X: 1024}}
-	return e.p.embedding.Queue(e.s, l, b.nextToken, e.w.embedding, b.x, int32(e.shape.hidden), h, sq, norm)
+	return e.queueEmbedding(l, b.nextToken, h, sq, norm)
+}
+
+// queueEmbedding queues the gather of tokens, and with norm what the first product
+// needs.
+func (e *Engine) queueEmbedding(l cuda.Launch, tokens, h, squares, norm cuda.Ptr) error {
+	if e.shape.ranks > 1 {
+		return e.p.embeddingShared.Queue(e.s, l, tokens, e.b.embeddings, int32(e.shape.tokensEach(e.shape.ranks)), e.b.x, int32(e.shape.hidden), h, squares, norm)
+	}
+	return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, e.b.x, int32(e.shape.hidden), h, squares, norm)
 }
 
 // stepLayer adds one layer by the engine's own kernels. What each product
@@ -65,9 +70,13 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i, true)
-	s.add(i, func() error { return e.queueResidual(own, b.att, w.o, sh.attWidth(), w.mlpNorm) }, "o_proj")
-	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", "post_attention_layernorm", "activation")
-	s.add(i, func() error { return e.queueResidual(own, b.act, w.down, sh.inner, after) }, "down_proj")
+	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	if sh.experts > 0 {
+		e.stepExperts(s, i, own, after)
+		return
+	}
+	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", e.mlpNormName(), "activation")
+	e.addOut(s, i, e.opt.Batch, own, e.mlpOut(w, after))
 }
 
 // addAttention adds what lies between the projections of a decode step.
@@ -76,41 +85,43 @@ func (e *Engine) addAttention(s *sequence, i int, early bool) {
 	s.add(i, func() error { return e.queueAttention(i, early) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
-// launch is the grid of a product with so many stages of rows.
-func (k *linearKernels) launch(tiles, sms int) cuda.Launch {
+// launch is the grid of a product.
+func (k *linearKernels) launch(c cut, sms int) cuda.Launch {
 	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
-	return cuda.Launch{Grid: cuda.Dim{X: min(tiles, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	l := own.launch((n+16*own.tiles-1)/(16*own.tiles), e.dev.SMs)
-	return own.scores.Queue(e.s, l, w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	c := own.cutFor(n, sh.hidden, false, e.opt.sms)
+	return own.scores.Queue(e.s, own.launch(c, e.opt.sms), w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	l := own.launch((sh.inner+8*own.tiles-1)/(8*own.tiles), e.dev.SMs)
-	return own.swiglu.Queue(e.s, l, w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
-		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
+	c := own.cutFor(sh.inner, sh.hidden, true, e.opt.sms)
+	return own.swiglu.Queue(e.s, own.launch(c, e.opt.sms), w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	l := own.launch((sh.hidden+16*own.tiles-1)/(16*own.tiles), e.dev.SMs)
-	return own.residual.Queue(e.s, l, w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
+	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
+	return own.residual.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
+		b.x, b.h, b.squares, norm, int32(c.parts), b.partial, b.whole)
 }
 
 // queueAttention queues what lies between the projections.
 func (e *Engine) queueAttention(i int, early bool) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
-	k, v := b.layerCache(sh, &e.opt, i, 0)
+	k, v := b.layerCache(sh, i, 0)
 	l := cuda.Launch{Grid: cuda.Dim{X: b.splits, Y: sh.kvHeads, Z: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
-	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, b.positions,
-		b.parts, b.peaks, b.arrived, b.att, int32(b.capacity), sh.eps, sh.scale())
+	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
+		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
 // stepLayerCublas adds one layer with cuBLASLt's products.
@@ -118,9 +129,9 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
-	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.qkvKey(n, cuda.Float32)) }, "qkv_proj")
+	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
 	e.addAttention(s, i, false)
-	s.add(i, func() error { return e.product(b.x, b.att, w.o, e.outKey(n)) }, "o_proj")
+	e.addOut(s, i, n, nil, e.attentionOut(w, 0))
 	e.addMLP(s, i, n)
 }
 
@@ -128,6 +139,9 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 func (e *Engine) queueSampling(early bool) error {
 	b := e.b
 	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	if e.shape.ranks > 1 {
+		return e.queueSamplingShared(l)
+	}
 	return e.p.sampling.Queue(e.s, l, b.logits, int32(e.shape.vocab), b.best, b.sampled, b.nextToken, b.positions)
 }
 
@@ -195,7 +209,8 @@ func (e *Engine) tokens() ([]int32, error) {
 
 // Rewind makes the next Step the first after a prompt that is in the cache, with
 // first as the tokens that its prefill gave. What later steps left in the cache
-// is overwritten before it is read.
+// is overwritten before it is read, and what they overwrote of a window brought
+// back.
 func (e *Engine) Rewind(first []int32) error {
 	if len(first) != e.opt.Batch {
 		return fmt.Errorf("native: %d tokens for a batch of %d", len(first), e.opt.Batch)
@@ -204,6 +219,9 @@ func (e *Engine) Rewind(first []int32) error {
 		return err
 	}
 	if err := e.setPositions(e.opt.PromptLen); err != nil {
+		return err
+	}
+	if err := e.rewindWindows(); err != nil {
 		return err
 	}
 	e.left = e.opt.GenLen - 1

@@ -1,6 +1,7 @@
-// Package native is an engine of the project's own: dense decoders of the Llama
-// kind in bf16 on one NVIDIA GPU, with the operators that the estimate counts,
-// one for one, and nothing between them.
+// Package native is an engine of the project's own: decoders of the Llama kind,
+// Gemma's and mixtures of experts in bf16 on one NVIDIA GPU, or on several of a
+// host that share a model (Team), with the operators that the estimate counts, one
+// for one, and nothing between them.
 //
 // The host is Go; kernels are CUDA C++ (package kernels), compiled for the GPU
 // at hand when they are first needed; libraries are opened at run time
@@ -14,8 +15,20 @@
 //	o_proj         residual sum, next norm's sums
 //	gate_up_proj   norm, SwiGLU
 //	down_proj      residual sum, next norm's sums
+//
+// or, in place of the last two, of a mixture
+//
+//	router            norm
+//	top_k
+//	experts_gate_up   norm, SwiGLU
+//	experts_down      residual sum, next norm's sums
+//
+// and around the layers
+//
 //	lm_head        final norm
 //	sampling       greedy; moves the position on
+//
+// Where GPUs share a model, all_reduce follows o_proj and down_proj.
 //
 // The residual stream is float32, everything that enters a product is bf16,
 // and every sum is float32. Sums are in a fixed order: a model, a seed and a

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
@@ -20,12 +21,16 @@ type Options struct {
 	PromptLen int    // tokens of each prompt
 	GenLen    int    // tokens to generate for each, the first from the prefill
 	Eager     bool   // queue each step's kernels anew and record no graph
-	Device    int    // number of the GPU among those that are visible
+	TP        int    // GPUs that share the model; 0 is 1
+	Device    int    // number of the GPU among those that are visible, the first of several
 	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
 	Cache     cuda.Cache
 	Products  Products
 	linear    []linearKernels // nil for linearShapes
 	splits    int             // of the context in decode attention; 0 for the rule
+	sms       int             // multiprocessors that products are cut for; 0 for the GPU's
+	oneShot   int             // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
+	patience  time.Duration   // of a rank with another; 0 for patience
 }
 
 // Products says what multiplies in a decode step.
@@ -37,8 +42,17 @@ const (
 	CublasProducts                 // cuBLASLt for every batch
 )
 
-// An Engine is a model on a GPU with room for one batch of sequences. It
-// belongs to the goroutine that opened it.
+// rings are the shapes of the own products' kernels.
+func (o *Options) rings() []linearKernels {
+	if o.linear != nil {
+		return o.linear
+	}
+	return linearShapes()
+}
+
+// An Engine is a model on a GPU, or the part of one that a GPU has which shares
+// the model with others, with room for one batch of sequences. It belongs to the
+// goroutine that opened it.
 type Engine struct {
 	opt   Options
 	shape shape
@@ -54,31 +68,22 @@ type Engine struct {
 	step  *cuda.Graph // nil if Eager
 	left  int         // steps that the cache has room for
 	next  *cuda.Host[int32]
-	in    *cuda.Host[int32] // prompts, or first tokens, on their way to the GPU
-	nvrtc string            // the compiler's version
+	in    *cuda.Host[int32]  // prompts, or first tokens, on their way to the GPU
+	late  *cuda.Host[uint32] // of several ranks: one more than the rank that did not come to a meeting
+	nvrtc string             // the compiler's version
 }
 
-// Open loads a model, compiles the kernels unless the cache has them, and
-// makes everything ready for Prefill. What cannot be run, or read, is found out
-// before the GPU is touched; what does not fit, before memory is taken.
+// Open loads a model on one GPU, compiles the kernels unless the cache has them,
+// and makes everything ready for Prefill. What cannot be run, or read, is found
+// out before the GPU is touched; what does not fit, before memory is taken.
 func Open(opt Options) (e *Engine, err error) {
-	sh, err := readShape(opt.Model, opt.Config)
+	ckpt, err := opt.open()
 	if err != nil {
 		return nil, err
 	}
-	if err := opt.check(&sh); err != nil {
+	defer ckpt.Close()
+	if e, err = newEngine(opt, 0); err != nil {
 		return nil, err
-	}
-	e = &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}}
-	var ckpt *safetensors.Checkpoint
-	if opt.Weights != "" {
-		if ckpt, err = safetensors.Open(opt.Weights); err != nil {
-			return nil, &WeightsError{err}
-		}
-		defer ckpt.Close()
-		if err := e.w.check(ckpt); err != nil {
-			return nil, &WeightsError{err}
-		}
 	}
 	if e.dev, err = cuda.Open(opt.Device, opt.Libraries); err != nil {
 		return nil, err
@@ -87,6 +92,40 @@ func Open(opt Options) (e *Engine, err error) {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
+}
+
+// open checks all that can be without a GPU, and opens the checkpoint: nil for
+// random weights.
+func (o *Options) open() (*safetensors.Checkpoint, error) {
+	e, err := newEngine(*o, 0)
+	if err != nil || o.Weights == "" {
+		return nil, err
+	}
+	ckpt, err := safetensors.Open(o.Weights)
+	if err != nil {
+		return nil, &WeightsError{err}
+	}
+	if err := e.w.check(ckpt); err != nil {
+		ckpt.Close()
+		return nil, &WeightsError{err}
+	}
+	return ckpt, nil
+}
+
+// newEngine is a rank's engine before it has a GPU.
+func newEngine(opt Options, rank int) (*Engine, error) {
+	sh, err := readShape(opt.Model, opt.Config)
+	if err != nil {
+		return nil, err
+	}
+	if sh, err = sh.divide(opt.Model.Name, rank, opt.ranks()); err != nil {
+		return nil, err
+	}
+	if err := opt.check(&sh); err != nil {
+		return nil, err
+	}
+	sh.sliding = opt.outgrows(&sh)
+	return &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}}, nil
 }
 
 // A WeightsError is a checkpoint that cannot be read, or is not the model's.
@@ -111,8 +150,8 @@ func (o *Options) check(s *shape) error {
 		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
 	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
 		return unsupported("a context of %d tokens is more than this engine counts", last)
-	case s.window > 0 && last > s.window:
-		return unsupported("the model looks back %d tokens and the context grows to %d; this engine has no sliding window", s.window, last)
+	case s.experts > 0 && s.mostTiles(s.topK*max(o.PromptLen, mostRows, o.Batch)) > maxGridY:
+		return unsupported("prompts of %d tokens, each of which takes %d experts, are more than a grid of blocks holds", o.PromptLen, s.topK)
 	}
 	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
 		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
@@ -120,16 +159,22 @@ func (o *Options) check(s *shape) error {
 	return nil
 }
 
+// outgrows reports whether the context becomes longer than a window.
+func (o *Options) outgrows(s *shape) bool { return s.window > 0 && o.PromptLen+o.GenLen-1 > s.window }
+
 // leastBytes are those of the weights and of a cache, where they may be more than
 // an integer counts.
-func (s *shape) leastBytes(batch, tokens int) float64 {
-	hidden, inner, vocab, layers := float64(s.hidden), float64(s.inner), float64(s.vocab), float64(s.layers)
-	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner) + vocab*hidden
-	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(tokens)
+func (s *shape) leastBytes(batch, context int) float64 {
+	hidden, inner, tokens, layers := float64(s.hidden), float64(s.inner), float64(s.tokens), float64(s.layers)
+	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner*float64(max(s.experts, 1))) + tokens*hidden
+	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(context)
 }
 
 // load does what needs the GPU; compile makes its kernels.
 func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
+	if e.opt.sms == 0 {
+		e.opt.sms = e.dev.SMs
+	}
 	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)
 	if err := e.dev.Room("the model with its cache and buffers", uint64(e.w.bytes()+e.b.total+cuda.WorkspaceBytes)); err != nil {
 		return err
@@ -153,14 +198,25 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if e.in, err = cuda.Pin[int32](e.dev, e.opt.Batch*e.opt.PromptLen); err != nil {
 		return err
 	}
+	if e.shape.ranks > 1 {
+		if e.late, err = cuda.Pin[uint32](e.dev, 1); err != nil {
+			return err
+		}
+		e.late.Data[0] = 0
+	}
 	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
 		return err
+	}
+	if e.shape.localRope.Theta != 0 {
+		if err := cuda.Upload(e.dev, e.b.localFrequencies, e.shape.localRope.frequencies(e.shape.headDim)); err != nil {
+			return err
+		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	if ckpt != nil {
 		return e.w.load(e.dev, ckpt)
 	}
-	return e.w.random(e.p, e.s, e.opt.Seed)
+	return e.w.random(e.p, e.s, e.opt.Seed, e.shape.normStart())
 }
 
 // compile makes the kernels, or takes them from the cache.
@@ -173,11 +229,7 @@ func (e *Engine) compile() error {
 		return err
 	}
 	e.nvrtc = c.Version
-	linear := e.opt.linear
-	if linear == nil {
-		linear = linearShapes()
-	}
-	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, linear)
+	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings())
 	return err
 }
 
@@ -194,8 +246,8 @@ func (e *Engine) Versions() map[string]string {
 	return v
 }
 
-// Params is the number of the model's parameters.
-func (e *Engine) Params() int64 { return e.w.params }
+// Params is the number of the model's parameters, those of all ranks together.
+func (e *Engine) Params() int64 { return e.opt.Model.Params() }
 
 // A Footprint is what an Engine holds of the GPU's memory, in bytes. Nothing is
 // taken or given back after Open but the workspace of the products.
@@ -216,9 +268,11 @@ func (e *Engine) Footprint() Footprint {
 	}
 }
 
-// Logits are the scores that the last Prefill or Step chose from.
-func (e *Engine) Logits() ([][]float32, error) {
-	flat := make([]float32, e.opt.Batch*e.shape.vocab)
+// scores are those that the last Prefill or Step chose from, of the engine's part
+// of the vocabulary.
+func (e *Engine) scores() ([][]float32, error) {
+	n := e.shape.tokens
+	flat := make([]float32, e.opt.Batch*n)
 	if err := e.s.Sync(); err != nil {
 		return nil, err
 	}
@@ -227,10 +281,14 @@ func (e *Engine) Logits() ([][]float32, error) {
 	}
 	out := make([][]float32, e.opt.Batch)
 	for i := range out {
-		out[i] = flat[i*e.shape.vocab : (i+1)*e.shape.vocab]
+		out[i] = flat[i*n : (i+1)*n]
 	}
 	return out, nil
 }
+
+// Logits are the scores that the last Prefill or Step chose from, of an engine that
+// has the whole model; a Team's are its own.
+func (e *Engine) Logits() ([][]float32, error) { return e.scores() }
 
 // Close frees the GPU's memory and gives it back. A second call does nothing.
 func (e *Engine) Close() error {
@@ -251,6 +309,9 @@ func (e *Engine) Close() error {
 		if h != nil {
 			errs = append(errs, h.Close())
 		}
+	}
+	if e.late != nil {
+		errs = append(errs, e.late.Close())
 	}
 	if e.p != nil && e.p.module != nil {
 		errs = append(errs, e.p.module.Close())

@@ -3,16 +3,18 @@ package native
 import (
 	"errors"
 	"os"
+	"sync"
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/models"
 )
 
 // gpu skips the test where there is no GPU to run it on.
 func gpu(t testing.TB) {
 	t.Helper()
-	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	err := emulate.RealGPU()
 	var missing *cuda.MissingError
 	var failed *cuda.Error
 	if errors.As(err, &missing) || errors.As(err, &failed) && failed.Call == "cuInit" {
@@ -21,10 +23,9 @@ func gpu(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dev.Close(); err != nil {
-		t.Fatal(err)
-	}
 }
+
+var opening sync.Map // config.json to a mutex
 
 // open makes an engine for the test and closes it after it.
 func open(t testing.TB, config string, opt Options) *Engine {
@@ -34,11 +35,14 @@ func open(t testing.TB, config string, opt Options) *Engine {
 		t.Fatal(err)
 	}
 	opt.Model, opt.Config = m, []byte(config)
-	opt.Libraries = os.Getenv("LLMPROF_TEST_CUDA_LIBS")
+	opt.Libraries = emulate.Device(t)
 	if opt.Cache.Folder == "" {
 		opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
 	}
+	one, _ := opening.LoadOrStore(config, &sync.Mutex{})
+	one.(*sync.Mutex).Lock() // so that kernels are compiled once, and taken from the cache then
 	e, err := Open(opt)
+	one.(*sync.Mutex).Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +71,35 @@ const (
 	tinyQwen3 = `{"model_type":"qwen3","hidden_size":256,"intermediate_size":768,"num_hidden_layers":3,"num_attention_heads":4,
 		"num_key_value_heads":2,"head_dim":128,"vocab_size":1024,"max_position_embeddings":4096,"hidden_act":"silu",
 		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`
+	tinyWindow = `{"model_type":"mistral","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":64,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":60}`
+	tinyQwen3MoE = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":192,"num_hidden_layers":2,
+		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":12,"num_experts_per_tok":3,"norm_topk_prob":false,
+		"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu",
+		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false,"use_sliding_window":false}`
+	tinyMixtral = `{"model_type":"mixtral","hidden_size":320,"intermediate_size":448,"num_hidden_layers":2,"num_attention_heads":5,
+		"num_key_value_heads":1,"head_dim":64,"num_local_experts":4,"num_experts_per_tok":2,"vocab_size":640,"max_position_embeddings":4096,
+		"hidden_act":"silu","rms_norm_eps":1e-5,"rope_theta":1000000.0,"tie_word_embeddings":false,"sliding_window":null}`
+	tinyGemma = `{"model_type":"gemma","hidden_size":320,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":2,
+		"num_key_value_heads":1,"head_dim":256,"vocab_size":901,"max_position_embeddings":4096,"hidden_act":"gelu_pytorch_tanh",
+		"rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false}`
+	tinyGemma2 = `{"model_type":"gemma2","hidden_size":256,"intermediate_size":704,"num_hidden_layers":3,"num_attention_heads":4,
+		"num_key_value_heads":2,"head_dim":128,"vocab_size":1003,"max_position_embeddings":4096,"hidden_act":"gelu_pytorch_tanh",
+		"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false,
+		"sliding_window":48,"query_pre_attn_scalar":100,"attn_logit_softcapping":1.5,"final_logit_softcapping":0.5}`
+	tinyGemma3 = `{"model_type":"gemma3_text","hidden_size":320,"intermediate_size":832,"num_hidden_layers":3,"num_attention_heads":8,
+		"num_key_value_heads":2,"head_dim":64,"vocab_size":1003,"max_position_embeddings":4096,"hidden_activation":"gelu_pytorch_tanh",
+		"rms_norm_eps":1e-6,"rope_theta":1000000.0,"rope_local_base_freq":10000.0,"tie_word_embeddings":true,"attention_bias":false,
+		"sliding_window":33,"sliding_window_pattern":2,"query_pre_attn_scalar":50,"rope_scaling":{"rope_type":"linear","factor":8.0}}`
 )
 
 // tiny are small models of each family that differ in every way that the
 // engine has a switch for.
 func tiny() map[string]string {
-	return map[string]string{"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3}
+	return map[string]string{
+		"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3,
+		"window": tinyWindow, "gemma": tinyGemma, "gemma2": tinyGemma2, "gemma3": tinyGemma3,
+		"qwen3_moe": tinyQwen3MoE, "mixtral": tinyMixtral,
+	}
 }

@@ -59,7 +59,7 @@ func (e *Engine) prefillSequence() sequence {
 			return err
 		}
 		return e.queueSampling(false)
-	}, "sampling")
+	}, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
 
@@ -74,9 +74,8 @@ func (e *Engine) prefillGroup(s *sequence, seq, n int) {
 	sh, b := &e.shape, e.b
 	s.add(once, func() error {
 		l := cuda.Launch{Grid: cuda.Dim{X: n * e.opt.PromptLen}, Block: cuda.Dim{X: 256}}
-		tokens := b.tokens.Add(4 * seq * e.opt.PromptLen)
-		return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, b.x, int32(sh.hidden), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
-	}, "embedding")
+		return e.queueEmbedding(l, b.tokens.Add(4*seq*e.opt.PromptLen), 0, 0, 0)
+	}, "embedding", e.onRanks("embedding_all_reduce")...)
 	for i := range e.w.layers {
 		e.prefillLayer(s, i, seq, n)
 	}
@@ -87,45 +86,61 @@ func (e *Engine) prefillGroup(s *sequence, seq, n int) {
 
 // prefillLayer adds one layer on all tokens of a group.
 func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
-	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
+	b, w := e.b, &e.w.layers[layer]
 	rows := n * e.opt.PromptLen
-	k, v := b.layerCache(sh, &e.opt, layer, seq)
 	names := e.attentionNames()
 	s.add(layer, func() error { return e.queueNorm(w.attNorm, b.h, rows, 1, 0) }, "input_layernorm")
-	s.add(layer, func() error { return e.product(b.qkv, b.h, w.qkv, e.qkvKey(rows, cuda.BFloat16)) }, "qkv_proj")
-	s.add(layer, func() error { return e.queueRotary(w, k, v, rows) }, e.rotaryName(), "kv_write")
-	s.add(layer, func() error { return e.queuePrefillAttention(k, v, n) }, names[0], names[1:]...)
-	s.add(layer, func() error { return e.product(b.x, b.att, w.o, e.outKey(rows)) }, "o_proj")
+	s.add(layer, func() error { return e.projectPrompts(w, rows) }, "qkv_proj")
+	s.add(layer, func() error { return e.queueRotary(layer, seq, rows) }, e.rotaryName(), "kv_write")
+	s.add(layer, func() error { return e.queuePrefillAttention(layer, seq, n) }, names[0], names[1:]...)
+	e.addOut(s, layer, rows, nil, e.attentionOut(w, 0))
 	e.addMLP(s, layer, rows)
 }
 
 // queueRotary queues the rotation of rows tokens and the write to the cache.
-func (e *Engine) queueRotary(w *layerWeights, k, v cuda.Ptr, rows int) error {
-	sh, b := &e.shape, e.b
+func (e *Engine) queueRotary(layer, seq, rows int) error {
+	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
+	k, v, capacity := e.promptCache(layer, seq)
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
-	return e.p.rotary.Queue(e.s, l, b.qkv, w.bias, w.qNorm, w.kNorm, b.frequencies, k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.eps)
+	return e.p.rotary.Queue(e.s, l, b.qkv, w.qNorm, w.kNorm, e.frequencies(layer), k, v, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(capacity), sh.eps)
 }
 
 // queuePrefillAttention queues the attention of n prompts.
-func (e *Engine) queuePrefillAttention(k, v cuda.Ptr, n int) error {
+func (e *Engine) queuePrefillAttention(layer, seq, n int) error {
 	sh, b, t := &e.shape, e.b, &e.p.tile
+	k, v, capacity := e.promptCache(layer, seq)
 	l := cuda.Launch{
 		Grid:  cuda.Dim{X: (e.opt.PromptLen + t.queries - 1) / t.queries, Y: sh.heads, Z: n},
 		Block: cuda.Dim{X: t.threads}, Shared: t.shared,
 	}
-	return e.p.attentionPrefill.Queue(e.s, l, b.qkv, k, v, b.att, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(b.capacity), sh.scale())
+	args := []any{b.qkv, k, v, b.att, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(capacity), sh.scale()}
+	if !sh.sliding {
+		return e.p.attentionPrefill.Queue(e.s, l, args...)
+	}
+	window := b.layers[layer].window
+	if window == 0 {
+		window = e.opt.PromptLen
+	}
+	if err := e.p.attentionPrefill.Queue(e.s, l, append(args, int32(window))...); err != nil {
+		return err
+	}
+	return e.keepWindow(layer, seq, n)
 }
 
 // addMLP adds the feed-forward of rows tokens, by cuBLASLt.
 func (e *Engine) addMLP(s *sequence, layer, rows int) {
+	if e.shape.experts > 0 {
+		e.addExperts(s, layer, rows)
+		return
+	}
 	b, w := e.b, &e.w.layers[layer]
-	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
+	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, e.mlpNormName())
 	s.add(layer, func() error { return e.product(b.gateUp, b.h, w.gateUp, e.gateUpKey(rows)) }, "gate_up_proj")
 	s.add(layer, func() error { return e.queueActivation(rows) }, "activation")
-	s.add(layer, func() error { return e.product(b.x, b.act, w.down, e.downKey(rows)) }, "down_proj")
+	e.addOut(s, layer, rows, nil, e.mlpOut(w, 0))
 }
 
-// queueActivation queues SwiGLU of rows tokens.
+// queueActivation queues the activation of rows tokens.
 func (e *Engine) queueActivation(rows int) error {
 	sh, b := &e.shape, e.b
 	for first := 0; first < rows; first += maxGridY {

@@ -6,27 +6,45 @@ import "llmprof/measure/engine/native/cuda"
 type planKey struct {
 	rows, in, out int
 	typ           cuda.Type
-	add           bool
+	add, bias     bool
+	alike         bool // has to be done in the same way on all ranks
 }
 
 // product queues y = x·wᵀ in bf16 (add false, bf16), or y += x·wᵀ on the float32
 // stream (add), or y = x·wᵀ to float32.
 func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
-	p, err := e.plan(key, y, x, w)
+	p, err := e.plan(key, y, x, w, 0)
 	if err != nil {
 		return err
 	}
 	return p.Queue(e.s, y, x, w)
 }
 
+// projectPrompts queues queries, keys and values of rows tokens in bf16. A bias is
+// added before they are rounded: after it, they would be rounded twice, and since
+// a channel's bias is the same for all tokens, the second time by the same amount
+// for most of them, which attention over a long context does not average out.
+func (e *Engine) projectPrompts(l *layerWeights, rows int) error {
+	p, err := e.plan(e.promptKey(rows), e.b.qkv, e.b.h, l.qkv, l.bias)
+	if err != nil {
+		return err
+	}
+	if l.bias != 0 {
+		if err := p.SetBias(l.bias); err != nil {
+			return err
+		}
+	}
+	return p.Queue(e.s, e.b.qkv, e.b.h, l.qkv)
+}
+
 // plan finds how to do a product, timing what cuBLASLt proposes when it is asked
 // for the first time. It must not be so asked while a graph is recorded, and y is
 // overwritten: Prepare asks for all of them.
-func (e *Engine) plan(key planKey, y, x, w cuda.Ptr) (*cuda.Matmul, error) {
+func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error) {
 	if p, ok := e.plans[key]; ok {
 		return p, nil
 	}
-	m := cuda.Matmul{Rows: key.rows, In: key.in, Out: key.out, Input: cuda.BFloat16, Output: key.typ}
+	m := cuda.Matmul{Rows: key.rows, In: key.in, Out: key.out, Input: cuda.BFloat16, Output: key.typ, Bias: bias}
 	if key.add {
 		m.Beta = 1
 	}
@@ -35,59 +53,75 @@ func (e *Engine) plan(key planKey, y, x, w cuda.Ptr) (*cuda.Matmul, error) {
 		return nil, err
 	}
 	e.plans[key] = p // Close finds it there
+	if key.alike {
+		return p, nil
+	}
 	return p, p.Tune(e.s, y, x, w)
 }
 
-func (e *Engine) qkvKey(rows int, typ cuda.Type) planKey {
-	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: typ}
+// promptKey is of the projection of prompts, stepKey of that of a step, whose
+// attention adds the bias itself.
+func (e *Engine) promptKey(rows int) planKey {
+	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: cuda.BFloat16, bias: e.shape.bias}
 }
 
-func (e *Engine) outKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.attWidth(), out: e.shape.hidden, typ: cuda.Float32, add: true}
+func (e *Engine) stepKey() planKey {
+	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: cuda.Float32}
+}
+
+// outKey is of a block's last product, which adds to the stream where no norm and
+// no sum over ranks is between.
+func (e *Engine) outKey(rows, in int) planKey {
+	return planKey{rows: rows, in: in, out: e.shape.hidden, typ: cuda.Float32, add: !e.shape.sandwich && e.shape.ranks == 1}
 }
 
 func (e *Engine) gateUpKey(rows int) planKey {
 	return planKey{rows: rows, in: e.shape.hidden, out: 2 * e.shape.inner, typ: cuda.BFloat16}
 }
 
-func (e *Engine) downKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.inner, out: e.shape.hidden, typ: cuda.Float32, add: true}
-}
-
 func (e *Engine) headKey() planKey {
-	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.vocab, typ: cuda.Float32}
+	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.tokens, typ: cuda.Float32}
 }
 
-// prepareProducts plans the layer's products for rows tokens, so that no later
-// pass has to.
-func (e *Engine) prepareProducts(rows int, qkv cuda.Ptr, typ cuda.Type) error {
+// prepareProducts plans the layer's other products for rows tokens, so that no
+// later pass has to.
+func (e *Engine) prepareProducts(rows int) error {
 	l, b := &e.w.layers[0], e.b
-	if _, err := e.plan(e.qkvKey(rows, typ), qkv, b.h, l.qkv); err != nil {
+	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), e.blockOut(attentionBlock), b.att, l.o, 0); err != nil {
 		return err
 	}
-	if _, err := e.plan(e.outKey(rows), b.x, b.att, l.o); err != nil {
+	if e.shape.experts > 0 {
+		_, err := e.plan(e.routerKey(rows), b.router, b.h, l.router, 0)
 		return err
 	}
-	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp); err != nil {
+	if _, err := e.plan(e.gateUpKey(rows), b.gateUp, b.h, l.gateUp, 0); err != nil {
 		return err
 	}
-	_, err := e.plan(e.downKey(rows), b.x, b.act, l.down)
+	_, err := e.plan(e.outKey(rows, e.shape.inner), e.blockOut(feedForward), b.act, l.down, 0)
 	return err
 }
 
 // Prepare plans the products and records the decode step. It comes before the
 // first Prefill, for it overwrites what that leaves.
 func (e *Engine) Prepare() error {
+	l, b := &e.w.layers[0], e.b
 	for _, seqs := range e.groups() {
-		if err := e.prepareProducts(seqs*e.opt.PromptLen, e.b.qkv, cuda.BFloat16); err != nil {
+		rows := seqs * e.opt.PromptLen
+		if _, err := e.plan(e.promptKey(rows), b.qkv, b.h, l.qkv, l.bias); err != nil {
+			return err
+		}
+		if err := e.prepareProducts(rows); err != nil {
 			return err
 		}
 	}
-	if _, err := e.plan(e.headKey(), e.b.logits, e.b.lastH, e.w.head); err != nil {
+	if _, err := e.plan(e.headKey(), b.logits, b.lastH, e.w.head, 0); err != nil {
 		return err
 	}
 	if e.ownProducts() == nil {
-		if err := e.prepareProducts(e.opt.Batch, e.b.qkvStep, cuda.Float32); err != nil {
+		if _, err := e.plan(e.stepKey(), b.qkvStep, b.h, l.qkv, 0); err != nil {
+			return err
+		}
+		if err := e.prepareProducts(e.opt.Batch); err != nil {
 			return err
 		}
 	}
@@ -111,11 +145,14 @@ func (e *Engine) groups() []int {
 
 // ownProducts are the kernels that multiply in a decode step, nil if cuBLASLt
 // does.
-func (e *Engine) ownProducts() *linearKernels {
-	if e.opt.Products == CublasProducts {
+func (e *Engine) ownProducts() *linearKernels { return e.opt.own(e.p.linear) }
+
+// own is that of the rings which serves the batch, nil where cuBLASLt does.
+func (o *Options) own(rings []linearKernels) *linearKernels {
+	if o.Products == CublasProducts {
 		return nil
 	}
-	return e.p.linearFor(e.opt.Batch)
+	return linearFor(rings, o.Batch)
 }
 
 // ProductsText says what multiplies in a decode step.

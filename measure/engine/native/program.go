@@ -2,6 +2,7 @@ package native
 
 import (
 	"fmt"
+	"maps"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/kernels"
@@ -11,10 +12,15 @@ import (
 type program struct {
 	module                            *cuda.Module
 	fillRandom, fillConstant          *cuda.Kernel
+	fillRandomPart                    *cuda.Kernel
 	embedding, rmsNorm, rotary        *cuda.Kernel
 	activation, sampling              *cuda.Kernel
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
+	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next two are
+	bestOfPart, bestOfAll             *cuda.Kernel
+	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
+	moe                               mixtureKernels
 	linear                            []linearKernels
 	tile                              attentionTile
 }
@@ -29,14 +35,15 @@ type attentionTile struct {
 
 // tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
 // in bytes of one value each: queries, and two tiles each of keys and values.
-func tileFor(major, headDim int) attentionTile {
-	if major == 9 && headDim <= 128 {
+func tileFor(major int, s *shape) attentionTile {
+	headDim := s.headDim
+	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
 		return attentionTile{"attention_prefill_hopper", 128, 256, 5*128*headDim*2 + 1024}
 	}
 	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
 }
 
-// linearKernels are the three products of decoding for batches up to rows, and
+// linearKernels are the products of decoding for batches up to rows, and
 // the shape of the ring that the weights come through (linear.cu).
 type linearKernels struct {
 	rows     int // largest batch
@@ -44,23 +51,67 @@ type linearKernels struct {
 	tiles    int // of 16 weight rows, a stage
 	depth    int // columns of the weights, a stage
 	stages   int
+	least    int // stages of a part, where a tile is cut along its columns
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
+	plain    *cuda.Kernel // nil where the model has no use for it
 }
 
 // ring is the dynamic shared memory of a block.
 func (l *linearKernels) ring() int { return l.stages * (16*l.tiles + l.rows) * (l.depth*2 + 64) }
+
+// cut is into how many tiles the weights of one product are cut, and each of them
+// along its columns. One block a multiprocessor takes them in turn, so a product
+// with tiles for half of the multiprocessors or fewer leaves the others idle: as
+// many parts as there are multiprocessors for, of so many stages that the sums of
+// a part, which are written and read once more, are a sixteenth of its weights or
+// less.
+type cut struct{ tiles, parts int }
+
+// cutFor is the cut of a product with out rows of results of in columns.
+func (l *linearKernels) cutFor(out, in int, gated bool, sms int) cut {
+	tile := l.outputs(gated)
+	c := cut{tiles: (out + tile - 1) / tile}
+	stages := (in + l.depth - 1) / l.depth
+	c.parts = max(1, min(sms/c.tiles, stages/l.least))
+	return c
+}
+
+// scratch is how much memory the parts of a step's products need at once: bytes of
+// sums, and counters.
+func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
+	for _, c := range []cut{
+		l.cutFor(s.qkvWidth(), s.hidden, false, sms), l.cutFor(s.hidden, s.attWidth(), false, sms),
+		l.cutFor(s.inner, s.hidden, true, sms), l.cutFor(s.hidden, s.inner, false, sms), l.cutFor(s.tokens, s.hidden, false, sms),
+	} {
+		if c.parts > 1 {
+			sums, counters = max(sums, c.tiles*c.parts*l.sums()), max(counters, c.tiles)
+		}
+	}
+	return sums, counters
+}
+
+// outputs are the rows of the result of one tile: gate and up make one.
+func (l *linearKernels) outputs(gated bool) int {
+	if gated {
+		return 8 * l.tiles
+	}
+	return 16 * l.tiles
+}
+
+// sums are the bytes of the sums of one part.
+func (l *linearKernels) sums() int { return 4 * 16 * l.tiles * 8 * l.columns }
 
 // linearShapes are the rings that were fastest on an H200. Two blocks of
 // different products have to fit on a multiprocessor, so that one can fill its
 // ring while the other still runs.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5},
-		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4},
-		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3},
-		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, least: 8},
+		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4, least: 8},
+		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3, least: 8},
+		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3, least: 8},
 	}
 }
 
@@ -71,11 +122,14 @@ func defines(s *shape, linear []linearKernels) []string {
 		fmt.Sprintf("HEAD_DIM=%d", s.headDim), fmt.Sprintf("GROUP=%d", s.heads/s.kvHeads),
 		fmt.Sprintf("QK_NORM=%d", flag[s.qkNorm]), fmt.Sprintf("QKV_BIAS=%d", flag[s.bias]),
 	}
+	if s.ranks > 1 {
+		out = append(out, fmt.Sprintf("RANKS=%d", s.ranks))
+	}
 	for i := range linear {
 		l := &linear[i]
 		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
 	}
-	return out
+	return append(out, s.moreDefines()...)
 }
 
 // compile makes the program for dev, or takes it from the cache.
@@ -92,19 +146,34 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s.headDim)}
-	return p, p.find()
+	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s)}
+	return p, p.find(s)
 }
 
 // find looks the kernels up by name.
-func (p *program) find() error {
+func (p *program) find(s *shape) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
-		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill,
+		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
+	}
+	if s.ranks > 1 {
+		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll
+	}
+	if s.sandwich {
+		names["norm_residual"] = &p.normResidual
+	}
+	if s.experts > 0 {
+		maps.Copy(names, p.moe.names())
+	}
+	if s.sliding {
+		names["move_rows"] = &p.moveRows
 	}
 	for i := range p.linear {
 		l := &p.linear[i]
+		if s.sandwich || s.ranks > 1 {
+			names[fmt.Sprintf("linear_plain_%d", l.rows)] = &l.plain
+		}
 		names[fmt.Sprintf("linear_scores_%d", l.rows)] = &l.scores
 		names[fmt.Sprintf("linear_residual_%d", l.rows)] = &l.residual
 		names[fmt.Sprintf("linear_swiglu_%d", l.rows)] = &l.swiglu
@@ -119,10 +188,10 @@ func (p *program) find() error {
 }
 
 // linearFor is the kernels for a batch, nil where cuBLASLt does the products.
-func (p *program) linearFor(batch int) *linearKernels {
-	for i := range p.linear {
-		if batch <= p.linear[i].rows {
-			return &p.linear[i]
+func linearFor(linear []linearKernels, batch int) *linearKernels {
+	for i := range linear {
+		if batch <= linear[i].rows {
+			return &linear[i]
 		}
 	}
 	return nil

@@ -15,8 +15,10 @@ type reference struct {
 	s       shape
 	w       map[string][]float64
 	k, v    [][][]float64 // [layer][position]
-	freq    []float32
+	windows []int
 	lastPos int
+	last    float64 // the smallest gap between an expert that the last token took and one that it did not
+	before  float64 // and of all tokens before it
 }
 
 func newReference(t testing.TB, config string, seed uint64) *reference {
@@ -29,11 +31,11 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reference{s: s, w: map[string][]float64{}}
+	r := &reference{s: s, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {
 		v := make([]float64, ts.elements())
 		for i := range v {
-			v[i] = 1
+			v[i] = float64(s.normStart())
 			if !ts.norm {
 				v[i] = randomWeight(tensorSeed(seed, ts.name), uint64(i))
 			}
@@ -46,7 +48,7 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 
 func (r *reference) reset() {
 	r.k, r.v, r.lastPos = make([][][]float64, r.s.layers), make([][][]float64, r.s.layers), 0
-	r.freq = r.s.rope.frequencies(r.s.headDim)
+	r.last, r.before = 1, 1
 }
 
 // randomWeight is element i of random.cu's fill_random.
@@ -61,13 +63,28 @@ func randomWeight(seed, i uint64) float64 {
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
 
+// product is the sum of a's values times b's, in four parts that do not wait for
+// each other.
+func product(a, b []float64) float64 {
+	var s [4]float64
+	for len(a) >= 4 && len(b) >= 4 {
+		s[0] += a[0] * b[0]
+		s[1] += a[1] * b[1]
+		s[2] += a[2] * b[2]
+		s[3] += a[3] * b[3]
+		a, b = a[4:], b[4:]
+	}
+	for i := range a {
+		s[0] += a[i] * b[i]
+	}
+	return s[0] + s[1] + s[2] + s[3]
+}
+
 func (r *reference) linear(x []float64, name string) []float64 {
 	w := r.w[name+".weight"]
 	y := make([]float64, len(w)/len(x))
 	for i := range y {
-		for j, v := range x {
-			y[i] += w[i*len(x)+j] * v
-		}
+		y[i] = product(w[i*len(x):(i+1)*len(x)], x)
 	}
 	for i, b := range r.w[name+".bias"] {
 		y[i] += b
@@ -83,21 +100,40 @@ func (r *reference) norm(x []float64, name string) []float64 {
 	scale := 1 / math.Sqrt(ss/float64(len(x))+float64(r.s.eps))
 	y := make([]float64, len(x))
 	for i, v := range x {
-		y[i] = v * scale * r.w[name+".weight"][i]
+		y[i] = v * scale * (r.w[name+".weight"][i] + 1 - float64(r.s.normStart()))
 	}
 	return y
 }
 
+// branch is what a block adds to the stream.
+func (r *reference) branch(y []float64, norm string) []float64 {
+	if !r.s.sandwich {
+		return y
+	}
+	return r.norm(y, norm)
+}
+
+func soften(v, limit float64) float64 {
+	if limit == 0 {
+		return v
+	}
+	return limit * math.Tanh(v/limit)
+}
+
 // head takes one head of a projection, normed and rotated.
-func (r *reference) head(x []float64, h, pos int, norm string) []float64 {
+func (r *reference) head(x []float64, h, layer, pos int, norm string) []float64 {
 	d := r.s.headDim
+	freq := r.s.rope.frequencies(d)
+	if r.s.localRope.Theta != 0 && r.windows[layer] > 0 {
+		freq = r.s.localRope.frequencies(d)
+	}
 	v := append([]float64(nil), x[h*d:(h+1)*d]...)
 	if r.s.qkNorm {
 		v = r.norm(v, norm)
 	}
 	out := make([]float64, d)
 	for i := range d / 2 {
-		sin, cos := math.Sincos(float64(pos) * float64(r.freq[i]))
+		sin, cos := math.Sincos(float64(pos) * float64(freq[i]))
 		out[i] = v[i]*cos - v[i+d/2]*sin
 		out[i+d/2] = v[i+d/2]*cos + v[i]*sin
 	}
@@ -108,26 +144,51 @@ func (r *reference) head(x []float64, h, pos int, norm string) []float64 {
 func (r *reference) next(token int) []float64 {
 	s, pos := &r.s, r.lastPos
 	r.lastPos++
+	r.last, r.before = 1, min(r.last, r.before)
 	x := append([]float64(nil), r.w["model.embed_tokens.weight"][token*s.hidden:(token+1)*s.hidden]...)
+	if s.embedScale != 0 {
+		for i := range x {
+			x[i] *= float64(s.embedScale)
+		}
+	}
 	for l := range s.layers {
 		p := "model.layers." + string(rune('0'+l)) + "."
 		att := r.attend(r.norm(x, p+"input_layernorm"), l, pos, p+"self_attn.")
-		for i, v := range r.linear(att, p+"self_attn.o_proj") {
+		for i, v := range r.branch(r.linear(att, p+"self_attn.o_proj"), p+"post_attention_layernorm") {
 			x[i] += v
 		}
-		h := r.norm(x, p+"post_attention_layernorm")
+		before := "post_attention_layernorm"
+		if s.sandwich {
+			before = "pre_feedforward_layernorm"
+		}
+		h := r.norm(x, p+before)
+		if s.experts > 0 {
+			for i, v := range r.mixture(h, p) {
+				x[i] += v
+			}
+			continue
+		}
 		g, u := r.linear(h, p+"mlp.gate_proj"), r.linear(h, p+"mlp.up_proj")
 		for i := range g {
-			g[i] = g[i] / (1 + math.Exp(-g[i])) * u[i]
+			act := silu(g[i])
+			if s.gelu {
+				act = g[i] / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g[i]+0.044715*g[i]*g[i]*g[i])))
+			}
+			g[i] = act * u[i]
 		}
-		for i, v := range r.linear(g, p+"mlp.down_proj") {
+		for i, v := range r.branch(r.linear(g, p+"mlp.down_proj"), p+"post_feedforward_layernorm") {
 			x[i] += v
 		}
 	}
+	head := "lm_head"
 	if s.tied {
-		return r.linear(r.norm(x, "model.norm"), "model.embed_tokens")
+		head = "model.embed_tokens"
 	}
-	return r.linear(r.norm(x, "model.norm"), "lm_head")
+	scores := r.linear(r.norm(x, "model.norm"), head)
+	for i := range scores {
+		scores[i] = soften(scores[i], s.logitSoftcap)
+	}
+	return scores
 }
 
 func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
@@ -135,20 +196,20 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 	q, k, v := r.linear(h, p+"q_proj"), r.linear(h, p+"k_proj"), r.linear(h, p+"v_proj")
 	keys := make([]float64, 0, len(k))
 	for i := range s.kvHeads {
-		keys = append(keys, r.head(k, i, pos, p+"k_norm")...)
+		keys = append(keys, r.head(k, i, l, pos, p+"k_norm")...)
 	}
 	r.k[l], r.v[l] = append(r.k[l], keys), append(r.v[l], v)
 	out := make([]float64, len(q))
 	d, group := s.headDim, s.heads/s.kvHeads
 	for i := range s.heads {
-		qh, at := r.head(q, i, pos, p+"q_norm"), i/group*d
+		qh, at := r.head(q, i, l, pos, p+"q_norm"), i/group*d
 		scores := make([]float64, pos+1)
 		peak := math.Inf(-1)
 		for j := range scores {
-			for c := range d {
-				scores[j] += qh[c] * r.k[l][j][at+c]
+			scores[j] = soften(product(qh, r.k[l][j][at:at+d])*float64(s.scale()), s.attSoftcap)
+			if w := r.windows[l]; w > 0 && pos-j >= w {
+				scores[j] = math.Inf(-1)
 			}
-			scores[j] /= math.Sqrt(float64(d))
 			peak = max(peak, scores[j])
 		}
 		sum := 0.0
@@ -157,8 +218,9 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 			sum += scores[j]
 		}
 		for j := range scores {
-			for c := range d {
-				out[i*d+c] += scores[j] / sum * r.v[l][j][at+c]
+			weight, values := scores[j]/sum, r.v[l][j][at:at+d]
+			for c := range values {
+				out[i*d+c] += weight * values[c]
 			}
 		}
 	}

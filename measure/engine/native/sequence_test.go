@@ -83,12 +83,20 @@ const mixedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":
 func TestOperatorsAreTheEstimates(t *testing.T) {
 	configs := tiny()
 	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
+	for name, config := range shareable() {
+		configs["shared "+name] = config
+	}
 	for name, config := range configs {
 		for _, opt := range []Options{
 			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+			{Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 1000, GenLen: 8, TP: 2},
 		} {
+			if opt.TP > 1 && !divides(t, config, opt.TP) {
+				continue
+			}
 			e, _ := standIn(t, config, opt)
 			prefill, decode := estimated(t, e)
+			kinds := len(e.attentionNames())
 			for what, c := range map[string]struct {
 				s    sequence
 				want map[string]int
@@ -101,12 +109,12 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 							t.Errorf("%s, batch %d: %s: %s stands twice", name, opt.Batch, what, n)
 						}
 						got[n] = layers
-						if strings.HasSuffix(n, "_attention") && name == "mixed" || n == "norm" {
+						if strings.HasSuffix(n, "_attention") && kinds > 1 || n == "norm" {
 							got[n] = c.want[n] // done with others, of which there are more or fewer
 						}
 					}
 				}
-				if name == "mixed" {
+				if kinds > 1 {
 					got["attention"] = c.want["attention"]
 				}
 				if diff := cmp.Diff(c.want, got); diff != "" {
@@ -117,8 +125,22 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 }
 
-// estimated are the layers of each operator of the estimate.
-func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
+// divides reports whether so many GPUs can share a model.
+func divides(t *testing.T, config string, ranks int) bool {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readShape(m, []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.indivisible(ranks) == ""
+}
+
+// estimate is that of what an engine runs.
+func estimate(t *testing.T, o *Options) analytic.Report {
 	t.Helper()
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
 	if err != nil {
@@ -133,12 +155,27 @@ func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
 		t.Fatal(err)
 	}
 	r, err := analytic.Explain(&analytic.Case{
-		Model: e.opt.Model, Machine: machine, Scheme: analytic.StoredScheme(e.opt.Model).For(&g),
-		Workload: analytic.Workload{Batch: e.opt.Batch, Prompt: e.opt.PromptLen, Gen: e.opt.GenLen},
+		Model: o.Model, Machine: machine, Scheme: analytic.StoredScheme(o.Model).For(&g),
+		Workload: analytic.Workload{Batch: o.Batch, Prompt: o.PromptLen, Gen: o.GenLen},
+		Parallel: analytic.Parallelism{TP: o.ranks()},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// theory is the memory of one GPU.
+func theory(t *testing.T, o *Options) *analytic.Memory {
+	t.Helper()
+	r := estimate(t, o)
+	return &r.Memory
+}
+
+// estimated are the layers of each operator of the estimate.
+func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
+	t.Helper()
+	r := estimate(t, &e.opt)
 	layers := func(lines []analytic.Line) map[string]int {
 		out := map[string]int{}
 		for i := range lines {

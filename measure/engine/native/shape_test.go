@@ -34,6 +34,36 @@ func TestSplits(t *testing.T) {
 	}
 }
 
+// The cuts of llama3.1-8b's products: by tiles alone where these fill an H200's 132
+// multiprocessors, else along the columns too; and for any product, every part has
+// work and no more blocks are asked for than there are multiprocessors.
+func TestCuts(t *testing.T) {
+	rings := linearShapes()
+	for _, c := range []struct {
+		batch, out, in int
+		gated          bool
+		want           cut
+	}{
+		{1, 6144, 4096, false, cut{384, 1}}, {1, 4096, 14336, false, cut{256, 1}}, {1, 14336, 4096, true, cut{1792, 1}},
+		{32, 6144, 4096, false, cut{96, 1}}, {32, 4096, 4096, false, cut{64, 2}}, {32, 4096, 14336, false, cut{64, 2}},
+		{32, 14336, 4096, true, cut{448, 1}}, {16, 2048, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
+	} {
+		if got := linearFor(rings, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
+			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
+		}
+	}
+	for i := range rings {
+		for _, out := range []int{1, 8, 100, 4096, 128256} {
+			for _, in := range []int{64, 1000, 4096, 53248} {
+				c := rings[i].cutFor(out, in, false, 132)
+				if stages := (in + rings[i].depth - 1) / rings[i].depth; c.tiles < 1 || c.parts < 1 || c.parts > stages || c.parts > 1 && c.tiles*c.parts > 132 {
+					t.Errorf("%d of %d: %+v of %d stages", out, in, c, stages)
+				}
+			}
+		}
+	}
+}
+
 // Every model of the table is either run or refused with a reason of its own;
 // the parameters that the engine lays out are those that the model has.
 func TestTable(t *testing.T) {

@@ -10,24 +10,28 @@ import (
 // the engine queues, and what is made of the times, can be seen without a GPU.
 // Its tokens are all 0.
 func OnStandIn(opt Options, s *cuda.StandIn) (*Engine, error) {
-	sh, err := readShape(opt.Model, opt.Config)
+	e, err := newEngine(opt, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := opt.check(&sh); err != nil {
-		return nil, err
-	}
-	e := &Engine{opt: opt, shape: sh, w: layout(&sh), plans: map[planKey]*cuda.Matmul{}, dev: s.Device}
-	err = e.load(nil, func() error {
-		m, err := e.dev.Load([]byte("no code"))
-		if err != nil {
-			return err
-		}
-		e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, sh.headDim)}
-		return e.p.find()
-	})
-	if err != nil {
+	e.dev = s.Device
+	if err := e.load(nil, e.compileNothing); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
+}
+
+// compileNothing is compile for a stand-in.
+func (e *Engine) compileNothing() error {
+	m, err := e.dev.Load([]byte("no code"))
+	if err != nil {
+		return err
+	}
+	e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, &e.shape)}
+	return e.p.find(&e.shape)
+}
+
+// TeamOnStandIns opens a team on as many such GPUs as share the model.
+func TeamOnStandIns(opt Options) (*Team, error) {
+	return openTeam(opt, func(int) (*cuda.Device, error) { return cuda.NewStandIn().Device, nil }, (*Engine).compileNothing)
 }

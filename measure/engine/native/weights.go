@@ -8,24 +8,63 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// A tensor is one of the checkpoint's, with its place in the engine's memory.
+// A tensor is one of the checkpoint's, with what the engine has of it and where.
+// A vector's values are rows of one column.
 type tensor struct {
-	name   string
-	shape  []int
-	offset int // in elements
-	norm   bool
+	name       string
+	shape      []int // whole
+	rows, cols safetensors.Span
+	offset     int // in elements
+	norm       bool
 }
 
-func (t *tensor) elements() int {
-	n := 1
-	for _, d := range t.shape {
-		n *= d
+func (t *tensor) elements() int { return t.rows.N * t.cols.N }
+
+// width is the columns of the whole tensor.
+func (t *tensor) width() int {
+	if len(t.shape) == 1 {
+		return 1
 	}
-	return n
+	return t.shape[1]
+}
+
+// whole reports whether the engine has all of it.
+func (t *tensor) whole() bool { return t.rows.N == t.shape[0] && t.cols.N == t.width() }
+
+// rowsOf is a tensor of which each rank has n rows; width 0 is a vector's.
+func (s *shape) rowsOf(name string, n, width int) tensor {
+	t := tensor{name: name, shape: []int{n * s.ranks}, rows: safetensors.Span{Begin: s.rank * n, N: n}, cols: safetensors.Span{N: 1}}
+	if width > 0 {
+		t.shape, t.cols.N = append(t.shape, width), width
+	}
+	return t
+}
+
+// columnsOf is a tensor of which each rank has n columns.
+func (s *shape) columnsOf(name string, rows, n int) tensor {
+	return tensor{name: name, shape: []int{rows, n * s.ranks}, rows: safetensors.Span{N: rows}, cols: safetensors.Span{Begin: s.rank * n, N: n}}
+}
+
+// vocabularyOf is a tensor with a row for each token.
+func (s *shape) vocabularyOf(name string) tensor {
+	return tensor{
+		name: name, shape: []int{s.vocab, s.hidden},
+		rows: safetensors.Span{Begin: s.firstToken, N: s.tokens}, cols: safetensors.Span{N: s.hidden},
+	}
+}
+
+// wholeMatrix is a matrix that every rank has.
+func wholeMatrix(name string, rows, columns int) tensor {
+	return tensor{name: name, shape: []int{rows, columns}, rows: safetensors.Span{N: rows}, cols: safetensors.Span{N: columns}}
+}
+
+// wholeNorm is a norm, which every rank has.
+func wholeNorm(name string, n int) tensor {
+	return tensor{name: name, shape: []int{n}, rows: safetensors.Span{N: n}, cols: safetensors.Span{N: 1}}
 }
 
 // layerWeights are the addresses of one layer's tensors; q, k and v lie one
-// behind the other, as do gate and up.
+// behind the other, as do gate and up. Sizes are those of the engine's part.
 type layerWeights struct {
 	attNorm cuda.Ptr // [hidden]
 	qkv     cuda.Ptr // [(heads+2·kvHeads)·headDim][hidden]
@@ -34,8 +73,11 @@ type layerWeights struct {
 	kNorm   cuda.Ptr // [headDim], 0 for none
 	o       cuda.Ptr // [hidden][heads·headDim]
 	mlpNorm cuda.Ptr // [hidden]
-	gateUp  cuda.Ptr // [2·inner][hidden]
-	down    cuda.Ptr // [hidden][inner]
+	attPost cuda.Ptr // [hidden], of what attention adds, 0 for none
+	mlpPost cuda.Ptr // [hidden], of what the feed-forward adds, 0 for none
+	router  cuda.Ptr // [experts][hidden], 0 for none
+	gateUp  cuda.Ptr // [2·inner][hidden], of each expert
+	down    cuda.Ptr // [hidden][inner], of each expert
 }
 
 // weights are a model's parameters on the GPU, in one piece.
@@ -44,17 +86,17 @@ type weights struct {
 	elements  int // all of them, the gaps between too
 	params    int64
 	base      cuda.Ptr
-	embedding cuda.Ptr // [vocab][hidden]
+	embedding cuda.Ptr // [tokens][hidden]
 	layers    []layerWeights
 	norm      cuda.Ptr // [hidden]
-	head      cuda.Ptr // [vocab][hidden], the embedding if tied
+	head      cuda.Ptr // [tokens][hidden], the embedding if tied
 }
 
 // alignment of the tensors that a product reads, in elements: 256 bytes.
 const alignment = 128
 
 // place appends tensors that lie without gaps and returns where they begin.
-func (w *weights) place(norm bool, ts ...tensor) int {
+func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
 	w.elements = (w.elements + alignment - 1) / alignment * alignment
 	begin := w.elements
 	for _, t := range ts {
@@ -63,48 +105,47 @@ func (w *weights) place(norm bool, ts ...tensor) int {
 		w.params += int64(t.elements())
 		w.tensors = append(w.tensors, t)
 	}
-	return begin
+	return cuda.Ptr(2 * begin)
 }
 
 // layout lists the tensors by the names that checkpoints of these families have.
 func layout(s *shape) *weights {
 	w := &weights{}
-	one := func(norm bool, name string, dims ...int) cuda.Ptr {
-		return cuda.Ptr(2 * w.place(norm, tensor{name: name + ".weight", shape: dims}))
-	}
-	w.embedding = one(false, "model.embed_tokens", s.vocab, s.hidden)
+	norm := func(name string, n int) cuda.Ptr { return w.place(true, wholeNorm(name+".weight", n)) }
+	w.embedding = w.place(false, s.vocabularyOf("model.embed_tokens.weight"))
 	for i := range s.layers {
 		p := fmt.Sprintf("model.layers.%d.", i)
 		a := p + "self_attn."
 		var l layerWeights
-		l.attNorm = one(true, p+"input_layernorm", s.hidden)
+		l.attNorm = norm(p+"input_layernorm", s.hidden)
 		q, kv := s.attWidth(), s.kvHeads*s.headDim
-		l.qkv = cuda.Ptr(2 * w.place(false,
-			tensor{name: a + "q_proj.weight", shape: []int{q, s.hidden}},
-			tensor{name: a + "k_proj.weight", shape: []int{kv, s.hidden}},
-			tensor{name: a + "v_proj.weight", shape: []int{kv, s.hidden}}))
+		l.qkv = w.place(false, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.rowsOf(a+"k_proj.weight", kv, s.hidden), s.rowsOf(a+"v_proj.weight", kv, s.hidden))
 		if s.bias {
-			l.bias = cuda.Ptr(2 * w.place(false,
-				tensor{name: a + "q_proj.bias", shape: []int{q}},
-				tensor{name: a + "k_proj.bias", shape: []int{kv}},
-				tensor{name: a + "v_proj.bias", shape: []int{kv}}))
+			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.rowsOf(a+"k_proj.bias", kv, 0), s.rowsOf(a+"v_proj.bias", kv, 0))
 		}
 		if s.qkNorm {
-			l.qNorm = one(true, a+"q_norm", s.headDim)
-			l.kNorm = one(true, a+"k_norm", s.headDim)
+			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
 		}
-		l.o = one(false, a+"o_proj", s.hidden, q)
-		l.mlpNorm = one(true, p+"post_attention_layernorm", s.hidden)
-		l.gateUp = cuda.Ptr(2 * w.place(false,
-			tensor{name: p + "mlp.gate_proj.weight", shape: []int{s.inner, s.hidden}},
-			tensor{name: p + "mlp.up_proj.weight", shape: []int{s.inner, s.hidden}}))
-		l.down = one(false, p+"mlp.down_proj", s.hidden, s.inner)
+		l.o = w.place(false, s.columnsOf(a+"o_proj.weight", s.hidden, q))
+		if s.sandwich {
+			l.attPost = norm(p+"post_attention_layernorm", s.hidden)
+			l.mlpNorm = norm(p+"pre_feedforward_layernorm", s.hidden)
+			l.mlpPost = norm(p+"post_feedforward_layernorm", s.hidden)
+		} else {
+			l.mlpNorm = norm(p+"post_attention_layernorm", s.hidden)
+		}
+		if s.experts > 0 {
+			w.placeExperts(s, &l, p)
+		} else {
+			l.gateUp = w.place(false, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
+			l.down = w.place(false, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
+		}
 		w.layers = append(w.layers, l)
 	}
-	w.norm = one(true, "model.norm", s.hidden)
+	w.norm = norm("model.norm", s.hidden)
 	w.head = w.embedding
 	if !s.tied {
-		w.head = one(false, "lm_head", s.vocab, s.hidden)
+		w.head = w.place(false, s.vocabularyOf("lm_head.weight"))
 	}
 	return w
 }
@@ -127,7 +168,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 		for _, p := range []*cuda.Ptr{&l.attNorm, &l.qkv, &l.o, &l.mlpNorm, &l.gateUp, &l.down} {
 			*p += base
 		}
-		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm} {
+		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost, &l.router} {
 			if *p != 0 { // offset 0 is the embedding's
 				*p += base
 			}
@@ -147,17 +188,22 @@ func tensorSeed(seed uint64, name string) uint64 {
 	return seed ^ h.Sum64()
 }
 
-// random fills the weights: norms with 1, all others with fill_random.
-func (w *weights) random(k *program, s *cuda.Stream, seed uint64) error {
+// random fills the weights: norms with one value, all others with fill_random.
+func (w *weights) random(k *program, s *cuda.Stream, seed uint64, norm float32) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
 		at, n := w.base.Add(2*t.offset), uint64(t.elements())
 		l := cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
 		var err error
-		if t.norm {
-			err = k.fillConstant.Queue(s, l, at, n, float32(1))
-		} else {
+		switch {
+		case t.norm:
+			err = k.fillConstant.Queue(s, l, at, n, norm)
+		case t.whole():
 			err = k.fillRandom.Queue(s, l, at, n, tensorSeed(seed, t.name), randomScale)
+		default:
+			l.Grid.X = min(t.rows.N, 4096)
+			err = k.fillRandomPart.Queue(s, l, at, uint64(t.rows.N), uint64(t.cols.N), uint64(t.rows.Begin), uint64(t.cols.Begin), uint64(t.width()),
+				tensorSeed(seed, t.name), randomScale)
 		}
 		if err != nil {
 			return err
@@ -180,7 +226,7 @@ func (w *weights) check(c *safetensors.Checkpoint) error {
 func (w *weights) load(dev *cuda.Device, c *safetensors.Checkpoint) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
-		values, err := c.BF16(t.name, t.shape)
+		values, err := c.Part(t.name, t.shape, t.rows, t.cols)
 		if err != nil {
 			return &WeightsError{err}
 		}

@@ -28,8 +28,9 @@ func compiler(t *testing.T) *cuda.Compiler {
 // shapes are the heads that the kernels are compiled for: two that differ in
 // everything, or, with LLMPROF_TEST_SHAPES=all, all that the engine takes.
 func shapes() [][]string {
+	shared := [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "RANKS=2"}, append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, {"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}}
+		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {
@@ -38,7 +39,15 @@ func shapes() [][]string {
 			all = append(all, []string{fmt.Sprintf("HEAD_DIM=%d", dim), fmt.Sprintf("GROUP=%d", group), "QK_NORM=" + flag, "QKV_BIAS=" + flag})
 		}
 	}
-	return all
+	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
+}
+
+// gemma defines all that only Gemma's kernels, and those of mixtures, have.
+func gemma(dim string, group int) []string {
+	return []string{
+		"HEAD_DIM=" + dim, fmt.Sprintf("GROUP=%d", group), "QK_NORM=1", "QKV_BIAS=0", "NORM_OFFSET=1", "GELU=1", "SANDWICH=1", "SLIDING=1",
+		"MOE=1", "EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
+	}
 }
 
 // TestKernelsCompile compiles for GPUs with and without Hopper's instructions.

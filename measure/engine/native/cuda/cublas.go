@@ -104,13 +104,14 @@ const (
 	BFloat16 Type = 14 // CUDA_R_16BF
 )
 
-// A Matmul is the product y = x·wᵀ + beta·y of row-major matrices, summed in
-// float32: x is Rows×In, w is Out×In as checkpoints store a linear layer's
+// A Matmul is the product y = x·wᵀ + beta·y + bias of row-major matrices, summed
+// in float32: x is Rows×In, w is Out×In as checkpoints store a linear layer's
 // weights, y is Rows×Out.
 type Matmul struct {
 	Rows, In, Out int
 	Input, Output Type // of x and w; of y
 	Beta          float32
+	Bias          Ptr // Out values of the type of y, added before y is rounded; 0 for none
 
 	dev          *Device
 	desc         uintptr
@@ -152,6 +153,17 @@ func (m *Matmul) describe(b *cublas) error {
 	if err := b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, transA, unsafe.Pointer(t), 4)); err != nil {
 		return err
 	}
+	if m.Bias != 0 {
+		const epilogue, addBias = 7, 4 // CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS
+		e := new(int32)
+		*e = addBias
+		if err := b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, epilogue, unsafe.Pointer(e), 4)); err != nil {
+			return err
+		}
+		if err := m.SetBias(m.Bias); err != nil {
+			return err
+		}
+	}
 	for _, l := range []struct {
 		h          *uintptr
 		typ        Type
@@ -162,6 +174,20 @@ func (m *Matmul) describe(b *cublas) error {
 		}
 	}
 	return nil
+}
+
+// SetBias makes the bias of what is queued from now on another one. A product
+// that was planned without has none to replace.
+func (m *Matmul) SetBias(p Ptr) error {
+	if m.Bias == 0 || p == 0 {
+		return fmt.Errorf("cuda: a product is planned with a bias or without")
+	}
+	const biasPointer = 8 // CUBLASLT_MATMUL_DESC_BIAS_POINTER
+	m.Bias = p
+	v := new(uint64)
+	*v = uint64(p)
+	b := m.dev.lt
+	return b.check("cublasLtMatmulDescSetAttribute", b.fn.descSet(m.desc, biasPointer, unsafe.Pointer(v), 8))
 }
 
 // candidates is how many ways of doing a product are kept for Tune.

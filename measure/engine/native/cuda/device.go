@@ -29,6 +29,7 @@ type Device struct {
 	lt     *cublas
 	folder string
 	ord    int32
+	ctx    uintptr
 	live   map[uint64]uint64 // address to size
 	used   uint64
 	peak   uint64
@@ -47,12 +48,11 @@ func Open(ordinal int, folder string) (*Device, error) {
 		return nil, err
 	}
 	runtime.LockOSThread()
-	var ctx uintptr
-	if err := d.check("cuDevicePrimaryCtxRetain", d.primaryRetain(&ctx, dev.ord)); err != nil {
+	if err := d.check("cuDevicePrimaryCtxRetain", d.primaryRetain(&dev.ctx, dev.ord)); err != nil {
 		runtime.UnlockOSThread()
 		return nil, err
 	}
-	if err := d.check("cuCtxSetCurrent", d.ctxSetCurrent(ctx)); err != nil {
+	if err := d.check("cuCtxSetCurrent", d.ctxSetCurrent(dev.ctx)); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	return dev, nil
@@ -76,14 +76,29 @@ func Ready(folder string) error {
 	return err
 }
 
+// Count is how many GPUs the driver shows.
+func Count(folder string) (int, error) {
+	d, err := openDriver(folder)
+	if err != nil {
+		return 0, err
+	}
+	return d.count()
+}
+
+func (d *driver) count() (int, error) {
+	var n int32
+	err := d.check("cuDeviceGetCount", d.deviceCount(&n))
+	return int(n), err
+}
+
 // find reads what is known of the GPU without a context.
 func (dev *Device) find(ordinal int) error {
 	d := dev.d
-	var n int32
-	if err := d.check("cuDeviceGetCount", d.deviceCount(&n)); err != nil {
+	n, err := d.count()
+	if err != nil {
 		return err
 	}
-	if ordinal < 0 || ordinal >= int(n) {
+	if ordinal < 0 || ordinal >= n {
 		return &DeviceError{fmt.Sprintf("there is no GPU %d: the driver shows %d (CUDA_VISIBLE_DEVICES chooses among them)", ordinal, n)}
 	}
 	if err := d.check("cuDeviceGet", d.deviceGet(&dev.ord, int32(ordinal))); err != nil {

@@ -22,6 +22,8 @@ type driver struct {
 	primaryRetain     func(ctx *uintptr, dev int32) int32
 	primaryRelease    func(dev int32) int32
 	ctxSetCurrent     func(ctx uintptr) int32
+	peerPossible      func(can *int32, dev, peer int32) int32
+	peerEnable        func(ctx uintptr, flags uint32) int32
 	memInfo           func(free, total *uint64) int32
 	memAlloc          func(p *uint64, size uint64) int32
 	memFree           func(p uint64) int32
@@ -67,7 +69,7 @@ func (d *driver) symbols() map[string]any {
 		"cuDeviceGetUuid_v2": &d.deviceUUID, "cuDeviceTotalMem_v2": &d.deviceMem,
 		"cuDeviceGetAttribute": &d.deviceAttr, "cuDeviceGetPCIBusId": &d.devicePCI,
 		"cuDevicePrimaryCtxRetain": &d.primaryRetain, "cuDevicePrimaryCtxRelease_v2": &d.primaryRelease,
-		"cuCtxSetCurrent": &d.ctxSetCurrent,
+		"cuCtxSetCurrent": &d.ctxSetCurrent, "cuDeviceCanAccessPeer": &d.peerPossible, "cuCtxEnablePeerAccess": &d.peerEnable,
 		"cuMemGetInfo_v2": &d.memInfo, "cuMemAlloc_v2": &d.memAlloc, "cuMemFree_v2": &d.memFree,
 		"cuMemHostAlloc": &d.hostAlloc, "cuMemFreeHost": &d.hostFree,
 		"cuMemcpyHtoD_v2": &d.copyToDevice, "cuMemcpyDtoH_v2": &d.copyToHost,

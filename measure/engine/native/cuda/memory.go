@@ -118,6 +118,10 @@ func Pin[T Number](dev *Device, n int) (*Host[T], error) {
 	return &Host[T]{Data: unsafe.Slice((*T)(p), n), dev: dev}, nil
 }
 
+// Ptr is where kernels find the memory: with unified addressing at the host's own
+// address (CUDA Driver API, "Unified Addressing").
+func (h *Host[T]) Ptr() Ptr { return Ptr(uintptr(unsafe.Pointer(&h.Data[0]))) }
+
 // Close gives the memory back.
 func (h *Host[T]) Close() error {
 	if len(h.Data) == 0 {

@@ -15,6 +15,7 @@
 //   qkv[batch][(heads+2*kv_heads)*HEAD_DIM], positions[batch] = tokens in the cache
 //   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]
 //   parts[batch][kv_heads][splits][GROUP][HEAD_DIM], peaks[batch][kv_heads][splits][GROUP][2]
+//   capacity is that of the layer: of a layer with a window, no more than the window
 //   arrived[batch][kv_heads], zero before and after; out[batch][heads*HEAD_DIM]
 
 #define ATT_WARPS 8
@@ -36,6 +37,9 @@ __device__ __forceinline__ void score(float s[GROUP], const float q[GROUP][8], c
     for (int i = 0; i < 4; i++) p += q[g][2 * i] * low(w[i]) + q[g][2 * i + 1] * high(w[i]);
 #pragma unroll
     for (int o = LANES / 2; o > 0; o /= 2) p += __shfl_xor_sync(FULL, p, o);
+#ifdef ATT_SOFTCAP
+    p = bend(p, ATT_SOFTCAP * LOG2E);
+#endif
     s[g] = real ? p : -INFINITY;
   }
 }
@@ -153,10 +157,14 @@ extern "C" __global__ void __launch_bounds__(ATT_WARPS * WARP, GROUP <= 4 ? 2 : 
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, d = lane % LANES * 8;
   let_next_start();
 
-  int past = positions[seq], chunk = (past + splits) / splits;
+  int past = positions[seq], have = past, slot = past;
+#if SLIDING // the cache is a ring: the new token takes the place of the one that leaves the window
+  have = min(past, capacity), slot = past % capacity;
+#endif
+  int chunk = (have + splits) / splits;
   chunk = (chunk + 15) / 16 * 16;
-  int begin = split * chunk, end = min(past, begin + chunk);
-  bool owner = begin <= past && past < begin + chunk;
+  int begin = split * chunk, end = min(have, begin + chunk);
+  bool owner = begin <= have && have < begin + chunk;
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
   int first = begin + warp * KEYS;
   const int step = ATT_WARPS * KEYS * UNROLL;
@@ -177,7 +185,7 @@ extern "C" __global__ void __launch_bounds__(ATT_WARPS * WARP, GROUP <= 4 ? 2 : 
       if (job < GROUP) {
         q[job][at] = v[i] * scale * LOG2E;
       } else {
-        (job == GROUP ? k_cache : v_cache)[cache + (u64)past * HEAD_DIM + at] = fresh[job - GROUP][at] = narrow(v[i]);
+        (job == GROUP ? k_cache : v_cache)[cache + (u64)slot * HEAD_DIM + at] = fresh[job - GROUP][at] = narrow(v[i]);
       }
     }
   }
@@ -194,7 +202,10 @@ extern "C" __global__ void __launch_bounds__(ATT_WARPS * WARP, GROUP <= 4 ? 2 : 
   for (; first < end; first += step) {
     float s[UNROLL][GROUP];
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) score(s[u], mine, p.k[u], first + u * ATT_WARPS * KEYS + lane / LANES < end);
+    for (int u = 0; u < UNROLL; u++) {
+      int at = first + u * ATT_WARPS * KEYS + lane / LANES;
+      score(s[u], mine, p.k[u], at < end && (!SLIDING || at != slot));
+    }
     mix<UNROLL>(a, s, p.v);
     p = ahead;
     load_pieces(ahead, k_cache + cache, v_cache + cache, first + 2 * step, end);
@@ -216,8 +227,8 @@ extern "C" __global__ void __launch_bounds__(ATT_WARPS * WARP, GROUP <= 4 ? 2 : 
     if (lane == 0) stats[warp][g][0] = a.peak[g], stats[warp][g][1] = a.sum[g];
   }
   __syncthreads();
-  u64 slot = ((u64)seq * kv_heads + head) * splits;
-  parts += slot * GROUP * HEAD_DIM, peaks += slot * GROUP * 2;
+  u64 parts_before = ((u64)seq * kv_heads + head) * splits;
+  parts += parts_before * GROUP * HEAD_DIM, peaks += parts_before * GROUP * 2;
   for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += ATT_WARPS * WARP) {
     int g = i / HEAD_DIM;
     float m = -INFINITY, o = 0.f, l = 0.f;

@@ -14,27 +14,23 @@
 
 __device__ __forceinline__ u32 piece(u32 base, int row, int c) { return base + (row * PIECES + (c ^ (row & 7))) * 16; }
 
-__device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-
-__device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-
 // copy_tile starts copying TILE rows; rows from have on are zeros.
 __device__ __forceinline__ void copy_tile(u32 base, const bf16 *from, u64 stride, int have) {
   for (int i = threadIdx.x; i < TILE * PIECES; i += 4 * WARP) {
     int r = i / PIECES, c = i % PIECES, bytes = r < have ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(piece(base, r, c)), "l"(from + (r < have ? r : 0) * stride + c * 8), "r"(bytes));
+    copy16_or_zero(piece(base, r, c), from + (r < have ? r : 0) * stride + c * 8, bytes);
   }
 }
 
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#if SLIDING
+#define WINDOW , int window // tokens that a query sees, itself among them
+#else
+#define WINDOW
+#endif
 
 extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
-    attention_prefill(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity, float scale) {
-  extern __shared__ __align__(128) u8 smem[];
+    attention_prefill(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity, float scale WINDOW) {
+  DYNAMIC_SHARED(smem);
   int heads = kv_heads * GROUP, head = blockIdx.y, seq = blockIdx.z;
   int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mi = lane / 8, mr = lane % 8;
@@ -44,21 +40,26 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
   const bf16 *q = qkv + ((u64)seq * length + tile * TILE) * width + head * HEAD_DIM;
   u64 cache = ((u64)seq * kv_heads + head / GROUP) * capacity * HEAD_DIM;
 
+  int start = 0;
+#if SLIDING
+  start = max(tile * TILE - window + 1, 0) / TILE;
+  cache += (u64)start * TILE * HEAD_DIM;
+#endif
   copy_tile(qs, q, width, length - tile * TILE);
-  copy_tile(ks, k_cache + cache, HEAD_DIM, length);
-  copy_tile(vs, v_cache + cache, HEAD_DIM, length);
+  copy_tile(ks, k_cache + cache, HEAD_DIM, length - start * TILE);
+  copy_tile(vs, v_cache + cache, HEAD_DIM, length - start * TILE);
   commit();
 
   float o[HEAD_DIM / 8][4] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
   scale *= LOG2E;
-  for (int j = 0; j <= tile; j++) {
-    if (j < tile) {
+  for (int j = 0; j <= tile - start; j++) { // tiles of keys from the first that is seen
+    if (j < tile - start) {
       u64 at = cache + (u64)(j + 1) * TILE * HEAD_DIM;
-      copy_tile(ks + (j + 1) % 2 * size, k_cache + at, HEAD_DIM, length - (j + 1) * TILE);
-      copy_tile(vs + (j + 1) % 2 * size, v_cache + at, HEAD_DIM, length - (j + 1) * TILE);
+      copy_tile(ks + (j + 1) % 2 * size, k_cache + at, HEAD_DIM, length - (start + j + 1) * TILE);
+      copy_tile(vs + (j + 1) % 2 * size, v_cache + at, HEAD_DIM, length - (start + j + 1) * TILE);
     }
     commit();
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    wait_copies<1>();
     __syncthreads();
     u32 k = ks + j % 2 * size, v = vs + j % 2 * size;
 
@@ -75,7 +76,21 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
         mma(s[2 * n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
       }
     }
-    if (j == tile) { // the diagonal: a query sees keys up to itself
+#ifdef ATT_SOFTCAP
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) s[n][i] = bend(s[n][i] * scale, ATT_SOFTCAP * LOG2E) / scale;
+#endif
+#if SLIDING
+    int behind = (tile - start - j) * TILE + warp * 16 + g - 2 * t - window; // of lane's first key and query, 0 where it is just unseen
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (behind + (i >> 1) * 8 - n * 8 - (i & 1) >= 0) s[n][i] = -INFINITY;
+#endif
+    if (j == tile - start) { // the diagonal: a query sees keys up to itself
 #pragma unroll
       for (int n = 0; n < TILE / 8; n++)
 #pragma unroll
@@ -89,7 +104,9 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       for (int n = 0; n < TILE / 8; n++) m = fmaxf(m, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
       m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
       m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
-      float old = exp2f((peak[h] - m) * scale), row = 0.f, shift = m * scale;
+      float base = m;
+      if (SLIDING && m == -INFINITY) base = 0.f; // no key of this tile is seen
+      float old = exp2f((peak[h] - base) * scale), row = 0.f, shift = base * scale;
       peak[h] = m;
 #pragma unroll
       for (int n = 0; n < TILE / 8; n++)
@@ -126,3 +143,22 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
     for (int n = 0; n < HEAD_DIM / 8; n++) *(u32 *)(to + n * 8) = pack(o[n][2 * h] / l, o[n][2 * h + 1] / l);
   }
 }
+
+#if SLIDING
+// move_rows copies keys and values of some tokens from one cache to another, each
+// a ring: row r of a token t lies at t modulo the capacity. One block a token, key
+// head and sequence; half of its threads have the keys.
+//
+//   from_k, from_v[batch][kv_heads][from_capacity][HEAD_DIM], to_k, to_v[batch][kv_heads][to_capacity][HEAD_DIM]
+extern "C" __global__ void move_rows(const bf16 *from_k, const bf16 *from_v, bf16 *to_k, bf16 *to_v, int from_capacity, int from_first,
+                                     int to_capacity, int to_first) {
+  u64 head = (u64)blockIdx.z * gridDim.y + blockIdx.y;
+  u64 from = (head * from_capacity + (from_first + blockIdx.x) % from_capacity) * HEAD_DIM;
+  u64 to = (head * to_capacity + (to_first + blockIdx.x) % to_capacity) * HEAD_DIM;
+  int i = threadIdx.x % PIECES * 8;
+  if (threadIdx.x < PIECES)
+    *(uint4 *)(to_k + to + i) = *(const uint4 *)(from_k + from + i);
+  else
+    *(uint4 *)(to_v + to + i) = *(const uint4 *)(from_v + from + i);
+}
+#endif

@@ -8,7 +8,9 @@
 // piece c of row r lies at c^(r%8): the 128-byte swizzle that wgmma's descriptors
 // name (PTX ISA, "Asynchronous warpgroup level matrix instructions").
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM <= 128
+// The host takes it where the model has no window in use and no soft cap.
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
 
 #define WIDE 128                         // queries, and keys, of a tile
 #define BLOCK (WIDE * 128)               // bytes of a block of 64 values of each row
@@ -94,7 +96,7 @@ __device__ __forceinline__ void copy_wide(u32 base, const bf16 *from, u64 stride
   for (int i = threadIdx.x; i < WIDE * PIECES; i += 256) {
     int r = i / PIECES, c = i % PIECES, bytes = r < have ? 16 : 0;
     u32 to = base + c / 8 * BLOCK + r * 128 + ((c % 8) ^ (r & 7)) * 16;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from + (r < have ? r : 0) * stride + c * 8), "r"(bytes));
+    copy16_or_zero(to, from + (r < have ? r : 0) * stride + c * 8, bytes);
   }
 }
 
@@ -156,7 +158,7 @@ __device__ __forceinline__ void pack_weights(u32 a[WIDE / 16][4], const float s[
 
 // arrived waits for the copies begun so far and shows them to the tensor cores.
 __device__ __forceinline__ void arrived() {
-  asm volatile("cp.async.wait_group 0;" ::: "memory");
+  wait_copies<0>();
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
 }
@@ -185,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
   u32 a[WIDE / 16][4];
   scale *= LOG2E;
-  asm volatile("cp.async.wait_group 1;" ::: "memory");
+  wait_copies<1>();
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
   u32 mine = qs + group * 64 * 128;

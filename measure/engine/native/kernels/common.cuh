@@ -1,19 +1,31 @@
-// What all kernels share: types, conversions, reductions, and the few
-// instructions that CUDA C++ has no words for. The host compiles this file and
-// the kernels as one program, with these defined:
+// What all kernels share: conversions, reductions, and what is done to a head.
+// The host compiles ptx.cuh, this file and the kernels as one program, with these
+// defined:
 //
 //   HEAD_DIM  values of one attention head, a multiple of 64
 //   GROUP     query heads that share one key and value head
 //   QK_NORM   1 where queries and keys have an RMSNorm of their own
 //   QKV_BIAS  1 where the q, k and v projections have a bias
+//   RANKS     GPUs that share the model; 1 if it is not defined
 //
-// Shapes are written [rows][columns], the last dimension dense. bf16 values
-// travel as their 16 bits; sums are float32.
+// and these where the model or the workload has it:
+//
+//   NORM_OFFSET 1       norms multiply by 1 more than their weights
+//   GELU 1              the gate's activation is GELU by tanh, not SiLU
+//   SANDWICH 1          what a block adds to the stream is normed first
+//   SLIDING 1           the context outgrows the window of some layers
+//   EMBED_SCALE x       the embedding is multiplied by x
+//   ATT_SOFTCAP x       attention's scores are bent to (-x, x) by tanh
+//   LOGIT_SOFTCAP x     and so are the model's
+//
+// Shapes are written [rows][columns], the last dimension dense; sums are float32.
 
-typedef unsigned char u8;
-typedef unsigned short bf16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#ifndef RANKS
+#define RANKS 1
+#endif
+#ifndef SLIDING
+#define SLIDING 0
+#endif
 
 #define WARP 32
 #define FULL 0xffffffffu
@@ -24,48 +36,34 @@ __device__ __forceinline__ float low(u32 p) { return __uint_as_float(p << 16); }
 __device__ __forceinline__ float high(u32 p) { return __uint_as_float(p & 0xffff0000u); }
 __device__ __forceinline__ float wide(bf16 v) { return __uint_as_float((u32)v << 16); }
 
-// pack rounds two floats to nearest even, a to the low half.
-__device__ __forceinline__ u32 pack(float a, float b) {
-  u32 r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
-  return r;
+__device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
+
+// gain is what a norm multiplies by, of its weight.
+__device__ __forceinline__ float gain(float w) {
+#if NORM_OFFSET
+  return 1.f + w;
+#else
+  return w;
+#endif
 }
 
-__device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
+// activate is the non-linearity of a gated feed-forward. (GELU: Hendrycks, Gimpel
+// 2016, arXiv:1606.08415.)
+__device__ __forceinline__ float activate(float v) {
+#if GELU
+  return 0.5f * v * (1.f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
+#else
+  return v / (1.f + __expf(-v));
+#endif
+}
+
+// bend is the soft cap of Gemma 2 (arXiv:2408.00118).
+__device__ __forceinline__ float bend(float v, float cap) { return cap * tanhf(v / cap); }
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
   for (int o = WARP / 2; o > 0; o /= 2) v += __shfl_xor_sync(FULL, v, o);
   return v;
-}
-
-// after_previous waits for the kernel ahead in the stream, when this one was
-// started early, and forgets what the first-level cache holds from before.
-__device__ __forceinline__ void after_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  __threadfence();
-#endif
-}
-
-// let_next_start allows the kernel behind to start; its after_previous still
-// waits for the end of this one.
-__device__ __forceinline__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-
-// mma adds the product of a 16x16 tile of a and a 16x8 tile of b to c. Lane
-// 4g+t holds of a: rows g and g+8, columns 2t, 2t+1, 2t+8, 2t+9; of b: those
-// rows of column g; of c: rows g and g+8, columns 2t, 2t+1 (PTX ISA,
-// mma.m16n8k16).
-__device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 // HEAD_LANE is how many values of a head each lane of a warp holds: those of
@@ -95,7 +93,7 @@ __device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *nor
   for (int i = 0; i < HEAD_LANE; i++) ss += v[i] * v[i];
   float r = rsqrtf(warp_sum(ss) / HEAD_DIM + eps);
 #pragma unroll
-  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * wide(norm[threadIdx.x % WARP + WARP * i]);
+  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * gain(wide(norm[threadIdx.x % WARP + WARP * i]));
 #endif
 #pragma unroll
   for (int i = 0; i < HEAD_LANE / 2; i++) {

@@ -1,5 +1,21 @@
 // The operators that touch each value once.
 
+__device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
+  for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
+    float v = wide(from[i]);
+#ifdef EMBED_SCALE
+    v *= EMBED_SCALE;
+#endif
+    x[row * hidden + i] = v;
+    if (xn == nullptr) continue;
+    xn[row * hidden + i] = narrow(v * gain(wide(norm[i])));
+    float ss = v * v;
+#pragma unroll
+    for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
+    if (i % 16 == 0) squares[row * (hidden / 16) + i / 16] = ss;
+  }
+}
+
 // embedding gathers the row of each token into the residual stream x, in
 // float32. For decoding it also leaves what the first product needs: xn = x
 // times the norm's weights, and the sum of squares of each 16 values.
@@ -8,17 +24,8 @@
 extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
   let_next_start();
   after_previous();
-  u64 row = blockIdx.x, from = (u64)tokens[row] * hidden;
-  for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
-    float v = wide(table[from + i]);
-    x[row * hidden + i] = v;
-    if (xn == nullptr) continue;
-    xn[row * hidden + i] = narrow(v * wide(norm[i]));
-    float ss = v * v;
-#pragma unroll
-    for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
-    if (i % 16 == 0) squares[row * (hidden / 16) + i / 16] = ss;
-  }
+  u64 row = blockIdx.x;
+  gather_row(table + (u64)tokens[row] * hidden, row, x, hidden, xn, squares, norm);
 }
 
 // rms_norm is RMSNorm (arXiv:1910.07467): y = x / rms(x) * w. The rows that it
@@ -41,12 +48,12 @@ extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int 
   for (int i = threadIdx.x * 4; i < hidden; i += blockDim.x * 4) {
     float4 v = *(const float4 *)(in + i);
     uint2 g = *(const uint2 *)(w + i);
-    uint2 o = {pack(v.x * r * low(g.x), v.y * r * high(g.x)), pack(v.z * r * low(g.y), v.w * r * high(g.y))};
+    uint2 o = {pack(v.x * r * gain(low(g.x)), v.y * r * gain(high(g.x))), pack(v.z * r * gain(low(g.y)), v.w * r * gain(high(g.y)))};
     *(uint2 *)(out + i) = o;
   }
 }
 
-// activation is SwiGLU: out = silu(gate)*up of [rows][2*width] with gate first.
+// activation is that of the feed-forward: out = activate(gate)*up of [rows][2*width] with gate first.
 extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
   u64 row = blockIdx.y;
   int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
@@ -59,17 +66,17 @@ extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
 #pragma unroll
   for (int k = 0; k < 4; k++) {
     float a = low(gs[k]), b = high(gs[k]);
-    os[k] = pack(a / (1.f + __expf(-a)) * low(us[k]), b / (1.f + __expf(-b)) * high(us[k]));
+    os[k] = pack(activate(a) * low(us[k]), activate(b) * high(us[k]));
   }
   *(uint4 *)(out + row * width + i) = o;
 }
 
-// rotary prepares the heads of a prompt: q in place, k and v into the cache.
-// One block a token, one warp a head at a time.
+// rotary prepares the heads of a prompt, which have their biases: q in place, k
+// and v into the cache. One block a token, one warp a head at a time.
 //
 //   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], k_cache[batch][kv_heads][capacity][HEAD_DIM]
-extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies,
-                                  bf16 *k_cache, bf16 *v_cache, int kv_heads, int length, int capacity, float eps) {
+extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
+                                  bf16 *v_cache, int kv_heads, int length, int capacity, float eps) {
   int heads = kv_heads * GROUP, lane = threadIdx.x % WARP;
   int pos = blockIdx.x % length, seq = blockIdx.x / length;
   Angles turn = angles(frequencies, pos);
@@ -77,13 +84,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_nor
   for (int h = threadIdx.x / WARP; h < heads + 2 * kv_heads; h += blockDim.x / WARP) {
     float v[HEAD_LANE];
 #pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) {
-      int at = h * HEAD_DIM + lane + WARP * i;
-      v[i] = wide(row[at]);
-#if QKV_BIAS
-      v[i] += wide(bias[at]);
-#endif
-    }
+    for (int i = 0; i < HEAD_LANE; i++) v[i] = wide(row[h * HEAD_DIM + lane + WARP * i]);
     bf16 *to = row + h * HEAD_DIM;
     if (h >= heads) {
       int kv = (h - heads) % kv_heads;
@@ -95,20 +96,21 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *bias, const bf16 *q_nor
   }
 }
 
-// sampling picks the highest score of each sequence, the lowest index among
-// equals, makes it the next token, and moves the position on. best and arrived
-// are zero before and after.
-//
-//   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
-extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
-  let_next_start();
-  after_previous();
+// best_score finds the highest of a sequence's scores, the lowest index among
+// equals, and gives it to one thread of the last block of the sequence that comes
+// to its end: index and score as a number that orders as they do. A soft cap of the
+// scores is applied on the way. first is the index of the first score. best and
+// arrived are zero before and after.
+__device__ __forceinline__ bool best_score(float *logits, int vocab, u32 first, u64 *best, u32 *arrived, u64 &winner) {
   int seq = blockIdx.y;
   u64 top = 0;
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < vocab; i += gridDim.x * blockDim.x) {
+#ifdef LOGIT_SOFTCAP
+    logits[(u64)seq * vocab + i] = bend(logits[(u64)seq * vocab + i], LOGIT_SOFTCAP);
+#endif
     u32 bits = __float_as_uint(logits[(u64)seq * vocab + i]);
     bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
-    u64 key = (u64)bits << 32 | (0xffffffffu - (u32)i);
+    u64 key = (u64)bits << 32 | (0xffffffffu - (first + (u32)i));
     top = key > top ? key : top;
   }
 #pragma unroll
@@ -119,9 +121,24 @@ extern "C" __global__ void sampling(const float *logits, int vocab, u64 *best, u
   if (threadIdx.x % WARP == 0) atomicMax(best + seq, top);
   __threadfence();
   __syncthreads();
-  if (threadIdx.x != 0 || atomicAdd(arrived + seq, 1) != gridDim.x - 1) return;
-  u64 winner = atomicExch(best + seq, 0ull);
+  if (threadIdx.x != 0 || atomicAdd(arrived + seq, 1) != gridDim.x - 1) return false;
+  winner = atomicExch(best + seq, 0ull);
   arrived[seq] = 0;
-  next[seq] = (int)(0xffffffffu - (u32)winner);
-  positions[seq] += 1;
+  return true;
+}
+
+// token is that of a best score.
+__device__ __forceinline__ int token(u64 winner) { return (int)(0xffffffffu - (u32)winner); }
+
+// sampling takes the best score of each sequence as the next token, and moves the
+// position on.
+//
+//   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
+extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
+  let_next_start();
+  after_previous();
+  u64 winner;
+  if (!best_score(logits, vocab, 0, best, arrived, winner)) return;
+  next[blockIdx.y] = token(winner);
+  positions[blockIdx.y] += 1;
 }

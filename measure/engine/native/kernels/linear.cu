@@ -10,6 +10,9 @@
 //     both sides agree, so each lane takes 8 consecutive k in one 16-byte load.
 //   - Norm, activation, residual sum and what the next norm needs are done to
 //     the sums on their way out.
+//   - Where the tiles are too few for the multiprocessors, each is cut along k
+//     into `parts`, and the last block to finish one of them adds them up, in
+//     the order of k: a sum is the same every time.
 //
 // Rows of the ring are 64 bytes apart from a multiple of 128, so that the 16-byte
 // loads of two neighbouring rows meet no bank twice. The host defines the shapes
@@ -22,42 +25,7 @@
 #endif
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
-__device__ __forceinline__ void barrier_init(u64 *b, u32 count) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(u64 *b) {
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(shared_address(b)) : "memory");
-}
-
-// barrier_arrive_copied arrives when the copies that this thread began are done.
-__device__ __forceinline__ void barrier_arrive_copied(u64 *b) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
-  u32 done = 0;
-  while (!done) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-#else
-    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-#endif
-                 : "=r"(done)
-                 : "r"(shared_address(b)), "r"(parity)
-                 : "memory");
-  }
-}
-
-__device__ __forceinline__ void copy16(u32 to, const void *from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-__device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
-}
-
-enum Out { SCORES, RESIDUAL, SWIGLU };
+enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN };
 
 struct LinearArgs {
   const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
@@ -65,10 +33,13 @@ struct LinearArgs {
   int n, k, batch;
   float eps;
   const float *squares; // [batch][k/16], of the norm ahead of this product
-  float *y;             // SCORES: [batch][n]; RESIDUAL: the stream, [batch][n]
+  float *y;             // SCORES, PLAIN: [batch][n]; RESIDUAL: the stream, [batch][n]
   bf16 *h;              // RESIDUAL: the stream times norm; SWIGLU: [batch][n]
   float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
   const bf16 *norm;     // RESIDUAL: of the next norm
+  int parts;            // of k that a tile is cut into; 1 uses neither of the next
+  float *partial;       // [tiles][parts][16*RT][8*NT]: rows of a tile fastest
+  u32 *arrived;         // [tiles], zero before and after
 };
 
 // RT tiles of 16 rows and KS columns of weights, and as many columns of XR
@@ -84,20 +55,39 @@ struct Linear {
   static constexpr int CHUNKS = KS / 8;          // 16-byte pieces of a row
   static_assert(UNITS * SLICES * 32 == KS, "a stage divides among the warps");
 
+  static constexpr int SUMS = RT * NT * 128;     // of a tile
+
   const LinearArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
-  int tiles;
+  int items;         // tiles and their parts
+  bool *last;        // this block has the last part of a tile
 
-  // A Cursor is a stage's place in the weights and in the ring.
+  // A Cursor is a stage's place in the weights and in the ring. An item is one
+  // part of a tile; the parts of a tile follow each other.
   struct Cursor {
-    int tile, k, slot;
+    int item, tile, k, end, slot;
     u32 phase;
+    __device__ __forceinline__ void enter(const LinearArgs &a, int i) {
+      item = i, tile = i, k = 0, end = a.k;
+      if (a.parts == 1) return;
+      int stages = (a.k + KS - 1) / KS, part = i % a.parts;
+      tile = i / a.parts, k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
+    }
     __device__ __forceinline__ void next(const LinearArgs &a) {
       if (++slot == STAGES) slot = 0, phase ^= 1;
-      if ((k += KS) >= a.k) k = 0, tile += gridDim.x;
+      if ((k += KS) >= end) enter(a, item + gridDim.x);
     }
   };
+
+  // first is the block's first stage; a fresh barrier counts the phase before its
+  // first as done.
+  __device__ __forceinline__ Cursor first(u32 phase) const {
+    Cursor c;
+    c.slot = 0, c.phase = phase;
+    c.enter(a, blockIdx.x);
+    return c;
+  }
 
   // row is the row of the weights that row j of stage tile holds.
   __device__ __forceinline__ int row(int tile, int j) const {
@@ -148,15 +138,14 @@ struct Linear {
   // kernel ahead. The kernel behind may start when all is on its way: earlier,
   // its ring would be full before this one's end, and DRAM idle until its begin.
   __device__ void produce(int thread) const {
-    u64 policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    Cursor start = {(int)blockIdx.x, 0, 0, 1}, w = start, x = start; // a fresh barrier counts the phase before its first as done
+    u64 policy = evict_first();
+    Cursor w = first(1), x = w;
     int ahead = 0;
-    for (; ahead < STAGES && w.tile < tiles; ahead++, w.next(a)) copy_weights(w, thread, policy);
-    if (START_EARLY || w.tile >= tiles) let_next_start();
+    for (; ahead < STAGES && w.item < items; ahead++, w.next(a)) copy_weights(w, thread, policy);
+    if (START_EARLY || w.item >= items) let_next_start();
     after_previous();
     for (; ahead > 0; ahead--, x.next(a)) copy_inputs(x, thread);
-    for (; w.tile < tiles; w.next(a)) {
+    for (; w.item < items; w.next(a)) {
       barrier_wait(empty + w.slot, w.phase);
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
@@ -167,11 +156,12 @@ struct Linear {
   __device__ void consume(float *red, const float *scale) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     int part = warp % RT, base = warp / RT * UNITS * 32;
-    Cursor c = {(int)blockIdx.x, 0, 0, 0};
-    while (c.tile < tiles) {
-      int tile = c.tile;
+    Cursor c = first(0);
+    while (c.item < items) {
+      int item = c.item, tile = c.tile;
       float sum[NT][4] = {};
-      for (int k = 0; k < a.k; k += KS) {
+      while (c.item == item) {
+        int k = c.k;
         barrier_wait(full + c.slot, c.phase);
         const u8 *w = ring + c.slot * STAGE + (part * 16 + g) * PITCH + (base + t * 8) * 2;
         const u8 *x = ring + c.slot * STAGE + ROWS * PITCH + (base + t * 8) * 2;
@@ -196,17 +186,43 @@ struct Linear {
         float *col = mine + (n * 8 + 2 * t) * RED_PITCH + g;
         col[0] = sum[n][0], col[RED_PITCH] = sum[n][1], col[8] = sum[n][2], col[RED_PITCH + 8] = sum[n][3];
       }
-      asm volatile("bar.sync 1, 256;" ::: "memory");
-      finish(red, scale, tile);
-      asm volatile("bar.sync 1, 256;" ::: "memory");
+      sync_threads_of(1, CONSUMERS * WARP);
+      if (a.parts == 1 || leave(red, item, tile)) finish(red, scale, tile);
+      sync_threads_of(1, CONSUMERS * WARP);
     }
   }
 
-  // total is the sum over the warps that shared tile part, in a fixed order.
-  __device__ static __forceinline__ float total(const float *red, int part, int seq, int r) {
+  // leave writes the sums of one part where other blocks see them, and reports
+  // whether they were the last of the tile.
+  __device__ bool leave(const float *red, int item, int tile) const {
+    float *to = a.partial + (u64)item * SUMS;
+    for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, i / (16 * NT * 8), i / 16 % (NT * 8), i % 16));
+    __threadfence();
+    sync_threads_of(1, CONSUMERS * WARP);
+    if (threadIdx.x == 0) {
+      *last = atomicAdd(a.arrived + tile, 1) == a.parts - 1;
+      if (*last) a.arrived[tile] = 0;
+    }
+    sync_threads_of(1, CONSUMERS * WARP);
+    if (!*last) return false;
+    __threadfence();
+    return true;
+  }
+
+  // of_warps is the sum over the warps that shared tile part, in a fixed order.
+  __device__ static __forceinline__ float of_warps(const float *red, int part, int seq, int r) {
     float s = 0.f;
 #pragma unroll
     for (int i = 0; i < SLICES; i++) s += red[(i * RT + part) * RED + seq * RED_PITCH + r];
+    return s;
+  }
+
+  // total is the whole sum of a row and a sequence.
+  __device__ __forceinline__ float total(const float *red, int tile, int part, int seq, int r) const {
+    if (a.parts == 1) return of_warps(red, part, seq, r);
+    const float *from = a.partial + (u64)tile * a.parts * SUMS + (part * NT * 8 + seq) * 16 + r;
+    float s = 0.f;
+    for (int i = 0; i < a.parts; i++) s += __ldcg(from + (u64)i * SUMS);
     return s;
   }
 
@@ -218,21 +234,21 @@ struct Linear {
       if (OUT == SWIGLU) {
         int o = (tile * RT + part) * 8 + r;
         if (r >= 8 || seq >= a.batch || o >= a.n) continue;
-        float gate = total(red, part, seq, r) * scale[seq], up = total(red, part, seq, r + 8) * scale[seq];
-        a.h[(u64)seq * a.n + o] = narrow(gate / (1.f + __expf(-gate)) * up);
+        float gate = total(red, tile, part, seq, r) * scale[seq], up = total(red, tile, part, seq, r + 8) * scale[seq];
+        a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
         continue;
       }
       int o = tile * ROWS + part * 16 + r;
-      if (OUT == SCORES) {
-        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, part, seq, r) * scale[seq];
+      if (OUT == SCORES || OUT == PLAIN) {
+        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r) * (OUT == SCORES ? scale[seq] : 1.f);
         continue;
       }
       float x = 0.f;
       if (seq < a.batch && o < a.n) {
         u64 at = (u64)seq * a.n + o;
-        x = a.y[at] + total(red, part, seq, r);
+        x = a.y[at] + total(red, tile, part, seq, r);
         a.y[at] = x;
-        a.h[at] = narrow(x * wide(a.norm[o]));
+        a.h[at] = narrow(x * gain(wide(a.norm[o])));
       }
       float ss = x * x;
 #pragma unroll
@@ -249,15 +265,16 @@ struct Linear {
       ss = warp_sum(ss);
       if (threadIdx.x % WARP == 0) scale[seq] = rsqrtf(ss / a.k + a.eps);
     }
-    asm volatile("bar.sync 1, 256;" ::: "memory");
+    sync_threads_of(1, CONSUMERS * WARP);
   }
 
   __device__ static void run(const LinearArgs &a) {
-    extern __shared__ __align__(128) u8 ring[];
+    DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ float red[CONSUMERS * RED];
     __shared__ float scale[NT * 8];
-    Linear l = {a, ring, full, empty, OUT == SWIGLU ? (a.n + 8 * RT - 1) / (8 * RT) : (a.n + ROWS - 1) / ROWS};
+    __shared__ bool last;
+    Linear l = {a, ring, full, empty, (a.n + OUTPUTS - 1) / OUTPUTS * a.parts, &last};
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
     }
@@ -267,7 +284,7 @@ struct Linear {
       return;
     }
     after_previous();
-    if (OUT != RESIDUAL) l.scales(scale);
+    if (OUT == SCORES || OUT == SWIGLU) l.scales(scale);
     l.consume(red, scale);
   }
 };
@@ -275,8 +292,8 @@ struct Linear {
 #define LINEAR(name, SHAPE, OUT)                                                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
       name(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
-           const bf16 *norm) {                                                                                             \
-    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm};                                                    \
+           const bf16 *norm, int parts, float *partial, u32 *arrived) {                                                    \
+    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived};                           \
     Linear<SHAPE, OUT>::run(a);                                                                                            \
   }
 
@@ -292,3 +309,10 @@ LINEAR(linear_swiglu_16, SHAPE_16, SWIGLU)
 LINEAR(linear_scores_32, SHAPE_32, SCORES)
 LINEAR(linear_residual_32, SHAPE_32, RESIDUAL)
 LINEAR(linear_swiglu_32, SHAPE_32, SWIGLU)
+
+#if SANDWICH || RANKS > 1
+LINEAR(linear_plain_1, SHAPE_1, PLAIN)
+LINEAR(linear_plain_8, SHAPE_8, PLAIN)
+LINEAR(linear_plain_16, SHAPE_16, PLAIN)
+LINEAR(linear_plain_32, SHAPE_32, PLAIN)
+#endif

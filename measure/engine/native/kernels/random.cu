@@ -13,12 +13,21 @@ __device__ __forceinline__ u64 splitmix64(u64 z) {
   return z ^ (z >> 31);
 }
 
+__device__ __forceinline__ bf16 random_weight(u64 i, u64 seed, float scale) {
+  u64 z = splitmix64(seed + (i + 1) * 0x9e3779b97f4a7c15ull);
+  float u = ((float)(u32)(z >> 40) + 0.5f) * (1.f / 8388608.f) - 1.f;
+  return narrow(scale * u);
+}
+
 extern "C" __global__ void fill_random(bf16 *out, u64 n, u64 seed, float scale) {
-  for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) {
-    u64 z = splitmix64(seed + (i + 1) * 0x9e3779b97f4a7c15ull);
-    float u = ((float)(u32)(z >> 40) + 0.5f) * (1.f / 8388608.f) - 1.f;
-    out[i] = narrow(scale * u);
-  }
+  for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) out[i] = random_weight(i, seed, scale);
+}
+
+// fill_random_part fills out[rows][columns] with a part of a tensor that is width
+// wide: from row and column on, what fill_random makes of the whole.
+extern "C" __global__ void fill_random_part(bf16 *out, u64 rows, u64 columns, u64 row, u64 column, u64 width, u64 seed, float scale) {
+  for (u64 r = blockIdx.x; r < rows; r += gridDim.x)
+    for (u64 c = threadIdx.x; c < columns; c += blockDim.x) out[r * columns + c] = random_weight((row + r) * width + column + c, seed, scale);
 }
 
 extern "C" __global__ void fill_constant(bf16 *out, u64 n, float value) {

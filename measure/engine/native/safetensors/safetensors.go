@@ -126,8 +126,11 @@ func (c *Checkpoint) add(path string) error {
 	return nil
 }
 
-// Close closes the files.
+// Close closes the files; there are none of nil.
 func (c *Checkpoint) Close() {
+	if c == nil {
+		return
+	}
 	for _, f := range c.files {
 		f.Close() // opened for reading: nothing is lost
 	}
@@ -163,13 +166,51 @@ func (c *Checkpoint) Check(name string, shape []int) error {
 // BF16 reads a tensor of the shape that the model has, rounded to bf16 if it is
 // stored as another float.
 func (c *Checkpoint) BF16(name string, shape []int) ([]uint16, error) {
+	rows, cols := Span{N: 1}, Span{N: 1}
+	if len(shape) > 0 {
+		rows.N = shape[0]
+	}
+	if len(shape) > 1 {
+		cols.N = shape[1]
+	}
+	return c.Part(name, shape, rows, cols)
+}
+
+// read fills raw with the tensor's bytes from at on.
+func (p *place) read(raw []byte, at int64) error {
+	_, err := p.file.ReadAt(raw, p.begin+p.Offsets[0]+at)
+	return err
+}
+
+// A Span is N rows or columns from Begin on.
+type Span struct{ Begin, N int }
+
+func (s Span) within(n int) bool { return s.Begin >= 0 && s.N > 0 && s.Begin <= n-s.N }
+
+// Part reads the values of some rows and columns of a matrix, or of some rows of a
+// vector, which has one column. Nothing else of the tensor is read.
+func (c *Checkpoint) Part(name string, shape []int, rows, cols Span) ([]uint16, error) {
 	if err := c.Check(name, shape); err != nil {
 		return nil, err
 	}
-	p := c.tensors[name]
-	raw := make([]byte, p.Offsets[1]-p.Offsets[0])
-	if _, err := p.file.ReadAt(raw, p.begin+p.Offsets[0]); err != nil {
-		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+	p, width := c.tensors[name], 1
+	if len(shape) == 2 {
+		width = shape[1]
+	}
+	if len(shape) < 1 || len(shape) > 2 || !rows.within(shape[0]) || !cols.within(width) {
+		return nil, fmt.Errorf("safetensors: %s: tensor %q of the shape %v has no rows %+v and columns %+v", p.file.Name(), name, shape, rows, cols)
+	}
+	each, _ := size(p.DType)
+	pieces, length := rows.N, int64(cols.N)*each // of rows one behind the other, one piece
+	if cols.N == width {
+		pieces, length = 1, length*int64(rows.N)
+	}
+	raw := make([]byte, int64(pieces)*length)
+	for i := range pieces {
+		at := (int64(rows.Begin+i)*int64(width) + int64(cols.Begin)) * each
+		if err := p.read(raw[int64(i)*length:int64(i+1)*length], at); err != nil {
+			return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+		}
 	}
 	return toBF16(p.DType, raw), nil
 }

@@ -65,6 +65,36 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A part is what the whole has there; one that is not in the tensor is refused.
+func TestPart(t *testing.T) {
+	c := open(t, folder(t, map[string][]byte{"model.safetensors": two()}))
+	whole := []uint16{0x3f80, 0x3f81, 0x3f82, 0x3f83, 0x3f84, 0x3f85}
+	for row := range 2 {
+		for rows := 1; row+rows <= 2; rows++ {
+			for col := range 3 {
+				for cols := 1; col+cols <= 3; cols++ {
+					var want []uint16
+					for r := row; r < row+rows; r++ {
+						want = append(want, whole[3*r+col:3*r+col+cols]...)
+					}
+					got, err := c.Part("a", []int{2, 3}, Span{row, rows}, Span{col, cols})
+					if err != nil || !slices.Equal(got, want) {
+						t.Errorf("%d rows from %d, %d columns from %d: %x, %v, want %x", rows, row, cols, col, got, err, want)
+					}
+				}
+			}
+		}
+	}
+	if got, err := c.Part("b", []int{2}, Span{1, 1}, Span{0, 1}); err != nil || !slices.Equal(got, []uint16{0xc040}) {
+		t.Errorf("b = %x, %v", got, err)
+	}
+	for _, s := range [][2]Span{{{0, 3}, {0, 3}}, {{2, 1}, {0, 3}}, {{-1, 1}, {0, 3}}, {{0, 2}, {1, 3}}, {{0, 0}, {0, 3}}, {{1, 1 << 62}, {0, 3}}} {
+		if got, err := c.Part("a", []int{2, 3}, s[0], s[1]); err == nil {
+			t.Errorf("%v gave %x", s, got)
+		}
+	}
+}
+
 // What is cut off anywhere is refused, by name.
 func TestTruncated(t *testing.T) {
 	whole := two()

@@ -31,7 +31,6 @@ func refused(l *engine.Load) error {
 		{l.Quantization != "", fmt.Sprintf("has bf16 weights alone, not %q", l.Quantization)},
 		{l.Attention != "", fmt.Sprintf("has one kernel for attention, not %q", l.Attention)},
 		{l.Device == "cpu", "needs a GPU, not the CPU"},
-		{l.TP > 1, fmt.Sprintf("runs on one GPU, not on TP %d", l.TP)},
 		{l.Compile, "compiles its kernels itself, not with torch.compile"},
 		{l.TrustRemoteCode, "runs no Python of a repository"},
 		{l.AllLogits, "has logits of the prompts' last positions alone"},
@@ -53,7 +52,7 @@ func options(l *engine.Load) (native.Options, error) {
 	}
 	o := native.Options{
 		Config: l.Config, Weights: l.Weights, Seed: l.Seed,
-		Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen, Eager: !l.Graph, Libraries: l.Libraries,
+		Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen, Eager: !l.Graph, Libraries: l.Libraries, TP: l.TP,
 	}
 	if len(o.Config) == 0 {
 		return o, invalid("the native engine was given no config.json of %s", l.Model)

@@ -1,31 +1,23 @@
 package worker_test
 
 import (
-	"errors"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/measure/engine"
-	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// onGPU skips the test where there is no GPU to run it on.
+// onGPU has the test run on a GPU or, where there is none, on the processor, or
+// skips it.
 func onGPU(t *testing.T) {
 	t.Helper()
-	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
-	var missing *cuda.MissingError
-	var failed *cuda.Error
-	if errors.As(err, &missing) || errors.As(err, &failed) && failed.Call == "cuInit" {
-		t.Skipf("no GPU here: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dev.Close(); err != nil {
-		t.Fatal(err)
+	libraries := emulate.Device(t)
+	t.Setenv("LLMPROF_TEST_CUDA_LIBS", libraries)
+	if emulate.RealGPU() != nil {
+		t.Setenv("LD_LIBRARY_PATH", libraries) // where the worker's process finds the driver
 	}
 }
 

@@ -8,6 +8,25 @@ import (
 	"llmprof/measure/engine/native"
 )
 
+// replays are the operators of a phase as each rank times them. Ranks meet in the
+// middle of a step, so all of them do each round.
+type replays struct {
+	team *native.Team
+	of   []*native.Replay
+}
+
+// each does something with every rank's.
+func (r *replays) each(do func(*native.Replay) error) error {
+	return r.team.Each(func(rank int, _ *native.Engine) error {
+		if r.of[rank] == nil {
+			return nil
+		}
+		return do(r.of[rank])
+	})
+}
+
+func (r *replays) close() error { return r.each((*native.Replay).Close) }
+
 // ops times the operators of a phase one by one. One round before the first that
 // counts warms up.
 func (w *worker) ops(o *engine.Ops) error {
@@ -19,26 +38,26 @@ func (w *worker) ops(o *engine.Ops) error {
 		return err
 	}
 	begin, rounds, err := w.rounds(r, o)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.close()); err != nil {
 		return err
 	}
-	w.send(opEvents(o.Phase, r)...)
+	w.send(opEvents(o.Phase, r.of[0])...)
 	w.send(engine.Event{Event: "done", Done: &engine.Done{Passes: rounds, BeginNS: begin, EndNS: w.clock()}})
 	return nil
 }
 
 // rounds does them until they are enough, one at least, and drops the times of
 // the one that warms up.
-func (w *worker) rounds(r *native.Replay, o *engine.Ops) (begin int64, rounds int, err error) {
-	if err := r.Round(); err != nil {
+func (w *worker) rounds(r *replays, o *engine.Ops) (begin int64, rounds int, err error) {
+	if err := r.each((*native.Replay).Round); err != nil {
 		return 0, 0, err
 	}
-	for _, t := range r.All() {
+	for _, t := range r.of[0].All() {
 		t.Times = t.Times[:0]
 	}
 	begin = w.clock()
 	for rounds == 0 || (rounds < o.Rounds || float64(w.clock()-begin) < o.Seconds*1e9) && !w.stopped.Load() {
-		if err := r.Round(); err != nil {
+		if err := r.each((*native.Replay).Round); err != nil {
 			return begin, rounds, err
 		}
 		rounds++
@@ -47,21 +66,32 @@ func (w *worker) rounds(r *native.Replay, o *engine.Ops) (begin int64, rounds in
 }
 
 // replay prepares the operators of a phase.
-func (s *session) replay(p engine.Phase) (*native.Replay, error) {
+func (s *session) replay(p engine.Phase) (*replays, error) {
+	var prepare func(e *native.Engine) (*native.Replay, error)
 	switch p {
 	case engine.Prefill:
 		s.first = nil // the cache is overwritten
-		if err := s.e.SetPrompts(s.prompts[0]); err != nil {
+		if err := s.team.SetPrompts(s.prompts[0]); err != nil {
 			return nil, err
 		}
-		return s.e.ReplayPrefill()
+		prepare = (*native.Engine).ReplayPrefill
 	case engine.Decode:
 		if err := s.prepare(p); err != nil {
 			return nil, err
 		}
-		return s.e.ReplayStep(s.first)
+		prepare = func(e *native.Engine) (*native.Replay, error) { return e.ReplayStep(s.first) }
+	default:
+		return nil, invalid("no operators of the phase %q: there are prefill, decode", p)
 	}
-	return nil, invalid("no operators of the phase %q: there are prefill, decode", p)
+	r := &replays{team: s.team, of: make([]*native.Replay, s.team.Ranks())}
+	err := s.team.Each(func(rank int, e *native.Engine) (err error) {
+		r.of[rank], err = prepare(e)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
 }
 
 // opEvents are the operators in their order, and the whole as the last.

@@ -5,13 +5,15 @@ import (
 	"llmprof/measure/engine/native"
 )
 
-// A record is the events of a pass, in memory until it has ended.
+// A record is the events of a pass of one rank, in memory until it has ended.
 type record struct {
-	phase  engine.Phase
-	pass   int
-	ids    bool // keep the tokens
-	steps  int  // so far
-	events []engine.Event
+	phase   engine.Phase
+	pass    int
+	ids     bool // send the tokens
+	compare bool // keep them, for they are compared with other ranks'
+	steps   int  // so far
+	events  []engine.Event
+	chosen  []int32
 }
 
 func (r *record) add(e engine.Event) { r.events = append(r.events, e) }
@@ -34,6 +36,9 @@ func (r *record) step(t *native.Timer, prompt int, start func() error) error {
 	r.add(engine.Event{Event: "step", Step: &engine.Step{
 		Phase: r.phase, Pass: r.pass, Index: index, Context: context, StartNS: timing.BeginNS, EndNS: timing.EndNS, DeviceS: &device,
 	}})
+	if r.compare {
+		r.chosen = append(r.chosen, tokens...)
+	}
 	token := &engine.Token{Pass: r.pass, Index: index, NS: timing.EndNS}
 	if r.ids {
 		for _, id := range tokens {

@@ -14,15 +14,18 @@ import (
 const timerText = "host clock (CLOCK_MONOTONIC) from before the step is given to the GPU until its tokens are in host memory: " +
 	"forward, argmax, the tokens' copy to the host, for a prefill also the prompt's copy to the GPU; device events around all of that"
 
+// sharedText is what they are of where several GPUs share a model.
+const sharedText = "; those of rank 0, whose sums over the ranks wait for the others"
+
 // A session is a model that is loaded for one workload.
 type session struct {
 	load    *engine.Load
 	clock   func() int64
 	opt     native.Options
-	e       *native.Engine
-	timer   *native.Timer
-	prompts [][][]int // batches
-	first   []int32   // tokens after the prompt in the cache; nil if it is not there
+	team    *native.Team
+	timers  []*native.Timer // of each rank
+	prompts [][][]int       // batches
+	first   []int32         // tokens after the prompt in the cache; nil if it is not there
 	loadS   float64
 }
 
@@ -38,7 +41,7 @@ func open(l *engine.Load, clock func() int64, engineFor Opener) (*session, error
 		return nil, err
 	}
 	s.opt.Cache = cuda.UserCache()
-	if s.e, err = engineFor(s.opt); err != nil {
+	if s.team, err = engineFor(s.opt); err != nil {
 		return nil, err
 	}
 	if len(s.prompts) == 0 { // not before it is known that the batch fits
@@ -51,18 +54,23 @@ func open(l *engine.Load, clock func() int64, engineFor Opener) (*session, error
 	return s, nil
 }
 
-func (s *session) tryOut() (err error) {
-	if s.timer, err = s.e.NewTimer(s.clock); err != nil {
+func (s *session) tryOut() error {
+	s.timers = make([]*native.Timer, s.team.Ranks())
+	err := s.team.Each(func(rank int, e *native.Engine) (err error) {
+		s.timers[rank], err = e.NewTimer(s.clock)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	if err := s.e.Prepare(); err != nil {
+	if err := s.team.Prepare(); err != nil {
 		return err
 	}
 	if err := s.fill(); err != nil {
 		return err
 	}
 	if s.opt.GenLen > 1 {
-		if _, err := s.e.Step(); err != nil {
+		if _, err := s.team.Step(); err != nil {
 			return err
 		}
 	}
@@ -71,35 +79,43 @@ func (s *session) tryOut() (err error) {
 }
 
 func (s *session) close() error {
-	var err error
-	if s.timer != nil {
-		err = s.timer.Close()
-	}
-	return errors.Join(err, s.e.Close())
+	err := s.team.Each(func(rank int, _ *native.Engine) error {
+		if s.timers == nil || s.timers[rank] == nil {
+			return nil
+		}
+		return s.timers[rank].Close()
+	})
+	return errors.Join(err, s.team.Close())
 }
 
 // ready says what was loaded.
 func (s *session) ready() *engine.Ready {
-	d := s.e.Device()
+	e := s.team.Lead()
 	taken := map[string]string{
 		"attention": "native", "cache": "static", "compile": "false", "dtype": "bf16", "graph": strconv.FormatBool(!s.opt.Eager),
-		"products": s.e.ProductsText(), "sampling": "greedy",
+		"products": e.ProductsText(), "sampling": "greedy",
 	}
-	for what, version := range s.e.Versions() {
+	for what, version := range e.Versions() {
 		taken[what] = version
 	}
-	return &engine.Ready{
-		Devices: []engine.Device{{Name: d.Name, UUID: d.UUID, PID: os.Getpid()}},
-		LoadS:   s.loadS, Timer: timerText, Options: taken, Params: s.e.Params(), PromptLen: s.opt.PromptLen,
+	var devices []engine.Device
+	for _, d := range s.team.Devices() {
+		devices = append(devices, engine.Device{Name: d.Name, UUID: d.UUID, PID: os.Getpid()})
 	}
+	text := timerText
+	if len(devices) > 1 {
+		taken["all-reduce"] = "own kernels over peer memory, float32"
+		text += sharedText
+	}
+	return &engine.Ready{Devices: devices, LoadS: s.loadS, Timer: text, Options: taken, Params: e.Params(), PromptLen: s.opt.PromptLen}
 }
 
 // fill puts the first prompts into the cache.
 func (s *session) fill() error {
-	if err := s.e.SetPrompts(s.prompts[0]); err != nil {
+	if err := s.team.SetPrompts(s.prompts[0]); err != nil {
 		return err
 	}
-	first, err := s.e.Prefill()
+	first, err := s.team.Prefill()
 	s.first = first
 	return err
 }
@@ -124,41 +140,74 @@ func (s *session) prepare(p engine.Phase) error {
 	return invalid("no phase %q: there are prefill, decode, request, idle", p)
 }
 
-// pass makes one pass of a phase and gives its events.
+// pass makes one pass of a phase and gives its events: those of rank 0, whose
+// tokens are those of all.
 func (s *session) pass(p engine.Phase, index int) ([]engine.Event, error) {
-	r := record{phase: p, pass: index, ids: s.load.SaveOutputs}
-	if p == engine.Decode {
-		if err := s.e.Rewind(s.first); err != nil {
-			return nil, err
+	records := make([]record, s.team.Ranks())
+	err := s.team.Each(func(rank int, e *native.Engine) error {
+		records[rank] = record{phase: p, pass: index, ids: s.load.SaveOutputs, compare: len(records) > 1}
+		return s.passOf(e, s.timers[rank], &records[rank])
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]int32, len(records))
+	for rank := range records {
+		all[rank] = records[rank].chosen
+	}
+	if _, err := native.Agree(all); err != nil {
+		return nil, err
+	}
+	return records[0].events, nil
+}
+
+// passOf is one rank's pass.
+func (s *session) passOf(e *native.Engine, t *native.Timer, r *record) error {
+	if r.phase == engine.Decode {
+		if err := e.Rewind(s.first); err != nil {
+			return err
 		}
 	}
 	begin := s.clock()
-	if p != engine.Decode {
-		batch := s.prompts[index%len(s.prompts)]
-		if err := r.step(s.timer, 0, func() error {
-			return errors.Join(s.e.SetPrompts(batch), s.e.StartPrefill())
+	if r.phase != engine.Decode {
+		batch := s.prompts[r.pass%len(s.prompts)]
+		if err := r.step(t, 0, func() error {
+			return errors.Join(e.SetPrompts(batch), e.StartPrefill())
 		}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if p != engine.Prefill {
+	if r.phase != engine.Prefill {
 		for range s.opt.GenLen - 1 {
-			if err := r.step(s.timer, s.opt.PromptLen, s.e.StartStep); err != nil {
-				return nil, err
+			if err := r.step(t, s.opt.PromptLen, e.StartStep); err != nil {
+				return err
 			}
 		}
 	}
-	r.add(engine.Event{Event: "pass", Pass: &engine.PassEnd{Pass: index, BeginNS: begin, EndNS: s.clock()}})
-	return r.events, nil
+	r.add(engine.Event{Event: "pass", Pass: &engine.PassEnd{Pass: r.pass, BeginNS: begin, EndNS: s.clock()}})
+	return nil
 }
 
-// sizes counts what the model takes. All of it is taken when it is loaded, and
-// a forward ran then.
+// sizes counts what the model takes, of all ranks together and of each. All of it is
+// taken when it is loaded, and a forward ran then.
 func (s *session) sizes() *engine.Sizes {
-	f := s.e.Footprint()
-	activations, none := f.Peak-f.Params-f.Aligned-f.KV, int64(0)
-	return &engine.Sizes{
-		ParamsBytes: f.Params, BuffersBytes: f.Aligned, KVBytes: f.KV, KVTokens: f.Tokens,
-		PeakBytes: &f.Peak, Activations: &activations, Reserved: &none,
+	var each []engine.Sizes
+	for _, f := range s.team.Footprints() {
+		activations, none := f.Peak-f.Params-f.Aligned-f.KV, int64(0)
+		each = append(each, engine.Sizes{
+			ParamsBytes: f.Params, BuffersBytes: f.Aligned, KVBytes: f.KV, KVTokens: f.Tokens,
+			PeakBytes: &f.Peak, Activations: &activations, Reserved: &none,
+		})
 	}
+	if len(each) == 1 {
+		return &each[0]
+	}
+	peak, activations, none := int64(0), int64(0), int64(0)
+	all := &engine.Sizes{KVTokens: each[0].KVTokens, PeakBytes: &peak, Activations: &activations, Reserved: &none, Ranks: each}
+	for i := range each {
+		r := &each[i]
+		all.ParamsBytes, all.BuffersBytes, all.KVBytes = all.ParamsBytes+r.ParamsBytes, all.BuffersBytes+r.BuffersBytes, all.KVBytes+r.KVBytes
+		peak, activations = peak+*r.PeakBytes, activations+*r.Activations
+	}
+	return all
 }

@@ -22,9 +22,6 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 	if len(o.Command) == 0 {
 		return nil, errors.New("the native engine's program is not known")
 	}
-	if len(o.GPUs) > 1 {
-		return nil, invalid("%d GPUs for the native engine, which runs on one", len(o.GPUs))
-	}
 	env := []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}
 	if len(o.GPUs) > 0 {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(o.GPUs, ","))
@@ -32,8 +29,8 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 	return engine.Start(ctx, engine.Spec{Command: o.Command, Env: env, LogFile: o.LogFile, Limits: o.Limits})
 }
 
-// StartReplicas starts a worker for each group of GPUs, which has one at most.
-// The log of replica i goes to LogFile with .i after it.
+// StartReplicas starts a worker for each group of GPUs, which share its model. The
+// log of replica i goes to LogFile with .i after it.
 func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Group, error) {
 	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
 		mine := o

@@ -13,14 +13,15 @@ import (
 // anchor is the annotation that a trace's time is told by.
 const anchor = "llmprof clock"
 
-// A recorder makes a trace of passes: the phase and its steps on the host's row,
+// A recorder makes a trace of passes, of rank 0: the phase and its steps on the host's row,
 // layers and operators on those of the GPU. The times of the GPU are laid on the
 // host's clock at the begin of each step, when the GPU has nothing to do; so they
 // may be early by what it takes the host to reach the GPU, a few microseconds.
 type recorder struct {
 	s    *session
+	e    *native.Engine
 	t    *native.Tracer
-	file *tracefile.Trace
+	file *tracefile.Trace // nil on the ranks that are not drawn
 }
 
 // trace writes a trace of passes of a phase.
@@ -35,27 +36,47 @@ func (s *session) trace(t *engine.Trace) (done *engine.Traced, err error) {
 		return nil, err
 	}
 	done = &engine.Traced{File: t.File, Anchor: anchor, AnchorNS: s.clock()}
-	r := &recorder{s: s}
-	if r.file, err = tracefile.New("native engine", os.Getpid(), anchor, done.AnchorNS); err != nil {
-		return nil, err
-	}
-	if r.t, err = s.e.NewTracer(s.clock); err != nil {
+	file, err := tracefile.New("native engine", os.Getpid(), anchor, done.AnchorNS)
+	if err != nil {
 		return nil, err
 	}
 	done.BeginNS = s.clock()
+	err = s.team.Each(func(rank int, e *native.Engine) error {
+		r := &recorder{s: s, e: e}
+		if rank == 0 {
+			r.file = file
+		}
+		return r.passes(t)
+	})
+	done.EndNS = s.clock()
+	if err != nil {
+		return nil, err
+	}
+	if err := file.WriteFile(t.File); err != nil {
+		return nil, &engine.Failure{Kind: engine.Invalid, Message: "the trace cannot be written: " + err.Error()}
+	}
+	return done, nil
+}
+
+// passes makes all passes of a trace.
+func (r *recorder) passes(t *engine.Trace) (err error) {
+	if r.t, err = r.e.NewTracer(r.s.clock); err != nil {
+		return err
+	}
 	for i := range t.Passes {
 		if err = r.pass(t.Phase, i); err != nil {
 			break
 		}
 	}
-	done.EndNS = s.clock()
-	if err = errors.Join(err, r.t.Close()); err != nil {
-		return nil, err
+	return errors.Join(err, r.t.Close())
+}
+
+// add notes spans.
+func (r *recorder) add(spans ...tracefile.Span) error {
+	if r.file == nil {
+		return nil
 	}
-	if err := r.file.WriteFile(t.File); err != nil {
-		return nil, &engine.Failure{Kind: engine.Invalid, Message: "the trace cannot be written: " + err.Error()}
-	}
-	return done, nil
+	return r.file.AddSpans(spans...)
 }
 
 // pass makes one pass of a phase and notes it.
@@ -63,11 +84,11 @@ func (r *recorder) pass(p engine.Phase, index int) error {
 	s := r.s
 	begin := s.clock()
 	if p == engine.Decode {
-		if err := s.e.Rewind(s.first); err != nil {
+		if err := r.e.Rewind(s.first); err != nil {
 			return err
 		}
 	} else {
-		if err := s.e.SetPrompts(s.prompts[index%len(s.prompts)]); err != nil {
+		if err := r.e.SetPrompts(s.prompts[index%len(s.prompts)]); err != nil {
 			return err
 		}
 		if err := r.step("prefill", r.t.Prefill); err != nil {
@@ -81,7 +102,7 @@ func (r *recorder) pass(p engine.Phase, index int) error {
 			}
 		}
 	}
-	return r.file.AddSpans(tracefile.Span{Row: tracefile.Host, Name: string(p), BeginNS: float64(begin), EndNS: float64(s.clock())})
+	return r.add(tracefile.Span{Row: tracefile.Host, Name: string(p), BeginNS: float64(begin), EndNS: float64(s.clock())})
 }
 
 // step makes one step and notes its operators, and the layers around them.
@@ -103,7 +124,7 @@ func (r *recorder) step(name string, do func() (*native.TracedStep, error)) erro
 		}
 		spans = append(spans, span)
 	}
-	return r.file.AddSpans(append(spans, layersOf(begin, step.Spans)...)...)
+	return r.add(append(spans, layersOf(begin, step.Spans)...)...)
 }
 
 // layersOf are the spans of the layers: of each run of calls that are of one.

@@ -32,7 +32,7 @@ const heap = 512 << 20
 // quit, in ends or ctx does. The last two may leave the GPU at work: the process
 // has to end then, which frees it.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) error {
-	return ServeOn(ctx, in, out, version, native.Open)
+	return ServeOn(ctx, in, out, version, native.OpenTeam)
 }
 
 // ServeOn is Serve with engines that open opens, such as those on a stand-in.
@@ -66,8 +66,8 @@ func ServeOn(ctx context.Context, in io.Reader, out io.Writer, version string, o
 // grace is how long a command may go on that nobody waits for any more.
 const grace = 2 * time.Second
 
-// An Opener opens an engine.
-type Opener func(native.Options) (*native.Engine, error)
+// An Opener opens the engines of the GPUs that share a model.
+type Opener func(native.Options) (*native.Team, error)
 
 // A worker is what is loaded, and the pipes to the driver.
 type worker struct {

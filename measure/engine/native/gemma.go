@@ -1,0 +1,195 @@
+package native
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+// gemma is what Google's dense families do otherwise than Llama. (Gemma:
+// arXiv:2403.08295; Gemma 2: arXiv:2408.00118; Gemma 3: arXiv:2503.19786.)
+type gemma struct {
+	offset       bool    // norms multiply by 1 more than their weights
+	gelu         bool    // the gate's activation is GELU by tanh
+	embedScale   float32 // that the embedding is multiplied by; 0 for none
+	queryScale   float64 // whose root divides attention's scores; 0 for the head's width
+	attSoftcap   float64 // 0 for none
+	logitSoftcap float64 // 0 for none
+	localRope    rope    // of layers with a window; Theta 0 for that of all
+}
+
+// gemmaNumbers are the fields of config.json that Gemma has beside Llama's.
+type gemmaNumbers struct {
+	Activation    string   `json:"hidden_activation"`
+	QueryScale    *float64 `json:"query_pre_attn_scalar"`
+	AttSoftcap    *float64 `json:"attn_logit_softcapping"`
+	LogitSoftcap  *float64 `json:"final_logit_softcapping"`
+	LocalTheta    *float64 `json:"rope_local_base_freq"`
+	Bidirectional bool     `json:"use_bidirectional_attention"`
+}
+
+const gemma3 = "gemma3_text"
+
+func isGemma(family string) bool { return slices.Contains([]string{"gemma", "gemma2", gemma3}, family) }
+
+// gemmaNumbers reads them, with the defaults that transformers gives them.
+func (s *shape) gemmaNumbers(family string, n *numbers, config []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(config, &given); err != nil {
+		return fmt.Errorf("config.json: %w", err)
+	}
+	act := n.Activation
+	if act == "" {
+		act = n.Act
+	}
+	if act != "" && act != "gelu_pytorch_tanh" {
+		return fmt.Errorf("the activation is %q; this engine has gelu_pytorch_tanh for Gemma", act)
+	}
+	if n.Bidirectional {
+		return fmt.Errorf("use_bidirectional_attention is set; this engine has causal attention")
+	}
+	// The square root is rounded to the format of the activations, in the models'
+	// own code and in transformers'.
+	root := safetensors.Round(float32(math.Sqrt(float64(s.hidden))))
+	s.gemma = gemma{offset: true, gelu: true, embedScale: math.Float32frombits(uint32(root) << 16)}
+	if family == "gemma" {
+		return nil
+	}
+	s.queryScale = 256
+	for _, f := range []struct {
+		name  string
+		given *float64
+		to    *float64
+		first float64 // Gemma 2's default
+	}{
+		{"query_pre_attn_scalar", n.QueryScale, &s.queryScale, 256},
+		{"attn_logit_softcapping", n.AttSoftcap, &s.attSoftcap, 50}, {"final_logit_softcapping", n.LogitSoftcap, &s.logitSoftcap, 30},
+	} {
+		if _, ok := given[f.name]; !ok && family == "gemma2" {
+			*f.to = f.first
+		}
+		if f.given == nil {
+			continue
+		}
+		if *f.to = *f.given; !(*f.to > 0 && *f.to <= 1e6) {
+			return fmt.Errorf("%s is %g; want a number above 0", f.name, *f.to)
+		}
+	}
+	return nil
+}
+
+// localRopes reads the angles of Gemma 3's layers with a window.
+func (s *shape) localRopes(n *numbers) error {
+	s.localRope = rope{Theta: 10000, Type: "default"}
+	if n.LocalTheta != nil {
+		s.localRope.Theta = *n.LocalTheta
+	}
+	if n.Parameters != nil && n.Parameters.Sliding != nil {
+		s.localRope = *n.Parameters.Sliding
+	}
+	return s.localRope.check()
+}
+
+// normStart is what the weights of random norms are, so that they multiply by 1.
+func (s *shape) normStart() float32 {
+	if s.offset {
+		return 0
+	}
+	return 1
+}
+
+// scale is what attention multiplies its scores with.
+func (s *shape) scale() float32 {
+	if s.queryScale > 0 {
+		return float32(1 / math.Sqrt(s.queryScale))
+	}
+	return float32(1 / math.Sqrt(float64(s.headDim)))
+}
+
+// moreDefines are the constants of kernels that not all families have.
+func (s *shape) moreDefines() (out []string) {
+	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "SANDWICH": s.sandwich, "SLIDING": s.sliding, "MOE": s.experts > 0} {
+		if on {
+			out = append(out, name+"=1")
+		}
+	}
+	for name, v := range map[string]float64{"EMBED_SCALE": float64(s.embedScale), "ATT_SOFTCAP": s.attSoftcap, "LOGIT_SOFTCAP": s.logitSoftcap} {
+		if v != 0 {
+			out = append(out, fmt.Sprintf("%s=%.9ef", name, v))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// addSandwich adds a block's output, in branch, to the stream by way of its norm.
+// For decoding by the engine's own kernels, next is the norm of the product that
+// follows; 0 is for cuBLASLt's.
+func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, name string) {
+	b, sh := e.b, &e.shape
+	h, squares := b.h, b.squares
+	if next == 0 {
+		h, squares = 0, 0
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 1024}, Early: next != 0}
+	s.add(layer, func() error {
+		return e.p.normResidual.Queue(e.s, l, b.branch, w, b.x, int32(sh.hidden), sh.eps, h, squares, next)
+	}, name)
+}
+
+// queuePlain queues y = x·wᵀ to float32, of what no norm precedes.
+func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error {
+	sh, b := &e.shape, e.b
+	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
+	return own.plain.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
+		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
+}
+
+// addOut adds the product that ends a block, its sum over the ranks, and its sum
+// with the stream: post is the norm between, 0 for none. next is the norm of what
+// follows where the engine's own kernels multiply; own is nil where cuBLASLt does.
+func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outProduct) {
+	y := e.blockOut(o.block)
+	switch {
+	case own != nil && y == e.b.x:
+		s.add(layer, func() error { return e.queueResidual(own, o.x, o.w, o.in, o.next) }, o.name)
+	case own != nil:
+		s.add(layer, func() error { return e.queuePlain(own, y, o.x, o.w, o.in) }, o.name)
+	default:
+		s.add(layer, func() error { return e.product(y, o.x, o.w, e.outKey(rows, o.in)) }, o.name)
+	}
+	e.addSum(s, layer, rows, o)
+	if o.post != 0 {
+		e.addSandwich(s, layer, rows, o.post, o.next, o.postName)
+	}
+}
+
+// An outProduct is the last of a block: from in inputs x to the stream.
+type outProduct struct {
+	block      block
+	x, w       cuda.Ptr
+	in         int
+	post, next cuda.Ptr
+	name       string
+	postName   string
+}
+
+func (e *Engine) attentionOut(w *layerWeights, next cuda.Ptr) outProduct {
+	return outProduct{block: attentionBlock, x: e.b.att, w: w.o, in: e.shape.attWidth(), post: w.attPost, next: next, name: "o_proj", postName: "post_attention_layernorm"}
+}
+
+func (e *Engine) mlpOut(w *layerWeights, next cuda.Ptr) outProduct {
+	return outProduct{block: feedForward, x: e.b.act, w: w.down, in: e.shape.inner, post: w.mlpPost, next: next, name: "down_proj", postName: "post_feedforward_layernorm"}
+}
+
+// mlpNormName is the estimate's name of the norm ahead of the feed-forward.
+func (e *Engine) mlpNormName() string {
+	if e.shape.sandwich {
+		return "pre_feedforward_layernorm"
+	}
+	return "post_attention_layernorm"
+}

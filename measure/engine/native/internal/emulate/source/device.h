@@ -1,0 +1,231 @@
+// CUDA C++ for a compiler of C++: the words of the language that the kernels
+// use, and the functions of ptx.cuh, which this file takes the place of. bf16
+// values are rounded to nearest even, and products are summed in float32, so a kernel
+// gives what its GPU gives within the order of sums.
+#include <cmath>
+#include <utility>
+
+#include "threads.h"
+
+#define __device__
+#define __host__
+#define __global__ EMULATED_KERNEL
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__
+#define __shared__ static thread_local
+#define __align__(n) __attribute__((aligned(n)))
+#define DYNAMIC_SHARED(name) u8 *name = emulated::shared
+#undef INFINITY
+
+struct alignas(8) uint2 {
+  u32 x, y;
+};
+struct alignas(16) uint4 {
+  u32 x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline uint2 make_uint2(u32 x, u32 y) { return {x, y}; }
+inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+template <class T, class F>
+inline T bits_as(F f) {
+  static_assert(sizeof(T) == sizeof(F), "");
+  T t;
+  memcpy(&t, &f, sizeof t);
+  return t;
+}
+inline float __uint_as_float(u32 v) { return bits_as<float>(v); }
+inline float __int_as_float(int v) { return bits_as<float>(v); }
+inline u32 __float_as_uint(float v) { return bits_as<u32>(v); }
+inline int __float_as_int(float v) { return bits_as<int>(v); }
+
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline float __expf(float v) { return expf(v); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float v) { return 1.f / sqrtf(v); }
+
+inline void __syncthreads() { emulated::barrier(0, 0); }
+inline void __threadfence() {}
+inline u32 __activemask() { return 0xffffffffu; } // of kernels whose warps do not part
+
+enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, MMA, LOAD_MATRIX };
+
+template <class T>
+inline T from_lane(const emulated::Slots &s, int lane) {
+  T t;
+  memcpy(&t, s[lane], sizeof t);
+  return t;
+}
+inline int lane_id() { return threadIdx.x % 32; }
+
+template <class T>
+inline T __shfl_xor_sync(u32 mask, T v, int offset) {
+  return from_lane<T>(emulated::meet(mask, SHUFFLE_XOR, &v, sizeof v), lane_id() ^ offset);
+}
+template <class T>
+inline T __shfl_sync(u32 mask, T v, int lane) {
+  return from_lane<T>(emulated::meet(mask, SHUFFLE, &v, sizeof v), lane & 31);
+}
+template <class T>
+inline T __shfl_up_sync(u32 mask, T v, int n) {
+  return from_lane<T>(emulated::meet(mask, SHUFFLE_UP, &v, sizeof v), lane_id() >= n ? lane_id() - n : lane_id());
+}
+inline u32 __ballot_sync(u32 mask, int predicate) {
+  const emulated::Slots &s = emulated::meet(mask, BALLOT, &predicate, sizeof predicate);
+  u32 out = 0;
+  for (int i = 0; i < 32; i++)
+    if (mask >> i & 1 && from_lane<int>(s, i)) out |= 1u << i;
+  return out;
+}
+inline int __popc(u32 v) { return __builtin_popcount(v); }
+inline void __syncwarp() {
+  u32 v = 0;
+  emulated::meet(0xffffffffu, SYNC_WARP, &v, sizeof v);
+}
+
+template <class T>
+inline T __ldcg(const T *p) { return *p; }
+template <class T>
+inline T __ldcs(const T *p) { return *p; }
+template <class T>
+inline T __ldg(const T *p) { return *p; }
+template <class T>
+inline void __stcg(T *p, T v) { *p = v; }
+template <class T, class V>
+inline T atomicAdd(T *p, V v) {
+  T old = *p;
+  *p = old + (T)v;
+  return old;
+}
+template <class T>
+inline T atomicMax(T *p, T v) {
+  T old = *p;
+  *p = old > v ? old : v;
+  return old;
+}
+template <class T>
+inline T atomicExch(T *p, T v) {
+  T old = *p;
+  *p = v;
+  return old;
+}
+
+// What follows are the functions of ptx.cuh.
+
+inline u32 round_bf16(float v) {
+  u32 b = __float_as_uint(v);
+  if ((b & 0x7fffffff) > 0x7f800000) return 0x7fff; // what the instruction makes of any NaN
+  return (b + 0x7fff + (b >> 16 & 1)) >> 16;
+}
+inline u32 pack(float a, float b) { return round_bf16(a) | round_bf16(b) << 16; }
+
+inline void after_previous() {}
+inline void let_next_start() {}
+
+// Addresses of dynamic shared memory; the 1024 tells them from offsets.
+inline u32 shared_address(const void *p) { return (u32)((const u8 *)p - emulated::shared) + 1024; }
+inline u8 *shared_pointer(u32 at) {
+  if (at < 1024 || emulated::shared + (at - 1024) >= emulated::shared_end) emulated::fail("an address outside of shared memory");
+  return emulated::shared + (at - 1024);
+}
+
+inline float bf16_value(u32 v) { return __uint_as_float(v << 16); }
+
+inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  u32 mine[6] = {a0, a1, a2, a3, b0, b1};
+  int turn = 0;
+  emulated::Warp &w = emulated::meet(0xffffffffu, MMA, mine, sizeof mine, turn, [](emulated::Warp &w) {
+    float a[16][16], b[16][8], (*out)[8] = w.products[w.generation & 1];
+    for (int lane = 0; lane < 32; lane++) {
+      const u32 *v = (const u32 *)w.slots[w.generation & 1][lane];
+      int g = lane / 4, t = lane % 4;
+      for (int i = 0; i < 4; i++) {
+        float *to = &a[g + i % 2 * 8][2 * t + i / 2 * 8];
+        to[0] = bf16_value(v[i] & 0xffff), to[1] = bf16_value(v[i] >> 16);
+      }
+      for (int i = 0; i < 2; i++) b[2 * t + 8 * i][g] = bf16_value(v[4 + i] & 0xffff), b[2 * t + 8 * i + 1][g] = bf16_value(v[4 + i] >> 16);
+    }
+    for (int r = 0; r < 16; r++) {
+      float sum[8] = {};
+      for (int k = 0; k < 16; k++)
+        for (int c = 0; c < 8; c++) sum[c] += a[r][k] * b[k][c];
+      for (int c = 0; c < 8; c++) out[r][c] = sum[c];
+    }
+  });
+  int g = lane_id() / 4, t = lane_id() % 4;
+  for (int i = 0; i < 4; i++) c[i] += w.products[turn][g + i / 2 * 8][2 * t + i % 2];
+}
+
+inline void load_matrices(u32 r[4], u32 at, bool transposed) {
+  const emulated::Slots &s = emulated::meet(0xffffffffu, LOAD_MATRIX + transposed, &at, sizeof at);
+  int g = lane_id() / 4, t = lane_id() % 4;
+  for (int i = 0; i < 4; i++) {
+    auto value = [&](int row, int col) { return (u32)((const bf16 *)shared_pointer(from_lane<u32>(s, i * 8 + row)))[col]; };
+    r[i] = transposed ? value(2 * t, g) | value(2 * t + 1, g) << 16 : value(g, 2 * t) | value(g, 2 * t + 1) << 16;
+  }
+}
+inline void ldmatrix(u32 r[4], u32 at) { load_matrices(r, at, false); }
+inline void ldmatrix_transposed(u32 r[4], u32 at) { load_matrices(r, at, true); }
+
+inline void begin_copy(u32 to, const void *from, int bytes) {
+  if ((u64)from % 16 || to % 16) emulated::fail("a copy of 16 bytes that are not aligned");
+  shared_pointer(to + 15);
+  emulated::current->copies.push_back({shared_pointer(to), from, bytes, emulated::current->group});
+}
+inline void copy16(u32 to, const void *from) { begin_copy(to, from, 16); }
+inline u64 evict_first() { return 0; }
+inline void copy16_once(u32 to, const void *from, u64) { begin_copy(to, from, 16); }
+inline void copy16_or_zero(u32 to, const void *from, int bytes) { begin_copy(to, from, bytes); }
+inline void commit() { emulated::current->group++; }
+template <int N>
+inline void wait_copies() {
+  u32 g = emulated::current->group;
+  emulated::copy_now(g > N ? g - N : 0);
+}
+
+// A barrier is the count of arrivals that are missing, those of a phase, and the phase.
+inline void barrier_init(u64 *b, u32 count) { *b = (u64)count << 20 | count; }
+inline void barrier_arrive(u64 *b) {
+  u64 missing = *b & 0xfffff, all = *b >> 20 & 0xfffff, phase = *b >> 63;
+  if (missing == 0 || missing > all) emulated::fail("an arrival too many at an mbarrier");
+  if (--missing == 0) missing = all, phase ^= 1;
+  *b = phase << 63 | all << 20 | missing;
+}
+inline void barrier_arrive_copied(u64 *b) {
+  emulated::copy_now(~0u);
+  barrier_arrive(b);
+}
+inline void barrier_wait(u64 *b, u32 parity) {
+  if (emulated::phase_done(b, parity)) return;
+  emulated::current->mbarrier = b, emulated::current->parity = parity;
+  emulated::wait(emulated::AT_MBARRIER);
+}
+inline void sync_threads_of(int barrier, int threads) { emulated::barrier(barrier, threads); }
+
+// Other GPUs' kernels run on other threads of the host at the same time. A thread
+// that looks for a count lets the others of its block go on, and other GPUs.
+inline void leave_count(u32 *at, u32 v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
+inline u32 read_count(const u32 *at) {
+  emulated::look_again();
+  return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+inline float4 load_peer(const float *at) { return *(const float4 *)at; }
+inline u64 load_peer(const u64 *at) { return *at; }
+inline u64 nanoseconds() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+inline void give_up(u32 *word, u32 v) {
+  *word = v;
+  emulated::trap();
+}

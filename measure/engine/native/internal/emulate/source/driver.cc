@@ -1,0 +1,245 @@
+// As much of the CUDA driver as this engine calls, on the processor: up to eight
+// GPUs (LLMPROF_EMULATED_GPUS) of compute capability 8.0, whose work is done when it
+// is queued, by the thread that queues it. Memory is poisoned
+// with NaN, and lies before a page that cannot be touched.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "driver.h"
+
+typedef uint64_t Address;
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
+static const uint64_t total_memory = 4ull << 30;
+
+namespace {
+
+struct Graph {
+  std::vector<std::function<void()>> work;
+};
+struct Stream {
+  Graph *capture = nullptr;
+};
+struct Event {
+  timespec at;
+};
+struct Module {
+  void *library;
+};
+struct Function {
+  void (*call)(void **);
+  int (*sizes)(uint32_t *);
+  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **);
+  uint32_t most_shared;
+};
+
+struct Device {
+  uint64_t used;
+  bool peers[8]; // whose memory it may touch
+  bool failed;   // a kernel of it trapped, and nothing works any more
+};
+Device devices[8];
+thread_local Device *current = devices;
+
+struct Block {
+  void *map;
+  size_t mapped, size;
+  Device *device;
+};
+std::mutex lock;
+std::map<Address, Block> blocks;
+
+// from_environment is a number there, or what stands in for it.
+int from_environment(const char *name, int none) {
+  const char *text = getenv(name);
+  return text ? atoi(text) : none;
+}
+
+int status() { return current->failed ? FAILED : OK; }
+
+const size_t page = 4096;
+
+int take(Address *p, uint64_t size) {
+  std::lock_guard<std::mutex> hold(lock);
+  if (size == 0) return INVALID;
+  if (current->used + size > total_memory) return NO_MEMORY;
+  size_t room = (size + page - 1) / page * page;
+  char *m = (char *)mmap(nullptr, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (m == MAP_FAILED) return NO_MEMORY;
+  mprotect(m + room, page, PROT_NONE);
+  *p = (Address)(m + room - (size + 15) / 16 * 16); // 16 bytes are what the kernels load
+  blocks[*p] = {m, room + page, size, current};
+  current->used += size;
+  memset((void *)*p, 0xff, size);
+  return OK;
+}
+
+void fill32(Address p, uint32_t v, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) ((uint32_t *)p)[i] = v;
+}
+
+} // namespace
+
+// queue does work now, or records it.
+void emulated_queue(void *stream, std::function<void()> work) {
+  Stream *s = (Stream *)stream;
+  if (s && s->capture)
+    s->capture->work.push_back(std::move(work));
+  else
+    work();
+}
+
+extern "C" {
+
+int cuInit(unsigned) { return OK; }
+int cuDriverGetVersion(int *v) { return *v = 12080, OK; }
+int cuGetErrorName(int code, const char **s) {
+  *s = code == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_EMULATED";
+  return OK;
+}
+int cuGetErrorString(int, const char **s) { return *s = "refused by the emulated GPU", OK; }
+int cuDeviceGetCount(int *n) { return *n = from_environment("LLMPROF_EMULATED_GPUS", 8), OK; }
+int cuDeviceGet(int *d, int ordinal) { return *d = ordinal, ordinal >= 0 && ordinal < 8 ? OK : NO_DEVICE; }
+int cuDeviceGetName(char *s, int n, int d) {
+  return snprintf(s, n, d && d == from_environment("LLMPROF_EMULATED_OTHER", 0) ? "other emulated GPU" : "emulated GPU"), OK;
+}
+int cuDeviceGetUuid_v2(char *u, int d) { return memset(u, 0xe0 + d, 16), OK; }
+int cuDeviceTotalMem_v2(uint64_t *n, int) { return *n = total_memory, OK; }
+int cuDeviceGetAttribute(int *v, int attribute, int) {
+  static const std::map<int, int> values = {{75, 8}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, 163 << 10}};
+  auto found = values.find(attribute);
+  return found == values.end() ? INVALID : (*v = found->second, OK);
+}
+int cuDeviceGetPCIBusId(char *s, int n, int d) { return snprintf(s, n, "0000:%02x:00.0", d), OK; }
+int cuDevicePrimaryCtxRetain(Device **c, int d) { return *c = devices + d, OK; }
+int cuDevicePrimaryCtxRelease_v2(int d) { return devices[d].failed = false, OK; }
+int cuCtxSetCurrent(Device *c) { return current = c, OK; }
+// LLMPROF_EMULATED_APART names a GPU whose memory no other reaches.
+int cuDeviceCanAccessPeer(int *can, int, int peer) { return *can = !peer || peer != from_environment("LLMPROF_EMULATED_APART", 0), OK; }
+int cuCtxEnablePeerAccess(Device *c, unsigned flags) {
+  bool &on = current->peers[c - devices];
+  if (flags || c == current) return INVALID;
+  return on ? PEER_ENABLED : (on = true, OK);
+}
+
+int cuMemGetInfo_v2(uint64_t *free, uint64_t *total) {
+  std::lock_guard<std::mutex> hold(lock);
+  return *total = total_memory, *free = total_memory - current->used, OK;
+}
+int cuMemAlloc_v2(Address *p, uint64_t n) { return take(p, n); }
+int cuMemFree_v2(Address p) {
+  std::lock_guard<std::mutex> hold(lock);
+  auto b = blocks.find(p);
+  if (b == blocks.end()) return INVALID;
+  munmap(b->second.map, b->second.mapped);
+  b->second.device->used -= b->second.size;
+  blocks.erase(b);
+  return OK;
+}
+int cuMemHostAlloc(void **p, uint64_t n, unsigned) { return (*p = malloc(n)) ? OK : NO_MEMORY; }
+int cuMemFreeHost(void *p) { return free(p), OK; }
+int cuMemcpyHtoD_v2(Address to, const void *from, uint64_t n) { return memcpy((void *)to, from, n), status(); }
+int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return memcpy(to, (void *)from, n), status(); }
+int cuMemcpyHtoDAsync_v2(Address to, const void *from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, from, n); }), OK; }
+int cuMemcpyDtoHAsync_v2(void *to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy(to, (void *)from, n); }), OK; }
+int cuMemcpyDtoDAsync_v2(Address to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, (void *)from, n); }), OK; }
+int cuMemsetD8_v2(Address p, uint8_t v, uint64_t n) { return memset((void *)p, v, n), OK; }
+int cuMemsetD8Async(Address p, uint8_t v, uint64_t n, void *s) { return emulated_queue(s, [=] { memset((void *)p, v, n); }), OK; }
+int cuMemsetD32Async(Address p, uint32_t v, uint64_t n, void *s) { return emulated_queue(s, [=] { fill32(p, v, n); }), OK; }
+
+int cuStreamCreate(Stream **s, unsigned) { return *s = new Stream, OK; }
+int cuStreamDestroy_v2(Stream *s) { return delete s, OK; }
+int cuStreamSynchronize(Stream *s) { return s && s->capture ? INVALID : status(); }
+int cuEventCreate(Event **e, unsigned) { return *e = new Event(), OK; }
+int cuEventDestroy_v2(Event *e) { return delete e, OK; }
+int cuEventRecord(Event *e, void *s) { return emulated_queue(s, [=] { clock_gettime(CLOCK_MONOTONIC, &e->at); }), OK; }
+int cuEventSynchronize(Event *) { return OK; }
+int cuEventElapsedTime(float *ms, Event *a, Event *b) {
+  *ms = (float)((b->at.tv_sec - a->at.tv_sec) * 1e3 + (b->at.tv_nsec - a->at.tv_nsec) * 1e-6);
+  return OK;
+}
+
+int cuStreamBeginCapture_v2(Stream *s, int) { return s->capture = new Graph, OK; }
+int cuStreamEndCapture(Stream *s, Graph **g) { return *g = s->capture, s->capture = nullptr, OK; }
+int cuGraphInstantiateWithFlags(Graph **exec, Graph *g, uint64_t) { return *exec = new Graph(*g), OK; }
+int cuGraphDestroy(Graph *g) { return delete g, OK; }
+int cuGraphExecDestroy(Graph *g) { return delete g, OK; }
+int cuGraphLaunch(Graph *g, void *) {
+  for (auto &w : g->work) w();
+  return status();
+}
+
+// The code is a shared library behind its length (compiler.cc).
+int cuModuleLoadData(Module **m, const void *image) {
+  static int number;
+  uint64_t n;
+  memcpy(&n, (const char *)image + 8, 8);
+  int count;
+  {
+    std::lock_guard<std::mutex> hold(lock);
+    count = number++;
+  }
+  const char *dir = getenv("TMPDIR");
+  std::string path = std::string(dir ? dir : "/tmp") + "/emulated-" + std::to_string(getpid()) + "-" + std::to_string(count) + ".so";
+  FILE *f = fopen(path.c_str(), "wb");
+  if (!f) return NOT_FOUND;
+  bool whole = fwrite((const char *)image + 16, 1, n, f) == n;
+  whole = fclose(f) == 0 && whole;
+  void *library = whole ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!library) fprintf(stderr, "emulated GPU: %s\n", whole ? dlerror() : "the module could not be written");
+  unlink(path.c_str());
+  if (!library) return NOT_FOUND;
+  *m = new Module{library};
+  return OK;
+}
+// A library stays: kernels of other threads crashed now and then when one was taken
+// away (glibc 2.36, four tests at a time), and did not when none was.
+int cuModuleUnload(Module *m) { return delete m, OK; }
+int cuModuleGetFunction(Function **f, Module *m, const char *name) {
+  auto find = [&](const char *prefix) { return dlsym(m->library, (std::string(prefix) + name).c_str()); };
+  void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
+  if (!call || !sizes || !launch) return NOT_FOUND;
+  *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **))launch, 48 << 10};
+  return OK;
+}
+int cuFuncSetAttribute(Function *f, int attribute, int v) {
+  if (attribute != 8 || v > 163 << 10) return INVALID;
+  return f->most_shared = v, OK;
+}
+int cuFuncGetAttribute(int *v, int, Function *) { return *v = 0, OK; }
+
+struct Config { // CUlaunchConfig
+  uint32_t grid[3], block[3], shared;
+  void *stream;
+};
+int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
+  Config l = *c;
+  if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->most_shared) return INVALID;
+  uint32_t sizes[64];
+  int n = f->sizes(sizes);
+  std::vector<uint64_t> values(n);
+  for (int i = 0; i < n; i++) {
+    if (!params[i] || sizes[i] > 8) return INVALID;
+    memcpy(&values[i], params[i], sizes[i]);
+  }
+  if (params[n]) return INVALID; // the host ends its list with a null
+  emulated_queue(l.stream, [=]() mutable {
+    std::vector<void *> p(n);
+    for (int i = 0; i < n; i++) p[i] = &values[i];
+    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, p.data())) current->failed = true;
+  });
+  return status();
+}
+
+} // extern "C"

@@ -1,0 +1,329 @@
+// The threads of a block, one after the other on one thread of the host: each is
+// a fiber that runs until it has to wait for others. Blocks follow each other.
+// Every other launch runs threads and blocks in the reverse order, and shared
+// memory begins as NaN, so that what depends on an order or on what was there
+// before does not stay hidden. A block in which all threads wait ends the program.
+// Each GPU's kernels run on the thread of the host that queues them, several GPUs'
+// at the same time.
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+typedef unsigned char u8;
+typedef unsigned short bf16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct Index {
+  unsigned x, y, z;
+};
+static Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulated {
+
+[[noreturn]] inline void fail(const char *what) {
+  fprintf(stderr, "emulated GPU: %s in block (%u, %u, %u), thread %u\n", what, blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x);
+  abort();
+}
+
+// A Copy was begun by cp.async: it is made when its thread waits for it, and not before.
+struct Copy {
+  void *to;
+  const void *from;
+  int bytes; // of 16; the others become 0
+  u32 group;
+};
+
+enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, ENDED };
+
+struct Thread {
+  void *stack; // where it is while it does not run
+  State state;
+  u32 ticket;         // generation of the barrier or warp that it waits for to pass
+  int barrier;        // its number
+  const u64 *mbarrier;
+  u32 parity;
+  u32 group; // of the copies that are begun now
+  std::vector<Copy> copies;
+};
+
+// A Warp is a meeting of its lanes, at which each leaves up to 32 bytes.
+struct Warp {
+  u32 arrived, mask, generation;
+  int what;
+  u64 slots[2][32][4];
+  float products[2][16][8];
+};
+
+struct Barrier {
+  u32 arrived, expected, generation;
+};
+
+const int MOST_THREADS = 1024, STACK = 256 << 10, MOST_SHARED = 256 << 10;
+
+static Thread threads[MOST_THREADS];
+static Warp warps[MOST_THREADS / 32];
+static Barrier barriers[16];
+static Thread *current;
+static unsigned live;
+static bool trapped;
+static void *scheduler; // its stack while a thread runs
+static u8 *stacks, *shared_end, *shared;
+static void (*body)(void **);
+static void **arguments;
+static std::mutex one; // launch at a time
+
+// emulated_switch leaves one stack, keeping where it was in *from, for another.
+extern "C" void emulated_switch(void **from, void *to);
+#if defined(__x86_64__)
+const int SAVED = 6;
+asm(".text\n.local emulated_switch\n.type emulated_switch, @function\nemulated_switch:\n"
+    "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+    "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+    "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nretq\n");
+#elif defined(__aarch64__)
+const int SAVED = 20;
+asm(".text\n.local emulated_switch\n.type emulated_switch, %function\nemulated_switch:\n"
+    "stp x29, x30, [sp, #-16]!\nstp x19, x20, [sp, #-16]!\nstp x21, x22, [sp, #-16]!\nstp x23, x24, [sp, #-16]!\n"
+    "stp x25, x26, [sp, #-16]!\nstp x27, x28, [sp, #-16]!\nstp d8, d9, [sp, #-16]!\nstp d10, d11, [sp, #-16]!\n"
+    "stp d12, d13, [sp, #-16]!\nstp d14, d15, [sp, #-16]!\n"
+    "mov x9, sp\nstr x9, [x0]\nmov sp, x1\n"
+    "ldp d14, d15, [sp], #16\nldp d12, d13, [sp], #16\nldp d10, d11, [sp], #16\nldp d8, d9, [sp], #16\n"
+    "ldp x27, x28, [sp], #16\nldp x25, x26, [sp], #16\nldp x23, x24, [sp], #16\nldp x21, x22, [sp], #16\n"
+    "ldp x19, x20, [sp], #16\nldp x29, x30, [sp], #16\nret\n");
+#else
+#error threads of a block are written for x86-64 and 64-bit Arm
+#endif
+
+// switch_back leaves the thread until the scheduler finds that it can go on.
+inline void switch_back() { emulated_switch(&current->stack, scheduler); }
+
+inline void wait(State s) {
+  current->state = s;
+  switch_back();
+}
+
+// look_again lets others run before a thread looks for what another GPU does.
+inline void look_again() {
+  sched_yield();
+  wait(READY);
+}
+
+// trap ends the kernel, as the instruction does.
+inline void trap() {
+  trapped = true;
+  wait(ENDED);
+}
+
+inline bool phase_done(const u64 *b, u32 parity) { return (*b >> 63) != parity; }
+
+inline bool can_go_on(const Thread &t, int i) {
+  switch (t.state) {
+    case READY: return true;
+    case AT_BARRIER: return barriers[t.barrier].generation != t.ticket;
+    case AT_WARP: return warps[i / 32].generation != t.ticket;
+    case AT_MBARRIER: return phase_done(t.mbarrier, t.parity);
+    case ENDED: return false;
+  }
+  return false;
+}
+
+// barrier is bar.sync; expected 0 stands for all threads that have not ended.
+inline void barrier(int number, u32 expected) {
+  Barrier &b = barriers[number];
+  u32 want = expected ? expected : live;
+  if (b.arrived && b.expected != expected) fail("a barrier is waited at by different numbers of threads");
+  b.expected = expected;
+  if (++b.arrived == want) {
+    b.arrived = 0, b.generation++;
+    return;
+  }
+  current->barrier = number, current->ticket = b.generation;
+  wait(AT_BARRIER);
+}
+
+typedef u64 Slots[32][4];
+
+// meet exchanges n bytes among the lanes of mask, which all have to do the same.
+// The last to come does what last says.
+template <class F>
+inline Warp &meet(u32 mask, int what, const void *value, int n, int &turn, F last) {
+  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), lane = i % 32;
+  Warp &w = warps[i / 32];
+  if (!(mask >> lane & 1)) fail("a lane is not in the mask that it names");
+  if (w.arrived && (w.mask != mask || w.what != what)) fail("the lanes of a warp do different things");
+  w.mask = mask, w.what = what;
+  turn = w.generation & 1;
+  memcpy(w.slots[turn][lane], value, n);
+  w.arrived |= 1u << lane;
+  if (w.arrived == mask) {
+    last(w);
+    w.arrived = 0, w.generation++;
+  } else {
+    current->ticket = w.generation;
+    wait(AT_WARP);
+  }
+  return w;
+}
+inline const Slots &meet(u32 mask, int what, const void *value, int n) {
+  int turn;
+  Warp &w = meet(mask, what, value, n, turn, [](Warp &) {});
+  return w.slots[turn];
+}
+
+// copy_now makes the copies of groups before last.
+inline void copy_now(u32 last) {
+  std::vector<Copy> &c = current->copies;
+  size_t kept = 0;
+  for (size_t i = 0; i < c.size(); i++) {
+    if (c[i].group >= last) {
+      c[kept++] = c[i];
+      continue;
+    }
+    memcpy(c[i].to, c[i].from, c[i].bytes);
+    memset((u8 *)c[i].to + c[i].bytes, 0, 16 - c[i].bytes);
+  }
+  c.resize(kept);
+}
+
+static void thread_main() {
+  for (;;) {
+    body(arguments);
+    current->state = ENDED;
+    live--;
+    Barrier &b = barriers[0];
+    if (b.arrived && b.arrived == live) b.arrived = 0, b.generation++;
+    switch_back();
+  }
+}
+
+inline void go_on(Thread &t, int i) {
+  current = &t;
+  threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  t.state = READY;
+  emulated_switch(&scheduler, t.stack);
+}
+
+inline void prepare(int n) {
+  if (!stacks) {
+    stacks = (u8 *)mmap(nullptr, (size_t)MOST_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    u8 *s = (u8 *)mmap(nullptr, MOST_SHARED + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stacks == MAP_FAILED || s == MAP_FAILED || mprotect(s, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no memory for stacks");
+    shared_end = s + MOST_SHARED;
+  }
+  for (int i = 0; i < n; i++) {
+    Thread &t = threads[i];
+    t.state = READY, t.group = 0;
+    t.copies.clear();
+    if (t.stack) continue;
+    void **top = (void **)(stacks + (size_t)(i + 1) * STACK);
+#if defined(__x86_64__)
+    *--top = nullptr; // where a caller's address would be
+    *--top = (void *)thread_main;
+    top -= SAVED;
+#else
+    top -= SAVED;
+    top[SAVED - 1] = (void *)thread_main; // x30
+#endif
+    t.stack = top;
+  }
+  memset(warps, 0, sizeof warps);
+  memset(barriers, 0, sizeof barriers);
+}
+
+// Static shared memory is thread_local, and nothing else of this library is.
+static thread_local u8 anchor;
+struct Static {
+  u8 *at;
+  size_t size;
+};
+
+inline Static static_shared() {
+  anchor = 1; // that the block of this thread exists
+  Static s = {};
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *out) {
+        Static *s = (Static *)out;
+        for (int i = 0; i < info->dlpi_phnum; i++) {
+          const auto &h = info->dlpi_phdr[i];
+          u8 *at = (u8 *)info->dlpi_tls_data;
+          if (h.p_type == PT_TLS && at && at <= &anchor && &anchor < at + h.p_memsz) *s = {at, h.p_memsz};
+        }
+        return 0;
+      },
+      &s);
+  if (!s.at) fail("static shared memory is not to be found");
+  return s;
+}
+
+inline void run_block(int n, bool reverse) {
+  prepare(n);
+  live = n;
+  while (live && !trapped) {
+    bool any = false;
+    for (int k = 0; k < n && !trapped; k++) {
+      int i = reverse ? n - 1 - k : k;
+      if (!can_go_on(threads[i], i)) continue;
+      any = true;
+      go_on(threads[i], i);
+    }
+    if (!any && !trapped) fail("all threads wait");
+  }
+  for (int i = 0; trapped && i < n; i++) threads[i].stack = nullptr; // none of them goes on
+}
+
+template <class... A, size_t... I>
+inline void apply(void (*kernel)(A...), void **p, std::index_sequence<I...>) {
+  kernel(*(A *)p[I]...);
+}
+template <class... A>
+inline void apply(void (*kernel)(A...), void **p) {
+  apply(kernel, p, std::index_sequence_for<A...>{});
+}
+template <class... A>
+inline int sizes(void (*)(A...), u32 *out) {
+  u32 s[] = {sizeof(A)...};
+  memcpy(out, s, sizeof s);
+  return sizeof...(A);
+}
+
+} // namespace emulated
+
+// EMULATED_ENTRY makes a kernel known by name: how to call it, and the sizes of
+// its parameters.
+#define EMULATED_SEEN extern "C" __attribute__((visibility("default")))
+#define EMULATED_ENTRY(name)                                                       \
+  EMULATED_SEEN void emulated_call_##name(void **p) { emulated::apply(name, p); } \
+  EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
+
+// emulated_launch runs a kernel and reports whether it came to its end.
+EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, void **p) {
+  using namespace emulated;
+  std::lock_guard<std::mutex> hold(one);
+  static unsigned launches;
+  bool reverse = launches++ & 1;
+  int n = block[0] * block[1] * block[2];
+  gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block[0], block[1], block[2]};
+  body = call, arguments = p;
+  Static s = static_shared();
+  trapped = false;
+  u64 blocks = (u64)grid[0] * grid[1] * grid[2];
+  for (u64 k = 0; k < blocks && !trapped; k++) {
+    u64 b = reverse ? blocks - 1 - k : k;
+    blockIdx = {(u32)(b % grid[0]), (u32)(b / grid[0] % grid[1]), (u32)(b / grid[0] / grid[1])};
+    memset(s.at, 0xff, s.size);
+    if (!shared_end) prepare(0);
+    shared = shared_end - (bytes + 127) / 128 * 128;
+    memset(shared, 0xff, shared_end - shared);
+    run_block(n, reverse);
+  }
+  return !trapped;
+}

@@ -1,0 +1,269 @@
+// Mixtures of experts: the choice of the experts, and their products. Weights of
+// a layer's experts lie one behind the other, gate before up.
+
+#if MOE
+
+#define EXPERT_LANE 8 // experts of a lane: 256 in all
+
+// top_k chooses the experts of each token: soft-max of the router's scores, the
+// top highest, the lower index among equals; normalized, their weights sum to 1.
+// One warp a token.
+//
+//   scores[rows][experts], chosen[rows][top], weights[rows][top]
+extern "C" __global__ void top_k(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
+  let_next_start();
+  after_previous();
+  int lane = threadIdx.x;
+  u64 row = blockIdx.x;
+  float v[EXPERT_LANE], peak = -INFINITY, sum = 0.f, taken = 0.f;
+#pragma unroll
+  for (int i = 0; i < EXPERT_LANE; i++) {
+    int e = lane + WARP * i;
+    v[i] = e < experts ? scores[row * experts + e] : -INFINITY;
+    peak = fmaxf(peak, v[i]);
+  }
+#pragma unroll
+  for (int o = WARP / 2; o > 0; o /= 2) peak = fmaxf(peak, __shfl_xor_sync(FULL, peak, o));
+#pragma unroll
+  for (int i = 0; i < EXPERT_LANE; i++) sum += v[i] = __expf(v[i] - peak);
+  sum = warp_sum(sum);
+  for (int k = 0; k < top; k++) {
+    u64 best = 0; // a weight's bits, which are not negative and order as it does, and its index
+#pragma unroll
+    for (int i = 0; i < EXPERT_LANE; i++) {
+      int e = lane + WARP * i;
+      u64 key = v[i] < 0.f || e >= experts ? 0 : (u64)__float_as_uint(v[i]) << 32 | (0xffffffffu - (u32)e);
+      best = key > best ? key : best;
+    }
+#pragma unroll
+    for (int o = WARP / 2; o > 0; o /= 2) {
+      u64 other = __shfl_xor_sync(FULL, best, o);
+      best = other > best ? other : best;
+    }
+    u32 e = 0xffffffffu - (u32)best;
+    float w = __uint_as_float((u32)(best >> 32));
+    taken += w;
+    if (lane == 0) chosen[row * top + k] = (int)e, weights[row * top + k] = w;
+#pragma unroll
+    for (int i = 0; i < EXPERT_LANE; i++)
+      if (e == lane + WARP * i) v[i] = -1.f; // is not chosen again
+  }
+  __syncwarp();
+  if (lane < top) weights[row * top + lane] /= normalized ? taken : sum;
+}
+
+// dot8 is the product of eight pairs of values.
+__device__ __forceinline__ float dot8(const uint4 &a, const uint4 &b) {
+  const u32 *x = &a.x, *y = &b.x;
+  float s = 0.f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) s += low(x[i]) * low(y[i]) + high(x[i]) * high(y[i]);
+  return s;
+}
+
+__device__ __forceinline__ uint4 load8(const bf16 *p) { return *(const uint4 *)p; }
+
+// experts_gate_up is the first half of the chosen experts' feed-forward, for
+// decoding: one warp an output, of a token and one of its experts. Blocks of the
+// same outputs follow each other, so that an expert which two tokens share comes
+// from memory once. squares are the sums of the norm ahead.
+//
+//   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16], act[rows][top][inner]
+extern "C" __global__ void __launch_bounds__(256)
+    experts_gate_up(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, int hidden, int inner, int top, float eps, bf16 *act) {
+  let_next_start();
+  after_previous();
+  int lane = threadIdx.x % WARP, o = blockIdx.y * 8 + threadIdx.x / WARP;
+  u64 pair = blockIdx.x, row = pair / top;
+  if (o >= inner) return;
+  const bf16 *gate = w + ((u64)chosen[pair] * 2 * inner + o) * hidden, *up = gate + (u64)inner * hidden, *in = x + row * hidden;
+  float g = 0.f, u = 0.f, ss = 0.f;
+#pragma unroll 4
+  for (int i = lane * 8; i < hidden; i += WARP * 8) {
+    uint4 v = load8(in + i);
+    g += dot8(load8(gate + i), v), u += dot8(load8(up + i), v);
+  }
+  for (int i = lane; i < hidden / 16; i += WARP) ss += squares[row * (hidden / 16) + i];
+  float scale = rsqrtf(warp_sum(ss) / hidden + eps);
+  g = warp_sum(g) * scale, u = warp_sum(u) * scale;
+  if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
+}
+
+// experts_down is the second half: one warp an output of a token, summed over its
+// experts, and what every last product of a block does (linear.cu, RESIDUAL).
+//
+//   w[experts][hidden][inner], act[rows][top][inner], x, h[rows][hidden], sums[rows][hidden/16]
+extern "C" __global__ void __launch_bounds__(512)
+    experts_down(const bf16 *w, const bf16 *act, const int *chosen, const float *weights, int hidden, int inner, int top, float *x, bf16 *h,
+                 float *sums, const bf16 *norm) {
+  __shared__ float part[16];
+  let_next_start();
+  after_previous();
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, o = blockIdx.y * 16 + warp;
+  u64 row = blockIdx.x;
+  float y = 0.f;
+  for (int k = 0; k < top; k++) {
+    const bf16 *m = w + ((u64)chosen[row * top + k] * hidden + o) * inner, *in = act + (row * top + k) * inner;
+    float s = 0.f;
+#pragma unroll 4
+    for (int i = lane * 8; i < inner; i += WARP * 8) s += dot8(load8(m + i), load8(in + i));
+    y += weights[row * top + k] * s;
+  }
+  y = warp_sum(y);
+#if RANKS > 1 // x is an exchange buffer, and the rest is done with the sum over the ranks
+  if (lane == 0) x[row * hidden + o] = y;
+#else
+  if (lane == 0) {
+    u64 at = row * hidden + o;
+    float v = x[at] + y;
+    x[at] = v;
+    h[at] = narrow(v * gain(wide(norm[o])));
+    part[warp] = v * v;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float ss = 0.f;
+#pragma unroll
+  for (int i = 0; i < 16; i++) ss += part[i];
+  sums[row * (hidden / 16) + blockIdx.y] = ss;
+#endif
+}
+
+// For prompts, the pairs of a token and an expert are put in the order of their
+// experts, in tiles of PAIRS of which each has one expert, and products take a
+// tile at a time.
+#define PAIRS 64
+
+// group_pairs makes that order: order[tile][PAIRS] is the pairs, -1 where a tile
+// has fewer; tiles is their number, and behind it the expert of each. One block.
+extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
+  __shared__ int count[WARP * EXPERT_LANE], begin[WARP * EXPERT_LANE + 1];
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < pairs; i += blockDim.x) atomicAdd(count + chosen[i], 1);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    begin[0] = 0;
+    for (int e = 0; e < experts; e++) begin[e + 1] = begin[e] + (count[e] + PAIRS - 1) / PAIRS;
+    tiles[0] = begin[experts];
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) {
+    for (int t = begin[e]; t < begin[e + 1]; t++) tiles[1 + t] = e;
+    count[e] = begin[e] * PAIRS; // now where its next pair goes
+  }
+  for (int i = threadIdx.x; i < begin[experts] * PAIRS; i += blockDim.x) order[i] = -1;
+  __syncthreads();
+  for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(count + chosen[i], 1)] = i;
+}
+
+#define DEEP 64 // columns of a stage
+#define MOE_STAGE ((PAIRS + 64) * DEEP * 2)
+
+__device__ __forceinline__ u32 cell(u32 base, int row, int c) { return base + (row * (DEEP / 8) + (c ^ (row & 7))) * 16; }
+
+// A Grouped product is one tile of pairs times 64 rows of its expert's weights: 32
+// of the gate and 32 of up, or 64 of down. Four warps have 16 pairs each.
+template <bool GATE>
+struct Grouped {
+  const bf16 *w, *x; // of the tile's expert; inputs of tokens (GATE) or of pairs
+  const int *rows;   // the tile's pairs
+  int n, k, top;
+
+  __device__ __forceinline__ void copy(u32 stage, int col) const {
+    for (int i = threadIdx.x; i < (PAIRS + 64) * (DEEP / 8); i += 4 * WARP) {
+      int r = i / (DEEP / 8), c = i % (DEEP / 8);
+      const bf16 *from;
+      int bytes = 16;
+      if (r < PAIRS) {
+        int p = rows[r];
+        bytes = p < 0 ? 0 : 16;
+        from = x + (u64)(p < 0 ? 0 : GATE ? p / top : p) * k;
+      } else {
+        int o = r - PAIRS;
+        from = w + (u64)(GATE ? blockIdx.x * 32 + o % 32 + o / 32 * n : blockIdx.x * 64 + o) * k;
+      }
+      copy16_or_zero(cell(stage, r, c), from + col + c * 8, bytes);
+    }
+  }
+
+  __device__ __forceinline__ void multiply(float c[8][4]) const {
+    DYNAMIC_SHARED(stages);
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, mi = lane / 8, mr = lane % 8;
+    u32 base = shared_address(stages);
+    copy(base, 0);
+    commit();
+    for (int j = 0; j * DEEP < k; j++) {
+      if ((j + 1) * DEEP < k) copy(base + (j + 1) % 2 * MOE_STAGE, (j + 1) * DEEP);
+      commit();
+      wait_copies<1>();
+      __syncthreads();
+      u32 a = base + j % 2 * MOE_STAGE, b = a + PAIRS * DEEP * 2;
+#pragma unroll
+      for (int d = 0; d < DEEP / 16; d++) {
+        u32 p[4];
+        ldmatrix(p, cell(a, warp * 16 + (mi & 1) * 8 + mr, d * 2 + (mi >> 1)));
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          u32 q[4];
+          ldmatrix(q, cell(b, i * 16 + (mi >> 1) * 8 + mr, d * 2 + (mi & 1)));
+          mma(c[2 * i], p[0], p[1], p[2], p[3], q[0], q[1]);
+          mma(c[2 * i + 1], p[0], p[1], p[2], p[3], q[2], q[3]);
+        }
+      }
+      __syncthreads();
+    }
+  }
+
+  // store writes both values that a lane has of row h and columns 8i.
+  __device__ __forceinline__ void store(bf16 *out, int h, int i, float v0, float v1) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, p = rows[warp * 16 + lane / 4 + h * 8];
+    if (p >= 0) *(u32 *)(out + (u64)p * n + blockIdx.x * (GATE ? 32 : 64) + i * 8 + lane % 4 * 2) = pack(v0, v1);
+  }
+};
+
+// prompts_gate_up is experts_gate_up of many tokens, whose norm is in x already.
+extern "C" __global__ void __launch_bounds__(4 * WARP)
+    prompts_gate_up(const bf16 *w, const bf16 *x, const int *order, const int *tiles, int hidden, int inner, int top, bf16 *act) {
+  int tile = blockIdx.y;
+  if (tile >= tiles[0]) return;
+  Grouped<true> p = {w + (u64)tiles[1 + tile] * 2 * inner * hidden, x, order + tile * PAIRS, inner, hidden, top};
+  float c[8][4] = {};
+  p.multiply(c);
+#pragma unroll
+  for (int h = 0; h < 2; h++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      p.store(act, h, i, activate(c[i][2 * h]) * c[i + 4][2 * h], activate(c[i][2 * h + 1]) * c[i + 4][2 * h + 1]);
+}
+
+// prompts_down gives each pair's part of the output: out[rows][top][hidden].
+extern "C" __global__ void __launch_bounds__(4 * WARP)
+    prompts_down(const bf16 *w, const bf16 *act, const int *order, const int *tiles, int hidden, int inner, int top, bf16 *out) {
+  int tile = blockIdx.y;
+  if (tile >= tiles[0]) return;
+  Grouped<false> p = {w + (u64)tiles[1 + tile] * hidden * inner, act, order + tile * PAIRS, hidden, inner, top};
+  float c[8][4] = {};
+  p.multiply(c);
+#pragma unroll
+  for (int h = 0; h < 2; h++)
+#pragma unroll
+    for (int i = 0; i < 8; i++) p.store(out, h, i, c[i][2 * h], c[i][2 * h + 1]);
+}
+
+// experts_sum adds the parts of a token, by their weights, to the stream, or leaves
+// them for the sum over the ranks.
+extern "C" __global__ void experts_sum(const bf16 *parts, const float *weights, float *x, int hidden, int top) {
+  u64 row = blockIdx.x;
+  for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
+    float y = 0.f;
+    for (int k = 0; k < top; k++) y += weights[row * top + k] * wide(parts[(row * top + k) * hidden + i]);
+#if RANKS > 1
+    x[row * hidden + i] = y;
+#else
+    x[row * hidden + i] += y;
+#endif
+  }
+}
+
+#endif

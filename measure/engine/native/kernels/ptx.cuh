@@ -1,0 +1,162 @@
+// The instructions that CUDA C++ has no words for, and the types that they are
+// written in. bf16 values travel as their 16 bits. The tests put a file of their
+// own in the place of this one to run the kernels where there is no GPU, so all
+// that is not C++ belongs here, but for what only Hopper's kernel uses.
+
+typedef unsigned char u8;
+typedef unsigned short bf16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// DYNAMIC_SHARED is the memory that the launch gives a block.
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) u8 name[]
+
+// pack rounds two floats to nearest even, a to the low half.
+__device__ __forceinline__ u32 pack(float a, float b) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  return r;
+}
+
+// after_previous waits for the kernel ahead in the stream, when this one was
+// started early, and forgets what the first-level cache holds from before.
+__device__ __forceinline__ void after_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  __threadfence();
+#endif
+}
+
+// let_next_start allows the kernel behind to start; its after_previous still
+// waits for the end of this one.
+__device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// What passes between GPUs is at the scope of the system (PTX ISA, "Memory
+// Consistency Model"): leave_count writes a count where a block of another GPU waits for
+// it, after all that this thread knows to be written; read_count sees what was
+// written before the count that it reads.
+__device__ __forceinline__ void leave_count(u32 *at, u32 v) {
+  __threadfence_system();
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ u32 read_count(const u32 *at) {
+  u32 v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+  return v;
+}
+
+// Values of another GPU, past every cache of this one.
+__device__ __forceinline__ float4 load_peer(const float *at) {
+  float4 v;
+  asm volatile("ld.relaxed.sys.global.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(at) : "memory");
+  return v;
+}
+
+__device__ __forceinline__ u64 load_peer(const u64 *at) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+
+// nanoseconds of a clock of the GPU.
+__device__ __forceinline__ u64 nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
+// give_up ends the kernel, and with it all work of the GPU's context, after
+// leaving a word for the host.
+__device__ __forceinline__ void give_up(u32 *word, u32 v) {
+  *(volatile u32 *)word = v;
+  __threadfence_system();
+  asm volatile("trap;");
+}
+
+__device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+// mma adds the product of a 16x16 tile of a and a 16x8 tile of b to c. Lane
+// 4g+t holds of a: rows g and g+8, columns 2t, 2t+1, 2t+8, 2t+9; of b: those
+// rows of column g; of c: rows g and g+8, columns 2t, 2t+1 (PTX ISA,
+// mma.m16n8k16).
+__device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void barrier_init(u64 *b, u32 count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(u64 *b) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(shared_address(b)) : "memory");
+}
+
+// barrier_arrive_copied arrives when the copies that this thread began are done.
+__device__ __forceinline__ void barrier_arrive_copied(u64 *b) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(b)) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
+  u32 done = 0;
+  while (!done) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+#else
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+#endif
+                 : "=r"(done)
+                 : "r"(shared_address(b)), "r"(parity)
+                 : "memory");
+  }
+}
+
+__device__ __forceinline__ void copy16(u32 to, const void *from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
+}
+
+// evict_first is the policy of what is read once.
+__device__ __forceinline__ u64 evict_first() {
+  u64 policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// sync_threads_of waits at a barrier other than that of __syncthreads, which is 0,
+// for so many threads of the block.
+__device__ __forceinline__ void sync_threads_of(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
+// copy16_or_zero copies the first bytes, 16 or none, and makes the others 0.
+__device__ __forceinline__ void copy16_or_zero(u32 to, const void *from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+}
+
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// wait_copies waits for all but the last N groups of this thread's copies.
+template <int N>
+__device__ __forceinline__ void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// ldmatrix loads four 8x8 matrices: lane 8i+r names row r of matrix i, and lane
+// 4g+t gets columns 2t and 2t+1 of row g of each; transposed, rows 2t and 2t+1 of
+// column g.
+__device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+
+__device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+

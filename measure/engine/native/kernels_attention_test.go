@@ -1,0 +1,221 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// heads are shapes of attention that differ in all that the kernels have a
+// switch for: width, queries on a key, norms and biases.
+func heads() []shape {
+	return []shape{
+		{heads: 8, kvHeads: 2, headDim: 64}, {heads: 2, kvHeads: 2, headDim: 128, qkNorm: true}, {heads: 7, kvHeads: 1, headDim: 64, bias: true},
+		{heads: 8, kvHeads: 2, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
+	}
+}
+
+// projections are queries, keys and values of some tokens with all that belongs
+// to them, on the device and here.
+type projections struct {
+	s                           *shape
+	bias, qNorm, kNorm          []float64
+	frequencies                 []float32
+	dBias, dQNorm, dKNorm, dTab cuda.Ptr
+}
+
+const headEps = 1e-6
+
+func (b *bench) projections(s *shape) *projections {
+	p := &projections{s: s}
+	raw, v := b.normal(s.qkvWidth(), 0.3)
+	if s.bias {
+		p.bias, p.dBias = v, put(b, raw)
+	}
+	if s.qkNorm {
+		raw, p.qNorm = b.normal(s.headDim, 1)
+		p.dQNorm = put(b, raw)
+		raw, p.kNorm = b.normal(s.headDim, 1)
+		p.dKNorm = put(b, raw)
+	}
+	r := rope{Theta: 10000, Type: "default"}
+	p.frequencies = r.frequencies(s.headDim)
+	p.dTab = put(b, p.frequencies)
+	return p
+}
+
+// head is head h of a row of the projections, queries first, then keys, then
+// values, as attention takes it at a position.
+func (p *projections) head(row []float64, h, pos int) []float64 {
+	d := p.s.headDim
+	v := append([]float64(nil), row[h*d:(h+1)*d]...)
+	for i := range p.bias[min(h*d, len(p.bias)):min((h+1)*d, len(p.bias))] {
+		v[i] += p.bias[h*d+i]
+	}
+	if h >= p.s.heads+p.s.kvHeads {
+		return v
+	}
+	norm := p.qNorm
+	if h >= p.s.heads {
+		norm = p.kNorm
+	}
+	if norm != nil {
+		ss := 0.0
+		for _, x := range v {
+			ss += x * x
+		}
+		scale := 1 / math.Sqrt(ss/float64(d)+headEps)
+		for i := range v {
+			v[i] *= scale * norm[i]
+		}
+	}
+	out := make([]float64, d)
+	for i := range d / 2 {
+		sin, cos := math.Sincos(float64(pos) * float64(p.frequencies[i]))
+		out[i], out[i+d/2] = v[i]*cos-v[i+d/2]*sin, v[i+d/2]*cos+v[i]*sin
+	}
+	return out
+}
+
+// attend is soft-max attention of one query over keys [n][d] and values.
+func attend(q, keys, values []float64, scale float64) []float64 {
+	d := len(q)
+	n := len(keys) / d
+	scores, peak, sum := make([]float64, n), math.Inf(-1), 0.0
+	for j := range scores {
+		scores[j] = dot(keys, q, j, 0, d) * scale
+		peak = max(peak, scores[j])
+	}
+	out := make([]float64, d)
+	for j := range scores {
+		w := math.Exp(scores[j] - peak)
+		sum += w
+		for c := range d {
+			out[c] += w * values[j*d+c]
+		}
+	}
+	for c := range out {
+		out[c] /= sum
+	}
+	return out
+}
+
+// Attention of one new token over a cache, at contexts around every edge that
+// the kernel has: none, one, a round of keys, the parts of the split.
+func TestKernelAttentionDecode(t *testing.T) {
+	for _, s := range heads() {
+		t.Run(fmt.Sprintf("%dx%d on %d", s.heads, s.headDim, s.kvHeads), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, &s)
+			p := b.projections(&s)
+			for _, c := range []struct {
+				splits int
+				past   []int
+			}{{1, []int{0, 1, 128}}, {3, []int{2, 15, 16, 17, 47}}, {32, []int{0, 511, 512}}, {10, []int{4096}}} {
+				b.attentionDecode(p, c.splits, c.past)
+			}
+		})
+	}
+}
+
+func (b *bench) attentionDecode(p *projections, splits int, past []int) {
+	b.t.Helper()
+	s, d, batch, capacity := p.s, p.s.headDim, len(past), 0
+	for _, n := range past {
+		capacity = max(capacity, n+1)
+	}
+	rows, row := b.floats(batch*s.qkvWidth(), 1)
+	k, _ := b.normal(batch*s.kvHeads*capacity*d, 1)
+	v, _ := b.normal(len(k), 1)
+	positions := make([]int32, batch)
+	for i, n := range past {
+		positions[i] = int32(n)
+		for h := range s.kvHeads { // what is not yet written is not a number
+			for at := ((i*s.kvHeads+h)*capacity + n) * d; at < ((i*s.kvHeads+h)+1)*capacity*d; at++ {
+				k[at], v[at] = 0xffff, 0xffff
+			}
+		}
+	}
+	dk, dv, arrived, out := put(b, k), put(b, v), put(b, make([]uint32, batch*s.kvHeads)), room[uint16](b, batch*s.attWidth())
+	b.run(b.p.attentionDecode, cuda.Launch{Grid: cuda.Dim{X: splits, Y: s.kvHeads, Z: batch}, Block: cuda.Dim{X: 256}},
+		put(b, rows), p.dBias, p.dQNorm, p.dKNorm, p.dTab, dk, dv, put(b, positions), room[float32](b, batch*splits*s.heads*d),
+		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale())
+	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), widen(get[uint16](b, out, batch*s.attWidth()))
+	for i, n := range past {
+		line := row[i*s.qkvWidth():][:s.qkvWidth()]
+		for h := range s.kvHeads {
+			at := ((i*s.kvHeads + h) * capacity) * d
+			key, value := p.head(line, s.heads+h, n), p.head(line, s.heads+s.kvHeads+h, n)
+			what := fmt.Sprintf("%d parts, context %d, key head %d", splits, n, h)
+			near(b.t, what+": the new key", widen(gotK[at+n*d:][:d]), key, bf16Step)
+			near(b.t, what+": the new value", widen(gotV[at+n*d:][:d]), value, bf16Step)
+			keys, values := widen(gotK[at:][:(n+1)*d]), widen(gotV[at:][:(n+1)*d])
+			for g := range s.heads / s.kvHeads {
+				q := h*(s.heads/s.kvHeads) + g
+				want := attend(p.head(line, q, n), keys, values, float64(s.scale()))
+				near(b.t, fmt.Sprintf("%s, query %d", what, g), got[i*s.attWidth()+q*d:][:d], want, bf16Step)
+			}
+			for j := range n * d {
+				if gotK[at+j] != k[at+j] || gotV[at+j] != v[at+j] {
+					b.t.Fatalf("%s: the cache changed at %d", what, j)
+				}
+			}
+		}
+	}
+	for i, c := range get[uint32](b, arrived, batch*s.kvHeads) {
+		if c != 0 {
+			b.t.Fatalf("counter %d is %d after %d parts", i, c, splits)
+		}
+	}
+}
+
+// Heads of prompts on their way to attention, and attention of whole prompts, at
+// lengths around the tile's.
+func TestKernelPrompts(t *testing.T) {
+	for _, s := range heads() {
+		t.Run(fmt.Sprintf("%dx%d on %d", s.heads, s.headDim, s.kvHeads), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, &s)
+			p := b.projections(&s)
+			for _, c := range []struct{ batch, length int }{{1, 1}, {3, 2}, {1, 63}, {2, 64}, {1, 65}, {1, 129}} {
+				b.prompts(p, c.batch, c.length)
+			}
+		})
+	}
+}
+
+func (b *bench) prompts(p *projections, batch, length int) {
+	b.t.Helper()
+	s, d, capacity, rows := p.s, p.s.headDim, length+3, batch*length
+	raw, row := b.normal(rows*s.qkvWidth(), 1)
+	qkv, k, v, out := put(b, raw), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, batch*s.kvHeads*capacity*d), room[uint16](b, rows*s.attWidth())
+	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab} // biases are in already
+	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
+		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
+	tile := &b.p.tile
+	b.run(b.p.attentionPrefill, cuda.Launch{
+		Grid: cuda.Dim{X: (length + tile.queries - 1) / tile.queries, Y: s.heads, Z: batch}, Block: cuda.Dim{X: tile.threads}, Shared: tile.shared,
+	}, qkv, k, v, out, int32(s.kvHeads), int32(length), int32(capacity), s.scale())
+	queries, keys, values := widen(get[uint16](b, qkv, len(raw))), widen(get[uint16](b, k, batch*s.kvHeads*capacity*d)), widen(get[uint16](b, v, batch*s.kvHeads*capacity*d))
+	got := widen(get[uint16](b, out, rows*s.attWidth()))
+	group := s.heads / s.kvHeads
+	for i := range rows {
+		pos, seq := i%length, i/length
+		line := row[i*s.qkvWidth():][:s.qkvWidth()]
+		what := fmt.Sprintf("prompt %d of %d, position %d", seq, length, pos)
+		for h := range s.kvHeads {
+			at := (seq*s.kvHeads + h) * capacity * d
+			near(b.t, what+": key", keys[at+pos*d:][:d], p.head(line, s.heads+h, pos), bf16Step)
+			near(b.t, what+": value", values[at+pos*d:][:d], p.head(line, s.heads+s.kvHeads+h, pos), bf16Step)
+		}
+		for h := range s.heads {
+			q := queries[i*s.qkvWidth()+h*d:][:d]
+			near(b.t, what+": query", q, p.head(line, h, pos), bf16Step)
+			at := (seq*s.kvHeads + h/group) * capacity * d
+			want := attend(q, keys[at:][:(pos+1)*d], values[at:][:(pos+1)*d], float64(s.scale()))
+			near(b.t, what+": attention", got[i*s.attWidth()+h*d:][:d], want, 2*bf16Step) // weights are rounded too
+		}
+	}
+}

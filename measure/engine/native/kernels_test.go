@@ -1,0 +1,376 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+// A bench is the kernels of one shape on a device, to be tried one by one.
+type bench struct {
+	t   testing.TB
+	dev *cuda.Device
+	s   *cuda.Stream
+	p   *program
+	r   *rand.Rand
+}
+
+func newBench(t testing.TB, s *shape) *bench {
+	t.Helper()
+	folder := emulate.Device(t)
+	b := &bench{t: t, r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
+	var err error
+	b.dev, err = cuda.Open(0, folder)
+	b.must(err)
+	t.Cleanup(func() { b.must(b.dev.Close()) })
+	b.s, err = b.dev.NewStream()
+	b.must(err)
+	c, err := cuda.OpenCompiler(folder)
+	b.must(err)
+	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, linearShapes())), &sync.Mutex{})
+	one.(*sync.Mutex).Lock()
+	defer one.(*sync.Mutex).Unlock()
+	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, linearShapes())
+	b.must(err)
+	return b
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// put gives the device a copy of v.
+func put[T cuda.Number](b *bench, v []T) cuda.Ptr {
+	b.t.Helper()
+	p := room[T](b, len(v))
+	b.must(cuda.Upload(b.dev, p, v))
+	return p
+}
+
+// room is memory of n values that are not numbers.
+func room[T cuda.Number](b *bench, n int) cuda.Ptr {
+	b.t.Helper()
+	var zero T
+	bytes := n * int(sizeOf(zero))
+	p, err := b.dev.Alloc("a test", bytes)
+	b.must(err)
+	b.must(b.dev.Fill(p, 0xff, bytes))
+	return p
+}
+
+func sizeOf[T cuda.Number](v T) uintptr {
+	switch any(v).(type) {
+	case uint8:
+		return 1
+	case uint16:
+		return 2
+	case uint64, int64, float64:
+		return 8
+	}
+	return 4
+}
+
+// get reads n values back.
+func get[T cuda.Number](b *bench, p cuda.Ptr, n int) []T {
+	b.t.Helper()
+	b.must(b.s.Sync())
+	out := make([]T, n)
+	b.must(cuda.Download(b.dev, out, p))
+	return out
+}
+
+func (b *bench) run(k *cuda.Kernel, l cuda.Launch, args ...any) {
+	b.t.Helper()
+	b.must(k.Queue(b.s, l, args...))
+}
+
+// normal are n values of a normal distribution, rounded to bf16.
+func (b *bench) normal(n int, deviation float64) ([]uint16, []float64) {
+	raw, v := make([]uint16, n), make([]float64, n)
+	for i := range raw {
+		raw[i] = safetensors.Round(float32(b.r.NormFloat64() * deviation))
+		v[i] = bf16(raw[i])
+	}
+	return raw, v
+}
+
+func (b *bench) floats(n int, deviation float64) ([]float32, []float64) {
+	raw, v := make([]float32, n), make([]float64, n)
+	for i := range raw {
+		raw[i] = float32(b.r.NormFloat64() * deviation)
+		v[i] = float64(raw[i])
+	}
+	return raw, v
+}
+
+func widen(raw []uint16) []float64 {
+	v := make([]float64, len(raw))
+	for i := range raw {
+		v[i] = bf16(raw[i])
+	}
+	return v
+}
+
+// near holds got against want, each value within limit of the largest.
+func near[T float32 | float64](t testing.TB, what string, got []T, want []float64, limit float64) {
+	t.Helper()
+	top := 0.0
+	for _, v := range want {
+		top = max(top, math.Abs(v))
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if d := math.Abs(float64(got[i]) - want[i]); !(d <= limit*top) {
+			t.Fatalf("%s: value %d is %v, want %v (the largest is %v)", what, i, got[i], want[i], top)
+		}
+	}
+}
+
+// bf16Step is half the distance of two bf16 values, relative to them.
+const bf16Step = 1.0 / 256
+
+func silu(v float64) float64 { return v / (1 + math.Exp(-v)) }
+
+// dot is row of w [][k] times row of x [][k].
+func dot(w, x []float64, i, j, k int) float64 {
+	sum := 0.0
+	for c := range k {
+		sum += w[i*k+c] * x[j*k+c]
+	}
+	return sum
+}
+
+var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
+
+// The products of decoding, for each ring, at batches that fill it and not, with
+// rows that end within a tile and inputs that end within a stage.
+func TestKernelLinear(t *testing.T) {
+	b := newBench(t, &plain)
+	for i := range b.p.linear {
+		l := &b.p.linear[i]
+		least := 1
+		if i > 0 {
+			least = b.p.linear[i-1].rows + 1
+		}
+		for _, c := range []struct{ batch, n, k int }{
+			{l.rows, 16, 64}, {least, 80, 192}, {(l.rows + least) / 2, 208, 704}, {l.rows, 48, 1088}, {least, 1000, 128},
+		} {
+			for _, parts := range []int{1, 3} {
+				b.scores(l, c.batch, c.n-3, c.k, parts) // a vocabulary may have any size
+				b.residual(l, c.batch, c.n/16*16, c.k, parts)
+				b.swiglu(l, c.batch, c.n, c.k, parts)
+			}
+		}
+	}
+}
+
+// squares are the sums that the kernel ahead leaves for the norm: parts of
+// rows·k values, of which all but 16 are irrelevant to how they are cut.
+func (b *bench) squares(x []float64, k int) (raw []float32, scale []float64) {
+	for i := 0; i < len(x); i += k {
+		total := 0.0
+		for at := i; at < i+k; at += 16 {
+			ss := 0.0
+			for _, v := range x[at : at+16] {
+				ss += v * v
+			}
+			raw, total = append(raw, float32(ss)), total+ss
+		}
+		scale = append(scale, 1/math.Sqrt(total/float64(k)+1e-5))
+	}
+	return raw, scale
+}
+
+// product runs a kernel of n rows of results, with its tiles cut into so many parts
+// along their columns, or as many as there are stages.
+func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, gated bool, n, k, parts int, args ...any) {
+	b.t.Helper()
+	c := l.cutFor(n, k, gated, 1)
+	c.parts = min(parts, (k+l.depth-1)/l.depth)
+	args = append(args, int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
+	b.run(kernel, l.launch(c, b.dev.SMs), args...)
+}
+
+func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {
+	w, ws := b.normal(n*k, 0.05)
+	x, xs := b.normal(batch*k, 2)
+	sq, scale := b.squares(xs, k)
+	y := room[float32](b, batch*n)
+	b.product(l, l.scores, false, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		put(b, sq), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	want := make([]float64, batch*n)
+	for s := range batch {
+		for o := range n {
+			want[s*n+o] = dot(ws, xs, o, s, k) * scale[s]
+		}
+	}
+	near(b.t, fmt.Sprintf("scores %d of %dx%dx%d", l.rows, batch, n, k), get[float32](b, y, batch*n), want, 1e-5)
+}
+
+func (b *bench) residual(l *linearKernels, batch, n, k, parts int) {
+	w, ws := b.normal(n*k, 0.05)
+	x, xs := b.normal(batch*k, 2)
+	stream, old := b.floats(batch*n, 1)
+	norm, g := b.normal(n, 1)
+	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
+	b.product(l, l.residual, false, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		cuda.Ptr(0), y, h, sums, put(b, norm))
+	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
+	for s := range batch {
+		for o := range n {
+			v := old[s*n+o] + dot(ws, xs, o, s, k)
+			want[s*n+o], normed[s*n+o] = v, v*g[o]
+			squares[(s*n+o)/16] += v * v
+		}
+	}
+	what := fmt.Sprintf("residual %d of %dx%dx%d", l.rows, batch, n, k)
+	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
+	near(b.t, what+", normed", widen(get[uint16](b, h, batch*n)), normed, bf16Step)
+	near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
+}
+
+func (b *bench) swiglu(l *linearKernels, batch, n, k, parts int) {
+	w, ws := b.normal(2*n*k, 0.05)
+	x, xs := b.normal(batch*k, 2)
+	sq, scale := b.squares(xs, k)
+	h := room[uint16](b, batch*n)
+	b.product(l, l.swiglu, true, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
+	want := make([]float64, batch*n)
+	for s := range batch {
+		for o := range n {
+			want[s*n+o] = silu(dot(ws, xs, o, s, k)*scale[s]) * dot(ws, xs, n+o, s, k) * scale[s]
+		}
+	}
+	near(b.t, fmt.Sprintf("swiglu %d of %dx%dx%d", l.rows, batch, n, k), widen(get[uint16](b, h, batch*n)), want, bf16Step)
+}
+
+// What touches each value once.
+func TestKernelElementwise(t *testing.T) {
+	b := newBench(t, &plain)
+	const rows, hidden, vocab = 5, 192, 11
+	table, tv := b.normal(vocab*hidden, 1)
+	norm, g := b.normal(hidden, 1)
+	tokens := []int32{0, 10, 3, 3, 7}
+	for _, threads := range []int{256, 1024} {
+		x, xn, sq := room[float32](b, rows*hidden), room[uint16](b, rows*hidden), room[float32](b, rows*hidden/16)
+		if threads == 256 {
+			b.run(b.p.embedding, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: threads}}, put(b, tokens), put(b, table), x, int32(hidden),
+				cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+		} else {
+			b.run(b.p.embedding, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: threads}}, put(b, tokens), put(b, table), x, int32(hidden),
+				xn, sq, put(b, norm))
+		}
+		want, normed, squares := make([]float64, rows*hidden), make([]float64, rows*hidden), make([]float64, rows*hidden/16)
+		for i := range want {
+			v := tv[int(tokens[i/hidden])*hidden+i%hidden]
+			want[i], normed[i] = v, v*g[i%hidden]
+			squares[i/16] += v * v
+		}
+		near(t, "embedding", get[float32](b, x, rows*hidden), want, 0)
+		if threads == 1024 {
+			near(t, "embedding, normed", widen(get[uint16](b, xn, rows*hidden)), normed, bf16Step)
+			near(t, "embedding, squares", get[float32](b, sq, rows*hidden/16), squares, 1e-6)
+		}
+	}
+
+	const stride, first = 3, 2 // the last of each three rows
+	x, xs := b.floats(rows*stride*hidden, 3)
+	y := room[uint16](b, rows*hidden)
+	b.run(b.p.rmsNorm, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, put(b, x), put(b, norm), y, int32(hidden), float32(1e-5),
+		uint64(stride), uint64(first))
+	var want []float64
+	for r := range rows {
+		row := xs[(first+r*stride)*hidden:][:hidden]
+		_, scale := b.squares(row, hidden)
+		for i, v := range row {
+			want = append(want, v*scale[0]*g[i])
+		}
+	}
+	near(t, "norm", widen(get[uint16](b, y, rows*hidden)), want, bf16Step)
+
+	const width = 1088
+	in, ins := b.normal(rows*2*width, 3)
+	out := room[uint16](b, rows*width)
+	b.run(b.p.activation, cuda.Launch{Grid: cuda.Dim{X: (width/8 + 127) / 128, Y: rows}, Block: cuda.Dim{X: 128}}, put(b, in), out, int32(width))
+	want = make([]float64, rows*width)
+	for i := range want {
+		r, c := i/width, i%width
+		want[i] = silu(ins[r*2*width+c]) * ins[r*2*width+width+c]
+	}
+	near(t, "activation", widen(get[uint16](b, out, rows*width)), want, bf16Step)
+}
+
+// The greedy choice: the lowest index among equals, whatever the signs, at sizes
+// that no block divides; counters are left as they were found.
+func TestKernelSampling(t *testing.T) {
+	b := newBench(t, &plain)
+	for _, vocab := range []int{1, 31, 1001, 16385, 70000} {
+		const batch = 4
+		logits, _ := b.floats(batch*vocab, 1)
+		want := make([]int32, batch)
+		for s := range batch {
+			row := logits[s*vocab:][:vocab]
+			at := b.r.IntN(vocab)
+			switch s {
+			case 0: // a tie: the first has to win
+				row[at], row[vocab-1], row[at/2] = 9, 9, 9
+			case 1: // all below zero
+				for i := range row {
+					row[i] = -1 - row[i]*row[i]
+				}
+			case 2: // all but one impossible
+				for i := range row {
+					row[i] = float32(math.Inf(-1))
+				}
+				row[at] = -1e30
+			}
+			want[s] = argmax(row)
+		}
+		best, arrived := put(b, make([]uint64, batch)), put(b, make([]uint32, batch))
+		next, positions := room[int32](b, batch), put(b, []int32{5, 0, 7, 9})
+		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived, next, positions)
+		if got := get[int32](b, next, batch); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("vocabulary of %d: tokens %d, want %d", vocab, got, want)
+		}
+		if got := get[int32](b, positions, batch); fmt.Sprint(got) != "[6 1 8 10]" {
+			t.Errorf("positions %d", got)
+		}
+		if got := fmt.Sprint(get[uint64](b, best, batch), get[uint32](b, arrived, batch)); got != "[0 0 0 0] [0 0 0 0]" {
+			t.Errorf("counters %s are not 0 again", got)
+		}
+	}
+}
+
+// Random weights are equal to the bit with the rule that any program can follow.
+func TestKernelRandom(t *testing.T) {
+	b := newBench(t, &plain)
+	const n = 70001
+	out, ones := room[uint16](b, n+8), room[uint16](b, 1000)
+	l := cuda.Launch{Grid: cuda.Dim{X: 20}, Block: cuda.Dim{X: 256}}
+	b.run(b.p.fillRandom, l, out, uint64(n), uint64(0xfeedfacecafebeef), randomScale)
+	b.run(b.p.fillConstant, l, ones, uint64(999), float32(1))
+	got := get[uint16](b, out, n+8)
+	for i, v := range got {
+		if i < n && bf16(v) != randomWeight(0xfeedfacecafebeef, uint64(i)) || i >= n && v != 0xffff {
+			t.Fatalf("element %d of %d is %v", i, n, bf16(v))
+		}
+	}
+	for i, v := range get[uint16](b, ones, 1000) {
+		if i < 999 && v != 0x3f80 || i == 999 && v != 0xffff {
+			t.Fatalf("constant %d is %#x", i, v)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package native
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/models"
+)
+
+// mixture is the experts of a layer; experts is 0 where the model has none.
+type mixture struct {
+	experts, topK int
+	normalized    bool // the weights of those chosen sum to 1
+}
+
+// mostExperts is what the kernel that chooses them holds, and mostChosen a lane
+// each of its warp.
+const mostExperts, mostChosen = 256, 32
+
+// readExperts takes the sizes of a layer's mixture. What does not fit is said.
+func (s *shape) readExperts(e *models.Experts, name string) (why string) {
+	if e.Shared != nil || e.Idle > 0 || len(e.Router) != 1 || e.Router[0].Bias || !e.Activation.Gated {
+		return fmt.Sprintf("the mixture of %q is not plain: a router and gated experts", name)
+	}
+	if e.Count > mostExperts || e.TopK > mostChosen || e.TopK > e.Count || e.TopK < 1 {
+		return fmt.Sprintf("%q has %d experts of which it takes %d; this engine has up to %d and %d", name, e.Count, e.TopK, mostExperts, mostChosen)
+	}
+	s.mixture = mixture{experts: e.Count, topK: e.TopK}
+	s.inner = e.Activation.Width
+	return ""
+}
+
+// mixtureNumbers reads how the chosen are weighed: Mixtral's always sum to 1, of
+// Qwen3-MoE config.json says it (transformers' default is false).
+func (s *shape) mixtureNumbers(family string, config []byte) error {
+	var n struct {
+		Normalized bool `json:"norm_topk_prob"`
+	}
+	if err := json.Unmarshal(config, &n); err != nil {
+		return fmt.Errorf("config.json: %w", err)
+	}
+	s.normalized = n.Normalized || family == mixtral
+	return nil
+}
+
+const mixtral = "mixtral"
+
+// expertNames are what checkpoints call the router and an expert's matrices.
+func expertNames(family, layer string) (router, expert, gate, up, down string) {
+	if family == mixtral {
+		m := layer + "block_sparse_moe."
+		return m + "gate.weight", m + "experts.%d.", "w1.weight", "w3.weight", "w2.weight"
+	}
+	m := layer + "mlp."
+	return m + "gate.weight", m + "experts.%d.", "gate_proj.weight", "up_proj.weight", "down_proj.weight"
+}
+
+// placeExperts lists the tensors of a layer's mixture.
+func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
+	router, expert, gate, up, down := expertNames(s.family, layer)
+	l.router = w.place(false, wholeMatrix(router, s.experts, s.hidden))
+	var first, second []tensor
+	for i := range s.experts {
+		p := fmt.Sprintf(expert, i)
+		first = append(first, s.rowsOf(p+gate, s.inner, s.hidden), s.rowsOf(p+up, s.inner, s.hidden))
+		second = append(second, s.columnsOf(p+down, s.hidden, s.inner))
+	}
+	l.gateUp = w.place(false, first...)
+	l.down = w.place(false, second...)
+}
+
+// unitOfExperts is the inputs that an expert's product takes at a time: DEEP of
+// moe.cu.
+const unitOfExperts = 64
+
+// pairsOfTile repeats PAIRS of moe.cu.
+const pairsOfTile = 64
+
+// mostTiles is how many tiles so many pairs fill at most.
+func (m *mixture) mostTiles(pairs int) int { return pairs/pairsOfTile + min(m.experts, pairs) }
+
+// A mixtureBuffers is what the experts need besides the weights.
+type mixtureBuffers struct {
+	router  cuda.Ptr // float32 [rows][experts]
+	chosen  cuda.Ptr // int32 [rows][topK]
+	shares  cuda.Ptr // float32 [rows][topK]
+	order   cuda.Ptr // int32 [tiles][pairsOfTile]
+	tiles   cuda.Ptr // int32 [1+tiles]
+	outputs cuda.Ptr // bf16 [rows][topK][hidden]
+}
+
+// measureMixture asks for what replaces the feed-forward's buffers; step is the
+// most tokens at once.
+func (b *buffers) measureMixture(s *shape, step int) {
+	pairs := step * s.topK
+	tiles := s.mostTiles(pairs)
+	b.ask(&b.router, "the router's scores", 4*step*s.experts)
+	b.ask(&b.chosen, "the chosen experts", 4*pairs)
+	b.ask(&b.shares, "the experts' weights", 4*pairs)
+	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
+	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
+	b.ask(&b.act, "the activation", 2*pairs*s.inner)
+	b.ask(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
+}
+
+// mixtureKernels are those of moe.cu.
+type mixtureKernels struct {
+	topK, gateUp, down                          *cuda.Kernel
+	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
+}
+
+func (m *mixtureKernels) names() map[string]**cuda.Kernel {
+	return map[string]**cuda.Kernel{
+		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "experts_down": &m.down, "group_pairs": &m.group,
+		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
+	}
+}
+
+// queueTopK queues the choice of rows tokens' experts.
+func (e *Engine) queueTopK(rows int, early bool) error {
+	sh, b := &e.shape, e.b
+	normalized := map[bool]int32{true: 1}[sh.normalized]
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}, Early: early}
+	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
+}
+
+// stepExperts adds the mixture of one layer of a decode step, by the engine's own
+// kernels; next is the norm of what follows.
+func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
+	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
+	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
+	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
+	s.add(i, func() error {
+		l := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}
+		return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
+	}, "experts_gate_up", "experts_activation")
+	s.add(i, func() error {
+		l := cuda.Launch{Grid: cuda.Dim{X: n, Y: sh.hidden / 16}, Block: cuda.Dim{X: 512}, Early: true}
+		return e.p.moe.down.Queue(e.s, l, w.down, b.act, b.chosen, b.shares, int32(sh.hidden), int32(sh.inner), int32(sh.topK), e.blockOut(feedForward), b.h, b.squares, next)
+	}, "experts_down")
+	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
+}
+
+// routerKey is of the router, which every rank has. Ranks that took it by the way
+// that was fastest on their own GPU could sum in another order, and choose other
+// experts; so where there are several, they take what cuBLASLt proposes first.
+func (e *Engine) routerKey(rows int) planKey {
+	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.experts, typ: cuda.Float32, alike: e.shape.ranks > 1}
+}
+
+// addExperts adds the mixture of rows tokens, each expert with all tokens that
+// chose it.
+func (e *Engine) addExperts(s *sequence, layer, rows int) {
+	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
+	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
+	tiles := sh.mostTiles(rows * sh.topK)
+	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
+	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
+	s.add(layer, func() error {
+		if err := e.queueTopK(rows, false); err != nil {
+			return err
+		}
+		return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*sh.topK), int32(sh.experts), b.order, b.tiles)
+	}, "top_k")
+	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
+	s.add(layer, func() error {
+		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
+		return e.p.moe.promptsGateUp.Queue(e.s, l, w.gateUp, b.h, b.order, b.tiles, hidden, inner, top, b.act)
+	}, "experts_gate_up", "experts_activation")
+	s.add(layer, func() error {
+		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
+		if err := e.p.moe.promptsDown.Queue(e.s, l, w.down, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+			return err
+		}
+		return e.p.moe.sumParts.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.outputs, b.shares, e.blockOut(feedForward), hidden, top)
+	}, "experts_down")
+	e.addSum(s, layer, rows, outProduct{block: feedForward})
+}

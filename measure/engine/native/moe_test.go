@@ -1,0 +1,248 @@
+package native
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// mixture is the feed-forward of a mixture of experts.
+func (r *reference) mixture(h []float64, layer string) []float64 {
+	s := &r.s
+	router, expert, gate, up, down := expertNames(s.family, layer)
+	name := func(n string) string { return strings.TrimSuffix(n, ".weight") }
+	chosen, shares, gap := choose(r.linear(h, name(router)), s.topK, s.normalized)
+	r.last = min(r.last, gap)
+	out := make([]float64, len(h))
+	for i, e := range chosen {
+		p := fmt.Sprintf(expert, e)
+		g, u := r.linear(h, p+name(gate)), r.linear(h, p+name(up))
+		for j := range g {
+			g[j] = silu(g[j]) * u[j]
+		}
+		for j, v := range r.linear(g, p+name(down)) {
+			out[j] += shares[i] * v
+		}
+	}
+	return out
+}
+
+// limit is how far the engine's scores may be from the reference's: 1e-2, but
+// where rounding may have made a token take another expert, of two that are nearly
+// as likely. What follows is then another model's, the less so the longer ago.
+func (r *reference) limit() float64 {
+	const tied = 0.01
+	switch {
+	case r.last < tied:
+		return math.Inf(1)
+	case r.before < tied:
+		return 0.1
+	}
+	return 1e-2
+}
+
+// choose is the router's rule: the top of a soft-max, the lower index first, and
+// how far the last of them is from the next, as a share of it.
+func choose(scores []float64, top int, normalized bool) (chosen []int, shares []float64, gap float64) {
+	peak, sum := slices.Max(scores), 0.0
+	p := make([]float64, len(scores))
+	for i, v := range scores {
+		p[i] = math.Exp(v - peak)
+		sum += p[i]
+		chosen = append(chosen, i)
+	}
+	slices.SortStableFunc(chosen, func(a, b int) int { return cmp.Compare(p[b], p[a]) })
+	gap = 1
+	if top < len(chosen) {
+		gap = 1 - p[chosen[top]]/p[chosen[top-1]]
+	}
+	if chosen = chosen[:top]; normalized {
+		sum = 0
+		for _, e := range chosen {
+			sum += p[e]
+		}
+	}
+	for _, e := range chosen {
+		shares = append(shares, p[e]/sum)
+	}
+	return chosen, shares, gap
+}
+
+// A mixtureBench is one layer's mixture on the device, and the same here.
+type mixtureBench struct {
+	*bench
+	s               *shape
+	gateUp, down    cuda.Ptr
+	gateUps, downs  []float64
+	chosen          []int32
+	shares          []float32
+	dChosen, dShare cuda.Ptr
+}
+
+// Each kernel of a mixture: sizes that no tile divides, experts that nobody takes
+// and one that all take.
+func TestKernelMixture(t *testing.T) {
+	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
+		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
+			t.Parallel()
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			if m.experts < 9 {
+				s.hidden, s.inner = 320, 448
+			}
+			b := &mixtureBench{bench: newBench(t, &s), s: &s}
+			var raw []uint16
+			raw, b.gateUps = b.normal(m.experts*2*s.inner*s.hidden, 0.05)
+			b.gateUp = put(b.bench, raw)
+			raw, b.downs = b.normal(m.experts*s.hidden*s.inner, 0.05)
+			b.down = put(b.bench, raw)
+			for _, rows := range []int{1, 3, 9} {
+				b.choose(rows)
+				b.step(rows)
+			}
+			for _, rows := range []int{1, 65, 150} {
+				b.choose(rows)
+				b.prompt(rows)
+			}
+		})
+	}
+}
+
+// choose holds the choice of the experts.
+func (b *mixtureBench) choose(rows int) {
+	s, n := b.s, b.s.experts
+	scores, values := b.floats(rows*n, 1)
+	for i := range n { // one that all take, and in the first row a tie of all others
+		scores[i], values[i] = 0.5, 0.5
+	}
+	for r := range rows {
+		scores[r*n+n/2], values[r*n+n/2] = 9, 9
+	}
+	b.dChosen, b.dShare = room[int32](b.bench, rows*s.topK), room[float32](b.bench, rows*s.topK)
+	flag := map[bool]int32{true: 1}[s.normalized]
+	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, put(b.bench, scores), int32(n), int32(s.topK), flag, b.dChosen, b.dShare)
+	b.chosen, b.shares = get[int32](b.bench, b.dChosen, rows*s.topK), get[float32](b.bench, b.dShare, rows*s.topK)
+	for r := range rows {
+		chosen, shares, _ := choose(values[r*n:(r+1)*n], s.topK, s.normalized)
+		got := b.chosen[r*s.topK : (r+1)*s.topK]
+		if fmt.Sprint(got) != fmt.Sprint(chosen) {
+			b.t.Fatalf("row %d of %d: experts %d, want %d", r, rows, got, chosen)
+		}
+		near(b.t, "weights", b.shares[r*s.topK:(r+1)*s.topK], shares, 1e-5)
+	}
+}
+
+// pair is what an expert makes of a token's normed input, before down.
+func (b *mixtureBench) pair(e int, x []float64) []float64 {
+	s := b.s
+	w := b.gateUps[e*2*s.inner*s.hidden:]
+	out := make([]float64, s.inner)
+	for o := range out {
+		out[o] = silu(dot(w, x, o, 0, s.hidden)) * dot(w, x, s.inner+o, 0, s.hidden)
+	}
+	return out
+}
+
+// output is what the experts of a row add to the stream.
+func (b *mixtureBench) output(row int, act []float64) []float64 {
+	s := b.s
+	out := make([]float64, s.hidden)
+	for k := range s.topK {
+		pair := row*s.topK + k
+		w := b.downs[int(b.chosen[pair])*s.hidden*s.inner:]
+		for o := range out {
+			out[o] += float64(b.shares[pair]) * dot(w, act, o, pair, s.inner)
+		}
+	}
+	return out
+}
+
+func (b *mixtureBench) step(rows int) {
+	s, hidden, inner, top := b.s, int32(b.s.hidden), int32(b.s.inner), int32(b.s.topK)
+	x, xs := b.normal(rows*s.hidden, 2)
+	sq, scale := b.squares(xs, s.hidden)
+	act := room[uint16](b.bench, rows*s.topK*s.inner)
+	b.run(b.p.moe.gateUp, cuda.Launch{Grid: cuda.Dim{X: rows * s.topK, Y: (s.inner + 7) / 8}, Block: cuda.Dim{X: 256}},
+		b.gateUp, put(b.bench, x), put(b.bench, sq), b.dChosen, hidden, inner, top, float32(1e-5), act)
+	acts := widen(get[uint16](b.bench, act, rows*s.topK*s.inner))
+	for pair, e := range b.chosen {
+		row := pair / s.topK
+		normed := make([]float64, s.hidden)
+		for i := range normed {
+			normed[i] = xs[row*s.hidden+i] * scale[row]
+		}
+		near(b.t, fmt.Sprintf("pair %d, expert %d", pair, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed), bf16Step)
+	}
+	stream, old := b.floats(rows*s.hidden, 1)
+	norm, g := b.normal(s.hidden, 1)
+	y, h, sums := put(b.bench, stream), room[uint16](b.bench, rows*s.hidden), room[float32](b.bench, rows*s.hidden/16)
+	b.run(b.p.moe.down, cuda.Launch{Grid: cuda.Dim{X: rows, Y: s.hidden / 16}, Block: cuda.Dim{X: 512}},
+		b.down, act, b.dChosen, b.dShare, hidden, inner, top, y, h, sums, put(b.bench, norm))
+	want, normed, squares := make([]float64, rows*s.hidden), make([]float64, rows*s.hidden), make([]float64, rows*s.hidden/16)
+	for r := range rows {
+		for o, v := range b.output(r, acts) {
+			at := r*s.hidden + o
+			want[at] = old[at] + v
+			normed[at] = want[at] * g[o]
+			squares[at/16] += want[at] * want[at]
+		}
+	}
+	near(b.t, "stream", get[float32](b.bench, y, len(want)), want, 1e-5)
+	near(b.t, "normed", widen(get[uint16](b.bench, h, len(want))), normed, bf16Step)
+	near(b.t, "squares", get[float32](b.bench, sums, len(squares)), squares, 1e-5)
+}
+
+func (b *mixtureBench) prompt(rows int) {
+	s, hidden, inner, top := b.s, int32(b.s.hidden), int32(b.s.inner), int32(b.s.topK)
+	pairs := rows * s.topK
+	tiles := s.mostTiles(pairs)
+	order, list := room[int32](b.bench, tiles*pairsOfTile), room[int32](b.bench, 1+tiles)
+	b.run(b.p.moe.group, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.dChosen, int32(pairs), int32(s.experts), order, list)
+	b.holdOrder(get[int32](b.bench, order, tiles*pairsOfTile), get[int32](b.bench, list, 1+tiles))
+	x, xs := b.normal(rows*s.hidden, 1)
+	act, outputs := room[uint16](b.bench, pairs*s.inner), room[uint16](b.bench, pairs*s.hidden)
+	const shared = 2 * (pairsOfTile + 64) * 64 * 2
+	b.run(b.p.moe.promptsGateUp, cuda.Launch{Grid: cuda.Dim{X: s.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
+		b.gateUp, put(b.bench, x), order, list, hidden, inner, top, act)
+	acts := widen(get[uint16](b.bench, act, pairs*s.inner))
+	for pair, e := range b.chosen {
+		row := pair / s.topK
+		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), bf16Step)
+	}
+	b.run(b.p.moe.promptsDown, cuda.Launch{Grid: cuda.Dim{X: s.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
+		b.down, act, order, list, hidden, inner, top, outputs)
+	stream, old := b.floats(rows*s.hidden, 1)
+	y := put(b.bench, stream)
+	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, hidden, top)
+	got := get[float32](b.bench, y, rows*s.hidden)
+	for r := range rows {
+		want := b.output(r, acts)
+		for o := range want {
+			want[o] += old[r*s.hidden+o]
+		}
+		near(b.t, fmt.Sprintf("row %d of %d", r, rows), got[r*s.hidden:(r+1)*s.hidden], want, bf16Step)
+	}
+}
+
+// holdOrder checks that each pair is in one tile, of its expert.
+func (b *mixtureBench) holdOrder(order, tiles []int32) {
+	seen := map[int32]int{}
+	for i, p := range order[:int(tiles[0])*pairsOfTile] {
+		if p < 0 {
+			continue
+		}
+		seen[p]++
+		if e := tiles[1+i/pairsOfTile]; b.chosen[p] != e {
+			b.t.Fatalf("pair %d of expert %d is in a tile of expert %d", p, b.chosen[p], e)
+		}
+	}
+	for p := range b.chosen {
+		if seen[int32(p)] != 1 {
+			b.t.Fatalf("pair %d is in %d tiles", p, seen[int32(p)])
+		}
+	}
+}

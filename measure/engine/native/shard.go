@@ -1,0 +1,75 @@
+package native
+
+import (
+	"fmt"
+	"strings"
+)
+
+// mostRanks is how many GPUs of one host share a model at most.
+const mostRanks = 8
+
+// scoreRows is what the first row of a rank's vocabulary is a multiple of: the rows
+// of a tile, with which every rank's begin at 256 bytes and more, as cuBLASLt
+// wants them.
+const scoreRows = 16
+
+// shard is what one of several ranks has of a model (Megatron-LM,
+// arXiv:1909.08053): some of the heads with their keys and values, some of the
+// feed-forward, some of the vocabulary; norms and the stream whole.
+func (s *shape) shard(rank, ranks int) shape {
+	out := *s
+	out.rank, out.ranks = rank, ranks
+	out.heads, out.kvHeads, out.inner = s.heads/ranks, s.kvHeads/ranks, s.inner/ranks
+	each := s.tokensEach(ranks)
+	out.firstToken = min(rank*each, s.vocab)
+	out.tokens = min(each, s.vocab-out.firstToken)
+	return out
+}
+
+// tokensEach is how many tokens of the vocabulary each rank has; the last has
+// those that are left.
+func (s *shape) tokensEach(ranks int) int {
+	each := (s.vocab + ranks - 1) / ranks
+	if ranks == 1 {
+		return each
+	}
+	return (each + scoreRows - 1) / scoreRows * scoreRows
+}
+
+// indivisible says why so many ranks cannot share a whole model, nothing if they
+// can.
+func (s *shape) indivisible(ranks int) string {
+	unit := unitOfProduct
+	if s.experts > 0 {
+		unit = unitOfExperts
+	}
+	switch {
+	case ranks < 1 || ranks > mostRanks:
+		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, mostRanks)
+	case s.heads%ranks != 0:
+		return fmt.Sprintf("tp %d does not divide the %d query heads", ranks, s.heads)
+	case s.kvHeads%ranks != 0:
+		return fmt.Sprintf("tp %d does not divide the %d key heads, and this engine copies none to several ranks", ranks, s.kvHeads)
+	case s.inner%(unit*ranks) != 0:
+		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unit)
+	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:
+		return fmt.Sprintf("tp %d leaves the last rank nothing of a vocabulary of %d", ranks, s.vocab)
+	}
+	return ""
+}
+
+// divide is what rank has of a model named name, or what would be right where it
+// cannot be shared so.
+func (s *shape) divide(name string, rank, ranks int) (shape, error) {
+	why := s.indivisible(ranks)
+	if why == "" {
+		return s.shard(rank, ranks), nil
+	}
+	var fit []string
+	for n := 1; n <= mostRanks; n++ {
+		if s.indivisible(n) == "" {
+			fit = append(fit, fmt.Sprint(n))
+		}
+	}
+	return shape{}, unsupported("%s: %s; it can be shared by %s", name, why, strings.Join(fit, ", "))
+}

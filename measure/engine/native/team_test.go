@@ -1,0 +1,391 @@
+package native
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof"
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models"
+)
+
+// shareable are small models of each family that four GPUs can share, the
+// vocabulary of some not evenly.
+func shareable() map[string]string {
+	return map[string]string{
+		"llama": `{"model_type":"llama","hidden_size":256,"intermediate_size":768,"num_hidden_layers":2,"num_attention_heads":8,
+			"num_key_value_heads":4,"head_dim":64,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":500000.0}`,
+		"mistral": `{"model_type":"mistral","hidden_size":512,"intermediate_size":1024,"num_hidden_layers":2,"num_attention_heads":4,
+			"num_key_value_heads":4,"head_dim":128,"vocab_size":776,"rms_norm_eps":1e-5,"rope_theta":10000.0,"sliding_window":null}`,
+		"qwen2": `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1152,"num_hidden_layers":2,"num_attention_heads":28,"head_dim":64,
+			"num_key_value_heads":4,"vocab_size":1001,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":false}`,
+		"qwen3": `{"model_type":"qwen3","hidden_size":256,"intermediate_size":640,"num_hidden_layers":3,"num_attention_heads":8,
+			"num_key_value_heads":4,"head_dim":128,"vocab_size":1024,"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":true}`,
+		"gemma2": `{"model_type":"gemma2","hidden_size":256,"intermediate_size":640,"num_hidden_layers":3,"num_attention_heads":8,
+			"num_key_value_heads":4,"head_dim":64,"vocab_size":1003,"hidden_act":"gelu_pytorch_tanh","hidden_activation":"gelu_pytorch_tanh",
+			"rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"sliding_window":20,"query_pre_attn_scalar":100,
+			"attn_logit_softcapping":1.5,"final_logit_softcapping":0.5}`,
+		"gemma3": `{"model_type":"gemma3_text","hidden_size":320,"intermediate_size":896,"num_hidden_layers":2,"num_attention_heads":4,
+			"num_key_value_heads":4,"head_dim":64,"vocab_size":1003,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,
+			"rope_theta":1000000.0,"rope_local_base_freq":10000.0,"tie_word_embeddings":true,"sliding_window":33,"sliding_window_pattern":2,
+			"query_pre_attn_scalar":50,"rope_scaling":{"rope_type":"linear","factor":8.0}}`,
+		"qwen3_moe": `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":256,"num_hidden_layers":2,
+			"num_attention_heads":4,"num_key_value_heads":4,"head_dim":64,"vocab_size":1001,"rms_norm_eps":1e-6,"rope_theta":1000000.0,
+			"num_experts":7,"num_experts_per_tok":3,"norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],"tie_word_embeddings":false}`,
+		"mixtral": `{"model_type":"mixtral","hidden_size":320,"intermediate_size":256,"num_hidden_layers":2,"num_attention_heads":4,"head_dim":64,
+			"num_key_value_heads":4,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":1000000.0,"num_local_experts":4,"num_experts_per_tok":2,
+			"sliding_window":null,"tie_word_embeddings":false}`,
+	}
+}
+
+// openShared makes a team for the test and closes it after it. It skips the test
+// where there are GPUs, but too few.
+func openShared(t testing.TB, config string, opt Options) *Team {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.Model, opt.Config = m, []byte(config)
+	opt.Libraries = emulate.Device(t)
+	if n, err := cuda.Count(opt.Libraries); err != nil || n < opt.Device+opt.TP {
+		t.Skipf("TP %d from GPU %d on: there are %d GPUs here, %v", opt.TP, opt.Device, n, err)
+	}
+	opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
+	one, _ := opening.LoadOrStore(config, &sync.Mutex{})
+	one.(*sync.Mutex).Lock()
+	team, err := OpenTeam(opt)
+	one.(*sync.Mutex).Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := team.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := team.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return team
+}
+
+// TestSharedAgainstReference runs models that GPUs share, each sum over the ranks in
+// one shot and in two, with buffers that begin as no numbers, and compares the scores
+// of every step with the plain reference's. The tokens of all ranks are equal, or
+// the step fails.
+func TestSharedAgainstReference(t *testing.T) {
+	const always, never = 1, 1 << 30
+	for name, config := range shareable() {
+		for _, tp := range []int{2, 4} {
+			for i, opt := range []Options{
+				{Batch: 1, PromptLen: 1, GenLen: 4, oneShot: never}, {Batch: 3, PromptLen: 37, GenLen: 3, oneShot: always},
+				{Batch: 9, PromptLen: 5, GenLen: 3, Eager: true}, {Batch: 33, PromptLen: 3, GenLen: 2, oneShot: always},
+			} {
+				if tp == 4 && (i == 0 || i == 3) && emulate.RealGPU() != nil { // the processor takes its time
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/tp%d/%d", name, tp, i), func(t *testing.T) {
+					opt.TP, opt.Seed = tp, 7
+					team := openShared(t, config, opt)
+					compareRun(t, team, opt, newReference(t, config, 7), opt.GenLen, func() error {
+						return team.Each(func(_ int, e *Engine) error { return poison(e) })
+					})
+				})
+			}
+		}
+	}
+}
+
+// A request twice, with graphs and without: tokens and scores are equal to the bit.
+func TestSharedSameAgain(t *testing.T) {
+	config := shareable()["llama"]
+	var before string
+	for _, eager := range []bool{false, true} {
+		team := openShared(t, config, Options{TP: 2, Seed: 1, Batch: 5, PromptLen: 35, GenLen: 6, Eager: eager})
+		if err := team.SetPrompts(randomPrompts(9, 5, 35, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			first, err := team.Prefill()
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := fmt.Sprint(first)
+			for range 5 {
+				tok, err := team.Step()
+				if err != nil {
+					t.Fatal(err)
+				}
+				l, err := team.Logits()
+				if err != nil {
+					t.Fatal(err)
+				}
+				now += fmt.Sprint(tok, l[4])
+			}
+			if before != "" && now != before {
+				t.Fatalf("eager %v: another answer:\n%.300s\n%.300s", eager, before, now)
+			}
+			before = now
+		}
+	}
+}
+
+// Ranks take their parts of a checkpoint: what they make of one with the random
+// weights is what they make of random weights, to the bit.
+func TestSharedCheckpoint(t *testing.T) {
+	for _, name := range []string{"llama", "qwen2"} { // the second has biases, and its LM head is the embedding
+		config := shareable()[name]
+		folder := checkpointOf(t, config, 7)
+		var before string
+		for _, weights := range []string{"", folder} {
+			team := openShared(t, config, Options{TP: 2, Seed: 7, Weights: weights, Batch: 2, PromptLen: 9, GenLen: 1})
+			if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := team.Prefill(); err != nil {
+				t.Fatal(err)
+			}
+			l, err := team.Logits()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := fmt.Sprint(l); before != "" && now != before {
+				t.Errorf("%s: other scores:\n%.300s\n%.300s", name, before, now)
+			} else {
+				before = now
+			}
+		}
+	}
+}
+
+// checkpointOf writes the random weights of a seed as a checkpoint.
+func checkpointOf(t *testing.T, config string, seed uint64) string {
+	t.Helper()
+	m, err := models.Read("test", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readShape(m, []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, data := map[string]any{}, []byte(nil)
+	for _, ts := range layout(&s).tensors {
+		begin := len(data)
+		for i := range ts.elements() {
+			v := float32(s.normStart())
+			if !ts.norm {
+				v = float32(randomWeight(tensorSeed(seed, ts.name), uint64(i)))
+			}
+			data = binary.LittleEndian.AppendUint16(data, safetensors.Round(v))
+		}
+		header[ts.name] = map[string]any{"dtype": "BF16", "shape": ts.shape, "data_offsets": []int{begin, len(data)}}
+	}
+	text, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	file := append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
+	if err := os.WriteFile(filepath.Join(folder, "model.safetensors"), file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// The bytes of weights and cache that all ranks hold are the theory's for one GPU,
+// times the ranks; of a vocabulary that does not divide, the theory's padding.
+func TestSharedSizesAreTheEstimates(t *testing.T) {
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b"} {
+		table, err := models.Load(llmprof.ModelsJSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := table.Model(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := table.Config(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tp := range []int{1, 2, 4, 8} {
+			opt := Options{Model: m, Config: config, TP: tp, Batch: 3, PromptLen: 1000, GenLen: 25}
+			var weights, cache float64
+			for rank := range tp {
+				e, err := newEngine(opt, rank)
+				if err != nil {
+					t.Fatal(err)
+				}
+				weights += 2 * float64(e.w.params)
+				cache += float64(measureBuffers(&e.shape, &e.opt, 132).kv)
+			}
+			want := theory(t, &opt)
+			if d := weights / (float64(tp) * float64(want.Weights)); d < 0.9999 || d > 1.0001 {
+				t.Errorf("%s, tp %d: %.0f bytes of weights, in theory %d times %.0f", name, tp, weights, tp, float64(want.Weights))
+			}
+			if got, want := cache*1025/1024, float64(tp)*float64(want.KV); got/want < 0.999 || got/want > 1.001 { // the last token's is not kept
+				t.Errorf("%s, tp %d: %.0f bytes of cache, in theory %.0f", name, tp, got, want)
+			}
+		}
+	}
+}
+
+// A rank that does not come is an error of those that wait for it, which names it;
+// a rank that fails is one with its reason. Nothing hangs.
+func TestSharedRankFails(t *testing.T) {
+	team := openShared(t, shareable()["llama"], Options{TP: 2, Device: 6, Batch: 1, PromptLen: 5, GenLen: 4, patience: 200 * time.Millisecond})
+	if err := team.SetPrompts(randomPrompts(9, 1, 5, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := team.Prefill(); err != nil {
+		t.Fatal(err)
+	}
+	gone := errors.New("gone")
+	err := team.Each(func(rank int, e *Engine) error {
+		if rank == 1 {
+			return gone
+		}
+		_, err := e.Step()
+		return err
+	})
+	var failed *cuda.Error
+	if !errors.Is(err, gone) || !errors.As(err, &failed) {
+		t.Fatalf("%v: want both ranks' errors", err)
+	}
+	for _, want := range []string{"rank 0 waited for rank 1 for more than 200ms", "rank 1: gone"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %q", err, want)
+		}
+	}
+	if err := team.Close(); err == nil || !errors.As(err, &failed) {
+		t.Errorf("a GPU that failed was closed as if it had not: %v", err)
+	}
+}
+
+// What cannot be shared is said before a GPU is touched, with what can.
+func TestIndivisible(t *testing.T) {
+	for _, c := range []struct {
+		tp   int
+		want string
+	}{
+		{3, "tp 3 does not divide the 28 query heads"}, {7, "tp 7 does not divide the 4 key heads, and this engine copies none to several ranks"},
+		{9, "tp 9: 1 to 8 GPUs of one host can share a model"}, {-1, "tp -1: 1 to 8 GPUs of one host can share a model"},
+	} {
+		m, err := models.Read("test", []byte(shareable()["qwen2"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Batch: 1, PromptLen: 1, GenLen: 1})
+		var no *UnsupportedError
+		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.want+"; it can be shared by 1, 2, 4") {
+			t.Errorf("tp %d: %v, want %q", c.tp, err, c.want)
+		}
+	}
+}
+
+// Every element of every tensor is on exactly the ranks that it must be: norms and
+// routers on all, everything else on one.
+func TestShards(t *testing.T) {
+	for name, config := range shareable() {
+		m, err := models.Read("test", []byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := readShape(m, []byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ranks := range []int{1, 2, 4} {
+			var params int64
+			held := map[string][]int{}
+			for rank := range ranks {
+				s, err := whole.divide("test", rank, ranks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := layout(&s)
+				params += w.params
+				for i := range w.tensors {
+					hold(&w.tensors[i], held)
+				}
+			}
+			onAll := int64(0)
+			for _, ts := range layout(&whole).tensors {
+				want := 1
+				if ts.norm || strings.HasSuffix(ts.name, ".mlp.gate.weight") || strings.HasSuffix(ts.name, "moe.gate.weight") {
+					want, onAll = ranks, onAll+int64(ts.elements())
+				}
+				for i, n := range held[ts.name] {
+					if n != want || len(held[ts.name]) != ts.elements() {
+						t.Fatalf("%s, tp %d: element %d of %d of %s is on %d ranks, want %d", name, ranks, i, ts.elements(), ts.name, n, want)
+					}
+				}
+				delete(held, ts.name)
+			}
+			if len(held) > 0 {
+				t.Errorf("%s, tp %d: tensors that the model has not: %v", name, ranks, held)
+			}
+			if want := m.Params() + int64(ranks-1)*onAll; params != want {
+				t.Errorf("%s, tp %d: all ranks have %d parameters, want %d", name, ranks, params, want)
+			}
+		}
+	}
+}
+
+// hold counts the elements of a rank's part.
+func hold(t *tensor, held map[string][]int) {
+	if held[t.name] == nil {
+		n := 1
+		for _, d := range t.shape {
+			n *= d
+		}
+		held[t.name] = make([]int, n)
+	}
+	for r := range t.rows.N {
+		for c := range t.cols.N {
+			held[t.name][(t.rows.Begin+r)*t.width()+t.cols.Begin+c]++
+		}
+	}
+}
+
+// The tokens of ranks are compared to the last.
+func TestAgree(t *testing.T) {
+	if got, err := Agree([][]int32{{1, 2}, {1, 2}}); err != nil || !cmp.Equal(got, []int32{1, 2}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, all := range [][][]int32{{{1, 2}, {1, 3}}, {{1, 2}, {1}}, {{1}, {1, 2}}} {
+		if _, err := Agree(all); err == nil {
+			t.Errorf("%v agree", all)
+		}
+	}
+}
+
+// At the border both ways of a sum take as long, by the bytes that they read.
+func TestOneShotBytes(t *testing.T) {
+	for _, c := range []struct{ ranks, want int }{{2, mostBytes}, {4, 600000}, {8, 171428}} {
+		got := oneShotBytes(c.ranks)
+		if got != c.want {
+			t.Errorf("%d ranks: %d bytes, want %d", c.ranks, got, c.want)
+		}
+		n, m := float64(c.ranks), float64(got)
+		one, two := (n-1)*m/450e9, 2*(n-1)/n*m/450e9+2e-6
+		if c.ranks > 2 && math.Abs(one/two-1) > 1e-4 {
+			t.Errorf("%d ranks: one shot takes %v s, two %v s", c.ranks, one, two)
+		}
+	}
+}
