@@ -119,7 +119,7 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	var moved unit.Bytes // of a token, unfused
 	name := "rotary"
 	for i := range b.Norms {
-		if n := &b.Norms[i]; n.Heads > 1 {
+		if n := &b.Norms[i]; n.PerHead {
 			name = "qk_norm"
 			w := float64(n.Width) * float64(n.Heads) / tp
 			launches, each := s.unfusedNorm(n)

@@ -106,3 +106,14 @@ func TestShardedState(t *testing.T) {
 	near(t, "state", four.Memory.State, one.Memory.State.Times(1.0/4), 1e-9)
 	near(t, "cache", four.Memory.KV, one.Memory.KV.Times(1.0/4), 1e-9)
 }
+
+// The norm of the only key head is no norm of the stream, whatever their number.
+func TestOnlyKeyHead(t *testing.T) {
+	r := explain(t, testCase(t, "gemma3-1b", "h200", 1, 1))
+	for _, l := range r.DecodeOps {
+		if l.Name == "k_norm" || l.Name == "q_norm" {
+			t.Errorf("%s is an operator of its own beside qk_norm_rotary", l.Name)
+		}
+	}
+	near(t, "weights of both norms", float64(op(t, r.DecodeOps, "qk_norm_rotary").Weights), 26*2*256*2, 1e-12)
+}

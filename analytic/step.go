@@ -161,7 +161,7 @@ func (s *Step) streamNorms(dst []Op, norms []models.Norm) []Op {
 	}
 	for i := range norms {
 		n := &norms[i]
-		if n.Heads > 1 {
+		if n.PerHead {
 			continue
 		}
 		w := float64(n.Width)

@@ -107,10 +107,12 @@ func (r *reader) headNorms(a Attention) []Norm {
 			return s.norm(name, heads*a.KeyDim, 1)
 		case ownHead:
 			n := s.norm(name, a.KeyDim, heads)
-			n.Params *= int64(heads)
+			n.Params, n.PerHead = n.Params*int64(heads), true
 			return n
 		}
-		return s.norm(name, a.KeyDim, heads)
+		n := s.norm(name, a.KeyDim, heads)
+		n.PerHead = true
+		return n
 	}
 	norms := []Norm{one("q_norm", a.Heads)}
 	if !a.Shared {

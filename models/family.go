@@ -84,7 +84,7 @@ const (
 
 // norm is the norm of this shape over width values.
 func (s normShape) norm(name string, width, heads int) Norm {
-	n := Norm{Name: name, Width: width, Heads: heads}
+	n := Norm{Name: name, Width: width, Heads: heads, PerHead: heads > 1}
 	switch s {
 	case scaleOnly:
 		n.Params = int64(width)

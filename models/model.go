@@ -97,8 +97,10 @@ const (
 type Norm struct {
 	Name   string
 	Width  int
-	Heads  int   // 0 and 1 are one: a norm of the whole stream
+	Heads  int   // 0 and 1 are one
 	Params int64 // 0 where it has no weights (OLMo)
+
+	PerHead bool // of each head by itself, though there may be one, rather than of the whole stream
 }
 
 // Attention is what happens between the projections of a softmax attention.
