@@ -24,8 +24,8 @@ func TestAgainstReference(t *testing.T) {
 	}
 	if emulate.RealGPU() != nil { // the processor takes its time
 		all = []variant{
-			{1, 1, 5, OwnProducts}, {1, 130, 3, OwnProducts}, {3, 63, 3, OwnProducts}, {9, 12, 3, OwnProducts}, {17, 5, 3, OwnProducts},
-			{33, 4, 3, OwnProducts}, {2, 20, 3, CublasProducts},
+			{1, 1, 4, OwnProducts}, {1, 130, 2, OwnProducts}, {3, 63, 2, OwnProducts}, {9, 12, 2, OwnProducts}, {17, 5, 2, OwnProducts},
+			{33, 4, 2, OwnProducts}, {2, 20, 2, CublasProducts},
 		}
 	}
 	for name, config := range tiny() {
