@@ -22,9 +22,6 @@ type Observed struct {
 	Fitted    bool // a constant was fitted on it
 }
 
-// mostEngines is how many colours one picture keeps apart.
-const mostEngines = 6
-
 // Accuracy draws predicted over observed times, TTFT and TPOT each on a panel of
 // its own, with the outliers named.
 func Accuracy(caption string, points []Observed) (*Figure, error) {
@@ -34,8 +31,8 @@ func Accuracy(caption string, points []Observed) (*Figure, error) {
 		}
 	}
 	v := &accuracyView{looks: newLooks(points)}
-	if n := len(v.looks.engines); n > mostEngines {
-		return nil, fmt.Errorf("accuracy: %d engines: at most %d can be told apart in one picture", n, mostEngines)
+	if n := len(v.looks.engines); n > numInks {
+		return nil, fmt.Errorf("accuracy: %d engines: at most %d can be told apart in one picture", n, numInks)
 	}
 	if n := len(v.looks.gpus); n > 2*len(signs) {
 		return nil, fmt.Errorf("accuracy: %d GPUs: at most %d can be told apart in one picture", n, 2*len(signs))
@@ -78,17 +75,13 @@ func newLooks(points []Observed) *looks {
 }
 
 // ink is the colour of an engine.
-func (l *looks) ink(engine string) color.Color {
-	ink, _, _ := Series(slices.Index(l.engines, engine))
-	return ink
-}
+func (l *looks) ink(engine string) color.Color { return ink(slices.Index(l.engines, engine)) }
 
 // keys are the legend: engines by colour, GPUs by shape, and what is faint.
 func (l *looks) keys(points []Observed) (keys []key) {
 	for _, e := range l.engines {
-		ink := l.ink(e)
 		keys = append(keys, key{e, func(c *draw.Canvas, b vg.Rectangle) {
-			fill(c, vg.Rectangle{Min: vg.Point{X: b.Min.X, Y: b.Min.Y + 2}, Max: vg.Point{X: b.Max.X, Y: b.Max.Y - 2}}, ink)
+			fill(c, vg.Rectangle{Min: vg.Point{X: b.Min.X, Y: b.Min.Y + 2}, Max: vg.Point{X: b.Max.X, Y: b.Max.Y - 2}}, l.ink(e))
 		}})
 	}
 	for _, g := range l.gpus {

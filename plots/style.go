@@ -108,16 +108,25 @@ func DecodeMark() PhaseMark {
 // NumSeries is how many lines that share a picture are told apart.
 const NumSeries = 6
 
+// numInks is how many kinds of points that share a picture are told apart by colour
+// alone.
+const numInks = 8
+
+// ink is the n-th of the colours of lines and points; those of lines come first.
+func ink(n int) color.Color {
+	return [numInks]color.NRGBA{
+		{0x1d, 0x4a, 0x87, 255}, {0xc4, 0x5a, 0x00, 255}, {0x1b, 0x8a, 0x7a, 255},
+		{0xb4, 0x4a, 0x94, 255}, {0x22, 0x22, 0x22, 255}, {0x4f, 0x9b, 0xd9, 255},
+		{0x7b, 0x3f, 0xe4, 255}, {0x6b, 0x3e, 0x0c, 255},
+	}[max(n, 0)%numInks]
+}
+
 // Series is the n-th of the looks of lines that share a picture. Colour, dash and
 // marker change together, so that any one of them is enough.
 func Series(n int) (color.Color, []vg.Length, Marker) {
-	colors := [NumSeries]color.NRGBA{
-		{0x1d, 0x4a, 0x87, 255}, {0xc4, 0x5a, 0x00, 255}, {0x1b, 0x8a, 0x7a, 255},
-		{0xb4, 0x4a, 0x94, 255}, {0x22, 0x22, 0x22, 255}, {0x4f, 0x9b, 0xd9, 255},
-	}
 	dashes := [NumSeries][]vg.Length{nil, {7, 2.5}, {3, 1.5}, {8, 2, 2, 2}, {4.5, 4}, {9, 2, 2, 2, 2, 2}}
 	n = max(n, 0) % NumSeries
-	return colors[n], dashes[n], Marker(n)
+	return ink(n), dashes[n], Marker(n)
 }
 
 // Sans is Liberation Sans in a size and colour. It comes with the program, so

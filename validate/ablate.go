@@ -206,7 +206,7 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 
 // without are the effects of putting some constants to their ideals.
 func (s *Scorer) without(set []Constant, rows []Row) ([]Effect, error) {
-	other := &Scorer{Model: s.Model, GPU: s.GPU, models: maps.Clone(s.models), gpus: maps.Clone(s.gpus)}
+	other := &Scorer{Model: s.Model, GPU: s.GPU, Calibration: s.Calibration, models: maps.Clone(s.models), gpus: maps.Clone(s.gpus)}
 	other.change = func(c *hardware.Calibration, e *analytic.Engine) error {
 		for i := range set {
 			if err := set[i].idealize(c, e); err != nil {

@@ -18,6 +18,10 @@ type Scorer struct {
 	// GPU finds a GPU by the name that an observation has.
 	GPU func(name string) (*hardware.GPU, error)
 
+	// Calibration finds what a GPU and an engine reach in practice; nil, or a nil
+	// file, stands for the defaults of the GPU's generation.
+	Calibration func(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error)
+
 	// change, if not nil, alters the constants of every estimate.
 	change func(*hardware.Calibration, *analytic.Engine) error
 
@@ -150,25 +154,43 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	calibration := hardware.DefaultCalibration(g)
-	if s.change != nil {
-		if err := s.change(&calibration, &engine); err != nil {
-			return nil, err
-		}
-	}
-	machine, err := analytic.NewMachine(g, calibration, engine)
-	if err != nil {
-		return nil, &mismatch{Impossible, err}
-	}
 	scheme, err := schemeOf(c)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	return &analytic.Case{
-		Model: m, Machine: machine, Scheme: scheme.For(g),
+	question := &analytic.Case{
+		Model: m, Scheme: scheme.For(g),
 		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
-	}, nil
+	}
+	question.Machine, err = s.machine(question, g, engine)
+	return question, err
+}
+
+// machine is what the case runs on, by the calibration of its GPU and engine.
+func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, engine analytic.Engine) (*analytic.Machine, error) {
+	var file *hardware.CalibrationFile
+	if s.Calibration != nil {
+		var err error
+		if file, err = s.Calibration(g, engine.Name); err != nil {
+			return nil, &mismatch{Impossible, err}
+		}
+	}
+	m, err := c.Calibrated(g, engine, file)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	if s.change == nil {
+		return m, nil
+	}
+	cal, changed := m.Cal, m.Engine
+	if err := s.change(&cal, &changed); err != nil {
+		return nil, err
+	}
+	if m, err = analytic.NewMachine(g, cal, changed); err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
+	return m, nil
 }
 
 func schemeOf(c *Config) (s analytic.Scheme, err error) {

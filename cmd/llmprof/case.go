@@ -75,7 +75,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
 	}
 	ans.choosePrice()
-	if ans.Machine, err = analytic.NewMachine(ans.gpu, q.eff.apply(hardware.DefaultCalibration(ans.gpu)), engine); err != nil {
+	if ans.Machine, err = ans.machine(engine); err != nil {
 		return nil, err
 	}
 	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {

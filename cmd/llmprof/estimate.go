@@ -17,7 +17,7 @@ type question struct {
 	parallel                    analytic.Parallelism
 	eff                         efficiencies
 	price                       price
-	hardware                    string
+	hardware, calibration       string
 	offline                     bool
 
 	top     int
@@ -100,6 +100,7 @@ func (q *question) machineFlags(cmd *cobra.Command) {
 	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
 	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+	calibrationFlag(cmd, &q.calibration)
 	f.BoolVar(&q.offline, "offline", false, "never use the network")
 	_ = cmd.RegisterFlagCompletionFunc("engine", words(analytic.EngineNames()...))
 }

@@ -47,6 +47,7 @@ func flagCases() map[string]struct {
 		"inter-node-eff": {"--tp=4 --gpus-per-node=2", "--inter-node-eff=0.3", "are in one node"},
 		"price":          {"", "--price=7.5", ""},
 		"hardware":       {"", "--hardware=testdata/h100.toml", ""},
+		"calibration":    {"", "--calibration=testdata/h100-calibration.toml", ""},
 		"offline":        {"", "", ""}, // tested in testdata/script/hub.txtar
 		"format":         {"", "--format=json", ""},
 		"output":         {"", "--output=/dev/null", ""},

@@ -113,6 +113,9 @@ func peakTable(g *hardware.GPU) render.Table {
 // calibrationFields is what estimates take the GPU to reach.
 func calibrationFields(g *hardware.GPU) render.Fields {
 	c := hardware.DefaultCalibration(g)
+	if f, err := hardware.BuiltIn(llmprof.Calibrations, g, "native"); err == nil && f != nil {
+		c, _, _ = f.Apply(g, "native") // BuiltIn checked it
+	}
 	kernel := func(k hardware.Kernel) []string {
 		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, after %v", 100*k.Compute, 100*k.Memory, k.Fixed)}
 	}
@@ -123,7 +126,7 @@ func calibrationFields(g *hardware.GPU) render.Fields {
 		{Name: "Attention", Lines: kernel(c.Attention)},
 		{Name: "Element-wise", Lines: kernel(c.Element)},
 		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the rate, after %v and %v a GPU", 100*c.Link, c.LinkBase, c.LinkPerGPU)}},
-		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode", 100*c.PrefillError, 100*c.DecodeError)}},
+		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError, 100*c.DecodeError)}},
 	}}
 }
 

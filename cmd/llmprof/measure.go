@@ -187,7 +187,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err != nil {
 		return err
 	}
-	scorer, err := a.scorer("")
+	scorer, err := a.scorer("", nil)
 	if err != nil {
 		return err
 	}

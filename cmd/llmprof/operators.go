@@ -161,7 +161,11 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if s.measured == nil || s.measured.Operators == nil {
 		return nil
 	}
-	scorer, err := a.scorer(ans.q.hardware)
+	constants, err := newCalibrations(ans.q.calibration)
+	if err != nil {
+		return err
+	}
+	scorer, err := a.scorer(ans.q.hardware, constants)
 	if err != nil {
 		return err
 	}

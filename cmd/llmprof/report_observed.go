@@ -39,7 +39,11 @@ func (a *app) observed(p *paper, ans *answer, results []stored) (*validation, er
 	if len(v.files) == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to compare, which is no error
 	}
-	scorer, err := a.scorer(p.hardware)
+	constants, err := newCalibrations(p.calibration)
+	if err != nil {
+		return nil, err
+	}
+	scorer, err := a.scorer(p.hardware, constants)
 	if err != nil {
 		return nil, err
 	}

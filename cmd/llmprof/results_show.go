@@ -35,7 +35,7 @@ func (a *app) resultsShow() *cobra.Command {
 				}
 				return err
 			}
-			scorer, err := a.scorer("")
+			scorer, err := a.scorer("", nil)
 			if err != nil {
 				return err
 			}

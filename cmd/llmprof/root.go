@@ -38,7 +38,7 @@ func (a *app) root() *cobra.Command {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
 	root.AddCommand(a.estimate(), a.report(), a.graph(), a.plot(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
-	root.AddCommand(a.measure(), a.runCommand(a.measurer), a.config(), a.aggregate(), a.results(), a.validate(), a.engineNative())
+	root.AddCommand(a.measure(), a.runCommand(a.measurer), a.config(), a.aggregate(), a.results(), a.validate(), a.engineNative(), a.calibrate())
 	return root
 }
 

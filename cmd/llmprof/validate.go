@@ -28,6 +28,7 @@ type validation struct {
 	worst    int
 	failOver float64
 	chart    string
+	constant string // file of constants, "default", or ""
 	live     live
 	output   output
 	given    func(flag string) bool
@@ -92,6 +93,7 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
 	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
 	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
+	calibrationFlag(cmd, &v.constant)
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	v.liveFlags(cmd)
@@ -147,7 +149,11 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 	if v.live.wanted {
 		return a.runLive(ctx, v)
 	}
-	scorer, err := a.scorer(v.live.hardware)
+	constants, err := newCalibrations(v.constant)
+	if err != nil {
+		return err
+	}
+	scorer, err := a.scorer(v.live.hardware, constants)
 	if err != nil {
 		return err
 	}
@@ -165,6 +171,9 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 	}
 	v.total = len(all)
 	v.score = scorer.Score(all)
+	if c := constants.named; c != nil && !constants.used {
+		return usage("--calibration %s: it is of %s, and no observation is", v.constant, c.GPU)
+	}
 	for _, e := range refused {
 		v.score.Refuse(e.path, e.err)
 	}
@@ -192,8 +201,9 @@ func (a *app) writeComparison(v *validation) error {
 	return errors.Join(forms.write(a, v.result()), v.draw(kind))
 }
 
-// scorer finds models and GPUs in the tables, the user's own of GPUs laid over.
-func (a *app) scorer(file string) (*compare.Scorer, error) {
+// scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and
+// predicts by calibrations; nil ones are those that come with the program.
+func (a *app) scorer(file string, constants *calibrations) (*compare.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
@@ -202,9 +212,15 @@ func (a *app) scorer(file string) (*compare.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if constants == nil {
+		if constants, err = newCalibrations(""); err != nil {
+			return nil, err
+		}
+	}
 	return &compare.Scorer{
-		Model: table.Model,
-		GPU:   func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
+		Model:       table.Model,
+		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
+		Calibration: constants.among,
 	}, nil
 }
 

@@ -151,6 +151,10 @@ func (a *app) rehearse(ctx context.Context, v *validation) (r *rehearsal, err er
 		return nil, err
 	}
 	r.lab.GPUs, r.lab.Shared = table, l.shared
+	constants, err := newCalibrations(v.constant)
+	if err != nil {
+		return nil, err
+	}
 	v.scorer = &compare.Scorer{
 		Model: func(name string) (*models.Model, error) {
 			if m := r.models[name]; m != nil {
@@ -158,7 +162,8 @@ func (a *app) rehearse(ctx context.Context, v *validation) (r *rehearsal, err er
 			}
 			return r.lab.Models.Table.Model(name)
 		},
-		GPU: func(name string) (*hardware.GPU, error) { g, err := table.GPU(name); return &g, err },
+		GPU:         func(name string) (*hardware.GPU, error) { g, err := table.GPU(name); return &g, err },
+		Calibration: constants.only,
 	}
 	if err := r.points(ctx); err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ func (e *Event) fields() map[string]field {
 		"size":   {e.Size != nil, e.Size.check},
 		"op":     {e.Op != nil, e.Op.check},
 		"traced": {e.Traced != nil, e.Traced.check},
+		"timed":  {e.Timed != nil, e.Timed.check},
 		"error":  {e.Error != nil, e.Error.check},
 	}
 }

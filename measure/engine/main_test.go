@@ -102,6 +102,8 @@ func (b *behaviour) obey(c engine.Command) {
 		b.ops(c.Ops)
 	case "trace":
 		say(`{"event":"traced","traced":{"file":%q,"anchor":"here","anchor_ns":5,"begin_ns":5,"end_ns":9}}`, c.Trace.File)
+	case "bench":
+		say(`{"event":"timed","timed":{"seconds":[0.25,0.5],"graph":false,"cold":true,"device":{"name":"cpu"}}}`)
 	case "prepare":
 		say(`{"event":"done","done":{"passes":0,"begin_ns":1,"end_ns":1}}`)
 	case "run":

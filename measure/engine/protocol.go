@@ -41,11 +41,12 @@ const (
 
 // A Command is what the driver asks of a worker: one of its fields beside Do.
 type Command struct {
-	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "ops", "trace", "quit"
+	Do    string `json:"do"` // "load", "prepare", "run", "stop", "size", "ops", "trace", "bench", "quit"
 	Load  *Load  `json:"load,omitempty"`
 	Run   *Run   `json:"run,omitempty"` // of "prepare" too
 	Ops   *Ops   `json:"ops,omitempty"`
 	Trace *Trace `json:"trace,omitempty"`
+	Bench *Bench `json:"bench,omitempty"`
 }
 
 // Load says which model is to be run, and how.
@@ -106,6 +107,7 @@ type Event struct {
 	Size   *Sizes   `json:"size,omitempty"`
 	Op     *Op      `json:"op,omitempty"`
 	Traced *Traced  `json:"traced,omitempty"`
+	Timed  *Timed   `json:"timed,omitempty"`
 	Error  *Failure `json:"error,omitempty"`
 }
 

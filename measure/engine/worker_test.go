@@ -73,6 +73,9 @@ func TestWorker(t *testing.T) {
 		if traced, err := w.Trace(t.Context(), engine.Trace{File: "f"}); err != nil || traced.File != "f" {
 			t.Errorf("trace: %+v, %v", traced, err)
 		}
+		if seen, err := w.Bench(t.Context(), engine.Bench{Kind: "gemm"}); err != nil || len(seen.Seconds) != 2 || !seen.Cold {
+			t.Errorf("bench: %+v, %v", seen, err)
+		}
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}

@@ -78,6 +78,7 @@ type worker struct {
 	commands chan engine.Command
 	stopped  atomic.Bool
 	session  *session
+	bencher  *native.Bencher // of operators by themselves; nil while a model is loaded
 }
 
 // listen reads commands. It goes on while one is obeyed, for stop comes then.
@@ -127,6 +128,8 @@ func (w *worker) obey(c engine.Command) error {
 	switch {
 	case c.Do == "load" && c.Load != nil:
 		return w.load(c.Load)
+	case c.Do == "bench" && c.Bench != nil:
+		return w.bench(c.Bench)
 	case !slices.Contains([]string{"prepare", "run", "size", "ops", "trace"}, c.Do):
 		return invalid("no command %q, or nothing with it", c.Do)
 	case w.session == nil:
@@ -176,12 +179,16 @@ func (w *worker) load(l *engine.Load) error {
 }
 
 func (w *worker) unload() error {
-	s := w.session
-	w.session = nil
-	if s == nil {
-		return nil
+	s, b := w.session, w.bencher
+	w.session, w.bencher = nil, nil
+	var err error
+	if b != nil {
+		err = b.Close()
 	}
-	return s.close()
+	if s != nil {
+		err = errors.Join(err, s.close())
+	}
+	return err
 }
 
 // run repeats a phase, and writes what a pass saw after it.

@@ -24,6 +24,9 @@ class Worker:
         if do == "load":
             self.load(command["load"])
             return
+        if do == "bench":
+            self.bench(command["bench"])
+            return
         if self.session is None:
             raise Failure("invalid", f"{do} came before load")
         if do == "prepare":
@@ -52,6 +55,15 @@ class Worker:
         gc.collect()
         self.session = Session(load, self.rank)
         self.channel.send("ready", **self.session.ready())
+
+    def bench(self, bench: dict[str, Any]) -> None:
+        require_libraries()
+        from . import bench as operators  # imports torch
+
+        if self.session is not None:
+            self.session = None
+            gc.collect()
+        self.channel.send("timed", **operators.run(bench, self.rank))
 
 
 def main() -> int:

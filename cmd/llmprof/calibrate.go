@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/hardware"
+	"llmprof/measure/calibrate"
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/power"
+	"llmprof/unit"
+)
+
+// A fitting is a calibration as it was asked for on the command line.
+type fitting struct {
+	calibrate.Options
+	gpu      string
+	dtype    unit.Format
+	hardware string
+	name     string
+	file     string // where the calibration goes
+	shared   bool
+	given    func(flag string) bool
+}
+
+// calibrate is the command that measures constants.
+func (a *app) calibrate() *cobra.Command {
+	c := &fitting{}
+	cmd := &cobra.Command{
+		Use:   "calibrate",
+		Short: "Measure what the GPU here reaches, for estimates",
+		Long: "Time single operators on the GPU of this machine (products, attention, memory, element-wise\n" +
+			"kernels, launches, all-reduces, the engine's host) and fit the constants that estimates are made\n" +
+			"with. It takes at most 5 minutes. The result is a TOML file, for --calibration.\n\n" +
+			"With --rows FILE every time is kept in FILE (JSON Lines) as soon as it is measured, and a later\n" +
+			"call with the same flags goes on there. With --rows alone, of a file that exists, nothing is\n" +
+			"measured: the constants are fitted to its rows again, and no GPU is needed.",
+		Example: "  llmprof calibrate -o h200.toml\n" +
+			"  llmprof calibrate --engine transformers --tp 8 --rows h200.jsonl -o h200.toml\n" +
+			"  llmprof calibrate --rows h200.jsonl\n" +
+			"  llmprof estimate --model llama3.1-8b --gpu h200 --calibration h200.toml",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.given = cmd.Flags().Changed
+			return a.runCalibrate(cmd.Context(), c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Engine, "engine", "", "`engine`: native or transformers (default: native if it can)")
+	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
+	f.StringVar(&c.Device, "device", "", "`device`: cuda or cpu (default: a GPU)")
+	f.Var(formatFlag{&c.dtype}, "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	f.IntVar(&c.TP, "tp", 1, "time all-reduces over up to this many `GPUs`")
+	f.StringVar(&c.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
+	f.StringVar(&c.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
+	f.StringVar(&c.File, "rows", "", "keep the rows in `FILE`, and go on with those that it has")
+	f.DurationVar(&c.Limit, "limit", 5*time.Minute, "begin nothing more after this `time`")
+	f.BoolVar(&c.Quick, "quick", false, "tiny shapes, to see whether all of it works")
+	f.BoolVar(&c.shared, "shared", false, "measure although others use the GPUs")
+	f.StringVar(&c.name, "name", "", "`name` of the calibration (default: the GPU's and the engine's)")
+	hardwareFlag(cmd, &c.hardware)
+	f.StringVarP(&c.file, "output", "o", "", "write the calibration to `FILE`, whole or not at all")
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(calibrate.Native, calibrate.Transformers))
+	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
+	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
+	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+	f.SortFlags = false
+	return cmd
+}
+
+// check refuses command lines that cannot be meant.
+func (c *fitting) check() error {
+	switch {
+	case c.Engine != "" && c.Engine != calibrate.Native && c.Engine != calibrate.Transformers:
+		return usage("--engine %.40q: want native or transformers", c.Engine)
+	case c.Device != "" && c.Device != "cuda" && c.Device != "cpu":
+		return usage("--device %.40q: want cuda or cpu", c.Device)
+	case c.Device == "cpu" && c.Engine == calibrate.Native:
+		return usage("--device cpu: the native engine needs a GPU; give --engine transformers")
+	case c.Device == "cpu" && c.gpu == "":
+		return usage("--device cpu: give --gpu and a --hardware file that describes this processor: the constants are shares of its peaks")
+	case c.dtype != unit.NoFormat && c.dtype != unit.BF16 && c.dtype != unit.FP16 && c.dtype != unit.FP32:
+		return usage("--dtype %v: want bf16, fp16 or fp32", c.dtype)
+	case c.Engine == calibrate.Native && c.dtype != unit.NoFormat && c.dtype != unit.BF16:
+		return usage("--dtype %v: the native engine computes in bf16 alone", c.dtype)
+	case c.TP < 1 || c.TP > 1024:
+		return usage("--tp %d: want a number of GPUs from 1 on", c.TP)
+	case c.Limit <= 0:
+		return usage("--limit %v: want a time above 0", c.Limit)
+	}
+	return nil
+}
+
+// refit reports whether the rows of a file are all that is asked for.
+func (c *fitting) refit() bool {
+	for _, flag := range []string{"engine", "device", "dtype", "tp", "python", "cuda-libs", "limit", "quick", "shared"} {
+		if c.given(flag) {
+			return false
+		}
+	}
+	_, err := os.Stat(c.File)
+	return c.File != "" && err == nil
+}
+
+func (a *app) runCalibrate(ctx context.Context, c *fitting) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	table, err := a.gpuTable(c.hardware)
+	if err != nil {
+		return err
+	}
+	var rows *calibrate.Rows
+	if c.refit() {
+		if rows, err = calibrate.ReadRows(c.File); err != nil {
+			return err
+		}
+		a.logf("%d rows of %s are fitted; to measure what they lack, give --engine", len(rows.Rows), c.File)
+		if rows.Torn > 0 {
+			a.logf("the last line of %s was never finished and is left out", c.File)
+		}
+		if c.gpu == "" {
+			c.gpu = rows.Machine.GPU
+		}
+		g, err := table.GPU(c.gpu)
+		if err != nil {
+			return err
+		}
+		c.GPU = &g
+	} else if rows, err = a.measureConstants(ctx, c, table); err != nil {
+		return err
+	}
+	return a.writeCalibration(c, rows)
+}
+
+// measureConstants finds the GPU and its engine, and times them.
+func (a *app) measureConstants(ctx context.Context, c *fitting, table *hardware.Table) (rows *calibrate.Rows, err error) {
+	if c.Engine == "" {
+		c.Engine = calibrate.Transformers
+		if c.Device != "cpu" && cuda.Ready(c.Libraries) == nil {
+			c.Engine = calibrate.Native
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
+	}
+	c.Native, c.Root, c.Version = []string{self, nativeWorker}, os.DirFS("/"), versionText()
+	c.Say = func(line string) { a.logf("%s", line) }
+	if c.Device != "cpu" {
+		c.Monitor, err = power.Open(ctx, power.Options{Root: c.Root, Env: a.env})
+		if err != nil && !errors.Is(err, power.ErrNoSensor) {
+			return nil, err
+		}
+		if err == nil {
+			defer func() { err = errors.Join(err, c.Monitor.Close()) }()
+		}
+	}
+	if err := c.findGPU(ctx, table); err != nil {
+		return nil, err
+	}
+	if c.DType = c.dtype; c.DType == unit.NoFormat {
+		c.DType = unit.BF16
+		if c.Device == "cpu" {
+			c.DType = unit.FP32
+		} else if !c.GPU.Has(unit.BF16) {
+			c.DType = unit.FP16
+		}
+	}
+	return calibrate.Run(ctx, c.Options)
+}
+
+// findGPU looks the GPU up that the driver names, or that was named.
+func (c *fitting) findGPU(ctx context.Context, table *hardware.Table) error {
+	var found *hardware.GPU
+	if c.Monitor != nil && len(c.Monitor.GPUs()) > 0 {
+		if err := c.unused(ctx); err != nil {
+			return err
+		}
+		d := c.Monitor.GPUs()[0]
+		var memory unit.Bytes
+		if d.MemoryBytes != nil {
+			memory = unit.Bytes(*d.MemoryBytes)
+		}
+		g, err := table.Match(d.Name, memory)
+		if err != nil && c.gpu == "" {
+			return fmt.Errorf("%w; describe it in a --hardware file, and name it with --gpu", err)
+		}
+		if err == nil {
+			found = &g
+		}
+	}
+	if c.gpu == "" {
+		if found == nil {
+			return errors.New("no GPU found here: calibrate where one is, or fit rows with --rows, or give --device cpu")
+		}
+		c.GPU = found
+		return nil
+	}
+	g, err := table.GPU(c.gpu)
+	if err != nil {
+		return usageError{err}
+	}
+	if found != nil && found.Key != g.Key && found.Name != g.Name {
+		return usage("--gpu %s: here is %s (%s)", c.gpu, found.Name, found.Key)
+	}
+	c.GPU = &g
+	return nil
+}
+
+// unused refuses GPUs that others compute on, unless that is meant.
+func (c *fitting) unused(ctx context.Context) error {
+	if c.shared {
+		return nil
+	}
+	busy, err := c.Monitor.Busy(ctx)
+	if err != nil || len(busy) == 0 {
+		return err
+	}
+	return fmt.Errorf("the GPU is busy: process %d %s on %s; wait for it, or measure all the same with --shared", busy[0].PID, busy[0].Name, busy[0].UUID)
+}
+
+// writeCalibration fits the rows and writes what they tell.
+func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
+	if len(rows.Rows) == 0 {
+		return errors.New("not a point was measured: there is nothing to fit")
+	}
+	name := c.name
+	if name == "" {
+		name = strings.TrimSuffix(filepath.Base(c.file), filepath.Ext(c.file))
+		if c.file == "" {
+			name = c.GPU.Key
+		}
+	}
+	f, err := calibrate.Fit(rows, c.GPU, name)
+	if err != nil {
+		return err
+	}
+	text := f.Text()
+	if _, err := hardware.ParseCalibration(name, text); err != nil { // no file is written that cannot be read
+		return fmt.Errorf("the constants make no calibration: %w", err)
+	}
+	if c.file == "" {
+		_, err := a.stdout.Write([]byte(text))
+		return err
+	}
+	return writeFile(c.file, []byte(text))
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"llmprof/hardware"
+	"llmprof/measure/calibrate"
+)
+
+// processorTOML describes a processor faster than any, so that every share is below 1.
+const processorTOML = `[gpu.this-cpu]
+name = "This processor"
+vendor = "none"
+generation = "processor"
+compute_capability = "none"
+integrated = true
+sms = 4
+clock = "3 GHz"
+peak.fp32 = "50 TFLOP/s"
+peak.fp16 = "50 TFLOP/s"
+memory = "16 GB"
+bandwidth = "2 TB/s"
+link = "200 GB/s"
+l2 = "32 MB"
+gpus_per_node = 4
+tdp = "200 W"
+source = "a test"
+`
+
+// An interrupter sends an interrupt to this process when it is told of a line.
+type interrupter struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	at   string
+	done bool
+}
+
+func (w *interrupter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if !w.done && strings.Contains(w.text.String(), w.at) {
+		w.done = true
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Signal(os.Interrupt)
+		}
+	}
+	return len(p), nil
+}
+
+func (w *interrupter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// A processor is calibrated for real: interrupted, gone on with, fitted again
+// from its rows, and used.
+func TestCalibrate(t *testing.T) {
+	py := python(t)
+	dir := t.TempDir()
+	table, rows, file := filepath.Join(dir, "cpu.toml"), filepath.Join(dir, "rows.jsonl"), filepath.Join(dir, "mine.toml")
+	if err := os.WriteFile(table, []byte(processorTOML), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"calibrate", "--engine", "transformers", "--device", "cpu", "--quick", "--tp", "2", "--hardware", table, "--gpu", "this-cpu", "--python", py, "--rows", rows, "-o", file}
+
+	stop := &interrupter{at: "[9/"}
+	if code := run(args, nil, &bytes.Buffer{}, stop, os.Getenv); code != 1 || !strings.Contains(stop.String(), "the same command with --engine transformers goes on there") {
+		t.Fatalf("interrupted: exit %d: %s", code, stop)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("an interrupted run left a calibration")
+	}
+	before, err := calibrate.ReadRows(rows)
+	if err != nil || len(before.Rows) < 9 {
+		t.Fatalf("after the interrupt: %+v, %v", before, err)
+	}
+	whole, err := os.OpenFile(rows, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := whole.WriteString(`{"schema":"llmprof.bench/v1","ki`); err != nil { // as a crash would leave it
+		t.Fatal(err)
+	}
+	whole.Close()
+
+	var out, errs bytes.Buffer
+	if code := run(args, nil, &out, &errs, os.Getenv); code != 0 {
+		t.Fatalf("gone on with: exit %d: %s", code, errs.String())
+	}
+	if regexp.MustCompile(`\[[1-9]/`).MatchString(errs.String()) {
+		t.Errorf("what was measured is measured again: %s", errs.String())
+	}
+	after, err := calibrate.ReadRows(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[calibrate.Kind]int{}
+	for i := range after.Rows {
+		kinds[after.Rows[i].Kind]++
+	}
+	for _, kind := range []calibrate.Kind{calibrate.GEMM, calibrate.AttentionPrefill, calibrate.AttentionDecode, calibrate.RMSNorm, calibrate.Activation,
+		calibrate.Read, calibrate.Copy, calibrate.EagerLaunch, calibrate.EagerStep, calibrate.AllReduce, calibrate.Sustained} {
+		if kinds[kind] == 0 {
+			t.Errorf("no row of %s: %s", kind, errs.String())
+		}
+	}
+	text, err := os.ReadFile(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := schema(t, "bench.v1.json")
+	for line := range strings.Lines(string(text)) {
+		validate(t, s, line)
+	}
+
+	f, err := hardware.ReadCalibration(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Name != "mine" || f.GPU != "this-cpu" || f.Engine != "transformers" || len(f.TP) != 2 || f.Values["host.launch"].N != 3 || f.Values["gemm.compute"].N < 3 {
+		t.Errorf("%+v", f)
+	}
+	again := try(t, "calibrate", "--rows", rows, "--hardware", table, "--name", "mine")
+	if want, err := os.ReadFile(file); err != nil || again.code != 0 || again.stdout != string(want) {
+		t.Errorf("fitted again: exit %d, %v: %s\n%s", again.code, err, again.stderr, again.stdout)
+	}
+	got := try(t, "estimate", "--model", "llama3.2-1b", "--gpu", "this-cpu", "--hardware", table, "--calibration", file, "--engine", "transformers", "--weights", "fp32", "--format", "json")
+	if got.code != 0 || !strings.Contains(got.stdout, `"name": "mine"`) {
+		t.Errorf("estimate: exit %d: %s%s", got.code, got.stderr, got.stdout)
+	}
+}
+
+// The calibration of the H200 that comes with the program is what its rows give,
+// on any machine.
+func TestRefit(t *testing.T) {
+	rows := "../../measure/calibrate/testdata/h200.jsonl"
+	got := try(t, "calibrate", "--rows", rows, "--name", "h200")
+	want, err := os.ReadFile("../../calibrations/h200-sxm-141gb.toml")
+	if err != nil || got.code != 0 || got.stdout != string(want) || !strings.Contains(got.stderr, "52 rows of") {
+		t.Errorf("exit %d, %v: %s\n%s", got.code, err, got.stderr, got.stdout)
+	}
+	file := filepath.Join(t.TempDir(), "again.toml")
+	if got := try(t, "calibrate", "--rows", rows, "-o", file); got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.stderr)
+	}
+	f, err := hardware.ReadCalibration(file)
+	if err != nil || f.Name != "again" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	text, err := os.ReadFile(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := schema(t, "bench.v1.json")
+	for line := range strings.Lines(string(text)) {
+		validate(t, s, line)
+	}
+	if got := try(t, "calibrate", "--rows", rows, "--gpu", "a100"); got.code != 1 || !strings.Contains(got.stderr, "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
+		t.Errorf("another GPU: exit %d: %s", got.code, got.stderr)
+	}
+}
+
+// TestCalibrationDocument holds what docs/calibration.md shows of commands to what
+// they print.
+func TestCalibrationDocument(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "calibration.md")
+	doc, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile(`(?s)<!-- llmprof ([^\n]*) -->\n.*?<!-- end -->`)
+	want := block.ReplaceAllStringFunc(string(doc), func(old string) string {
+		args := block.FindStringSubmatch(old)[1]
+		got := try(t, strings.Fields(args)...)
+		if got.code != 0 {
+			t.Errorf("llmprof %s: exit %d: %s", args, got.code, got.stderr)
+		}
+		shown, _, _ := strings.Cut(got.stdout, "\nNot compared")
+		return "<!-- llmprof " + args + " -->\n```\n" + strings.TrimSpace(shown) + "\n```\n<!-- end -->"
+	})
+	if strings.Count(want, "<!-- end -->") != 2 {
+		t.Error("the document has lost a place for results")
+	}
+	if update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := cmp.Diff(strings.Split(string(doc), "\n"), strings.Split(want, "\n")); d != "" {
+		t.Errorf("the results have changed; make golden, and read what the text says of them:\n%s", d)
+	}
+}

@@ -1,0 +1,240 @@
+package hardware
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"llmprof/unit"
+)
+
+// CalibrationSchema is the first line of a calibration file.
+const CalibrationSchema = "llmprof.calibration/v1"
+
+// A CalibrationFile is what was measured on one kind of GPU: constants with how
+// far they can be trusted, and where, when and with what they were measured. It
+// names the GPU by its key in the table, never by a UUID.
+type CalibrationFile struct {
+	File    string // where it was read, for messages
+	Name    string
+	GPU     string      // key in the table
+	Engine  string      // whose host constants it has; "" for none
+	Kernels string      // what was timed, as "torch 2.11 (cuBLAS, cuDNN)"
+	DType   unit.Format // of products and attention
+	TP      []int       // numbers of GPUs that all-reduces were timed over, 1 among them
+	Made    time.Time
+	Version string            // of llmprof
+	Tools   map[string]string // versions: driver, cuda, torch, ...
+	Device  CalibratedDevice
+	Values  map[string]Value    // by the key of the constant
+	HeldOut map[string]Residual // by the key of the constant that bounds the rows
+	Notes   []string
+}
+
+// A CalibratedDevice says which board it was, and which peaks the shares are of.
+// What is 0 was not recorded.
+type CalibratedDevice struct {
+	Name        string // as its driver calls it
+	Memory      unit.Bytes
+	PowerLimit  unit.Watts
+	Clock       unit.Hertz // highest that was seen
+	MemoryClock unit.Hertz
+	Peak        unit.FLOPsPerSec // of DType, as the table has it
+	Bandwidth   unit.BytesPerSec // as the table has it
+}
+
+// A Value is a constant as it was measured, or taken from the defaults.
+type Value struct {
+	Value       float64
+	Uncertainty float64 // half-width of its 95 % interval; 0 where N is less than 2
+	N           int     // rows that determine it; 0 for a default
+	From        string
+}
+
+// A Residual is how far predictions were off on rows that were left out of the
+// fit, as shares of the time.
+type Residual struct {
+	N           int
+	Median, P90 float64
+}
+
+// Check tells what is wrong with the file for g, if anything is.
+func (f *CalibrationFile) Check(g *GPU) error {
+	switch peak, ok := g.Peak(f.DType); {
+	case f.GPU != g.Key:
+		return fmt.Errorf("%s: the calibration %q is of %s, not of %s: calibrate on one, or give --gpu %s", f.File, f.Name, f.GPU, g.Key, f.GPU)
+	case !ok:
+		return fmt.Errorf("%s: the calibration %q is in %v, for which %s has no peak", f.File, f.Name, f.DType, g.Key)
+	case !near(float64(f.Device.Peak), float64(peak)):
+		return fmt.Errorf("%s: its shares are of %v in %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Peak, f.DType, g.Key, peak)
+	case !near(float64(f.Device.Bandwidth), float64(g.Bandwidth)):
+		return fmt.Errorf("%s: its shares are of %v, %s has %v: fit it again with \"llmprof calibrate --rows\"", f.File, f.Device.Bandwidth, g.Key, g.Bandwidth)
+	}
+	return nil
+}
+
+// near allows for the four digits that a file is written with.
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-3*math.Abs(b) }
+
+// Serves reports whether the file's host constants are of an engine: of the one
+// that it names, in a graph or not.
+func (f *CalibrationFile) Serves(engine string) bool {
+	return f.Engine != "" && (engine == f.Engine || strings.HasPrefix(engine, f.Engine+"-"))
+}
+
+// Apply lays the file's constants over the defaults of g. Where the file serves
+// the engine, host has what it knows of it.
+func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, host Host, err error) {
+	if err := f.Check(g); err != nil {
+		return c, host, err
+	}
+	c = DefaultCalibration(g)
+	held := c.Sustained < c.GEMM.Compute
+	f.put(&c, &host, engine, func(_ *Constant, v Value) float64 { return v.Value })
+	if _, ok := f.Values["gemm.sustained"]; !ok && !held { // nothing is known of a power limit
+		c.Sustained = c.GEMM.Compute
+	}
+	c.Name, c.Source = f.Name, f.source()
+	return c, host, nil
+}
+
+// put sets every constant to what value makes of it.
+func (f *CalibrationFile) put(c *Calibration, h *Host, engine string, value func(*Constant, Value) float64) {
+	for i := range constants {
+		k := &constants[i]
+		v, ok := f.Values[k.Key]
+		switch {
+		case !ok:
+		case k.of != nil:
+			*k.of(c) = value(k, v)
+		case k.host != nil && f.Serves(engine):
+			*k.host(h) = value(k, v)
+		}
+	}
+}
+
+// source says where the constants come from.
+func (f *CalibrationFile) source() string {
+	fitted, all := 0, 0
+	for _, v := range f.Values {
+		if all++; v.N > 0 {
+			fitted++
+		}
+	}
+	s := fmt.Sprintf("measured on %s, %s, %s", f.Device.Name, f.Made.Format(time.DateOnly), f.Kernels)
+	if fitted < all {
+		s += fmt.Sprintf("; %d of %d constants are defaults", all-fitted, all)
+	}
+	return s
+}
+
+// A Moved calibration has one uncertain constant moved to the slow end of its
+// 90 % interval.
+type Moved struct {
+	Key  string
+	Cal  Calibration
+	Host Host
+}
+
+// Moved gives the calibrations that an interval is made of. How far a constant
+// moves is its own uncertainty and, in quadrature, the error of rows left out of
+// the fit that it bounds. A constant that was left to the default may be off by
+// what the default's error is.
+func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
+	base, host, err := f.Apply(g, engine)
+	if err != nil {
+		return nil, err
+	}
+	var all []Moved
+	for i := range constants {
+		k := &constants[i]
+		v, ok := f.Values[k.Key]
+		used := k.of != nil || k.host != nil && f.Serves(engine)
+		if !ok || !used {
+			continue
+		}
+		m := Moved{k.Key, base, host}
+		f.put(&m.Cal, &m.Host, engine, func(c *Constant, w Value) float64 {
+			if c.Key != k.Key {
+				return w.Value
+			}
+			return c.Slower(w.Value, f.width(c.Key, v, &base))
+		})
+		all = append(all, m)
+	}
+	return append(all, unmeasured(&base, host)...), nil
+}
+
+// unmeasured are the constants that no file has, each as far off as a default may
+// be.
+func unmeasured(base *Calibration, host Host) []Moved {
+	e := max(base.DecodeError, base.PrefillError)
+	pcie, node := *base, *base
+	pcie.PCIe, pcie.PCIeBase, pcie.PCIePerGPU = base.PCIe*(1-e), base.PCIeBase.Times(1+e), base.PCIePerGPU.Times(1+e)
+	node.InterNode, node.InterNodeBase = base.InterNode*(1-e), base.InterNodeBase.Times(1+e)
+	return []Moved{{"pcie", pcie, host}, {"inter_node", node, host}}
+}
+
+// normal90 and normal95 are how many standard deviations the halves of these
+// intervals of a normal distribution have.
+const normal90, normal95 = 1.645, 1.960
+
+// width is half of the 90 % interval of a constant, as a share of it.
+func (f *CalibrationFile) width(key string, v Value, defaults *Calibration) float64 {
+	if v.N < 2 { // one row says nothing of its own error
+		return max(defaults.DecodeError, defaults.PrefillError)
+	}
+	own := 0.0
+	if v.Value > 0 {
+		own = v.Uncertainty / v.Value * normal90 / normal95
+	}
+	return math.Hypot(own, f.HeldOut[key].P90)
+}
+
+// BuiltIn finds the calibration of a GPU among those that come with the program:
+// the one of the engine, calibrations/KEY.ENGINE.toml, else
+// the one of no engine, calibrations/KEY.toml. It
+// is nil where there is none, or where the figures of g are not those that the
+// shares are of: a user may have changed them.
+func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
+	family, _, _ := strings.Cut(engine, "-")
+	for _, name := range slices.Compact([]string{g.Key + "." + engine + ".toml", g.Key + "." + family + ".toml", g.Key + ".toml"}) {
+		text, err := fs.ReadFile(files, "calibrations/"+name)
+		if err != nil {
+			continue // there is none
+		}
+		f, err := ParseCalibration("calibrations/"+name, string(text))
+		if err != nil {
+			return nil, err
+		}
+		if fits := f.Check(g) == nil; fits {
+			return f, nil
+		}
+		return nil, nil
+	}
+	return nil, nil
+}
+
+// NewCalibration is a file of g in which every constant is the default of its
+// generation, for a fit to put what it found in.
+func NewCalibration(g *GPU, dtype unit.Format) (*CalibrationFile, error) {
+	peak, ok := g.Peak(dtype)
+	if !ok {
+		return nil, fmt.Errorf("%s has no peak for %v: the shares of a calibration are of one", g.Key, dtype)
+	}
+	f := &CalibrationFile{
+		GPU: g.Key, DType: dtype, TP: []int{1}, Tools: map[string]string{},
+		Device: CalibratedDevice{Peak: peak, Bandwidth: g.Bandwidth},
+		Values: map[string]Value{}, HeldOut: map[string]Residual{},
+	}
+	c := DefaultCalibration(g)
+	for i := range constants {
+		if k := &constants[i]; k.of != nil && !k.optional {
+			f.Values[k.Key] = Value{Value: *k.of(&c), From: "default for " + g.Generation}
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,290 @@
+package hardware_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"llmprof"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+func board(t testing.TB, name string) *hardware.GPU {
+	g := gpu(t, name)
+	return &g
+}
+
+// measured is a file of an H200 in which the products were fitted.
+func measured(t testing.TB) *hardware.CalibrationFile {
+	t.Helper()
+	f, err := hardware.NewCalibration(board(t, "h200"), unit.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.File, f.Name, f.Engine, f.Kernels, f.Version = "mine.toml", "mine", "native", "cuBLASLt 13.1", "v0.1.0"
+	f.Made = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	f.TP, f.Tools = []int{1, 2}, map[string]string{"driver": "580.1", "driver's CUDA": "13.0"}
+	f.Notes = []string{"a \"quoted\" \\ note\twith a tab"}
+	f.Device.Name, f.Device.Memory, f.Device.PowerLimit, f.Device.Clock = "NVIDIA H200", 150.8e9, 700, 1.98e9
+	f.Values["gemm.compute"] = hardware.Value{Value: 0.81, Uncertainty: 0.02, N: 20, From: "products"}
+	f.Values["gemm.memory"] = hardware.Value{Value: 0.83, Uncertainty: 0.01, N: 18, From: "products"}
+	f.Values["gemm.sustained"] = hardware.Value{Value: 0.68, N: 1, From: "one product for 6 s"}
+	f.Values["gemm.fixed"] = hardware.Value{Value: 3.25e-6, Uncertainty: 0.2e-6, N: 9, From: "products"}
+	f.Values["host.step"] = hardware.Value{Value: 18e-6, Uncertainty: 1e-6, N: 3, From: "steps of a tiny model"}
+	f.HeldOut["gemm.compute"] = hardware.Residual{N: 20, Median: 0.03, P90: 0.08}
+	f.HeldOut["gemm.memory"] = hardware.Residual{N: 18, Median: 0.04, P90: 0.09}
+	return f
+}
+
+func TestCalibrationRoundTrip(t *testing.T) {
+	f := measured(t)
+	text := f.Text()
+	back, err := hardware.ParseCalibration(f.File, text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if d := cmp.Diff(f, back, cmpopts.EquateApprox(1e-12, 0)); d != "" {
+		t.Errorf("what was written and what was read differ:\n%s", d)
+	}
+	if again := back.Text(); again != text {
+		t.Errorf("written twice:\n%s", cmp.Diff(text, again))
+	}
+	path := filepath.Join(t.TempDir(), "mine.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := hardware.ReadCalibration(path); err != nil || back.File != path {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if _, err := hardware.ReadCalibration(path + "x"); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path+"x") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestCalibrationApplies(t *testing.T) {
+	f, g := measured(t), board(t, "h200")
+	c, host, err := f.Apply(g, "native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.GEMM != (hardware.Kernel{Compute: 0.81, Memory: 0.83, Fixed: 3.25e-6}) || host.Step != 18e-6 || c.Name != "mine" {
+		t.Errorf("%+v, %+v", c, host)
+	}
+	d := hardware.DefaultCalibration(g)
+	if c.Attention != d.Attention || c.Launch != d.Launch || c.PCIe != d.PCIe || c.DecodeError != d.DecodeError {
+		t.Errorf("what was not measured is not the default: %+v", c)
+	}
+	if !strings.Contains(c.Source, "measured on NVIDIA H200, 2026-11-21, cuBLASLt 13.1; 13 of 18 constants are defaults") {
+		t.Error(c.Source)
+	}
+	if c.Sustained != 0.68 {
+		t.Errorf("sustained %v", c.Sustained)
+	}
+	delete(f.Values, "gemm.sustained")
+	if c, _, err = f.Apply(g, "native"); err != nil || c.Sustained != d.Sustained || d.Sustained >= d.GEMM.Compute {
+		t.Errorf("not measured: sustained %v, by default %v", c.Sustained, d.Sustained)
+	}
+	if _, host, err := f.Apply(g, "vllm"); err != nil || host != (hardware.Host{}) {
+		t.Errorf("the host of another engine: %+v, %v", host, err)
+	}
+	if !f.Serves("native") || f.Serves("native2") || f.Serves("") {
+		t.Error("Serves")
+	}
+}
+
+// An interval is made of what is uncertain: each constant moves alone, by more
+// the less is known of it.
+func TestCalibrationMoves(t *testing.T) {
+	f, g := measured(t), board(t, "h200")
+	base, _, err := f.Apply(g, "native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := f.Moved(g, "native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := 1 - max(base.DecodeError, base.PrefillError) // of a default
+	seen := map[string]hardware.Moved{}
+	for _, m := range all {
+		seen[m.Key] = m
+	}
+	if s := seen["gemm.sustained"].Cal; s.Sustained != 0.68*known || len(all) != 20 {
+		t.Errorf("%d constants moved", len(all))
+	}
+	m := seen["gemm.compute"].Cal
+	if m.GEMM.Compute >= 0.81*0.92 || m.GEMM.Compute <= 0.81*0.90 || m.GEMM.Memory != base.GEMM.Memory || m.Attention != base.Attention {
+		t.Errorf("gemm.compute moved to %v", m.GEMM)
+	}
+	if m := seen["attention.memory"].Cal; m.Attention.Memory != base.Attention.Memory*known {
+		t.Errorf("a default moved to %v from %v", m.Attention.Memory, base.Attention.Memory)
+	}
+	if h := seen["host.step"].Host; h.Step <= 18e-6 || h.Step > 19e-6 {
+		t.Errorf("host.step moved to %v", h.Step)
+	}
+	if _, err := f.Moved(board(t, "a100"), "native"); err == nil {
+		t.Error("moved on another GPU")
+	}
+}
+
+func TestCalibrationOfAnotherGPU(t *testing.T) {
+	f := measured(t)
+	_, _, err := f.Apply(board(t, "a100"), "native")
+	if err == nil || !strings.Contains(err.Error(), `mine.toml: the calibration "mine" is of h200-sxm-141gb, not of a100-sxm-80gb`) {
+		t.Error(err)
+	}
+	table, err := load(t).Overlay("o.toml", "[gpu.h200-sxm-141gb]\nbandwidth = \"4 TB/s\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := table.GPU("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check(&g); err == nil || !strings.Contains(err.Error(), "shares are of 4.800 TB/s, h200-sxm-141gb has 4.000 TB/s") {
+		t.Error(err)
+	}
+}
+
+func TestBuiltInCalibrations(t *testing.T) {
+	plain, native := measured(t), measured(t)
+	plain.Name, plain.Engine = "plain", ""
+	delete(plain.Values, "host.step")
+	files := fstest.MapFS{
+		"calibrations/h200-sxm-141gb.toml":        {Data: []byte(plain.Text())},
+		"calibrations/h200-sxm-141gb.native.toml": {Data: []byte(native.Text())},
+		"calibrations/a100-sxm-80gb.toml":         {Data: []byte("nonsense")},
+	}
+	for engine, want := range map[string]string{"native": "mine", "vllm": "plain", "transformers-graph": "plain"} {
+		f, err := hardware.BuiltIn(files, board(t, "h200"), engine)
+		if err != nil || f == nil || f.Name != want {
+			t.Errorf("%s: %+v, %v", engine, f, err)
+		}
+	}
+	if f, err := hardware.BuiltIn(files, board(t, "h100"), "native"); f != nil || err != nil {
+		t.Errorf("a GPU without one: %+v, %v", f, err)
+	}
+	if _, err := hardware.BuiltIn(files, board(t, "a100"), "native"); err == nil {
+		t.Error("nonsense was read")
+	}
+}
+
+// Every mistake is named with its place, and with what would be right.
+func TestCalibrationMistakes(t *testing.T) {
+	good := measured(t).Text()
+	for _, c := range []struct{ old, new, says string }{
+		{`schema = "llmprof.calibration/v1"`, `schema = "llmprof.estimate/v1"`, `mine.toml:3:11: the schema is "llmprof.estimate/v1": want schema = "llmprof.calibration/v1"`},
+		{`schema = "llmprof.calibration/v1"`, ``, `want schema = "llmprof.calibration/v1"`},
+		{`gpu = "h200-sxm-141gb"`, ``, "the file has no gpu"},
+		{`name = "mine"`, `nama = "mine"`, `"nama" is not a key here; did you mean "name"?`},
+		{`power_limit = `, `power_limits = `, `"power_limits" is not a key here; did you mean "power_limit"?`},
+		{`dtype = "bf16"`, `dtype = "bf17"`, "dtype"},
+		{`tp = [1, 2]`, `tp = []`, "want the numbers of GPUs"},
+		{`tp = [1, 2]`, `tp = [2, 1]`, "rising"},
+		{`made = 2026-11-21T12:00:00Z`, ``, "when it was made"},
+		{`compute = {value = 0.81`, `compute = {value = 1.81`, "gemm.compute is 1.81: want a share of the data-sheet peak, above 0 and at most 1"},
+		{`compute = {value = 0.81`, `compute = {value = nan`, "gemm.compute is NaN: want a share"},
+		{`compute = {value = 0.81`, `compute = {value = "0.81 s"`, "gemm.compute is 0.81 s: want a share"},
+		{`compute = {value = 0.81`, `compote = {value = 0.81`, `"compote" is not a constant of gemm; did you mean "compute"?`},
+		{`uncertainty = 0.02, n = 20, from = "products"`, `n = 20, from = "products"`, "gemm.compute has no uncertainty: n = 20 rows give one"},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = inf, n = 20`, "the uncertainty of gemm.compute is +Inf"},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02, n = 1`, "n = 1 rows say nothing of one"},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02, m = 20`, `"m" is not a key here`},
+		{`uncertainty = 0.02, n = 20`, `uncertainty = 0.02`, "want n, 0 for a default"},
+		{`fixed = {value = "3.250 µs"`, `fixed = {value = 3.25`, `gemm.fixed is 3.25: want a time above 0 and at most 100 ms, with its unit`},
+		{`fixed = {value = "3.250 µs"`, `fixed = {value = "3.250 W"`, "gemm.fixed is 3.250 W: want a time"},
+		{`fixed = {value = "3.250 µs"`, `fixed = {value = "3.250 ks"`, "gemm.fixed is 3.250 ks: want a time"},
+		{`n = 0, from = "default for hopper"`, `n = 0, from = "my guess"`, `has n = 0 and is from "my guess"`},
+		{`n = 0, from = "default for hopper"`, `n = 0, from = ""`, "does not say where it is from"},
+		{"[graph]\nnode", "[graph]\nnoda", `"noda" is not a constant of graph; did you mean "node"?`},
+		{`"gemm.memory" = {n = 18, median = 0.04, p90 = 0.09}`, ``, `held_out has no "gemm.memory", which was fitted`},
+		{`"gemm.memory" = {n = 18, median = 0.04`, `"gemm.memory" = {n = 18, median = 0.4`, "the median no more than the p90"},
+		{`"gemm.memory" = {`, `"link.share" = {`, "link.share was not fitted"},
+		{`"gemm.memory" = {`, `"gemm.memoro" = {`, `did you mean "gemm.memory"?`},
+		{`engine = "native"`, ``, "host.step is an engine's and the file names none"},
+		{`peak = "989.4 TFLOP/s"`, `peak = "989.4 GB/s"`, "rate of operations"},
+		{`bandwidth = "4.800 TB/s"`, ``, "want the data-sheet bandwidth"},
+		{"[device]", "[[device]]", "device"},
+		{"[gemm]", "[gemm", "mine.toml:"},
+		{"[gemm]", "gemm = 3 \n[gemm]", "mine.toml:"},
+	} {
+		text := strings.Replace(good, c.old, c.new, 1)
+		if text == good {
+			t.Errorf("%q is not in the file", c.old)
+			continue
+		}
+		_, err := hardware.ParseCalibration("mine.toml", text)
+		var place *hardware.Error
+		if err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &place) {
+			t.Errorf("%q for %q: got %v, want %q", c.new, c.old, err, c.says)
+		}
+	}
+}
+
+func FuzzParseCalibration(f *testing.F) {
+	good := measured(f).Text()
+	f.Add(good)
+	f.Add(strings.Replace(good, "0.81", "nan", 1))
+	f.Add("schema = \"llmprof.calibration/v1\"\n[gemm]\ncompute = 1\n")
+	f.Add("schema = \"llmprof.calibration/v1\"\ngemm.compute.value.x = 1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := hardware.ParseCalibration("f.toml", text)
+		if err != nil {
+			return
+		}
+		for key, v := range c.Values {
+			if !(v.Value >= 0 && v.Uncertainty >= 0 && v.Value <= 1e5) {
+				t.Errorf("%s is %+v", key, v)
+			}
+		}
+		written := c.Text()
+		back, err := hardware.ParseCalibration("f.toml", written)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, written)
+		}
+		if again := back.Text(); again != written {
+			t.Errorf("written twice:\n%s", cmp.Diff(written, again))
+		}
+	})
+}
+
+// The calibrations that come with the program are named for their GPU and
+// engine, and are of the table's figures.
+func TestShippedCalibrations(t *testing.T) {
+	files, err := fs.Glob(llmprof.Calibrations, "calibrations/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		text, err := llmprof.Calibrations.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := hardware.ParseCalibration(name, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "calibrations/" + f.GPU + ".toml"
+		if f.Engine != "" {
+			want = "calibrations/" + f.GPU + "." + f.Engine + ".toml"
+		}
+		if name != want {
+			t.Errorf("%s holds what %s should", name, want)
+		}
+		if err := f.Check(board(t, f.GPU)); err != nil {
+			t.Error(err)
+		}
+		if back := f.Text(); back != string(text) {
+			t.Errorf("%s is not as it would be written", name)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package hardware
+
+import (
+	"math"
+
+	"llmprof/unit"
+)
+
+// Host is what a calibration knows of an engine on its host. What it does not
+// know is 0: the engine's own profile has it then.
+type Host struct {
+	Step        unit.Seconds // of the host in every step, not hidden behind the GPU
+	Launch      unit.Seconds // of the host for every kernel that is launched eagerly
+	SmallKernel unit.Seconds // least time of an element-wise kernel that is not fused
+}
+
+// A quantity is what a constant is measured in.
+type quantity uint8
+
+const (
+	share   quantity = iota // of a peak of the data sheet
+	seconds                 // written with its unit
+	tokens
+)
+
+// limits are what a constant of these decades can be: above the first, and up to
+// the second.
+func (q quantity) limits() (above, most float64) {
+	switch q {
+	case share:
+		return 0, 1
+	case seconds:
+		return 0, 0.1
+	}
+	return -1, 1e5
+}
+
+// want says it in words.
+func (q quantity) want() string {
+	switch q {
+	case share:
+		return "a share of the data-sheet peak, above 0 and at most 1"
+	case seconds:
+		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	}
+	return "a number of tokens, from 0 to 100000"
+}
+
+// A Constant is one that a calibration file holds.
+type Constant struct {
+	Key      string // section and name: "gemm.compute"
+	Help     string // what it is, as the file says it
+	quantity quantity
+	optional bool // a file may leave it out
+	of       func(*Calibration) *float64
+	host     func(*Host) *float64
+}
+
+// Relative reports whether the constant is a share of a peak.
+func (c *Constant) Relative() bool { return c.quantity == share }
+
+// Host reports whether it is the engine's and its host's, not the GPU's.
+func (c *Constant) Host() bool { return c.host != nil }
+
+// Want says in words what the constant can be.
+func (c *Constant) Want() string { return c.quantity.want() }
+
+// Valid reports whether v can be the constant. NaN cannot.
+func (c *Constant) Valid(v float64) bool {
+	above, most := c.quantity.limits()
+	return v > above && v <= most
+}
+
+// Slower is the constant v moved by the share x to where everything takes longer.
+func (c *Constant) Slower(v, x float64) float64 {
+	if c.quantity == share {
+		return v * math.Max(1-x, 0.05)
+	}
+	return v * (1 + x)
+}
+
+// ConstantOf finds a constant by its key, nil where there is none.
+func ConstantOf(key string) *Constant {
+	for i := range constants {
+		if constants[i].Key == key {
+			return &constants[i]
+		}
+	}
+	return nil
+}
+
+// constants are those of a calibration file, in its order. Those of PCIe and of
+// the network between nodes are no part of it: nothing here measures them.
+var constants = []Constant{
+	{Key: "gemm.compute", Help: "share of the peak in short bursts", of: func(c *Calibration) *float64 { return &c.GEMM.Compute }},
+	{Key: "gemm.sustained", Help: "share of the peak after seconds at the power limit", optional: true, of: func(c *Calibration) *float64 { return &c.Sustained }},
+	{Key: "gemm.memory", Help: "share of the memory bandwidth", of: func(c *Calibration) *float64 { return &c.GEMM.Memory }},
+	{Key: "gemm.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.GEMM.Fixed) }},
+
+	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
+	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},
+	{Key: "attention.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Attention.Fixed) }},
+	{Key: "attention.ramp", Help: "tokens of a prefill at which it reaches half of its rate", quantity: tokens, of: func(c *Calibration) *float64 { return &c.AttentionRamp }},
+
+	{Key: "element.compute", Help: "share of the FP32 vector peak", of: func(c *Calibration) *float64 { return &c.Element.Compute }},
+	{Key: "element.memory", Help: "share of the memory bandwidth", of: func(c *Calibration) *float64 { return &c.Element.Memory }},
+	{Key: "element.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Element.Fixed) }},
+
+	{Key: "graph.node", Help: "one kernel of a CUDA graph, from the end of the one before it", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Launch) }},
+
+	{Key: "link.share", Help: "share of the link that a large all-reduce reaches", of: func(c *Calibration) *float64 { return &c.Link }},
+	{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.LinkBase) }},
+	{Key: "link.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.LinkPerGPU) }},
+
+	{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotBase) }},
+	{Key: "one_shot.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotPerGPU) }},
+
+	{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.Step) }},
+	{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.Launch) }},
+	{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.SmallKernel) }},
+}
+
+// Constants lists the constants that a calibration file holds.
+func Constants() []Constant { return append([]Constant{}, constants...) }

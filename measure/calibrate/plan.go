@@ -1,0 +1,165 @@
+package calibrate
+
+import (
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+// The engines that can be calibrated.
+const (
+	Native       = "native"
+	Transformers = "transformers"
+)
+
+// A matrix is n×k of a model's weights.
+type matrix struct{ n, k int }
+
+// matrices are products of Llama-3.2-1B, Llama-3.1-8B and Llama-3.1-70B, q, k, v
+// and gate, up fused as engines do, and the LM head of the second; their
+// config.json are in models.json. The first two are those into and out of the
+// attention of the second at TP 8, which take little but the fixed time.
+func matrices() []matrix {
+	return []matrix{
+		{768, 4096}, {4096, 512},
+		{3072, 2048}, {2048, 2048}, {16384, 2048}, {2048, 8192},
+		{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096},
+		{10240, 8192}, {8192, 8192}, {57344, 8192}, {8192, 28672},
+	}
+}
+
+// A head is how attention is split.
+type heads struct{ q, kv, dim int }
+
+// A scope is how much of everything is timed.
+type scope struct {
+	matrices []matrix
+	rows     []int // of products
+	heads    []heads
+	prompts  []int
+	contexts []int
+	batches  []int
+	norms    []int // tokens
+	widths   [2]int
+	moves    []int // bytes
+	messages []int // bytes
+	launches []int
+	steps    []int // batches of a tiny model
+}
+
+func whole() scope {
+	return scope{
+		matrices: matrices(), rows: []int{1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
+		heads:   []heads{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}},
+		prompts: []int{128, 256, 512, 1024, 2048, 4096, 8192, 16384}, contexts: []int{128, 512, 2048, 8192, 32768}, batches: []int{1, 8, 32},
+		norms: []int{1, 8, 32, 256, 1024, 4096, 16384}, widths: [2]int{4096, 14336},
+		moves:    []int{64 << 20, 256 << 20, 1 << 30, 4 << 30},
+		messages: []int{8 << 10, 64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20, 1 << 30},
+		launches: []int{96, 320, 960}, steps: []int{1, 2, 4},
+	}
+}
+
+// quick is for trying out whether all of it works.
+func quick() scope {
+	return scope{
+		matrices: []matrix{{256, 256}, {1024, 256}, {512, 1024}, {2048, 1024}}, rows: []int{1, 8, 64, 256},
+		heads:   []heads{{4, 2, 64}},
+		prompts: []int{32, 128, 256, 512}, contexts: []int{64, 512, 2048}, batches: []int{1, 4},
+		norms: []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
+		moves: []int{1 << 20, 4 << 20}, messages: []int{1 << 10, 64 << 10, 1 << 20}, launches: []int{24, 48, 96}, steps: []int{1, 2, 4},
+	}
+}
+
+// What a point may need: a share of the GPU's memory, and a time at its peak.
+const (
+	mostBytes = 0.25
+	mostTime  = 0.05
+)
+
+// Plan lists what is timed for a calibration of g with an engine and up to tp GPUs.
+func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) []Point {
+	s := whole()
+	if fast {
+		s = quick()
+	}
+	var out []Point
+	add := func(kind Kind, shape Shape, ranks int) {
+		p := Point{kind, shape, dtype, ranks}
+		peak, _ := g.Peak(dtype)
+		if w := p.Work(); w.Bytes <= g.Memory.Times(mostBytes) && (kind == Sustained || w.FLOPs.Over(peak) <= mostTime) {
+			out = append(out, p)
+		}
+	}
+	for _, m := range s.matrices {
+		for _, rows := range s.rows {
+			add(GEMM, Shape{M: rows, N: m.n, K: m.k}, 1)
+		}
+	}
+	s.attention(add)
+	for _, tokens := range s.norms {
+		add(RMSNorm, Shape{Tokens: tokens, Width: s.widths[0]}, 1)
+		add(Activation, Shape{Tokens: tokens, Width: s.widths[1]}, 1)
+	}
+	for _, n := range s.moves {
+		add(Read, Shape{Bytes: n}, 1)
+		add(Copy, Shape{Bytes: n}, 1)
+	}
+	for _, n := range s.launches {
+		add(GraphNode, Shape{Launches: n}, 1)
+		if engine == Transformers {
+			add(SmallKernel, Shape{Launches: n}, 1)
+			add(EagerLaunch, Shape{Launches: n}, 1)
+		}
+	}
+	s.engine(add, engine)
+	last := s.matrices[len(s.matrices)-1]
+	for _, m := range []matrix{{8192, 8192}, {28672, 4096}, {4096, 14336}} { // after the bursts, for it heats the board
+		if fast {
+			m = last
+		}
+		add(Sustained, Shape{M: s.rows[len(s.rows)-1], N: m.n, K: m.k}, 1)
+		if fast {
+			break
+		}
+	}
+	for ranks := 2; ranks <= tp; ranks *= 2 {
+		for _, n := range s.messages {
+			add(AllReduce, Shape{Bytes: n}, ranks)
+		}
+	}
+	return out
+}
+
+func (s *scope) attention(add func(Kind, Shape, int)) {
+	for i, h := range s.heads {
+		at := Shape{Heads: h.q, KVHeads: h.kv, HeadDim: h.dim}
+		for j, n := range s.prompts {
+			if i > 0 && j%2 == 0 { // of other heads every second length
+				continue
+			}
+			p := at
+			p.Tokens = n
+			add(AttentionPrefill, p, 1)
+		}
+		for j, n := range s.contexts {
+			for _, b := range s.batches {
+				if i > 0 && j%2 == 0 {
+					continue
+				}
+				p := at
+				p.Batch, p.Context = b, n
+				add(AttentionDecode, p, 1)
+			}
+		}
+	}
+}
+
+// engine adds steps of a tiny model, which tell of the host. Three batches are three
+// rows: one says nothing of its error.
+func (s *scope) engine(add func(Kind, Shape, int), engine string) {
+	for _, b := range s.steps {
+		add(HostStep, Shape{Batch: b}, 1)
+		if engine == Transformers {
+			add(EagerStep, Shape{Batch: b, Launches: tinyLaunches(b)}, 1)
+		}
+	}
+}

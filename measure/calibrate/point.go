@@ -1,0 +1,159 @@
+package calibrate
+
+import (
+	"fmt"
+
+	"llmprof/unit"
+)
+
+// A Kind is what a point times.
+type Kind string
+
+// The kinds. Of those with a shape below.
+const (
+	GEMM             Kind = "gemm"              // m, n, k: x·wᵀ of m×k and n×k
+	Sustained        Kind = "gemm_sustained"    // m, n, k: the same for seconds, until the clocks are those of the power limit
+	AttentionPrefill Kind = "attention_prefill" // tokens, heads, kv_heads, head_dim: causal, of one sequence
+	AttentionDecode  Kind = "attention_decode"  // batch, context, heads, kv_heads, head_dim: one query a sequence
+	Read             Kind = "read"              // bytes: each is read once
+	Copy             Kind = "copy"              // bytes: each is read and written once
+	RMSNorm          Kind = "rms_norm"          // tokens, width
+	Activation       Kind = "activation"        // tokens, width: silu(gate)·up of two tensors
+	GraphNode        Kind = "graph_node"        // launches: empty kernels of one CUDA graph
+	SmallKernel      Kind = "small_kernel"      // launches: element-wise kernels of a few thousand values in one CUDA graph
+	EagerLaunch      Kind = "eager_launch"      // launches: empty kernels, launched one by one
+	AllReduce        Kind = "all_reduce"        // bytes, over ranks
+	HostStep         Kind = "host_step"         // the host's part of a decode step of a tiny model, not hidden behind the GPU
+	EagerStep        Kind = "eager_step"        // launches: a decode step of a tiny model, kernel after kernel
+)
+
+// A Shape is how large what is timed is. What a kind has no use for is 0.
+type Shape struct {
+	M        int `json:"m,omitempty"`
+	N        int `json:"n,omitempty"`
+	K        int `json:"k,omitempty"`
+	Batch    int `json:"batch,omitempty"`
+	Tokens   int `json:"tokens,omitempty"`
+	Context  int `json:"context,omitempty"`
+	Heads    int `json:"heads,omitempty"`
+	KVHeads  int `json:"kv_heads,omitempty"`
+	HeadDim  int `json:"head_dim,omitempty"`
+	Width    int `json:"width,omitempty"`
+	Bytes    int `json:"bytes,omitempty"`
+	Launches int `json:"launches,omitempty"`
+}
+
+// A Point is one thing to time.
+type Point struct {
+	Kind  Kind
+	Shape Shape
+	DType unit.Format
+	Ranks int // 1 for all but AllReduce
+}
+
+// String names the point as progress shows it.
+func (p Point) String() string {
+	s := p.Shape
+	switch p.Kind {
+	case GEMM, Sustained:
+		return fmt.Sprintf("%s %d×%d×%d", p.Kind, s.M, s.N, s.K)
+	case AttentionPrefill:
+		return fmt.Sprintf("%s of %d tokens, %d heads on %d", p.Kind, s.Tokens, s.Heads, s.KVHeads)
+	case AttentionDecode:
+		return fmt.Sprintf("%s at context %d, batch %d, %d heads on %d", p.Kind, s.Context, s.Batch, s.Heads, s.KVHeads)
+	case RMSNorm, Activation:
+		return fmt.Sprintf("%s %d×%d", p.Kind, s.Tokens, s.Width)
+	case Read, Copy:
+		return fmt.Sprintf("%s %v", p.Kind, unit.Bytes(s.Bytes))
+	case AllReduce:
+		return fmt.Sprintf("%s %v over %d", p.Kind, unit.Bytes(s.Bytes), p.Ranks)
+	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
+		return fmt.Sprintf("%s, %d launches", p.Kind, s.Launches)
+	}
+	return string(p.Kind)
+}
+
+// needs are the sizes that a kind has to have.
+func (p *Point) needs() []int {
+	s := &p.Shape
+	switch p.Kind {
+	case GEMM, Sustained:
+		return []int{s.M, s.N, s.K}
+	case AttentionPrefill:
+		return []int{s.Tokens, s.Heads, s.KVHeads, s.HeadDim}
+	case AttentionDecode:
+		return []int{s.Batch, s.Context, s.Heads, s.KVHeads, s.HeadDim}
+	case RMSNorm, Activation:
+		return []int{s.Tokens, s.Width}
+	case Read, Copy, AllReduce:
+		return []int{s.Bytes}
+	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
+		return []int{s.Launches}
+	case HostStep:
+		return []int{1}
+	}
+	return nil
+}
+
+// largest is more than any size of a shape that can be timed.
+const largest = 1 << 40
+
+// check tells what is wrong with the point, if anything is.
+func (p *Point) check() error {
+	sizes := p.needs()
+	if sizes == nil {
+		return fmt.Errorf("no kind %.40q", p.Kind)
+	}
+	for _, n := range sizes {
+		if n < 1 || n > largest {
+			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed", p.Kind, p.Shape)
+		}
+	}
+	if p.Ranks < 1 || p.Ranks > 4096 || p.Kind == AllReduce && p.Ranks < 2 {
+		return fmt.Errorf("a %s over %d ranks", p.Kind, p.Ranks)
+	}
+	return nil
+}
+
+// Work is what one call of a point has to do.
+type Work struct {
+	FLOPs  unit.FLOPs
+	Bytes  unit.Bytes // between memory and the chip
+	Wire   unit.Bytes // sent by one rank
+	PerKey unit.FLOPs // one more key for every query of a prefill
+}
+
+// Work counts what one call of the point has to do, as package analytic counts it.
+//
+//	product    2·m·n·k FLOPs; weights, input and output once
+//	prefill    4·heads·d FLOPs a pair under the causal mask; q, k, v and output once
+//	decode     4·heads·d FLOPs a key; the keys and values of the context once for each KV head
+//	all-reduce 2(n-1)/n of the message on the wire (Patarasuk and Yuan 2009)
+func (p *Point) Work() Work {
+	s := &p.Shape
+	f := func(n int) float64 { return float64(n) }
+	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
+	switch p.Kind {
+	case GEMM, Sustained:
+		m, n, k := f(s.M), f(s.N), f(s.K)
+		return Work{FLOPs: unit.FLOPs(2 * m * n * k), Bytes: size(n*k + m*k + m*n)}
+	case AttentionPrefill:
+		t, q, kv, d := f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
+		return Work{FLOPs: unit.FLOPs(4 * q * d * t * (t + 1) / 2), Bytes: size(2 * t * d * (q + kv)), PerKey: unit.FLOPs(4 * q * d * t)}
+	case AttentionDecode:
+		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
+		return Work{FLOPs: unit.FLOPs(4 * q * d * c * b), Bytes: size(2*kv*d*c*b + 2*q*d*b)}
+	case RMSNorm:
+		return Work{Bytes: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
+	case Activation:
+		return Work{Bytes: size(3 * f(s.Tokens) * f(s.Width))}
+	case Read:
+		return Work{Bytes: unit.Bytes(s.Bytes)}
+	case Copy:
+		return Work{Bytes: 2 * unit.Bytes(s.Bytes)}
+	case AllReduce:
+		n := f(p.Ranks)
+		return Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
+	}
+	return Work{}
+}

@@ -1,0 +1,293 @@
+package calibrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"llmprof/hardware"
+	"llmprof/measure/stats"
+	"llmprof/unit"
+)
+
+// RowSchema names the form of a line of a file of rows, which
+// schema/bench.v1.json describes.
+const RowSchema = "llmprof.bench/v1"
+
+// A Row is what was seen of one point: a line of JSON.
+type Row struct {
+	Schema  string      `json:"schema"`
+	Kind    Kind        `json:"kind"`
+	Shape   Shape       `json:"shape"`
+	DType   unit.Format `json:"dtype"`
+	Ranks   int         `json:"ranks"`
+	Engine  string      `json:"engine"`
+	Graph   bool        `json:"graph"`     // timed in a CUDA graph
+	Cold    bool        `json:"cold"`      // its buffers were rotated, so that none was in the L2 cache
+	Seconds []float64   `json:"seconds"`   // samples, each of one call
+	Median  float64     `json:"median_s"`  // of them
+	FLOPs   float64     `json:"flops"`     // of one call
+	Bytes   float64     `json:"bytes"`     // of one call
+	Wire    float64     `json:"wire"`      // bytes that one rank sends
+	Power   *float64    `json:"power_w"`   // of a GPU, the median of the last half of the time; null where no sensor was read
+	Clock   *float64    `json:"clock_hz"`  // of its multiprocessors, the median
+	Limited []string    `json:"throttled"` // reasons for which clocks were held down
+	When    time.Time   `json:"when"`
+}
+
+// A Machine is what the rows of a file were measured on: its first line.
+type Machine struct {
+	Schema      string            `json:"schema"`
+	Kind        string            `json:"kind"` // "machine"
+	GPU         string            `json:"gpu"`  // key in the table
+	Device      string            `json:"device"`
+	Memory      *unit.Bytes       `json:"memory_bytes"`
+	PowerLimit  *unit.Watts       `json:"power_limit_w"`
+	Clock       *unit.Hertz       `json:"clock_hz"` // highest that was seen while memory was read
+	MemoryClock *unit.Hertz       `json:"memory_clock_hz"`
+	Engine      string            `json:"engine"`  // whose host was timed; "" for none
+	Kernels     string            `json:"kernels"` // what was timed
+	DType       unit.Format       `json:"dtype"`
+	Tools       map[string]string `json:"versions"`
+	Version     string            `json:"llmprof"`
+	When        time.Time         `json:"when"`
+}
+
+// machineKind is the kind of the line that says where it was.
+const machineKind = "machine"
+
+// newRow makes the row of a point.
+func newRow(p *Point, seconds []float64) (Row, error) {
+	sum, err := stats.Summarize(seconds)
+	if err != nil {
+		return Row{}, fmt.Errorf("%v: %w", p, err)
+	}
+	w := p.Work()
+	return Row{
+		Schema: RowSchema, Kind: p.Kind, Shape: p.Shape, DType: p.DType, Ranks: p.Ranks, Seconds: seconds, Median: sum.Median,
+		FLOPs: float64(w.FLOPs), Bytes: float64(w.Bytes), Wire: float64(w.Wire), Limited: []string{},
+	}, nil
+}
+
+// Point is what the row is of.
+func (r *Row) Point() Point { return Point{r.Kind, r.Shape, r.DType, r.Ranks} }
+
+// check tells what is wrong with the row, if anything is. Its median and its work
+// are held to what they are computed from.
+func (r *Row) check() error {
+	p := r.Point()
+	if err := p.check(); err != nil {
+		return err
+	}
+	if r.DType == unit.NoFormat {
+		return fmt.Errorf("%v has no dtype", p)
+	}
+	for _, s := range r.Seconds {
+		if !(s > 0 && s < 1e4) {
+			return fmt.Errorf("%v took %v s: want a time above 0", p, s)
+		}
+	}
+	again, err := newRow(&p, r.Seconds)
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		key       string
+		got, want float64
+	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes}, {"wire", r.Wire, again.Wire}} {
+		if !(math.Abs(c.got-c.want) <= 1e-9*math.Abs(c.want)) {
+			return fmt.Errorf("%v has %s %v: its samples and its shape give %v", p, c.key, c.got, c.want)
+		}
+	}
+	for _, x := range []*float64{r.Power, r.Clock} {
+		if x != nil && !(*x > 0 && *x < 1e12) {
+			return fmt.Errorf("%v has a power or a clock of %v", p, *x)
+		}
+	}
+	return nil
+}
+
+// check tells what is wrong with the machine's line.
+func (m *Machine) check() error {
+	switch {
+	case m.GPU == "" || m.Device == "" || m.Kernels == "" || m.Version == "":
+		return fmt.Errorf("the line of the machine lacks gpu, device, kernels or llmprof")
+	case m.DType == unit.NoFormat:
+		return fmt.Errorf("the line of the machine has no dtype")
+	case m.When.IsZero():
+		return fmt.Errorf("the line of the machine does not say when it was")
+	}
+	return nil
+}
+
+// Rows are those of a file, with what they were measured on.
+type Rows struct {
+	Machine Machine
+	Rows    []Row
+	Torn    int // bytes of a last line that was never finished
+}
+
+// most is longer than any file of rows.
+const most = 64 << 20
+
+// ReadRows reads a file of rows. A last line without its end is left out: whoever
+// wrote it was stopped.
+func ReadRows(path string) (*Rows, error) {
+	if info, err := os.Stat(path); err == nil && info.Size() > most {
+		return nil, fmt.Errorf("%s is longer than %v: it holds no rows", path, unit.Bytes(most).Binary())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("rows: %w", err)
+	}
+	return ParseRows(path, text)
+}
+
+// ParseRows reads the lines of a file of rows, named file in messages.
+func ParseRows(file string, text []byte) (*Rows, error) {
+	out := &Rows{}
+	for n := 1; len(text) > 0; n++ {
+		line, rest, whole := bytes.Cut(text, []byte("\n"))
+		if !whole {
+			out.Torn = len(line)
+			break
+		}
+		text = rest
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if err := out.line(line); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, n, err)
+		}
+	}
+	if out.Machine.Kind == "" {
+		return nil, fmt.Errorf("%s: no line says on which machine the rows were measured: want one of kind %q first", file, machineKind)
+	}
+	return out, nil
+}
+
+// line takes one line in.
+func (out *Rows) line(line []byte) error {
+	var head struct{ Schema, Kind string }
+	if err := json.Unmarshal(line, &head); err != nil {
+		return fmt.Errorf("not a row: %w", err)
+	}
+	if head.Schema != RowSchema {
+		return fmt.Errorf("the schema is %.60q: want %q", head.Schema, RowSchema)
+	}
+	strict := json.NewDecoder(bytes.NewReader(line))
+	strict.DisallowUnknownFields()
+	if head.Kind == machineKind {
+		if out.Machine.Kind != "" {
+			return fmt.Errorf("a second line of the machine: rows of two machines are two files")
+		}
+		if err := strict.Decode(&out.Machine); err != nil {
+			return err
+		}
+		return out.Machine.check()
+	}
+	if out.Machine.Kind == "" {
+		return fmt.Errorf("a row comes before the line of the machine")
+	}
+	var r Row
+	if err := strict.Decode(&r); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	out.Rows = append(out.Rows, r)
+	return nil
+}
+
+// Has reports whether the point was measured.
+func (out *Rows) Has(p Point) bool {
+	for i := range out.Rows {
+		if out.Rows[i].Point() == p {
+			return true
+		}
+	}
+	return false
+}
+
+// A File is one that rows are added to, each a whole line.
+type File struct{ f *os.File }
+
+// Append opens a file of rows to add to, and cuts off a torn last line. A new
+// file begins with the machine.
+func Append(path string, m *Machine) (*File, *Rows, error) {
+	m.Schema, m.Kind = RowSchema, machineKind
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("rows: %w", err)
+	}
+	out := &File{f}
+	had, err := out.begin(path, m)
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return out, had, nil
+}
+
+func (out *File) begin(path string, m *Machine) (*Rows, error) {
+	info, err := out.f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 {
+		return &Rows{Machine: *m}, out.write(m)
+	}
+	had, err := ReadRows(path)
+	if err != nil {
+		return nil, err
+	}
+	if h := &had.Machine; h.GPU != m.GPU || h.Engine != m.Engine || h.DType != m.DType || h.Device != m.Device || h.Kernels != m.Kernels {
+		return nil, fmt.Errorf("%s has rows of %s (%s, %s, %v, %s); here are %s (%s, %s, %v, %s): give another file",
+			path, h.GPU, h.Device, h.Engine, h.DType, h.Kernels, m.GPU, m.Device, m.Engine, m.DType, m.Kernels)
+	}
+	end := info.Size() - int64(had.Torn)
+	if err := out.f.Truncate(end); err != nil {
+		return nil, err
+	}
+	_, err = out.f.Seek(end, 0)
+	return had, err
+}
+
+// Add writes a row: whole, and to the disk, before the next is measured.
+func (out *File) Add(r *Row) error { return out.write(r) }
+
+func (out *File) write(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if _, err := out.f.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	return out.f.Sync()
+}
+
+// Close ends the file.
+func (out *File) Close() error { return out.f.Close() }
+
+// device is the machine as a calibration file says it.
+func (m *Machine) device(f *hardware.CalibrationFile) {
+	d := &f.Device
+	d.Name = m.Device
+	if m.Memory != nil {
+		d.Memory = *m.Memory
+	}
+	if m.PowerLimit != nil {
+		d.PowerLimit = *m.PowerLimit
+	}
+	if m.Clock != nil {
+		d.Clock = *m.Clock
+	}
+	if m.MemoryClock != nil {
+		d.MemoryClock = *m.MemoryClock
+	}
+}

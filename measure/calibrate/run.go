@@ -1,0 +1,406 @@
+package calibrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"llmprof/hardware"
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/worker"
+	"llmprof/measure/engine/transformers"
+	"llmprof/measure/power"
+	"llmprof/measure/stats"
+	"llmprof/unit"
+)
+
+// Options say what is measured, and with what.
+type Options struct {
+	GPU     *hardware.GPU // whose peaks the shares are of
+	Engine  string        // Native or Transformers
+	Device  string        // "cuda", "cpu", or "" for a GPU where there is one
+	DType   unit.Format
+	TP      int // most GPUs that all-reduces run over
+	Quick   bool
+	Limit   time.Duration // after which nothing more is begun; 0 for none
+	File    string        // of rows, which they are added to; "" for none
+	Version string        // of this program
+
+	Python    string   // of transformers
+	Native    []string // the command of the native worker
+	Libraries string   // folder of the CUDA libraries
+	Root      fs.FS    // "/" of the machine
+
+	Monitor *power.Monitor // sensors of the GPUs; nil where there are none
+	Say     func(string)   // a line of progress
+}
+
+// Run measures what is planned and not in the file yet. Rows that were finished
+// are returned, and are in the file, whatever happens after them.
+func Run(ctx context.Context, o Options) (*Rows, error) {
+	r := &run{o: &o, begun: time.Now()}
+	defer func() { _ = r.close() }() // what was measured is safe by then
+	if err := r.worker(ctx, 1); err != nil {
+		return nil, err
+	}
+	m := r.machine()
+	r.clocks(ctx, &m)
+	r.rows = &Rows{Machine: m}
+	if o.File != "" {
+		var err error
+		if r.file, r.rows, err = Append(o.File, &m); err != nil {
+			return nil, err
+		}
+		defer r.file.Close()
+	}
+	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
+	return r.rows, r.all(ctx, plan)
+}
+
+// A run is a worker with the rows that came of it.
+type run struct {
+	o     *Options
+	begun time.Time
+	w     *engine.Worker
+	ranks int // of w
+	hello engine.Hello
+	rows  *Rows
+	file  *File
+
+	crashes int
+}
+
+func (r *run) close() error {
+	if r.w == nil {
+		return nil
+	}
+	err := r.w.Close()
+	r.w = nil
+	return err
+}
+
+// worker starts a worker over so many ranks, unless it is there.
+func (r *run) worker(ctx context.Context, ranks int) (err error) {
+	if r.w != nil && r.ranks == ranks {
+		return nil
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	var uuids []string
+	if r.o.Monitor != nil && len(r.o.Monitor.GPUs()) > 0 {
+		for _, g := range r.o.Monitor.GPUs() {
+			uuids = append(uuids, g.UUID)
+		}
+		if len(uuids) < ranks {
+			return fmt.Errorf("%d GPUs for all-reduces over %d: %w", len(uuids), ranks, errFew)
+		}
+		uuids = uuids[:ranks]
+	}
+	switch {
+	case r.o.Engine == Native && ranks == 1:
+		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
+	case r.o.Engine == Native:
+		return fmt.Errorf("the native engine runs on one GPU: calibrate all-reduces with --engine transformers: %w", errFew)
+	default:
+		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
+		if r.o.Quick { // tiny shapes wait for threads longer than they compute
+			o.Env = []string{"OMP_NUM_THREADS=1"}
+		}
+		r.w, err = transformers.Start(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	r.ranks, r.hello = ranks, r.w.Hello()
+	if r.o.Monitor != nil {
+		r.o.Monitor.Own(r.hello.PID)
+	}
+	return nil
+}
+
+// errFew says that there is no such number of GPUs to run over.
+var errFew = errors.New("too few GPUs")
+
+// machine says on what the rows are measured.
+func (r *run) machine() Machine {
+	m := Machine{
+		Schema: RowSchema, Kind: machineKind, GPU: r.o.GPU.Key, Device: processor(r.o.Root), Engine: r.o.Engine, DType: r.o.DType,
+		Tools: maps.Clone(r.hello.Versions), Version: r.o.Version, When: time.Now().UTC().Truncate(time.Second),
+	}
+	if m.Tools == nil {
+		m.Tools = map[string]string{}
+	}
+	m.Kernels = "llmprof's own kernels and cuBLASLt"
+	if r.o.Engine == Transformers {
+		m.Kernels = "torch " + m.Tools["torch"]
+	}
+	if r.o.Monitor == nil || len(r.o.Monitor.GPUs()) == 0 {
+		return m
+	}
+	g := r.o.Monitor.GPUs()[0]
+	m.Device = g.Name
+	if g.MemoryBytes != nil {
+		memory := unit.Bytes(*g.MemoryBytes)
+		m.Memory = &memory
+	}
+	if g.PowerLimitW != nil {
+		limit := unit.Watts(*g.PowerLimitW)
+		m.PowerLimit = &limit
+	}
+	driver, cuda := r.o.Monitor.Driver()
+	for name, version := range map[string]string{"driver": driver, "cuda": cuda} {
+		if version != "" {
+			m.Tools[name] = version
+		}
+	}
+	return m
+}
+
+// clocks notes the highest clocks that the GPU runs at while it reads its memory,
+// which is below its power limit.
+func (r *run) clocks(ctx context.Context, m *Machine) {
+	if r.o.Monitor == nil || len(r.o.Monitor.GPUs()) == 0 {
+		return
+	}
+	mark, err := r.o.Monitor.Begin(ctx)
+	if err != nil {
+		r.say("clocks are not known: %v", err)
+		return
+	}
+	b := engine.Bench{
+		Kind: string(Read), Shape: map[string]int{"bytes": 256 << 20}, DType: r.o.DType.String(), Device: r.o.Device,
+		Samples: leastRuns, Seconds: 1, Libraries: r.o.Libraries,
+	}
+	_, err = r.w.Bench(ctx, b)
+	w, werr := r.o.Monitor.End(ctx, mark)
+	if err := errors.Join(err, werr); err != nil {
+		r.say("clocks are not known: %v", err)
+		return
+	}
+	if len(w.Conditions) == 0 {
+		return
+	}
+	if s := w.Conditions[0].SMClockHz; s != nil {
+		clock := unit.Hertz(s.Max)
+		m.Clock = &clock
+	}
+	if s := w.Conditions[0].MemClockHz; s != nil {
+		clock := unit.Hertz(s.Max)
+		m.MemoryClock = &clock
+	}
+}
+
+// processor is the name of the machine's processor.
+func processor(root fs.FS) string {
+	text, err := fs.ReadFile(root, "proc/cpuinfo")
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if key, name, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+				return strings.TrimSpace(name)
+			}
+		}
+	}
+	return "a processor that /proc does not name"
+}
+
+// all measures the points of a plan, in its order.
+func (r *run) all(ctx context.Context, plan []Point) error {
+	for i, p := range plan {
+		if r.rows.Has(p) {
+			continue
+		}
+		if err := context.Cause(ctx); err != nil {
+			return r.stopped(len(plan), err)
+		}
+		if r.o.Limit > 0 && time.Since(r.begun) > r.o.Limit {
+			r.say("%v have passed: %d of %d points are left out", r.o.Limit, len(plan)-i, len(plan))
+			return nil
+		}
+		row, err := r.point(ctx, &p)
+		switch {
+		case context.Cause(ctx) != nil:
+			return r.stopped(len(plan), context.Cause(ctx))
+		case leftOut(err):
+			r.say("[%d/%d] %v is left out: %v", i+1, len(plan), p, err)
+			if err := r.again(err); err != nil {
+				return fmt.Errorf("%v: %w", p, err)
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("%v: %w", p, err)
+		}
+		r.rows.Rows = append(r.rows.Rows, *row)
+		if r.file != nil {
+			if err := r.file.Add(row); err != nil {
+				return err
+			}
+		}
+		r.say("[%d/%d] %v: %v", i+1, len(plan), p, unit.Seconds(row.Median))
+	}
+	return nil
+}
+
+// leftOut reports whether one point could not be measured, and others may be.
+func leftOut(err error) bool {
+	var f *engine.Failure
+	var c *engine.Crash
+	var h *engine.Hang
+	return errors.Is(err, errFew) || errors.As(err, &c) || errors.As(err, &h) || errors.As(err, &f) && f.Kind != engine.Missing && f.Kind != engine.Internal
+}
+
+// mostCrashes is how often a worker may end by itself before the run does.
+const mostCrashes = 3
+
+// again lets go of a worker that has ended, so that the next point starts another,
+// unless that is of no use.
+func (r *run) again(err error) error {
+	var f *engine.Failure
+	if errors.Is(err, errFew) || errors.As(err, &f) && !f.Fatal {
+		return nil
+	}
+	if r.crashes++; r.crashes == mostCrashes {
+		return err
+	}
+	return r.close()
+}
+
+// stopped says what is kept of a run that was stopped.
+func (r *run) stopped(all int, why error) error {
+	if r.file == nil {
+		r.say("stopped after %d of %d points, of which nothing is kept without --rows", len(r.rows.Rows), all)
+	} else {
+		r.say("stopped: %s has %d of %d points, and the same command with --engine %s goes on there", r.o.File, len(r.rows.Rows), all, r.o.Engine)
+	}
+	return why
+}
+
+func (r *run) say(format string, args ...any) {
+	if r.o.Say != nil {
+		r.o.Say(fmt.Sprintf(format, args...))
+	}
+}
+
+// How long and how often a point is timed.
+const (
+	usual       = 0.12 // seconds
+	long        = 6.0  // of a run at the power limit
+	leastRuns   = 10
+	rest        = 0.2 // before what is bound by arithmetic, so that the clocks are those of a burst
+	cacheRotate = 4   // times the L2 cache, that buffers are rotated over
+)
+
+// point measures one point.
+func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
+	if err := r.worker(ctx, p.Ranks); err != nil {
+		return nil, err
+	}
+	seen, w, err := r.metered(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	row, err := newRow(p, seen.Seconds)
+	if err != nil {
+		return nil, err
+	}
+	row.Engine, row.Graph, row.Cold, row.When = r.o.Engine, seen.Graph, seen.Cold, time.Now().UTC().Truncate(time.Second)
+	for _, n := range seen.Notes {
+		r.say("%v: %s", p, n)
+	}
+	row.saw(w)
+	return &row, row.check()
+}
+
+// metered times a point, with sensors beside it where it runs for seconds. What
+// they cannot tell is said, and costs no row.
+func (r *run) metered(ctx context.Context, p *Point) (*engine.Timed, *power.Window, error) {
+	if r.o.Monitor == nil || p.Kind != Sustained {
+		seen, err := r.time(ctx, p)
+		return seen, nil, err
+	}
+	mark, merr := r.o.Monitor.Begin(ctx)
+	seen, err := r.time(ctx, p)
+	var w *power.Window
+	if merr == nil {
+		w, merr = r.o.Monitor.End(ctx, mark)
+	}
+	if merr != nil && ctx.Err() == nil {
+		r.say("%v: power and clock are not known: %v", p, merr)
+	}
+	return seen, w, err
+}
+
+// saw takes in what the sensors of the first GPU saw. Its power is that of the last
+// half of the time, when the clocks are those of the power limit.
+func (r *Row) saw(w *power.Window) {
+	if w == nil {
+		return
+	}
+	var watts []float64
+	for _, s := range w.Samples {
+		if s.Domain == "GPU 0" && s.Time.After(w.Begin.Add(w.End.Sub(w.Begin)/2)) {
+			watts = append(watts, s.Watts)
+		}
+	}
+	if sum, err := stats.Summarize(watts); err == nil && sum.Median > 0 {
+		r.Power = &sum.Median
+	}
+	if len(w.Conditions) == 0 {
+		return
+	}
+	c := &w.Conditions[0]
+	if c.SMClockHz != nil && c.SMClockHz.Median > 0 {
+		r.Clock = &c.SMClockHz.Median
+	}
+	for reason, s := range c.ThrottledS {
+		if s > 0.1*w.End.Sub(w.Begin).Seconds() {
+			r.Limited = append(r.Limited, reason)
+		}
+	}
+	slices.Sort(r.Limited)
+}
+
+// time has the worker time a point.
+func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
+	if p.Kind == HostStep || p.Kind == EagerStep {
+		if r.o.Device == "cpu" && p.Kind == HostStep {
+			return nil, &engine.Failure{Kind: engine.Unsupported, Message: "on a processor nothing runs beside the host"}
+		}
+		return steps(ctx, r.w, p, r.o)
+	}
+	shape, err := sizes(&p.Shape)
+	if err != nil {
+		return nil, err
+	}
+	b := engine.Bench{
+		Kind: string(p.Kind), Shape: shape, DType: p.DType.String(), Device: r.o.Device, Rotate: cacheRotate * int(r.o.GPU.L2),
+		Samples: leastRuns, Seconds: usual, Libraries: r.o.Libraries,
+	}
+	if p.Kind == Sustained {
+		b.Seconds = long
+	}
+	w := p.Work()
+	if peak, ok := r.o.GPU.Peak(p.DType); ok && p.Kind != Sustained && w.FLOPs.Over(peak) > w.Bytes.Over(r.o.GPU.Bandwidth) {
+		b.Rest = rest
+	}
+	if r.o.Quick {
+		b.Samples, b.Seconds, b.Rest, b.Rotate = 3, 0.01, 0, int(r.o.GPU.L2)
+	}
+	return r.w.Bench(ctx, b)
+}
+
+// sizes are the sizes of a shape by their names.
+func sizes(s *Shape) (map[string]int, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	return out, json.Unmarshal(text, &out)
+}

@@ -1,0 +1,224 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// A Query asks for the time of one operator by itself.
+type Query struct {
+	Kind    string         // one of BenchKinds
+	Shape   map[string]int // sizes by name
+	Rotate  int            // bytes that buffers are rotated over, so that none is in the L2 cache
+	Samples int            // least
+	Seconds float64        // to go on for, at least, with Samples too
+	Rest    float64        // seconds of idling before it
+}
+
+// Times are what a Query saw, by the GPU's events.
+type Times struct {
+	Seconds []float64 // samples, each of one call
+	Cold    bool      // every buffer was rotated over Query.Rotate bytes
+}
+
+// A Bencher times single operators on one GPU, in CUDA graphs. It belongs to the
+// goroutine that opened it.
+type Bencher struct {
+	libraries string
+	cache     cuda.Cache
+	dev       *cuda.Device
+	s         *cuda.Stream
+	p         *program
+	open      func(Options) (*Engine, error) // of attention; Open but for tests
+}
+
+// OpenBencher makes the first visible GPU ready.
+func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
+	dev, err := cuda.Open(0, libraries)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open}
+	if err := b.load(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *Bencher) load() (err error) {
+	if b.dev.Major < 8 {
+		return unsupported("%s has compute capability %d.%d; bf16 needs 8.0 or newer", b.dev.Name, b.dev.Major, b.dev.Minor)
+	}
+	if b.s, err = b.dev.NewStream(); err != nil {
+		return err
+	}
+	c, err := cuda.OpenCompiler(b.libraries)
+	if err != nil {
+		return err
+	}
+	usual := shape{heads: 4, kvHeads: 1, headDim: 128} // of attention alone, which is timed by an Engine
+	b.p, err = compile(b.dev, c, b.cache, &usual, linearShapes())
+	return err
+}
+
+// Close gives the GPU back.
+func (b *Bencher) Close() error {
+	var err error
+	if b.s != nil {
+		err = b.s.Close()
+	}
+	return errors.Join(err, b.dev.Close())
+}
+
+// Device is the GPU that is timed.
+func (b *Bencher) Device() cuda.Properties { return b.dev.Properties }
+
+// An operation is what is timed: so many calls, queued on a stream.
+type operation struct {
+	s     *cuda.Stream
+	queue func() error
+	calls int
+	cold  bool
+	free  func() error
+}
+
+// benchSizes are the sizes that the shape of each kind has to have.
+var benchSizes = map[string][]string{
+	"gemm":              {"m", "n", "k"},
+	"gemm_sustained":    {"m", "n", "k"},
+	"attention_prefill": {"tokens", "heads", "kv_heads", "head_dim"},
+	"attention_decode":  {"batch", "context", "heads", "kv_heads", "head_dim"},
+	"activation":        {"tokens", "width"},
+	"read":              {"bytes"},
+	"copy":              {"bytes"},
+	"graph_node":        {"launches"},
+}
+
+// Check says why a query cannot be answered, as far as that is known without a GPU.
+func (q *Query) Check() error {
+	names, ok := benchSizes[q.Kind]
+	switch {
+	case q.Kind == "rms_norm":
+		return unsupported("its norms read a stream in float32, so they tell nothing of norms in bf16")
+	case !ok:
+		return unsupported("it has no operator %q to be timed by itself", q.Kind)
+	case q.Samples < 1 || q.Samples > 1e6 || !(q.Seconds >= 0 && q.Seconds <= 600) || !(q.Rest >= 0 && q.Rest <= 60) || q.Rotate < 0:
+		return fmt.Errorf("native: %s with %d samples, %v s, rest %v s, %d bytes to rotate over", q.Kind, q.Samples, q.Seconds, q.Rest, q.Rotate)
+	}
+	for _, name := range names {
+		if n := q.Shape[name]; n < 1 || n > 1<<40 {
+			return fmt.Errorf("native: %s of %v: %s has to be 1 or more", q.Kind, q.Shape, name)
+		}
+	}
+	m, n, k := q.Shape["m"], q.Shape["n"], q.Shape["k"]
+	switch {
+	case m > 0 && (n%64 != 0 || k%64 != 0 || max(m, n, k) > math.MaxInt32):
+		return unsupported("a product of %d×%d×%d: outputs and inputs have to be multiples of 64", m, n, k)
+	case q.Kind == "activation" && (q.Shape["width"]%8 != 0 || q.Shape["tokens"] > maxGridY):
+		return unsupported("an activation of %v: the width has to be a multiple of 8, and there can be %d rows", q.Shape, maxGridY)
+	}
+	return nil
+}
+
+// Time answers a query.
+func (b *Bencher) Time(q *Query) (t Times, err error) {
+	if err := q.Check(); err != nil {
+		return t, err
+	}
+	op, err := b.operation(q)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, op.free()) }()
+	g, err := op.s.Record(op.queue)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	if err := op.s.Sync(); err != nil {
+		return t, err
+	}
+	time.Sleep(time.Duration(q.Rest * float64(time.Second)))
+	t.Cold = op.cold
+	t.Seconds, err = repeat(op.s, g, q)
+	for i := range t.Seconds {
+		t.Seconds[i] /= float64(op.calls)
+	}
+	return t, err
+}
+
+// operation makes what a query asks for.
+func (b *Bencher) operation(q *Query) (*operation, error) {
+	switch q.Kind {
+	case "gemm", "gemm_sustained":
+		return b.product(q)
+	case "attention_prefill", "attention_decode":
+		return b.attention(q)
+	case "activation":
+		return b.activation(q)
+	case "graph_node":
+		return b.nodes(q)
+	}
+	return b.moves(q)
+}
+
+// The rules of repeating.
+const (
+	benchSteady = 0.02 // by how much the medians of two blocks of three may differ
+	benchMost   = 200  // samples that are kept, the last
+
+	benchPatience = 5 // seconds, or ten times the query's, after which three samples are enough
+)
+
+// repeat launches a graph until its time is steady, for half of the query's time
+// at most, and then for the samples.
+func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
+	begin := time.Now()
+	one := func() (float64, error) {
+		t, err := s.Once(func() error { return g.Launch(s) })
+		return float64(t), err
+	}
+	for before := math.Inf(1); ; {
+		var block [3]float64
+		for i := range block {
+			var err error
+			if block[i], err = one(); err != nil {
+				return nil, err
+			}
+		}
+		slices.Sort(block[:])
+		if math.Abs(block[1]/before-1) <= benchSteady || time.Since(begin).Seconds() > q.Seconds/2 {
+			break
+		}
+		before = block[1]
+	}
+	var out []float64
+	for len(out) < q.Samples || time.Since(begin).Seconds() < q.Seconds {
+		if len(out) == benchMost && q.Kind != "gemm_sustained" {
+			break
+		}
+		if len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
+			break
+		}
+		t, err := one()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out[max(len(out)-benchMost, 0):], nil
+}
+
+// mostRotated bounds the memory of buffers that are rotated.
+const mostRotated = 8 << 30
+
+// sets is how many buffers of so many bytes no cache holds together.
+func sets(bytes, rotate int) (n int, cold bool) {
+	n = min(1+(rotate+bytes-1)/bytes, max(mostRotated/bytes, 1))
+	return n, n*bytes > rotate
+}

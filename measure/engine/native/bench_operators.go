@@ -1,0 +1,281 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/models"
+)
+
+// arena takes memory and gives it back together.
+type arena struct {
+	dev  *cuda.Device
+	held []cuda.Ptr
+}
+
+func (a *arena) take(what string, bytes int) (cuda.Ptr, error) {
+	p, err := a.dev.Alloc(what, bytes)
+	if err == nil {
+		a.held = append(a.held, p)
+	}
+	return p, err
+}
+
+func (a *arena) free() error {
+	var err error
+	for _, p := range a.held {
+		err = errors.Join(err, a.dev.Free(p))
+	}
+	return err
+}
+
+// random takes memory for n values of bf16 and fills it.
+func (b *Bencher) random(a *arena, what string, n int) (cuda.Ptr, error) {
+	p, err := a.take(what, 2*n)
+	if err != nil {
+		return 0, err
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: min((n+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
+	return p, b.p.fillRandom.Queue(b.s, l, p, uint64(n), tensorSeed(1, what), randomScale)
+}
+
+// done gives the operation, or the memory back where it could not be made.
+func (b *Bencher) done(a *arena, op *operation, err error) (*operation, error) {
+	if err != nil {
+		return nil, errors.Join(err, a.free())
+	}
+	op.s, op.free = b.s, a.free
+	return op, nil
+}
+
+// product is x·wᵀ by what multiplies in the engine: own kernels for few rows,
+// else cuBLASLt.
+func (b *Bencher) product(q *Query) (*operation, error) {
+	m, n, k := q.Shape["m"], q.Shape["n"], q.Shape["k"]
+	copies, cold := sets(2*n*k, q.Rotate)
+	a := &arena{dev: b.dev}
+	w, err := b.random(a, "weights", copies*n*k)
+	if err != nil {
+		return b.done(a, nil, err)
+	}
+	x, err := b.random(a, "inputs", m*k)
+	if err != nil {
+		return b.done(a, nil, err)
+	}
+	y, err := a.take("outputs", 4*m*n)
+	if err != nil {
+		return b.done(a, nil, err)
+	}
+	queue, free, err := b.multiply(a, m, n, k, y, x, w)
+	op, err := b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
+		for i := range copies {
+			if err := queue(w.Add(2 * i * n * k)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, err)
+	if err == nil {
+		op.free = func() error { return errors.Join(free(), a.free()) }
+	}
+	return op, err
+}
+
+// multiply gives what queues one product with the weights at w.
+func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
+	if own := linearFor(b.p.linear, m); own != nil {
+		squares, err := a.take("the norms' sums", 4*m*k/16)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
+			return nil, nil, err
+		}
+		c := own.cutFor(n, k, false, b.dev.SMs)
+		partial, whole, err := b.scratch(a, own, c)
+		return func(w cuda.Ptr) error {
+			return own.scores.Queue(b.s, own.launch(c, b.dev.SMs), w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
+				int32(c.parts), partial, whole)
+		}, func() error { return nil }, err
+	}
+	plan, err := b.dev.Plan(cuda.Matmul{Rows: m, In: k, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := plan.Tune(b.s, y, x, first); err != nil {
+		return nil, nil, errors.Join(err, plan.Close())
+	}
+	return func(w cuda.Ptr) error { return plan.Queue(b.s, y, x, w) }, plan.Close, nil
+}
+
+// scratch is what a product needs that is cut along its columns: sums of the parts,
+// and counters at zero.
+func (b *Bencher) scratch(a *arena, own *linearKernels, c cut) (partial, whole cuda.Ptr, err error) {
+	if c.parts == 1 {
+		return 0, 0, nil
+	}
+	if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
+		return 0, 0, err
+	}
+	if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
+		return 0, 0, err
+	}
+	return partial, whole, b.dev.Fill(whole, 0, 4*c.tiles)
+}
+
+// activation is SwiGLU, one kernel that reads two tensors and writes a third.
+func (b *Bencher) activation(q *Query) (*operation, error) {
+	tokens, width := q.Shape["tokens"], q.Shape["width"]
+	copies, cold := sets(6*tokens*width, q.Rotate)
+	a := &arena{dev: b.dev}
+	in, err := b.random(a, "gate and up", 2*copies*tokens*width)
+	if err != nil {
+		return b.done(a, nil, err)
+	}
+	out, err := a.take("activations", 2*copies*tokens*width)
+	l := cuda.Launch{Grid: cuda.Dim{X: (width/8 + 127) / 128, Y: tokens}, Block: cuda.Dim{X: 128}}
+	return b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
+		for i := range copies {
+			if err := b.p.activation.Queue(b.s, l, in.Add(4*i*tokens*width), out.Add(2*i*tokens*width), int32(width)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, err)
+}
+
+// nodes are small kernels one after the other.
+func (b *Bencher) nodes(q *Query) (*operation, error) {
+	a := &arena{dev: b.dev}
+	const n = 1024
+	at, err := a.take("a tiny tensor", 2*n)
+	l := cuda.Launch{Grid: cuda.Dim{X: 1}, Block: cuda.Dim{X: 256}}
+	return b.done(a, &operation{calls: 1, queue: func() error {
+		for range q.Shape["launches"] {
+			if err := b.p.fillConstant.Queue(b.s, l, at, uint64(n), float32(0)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, err)
+}
+
+// moves reads memory, or copies it.
+func (b *Bencher) moves(q *Query) (*operation, error) {
+	bytes := q.Shape["bytes"] / 16 * 16
+	if bytes == 0 {
+		return nil, fmt.Errorf("native: %s of %d bytes: 16 are read at once", q.Kind, q.Shape["bytes"])
+	}
+	copies, cold := sets(bytes, q.Rotate)
+	a := &arena{dev: b.dev}
+	from, err := b.random(a, "what is read", copies*bytes/2)
+	if err != nil {
+		return b.done(a, nil, err)
+	}
+	if q.Kind == "copy" {
+		to, err := a.take("a copy", copies*bytes)
+		return b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
+			for i := range copies {
+				if err := b.s.Copy(to.Add(i*bytes), from.Add(i*bytes), bytes); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}, err)
+	}
+	sink, err := a.take("a sink", 4)
+	l := cuda.Launch{Grid: cuda.Dim{X: 8 * b.dev.SMs}, Block: cuda.Dim{X: 512}}
+	return b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
+		for i := range copies {
+			if err := b.p.probeRead.Queue(b.s, l, from.Add(i*bytes), uint64(bytes/16), sink); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, err)
+}
+
+// mostLayers bounds the layers whose caches are rotated.
+const mostLayers = 64
+
+// benchModel is a model of so many layers with the attention of a query and little
+// else.
+func benchModel(q *Query, layers int) (config string) {
+	s := q.Shape
+	return fmt.Sprintf(`{"model_type":"llama","hidden_size":256,"intermediate_size":256,"num_hidden_layers":%d,"num_attention_heads":%d,
+		"num_key_value_heads":%d,"head_dim":%d,"vocab_size":256,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
+		"rope_theta":500000.0,"tie_word_embeddings":false}`, layers, s["heads"], s["kv_heads"], s["head_dim"])
+}
+
+// attentionOptions are those of an engine that runs the attention of a query, in
+// layers enough that the caches of all do not fit into the L2.
+func attentionOptions(q *Query) (o Options, cold bool, err error) {
+	s := q.Shape
+	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1}
+	layers := 1
+	if q.Kind == "attention_decode" {
+		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // room for the step's own token
+		layers, cold = sets(4*s["batch"]*s["kv_heads"]*s["head_dim"]*s["context"], q.Rotate)
+		if layers > mostLayers {
+			layers, cold = mostLayers, false
+		}
+	}
+	config := benchModel(q, layers)
+	o.Config = []byte(config)
+	o.Model, err = models.Read("bench", o.Config)
+	if err != nil {
+		return o, cold, fmt.Errorf("native: %s of %v: %w", q.Kind, s, err)
+	}
+	return o, cold, Check(&o)
+}
+
+// attention is that of an engine which is opened for it: of one prompt, or of a
+// step after a context.
+func (b *Bencher) attention(q *Query) (*operation, error) {
+	o, cold, err := attentionOptions(q)
+	if err != nil {
+		return nil, err
+	}
+	o.Libraries, o.Cache = b.libraries, b.cache
+	e, err := b.open(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.fillAttention(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	op := &operation{s: e.s, free: e.Close, calls: len(e.w.layers), cold: cold, queue: func() error {
+		for i := range e.w.layers {
+			if err := e.queueAttention(i, true); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	if q.Kind == "attention_prefill" {
+		op.queue = func() error { return e.queuePrefillAttention(0, 0, 1) }
+	}
+	return op, nil
+}
+
+// fillAttention fills what attention reads with random numbers, and puts the
+// step's token at the end of the context.
+func (e *Engine) fillAttention() error {
+	for i, m := range []struct {
+		at     cuda.Ptr
+		values int
+	}{{e.b.kCache, e.b.kv / 4}, {e.b.vCache, e.b.kv / 4}, {e.b.qkv, e.b.rows * e.shape.qkvWidth()}} {
+		l := cuda.Launch{Grid: cuda.Dim{X: min((m.values+1023)/1024, 4096)}, Block: cuda.Dim{X: 256}}
+		if err := e.p.fillRandom.Queue(e.s, l, m.at, uint64(m.values), uint64(i+1), float32(1)); err != nil {
+			return err
+		}
+	}
+	if err := e.s.Fill(e.b.qkvStep, 0x3e, 4*e.opt.Batch*e.shape.qkvWidth()); err != nil { // float32 of about 0.19 each
+		return err
+	}
+	if err := e.setPositions(e.opt.PromptLen - 1); err != nil {
+		return err
+	}
+	return e.s.Sync()
+}

@@ -1,0 +1,207 @@
+package native
+
+import (
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+func TestQueryCheck(t *testing.T) {
+	good := func() Query {
+		return Query{Kind: "gemm", Shape: map[string]int{"m": 8, "n": 128, "k": 64}, Rotate: 1 << 20, Samples: 3, Seconds: 0.01}
+	}
+	q := good()
+	if err := q.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for says, change := range map[string]func(*Query){
+		`no operator "all_reduce"`:        func(q *Query) { q.Kind = "all_reduce" },
+		"read a stream in float32":        func(q *Query) { q.Kind = "rms_norm" },
+		"k has to be 1 or more":           func(q *Query) { delete(q.Shape, "k") },
+		"m has to be 1 or more":           func(q *Query) { q.Shape["m"] = -1 },
+		"multiples of 64":                 func(q *Query) { q.Shape["n"] = 100 },
+		"with 0 samples":                  func(q *Query) { q.Samples = 0 },
+		"NaN s":                           func(q *Query) { q.Seconds = q.Seconds / 0 * 0 },
+		"width has to be a multiple of 8": func(q *Query) { q.Kind, q.Shape = "activation", map[string]int{"tokens": 1, "width": 12} },
+		"there can be 65535 rows":         func(q *Query) { q.Kind, q.Shape = "activation", map[string]int{"tokens": 1 << 20, "width": 8} },
+	} {
+		q := good()
+		change(&q)
+		if err := q.Check(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// The attention that calibrations time is one that the engine runs, over caches
+// that no L2 holds.
+func TestAttentionOptions(t *testing.T) {
+	const l2 = 50 << 20
+	for _, h := range [][3]int{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}, {4, 2, 64}} {
+		for _, context := range []int{64, 512, 32768} {
+			for _, batch := range []int{1, 8, 32} {
+				q := Query{Kind: "attention_decode", Shape: map[string]int{"batch": batch, "context": context, "heads": h[0], "kv_heads": h[1], "head_dim": h[2]}, Rotate: 4 * l2}
+				o, cold, err := attentionOptions(&q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				layers := o.Model.NumLayers()
+				if held := 4 * layers * batch * h[1] * h[2] * context; cold != (held > 4*l2) || !cold && layers != mostLayers {
+					t.Errorf("%v: %d layers hold %d bytes, cold %v", q.Shape, layers, held, cold)
+				}
+				if o.PromptLen != context || o.GenLen != 2 {
+					t.Errorf("%+v", o)
+				}
+			}
+			p := Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": context, "heads": h[0], "kv_heads": h[1], "head_dim": h[2]}}
+			if o, _, err := attentionOptions(&p); err != nil || o.Batch != 1 || o.PromptLen != context || o.Model.NumLayers() != 1 {
+				t.Errorf("%v: %+v, %v", p.Shape, o, err)
+			}
+		}
+	}
+	odd := Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 8, "heads": 4, "kv_heads": 4, "head_dim": 80}}
+	var lacks *UnsupportedError
+	if _, _, err := attentionOptions(&odd); !errors.As(err, &lacks) {
+		t.Error(err)
+	}
+}
+
+func TestSets(t *testing.T) {
+	for _, c := range []struct {
+		bytes, rotate, n int
+		cold             bool
+	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {mostRotated, 100, 1, true}, {1 << 20, 16 << 30, 8 << 10, false}} {
+		if n, cold := sets(c.bytes, c.rotate); n != c.n || cold != c.cold {
+			t.Errorf("%d bytes over %d: %d, %v", c.bytes, c.rotate, n, cold)
+		}
+	}
+}
+
+// Every kind is timed where there is a GPU.
+func TestBencher(t *testing.T) {
+	gpu(t)
+	b, err := OpenBencher(os.Getenv("LLMPROF_TEST_CUDA_LIBS"), cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for _, q := range []Query{
+		{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}},
+		{Kind: "gemm", Shape: map[string]int{"m": 32, "n": 1024, "k": 1024}},
+		{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 1024}},
+		{Kind: "gemm_sustained", Shape: map[string]int{"m": 1024, "n": 1024, "k": 1024}},
+		{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}},
+		{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 1000, "heads": 32, "kv_heads": 8, "head_dim": 64}},
+		{Kind: "activation", Shape: map[string]int{"tokens": 100, "width": 1024}},
+		{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}},
+		{Kind: "copy", Shape: map[string]int{"bytes": 1 << 20}},
+		{Kind: "graph_node", Shape: map[string]int{"launches": 100}},
+	} {
+		q.Rotate, q.Samples, q.Seconds = 1<<26, 3, 0.01
+		got, err := b.Time(&q)
+		if err != nil || len(got.Seconds) < 3 {
+			t.Errorf("%s: %+v, %v", q.Kind, got, err)
+		}
+		for _, s := range got.Seconds {
+			if !(s > 0 && s < 1) {
+				t.Errorf("%s took %v s", q.Kind, s)
+			}
+		}
+	}
+	if now, _ := b.dev.Used(); now > 64<<20 {
+		t.Errorf("%d bytes are held after all of it", now)
+	}
+}
+
+// onStandIn is a Bencher of a GPU that computes nothing, on which every kernel and
+// every product takes a microsecond.
+func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
+	t.Helper()
+	s := cuda.NewStandIn()
+	var last *cuda.StandIn
+	b := &Bencher{dev: s.Device, open: func(o Options) (*Engine, error) {
+		last = cuda.NewStandIn()
+		return OnStandIn(o, last)
+	}}
+	var err error
+	if b.s, err = b.dev.NewStream(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.dev.Load([]byte("no code"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual := &shape{heads: 4, kvHeads: 1, headDim: 128}
+	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, usual)}
+	if err := b.p.find(usual); err != nil {
+		t.Fatal(err)
+	}
+	return b, s, func() *cuda.StandIn { return last }
+}
+
+// What is queued of each kind is what it says: as many calls as buffers, each
+// buffer once, and a time of one call.
+func TestBencherQueues(t *testing.T) {
+	for _, c := range []struct {
+		query  Query
+		kernel string  // that does it
+		calls  int     // of one replay
+		micros float64 // of one call
+	}{
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}}, "kernel linear_scores_1 ", 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 20, "n": 1024, "k": 1024}}, "kernel linear_scores_32 ", 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "product [512 1024] [512 512] 0 ", 65, 1},
+		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 512] 0 ", 2, 1},
+		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [3 32 1] ", 1, 1},
+		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 1},
+		{Query{Kind: "activation", Shape: map[string]int{"tokens": 1024, "width": 4096}}, "kernel activation [4 1024 1] ", 4, 1},
+		{Query{Kind: "read", Shape: map[string]int{"bytes": 16 << 20}}, "kernel probe_read ", 5, 1},
+		{Query{Kind: "graph_node", Shape: map[string]int{"launches": 100}}, "kernel fill_constant ", 100, 100},
+	} {
+		b, s, engine := onStandIn(t)
+		q := c.query
+		q.Rotate, q.Samples = 64<<20, 3
+		got, err := b.Time(&q)
+		if err != nil {
+			t.Fatalf("%s: %v", q.Kind, err)
+		}
+		lines := s.Queued
+		if strings.HasPrefix(q.Kind, "attention") {
+			lines = engine().Queued
+		}
+		replays := 3 + 3 // a block of warm-up, for no time is given, and the samples
+		seen := map[string]int{}
+		for _, l := range lines {
+			if strings.HasPrefix(l, c.kernel) {
+				seen[l]++
+			}
+		}
+		distinct := len(seen)
+		if q.Kind == "graph_node" || c.calls == 1 {
+			distinct = c.calls
+		}
+		all := 0
+		for _, n := range seen {
+			all += n
+		}
+		tuned := all - replays*c.calls // cuBLASLt's ways are tried on the first weights
+		if distinct != c.calls || tuned < 0 || tuned > 4 {
+			t.Errorf("%s: %d kinds of calls and %d calls in %d replays, want %d a replay", q.Kind, distinct, all, replays, c.calls)
+		}
+		for _, sample := range got.Seconds {
+			if math.Abs(sample*1e6-c.micros) > 1e-3 {
+				t.Errorf("%s took %v s a call, want %v us", q.Kind, sample, c.micros)
+			}
+		}
+		if cold := q.Kind != "attention_prefill" && q.Kind != "graph_node"; got.Cold != cold || len(got.Seconds) < 3 {
+			t.Errorf("%s: %+v", q.Kind, got)
+		}
+		if now, _ := b.dev.Used(); now > cuda.WorkspaceBytes {
+			t.Errorf("%s: %d bytes are held after it", q.Kind, now)
+		}
+	}
+}

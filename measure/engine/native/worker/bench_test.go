@@ -1,0 +1,44 @@
+package worker_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine"
+)
+
+// An operator is timed where there is a GPU; elsewhere the worker says what is
+// missing, and lives on.
+func TestBench(t *testing.T) {
+	w := start(t)
+	good := engine.Bench{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}, DType: "bf16", Rotate: 1 << 24, Samples: 3, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS")}
+	for says, c := range map[string]struct {
+		kind   string
+		change func(*engine.Bench)
+	}{
+		"bf16 alone":               {engine.Unsupported, func(b *engine.Bench) { b.DType = "fp32" }},
+		"not the CPU":              {engine.Unsupported, func(b *engine.Bench) { b.Device = "cpu" }},
+		`no operator "all_reduce"`: {engine.Unsupported, func(b *engine.Bench) { b.Kind = "all_reduce" }},
+		"bytes has to be 1":        {engine.Invalid, func(b *engine.Bench) { b.Shape = nil }},
+	} {
+		b := good
+		c.change(&b)
+		_, err := w.Bench(t.Context(), b)
+		var f *engine.Failure
+		if !errors.As(err, &f) || f.Kind != c.kind || f.Fatal || !strings.Contains(f.Message, says) {
+			t.Errorf("%v, want %s with %q", err, c.kind, says)
+		}
+	}
+	seen, err := w.Bench(t.Context(), good)
+	var f *engine.Failure
+	switch {
+	case errors.As(err, &f) && f.Kind == engine.Missing:
+		t.Skipf("no GPU here: %v", err)
+	case err != nil:
+		t.Fatal(err)
+	case len(seen.Seconds) < 3 || !seen.Graph || !seen.Cold || seen.Device.UUID == "":
+		t.Errorf("%+v", seen)
+	}
+}
