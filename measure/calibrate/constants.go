@@ -148,8 +148,34 @@ func (b *builder) fit(e equation, samples []sample, what string, hold ...string)
 	if err != nil {
 		return err
 	}
+	if b.hopeless(f, what) {
+		return nil
+	}
 	b.put(f, what)
 	return nil
+}
+
+// contradiction is the error of rows left out, as a share of their time, from which
+// on they tell nothing.
+const contradiction = 10
+
+// hopeless leaves all constants of an equation at their defaults where it says next
+// to nothing of rows that were left out of its fit.
+func (b *builder) hopeless(f *fit, what string) bool {
+	off := 0.0
+	for _, k := range f.free() {
+		off = max(off, stats.Percentile(f.heldOut(k), 90))
+	}
+	if off < contradiction {
+		return false
+	}
+	for _, key := range f.keys {
+		v := b.file.Values[key]
+		v.From = fmt.Sprintf("default for %s: %d %s contradict each other", b.gpu.Generation, len(f.samples), what)
+		b.file.Values[key] = v
+	}
+	b.note("%s contradict each other, as where something else ran beside: left out of a fit, they are missed by %.0f %%", what, 100*off)
+	return true
 }
 
 // note adds a remark to the file.
@@ -310,18 +336,11 @@ func (b *builder) medians() error {
 	return nil
 }
 
-// hopeless is the error of rows left out, as a share of their time, from which on
-// no file may have the constant.
-const hopeless = 10
-
 // plausible refuses constants that no file may have: a share above the peak says
 // that the peak is wrong, or that what was timed did not do its work.
 func (b *builder) plausible() error {
 	var wrong []string
 	for _, c := range hardware.Constants() {
-		if r := b.file.HeldOut[c.Key]; r.P90 >= hopeless {
-			return fmt.Errorf("%s: its equation is off by %.0f %% on rows that were left out of its fit: the rows contradict each other, as where something else ran beside", c.Key, 100*r.P90)
-		}
 		v, ok := b.file.Values[c.Key]
 		if ok && v.N > 0 && !c.Valid(v.Value) {
 			wrong = append(wrong, fmt.Sprintf("%s comes out as %.4g from %s, and has to be %s", c.Key, v.Value, v.From, c.Want()))

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/optimize"
 
+	"llmprof/hardware"
 	"llmprof/measure/stats"
 )
 
@@ -113,14 +114,23 @@ func solve(e equation, samples []sample, start []float64, hold ...string) (*fit,
 	}
 }
 
-// unknown holds the constant whose interval is widest, if it reaches down to 0. A
-// ramp may be 0.
+// unknown holds the constant whose interval is widest, if it reaches down to 0 or
+// the constant is none that there can be: rows that something disturbed may ask for
+// any ramp. A ramp may be 0. A share above 1 is left to be told of: it says that a
+// peak is wrong.
 func (f *fit) unknown() (again bool) {
-	worst := -1
+	worst, widest := -1, 0.0
 	for _, k := range f.free() {
-		ratio := func(i int) float64 { return f.half[i] / f.value[i] }
-		if !strings.HasSuffix(f.keys[k], ".ramp") && ratio(k) >= 1 && (worst < 0 || ratio(k) > ratio(worst)) {
-			worst = k
+		c := hardware.ConstantOf(f.keys[k])
+		ratio := f.half[k] / f.value[k]
+		switch {
+		case !c.Relative() && !c.Valid(f.value[k]):
+			ratio = math.Inf(1)
+		case strings.HasSuffix(c.Key, ".ramp") && f.value[k] < rampOfNone:
+			continue
+		}
+		if ratio >= 1 && ratio > widest {
+			worst, widest = k, ratio
 		}
 	}
 	if worst >= 0 {
@@ -128,6 +138,9 @@ func (f *fit) unknown() (again bool) {
 	}
 	return worst >= 0
 }
+
+// rampOfNone is a ramp of so few tokens that it is as good as none.
+const rampOfNone = 64
 
 // release counts the samples that each constant can be read off and holds the one
 // that has the fewest, if they are too few. A constant can be read off a sample

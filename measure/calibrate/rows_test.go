@@ -324,3 +324,37 @@ func FuzzFit(f *testing.F) {
 		}
 	})
 }
+
+// Rows that something disturbed cost their own constants, and no others.
+func TestFitOfDisturbedRows(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	rows := synthetic(t, g, &truth, hardware.Host{Step: 1e-5, Launch: 1e-5, SmallKernel: 1e-6}, 0.01)
+	random := rand.New(rand.NewPCG(9, 9))
+	for i := range rows.Rows {
+		if r := &rows.Rows[i]; r.Kind == AttentionPrefill || r.Kind == AttentionDecode {
+			p := r.Point()
+			again, err := newRow(&p, []float64{1e-3 * math.Exp(4*random.NormFloat64())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.Cold, again.When = true, when
+			*r = again
+		}
+	}
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := f.Values["gemm.memory"]; v.N < 20 || math.Abs(v.Value-truth.GEMM.Memory) > 0.01 {
+		t.Errorf("gemm.memory is %+v", v)
+	}
+	for _, key := range []string{"attention.compute", "attention.memory", "attention.fixed", "attention.ramp"} {
+		if v := f.Values[key]; v.N != 0 || !strings.HasPrefix(v.From, "default for hopper") {
+			t.Errorf("%s is %+v", key, v)
+		}
+	}
+	if _, err := hardware.ParseCalibration("f", f.Text()); err != nil {
+		t.Error(err)
+	}
+}

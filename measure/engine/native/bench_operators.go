@@ -85,19 +85,8 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 // multiply gives what queues one product with the weights at w.
 func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
 	if own := linearFor(b.p.linear, m); own != nil {
-		squares, err := a.take("the norms' sums", 4*m*k/16)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
-			return nil, nil, err
-		}
-		c := own.cutFor(n, k, false, b.dev.SMs)
-		partial, whole, err := b.scratch(a, own, c)
-		return func(w cuda.Ptr) error {
-			return own.scores.Queue(b.s, own.launch(c, b.dev.SMs), w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
-				int32(c.parts), partial, whole)
-		}, func() error { return nil }, err
+		queue, err = b.multiplyOwn(a, own, m, n, k, y, x)
+		return queue, func() error { return nil }, err
 	}
 	plan, err := b.dev.Plan(cuda.Matmul{Rows: m, In: k, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
 	if err != nil {
@@ -109,19 +98,33 @@ func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue f
 	return func(w cuda.Ptr) error { return plan.Queue(b.s, y, x, w) }, plan.Close, nil
 }
 
-// scratch is what a product needs that is cut along its columns: sums of the parts,
-// and counters at zero.
-func (b *Bencher) scratch(a *arena, own *linearKernels, c cut) (partial, whole cuda.Ptr, err error) {
-	if c.parts == 1 {
-		return 0, 0, nil
+// multiplyOwn is multiply by the engine's own kernels.
+func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
+	squares, err := a.take("the norms' sums", 4*m*k/16)
+	if err != nil {
+		return nil, err
 	}
-	if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
-		return 0, 0, err
+	if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
+		return nil, err
 	}
-	if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
-		return 0, 0, err
+	c := own.cutFor(n, k, false, b.dev.SMs)
+	var partial, whole cuda.Ptr
+	if c.parts > 1 {
+		if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
+			return nil, err
+		}
+		if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
+			return nil, err
+		}
+		if err := b.dev.Fill(whole, 0, 4*c.tiles); err != nil {
+			return nil, err
+		}
 	}
-	return partial, whole, b.dev.Fill(whole, 0, 4*c.tiles)
+	l := own.launch(c, b.dev.SMs)
+	return func(w cuda.Ptr) error {
+		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
+			int32(c.parts), partial, whole)
+	}, nil
 }
 
 // activation is SwiGLU, one kernel that reads two tensors and writes a third.

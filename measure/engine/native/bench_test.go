@@ -135,9 +135,8 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	usual := &shape{heads: 4, kvHeads: 1, headDim: 128}
-	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, usual)}
-	if err := b.p.find(usual); err != nil {
+	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, benchShape())}
+	if err := b.p.find(benchShape()); err != nil {
 		t.Fatal(err)
 	}
 	return b, s, func() *cuda.StandIn { return last }
