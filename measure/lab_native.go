@@ -56,17 +56,16 @@ func (l *Lab) sayWeights(set *Settings, p *experiment.Point) {
 }
 
 // Engine is what runs a point for which no engine was named: the native one
-// where there are a GPU and the libraries and it does all that is asked for, else
-// transformers. Its tensor parallelism has to be asked for by --engine, for it has
-// not run on GPUs yet. A model of the hub, whose own weights are meant, is no reason for
-// random ones.
+// where there are a GPU and the libraries, it does all that is asked for, and what
+// it would do has run on a GPU before; else transformers. A model of the hub, whose
+// own weights are meant, is no reason for random ones.
 func (l *Lab) Engine(ctx context.Context, p experiment.Point) string {
 	p.Engine = experiment.Native
-	if err := cuda.Ready(p.Libraries); err != nil || p.TP > 1 || p.Check() != nil {
+	if err := cuda.Ready(p.Libraries); err != nil || p.Check() != nil {
 		return experiment.Transformers
 	}
 	set, err := l.settings(ctx, &p)
-	if err != nil || !p.RandomWeights && set.Load.RandomWeights && strings.ContainsAny(p.Model, `/\`) {
+	if err != nil || !p.RandomWeights && set.Load.RandomWeights && strings.ContainsAny(p.Model, `/\`) || !worker.Tried(&set.Load) {
 		return experiment.Transformers
 	}
 	return experiment.Native

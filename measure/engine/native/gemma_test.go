@@ -3,6 +3,7 @@ package native
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,23 @@ func TestWindows(t *testing.T) {
 				t.Errorf("the cache takes %d bytes, want %d", got, kv)
 			}
 		})
+	}
+}
+
+// Without being named, the engine is for what has run on a GPU.
+func TestTried(t *testing.T) {
+	for name, config := range tiny() {
+		m, err := models.Read(name, []byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slices.Contains([]string{"llama", "mistral", "qwen2", "qwen3"}, name)
+		if got := Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		if Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: several GPUs have not been tried", name)
+		}
 	}
 }
 

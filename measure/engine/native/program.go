@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/kernels"
@@ -146,7 +147,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s)}
+	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s)}
 	return p, p.find(s)
 }
 

@@ -34,10 +34,11 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 	r := &reference{s: s, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {
 		v := make([]float64, ts.elements())
+		own := tensorSeed(seed, ts.name)
 		for i := range v {
 			v[i] = float64(s.normStart())
 			if !ts.norm {
-				v[i] = randomWeight(tensorSeed(seed, ts.name), uint64(i))
+				v[i] = randomWeight(own, uint64(i))
 			}
 		}
 		r.w[ts.name] = v

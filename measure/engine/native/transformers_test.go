@@ -54,13 +54,15 @@ type checkpoint struct {
 	config       []byte // as transformers wrote it
 }
 
-// checkpoints has transformers write one of each family.
-func checkpoints(t *testing.T) []checkpoint {
+// checkpoints has transformers write one of each family, or of some.
+func checkpoints(t *testing.T, some ...string) []checkpoint {
 	t.Helper()
 	dir := t.TempDir()
 	names := slices.Sorted(maps.Keys(tiny()))
 	if only := os.Getenv("LLMPROF_TEST_FAMILY"); only != "" {
 		names = []string{only}
+	} else if len(some) > 0 {
+		names = some
 	}
 	args := []string{"write", dir}
 	for _, name := range names {
@@ -169,7 +171,7 @@ func TestReferenceIsTransformers(t *testing.T) {
 	for i, c := range checkpoints(t) {
 		r := fromCheckpoint(t, c)
 		references = append(references, r)
-		requests = append(requests, scoreRequest{Folder: c.folder, Sequences: randomPrompts(uint64(i), 1, 100, r.s.vocab), First: 0, vocab: r.s.vocab})
+		requests = append(requests, scoreRequest{Folder: c.folder, Sequences: randomPrompts(uint64(i), 1, 70, r.s.vocab), First: 0, vocab: r.s.vocab})
 	}
 	for i, got := range scores(t, requests) {
 		for pos, want := range got[0] {
@@ -188,14 +190,16 @@ type workload struct{ batch, prompt, gen int }
 // apart is a score and not a choice between two that tie.
 func TestGPUIsTransformers(t *testing.T) {
 	emulate.Device(t)
+	var families []string
 	workloads := []workload{{1, 1, 64}, {8, 77, 64}, {1, 4096, 3}}
 	if emulate.RealGPU() != nil { // the processor takes its time
-		workloads = []workload{{1, 1, 6}, {2, 77, 4}}
+		workloads = []workload{{1, 1, 4}, {2, 77, 3}}
+		families = []string{"gemma2", "gemma3", "mixtral", "qwen2"}
 	}
 	var requests []scoreRequest
 	var logits [][][][]float32 // [request][step][sequence]
 	var limits [][][]float64   // [request][sequence][step]
-	for _, c := range checkpoints(t) {
+	for _, c := range checkpoints(t, families...) {
 		for _, w := range workloads {
 			e := open(t, string(c.config), Options{Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen})
 			sequences := randomPrompts(5, w.batch, w.prompt, e.shape.vocab)

@@ -21,6 +21,12 @@ func Check(l *engine.Load) error {
 	return err
 }
 
+// Tried reports whether what a load asks for is of a kind that has run on a GPU.
+func Tried(l *engine.Load) bool {
+	o, err := options(l)
+	return err == nil && native.Tried(&o)
+}
+
 // refused are the settings that the engine does not have.
 func refused(l *engine.Load) error {
 	for _, s := range []struct {

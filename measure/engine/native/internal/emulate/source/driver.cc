@@ -202,9 +202,7 @@ int cuModuleLoadData(Module **m, const void *image) {
   *m = new Module{library};
   return OK;
 }
-// A library stays: kernels of other threads crashed now and then when one was taken
-// away (glibc 2.36, four tests at a time), and did not when none was.
-int cuModuleUnload(Module *m) { return delete m, OK; }
+int cuModuleUnload(Module *m) { return dlclose(m->library), delete m, OK; }
 int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   auto find = [&](const char *prefix) { return dlsym(m->library, (std::string(prefix) + name).c_str()); };
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
