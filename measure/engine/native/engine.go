@@ -77,6 +77,9 @@ type Engine struct {
 // and makes everything ready for Prefill. What cannot be run, or read, is found
 // out before the GPU is touched; what does not fit, before memory is taken.
 func Open(opt Options) (e *Engine, err error) {
+	if opt.ranks() != 1 {
+		return nil, unsupported("tp %d is of a Team: an engine by itself has the whole model", opt.TP)
+	}
 	ckpt, err := opt.open()
 	if err != nil {
 		return nil, err

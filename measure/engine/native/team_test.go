@@ -299,6 +299,19 @@ func TestIndivisible(t *testing.T) {
 	}
 }
 
+// An engine by itself is not opened on a part of a model, which would wait for the
+// others for ever.
+func TestOpenAlone(t *testing.T) {
+	m, err := models.Read("test", []byte(shareable()["llama"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var no *UnsupportedError
+	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Batch: 1, PromptLen: 1, GenLen: 1}); !errors.As(err, &no) {
+		t.Errorf("%v", err)
+	}
+}
+
 // Every element of every tensor is on exactly the ranks that it must be: norms and
 // routers on all, everything else on one.
 func TestShards(t *testing.T) {

@@ -96,7 +96,6 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(512)
     experts_down(const bf16 *w, const bf16 *act, const int *chosen, const float *weights, int hidden, int inner, int top, float *x, bf16 *h,
                  float *sums, const bf16 *norm) {
-  __shared__ float part[16];
   let_next_start();
   after_previous();
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, o = blockIdx.y * 16 + warp;
@@ -113,6 +112,7 @@ extern "C" __global__ void __launch_bounds__(512)
 #if RANKS > 1 // x is an exchange buffer, and the rest is done with the sum over the ranks
   if (lane == 0) x[row * hidden + o] = y;
 #else
+  __shared__ float part[16];
   if (lane == 0) {
     u64 at = row * hidden + o;
     float v = x[at] + y;
