@@ -29,7 +29,10 @@ func TestAgainstReference(t *testing.T) {
 		}
 	}
 	for name, config := range tiny() {
-		for _, c := range all {
+		for i, c := range all {
+			if name != "llama" && i%2 == 0 && emulate.RealGPU() != nil {
+				continue // the processor takes its time: one row of a long prompt, a few, and more than own kernels take
+			}
 			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
 				t.Parallel()
 				e := open(t, config, Options{Seed: 7, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products})
@@ -47,19 +50,22 @@ func TestCutsAgainstReference(t *testing.T) {
 	for i := range rings {
 		rings[i].depth, rings[i].least = max(256/rings[i].tiles, 128), 1
 	}
-	batches := []int{1, 5, 16, 32}
+	batches, gen := []int{1, 5, 16, 32}, 4
 	if emulate.RealGPU() != nil { // the processor takes its time
-		batches = []int{5, 32}
+		batches, gen = []int{5, 32}, 2
 	}
 	for name, config := range tiny() {
+		if !slices.Contains([]string{"llama", "gemma2", "mixtral"}, name) && emulate.RealGPU() != nil {
+			continue // these have every kernel that is cut
+		}
 		for _, batch := range batches {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
-				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: 4, linear: rings, sms: 132})
+				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: gen, linear: rings, sms: 132})
 				if own := e.ownProducts(); own.cutFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), false, e.opt.sms).parts < 2 && e.shape.experts == 0 {
 					t.Fatal("no product is cut")
 				}
-				compare(t, e, newReference(t, config, 7), 4)
+				compare(t, e, newReference(t, config, 7), gen)
 			})
 		}
 	}

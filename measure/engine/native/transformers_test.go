@@ -166,6 +166,7 @@ func fromCheckpoint(t *testing.T, c checkpoint) *reference {
 // Python: names and shapes of the tensors, the rotation's frequencies, norms,
 // biases and the order of everything.
 func TestReferenceIsTransformers(t *testing.T) {
+	t.Parallel()
 	var requests []scoreRequest
 	var references []*reference
 	for i, c := range checkpoints(t) {
@@ -190,6 +191,7 @@ type workload struct{ batch, prompt, gen int }
 // apart is a score and not a choice between two that tie.
 func TestGPUIsTransformers(t *testing.T) {
 	emulate.Device(t)
+	t.Parallel()
 	var families []string
 	workloads := []workload{{1, 1, 64}, {8, 77, 64}, {1, 4096, 3}}
 	if emulate.RealGPU() != nil { // the processor takes its time
