@@ -34,8 +34,8 @@ func OpenTeam(opt Options) (*Team, error) {
 			return nil, err
 		}
 		if n < opt.Device+opt.ranks() {
-			return nil, &cuda.DeviceError{Text: fmt.Sprintf("tp %d needs as many GPUs from number %d on: the driver shows %d (CUDA_VISIBLE_DEVICES chooses among them)",
-				opt.ranks(), opt.Device, n)}
+			return nil, &cuda.DeviceError{Text: fmt.Sprintf("tp %d needs the GPUs %d to %d: the driver shows %d of them (CUDA_VISIBLE_DEVICES chooses which)",
+				opt.ranks(), opt.Device, opt.Device+opt.ranks()-1, n)}
 		}
 	}
 	return openTeam(opt, func(rank int) (*cuda.Device, error) { return cuda.Open(opt.Device+rank, opt.Libraries) }, (*Engine).compile)

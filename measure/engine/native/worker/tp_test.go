@@ -118,7 +118,7 @@ func TestOpsOfRanks(t *testing.T) {
 // worker lives on.
 func TestGPUsThatCannotShare(t *testing.T) {
 	for name, c := range map[string]struct{ env, value, want string }{
-		"too few":    {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs as many GPUs from number 0 on: the driver shows 1"},
+		"too few":    {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs the GPUs 0 to 1: the driver shows 1 of them"},
 		"other kind": {"LLMPROF_EMULATED_OTHER", "1", "needs GPUs of one kind"},
 		"apart":      {"LLMPROF_EMULATED_APART", "1", "rank 0: cuda: emulated GPU (GPU-e0e0e0e0-e0e0-e0e0-e0e0-e0e0e0e0e0e0) cannot reach the memory of emulated GPU (GPU-e1"},
 	} {
