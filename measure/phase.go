@@ -120,7 +120,7 @@ func (w *watch) pass(p engine.Pass) error {
 		default:
 		}
 	case measuring:
-		if len(w.all)-w.from >= w.s.set.Repeats && time.Since(w.begun) >= w.s.set.window() {
+		if len(w.all)-w.from >= w.s.set.Repeats && (w.s.meter == nil || time.Since(w.begun) >= w.s.set.Window) {
 			w.close()
 		}
 	case closing:

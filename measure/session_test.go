@@ -197,6 +197,16 @@ func TestTimesThatNeverSettleAreMarked(t *testing.T) {
 	}
 }
 
+// A machine without a sensor measures as many passes as it is asked to, and waits
+// for no window of energy.
+func TestNoSensorNoWindow(t *testing.T) {
+	set := settings()
+	set.Energy, set.Window, set.Warmup = true, time.Hour, 2
+	if r := run(t, set, newClockwork()); r.TTFT.N != set.Repeats || r.Energy != nil {
+		t.Errorf("%d passes, energy %+v, want %d and none", r.TTFT.N, r.Energy, set.Repeats)
+	}
+}
+
 func TestWorkersFailureIsTheError(t *testing.T) {
 	w := newClockwork()
 	w.fail = errors.New("out of memory: 80 GB needed, 3 GB free")

@@ -66,14 +66,6 @@ func (s *Settings) defaults() {
 	}
 }
 
-// window is how long a phase is measured, at least.
-func (s *Settings) window() time.Duration {
-	if !s.Energy {
-		return 0
-	}
-	return s.Window
-}
-
 // check refuses what cannot be measured.
 func (s *Settings) check() error {
 	l := &s.Load
