@@ -107,7 +107,7 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 	case r.o.Engine == Native && ranks == 1:
 		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
 	case r.o.Engine == Native:
-		return fmt.Errorf("the native engine runs on one GPU: calibrate all-reduces with --engine transformers: %w", errFew)
+		return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine's all-reduces are not timed: calibrate those of NCCL with --engine transformers"}
 	default:
 		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
 		if r.o.Quick { // tiny shapes wait for threads longer than they compute
