@@ -25,16 +25,16 @@ type Row struct {
 	DType   unit.Format `json:"dtype"`
 	Ranks   int         `json:"ranks"`
 	Engine  string      `json:"engine"`
-	Graph   bool        `json:"graph"`     // timed in a CUDA graph
-	Cold    bool        `json:"cold"`      // its buffers were rotated, so that none was in the L2 cache
-	Seconds []float64   `json:"seconds"`   // samples, each of one call
-	Median  float64     `json:"median_s"`  // of them
-	FLOPs   float64     `json:"flops"`     // of one call
-	Bytes   float64     `json:"bytes"`     // of one call
-	Wire    float64     `json:"wire"`      // bytes that one rank sends
-	Power   *float64    `json:"power_w"`   // of a GPU, the median of the last half of the time; null where no sensor was read
-	Clock   *float64    `json:"clock_hz"`  // of its multiprocessors, the median
-	Limited []string    `json:"throttled"` // reasons for which clocks were held down
+	Graph   bool        `json:"graph"`      // timed in a CUDA graph
+	Cold    bool        `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
+	Seconds []float64   `json:"seconds"`    // samples, each of one call
+	Median  float64     `json:"median_s"`   // of them
+	FLOPs   float64     `json:"flops"`      // of one call
+	Bytes   float64     `json:"bytes"`      // of one call
+	Wire    float64     `json:"wire_bytes"` // bytes that one rank sends
+	Power   *float64    `json:"power_w"`    // of a GPU, the median of the last half of the time; null where no sensor was read
+	Clock   *float64    `json:"clock_hz"`   // of its multiprocessors, the median
+	Limited []string    `json:"throttled"`  // reasons for which clocks were held down
 	When    time.Time   `json:"when"`
 }
 
@@ -97,7 +97,7 @@ func (r *Row) check() error {
 	for _, c := range []struct {
 		key       string
 		got, want float64
-	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes}, {"wire", r.Wire, again.Wire}} {
+	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes}, {"wire_bytes", r.Wire, again.Wire}} {
 		if !(math.Abs(c.got-c.want) <= 1e-9*math.Abs(c.want)) {
 			return fmt.Errorf("%v has %s %v: its samples and its shape give %v", p, c.key, c.got, c.want)
 		}
