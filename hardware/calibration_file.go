@@ -161,7 +161,7 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 			if c.Key != k.Key {
 				return w.Value
 			}
-			return c.Slower(w.Value, f.width(c.Key, v, &base))
+			return c.slower(w.Value, f.width(c.Key, v, &base))
 		})
 		all = append(all, m)
 	}

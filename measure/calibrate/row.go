@@ -143,11 +143,11 @@ func ReadRows(path string) (*Rows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
-	return ParseRows(path, text)
+	return parseRows(path, text)
 }
 
-// ParseRows reads the lines of a file of rows, named file in messages.
-func ParseRows(file string, text []byte) (*Rows, error) {
+// parseRows reads the lines of a file of rows, named file in messages.
+func parseRows(file string, text []byte) (*Rows, error) {
 	out := &Rows{}
 	for n := 1; len(text) > 0; n++ {
 		line, rest, whole := bytes.Cut(text, []byte("\n"))
@@ -213,18 +213,18 @@ func (out *Rows) Has(p Point) bool {
 	return false
 }
 
-// A File is one that rows are added to, each a whole line.
-type File struct{ f *os.File }
+// A rowFile is one that rows are added to, each a whole line.
+type rowFile struct{ f *os.File }
 
-// Append opens a file of rows to add to, and cuts off a torn last line. A new
+// openRows opens a file of rows to add to, and cuts off a torn last line. A new
 // file begins with the machine.
-func Append(path string, m *Machine) (*File, *Rows, error) {
+func openRows(path string, m *Machine) (*rowFile, *Rows, error) {
 	m.Schema, m.Kind = RowSchema, machineKind
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("rows: %w", err)
 	}
-	out := &File{f}
+	out := &rowFile{f}
 	had, err := out.begin(path, m)
 	if err != nil {
 		f.Close()
@@ -233,7 +233,7 @@ func Append(path string, m *Machine) (*File, *Rows, error) {
 	return out, had, nil
 }
 
-func (out *File) begin(path string, m *Machine) (*Rows, error) {
+func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
 	info, err := out.f.Stat()
 	if err != nil {
 		return nil, err
@@ -257,10 +257,10 @@ func (out *File) begin(path string, m *Machine) (*Rows, error) {
 	return had, err
 }
 
-// Add writes a row: whole, and to the disk, before the next is measured.
-func (out *File) Add(r *Row) error { return out.write(r) }
+// add writes a row: whole, and to the disk, before the next is measured.
+func (out *rowFile) add(r *Row) error { return out.write(r) }
 
-func (out *File) write(v any) error {
+func (out *rowFile) write(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -271,8 +271,8 @@ func (out *File) write(v any) error {
 	return out.f.Sync()
 }
 
-// Close ends the file.
-func (out *File) Close() error { return out.f.Close() }
+// close ends the file.
+func (out *rowFile) close() error { return out.f.Close() }
 
 // device is the machine as a calibration file says it.
 func (m *Machine) device(f *hardware.CalibrationFile) {
