@@ -136,8 +136,12 @@ const most = 64 << 20
 // ReadRows reads a file of rows. A last line without its end is left out: whoever
 // wrote it was stopped.
 func ReadRows(path string) (*Rows, error) {
-	if info, err := os.Stat(path); err == nil && info.Size() > most {
-		return nil, fmt.Errorf("%s is longer than %v: it holds no rows", path, unit.Bytes(most).Binary())
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("rows: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("rows: %s: want a regular file of at most %v", path, unit.Bytes(most).Binary())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -358,3 +358,10 @@ func TestFitOfDisturbedRows(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is no file of a size is none of rows: a device gives bytes without an end.
+func TestReadRowsOfADevice(t *testing.T) {
+	if _, err := ReadRows(t.TempDir()); err == nil || !strings.Contains(err.Error(), "want a regular file of at most") {
+		t.Errorf("a folder: %v", err)
+	}
+}
