@@ -224,7 +224,7 @@ func (c *fitting) unused(ctx context.Context) error {
 	if err != nil || len(busy) == 0 {
 		return err
 	}
-	return fmt.Errorf("the GPU is busy: process %d %s on %s; wait for it, or measure all the same with --shared", busy[0].PID, busy[0].Name, busy[0].UUID)
+	return fmt.Errorf("the GPU is busy: %v; wait for it, or measure all the same with --shared", busy[0])
 }
 
 // writeCalibration fits the rows and writes what they tell.
