@@ -161,7 +161,7 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 			if c.Key != k.Key {
 				return w.Value
 			}
-			return c.Slower(w.Value, f.width(c.Key, v, &base))
+			return c.slower(w.Value, f.width(c.Key, v, &base))
 		})
 		all = append(all, m)
 	}
@@ -195,10 +195,10 @@ func (f *CalibrationFile) width(key string, v Value, defaults *Calibration) floa
 }
 
 // BuiltIn finds the calibration of a GPU among those that come with the program:
-// the one of the engine, calibrations/KEY.ENGINE.toml, else
-// the one of no engine, calibrations/KEY.toml. It
-// is nil where there is none, or where the figures of g are not those that the
-// shares are of: a user may have changed them.
+// that of the engine, calibrations/KEY.ENGINE.toml, or of its family (transformers of
+// transformers-graph), else that of no engine, calibrations/KEY.toml. It is nil where
+// there is none, or where the figures of g are not those that the shares are of: a
+// user may have changed them.
 func BuiltIn(files fs.FS, g *GPU, engine string) (*CalibrationFile, error) {
 	family, _, _ := strings.Cut(engine, "-")
 	for _, name := range slices.Compact([]string{g.Key + "." + engine + ".toml", g.Key + "." + family + ".toml", g.Key + ".toml"}) {

@@ -3,6 +3,7 @@ package hardware
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
-	"github.com/agnivade/levenshtein"
 
 	"llmprof/unit"
 )
@@ -128,30 +128,18 @@ func (r *calibrationReader) at(key, format string, args ...any) error {
 
 // unknown names the key that comes nearest to one that no file has.
 func (r *calibrationReader) unknown(key toml.Key, meta *toml.MetaData) error {
-	known := []string{"value", "uncertainty", "n", "from"}
+	known := keysIn[valueText]()
 	switch {
 	case len(key) == 1:
-		known = []string{"schema", "name", "gpu", "engine", "kernels", "dtype", "tp", "made", "llmprof", "notes", "versions", "device",
-			"gemm", "attention", "element", "graph", "link", "one_shot", "host", "held_out"}
+		known = keysIn[calibrationText]()
 	case key[0] == "device":
-		known = []string{"name", "memory", "power_limit", "clock", "memory_clock", "peak", "bandwidth"}
+		known = keysIn[deviceText]()
 	case key[0] == "held_out":
-		known = []string{"n", "median", "p90"}
+		known = keysIn[residualText]()
 	case meta.Type(key[:len(key)-1]...) != "Hash":
 		return r.at(key.String(), "%s is not a table", key[:len(key)-1])
 	}
 	return r.at(key.String(), "%q is not a key here; %s", key[len(key)-1], hint(key[len(key)-1], known))
-}
-
-// hint is what may have been meant by a key, or what there is.
-func hint(key string, known []string) string {
-	best := slices.MinFunc(known, func(a, b string) int {
-		return levenshtein.ComputeDistance(a, key) - levenshtein.ComputeDistance(b, key)
-	})
-	if levenshtein.ComputeDistance(best, key) <= 1+len(key)/3 {
-		return fmt.Sprintf("did you mean %q?", best)
-	}
-	return "known are " + strings.Join(known, ", ")
 }
 
 // head checks what stands before the constants.
@@ -192,7 +180,7 @@ func (r *calibrationReader) head(f *CalibrationFile, t *calibrationText) (err er
 
 // values checks every constant.
 func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[string]valueText) error {
-	for _, name := range []string{"gemm", "attention", "element", "graph", "link", "one_shot", "host"} {
+	for _, name := range slices.Sorted(maps.Keys(sections)) {
 		var known []string
 		for i := range constants {
 			if s, key, _ := strings.Cut(constants[i].Key, "."); s == name {

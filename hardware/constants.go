@@ -71,8 +71,8 @@ func (c *Constant) Valid(v float64) bool {
 	return v > above && v <= most
 }
 
-// Slower is the constant v moved by the share x to where everything takes longer.
-func (c *Constant) Slower(v, x float64) float64 {
+// slower is the constant v moved by the share x to where everything takes longer.
+func (c *Constant) slower(v, x float64) float64 {
 	if c.quantity == share {
 		return v * math.Max(1-x, 0.05)
 	}

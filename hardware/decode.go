@@ -88,7 +88,7 @@ func (t *Table) add(file, text string) error {
 // unknownIn prefers an unknown key over another error of the same entry,
 // unless the reader stopped at that error before it came to the key.
 func unknownIn(file, text string, key toml.Key, err error) error {
-	if slices.Contains(fields(), key[2]) {
+	if slices.Contains(keysIn[entry](), key[2]) {
 		return err
 	}
 	return unknownKey(file, text, key)

@@ -59,28 +59,29 @@ func errorAt(file, text string, key []string, problem string) error {
 
 // unknownKey says which keys there are.
 func unknownKey(file, text string, key toml.Key) error {
-	known := []string{"gpu"}
-	last := key[0]
+	known, last := []string{"gpu"}, key[0]
 	if key[0] == "gpu" && len(key) > 2 {
-		known, last = fields(), key[2]
-	}
-	problem := fmt.Sprintf("%q is not a key here", last)
-	slices.SortStableFunc(known, func(a, b string) int {
-		return levenshtein.ComputeDistance(a, last) - levenshtein.ComputeDistance(b, last)
-	})
-	if d := levenshtein.ComputeDistance(known[0], last); d <= 1+len(last)/3 {
-		problem += fmt.Sprintf("; did you mean %q?", known[0])
-	} else {
+		known, last = keysIn[entry](), key[2]
 		slices.Sort(known)
-		problem += "; known are " + strings.Join(known, ", ")
 	}
-	return errorAt(file, text, key, problem)
+	return errorAt(file, text, key, fmt.Sprintf("%q is not a key here; %s", last, hint(last, known)))
 }
 
-// fields lists the keys of an entry.
-func fields() []string {
+// hint is what may have been meant by a key, or what there is.
+func hint(key string, known []string) string {
+	best := slices.MinFunc(known, func(a, b string) int {
+		return levenshtein.ComputeDistance(a, key) - levenshtein.ComputeDistance(b, key)
+	})
+	if levenshtein.ComputeDistance(best, key) <= 1+len(key)/3 {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "known are " + strings.Join(known, ", ")
+}
+
+// keysIn lists the keys of a table of TOML that is read into a T.
+func keysIn[T any]() []string {
 	var names []string
-	for f := range reflect.TypeFor[entry]().Fields() {
+	for f := range reflect.TypeFor[T]().Fields() {
 		names = append(names, f.Tag.Get("toml"))
 	}
 	return names

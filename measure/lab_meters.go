@@ -119,11 +119,7 @@ func (l *Lab) unused(ctx context.Context, m *power.Monitor) error {
 	}
 	var who []string
 	for _, b := range busy {
-		text := fmt.Sprintf("process %d %s on %s", b.PID, b.Name, b.UUID)
-		if b.MemoryBytes != nil {
-			text += fmt.Sprintf(" holds %v", unit.Bytes(*b.MemoryBytes))
-		}
-		who = append(who, text)
+		who = append(who, b.String())
 	}
 	return fmt.Errorf("the GPU is busy: %s; choose others with --gpus, or measure all the same with --shared", strings.Join(who, "; "))
 }

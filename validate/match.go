@@ -176,18 +176,33 @@ func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, engine analytic.Engi
 			return nil, &mismatch{Impossible, err}
 		}
 	}
+	if s.change != nil {
+		return s.changed(g, engine, file)
+	}
 	m, err := c.Calibrated(g, engine, file)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	if s.change == nil {
-		return m, nil
+	return m, nil
+}
+
+// changed is the machine with the constants altered. Its interval is that of the
+// generation: nobody asks for one, and making one takes some twenty estimates.
+func (s *Scorer) changed(g *hardware.GPU, engine analytic.Engine, file *hardware.CalibrationFile) (*analytic.Machine, error) {
+	cal := hardware.DefaultCalibration(g)
+	if file != nil {
+		var host hardware.Host
+		var err error
+		if cal, host, err = file.Apply(g, engine.Name); err != nil {
+			return nil, &mismatch{Impossible, err}
+		}
+		engine = engine.With(host)
 	}
-	cal, changed := m.Cal, m.Engine
-	if err := s.change(&cal, &changed); err != nil {
+	if err := s.change(&cal, &engine); err != nil {
 		return nil, err
 	}
-	if m, err = analytic.NewMachine(g, cal, changed); err != nil {
+	m, err := analytic.NewMachine(g, cal, engine)
+	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
 	return m, nil

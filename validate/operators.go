@@ -123,10 +123,11 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	if err != nil {
 		return &mismatch{Impossible, err}
 	}
-	lines, phase, wide := report.PrefillOps, &report.Prefill, c.Machine.Cal.PrefillError+c.Machine.Engine.Error
+	lines, phase, whole := report.PrefillOps, &report.Prefill, &report.TTFT
 	if p.Decode {
-		lines, phase, wide = report.DecodeOps, &report.Decode, c.Machine.Cal.DecodeError+c.Machine.Engine.Error
+		lines, phase, whole = report.DecodeOps, &report.Decode, &report.TPOT
 	}
+	wide := float64(whole.High/whole.Expected) - 1
 	if !p.Decode && at.Engine == "native" {
 		lines = lastNorm(lines, report.DecodeOps)
 	}
@@ -150,10 +151,10 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 		return nil
 	}
 	p.Sum.Predicted = sum
-	whole := *sum
-	whole.Floor = phase.Floor
-	whole.Low, whole.Bound = max(sum.Low, phase.Floor), phase.Bound
-	p.Step.Predicted = &whole
+	step := *sum
+	step.Floor = phase.Floor
+	step.Low, step.Bound = max(sum.Low, phase.Floor), phase.Bound
+	p.Step.Predicted = &step
 	return nil
 }
 

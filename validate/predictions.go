@@ -140,9 +140,9 @@ func (p *Predicted) Config(gpu string) Config {
 	}
 }
 
-// Same reports whether two files predict the same of the same points, whenever
+// same reports whether two files predict the same of the same points, whenever
 // and by whichever version they were written.
-func (p *Predictions) Same(o *Predictions) bool {
+func (p *Predictions) same(o *Predictions) bool {
 	a, b := *p, *o
 	for _, x := range []*Predictions{&a, &b} {
 		x.Schema, x.Written, x.Version = "", time.Time{}, ""
@@ -207,7 +207,7 @@ func (p *Predictions) Keep(dir string) (k Kept, err error) {
 		switch {
 		case err != nil:
 			return k, err
-		case !p.Same(before):
+		case !p.same(before):
 			k.Others++
 		case !k.Earlier || before.Written.Before(k.Written):
 			k.File, k.SHA256, k.Written, k.Earlier = file, result.PredictionsHash(e.Name()), before.Written, true

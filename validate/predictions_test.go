@@ -71,7 +71,7 @@ func TestKeep(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	read, err := ReadPredictions(first.File)
-	if err != nil || !p.Same(read) || !read.Written.Equal(p.Written) || filepath.Base(first.File) != result.PredictionsName(first.SHA256) {
+	if err != nil || !p.same(read) || !read.Written.Equal(p.Written) || filepath.Base(first.File) != result.PredictionsName(first.SHA256) {
 		t.Errorf("%+v, %v", read, err)
 	}
 	later := *p
@@ -163,7 +163,7 @@ func FuzzPredictions(f *testing.F) {
 	f.Add(`{"schema": "llmprof.predictions/v1", "written": "2026-11-21T00:00:00Z", "gpu": {"key": "a"}, "points": [{"figures": [], "reason": "x"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := decodePredictions(result.PredictionsName(digest([]byte(text))), []byte(text))
-		if err == nil && !p.Same(p) {
+		if err == nil && !p.same(p) {
 			t.Error("predictions differ from themselves")
 		}
 	})

@@ -64,7 +64,7 @@ func (a *app) calibrate() *cobra.Command {
 	f.DurationVar(&c.Limit, "limit", 5*time.Minute, "begin nothing more after this `time`")
 	f.BoolVar(&c.Quick, "quick", false, "tiny shapes, to see whether all of it works")
 	f.BoolVar(&c.shared, "shared", false, "measure although others use the GPUs")
-	f.StringVar(&c.name, "name", "", "`name` of the calibration (default: the GPU's and the engine's)")
+	f.StringVar(&c.name, "name", "", "`name` of the calibration (default: that of -o, or the GPU's key)")
 	hardwareFlag(cmd, &c.hardware)
 	f.StringVarP(&c.file, "output", "o", "", "write the calibration to `FILE`, whole or not at all")
 	_ = cmd.RegisterFlagCompletionFunc("engine", words(calibrate.Native, calibrate.Transformers))
@@ -224,7 +224,7 @@ func (c *fitting) unused(ctx context.Context) error {
 	if err != nil || len(busy) == 0 {
 		return err
 	}
-	return fmt.Errorf("the GPU is busy: process %d %s on %s; wait for it, or measure all the same with --shared", busy[0].PID, busy[0].Name, busy[0].UUID)
+	return fmt.Errorf("the GPU is busy: %v; wait for it, or measure all the same with --shared", busy[0])
 }
 
 // writeCalibration fits the rows and writes what they tell.

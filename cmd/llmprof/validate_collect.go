@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"llmprof/measure/experiment"
@@ -71,7 +73,11 @@ func (r *rehearsal) observations(t *experiment.Trial, res *record.Result) ([]com
 		own.Machine.GPUs = []record.GPU{{Key: r.gpu.Key, Name: r.gpu.Name}}
 		res = &own
 	}
-	all, err := compare.Reduce(r.v.live.results, res)
+	data, err := os.ReadFile(filepath.Join(r.v.live.results, record.FileName(res.ID, res.Process)))
+	if err != nil {
+		return nil, fmt.Errorf("reading a result: %w", err)
+	}
+	all, err := reduced(r.v.live.results, data, res)
 	if err != nil {
 		return nil, err
 	}

@@ -92,11 +92,7 @@ func (v *validation) observationsOf(path string) ([]compare.Observation, *refusa
 	if err != nil {
 		return nil, &refusal{path: path, err: err}
 	}
-	source, err := compare.Origin(data)
-	if err != nil {
-		return nil, &refusal{path: path, err: err}
-	}
-	all, err := compare.Reduce(cmp.Or(source, path), v.named(r))
+	all, err := reduced(path, data, v.named(r))
 	if err == nil && len(all) == 0 {
 		err = errors.New("it holds no time and no energy")
 	}
@@ -104,6 +100,17 @@ func (v *validation) observationsOf(path string) ([]compare.Observation, *refusa
 		return nil, &refusal{path, err, true}
 	}
 	return all, nil
+}
+
+// reduced are the observations of a result, whose file has that content. Those of a
+// file that comes with the program are of its source: what a constant was fitted on
+// is scored apart wherever it is read.
+func reduced(from string, data []byte, r *record.Result) ([]compare.Observation, error) {
+	source, err := compare.Origin(data)
+	if err != nil {
+		return nil, err
+	}
+	return compare.Reduce(cmp.Or(source, from), r)
 }
 
 // named is a result with a name for what it ran on: that of --gpu where it ran on

@@ -331,3 +331,32 @@ func TestLiveDefault(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveKeepsWhatIsFitted keeps results that come with the program: what a constant
+// was fitted on is scored apart here too.
+func TestLiveKeepsWhatIsFitted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "results")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "experiments", "h200"))); err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{devices: one(h200Name), measure: func(context.Context, experiment.Point) ([]*record.Result, error) {
+		return nil, errors.New("not measured here")
+	}}
+	got := m.tryLive(t, "--grid", filepath.Join("..", "..", "experiments", "h200.toml"), "--results", dir, "--format", "json")
+	var c struct {
+		Live *liveJSON
+		Rows []rowJSON
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
+		t.Fatalf("exit %d: %s: %v", got.code, got.stderr, err)
+	}
+	if c.Live.Kept == 0 {
+		t.Fatalf("nothing was kept: %+v", c.Live)
+	}
+	for _, r := range c.Rows {
+		want := r.Metric == string(compare.TPOT) && r.Engine == "transformers" && r.Model == "llama3.1-8b"
+		if r.Metric == string(compare.TPOT) && r.Fitted != want {
+			t.Errorf("%s of %s by %s: fitted %t, want %t", r.Metric, r.Model, r.Engine, r.Fitted, want)
+		}
+	}
+}

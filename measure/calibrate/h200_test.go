@@ -98,7 +98,7 @@ func board(t testing.TB, name string) *hardware.GPU {
 func TestH200(t *testing.T) {
 	text := h200Rows(t)
 	golden(t, filepath.Join("testdata", "h200.jsonl"), text)
-	rows, err := ParseRows("h200.jsonl", text)
+	rows, err := parseRows("h200.jsonl", text)
 	if err != nil {
 		t.Fatal(err)
 	}

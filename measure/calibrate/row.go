@@ -25,16 +25,16 @@ type Row struct {
 	DType   unit.Format `json:"dtype"`
 	Ranks   int         `json:"ranks"`
 	Engine  string      `json:"engine"`
-	Graph   bool        `json:"graph"`     // timed in a CUDA graph
-	Cold    bool        `json:"cold"`      // its buffers were rotated, so that none was in the L2 cache
-	Seconds []float64   `json:"seconds"`   // samples, each of one call
-	Median  float64     `json:"median_s"`  // of them
-	FLOPs   float64     `json:"flops"`     // of one call
-	Bytes   float64     `json:"bytes"`     // of one call
-	Wire    float64     `json:"wire"`      // bytes that one rank sends
-	Power   *float64    `json:"power_w"`   // of a GPU, the median of the last half of the time; null where no sensor was read
-	Clock   *float64    `json:"clock_hz"`  // of its multiprocessors, the median
-	Limited []string    `json:"throttled"` // reasons for which clocks were held down
+	Graph   bool        `json:"graph"`      // timed in a CUDA graph
+	Cold    bool        `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
+	Seconds []float64   `json:"seconds"`    // samples, each of one call
+	Median  float64     `json:"median_s"`   // of them
+	FLOPs   float64     `json:"flops"`      // of one call
+	Bytes   float64     `json:"bytes"`      // of one call
+	Wire    float64     `json:"wire_bytes"` // bytes that one rank sends
+	Power   *float64    `json:"power_w"`    // of a GPU, the median of the last half of the time; null where no sensor was read
+	Clock   *float64    `json:"clock_hz"`   // of its multiprocessors, the median
+	Limited []string    `json:"throttled"`  // reasons for which clocks were held down
 	When    time.Time   `json:"when"`
 }
 
@@ -97,7 +97,7 @@ func (r *Row) check() error {
 	for _, c := range []struct {
 		key       string
 		got, want float64
-	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes}, {"wire", r.Wire, again.Wire}} {
+	}{{"median_s", r.Median, again.Median}, {"flops", r.FLOPs, again.FLOPs}, {"bytes", r.Bytes, again.Bytes}, {"wire_bytes", r.Wire, again.Wire}} {
 		if !(math.Abs(c.got-c.want) <= 1e-9*math.Abs(c.want)) {
 			return fmt.Errorf("%v has %s %v: its samples and its shape give %v", p, c.key, c.got, c.want)
 		}
@@ -136,18 +136,22 @@ const most = 64 << 20
 // ReadRows reads a file of rows. A last line without its end is left out: whoever
 // wrote it was stopped.
 func ReadRows(path string) (*Rows, error) {
-	if info, err := os.Stat(path); err == nil && info.Size() > most {
-		return nil, fmt.Errorf("%s is longer than %v: it holds no rows", path, unit.Bytes(most).Binary())
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("rows: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return nil, fmt.Errorf("rows: %s: want a regular file of at most %v", path, unit.Bytes(most).Binary())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("rows: %w", err)
 	}
-	return ParseRows(path, text)
+	return parseRows(path, text)
 }
 
-// ParseRows reads the lines of a file of rows, named file in messages.
-func ParseRows(file string, text []byte) (*Rows, error) {
+// parseRows reads the lines of a file of rows, named file in messages.
+func parseRows(file string, text []byte) (*Rows, error) {
 	out := &Rows{}
 	for n := 1; len(text) > 0; n++ {
 		line, rest, whole := bytes.Cut(text, []byte("\n"))
@@ -213,18 +217,18 @@ func (out *Rows) Has(p Point) bool {
 	return false
 }
 
-// A File is one that rows are added to, each a whole line.
-type File struct{ f *os.File }
+// A rowFile is one that rows are added to, each a whole line.
+type rowFile struct{ f *os.File }
 
-// Append opens a file of rows to add to, and cuts off a torn last line. A new
+// openRows opens a file of rows to add to, and cuts off a torn last line. A new
 // file begins with the machine.
-func Append(path string, m *Machine) (*File, *Rows, error) {
+func openRows(path string, m *Machine) (*rowFile, *Rows, error) {
 	m.Schema, m.Kind = RowSchema, machineKind
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("rows: %w", err)
 	}
-	out := &File{f}
+	out := &rowFile{f}
 	had, err := out.begin(path, m)
 	if err != nil {
 		f.Close()
@@ -233,7 +237,7 @@ func Append(path string, m *Machine) (*File, *Rows, error) {
 	return out, had, nil
 }
 
-func (out *File) begin(path string, m *Machine) (*Rows, error) {
+func (out *rowFile) begin(path string, m *Machine) (*Rows, error) {
 	info, err := out.f.Stat()
 	if err != nil {
 		return nil, err
@@ -257,10 +261,10 @@ func (out *File) begin(path string, m *Machine) (*Rows, error) {
 	return had, err
 }
 
-// Add writes a row: whole, and to the disk, before the next is measured.
-func (out *File) Add(r *Row) error { return out.write(r) }
+// add writes a row: whole, and to the disk, before the next is measured.
+func (out *rowFile) add(r *Row) error { return out.write(r) }
 
-func (out *File) write(v any) error {
+func (out *rowFile) write(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -271,8 +275,8 @@ func (out *File) write(v any) error {
 	return out.f.Sync()
 }
 
-// Close ends the file.
-func (out *File) Close() error { return out.f.Close() }
+// close ends the file.
+func (out *rowFile) close() error { return out.f.Close() }
 
 // device is the machine as a calibration file says it.
 func (m *Machine) device(f *hardware.CalibrationFile) {

@@ -161,7 +161,7 @@ func TestRowMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := string(machine) + "\n" + string(line) + "\n"
-	if rows, err := ParseRows("r", []byte(good+"\n"+`{"sch`)); err != nil || len(rows.Rows) != 1 || rows.Torn != 5 || !rows.Has(p) {
+	if rows, err := parseRows("r", []byte(good+"\n"+`{"sch`)); err != nil || len(rows.Rows) != 1 || rows.Torn != 5 || !rows.Has(p) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	for _, c := range []struct{ old, new, says string }{
@@ -191,11 +191,11 @@ func TestRowMistakes(t *testing.T) {
 			}
 			text = good[:i] + c.new + good[i+len(c.old):]
 		}
-		if _, err := ParseRows("r", []byte(text)); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := parseRows("r", []byte(text)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q for %q: %v, want %q", c.new, c.old, err, c.says)
 		}
 	}
-	if _, err := ParseRows("r", nil); err == nil || !strings.Contains(err.Error(), "no line says on which machine") {
+	if _, err := parseRows("r", nil); err == nil || !strings.Contains(err.Error(), "no line says on which machine") {
 		t.Error(err)
 	}
 }
@@ -204,7 +204,7 @@ func TestRowMistakes(t *testing.T) {
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
 	m := h200Machine(Native)
-	f, had, err := Append(path, &m)
+	f, had, err := openRows(path, &m)
 	if err != nil || len(had.Rows) != 0 {
 		t.Fatal(had, err)
 	}
@@ -213,10 +213,10 @@ func TestAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Add(&r); err != nil {
+	if err := f.add(&r); err != nil {
 		t.Fatal(err)
 	}
-	f.Close()
+	f.close()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -224,18 +224,18 @@ func TestAppend(t *testing.T) {
 	if err := os.WriteFile(path, append(text, `{"torn`...), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if f, had, err = Append(path, &m); err != nil || len(had.Rows) != 1 {
+	if f, had, err = openRows(path, &m); err != nil || len(had.Rows) != 1 {
 		t.Fatal(had, err)
 	}
-	if err := f.Add(&r); err != nil {
+	if err := f.add(&r); err != nil {
 		t.Fatal(err)
 	}
-	f.Close()
+	f.close()
 	if had, err = ReadRows(path); err != nil || len(had.Rows) != 2 || had.Torn != 0 {
 		t.Errorf("%+v, %v", had, err)
 	}
 	other := h200Machine(Transformers)
-	if _, _, err := Append(path, &other); err == nil || !strings.Contains(err.Error(), "give another file") {
+	if _, _, err := openRows(path, &other); err == nil || !strings.Contains(err.Error(), "give another file") {
 		t.Error(err)
 	}
 }
@@ -282,7 +282,7 @@ func FuzzParseRows(f *testing.F) {
 	}
 	f.Add(machine, line)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		rows, err := ParseRows("r", append(append(append(append([]byte{}, first...), '\n'), second...), '\n'))
+		rows, err := parseRows("r", append(append(append(append([]byte{}, first...), '\n'), second...), '\n'))
 		if err != nil {
 			return
 		}
@@ -356,5 +356,12 @@ func TestFitOfDisturbedRows(t *testing.T) {
 	}
 	if _, err := hardware.ParseCalibration("f", f.Text()); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is no file of a size is none of rows: a device gives bytes without an end.
+func TestReadRowsOfADevice(t *testing.T) {
+	if _, err := ReadRows(t.TempDir()); err == nil || !strings.Contains(err.Error(), "want a regular file of at most") {
+		t.Errorf("a folder: %v", err)
 	}
 }

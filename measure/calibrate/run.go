@@ -54,10 +54,10 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 	r.rows = &Rows{Machine: m}
 	if o.File != "" {
 		var err error
-		if r.file, r.rows, err = Append(o.File, &m); err != nil {
+		if r.file, r.rows, err = openRows(o.File, &m); err != nil {
 			return nil, err
 		}
-		defer r.file.Close()
+		defer r.file.close()
 	}
 	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
 	return r.rows, r.all(ctx, plan)
@@ -71,7 +71,7 @@ type run struct {
 	ranks int // of w
 	hello engine.Hello
 	rows  *Rows
-	file  *File
+	file  *rowFile
 
 	crashes int
 }
@@ -107,7 +107,7 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 	case r.o.Engine == Native && ranks == 1:
 		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
 	case r.o.Engine == Native:
-		return fmt.Errorf("the native engine runs on one GPU: calibrate all-reduces with --engine transformers: %w", errFew)
+		return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine's all-reduces are not timed: calibrate those of NCCL with --engine transformers"}
 	default:
 		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
 		if r.o.Quick { // tiny shapes wait for threads longer than they compute
@@ -238,7 +238,7 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 		}
 		r.rows.Rows = append(r.rows.Rows, *row)
 		if r.file != nil {
-			if err := r.file.Add(row); err != nil {
+			if err := r.file.add(row); err != nil {
 				return err
 			}
 		}

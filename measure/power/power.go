@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/unit"
 )
 
 // ErrNoSensor is what Open's error is when a machine has nothing to measure with.
@@ -34,6 +35,19 @@ type Process struct {
 	PID         int
 	Name        string // "" if it cannot be told
 	MemoryBytes *int64 // on the GPU
+}
+
+// String says which process it is, as far as that is known, and what it holds.
+func (p Process) String() string {
+	text := fmt.Sprintf("process %d", p.PID)
+	if p.Name != "" {
+		text += " " + p.Name
+	}
+	text += " on " + p.UUID
+	if p.MemoryBytes != nil {
+		text += fmt.Sprintf(" holds %v", unit.Bytes(*p.MemoryBytes))
+	}
+	return text
 }
 
 // A Monitor is a set of open sensors. It reads them between Begin and End alone.
