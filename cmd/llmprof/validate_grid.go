@@ -105,9 +105,12 @@ func (r *rehearsal) product(ctx context.Context, model, engine string) (all []ex
 		for _, prompt := range l.prompts {
 			p := experiment.Default()
 			p.Model, p.RandomWeights, p.Batch, p.PromptLen, p.GenLen = model, true, batch, prompt, l.gen
-			p.TPOT, p.DType, p.Python = l.gen > 1, r.dtype(), l.python
+			p.TPOT, p.DType, p.Python, p.Libraries = l.gen > 1, r.dtype(), l.python, l.libraries
 			if err := r.engine(ctx, &p, engine); err != nil {
 				return nil, err
+			}
+			if p.Engine != experiment.Native {
+				p.Libraries = "" // no other opens them
 			}
 			r.place(&p)
 			if err := p.Check(); err != nil {

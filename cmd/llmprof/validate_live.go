@@ -22,7 +22,7 @@ type live struct {
 	gen                       int
 	grid                      string // experiment file
 	device, hardware, results string
-	python                    string
+	python, libraries         string
 	offline, shared           bool
 
 	gpus    func(context.Context) []device // of this machine
@@ -41,6 +41,7 @@ func (v *validation) liveFlags(cmd *cobra.Command) {
 	f.StringVar(&l.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	f.StringVar(&l.results, "results", defaultResults, "with --live: `FOLDER` of result files and predictions")
 	f.StringVar(&l.python, "python", "", "with --live: Python `interpreter` of the transformers engine")
+	f.StringVar(&l.libraries, "cuda-libs", "", "with --live: `folder` of the CUDA libraries that the native engine opens")
 	f.BoolVar(&l.shared, "shared", false, "with --live: measure although others use the GPU")
 	f.BoolVar(&l.offline, "offline", false, "with --live: never use the network")
 	_ = cmd.MarkFlagDirname("results")
@@ -50,8 +51,8 @@ func (v *validation) liveFlags(cmd *cobra.Command) {
 // liveOnly are the flags that mean nothing without --live, gridOnly those that a
 // grid file leaves nothing to.
 var (
-	liveOnly = []string{"grid", "batch", "prompt-len", "gen-len", "results", "python", "shared", "offline"}
-	gridOnly = []string{"model", "engine", "batch", "prompt-len", "gen-len", "python"}
+	liveOnly = []string{"grid", "batch", "prompt-len", "gen-len", "results", "python", "cuda-libs", "shared", "offline"}
+	gridOnly = []string{"model", "engine", "batch", "prompt-len", "gen-len", "python", "cuda-libs"}
 )
 
 // checkLive refuses command lines that cannot be meant.

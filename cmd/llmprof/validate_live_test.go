@@ -332,6 +332,24 @@ func TestLiveDefault(t *testing.T) {
 	}
 }
 
+// TestLiveLibraries gives the folder of the CUDA libraries to the engine that opens
+// them, and to no other.
+func TestLiveLibraries(t *testing.T) {
+	take := seen(t)
+	for engine, want := range map[string]string{"native": "/cuda", "transformers": ""} {
+		m := &machine{devices: one(h200Name), measure: func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+			if p.Libraries != want {
+				t.Errorf("%s: libraries %q, want %q", engine, p.Libraries, want)
+			}
+			return take(ctx, p)
+		}}
+		got := m.tryLive(t, "--results", filepath.Join(t.TempDir(), "r"), "--model", "llama3.1-8b", "--engine", engine, "--batch", "1", "--prompt-len", "128", "--cuda-libs", "/cuda")
+		if m.calls != 1 {
+			t.Errorf("%s: %d calls: %s", engine, m.calls, got.stderr)
+		}
+	}
+}
+
 // TestLiveKeepsWhatIsFitted keeps results that come with the program: what a constant
 // was fitted on is scored apart here too.
 func TestLiveKeepsWhatIsFitted(t *testing.T) {
