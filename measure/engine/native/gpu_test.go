@@ -30,19 +30,36 @@ var opening sync.Map // config.json to a mutex
 // open makes an engine for the test and closes it after it.
 func open(t testing.TB, config string, opt Options) *Engine {
 	t.Helper()
+	opt.Libraries = emulate.Device(t)
+	if opt.Cache.Folder == "" {
+		opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
+	}
+	return ready(t, modelOf(t, config, opt), func(o Options) (*Engine, error) {
+		one, _ := opening.LoadOrStore(config, &sync.Mutex{})
+		one.(*sync.Mutex).Lock() // so that kernels are compiled once, and taken from the cache then
+		defer one.(*sync.Mutex).Unlock()
+		return Open(o)
+	})
+}
+
+// modelOf gives the options their model.
+func modelOf(t testing.TB, config string, opt Options) Options {
+	t.Helper()
 	m, err := models.Read("test", []byte(config))
 	if err != nil {
 		t.Fatal(err)
 	}
 	opt.Model, opt.Config = m, []byte(config)
-	opt.Libraries = emulate.Device(t)
-	if opt.Cache.Folder == "" {
-		opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
-	}
-	one, _ := opening.LoadOrStore(config, &sync.Mutex{})
-	one.(*sync.Mutex).Lock() // so that kernels are compiled once, and taken from the cache then
-	e, err := Open(opt)
-	one.(*sync.Mutex).Unlock()
+	return opt
+}
+
+// ready opens an engine, or a team of them, prepares it and closes it after the test.
+func ready[E interface {
+	Prepare() error
+	Close() error
+}](t testing.TB, opt Options, open func(Options) (E, error)) E {
+	t.Helper()
+	e, err := open(opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,24 +17,8 @@ import (
 // standIn makes an engine that computes nothing.
 func standIn(t testing.TB, config string, opt Options) (*Engine, *cuda.StandIn) {
 	t.Helper()
-	m, err := models.Read("test", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Model, opt.Config = m, []byte(config)
 	s := cuda.NewStandIn()
-	e, err := OnStandIn(opt, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	e := ready(t, modelOf(t, config, opt), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 	if err := e.SetPrompts(randomPrompts(1, opt.Batch, opt.PromptLen, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}

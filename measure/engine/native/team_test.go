@@ -56,32 +56,17 @@ func shareable() map[string]string {
 // where there are GPUs, but too few.
 func openShared(t testing.TB, config string, opt Options) *Team {
 	t.Helper()
-	m, err := models.Read("test", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	opt.Model, opt.Config = m, []byte(config)
 	opt.Libraries = emulate.Device(t)
 	if n, err := cuda.Count(opt.Libraries); err != nil || n < opt.Device+opt.TP {
 		t.Skipf("TP %d from GPU %d on: there are %d GPUs here, %v", opt.TP, opt.Device, n, err)
 	}
 	opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
-	one, _ := opening.LoadOrStore(config, &sync.Mutex{})
-	one.(*sync.Mutex).Lock()
-	team, err := OpenTeam(opt)
-	one.(*sync.Mutex).Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := team.Close(); err != nil {
-			t.Error(err)
-		}
+	return ready(t, modelOf(t, config, opt), func(o Options) (*Team, error) {
+		one, _ := opening.LoadOrStore(config, &sync.Mutex{})
+		one.(*sync.Mutex).Lock()
+		defer one.(*sync.Mutex).Unlock()
+		return OpenTeam(o)
 	})
-	if err := team.Prepare(); err != nil {
-		t.Fatal(err)
-	}
-	return team
 }
 
 // TestSharedAgainstReference runs models that GPUs share, each sum over the ranks in
