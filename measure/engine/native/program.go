@@ -133,13 +133,14 @@ func defines(s *shape, linear []linearKernels) []string {
 	return append(out, s.moreDefines()...)
 }
 
-// compile makes the program for dev, or takes it from the cache.
-func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels) (*program, error) {
+// compile makes the program for dev, or takes it from the cache; more are further
+// defines.
+func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
 	src, err := kernels.Source()
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), defines(s, linear))
+	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(defines(s, linear), more...))
 	if err != nil {
 		return nil, err
 	}

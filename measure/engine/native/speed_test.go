@@ -34,7 +34,8 @@ type speedRow struct {
 // It is no test of a time: it writes what it saw as JSON. It runs where
 // LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/4,prefill:2048",
 // of which the second says which ring the products use, tiles/depth/stages; "@%32"
-// says into how many parts attention cuts the context.
+// says into how many parts attention cuts the context, and "@#A=1+B=2", last of
+// all, what the kernels are compiled with.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -53,7 +54,8 @@ func TestSpeed(t *testing.T) {
 			b, p, _ := strings.Cut(size, "x")
 			m.decode(number(t, b), number(t, p), shape)
 		case "prefill":
-			m.prefill(number(t, size))
+			size, defines, _ := strings.Cut(size, "@#")
+			m.prefill(number(t, size), defines)
 		default:
 			t.Fatalf("no such case: %q", c)
 		}
@@ -151,6 +153,10 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	begin := time.Now()
 	opt := Options{Seed: 1, Batch: batch, PromptLen: ctx - gen/2, GenLen: gen}
 	note := shape
+	shape, defines, more := strings.Cut(shape, "#")
+	if more {
+		opt.defines = strings.Split(defines, "+")
+	}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -245,8 +251,12 @@ func (m *meter) operators(e *Engine, first []int32) {
 }
 
 // prefill measures a prompt of one sequence.
-func (m *meter) prefill(length int) {
-	e := open(m.t, llama8B, Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1})
+func (m *meter) prefill(length int, defines string) {
+	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1}
+	if defines != "" {
+		opt.defines = strings.Split(defines, "+")
+	}
+	e := open(m.t, llama8B, opt)
 	m.ceilings(e)
 	m.must(e.SetPrompts(randomPrompts(1, 1, length, e.shape.vocab)))
 	ms := m.median(e, 5, e.QueuePrefill)
@@ -263,7 +273,7 @@ func (m *meter) prefill(length int) {
 	flops := 2*float64(length)*layer*float64(s.layers) + 2*float64(s.hidden)*float64(s.vocab) +
 		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
 	floor := flops / m.gemm * 1e3
-	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor})
+	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: defines})
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})

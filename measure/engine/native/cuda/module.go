@@ -86,13 +86,12 @@ type launchAttribute struct {
 // programmaticSerialization is CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
 const programmaticSerialization = 6
 
-// maxStaticShared is the shared memory that a block gets without asking.
-const maxStaticShared = 48 << 10
-
 // Queue queues the kernel on s. Arguments are Ptr, int32, uint32, int64, uint64
 // and float32, in the order and of the size of the kernel's parameters.
 func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
-	if l.Shared > maxStaticShared && l.Shared > k.shared {
+	// A block gets 48 KiB without asking, of which the kernel's static memory takes
+	// a part that is not known here; so any dynamic memory is asked for.
+	if l.Shared > k.shared {
 		const maxDynamicShared = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 		if err := k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, maxDynamicShared, int32(l.Shared))); err != nil {
 			return fmt.Errorf("%w (%d bytes of shared memory; the GPU has %d a block)", err, l.Shared, k.dev.SharedOptIn)
