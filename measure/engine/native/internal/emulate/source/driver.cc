@@ -208,9 +208,12 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **))launch, 48 << 10};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **))launch, 0};
   return OK;
 }
+// A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
+// takes its part. How much that is of one kernel is not known here, so all of a block's
+// dynamic memory has to be asked for.
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
   if (attribute != 8 || v > 163 << 10) return INVALID;
   return f->most_shared = v, OK;
