@@ -39,7 +39,11 @@ func (a *app) calibrate() *cobra.Command {
 		Short: "Measure what the GPU here reaches, for estimates",
 		Long: "Time single operators on the GPU of this machine (products, attention, memory, element-wise\n" +
 			"kernels, launches, all-reduces, the engine's host) and fit the constants that estimates are made\n" +
-			"with. It takes at most 5 minutes. The result is a TOML file, for --calibration.\n\n" +
+			"with. The result is a TOML file, for --calibration.\n\n" +
+			"Without --engine the kernels of the native engine are timed where it finds a GPU and its\n" +
+			"libraries, else those of torch as transformers calls them, both in a graph and eagerly. All-reduces\n" +
+			"are timed by transformers alone (NCCL), from --tp 2 on. After --limit nothing more is begun, and the\n" +
+			"constants of what was not measured stay the defaults of the GPU's generation.\n\n" +
 			"With --rows FILE every time is kept in FILE (JSON Lines) as soon as it is measured, and a later\n" +
 			"call with the same flags goes on there. With --rows alone, of a file that exists, nothing is\n" +
 			"measured: the constants are fitted to its rows again, and no GPU is needed.",
