@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"llmprof/analytic"
@@ -85,6 +86,27 @@ func TestConstantNames(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("of a calibration file, and not listed: %v", want)
+	}
+}
+
+// TestFittedNames holds what is said to be fitted to the constants' names.
+func TestFittedNames(t *testing.T) {
+	names := map[string]bool{}
+	for _, k := range Constants() {
+		names[k.Name] = true
+	}
+	for _, f := range fits() {
+		known := 0
+		for word := range strings.FieldsSeq(f.constant) {
+			if names[word] {
+				known++
+			} else if strings.Contains(word, ".") {
+				t.Errorf("%q: %s is no constant", f.constant, word)
+			}
+		}
+		if known == 0 {
+			t.Errorf("%q names no constant", f.constant)
+		}
 	}
 }
 
