@@ -119,7 +119,8 @@ func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm c
 func (e *Engine) queueAttention(i int, early bool) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	k, v := b.layerCache(sh, i, 0)
-	l := cuda.Launch{Grid: cuda.Dim{X: b.splits, Y: sh.kvHeads, Z: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	l := e.p.decode.launch(b.splits, sh.kvHeads, e.opt.Batch)
+	l.Early = early
 	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
 		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }

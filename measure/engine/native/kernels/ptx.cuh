@@ -27,6 +27,14 @@ __device__ __forceinline__ void after_previous() {
 #endif
 }
 
+// wait_for_previous waits for the kernel ahead and leaves the first-level cache as it
+// is, which may hold what that kernel has changed: what it wrote is to be read past it.
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // let_next_start allows the kernel behind to start; its after_previous still
 // waits for the end of this one.
 __device__ __forceinline__ void let_next_start() {
@@ -160,3 +168,50 @@ __device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
 }
 
+// A cluster is blocks that run at the same time and reach each other's shared
+// memory, of compute capability 9.0 and later. cluster_blocks is how many of them the
+// launch put together along x, 1 for none.
+__device__ __forceinline__ u32 cluster_blocks() {
+#if __CUDA_ARCH__ >= 900
+  u32 n;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
+  return n;
+#else
+  return 1;
+#endif
+}
+
+// cluster_arrive says that what this thread wrote may be read, and cluster_wait waits
+// until all threads of the cluster have said so.
+__device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// in_cluster is where block rank of the cluster has what at is here.
+__device__ __forceinline__ u32 in_cluster(const void *at, u32 rank) {
+  u32 there = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(rank));
+#endif
+  return there;
+}
+
+__device__ __forceinline__ void store_in_cluster(float4 *at, u32 rank, float4 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void store_in_cluster(float2 *at, u32 rank, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y) : "memory");
+#endif
+}

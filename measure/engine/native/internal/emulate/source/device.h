@@ -129,6 +129,7 @@ inline u32 round_bf16(float v) {
 inline u32 pack(float a, float b) { return round_bf16(a) | round_bf16(b) << 16; }
 
 inline void after_previous() {}
+inline void wait_for_previous() {}
 inline void let_next_start() {}
 
 // Addresses of dynamic shared memory; the 1024 tells them from offsets.
@@ -231,3 +232,9 @@ inline void give_up(u32 *word, u32 v) {
   *word = v;
   emulated::trap();
 }
+
+inline u32 cluster_blocks() { return 1; }
+inline void cluster_arrive() {}
+inline void cluster_wait() {}
+template <class T>
+inline void store_in_cluster(T *at, u32, T v) { *at = v; }

@@ -1,0 +1,471 @@
+// Attention of one new token a sequence over the keys and values of all before
+// it, on tensor cores: block (s, h, b) takes part s of the context of key head h of
+// sequence b, for all GROUP query heads that share it (Flash-Decoding). The
+// context's length is read from the device, so one recorded launch serves every
+// step.
+//
+//   - The context is tiles of 16 keys. They are dealt to the warps of all parts in
+//     turn, so that where a warp's first tiles lie does not depend on the context,
+//     and their copies begin before its length is known.
+//   - A warp works by itself: each lane copies the 16-byte pieces that it will
+//     multiply into a ring of its own in shared memory, and waits for its own
+//     copies alone. In an mma of the scores the queries are the 16 rows, in bf16 the
+//     first eight and what that rounding lost the other eight, and keys the 8
+//     columns; in one of the output values are the rows and the weights the
+//     columns, which lie in the lanes that the scores are in.
+//   - The warp whose tile has the new token's place does what comes before
+//     attention for its key and value: bias, norm, rotation, and the write to the
+//     cache. Every warp does it for the queries, which are few.
+//   - The parts of a head are one cluster where the launch says so: each block
+//     sends every other its share of the sums, through the shared memory of the
+//     cluster. Else the last block to finish adds them up.
+//
+//   qkv[batch][(heads+2*kv_heads)*HEAD_DIM], positions[batch] = tokens in the cache
+//   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]
+//   parts[batch][kv_heads][splits][GROUP][HEAD_DIM], peaks[batch][kv_heads][splits][GROUP][2]
+//   capacity is that of the layer: of a layer with a window, no more than the window
+//   arrived[batch][kv_heads], zero before and after; out[batch][heads*HEAD_DIM]
+//
+// Lane 4g+t holds of a tile: of keys g and g+8, values 8t to 8t+7 of each 32; of
+// the values of keys 2t, 2t+1, 2t+8 and 2t+9, 8g to 8g+7 of each 64.
+
+#ifndef DEC_WARPS
+#define DEC_WARPS 4
+#endif
+#ifndef DEC_STAGES
+#define DEC_STAGES (256 / HEAD_DIM)
+#endif
+#define DEC_THREADS (DEC_WARPS * WARP)
+#define DEC_PIECES (HEAD_DIM / 16) // of a tile's keys that a lane holds, and of its values
+#define DEC_BLOCKS (HEAD_DIM / 32) // of 32 values
+#define DEC_STAGE (2 * DEC_PIECES * WARP)
+#define DEC_CLUSTER 16             // blocks at most
+#define DEC_VALUES (GROUP * HEAD_DIM)
+#define DEC_PARTS 32               // at most, without a cluster
+
+// Mixed is what a warp has of its keys: peak and sum of query g, the sum of the
+// lane's own keys alone, and the output of queries 2t and 2t+1.
+struct Mixed {
+  float peak, sum, o[HEAD_DIM / 16][4];
+};
+
+struct Queries {
+  u32 top[DEC_BLOCKS][4], rest[DEC_BLOCKS][4];
+};
+
+// Constants are what is done to the queries, loaded ahead of them.
+struct Constants {
+#if QKV_BIAS
+  uint4 bias[DEC_BLOCKS];
+#endif
+#if QK_NORM
+  uint4 norm[DEC_BLOCKS];
+#endif
+};
+
+struct DecodeShared {
+  float sin[HEAD_DIM / 2], cos[HEAD_DIM / 2];
+  bf16 fresh[2][HEAD_DIM]; // the new key and value
+  float2 stats[DEC_WARPS][GROUP];
+  float inbox[DEC_VALUES]; // of a cluster: each block's share for this one
+  float2 peaks[DEC_CLUSTER][GROUP];
+  float weight[GROUP][DEC_PARTS];
+  bool last;
+};
+
+__device__ __forceinline__ void load_constants(Constants &c, const bf16 *bias, const bf16 *norm, int head) {
+  int lane = threadIdx.x % WARP, g = min(lane / 4, GROUP - 1), t = lane % 4;
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++) {
+#if QKV_BIAS
+    c.bias[b] = *(const uint4 *)(bias + (head * GROUP + g) * HEAD_DIM + 32 * b + 8 * t);
+#endif
+#if QK_NORM
+    c.norm[b] = *(const uint4 *)(norm + 32 * b + 8 * t);
+#endif
+  }
+}
+
+// Raw is a lane's values of query g.
+struct Raw {
+  float v[DEC_BLOCKS][8];
+};
+
+__device__ __forceinline__ void load_queries(Raw &raw, const float *row) {
+  int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++) {
+    float4 x = {0.f, 0.f, 0.f, 0.f}, y = x;
+    if (g < GROUP) {
+      const float4 *from = (const float4 *)(row + g * HEAD_DIM + 32 * b + 8 * t);
+      x = __ldcg(from), y = __ldcg(from + 1);
+    }
+    float *v = raw.v[b];
+    v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w, v[4] = y.x, v[5] = y.y, v[6] = y.z, v[7] = y.w;
+  }
+}
+
+// prepare_queries does to the queries what prepare_head does to a head, and
+// multiplies them by scale.
+__device__ __forceinline__ void prepare_queries(Queries &q, Raw &raw, const Constants &c, const DecodeShared &sh, float eps, float scale) {
+  int t = threadIdx.x % 4;
+#if QKV_BIAS
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++) {
+    const u32 *w = &c.bias[b].x;
+#pragma unroll
+    for (int i = 0; i < 4; i++) raw.v[b][2 * i] += low(w[i]), raw.v[b][2 * i + 1] += high(w[i]);
+  }
+#endif
+#if QK_NORM
+  float ss = 0.f;
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++)
+#pragma unroll
+    for (int i = 0; i < 8; i++) ss += raw.v[b][i] * raw.v[b][i];
+  ss += __shfl_xor_sync(FULL, ss, 1);
+  ss += __shfl_xor_sync(FULL, ss, 2);
+  float r = rsqrtf(ss / HEAD_DIM + eps);
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++) {
+    const u32 *w = &c.norm[b].x;
+#pragma unroll
+    for (int i = 0; i < 4; i++) raw.v[b][2 * i] *= r * gain(low(w[i])), raw.v[b][2 * i + 1] *= r * gain(high(w[i]));
+  }
+#endif
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS / 2; b++)
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+      float s = sh.sin[32 * b + 8 * t + i], c = sh.cos[32 * b + 8 * t + i];
+      float x = raw.v[b][i], y = raw.v[b + DEC_BLOCKS / 2][i];
+      raw.v[b][i] = (x * c - y * s) * scale;
+      raw.v[b + DEC_BLOCKS / 2][i] = (y * c + x * s) * scale;
+    }
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      float x = raw.v[b][2 * i], y = raw.v[b][2 * i + 1];
+      u32 w = pack(x, y);
+      q.top[b][i] = w, q.rest[b][i] = pack(x - low(w), y - high(w));
+    }
+}
+
+// keep_new puts the new key and value where the warp finds them, and into the
+// cache at place.
+__device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, const bf16 *bias, const bf16 *k_norm, float eps, int head, int kv_heads,
+                                         bf16 *k_cache, bf16 *v_cache, u64 place) {
+  int lane = threadIdx.x % WARP;
+  float k[HEAD_LANE], v[HEAD_LANE];
+  Angles turn;
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE; i++) {
+    int at = (GROUP * kv_heads + head) * HEAD_DIM + lane + WARP * i, further = at + kv_heads * HEAD_DIM;
+    k[i] = __ldcg(row + at), v[i] = __ldcg(row + further);
+#if QKV_BIAS
+    k[i] += wide(bias[at]), v[i] += wide(bias[further]);
+#endif
+  }
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE / 2; i++) turn.sin[i] = sh.sin[lane + WARP * i], turn.cos[i] = sh.cos[lane + WARP * i];
+  prepare_head(k, k_norm, eps, turn);
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE; i++) {
+    int at = lane + WARP * i;
+    k_cache[place + at] = sh.fresh[0][at] = narrow(k[i]);
+    v_cache[place + at] = sh.fresh[1][at] = narrow(v[i]);
+  }
+  __syncwarp();
+}
+
+// A Ring is a lane's own part of the shared memory: DEC_STAGES of DEC_PIECES pieces
+// of keys and as many of values, each beside those of the other lanes.
+struct Ring {
+  u8 *at;
+  const bf16 *k, *v; // of the lane: row 0
+  int row_k, row_v;  // of a tile, that the lane's first pieces are of
+
+  __device__ __forceinline__ uint4 *piece(int stage, int i) const { return (uint4 *)at + (stage * 2 * DEC_PIECES + i) * WARP; }
+
+  // Rows from limit on are not read.
+  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const {
+    u32 to = shared_address(piece(stage, 0));
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      const bf16 *from = k + (u64)(u32)min(tile * 16 + row_k + 8 * j, limit - 1) * HEAD_DIM;
+#pragma unroll
+      for (int b = 0; b < DEC_BLOCKS; b++) copy16(to + (j * DEC_BLOCKS + b) * WARP * 16, from + 32 * b);
+    }
+  }
+
+  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const {
+    u32 to = shared_address(piece(stage, DEC_PIECES));
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+      const bf16 *from = v + (u64)(u32)min(tile * 16 + row_v + r % 2 + r / 2 * 8, limit - 1) * HEAD_DIM;
+#pragma unroll
+      for (int b = 0; b < HEAD_DIM / 64; b++) copy16(to + (r * (HEAD_DIM / 64) + b) * WARP * 16, from + 64 * b);
+    }
+  }
+
+  // patch puts the new token in its place, and zeros where there are no values.
+  __device__ __forceinline__ void patch(const DecodeShared &sh, int stage, int tile, int slot, int count) const {
+    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+      if (tile * 16 + row_k + 8 * j == slot) {
+#pragma unroll
+        for (int b = 0; b < DEC_BLOCKS; b++) *piece(stage, j * DEC_BLOCKS + b) = *(const uint4 *)(sh.fresh[0] + 32 * b + 8 * t);
+      }
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+      int at = tile * 16 + row_v + r % 2 + r / 2 * 8;
+      if (at != slot && at < count) continue;
+#pragma unroll
+      for (int b = 0; b < HEAD_DIM / 64; b++)
+        *piece(stage, DEC_PIECES + r * (HEAD_DIM / 64) + b) = at == slot ? *(const uint4 *)(sh.fresh[1] + 64 * b + 8 * g) : make_uint4(0, 0, 0, 0);
+    }
+  }
+};
+
+// weigh makes the scores of a tile's keys weights, and takes them into peak and
+// sum: those of query g and keys 2t, 2t+1 and 2t+8, 2t+9.
+__device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, const Ring &ring, int stage, int tile, int count) {
+  int t = threadIdx.x % 4;
+  float s[2][2][4] = {};
+#pragma unroll
+  for (int b = 0; b < DEC_BLOCKS; b++)
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      uint4 k = *ring.piece(stage, j * DEC_BLOCKS + b);
+      mma(s[j][b & 1], q.top[b][0], q.rest[b][0], q.top[b][1], q.rest[b][1], k.x, k.y);
+      mma(s[j][b & 1], q.top[b][2], q.rest[b][2], q.top[b][3], q.rest[b][3], k.z, k.w);
+    }
+  float m = a.peak, v[2][2];
+#pragma unroll
+  for (int j = 0; j < 2; j++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      float x = (s[j][0][i] + s[j][1][i]) + (s[j][0][i + 2] + s[j][1][i + 2]);
+#ifdef ATT_SOFTCAP
+      x = bend(x, ATT_SOFTCAP * LOG2E);
+#endif
+      v[j][i] = tile * 16 + 8 * j + 2 * t + i < count ? x : -INFINITY;
+      m = fmaxf(m, v[j][i]);
+    }
+  m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
+  m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
+  float old = exp2f(a.peak - m);
+  a.peak = m, a.sum *= old;
+#pragma unroll
+  for (int j = 0; j < 2; j++) {
+    p[j] = pack(exp2f(v[j][0] - m), exp2f(v[j][1] - m));
+    a.sum += low(p[j]) + high(p[j]);
+  }
+  float x = __shfl_sync(FULL, old, 8 * t), y = __shfl_sync(FULL, old, 8 * t + 4);
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) a.o[i][0] *= x, a.o[i][1] *= y, a.o[i][2] *= x, a.o[i][3] *= y;
+}
+
+__device__ __forceinline__ u32 lows(u32 a, u32 b) { return (a & 0xffff) | b << 16; }
+__device__ __forceinline__ u32 highs(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
+
+// mix_values adds a tile's values with the weights p.
+__device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring &ring, int stage) {
+#pragma unroll
+  for (int b = 0; b < HEAD_DIM / 64; b++) {
+    uint4 v[4];
+#pragma unroll
+    for (int r = 0; r < 4; r++) v[r] = *ring.piece(stage, DEC_PIECES + r * (HEAD_DIM / 64) + b);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      u32 w0 = (&v[0].x)[i], w1 = (&v[1].x)[i], w2 = (&v[2].x)[i], w3 = (&v[3].x)[i];
+      mma(a.o[b * 4 + i], lows(w0, w1), highs(w0, w1), lows(w2, w3), highs(w2, w3), p[0], p[1]);
+    }
+  }
+}
+
+// leave_mixed writes what the warp has to its ring, [GROUP][HEAD_DIM], and to stats.
+__device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) {
+  int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+  a.sum += __shfl_xor_sync(FULL, a.sum, 1);
+  a.sum += __shfl_xor_sync(FULL, a.sum, 2);
+  if (t == 0 && g < GROUP) stats[g] = make_float2(a.peak, a.sum);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (2 * t + i >= GROUP) continue;
+#pragma unroll
+    for (int b = 0; b < HEAD_DIM / 64; b++) {
+      float4 *at = (float4 *)(to + (2 * t + i) * HEAD_DIM + 64 * b + 8 * g);
+      at[0] = {a.o[4 * b][i], a.o[4 * b][i + 2], a.o[4 * b + 1][i], a.o[4 * b + 1][i + 2]};
+      at[1] = {a.o[4 * b + 2][i], a.o[4 * b + 2][i + 2], a.o[4 * b + 3][i], a.o[4 * b + 3][i + 2]};
+    }
+  }
+}
+
+__device__ __forceinline__ float weight_of(float peak, float most) { return peak == -INFINITY ? 0.f : exp2f(peak - most); }
+
+// joined is values i to i+3 of a block, with their query's peak and sum.
+__device__ __forceinline__ float4 joined(const DecodeShared &sh, const u8 *rings, int i, float2 &stat) {
+  int g = i / HEAD_DIM;
+  float m = -INFINITY, l = 0.f;
+  float4 o = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+  for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
+#pragma unroll
+  for (int w = 0; w < DEC_WARPS; w++) {
+    float2 s = sh.stats[w][g];
+    float f = weight_of(s.x, m);
+    float4 v = *(const float4 *)(rings + w * DEC_STAGES * DEC_STAGE * 16 + i * 4);
+    o.x += f * v.x, o.y += f * v.y, o.z += f * v.z, o.w += f * v.w, l += f * s.y;
+  }
+  stat = make_float2(m, l);
+  return o;
+}
+
+// Of the blocks of a cluster each sends the others their shares, and makes of those
+// that it gets its share of the output.
+__device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, bf16 *out, int blocks) {
+  int share = DEC_VALUES / blocks, me = blockIdx.x;
+  cluster_wait(); // all have begun
+  for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
+    float2 stat;
+    float4 o = joined(sh, rings, i, stat);
+    store_in_cluster((float4 *)(sh.inbox + me * share + i % share), i / share, o);
+    if (i % HEAD_DIM == 0)
+      for (int to = 0; to < blocks; to++) store_in_cluster(&sh.peaks[me][i / HEAD_DIM], to, stat);
+  }
+  cluster_arrive();
+  cluster_wait();
+  for (int i = threadIdx.x; i < share; i += DEC_THREADS) {
+    int g = (me * share + i) / HEAD_DIM;
+    float m = -INFINITY, o = 0.f, l = 0.f;
+    for (int s = 0; s < blocks; s++) m = fmaxf(m, sh.peaks[s][g].x);
+    for (int s = 0; s < blocks; s++) {
+      float f = weight_of(sh.peaks[s][g].x, m);
+      o += f * sh.inbox[s * share + i], l += f * sh.peaks[s][g].y;
+    }
+    out[me * share + i] = narrow(o / l);
+  }
+}
+
+// join_parts leaves a block's sums where the last block of the head finds them,
+// which weighs and adds them up: warp g finds the weights of head g, lane s that of
+// part s.
+__device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, float *parts, float *peaks, u32 *arrived, bf16 *out) {
+  int split = blockIdx.x, splits = gridDim.x, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
+    float2 stat;
+    float4 o = joined(sh, rings, i, stat);
+    __stcg((float4 *)(parts + split * DEC_VALUES + i), o);
+    if (i % HEAD_DIM == 0) __stcg((float2 *)peaks + split * GROUP + i / HEAD_DIM, stat);
+  }
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) sh.last = atomicAdd(arrived, 1) == splits - 1;
+  __syncthreads();
+  if (!sh.last) return;
+  __threadfence();
+  if (threadIdx.x == 0) *arrived = 0;
+  for (int g = warp; g < GROUP; g += DEC_WARPS) {
+    float2 p = {-INFINITY, 0.f};
+    if (lane < splits) p = __ldcg((const float2 *)peaks + lane * GROUP + g);
+    float m = p.x;
+#pragma unroll
+    for (int o = WARP / 2; o > 0; o /= 2) m = fmaxf(m, __shfl_xor_sync(FULL, m, o));
+    float f = weight_of(p.x, m);
+    sh.weight[g][lane] = f / warp_sum(f * p.y);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < DEC_VALUES; i += DEC_THREADS) {
+    float o = 0.f;
+#pragma unroll 8
+    for (int s = 0; s < splits; s++) o += sh.weight[i / HEAD_DIM][s] * __ldcg(parts + s * DEC_VALUES + i);
+    out[i] = narrow(o);
+  }
+}
+
+// join_warps is of a head that is one block's alone.
+__device__ __forceinline__ void join_warps(DecodeShared &sh, const u8 *rings, bf16 *out) {
+  for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
+    float2 stat;
+    float4 o = joined(sh, rings, i, stat);
+    float r = 1.f / stat.y;
+    *(uint2 *)(out + i) = make_uint2(pack(o.x * r, o.y * r), pack(o.z * r, o.w * r));
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 / DEC_WARPS : 8 / DEC_WARPS)
+    attention_decode_mma(const float *qkv, const bf16 *bias, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
+                         bf16 *v_cache, const int *positions, float *parts, float *peaks, u32 *arrived, bf16 *out, int capacity, float eps, float scale) {
+  DYNAMIC_SHARED(rings);
+  __shared__ __align__(16) DecodeShared sh;
+  int splits = gridDim.x, head = blockIdx.y, kv_heads = gridDim.y, seq = blockIdx.z;
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+  int first = blockIdx.x * DEC_WARPS + warp, step = splits * DEC_WARPS;
+  u32 blocks = cluster_blocks();
+  if (blocks > 1) cluster_arrive();
+  let_next_start();
+
+  u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
+  u8 *mine = rings + warp * DEC_STAGES * DEC_STAGE * 16;
+  Ring ring = {mine + lane * 16, k_cache + cache + 8 * t, v_cache + cache + 8 * g, g, 2 * t};
+#pragma unroll
+  for (int i = 0; i < DEC_STAGES; i++) {
+    int tile = first + i * step;
+    if (tile * 16 < capacity) ring.copy_keys(i, tile, capacity);
+    commit();
+    if (tile * 16 < capacity) ring.copy_values(i, tile, capacity);
+    commit();
+  }
+  int past = positions[seq], slot = past, count = past + 1;
+#if SLIDING // the cache is a ring: the new token takes the place of the one that leaves the window
+  count = min(count, capacity), slot = past % capacity;
+#endif
+  for (int i = threadIdx.x; i < HEAD_DIM / 2; i += DEC_THREADS) sincosf((float)past * frequencies[i], &sh.sin[i], &sh.cos[i]);
+  Constants c;
+  load_constants(c, bias, q_norm, head);
+  __syncthreads();
+  wait_for_previous();
+
+  const float *row = qkv + (u64)seq * (GROUP + 2) * kv_heads * HEAD_DIM;
+  Raw raw;
+  load_queries(raw, row + head * DEC_VALUES);
+  if (slot / 16 % step == first) keep_new(sh, row, bias, k_norm, eps, head, kv_heads, k_cache, v_cache, cache + (u64)slot * HEAD_DIM);
+  Queries q;
+  prepare_queries(q, raw, c, sh, eps, scale * LOG2E);
+
+  Mixed a = {-INFINITY, 0.f, {}};
+  for (int tile = first, stage = 0; tile * 16 < count; tile += step) {
+    int next = tile + DEC_STAGES * step;
+    u32 p[2];
+    wait_copies<2 * DEC_STAGES - 1>();
+    if (tile == slot / 16 || tile * 16 + 16 > count) {
+      wait_copies<2 * DEC_STAGES - 2>();
+      ring.patch(sh, stage, tile, slot, count);
+    }
+    weigh(a, p, q, ring, stage, tile, count);
+    if (next * 16 < count) ring.copy_keys(stage, next, count);
+    commit();
+    wait_copies<2 * DEC_STAGES - 1>();
+    mix_values(a, p, ring, stage);
+    if (next * 16 < count) ring.copy_values(stage, next, count);
+    commit();
+    if (++stage == DEC_STAGES) stage = 0;
+  }
+
+  wait_copies<0>(); // of tiles beyond the context
+  __syncwarp();
+  leave_mixed(a, (float *)mine, sh.stats[warp]);
+  __syncthreads();
+  u64 at = (u64)seq * kv_heads + head;
+  out += at * DEC_VALUES;
+  if (splits == 1) {
+    join_warps(sh, rings, out);
+  } else if (blocks > 1) {
+    join_cluster(sh, rings, out, blocks);
+  } else {
+    join_parts(sh, rings, parts + at * splits * DEC_VALUES, peaks + at * splits * GROUP * 2, arrived + at, out);
+  }
+}
