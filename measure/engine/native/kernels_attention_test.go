@@ -113,7 +113,7 @@ func TestKernelAttentionDecode(t *testing.T) {
 			for _, c := range []struct {
 				splits int
 				past   []int
-			}{{1, []int{0, 1, 128}}, {3, []int{2, 15, 16, 17, 47}}, {32, []int{0, 511, 512}}, {10, []int{4096}}} {
+			}{{1, []int{0, 1, 128}}, {3, []int{2, 15, 16, 17, 47}}, {2, []int{31, 63, 300}}, {16, []int{0, 1023}}, {8, []int{77, 2048}}, {32, []int{0, 511, 512}}, {10, []int{4096}}} {
 				b.attentionDecode(p, c.splits, c.past)
 			}
 		})

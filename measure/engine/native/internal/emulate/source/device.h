@@ -233,8 +233,10 @@ inline void give_up(u32 *word, u32 v) {
   emulated::trap();
 }
 
-inline u32 cluster_blocks() { return 1; }
-inline void cluster_arrive() {}
-inline void cluster_wait() {}
+inline u32 cluster_blocks() { return emulated::cluster; }
+inline void cluster_arrive() { emulated::arrive_at_cluster(); }
+inline void cluster_wait() { emulated::wait_for_cluster(); }
 template <class T>
-inline void store_in_cluster(T *at, u32, T v) { *at = v; }
+inline void store_in_cluster(T *at, u32 rank, T v) {
+  *(T *)emulated::in_cluster(at, rank) = v;
+}
