@@ -53,22 +53,26 @@ func (d *decodeAttention) launch(splits, kvHeads, batch int) cuda.Launch {
 	return l
 }
 
-// mostSplits is one for each lane of the warp that weighs them.
-const mostSplits = 32
+// mostSplits is one for each lane of the warp that weighs them, mostCluster the blocks
+// of a cluster.
+const (
+	mostSplits  = 32
+	mostCluster = 16
+)
 
-// splits is how many parts the context is cut into in decode attention. Of a
-// short context few multiprocessors are enough, and the others begin to fill the
-// next product's ring; a long one needs the bandwidth of all, two blocks on each
-// where their registers allow it. (On an H200, llama3.1-8b at batch 1: a step at
-// context 1024 takes 4.72 ms with 17 parts and 4.48 with 10; at context 16384 6.05
-// with 17 and 5.26 with 32.)
+// splits is how many parts the context is cut into in decode attention: up to two
+// blocks on each multiprocessor, of four warps that have a tile of 16 keys each, and as
+// many as a cluster takes. Where a cluster of every head leaves half of the
+// multiprocessors idle in a long context, there are more, which meet in memory.
 func splits(s *shape, batch, capacity, sms int) int {
-	const tokens = 128 // of a part, where there are blocks enough
-	blocks, onEach := batch*s.kvHeads, 2
-	if s.heads/s.kvHeads > 4 {
-		onEach = 1 // attention_decode.cu: its launch bounds
+	const tokens, long = 64, 16384
+	blocks := batch * s.kvHeads
+	if 2*blocks*mostCluster < sms && capacity >= long {
+		return mostSplits
 	}
-	least := (6*sms/10 + blocks - 1) / blocks
-	most := onEach * sms / blocks
-	return max(min(max(min((capacity+tokens-1)/tokens, most), least), mostSplits), 1)
+	n := 1
+	for 2*n <= min(mostCluster, 2*sms/blocks, capacity/tokens) {
+		n *= 2
+	}
+	return n
 }

@@ -15,7 +15,7 @@ import (
 func TestSplits(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
 	for _, c := range []struct{ batch, capacity, want int }{
-		{1, 1055, 10}, {1, 16448, 32}, {8, 1055, 4}, {32, 1055, 1}, {1000, 100000, 1}, {1, 1, 10},
+		{1, 1055, 16}, {1, 16448, 16}, {8, 1055, 4}, {32, 1055, 1}, {1000, 100000, 1}, {1, 1, 1},
 	} {
 		if got := splits(s, c.batch, c.capacity, 132); got != c.want {
 			t.Errorf("batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)

@@ -69,19 +69,19 @@ struct DecodeShared {
   float2 stats[DEC_WARPS][GROUP];
   float inbox[DEC_VALUES]; // of a cluster: each block's share for this one
   float2 peaks[DEC_CLUSTER][GROUP];
+  u64 received; // a barrier: all of the inbox and peaks
   float weight[GROUP][DEC_PARTS];
   bool last;
 };
 
 __device__ __forceinline__ void load_constants(Constants &c, const bf16 *bias, const bf16 *norm, int head) {
-  int lane = threadIdx.x % WARP, g = min(lane / 4, GROUP - 1), t = lane % 4;
 #pragma unroll
   for (int b = 0; b < DEC_BLOCKS; b++) {
 #if QKV_BIAS
-    c.bias[b] = *(const uint4 *)(bias + (head * GROUP + g) * HEAD_DIM + 32 * b + 8 * t);
+    c.bias[b] = *(const uint4 *)(bias + (head * GROUP + min((int)threadIdx.x % WARP / 4, GROUP - 1)) * HEAD_DIM + 32 * b + threadIdx.x % 4 * 8);
 #endif
 #if QK_NORM
-    c.norm[b] = *(const uint4 *)(norm + 32 * b + 8 * t);
+    c.norm[b] = *(const uint4 *)(norm + 32 * b + threadIdx.x % 4 * 8);
 #endif
   }
 }
@@ -332,12 +332,22 @@ __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, 
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
     float2 stat;
     float4 o = joined(sh, rings, i, stat);
+#if DEC_FENCE
     store_in_cluster((float4 *)(sh.inbox + me * share + i % share), i / share, o);
     if (i % HEAD_DIM == 0)
       for (int to = 0; to < blocks; to++) store_in_cluster(&sh.peaks[me][i / HEAD_DIM], to, stat);
+#else
+    send((float4 *)(sh.inbox + me * share + i % share), &sh.received, i / share, o);
+    if (i % HEAD_DIM == 0)
+      for (int to = 0; to < blocks; to++) send(&sh.peaks[me][i / HEAD_DIM], &sh.received, to, stat);
+#endif
   }
+#if DEC_FENCE
   cluster_arrive();
   cluster_wait();
+#else
+  barrier_wait(&sh.received, 0);
+#endif
   for (int i = threadIdx.x; i < share; i += DEC_THREADS) {
     int g = (me * share + i) / HEAD_DIM;
     float m = -INFINITY, o = 0.f, l = 0.f;
@@ -405,7 +415,13 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   int first = blockIdx.x * DEC_WARPS + warp, step = splits * DEC_WARPS;
   u32 blocks = cluster_blocks();
-  if (blocks > 1) cluster_arrive();
+  if (blocks > 1) {
+    if (threadIdx.x == 0) {
+      barrier_init(&sh.received, 1);
+      barrier_expect(&sh.received, DEC_VALUES * 4 + blocks * GROUP * 8);
+    }
+    cluster_begin();
+  }
   let_next_start();
 
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;

@@ -181,8 +181,15 @@ __device__ __forceinline__ u32 cluster_blocks() {
 #endif
 }
 
-// cluster_arrive says that what this thread wrote may be read, and cluster_wait waits
-// until all threads of the cluster have said so.
+// cluster_begin says that this thread has begun, and the mbarriers that it made with
+// it; cluster_arrive that what it wrote may be read. cluster_wait waits until all threads
+// of the cluster have said so.
+__device__ __forceinline__ void cluster_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
@@ -213,5 +220,31 @@ __device__ __forceinline__ void store_in_cluster(float4 *at, u32 rank, float4 v)
 __device__ __forceinline__ void store_in_cluster(float2 *at, u32 rank, float2 v) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y) : "memory");
+#endif
+}
+
+// barrier_expect arrives at a barrier of this block, which so many bytes are sent to
+// too.
+__device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
+#endif
+}
+
+// send stores v in block rank of the cluster, and its bytes arrive at the barrier b
+// there.
+__device__ __forceinline__ void send(float4 *at, u64 *b, u32 rank, float4 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(in_cluster(at, rank)), "f"(v.x),
+               "f"(v.y), "f"(v.z), "f"(v.w), "r"(in_cluster(b, rank))
+               : "memory");
+#endif
+}
+
+__device__ __forceinline__ void send(float2 *at, u64 *b, u32 rank, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y),
+               "r"(in_cluster(b, rank))
+               : "memory");
 #endif
 }

@@ -197,7 +197,7 @@ inline void wait_copies() {
 inline void barrier_init(u64 *b, u32 count) { *b = (u64)count << 20 | count; }
 inline void barrier_arrive(u64 *b) {
   u64 missing = *b & 0xfffff, all = *b >> 20 & 0xfffff, phase = *b >> 63;
-  if (missing == 0 || missing > all) emulated::fail("an arrival too many at an mbarrier");
+  if (missing == 0) emulated::fail("an arrival too many at an mbarrier");
   if (--missing == 0) missing = all, phase ^= 1;
   *b = phase << 63 | all << 20 | missing;
 }
@@ -234,9 +234,23 @@ inline void give_up(u32 *word, u32 v) {
 }
 
 inline u32 cluster_blocks() { return emulated::cluster; }
+inline void cluster_begin() { emulated::arrive_at_cluster(); }
 inline void cluster_arrive() { emulated::arrive_at_cluster(); }
 inline void cluster_wait() { emulated::wait_for_cluster(); }
 template <class T>
 inline void store_in_cluster(T *at, u32 rank, T v) {
   *(T *)emulated::in_cluster(at, rank) = v;
+}
+inline void barrier_expect(u64 *b, u32 bytes) {
+  *b += bytes;
+  barrier_arrive(b);
+}
+template <class T>
+inline void send(T *at, u64 *b, u32 rank, T v) {
+  *(T *)emulated::in_cluster(at, rank) = v;
+  u64 *there = (u64 *)emulated::in_cluster(b, rank);
+  u64 missing = *there & 0xfffff, all = *there >> 20 & 0xfffff;
+  if (missing < sizeof v) emulated::fail("bytes that an mbarrier does not expect");
+  *there -= sizeof v;
+  if (missing == sizeof v) *there = ~*there & 1ull << 63 | all << 20 | all;
 }
