@@ -15,8 +15,8 @@ type decodeAttention struct {
 	cluster int // most parts of a head that can be one cluster; 1 for none
 }
 
-// decodeFor repeats the sizes of attention_decode_mma.cu: warps, and a ring of each
-// of so many tiles of 16 keys and values.
+// decodeFor repeats the sizes of attention_decode_mma.cu: warps, and a ring of each of
+// so many tiles of 16 keys, and of values.
 func decodeFor(major int, s *shape, defines []string) decodeAttention {
 	of := func(name string, standard int) int {
 		for _, d := range defines {
@@ -32,8 +32,8 @@ func decodeFor(major int, s *shape, defines []string) decodeAttention {
 		return decodeAttention{"attention_decode", 256, 0, 1}
 	}
 	d := decodeAttention{kernel: "attention_decode_mma", cluster: 1}
-	warps, stages := of("DEC_WARPS", 4), of("DEC_STAGES", 256/s.headDim)
-	d.threads, d.shared = 32*warps, warps*stages*16*s.headDim*2*2
+	warps, keys, values := of("DEC_WARPS", 4), of("DEC_KEY_STAGES", 256/s.headDim), of("DEC_VALUE_STAGES", (128+s.headDim-1)/s.headDim)
+	d.threads, d.shared = 32*warps, warps*(keys+values)*16*s.headDim*2
 	switch {
 	case of("ATT_GLOBAL", 0) == 1:
 	case major == 9 || major == 10:

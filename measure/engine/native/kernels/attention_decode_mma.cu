@@ -32,16 +32,21 @@
 #ifndef DEC_WARPS
 #define DEC_WARPS 4
 #endif
-#ifndef DEC_STAGES
-#define DEC_STAGES (256 / HEAD_DIM)
+#ifndef DEC_KEY_STAGES
+#define DEC_KEY_STAGES (256 / HEAD_DIM)
+#endif
+#ifndef DEC_VALUE_STAGES
+#define DEC_VALUE_STAGES ((128 + HEAD_DIM - 1) / HEAD_DIM)
 #endif
 #define DEC_THREADS (DEC_WARPS * WARP)
 #define DEC_PIECES (HEAD_DIM / 16) // of a tile's keys that a lane holds, and of its values
 #define DEC_BLOCKS (HEAD_DIM / 32) // of 32 values
-#define DEC_STAGE (2 * DEC_PIECES * WARP)
+#define DEC_RING ((DEC_KEY_STAGES + DEC_VALUE_STAGES) * DEC_PIECES * WARP * 16) // bytes of a warp
 #define DEC_CLUSTER 16             // blocks at most
 #define DEC_VALUES (GROUP * HEAD_DIM)
 #define DEC_PARTS 32               // at most, without a cluster
+
+static_assert(DEC_KEY_STAGES >= DEC_VALUE_STAGES, "keys are ahead of values");
 
 // Mixed is what a warp has of its keys: peak and sum of query g, the sum of the
 // lane's own keys alone, and the output of queries 2t and 2t+1.
@@ -179,18 +184,20 @@ __device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, con
   __syncwarp();
 }
 
-// A Ring is a lane's own part of the shared memory: DEC_STAGES of DEC_PIECES pieces
-// of keys and as many of values, each beside those of the other lanes.
+// A Ring is a lane's own part of the shared memory: DEC_KEY_STAGES of DEC_PIECES pieces
+// of keys and DEC_VALUE_STAGES of as many of values, each beside those of the other
+// lanes. Keys of a tile begin their way ahead of its values, which are needed later.
 struct Ring {
   u8 *at;
   const bf16 *k, *v; // of the lane: row 0
   int row_k, row_v;  // of a tile, that the lane's first pieces are of
 
-  __device__ __forceinline__ uint4 *piece(int stage, int i) const { return (uint4 *)at + (stage * 2 * DEC_PIECES + i) * WARP; }
+  __device__ __forceinline__ uint4 *key(int stage, int i) const { return (uint4 *)at + (stage * DEC_PIECES + i) * WARP; }
+  __device__ __forceinline__ uint4 *value(int stage, int i) const { return key(DEC_KEY_STAGES + stage, i); }
 
   // Rows from limit on are not read.
   __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const {
-    u32 to = shared_address(piece(stage, 0));
+    u32 to = shared_address(key(stage, 0));
 #pragma unroll
     for (int j = 0; j < 2; j++) {
       const bf16 *from = k + (u64)(u32)min(tile * 16 + row_k + 8 * j, limit - 1) * HEAD_DIM;
@@ -200,7 +207,7 @@ struct Ring {
   }
 
   __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const {
-    u32 to = shared_address(piece(stage, DEC_PIECES));
+    u32 to = shared_address(value(stage, 0));
 #pragma unroll
     for (int r = 0; r < 4; r++) {
       const bf16 *from = v + (u64)(u32)min(tile * 16 + row_v + r % 2 + r / 2 * 8, limit - 1) * HEAD_DIM;
@@ -210,13 +217,13 @@ struct Ring {
   }
 
   // patch puts the new token in its place, and zeros where there are no values.
-  __device__ __forceinline__ void patch(const DecodeShared &sh, int stage, int tile, int slot, int count) const {
+  __device__ __forceinline__ void patch(const DecodeShared &sh, int stage, int value_stage, int tile, int slot, int count) const {
     int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int j = 0; j < 2; j++)
       if (tile * 16 + row_k + 8 * j == slot) {
 #pragma unroll
-        for (int b = 0; b < DEC_BLOCKS; b++) *piece(stage, j * DEC_BLOCKS + b) = *(const uint4 *)(sh.fresh[0] + 32 * b + 8 * t);
+        for (int b = 0; b < DEC_BLOCKS; b++) *key(stage, j * DEC_BLOCKS + b) = *(const uint4 *)(sh.fresh[0] + 32 * b + 8 * t);
       }
 #pragma unroll
     for (int r = 0; r < 4; r++) {
@@ -224,7 +231,7 @@ struct Ring {
       if (at != slot && at < count) continue;
 #pragma unroll
       for (int b = 0; b < HEAD_DIM / 64; b++)
-        *piece(stage, DEC_PIECES + r * (HEAD_DIM / 64) + b) = at == slot ? *(const uint4 *)(sh.fresh[1] + 64 * b + 8 * g) : make_uint4(0, 0, 0, 0);
+        *value(value_stage, r * (HEAD_DIM / 64) + b) = at == slot ? *(const uint4 *)(sh.fresh[1] + 64 * b + 8 * g) : make_uint4(0, 0, 0, 0);
     }
   }
 };
@@ -238,7 +245,7 @@ __device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, cons
   for (int b = 0; b < DEC_BLOCKS; b++)
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      uint4 k = *ring.piece(stage, j * DEC_BLOCKS + b);
+      uint4 k = *ring.key(stage, j * DEC_BLOCKS + b);
       mma(s[j][b & 1], q.top[b][0], q.rest[b][0], q.top[b][1], q.rest[b][1], k.x, k.y);
       mma(s[j][b & 1], q.top[b][2], q.rest[b][2], q.top[b][3], q.rest[b][3], k.z, k.w);
     }
@@ -277,7 +284,7 @@ __device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring 
   for (int b = 0; b < HEAD_DIM / 64; b++) {
     uint4 v[4];
 #pragma unroll
-    for (int r = 0; r < 4; r++) v[r] = *ring.piece(stage, DEC_PIECES + r * (HEAD_DIM / 64) + b);
+    for (int r = 0; r < 4; r++) v[r] = *ring.value(stage, r * (HEAD_DIM / 64) + b);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       u32 w0 = (&v[0].x)[i], w1 = (&v[1].x)[i], w2 = (&v[2].x)[i], w3 = (&v[3].x)[i];
@@ -317,7 +324,7 @@ __device__ __forceinline__ float4 joined(const DecodeShared &sh, const u8 *rings
   for (int w = 0; w < DEC_WARPS; w++) {
     float2 s = sh.stats[w][g];
     float f = weight_of(s.x, m);
-    float4 v = *(const float4 *)(rings + w * DEC_STAGES * DEC_STAGE * 16 + i * 4);
+    float4 v = *(const float4 *)(rings + w * DEC_RING + i * 4);
     o.x += f * v.x, o.y += f * v.y, o.z += f * v.z, o.w += f * v.w, l += f * s.y;
   }
   stat = make_float2(m, l);
@@ -425,14 +432,16 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
   let_next_start();
 
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
-  u8 *mine = rings + warp * DEC_STAGES * DEC_STAGE * 16;
+  u8 *mine = rings + warp * DEC_RING;
   Ring ring = {mine + lane * 16, k_cache + cache + 8 * t, v_cache + cache + 8 * g, g, 2 * t};
 #pragma unroll
-  for (int i = 0; i < DEC_STAGES; i++) {
-    int tile = first + i * step;
+  for (int i = 0; i < DEC_KEY_STAGES; i++) {
+    int tile = first + i * step, behind = i - DEC_KEY_STAGES + DEC_VALUE_STAGES;
     if (tile * 16 < capacity) ring.copy_keys(i, tile, capacity);
     commit();
-    if (tile * 16 < capacity) ring.copy_values(i, tile, capacity);
+    if (behind < 0) continue;
+    tile = first + behind * step;
+    if (tile * 16 < capacity) ring.copy_values(behind, tile, capacity);
     commit();
   }
   int past = positions[seq], slot = past, count = past + 1;
@@ -453,22 +462,23 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
   prepare_queries(q, raw, c, sh, eps, scale * LOG2E);
 
   Mixed a = {-INFINITY, 0.f, {}};
-  for (int tile = first, stage = 0; tile * 16 < count; tile += step) {
-    int next = tile + DEC_STAGES * step;
+  for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
+    int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + DEC_VALUE_STAGES * step;
     u32 p[2];
-    wait_copies<2 * DEC_STAGES - 1>();
+    wait_copies<DEC_KEY_STAGES + DEC_VALUE_STAGES - 1>(); // later keys and these values may be on their way
     if (tile == slot / 16 || tile * 16 + 16 > count) {
-      wait_copies<2 * DEC_STAGES - 2>();
-      ring.patch(sh, stage, tile, slot, count);
+      wait_copies<2 * DEC_VALUE_STAGES - 2>();
+      ring.patch(sh, k, v, tile, slot, count);
     }
-    weigh(a, p, q, ring, stage, tile, count);
-    if (next * 16 < count) ring.copy_keys(stage, next, count);
+    weigh(a, p, q, ring, k, tile, count);
+    if (next_k * 16 < count) ring.copy_keys(k, next_k, count);
     commit();
-    wait_copies<2 * DEC_STAGES - 1>();
-    mix_values(a, p, ring, stage);
-    if (next * 16 < count) ring.copy_values(stage, next, count);
+    wait_copies<2 * DEC_VALUE_STAGES - 1>();
+    mix_values(a, p, ring, v);
+    if (next_v * 16 < count) ring.copy_values(v, next_v, count);
     commit();
-    if (++stage == DEC_STAGES) stage = 0;
+    if (++k == DEC_KEY_STAGES) k = 0;
+    if (++v == DEC_VALUE_STAGES) v = 0;
   }
 
   wait_copies<0>(); // of tiles beyond the context
