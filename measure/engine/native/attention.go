@@ -47,7 +47,7 @@ func decodeFor(major int, s *shape, defines []string) decodeAttention {
 // launch is the grid of one layer.
 func (d *decodeAttention) launch(splits, kvHeads, batch int) cuda.Launch {
 	l := cuda.Launch{Grid: cuda.Dim{X: splits, Y: kvHeads, Z: batch}, Block: cuda.Dim{X: d.threads}, Shared: d.shared}
-	if splits <= d.cluster && splits&(splits-1) == 0 { // shares of the output are equal
+	if d.cluster > 1 && splits <= d.cluster && splits&(splits-1) == 0 { // shares of the output are equal
 		l.Cluster = splits
 	}
 	return l

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
 )
 
@@ -30,6 +31,27 @@ func TestSplits(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// The parts of a head are a cluster where the GPU has those and they share the output
+// evenly; a ring of every head width is of one size but the widest's.
+func TestDecodeLaunch(t *testing.T) {
+	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
+	for _, c := range []struct{ major, splits, cluster int }{
+		{8, 4, 0}, {9, 1, 1}, {9, 2, 2}, {9, 16, 16}, {9, 3, 0}, {9, 32, 0}, {10, 16, 16}, {12, 8, 8}, {12, 16, 0},
+	} {
+		d := decodeFor(c.major, s, nil)
+		l := d.launch(c.splits, s.kvHeads, 5)
+		if want := (cuda.Dim{X: c.splits, Y: 8, Z: 5}); l.Grid != want || l.Cluster != c.cluster {
+			t.Errorf("compute capability %d, %d parts: %+v, want clusters of %d in %+v", c.major, c.splits, l, c.cluster, want)
+		}
+	}
+	for dim, want := range map[int]int{64: 48 << 10, 128: 48 << 10, 256: 64 << 10} {
+		s.headDim = dim
+		if d := decodeFor(9, s, nil); d.shared != want || d.threads != 128 {
+			t.Errorf("heads of %d: %+v, want 128 threads and %d bytes", dim, d, want)
 		}
 	}
 }
