@@ -13,6 +13,8 @@ type decodeAttention struct {
 	threads int
 	shared  int // bytes of dynamic shared memory
 	cluster int // most parts of a head that can be one cluster; 1 for none
+	alone   int // bytes of which two blocks leave no room for a product's on a multiprocessor
+	hold    bool
 }
 
 // decodeFor repeats the sizes of attention_decode_mma.cu: warps, and a ring of each of
@@ -29,9 +31,9 @@ func decodeFor(major int, s *shape, defines []string) decodeAttention {
 		return standard
 	}
 	if of("ATT_OLD", 0) == 1 {
-		return decodeAttention{"attention_decode", 256, 0, 1}
+		return decodeAttention{kernel: "attention_decode", threads: 256, cluster: 1}
 	}
-	d := decodeAttention{kernel: "attention_decode_mma", cluster: 1}
+	d := decodeAttention{kernel: "attention_decode_mma", cluster: 1, hold: of("ATT_HOLD", 1) == 1, alone: of("ATT_ALONE", 1) * (64 << 10)}
 	warps, keys, values := of("DEC_WARPS", 4), of("DEC_KEY_STAGES", 256/s.headDim), of("DEC_VALUE_STAGES", (128+s.headDim-1)/s.headDim)
 	d.threads, d.shared = 32*warps, warps*(keys+values)*16*s.headDim*2
 	switch {
@@ -44,13 +46,35 @@ func decodeFor(major int, s *shape, defines []string) decodeAttention {
 	return d
 }
 
-// launch is the grid of one layer.
-func (d *decodeAttention) launch(splits, kvHeads, batch int) cuda.Launch {
+// launch is the grid of one layer: a block for each part of each head, and as many
+// more as give every multiprocessor one or two, or as there are whole clusters for.
+func (d *decodeAttention) launch(splits, kvHeads, batch, sms int) cuda.Launch {
 	l := cuda.Launch{Grid: cuda.Dim{X: splits, Y: kvHeads, Z: batch}, Block: cuda.Dim{X: d.threads}, Shared: d.shared}
+	if d.kernel == "attention_decode" {
+		return l
+	}
+	blocks := splits * kvHeads * batch
+	n := blocks
+	for each := 1; d.hold && each <= 2 && n == blocks; each++ {
+		n = max(n, each*sms)
+	}
 	if d.cluster > 1 && splits <= d.cluster && splits&(splits-1) == 0 { // shares of the output are equal
 		l.Cluster = splits
+		n -= (n - blocks) % max(splits, 1)
 	}
+	if blocks <= sms {
+		l.Shared = max(l.Shared, d.alone)
+	}
+	l.Grid = cuda.Dim{X: n}
 	return l
+}
+
+// args are what the kernel is told of its grid.
+func (d *decodeAttention) args(splits, kvHeads, batch int) []any {
+	if d.kernel == "attention_decode" {
+		return nil
+	}
+	return []any{int32(splits), int32(kvHeads), int32(batch)}
 }
 
 // mostSplits is one for each lane of the warp that weighs them, mostCluster the blocks

@@ -39,12 +39,13 @@ func TestSplits(t *testing.T) {
 // evenly; a ring of every head width is of one size but the widest's.
 func TestDecodeLaunch(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
-	for _, c := range []struct{ major, splits, cluster int }{
-		{8, 4, 0}, {9, 1, 1}, {9, 2, 2}, {9, 16, 16}, {9, 3, 0}, {9, 32, 0}, {10, 16, 16}, {12, 8, 8}, {12, 16, 0},
+	for _, c := range []struct{ major, splits, batch, cluster, blocks int }{
+		{8, 4, 5, 0, 264}, {9, 1, 32, 1, 264}, {9, 2, 5, 2, 132}, {9, 4, 8, 4, 264}, {9, 16, 1, 16, 128}, {9, 8, 1, 8, 128}, {9, 3, 5, 0, 132},
+		{9, 16, 5, 16, 640}, {9, 32, 1, 0, 264}, {10, 16, 1, 16, 128}, {12, 8, 1, 8, 128}, {12, 16, 1, 0, 132},
 	} {
 		d := decodeFor(c.major, s, nil)
-		l := d.launch(c.splits, s.kvHeads, 5)
-		if want := (cuda.Dim{X: c.splits, Y: 8, Z: 5}); l.Grid != want || l.Cluster != c.cluster {
+		l := d.launch(c.splits, s.kvHeads, c.batch, 132)
+		if want := (cuda.Dim{X: c.blocks}); l.Grid != want || l.Cluster != c.cluster {
 			t.Errorf("compute capability %d, %d parts: %+v, want clusters of %d in %+v", c.major, c.splits, l, c.cluster, want)
 		}
 	}

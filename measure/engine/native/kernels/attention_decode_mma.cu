@@ -1,8 +1,10 @@
 // Attention of one new token a sequence over the keys and values of all before
-// it, on tensor cores: block (s, h, b) takes part s of the context of key head h of
-// sequence b, for all GROUP query heads that share it (Flash-Decoding). The
-// context's length is read from the device, so one recorded launch serves every
-// step.
+// it, on tensor cores: a block takes one of `splits` parts of the context of a key head
+// of a sequence, for all GROUP query heads that share it (Flash-Decoding). Parts of a
+// head follow each other, then come heads, then sequences; blocks beyond them hold
+// their place until the kernel ahead has ended, so that the next kernel's blocks find
+// all multiprocessors alike. The context's length is read from the device, so one
+// recorded launch serves every step.
 //
 //   - The context is tiles of 16 keys. They are dealt to the warps of all parts in
 //     turn, so that where a warp's first tiles lie does not depend on the context,
@@ -334,7 +336,7 @@ __device__ __forceinline__ float4 joined(const DecodeShared &sh, const u8 *rings
 // Of the blocks of a cluster each sends the others their shares, and makes of those
 // that it gets its share of the output.
 __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, bf16 *out, int blocks) {
-  int share = DEC_VALUES / blocks, me = blockIdx.x;
+  int share = DEC_VALUES / blocks, me = blockIdx.x % blocks;
   cluster_wait(); // all have begun
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
     float2 stat;
@@ -370,8 +372,8 @@ __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, 
 // join_parts leaves a block's sums where the last block of the head finds them,
 // which weighs and adds them up: warp g finds the weights of head g, lane s that of
 // part s.
-__device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, float *parts, float *peaks, u32 *arrived, bf16 *out) {
-  int split = blockIdx.x, splits = gridDim.x, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+__device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, float *parts, float *peaks, u32 *arrived, bf16 *out, int splits) {
+  int split = blockIdx.x % splits, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
     float2 stat;
     float4 o = joined(sh, rings, i, stat);
@@ -415,12 +417,18 @@ __device__ __forceinline__ void join_warps(DecodeShared &sh, const u8 *rings, bf
 
 extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 / DEC_WARPS : 8 / DEC_WARPS)
     attention_decode_mma(const float *qkv, const bf16 *bias, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
-                         bf16 *v_cache, const int *positions, float *parts, float *peaks, u32 *arrived, bf16 *out, int capacity, float eps, float scale) {
+                         bf16 *v_cache, const int *positions, float *parts, float *peaks, u32 *arrived, bf16 *out, int capacity, float eps, float scale,
+                         int splits, int kv_heads, int batch) {
   DYNAMIC_SHARED(rings);
   __shared__ __align__(16) DecodeShared sh;
-  int splits = gridDim.x, head = blockIdx.y, kv_heads = gridDim.y, seq = blockIdx.z;
+  int item = blockIdx.x / splits, head = item % kv_heads, seq = item / kv_heads;
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  int first = blockIdx.x * DEC_WARPS + warp, step = splits * DEC_WARPS;
+  int first = blockIdx.x % splits * DEC_WARPS + warp, step = splits * DEC_WARPS;
+  if (seq >= batch) {
+    let_next_start();
+    wait_for_previous();
+    return;
+  }
   u32 blocks = cluster_blocks();
   if (blocks > 1) {
     if (threadIdx.x == 0) {
@@ -485,13 +493,13 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
   __syncwarp();
   leave_mixed(a, (float *)mine, sh.stats[warp]);
   __syncthreads();
-  u64 at = (u64)seq * kv_heads + head;
+  u64 at = item;
   out += at * DEC_VALUES;
   if (splits == 1) {
     join_warps(sh, rings, out);
   } else if (blocks > 1) {
     join_cluster(sh, rings, out, blocks);
   } else {
-    join_parts(sh, rings, parts + at * splits * DEC_VALUES, peaks + at * splits * GROUP * 2, arrived + at, out);
+    join_parts(sh, rings, parts + at * splits * DEC_VALUES, peaks + at * splits * GROUP * 2, arrived + at, out, splits);
   }
 }
