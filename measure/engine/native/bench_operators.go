@@ -120,7 +120,7 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 			return nil, err
 		}
 	}
-	l := own.launch(c, b.dev.SMs)
+	l := own.launch(c, b.dev.SMs, own.stages)
 	return func(w cuda.Ptr) error {
 		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
 			int32(c.parts), partial, whole)

@@ -85,17 +85,17 @@ func (e *Engine) addAttention(s *sequence, i int, early bool) {
 	s.add(i, func() error { return e.queueAttention(i, early) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
-// launch is the grid of a product.
-func (k *linearKernels) launch(c cut, sms int) cuda.Launch {
+// launch is the grid of a product whose ring has so many stages.
+func (k *linearKernels) launch(c cut, sms, stages int) cuda.Launch {
 	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
-	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(stages), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
 	c := own.cutFor(n, sh.hidden, false, e.opt.sms)
-	return own.scores.Queue(e.s, own.launch(c, e.opt.sms), w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+	return own.scores.Queue(e.s, own.launch(c, e.opt.sms, own.stages), w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
 		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
@@ -103,7 +103,7 @@ func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
 	c := own.cutFor(sh.inner, sh.hidden, true, e.opt.sms)
-	return own.swiglu.Queue(e.s, own.launch(c, e.opt.sms), w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
+	return own.swiglu.Queue(e.s, own.launch(c, e.opt.sms, own.stages), w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
 		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
@@ -111,7 +111,7 @@ func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
 	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
-	return own.residual.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
+	return own.residual.Queue(e.s, own.launch(c, e.opt.sms, own.deep), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
 		b.x, b.h, b.squares, norm, int32(c.parts), b.partial, b.whole)
 }
 

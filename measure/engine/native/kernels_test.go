@@ -206,7 +206,11 @@ func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, gated bool, n, k,
 	c := l.cutFor(n, k, gated, 1)
 	c.parts = min(parts, (k+l.depth-1)/l.depth)
 	args = append(args, int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
-	b.run(kernel, l.launch(c, b.dev.SMs), args...)
+	stages := l.stages
+	if kernel == l.residual {
+		stages = l.deep
+	}
+	b.run(kernel, l.launch(c, b.dev.SMs, stages), args...)
 }
 
 func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {

@@ -68,8 +68,8 @@ func TestCuts(t *testing.T) {
 		want           cut
 	}{
 		{1, 6144, 4096, false, cut{384, 1}}, {1, 4096, 14336, false, cut{256, 1}}, {1, 14336, 4096, true, cut{1792, 1}},
-		{32, 6144, 4096, false, cut{96, 1}}, {32, 4096, 4096, false, cut{64, 2}}, {32, 4096, 14336, false, cut{64, 2}},
-		{32, 14336, 4096, true, cut{448, 1}}, {16, 2048, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
+		{16, 6144, 4096, false, cut{192, 1}}, {16, 2048, 4096, false, cut{64, 2}}, {16, 1024, 14336, false, cut{32, 4}},
+		{16, 14336, 4096, true, cut{896, 1}}, {8, 1024, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
 	} {
 		if got := linearFor(rings, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
@@ -83,6 +83,19 @@ func TestCuts(t *testing.T) {
 					t.Errorf("%d of %d: %+v of %d stages", out, in, c, stages)
 				}
 			}
+		}
+	}
+}
+
+// On a multiprocessor of Hopper, with 228 KiB of shared memory of which a block costs
+// 1, there is room for a block of each kind of product, and never for two that
+// add to the stream.
+func TestRingsLieEvenly(t *testing.T) {
+	const all, barriers = 228 << 10, 512
+	for _, l := range linearShapes() {
+		beside := 1<<10 + l.columns*5120 // the sums of eight warps
+		if one, deep := l.ring(l.stages)+beside, l.ring(l.deep)+beside; one+deep+2*barriers > all || 2*deep <= all {
+			t.Errorf("batch %d: blocks of %d and %d bytes", l.rows, one, deep)
 		}
 	}
 }
