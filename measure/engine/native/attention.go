@@ -33,9 +33,13 @@ func decodeFor(major int, s *shape, defines []string) decodeAttention {
 	if of("ATT_OLD", 0) == 1 {
 		return decodeAttention{kernel: "attention_decode", threads: 256, cluster: 1}
 	}
-	d := decodeAttention{kernel: "attention_decode_mma", cluster: 1, hold: of("ATT_HOLD", 1) == 1, alone: of("ATT_ALONE", 1) * (64 << 10)}
+	d := decodeAttention{kernel: "attention_decode_mma", cluster: 1, hold: of("ATT_HOLD", 0) == 1, alone: of("ATT_ALONE", 0) * (64 << 10)}
 	warps, keys, values := of("DEC_WARPS", 4), of("DEC_KEY_STAGES", 256/s.headDim), of("DEC_VALUE_STAGES", (128+s.headDim-1)/s.headDim)
 	d.threads, d.shared = 32*warps, warps*(keys+values)*16*s.headDim*2
+	if of("ATT_REG", 0) == 1 {
+		warps := of("REG_WARPS", 4)
+		d.kernel, d.threads, d.shared = "attention_decode_reg", 32*warps, warps*s.heads/s.kvHeads*s.headDim*4
+	}
 	switch {
 	case of("ATT_GLOBAL", 0) == 1:
 	case major == 9 || major == 10:

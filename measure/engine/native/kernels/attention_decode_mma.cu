@@ -9,12 +9,11 @@
 //   - The context is tiles of 16 keys. They are dealt to the warps of all parts in
 //     turn, so that where a warp's first tiles lie does not depend on the context,
 //     and their copies begin before its length is known.
-//   - A warp works by itself: each lane copies the 16-byte pieces that it will
-//     multiply into a ring of its own in shared memory, and waits for its own
-//     copies alone. In an mma of the scores the queries are the 16 rows, in bf16 the
-//     first eight and what that rounding lost the other eight, and keys the 8
-//     columns; in one of the output values are the rows and the weights the
-//     columns, which lie in the lanes that the scores are in.
+//   - A warp works by itself, with a ring of its own in shared memory, and keeps its
+//     own soft-max; warps meet at the end. In an mma of the scores the queries are the
+//     16 rows, in bf16 the first eight and what that rounding lost the other eight,
+//     and keys the 8 columns; in one of the output values are the rows and the weights
+//     the columns, which lie in the lanes that the scores are in.
 //   - The warp whose tile has the new token's place does what comes before
 //     attention for its key and value: bias, norm, rotation, and the write to the
 //     cache. Every warp does it for the queries, which are few.
@@ -28,8 +27,8 @@
 //   capacity is that of the layer: of a layer with a window, no more than the window
 //   arrived[batch][kv_heads], zero before and after; out[batch][heads*HEAD_DIM]
 //
-// Lane 4g+t holds of a tile: of keys g and g+8, values 8t to 8t+7 of each 32; of
-// the values of keys 2t, 2t+1, 2t+8 and 2t+9, 8g to 8g+7 of each 64.
+// Rows of a tile are HEAD_DIM values in 16-byte pieces, as attention_prefill.cu has them;
+// a warp copies 512 bytes that follow each other at a time.
 
 #ifndef DEC_WARPS
 #define DEC_WARPS 4
@@ -41,9 +40,11 @@
 #define DEC_VALUE_STAGES ((128 + HEAD_DIM - 1) / HEAD_DIM)
 #endif
 #define DEC_THREADS (DEC_WARPS * WARP)
-#define DEC_PIECES (HEAD_DIM / 16) // of a tile's keys that a lane holds, and of its values
-#define DEC_BLOCKS (HEAD_DIM / 32) // of 32 values
-#define DEC_RING ((DEC_KEY_STAGES + DEC_VALUE_STAGES) * DEC_PIECES * WARP * 16) // bytes of a warp
+#define DEC_ROWS (256 / HEAD_DIM)  // that a warp copies at a time
+#define DEC_PIECES (HEAD_DIM / 8)  // of a row
+#define DEC_TILE (16 * HEAD_DIM * 2)
+#define DEC_RING ((DEC_KEY_STAGES + DEC_VALUE_STAGES) * DEC_TILE) // bytes of a warp
+#define DEC_PITCH (HEAD_DIM + 8)   // floats of a query's sums
 #define DEC_CLUSTER 16             // blocks at most
 #define DEC_VALUES (GROUP * HEAD_DIM)
 #define DEC_PARTS 32               // at most, without a cluster
@@ -56,17 +57,18 @@ struct Mixed {
   float peak, sum, o[HEAD_DIM / 16][4];
 };
 
+// Queries are values 2t and 2t+1 of each piece of query g.
 struct Queries {
-  u32 top[DEC_BLOCKS][4], rest[DEC_BLOCKS][4];
+  u32 top[DEC_PIECES], rest[DEC_PIECES];
 };
 
 // Constants are what is done to the queries, loaded ahead of them.
 struct Constants {
 #if QKV_BIAS
-  uint4 bias[DEC_BLOCKS];
+  u32 bias[DEC_PIECES];
 #endif
 #if QK_NORM
-  uint4 norm[DEC_BLOCKS];
+  u32 norm[DEC_PIECES];
 #endif
 };
 
@@ -83,80 +85,55 @@ struct DecodeShared {
 
 __device__ __forceinline__ void load_constants(Constants &c, const bf16 *bias, const bf16 *norm, int head) {
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++) {
+  for (int p = 0; p < DEC_PIECES; p++) {
 #if QKV_BIAS
-    c.bias[b] = *(const uint4 *)(bias + (head * GROUP + min((int)threadIdx.x % WARP / 4, GROUP - 1)) * HEAD_DIM + 32 * b + threadIdx.x % 4 * 8);
+    c.bias[p] = *(const u32 *)(bias + (head * GROUP + min((int)threadIdx.x % WARP / 4, GROUP - 1)) * HEAD_DIM + 8 * p + threadIdx.x % 4 * 2);
 #endif
 #if QK_NORM
-    c.norm[b] = *(const uint4 *)(norm + 32 * b + threadIdx.x % 4 * 8);
+    c.norm[p] = *(const u32 *)(norm + 8 * p + threadIdx.x % 4 * 2);
 #endif
   }
 }
 
-// Raw is a lane's values of query g.
-struct Raw {
-  float v[DEC_BLOCKS][8];
-};
-
-__device__ __forceinline__ void load_queries(Raw &raw, const float *row) {
+__device__ __forceinline__ void load_queries(float2 raw[DEC_PIECES], const float *row) {
   int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++) {
-    float4 x = {0.f, 0.f, 0.f, 0.f}, y = x;
-    if (g < GROUP) {
-      const float4 *from = (const float4 *)(row + g * HEAD_DIM + 32 * b + 8 * t);
-      x = __ldcg(from), y = __ldcg(from + 1);
-    }
-    float *v = raw.v[b];
-    v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w, v[4] = y.x, v[5] = y.y, v[6] = y.z, v[7] = y.w;
+  for (int p = 0; p < DEC_PIECES; p++) {
+    raw[p] = make_float2(0.f, 0.f);
+    if (g < GROUP) raw[p] = __ldcg((const float2 *)(row + g * HEAD_DIM + 8 * p + 2 * t));
   }
 }
 
 // prepare_queries does to the queries what prepare_head does to a head, and
 // multiplies them by scale.
-__device__ __forceinline__ void prepare_queries(Queries &q, Raw &raw, const Constants &c, const DecodeShared &sh, float eps, float scale) {
+__device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECES], const Constants &c, const DecodeShared &sh, float eps, float scale) {
   int t = threadIdx.x % 4;
 #if QKV_BIAS
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++) {
-    const u32 *w = &c.bias[b].x;
-#pragma unroll
-    for (int i = 0; i < 4; i++) raw.v[b][2 * i] += low(w[i]), raw.v[b][2 * i + 1] += high(w[i]);
-  }
+  for (int p = 0; p < DEC_PIECES; p++) raw[p].x += low(c.bias[p]), raw[p].y += high(c.bias[p]);
 #endif
 #if QK_NORM
   float ss = 0.f;
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++)
-#pragma unroll
-    for (int i = 0; i < 8; i++) ss += raw.v[b][i] * raw.v[b][i];
+  for (int p = 0; p < DEC_PIECES; p++) ss += raw[p].x * raw[p].x + raw[p].y * raw[p].y;
   ss += __shfl_xor_sync(FULL, ss, 1);
   ss += __shfl_xor_sync(FULL, ss, 2);
   float r = rsqrtf(ss / HEAD_DIM + eps);
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++) {
-    const u32 *w = &c.norm[b].x;
-#pragma unroll
-    for (int i = 0; i < 4; i++) raw.v[b][2 * i] *= r * gain(low(w[i])), raw.v[b][2 * i + 1] *= r * gain(high(w[i]));
-  }
+  for (int p = 0; p < DEC_PIECES; p++) raw[p].x *= r * gain(low(c.norm[p])), raw[p].y *= r * gain(high(c.norm[p]));
 #endif
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS / 2; b++)
+  for (int p = 0; p < DEC_PIECES / 2; p++) {
+    float2 s = *(const float2 *)(sh.sin + 8 * p + 2 * t), c = *(const float2 *)(sh.cos + 8 * p + 2 * t);
+    float2 x = raw[p], y = raw[p + DEC_PIECES / 2];
+    raw[p] = make_float2((x.x * c.x - y.x * s.x) * scale, (x.y * c.y - y.y * s.y) * scale);
+    raw[p + DEC_PIECES / 2] = make_float2((y.x * c.x + x.x * s.x) * scale, (y.y * c.y + x.y * s.y) * scale);
+  }
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-      float s = sh.sin[32 * b + 8 * t + i], c = sh.cos[32 * b + 8 * t + i];
-      float x = raw.v[b][i], y = raw.v[b + DEC_BLOCKS / 2][i];
-      raw.v[b][i] = (x * c - y * s) * scale;
-      raw.v[b + DEC_BLOCKS / 2][i] = (y * c + x * s) * scale;
-    }
-#pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++)
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      float x = raw.v[b][2 * i], y = raw.v[b][2 * i + 1];
-      u32 w = pack(x, y);
-      q.top[b][i] = w, q.rest[b][i] = pack(x - low(w), y - high(w));
-    }
+  for (int p = 0; p < DEC_PIECES; p++) {
+    u32 w = pack(raw[p].x, raw[p].y);
+    q.top[p] = w, q.rest[p] = pack(raw[p].x - low(w), raw[p].y - high(w));
+  }
 }
 
 // keep_new puts the new key and value where the warp finds them, and into the
@@ -186,55 +163,55 @@ __device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, con
   __syncwarp();
 }
 
-// A Ring is a lane's own part of the shared memory: DEC_KEY_STAGES of DEC_PIECES pieces
-// of keys and DEC_VALUE_STAGES of as many of values, each beside those of the other
-// lanes. Keys of a tile begin their way ahead of its values, which are needed later.
+// A Ring is a warp's part of the shared memory: DEC_KEY_STAGES tiles of keys and
+// DEC_VALUE_STAGES of values. Keys of a tile begin their way ahead of its values, which
+// are needed later.
 struct Ring {
   u8 *at;
-  const bf16 *k, *v; // of the lane: row 0
-  int row_k, row_v;  // of a tile, that the lane's first pieces are of
+  const bf16 *k, *v; // row 0
+  u32 base, mine;    // where it begins, and the lane's place in the first 512 bytes of a tile
+  u32 corner;        // the lane's row of ldmatrix in a tile's first two pieces
 
-  __device__ __forceinline__ uint4 *key(int stage, int i) const { return (uint4 *)at + (stage * DEC_PIECES + i) * WARP; }
-  __device__ __forceinline__ uint4 *value(int stage, int i) const { return key(DEC_KEY_STAGES + stage, i); }
-
-  // Rows from limit on are not read.
-  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const {
-    u32 to = shared_address(key(stage, 0));
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      const bf16 *from = k + (u64)(u32)min(tile * 16 + row_k + 8 * j, limit - 1) * HEAD_DIM;
-#pragma unroll
-      for (int b = 0; b < DEC_BLOCKS; b++) copy16(to + (j * DEC_BLOCKS + b) * WARP * 16, from + 32 * b);
-    }
+  __device__ __forceinline__ Ring(u8 *ring, const bf16 *keys, const bf16 *values) {
+    int lane = threadIdx.x % WARP, r = lane / 16 * 8 + lane % 8;
+    at = ring, k = keys, v = values, base = shared_address(ring);
+    mine = lane / DEC_PIECES * HEAD_DIM * 2 + ((lane % DEC_PIECES) ^ (lane / DEC_PIECES)) * 16;
+    corner = r * HEAD_DIM * 2 + ((lane / 8 % 2) ^ (r % 8)) * 16;
   }
 
-  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const {
-    u32 to = shared_address(value(stage, 0));
+  // copy begins to copy a tile's rows; those from limit on are others'.
+  __device__ __forceinline__ void copy(int stage, const bf16 *from, int tile, int limit) const {
+    int lane = threadIdx.x % WARP;
+    u32 to = base + stage * DEC_TILE;
+    if (tile * 16 + 16 <= limit) {
+      from += (u64)(u32)tile * 16 * HEAD_DIM + lane * 8;
 #pragma unroll
-    for (int r = 0; r < 4; r++) {
-      const bf16 *from = v + (u64)(u32)min(tile * 16 + row_v + r % 2 + r / 2 * 8, limit - 1) * HEAD_DIM;
-#pragma unroll
-      for (int b = 0; b < HEAD_DIM / 64; b++) copy16(to + (r * (HEAD_DIM / 64) + b) * WARP * 16, from + 64 * b);
+      for (int i = 0; i < 16 / DEC_ROWS; i++) copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + i * 256);
+      return;
     }
+    from += lane % DEC_PIECES * 8;
+    for (int i = 0; i < 16 / DEC_ROWS; i++)
+      copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + (u64)(u32)min(tile * 16 + i * DEC_ROWS + lane / DEC_PIECES, limit - 1) * HEAD_DIM);
+  }
+  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const { copy(stage, k, tile, limit); }
+  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy(DEC_KEY_STAGES + stage, v, tile, limit); }
+
+  // keys loads what two mma take of 16 keys, values what one takes of 16 keys' values:
+  // of pieces 2i and 2i+1.
+  __device__ __forceinline__ void keys(u32 r[4], int stage, int i) const { ldmatrix(r, base + stage * DEC_TILE + (corner ^ i * 32)); }
+  __device__ __forceinline__ void values(u32 r[4], int stage, int i) const {
+    ldmatrix_transposed(r, base + (DEC_KEY_STAGES + stage) * DEC_TILE + (corner ^ i * 32));
   }
 
   // patch puts the new token in its place, and zeros where there are no values.
   __device__ __forceinline__ void patch(const DecodeShared &sh, int stage, int value_stage, int tile, int slot, int count) const {
-    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int j = 0; j < 2; j++)
-      if (tile * 16 + row_k + 8 * j == slot) {
-#pragma unroll
-        for (int b = 0; b < DEC_BLOCKS; b++) *key(stage, j * DEC_BLOCKS + b) = *(const uint4 *)(sh.fresh[0] + 32 * b + 8 * t);
-      }
-#pragma unroll
-    for (int r = 0; r < 4; r++) {
-      int at = tile * 16 + row_v + r % 2 + r / 2 * 8;
-      if (at != slot && at < count) continue;
-#pragma unroll
-      for (int b = 0; b < HEAD_DIM / 64; b++)
-        *value(value_stage, r * (HEAD_DIM / 64) + b) = at == slot ? *(const uint4 *)(sh.fresh[1] + 64 * b + 8 * g) : make_uint4(0, 0, 0, 0);
+    for (int i = threadIdx.x % WARP; i < 16 * DEC_PIECES; i += WARP) {
+      int r = i / DEC_PIECES, p = i % DEC_PIECES, row = tile * 16 + r, there = r * HEAD_DIM * 2 + (p ^ r % 8) * 16;
+      if (row == slot) *(uint4 *)(at + stage * DEC_TILE + there) = *(const uint4 *)(sh.fresh[0] + p * 8);
+      if (row == slot || row >= count)
+        *(uint4 *)(at + (DEC_KEY_STAGES + value_stage) * DEC_TILE + there) = row == slot ? *(const uint4 *)(sh.fresh[1] + p * 8) : make_uint4(0, 0, 0, 0);
     }
+    __syncwarp();
   }
 };
 
@@ -244,13 +221,12 @@ __device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, cons
   int t = threadIdx.x % 4;
   float s[2][2][4] = {};
 #pragma unroll
-  for (int b = 0; b < DEC_BLOCKS; b++)
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-      uint4 k = *ring.key(stage, j * DEC_BLOCKS + b);
-      mma(s[j][b & 1], q.top[b][0], q.rest[b][0], q.top[b][1], q.rest[b][1], k.x, k.y);
-      mma(s[j][b & 1], q.top[b][2], q.rest[b][2], q.top[b][3], q.rest[b][3], k.z, k.w);
-    }
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    u32 k[4];
+    ring.keys(k, stage, i);
+    mma(s[0][i & 1], q.top[2 * i], q.rest[2 * i], q.top[2 * i + 1], q.rest[2 * i + 1], k[0], k[1]);
+    mma(s[1][i & 1], q.top[2 * i], q.rest[2 * i], q.top[2 * i + 1], q.rest[2 * i + 1], k[2], k[3]);
+  }
   float m = a.peak, v[2][2];
 #pragma unroll
   for (int j = 0; j < 2; j++)
@@ -277,25 +253,17 @@ __device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, cons
   for (int i = 0; i < HEAD_DIM / 16; i++) a.o[i][0] *= x, a.o[i][1] *= y, a.o[i][2] *= x, a.o[i][3] *= y;
 }
 
-__device__ __forceinline__ u32 lows(u32 a, u32 b) { return (a & 0xffff) | b << 16; }
-__device__ __forceinline__ u32 highs(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
-
 // mix_values adds a tile's values with the weights p.
 __device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring &ring, int stage) {
 #pragma unroll
-  for (int b = 0; b < HEAD_DIM / 64; b++) {
-    uint4 v[4];
-#pragma unroll
-    for (int r = 0; r < 4; r++) v[r] = *ring.value(stage, r * (HEAD_DIM / 64) + b);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      u32 w0 = (&v[0].x)[i], w1 = (&v[1].x)[i], w2 = (&v[2].x)[i], w3 = (&v[3].x)[i];
-      mma(a.o[b * 4 + i], lows(w0, w1), highs(w0, w1), lows(w2, w3), highs(w2, w3), p[0], p[1]);
-    }
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    u32 v[4];
+    ring.values(v, stage, i);
+    mma(a.o[i], v[0], v[1], v[2], v[3], p[0], p[1]);
   }
 }
 
-// leave_mixed writes what the warp has to its ring, [GROUP][HEAD_DIM], and to stats.
+// leave_mixed writes what the warp has to its ring, [GROUP][DEC_PITCH], and to stats.
 __device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) {
   int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   a.sum += __shfl_xor_sync(FULL, a.sum, 1);
@@ -304,12 +272,9 @@ __device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) 
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     if (2 * t + i >= GROUP) continue;
+    float *at = to + (2 * t + i) * DEC_PITCH + g;
 #pragma unroll
-    for (int b = 0; b < HEAD_DIM / 64; b++) {
-      float4 *at = (float4 *)(to + (2 * t + i) * HEAD_DIM + 64 * b + 8 * g);
-      at[0] = {a.o[4 * b][i], a.o[4 * b][i + 2], a.o[4 * b + 1][i], a.o[4 * b + 1][i + 2]};
-      at[1] = {a.o[4 * b + 2][i], a.o[4 * b + 2][i + 2], a.o[4 * b + 3][i], a.o[4 * b + 3][i + 2]};
-    }
+    for (int p = 0; p < HEAD_DIM / 16; p++) at[16 * p] = a.o[p][i], at[16 * p + 8] = a.o[p][i + 2];
   }
 }
 
@@ -326,7 +291,7 @@ __device__ __forceinline__ float4 joined(const DecodeShared &sh, const u8 *rings
   for (int w = 0; w < DEC_WARPS; w++) {
     float2 s = sh.stats[w][g];
     float f = weight_of(s.x, m);
-    float4 v = *(const float4 *)(rings + w * DEC_RING + i * 4);
+    float4 v = *(const float4 *)(rings + w * DEC_RING + (g * DEC_PITCH + i % HEAD_DIM) * 4);
     o.x += f * v.x, o.y += f * v.y, o.z += f * v.z, o.w += f * v.w, l += f * s.y;
   }
   stat = make_float2(m, l);
@@ -341,22 +306,11 @@ __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, 
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
     float2 stat;
     float4 o = joined(sh, rings, i, stat);
-#if DEC_FENCE
-    store_in_cluster((float4 *)(sh.inbox + me * share + i % share), i / share, o);
-    if (i % HEAD_DIM == 0)
-      for (int to = 0; to < blocks; to++) store_in_cluster(&sh.peaks[me][i / HEAD_DIM], to, stat);
-#else
     send((float4 *)(sh.inbox + me * share + i % share), &sh.received, i / share, o);
     if (i % HEAD_DIM == 0)
       for (int to = 0; to < blocks; to++) send(&sh.peaks[me][i / HEAD_DIM], &sh.received, to, stat);
-#endif
   }
-#if DEC_FENCE
-  cluster_arrive();
-  cluster_wait();
-#else
   barrier_wait(&sh.received, 0);
-#endif
   for (int i = threadIdx.x; i < share; i += DEC_THREADS) {
     int g = (me * share + i) / HEAD_DIM;
     float m = -INFINITY, o = 0.f, l = 0.f;
@@ -422,7 +376,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
   DYNAMIC_SHARED(rings);
   __shared__ __align__(16) DecodeShared sh;
   int item = blockIdx.x / splits, head = item % kv_heads, seq = item / kv_heads;
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+  int warp = threadIdx.x / WARP;
   int first = blockIdx.x % splits * DEC_WARPS + warp, step = splits * DEC_WARPS;
   if (seq >= batch) {
     let_next_start();
@@ -441,7 +395,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
 
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
   u8 *mine = rings + warp * DEC_RING;
-  Ring ring = {mine + lane * 16, k_cache + cache + 8 * t, v_cache + cache + 8 * g, g, 2 * t};
+  Ring ring(mine, k_cache + cache, v_cache + cache);
 #pragma unroll
   for (int i = 0; i < DEC_KEY_STAGES; i++) {
     int tile = first + i * step, behind = i - DEC_KEY_STAGES + DEC_VALUE_STAGES;
@@ -463,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
   wait_for_previous();
 
   const float *row = qkv + (u64)seq * (GROUP + 2) * kv_heads * HEAD_DIM;
-  Raw raw;
+  float2 raw[DEC_PIECES];
   load_queries(raw, row + head * DEC_VALUES);
   if (slot / 16 % step == first) keep_new(sh, row, bias, k_norm, eps, head, kv_heads, k_cache, v_cache, cache + (u64)slot * HEAD_DIM);
   Queries q;
@@ -474,15 +428,20 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 /
     int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + DEC_VALUE_STAGES * step;
     u32 p[2];
     wait_copies<DEC_KEY_STAGES + DEC_VALUE_STAGES - 1>(); // later keys and these values may be on their way
+    __syncwarp();
     if (tile == slot / 16 || tile * 16 + 16 > count) {
       wait_copies<2 * DEC_VALUE_STAGES - 2>();
+      __syncwarp();
       ring.patch(sh, k, v, tile, slot, count);
     }
     weigh(a, p, q, ring, k, tile, count);
+    __syncwarp();
     if (next_k * 16 < count) ring.copy_keys(k, next_k, count);
     commit();
     wait_copies<2 * DEC_VALUE_STAGES - 1>();
+    __syncwarp();
     mix_values(a, p, ring, v);
+    __syncwarp();
     if (next_v * 16 < count) ring.copy_values(v, next_v, count);
     commit();
     if (++k == DEC_KEY_STAGES) k = 0;

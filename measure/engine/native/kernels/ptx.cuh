@@ -133,6 +133,13 @@ __device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
 }
 
+// load_once loads what is read once, past the first-level cache.
+__device__ __forceinline__ uint4 load_once(const void *at) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+  return v;
+}
+
 // evict_first is the policy of what is read once.
 __device__ __forceinline__ u64 evict_first() {
   u64 policy;
@@ -182,17 +189,10 @@ __device__ __forceinline__ u32 cluster_blocks() {
 }
 
 // cluster_begin says that this thread has begun, and the mbarriers that it made with
-// it; cluster_arrive that what it wrote may be read. cluster_wait waits until all threads
-// of the cluster have said so.
+// it; cluster_wait waits until all threads of the cluster have said so.
 __device__ __forceinline__ void cluster_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ void cluster_arrive() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
 
@@ -209,18 +209,6 @@ __device__ __forceinline__ u32 in_cluster(const void *at, u32 rank) {
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(rank));
 #endif
   return there;
-}
-
-__device__ __forceinline__ void store_in_cluster(float4 *at, u32 rank, float4 v) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w) : "memory");
-#endif
-}
-
-__device__ __forceinline__ void store_in_cluster(float2 *at, u32 rank, float2 v) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y) : "memory");
-#endif
 }
 
 // barrier_expect arrives at a barrier of this block, which so many bytes are sent to

@@ -183,6 +183,7 @@ inline void begin_copy(u32 to, const void *from, int bytes) {
   emulated::current->copies.push_back({shared_pointer(to), from, bytes, emulated::current->group});
 }
 inline void copy16(u32 to, const void *from) { begin_copy(to, from, 16); }
+inline uint4 load_once(const void *at) { return *(const uint4 *)at; }
 inline u64 evict_first() { return 0; }
 inline void copy16_once(u32 to, const void *from, u64) { begin_copy(to, from, 16); }
 inline void copy16_or_zero(u32 to, const void *from, int bytes) { begin_copy(to, from, bytes); }
@@ -235,12 +236,7 @@ inline void give_up(u32 *word, u32 v) {
 
 inline u32 cluster_blocks() { return emulated::cluster; }
 inline void cluster_begin() { emulated::arrive_at_cluster(); }
-inline void cluster_arrive() { emulated::arrive_at_cluster(); }
 inline void cluster_wait() { emulated::wait_for_cluster(); }
-template <class T>
-inline void store_in_cluster(T *at, u32 rank, T v) {
-  *(T *)emulated::in_cluster(at, rank) = v;
-}
 inline void barrier_expect(u64 *b, u32 bytes) {
   *b += bytes;
   barrier_arrive(b);
