@@ -213,6 +213,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   return OK;
 }
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
+  if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // the share of shared memory
   if (attribute == 14) return f->large = v, OK; // clusters of more than 8
   if (attribute != 8 || v > 163 << 10) return INVALID;
   return f->most_shared = v, OK;
