@@ -145,7 +145,7 @@ func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, nam
 func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error {
 	sh, b := &e.shape, e.b
 	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
-	return own.plain.Queue(e.s, own.launch(c, e.opt.sms), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
+	return own.plain.Queue(e.s, own.launch(c, e.opt.sms, own.deep), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
 		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
 }
 
