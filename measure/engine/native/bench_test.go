@@ -135,7 +135,7 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, benchShape())}
+	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, benchShape(), nil)}
 	if err := b.p.find(benchShape()); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@
 //
 // Shared memory holds rows of 64 values, 128 bytes, in blocks of 128 rows; 16-byte
 // piece c of row r lies at c^(r%8): the 128-byte swizzle that wgmma's descriptors
-// name (PTX ISA, "Asynchronous warpgroup level matrix instructions").
+// name (hopper.cuh).
 
 // The host takes it where the model has no window in use and no soft cap.
 
@@ -15,81 +15,6 @@
 #define WIDE 128                         // queries, and keys, of a tile
 #define BLOCK (WIDE * 128)               // bytes of a block of 64 values of each row
 #define MATRIX (HEAD_DIM / 64 * BLOCK)   // bytes of a tile
-
-// descriptor says where a matrix lies: lead is the distance between blocks where
-// rows are the inner dimension (values), 8 rows are 1024 bytes apart.
-__device__ __forceinline__ u64 descriptor(u32 at, u32 lead) {
-  return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
-}
-
-// wgmma_scores adds to d, or sets it to, 64 queries times 128 keys of 16 values.
-__device__ __forceinline__ void wgmma_scores(float d[64], u64 a, u64 b, int add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-               "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-               "  %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-               "%64, %65, p, 1, 1, 0, 0;\n}"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-               : "l"(a), "l"(b), "r"(add));
-}
-
-// wgmma_values adds to d 64 rows of weights of 16 keys times their values.
-#if HEAD_DIM == 128
-__device__ __forceinline__ void wgmma_values(float d[64], const u32 a[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-               "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-               "  %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-               "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-#else
-__device__ __forceinline__ void wgmma_values(float d[32], const u32 a[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-               "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-#endif
-
-// settle keeps the compiler from moving uses of registers over a wait.
-template <int N>
-__device__ __forceinline__ void settle(float (&d)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
-}
-
-__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-
-// wgmma_wait waits for all but the last n groups.
-template <int N>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
 
 // copy_wide starts copying 128 rows; rows from have on are zeros.
 __device__ __forceinline__ void copy_wide(u32 base, const bf16 *from, u64 stride, int have) {
@@ -101,7 +26,7 @@ __device__ __forceinline__ void copy_wide(u32 base, const bf16 *from, u64 stride
 }
 
 // scores begins s = q·kᵀ.
-__device__ __forceinline__ void scores(float s[64], u32 q, u32 k) {
+__device__ __forceinline__ void scores(float (&s)[64], u32 q, u32 k) {
   wgmma_begin();
 #pragma unroll
   for (int d = 0; d < HEAD_DIM / 16; d++) {
@@ -112,7 +37,7 @@ __device__ __forceinline__ void scores(float s[64], u32 q, u32 k) {
 }
 
 // values begins o += a·v.
-__device__ __forceinline__ void values(float o[HEAD_DIM / 2], const u32 a[WIDE / 16][4], u32 v) {
+__device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[WIDE / 16][4], u32 v) {
   wgmma_begin();
 #pragma unroll
   for (int n = 0; n < WIDE / 16; n++) wgmma_values(o, a[n], descriptor(v + n * 16 * 128, BLOCK));
@@ -159,14 +84,14 @@ __device__ __forceinline__ void pack_weights(u32 a[WIDE / 16][4], const float s[
 // arrived waits for the copies begun so far and shows them to the tensor cores.
 __device__ __forceinline__ void arrived() {
   wait_copies<0>();
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  show_copies();
   __syncthreads();
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
     attention_prefill_hopper(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity,
                              float scale) {
-  extern __shared__ u8 unaligned[];
+  DYNAMIC_SHARED(unaligned);
   u32 qs = (shared_address(unaligned) + 1023) / 1024 * 1024, ks = qs + MATRIX, vs = ks + 2 * MATRIX;
   int heads = kv_heads * GROUP, head = blockIdx.y, seq = blockIdx.z;
   int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
@@ -188,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
   u32 a[WIDE / 16][4];
   scale *= LOG2E;
   wait_copies<1>();
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  show_copies();
   __syncthreads();
   u32 mine = qs + group * 64 * 128;
   scores(s, mine, ks);

@@ -231,3 +231,5 @@ inline void give_up(u32 *word, u32 v) {
   *word = v;
   emulated::trap();
 }
+
+#include "hopper.h"
