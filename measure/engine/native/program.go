@@ -43,8 +43,12 @@ func tileFor(major int, s *shape, more []string) attentionTile {
 	headDim := s.headDim
 	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
 		if slices.Contains(more, "PREFILL_ROLES=1") {
+			tiles := 5
+			if slices.Contains(more, "PREFILL_JOIN=1") {
+				tiles = 6
+			}
 			return attentionTile{
-				kernel: "attention_prefill_wgmma", queries: 128, threads: 384, shared: 5*128*headDim*2 + 1024,
+				kernel: "attention_prefill_wgmma", queries: 128, threads: 384, shared: tiles*128*headDim*2 + 1024,
 				items: true, stays: !slices.Contains(more, "PREFILL_STAYS=0"), bulk: slices.Contains(more, "PREFILL_BULK=1"),
 			}
 		}

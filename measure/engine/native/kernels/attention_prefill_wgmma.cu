@@ -27,6 +27,11 @@
 #define PREFILL_FIRST 0 // 1: weights are all computed before the products of the last ones are waited for
 #endif
 
+#ifndef PREFILL_JOIN
+#define PREFILL_JOIN 0 // 1: the next item's first scores are computed with the last values of this one
+#endif
+#define QUERIES (1 + PREFILL_JOIN) // tiles of them in shared memory
+
 #if PREFILL_BULK
 #define MAPS , const __grid_constant__ TensorMap q_map, const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map
 #define COPY_THREADS 1
@@ -42,7 +47,7 @@
 // Ring counts what goes through shared memory: full when copied, empty when read by
 // all eight warps that multiply.
 struct Ring {
-  u64 q_full, q_empty, k_full[2], k_empty[2], v_full[2], v_empty[2];
+  u64 q_full[QUERIES], q_empty[QUERIES], k_full[2], k_empty[2], v_full[2], v_empty[2];
 };
 
 // Prompts is what there is to do.
@@ -145,6 +150,13 @@ __device__ __forceinline__ void write_rows(bf16 *out, const float (&o)[HEAD_DIM 
   }
 }
 
+// write_item writes the rows of an item that a warpgroup has.
+__device__ __forceinline__ void write_item(bf16 *out, const float (&o)[HEAD_DIM / 2], const float (&sum)[2], const Item &at, const Prompts &p, int group, int row) {
+  u64 stride = (u64)p.heads() * HEAD_DIM;
+  int first = at.tile * WIDE + group * 64;
+  write_rows(out + ((u64)at.seq * p.length + first) * stride + at.head * HEAD_DIM, o, sum, row, p.length - first, stride);
+}
+
 // full_wait waits until a copy is there.
 __device__ __forceinline__ void full_wait(u64 *b, u32 parity) {
   barrier_wait(b, parity);
@@ -176,11 +188,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill_wgmma(con
                                                                              int length, int capacity, float scale, int prompts MAPS) {
   DYNAMIC_SHARED(unaligned);
   __shared__ Ring ring;
-  u32 qs = (shared_address(unaligned) + 1023) / 1024 * 1024, ks = qs + MATRIX, vs = ks + 2 * MATRIX;
+  u32 qs = (shared_address(unaligned) + 1023) / 1024 * 1024, ks = qs + QUERIES * MATRIX, vs = ks + 2 * MATRIX;
   Prompts p = {kv_heads, length, capacity, prompts};
   Item at;
   if (threadIdx.x == 0) {
-    barrier_init(&ring.q_full, COPY_THREADS), barrier_init(&ring.q_empty, 8);
+    for (int i = 0; i < QUERIES; i++) barrier_init(ring.q_full + i, COPY_THREADS), barrier_init(ring.q_empty + i, 8);
     for (int i = 0; i < 2; i++) {
       barrier_init(ring.k_full + i, COPY_THREADS), barrier_init(ring.v_full + i, COPY_THREADS);
       barrier_init(ring.k_empty + i, 8), barrier_init(ring.v_empty + i, 8);
@@ -196,8 +208,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill_wgmma(con
     if (threadIdx.x == 0) {
       for (int round = 0; item(at, p, round); round++) {
         int z = at.seq * kv_heads + at.head / GROUP;
-        barrier_wait(&ring.q_empty, ~round & 1);
-        copy_rows(qs, q_map, at.head * HEAD_DIM, at.tile * WIDE, at.seq, &ring.q_full);
+        int half = round % QUERIES;
+        barrier_wait(ring.q_empty + half, ~(round / QUERIES) & 1);
+        copy_rows(qs + half * MATRIX, q_map, at.head * HEAD_DIM, at.tile * WIDE, at.seq, ring.q_full + half);
         for (int j = at.tile; j >= 0; j--, n++) {
           barrier_wait(ring.k_empty + (n & 1), ~(n >> 1) & 1);
           copy_rows(ks + (n & 1) * MATRIX, k_map, 0, j * WIDE, z, ring.k_full + (n & 1));
@@ -210,9 +223,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill_wgmma(con
     u64 width = (u64)(p.heads() + 2 * kv_heads) * HEAD_DIM;
     for (int round = 0; item(at, p, round); round++) {
       u64 cache = ((u64)at.seq * kv_heads + at.head / GROUP) * capacity * HEAD_DIM;
-      barrier_wait(&ring.q_empty, ~round & 1);
-      copy_rows(qs, qkv + ((u64)at.seq * length + at.tile * WIDE) * width + at.head * HEAD_DIM, width, length - at.tile * WIDE);
-      barrier_arrive_copied(&ring.q_full);
+      int half = round % QUERIES;
+      barrier_wait(ring.q_empty + half, ~(round / QUERIES) & 1);
+      copy_rows(qs + half * MATRIX, qkv + ((u64)at.seq * length + at.tile * WIDE) * width + at.head * HEAD_DIM, width, length - at.tile * WIDE);
+      barrier_arrive_copied(ring.q_full + half);
       for (int j = at.tile; j >= 0; j--, n++) {
         u64 from = cache + (u64)j * WIDE * HEAD_DIM;
         barrier_wait(ring.k_empty + (n & 1), ~(n >> 1) & 1);
@@ -231,16 +245,81 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill_wgmma(con
     u32 mine = qs + group * 64 * 128;
     scale *= LOG2E;
     if (group == 1) end_turn(group); // the first turn is group 0's
+#if PREFILL_JOIN
+    float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
+    u32 a[WIDE / 16][4];
+    item(at, p, 0);
+    full_wait(ring.q_full, 0);
+    full_wait(ring.k_full, 0);
+    scores(s, mine, ks);
+    wgmma_wait<0>();
+    settle(s);
+    release(ring.k_empty);
+    if (at.tile == 0) release(ring.q_empty);
+    mask(s, group * 64 + row);
+    weigh(s, peak, sum, old, scale);
+    pack_weights(a, s);
+    for (int round = 0, j = at.tile;;) {
+      // The weights are those of tile j of item at; what is next is of the item next.
+      bool fresh = j == 0;
+      Item next = at;
+      if (fresh) {
+        if (!item(next, p, ++round)) break;
+        j = next.tile;
+        full_wait(ring.q_full + (round & 1), round >> 1 & 1);
+      } else {
+        j--;
+      }
+      u32 now = n++ & 1;
+      full_wait(ring.k_full + (n & 1), n >> 1 & 1);
+      begin_turn(group);
+      scores(s, mine + (round & 1) * MATRIX, ks + (n & 1) * MATRIX);
+      full_wait(ring.v_full + now, (n - 1) >> 1 & 1);
+      values(o, a, vs + now * MATRIX);
+      end_turn(group);
+      wgmma_wait<1>();
+      settle(s);
+      release(ring.k_empty + (n & 1));
+      if (j == 0) release(ring.q_empty + (round & 1));
+      float last[2] = {sum[0], sum[1]};
+      if (fresh) {
+        settle(s); // so that this stays a branch
+        mask(s, group * 64 + row);
+        peak[0] = peak[1] = -INFINITY, sum[0] = sum[1] = 0.f;
+      }
+      weigh(s, peak, sum, old, scale);
+#if PREFILL_FIRST
+      computed(sum[0] + sum[1]);
+#endif
+      wgmma_wait<0>();
+      settle(o);
+      release(ring.v_empty + now);
+      if (fresh) {
+        write_item(out, o, last, at, p, group, row);
+        at = next;
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; i++) o[i] = 0.f;
+      }
+#pragma unroll
+      for (int i = 0; i < HEAD_DIM / 2; i++) o[i] *= old[i >> 1 & 1];
+      pack_weights(a, s);
+    }
+    full_wait(ring.v_full + (n & 1), n >> 1 & 1);
+    values(o, a, vs + (n & 1) * MATRIX);
+    wgmma_wait<0>();
+    settle(o);
+    write_item(out, o, sum, at, p, group, row);
+#else
     for (int round = 0; item(at, p, round); round++) {
       float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
       u32 a[WIDE / 16][4];
-      full_wait(&ring.q_full, round & 1);
+      full_wait(ring.q_full, round & 1);
       full_wait(ring.k_full + (n & 1), n >> 1 & 1);
       scores(s, mine, ks + (n & 1) * MATRIX);
       wgmma_wait<0>();
       settle(s);
       release(ring.k_empty + (n & 1));
-      if (at.tile == 0) release(&ring.q_empty);
+      if (at.tile == 0) release(ring.q_empty);
       mask(s, group * 64 + row);
       weigh(s, peak, sum, old, scale);
       pack_weights(a, s);
@@ -255,7 +334,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill_wgmma(con
         wgmma_wait<1>();
         settle(s);
         release(ring.k_empty + (n & 1));
-        if (j == 1) release(&ring.q_empty);
+        if (j == 1) release(ring.q_empty);
         weigh(s, peak, sum, old, scale);
 #if PREFILL_FIRST
         computed(sum[0] + sum[1]);
@@ -273,10 +352,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) attention_prefill_wgmma(con
       settle(o);
       release(ring.v_empty + (n & 1));
       n++;
-      u64 stride = (u64)p.heads() * HEAD_DIM;
-      int first = at.tile * WIDE + group * 64;
-      write_rows(out + ((u64)at.seq * length + first) * stride + at.head * HEAD_DIM, o, sum, row, length - first, stride);
+      write_item(out, o, sum, at, p, group, row);
     }
+#endif
   }
 }
 
