@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,30 +9,19 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// hopperVariants are the forms of attention of prompts for Hopper, as defines.
-func hopperVariants() []string {
-	return []string{
-		"", "PREFILL_ROLES=1 PREFILL_TURNS=1", "PREFILL_ROLES=1 PREFILL_FIRST=1",
-		"PREFILL_ROLES=1 PREFILL_BULK=1", "PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_TURNS=1", "PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_FIRST=1",
-		"PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_TURNS=1 PREFILL_FIRST=1", "PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_TURNS=1 PREFILL_STAYS=0",
-		"PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_JOIN=1 PREFILL_TURNS=1", "PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_JOIN=1 PREFILL_FIRST=1",
-		"PREFILL_ROLES=1 PREFILL_BULK=1 PREFILL_JOIN=1 PREFILL_TURNS=1 PREFILL_FIRST=1",
-	}
-}
-
 // hopperBench is a bench of a Hopper GPU, or of the emulated one taken for it.
-func hopperBench(t *testing.T, s *shape, more []string) *bench {
+func hopperBench(t *testing.T, s *shape) *bench {
 	t.Helper()
+	var more []string
 	emulated := emulate.RealGPU() != nil
-	extra := slices.Clone(more)
 	if emulated {
-		extra = append(extra, "__CUDA_ARCH_FEAT_SM90_ALL=1")
+		more = []string{"__CUDA_ARCH_FEAT_SM90_ALL=1"}
 	}
-	b := newBench(t, s, extra...)
+	b := newBench(t, s, more...)
 	if !emulated && b.dev.Major != 9 {
 		t.Skipf("%s is not of Hopper's generation", b.dev.Name)
 	}
-	b.p.tile = tileFor(9, s, more)
+	b.p.tile = tileFor(9, s)
 	var err error
 	b.p.attentionPrefill, err = b.p.module.Kernel(b.p.tile.kernel)
 	b.must(err)
@@ -60,14 +48,12 @@ func TestKernelHopperPrompts(t *testing.T) {
 			cases = append(cases, prompt{shape{heads: 8 << (2000 / length % 3), kvHeads: 2 << (2000 / length % 3), headDim: 128}, 1 + 500/length%3, length})
 		}
 	}
-	for _, v := range hopperVariants() {
-		t.Run(v, func(t *testing.T) {
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%d of %d by %dx%d on %d", c.batch, c.length, c.s.heads, c.s.headDim, c.s.kvHeads), func(t *testing.T) {
 			t.Parallel()
-			for _, c := range cases {
-				b := hopperBench(t, &c.s, strings.Fields(v))
-				b.hopperPrompts(&c.s, c.batch, c.length)
-				b.hopperPrompts(&c.s, c.batch, c.length) // an emulated GPU goes the other way
-			}
+			b := hopperBench(t, &c.s)
+			b.hopperPrompts(&c.s, c.batch, c.length)
+			b.hopperPrompts(&c.s, c.batch, c.length) // an emulated GPU goes the other way
 		})
 	}
 }
@@ -111,5 +97,33 @@ func (b *bench) hopperPrompts(s *shape, batch, length int) {
 	}
 	for _, p := range []cuda.Ptr{out, dq, dk, dv} {
 		b.must(b.dev.Free(p))
+	}
+}
+
+// A tensor that bulk copies cannot take is refused, and the error says which.
+func TestTensorMapRefused(t *testing.T) {
+	dev, err := cuda.Open(0, emulate.Device(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	if dev.Major < 9 && emulate.RealGPU() == nil {
+		t.Skipf("%s has no tensor maps", dev.Name)
+	}
+	good := cuda.Tensor{At: 1 << 20, Size: [3]int{128, 5, 2}, Stride: [2]int{256, 2560}, Box: [3]int{64, 128, 1}}
+	if _, err := dev.TensorMap(&good); err != nil {
+		t.Fatal(err)
+	}
+	for says, change := range map[string]func(*cuda.Tensor){
+		"at 0x100008":           func(x *cuda.Tensor) { x.At += 8 },
+		"planes [250 2560] b":   func(x *cuda.Tensor) { x.Stride[0] = 250 },
+		"in boxes of [64 300 1": func(x *cuda.Tensor) { x.Box[1] = 300 },
+		"in boxes of [128 128":  func(x *cuda.Tensor) { x.Box[0] = 128 },
+	} {
+		bad := good
+		change(&bad)
+		if _, err := dev.TensorMap(&bad); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
 	}
 }

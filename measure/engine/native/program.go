@@ -26,88 +26,6 @@ type program struct {
 	tile                              attentionTile
 }
 
-// attentionTile is how a prompt's attention is launched.
-type attentionTile struct {
-	kernel  string
-	queries int // of a block, or of an item of a block that takes several
-	threads int
-	shared  int  // bytes of dynamic shared memory
-	items   bool // a block takes one item after the other
-	stays   bool // there are no more blocks than multiprocessors
-	bulk    bool // it copies boxes of tensors
-}
-
-// tileFor repeats the sizes of attention_prefill.cu and of its forms for Hopper,
-// in bytes of one value each: queries, and two tiles each of keys and values.
-func tileFor(major int, s *shape, more []string) attentionTile {
-	headDim := s.headDim
-	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
-		if slices.Contains(more, "PREFILL_ROLES=1") {
-			tiles := 5
-			if slices.Contains(more, "PREFILL_JOIN=1") {
-				tiles = 6
-			}
-			return attentionTile{
-				kernel: "attention_prefill_wgmma", queries: 128, threads: 384, shared: tiles*128*headDim*2 + 1024,
-				items: true, stays: !slices.Contains(more, "PREFILL_STAYS=0"), bulk: slices.Contains(more, "PREFILL_BULK=1"),
-			}
-		}
-		return attentionTile{kernel: "attention_prefill_hopper", queries: 128, threads: 256, shared: 5*128*headDim*2 + 1024}
-	}
-	return attentionTile{kernel: "attention_prefill", queries: 64, threads: 128, shared: 5 * 64 * headDim * 2}
-}
-
-// A prompts is what attention of whole prompts works on, and where its results go.
-type prompts struct {
-	qkv, k, v, out          cuda.Ptr
-	count, length, capacity int
-}
-
-// queueAttention queues attention of whole prompts; more are further arguments.
-func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts, more ...any) error {
-	t := &p.tile
-	l := cuda.Launch{
-		Grid:  cuda.Dim{X: (a.length + t.queries - 1) / t.queries, Y: sh.heads, Z: a.count},
-		Block: cuda.Dim{X: t.threads}, Shared: t.shared,
-	}
-	args := []any{a.qkv, a.k, a.v, a.out, int32(sh.kvHeads), int32(a.length), int32(a.capacity), sh.scale()}
-	if t.items {
-		l.Grid = cuda.Dim{X: l.Grid.X * l.Grid.Y * l.Grid.Z}
-		if t.stays {
-			l.Grid.X = min(l.Grid.X, dev.SMs)
-		}
-		args = append(args, int32(a.count))
-	}
-	if t.bulk {
-		maps, err := a.maps(dev, sh)
-		if err != nil {
-			return err
-		}
-		args = append(args, maps...)
-	}
-	return p.attentionPrefill.Queue(st, l, append(args, more...)...)
-}
-
-// maps are how queries, keys and values lie in memory, for bulk copies of 128 rows of
-// 64 values (attention_prefill_wgmma.cu). What is behind the end of a prompt is outside.
-func (a *prompts) maps(dev *cuda.Device, sh *shape) ([]any, error) {
-	var out []any
-	row := 2 * sh.headDim
-	for _, t := range []cuda.Tensor{
-		{At: a.qkv, Size: [3]int{sh.qkvWidth(), a.length, a.count}, Stride: [2]int{2 * sh.qkvWidth(), 2 * sh.qkvWidth() * a.length}},
-		{At: a.k, Size: [3]int{sh.headDim, a.length, a.count * sh.kvHeads}, Stride: [2]int{row, row * a.capacity}},
-		{At: a.v, Size: [3]int{sh.headDim, a.length, a.count * sh.kvHeads}, Stride: [2]int{row, row * a.capacity}},
-	} {
-		t.Box = [3]int{64, 128, 1}
-		m, err := dev.TensorMap(&t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
 // linearKernels are the products of decoding for batches up to rows, and
 // the shape of the ring that the weights come through (linear.cu).
 type linearKernels struct {
@@ -212,7 +130,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s, more)}
+	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s)}
 	return p, p.find(s)
 }
 

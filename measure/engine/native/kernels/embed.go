@@ -16,7 +16,7 @@ func Source() (string, error) {
 	var b strings.Builder
 	for _, name := range []string{
 		"ptx.cuh", "hopper.cuh", "common.cuh", "random.cu", "elementwise.cu", "linear.cu", "attention_decode.cu", "attention_prefill.cu",
-		"attention_prefill_hopper.cu", "attention_prefill_wgmma.cu", "sandwich.cu", "moe.cu", "ranks.cu", "probe.cu",
+		"attention_prefill_hopper.cu", "sandwich.cu", "moe.cu", "ranks.cu", "probe.cu",
 	} {
 		text, err := files.ReadFile(name)
 		if err != nil {

@@ -59,14 +59,6 @@ __device__ __forceinline__ void settle(float (&d)[N]) {
   for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// computed keeps the compiler from moving what a sum of positive numbers is made of
-// behind what follows.
-__device__ __forceinline__ void computed(float sum) { asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p trap;\n}" ::"f"(sum) : "memory"); }
-
-// show_copies lets the tensor cores see what was copied to shared memory by other
-// than bulk copies.
-__device__ __forceinline__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // show_barriers lets bulk copies see barriers that were initialized.
 __device__ __forceinline__ void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 

@@ -91,8 +91,6 @@ inline void wgmma_wait() {
 }
 template <int N>
 inline void settle(float (&)[N]) {}
-inline void computed(float) {}
-inline void show_copies() {}
 inline void show_barriers() {}
 template <int N>
 inline void take_registers() {}
