@@ -58,7 +58,7 @@ __device__ __forceinline__ bool take(Item &at, const Prompts &p, int round) {
 
 // copy_rows starts copying 128 rows, to be counted at the barrier.
 __device__ __forceinline__ void copy_rows(u32 to, const TensorMap &map, int x, int y, int z, u64 *full) {
-  barrier_expect(full, MATRIX);
+  expect_boxes(full, MATRIX);
 #pragma unroll
   for (int i = 0; i < HEAD_DIM / 64; i++) copy_box(to + i * BLOCK, map, x + i * 64, y, z, full);
 }

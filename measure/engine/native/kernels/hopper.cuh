@@ -89,8 +89,8 @@ struct alignas(64) TensorMap {
   u64 words[16];
 };
 
-// barrier_expect arrives, and adds bytes to those that the phase waits for.
-__device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
+// expect_boxes arrives at a barrier, and adds bytes to those that the phase waits for.
+__device__ __forceinline__ void expect_boxes(u64 *b, u32 bytes) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(shared_address(b)), "r"(bytes) : "memory");
 }
 

@@ -1,5 +1,5 @@
 // NVRTC's functions over the host's C++ compiler: a program's text with ptx.cuh
-// and hopper.cuh replaced by device.h becomes a shared library.
+// and hopper.cuh replaced by device.h and hopper.h becomes a shared library.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -84,7 +84,7 @@ int nvrtcCompileProgram(Program *p, int n, const char **options) {
   const char *tmp = getenv("TMPDIR"), *cxx = getenv("CXX");
   std::string dir = std::string(tmp ? tmp : "/tmp") + "/emulated-XXXXXX";
   if (!mkdtemp(&dir[0])) return 7;
-  std::string flags = std::string(cxx ? cxx : "g++") + " -std=c++17 -w -I" + quoted(folder()) + " -include device.h";
+  std::string flags = std::string(cxx ? cxx : "g++") + " -std=c++17 -w -I" + quoted(folder()) + " -include device.h -include hopper.h";
   for (int i = 0; i < n; i++)
     if (strncmp(options[i], "-D", 2) == 0) flags += " " + quoted(options[i]);
   std::string source = without(without(p->source, "ptx.cuh"), "hopper.cuh"), in = dir + "/kernels.cc", read_in = dir + "/kernels.ii", out = dir + "/kernels.so", log = dir + "/log";

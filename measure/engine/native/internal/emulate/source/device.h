@@ -231,5 +231,3 @@ inline void give_up(u32 *word, u32 v) {
   *word = v;
   emulated::trap();
 }
-
-#include "hopper.h"

@@ -23,7 +23,7 @@ inline float matrix_value(u64 d, int r, int i) {
   return bf16_value(*(const bf16 *)shared_pointer(at));
 }
 
-enum { WGMMA = 100, WGMMA_BEGIN, WGMMA_COMMIT, WGMMA_WAIT };
+enum { PRODUCT = 100, PRODUCTS_BEGIN, PRODUCTS_COMMIT, PRODUCTS_WAIT };
 inline void whole_warp(int what) {
   u32 v = 0;
   emulated::meet(0xffffffffu, what, &v, sizeof v);
@@ -36,7 +36,7 @@ inline void queue_product(Product p) {
 
 template <int N>
 inline void wgmma_scores(float (&d)[N], u64 a, u64 b, int add) {
-  whole_warp(WGMMA);
+  whole_warp(PRODUCT);
   Product p = {d, 2 * N, add, false};
   p.a = a, p.b = b;
   queue_product(p);
@@ -44,7 +44,7 @@ inline void wgmma_scores(float (&d)[N], u64 a, u64 b, int add) {
 
 template <int N>
 inline void wgmma_values(float (&d)[N], const u32 (&a)[4], u64 b) {
-  const emulated::Slots &s = emulated::meet(0xffffffffu, WGMMA, a, sizeof a);
+  const emulated::Slots &s = emulated::meet(0xffffffffu, PRODUCT, a, sizeof a);
   Product p = {d, 2 * N, 1, true};
   p.b = b;
   for (int t = 0; t < 4; t++) {
@@ -76,9 +76,9 @@ inline void make_product(const Product &p) {
   }
 }
 
-inline void wgmma_begin() { whole_warp(WGMMA_BEGIN); }
+inline void wgmma_begin() { whole_warp(PRODUCTS_BEGIN); }
 inline void wgmma_commit() {
-  whole_warp(WGMMA_COMMIT);
+  whole_warp(PRODUCTS_COMMIT);
   product_group[threadIdx.x]++;
 }
 template <int N>
@@ -87,7 +87,7 @@ inline void wgmma_wait() {
   size_t done = 0;
   while (done < all.size() && all[done].group + N < product_group[threadIdx.x]) make_product(all[done++]);
   all.erase(all.begin(), all.begin() + done);
-  whole_warp(WGMMA_WAIT); // a lane that goes on knows that its warp has read what it multiplied
+  whole_warp(PRODUCTS_WAIT); // a lane that goes on knows that its warp has read what it multiplied
 }
 template <int N>
 inline void settle(float (&)[N]) {}
@@ -110,7 +110,7 @@ struct alignas(64) TensorMap {
 // Bytes that a barrier expects are those that the same thread copies next.
 static u64 *expected_at;
 static u32 expected;
-inline void barrier_expect(u64 *b, u32 bytes) {
+inline void expect_boxes(u64 *b, u32 bytes) {
   if (expected) emulated::fail("fewer bytes are copied than the mbarrier expects");
   expected_at = b, expected = bytes;
 }
