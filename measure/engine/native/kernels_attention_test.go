@@ -196,10 +196,7 @@ func (b *bench) prompts(p *projections, batch, length int) {
 	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab} // biases are in already
 	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
 		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
-	tile := &b.p.tile
-	b.run(b.p.attentionPrefill, cuda.Launch{
-		Grid: cuda.Dim{X: (length + tile.queries - 1) / tile.queries, Y: s.heads, Z: batch}, Block: cuda.Dim{X: tile.threads}, Shared: tile.shared,
-	}, qkv, k, v, out, int32(s.kvHeads), int32(length), int32(capacity), s.scale())
+	b.must(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: qkv, k: k, v: v, out: out, count: batch, length: length, capacity: capacity}))
 	queries, keys, values := widen(get[uint16](b, qkv, len(raw))), widen(get[uint16](b, k, batch*s.kvHeads*capacity*d)), widen(get[uint16](b, v, batch*s.kvHeads*capacity*d))
 	got := widen(get[uint16](b, out, rows*s.attWidth()))
 	group := s.heads / s.kvHeads

@@ -23,7 +23,8 @@ type bench struct {
 	r   *rand.Rand
 }
 
-func newBench(t testing.TB, s *shape) *bench {
+// newBench compiles the kernels of a shape; more are further defines.
+func newBench(t testing.TB, s *shape, more ...string) *bench {
 	t.Helper()
 	folder := emulate.Device(t)
 	b := &bench{t: t, r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
@@ -35,10 +36,10 @@ func newBench(t testing.TB, s *shape) *bench {
 	b.must(err)
 	c, err := cuda.OpenCompiler(folder)
 	b.must(err)
-	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, linearShapes())), &sync.Mutex{})
+	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, linearShapes()), more), &sync.Mutex{})
 	one.(*sync.Mutex).Lock()
 	defer one.(*sync.Mutex).Unlock()
-	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, linearShapes(), tried()...)
+	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, linearShapes(), append(tried(), more...)...)
 	b.must(err)
 	return b
 }

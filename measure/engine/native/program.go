@@ -27,24 +27,6 @@ type program struct {
 	decode                            decodeAttention
 }
 
-// attentionTile is how a prompt's attention is launched.
-type attentionTile struct {
-	kernel  string
-	queries int // of a block
-	threads int
-	shared  int // bytes of dynamic shared memory
-}
-
-// tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
-// in bytes of one value each: queries, and two tiles each of keys and values.
-func tileFor(major int, s *shape) attentionTile {
-	headDim := s.headDim
-	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
-		return attentionTile{"attention_prefill_hopper", 128, 256, 5*128*headDim*2 + 1024}
-	}
-	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
-}
-
 // linearKernels are the products of decoding for batches up to rows, and
 // the shape of the ring that the weights come through (linear.cu).
 type linearKernels struct {

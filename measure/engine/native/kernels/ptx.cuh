@@ -1,7 +1,7 @@
 // The instructions that CUDA C++ has no words for, and the types that they are
 // written in. bf16 values travel as their 16 bits. The tests put a file of their
 // own in the place of this one to run the kernels where there is no GPU, so all
-// that is not C++ belongs here, but for what only Hopper's kernel uses.
+// that is not C++ belongs here, or in hopper.cuh if only Hopper's GPUs have it.
 
 typedef unsigned char u8;
 typedef unsigned short bf16;
