@@ -15,7 +15,10 @@ type decodeAttention struct {
 // so many tiles of 16 keys, and of values.
 func decodeFor(major int, s *shape) decodeAttention {
 	const warps, tile = 4, 16
-	keys, values := 256/s.headDim, (128+s.headDim-1)/s.headDim
+	keys, values := 256/s.headDim, 1
+	if s.headDim == 64 {
+		values = 2
+	}
 	d := decodeAttention{threads: 32 * warps, shared: warps * (keys + values) * tile * s.headDim * 2, cluster: 1}
 	switch {
 	case major == 9 || major == 10:

@@ -10,7 +10,8 @@
 //     own soft-max; warps meet at the end. In an mma of the scores the queries are the
 //     16 rows, in bf16 the first eight and what that rounding lost the other eight,
 //     and keys the 8 columns; in one of the output values are the rows and the weights
-//     the columns, which lie in the lanes that the scores are in.
+//     the columns, which lie in the lanes that the scores are in. Keys begin their way
+//     ahead of values, which are needed later.
 //   - The warp whose tile has the new token's place does what comes before
 //     attention for its key and value: bias, norm, rotation, and the write to the
 //     cache. Every warp does it for the queries, which are few.
@@ -24,12 +25,13 @@
 //   capacity is that of the layer: of a layer with a window, no more than the window
 //   arrived[batch][kv_heads], zero before and after; out[batch][heads*HEAD_DIM]
 //
-// Rows of a tile are HEAD_DIM values in 16-byte pieces, as attention_prefill.cu has them;
-// a warp copies 512 bytes that follow each other at a time.
+// In shared memory rows of a tile are 16-byte pieces, piece c of row r at c^(r%8), as in
+// attention_prefill.cu. A warp copies 512 bytes of the cache in a row: copies of 64 bytes
+// of each of eight rows, where they were multiplied, took up to 1.8 times as long.
 
 #define DEC_WARPS 4
 #define DEC_KEY_STAGES (256 / HEAD_DIM)
-#define DEC_VALUE_STAGES ((128 + HEAD_DIM - 1) / HEAD_DIM)
+#define DEC_VALUE_STAGES (HEAD_DIM == 64 ? 2 : 1)
 #define DEC_THREADS (DEC_WARPS * WARP)
 #define DEC_ROWS (256 / HEAD_DIM)  // that a warp copies at a time
 #define DEC_PIECES (HEAD_DIM / 8)  // of a row
@@ -41,6 +43,7 @@
 #define DEC_PARTS 32               // at most, without a cluster
 
 static_assert(DEC_KEY_STAGES >= DEC_VALUE_STAGES, "keys are ahead of values");
+static_assert(GROUP * DEC_PITCH * 4 <= DEC_RING, "a warp leaves its sums in its ring");
 
 // Mixed is what a warp has of its keys: peak and sum of query g, the sum of the
 // lane's own keys alone, and the output of queries 2t and 2t+1.
@@ -155,8 +158,7 @@ __device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, con
 }
 
 // A Ring is a warp's part of the shared memory: DEC_KEY_STAGES tiles of keys and
-// DEC_VALUE_STAGES of values. Keys of a tile begin their way ahead of its values, which
-// are needed later.
+// DEC_VALUE_STAGES of values.
 struct Ring {
   u8 *at;
   const bf16 *k, *v; // row 0
@@ -170,7 +172,7 @@ struct Ring {
     corner = r * HEAD_DIM * 2 + ((lane / 8 % 2) ^ (r % 8)) * 16;
   }
 
-  // copy begins to copy a tile's rows; those from limit on are others'.
+  // copy begins to copy a tile's rows. For those from limit on another is read.
   __device__ __forceinline__ void copy(int stage, const bf16 *from, int tile, int limit) const {
     int lane = threadIdx.x % WARP;
     u32 to = base + stage * DEC_TILE;
@@ -360,7 +362,7 @@ __device__ __forceinline__ void join_warps(DecodeShared &sh, const u8 *rings, bf
   }
 }
 
-extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 16 / DEC_WARPS : 8 / DEC_WARPS)
+extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 2)
     attention_decode(const float *qkv, const bf16 *bias, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
                      bf16 *v_cache, const int *positions, float *parts, float *peaks, u32 *arrived, bf16 *out, int capacity, float eps, float scale) {
   DYNAMIC_SHARED(rings);
