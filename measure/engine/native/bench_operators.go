@@ -250,7 +250,7 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 	}
 	op := &operation{s: e.s, free: e.Close, calls: len(e.w.layers), cold: cold, queue: func() error {
 		for i := range e.w.layers {
-			if err := e.queueAttention(i, true); err != nil {
+			if err := e.queueAttention(i); err != nil {
 				return err
 			}
 		}

@@ -33,7 +33,7 @@ func (e *Engine) decodeSequence() sequence {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
 		s.add(once, e.queueHead, "lm_head")
 	}
-	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling", e.onRanks("logits_all_gather")...)
+	s.add(once, e.queueSampling, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
 
@@ -69,7 +69,7 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 		after = e.w.layers[i+1].attNorm
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
-	e.addAttention(s, i, true)
+	e.addAttention(s, i)
 	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
 	if sh.experts > 0 {
 		e.stepExperts(s, i, own, after)
@@ -80,9 +80,9 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 }
 
 // addAttention adds what lies between the projections of a decode step.
-func (e *Engine) addAttention(s *sequence, i int, early bool) {
+func (e *Engine) addAttention(s *sequence, i int) {
 	names := e.attentionNames()
-	s.add(i, func() error { return e.queueAttention(i, early) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
+	s.add(i, func() error { return e.queueAttention(i) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
 // launch is the grid of a product whose ring has so many stages.
@@ -116,11 +116,11 @@ func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm c
 }
 
 // queueAttention queues what lies between the projections.
-func (e *Engine) queueAttention(i int, early bool) error {
+func (e *Engine) queueAttention(i int) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	k, v := b.layerCache(sh, i, 0)
 	l := e.p.decode.launch(b.splits, sh.kvHeads, e.opt.Batch)
-	l.Early = early
+	l.Early = true
 	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
 		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
@@ -131,15 +131,15 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	n := e.opt.Batch
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
 	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
-	e.addAttention(s, i, false)
+	e.addAttention(s, i)
 	e.addOut(s, i, n, nil, e.attentionOut(w, 0))
 	e.addMLP(s, i, n)
 }
 
 // queueSampling queues the choice of the next tokens.
-func (e *Engine) queueSampling(early bool) error {
+func (e *Engine) queueSampling() error {
 	b := e.b
-	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: true}
 	if e.shape.ranks > 1 {
 		return e.queueSamplingShared(l)
 	}

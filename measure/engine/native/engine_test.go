@@ -120,9 +120,9 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 		for i := range gen {
 			limit := r.limit()
 			if d := apart(logits[i][seq], want); d > limit {
-				t.Fatalf("sequence %d, step %d: scores are %.2e from the reference", seq, i, d)
+				t.Fatalf("sequence %d, step %d: scores are %.2e from the reference, want %.2e", seq, i, d, limit)
 			}
-			if limit <= 1e-2 && !sameChoice(want, chosen[i][seq]) {
+			if limit < afterTie && !sameChoice(want, chosen[i][seq], limit) {
 				t.Fatalf("sequence %d, step %d: token %d is not the best", seq, i, chosen[i][seq])
 			}
 			want = r.next(int(chosen[i][seq]))

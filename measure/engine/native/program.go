@@ -115,7 +115,7 @@ func (l *linearKernels) sums() int { return 4 * 16 * l.tiles * 8 * l.columns }
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 6, least: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 4, deep: 6, least: 8},
 		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 3, deep: 5, least: 8},
 		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3, deep: 4, least: 8},
 	}

@@ -37,6 +37,7 @@ type Kernel struct {
 	dev       *Device
 	h         uintptr
 	shared    int
+	shares    bool // prefers shared memory to a cache
 	large     bool // may have clusters of more than PortableCluster blocks
 }
 
@@ -114,6 +115,9 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 		}
 		k.large = true
 	}
+	if err := k.share(l); err != nil {
+		return err
+	}
 	slots := make([]uint64, len(args))
 	params := make([]unsafe.Pointer, len(args)+1)
 	for i, a := range args {
@@ -144,6 +148,18 @@ func (k *Kernel) attributes(l Launch) (out []launchAttribute) {
 		out = append(out, launchAttribute{id: clusterDimension, value: [16]int32{int32(l.Cluster), 1, 1}})
 	}
 	return out
+}
+
+// share gives a kernel that starts early all of a multiprocessor's shared memory to be
+// placed in, whatever its own blocks take: a block waits until a multiprocessor is
+// idle if its kernel divides shared memory and cache otherwise than those there.
+func (k *Kernel) share(l Launch) error {
+	if !l.Early || k.shares || k.dev.Major < 9 {
+		return nil
+	}
+	const preferredCarveout, mostShared = 9, 100 // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent
+	k.shares = true
+	return k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, preferredCarveout, mostShared))
 }
 
 func (d Dim) sizes() [3]uint32 {

@@ -21,9 +21,6 @@
 
 #define CONSUMERS 8
 #define PRODUCERS 4
-#ifndef START_EARLY // to try
-#define START_EARLY 1
-#endif
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
 enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN };
@@ -136,14 +133,14 @@ struct Linear {
   }
 
   // produce fills the ring. Its first round of weights does not wait for the
-  // kernel ahead. The kernel behind may start when all is on its way: earlier,
-  // its ring would be full before this one's end, and DRAM idle until its begin.
+  // kernel ahead, and then the kernel behind may start: its blocks find room where
+  // those of the kernel ahead end, one on a multiprocessor (linearShapes).
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = first(1), x = w;
     int ahead = 0;
     for (; ahead < STAGES && w.item < items; ahead++, w.next(a)) copy_weights(w, thread, policy);
-    if (START_EARLY || w.item >= items) let_next_start();
+    let_next_start();
     after_previous();
     for (; ahead > 0; ahead--, x.next(a)) copy_inputs(x, thread);
     for (; w.item < items; w.next(a)) {
@@ -151,7 +148,6 @@ struct Linear {
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
     }
-    let_next_start();
   }
 
   __device__ void consume(float *red, const float *scale) const {

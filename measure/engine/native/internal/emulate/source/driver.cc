@@ -209,10 +209,14 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **))launch, 48 << 10};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **))launch, 0};
   return OK;
 }
+// A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
+// takes its part. How much that is of one kernel is not known here, so all of a block's
+// dynamic memory has to be asked for.
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
+  if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // the share of shared memory
   if (attribute == 14) return f->large = v, OK; // clusters of more than 8
   if (attribute != 8 || v > 163 << 10) return INVALID;
   return f->most_shared = v, OK;
