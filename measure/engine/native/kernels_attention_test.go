@@ -139,11 +139,9 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 		}
 	}
 	dk, dv, arrived, out := put(b, k), put(b, v), put(b, make([]uint32, batch*s.kvHeads)), room[uint16](b, batch*s.attWidth())
-	args := []any{
+	b.run(b.p.attentionDecode, b.p.decode.launch(splits, s.kvHeads, batch),
 		put(b, rows), p.dBias, p.dQNorm, p.dKNorm, p.dTab, dk, dv, put(b, positions), room[float32](b, batch*splits*s.heads*d),
-		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale(),
-	}
-	b.run(b.p.attentionDecode, b.p.decode.launch(splits, s.kvHeads, batch, b.dev.SMs), append(args, b.p.decode.args(splits, s.kvHeads, batch)...)...)
+		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale())
 	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), widen(get[uint16](b, out, batch*s.attWidth()))
 	for i, n := range past {
 		line := row[i*s.qkvWidth():][:s.qkvWidth()]

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -39,14 +38,9 @@ func newBench(t testing.TB, s *shape, more ...string) *bench {
 	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, linearShapes()), more), &sync.Mutex{})
 	one.(*sync.Mutex).Lock()
 	defer one.(*sync.Mutex).Unlock()
-	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, linearShapes(), append(tried(), more...)...)
+	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, linearShapes(), more...)
 	b.must(err)
 	return b
-}
-
-// tried are the defines that LLMPROF_TEST_DEFINES names, "A=1+B=2".
-func tried() []string {
-	return strings.FieldsFunc(os.Getenv("LLMPROF_TEST_DEFINES"), func(r rune) bool { return r == '+' })
 }
 
 func (b *bench) must(err error) {

@@ -136,7 +136,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s, more)}
+	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
 	return p, p.find(s)
 }
 
@@ -145,7 +145,7 @@ func (p *program) find(s *shape) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
-		p.decode.kernel: &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
+		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
 	}
 	if s.ranks > 1 {
 		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll

@@ -15,7 +15,7 @@ var files embed.FS
 func Source() (string, error) {
 	var b strings.Builder
 	for _, name := range []string{
-		"ptx.cuh", "hopper.cuh", "common.cuh", "random.cu", "elementwise.cu", "linear.cu", "attention_decode.cu", "attention_decode_mma.cu", "attention_decode_reg.cu", "attention_prefill.cu",
+		"ptx.cuh", "hopper.cuh", "common.cuh", "random.cu", "elementwise.cu", "linear.cu", "attention_decode.cu", "attention_prefill.cu",
 		"attention_prefill_hopper.cu", "sandwich.cu", "moe.cu", "ranks.cu", "probe.cu",
 	} {
 		text, err := files.ReadFile(name)

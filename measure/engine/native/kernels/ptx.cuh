@@ -133,13 +133,6 @@ __device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
 }
 
-// load_once loads what is read once, past the first-level cache.
-__device__ __forceinline__ uint4 load_once(const void *at) {
-  uint4 v;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
-  return v;
-}
-
 // evict_first is the policy of what is read once.
 __device__ __forceinline__ u64 evict_first() {
   u64 policy;
