@@ -23,6 +23,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 		return nil, err
 	}
 	f.Name, f.Engine, f.Kernels, f.Made, f.Version = name, m.Engine, m.Kernels, m.When, m.Version
+	f.Notes = append(f.Notes, m.Notes...)
 	m.device(f)
 	for k, v := range m.Tools {
 		f.Tools[k] = v

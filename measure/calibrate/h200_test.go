@@ -2,7 +2,9 @@ package calibrate
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -107,6 +109,36 @@ func TestH200(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.toml"), []byte(f.Text()))
+}
+
+// TestH200Native holds the calibration of the native engine on an H200 to the rows
+// that llmprof calibrate left there.
+func TestH200Native(t *testing.T) {
+	packed, err := os.Open(filepath.Join("testdata", "h200-native.jsonl.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := parseRows("h200-native.jsonl", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows.Rows) != 262 || len(rows.Machine.Notes) != 1 || rows.Machine.Engine != Native {
+		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
+	}
+	f, err := Fit(rows, board(t, "h200"), "h200-native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), []byte(f.Text()))
 }
 
 // golden compares with a file, or writes it anew: UPDATE_GOLDEN=1 go test ./...

@@ -54,6 +54,7 @@ type Machine struct {
 	Tools       map[string]string `json:"versions"`
 	Version     string            `json:"llmprof"`
 	When        time.Time         `json:"when"`
+	Notes       []string          `json:"notes,omitempty"` // what whoever keeps the rows says of them; a calibration has them too
 }
 
 // machineKind is the kind of the line that says where it was.
