@@ -111,28 +111,31 @@ func Files() ([]File, error) {
 	return parseFiles(filesFile, data)
 }
 
-// own is the source of the observations that were reduced from those files.
-const own = "h200"
-
-// shipped are the hashes of the files.
-var shipped = sync.OnceValues(func() (map[string]bool, error) {
-	files, err := Files()
-	hashes := map[string]bool{}
-	for i := range files {
-		hashes[files[i].SHA256] = true
+// Source is the source of the observations that were reduced from the file: results
+// of the native engine are kept apart from those of transformers.
+func (f *File) Source() string {
+	if strings.HasPrefix(f.Engine, "native ") {
+		return "native"
 	}
-	return hashes, err
+	return "h200"
+}
+
+// shipped are the sources of the files by their hashes.
+var shipped = sync.OnceValues(func() (map[string]string, error) {
+	files, err := Files()
+	sources := map[string]string{}
+	for i := range files {
+		sources[files[i].SHA256] = files[i].Source()
+	}
+	return sources, err
 })
 
 // Origin is the source of a result file that embedded observations were reduced
 // from, "" of any other. Its observations are those, so what a constant was fitted
 // on is scored apart there too.
 func Origin(data []byte) (source string, err error) {
-	hashes, err := shipped()
-	if err != nil || !hashes[digest(data)] {
-		return "", err
-	}
-	return own, nil
+	sources, err := shipped()
+	return sources[digest(data)], err
 }
 
 func parseFiles(name string, data []byte) ([]File, error) {

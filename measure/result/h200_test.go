@@ -37,3 +37,33 @@ func TestH200(t *testing.T) {
 		}
 	}
 }
+
+// TestH200Native holds what experiments/h200-native says of its results.
+func TestH200Native(t *testing.T) {
+	results, err := ReadFolder("../../experiments/h200-native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metered := 0
+	for _, r := range results {
+		for name, times := range map[string]*Times{"TTFT": r.TTFT, "TPOT": r.TPOT, "TTLT": r.TTLT} {
+			if times == nil {
+				continue
+			}
+			if off := math.Abs(times.Median / *times.Device - 1); off > 0.02 {
+				t.Errorf("%s: %s is %.2g of the host's clock off that of the device", r.ID, name, off)
+			}
+		}
+		if r.Energy != nil {
+			metered++
+		}
+		for _, c := range r.Closure {
+			if !c.Passed && (c.Name != "request: counter of GPU 0 = integral of its power" || r.ID != "h200-native-short-468a0dfe4bba-c0") {
+				t.Errorf("%s: %s is off by %.2g", r.ID, c.Name, c.Off)
+			}
+		}
+	}
+	if len(results) != 15 || metered != 12 {
+		t.Errorf("%d results, %d of them with energy", len(results), metered)
+	}
+}
