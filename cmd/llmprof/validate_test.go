@@ -236,6 +236,7 @@ func TestValidationDoc(t *testing.T) {
 	doc := string(old)
 	for _, c := range []struct{ args, until string }{
 		{"--by engine --worst 0", "\n\nNot compared"},
+		{"--engine native --by tp --worst 0", "\n\nSources"},
 		{"--ablate", "\n\nScored apart"},
 	} {
 		got := try(t, append([]string{"validate"}, strings.Fields(c.args)...)...)
