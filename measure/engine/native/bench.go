@@ -225,3 +225,41 @@ func sets(bytes, rotate int) (n int, cold bool) {
 	n = min(1+(rotate+bytes-1)/bytes, max(mostRotated/bytes, 1))
 	return n, n*bytes > rotate
 }
+
+// How many calls a graph holds: as many as a model has layers, or its start would be
+// in their time, and the first, which has no kernel ahead to begin under, would
+// count for much. Fewer are enough where they do so much together that a start of
+// some microseconds is lost in it: more than a millisecond on any GPU.
+const (
+	leastCalls  = 32
+	enoughFLOPs = 1 << 40
+	enoughBytes = 32 << 30
+)
+
+// rounds is how often a graph goes through so many buffers, by what one call does.
+// The rounds are whole, so that no buffer comes again, in the next replay either,
+// before all others did.
+func rounds(copies, flops, bytes int) int {
+	calls := leastCalls
+	if flops > 0 {
+		calls = min(calls, 1+(enoughFLOPs-1)/flops)
+	}
+	if bytes > 0 {
+		calls = min(calls, 1+(enoughBytes-1)/bytes)
+	}
+	return 1 + (calls-1)/copies
+}
+
+// inTurn is the operation of what is queued for each of so many buffers, of which
+// one call does so much.
+func inTurn(copies, flops, bytes int, cold bool, queue func(i int) error) *operation {
+	calls := copies * rounds(copies, flops, bytes)
+	return &operation{calls: calls, cold: cold, queue: func() error {
+		for i := range calls {
+			if err := queue(i % copies); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}

@@ -68,14 +68,7 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 		return b.done(a, nil, err)
 	}
 	queue, free, err := b.multiply(a, m, n, k, y, x, w)
-	op, err := b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
-		for i := range copies {
-			if err := queue(w.Add(2 * i * n * k)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}, err)
+	op, err := b.done(a, inTurn(copies, 2*m*n*k, 2*n*k, cold, func(i int) error { return queue(w.Add(2 * i * n * k)) }), err)
 	if err == nil {
 		op.free = func() error { return errors.Join(free(), a.free()) }
 	}
@@ -138,14 +131,9 @@ func (b *Bencher) activation(q *Query) (*operation, error) {
 	}
 	out, err := a.take("activations", 2*copies*tokens*width)
 	l := cuda.Launch{Grid: cuda.Dim{X: (width/8 + 127) / 128, Y: tokens}, Block: cuda.Dim{X: 128}}
-	return b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
-		for i := range copies {
-			if err := b.p.activation.Queue(b.s, l, in.Add(4*i*tokens*width), out.Add(2*i*tokens*width), int32(width)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}, err)
+	return b.done(a, inTurn(copies, 0, 6*tokens*width, cold, func(i int) error {
+		return b.p.activation.Queue(b.s, l, in.Add(4*i*tokens*width), out.Add(2*i*tokens*width), int32(width))
+	}), err)
 }
 
 // nodes are small kernels one after the other.
@@ -178,25 +166,15 @@ func (b *Bencher) moves(q *Query) (*operation, error) {
 	}
 	if q.Kind == "copy" {
 		to, err := a.take("a copy", copies*bytes)
-		return b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
-			for i := range copies {
-				if err := b.s.Copy(to.Add(i*bytes), from.Add(i*bytes), bytes); err != nil {
-					return err
-				}
-			}
-			return nil
-		}}, err)
+		return b.done(a, inTurn(copies, 0, 2*bytes, cold, func(i int) error {
+			return b.s.Copy(to.Add(i*bytes), from.Add(i*bytes), bytes)
+		}), err)
 	}
 	sink, err := a.take("a sink", 4)
 	l := cuda.Launch{Grid: cuda.Dim{X: 8 * b.dev.SMs}, Block: cuda.Dim{X: 512}}
-	return b.done(a, &operation{calls: copies, cold: cold, queue: func() error {
-		for i := range copies {
-			if err := b.p.probeRead.Queue(b.s, l, from.Add(i*bytes), uint64(bytes/16), sink); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}, err)
+	return b.done(a, inTurn(copies, 0, bytes, cold, func(i int) error {
+		return b.p.probeRead.Queue(b.s, l, from.Add(i*bytes), uint64(bytes/16), sink)
+	}), err)
 }
 
 // mostLayers bounds the layers whose caches are rotated.
@@ -248,17 +226,12 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 	if err := e.fillAttention(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	op := &operation{s: e.s, free: e.Close, calls: len(e.w.layers), cold: cold, queue: func() error {
-		for i := range e.w.layers {
-			if err := e.queueAttention(i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
-	if q.Kind == "attention_prefill" {
-		op.queue = func() error { return e.queuePrefillAttention(0, 0, 1) }
+	s := q.Shape
+	op := inTurn(len(e.w.layers), 0, 4*s["batch"]*s["kv_heads"]*s["head_dim"]*s["context"], cold, e.queueAttention)
+	if q.Kind == "attention_prefill" { // the causal half of two products
+		op = inTurn(1, 2*s["tokens"]*s["tokens"]*s["heads"]*s["head_dim"], 0, cold, func(int) error { return e.queuePrefillAttention(0, 0, 1) })
 	}
+	op.s, op.free = e.s, e.Close
 	return op, nil
 }
 
