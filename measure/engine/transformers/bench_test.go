@@ -48,3 +48,24 @@ func TestBench(t *testing.T) {
 	load(t, w, workload(t, "llama"))
 	repeat(t, w, engine.Request, 1)
 }
+
+// A graph holds at least as many calls as a model has layers, and goes through its
+// buffers in whole rounds, so that none comes again before all others did.
+func TestBenchLengthens(t *testing.T) {
+	var seen [][4]any
+	script(t, &seen, "lengthen.py", `{"kind": "gemm", "shape": {"m": 2, "n": 128, "k": 128}}`, `{"kind": "gemm", "shape": {"m": 2, "n": 256, "k": 256}}`,
+		`{"kind": "activation", "shape": {"tokens": 8, "width": 256}}`, `{"kind": "read", "shape": {"bytes": 4096}}`)
+	for i, want := range []struct{ copies, calls int }{{2, 32}, {2, 32}, {4, 32}, {17, 34}} {
+		for j, calls := range []int{want.copies, want.calls} {
+			reads, ok := seen[i][2*j].([]any)
+			if !ok || len(reads) != calls || seen[i][2*j+1] != float64(calls) {
+				t.Errorf("%d: %v calls, %d reads, want %d", i, seen[i][2*j+1], len(reads), calls)
+			}
+			for k, at := range reads {
+				if at != float64(k%want.copies) {
+					t.Errorf("%d: call %d reads buffer %v", i, k, at)
+				}
+			}
+		}
+	}
+}

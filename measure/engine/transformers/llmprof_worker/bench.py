@@ -20,14 +20,40 @@ MOST_BYTES = 8 << 30  # of buffers that are rotated
 PATIENCE = 5  # seconds, or ten times those asked for, after which three samples are enough
 STEADY = 0.02  # by how much the medians of two runs of calls may differ
 
+# How many calls a graph holds: as many as a model has layers, or its start would be in their time.
+# Fewer are enough where they do so much together that a start of some microseconds is lost in it.
+LEAST_CALLS = 32
+ENOUGH_FLOPS = 1 << 40
+ENOUGH_BYTES = 32 << 30
+
 Body = Callable[[], Any]
 
 
 class Operator:
-    """What is timed: a body of so many calls."""
+    """What is timed: a body of so many calls, and what one of them does, where a graph is to hold more."""
 
-    def __init__(self, body: Body, calls: int = 1, cold: bool = False, graph: bool = True) -> None:
+    def __init__(
+        self, body: Body, calls: int = 1, cold: bool = False, graph: bool = True, flops: int = 0, bytes: int = 0
+    ) -> None:
         self.body, self.calls, self.cold, self.graph = body, calls, cold, graph
+        self.flops, self.bytes = flops, bytes
+
+    def lengthen(self) -> None:
+        """Goes through the body as often as a graph needs, whole, so that what is rotated stays cold."""
+        if not self.flops and not self.bytes:
+            return
+        calls = LEAST_CALLS
+        if self.flops:
+            calls = min(calls, math.ceil(ENOUGH_FLOPS / self.flops))
+        if self.bytes:
+            calls = min(calls, math.ceil(ENOUGH_BYTES / self.bytes))
+        once, rounds = self.body, math.ceil(calls / self.calls)
+
+        def body() -> None:
+            for _ in range(rounds):
+                once()
+
+        self.body, self.calls = body, rounds * self.calls
 
 
 class Maker:
@@ -61,14 +87,17 @@ class Maker:
             for (w,) in sets:
                 torch.mm(x, w.t(), out=y)
 
-        return Operator(body, len(sets), self.is_cold(sets))
+        return Operator(body, len(sets), self.is_cold(sets), flops=2 * m * n * k, bytes=2 * n * k)
 
     gemm_sustained = gemm
 
     def attention_prefill(self, tokens: int, heads: int, kv_heads: int, head_dim: int) -> Operator:
         q = self.random(1, heads, tokens, head_dim)
         k, v = self.random(1, kv_heads, tokens, head_dim), self.random(1, kv_heads, tokens, head_dim)
-        return Operator(lambda: scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads))
+        half = 2 * tokens * tokens * heads * head_dim  # of two products, the causal one
+        return Operator(
+            lambda: scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads), flops=half
+        )
 
     def attention_decode(self, batch: int, context: int, heads: int, kv_heads: int, head_dim: int) -> Operator:
         q, cache = self.random(batch, heads, 1, head_dim), (batch, kv_heads, context, head_dim)
@@ -78,7 +107,7 @@ class Maker:
             for k, v in sets:
                 scaled_dot_product_attention(q, k, v, enable_gqa=heads != kv_heads)
 
-        return Operator(body, len(sets), self.is_cold(sets))
+        return Operator(body, len(sets), self.is_cold(sets), bytes=4 * math.prod(cache))
 
     def rms_norm(self, tokens: int, width: int) -> Operator:
         sets, w = self.rotated((tokens, width)), self.random(width)
@@ -87,7 +116,7 @@ class Maker:
             for (x,) in sets:
                 rms_norm(x, (width,), w)
 
-        return Operator(body, len(sets), self.is_cold(sets))
+        return Operator(body, len(sets), self.is_cold(sets), bytes=4 * tokens * width)
 
     def activation(self, tokens: int, width: int) -> Operator:
         """One kernel that reads two tensors and writes a third, as a fused activation does."""
@@ -97,7 +126,7 @@ class Maker:
             for gate, up, out in sets:
                 torch.mul(gate, up, out=out)
 
-        return Operator(body, len(sets), self.is_cold(sets))
+        return Operator(body, len(sets), self.is_cold(sets), bytes=6 * tokens * width)
 
     def read(self, bytes: int) -> Operator:
         sets = self.rotated((bytes // self.dtype.itemsize,))
@@ -106,7 +135,7 @@ class Maker:
             for (x,) in sets:
                 torch.sum(x)
 
-        return Operator(body, len(sets), self.is_cold(sets))
+        return Operator(body, len(sets), self.is_cold(sets), bytes=bytes)
 
     def copy(self, bytes: int) -> Operator:
         sets = self.rotated((bytes // self.dtype.itemsize,), (bytes // self.dtype.itemsize,))
@@ -115,7 +144,7 @@ class Maker:
             for source, target in sets:
                 target.copy_(source)
 
-        return Operator(body, len(sets), self.is_cold(sets))
+        return Operator(body, len(sets), self.is_cold(sets), bytes=2 * bytes)
 
     def empty(self, launches: int) -> Body:
         tiny = torch.zeros(1024, device=self.device)
@@ -230,6 +259,7 @@ def prepare(operator: Operator, device: torch.device, notes: list[str]) -> tuple
             operator.body()
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
+    operator.lengthen()
     graph = torch.cuda.CUDAGraph()
     try:
         # NCCL's watchdog asks for events in a thread of its own, which is no part of the capture.
