@@ -229,7 +229,7 @@ func sets(bytes, rotate int) (n int, cold bool) {
 // How many calls a graph holds: as many as a model has layers, or its start would be
 // in their time, and the first, which has no kernel ahead to begin under, would
 // count for much. Fewer are enough where they do so much together that a start of
-// some microseconds is lost in it: more than a millisecond on any GPU.
+// some microseconds is lost in it: half a millisecond or more on any GPU.
 const (
 	leastCalls  = 32
 	enoughFLOPs = 1 << 40
