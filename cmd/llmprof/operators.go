@@ -121,7 +121,11 @@ func operatorFigure(gpu func(key string) string, phases []compare.OperatorPhase)
 		return nil, fmt.Errorf("there are no operators to draw")
 	}
 	c := &phases[0].Config
-	parts := []string{c.Model, gpu(c.GPU), c.Runs(), fmt.Sprintf("batch %d", c.Batch), fmt.Sprintf("prompt %d, %d generated", c.Prompt, c.Gen), c.Weights, "llmprof"}
+	board := gpu(c.GPU)
+	if c.TP > 1 {
+		board = fmt.Sprintf("%s · TP %d", board, c.TP)
+	}
+	parts := []string{c.Model, board, c.Runs(), fmt.Sprintf("batch %d", c.Batch), fmt.Sprintf("prompt %d, %d generated", c.Prompt, c.Gen), c.Weights, "llmprof"}
 	if phases[0].Why != nil {
 		parts = []string{"nothing is predicted: " + phases[0].Why.Error(), "llmprof"}
 	}
