@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
 )
 
@@ -48,7 +49,7 @@ func TestCuts(t *testing.T) {
 		{32, 6144, 4096, false, cut{96, 1}}, {32, 4096, 4096, false, cut{64, 2}}, {32, 4096, 14336, false, cut{64, 2}},
 		{32, 14336, 4096, true, cut{448, 1}}, {16, 2048, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
 	} {
-		if got := linearFor(rings, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
+		if got := linearFor(rings, Unquantized, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
 		}
 	}
@@ -160,7 +161,7 @@ func TestRandomWeights(t *testing.T) {
 	}
 	sum, squares, n := 0.0, 0.0, 100000
 	for i := range n {
-		v := randomWeight(tensorSeed(7, "lm_head.weight"), uint64(i))
+		v := randomWeight(safetensors.BFloat16, tensorSeed(7, "lm_head.weight"), uint64(i))
 		sum, squares = sum+v, squares+v*v
 		if math.Abs(v) > float64(randomScale)*1.01 {
 			t.Fatalf("element %d is %v", i, v)

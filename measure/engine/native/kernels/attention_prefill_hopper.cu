@@ -25,7 +25,7 @@ __device__ __forceinline__ u64 descriptor(u32 at, u32 lead) {
 // wgmma_scores adds to d, or sets it to, 64 queries times 128 keys of 16 values.
 __device__ __forceinline__ void wgmma_scores(float d[64], u64 a, u64 b, int add) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN
                " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
                "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -45,7 +45,7 @@ __device__ __forceinline__ void wgmma_scores(float d[64], u64 a, u64 b, int add)
 // wgmma_values adds to d 64 rows of weights of 16 keys times their values.
 #if HEAD_DIM == 128
 __device__ __forceinline__ void wgmma_values(float d[64], const u32 a[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN
                " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
                "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -63,7 +63,7 @@ __device__ __forceinline__ void wgmma_values(float d[64], const u32 a[4], u64 b)
 }
 #else
 __device__ __forceinline__ void wgmma_values(float d[32], const u32 a[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." SIXTEEN "." SIXTEEN
                " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
                "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"

@@ -77,7 +77,7 @@ func TestPart(t *testing.T) {
 					for r := row; r < row+rows; r++ {
 						want = append(want, whole[3*r+col:3*r+col+cols]...)
 					}
-					got, err := c.Part("a", []int{2, 3}, Span{row, rows}, Span{col, cols})
+					got, err := c.Part(BFloat16, "a", []int{2, 3}, Span{row, rows}, Span{col, cols})
 					if err != nil || !slices.Equal(got, want) {
 						t.Errorf("%d rows from %d, %d columns from %d: %x, %v, want %x", rows, row, cols, col, got, err, want)
 					}
@@ -85,11 +85,11 @@ func TestPart(t *testing.T) {
 			}
 		}
 	}
-	if got, err := c.Part("b", []int{2}, Span{1, 1}, Span{0, 1}); err != nil || !slices.Equal(got, []uint16{0xc040}) {
+	if got, err := c.Part(BFloat16, "b", []int{2}, Span{1, 1}, Span{0, 1}); err != nil || !slices.Equal(got, []uint16{0xc040}) {
 		t.Errorf("b = %x, %v", got, err)
 	}
 	for _, s := range [][2]Span{{{0, 3}, {0, 3}}, {{2, 1}, {0, 3}}, {{-1, 1}, {0, 3}}, {{0, 2}, {1, 3}}, {{0, 0}, {0, 3}}, {{1, 1 << 62}, {0, 3}}} {
-		if got, err := c.Part("a", []int{2, 3}, s[0], s[1]); err == nil {
+		if got, err := c.Part(BFloat16, "a", []int{2, 3}, s[0], s[1]); err == nil {
 			t.Errorf("%v gave %x", s, got)
 		}
 	}

@@ -1,0 +1,332 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+// quantized is what the weights of a matrix of width columns are worth once they
+// have been quantized.
+func quantized(q Quantization, f safetensors.Format, w []float64, width int) []float64 {
+	switch q {
+	case FP8:
+		return quantizedRows(w, width)
+	case INT4:
+		return quantizedGroups(f, w)
+	}
+	return w
+}
+
+// quantizedRows rounds each row to e4m3 by a scale that makes its greatest value 448.
+func quantizedRows(w []float64, width int) []float64 {
+	out := make([]float64, len(w))
+	for at := 0; at < len(w); at += width {
+		top := float32(0)
+		for _, v := range w[at : at+width] {
+			top = max(top, float32(math.Abs(v)))
+		}
+		scale := float32(1)
+		if top > 0 {
+			scale = top / 448
+		}
+		for i, v := range w[at : at+width] {
+			out[at+i] = e4m3(roundE4M3(float32(v)/scale)) * float64(scale)
+		}
+	}
+	return out
+}
+
+// e4m3 is the value of a byte: a sign, four bits of exponent with the bias 7, three
+// of the fraction.
+func e4m3(b byte) float64 {
+	v := float64(b&7) / 8
+	if exp := int(b >> 3 & 15); exp > 0 {
+		v = math.Ldexp(1+v, exp-7)
+	} else {
+		v = math.Ldexp(v, -6)
+	}
+	if b&0x80 != 0 {
+		return -v
+	}
+	return v
+}
+
+// roundE4M3 is the nearest of all values, the even one of two.
+func roundE4M3(v float32) byte {
+	best, far := byte(0), math.Inf(1)
+	for b := range 0x7f {
+		d := math.Abs(math.Abs(float64(v)) - e4m3(byte(b)))
+		if d < far || d == far && b%2 == 0 {
+			best, far = byte(b), d
+		}
+	}
+	if math.Signbit(float64(v)) {
+		best |= 0x80
+	}
+	return best
+}
+
+// quantizedGroups rounds groups of 128 to 16 steps from the least value, or 0, to
+// the greatest.
+func quantizedGroups(f safetensors.Format, w []float64) []float64 {
+	out := make([]float64, len(w))
+	for at := 0; at < len(w); at += groupInputs {
+		least, most := float32(0), float32(0)
+		for _, v := range w[at : at+groupInputs] {
+			least, most = min(least, float32(v)), max(most, float32(v))
+		}
+		scale := f.Value(f.Round((most - least) / 15))
+		if scale == 0 {
+			scale = 1
+		}
+		zero := math.Min(math.RoundToEven(float64(-least/scale)), 15)
+		for i, v := range w[at : at+groupInputs] {
+			q := min(max(math.RoundToEven(float64(float32(v)/scale))+zero, 0), 15)
+			out[at+i] = (q - zero) * float64(scale)
+		}
+	}
+	return out
+}
+
+// A quantizedMatrix is one on the device, and what it is worth.
+type quantizedMatrix struct {
+	w, scales, zeros cuda.Ptr
+	values           []float64
+}
+
+// matrix quantizes n rows of k values on the device, in two parts.
+func (b *bench) matrix(q Quantization, n, k int) quantizedMatrix {
+	raw, v := b.normal(n*k, 0.05)
+	if q == FP8 { // values far below a row's greatest, and a row of nothing
+		for i := range k {
+			raw[i], v[i] = 0, 0
+			if i%3 == 1 {
+				raw[k+i] = b.f.Round(b.f.Value(raw[k+i]) / 256)
+				v[k+i] = float64(b.f.Value(raw[k+i]))
+			}
+		}
+	} else { // a group of nothing, one above 0 and one below
+		for i := range groupInputs {
+			raw[i], v[i] = 0, 0
+			raw[k+i] &= 0x7fff
+			raw[2*k+i] |= 0x8000
+			v[k+i], v[2*k+i] = math.Abs(v[k+i]), -math.Abs(v[2*k+i])
+		}
+	}
+	data, scales, zeros := q.bytes(n, k)
+	m := quantizedMatrix{w: room[uint8](b, data), scales: room[uint8](b, scales), values: quantized(q, b.f, v, k)}
+	if zeros > 0 {
+		m.zeros = room[uint8](b, zeros)
+	}
+	w := &weights{}
+	l := loader{w: w, s: b.s, dev: b.dev, k: b.p, float: b.f}
+	first := n / 16 * 8
+	for _, part := range [][2]int{{0, first}, {first, n}} {
+		t := &tensor{rows: safetensors.Span{N: part[1] - part[0]}, cols: safetensors.Span{N: k}, kept: q, row: part[0], among: n}
+		begin, _, _ := q.bytes(part[0], k)
+		t.offset, t.scaled = int(m.w)+begin, scaled{m.scales, m.zeros}
+		l.scratch = put(b, raw[part[0]*k:part[1]*k])
+		b.must(l.quantize(t))
+	}
+	return m
+}
+
+// Weights are quantized as plain Go does, and widened to what they are worth.
+func TestKernelQuantize(t *testing.T) {
+	for _, q := range []Quantization{FP8, INT4} {
+		s := plain
+		s.kept = q
+		t.Run(q.String(), func(t *testing.T) {
+			both(t, s, func(b *bench) {
+				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
+					n, k := c[0], c[1]
+					m, out := b.matrix(q, n, k), room[uint16](b, n*k+8)
+					b.run(b.p.quantized.widen, cuda.Launch{Grid: cuda.Dim{X: 3}, Block: cuda.Dim{X: 256}}, m.w, m.scales, m.zeros, out, int32(n), int32(k))
+					got := get[uint16](b, out, n*k+8)
+					for i, v := range m.values {
+						if want := b.f.Round(float32(v)); got[i]&0x7fff|want&0x7fff != 0 && got[i] != want {
+							b.t.Fatalf("%dx%d: weight %d of row %d is %v, want %v", n, k, i%k, i/k, b.f.Value(got[i]), b.f.Value(want))
+						}
+					}
+					if got[n*k] != 0xffff {
+						b.t.Fatalf("%dx%d: more was written", n, k)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Every byte of e4m3 but those that are no numbers has the value that its bits say.
+func TestKernelArrange(t *testing.T) {
+	s := plain
+	s.kept = FP8
+	both(t, s, func(b *bench) {
+		const n, k = 4, 64
+		raw := make([]uint8, n*k)
+		want := make([]float64, n*k)
+		for i := range raw {
+			raw[i] = uint8(i)
+			if raw[i]&0x7f == 0x7f {
+				raw[i] = 0
+			}
+			want[i] = e4m3(raw[i])
+		}
+		w, out := room[uint8](b, n*k), room[uint16](b, n*k)
+		l := cuda.Launch{Grid: cuda.Dim{X: 2}, Block: cuda.Dim{X: 256}}
+		b.run(b.p.quantized.arrange, l, put(b, raw), w, uint64(n*k/8))
+		b.run(b.p.quantized.widen, l, w, put(b, []float32{1, 1, 1, 1}), cuda.Ptr(0), out, int32(n), int32(k))
+		near(b.t, "e4m3", b.widen(get[uint16](b, out, n*k)), want, 0)
+	})
+}
+
+// The products of decoding with quantized weights, as TestKernelLinear has them.
+func TestKernelNarrow(t *testing.T) {
+	for _, q := range []Quantization{FP8, INT4} {
+		s := plain
+		s.kept, s.sandwich = q, true
+		t.Run(q.String(), func(t *testing.T) { both(t, s, func(b *bench) { b.narrow(q) }) })
+	}
+}
+
+func (b *bench) narrow(q Quantization) {
+	least := 1
+	for i := range b.p.linear {
+		l := &b.p.linear[i]
+		if l.kept != q {
+			continue
+		}
+		for _, c := range []struct{ batch, n, k int }{
+			{l.rows, 64, 128}, {least, 80, 384}, {(l.rows + least) / 2, 208, 1152}, {l.rows, 48, 2432}, {least, 512, 1024},
+		} {
+			for _, parts := range []int{1, 3} {
+				b.narrowScores(l, c.batch, c.n, c.k, parts)
+				b.narrowResidual(l, c.batch, c.n, c.k, parts)
+				b.narrowSwiglu(l, c.batch, c.n, c.k, parts)
+			}
+		}
+		least = l.rows + 1
+	}
+}
+
+// narrowProduct is product with quantized weights.
+func (b *bench) narrowProduct(l *linearKernels, kernel *cuda.Kernel, gated bool, n, k, parts int, m quantizedMatrix, args ...any) {
+	c := l.cutFor(n, k, gated, 1)
+	c.parts = min(parts, (k+l.depth-1)/l.depth)
+	args = append(append([]any{m.w}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales, m.zeros)
+	b.run(kernel, l.launch(c, b.dev.SMs), args...)
+}
+
+func (b *bench) narrowScores(l *linearKernels, batch, n, k, parts int) {
+	m := b.matrix(l.kept, n, k)
+	x, xs := b.normal(batch*k, 2)
+	sq, scale := b.squares(xs, k)
+	for _, kernel := range []*cuda.Kernel{l.scores, l.plain} {
+		y, squares := room[float32](b, batch*n), put(b, sq)
+		if kernel == l.plain {
+			squares = 0
+		}
+		b.narrowProduct(l, kernel, false, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+			squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+		want := make([]float64, batch*n)
+		for s := range batch {
+			for o := range n {
+				want[s*n+o] = dot(m.values, xs, o, s, k)
+				if kernel == l.scores {
+					want[s*n+o] *= scale[s]
+				}
+			}
+		}
+		near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", kernel.Name, batch, n, k, parts), get[float32](b, y, batch*n), want, 1e-5)
+	}
+}
+
+func (b *bench) narrowResidual(l *linearKernels, batch, n, k, parts int) {
+	m := b.matrix(l.kept, n, k)
+	x, xs := b.normal(batch*k, 2)
+	stream, old := b.floats(batch*n, 1)
+	norm, g := b.normal(n, 1)
+	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
+	b.narrowProduct(l, l.residual, false, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		cuda.Ptr(0), y, h, sums, put(b, norm))
+	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
+	for s := range batch {
+		for o := range n {
+			v := old[s*n+o] + dot(m.values, xs, o, s, k)
+			want[s*n+o], normed[s*n+o] = v, v*g[o]
+			squares[(s*n+o)/16] += v * v
+		}
+	}
+	what := fmt.Sprintf("%s of %dx%dx%d in %d", l.residual.Name, batch, n, k, parts)
+	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
+	near(b.t, what+", normed", b.widen(get[uint16](b, h, batch*n)), normed, b.rounding())
+	near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
+}
+
+func (b *bench) narrowSwiglu(l *linearKernels, batch, n, k, parts int) {
+	m := b.matrix(l.kept, 2*n, k)
+	x, xs := b.normal(batch*k, 2)
+	sq, scale := b.squares(xs, k)
+	h := room[uint16](b, batch*n)
+	b.narrowProduct(l, l.swiglu, true, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
+	want := make([]float64, batch*n)
+	for s := range batch {
+		for o := range n {
+			want[s*n+o] = silu(dot(m.values, xs, o, s, k)*scale[s]) * dot(m.values, xs, n+o, s, k) * scale[s]
+		}
+	}
+	near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", l.swiglu.Name, batch, n, k, parts), b.widen(get[uint16](b, h, batch*n)), want, b.rounding())
+}
+
+// fit are the small dense models whose sizes groups of 128 divide.
+func fit() map[string]string {
+	return map[string]string{
+		"mistral": tinyMistral, "qwen3": tinyQwen3, "window": tinyWindow,
+		"gemma2": strings.Replace(tinyGemma2, `"intermediate_size":704`, `"intermediate_size":768`, 1),
+		"qwen2":  strings.NewReplacer(`"hidden_size":448`, `"hidden_size":512,"head_dim":64`, "1216", "1280", `heads":7`, `heads":8`, `heads":1`, `heads":2`).Replace(tinyQwen2),
+	}
+}
+
+// TestFormatsAgainstReference is TestAgainstReference in fp16 and with quantized
+// weights, which the reference has too.
+func TestFormatsAgainstReference(t *testing.T) {
+	emulate.Device(t)
+	type variant struct {
+		batch, prompt, gen int
+		products           Products
+	}
+	all := []variant{{1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
+		{32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts}}
+	if emulate.RealGPU() != nil { // the processor takes its time
+		all = []variant{{1, 20, 2, OwnProducts}, {9, 5, 2, OwnProducts}, {33, 3, 2, OwnProducts}}
+	}
+	for _, f := range []Options{{FP16: true}, {Quantization: FP8}, {Quantization: INT4}, {FP16: true, Quantization: FP8}, {FP16: true, Quantization: INT4}} {
+		configs := fit()
+		if f.Quantization != INT4 {
+			configs = tiny()
+		}
+		for name, config := range configs {
+			if f.Quantization != Unquantized && strings.Contains("qwen3_moe mixtral", name) {
+				continue
+			}
+			for i, c := range all {
+				if emulate.RealGPU() != nil && i != len(name)%len(all) {
+					continue // one of them
+				}
+				t.Run(fmt.Sprintf("%v%v/%s/%dx%d/%d", f.FP16, f.Quantization, name, c.batch, c.prompt, c.products), func(t *testing.T) {
+					t.Parallel()
+					opt := f
+					opt.Seed, opt.Batch, opt.PromptLen, opt.GenLen, opt.Products = 7, c.batch, c.prompt, c.gen, c.products
+					compare(t, open(t, config, opt), referenceOf(t, config, opt), c.gen)
+				})
+			}
+		}
+	}
+}
