@@ -78,6 +78,10 @@ func TestTried(t *testing.T) {
 		if got := Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
+		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Batch: 1, PromptLen: 100, GenLen: 2}) ||
+			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: fp16 and fp8 have not been tried", name)
+		}
 		if Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
 			t.Errorf("%s: several GPUs have not been tried", name)
 		}

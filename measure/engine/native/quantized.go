@@ -195,8 +195,21 @@ func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
 	return nil, fmt.Errorf("tensor %q is neither a scale of each of the %d rows of %q nor one of all", name, rows, t.name)
 }
 
-// checkFP8 says what a checkpoint's e4m3 tensor lacks.
-func checkFP8(c *safetensors.Checkpoint, t *tensor) error {
+// checkQuantized says what a checkpoint's tensor lacks, or why it cannot be read, if
+// it is quantized there.
+func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
+	base := strings.TrimSuffix(t.name, ".weight")
+	for _, packed := range []string{".qweight", ".weight_packed"} {
+		if c.DType(base+packed) != "" {
+			return unsupported("weights: %q is packed as GPTQ, AWQ or compressed-tensors do; int4 weights are made of 16-bit ones here", base+packed)
+		}
+	}
+	if c.DType(t.name) != safetensors.E4M3 || !strings.HasSuffix(base, "_proj") {
+		return nil
+	}
+	if t.kept != FP8 {
+		return unsupported("weights: tensor %q is stored as %s, which is read with the quantization fp8 (--quantize fp8)", t.name, safetensors.E4M3)
+	}
 	if err := c.CheckIn(t.name, t.shape, safetensors.E4M3); err != nil {
 		return err
 	}

@@ -1,14 +1,21 @@
 package native
 
 import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"llmprof"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
+	"llmprof/models"
 )
 
 // quantized is what the weights of a matrix of width columns are worth once they
@@ -23,7 +30,8 @@ func quantized(q Quantization, f safetensors.Format, w []float64, width int) []f
 	return w
 }
 
-// quantizedRows rounds each row to e4m3 by a scale that makes its greatest value 448.
+// quantizedRows rounds each row to e4m3 by a scale of four bits that makes its
+// greatest value 448 or little less.
 func quantizedRows(w []float64, width int) []float64 {
 	out := make([]float64, len(w))
 	for at := 0; at < len(w); at += width {
@@ -33,7 +41,7 @@ func quantizedRows(w []float64, width int) []float64 {
 		}
 		scale := float32(1)
 		if top > 0 {
-			scale = top / 448
+			scale = math.Float32frombits((math.Float32bits(top/448) + 0xfffff) &^ 0xfffff)
 		}
 		for i, v := range w[at : at+width] {
 			out[at+i] = e4m3(roundE4M3(float32(v)/scale)) * float64(scale)
@@ -329,4 +337,212 @@ func TestFormatsAgainstReference(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The bytes of weights and cache are the theory's in every format, scales and zero
+// points among them.
+func TestFormatsSizesAreTheEstimates(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b"} {
+		m, err := table.Model(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := table.Config(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []Quantization{Unquantized, FP8, INT4} {
+			for _, fp16 := range []bool{false, true} {
+				opt := Options{Model: m, Config: config, Batch: 3, PromptLen: 1000, GenLen: 25, FP16: fp16, Quantization: q}
+				e, err := newEngine(opt, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := theory(t, &opt)
+				if got := e.w.stored; got != int64(want.Weights) {
+					t.Errorf("%s, %+v: %d bytes of weights, in theory %.0f", name, formats(&opt), got, float64(want.Weights))
+				}
+				if got, want := float64(measureBuffers(&e.shape, &e.opt, 132).kv)*1025/1024, float64(want.KV); got/want < 0.999 || got/want > 1.001 { // the last token's is not kept
+					t.Errorf("%s, %+v: %.0f bytes of cache, in theory %.0f", name, formats(&opt), got, want)
+				}
+			}
+		}
+	}
+}
+
+// What is not there is refused by name, before the GPU is touched.
+func TestFormatsRefused(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		opt    Options
+		want   string
+	}{
+		{tinyLlama, Options{Quantization: INT4}, "groups of 128 need a hidden size, feed-forward and attention that are multiples of it, not 256, 704 and 512"},
+		{tinyLlama, Options{Quantization: 3}, "weights of 3 bits; this engine has 16, fp8 and int4"},
+		{tinyMixtral, Options{Quantization: FP8}, "fp8 weights of experts; this engine quantizes dense models"},
+		{tinyLlama, Options{Quantization: FP8, TP: 2}, "fp8 weights on 2 GPUs; this engine shares 16-bit weights alone"},
+	} {
+		opt := modelOf(t, c.config, c.opt)
+		opt.Batch, opt.PromptLen, opt.GenLen = 1, 8, 2
+		var refused *UnsupportedError
+		if err := Check(&opt); !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+	if _, err := ParseQuantization("int8"); err == nil || !strings.Contains(err.Error(), `"int8"`) {
+		t.Error(err)
+	}
+}
+
+// A store is a checkpoint that is being written.
+type store struct {
+	header map[string]any
+	data   []byte
+}
+
+func (s *store) add(name, dtype string, shape []int, data []byte) {
+	begin := len(s.data)
+	s.data = append(s.data, data...)
+	s.header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{begin, len(s.data)}}
+}
+
+func (s *store) write(t *testing.T) string {
+	t.Helper()
+	text, err := json.Marshal(s.header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	file := append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), s.data...)
+	if err := os.WriteFile(filepath.Join(folder, "model.safetensors"), file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// storeOf is a checkpoint of random 16-bit values in f; with fp8, those of linear
+// layers are e4m3 with scales, one a row or one of all. The reference has the same
+// weights.
+func storeOf(t *testing.T, config string, f safetensors.Format, fp8 bool) (*store, *reference) {
+	t.Helper()
+	opt := Options{Seed: 5, FP16: f == safetensors.Float16}
+	r := referenceOf(t, config, opt)
+	r.s.fp16 = opt.FP16
+	out := &store{header: map[string]any{}}
+	dtype := map[safetensors.Format]string{safetensors.BFloat16: "BF16", safetensors.Float16: "F16"}[f]
+	for at, ts := range layout(&r.s).tensors {
+		var data []byte
+		w := r.w[ts.name]
+		if fp8 && strings.HasSuffix(ts.name, "_proj.weight") {
+			scales, shape := make([]float32, ts.shape[0]), []int{ts.shape[0], 1}
+			for i := range scales {
+				scales[i] = 1e-4 * (1 + float32(i%7)/8)
+				if at%2 == 0 {
+					scales[i] = 1.25e-4
+				}
+			}
+			for i := range w {
+				scale := float64(scales[i/ts.cols.N])
+				b := roundE4M3(float32(w[i] / scale))
+				data, w[i] = append(data, b), e4m3(b)*scale
+			}
+			if at%2 == 0 {
+				scales, shape = scales[:1], []int{}
+			}
+			out.add(ts.name, "F8_E4M3", ts.shape, data)
+			data = nil
+			for _, v := range scales {
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+			}
+			out.add(ts.name+"_scale", "F32", shape, data)
+			continue
+		}
+		for _, v := range w {
+			data = binary.LittleEndian.AppendUint16(data, f.Round(float32(v)))
+		}
+		out.add(ts.name, dtype, ts.shape, data)
+	}
+	return out, r
+}
+
+// Checkpoints in fp16, in fp8 with scales of rows and of tensors, and in bf16 that are
+// quantized when they are read.
+func TestFormatsCheckpoints(t *testing.T) {
+	emulate.Device(t)
+	opt := Options{Batch: 2, PromptLen: 9, GenLen: 3}
+	for _, c := range []struct {
+		stored safetensors.Format
+		fp8    bool
+		fp16   bool
+		kept   Quantization
+	}{
+		{safetensors.Float16, false, true, Unquantized}, {safetensors.BFloat16, false, true, Unquantized},
+		{safetensors.BFloat16, true, false, FP8}, {safetensors.Float16, true, true, FP8},
+		{safetensors.BFloat16, false, false, FP8}, {safetensors.BFloat16, false, false, INT4},
+	} {
+		t.Run(fmt.Sprintf("%d %v in %v %v", c.stored, c.fp8, c.fp16, c.kept), func(t *testing.T) {
+			s, r := storeOf(t, tinyMistral, c.stored, c.fp8)
+			o := opt
+			o.Weights, o.FP16, o.Quantization = s.write(t), c.fp16, c.kept
+			if !c.fp8 {
+				kept := r.s
+				kept.kept = c.kept
+				for _, ts := range layout(&kept).tensors {
+					r.w[ts.name] = quantized(ts.kept, kept.float(), r.w[ts.name], ts.cols.N)
+				}
+			}
+			r.s.fp16 = c.fp16
+			compare(t, open(t, tinyMistral, o), r, o.GenLen)
+		})
+	}
+}
+
+// A checkpoint that is quantized otherwise than asked for is refused, and what is
+// wrong with one named.
+func TestFormatsCheckpointsRefused(t *testing.T) {
+	const q = "model.layers.1.self_attn.q_proj"
+	for name, c := range map[string]struct {
+		kept   Quantization
+		change func(*store)
+		want   string
+	}{
+		"not asked":   {Unquantized, func(*store) {}, "read with the quantization fp8"},
+		"int4":        {INT4, func(*store) {}, "read with the quantization fp8"},
+		"no scale":    {FP8, func(s *store) { s.rename(q+".weight_scale", q+".other") }, `there is no "` + q + `.weight_scale"`},
+		"blocks":      {FP8, func(s *store) { s.rename(q+".weight_scale", q+".weight_scale_inv") }, "scales of blocks"},
+		"packed":      {FP8, func(s *store) { s.rename(q+".weight", q+".weight_packed") }, "is packed as GPTQ"},
+		"shape":       {FP8, func(s *store) { s.header[q+".weight_scale"].(map[string]any)["shape"] = []int{1, 512} }, "neither a scale of each of the 512 rows"},
+		"no number":   {FP8, func(s *store) { s.overwrite(q+".weight_scale", []byte{0, 0, 0xc0, 0x7f}) }, "scale 0 is NaN"},
+		"zero":        {FP8, func(s *store) { s.overwrite(q+".weight_scale", []byte{0, 0, 0, 0}) }, "scale 0 is 0"},
+		"bad weights": {FP8, func(s *store) { s.overwrite(q+".weight", []byte{1, 0xff}) }, "element 1 is no number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := storeOf(t, tinyMistral, safetensors.BFloat16, true)
+			c.change(s)
+			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Batch: 1, PromptLen: 4, GenLen: 2, Quantization: c.kept})
+			if name == "bad weights" { // which are read when they are loaded
+				opt.Libraries = emulate.Device(t)
+			}
+			e, err := Open(opt)
+			if err == nil {
+				e.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func (s *store) rename(from, to string) {
+	s.header[to] = s.header[from]
+	delete(s.header, from)
+}
+
+func (s *store) overwrite(name string, with []byte) {
+	copy(s.data[s.header[name].(map[string]any)["data_offsets"].([]int)[0]:], with)
 }

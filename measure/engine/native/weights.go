@@ -244,10 +244,8 @@ func (l *loader) random(seed uint64, norm float32) error {
 func (w *weights) check(c *safetensors.Checkpoint) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
-		err := error(nil)
-		if t.kept == FP8 && c.DType(t.name) == safetensors.E4M3 {
-			err = checkFP8(c, t)
-		} else {
+		err := checkQuantized(c, t)
+		if err == nil && (t.kept != FP8 || c.DType(t.name) != safetensors.E4M3) {
 			err = c.Check(t.name, t.shape)
 		}
 		if err != nil {

@@ -4,7 +4,9 @@
 #if QUANTIZED == 8
 
 // quantize rounds the rows of a matrix to e4m3, each by the scale that makes its
-// greatest value 448, e4m3's greatest. One block a row.
+// greatest value 448, e4m3's greatest, or little less: scales are rounded up to four
+// significant bits, as many as weights have, so that widen is exact in bf16. One
+// block a row.
 //
 //   from[rows][k] -> to[rows][k], scales[rows]
 extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int k) {
@@ -19,7 +21,7 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int
   __syncthreads();
   top = 0.f;
   for (int i = 0; i < blockDim.x / WARP; i++) top = fmaxf(top, part[i]);
-  float scale = top > 0.f ? top / 448.f : 1.f;
+  float scale = top > 0.f ? __uint_as_float((__float_as_uint(top / 448.f) + 0xfffff) & ~0xfffffu) : 1.f;
   if (threadIdx.x == 0) scales[row] = scale;
   for (int e = threadIdx.x; e < k / 8; e += blockDim.x) {
     uint2 o = {0, 0};
