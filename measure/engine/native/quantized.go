@@ -108,11 +108,11 @@ func (l *loader) quantize(t *tensor) error {
 	to, k := l.w.base.Add(t.offset), t.cols.N
 	if t.kept == FP8 {
 		return l.k.quantized.quantize.Queue(l.s, cuda.Launch{Grid: cuda.Dim{X: t.rows.N}, Block: cuda.Dim{X: 256}},
-			l.scratch, to, l.w.base.Add(int(t.scaled.scales)+4*t.row), int32(k))
+			l.scratch, to, l.w.base.Add(int(t.scales)+4*t.row), int32(k))
 	}
 	// A warp has 64·2 weights, 128 bytes of them.
 	launch := cuda.Launch{Grid: cuda.Dim{X: min((data/128+7)/8, 1<<16)}, Block: cuda.Dim{X: 256}}
-	return l.k.quantized.quantize.Queue(l.s, launch, l.scratch, to, l.w.base.Add(int(t.scaled.scales)), l.w.base.Add(int(t.scaled.zeros)),
+	return l.k.quantized.quantize.Queue(l.s, launch, l.scratch, to, l.w.base.Add(int(t.scales)), l.w.base.Add(int(t.zeros)),
 		int32(t.rows.N), int32(k), int32(t.among), int32(t.row))
 }
 
@@ -153,7 +153,7 @@ func (l *loader) readFP8(c *safetensors.Checkpoint, t *tensor) error {
 	if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
 		return err
 	}
-	if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scaled.scales)+4*t.row), scales); err != nil {
+	if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
 		return err
 	}
 	launch := cuda.Launch{Grid: cuda.Dim{X: min((len(values)/8+255)/256, 1<<16)}, Block: cuda.Dim{X: 256}}
