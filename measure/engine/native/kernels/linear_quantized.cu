@@ -79,7 +79,7 @@ struct Narrow {
     u32 to = shared_address(ring) + c.slot * STAGE;
     int width = a.l.k / 8 * QUANTIZED, from = c.k / 8 * QUANTIZED;
     const u8 *w = (const u8 *)a.l.w;
-#pragma unroll 4
+#pragma unroll 2
     for (int i = thread; i < ROWS * PIECES; i += PRODUCERS * WARP) {
       int j = i / PIECES, at = i % PIECES * 16;
       if (from + at < width) copy16_once(to + j * PITCH + at, w + (u64)row(c.tile, j) * width + from + at, policy);
@@ -101,7 +101,7 @@ struct Narrow {
 
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
     u32 to = shared_address(ring) + c.slot * STAGE + ROWS * PITCH;
-#pragma unroll 4
+#pragma unroll 2
     for (int i = thread; i < XR * XPIECES; i += PRODUCERS * WARP) {
       int j = i / XPIECES, col = c.k + i % XPIECES * 8;
       if (col < a.l.k && j < a.l.batch) copy16(to + j * XPITCH + i % XPIECES * 16, a.l.x + (u64)j * a.l.k + col);
