@@ -8,7 +8,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"sort"
 	"strings"
+	"sync"
 	"testing"
 
 	"llmprof"
@@ -65,13 +68,22 @@ func e4m3(b byte) float64 {
 	return v
 }
 
+// e4m3s are the values from 0 on.
+var e4m3s = sync.OnceValue(func() (v []float64) {
+	for b := range 0x7f {
+		v = append(v, e4m3(byte(b)))
+	}
+	return v
+})
+
 // roundE4M3 is the nearest of all values, the even one of two.
 func roundE4M3(v float32) byte {
-	best, far := byte(0), math.Inf(1)
-	for b := range 0x7f {
-		d := math.Abs(math.Abs(float64(v)) - e4m3(byte(b)))
-		if d < far || d == far && b%2 == 0 {
-			best, far = byte(b), d
+	a, all := math.Abs(float64(v)), e4m3s()
+	above := min(sort.SearchFloat64s(all, a), len(all)-1)
+	best := byte(above)
+	if above > 0 {
+		if up, down := all[above]-a, a-all[above-1]; down < up || down == up && above%2 == 1 {
+			best = byte(above - 1)
 		}
 	}
 	if math.Signbit(float64(v)) {
@@ -149,7 +161,7 @@ func (b *bench) matrix(q Quantization, n, k int) quantizedMatrix {
 func TestKernelQuantize(t *testing.T) {
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
-		s.kept = q
+		s.kept, s.sandwich = q, true // TestKernelNarrow's program
 		t.Run(q.String(), func(t *testing.T) {
 			both(t, s, func(b *bench) {
 				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
@@ -174,7 +186,7 @@ func TestKernelQuantize(t *testing.T) {
 // Every byte of e4m3 but those that are no numbers has the value that its bits say.
 func TestKernelArrange(t *testing.T) {
 	s := plain
-	s.kept = FP8
+	s.kept, s.sandwich = FP8, true // TestKernelNarrow's program
 	both(t, s, func(b *bench) {
 		const n, k = 4, 64
 		raw := make([]uint8, n*k)
@@ -211,7 +223,7 @@ func (b *bench) narrow(q Quantization) {
 			continue
 		}
 		for _, c := range []struct{ batch, n, k int }{
-			{l.rows, 64, 128}, {least, 80, 384}, {(l.rows + least) / 2, 208, 1152}, {l.rows, 48, 2432}, {least, 512, 1024},
+			{l.rows, 64, 128}, {least, 80, 384}, {(l.rows + least) / 2, 208, 1152}, {l.rows, 48, 2432}, {least, 256, 1024},
 		} {
 			for _, parts := range []int{1, 3} {
 				b.narrowScores(l, c.batch, c.n, c.k, parts)
@@ -312,26 +324,30 @@ func TestFormatsAgainstReference(t *testing.T) {
 	}
 	all := []variant{{1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
 		{32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts}}
-	if emulate.RealGPU() != nil { // the processor takes its time
+	few := emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_SHAPES") != "all" // the processor takes its time, and to compile too
+	if emulate.RealGPU() != nil {
 		all = []variant{{1, 20, 2, OwnProducts}, {9, 5, 2, OwnProducts}, {33, 3, 2, OwnProducts}}
 	}
-	for _, f := range []Options{{FP16: true}, {Quantization: FP8}, {Quantization: INT4}, {FP16: true, Quantization: FP8}, {FP16: true, Quantization: INT4}} {
-		configs := fit()
-		if f.Quantization != INT4 {
-			configs = tiny()
+	for _, f := range []struct {
+		fp16     bool
+		kept     Quantization
+		emulated string // families that are tried there
+	}{
+		{true, Unquantized, "llama gemma2 qwen3_moe"}, {false, FP8, "mistral gemma2"}, {false, INT4, "mistral"},
+		{true, FP8, ""}, {true, INT4, "mistral"},
+	} {
+		configs := tiny()
+		if f.kept == INT4 {
+			configs = fit()
 		}
 		for name, config := range configs {
-			if f.Quantization != Unquantized && strings.Contains("qwen3_moe mixtral", name) {
+			if few && !slices.Contains(strings.Fields(f.emulated), name) || f.kept != Unquantized && strings.Contains("qwen3_moe mixtral", name) {
 				continue
 			}
-			for i, c := range all {
-				if emulate.RealGPU() != nil && i != len(name)%len(all) {
-					continue // one of them
-				}
-				t.Run(fmt.Sprintf("%v%v/%s/%dx%d/%d", f.FP16, f.Quantization, name, c.batch, c.prompt, c.products), func(t *testing.T) {
+			for _, c := range all {
+				t.Run(fmt.Sprintf("%v%v/%s/%dx%d/%d", f.fp16, f.kept, name, c.batch, c.prompt, c.products), func(t *testing.T) {
 					t.Parallel()
-					opt := f
-					opt.Seed, opt.Batch, opt.PromptLen, opt.GenLen, opt.Products = 7, c.batch, c.prompt, c.gen, c.products
+					opt := Options{FP16: f.fp16, Quantization: f.kept, Seed: 7, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products}
 					compare(t, open(t, config, opt), referenceOf(t, config, opt), c.gen)
 				})
 			}
@@ -525,7 +541,7 @@ func TestFormatsCheckpointsRefused(t *testing.T) {
 			c.change(s)
 			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Batch: 1, PromptLen: 4, GenLen: 2, Quantization: c.kept})
 			if name == "bad weights" { // which are read when they are loaded
-				opt.Libraries = emulate.Device(t)
+				opt.Libraries, opt.Cache.Folder = emulate.Device(t), os.TempDir()+"/llmprof-test-kernels"
 			}
 			e, err := Open(opt)
 			if err == nil {
