@@ -43,16 +43,18 @@ func shapes() [][]string {
 	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
 }
 
-// formats are fp16 and quantized weights, in every pair.
+// formats are fp16 and quantized weights: some of them together, or, with
+// LLMPROF_TEST_SHAPES=all, every pair.
 func formats() [][]string {
 	fp8 := []string{"QUANTIZED=8", "NARROW_1=1,1,1024,5,1", "NARROW_8=1,2,512,4,8", "NARROW_16=2,2,256,5,16", "NARROW_32=4,4,128,4,32"}
 	int4 := []string{"QUANTIZED=4", "NARROW_1=1,1,1024,8,1", "NARROW_8=1,2,512,5,8", "NARROW_16=2,4,256,4,16", "NARROW_32=4,4,256,3,32"}
 	llama := []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}
 	fp16 := append(slices.Clone(llama), "FP16=1")
-	return [][]string{
-		append(gemma("64", 8), "FP16=1"), append(slices.Clone(llama), fp8...), append(slices.Clone(fp16), fp8...),
-		append(slices.Clone(llama), int4...), append(slices.Clone(fp16), int4...), append(gemma("128", 4), int4...),
+	some := [][]string{append(gemma("64", 8), "FP16=1"), append(slices.Clone(llama), fp8...), append(slices.Clone(fp16), int4...)}
+	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
+		return some
 	}
+	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(slices.Clone(llama), int4...), append(gemma("128", 4), int4...))
 }
 
 // gemma defines all that only Gemma's kernels, and those of mixtures, have.

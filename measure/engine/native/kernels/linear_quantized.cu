@@ -32,6 +32,7 @@ struct Narrow {
   static constexpr int PIECES = BYTES / 16;          // of a row
   static constexpr int XPIECES = KS / 8;
   static constexpr int SUMS = RT * NT * 128;         // of a tile
+  static constexpr int CHAINS = NT == 1 ? 2 : 1;     // of a group's sums, that do not wait for each other
   static constexpr int OUTPUTS = OUT == SWIGLU ? ROWS / 2 : ROWS;
   static_assert(UNITS * SLICES * UNIT == KS && BYTES % 128 == 0, "a stage divides among the warps");
 
@@ -149,7 +150,7 @@ struct Narrow {
     const bf16 *scales = (const bf16 *)(slot + SCALES) + unit * ROWS + row;
     const u8 *zeros = slot + ZEROS + (unit * ROWS + row) / 2;
     u32 zp = minus_zero(zeros[0] >> row % 2 * 4 & 15), zq = minus_zero(zeros[4] >> row % 2 * 4 & 15);
-    float group[NT][4] = {};
+    float group[CHAINS][NT][4] = {};
     const u32 *ps = &p.x, *qs = &q.x;
 #pragma unroll
     for (int j = 0; j < STEPS; j++) {
@@ -158,15 +159,17 @@ struct Narrow {
 #pragma unroll
       for (int n = 0; n < NT; n++) {
         uint4 v = *(const uint4 *)(x + j * 64 + min(n * 8 + g, XR - 1) * XPITCH);
-        mma(group[n], m[0], o[0], m[1], o[1], v.x, v.y);
-        mma(group[n], m[2], o[2], m[3], o[3], v.z, v.w);
+        mma(group[0][n], m[0], o[0], m[1], o[1], v.x, v.y);
+        mma(group[CHAINS - 1][n], m[2], o[2], m[3], o[3], v.z, v.w);
       }
     }
     float sp = wide(scales[0]), sq = wide(scales[8]);
 #pragma unroll
     for (int n = 0; n < NT; n++) {
-      sum[n][0] += sp * group[n][0], sum[n][1] += sp * group[n][1];
-      sum[n][2] += sq * group[n][2], sum[n][3] += sq * group[n][3];
+#pragma unroll
+      for (int i = 0; i < 4; i++) group[0][n][i] += CHAINS > 1 ? group[CHAINS - 1][n][i] : 0.f;
+      sum[n][0] += sp * group[0][n][0], sum[n][1] += sp * group[0][n][1];
+      sum[n][2] += sq * group[0][n][2], sum[n][3] += sq * group[0][n][3];
     }
 #endif
   }
