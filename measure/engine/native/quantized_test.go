@@ -211,7 +211,10 @@ func TestKernelNarrow(t *testing.T) {
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
 		s.kept, s.sandwich = q, true
-		t.Run(q.String(), func(t *testing.T) { both(t, s, func(b *bench) { b.narrow(q) }) })
+		t.Run(q.String(), func(t *testing.T) {
+			t.Parallel()
+			both(t, s, func(b *bench) { b.narrow(q) })
+		})
 	}
 }
 

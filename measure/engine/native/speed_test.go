@@ -36,7 +36,7 @@ type speedRow struct {
 // of which the second says which ring the products use, tiles/depth/stages; "@%32"
 // says into how many parts attention cuts the context, and "@#A=1+B=2", last of
 // all, what the kernels are compiled with. Formats come first: "1x1024@fp8",
-// "8x1024@int4:2/512/4", "prefill:2048@fp16+fp8"; a ring is that of the quantized
+// "8x1024@int4=2/512/4", "prefill:2048@fp16+fp8"; a ring is that of the quantized
 // weights then.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
@@ -214,7 +214,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 
 // formats takes those that a case begins with, and gives what is left of it.
 func (m *meter) formats(opt *Options, shape string) string {
-	names, rest, _ := strings.Cut(shape, ":")
+	names, rest, _ := strings.Cut(shape, "=")
 	for _, name := range strings.Split(names, "+") {
 		switch name {
 		case "fp16":

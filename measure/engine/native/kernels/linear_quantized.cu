@@ -32,7 +32,7 @@ struct Narrow {
   static constexpr int PIECES = BYTES / 16;          // of a row
   static constexpr int XPIECES = KS / 8;
   static constexpr int SUMS = RT * NT * 128;         // of a tile
-  static constexpr int CHAINS = NT == 1 ? 2 : 1;     // of a group's sums, that do not wait for each other
+  static constexpr int CHAINS = NT == 1 ? 2 : 1;     // of sums that do not wait for each other
   static constexpr int OUTPUTS = OUT == SWIGLU ? ROWS / 2 : ROWS;
   static_assert(UNITS * SLICES * UNIT == KS && BYTES % 128 == 0, "a stage divides among the warps");
 
@@ -41,6 +41,7 @@ struct Narrow {
   u64 *full, *empty; // of each slot: filled, and free again
   int items;         // tiles and their parts
   bool *last;        // this block has the last part of a tile
+  float *of_rows;    // [ROWS], scales of the tile's rows where weights have 8 bits
 
   // A Cursor is a stage's place in the weights and in the ring, as linear.cu's.
   struct Cursor {
@@ -76,36 +77,53 @@ struct Narrow {
 
   __device__ __forceinline__ int rows() const { return OUT == SWIGLU ? 2 * a.l.n : a.l.n; }
 
+  // The producers take PASS rows at a time, a thread always the same column of them.
+  // As in linear.cu, there is one warp of them on each scheduler, so instructions
+  // count: addresses of a whole tile are one product and sum each. (With row and
+  // column of each copy found anew, a stage took 2000 cycles and more of them, of
+  // about 800 that DRAM takes.)
+  static constexpr int PASS = PRODUCERS * WARP / PIECES;
+  static constexpr int XPASS = PRODUCERS * WARP / XPIECES;
+  static_assert(PASS >= 1 && 16 % PASS == 0 && XPASS >= 1 && GROUPS * (ROWS / 8) <= PRODUCERS * WARP, "a pass of the producers");
+
   __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
-    u32 to = shared_address(ring) + c.slot * STAGE;
-    int width = a.l.k / 8 * QUANTIZED, from = c.k / 8 * QUANTIZED;
+    int r0 = thread / PIECES, width = a.l.k / 8 * QUANTIZED, at = c.k / 8 * QUANTIZED + thread % PIECES * 16;
+    u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH + thread % PIECES * 16;
     const u8 *w = (const u8 *)a.l.w;
-#pragma unroll 2
-    for (int i = thread; i < ROWS * PIECES; i += PRODUCERS * WARP) {
-      int j = i / PIECES, at = i % PIECES * 16;
-      if (from + at < width) copy16_once(to + j * PITCH + at, w + (u64)row(c.tile, j) * width + from + at, policy);
+    if (QUANTIZED == 4) copy_groups(c, thread);
+    if (at >= width) return;
+    if ((c.tile + 1) * OUTPUTS > a.l.n) { // the last tile, in part
+      for (int j = 0; j < ROWS; j += PASS) copy16_once(to + j * PITCH, w + (u64)row(c.tile, j + r0) * width + at, policy);
+      return;
     }
-    if (QUANTIZED == 4) copy_groups(c, thread, to);
+    const u8 *from = w + (u64)(c.tile * OUTPUTS + (OUT == SWIGLU ? r0 % 8 : r0)) * width + at;
+    const u8 *up = from + (u64)a.l.n * width;
+    if (OUT == SWIGLU && r0 >= 8) from = up; // PASS is 16
+#pragma unroll
+    for (int j = 0; j < ROWS; j += PASS) {
+      bool second = OUT == SWIGLU && j % 16 >= 8;
+      int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
+      copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)width), policy);
+    }
   }
 
-  // copy_groups copies scales and zero points, those of 8 rows at a time.
-  __device__ __forceinline__ void copy_groups(const Cursor &c, int thread, u32 to) const {
-    int group = c.k / GROUP_INPUTS, have = a.l.k / GROUP_INPUTS - group;
-    for (int i = thread; i < GROUPS * (ROWS / 8); i += PRODUCERS * WARP) {
-      int j = i % (ROWS / 8), g = i / (ROWS / 8);
-      if (g >= have) break;
-      u64 from = (u64)(group + g) * rows() + row(c.tile, 8 * j);
-      copy16(to + SCALES + i * 16, (const bf16 *)a.scales + from);
-      copy4(to + ZEROS + i * 4, a.zeros + from / 2);
-    }
+  // copy_groups copies scales and zero points, a thread those of 8 rows.
+  __device__ __forceinline__ void copy_groups(const Cursor &c, int thread) const {
+    int g = thread / (ROWS / 8), group = c.k / GROUP_INPUTS + g;
+    if (g >= GROUPS || group >= a.l.k / GROUP_INPUTS) return;
+    u32 to = shared_address(ring) + c.slot * STAGE;
+    u64 from = (u64)((u32)group * (u32)rows()) + row(c.tile, thread % (ROWS / 8) * 8);
+    copy16(to + SCALES + thread * 16, (const bf16 *)a.scales + from);
+    copy4(to + ZEROS + thread * 4, a.zeros + from / 2);
   }
 
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
-    u32 to = shared_address(ring) + c.slot * STAGE + ROWS * PITCH;
-#pragma unroll 2
-    for (int i = thread; i < XR * XPIECES; i += PRODUCERS * WARP) {
-      int j = i / XPIECES, col = c.k + i % XPIECES * 8;
-      if (col < a.l.k && j < a.l.batch) copy16(to + j * XPITCH + i % XPIECES * 16, a.l.x + (u64)j * a.l.k + col);
+    int r0 = thread / XPIECES, col = c.k + thread % XPIECES * 8;
+    u32 to = shared_address(ring) + c.slot * STAGE + ROWS * PITCH + r0 * XPITCH + thread % XPIECES * 16;
+    if (col < a.l.k) {
+#pragma unroll
+      for (int j = 0; j < XR; j += XPASS)
+        if (j + r0 < a.l.batch) copy16(to + j * XPITCH, a.l.x + (u64)((u32)(j + r0) * (u32)a.l.k) + col);
     }
     barrier_arrive_copied(full + c.slot);
   }
@@ -134,6 +152,7 @@ struct Narrow {
     int g = threadIdx.x % WARP / 4;
     uint4 p = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * PITCH);
 #if QUANTIZED == 8
+    float other[NT][4] = {}; // of the second chain, if there are two
 #pragma unroll
     for (int j = 0; j < STEPS; j++) {
       u32 m[4], o[4];
@@ -143,9 +162,11 @@ struct Narrow {
       for (int n = 0; n < NT; n++) {
         uint4 v = *(const uint4 *)(x + j * 64 + min(n * 8 + g, XR - 1) * XPITCH);
         mma(sum[n], m[0], o[0], m[1], o[1], v.x, v.y);
-        mma(sum[n], m[2], o[2], m[3], o[3], v.z, v.w);
+        mma(CHAINS > 1 ? other[n] : sum[n], m[2], o[2], m[3], o[3], v.z, v.w);
       }
     }
+#pragma unroll
+    for (int i = 0; i < 4 && CHAINS > 1; i++) sum[0][i] += other[0][i];
 #else
     const bf16 *scales = (const bf16 *)(slot + SCALES) + unit * ROWS + row;
     const u8 *zeros = slot + ZEROS + (unit * ROWS + row) / 2;
@@ -180,22 +201,25 @@ struct Narrow {
     Cursor c = first(0);
     while (c.item < items) {
       int item = c.item, tile = c.tile;
-      float sum[NT][4] = {};
+      float sum[NT][4] = {}, of_row = 0.f; // which comes from DRAM while the stages do
+      if (QUANTIZED == 8 && threadIdx.x < ROWS) of_row = ((const float *)a.scales)[row(tile, threadIdx.x)];
       while (c.item == item) {
         int k = c.k + first_unit * UNIT;
         barrier_wait(full + c.slot, c.phase);
         const u8 *slot = ring + c.slot * STAGE;
         const u8 *w = slot + (part * 16 + g) * PITCH + first_unit * 64 + t * 16;
         const u8 *x = slot + ROWS * PITCH + (first_unit * UNIT + t * 8) * 2;
+        if (k + UNITS * UNIT <= a.l.k) { // so that no load waits for the unit before
 #pragma unroll
-        for (int u = 0; u < UNITS; u++) {
-          if (k + u * UNIT >= a.l.k) break;
-          multiply(sum, w + u * 64, x + u * UNIT * 2, slot, first_unit + u, part * 16 + g);
+          for (int u = 0; u < UNITS; u++) multiply(sum, w + u * 64, x + u * UNIT * 2, slot, first_unit + u, part * 16 + g);
+        } else {
+          for (int u = 0; u < UNITS && k + u * UNIT < a.l.k; u++) multiply(sum, w + u * 64, x + u * UNIT * 2, slot, first_unit + u, part * 16 + g);
         }
         __syncwarp();
         if (lane == 0) barrier_arrive(empty + c.slot);
         c.next(a.l);
       }
+      if (QUANTIZED == 8 && threadIdx.x < ROWS) of_rows[threadIdx.x] = of_row;
       float *mine = red + warp * RED;
 #pragma unroll
       for (int n = 0; n < NT; n++) {
@@ -233,9 +257,8 @@ struct Narrow {
     return s;
   }
 
-  // total is the whole sum of row r of a tile's part and a sequence; row is that of
-  // the weights.
-  __device__ __forceinline__ float total(const float *red, int tile, int part, int seq, int r, int row) const {
+  // total is the whole sum of row r of a tile's part and a sequence.
+  __device__ __forceinline__ float total(const float *red, int tile, int part, int seq, int r) const {
     float s = 0.f;
     if (a.l.parts == 1) {
       s = of_warps(red, part, seq, r);
@@ -243,7 +266,7 @@ struct Narrow {
       const float *from = a.l.partial + (u64)tile * a.l.parts * SUMS + (part * NT * 8 + seq) * 16 + r;
       for (int i = 0; i < a.l.parts; i++) s += __ldcg(from + (u64)i * SUMS);
     }
-    return QUANTIZED == 8 ? s * ((const float *)a.scales)[row] : s;
+    return QUANTIZED == 8 ? s * of_rows[part * 16 + r] : s;
   }
 
   // finish writes the results of one tile; 16 neighbouring threads have the rows of
@@ -255,7 +278,7 @@ struct Narrow {
       if (OUT == SWIGLU) {
         int o = (tile * RT + part) * 8 + r;
         if (r >= 8 || seq >= l.batch || o >= l.n) continue;
-        float gate = total(red, tile, part, seq, r, o) * scale[seq], up = total(red, tile, part, seq, r + 8, l.n + o) * scale[seq];
+        float gate = total(red, tile, part, seq, r) * scale[seq], up = total(red, tile, part, seq, r + 8) * scale[seq];
         l.h[(u64)seq * l.n + o] = narrow(activate(gate) * up);
         continue;
       }
@@ -263,12 +286,12 @@ struct Narrow {
       bool there = seq < l.batch && o < l.n;
       u64 at = (u64)seq * l.n + o;
       if (OUT == SCORES || OUT == PLAIN) {
-        if (there) l.y[at] = total(red, tile, part, seq, r, o) * (OUT == SCORES ? scale[seq] : 1.f);
+        if (there) l.y[at] = total(red, tile, part, seq, r) * (OUT == SCORES ? scale[seq] : 1.f);
         continue;
       }
       float x = 0.f;
       if (there) {
-        x = l.y[at] + total(red, tile, part, seq, r, o);
+        x = l.y[at] + total(red, tile, part, seq, r);
         l.y[at] = x;
         l.h[at] = narrow(x * gain(wide(l.norm[o])));
       }
@@ -295,8 +318,9 @@ struct Narrow {
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ float red[CONSUMERS * RED];
     __shared__ float scale[NT * 8];
+    __shared__ float of_rows[ROWS];
     __shared__ bool last;
-    Narrow l = {a, ring, full, empty, (a.l.n + OUTPUTS - 1) / OUTPUTS * a.l.parts, &last};
+    Narrow l = {a, ring, full, empty, (a.l.n + OUTPUTS - 1) / OUTPUTS * a.l.parts, &last, of_rows};
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
     }
