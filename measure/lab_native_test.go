@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"llmprof"
 	"llmprof/hardware"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/experiment"
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 func nativeLab(t *testing.T) *Lab {
@@ -99,5 +101,23 @@ func TestEngineChosen(t *testing.T) {
 				t.Errorf("%s, want %s", got, want)
 			}
 		})
+	}
+}
+
+// The least window of energy is the point's, or the lab's, or the measurer's.
+func TestWindowSetting(t *testing.T) {
+	lab := nativeLab(t)
+	p := experiment.Default()
+	p.Model, p.RandomWeights = "llama3.2-1b", true
+	for _, c := range []struct {
+		point unit.Seconds
+		lab   time.Duration
+		want  time.Duration
+	}{{0, 0, DefaultWindow}, {2, 0, 2 * time.Second}, {3, time.Second, 3 * time.Second}, {0, time.Second, time.Second}} {
+		p.Window, lab.Window = c.point, c.lab
+		set, err := lab.settings(t.Context(), &p)
+		if err != nil || set.Window != c.want {
+			t.Errorf("%v of the point, %v of the lab: %v, %v, want %v", c.point, c.lab, set, err, c.want)
+		}
 	}
 }

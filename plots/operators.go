@@ -63,7 +63,7 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 	f := &Figure{
 		Title: "Operators: predicted and observed", Caption: caption, body: v.draw,
 		Notes: []string{"Observed: median of each operator of all layers, replayed by itself in a CUDA graph, by the GPU's events. Where one kernel does several operators of the estimate, the prediction is of all of them. " +
-			"The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a triangle at their left end is a floor beyond it."},
+			"Share: of the whole. The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a triangle at their left end is a floor beyond it."},
 	}
 	f.Height = f.outside() + v.height() + legendHeight(v.keys, Width-2*Margin)
 	return f, nil
@@ -93,21 +93,34 @@ func (o *TimedOperator) with() string {
 	return "with " + strings.Join(o.Includes, ", ")
 }
 
-// figures are the texts on the right of a row: time, over the floor, error.
-func (o *TimedOperator) figures() [3]string {
-	out := [3]string{measured(o.Observed, "s"), "", ""}
+// figures are the texts on the right of a row: time, its share of the step's, over
+// the floor, error.
+func (o *TimedOperator) figures(step float64) [4]string {
+	out := [4]string{measured(o.Observed, "s"), percent(o.Observed / step)}
 	if !o.predicted() {
 		return out
 	}
 	if ratio := o.Observed / float64(o.Floor); o.Floor > 0 && ratio < mostRatio {
-		out[1] = fmt.Sprintf("%.2f×", ratio)
+		out[2] = fmt.Sprintf("%.2f×", ratio)
 	}
 	off, digits := 100*(float64(o.Expected)/o.Observed-1), 0
 	if math.Abs(off) < 9.95 {
 		digits = 1
 	}
-	out[2] = strings.Replace(fmt.Sprintf("%+.*f %%", digits, off), "-", "−", 1)
+	out[3] = strings.Replace(fmt.Sprintf("%+.*f %%", digits, off), "-", "−", 1)
 	return out
+}
+
+// whole is the time that shares are of: that of the step, the last of the totals.
+func (s *OperatorStep) whole() float64 {
+	if n := len(s.Total); n > 0 {
+		return s.Total[n-1].Observed
+	}
+	sum := 0.0
+	for i := range s.Ops {
+		sum += s.Ops[i].Observed
+	}
+	return sum
 }
 
 // mostRatio is from where on a ratio to the floor says nothing but that the floor
@@ -119,12 +132,12 @@ const (
 	operatorNames vg.Length = 134
 	operatorRow   vg.Length = 13
 	operatorWith  vg.Length = 7.5 // more, where a row says what else its kernels do
-	operatorHead  vg.Length = 27  // title and the heads of the columns
-	operatorAxis  vg.Length = 25
+	operatorHead  vg.Length = 31  // title and the heads of the columns
+	operatorAxis  vg.Length = 24
 )
 
 // figureColumns are the widths of the columns on the right.
-var figureColumns = [3]vg.Length{44, 40, 38}
+var figureColumns = [4]vg.Length{41, 35, 42, 36}
 
 // A operatorsView is the panels, one under the other.
 type operatorsView struct {

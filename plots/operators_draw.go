@@ -74,7 +74,7 @@ func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 	}
 	right -= 4
 	title := Bold(LabelSize, Ink())
-	c.FillText(title, vg.Point{X: c.Min.X, Y: y - ascent(title)}, fit(title, p.Title, c.Max.X-c.Min.X))
+	c.FillText(title, vg.Point{X: c.Min.X, Y: y - 6 - ascent(title)}, fit(title, p.Title, c.Max.X-c.Min.X))
 	style := Sans(TickSize-0.5, Faint())
 	c.FillText(style, vg.Point{X: left, Y: y - operatorHead + 5}, "time of all layers together")
 	p.heads(c, right+4, y-operatorHead+5)
@@ -96,7 +96,7 @@ func (p *operatorPanel) draw(c *draw.Canvas, y vg.Length) {
 // heads names the columns on the right, whose text ends where its column does.
 func (p *operatorPanel) heads(c *draw.Canvas, x, y vg.Length) {
 	style := Sans(TickSize-0.5, Faint())
-	for i, text := range []string{"observed", "over floor", "error"} {
+	for i, text := range []string{"observed", "share", "over floor", "error"} {
 		x += figureColumns[i]
 		c.FillText(style, vg.Point{X: x - style.Width(text), Y: y}, text)
 	}
@@ -152,7 +152,7 @@ func (p *operatorPanel) row(c *draw.Canvas, o *TimedOperator, left, right, y vg.
 	}
 	observedDot(c, vg.Point{X: p.at(o.Observed, left, right), Y: mid})
 	x := right + 4
-	for i, text := range o.figures() {
+	for i, text := range o.figures(p.whole()) {
 		style := Sans(LabelSize-0.3, Ink())
 		if o.predicted() && o.Observed < float64(o.Floor) {
 			style.Color = Alarm()

@@ -91,20 +91,20 @@ func TestOperatorsGolden(t *testing.T) {
 	}
 }
 
-// What a row says: its time, how far it is over its floor, and the error.
+// What a row says: its time, its share, how far it is over its floor, and the error.
 func TestOperatorFigures(t *testing.T) {
 	span := analytic.Span{Floor: 1e-3, Expected: 1.8e-3, Low: 1.5e-3, High: 2.1e-3}
 	for _, c := range []struct {
 		o    TimedOperator
 		want string
 	}{
-		{TimedOperator{Observed: 2e-3, Span: span}, "2.00 ms|2.00×|−10 %"},
-		{TimedOperator{Observed: 1.2e-3, Span: span}, "1.20 ms|1.20×|+50 %"},
-		{TimedOperator{Observed: 6e-6}, "6.00 µs||"},
-		{TimedOperator{Observed: 6e-6, Span: analytic.Span{Expected: 2e-6, Low: 1e-6, High: 3e-6}}, "6.00 µs||−67 %"},
-		{TimedOperator{Observed: 6e-6, Span: analytic.Span{Floor: 1e-9, Expected: 2e-6, Low: 1e-6, High: 3e-6}}, "6.00 µs||−67 %"},
+		{TimedOperator{Observed: 2e-3, Span: span}, "2.00 ms|50 %|2.00×|−10 %"},
+		{TimedOperator{Observed: 1.2e-3, Span: span}, "1.20 ms|30 %|1.20×|+50 %"},
+		{TimedOperator{Observed: 6e-6}, "6.00 µs|<1 %||"},
+		{TimedOperator{Observed: 6e-6, Span: analytic.Span{Expected: 2e-6, Low: 1e-6, High: 3e-6}}, "6.00 µs|<1 %||−67 %"},
+		{TimedOperator{Observed: 6e-6, Span: analytic.Span{Floor: 1e-9, Expected: 2e-6, Low: 1e-6, High: 3e-6}}, "6.00 µs|<1 %||−67 %"},
 	} {
-		f := c.o.figures()
+		f := c.o.figures(4e-3)
 		if got := strings.Join(f[:], "|"); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.o, got, c.want)
 		}

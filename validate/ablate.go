@@ -19,6 +19,7 @@ import (
 // A Constant is a constant of the theory, and what it would be if hardware and
 // engine were ideal.
 type Constant struct {
+	Name  string  // as a calibration file has it, where it does: "gemm.compute"
 	Field string  // as "Calibration.GEMM.Compute" or "Engine.Join"
 	Ideal float64 // 1 for a share, 0 for a time; of a flag 1 is true
 	About string
@@ -29,41 +30,41 @@ type Constant struct {
 // missing here and in Unscored.
 func Constants() []Constant {
 	return []Constant{
-		{"Calibration.GEMM.Compute", 1, "share of the matrix peak that products with weights reach"},
-		{"Calibration.Sustained", 1, "share of the matrix peak that products reach at the power limit"},
-		{"Calibration.GEMM.Memory", 1, "share of the bandwidth that products with weights reach"},
-		{"Calibration.GEMM.Fixed", 0, "time of a product that no size takes away"},
-		{"Calibration.Attention.Compute", 1, "share of the matrix peak that attention reaches"},
-		{"Calibration.Attention.Memory", 1, "share of the bandwidth that attention reaches"},
-		{"Calibration.Attention.Fixed", 0, "time of an attention kernel that no size takes away"},
-		{"Calibration.Element.Compute", 1, "share of the vector peak that element-wise kernels reach"},
-		{"Calibration.Element.Memory", 1, "share of the bandwidth that element-wise kernels reach"},
-		{"Calibration.Element.Fixed", 0, "time of an element-wise kernel that no size takes away"},
-		{"Calibration.AttentionRamp", 0, "query tokens until attention in a prefill reaches half of its rate"},
-		{"Calibration.Link", 1, "share of the link's rate that a large all-reduce reaches"},
-		{"Calibration.LinkBase", 0, "latency of an all-reduce over the link"},
-		{"Calibration.LinkPerGPU", 0, "what each GPU adds to that latency"},
-		{"Calibration.OneShotBase", 0, "latency of a small all-reduce over peer memory"},
-		{"Calibration.OneShotPerGPU", 0, "what each GPU adds to that latency"},
-		{"Calibration.PCIe", 1, "share of PCIe's rate that a large all-reduce reaches"},
-		{"Calibration.PCIeBase", 0, "latency of an all-reduce over PCIe"},
-		{"Calibration.PCIePerGPU", 0, "what each GPU adds to that latency"},
-		{"Calibration.InterNode", 1, "share of the network's rate between nodes"},
-		{"Calibration.InterNodeBase", 0, "latency between nodes"},
-		{"Calibration.Launch", 0, "time of a kernel in a CUDA graph"},
-		{"Calibration.Power.Memory", 0, "share of the power that busy memory draws"},
-		{"Calibration.Power.Network", 0, "share of the power that busy links draw"},
-		{"Calibration.Power.Fixed", 0, "share of the power that a kernel draws while it starts and ends"},
-		{"Calibration.Power.Waiting", 0, "share of the power that a GPU draws while it waits for its host"},
-		{"Calibration.Power.Idle", 0, "share of the power limit that an idle GPU draws, where no source says"},
-		{"Engine.Fused", 1, "norms, rotary, activations and cache writes are one kernel each"},
-		{"Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},
-		{"Engine.Host", 0, "time of the host in every step"},
-		{"Engine.Launch", 0, "time of the host for every kernel"},
-		{"Engine.Graph", 1, "decode steps are one CUDA graph"},
-		{"Engine.Element", 0, "least time of an element-wise kernel that is not fused"},
-		{"Engine.Join", 0, "the growing cache is put together anew in every step"},
-		{"Engine.Repeat", 0, "copies of a cache of fixed length, and the share of the bandwidth at which they are read"},
+		{"gemm.compute", "Calibration.GEMM.Compute", 1, "share of the matrix peak that products with weights reach"},
+		{"gemm.sustained", "Calibration.Sustained", 1, "share of the matrix peak that products reach at the power limit"},
+		{"gemm.memory", "Calibration.GEMM.Memory", 1, "share of the bandwidth that products with weights reach"},
+		{"gemm.fixed", "Calibration.GEMM.Fixed", 0, "time of a product that no size takes away"},
+		{"attention.compute", "Calibration.Attention.Compute", 1, "share of the matrix peak that attention reaches"},
+		{"attention.memory", "Calibration.Attention.Memory", 1, "share of the bandwidth that attention reaches"},
+		{"attention.fixed", "Calibration.Attention.Fixed", 0, "time of an attention kernel that no size takes away"},
+		{"element.compute", "Calibration.Element.Compute", 1, "share of the vector peak that element-wise kernels reach"},
+		{"element.memory", "Calibration.Element.Memory", 1, "share of the bandwidth that element-wise kernels reach"},
+		{"element.fixed", "Calibration.Element.Fixed", 0, "time of an element-wise kernel that no size takes away"},
+		{"attention.ramp", "Calibration.AttentionRamp", 0, "query tokens until attention in a prefill reaches half of its rate"},
+		{"link.share", "Calibration.Link", 1, "share of the link's rate that a large all-reduce reaches"},
+		{"link.base", "Calibration.LinkBase", 0, "latency of an all-reduce over the link"},
+		{"link.per_gpu", "Calibration.LinkPerGPU", 0, "what each GPU adds to that latency"},
+		{"one_shot.base", "Calibration.OneShotBase", 0, "latency of a small all-reduce over peer memory"},
+		{"one_shot.per_gpu", "Calibration.OneShotPerGPU", 0, "what each GPU adds to that latency"},
+		{"pcie.share", "Calibration.PCIe", 1, "share of PCIe's rate that a large all-reduce reaches"},
+		{"pcie.base", "Calibration.PCIeBase", 0, "latency of an all-reduce over PCIe"},
+		{"pcie.per_gpu", "Calibration.PCIePerGPU", 0, "what each GPU adds to that latency"},
+		{"inter_node.share", "Calibration.InterNode", 1, "share of the network's rate between nodes"},
+		{"inter_node.base", "Calibration.InterNodeBase", 0, "latency between nodes"},
+		{"graph.node", "Calibration.Launch", 0, "time of a kernel in a CUDA graph"},
+		{"power.memory", "Calibration.Power.Memory", 0, "share of the power that busy memory draws"},
+		{"power.network", "Calibration.Power.Network", 0, "share of the power that busy links draw"},
+		{"power.fixed", "Calibration.Power.Fixed", 0, "share of the power that a kernel draws while it starts and ends"},
+		{"power.waiting", "Calibration.Power.Waiting", 0, "share of the power that a GPU draws while it waits for its host"},
+		{"power.idle", "Calibration.Power.Idle", 0, "share of the power limit that an idle GPU draws, where no source says"},
+		{"engine.fused", "Engine.Fused", 1, "norms, rotary, activations and cache writes are one kernel each"},
+		{"engine.one_shot", "Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},
+		{"host.step", "Engine.Host", 0, "time of the host in every step"},
+		{"host.launch", "Engine.Launch", 0, "time of the host for every kernel"},
+		{"engine.graph", "Engine.Graph", 1, "decode steps are one CUDA graph"},
+		{"host.small_kernel", "Engine.Element", 0, "least time of an element-wise kernel that is not fused"},
+		{"engine.join", "Engine.Join", 0, "the growing cache is put together anew in every step"},
+		{"engine.repeat", "Engine.Repeat", 0, "copies of a cache of fixed length, and the share of the bandwidth at which they are read"},
 	}
 }
 
@@ -71,11 +72,11 @@ func Constants() []Constant {
 // with what they are for. Their Ideal means nothing.
 func Unscored() []Constant {
 	return []Constant{
-		{Field: "Calibration.DecodeError", About: "half-width of the interval of a decode step"},
-		{Field: "Calibration.PrefillError", About: "half-width of the interval of a prefill"},
-		{Field: "Engine.Error", About: "what the engine adds to the half-width of the interval"},
-		{Field: "Engine.Older", About: "what releases before the one measured add to the interval"},
-		{Field: "Engine.Reserve", About: "memory that the engine holds"},
+		{Name: "error.decode", Field: "Calibration.DecodeError", About: "half-width of the interval of a decode step"},
+		{Name: "error.prefill", Field: "Calibration.PrefillError", About: "half-width of the interval of a prefill"},
+		{Name: "engine.error", Field: "Engine.Error", About: "what the engine adds to the half-width of the interval"},
+		{Name: "engine.older", Field: "Engine.Older", About: "what releases before the one measured add to the interval"},
+		{Name: "engine.reserve", Field: "Engine.Reserve", About: "memory that the engine holds"},
 	}
 }
 
@@ -188,14 +189,14 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 	all.Wait()
 	for i, err := range errs {
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", sets[i][0].Field, err)
+			return nil, nil, fmt.Errorf("%s: %w", sets[i][0].Name, err)
 		}
 	}
 	each, together := found[:len(constants)], &found[len(constants)]
 	for i := range each {
 		each[i].Constant = constants[i]
 	}
-	together.Constant = Constant{Field: "all of them", About: "every constant of this list"}
+	together.Constant = Constant{Name: "all of them", About: "every constant of this list"}
 	slices.SortStableFunc(each, func(a, b Ablation) int {
 		x, _ := a.Buys(false)
 		y, _ := b.Buys(false)

@@ -4,10 +4,12 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
+	"llmprof/unit"
 )
 
 // fieldsOf lists the numbers and flags of a struct, those of structs within it
@@ -31,12 +33,12 @@ func fieldsOf(t reflect.Type, path string) (all []string) {
 // prediction depends on it.
 func TestConstantsComplete(t *testing.T) {
 	want := append(fieldsOf(reflect.TypeFor[hardware.Calibration](), "Calibration"), fieldsOf(reflect.TypeFor[analytic.Engine](), "Engine")...)
-	var got []string
+	var got, names []string
 	for _, c := range append(Constants(), Unscored()...) {
-		if c.About == "" || slices.Contains(got, c.Field) {
+		if c.About == "" || slices.Contains(got, c.Field) || slices.Contains(names, c.Name) {
 			t.Errorf("%s says nothing of itself, or stands twice", c.Field)
 		}
-		got = append(got, c.Field)
+		got, names = append(got, c.Field), append(names, c.Name)
 	}
 	for _, f := range want {
 		if !slices.Contains(got, f) {
@@ -46,6 +48,64 @@ func TestConstantsComplete(t *testing.T) {
 	for _, f := range got {
 		if !slices.Contains(want, f) {
 			t.Errorf("%s is listed and is no field", f)
+		}
+	}
+}
+
+// TestConstantNames holds the names to those of calibration files: a value that a
+// file has under a name is that of the field.
+func TestConstantNames(t *testing.T) {
+	g, err := scorer(t).GPU("h200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := hardware.NewCalibration(g, unit.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{}
+	for i, k := range hardware.Constants() {
+		want[k.Key] = 0.01 + float64(i)/1000
+		file.Values[k.Key] = hardware.Value{Value: want[k.Key]}
+	}
+	file.Engine = "native"
+	c, host, err := file.Apply(g, "native")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := analytic.Engine{}.With(host)
+	for _, k := range Constants() {
+		v, err := k.find(&c, &e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value, ok := want[k.Name]; ok && v.Float() != value {
+			t.Errorf("%s is %v, the file has %v", k.Name, v.Float(), value)
+		}
+		delete(want, k.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("of a calibration file, and not listed: %v", want)
+	}
+}
+
+// TestFittedNames holds what is said to be fitted to the constants' names.
+func TestFittedNames(t *testing.T) {
+	names := map[string]bool{}
+	for _, k := range Constants() {
+		names[k.Name] = true
+	}
+	for _, f := range fits() {
+		known := 0
+		for word := range strings.FieldsSeq(f.constant) {
+			if names[word] {
+				known++
+			} else if strings.Contains(word, ".") {
+				t.Errorf("%q: %s is no constant", f.constant, word)
+			}
+		}
+		if known == 0 {
+			t.Errorf("%q names no constant", f.constant)
 		}
 	}
 }

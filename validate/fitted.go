@@ -1,7 +1,8 @@
 package validate
 
 // A fit says that a constant of the theory was fitted on observations like
-// those that it names; an empty field is any.
+// those that it names; an empty field is any. Its constant has the name that
+// Constants has.
 type fit struct {
 	source, engine, mode, gpu, model string
 	metric                           Metric
@@ -11,9 +12,9 @@ type fit struct {
 // What the constants of transformers were fitted on, and which they are.
 const (
 	llama  = "llama3.1-8b"
-	launch = "launch of a kernel (analytic, engine transformers)"
-	graph  = "element-wise kernel and copies of a static cache (analytic, engine transformers-graph)"
-	fixed  = "power while a kernel starts and ends (hardware, Power)"
+	launch = "host.launch of transformers"
+	graph  = "host.small_kernel and engine.repeat of transformers in a graph"
+	fixed  = "power.fixed"
 )
 
 // fits lists the constants that were fitted on embedded observations, so that
@@ -27,10 +28,10 @@ func fits() []fit {
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TTLT, constant: graph},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerToken, constant: fixed},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerRequest, constant: fixed},
-		{source: "aiconfigurator", engine: "vllm", constant: "host time of a step (analytic, engine vllm)"},
-		{source: "aiconfigurator", engine: "tensorrt-llm", constant: "host time of a step (analytic, engine tensorrt-llm)"},
-		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "share of the memory bandwidth (hardware, integrated modules)"},
-		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "share of the memory bandwidth (hardware, integrated modules)"},
+		{source: "aiconfigurator", engine: "vllm", constant: "host.step of vllm"},
+		{source: "aiconfigurator", engine: "tensorrt-llm", constant: "host.step of tensorrt-llm"},
+		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "gemm.memory of integrated modules"},
+		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "gemm.memory of integrated modules"},
 	}
 }
 

@@ -28,17 +28,22 @@ type fitting struct {
 	file     string // where the calibration goes
 	shared   bool
 	given    func(flag string) bool
+	gpus     func(context.Context) []device // of this machine
 }
 
 // calibrate is the command that measures constants.
 func (a *app) calibrate() *cobra.Command {
-	c := &fitting{}
+	c := &fitting{gpus: thisMachine}
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Measure what the GPU here reaches, for estimates",
 		Long: "Time single operators on the GPU of this machine (products, attention, memory, element-wise\n" +
 			"kernels, launches, all-reduces, the engine's host) and fit the constants that estimates are made\n" +
-			"with. It takes at most 5 minutes. The result is a TOML file, for --calibration.\n\n" +
+			"with. The result is a TOML file, for --calibration.\n\n" +
+			"Without --engine the kernels of the native engine are timed where it finds a GPU and its\n" +
+			"libraries, else those of torch as transformers calls them, both in a graph and eagerly. All-reduces\n" +
+			"are timed by transformers alone (NCCL), from --tp 2 on. After --limit nothing more is begun, and the\n" +
+			"constants of what was not measured stay the defaults of the GPU's generation.\n\n" +
 			"With --rows FILE every time is kept in FILE (JSON Lines) as soon as it is measured, and a later\n" +
 			"call with the same flags goes on there. With --rows alone, of a file that exists, nothing is\n" +
 			"measured: the constants are fitted to its rows again, and no GPU is needed.",
@@ -152,19 +157,24 @@ func (a *app) measureConstants(ctx context.Context, c *fitting, table *hardware.
 	if err != nil {
 		return nil, fmt.Errorf("this program's own file, which is the native engine's too: %w", err)
 	}
+	g, uuids, err := target(ctx, table, c.Device, c.gpu, c.gpus)
+	if err != nil {
+		return nil, err
+	}
+	c.GPU = &g
 	c.Native, c.Root, c.Version = []string{self, nativeWorker}, os.DirFS("/"), versionText()
 	c.Say = func(line string) { a.logf("%s", line) }
 	if c.Device != "cpu" {
-		c.Monitor, err = power.Open(ctx, power.Options{Root: c.Root, Env: a.env})
+		c.Monitor, err = power.Open(ctx, power.Options{GPUs: uuids, Root: c.Root, Env: a.env})
 		if err != nil && !errors.Is(err, power.ErrNoSensor) {
 			return nil, err
 		}
 		if err == nil {
 			defer func() { err = errors.Join(err, c.Monitor.Close()) }()
+			if err := c.unused(ctx); err != nil {
+				return nil, err
+			}
 		}
-	}
-	if err := c.findGPU(ctx, table); err != nil {
-		return nil, err
 	}
 	if c.DType = c.dtype; c.DType == unit.NoFormat {
 		c.DType = unit.BF16
@@ -175,44 +185,6 @@ func (a *app) measureConstants(ctx context.Context, c *fitting, table *hardware.
 		}
 	}
 	return calibrate.Run(ctx, c.Options)
-}
-
-// findGPU looks the GPU up that the driver names, or that was named.
-func (c *fitting) findGPU(ctx context.Context, table *hardware.Table) error {
-	var found *hardware.GPU
-	if c.Monitor != nil && len(c.Monitor.GPUs()) > 0 {
-		if err := c.unused(ctx); err != nil {
-			return err
-		}
-		d := c.Monitor.GPUs()[0]
-		var memory unit.Bytes
-		if d.MemoryBytes != nil {
-			memory = unit.Bytes(*d.MemoryBytes)
-		}
-		g, err := table.Match(d.Name, memory)
-		if err != nil && c.gpu == "" {
-			return fmt.Errorf("%w; describe it in a --hardware file, and name it with --gpu", err)
-		}
-		if err == nil {
-			found = &g
-		}
-	}
-	if c.gpu == "" {
-		if found == nil {
-			return errors.New("no GPU found here: calibrate where one is, or fit rows with --rows, or give --device cpu")
-		}
-		c.GPU = found
-		return nil
-	}
-	g, err := table.GPU(c.gpu)
-	if err != nil {
-		return usageError{err}
-	}
-	if found != nil && found.Key != g.Key && found.Name != g.Name {
-		return usage("--gpu %s: here is %s (%s)", c.gpu, found.Name, found.Key)
-	}
-	c.GPU = &g
-	return nil
 }
 
 // unused refuses GPUs that others compute on, unless that is meant.

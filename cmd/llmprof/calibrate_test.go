@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -137,6 +139,34 @@ func TestCalibrate(t *testing.T) {
 	got := try(t, "estimate", "--model", "llama3.2-1b", "--gpu", "this-cpu", "--hardware", table, "--calibration", file, "--engine", "transformers", "--weights", "fp32", "--format", "json")
 	if got.code != 0 || !strings.Contains(got.stdout, `"name": "mine"`) {
 		t.Errorf("estimate: exit %d: %s%s", got.code, got.stderr, got.stdout)
+	}
+}
+
+// calibrate and validate --live find the GPU in the same way, and say the same
+// where they cannot.
+func TestCalibrateTarget(t *testing.T) {
+	two := append(one(h200Name), device{Name: "NVIDIA L4"})
+	for _, c := range []struct {
+		gpu     string
+		devices []device
+		says    string
+	}{
+		{"", nil, "no GPU found to measure on"},
+		{"h200", nil, "no GPU found to measure on"},
+		{"", two, "unlike GPUs, h200-sxm-141gb and l4-24gb"},
+		{"a100", one(h200Name), "this machine has h200-sxm-141gb"},
+		{"", one("NVIDIA H20000"), "name it with --gpu"},
+		{"no-such", one(h200Name), "no-such"},
+	} {
+		m := &machine{devices: c.devices}
+		live := m.tryLive(t, "--gpu", c.gpu, "--model", "llama3.2-1b")
+		a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, env: func(string) string { return "" }}
+		f := &fitting{gpu: c.gpu, gpus: func(context.Context) []device { return m.devices }, given: func(string) bool { return true }}
+		f.TP, f.Limit = 1, time.Second
+		err := a.runCalibrate(t.Context(), f)
+		if err == nil || !strings.Contains(err.Error(), c.says) || err.Error() != live.stderr {
+			t.Errorf("--gpu %q of %v: %v; --live says %s, want %q", c.gpu, c.devices, err, live.stderr, c.says)
+		}
 	}
 }
 

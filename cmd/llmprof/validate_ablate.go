@@ -58,6 +58,7 @@ func (b *ablation) page() *render.Document {
 			b.effects("Scored apart: a constant was fitted on these", true),
 			b.idle(true),
 			render.Notes{Title: "How to read it", Items: []string{
+				"Constants of a calibration file have its names; engine.* are what the engine does.",
 				"ideal: what the constant is put to, all others kept: a share 1, a time 0, a flag of the engine as it costs least.",
 				"moves: observations whose prediction depends on the constant; – where it depends on it for none of a metric.",
 				"The order is that of the mean over the metrics. Below 0 the median error is smaller without the constant.",
@@ -103,7 +104,7 @@ func (b *ablation) idle(fitted bool) render.Notes {
 	var names []string
 	for i := range b.each {
 		if k := &b.each[i]; k.Moved(fitted) == 0 && len(effectsOf(k, fitted)) > 0 {
-			names = append(names, shortField(k))
+			names = append(names, k.Name)
 		}
 	}
 	if len(names) == 0 {
@@ -112,10 +113,8 @@ func (b *ablation) idle(fitted bool) render.Notes {
 	return render.Notes{Items: []string{"None of these depends on " + strings.Join(names, ", ") + "."}}
 }
 
-func shortField(k *compare.Ablation) string { return strings.TrimPrefix(k.Field, "Calibration.") }
-
 func effectCells(k *compare.Ablation, fitted bool) []any {
-	cells := []any{shortField(k), idealText(k), k.Moved(fitted)}
+	cells := []any{k.Name, idealText(k), k.Moved(fitted)}
 	for _, e := range effectsOf(k, fitted) {
 		if e.Moved == 0 {
 			cells = append(cells, nil)
@@ -163,7 +162,7 @@ func (b *ablation) table() *render.Table {
 	for _, k := range b.list() {
 		for _, e := range k.Effects {
 			t.Rows = append(t.Rows, render.Row{Cells: []any{
-				k.Field, ideal(k, b.all), string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About,
+				k.Name, ideal(k, b.all), string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About,
 			}})
 		}
 	}
@@ -224,14 +223,14 @@ func (b *ablation) json() any {
 	j := &ablateJSON{Schema: ablateSchema, Observations: len(b.score.Rows), Skipped: len(b.score.Skipped), All: effectList(b.all)}
 	for i := range b.each {
 		k := &b.each[i]
-		c := constantJSON{Constant: k.Field, About: k.About, Ideal: k.Ideal, Flag: k.Flag(), Effects: effectList(k)}
+		c := constantJSON{Constant: k.Name, About: k.About, Ideal: k.Ideal, Flag: k.Flag(), Effects: effectList(k)}
 		if mean, ok := k.Buys(false); ok {
 			c.Buys = &mean
 		}
 		j.Constants = append(j.Constants, c)
 	}
 	for _, k := range compare.Unscored() {
-		j.Unscored = append(j.Unscored, unscoredJSON{k.Field, k.About})
+		j.Unscored = append(j.Unscored, unscoredJSON{k.Name, k.About})
 	}
 	return j
 }

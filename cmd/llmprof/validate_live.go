@@ -145,7 +145,7 @@ func (a *app) rehearse(ctx context.Context, v *validation) (r *rehearsal, err er
 	if err != nil {
 		return nil, err
 	}
-	if r.gpu, r.gpus, err = l.target(ctx, table, v.gpu); err != nil {
+	if r.gpu, r.gpus, err = target(ctx, table, l.device, v.gpu, l.gpus); err != nil {
 		return nil, err
 	}
 	if r.lab, err = a.lab(l.offline); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"llmprof/measure/spelling"
+	"llmprof/unit"
 )
 
 // settingFields are the fields of a Point in order, and settingKeys their keys in
@@ -209,6 +210,10 @@ func (p *Point) placementProblems(hold func(bool, string, string, ...any)) {
 	hold(p.Nodes < 1 || p.TP%max(p.Nodes, 1) == 0, "nodes", "tp %d does not spread evenly over %d nodes", p.TP, p.Nodes)
 }
 
+// leastWindow holds 20 ticks of an energy counter, so that an edge that were a tick
+// off would cost 5 %.
+const leastWindow = unit.Seconds(2)
+
 // engineProblems refuses settings that the engine would not heed.
 func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	if !slices.Contains(engines(), p.Engine) {
@@ -226,6 +231,8 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
+	hold(p.Window == 0 || p.Window >= leastWindow, "window_s", "%v: want %v or more, for counters of energy move each 100 ms", p.Window, leastWindow)
+	hold(p.Window == 0 || p.Engine != OpenAI, "window_s", "the energy of a server is measured over all of its requests; leave it out")
 	hold(!p.Ops || p.Engine == Native, "ops", "the engine %s runs a step as a whole, and its operators cannot be replayed one by one: those of engine = %q can", p.Engine, Native)
 	if p.Engine == Native {
 		p.nativeProblems(hold)

@@ -66,6 +66,7 @@ type Protocol struct {
 	Repeats int  `json:"repeats"` // least samples of each time; 0 for the measurer's choice
 	Warmup  int  `json:"warmup"`  // passes before the first sample; 0 for as many as it takes to be steady
 
+	Window          unit.Seconds `json:"window_s"`               // that energy is measured over, at least; 0 for the measurer's choice
 	Idle            unit.Seconds `json:"idle_s"`                 // how long idling is measured; 0 for the measurer's choice
 	CarbonIntensity float64      `json:"carbon_intensity_g_kwh"` // of the grid; 0 if not known
 	CarbonRegion    string       `json:"carbon_region"`          // whose intensity is looked up; "" for none

@@ -120,7 +120,7 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 			return nil, err
 		}
 	}
-	l := own.launch(c, b.dev.SMs)
+	l := own.launch(c, b.dev.SMs, own.stages)
 	return func(w cuda.Ptr) error {
 		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
 			int32(c.parts), partial, whole)
@@ -250,7 +250,7 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 	}
 	op := &operation{s: e.s, free: e.Close, calls: len(e.w.layers), cold: cold, queue: func() error {
 		for i := range e.w.layers {
-			if err := e.queueAttention(i, true); err != nil {
+			if err := e.queueAttention(i); err != nil {
 				return err
 			}
 		}

@@ -115,26 +115,6 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	return b
 }
 
-// mostSplits is one for each lane of the warp that weighs them.
-const mostSplits = 32
-
-// splits is how many parts the context is cut into in decode attention. Of a
-// short context few multiprocessors are enough, and the others begin to fill the
-// next product's ring; a long one needs the bandwidth of all, two blocks on each
-// where their registers allow it. (On an H200, llama3.1-8b at batch 1: a step at
-// context 1024 takes 4.72 ms with 17 parts and 4.48 with 10; at context 16384 6.05
-// with 17 and 5.26 with 32.)
-func splits(s *shape, batch, capacity, sms int) int {
-	const tokens = 128 // of a part, where there are blocks enough
-	blocks, onEach := batch*s.kvHeads, 2
-	if s.heads/s.kvHeads > 4 {
-		onEach = 1 // attention_decode.cu: its launch bounds
-	}
-	least := (6*sms/10 + blocks - 1) / blocks
-	most := onEach * sms / blocks
-	return max(min(max(min((capacity+tokens-1)/tokens, most), least), mostSplits), 1)
-}
-
 func (b *buffers) ask(p *cuda.Ptr, what string, bytes int) {
 	b.want = append(b.want, request{p, what, bytes})
 	b.total += bytes

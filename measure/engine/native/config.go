@@ -83,12 +83,11 @@ func Check(o *Options) error {
 }
 
 // Tried reports whether what the options ask for is of a kind that has run on a
-// GPU (docs/native.md). What has run emulated alone is for those who name this
-// engine.
+// GPU (docs/native.md): every family in bf16, on one. What has run emulated alone,
+// several GPUs and other formats, is for those who name this engine.
 func Tried(o *Options) bool {
-	s, err := readShape(o.Model, o.Config)
-	return err == nil && slices.Contains([]string{"llama", "mistral", "qwen2", "qwen3"}, s.family) && !o.outgrows(&s) && o.ranks() == 1 &&
-		!o.FP16 && o.Quantization == Unquantized
+	_, err := readShape(o.Model, o.Config)
+	return err == nil && o.ranks() == 1 && !o.FP16 && o.Quantization == Unquantized
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.

@@ -27,13 +27,13 @@ func (e *Engine) decodeSequence() sequence {
 			e.stepLayerCublas(&s, i)
 		}
 	}
-	if own != nil {
-		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
+	if head := e.opt.ownHead(e.p.linear); head != nil {
+		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
 		s.add(once, e.queueHead, "lm_head")
 	}
-	s.add(once, func() error { return e.queueSampling(own != nil) }, "sampling", e.onRanks("logits_all_gather")...)
+	s.add(once, e.queueSampling, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
 
@@ -69,7 +69,7 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 		after = e.w.layers[i+1].attNorm
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
-	e.addAttention(s, i, true)
+	e.addAttention(s, i)
 	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
 	if sh.experts > 0 {
 		e.stepExperts(s, i, own, after)
@@ -80,45 +80,50 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 }
 
 // addAttention adds what lies between the projections of a decode step.
-func (e *Engine) addAttention(s *sequence, i int, early bool) {
+func (e *Engine) addAttention(s *sequence, i int) {
 	names := e.attentionNames()
-	s.add(i, func() error { return e.queueAttention(i, early) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
+	s.add(i, func() error { return e.queueAttention(i) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
-// launch is the grid of a product.
-func (k *linearKernels) launch(c cut, sms int) cuda.Launch {
+// launch is the grid of a product whose ring has so many stages.
+func (k *linearKernels) launch(c cut, sms, stages int) cuda.Launch {
 	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
-	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(), Early: true}
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(stages), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, func(l *linearKernels) *cuda.Kernel { return l.scores }, w, n, sh.hidden, false,
+	return e.queueOwn(own, own.scores, own.stages, w, own.cutFor(n, sh.hidden, false, e.opt.sms),
 		b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, func(l *linearKernels) *cuda.Kernel { return l.swiglu }, w.gateUp, sh.inner, sh.hidden, true,
+	return e.queueOwn(own, own.swiglu, own.stages, w.gateUp, own.cutFor(sh.inner, sh.hidden, true, e.opt.sms),
 		b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, func(l *linearKernels) *cuda.Kernel { return l.residual }, w, sh.hidden, in, false,
+	return e.queueOwn(own, own.residual, own.deep, w, own.cutFor(sh.hidden, in, false, e.opt.sms),
 		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
 }
 
 // queueAttention queues what lies between the projections.
-func (e *Engine) queueAttention(i int, early bool) error {
+func (e *Engine) queueAttention(i int) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	k, v := b.layerCache(sh, i, 0)
-	l := cuda.Launch{Grid: cuda.Dim{X: b.splits, Y: sh.kvHeads, Z: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
-	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
-		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
+	d := &e.p.decode
+	l := d.launch(b.splits, sh.kvHeads, e.opt.Batch, e.dev.SMs)
+	l.Early = true
+	args := []any{
+		b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
+		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale(),
+	}
+	return e.p.attentionDecode.Queue(e.s, l, append(args, d.args(b.splits, sh.kvHeads, e.opt.Batch)...)...)
 }
 
 // stepLayerCublas adds one layer with cuBLASLt's products.
@@ -127,15 +132,15 @@ func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	n := e.opt.Batch
 	s.add(i, func() error { return e.queueNorm(w.attNorm, b.h, n, 1, 0) }, "input_layernorm")
 	s.add(i, func() error { return e.product(b.qkvStep, b.h, w.qkv, e.stepKey()) }, "qkv_proj")
-	e.addAttention(s, i, false)
+	e.addAttention(s, i)
 	e.addOut(s, i, n, nil, e.attentionOut(w, 0))
 	e.addMLP(s, i, n)
 }
 
 // queueSampling queues the choice of the next tokens.
-func (e *Engine) queueSampling(early bool) error {
+func (e *Engine) queueSampling() error {
 	b := e.b
-	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: early}
+	l := cuda.Launch{Grid: cuda.Dim{X: 64, Y: e.opt.Batch}, Block: cuda.Dim{X: 256}, Early: true}
 	if e.shape.ranks > 1 {
 		return e.queueSamplingShared(l)
 	}

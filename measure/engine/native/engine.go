@@ -43,7 +43,7 @@ type Products int
 
 // The ways to multiply.
 const (
-	OwnProducts    Products = iota // own kernels for batches up to 32, else cuBLASLt
+	OwnProducts    Products = iota // own kernels for batches up to 16, else cuBLASLt
 	CublasProducts                 // cuBLASLt for every batch
 )
 

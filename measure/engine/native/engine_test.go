@@ -50,9 +50,9 @@ func TestCutsAgainstReference(t *testing.T) {
 	for i := range rings {
 		rings[i].depth, rings[i].least = max(256/rings[i].tiles, 128), 1
 	}
-	batches, gen := []int{1, 5, 16, 32}, 4
+	batches, gen := []int{1, 5, 16}, 4
 	if emulate.RealGPU() != nil { // the processor takes its time
-		batches, gen = []int{5, 32}, 2
+		batches, gen = []int{5, 16}, 2
 	}
 	for name, config := range tiny() {
 		if !slices.Contains([]string{"llama", "gemma2", "mixtral"}, name) && emulate.RealGPU() != nil {
@@ -120,9 +120,9 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 		for i := range gen {
 			limit := r.limit()
 			if d := apart(logits[i][seq], want); d > limit {
-				t.Fatalf("sequence %d, step %d: scores are %.2e from the reference", seq, i, d)
+				t.Fatalf("sequence %d, step %d: scores are %.2e from the reference, want %.2e", seq, i, d, limit)
 			}
-			if limit <= 1e-2 && !sameChoice(want, chosen[i][seq]) {
+			if limit < afterTie && !sameChoice(want, chosen[i][seq], limit) {
 				t.Fatalf("sequence %d, step %d: token %d is not the best", seq, i, chosen[i][seq])
 			}
 			want = r.next(int(chosen[i][seq]))

@@ -3,7 +3,6 @@ package native
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -74,9 +73,8 @@ func TestTried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := slices.Contains([]string{"llama", "mistral", "qwen2", "qwen3"}, name)
-		if got := Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
+		if !Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: has run on a GPU", name)
 		}
 		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Batch: 1, PromptLen: 100, GenLen: 2}) ||
 			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Batch: 1, PromptLen: 100, GenLen: 2}) {

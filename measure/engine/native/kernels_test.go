@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -39,9 +40,14 @@ func newBench(t testing.TB, s *shape) *bench {
 	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, rings)), &sync.Mutex{})
 	one.(*sync.Mutex).Lock()
 	defer one.(*sync.Mutex).Unlock()
-	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, rings)
+	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, rings, tried()...)
 	b.must(err)
 	return b
+}
+
+// tried are the defines that LLMPROF_TEST_DEFINES names, "A=1+B=2".
+func tried() []string {
+	return strings.FieldsFunc(os.Getenv("LLMPROF_TEST_DEFINES"), func(r rune) bool { return r == '+' })
 }
 
 func (b *bench) must(err error) {
@@ -217,7 +223,11 @@ func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, gated bool, n, k,
 	c := l.cutFor(n, k, gated, 1)
 	c.parts = min(parts, (k+l.depth-1)/l.depth)
 	args = append(args, int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
-	b.run(kernel, l.launch(c, b.dev.SMs), args...)
+	stages := l.stages
+	if kernel == l.residual {
+		stages = l.deep
+	}
+	b.run(kernel, l.launch(c, b.dev.SMs, stages), args...)
 }
 
 func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {

@@ -21,31 +21,15 @@ func (r *reference) mixture(h []float64, layer string) []float64 {
 	out := make([]float64, len(h))
 	for i, e := range chosen {
 		p := fmt.Sprintf(expert, e)
-		g, u := r.linear(h, p+name(gate)), r.linear(h, p+name(up))
+		g, u := r.kept(r.linear(h, p+name(gate))), r.kept(r.linear(h, p+name(up)))
 		for j := range g {
 			g[j] = silu(g[j]) * u[j]
 		}
-		for j, v := range r.linear(g, p+name(down)) {
+		for j, v := range r.linear(r.kept(g), p+name(down)) {
 			out[j] += shares[i] * v
 		}
 	}
 	return out
-}
-
-// limit is how far the engine's scores may be from the reference's: 1e-2, and 2e-3 in
-// fp16, but where rounding may have made a token take another expert, of two that are nearly
-// as likely. What follows is then another model's, the less so the longer ago.
-func (r *reference) limit() float64 {
-	const tied = 0.01
-	switch {
-	case r.last < tied:
-		return math.Inf(1)
-	case r.before < tied:
-		return 0.1
-	case r.s.fp16:
-		return 2e-3
-	}
-	return 1e-2
 }
 
 // choose is the router's rule: the top of a soft-max, the lower index first, and

@@ -58,7 +58,7 @@ func (e *Engine) prefillSequence() sequence {
 		if err := e.setPositions(e.opt.PromptLen - 1); err != nil {
 			return err
 		}
-		return e.queueSampling(false)
+		return e.queueSampling()
 	}, "sampling", e.onRanks("logits_all_gather")...)
 	return s
 }
@@ -145,7 +145,7 @@ func (e *Engine) queueActivation(rows int) error {
 	sh, b := &e.shape, e.b
 	for first := 0; first < rows; first += maxGridY {
 		n := min(rows-first, maxGridY)
-		l := cuda.Launch{Grid: cuda.Dim{X: (sh.inner/8 + 127) / 128, Y: n}, Block: cuda.Dim{X: 128}}
+		l := cuda.Launch{Grid: cuda.Dim{X: (sh.inner/8 + 127) / 128, Y: n}, Block: cuda.Dim{X: 128}, Early: true}
 		if err := e.p.activation.Queue(e.s, l, b.gateUp.Add(4*first*sh.inner), b.act.Add(2*first*sh.inner), int32(sh.inner)); err != nil {
 			return err
 		}
@@ -158,6 +158,10 @@ const maxGridY = 65535
 
 // queueNorm queues the norm of rows of the stream, stride apart from first on.
 func (e *Engine) queueNorm(w, y cuda.Ptr, rows, stride, first int) error {
-	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
+	threads := 256
+	if rows <= e.dev.SMs { // a row has a multiprocessor to itself
+		threads = 1024
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: threads}, Early: true}
 	return e.p.rmsNorm.Queue(e.s, l, e.b.x, w, y, int32(e.shape.hidden), e.shape.eps, uint64(stride), uint64(first))
 }

@@ -158,8 +158,16 @@ func (e *Engine) groups() []int {
 // does.
 func (e *Engine) ownProducts() *linearKernels { return e.opt.own(e.p.linear) }
 
-// own is that of the rings which serves the batch, nil where cuBLASLt does.
+// own is that of the rings which serves the layers of a batch, nil where cuBLASLt does.
 func (o *Options) own(rings []linearKernels) *linearKernels {
+	if o.Products == CublasProducts {
+		return nil
+	}
+	return linearFor(rings, o.Quantization, o.Batch)
+}
+
+// ownHead is that which serves the LM head, whose weights have 16 bits always.
+func (o *Options) ownHead(rings []linearKernels) *linearKernels {
 	if o.Products == CublasProducts {
 		return nil
 	}
@@ -169,11 +177,8 @@ func (o *Options) own(rings []linearKernels) *linearKernels {
 // scratch is how much memory the parts of a step's products need at once, of 16-bit
 // weights and of quantized ones: bytes of sums, and counters.
 func (o *Options) scratch(s *shape) (sums, counters int) {
-	if o.Products == CublasProducts {
-		return 0, 0
-	}
-	for _, kept := range []Quantization{Unquantized, o.Quantization} {
-		if own := linearFor(o.rings(), kept, o.Batch); own != nil {
+	for _, own := range []*linearKernels{o.own(o.rings()), o.ownHead(o.rings())} {
+		if own != nil {
 			a, b := own.scratch(s, o.sms)
 			sums, counters = max(sums, a), max(counters, b)
 		}

@@ -25,6 +25,7 @@ type program struct {
 	quantized                         quantizedKernels
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
+	decode                            decodeAttention
 }
 
 // attentionTile is how a prompt's attention is launched.
@@ -55,6 +56,7 @@ type linearKernels struct {
 	tiles    int // of 16 weight rows, a stage
 	depth    int // columns of the weights, a stage
 	stages   int
+	deep     int // stages of products that add to the stream
 	least    int // stages of a part, where a tile is cut along its columns
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
@@ -62,8 +64,8 @@ type linearKernels struct {
 	plain    *cuda.Kernel // nil where the model has no use for it
 }
 
-// ring is the dynamic shared memory of a block.
-func (l *linearKernels) ring() int {
+// ring is the dynamic shared memory of a block with so many stages.
+func (l *linearKernels) ring(stages int) int {
 	inputs, weights := l.rows*(l.depth*2+64), 16*l.tiles*(l.depth*2+64)
 	if l.kept != Unquantized {
 		weights = 16 * l.tiles * (l.depth*int(l.kept)/8 + 64)
@@ -71,7 +73,7 @@ func (l *linearKernels) ring() int {
 	if l.kept == INT4 { // scales and zero points
 		weights += (l.depth/groupInputs*16*l.tiles*5/2 + 15) / 16 * 16
 	}
-	return l.stages * (inputs + weights)
+	return stages * (inputs + weights)
 }
 
 // cut is into how many tiles the weights of one product are cut, and each of them
@@ -116,15 +118,16 @@ func (l *linearKernels) outputs(gated bool) int {
 // sums are the bytes of the sums of one part.
 func (l *linearKernels) sums() int { return 4 * 16 * l.tiles * 8 * l.columns }
 
-// linearShapes are the rings that were fastest on an H200. Two blocks of
-// different products have to fit on a multiprocessor, so that one can fill its
-// ring while the other still runs.
+// linearShapes are the rings that were fastest on an H200. On a multiprocessor
+// there is room for blocks of two products, so that one can fill its ring while the
+// other still runs, but not for two that add to the stream: every other product
+// does, so the blocks of each lie one on a multiprocessor, also where attention
+// leaves multiprocessors free.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, least: 8},
-		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 4, least: 8},
-		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3, least: 8},
-		{rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3, least: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 4, deep: 6, least: 8},
+		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 3, deep: 5, least: 8},
+		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3, deep: 4, least: 8},
 	}
 }
 
@@ -146,11 +149,12 @@ func defines(s *shape, linear []linearKernels) []string {
 	}
 	for i := range linear {
 		l := &linear[i]
-		name := "SHAPE"
+		name, deep := "SHAPE", "DEEP"
 		if l.kept != Unquantized {
-			name = "NARROW"
+			name, deep = "NARROW", "NARROW_DEEP"
 		}
-		out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows))
+		out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows),
+			fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", deep, l.rows, l.columns, l.tiles, l.depth, l.deep, l.rows))
 	}
 	return append(out, s.moreDefines()...)
 }
@@ -170,7 +174,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s)}
+	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s, more)}
 	return p, p.find(s)
 }
 
@@ -179,7 +183,7 @@ func (p *program) find(s *shape) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
-		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
+		p.decode.kernel: &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
 	}
 	if s.ranks > 1 {
 		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll

@@ -76,20 +76,14 @@ func (e *Engine) wide(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
 	return e.b.wide, e.p.quantized.widen.Queue(e.s, l, w, q.scales, q.zeros, e.b.wide, int32(out), int32(in))
 }
 
-// queueOwn queues a product by the engine's own kernels, of the weights w: with
-// those for quantized ones if they are. kernel names that of a ring, and more are
-// the arguments from the inputs to the parts.
-func (e *Engine) queueOwn(own *linearKernels, kernel func(*linearKernels) *cuda.Kernel, w cuda.Ptr, out, in int, gated bool, more ...any) error {
-	q, ok := e.w.quantized[w]
-	if ok {
-		own = linearFor(e.p.linear, e.shape.kept, e.opt.Batch)
-	}
-	c := own.cutFor(out, in, gated, e.opt.sms)
+// queueOwn queues a product of the weights w by the engine's own kernels: stages are
+// those of its ring, and more are its arguments from the inputs to the parts.
+func (e *Engine) queueOwn(own *linearKernels, kernel *cuda.Kernel, stages int, w cuda.Ptr, c cut, more ...any) error {
 	args := append(append([]any{w}, more...), int32(c.parts), e.b.partial, e.b.whole)
-	if ok {
+	if q, ok := e.w.quantized[w]; ok {
 		args = append(args, q.scales, q.zeros)
 	}
-	return kernel(own).Queue(e.s, own.launch(c, e.opt.sms), args...)
+	return kernel.Queue(e.s, own.launch(c, e.opt.sms, stages), args...)
 }
 
 // A loader puts weights on the GPU, those that are quantized by way of a scratch.

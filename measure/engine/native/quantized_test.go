@@ -243,7 +243,11 @@ func (b *bench) narrowProduct(l *linearKernels, kernel *cuda.Kernel, gated bool,
 	c := l.cutFor(n, k, gated, 1)
 	c.parts = min(parts, (k+l.depth-1)/l.depth)
 	args = append(append([]any{m.w}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales, m.zeros)
-	b.run(kernel, l.launch(c, b.dev.SMs), args...)
+	stages := l.stages
+	if kernel == l.residual || kernel == l.plain {
+		stages = l.deep
+	}
+	b.run(kernel, l.launch(c, b.dev.SMs, stages), args...)
 }
 
 func (b *bench) narrowScores(l *linearKernels, batch, n, k, parts int) {

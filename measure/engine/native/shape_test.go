@@ -3,10 +3,12 @@ package native
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"llmprof"
+	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
 )
@@ -16,7 +18,7 @@ import (
 func TestSplits(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
 	for _, c := range []struct{ batch, capacity, want int }{
-		{1, 1055, 10}, {1, 16448, 32}, {8, 1055, 4}, {32, 1055, 1}, {1000, 100000, 1}, {1, 1, 10},
+		{1, 1055, 16}, {1, 16448, 16}, {8, 1055, 4}, {32, 1055, 1}, {1000, 100000, 1}, {1, 1, 1},
 	} {
 		if got := splits(s, c.batch, c.capacity, 132); got != c.want {
 			t.Errorf("batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
@@ -35,6 +37,28 @@ func TestSplits(t *testing.T) {
 	}
 }
 
+// The parts of a head are a cluster where the GPU has those and they share the output
+// evenly; a ring of every head width is of one size but the widest's.
+func TestDecodeLaunch(t *testing.T) {
+	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
+	for _, c := range []struct{ major, splits, batch, cluster, blocks int }{
+		{8, 4, 5, 0, 160}, {9, 1, 32, 1, 256}, {9, 2, 5, 2, 80}, {9, 4, 8, 4, 256}, {9, 16, 1, 16, 128}, {9, 8, 1, 8, 64}, {9, 3, 5, 0, 120},
+		{9, 16, 5, 16, 640}, {9, 32, 1, 0, 256}, {10, 16, 1, 16, 128}, {12, 8, 1, 8, 64}, {12, 16, 1, 0, 128},
+	} {
+		d := decodeFor(c.major, s, nil)
+		l := d.launch(c.splits, s.kvHeads, c.batch, 132)
+		if want := (cuda.Dim{X: c.blocks}); l.Grid != want || l.Cluster != c.cluster {
+			t.Errorf("compute capability %d, %d parts: %+v, want clusters of %d in %+v", c.major, c.splits, l, c.cluster, want)
+		}
+	}
+	for dim, want := range map[int]int{64: 48 << 10, 128: 48 << 10, 256: 64 << 10} {
+		s.headDim = dim
+		if d := decodeFor(9, s, nil); d.shared != want || d.threads != 128 {
+			t.Errorf("heads of %d: %+v, want 128 threads and %d bytes", dim, d, want)
+		}
+	}
+}
+
 // The cuts of llama3.1-8b's products: by tiles alone where these fill an H200's 132
 // multiprocessors, else along the columns too; and for any product, every part has
 // work and no more blocks are asked for than there are multiprocessors.
@@ -46,8 +70,8 @@ func TestCuts(t *testing.T) {
 		want           cut
 	}{
 		{1, 6144, 4096, false, cut{384, 1}}, {1, 4096, 14336, false, cut{256, 1}}, {1, 14336, 4096, true, cut{1792, 1}},
-		{32, 6144, 4096, false, cut{96, 1}}, {32, 4096, 4096, false, cut{64, 2}}, {32, 4096, 14336, false, cut{64, 2}},
-		{32, 14336, 4096, true, cut{448, 1}}, {16, 2048, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
+		{16, 6144, 4096, false, cut{192, 1}}, {16, 2048, 4096, false, cut{64, 2}}, {16, 1024, 14336, false, cut{32, 4}},
+		{16, 14336, 4096, true, cut{896, 1}}, {8, 1024, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
 	} {
 		if got := linearFor(rings, Unquantized, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
@@ -61,6 +85,19 @@ func TestCuts(t *testing.T) {
 					t.Errorf("%d of %d: %+v of %d stages", out, in, c, stages)
 				}
 			}
+		}
+	}
+}
+
+// On a multiprocessor of Hopper, with 228 KiB of shared memory of which a block costs
+// 1, there is room for a block of each kind of product, and never for two that
+// add to the stream.
+func TestRingsLieEvenly(t *testing.T) {
+	const all, barriers = 228 << 10, 512
+	for _, l := range slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)) {
+		beside := 1<<10 + l.columns*5120 // the sums of eight warps
+		if one, deep := l.ring(l.stages)+beside, l.ring(l.deep)+beside; one+deep+2*barriers > all || 2*deep <= all {
+			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.kept, one, deep)
 		}
 	}
 }

@@ -51,6 +51,10 @@ func TestSpeed(t *testing.T) {
 			what, size = "decode", c
 		}
 		switch what {
+		case "compile": // so that the kernels of several cases can be compiled at the same time
+			size, shape, _ := strings.Cut(size, "@")
+			b, _, _ := strings.Cut(size, "x")
+			open(t, strings.ReplaceAll(llama8B, "4096", "512"), m.options(number(t, b), 2, 2, shape))
 		case "decode":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
@@ -154,22 +158,7 @@ func (m *meter) ceilings(e *Engine) {
 func (m *meter) decode(batch, ctx int, shape string) {
 	const gen = 65
 	begin := time.Now()
-	opt := Options{Seed: 1, Batch: batch, PromptLen: ctx - gen/2, GenLen: gen}
-	note := shape
-	shape, defines, more := strings.Cut(shape, "#")
-	if more {
-		opt.defines = strings.Split(defines, "+")
-	}
-	shape, parts, split := strings.Cut(shape, "%")
-	if split {
-		opt.splits = number(m.t, parts)
-	}
-	shape = m.formats(&opt, shape)
-	if shape == "cublas" {
-		opt.Products = CublasProducts
-	} else if shape != "" {
-		opt.linear = m.ring(&opt, shape)
-	}
+	opt := m.options(batch, ctx-gen/2, gen, shape)
 	e := open(m.t, llama8B, opt)
 	m.must(e.s.Sync())
 	m.add(speedRow{What: "load", Batch: batch, Prompt: ctx, Ms: time.Since(begin).Seconds() * 1e3})
@@ -205,11 +194,31 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	bytes := e.w.stored - int64(2*s.vocab*s.hidden) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
-	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: note})
+	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
 	m.operators(e, first)
 	m.must(a.Close())
 	m.must(b.Close())
 	m.must(e.Close())
+}
+
+// options are those of a case.
+func (m *meter) options(batch, prompt, gen int, shape string) Options {
+	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
+	shape, defines, more := strings.Cut(shape, "#")
+	if more {
+		opt.defines = strings.Split(defines, "+")
+	}
+	shape, parts, split := strings.Cut(shape, "%")
+	if split {
+		opt.splits = number(m.t, parts)
+	}
+	shape = m.formats(&opt, shape)
+	if shape == "cublas" {
+		opt.Products = CublasProducts
+	} else if shape != "" {
+		opt.linear = m.ring(&opt, shape)
+	}
+	return opt
 }
 
 // formats takes those that a case begins with, and gives what is left of it.
@@ -240,6 +249,7 @@ func (m *meter) ring(opt *Options, shape string) []linearKernels {
 		}
 		f := strings.Split(shape, "/")
 		out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
+		out[i].deep = number(m.t, f[3])
 		break
 	}
 	return out

@@ -46,8 +46,14 @@ func shapes() [][]string {
 // formats are fp16 and quantized weights: some of them together, or, with
 // LLMPROF_TEST_SHAPES=all, every pair.
 func formats() [][]string {
-	fp8 := []string{"QUANTIZED=8", "NARROW_1=1,1,1024,5,1", "NARROW_8=1,2,512,4,8", "NARROW_16=2,2,256,5,16", "NARROW_32=4,4,128,4,32"}
-	int4 := []string{"QUANTIZED=4", "NARROW_1=1,1,1024,8,1", "NARROW_8=1,2,512,5,8", "NARROW_16=2,4,256,4,16", "NARROW_32=4,4,256,3,32"}
+	fp8 := []string{
+		"QUANTIZED=8", "NARROW_1=1,1,1024,4,1", "NARROW_8=1,2,512,3,8", "NARROW_16=2,2,256,4,16", "NARROW_32=4,4,128,3,32",
+		"NARROW_DEEP_1=1,1,1024,6,1", "NARROW_DEEP_8=1,2,512,5,8", "NARROW_DEEP_16=2,2,256,6,16", "NARROW_DEEP_32=4,4,128,5,32",
+	}
+	int4 := []string{
+		"QUANTIZED=4", "NARROW_1=1,1,1024,7,1", "NARROW_8=1,2,512,4,8", "NARROW_16=2,4,256,4,16", "NARROW_32=4,4,256,2,32",
+		"NARROW_DEEP_1=1,1,1024,10,1", "NARROW_DEEP_8=1,2,512,6,8", "NARROW_DEEP_16=2,4,256,5,16", "NARROW_DEEP_32=4,4,256,4,32",
+	}
 	llama := []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}
 	fp16 := append(slices.Clone(llama), "FP16=1")
 	some := [][]string{append(gemma("64", 8), "FP16=1"), append(slices.Clone(llama), fp8...), append(slices.Clone(fp16), int4...)}
@@ -65,7 +71,8 @@ func gemma(dim string, group int) []string {
 	}
 }
 
-// TestKernelsCompile compiles for GPUs with and without Hopper's instructions.
+// TestKernelsCompile compiles for GPUs with and without Hopper's instructions. A
+// compilation takes some five seconds, so they are done side by side.
 func TestKernelsCompile(t *testing.T) {
 	c := compiler(t)
 	src, err := kernels.Source()
@@ -74,17 +81,20 @@ func TestKernelsCompile(t *testing.T) {
 	}
 	for _, arch := range []string{"sm_80", "sm_90a", "sm_120"} {
 		for _, shape := range append(shapes(), formats()...) {
-			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,1,512,4,8", "SHAPE_16=2,2,256,3,16", "SHAPE_32=4,4,128,3,32")
-			cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
-			if err != nil {
-				t.Fatalf("%s %v: %v", arch, shape, err)
-			}
-			if log != "" {
-				t.Errorf("%s %v: the compiler remarks:\n%s", arch, shape, log)
-			}
-			if !strings.HasPrefix(string(cubin), "\x7fELF") {
-				t.Errorf("%s %v: not a cubin", arch, shape)
-			}
+			shape = append(shape, "SHAPE_1=1,1,512,4,1", "SHAPE_8=1,1,512,3,8", "SHAPE_16=2,2,256,3,16", "DEEP_1=1,1,512,6,1", "DEEP_8=1,1,512,5,8", "DEEP_16=2,2,256,4,16")
+			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
+				t.Parallel()
+				cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if log != "" {
+					t.Errorf("the compiler remarks:\n%s", log)
+				}
+				if !strings.HasPrefix(string(cubin), "\x7fELF") {
+					t.Error("not a cubin")
+				}
+			})
 		}
 	}
 }

@@ -37,6 +37,8 @@ type Kernel struct {
 	dev       *Device
 	h         uintptr
 	shared    int
+	shares    bool // prefers shared memory to a cache
+	large     bool // may have clusters of more than portableCluster blocks
 }
 
 // Kernel finds the extern "C" function name.
@@ -64,6 +66,7 @@ type Launch struct {
 	Grid, Block Dim
 	Shared      int  // bytes of dynamic shared memory
 	Early       bool // may start before the kernel ahead of it in the stream has ended (programmatic dependent launch)
+	Cluster     int  // blocks along x that are one cluster; 0 and 1 for none. Compute capability 9.0 and newer.
 }
 
 // launchConfig is CUlaunchConfig of cuda.h.
@@ -83,8 +86,15 @@ type launchAttribute struct {
 	value [16]int32
 }
 
-// programmaticSerialization is CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.
-const programmaticSerialization = 6
+// CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION and _PROGRAMMATIC_STREAM_SERIALIZATION.
+const (
+	clusterDimension          = 4
+	programmaticSerialization = 6
+)
+
+// portableCluster is the largest cluster that every GPU of compute capability 9.0 and
+// newer takes (CUDA Programming Guide, "Thread Block Clusters").
+const portableCluster = 8
 
 // Queue queues the kernel on s. Arguments are Ptr, int32, uint32, int64, uint64
 // and float32, in the order and of the size of the kernel's parameters.
@@ -98,6 +108,16 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 		}
 		k.shared = l.Shared
 	}
+	if l.Cluster > portableCluster && !k.large {
+		const nonPortableCluster = 14 // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+		if err := k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, nonPortableCluster, 1)); err != nil {
+			return fmt.Errorf("%w (a cluster of %d blocks)", err, l.Cluster)
+		}
+		k.large = true
+	}
+	if err := k.share(l); err != nil {
+		return err
+	}
 	slots := make([]uint64, len(args))
 	params := make([]unsafe.Pointer, len(args)+1)
 	for i, a := range args {
@@ -107,15 +127,39 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 		params[i] = unsafe.Pointer(&slots[i])
 	}
 	cfg := &launchConfig{grid: l.Grid.sizes(), block: l.Block.sizes(), shared: uint32(l.Shared), stream: s.h}
-	attr := &launchAttribute{id: programmaticSerialization, value: [16]int32{1}}
-	if l.Early && k.dev.Major >= 9 {
-		cfg.attrs, cfg.count = attr, 1
-	}
+	attrs := k.attributes(l)
+	cfg.attrs, cfg.count = unsafe.SliceData(attrs), uint32(len(attrs))
 	s.queued++
 	err := k.dev.d.check("cuLaunchKernelEx of "+k.Name, k.dev.d.launch(cfg, k.h, unsafe.Pointer(&params[0]), nil))
 	runtime.KeepAlive(slots)
-	runtime.KeepAlive(attr)
+	runtime.KeepAlive(attrs)
 	return err
+}
+
+// attributes are those of a launch that the GPU knows.
+func (k *Kernel) attributes(l Launch) (out []launchAttribute) {
+	if k.dev.Major < 9 {
+		return nil
+	}
+	if l.Early {
+		out = append(out, launchAttribute{id: programmaticSerialization, value: [16]int32{1}})
+	}
+	if l.Cluster > 1 {
+		out = append(out, launchAttribute{id: clusterDimension, value: [16]int32{int32(l.Cluster), 1, 1}})
+	}
+	return out
+}
+
+// share gives a kernel that starts early all of a multiprocessor's shared memory to be
+// placed in, whatever its own blocks take: a block waits until a multiprocessor is
+// idle if its kernel divides shared memory and cache otherwise than those there.
+func (k *Kernel) share(l Launch) error {
+	if !l.Early || k.shares || k.dev.Major < 9 {
+		return nil
+	}
+	const preferredCarveout, mostShared = 9, 100 // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent
+	k.shares = true
+	return k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, preferredCarveout, mostShared))
 }
 
 func (d Dim) sizes() [3]uint32 {

@@ -32,6 +32,8 @@ extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float
 // reads are stride apart, so that it can take the last position of each prompt.
 extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int hidden, float eps, u64 stride, u64 first) {
   __shared__ float part[WARP];
+  let_next_start();
+  after_previous();
   const float *in = x + (first + blockIdx.x * stride) * hidden;
   bf16 *out = y + (u64)blockIdx.x * hidden;
   float ss = 0.f;
@@ -55,6 +57,8 @@ extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int 
 
 // activation is that of the feed-forward: out = activate(gate)*up of [rows][2*width] with gate first.
 extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
+  let_next_start();
+  after_previous();
   u64 row = blockIdx.y;
   int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
   if (i >= width) return;

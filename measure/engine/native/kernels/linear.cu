@@ -16,13 +16,11 @@
 //
 // Rows of the ring are 64 bytes apart from a multiple of 128, so that the 16-byte
 // loads of two neighbouring rows meet no bank twice. The host defines the shapes
-// of the rings, SHAPE_1 to SHAPE_32 by the largest batch: NT, RT, KS, STAGES, XR.
+// of the rings, SHAPE_1 to SHAPE_16 by the largest batch: NT, RT, KS, STAGES, XR, and
+// DEEP_1 to DEEP_16, the STAGES of products that add to the stream.
 
 #define CONSUMERS 8
 #define PRODUCERS 4
-#ifndef START_EARLY
-#define START_EARLY 0
-#endif
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
 enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN };
@@ -135,14 +133,14 @@ struct Linear {
   }
 
   // produce fills the ring. Its first round of weights does not wait for the
-  // kernel ahead. The kernel behind may start when all is on its way: earlier,
-  // its ring would be full before this one's end, and DRAM idle until its begin.
+  // kernel ahead, and then the kernel behind may start: its blocks find room where
+  // those of the kernel ahead end, one on a multiprocessor (linearShapes).
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = first(1), x = w;
     int ahead = 0;
     for (; ahead < STAGES && w.item < items; ahead++, w.next(a)) copy_weights(w, thread, policy);
-    if (START_EARLY || w.item >= items) let_next_start();
+    let_next_start();
     after_previous();
     for (; ahead > 0; ahead--, x.next(a)) copy_inputs(x, thread);
     for (; w.item < items; w.next(a)) {
@@ -150,7 +148,6 @@ struct Linear {
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
     }
-    let_next_start();
   }
 
   __device__ void consume(float *red, const float *scale) const {
@@ -297,22 +294,21 @@ struct Linear {
     Linear<SHAPE, OUT>::run(a);                                                                                            \
   }
 
-LINEAR(linear_scores_1, SHAPE_1, SCORES)
-LINEAR(linear_residual_1, SHAPE_1, RESIDUAL)
-LINEAR(linear_swiglu_1, SHAPE_1, SWIGLU)
-LINEAR(linear_scores_8, SHAPE_8, SCORES)
-LINEAR(linear_residual_8, SHAPE_8, RESIDUAL)
-LINEAR(linear_swiglu_8, SHAPE_8, SWIGLU)
-LINEAR(linear_scores_16, SHAPE_16, SCORES)
-LINEAR(linear_residual_16, SHAPE_16, RESIDUAL)
-LINEAR(linear_swiglu_16, SHAPE_16, SWIGLU)
-LINEAR(linear_scores_32, SHAPE_32, SCORES)
-LINEAR(linear_residual_32, SHAPE_32, RESIDUAL)
-LINEAR(linear_swiglu_32, SHAPE_32, SWIGLU)
-
 #if SANDWICH || RANKS > 1
-LINEAR(linear_plain_1, SHAPE_1, PLAIN)
-LINEAR(linear_plain_8, SHAPE_8, PLAIN)
-LINEAR(linear_plain_16, SHAPE_16, PLAIN)
-LINEAR(linear_plain_32, SHAPE_32, PLAIN)
+#define LINEAR_PLAIN(rows) LINEAR(linear_plain_##rows, DEEP_##rows, PLAIN)
+#else
+#define LINEAR_PLAIN(rows)
+#endif
+
+#define LINEARS(rows)                                       \
+  LINEAR(linear_scores_##rows, SHAPE_##rows, SCORES)        \
+  LINEAR(linear_residual_##rows, DEEP_##rows, RESIDUAL)     \
+  LINEAR(linear_swiglu_##rows, SHAPE_##rows, SWIGLU)        \
+  LINEAR_PLAIN(rows)
+
+LINEARS(1)
+LINEARS(8)
+LINEARS(16)
+#ifdef SHAPE_32
+LINEARS(32)
 #endif

@@ -6,7 +6,7 @@
 // and each group is summed by itself before it is multiplied by its scale.
 //
 // The host defines the shapes of the rings, NARROW_1 to NARROW_32 by the largest
-// batch: NT, RT, KS, STAGES, XR, as linear.cu has them.
+// batch: NT, RT, KS, STAGES, XR, as linear.cu has them, and NARROW_DEEP_1 to 32.
 
 #ifdef QUANTIZED
 
@@ -135,7 +135,7 @@ struct Narrow {
     Cursor w = first(1), x = w;
     int ahead = 0;
     for (; ahead < STAGES && w.item < items; ahead++, w.next(a.l)) copy_weights(w, thread, policy);
-    if (START_EARLY || w.item >= items) let_next_start();
+    let_next_start();
     after_previous();
     for (; ahead > 0; ahead--, x.next(a.l)) copy_inputs(x, thread);
     for (; w.item < items; w.next(a.l)) {
@@ -143,7 +143,6 @@ struct Narrow {
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
     }
-    let_next_start();
   }
 
   // multiply adds a unit's products. w points to the lane's 16 bytes of row g, x to
@@ -343,24 +342,21 @@ struct Narrow {
     Narrow<SHAPE, OUT>::run(a);                                                                                            \
   }
 
-NARROW(narrow_scores_1, NARROW_1, SCORES)
-NARROW(narrow_residual_1, NARROW_1, RESIDUAL)
-NARROW(narrow_swiglu_1, NARROW_1, SWIGLU)
-NARROW(narrow_scores_8, NARROW_8, SCORES)
-NARROW(narrow_residual_8, NARROW_8, RESIDUAL)
-NARROW(narrow_swiglu_8, NARROW_8, SWIGLU)
-NARROW(narrow_scores_16, NARROW_16, SCORES)
-NARROW(narrow_residual_16, NARROW_16, RESIDUAL)
-NARROW(narrow_swiglu_16, NARROW_16, SWIGLU)
-NARROW(narrow_scores_32, NARROW_32, SCORES)
-NARROW(narrow_residual_32, NARROW_32, RESIDUAL)
-NARROW(narrow_swiglu_32, NARROW_32, SWIGLU)
-
 #if SANDWICH
-NARROW(narrow_plain_1, NARROW_1, PLAIN)
-NARROW(narrow_plain_8, NARROW_8, PLAIN)
-NARROW(narrow_plain_16, NARROW_16, PLAIN)
-NARROW(narrow_plain_32, NARROW_32, PLAIN)
+#define NARROW_PLAIN(rows) NARROW(narrow_plain_##rows, NARROW_DEEP_##rows, PLAIN)
+#else
+#define NARROW_PLAIN(rows)
 #endif
+
+#define NARROWS(rows)                                          \
+  NARROW(narrow_scores_##rows, NARROW_##rows, SCORES)          \
+  NARROW(narrow_residual_##rows, NARROW_DEEP_##rows, RESIDUAL) \
+  NARROW(narrow_swiglu_##rows, NARROW_##rows, SWIGLU)          \
+  NARROW_PLAIN(rows)
+
+NARROWS(1)
+NARROWS(8)
+NARROWS(16)
+NARROWS(32)
 
 #endif // QUANTIZED

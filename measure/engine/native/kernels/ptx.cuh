@@ -58,6 +58,14 @@ __device__ __forceinline__ void after_previous() {
 #endif
 }
 
+// wait_for_previous waits for the kernel ahead and leaves the first-level cache as it
+// is, which may hold what that kernel has changed: what it wrote is to be read past it.
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // let_next_start allows the kernel behind to start; its after_previous still
 // waits for the end of this one.
 __device__ __forceinline__ void let_next_start() {
@@ -160,6 +168,13 @@ __device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
 }
 
+// load_once loads what is read once, past the first-level cache.
+__device__ __forceinline__ uint4 load_once(const void *at) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+  return v;
+}
+
 // evict_first is the policy of what is read once.
 __device__ __forceinline__ u64 evict_first() {
   u64 policy;
@@ -195,3 +210,64 @@ __device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
 }
 
+// A cluster is blocks that run at the same time and reach each other's shared
+// memory, of compute capability 9.0 and later. cluster_blocks is how many of them the
+// launch put together along x, 1 for none.
+__device__ __forceinline__ u32 cluster_blocks() {
+#if __CUDA_ARCH__ >= 900
+  u32 n;
+  asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
+  return n;
+#else
+  return 1;
+#endif
+}
+
+// cluster_begin says that this thread has begun, and the mbarriers that it made with
+// it; cluster_wait waits until all threads of the cluster have said so.
+__device__ __forceinline__ void cluster_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.mbarrier_init.release.cluster;\nbarrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+
+// in_cluster is where block rank of the cluster has what at is here.
+__device__ __forceinline__ u32 in_cluster(const void *at, u32 rank) {
+  u32 there = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(rank));
+#endif
+  return there;
+}
+
+// barrier_expect arrives at a barrier of this block, which so many bytes are sent to
+// too.
+__device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
+#endif
+}
+
+// send stores v in block rank of the cluster, and its bytes arrive at the barrier b
+// there.
+__device__ __forceinline__ void send(float4 *at, u64 *b, u32 rank, float4 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(in_cluster(at, rank)), "f"(v.x),
+               "f"(v.y), "f"(v.z), "f"(v.w), "r"(in_cluster(b, rank))
+               : "memory");
+#endif
+}
+
+__device__ __forceinline__ void send(float2 *at, u64 *b, u32 rank, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];" ::"r"(in_cluster(at, rank)), "f"(v.x), "f"(v.y),
+               "r"(in_cluster(b, rank))
+               : "memory");
+#endif
+}

@@ -144,6 +144,7 @@ inline float low(u32 p) { return value16(p & 0xffff); }
 inline float high(u32 p) { return value16(p >> 16); }
 
 inline void after_previous() {}
+inline void wait_for_previous() {}
 inline void let_next_start() {}
 
 // Addresses of dynamic shared memory; the 1024 tells them from offsets.
@@ -196,6 +197,7 @@ inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
 }
 inline void copy16(u32 to, const void *from) { begin_copy(to, from, 16); }
 inline void copy4(u32 to, const void *from) { begin_copy(to, from, 4, 4); }
+inline uint4 load_once(const void *at) { return *(const uint4 *)at; }
 inline u64 evict_first() { return 0; }
 inline void copy16_once(u32 to, const void *from, u64) { begin_copy(to, from, 16); }
 inline void copy16_or_zero(u32 to, const void *from, int bytes) { begin_copy(to, from, bytes); }
@@ -210,7 +212,7 @@ inline void wait_copies() {
 inline void barrier_init(u64 *b, u32 count) { *b = (u64)count << 20 | count; }
 inline void barrier_arrive(u64 *b) {
   u64 missing = *b & 0xfffff, all = *b >> 20 & 0xfffff, phase = *b >> 63;
-  if (missing == 0 || missing > all) emulated::fail("an arrival too many at an mbarrier");
+  if (missing == 0) emulated::fail("an arrival too many at an mbarrier");
   if (--missing == 0) missing = all, phase ^= 1;
   *b = phase << 63 | all << 20 | missing;
 }
@@ -244,4 +246,21 @@ inline u64 nanoseconds() {
 inline void give_up(u32 *word, u32 v) {
   *word = v;
   emulated::trap();
+}
+
+inline u32 cluster_blocks() { return emulated::cluster; }
+inline void cluster_begin() { emulated::arrive_at_cluster(); }
+inline void cluster_wait() { emulated::wait_for_cluster(); }
+inline void barrier_expect(u64 *b, u32 bytes) {
+  *b += bytes;
+  barrier_arrive(b);
+}
+template <class T>
+inline void send(T *at, u64 *b, u32 rank, T v) {
+  *(T *)emulated::in_cluster(at, rank) = v;
+  u64 *there = (u64 *)emulated::in_cluster(b, rank);
+  u64 missing = *there & 0xfffff, all = *there >> 20 & 0xfffff;
+  if (missing < sizeof v) emulated::fail("bytes that an mbarrier does not expect");
+  *there -= sizeof v;
+  if (missing == sizeof v) *there = ~*there & 1ull << 63 | all << 20 | all;
 }

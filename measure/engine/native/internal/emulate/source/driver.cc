@@ -1,5 +1,5 @@
 // As much of the CUDA driver as this engine calls, on the processor: up to eight
-// GPUs (LLMPROF_EMULATED_GPUS) of compute capability 8.0, whose work is done when it
+// GPUs (LLMPROF_EMULATED_GPUS) of compute capability 10.0, whose work is done when it
 // is queued, by the thread that queues it. Memory is poisoned
 // with NaN, and lies before a page that cannot be touched.
 #include <dlfcn.h>
@@ -39,8 +39,9 @@ struct Module {
 struct Function {
   void (*call)(void **);
   int (*sizes)(uint32_t *);
-  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **);
+  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **);
   uint32_t most_shared;
+  bool large; // clusters are allowed
 };
 
 struct Device {
@@ -116,7 +117,7 @@ int cuDeviceGetName(char *s, int n, int d) {
 int cuDeviceGetUuid_v2(char *u, int d) { return memset(u, 0xe0 + d, 16), OK; }
 int cuDeviceTotalMem_v2(uint64_t *n, int) { return *n = total_memory, OK; }
 int cuDeviceGetAttribute(int *v, int attribute, int) {
-  static const std::map<int, int> values = {{75, 8}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, 163 << 10}};
+  static const std::map<int, int> values = {{75, 10}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, 163 << 10}};
   auto found = values.find(attribute);
   return found == values.end() ? INVALID : (*v = found->second, OK);
 }
@@ -208,10 +209,15 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, void **))launch, 48 << 10};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **))launch, 0};
   return OK;
 }
+// A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
+// takes its part. How much that is of one kernel is not known here, so all of a block's
+// dynamic memory has to be asked for.
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
+  if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // the share of shared memory
+  if (attribute == 14) return f->large = v, OK; // clusters of more than 8
   if (attribute != 8 || v > 163 << 10) return INVALID;
   return f->most_shared = v, OK;
 }
@@ -220,10 +226,18 @@ int cuFuncGetAttribute(int *v, int, Function *) { return *v = 0, OK; }
 struct Config { // CUlaunchConfig
   uint32_t grid[3], block[3], shared;
   void *stream;
+  const struct {
+    int32_t id, padding, value[16];
+  } *attributes;
+  uint32_t count;
 };
 int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
   if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->most_shared) return INVALID;
+  uint32_t cluster = 1;
+  for (uint32_t i = 0; i < l.count; i++)
+    if (l.attributes[i].id == 4) cluster = l.attributes[i].value[0];
+  if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
   uint32_t sizes[64];
   int n = f->sizes(sizes);
   std::vector<uint64_t> values(n);
@@ -235,7 +249,7 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   emulated_queue(l.stream, [=]() mutable {
     std::vector<void *> p(n);
     for (int i = 0; i < n; i++) p[i] = &values[i];
-    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, p.data())) current->failed = true;
+    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, cluster, p.data())) current->failed = true;
   });
   return status();
 }

@@ -1,5 +1,7 @@
 // The threads of a block, one after the other on one thread of the host: each is
-// a fiber that runs until it has to wait for others. Blocks follow each other.
+// a fiber that runs until it has to wait for others. Blocks follow each other, but
+// for those of a cluster, whose threads take turns; what a block has of static memory
+// is exchanged with that of the next.
 // Every other launch runs threads and blocks in the reverse order, and shared
 // memory begins as NaN, so that what depends on an order or on what was there
 // before does not stay hidden. A block in which all threads wait ends the program.
@@ -43,7 +45,7 @@ struct Copy {
   u32 group;
 };
 
-enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, ENDED };
+enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, AT_CLUSTER, ENDED };
 
 struct Thread {
   void *stack; // where it is while it does not run
@@ -53,6 +55,7 @@ struct Thread {
   const u64 *mbarrier;
   u32 parity;
   u32 group; // of the copies that are begun now
+  u32 met;   // meetings of the cluster that it has come to
   std::vector<Copy> copies;
 };
 
@@ -68,16 +71,34 @@ struct Barrier {
   u32 arrived, expected, generation;
 };
 
-const int MOST_THREADS = 1024, STACK = 256 << 10, MOST_SHARED = 256 << 10;
+const int MOST_CLUSTER = 16, MOST_THREADS = 1024, MOST_FIBERS = MOST_THREADS * 4, STACK = 256 << 10, MOST_SHARED = 256 << 10;
+const int APART = MOST_SHARED + 4096; // of the dynamic memory of two blocks
 
-static Thread threads[MOST_THREADS];
-static Warp warps[MOST_THREADS / 32];
-static Barrier barriers[16];
+// A Block is one of a cluster, or one by itself.
+struct Block {
+  Index index;
+  unsigned live;
+  Barrier barriers[16];
+  std::vector<u8> statics; // while it does not run
+};
+
+struct Static {
+  u8 *at;
+  size_t size;
+};
+
+static Thread threads[MOST_FIBERS];
+static Warp warps[MOST_FIBERS / 32];
+static Block blocks[MOST_CLUSTER];
+static int inside;             // of blocks, that which runs
+static u32 cluster;            // blocks of one
+static u32 arrived, meetings;  // of its threads
+static u32 dynamic;            // bytes of a block
+static Static statics;
 static Thread *current;
-static unsigned live;
 static bool trapped;
 static void *scheduler; // its stack while a thread runs
-static u8 *stacks, *shared_end, *shared;
+static u8 *stacks, *first_end, *shared_end, *shared;
 static void (*body)(void **);
 static void **arguments;
 static std::mutex one; // launch at a time
@@ -129,9 +150,10 @@ inline bool phase_done(const u64 *b, u32 parity) { return (*b >> 63) != parity; 
 inline bool can_go_on(const Thread &t, int i) {
   switch (t.state) {
     case READY: return true;
-    case AT_BARRIER: return barriers[t.barrier].generation != t.ticket;
+    case AT_BARRIER: return blocks[inside].barriers[t.barrier].generation != t.ticket;
     case AT_WARP: return warps[i / 32].generation != t.ticket;
     case AT_MBARRIER: return phase_done(t.mbarrier, t.parity);
+    case AT_CLUSTER: return meetings >= t.met;
     case ENDED: return false;
   }
   return false;
@@ -139,8 +161,8 @@ inline bool can_go_on(const Thread &t, int i) {
 
 // barrier is bar.sync; expected 0 stands for all threads that have not ended.
 inline void barrier(int number, u32 expected) {
-  Barrier &b = barriers[number];
-  u32 want = expected ? expected : live;
+  Barrier &b = blocks[inside].barriers[number];
+  u32 want = expected ? expected : blocks[inside].live;
   if (b.arrived && b.expected != expected) fail("a barrier is waited at by different numbers of threads");
   b.expected = expected;
   if (++b.arrived == want) {
@@ -151,13 +173,33 @@ inline void barrier(int number, u32 expected) {
   wait(AT_BARRIER);
 }
 
+// The meetings of a cluster. A thread that has ended would be missed at the next.
+inline void arrive_at_cluster() {
+  if (current->met > meetings) fail("a thread arrives twice at one meeting of the cluster");
+  current->met++;
+  if (++arrived == cluster * blockDim.x * blockDim.y * blockDim.z) arrived = 0, meetings++;
+}
+inline void wait_for_cluster() {
+  if (meetings < current->met) wait(AT_CLUSTER);
+}
+
+// in_cluster is where block rank has what at is of this one.
+inline u8 *in_cluster(const void *p, u32 rank) {
+  const u8 *at = (const u8 *)p;
+  if (rank >= cluster) fail("a block that is not of the cluster");
+  if (blocks[rank].live == 0) fail("the shared memory of a block that has ended");
+  if (at >= statics.at && at < statics.at + statics.size) return rank == (u32)inside ? (u8 *)at : blocks[rank].statics.data() + (at - statics.at);
+  if (at < shared || at >= shared_end) fail("no shared memory is known at an address");
+  return (u8 *)at + ((int)rank - inside) * APART;
+}
+
 typedef u64 Slots[32][4];
 
 // meet exchanges n bytes among the lanes of mask, which all have to do the same.
 // The last to come does what last says.
 template <class F>
 inline Warp &meet(u32 mask, int what, const void *value, int n, int &turn, F last) {
-  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), lane = i % 32;
+  int i = current - threads, lane = i % 32;
   Warp &w = warps[i / 32];
   if (!(mask >> lane & 1)) fail("a lane is not in the mask that it names");
   if (w.arrived && (w.mask != mask || w.what != what)) fail("the lanes of a warp do different things");
@@ -199,11 +241,21 @@ static void thread_main() {
   for (;;) {
     body(arguments);
     current->state = ENDED;
-    live--;
-    Barrier &b = barriers[0];
-    if (b.arrived && b.arrived == live) b.arrived = 0, b.generation++;
+    Block &here = blocks[inside];
+    here.live--;
+    Barrier &b = here.barriers[0];
+    if (b.arrived && b.arrived == here.live) b.arrived = 0, b.generation++;
     switch_back();
   }
+}
+
+// enter makes block b the one that runs.
+inline void enter(int b) {
+  if (b == inside) return;
+  memcpy(blocks[inside].statics.data(), statics.at, statics.size);
+  memcpy(statics.at, blocks[b].statics.data(), statics.size);
+  inside = b, blockIdx = blocks[b].index;
+  shared_end = first_end + (size_t)b * APART, shared = shared_end - dynamic;
 }
 
 inline void go_on(Thread &t, int i) {
@@ -215,14 +267,16 @@ inline void go_on(Thread &t, int i) {
 
 inline void prepare(int n) {
   if (!stacks) {
-    stacks = (u8 *)mmap(nullptr, (size_t)MOST_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    u8 *s = (u8 *)mmap(nullptr, MOST_SHARED + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (stacks == MAP_FAILED || s == MAP_FAILED || mprotect(s, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no memory for stacks");
-    shared_end = s + MOST_SHARED;
+    stacks = (u8 *)mmap(nullptr, (size_t)MOST_FIBERS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    u8 *s = (u8 *)mmap(nullptr, (size_t)MOST_CLUSTER * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stacks == MAP_FAILED || s == MAP_FAILED) fail("no memory for stacks");
+    for (int b = 0; b < MOST_CLUSTER; b++)
+      if (mprotect(s + (size_t)b * APART, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no shared memory");
+    first_end = s + MOST_SHARED;
   }
   for (int i = 0; i < n; i++) {
     Thread &t = threads[i];
-    t.state = READY, t.group = 0;
+    t.state = READY, t.group = 0, t.met = 0;
     t.copies.clear();
     if (t.stack) continue;
     void **top = (void **)(stacks + (size_t)(i + 1) * STACK);
@@ -236,16 +290,11 @@ inline void prepare(int n) {
 #endif
     t.stack = top;
   }
-  memset(warps, 0, sizeof warps);
-  memset(barriers, 0, sizeof barriers);
+  memset(warps, 0, (n + 31) / 32 * sizeof *warps);
 }
 
 // Static shared memory is thread_local, and nothing else of this library is.
 static thread_local u8 anchor;
-struct Static {
-  u8 *at;
-  size_t size;
-};
 
 inline Static static_shared() {
   anchor = 1; // that the block of this thread exists
@@ -265,20 +314,37 @@ inline Static static_shared() {
   return s;
 }
 
-inline void run_block(int n, bool reverse) {
-  prepare(n);
-  live = n;
-  while (live && !trapped) {
+// run_cluster runs blocks first to first+cluster-1 of n threads each, which follow
+// each other along x.
+inline void run_cluster(int n, u64 first, bool reverse) {
+  prepare(n * cluster);
+  arrived = meetings = 0;
+  for (u32 b = 0; b < cluster; b++) {
+    u64 k = first + b;
+    blocks[b].index = {(u32)(k % gridDim.x), (u32)(k / gridDim.x % gridDim.y), (u32)(k / gridDim.x / gridDim.y)};
+    blocks[b].live = n;
+    memset(blocks[b].barriers, 0, sizeof blocks[b].barriers);
+    blocks[b].statics.assign(statics.size, 0xff);
+    u8 *end = first_end + (size_t)b * APART;
+    memset(end - dynamic, 0xff, dynamic);
+  }
+  inside = 0, blockIdx = blocks[0].index, shared_end = first_end, shared = first_end - dynamic;
+  memset(statics.at, 0xff, statics.size);
+  for (bool some = true; some && !trapped;) {
     bool any = false;
-    for (int k = 0; k < n && !trapped; k++) {
-      int i = reverse ? n - 1 - k : k;
+    some = false;
+    for (int k = 0; k < n * (int)cluster && !trapped; k++) {
+      int i = reverse ? n * cluster - 1 - k : k;
+      if (threads[i].state == ENDED) continue;
+      some = true;
+      enter(i / n);
       if (!can_go_on(threads[i], i)) continue;
       any = true;
-      go_on(threads[i], i);
+      go_on(threads[i], i % n);
     }
-    if (!any && !trapped) fail("all threads wait");
+    if (some && !any && !trapped) fail("all threads wait");
   }
-  for (int i = 0; trapped && i < n; i++) threads[i].stack = nullptr; // none of them goes on
+  for (int i = 0; trapped && i < n * (int)cluster; i++) threads[i].stack = nullptr; // none of them goes on
 }
 
 template <class... A, size_t... I>
@@ -306,7 +372,7 @@ inline int sizes(void (*)(A...), u32 *out) {
   EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
 
 // emulated_launch runs a kernel and reports whether it came to its end.
-EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, void **p) {
+EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, void **p) {
   using namespace emulated;
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
@@ -314,17 +380,11 @@ EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const 
   int n = block[0] * block[1] * block[2];
   gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block[0], block[1], block[2]};
   body = call, arguments = p;
-  Static s = static_shared();
+  statics = static_shared();
   trapped = false;
-  u64 blocks = (u64)grid[0] * grid[1] * grid[2];
-  for (u64 k = 0; k < blocks && !trapped; k++) {
-    u64 b = reverse ? blocks - 1 - k : k;
-    blockIdx = {(u32)(b % grid[0]), (u32)(b / grid[0] % grid[1]), (u32)(b / grid[0] / grid[1])};
-    memset(s.at, 0xff, s.size);
-    if (!shared_end) prepare(0);
-    shared = shared_end - (bytes + 127) / 128 * 128;
-    memset(shared, 0xff, shared_end - shared);
-    run_block(n, reverse);
-  }
+  dynamic = (bytes + 127) / 128 * 128, cluster = of_cluster;
+  if (n % 32 && cluster > 1 || n * cluster > MOST_FIBERS) fail("a cluster that is not emulated");
+  u64 clusters = (u64)grid[0] * grid[1] * grid[2] / cluster;
+  for (u64 k = 0; k < clusters && !trapped; k++) run_cluster(n, (reverse ? clusters - 1 - k : k) * cluster, reverse);
   return !trapped;
 }

@@ -14,17 +14,18 @@ import (
 func thisMachine(ctx context.Context) []device { return detect(ctx, os.DirFS("/"), true) }
 
 // target is the GPU that is measured, and the UUIDs of those to use where not all
-// of the machine's are of that kind.
-func (l *live) target(ctx context.Context, table *hardware.Table, name string) (g hardware.GPU, uuids []string, err error) {
+// of the machine's are of that kind. On a processor ("cpu") it is what name describes,
+// else what gpus lists, of the kind that is called name if that is not empty.
+func target(ctx context.Context, table *hardware.Table, on, name string, gpus func(context.Context) []device) (g hardware.GPU, uuids []string, err error) {
 	if name != "" {
 		if g, err = table.GPU(name); err != nil {
 			return g, nil, usageError{err}
 		}
 	}
-	if l.device == "cpu" {
+	if on == "cpu" {
 		return g, nil, nil
 	}
-	found := l.gpus(ctx)
+	found := gpus(ctx)
 	if len(found) == 0 {
 		return g, nil, errors.New("no GPU found to measure on: neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi names one; " +
 			"--device cpu measures on the processor")
