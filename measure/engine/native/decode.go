@@ -116,14 +116,10 @@ func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm c
 func (e *Engine) queueAttention(i int) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	k, v := b.layerCache(sh, i, 0)
-	d := &e.p.decode
-	l := d.launch(b.splits, sh.kvHeads, e.opt.Batch, e.dev.SMs)
+	l := e.p.decode.launch(b.splits, sh.kvHeads, e.opt.Batch)
 	l.Early = true
-	args := []any{
-		b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
-		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale(),
-	}
-	return e.p.attentionDecode.Queue(e.s, l, append(args, d.args(b.splits, sh.kvHeads, e.opt.Batch)...)...)
+	return e.p.attentionDecode.Queue(e.s, l, b.qkvStep, w.bias, w.qNorm, w.kNorm, e.frequencies(i), k, v, b.positions,
+		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
 // stepLayerCublas adds one layer with cuBLASLt's products.

@@ -140,11 +140,9 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 		}
 	}
 	dk, dv, arrived, out := put(b, k), put(b, v), put(b, make([]uint32, batch*s.kvHeads)), room[uint16](b, batch*s.attWidth())
-	args := []any{
+	b.run(b.p.attentionDecode, b.p.decode.launch(splits, s.kvHeads, batch),
 		put(b, rows), p.dBias, p.dQNorm, p.dKNorm, p.dTab, dk, dv, put(b, positions), room[float32](b, batch*splits*s.heads*d),
-		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale(),
-	}
-	b.run(b.p.attentionDecode, b.p.decode.launch(splits, s.kvHeads, batch, b.dev.SMs), append(args, b.p.decode.args(splits, s.kvHeads, batch)...)...)
+		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale())
 	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), b.widen(get[uint16](b, out, batch*s.attWidth()))
 	for i, n := range past {
 		line := row[i*s.qkvWidth():][:s.qkvWidth()]
@@ -197,10 +195,7 @@ func (b *bench) prompts(p *projections, batch, length int) {
 	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab} // biases are in already
 	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
 		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
-	tile := &b.p.tile
-	b.run(b.p.attentionPrefill, cuda.Launch{
-		Grid: cuda.Dim{X: (length + tile.queries - 1) / tile.queries, Y: s.heads, Z: batch}, Block: cuda.Dim{X: tile.threads}, Shared: tile.shared,
-	}, qkv, k, v, out, int32(s.kvHeads), int32(length), int32(capacity), s.scale())
+	b.must(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: qkv, k: k, v: v, out: out, count: batch, length: length, capacity: capacity}))
 	queries, keys, values := b.widen(get[uint16](b, qkv, len(raw))), b.widen(get[uint16](b, k, batch*s.kvHeads*capacity*d)), b.widen(get[uint16](b, v, batch*s.kvHeads*capacity*d))
 	got := b.widen(get[uint16](b, out, rows*s.attWidth()))
 	group := s.heads / s.kvHeads

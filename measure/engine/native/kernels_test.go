@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -24,7 +23,8 @@ type bench struct {
 	f   safetensors.Format // of 16-bit values
 }
 
-func newBench(t testing.TB, s *shape) *bench {
+// newBench compiles the kernels of a shape; more are further defines.
+func newBench(t testing.TB, s *shape, more ...string) *bench {
 	t.Helper()
 	folder := emulate.Device(t)
 	b := &bench{t: t, f: s.float(), r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
@@ -37,17 +37,12 @@ func newBench(t testing.TB, s *shape) *bench {
 	c, err := cuda.OpenCompiler(folder)
 	b.must(err)
 	rings := append(linearShapes(), quantizedShapes(s.kept)...)
-	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, rings)), &sync.Mutex{})
+	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, rings), more), &sync.Mutex{})
 	one.(*sync.Mutex).Lock()
 	defer one.(*sync.Mutex).Unlock()
-	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, rings, tried()...)
+	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, rings, more...)
 	b.must(err)
 	return b
-}
-
-// tried are the defines that LLMPROF_TEST_DEFINES names, "A=1+B=2".
-func tried() []string {
-	return strings.FieldsFunc(os.Getenv("LLMPROF_TEST_DEFINES"), func(r rune) bool { return r == '+' })
 }
 
 func (b *bench) must(err error) {

@@ -107,21 +107,17 @@ func (e *Engine) queueRotary(layer, seq, rows int) error {
 
 // queuePrefillAttention queues the attention of n prompts.
 func (e *Engine) queuePrefillAttention(layer, seq, n int) error {
-	sh, b, t := &e.shape, e.b, &e.p.tile
+	sh, b := &e.shape, e.b
 	k, v, capacity := e.promptCache(layer, seq)
-	l := cuda.Launch{
-		Grid:  cuda.Dim{X: (e.opt.PromptLen + t.queries - 1) / t.queries, Y: sh.heads, Z: n},
-		Block: cuda.Dim{X: t.threads}, Shared: t.shared,
-	}
-	args := []any{b.qkv, k, v, b.att, int32(sh.kvHeads), int32(e.opt.PromptLen), int32(capacity), sh.scale()}
+	a := &prompts{qkv: b.qkv, k: k, v: v, out: b.att, count: n, length: e.opt.PromptLen, capacity: capacity}
 	if !sh.sliding {
-		return e.p.attentionPrefill.Queue(e.s, l, args...)
+		return e.p.queueAttention(e.dev, e.s, sh, a)
 	}
 	window := b.layers[layer].window
 	if window == 0 {
 		window = e.opt.PromptLen
 	}
-	if err := e.p.attentionPrefill.Queue(e.s, l, append(args, int32(window))...); err != nil {
+	if err := e.p.queueAttention(e.dev, e.s, sh, a, int32(window)); err != nil {
 		return err
 	}
 	return e.keepWindow(layer, seq, n)

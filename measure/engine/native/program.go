@@ -28,24 +28,6 @@ type program struct {
 	decode                            decodeAttention
 }
 
-// attentionTile is how a prompt's attention is launched.
-type attentionTile struct {
-	kernel  string
-	queries int // of a block
-	threads int
-	shared  int // bytes of dynamic shared memory
-}
-
-// tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
-// in bytes of one value each: queries, and two tiles each of keys and values.
-func tileFor(major int, s *shape) attentionTile {
-	headDim := s.headDim
-	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
-		return attentionTile{"attention_prefill_hopper", 128, 256, 5*128*headDim*2 + 1024}
-	}
-	return attentionTile{"attention_prefill", 64, 128, 5 * 64 * headDim * 2}
-}
-
 // linearKernels are the products of decoding for batches up to rows, and
 // the shape of the ring that the weights come through (linear.cu, and
 // linear_quantized.cu for quantized ones).
@@ -174,7 +156,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s, more)}
+	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
 	return p, p.find(s)
 }
 
@@ -183,7 +165,7 @@ func (p *program) find(s *shape) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
 		"rotary": &p.rotary, "activation": &p.activation, "sampling": &p.sampling, "probe_read": &p.probeRead,
-		p.decode.kernel: &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
+		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
 	}
 	if s.ranks > 1 {
 		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll

@@ -211,7 +211,7 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill (-want +got):\n%s", diff)
 	}
-	layer := []string{"linear_scores_1", "attention_decode_mma", "linear_residual_1", "linear_swiglu_1", "linear_residual_1"}
+	layer := []string{"linear_scores_1", "attention_decode", "linear_residual_1", "linear_swiglu_1", "linear_residual_1"}
 	want := join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_1", "sampling", "to"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
@@ -231,7 +231,7 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}
-	layer = []string{"rms_norm", "product", "attention_decode_mma", "product", "rms_norm", "product", "activation", "product"}
+	layer = []string{"rms_norm", "product", "attention_decode", "product", "rms_norm", "product", "activation", "product"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "product", "sampling", "to"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by cuBLASLt (-want +got):\n%s", diff)

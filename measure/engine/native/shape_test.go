@@ -18,7 +18,7 @@ import (
 func TestSplits(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
 	for _, c := range []struct{ batch, capacity, want int }{
-		{1, 1055, 16}, {1, 16448, 16}, {8, 1055, 4}, {32, 1055, 1}, {1000, 100000, 1}, {1, 1, 1},
+		{1, 1056, 8}, {1, 4096, 16}, {1, 16448, 32}, {2, 16448, 16}, {8, 1056, 4}, {16, 1056, 2}, {32, 1056, 1}, {64, 1056, 1}, {1000, 100000, 1}, {1, 1, 1},
 	} {
 		if got := splits(s, c.batch, c.capacity, 132); got != c.want {
 			t.Errorf("batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
@@ -41,19 +41,18 @@ func TestSplits(t *testing.T) {
 // evenly; a ring of every head width is of one size but the widest's.
 func TestDecodeLaunch(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
-	for _, c := range []struct{ major, splits, batch, cluster, blocks int }{
-		{8, 4, 5, 0, 160}, {9, 1, 32, 1, 256}, {9, 2, 5, 2, 80}, {9, 4, 8, 4, 256}, {9, 16, 1, 16, 128}, {9, 8, 1, 8, 64}, {9, 3, 5, 0, 120},
-		{9, 16, 5, 16, 640}, {9, 32, 1, 0, 256}, {10, 16, 1, 16, 128}, {12, 8, 1, 8, 64}, {12, 16, 1, 0, 128},
+	for _, c := range []struct{ major, splits, cluster int }{
+		{8, 4, 0}, {9, 1, 1}, {9, 2, 2}, {9, 16, 16}, {9, 3, 0}, {9, 32, 0}, {10, 16, 16}, {12, 8, 8}, {12, 16, 0},
 	} {
-		d := decodeFor(c.major, s, nil)
-		l := d.launch(c.splits, s.kvHeads, c.batch, 132)
-		if want := (cuda.Dim{X: c.blocks}); l.Grid != want || l.Cluster != c.cluster {
+		d := decodeFor(c.major, s)
+		l := d.launch(c.splits, s.kvHeads, 5)
+		if want := (cuda.Dim{X: c.splits, Y: 8, Z: 5}); l.Grid != want || l.Cluster != c.cluster {
 			t.Errorf("compute capability %d, %d parts: %+v, want clusters of %d in %+v", c.major, c.splits, l, c.cluster, want)
 		}
 	}
 	for dim, want := range map[int]int{64: 48 << 10, 128: 48 << 10, 256: 64 << 10} {
 		s.headDim = dim
-		if d := decodeFor(9, s, nil); d.shared != want || d.threads != 128 {
+		if d := decodeFor(9, s); d.shared != want || d.threads != 128 {
 			t.Errorf("heads of %d: %+v, want 128 threads and %d bytes", dim, d, want)
 		}
 	}

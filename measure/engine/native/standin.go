@@ -27,7 +27,7 @@ func (e *Engine) compileNothing() error {
 	if err != nil {
 		return err
 	}
-	e.p = &program{module: m, linear: e.opt.rings(), tile: tileFor(e.dev.Major, &e.shape), decode: decodeFor(e.dev.Major, &e.shape, e.opt.defines)}
+	e.p = &program{module: m, linear: e.opt.rings(), tile: tileFor(e.dev.Major, &e.shape), decode: decodeFor(e.dev.Major, &e.shape)}
 	return e.p.find(&e.shape)
 }
 

@@ -38,7 +38,7 @@ type Kernel struct {
 	h         uintptr
 	shared    int
 	shares    bool // prefers shared memory to a cache
-	large     bool // may have clusters of more than portableCluster blocks
+	large     bool // may have clusters of more than PortableCluster blocks
 }
 
 // Kernel finds the extern "C" function name.
@@ -92,12 +92,12 @@ const (
 	programmaticSerialization = 6
 )
 
-// portableCluster is the largest cluster that every GPU of compute capability 9.0 and
+// PortableCluster is the largest cluster that every GPU of compute capability 9.0 and
 // newer takes (CUDA Programming Guide, "Thread Block Clusters").
-const portableCluster = 8
+const PortableCluster = 8
 
-// Queue queues the kernel on s. Arguments are Ptr, int32, uint32, int64, uint64
-// and float32, in the order and of the size of the kernel's parameters.
+// Queue queues the kernel on s. Arguments are Ptr, int32, uint32, int64, uint64,
+// float32 and *TensorMap, in the order and of the size of the kernel's parameters.
 func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 	// A block gets 48 KiB without asking, of which the kernel's static memory takes
 	// a part that is not known here; so any dynamic memory is asked for.
@@ -108,7 +108,7 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 		}
 		k.shared = l.Shared
 	}
-	if l.Cluster > portableCluster && !k.large {
+	if l.Cluster > PortableCluster && !k.large {
 		const nonPortableCluster = 14 // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 		if err := k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, nonPortableCluster, 1)); err != nil {
 			return fmt.Errorf("%w (a cluster of %d blocks)", err, l.Cluster)
@@ -121,6 +121,10 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 	slots := make([]uint64, len(args))
 	params := make([]unsafe.Pointer, len(args)+1)
 	for i, a := range args {
+		if m, ok := a.(*TensorMap); ok {
+			params[i] = m.pointer()
+			continue
+		}
 		if err := store(&slots[i], a); err != nil {
 			return fmt.Errorf("cuda: argument %d of %s: %w", i, k.Name, err)
 		}
@@ -132,6 +136,7 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 	s.queued++
 	err := k.dev.d.check("cuLaunchKernelEx of "+k.Name, k.dev.d.launch(cfg, k.h, unsafe.Pointer(&params[0]), nil))
 	runtime.KeepAlive(slots)
+	runtime.KeepAlive(args)
 	runtime.KeepAlive(attrs)
 	return err
 }

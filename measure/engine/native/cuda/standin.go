@@ -125,6 +125,10 @@ func (s *StandIn) kernelFunctions(d *driver) {
 	}
 	d.funcSetAttribute = func(uintptr, int32, int32) int32 { return 0 }
 	d.funcGetAttribute = func(*int32, int32, uintptr) int32 { return 0 }
+	d.encodeTiled = func(m unsafe.Pointer, _ int32, _ uint32, at uint64, _, _, _, _ unsafe.Pointer, _, _, _, _ int32) int32 {
+		*(*uint64)(m) = at
+		return 0
+	}
 	d.launch = func(cfg *launchConfig, f uintptr, params, _ unsafe.Pointer) int32 {
 		early := ""
 		if cfg.count > 0 {

@@ -1,254 +1,451 @@
 // Attention of one new token a sequence over the keys and values of all before
-// it, split over the context: block (s, h, b) takes part s of the context of key
-// head h of sequence b, for all GROUP query heads that share it, and the last
-// block of a head to finish puts the parts together (Flash-Decoding). The
-// context's length is read from the device, so one recorded launch serves every
-// step.
+// it, on tensor cores: block (s, h, b) takes part s of the context of key head h of
+// sequence b, for all GROUP query heads that share it (Flash-Decoding). The context's
+// length is read from the device, so one recorded launch serves every step.
 //
-// What does not depend on the step's projections (the position, its angles, the
-// first keys and values) is loaded before the kernel ahead has ended.
-//
-// The block that owns the new token's position also does what comes before
-// attention for its key and value: bias, norm, rotation, and the write to the
-// cache. Every block does it for the queries, which are few.
+//   - The context is tiles of 16 keys. They are dealt to the warps of all parts in
+//     turn, so that where a warp's first tiles lie does not depend on the context,
+//     and their copies begin before its length is known.
+//   - A warp works by itself, with a ring of its own in shared memory, and keeps its
+//     own soft-max; warps meet at the end. In an mma of the scores the queries are the
+//     16 rows, in bf16 the first eight and what that rounding lost the other eight,
+//     and keys the 8 columns; in one of the output values are the rows and the weights
+//     the columns, which lie in the lanes that the scores are in. Keys begin their way
+//     ahead of values, which are needed later.
+//   - The warp whose tile has the new token's place does what comes before
+//     attention for its key and value: bias, norm, rotation, and the write to the
+//     cache. Every warp does it for the queries, which are few.
+//   - The parts of a head are one cluster where the launch says so: each block
+//     sends every other its share of the sums, through the shared memory of the
+//     cluster. Else the last block to finish adds them up.
 //
 //   qkv[batch][(heads+2*kv_heads)*HEAD_DIM], positions[batch] = tokens in the cache
 //   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]
 //   parts[batch][kv_heads][splits][GROUP][HEAD_DIM], peaks[batch][kv_heads][splits][GROUP][2]
 //   capacity is that of the layer: of a layer with a window, no more than the window
 //   arrived[batch][kv_heads], zero before and after; out[batch][heads*HEAD_DIM]
+//
+// In shared memory rows of a tile are 16-byte pieces, piece c of row r at c^(r%8), as in
+// attention_prefill.cu. A warp copies 512 bytes of the cache in a row: copies of 64 bytes
+// of each of eight rows, where they were multiplied, took up to 1.8 times as long.
 
-#define ATT_WARPS 8
-#define LANES (HEAD_DIM / 8)        // that share one key
-#define KEYS (WARP / LANES)         // of a warp at a time
-#define UNROLL 2                    // rounds of keys that are loaded together
+#define DEC_WARPS 4
+#define DEC_KEY_STAGES (256 / HEAD_DIM)
+#define DEC_VALUE_STAGES (HEAD_DIM == 64 ? 2 : 1)
+#define DEC_THREADS (DEC_WARPS * WARP)
+#define DEC_ROWS (256 / HEAD_DIM)  // that a warp copies at a time
+#define DEC_PIECES (HEAD_DIM / 8)  // of a row
+#define DEC_TILE (16 * HEAD_DIM * 2)
+#define DEC_RING ((DEC_KEY_STAGES + DEC_VALUE_STAGES) * DEC_TILE) // bytes of a warp
+#define DEC_PITCH (HEAD_DIM + 8)   // floats of a query's sums
+#define DEC_CLUSTER 16             // blocks at most
+#define DEC_VALUES (GROUP * HEAD_DIM)
+#define DEC_PARTS 32               // at most, without a cluster
 
-struct Softmax {
-  float peak[GROUP], sum[GROUP], o[GROUP][8];
+static_assert(DEC_KEY_STAGES >= DEC_VALUE_STAGES, "keys are ahead of values");
+static_assert(GROUP * DEC_PITCH * 4 <= DEC_RING, "a warp leaves its sums in its ring");
+
+// Mixed is what a warp has of its keys: peak and sum of query g, the sum of the
+// lane's own keys alone, and the output of queries 2t and 2t+1.
+struct Mixed {
+  float peak, sum, o[HEAD_DIM / 16][4];
 };
 
-// score is q·k for each head, the same in all lanes that share the key.
-__device__ __forceinline__ void score(float s[GROUP], const float q[GROUP][8], const uint4 &k, bool real) {
-  const u32 *w = &k.x;
-#pragma unroll
-  for (int g = 0; g < GROUP; g++) {
-    float p = 0.f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) p += q[g][2 * i] * low(w[i]) + q[g][2 * i + 1] * high(w[i]);
-#pragma unroll
-    for (int o = LANES / 2; o > 0; o /= 2) p += __shfl_xor_sync(FULL, p, o);
-#ifdef ATT_SOFTCAP
-    p = bend(p, ATT_SOFTCAP * LOG2E);
+// Queries are values 2t and 2t+1 of each piece of query g.
+struct Queries {
+  u32 top[DEC_PIECES], rest[DEC_PIECES];
+};
+
+// Constants are what is done to the queries, loaded ahead of them.
+struct Constants {
+#if QKV_BIAS
+  u32 bias[DEC_PIECES];
 #endif
-    s[g] = real ? p : -INFINITY;
-  }
-}
-
-// mix adds N keys with scores s and values v to the running soft-max.
-template <int N>
-__device__ __forceinline__ void mix(Softmax &a, const float s[N][GROUP], const uint4 v[N]) {
-#pragma unroll
-  for (int g = 0; g < GROUP; g++) {
-    float m = a.peak[g];
-#pragma unroll
-    for (int u = 0; u < N; u++) m = fmaxf(m, s[u][g]);
-    if (m == -INFINITY) continue;
-    float old = exp2f(a.peak[g] - m);
-    a.peak[g] = m;
-    a.sum[g] *= old;
-#pragma unroll
-    for (int i = 0; i < 8; i++) a.o[g][i] *= old;
-#pragma unroll
-    for (int u = 0; u < N; u++) {
-      float p = exp2f(s[u][g] - m);
-      a.sum[g] += p;
-      const u32 *w = &v[u].x;
-#pragma unroll
-      for (int i = 0; i < 4; i++) {
-        a.o[g][2 * i] += p * low(w[i]);
-        a.o[g][2 * i + 1] += p * high(w[i]);
-      }
-    }
-  }
-}
-
-// Pieces are the keys and values of one round that a lane holds.
-struct Pieces {
-  uint4 k[UNROLL], v[UNROLL];
+#if QK_NORM
+  u32 norm[DEC_PIECES];
+#endif
 };
 
-// load_pieces loads those of the keys from first on, a warp's KEYS at a time.
-__device__ __forceinline__ void load_pieces(Pieces &p, const bf16 *ks, const bf16 *vs, int first, int end) {
-  int lane = threadIdx.x % WARP, d = lane % LANES * 8;
+struct DecodeShared {
+  float sin[HEAD_DIM / 2], cos[HEAD_DIM / 2];
+  bf16 fresh[2][HEAD_DIM]; // the new key and value
+  float2 stats[DEC_WARPS][GROUP];
+  float inbox[DEC_VALUES]; // of a cluster: each block's share for this one
+  float2 peaks[DEC_CLUSTER][GROUP];
+  u64 received; // a barrier: all of the inbox and peaks
+  float weight[GROUP][DEC_PARTS];
+  bool last;
+};
+
+__device__ __forceinline__ void load_constants(Constants &c, const bf16 *bias, const bf16 *norm, int head) {
 #pragma unroll
-  for (int u = 0; u < UNROLL; u++) {
-    int at = first + u * ATT_WARPS * KEYS + lane / LANES;
-    p.k[u] = p.v[u] = make_uint4(0, 0, 0, 0);
-    if (at < end) {
-      p.k[u] = *(const uint4 *)(ks + (u64)at * HEAD_DIM + d);
-      p.v[u] = *(const uint4 *)(vs + (u64)at * HEAD_DIM + d);
-    }
+  for (int p = 0; p < DEC_PIECES; p++) {
+#if QKV_BIAS
+    c.bias[p] = *(const u32 *)(bias + (head * GROUP + min((int)threadIdx.x % WARP / 4, GROUP - 1)) * HEAD_DIM + 8 * p + threadIdx.x % 4 * 2);
+#endif
+#if QK_NORM
+    c.norm[p] = *(const u32 *)(norm + 8 * p + threadIdx.x % 4 * 2);
+#endif
   }
 }
 
-// load_head gives a warp one head of the projections, with its bias.
-__device__ __forceinline__ void load_head(float v[HEAD_LANE], const float *row, const bf16 *bias, int head) {
+__device__ __forceinline__ void load_queries(float2 raw[DEC_PIECES], const float *row) {
+  int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int p = 0; p < DEC_PIECES; p++) {
+    raw[p] = make_float2(0.f, 0.f);
+    if (g < GROUP) raw[p] = __ldcg((const float2 *)(row + g * HEAD_DIM + 8 * p + 2 * t));
+  }
+}
+
+// prepare_queries does to the queries what prepare_head does to a head, and
+// multiplies them by scale.
+__device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECES], const Constants &c, const DecodeShared &sh, float eps, float scale) {
+  int t = threadIdx.x % 4;
+#if QKV_BIAS
+#pragma unroll
+  for (int p = 0; p < DEC_PIECES; p++) raw[p].x += low(c.bias[p]), raw[p].y += high(c.bias[p]);
+#endif
+#if QK_NORM
+  float ss = 0.f;
+#pragma unroll
+  for (int p = 0; p < DEC_PIECES; p++) ss += raw[p].x * raw[p].x + raw[p].y * raw[p].y;
+  ss += __shfl_xor_sync(FULL, ss, 1);
+  ss += __shfl_xor_sync(FULL, ss, 2);
+  float r = rsqrtf(ss / HEAD_DIM + eps);
+#pragma unroll
+  for (int p = 0; p < DEC_PIECES; p++) raw[p].x *= r * gain(low(c.norm[p])), raw[p].y *= r * gain(high(c.norm[p]));
+#endif
+#pragma unroll
+  for (int p = 0; p < DEC_PIECES / 2; p++) {
+    float2 s = *(const float2 *)(sh.sin + 8 * p + 2 * t), c = *(const float2 *)(sh.cos + 8 * p + 2 * t);
+    float2 x = raw[p], y = raw[p + DEC_PIECES / 2];
+    raw[p] = make_float2((x.x * c.x - y.x * s.x) * scale, (x.y * c.y - y.y * s.y) * scale);
+    raw[p + DEC_PIECES / 2] = make_float2((y.x * c.x + x.x * s.x) * scale, (y.y * c.y + x.y * s.y) * scale);
+  }
+#pragma unroll
+  for (int p = 0; p < DEC_PIECES; p++) {
+    u32 w = pack(raw[p].x, raw[p].y);
+    q.top[p] = w, q.rest[p] = pack(raw[p].x - low(w), raw[p].y - high(w));
+  }
+}
+
+// keep_new puts the new key and value where the warp finds them, and into the
+// cache at place.
+__device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, const bf16 *bias, const bf16 *k_norm, float eps, int head, int kv_heads,
+                                         bf16 *k_cache, bf16 *v_cache, u64 place) {
+  int lane = threadIdx.x % WARP;
+  float k[HEAD_LANE], v[HEAD_LANE];
+  Angles turn;
 #pragma unroll
   for (int i = 0; i < HEAD_LANE; i++) {
-    int at = head * HEAD_DIM + threadIdx.x % WARP + WARP * i;
-    v[i] = row[at];
+    int at = (GROUP * kv_heads + head) * HEAD_DIM + lane + WARP * i, further = at + kv_heads * HEAD_DIM;
+    k[i] = __ldcg(row + at), v[i] = __ldcg(row + further);
 #if QKV_BIAS
-    v[i] += wide(bias[at]);
+    k[i] += wide(bias[at]), v[i] += wide(bias[further]);
 #endif
   }
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE / 2; i++) turn.sin[i] = sh.sin[lane + WARP * i], turn.cos[i] = sh.cos[lane + WARP * i];
+  prepare_head(k, k_norm, eps, turn);
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE; i++) {
+    int at = lane + WARP * i;
+    k_cache[place + at] = sh.fresh[0][at] = narrow(k[i]);
+    v_cache[place + at] = sh.fresh[1][at] = narrow(v[i]);
+  }
+  __syncwarp();
 }
 
-// join puts the soft-maxes of the keys of one warp together.
-__device__ __forceinline__ void join(Softmax &a) {
+// A Ring is a warp's part of the shared memory: DEC_KEY_STAGES tiles of keys and
+// DEC_VALUE_STAGES of values.
+struct Ring {
+  u8 *at;
+  const bf16 *k, *v; // row 0
+  u32 base, mine;    // where it begins, and the lane's place in the first 512 bytes of a tile
+  u32 corner;        // the lane's row of ldmatrix in a tile's first two pieces
+
+  __device__ __forceinline__ Ring(u8 *ring, const bf16 *keys, const bf16 *values) {
+    int lane = threadIdx.x % WARP, r = lane / 16 * 8 + lane % 8;
+    at = ring, k = keys, v = values, base = shared_address(ring);
+    mine = lane / DEC_PIECES * HEAD_DIM * 2 + ((lane % DEC_PIECES) ^ (lane / DEC_PIECES)) * 16;
+    corner = r * HEAD_DIM * 2 + ((lane / 8 % 2) ^ (r % 8)) * 16;
+  }
+
+  // copy begins to copy a tile's rows. For those from limit on another is read.
+  __device__ __forceinline__ void copy(int stage, const bf16 *from, int tile, int limit) const {
+    int lane = threadIdx.x % WARP;
+    u32 to = base + stage * DEC_TILE;
+    if (tile * 16 + 16 <= limit) {
+      from += (u64)(u32)tile * 16 * HEAD_DIM + lane * 8;
 #pragma unroll
-  for (int g = 0; g < GROUP; g++) {
-#pragma unroll
-    for (int o = LANES; o < WARP; o *= 2) {
-      float m = fmaxf(a.peak[g], __shfl_xor_sync(FULL, a.peak[g], o));
-      float f = a.peak[g] == -INFINITY ? 0.f : exp2f(a.peak[g] - m);
-      a.peak[g] = m, a.sum[g] *= f;
-      a.sum[g] += __shfl_xor_sync(FULL, a.sum[g], o);
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        a.o[g][i] *= f;
-        a.o[g][i] += __shfl_xor_sync(FULL, a.o[g][i], o);
-      }
+      for (int i = 0; i < 16 / DEC_ROWS; i++) copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + i * 256);
+      return;
     }
+    from += lane % DEC_PIECES * 8;
+    for (int i = 0; i < 16 / DEC_ROWS; i++)
+      copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + (u64)(u32)min(tile * 16 + i * DEC_ROWS + lane / DEC_PIECES, limit - 1) * HEAD_DIM);
+  }
+  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const { copy(stage, k, tile, limit); }
+  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy(DEC_KEY_STAGES + stage, v, tile, limit); }
+
+  // keys loads what two mma take of 16 keys, values what one takes of 16 keys' values:
+  // of pieces 2i and 2i+1.
+  __device__ __forceinline__ void keys(u32 r[4], int stage, int i) const { ldmatrix(r, base + stage * DEC_TILE + (corner ^ i * 32)); }
+  __device__ __forceinline__ void values(u32 r[4], int stage, int i) const {
+    ldmatrix_transposed(r, base + (DEC_KEY_STAGES + stage) * DEC_TILE + (corner ^ i * 32));
+  }
+
+  // patch puts the new token in its place, and zeros where there are no values.
+  __device__ __forceinline__ void patch(const DecodeShared &sh, int stage, int value_stage, int tile, int slot, int count) const {
+    for (int i = threadIdx.x % WARP; i < 16 * DEC_PIECES; i += WARP) {
+      int r = i / DEC_PIECES, p = i % DEC_PIECES, row = tile * 16 + r, there = r * HEAD_DIM * 2 + (p ^ r % 8) * 16;
+      if (row == slot) *(uint4 *)(at + stage * DEC_TILE + there) = *(const uint4 *)(sh.fresh[0] + p * 8);
+      if (row == slot || row >= count)
+        *(uint4 *)(at + (DEC_KEY_STAGES + value_stage) * DEC_TILE + there) = row == slot ? *(const uint4 *)(sh.fresh[1] + p * 8) : make_uint4(0, 0, 0, 0);
+    }
+    __syncwarp();
+  }
+};
+
+// weigh makes the scores of a tile's keys weights, and takes them into peak and
+// sum: those of query g and keys 2t, 2t+1 and 2t+8, 2t+9.
+__device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, const Ring &ring, int stage, int tile, int count) {
+  int t = threadIdx.x % 4;
+  float s[2][2][4] = {};
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    u32 k[4];
+    ring.keys(k, stage, i);
+    mma(s[0][i & 1], q.top[2 * i], q.rest[2 * i], q.top[2 * i + 1], q.rest[2 * i + 1], k[0], k[1]);
+    mma(s[1][i & 1], q.top[2 * i], q.rest[2 * i], q.top[2 * i + 1], q.rest[2 * i + 1], k[2], k[3]);
+  }
+  float m = a.peak, v[2][2];
+#pragma unroll
+  for (int j = 0; j < 2; j++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      float x = (s[j][0][i] + s[j][1][i]) + (s[j][0][i + 2] + s[j][1][i + 2]);
+#ifdef ATT_SOFTCAP
+      x = bend(x, ATT_SOFTCAP * LOG2E);
+#endif
+      v[j][i] = tile * 16 + 8 * j + 2 * t + i < count ? x : -INFINITY;
+      m = fmaxf(m, v[j][i]);
+    }
+  m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
+  m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
+  float old = exp2f(a.peak - m);
+  a.peak = m, a.sum *= old;
+#pragma unroll
+  for (int j = 0; j < 2; j++) {
+    p[j] = pack(exp2f(v[j][0] - m), exp2f(v[j][1] - m));
+    a.sum += low(p[j]) + high(p[j]);
+  }
+  float x = __shfl_sync(FULL, old, 8 * t), y = __shfl_sync(FULL, old, 8 * t + 4);
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) a.o[i][0] *= x, a.o[i][1] *= y, a.o[i][2] *= x, a.o[i][3] *= y;
+}
+
+// mix_values adds a tile's values with the weights p.
+__device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring &ring, int stage) {
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    u32 v[4];
+    ring.values(v, stage, i);
+    mma(a.o[i], v[0], v[1], v[2], v[3], p[0], p[1]);
   }
 }
 
-// gather is what the last block of a head does: weigh the parts and sum them.
-// Warp g finds the weights of head g, lane s that of part s.
-__device__ __forceinline__ void gather(const float *parts, const float *peaks, bf16 *out, int splits, float (*weight)[WARP]) {
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-  for (int g = warp; g < GROUP; g += ATT_WARPS) {
+// leave_mixed writes what the warp has to its ring, [GROUP][DEC_PITCH], and to stats.
+__device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) {
+  int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+  a.sum += __shfl_xor_sync(FULL, a.sum, 1);
+  a.sum += __shfl_xor_sync(FULL, a.sum, 2);
+  if (t == 0 && g < GROUP) stats[g] = make_float2(a.peak, a.sum);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    if (2 * t + i >= GROUP) continue;
+    float *at = to + (2 * t + i) * DEC_PITCH + g;
+#pragma unroll
+    for (int p = 0; p < HEAD_DIM / 16; p++) at[16 * p] = a.o[p][i], at[16 * p + 8] = a.o[p][i + 2];
+  }
+}
+
+__device__ __forceinline__ float weight_of(float peak, float most) { return peak == -INFINITY ? 0.f : exp2f(peak - most); }
+
+// joined is values i to i+3 of a block, with their query's peak and sum.
+__device__ __forceinline__ float4 joined(const DecodeShared &sh, const u8 *rings, int i, float2 &stat) {
+  int g = i / HEAD_DIM;
+  float m = -INFINITY, l = 0.f;
+  float4 o = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+  for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
+#pragma unroll
+  for (int w = 0; w < DEC_WARPS; w++) {
+    float2 s = sh.stats[w][g];
+    float f = weight_of(s.x, m);
+    float4 v = *(const float4 *)(rings + w * DEC_RING + (g * DEC_PITCH + i % HEAD_DIM) * 4);
+    o.x += f * v.x, o.y += f * v.y, o.z += f * v.z, o.w += f * v.w, l += f * s.y;
+  }
+  stat = make_float2(m, l);
+  return o;
+}
+
+// Of the blocks of a cluster each sends the others their shares, and makes of those
+// that it gets its share of the output.
+__device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, bf16 *out, int blocks) {
+  int share = DEC_VALUES / blocks, me = blockIdx.x;
+  cluster_wait(); // all have begun
+  for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
+    float2 stat;
+    float4 o = joined(sh, rings, i, stat);
+    send((float4 *)(sh.inbox + me * share + i % share), &sh.received, i / share, o);
+    if (i % HEAD_DIM == 0)
+      for (int to = 0; to < blocks; to++) send(&sh.peaks[me][i / HEAD_DIM], &sh.received, to, stat);
+  }
+  barrier_wait(&sh.received, 0);
+  for (int i = threadIdx.x; i < share; i += DEC_THREADS) {
+    int g = (me * share + i) / HEAD_DIM;
+    float m = -INFINITY, o = 0.f, l = 0.f;
+    for (int s = 0; s < blocks; s++) m = fmaxf(m, sh.peaks[s][g].x);
+    for (int s = 0; s < blocks; s++) {
+      float f = weight_of(sh.peaks[s][g].x, m);
+      o += f * sh.inbox[s * share + i], l += f * sh.peaks[s][g].y;
+    }
+    out[me * share + i] = narrow(o / l);
+  }
+}
+
+// join_parts leaves a block's sums where the last block of the head finds them,
+// which weighs and adds them up: warp g finds the weights of head g, lane s that of
+// part s.
+__device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, float *parts, float *peaks, u32 *arrived, bf16 *out) {
+  int split = blockIdx.x, splits = gridDim.x, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
+    float2 stat;
+    float4 o = joined(sh, rings, i, stat);
+    __stcg((float4 *)(parts + split * DEC_VALUES + i), o);
+    if (i % HEAD_DIM == 0) __stcg((float2 *)peaks + split * GROUP + i / HEAD_DIM, stat);
+  }
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) sh.last = atomicAdd(arrived, 1) == splits - 1;
+  __syncthreads();
+  if (!sh.last) return;
+  __threadfence();
+  if (threadIdx.x == 0) *arrived = 0;
+  for (int g = warp; g < GROUP; g += DEC_WARPS) {
     float2 p = {-INFINITY, 0.f};
     if (lane < splits) p = __ldcg((const float2 *)peaks + lane * GROUP + g);
     float m = p.x;
 #pragma unroll
     for (int o = WARP / 2; o > 0; o /= 2) m = fmaxf(m, __shfl_xor_sync(FULL, m, o));
-    float f = p.x == -INFINITY ? 0.f : exp2f(p.x - m);
-    weight[g][lane] = f / warp_sum(f * p.y);
+    float f = weight_of(p.x, m);
+    sh.weight[g][lane] = f / warp_sum(f * p.y);
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += ATT_WARPS * WARP) {
+  for (int i = threadIdx.x; i < DEC_VALUES; i += DEC_THREADS) {
     float o = 0.f;
 #pragma unroll 8
-    for (int s = 0; s < splits; s++) o += weight[i / HEAD_DIM][s] * __ldcg(parts + s * GROUP * HEAD_DIM + i);
+    for (int s = 0; s < splits; s++) o += sh.weight[i / HEAD_DIM][s] * __ldcg(parts + s * DEC_VALUES + i);
     out[i] = narrow(o);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(ATT_WARPS * WARP, GROUP <= 4 ? 2 : 1)
+// join_warps is of a head that is one block's alone.
+__device__ __forceinline__ void join_warps(DecodeShared &sh, const u8 *rings, bf16 *out) {
+  for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
+    float2 stat;
+    float4 o = joined(sh, rings, i, stat);
+    float r = 1.f / stat.y;
+    *(uint2 *)(out + i) = make_uint2(pack(o.x * r, o.y * r), pack(o.z * r, o.w * r));
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 2)
     attention_decode(const float *qkv, const bf16 *bias, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
                      bf16 *v_cache, const int *positions, float *parts, float *peaks, u32 *arrived, bf16 *out, int capacity, float eps, float scale) {
-  __shared__ float q[GROUP][HEAD_DIM];
-  __shared__ __align__(16) bf16 fresh[2][HEAD_DIM]; // the new key and value
-  __shared__ float merged[ATT_WARPS][GROUP][HEAD_DIM];
-  __shared__ float stats[ATT_WARPS][GROUP][2];
-  __shared__ float weight[GROUP][WARP];
-  __shared__ bool last;
-  int split = blockIdx.x, splits = gridDim.x, head = blockIdx.y, kv_heads = gridDim.y, seq = blockIdx.z;
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, d = lane % LANES * 8;
+  DYNAMIC_SHARED(rings);
+  __shared__ __align__(16) DecodeShared sh;
+  int splits = gridDim.x, head = blockIdx.y, kv_heads = gridDim.y, seq = blockIdx.z;
+  int warp = threadIdx.x / WARP;
+  int first = blockIdx.x * DEC_WARPS + warp, step = splits * DEC_WARPS;
+  u32 blocks = cluster_blocks();
+  if (blocks > 1) {
+    if (threadIdx.x == 0) {
+      barrier_init(&sh.received, 1);
+      barrier_expect(&sh.received, DEC_VALUES * 4 + blocks * GROUP * 8);
+    }
+    cluster_begin();
+  }
   let_next_start();
 
-  int past = positions[seq], have = past, slot = past;
-#if SLIDING // the cache is a ring: the new token takes the place of the one that leaves the window
-  have = min(past, capacity), slot = past % capacity;
-#endif
-  int chunk = (have + splits) / splits;
-  chunk = (chunk + 15) / 16 * 16;
-  int begin = split * chunk, end = min(have, begin + chunk);
-  bool owner = begin <= have && have < begin + chunk;
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
-  int first = begin + warp * KEYS;
-  const int step = ATT_WARPS * KEYS * UNROLL;
-  Pieces p, ahead;
-  load_pieces(p, k_cache + cache, v_cache + cache, first, end);
-  load_pieces(ahead, k_cache + cache, v_cache + cache, first + step, end);
-  Angles turn = angles(frequencies, past);
-  after_previous();
+  u8 *mine = rings + warp * DEC_RING;
+  Ring ring(mine, k_cache + cache, v_cache + cache);
+#pragma unroll
+  for (int i = 0; i < DEC_KEY_STAGES; i++) {
+    int tile = first + i * step, behind = i - DEC_KEY_STAGES + DEC_VALUE_STAGES;
+    if (tile * 16 < capacity) ring.copy_keys(i, tile, capacity);
+    commit();
+    if (behind < 0) continue;
+    tile = first + behind * step;
+    if (tile * 16 < capacity) ring.copy_values(behind, tile, capacity);
+    commit();
+  }
+  int past = positions[seq], slot = past, count = past + 1;
+#if SLIDING // the cache is a ring: the new token takes the place of the one that leaves the window
+  count = min(count, capacity), slot = past % capacity;
+#endif
+  for (int i = threadIdx.x; i < HEAD_DIM / 2; i += DEC_THREADS) sincosf((float)past * frequencies[i], &sh.sin[i], &sh.cos[i]);
+  Constants c;
+  load_constants(c, bias, q_norm, head);
+  __syncthreads();
+  wait_for_previous();
 
   const float *row = qkv + (u64)seq * (GROUP + 2) * kv_heads * HEAD_DIM;
-  for (int job = warp; job < GROUP + 2 * owner; job += ATT_WARPS) { // queries, the new key, the new value
-    float v[HEAD_LANE];
-    load_head(v, row, bias, job < GROUP ? head * GROUP + job : job * kv_heads + head);
-    if (job <= GROUP) prepare_head(v, job < GROUP ? q_norm : k_norm, eps, turn);
-#pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) {
-      int at = lane + WARP * i;
-      if (job < GROUP) {
-        q[job][at] = v[i] * scale * LOG2E;
-      } else {
-        (job == GROUP ? k_cache : v_cache)[cache + (u64)slot * HEAD_DIM + at] = fresh[job - GROUP][at] = narrow(v[i]);
-      }
-    }
-  }
-  __syncthreads();
+  float2 raw[DEC_PIECES];
+  load_queries(raw, row + head * DEC_VALUES);
+  if (slot / 16 % step == first) keep_new(sh, row, bias, k_norm, eps, head, kv_heads, k_cache, v_cache, cache + (u64)slot * HEAD_DIM);
+  Queries q;
+  prepare_queries(q, raw, c, sh, eps, scale * LOG2E);
 
-  float mine[GROUP][8];
-  Softmax a;
-#pragma unroll
-  for (int g = 0; g < GROUP; g++) {
-    a.peak[g] = -INFINITY, a.sum[g] = 0.f;
-#pragma unroll
-    for (int i = 0; i < 8; i++) a.o[g][i] = 0.f, mine[g][i] = q[g][d + i];
-  }
-  for (; first < end; first += step) {
-    float s[UNROLL][GROUP];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      int at = first + u * ATT_WARPS * KEYS + lane / LANES;
-      score(s[u], mine, p.k[u], at < end && (!SLIDING || at != slot));
+  Mixed a = {-INFINITY, 0.f, {}};
+  for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
+    int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + DEC_VALUE_STAGES * step;
+    u32 p[2];
+    wait_copies<DEC_KEY_STAGES + DEC_VALUE_STAGES - 1>(); // later keys and these values may be on their way
+    __syncwarp();
+    if (tile == slot / 16 || tile * 16 + 16 > count) {
+      wait_copies<2 * DEC_VALUE_STAGES - 2>();
+      __syncwarp();
+      ring.patch(sh, k, v, tile, slot, count);
     }
-    mix<UNROLL>(a, s, p.v);
-    p = ahead;
-    load_pieces(ahead, k_cache + cache, v_cache + cache, first + 2 * step, end);
-  }
-  if (owner && warp == 0) {
-    float s[1][GROUP];
-    uint4 v[1] = {*(const uint4 *)(fresh[1] + d)};
-    score(s[0], mine, *(const uint4 *)(fresh[0] + d), lane / LANES == 0);
-    mix<1>(a, s, v);
+    weigh(a, p, q, ring, k, tile, count);
+    __syncwarp();
+    if (next_k * 16 < count) ring.copy_keys(k, next_k, count);
+    commit();
+    wait_copies<2 * DEC_VALUE_STAGES - 1>();
+    __syncwarp();
+    mix_values(a, p, ring, v);
+    __syncwarp();
+    if (next_v * 16 < count) ring.copy_values(v, next_v, count);
+    commit();
+    if (++k == DEC_KEY_STAGES) k = 0;
+    if (++v == DEC_VALUE_STAGES) v = 0;
   }
 
-  join(a);
-#pragma unroll
-  for (int g = 0; g < GROUP; g++) {
-    if (lane < LANES) {
-#pragma unroll
-      for (int i = 0; i < 8; i++) merged[warp][g][d + i] = a.o[g][i];
-    }
-    if (lane == 0) stats[warp][g][0] = a.peak[g], stats[warp][g][1] = a.sum[g];
+  wait_copies<0>(); // of tiles beyond the context
+  __syncwarp();
+  leave_mixed(a, (float *)mine, sh.stats[warp]);
+  __syncthreads();
+  u64 at = (u64)seq * kv_heads + head;
+  out += at * DEC_VALUES;
+  if (splits == 1) {
+    join_warps(sh, rings, out);
+  } else if (blocks > 1) {
+    join_cluster(sh, rings, out, blocks);
+  } else {
+    join_parts(sh, rings, parts + at * splits * DEC_VALUES, peaks + at * splits * GROUP * 2, arrived + at, out);
   }
-  __syncthreads();
-  u64 parts_before = ((u64)seq * kv_heads + head) * splits;
-  parts += parts_before * GROUP * HEAD_DIM, peaks += parts_before * GROUP * 2;
-  for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += ATT_WARPS * WARP) {
-    int g = i / HEAD_DIM;
-    float m = -INFINITY, o = 0.f, l = 0.f;
-#pragma unroll
-    for (int w = 0; w < ATT_WARPS; w++) m = fmaxf(m, stats[w][g][0]);
-#pragma unroll
-    for (int w = 0; w < ATT_WARPS; w++) {
-      float f = stats[w][g][0] == -INFINITY ? 0.f : exp2f(stats[w][g][0] - m);
-      o += f * merged[w][g][i % HEAD_DIM], l += f * stats[w][g][1];
-    }
-    __stcg(parts + split * GROUP * HEAD_DIM + i, o);
-    if (i % HEAD_DIM == 0) __stcg((float2 *)peaks + split * GROUP + g, make_float2(m, l));
-  }
-  __threadfence();
-  __syncthreads();
-  u32 *count = arrived + seq * kv_heads + head;
-  if (threadIdx.x == 0) last = atomicAdd(count, 1) == splits - 1;
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
-  if (threadIdx.x == 0) *count = 0;
-  gather(parts, peaks, out + ((u64)seq * kv_heads + head) * GROUP * HEAD_DIM, splits, weight);
 }

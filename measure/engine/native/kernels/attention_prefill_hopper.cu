@@ -1,107 +1,88 @@
-// Causal attention of whole prompts on Hopper: FlashAttention-2 on wgmma, with
-// the scores of the next tile computed while the soft-max of this one is (the
-// overlap within a warpgroup of FlashAttention-3, arXiv:2407.08608). A block of
-// two warpgroups takes 128 queries of one head, 64 a warpgroup, and runs over the
-// keys in tiles of 128. Arguments are those of attention_prefill.
+// Causal attention of whole prompts on Hopper, its warpgroups in roles as in
+// FlashAttention-3 (arXiv:2407.08608): one copies queries, keys and values to shared
+// memory, and two multiply. A block stays on its multiprocessor and takes one item
+// after the other: 128 queries of one head, 64 a warpgroup, over the keys in tiles of
+// 128 from the diagonal to the first. The next item's queries and keys are copied
+// while the last values of this one are added up and written. The two warpgroups take
+// turns at the tensor cores, so that one's soft-max is computed during the other's
+// products, and within a warpgroup the scores of the next tile are queued before the
+// values of this one.
 //
-// Shared memory holds rows of 64 values, 128 bytes, in blocks of 128 rows; 16-byte
-// piece c of row r lies at c^(r%8): the 128-byte swizzle that wgmma's descriptors
-// name (PTX ISA, "Asynchronous warpgroup level matrix instructions").
-
+//   queries {HEAD_DIM*(heads+2*kv_heads), length, prompts}, rotated; keys and values
+//   {HEAD_DIM, length, kv_heads*prompts}: tensors, the first dimension dense, copied
+//   in boxes of {64, 128, 1}; out[prompts*length][heads*HEAD_DIM]
+//
+// Shared memory holds rows of 64 values, 128 bytes, in blocks of 128 rows, swizzled as
+// wgmma's descriptors name it (hopper.cuh).
+//
 // The host takes it where the model has no window in use and no soft cap.
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
 
-#define WIDE 128                         // queries, and keys, of a tile
-#define BLOCK (WIDE * 128)               // bytes of a block of 64 values of each row
-#define MATRIX (HEAD_DIM / 64 * BLOCK)   // bytes of a tile
+#define WIDE 128                       // queries, and keys, of a tile
+#define BLOCK (WIDE * 128)             // bytes of a block of 64 values of each row
+#define MATRIX (HEAD_DIM / 64 * BLOCK) // bytes of a tile
 
-// descriptor says where a matrix lies: lead is the distance between blocks where
-// rows are the inner dimension (values), 8 rows are 1024 bytes apart.
-__device__ __forceinline__ u64 descriptor(u32 at, u32 lead) {
-  return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+// PromptRing is the barriers of shared memory. Queries have one tile there, keys and values
+// two each; full is a tile that has been copied, empty one that all eight warps which
+// multiply have read. Tile n of keys that a block takes is in half n%2, as its values are.
+struct PromptRing {
+  u64 q_full, q_empty, k_full[2], k_empty[2], v_full[2], v_empty[2];
+};
+
+// Tiles is where the tiles lie in shared memory.
+struct Tiles {
+  u32 q, k, v;
+};
+
+// Prompts is what there is to do.
+struct Prompts {
+  int kv_heads, length, prompts;
+  __device__ __forceinline__ int heads() const { return kv_heads * GROUP; }
+  __device__ __forceinline__ int tiles() const { return (length + WIDE - 1) / WIDE; }
+  __device__ __forceinline__ int items() const { return tiles() * heads() * prompts; }
+};
+
+struct Item {
+  int tile, head, prompt;
+};
+
+// take gives what the block does in a round, those items with most keys first; every
+// other round goes through the blocks backward, so that none has the longest of each.
+__device__ __forceinline__ bool take(Item &at, const Prompts &p, int round) {
+  int i = round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x), level = p.heads() * p.prompts;
+  at.tile = p.tiles() - 1 - i / level;
+  at.head = i % level % p.heads(), at.prompt = i % level / p.heads();
+  return i < p.items();
 }
 
-// wgmma_scores adds to d, or sets it to, 64 queries times 128 keys of 16 values.
-__device__ __forceinline__ void wgmma_scores(float d[64], u64 a, u64 b, int add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-               "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-               "  %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-               "%64, %65, p, 1, 1, 0, 0;\n}"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-               : "l"(a), "l"(b), "r"(add));
-}
-
-// wgmma_values adds to d 64 rows of weights of 16 keys times their values.
-#if HEAD_DIM == 128
-__device__ __forceinline__ void wgmma_values(float d[64], const u32 a[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-               "  %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-               "  %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-               "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-                 "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-                 "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-                 "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-                 "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-#else
-__device__ __forceinline__ void wgmma_values(float d[32], const u32 a[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." SIXTEEN "." SIXTEEN
-               " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-               "  %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-               "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-                 "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-                 "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-#endif
-
-// settle keeps the compiler from moving uses of registers over a wait.
-template <int N>
-__device__ __forceinline__ void settle(float (&d)[N]) {
+// copy_rows starts copying 128 rows, to be counted at the barrier.
+__device__ __forceinline__ void copy_rows(u32 to, const TensorMap &map, int x, int y, int z, u64 *full) {
+  expect_boxes(full, MATRIX);
 #pragma unroll
-  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
+  for (int i = 0; i < HEAD_DIM / 64; i++) copy_box(to + i * BLOCK, map, x + i * 64, y, z, full);
 }
 
-__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-
-// wgmma_wait waits for all but the last n groups.
-template <int N>
-__device__ __forceinline__ void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
-
-// copy_wide starts copying 128 rows; rows from have on are zeros.
-__device__ __forceinline__ void copy_wide(u32 base, const bf16 *from, u64 stride, int have) {
-  for (int i = threadIdx.x; i < WIDE * PIECES; i += 256) {
-    int r = i / PIECES, c = i % PIECES, bytes = r < have ? 16 : 0;
-    u32 to = base + c / 8 * BLOCK + r * 128 + ((c % 8) ^ (r & 7)) * 16;
-    copy16_or_zero(to, from + (r < have ? r : 0) * stride + c * 8, bytes);
+// copy_items is what one thread does, and no other of its warpgroup. It waits for each
+// part of shared memory until it is empty: the first time it is.
+__device__ __forceinline__ void copy_items(PromptRing &ring, const Tiles &to, const Prompts &p, const TensorMap &q, const TensorMap &k, const TensorMap &v) {
+  Item at;
+  u32 n = 0;
+  for (int round = 0; take(at, p, round); round++) {
+    int z = at.prompt * p.kv_heads + at.head / GROUP;
+    barrier_wait(&ring.q_empty, ~round & 1);
+    copy_rows(to.q, q, at.head * HEAD_DIM, at.tile * WIDE, at.prompt, &ring.q_full);
+    for (int j = at.tile; j >= 0; j--, n++) {
+      barrier_wait(ring.k_empty + (n & 1), ~(n >> 1) & 1);
+      copy_rows(to.k + (n & 1) * MATRIX, k, 0, j * WIDE, z, ring.k_full + (n & 1));
+      barrier_wait(ring.v_empty + (n & 1), ~(n >> 1) & 1);
+      copy_rows(to.v + (n & 1) * MATRIX, v, 0, j * WIDE, z, ring.v_full + (n & 1));
+    }
   }
 }
 
 // scores begins s = q·kᵀ.
-__device__ __forceinline__ void scores(float s[64], u32 q, u32 k) {
+__device__ __forceinline__ void scores(float (&s)[64], u32 q, u32 k) {
   wgmma_begin();
 #pragma unroll
   for (int d = 0; d < HEAD_DIM / 16; d++) {
@@ -112,7 +93,7 @@ __device__ __forceinline__ void scores(float s[64], u32 q, u32 k) {
 }
 
 // values begins o += a·v.
-__device__ __forceinline__ void values(float o[HEAD_DIM / 2], const u32 a[WIDE / 16][4], u32 v) {
+__device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[WIDE / 16][4], u32 v) {
   wgmma_begin();
 #pragma unroll
   for (int n = 0; n < WIDE / 16; n++) wgmma_values(o, a[n], descriptor(v + n * 16 * 128, BLOCK));
@@ -120,17 +101,17 @@ __device__ __forceinline__ void values(float o[HEAD_DIM / 2], const u32 a[WIDE /
 }
 
 // hide takes out the scores of keys behind the query, in the tile on the diagonal.
-__device__ __forceinline__ void hide(float s[64]) {
-  int lane = threadIdx.x % WARP, row = threadIdx.x / WARP * 16 + lane / 4;
+__device__ __forceinline__ void hide(float (&s)[64], int row) {
+  int behind = row - threadIdx.x % 4 * 2;
 #pragma unroll
   for (int n = 0; n < WIDE / 8; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (n * 8 + lane % 4 * 2 + (i & 1) > row + (i >> 1) * 8) s[4 * n + i] = -INFINITY;
+      if (n * 8 + (i & 1) - (i >> 1) * 8 > behind) s[4 * n + i] = -INFINITY;
 }
 
 // soften turns scores into weights; old is what earlier sums are to be scaled by.
-__device__ __forceinline__ void soften(float s[64], float peak[2], float sum[2], float old[2], float scale) {
+__device__ __forceinline__ void soften(float (&s)[64], float (&peak)[2], float (&sum)[2], float (&old)[2], float scale) {
 #pragma unroll
   for (int h = 0; h < 2; h++) { // rows g and g+8
     float m = peak[h];
@@ -138,97 +119,139 @@ __device__ __forceinline__ void soften(float s[64], float peak[2], float sum[2],
     for (int n = 0; n < WIDE / 8; n++) m = fmaxf(m, fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
     m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
     m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
-    float row = 0.f, shift = m * scale;
-    old[h] = exp2f((peak[h] - m) * scale);
+    float row[2] = {0.f, 0.f}, shift = -m * scale;
+    old[h] = power_of_2(fmaf(peak[h], scale, shift));
     peak[h] = m;
 #pragma unroll
     for (int n = 0; n < WIDE / 8; n++)
 #pragma unroll
-      for (int i = 0; i < 2; i++) row += s[4 * n + 2 * h + i] = exp2f(fmaf(s[4 * n + 2 * h + i], scale, -shift));
-    sum[h] = sum[h] * old[h] + row;
+      for (int i = 0; i < 2; i++) row[i] += s[4 * n + 2 * h + i] = power_of_2(fmaf(s[4 * n + 2 * h + i], scale, shift));
+    sum[h] = fmaf(sum[h], old[h], row[0] + row[1]);
   }
 }
 
-__device__ __forceinline__ void pack_weights(u32 a[WIDE / 16][4], const float s[64]) {
+__device__ __forceinline__ void pack_weights(u32 (&a)[WIDE / 16][4], const float (&s)[64]) {
 #pragma unroll
   for (int n = 0; n < WIDE / 16; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++) a[n][i] = pack(s[8 * n + 2 * i], s[8 * n + 2 * i + 1]);
 }
 
-// arrived waits for the copies begun so far and shows them to the tensor cores.
-__device__ __forceinline__ void arrived() {
-  wait_copies<0>();
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncthreads();
-}
-
-extern "C" __global__ void __launch_bounds__(256, 1)
-    attention_prefill_hopper(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity,
-                             float scale) {
-  extern __shared__ u8 unaligned[];
-  u32 qs = (shared_address(unaligned) + 1023) / 1024 * 1024, ks = qs + MATRIX, vs = ks + 2 * MATRIX;
-  int heads = kv_heads * GROUP, head = blockIdx.y, seq = blockIdx.z;
-  int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
-  int group = threadIdx.x / 128, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-  u64 width = (u64)(heads + 2 * kv_heads) * HEAD_DIM;
-  const bf16 *q = qkv + ((u64)seq * length + tile * WIDE) * width + head * HEAD_DIM;
-  u64 cache = ((u64)seq * kv_heads + head / GROUP) * capacity * HEAD_DIM;
-  const bf16 *k = k_cache + cache, *v = v_cache + cache;
-  const u64 step = (u64)WIDE * HEAD_DIM;
-
-  copy_wide(qs, q, width, length - tile * WIDE);
-  copy_wide(ks, k, HEAD_DIM, length);
-  commit();
-  if (tile > 0) copy_wide(ks + MATRIX, k + step, HEAD_DIM, length - WIDE);
-  copy_wide(vs, v, HEAD_DIM, length);
-  commit();
-
-  float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
-  u32 a[WIDE / 16][4];
-  scale *= LOG2E;
-  wait_copies<1>();
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncthreads();
-  u32 mine = qs + group * 64 * 128;
-  scores(s, mine, ks);
-  wgmma_wait<0>();
-  settle(s);
-  if (tile == 0) hide(s);
-  soften(s, peak, sum, old, scale);
-  pack_weights(a, s);
-  for (int j = 0; j < tile; j++) {
-    arrived(); // keys j+1 and values j; keys j and values j-1 are done with
-    if (j + 2 <= tile) copy_wide(ks + j % 2 * MATRIX, k + (j + 2) * step, HEAD_DIM, length - (j + 2) * WIDE);
-    copy_wide(vs + (j + 1) % 2 * MATRIX, v + (j + 1) * step, HEAD_DIM, length - (j + 1) * WIDE);
-    commit();
-    scores(s, mine, ks + (j + 1) % 2 * MATRIX);
-    values(o, a, vs + j % 2 * MATRIX);
-    wgmma_wait<1>();
-    settle(s);
-    if (j + 1 == tile) hide(s);
-    soften(s, peak, sum, old, scale);
-    wgmma_wait<0>();
-    settle(o);
-#pragma unroll
-    for (int i = 0; i < HEAD_DIM / 2; i++) o[i] *= old[i >> 1 & 1];
-    pack_weights(a, s);
-  }
-  arrived();
-  values(o, a, vs + tile % 2 * MATRIX);
-  wgmma_wait<0>();
-  settle(o);
-
+// write_rows divides by the sums and writes the rows of a warpgroup, of which this
+// thread has row and row+8, those from have on left out. Four lanes have a row: they
+// exchange what they have, so that each writes 16 bytes that lie together.
+__device__ __forceinline__ void write_rows(bf16 *out, const float (&o)[HEAD_DIM / 2], const float (&sum)[2], int row, int have, u64 stride) {
+  int t = threadIdx.x % 4;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     float l = sum[h];
     l += __shfl_xor_sync(FULL, l, 1);
     l += __shfl_xor_sync(FULL, l, 2);
-    int pos = tile * WIDE + warp * 16 + g + h * 8;
-    if (pos >= length) continue;
-    bf16 *to = out + ((u64)seq * length + pos) * heads * HEAD_DIM + head * HEAD_DIM + 2 * t;
+    l = __fdividef(1.f, l);
+    bf16 *to = out + (row + h * 8) * stride + t * 8;
 #pragma unroll
-    for (int n = 0; n < HEAD_DIM / 8; n++) *(u32 *)(to + n * 8) = pack(o[4 * n + 2 * h] / l, o[4 * n + 2 * h + 1] / l);
+    for (int n = 0; n < HEAD_DIM / 8; n += 4) {
+      u32 w[4], r[4]; // w[i]: values 2t and 2t+1 of eight n+i; r: all of eight n+t
+#pragma unroll
+      for (int i = 0; i < 4; i++) w[i] = pack(o[4 * (n + i) + 2 * h] * l, o[4 * (n + i) + 2 * h + 1] * l);
+      // A transposition of 4x4: with the lane one away, then with that two away.
+      u32 a = __shfl_xor_sync(FULL, t & 1 ? w[0] : w[1], 1), b = __shfl_xor_sync(FULL, t & 1 ? w[2] : w[3], 1);
+      if (t & 1)
+        w[0] = a, w[2] = b;
+      else
+        w[1] = a, w[3] = b;
+      a = __shfl_xor_sync(FULL, t & 2 ? w[0] : w[2], 2), b = __shfl_xor_sync(FULL, t & 2 ? w[1] : w[3], 2);
+      r[0] = t & 2 ? a : w[0], r[1] = t & 2 ? b : w[1], r[2] = t & 2 ? w[2] : a, r[3] = t & 2 ? w[3] : b;
+      if (row + h * 8 < have) *(uint4 *)(to + n * 8) = make_uint4(r[0], r[1], r[2], r[3]);
+    }
+  }
+}
+
+// release says that this warp has read a tile.
+__device__ __forceinline__ void release(u64 *empty) {
+  if (threadIdx.x % WARP == 0) barrier_arrive(empty);
+}
+
+// begin_turn waits until the other warpgroup has queued its products, and end_turn
+// says that this one has.
+__device__ __forceinline__ void begin_turn(int group) { sync_threads_of(1 + group, 256); }
+__device__ __forceinline__ void end_turn(int group) { arrive_at(2 - group, 256); }
+
+// attend_items is what the two other warpgroups do, group 0 and 1.
+__device__ __forceinline__ void attend_items(PromptRing &ring, const Tiles &at_tiles, const Prompts &p, bf16 *out, float scale) {
+  Item at;
+  u32 n = 0;
+  int group = __shfl_sync(FULL, threadIdx.x / 128 - 1, 0), row = threadIdx.x % 128 / WARP * 16 + threadIdx.x % WARP / 4;
+  u32 q = at_tiles.q + group * 64 * 128, ks = at_tiles.k, vs = at_tiles.v;
+  if (group == 1) end_turn(group); // the first turn is group 0's
+  for (int round = 0; take(at, p, round); round++) {
+    float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
+    u32 a[WIDE / 16][4];
+    barrier_wait(&ring.q_full, round & 1);
+    barrier_wait(ring.k_full + (n & 1), n >> 1 & 1);
+    scores(s, q, ks + (n & 1) * MATRIX);
+    wgmma_wait<0>();
+    settle(s);
+    release(ring.k_empty + (n & 1));
+    if (at.tile == 0) release(&ring.q_empty);
+    hide(s, group * 64 + row);
+    soften(s, peak, sum, old, scale);
+    pack_weights(a, s);
+    for (int j = at.tile; j > 0; j--) {
+      u32 now = n++ & 1; // half of the values; the keys are a tile ahead
+      barrier_wait(ring.k_full + (n & 1), n >> 1 & 1);
+      begin_turn(group);
+      scores(s, q, ks + (n & 1) * MATRIX);
+      barrier_wait(ring.v_full + now, (n - 1) >> 1 & 1);
+      values(o, a, vs + now * MATRIX);
+      end_turn(group);
+      wgmma_wait<1>();
+      settle(s);
+      release(ring.k_empty + (n & 1));
+      if (j == 1) release(&ring.q_empty);
+      soften(s, peak, sum, old, scale);
+      wgmma_wait<0>();
+      settle(o);
+      release(ring.v_empty + now);
+#pragma unroll
+      for (int i = 0; i < HEAD_DIM / 2; i++) o[i] *= old[i >> 1 & 1];
+      pack_weights(a, s);
+    }
+    barrier_wait(ring.v_full + (n & 1), n >> 1 & 1);
+    values(o, a, vs + (n & 1) * MATRIX);
+    wgmma_wait<0>();
+    settle(o);
+    release(ring.v_empty + (n & 1));
+    n++;
+    u64 stride = (u64)p.heads() * HEAD_DIM;
+    int first = at.tile * WIDE + group * 64;
+    write_rows(out + ((u64)at.prompt * p.length + first) * stride + at.head * HEAD_DIM, o, sum, row, p.length - first, stride);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+    attention_prefill_hopper(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v, bf16 *out,
+                             int kv_heads, int length, int prompts, float scale) {
+  DYNAMIC_SHARED(unaligned);
+  __shared__ PromptRing ring;
+  u32 first = (shared_address(unaligned) + 1023) / 1024 * 1024;
+  Tiles tiles = {first, first + MATRIX, first + 3 * MATRIX};
+  Prompts p = {kv_heads, length, prompts};
+  if (threadIdx.x == 0) {
+    barrier_init(&ring.q_full, 1), barrier_init(&ring.q_empty, 8);
+    for (int i = 0; i < 2; i++) {
+      barrier_init(ring.k_full + i, 1), barrier_init(ring.v_full + i, 1);
+      barrier_init(ring.k_empty + i, 8), barrier_init(ring.v_empty + i, 8);
+    }
+    show_barriers();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    leave_registers<24>();
+    if (threadIdx.x == 0) copy_items(ring, tiles, p, q, k, v);
+  } else {
+    take_registers<240>();
+    attend_items(ring, tiles, p, out, scale * LOG2E);
   }
 }
 

@@ -2,8 +2,8 @@
 // written in. Activations, the cache and weights of 16 bits travel as their bits,
 // in the type bf16; where the host defines FP16, what is in them is IEEE's binary16
 // and no bf16. The tests put a file of their own in the place of this one to run
-// the kernels where there is no GPU, so all that is not C++ belongs here, but for
-// what only Hopper's kernel uses.
+// the kernels where there is no GPU, so all that is not C++ belongs here, or in
+// hopper.cuh if only Hopper's GPUs have it.
 
 typedef unsigned char u8;
 typedef unsigned short bf16;
@@ -166,13 +166,6 @@ __device__ __forceinline__ void copy4(u32 to, const void *from) {
 
 __device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy) : "memory");
-}
-
-// load_once loads what is read once, past the first-level cache.
-__device__ __forceinline__ uint4 load_once(const void *at) {
-  uint4 v;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
-  return v;
 }
 
 // evict_first is the policy of what is read once.

@@ -1,9 +1,9 @@
 // Package emulate is a GPU for tests on machines that have none: libcuda, NVRTC
 // and cuBLASLt in one library, as much of them as this engine calls. Kernels are
-// compiled by the host's C++ compiler from the same text, but for ptx.cuh, and
-// their threads run one after the other. It shows what a kernel computes, reads
-// and waits for; it shows nothing of time, and nothing that only real
-// concurrency does. Only tests import it.
+// compiled by the host's C++ compiler from the same text, but for ptx.cuh and
+// hopper.cuh, and their threads run one after the other. It shows what a kernel
+// computes, reads and waits for; it shows nothing of time, and nothing that only
+// real concurrency does. Only tests import it.
 package emulate
 
 import (

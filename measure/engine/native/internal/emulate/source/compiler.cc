@@ -1,5 +1,5 @@
 // NVRTC's functions over the host's C++ compiler: a program's text with ptx.cuh
-// replaced by device.h becomes a shared library.
+// and hopper.cuh replaced by device.h and hopper.h becomes a shared library.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -40,12 +40,12 @@ bool write(const std::string &path, const std::string &text) {
   return fclose(f) == 0 && whole;
 }
 
-// without_ptx cuts the part of the program that is ptx.cuh.
-std::string without_ptx(const std::string &s) {
-  const char *mark = "#line 1 \"ptx.cuh\"";
-  size_t begin = s.find(mark);
+// without cuts the part of the program that is one file.
+std::string without(const std::string &s, const std::string &file) {
+  const std::string line = "#line 1 \"";
+  size_t begin = s.find(line + file + "\"");
   if (begin == std::string::npos) return s;
-  size_t end = s.find("#line 1 \"", begin + strlen(mark));
+  size_t end = s.find(line, begin + line.size());
   return s.substr(0, begin) + (end == std::string::npos ? "" : s.substr(end));
 }
 
@@ -84,10 +84,10 @@ int nvrtcCompileProgram(Program *p, int n, const char **options) {
   const char *tmp = getenv("TMPDIR"), *cxx = getenv("CXX");
   std::string dir = std::string(tmp ? tmp : "/tmp") + "/emulated-XXXXXX";
   if (!mkdtemp(&dir[0])) return 7;
-  std::string flags = std::string(cxx ? cxx : "g++") + " -std=c++17 -w -I" + quoted(folder()) + " -include device.h";
+  std::string flags = std::string(cxx ? cxx : "g++") + " -std=c++17 -w -I" + quoted(folder()) + " -include device.h -include hopper.h";
   for (int i = 0; i < n; i++)
     if (strncmp(options[i], "-D", 2) == 0) flags += " " + quoted(options[i]);
-  std::string source = without_ptx(p->source), in = dir + "/kernels.cc", read_in = dir + "/kernels.ii", out = dir + "/kernels.so", log = dir + "/log";
+  std::string source = without(without(p->source, "ptx.cuh"), "hopper.cuh"), in = dir + "/kernels.cc", read_in = dir + "/kernels.ii", out = dir + "/kernels.so", log = dir + "/log";
   // Nothing but entries is seen from outside: the loader would take the shared
   // memory of templates from another module that is loaded, and lose it with that.
   std::string first = flags + " -E -P " + in + " -o " + read_in + " 2>" + log;

@@ -197,7 +197,6 @@ inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
 }
 inline void copy16(u32 to, const void *from) { begin_copy(to, from, 16); }
 inline void copy4(u32 to, const void *from) { begin_copy(to, from, 4, 4); }
-inline uint4 load_once(const void *at) { return *(const uint4 *)at; }
 inline u64 evict_first() { return 0; }
 inline void copy16_once(u32 to, const void *from, u64) { begin_copy(to, from, 16); }
 inline void copy16_or_zero(u32 to, const void *from, int bytes) { begin_copy(to, from, bytes); }

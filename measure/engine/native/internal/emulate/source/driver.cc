@@ -218,9 +218,19 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
   if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // the share of shared memory
   if (attribute == 14) return f->large = v, OK; // clusters of more than 8
-  if (attribute != 8 || v > 163 << 10) return INVALID;
+  if (attribute != 8 || v > 227 << 10) return INVALID; // Hopper's, whose kernels are tried here too
   return f->most_shared = v, OK;
 }
+
+// cuTensorMapEncodeTiled takes what the kernels need (hopper.h).
+int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *stride, const uint32_t *box,
+                           const uint32_t *step, int interleave, int swizzle, int, int fill) {
+  if ((uint64_t)map % 64 || type != 9 || rank != 3 || (uint64_t)at % 16 || interleave || swizzle != 3 || fill) return INVALID;
+  if (stride[0] % 16 || stride[1] % 16 || box[0] * 2 > 128 || box[1] > 256 || box[2] > 256 || step[0] != 1 || step[1] != 1 || step[2] != 1) return INVALID;
+  uint64_t out[16] = {(uint64_t)at, size[0], size[1], size[2], stride[0], stride[1], box[0], box[1], box[2]};
+  return memcpy(map, out, sizeof out), OK;
+}
+
 int cuFuncGetAttribute(int *v, int, Function *) { return *v = 0, OK; }
 
 struct Config { // CUlaunchConfig
@@ -240,9 +250,12 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
   uint32_t sizes[64];
   int n = f->sizes(sizes);
-  std::vector<uint64_t> values(n);
+  struct alignas(64) Value {
+    uint64_t words[16];
+  };
+  std::vector<Value> values(n);
   for (int i = 0; i < n; i++) {
-    if (!params[i] || sizes[i] > 8) return INVALID;
+    if (!params[i] || sizes[i] > sizeof(Value)) return INVALID;
     memcpy(&values[i], params[i], sizes[i]);
   }
   if (params[n]) return INVALID; // the host ends its list with a null

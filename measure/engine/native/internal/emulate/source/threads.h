@@ -159,17 +159,23 @@ inline bool can_go_on(const Thread &t, int i) {
   return false;
 }
 
-// barrier is bar.sync; expected 0 stands for all threads that have not ended.
-inline void barrier(int number, u32 expected) {
+// arrive is bar.arrive, and reports whether the thread was the last; expected 0
+// stands for all threads that have not ended.
+inline bool arrive(int number, u32 expected) {
   Barrier &b = blocks[inside].barriers[number];
   u32 want = expected ? expected : blocks[inside].live;
   if (b.arrived && b.expected != expected) fail("a barrier is waited at by different numbers of threads");
   b.expected = expected;
-  if (++b.arrived == want) {
-    b.arrived = 0, b.generation++;
-    return;
-  }
-  current->barrier = number, current->ticket = b.generation;
+  if (++b.arrived < want) return false;
+  b.arrived = 0, b.generation++;
+  return true;
+}
+
+// barrier is bar.sync.
+inline void barrier(int number, u32 expected) {
+  u32 now = blocks[inside].barriers[number].generation;
+  if (arrive(number, expected)) return;
+  current->barrier = number, current->ticket = now;
   wait(AT_BARRIER);
 }
 

@@ -1,0 +1,66 @@
+package native
+
+import "llmprof/measure/engine/native/cuda"
+
+// attentionTile is how a prompt's attention is launched.
+type attentionTile struct {
+	kernel  string
+	queries int // of a block; of an item of one that stays
+	threads int
+	shared  int  // bytes of dynamic shared memory
+	stays   bool // a block takes one item after the other, and copies boxes of tensors
+}
+
+// tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
+// in bytes of one value each: queries, and two tiles each of keys and values.
+func tileFor(major int, s *shape) attentionTile {
+	headDim := s.headDim
+	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
+		return attentionTile{kernel: "attention_prefill_hopper", queries: 128, threads: 384, shared: 5*128*headDim*2 + 1024, stays: true}
+	}
+	return attentionTile{kernel: "attention_prefill", queries: 64, threads: 128, shared: 5 * 64 * headDim * 2}
+}
+
+// prompts are what attention works on, and where its results go.
+type prompts struct {
+	qkv, k, v, out          cuda.Ptr // k and v: the caches of the first prompt
+	count, length, capacity int
+}
+
+// queueAttention queues attention of whole prompts; more are further arguments.
+func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts, more ...any) error {
+	t := &p.tile
+	tiles := (a.length + t.queries - 1) / t.queries
+	l := cuda.Launch{Block: cuda.Dim{X: t.threads}, Shared: t.shared}
+	if !t.stays {
+		l.Grid = cuda.Dim{X: tiles, Y: sh.heads, Z: a.count}
+		args := []any{a.qkv, a.k, a.v, a.out, int32(sh.kvHeads), int32(a.length), int32(a.capacity), sh.scale()}
+		return p.attentionPrefill.Queue(st, l, append(args, more...)...)
+	}
+	l.Grid = cuda.Dim{X: min(tiles*sh.heads*a.count, dev.SMs)}
+	args, err := a.maps(dev, sh)
+	if err != nil {
+		return err
+	}
+	return p.attentionPrefill.Queue(st, l, append(args, a.out, int32(sh.kvHeads), int32(a.length), int32(a.count), sh.scale())...)
+}
+
+// maps are how queries, keys and values lie in memory, for copies of 128 rows of 64
+// values. What is behind a prompt's end is outside of its tensors, and so is copied
+// as zeros.
+func (a *prompts) maps(dev *cuda.Device, sh *shape) ([]any, error) {
+	row, width := 2*sh.headDim, 2*sh.qkvWidth() // bytes
+	cache := cuda.Tensor{Size: [3]int{sh.headDim, a.length, a.count * sh.kvHeads}, Stride: [2]int{row, row * a.capacity}, Box: [3]int{64, 128, 1}}
+	queries, keys, values := cache, cache, cache
+	queries.At, queries.Size, queries.Stride = a.qkv, [3]int{sh.qkvWidth(), a.length, a.count}, [2]int{width, width * a.length}
+	keys.At, values.At = a.k, a.v
+	var out []any
+	for _, t := range []*cuda.Tensor{&queries, &keys, &values} {
+		m, err := dev.TensorMap(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
