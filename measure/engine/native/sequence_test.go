@@ -217,7 +217,7 @@ func TestLaunchOrder(t *testing.T) {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Batch: 3, PromptLen: 30, GenLen: 8, Quantization: FP8})
-	layer = []string{"narrow_scores_8", "attention_decode_mma", "narrow_residual_8", "narrow_swiglu_8", "narrow_residual_8"}
+	layer = []string{"narrow_scores_8", "attention_decode", "narrow_residual_8", "narrow_swiglu_8", "narrow_residual_8"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_8", "sampling", "to"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode with fp8 weights (-want +got):\n%s", diff)
