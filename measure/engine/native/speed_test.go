@@ -32,11 +32,11 @@ type speedRow struct {
 
 // TestSpeed measures llama3.1-8b against what this GPU reached in the same run.
 // It is no test of a time: it writes what it saw as JSON. It runs where
-// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/4,prefill:2048",
-// of which the second says which ring the products use, tiles/depth/stages; "@%32"
+// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/3/5,prefill:2048",
+// of which the second says which ring the products use, tiles/depth/stages/deep; "@%32"
 // says into how many parts attention cuts the context, and "@#A=1+B=2", last of
 // all, what the kernels are compiled with. Formats come first: "1x1024@fp8",
-// "8x1024@int4=2/512/4", "prefill:2048@fp16+fp8"; a ring is that of the quantized
+// "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the quantized
 // weights then.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
