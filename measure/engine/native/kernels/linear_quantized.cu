@@ -83,8 +83,9 @@ struct Narrow {
   // column of each copy found anew, a stage took 2000 cycles and more of them, of
   // about 800 that DRAM takes.)
   static constexpr int PASS = PRODUCERS * WARP / PIECES;
-  static constexpr int XPASS = PRODUCERS * WARP / XPIECES;
-  static_assert(PASS >= 1 && 16 % PASS == 0 && XPASS >= 1 && GROUPS * (ROWS / 8) <= PRODUCERS * WARP, "a pass of the producers");
+  static constexpr int XCOLUMNS = XPIECES < PRODUCERS * WARP ? XPIECES : PRODUCERS * WARP; // of threads
+  static constexpr int XPASS = PRODUCERS * WARP / XCOLUMNS;
+  static_assert(PASS >= 1 && 16 % PASS == 0 && XPIECES % XCOLUMNS == 0 && GROUPS * (ROWS / 8) <= PRODUCERS * WARP, "a pass of the producers");
 
   __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
     int r0 = thread / PIECES, width = a.l.k / 8 * QUANTIZED, at = c.k / 8 * QUANTIZED + thread % PIECES * 16;
@@ -103,7 +104,11 @@ struct Narrow {
     for (int j = 0; j < ROWS; j += PASS) {
       bool second = OUT == SWIGLU && j % 16 >= 8;
       int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
+#ifdef NO_HINT
+      copy16(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)width));
+#else
       copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)width), policy);
+#endif
     }
   }
 
@@ -118,12 +123,14 @@ struct Narrow {
   }
 
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
-    int r0 = thread / XPIECES, col = c.k + thread % XPIECES * 8;
-    u32 to = shared_address(ring) + c.slot * STAGE + ROWS * PITCH + r0 * XPITCH + thread % XPIECES * 16;
-    if (col < a.l.k) {
+    int r0 = thread / XCOLUMNS, col = c.k + thread % XCOLUMNS * 8;
+    u32 to = shared_address(ring) + c.slot * STAGE + ROWS * PITCH + r0 * XPITCH + thread % XCOLUMNS * 16;
+#pragma unroll
+    for (int i = 0; i < XPIECES; i += XCOLUMNS) {
+      if (col + i * 8 >= a.l.k) break;
 #pragma unroll
       for (int j = 0; j < XR; j += XPASS)
-        if (j + r0 < a.l.batch) copy16(to + j * XPITCH, a.l.x + (u64)((u32)(j + r0) * (u32)a.l.k) + col);
+        if (j + r0 < a.l.batch) copy16(to + j * XPITCH + i * 16, a.l.x + (u64)((u32)(j + r0) * (u32)a.l.k) + col + i * 8);
     }
     barrier_arrive_copied(full + c.slot);
   }
