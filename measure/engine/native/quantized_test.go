@@ -512,14 +512,12 @@ func TestFormatsCheckpoints(t *testing.T) {
 			s, r := storeOf(t, tinyMistral, c.stored, c.fp8)
 			o := opt
 			o.Weights, o.FP16, o.Quantization = s.write(t), c.fp16, c.kept
+			r.s.fp16, r.s.kept = c.fp16, c.kept
 			if !c.fp8 {
-				kept := r.s
-				kept.kept = c.kept
-				for _, ts := range layout(&kept).tensors {
-					r.w[ts.name] = quantized(ts.kept, kept.float(), r.w[ts.name], ts.cols.N)
+				for _, ts := range layout(&r.s).tensors {
+					r.w[ts.name] = quantized(ts.kept, r.s.float(), r.w[ts.name], ts.cols.N)
 				}
 			}
-			r.s.fp16 = c.fp16
 			compare(t, open(t, tinyMistral, o), r, o.GenLen)
 		})
 	}
@@ -569,4 +567,14 @@ func (s *store) rename(from, to string) {
 
 func (s *store) overwrite(name string, with []byte) {
 	copy(s.data[s.header[name].(map[string]any)["data_offsets"].([]int)[0]:], with)
+}
+
+// GPUs share a model in fp16 as they do in bf16.
+func TestSharedHalf(t *testing.T) {
+	config := shareable()["llama"]
+	opt := Options{TP: 2, FP16: true, Seed: 7, Batch: 3, PromptLen: 9, GenLen: 3}
+	team := openShared(t, config, opt)
+	compareRun(t, team, opt, referenceOf(t, config, opt), opt.GenLen, func() error {
+		return team.Each(func(_ int, e *Engine) error { return poison(e) })
+	})
 }
