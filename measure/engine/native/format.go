@@ -104,7 +104,7 @@ func (o *Options) shape(rank int) (shape, error) {
 }
 
 // quantizedShapes are the rings of linear_quantized.cu, which lie on a multiprocessor
-// as linearShapes' do; they were not timed against others yet.
+// as linearShapes' do. They were not timed against others.
 func quantizedShapes(q Quantization) []linearKernels {
 	switch q {
 	case FP8:
@@ -116,7 +116,7 @@ func quantizedShapes(q Quantization) []linearKernels {
 		}
 	case INT4:
 		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 4, deep: 6, least: 4},
+			{kept: q, rows: 1, columns: 1, tiles: 1, depth: 1024, stages: 7, deep: 10, least: 4},
 			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 4, deep: 6, least: 4},
 			{kept: q, rows: 16, columns: 2, tiles: 4, depth: 256, stages: 4, deep: 5, least: 8},
 			{kept: q, rows: 32, columns: 4, tiles: 4, depth: 256, stages: 2, deep: 4, least: 8},

@@ -104,11 +104,7 @@ struct Narrow {
     for (int j = 0; j < ROWS; j += PASS) {
       bool second = OUT == SWIGLU && j % 16 >= 8;
       int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
-#ifdef NO_HINT
-      copy16(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)width));
-#else
       copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)width), policy);
-#endif
     }
   }
 
