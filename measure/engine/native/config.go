@@ -87,11 +87,11 @@ func Check(o *Options) error {
 }
 
 // Tried reports whether what the options ask for is of a kind that has run on a
-// GPU (docs/native.md): every family, on one. What has run emulated alone, several
+// GPU (docs/native.md): every family, on one or two. What has run emulated alone, more
 // GPUs, is for those who name this engine.
 func Tried(o *Options) bool {
 	_, err := readShape(o.Model, o.Config)
-	return err == nil && o.ranks() == 1
+	return err == nil && o.ranks() <= 2
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.

@@ -76,8 +76,11 @@ func TestTried(t *testing.T) {
 		if !Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}) {
 			t.Errorf("%s: has run on a GPU", name)
 		}
-		if Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
-			t.Errorf("%s: several GPUs have not been tried", name)
+		if !Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: two GPUs have been tried", name)
+		}
+		if Tried(&Options{Model: m, Config: []byte(config), TP: 4, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: four GPUs have not been tried", name)
 		}
 	}
 }
