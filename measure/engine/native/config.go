@@ -83,11 +83,12 @@ func Check(o *Options) error {
 }
 
 // Tried reports whether what the options ask for is of a kind that has run on a
-// GPU (docs/native.md): every family in bf16, on one. What has run emulated alone,
-// several GPUs and other formats, is for those who name this engine.
+// GPU (docs/native.md): every family in bf16, on one or two. What has run emulated
+// alone, more GPUs, and formats of which a GPU has tried few models, are for those who
+// name this engine.
 func Tried(o *Options) bool {
 	_, err := readShape(o.Model, o.Config)
-	return err == nil && o.ranks() == 1 && !o.FP16 && o.Quantization == Unquantized
+	return err == nil && o.ranks() <= 2 && !o.FP16 && o.Quantization == Unquantized
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.

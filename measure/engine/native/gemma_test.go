@@ -78,10 +78,13 @@ func TestTried(t *testing.T) {
 		}
 		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Batch: 1, PromptLen: 100, GenLen: 2}) ||
 			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Batch: 1, PromptLen: 100, GenLen: 2}) {
-			t.Errorf("%s: fp16 and fp8 have not been tried", name)
+			t.Errorf("%s: fp16 and fp8 are for those who name the engine", name)
 		}
-		if Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
-			t.Errorf("%s: several GPUs have not been tried", name)
+		if !Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: two GPUs have been tried", name)
+		}
+		if Tried(&Options{Model: m, Config: []byte(config), TP: 4, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: four GPUs have not been tried", name)
 		}
 	}
 }
