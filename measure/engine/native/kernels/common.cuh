@@ -15,6 +15,7 @@
 //   GELU 1              the gate's activation is GELU by tanh, not SiLU
 //   SANDWICH 1          what a block adds to the stream is normed first
 //   SLIDING 1           the context outgrows the window of some layers
+//   QUANTIZED n         weights of the layers' products have n bits (quantized.cuh)
 //   EMBED_SCALE x       the embedding is multiplied by x
 //   ATT_SOFTCAP x       attention's scores are bent to (-x, x) by tanh
 //   LOGIT_SOFTCAP x     and so are the model's
