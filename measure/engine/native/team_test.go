@@ -175,7 +175,7 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 		for i := range ts.elements() {
 			v := float32(s.normStart())
 			if !ts.norm {
-				v = float32(randomWeight(tensorSeed(seed, ts.name), uint64(i)))
+				v = float32(randomWeight(safetensors.BFloat16, tensorSeed(seed, ts.name), uint64(i)))
 			}
 			data = binary.LittleEndian.AppendUint16(data, safetensors.Round(v))
 		}
@@ -386,5 +386,23 @@ func TestOneShotBytes(t *testing.T) {
 		if c.ranks > 2 && math.Abs(one/two-1) > 1e-4 {
 			t.Errorf("%d ranks: one shot takes %v s, two %v s", c.ranks, one, two)
 		}
+	}
+}
+
+// GPUs that could share a model are there, and no more than the driver shows.
+func TestTogether(t *testing.T) {
+	folder := emulate.Device(t)
+	n, err := cuda.Count(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cuda.Together(folder, 1); err != nil {
+		t.Errorf("one GPU: %v", err)
+	}
+	if err := cuda.Together(folder, n); err != nil && emulate.RealGPU() != nil {
+		t.Errorf("%d emulated GPUs: %v", n, err)
+	}
+	if err := cuda.Together(folder, n+1); err == nil || !strings.Contains(err.Error(), "the driver shows") {
+		t.Errorf("a GPU more than there are: %v", err)
 	}
 }
