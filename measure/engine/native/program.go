@@ -103,6 +103,23 @@ func linearShapes() []linearKernels {
 	}
 }
 
+// fitted are rings of no more stages than a block has shared memory for: GPUs of
+// compute capability 8.6, 8.9 and 12.0 give it 99 KiB, less than half of Hopper's. A
+// stage less is a copy less on its way, and nothing else.
+func fitted(linear []linearKernels, memory int) []linearKernels {
+	out := slices.Clone(linear)
+	for i := range out {
+		l := &out[i]
+		most := (memory - l.beside()) / l.ring(1)
+		l.stages, l.deep = min(l.stages, most), min(l.deep, most)
+	}
+	return out
+}
+
+// beside is what a block has of static shared memory beside its ring, or a little
+// more: the sums of eight warps, their scales and the barriers (linear.cu).
+func (l *linearKernels) beside() int { return 1<<10 + 5120*l.columns }
+
 // defines are the constants that the kernels are compiled with.
 func defines(s *shape, linear []linearKernels) []string {
 	flag := map[bool]int{true: 1}
@@ -121,9 +138,10 @@ func defines(s *shape, linear []linearKernels) []string {
 	return append(out, s.moreDefines()...)
 }
 
-// compile makes the program for dev, or takes it from the cache; more are further
-// defines.
+// compile makes the program for dev, with the rings that fit there, or takes it from
+// the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
+	linear = fitted(linear, dev.SharedOptIn)
 	src, err := kernels.Source()
 	if err != nil {
 		return nil, err
@@ -136,7 +154,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
 	return p, p.find(s)
 }
 

@@ -92,9 +92,29 @@ func TestCuts(t *testing.T) {
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
 	for _, l := range linearShapes() {
-		beside := 1<<10 + l.columns*5120 // the sums of eight warps
-		if one, deep := l.ring(l.stages)+beside, l.ring(l.deep)+beside; one+deep+2*barriers > all || 2*deep <= all {
+		if one, deep := l.ring(l.stages)+l.beside(), l.ring(l.deep)+l.beside(); one+deep+2*barriers > all || 2*deep <= all {
 			t.Errorf("batch %d: blocks of %d and %d bytes", l.rows, one, deep)
+		}
+	}
+}
+
+// GPUs of compute capability 8.6, 8.9 and 12.0 give a block 99 KiB of shared memory:
+// rings are as long as they fit there beside the sums, and as they were measured on
+// the others. A step asks for no more.
+func TestRingsFit(t *testing.T) {
+	for memory, want := range map[int][][2]int{227 << 10: {{4, 6}, {3, 5}, {3, 4}}, 163 << 10: {{4, 6}, {3, 5}, {3, 4}}, 99 << 10: {{4, 5}, {3, 3}, {3, 3}}} {
+		for i, l := range fitted(linearShapes(), memory) {
+			if got := [2]int{l.stages, l.deep}; got != want[i] {
+				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
+			}
+		}
+	}
+	for _, batch := range []int{1, 8, 16} {
+		s := cuda.NewStandIn()
+		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
+		e := ready(t, modelOf(t, tinyLlama, Options{Batch: batch, PromptLen: 30, GenLen: 2}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
+		if err := e.queueStep(); err != nil {
+			t.Errorf("batch %d: %v", batch, err)
 		}
 	}
 }

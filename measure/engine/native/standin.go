@@ -27,7 +27,7 @@ func (e *Engine) compileNothing() error {
 	if err != nil {
 		return err
 	}
-	e.p = &program{module: m, linear: linearShapes(), tile: tileFor(e.dev.Major, &e.shape), decode: decodeFor(e.dev.Major, &e.shape)}
+	e.p = &program{module: m, linear: fitted(e.opt.rings(), e.dev.SharedOptIn), tile: tileFor(e.dev.Major, &e.shape), decode: decodeFor(e.dev.Major, &e.shape)}
 	return e.p.find(&e.shape)
 }
 
