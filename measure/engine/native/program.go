@@ -154,7 +154,16 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
+	return newProgram(dev, m, s, linear)
+}
+
+// newProgram is that of compiled kernels. A GPU that has no room for them is refused.
+func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	if p.tile.shared > dev.SharedOptIn {
+		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
+			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
+	}
 	return p, p.find(s)
 }
 

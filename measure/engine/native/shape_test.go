@@ -119,6 +119,18 @@ func TestRingsFit(t *testing.T) {
 	}
 }
 
+// Heads that attention of prompts has no room for on a GPU are refused before weights
+// are loaded.
+func TestNoRoomForHeads(t *testing.T) {
+	s := cuda.NewStandIn()
+	s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
+	opt := modelOf(t, strings.Replace(tinyLlama, `"head_dim":64`, `"head_dim":256`, 1), Options{Batch: 1, PromptLen: 30, GenLen: 2})
+	var no *UnsupportedError
+	if _, err := OnStandIn(opt, s); !errors.As(err, &no) || !strings.Contains(err.Error(), "takes 160 KiB of shared memory for heads of 256 values; a block of stand-in has 99") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Every model of the table is either run or refused with a reason of its own;
 // the parameters that the engine lays out are those that the model has.
 func TestTable(t *testing.T) {
