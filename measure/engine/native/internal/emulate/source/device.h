@@ -128,8 +128,9 @@ inline u32 round_bf16(float v) {
 }
 inline u32 pack(float a, float b) { return round_bf16(a) | round_bf16(b) << 16; }
 
-inline void after_previous() {}
-inline void wait_for_previous() {}
+// The kernel ahead has always ended; but that each thread waits for it is seen to.
+inline void after_previous() { emulated::current->waited = true; }
+inline void wait_for_previous() { after_previous(); }
 inline void let_next_start() {}
 
 // Addresses of dynamic shared memory; the 1024 tells them from offsets.

@@ -39,7 +39,7 @@ struct Module {
 struct Function {
   void (*call)(void **);
   int (*sizes)(uint32_t *);
-  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **);
+  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **);
   uint32_t most_shared;
   bool large; // clusters are allowed
 };
@@ -209,7 +209,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **))launch, 0};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0};
   return OK;
 }
 // A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
@@ -245,8 +245,11 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
   if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->most_shared) return INVALID;
   uint32_t cluster = 1;
-  for (uint32_t i = 0; i < l.count; i++)
+  bool early = false;
+  for (uint32_t i = 0; i < l.count; i++) {
     if (l.attributes[i].id == 4) cluster = l.attributes[i].value[0];
+    if (l.attributes[i].id == 6) early = l.attributes[i].value[0];
+  }
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
   uint32_t sizes[64];
   int n = f->sizes(sizes);
@@ -262,7 +265,7 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   emulated_queue(l.stream, [=]() mutable {
     std::vector<void *> p(n);
     for (int i = 0; i < n; i++) p[i] = &values[i];
-    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, cluster, p.data())) current->failed = true;
+    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, cluster, early, p.data())) current->failed = true;
   });
   return status();
 }
