@@ -139,8 +139,10 @@ func (s *StandIn) kernelFunctions(d *driver) {
 	}
 	d.launch = func(cfg *launchConfig, f uintptr, params, _ unsafe.Pointer) int32 {
 		early := ""
-		if cfg.count > 0 {
-			early = " early"
+		for _, a := range unsafe.Slice(cfg.attrs, cfg.count) {
+			if a.id == programmaticSerialization {
+				early = " early"
+			}
 		}
 		return s.note("kernel %s %v %v %d%s%s", s.names[f], cfg.grid, cfg.block, cfg.shared, early, arguments(params))
 	}
