@@ -56,7 +56,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 
 func workload(p *experiment.Point) result.Workload {
 	return result.Workload{
-		Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen, Weights: weightFormat(p), KV: p.DType, Act: p.DType,
+		Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen, Weights: p.WeightFormat(), KV: p.DType, Act: p.DType,
 		Prompts: p.Prompts, Seed: p.Seed, Elana: p.Elana,
 	}
 }
@@ -76,18 +76,10 @@ func carbon(p *experiment.Point) (*result.CO2, error) {
 	return &result.CO2{GramsPerKWh: intensity, Source: source}, nil
 }
 
-// weightFormat names the format of the weights as estimates do.
-func weightFormat(p *experiment.Point) string {
-	if p.Quantization != "" {
-		return p.Quantization
-	}
-	return p.DType
-}
-
 // theory is what one GPU's memory holds of the model in an engine whose cache
 // has room for so many tokens. It is the same on every GPU.
 func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analytic.Memory, error) {
-	scheme, err := analytic.ParseScheme(weightFormat(p))
+	scheme, err := analytic.ParseScheme(p.WeightFormat())
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	record "llmprof/measure/result"
@@ -100,6 +101,14 @@ func (s *stored) section(i int, ans *answer) report.Section {
 	return out
 }
 
+// storedFormat is the format in which a scheme keeps weights.
+func storedFormat(scheme string) string {
+	if s, err := analytic.ParseScheme(scheme); err == nil {
+		return s.Weights.String()
+	}
+	return scheme
+}
+
 // differences are the settings that a measurement and the estimate do not share.
 func differences(r *record.Result, ans *answer) (why []string) {
 	w, p := &ans.Workload, &ans.Parallel
@@ -112,7 +121,7 @@ func differences(r *record.Result, ans *answer) (why []string) {
 	check("batch", r.Workload.Batch, w.Batch)
 	check("prompt length", r.Workload.PromptLen, w.Prompt)
 	check("generated length", r.Workload.GenLen, w.Gen)
-	check("weights", r.Workload.Weights, ans.Scheme.Weights.String())
+	check("weights", storedFormat(r.Workload.Weights), ans.Scheme.Weights.String())
 	check("TP", r.Parallelism.TP, max(p.TP, 1))
 	check("engine", resultEngine(r), pageEngine(ans.Machine.Engine.Name))
 	keys := []string{}

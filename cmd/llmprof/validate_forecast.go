@@ -100,13 +100,10 @@ func unlikeEstimate(p *experiment.Point) string {
 func pointConfig(p *experiment.Point, m *models.Model, gpu string) compare.Config {
 	c := compare.Config{
 		Model: m.Name, GPU: gpu, Engine: p.Engine, Mode: "eager", TP: max(p.TP, 1), Batch: p.Batch, Prompt: p.PromptLen, Gen: p.GenLen,
-		Weights: p.DType, Load: compare.Static, Logits: p.Elana, Params: m.Params(),
+		Weights: p.WeightFormat(), Load: compare.Static, Logits: p.Elana, Params: m.Params(),
 	}
 	if p.Graph {
 		c.Mode = "graph"
-	}
-	if p.Quantization != "" {
-		c.Weights = p.Quantization
 	}
 	return c
 }

@@ -61,6 +61,7 @@ type KVCache struct {
 func precisionFactor(weights string) *float64 {
 	factor, ok := map[string]float64{
 		"fp32": 1, "fp16": 1, "bf16": 1, "tf32": 1, "fp8": 0.5, "int8": 0.5, "int4": 0.25, "mixed": 0.75,
+		"w8a16-fp8": 0.5, "w4a16-g128": 0.25, // fp8 and int4 of the native engine
 	}[weights]
 	if !ok {
 		return nil

@@ -104,3 +104,18 @@ func Default() Point {
 		Client:    Client{API: "completions"},
 	}
 }
+
+// WeightFormat names the format of the weights as estimates do
+// (analytic.ParseScheme). The native engine's products run in 16 bits whatever its
+// weights are kept in.
+func (p *Point) WeightFormat() string {
+	switch {
+	case p.Quantization == "":
+		return p.DType
+	case p.Engine == Native && p.Quantization == "fp8":
+		return "w8a16-fp8"
+	case p.Engine == Native && p.Quantization == "int4":
+		return "w4a16-g128"
+	}
+	return p.Quantization
+}

@@ -84,7 +84,7 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 
 // multiply gives what queues one product with the weights at w.
 func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
-	if own := linearFor(b.p.linear, m); own != nil {
+	if own := linearFor(b.p.linear, Unquantized, m); own != nil {
 		queue, err = b.multiplyOwn(a, own, m, n, k, y, x)
 		return queue, func() error { return nil }, err
 	}

@@ -15,12 +15,12 @@ type buffers struct {
 	nextToken cuda.Ptr // int32 [batch]
 	positions cuda.Ptr // int32 [batch], tokens in the cache
 	x         cuda.Ptr // float32 [rows][hidden], the residual stream
-	h         cuda.Ptr // bf16 [rows][hidden], what enters a product
-	qkv       cuda.Ptr // bf16 [rows][qkvWidth]
-	att       cuda.Ptr // bf16 [rows][attWidth]
-	gateUp    cuda.Ptr // bf16 [rows][2·inner]
-	act       cuda.Ptr // bf16 [rows][inner], of each chosen expert
-	lastH     cuda.Ptr // bf16 [batch][hidden], the final norm of each prompt's last token
+	h         cuda.Ptr // 16 bits [rows][hidden], what enters a product
+	qkv       cuda.Ptr // 16 bits [rows][qkvWidth]
+	att       cuda.Ptr // 16 bits [rows][attWidth]
+	gateUp    cuda.Ptr // 16 bits [rows][2·inner]
+	act       cuda.Ptr // 16 bits [rows][inner], of each chosen expert
+	lastH     cuda.Ptr // 16 bits [batch][hidden], the final norm of each prompt's last token
 	qkvStep   cuda.Ptr // float32 [batch][qkvWidth]
 	squares   cuda.Ptr // float32 [batch][hidden/16]
 	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
@@ -36,15 +36,17 @@ type buffers struct {
 	shared // with other ranks
 
 	frequencies    cuda.Ptr // float32 [headDim/2]
-	kCache, vCache cuda.Ptr // bf16, a layer after the other [batch][kvHeads][the layer's capacity][headDim]
+	kCache, vCache cuda.Ptr // 16 bits, a layer after the other [batch][kvHeads][the layer's capacity][headDim]
 
 	// Of layers with a window that the context outgrows.
 	localFrequencies cuda.Ptr // float32 [headDim/2], where their angles are others
-	kPrompt, vPrompt cuda.Ptr // bf16 [prompts at once][kvHeads][promptLen][headDim]
-	kSaved, vSaved   cuda.Ptr // bf16, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
+	kPrompt, vPrompt cuda.Ptr // 16 bits [prompts at once][kvHeads][promptLen][headDim]
+	kSaved, vSaved   cuda.Ptr // 16 bits, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
 	layers           []layerCache
 
 	mixtureBuffers
+
+	wide cuda.Ptr // 16 bits [out][in] of the product that was widened last, where weights are quantized
 
 	total int // bytes of all of them
 	kv    int // bytes of the cache
@@ -89,11 +91,12 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
 	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
 	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
-	if own := o.own(o.rings()); own != nil {
-		if sums, counters := own.scratch(s, o.sms); sums > 0 {
-			b.ask(&b.partial, "the products' parts", sums)
-			b.ask(&b.whole, "the products' counters", 4*counters)
-		}
+	if sums, counters := o.scratch(s); sums > 0 {
+		b.ask(&b.partial, "the products' parts", sums)
+		b.ask(&b.whole, "the products' counters", 4*counters)
+	}
+	if bytes := s.scratchOf(); bytes > 0 {
+		b.ask(&b.wide, "a product's weights in 16 bits", bytes)
 	}
 	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
 	b.ask(&b.best, "the best scores", 8*o.Batch)

@@ -23,6 +23,8 @@ type shape struct {
 	gemma
 	mixture
 	family string
+	fp16   bool         // of 16 bits: activations, cache, and weights that are not quantized
+	kept   Quantization // of the blocks' linear layers
 
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
@@ -76,22 +78,17 @@ func unsupported(format string, args ...any) error {
 // Check says why the engine cannot run what the options ask for, as far as that
 // is known without a GPU and without reading weights.
 func Check(o *Options) error {
-	s, err := readShape(o.Model, o.Config)
-	if err != nil {
-		return err
-	}
-	if s, err = s.divide(o.Model.Name, 0, o.ranks()); err != nil {
-		return err
-	}
-	return o.check(&s)
+	_, err := o.shape(0)
+	return err
 }
 
 // Tried reports whether what the options ask for is of a kind that has run on a
-// GPU (docs/native.md): every family, on one or two. What has run emulated alone, more
-// GPUs, is for those who name this engine.
+// GPU (docs/native.md): every family in bf16, on one or two. What has run emulated
+// alone, more GPUs, and formats of which a GPU has tried few models, are for those who
+// name this engine.
 func Tried(o *Options) bool {
 	_, err := readShape(o.Model, o.Config)
-	return err == nil && o.ranks() <= 2
+	return err == nil && o.ranks() <= 2 && !o.FP16 && o.Quantization == Unquantized
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.

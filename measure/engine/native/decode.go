@@ -27,8 +27,8 @@ func (e *Engine) decodeSequence() sequence {
 			e.stepLayerCublas(&s, i)
 		}
 	}
-	if own != nil {
-		s.add(once, func() error { return e.queueScores(own, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
+	if head := e.opt.ownHead(e.p.linear); head != nil {
+		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
 		s.add(once, e.queueHead, "lm_head")
@@ -96,25 +96,22 @@ func (k *linearKernels) launch(c cut, sms, stages int) cuda.Launch {
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	c := own.cutFor(n, sh.hidden, false, e.opt.sms)
-	return own.scores.Queue(e.s, own.launch(c, e.opt.sms, own.stages), w, b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
-		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
+	return e.queueOwn(own, own.scores, own.stages, w, own.cutFor(n, sh.hidden, false, e.opt.sms),
+		b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	c := own.cutFor(sh.inner, sh.hidden, true, e.opt.sms)
-	return own.swiglu.Queue(e.s, own.launch(c, e.opt.sms, own.stages), w.gateUp, b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares,
-		cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
+	return e.queueOwn(own, own.swiglu, own.stages, w.gateUp, own.cutFor(sh.inner, sh.hidden, true, e.opt.sms),
+		b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
-	return own.residual.Queue(e.s, own.launch(c, e.opt.sms, own.deep), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
-		b.x, b.h, b.squares, norm, int32(c.parts), b.partial, b.whole)
+	return e.queueOwn(own, own.residual, own.deep, w, own.cutFor(sh.hidden, in, false, e.opt.sms),
+		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
 }
 
 // queueAttention queues what lies between the projections.

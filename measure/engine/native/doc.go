@@ -1,7 +1,7 @@
 // Package native is an engine of the project's own: decoders of the Llama kind,
-// Gemma's and mixtures of experts in bf16 on one NVIDIA GPU, or on several of a
-// host that share a model (Team), with the operators that the estimate counts, one
-// for one, and nothing between them.
+// Gemma's and mixtures of experts in bf16 or fp16 on one NVIDIA GPU, or on several
+// of a host that share a model (Team), with the operators that the estimate counts,
+// one for one, and nothing between them.
 //
 // The host is Go; kernels are CUDA C++ (package kernels), compiled for the GPU
 // at hand when they are first needed; libraries are opened at run time
@@ -30,7 +30,8 @@
 //
 // Where GPUs share a model, all_reduce follows o_proj and down_proj.
 //
-// The residual stream is float32, everything that enters a product is bf16,
-// and every sum is float32. Sums are in a fixed order: a model, a seed and a
-// workload give the same tokens every time on the same GPU.
+// The residual stream is float32, everything that enters a product has 16 bits,
+// weights in fp8 and int4 once they are widened, and every sum is float32. Sums
+// are in a fixed order: a model, a seed and a workload give the same tokens every
+// time on the same GPU.
 package native

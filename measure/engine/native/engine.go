@@ -26,12 +26,16 @@ type Options struct {
 	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
 	Cache     cuda.Cache
 	Products  Products
-	linear    []linearKernels // nil for linearShapes
-	defines   []string        // that kernels are compiled with too, NAME=VALUE, to try what is not decided yet
-	splits    int             // of the context in decode attention; 0 for the rule
-	sms       int             // multiprocessors that products are cut for; 0 for the GPU's
-	oneShot   int             // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
-	patience  time.Duration   // of a rank with another; 0 for patience
+
+	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
+	Quantization Quantization // of the weights of the blocks' linear layers
+
+	linear   []linearKernels // nil for linearShapes
+	defines  []string        // that kernels are compiled with too, NAME=VALUE, to try what is not decided yet
+	splits   int             // of the context in decode attention; 0 for the rule
+	sms      int             // multiprocessors that products are cut for; 0 for the GPU's
+	oneShot  int             // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
+	patience time.Duration   // of a rank with another; 0 for patience
 }
 
 // Products says what multiplies in a decode step.
@@ -48,7 +52,7 @@ func (o *Options) rings() []linearKernels {
 	if o.linear != nil {
 		return o.linear
 	}
-	return linearShapes()
+	return append(linearShapes(), quantizedShapes(o.Quantization)...)
 }
 
 // An Engine is a model on a GPU, or the part of one that a GPU has which shares
@@ -118,14 +122,8 @@ func (o *Options) open() (*safetensors.Checkpoint, error) {
 
 // newEngine is a rank's engine before it has a GPU.
 func newEngine(opt Options, rank int) (*Engine, error) {
-	sh, err := readShape(opt.Model, opt.Config)
+	sh, err := opt.shape(rank)
 	if err != nil {
-		return nil, err
-	}
-	if sh, err = sh.divide(opt.Model.Name, rank, opt.ranks()); err != nil {
-		return nil, err
-	}
-	if err := opt.check(&sh); err != nil {
 		return nil, err
 	}
 	sh.sliding = opt.outgrows(&sh)
@@ -170,8 +168,12 @@ func (o *Options) outgrows(s *shape) bool { return s.window > 0 && o.PromptLen+o
 // an integer counts.
 func (s *shape) leastBytes(batch, context int) float64 {
 	hidden, inner, tokens, layers := float64(s.hidden), float64(s.inner), float64(s.tokens), float64(s.layers)
-	weights := layers*hidden*(float64(s.qkvWidth()+s.attWidth())+3*inner*float64(max(s.experts, 1))) + tokens*hidden
-	return 2*weights + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(context)
+	weights := layers * hidden * (float64(s.qkvWidth()+s.attWidth()) + 3*inner*float64(max(s.experts, 1)))
+	bits := 16.0
+	if s.kept != Unquantized {
+		bits = float64(s.kept)
+	}
+	return bits/8*weights + 2*tokens*hidden + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(context)
 }
 
 // load does what needs the GPU; compile makes its kernels.
@@ -217,16 +219,17 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
+	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, float: e.shape.float()}
 	if ckpt != nil {
-		return e.w.load(e.dev, ckpt)
+		return l.load(ckpt)
 	}
-	return e.w.random(e.p, e.s, e.opt.Seed, e.shape.normStart())
+	return l.random(e.opt.Seed, e.shape.normStart())
 }
 
 // compile makes the kernels, or takes them from the cache.
 func (e *Engine) compile() error {
 	if e.dev.Major < 8 {
-		return unsupported("%s has compute capability %d.%d; bf16 needs 8.0 or newer", e.dev.Name, e.dev.Major, e.dev.Minor)
+		return unsupported("%s has compute capability %d.%d; this engine's kernels need 8.0 or newer", e.dev.Name, e.dev.Major, e.dev.Minor)
 	}
 	c, err := cuda.OpenCompiler(e.opt.Libraries)
 	if err != nil {
@@ -256,7 +259,7 @@ func (e *Engine) Params() int64 { return e.opt.Model.Params() }
 // A Footprint is what an Engine holds of the GPU's memory, in bytes. Nothing is
 // taken or given back after Open but the workspace of the products.
 type Footprint struct {
-	Params  int64 // the parameters themselves
+	Params  int64 // the parameters themselves, with their scales and zero points
 	Aligned int64 // gaps between tensors, and the table of the rotation
 	KV      int64 // the whole cache
 	Tokens  int   // of a sequence that the cache has room for
@@ -267,7 +270,7 @@ type Footprint struct {
 func (e *Engine) Footprint() Footprint {
 	_, peak := e.dev.Used()
 	return Footprint{
-		Params: 2 * e.w.params, Aligned: int64(e.w.bytes()) - 2*e.w.params + int64(4*e.shape.headDim/2),
+		Params: e.w.stored, Aligned: int64(e.w.bytes()) - e.w.stored + int64(4*e.shape.headDim/2),
 		KV: int64(e.b.kv), Tokens: e.b.capacity, Peak: int64(peak),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/measure/engine/native/safetensors"
 )
 
 // gemma is what Google's dense families do otherwise than Llama. (Gemma:
@@ -15,7 +14,7 @@ import (
 type gemma struct {
 	offset       bool    // norms multiply by 1 more than their weights
 	gelu         bool    // the gate's activation is GELU by tanh
-	embedScale   float32 // that the embedding is multiplied by; 0 for none
+	embedScale   bool    // the embedding is multiplied by the root of the hidden size
 	queryScale   float64 // whose root divides attention's scores; 0 for the head's width
 	attSoftcap   float64 // 0 for none
 	logitSoftcap float64 // 0 for none
@@ -52,10 +51,7 @@ func (s *shape) gemmaNumbers(family string, n *numbers, config []byte) error {
 	if n.Bidirectional {
 		return fmt.Errorf("use_bidirectional_attention is set; this engine has causal attention")
 	}
-	// The square root is rounded to the format of the activations, in the models'
-	// own code and in transformers'.
-	root := safetensors.Round(float32(math.Sqrt(float64(s.hidden))))
-	s.gemma = gemma{offset: true, gelu: true, embedScale: math.Float32frombits(uint32(root) << 16)}
+	s.gemma = gemma{offset: true, gelu: true, embedScale: true}
 	if family == "gemma" {
 		return nil
 	}
@@ -102,6 +98,17 @@ func (s *shape) normStart() float32 {
 	return 1
 }
 
+// embedFactor is what the embedding is multiplied by, 0 for nothing. The square root
+// is rounded to the format of the activations, in the models' own code and in
+// transformers'.
+func (s *shape) embedFactor() float32 {
+	if !s.embedScale {
+		return 0
+	}
+	f := s.float()
+	return f.Value(f.Round(float32(math.Sqrt(float64(s.hidden)))))
+}
+
 // scale is what attention multiplies its scores with.
 func (s *shape) scale() float32 {
 	if s.queryScale > 0 {
@@ -117,7 +124,7 @@ func (s *shape) moreDefines() (out []string) {
 			out = append(out, name+"=1")
 		}
 	}
-	for name, v := range map[string]float64{"EMBED_SCALE": float64(s.embedScale), "ATT_SOFTCAP": s.attSoftcap, "LOGIT_SOFTCAP": s.logitSoftcap} {
+	for name, v := range map[string]float64{"EMBED_SCALE": float64(s.embedFactor()), "ATT_SOFTCAP": s.attSoftcap, "LOGIT_SOFTCAP": s.logitSoftcap} {
 		if v != 0 {
 			out = append(out, fmt.Sprintf("%s=%.9ef", name, v))
 		}
@@ -143,10 +150,9 @@ func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, nam
 
 // queuePlain queues y = x·wᵀ to float32, of what no norm precedes.
 func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error {
-	sh, b := &e.shape, e.b
-	c := own.cutFor(sh.hidden, in, false, e.opt.sms)
-	return own.plain.Queue(e.s, own.launch(c, e.opt.sms, own.deep), w, x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0),
-		y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0), int32(c.parts), b.partial, b.whole)
+	sh := &e.shape
+	return e.queueOwn(own, own.plain, own.deep, w, own.cutFor(sh.hidden, in, false, e.opt.sms),
+		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // addOut adds the product that ends a block, its sum over the ranks, and its sum

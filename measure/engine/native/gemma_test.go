@@ -76,6 +76,10 @@ func TestTried(t *testing.T) {
 		if !Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}) {
 			t.Errorf("%s: has run on a GPU", name)
 		}
+		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Batch: 1, PromptLen: 100, GenLen: 2}) ||
+			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Batch: 1, PromptLen: 100, GenLen: 2}) {
+			t.Errorf("%s: fp16 and fp8 are for those who name the engine", name)
+		}
 		if !Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
 			t.Errorf("%s: two GPUs have been tried", name)
 		}
@@ -101,15 +105,15 @@ func TestGemmaNumbers(t *testing.T) {
 		family, more string
 		want         gemma
 	}{
-		{"gemma", "", gemma{offset: true, gelu: true, embedScale: 48}},
-		{"gemma2", "", gemma{offset: true, gelu: true, embedScale: 48, queryScale: 256, attSoftcap: 50, logitSoftcap: 30}},
+		{"gemma", "", gemma{offset: true, gelu: true, embedScale: true}},
+		{"gemma2", "", gemma{offset: true, gelu: true, embedScale: true, queryScale: 256, attSoftcap: 50, logitSoftcap: 30}},
 		{"gemma2", `,"attn_logit_softcapping":null,"final_logit_softcapping":7,"query_pre_attn_scalar":144`, gemma{
-			offset: true, gelu: true, embedScale: 48, queryScale: 144, logitSoftcap: 7,
+			offset: true, gelu: true, embedScale: true, queryScale: 144, logitSoftcap: 7,
 		}},
-		{"gemma3_text", "", gemma{offset: true, gelu: true, embedScale: 48, queryScale: 256, localRope: rope{Theta: 10000, Type: "default"}}},
+		{"gemma3_text", "", gemma{offset: true, gelu: true, embedScale: true, queryScale: 256, localRope: rope{Theta: 10000, Type: "default"}}},
 		{
 			"gemma3_text", `,"rope_parameters":{"full_attention":{"rope_type":"linear","factor":8,"rope_theta":5e5},"sliding_attention":{"rope_theta":500}}`,
-			gemma{offset: true, gelu: true, embedScale: 48, queryScale: 256, localRope: rope{Theta: 500, Type: "default"}},
+			gemma{offset: true, gelu: true, embedScale: true, queryScale: 256, localRope: rope{Theta: 500, Type: "default"}},
 		},
 	} {
 		s, err := read(c.family, c.more)

@@ -14,6 +14,7 @@ func heads() []shape {
 	return []shape{
 		{heads: 8, kvHeads: 2, headDim: 64}, {heads: 2, kvHeads: 2, headDim: 128, qkNorm: true}, {heads: 7, kvHeads: 1, headDim: 64, bias: true},
 		{heads: 8, kvHeads: 2, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
+		{heads: 4, kvHeads: 1, headDim: 128, qkNorm: true, fp16: true}, {heads: 2, kvHeads: 1, headDim: 256, fp16: true},
 	}
 }
 
@@ -106,7 +107,7 @@ func attend(q, keys, values []float64, scale float64) []float64 {
 // the kernel has: none, one, a round of keys, the parts of the split.
 func TestKernelAttentionDecode(t *testing.T) {
 	for _, s := range heads() {
-		t.Run(fmt.Sprintf("%dx%d on %d", s.heads, s.headDim, s.kvHeads), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, &s)
 			p := b.projections(&s)
@@ -142,20 +143,20 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 	b.run(b.p.attentionDecode, b.p.decode.launch(splits, s.kvHeads, batch),
 		put(b, rows), p.dBias, p.dQNorm, p.dKNorm, p.dTab, dk, dv, put(b, positions), room[float32](b, batch*splits*s.heads*d),
 		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale())
-	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), widen(get[uint16](b, out, batch*s.attWidth()))
+	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), b.widen(get[uint16](b, out, batch*s.attWidth()))
 	for i, n := range past {
 		line := row[i*s.qkvWidth():][:s.qkvWidth()]
 		for h := range s.kvHeads {
 			at := ((i*s.kvHeads + h) * capacity) * d
 			key, value := p.head(line, s.heads+h, n), p.head(line, s.heads+s.kvHeads+h, n)
 			what := fmt.Sprintf("%d parts, context %d, key head %d", splits, n, h)
-			near(b.t, what+": the new key", widen(gotK[at+n*d:][:d]), key, bf16Step)
-			near(b.t, what+": the new value", widen(gotV[at+n*d:][:d]), value, bf16Step)
-			keys, values := widen(gotK[at:][:(n+1)*d]), widen(gotV[at:][:(n+1)*d])
+			near(b.t, what+": the new key", b.widen(gotK[at+n*d:][:d]), key, b.rounding())
+			near(b.t, what+": the new value", b.widen(gotV[at+n*d:][:d]), value, b.rounding())
+			keys, values := b.widen(gotK[at:][:(n+1)*d]), b.widen(gotV[at:][:(n+1)*d])
 			for g := range s.heads / s.kvHeads {
 				q := h*(s.heads/s.kvHeads) + g
 				want := attend(p.head(line, q, n), keys, values, float64(s.scale()))
-				near(b.t, fmt.Sprintf("%s, query %d", what, g), got[i*s.attWidth()+q*d:][:d], want, 2*bf16Step) // weights are rounded too
+				near(b.t, fmt.Sprintf("%s, query %d", what, g), got[i*s.attWidth()+q*d:][:d], want, 2*b.rounding()) // weights are rounded too
 			}
 			for j := range n * d {
 				if gotK[at+j] != k[at+j] || gotV[at+j] != v[at+j] {
@@ -175,7 +176,7 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 // lengths around the tile's.
 func TestKernelPrompts(t *testing.T) {
 	for _, s := range heads() {
-		t.Run(fmt.Sprintf("%dx%d on %d", s.heads, s.headDim, s.kvHeads), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, &s)
 			p := b.projections(&s)
@@ -195,8 +196,8 @@ func (b *bench) prompts(p *projections, batch, length int) {
 	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
 		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
 	b.must(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: qkv, k: k, v: v, out: out, count: batch, length: length, capacity: capacity}))
-	queries, keys, values := widen(get[uint16](b, qkv, len(raw))), widen(get[uint16](b, k, batch*s.kvHeads*capacity*d)), widen(get[uint16](b, v, batch*s.kvHeads*capacity*d))
-	got := widen(get[uint16](b, out, rows*s.attWidth()))
+	queries, keys, values := b.widen(get[uint16](b, qkv, len(raw))), b.widen(get[uint16](b, k, batch*s.kvHeads*capacity*d)), b.widen(get[uint16](b, v, batch*s.kvHeads*capacity*d))
+	got := b.widen(get[uint16](b, out, rows*s.attWidth()))
 	group := s.heads / s.kvHeads
 	for i := range rows {
 		pos, seq := i%length, i/length
@@ -204,15 +205,15 @@ func (b *bench) prompts(p *projections, batch, length int) {
 		what := fmt.Sprintf("prompt %d of %d, position %d", seq, length, pos)
 		for h := range s.kvHeads {
 			at := (seq*s.kvHeads + h) * capacity * d
-			near(b.t, what+": key", keys[at+pos*d:][:d], p.head(line, s.heads+h, pos), bf16Step)
-			near(b.t, what+": value", values[at+pos*d:][:d], p.head(line, s.heads+s.kvHeads+h, pos), bf16Step)
+			near(b.t, what+": key", keys[at+pos*d:][:d], p.head(line, s.heads+h, pos), b.rounding())
+			near(b.t, what+": value", values[at+pos*d:][:d], p.head(line, s.heads+s.kvHeads+h, pos), b.rounding())
 		}
 		for h := range s.heads {
 			q := queries[i*s.qkvWidth()+h*d:][:d]
-			near(b.t, what+": query", q, p.head(line, h, pos), bf16Step)
+			near(b.t, what+": query", q, p.head(line, h, pos), b.rounding())
 			at := (seq*s.kvHeads + h/group) * capacity * d
 			want := attend(q, keys[at:][:(pos+1)*d], values[at:][:(pos+1)*d], float64(s.scale()))
-			near(b.t, what+": attention", got[i*s.attWidth()+h*d:][:d], want, 2*bf16Step) // weights are rounded too
+			near(b.t, what+": attention", got[i*s.attWidth()+h*d:][:d], want, 2*b.rounding()) // weights are rounded too
 		}
 	}
 }

@@ -40,6 +40,7 @@ func TestKernelHopperPrompts(t *testing.T) {
 		{shape{heads: 2, kvHeads: 1, headDim: 128}, 1, 1}, {shape{heads: 2, kvHeads: 1, headDim: 128}, 2, 77},
 		{shape{heads: 2, kvHeads: 1, headDim: 128}, 2, 129}, {shape{heads: 4, kvHeads: 2, headDim: 128}, 1, 257},
 		{shape{heads: 7, kvHeads: 1, headDim: 64}, 1, 127}, {shape{heads: 7, kvHeads: 1, headDim: 64}, 1, 300},
+		{shape{heads: 2, kvHeads: 1, headDim: 128, fp16: true}, 2, 129},
 	}
 	if emulate.RealGPU() == nil {
 		cases = nil
@@ -72,7 +73,7 @@ func (b *bench) hopperPrompts(s *shape, batch, length int) {
 	out := room[uint16](b, rows*s.attWidth())
 	dq, dk, dv := put(b, qkv), put(b, k), put(b, v)
 	b.must(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: dq, k: dk, v: dv, out: out, count: batch, length: length, capacity: capacity}))
-	got := widen(get[uint16](b, out, rows*s.attWidth()))
+	got := b.widen(get[uint16](b, out, rows*s.attWidth()))
 	for i := range got {
 		if got[i] != got[i] {
 			b.t.Fatalf("%d prompts of %d, %d heads of %d: value %d of row %d was not written", batch, length, s.heads, d, i%s.attWidth(), i/s.attWidth())
@@ -92,7 +93,7 @@ func (b *bench) hopperPrompts(s *shape, batch, length int) {
 			at := (seq*s.kvHeads + h/(s.heads/s.kvHeads)) * capacity * d
 			want := attend(queries[i*s.qkvWidth()+h*d:][:d], keys[at:][:(pos+1)*d], values[at:][:(pos+1)*d], float64(s.scale()))
 			near(b.t, fmt.Sprintf("prompt %d of %d, %d heads of %d, head %d, position %d", seq, length, s.heads, d, h, pos),
-				got[i*s.attWidth()+h*d:][:d], want, 2*bf16Step) // weights are rounded too
+				got[i*s.attWidth()+h*d:][:d], want, 2*b.rounding()) // weights are rounded too
 		}
 	}
 	for _, p := range []cuda.Ptr{out, dq, dk, dv} {

@@ -20,13 +20,14 @@ type bench struct {
 	s   *cuda.Stream
 	p   *program
 	r   *rand.Rand
+	f   safetensors.Format // of 16-bit values
 }
 
 // newBench compiles the kernels of a shape; more are further defines.
 func newBench(t testing.TB, s *shape, more ...string) *bench {
 	t.Helper()
 	folder := emulate.Device(t)
-	b := &bench{t: t, r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
+	b := &bench{t: t, f: s.float(), r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
 	var err error
 	b.dev, err = cuda.Open(0, folder)
 	b.must(err)
@@ -35,10 +36,11 @@ func newBench(t testing.TB, s *shape, more ...string) *bench {
 	b.must(err)
 	c, err := cuda.OpenCompiler(folder)
 	b.must(err)
-	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, linearShapes()), more), &sync.Mutex{})
+	rings := append(linearShapes(), quantizedShapes(s.kept)...)
+	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, rings), more), &sync.Mutex{})
 	one.(*sync.Mutex).Lock()
 	defer one.(*sync.Mutex).Unlock()
-	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, linearShapes(), more...)
+	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, rings, more...)
 	b.must(err)
 	return b
 }
@@ -95,12 +97,12 @@ func (b *bench) run(k *cuda.Kernel, l cuda.Launch, args ...any) {
 	b.must(k.Queue(b.s, l, args...))
 }
 
-// normal are n values of a normal distribution, rounded to bf16.
+// normal are n values of a normal distribution, rounded to the kernels' format.
 func (b *bench) normal(n int, deviation float64) ([]uint16, []float64) {
 	raw, v := make([]uint16, n), make([]float64, n)
 	for i := range raw {
-		raw[i] = safetensors.Round(float32(b.r.NormFloat64() * deviation))
-		v[i] = bf16(raw[i])
+		raw[i] = b.f.Round(float32(b.r.NormFloat64() * deviation))
+		v[i] = float64(b.f.Value(raw[i]))
 	}
 	return raw, v
 }
@@ -114,12 +116,29 @@ func (b *bench) floats(n int, deviation float64) ([]float32, []float64) {
 	return raw, v
 }
 
-func widen(raw []uint16) []float64 {
+func (b *bench) widen(raw []uint16) []float64 {
 	v := make([]float64, len(raw))
 	for i := range raw {
-		v[i] = bf16(raw[i])
+		v[i] = float64(b.f.Value(raw[i]))
 	}
 	return v
+}
+
+// rounding is the distance of two values of the kernels' format at its greatest,
+// relative to them, and twice what rounding may do.
+func (b *bench) rounding() float64 {
+	if b.f == safetensors.Float16 {
+		return 1.0 / 2048
+	}
+	return 1.0 / 256
+}
+
+// both runs a test of kernels in bf16 and in fp16.
+func both(t *testing.T, s shape, test func(b *bench)) {
+	for name, fp16 := range map[string]bool{"bf16": false, "fp16": true} {
+		s.fp16 = fp16
+		t.Run(name, func(t *testing.T) { test(newBench(t, &s)) })
+	}
 }
 
 // near holds got against want, each value within limit of the largest.
@@ -139,9 +158,6 @@ func near[T float32 | float64](t testing.TB, what string, got []T, want []float6
 	}
 }
 
-// bf16Step is half the distance of two bf16 values, relative to them.
-const bf16Step = 1.0 / 256
-
 func silu(v float64) float64 { return v / (1 + math.Exp(-v)) }
 
 // dot is row of w [][k] times row of x [][k].
@@ -157,8 +173,9 @@ var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
 
 // The products of decoding, for each ring, at batches that fill it and not, with
 // rows that end within a tile and inputs that end within a stage.
-func TestKernelLinear(t *testing.T) {
-	b := newBench(t, &plain)
+func TestKernelLinear(t *testing.T) { both(t, plain, (*bench).linear) }
+
+func (b *bench) linear() {
 	for i := range b.p.linear {
 		l := &b.p.linear[i]
 		least := 1
@@ -242,7 +259,7 @@ func (b *bench) residual(l *linearKernels, batch, n, k, parts int) {
 	}
 	what := fmt.Sprintf("residual %d of %dx%dx%d", l.rows, batch, n, k)
 	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
-	near(b.t, what+", normed", widen(get[uint16](b, h, batch*n)), normed, bf16Step)
+	near(b.t, what+", normed", b.widen(get[uint16](b, h, batch*n)), normed, b.rounding())
 	near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
 }
 
@@ -259,12 +276,14 @@ func (b *bench) swiglu(l *linearKernels, batch, n, k, parts int) {
 			want[s*n+o] = silu(dot(ws, xs, o, s, k)*scale[s]) * dot(ws, xs, n+o, s, k) * scale[s]
 		}
 	}
-	near(b.t, fmt.Sprintf("swiglu %d of %dx%dx%d", l.rows, batch, n, k), widen(get[uint16](b, h, batch*n)), want, bf16Step)
+	near(b.t, fmt.Sprintf("swiglu %d of %dx%dx%d", l.rows, batch, n, k), b.widen(get[uint16](b, h, batch*n)), want, b.rounding())
 }
 
 // What touches each value once.
-func TestKernelElementwise(t *testing.T) {
-	b := newBench(t, &plain)
+func TestKernelElementwise(t *testing.T) { both(t, plain, (*bench).elementwise) }
+
+func (b *bench) elementwise() {
+	t := b.t
 	const rows, hidden, vocab = 5, 192, 11
 	table, tv := b.normal(vocab*hidden, 1)
 	norm, g := b.normal(hidden, 1)
@@ -286,7 +305,7 @@ func TestKernelElementwise(t *testing.T) {
 		}
 		near(t, "embedding", get[float32](b, x, rows*hidden), want, 0)
 		if threads == 1024 {
-			near(t, "embedding, normed", widen(get[uint16](b, xn, rows*hidden)), normed, bf16Step)
+			near(t, "embedding, normed", b.widen(get[uint16](b, xn, rows*hidden)), normed, b.rounding())
 			near(t, "embedding, squares", get[float32](b, sq, rows*hidden/16), squares, 1e-6)
 		}
 	}
@@ -304,7 +323,7 @@ func TestKernelElementwise(t *testing.T) {
 			want = append(want, v*scale[0]*g[i])
 		}
 	}
-	near(t, "norm", widen(get[uint16](b, y, rows*hidden)), want, bf16Step)
+	near(t, "norm", b.widen(get[uint16](b, y, rows*hidden)), want, b.rounding())
 
 	const width = 1088
 	in, ins := b.normal(rows*2*width, 3)
@@ -315,7 +334,7 @@ func TestKernelElementwise(t *testing.T) {
 		r, c := i/width, i%width
 		want[i] = silu(ins[r*2*width+c]) * ins[r*2*width+width+c]
 	}
-	near(t, "activation", widen(get[uint16](b, out, rows*width)), want, bf16Step)
+	near(t, "activation", b.widen(get[uint16](b, out, rows*width)), want, b.rounding())
 }
 
 // The greedy choice: the lowest index among equals, whatever the signs, at sizes
@@ -360,8 +379,10 @@ func TestKernelSampling(t *testing.T) {
 }
 
 // Random weights are equal to the bit with the rule that any program can follow.
-func TestKernelRandom(t *testing.T) {
-	b := newBench(t, &plain)
+func TestKernelRandom(t *testing.T) { both(t, plain, (*bench).random) }
+
+func (b *bench) random() {
+	t := b.t
 	const n = 70001
 	out, ones := room[uint16](b, n+8), room[uint16](b, 1000)
 	l := cuda.Launch{Grid: cuda.Dim{X: 20}, Block: cuda.Dim{X: 256}}
@@ -369,12 +390,12 @@ func TestKernelRandom(t *testing.T) {
 	b.run(b.p.fillConstant, l, ones, uint64(999), float32(1))
 	got := get[uint16](b, out, n+8)
 	for i, v := range got {
-		if i < n && bf16(v) != randomWeight(0xfeedfacecafebeef, uint64(i)) || i >= n && v != 0xffff {
-			t.Fatalf("element %d of %d is %v", i, n, bf16(v))
+		if i < n && float64(b.f.Value(v)) != randomWeight(b.f, 0xfeedfacecafebeef, uint64(i)) || i >= n && v != 0xffff {
+			t.Fatalf("element %d of %d is %v", i, n, b.f.Value(v))
 		}
 	}
 	for i, v := range get[uint16](b, ones, 1000) {
-		if i < 999 && v != 0x3f80 || i == 999 && v != 0xffff {
+		if i < 999 && v != b.f.Round(1) || i == 999 && v != 0xffff {
 			t.Fatalf("constant %d is %#x", i, v)
 		}
 	}

@@ -154,14 +154,14 @@ func (b *mixtureBench) step(rows int) {
 	act := room[uint16](b.bench, rows*s.topK*s.inner)
 	b.run(b.p.moe.gateUp, cuda.Launch{Grid: cuda.Dim{X: rows * s.topK, Y: (s.inner + 7) / 8}, Block: cuda.Dim{X: 256}},
 		b.gateUp, put(b.bench, x), put(b.bench, sq), b.dChosen, hidden, inner, top, float32(1e-5), act)
-	acts := widen(get[uint16](b.bench, act, rows*s.topK*s.inner))
+	acts := b.widen(get[uint16](b.bench, act, rows*s.topK*s.inner))
 	for pair, e := range b.chosen {
 		row := pair / s.topK
 		normed := make([]float64, s.hidden)
 		for i := range normed {
 			normed[i] = xs[row*s.hidden+i] * scale[row]
 		}
-		near(b.t, fmt.Sprintf("pair %d, expert %d", pair, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed), bf16Step)
+		near(b.t, fmt.Sprintf("pair %d, expert %d", pair, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed), b.rounding())
 	}
 	stream, old := b.floats(rows*s.hidden, 1)
 	norm, g := b.normal(s.hidden, 1)
@@ -178,7 +178,7 @@ func (b *mixtureBench) step(rows int) {
 		}
 	}
 	near(b.t, "stream", get[float32](b.bench, y, len(want)), want, 1e-5)
-	near(b.t, "normed", widen(get[uint16](b.bench, h, len(want))), normed, bf16Step)
+	near(b.t, "normed", b.widen(get[uint16](b.bench, h, len(want))), normed, b.rounding())
 	near(b.t, "squares", get[float32](b.bench, sums, len(squares)), squares, 1e-5)
 }
 
@@ -194,10 +194,10 @@ func (b *mixtureBench) prompt(rows int) {
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2
 	b.run(b.p.moe.promptsGateUp, cuda.Launch{Grid: cuda.Dim{X: s.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
 		b.gateUp, put(b.bench, x), order, list, hidden, inner, top, act)
-	acts := widen(get[uint16](b.bench, act, pairs*s.inner))
+	acts := b.widen(get[uint16](b.bench, act, pairs*s.inner))
 	for pair, e := range b.chosen {
 		row := pair / s.topK
-		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), bf16Step)
+		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
 	}
 	b.run(b.p.moe.promptsDown, cuda.Launch{Grid: cuda.Dim{X: s.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
 		b.down, act, order, list, hidden, inner, top, outputs)
@@ -210,7 +210,7 @@ func (b *mixtureBench) prompt(rows int) {
 		for o := range want {
 			want[o] += old[r*s.hidden+o]
 		}
-		near(b.t, fmt.Sprintf("row %d of %d", r, rows), got[r*s.hidden:(r+1)*s.hidden], want, bf16Step)
+		near(b.t, fmt.Sprintf("row %d of %d", r, rows), got[r*s.hidden:(r+1)*s.hidden], want, b.rounding())
 	}
 }
 

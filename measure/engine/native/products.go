@@ -10,9 +10,13 @@ type planKey struct {
 	alike         bool // has to be done in the same way on all ranks
 }
 
-// product queues y = x·wᵀ in bf16 (add false, bf16), or y += x·wᵀ on the float32
-// stream (add), or y = x·wᵀ to float32.
+// product queues y = x·wᵀ in 16 bits, or y += x·wᵀ on the float32 stream (add), or
+// y = x·wᵀ to float32.
 func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
+	w, err := e.wide(w, key.out, key.in)
+	if err != nil {
+		return err
+	}
 	p, err := e.plan(key, y, x, w, 0)
 	if err != nil {
 		return err
@@ -20,12 +24,16 @@ func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
 	return p.Queue(e.s, y, x, w)
 }
 
-// projectPrompts queues queries, keys and values of rows tokens in bf16. A bias is
+// projectPrompts queues queries, keys and values of rows tokens in 16 bits. A bias is
 // added before they are rounded: after it, they would be rounded twice, and since
 // a channel's bias is the same for all tokens, the second time by the same amount
 // for most of them, which attention over a long context does not average out.
 func (e *Engine) projectPrompts(l *layerWeights, rows int) error {
-	p, err := e.plan(e.promptKey(rows), e.b.qkv, e.b.h, l.qkv, l.bias)
+	w, err := e.wide(l.qkv, e.shape.qkvWidth(), e.shape.hidden)
+	if err != nil {
+		return err
+	}
+	p, err := e.plan(e.promptKey(rows), e.b.qkv, e.b.h, w, l.bias)
 	if err != nil {
 		return err
 	}
@@ -34,7 +42,7 @@ func (e *Engine) projectPrompts(l *layerWeights, rows int) error {
 			return err
 		}
 	}
-	return p.Queue(e.s, e.b.qkv, e.b.h, l.qkv)
+	return p.Queue(e.s, e.b.qkv, e.b.h, w)
 }
 
 // plan finds how to do a product, timing what cuBLASLt proposes when it is asked
@@ -44,7 +52,10 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 	if p, ok := e.plans[key]; ok {
 		return p, nil
 	}
-	m := cuda.Matmul{Rows: key.rows, In: key.in, Out: key.out, Input: cuda.BFloat16, Output: key.typ, Bias: bias}
+	if _, ok := e.w.quantized[w]; ok {
+		w = e.b.wide
+	}
+	m := cuda.Matmul{Rows: key.rows, In: key.in, Out: key.out, Input: e.shape.sixteen(), Output: key.typ, Bias: bias}
 	if key.add {
 		m.Beta = 1
 	}
@@ -62,7 +73,7 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 // promptKey is of the projection of prompts, stepKey of that of a step, whose
 // attention adds the bias itself.
 func (e *Engine) promptKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: cuda.BFloat16, bias: e.shape.bias}
+	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: e.shape.sixteen(), bias: e.shape.bias}
 }
 
 func (e *Engine) stepKey() planKey {
@@ -76,7 +87,7 @@ func (e *Engine) outKey(rows, in int) planKey {
 }
 
 func (e *Engine) gateUpKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.hidden, out: 2 * e.shape.inner, typ: cuda.BFloat16}
+	return planKey{rows: rows, in: e.shape.hidden, out: 2 * e.shape.inner, typ: e.shape.sixteen()}
 }
 
 func (e *Engine) headKey() planKey {
@@ -147,12 +158,32 @@ func (e *Engine) groups() []int {
 // does.
 func (e *Engine) ownProducts() *linearKernels { return e.opt.own(e.p.linear) }
 
-// own is that of the rings which serves the batch, nil where cuBLASLt does.
+// own is that of the rings which serves the layers of a batch, nil where cuBLASLt does.
 func (o *Options) own(rings []linearKernels) *linearKernels {
 	if o.Products == CublasProducts {
 		return nil
 	}
-	return linearFor(rings, o.Batch)
+	return linearFor(rings, o.Quantization, o.Batch)
+}
+
+// ownHead is that which serves the LM head, whose weights have 16 bits always.
+func (o *Options) ownHead(rings []linearKernels) *linearKernels {
+	if o.Products == CublasProducts {
+		return nil
+	}
+	return linearFor(rings, Unquantized, o.Batch)
+}
+
+// scratch is how much memory the parts of a step's products need at once, of 16-bit
+// weights and of quantized ones: bytes of sums, and counters.
+func (o *Options) scratch(s *shape) (sums, counters int) {
+	for _, own := range []*linearKernels{o.own(o.rings()), o.ownHead(o.rings())} {
+		if own != nil {
+			a, b := own.scratch(s, o.sms)
+			sums, counters = max(sums, a), max(counters, b)
+		}
+	}
+	return sums, counters
 }
 
 // ProductsText says what multiplies in a decode step.

@@ -22,14 +22,17 @@ type program struct {
 	bestOfPart, bestOfAll             *cuda.Kernel
 	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
 	moe                               mixtureKernels
-	linear                            []linearKernels
+	quantized                         quantizedKernels
+	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
 	decode                            decodeAttention
 }
 
 // linearKernels are the products of decoding for batches up to rows, and
-// the shape of the ring that the weights come through (linear.cu).
+// the shape of the ring that the weights come through (linear.cu, and
+// linear_quantized.cu for quantized ones).
 type linearKernels struct {
+	kept     Quantization
 	rows     int // largest batch
 	columns  int // the batch in eights: mma's columns
 	tiles    int // of 16 weight rows, a stage
@@ -45,7 +48,14 @@ type linearKernels struct {
 
 // ring is the dynamic shared memory of a block with so many stages.
 func (l *linearKernels) ring(stages int) int {
-	return stages * (16*l.tiles + l.rows) * (l.depth*2 + 64)
+	inputs, weights := l.rows*(l.depth*2+64), 16*l.tiles*(l.depth*2+64)
+	if l.kept != Unquantized {
+		weights = 16 * l.tiles * (l.depth*int(l.kept)/8 + 64)
+	}
+	if l.kept == INT4 { // scales and zero points
+		weights += (l.depth/groupInputs*16*l.tiles*5/2 + 15) / 16 * 16
+	}
+	return stages * (inputs + weights)
 }
 
 // cut is into how many tiles the weights of one product are cut, and each of them
@@ -130,10 +140,20 @@ func defines(s *shape, linear []linearKernels) []string {
 	if s.ranks > 1 {
 		out = append(out, fmt.Sprintf("RANKS=%d", s.ranks))
 	}
+	if s.fp16 {
+		out = append(out, "FP16=1")
+	}
+	if s.kept != Unquantized {
+		out = append(out, fmt.Sprintf("QUANTIZED=%d", s.kept))
+	}
 	for i := range linear {
 		l := &linear[i]
-		out = append(out, fmt.Sprintf("SHAPE_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows),
-			fmt.Sprintf("DEEP_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.tiles, l.depth, l.deep, l.rows))
+		name, deep := "SHAPE", "DEEP"
+		if l.kept != Unquantized {
+			name, deep = "NARROW", "NARROW_DEEP"
+		}
+		out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows),
+			fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", deep, l.rows, l.columns, l.tiles, l.depth, l.deep, l.rows))
 	}
 	return append(out, s.moreDefines()...)
 }
@@ -186,14 +206,14 @@ func (p *program) find(s *shape) error {
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
 	}
+	if s.kept != Unquantized {
+		names["quantize"], names["widen"] = &p.quantized.quantize, &p.quantized.widen
+	}
+	if s.kept == FP8 {
+		names["arrange"] = &p.quantized.arrange
+	}
 	for i := range p.linear {
-		l := &p.linear[i]
-		if s.sandwich || s.ranks > 1 {
-			names[fmt.Sprintf("linear_plain_%d", l.rows)] = &l.plain
-		}
-		names[fmt.Sprintf("linear_scores_%d", l.rows)] = &l.scores
-		names[fmt.Sprintf("linear_residual_%d", l.rows)] = &l.residual
-		names[fmt.Sprintf("linear_swiglu_%d", l.rows)] = &l.swiglu
+		p.linear[i].names(s, names)
 	}
 	for name, k := range names {
 		var err error
@@ -204,10 +224,25 @@ func (p *program) find(s *shape) error {
 	return nil
 }
 
-// linearFor is the kernels for a batch, nil where cuBLASLt does the products.
-func linearFor(linear []linearKernels, batch int) *linearKernels {
+// names adds those of the ring's kernels.
+func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
+	first := "linear"
+	if l.kept != Unquantized {
+		first = "narrow"
+	}
+	if s.sandwich || s.ranks > 1 {
+		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
+	}
+	to[fmt.Sprintf("%s_scores_%d", first, l.rows)] = &l.scores
+	to[fmt.Sprintf("%s_residual_%d", first, l.rows)] = &l.residual
+	to[fmt.Sprintf("%s_swiglu_%d", first, l.rows)] = &l.swiglu
+}
+
+// linearFor is the kernels for a batch and weights so kept, nil where cuBLASLt does
+// the products.
+func linearFor(linear []linearKernels, kept Quantization, batch int) *linearKernels {
 	for i := range linear {
-		if batch <= linear[i].rows {
+		if linear[i].kept == kept && batch <= linear[i].rows {
 			return &linear[i]
 		}
 	}

@@ -26,6 +26,13 @@ type reference struct {
 
 func newReference(t testing.TB, config string, seed uint64) *reference {
 	t.Helper()
+	return referenceOf(t, config, Options{Seed: seed})
+}
+
+// referenceOf is that of weights in the options' formats, which are quantized as
+// the engine quantizes them.
+func referenceOf(t testing.TB, config string, opt Options) *reference {
+	t.Helper()
 	m, err := models.Read("test", []byte(config))
 	if err != nil {
 		t.Fatal(err)
@@ -34,17 +41,18 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.fp16, s.kept = opt.FP16, opt.Quantization
 	r := &reference{s: s, model: config, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {
 		v := make([]float64, ts.elements())
-		own := tensorSeed(seed, ts.name)
+		own := tensorSeed(opt.Seed, ts.name)
 		for i := range v {
 			v[i] = float64(s.normStart())
 			if !ts.norm {
-				v[i] = randomWeight(own, uint64(i))
+				v[i] = randomWeight(s.float(), own, uint64(i))
 			}
 		}
-		r.w[ts.name] = v
+		r.w[ts.name] = quantized(ts.kept, s.float(), v, ts.cols.N)
 	}
 	r.reset()
 	return r
@@ -56,13 +64,13 @@ func (r *reference) reset() {
 }
 
 // randomWeight is element i of random.cu's fill_random.
-func randomWeight(seed, i uint64) float64 {
+func randomWeight(f safetensors.Format, seed, i uint64) float64 {
 	z := seed + (i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	z ^= z >> 31
 	u := float32(float32(float32(z>>40)+0.5)*float32(1.0/8388608)) - 1
-	return bf16(safetensors.Round(randomScale * u))
+	return float64(f.Value(f.Round(randomScale * u)))
 }
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
@@ -150,9 +158,9 @@ func (r *reference) next(token int) []float64 {
 	r.lastPos++
 	r.last, r.before = 1, min(r.last, r.before)
 	x := append([]float64(nil), r.w["model.embed_tokens.weight"][token*s.hidden:(token+1)*s.hidden]...)
-	if s.embedScale != 0 {
+	if s.embedScale {
 		for i := range x {
-			x[i] *= float64(s.embedScale)
+			x[i] *= float64(s.embedFactor())
 		}
 	}
 	for l := range s.layers {

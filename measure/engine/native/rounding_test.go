@@ -1,18 +1,18 @@
 package native
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
-
-	"llmprof/measure/engine/native/safetensors"
 )
 
-// kept rounds what the engine keeps in bf16, if the reference is to do as it does.
+// kept rounds what the engine keeps in 16 bits, if the reference is to do as it does.
 func (r *reference) kept(values []float64) []float64 {
 	if r.rounds {
 		for i, v := range values {
-			values[i] = bf16(safetensors.Round(float32(v)))
+			values[i] = float64(r.s.float().Value(r.s.float().Round(float32(v))))
 		}
 	}
 	return values
@@ -24,7 +24,7 @@ const (
 )
 
 // limit is how far the engine's scores may be from the reference's: what rounding
-// to bf16 does, but where it may have made a token take another expert, of two that
+// to 16 bits does, but where it may have made a token take another expert, of two that
 // are nearly as likely. What follows is then another model's, the less so the longer
 // ago.
 func (r *reference) limit() float64 {
@@ -34,20 +34,26 @@ func (r *reference) limit() float64 {
 	case r.before < tied:
 		return afterTie
 	}
-	once, _ := limits.LoadOrStore(r.model, sync.OnceValue(func() float64 { return 1.5 * r.rounding() }))
+	once, _ := limits.LoadOrStore(fmt.Sprint(r.s.fp16, r.s.kept, r.model), sync.OnceValue(func() float64 { return 1.5 * r.rounding() }))
 	return once.(func() float64)()
 }
 
 var limits sync.Map // of models, by what reference.model says: func() float64
 
 // rounding is how far scores move, at most, where the reference rounds what the
-// engine keeps in bf16. It depends on the model: where a norm follows each block
+// engine keeps in 16 bits. It depends on the model: where a norm follows each block
 // (Gemma 2 and 3) what a block adds is as large as the stream, with all of its error.
 // What the engine does beyond that (the order of sums, which moves a rounding here and
 // there) has another half of it for room.
 func (r *reference) rounding() (worst float64) {
 	exact := &reference{s: r.s, w: r.w, windows: r.windows}
 	coarse := &reference{s: r.s, w: r.w, windows: r.windows, rounds: true}
+	if r.s.kept != Unquantized { // those of a prompt are rounded when they are widened
+		coarse.w = map[string][]float64{}
+		for name, w := range r.w {
+			coarse.w[name] = coarse.kept(slices.Clone(w))
+		}
+	}
 	for _, prompt := range randomPrompts(17, 8, 12, r.s.vocab) {
 		exact.reset()
 		coarse.reset()

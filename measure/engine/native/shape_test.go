@@ -3,11 +3,13 @@ package native
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"llmprof"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
 )
 
@@ -70,7 +72,7 @@ func TestCuts(t *testing.T) {
 		{16, 6144, 4096, false, cut{192, 1}}, {16, 2048, 4096, false, cut{64, 2}}, {16, 1024, 14336, false, cut{32, 4}},
 		{16, 14336, 4096, true, cut{896, 1}}, {8, 1024, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
 	} {
-		if got := linearFor(rings, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
+		if got := linearFor(rings, Unquantized, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
 		}
 	}
@@ -91,9 +93,9 @@ func TestCuts(t *testing.T) {
 // add to the stream.
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
-	for _, l := range linearShapes() {
+	for _, l := range slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)) {
 		if one, deep := l.ring(l.stages)+l.beside(), l.ring(l.deep)+l.beside(); one+deep+2*barriers > all || 2*deep <= all {
-			t.Errorf("batch %d: blocks of %d and %d bytes", l.rows, one, deep)
+			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.kept, one, deep)
 		}
 	}
 }
@@ -107,6 +109,11 @@ func TestRingsFit(t *testing.T) {
 			if got := [2]int{l.stages, l.deep}; got != want[i] {
 				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
 			}
+		}
+	}
+	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 99<<10) {
+		if most := l.ring(max(l.stages, l.deep)) + l.beside(); l.stages < 2 || l.deep < l.stages || most > 99<<10 {
+			t.Errorf("batch %d, weights %q: rings of %d and %d stages, %d bytes", l.rows, l.kept, l.stages, l.deep, most)
 		}
 	}
 	for _, batch := range []int{1, 8, 16} {
@@ -227,7 +234,7 @@ func TestRandomWeights(t *testing.T) {
 	}
 	sum, squares, n := 0.0, 0.0, 100000
 	for i := range n {
-		v := randomWeight(tensorSeed(7, "lm_head.weight"), uint64(i))
+		v := randomWeight(safetensors.BFloat16, tensorSeed(7, "lm_head.weight"), uint64(i))
 		sum, squares = sum+v, squares+v*v
 		if math.Abs(v) > float64(randomScale)*1.01 {
 			t.Fatalf("element %d is %v", i, v)

@@ -32,10 +32,12 @@ type speedRow struct {
 
 // TestSpeed measures llama3.1-8b against what this GPU reached in the same run.
 // It is no test of a time: it writes what it saw as JSON. It runs where
-// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/4,prefill:2048",
-// of which the second says which ring the products use, tiles/depth/stages; "@%32"
+// LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/3/5,prefill:2048",
+// of which the second says which ring the products use, tiles/depth/stages/deep; "@%32"
 // says into how many parts attention cuts the context, and "@#A=1+B=2", last of
-// all, what the kernels are compiled with.
+// all, what the kernels are compiled with. Formats come first: "1x1024@fp8",
+// "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the quantized
+// weights then.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -58,8 +60,9 @@ func TestSpeed(t *testing.T) {
 			b, p, _ := strings.Cut(size, "x")
 			m.decode(number(t, b), number(t, p), shape)
 		case "prefill":
-			size, defines, _ := strings.Cut(size, "@#")
-			m.prefill(number(t, size), defines)
+			size, shape, _ := strings.Cut(size, "@")
+			shape, defines, _ := strings.Cut(shape, "#")
+			m.prefill(number(t, size), shape, defines)
 		default:
 			t.Fatalf("no such case: %q", c)
 		}
@@ -188,7 +191,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	slices.Sort(device)
 	slices.Sort(host)
 	s := &e.shape
-	bytes := 2*(e.w.params-int64(s.vocab*s.hidden)) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
+	bytes := e.w.stored - int64(2*s.vocab*s.hidden) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
 	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
@@ -209,19 +212,39 @@ func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	if split {
 		opt.splits = number(m.t, parts)
 	}
+	shape = m.formats(&opt, shape)
 	if shape == "cublas" {
 		opt.Products = CublasProducts
 	} else if shape != "" {
-		opt.linear = m.ring(batch, shape)
+		opt.linear = m.ring(&opt, shape)
 	}
 	return opt
 }
 
-// ring is linearShapes with another ring for the batch.
-func (m *meter) ring(batch int, shape string) []linearKernels {
-	out := linearShapes()
+// formats takes those that a case begins with, and gives what is left of it.
+func (m *meter) formats(opt *Options, shape string) string {
+	names, rest, _ := strings.Cut(shape, "=")
+	for _, name := range strings.Split(names, "+") {
+		switch name {
+		case "fp16":
+			opt.FP16 = true
+		case "fp8", "int4":
+			var err error
+			opt.Quantization, err = ParseQuantization(name)
+			m.must(err)
+		default:
+			return shape
+		}
+	}
+	return rest
+}
+
+// ring is Options.rings with another ring for the batch, of quantized weights if
+// there are any.
+func (m *meter) ring(opt *Options, shape string) []linearKernels {
+	out := opt.rings()
 	for i := range out {
-		if batch > out[i].rows {
+		if opt.Batch > out[i].rows || out[i].kept != opt.Quantization {
 			continue
 		}
 		f := strings.Split(shape, "/")
@@ -236,11 +259,15 @@ func (m *meter) ring(batch int, shape string) []linearKernels {
 // --ops" does.
 func (m *meter) operators(e *Engine, first []int32) {
 	s := &e.shape
+	weights := func(out, in int) int {
+		data, scales, zeros := s.kept.bytes(out, in)
+		return s.layers * (data + scales + zeros)
+	}
 	bytes := map[string]int{
-		"qkv_proj":  s.layers * 2 * s.hidden * s.qkvWidth(),
+		"qkv_proj":  weights(s.qkvWidth(), s.hidden),
 		"attention": s.layers * 4 * s.kvHeads * s.headDim * (e.opt.PromptLen + e.opt.GenLen/2) * e.opt.Batch,
-		"o_proj":    s.layers * 2 * s.hidden * s.attWidth(), "gate_up_proj": s.layers * 4 * s.hidden * s.inner,
-		"down_proj": s.layers * 2 * s.hidden * s.inner, "lm_head": 2 * s.hidden * s.vocab, "sampling": 4 * s.vocab * e.opt.Batch,
+		"o_proj":    weights(s.hidden, s.attWidth()), "gate_up_proj": weights(2*s.inner, s.hidden),
+		"down_proj": weights(s.hidden, s.inner), "lm_head": 2 * s.hidden * s.vocab, "sampling": 4 * s.vocab * e.opt.Batch,
 	}
 	r, err := e.ReplayStep(first)
 	m.must(err)
@@ -261,8 +288,11 @@ func (m *meter) operators(e *Engine, first []int32) {
 }
 
 // prefill measures a prompt of one sequence.
-func (m *meter) prefill(length int, defines string) {
+func (m *meter) prefill(length int, shape, defines string) {
 	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1}
+	if rest := m.formats(&opt, shape); rest != "" {
+		m.t.Fatalf("a prefill has no %q", rest)
+	}
 	if defines != "" {
 		opt.defines = strings.Split(defines, "+")
 	}
@@ -283,7 +313,7 @@ func (m *meter) prefill(length int, defines string) {
 	flops := 2*float64(length)*layer*float64(s.layers) + 2*float64(s.hidden)*float64(s.vocab) +
 		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
 	floor := flops / m.gemm * 1e3
-	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: defines})
+	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: strings.TrimSpace(shape + " " + defines)})
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})

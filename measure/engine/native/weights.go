@@ -14,8 +14,12 @@ type tensor struct {
 	name       string
 	shape      []int // whole
 	rows, cols safetensors.Span
-	offset     int // in elements
+	offset     int // in bytes
 	norm       bool
+
+	kept       Quantization
+	scaled         // where kept: offsets in bytes, of all rows that lie together
+	row, among int // the first of its rows among those, and how many they are
 }
 
 func (t *tensor) elements() int { return t.rows.N * t.cols.N }
@@ -83,8 +87,10 @@ type layerWeights struct {
 // weights are a model's parameters on the GPU, in one piece.
 type weights struct {
 	tensors   []tensor
-	elements  int // all of them, the gaps between too
+	size      int   // bytes of all of them, the gaps between too
+	stored    int64 // bytes without the gaps
 	params    int64
+	quantized map[cuda.Ptr]scaled // by the address of the first of the matrices that lie together
 	base      cuda.Ptr
 	embedding cuda.Ptr // [tokens][hidden]
 	layers    []layerWeights
@@ -92,25 +98,29 @@ type weights struct {
 	head      cuda.Ptr // [tokens][hidden], the embedding if tied
 }
 
-// alignment of the tensors that a product reads, in elements: 256 bytes.
-const alignment = 128
+// alignment of the tensors that a product reads, in bytes.
+const alignment = 256
+
+func (w *weights) align() { w.size = (w.size + alignment - 1) / alignment * alignment }
 
 // place appends tensors that lie without gaps and returns where they begin.
 func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
-	w.elements = (w.elements + alignment - 1) / alignment * alignment
-	begin := w.elements
+	w.align()
+	begin := w.size
 	for _, t := range ts {
-		t.offset, t.norm = w.elements, norm
-		w.elements += t.elements()
+		t.offset, t.norm = w.size, norm
+		bytes, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
+		w.size += bytes
+		w.stored += int64(bytes)
 		w.params += int64(t.elements())
 		w.tensors = append(w.tensors, t)
 	}
-	return cuda.Ptr(2 * begin)
+	return cuda.Ptr(begin)
 }
 
 // layout lists the tensors by the names that checkpoints of these families have.
 func layout(s *shape) *weights {
-	w := &weights{}
+	w := &weights{quantized: map[cuda.Ptr]scaled{}}
 	norm := func(name string, n int) cuda.Ptr { return w.place(true, wholeNorm(name+".weight", n)) }
 	w.embedding = w.place(false, s.vocabularyOf("model.embed_tokens.weight"))
 	for i := range s.layers {
@@ -119,14 +129,14 @@ func layout(s *shape) *weights {
 		var l layerWeights
 		l.attNorm = norm(p+"input_layernorm", s.hidden)
 		q, kv := s.attWidth(), s.kvHeads*s.headDim
-		l.qkv = w.place(false, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.rowsOf(a+"k_proj.weight", kv, s.hidden), s.rowsOf(a+"v_proj.weight", kv, s.hidden))
+		l.qkv = w.placeLinear(s.kept, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.rowsOf(a+"k_proj.weight", kv, s.hidden), s.rowsOf(a+"v_proj.weight", kv, s.hidden))
 		if s.bias {
 			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.rowsOf(a+"k_proj.bias", kv, 0), s.rowsOf(a+"v_proj.bias", kv, 0))
 		}
 		if s.qkNorm {
 			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
 		}
-		l.o = w.place(false, s.columnsOf(a+"o_proj.weight", s.hidden, q))
+		l.o = w.placeLinear(s.kept, s.columnsOf(a+"o_proj.weight", s.hidden, q))
 		if s.sandwich {
 			l.attPost = norm(p+"post_attention_layernorm", s.hidden)
 			l.mlpNorm = norm(p+"pre_feedforward_layernorm", s.hidden)
@@ -137,8 +147,8 @@ func layout(s *shape) *weights {
 		if s.experts > 0 {
 			w.placeExperts(s, &l, p)
 		} else {
-			l.gateUp = w.place(false, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
-			l.down = w.place(false, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
+			l.gateUp = w.placeLinear(s.kept, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
+			l.down = w.placeLinear(s.kept, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
 		}
 		w.layers = append(w.layers, l)
 	}
@@ -151,7 +161,7 @@ func layout(s *shape) *weights {
 }
 
 // bytes is the memory that the weights take.
-func (w *weights) bytes() int { return 2 * w.elements }
+func (w *weights) bytes() int { return w.size }
 
 // allocate takes the memory and turns offsets into addresses.
 func (w *weights) allocate(dev *cuda.Device) error {
@@ -163,6 +173,15 @@ func (w *weights) allocate(dev *cuda.Device) error {
 	w.embedding += base
 	w.norm += base
 	w.head += base
+	quantized := map[cuda.Ptr]scaled{}
+	for at, q := range w.quantized {
+		q.scales += base
+		if q.zeros != 0 {
+			q.zeros += base
+		}
+		quantized[at+base] = q
+	}
+	w.quantized = quantized
 	for i := range w.layers {
 		l := &w.layers[i]
 		for _, p := range []*cuda.Ptr{&l.attNorm, &l.qkv, &l.o, &l.mlpNorm, &l.gateUp, &l.down} {
@@ -189,21 +208,29 @@ func tensorSeed(seed uint64, name string) uint64 {
 }
 
 // random fills the weights: norms with one value, all others with fill_random.
-func (w *weights) random(k *program, s *cuda.Stream, seed uint64, norm float32) error {
-	for i := range w.tensors {
-		t := &w.tensors[i]
-		at, n := w.base.Add(2*t.offset), uint64(t.elements())
-		l := cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
+// Those that are quantized are filled with 16-bit values first.
+func (l *loader) random(seed uint64, norm float32) error {
+	k, s := l.k, l.s
+	for i := range l.w.tensors {
+		t := &l.w.tensors[i]
+		at, n := l.w.base.Add(t.offset), uint64(t.elements())
+		if t.kept != Unquantized {
+			at = l.scratch
+		}
+		launch := cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
 		var err error
 		switch {
 		case t.norm:
-			err = k.fillConstant.Queue(s, l, at, n, norm)
+			err = k.fillConstant.Queue(s, launch, at, n, norm)
 		case t.whole():
-			err = k.fillRandom.Queue(s, l, at, n, tensorSeed(seed, t.name), randomScale)
+			err = k.fillRandom.Queue(s, launch, at, n, tensorSeed(seed, t.name), randomScale)
 		default:
-			l.Grid.X = min(t.rows.N, 4096)
-			err = k.fillRandomPart.Queue(s, l, at, uint64(t.rows.N), uint64(t.cols.N), uint64(t.rows.Begin), uint64(t.cols.Begin), uint64(t.width()),
+			launch.Grid.X = min(t.rows.N, 4096)
+			err = k.fillRandomPart.Queue(s, launch, at, uint64(t.rows.N), uint64(t.cols.N), uint64(t.rows.Begin), uint64(t.cols.Begin), uint64(t.width()),
 				tensorSeed(seed, t.name), randomScale)
+		}
+		if err == nil && t.kept != Unquantized {
+			err = l.quantize(t)
 		}
 		if err != nil {
 			return err
@@ -212,10 +239,16 @@ func (w *weights) random(k *program, s *cuda.Stream, seed uint64, norm float32) 
 	return s.Sync()
 }
 
-// check says what a checkpoint lacks or has otherwise, before any of it is read.
+// check says what a checkpoint lacks or has otherwise, before any of it is read but
+// scales.
 func (w *weights) check(c *safetensors.Checkpoint) error {
 	for i := range w.tensors {
-		if err := c.Check(w.tensors[i].name, w.tensors[i].shape); err != nil {
+		t := &w.tensors[i]
+		err := checkQuantized(c, t)
+		if err == nil && (t.kept != FP8 || c.DType(t.name) != safetensors.E4M3) {
+			err = c.Check(t.name, t.shape)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -223,14 +256,9 @@ func (w *weights) check(c *safetensors.Checkpoint) error {
 }
 
 // load reads the weights from a checkpoint.
-func (w *weights) load(dev *cuda.Device, c *safetensors.Checkpoint) error {
-	for i := range w.tensors {
-		t := &w.tensors[i]
-		values, err := c.Part(t.name, t.shape, t.rows, t.cols)
-		if err != nil {
-			return &WeightsError{err}
-		}
-		if err := cuda.Upload(dev, w.base.Add(2*t.offset), values); err != nil {
+func (l *loader) load(c *safetensors.Checkpoint) error {
+	for i := range l.w.tensors {
+		if err := l.read(c, &l.w.tensors[i]); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,26 @@ func shapes() [][]string {
 	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
 }
 
+// formats are fp16 and quantized weights: some of them together, or, with
+// LLMPROF_TEST_SHAPES=all, every pair.
+func formats() [][]string {
+	fp8 := []string{
+		"QUANTIZED=8", "NARROW_1=1,1,1024,4,1", "NARROW_8=1,2,512,3,8", "NARROW_16=2,2,256,4,16", "NARROW_32=4,4,128,3,32",
+		"NARROW_DEEP_1=1,1,1024,6,1", "NARROW_DEEP_8=1,2,512,5,8", "NARROW_DEEP_16=2,2,256,6,16", "NARROW_DEEP_32=4,4,128,5,32",
+	}
+	int4 := []string{
+		"QUANTIZED=4", "NARROW_1=1,1,1024,7,1", "NARROW_8=1,2,512,4,8", "NARROW_16=2,4,256,4,16", "NARROW_32=4,4,256,2,32",
+		"NARROW_DEEP_1=1,1,1024,10,1", "NARROW_DEEP_8=1,2,512,6,8", "NARROW_DEEP_16=2,4,256,5,16", "NARROW_DEEP_32=4,4,256,4,32",
+	}
+	llama := []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}
+	fp16 := append(slices.Clone(llama), "FP16=1")
+	some := [][]string{append(gemma("64", 8), "FP16=1"), append(slices.Clone(llama), fp8...), append(slices.Clone(fp16), int4...)}
+	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
+		return some
+	}
+	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(slices.Clone(llama), int4...), append(gemma("128", 4), int4...))
+}
+
 // gemma defines all that only Gemma's kernels, and those of mixtures, have.
 func gemma(dim string, group int) []string {
 	return []string{
@@ -59,7 +80,7 @@ func TestKernelsCompile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, arch := range []string{"sm_80", "sm_90a", "sm_120"} {
-		for _, shape := range shapes() {
+		for _, shape := range append(shapes(), formats()...) {
 			shape = append(shape, "SHAPE_1=1,1,512,4,1", "SHAPE_8=1,1,512,3,8", "SHAPE_16=2,2,256,3,16", "DEEP_1=1,1,512,6,1", "DEEP_8=1,1,512,5,8", "DEEP_16=2,2,256,4,16")
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
 				t.Parallel()

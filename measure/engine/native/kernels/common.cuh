@@ -7,6 +7,7 @@
 //   QK_NORM   1 where queries and keys have an RMSNorm of their own
 //   QKV_BIAS  1 where the q, k and v projections have a bias
 //   RANKS     GPUs that share the model; 1 if it is not defined
+//   FP16      1 where 16-bit values are fp16; they are bf16 if it is not defined
 //
 // and these where the model or the workload has it:
 //
@@ -14,6 +15,7 @@
 //   GELU 1              the gate's activation is GELU by tanh, not SiLU
 //   SANDWICH 1          what a block adds to the stream is normed first
 //   SLIDING 1           the context outgrows the window of some layers
+//   QUANTIZED n         weights of the layers' products have n bits (quantized.cuh)
 //   EMBED_SCALE x       the embedding is multiplied by x
 //   ATT_SOFTCAP x       attention's scores are bent to (-x, x) by tanh
 //   LOGIT_SOFTCAP x     and so are the model's
@@ -31,10 +33,6 @@
 #define FULL 0xffffffffu
 #define LOG2E 1.4426950408889634f
 #define INFINITY __int_as_float(0x7f800000)
-
-__device__ __forceinline__ float low(u32 p) { return __uint_as_float(p << 16); }
-__device__ __forceinline__ float high(u32 p) { return __uint_as_float(p & 0xffff0000u); }
-__device__ __forceinline__ float wide(bf16 v) { return __uint_as_float((u32)v << 16); }
 
 __device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
 

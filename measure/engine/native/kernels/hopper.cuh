@@ -24,7 +24,7 @@ __device__ __forceinline__ u64 descriptor(u32 at, u32 lead) {
 // wgmma_scores adds to d, or sets it to, 64 queries times 128 keys of 16 values.
 __device__ __forceinline__ void wgmma_scores(float (&d)[64], u64 a, u64 b, int add) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-               "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"
+               "wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN " {" NAMES_64 "}, %64, %65, p, 1, 1, 0, 0;\n}"
                : REGISTERS_32(d, 0), REGISTERS_32(d, 32)
                : "l"(a), "l"(b), "r"(add));
 }
@@ -32,13 +32,13 @@ __device__ __forceinline__ void wgmma_scores(float (&d)[64], u64 a, u64 b, int a
 // wgmma_values adds to d 64 rows of weights of 16 keys times their values: heads of
 // 128 values, and of 64.
 __device__ __forceinline__ void wgmma_values(float (&d)[64], const u32 (&a)[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES_64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN " {" NAMES_64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
                : REGISTERS_32(d, 0), REGISTERS_32(d, 32)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 __device__ __forceinline__ void wgmma_values(float (&d)[32], const u32 (&a)[4], u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." SIXTEEN "." SIXTEEN " {" NAMES_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
                : REGISTERS_32(d, 0)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }

@@ -1,7 +1,9 @@
 // The instructions that CUDA C++ has no words for, and the types that they are
-// written in. bf16 values travel as their 16 bits. The tests put a file of their
-// own in the place of this one to run the kernels where there is no GPU, so all
-// that is not C++ belongs here, or in hopper.cuh if only Hopper's GPUs have it.
+// written in. Activations, the cache and weights of 16 bits travel as their bits,
+// in the type bf16; where the host defines FP16, what is in them is IEEE's binary16
+// and no bf16. The tests put a file of their own in the place of this one to run
+// the kernels where there is no GPU, so all that is not C++ belongs here, or in
+// hopper.cuh if only Hopper's GPUs have it.
 
 typedef unsigned char u8;
 typedef unsigned short bf16;
@@ -11,10 +13,39 @@ typedef unsigned long long u64;
 // DYNAMIC_SHARED is the memory that the launch gives a block.
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(128) u8 name[]
 
+// SIXTEEN is the name that instructions have for the 16-bit format.
+#if FP16
+#define SIXTEEN "f16"
+#else
+#define SIXTEEN "bf16"
+#endif
+
 // pack rounds two floats to nearest even, a to the low half.
 __device__ __forceinline__ u32 pack(float a, float b) {
   u32 r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  asm("cvt.rn." SIXTEEN "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+  return r;
+}
+
+// wide is the value of 16 bits, low and high those of two.
+#if FP16
+__device__ __forceinline__ float wide(bf16 v) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v));
+  return f;
+}
+__device__ __forceinline__ float low(u32 p) { return wide((bf16)p); }
+__device__ __forceinline__ float high(u32 p) { return wide((bf16)(p >> 16)); }
+#else
+__device__ __forceinline__ float wide(bf16 v) { return __uint_as_float((u32)v << 16); }
+__device__ __forceinline__ float low(u32 p) { return __uint_as_float(p << 16); }
+__device__ __forceinline__ float high(u32 p) { return __uint_as_float(p & 0xffff0000u); }
+#endif
+
+// multiply_add16 is a·b + c of two values each, rounded once.
+__device__ __forceinline__ u32 multiply_add16(u32 a, u32 b, u32 c) {
+  u32 r;
+  asm("fma.rn." SIXTEEN "x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
   return r;
 }
 
@@ -93,7 +124,7 @@ __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvt
 // rows of column g; of c: rows g and g+8, columns 2t, 2t+1 (PTX ISA,
 // mma.m16n8k16).
 __device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." SIXTEEN "." SIXTEEN ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -127,6 +158,10 @@ __device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
 
 __device__ __forceinline__ void copy16(u32 to, const void *from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void copy4(u32 to, const void *from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
 
 __device__ __forceinline__ void copy16_once(u32 to, const void *from, u64 policy) {

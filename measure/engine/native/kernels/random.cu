@@ -2,7 +2,7 @@
 // of i alone, so that any program can make the same model.
 //
 //   z = splitmix64's output function of seed + (i+1)*0x9e3779b97f4a7c15
-//   value = bf16(scale * (((z >> 40) + 0.5) / 2^23 - 1))
+//   value = bf16(scale * (((z >> 40) + 0.5) / 2^23 - 1)), or fp16 of it
 //
 // which is uniform in (-scale, scale). (Steele, Lea, Flood 2014, "Fast
 // splittable pseudorandom number generators".)

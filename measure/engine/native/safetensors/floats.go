@@ -2,25 +2,75 @@ package safetensors
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 )
 
-// toBF16 converts the stored floats of a format that Check let pass.
-func toBF16(dtype string, raw []byte) []uint16 {
-	width, convert := 2, func(at []byte) uint16 { return binary.LittleEndian.Uint16(at) }
-	switch dtype {
-	case "F32":
-		width, convert = 4, func(at []byte) uint16 {
-			return Round(math.Float32frombits(binary.LittleEndian.Uint32(at)))
-		}
-	case "F16":
-		convert = func(at []byte) uint16 { return Round(half(binary.LittleEndian.Uint16(at))) }
+// A Format is one of 16 bits that floats are read in.
+type Format int
+
+// The formats.
+const (
+	BFloat16 Format = iota
+	Float16         // IEEE 754's binary16
+)
+
+// Round is the value of the format nearest to v, ties to even; NaN stays NaN.
+func (f Format) Round(v float32) uint16 {
+	if f == Float16 {
+		return roundHalf(v)
+	}
+	return Round(v)
+}
+
+// Value is that of the format's bits.
+func (f Format) Value(bits uint16) float32 {
+	if f == Float16 {
+		return half(bits)
+	}
+	return math.Float32frombits(uint32(bits) << 16)
+}
+
+// stored is the name of the format in a header.
+func (f Format) stored() string {
+	if f == Float16 {
+		return "F16"
+	}
+	return "BF16"
+}
+
+// values converts the stored floats of a format that Check let pass. A number that
+// fp16 is too small for is an error.
+func (f Format) values(dtype string, raw []byte) ([]uint16, error) {
+	width := 2
+	if dtype == "F32" {
+		width = 4
 	}
 	out := make([]uint16, len(raw)/width)
 	for i := range out {
-		out[i] = convert(raw[i*width:])
+		at := raw[i*width:]
+		if dtype == f.stored() {
+			out[i] = binary.LittleEndian.Uint16(at)
+			continue
+		}
+		v := float(dtype, at)
+		out[i] = f.Round(v)
+		if f == Float16 && out[i]&0x7fff == 0x7c00 && !math.IsInf(float64(v), 0) {
+			return nil, fmt.Errorf("element %d is %g; fp16 ends at 65504: bf16 has room for it", i, v)
+		}
 	}
-	return out
+	return out, nil
+}
+
+// float reads a number stored as F32, F16 or BF16.
+func float(dtype string, at []byte) float32 {
+	switch dtype {
+	case "F32":
+		return math.Float32frombits(binary.LittleEndian.Uint32(at))
+	case "F16":
+		return half(binary.LittleEndian.Uint16(at))
+	}
+	return math.Float32frombits(uint32(binary.LittleEndian.Uint16(at)) << 16)
 }
 
 // Round is the bf16 nearest to v, ties to even; NaN stays NaN.
@@ -43,4 +93,20 @@ func half(h uint16) float32 {
 		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
 	}
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
+
+// roundHalf is the binary16 nearest to v, ties to even; what is too large becomes
+// infinite.
+func roundHalf(v float32) uint16 {
+	b := math.Float32bits(v)
+	sign, a := uint16(b>>16&0x8000), b&0x7fffffff
+	switch {
+	case v != v:
+		return sign | 0x7e00
+	case a < 113<<23: // below the least normal value: so many times the least of all
+		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(a))*(1<<24)))
+	case a >= 143<<23:
+		return sign | 0x7c00
+	}
+	return sign | uint16((a+0xfff+a>>13&1-112<<23)>>13)
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // A Checkpoint is the tensors of all files of a folder.
@@ -136,29 +137,49 @@ func (c *Checkpoint) Close() {
 	}
 }
 
+// E4M3 is the name of fp8 weights in a header.
+const E4M3 = "F8_E4M3"
+
 // A FormatError is a tensor in a format that cannot be read.
-type FormatError struct{ Tensor, File, DType string }
+type FormatError struct {
+	Tensor, File, DType string
+	Known               []string // formats that can be
+}
 
 // Error names the tensor and the formats that can be.
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("safetensors: %s: tensor %q is stored as %s; BF16, F16 and F32 can be read", e.File, e.Tensor, e.DType)
+	last := len(e.Known) - 1
+	known := e.Known[last]
+	if last > 0 {
+		known = strings.Join(e.Known[:last], ", ") + " and " + known
+	}
+	return fmt.Sprintf("safetensors: %s: tensor %q is stored as %s; %s can be read", e.File, e.Tensor, e.DType, known)
 }
 
-// Check reports whether BF16 could read a tensor, without reading it.
+// DType is the format that a tensor is stored in, "" of one that is not there.
+func (c *Checkpoint) DType(name string) string { return c.tensors[name].DType }
+
+// Shaped reports whether a tensor has this shape.
+func (c *Checkpoint) Shaped(name string, shape []int) bool {
+	return slices.EqualFunc(shape, c.tensors[name].Shape, func(a int, b int64) bool { return int64(a) == b })
+}
+
+// Check reports whether Part could read a tensor, without reading it.
 func (c *Checkpoint) Check(name string, shape []int) error {
+	return c.CheckIn(name, shape, "BF16", "F16", "F32")
+}
+
+// CheckIn reports whether a tensor is there, in this shape and one of these formats.
+func (c *Checkpoint) CheckIn(name string, shape []int, known ...string) error {
 	p, ok := c.tensors[name]
 	if !ok {
 		return fmt.Errorf("safetensors: %s has no tensor %q among its %d: it is another model's, or not whole", c.folder, name, len(c.tensors))
 	}
-	want := make([]int64, len(shape))
-	for i, d := range shape {
-		want[i] = int64(d)
+	if !c.Shaped(name, shape) {
+		return fmt.Errorf("safetensors: %s: tensor %q has the shape %v; the model needs %v", p.file.Name(), name, p.Shape, shape)
 	}
-	if !slices.Equal(want, p.Shape) {
-		return fmt.Errorf("safetensors: %s: tensor %q has the shape %v; the model needs %v", p.file.Name(), name, p.Shape, want)
-	}
-	if !slices.Contains([]string{"BF16", "F16", "F32"}, p.DType) {
-		return &FormatError{Tensor: name, File: p.file.Name(), DType: p.DType}
+	if !slices.Contains(known, p.DType) {
+		return &FormatError{Tensor: name, File: p.file.Name(), DType: p.DType, Known: known}
 	}
 	return nil
 }
@@ -173,7 +194,38 @@ func (c *Checkpoint) BF16(name string, shape []int) ([]uint16, error) {
 	if len(shape) > 1 {
 		cols.N = shape[1]
 	}
-	return c.Part(name, shape, rows, cols)
+	return c.Part(BFloat16, name, shape, rows, cols)
+}
+
+// Bytes reads a tensor of this format and shape as it is stored.
+func (c *Checkpoint) Bytes(name, dtype string, shape []int) ([]byte, error) {
+	if err := c.CheckIn(name, shape, dtype); err != nil {
+		return nil, err
+	}
+	p := c.tensors[name]
+	raw := make([]byte, p.Offsets[1]-p.Offsets[0])
+	if err := p.read(raw, 0); err != nil {
+		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+	}
+	return raw, nil
+}
+
+// Float32 reads a tensor of floats.
+func (c *Checkpoint) Float32(name string, shape []int) ([]float32, error) {
+	if err := c.Check(name, shape); err != nil {
+		return nil, err
+	}
+	dtype := c.tensors[name].DType
+	raw, err := c.Bytes(name, dtype, shape)
+	if err != nil {
+		return nil, err
+	}
+	width, _ := size(dtype)
+	out := make([]float32, len(raw)/int(width))
+	for i := range out {
+		out[i] = float(dtype, raw[i*int(width):])
+	}
+	return out, nil
 }
 
 // read fills raw with the tensor's bytes from at on.
@@ -188,8 +240,9 @@ type Span struct{ Begin, N int }
 func (s Span) within(n int) bool { return s.Begin >= 0 && s.N > 0 && s.Begin <= n-s.N }
 
 // Part reads the values of some rows and columns of a matrix, or of some rows of a
-// vector, which has one column. Nothing else of the tensor is read.
-func (c *Checkpoint) Part(name string, shape []int, rows, cols Span) ([]uint16, error) {
+// vector, which has one column, rounded to a format if they are stored in another.
+// Nothing else of the tensor is read.
+func (c *Checkpoint) Part(f Format, name string, shape []int, rows, cols Span) ([]uint16, error) {
 	if err := c.Check(name, shape); err != nil {
 		return nil, err
 	}
@@ -212,5 +265,9 @@ func (c *Checkpoint) Part(name string, shape []int, rows, cols Span) ([]uint16, 
 			return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
 		}
 	}
-	return toBF16(p.DType, raw), nil
+	out, err := f.values(p.DType, raw)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+	}
+	return out, nil
 }

@@ -77,7 +77,7 @@ func TestPart(t *testing.T) {
 					for r := row; r < row+rows; r++ {
 						want = append(want, whole[3*r+col:3*r+col+cols]...)
 					}
-					got, err := c.Part("a", []int{2, 3}, Span{row, rows}, Span{col, cols})
+					got, err := c.Part(BFloat16, "a", []int{2, 3}, Span{row, rows}, Span{col, cols})
 					if err != nil || !slices.Equal(got, want) {
 						t.Errorf("%d rows from %d, %d columns from %d: %x, %v, want %x", rows, row, cols, col, got, err, want)
 					}
@@ -85,11 +85,11 @@ func TestPart(t *testing.T) {
 			}
 		}
 	}
-	if got, err := c.Part("b", []int{2}, Span{1, 1}, Span{0, 1}); err != nil || !slices.Equal(got, []uint16{0xc040}) {
+	if got, err := c.Part(BFloat16, "b", []int{2}, Span{1, 1}, Span{0, 1}); err != nil || !slices.Equal(got, []uint16{0xc040}) {
 		t.Errorf("b = %x, %v", got, err)
 	}
 	for _, s := range [][2]Span{{{0, 3}, {0, 3}}, {{2, 1}, {0, 3}}, {{-1, 1}, {0, 3}}, {{0, 2}, {1, 3}}, {{0, 0}, {0, 3}}, {{1, 1 << 62}, {0, 3}}} {
-		if got, err := c.Part("a", []int{2, 3}, s[0], s[1]); err == nil {
+		if got, err := c.Part(BFloat16, "a", []int{2, 3}, s[0], s[1]); err == nil {
 			t.Errorf("%v gave %x", s, got)
 		}
 	}
@@ -249,4 +249,56 @@ func FuzzReadHeader(f *testing.F) {
 			t.Errorf("tensors have %d bytes of %d", sum, int64(len(in))-begin)
 		}
 	})
+}
+
+// Rounding to fp16 keeps every value that fp16 has, takes the nearest of others, and
+// of two the even one.
+func TestRoundHalf(t *testing.T) {
+	for h := range uint16(0x7c00) {
+		v, next := float64(half(h)), float64(half(h+1))
+		if h == 0x7bff {
+			next = 65536
+		}
+		even := h + h%2
+		for _, c := range []struct {
+			v    float64
+			want uint16
+		}{{v, h}, {v + (next-v)*0.499, h}, {v + (next-v)*0.501, h + 1}, {v + (next-v)/2, even}} {
+			if got := Float16.Round(float32(c.v)); got != c.want {
+				t.Fatalf("%g is %#x, want %#x", c.v, got, c.want)
+			}
+			if got := Float16.Round(float32(-c.v)); got != c.want|0x8000 {
+				t.Fatalf("%g is %#x, want %#x", -c.v, got, c.want|0x8000)
+			}
+		}
+	}
+	for v, want := range map[float32]uint16{float32(math.Inf(1)): 0x7c00, -1e30: 0xfc00, 65519.9: 0x7bff, 65520: 0x7c00} {
+		if got := Float16.Round(v); got != want {
+			t.Errorf("%g is %#x, want %#x", v, got, want)
+		}
+	}
+	if got := half(Float16.Round(float32(math.NaN()))); got == got {
+		t.Errorf("NaN is %v", got)
+	}
+}
+
+// A number that fp16 has no room for is an error, which names the tensor.
+func TestTooLargeForHalf(t *testing.T) {
+	dir := t.TempDir()
+	data := binary.LittleEndian.AppendUint16(nil, Round(1))
+	data = binary.LittleEndian.AppendUint16(data, Round(70000))
+	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), file(`{"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}`, data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := c.Part(Float16, "a", []int{2}, Span{0, 1}, Span{0, 1}); err != nil || got[0] != 0x3c00 {
+		t.Errorf("%#x, %v", got, err)
+	}
+	if _, err := c.Part(Float16, "a", []int{2}, Span{0, 2}, Span{0, 1}); err == nil || !strings.Contains(err.Error(), `tensor "a": element 1 is 70144; fp16 ends at 65504`) {
+		t.Error(err)
+	}
 }

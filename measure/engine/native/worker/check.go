@@ -33,8 +33,7 @@ func refused(l *engine.Load) error {
 		asked bool
 		text  string
 	}{
-		{l.DType != "bf16", fmt.Sprintf("computes in bf16 alone, not in %q", l.DType)},
-		{l.Quantization != "", fmt.Sprintf("has bf16 weights alone, not %q", l.Quantization)},
+		{l.DType != "bf16" && l.DType != "fp16", fmt.Sprintf("computes in bf16 or fp16, not in %q", l.DType)},
 		{l.Attention != "", fmt.Sprintf("has one kernel for attention, not %q", l.Attention)},
 		{l.Device == "cpu", "needs a GPU, not the CPU"},
 		{l.Compile, "compiles its kernels itself, not with torch.compile"},
@@ -60,6 +59,11 @@ func options(l *engine.Load) (native.Options, error) {
 		Config: l.Config, Weights: l.Weights, Seed: l.Seed,
 		Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen, Eager: !l.Graph, Libraries: l.Libraries, TP: l.TP,
 	}
+	o.FP16 = l.DType == "fp16"
+	var err error
+	if o.Quantization, err = native.ParseQuantization(l.Quantization); err != nil {
+		return o, err
+	}
 	if len(o.Config) == 0 {
 		return o, invalid("the native engine was given no config.json of %s", l.Model)
 	}
@@ -71,7 +75,6 @@ func options(l *engine.Load) (native.Options, error) {
 			return o, err
 		}
 	}
-	var err error
 	if o.Model, err = models.Read(l.Model, o.Config); err != nil {
 		return o, &engine.Failure{Kind: engine.Invalid, Message: err.Error()}
 	}

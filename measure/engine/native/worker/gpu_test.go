@@ -113,6 +113,37 @@ func TestGPUPhasesAgree(t *testing.T) {
 	}
 }
 
+// The worker takes the formats: it says them, and what they hold; tokens of a request
+// are those of its parts.
+func TestGPUFormats(t *testing.T) {
+	onGPU(t)
+	w := start(t)
+	const linear, rows = 2 * 737280, 2 * 2432 // weights and outputs of the blocks' layers
+	for _, c := range []struct {
+		dtype, kept string
+		saved       int64 // bytes, of two for each parameter
+	}{{"fp16", "", 0}, {"bf16", "fp8", linear - 4*rows}, {"fp16", "fp8", linear - 4*rows}} {
+		l := workload()
+		l.DType, l.Quantization = c.dtype, c.kept
+		ready := load(t, w, l)
+		if ready.Options["dtype"] != c.dtype || ready.Options["quantization"] != c.kept {
+			t.Errorf("%+v: ready %v", c, ready.Options)
+		}
+		request := ids(repeat(t, w, l, engine.Request, 1)[0])
+		prefill, decode := repeat(t, w, l, engine.Prefill, 1), repeat(t, w, l, engine.Decode, 1)
+		if diff := cmp.Diff(request, append(ids(prefill[0]), ids(decode[0])...)); diff != "" {
+			t.Errorf("%+v: parts (-want +got):\n%s", c, diff)
+		}
+		sizes, err := w.Size(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 2*ready.Params - c.saved; sizes.ParamsBytes != want {
+			t.Errorf("%+v: %d bytes of parameters, want %d", c, sizes.ParamsBytes, want)
+		}
+	}
+}
+
 // Given prompts are taken in turn.
 func TestGPUPromptsInTurn(t *testing.T) {
 	onGPU(t)

@@ -92,8 +92,11 @@ func (s *session) close() error {
 func (s *session) ready() *engine.Ready {
 	e := s.team.Lead()
 	taken := map[string]string{
-		"attention": "native", "cache": "static", "compile": "false", "dtype": "bf16", "graph": strconv.FormatBool(!s.opt.Eager),
+		"attention": "native", "cache": "static", "compile": "false", "dtype": map[bool]string{false: "bf16", true: "fp16"}[s.opt.FP16], "graph": strconv.FormatBool(!s.opt.Eager),
 		"products": e.ProductsText(), "sampling": "greedy",
+	}
+	if s.opt.Quantization != native.Unquantized {
+		taken["quantization"] = s.opt.Quantization.String()
 	}
 	for what, version := range e.Versions() {
 		taken[what] = version

@@ -1,10 +1,11 @@
 // CUDA C++ for a compiler of C++: the words of the language that the kernels
-// use, and the functions of ptx.cuh, which this file takes the place of. bf16
+// use, and the functions of ptx.cuh, which this file takes the place of. 16-bit
 // values are rounded to nearest even, and products are summed in float32, so a kernel
 // gives what its GPU gives within the order of sums.
 #include <cmath>
 #include <utility>
 
+#include "half.h"
 #include "threads.h"
 
 #define __device__
@@ -126,7 +127,21 @@ inline u32 round_bf16(float v) {
   if ((b & 0x7fffffff) > 0x7f800000) return 0x7fff; // what the instruction makes of any NaN
   return (b + 0x7fff + (b >> 16 & 1)) >> 16;
 }
-inline u32 pack(float a, float b) { return round_bf16(a) | round_bf16(b) << 16; }
+#if FP16
+inline u32 round16(float v) { return round_half(v); }
+inline float value16(u32 v) { return half_value(v); }
+#else
+inline u32 round16(float v) { return round_bf16(v); }
+inline float value16(u32 v) { return __uint_as_float(v << 16); }
+#endif
+inline u32 pack(float a, float b) { return round16(a) | round16(b) << 16; }
+inline u32 multiply_add16(u32 a, u32 b, u32 c) {
+  auto one = [](u32 a, u32 b, u32 c) { return round16(fmaf(value16(a & 0xffff), value16(b & 0xffff), value16(c & 0xffff))); };
+  return one(a, b, c) | one(a >> 16, b >> 16, c >> 16) << 16;
+}
+inline float wide(bf16 v) { return value16(v); }
+inline float low(u32 p) { return value16(p & 0xffff); }
+inline float high(u32 p) { return value16(p >> 16); }
 
 // The kernel ahead has always ended; but that each thread waits for it is seen to.
 inline void after_previous() { emulated::current->waited = true; }
@@ -140,8 +155,6 @@ inline u8 *shared_pointer(u32 at) {
   return emulated::shared + (at - 1024);
 }
 
-inline float bf16_value(u32 v) { return __uint_as_float(v << 16); }
-
 inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   u32 mine[6] = {a0, a1, a2, a3, b0, b1};
   int turn = 0;
@@ -152,9 +165,9 @@ inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
       int g = lane / 4, t = lane % 4;
       for (int i = 0; i < 4; i++) {
         float *to = &a[g + i % 2 * 8][2 * t + i / 2 * 8];
-        to[0] = bf16_value(v[i] & 0xffff), to[1] = bf16_value(v[i] >> 16);
+        to[0] = value16(v[i] & 0xffff), to[1] = value16(v[i] >> 16);
       }
-      for (int i = 0; i < 2; i++) b[2 * t + 8 * i][g] = bf16_value(v[4 + i] & 0xffff), b[2 * t + 8 * i + 1][g] = bf16_value(v[4 + i] >> 16);
+      for (int i = 0; i < 2; i++) b[2 * t + 8 * i][g] = value16(v[4 + i] & 0xffff), b[2 * t + 8 * i + 1][g] = value16(v[4 + i] >> 16);
     }
     for (int r = 0; r < 16; r++) {
       float sum[8] = {};
@@ -178,12 +191,13 @@ inline void load_matrices(u32 r[4], u32 at, bool transposed) {
 inline void ldmatrix(u32 r[4], u32 at) { load_matrices(r, at, false); }
 inline void ldmatrix_transposed(u32 r[4], u32 at) { load_matrices(r, at, true); }
 
-inline void begin_copy(u32 to, const void *from, int bytes) {
-  if ((u64)from % 16 || to % 16) emulated::fail("a copy of 16 bytes that are not aligned");
-  shared_pointer(to + 15);
-  emulated::current->copies.push_back({shared_pointer(to), from, bytes, emulated::current->group});
+inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
+  if ((u64)from % size || to % size) emulated::fail("a copy of bytes that are not aligned");
+  shared_pointer(to + size - 1);
+  emulated::current->copies.push_back({shared_pointer(to), from, bytes, size, emulated::current->group});
 }
 inline void copy16(u32 to, const void *from) { begin_copy(to, from, 16); }
+inline void copy4(u32 to, const void *from) { begin_copy(to, from, 4, 4); }
 inline u64 evict_first() { return 0; }
 inline void copy16_once(u32 to, const void *from, u64) { begin_copy(to, from, 16); }
 inline void copy16_or_zero(u32 to, const void *from, int bytes) { begin_copy(to, from, bytes); }

@@ -20,7 +20,7 @@ inline float matrix_value(u64 d, int r, int i) {
   u32 at = (u32)(d & 0x3fff) << 4, lead = (u32)(d >> 16 & 0x3fff) << 4, eight = (u32)(d >> 32 & 0x3fff) << 4;
   at += i / 64 * lead + r / 8 * eight + r % 8 * 128 + i % 64 * 2;
   at ^= (at >> 7 & 7) << 4;
-  return bf16_value(*(const bf16 *)shared_pointer(at));
+  return value16(*(const bf16 *)shared_pointer(at));
 }
 
 enum { PRODUCT = 100, PRODUCTS_BEGIN, PRODUCTS_COMMIT, PRODUCTS_WAIT };
@@ -51,7 +51,7 @@ inline void wgmma_values(float (&d)[N], const u32 (&a)[4], u64 b) {
     const u32 *v = (const u32 *)s[lane_id() / 4 * 4 + t];
     for (int i = 0; i < 4; i++) {
       float *to = &p.rows[i % 2][2 * t + i / 2 * 8];
-      to[0] = bf16_value(v[i] & 0xffff), to[1] = bf16_value(v[i] >> 16);
+      to[0] = value16(v[i] & 0xffff), to[1] = value16(v[i] >> 16);
     }
   }
   queue_product(p);
@@ -100,7 +100,7 @@ inline void arrive_at(int barrier, int threads) { emulated::arrive(barrier, thre
 inline float power_of_2(float v) { return v < -126.f ? 0.f : exp2f(v); }
 
 // A TensorMap is what the emulated driver makes of cuTensorMapEncodeTiled's arguments,
-// bf16 in three dimensions swizzled by 128 bytes: address, sizes, strides of the
+// 16-bit values in three dimensions swizzled by 128 bytes: address, sizes, strides of the
 // outer two in bytes, box.
 struct alignas(64) TensorMap {
   u64 at, size[3], stride[2], box[3], words[7];

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "driver.h"
+#include "half.h"
 
 namespace {
 
-enum { OK = 0, INVALID = 7, UNSUPPORTED = 15, F32 = 0, BF16 = 14 };
+enum { OK = 0, INVALID = 7, UNSUPPORTED = 15, F32 = 0, F16 = 2, BF16 = 14 };
 
 struct Desc {
   int transposed = 0, epilogue = 1;
@@ -32,7 +33,11 @@ uint16_t narrow(float f) {
   if ((b & 0x7fffffff) > 0x7f800000) return 0x7fff;
   return (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
-float get(uint64_t p, int type, uint64_t i) { return type == F32 ? ((float *)p)[i] : wide(((uint16_t *)p)[i]); }
+float get(uint64_t p, int type, uint64_t i) {
+  if (type == F32) return ((float *)p)[i];
+  uint16_t v = ((uint16_t *)p)[i];
+  return type == F16 ? half_value(v) : wide(v);
+}
 
 // dot sums in 16 lanes that the compiler can keep in vectors.
 float dot(const float *a, const float *b, uint64_t n) {
@@ -61,7 +66,7 @@ void multiply(Desc d, Layout lw, Layout lx, Layout ly, float alpha, float beta, 
       if (ly.type == F32)
         ((float *)y)[at] = v;
       else
-        ((uint16_t *)y)[at] = narrow(v);
+        ((uint16_t *)y)[at] = ly.type == F16 ? round_half(v) : narrow(v);
     }
   }
 }
@@ -84,7 +89,7 @@ int cublasLtMatmulDescSetAttribute(Desc *d, int attribute, const void *v, uint64
 }
 int cublasLtMatmulDescDestroy(Desc *d) { return delete d, OK; }
 int cublasLtMatrixLayoutCreate(Layout **l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
-  if (type != F32 && type != BF16) return UNSUPPORTED;
+  if (type != F32 && type != F16 && type != BF16) return UNSUPPORTED;
   return *l = new Layout{type, rows, cols, ld}, OK;
 }
 int cublasLtMatrixLayoutDestroy(Layout *l) { return delete l, OK; }

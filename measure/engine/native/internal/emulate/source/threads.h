@@ -40,7 +40,8 @@ namespace emulated {
 struct Copy {
   void *to;
   const void *from;
-  int bytes; // of 16; the others become 0
+  int bytes; // of size; the others become 0
+  u32 size;
   u32 group;
 };
 
@@ -239,7 +240,7 @@ inline void copy_now(u32 last) {
       continue;
     }
     memcpy(c[i].to, c[i].from, c[i].bytes);
-    memset((u8 *)c[i].to + c[i].bytes, 0, 16 - c[i].bytes);
+    memset((u8 *)c[i].to + c[i].bytes, 0, c[i].size - c[i].bytes);
   }
   c.resize(kept);
 }

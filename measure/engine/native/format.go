@@ -1,0 +1,126 @@
+package native
+
+import (
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+// A Quantization is how the weights of the blocks' linear layers are kept, by the
+// bits of a weight; embedding, LM head, norms and biases have 16 in each.
+type Quantization int
+
+// The quantizations. Products run in 16 bits with all of them.
+const (
+	Unquantized Quantization = 0
+	INT4        Quantization = 4 // groups of 128 inputs, with a scale of 16 bits and a zero point of 4: w4a16-g128
+	FP8         Quantization = 8 // e4m3, with a float32 scale a row: w8a16-fp8
+)
+
+// groupInputs is GROUP_INPUTS of quantized.cuh.
+const groupInputs = 128
+
+// ParseQuantization finds a quantization by the name that --quantize has for it,
+// "" for none.
+func ParseQuantization(name string) (Quantization, error) {
+	switch name {
+	case "":
+		return Unquantized, nil
+	case "fp8":
+		return FP8, nil
+	case "int4":
+		return INT4, nil
+	}
+	return 0, unsupported("it has no weights in %q: it has 16 bits, fp8 and int4", name)
+}
+
+// String is the name that ParseQuantization takes.
+func (q Quantization) String() string {
+	return map[Quantization]string{Unquantized: "", FP8: "fp8", INT4: "int4"}[q]
+}
+
+// bytes are those of n rows of k weights, of their scales and of their zero points.
+func (q Quantization) bytes(n, k int) (data, scales, zeros int) {
+	switch q {
+	case FP8:
+		return n * k, 4 * n, 0
+	case INT4:
+		groups := k / groupInputs
+		return n * k / 2, 2 * n * groups, n * groups / 2
+	}
+	return 2 * n * k, 0, 0
+}
+
+// misfit says why a model's weights cannot be kept so, nothing if they can.
+func (q Quantization) misfit(s *shape) string {
+	switch {
+	case q == Unquantized:
+		return ""
+	case q != FP8 && q != INT4:
+		return fmt.Sprintf("weights of %d bits; this engine has 16, fp8 and int4", int(q))
+	case s.experts > 0:
+		return fmt.Sprintf("%v weights of experts; this engine quantizes dense models", q)
+	case s.ranks > 1:
+		return fmt.Sprintf("%v weights on %d GPUs; this engine shares 16-bit weights alone", q, s.ranks)
+	case q == INT4 && (s.hidden%groupInputs != 0 || s.inner%groupInputs != 0 || s.attWidth()%groupInputs != 0):
+		return fmt.Sprintf("int4 weights in groups of %d need a hidden size, feed-forward and attention that are multiples of it, not %d, %d and %d",
+			groupInputs, s.hidden, s.inner, s.attWidth())
+	}
+	return ""
+}
+
+// float is the 16-bit format of activations and cache, and of weights that are not
+// quantized.
+func (s *shape) float() safetensors.Format {
+	if s.fp16 {
+		return safetensors.Float16
+	}
+	return safetensors.BFloat16
+}
+
+// sixteen is that format as cuBLASLt calls it.
+func (s *shape) sixteen() cuda.Type {
+	if s.fp16 {
+		return cuda.Float16
+	}
+	return cuda.BFloat16
+}
+
+// shape is that of a rank's part of the model, in the options' formats.
+func (o *Options) shape(rank int) (shape, error) {
+	s, err := readShape(o.Model, o.Config)
+	if err != nil {
+		return shape{}, err
+	}
+	if s, err = s.divide(o.Model.Name, rank, o.ranks()); err != nil {
+		return shape{}, err
+	}
+	s.fp16, s.kept = o.FP16, o.Quantization
+	if why := s.kept.misfit(&s); why != "" {
+		return shape{}, unsupported("%s: %s", o.Model.Name, why)
+	}
+	return s, o.check(&s)
+}
+
+// quantizedShapes are the rings of linear_quantized.cu, which lie on a multiprocessor
+// as linearShapes' do. They were not timed against others.
+func quantizedShapes(q Quantization) []linearKernels {
+	switch q {
+	case FP8:
+		return []linearKernels{
+			{kept: q, rows: 1, columns: 1, tiles: 1, depth: 1024, stages: 4, deep: 6, least: 4},
+			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, deep: 5, least: 4},
+			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 256, stages: 4, deep: 6, least: 8},
+			{kept: q, rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3, deep: 5, least: 8},
+		}
+	case INT4:
+		return []linearKernels{
+			{kept: q, rows: 1, columns: 1, tiles: 1, depth: 1024, stages: 7, deep: 10, least: 4},
+			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 4, deep: 6, least: 4},
+			{kept: q, rows: 16, columns: 2, tiles: 4, depth: 256, stages: 4, deep: 5, least: 8},
+			{kept: q, rows: 32, columns: 4, tiles: 4, depth: 256, stages: 2, deep: 4, least: 8},
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// Weights of 8 and 4 bits: how they lie in memory, and their values in the 16-bit
+// format. QUANTIZED is their bits, where the host defines it.
+//
+//   8  e4m3 (Micikevicius et al. 2022, arXiv:2209.05433), scales[n] in float32
+//   4  groups of 128 inputs with a scale of 16 bits and a zero point of 4:
+//      value = (q - zero) * scale, scales[k/128][n], zeros[k/128][n/2], the zero
+//      point of an even row in the low half of its byte
+//
+// The order of a row's weights is not that of its inputs. A unit of 64 bytes is
+// the inputs of one or two mma's steps of 32 for each 8 bits: the 16 bytes of lane
+// t of four have, for each step j, inputs 32j + 8t to 32j + 8t + 7, so that lanes
+// read the inputs as those of linear.cu do. Within the eight, weights lie where a
+// shift and a mask leave two neighbours in the halves of a word.
+//
+//   8  bytes of each four inputs: 0, 2, 1, 3
+//   4  halves of bytes, from the lowest: 0, 2, 4, 6, 1, 3, 5, 7
+//
+// A unit's eights lie in the order (t, j), so eight e of a row, of inputs 8e to
+// 8e + 7, is eight_of(e).
+
+#ifdef QUANTIZED
+
+#define EIGHTS (64 / QUANTIZED) // of a unit: 64 bytes
+#define STEPS (EIGHTS / 4)      // of 32 inputs
+#define UNIT (STEPS * 32)       // inputs
+#define GROUP_INPUTS 128        // that share a scale, of 4 bits
+
+__device__ __forceinline__ u64 eight_of(u64 e) { return e / EIGHTS * EIGHTS + e % 4 * STEPS + e % EIGHTS / 4; }
+
+#if FP16
+#define ONE16 0x3c003c00u
+#define BIAS16 0x5c005c00u  // 2 to the difference of e4m3's exponent bias and the format's, 8
+#define MAGIC16 0x64006400u // 1024, whose lowest bits count ones
+#define FP8_SHIFT 1         // bits that the format's exponent is wider by
+#else
+#define ONE16 0x3f803f80u
+#define BIAS16 0x7b807b80u // 120
+#define MAGIC16 0x43004300u // 128
+#define FP8_SHIFT 4
+#endif
+
+#if QUANTIZED == 8
+// pairs widens four weights to two words. Below the multiplication their exponents
+// are those of numbers too small; it is exact, also of e4m3's subnormal numbers.
+__device__ __forceinline__ void pairs(u32 v, u32 &a, u32 &b) {
+  u32 even = v << 8;
+  a = multiply_add16((even & 0x80008000u) | ((even & 0x7f007f00u) >> FP8_SHIFT), BIAS16, 0x80008000u);
+  b = multiply_add16((v & 0x80008000u) | ((v & 0x7f007f00u) >> FP8_SHIFT), BIAS16, 0x80008000u);
+}
+
+// widen_eight gives the values of eight weights in 16 bits, without their scale.
+__device__ __forceinline__ uint4 widen_eight(const u8 *at) {
+  uint2 v = *(const uint2 *)at;
+  uint4 o;
+  pairs(v.x, o.x, o.y);
+  pairs(v.y, o.z, o.w);
+  return o;
+}
+
+// round_e4m3 rounds to nearest even; what is beyond the greatest value, 448,
+// becomes that.
+__device__ __forceinline__ u32 round_e4m3(float v) {
+  u32 b = __float_as_uint(v), sign = b >> 24 & 0x80, a = b & 0x7fffffff;
+  if (a < 121u << 23) // below the least normal value, 2^-6: so many times 2^-9
+    return sign | (u32)rintf(__uint_as_float(a) * 512.f);
+  a += 0x7ffff + (a >> 20 & 1);
+  a = (a >> 20) - (120 << 3);
+  return sign | (a > 0x7e ? 0x7e : a);
+}
+#else
+// minus_zero is what pairs adds for a zero point.
+__device__ __forceinline__ u32 minus_zero(u32 zero) { return (MAGIC16 | 0x80008000u) + zero * 0x10001u; }
+
+// pairs widens eight weights to four words; they are exact.
+__device__ __forceinline__ void pairs(u32 v, u32 minus, u32 o[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i++) o[i] = multiply_add16((v >> 4 * i & 0x000f000fu) | MAGIC16, ONE16, minus);
+}
+#endif
+
+#endif // QUANTIZED

@@ -1,0 +1,212 @@
+package native
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+// quantizedKernels are those of quantize.cu; nil where no weights are quantized,
+// and arrange but of fp8.
+type quantizedKernels struct {
+	quantize, arrange, widen *cuda.Kernel
+}
+
+// A scaled is where the scales of a quantized matrix are, and its zero points: 0
+// for none.
+type scaled struct{ scales, zeros cuda.Ptr }
+
+// placeLinear appends the matrices of a linear layer, which lie without gaps;
+// quantized, their scales follow them, and then their zero points.
+func (w *weights) placeLinear(kept Quantization, ts ...tensor) cuda.Ptr {
+	if kept == Unquantized {
+		return w.place(false, ts...)
+	}
+	n, k := 0, ts[0].cols.N
+	for i := range ts {
+		ts[i].kept, ts[i].row = kept, n
+		n += ts[i].rows.N
+	}
+	for i := range ts {
+		ts[i].among = n
+	}
+	begin := w.place(false, ts...)
+	_, scales, zeros := kept.bytes(n, k)
+	q := scaled{scales: w.room(scales)}
+	if zeros > 0 {
+		q.zeros = w.room(zeros)
+	}
+	w.quantized[begin] = q
+	for i := range w.tensors[len(w.tensors)-len(ts):] {
+		w.tensors[len(w.tensors)-len(ts)+i].scaled = q
+	}
+	return begin
+}
+
+// room takes bytes for what is no tensor of the model's.
+func (w *weights) room(bytes int) cuda.Ptr {
+	w.align()
+	at := w.size
+	w.size += bytes
+	w.stored += int64(bytes)
+	return cuda.Ptr(at)
+}
+
+// scratchOf is the memory for the widest matrix of a layer in 16 bits; none where
+// none is quantized.
+func (s *shape) scratchOf() int {
+	if s.kept == Unquantized {
+		return 0
+	}
+	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden)
+}
+
+// wide gives the address of the 16-bit weights w of out rows of in columns; if they
+// are quantized, it queues widening them into the scratch, where they are until the
+// next are.
+func (e *Engine) wide(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
+	q, ok := e.w.quantized[w]
+	if !ok {
+		return w, nil
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: min((out*(in/8)+255)/256, 16*e.dev.SMs)}, Block: cuda.Dim{X: 256}}
+	return e.b.wide, e.p.quantized.widen.Queue(e.s, l, w, q.scales, q.zeros, e.b.wide, int32(out), int32(in))
+}
+
+// queueOwn queues a product of the weights w by the engine's own kernels: stages are
+// those of its ring, and more are its arguments from the inputs to the parts.
+func (e *Engine) queueOwn(own *linearKernels, kernel *cuda.Kernel, stages int, w cuda.Ptr, c cut, more ...any) error {
+	args := append(append([]any{w}, more...), int32(c.parts), e.b.partial, e.b.whole)
+	if q, ok := e.w.quantized[w]; ok {
+		args = append(args, q.scales, q.zeros)
+	}
+	return kernel.Queue(e.s, own.launch(c, e.opt.sms, stages), args...)
+}
+
+// A loader puts weights on the GPU, those that are quantized by way of a scratch.
+type loader struct {
+	w       *weights
+	s       *cuda.Stream
+	dev     *cuda.Device
+	k       *program
+	scratch cuda.Ptr // shape.scratchOf bytes
+	float   safetensors.Format
+}
+
+// quantize queues quantizing t, of which the scratch has the 16-bit values.
+func (l *loader) quantize(t *tensor) error {
+	data, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
+	to, k := l.w.base.Add(t.offset), t.cols.N
+	if t.kept == FP8 {
+		return l.k.quantized.quantize.Queue(l.s, cuda.Launch{Grid: cuda.Dim{X: t.rows.N}, Block: cuda.Dim{X: 256}},
+			l.scratch, to, l.w.base.Add(int(t.scales)+4*t.row), int32(k))
+	}
+	// A warp has 64·2 weights, 128 bytes of them.
+	launch := cuda.Launch{Grid: cuda.Dim{X: min((data/128+7)/8, 1<<16)}, Block: cuda.Dim{X: 256}}
+	return l.k.quantized.quantize.Queue(l.s, launch, l.scratch, to, l.w.base.Add(int(t.scales)), l.w.base.Add(int(t.zeros)),
+		int32(t.rows.N), int32(k), int32(t.among), int32(t.row))
+}
+
+// read loads t from a checkpoint.
+func (l *loader) read(c *safetensors.Checkpoint, t *tensor) error {
+	if t.kept == FP8 && c.DType(t.name) == safetensors.E4M3 {
+		return l.readFP8(c, t)
+	}
+	values, err := c.Part(l.float, t.name, t.shape, t.rows, t.cols)
+	if err != nil {
+		return &WeightsError{err}
+	}
+	if t.kept == Unquantized {
+		return cuda.Upload(l.dev, l.w.base.Add(t.offset), values)
+	}
+	if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
+		return err
+	}
+	if err := l.quantize(t); err != nil {
+		return err
+	}
+	return l.s.Sync() // the scratch is the next tensor's
+}
+
+// readFP8 loads what is e4m3 in the checkpoint already.
+func (l *loader) readFP8(c *safetensors.Checkpoint, t *tensor) error {
+	values, err := c.Bytes(t.name, safetensors.E4M3, t.shape)
+	if err != nil {
+		return &WeightsError{err}
+	}
+	if i := slices.IndexFunc(values, func(v byte) bool { return v&0x7f == 0x7f }); i >= 0 {
+		return &WeightsError{fmt.Errorf("tensor %q: element %d is no number", t.name, i)}
+	}
+	scales, err := rowScales(c, t)
+	if err != nil {
+		return &WeightsError{err}
+	}
+	if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
+		return err
+	}
+	if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
+		return err
+	}
+	launch := cuda.Launch{Grid: cuda.Dim{X: min((len(values)/8+255)/256, 1<<16)}, Block: cuda.Dim{X: 256}}
+	if err := l.k.quantized.arrange.Queue(l.s, launch, l.scratch, l.w.base.Add(t.offset), uint64(len(values)/8)); err != nil {
+		return err
+	}
+	return l.s.Sync()
+}
+
+// rowScales are the scales of an fp8 tensor's rows as compressed-tensors names them
+// (https://github.com/vllm-project/compressed-tensors): one a row, or one of all.
+func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
+	base := strings.TrimSuffix(t.name, ".weight")
+	if name := base + ".weight_scale_inv"; c.DType(name) != "" {
+		return nil, fmt.Errorf("tensor %q has scales of blocks, %q; this engine has fp8 weights with a scale a row, or one of the whole tensor", t.name, name)
+	}
+	name, rows := base+".weight_scale", t.shape[0]
+	if c.DType(name) == "" {
+		return nil, fmt.Errorf("tensor %q is stored as %s, and there is no %q with its scales", t.name, safetensors.E4M3, name)
+	}
+	for _, shape := range [][]int{{rows, 1}, {rows}, {1}, {}} {
+		if !c.Shaped(name, shape) {
+			continue
+		}
+		scales, err := c.Float32(name, shape)
+		if err != nil {
+			return nil, err
+		}
+		for i, v := range scales {
+			if !(v > 0 && v < 1e30) {
+				return nil, fmt.Errorf("tensor %q: scale %d is %v; want a number above 0", name, i, v)
+			}
+		}
+		if len(scales) == 1 {
+			scales = slices.Repeat(scales, rows)
+		}
+		return scales, nil
+	}
+	return nil, fmt.Errorf("tensor %q is neither a scale of each of the %d rows of %q nor one of all", name, rows, t.name)
+}
+
+// checkQuantized says what a checkpoint's tensor lacks, or why it cannot be read, if
+// it is quantized there.
+func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
+	base := strings.TrimSuffix(t.name, ".weight")
+	for _, packed := range []string{".qweight", ".weight_packed"} {
+		if c.DType(base+packed) != "" {
+			return unsupported("weights: %q is packed as GPTQ, AWQ or compressed-tensors do; int4 weights are made of 16-bit ones here", base+packed)
+		}
+	}
+	if c.DType(t.name) != safetensors.E4M3 || !strings.HasSuffix(base, "_proj") {
+		return nil
+	}
+	if t.kept != FP8 {
+		return unsupported("weights: tensor %q is stored as %s, which is read with the quantization fp8 (--quantize fp8)", t.name, safetensors.E4M3)
+	}
+	if err := c.CheckIn(t.name, t.shape, safetensors.E4M3); err != nil {
+		return err
+	}
+	_, err := rowScales(c, t)
+	return err
+}
