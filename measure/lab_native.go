@@ -56,12 +56,12 @@ func (l *Lab) sayWeights(set *Settings, p *experiment.Point) {
 }
 
 // Engine is what runs a point for which no engine was named: the native one
-// where there are a GPU and the libraries, it does all that is asked for, and what
+// where there are the GPUs and the libraries, it does all that is asked for, and what
 // it would do has run on a GPU before; else transformers. A model of the hub, whose
 // own weights are meant, is no reason for random ones.
 func (l *Lab) Engine(ctx context.Context, p experiment.Point) string {
 	p.Engine = experiment.Native
-	if err := cuda.Ready(p.Libraries); err != nil || p.Check() != nil {
+	if cuda.Ready(p.Libraries) != nil || p.TP > 1 && cuda.Together(p.Libraries, p.TP) != nil || p.Check() != nil {
 		return experiment.Transformers
 	}
 	set, err := l.settings(ctx, &p)

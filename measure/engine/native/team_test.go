@@ -388,3 +388,21 @@ func TestOneShotBytes(t *testing.T) {
 		}
 	}
 }
+
+// GPUs that could share a model are there, and no more than the driver shows.
+func TestTogether(t *testing.T) {
+	folder := emulate.Device(t)
+	n, err := cuda.Count(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cuda.Together(folder, 1); err != nil {
+		t.Errorf("one GPU: %v", err)
+	}
+	if err := cuda.Together(folder, n); err != nil && emulate.RealGPU() != nil {
+		t.Errorf("%d emulated GPUs: %v", n, err)
+	}
+	if err := cuda.Together(folder, n+1); err == nil || !strings.Contains(err.Error(), "the driver shows") {
+		t.Errorf("a GPU more than there are: %v", err)
+	}
+}
