@@ -40,7 +40,7 @@ func (d *decodeAttention) launch(splits, kvHeads, batch int) cuda.Launch {
 
 const (
 	mostSplits  = 32 // one for each lane of the warp that weighs them, where they meet in memory
-	mostCluster = 16 // blocks, of Hopper
+	mostCluster = 16 // blocks, of Hopper, which compute capability 10.0 is taken to be like
 )
 
 // splits is how many parts the context is cut into in decode attention: of 128 tokens

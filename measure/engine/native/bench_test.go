@@ -147,8 +147,7 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.p = &program{module: m, linear: linearShapes(), tile: tileFor(9, benchShape())}
-	if err := b.p.find(benchShape()); err != nil {
+	if b.p, err = newProgram(b.dev, m, benchShape(), linearShapes()); err != nil {
 		t.Fatal(err)
 	}
 	return b, s, func() *cuda.StandIn { return last }

@@ -40,7 +40,9 @@ func (e *Engine) decodeSequence() sequence {
 // queueHead queues the scores of lastH by cuBLASLt.
 func (e *Engine) queueHead() error { return e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()) }
 
-// queueFirst queues the gather of the tokens' rows.
+// queueFirst queues the gather of the tokens' rows. It does not start early, so all
+// behind it find the step before done: attention reads positions and cache before it
+// waits for the kernel ahead.
 func (e *Engine) queueFirst(own bool) error {
 	b := e.b
 	h, sq, norm := cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)

@@ -31,7 +31,6 @@ type Options struct {
 	Quantization Quantization // of the weights of the blocks' linear layers
 
 	linear   []linearKernels // nil for linearShapes
-	defines  []string        // that kernels are compiled with too, NAME=VALUE, to try what is not decided yet
 	splits   int             // of the context in decode attention; 0 for the rule
 	sms      int             // multiprocessors that products are cut for; 0 for the GPU's
 	oneShot  int             // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
@@ -236,7 +235,7 @@ func (e *Engine) compile() error {
 		return err
 	}
 	e.nvrtc = c.Version
-	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings(), e.opt.defines...)
+	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings())
 	return err
 }
 

@@ -113,6 +113,23 @@ func linearShapes() []linearKernels {
 	}
 }
 
+// fitted are rings of no more stages than a block has shared memory for: GPUs of
+// compute capability 8.6, 8.9 and 12.0 give it 99 KiB, less than half of Hopper's. A
+// stage less is a copy less on its way, and nothing else.
+func fitted(linear []linearKernels, memory int) []linearKernels {
+	out := slices.Clone(linear)
+	for i := range out {
+		l := &out[i]
+		most := (memory - l.beside()) / l.ring(1)
+		l.stages, l.deep = min(l.stages, most), min(l.deep, most)
+	}
+	return out
+}
+
+// beside is what a block has of static shared memory beside its ring, or a little
+// more: the sums of eight warps, their scales and the barriers (linear.cu).
+func (l *linearKernels) beside() int { return 1<<10 + 5120*l.columns }
+
 // defines are the constants that the kernels are compiled with.
 func defines(s *shape, linear []linearKernels) []string {
 	flag := map[bool]int{true: 1}
@@ -141,9 +158,10 @@ func defines(s *shape, linear []linearKernels) []string {
 	return append(out, s.moreDefines()...)
 }
 
-// compile makes the program for dev, or takes it from the cache; more are further
-// defines.
+// compile makes the program for dev, with the rings that fit there, or takes it from
+// the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
+	linear = fitted(linear, dev.SharedOptIn)
 	src, err := kernels.Source()
 	if err != nil {
 		return nil, err
@@ -156,7 +174,16 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	p := &program{module: m, linear: slices.Clone(linear), tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	return newProgram(dev, m, s, linear)
+}
+
+// newProgram is that of compiled kernels. A GPU that has no room for them is refused.
+func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
+	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	if p.tile.shared > dev.SharedOptIn {
+		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
+			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
+	}
 	return p, p.find(s)
 }
 

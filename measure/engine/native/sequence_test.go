@@ -1,6 +1,7 @@
 package native
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -235,6 +236,26 @@ func TestLaunchOrder(t *testing.T) {
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "product", "sampling", "to"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by cuBLASLt (-want +got):\n%s", diff)
+	}
+}
+
+// All kernels of a step by own products start early but the first: what those behind it
+// read before they wait (weights, the cache, positions) the step before has written.
+func TestStepsStartLate(t *testing.T) {
+	configs := maps.Clone(tiny())
+	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
+	for name, config := range configs {
+		for _, opt := range []Options{{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 16, PromptLen: 30, GenLen: 8}, {Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 30, GenLen: 8}} {
+			if opt.TP > 1 && !divides(t, config, opt.TP) {
+				continue
+			}
+			e, s := standIn(t, config, opt)
+			for i, line := range queued(t, s, e.decode.queue) {
+				if early := strings.Contains(line, " early "); early != (i > 0) && (i == 0 || opt.Batch <= 16) {
+					t.Errorf("%s, batch %d, TP %d: kernel %d starts early: %v: %s", name, opt.Batch, opt.ranks(), i, early, line)
+				}
+			}
+		}
 	}
 }
 

@@ -94,10 +94,47 @@ func TestCuts(t *testing.T) {
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
 	for _, l := range slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)) {
-		beside := 1<<10 + l.columns*5120 // the sums of eight warps
-		if one, deep := l.ring(l.stages)+beside, l.ring(l.deep)+beside; one+deep+2*barriers > all || 2*deep <= all {
+		if one, deep := l.ring(l.stages)+l.beside(), l.ring(l.deep)+l.beside(); one+deep+2*barriers > all || 2*deep <= all {
 			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.kept, one, deep)
 		}
+	}
+}
+
+// GPUs of compute capability 8.6, 8.9 and 12.0 give a block 99 KiB of shared memory:
+// rings are as long as they fit there beside the sums, and as they were measured on
+// the others. A step asks for no more.
+func TestRingsFit(t *testing.T) {
+	for memory, want := range map[int][][2]int{227 << 10: {{4, 6}, {3, 5}, {3, 4}}, 163 << 10: {{4, 6}, {3, 5}, {3, 4}}, 99 << 10: {{4, 5}, {3, 3}, {3, 3}}} {
+		for i, l := range fitted(linearShapes(), memory) {
+			if got := [2]int{l.stages, l.deep}; got != want[i] {
+				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
+			}
+		}
+	}
+	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 99<<10) {
+		if most := l.ring(max(l.stages, l.deep)) + l.beside(); l.stages < 2 || l.deep < l.stages || most > 99<<10 {
+			t.Errorf("batch %d, weights %q: rings of %d and %d stages, %d bytes", l.rows, l.kept, l.stages, l.deep, most)
+		}
+	}
+	for _, batch := range []int{1, 8, 16} {
+		s := cuda.NewStandIn()
+		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
+		e := ready(t, modelOf(t, tinyLlama, Options{Batch: batch, PromptLen: 30, GenLen: 2}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
+		if err := e.queueStep(); err != nil {
+			t.Errorf("batch %d: %v", batch, err)
+		}
+	}
+}
+
+// Heads that attention of prompts has no room for on a GPU are refused before weights
+// are loaded.
+func TestNoRoomForHeads(t *testing.T) {
+	s := cuda.NewStandIn()
+	s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
+	opt := modelOf(t, strings.Replace(tinyLlama, `"head_dim":64`, `"head_dim":256`, 1), Options{Batch: 1, PromptLen: 30, GenLen: 2})
+	var no *UnsupportedError
+	if _, err := OnStandIn(opt, s); !errors.As(err, &no) || !strings.Contains(err.Error(), "takes 160 KiB of shared memory for heads of 256 values; a block of stand-in has 99") {
+		t.Errorf("%v", err)
 	}
 }
 

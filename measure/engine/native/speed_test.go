@@ -34,10 +34,10 @@ type speedRow struct {
 // It is no test of a time: it writes what it saw as JSON. It runs where
 // LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/3/5,prefill:2048",
 // of which the second says which ring the products use, tiles/depth/stages/deep; "@%32"
-// says into how many parts attention cuts the context, and "@#A=1+B=2", last of
-// all, what the kernels are compiled with. Formats come first: "1x1024@fp8",
-// "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the quantized
-// weights then.
+// says into how many parts attention cuts the context. Formats come first:
+// "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
+// quantized weights then. "compile:1x1024@..." compiles the kernels of a case alone, so
+// that those of several can be compiled at the same time.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -51,7 +51,7 @@ func TestSpeed(t *testing.T) {
 			what, size = "decode", c
 		}
 		switch what {
-		case "compile": // so that the kernels of several cases can be compiled at the same time
+		case "compile":
 			size, shape, _ := strings.Cut(size, "@")
 			b, _, _ := strings.Cut(size, "x")
 			open(t, strings.ReplaceAll(llama8B, "4096", "512"), m.options(number(t, b), 2, 2, shape))
@@ -61,8 +61,7 @@ func TestSpeed(t *testing.T) {
 			m.decode(number(t, b), number(t, p), shape)
 		case "prefill":
 			size, shape, _ := strings.Cut(size, "@")
-			shape, defines, _ := strings.Cut(shape, "#")
-			m.prefill(number(t, size), shape, defines)
+			m.prefill(number(t, size), shape)
 		default:
 			t.Fatalf("no such case: %q", c)
 		}
@@ -204,10 +203,6 @@ func (m *meter) decode(batch, ctx int, shape string) {
 // options are those of a case.
 func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
-	shape, defines, more := strings.Cut(shape, "#")
-	if more {
-		opt.defines = strings.Split(defines, "+")
-	}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -288,13 +283,10 @@ func (m *meter) operators(e *Engine, first []int32) {
 }
 
 // prefill measures a prompt of one sequence.
-func (m *meter) prefill(length int, shape, defines string) {
+func (m *meter) prefill(length int, shape string) {
 	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1}
 	if rest := m.formats(&opt, shape); rest != "" {
 		m.t.Fatalf("a prefill has no %q", rest)
-	}
-	if defines != "" {
-		opt.defines = strings.Split(defines, "+")
 	}
 	e := open(m.t, llama8B, opt)
 	m.ceilings(e)
@@ -313,7 +305,7 @@ func (m *meter) prefill(length int, shape, defines string) {
 	flops := 2*float64(length)*layer*float64(s.layers) + 2*float64(s.hidden)*float64(s.vocab) +
 		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
 	floor := flops / m.gemm * 1e3
-	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: strings.TrimSpace(shape + " " + defines)})
+	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: shape})
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})

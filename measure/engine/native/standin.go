@@ -27,8 +27,8 @@ func (e *Engine) compileNothing() error {
 	if err != nil {
 		return err
 	}
-	e.p = &program{module: m, linear: e.opt.rings(), tile: tileFor(e.dev.Major, &e.shape), decode: decodeFor(e.dev.Major, &e.shape)}
-	return e.p.find(&e.shape)
+	e.p, err = newProgram(e.dev, m, &e.shape, fitted(e.opt.rings(), e.dev.SharedOptIn))
+	return err
 }
 
 // TeamOnStandIns opens a team on as many such GPUs as share the model.

@@ -58,8 +58,8 @@ func Open(ordinal int, folder string) (*Device, error) {
 	return dev, nil
 }
 
-// Ready says what is missing for an engine to run here: a driver with a GPU, or
-// one of the libraries. It takes no memory of the GPU.
+// Ready says what is missing for an engine to run here: a driver with a GPU that is new
+// enough, or one of the libraries. It takes no memory of the GPU.
 func Ready(folder string) error {
 	d, err := openDriver(folder)
 	if err != nil {
@@ -68,6 +68,9 @@ func Ready(folder string) error {
 	dev := &Device{d: d}
 	if err := dev.find(0); err != nil {
 		return err
+	}
+	if dev.Major < 8 {
+		return &DeviceError{fmt.Sprintf("%s has compute capability %d.%d; the kernels need 8.0 or newer", dev.Name, dev.Major, dev.Minor)}
 	}
 	if _, err := OpenCompiler(folder); err != nil {
 		return err

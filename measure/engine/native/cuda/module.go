@@ -92,6 +92,8 @@ const (
 	programmaticSerialization = 6
 )
 
+const maxDynamicShared = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
 // PortableCluster is the largest cluster that every GPU of compute capability 9.0 and
 // newer takes (CUDA Programming Guide, "Thread Block Clusters").
 const PortableCluster = 8
@@ -102,7 +104,6 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 	// A block gets 48 KiB without asking, of which the kernel's static memory takes
 	// a part that is not known here; so any dynamic memory is asked for.
 	if l.Shared > k.shared {
-		const maxDynamicShared = 8 // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 		if err := k.dev.d.check("cuFuncSetAttribute of "+k.Name, k.dev.d.funcSetAttribute(k.h, maxDynamicShared, int32(l.Shared))); err != nil {
 			return fmt.Errorf("%w (%d bytes of shared memory; the GPU has %d a block)", err, l.Shared, k.dev.SharedOptIn)
 		}

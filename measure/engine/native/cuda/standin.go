@@ -46,6 +46,8 @@ func NewStandIn() *StandIn {
 	}
 	s.Device.lt = &cublas{fn: s.products(), handle: s.handle()}
 	d.primaryRelease = func(int32) int32 { return 0 }
+	d.getErrorName = func(int32, **byte) int32 { return 1 } // it knows no names
+	d.getErrorString = d.getErrorName
 	d.peerPossible = func(can *int32, _, _ int32) int32 { *can = 1; return 0 }
 	d.peerEnable = func(uintptr, uint32) int32 { return 0 }
 	return s
@@ -123,7 +125,13 @@ func (s *StandIn) kernelFunctions(d *driver) {
 		s.names[*h] = name
 		return 0
 	}
-	d.funcSetAttribute = func(uintptr, int32, int32) int32 { return 0 }
+	d.funcSetAttribute = func(_ uintptr, attribute, v int32) int32 {
+		const invalid = 1 // CUDA_ERROR_INVALID_VALUE
+		if attribute == maxDynamicShared && int(v) > s.Device.SharedOptIn {
+			return invalid
+		}
+		return 0
+	}
 	d.funcGetAttribute = func(*int32, int32, uintptr) int32 { return 0 }
 	d.encodeTiled = func(m unsafe.Pointer, _ int32, _ uint32, at uint64, _, _, _, _ unsafe.Pointer, _, _, _, _ int32) int32 {
 		*(*uint64)(m) = at
@@ -131,8 +139,10 @@ func (s *StandIn) kernelFunctions(d *driver) {
 	}
 	d.launch = func(cfg *launchConfig, f uintptr, params, _ unsafe.Pointer) int32 {
 		early := ""
-		if cfg.count > 0 {
-			early = " early"
+		for _, a := range unsafe.Slice(cfg.attrs, cfg.count) {
+			if a.id == programmaticSerialization {
+				early = " early"
+			}
 		}
 		return s.note("kernel %s %v %v %d%s%s", s.names[f], cfg.grid, cfg.block, cfg.shared, early, arguments(params))
 	}

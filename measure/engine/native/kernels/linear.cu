@@ -309,6 +309,3 @@ struct Linear {
 LINEARS(1)
 LINEARS(8)
 LINEARS(16)
-#ifdef SHAPE_32
-LINEARS(32)
-#endif

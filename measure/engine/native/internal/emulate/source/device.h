@@ -143,8 +143,9 @@ inline float wide(bf16 v) { return value16(v); }
 inline float low(u32 p) { return value16(p & 0xffff); }
 inline float high(u32 p) { return value16(p >> 16); }
 
-inline void after_previous() {}
-inline void wait_for_previous() {}
+// The kernel ahead has always ended; but that each thread waits for it is seen to.
+inline void after_previous() { emulated::current->waited = true; }
+inline void wait_for_previous() { after_previous(); }
 inline void let_next_start() {}
 
 // Addresses of dynamic shared memory; the 1024 tells them from offsets.

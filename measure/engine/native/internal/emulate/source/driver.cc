@@ -21,6 +21,7 @@
 typedef uint64_t Address;
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
 static const uint64_t total_memory = 4ull << 30;
+static const int most_shared = 163 << 10; // dynamic memory of a block
 
 namespace {
 
@@ -39,8 +40,8 @@ struct Module {
 struct Function {
   void (*call)(void **);
   int (*sizes)(uint32_t *);
-  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **);
-  uint32_t most_shared;
+  int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **);
+  uint32_t shared; // that was asked for
   bool large; // clusters are allowed
 };
 
@@ -117,7 +118,7 @@ int cuDeviceGetName(char *s, int n, int d) {
 int cuDeviceGetUuid_v2(char *u, int d) { return memset(u, 0xe0 + d, 16), OK; }
 int cuDeviceTotalMem_v2(uint64_t *n, int) { return *n = total_memory, OK; }
 int cuDeviceGetAttribute(int *v, int attribute, int) {
-  static const std::map<int, int> values = {{75, 10}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, 163 << 10}};
+  static const std::map<int, int> values = {{75, from_environment("LLMPROF_EMULATED_MAJOR", 10)}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, most_shared}};
   auto found = values.find(attribute);
   return found == values.end() ? INVALID : (*v = found->second, OK);
 }
@@ -209,7 +210,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, void **))launch, 0};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0};
   return OK;
 }
 // A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
@@ -218,8 +219,8 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
   if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // the share of shared memory
   if (attribute == 14) return f->large = v, OK; // clusters of more than 8
-  if (attribute != 8 || v > 227 << 10) return INVALID; // Hopper's, whose kernels are tried here too
-  return f->most_shared = v, OK;
+  if (attribute != 8 || v > most_shared) return INVALID;
+  return f->shared = v, OK;
 }
 
 // cuTensorMapEncodeTiled takes what the kernels need (hopper.h).
@@ -243,10 +244,13 @@ struct Config { // CUlaunchConfig
 };
 int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
-  if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->most_shared) return INVALID;
+  if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->shared) return INVALID;
   uint32_t cluster = 1;
-  for (uint32_t i = 0; i < l.count; i++)
+  bool early = false;
+  for (uint32_t i = 0; i < l.count; i++) {
     if (l.attributes[i].id == 4) cluster = l.attributes[i].value[0];
+    if (l.attributes[i].id == 6) early = l.attributes[i].value[0];
+  }
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
   uint32_t sizes[64];
   int n = f->sizes(sizes);
@@ -262,7 +266,7 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   emulated_queue(l.stream, [=]() mutable {
     std::vector<void *> p(n);
     for (int i = 0; i < n; i++) p[i] = &values[i];
-    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, cluster, p.data())) current->failed = true;
+    if (!current->failed && !f->launch(f->call, l.grid, l.block, l.shared, cluster, early, p.data())) current->failed = true;
   });
   return status();
 }

@@ -54,8 +54,9 @@ struct Thread {
   int barrier;        // its number
   const u64 *mbarrier;
   u32 parity;
-  u32 group; // of the copies that are begun now
-  u32 met;   // meetings of the cluster that it has come to
+  u32 group;   // of the copies that are begun now
+  u32 met;     // meetings of the cluster that it has come to
+  bool waited; // for the kernel ahead
   std::vector<Copy> copies;
 };
 
@@ -92,6 +93,7 @@ static Warp warps[MOST_FIBERS / 32];
 static Block blocks[MOST_CLUSTER];
 static int inside;             // of blocks, that which runs
 static u32 cluster;            // blocks of one
+static bool early;             // the kernel may start before the one ahead has ended
 static u32 arrived, meetings;  // of its threads
 static u32 dynamic;            // bytes of a block
 static Static statics;
@@ -246,6 +248,7 @@ inline void copy_now(u32 last) {
 static void thread_main() {
   for (;;) {
     body(arguments);
+    if (early && !current->waited) fail("a thread of a kernel that starts early does not wait for the one ahead");
     current->state = ENDED;
     Block &here = blocks[inside];
     here.live--;
@@ -282,7 +285,7 @@ inline void prepare(int n) {
   }
   for (int i = 0; i < n; i++) {
     Thread &t = threads[i];
-    t.state = READY, t.group = 0, t.met = 0;
+    t.state = READY, t.group = 0, t.met = 0, t.waited = false;
     t.copies.clear();
     if (t.stack) continue;
     void **top = (void **)(stacks + (size_t)(i + 1) * STACK);
@@ -378,7 +381,7 @@ inline int sizes(void (*)(A...), u32 *out) {
   EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
 
 // emulated_launch runs a kernel and reports whether it came to its end.
-EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, void **p) {
+EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
   using namespace emulated;
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
@@ -388,7 +391,7 @@ EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const 
   body = call, arguments = p;
   statics = static_shared();
   trapped = false;
-  dynamic = (bytes + 127) / 128 * 128, cluster = of_cluster;
+  dynamic = (bytes + 127) / 128 * 128, cluster = of_cluster, early = starts_early;
   if (n % 32 && cluster > 1 || n * cluster > MOST_FIBERS) fail("a cluster that is not emulated");
   u64 clusters = (u64)grid[0] * grid[1] * grid[2] / cluster;
   for (u64 k = 0; k < clusters && !trapped; k++) run_cluster(n, (reverse ? clusters - 1 - k : k) * cluster, reverse);
