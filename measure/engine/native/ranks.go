@@ -188,7 +188,7 @@ func (e *Engine) queueSum(rows int, o *outProduct) error {
 		two, values = 1, (n+sh.ranks-1)/sh.ranks
 	}
 	const each = 4 * reduceThreads // values of a block at a time
-	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: o.next != 0}
+	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: true}
 	return e.p.allReduce.Queue(e.s, l, b.exchanges[o.block], b.flagsOf, b.counts, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), two, uint64(n),
 		y, adds, h, squares, norm, int32(sh.hidden))
 }

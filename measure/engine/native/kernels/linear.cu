@@ -195,10 +195,9 @@ struct Linear {
   }
 
   // A Stream is what the results of a thread are added to, and their norms' weights,
-  // loaded while the weights are on their way; and the results, while those of other
-  // ranks are on theirs.
+  // loaded while the weights are on their way.
   struct Stream {
-    float x[EACH], gain[EACH], own[EACH];
+    float x[EACH], gain[EACH];
   };
 
   // result is the place of a thread's e-th result in a tile.
@@ -215,7 +214,7 @@ struct Linear {
     for (int e = 0; e < EACH; e++) {
       Result at(e);
       int o = (first + at.unit) * 16 + at.r;
-      bool any = at.unit < units && at.seq < a.batch && o < a.n && (OUT == RESIDUAL || a.h != nullptr);
+      bool any = at.unit < units && at.seq < a.batch && o < a.n;
       s.x[e] = any ? __ldcg(a.y + (u64)at.seq * a.n + o) : 0.f, s.gain[e] = any ? gain(wide(a.norm[o])) : 0.f;
     }
   }
@@ -288,9 +287,9 @@ struct Linear {
       int turn = c.turn, item = c.item, first = c.first, units = c.units;
       float sum[RT][NT][4] = {};
       Stream s;
-      if (OUT == RESIDUAL || OUT == SUMMED) load_stream(s, first, units);
+      if (OUT == RESIDUAL) load_stream(s, first, units);
       while (c.turn == turn) {
-        if (c.k + KS >= c.end) end_exchange(on);
+        if (OUT == SUMMED && c.k + KS >= c.end) end_exchange(on);
         barrier_wait(full + c.slot, c.phase);
         multiply(sum, c);
         __syncwarp();
@@ -300,12 +299,12 @@ struct Linear {
       share(sum, red);
       sync_threads_of(1, CONSUMERS * WARP);
       if (a.parts == 1 || leave(red, item, first)) {
-        if (OUT == SUMMED) exchange(on, red, first, units, s);
+        if (OUT == SUMMED) exchange(on, red, first, units);
         else finish(red, scale, first, units, s);
       }
       sync_threads_of(1, CONSUMERS * WARP);
     }
-    end_exchange(on);
+    if (OUT == SUMMED) end_exchange(on);
   }
 
   // An Exchange is a tile that is on its way between the ranks, or none. It is waited
@@ -314,7 +313,7 @@ struct Linear {
   struct Exchange {
     int first, units;
     u32 turn; // of this launch
-    Stream s;
+    float own[EACH];
   };
 
 #if RANKS > 1
@@ -324,23 +323,23 @@ struct Linear {
   }
 
   // exchange posts the sums of a tile to the other ranks.
-  __device__ __forceinline__ void exchange(Exchange &on, const float *red, int first, int units, const Stream &s) const {
+  __device__ __forceinline__ void exchange(Exchange &on, const float *red, int first, int units) const {
     u64 values = (u64)a.batch * a.n;
-    on.first = first, on.units = units, on.s = s;
+    on.first = first, on.units = units;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
       Result at(e);
       int o = (first + at.unit) * 16 + at.r;
       if (at.unit >= units || at.seq >= a.batch || o >= a.n) continue;
-      on.s.own[e] = total(red, first, at, at.r);
+      on.own[e] = total(red, first, at, at.r);
       for (int to = 0; to < RANKS; to++)
-        if (to != a.mail.rank) post(boxes[to] + box(on.turn, a.mail.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.s.own[e]), on.turn);
+        if (to != a.mail.rank) post(boxes[to] + box(on.turn, a.mail.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.own[e]), on.turn);
     }
   }
 
   // end_exchange adds the sums of all ranks to the stream.
   __device__ __forceinline__ void end_exchange(Exchange &on) const {
-    if (OUT != SUMMED || on.units == 0) return;
+    if (on.units == 0) return;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
       Result at(e);
@@ -350,9 +349,10 @@ struct Linear {
       bool any = at.seq < a.batch && o < a.n;
       if (any) {
         u64 to = (u64)at.seq * a.n + o;
-        x = on.s.x[e] + take(a.mail, boxes[a.mail.rank], on.turn, (u64)a.batch * a.n, to, on.s.own[e]);
+        float before = a.h ? __ldcg(a.y + to) : 0.f, g = a.h ? gain(wide(a.norm[o])) : 0.f;
+        x = before + take(a.mail, boxes[a.mail.rank], on.turn, (u64)a.batch * a.n, to, on.own[e]);
         a.y[to] = x;
-        if (a.h) a.h[to] = narrow(x * on.s.gain[e]);
+        if (a.h) a.h[to] = narrow(x * g);
         if (at.seq == 0 && at.r == 0) a.turns[on.first + at.unit] = on.turn;
       }
       float ss = x * x;
@@ -364,7 +364,7 @@ struct Linear {
   }
 #else
   __device__ __forceinline__ void begin_exchange(Exchange &, const Cursor &) const {}
-  __device__ __forceinline__ void exchange(Exchange &, const float *, int, int, const Stream &) const {}
+  __device__ __forceinline__ void exchange(Exchange &, const float *, int, int) const {}
   __device__ __forceinline__ void end_exchange(Exchange &) const {}
 #endif
 
@@ -523,7 +523,9 @@ LINEARS(1)
 LINEARS(8)
 LINEARS(16)
 
-#if RANKS > 1
+#ifdef HALVES_1
 LINEAR(linear_halves_1, HALVES_1, HALVES)
+#endif
+#ifdef HALVES_8
 LINEAR(linear_halves_8, HALVES_8, HALVES)
 #endif
