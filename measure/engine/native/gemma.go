@@ -162,7 +162,8 @@ func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outP
 	y := e.blockOut(o.block)
 	switch {
 	case own != nil && e.opt.posts(&e.shape):
-		s.add(layer, func() error { return e.queueSummed(own, &o) }, "o_proj", "down_proj", "all_reduce")
+		names := e.summedNames()
+		s.add(layer, func() error { return e.queueSummed(own, &o) }, names[0], names[1:]...)
 	case own != nil && y == e.b.x:
 		s.add(layer, func() error { return e.queueResidual(own, o.x, o.w, o.in, o.next) }, o.name)
 	case own != nil:

@@ -143,11 +143,10 @@ const postedBytes = 8
 
 // posts is whether the products that end a block of a decode step exchange their sums
 // themselves: own ones of 16-bit weights, as long as one shot is the faster, for
-// every rank gets all sums of the others. A mixture's blocks do not all end in one, so
-// there the sum over the ranks stays an operator by itself.
+// every rank gets all sums of the others.
 func (o *Options) posts(s *shape) bool {
 	own := o.own(o.rings())
-	return s.ranks > 1 && s.experts == 0 && own != nil && own.kept == Unquantized && postedBytes*o.Batch*s.hidden <= o.oneShotLimit(s.ranks)
+	return s.ranks > 1 && own != nil && own.kept == Unquantized && postedBytes*o.Batch*s.hidden <= o.oneShotLimit(s.ranks)
 }
 
 // oneShotLimit is oneShotBytes, or what a test says.
@@ -166,11 +165,26 @@ func (e *Engine) queueSummed(own *linearKernels, o *outProduct) error {
 		cuda.Ptr(0), y, h, b.squares, o.next, int32(c.parts), b.partial, b.whole, b.boxesOf, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), b.turns)
 }
 
-// addSum adds the sum over the ranks of a block's output.
-func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
-	if e.shape.ranks > 1 {
-		s.add(layer, func() error { return e.queueSum(rows, &o) }, "all_reduce")
+// summedNames are the estimate's for a block's product and the sum over the ranks: one
+// operator for both blocks, for the estimate has one all_reduce for both.
+func (e *Engine) summedNames() []string {
+	if e.shape.experts > 0 {
+		return []string{"o_proj", "all_reduce"}
 	}
+	return []string{"o_proj", "down_proj", "all_reduce"}
+}
+
+// addSum adds the sum over the ranks of a block's output. Where the attention's is
+// within a product, a mixture's is one operator with that.
+func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
+	if e.shape.ranks == 1 {
+		return
+	}
+	names := []string{"all_reduce"}
+	if o.next != 0 && e.opt.posts(&e.shape) {
+		names = e.summedNames()
+	}
+	s.add(layer, func() error { return e.queueSum(rows, &o) }, names[0], names[1:]...)
 }
 
 // queueSum queues the sum over the ranks for rows tokens: to the stream, with what

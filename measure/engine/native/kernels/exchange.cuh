@@ -3,10 +3,11 @@
 // 8 bytes, and who waits for it looks at the turn (NCCL's protocol LL does so too).
 // No fence is needed, and nothing is ordered by it but the value itself.
 //
-// A box has two sides, which turns take by turns. Before a rank posts in turn n+2 it
-// has taken all of turn n+1 from the others, which they posted after the kernel of turn
-// n was complete on them (after_previous): nobody looks at that side any more. So the
-// turn that is looked for is there, or one that is two before it, or none (0).
+// A box has two sides, which turns take by turns. Before a rank posts in turn n+2 its
+// kernel of turn n+1 was complete, and had taken what all others posted in it, which
+// they did after their kernel of turn n was complete (griddepcontrol.wait): nobody looks
+// at that side any more. So the turn that is looked for is there, or the one two before
+// it, or none (0).
 #if RANKS > 1
 
 // A Mail is the part of the arguments that says where the boxes are.

@@ -92,7 +92,8 @@ __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
 // over B that followed the last sum over A. In the sum over B it has met every other
 // rank, whose kernel there began to meet only when the product ahead of it was
 // complete (after_previous), and with it all that was ahead of that, the sum
-// over A with its reads among it. So nobody reads A any more.
+// over A with its reads among it. So nobody reads A any more. Where the sum over B is
+// within a product, the others have posted theirs after the same wait (exchange.cuh).
 //
 //   parts[rank]: [n] float32, in that rank's memory; n a multiple of 16
 extern "C" __global__ void __launch_bounds__(512)
