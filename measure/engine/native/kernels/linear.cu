@@ -69,15 +69,15 @@ struct Deal {
 // out more evenly.
 template <int NT, int RT, int KS, int STAGES, int XR, Out OUT>
 struct Linear {
-  static constexpr int UNIT = OUT == HALVES ? 8 : 16; // rows of weights
-  static constexpr int ROWS = UNIT * RT;
+  static constexpr int UNIT_ROWS = OUT == HALVES ? 8 : 16; // rows of weights
+  static constexpr int ROWS = UNIT_ROWS * RT;
   static constexpr int PITCH = KS * 2;
   static constexpr int STAGE = (ROWS + XR) * PITCH;
   static constexpr int UNITS = KS / CONSUMERS / 32;     // of 32 columns, a warp and stage
   static constexpr int CHUNKS = KS / 8;                 // 16-byte pieces of a row
   static constexpr int RED = RT * NT * 8 * RED_PITCH;   // floats of one warp's sums
   static constexpr int COPIES = RT * NT <= 2 ? CONSUMERS : CONSUMERS / 2; // of them
-  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : UNIT; // rows of the result, a unit
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : UNIT_ROWS; // rows of the result, a unit
   static constexpr int SUMS = NT * 128;                  // of a unit
   static constexpr int EACH = (RT * NT * 128 + CONSUMERS * WARP - 1) / (CONSUMERS * WARP); // results of a thread, at most
   static_assert(UNITS >= 1 && UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
@@ -131,7 +131,7 @@ struct Linear {
       int r = min((unit + j / 16) * 8 + j % 8, a.n - 1);
       return j % 16 < 8 ? r : a.n + r;
     }
-    return min(unit * UNIT + j, a.n - 1);
+    return min(unit * UNIT_ROWS + j, a.n - 1);
   }
 
   // The producers take PASS rows at a time, a thread always the same column of
@@ -151,14 +151,14 @@ struct Linear {
     if (col >= a.k) return;
     u32 to = place(c.slot, thread);
     if ((c.first + c.tiles()) * OUTPUTS > a.n) { // the last tile, in part
-      for (int j = 0; j < UNIT * c.tiles(); j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy);
+      for (int j = 0; j < UNIT_ROWS * c.tiles(); j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy);
       return;
     }
     const bf16 *from = a.w + (u64)(c.first * OUTPUTS + r0) * a.k + col;
     const bf16 *up = from + (u64)a.n * a.k;
 #pragma unroll
     for (int j = 0; j < ROWS; j += PASS) {
-      if (j / UNIT >= c.tiles()) break;
+      if (j / UNIT_ROWS >= c.tiles()) break;
       bool second = OUT == SWIGLU && j % 16 >= 8;
       int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
       copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)a.k), policy);
@@ -237,7 +237,7 @@ struct Linear {
 #pragma unroll
       for (int i = 0; i < RT; i++) {
         if (i >= c.tiles()) break;
-        const u8 *w = stage + (i * UNIT + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
+        const u8 *w = stage + (i * UNIT_ROWS + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
         uint4 p = *(const uint4 *)w, q = OUT == HALVES ? make_uint4(0, 0, 0, 0) : *(const uint4 *)(w + 8 * PITCH);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
@@ -417,9 +417,9 @@ struct Linear {
         a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
         continue;
       }
-      int o = (first + at.unit) * UNIT + r;
+      int o = (first + at.unit) * UNIT_ROWS + r;
       if (OUT == SCORES || OUT == PLAIN || OUT == HALVES) {
-        if (r < UNIT && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == PLAIN ? 1.f : scale[seq]);
+        if (r < UNIT_ROWS && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == PLAIN ? 1.f : scale[seq]);
         continue;
       }
       float x = 0.f;
