@@ -18,8 +18,8 @@ type Predictor struct {
 	plain   Scheme
 	price   unit.DollarsPerHour
 
-	even      [rides]*even // by what a step carries; those that no step does are nil
-	cores     []core       // blocks' cores, which are not even
+	even      [sets]*even // by what a step carries; those that no step does are nil
+	cores     []core      // blocks' cores, which are not even
 	footprint footprint
 }
 
