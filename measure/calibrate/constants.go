@@ -212,11 +212,18 @@ func (b *builder) products() error {
 	for key, v := range map[string]float64{"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed)} {
 		b.file.Values[key] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 	}
-	return b.fit(streamed("own.memory", "own.row", "own.fixed"), streams, "products of few rows")
+	keys := []string{"own.memory", "own.row", "own.fixed"}
+	err := b.fit(streamed(keys...), streams, "products of few rows")
+	if b.file.Values[keys[0]].N == 0 { // then they go as all others
+		for _, key := range keys {
+			delete(b.file.Values, key)
+		}
+	}
+	return err
 }
 
-// ownRow is where a fit of own.row begins, and what it is where rows do not tell: an
-// eighth of the weights' time for eight rows.
+// ownRow is where a fit of own.row begins, and what it is where rows tell of the
+// others alone: an eighth of the weights' time for eight rows.
 const ownRow = 1.0 / 64
 
 // sustained is the share of the peak that products reach at the power limit.
