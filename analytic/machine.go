@@ -78,6 +78,11 @@ func checkCalibration(c *hardware.Calibration) error {
 			return fmt.Errorf("%s power is %v: it must be at least 0 and below 1, a share of the power limit", e.name, e.share)
 		}
 	}
+	for _, share := range []float64{c.Power.Narrow, c.Power.Attention} {
+		if !(share >= 0 && share <= hardware.MostPower) {
+			return fmt.Errorf("the power of own products or of attention is %v: it must be at least 0 and at most %d, a share of the power limit", share, hardware.MostPower)
+		}
+	}
 	return nil
 }
 
@@ -89,6 +94,7 @@ func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m
 type Cost struct {
 	Compute, Memory, Network unit.Seconds
 	Fixed                    unit.Seconds // kernels' and collectives' latency
+	Draw                     draw         // that goes with Memory
 	Floor                    floor
 
 	vector bool // Compute is of the vector units, not of the matrix units
@@ -220,6 +226,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 		c.Memory += o.Joined.Over(g.Bandwidth.Times(cal.Element.Memory)).Times(n)
 	}
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
+	c.Draw = m.drawOf(o.Kind, c.Memory)
 	return c
 }
 

@@ -99,7 +99,8 @@ func slowly(t *testing.T, c *Case, x float64, steps func(u *sum, st Step) tally)
 	}
 	got := steps(&sum{p: p, budget: maxSteps}, p.template())
 	b := &got.busy
-	return float64(got.expected), c.Machine.matrix*float64(b[0])/(x*x) + c.Machine.others(b[1], b[2], b[3])
+	chip := c.Machine.matrix*float64(b[0])/x + float64(got.draw.chip)
+	return float64(got.expected), chip/x + float64(got.draw.memory) + c.Machine.others(b[1], b[2])
 }
 
 // The power balance in closed form is that found by trying clocks one by one,

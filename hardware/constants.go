@@ -21,7 +21,13 @@ const (
 	share   quantity = iota // of a peak of the data sheet
 	seconds                 // written with its unit
 	tokens
+	watts // a share of the power limit, less what is drawn anyway
+	more  // the same, of what the limit may cut
 )
+
+// MostPower is the most that kernels can ask for, in shares of what lies between the
+// waiting power and the limit.
+const MostPower = 3
 
 // limits are what a constant of these decades can be: above the first, and up to
 // the second.
@@ -31,6 +37,10 @@ func (q quantity) limits() (above, most float64) {
 		return 0, 1
 	case seconds:
 		return 0, 0.1
+	case watts:
+		return 0, 0.99
+	case more:
+		return 0, MostPower
 	}
 	return -1, 1e5
 }
@@ -42,6 +52,10 @@ func (q quantity) want() string {
 		return "a share of the data-sheet peak, above 0 and at most 1"
 	case seconds:
 		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	case watts:
+		return "a share of the power limit, above 0 and at most 0.99"
+	case more:
+		return "a share of the power limit, above 0 and at most 3"
 	}
 	return "a number of tokens, from 0 to 100000"
 }
@@ -56,8 +70,12 @@ type Constant struct {
 	host     func(*Host) *float64
 }
 
-// Relative reports whether the constant is a share of a peak.
-func (c *Constant) Relative() bool { return c.quantity == share }
+// Relative reports whether the constant is a share.
+func (c *Constant) Relative() bool { return c.quantity == share || c.Power() }
+
+// Power reports whether it says what the GPU draws, on which no time is taken to
+// depend but through the power limit.
+func (c *Constant) Power() bool { return c.quantity == watts || c.quantity == more }
 
 // Host reports whether it is the engine's and its host's, not the GPU's.
 func (c *Constant) Host() bool { return c.host != nil }
@@ -114,6 +132,12 @@ var constants = []Constant{
 
 	{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotBase) }},
 	{Key: "one_shot.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotPerGPU) }},
+
+	{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Waiting }},
+	{Key: "power.memory", Help: "while products of a library read their weights", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Memory }},
+	{Key: "power.narrow", Help: "while the engine's own products of few rows do", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Narrow }},
+	{Key: "power.attention", Help: "while decode attention reads the cache", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Attention }},
+	{Key: "power.fixed", Help: "while a kernel starts and ends", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Fixed }},
 
 	{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.Step) }},
 	{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.Launch) }},

@@ -1,0 +1,139 @@
+package calibrate
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/hardware"
+	"llmprof/measure/stats"
+)
+
+// What a GPU draws is fitted to rows that were run for it. It is taken to be that of
+// package analytic (analytic/power.go): the waiting power, and of what lies between it
+// and the power limit
+//
+//	(matrix·C + (share - memory)·M)/x + memory·M + fixed·F
+//
+// C, M and F being the shares of a call's time that its arithmetic, its memory and its
+// start and end take at the rates that the rows of times gave, share that of the
+// kernel's kind, and x by how much the clocks were below the highest.
+
+// powerKeys are the constants, in the order of drawing's parts.
+var powerKeys = []string{"power.memory", "power.narrow", "power.attention", "power.fixed"}
+
+// A drawing is what a row says of power, in shares of what lies between the waiting
+// power and the limit.
+type drawing struct {
+	of      int     // the constant of its kind, by its place among powerKeys
+	matrix  float64 // what its arithmetic draws
+	memory  float64 // share of the time
+	fixed   float64 // share of the time
+	slowed  float64 // by how much clocks were below the highest, at least 1
+}
+
+// draws is the power of a call, above waiting and as a share of the rest.
+func draws(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		d := &s.drawing
+		clear(parts)
+		share, base := p[d.of], p[0]
+		if share <= base {
+			parts[d.of] = share * d.memory
+		} else {
+			parts[0] = base * d.memory
+			parts[d.of] += (share - base) * d.memory / d.slowed
+		}
+		parts[3] += p[3] * d.fixed
+		sum := d.matrix / d.slowed
+		for _, part := range parts {
+			sum += part
+		}
+		return sum
+	}}
+}
+
+// power fits what the GPU draws, where rows tell of it.
+func (b *builder) power(m *Machine) error {
+	rows := b.of(GEMMPower, AttentionPower)
+	if len(rows) == 0 {
+		return nil
+	}
+	cal, _, err := b.file.Apply(b.gpu, b.file.Engine)
+	if err != nil {
+		return err
+	}
+	for _, key := range powerKeys {
+		c := hardware.ConstantOf(key)
+		b.file.Values[key] = hardware.Value{Value: c.Of(&cal), From: "default for " + b.gpu.Generation}
+	}
+	waiting, err := b.waiting(&cal)
+	if err != nil {
+		return err
+	}
+	var samples []sample
+	clock := 0.0
+	if m.Clock != nil {
+		clock = float64(*m.Clock)
+	}
+	for _, r := range rows {
+		if r.Power == nil || *r.Power <= waiting {
+			continue
+		}
+		samples = append(samples, b.drawn(r, &cal, waiting, clock))
+	}
+	if err := b.fit(draws(powerKeys...), samples, "runs for their power"); err != nil {
+		return err
+	}
+	b.remark(rows)
+	return nil
+}
+
+// waiting is the power of a GPU that has nothing to do, by its row, else by default.
+func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
+	limit := float64(b.gpu.TDP)
+	idle := cal.Power.Idle * limit
+	if known, ok := b.gpu.Idle(); ok {
+		idle = float64(known)
+	}
+	var shares []float64
+	from := ""
+	for _, r := range b.of(Idle) {
+		if r.Power != nil && *r.Power > idle {
+			shares = append(shares, (*r.Power-idle)/(limit-idle))
+			from = fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median)
+		}
+	}
+	if len(shares) == 0 {
+		return idle + cal.Power.Waiting*(limit-idle), nil
+	}
+	v, err := middle(shares, from)
+	if err != nil {
+		return 0, err
+	}
+	b.file.Values["power.waiting"] = v
+	cal.Power.Waiting = v.Value
+	return idle + v.Value*(limit-idle), nil
+}
+
+// drawn is what a row says of power.
+func (b *builder) drawn(r *Row, cal *hardware.Calibration, waiting, clock float64) sample {
+	k, of := &cal.GEMM, 0
+	switch {
+	case r.Kind == AttentionPower:
+		k, of = &cal.Attention, 2
+	case b.file.Engine == Native && r.Shape.M <= ownRows:
+		of = 1
+	}
+	s := b.sample(r)
+	rest := float64(b.gpu.TDP) - waiting
+	d := drawing{of: of, slowed: 1, memory: s.memory / k.Memory / s.time, fixed: float64(k.Fixed) / s.time}
+	d.matrix = cal.Held() * s.compute / cal.GEMM.Compute / s.time
+	if r.Clock != nil && clock > *r.Clock {
+		d.slowed = clock / *r.Clock
+	}
+	return sample{time: (*r.Power - waiting) / rest, drawing: d}
+}
+
+// ownRows is up to how many rows the native engine multiplies by kernels of its own
+// (measure/engine/native/program.go).
+const ownRows = 16
