@@ -62,6 +62,10 @@ func (m *Machine) powers() power {
 	return p
 }
 
+// Arithmetic is what the arithmetic of a machine draws at the rate of bursts, as a share
+// of what lies between the waiting power and the limit.
+func (m *Machine) Arithmetic() float64 { return m.matrix }
+
 // draw is the time at full power above waiting that the moving of bytes is worth: of
 // the memory, and of the multiprocessors beyond that.
 type draw struct{ memory, chip unit.Seconds }

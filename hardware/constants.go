@@ -80,6 +80,14 @@ func (c *Constant) Power() bool { return c.quantity == watts || c.quantity == mo
 // Host reports whether it is the engine's and its host's, not the GPU's.
 func (c *Constant) Host() bool { return c.host != nil }
 
+// Of is the constant in a calibration, which has none of the host's.
+func (c *Constant) Of(cal *Calibration) float64 {
+	if c.of == nil {
+		return math.NaN()
+	}
+	return *c.of(cal)
+}
+
 // Want says in words what the constant can be.
 func (c *Constant) Want() string { return c.quantity.want() }
 

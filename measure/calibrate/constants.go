@@ -37,6 +37,12 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 			return nil, err
 		}
 	}
+	if err := b.plausible(); err != nil {
+		return nil, err
+	}
+	if err := b.power(m); err != nil {
+		return nil, err
+	}
 	return f, b.plausible()
 }
 
@@ -284,7 +290,8 @@ func (b *builder) elements() error {
 }
 
 // links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
-// apart.
+// apart. The latency of an engine that does all of them over peer memory, the large
+// ones too, is the same for both.
 func (b *builder) links() error {
 	rows := b.of(AllReduce)
 	var samples []sample
@@ -301,11 +308,19 @@ func (b *builder) links() error {
 		samples = append(samples, b.sample(r))
 		ranks = append(ranks, r.Ranks)
 	}
+	base, perGPU := "link.base", "link.per_gpu"
+	if b.file.Engine == Native { // which does all of them over peer memory
+		base, perGPU = "one_shot.base", "one_shot.per_gpu"
+	}
 	var hold []string
 	if slices.Sort(ranks); len(slices.Compact(ranks)) < 2 {
-		hold = []string{"link.per_gpu"}
+		hold = []string{perGPU}
 	}
-	return b.fit(allReduce("link.share", "link.base", "link.per_gpu"), samples, "all-reduces", hold...)
+	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold...); err != nil || b.file.Engine != Native || len(samples) == 0 {
+		return err
+	}
+	b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
+	return nil
 }
 
 // medians are the constants that rows tell directly: a time, or a time over

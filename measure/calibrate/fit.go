@@ -22,6 +22,8 @@ type sample struct {
 	memory  float64 // at the memory's bandwidth
 	wire    float64 // at the link's rate
 	ranks   float64
+
+	drawing // of power: time is a share of it then
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -177,7 +179,7 @@ func (f *fit) release(start []float64) (again bool) {
 
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
-	if strings.HasSuffix(f.keys[k], ".fixed") {
+	if c := hardware.ConstantOf(f.keys[k]); strings.HasSuffix(c.Key, ".fixed") && !c.Power() {
 		return intercept
 	}
 	return bearing

@@ -2,10 +2,9 @@ package calibrate
 
 import (
 	"fmt"
-	"strings"
 
+	"llmprof/analytic"
 	"llmprof/hardware"
-	"llmprof/measure/stats"
 )
 
 // What a GPU draws is fitted to rows that were run for it. It is taken to be that of
@@ -24,11 +23,11 @@ var powerKeys = []string{"power.memory", "power.narrow", "power.attention", "pow
 // A drawing is what a row says of power, in shares of what lies between the waiting
 // power and the limit.
 type drawing struct {
-	of      int     // the constant of its kind, by its place among powerKeys
-	matrix  float64 // what its arithmetic draws
-	memory  float64 // share of the time
-	fixed   float64 // share of the time
-	slowed  float64 // by how much clocks were below the highest, at least 1
+	of     int     // the constant of its kind, by its place among powerKeys
+	matrix float64 // what its arithmetic draws
+	memory float64 // share of the time
+	fixed  float64 // share of the time
+	slowed float64 // by how much clocks were below the highest, at least 1
 }
 
 // draws is the power of a call, above waiting and as a share of the rest.
@@ -62,11 +61,11 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range powerKeys {
-		c := hardware.ConstantOf(key)
-		b.file.Values[key] = hardware.Value{Value: c.Of(&cal), From: "default for " + b.gpu.Generation}
-	}
 	waiting, err := b.waiting(&cal)
+	if err != nil {
+		return err
+	}
+	machine, err := analytic.NewMachine(b.gpu, cal, analytic.Engine{})
 	if err != nil {
 		return err
 	}
@@ -76,16 +75,23 @@ func (b *builder) power(m *Machine) error {
 		clock = float64(*m.Clock)
 	}
 	for _, r := range rows {
-		if r.Power == nil || *r.Power <= waiting {
-			continue
+		if r.Power != nil && *r.Power > waiting {
+			samples = append(samples, b.drawn(r, &cal, machine.Arithmetic(), waiting, clock))
 		}
-		samples = append(samples, b.drawn(r, &cal, waiting, clock))
 	}
-	if err := b.fit(draws(powerKeys...), samples, "runs for their power"); err != nil {
-		return err
+	if len(samples) == 0 {
+		return nil
 	}
-	b.remark(rows)
-	return nil
+	for _, key := range powerKeys {
+		c := hardware.ConstantOf(key)
+		b.file.Values[key] = hardware.Value{Value: c.Of(&cal), From: "default for " + b.gpu.Generation}
+	}
+	err = b.fit(draws(powerKeys...), samples, "runs for their power")
+	if b.file.Engine != Native {
+		delete(b.file.Values, "power.narrow")
+		delete(b.file.HeldOut, "power.narrow")
+	}
+	return err
 }
 
 // waiting is the power of a GPU that has nothing to do, by its row, else by default.
@@ -116,7 +122,7 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 }
 
 // drawn is what a row says of power.
-func (b *builder) drawn(r *Row, cal *hardware.Calibration, waiting, clock float64) sample {
+func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
 	k, of := &cal.GEMM, 0
 	switch {
 	case r.Kind == AttentionPower:
@@ -127,7 +133,7 @@ func (b *builder) drawn(r *Row, cal *hardware.Calibration, waiting, clock float6
 	s := b.sample(r)
 	rest := float64(b.gpu.TDP) - waiting
 	d := drawing{of: of, slowed: 1, memory: s.memory / k.Memory / s.time, fixed: float64(k.Fixed) / s.time}
-	d.matrix = cal.Held() * s.compute / cal.GEMM.Compute / s.time
+	d.matrix = matrix * s.compute / cal.GEMM.Compute / s.time
 	if r.Clock != nil && clock > *r.Clock {
 		d.slowed = clock / *r.Clock
 	}

@@ -293,7 +293,7 @@ func (r *run) say(format string, args ...any) {
 const (
 	usual       = 0.12 // seconds
 	long        = 6.0  // of a run at the power limit
-	drawing     = 2.0  // of a run for its power: some 20 ticks of an H200's energy counter
+	watched     = 2.0  // of a run for its power: some 20 ticks of an H200's energy counter
 	leastRuns   = 10
 	rest        = 0.2 // before what is bound by arithmetic, so that the clocks are those of a burst
 	cacheRotate = 4   // times the L2 cache, that buffers are rotated over
@@ -392,12 +392,12 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 	case p.Kind == Sustained:
 		b.Seconds = long
 	case p.Kind.power():
-		b.Seconds = drawing
+		b.Seconds = watched
 	case p.Kind == AllReduce:
 		b.TP = p.Ranks
 	}
 	w := p.Work()
-	if peak, ok := r.o.GPU.Peak(p.DType); ok && b.Seconds < drawing && w.FLOPs.Over(peak) > w.Bytes.Over(r.o.GPU.Bandwidth) {
+	if peak, ok := r.o.GPU.Peak(p.DType); ok && b.Seconds < watched && w.FLOPs.Over(peak) > w.Bytes.Over(r.o.GPU.Bandwidth) {
 		b.Rest = rest
 	}
 	if r.o.Quick {
@@ -410,7 +410,7 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 func idle(ctx context.Context) (*engine.Timed, error) {
 	begin := time.Now()
 	select {
-	case <-time.After(time.Duration(drawing * float64(time.Second))):
+	case <-time.After(time.Duration(watched * float64(time.Second))):
 		return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
