@@ -78,7 +78,7 @@ func checkCalibration(c *hardware.Calibration) error {
 			return fmt.Errorf("%s power is %v: it must be at least 0 and below 1, a share of the power limit", e.name, e.share)
 		}
 	}
-	for _, share := range []float64{c.Power.Narrow, c.Power.Attention} {
+	for _, share := range []float64{c.Power.Own, c.Power.Attention} {
 		if !(share >= 0 && share <= hardware.MostPower) {
 			return fmt.Errorf("the power of own products or of attention is %v: it must be at least 0 and at most %d, a share of the power limit", share, hardware.MostPower)
 		}

@@ -143,7 +143,7 @@ var constants = []Constant{
 
 	{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Waiting }},
 	{Key: "power.memory", Help: "while products of a library read their weights", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Memory }},
-	{Key: "power.narrow", Help: "while the engine's own products of few rows do", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Narrow }},
+	{Key: "power.own", Help: "while the engine's own products of few rows do", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Own }},
 	{Key: "power.attention", Help: "while decode attention reads the cache", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Attention }},
 	{Key: "power.fixed", Help: "while a kernel starts and ends", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Fixed }},
 

@@ -12,7 +12,7 @@ type Power struct {
 	// Narrow and Attention are Memory of an engine's own products of few rows and of
 	// decode attention. What they draw beyond Memory the multiprocessors do, whose clocks
 	// the power limit lowers: they can be above 1.
-	Narrow, Attention float64
+	Own, Attention float64
 
 	// Waiting is what it draws at full clocks while it waits for its host: a share of
 	// what lies between the idle power and the power limit.
@@ -34,8 +34,8 @@ type Power struct {
 //     663 W measured.
 //   - Fixed: the least mean error of the energy per token of Llama-3.1-8B in a graph
 //     (validate/observations/h200.csv), so those rows are scored apart.
-//   - Network, Narrow, Attention: not measured apart; kernels are taken to draw what the
+//   - Network, Own, Attention: not measured apart; kernels are taken to draw what the
 //     products of a library do for the bytes that they move.
 func powerOfH200() Power {
-	return Power{Memory: 0.70, Narrow: 0.70, Attention: 0.70, Network: 0.15, Fixed: 0.16, Waiting: 0.068, Idle: 0.11}
+	return Power{Memory: 0.70, Own: 0.70, Attention: 0.70, Network: 0.15, Fixed: 0.16, Waiting: 0.068, Idle: 0.11}
 }

@@ -18,7 +18,7 @@ import (
 // kernel's kind, and x by how much the clocks were below the highest.
 
 // powerKeys are the constants, in the order of drawing's parts.
-var powerKeys = []string{"power.memory", "power.narrow", "power.attention", "power.fixed"}
+var powerKeys = []string{"power.memory", "power.own", "power.attention", "power.fixed"}
 
 // A drawing is what a row says of power, in shares of what lies between the waiting
 // power and the limit.
@@ -88,8 +88,8 @@ func (b *builder) power(m *Machine) error {
 	}
 	err = b.fit(draws(powerKeys...), samples, "runs for their power")
 	if b.file.Engine != Native {
-		delete(b.file.Values, "power.narrow")
-		delete(b.file.HeldOut, "power.narrow")
+		delete(b.file.Values, "power.own")
+		delete(b.file.HeldOut, "power.own")
 	}
 	return err
 }

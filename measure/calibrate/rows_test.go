@@ -94,7 +94,7 @@ func drawnBy(p *Point, g *hardware.GPU, truth *hardware.Calibration, seconds, no
 	if p.Kind == AttentionPower {
 		k, share = truth.Attention, truth.Power.Attention
 	} else if p.Shape.M <= ownRows {
-		share = truth.Power.Narrow
+		share = truth.Power.Own
 	}
 	const matrix = 0.95 // of a large product at the rate of bursts, which the sustained rate below says
 	busy := matrix*float64(w.FLOPs)/(truth.GEMM.Compute*float64(peak)) + share*float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)) + truth.Power.Fixed*float64(k.Fixed)
@@ -113,20 +113,20 @@ func TestFitOfPower(t *testing.T) {
 		truth := hardware.DefaultCalibration(g)
 		truth.GEMM = hardware.Kernel{Compute: 0.66, Memory: 0.88, Fixed: 3e-6}
 		truth.Attention.Memory, truth.Attention.Fixed = 0.9, 6e-6
-		truth.Power = hardware.Power{Memory: 0.60, Narrow: 0.85, Attention: 0.55, Fixed: 0.3, Waiting: 0.077}
+		truth.Power = hardware.Power{Memory: 0.60, Own: 0.85, Attention: 0.55, Fixed: 0.3, Waiting: 0.077}
 		if engine == Transformers {
-			truth.Power.Narrow = truth.Power.Memory
+			truth.Power.Own = truth.Power.Memory
 		}
 		f, err := Fit(syntheticOf(t, engine, g, &truth, hardware.Host{Step: 1e-5, Launch: 1e-5, SmallKernel: 1e-6}, 0.01), g, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for key, want := range map[string]float64{
-			"power.waiting": 0.077, "power.memory": 0.60, "power.narrow": truth.Power.Narrow, "power.attention": 0.55, "power.fixed": 0.3,
+			"power.waiting": 0.077, "power.memory": 0.60, "power.own": truth.Power.Own, "power.attention": 0.55, "power.fixed": 0.3,
 		} {
 			v, ok := f.Values[key]
 			switch {
-			case key == "power.narrow" && engine == Transformers:
+			case key == "power.own" && engine == Transformers:
 				if ok {
 					t.Errorf("%s of an engine without own products: %+v", key, v)
 				}
