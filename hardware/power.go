@@ -9,7 +9,7 @@ type Power struct {
 	Network float64 // while its links do
 	Fixed   float64 // while a kernel starts and ends
 
-	// Narrow and Attention are Memory of an engine's own products of few rows and of
+	// Own and Attention are Memory of an engine's own products of few rows and of
 	// decode attention. What they draw beyond Memory the multiprocessors do, whose clocks
 	// the power limit lowers: they can be above 1.
 	Own, Attention float64

@@ -37,6 +37,7 @@ type Bencher struct {
 	p         *program
 	open      func(Options) (*Engine, error) // of attention; Open but for tests
 	openTeam  func(Options) (*Team, error)   // of all-reduces; OpenTeam but for tests
+	sums      int                            // calls of a graph of small all-reduces; leastSum but for tests
 }
 
 // OpenBencher makes the first visible GPU ready.
@@ -45,7 +46,7 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: leastSum}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

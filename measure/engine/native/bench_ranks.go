@@ -56,7 +56,7 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, team.Close()) }()
-	calls := max(2, min(leastSum, int(mostSum)/q.Shape["bytes"])) / 2 * 2
+	calls := max(2, min(b.sums, int(mostSum)/q.Shape["bytes"])) / 2 * 2
 	graphs := make([]*cuda.Graph, team.Ranks())
 	defer func() {
 		err = errors.Join(err, team.Each(func(rank int, _ *Engine) error {

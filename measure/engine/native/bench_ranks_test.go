@@ -2,6 +2,8 @@ package native
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -58,6 +60,9 @@ func TestSharedBencher(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
+	if emulate.RealGPU() != nil {
+		b.sums = 4 // the processor takes its time
+	}
 	for _, c := range []struct{ tp, bytes int }{{2, 8 << 10}, {2, 256 << 10}, {4, 1 << 10}, {4, 1 << 20}} {
 		if n, err := cuda.Count(folder); err != nil || n < c.tp {
 			continue
@@ -79,21 +84,39 @@ func TestSharedBencher(t *testing.T) {
 // What is queued for an all-reduce on each of two GPUs that compute nothing: sums of
 // both blocks in turn, many of a small message and few of a large one.
 func TestSharedBencherQueues(t *testing.T) {
-	for _, c := range []struct{ bytes, calls int }{{8 << 10, 256}, {64 << 20, 58}, {1 << 30, 2}} {
+	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 2}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
 		b, _, _ := onStandIn(t)
-		var stands []*cuda.StandIn
+		b.sums = leastSum
+		var stands [2]*cuda.StandIn
 		b.openTeam = func(o Options) (*Team, error) {
-			return openTeam(o, func(int) (*cuda.Device, error) {
-				s := cuda.NewStandIn()
-				stands = append(stands, s)
-				return s.Device, nil
+			return openTeam(o, func(rank int) (*cuda.Device, error) {
+				stands[rank] = cuda.NewStandIn()
+				return stands[rank].Device, nil
 			}, (*Engine).compileNothing)
 		}
-		_ = stands
 		q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: 2, Samples: 3}
 		got, err := b.Time(&q)
-		if err != nil || len(got.Seconds) != 3 {
+		if err != nil || len(got.Seconds) != 3 || math.Abs(got.Seconds[0]*1e6-1) > 1e-3 {
 			t.Fatalf("%d bytes: %+v, %v", c.bytes, got, err)
+		}
+		for rank, s := range stands {
+			var calls []string
+			for _, l := range s.Queued {
+				if strings.HasPrefix(l, "kernel all_reduce ") {
+					calls = append(calls, l)
+				}
+			}
+			const replays = 5 + 3
+			if len(calls) != replays*c.calls || !strings.HasPrefix(calls[0], fmt.Sprintf("kernel all_reduce [%d 1 1]", c.grid)) {
+				t.Errorf("%d bytes, rank %d: %d calls, %.60s; want %d of grids of %d", c.bytes, rank, len(calls), calls[0], replays*c.calls, c.grid)
+				continue
+			}
+			for i := range calls[2:] {
+				if calls[i] != calls[i+2] || calls[i] == calls[i+1] {
+					t.Errorf("%d bytes: the sums are not of two buffers in turn:\n%s\n%s\n%s", c.bytes, calls[i], calls[i+1], calls[i+2])
+					break
+				}
+			}
 		}
 	}
 }
