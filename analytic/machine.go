@@ -59,7 +59,7 @@ func checkCalibration(c *hardware.Calibration) error {
 		name  string
 		share float64
 	}{
-		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory},
+		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
@@ -181,7 +181,35 @@ func (f *floor) add(g *floor, n float64) {
 	f.node += g.node.Times(n)
 }
 
-// Cost prices o.
+// carried prices o where the kernel of another operator does it (Carries).
+func (m *Machine) carried(o *Op) (c Cost) {
+	inside := *o
+	inside.Kernels, inside.Acts = 0, 0
+	return m.Cost(&inside)
+}
+
+// own prices a product by the engine's own kernels (hardware.Rows).
+func (m *Machine) own(o *Op) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Own, o.Layers
+	stream := (o.Weights + o.Acts).Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n)
+	c.Memory = stream + o.Weights.Over(m.GPU.Bandwidth).Times(n*k.Row*o.Rows)
+	c.Draw = m.drawOf(m.Cal.Power.Own, stream)
+	c.Fixed = k.Fixed.Times(n * o.Kernels)
+	return c
+}
+
+// within prices o in a step that takes some rides along.
+func (m *Machine) within(o *Op, a aboard) Cost {
+	switch {
+	case !a.has(o.Ride):
+		return m.Cost(o)
+	case o.Kind == GEMM:
+		return m.own(o)
+	}
+	return m.carried(o)
+}
+
+// Cost prices o as a kernel of its own.
 func (m *Machine) Cost(o *Op) (c Cost) {
 	g, cal, n := m.GPU, &m.Cal, o.Layers
 	vector := m.rate[unit.FP32]
@@ -226,7 +254,11 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 		c.Memory += o.Joined.Over(g.Bandwidth.Times(cal.Element.Memory)).Times(n)
 	}
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
-	c.Draw = m.drawOf(o.Kind, c.Memory)
+	share := cal.Power.Memory
+	if o.Kind == Attention {
+		share = cal.Power.Attention
+	}
+	c.Draw = m.drawOf(share, c.Memory)
 	return c
 }
 

@@ -70,14 +70,11 @@ func (m *Machine) Arithmetic() float64 { return m.matrix }
 // the memory, and of the multiprocessors beyond that.
 type draw struct{ memory, chip unit.Seconds }
 
-// drawOf is what kernels draw for the time that their memory is busy.
-func (m *Machine) drawOf(kind Kind, busy unit.Seconds) draw {
-	p := &m.Cal.Power
-	share := p.Memory
-	if kind == Attention {
-		share = p.Attention
-	}
-	return draw{busy.Times(min(share, p.Memory)), busy.Times(max(share-p.Memory, 0))}
+// drawOf is what kernels draw that take this share of the power while their bytes
+// move, which takes so long by itself.
+func (m *Machine) drawOf(share float64, busy unit.Seconds) draw {
+	memory := m.Cal.Power.Memory
+	return draw{busy.Times(min(share, memory)), busy.Times(max(share-memory, 0))}
 }
 
 // add adds n times e.

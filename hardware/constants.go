@@ -21,8 +21,9 @@ const (
 	share   quantity = iota // of a peak of the data sheet
 	seconds                 // written with its unit
 	tokens
-	watts // a share of the power limit, less what is drawn anyway
-	more  // the same, of what the limit may cut
+	growth // of a time, with each row
+	watts  // a share of the power limit, less what is drawn anyway
+	more   // the same, of what the limit may cut
 )
 
 // MostPower is the most that kernels can ask for, in shares of what lies between the
@@ -37,6 +38,8 @@ func (q quantity) limits() (above, most float64) {
 		return 0, 1
 	case seconds:
 		return 0, 0.1
+	case growth:
+		return 0, 1
 	case watts:
 		return 0, 0.99
 	case more:
@@ -52,6 +55,8 @@ func (q quantity) want() string {
 		return "a share of the data-sheet peak, above 0 and at most 1"
 	case seconds:
 		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	case growth:
+		return "what each row adds to the time of the weights, above 0 and at most 1"
 	case watts:
 		return "a share of the power limit, above 0 and at most 0.99"
 	case more:
@@ -122,6 +127,10 @@ var constants = []Constant{
 	{Key: "gemm.sustained", Help: "share of the peak after seconds at the power limit", optional: true, of: func(c *Calibration) *float64 { return &c.Sustained }},
 	{Key: "gemm.memory", Help: "share of the memory bandwidth", of: func(c *Calibration) *float64 { return &c.GEMM.Memory }},
 	{Key: "gemm.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.GEMM.Fixed) }},
+
+	{Key: "own.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Own.Memory }},
+	{Key: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Own.Row }},
+	{Key: "own.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Own.Fixed) }},
 
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},

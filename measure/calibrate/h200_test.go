@@ -131,7 +131,7 @@ func TestH200Native(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows.Rows) != 262 || len(rows.Machine.Notes) != 1 || rows.Machine.Engine != Native {
+	if len(rows.Rows) != 262 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	f, err := Fit(rows, board(t, "h200"), "h200-native")

@@ -87,7 +87,7 @@ func (b *builder) power(m *Machine) error {
 		b.file.Values[key] = hardware.Value{Value: c.Of(&cal), From: "default for " + b.gpu.Generation}
 	}
 	err = b.fit(draws(powerKeys...), samples, "runs for their power")
-	if b.file.Engine != Native {
+	if b.few() == 0 {
 		delete(b.file.Values, "power.own")
 		delete(b.file.HeldOut, "power.own")
 	}
@@ -123,23 +123,19 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 
 // drawn is what a row says of power.
 func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
-	k, of := &cal.GEMM, 0
+	of, memory, fixed := 0, cal.GEMM.Memory, cal.GEMM.Fixed
 	switch {
 	case r.Kind == AttentionPower:
-		k, of = &cal.Attention, 2
-	case b.file.Engine == Native && r.Shape.M <= ownRows:
-		of = 1
+		of, memory, fixed = 2, cal.Attention.Memory, cal.Attention.Fixed
+	case r.Shape.M <= b.few():
+		of, memory, fixed = 1, cal.Own.Memory, cal.Own.Fixed
 	}
 	s := b.sample(r)
 	rest := float64(b.gpu.TDP) - waiting
-	d := drawing{of: of, slowed: 1, memory: s.memory / k.Memory / s.time, fixed: float64(k.Fixed) / s.time}
+	d := drawing{of: of, slowed: 1, memory: s.memory / memory / s.time, fixed: float64(fixed) / s.time}
 	d.matrix = matrix * s.compute / cal.GEMM.Compute / s.time
 	if r.Clock != nil && clock > *r.Clock {
 		d.slowed = clock / *r.Clock
 	}
 	return sample{time: (*r.Power - waiting) / rest, drawing: d}
 }
-
-// ownRows is up to how many rows the native engine multiplies by kernels of its own
-// (measure/engine/native/program.go).
-const ownRows = 16
