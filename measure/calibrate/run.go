@@ -107,8 +107,8 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 		}
 		uuids = uuids[:ranks]
 	}
-	switch {
-	case r.o.Engine == Native:
+	switch r.o.Engine {
+	case Native:
 		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
 	default:
 		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
