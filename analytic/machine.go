@@ -191,9 +191,8 @@ func (m *Machine) carried(o *Op) (c Cost) {
 // own prices a product by the engine's own kernels (hardware.Rows).
 func (m *Machine) own(o *Op) Cost {
 	c, k, n := m.Cost(o), &m.Cal.Own, o.Layers
-	stream := (o.Weights + o.Acts).Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n)
-	c.Memory = stream + o.Weights.Over(m.GPU.Bandwidth).Times(n*k.Row*o.Rows)
-	c.Draw = m.drawOf(m.Cal.Power.Own, stream)
+	c.Memory = (o.Weights + o.Acts).Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + o.Weights.Over(m.GPU.Bandwidth).Times(n*k.Row*o.Rows)
+	c.Draw = m.drawOf(m.Cal.Power.Own, c.Memory)
 	c.Fixed = k.Fixed.Times(n * o.Kernels)
 	return c
 }
@@ -255,7 +254,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 	}
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
 	share := cal.Power.Memory
-	if o.Kind == Attention {
+	if o.Kind == Attention && (m.Engine.Repeat == 0 || o.Repeated == 0) { // copies for every head are no attention's
 		share = cal.Power.Attention
 	}
 	c.Draw = m.drawOf(share, c.Memory)

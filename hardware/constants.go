@@ -41,7 +41,7 @@ func (q quantity) limits() (above, most float64) {
 	case growth:
 		return 0, 1
 	case watts:
-		return 0, 0.99
+		return -1e-9, 0.99
 	case more:
 		return 0, MostPower
 	}
@@ -58,7 +58,7 @@ func (q quantity) want() string {
 	case growth:
 		return "what each row adds to the time of the weights, above 0 and at most 1"
 	case watts:
-		return "a share of the power limit, above 0 and at most 0.99"
+		return "a share of the power limit, from 0 to 0.99"
 	case more:
 		return "a share of the power limit, above 0 and at most 3"
 	}

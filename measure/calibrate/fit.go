@@ -93,7 +93,7 @@ type fit struct {
 const (
 	least     = 3    // samples that a constant needs to be read off
 	bearing   = 0.2  // share of a sample's time that a constant has to account for
-	tenth     = 0.1  // the same of what a row adds, which is never more
+	tenth     = 0.1  // the same of what a row adds, or what starts and ends draw, which is never more
 	intercept = 0.5  // the same of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
 	resamples = 200
@@ -131,7 +131,7 @@ func solve(e equation, samples []sample, start []float64, hold ...string) (*fit,
 
 // unknown holds the constant whose interval is widest, if it reaches down to 0 or
 // the constant is none that there can be: rows that something disturbed may ask for
-// any ramp. A ramp may be 0. A share above 1 is left to be told of: it says that a
+// any ramp. A ramp may be 0, and what starts and ends draw. A share above 1 is left to be told of: it says that a
 // peak is wrong.
 func (f *fit) unknown() (again bool) {
 	worst, widest := -1, 0.0
@@ -141,7 +141,7 @@ func (f *fit) unknown() (again bool) {
 		switch {
 		case !c.Relative() && !c.Valid(f.value[k]):
 			ratio = math.Inf(1)
-		case strings.HasSuffix(c.Key, ".ramp") && f.value[k] < rampOfNone:
+		case strings.HasSuffix(c.Key, ".ramp") && f.value[k] < rampOfNone, c.Key == "power.fixed" && f.value[k] < drawOfNone:
 			continue
 		}
 		if ratio >= 1 && ratio > widest {
@@ -156,6 +156,9 @@ func (f *fit) unknown() (again bool) {
 
 // rampOfNone is a ramp of so few tokens that it is as good as none.
 const rampOfNone = 64
+
+// drawOfNone is what starts and ends draw that is as good as nothing.
+const drawOfNone = 0.05
 
 // release counts the samples that each constant can be read off and holds the one
 // that has the fewest, if they are too few. A constant can be read off a sample
@@ -192,11 +195,11 @@ func (f *fit) release(start []float64) (again bool) {
 
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
-	if c := hardware.ConstantOf(f.keys[k]); strings.HasSuffix(c.Key, ".fixed") && !c.Power() {
-		return intercept
-	}
-	if strings.HasSuffix(f.keys[k], ".row") {
+	switch {
+	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"):
 		return tenth
+	case strings.HasSuffix(f.keys[k], ".fixed"):
+		return intercept
 	}
 	return bearing
 }

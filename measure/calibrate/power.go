@@ -123,16 +123,16 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 
 // drawn is what a row says of power.
 func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
-	of, memory, fixed := 0, cal.GEMM.Memory, cal.GEMM.Fixed
+	of, each, fixed := 0, 1/cal.GEMM.Memory, cal.GEMM.Fixed // time of a byte, in that at the bandwidth
 	switch {
 	case r.Kind == AttentionPower:
-		of, memory, fixed = 2, cal.Attention.Memory, cal.Attention.Fixed
+		of, each, fixed = 2, 1/cal.Attention.Memory, cal.Attention.Fixed
 	case r.Shape.M <= b.few():
-		of, memory, fixed = 1, cal.Own.Memory, cal.Own.Fixed
+		of, each, fixed = 1, 1/cal.Own.Memory+cal.Own.Row*float64(r.Shape.M), cal.Own.Fixed
 	}
 	s := b.sample(r)
 	rest := float64(b.gpu.TDP) - waiting
-	d := drawing{of: of, slowed: 1, memory: s.memory / memory / s.time, fixed: float64(fixed) / s.time}
+	d := drawing{of: of, slowed: 1, memory: s.memory * each / s.time, fixed: float64(fixed) / s.time}
 	d.matrix = matrix * s.compute / cal.GEMM.Compute / s.time
 	if r.Clock != nil && clock > *r.Clock {
 		d.slowed = clock / *r.Clock
