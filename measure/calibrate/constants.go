@@ -136,7 +136,7 @@ func (b *builder) put(f *fit, what string) {
 			f.value[k] = 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
-		if c := hardware.ConstantOf(key); c.Relative() {
+		if c := hardware.ConstantOf(key); c.Relative() && f.value[k] > 0 {
 			errs := f.heldOut(k)
 			b.file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
 		}

@@ -262,11 +262,17 @@ func (f *fit) bootstrap() error {
 	random := rand.New(rand.NewPCG(seed, uint64(len(f.samples))))
 	seen := make([][]float64, len(f.keys))
 	drawn := make([]sample, len(f.samples))
+	begin := slices.Clone(f.value)
+	for k, key := range f.keys {
+		if key == "power.fixed" { // of nothing there is no way back, in logarithms
+			begin[k] = max(begin[k], drawOfNone)
+		}
+	}
 	for range resamples {
 		for i := range drawn {
 			drawn[i] = f.samples[random.IntN(len(f.samples))]
 		}
-		value, err := f.minimize(drawn, f.value, 0)
+		value, err := f.minimize(drawn, begin, 0)
 		if err != nil {
 			return err
 		}
