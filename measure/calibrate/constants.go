@@ -41,10 +41,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if err := b.plausible(); err != nil {
 		return nil, err
 	}
-	if err := b.power(m); err != nil {
-		return nil, err
-	}
-	return f, b.plausible()
+	return f, b.power(m)
 }
 
 // A builder puts what is fitted into a file.

@@ -131,8 +131,8 @@ func solve(e equation, samples []sample, start []float64, hold ...string) (*fit,
 
 // unknown holds the constant whose interval is widest, if it reaches down to 0 or
 // the constant is none that there can be: rows that something disturbed may ask for
-// any ramp. A ramp may be 0, and what starts and ends draw. A share above 1 is left to be told of: it says that a
-// peak is wrong.
+// any ramp. A ramp may be 0, and so may what starts and ends draw. A share above 1 is
+// left to be told of: it says that a peak is wrong.
 func (f *fit) unknown() (again bool) {
 	worst, widest := -1, 0.0
 	for _, k := range f.free() {

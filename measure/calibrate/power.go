@@ -88,10 +88,24 @@ func (b *builder) power(m *Machine) error {
 	}
 	err = b.fit(draws(powerKeys...), samples, "runs for their power")
 	if b.few() == 0 {
-		delete(b.file.Values, "power.own")
-		delete(b.file.HeldOut, "power.own")
+		b.forget("power.own")
+	}
+	for _, key := range powerKeys {
+		v, ok := b.file.Values[key]
+		if c := hardware.ConstantOf(key); ok && !c.Valid(v.Value) {
+			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", key, v.Value, c.Want())
+			b.forget(powerKeys...)
+		}
 	}
 	return err
+}
+
+// forget leaves constants of power to the defaults.
+func (b *builder) forget(keys ...string) {
+	for _, key := range keys {
+		delete(b.file.Values, key)
+		delete(b.file.HeldOut, key)
+	}
 }
 
 // waiting is the power of a GPU that has nothing to do, by its row, else by default.

@@ -163,6 +163,29 @@ func TestFitWithoutPower(t *testing.T) {
 	}
 }
 
+// Power that no constants give leaves the defaults, with a word.
+func TestFitOfImpossiblePower(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	for i := range rows.Rows {
+		if r := &rows.Rows[i]; r.Kind == GEMMPower {
+			watts := 3000.0
+			r.Power = &watts
+		}
+	}
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.Values["power.memory"]; ok || !strings.Contains(strings.Join(f.Notes, "\n"), "runs for their power do not agree") {
+		t.Errorf("%+v: %q", f.Values, f.Notes)
+	}
+	if _, err := hardware.ParseCalibration("x", f.Text()); err != nil {
+		t.Error(err)
+	}
+}
+
 // Rows of a whole plan give the constants back that they were made with, each
 // within twice its stated interval: of seventeen, one is often beside it.
 func TestFitOfAPlan(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 // Of an all-reduce that is timed by itself.
 const (
 	sumWidth = 4096 // values of a row, as Llama-3.1-8B's stream has
-	ownRows  = 16   // up to which a step multiplies by own kernels, and the sum leaves them what they read
 	leastSum = 256  // calls of a graph of small messages: the ranks begin some microseconds apart
 	mostSum  = 4e9  // bytes of the messages of a graph, if that is fewer
 )
@@ -29,7 +28,7 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 	}
 	rows = values / width
 	o = Options{Seed: 1, TP: q.TP, Batch: 1, PromptLen: rows, GenLen: 1}
-	if rows <= ownRows {
+	if ownAfter(rows) {
 		o.Batch, o.PromptLen, o.GenLen = rows, 1, 2
 	}
 	o.Config = fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":512,"num_hidden_layers":1,"num_attention_heads":8,
@@ -81,10 +80,14 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	return t, err
 }
 
+// ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
+// leaves them what they read then.
+func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
+
 // queueSums queues so many sums over the ranks, of both blocks in turn.
 func (e *Engine) queueSums(rows, calls int) error {
 	o := outProduct{}
-	if rows <= ownRows {
+	if ownAfter(rows) {
 		o.next = e.w.layers[0].mlpNorm
 	}
 	for i := range calls {
