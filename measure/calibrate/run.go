@@ -378,7 +378,7 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 		return steps(ctx, r.w, p, r.o)
 	}
 	if p.Kind == Idle {
-		return idle(ctx)
+		return r.idle(ctx)
 	}
 	shape, err := sizes(&p.Shape)
 	if err != nil {
@@ -407,10 +407,14 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 }
 
 // idle lets the GPU do nothing, with the worker's context on it.
-func idle(ctx context.Context) (*engine.Timed, error) {
+func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
+	seconds := watched
+	if r.o.Quick {
+		seconds = 0.5
+	}
 	begin := time.Now()
 	select {
-	case <-time.After(time.Duration(watched * float64(time.Second))):
+	case <-time.After(time.Duration(seconds * float64(time.Second))):
 		return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
