@@ -27,6 +27,7 @@ type shape struct {
 	kept   Quantization // of the blocks' linear layers
 
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
+	keyCopies          int // ranks that have the same key heads, 1 where there is one for each rank
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
 }
 
@@ -274,8 +275,8 @@ func (s *shape) misfit() string {
 		return "it has no layers or no vocabulary"
 	case s.headDim != 64 && s.headDim != 128 && s.headDim != 256:
 		return fmt.Sprintf("heads are %d wide; this engine has 64, 128 and 256", s.headDim)
-	case s.kvHeads == 0 || s.heads%s.kvHeads != 0 || s.heads/s.kvHeads > 8 || s.heads/s.kvHeads*s.headDim > 1024:
-		return fmt.Sprintf("%d query heads of %d on %d key heads; this engine has whole groups of up to 8, and up to 1024 wide", s.heads, s.headDim, s.kvHeads)
+	case s.kvHeads == 0 || s.heads%s.kvHeads != 0 || s.heads/s.kvHeads > 8:
+		return fmt.Sprintf("%d query heads on %d key heads; this engine has whole groups of up to 8", s.heads, s.kvHeads)
 	case s.hidden%64 != 0 || s.inner%64 != 0:
 		return fmt.Sprintf("hidden size %d and feed-forward %d have to be multiples of 64", s.hidden, s.inner)
 	}

@@ -218,7 +218,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
-	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, float: e.shape.float()}
+	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float()}
 	if ckpt != nil {
 		return l.load(ckpt)
 	}

@@ -13,7 +13,7 @@ import (
 func heads() []shape {
 	return []shape{
 		{heads: 8, kvHeads: 2, headDim: 64}, {heads: 2, kvHeads: 2, headDim: 128, qkNorm: true}, {heads: 7, kvHeads: 1, headDim: 64, bias: true},
-		{heads: 8, kvHeads: 2, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
+		{heads: 8, kvHeads: 1, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
 		{heads: 4, kvHeads: 1, headDim: 128, qkNorm: true, fp16: true}, {heads: 2, kvHeads: 1, headDim: 256, fp16: true},
 	}
 }
