@@ -30,11 +30,12 @@ type Options struct {
 	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
 	Quantization Quantization // of the weights of the blocks' linear layers
 
-	linear   []linearKernels // nil for linearShapes
-	splits   int             // of the context in decode attention; 0 for the rule
-	sms      int             // multiprocessors that products are cut for; 0 for the GPU's
-	oneShot  int             // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
-	patience time.Duration   // of a rank with another; 0 for patience
+	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
+	linear   []linearKernels        // nil for linearShapes
+	splits   int                    // of the context in decode attention; 0 for the rule
+	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
+	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
+	patience time.Duration          // of a rank with another; 0 for patience
 }
 
 // Products says what multiplies in a decode step.
@@ -177,6 +178,9 @@ func (s *shape) leastBytes(batch, context int) float64 {
 
 // load does what needs the GPU; compile makes its kernels.
 func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
+	if e.opt.like != nil {
+		e.opt.like(&e.dev.Properties)
+	}
 	if e.opt.sms == 0 {
 		e.opt.sms = e.dev.SMs
 	}

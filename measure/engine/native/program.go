@@ -158,6 +158,12 @@ func defines(s *shape, linear []linearKernels) []string {
 	return append(out, s.moreDefines()...)
 }
 
+// definesFor are those that differ from GPU to GPU.
+func definesFor(p *cuda.Properties, s *shape) []string {
+	tile := tileFor(p, s)
+	return tile.defines()
+}
+
 // compile makes the program for dev, with the rings that fit there, or takes it from
 // the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
@@ -166,7 +172,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(defines(s, linear), more...))
+	cubin, err := cache.Compile(c, "kernels.cu", src, dev.Code, append(append(defines(s, linear), definesFor(&dev.Properties, s)...), more...))
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +185,10 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
-	if p.tile.shared > dev.SharedOptIn {
-		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
-			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
+	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
+	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
+		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
+			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
 	return p, p.find(s)
 }
