@@ -181,6 +181,9 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if e.opt.like != nil {
 		e.opt.like(&e.dev.Properties)
 	}
+	if err := tooOld(&e.dev.Properties, &e.shape); err != nil {
+		return err
+	}
 	if e.opt.sms == 0 {
 		e.opt.sms = e.dev.SMs
 	}
@@ -229,11 +232,19 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	return l.random(e.opt.Seed, e.shape.normStart())
 }
 
+// tooOld says what of a GPU's generation is in the way.
+func tooOld(p *cuda.Properties, s *shape) error {
+	switch {
+	case p.Major < 7:
+		return unsupported("%s has compute capability %d.%d; this engine's kernels need 7.0 or newer", p.Name, p.Major, p.Minor)
+	case p.Major < 8 && !s.fp16:
+		return unsupported("%s has compute capability %d.%d, and tensor cores for bf16 came with 8.0: it runs in fp16 (--dtype fp16)", p.Name, p.Major, p.Minor)
+	}
+	return nil
+}
+
 // compile makes the kernels, or takes them from the cache.
 func (e *Engine) compile() error {
-	if e.dev.Major < 8 {
-		return unsupported("%s has compute capability %d.%d; this engine's kernels need 8.0 or newer", e.dev.Name, e.dev.Major, e.dev.Minor)
-	}
 	c, err := cuda.OpenCompiler(e.opt.Libraries)
 	if err != nil {
 		return err

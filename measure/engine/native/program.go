@@ -161,7 +161,11 @@ func defines(s *shape, linear []linearKernels) []string {
 // definesFor are those that differ from GPU to GPU.
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
-	return tile.defines()
+	out := tile.defines()
+	if p.Major < 8 {
+		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
+	}
+	return out
 }
 
 // compile makes the program for dev, with the rings that fit there, or takes it from
