@@ -606,14 +606,11 @@ func TestSharedFormatsCheckpoints(t *testing.T) {
 		name string
 		fp8  bool
 		kept Quantization
-	}{{"copies", true, FP8}, {"llama", false, FP8}, {"mistral", false, INT4}} {
+	}{{"multi_query", true, FP8}, {"llama", false, FP8}, {"mistral", false, INT4}} {
 		t.Run(fmt.Sprintf("%s/%v/%v", c.name, c.fp8, c.kept), func(t *testing.T) {
 			config := shareable()[c.name]
 			s, r := storeOf(t, config, safetensors.BFloat16, c.fp8)
 			opt := Options{TP: 2, Weights: s.write(t), Quantization: c.kept, Batch: 2, PromptLen: 9, GenLen: 2}
-			if c.name == "copies" {
-				opt.TP = 4
-			}
 			r.s.kept = c.kept
 			if !c.fp8 {
 				for _, ts := range layout(&r.s).tensors {
