@@ -62,8 +62,6 @@ func (q Quantization) misfit(s *shape) string {
 		return ""
 	case q != FP8 && q != INT4:
 		return fmt.Sprintf("weights of %d bits; this engine has 16, fp8 and int4", int(q))
-	case s.experts > 0:
-		return fmt.Sprintf("%v weights of experts; this engine quantizes dense models", q)
 	case q == FP8 && (s.hidden%unitOfFP8 != 0 || s.inner%unitOfFP8 != 0 || s.attWidth()%unitOfFP8 != 0):
 		return fmt.Sprintf("fp8 weights lie in units of %d inputs, of which a hidden size of %d, feed-forward of %d and attention of %d%s are no multiples",
 			unitOfFP8, s.hidden, s.inner, s.attWidth(), s.ofEach())

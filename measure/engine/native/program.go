@@ -213,6 +213,9 @@ func (p *program) find(s *shape) error {
 	if s.experts > 0 {
 		maps.Copy(names, p.moe.names())
 	}
+	if s.experts > 0 && s.kept != Unquantized {
+		maps.Copy(names, p.moe.narrow.names())
+	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
 	}

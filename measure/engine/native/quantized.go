@@ -55,13 +55,13 @@ func (w *weights) room(bytes int) cuda.Ptr {
 	return cuda.Ptr(at)
 }
 
-// scratchOf is the memory for the widest matrix of a layer in 16 bits; none where
-// none is quantized.
+// scratchOf is the memory for the widest matrix of a layer in 16 bits, which is that
+// of all experts where there are some; none where none is quantized.
 func (s *shape) scratchOf() int {
 	if s.kept == Unquantized {
 		return 0
 	}
-	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden)
+	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden*max(s.experts, 1))
 }
 
 // wide gives the address of the 16-bit weights w of out rows of in columns; if they
@@ -227,7 +227,7 @@ func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 			return unsupported("weights: %q is packed as GPTQ, AWQ or compressed-tensors do; int4 weights are made of 16-bit ones here", base+packed)
 		}
 	}
-	if c.DType(t.name) != safetensors.E4M3 || !strings.HasSuffix(base, "_proj") {
+	if linear := strings.HasSuffix(base, "_proj") || strings.Contains(base, ".experts."); c.DType(t.name) != safetensors.E4M3 || !linear {
 		return nil
 	}
 	if t.kept != FP8 {

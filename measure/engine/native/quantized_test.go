@@ -315,7 +315,7 @@ func (b *bench) narrowSwiglu(l *linearKernels, batch, n, k, parts int) {
 // fit are the small dense models whose sizes groups of 128 divide.
 func fit() map[string]string {
 	return map[string]string{
-		"mistral": tinyMistral, "qwen3": tinyQwen3, "window": tinyWindow,
+		"mistral": tinyMistral, "qwen3": tinyQwen3, "window": tinyWindow, "qwen3_moe": strings.Replace(tinyQwen3MoE, ":192", ":384", 1),
 		"gemma2": strings.Replace(tinyGemma2, `"intermediate_size":704`, `"intermediate_size":768`, 1),
 		"qwen2":  strings.NewReplacer(`"hidden_size":448`, `"hidden_size":512,"head_dim":64`, "1216", "1280", `heads":7`, `heads":8`, `heads":1`, `heads":2`).Replace(tinyQwen2),
 	}
@@ -340,7 +340,7 @@ func TestFormatsAgainstReference(t *testing.T) {
 		kept     Quantization
 		emulated string // families that are tried there
 	}{
-		{true, Unquantized, "llama gemma2 qwen3_moe"}, {false, FP8, "mistral gemma2"}, {false, INT4, "mistral"},
+		{true, Unquantized, "llama gemma2 qwen3_moe"}, {false, FP8, "mistral gemma2 qwen3_moe mixtral"}, {false, INT4, "mistral qwen3_moe"},
 		{true, FP8, ""}, {true, INT4, "mistral"},
 	} {
 		configs := tiny()
@@ -348,7 +348,7 @@ func TestFormatsAgainstReference(t *testing.T) {
 			configs = fit()
 		}
 		for name, config := range configs {
-			if few && !slices.Contains(strings.Fields(f.emulated), name) || f.kept != Unquantized && strings.Contains("qwen3_moe mixtral", name) {
+			if few && !slices.Contains(strings.Fields(f.emulated), name) {
 				continue
 			}
 			for _, c := range all {
@@ -370,7 +370,7 @@ func TestFormatsSizesAreTheEstimates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b"} {
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "qwen3-30b-a3b", "mixtral-8x7b"} {
 		m, err := table.Model(name)
 		if err != nil {
 			t.Fatal(err)
@@ -407,7 +407,7 @@ func TestFormatsRefused(t *testing.T) {
 	}{
 		{tinyLlama, Options{Quantization: INT4}, "groups of 128 need a hidden size, feed-forward and attention that are multiples of it, not 256, 704 and 512"},
 		{tinyLlama, Options{Quantization: 3}, "weights of 3 bits; this engine has 16, fp8 and int4"},
-		{tinyMixtral, Options{Quantization: FP8}, "fp8 weights of experts; this engine quantizes dense models"},
+		{tinyMixtral, Options{Quantization: INT4}, "multiples of it, not 320, 448 and 320"},
 		{tinyLlama, Options{Quantization: FP8, TP: 2}, "a hidden size of 256, feed-forward of 352 and attention of 256 on each of 2 GPUs are no multiples"},
 		{shareable()["copies"], Options{Quantization: INT4, TP: 2}, "multiples of it, not 320, 384 and 256 on each of 2 GPUs"},
 		{tinyMistral, Options{Quantization: INT4, TP: 4, FP16: true}, ""},
@@ -585,6 +585,7 @@ func TestSharedFormats(t *testing.T) {
 		{"llama", Options{TP: 2, Quantization: FP8, Batch: 3, PromptLen: 9, GenLen: 3}},
 		{"copies", Options{TP: 4, Quantization: FP8, Batch: 9, PromptLen: 3, GenLen: 2}},
 		{"gemma2", Options{TP: 2, Quantization: FP8, FP16: true, Batch: 33, PromptLen: 3, GenLen: 2}},
+		{"qwen3_moe", Options{TP: 2, Quantization: FP8, Batch: 3, PromptLen: 9, GenLen: 3}},
 		{"mistral", Options{TP: 2, Quantization: INT4, Batch: 3, PromptLen: 9, GenLen: 3}},
 		{"mistral", Options{TP: 4, Quantization: INT4, FP16: true, Batch: 17, PromptLen: 3, GenLen: 2}},
 	} {
