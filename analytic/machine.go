@@ -175,7 +175,22 @@ func (f *floor) add(g *floor, n float64) {
 	f.node += g.node.Times(n)
 }
 
-// Cost prices o.
+// carried prices o where the kernel of another operator does it (Carries).
+func (m *Machine) carried(o *Op) (c Cost) {
+	inside := *o
+	inside.Kernels, inside.Acts = 0, 0
+	return m.Cost(&inside)
+}
+
+// within prices o in a step that takes some rides along.
+func (m *Machine) within(o *Op, a aboard) Cost {
+	if a.has(o.Ride) {
+		return m.carried(o)
+	}
+	return m.Cost(o)
+}
+
+// Cost prices o as a kernel of its own.
 func (m *Machine) Cost(o *Op) (c Cost) {
 	g, cal, n := m.GPU, &m.Cal, o.Layers
 	vector := m.rate[unit.FP32]

@@ -20,6 +20,7 @@ type Line struct {
 	Layer  string // the kind of layer, "" for what the model has once
 	Layers float64
 	Kind   Kind
+	In     string      // the operator within whose kernel it is done, "" for a kernel of its own
 	Format unit.Format // that its products run in, NoFormat if it has none
 
 	FLOPs, Vector            unit.FLOPs
@@ -110,10 +111,14 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 	if sum == nil {
 		sum = make([]Line, 0, len(ops)+1)
 	}
+	on := c.Machine.Engine.carries(st)
 	for i := range ops {
 		o := &ops[i]
-		cost := c.Machine.Cost(o)
+		cost := c.Machine.within(o, on)
 		l := find(&sum, o)
+		if on.has(o.Ride) {
+			l.In = carrier(ops, i)
+		}
 		n := o.Layers * times
 		l.Layers = max(l.Layers, o.Layers)
 		if o.FLOPs > 0 {

@@ -38,13 +38,17 @@ func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Block
 // before appends norms, the products into the block, and what is done to their
 // outputs token by token.
 func (s *Step) before(dst []Op, b *models.Block) []Op {
+	first := len(dst)
 	dst = s.streamNorms(dst, b.Norms)
+	if len(dst) > first {
+		dst[first].Ride = s.ahead(b)
+	}
 	dst = s.linears(dst, s.Dense, b.In, s.tokens(), s.Par.TP)
 	switch {
 	case b.Attention != nil:
 		dst = s.rotary(dst, b)
 	case b.Activation.Width > 0:
-		return s.activation(dst, &b.Activation, s.tokens(), s.Par.TP)
+		return s.activation(dst, &b.Activation, s.tokens(), s.Par.TP, behindProduct)
 	}
 	if b.Experts != nil {
 		return s.router(dst, b.Experts)
@@ -200,7 +204,12 @@ func (s *Step) embedding(dst []Op, m *models.Model) []Op {
 
 // finalNorm appends the norm after the last layer.
 func (s *Step) finalNorm(dst []Op, m *models.Model) []Op {
-	return once(s.streamNorms(dst, m.FinalNorms), len(dst))
+	first := len(dst)
+	dst = once(s.streamNorms(dst, m.FinalNorms), first)
+	if n := len(dst); n > first && !s.Par.SP && len(m.Embedding.Project) < 2 { // OPT projects ahead of the head
+		dst[n-1].Ride = aheadOfHead
+	}
+	return dst
 }
 
 // head appends the LM head on Logits positions of each sequence and the choice

@@ -25,5 +25,6 @@ func (a *app) explain(ans *answer) {
 	a.logf("links reach %g of their rate after %v and %v a GPU, the network %g after %v",
 		c.Link, c.LinkBase, c.LinkPerGPU, c.InterNode, c.InterNodeBase)
 	e := &ans.Machine.Engine
+	a.logf("engine %s: %s", e.Name, e.Source)
 	a.logf("engine %s: %v of the host a step, %v a launch, %v of memory", e.Name, e.Host, e.Launch, e.Reserve)
 }
