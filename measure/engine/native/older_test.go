@@ -32,7 +32,7 @@ func TestOlderAgainstReference(t *testing.T) {
 	}
 	variants := []variant{
 		{"llama", Unquantized, 1}, {"llama", Unquantized, 5}, {"llama", Unquantized, 16}, {"llama", Unquantized, 33}, {"gemma2", Unquantized, 3},
-		{"qwen3", Unquantized, 2}, {"mixtral", Unquantized, 3}, {"mistral", FP8, 1}, {"mistral", FP8, 32}, {"mistral", INT4, 7},
+		{"qwen3", Unquantized, 2}, {"mixtral", Unquantized, 3}, {"gemma", Unquantized, 2}, {"mistral", FP8, 1}, {"mistral", FP8, 32}, {"mistral", INT4, 7},
 	}
 	if emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_SHAPES") != "all" { // the processor takes its time, and to compile too
 		variants = []variant{{"gemma2", Unquantized, 3}, {"gemma2", Unquantized, 33}}
@@ -41,6 +41,9 @@ func TestOlderAgainstReference(t *testing.T) {
 		for _, c := range variants {
 			t.Run(fmt.Sprintf("%s/%s%v/%d", capability, c.name, c.kept, c.batch), func(t *testing.T) {
 				t.Parallel()
+				if c.name == "gemma" && capability == "7.5" {
+					return // heads of 256 do not fit
+				}
 				opt := Options{FP16: true, Quantization: c.kept, Seed: 9, Batch: c.batch, PromptLen: 66, GenLen: 3, like: like}
 				if c.batch > 8 {
 					opt.PromptLen = 5

@@ -205,7 +205,7 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 // The bytes of weights and cache that all ranks hold are the theory's for one GPU,
 // times the ranks; of a vocabulary that does not divide, the theory's padding.
 func TestSharedSizesAreTheEstimates(t *testing.T) {
-	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b"} {
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b", "qwen3-235b-a22b"} {
 		table, err := models.Load(llmprof.ModelsJSON)
 		if err != nil {
 			t.Fatal(err)
@@ -220,6 +220,12 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 		}
 		for _, tp := range []int{1, 2, 4, 8} {
 			opt := Options{Model: m, Config: config, TP: tp, Batch: 3, PromptLen: 1000, GenLen: 25}
+			if name == "qwen3-235b-a22b" && tp < 8 { // a key head has 16 query heads
+				if err := Check(&opt); err == nil || !strings.Contains(err.Error(), "query heads share a key head on a GPU") {
+					t.Errorf("tp %d: %v", tp, err)
+				}
+				continue
+			}
 			var weights, cache float64
 			for rank := range tp {
 				e, err := newEngine(opt, rank)

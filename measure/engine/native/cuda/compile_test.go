@@ -82,9 +82,10 @@ func TestKernelsCompile(t *testing.T) {
 	older := map[string]string{"sm_70": "OLDER=70", "sm_75": "OLDER=75"} // which run in fp16
 	for _, arch := range []string{"sm_70", "sm_75", "sm_80", "sm_90a", "sm_120"} {
 		for _, shape := range append(shapes(), formats()...) {
-			if define := older[arch]; define != "" && (slices.Contains(shape, "HEAD_DIM=256") || arch == "sm_70" && strings.HasPrefix(c.Version, "13")) {
+			if arch == "sm_75" && slices.Contains(shape, "HEAD_DIM=256") || arch == "sm_70" && strings.HasPrefix(c.Version, "13") {
 				continue // a block has too little shared memory; NVRTC 13 knows no 7.0
-			} else if define != "" {
+			}
+			if define := older[arch]; define != "" {
 				shape = append(slices.Clone(shape), define, "FP16=1", "KEYS=32")
 			}
 			shape = append(shape, "SHAPE_1=1,1,512,4,1", "SHAPE_8=1,1,512,3,8", "SHAPE_16=2,2,256,3,16", "DEEP_1=1,1,512,6,1", "DEEP_8=1,1,512,5,8", "DEEP_16=2,2,256,4,16")
