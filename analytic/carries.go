@@ -11,7 +11,7 @@ import (
 // through memory; its arithmetic, its weights and what it writes to the cache stay.
 // A prefill carries nothing of this but the experts' activation.
 type Carries struct {
-	Rows      float64 // sequences of a decode step up to which products with 16-bit weights carry the norm ahead of them and the activation behind them
+	Rows      float64 // sequences of a decode step up to which products with 16-bit weights are the engine's own (hardware.Rows), and carry the norm ahead of them and the activation behind them
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
@@ -27,12 +27,15 @@ const (
 	behindProduct      // the activation of a dense feed-forward, in the product that makes its input
 	inAttention
 	behindExperts
+	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
+	ownHead    // the LM head
 )
 
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
-type aboard uint8
+type aboard uint16
 
-const rides = 1 << (behindExperts + 1)
+// sets is how many sets of rides there are.
+const sets = 1 << (ownHead + 1)
 
 func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
 
@@ -46,14 +49,17 @@ func (e *Engine) carries(s *Step) (a aboard) {
 			a |= 1 << r
 		}
 	}
-	rows := e.Carries.Rows
-	if s.Dense.Weights != s.Dense.stream() {
-		rows = e.Carries.Quantized
-	}
 	decode := s.New == 1 && s.Past > 0
-	take(decode && s.Batch <= rows, aheadOfBlock)
-	take(decode && s.Batch <= rows, behindProduct)
-	take(decode && s.Batch <= e.Carries.Rows, aheadOfHead) // its weights are never quantized
+	own := decode && s.Batch <= e.Carries.Rows
+	few, quantized := own, s.Dense.Weights != s.Dense.stream()
+	if quantized {
+		few = decode && s.Batch <= e.Carries.Quantized
+	}
+	take(few, aheadOfBlock)
+	take(few, behindProduct)
+	take(own, aheadOfHead) // its weights are never quantized
+	take(own, ownHead)
+	take(own && !quantized, ownProduct)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
 	return a

@@ -1,7 +1,11 @@
 package analytic
 
 import (
+	"fmt"
 	"testing"
+
+	"llmprof/hardware"
+	"llmprof/unit"
 )
 
 // without is the machine of a case with an engine that carries nothing.
@@ -66,11 +70,7 @@ func TestCarriers(t *testing.T) {
 	} {
 		c := onEngine(t, x.model, "native", Workload{Batch: x.batch, Prompt: 512, Gen: 2})
 		if x.scheme != "" {
-			s, err := ParseScheme(x.scheme)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Scheme = s
+			c.Scheme = scheme(t, x.scheme, c.Machine.GPU)
 		}
 		r, err := Explain(c)
 		if err != nil {
@@ -100,6 +100,56 @@ func TestCarriers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOwnProductsByHand works out what the products of a decode step of Llama-3.1-8B
+// take by the engine's own kernels, and that beyond their rows, in a prefill and with
+// quantized weights it is other constants that hold.
+func TestOwnProductsByHand(t *testing.T) {
+	c := onEngine(t, "llama3.1-8b", "native", Workload{Batch: 1, Prompt: 512, Gen: 2})
+	cal := c.Machine.Cal
+	cal.Own = hardware.Rows{Memory: 0.9, Row: 0.01, Fixed: 3e-6}
+	other, err := NewMachine(c.Machine.GPU, cal, c.Machine.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shapes := map[string][3]float64{ // in, out, of so many
+		"qkv_proj": {4096, 6144, 32}, "o_proj": {4096, 4096, 32}, "gate_up_proj": {4096, 28672, 32}, "down_proj": {14336, 4096, 32}, "lm_head": {4096, 128256, 1},
+	}
+	for _, batch := range []int{1, 16, 17} {
+		at, was := *c, *c
+		at.Machine = other
+		at.Workload.Batch, was.Workload.Batch = batch, batch
+		r, err := Explain(&at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := Explain(&was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.DecodeOps {
+			l := &r.DecodeOps[i]
+			s, product := shapes[l.Name]
+			want := before.DecodeOps[i].Expected
+			if b := float64(batch); product && batch <= 16 {
+				weights, acts := 2*s[0]*s[1], 2*b*(s[0]+s[1])
+				want = unit.Seconds(s[2] * (3e-6 + (weights+acts)/(0.9*4.8e12) + b*0.01*weights/4.8e12))
+			}
+			near(t, fmt.Sprintf("batch %d: %s", batch, l.Name), l.Expected, want, 1e-9)
+		}
+		if r.TTFT != before.TTFT || predict(t, &at).TPOT != r.TPOT {
+			t.Errorf("batch %d: TTFT %v, was %v; TPOT %v", batch, r.TTFT, before.TTFT, r.TPOT)
+		}
+	}
+	c.Scheme = scheme(t, "w8a16-fp8", c.Machine.GPU)
+	at := *c
+	at.Machine = other
+	plain := c.Machine.Cost(&Op{
+		Layers: 1, Kind: GEMM, Format: unit.BF16, Weights: 2 * 4096 * 128256, Acts: 2 * (4096 + 128256), Kernels: 1,
+	})
+	head := unit.Seconds(3e-6+(2*4096*128256+2*(4096+128256))/(0.9*4.8e12)+0.01*2*4096*128256/4.8e12) - plain.Time()
+	near(t, "quantized", predict(t, &at).TPOT.Expected, predict(t, c).TPOT.Expected+head, 1e-9)
 }
 
 // TestCarriersOfOthers holds that no other profile carries anything, and none that

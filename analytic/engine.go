@@ -65,7 +65,7 @@ var engines = []Engine{
 	{
 		Name: "native", Fused: true, OneShot: true, Host: 20e-6, Reserve: 0,
 		Carries: Carries{Rows: 16, Quantized: 32, Rotation: true, Experts: true},
-		Source:  "llmprof's own engine, one CUDA graph a step: products carry norms and activation in decode steps of up to 16 sequences (32 with quantized weights), attention carries rotary embedding and cache write in all, experts their activation (docs/native.md); 20 µs to read the token back assumed",
+		Source:  "llmprof's own, one CUDA graph a step; attention of a decode step carries rotary embedding and cache write, its products up to batch 16 (quantized: 32) norms and activation (docs/native.md); 20 µs to read the token back assumed",
 	},
 	{
 		Name: "transformers", Launch: eagerLaunch, Element: smallKernel, Join: true, Error: 0.25,

@@ -108,6 +108,7 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64) []
 		o.Weights = o.Weights.Times(hit)
 		o.Model = o.Model.Times(s.tokens() * busy / rows)
 		o.Eager *= max(hit, 1) // an expert after the other
+		o.Ride = alone         // kernels of experts are others
 	}
 	return dst
 }

@@ -59,7 +59,7 @@ func checkCalibration(c *hardware.Calibration) error {
 		name  string
 		share float64
 	}{
-		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory},
+		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
@@ -182,12 +182,23 @@ func (m *Machine) carried(o *Op) (c Cost) {
 	return m.Cost(&inside)
 }
 
+// own prices a product by the engine's own kernels (hardware.Rows).
+func (m *Machine) own(o *Op) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Own, o.Layers
+	c.Memory = (o.Weights + o.Acts).Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + o.Weights.Over(m.GPU.Bandwidth).Times(n*k.Row*o.Rows)
+	c.Fixed = k.Fixed.Times(n * o.Kernels)
+	return c
+}
+
 // within prices o in a step that takes some rides along.
 func (m *Machine) within(o *Op, a aboard) Cost {
-	if a.has(o.Ride) {
-		return m.carried(o)
+	switch {
+	case !a.has(o.Ride):
+		return m.Cost(o)
+	case o.Kind == GEMM:
+		return m.own(o)
 	}
-	return m.Cost(o)
+	return m.carried(o)
 }
 
 // Cost prices o as a kernel of its own.

@@ -18,8 +18,8 @@ type Predictor struct {
 	plain   Scheme
 	price   unit.DollarsPerHour
 
-	even      [rides]*even // by what a step carries; those that no step does are nil
-	cores     []core       // blocks' cores, which are not even
+	even      [sets]*even // by what a step carries; those that no step does are nil
+	cores     []core      // blocks' cores, which are not even
 	footprint footprint
 }
 
@@ -158,19 +158,18 @@ func (p *Predictor) charge(t *tally, prices []price, x float64) {
 	}
 }
 
-// core adds what a block's core costs in a step.
-func (p *Predictor) core(t *tally, s *Step, c *core) {
+// core adds what a block's core costs in a step that takes some rides along.
+func (p *Predictor) core(t *tally, s *Step, c *core, on aboard) {
 	if c.block.Experts == nil && c.block.Scan == nil {
 		var room [3]Op
-		p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers)
+		p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers, on)
 		return
 	}
 	var room [8]Op
-	p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers)
+	p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers, on)
 }
 
-func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64) {
-	on := p.machine.Engine.carries(s)
+func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64, on aboard) {
 	for i := range ops {
 		o := &ops[i]
 		o.Layers = layers

@@ -116,7 +116,7 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 		o := &ops[i]
 		cost := c.Machine.within(o, on)
 		l := find(&sum, o)
-		if on.has(o.Ride) {
+		if on.has(o.Ride) && o.Kind == Element {
 			l.In = carrier(ops, i)
 		}
 		n := o.Layers * times

@@ -26,7 +26,7 @@ func (u *sum) step(s *Step) tally {
 	}
 	t := u.common
 	for i := range u.p.cores {
-		u.p.core(&t, s, &u.p.cores[i])
+		u.p.core(&t, s, &u.p.cores[i], on)
 	}
 	f := &t.floor
 	t.least = f.time()

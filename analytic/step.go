@@ -136,7 +136,7 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 		Weights: f.weightBytes(local, out) + stream.Bytes(bias),
 		Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
 		Unfused: f.Act.Bytes(rows*in*float64(len(ls))) + stream.Bytes(rows*out), // each reads the input for itself
-		Kernels: 1, Eager: float64(len(ls)),
+		Kernels: 1, Eager: float64(len(ls)), Ride: ownProduct, Rows: rows,
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *Step) head(dst []Op, m *models.Model) []Op {
 		Name: "lm_head", Kind: GEMM, Format: stream,
 		FLOPs: unit.FLOPs(2 * rows * n / tp), Model: unit.FLOPs(2 * rows * n),
 		Weights: stream.Bytes(n / tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
-		Kernels: 1, Eager: 1,
+		Kernels: 1, Eager: 1, Ride: ownHead, Rows: rows,
 	})
 	if s.Par.TP > 1 {
 		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))

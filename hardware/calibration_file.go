@@ -114,6 +114,9 @@ func (f *CalibrationFile) put(c *Calibration, h *Host, engine string, value func
 			*k.host(h) = value(k, v)
 		}
 	}
+	if _, ok := f.Values["own.memory"]; !ok {
+		c.ownAsOthers()
+	}
 }
 
 // source says where the constants come from.

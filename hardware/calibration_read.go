@@ -31,6 +31,7 @@ type calibrationText struct {
 	Device  deviceText        `toml:"device"`
 
 	GEMM      map[string]valueText    `toml:"gemm"`
+	Own       map[string]valueText    `toml:"own"`
 	Attention map[string]valueText    `toml:"attention"`
 	Element   map[string]valueText    `toml:"element"`
 	Graph     map[string]valueText    `toml:"graph"`
@@ -67,7 +68,7 @@ type residualText struct {
 // sections gives the tables of constants by their names.
 func (t *calibrationText) sections() map[string]map[string]valueText {
 	return map[string]map[string]valueText{
-		"gemm": t.GEMM, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
+		"gemm": t.GEMM, "own": t.Own, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
 		"link": t.Link, "one_shot": t.OneShot, "host": t.Host,
 	}
 }

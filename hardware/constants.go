@@ -21,6 +21,7 @@ const (
 	share   quantity = iota // of a peak of the data sheet
 	seconds                 // written with its unit
 	tokens
+	growth // of a time, with each row
 )
 
 // limits are what a constant of these decades can be: above the first, and up to
@@ -31,6 +32,8 @@ func (q quantity) limits() (above, most float64) {
 		return 0, 1
 	case seconds:
 		return 0, 0.1
+	case growth:
+		return 0, 1
 	}
 	return -1, 1e5
 }
@@ -42,6 +45,8 @@ func (q quantity) want() string {
 		return "a share of the data-sheet peak, above 0 and at most 1"
 	case seconds:
 		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	case growth:
+		return "what each row adds to the time of the weights, above 0 and at most 1"
 	}
 	return "a number of tokens, from 0 to 100000"
 }
@@ -96,6 +101,10 @@ var constants = []Constant{
 	{Key: "gemm.sustained", Help: "share of the peak after seconds at the power limit", optional: true, of: func(c *Calibration) *float64 { return &c.Sustained }},
 	{Key: "gemm.memory", Help: "share of the memory bandwidth", of: func(c *Calibration) *float64 { return &c.GEMM.Memory }},
 	{Key: "gemm.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.GEMM.Fixed) }},
+
+	{Key: "own.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Own.Memory }},
+	{Key: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Own.Row }},
+	{Key: "own.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Own.Fixed) }},
 
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},

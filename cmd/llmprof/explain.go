@@ -19,6 +19,7 @@ func (a *app) explain(ans *answer) {
 	}
 	a.logf("calibration %s: %s", c.Name, c.Source)
 	a.logf("matrix products reach %g of the peak, %g of the bandwidth, after %v", c.GEMM.Compute, c.GEMM.Memory, c.GEMM.Fixed)
+	a.logf("an engine's own products of few rows reach %g of the bandwidth, after %v, and take %g of the time of their weights more for each row", c.Own.Memory, c.Own.Fixed, c.Own.Row)
 	a.logf("a large product held at the power limit reaches %g of the peak; waiting draws %g of what lies between idle power and limit", c.Sustained, c.Power.Waiting)
 	a.logf("attention reaches %g of the peak, %g of the bandwidth, after %v", c.Attention.Compute, c.Attention.Memory, c.Attention.Fixed)
 	a.logf("element-wise kernels reach %g of the FP32 peak, %g of the bandwidth, after %v", c.Element.Compute, c.Element.Memory, c.Element.Fixed)

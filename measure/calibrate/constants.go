@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/measure/stats"
 	"llmprof/unit"
@@ -85,7 +86,7 @@ func (b *builder) sample(r *Row) sample {
 	peak, _ := b.gpu.Peak(r.DType)
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks),
+		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M),
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -184,13 +185,46 @@ func (b *builder) note(format string, args ...any) {
 	b.file.Notes = append(b.file.Notes, fmt.Sprintf(format, args...))
 }
 
+// products fits those of an engine's own kernels, which it has for few rows, apart from
+// all others.
 func (b *builder) products() error {
-	samples, left := b.samples(b.of(GEMM))
-	if left > 0 {
+	few := 0
+	if e, err := analytic.ParseEngine(b.file.Engine); err == nil {
+		few = int(e.Carries.Rows)
+	}
+	var own, others []*Row
+	for _, r := range b.of(GEMM) {
+		if r.Shape.M <= few {
+			own = append(own, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	streams, left := b.samples(own)
+	samples, also := b.samples(others)
+	if left += also; left > 0 {
 		b.note("products left out, for their matrices stayed in the L2 cache: %d", left)
 	}
-	return b.fit(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), samples, "products")
+	if err := b.fit(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), samples, "products"); err != nil || len(streams) == 0 {
+		return err
+	}
+	c := hardware.DefaultCalibration(b.gpu)
+	for key, v := range map[string]float64{"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed)} {
+		b.file.Values[key] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
+	}
+	keys := []string{"own.memory", "own.row", "own.fixed"}
+	err := b.fit(streamed(keys...), streams, "products of few rows")
+	if b.file.Values[keys[0]].N == 0 { // then they go as all others
+		for _, key := range keys {
+			delete(b.file.Values, key)
+		}
+	}
+	return err
 }
+
+// ownRow is where a fit of own.row begins, and what it is where rows tell of the
+// others alone: an eighth of the weights' time for eight rows.
+const ownRow = 1.0 / 64
 
 // sustained is the share of the peak that products reach at the power limit.
 func (b *builder) sustained() error {

@@ -22,6 +22,7 @@ type sample struct {
 	memory  float64 // at the memory's bandwidth
 	wire    float64 // at the link's rate
 	ranks   float64
+	rows    float64 // of a product
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -54,6 +55,17 @@ func kernel(keys ...string) equation {
 	}}
 }
 
+// streamed is the time of an engine's own product of few rows, whose bytes are nearly
+// all weights:
+//
+//	fixed + bytes/(memory × bandwidth) + rows × row × bytes/bandwidth
+func streamed(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1], parts[2] = s.memory/p[0], s.rows*p[1]*s.memory, p[2]
+		return parts[0] + parts[1] + parts[2]
+	}}
+}
+
 // allReduce is the time of an all-reduce over n GPUs:
 //
 //	base + n × per_gpu + wire/(share × link)
@@ -79,6 +91,7 @@ type fit struct {
 const (
 	least     = 3    // samples that a constant needs to be read off
 	bearing   = 0.2  // share of a sample's time that a constant has to account for
+	tenth     = 0.1  // the same of what a row adds, which is never more
 	intercept = 0.5  // the same of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
 	resamples = 200
@@ -179,6 +192,9 @@ func (f *fit) release(start []float64) (again bool) {
 func (f *fit) bears(k int) float64 {
 	if strings.HasSuffix(f.keys[k], ".fixed") {
 		return intercept
+	}
+	if strings.HasSuffix(f.keys[k], ".row") {
+		return tenth
 	}
 	return bearing
 }
