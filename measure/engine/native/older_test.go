@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -74,9 +73,17 @@ func TestTooOld(t *testing.T) {
 			t.Errorf("%d.%d: %v, want %q", c.major, c.minor, err, c.want)
 		}
 	}
-	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 64<<10) {
-		if l.stages < 1 || l.deep < 1 {
-			t.Errorf("batch %d, weights %q: rings of %d and %d stages in 64 KiB", l.rows, l.kept, l.stages, l.deep)
+	for _, kib := range []int{96, 64} {
+		for _, q := range []Quantization{Unquantized, FP8, INT4} {
+			for _, batch := range []int{1, 8, 16, 32} {
+				s := cuda.NewStandIn()
+				s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 7, 5, kib<<10
+				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Batch: batch, PromptLen: 30, GenLen: 2})
+				e := ready(t, opt, func(o Options) (*Engine, error) { return OnStandIn(o, s) })
+				if err := e.queueStep(); err != nil {
+					t.Errorf("batch %d, weights %q in %d KiB: %v", batch, q, kib, err)
+				}
+			}
 		}
 	}
 }
