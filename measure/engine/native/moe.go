@@ -66,8 +66,8 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 		first = append(first, s.rowsOf(p+gate, s.inner, s.hidden), s.rowsOf(p+up, s.inner, s.hidden))
 		second = append(second, s.columnsOf(p+down, s.hidden, s.inner))
 	}
-	l.gateUp = w.place(false, first...)
-	l.down = w.place(false, second...)
+	l.gateUp = w.placeLinear(s.kept, first...)
+	l.down = w.placeLinear(s.kept, second...)
 }
 
 // unitOfExperts is the inputs that an expert's product takes at a time: DEEP of
@@ -108,6 +108,7 @@ func (b *buffers) measureMixture(s *shape, step int) {
 type mixtureKernels struct {
 	topK, gateUp, down                          *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
+	narrow                                      narrowMixtureKernels
 }
 
 func (m *mixtureKernels) names() map[string]**cuda.Kernel {
@@ -129,6 +130,10 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 // kernels; next is the norm of what follows.
 func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
+	if sh.kept != Unquantized {
+		e.stepNarrowExperts(s, i, next)
+		return
+	}
 	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
 	s.add(i, func() error {
@@ -165,12 +170,20 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	}, "top_k")
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
 	s.add(layer, func() error {
+		wide, err := e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
+		if err != nil {
+			return err
+		}
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		return e.p.moe.promptsGateUp.Queue(e.s, l, w.gateUp, b.h, b.order, b.tiles, hidden, inner, top, b.act)
+		return e.p.moe.promptsGateUp.Queue(e.s, l, wide, b.h, b.order, b.tiles, hidden, inner, top, b.act)
 	}, "experts_gate_up", "experts_activation")
 	s.add(layer, func() error {
+		wide, err := e.wide(w.down, sh.experts*sh.hidden, sh.inner)
+		if err != nil {
+			return err
+		}
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		if err := e.p.moe.promptsDown.Queue(e.s, l, w.down, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+		if err := e.p.moe.promptsDown.Queue(e.s, l, wide, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
 			return err
 		}
 		return e.p.moe.sumParts.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.outputs, b.shares, e.blockOut(feedForward), hidden, top)

@@ -178,9 +178,10 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 const alone = 114<<10 + 128
 
 // fit is a ring of no more stages than there is memory for, and with fewer tiles where
-// those are not two.
+// those are not two. Of quantized weights warps share a tile evenly, and all products
+// have the same.
 func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
-	for r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
+	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
 		r.tiles--
 	}
 	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1}))
@@ -231,6 +232,16 @@ func defines(s *shape, linear []linearKernels) []string {
 	return append(out, s.moreDefines()...)
 }
 
+// definesFor are those that differ from GPU to GPU.
+func definesFor(p *cuda.Properties, s *shape) []string {
+	tile := tileFor(p, s)
+	out := tile.defines()
+	if p.Major < 8 {
+		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
+	}
+	return out
+}
+
 // compile makes the program for dev, with the rings that fit there, or takes it from
 // the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
@@ -239,7 +250,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(defines(s, linear), more...))
+	cubin, err := cache.Compile(c, "kernels.cu", src, dev.Code, append(append(defines(s, linear), definesFor(&dev.Properties, s)...), more...))
 	if err != nil {
 		return nil, err
 	}
@@ -252,10 +263,10 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
-	if p.tile.shared > dev.SharedOptIn {
-		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
-			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
+	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
+	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
+		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
+			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
 	return p, p.find(s)
 }
@@ -275,6 +286,9 @@ func (p *program) find(s *shape) error {
 	}
 	if s.experts > 0 {
 		maps.Copy(names, p.moe.names())
+	}
+	if s.experts > 0 && s.kept != Unquantized {
+		maps.Copy(names, p.moe.narrow.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
