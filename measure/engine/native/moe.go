@@ -3,6 +3,7 @@ package native
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -77,8 +78,8 @@ const unitOfExperts = 64
 // pairsOfTile repeats PAIRS of moe.cu.
 const pairsOfTile = 64
 
-// mostTiles is how many tiles so many pairs fill at most.
-func (m *mixture) mostTiles(pairs int) int { return pairs/pairsOfTile + min(m.experts, pairs) }
+// mostTiles is how many tiles of so many pairs each they fill at most.
+func (m *mixture) mostTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
 
 // A mixtureBuffers is what the experts need besides the weights.
 type mixtureBuffers struct {
@@ -94,7 +95,7 @@ type mixtureBuffers struct {
 // most tokens at once.
 func (b *buffers) measureMixture(s *shape, step int) {
 	pairs := step * s.topK
-	tiles := s.mostTiles(pairs)
+	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup))
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
@@ -108,13 +109,21 @@ func (b *buffers) measureMixture(s *shape, step int) {
 type mixtureKernels struct {
 	topK, gateUp, down                          *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
+	route                                       *cuda.Kernel
+	rings                                       []expertRing
 }
 
 func (m *mixtureKernels) names() map[string]**cuda.Kernel {
-	return map[string]**cuda.Kernel{
+	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "experts_down": &m.down, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
+		"experts_route_gate_up": &m.route,
 	}
+	for i := range m.rings {
+		r := &m.rings[i]
+		names[fmt.Sprintf("experts_gate_up_%d", r.rows)], names[fmt.Sprintf("experts_down_%d", r.rows)] = &r.gateUp, &r.down
+	}
+	return names
 }
 
 // queueTopK queues the choice of rows tokens' experts.
@@ -125,9 +134,16 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
 }
 
-// stepExperts adds the mixture of one layer of a decode step, by the engine's own
+// queueGroups puts the pairs of rows tokens in the order of their experts.
+func (e *Engine) queueGroups(rows, size int, early bool) error {
+	sh, b := &e.shape, e.b
+	l := cuda.Launch{Block: cuda.Dim{X: 1024}, Early: early}
+	return e.p.moe.group.Queue(e.s, l, b.chosen, int32(rows*sh.topK), int32(sh.experts), int32(size), b.order, b.tiles)
+}
+
+// stepExpertsOld adds the mixture of one layer of a decode step, by the engine's own
 // kernels; next is the norm of what follows.
-func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
+func (e *Engine) stepExpertsOld(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
 	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
@@ -139,6 +155,30 @@ func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.P
 		l := cuda.Launch{Grid: cuda.Dim{X: n, Y: sh.hidden / 16}, Block: cuda.Dim{X: 512}, Early: true}
 		return e.p.moe.down.Queue(e.s, l, w.down, b.act, b.chosen, b.shares, int32(sh.hidden), int32(sh.inner), int32(sh.topK), e.blockOut(feedForward), b.h, b.squares, next)
 	}, "experts_down")
+	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
+}
+
+// stepExperts adds the mixture of one layer of a decode step, by the engine's own
+// kernels; next is the norm of what follows.
+func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
+	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
+	if os.Getenv("MOE_OLD") != "" {
+		e.stepExpertsOld(s, i, own, next)
+		return
+	}
+	if e.routes() {
+		s.add(i, func() error { return e.queueRoute(w) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
+	} else {
+		s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
+		s.add(i, func() error {
+			if err := e.queueTopK(n, true); err != nil || n == 1 {
+				return err
+			}
+			return e.queueGroups(n, pairsOfGroup, true)
+		}, "top_k")
+		s.add(i, func() error { return e.queueExpertsGateUp(w, n, b.squares) }, "experts_gate_up", "experts_activation")
+	}
+	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
 	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
 }
 
@@ -154,15 +194,25 @@ func (e *Engine) routerKey(rows int) planKey {
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	tiles := sh.mostTiles(rows * sh.topK)
+	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
 	s.add(layer, func() error {
 		if err := e.queueTopK(rows, false); err != nil {
 			return err
 		}
-		return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*sh.topK), int32(sh.experts), b.order, b.tiles)
+		size := pairsOfTile
+		if rows <= mostTokens && os.Getenv("MOE_OLD") == "" {
+			size = pairsOfGroup
+		}
+		return e.queueGroups(rows, size, false)
 	}, "top_k")
+	if rows <= mostTokens && os.Getenv("MOE_OLD") == "" {
+		s.add(layer, func() error { return e.queueExpertsGateUp(w, rows, 0) }, "experts_gate_up", "experts_activation")
+		s.add(layer, func() error { return e.queueExpertsDown(w, rows, 0) }, "experts_down")
+		e.addSum(s, layer, rows, outProduct{block: feedForward})
+		return
+	}
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
 	s.add(layer, func() error {
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}

@@ -166,7 +166,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(defines(s, linear), more...))
+	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(append(defines(s, linear), s.expertDefines(dev.SharedOptIn)...), more...))
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +180,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if p.tile.shared > dev.SharedOptIn {
 		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
 			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)

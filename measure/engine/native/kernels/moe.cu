@@ -134,9 +134,11 @@ extern "C" __global__ void __launch_bounds__(512)
 // tile at a time.
 #define PAIRS 64
 
-// group_pairs makes that order: order[tile][PAIRS] is the pairs, -1 where a tile
+// group_pairs makes that order, of tiles of size pairs: order[tile][size] is the pairs, -1 where a tile
 // has fewer; tiles is their number, and behind it the expert of each. One block.
-extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
+extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int size, int *order, int *tiles) {
+  let_next_start();
+  after_previous();
   __shared__ int count[WARP * EXPERT_LANE], begin[WARP * EXPERT_LANE + 1];
   for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
   __syncthreads();
@@ -144,15 +146,15 @@ extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts
   __syncthreads();
   if (threadIdx.x == 0) {
     begin[0] = 0;
-    for (int e = 0; e < experts; e++) begin[e + 1] = begin[e] + (count[e] + PAIRS - 1) / PAIRS;
+    for (int e = 0; e < experts; e++) begin[e + 1] = begin[e] + (count[e] + size - 1) / size;
     tiles[0] = begin[experts];
   }
   __syncthreads();
   for (int e = threadIdx.x; e < experts; e += blockDim.x) {
     for (int t = begin[e]; t < begin[e + 1]; t++) tiles[1 + t] = e;
-    count[e] = begin[e] * PAIRS; // now where its next pair goes
+    count[e] = begin[e] * size; // now where its next pair goes
   }
-  for (int i = threadIdx.x; i < begin[experts] * PAIRS; i += blockDim.x) order[i] = -1;
+  for (int i = threadIdx.x; i < begin[experts] * size; i += blockDim.x) order[i] = -1;
   __syncthreads();
   for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(count + chosen[i], 1)] = i;
 }
