@@ -167,7 +167,11 @@ func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.P
 		return
 	}
 	if e.routes() {
-		s.add(i, func() error { return e.queueRoute(w) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
+		nextQKV := cuda.Ptr(0)
+		if i+1 < len(e.w.layers) {
+			nextQKV = e.w.layers[i+1].qkv
+		}
+		s.add(i, func() error { return e.queueRoute(w, nextQKV) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
 	} else {
 		s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 		s.add(i, func() error {

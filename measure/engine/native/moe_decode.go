@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -100,6 +101,8 @@ func (s *shape) expertDefines(memory int) (out []string) {
 	return out
 }
 
+var aheadMB, _ = strconv.Atoi(os.Getenv("MOE_AHEAD"))
+
 // routeCluster is the blocks that choose a token's experts together.
 const routeCluster = 8
 
@@ -127,13 +130,19 @@ func (p *program) expertRingOf(tokens int) *expertRing {
 }
 
 // queueRoute queues the choice of a token's experts with their first half.
-func (e *Engine) queueRoute(w *layerWeights) error {
+func (e *Engine) queueRoute(w *layerWeights, nextQKV cuda.Ptr) error {
 	sh, b, r := &e.shape, e.b, &e.p.moe.rings[0]
 	normalized := map[bool]int32{true: 1}[sh.normalized]
 	l := e.expertLaunch(r.gateShared(&sh.mixture, 1))
 	l.Grid.X, l.Cluster = max(1, e.opt.sms/routeCluster)*routeCluster, routeCluster
+	ahead, bytes := cuda.Ptr(0), int64(0)
+	if nextQKV != 0 && aheadMB > 0 {
+		skip := e.opt.sms * 16 * sh.hidden * 2
+		bytes = min(int64(aheadMB)<<20, int64(2*sh.qkvWidth()*sh.hidden-skip))
+		ahead = nextQKV.Add(skip)
+	}
 	return e.p.moe.route.Queue(e.s, l, w.gateUp, b.h, b.squares, w.router, int32(sh.experts), normalized,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act)
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act, ahead, bytes)
 }
 
 // queueExpertsGateUp queues the first half of the chosen experts of rows tokens, whose

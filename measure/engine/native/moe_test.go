@@ -242,7 +242,7 @@ func (b *mixtureBench) route() {
 	}
 	e.b.h, e.b.squares, e.b.act = put(b.bench, raw), put(b.bench, sq), room[uint16](b.bench, s.topK*s.inner)
 	e.b.chosen, e.b.shares = room[int32](b.bench, s.topK), room[float32](b.bench, s.topK)
-	b.must(e.queueRoute(&layerWeights{gateUp: b.gateUp, router: put(b.bench, routers)}))
+	b.must(e.queueRoute(&layerWeights{gateUp: b.gateUp, router: put(b.bench, routers)}, 0))
 	for i := range x {
 		x[i] *= scale[0]
 	}

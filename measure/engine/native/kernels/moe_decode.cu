@@ -86,11 +86,14 @@ struct ExpertRing {
   __device__ __forceinline__ void list() {
     groups = XR == 1 ? a.top : __ldcg(a.groups);
     for (int g = threadIdx.x; g < groups; g += blockDim.x) expert[g] = XR == 1 ? __ldcg(a.chosen + g) : __ldcg(a.groups + 1 + g);
-    for (int i = threadIdx.x; XR > 1 && i < groups * GROUP_PAIRS; i += blockDim.x) {
-      pair[i] = __ldcg(a.order + i);
-      if (DOWN) share[i] = pair[i] < 0 ? 0.f : __ldcg(a.shares + pair[i]);
+    if constexpr (XR == 1) {
+      if (DOWN && threadIdx.x < groups) share[threadIdx.x] = __ldcg(a.shares + threadIdx.x);
+    } else {
+      for (int i = threadIdx.x; i < groups * GROUP_PAIRS; i += blockDim.x) {
+        pair[i] = __ldcg(a.order + i);
+        if (DOWN) share[i] = pair[i] < 0 ? 0.f : __ldcg(a.shares + pair[i]);
+      }
     }
-    if (XR == 1 && DOWN && threadIdx.x < groups) share[threadIdx.x] = __ldcg(a.shares + threadIdx.x);
     items = DOWN ? tiles() : groups * tiles();
   }
 
@@ -226,6 +229,8 @@ struct Router {
   int experts, normalized;
   int *chosen;
   float *shares;
+  const u8 *ahead;
+  long long ahead_bytes;
 };
 
 // route chooses the experts of one token by the rule of top_k (moe.cu), in each
@@ -251,6 +256,11 @@ __device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, in
   cluster_wait();
   after_previous();
   __syncthreads();
+  if (warp >= CONSUMERS && router.ahead_bytes > 0) { // weights of the next layer
+    u64 each = router.ahead_bytes / gridDim.x / 1024 * 1024;
+    const u8 *from = router.ahead + blockIdx.x * each;
+    for (u64 i = (threadIdx.x - CONSUMERS * WARP) * 1024; i < each; i += PRODUCERS * WARP * 1024) call_l2(from + i, 1024);
+  }
   float ss = 0.f;
   for (int i = lane; i < a.k / 16; i += WARP) ss += a.squares[i];
   ss = rsqrtf(warp_sum(ss) / a.k + a.eps);
@@ -339,23 +349,25 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
     while (c.item < this->items) {
       int tile = c.tile;
       float whole[2] = {};
-      for (int i = lane; XR > 1 && i < a.rows * RED_PITCH; i += WARP) sum[warp * a.rows * RED_PITCH + i] = 0.f;
-      __syncwarp();
+      if constexpr (XR > 1) {
+        for (int i = lane; i < a.rows * RED_PITCH; i += WARP) sum[warp * a.rows * RED_PITCH + i] = 0.f;
+        __syncwarp();
+      }
       for (int group = 0; group < this->groups; group++) {
         float v[4] = {};
         this->multiply(c, v);
-        if (XR == 1) {
+        if constexpr (XR == 1) {
           whole[0] += this->share[group] * v[0], whole[1] += this->share[group] * v[2];
-          continue;
-        }
+        } else {
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-          int at = group * GROUP_PAIRS + 2 * t + i, p = this->pair[at];
-          if (p < 0) continue;
-          float *to = mine + p / a.top * RED_PITCH;
-          to[0] += this->share[at] * v[i], to[8] += this->share[at] * v[2 + i];
+          for (int i = 0; i < 2; i++) {
+            int at = group * GROUP_PAIRS + 2 * t + i, p = this->pair[at];
+            if (p < 0) continue;
+            float *to = mine + p / a.top * RED_PITCH;
+            to[0] += this->share[at] * v[i], to[8] += this->share[at] * v[2 + i];
+          }
+          __syncwarp(); // another lane has the token in the next group
         }
-        __syncwarp(); // another lane has the token in the next group
       }
       if (XR == 1 && t == 0) mine[0] = whole[0], mine[8] = whole[1];
       sync_threads_of(1, CONSUMERS * WARP);
@@ -425,9 +437,9 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
 #define EXPERTS_ROUTED(GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                              \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_route_gate_up(const bf16 *w, const bf16 *x, const float *squares, const bf16 *router, int experts, int normalized, int hidden,         \
-                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act) {                                                  \
+                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act, const u8 *ahead, long long ahead_bytes) {          \
     ExpertArgs a = {w, x, chosen, nullptr, nullptr, nullptr, inner, hidden, top, 1, top, eps, squares};                                              \
-    gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares});                                          \
+    gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares, ahead, ahead_bytes});                                          \
   }
 #define EXPERTS_WITH(rows, ...) EXPERTS_OF(rows, __VA_ARGS__)
 
