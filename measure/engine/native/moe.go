@@ -95,7 +95,7 @@ type mixtureBuffers struct {
 // most tokens at once.
 func (b *buffers) measureMixture(s *shape, step int) {
 	pairs := step * s.topK
-	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup))
+	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup), 3*s.mostTiles(pairs, pairsOfItem))
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
@@ -110,14 +110,18 @@ type mixtureKernels struct {
 	topK, gateUp, down                          *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	route                                       *cuda.Kernel
+	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 }
 
-func (m *mixtureKernels) names() map[string]**cuda.Kernel {
+func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "experts_down": &m.down, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
-		"experts_route_gate_up": &m.route,
+		"experts_route_gate_up": &m.route, "sort_pairs": &m.sort, "gather_pairs": &m.gather,
+	}
+	if hopper {
+		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
 	}
 	for i := range m.rings {
 		r := &m.rings[i]
@@ -199,11 +203,15 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
 	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
+	hopper := e.p.moe.hopperDown != nil && rows > mostTokens && os.Getenv("MOE_OLD") == ""
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
 	s.add(layer, func() error {
 		if err := e.queueTopK(rows, false); err != nil {
 			return err
+		}
+		if hopper {
+			return e.promptExperts(w, rows).sort()
 		}
 		size := pairsOfTile
 		if rows <= mostTokens && os.Getenv("MOE_OLD") == "" {
@@ -214,6 +222,17 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	if rows <= mostTokens && os.Getenv("MOE_OLD") == "" {
 		s.add(layer, func() error { return e.queueExpertsGateUp(w, rows, 0) }, "experts_gate_up", "experts_activation")
 		s.add(layer, func() error { return e.queueExpertsDown(w, rows, 0) }, "experts_down")
+		e.addSum(s, layer, rows, outProduct{block: feedForward})
+		return
+	}
+	if hopper {
+		s.add(layer, func() error { return e.promptExperts(w, rows).up() }, "experts_gate_up", "experts_activation")
+		s.add(layer, func() error {
+			if err := e.promptExperts(w, rows).down(); err != nil {
+				return err
+			}
+			return e.p.moe.sumParts.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.outputs, b.shares, e.blockOut(feedForward), hidden, top)
+		}, "experts_down")
 		e.addSum(s, layer, rows, outProduct{block: feedForward})
 		return
 	}

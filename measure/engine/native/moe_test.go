@@ -80,12 +80,7 @@ func TestKernelMixture(t *testing.T) {
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 448
 			}
-			b := &mixtureBench{bench: newBench(t, &s), s: &s}
-			var raw []uint16
-			raw, b.gateUps = b.normal(m.experts*2*s.inner*s.hidden, 0.05)
-			b.gateUp = put(b.bench, raw)
-			raw, b.downs = b.normal(m.experts*s.hidden*s.inner, 0.05)
-			b.down_ = put(b.bench, raw)
+			b := newMixtureBench(t, newBench(t, &s), &s)
 			for _, rows := range []int{1, 3, 9} {
 				b.choose(rows)
 				b.step(rows, false)
@@ -98,6 +93,18 @@ func TestKernelMixture(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newMixtureBench makes the experts' weights.
+func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
+	t.Helper()
+	b := &mixtureBench{bench: on, s: s}
+	var raw []uint16
+	raw, b.gateUps = b.normal(s.experts*2*s.inner*s.hidden, 0.05)
+	b.gateUp = put(b.bench, raw)
+	raw, b.downs = b.normal(s.experts*s.hidden*s.inner, 0.05)
+	b.down_ = put(b.bench, raw)
+	return b
 }
 
 // choose holds the choice of the experts.
@@ -279,9 +286,74 @@ func (b *mixtureBench) prompt(rows int) {
 	}
 	b.run(b.p.moe.promptsDown, cuda.Launch{Grid: cuda.Dim{X: s.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
 		b.down_, act, order, list, hidden, inner, top, outputs)
+	b.sum(rows, outputs, acts)
+}
+
+// The experts' products of prompts by Hopper's tensor cores: experts of none, of few and
+// of more pairs than an item has, rows of weights that fill no item.
+func TestKernelHopperExperts(t *testing.T) {
+	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 3}} {
+		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
+			t.Parallel()
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			if m.experts < 9 {
+				s.hidden, s.inner = 320, 448
+			}
+			b := newMixtureBench(t, hopperBench(t, &s), &s)
+			for _, k := range []struct {
+				name string
+				at   **cuda.Kernel
+			}{{"prompts_gate_up_hopper", &b.p.moe.hopperGateUp}, {"prompts_down_hopper", &b.p.moe.hopperDown}} {
+				var err error
+				*k.at, err = b.p.module.Kernel(k.name)
+				b.must(err)
+			}
+			for _, rows := range []int{1, 65, 171} {
+				b.choose(rows)
+				b.hopper(rows)
+			}
+		})
+	}
+}
+
+func (b *mixtureBench) hopper(rows int) {
+	s, pairs := b.s, rows*b.s.topK
+	x, xs := b.normal(rows*s.hidden, 1)
+	most := s.mostTiles(pairs, pairsOfItem)
+	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.gateUp, downs: b.down_,
+		order: room[int32](b.bench, pairs), tiles: room[int32](b.bench, 1+3*most),
+		sorted: room[uint16](b.bench, pairs*s.hidden), act: room[uint16](b.bench, pairs*s.inner)}
+	b.must(p.sort())
+	order, tiles := get[int32](b.bench, p.order, pairs), get[int32](b.bench, p.tiles, 1+3*most)
+	var list, experts []int32 // as holdOrder takes them
+	for i := range tiles[0] {
+		tile := tiles[1+3*i:]
+		row := make([]int32, pairsOfItem)
+		for k := range row {
+			row[k] = -1
+		}
+		copy(row, order[tile[1]:tile[1]+tile[2]])
+		list, experts = append(list, row...), append(experts, tile[0])
+	}
+	b.holdOrder(list, append([]int32{tiles[0]}, experts...), pairsOfItem)
+	b.must(p.up())
+	sorted := b.widen(get[uint16](b.bench, p.act, pairs*s.inner))
+	acts := make([]float64, pairs*s.inner)
+	for at, pair := range order {
+		row := int(pair) / s.topK
+		copy(acts[int(pair)*s.inner:], sorted[at*s.inner:(at+1)*s.inner])
+		near(b.t, fmt.Sprintf("pair %d of %d", pair, pairs), acts[int(pair)*s.inner:int(pair+1)*s.inner], b.pair(int(b.chosen[pair]), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
+	}
+	b.must(p.down())
+	b.sum(rows, p.sorted, acts)
+}
+
+// sum holds the sum of the experts' outputs, and so them.
+func (b *mixtureBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
+	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	y := put(b.bench, stream)
-	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, hidden, top)
+	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, int32(s.hidden), int32(s.topK))
 	got := get[float32](b.bench, y, rows*s.hidden)
 	for r := range rows {
 		want := b.output(r, acts)

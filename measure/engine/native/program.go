@@ -26,6 +26,7 @@ type program struct {
 	quantized                         quantizedKernels
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
+	hopper                            bool // has wgmma
 	decode                            decodeAttention
 }
 
@@ -184,6 +185,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	p.hopper = dev.Major == 9
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if p.tile.shared > dev.SharedOptIn {
 		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
@@ -206,7 +208,7 @@ func (p *program) find(s *shape) error {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
-		maps.Copy(names, p.moe.names())
+		maps.Copy(names, p.moe.names(p.hopper))
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
