@@ -109,7 +109,7 @@ func (b *buffers) measureMixture(s *shape, step int) {
 type mixtureKernels struct {
 	topK, gateUp, down                          *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
-	route                                       *cuda.Kernel
+	route, choose                               *cuda.Kernel
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 }
@@ -118,7 +118,7 @@ func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "experts_down": &m.down, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
-		"experts_route_gate_up": &m.route, "sort_pairs": &m.sort, "gather_pairs": &m.gather,
+		"experts_route_gate_up": &m.route, "sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
 	if hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
@@ -138,11 +138,10 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
 }
 
-// queueGroups puts the pairs of rows tokens in the order of their experts.
-func (e *Engine) queueGroups(rows, size int, early bool) error {
-	sh, b := &e.shape, e.b
-	l := cuda.Launch{Block: cuda.Dim{X: 1024}, Early: early}
-	return e.p.moe.group.Queue(e.s, l, b.chosen, int32(rows*sh.topK), int32(sh.experts), int32(size), b.order, b.tiles)
+// queueGroups puts the pairs of rows tokens in tiles of pairsOfTile.
+func (e *Engine) queueGroups(rows int) error {
+	b := e.b
+	return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
 }
 
 // stepExpertsOld adds the mixture of one layer of a decode step, by the engine's own
@@ -178,12 +177,7 @@ func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.P
 		s.add(i, func() error { return e.queueRoute(w, nextQKV) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
 	} else {
 		s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
-		s.add(i, func() error {
-			if err := e.queueTopK(n, true); err != nil || n == 1 {
-				return err
-			}
-			return e.queueGroups(n, pairsOfGroup, true)
-		}, "top_k")
+		s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
 		s.add(i, func() error { return e.queueExpertsGateUp(w, n, b.squares) }, "experts_gate_up", "experts_activation")
 	}
 	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
@@ -206,20 +200,20 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	hopper := e.p.moe.hopperDown != nil && rows > mostTokens && os.Getenv("MOE_OLD") == ""
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
+	few := rows <= mostTokens && os.Getenv("MOE_OLD") == ""
 	s.add(layer, func() error {
+		if few {
+			return e.queueChoice(rows, false)
+		}
 		if err := e.queueTopK(rows, false); err != nil {
 			return err
 		}
 		if hopper {
 			return e.promptExperts(w, rows).sort()
 		}
-		size := pairsOfTile
-		if rows <= mostTokens && os.Getenv("MOE_OLD") == "" {
-			size = pairsOfGroup
-		}
-		return e.queueGroups(rows, size, false)
+		return e.queueGroups(rows)
 	}, "top_k")
-	if rows <= mostTokens && os.Getenv("MOE_OLD") == "" {
+	if few {
 		s.add(layer, func() error { return e.queueExpertsGateUp(w, rows, 0) }, "experts_gate_up", "experts_activation")
 		s.add(layer, func() error { return e.queueExpertsDown(w, rows, 0) }, "experts_down")
 		e.addSum(s, layer, rows, outProduct{block: feedForward})

@@ -145,6 +145,17 @@ func (e *Engine) queueRoute(w *layerWeights, nextQKV cuda.Ptr) error {
 		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act, ahead, bytes)
 }
 
+// queueChoice queues the choice of rows tokens' experts, and the groups of their pairs.
+func (e *Engine) queueChoice(rows int, early bool) error {
+	if rows == 1 {
+		return e.queueTopK(rows, early)
+	}
+	sh, b := &e.shape, e.b
+	l := cuda.Launch{Block: cuda.Dim{X: 32 * min(rows, 32)}, Early: early}
+	normalized := map[bool]int32{true: 1}[sh.normalized]
+	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, int32(rows), b.chosen, b.shares, b.order, b.tiles)
+}
+
 // queueExpertsGateUp queues the first half of the chosen experts of rows tokens, whose
 // norm is done with squares, or was done before where they are 0.
 func (e *Engine) queueExpertsGateUp(w *layerWeights, rows int, squares cuda.Ptr) error {

@@ -68,6 +68,7 @@ type mixtureBench struct {
 	chosen          []int32
 	shares          []float32
 	dChosen, dShare cuda.Ptr
+	scores          cuda.Ptr
 }
 
 // Each kernel of a mixture: sizes that no tile divides, experts that nobody takes
@@ -117,9 +118,10 @@ func (b *mixtureBench) choose(rows int) {
 	for r := range rows {
 		scores[r*n+n/2], values[r*n+n/2] = 9, 9
 	}
+	b.scores = put(b.bench, scores)
 	b.dChosen, b.dShare = room[int32](b.bench, rows*s.topK), room[float32](b.bench, rows*s.topK)
 	flag := map[bool]int32{true: 1}[s.normalized]
-	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, put(b.bench, scores), int32(n), int32(s.topK), flag, b.dChosen, b.dShare)
+	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, b.scores, int32(n), int32(s.topK), flag, b.dChosen, b.dShare)
 	b.chosen, b.shares = get[int32](b.bench, b.dChosen, rows*s.topK), get[float32](b.bench, b.dShare, rows*s.topK)
 	for r := range rows {
 		chosen, shares, _ := choose(values[r*n:(r+1)*n], s.topK, s.normalized)
@@ -193,7 +195,14 @@ func (b *mixtureBench) groups(e *Engine, rows int) {
 	pairs, s := rows*b.s.topK, b.s
 	most := s.mostTiles(pairs, pairsOfGroup)
 	e.b.order, e.b.tiles = room[int32](b.bench, most*pairsOfGroup), room[int32](b.bench, 1+most)
-	b.must(e.queueGroups(rows, pairsOfGroup, false))
+	if rows == 1 {
+		return
+	}
+	e.b.router, e.b.chosen, e.b.shares = b.scores, room[int32](b.bench, pairs), room[float32](b.bench, pairs)
+	b.must(e.queueChoice(rows, false))
+	if got := get[int32](b.bench, e.b.chosen, pairs); !slices.Equal(got, b.chosen) {
+		b.t.Fatalf("%d rows together: experts %d, want %d", rows, got, b.chosen)
+	}
 	b.holdOrder(get[int32](b.bench, e.b.order, most*pairsOfGroup), get[int32](b.bench, e.b.tiles, 1+most), pairsOfGroup)
 }
 
@@ -272,7 +281,7 @@ func (b *mixtureBench) prompt(rows int) {
 	pairs := rows * s.topK
 	tiles := s.mostTiles(pairs, pairsOfTile)
 	order, list := room[int32](b.bench, tiles*pairsOfTile), room[int32](b.bench, 1+tiles)
-	b.run(b.p.moe.group, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.dChosen, int32(pairs), int32(s.experts), int32(pairsOfTile), order, list)
+	b.run(b.p.moe.group, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.dChosen, int32(pairs), int32(s.experts), order, list)
 	b.holdOrder(get[int32](b.bench, order, tiles*pairsOfTile), get[int32](b.bench, list, 1+tiles), pairsOfTile)
 	x, xs := b.normal(rows*s.hidden, 1)
 	act, outputs := room[uint16](b.bench, pairs*s.inner), room[uint16](b.bench, pairs*s.hidden)

@@ -5,21 +5,16 @@
 
 #define EXPERT_LANE 8 // experts of a lane: 256 in all
 
-// top_k chooses the experts of each token: soft-max of the router's scores, the
-// top highest, the lower index among equals; normalized, their weights sum to 1.
-// One warp a token.
-//
-//   scores[rows][experts], chosen[rows][top], weights[rows][top]
-extern "C" __global__ void top_k(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
-  let_next_start();
-  after_previous();
-  int lane = threadIdx.x;
-  u64 row = blockIdx.x;
+// choose_experts gives the experts of a token: soft-max of the router's scores, the top
+// highest, the lower index among equals; normalized, their weights sum to 1. A warp
+// does it.
+__device__ __forceinline__ void choose_experts(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
+  int lane = threadIdx.x % WARP;
   float v[EXPERT_LANE], peak = -INFINITY, sum = 0.f, taken = 0.f;
 #pragma unroll
   for (int i = 0; i < EXPERT_LANE; i++) {
     int e = lane + WARP * i;
-    v[i] = e < experts ? scores[row * experts + e] : -INFINITY;
+    v[i] = e < experts ? scores[e] : -INFINITY;
     peak = fmaxf(peak, v[i]);
   }
 #pragma unroll
@@ -43,13 +38,23 @@ extern "C" __global__ void top_k(const float *scores, int experts, int top, int 
     u32 e = 0xffffffffu - (u32)best;
     float w = __uint_as_float((u32)(best >> 32));
     taken += w;
-    if (lane == 0) chosen[row * top + k] = (int)e, weights[row * top + k] = w;
+    if (lane == 0) chosen[k] = (int)e, weights[k] = w;
 #pragma unroll
     for (int i = 0; i < EXPERT_LANE; i++)
       if (e == lane + WARP * i) v[i] = -1.f; // is not chosen again
   }
   __syncwarp();
-  if (lane < top) weights[row * top + lane] /= normalized ? taken : sum;
+  if (lane < top) weights[lane] /= normalized ? taken : sum;
+}
+
+// top_k chooses the experts of each token, one warp a token.
+//
+//   scores[rows][experts], chosen[rows][top], weights[rows][top]
+extern "C" __global__ void top_k(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
+  let_next_start();
+  after_previous();
+  u64 row = blockIdx.x;
+  choose_experts(scores + row * experts, experts, top, normalized, chosen + row * top, weights + row * top);
 }
 
 // dot8 is the product of eight pairs of values.
@@ -134,29 +139,31 @@ extern "C" __global__ void __launch_bounds__(512)
 // tile at a time.
 #define PAIRS 64
 
-// group_pairs makes that order, of tiles of size pairs: order[tile][size] is the pairs, -1 where a tile
-// has fewer; tiles is their number, and behind it the expert of each. One block.
-extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int size, int *order, int *tiles) {
-  let_next_start();
-  after_previous();
-  __shared__ int count[WARP * EXPERT_LANE], begin[WARP * EXPERT_LANE + 1];
+// group makes that order, of tiles of size pairs: order[tile][size] is the pairs, -1
+// where a tile has fewer; tiles is their number, and behind it the expert of each. A
+// block does it.
+__device__ __forceinline__ void group(const int *chosen, int pairs, int experts, int size, int *order, int *tiles) {
+  __shared__ int count[WARP * EXPERT_LANE], next[WARP * EXPERT_LANE], all;
   for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < pairs; i += blockDim.x) atomicAdd(count + chosen[i], 1);
   __syncthreads();
-  if (threadIdx.x == 0) {
-    begin[0] = 0;
-    for (int e = 0; e < experts; e++) begin[e + 1] = begin[e] + (count[e] + size - 1) / size;
-    tiles[0] = begin[experts];
-  }
-  __syncthreads();
   for (int e = threadIdx.x; e < experts; e += blockDim.x) {
-    for (int t = begin[e]; t < begin[e + 1]; t++) tiles[1 + t] = e;
-    count[e] = begin[e] * size; // now where its next pair goes
+    int begin = 0, mine = (count[e] + size - 1) / size;
+    for (int f = 0; f < e; f++) begin += (count[f] + size - 1) / size;
+    for (int t = 0; t < mine; t++) tiles[1 + begin + t] = e;
+    next[e] = begin * size;
+    if (e == experts - 1) all = tiles[0] = begin + mine;
   }
-  for (int i = threadIdx.x; i < begin[experts] * size; i += blockDim.x) order[i] = -1;
   __syncthreads();
-  for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(count + chosen[i], 1)] = i;
+  for (int i = threadIdx.x; i < all * size; i += blockDim.x) order[i] = -1;
+  __syncthreads();
+  for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(next + chosen[i], 1)] = i;
+}
+
+// group_pairs makes the order of tiles of PAIRS. One block.
+extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
+  group(chosen, pairs, experts, PAIRS, order, tiles);
 }
 
 #define DEEP 64 // columns of a stage

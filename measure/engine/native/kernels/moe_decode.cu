@@ -17,6 +17,20 @@
 
 #define GROUP_PAIRS 8
 
+// choose_and_group chooses the experts of some tokens and puts the pairs in groups. One
+// block, whose warps take a token each at a time.
+//
+//   scores[rows][experts], chosen[rows][top], weights[rows][top], order[groups][GROUP_PAIRS]
+extern "C" __global__ void __launch_bounds__(1024) choose_and_group(const float *scores, int experts, int top, int normalized, int rows, int *chosen,
+                                                                    float *weights, int *order, int *groups) {
+  let_next_start();
+  after_previous();
+  for (u64 row = threadIdx.x / WARP; row < rows; row += blockDim.x / WARP)
+    choose_experts(scores + row * experts, experts, top, normalized, chosen + row * top, weights + row * top);
+  __syncthreads();
+  group(chosen, rows * top, experts, GROUP_PAIRS, order, groups);
+}
+
 struct ExpertArgs {
   const bf16 *w;        // gate and up: [experts][gate and up][n][k]; down: [experts][n][k]
   const bf16 *x;        // gate and up: [rows][k]; down: [pairs][k]
