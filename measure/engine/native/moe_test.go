@@ -108,6 +108,17 @@ func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
 	return b
 }
 
+// All tokens of a step with one expert, which makes as many groups of it, and the most
+// tokens that these kernels take.
+func TestKernelMixtureOfOne(t *testing.T) {
+	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, mixture: mixture{experts: 4, topK: 1}}
+	b := newMixtureBench(t, newBench(t, &s), &s)
+	for _, rows := range []int{8, 9, mostTokens} {
+		b.choose(rows)
+		b.step(rows, rows == mostTokens)
+	}
+}
+
 // choose holds the choice of the experts.
 func (b *mixtureBench) choose(rows int) {
 	s, n := b.s, b.s.experts
@@ -301,7 +312,7 @@ func (b *mixtureBench) prompt(rows int) {
 // The experts' products of prompts by Hopper's tensor cores: experts of none, of few and
 // of more pairs than an item has, rows of weights that fill no item.
 func TestKernelHopperExperts(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 3}} {
+	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
 			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
