@@ -104,7 +104,13 @@ func (s *shape) expertDefines(memory int) (out []string) {
 var aheadMB, _ = strconv.Atoi(os.Getenv("MOE_AHEAD"))
 
 // routeCluster is the blocks that choose a token's experts together.
-const routeCluster = 8
+var routeCluster = 8
+
+func init() {
+	if v, err := strconv.Atoi(os.Getenv("MOE_CLUSTER")); err == nil {
+		routeCluster = v
+	}
+}
 
 // routes reports whether a step's gate and up choose the experts too: of one token,
 // on GPUs that have clusters, where a cluster's rings hold the router's weights.

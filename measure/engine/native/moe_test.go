@@ -63,7 +63,7 @@ func choose(scores []float64, top int, normalized bool) (chosen []int, shares []
 type mixtureBench struct {
 	*bench
 	s               *shape
-	gateUp, down_   cuda.Ptr
+	wGateUp, wDown  cuda.Ptr
 	gateUps, downs  []float64
 	chosen          []int32
 	shares          []float32
@@ -102,9 +102,9 @@ func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
 	b := &mixtureBench{bench: on, s: s}
 	var raw []uint16
 	raw, b.gateUps = b.normal(s.experts*2*s.inner*s.hidden, 0.05)
-	b.gateUp = put(b.bench, raw)
+	b.wGateUp = put(b.bench, raw)
 	raw, b.downs = b.normal(s.experts*s.hidden*s.inner, 0.05)
-	b.down_ = put(b.bench, raw)
+	b.wDown = put(b.bench, raw)
 	return b
 }
 
@@ -181,7 +181,7 @@ func (b *mixtureBench) step(rows int, normed bool) {
 	e := b.engine(rows)
 	e.b.h, e.b.act, e.b.chosen, e.b.shares = put(b.bench, x), room[uint16](b.bench, rows*s.topK*s.inner), b.dChosen, b.dShare
 	b.groups(e, rows)
-	b.must(e.queueExpertsGateUp(&layerWeights{gateUp: b.gateUp}, rows, squares))
+	b.must(e.queueExpertsGateUp(&layerWeights{gateUp: b.wGateUp}, rows, squares))
 	acts := b.holdActs(e.b.act, rows, func(row int) []float64 {
 		out := slices.Clone(xs[row*s.hidden : (row+1)*s.hidden])
 		for i := range out {
@@ -237,7 +237,7 @@ func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
 		next = put(b.bench, norm)
 	}
 	e.b.x, e.b.h, e.b.squares = put(b.bench, stream), room[uint16](b.bench, rows*s.hidden), room[float32](b.bench, rows*s.hidden/16)
-	b.must(e.queueExpertsDown(&layerWeights{down: b.down_}, rows, next))
+	b.must(e.queueExpertsDown(&layerWeights{down: b.wDown}, rows, next))
 	want, normed, squares := make([]float64, rows*s.hidden), make([]float64, rows*s.hidden), make([]float64, rows*s.hidden/16)
 	for r := range rows {
 		for o, v := range b.output(r, acts) {
@@ -269,7 +269,7 @@ func (b *mixtureBench) route() {
 	}
 	e.b.h, e.b.squares, e.b.act = put(b.bench, raw), put(b.bench, sq), room[uint16](b.bench, s.topK*s.inner)
 	e.b.chosen, e.b.shares = room[int32](b.bench, s.topK), room[float32](b.bench, s.topK)
-	b.must(e.queueRoute(&layerWeights{gateUp: b.gateUp, router: put(b.bench, routers)}, 0))
+	b.must(e.queueRoute(&layerWeights{gateUp: b.wGateUp, router: put(b.bench, routers)}, 0))
 	for i := range x {
 		x[i] *= scale[0]
 	}
@@ -298,14 +298,14 @@ func (b *mixtureBench) prompt(rows int) {
 	act, outputs := room[uint16](b.bench, pairs*s.inner), room[uint16](b.bench, pairs*s.hidden)
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2
 	b.run(b.p.moe.promptsGateUp, cuda.Launch{Grid: cuda.Dim{X: s.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
-		b.gateUp, put(b.bench, x), order, list, hidden, inner, top, act)
+		b.wGateUp, put(b.bench, x), order, list, hidden, inner, top, act)
 	acts := b.widen(get[uint16](b.bench, act, pairs*s.inner))
 	for pair, e := range b.chosen {
 		row := pair / s.topK
 		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
 	}
 	b.run(b.p.moe.promptsDown, cuda.Launch{Grid: cuda.Dim{X: s.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
-		b.down_, act, order, list, hidden, inner, top, outputs)
+		b.wDown, act, order, list, hidden, inner, top, outputs)
 	b.sum(rows, outputs, acts)
 }
 
@@ -340,7 +340,7 @@ func (b *mixtureBench) hopper(rows int) {
 	s, pairs := b.s, rows*b.s.topK
 	x, xs := b.normal(rows*s.hidden, 1)
 	most := s.mostTiles(pairs, pairsOfItem)
-	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.gateUp, downs: b.down_,
+	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.wGateUp, downs: b.wDown,
 		order: room[int32](b.bench, pairs), tiles: room[int32](b.bench, 1+3*most),
 		sorted: room[uint16](b.bench, pairs*s.hidden), act: room[uint16](b.bench, pairs*s.inner)}
 	b.must(p.sort())
