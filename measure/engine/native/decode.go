@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"os"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -91,11 +90,7 @@ func (e *Engine) addAttention(s *sequence, i int) {
 // launch is the grid of a product whose ring has so many stages.
 func (k *linearKernels) launch(c cut, sms, stages int) cuda.Launch {
 	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
-	grid := min(c.tiles*c.parts, sms)
-	if os.Getenv("LINEAR_FILL") != "" && grid > sms*9/10 {
-		grid = sms
-	}
-	return cuda.Launch{Grid: cuda.Dim{X: grid}, Block: cuda.Dim{X: threads}, Shared: k.ring(stages), Early: true}
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(stages), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.

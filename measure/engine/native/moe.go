@@ -3,7 +3,6 @@ package native
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -88,6 +87,7 @@ type mixtureBuffers struct {
 	shares  cuda.Ptr // float32 [rows][topK]
 	order   cuda.Ptr // int32 [tiles][pairsOfTile]
 	tiles   cuda.Ptr // int32 [1+tiles]
+	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 }
 
@@ -99,6 +99,7 @@ func (b *buffers) measureMixture(s *shape, step int) {
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
+	b.ask(&b.chose, "the choice's counter", 4)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.ask(&b.act, "the activation", 2*pairs*s.inner)
@@ -107,7 +108,7 @@ func (b *buffers) measureMixture(s *shape, step int) {
 
 // mixtureKernels are those of moe.cu.
 type mixtureKernels struct {
-	topK, gateUp, down                          *cuda.Kernel
+	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	route, choose                               *cuda.Kernel
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
@@ -116,7 +117,7 @@ type mixtureKernels struct {
 
 func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
-		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "experts_down": &m.down, "group_pairs": &m.group,
+		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"experts_route_gate_up": &m.route, "sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
@@ -144,44 +145,29 @@ func (e *Engine) queueGroups(rows int) error {
 	return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
 }
 
-// stepExpertsOld adds the mixture of one layer of a decode step, by the engine's own
-// kernels; next is the norm of what follows.
-func (e *Engine) stepExpertsOld(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
-	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
-	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
-	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
-	s.add(i, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}
-		return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
-	}, "experts_gate_up", "experts_activation")
-	s.add(i, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: n, Y: sh.hidden / 16}, Block: cuda.Dim{X: 512}, Early: true}
-		return e.p.moe.down.Queue(e.s, l, w.down, b.act, b.chosen, b.shares, int32(sh.hidden), int32(sh.inner), int32(sh.topK), e.blockOut(feedForward), b.h, b.squares, next)
-	}, "experts_down")
-	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
-}
-
 // stepExperts adds the mixture of one layer of a decode step, by the engine's own
 // kernels; next is the norm of what follows.
 func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
-	if os.Getenv("MOE_OLD") != "" {
-		e.stepExpertsOld(s, i, own, next)
-		return
-	}
 	if e.routes() {
-		nextQKV := cuda.Ptr(0)
-		if i+1 < len(e.w.layers) {
-			nextQKV = e.w.layers[i+1].qkv
-		}
-		s.add(i, func() error { return e.queueRoute(w, nextQKV) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
+		s.add(i, func() error { return e.queueRoute(w) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
 	} else {
 		s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 		s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
-		s.add(i, func() error { return e.queueExpertsGateUp(w, n, b.squares) }, "experts_gate_up", "experts_activation")
+		s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
 	}
 	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
 	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
+}
+
+// queueStepGateUp queues the first half of a step's experts, of a norm that is not done.
+func (e *Engine) queueStepGateUp(w *layerWeights) error {
+	sh, b, n := &e.shape, e.b, e.opt.Batch
+	if n == 1 {
+		return e.queueExpertsGateUp(w, n, b.squares)
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}
+	return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
 }
 
 // routerKey is of the router, which every rank has. Ranks that took it by the way
@@ -197,10 +183,10 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
 	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
-	hopper := e.p.moe.hopperDown != nil && rows > mostTokens && os.Getenv("MOE_OLD") == ""
+	hopper := e.p.moe.hopperDown != nil && rows > mostTokens
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
-	few := rows <= mostTokens && os.Getenv("MOE_OLD") == ""
+	few := rows <= mostTokens
 	s.add(layer, func() error {
 		if few {
 			return e.queueChoice(rows, false)

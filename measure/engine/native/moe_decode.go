@@ -2,8 +2,6 @@ package native
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -23,14 +21,10 @@ type expertRing struct {
 // linear.cu, a block of down's has so much shared memory that two do not fit on a
 // multiprocessor, and one of gate and up's fits beside it.
 func expertRings() []expertRing {
-	r := []expertRing{
+	return []expertRing{
 		{rows: 1, gateDepth: 512, gateStages: 4, downDepth: 256, downStages: 12},
 		{rows: 8, gateDepth: 512, gateStages: 3, downDepth: 256, downStages: 8},
 	}
-	if v := os.Getenv("MOE_RING"); v != "" {
-		fmt.Sscanf(v, "%d/%d/%d/%d", &r[0].gateDepth, &r[0].gateStages, &r[0].downDepth, &r[0].downStages)
-	}
-	return r
 }
 
 // mostTokens is how many tokens the experts' products of a decode step take.
@@ -56,17 +50,17 @@ func (r *expertRing) groups(m *mixture, tokens int) int {
 // gateShared and downShared are the dynamic shared memory of a block: the ring, the
 // groups, and norms or sums of the tokens.
 func (r *expertRing) gateShared(m *mixture, tokens int) int {
-	return r.gateStages*r.stage(r.gateDepth) + 4*(r.groups(m, tokens)*r.list(1)+tokens)
+	return r.gateStages*r.stage(r.gateDepth) + 4*(r.groups(m, tokens)*r.list(2)+tokens)
 }
 
 func (r *expertRing) downShared(m *mixture, tokens int) int {
-	return r.downStages*r.stage(r.downDepth) + 4*(r.groups(m, tokens)*r.list(2)+8*tokens*redPitch)
+	return r.downStages*r.stage(r.downDepth) + 4*(r.groups(m, tokens)*r.list(3)+8*tokens*redPitch)
 }
 
 // list is the words of a group: its expert, and what there is of each pair.
 func (r *expertRing) list(each int) int {
 	if r.rows == 1 {
-		return each
+		return 2
 	}
 	return 1 + each*pairsOfGroup
 }
@@ -101,23 +95,15 @@ func (s *shape) expertDefines(memory int) (out []string) {
 	return out
 }
 
-var aheadMB, _ = strconv.Atoi(os.Getenv("MOE_AHEAD"))
-
 // routeCluster is the blocks that choose a token's experts together.
-var routeCluster = 8
-
-func init() {
-	if v, err := strconv.Atoi(os.Getenv("MOE_CLUSTER")); err == nil {
-		routeCluster = v
-	}
-}
+const routeCluster = 8
 
 // routes reports whether a step's gate and up choose the experts too: of one token,
 // on GPUs that have clusters, where a cluster's rings hold the router's weights.
 func (e *Engine) routes() bool {
 	sh, r := &e.shape, &e.p.moe.rings[0]
 	each := (((sh.experts+1)/2 + routeCluster - 1) / routeCluster) * 2
-	return e.opt.Batch == 1 && e.dev.Major >= 9 && each*sh.hidden*2 <= r.gateStages*r.stage(r.gateDepth) && os.Getenv("MOE_ROUTE") != "0"
+	return e.opt.Batch == 1 && e.dev.Major >= 9 && (each+1)*sh.hidden*2+sh.hidden/4 <= r.gateStages*r.stage(r.gateDepth)
 }
 
 // expertLaunch is the launch of a product of experts in a decode step: a block stays
@@ -136,19 +122,13 @@ func (p *program) expertRingOf(tokens int) *expertRing {
 }
 
 // queueRoute queues the choice of a token's experts with their first half.
-func (e *Engine) queueRoute(w *layerWeights, nextQKV cuda.Ptr) error {
+func (e *Engine) queueRoute(w *layerWeights) error {
 	sh, b, r := &e.shape, e.b, &e.p.moe.rings[0]
 	normalized := map[bool]int32{true: 1}[sh.normalized]
 	l := e.expertLaunch(r.gateShared(&sh.mixture, 1))
 	l.Grid.X, l.Cluster = max(1, e.opt.sms/routeCluster)*routeCluster, routeCluster
-	ahead, bytes := cuda.Ptr(0), int64(0)
-	if nextQKV != 0 && aheadMB > 0 {
-		skip := e.opt.sms * 16 * sh.hidden * 2
-		bytes = min(int64(aheadMB)<<20, int64(2*sh.qkvWidth()*sh.hidden-skip))
-		ahead = nextQKV.Add(skip)
-	}
 	return e.p.moe.route.Queue(e.s, l, w.gateUp, b.h, b.squares, w.router, int32(sh.experts), normalized,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act, ahead, bytes)
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act)
 }
 
 // queueChoice queues the choice of rows tokens' experts, and the groups of their pairs.
@@ -157,9 +137,9 @@ func (e *Engine) queueChoice(rows int, early bool) error {
 		return e.queueTopK(rows, early)
 	}
 	sh, b := &e.shape, e.b
-	l := cuda.Launch{Block: cuda.Dim{X: 32 * min(rows, 32)}, Early: early}
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}, Early: early}
 	normalized := map[bool]int32{true: 1}[sh.normalized]
-	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, int32(rows), b.chosen, b.shares, b.order, b.tiles)
+	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares, b.order, b.tiles, b.chose)
 }
 
 // queueExpertsGateUp queues the first half of the chosen experts of rows tokens, whose

@@ -182,7 +182,7 @@ func (b *mixtureBench) step(rows int, normed bool) {
 	e.b.h, e.b.act, e.b.chosen, e.b.shares = put(b.bench, x), room[uint16](b.bench, rows*s.topK*s.inner), b.dChosen, b.dShare
 	b.groups(e, rows)
 	b.must(e.queueExpertsGateUp(&layerWeights{gateUp: b.wGateUp}, rows, squares))
-	acts := b.holdActs(e.b.act, rows, func(row int) []float64 {
+	input := func(row int) []float64 {
 		out := slices.Clone(xs[row*s.hidden : (row+1)*s.hidden])
 		for i := range out {
 			if !normed {
@@ -190,7 +190,13 @@ func (b *mixtureBench) step(rows int, normed bool) {
 			}
 		}
 		return out
-	})
+	}
+	acts := b.holdActs(e.b.act, rows, input)
+	if !normed {
+		e.b.act, e.b.squares = room[uint16](b.bench, rows*s.topK*s.inner), squares
+		b.must(e.queueStepGateUp(&layerWeights{gateUp: b.wGateUp}))
+		acts = b.holdActs(e.b.act, rows, input)
+	}
 	b.down(e, rows, acts, normed)
 }
 
@@ -209,6 +215,7 @@ func (b *mixtureBench) groups(e *Engine, rows int) {
 	if rows == 1 {
 		return
 	}
+	e.b.chose = put(b.bench, []uint32{0})
 	e.b.router, e.b.chosen, e.b.shares = b.scores, room[int32](b.bench, pairs), room[float32](b.bench, pairs)
 	b.must(e.queueChoice(rows, false))
 	if got := get[int32](b.bench, e.b.chosen, pairs); !slices.Equal(got, b.chosen) {
@@ -269,7 +276,7 @@ func (b *mixtureBench) route() {
 	}
 	e.b.h, e.b.squares, e.b.act = put(b.bench, raw), put(b.bench, sq), room[uint16](b.bench, s.topK*s.inner)
 	e.b.chosen, e.b.shares = room[int32](b.bench, s.topK), room[float32](b.bench, s.topK)
-	b.must(e.queueRoute(&layerWeights{gateUp: b.wGateUp, router: put(b.bench, routers)}, 0))
+	b.must(e.queueRoute(&layerWeights{gateUp: b.wGateUp, router: put(b.bench, routers)}))
 	for i := range x {
 		x[i] *= scale[0]
 	}

@@ -3,7 +3,6 @@ package native
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
@@ -74,9 +73,6 @@ func (l *linearKernels) cutFor(out, in int, gated bool, sms int) cut {
 	c := cut{tiles: (out + tile - 1) / tile}
 	stages := (in + l.depth - 1) / l.depth
 	c.parts = max(1, min(sms/c.tiles, stages/l.least))
-	if os.Getenv("LINEAR_CUT") != "" && c.tiles == 320 {
-		c.parts = 2
-	}
 	return c
 }
 

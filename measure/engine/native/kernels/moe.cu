@@ -76,8 +76,8 @@ __device__ __forceinline__ uint4 load8(const bf16 *p) { return *(const uint4 *)p
 //   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16], act[rows][top][inner]
 extern "C" __global__ void __launch_bounds__(256)
     experts_gate_up(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, int hidden, int inner, int top, float eps, bf16 *act) {
-  let_next_start();
   after_previous();
+  let_next_start(); // it reads the choice before this kernel ends
   int lane = threadIdx.x % WARP, o = blockIdx.y * 8 + threadIdx.x / WARP;
   u64 pair = blockIdx.x, row = pair / top;
   if (o >= inner) return;
@@ -92,46 +92,6 @@ extern "C" __global__ void __launch_bounds__(256)
   float scale = rsqrtf(warp_sum(ss) / hidden + eps);
   g = warp_sum(g) * scale, u = warp_sum(u) * scale;
   if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
-}
-
-// experts_down is the second half: one warp an output of a token, summed over its
-// experts, and what every last product of a block does (linear.cu, RESIDUAL).
-//
-//   w[experts][hidden][inner], act[rows][top][inner], x, h[rows][hidden], sums[rows][hidden/16]
-extern "C" __global__ void __launch_bounds__(512)
-    experts_down(const bf16 *w, const bf16 *act, const int *chosen, const float *weights, int hidden, int inner, int top, float *x, bf16 *h,
-                 float *sums, const bf16 *norm) {
-  let_next_start();
-  after_previous();
-  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, o = blockIdx.y * 16 + warp;
-  u64 row = blockIdx.x;
-  float y = 0.f;
-  for (int k = 0; k < top; k++) {
-    const bf16 *m = w + ((u64)chosen[row * top + k] * hidden + o) * inner, *in = act + (row * top + k) * inner;
-    float s = 0.f;
-#pragma unroll 4
-    for (int i = lane * 8; i < inner; i += WARP * 8) s += dot8(load8(m + i), load8(in + i));
-    y += weights[row * top + k] * s;
-  }
-  y = warp_sum(y);
-#if RANKS > 1 // x is an exchange buffer, and the rest is done with the sum over the ranks
-  if (lane == 0) x[row * hidden + o] = y;
-#else
-  __shared__ float part[16];
-  if (lane == 0) {
-    u64 at = row * hidden + o;
-    float v = x[at] + y;
-    x[at] = v;
-    h[at] = narrow(v * gain(wide(norm[o])));
-    part[warp] = v * v;
-  }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  float ss = 0.f;
-#pragma unroll
-  for (int i = 0; i < 16; i++) ss += part[i];
-  sums[row * (hidden / 16) + blockIdx.y] = ss;
-#endif
 }
 
 // For prompts, the pairs of a token and an expert are put in the order of their

@@ -17,18 +17,29 @@
 
 #define GROUP_PAIRS 8
 
-// choose_and_group chooses the experts of some tokens and puts the pairs in groups. One
-// block, whose warps take a token each at a time.
+// choose_and_group chooses the experts of some tokens, a block each, and the last block to
+// be done puts the pairs in groups.
 //
-//   scores[rows][experts], chosen[rows][top], weights[rows][top], order[groups][GROUP_PAIRS]
-extern "C" __global__ void __launch_bounds__(1024) choose_and_group(const float *scores, int experts, int top, int normalized, int rows, int *chosen,
-                                                                    float *weights, int *order, int *groups) {
+//   scores[rows][experts], chosen[rows][top], weights[rows][top], order[groups][GROUP_PAIRS];
+//   done: 0 before and after
+extern "C" __global__ void choose_and_group(const float *scores, int experts, int top, int normalized, int *chosen, float *weights, int *order, int *groups,
+                                            u32 *done) {
+  __shared__ bool last;
   let_next_start();
   after_previous();
-  for (u64 row = threadIdx.x / WARP; row < rows; row += blockDim.x / WARP)
+  u64 row = blockIdx.x;
+  if (threadIdx.x < WARP) {
     choose_experts(scores + row * experts, experts, top, normalized, chosen + row * top, weights + row * top);
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x == 0) {
+      last = atomicAdd(done, 1) == gridDim.x - 1;
+      if (last) *done = 0;
+      __threadfence();
+    }
+  }
   __syncthreads();
-  group(chosen, rows * top, experts, GROUP_PAIRS, order, groups);
+  if (last) group(chosen, gridDim.x * top, experts, GROUP_PAIRS, order, groups);
 }
 
 struct ExpertArgs {
@@ -58,7 +69,8 @@ struct ExpertRing {
   const ExpertArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
-  int *expert, *pair; // of the groups, in shared memory
+  int *expert;        // of the groups, in shared memory
+  int *pair, *token;  // of their places, -1 for none
   float *share;       // of the pairs
   int groups, items;
 
@@ -104,7 +116,7 @@ struct ExpertRing {
       if (DOWN && threadIdx.x < groups) share[threadIdx.x] = __ldcg(a.shares + threadIdx.x);
     } else {
       for (int i = threadIdx.x; i < groups * GROUP_PAIRS; i += blockDim.x) {
-        pair[i] = __ldcg(a.order + i);
+        pair[i] = __ldcg(a.order + i), token[i] = pair[i] < 0 ? -1 : pair[i] / a.top;
         if (DOWN) share[i] = pair[i] < 0 ? 0.f : __ldcg(a.shares + pair[i]);
       }
     }
@@ -124,21 +136,21 @@ struct ExpertRing {
     }
   }
 
-  // input is the row of the inputs that pair i of a group has, -1 for none.
+  // input is the row of the inputs that pair i of a group has, -1 for none. A group's
+  // pairs are its first.
   __device__ __forceinline__ int input(int group, int i) const {
     if (XR == 1) return DOWN ? group : 0;
-    int p = pair[group * GROUP_PAIRS + i];
-    return DOWN || p < 0 ? p : p / a.top;
+    return (DOWN ? pair : token)[group * GROUP_PAIRS + i];
   }
 
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
     int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
     u32 to = shared_address(ring) + c.slot * STAGE + (16 + r0) * PITCH + thread % CHUNKS * 16;
     if (col < a.k) {
-#pragma unroll
-      for (int j = 0; j < XR; j += PASS) {
-        int row = j + r0 < XR ? input(c.group, j + r0) : -1;
-        if (row >= 0) copy16(to + j * PITCH, a.x + (u64)row * a.k + col);
+      for (int i = r0; i < XR; i += PASS) {
+        int from = input(c.group, i);
+        if (from < 0) break;
+        copy16(to + (i - r0) * PITCH, a.x + (u64)from * a.k + col);
       }
     }
     barrier_arrive_copied(full + c.slot);
@@ -226,7 +238,7 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
 #pragma unroll
         for (int w = 0; w < CONSUMERS; w++) gate += red[w * RED + i * RED_PITCH + r], up += red[w * RED + i * RED_PITCH + 8 + r];
         if (p >= 0) {
-          float s = scale[XR == 1 ? 0 : p / a.top];
+          float s = scale[XR == 1 ? 0 : this->token[group * GROUP_PAIRS + i]];
           act[(u64)p * a.n + tile * 8 + r] = narrow(activate(gate * s) * (up * s));
         }
       }
@@ -243,8 +255,6 @@ struct Router {
   int experts, normalized;
   int *chosen;
   float *shares;
-  const u8 *ahead;
-  long long ahead_bytes;
 };
 
 // route chooses the experts of one token by the rule of top_k (moe.cu), in each
@@ -268,23 +278,23 @@ __device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, in
   commit();
   wait_copies<0>();
   cluster_wait();
-  after_previous();
+  wait_for_previous();
+  u8 *x = weights + 2 * own * a.k * 2, *squares = x + a.k * 2;
+  for (int i = threadIdx.x; i < a.k / 8 + a.k / 64; i += blockDim.x)
+    copy16(shared_address(x) + i * 16, i < a.k / 8 ? (const u8 *)a.x + i * 16 : (const u8 *)a.squares + (i - a.k / 8) * 16);
+  commit();
+  wait_copies<0>();
   __syncthreads();
-  if (warp >= CONSUMERS && router.ahead_bytes > 0) { // weights of the next layer
-    u64 each = router.ahead_bytes / gridDim.x / 1024 * 1024;
-    const u8 *from = router.ahead + blockIdx.x * each;
-    for (u64 i = (threadIdx.x - CONSUMERS * WARP) * 1024; i < each; i += PRODUCERS * WARP * 1024) call_l2(from + i, 1024);
-  }
   float ss = 0.f;
-  for (int i = lane; i < a.k / 16; i += WARP) ss += a.squares[i];
+  for (int i = lane; i < a.k / 16; i += WARP) ss += ((const float *)squares)[i];
   ss = rsqrtf(warp_sum(ss) / a.k + a.eps);
   if (threadIdx.x == 0) *scale = ss;
   for (int j = warp; j < own; j += CONSUMERS + PRODUCERS) {
-    const bf16 *w = (const bf16 *)weights + (u64)2 * j * a.k;
+    const bf16 *w = (const bf16 *)weights + (u64)2 * j * a.k, *in = (const bf16 *)x;
     float2 s = {0.f, 0.f};
-#pragma unroll 8
+#pragma unroll 4
     for (int i = lane * 8; i < a.k; i += WARP * 8) {
-      uint4 v = load8(a.x + i);
+      uint4 v = load8(in + i);
       s.x += dot8(load8(w + i), v), s.y += dot8(load8(w + a.k + i), v);
     }
     int two = rank + blocks * j;
@@ -322,9 +332,9 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Ro
   DYNAMIC_SHARED(ring);
   __shared__ u64 full[STAGES], empty[STAGES];
   __shared__ float red[2 * CONSUMERS * Kernel::RED];
-  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most;
-  float *scale = (float *)(XR == 1 ? pair : pair + a.most * GROUP_PAIRS);
-  Kernel l = {{a, ring, full, empty, expert, pair, nullptr, 0, 0}, red};
+  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most, *token = pair + a.most * GROUP_PAIRS;
+  float *scale = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS);
+  Kernel l = {{a, ring, full, empty, expert, pair, token, nullptr, 0, 0}, red};
   l.slots();
   if (ROUTE) {
     route(a, router, ring, expert, scale);
@@ -375,9 +385,9 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
         } else {
 #pragma unroll
           for (int i = 0; i < 2; i++) {
-            int at = group * GROUP_PAIRS + 2 * t + i, p = this->pair[at];
-            if (p < 0) continue;
-            float *to = mine + p / a.top * RED_PITCH;
+            int at = group * GROUP_PAIRS + 2 * t + i, row = this->token[at];
+            if (row < 0) continue;
+            float *to = mine + row * RED_PITCH;
             to[0] += this->share[at] * v[i], to[8] += this->share[at] * v[2 + i];
           }
           __syncwarp(); // another lane has the token in the next group
@@ -421,9 +431,9 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
   using Kernel = ExpertDown<XR, KS, STAGES>;
   DYNAMIC_SHARED(ring);
   __shared__ u64 full[STAGES], empty[STAGES];
-  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most;
-  float *share = (float *)(XR == 1 ? pair : pair + a.most * GROUP_PAIRS), *sum = share + a.most * (XR == 1 ? 1 : GROUP_PAIRS);
-  Kernel l = {{a, ring, full, empty, expert, pair, share, 0, 0}, x, h, sums, norm};
+  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most, *token = pair + a.most * GROUP_PAIRS;
+  float *share = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS), *sum = share + a.most * (XR == 1 ? 1 : GROUP_PAIRS);
+  Kernel l = {{a, ring, full, empty, expert, pair, token, share, 0, 0}, x, h, sums, norm};
   l.slots();
   l.list();
   __syncthreads();
@@ -451,9 +461,9 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
 #define EXPERTS_ROUTED(GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                              \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_route_gate_up(const bf16 *w, const bf16 *x, const float *squares, const bf16 *router, int experts, int normalized, int hidden,         \
-                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act, const u8 *ahead, long long ahead_bytes) {          \
+                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act) {                                                  \
     ExpertArgs a = {w, x, chosen, nullptr, nullptr, nullptr, inner, hidden, top, 1, top, eps, squares};                                              \
-    gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares, ahead, ahead_bytes});                                          \
+    gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares});                                          \
   }
 #define EXPERTS_WITH(rows, ...) EXPERTS_OF(rows, __VA_ARGS__)
 

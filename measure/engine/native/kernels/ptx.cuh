@@ -264,10 +264,3 @@ __device__ __forceinline__ void send(float2 *at, u64 *b, u32 rank, float2 v) {
                : "memory");
 #endif
 }
-
-// call_l2 asks for bytes to be brought to the L2.
-__device__ __forceinline__ void call_l2(const void *from, u32 bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}

@@ -201,7 +201,6 @@ inline void copy4(u32 to, const void *from) { begin_copy(to, from, 4, 4); }
 inline u64 evict_first() { return 0; }
 inline void copy16_once(u32 to, const void *from, u64) { begin_copy(to, from, 16); }
 inline void copy16_or_zero(u32 to, const void *from, int bytes) { begin_copy(to, from, bytes); }
-inline void call_l2(const void *, u32) {}
 inline void commit() { emulated::current->group++; }
 template <int N>
 inline void wait_copies() {
