@@ -100,7 +100,7 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 	if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
 		return nil, err
 	}
-	c := own.cutFor(n, k, false, b.dev.SMs)
+	c := own.cutFor(n, k, toScores, b.dev.SMs)
 	var partial, whole cuda.Ptr
 	if c.parts > 1 {
 		if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
@@ -113,7 +113,7 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 			return nil, err
 		}
 	}
-	l := own.launch(c, b.dev.SMs, own.stages)
+	l := own.launch(c, b.dev.SMs, own.of(toScores))
 	return func(w cuda.Ptr) error {
 		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
 			int32(c.parts), partial, whole)

@@ -87,30 +87,30 @@ func (e *Engine) addAttention(s *sequence, i int) {
 	s.add(i, func() error { return e.queueAttention(i) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
-// launch is the grid of a product whose ring has so many stages.
-func (k *linearKernels) launch(c cut, sms, stages int) cuda.Launch {
+// launch is the grid of a product with such a ring.
+func (k *linearKernels) launch(c cut, sms int, r ring) cuda.Launch {
 	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
-	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.ring(stages), Early: true}
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.shared(r), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.scores, own.stages, w, own.cutFor(n, sh.hidden, false, e.opt.sms),
+	return e.queueOwn(own, own.scores, toScores, w, own.cutFor(n, sh.hidden, toScores, e.opt.sms),
 		b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.swiglu, own.stages, w.gateUp, own.cutFor(sh.inner, sh.hidden, true, e.opt.sms),
+	return e.queueOwn(own, own.swiglu, toGated, w.gateUp, own.cutFor(sh.inner, sh.hidden, toGated, e.opt.sms),
 		b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.residual, own.deep, w, own.cutFor(sh.hidden, in, false, e.opt.sms),
+	return e.queueOwn(own, own.residual, toStream, w, own.cutFor(sh.hidden, in, toStream, e.opt.sms),
 		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
 }
 

@@ -48,7 +48,7 @@ func TestCutsAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	rings := linearShapes()
 	for i := range rings {
-		rings[i].depth, rings[i].least = max(256/rings[i].tiles, 128), 1
+		rings[i].depth, rings[i].least = 256, 1
 	}
 	batches, gen := []int{1, 5, 16}, 4
 	if emulate.RealGPU() != nil { // the processor takes its time
@@ -62,7 +62,7 @@ func TestCutsAgainstReference(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
 				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: gen, linear: rings, sms: 132})
-				if own := e.ownProducts(); own.cutFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), false, e.opt.sms).parts < 2 && e.shape.experts == 0 {
+				if own := e.ownProducts(); own.cutFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), toStream, e.opt.sms).parts < 2 && e.shape.experts == 0 {
 					t.Fatal("no product is cut")
 				}
 				compare(t, e, newReference(t, config, 7), gen)

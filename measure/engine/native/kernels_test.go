@@ -185,7 +185,7 @@ func (b *bench) linear() {
 		for _, c := range []struct{ batch, n, k int }{
 			{l.rows, 16, 64}, {least, 80, 192}, {(l.rows + least) / 2, 208, 704}, {l.rows, 48, 1088}, {least, 1000, 128},
 		} {
-			for _, parts := range []int{1, 3} {
+			for _, parts := range []int{1, 3, 0} { // 0 is one part, on few blocks
 				b.scores(l, c.batch, c.n-3, c.k, parts) // a vocabulary may have any size
 				b.residual(l, c.batch, c.n/16*16, c.k, parts)
 				b.swiglu(l, c.batch, c.n, c.k, parts)
@@ -213,16 +213,16 @@ func (b *bench) squares(x []float64, k int) (raw []float32, scale []float64) {
 
 // product runs a kernel of n rows of results, with its tiles cut into so many parts
 // along their columns, or as many as there are stages.
-func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, gated bool, n, k, parts int, args ...any) {
+func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, u use, n, k, parts int, args ...any) {
 	b.t.Helper()
-	c := l.cutFor(n, k, gated, 1)
-	c.parts = min(parts, (k+l.depth-1)/l.depth)
+	c := l.cutFor(n, k, u, 1)
+	c.parts = max(1, min(parts, (k+l.depth-1)/l.depth))
 	args = append(args, int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
-	stages := l.stages
-	if kernel == l.residual {
-		stages = l.deep
+	sms := b.dev.SMs
+	if parts != 1 { // each block has several tiles
+		sms = 3
 	}
-	b.run(kernel, l.launch(c, b.dev.SMs, stages), args...)
+	b.run(kernel, l.launch(c, sms, l.of(u)), args...)
 }
 
 func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {
@@ -230,7 +230,7 @@ func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	y := room[float32](b, batch*n)
-	b.product(l, l.scores, false, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.scores, toScores, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {
@@ -247,7 +247,7 @@ func (b *bench) residual(l *linearKernels, batch, n, k, parts int) {
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
-	b.product(l, l.residual, false, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.residual, toStream, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		cuda.Ptr(0), y, h, sums, put(b, norm))
 	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -268,7 +268,7 @@ func (b *bench) swiglu(l *linearKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	h := room[uint16](b, batch*n)
-	b.product(l, l.swiglu, true, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.swiglu, toGated, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {

@@ -39,37 +39,70 @@ type linearKernels struct {
 	tiles    int // of 16 weight rows, a stage
 	depth    int // columns of the weights, a stage
 	stages   int
-	deep     int // stages of products that add to the stream
-	least    int // stages of a part, where a tile is cut along its columns
+	gated    ring // of gated products; that of the others if it has no tiles
+	deep     int  // stages of products that add to the stream
+	slim     int  // tiles of those; as many as the others if it is 0
+	room     int  // bytes that their blocks ask for at least
+	least    int  // stages of a part, where a tile is cut along its columns
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
 	plain    *cuda.Kernel // nil where the model has no use for it
 }
 
-// ring is the dynamic shared memory of a block with so many stages.
-func (l *linearKernels) ring(stages int) int {
-	inputs, weights := l.rows*(l.depth*2+64), 16*l.tiles*(l.depth*2+64)
-	if l.kept != Unquantized {
-		weights = 16 * l.tiles * (l.depth*int(l.kept)/8 + 64)
-	}
-	if l.kept == INT4 { // scales and zero points
-		weights += (l.depth/groupInputs*16*l.tiles*5/2 + 15) / 16 * 16
-	}
-	return stages * (inputs + weights)
+// A use is what a product is for: it has a ring of its own.
+type use int
+
+const (
+	toScores use = iota // of the normed stream
+	toGated             // the same, gate and up
+	toStream            // its sums are added to the stream
+)
+
+// A ring is stages of so many tiles of 16 weight rows.
+type ring struct {
+	tiles, stages int
+	room          int // bytes that a block asks for at least
 }
 
-// cut is into how many tiles the weights of one product are cut, and each of them
-// along its columns. One block a multiprocessor takes them in turn, so a product
-// with tiles for half of the multiprocessors or fewer leaves the others idle: as
-// many parts as there are multiprocessors for, of so many stages that the sums of
-// a part, which are written and read once more, are a sixteenth of its weights or
-// less.
+// of is the ring of a use.
+func (l *linearKernels) of(u use) ring {
+	r := ring{tiles: l.tiles, stages: l.stages}
+	switch {
+	case u == toStream:
+		r.stages, r.room = l.deep, l.room
+		if l.slim > 0 {
+			r.tiles = l.slim
+		}
+	case u == toGated && l.gated.tiles > 0:
+		r = l.gated
+	}
+	return r
+}
+
+// shared is the dynamic shared memory of a block with a ring.
+func (l *linearKernels) shared(r ring) int {
+	if l.kept == Unquantized {
+		return max(r.room, r.stages*(l.rows+16*r.tiles)*l.depth*2)
+	}
+	inputs, weights := l.rows*(l.depth*2+64), 16*r.tiles*(l.depth*int(l.kept)/8+64)
+	if l.kept == INT4 { // scales and zero points
+		weights += (l.depth/groupInputs*16*r.tiles*5/2 + 15) / 16 * 16
+	}
+	return r.stages * (inputs + weights)
+}
+
+// cut is into how many tiles the weights of one product are cut, of 16 rows where they
+// have 16 bits, and each of them along its columns. The blocks, one a multiprocessor,
+// deal them out evenly (linear.cu), or take them in turn. A product with tiles for half
+// of the multiprocessors or fewer leaves the others idle: as many parts as there are
+// multiprocessors for, of so many stages that the sums of a part, which are written and
+// read once more, are a sixteenth of its weights or less.
 type cut struct{ tiles, parts int }
 
 // cutFor is the cut of a product with out rows of results of in columns.
-func (l *linearKernels) cutFor(out, in int, gated bool, sms int) cut {
-	tile := l.outputs(gated)
+func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
+	tile := l.outputs(u)
 	c := cut{tiles: (out + tile - 1) / tile}
 	stages := (in + l.depth - 1) / l.depth
 	c.parts = max(1, min(sms/c.tiles, stages/l.least))
@@ -80,8 +113,8 @@ func (l *linearKernels) cutFor(out, in int, gated bool, sms int) cut {
 // sums, and counters.
 func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 	for _, c := range []cut{
-		l.cutFor(s.qkvWidth(), s.hidden, false, sms), l.cutFor(s.hidden, s.attWidth(), false, sms),
-		l.cutFor(s.inner, s.hidden, true, sms), l.cutFor(s.hidden, s.inner, false, sms), l.cutFor(s.tokens, s.hidden, false, sms),
+		l.cutFor(s.qkvWidth(), s.hidden, toScores, sms), l.cutFor(s.hidden, s.attWidth(), toStream, sms),
+		l.cutFor(s.inner, s.hidden, toGated, sms), l.cutFor(s.hidden, s.inner, toStream, sms), l.cutFor(s.tokens, s.hidden, toScores, sms),
 	} {
 		if c.parts > 1 {
 			sums, counters = max(sums, c.tiles*c.parts*l.sums()), max(counters, c.tiles)
@@ -91,15 +124,25 @@ func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 }
 
 // outputs are the rows of the result of one tile: gate and up make one.
-func (l *linearKernels) outputs(gated bool) int {
-	if gated {
-		return 8 * l.tiles
+func (l *linearKernels) outputs(u use) int {
+	rows := 16
+	if l.kept != Unquantized {
+		rows *= l.tiles
 	}
-	return 16 * l.tiles
+	if u == toGated {
+		rows /= 2
+	}
+	return rows
 }
 
 // sums are the bytes of the sums of one part.
-func (l *linearKernels) sums() int { return 4 * 16 * l.tiles * 8 * l.columns }
+func (l *linearKernels) sums() int {
+	bytes := 4 * 16 * 8 * l.columns
+	if l.kept != Unquantized {
+		bytes *= l.tiles
+	}
+	return bytes
+}
 
 // linearShapes are the rings that were fastest on an H200. On a multiprocessor
 // there is room for blocks of two products, so that one can fill its ring while the
@@ -108,9 +151,9 @@ func (l *linearKernels) sums() int { return 4 * 16 * l.tiles * 8 * l.columns }
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 4, deep: 6, least: 8},
-		{rows: 8, columns: 1, tiles: 1, depth: 512, stages: 3, deep: 5, least: 8},
-		{rows: 16, columns: 2, tiles: 2, depth: 256, stages: 3, deep: 4, least: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8},
+		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, deep: 4, slim: 2, least: 8},
 	}
 }
 
@@ -121,15 +164,42 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 	out := slices.Clone(linear)
 	for i := range out {
 		l := &out[i]
-		most := (memory - l.beside()) / l.ring(1)
-		l.stages, l.deep = min(l.stages, most), min(l.deep, most)
+		l.tiles, l.stages = l.fit(l.of(toScores), memory)
+		l.slim, l.deep = l.fit(l.of(toStream), memory)
+		if r := l.of(toStream); l.kept == Unquantized && alone-l.beside(r) <= memory-l.beside(r) {
+			l.room = alone - l.beside(r)
+		}
+		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
 	}
 	return out
 }
 
+// alone is what a block has to take of a multiprocessor of Hopper, with 228 KiB of shared
+// memory of which each block costs 1, so that no two fit there.
+const alone = 114<<10 + 128
+
+// fit is a ring of no more stages than there is memory for, and with fewer tiles where
+// those are not two.
+func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
+	for r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
+		r.tiles--
+	}
+	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1}))
+}
+
 // beside is what a block has of static shared memory beside its ring, or a little
-// more: the sums of eight warps, their scales and the barriers (linear.cu).
-func (l *linearKernels) beside() int { return 1<<10 + 5120*l.columns }
+// more: sums of its warps, their scales and the barriers (linear.cu).
+func (l *linearKernels) beside(r ring) int {
+	const warp = 4 * 20 * 8 // bytes of the sums of 16 rows by 8 sequences
+	switch n := r.tiles * l.columns; {
+	case l.kept != Unquantized:
+		return 1<<10 + 8*warp*l.columns
+	case n <= 2:
+		return 1<<10 + 8*warp*n
+	default:
+		return 1<<10 + 4*warp*n
+	}
+}
 
 // defines are the constants that the kernels are compiled with.
 func defines(s *shape, linear []linearKernels) []string {
@@ -149,12 +219,15 @@ func defines(s *shape, linear []linearKernels) []string {
 	}
 	for i := range linear {
 		l := &linear[i]
-		name, deep := "SHAPE", "DEEP"
+		names := map[use]string{toScores: "SHAPE", toGated: "GATED", toStream: "DEEP"}
 		if l.kept != Unquantized {
-			name, deep = "NARROW", "NARROW_DEEP"
+			names = map[use]string{toScores: "NARROW", toStream: "NARROW_DEEP"}
 		}
-		out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, l.tiles, l.depth, l.stages, l.rows),
-			fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", deep, l.rows, l.columns, l.tiles, l.depth, l.deep, l.rows))
+		for _, u := range []use{toScores, toGated, toStream} {
+			if name, r := names[u], l.of(u); name != "" {
+				out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, r.tiles, l.depth, r.stages, l.rows))
+			}
+		}
 	}
 	return append(out, s.moreDefines()...)
 }

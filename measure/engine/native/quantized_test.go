@@ -239,15 +239,14 @@ func (b *bench) narrow(q Quantization) {
 }
 
 // narrowProduct is product with quantized weights.
-func (b *bench) narrowProduct(l *linearKernels, kernel *cuda.Kernel, gated bool, n, k, parts int, m quantizedMatrix, args ...any) {
-	c := l.cutFor(n, k, gated, 1)
+func (b *bench) narrowProduct(l *linearKernels, kernel *cuda.Kernel, u use, n, k, parts int, m quantizedMatrix, args ...any) {
+	c := l.cutFor(n, k, u, 1)
 	c.parts = min(parts, (k+l.depth-1)/l.depth)
 	args = append(append([]any{m.w}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales, m.zeros)
-	stages := l.stages
-	if kernel == l.residual || kernel == l.plain {
-		stages = l.deep
+	if kernel == l.plain {
+		u = toStream
 	}
-	b.run(kernel, l.launch(c, b.dev.SMs, stages), args...)
+	b.run(kernel, l.launch(c, b.dev.SMs, l.of(u)), args...)
 }
 
 func (b *bench) narrowScores(l *linearKernels, batch, n, k, parts int) {
@@ -259,7 +258,7 @@ func (b *bench) narrowScores(l *linearKernels, batch, n, k, parts int) {
 		if kernel == l.plain {
 			squares = 0
 		}
-		b.narrowProduct(l, kernel, false, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		b.narrowProduct(l, kernel, toScores, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 			squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 		want := make([]float64, batch*n)
 		for s := range batch {
@@ -280,7 +279,7 @@ func (b *bench) narrowResidual(l *linearKernels, batch, n, k, parts int) {
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
-	b.narrowProduct(l, l.residual, false, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.narrowProduct(l, l.residual, toStream, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		cuda.Ptr(0), y, h, sums, put(b, norm))
 	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -301,7 +300,7 @@ func (b *bench) narrowSwiglu(l *linearKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	h := room[uint16](b, batch*n)
-	b.narrowProduct(l, l.swiglu, true, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.narrowProduct(l, l.swiglu, toGated, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {

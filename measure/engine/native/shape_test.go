@@ -65,21 +65,21 @@ func TestCuts(t *testing.T) {
 	rings := linearShapes()
 	for _, c := range []struct {
 		batch, out, in int
-		gated          bool
+		use            use
 		want           cut
 	}{
-		{1, 6144, 4096, false, cut{384, 1}}, {1, 4096, 14336, false, cut{256, 1}}, {1, 14336, 4096, true, cut{1792, 1}},
-		{16, 6144, 4096, false, cut{192, 1}}, {16, 2048, 4096, false, cut{64, 2}}, {16, 1024, 14336, false, cut{32, 4}},
-		{16, 14336, 4096, true, cut{896, 1}}, {8, 1024, 8192, false, cut{64, 2}}, {1, 256, 512, false, cut{16, 1}},
+		{1, 6144, 4096, toScores, cut{384, 1}}, {1, 4096, 14336, toStream, cut{256, 1}}, {1, 14336, 4096, toGated, cut{1792, 1}},
+		{16, 6144, 4096, toScores, cut{384, 1}}, {16, 1024, 4096, toStream, cut{64, 2}}, {16, 512, 14336, toStream, cut{32, 4}},
+		{16, 14336, 4096, toGated, cut{1792, 1}}, {8, 1024, 8192, toStream, cut{64, 2}}, {1, 256, 512, toScores, cut{16, 1}},
 	} {
-		if got := linearFor(rings, Unquantized, c.batch).cutFor(c.out, c.in, c.gated, 132); got != c.want {
+		if got := linearFor(rings, Unquantized, c.batch).cutFor(c.out, c.in, c.use, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
 		}
 	}
 	for i := range rings {
 		for _, out := range []int{1, 8, 100, 4096, 128256} {
 			for _, in := range []int{64, 1000, 4096, 53248} {
-				c := rings[i].cutFor(out, in, false, 132)
+				c := rings[i].cutFor(out, in, toScores, 132)
 				if stages := (in + rings[i].depth - 1) / rings[i].depth; c.tiles < 1 || c.parts < 1 || c.parts > stages || c.parts > 1 && c.tiles*c.parts > 132 {
 					t.Errorf("%d of %d: %+v of %d stages", out, in, c, stages)
 				}
@@ -93,8 +93,9 @@ func TestCuts(t *testing.T) {
 // add to the stream.
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
-	for _, l := range slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)) {
-		if one, deep := l.ring(l.stages)+l.beside(), l.ring(l.deep)+l.beside(); one+deep+2*barriers > all || 2*deep <= all {
+	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 227<<10) {
+		block := func(u use) int { return l.shared(l.of(u)) + l.beside(l.of(u)) }
+		if one, deep := max(block(toScores), block(toGated)), block(toStream); one+deep+2*barriers > all || 2*deep <= all {
 			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.kept, one, deep)
 		}
 	}
@@ -104,7 +105,7 @@ func TestRingsLieEvenly(t *testing.T) {
 // rings are as long as they fit there beside the sums, and as they were measured on
 // the others. A step asks for no more.
 func TestRingsFit(t *testing.T) {
-	for memory, want := range map[int][][2]int{227 << 10: {{4, 6}, {3, 5}, {3, 4}}, 163 << 10: {{4, 6}, {3, 5}, {3, 4}}, 99 << 10: {{4, 5}, {3, 3}, {3, 3}}} {
+	for memory, want := range map[int][][2]int{227 << 10: {{5, 7}, {3, 6}, {3, 4}}, 163 << 10: {{5, 7}, {3, 6}, {3, 4}}, 99 << 10: {{5, 5}, {3, 4}, {2, 3}}} {
 		for i, l := range fitted(linearShapes(), memory) {
 			if got := [2]int{l.stages, l.deep}; got != want[i] {
 				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
@@ -112,8 +113,10 @@ func TestRingsFit(t *testing.T) {
 		}
 	}
 	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 99<<10) {
-		if most := l.ring(max(l.stages, l.deep)) + l.beside(); l.stages < 2 || l.deep < l.stages || most > 99<<10 {
-			t.Errorf("batch %d, weights %q: rings of %d and %d stages, %d bytes", l.rows, l.kept, l.stages, l.deep, most)
+		for _, u := range []use{toScores, toGated, toStream} {
+			if r := l.of(u); r.stages < 2 || r.tiles < 1 || l.shared(r)+l.beside(r) > 99<<10 {
+				t.Errorf("batch %d, weights %q, use %d: a ring of %+v, %d bytes", l.rows, l.kept, u, r, l.shared(r))
+			}
 		}
 	}
 	for _, batch := range []int{1, 8, 16} {

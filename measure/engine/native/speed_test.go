@@ -41,7 +41,8 @@ type speedRow struct {
 // TestSpeed measures llama3.1-8b against what this GPU reached in the same run.
 // It is no test of a time: it writes what it saw as JSON. It runs where
 // LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/3/5,prefill:2048",
-// of which the second says which ring the products use, tiles/depth/stages/deep; "@%32"
+// of which the second says which ring the products use, tiles/depth/stages/deep, or
+// "3/256/3_2/4_2/6" with tiles/stages of gated ones and of those that add to the stream; "@%32"
 // says into how many parts attention cuts the context. Formats come first:
 // "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
 // quantized weights then. "compile:1x1024@..." compiles the kernels of a case alone, so
@@ -283,9 +284,19 @@ func (m *meter) ring(opt *Options, shape string) []linearKernels {
 		if opt.Batch > out[i].rows || out[i].kept != opt.Quantization {
 			continue
 		}
-		f := strings.Split(shape, "/")
-		out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
-		out[i].deep = number(m.t, f[3])
+		uses := strings.Split(shape, "_")
+		f := strings.Split(uses[0], "/")
+		if f[0] != "" {
+			out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
+		}
+		if len(f) > 3 {
+			out[i].deep = number(m.t, f[3])
+		}
+		if len(uses) > 2 {
+			f, g := strings.Split(uses[1], "/"), strings.Split(uses[2], "/")
+			out[i].gated = ring{tiles: number(m.t, f[0]), stages: number(m.t, f[1])}
+			out[i].slim, out[i].deep = number(m.t, g[0]), number(m.t, g[1])
+		}
 		break
 	}
 	return out

@@ -14,10 +14,12 @@
 //     into `parts`, and the last block to finish one of them adds them up, in
 //     the order of k: a sum is the same every time.
 //
-// Rows of the ring are 64 bytes apart from a multiple of 128, so that the 16-byte
-// loads of two neighbouring rows meet no bank twice. The host defines the shapes
-// of the rings, SHAPE_1 to SHAPE_16 by the largest batch: NT, RT, KS, STAGES, XR, and
-// DEEP_1 to DEEP_16, the STAGES of products that add to the stream.
+// A warp multiplies all rows of a stage by its own columns, so that inputs are loaded
+// once for all of them. In the ring a row's 16-byte pieces 4 to 7 of each 8 change
+// places with 0 to 3 where the row is odd, so that the 16-byte loads of two
+// neighbouring rows meet no bank twice. The host defines the shapes of the rings by the
+// largest batch, SHAPE_1 to SHAPE_16: NT, RT, KS, STAGES, XR; GATED_1 to GATED_16 are
+// those of gated products, DEEP_1 to DEEP_16 those of products that add to the stream.
 
 #define CONSUMERS 8
 #define PRODUCERS 4
@@ -36,85 +38,116 @@ struct LinearArgs {
   float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
   const bf16 *norm;     // RESIDUAL: of the next norm
   int parts;            // of k that a tile is cut into; 1 uses neither of the next
-  float *partial;       // [tiles][parts][16*RT][8*NT]: rows of a tile fastest
-  u32 *arrived;         // [tiles], zero before and after
+  float *partial;       // [units][parts][8*NT][16]
+  u32 *arrived;         // [units], zero before and after
 };
 
-// RT tiles of 16 rows and KS columns of weights, and as many columns of XR
+// A Deal is what a block has of a product's rows, in units of 16 rows of weights: where
+// k is not cut, as many in all as any other block or one less, in passes of up to RT,
+// the blocks side by side in each.
+struct Deal {
+  int units, blocks, each, passes;
+  __device__ __forceinline__ Deal(int n, int outputs, int tiles) {
+    units = (n + outputs - 1) / outputs, blocks = gridDim.x;
+    each = (units + blocks - 1) / blocks, passes = (each + tiles - 1) / tiles;
+  }
+  // first is the first unit of a pass for block b; that of block b+1 is its end.
+  __device__ __forceinline__ int first(int pass, int b) const {
+    int from = min(units, each * pass / passes * blocks), to = min(units, each * (pass + 1) / passes * blocks);
+    return from + b * (to - from) / blocks;
+  }
+};
+
+// RT units of 16 rows and KS columns of weights, and as many columns of XR
 // inputs, make one stage of the ring; NT is the batch in eights.
 template <int NT, int RT, int KS, int STAGES, int XR, Out OUT>
 struct Linear {
   static constexpr int ROWS = 16 * RT;
-  static constexpr int PITCH = KS * 2 + 64;
+  static constexpr int PITCH = KS * 2;
   static constexpr int STAGE = (ROWS + XR) * PITCH;
-  static constexpr int SLICES = CONSUMERS / RT;  // warps that share a tile of rows
-  static constexpr int UNITS = KS / SLICES / 32; // of 32 columns, a warp and stage
-  static constexpr int RED = NT * 8 * RED_PITCH; // floats of one warp's sums
-  static constexpr int CHUNKS = KS / 8;          // 16-byte pieces of a row
-  static_assert(UNITS * SLICES * 32 == KS, "a stage divides among the warps");
-
-  static constexpr int SUMS = RT * NT * 128;     // of a tile
+  static constexpr int UNITS = KS / CONSUMERS / 32;     // of 32 columns, a warp and stage
+  static constexpr int CHUNKS = KS / 8;                 // 16-byte pieces of a row
+  static constexpr int RED = RT * NT * 8 * RED_PITCH;   // floats of one warp's sums
+  static constexpr int COPIES = RT * NT <= 2 ? CONSUMERS : CONSUMERS / 2; // of them
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
+  static constexpr int SUMS = NT * 128;                  // of a unit
+  static constexpr int EACH = (RT * NT * 128 + CONSUMERS * WARP - 1) / (CONSUMERS * WARP); // results of a thread, at most
+  static_assert(UNITS >= 1 && UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
 
   const LinearArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
-  int items;         // tiles and their parts
-  bool *last;        // this block has the last part of a tile
+  bool *last;        // this block has the last part of a unit
+  Deal deal;
 
-  // A Cursor is a stage's place in the weights and in the ring. An item is one
-  // part of a tile; the parts of a tile follow each other.
+  // A Cursor is a stage's place in the weights and in the ring. Its tile is some
+  // units, or one part of one unit; none are left when it has no units.
   struct Cursor {
-    int item, tile, k, end, slot;
+    int turn, first, units, item, k, end, slot;
     u32 phase;
-    __device__ __forceinline__ void enter(const LinearArgs &a, int i) {
-      item = i, tile = i, k = 0, end = a.k;
-      if (a.parts == 1) return;
-      int stages = (a.k + KS - 1) / KS, part = i % a.parts;
-      tile = i / a.parts, k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
+    __device__ __forceinline__ void enter(const Linear &l) {
+      const LinearArgs &a = l.a;
+      k = 0, end = a.k;
+      if (a.parts == 1) {
+        units = 0;
+        if (turn >= l.deal.passes) return;
+        first = l.deal.first(turn, blockIdx.x), units = l.deal.first(turn, blockIdx.x + 1) - first;
+        return;
+      }
+      item = blockIdx.x + turn * gridDim.x, first = item / a.parts, units = first < l.deal.units;
+      int stages = (a.k + KS - 1) / KS, part = item % a.parts;
+      k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
     }
-    __device__ __forceinline__ void next(const LinearArgs &a) {
+    __device__ __forceinline__ void next(const Linear &l) {
       if (++slot == STAGES) slot = 0, phase ^= 1;
-      if ((k += KS) >= end) enter(a, item + gridDim.x);
+      if ((k += KS) >= end) turn++, enter(l);
     }
+    __device__ __forceinline__ int tiles() const { return RT == 1 ? 1 : units; }
   };
 
-  // first is the block's first stage; a fresh barrier counts the phase before its
+  // start is the block's first stage; a fresh barrier counts the phase before its
   // first as done.
-  __device__ __forceinline__ Cursor first(u32 phase) const {
+  __device__ __forceinline__ Cursor start(u32 phase) const {
     Cursor c;
-    c.slot = 0, c.phase = phase;
-    c.enter(a, blockIdx.x);
+    c.turn = c.slot = 0, c.phase = phase;
+    c.enter(*this);
     return c;
   }
 
-  // row is the row of the weights that row j of stage tile holds.
-  __device__ __forceinline__ int row(int tile, int j) const {
+  // row is the row of the weights that row j of a stage holds whose first unit is so.
+  __device__ __forceinline__ int row(int unit, int j) const {
     if (OUT == SWIGLU) {
-      int r = min((tile * RT + j / 16) * 8 + j % 8, a.n - 1);
+      int r = min((unit + j / 16) * 8 + j % 8, a.n - 1);
       return j % 16 < 8 ? r : a.n + r;
     }
-    return min(tile * ROWS + j, a.n - 1);
+    return min(unit * 16 + j, a.n - 1);
   }
 
   // The producers take PASS rows at a time, a thread always the same column of
   // them. There is one warp of them on each scheduler, so instructions count:
   // addresses of a whole tile are one product and sum each.
   static constexpr int PASS = PRODUCERS * WARP / CHUNKS;
-  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 * RT : ROWS; // rows of the result, a stage
-  static_assert(PASS >= 1 && PASS <= 8, "a pass of the producers lies within one matrix");
+  static_assert(PASS >= 2 && PASS <= 8 && PASS % 2 == 0, "a pass of the producers lies within one matrix, and a thread has odd rows or even ones");
+
+  // place is where the producers' thread puts its piece of the first rows of a stage.
+  __device__ __forceinline__ u32 place(int slot, int thread) const {
+    int r0 = thread / CHUNKS, piece = thread % CHUNKS ^ (r0 & 1) << 2;
+    return shared_address(ring) + slot * STAGE + r0 * PITCH + piece * 16;
+  }
 
   __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
     int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
     if (col >= a.k) return;
-    u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH + thread % CHUNKS * 16;
-    if ((c.tile + 1) * OUTPUTS > a.n) { // the last tile, in part
-      for (int j = 0; j < ROWS; j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.tile, j + r0) * a.k + col, policy);
+    u32 to = place(c.slot, thread);
+    if ((c.first + c.tiles()) * OUTPUTS > a.n) { // the last tile, in part
+      for (int j = 0; j < 16 * c.tiles(); j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy);
       return;
     }
-    const bf16 *from = a.w + (u64)(c.tile * OUTPUTS + r0) * a.k + col;
+    const bf16 *from = a.w + (u64)(c.first * OUTPUTS + r0) * a.k + col;
     const bf16 *up = from + (u64)a.n * a.k;
 #pragma unroll
     for (int j = 0; j < ROWS; j += PASS) {
+      if (j / 16 >= c.tiles()) break;
       bool second = OUT == SWIGLU && j % 16 >= 8;
       int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
       copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)a.k), policy);
@@ -123,7 +156,7 @@ struct Linear {
 
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
     int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
-    u32 to = shared_address(ring) + c.slot * STAGE + (ROWS + r0) * PITCH + thread % CHUNKS * 16;
+    u32 to = place(c.slot, thread) + ROWS * PITCH;
     if (col < a.k) {
 #pragma unroll
       for (int j = 0; j < XR; j += PASS)
@@ -137,68 +170,135 @@ struct Linear {
   // those of the kernel ahead end, one on a multiprocessor (linearShapes).
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
-    Cursor w = first(1), x = w;
+    Cursor w = start(1), x = w;
     int ahead = 0;
-    for (; ahead < STAGES && w.item < items; ahead++, w.next(a)) copy_weights(w, thread, policy);
+    for (; ahead < STAGES && w.units > 0; ahead++, w.next(*this)) copy_weights(w, thread, policy);
     let_next_start();
-    after_previous();
-    for (; ahead > 0; ahead--, x.next(a)) copy_inputs(x, thread);
-    for (; w.item < items; w.next(a)) {
+    wait_for_previous();
+    for (; ahead > 0; ahead--, x.next(*this)) copy_inputs(x, thread);
+    for (; w.units > 0; w.next(*this)) {
       barrier_wait(empty + w.slot, w.phase);
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
     }
   }
 
-  __device__ void consume(float *red, const float *scale) const {
+  // A Stream is what the results of a thread are added to, and their norms' weights,
+  // loaded while the weights are on their way.
+  struct Stream {
+    float x[EACH], gain[EACH];
+  };
+
+  // result is the place of a thread's e-th result in a tile.
+  struct Result {
+    int r, seq, unit;
+    __device__ __forceinline__ Result(int e) {
+      int i = threadIdx.x + e * CONSUMERS * WARP;
+      r = i % 16, seq = i / 16 % (NT * 8), unit = i / (16 * NT * 8);
+    }
+  };
+
+  __device__ __forceinline__ void load_stream(Stream &s, int first, int units) const {
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      Result at(e);
+      int o = (first + at.unit) * 16 + at.r;
+      bool any = at.unit < units && at.seq < a.batch && o < a.n;
+      s.x[e] = any ? __ldcg(a.y + (u64)at.seq * a.n + o) : 0.f, s.gain[e] = any ? gain(wide(a.norm[o])) : 0.f;
+    }
+  }
+
+  // multiply adds to sum the products of a stage's columns that are this warp's.
+  __device__ __forceinline__ void multiply(float (&sum)[RT][NT][4], const Cursor &c) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    int part = warp % RT, base = warp / RT * UNITS * 32;
-    Cursor c = first(0);
-    while (c.item < items) {
-      int item = c.item, tile = c.tile;
-      float sum[NT][4] = {};
-      while (c.item == item) {
-        int k = c.k;
-        barrier_wait(full + c.slot, c.phase);
-        const u8 *w = ring + c.slot * STAGE + (part * 16 + g) * PITCH + (base + t * 8) * 2;
-        const u8 *x = ring + c.slot * STAGE + ROWS * PITCH + (base + t * 8) * 2;
+    const u8 *stage = ring + c.slot * STAGE + warp * UNITS / 2 * 128 + t * 16;
+    int base = warp * UNITS * 32;
 #pragma unroll
-        for (int u = 0; u < UNITS; u++) {
-          if (k + base + u * 32 >= a.k) break;
-          uint4 p = *(const uint4 *)(w + u * 64), q = *(const uint4 *)(w + u * 64 + 8 * PITCH);
-#pragma unroll
-          for (int n = 0; n < NT; n++) {
-            uint4 v = *(const uint4 *)(x + u * 64 + min(n * 8 + g, XR - 1) * PITCH);
-            mma(sum[n], p.x, q.x, p.y, q.y, v.x, v.y);
-            mma(sum[n], p.z, q.z, p.w, q.w, v.z, v.w);
-          }
-        }
-        __syncwarp();
-        if (lane == 0) barrier_arrive(empty + c.slot);
-        c.next(a);
-      }
-      float *mine = red + warp * RED;
+    for (int u = 0; u < UNITS; u++) {
+      if (c.k + base + u * 32 >= a.k) break;
+      int half = (warp * UNITS + u) & 1, pair = (UNITS == 1 ? 0 : u / 2) * 128;
+      uint4 v[NT];
 #pragma unroll
       for (int n = 0; n < NT; n++) {
-        float *col = mine + (n * 8 + 2 * t) * RED_PITCH + g;
-        col[0] = sum[n][0], col[RED_PITCH] = sum[n][1], col[8] = sum[n][2], col[RED_PITCH + 8] = sum[n][3];
+        int row = min(n * 8 + g, XR - 1);
+        v[n] = *(const uint4 *)(stage + (ROWS + row) * PITCH + pair + ((half ^ (row & 1)) << 6));
+      }
+#pragma unroll
+      for (int i = 0; i < RT; i++) {
+        if (i >= c.tiles()) break;
+        const u8 *w = stage + (i * 16 + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
+        uint4 p = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * PITCH);
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+          mma(sum[i][n], p.x, q.x, p.y, q.y, v[n].x, v[n].y);
+          mma(sum[i][n], p.z, q.z, p.w, q.w, v[n].z, v[n].w);
+        }
+      }
+    }
+  }
+
+  // share leaves the sums where all warps see them: those of each warp or, to take less
+  // room, of two.
+  __device__ __forceinline__ void share(float (&sum)[RT][NT][4], float *red) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    if (COPIES < CONSUMERS) {
+      float4 *lanes = (float4 *)red + warp % COPIES * RT * NT * WARP + lane;
+#pragma unroll
+      for (int i = 0; i < RT * NT; i++) {
+        const float *s = sum[i / NT][i % NT];
+        if (warp >= COPIES) lanes[i * WARP] = make_float4(s[0], s[1], s[2], s[3]);
       }
       sync_threads_of(1, CONSUMERS * WARP);
-      if (a.parts == 1 || leave(red, item, tile)) finish(red, scale, tile);
+#pragma unroll
+      for (int i = 0; i < RT * NT; i++) {
+        if (warp >= COPIES) break;
+        float *s = sum[i / NT][i % NT];
+        float4 o = lanes[i * WARP];
+        s[0] += o.x, s[1] += o.y, s[2] += o.z, s[3] += o.w;
+      }
+      sync_threads_of(1, CONSUMERS * WARP);
+      if (warp >= COPIES) return;
+    }
+    float *mine = red + warp * RED;
+#pragma unroll
+    for (int i = 0; i < RT * NT; i++) {
+      const float *s = sum[i / NT][i % NT];
+      float *col = mine + (i * 8 + 2 * t) * RED_PITCH + g;
+      col[0] = s[0], col[RED_PITCH] = s[1], col[8] = s[2], col[RED_PITCH + 8] = s[3];
+    }
+  }
+
+  __device__ void consume(float *red, const float *scale) const {
+    Cursor c = start(0);
+    while (c.units > 0) {
+      int turn = c.turn, item = c.item, first = c.first, units = c.units;
+      float sum[RT][NT][4] = {};
+      Stream s;
+      if (OUT == RESIDUAL) load_stream(s, first, units);
+      while (c.turn == turn) {
+        barrier_wait(full + c.slot, c.phase);
+        multiply(sum, c);
+        __syncwarp();
+        if (threadIdx.x % WARP == 0) barrier_arrive(empty + c.slot);
+        c.next(*this);
+      }
+      share(sum, red);
+      sync_threads_of(1, CONSUMERS * WARP);
+      if (a.parts == 1 || leave(red, item, first)) finish(red, scale, first, units, s);
       sync_threads_of(1, CONSUMERS * WARP);
     }
   }
 
   // leave writes the sums of one part where other blocks see them, and reports
-  // whether they were the last of the tile.
-  __device__ bool leave(const float *red, int item, int tile) const {
+  // whether they were the last of the unit.
+  __device__ bool leave(const float *red, int item, int unit) const {
     float *to = a.partial + (u64)item * SUMS;
-    for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, i / (16 * NT * 8), i / 16 % (NT * 8), i % 16));
+    for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, 0, i / 16, i % 16));
     __threadfence();
     sync_threads_of(1, CONSUMERS * WARP);
     if (threadIdx.x == 0) {
-      *last = atomicAdd(a.arrived + tile, 1) == a.parts - 1;
-      if (*last) a.arrived[tile] = 0;
+      *last = atomicAdd(a.arrived + unit, 1) == a.parts - 1;
+      if (*last) a.arrived[unit] = 0;
     }
     sync_threads_of(1, CONSUMERS * WARP);
     if (!*last) return false;
@@ -206,18 +306,18 @@ struct Linear {
     return true;
   }
 
-  // of_warps is the sum over the warps that shared tile part, in a fixed order.
-  __device__ static __forceinline__ float of_warps(const float *red, int part, int seq, int r) {
+  // of_warps is the sum over the warps, in a fixed order.
+  __device__ static __forceinline__ float of_warps(const float *red, int unit, int seq, int r) {
     float s = 0.f;
 #pragma unroll
-    for (int i = 0; i < SLICES; i++) s += red[(i * RT + part) * RED + seq * RED_PITCH + r];
+    for (int i = 0; i < COPIES; i++) s += red[i * RED + (unit * NT * 8 + seq) * RED_PITCH + r];
     return s;
   }
 
   // total is the whole sum of a row and a sequence.
-  __device__ __forceinline__ float total(const float *red, int tile, int part, int seq, int r) const {
-    if (a.parts == 1) return of_warps(red, part, seq, r);
-    const float *from = a.partial + (u64)tile * a.parts * SUMS + (part * NT * 8 + seq) * 16 + r;
+  __device__ __forceinline__ float total(const float *red, int first, const Result &at, int r) const {
+    if (a.parts == 1) return of_warps(red, at.unit, at.seq, r);
+    const float *from = a.partial + (u64)first * a.parts * SUMS + at.seq * 16 + r;
     float s = 0.f;
     for (int i = 0; i < a.parts; i++) s += __ldcg(from + (u64)i * SUMS);
     return s;
@@ -225,27 +325,30 @@ struct Linear {
 
   // finish writes the results of one tile; 16 neighbouring threads have the
   // rows of one sequence.
-  __device__ __forceinline__ void finish(const float *red, const float *scale, int tile) const {
-    for (int i = threadIdx.x; i < RT * NT * 128; i += CONSUMERS * WARP) {
-      int r = i % 16, seq = i / 16 % (NT * 8), part = i / (16 * NT * 8);
+  __device__ __forceinline__ void finish(const float *red, const float *scale, int first, int units, const Stream &stream) const {
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      Result at(e);
+      int r = at.r, seq = at.seq;
+      if (at.unit >= units) break;
       if (OUT == SWIGLU) {
-        int o = (tile * RT + part) * 8 + r;
+        int o = (first + at.unit) * 8 + r;
         if (r >= 8 || seq >= a.batch || o >= a.n) continue;
-        float gate = total(red, tile, part, seq, r) * scale[seq], up = total(red, tile, part, seq, r + 8) * scale[seq];
+        float gate = total(red, first, at, r) * scale[seq], up = total(red, first, at, r + 8) * scale[seq];
         a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
         continue;
       }
-      int o = tile * ROWS + part * 16 + r;
+      int o = (first + at.unit) * 16 + r;
       if (OUT == SCORES || OUT == PLAIN) {
-        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, tile, part, seq, r) * (OUT == SCORES ? scale[seq] : 1.f);
+        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == SCORES ? scale[seq] : 1.f);
         continue;
       }
       float x = 0.f;
       if (seq < a.batch && o < a.n) {
-        u64 at = (u64)seq * a.n + o;
-        x = a.y[at] + total(red, tile, part, seq, r);
-        a.y[at] = x;
-        a.h[at] = narrow(x * gain(wide(a.norm[o])));
+        u64 to = (u64)seq * a.n + o;
+        x = stream.x[e] + total(red, first, at, r);
+        a.y[to] = x;
+        a.h[to] = narrow(x * stream.gain[e]);
       }
       float ss = x * x;
 #pragma unroll
@@ -254,13 +357,25 @@ struct Linear {
     }
   }
 
-  // scales are the reciprocal norms of the inputs.
+  // scales are the reciprocal norms of the inputs. A warp loads those of its sequences
+  // together.
   __device__ __forceinline__ void scales(float *scale) const {
-    for (int seq = threadIdx.x / WARP; seq < a.batch; seq += CONSUMERS) {
-      float ss = 0.f;
-      for (int i = threadIdx.x % WARP; i < a.k / 16; i += WARP) ss += a.squares[(u64)seq * (a.k / 16) + i];
-      ss = warp_sum(ss);
-      if (threadIdx.x % WARP == 0) scale[seq] = rsqrtf(ss / a.k + a.eps);
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    float ss[NT] = {};
+#pragma unroll 2
+    for (int i = lane * 4; i < a.k / 16; i += WARP * 4) {
+#pragma unroll
+      for (int n = 0; n < NT; n++) {
+        int seq = n * CONSUMERS + warp;
+        if (seq >= a.batch) break;
+        float4 v = __ldcg((const float4 *)(a.squares + (u64)seq * (a.k / 16) + i));
+        ss[n] += (v.x + v.y) + (v.z + v.w);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+      float s = warp_sum(ss[n]);
+      if (lane == 0) scale[n * CONSUMERS + warp] = rsqrtf(s / a.k + a.eps);
     }
     sync_threads_of(1, CONSUMERS * WARP);
   }
@@ -268,10 +383,10 @@ struct Linear {
   __device__ static void run(const LinearArgs &a) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
-    __shared__ float red[CONSUMERS * RED];
+    __shared__ __align__(16) float red[COPIES * RED];
     __shared__ float scale[NT * 8];
     __shared__ bool last;
-    Linear l = {a, ring, full, empty, (a.n + OUTPUTS - 1) / OUTPUTS * a.parts, &last};
+    Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
     }
@@ -280,7 +395,7 @@ struct Linear {
       l.produce(threadIdx.x - CONSUMERS * WARP);
       return;
     }
-    after_previous();
+    wait_for_previous();
     if (OUT == SCORES || OUT == SWIGLU) l.scales(scale);
     l.consume(red, scale);
   }
@@ -303,7 +418,7 @@ struct Linear {
 #define LINEARS(rows)                                       \
   LINEAR(linear_scores_##rows, SHAPE_##rows, SCORES)        \
   LINEAR(linear_residual_##rows, DEEP_##rows, RESIDUAL)     \
-  LINEAR(linear_swiglu_##rows, SHAPE_##rows, SWIGLU)        \
+  LINEAR(linear_swiglu_##rows, GATED_##rows, SWIGLU)        \
   LINEAR_PLAIN(rows)
 
 LINEARS(1)
