@@ -164,7 +164,7 @@ struct ExpertRing {
     if (DOWN) {
       for (; ahead < STAGES && w.item < items; ahead++, next(w)) copy_weights(w, thread, policy);
       let_next_start();
-      after_previous();
+      wait_for_previous();
       for (; ahead > 0; ahead--, next(x)) copy_inputs(x, thread);
     }
     for (; w.item < items; next(w)) {
@@ -210,7 +210,7 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
     for (int row = threadIdx.x / WARP; row < a.rows; row += CONSUMERS) {
       float ss = 0.f;
       if (a.squares)
-        for (int i = threadIdx.x % WARP; i < a.k / 16; i += WARP) ss += a.squares[(u64)row * (a.k / 16) + i];
+        for (int i = threadIdx.x % WARP; i < a.k / 16; i += WARP) ss += __ldcg(a.squares + (u64)row * (a.k / 16) + i);
       ss = warp_sum(ss);
       if (threadIdx.x % WARP == 0) scale[row] = a.squares ? rsqrtf(ss / a.k + a.eps) : 1.f;
     }
@@ -340,7 +340,7 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Ro
     route(a, router, ring, expert, scale);
     l.groups = a.top, l.items = a.top * l.tiles();
   } else {
-    after_previous();
+    wait_for_previous();
     l.list();
     __syncthreads();
   }
@@ -363,6 +363,24 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
   float *sums;      // [rows][n/16], squares for the next norm, likewise
   const bf16 *norm; // of what follows
 
+  // A Stream is what the results of a thread are added to, and their norms' weights,
+  // loaded while the weights are on their way.
+  static constexpr int EACH = XR == 1 ? 1 : 4; // results of a thread, of up to 64 tokens
+  struct Stream {
+    float x[EACH], gain[EACH];
+  };
+
+  __device__ __forceinline__ void load_stream(Stream &s, int tile) const {
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      int i = threadIdx.x + e * CONSUMERS * WARP, r = i % 16, row = i / 16;
+      s.x[e] = s.gain[e] = 0.f;
+      if (row >= this->a.rows) continue;
+      if (RANKS == 1) s.x[e] = __ldcg(x + (u64)row * this->a.n + tile * 16 + r);
+      if (norm) s.gain[e] = gain(wide(norm[tile * 16 + r]));
+    }
+  }
+
   // consume adds up 16 outputs of all tokens. A warp has sums of its own, of a part of
   // the columns: sum[warps][rows][RED_PITCH].
   __device__ void consume(float *sum) const {
@@ -373,6 +391,8 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
     while (c.item < this->items) {
       int tile = c.tile;
       float whole[2] = {};
+      Stream stream;
+      load_stream(stream, tile);
       if constexpr (XR > 1) {
         for (int i = lane; i < a.rows * RED_PITCH; i += WARP) sum[warp * a.rows * RED_PITCH + i] = 0.f;
         __syncwarp();
@@ -395,28 +415,28 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
       }
       if (XR == 1 && t == 0) mine[0] = whole[0], mine[8] = whole[1];
       sync_threads_of(1, CONSUMERS * WARP);
-      finish(sum, tile);
+      finish(sum, tile, stream);
       sync_threads_of(1, CONSUMERS * WARP);
     }
   }
 
   // finish does what every last product of a block does (linear.cu, RESIDUAL); 16
   // neighbouring threads have the outputs of a token.
-  __device__ __forceinline__ void finish(const float *sum, int tile) const {
+  __device__ __forceinline__ void finish(const float *sum, int tile, const Stream &stream) const {
     const ExpertArgs &a = this->a;
-    for (int i = threadIdx.x; i < (a.rows * 16 + WARP - 1) / WARP * WARP; i += CONSUMERS * WARP) {
-      int r = i % 16, row = i / 16, o = tile * 16 + r;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      int i = threadIdx.x + e * CONSUMERS * WARP, r = i % 16, row = i / 16;
+      if (i / WARP * WARP >= a.rows * 16) return; // all of the warp
       bool is = row < a.rows;
-      u64 at = (u64)row * a.n + o;
+      u64 at = (u64)row * a.n + tile * 16 + r;
       float y = 0.f;
 #pragma unroll
       for (int w = 0; w < CONSUMERS; w++) y += is ? sum[(w * a.rows + row) * RED_PITCH + r] : 0.f;
-#if RANKS > 1 // x is an exchange buffer, and the rest is done with the sum over the ranks
-      if (is) x[at] = y;
-#else
-      if (is) x[at] = y += x[at];
+      if (is) x[at] = y += stream.x[e];
+#if RANKS == 1 // else x is an exchange buffer, and the rest is done with the sum over the ranks
       if (!norm) continue;
-      if (is) h[at] = narrow(y * gain(wide(norm[o])));
+      if (is) h[at] = narrow(y * stream.gain[e]);
       float ss = y * y;
 #pragma unroll
       for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
@@ -441,7 +461,7 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
     l.produce(threadIdx.x - CONSUMERS * WARP);
     return;
   }
-  after_previous();
+  wait_for_previous();
   l.consume(sum);
 }
 
@@ -452,7 +472,7 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
     ExpertArgs a = {w, x, chosen, nullptr, order, groups, inner, hidden, top, tokens, most, eps, squares};                                           \
     gate_up<rows, GATE_DEPTH, GATE_STAGES, false>(a, act, Router());                                                                                                  \
   }                                                                                                                                                  \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)                                                                    \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_down_##rows(const bf16 *w, const bf16 *act, const int *chosen, const float *shares, const int *order, const int *groups, int hidden,   \
                           int inner, int top, int tokens, int most, float *x, bf16 *h, float *sums, const bf16 *norm) {                              \
     ExpertArgs a = {w, act, chosen, shares, order, groups, hidden, inner, top, tokens, most, 0.f, nullptr};                                          \
