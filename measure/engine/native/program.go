@@ -153,7 +153,7 @@ func linearShapes() []linearKernels {
 	return []linearKernels{
 		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, deep: 4, slim: 2, least: 8},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
 	}
 }
 
