@@ -8,6 +8,7 @@ import (
 type decodeAttention struct {
 	threads int
 	shared  int // bytes of dynamic shared memory
+	beside  int // of static shared memory, or a little more
 	cluster int // most parts of a head that can be one cluster; 1 for none
 }
 
@@ -20,6 +21,8 @@ func decodeFor(major int, s *shape) decodeAttention {
 		values = 2
 	}
 	d := decodeAttention{threads: 32 * warps, shared: warps * (keys + values) * tile * s.headDim * 2, cluster: 1}
+	group := s.heads / s.kvHeads
+	d.beside = s.headDim*8 + group*(warps*8+s.headDim*4+mostCluster*8+mostSplits*4) + 64
 	switch {
 	case major == 9 || major == 10:
 		d.cluster = mostCluster

@@ -25,6 +25,7 @@ type program struct {
 	quantized                         quantizedKernels
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
+	hopper                            bool // has wgmma
 	decode                            decodeAttention
 }
 
@@ -186,7 +187,7 @@ func linearShapes() []linearKernels {
 	return []linearKernels{
 		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, deep: 4, slim: 2, least: 8},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
 	}
 }
 
@@ -215,9 +216,10 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 const alone = 114<<10 + 128
 
 // fit is a ring of no more stages than there is memory for, and with fewer tiles where
-// those are not two.
+// those are not two. Of quantized weights warps share a tile evenly, and all products
+// have the same.
 func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
-	for r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
+	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
 		r.tiles--
 	}
 	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1}))
@@ -273,6 +275,16 @@ func defines(s *shape, linear []linearKernels) []string {
 	return append(out, s.moreDefines()...)
 }
 
+// definesFor are those that differ from GPU to GPU.
+func definesFor(p *cuda.Properties, s *shape) []string {
+	tile := tileFor(p, s)
+	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
+	if p.Major < 8 {
+		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
+	}
+	return out
+}
+
 // compile makes the program for dev, with the rings that fit there, or takes it from
 // the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
@@ -281,7 +293,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(defines(s, linear), more...))
+	cubin, err := cache.Compile(c, "kernels.cu", src, dev.Code, append(append(defines(s, linear), definesFor(&dev.Properties, s)...), more...))
 	if err != nil {
 		return nil, err
 	}
@@ -294,10 +306,12 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
-	if p.tile.shared > dev.SharedOptIn {
-		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
-			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
+	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
+	p.hopper = dev.Major == 9
+	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
+	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
+		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
+			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
 	return p, p.find(s)
 }
@@ -316,7 +330,10 @@ func (p *program) find(s *shape) error {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
-		maps.Copy(names, p.moe.names())
+		maps.Copy(names, p.moe.names(p.hopper))
+	}
+	if s.experts > 0 && s.kept != Unquantized {
+		maps.Copy(names, p.moe.narrow.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows

@@ -18,7 +18,8 @@ type Properties struct {
 	SharedPerSM   int
 	SharedOptIn   int // most shared memory of one block
 	MemoryBytes   uint64
-	DriverVersion int // CUDA version the driver speaks: 13000 for 13.0
+	DriverVersion int    // CUDA version the driver speaks: 13000 for 13.0
+	Code          string // Architecture of its compute capability
 }
 
 // A Device is one GPU with its primary context current on this thread, and the
@@ -129,6 +130,7 @@ func (dev *Device) find(ordinal int) error {
 		}
 		*a.to = int(v)
 	}
+	dev.Code = Architecture(dev.Major, dev.Minor)
 	return nil
 }
 
