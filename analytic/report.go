@@ -34,6 +34,7 @@ type Line struct {
 	Energy                   unit.Joules // of all ranks of the replica, what they draw while they wait left out
 
 	slower unit.Seconds // by how much more it takes where products are held at the power limit
+	draw   draw
 }
 
 // Traffic is all that moves between memory and the chip.
@@ -135,6 +136,7 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 		l.Expected += cost.Time().Times(times)
 		l.Compute += cost.Compute.Times(times)
 		l.Memory += cost.Memory.Times(times)
+		l.draw.add(cost.Draw, times)
 		l.Network += cost.Network.Times(times)
 		l.Fixed += cost.Fixed.Times(times)
 		l.slower += max(cost.Compute.Times(c.Machine.held)-max(cost.Compute, cost.Memory, cost.Network), 0).Times(times)
@@ -184,7 +186,7 @@ func (c *Case) charge(lines []Line, p *Phase) {
 	var all unit.Joules
 	for i := range lines {
 		l := &lines[i]
-		l.Energy = c.Machine.active(l.Compute.Times(1/p.Slowed), l.Memory, l.Network, l.Fixed).Times(ranks * passes)
+		l.Energy = c.Machine.active(l.Compute, l.draw, l.Network, l.Fixed, p.Slowed).Times(ranks * passes)
 		all += l.Energy
 	}
 	if most := c.Machine.rest.For(p.Expected).Times(ranks); all > most {

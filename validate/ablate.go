@@ -56,6 +56,8 @@ func Constants() []Constant {
 		{"inter_node.base", "Calibration.InterNodeBase", 0, "latency between nodes"},
 		{"graph.node", "Calibration.Launch", 0, "time of a kernel in a CUDA graph"},
 		{"power.memory", "Calibration.Power.Memory", 0, "share of the power that busy memory draws"},
+		{"power.own", "Calibration.Power.Own", 0, "share of the power that the engine's own products of few rows draw"},
+		{"power.attention", "Calibration.Power.Attention", 0, "share of the power that decode attention draws"},
 		{"power.network", "Calibration.Power.Network", 0, "share of the power that busy links draw"},
 		{"power.fixed", "Calibration.Power.Fixed", 0, "share of the power that a kernel draws while it starts and ends"},
 		{"power.waiting", "Calibration.Power.Waiting", 0, "share of the power that a GPU draws while it waits for its host"},

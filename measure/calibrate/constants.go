@@ -38,7 +38,10 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 			return nil, err
 		}
 	}
-	return f, b.plausible()
+	if err := b.plausible(); err != nil {
+		return nil, err
+	}
+	return f, b.power(m)
 }
 
 // A builder puts what is fitted into a file.
@@ -126,11 +129,11 @@ func (b *builder) put(f *fit, what string) {
 			b.file.Values[key] = v
 			continue
 		}
-		if key == "attention.ramp" && f.value[k] < 0.1 { // of a token
+		if key == "attention.ramp" && f.value[k] < 0.1 || key == "power.fixed" && f.value[k] < 1e-3 { // of a token, of the power
 			f.value[k] = 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
-		if c := hardware.ConstantOf(key); c.Relative() {
+		if c := hardware.ConstantOf(key); c.Relative() && f.value[k] > 0 {
 			errs := f.heldOut(k)
 			b.file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
 		}
@@ -185,13 +188,19 @@ func (b *builder) note(format string, args ...any) {
 	b.file.Notes = append(b.file.Notes, fmt.Sprintf(format, args...))
 }
 
+// few is up to how many rows the engine multiplies by kernels of its own.
+func (b *builder) few() int {
+	e, err := analytic.ParseEngine(b.file.Engine)
+	if err != nil {
+		return 0
+	}
+	return int(e.Carries.Rows)
+}
+
 // products fits those of an engine's own kernels, which it has for few rows, apart from
 // all others.
 func (b *builder) products() error {
-	few := 0
-	if e, err := analytic.ParseEngine(b.file.Engine); err == nil {
-		few = int(e.Carries.Rows)
-	}
+	few := b.few()
 	var own, others []*Row
 	for _, r := range b.of(GEMM) {
 		if r.Shape.M <= few {
@@ -318,7 +327,8 @@ func (b *builder) elements() error {
 }
 
 // links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
-// apart.
+// apart. The latency of an engine that does all of them over peer memory, the large
+// ones too, is the same for both.
 func (b *builder) links() error {
 	rows := b.of(AllReduce)
 	var samples []sample
@@ -335,11 +345,19 @@ func (b *builder) links() error {
 		samples = append(samples, b.sample(r))
 		ranks = append(ranks, r.Ranks)
 	}
+	base, perGPU := "link.base", "link.per_gpu"
+	if b.file.Engine == Native { // which does all of them over peer memory
+		base, perGPU = "one_shot.base", "one_shot.per_gpu"
+	}
 	var hold []string
 	if slices.Sort(ranks); len(slices.Compact(ranks)) < 2 {
-		hold = []string{"link.per_gpu"}
+		hold = []string{perGPU}
 	}
-	return b.fit(allReduce("link.share", "link.base", "link.per_gpu"), samples, "all-reduces", hold...)
+	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold...); err != nil || b.file.Engine != Native || len(samples) == 0 {
+		return err
+	}
+	b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
+	return nil
 }
 
 // medians are the constants that rows tell directly: a time, or a time over

@@ -141,7 +141,7 @@ func nativeRows(t *testing.T) *Rows {
 // that llmprof calibrate left there.
 func TestH200Native(t *testing.T) {
 	rows := nativeRows(t)
-	if len(rows.Rows) != 262 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
+	if len(rows.Rows) != 290 || len(rows.Machine.Notes) != 1 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	f, err := Fit(rows, board(t, "h200"), "h200-native")
