@@ -152,7 +152,7 @@ func (o *Options) check(s *shape) error {
 		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
 	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
 		return unsupported("a context of %d tokens is more than this engine counts", last)
-	case s.experts > 0 && s.mostTiles(s.topK*max(o.PromptLen, mostRows, o.Batch)) > maxGridY:
+	case s.experts > 0 && s.mostTiles(s.topK*max(o.PromptLen, mostRows, o.Batch), pairsOfTile) > maxGridY:
 		return unsupported("prompts of %d tokens, each of which takes %d experts, are more than a grid of blocks holds", o.PromptLen, s.topK)
 	}
 	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {

@@ -25,6 +25,7 @@ type program struct {
 	quantized                         quantizedKernels
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
+	hopper                            bool // has wgmma
 	decode                            decodeAttention
 }
 
@@ -152,7 +153,7 @@ func linearShapes() []linearKernels {
 	return []linearKernels{
 		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, deep: 4, slim: 2, least: 8},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
 	}
 }
 
@@ -235,7 +236,7 @@ func defines(s *shape, linear []linearKernels) []string {
 // definesFor are those that differ from GPU to GPU.
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
-	out := tile.defines()
+	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}
@@ -264,6 +265,8 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
+	p.hopper = dev.Major == 9
+	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
 			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
@@ -285,7 +288,7 @@ func (p *program) find(s *shape) error {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
-		maps.Copy(names, p.moe.names())
+		maps.Copy(names, p.moe.names(p.hopper))
 	}
 	if s.experts > 0 && s.kept != Unquantized {
 		maps.Copy(names, p.moe.narrow.names())
