@@ -245,6 +245,9 @@ func tooOld(p *cuda.Properties, s *shape) error {
 
 // compile makes the kernels, or takes them from the cache.
 func (e *Engine) compile() error {
+	if err := tooOld(&e.dev.Properties, &e.shape); err != nil { // a team compiles before it loads
+		return err
+	}
 	c, err := cuda.OpenCompiler(e.opt.Libraries)
 	if err != nil {
 		return err
