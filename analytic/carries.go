@@ -23,7 +23,7 @@ type ride uint8
 const (
 	alone         ride = iota
 	aheadOfBlock       // a norm, in the product that reads it
-	aheadOfHead        // the final norm, in the LM head
+	aheadOfHead        // the final norm, in the LM head, and the norm ahead of a router: neither product has quantized weights
 	behindProduct      // the activation of a dense feed-forward, in the product that makes its input
 	inAttention
 	behindExperts
@@ -57,7 +57,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	}
 	take(few, aheadOfBlock)
 	take(few, behindProduct)
-	take(own, aheadOfHead) // its weights are never quantized
+	take(own, aheadOfHead)
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
 	take(decode && e.Carries.Rotation, inAttention)
@@ -91,6 +91,9 @@ func (s *Step) ahead(b *models.Block) ride {
 	}
 	if s.Par.SP || n.PerHead || n.Name == own || len(b.In) == 0 && b.Experts == nil {
 		return alone
+	}
+	if len(b.In) == 0 {
+		return aheadOfHead
 	}
 	return aheadOfBlock
 }

@@ -117,13 +117,13 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 		cut := float64(max(parts(l, tp), 1))
 		whole += n
 		local += n / cut
+		outputs := float64(l.Out) * times
 		if l.Split == models.Columns {
-			out += float64(l.Out) * times / cut
-		} else {
-			out += float64(l.Out) * times
+			outputs /= cut
 		}
+		out += outputs
 		if l.Bias {
-			bias += float64(l.Out) * times
+			bias += outputs
 		}
 		if i == 0 && l.Split == models.Rows {
 			in /= cut

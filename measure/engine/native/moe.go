@@ -66,8 +66,8 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 		first = append(first, s.rowsOf(p+gate, s.inner, s.hidden), s.rowsOf(p+up, s.inner, s.hidden))
 		second = append(second, s.columnsOf(p+down, s.hidden, s.inner))
 	}
-	l.gateUp = w.place(false, first...)
-	l.down = w.place(false, second...)
+	l.gateUp = w.placeLinear(s.kept, first...)
+	l.down = w.placeLinear(s.kept, second...)
 }
 
 // unitOfExperts is the inputs that an expert's product takes at a time: DEEP of
@@ -77,8 +77,8 @@ const unitOfExperts = 64
 // pairsOfTile repeats PAIRS of moe.cu.
 const pairsOfTile = 64
 
-// mostTiles is how many tiles so many pairs fill at most.
-func (m *mixture) mostTiles(pairs int) int { return pairs/pairsOfTile + min(m.experts, pairs) }
+// mostTiles is how many tiles of so many pairs each they fill at most.
+func (m *mixture) mostTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
 
 // A mixtureBuffers is what the experts need besides the weights.
 type mixtureBuffers struct {
@@ -87,6 +87,7 @@ type mixtureBuffers struct {
 	shares  cuda.Ptr // float32 [rows][topK]
 	order   cuda.Ptr // int32 [tiles][pairsOfTile]
 	tiles   cuda.Ptr // int32 [1+tiles]
+	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 }
 
@@ -94,10 +95,11 @@ type mixtureBuffers struct {
 // most tokens at once.
 func (b *buffers) measureMixture(s *shape, step int) {
 	pairs := step * s.topK
-	tiles := s.mostTiles(pairs)
+	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup), 3*s.mostTiles(pairs, pairsOfItem))
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
+	b.ask(&b.chose, "the choice's counter", 4)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.ask(&b.act, "the activation", 2*pairs*s.inner)
@@ -106,15 +108,28 @@ func (b *buffers) measureMixture(s *shape, step int) {
 
 // mixtureKernels are those of moe.cu.
 type mixtureKernels struct {
-	topK, gateUp, down                          *cuda.Kernel
+	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
+	route, choose                               *cuda.Kernel
+	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
+	rings                                       []expertRing
+	narrow                                      narrowMixtureKernels
 }
 
-func (m *mixtureKernels) names() map[string]**cuda.Kernel {
-	return map[string]**cuda.Kernel{
-		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "experts_down": &m.down, "group_pairs": &m.group,
+func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
+	names := map[string]**cuda.Kernel{
+		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
+		"experts_route_gate_up": &m.route, "sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
+	if hopper {
+		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
+	}
+	for i := range m.rings {
+		r := &m.rings[i]
+		names[fmt.Sprintf("experts_gate_up_%d", r.rows)], names[fmt.Sprintf("experts_down_%d", r.rows)] = &r.gateUp, &r.down
+	}
+	return names
 }
 
 // queueTopK queues the choice of rows tokens' experts.
@@ -125,21 +140,39 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
 }
 
+// queueGroups puts the pairs of rows tokens in tiles of pairsOfTile.
+func (e *Engine) queueGroups(rows int) error {
+	b := e.b
+	return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
+}
+
 // stepExperts adds the mixture of one layer of a decode step, by the engine's own
 // kernels; next is the norm of what follows.
 func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
-	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
-	s.add(i, func() error { return e.queueTopK(n, true) }, "top_k")
-	s.add(i, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}
-		return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
-	}, "experts_gate_up", "experts_activation")
-	s.add(i, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: n, Y: sh.hidden / 16}, Block: cuda.Dim{X: 512}, Early: true}
-		return e.p.moe.down.Queue(e.s, l, w.down, b.act, b.chosen, b.shares, int32(sh.hidden), int32(sh.inner), int32(sh.topK), e.blockOut(feedForward), b.h, b.squares, next)
-	}, "experts_down")
+	if sh.kept != Unquantized {
+		e.stepNarrowExperts(s, i, next)
+		return
+	}
+	if e.routes() {
+		s.add(i, func() error { return e.queueRoute(w) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
+	} else {
+		s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
+		s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
+		s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
+	}
+	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
 	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
+}
+
+// queueStepGateUp queues the first half of a step's experts, of a norm that is not done.
+func (e *Engine) queueStepGateUp(w *layerWeights) error {
+	sh, b, n := &e.shape, e.b, e.opt.Batch
+	if n == 1 {
+		return e.queueExpertsGateUp(w, n, b.squares)
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}
+	return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
 }
 
 // routerKey is of the router, which every rank has. Ranks that took it by the way
@@ -153,27 +186,85 @@ func (e *Engine) routerKey(rows int) planKey {
 // chose it.
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
-	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	tiles := sh.mostTiles(rows * sh.topK)
+	few := rows <= mostTokens && sh.kept == Unquantized
+	hopper := e.p.moe.hopperDown != nil && !few
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
 	s.add(layer, func() error {
+		if few {
+			return e.queueChoice(rows, false)
+		}
 		if err := e.queueTopK(rows, false); err != nil {
 			return err
 		}
-		return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*sh.topK), int32(sh.experts), b.order, b.tiles)
+		if hopper {
+			return e.promptExperts(w, rows).sort()
+		}
+		return e.queueGroups(rows)
 	}, "top_k")
-	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
-	s.add(layer, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		return e.p.moe.promptsGateUp.Queue(e.s, l, w.gateUp, b.h, b.order, b.tiles, hidden, inner, top, b.act)
-	}, "experts_gate_up", "experts_activation")
-	s.add(layer, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		if err := e.p.moe.promptsDown.Queue(e.s, l, w.down, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+	switch {
+	case few:
+		s.add(layer, func() error { return e.queueExpertsGateUp(w, rows, 0) }, "experts_gate_up", "experts_activation")
+		s.add(layer, func() error { return e.queueExpertsDown(w, rows, 0) }, "experts_down")
+	case hopper:
+		e.addHopperExperts(s, layer, rows)
+	default:
+		e.addGroupedExperts(s, layer, rows)
+	}
+	e.addSum(s, layer, rows, outProduct{block: feedForward})
+}
+
+// addHopperExperts adds the products of sorted pairs by Hopper's tensor cores.
+func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
+	sh, w := &e.shape, &e.w.layers[layer]
+	s.add(layer, func() (err error) {
+		p := e.promptExperts(w, rows)
+		if p.gateUp, err = e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden); err != nil {
 			return err
 		}
-		return e.p.moe.sumParts.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.outputs, b.shares, e.blockOut(feedForward), hidden, top)
+		return p.up()
+	}, "experts_gate_up", "experts_activation")
+	s.add(layer, func() (err error) {
+		p := e.promptExperts(w, rows)
+		if p.downs, err = e.wide(w.down, sh.experts*sh.hidden, sh.inner); err != nil {
+			return err
+		}
+		if err := p.down(); err != nil {
+			return err
+		}
+		return e.queueExpertsSum(rows)
 	}, "experts_down")
-	e.addSum(s, layer, rows, outProduct{block: feedForward})
+}
+
+// addGroupedExperts adds the products of tiles of pairs by mma.
+func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
+	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
+	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
+	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
+	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
+	s.add(layer, func() error {
+		wide, err := e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
+		if err != nil {
+			return err
+		}
+		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
+		return e.p.moe.promptsGateUp.Queue(e.s, l, wide, b.h, b.order, b.tiles, hidden, inner, top, b.act)
+	}, "experts_gate_up", "experts_activation")
+	s.add(layer, func() error {
+		wide, err := e.wide(w.down, sh.experts*sh.hidden, sh.inner)
+		if err != nil {
+			return err
+		}
+		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
+		if err := e.p.moe.promptsDown.Queue(e.s, l, wide, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+			return err
+		}
+		return e.queueExpertsSum(rows)
+	}, "experts_down")
+}
+
+// queueExpertsSum queues the sum of the experts' outputs of rows tokens.
+func (e *Engine) queueExpertsSum(rows int) error {
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
+	return e.p.moe.sumParts.Queue(e.s, l, e.b.outputs, e.b.shares, e.blockOut(feedForward), int32(e.shape.hidden), int32(e.shape.topK))
 }

@@ -63,11 +63,12 @@ func choose(scores []float64, top int, normalized bool) (chosen []int, shares []
 type mixtureBench struct {
 	*bench
 	s               *shape
-	gateUp, down    cuda.Ptr
+	wGateUp, wDown  cuda.Ptr
 	gateUps, downs  []float64
 	chosen          []int32
 	shares          []float32
 	dChosen, dShare cuda.Ptr
+	scores          cuda.Ptr
 }
 
 // Each kernel of a mixture: sizes that no tile divides, experts that nobody takes
@@ -80,21 +81,41 @@ func TestKernelMixture(t *testing.T) {
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 448
 			}
-			b := &mixtureBench{bench: newBench(t, &s), s: &s}
-			var raw []uint16
-			raw, b.gateUps = b.normal(m.experts*2*s.inner*s.hidden, 0.05)
-			b.gateUp = put(b.bench, raw)
-			raw, b.downs = b.normal(m.experts*s.hidden*s.inner, 0.05)
-			b.down = put(b.bench, raw)
+			b := newMixtureBench(t, newBench(t, &s), &s)
 			for _, rows := range []int{1, 3, 9} {
 				b.choose(rows)
-				b.step(rows)
+				b.step(rows, false)
+				b.step(rows, true)
 			}
+			b.route()
 			for _, rows := range []int{1, 65, 150} {
 				b.choose(rows)
 				b.prompt(rows)
 			}
 		})
+	}
+}
+
+// newMixtureBench makes the experts' weights.
+func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
+	t.Helper()
+	b := &mixtureBench{bench: on, s: s}
+	var raw []uint16
+	raw, b.gateUps = b.normal(s.experts*2*s.inner*s.hidden, 0.05)
+	b.wGateUp = put(b.bench, raw)
+	raw, b.downs = b.normal(s.experts*s.hidden*s.inner, 0.05)
+	b.wDown = put(b.bench, raw)
+	return b
+}
+
+// All tokens of a step with one expert, which makes as many groups of it, and the most
+// tokens that these kernels take.
+func TestKernelMixtureOfOne(t *testing.T) {
+	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, mixture: mixture{experts: 4, topK: 1}}
+	b := newMixtureBench(t, newBench(t, &s), &s)
+	for _, rows := range []int{8, 9, mostTokens} {
+		b.choose(rows)
+		b.step(rows, rows == mostTokens)
 	}
 }
 
@@ -108,9 +129,10 @@ func (b *mixtureBench) choose(rows int) {
 	for r := range rows {
 		scores[r*n+n/2], values[r*n+n/2] = 9, 9
 	}
+	b.scores = put(b.bench, scores)
 	b.dChosen, b.dShare = room[int32](b.bench, rows*s.topK), room[float32](b.bench, rows*s.topK)
 	flag := map[bool]int32{true: 1}[s.normalized]
-	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, put(b.bench, scores), int32(n), int32(s.topK), flag, b.dChosen, b.dShare)
+	b.run(b.p.moe.topK, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 32}}, b.scores, int32(n), int32(s.topK), flag, b.dChosen, b.dShare)
 	b.chosen, b.shares = get[int32](b.bench, b.dChosen, rows*s.topK), get[float32](b.bench, b.dShare, rows*s.topK)
 	for r := range rows {
 		chosen, shares, _ := choose(values[r*n:(r+1)*n], s.topK, s.normalized)
@@ -147,27 +169,82 @@ func (b *mixtureBench) output(row int, act []float64) []float64 {
 	return out
 }
 
-func (b *mixtureBench) step(rows int) {
-	s, hidden, inner, top := b.s, int32(b.s.hidden), int32(b.s.inner), int32(b.s.topK)
+// step holds both halves of a decode step, of x whose norm is not done yet, or is.
+func (b *mixtureBench) step(rows int, normed bool) {
+	s := b.s
 	x, xs := b.normal(rows*s.hidden, 2)
 	sq, scale := b.squares(xs, s.hidden)
-	act := room[uint16](b.bench, rows*s.topK*s.inner)
-	b.run(b.p.moe.gateUp, cuda.Launch{Grid: cuda.Dim{X: rows * s.topK, Y: (s.inner + 7) / 8}, Block: cuda.Dim{X: 256}},
-		b.gateUp, put(b.bench, x), put(b.bench, sq), b.dChosen, hidden, inner, top, float32(1e-5), act)
+	squares := cuda.Ptr(0)
+	if !normed {
+		squares = put(b.bench, sq)
+	}
+	e := b.engine(rows)
+	e.b.h, e.b.act, e.b.chosen, e.b.shares = put(b.bench, x), room[uint16](b.bench, rows*s.topK*s.inner), b.dChosen, b.dShare
+	b.groups(e, rows)
+	b.must(e.queueExpertsGateUp(&layerWeights{gateUp: b.wGateUp}, rows, squares))
+	input := func(row int) []float64 {
+		out := slices.Clone(xs[row*s.hidden : (row+1)*s.hidden])
+		for i := range out {
+			if !normed {
+				out[i] *= scale[row]
+			}
+		}
+		return out
+	}
+	acts := b.holdActs(e.b.act, rows, input)
+	if !normed {
+		e.b.act, e.b.squares = room[uint16](b.bench, rows*s.topK*s.inner), squares
+		b.must(e.queueStepGateUp(&layerWeights{gateUp: b.wGateUp}))
+		acts = b.holdActs(e.b.act, rows, input)
+	}
+	b.down(e, rows, acts, normed)
+}
+
+// engine is as much of one as queues the experts.
+func (b *mixtureBench) engine(rows int) *Engine {
+	e := &Engine{opt: Options{Batch: rows, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
+	e.shape.eps = 1e-5
+	return e
+}
+
+// groups puts the pairs in groups.
+func (b *mixtureBench) groups(e *Engine, rows int) {
+	pairs, s := rows*b.s.topK, b.s
+	most := s.mostTiles(pairs, pairsOfGroup)
+	e.b.order, e.b.tiles = room[int32](b.bench, most*pairsOfGroup), room[int32](b.bench, 1+most)
+	if rows == 1 {
+		return
+	}
+	e.b.chose = put(b.bench, []uint32{0})
+	e.b.router, e.b.chosen, e.b.shares = b.scores, room[int32](b.bench, pairs), room[float32](b.bench, pairs)
+	b.must(e.queueChoice(rows, false))
+	if got := get[int32](b.bench, e.b.chosen, pairs); !slices.Equal(got, b.chosen) {
+		b.t.Fatalf("%d rows together: experts %d, want %d", rows, got, b.chosen)
+	}
+	b.holdOrder(get[int32](b.bench, e.b.order, most*pairsOfGroup), get[int32](b.bench, e.b.tiles, 1+most), pairsOfGroup)
+}
+
+// holdActs holds what gate and up made of each pair, of inputs that are normed.
+func (b *mixtureBench) holdActs(act cuda.Ptr, rows int, normed func(row int) []float64) []float64 {
+	s := b.s
 	acts := b.widen(get[uint16](b.bench, act, rows*s.topK*s.inner))
 	for pair, e := range b.chosen {
-		row := pair / s.topK
-		normed := make([]float64, s.hidden)
-		for i := range normed {
-			normed[i] = xs[row*s.hidden+i] * scale[row]
-		}
-		near(b.t, fmt.Sprintf("pair %d, expert %d", pair, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed), b.rounding())
+		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, rows*s.topK, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed(pair/s.topK)), b.rounding())
 	}
+	return acts
+}
+
+// down holds the second half, with or without what the next product needs.
+func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
+	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	norm, g := b.normal(s.hidden, 1)
-	y, h, sums := put(b.bench, stream), room[uint16](b.bench, rows*s.hidden), room[float32](b.bench, rows*s.hidden/16)
-	b.run(b.p.moe.down, cuda.Launch{Grid: cuda.Dim{X: rows, Y: s.hidden / 16}, Block: cuda.Dim{X: 512}},
-		b.down, act, b.dChosen, b.dShare, hidden, inner, top, y, h, sums, put(b.bench, norm))
+	next := cuda.Ptr(0)
+	if !last {
+		next = put(b.bench, norm)
+	}
+	e.b.x, e.b.h, e.b.squares = put(b.bench, stream), room[uint16](b.bench, rows*s.hidden), room[float32](b.bench, rows*s.hidden/16)
+	b.must(e.queueExpertsDown(&layerWeights{down: b.wDown}, rows, next))
 	want, normed, squares := make([]float64, rows*s.hidden), make([]float64, rows*s.hidden), make([]float64, rows*s.hidden/16)
 	for r := range rows {
 		for o, v := range b.output(r, acts) {
@@ -177,33 +254,133 @@ func (b *mixtureBench) step(rows int) {
 			squares[at/16] += want[at] * want[at]
 		}
 	}
-	near(b.t, "stream", get[float32](b.bench, y, len(want)), want, 1e-5)
-	near(b.t, "normed", b.widen(get[uint16](b.bench, h, len(want))), normed, b.rounding())
-	near(b.t, "squares", get[float32](b.bench, sums, len(squares)), squares, 1e-5)
+	near(b.t, fmt.Sprintf("stream of %d", rows), get[float32](b.bench, e.b.x, len(want)), want, 1e-5)
+	if last {
+		return
+	}
+	near(b.t, "normed", b.widen(get[uint16](b.bench, e.b.h, len(want))), normed, b.rounding())
+	near(b.t, "squares", get[float32](b.bench, e.b.squares, len(squares)), squares, 1e-5)
+}
+
+// route holds the choice that gate and up make themselves.
+func (b *mixtureBench) route() {
+	s, n := b.s, b.s.experts
+	raw, x := b.normal(s.hidden, 2)
+	sq, scale := b.squares(x, s.hidden)
+	routers, w := b.normal(n*s.hidden, 0.1)
+	copy(routers[(n-1)*s.hidden:], routers[:s.hidden]) // a tie of the first and the last
+	copy(w[(n-1)*s.hidden:], w[:s.hidden])
+	e := b.engine(1)
+	if !e.routes() {
+		return
+	}
+	e.b.h, e.b.squares, e.b.act = put(b.bench, raw), put(b.bench, sq), room[uint16](b.bench, s.topK*s.inner)
+	e.b.chosen, e.b.shares = room[int32](b.bench, s.topK), room[float32](b.bench, s.topK)
+	b.must(e.queueRoute(&layerWeights{gateUp: b.wGateUp, router: put(b.bench, routers)}))
+	for i := range x {
+		x[i] *= scale[0]
+	}
+	scores := make([]float64, n)
+	for i := range scores {
+		scores[i] = dot(w, x, i, 0, s.hidden)
+	}
+	chosen, shares, _ := choose(scores, s.topK, s.normalized)
+	b.chosen, b.shares = get[int32](b.bench, e.b.chosen, s.topK), get[float32](b.bench, e.b.shares, s.topK)
+	if fmt.Sprint(b.chosen) != fmt.Sprint(chosen) {
+		b.t.Fatalf("experts %d, want %d", b.chosen, chosen)
+	}
+	near(b.t, "weights", b.shares, shares, 1e-5)
+	acts := b.holdActs(e.b.act, 1, func(int) []float64 { return x })
+	b.down(e, 1, acts, false)
 }
 
 func (b *mixtureBench) prompt(rows int) {
 	s, hidden, inner, top := b.s, int32(b.s.hidden), int32(b.s.inner), int32(b.s.topK)
 	pairs := rows * s.topK
-	tiles := s.mostTiles(pairs)
+	tiles := s.mostTiles(pairs, pairsOfTile)
 	order, list := room[int32](b.bench, tiles*pairsOfTile), room[int32](b.bench, 1+tiles)
 	b.run(b.p.moe.group, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.dChosen, int32(pairs), int32(s.experts), order, list)
-	b.holdOrder(get[int32](b.bench, order, tiles*pairsOfTile), get[int32](b.bench, list, 1+tiles))
+	b.holdOrder(get[int32](b.bench, order, tiles*pairsOfTile), get[int32](b.bench, list, 1+tiles), pairsOfTile)
 	x, xs := b.normal(rows*s.hidden, 1)
 	act, outputs := room[uint16](b.bench, pairs*s.inner), room[uint16](b.bench, pairs*s.hidden)
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2
 	b.run(b.p.moe.promptsGateUp, cuda.Launch{Grid: cuda.Dim{X: s.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
-		b.gateUp, put(b.bench, x), order, list, hidden, inner, top, act)
+		b.wGateUp, put(b.bench, x), order, list, hidden, inner, top, act)
 	acts := b.widen(get[uint16](b.bench, act, pairs*s.inner))
 	for pair, e := range b.chosen {
 		row := pair / s.topK
 		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
 	}
 	b.run(b.p.moe.promptsDown, cuda.Launch{Grid: cuda.Dim{X: s.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
-		b.down, act, order, list, hidden, inner, top, outputs)
+		b.wDown, act, order, list, hidden, inner, top, outputs)
+	b.sum(rows, outputs, acts)
+}
+
+// The experts' products of prompts by Hopper's tensor cores: experts of none, of few and
+// of more pairs than an item has, rows of weights that fill no item.
+func TestKernelHopperExperts(t *testing.T) {
+	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
+		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
+			t.Parallel()
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			if m.experts < 9 {
+				s.hidden, s.inner = 320, 448
+			}
+			b := newMixtureBench(t, hopperBench(t, &s), &s)
+			for _, k := range []struct {
+				name string
+				at   **cuda.Kernel
+			}{{"prompts_gate_up_hopper", &b.p.moe.hopperGateUp}, {"prompts_down_hopper", &b.p.moe.hopperDown}} {
+				var err error
+				*k.at, err = b.p.module.Kernel(k.name)
+				b.must(err)
+			}
+			for _, rows := range []int{1, 65, 171} {
+				b.choose(rows)
+				b.hopper(rows)
+			}
+		})
+	}
+}
+
+func (b *mixtureBench) hopper(rows int) {
+	s, pairs := b.s, rows*b.s.topK
+	x, xs := b.normal(rows*s.hidden, 1)
+	most := s.mostTiles(pairs, pairsOfItem)
+	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.wGateUp, downs: b.wDown,
+		order: room[int32](b.bench, pairs), tiles: room[int32](b.bench, 1+3*most),
+		sorted: room[uint16](b.bench, pairs*s.hidden), act: room[uint16](b.bench, pairs*s.inner)}
+	b.must(p.sort())
+	order, tiles := get[int32](b.bench, p.order, pairs), get[int32](b.bench, p.tiles, 1+3*most)
+	var list, experts []int32 // as holdOrder takes them
+	for i := range tiles[0] {
+		tile := tiles[1+3*i:]
+		row := make([]int32, pairsOfItem)
+		for k := range row {
+			row[k] = -1
+		}
+		copy(row, order[tile[1]:tile[1]+tile[2]])
+		list, experts = append(list, row...), append(experts, tile[0])
+	}
+	b.holdOrder(list, append([]int32{tiles[0]}, experts...), pairsOfItem)
+	b.must(p.up())
+	sorted := b.widen(get[uint16](b.bench, p.act, pairs*s.inner))
+	acts := make([]float64, pairs*s.inner)
+	for at, pair := range order {
+		row := int(pair) / s.topK
+		copy(acts[int(pair)*s.inner:], sorted[at*s.inner:(at+1)*s.inner])
+		near(b.t, fmt.Sprintf("pair %d of %d", pair, pairs), acts[int(pair)*s.inner:int(pair+1)*s.inner], b.pair(int(b.chosen[pair]), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
+	}
+	b.must(p.down())
+	b.sum(rows, p.sorted, acts)
+}
+
+// sum holds the sum of the experts' outputs, and so them.
+func (b *mixtureBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
+	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	y := put(b.bench, stream)
-	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, hidden, top)
+	b.run(b.p.moe.sumParts, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, outputs, b.dShare, y, int32(s.hidden), int32(s.topK))
 	got := get[float32](b.bench, y, rows*s.hidden)
 	for r := range rows {
 		want := b.output(r, acts)
@@ -215,14 +392,14 @@ func (b *mixtureBench) prompt(rows int) {
 }
 
 // holdOrder checks that each pair is in one tile, of its expert.
-func (b *mixtureBench) holdOrder(order, tiles []int32) {
+func (b *mixtureBench) holdOrder(order, tiles []int32, size int) {
 	seen := map[int32]int{}
-	for i, p := range order[:int(tiles[0])*pairsOfTile] {
+	for i, p := range order[:int(tiles[0])*size] {
 		if p < 0 {
 			continue
 		}
 		seen[p]++
-		if e := tiles[1+i/pairsOfTile]; b.chosen[p] != e {
+		if e := tiles[1+i/size]; b.chosen[p] != e {
 			b.t.Fatalf("pair %d of expert %d is in a tile of expert %d", p, b.chosen[p], e)
 		}
 	}

@@ -77,9 +77,6 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 			{Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 1000, GenLen: 8, TP: 2},
 			{Batch: 1, PromptLen: 30, GenLen: 8, FP16: true}, {Batch: 8, PromptLen: 30, GenLen: 8, Quantization: FP8}, {Batch: 33, PromptLen: 30, GenLen: 8, Quantization: FP8},
 		} {
-			if opt.Quantization != Unquantized && (strings.HasSuffix(name, "qwen3_moe") || strings.HasSuffix(name, "mixtral")) {
-				continue
-			}
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
 			}
@@ -124,9 +121,6 @@ func TestProfileIsTheEngine(t *testing.T) {
 			{Batch: 16, Quantization: FP8}, {Batch: 17, Quantization: FP8}, {Batch: 32, Quantization: FP8}, {Batch: 33, Quantization: FP8},
 		} {
 			opt.PromptLen, opt.GenLen = 30, 8
-			if mixture := strings.HasSuffix(name, "qwen3_moe") || strings.HasSuffix(name, "mixtral"); mixture && opt.Quantization != Unquantized {
-				continue
-			}
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
 			}
@@ -326,9 +320,6 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
 			{Batch: 5, PromptLen: 30, GenLen: 9, Quantization: FP8}, {Batch: 40, PromptLen: 8, GenLen: 4, Quantization: FP8},
 		} {
-			if opt.Quantization != Unquantized && slices.Contains([]string{"qwen3_moe", "mixtral"}, name) {
-				continue
-			}
 			e, s := standIn(t, config, opt)
 			first, err := e.Prefill()
 			if err != nil {

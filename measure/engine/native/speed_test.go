@@ -2,8 +2,11 @@ package native
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +20,12 @@ const llama8B = `{"model_type":"llama","hidden_size":4096,"intermediate_size":14
 	"num_key_value_heads":8,"head_dim":128,"vocab_size":128256,"max_position_embeddings":131072,"hidden_act":"silu",
 	"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false,
 	"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192}}`
+
+// speedModels are those that TestSpeed takes beside llama3.1-8b.
+const qwen30BA3B = `{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,"moe_intermediate_size":768,"num_hidden_layers":48,
+	"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":128,"num_experts_per_tok":8,"norm_topk_prob":true,
+	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":151936,"max_position_embeddings":40960,"hidden_act":"silu","rms_norm_eps":1e-6,
+	"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false}`
 
 // A speedRow is one line of the table in docs/native.md.
 type speedRow struct {
@@ -45,7 +54,13 @@ func TestSpeed(t *testing.T) {
 		t.Skip("LLMPROF_NATIVE_SPEED names no cases")
 	}
 	gpu(t)
-	m := &meter{t: t}
+	m := &meter{t: t, model: llama8B}
+	if os.Getenv("LLMPROF_NATIVE_SPEED_MODEL") == "qwen3-30b-a3b" {
+		m.model = qwen30BA3B
+	}
+	if layers := os.Getenv("LLMPROF_NATIVE_SPEED_LAYERS"); layers != "" {
+		m.model = regexp.MustCompile(`"num_hidden_layers":\d+`).ReplaceAllString(m.model, `"num_hidden_layers":`+layers)
+	}
 	for _, c := range strings.Split(cases, ",") {
 		what, size, ok := strings.Cut(c, ":")
 		if !ok {
@@ -55,11 +70,22 @@ func TestSpeed(t *testing.T) {
 		case "compile":
 			size, shape, _ := strings.Cut(size, "@")
 			b, _, _ := strings.Cut(size, "x")
-			open(t, strings.ReplaceAll(llama8B, "4096", "512"), m.options(number(t, b), 2, 2, shape))
+			small := strings.ReplaceAll(strings.ReplaceAll(m.model, "4096", "512"), `"num_hidden_layers":48`, `"num_hidden_layers":1`)
+			open(t, small, m.options(number(t, b), 2, 2, shape))
 		case "decode":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
 			m.decode(number(t, b), number(t, p), shape)
+		case "tp2":
+			size, shape, _ := strings.Cut(size, "@")
+			b, p, _ := strings.Cut(size, "x")
+			m.ranks(llama8B, 2, number(t, b), number(t, p), shape)
+		case "compile2":
+			size, shape, _ := strings.Cut(size, "@")
+			b, _, _ := strings.Cut(size, "x")
+			opt := m.options(number(t, b), 2, 2, shape)
+			opt.TP = 2
+			openShared(t, strings.ReplaceAll(llama8B, "4096", "512"), opt)
 		case "prefill":
 			size, shape, _ := strings.Cut(size, "@")
 			m.prefill(number(t, size), shape)
@@ -90,6 +116,7 @@ func number(t *testing.T, s string) int {
 // meter collects rows; ceilings are measured once.
 type meter struct {
 	t         *testing.T
+	model     string
 	rows      []speedRow
 	bandwidth float64 // bytes a second
 	gemm      float64 // FLOPs a second
@@ -159,7 +186,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	const gen = 65
 	begin := time.Now()
 	opt := m.options(batch, ctx-gen/2, gen, shape)
-	e := open(m.t, llama8B, opt)
+	e := open(m.t, m.model, opt)
 	m.must(e.s.Sync())
 	m.add(speedRow{What: "load", Batch: batch, Prompt: ctx, Ms: time.Since(begin).Seconds() * 1e3})
 	m.ceilings(e)
@@ -191,7 +218,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	slices.Sort(device)
 	slices.Sort(host)
 	s := &e.shape
-	bytes := e.w.stored - int64(2*s.vocab*s.hidden) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
+	bytes := e.w.stored - int64(2*s.vocab*s.hidden) - s.unread(batch) + int64(2*2*s.layers*s.kvHeads*s.headDim*ctx*batch)
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
 	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
@@ -199,6 +226,31 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	m.must(a.Close())
 	m.must(b.Close())
 	m.must(e.Close())
+}
+
+// unread are the bytes of the experts that a step leaves out, if each token's are
+// chosen by chance.
+func (s *shape) unread(batch int) int64 {
+	if s.experts == 0 {
+		return 0
+	}
+	left := math.Pow(1-float64(s.topK)/float64(s.experts), float64(batch))
+	return int64(left * float64(2*3*s.layers*s.experts*s.hidden*s.inner))
+}
+
+// prefillOperators times those of a prefill one by one.
+func (m *meter) prefillOperators(e *Engine) {
+	r, err := e.ReplayPrefill()
+	m.must(err)
+	for range 4 {
+		m.must(r.Round())
+	}
+	for _, o := range r.All() {
+		ts := slices.Clone(o.Times[1:])
+		slices.Sort(ts)
+		m.add(speedRow{What: "op " + o.Name, Prompt: e.opt.PromptLen, Ms: float64(ts[len(ts)/2]) * 1e3})
+	}
+	m.must(r.Close())
 }
 
 // options are those of a case.
@@ -275,6 +327,12 @@ func (m *meter) operators(e *Engine, first []int32) {
 		"o_proj":    weights(s.hidden, s.attWidth()), "gate_up_proj": weights(2*s.inner, s.hidden),
 		"down_proj": weights(s.hidden, s.inner), "lm_head": 2 * s.hidden * s.vocab, "sampling": 4 * s.vocab * e.opt.Batch,
 	}
+	if s.experts > 0 {
+		read := func(out, in int) int {
+			return 2*s.layers*s.experts*out*in - int(s.unread(e.opt.Batch)*int64(out)/int64(3*s.inner)*int64(in)/int64(s.hidden))
+		}
+		bytes["experts_gate_up"], bytes["experts_down"] = read(2*s.inner, s.hidden), read(s.inner, s.hidden)
+	}
 	r, err := e.ReplayStep(first)
 	m.must(err)
 	for range 8 {
@@ -299,7 +357,7 @@ func (m *meter) prefill(length int, shape string) {
 	if rest := m.formats(&opt, shape); rest != "" {
 		m.t.Fatalf("a prefill has no %q", rest)
 	}
-	e := open(m.t, llama8B, opt)
+	e := open(m.t, m.model, opt)
 	m.ceilings(e)
 	m.must(e.SetPrompts(randomPrompts(1, 1, length, e.shape.vocab)))
 	ms := m.median(e, 5, e.QueuePrefill)
@@ -312,13 +370,75 @@ func (m *meter) prefill(length int, shape string) {
 	}
 	slices.Sort(host)
 	s := &e.shape
-	layer := float64(s.hidden)*float64(s.qkvWidth()+s.attWidth()) + 3*float64(s.hidden)*float64(s.inner)
+	layer := float64(s.hidden)*float64(s.qkvWidth()+s.attWidth()) + 3*float64(s.hidden)*float64(s.inner)*float64(max(s.topK, 1))
 	flops := 2*float64(length)*layer*float64(s.layers) + 2*float64(s.hidden)*float64(s.vocab) +
 		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
 	floor := flops / m.gemm * 1e3
 	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: shape})
+	m.prefillOperators(e)
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
 	m.must(e.Close())
+}
+
+// ranks measures steps of a model that GPUs share, in the middle of which the context
+// is ctx, by rank 0's events.
+func (m *meter) ranks(config string, tp, batch, ctx int, shape string) {
+	const gen = 65
+	opt := m.options(batch, ctx-gen/2, gen, shape)
+	opt.TP = tp
+	team := openShared(m.t, config, opt)
+	m.must(team.SetPrompts(randomPrompts(1, batch, opt.PromptLen, team.Lead().shape.vocab)))
+	first, err := team.Prefill()
+	m.must(err)
+	var device, host []float64
+	tokens := make([][]int32, tp)
+	m.must(team.Each(func(rank int, e *Engine) error {
+		timer, err := e.NewTimer(func() int64 { return time.Now().UnixNano() })
+		if err != nil {
+			return err
+		}
+		for pass := range 3 {
+			if err := e.Rewind(first); err != nil {
+				return err
+			}
+			for range gen - 1 {
+				d, token, err := timer.Time(e.StartStep)
+				if err != nil {
+					return err
+				}
+				tokens[rank] = append(tokens[rank], token...)
+				if rank == 0 && pass > 0 {
+					device, host = append(device, float64(d.Device)*1e3), append(host, float64(d.EndNS-d.BeginNS)/1e6)
+				}
+			}
+		}
+		return timer.Close()
+	}))
+	_, err = Agree(tokens)
+	m.must(err)
+	slices.Sort(device)
+	slices.Sort(host)
+	m.add(speedRow{What: fmt.Sprintf("decode step, tp %d", tp), Batch: batch, Prompt: ctx, Ms: device[len(device)/2], HostMs: host[len(host)/2], Note: shape})
+	m.rankOperators(team, first)
+	m.must(team.Close())
+}
+
+// rankOperators times each operator of all layers by itself, on all ranks at once.
+func (m *meter) rankOperators(team *Team, first []int32) {
+	replays := make([]*Replay, team.Ranks())
+	m.must(team.Each(func(rank int, e *Engine) (err error) {
+		replays[rank], err = e.ReplayStep(first)
+		return err
+	}))
+	for range 8 {
+		m.must(team.Each(func(rank int, _ *Engine) error { return replays[rank].Round() }))
+	}
+	for _, o := range replays[0].All() {
+		ts := slices.Clone(o.Times[1:])
+		slices.Sort(ts)
+		m.add(speedRow{What: "op " + o.Name, Batch: team.Lead().opt.Batch, Ms: float64(ts[len(ts)/2]) * 1e3})
+	}
+	m.must(team.Each(func(rank int, _ *Engine) error { return replays[rank].Close() }))
 }

@@ -2,7 +2,7 @@
 // they need (PTX ISA, "Asynchronous warpgroup level matrix instructions" and
 // "Asynchronous data movement"). Like ptx.cuh, the tests replace this file.
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER)
 
 #define REGISTERS_8(d, i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -41,6 +41,35 @@ __device__ __forceinline__ void wgmma_values(float (&d)[32], const u32 (&a)[4], 
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." SIXTEEN "." SIXTEEN " {" NAMES_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
                : REGISTERS_32(d, 0)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+// wgmma_product adds to d 64 rows of 16 values times as many columns as d
+// has twice: matrices whose rows are 64 values, swizzled.
+#define WGMMA_PRODUCT(COLUMNS, REGISTERS, NAMES, A, B, ...)                                                                      \
+  __device__ __forceinline__ void wgmma_product(float (&d)[REGISTERS], u64 a, u64 b) {                                                  \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" COLUMNS "k16.f32." SIXTEEN "." SIXTEEN " {" NAMES "}, " A ", " B ", 1, 1, 1, 0, 0;" \
+                 : __VA_ARGS__                                                                                                       \
+                 : "l"(a), "l"(b));                                                                                                  \
+  }
+#define NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_48 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define NAMES_72 NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define NAMES_80 NAMES_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#if MOE
+WGMMA_PRODUCT("32", 16, NAMES_16, "%16", "%17", REGISTERS_8(d, 0), REGISTERS_8(d, 8))
+WGMMA_PRODUCT("64", 32, NAMES_32, "%32", "%33", REGISTERS_32(d, 0))
+WGMMA_PRODUCT("96", 48, NAMES_48, "%48", "%49", REGISTERS_32(d, 0), REGISTERS_8(d, 32), REGISTERS_8(d, 40))
+WGMMA_PRODUCT("128", 64, NAMES_64, "%64", "%65", REGISTERS_32(d, 0), REGISTERS_32(d, 32))
+WGMMA_PRODUCT("144", 72, NAMES_72, "%72", "%73", REGISTERS_32(d, 0), REGISTERS_32(d, 32), REGISTERS_8(d, 64))
+WGMMA_PRODUCT("160", 80, NAMES_80, "%80", "%81", REGISTERS_32(d, 0), REGISTERS_32(d, 32), REGISTERS_8(d, 64), REGISTERS_8(d, 72))
+#endif
+
+// transpose8 transposes a matrix of 8 by 8 values of 16 bits: lane 4g+t has columns 2t and
+// 2t+1 of row g.
+__device__ __forceinline__ u32 transpose8(u32 v) {
+  u32 r;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(v));
+  return r;
 }
 
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

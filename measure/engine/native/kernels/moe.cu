@@ -5,21 +5,16 @@
 
 #define EXPERT_LANE 8 // experts of a lane: 256 in all
 
-// top_k chooses the experts of each token: soft-max of the router's scores, the
-// top highest, the lower index among equals; normalized, their weights sum to 1.
-// One warp a token.
-//
-//   scores[rows][experts], chosen[rows][top], weights[rows][top]
-extern "C" __global__ void top_k(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
-  let_next_start();
-  after_previous();
-  int lane = threadIdx.x;
-  u64 row = blockIdx.x;
+// choose_experts gives the experts of a token: soft-max of the router's scores, the top
+// highest, the lower index among equals; normalized, their weights sum to 1. A warp
+// does it.
+__device__ __forceinline__ void choose_experts(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
+  int lane = threadIdx.x % WARP;
   float v[EXPERT_LANE], peak = -INFINITY, sum = 0.f, taken = 0.f;
 #pragma unroll
   for (int i = 0; i < EXPERT_LANE; i++) {
     int e = lane + WARP * i;
-    v[i] = e < experts ? scores[row * experts + e] : -INFINITY;
+    v[i] = e < experts ? scores[e] : -INFINITY;
     peak = fmaxf(peak, v[i]);
   }
 #pragma unroll
@@ -43,13 +38,23 @@ extern "C" __global__ void top_k(const float *scores, int experts, int top, int 
     u32 e = 0xffffffffu - (u32)best;
     float w = __uint_as_float((u32)(best >> 32));
     taken += w;
-    if (lane == 0) chosen[row * top + k] = (int)e, weights[row * top + k] = w;
+    if (lane == 0) chosen[k] = (int)e, weights[k] = w;
 #pragma unroll
     for (int i = 0; i < EXPERT_LANE; i++)
       if (e == lane + WARP * i) v[i] = -1.f; // is not chosen again
   }
   __syncwarp();
-  if (lane < top) weights[row * top + lane] /= normalized ? taken : sum;
+  if (lane < top) weights[lane] /= normalized ? taken : sum;
+}
+
+// top_k chooses the experts of each token, one warp a token.
+//
+//   scores[rows][experts], chosen[rows][top], weights[rows][top]
+extern "C" __global__ void top_k(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
+  let_next_start();
+  after_previous();
+  u64 row = blockIdx.x;
+  choose_experts(scores + row * experts, experts, top, normalized, chosen + row * top, weights + row * top);
 }
 
 // dot8 is the product of eight pairs of values.
@@ -71,8 +76,8 @@ __device__ __forceinline__ uint4 load8(const bf16 *p) { return *(const uint4 *)p
 //   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16], act[rows][top][inner]
 extern "C" __global__ void __launch_bounds__(256)
     experts_gate_up(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, int hidden, int inner, int top, float eps, bf16 *act) {
-  let_next_start();
   after_previous();
+  let_next_start(); // it reads the choice before this kernel ends
   int lane = threadIdx.x % WARP, o = blockIdx.y * 8 + threadIdx.x / WARP;
   u64 pair = blockIdx.x, row = pair / top;
   if (o >= inner) return;
@@ -89,72 +94,36 @@ extern "C" __global__ void __launch_bounds__(256)
   if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
 }
 
-// experts_down is the second half: one warp an output of a token, summed over its
-// experts, and what every last product of a block does (linear.cu, RESIDUAL).
-//
-//   w[experts][hidden][inner], act[rows][top][inner], x, h[rows][hidden], sums[rows][hidden/16]
-extern "C" __global__ void __launch_bounds__(512)
-    experts_down(const bf16 *w, const bf16 *act, const int *chosen, const float *weights, int hidden, int inner, int top, float *x, bf16 *h,
-                 float *sums, const bf16 *norm) {
-  let_next_start();
-  after_previous();
-  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, o = blockIdx.y * 16 + warp;
-  u64 row = blockIdx.x;
-  float y = 0.f;
-  for (int k = 0; k < top; k++) {
-    const bf16 *m = w + ((u64)chosen[row * top + k] * hidden + o) * inner, *in = act + (row * top + k) * inner;
-    float s = 0.f;
-#pragma unroll 4
-    for (int i = lane * 8; i < inner; i += WARP * 8) s += dot8(load8(m + i), load8(in + i));
-    y += weights[row * top + k] * s;
-  }
-  y = warp_sum(y);
-#if RANKS > 1 // x is an exchange buffer, and the rest is done with the sum over the ranks
-  if (lane == 0) x[row * hidden + o] = y;
-#else
-  __shared__ float part[16];
-  if (lane == 0) {
-    u64 at = row * hidden + o;
-    float v = x[at] + y;
-    x[at] = v;
-    h[at] = narrow(v * gain(wide(norm[o])));
-    part[warp] = v * v;
-  }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  float ss = 0.f;
-#pragma unroll
-  for (int i = 0; i < 16; i++) ss += part[i];
-  sums[row * (hidden / 16) + blockIdx.y] = ss;
-#endif
-}
-
 // For prompts, the pairs of a token and an expert are put in the order of their
 // experts, in tiles of PAIRS of which each has one expert, and products take a
 // tile at a time.
 #define PAIRS 64
 
-// group_pairs makes that order: order[tile][PAIRS] is the pairs, -1 where a tile
-// has fewer; tiles is their number, and behind it the expert of each. One block.
-extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
-  __shared__ int count[WARP * EXPERT_LANE], begin[WARP * EXPERT_LANE + 1];
+// group makes that order, of tiles of size pairs: order[tile][size] is the pairs, -1
+// where a tile has fewer; tiles is their number, and behind it the expert of each. A
+// block does it.
+__device__ __forceinline__ void group(const int *chosen, int pairs, int experts, int size, int *order, int *tiles) {
+  __shared__ int count[WARP * EXPERT_LANE], next[WARP * EXPERT_LANE], all;
   for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
   __syncthreads();
   for (int i = threadIdx.x; i < pairs; i += blockDim.x) atomicAdd(count + chosen[i], 1);
   __syncthreads();
-  if (threadIdx.x == 0) {
-    begin[0] = 0;
-    for (int e = 0; e < experts; e++) begin[e + 1] = begin[e] + (count[e] + PAIRS - 1) / PAIRS;
-    tiles[0] = begin[experts];
-  }
-  __syncthreads();
   for (int e = threadIdx.x; e < experts; e += blockDim.x) {
-    for (int t = begin[e]; t < begin[e + 1]; t++) tiles[1 + t] = e;
-    count[e] = begin[e] * PAIRS; // now where its next pair goes
+    int begin = 0, mine = (count[e] + size - 1) / size;
+    for (int f = 0; f < e; f++) begin += (count[f] + size - 1) / size;
+    for (int t = 0; t < mine; t++) tiles[1 + begin + t] = e;
+    next[e] = begin * size;
+    if (e == experts - 1) all = tiles[0] = begin + mine;
   }
-  for (int i = threadIdx.x; i < begin[experts] * PAIRS; i += blockDim.x) order[i] = -1;
   __syncthreads();
-  for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(count + chosen[i], 1)] = i;
+  for (int i = threadIdx.x; i < all * size; i += blockDim.x) order[i] = -1;
+  __syncthreads();
+  for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(next + chosen[i], 1)] = i;
+}
+
+// group_pairs makes the order of tiles of PAIRS. One block.
+extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
+  group(chosen, pairs, experts, PAIRS, order, tiles);
 }
 
 #define DEEP 64 // columns of a stage

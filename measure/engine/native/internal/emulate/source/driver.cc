@@ -21,7 +21,7 @@
 typedef uint64_t Address;
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
 static const uint64_t total_memory = 4ull << 30;
-static const int most_shared = 163 << 10; // dynamic memory of a block
+static const int most_shared = 227 << 10; // dynamic memory of a block
 
 namespace {
 
@@ -118,7 +118,7 @@ int cuDeviceGetName(char *s, int n, int d) {
 int cuDeviceGetUuid_v2(char *u, int d) { return memset(u, 0xe0 + d, 16), OK; }
 int cuDeviceTotalMem_v2(uint64_t *n, int) { return *n = total_memory, OK; }
 int cuDeviceGetAttribute(int *v, int attribute, int) {
-  static const std::map<int, int> values = {{75, from_environment("LLMPROF_EMULATED_MAJOR", 10)}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 164 << 10}, {97, most_shared}};
+  static const std::map<int, int> values = {{75, from_environment("LLMPROF_EMULATED_MAJOR", 10)}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 228 << 10}, {97, most_shared}};
   auto found = values.find(attribute);
   return found == values.end() ? INVALID : (*v = found->second, OK);
 }

@@ -23,7 +23,7 @@ inline float matrix_value(u64 d, int r, int i) {
   return value16(*(const bf16 *)shared_pointer(at));
 }
 
-enum { PRODUCT = 100, PRODUCTS_BEGIN, PRODUCTS_COMMIT, PRODUCTS_WAIT };
+enum { PRODUCT = 100, PRODUCTS_BEGIN, PRODUCTS_COMMIT, PRODUCTS_WAIT, TRANSPOSE };
 inline void whole_warp(int what) {
   u32 v = 0;
   emulated::meet(0xffffffffu, what, &v, sizeof v);
@@ -40,6 +40,18 @@ inline void wgmma_scores(float (&d)[N], u64 a, u64 b, int add) {
   Product p = {d, 2 * N, add, false};
   p.a = a, p.b = b;
   queue_product(p);
+}
+
+template <int N>
+inline void wgmma_product(float (&d)[N], u64 a, u64 b) {
+  wgmma_scores(d, a, b, 1);
+}
+
+inline u32 transpose8(u32 v) {
+  const emulated::Slots &s = emulated::meet(0xffffffffu, TRANSPOSE, &v, sizeof v);
+  int g = lane_id() / 4, t = lane_id() % 4;
+  auto value = [&](int row, int col) { return from_lane<u32>(s, row * 4 + col / 2) >> col % 2 * 16 & 0xffff; };
+  return value(2 * t, g) | value(2 * t + 1, g) << 16;
 }
 
 template <int N>

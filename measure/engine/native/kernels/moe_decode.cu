@@ -1,0 +1,495 @@
+// The experts' products of a decode step. Up to eight pairs of a token and an
+// expert, all of one expert, are a group; a group's weights are read once, through a
+// ring in shared memory as in linear.cu. Of one token each pair is a group by itself.
+//
+//   - gate and up: an item is 8 outputs of a group, of a gate's 8 rows and up's.
+//   - down: an item is 16 outputs of all tokens, so that a block adds up a token's
+//     experts itself, in the order of the groups: a sum is the same every time.
+//
+// What comes after the choice of the experts cannot be fetched before it. But down's
+// kernel may start when gate and up's have seen the choice, and fill its ring while
+// they run.
+//
+// The host defines EXPERTS_1 and EXPERTS_8, for one token and for more: the depth and
+// the stages of gate and up's ring, and of down's.
+
+#if MOE
+
+#define GROUP_PAIRS 8
+
+// choose_and_group chooses the experts of some tokens, a block each, and the last block to
+// be done puts the pairs in groups.
+//
+//   scores[rows][experts], chosen[rows][top], weights[rows][top], order[groups][GROUP_PAIRS];
+//   done: 0 before and after
+extern "C" __global__ void choose_and_group(const float *scores, int experts, int top, int normalized, int *chosen, float *weights, int *order, int *groups,
+                                            u32 *done) {
+  __shared__ bool last;
+  let_next_start();
+  after_previous();
+  u64 row = blockIdx.x;
+  if (threadIdx.x < WARP) {
+    choose_experts(scores + row * experts, experts, top, normalized, chosen + row * top, weights + row * top);
+    __threadfence();
+    __syncwarp();
+    if (threadIdx.x == 0) {
+      last = atomicAdd(done, 1) == gridDim.x - 1;
+      if (last) *done = 0;
+      __threadfence();
+    }
+  }
+  __syncthreads();
+  if (last) group(chosen, gridDim.x * top, experts, GROUP_PAIRS, order, groups);
+}
+
+struct ExpertArgs {
+  const bf16 *w;        // gate and up: [experts][gate and up][n][k]; down: [experts][n][k]
+  const bf16 *x;        // gate and up: [rows][k]; down: [pairs][k]
+  const int *chosen;    // [rows][top]
+  const float *shares;  // [rows][top], of down
+  const int *order;     // [groups][GROUP_PAIRS], -1 where a group has fewer; not read of one token
+  const int *groups;    // their number, and behind it the expert of each
+  int n, k, top, rows;
+  int most;             // groups that there is room for
+  float eps;
+  const float *squares; // of the norm ahead, [rows][k/16]; null where x is normed
+};
+
+// A Ring is how a block gets weights and inputs: KS columns of 16 rows of an expert
+// and of XR inputs make one of its STAGES.
+template <int XR, int KS, int STAGES, bool DOWN>
+struct ExpertRing {
+  static constexpr int PITCH = KS * 2 + 64;
+  static constexpr int STAGE = (16 + XR) * PITCH;
+  static constexpr int CHUNKS = KS / 8;                      // 16-byte pieces of a row
+  static constexpr int PASS = PRODUCERS * WARP / CHUNKS;     // rows that the producers take at a time
+  static constexpr int UNITS = KS / CONSUMERS / 32;          // of 32 columns, a warp and stage
+  static_assert(UNITS * CONSUMERS * 32 == KS && PASS >= 1 && PASS <= 8, "a stage divides among the warps");
+
+  const ExpertArgs &a;
+  u8 *ring;
+  u64 *full, *empty; // of each slot: filled, and free again
+  int *expert;        // of the groups, in shared memory
+  int *pair, *token;  // of their places, -1 for none
+  float *share;       // of the pairs
+  int groups, items;
+
+  // A Cursor is a stage's place in the work of this block and in the ring.
+  struct Cursor {
+    int item, group, tile, k, slot; // tile: of 16 rows of weights
+    u32 phase;
+  };
+
+  __device__ __forceinline__ int tiles() const { return a.n / (DOWN ? 16 : 8); }
+
+  __device__ __forceinline__ void enter(Cursor &c, int item) const {
+    c.item = item, c.k = 0;
+    c.group = DOWN ? 0 : item / tiles(), c.tile = DOWN ? item : item % tiles();
+  }
+
+  __device__ __forceinline__ Cursor first(u32 phase) const {
+    Cursor c;
+    c.slot = 0, c.phase = phase;
+    enter(c, blockIdx.x);
+    return c;
+  }
+
+  __device__ __forceinline__ void next(Cursor &c) const {
+    if (++c.slot == STAGES) c.slot = 0, c.phase ^= 1;
+    if ((c.k += KS) < a.k) return;
+    c.k = 0;
+    if (!DOWN || ++c.group == groups) enter(c, c.item + gridDim.x);
+  }
+
+  // slots makes the barriers.
+  __device__ __forceinline__ void slots() const {
+    if (threadIdx.x == 0)
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
+  }
+
+  // list brings the groups to shared memory. They were made before the kernel ahead
+  // began, or by it.
+  __device__ __forceinline__ void list() {
+    groups = XR == 1 ? a.top : __ldcg(a.groups);
+    for (int g = threadIdx.x; g < groups; g += blockDim.x) expert[g] = XR == 1 ? __ldcg(a.chosen + g) : __ldcg(a.groups + 1 + g);
+    if constexpr (XR == 1) {
+      if (DOWN && threadIdx.x < groups) share[threadIdx.x] = __ldcg(a.shares + threadIdx.x);
+    } else {
+      for (int i = threadIdx.x; i < groups * GROUP_PAIRS; i += blockDim.x) {
+        pair[i] = __ldcg(a.order + i), token[i] = pair[i] < 0 ? -1 : pair[i] / a.top;
+        if (DOWN) share[i] = pair[i] < 0 ? 0.f : __ldcg(a.shares + pair[i]);
+      }
+    }
+    items = DOWN ? tiles() : groups * tiles();
+  }
+
+  __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
+    int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
+    if (col >= a.k) return;
+    u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH + thread % CHUNKS * 16;
+    u64 matrix = (u64)expert[c.group] * (DOWN ? 1 : 2) * a.n;
+    const bf16 *from = a.w + (matrix + c.tile * (DOWN ? 16 : 8) + r0) * a.k + col, *up = from + (u64)a.n * a.k;
+#pragma unroll
+    for (int j = 0; j < 16; j += PASS) {
+      bool second = !DOWN && j >= 8;
+      copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)(second ? j - 8 : j) * (u32)a.k), policy);
+    }
+  }
+
+  // input is the row of the inputs that pair i of a group has, -1 for none. A group's
+  // pairs are its first.
+  __device__ __forceinline__ int input(int group, int i) const {
+    if (XR == 1) return DOWN ? group : 0;
+    return (DOWN ? pair : token)[group * GROUP_PAIRS + i];
+  }
+
+  __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
+    int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
+    u32 to = shared_address(ring) + c.slot * STAGE + (16 + r0) * PITCH + thread % CHUNKS * 16;
+    if (col < a.k) {
+      for (int i = r0; i < XR; i += PASS) {
+        int from = input(c.group, i);
+        if (from < 0) break;
+        copy16(to + (i - r0) * PITCH, a.x + (u64)from * a.k + col);
+      }
+    }
+    barrier_arrive_copied(full + c.slot);
+  }
+
+  // produce fills the ring; what is ahead of the inputs waits for nothing.
+  __device__ void produce(int thread) const {
+    u64 policy = evict_first();
+    Cursor w = first(1), x = w;
+    int ahead = 0;
+    if (DOWN) {
+      for (; ahead < STAGES && w.item < items; ahead++, next(w)) copy_weights(w, thread, policy);
+      let_next_start();
+      wait_for_previous();
+      for (; ahead > 0; ahead--, next(x)) copy_inputs(x, thread);
+    }
+    for (; w.item < items; next(w)) {
+      barrier_wait(empty + w.slot, w.phase);
+      copy_weights(w, thread, policy);
+      copy_inputs(w, thread);
+    }
+  }
+
+  // multiply adds the product of one group and tile to sum, stage by stage.
+  __device__ __forceinline__ void multiply(Cursor &c, float sum[4]) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, base = warp * UNITS * 32;
+    int item = c.item, group = c.group;
+    while (c.item == item && c.group == group) {
+      int k = c.k;
+      barrier_wait(full + c.slot, c.phase);
+      const u8 *w = ring + c.slot * STAGE + g * PITCH + (base + t * 8) * 2;
+      const u8 *x = ring + c.slot * STAGE + (16 + min(g, XR - 1)) * PITCH + (base + t * 8) * 2;
+#pragma unroll
+      for (int u = 0; u < UNITS; u++) {
+        if (k + base + u * 32 >= a.k) break;
+        uint4 p = *(const uint4 *)(w + u * 64), q = *(const uint4 *)(w + u * 64 + 8 * PITCH), v = *(const uint4 *)(x + u * 64);
+        mma(sum, p.x, q.x, p.y, q.y, v.x, v.y);
+        mma(sum, p.z, q.z, p.w, q.w, v.z, v.w);
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(empty + c.slot);
+      next(c);
+    }
+  }
+};
+
+// ExpertSums is where the sums of the warps meet.
+template <int XR, int KS, int STAGES>
+struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
+  using Ring = ExpertRing<XR, KS, STAGES, false>;
+  using Cursor = typename Ring::Cursor;
+  static constexpr int RED = XR * RED_PITCH; // floats of one warp's sums
+
+  // scales are the reciprocal norms of the tokens.
+  __device__ __forceinline__ void scales(float *scale) const {
+    const ExpertArgs &a = this->a;
+    for (int row = threadIdx.x / WARP; row < a.rows; row += CONSUMERS) {
+      float ss = 0.f;
+      if (a.squares)
+        for (int i = threadIdx.x % WARP; i < a.k / 16; i += WARP) ss += __ldcg(a.squares + (u64)row * (a.k / 16) + i);
+      ss = warp_sum(ss);
+      if (threadIdx.x % WARP == 0) scale[row] = a.squares ? rsqrtf(ss / a.k + a.eps) : 1.f;
+    }
+    sync_threads_of(1, CONSUMERS * WARP);
+  }
+
+  // consume writes act[pairs][n]. Sums of two items lie in turns, so one barrier an
+  // item is enough.
+  __device__ void consume(float *red, const float *scale, bf16 *act) const {
+    const ExpertArgs &a = this->a;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    Cursor c = this->first(0);
+    while (c.item < this->items) {
+      int group = c.group, tile = c.tile;
+      float sum[4] = {};
+      this->multiply(c, sum);
+      float *mine = red + warp * RED + g;
+#pragma unroll
+      for (int i = 0; i < 2; i++)
+        if (2 * t + i < XR) mine[(2 * t + i) * RED_PITCH] = sum[i], mine[(2 * t + i) * RED_PITCH + 8] = sum[2 + i];
+      sync_threads_of(1, CONSUMERS * WARP);
+      if (threadIdx.x < 8 * XR) {
+        int r = threadIdx.x % 8, i = threadIdx.x / 8, p = XR == 1 ? group : this->pair[group * GROUP_PAIRS + i];
+        float gate = 0.f, up = 0.f;
+#pragma unroll
+        for (int w = 0; w < CONSUMERS; w++) gate += red[w * RED + i * RED_PITCH + r], up += red[w * RED + i * RED_PITCH + 8 + r];
+        if (p >= 0) {
+          float s = scale[XR == 1 ? 0 : this->token[group * GROUP_PAIRS + i]];
+          act[(u64)p * a.n + tile * 8 + r] = narrow(activate(gate * s) * (up * s));
+        }
+      }
+      red += red == first_red ? CONSUMERS * RED : -CONSUMERS * RED;
+    }
+  }
+
+  const float *first_red;
+};
+
+// A Router is what chooses a token's experts: w[experts][hidden].
+struct Router {
+  const bf16 *w;
+  int experts, normalized;
+  int *chosen;
+  float *shares;
+};
+
+// route chooses the experts of one token by the rule of top_k (moe.cu), in each
+// cluster of blocks for itself: a block has the scores of some experts, two of them a
+// warp, of weights that it fetched before the kernel ahead ended, and sends them to
+// the others. Block 0 leaves the choice for the kernel behind, which may start then.
+__device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, int *expert, float *scale) {
+  __shared__ __align__(16) float scores[WARP * EXPERT_LANE];
+  __shared__ float best[WARP];
+  __shared__ u64 arrived;
+  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, blocks = cluster_blocks(), rank = blockIdx.x % blocks;
+  int twos = (router.experts + 1) / 2, own = (twos - rank + blocks - 1) / blocks;
+  if (threadIdx.x == 0) barrier_init(&arrived, 1), barrier_expect(&arrived, twos * sizeof(float2));
+  for (int i = 2 * twos + threadIdx.x; i < WARP * EXPERT_LANE; i += blockDim.x) scores[i] = -INFINITY;
+  if (threadIdx.x < a.top) expert[threadIdx.x] = threadIdx.x; // what stays where scores are no numbers
+  cluster_begin();
+  for (int j = warp; j < 2 * own; j += CONSUMERS + PRODUCERS) {
+    int e = min(2 * (rank + blocks * (j / 2)) + j % 2, router.experts - 1);
+    for (int i = lane * 8; i < a.k; i += WARP * 8) copy16(shared_address(weights) + (j * a.k + i) * 2, router.w + (u64)e * a.k + i);
+  }
+  commit();
+  wait_copies<0>();
+  cluster_wait();
+  wait_for_previous();
+  u8 *x = weights + 2 * own * a.k * 2, *squares = x + a.k * 2;
+  for (int i = threadIdx.x; i < a.k / 8 + a.k / 64; i += blockDim.x)
+    copy16(shared_address(x) + i * 16, i < a.k / 8 ? (const u8 *)a.x + i * 16 : (const u8 *)a.squares + (i - a.k / 8) * 16);
+  commit();
+  wait_copies<0>();
+  __syncthreads();
+  float ss = 0.f;
+  for (int i = lane; i < a.k / 16; i += WARP) ss += ((const float *)squares)[i];
+  ss = rsqrtf(warp_sum(ss) / a.k + a.eps);
+  if (threadIdx.x == 0) *scale = ss;
+  for (int j = warp; j < own; j += CONSUMERS + PRODUCERS) {
+    const bf16 *w = (const bf16 *)weights + (u64)2 * j * a.k, *in = (const bf16 *)x;
+    float2 s = {0.f, 0.f};
+#pragma unroll 4
+    for (int i = lane * 8; i < a.k; i += WARP * 8) {
+      uint4 v = load8(in + i);
+      s.x += dot8(load8(w + i), v), s.y += dot8(load8(w + a.k + i), v);
+    }
+    int two = rank + blocks * j;
+    s.x = warp_sum(s.x) * ss, s.y = 2 * two + 1 < router.experts ? warp_sum(s.y) * ss : -INFINITY;
+    if (lane < blocks) send((float2 *)scores + two, &arrived, lane, s);
+  }
+  barrier_wait(&arrived, 0);
+  int e = threadIdx.x, before = 0;
+  if (e < router.experts) {
+    float mine = scores[e];
+    for (int i = 0; i < router.experts; i += 4) {
+      float4 v = *(const float4 *)(scores + i);
+      before += (v.x > mine || v.x == mine && i < e) + (v.y > mine || v.y == mine && i + 1 < e) + (v.z > mine || v.z == mine && i + 2 < e) +
+                (v.w > mine || v.w == mine && i + 3 < e);
+    }
+    if (before < a.top) expert[before] = e, best[before] = mine;
+  }
+  __syncthreads();
+  if (warp != 0) return;
+  if (blockIdx.x == 0) {
+    float sum = 0.f;
+    int n = router.normalized ? a.top : router.experts;
+    for (int i = lane; i < n; i += WARP) sum += __expf((router.normalized ? best : scores)[i] - best[0]);
+    sum = warp_sum(sum);
+    if (lane < a.top) router.chosen[lane] = expert[lane], router.shares[lane] = __expf(best[lane] - best[0]) / sum;
+    __threadfence();
+    __syncwarp();
+  }
+  let_next_start();
+}
+
+template <int XR, int KS, int STAGES, bool ROUTE>
+__device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Router &router) {
+  using Kernel = ExpertGateUp<XR, KS, STAGES>;
+  DYNAMIC_SHARED(ring);
+  __shared__ u64 full[STAGES], empty[STAGES];
+  __shared__ float red[2 * CONSUMERS * Kernel::RED];
+  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most, *token = pair + a.most * GROUP_PAIRS;
+  float *scale = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS);
+  Kernel l = {{a, ring, full, empty, expert, pair, token, nullptr, 0, 0}, red};
+  l.slots();
+  if (ROUTE) {
+    route(a, router, ring, expert, scale);
+    l.groups = a.top, l.items = a.top * l.tiles();
+  } else {
+    wait_for_previous();
+    l.list();
+    __syncthreads();
+  }
+  if (threadIdx.x >= CONSUMERS * WARP) {
+    if (!ROUTE) let_next_start(); // it reads the choice before this kernel ends
+    l.produce(threadIdx.x - CONSUMERS * WARP);
+    return;
+  }
+  if (!ROUTE) l.scales(scale);
+  l.consume(red, scale, act);
+}
+
+template <int XR, int KS, int STAGES>
+struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
+  using Ring = ExpertRing<XR, KS, STAGES, true>;
+  using Cursor = typename Ring::Cursor;
+
+  float *x;         // the stream, [rows][n]
+  bf16 *h;          // the stream times norm, unless norm is null
+  float *sums;      // [rows][n/16], squares for the next norm, likewise
+  const bf16 *norm; // of what follows
+
+  // A Stream is what the results of a thread are added to, and their norms' weights,
+  // loaded while the weights are on their way.
+  static constexpr int EACH = XR == 1 ? 1 : 4; // results of a thread, of up to 64 tokens
+  struct Stream {
+    float x[EACH], gain[EACH];
+  };
+
+  __device__ __forceinline__ void load_stream(Stream &s, int tile) const {
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      int i = threadIdx.x + e * CONSUMERS * WARP, r = i % 16, row = i / 16;
+      s.x[e] = s.gain[e] = 0.f;
+      if (row >= this->a.rows) continue;
+      if (RANKS == 1) s.x[e] = __ldcg(x + (u64)row * this->a.n + tile * 16 + r);
+      if (norm) s.gain[e] = gain(wide(norm[tile * 16 + r]));
+    }
+  }
+
+  // consume adds up 16 outputs of all tokens. A warp has sums of its own, of a part of
+  // the columns: sum[warps][rows][RED_PITCH].
+  __device__ void consume(float *sum) const {
+    const ExpertArgs &a = this->a;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    float *mine = sum + warp * a.rows * RED_PITCH + g;
+    Cursor c = this->first(0);
+    while (c.item < this->items) {
+      int tile = c.tile;
+      float whole[2] = {};
+      Stream stream;
+      load_stream(stream, tile);
+      if constexpr (XR > 1) {
+        for (int i = lane; i < a.rows * RED_PITCH; i += WARP) sum[warp * a.rows * RED_PITCH + i] = 0.f;
+        __syncwarp();
+      }
+      for (int group = 0; group < this->groups; group++) {
+        float v[4] = {};
+        this->multiply(c, v);
+        if constexpr (XR == 1) {
+          whole[0] += this->share[group] * v[0], whole[1] += this->share[group] * v[2];
+        } else {
+#pragma unroll
+          for (int i = 0; i < 2; i++) {
+            int at = group * GROUP_PAIRS + 2 * t + i, row = this->token[at];
+            if (row < 0) continue;
+            float *to = mine + row * RED_PITCH;
+            to[0] += this->share[at] * v[i], to[8] += this->share[at] * v[2 + i];
+          }
+          __syncwarp(); // another lane has the token in the next group
+        }
+      }
+      if (XR == 1 && t == 0) mine[0] = whole[0], mine[8] = whole[1];
+      sync_threads_of(1, CONSUMERS * WARP);
+      finish(sum, tile, stream);
+      sync_threads_of(1, CONSUMERS * WARP);
+    }
+  }
+
+  // finish does what every last product of a block does (linear.cu, RESIDUAL); 16
+  // neighbouring threads have the outputs of a token.
+  __device__ __forceinline__ void finish(const float *sum, int tile, const Stream &stream) const {
+    const ExpertArgs &a = this->a;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      int i = threadIdx.x + e * CONSUMERS * WARP, r = i % 16, row = i / 16;
+      if (i / WARP * WARP >= a.rows * 16) return; // all of the warp
+      bool is = row < a.rows;
+      u64 at = (u64)row * a.n + tile * 16 + r;
+      float y = 0.f;
+#pragma unroll
+      for (int w = 0; w < CONSUMERS; w++) y += is ? sum[(w * a.rows + row) * RED_PITCH + r] : 0.f;
+      if (is) x[at] = y += stream.x[e];
+#if RANKS == 1 // else x is an exchange buffer, and the rest is done with the sum over the ranks
+      if (!norm) continue;
+      if (is) h[at] = narrow(y * stream.gain[e]);
+      float ss = y * y;
+#pragma unroll
+      for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+      if (is && r == 0) sums[(u64)row * (a.n / 16) + tile] = ss;
+#endif
+    }
+  }
+};
+
+template <int XR, int KS, int STAGES>
+__device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, float *sums, const bf16 *norm) {
+  using Kernel = ExpertDown<XR, KS, STAGES>;
+  DYNAMIC_SHARED(ring);
+  __shared__ u64 full[STAGES], empty[STAGES];
+  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most, *token = pair + a.most * GROUP_PAIRS;
+  float *share = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS), *sum = share + a.most * (XR == 1 ? 1 : GROUP_PAIRS);
+  Kernel l = {{a, ring, full, empty, expert, pair, token, share, 0, 0}, x, h, sums, norm};
+  l.slots();
+  l.list();
+  __syncthreads();
+  if (threadIdx.x >= CONSUMERS * WARP) {
+    l.produce(threadIdx.x - CONSUMERS * WARP);
+    return;
+  }
+  wait_for_previous();
+  l.consume(sum);
+}
+
+#define EXPERTS_OF(rows, GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                           \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
+      experts_gate_up_##rows(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, const int *order, const int *groups, int hidden, \
+                             int inner, int top, int tokens, int most, float eps, bf16 *act) {                                                       \
+    ExpertArgs a = {w, x, chosen, nullptr, order, groups, inner, hidden, top, tokens, most, eps, squares};                                           \
+    gate_up<rows, GATE_DEPTH, GATE_STAGES, false>(a, act, Router());                                                                                                  \
+  }                                                                                                                                                  \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
+      experts_down_##rows(const bf16 *w, const bf16 *act, const int *chosen, const float *shares, const int *order, const int *groups, int hidden,   \
+                          int inner, int top, int tokens, int most, float *x, bf16 *h, float *sums, const bf16 *norm) {                              \
+    ExpertArgs a = {w, act, chosen, shares, order, groups, hidden, inner, top, tokens, most, 0.f, nullptr};                                          \
+    down<rows, DOWN_DEPTH, DOWN_STAGES>(a, x, h, sums, norm);                                                                                        \
+  }
+#define EXPERTS_ROUTED(GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                              \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
+      experts_route_gate_up(const bf16 *w, const bf16 *x, const float *squares, const bf16 *router, int experts, int normalized, int hidden,         \
+                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act) {                                                  \
+    ExpertArgs a = {w, x, chosen, nullptr, nullptr, nullptr, inner, hidden, top, 1, top, eps, squares};                                              \
+    gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares});                                          \
+  }
+#define EXPERTS_WITH(rows, ...) EXPERTS_OF(rows, __VA_ARGS__)
+
+EXPERTS_WITH(1, EXPERTS_1)
+EXPERTS_WITH(8, EXPERTS_8)
+#define EXPERTS_ROUTED_WITH(...) EXPERTS_ROUTED(__VA_ARGS__)
+EXPERTS_ROUTED_WITH(EXPERTS_1)
+
+#endif

@@ -1,0 +1,66 @@
+package native
+
+import "llmprof/measure/engine/native/cuda"
+
+// pairsOfItem repeats MOST_PAIRS of moe_prefill_hopper.cu, pairsOfBox BOX_PAIRS.
+const pairsOfItem, pairsOfBox = 160, 16
+
+// hopperShared is the dynamic shared memory of a block there: four stages of 256 rows of
+// weights and the pairs, 64 columns each, and what aligns them.
+const hopperShared = 4*(256+pairsOfItem)*128 + 1024
+
+// promptExperts queues the experts of many tokens on Hopper's tensor cores.
+type promptExperts struct {
+	dev           *cuda.Device
+	s             *cuda.Stream
+	k             *mixtureKernels
+	sh            *shape
+	rows          int
+	order, tiles  cuda.Ptr
+	chosen        cuda.Ptr
+	x             cuda.Ptr // [rows][hidden], normed
+	sorted        cuda.Ptr // 16 bits [pairs][hidden], and the experts' outputs afterwards
+	act           cuda.Ptr // 16 bits [pairs][inner], in the order of the experts
+	gateUp, downs cuda.Ptr
+}
+
+// promptExperts are those of a layer.
+func (e *Engine) promptExperts(w *layerWeights, rows int) *promptExperts {
+	b := e.b
+	return &promptExperts{dev: e.dev, s: e.s, k: &e.p.moe, sh: &e.shape, rows: rows, order: b.order, tiles: b.tiles, chosen: b.chosen,
+		x: b.h, sorted: b.outputs, act: b.act, gateUp: w.gateUp, downs: w.down}
+}
+
+// sort queues the order of the pairs.
+func (p *promptExperts) sort() error {
+	return p.k.sort.Queue(p.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, p.chosen, int32(p.rows*p.sh.topK), int32(p.sh.experts), p.order, p.tiles)
+}
+
+// up queues the first half.
+func (p *promptExperts) up() error {
+	l := cuda.Launch{Grid: cuda.Dim{X: p.rows * p.sh.topK}, Block: cuda.Dim{X: 128}}
+	if err := p.k.gather.Queue(p.s, l, p.x, p.order, int32(p.sh.hidden), int32(p.sh.topK), p.sorted); err != nil {
+		return err
+	}
+	return p.product(p.k.hopperGateUp, p.gateUp, p.sorted, p.act, p.sh.hidden, p.sh.inner, 2*p.sh.experts)
+}
+
+// down queues the second half.
+func (p *promptExperts) down() error {
+	return p.product(p.k.hopperDown, p.downs, p.act, p.sorted, p.sh.inner, p.sh.hidden, p.sh.experts)
+}
+
+// product queues one of them, of matrices of out rows of in columns.
+func (p *promptExperts) product(k *cuda.Kernel, w, x, y cuda.Ptr, in, out, matrices int) error {
+	weights, err := p.dev.TensorMap(&cuda.Tensor{At: w, Size: [3]int{in, out, matrices}, Stride: [2]int{2 * in, 2 * in * out}, Box: [3]int{64, 128, 1}})
+	if err != nil {
+		return err
+	}
+	pairs := p.rows * p.sh.topK
+	inputs, err := p.dev.TensorMap(&cuda.Tensor{At: x, Size: [3]int{in, pairs, 1}, Stride: [2]int{2 * in, 2 * in * pairs}, Box: [3]int{64, pairsOfBox, 1}})
+	if err != nil {
+		return err
+	}
+	l := cuda.Launch{Grid: cuda.Dim{X: p.dev.SMs}, Block: cuda.Dim{X: 384}, Shared: hopperShared}
+	return k.Queue(p.s, l, weights, inputs, p.order, p.tiles, int32(p.sh.hidden), int32(p.sh.inner), y)
+}
