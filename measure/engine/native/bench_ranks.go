@@ -41,9 +41,10 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 	return o, rows, Check(&o)
 }
 
-// timeSum answers a query for an all-reduce: that of the engine, as its steps have it,
-// over as many GPUs. It is of the sums of both blocks in turn, and nothing between
-// them; what is summed is 0, which takes as long as other values do.
+// timeSum answers a query for an all-reduce: the engine's kernel of it over as many
+// GPUs, though products exchange small sums themselves. It is of the sums of both blocks
+// in turn, and nothing between them; what is summed is 0, which takes as long as other
+// values do.
 func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	o, rows, err := sumOptions(q)
 	if err != nil {
@@ -81,7 +82,7 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 }
 
 // ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
-// leaves them what they read then.
+// leaves them what they read then, as that of quantized products and experts does.
 func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
 
 // queueSums queues so many sums over the ranks, of both blocks in turn.
