@@ -123,7 +123,7 @@ func nativeRows(t *testing.T) *Rows {
 // Files of rows, without .gz: of the native engine, of its later kernels, and of torch.
 const (
 	before = "testdata/h200-native.jsonl"
-	since  = "../../experiments/h200-native-faster/rows.jsonl"
+	since  = "testdata/h200-native-later.jsonl"
 	torch  = "testdata/h200-transformers.jsonl"
 )
 
