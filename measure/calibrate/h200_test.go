@@ -117,13 +117,20 @@ func TestH200(t *testing.T) {
 // nativeRows are those of the native engine on an H200.
 func nativeRows(t *testing.T) *Rows {
 	t.Helper()
-	return packedRows(t, "h200-native.jsonl")
+	return packedRows(t, before)
 }
 
-// packedRows are those of a file in testdata.
+// Files of rows, without .gz: of the native engine, of its later kernels, and of torch.
+const (
+	before = "testdata/h200-native.jsonl"
+	since  = "testdata/h200-native-later.jsonl"
+	torch  = "testdata/h200-transformers.jsonl"
+)
+
+// packedRows are those of a file.
 func packedRows(t *testing.T, name string) *Rows {
 	t.Helper()
-	packed, err := os.Open(filepath.Join("testdata", name+".gz"))
+	packed, err := os.Open(name + ".gz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,10 +192,10 @@ func TestBytesHaveAPrice(t *testing.T) {
 		keep        func(*Row) bool
 		least, most float64 // pJ/B
 	}{
-		{"h200-native.jsonl", rows(1), 132, 140}, {"h200-native.jsonl", rows(8), 158, 159}, {"h200-native.jsonl", rows(32), 145, 160},
-		{"h200-native.jsonl", func(r *Row) bool { return r.Kind == AttentionPower }, 132, 134}, {"h200-native.jsonl", func(r *Row) bool { return r.Kind == ReadPower }, 122, 122},
-		{"h200-transformers.jsonl", rows(1), 109, 115}, {"h200-transformers.jsonl", func(r *Row) bool { return r.Kind == AttentionPower }, 137, 142},
-		{"h200-native-later.jsonl", rows(1), 127, 135}, {"h200-native-later.jsonl", rows(8), 136, 139}, {"h200-native-later.jsonl", rows(16), 155, 155},
+		{before, rows(1), 132, 140}, {before, rows(8), 158, 159}, {before, rows(32), 145, 160},
+		{before, func(r *Row) bool { return r.Kind == AttentionPower }, 132, 134}, {before, func(r *Row) bool { return r.Kind == ReadPower }, 122, 122},
+		{torch, rows(1), 109, 115}, {torch, func(r *Row) bool { return r.Kind == AttentionPower }, 137, 142},
+		{since, rows(1), 127, 135}, {since, rows(8), 136, 139}, {since, rows(16), 155, 155},
 	} {
 		if least, most := price(c.file, c.keep); math.Round(least) != c.least || math.Round(most) != c.most {
 			t.Errorf("%s: %.1f to %.1f pJ/B, want %v to %v", c.file, least, most, c.least, c.most)
