@@ -93,16 +93,22 @@ __device__ __forceinline__ u32 read_count(const u32 *at) {
   return v;
 }
 
+// post leaves a value and its turn for whoever looks for that turn, in one store; it
+// orders nothing else. read_posted looks.
+__device__ __forceinline__ void post(u64 *at, u32 v, u32 turn) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"((u64)turn << 32 | v) : "memory");
+}
+
+__device__ __forceinline__ u64 read_posted(const u64 *at) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+
 // Values of another GPU, past every cache of this one.
 __device__ __forceinline__ float4 load_peer(const float *at) {
   float4 v;
   asm volatile("ld.relaxed.sys.global.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(at) : "memory");
-  return v;
-}
-
-__device__ __forceinline__ u64 load_peer(const u64 *at) {
-  u64 v;
-  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
   return v;
 }
 

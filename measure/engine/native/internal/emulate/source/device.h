@@ -256,8 +256,13 @@ inline u32 read_count(const u32 *at) {
   emulated::look_again();
   return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
+inline void post(u64 *at, u32 v, u32 turn) { __atomic_store_n(at, (u64)turn << 32 | v, __ATOMIC_RELAXED); }
+inline u64 read_posted(const u64 *at) {
+  u64 v = __atomic_load_n(at, __ATOMIC_RELAXED);
+  emulated::look_again();
+  return v;
+}
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
-inline u64 load_peer(const u64 *at) { return *at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
 // other here than GPUs do, the more so on a busy machine.
 inline u64 nanoseconds() {
