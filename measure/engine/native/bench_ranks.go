@@ -43,7 +43,8 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 
 // timeSum answers a query for an all-reduce: that of the engine, as its steps have it,
 // over as many GPUs. It is of the sums of both blocks in turn, and nothing between
-// them; what is summed is 0, which takes as long as other values do.
+// them; what is summed is 0, which takes as long as other values do. Where a product
+// sums over the ranks, it is what that product takes longer for it.
 func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	o, rows, err := sumOptions(q)
 	if err != nil {
@@ -56,6 +57,45 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	}
 	defer func() { err = errors.Join(err, team.Close()) }()
 	calls := max(2, min(b.sums, int(mostSum)/q.Shape["bytes"])) / 2 * 2
+	t.Cold = true // what peers have is never read from this GPU's cache
+	t.Seconds, err = timeShared(team, q, func(e *Engine) error { return e.queueSums(rows, calls) })
+	if err != nil {
+		return t, err
+	}
+	less, err := b.withoutSum(team, q, rows, calls)
+	for i := range t.Seconds {
+		if t.Seconds[i] -= less; t.Seconds[i] <= 0 {
+			return Times{}, unsupported("an all-reduce of %d bytes is within a product here, which takes no longer with it than without: time it again", q.Shape["bytes"])
+		}
+		t.Seconds[i] /= float64(calls)
+	}
+	return t, err
+}
+
+// withoutSum is the time of the products that the sums are within, without them; 0
+// where a kernel of its own does the sums.
+func (b *Bencher) withoutSum(team *Team, q *Query, rows, calls int) (float64, error) {
+	if !team.engines[0].sumsWithin(rows) {
+		return 0, nil
+	}
+	times, err := timeShared(team, q, func(e *Engine) error {
+		w := &e.w.layers[0]
+		for range calls {
+			if err := e.queueResidual(e.ownProducts(), e.b.att, w.o, e.shape.attWidth(), w.mlpNorm); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	slices.Sort(times)
+	return times[len(times)/2], nil
+}
+
+// timeShared times a graph of what every rank queues.
+func timeShared(team *Team, q *Query, queue func(*Engine) error) (times []float64, err error) {
 	graphs := make([]*cuda.Graph, team.Ranks())
 	defer func() {
 		err = errors.Join(err, team.Each(func(rank int, _ *Engine) error {
@@ -66,33 +106,35 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 		}))
 	}()
 	err = team.Each(func(rank int, e *Engine) (err error) {
-		graphs[rank], err = e.s.Record(func() error { return e.queueSums(rows, calls) })
+		graphs[rank], err = e.s.Record(func() error { return queue(e) })
 		return err
 	})
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	t.Seconds, err = repeatShared(team, graphs, q)
-	for i := range t.Seconds {
-		t.Seconds[i] /= float64(calls)
-	}
-	t.Cold = true // what peers have is never read from this GPU's cache
-	return t, err
+	return repeatShared(team, graphs, q)
 }
 
 // ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
 // leaves them what they read then.
 func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
 
+// sumsWithin reports whether a product sums so many rows over the ranks.
+func (e *Engine) sumsWithin(rows int) bool { return ownAfter(rows) && e.opt.posts(&e.shape) }
+
 // queueSums queues so many sums over the ranks, of both blocks in turn.
 func (e *Engine) queueSums(rows, calls int) error {
-	o := outProduct{}
+	o := outProduct{x: e.b.att, w: e.w.layers[0].o, in: e.shape.attWidth()}
 	if ownAfter(rows) {
 		o.next = e.w.layers[0].mlpNorm
 	}
+	queue := func() error { return e.queueSum(rows, &o) }
+	if e.sumsWithin(rows) {
+		queue = func() error { return e.queueSummed(e.ownProducts(), &o) }
+	}
 	for i := range calls {
 		o.block = block(i % 2)
-		if err := e.queueSum(rows, &o); err != nil {
+		if err := queue(); err != nil {
 			return err
 		}
 	}

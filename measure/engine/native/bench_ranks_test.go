@@ -69,6 +69,10 @@ func TestSharedBencher(t *testing.T) {
 		}
 		q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: c.tp, Samples: 3, Seconds: 0.01}
 		got, err := b.Time(&q)
+		var none *UnsupportedError
+		if emulate.RealGPU() != nil && errors.As(err, &none) && strings.Contains(err.Error(), "within a product") {
+			continue // the processor's times are noise
+		}
 		if err != nil || len(got.Seconds) < 3 || slices.Min(got.Seconds) <= 0 {
 			t.Errorf("%+v: %+v, %v", c, got, err)
 		}
@@ -82,9 +86,10 @@ func TestSharedBencher(t *testing.T) {
 }
 
 // What is queued for an all-reduce on each of two GPUs that compute nothing: sums of
-// both blocks in turn, many of a small message and few of a large one.
+// both blocks in turn, many of a small message and few of a large one. The smallest are
+// within products, which take as long with them as without on these.
 func TestSharedBencherQueues(t *testing.T) {
-	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 2}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
+	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 0}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
 		b, _, _ := onStandIn(t)
 		b.sums = leastSum
 		var stands [2]*cuda.StandIn
@@ -96,6 +101,23 @@ func TestSharedBencherQueues(t *testing.T) {
 		}
 		q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": c.bytes}, TP: 2, Samples: 3}
 		got, err := b.Time(&q)
+		if c.grid == 0 {
+			const replays = 5 + 3
+			for rank, s := range stands {
+				with, without := 0, 0
+				for _, l := range s.Queued {
+					if strings.HasPrefix(l, "kernel linear_summed") {
+						with++
+					} else if strings.HasPrefix(l, "kernel linear_residual") {
+						without++
+					}
+				}
+				if err == nil || !strings.Contains(err.Error(), "no longer with it than without") || with != replays*c.calls || without != with {
+					t.Errorf("rank %d: %d products with sums and %d without, want %d: %v", rank, with, without, replays*c.calls, err)
+				}
+			}
+			continue
+		}
 		if err != nil || len(got.Seconds) != 3 || math.Abs(got.Seconds[0]*1e6-1) > 1e-3 {
 			t.Fatalf("%d bytes: %+v, %v", c.bytes, got, err)
 		}
