@@ -116,7 +116,7 @@ func timeShared(team *Team, q *Query, queue func(*Engine) error) (times []float6
 }
 
 // ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
-// leaves them what they read then.
+// leaves them what they read then, as that of quantized products and experts does.
 func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
 
 // sumsWithin reports whether a product sums so many rows over the ranks.
