@@ -263,7 +263,8 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
-// unitOfProduct is the inputs that a product of linear.cu takes at a time.
+// unitOfProduct is the inputs that a product of linear.cu takes at a time, or of an
+// expert.
 const unitOfProduct = 32
 
 // misfit says what the kernels cannot do, nothing if they can. Sizes are those

@@ -70,10 +70,6 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 	l.down = w.placeLinear(s.kept, second...)
 }
 
-// unitOfExperts is the inputs that an expert's product takes at a time: DEEP of
-// moe.cu.
-const unitOfExperts = 64
-
 // pairsOfTile repeats PAIRS of moe.cu.
 const pairsOfTile = 64
 

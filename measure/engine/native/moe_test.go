@@ -79,7 +79,7 @@ func TestKernelMixture(t *testing.T) {
 			t.Parallel()
 			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
 			if m.experts < 9 {
-				s.hidden, s.inner = 320, 448
+				s.hidden, s.inner = 320, 480
 			}
 			b := newMixtureBench(t, newBench(t, &s), &s)
 			for _, rows := range []int{1, 3, 9} {
@@ -324,7 +324,7 @@ func TestKernelHopperExperts(t *testing.T) {
 			t.Parallel()
 			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
 			if m.experts < 9 {
-				s.hidden, s.inner = 320, 448
+				s.hidden, s.inner = 320, 480
 			}
 			b := newMixtureBench(t, hopperBench(t, &s), &s)
 			for _, k := range []struct {

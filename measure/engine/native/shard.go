@@ -45,10 +45,6 @@ func (s *shape) tokensEach(ranks int) int {
 // indivisible says why so many ranks cannot share a whole model, nothing if they
 // can.
 func (s *shape) indivisible(ranks int) string {
-	unit := unitOfProduct
-	if s.experts > 0 {
-		unit = unitOfExperts
-	}
 	switch {
 	case ranks < 1 || ranks > mostRanks:
 		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, mostRanks)
@@ -58,8 +54,8 @@ func (s *shape) indivisible(ranks int) string {
 		return fmt.Sprintf("tp %d neither divides the %d key heads nor is a multiple of them", ranks, s.kvHeads)
 	case s.heads/s.kvHeads > mostGroup*max(1, ranks/s.kvHeads):
 		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), mostGroup)
-	case s.inner%(unit*ranks) != 0:
-		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unit)
+	case s.inner%(unitOfProduct*ranks) != 0:
+		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unitOfProduct)
 	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:
 		return fmt.Sprintf("tp %d leaves the last rank nothing of a vocabulary of %d", ranks, s.vocab)
 	}

@@ -43,7 +43,7 @@ func shareable() map[string]string {
 			"num_key_value_heads":4,"head_dim":64,"vocab_size":1003,"hidden_activation":"gelu_pytorch_tanh","rms_norm_eps":1e-6,
 			"rope_theta":1000000.0,"rope_local_base_freq":10000.0,"tie_word_embeddings":true,"sliding_window":33,"sliding_window_pattern":2,
 			"query_pre_attn_scalar":50,"rope_scaling":{"rope_type":"linear","factor":8.0}}`,
-		"qwen3_moe": `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":256,"num_hidden_layers":2,
+		"qwen3_moe": `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":384,"num_hidden_layers":2,
 			"num_attention_heads":4,"num_key_value_heads":4,"head_dim":64,"vocab_size":1001,"rms_norm_eps":1e-6,"rope_theta":1000000.0,
 			"num_experts":7,"num_experts_per_tok":3,"norm_topk_prob":true,"decoder_sparse_step":1,"mlp_only_layers":[],"tie_word_embeddings":false}`,
 		"mixtral": `{"model_type":"mixtral","hidden_size":320,"intermediate_size":256,"num_hidden_layers":2,"num_attention_heads":4,"head_dim":64,
@@ -205,7 +205,7 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 // The bytes of weights and cache that all ranks hold are the theory's for one GPU,
 // times the ranks; of a vocabulary that does not divide, the theory's padding.
 func TestSharedSizesAreTheEstimates(t *testing.T) {
-	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b", "qwen3-235b-a22b"} {
+	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b", "qwen3-30b-a3b", "qwen3-235b-a22b"} {
 		table, err := models.Load(llmprof.ModelsJSON)
 		if err != nil {
 			t.Fatal(err)

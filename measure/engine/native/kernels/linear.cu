@@ -47,6 +47,22 @@ struct LinearArgs {
 #endif
 };
 
+// last_of reports whether the block is the last of so many that leave sums for it to
+// add up, and has those seen by all of its consumers. last is shared memory; arrived is
+// 0 before and after.
+__device__ __forceinline__ bool last_of(u32 *arrived, int parts, bool *last) {
+  __threadfence();
+  sync_threads_of(1, CONSUMERS * WARP);
+  if (threadIdx.x == 0) {
+    *last = atomicAdd(arrived, 1) == parts - 1;
+    if (*last) *arrived = 0;
+  }
+  sync_threads_of(1, CONSUMERS * WARP);
+  if (!*last) return false;
+  __threadfence();
+  return true;
+}
+
 // A Deal is what a block has of a product's rows, in units of 16 rows of weights, or of 8: where
 // k is not cut, as many in all as any other block or one less, in passes of up to RT,
 // the blocks side by side in each.
@@ -373,16 +389,7 @@ struct Linear {
   __device__ bool leave(const float *red, int item, int unit) const {
     float *to = a.partial + (u64)item * SUMS;
     for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, 0, i / 16, i % 16));
-    __threadfence();
-    sync_threads_of(1, CONSUMERS * WARP);
-    if (threadIdx.x == 0) {
-      *last = atomicAdd(a.arrived + unit, 1) == a.parts - 1;
-      if (*last) a.arrived[unit] = 0;
-    }
-    sync_threads_of(1, CONSUMERS * WARP);
-    if (!*last) return false;
-    __threadfence();
-    return true;
+    return last_of(a.arrived + unit, a.parts, last);
   }
 
   // of_warps is the sum over the warps, in a fixed order.

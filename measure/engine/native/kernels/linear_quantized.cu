@@ -239,16 +239,7 @@ struct Narrow {
   __device__ bool leave(const float *red, int item, int tile) const {
     float *to = a.l.partial + (u64)item * SUMS;
     for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, i / (16 * NT * 8), i / 16 % (NT * 8), i % 16));
-    __threadfence();
-    sync_threads_of(1, CONSUMERS * WARP);
-    if (threadIdx.x == 0) {
-      *last = atomicAdd(a.l.arrived + tile, 1) == a.l.parts - 1;
-      if (*last) a.l.arrived[tile] = 0;
-    }
-    sync_threads_of(1, CONSUMERS * WARP);
-    if (!*last) return false;
-    __threadfence();
-    return true;
+    return last_of(a.l.arrived + tile, a.l.parts, last);
   }
 
   // of_warps is the sum over the warps that shared tile part, in a fixed order.

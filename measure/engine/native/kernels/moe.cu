@@ -143,10 +143,10 @@ struct Grouped {
     for (int i = threadIdx.x; i < (PAIRS + 64) * (DEEP / 8); i += 4 * WARP) {
       int r = i / (DEEP / 8), c = i % (DEEP / 8);
       const bf16 *from;
-      int bytes = 16;
+      int bytes = col + c * 8 < k ? 16 : 0; // the last stage may be half
       if (r < PAIRS) {
         int p = rows[r];
-        bytes = p < 0 ? 0 : 16;
+        bytes = p < 0 ? 0 : bytes;
         from = x + (u64)(p < 0 ? 0 : GATE ? p / top : p) * k;
       } else {
         int o = r - PAIRS;
