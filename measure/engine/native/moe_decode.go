@@ -30,9 +30,6 @@ func expertRings() []expertRing {
 	if v := os.Getenv("MOE_RING"); v != "" {
 		_, _ = fmt.Sscanf(v, "%d/%d/%d/%d", &r[0].gateDepth, &r[0].gateStages, &r[0].downDepth, &r[0].downStages)
 	}
-	if os.Getenv("EXPERT_APART") != "" {
-		r[1].gateDepth, r[1].gateStages = 256, 8
-	}
 	if v := os.Getenv("MOE_RING8"); v != "" {
 		_, _ = fmt.Sscanf(v, "%d/%d/%d/%d", &r[1].gateDepth, &r[1].gateStages, &r[1].downDepth, &r[1].downStages)
 	}
@@ -86,15 +83,11 @@ func (m *mixture) fit(rings []expertRing, memory int) []expertRing {
 		if r.rows > 1 {
 			tokens = mostTokens
 		}
-		by := 1
-		if os.Getenv("EXPERT_APART") != "" {
-			by = 4
+		for r.gateStages > 2 && r.gateShared(m, tokens) > memory-beside {
+			r.gateStages--
 		}
-		for r.gateStages > by && r.gateShared(m, tokens) > memory-beside {
-			r.gateStages -= by
-		}
-		for r.downStages > by && r.downShared(m, tokens) > memory-beside {
-			r.downStages -= by
+		for r.downStages > 2 && r.downShared(m, tokens) > memory-beside {
+			r.downStages--
 		}
 	}
 	return rings
@@ -104,11 +97,6 @@ func (m *mixture) fit(rings []expertRing, memory int) []expertRing {
 func (s *shape) expertDefines(memory int) (out []string) {
 	if s.experts == 0 {
 		return nil
-	}
-	for _, name := range []string{"EXPERT_APART", "EXPERT_LATE", "STEP_STAMPS"} {
-		if os.Getenv(name) != "" {
-			out = append(out, name+"=1")
-		}
 	}
 	for _, r := range s.fit(expertRings(), memory) {
 		out = append(out, fmt.Sprintf("EXPERTS_%d=%d,%d,%d,%d", r.rows, r.gateDepth, r.gateStages, r.downDepth, r.downStages))

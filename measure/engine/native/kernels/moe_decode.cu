@@ -78,12 +78,6 @@ struct ExpertRing {
   static constexpr int UNITS = KS / CONSUMERS / 32;          // of 32 columns, a warp and stage
   static_assert(UNITS * CONSUMERS * 32 == KS && PASS >= 1 && PASS <= 8, "a stage divides among the warps");
 
-#if EXPERT_APART
-  static constexpr int FILLERS = WARP;
-  static_assert(STAGES % PRODUCERS == 0, "a slot belongs to one warp, which knows by its phase whether it is empty");
-#else
-  static constexpr int FILLERS = PRODUCERS * WARP;
-#endif
   const ExpertArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
@@ -122,7 +116,7 @@ struct ExpertRing {
   // slots makes the barriers.
   __device__ __forceinline__ void slots() const {
     if (threadIdx.x == 0)
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, FILLERS), barrier_init(empty + i, CONSUMERS);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
   }
 
   // list brings the groups to shared memory. They were made before the kernel ahead
@@ -141,24 +135,6 @@ struct ExpertRing {
     items = DOWN ? tiles() : groups * tiles();
   }
 
-#if EXPERT_APART
-  // A warp of the producers fills every fourth stage, so that four stages wait for their
-  // barriers and addresses at the same time.
-  __device__ __forceinline__ void copy_weights(const Cursor &c, int lane, u64 policy) const {
-    u32 to = shared_address(ring) + c.slot * STAGE + lane * 16;
-    u64 matrix = (u64)expert[c.group] * (DOWN ? 1 : 2) * a.n;
-    const bf16 *from = a.w + (matrix + c.tile * (DOWN ? 16 : 8)) * a.k + c.k + lane * 8, *up = from + (u64)a.n * a.k;
-    int left = a.k - c.k - lane * 8;
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
-      bool second = !DOWN && j >= 8;
-      const bf16 *row = (second ? up : from) + (u64)((u32)(second ? j - 8 : j) * (u32)a.k);
-#pragma unroll
-      for (int i = 0; i < CHUNKS; i += WARP)
-        if (i * 8 < left) copy16_once(to + j * PITCH + i * 16, row + i * 8, policy);
-    }
-  }
-#else
   __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
     int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
     if (col >= a.k) return;
@@ -171,7 +147,6 @@ struct ExpertRing {
       copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)(second ? j - 8 : j) * (u32)a.k), policy);
     }
   }
-#endif
 
   // input is the row of the inputs that pair i of a group has, -1 for none. A group's
   // pairs are its first.
@@ -180,50 +155,6 @@ struct ExpertRing {
     return (DOWN ? pair : token)[group * GROUP_PAIRS + i];
   }
 
-#if EXPERT_APART
-  __device__ __forceinline__ void copy_inputs(const Cursor &c, int lane) const {
-    u32 to = shared_address(ring) + c.slot * STAGE + 16 * PITCH + lane * 16;
-    int left = a.k - c.k - lane * 8;
-    int rows[XR];
-#pragma unroll
-    for (int r = 0; r < XR; r++) rows[r] = input(c.group, r);
-#pragma unroll
-    for (int r = 0; r < XR; r++) {
-      if (rows[r] < 0) break;
-      const bf16 *from = a.x + (u64)rows[r] * a.k + c.k + lane * 8;
-#pragma unroll
-      for (int i = 0; i < CHUNKS; i += WARP)
-        if (i * 8 < left) copy16(to + r * PITCH + i * 16, from + i * 8);
-    }
-    barrier_arrive_copied(full + c.slot);
-  }
-
-  __device__ __forceinline__ void jump(Cursor &c) const {
-#pragma unroll 1
-    for (int i = 0; i < PRODUCERS; i++) next(c);
-  }
-
-  // produce fills the ring; what is ahead of the inputs waits for nothing.
-  __device__ void produce(int thread) const {
-    u64 policy = evict_first();
-    int lane = thread % WARP, mine = thread / WARP;
-    Cursor w = first(1);
-    for (int i = 0; i < mine; i++) next(w);
-    if (DOWN) {
-      Cursor x = w;
-      int ahead = mine;
-      for (; ahead < STAGES && w.item < items; ahead += PRODUCERS, jump(w)) copy_weights(w, lane, policy);
-      let_next_start();
-      wait_for_previous();
-      for (; ahead > mine; ahead -= PRODUCERS, jump(x)) copy_inputs(x, lane);
-    }
-    for (; w.item < items; jump(w)) {
-      barrier_wait(empty + w.slot, w.phase);
-      copy_weights(w, lane, policy);
-      copy_inputs(w, lane);
-    }
-  }
-#else
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
     int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
     u32 to = shared_address(ring) + c.slot * STAGE + (16 + r0) * PITCH + thread % CHUNKS * 16;
@@ -254,7 +185,6 @@ struct ExpertRing {
       copy_inputs(w, thread);
     }
   }
-#endif
 
   // multiply adds the product of one group and tile to sum, stage by stage.
   __device__ __forceinline__ void multiply(Cursor &c, float sum[4]) const {
@@ -425,9 +355,6 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Ro
   Kernel l = {{a, ring, full, empty, expert, pair, token, nullptr, 0, 0}, red};
   l.slots();
   stamp(a.stamps, 0);
-#if EXPERT_LATE
-  let_next_start();
-#endif
   if (ROUTE) {
     route(a, router, ring, expert, scale);
     l.groups = a.top, l.items = a.top * l.tiles();
@@ -550,10 +477,6 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
   Kernel l = {{a, ring, full, empty, expert, pair, token, share, 0, 0}, x, h, sums, norm};
   l.slots();
   stamp(a.stamps, 0);
-#if EXPERT_LATE
-  let_next_start();
-  wait_for_previous();
-#endif
   l.list();
   __syncthreads();
   stamp(a.stamps, 1);
