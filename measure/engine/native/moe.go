@@ -3,7 +3,6 @@ package native
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -88,7 +87,6 @@ type mixtureBuffers struct {
 	shares  cuda.Ptr // float32 [rows][topK]
 	order   cuda.Ptr // int32 [tiles][pairsOfTile]
 	tiles   cuda.Ptr // int32 [1+tiles]
-	stamps  cuda.Ptr
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 }
@@ -101,9 +99,6 @@ func (b *buffers) measureMixture(s *shape, step int) {
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
-	if os.Getenv("MOE_STAMPS") != "" {
-		b.ask(&b.stamps, "stamps", 2*132*80)
-	}
 	b.ask(&b.chose, "the choice's counter", 4)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
@@ -168,7 +163,7 @@ func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.P
 // queueStepGateUp queues the first half of a step's experts, of a norm that is not done.
 func (e *Engine) queueStepGateUp(w *layerWeights) error {
 	sh, b, n := &e.shape, e.b, e.opt.Batch
-	if n == 1 || os.Getenv("MOE_GROUPED") != "" {
+	if n == 1 {
 		return e.queueExpertsGateUp(w, n, b.squares)
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: n * sh.topK, Y: (sh.inner + 7) / 8}, Block: cuda.Dim{X: 256}, Early: true}

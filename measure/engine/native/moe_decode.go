@@ -2,8 +2,6 @@ package native
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -23,17 +21,10 @@ type expertRing struct {
 // linear.cu, a block of down's has so much shared memory that two do not fit on a
 // multiprocessor, and one of gate and up's fits beside it.
 func expertRings() []expertRing {
-	r := []expertRing{
+	return []expertRing{
 		{rows: 1, gateDepth: 512, gateStages: 4, downDepth: 256, downStages: 12},
 		{rows: 8, gateDepth: 512, gateStages: 3, downDepth: 256, downStages: 8},
 	}
-	if v := os.Getenv("MOE_RING"); v != "" {
-		_, _ = fmt.Sscanf(v, "%d/%d/%d/%d", &r[0].gateDepth, &r[0].gateStages, &r[0].downDepth, &r[0].downStages)
-	}
-	if v := os.Getenv("MOE_RING8"); v != "" {
-		_, _ = fmt.Sscanf(v, "%d/%d/%d/%d", &r[1].gateDepth, &r[1].gateStages, &r[1].downDepth, &r[1].downStages)
-	}
-	return r
 }
 
 // mostTokens is how many tokens the experts' products of a decode step take.
@@ -105,21 +96,14 @@ func (s *shape) expertDefines(memory int) (out []string) {
 }
 
 // routeCluster is the blocks that choose a token's experts together.
-var routeCluster = envInt("MOE_CLUSTER", 8)
-
-func envInt(name string, none int) int {
-	if v, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return v
-	}
-	return none
-}
+const routeCluster = 8
 
 // routes reports whether a step's gate and up choose the experts too: of one token,
 // on GPUs that have clusters, where a cluster's rings hold the router's weights.
 func (e *Engine) routes() bool {
 	sh, r := &e.shape, &e.p.moe.rings[0]
 	each := (((sh.experts+1)/2 + routeCluster - 1) / routeCluster) * 2
-	return e.opt.Batch == 1 && e.dev.Major >= 9 && (each+1)*sh.hidden*2+sh.hidden/4 <= r.gateStages*r.stage(r.gateDepth) && os.Getenv("MOE_ROUTE") != "0"
+	return e.opt.Batch == 1 && e.dev.Major >= 9 && (each+1)*sh.hidden*2+sh.hidden/4 <= r.gateStages*r.stage(r.gateDepth)
 }
 
 // expertLaunch is the launch of a product of experts in a decode step: a block stays
@@ -141,10 +125,10 @@ func (p *program) expertRingOf(tokens int) *expertRing {
 func (e *Engine) queueRoute(w *layerWeights) error {
 	sh, b, r := &e.shape, e.b, &e.p.moe.rings[0]
 	normalized := map[bool]int32{true: 1}[sh.normalized]
-	l := e.expertLaunch(r.gateShared(&sh.mixture, 1) + envInt("MOE_PAD", 0)<<10)
+	l := e.expertLaunch(r.gateShared(&sh.mixture, 1))
 	l.Grid.X, l.Cluster = max(1, e.opt.sms/routeCluster)*routeCluster, routeCluster
 	return e.p.moe.route.Queue(e.s, l, w.gateUp, b.h, b.squares, w.router, int32(sh.experts), normalized,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act, b.stamps)
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act)
 }
 
 // queueChoice queues the choice of rows tokens' experts, and the groups of their pairs.
@@ -162,18 +146,14 @@ func (e *Engine) queueChoice(rows int, early bool) error {
 // norm is done with squares, or was done before where they are 0.
 func (e *Engine) queueExpertsGateUp(w *layerWeights, rows int, squares cuda.Ptr) error {
 	sh, b, r := &e.shape, e.b, e.p.expertRingOf(rows)
-	return r.gateUp.Queue(e.s, e.expertLaunch(r.gateShared(&sh.mixture, rows)+envInt("MOE_PAD", 0)<<10), w.gateUp, b.h, squares, b.chosen, b.order, b.tiles,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.mixture, rows)), sh.eps, b.act, b.stamps)
+	return r.gateUp.Queue(e.s, e.expertLaunch(r.gateShared(&sh.mixture, rows)), w.gateUp, b.h, squares, b.chosen, b.order, b.tiles,
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.mixture, rows)), sh.eps, b.act)
 }
 
 // queueExpertsDown queues the second half, which adds to the stream; next is the norm
 // of what follows, 0 where that has a kernel of its own.
 func (e *Engine) queueExpertsDown(w *layerWeights, rows int, next cuda.Ptr) error {
 	sh, b, r := &e.shape, e.b, e.p.expertRingOf(rows)
-	downStamps := b.stamps
-	if downStamps != 0 {
-		downStamps = downStamps.Add(132 * 80)
-	}
 	return r.down.Queue(e.s, e.expertLaunch(r.downShared(&sh.mixture, rows)), w.down, b.act, b.chosen, b.shares, b.order, b.tiles,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.mixture, rows)), e.blockOut(feedForward), b.h, b.squares, next, downStamps)
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.mixture, rows)), e.blockOut(feedForward), b.h, b.squares, next)
 }

@@ -211,7 +211,6 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
 	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
-	m.stamps(e)
 	m.operators(e, first)
 	m.must(a.Close())
 	m.must(b.Close())
@@ -370,42 +369,4 @@ func (m *meter) prefill(length int, shape string) {
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
 	m.must(e.Close())
-}
-
-// stamps shows when blocks of the experts' kernels of the last layer were where.
-func (m *meter) stamps(e *Engine) {
-	if e.b.stamps == 0 {
-		return
-	}
-	v := make([]uint64, 2*132*10)
-	m.must(cuda.Download(e.dev, v, e.b.stamps))
-	zero := uint64(0)
-	for k, name := range []string{"gate_up", "down"} {
-		sms := map[uint64]int{}
-		for b := range 132 {
-			sms[v[(k*132+b)*10+9]]++
-		}
-		delete(sms, 0)
-		counts := map[int]int{}
-		for _, n := range sms {
-			counts[n]++
-		}
-		m.t.Logf("stamp %s: multiprocessors with so many blocks: %v", name, counts)
-		for i := range 9 {
-			var ts []float64
-			for b := range 132 {
-				if t := v[(k*132+b)*10+i]; t != 0 {
-					if zero == 0 {
-						zero = t
-					}
-					ts = append(ts, float64(int64(t-zero))/1e3)
-				}
-			}
-			if len(ts) == 0 {
-				continue
-			}
-			slices.Sort(ts)
-			m.t.Logf("stamp %s %d: %d blocks, least %.2f median %.2f most %.2f us; first block %.2f", name, i, len(ts), ts[0], ts[len(ts)/2], ts[len(ts)-1], float64(int64(v[k*1320+i]-zero))/1e3)
-		}
-	}
 }

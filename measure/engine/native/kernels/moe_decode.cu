@@ -17,17 +17,6 @@
 
 #define GROUP_PAIRS 8
 
-__device__ __forceinline__ void stamp(u64 *at, int i) {
-  if (at && threadIdx.x % 128 == 0 && (i == 6 || threadIdx.x == 0)) at[blockIdx.x * 10 + i] = nanoseconds();
-#if __CUDA_ARCH__ >= 900
-  if (at && threadIdx.x == 0 && i == 0) {
-    u32 sm;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    at[blockIdx.x * 10 + 9] = sm + 1;
-  }
-#endif
-}
-
 // choose_and_group chooses the experts of some tokens, a block each, and the last block to
 // be done puts the pairs in groups.
 //
@@ -64,7 +53,6 @@ struct ExpertArgs {
   int most;             // groups that there is room for
   float eps;
   const float *squares; // of the norm ahead, [rows][k/16]; null where x is normed
-  u64 *stamps;
 };
 
 // A Ring is how a block gets weights and inputs: KS columns of 16 rows of an expert
@@ -193,7 +181,6 @@ struct ExpertRing {
     while (c.item == item && c.group == group) {
       int k = c.k;
       barrier_wait(full + c.slot, c.phase);
-      if (a.stamps && item == blockIdx.x && (!DOWN || group == 0) && k == 0) stamp(a.stamps, 5);
       const u8 *w = ring + c.slot * STAGE + g * PITCH + (base + t * 8) * 2;
       const u8 *x = ring + c.slot * STAGE + (16 + min(g, XR - 1)) * PITCH + (base + t * 8) * 2;
 #pragma unroll
@@ -291,16 +278,13 @@ __device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, in
   commit();
   wait_copies<0>();
   cluster_wait();
-  stamp(a.stamps, 1);
   wait_for_previous();
-  stamp(a.stamps, 2);
   u8 *x = weights + 2 * own * a.k * 2, *squares = x + a.k * 2;
   for (int i = threadIdx.x; i < a.k / 8 + a.k / 64; i += blockDim.x)
     copy16(shared_address(x) + i * 16, i < a.k / 8 ? (const u8 *)a.x + i * 16 : (const u8 *)a.squares + (i - a.k / 8) * 16);
   commit();
   wait_copies<0>();
   __syncthreads();
-  stamp(a.stamps, 3);
   float ss = 0.f;
   for (int i = lane; i < a.k / 16; i += WARP) ss += ((const float *)squares)[i];
   ss = rsqrtf(warp_sum(ss) / a.k + a.eps);
@@ -318,7 +302,6 @@ __device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, in
     if (lane < blocks) send((float2 *)scores + two, &arrived, lane, s);
   }
   barrier_wait(&arrived, 0);
-  stamp(a.stamps, 4);
   int e = threadIdx.x, before = 0;
   if (e < router.experts) {
     float mine = scores[e];
@@ -330,7 +313,6 @@ __device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, in
     if (before < a.top) expert[before] = e, best[before] = mine;
   }
   __syncthreads();
-  stamp(a.stamps, 7);
   if (warp != 0) return;
   if (blockIdx.x == 0) {
     float sum = 0.f;
@@ -354,13 +336,11 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Ro
   float *scale = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS);
   Kernel l = {{a, ring, full, empty, expert, pair, token, nullptr, 0, 0}, red};
   l.slots();
-  stamp(a.stamps, 0);
   if (ROUTE) {
     route(a, router, ring, expert, scale);
     l.groups = a.top, l.items = a.top * l.tiles();
   } else {
     wait_for_previous();
-    stamp(a.stamps, 2);
     l.list();
     __syncthreads();
   }
@@ -371,7 +351,6 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Ro
   }
   if (!ROUTE) l.scales(scale);
   l.consume(red, scale, act);
-  stamp(a.stamps, 8);
 }
 
 template <int XR, int KS, int STAGES>
@@ -476,38 +455,34 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
   float *share = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS), *sum = share + a.most * (XR == 1 ? 1 : GROUP_PAIRS);
   Kernel l = {{a, ring, full, empty, expert, pair, token, share, 0, 0}, x, h, sums, norm};
   l.slots();
-  stamp(a.stamps, 0);
   l.list();
   __syncthreads();
-  stamp(a.stamps, 1);
   if (threadIdx.x >= CONSUMERS * WARP) {
     l.produce(threadIdx.x - CONSUMERS * WARP);
     return;
   }
   wait_for_previous();
-  stamp(a.stamps, 2);
   l.consume(sum);
-  stamp(a.stamps, 8);
 }
 
 #define EXPERTS_OF(rows, GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_gate_up_##rows(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, const int *order, const int *groups, int hidden, \
-                             int inner, int top, int tokens, int most, float eps, bf16 *act, u64 *stamps) {                                          \
-    ExpertArgs a = {w, x, chosen, nullptr, order, groups, inner, hidden, top, tokens, most, eps, squares, stamps};                                           \
+                             int inner, int top, int tokens, int most, float eps, bf16 *act) {                                                       \
+    ExpertArgs a = {w, x, chosen, nullptr, order, groups, inner, hidden, top, tokens, most, eps, squares};                                           \
     gate_up<rows, GATE_DEPTH, GATE_STAGES, false>(a, act, Router());                                                                                                  \
   }                                                                                                                                                  \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_down_##rows(const bf16 *w, const bf16 *act, const int *chosen, const float *shares, const int *order, const int *groups, int hidden,   \
-                          int inner, int top, int tokens, int most, float *x, bf16 *h, float *sums, const bf16 *norm, u64 *stamps) {                 \
-    ExpertArgs a = {w, act, chosen, shares, order, groups, hidden, inner, top, tokens, most, 0.f, nullptr, stamps};                                          \
+                          int inner, int top, int tokens, int most, float *x, bf16 *h, float *sums, const bf16 *norm) {                              \
+    ExpertArgs a = {w, act, chosen, shares, order, groups, hidden, inner, top, tokens, most, 0.f, nullptr};                                          \
     down<rows, DOWN_DEPTH, DOWN_STAGES>(a, x, h, sums, norm);                                                                                        \
   }
 #define EXPERTS_ROUTED(GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                              \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_route_gate_up(const bf16 *w, const bf16 *x, const float *squares, const bf16 *router, int experts, int normalized, int hidden,         \
-                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act, u64 *stamps) {                                     \
-    ExpertArgs a = {w, x, chosen, nullptr, nullptr, nullptr, inner, hidden, top, 1, top, eps, squares, stamps};                                              \
+                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act) {                                                  \
+    ExpertArgs a = {w, x, chosen, nullptr, nullptr, nullptr, inner, hidden, top, 1, top, eps, squares};                                              \
     gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares});                                          \
   }
 #define EXPERTS_WITH(rows, ...) EXPERTS_OF(rows, __VA_ARGS__)
