@@ -115,6 +115,10 @@ func (s *Step) localKV(a *models.Attention) float64 {
 // the cache, which fusing engines do in the rotation's kernel.
 func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	a, tp := b.Attention, float64(s.Par.TP)
+	within := inAttention
+	if a.Latent != nil || a.Indexer != nil { // other kernels lie between
+		within = alone
+	}
 	var width, params, eager float64
 	var moved unit.Bytes // of a token, unfused
 	name := "rotary"
@@ -142,7 +146,7 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	if width > 0 {
 		dst = append(dst, Op{
 			Name: name, Kind: Element, Vector: unit.FLOPs(4 * t * width),
-			Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager, Unfused: moved.Times(t),
+			Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager, Unfused: moved.Times(t), Ride: within,
 		})
 		kernels = 0
 	}
@@ -151,7 +155,7 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	}
 	values := t * s.cachedValues(a)
 	return append(dst, Op{
-		Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(values), Acts: s.acts(values), Kernels: kernels, Eager: 2,
+		Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(values), Acts: s.acts(values), Kernels: kernels, Eager: 2, Ride: within,
 	})
 }
 

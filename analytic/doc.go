@@ -15,7 +15,9 @@
 //	floor    =         max(FLOPs/peak,       bytes'/bandwidth,      wire/link)
 //
 // after Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009), with
-// the shares e and the fixed times of a hardware.Calibration. The bytes' of the
+// the shares e and the fixed times of a hardware.Calibration. What an engine does
+// within the kernel of another operator has no fixed time and moves no activations
+// (Carries); its own products of few rows have constants of their own. The bytes' of the
 // floor are those that no engine can avoid: weights, KV cache and state, not the
 // activations, which fusion and the L2 cache may keep on the chip. The floor of
 // a whole step lets every resource work at once, so it is the largest of their

@@ -38,8 +38,8 @@ func TestPowerOnH200(t *testing.T) {
 		seen++
 		work := tally{expected: 1}
 		work.busy[0] = unit.Seconds(float64(r.FLOPs) / float64(m.rate[unit.BF16].Times(m.Cal.GEMM.Compute)))
-		work.busy[1] = unit.Seconds(float64(r.Bytes) / float64(m.GPU.Bandwidth.Times(m.Cal.GEMM.Memory)))
-		work.busy[3] = m.Cal.GEMM.Fixed.Times(float64(r.FLOPs) / (2 * r.M * r.N * r.K)) // of each product
+		work.draw = m.drawOf(m.Cal.Power.Memory, unit.Seconds(float64(r.Bytes)/float64(m.GPU.Bandwidth.Times(m.Cal.GEMM.Memory))))
+		work.busy[2] = m.Cal.GEMM.Fixed.Times(float64(r.FLOPs) / (2 * r.M * r.N * r.K)) // of each product
 		m.hold(&work)
 		got := m.draws(&work, 1)
 		t.Logf("%.0f rows: %.0f W, measured %.0f", r.M, float64(got), float64(r.Watts))

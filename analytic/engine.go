@@ -14,6 +14,7 @@ type Engine struct {
 	Source string
 
 	Fused   bool         // norms, rotary, activations and cache writes are one kernel each
+	Carries Carries      // of them, which are within others
 	OneShot bool         // small all-reduces over NVLink take one exchange over peer memory
 	Host    unit.Seconds // of the host in every step, not hidden behind the GPU
 	Launch  unit.Seconds // of the host for every kernel, hidden behind the GPU
@@ -63,7 +64,8 @@ const older = 0.8
 var engines = []Engine{
 	{
 		Name: "native", Fused: true, OneShot: true, Host: 20e-6, Reserve: 0,
-		Source: "an engine with fused kernels and one CUDA graph a step; 20 µs to read the token back assumed",
+		Carries: Carries{Rows: 16, Quantized: 32, Rotation: true, Experts: true},
+		Source:  "llmprof's own, one CUDA graph a step; attention of a decode step carries rotary embedding and cache write, its products up to batch 16 (quantized: 32) norms and activation (docs/native.md); 20 µs to read the token back assumed",
 	},
 	{
 		Name: "transformers", Launch: eagerLaunch, Element: smallKernel, Join: true, Error: 0.25,

@@ -8,7 +8,7 @@ import (
 )
 
 // activation appends the non-linearity between the matrices of a feed-forward.
-func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) []Op {
+func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int, r ride) []Op {
 	w := rows * float64(a.Width) / float64(tp)
 	in, eager, moved := 1.0, 1.0, 2.0
 	if a.Gated {
@@ -20,7 +20,7 @@ func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) 
 	}
 	return append(dst, Op{
 		Name: "activation", Kind: Element, Vector: unit.FLOPs((4 + in - 1) * w),
-		Acts: s.acts((in + 1) * w), Kernels: 1, Eager: eager, Unfused: s.acts(moved * w),
+		Acts: s.acts((in + 1) * w), Kernels: 1, Eager: eager, Unfused: s.acts(moved * w), Ride: r,
 	})
 }
 
@@ -28,7 +28,7 @@ func (s *Step) activation(dst []Op, a *models.Activation, rows float64, tp int) 
 func (s *Step) shared(dst []Op, e *models.Shared) []Op {
 	first := len(dst)
 	dst = s.linears(dst, s.Scheme, e.In, s.tokens(), s.Par.TP)
-	dst = s.activation(dst, &e.Activation, s.tokens(), s.Par.TP)
+	dst = s.activation(dst, &e.Activation, s.tokens(), s.Par.TP, alone)
 	dst = s.linears(dst, s.Scheme, e.Out, s.tokens(), s.Par.TP)
 	nameShared(dst[first:])
 	return dst
@@ -82,7 +82,7 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	rows := group * busy / float64(p.EP)
 	first := len(dst)
 	dst = s.grouped(dst, e.In, rows, busy, hit)
-	dst = s.activation(dst, &e.Activation, rows, p.expertTP())
+	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
 	dst = s.grouped(dst, e.Out, rows, busy, hit)
 	for i := first; i < len(dst); i++ {
 		switch dst[i].Name {
@@ -108,6 +108,7 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64) []
 		o.Weights = o.Weights.Times(hit)
 		o.Model = o.Model.Times(s.tokens() * busy / rows)
 		o.Eager *= max(hit, 1) // an expert after the other
+		o.Ride = alone         // kernels of experts are others
 	}
 	return dst
 }

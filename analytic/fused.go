@@ -6,7 +6,8 @@ import "llmprof/unit"
 // their work is summed, and the resources overlap. The name is the first's.
 //
 //	floor    = max(sum FLOPs/peak, sum vector FLOPs/peak, sum bytes'/bandwidth, wire/link)
-//	expected = sum of the operators' own, which the estimate takes as kernels of their own
+//	expected = sum of the operators' own: those that the engine's profile does not have
+//	           within others (Carries) are taken as kernels of their own
 //
 // Of the activations only the first operator's are counted: those between it and
 // the others stay on the chip.

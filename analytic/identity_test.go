@@ -37,7 +37,7 @@ func TestPredictorAddsUpOperators(t *testing.T) {
 				got := u.step(&st)
 				var want tally
 				for _, o := range st.AppendOps(nil, c.Model) {
-					cost := c.Machine.Cost(&o)
+					cost := c.Machine.within(&o, c.Machine.Engine.carries(&st))
 					var s sums
 					s.of(&o, &cost)
 					want.sums.add(&s, 1)

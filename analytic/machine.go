@@ -59,7 +59,7 @@ func checkCalibration(c *hardware.Calibration) error {
 		name  string
 		share float64
 	}{
-		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory},
+		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
@@ -78,6 +78,11 @@ func checkCalibration(c *hardware.Calibration) error {
 			return fmt.Errorf("%s power is %v: it must be at least 0 and below 1, a share of the power limit", e.name, e.share)
 		}
 	}
+	for _, share := range []float64{c.Power.Own, c.Power.Attention} {
+		if !(share >= 0 && share <= hardware.MostPower) {
+			return fmt.Errorf("the power of own products or of attention is %v: it must be at least 0 and at most %d, a share of the power limit", share, hardware.MostPower)
+		}
+	}
 	return nil
 }
 
@@ -89,6 +94,7 @@ func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m
 type Cost struct {
 	Compute, Memory, Network unit.Seconds
 	Fixed                    unit.Seconds // kernels' and collectives' latency
+	Draw                     draw         // that goes with Memory
 	Floor                    floor
 
 	vector bool // Compute is of the vector units, not of the matrix units
@@ -175,7 +181,34 @@ func (f *floor) add(g *floor, n float64) {
 	f.node += g.node.Times(n)
 }
 
-// Cost prices o.
+// carried prices o where the kernel of another operator does it (Carries).
+func (m *Machine) carried(o *Op) (c Cost) {
+	inside := *o
+	inside.Kernels, inside.Acts = 0, 0
+	return m.Cost(&inside)
+}
+
+// own prices a product by the engine's own kernels (hardware.Rows).
+func (m *Machine) own(o *Op) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Own, o.Layers
+	c.Memory = (o.Weights + o.Acts).Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + o.Weights.Over(m.GPU.Bandwidth).Times(n*k.Row*o.Rows)
+	c.Draw = m.drawOf(m.Cal.Power.Own, c.Memory)
+	c.Fixed = k.Fixed.Times(n * o.Kernels)
+	return c
+}
+
+// within prices o in a step that takes some rides along.
+func (m *Machine) within(o *Op, a aboard) Cost {
+	switch {
+	case !a.has(o.Ride):
+		return m.Cost(o)
+	case o.Kind == GEMM:
+		return m.own(o)
+	}
+	return m.carried(o)
+}
+
+// Cost prices o as a kernel of its own.
 func (m *Machine) Cost(o *Op) (c Cost) {
 	g, cal, n := m.GPU, &m.Cal, o.Layers
 	vector := m.rate[unit.FP32]
@@ -220,6 +253,11 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 		c.Memory += o.Joined.Over(g.Bandwidth.Times(cal.Element.Memory)).Times(n)
 	}
 	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
+	share := cal.Power.Memory
+	if o.Kind == Attention && (m.Engine.Repeat == 0 || o.Repeated == 0) { // copies for every head are no attention's
+		share = cal.Power.Attention
+	}
+	c.Draw = m.drawOf(share, c.Memory)
 	return c
 }
 

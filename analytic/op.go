@@ -33,6 +33,8 @@ type Op struct {
 	Eager   float64    // launches in one that does not
 	PerKey  unit.FLOPs // one more key for every query of a prefill: attention's ramp is counted in keys
 	Variant uint32     // which of several formulas held: another one ends a linear run
+	Ride    ride       // within whose kernel an engine may do it, or whether by its own
+	Rows    float64    // of a product
 }
 
 // Kind is a class of kernels that share their efficiencies.

@@ -12,16 +12,20 @@ import (
 //
 //	matrix  while its arithmetic runs at the rate of bursts,
 //	memory  while its memory runs at the rate that it reaches,
+//	chip    while it does in kernels that draw more for it than the products of a library,
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
 //
-// added up (hardware.Power). Where that is more than the limit, the clocks of the
+// added up (hardware.Power). An engine's own products of few rows and its decode
+// attention may keep the multiprocessors busier for the bytes that they read than a
+// library's products do: that is theirs, and falls with their clocks, as that of
+// arithmetic does. Where all that is more than the limit, the clocks of the
 // arithmetic are lowered until it is not. With them the voltage falls: the energy of
 // an operation is taken to go with the rate, so the power with its square. Memory and
 // links have clocks of their own. A phase whose arithmetic takes x times as long as in
 // a burst takes t(x), and balances where, all in shares of that rest,
 //
-//	matrix·C/x + memory·M + network·N + fixed·F = t(x)
+//	(matrix·C + chip·M)/x + memory·M + network·N + fixed·F = t(x)
 //
 // C, M, N and F being how long each would be busy at the rates of bursts. A phase
 // that draws less than that at x = 1 runs there. The balance is that of a phase and
@@ -58,12 +62,33 @@ func (m *Machine) powers() power {
 	return p
 }
 
+// Arithmetic is what the arithmetic of a machine draws at the rate of bursts, as a share
+// of what lies between the waiting power and the limit.
+func (m *Machine) Arithmetic() float64 { return m.matrix }
+
+// draw is the time at full power above waiting that the moving of bytes is worth: of
+// the memory, and of the multiprocessors beyond that.
+type draw struct{ memory, chip unit.Seconds }
+
+// drawOf is what kernels draw that take this share of the power while their bytes
+// move, which takes so long by itself.
+func (m *Machine) drawOf(share float64, busy unit.Seconds) draw {
+	memory := m.Cal.Power.Memory
+	return draw{busy.Times(min(share, memory)), busy.Times(max(share-memory, 0))}
+}
+
+// add adds n times e.
+func (d *draw) add(e draw, n float64) {
+	d.memory += e.memory.Times(n)
+	d.chip += e.chip.Times(n)
+}
+
 // hold slows a phase until it draws no more than the power limit. How its time
 // grows with x is taken as two lines, through x = 1 and x = held and on from there.
 func (m *Machine) hold(t *tally) {
 	t.slowed = 1
-	matrix := m.matrix * float64(t.busy[0])
-	other := m.others(t.busy[1], t.busy[2], t.busy[3])
+	matrix := m.matrix*float64(t.busy[0]) + float64(t.draw.chip)
+	other := float64(t.draw.memory) + m.others(t.busy[1], t.busy[2])
 	if m.held <= 1 || matrix+other <= float64(t.expected) {
 		return
 	}
@@ -91,19 +116,19 @@ func (m *Machine) draws(t *tally, stages float64) unit.Watts {
 	if t.expected <= 0 {
 		return m.waiting
 	}
-	active := m.active(t.busy[0].Times(1/t.slowed), t.busy[1], t.busy[2], t.busy[3])
+	active := m.active(t.busy[0], t.draw, t.busy[1], t.busy[2], t.slowed)
 	return m.waiting + unit.Watts(min(float64(active)/float64(t.expected), float64(m.rest))/stages)
 }
 
 // active is the energy besides waiting of one GPU whose units are busy for so long
-// at the rates of bursts.
-func (m *Machine) active(compute, memory, network, fixed unit.Seconds) unit.Joules {
-	return m.rest.For(unit.Seconds(m.matrix*float64(compute) + m.others(memory, network, fixed)))
+// at the rates of bursts, where what the multiprocessors do takes x times as long.
+func (m *Machine) active(compute unit.Seconds, d draw, network, fixed unit.Seconds, x float64) unit.Joules {
+	chip := m.matrix*float64(compute) + float64(d.chip)
+	return m.rest.For(unit.Seconds(chip/x + float64(d.memory) + m.others(network, fixed)))
 }
 
-// others is the time at full power above waiting that those times are worth in
-// which it is not arithmetic that draws.
-func (m *Machine) others(memory, network, fixed unit.Seconds) float64 {
+// others is the time at full power above waiting that those times are worth.
+func (m *Machine) others(network, fixed unit.Seconds) float64 {
 	p := &m.Cal.Power
-	return p.Memory*float64(memory) + p.Network*float64(network) + p.Fixed*float64(fixed)
+	return p.Network*float64(network) + p.Fixed*float64(fixed)
 }

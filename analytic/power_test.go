@@ -57,6 +57,9 @@ func TestPowerBalances(t *testing.T) {
 		for _, batch := range []int{1, 8, 64, 256} {
 			for _, prompt := range []int{16, 128, 700, 4096, 30000} {
 				c := onEngine(t, "llama3.1-8b", engine, Workload{Batch: batch, Prompt: prompt, Gen: 2})
+				if prompt%2 == 0 {
+					c = hungry(t, c)
+				}
 				e := predict(t, c)
 				for _, p := range []struct {
 					Phase
@@ -80,6 +83,56 @@ func TestPowerBalances(t *testing.T) {
 	}
 }
 
+// hungry is the case with own products that draw more than the limit, and attention
+// that draws less than other products do.
+func hungry(t *testing.T, c *Case) *Case {
+	t.Helper()
+	cal := c.Machine.Cal
+	cal.Power.Own, cal.Power.Attention = 1.3, 0.4
+	m, err := NewMachine(c.Machine.GPU, cal, c.Machine.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *c
+	other.Machine = m
+	return &other
+}
+
+// What own products draw beyond other products counts for steps that they are in, and
+// for no others; it costs no time that a lower clock of the multiprocessors does not,
+// which is none while the step waits for its memory.
+func TestOwnProductsDraw(t *testing.T) {
+	for _, c := range []struct {
+		engine string
+		batch  int
+		own    bool
+	}{{"native", 1, true}, {"native", 16, true}, {"native", 17, false}, {"transformers-graph", 1, false}} {
+		plain := onEngine(t, "llama3.1-8b", c.engine, Workload{Batch: c.batch, Prompt: 64, Gen: 2})
+		more := *plain
+		cal := plain.Machine.Cal
+		cal.Power.Own = 0.9
+		more.Machine = machineOf(t, plain.Machine.GPU, cal, c.engine)
+		a, b := predict(t, plain), predict(t, &more)
+		if grows := b.Energy.PerToken > a.Energy.PerToken.Times(1.1); grows != c.own || b.Energy.PerPrompt != a.Energy.PerPrompt || b.TPOT != a.TPOT {
+			t.Errorf("%s, batch %d: %v a token, %v before; %v a prompt, %v before; TPOT %v, %v", c.engine, c.batch,
+				b.Energy.PerToken, a.Energy.PerToken, b.Energy.PerPrompt, a.Energy.PerPrompt, b.TPOT, a.TPOT)
+		}
+	}
+	c := onEngine(t, "llama3.1-8b", "native", Workload{Batch: 1, Prompt: 64, Gen: 2})
+	a, b := predict(t, c), predict(t, hungry(t, c))
+	near(t, "power of hungry products", b.Energy.Decode, c.Machine.GPU.TDP, 1e-9)
+	if b.Decode.Slowed <= 1 || b.TPOT.Expected > a.TPOT.Expected.Times(1.001) {
+		t.Errorf("slowed %v, %v after %v", b.Decode.Slowed, b.TPOT.Expected, a.TPOT.Expected)
+	}
+	for _, share := range []float64{-0.1, math.NaN(), hardware.MostPower + 0.1} {
+		cal := c.Machine.Cal
+		cal.Power.Own = share
+		if _, err := NewMachine(c.Machine.GPU, cal, c.Machine.Engine); err == nil {
+			t.Errorf("a power of %v is taken", share)
+		}
+	}
+}
+
 // slowly prices the steps of a phase anew on a machine whose arithmetic takes x
 // times as long, and says with its time what its units draw, in shares of what lies
 // between waiting and the limit.
@@ -99,7 +152,8 @@ func slowly(t *testing.T, c *Case, x float64, steps func(u *sum, st Step) tally)
 	}
 	got := steps(&sum{p: p, budget: maxSteps}, p.template())
 	b := &got.busy
-	return float64(got.expected), c.Machine.matrix*float64(b[0])/(x*x) + c.Machine.others(b[1], b[2], b[3])
+	chip := c.Machine.matrix*float64(b[0])/x + float64(got.draw.chip)
+	return float64(got.expected), chip/x + float64(got.draw.memory) + c.Machine.others(b[1], b[2])
 }
 
 // The power balance in closed form is that found by trying clocks one by one,
@@ -108,9 +162,12 @@ func TestHoldIsTheBalanceOfClocks(t *testing.T) {
 	for _, engine := range []string{"native", "transformers"} {
 		for _, w := range []Workload{
 			{Batch: 1, Prompt: 128, Gen: 1}, {Batch: 1, Prompt: 300, Gen: 1}, {Batch: 1, Prompt: 1024, Gen: 1}, {Batch: 8, Prompt: 4096, Gen: 1},
-			{Batch: 1, Prompt: 65536, Gen: 1}, {Batch: 32, Prompt: 512, Gen: 2}, {Batch: 128, Prompt: 512, Gen: 2}, {Batch: 300, Prompt: 512, Gen: 2},
+			{Batch: 1, Prompt: 65536, Gen: 1}, {Batch: 4, Prompt: 512, Gen: 2}, {Batch: 32, Prompt: 512, Gen: 2}, {Batch: 128, Prompt: 512, Gen: 2}, {Batch: 300, Prompt: 512, Gen: 2},
 		} {
 			c := onEngine(t, "llama3.1-8b", engine, w)
+			if w.Batch == 8 || w.Gen == 2 {
+				c = hungry(t, c)
+			}
 			steps := func(u *sum, st Step) tally {
 				st.Batch = float64(w.Batch)
 				if w.Gen == 1 {
@@ -236,7 +293,7 @@ func TestLinesAddUpToEnergy(t *testing.T) {
 	for _, tp := range []int{1, 2} {
 		for _, gpu := range []string{"h200", "a100"} {
 			for _, prompt := range []int{1, 64, 512, 4096} {
-				c := testCase(t, "llama3.1-8b", gpu, 4, tp)
+				c := hungry(t, testCase(t, "llama3.1-8b", gpu, 4, tp))
 				c.Workload.Prompt = prompt
 				r := explain(t, c)
 				sum := c.Machine.waiting.For(r.TTFT.Expected).Times(float64(tp))

@@ -18,11 +18,15 @@ type Predictor struct {
 	plain   Scheme
 	price   unit.DollarsPerHour
 
-	tokens, rows []price // operators proportional to the tokens, and to the rows of logits
-	ofTokens     line    // what the former add up to
-	ofRows       line
-	cores        []core // blocks' cores, which are neither
-	footprint    footprint
+	even      [sets]*even // by what a step carries; those that no step does are nil
+	cores     []core      // blocks' cores, which are not even
+	footprint footprint
+}
+
+// even is the operators proportional to the tokens, and those to the rows of logits.
+type even struct {
+	tokens, rows     []price
+	ofTokens, ofRows line // what they add up to
 }
 
 // A price is the cost of an operator that is proportional to x tokens or rows:
@@ -57,10 +61,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	p := &Predictor{model: c.Model, machine: c.Machine, par: c.Parallel.whole(), scheme: c.Scheme, price: c.Price}
 	p.dense, p.plain = c.Scheme.parts()
-	one, two := p.template(), p.template()
-	one.Batch, two.Batch = 1, 2
-	p.tokens = p.lines(&p.ofTokens, p.proportional(&one), p.proportional(&two))
-	p.rows = p.lines(&p.ofRows, one.head(nil, c.Model), two.head(nil, c.Model))
+	p.spread()
 	for i := range c.Model.Layers {
 		l := &c.Model.Layers[i]
 		for j := range l.Blocks {
@@ -71,6 +72,23 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	p.footprint = p.hold()
 	return p, nil
+}
+
+// spread prices the even operators for every set of rides.
+func (p *Predictor) spread() {
+	one, two := p.template(), p.template()
+	one.Batch, two.Batch = 1, 2
+	tokens1, tokens2 := p.proportional(&one), p.proportional(&two)
+	rows1, rows2 := one.head(nil, p.model), two.head(nil, p.model)
+	e := &p.machine.Engine
+	for _, s := range e.states(one) {
+		a := e.carries(&s)
+		if p.even[a] == nil {
+			v := &even{}
+			v.tokens, v.rows = p.lines(&v.ofTokens, a, tokens1, tokens2), p.lines(&v.ofRows, a, rows1, rows2)
+			p.even[a] = v
+		}
+	}
 }
 
 // template is a step of one token of one sequence.
@@ -94,10 +112,10 @@ func (p *Predictor) proportional(s *Step) []Op {
 }
 
 // lines finds the lines through the operators at x = 1 and at x = 2.
-func (p *Predictor) lines(all *line, one, two []Op) []price {
+func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
 	prices := make([]price, len(one))
 	for i := range one {
-		a, b := p.machine.Cost(&one[i]), p.machine.Cost(&two[i])
+		a, b := p.machine.within(&one[i], on), p.machine.within(&two[i], on)
 		prices[i] = price{
 			fixed: a.Fixed, compute: b.Compute - a.Compute,
 			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
@@ -117,12 +135,13 @@ func (p *Predictor) lines(all *line, one, two []Op) []price {
 }
 
 // common prices the operators that are proportional to tokens or rows.
-func (p *Predictor) common(tokens, rows float64) (t tally) {
-	p.ofTokens.at(&t.sums, tokens)
-	p.charge(&t, p.tokens, tokens)
+func (p *Predictor) common(tokens, rows float64, on aboard) (t tally) {
+	v := p.even[on]
+	v.ofTokens.at(&t.sums, tokens)
+	p.charge(&t, v.tokens, tokens)
 	if rows > 0 {
-		p.ofRows.at(&t.sums, rows)
-		p.charge(&t, p.rows, rows)
+		v.ofRows.at(&t.sums, rows)
+		p.charge(&t, v.rows, rows)
 	}
 	return t
 }
@@ -139,22 +158,22 @@ func (p *Predictor) charge(t *tally, prices []price, x float64) {
 	}
 }
 
-// core adds what a block's core costs in a step.
-func (p *Predictor) core(t *tally, s *Step, c *core) {
+// core adds what a block's core costs in a step that takes some rides along.
+func (p *Predictor) core(t *tally, s *Step, c *core, on aboard) {
 	if c.block.Experts == nil && c.block.Scan == nil {
 		var room [3]Op
-		p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers)
+		p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers, on)
 		return
 	}
 	var room [8]Op
-	p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers)
+	p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers, on)
 }
 
-func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64) {
+func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64, on aboard) {
 	for i := range ops {
 		o := &ops[i]
 		o.Layers = layers
-		c := p.machine.Cost(o)
+		c := p.machine.within(o, on)
 		t.of(o, &c)
 		t.takes(&c, o.Variant, p.machine.held)
 		if o.Variant&mixed != 0 {

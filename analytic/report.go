@@ -20,6 +20,7 @@ type Line struct {
 	Layer  string // the kind of layer, "" for what the model has once
 	Layers float64
 	Kind   Kind
+	In     string      // the operator within whose kernel it is done, "" for a kernel of its own
 	Format unit.Format // that its products run in, NoFormat if it has none
 
 	FLOPs, Vector            unit.FLOPs
@@ -33,6 +34,7 @@ type Line struct {
 	Energy                   unit.Joules // of all ranks of the replica, what they draw while they wait left out
 
 	slower unit.Seconds // by how much more it takes where products are held at the power limit
+	draw   draw
 }
 
 // Traffic is all that moves between memory and the chip.
@@ -110,10 +112,14 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 	if sum == nil {
 		sum = make([]Line, 0, len(ops)+1)
 	}
+	on := c.Machine.Engine.carries(st)
 	for i := range ops {
 		o := &ops[i]
-		cost := c.Machine.Cost(o)
+		cost := c.Machine.within(o, on)
 		l := find(&sum, o)
+		if on.has(o.Ride) && o.Kind == Element {
+			l.In = carrier(ops, i)
+		}
 		n := o.Layers * times
 		l.Layers = max(l.Layers, o.Layers)
 		if o.FLOPs > 0 {
@@ -130,6 +136,7 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 		l.Expected += cost.Time().Times(times)
 		l.Compute += cost.Compute.Times(times)
 		l.Memory += cost.Memory.Times(times)
+		l.draw.add(cost.Draw, times)
 		l.Network += cost.Network.Times(times)
 		l.Fixed += cost.Fixed.Times(times)
 		l.slower += max(cost.Compute.Times(c.Machine.held)-max(cost.Compute, cost.Memory, cost.Network), 0).Times(times)
@@ -179,7 +186,7 @@ func (c *Case) charge(lines []Line, p *Phase) {
 	var all unit.Joules
 	for i := range lines {
 		l := &lines[i]
-		l.Energy = c.Machine.active(l.Compute.Times(1/p.Slowed), l.Memory, l.Network, l.Fixed).Times(ranks * passes)
+		l.Energy = c.Machine.active(l.Compute, l.draw, l.Network, l.Fixed, p.Slowed).Times(ranks * passes)
 		all += l.Energy
 	}
 	if most := c.Machine.rest.For(p.Expected).Times(ranks); all > most {

@@ -9,6 +9,7 @@ type sum struct {
 	budget int // steps it may still price before the rest of a run is taken as linear
 
 	tokens, rows float64
+	on           aboard
 	common       tally
 }
 
@@ -18,13 +19,14 @@ const maxSteps = 20000
 
 // step prices one step, all stages of the pipeline one after the other.
 func (u *sum) step(s *Step) tally {
-	if s.tokens() != u.tokens || s.Batch*s.Logits != u.rows {
-		u.tokens, u.rows = s.tokens(), s.Batch*s.Logits
-		u.common = u.p.common(u.tokens, u.rows)
+	on := u.p.machine.Engine.carries(s)
+	if s.tokens() != u.tokens || s.Batch*s.Logits != u.rows || on != u.on {
+		u.tokens, u.rows, u.on = s.tokens(), s.Batch*s.Logits, on
+		u.common = u.p.common(u.tokens, u.rows, on)
 	}
 	t := u.common
 	for i := range u.p.cores {
-		u.p.core(&t, s, &u.p.cores[i])
+		u.p.core(&t, s, &u.p.cores[i], on)
 	}
 	f := &t.floor
 	t.least = f.time()

@@ -38,13 +38,17 @@ func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Block
 // before appends norms, the products into the block, and what is done to their
 // outputs token by token.
 func (s *Step) before(dst []Op, b *models.Block) []Op {
+	first := len(dst)
 	dst = s.streamNorms(dst, b.Norms)
+	if len(dst) > first {
+		dst[first].Ride = s.ahead(b)
+	}
 	dst = s.linears(dst, s.Dense, b.In, s.tokens(), s.Par.TP)
 	switch {
 	case b.Attention != nil:
 		dst = s.rotary(dst, b)
 	case b.Activation.Width > 0:
-		return s.activation(dst, &b.Activation, s.tokens(), s.Par.TP)
+		return s.activation(dst, &b.Activation, s.tokens(), s.Par.TP, behindProduct)
 	}
 	if b.Experts != nil {
 		return s.router(dst, b.Experts)
@@ -113,13 +117,13 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 		cut := float64(max(parts(l, tp), 1))
 		whole += n
 		local += n / cut
+		outputs := float64(l.Out) * times
 		if l.Split == models.Columns {
-			out += float64(l.Out) * times / cut
-		} else {
-			out += float64(l.Out) * times
+			outputs /= cut
 		}
+		out += outputs
 		if l.Bias {
-			bias += float64(l.Out) * times
+			bias += outputs
 		}
 		if i == 0 && l.Split == models.Rows {
 			in /= cut
@@ -132,7 +136,7 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 		Weights: f.weightBytes(local, out) + stream.Bytes(bias),
 		Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
 		Unfused: f.Act.Bytes(rows*in*float64(len(ls))) + stream.Bytes(rows*out), // each reads the input for itself
-		Kernels: 1, Eager: float64(len(ls)),
+		Kernels: 1, Eager: float64(len(ls)), Ride: ownProduct, Rows: rows,
 	}
 }
 
@@ -200,7 +204,12 @@ func (s *Step) embedding(dst []Op, m *models.Model) []Op {
 
 // finalNorm appends the norm after the last layer.
 func (s *Step) finalNorm(dst []Op, m *models.Model) []Op {
-	return once(s.streamNorms(dst, m.FinalNorms), len(dst))
+	first := len(dst)
+	dst = once(s.streamNorms(dst, m.FinalNorms), first)
+	if n := len(dst); n > first && !s.Par.SP && len(m.Embedding.Project) < 2 { // OPT projects ahead of the head
+		dst[n-1].Ride = aheadOfHead
+	}
+	return dst
 }
 
 // head appends the LM head on Logits positions of each sequence and the choice
@@ -221,7 +230,7 @@ func (s *Step) head(dst []Op, m *models.Model) []Op {
 		Name: "lm_head", Kind: GEMM, Format: stream,
 		FLOPs: unit.FLOPs(2 * rows * n / tp), Model: unit.FLOPs(2 * rows * n),
 		Weights: stream.Bytes(n / tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
-		Kernels: 1, Eager: 1,
+		Kernels: 1, Eager: 1, Ride: ownHead, Rows: rows,
 	})
 	if s.Par.TP > 1 {
 		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))

@@ -5,8 +5,9 @@ import "llmprof/unit"
 // sums are what operators add up to on one rank, whatever bounds them.
 type sums struct {
 	floor    floor
-	busy     [4]unit.Seconds // compute, memory, network at their expected rates, overlap disregarded; and what takes counts of fixed times
-	flops    unit.FLOPs      // matrix products that the rank computes
+	busy     [3]unit.Seconds // compute and network at their expected rates, overlap disregarded; and what takes counts of fixed times
+	draw     draw
+	flops    unit.FLOPs // matrix products that the rank computes
 	vector   unit.FLOPs
 	model    unit.FLOPs // matrix products that the model needs
 	must     unit.Bytes // weights, cache and state: what no engine can avoid
@@ -20,8 +21,8 @@ func (s *sums) of(o *Op, c *Cost) {
 	n := o.Layers
 	s.floor.add(&c.Floor, 1)
 	s.busy[0] += c.Compute
-	s.busy[1] += c.Memory
-	s.busy[2] += c.Network
+	s.busy[1] += c.Network
+	s.draw.add(c.Draw, 1)
 	s.flops += o.FLOPs.Times(n)
 	s.vector += o.Vector.Times(n)
 	s.model += o.Model.Times(n)
@@ -38,6 +39,7 @@ func (s *sums) add(g *sums, n float64) {
 	for i := range s.busy {
 		s.busy[i] += g.busy[i].Times(n)
 	}
+	s.draw.add(g.draw, n)
 	s.flops += g.flops.Times(n)
 	s.vector += g.vector.Times(n)
 	s.model += g.model.Times(n)
@@ -78,7 +80,7 @@ func (t *tally) takes(c *Cost, variant uint32, held float64) {
 	time, b, piece := c.Time(), c.Bound(), uint64(c.piece())
 	t.expected += time
 	t.bound[b] += time
-	t.busy[3] += c.Fixed
+	t.busy[2] += c.Fixed
 	if slow := c.Compute.Times(held); slow > max(c.Memory, c.Network) {
 		t.slower += slow + c.Fixed - time
 		t.steep += c.Compute

@@ -114,6 +114,9 @@ func (f *CalibrationFile) put(c *Calibration, h *Host, engine string, value func
 			*k.host(h) = value(k, v)
 		}
 	}
+	if _, ok := f.Values["own.memory"]; !ok {
+		c.ownAsOthers()
+	}
 }
 
 // source says where the constants come from.
@@ -142,7 +145,7 @@ type Moved struct {
 // Moved gives the calibrations that an interval is made of. How far a constant
 // moves is its own uncertainty and, in quadrature, the error of rows left out of
 // the fit that it bounds. A constant that was left to the default may be off by
-// what the default's error is.
+// what the default's error is. What the GPU draws is left out: an interval is of times.
 func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 	base, host, err := f.Apply(g, engine)
 	if err != nil {
@@ -153,7 +156,7 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 		k := &constants[i]
 		v, ok := f.Values[k.Key]
 		used := k.of != nil || k.host != nil && f.Serves(engine)
-		if !ok || !used {
+		if !ok || !used || k.Power() {
 			continue
 		}
 		m := Moved{k.Key, base, host}

@@ -77,11 +77,13 @@ func (f *CalibrationFile) writeDevice(line func(string, ...any)) {
 // heads say what the sections are.
 var heads = map[string]string{
 	"gemm":      "Products with weights: fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)).",
+	"own":       "Products of a decode step of few sequences, by the engine's own kernels: fixed + bytes / (memory × bandwidth) + rows × row × bytes of weights / bandwidth.",
 	"attention": "Between the projections of softmax attention, by the same equation; each query of a prefill sees ramp/2 keys more.",
 	"element":   "Norms, activations, rotary, cache writes, by the same equation.",
 	"graph":     "Kernels of a CUDA graph.",
 	"link":      "All-reduce over n GPUs: base + n × per_gpu + 2(n-1)/n × bytes / (share × link).",
 	"one_shot":  "The latency of small all-reduces that engines do over peer memory.",
+	"power":     "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up.",
 	"host":      "The engine and its host.",
 }
 

@@ -21,7 +21,14 @@ const (
 	share   quantity = iota // of a peak of the data sheet
 	seconds                 // written with its unit
 	tokens
+	growth // of a time, with each row
+	watts  // a share of the power limit, less what is drawn anyway
+	more   // the same, of what the limit may cut
 )
+
+// MostPower is the most that kernels can ask for, in shares of what lies between the
+// waiting power and the limit.
+const MostPower = 3
 
 // limits are what a constant of these decades can be: above the first, and up to
 // the second.
@@ -31,6 +38,12 @@ func (q quantity) limits() (above, most float64) {
 		return 0, 1
 	case seconds:
 		return 0, 0.1
+	case growth:
+		return 0, 1
+	case watts:
+		return -1e-9, 0.99
+	case more:
+		return 0, MostPower
 	}
 	return -1, 1e5
 }
@@ -42,6 +55,12 @@ func (q quantity) want() string {
 		return "a share of the data-sheet peak, above 0 and at most 1"
 	case seconds:
 		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	case growth:
+		return "what each row adds to the time of the weights, above 0 and at most 1"
+	case watts:
+		return "a share of the power limit, from 0 to 0.99"
+	case more:
+		return "a share of the power limit, above 0 and at most 3"
 	}
 	return "a number of tokens, from 0 to 100000"
 }
@@ -56,11 +75,23 @@ type Constant struct {
 	host     func(*Host) *float64
 }
 
-// Relative reports whether the constant is a share of a peak.
-func (c *Constant) Relative() bool { return c.quantity == share }
+// Relative reports whether the constant is a share.
+func (c *Constant) Relative() bool { return c.quantity == share || c.Power() }
+
+// Power reports whether it says what the GPU draws, on which no time is taken to
+// depend but through the power limit.
+func (c *Constant) Power() bool { return c.quantity == watts || c.quantity == more }
 
 // Host reports whether it is the engine's and its host's, not the GPU's.
 func (c *Constant) Host() bool { return c.host != nil }
+
+// Of is the constant in a calibration, which has none of the host's.
+func (c *Constant) Of(cal *Calibration) float64 {
+	if c.of == nil {
+		return math.NaN()
+	}
+	return *c.of(cal)
+}
 
 // Want says in words what the constant can be.
 func (c *Constant) Want() string { return c.quantity.want() }
@@ -97,6 +128,10 @@ var constants = []Constant{
 	{Key: "gemm.memory", Help: "share of the memory bandwidth", of: func(c *Calibration) *float64 { return &c.GEMM.Memory }},
 	{Key: "gemm.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.GEMM.Fixed) }},
 
+	{Key: "own.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Own.Memory }},
+	{Key: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Own.Row }},
+	{Key: "own.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Own.Fixed) }},
+
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},
 	{Key: "attention.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Attention.Fixed) }},
@@ -114,6 +149,12 @@ var constants = []Constant{
 
 	{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotBase) }},
 	{Key: "one_shot.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotPerGPU) }},
+
+	{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Waiting }},
+	{Key: "power.memory", Help: "while products of a library read their weights", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Memory }},
+	{Key: "power.own", Help: "while the engine's own products of few rows do", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Own }},
+	{Key: "power.attention", Help: "while decode attention reads the cache", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Attention }},
+	{Key: "power.fixed", Help: "while a kernel starts and ends", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Fixed }},
 
 	{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.Step) }},
 	{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", quantity: seconds, optional: true, host: func(h *Host) *float64 { return (*float64)(&h.Launch) }},

@@ -5,9 +5,14 @@ package hardware
 // arithmetic draws is not among them: it follows from the rates of bursts and of
 // sustained work (Calibration.Sustained).
 type Power struct {
-	Memory  float64 // while its memory runs at the rate that it reaches
+	Memory  float64 // while its memory runs at the rate that kernels of its kind reach
 	Network float64 // while its links do
 	Fixed   float64 // while a kernel starts and ends
+
+	// Own and Attention are Memory of an engine's own products of few rows and of
+	// decode attention. What they draw beyond Memory the multiprocessors do, whose clocks
+	// the power limit lowers: they can be above 1.
+	Own, Attention float64
 
 	// Waiting is what it draws at full clocks while it waits for its host: a share of
 	// what lies between the idle power and the power limit.
@@ -29,7 +34,8 @@ type Power struct {
 //     663 W measured.
 //   - Fixed: the least mean error of the energy per token of Llama-3.1-8B in a graph
 //     (validate/observations/h200.csv), so those rows are scored apart.
-//   - Network: not measured apart.
+//   - Network, Own, Attention: not measured apart; kernels are taken to draw what the
+//     products of a library do for the bytes that they move.
 func powerOfH200() Power {
-	return Power{Memory: 0.70, Network: 0.15, Fixed: 0.16, Waiting: 0.068, Idle: 0.11}
+	return Power{Memory: 0.70, Own: 0.70, Attention: 0.70, Network: 0.15, Fixed: 0.16, Waiting: 0.068, Idle: 0.11}
 }

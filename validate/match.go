@@ -222,8 +222,10 @@ func schemeOf(c *Config) (s analytic.Scheme, err error) {
 // of its own that of the engine it is most like.
 func profile(c *Config) (analytic.Engine, error) {
 	switch {
-	case c.Engine == "tensorrt-edge-llm": // fused kernels and a CUDA graph; its host time is not published
-		return analytic.ParseEngine("native")
+	case c.Engine == "tensorrt-edge-llm": // fused kernels and a CUDA graph; neither its host time nor what its kernels carry is published
+		e, err := analytic.ParseEngine("native")
+		e.Carries = analytic.Carries{}
+		return e, err
 	case c.Engine == "transformers" && c.Mode == "graph":
 		return analytic.ParseEngine("transformers-graph")
 	case c.Engine == "elana": // transformers in a graph of its own, whose cache is neither fixed in length nor copied

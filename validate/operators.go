@@ -129,7 +129,9 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	}
 	wide := float64(whole.High/whole.Expected) - 1
 	if !p.Decode && at.Engine == "native" {
-		lines = lastNorm(lines, report.DecodeOps)
+		if lines, err = lastNorm(lines, c); err != nil {
+			return &mismatch{Impossible, err}
+		}
 	}
 	var used []string
 	sum := &OperatorPrediction{}
@@ -159,17 +161,24 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 }
 
 // lastNorm is the lines of a prefill with the final norm of one token of each
-// sequence, as in a decode step: the native engine norms the last alone, where the
-// estimate has all of them, as most engines do.
-func lastNorm(prefill, decode []analytic.Line) []analytic.Line {
+// sequence, as in a decode step that has it as a kernel of its own: the native engine
+// norms the last alone, where the estimate has all of them, as most engines do.
+func lastNorm(prefill []analytic.Line, c *analytic.Case) ([]analytic.Line, error) {
 	const name = "norm"
+	apart, machine := *c, *c.Machine
+	machine.Engine.Carries = analytic.Carries{}
+	apart.Machine = &machine
+	one, err := analytic.Explain(&apart)
+	if err != nil {
+		return nil, err
+	}
 	out := slices.Clone(prefill)
 	for i := range out {
-		if k := slices.IndexFunc(decode, func(l analytic.Line) bool { return l.Name == name }); k >= 0 && out[i].Name == name {
-			out[i] = decode[k]
+		if k := slices.IndexFunc(one.DecodeOps, func(l analytic.Line) bool { return l.Name == name }); k >= 0 && out[i].Name == name {
+			out[i] = one.DecodeOps[k]
 		}
 	}
-	return out
+	return out, nil
 }
 
 // predicted is the estimate of a row: of all layers' lines of its name, and of

@@ -38,12 +38,13 @@ func (a *app) calibrate() *cobra.Command {
 		Use:   "calibrate",
 		Short: "Measure what the GPU here reaches, for estimates",
 		Long: "Time single operators on the GPU of this machine (products, attention, memory, element-wise\n" +
-			"kernels, launches, all-reduces, the engine's host) and fit the constants that estimates are made\n" +
-			"with. The result is a TOML file, for --calibration.\n\n" +
+			"kernels, launches, all-reduces, the engine's host), see what it draws while some of them run, and\n" +
+			"fit the constants that estimates are made with. The result is a TOML file, for --calibration.\n\n" +
 			"Without --engine the kernels of the native engine are timed where it finds a GPU and its\n" +
 			"libraries, else those of torch as transformers calls them, both in a graph and eagerly. All-reduces\n" +
-			"are timed by transformers alone (NCCL), from --tp 2 on. After --limit nothing more is begun, and the\n" +
-			"constants of what was not measured stay the defaults of the GPU's generation.\n\n" +
+			"are timed from --tp 2 on: the native engine's own over peer memory, or transformers' by NCCL. After\n" +
+			"--limit nothing more is begun, and the constants of what was not measured stay the defaults of the\n" +
+			"GPU's generation.\n\n" +
 			"With --rows FILE every time is kept in FILE (JSON Lines) as soon as it is measured, and a later\n" +
 			"call with the same flags goes on there. With --rows alone, of a file that exists, nothing is\n" +
 			"measured: the constants are fitted to its rows again, and no GPU is needed.",

@@ -177,7 +177,7 @@ func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
 		set = append(set, fmt.Sprintf("%s %g", flag, share))
 	}
 	put("--compute-eff", e.compute, &c.GEMM.Compute, &c.Attention.Compute, &c.Sustained)
-	put("--memory-eff", e.memory, &c.GEMM.Memory, &c.Attention.Memory, &c.Element.Memory)
+	put("--memory-eff", e.memory, &c.GEMM.Memory, &c.Own.Memory, &c.Attention.Memory, &c.Element.Memory)
 	put("--link-eff", e.link, &c.Link, &c.PCIe)
 	put("--inter-node-eff", e.interNode, &c.InterNode)
 	if len(set) > 0 {

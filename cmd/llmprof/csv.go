@@ -10,7 +10,7 @@ func (ans *answer) csv() *render.Table {
 	t := &render.Table{}
 	for _, key := range []string{
 		"phase", "layer", "layers", "name", "flops", "vector_flops", "weight_bytes", "kv_bytes", "state_bytes",
-		"act_bytes", "wire_bytes", "intensity_flop_per_byte", "bound", "floor_s", "expected_s", "share", "energy_j",
+		"act_bytes", "wire_bytes", "intensity_flop_per_byte", "bound", "floor_s", "expected_s", "share", "energy_j", "in",
 	} {
 		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
 	}
@@ -20,7 +20,7 @@ func (ans *answer) csv() *render.Table {
 			l := &shown[i]
 			t.Rows = append(t.Rows, render.Row{Cells: []any{
 				phase, l.Layer, l.Layers, l.Name, l.FLOPs, l.Vector, l.Weights, l.KV, l.State,
-				l.Acts, l.Wire, intensity(l), l.Bound, l.Floor, l.Expected, l.Share, l.Energy,
+				l.Acts, l.Wire, intensity(l), l.Bound, l.Floor, l.Expected, l.Share, l.Energy, l.In,
 			}})
 		}
 	}

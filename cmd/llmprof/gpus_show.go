@@ -122,6 +122,8 @@ func calibrationFields(g *hardware.GPU) render.Fields {
 	return render.Fields{Title: "In practice", Rows: []render.Field{
 		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
 		{Name: "Products", Lines: kernel(c.GEMM)},
+		{Name: "Own products", Lines: []string{fmt.Sprintf("an engine's, of few rows: %.0f %% of the bandwidth, after %v; %.1f %% of the weights' time more for each row",
+			100*c.Own.Memory, c.Own.Fixed, 100*c.Own.Row)}},
 		{Name: "Power limit", Lines: []string{limitText(g, &c)}},
 		{Name: "Attention", Lines: kernel(c.Attention)},
 		{Name: "Element-wise", Lines: kernel(c.Element)},

@@ -167,6 +167,7 @@ type opJSON struct {
 	Expected  unit.Seconds   `json:"expected_s"`
 	Share     float64        `json:"share"`
 	Energy    unit.Joules    `json:"energy_j"`
+	In        string         `json:"in"`
 }
 
 type spanJSON struct {

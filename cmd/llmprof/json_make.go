@@ -99,7 +99,7 @@ func (ans *answer) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON 
 		j.Ops[i] = opJSON{
 			Name: l.Name, Layer: l.Layer, Layers: l.Layers, FLOPs: l.FLOPs, Vector: l.Vector,
 			Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire, Intensity: finite(l.Intensity()),
-			Bound: l.Bound, Floor: l.Floor, Expected: l.Expected, Share: l.Share, Energy: l.Energy,
+			Bound: l.Bound, Floor: l.Floor, Expected: l.Expected, Share: l.Share, Energy: l.Energy, In: l.In,
 		}
 	}
 	return j

@@ -248,11 +248,33 @@ func (ans *answer) notes() render.Notes {
 
 // method is how the figures came about.
 func (ans *answer) method() []string {
-	return []string{
+	all := []string{
 		"The floor takes the data sheet's peaks and lets all resources work at once; nothing beats it. It is less than " +
 			"the sum of the operators' floors, in which only the resources of one operator overlap.",
 		fmt.Sprintf("FLOPs: %s. Confidence %s: %s.", ans.Count.Method, ans.Count.Confidence, ans.Count.Reason),
 	}
+	for _, p := range []struct {
+		name  string
+		lines []analytic.Line
+	}{{"prefill", ans.PrefillOps}, {"decode step", ans.DecodeOps}} {
+		if in := carried(p.lines); len(in) > 0 {
+			all = append(all, fmt.Sprintf("The engine does within other kernels of a %s, so without a launch of their own and without their activations in memory: %s.",
+				p.name, strings.Join(in, ", ")))
+		}
+	}
+	return all
+}
+
+// carried says which operators are done within whose kernels.
+func carried(lines []analytic.Line) (all []string) {
+	for i := range lines {
+		if l := &lines[i]; l.In != "" {
+			if text := l.Name + " in " + l.In; !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
 }
 
 // memoryTable is what one GPU holds.

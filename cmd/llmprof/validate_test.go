@@ -183,7 +183,7 @@ func TestShippedFiles(t *testing.T) {
 	}
 	folder := filepath.Join("..", "..", "experiments", "h200")
 	want := rows()
-	if d := cmp.Diff(want, rows(folder)); d != "" || len(want) != 246 {
+	if d := cmp.Diff(want, rows(folder)); d != "" || len(want) != 258 {
 		t.Errorf("%d rows\n%s", len(want), d)
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/measure/stats"
 	"llmprof/unit"
@@ -37,7 +38,10 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 			return nil, err
 		}
 	}
-	return f, b.plausible()
+	if err := b.plausible(); err != nil {
+		return nil, err
+	}
+	return f, b.power(m)
 }
 
 // A builder puts what is fitted into a file.
@@ -85,7 +89,7 @@ func (b *builder) sample(r *Row) sample {
 	peak, _ := b.gpu.Peak(r.DType)
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks),
+		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M),
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -125,11 +129,11 @@ func (b *builder) put(f *fit, what string) {
 			b.file.Values[key] = v
 			continue
 		}
-		if key == "attention.ramp" && f.value[k] < 0.1 { // of a token
+		if key == "attention.ramp" && f.value[k] < 0.1 || key == "power.fixed" && f.value[k] < 1e-3 { // of a token, of the power
 			f.value[k] = 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
-		if c := hardware.ConstantOf(key); c.Relative() {
+		if c := hardware.ConstantOf(key); c.Relative() && f.value[k] > 0 {
 			errs := f.heldOut(k)
 			b.file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
 		}
@@ -184,13 +188,52 @@ func (b *builder) note(format string, args ...any) {
 	b.file.Notes = append(b.file.Notes, fmt.Sprintf(format, args...))
 }
 
+// few is up to how many rows the engine multiplies by kernels of its own.
+func (b *builder) few() int {
+	e, err := analytic.ParseEngine(b.file.Engine)
+	if err != nil {
+		return 0
+	}
+	return int(e.Carries.Rows)
+}
+
+// products fits those of an engine's own kernels, which it has for few rows, apart from
+// all others.
 func (b *builder) products() error {
-	samples, left := b.samples(b.of(GEMM))
-	if left > 0 {
+	few := b.few()
+	var own, others []*Row
+	for _, r := range b.of(GEMM) {
+		if r.Shape.M <= few {
+			own = append(own, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	streams, left := b.samples(own)
+	samples, also := b.samples(others)
+	if left += also; left > 0 {
 		b.note("products left out, for their matrices stayed in the L2 cache: %d", left)
 	}
-	return b.fit(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), samples, "products")
+	if err := b.fit(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), samples, "products"); err != nil || len(streams) == 0 {
+		return err
+	}
+	c := hardware.DefaultCalibration(b.gpu)
+	for key, v := range map[string]float64{"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed)} {
+		b.file.Values[key] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
+	}
+	keys := []string{"own.memory", "own.row", "own.fixed"}
+	err := b.fit(streamed(keys...), streams, "products of few rows")
+	if b.file.Values[keys[0]].N == 0 { // then they go as all others
+		for _, key := range keys {
+			delete(b.file.Values, key)
+		}
+	}
+	return err
 }
+
+// ownRow is where a fit of own.row begins, and what it is where rows tell of the
+// others alone: an eighth of the weights' time for eight rows.
+const ownRow = 1.0 / 64
 
 // sustained is the share of the peak that products reach at the power limit.
 func (b *builder) sustained() error {
@@ -284,7 +327,8 @@ func (b *builder) elements() error {
 }
 
 // links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
-// apart.
+// apart. The latency of an engine that does all of them over peer memory, the large
+// ones too, is the same for both.
 func (b *builder) links() error {
 	rows := b.of(AllReduce)
 	var samples []sample
@@ -301,11 +345,19 @@ func (b *builder) links() error {
 		samples = append(samples, b.sample(r))
 		ranks = append(ranks, r.Ranks)
 	}
+	base, perGPU := "link.base", "link.per_gpu"
+	if b.file.Engine == Native { // which does all of them over peer memory
+		base, perGPU = "one_shot.base", "one_shot.per_gpu"
+	}
 	var hold []string
 	if slices.Sort(ranks); len(slices.Compact(ranks)) < 2 {
-		hold = []string{"link.per_gpu"}
+		hold = []string{perGPU}
 	}
-	return b.fit(allReduce("link.share", "link.base", "link.per_gpu"), samples, "all-reduces", hold...)
+	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold...); err != nil || b.file.Engine != Native || len(samples) == 0 {
+		return err
+	}
+	b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
+	return nil
 }
 
 // medians are the constants that rows tell directly: a time, or a time over

@@ -22,6 +22,9 @@ type sample struct {
 	memory  float64 // at the memory's bandwidth
 	wire    float64 // at the link's rate
 	ranks   float64
+	rows    float64 // of a product
+
+	drawing // of power: time is a share of it then
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -54,6 +57,17 @@ func kernel(keys ...string) equation {
 	}}
 }
 
+// streamed is the time of an engine's own product of few rows, whose bytes are nearly
+// all weights:
+//
+//	fixed + bytes/(memory × bandwidth) + rows × row × bytes/bandwidth
+func streamed(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1], parts[2] = s.memory/p[0], s.rows*p[1]*s.memory, p[2]
+		return parts[0] + parts[1] + parts[2]
+	}}
+}
+
 // allReduce is the time of an all-reduce over n GPUs:
 //
 //	base + n × per_gpu + wire/(share × link)
@@ -79,6 +93,7 @@ type fit struct {
 const (
 	least     = 3    // samples that a constant needs to be read off
 	bearing   = 0.2  // share of a sample's time that a constant has to account for
+	tenth     = 0.1  // the same of what a row adds, or what starts and ends draw, which is never more
 	intercept = 0.5  // the same of a fixed time: read off larger samples it would be extrapolated to small ones
 	knee      = 0.02 // relative error from which it counts by its size and not its square
 	resamples = 200
@@ -116,8 +131,8 @@ func solve(e equation, samples []sample, start []float64, hold ...string) (*fit,
 
 // unknown holds the constant whose interval is widest, if it reaches down to 0 or
 // the constant is none that there can be: rows that something disturbed may ask for
-// any ramp. A ramp may be 0. A share above 1 is left to be told of: it says that a
-// peak is wrong.
+// any ramp. A ramp may be 0, and so may what starts and ends draw. A share above 1 is
+// left to be told of: it says that a peak is wrong.
 func (f *fit) unknown() (again bool) {
 	worst, widest := -1, 0.0
 	for _, k := range f.free() {
@@ -126,7 +141,7 @@ func (f *fit) unknown() (again bool) {
 		switch {
 		case !c.Relative() && !c.Valid(f.value[k]):
 			ratio = math.Inf(1)
-		case strings.HasSuffix(c.Key, ".ramp") && f.value[k] < rampOfNone:
+		case strings.HasSuffix(c.Key, ".ramp") && f.value[k] < rampOfNone, c.Key == "power.fixed" && f.value[k] < drawOfNone:
 			continue
 		}
 		if ratio >= 1 && ratio > widest {
@@ -141,6 +156,9 @@ func (f *fit) unknown() (again bool) {
 
 // rampOfNone is a ramp of so few tokens that it is as good as none.
 const rampOfNone = 64
+
+// drawOfNone is what starts and ends draw that is as good as nothing.
+const drawOfNone = 0.05
 
 // release counts the samples that each constant can be read off and holds the one
 // that has the fewest, if they are too few. A constant can be read off a sample
@@ -177,7 +195,10 @@ func (f *fit) release(start []float64) (again bool) {
 
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
-	if strings.HasSuffix(f.keys[k], ".fixed") {
+	switch {
+	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"):
+		return tenth
+	case strings.HasSuffix(f.keys[k], ".fixed"):
 		return intercept
 	}
 	return bearing
@@ -241,11 +262,17 @@ func (f *fit) bootstrap() error {
 	random := rand.New(rand.NewPCG(seed, uint64(len(f.samples))))
 	seen := make([][]float64, len(f.keys))
 	drawn := make([]sample, len(f.samples))
+	begin := slices.Clone(f.value)
+	for k, key := range f.keys {
+		if key == "power.fixed" { // of nothing there is no way back, in logarithms
+			begin[k] = max(begin[k], drawOfNone)
+		}
+	}
 	for range resamples {
 		for i := range drawn {
 			drawn[i] = f.samples[random.IntN(len(f.samples))]
 		}
-		value, err := f.minimize(drawn, f.value, 0)
+		value, err := f.minimize(drawn, begin, 0)
 		if err != nil {
 			return err
 		}

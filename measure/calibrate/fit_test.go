@@ -101,6 +101,35 @@ func TestFitHolds(t *testing.T) {
 	}
 }
 
+// What a row adds is told apart from what the weights take.
+func TestFitOfOwnProducts(t *testing.T) {
+	truth := []float64{0.92, 0.012, 3e-6}
+	e := streamed("own.memory", "own.row", "own.fixed")
+	parts := make([]float64, 3)
+	random := rand.New(rand.NewPCG(6, 6))
+	var samples []sample
+	for _, nk := range [][2]float64{{768, 4096}, {2048, 2048}, {4096, 4096}, {6144, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}} {
+		for _, m := range []float64{1, 4, 8, 16} {
+			s := sample{memory: 2 * nk[0] * nk[1] / 4.8e12, rows: m}
+			s.time = e.parts(truth, &s, parts) * math.Exp(0.01*random.NormFloat64())
+			samples = append(samples, s)
+		}
+	}
+	f, err := solve(e, samples, []float64{0.835, ownRow, 3.8e-6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range truth {
+		if off := math.Abs(f.value[k]/want - 1); f.held[k] || off > 0.1 {
+			t.Errorf("%s is %v of %d samples, want %v", f.keys[k], f.value[k], f.n[k], want)
+		}
+	}
+	few, err := solve(e, samples[:1], []float64{0.835, ownRow, 3.8e-6})
+	if err != nil || !few.held[0] || !few.held[1] || !few.held[2] {
+		t.Errorf("one sample: %+v, %v", few, err)
+	}
+}
+
 func TestFitOfAttentionAndLink(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	noise := func() float64 { return math.Exp(0.02 * random.NormFloat64()) }

@@ -5,13 +5,16 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/measure/stats"
 	"llmprof/unit"
 )
 
@@ -111,9 +114,9 @@ func TestH200(t *testing.T) {
 	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.toml"), []byte(f.Text()))
 }
 
-// TestH200Native holds the calibration of the native engine on an H200 to the rows
-// that llmprof calibrate left there.
-func TestH200Native(t *testing.T) {
+// nativeRows are those of the native engine on an H200.
+func nativeRows(t *testing.T) *Rows {
+	t.Helper()
 	packed, err := os.Open(filepath.Join("testdata", "h200-native.jsonl.gz"))
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +134,14 @@ func TestH200Native(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows.Rows) != 262 || len(rows.Machine.Notes) != 1 || rows.Machine.Engine != Native {
+	return rows
+}
+
+// TestH200Native holds the calibration of the native engine on an H200 to the rows
+// that llmprof calibrate left there.
+func TestH200Native(t *testing.T) {
+	rows := nativeRows(t)
+	if len(rows.Rows) != 290 || len(rows.Machine.Notes) != 1 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	f, err := Fit(rows, board(t, "h200"), "h200-native")
@@ -139,6 +149,36 @@ func TestH200Native(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), []byte(f.Text()))
+}
+
+// TestOwnRowsNeedTheirRows holds that what each row adds is seen in the products of the
+// native engine's own kernels, and not in what is left over.
+func TestOwnRowsNeedTheirRows(t *testing.T) {
+	b := &builder{gpu: board(t, "h200"), rows: nativeRows(t).Rows}
+	var own []sample
+	for _, r := range b.of(GEMM) {
+		if r.Shape.M <= 16 {
+			own = append(own, b.sample(r))
+		}
+	}
+	median := func(e equation, start ...float64) float64 {
+		f, err := solve(e, own, start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs []float64
+		parts := make([]float64, len(start))
+		for i := range own {
+			errs = append(errs, math.Abs(e.parts(f.value, &own[i], parts)/own[i].time-1))
+		}
+		slices.Sort(errs)
+		return stats.Percentile(errs, 50)
+	}
+	with := median(streamed("own.memory", "own.row", "own.fixed"), 0.8, ownRow, 3e-6)
+	without := median(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), 0.8, 0.8, 3e-6)
+	if t.Logf("median error %.1f %% of %d products, %.1f %% without own.row", 100*with, len(own), 100*without); with > 0.02 || without < 1.5*with {
+		t.Error("own.row does not tell them apart")
+	}
 }
 
 // golden compares with a file, or writes it anew: UPDATE_GOLDEN=1 go test ./...

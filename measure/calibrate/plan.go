@@ -43,7 +43,9 @@ type scope struct {
 	moves    []int // bytes
 	messages []int // bytes
 	launches []int
-	steps    []int // batches of a tiny model
+	steps    []int    // batches of a tiny model
+	drawing  []Shape  // products, for their power
+	reading  [][2]int // batch and context of attention, for its power
 }
 
 func whole() scope {
@@ -53,8 +55,14 @@ func whole() scope {
 		prompts: []int{128, 256, 512, 1024, 2048, 4096, 8192, 16384}, contexts: []int{128, 512, 2048, 8192, 32768}, batches: []int{1, 8, 32},
 		norms: []int{1, 8, 32, 256, 1024, 4096, 16384}, widths: [2]int{4096, 14336},
 		moves:    []int{64 << 20, 256 << 20, 1 << 30, 4 << 30},
-		messages: []int{8 << 10, 64 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20, 1 << 30},
+		messages: []int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 192 << 10, 256 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20, 1 << 30},
 		launches: []int{96, 320, 960}, steps: []int{1, 2, 4},
+		drawing: []Shape{
+			{M: 1, N: 768, K: 4096}, {M: 1, N: 2048, K: 2048}, {M: 1, N: 16384, K: 2048}, {M: 1, N: 4096, K: 4096}, {M: 1, N: 6144, K: 4096}, {M: 1, N: 4096, K: 14336}, {M: 1, N: 28672, K: 4096},
+			{M: 8, N: 6144, K: 4096}, {M: 8, N: 28672, K: 4096}, {M: 16, N: 28672, K: 4096},
+			{M: 32, N: 2048, K: 2048}, {M: 32, N: 6144, K: 4096}, {M: 32, N: 4096, K: 14336}, {M: 32, N: 28672, K: 4096}, {M: 64, N: 28672, K: 4096}, {M: 128, N: 28672, K: 4096},
+		},
+		reading: [][2]int{{1, 32768}, {8, 2048}, {32, 2048}},
 	}
 }
 
@@ -66,6 +74,7 @@ func quick() scope {
 		prompts: []int{32, 128, 256, 512}, contexts: []int{64, 512, 2048}, batches: []int{1, 4},
 		norms: []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
 		moves: []int{1 << 20, 4 << 20}, messages: []int{1 << 10, 64 << 10, 1 << 20}, launches: []int{24, 48, 96}, steps: []int{1, 2, 4},
+		drawing: []Shape{{M: 1, N: 1024, K: 256}, {M: 64, N: 1024, K: 256}}, reading: [][2]int{{1, 2048}},
 	}
 }
 
@@ -121,6 +130,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 			break
 		}
 	}
+	s.power(add)
 	for ranks := 2; ranks <= tp; ranks *= 2 {
 		for _, n := range s.messages {
 			add(AllReduce, Shape{Bytes: n}, ranks)
@@ -151,6 +161,21 @@ func (s *scope) attention(add func(Kind, Shape, int)) {
 			}
 		}
 	}
+}
+
+// power adds what is run for its power: products as decode steps of 8B have them, by
+// own kernels and by the library, of sizes that draw less than the limit and more;
+// attention over long contexts; memory; and a GPU that has nothing to do.
+func (s *scope) power(add func(Kind, Shape, int)) {
+	for _, p := range s.drawing {
+		add(GEMMPower, p, 1)
+	}
+	h := s.heads[0]
+	for _, at := range s.reading {
+		add(AttentionPower, Shape{Batch: at[0], Context: at[1], Heads: h.q, KVHeads: h.kv, HeadDim: h.dim}, 1)
+	}
+	add(ReadPower, Shape{Bytes: s.moves[len(s.moves)-2]}, 1)
+	add(Idle, Shape{}, 1)
 }
 
 // engine adds steps of a tiny model, which tell of the host. Three batches are three

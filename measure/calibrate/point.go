@@ -25,7 +25,26 @@ const (
 	AllReduce        Kind = "all_reduce"        // bytes, over ranks
 	HostStep         Kind = "host_step"         // the host's part of a decode step of a tiny model, not hidden behind the GPU
 	EagerStep        Kind = "eager_step"        // launches: a decode step of a tiny model, kernel after kernel
+	GEMMPower        Kind = "gemm_power"        // m, n, k: a product for seconds, for the power that it draws
+	AttentionPower   Kind = "attention_power"   // as AttentionDecode, likewise
+	ReadPower        Kind = "read_power"        // bytes: as Read, likewise
+	Idle             Kind = "idle"              // the GPU has a context and nothing to do, likewise
 )
+
+// drawn are the kinds that are run for the power that they draw, with those that
+// time the same.
+var drawn = map[Kind]Kind{GEMMPower: GEMM, AttentionPower: AttentionDecode, ReadPower: Read, Idle: Idle}
+
+// times is the kind that times what k does.
+func (k Kind) times() Kind {
+	if same, ok := drawn[k]; ok {
+		return same
+	}
+	return k
+}
+
+// power reports whether k is run for the power that it draws alone.
+func (k Kind) power() bool { return drawn[k] != "" }
 
 // A Shape is how large what is timed is. What a kind has no use for is 0.
 type Shape struct {
@@ -54,7 +73,7 @@ type Point struct {
 // String names the point as progress shows it.
 func (p Point) String() string {
 	s := p.Shape
-	switch p.Kind {
+	switch p.Kind.times() {
 	case GEMM, Sustained:
 		return fmt.Sprintf("%s %d×%d×%d", p.Kind, s.M, s.N, s.K)
 	case AttentionPrefill:
@@ -76,7 +95,7 @@ func (p Point) String() string {
 // needs are the sizes that a kind has to have.
 func (p *Point) needs() []int {
 	s := &p.Shape
-	switch p.Kind {
+	switch p.Kind.times() {
 	case GEMM, Sustained:
 		return []int{s.M, s.N, s.K}
 	case AttentionPrefill:
@@ -89,7 +108,7 @@ func (p *Point) needs() []int {
 		return []int{s.Bytes}
 	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
 		return []int{s.Launches}
-	case HostStep:
+	case HostStep, Idle:
 		return []int{1}
 	}
 	return nil
@@ -133,7 +152,7 @@ func (p *Point) Work() Work {
 	s := &p.Shape
 	f := func(n int) float64 { return float64(n) }
 	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
-	switch p.Kind {
+	switch p.Kind.times() {
 	case GEMM, Sustained:
 		m, n, k := f(s.M), f(s.N), f(s.K)
 		return Work{FLOPs: unit.FLOPs(2 * m * n * k), Bytes: size(n*k + m*k + m*n)}

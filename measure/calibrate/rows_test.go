@@ -26,17 +26,22 @@ func h200Machine(engine string) Machine {
 // synthetic makes rows of a whole plan that follow known constants.
 func synthetic(t *testing.T, g *hardware.GPU, truth *hardware.Calibration, host hardware.Host, noise float64) *Rows {
 	t.Helper()
+	return syntheticOf(t, Transformers, g, truth, host, noise)
+}
+
+func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.Calibration, host hardware.Host, noise float64) *Rows {
+	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	peak, _ := g.Peak(unit.BF16)
-	rows := &Rows{Machine: h200Machine(Transformers)}
-	for _, p := range Plan(g, unit.BF16, Transformers, 8, false) {
+	rows := &Rows{Machine: h200Machine(engine)}
+	for _, p := range Plan(g, unit.BF16, engine, 8, false) {
 		w := p.Work()
 		kernel := func(k hardware.Kernel) float64 {
 			flops := w.FLOPs + w.PerKey.Times(truth.AttentionRamp/2)
 			return float64(k.Fixed) + max(float64(flops)/(k.Compute*float64(peak)), float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)))
 		}
 		var s float64
-		switch p.Kind {
+		switch p.Kind.times() {
 		case GEMM:
 			s = kernel(truth.GEMM)
 		case Sustained:
@@ -59,19 +64,126 @@ func synthetic(t *testing.T, g *hardware.GPU, truth *hardware.Calibration, host 
 			s = float64(w.Bytes) / (0.9 * float64(g.Bandwidth))
 		case EagerLaunch:
 			s = 4e-6 * float64(p.Shape.Launches)
+		case Idle:
+			s = 2
 		}
 		s *= math.Exp(noise * random.NormFloat64())
 		row, err := newRow(&p, []float64{s, s})
 		if err != nil {
 			t.Fatal(err)
 		}
-		row.Cold, row.When, row.Engine = true, when, Transformers
+		row.Cold, row.When, row.Engine = true, when, engine
+		if p.Kind.power() {
+			row.Power = drawnBy(&p, g, truth, s, math.Exp(noise*random.NormFloat64()/3))
+		}
 		if err := row.check(); err != nil {
 			t.Fatal(err)
 		}
 		rows.Rows = append(rows.Rows, row)
 	}
 	return rows
+}
+
+// drawnBy is the power of a point by known constants, all of it below the limit.
+func drawnBy(p *Point, g *hardware.GPU, truth *hardware.Calibration, seconds, noise float64) *float64 {
+	w := p.Work()
+	peak, _ := g.Peak(unit.BF16)
+	idle, _ := g.Idle()
+	waiting := float64(idle) + truth.Power.Waiting*float64(g.TDP-idle)
+	k, share := truth.GEMM, truth.Power.Memory
+	if p.Kind == AttentionPower {
+		k, share = truth.Attention, truth.Power.Attention
+	} else if p.Shape.M <= 16 {
+		share = truth.Power.Own
+	}
+	const matrix = 0.95 // of a large product at the rate of bursts, which the sustained rate below says
+	busy := matrix*float64(w.FLOPs)/(truth.GEMM.Compute*float64(peak)) + share*float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)) + truth.Power.Fixed*float64(k.Fixed)
+	watts := waiting + (float64(g.TDP)-waiting)*busy/seconds*noise
+	if p.Kind == Idle {
+		watts = waiting
+	}
+	return &watts
+}
+
+// What a GPU draws is given back by rows of an engine whose own products draw more
+// than a library's, and of one that has none.
+func TestFitOfPower(t *testing.T) {
+	g := board(t, "h200")
+	for _, engine := range []string{Native, Transformers} {
+		truth := hardware.DefaultCalibration(g)
+		truth.GEMM = hardware.Kernel{Compute: 0.66, Memory: 0.88, Fixed: 3e-6}
+		truth.Attention.Memory, truth.Attention.Fixed = 0.9, 6e-6
+		truth.Power = hardware.Power{Memory: 0.60, Own: 0.85, Attention: 0.55, Fixed: 0.3, Waiting: 0.077}
+		if engine == Transformers {
+			truth.Power.Own = truth.Power.Memory
+		}
+		f, err := Fit(syntheticOf(t, engine, g, &truth, hardware.Host{Step: 1e-5, Launch: 1e-5, SmallKernel: 1e-6}, 0.01), g, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range map[string]float64{
+			"power.waiting": 0.077, "power.memory": 0.60, "power.own": truth.Power.Own, "power.attention": 0.55, "power.fixed": 0.3,
+		} {
+			v, ok := f.Values[key]
+			if key == "power.own" && ok { // what a byte takes: own.row is a part of the time
+				want *= f.Values["own.memory"].Value / truth.GEMM.Memory
+			}
+			switch {
+			case key == "power.own" && engine == Transformers:
+				if ok {
+					t.Errorf("%s of an engine without own products: %+v", key, v)
+				}
+			case key == "power.fixed" && math.Abs(v.Value-want) > 0.06, key != "power.fixed" && math.Abs(v.Value/want-1) > 0.04, v.N < 1:
+				t.Errorf("%s: %s is %+v, want %v", engine, key, v, want)
+			}
+		}
+		if again, err := hardware.ParseCalibration("x", f.Text()); err != nil || len(again.Values) != len(f.Values) {
+			t.Errorf("%v: %s", err, f.Text())
+		}
+	}
+}
+
+// Rows without a sensor's reading leave power to the defaults, and no section of it in
+// the file.
+func TestFitWithoutPower(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	for i := range rows.Rows {
+		rows.Rows[i].Power = nil
+	}
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range f.Values {
+		if strings.HasPrefix(key, "power.") {
+			t.Errorf("%s: %+v", key, f.Values[key])
+		}
+	}
+}
+
+// Power that no constants give leaves the defaults, with a word.
+func TestFitOfImpossiblePower(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	for i := range rows.Rows {
+		if r := &rows.Rows[i]; r.Kind == GEMMPower {
+			watts := 3000.0
+			r.Power = &watts
+		}
+	}
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := f.Values["power.memory"]; ok || !strings.Contains(strings.Join(f.Notes, "\n"), "runs for their power do not agree") {
+		t.Errorf("%+v: %q", f.Values, f.Notes)
+	}
+	if _, err := hardware.ParseCalibration("x", f.Text()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Rows of a whole plan give the constants back that they were made with, each

@@ -60,6 +60,10 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		defer r.file.close()
 	}
 	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
+	if o.Monitor == nil || len(o.Monitor.GPUs()) == 0 {
+		plan = slices.DeleteFunc(plan, func(p Point) bool { return p.Kind.power() })
+		r.say("no sensor of a GPU's power is there: what it draws stays the default of its generation")
+	}
 	return r.rows, r.all(ctx, plan)
 }
 
@@ -103,11 +107,9 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 		}
 		uuids = uuids[:ranks]
 	}
-	switch {
-	case r.o.Engine == Native && ranks == 1:
+	switch r.o.Engine {
+	case Native:
 		r.w, err = worker.Start(ctx, worker.Options{Command: r.o.Native, GPUs: uuids})
-	case r.o.Engine == Native:
-		return &engine.Failure{Kind: engine.Unsupported, Message: "the native engine's all-reduces are not timed: calibrate those of NCCL with --engine transformers"}
 	default:
 		o := transformers.Options{Python: r.o.Python, GPUs: uuids, TP: ranks}
 		if r.o.Quick { // tiny shapes wait for threads longer than they compute
@@ -291,6 +293,7 @@ func (r *run) say(format string, args ...any) {
 const (
 	usual       = 0.12 // seconds
 	long        = 6.0  // of a run at the power limit
+	watched     = 2.0  // of a run for its power: some 20 ticks of an H200's energy counter
 	leastRuns   = 10
 	rest        = 0.2 // before what is bound by arithmetic, so that the clocks are those of a burst
 	cacheRotate = 4   // times the L2 cache, that buffers are rotated over
@@ -320,7 +323,7 @@ func (r *run) point(ctx context.Context, p *Point) (*Row, error) {
 // metered times a point, with sensors beside it where it runs for seconds. What
 // they cannot tell is said, and costs no row.
 func (r *run) metered(ctx context.Context, p *Point) (*engine.Timed, *power.Window, error) {
-	if r.o.Monitor == nil || p.Kind != Sustained {
+	if r.o.Monitor == nil || p.Kind != Sustained && !p.Kind.power() {
 		seen, err := r.time(ctx, p)
 		return seen, nil, err
 	}
@@ -374,25 +377,48 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 		}
 		return steps(ctx, r.w, p, r.o)
 	}
+	if p.Kind == Idle {
+		return r.idle(ctx)
+	}
 	shape, err := sizes(&p.Shape)
 	if err != nil {
 		return nil, err
 	}
 	b := engine.Bench{
-		Kind: string(p.Kind), Shape: shape, DType: p.DType.String(), Device: r.o.Device, Rotate: cacheRotate * int(r.o.GPU.L2),
+		Kind: string(p.Kind.times()), Shape: shape, DType: p.DType.String(), Device: r.o.Device, Rotate: cacheRotate * int(r.o.GPU.L2),
 		Samples: leastRuns, Seconds: usual, Libraries: r.o.Libraries,
 	}
-	if p.Kind == Sustained {
+	switch {
+	case p.Kind == Sustained:
 		b.Seconds = long
+	case p.Kind.power():
+		b.Seconds = watched
+	case p.Kind == AllReduce:
+		b.TP = p.Ranks
 	}
 	w := p.Work()
-	if peak, ok := r.o.GPU.Peak(p.DType); ok && p.Kind != Sustained && w.FLOPs.Over(peak) > w.Bytes.Over(r.o.GPU.Bandwidth) {
+	if peak, ok := r.o.GPU.Peak(p.DType); ok && b.Seconds < watched && w.FLOPs.Over(peak) > w.Bytes.Over(r.o.GPU.Bandwidth) {
 		b.Rest = rest
 	}
 	if r.o.Quick {
 		b.Samples, b.Seconds, b.Rest, b.Rotate = 3, 0.01, 0, int(r.o.GPU.L2)
 	}
 	return r.w.Bench(ctx, b)
+}
+
+// idle lets the GPU do nothing, with the worker's context on it.
+func (r *run) idle(ctx context.Context) (*engine.Timed, error) {
+	seconds := watched
+	if r.o.Quick {
+		seconds = 0.5
+	}
+	begin := time.Now()
+	select {
+	case <-time.After(time.Duration(seconds * float64(time.Second))):
+		return &engine.Timed{Seconds: []float64{time.Since(begin).Seconds()}, Cold: true}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // sizes are the sizes of a shape by their names.

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,12 +82,12 @@ func TestRunGoesOn(t *testing.T) {
 	plan := Plan(board(t, "h200"), unit.BF16, Transformers, 1, true)
 	steps := 0
 	for _, p := range plan {
-		if p.Kind == HostStep || p.Kind == EagerStep {
+		if p.Kind == HostStep || p.Kind == EagerStep || p.Kind.power() { // there is no sensor either
 			steps++
 		}
 	}
 	if len(whole.Rows) != len(plan)-steps || whole.Machine.Device != "A Processor" || whole.Machine.Kernels != "torch 2.0" {
-		t.Errorf("%d rows of %d points, of which %d need a model: %+v", len(whole.Rows), len(plan), steps, whole.Machine)
+		t.Errorf("%d rows of %d points, of which %d need a model or a sensor: %+v", len(whole.Rows), len(plan), steps, whole.Machine)
 	}
 	for mode, says := range map[string]string{"memory": "out-of-memory: gemm of map[k:256 m:8 n:256]: 3 GiB are free", "crash": "about to crash"} {
 		rows, said, err := pretended(t, mode, "", 0)
@@ -94,6 +95,57 @@ func TestRunGoesOn(t *testing.T) {
 		if lost := len(whole.Rows) - len(rows.Rows); err != nil || lost < 1 || lost > 4 || !strings.Contains(text, says) {
 			t.Errorf("%s: %d rows of %d, %v: %s", mode, len(rows.Rows), len(whole.Rows), err, text)
 		}
+	}
+}
+
+// Where a sensor is, runs for power are planned, and rows have what it read. What it
+// could not read costs no row.
+func TestRunForPower(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LLMPROF_TEST_BENCH", "")
+	monitor, err := power.Open(t.Context(), power.Options{Root: fstest.MapFS{}, Run: func(_ context.Context, _ string, args ...string) ([]byte, error) {
+		switch {
+		case strings.HasPrefix(args[0], "--query-gpu=uuid"):
+			return []byte("GPU-1, A Board, 143771, 700.00, Enabled, Disabled, Enabled, 580.1\n"), nil
+		case strings.HasPrefix(args[0], "--query-gpu=power"):
+			return []byte("350.50, 1980, 3201, 41, 97, [N/A], 17000, 0x0000000000000004\n"), nil
+		case strings.HasPrefix(args[0], "--query-compute-apps="):
+			return nil, nil
+		}
+		return nil, errors.New("not asked for")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer monitor.Close()
+	if g := monitor.GPUs(); len(g) == 0 || g[0].Name != "A Board" {
+		t.Skipf("a sensor of its own is here: %+v", g)
+	}
+	var said []string
+	rows, err := Run(t.Context(), Options{
+		GPU: board(t, "h200"), Engine: Transformers, Device: "cpu", DType: unit.BF16, TP: 1, Quick: true, Version: "v0", Python: self, Monitor: monitor,
+		Root: fstest.MapFS{}, Say: func(line string) { said = append(said, line) },
+	})
+	if err != nil {
+		t.Fatal(err, said)
+	}
+	seen := map[Kind]int{}
+	t.Log(strings.Join(said, "\n"))
+	for i := range rows.Rows {
+		r := &rows.Rows[i]
+		if !r.Kind.power() {
+			continue
+		}
+		seen[r.Kind]++
+		if r.Kind == Idle && (r.Power == nil || *r.Power != 350.5 || r.Clock == nil || len(r.Limited) != 1 || r.Median < 0.4) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if seen[Idle] != 1 || seen[GEMMPower] != 2 || seen[AttentionPower] != 1 || seen[ReadPower] != 1 {
+		t.Errorf("%v: %s", seen, strings.Join(said, "\n"))
 	}
 }
 

@@ -253,7 +253,6 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 func (p *Point) nativeProblems(hold func(bool, string, string, ...any)) {
 	hold(p.DType != "fp32", "dtype", "%q: the native engine computes in bf16 or fp16; engine = %q has others", p.DType, Transformers)
 	hold(p.Quantization != "int8", "quantization", "%q: the native engine has weights in 16 bits, fp8 and int4; engine = %q has others", p.Quantization, Transformers)
-	hold(p.Quantization == "" || p.TP <= 1, "quantization", "%q: the native engine shares 16-bit weights alone over %d GPUs; give tp = 1", p.Quantization, p.TP)
 	hold(p.Device != "cpu", "device", "\"cpu\": the native engine needs a GPU; engine = %q runs on the CPU", Transformers)
 	hold(p.TP <= 8, "tp", "%d: the native engine splits layers over up to 8 GPUs of one host; engine = %q over more", p.TP, Transformers)
 	hold(p.Nodes <= 1, "nodes", "%d: the native engine runs on the GPUs of one host", p.Nodes)

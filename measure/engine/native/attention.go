@@ -8,6 +8,7 @@ import (
 type decodeAttention struct {
 	threads int
 	shared  int // bytes of dynamic shared memory
+	beside  int // of static shared memory, or a little more
 	cluster int // most parts of a head that can be one cluster; 1 for none
 }
 
@@ -20,6 +21,8 @@ func decodeFor(major int, s *shape) decodeAttention {
 		values = 2
 	}
 	d := decodeAttention{threads: 32 * warps, shared: warps * (keys + values) * tile * s.headDim * 2, cluster: 1}
+	group := s.heads / s.kvHeads
+	d.beside = s.headDim*8 + group*(warps*8+s.headDim*4+mostCluster*8+mostSplits*4) + 64
 	switch {
 	case major == 9 || major == 10:
 		d.cluster = mostCluster
@@ -45,9 +48,11 @@ const (
 
 // splits is how many parts the context is cut into in decode attention: of 128 tokens
 // or more, up to two blocks on each multiprocessor, and no more than a cluster takes.
-// Where those are less than a block for each multiprocessor of a long context, they
+// Where those are for a quarter of the multiprocessors or fewer, parts of 64 tokens. Where
+// those are less than a block for each multiprocessor of a long context, they
 // are more, and meet in memory. (On an H200, llama3.1-8b, attention of all layers: at
-// batch 1 and context 1024 0.159 ms with 8 parts and 0.174 with 16; at batch 8 0.391
+// batch 1 and context 1024 0.159 ms with 8 parts and 0.174 with 16, and over two GPUs,
+// each with half of the heads, 0.145 and 0.134; at batch 8 0.391
 // with 4; at batch 32 1.17 with 1 and 1.19 with 2; at batch 1 and context 16384 0.80
 // with 32.)
 func splits(s *shape, batch, capacity, sms int) int {
@@ -58,6 +63,9 @@ func splits(s *shape, batch, capacity, sms int) int {
 	}
 	n := 1
 	for 2*n <= min(mostCluster, 2*sms/blocks, capacity/tokens) {
+		n *= 2
+	}
+	if 2*n <= min(mostCluster, 2*capacity/tokens) && 4*n*blocks <= sms {
 		n *= 2
 	}
 	return n

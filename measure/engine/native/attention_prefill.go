@@ -1,24 +1,43 @@
 package native
 
-import "llmprof/measure/engine/native/cuda"
+import (
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+)
 
 // attentionTile is how a prompt's attention is launched.
 type attentionTile struct {
 	kernel  string
 	queries int // of a block; of an item of one that stays
 	threads int
+	keys    int  // of a tile
 	shared  int  // bytes of dynamic shared memory
 	stays   bool // a block takes one item after the other, and copies boxes of tensors
 }
 
 // tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
-// in bytes of one value each: queries, and two tiles each of keys and values.
-func tileFor(major int, s *shape) attentionTile {
+// in bytes of one value each: queries, and two tiles each of keys and values, which
+// are as long as a block has the memory for.
+func tileFor(p *cuda.Properties, s *shape) attentionTile {
 	headDim := s.headDim
-	if major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
-		return attentionTile{kernel: "attention_prefill_hopper", queries: 128, threads: 384, shared: 5*128*headDim*2 + 1024, stays: true}
+	if p.Major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
+		return attentionTile{kernel: "attention_prefill_hopper", queries: 128, threads: 384, keys: 128, shared: 5*128*headDim*2 + 1024, stays: true}
 	}
-	return attentionTile{kernel: "attention_prefill", queries: 64, threads: 128, shared: 5 * 64 * headDim * 2}
+	t := attentionTile{kernel: "attention_prefill", queries: 64, threads: 128}
+	for t.keys = 64; ; t.keys /= 2 {
+		if t.shared = (t.queries + 4*t.keys) * headDim * 2; t.shared <= p.SharedOptIn || t.keys == 16 {
+			return t
+		}
+	}
+}
+
+// defines are the constants that attention_prefill.cu is compiled with.
+func (t *attentionTile) defines() []string {
+	if t.stays || t.keys == 64 {
+		return nil
+	}
+	return []string{fmt.Sprintf("KEYS=%d", t.keys)}
 }
 
 // prompts are what attention works on, and where its results go.

@@ -17,6 +17,7 @@ type Query struct {
 	Rotate  int            // bytes that buffers are rotated over, so that none is in the L2 cache
 	Samples int            // least
 	Seconds float64        // to go on for, at least, with Samples too
+	TP      int            // GPUs that it runs over; 0 is 1
 	Rest    float64        // seconds of idling before it
 }
 
@@ -26,8 +27,8 @@ type Times struct {
 	Cold    bool      // every buffer was rotated over Query.Rotate bytes
 }
 
-// A Bencher times single operators on one GPU, in CUDA graphs. It belongs to the
-// goroutine that opened it.
+// A Bencher times single operators on one GPU, and all-reduces over several, in CUDA
+// graphs. It belongs to the goroutine that opened it.
 type Bencher struct {
 	libraries string
 	cache     cuda.Cache
@@ -35,6 +36,8 @@ type Bencher struct {
 	s         *cuda.Stream
 	p         *program
 	open      func(Options) (*Engine, error) // of attention; Open but for tests
+	openTeam  func(Options) (*Team, error)   // of all-reduces; OpenTeam but for tests
+	sums      int                            // calls of a graph of small all-reduces; leastSum but for tests
 }
 
 // OpenBencher makes the first visible GPU ready.
@@ -43,7 +46,7 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: leastSum}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -100,6 +103,7 @@ var benchSizes = map[string][]string{
 	"read":              {"bytes"},
 	"copy":              {"bytes"},
 	"graph_node":        {"launches"},
+	"all_reduce":        {"bytes"},
 }
 
 // Check says why a query cannot be answered, as far as that is known without a GPU.
@@ -110,6 +114,8 @@ func (q *Query) Check() error {
 		return unsupported("its norms read a stream in float32, so they tell nothing of norms in bf16")
 	case !ok:
 		return unsupported("it has no operator %q to be timed by itself", q.Kind)
+	case q.Kind == "all_reduce" && q.TP < 2 || q.Kind != "all_reduce" && q.TP > 1:
+		return fmt.Errorf("native: %s over %d GPUs", q.Kind, max(q.TP, 1))
 	case q.Samples < 1 || q.Samples > 1e6 || !(q.Seconds >= 0 && q.Seconds <= 600) || !(q.Rest >= 0 && q.Rest <= 60) || q.Rotate < 0:
 		return fmt.Errorf("native: %s with %d samples, %v s, rest %v s, %d bytes to rotate over", q.Kind, q.Samples, q.Seconds, q.Rest, q.Rotate)
 	}
@@ -132,6 +138,9 @@ func (q *Query) Check() error {
 func (b *Bencher) Time(q *Query) (t Times, err error) {
 	if err := q.Check(); err != nil {
 		return t, err
+	}
+	if q.Kind == "all_reduce" {
+		return b.timeSum(q)
 	}
 	op, err := b.operation(q)
 	if err != nil {
@@ -174,6 +183,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 const (
 	benchSteady = 0.02 // by how much the medians of two blocks of three may differ
 	benchMost   = 200  // samples that are kept, the last
+	benchLong   = 1    // seconds from which on it is not the samples that are asked for but the time
 
 	benchPatience = 5 // seconds, or ten times the query's, after which three samples are enough
 )
@@ -202,7 +212,7 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 	}
 	var out []float64
 	for len(out) < q.Samples || time.Since(begin).Seconds() < q.Seconds {
-		if len(out) == benchMost && q.Kind != "gemm_sustained" {
+		if len(out) == benchMost && q.Seconds < benchLong {
 			break
 		}
 		if len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {

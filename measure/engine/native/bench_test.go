@@ -20,7 +20,9 @@ func TestQueryCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, change := range map[string]func(*Query){
-		`no operator "all_reduce"`:        func(q *Query) { q.Kind = "all_reduce" },
+		`no operator "all_gather"`:        func(q *Query) { q.Kind = "all_gather" },
+		"all_reduce over 1 GPUs":          func(q *Query) { q.Kind, q.Shape = "all_reduce", map[string]int{"bytes": 1024} },
+		"gemm over 2 GPUs":                func(q *Query) { q.TP = 2 },
 		"read a stream in float32":        func(q *Query) { q.Kind = "rms_norm" },
 		"k has to be 1 or more":           func(q *Query) { delete(q.Shape, "k") },
 		"m has to be 1 or more":           func(q *Query) { q.Shape["m"] = -1 },

@@ -27,6 +27,7 @@ type shape struct {
 	kept   Quantization // of the blocks' linear layers
 
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
+	keyCopies          int // ranks that have the same key heads, 1 where there is one for each rank
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
 }
 
@@ -84,11 +85,11 @@ func Check(o *Options) error {
 
 // Tried reports whether what the options ask for is of a kind that has run on a
 // GPU (docs/native.md): every family in bf16, on one or two. What has run emulated
-// alone, more GPUs, and formats of which a GPU has tried few models, are for those who
-// name this engine.
+// alone, more GPUs, copies of key heads, and formats of which a GPU has tried few models,
+// are for those who name this engine.
 func Tried(o *Options) bool {
-	_, err := readShape(o.Model, o.Config)
-	return err == nil && o.ranks() <= 2 && !o.FP16 && o.Quantization == Unquantized
+	s, err := o.shape(0)
+	return err == nil && o.ranks() <= 2 && s.keyCopies == 1 && s.heads/s.kvHeads*s.headDim <= 1024 && !o.FP16 && o.Quantization == Unquantized
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.
@@ -274,8 +275,8 @@ func (s *shape) misfit() string {
 		return "it has no layers or no vocabulary"
 	case s.headDim != 64 && s.headDim != 128 && s.headDim != 256:
 		return fmt.Sprintf("heads are %d wide; this engine has 64, 128 and 256", s.headDim)
-	case s.kvHeads == 0 || s.heads%s.kvHeads != 0 || s.heads/s.kvHeads > 8 || s.heads/s.kvHeads*s.headDim > 1024:
-		return fmt.Sprintf("%d query heads of %d on %d key heads; this engine has whole groups of up to 8, and up to 1024 wide", s.heads, s.headDim, s.kvHeads)
+	case s.kvHeads == 0 || s.heads%s.kvHeads != 0:
+		return fmt.Sprintf("%d query heads on %d key heads; this engine has whole groups", s.heads, s.kvHeads)
 	case s.hidden%64 != 0 || s.inner%64 != 0:
 		return fmt.Sprintf("hidden size %d and feed-forward %d have to be multiples of 64", s.hidden, s.inner)
 	}

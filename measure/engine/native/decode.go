@@ -96,6 +96,9 @@ func (k *linearKernels) launch(c cut, sms int, r ring) cuda.Launch {
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
 func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
+	if h := own.halve(n, e.opt.sms); h != nil {
+		own = h
+	}
 	return e.queueOwn(own, own.scores, toScores, w, own.cutFor(n, sh.hidden, toScores, e.opt.sms),
 		b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 }

@@ -30,11 +30,12 @@ type Options struct {
 	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
 	Quantization Quantization // of the weights of the blocks' linear layers
 
-	linear   []linearKernels // nil for linearShapes
-	splits   int             // of the context in decode attention; 0 for the rule
-	sms      int             // multiprocessors that products are cut for; 0 for the GPU's
-	oneShot  int             // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
-	patience time.Duration   // of a rank with another; 0 for patience
+	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
+	linear   []linearKernels        // nil for linearShapes
+	splits   int                    // of the context in decode attention; 0 for the rule
+	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
+	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
+	patience time.Duration          // of a rank with another; 0 for patience
 }
 
 // Products says what multiplies in a decode step.
@@ -177,6 +178,12 @@ func (s *shape) leastBytes(batch, context int) float64 {
 
 // load does what needs the GPU; compile makes its kernels.
 func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
+	if e.opt.like != nil {
+		e.opt.like(&e.dev.Properties)
+	}
+	if err := tooOld(&e.dev.Properties, &e.shape); err != nil {
+		return err
+	}
 	if e.opt.sms == 0 {
 		e.opt.sms = e.dev.SMs
 	}
@@ -218,17 +225,28 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
-	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, float: e.shape.float()}
+	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float()}
 	if ckpt != nil {
 		return l.load(ckpt)
 	}
 	return l.random(e.opt.Seed, e.shape.normStart())
 }
 
+// tooOld says what of a GPU's generation is in the way.
+func tooOld(p *cuda.Properties, s *shape) error {
+	switch {
+	case p.Major < 7:
+		return unsupported("%s has compute capability %d.%d; this engine's kernels need 7.0 or newer", p.Name, p.Major, p.Minor)
+	case p.Major < 8 && !s.fp16:
+		return unsupported("%s has compute capability %d.%d, and tensor cores for bf16 came with 8.0: it runs in fp16 (--dtype fp16)", p.Name, p.Major, p.Minor)
+	}
+	return nil
+}
+
 // compile makes the kernels, or takes them from the cache.
 func (e *Engine) compile() error {
-	if e.dev.Major < 8 {
-		return unsupported("%s has compute capability %d.%d; this engine's kernels need 8.0 or newer", e.dev.Name, e.dev.Major, e.dev.Minor)
+	if err := tooOld(&e.dev.Properties, &e.shape); err != nil { // a team compiles before it loads
+		return err
 	}
 	c, err := cuda.OpenCompiler(e.opt.Libraries)
 	if err != nil {

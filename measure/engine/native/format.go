@@ -21,6 +21,9 @@ const (
 // groupInputs is GROUP_INPUTS of quantized.cuh.
 const groupInputs = 128
 
+// unitOfFP8 is UNIT of quantized.cuh for weights of 8 bits; that of 4 bits is a group.
+const unitOfFP8 = 64
+
 // ParseQuantization finds a quantization by the name that --quantize has for it,
 // "" for none.
 func ParseQuantization(name string) (Quantization, error) {
@@ -59,15 +62,22 @@ func (q Quantization) misfit(s *shape) string {
 		return ""
 	case q != FP8 && q != INT4:
 		return fmt.Sprintf("weights of %d bits; this engine has 16, fp8 and int4", int(q))
-	case s.experts > 0:
-		return fmt.Sprintf("%v weights of experts; this engine quantizes dense models", q)
-	case s.ranks > 1:
-		return fmt.Sprintf("%v weights on %d GPUs; this engine shares 16-bit weights alone", q, s.ranks)
+	case q == FP8 && (s.hidden%unitOfFP8 != 0 || s.inner%unitOfFP8 != 0 || s.attWidth()%unitOfFP8 != 0):
+		return fmt.Sprintf("fp8 weights lie in units of %d inputs, of which a hidden size of %d, feed-forward of %d and attention of %d%s are no multiples",
+			unitOfFP8, s.hidden, s.inner, s.attWidth(), s.ofEach())
 	case q == INT4 && (s.hidden%groupInputs != 0 || s.inner%groupInputs != 0 || s.attWidth()%groupInputs != 0):
-		return fmt.Sprintf("int4 weights in groups of %d need a hidden size, feed-forward and attention that are multiples of it, not %d, %d and %d",
-			groupInputs, s.hidden, s.inner, s.attWidth())
+		return fmt.Sprintf("int4 weights in groups of %d need a hidden size, feed-forward and attention that are multiples of it, not %d, %d and %d%s",
+			groupInputs, s.hidden, s.inner, s.attWidth(), s.ofEach())
 	}
 	return ""
+}
+
+// ofEach says that sizes are of one of several ranks.
+func (s *shape) ofEach() string {
+	if s.ranks == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" on each of %d GPUs", s.ranks)
 }
 
 // float is the 16-bit format of activations and cache, and of weights that are not

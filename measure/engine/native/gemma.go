@@ -161,6 +161,9 @@ func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error 
 func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outProduct) {
 	y := e.blockOut(o.block)
 	switch {
+	case own != nil && e.opt.posts(&e.shape):
+		names := e.summedNames()
+		s.add(layer, func() error { return e.queueSummed(own, &o) }, names[0], names[1:]...)
 	case own != nil && y == e.b.x:
 		s.add(layer, func() error { return e.queueResidual(own, o.x, o.w, o.in, o.next) }, o.name)
 	case own != nil:
@@ -168,7 +171,9 @@ func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outP
 	default:
 		s.add(layer, func() error { return e.product(y, o.x, o.w, e.outKey(rows, o.in)) }, o.name)
 	}
-	e.addSum(s, layer, rows, o)
+	if own == nil || !e.opt.posts(&e.shape) {
+		e.addSum(s, layer, rows, o)
+	}
 	if o.post != 0 {
 		e.addSandwich(s, layer, rows, o.post, o.next, o.postName)
 	}

@@ -80,8 +80,14 @@ func TestTried(t *testing.T) {
 			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Batch: 1, PromptLen: 100, GenLen: 2}) {
 			t.Errorf("%s: fp16 and fp8 are for those who name the engine", name)
 		}
-		if !Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}) {
-			t.Errorf("%s: two GPUs have been tried", name)
+	}
+	for name, config := range shareable() {
+		m, err := models.Read(name, []byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}); got != (name != "multi_query") {
+			t.Errorf("%s on two GPUs: tried %v", name, got)
 		}
 		if Tried(&Options{Model: m, Config: []byte(config), TP: 4, Batch: 1, PromptLen: 100, GenLen: 2}) {
 			t.Errorf("%s: four GPUs have not been tried", name)

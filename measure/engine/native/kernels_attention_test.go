@@ -13,7 +13,7 @@ import (
 func heads() []shape {
 	return []shape{
 		{heads: 8, kvHeads: 2, headDim: 64}, {heads: 2, kvHeads: 2, headDim: 128, qkNorm: true}, {heads: 7, kvHeads: 1, headDim: 64, bias: true},
-		{heads: 8, kvHeads: 2, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
+		{heads: 8, kvHeads: 1, headDim: 256}, {heads: 16, kvHeads: 2, headDim: 128, qkNorm: true, bias: true}, {heads: 3, kvHeads: 1, headDim: 256, bias: true},
 		{heads: 4, kvHeads: 1, headDim: 128, qkNorm: true, fp16: true}, {heads: 2, kvHeads: 1, headDim: 256, fp16: true},
 	}
 }
@@ -181,6 +181,29 @@ func TestKernelPrompts(t *testing.T) {
 			b := newBench(t, &s)
 			p := b.projections(&s)
 			for _, c := range []struct{ batch, length int }{{1, 1}, {3, 2}, {1, 63}, {2, 64}, {1, 65}, {1, 129}} {
+				b.prompts(p, c.batch, c.length)
+			}
+		})
+	}
+}
+
+// GPUs whose blocks have less shared memory take shorter tiles of keys.
+func TestKernelPromptsInLess(t *testing.T) {
+	for _, c := range []struct{ headDim, kib, keys int }{{256, 163, 64}, {256, 99, 32}, {256, 64, 16}, {128, 99, 64}, {128, 64, 32}} {
+		t.Run(fmt.Sprintf("%d in %d KiB", c.headDim, c.kib), func(t *testing.T) {
+			t.Parallel()
+			s := shape{heads: 2, kvHeads: 1, headDim: c.headDim}
+			less := cuda.Properties{Major: 8, SharedOptIn: c.kib << 10}
+			if tile := tileFor(&less, &s); tile.keys != c.keys || tile.shared > less.SharedOptIn {
+				t.Fatalf("tiles of %d keys in %d bytes, want %d", tile.keys, tile.shared, c.keys)
+			}
+			b := newBench(t, &s, definesFor(&less, &s)...)
+			b.p.tile = tileFor(&less, &s)
+			var err error
+			b.p.attentionPrefill, err = b.p.module.Kernel(b.p.tile.kernel)
+			b.must(err)
+			p := b.projections(&s)
+			for _, c := range []struct{ batch, length int }{{1, 1}, {3, 2}, {1, 15}, {2, 17}, {1, 33}, {2, 64}, {1, 65}, {1, 161}} {
 				b.prompts(p, c.batch, c.length)
 			}
 		})

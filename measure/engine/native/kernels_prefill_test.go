@@ -21,7 +21,7 @@ func hopperBench(t *testing.T, s *shape) *bench {
 	if !emulated && b.dev.Major != 9 {
 		t.Skipf("%s is not of Hopper's generation", b.dev.Name)
 	}
-	b.p.tile = tileFor(9, s)
+	b.p.tile = tileFor(&cuda.Properties{Major: 9, SharedOptIn: 227 << 10}, s)
 	var err error
 	b.p.attentionPrefill, err = b.p.module.Kernel(b.p.tile.kernel)
 	b.must(err)

@@ -26,11 +26,18 @@ type bench struct {
 // newBench compiles the kernels of a shape; more are further defines.
 func newBench(t testing.TB, s *shape, more ...string) *bench {
 	t.Helper()
+	return newBenchLike(t, s, func(*cuda.Properties) {}, more...)
+}
+
+// newBenchLike does as if the GPU were another one, as far as like says.
+func newBenchLike(t testing.TB, s *shape, like func(*cuda.Properties), more ...string) *bench {
+	t.Helper()
 	folder := emulate.Device(t)
 	b := &bench{t: t, f: s.float(), r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
 	var err error
 	b.dev, err = cuda.Open(0, folder)
 	b.must(err)
+	like(&b.dev.Properties)
 	t.Cleanup(func() { b.must(b.dev.Close()) })
 	b.s, err = b.dev.NewStream()
 	b.must(err)

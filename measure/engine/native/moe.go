@@ -66,8 +66,8 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 		first = append(first, s.rowsOf(p+gate, s.inner, s.hidden), s.rowsOf(p+up, s.inner, s.hidden))
 		second = append(second, s.columnsOf(p+down, s.hidden, s.inner))
 	}
-	l.gateUp = w.place(false, first...)
-	l.down = w.place(false, second...)
+	l.gateUp = w.placeLinear(s.kept, first...)
+	l.down = w.placeLinear(s.kept, second...)
 }
 
 // unitOfExperts is the inputs that an expert's product takes at a time: DEEP of
@@ -113,6 +113,7 @@ type mixtureKernels struct {
 	route, choose                               *cuda.Kernel
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
+	narrow                                      narrowMixtureKernels
 }
 
 func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
@@ -149,6 +150,10 @@ func (e *Engine) queueGroups(rows int) error {
 // kernels; next is the norm of what follows.
 func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
+	if sh.kept != Unquantized {
+		e.stepNarrowExperts(s, i, next)
+		return
+	}
 	if e.routes() {
 		s.add(i, func() error { return e.queueRoute(w) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
 	} else {
@@ -181,12 +186,10 @@ func (e *Engine) routerKey(rows int) planKey {
 // chose it.
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
-	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
-	hopper := e.p.moe.hopperDown != nil && rows > mostTokens
+	few := rows <= mostTokens && sh.kept == Unquantized
+	hopper := e.p.moe.hopperDown != nil && !few
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
-	few := rows <= mostTokens
 	s.add(layer, func() error {
 		if few {
 			return e.queueChoice(rows, false)
@@ -199,34 +202,69 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 		}
 		return e.queueGroups(rows)
 	}, "top_k")
-	if few {
+	switch {
+	case few:
 		s.add(layer, func() error { return e.queueExpertsGateUp(w, rows, 0) }, "experts_gate_up", "experts_activation")
 		s.add(layer, func() error { return e.queueExpertsDown(w, rows, 0) }, "experts_down")
-		e.addSum(s, layer, rows, outProduct{block: feedForward})
-		return
+	case hopper:
+		e.addHopperExperts(s, layer, rows)
+	default:
+		e.addGroupedExperts(s, layer, rows)
 	}
-	if hopper {
-		s.add(layer, func() error { return e.promptExperts(w, rows).up() }, "experts_gate_up", "experts_activation")
-		s.add(layer, func() error {
-			if err := e.promptExperts(w, rows).down(); err != nil {
-				return err
-			}
-			return e.p.moe.sumParts.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.outputs, b.shares, e.blockOut(feedForward), hidden, top)
-		}, "experts_down")
-		e.addSum(s, layer, rows, outProduct{block: feedForward})
-		return
-	}
-	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
-	s.add(layer, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		return e.p.moe.promptsGateUp.Queue(e.s, l, w.gateUp, b.h, b.order, b.tiles, hidden, inner, top, b.act)
-	}, "experts_gate_up", "experts_activation")
-	s.add(layer, func() error {
-		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		if err := e.p.moe.promptsDown.Queue(e.s, l, w.down, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+	e.addSum(s, layer, rows, outProduct{block: feedForward})
+}
+
+// addHopperExperts adds the products of sorted pairs by Hopper's tensor cores.
+func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
+	sh, w := &e.shape, &e.w.layers[layer]
+	s.add(layer, func() (err error) {
+		p := e.promptExperts(w, rows)
+		if p.gateUp, err = e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden); err != nil {
 			return err
 		}
-		return e.p.moe.sumParts.Queue(e.s, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, b.outputs, b.shares, e.blockOut(feedForward), hidden, top)
+		return p.up()
+	}, "experts_gate_up", "experts_activation")
+	s.add(layer, func() (err error) {
+		p := e.promptExperts(w, rows)
+		if p.downs, err = e.wide(w.down, sh.experts*sh.hidden, sh.inner); err != nil {
+			return err
+		}
+		if err := p.down(); err != nil {
+			return err
+		}
+		return e.queueExpertsSum(rows)
 	}, "experts_down")
-	e.addSum(s, layer, rows, outProduct{block: feedForward})
+}
+
+// addGroupedExperts adds the products of tiles of pairs by mma.
+func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
+	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
+	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
+	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
+	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
+	s.add(layer, func() error {
+		wide, err := e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
+		if err != nil {
+			return err
+		}
+		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
+		return e.p.moe.promptsGateUp.Queue(e.s, l, wide, b.h, b.order, b.tiles, hidden, inner, top, b.act)
+	}, "experts_gate_up", "experts_activation")
+	s.add(layer, func() error {
+		wide, err := e.wide(w.down, sh.experts*sh.hidden, sh.inner)
+		if err != nil {
+			return err
+		}
+		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
+		if err := e.p.moe.promptsDown.Queue(e.s, l, wide, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+			return err
+		}
+		return e.queueExpertsSum(rows)
+	}, "experts_down")
+}
+
+// queueExpertsSum queues the sum of the experts' outputs of rows tokens.
+func (e *Engine) queueExpertsSum(rows int) error {
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
+	return e.p.moe.sumParts.Queue(e.s, l, e.b.outputs, e.b.shares, e.blockOut(feedForward), int32(e.shape.hidden), int32(e.shape.topK))
 }

@@ -128,6 +128,11 @@ func (e *Engine) Prepare() error {
 	if _, err := e.plan(e.headKey(), b.logits, b.lastH, e.w.head, 0); err != nil {
 		return err
 	}
+	if e.ownProducts() != nil && e.opt.ownHead(e.p.linear) == nil && e.shape.experts > 0 {
+		if _, err := e.plan(e.routerKey(e.opt.Batch), b.router, b.lastH, l.router, 0); err != nil {
+			return err
+		}
+	}
 	if e.ownProducts() == nil {
 		if _, err := e.plan(e.stepKey(), b.qkvStep, b.h, l.qkv, 0); err != nil {
 			return err

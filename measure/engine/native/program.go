@@ -18,8 +18,8 @@ type program struct {
 	activation, sampling              *cuda.Kernel
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
-	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next two are
-	bestOfPart, bestOfAll             *cuda.Kernel
+	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next is
+	samplingShared                    *cuda.Kernel
 	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
 	moe                               mixtureKernels
 	quantized                         quantizedKernels
@@ -44,10 +44,41 @@ type linearKernels struct {
 	slim     int  // tiles of those; as many as the others if it is 0
 	room     int  // bytes that their blocks ask for at least
 	least    int  // stages of a part, where a tile is cut along its columns
+	half     halfTiles
+	halved   bool // this is the ring of half tiles
 	scores   *cuda.Kernel
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
 	plain    *cuda.Kernel // nil where the model has no use for it
+	summed   *cuda.Kernel // over the ranks; nil where posts never says so
+}
+
+// halfTiles are the ring of products whose tiles have 8 rows, which deal them out
+// more evenly where each multiprocessor has few: on 132 of them, 3072 rows are 32 for
+// some by tiles of 16, and 24 by tiles of 8.
+type halfTiles struct {
+	tiles, depth, stages int // 0 for no such kernel
+	scores               *cuda.Kernel
+}
+
+// halve is the ring of half tiles for a product of so many results, nil where they are
+// no better: where the busiest multiprocessor has to have an eighth less to do.
+func (l *linearKernels) halve(out, sms int) *linearKernels {
+	if l.half.scores == nil {
+		return nil
+	}
+	busiest := func(tile int) int { return ((out+tile-1)/tile + sms - 1) / sms * tile }
+	if tile := l.outputs(toScores); out <= sms*tile/2 || 8*busiest(tile/2) > 7*busiest(tile) {
+		return nil
+	}
+	return l.asHalves()
+}
+
+// asHalves is the ring of half tiles.
+func (l *linearKernels) asHalves() *linearKernels {
+	h := *l
+	h.halved, h.tiles, h.depth, h.stages, h.scores = true, l.half.tiles, l.half.depth, l.half.stages, l.half.scores
+	return &h
 }
 
 // A use is what a product is for: it has a ring of its own.
@@ -83,7 +114,7 @@ func (l *linearKernels) of(u use) ring {
 // shared is the dynamic shared memory of a block with a ring.
 func (l *linearKernels) shared(r ring) int {
 	if l.kept == Unquantized {
-		return max(r.room, r.stages*(l.rows+16*r.tiles)*l.depth*2)
+		return max(r.room, r.stages*(l.rows+l.outputs(toScores)*r.tiles)*l.depth*2)
 	}
 	inputs, weights := l.rows*(l.depth*2+64), 16*r.tiles*(l.depth*int(l.kept)/8+64)
 	if l.kept == INT4 { // scales and zero points
@@ -126,6 +157,9 @@ func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 // outputs are the rows of the result of one tile: gate and up make one.
 func (l *linearKernels) outputs(u use) int {
 	rows := 16
+	if l.halved {
+		rows = 8
+	}
 	if l.kept != Unquantized {
 		rows *= l.tiles
 	}
@@ -151,9 +185,9 @@ func (l *linearKernels) sums() int {
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8},
-		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, deep: 4, slim: 2, least: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
+		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
 	}
 }
 
@@ -170,6 +204,9 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 			l.room = alone - l.beside(r)
 		}
 		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
+		if h := l.asHalves(); h.stages > 0 {
+			l.half.tiles, l.half.stages = h.fit(h.of(toScores), memory)
+		}
 	}
 	return out
 }
@@ -179,9 +216,10 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 const alone = 114<<10 + 128
 
 // fit is a ring of no more stages than there is memory for, and with fewer tiles where
-// those are not two.
+// those are not two. Of quantized weights warps share a tile evenly, and all products
+// have the same.
 func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
-	for r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
+	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
 		r.tiles--
 	}
 	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1}))
@@ -229,7 +267,22 @@ func defines(s *shape, linear []linearKernels) []string {
 			}
 		}
 	}
+	for i := range linear {
+		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
+			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
+		}
+	}
 	return append(out, s.moreDefines()...)
+}
+
+// definesFor are those that differ from GPU to GPU.
+func definesFor(p *cuda.Properties, s *shape) []string {
+	tile := tileFor(p, s)
+	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
+	if p.Major < 8 {
+		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
+	}
+	return out
 }
 
 // compile makes the program for dev, with the rings that fit there, or takes it from
@@ -240,7 +293,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	if err != nil {
 		return nil, err
 	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, cuda.Architecture(dev.Major, dev.Minor), append(append(defines(s, linear), s.expertDefines(dev.SharedOptIn)...), more...))
+	cubin, err := cache.Compile(c, "kernels.cu", src, dev.Code, append(append(defines(s, linear), definesFor(&dev.Properties, s)...), more...))
 	if err != nil {
 		return nil, err
 	}
@@ -253,12 +306,12 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
-	p := &program{module: m, linear: linear, tile: tileFor(dev.Major, s), decode: decodeFor(dev.Major, s)}
+	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
 	p.hopper = dev.Major == 9
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
-	if p.tile.shared > dev.SharedOptIn {
-		return p, unsupported("attention of prompts takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
-			p.tile.shared>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
+	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
+		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
+			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
 	return p, p.find(s)
 }
@@ -271,13 +324,16 @@ func (p *program) find(s *shape) error {
 		"attention_decode": &p.attentionDecode, p.tile.kernel: &p.attentionPrefill, "fill_random_part": &p.fillRandomPart,
 	}
 	if s.ranks > 1 {
-		names["all_reduce"], names["embedding_shared"], names["best_of_part"], names["best_of_all"] = &p.allReduce, &p.embeddingShared, &p.bestOfPart, &p.bestOfAll
+		names["all_reduce"], names["embedding_shared"], names["sampling_shared"] = &p.allReduce, &p.embeddingShared, &p.samplingShared
 	}
 	if s.sandwich {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
 		maps.Copy(names, p.moe.names(p.hopper))
+	}
+	if s.experts > 0 && s.kept != Unquantized {
+		maps.Copy(names, p.moe.narrow.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
@@ -308,6 +364,12 @@ func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	}
 	if s.sandwich || s.ranks > 1 {
 		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
+	}
+	if s.ranks > 1 && l.kept == Unquantized {
+		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.summed
+		if l.half.stages > 0 {
+			to[fmt.Sprintf("%s_halves_%d", first, l.rows)] = &l.half.scores
+		}
 	}
 	to[fmt.Sprintf("%s_scores_%d", first, l.rows)] = &l.scores
 	to[fmt.Sprintf("%s_residual_%d", first, l.rows)] = &l.residual

@@ -55,13 +55,13 @@ func (w *weights) room(bytes int) cuda.Ptr {
 	return cuda.Ptr(at)
 }
 
-// scratchOf is the memory for the widest matrix of a layer in 16 bits; none where
-// none is quantized.
+// scratchOf is the memory for the widest matrix of a layer in 16 bits, which is that
+// of all experts where there are some; none where none is quantized.
 func (s *shape) scratchOf() int {
 	if s.kept == Unquantized {
 		return 0
 	}
-	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden)
+	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden*max(s.experts, 1))
 }
 
 // wide gives the address of the 16-bit weights w of out rows of in columns; if they
@@ -92,17 +92,40 @@ type loader struct {
 	s       *cuda.Stream
 	dev     *cuda.Device
 	k       *program
-	scratch cuda.Ptr // shape.scratchOf bytes
+	scratch cuda.Ptr
+	room    int // bytes of the scratch: shape.scratchOf
 	float   safetensors.Format
 }
 
-// quantize queues quantizing t, of which the scratch has the 16-bit values.
-func (l *loader) quantize(t *tensor) error {
+// A piece is the rows and columns of a tensor that are loaded at a time.
+type piece struct{ rows, cols safetensors.Span }
+
+func (p *piece) whole(t *tensor) bool { return p.rows.N == t.shape[0] && p.cols.N == t.width() }
+
+// pieces are those of t. A row in fp8 has one scale, also where GPUs share its
+// columns: so it goes through the scratch whole, with as many others as fit.
+func (l *loader) pieces(t *tensor) []piece {
+	if t.kept != FP8 || t.cols.N == t.width() {
+		return []piece{{t.rows, t.cols}}
+	}
+	cols := safetensors.Span{N: t.width()}
+	most := l.room / (2 * cols.N)
+	var out []piece
+	for first := 0; first < t.rows.N; first += most {
+		out = append(out, piece{safetensors.Span{Begin: t.rows.Begin + first, N: min(most, t.rows.N-first)}, cols})
+	}
+	return out
+}
+
+// quantize queues quantizing a piece of t, of which the scratch has the 16-bit
+// values.
+func (l *loader) quantize(t *tensor, p piece) error {
 	data, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
 	to, k := l.w.base.Add(t.offset), t.cols.N
 	if t.kept == FP8 {
-		return l.k.quantized.quantize.Queue(l.s, cuda.Launch{Grid: cuda.Dim{X: t.rows.N}, Block: cuda.Dim{X: 256}},
-			l.scratch, to, l.w.base.Add(int(t.scales)+4*t.row), int32(k))
+		row := p.rows.Begin - t.rows.Begin
+		return l.k.quantized.quantize.Queue(l.s, cuda.Launch{Grid: cuda.Dim{X: p.rows.N}, Block: cuda.Dim{X: 256}},
+			l.scratch, to.Add(row*k), l.w.base.Add(int(t.scales)+4*(t.row+row)), int32(p.cols.N), int32(t.cols.Begin-p.cols.Begin), int32(k))
 	}
 	// A warp has 64·2 weights, 128 bytes of them.
 	launch := cuda.Launch{Grid: cuda.Dim{X: min((data/128+7)/8, 1<<16)}, Block: cuda.Dim{X: 256}}
@@ -115,35 +138,41 @@ func (l *loader) read(c *safetensors.Checkpoint, t *tensor) error {
 	if t.kept == FP8 && c.DType(t.name) == safetensors.E4M3 {
 		return l.readFP8(c, t)
 	}
-	values, err := c.Part(l.float, t.name, t.shape, t.rows, t.cols)
-	if err != nil {
-		return &WeightsError{err}
+	for _, p := range l.pieces(t) {
+		values, err := c.Part(l.float, t.name, t.shape, p.rows, p.cols)
+		if err != nil {
+			return &WeightsError{err}
+		}
+		if t.kept == Unquantized {
+			return cuda.Upload(l.dev, l.w.base.Add(t.offset), values)
+		}
+		if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
+			return err
+		}
+		if err := l.quantize(t, p); err != nil {
+			return err
+		}
+		if err := l.s.Sync(); err != nil { // the scratch is the next piece's
+			return err
+		}
 	}
-	if t.kept == Unquantized {
-		return cuda.Upload(l.dev, l.w.base.Add(t.offset), values)
-	}
-	if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
-		return err
-	}
-	if err := l.quantize(t); err != nil {
-		return err
-	}
-	return l.s.Sync() // the scratch is the next tensor's
+	return nil
 }
 
 // readFP8 loads what is e4m3 in the checkpoint already.
 func (l *loader) readFP8(c *safetensors.Checkpoint, t *tensor) error {
-	values, err := c.Bytes(t.name, safetensors.E4M3, t.shape)
+	values, err := c.PartBytes(t.name, safetensors.E4M3, t.shape, t.rows, t.cols)
 	if err != nil {
 		return &WeightsError{err}
 	}
 	if i := slices.IndexFunc(values, func(v byte) bool { return v&0x7f == 0x7f }); i >= 0 {
-		return &WeightsError{fmt.Errorf("tensor %q: element %d is no number", t.name, i)}
+		return &WeightsError{fmt.Errorf("tensor %q: element %d is no number", t.name, (t.rows.Begin+i/t.cols.N)*t.width()+t.cols.Begin+i%t.cols.N)}
 	}
 	scales, err := rowScales(c, t)
 	if err != nil {
 		return &WeightsError{err}
 	}
+	scales = scales[t.rows.Begin : t.rows.Begin+t.rows.N]
 	if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
 		return err
 	}
@@ -198,7 +227,7 @@ func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 			return unsupported("weights: %q is packed as GPTQ, AWQ or compressed-tensors do; int4 weights are made of 16-bit ones here", base+packed)
 		}
 	}
-	if c.DType(t.name) != safetensors.E4M3 || !strings.HasSuffix(base, "_proj") {
+	if linear := strings.HasSuffix(base, "_proj") || strings.Contains(base, ".experts."); c.DType(t.name) != safetensors.E4M3 || !linear {
 		return nil
 	}
 	if t.kept != FP8 {

@@ -20,12 +20,16 @@ const (
 // tables of where the others have theirs. Nothing of it is there where one GPU has
 // the whole model.
 type shared struct {
-	exchange [2]cuda.Ptr // float32 [rows][hidden], what the products of each block leave
-	bests    cuda.Ptr    // uint64 [batch], the best of this rank's scores
-	flags    cuda.Ptr    // uint32 [blocks][ranks], how often a block of each rank was at a meeting
-	counts   cuda.Ptr    // uint32 [blocks], how often this rank's was
+	exchange  [2]cuda.Ptr // float32 [rows][hidden], what the products of each block leave
+	bests     cuda.Ptr    // uint64 [2][ranks][2·batch], the halves of the ranks' best scores (exchange.cuh)
+	boxes     cuda.Ptr    // uint64 [2][ranks][batch][hidden], what products post to each other (exchange.cuh)
+	turns     cuda.Ptr    // uint32 [hidden/16], how often they did
+	bestTurns cuda.Ptr    // uint32 [2], how often best scores were found, and of how many sequences they are
+	flags     cuda.Ptr    // uint32 [blocks][ranks], how often a block of each rank was at a meeting
+	counts    cuda.Ptr    // uint32 [blocks], how often this rank's was
 
 	exchanges  [2]cuda.Ptr // [ranks] addresses of each of these
+	boxesOf    cuda.Ptr
 	bestsOf    cuda.Ptr
 	flagsOf    cuda.Ptr
 	embeddings cuda.Ptr
@@ -75,10 +79,16 @@ func (b *buffers) askShared(s *shape, o *Options, rows, sms int) {
 		b.ask(&b.exchange[i], what, 4*rows*s.hidden)
 		b.ask(&b.exchanges[i], "the ranks' sums", table)
 	}
-	b.ask(&b.bests, "the rank's best scores", 8*o.Batch)
+	if o.posts(s) {
+		b.ask(&b.boxes, "what products post to each other", 2*s.ranks*postedBytes*o.Batch*s.hidden)
+		b.ask(&b.turns, "the turns of what they post", 4*((s.hidden+15)/16))
+		b.ask(&b.boxesOf, "where it is posted to", table)
+	}
+	b.ask(&b.bests, "the ranks' best scores", 2*s.ranks*2*postedBytes*o.Batch)
+	b.ask(&b.bestTurns, "how often they were found", 8)
 	b.ask(&b.flags, "the ranks' flags", 4*b.blocks*s.ranks)
 	b.ask(&b.counts, "the meetings' counts", 4*b.blocks)
-	b.ask(&b.bestsOf, "the ranks' best scores", table)
+	b.ask(&b.bestsOf, "where the best scores go", table)
 	b.ask(&b.flagsOf, "where the flags are", table)
 	b.ask(&b.embeddings, "where the embedding is", table)
 }
@@ -90,9 +100,13 @@ func (e *Engine) link(all []*Engine) error {
 		of    func(*Engine) cuda.Ptr
 	}{
 		{e.b.exchanges[0], func(r *Engine) cuda.Ptr { return r.b.exchange[0] }}, {e.b.exchanges[1], func(r *Engine) cuda.Ptr { return r.b.exchange[1] }},
+		{e.b.boxesOf, func(r *Engine) cuda.Ptr { return r.b.boxes }},
 		{e.b.bestsOf, func(r *Engine) cuda.Ptr { return r.b.bests }}, {e.b.flagsOf, func(r *Engine) cuda.Ptr { return r.b.flags }},
 		{e.b.embeddings, func(r *Engine) cuda.Ptr { return r.w.embedding }},
 	} {
+		if t.table == 0 {
+			continue // not asked for
+		}
 		var at []uint64
 		for _, r := range all {
 			at = append(at, uint64(t.of(r)))
@@ -124,11 +138,53 @@ func (e *Engine) blockOut(b block) cuda.Ptr {
 	return e.b.x
 }
 
-// addSum adds the sum over the ranks of a block's output.
-func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
-	if e.shape.ranks > 1 {
-		s.add(layer, func() error { return e.queueSum(rows, &o) }, "all_reduce")
+// postedBytes are of a value that is posted, and of its turn.
+const postedBytes = 8
+
+// posts is whether the products that end a block of a decode step exchange their sums
+// themselves: own ones of 16-bit weights, as long as one shot is the faster, for
+// every rank gets all sums of the others.
+func (o *Options) posts(s *shape) bool {
+	own := o.own(o.rings())
+	return s.ranks > 1 && own != nil && own.kept == Unquantized && postedBytes*o.Batch*s.hidden <= o.oneShotLimit(s.ranks)
+}
+
+// oneShotLimit is oneShotBytes, or what a test says.
+func (o *Options) oneShotLimit(ranks int) int { return cmp.Or(o.oneShot, oneShotBytes(ranks)) }
+
+// queueSummed queues the product that ends a block, the sum over the ranks, and its sum
+// with the stream, or the sum over the ranks alone where a norm takes it.
+func (e *Engine) queueSummed(own *linearKernels, o *outProduct) error {
+	sh, b := &e.shape, e.b
+	y, h := b.x, b.h
+	if o.post != 0 {
+		y, h = b.branch, 0
 	}
+	c := own.cutFor(sh.hidden, o.in, toStream, e.opt.sms)
+	return own.summed.Queue(e.s, own.launch(c, e.opt.sms, own.of(toStream)), o.w, o.x, int32(sh.hidden), int32(o.in), int32(e.opt.Batch), sh.eps,
+		cuda.Ptr(0), y, h, b.squares, o.next, int32(c.parts), b.partial, b.whole, b.boxesOf, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), b.turns)
+}
+
+// summedNames are the estimate's for a block's product and the sum over the ranks: one
+// operator for both blocks, for the estimate has one all_reduce for both.
+func (e *Engine) summedNames() []string {
+	if e.shape.experts > 0 {
+		return []string{"o_proj", "all_reduce"}
+	}
+	return []string{"o_proj", "down_proj", "all_reduce"}
+}
+
+// addSum adds the sum over the ranks of a block's output. Where the attention's is
+// within a product, a mixture's is one operator with that.
+func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
+	if e.shape.ranks == 1 {
+		return
+	}
+	names := []string{"all_reduce"}
+	if o.next != 0 && e.opt.posts(&e.shape) {
+		names = e.summedNames()
+	}
+	s.add(layer, func() error { return e.queueSum(rows, &o) }, names[0], names[1:]...)
 }
 
 // queueSum queues the sum over the ranks for rows tokens: to the stream, with what
@@ -141,30 +197,22 @@ func (e *Engine) queueSum(rows int, o *outProduct) error {
 	} else if o.next != 0 {
 		h, squares, norm = b.h, b.squares, o.next
 	}
-	limit, two, values := e.opt.oneShot, int32(0), n
-	if limit == 0 {
-		limit = oneShotBytes(sh.ranks)
-	}
-	if 4*n > limit {
+	two, values := int32(0), n
+	if 4*n > e.opt.oneShotLimit(sh.ranks) {
 		two, values = 1, (n+sh.ranks-1)/sh.ranks
 	}
 	const each = 4 * reduceThreads // values of a block at a time
-	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: o.next != 0}
+	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: true}
 	return e.p.allReduce.Queue(e.s, l, b.exchanges[o.block], b.flagsOf, b.counts, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), two, uint64(n),
 		y, adds, h, squares, norm, int32(sh.hidden))
 }
 
 // queueSamplingShared queues the choice of the next tokens among the scores of all
-// ranks; l is the launch of the choice among this rank's.
+// ranks.
 func (e *Engine) queueSamplingShared(l cuda.Launch) error {
 	sh, b := &e.shape, e.b
-	err := e.p.bestOfPart.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.bests)
-	if err != nil {
-		return err
-	}
-	const threads = 128
-	all := cuda.Launch{Grid: cuda.Dim{X: min((e.opt.Batch+threads-1)/threads, b.blocks)}, Block: cuda.Dim{X: threads}, Early: l.Early}
-	return e.p.bestOfAll.Queue(e.s, all, b.bestsOf, b.flagsOf, b.counts, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), int32(e.opt.Batch), b.nextToken, b.positions)
+	return e.p.samplingShared.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.nextToken, b.positions,
+		b.bestsOf, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), b.bestTurns)
 }
 
 // limit is how long a rank waits for another.

@@ -129,15 +129,26 @@ func TestRingsFit(t *testing.T) {
 	}
 }
 
-// Heads that attention of prompts has no room for on a GPU are refused before weights
-// are loaded.
+// Heads that attention has no room for on a GPU are refused before weights are loaded;
+// 99 KiB are enough for all.
 func TestNoRoomForHeads(t *testing.T) {
-	s := cuda.NewStandIn()
-	s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
-	opt := modelOf(t, strings.Replace(tinyLlama, `"head_dim":64`, `"head_dim":256`, 1), Options{Batch: 1, PromptLen: 30, GenLen: 2})
-	var no *UnsupportedError
-	if _, err := OnStandIn(opt, s); !errors.As(err, &no) || !strings.Contains(err.Error(), "takes 160 KiB of shared memory for heads of 256 values; a block of stand-in has 99") {
-		t.Errorf("%v", err)
+	for kib, want := range map[int]string{99: "", 64: "takes 69 KiB of shared memory for heads of 256 values; a block of stand-in has 64"} {
+		s := cuda.NewStandIn()
+		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, kib<<10
+		for _, heads := range []string{"2", "8"} {
+			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(tinyLlama), Options{Batch: 1, PromptLen: 30, GenLen: 2})
+			e, err := OnStandIn(opt, s)
+			if err == nil {
+				err = e.Prepare()
+			}
+			var no *UnsupportedError
+			if want == "" && err != nil || want != "" && !errors.As(err, &no) {
+				t.Errorf("%d KiB, %s heads: %v", kib, heads, err)
+			}
+			if heads == "2" && want != "" && !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
 	}
 }
 

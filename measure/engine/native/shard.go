@@ -13,13 +13,19 @@ const mostRanks = 8
 // wants them.
 const scoreRows = 16
 
+// mostGroup is how many query heads share a key head at most: the rows of a tile of
+// attention_decode.cu.
+const mostGroup = 8
+
 // shard is what one of several ranks has of a model (Megatron-LM,
 // arXiv:1909.08053): some of the heads with their keys and values, some of the
-// feed-forward, some of the vocabulary; norms and the stream whole.
+// feed-forward, some of the vocabulary; norms and the stream whole. Of fewer key
+// heads than ranks each has the one that its query heads share, as neighbours do.
 func (s *shape) shard(rank, ranks int) shape {
 	out := *s
 	out.rank, out.ranks = rank, ranks
-	out.heads, out.kvHeads, out.inner = s.heads/ranks, s.kvHeads/ranks, s.inner/ranks
+	out.keyCopies = max(1, ranks/s.kvHeads)
+	out.heads, out.kvHeads, out.inner = s.heads/ranks, s.kvHeads*out.keyCopies/ranks, s.inner/ranks
 	each := s.tokensEach(ranks)
 	out.firstToken = min(rank*each, s.vocab)
 	out.tokens = min(each, s.vocab-out.firstToken)
@@ -48,8 +54,10 @@ func (s *shape) indivisible(ranks int) string {
 		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, mostRanks)
 	case s.heads%ranks != 0:
 		return fmt.Sprintf("tp %d does not divide the %d query heads", ranks, s.heads)
-	case s.kvHeads%ranks != 0:
-		return fmt.Sprintf("tp %d does not divide the %d key heads, and this engine copies none to several ranks", ranks, s.kvHeads)
+	case s.kvHeads%ranks != 0 && ranks%s.kvHeads != 0:
+		return fmt.Sprintf("tp %d neither divides the %d key heads nor is a multiple of them", ranks, s.kvHeads)
+	case s.heads/s.kvHeads > mostGroup*max(1, ranks/s.kvHeads):
+		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), mostGroup)
 	case s.inner%(unit*ranks) != 0:
 		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unit)
 	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:
@@ -70,6 +78,9 @@ func (s *shape) divide(name string, rank, ranks int) (shape, error) {
 		if s.indivisible(n) == "" {
 			fit = append(fit, fmt.Sprint(n))
 		}
+	}
+	if len(fit) == 0 {
+		return shape{}, unsupported("%s: %s", name, why)
 	}
 	return shape{}, unsupported("%s: %s; it can be shared by %s", name, why, strings.Join(fit, ", "))
 }

@@ -2,6 +2,7 @@ package native
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -75,6 +76,16 @@ func TestSpeed(t *testing.T) {
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
 			m.decode(number(t, b), number(t, p), shape)
+		case "tp2":
+			size, shape, _ := strings.Cut(size, "@")
+			b, p, _ := strings.Cut(size, "x")
+			m.ranks(llama8B, 2, number(t, b), number(t, p), shape)
+		case "compile2":
+			size, shape, _ := strings.Cut(size, "@")
+			b, _, _ := strings.Cut(size, "x")
+			opt := m.options(number(t, b), 2, 2, shape)
+			opt.TP = 2
+			openShared(t, strings.ReplaceAll(llama8B, "4096", "512"), opt)
 		case "prefill":
 			size, shape, _ := strings.Cut(size, "@")
 			m.prefill(number(t, size), shape)
@@ -369,4 +380,65 @@ func (m *meter) prefill(length int, shape string) {
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())
 	m.add(speedRow{What: "prefill attention of a layer", Prompt: length, Ms: ms, Note: strconv.FormatFloat(att/ms/1e9, 'f', 1, 64) + " TFLOP/s"})
 	m.must(e.Close())
+}
+
+// ranks measures steps of a model that GPUs share, in the middle of which the context
+// is ctx, by rank 0's events.
+func (m *meter) ranks(config string, tp, batch, ctx int, shape string) {
+	const gen = 65
+	opt := m.options(batch, ctx-gen/2, gen, shape)
+	opt.TP = tp
+	team := openShared(m.t, config, opt)
+	m.must(team.SetPrompts(randomPrompts(1, batch, opt.PromptLen, team.Lead().shape.vocab)))
+	first, err := team.Prefill()
+	m.must(err)
+	var device, host []float64
+	tokens := make([][]int32, tp)
+	m.must(team.Each(func(rank int, e *Engine) error {
+		timer, err := e.NewTimer(func() int64 { return time.Now().UnixNano() })
+		if err != nil {
+			return err
+		}
+		for pass := range 3 {
+			if err := e.Rewind(first); err != nil {
+				return err
+			}
+			for range gen - 1 {
+				d, token, err := timer.Time(e.StartStep)
+				if err != nil {
+					return err
+				}
+				tokens[rank] = append(tokens[rank], token...)
+				if rank == 0 && pass > 0 {
+					device, host = append(device, float64(d.Device)*1e3), append(host, float64(d.EndNS-d.BeginNS)/1e6)
+				}
+			}
+		}
+		return timer.Close()
+	}))
+	_, err = Agree(tokens)
+	m.must(err)
+	slices.Sort(device)
+	slices.Sort(host)
+	m.add(speedRow{What: fmt.Sprintf("decode step, tp %d", tp), Batch: batch, Prompt: ctx, Ms: device[len(device)/2], HostMs: host[len(host)/2], Note: shape})
+	m.rankOperators(team, first)
+	m.must(team.Close())
+}
+
+// rankOperators times each operator of all layers by itself, on all ranks at once.
+func (m *meter) rankOperators(team *Team, first []int32) {
+	replays := make([]*Replay, team.Ranks())
+	m.must(team.Each(func(rank int, e *Engine) (err error) {
+		replays[rank], err = e.ReplayStep(first)
+		return err
+	}))
+	for range 8 {
+		m.must(team.Each(func(rank int, _ *Engine) error { return replays[rank].Round() }))
+	}
+	for _, o := range replays[0].All() {
+		ts := slices.Clone(o.Times[1:])
+		slices.Sort(ts)
+		m.add(speedRow{What: "op " + o.Name, Batch: team.Lead().opt.Batch, Ms: float64(ts[len(ts)/2]) * 1e3})
+	}
+	m.must(team.Each(func(rank int, _ *Engine) error { return replays[rank].Close() }))
 }

@@ -206,7 +206,7 @@ func TestGPUIsTransformers(t *testing.T) {
 		for _, w := range workloads {
 			e := open(t, string(c.config), Options{Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen})
 			sequences := randomPrompts(5, w.batch, w.prompt, e.shape.vocab)
-			steps, chosen := generate(t, e, sequences)
+			steps, chosen := generate(t, e, w.gen, sequences)
 			for i := range sequences {
 				for _, tokens := range chosen[:w.gen-1] {
 					sequences[i] = append(sequences[i], int(tokens[i]))
@@ -221,6 +221,12 @@ func TestGPUIsTransformers(t *testing.T) {
 			}
 		}
 	}
+	holdScores(t, requests, names, logits, limits)
+}
+
+// holdScores holds what an engine said against transformers'.
+func holdScores(t *testing.T, requests []scoreRequest, names []string, logits [][][][]float32, limits [][][]float64) {
+	t.Helper()
 	for i, sequences := range scores(t, requests) {
 		worst := 0.0
 		for s, positions := range sequences {
@@ -237,6 +243,35 @@ func TestGPUIsTransformers(t *testing.T) {
 		}
 		t.Logf("%s: %d sequences of %d tokens: %.2e from transformers' at worst", names[i], len(sequences), len(requests[i].Sequences[0]), worst)
 	}
+}
+
+// GPUs that share a model against transformers, one key head among them, and in fp16.
+func TestGPUSharedIsTransformers(t *testing.T) {
+	emulate.Device(t)
+	workloads, families := []workload{{1, 1, 32}, {8, 77, 32}, {1, 1024, 3}}, []string{"mistral", "gemma", "qwen3"}
+	if emulate.RealGPU() != nil { // the processor takes its time
+		workloads, families = []workload{{2, 40, 3}}, []string{"mistral"}
+	}
+	var requests []scoreRequest
+	var names []string
+	var logits [][][][]float32
+	var limits [][][]float64
+	for _, c := range checkpoints(t, families...) {
+		for _, w := range workloads {
+			opt := Options{TP: 2, Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen, FP16: c.name == "mistral"}
+			team := openShared(t, string(c.config), opt)
+			sequences := randomPrompts(5, w.batch, w.prompt, team.Lead().shape.vocab)
+			steps, chosen := generate(t, team, w.gen, sequences)
+			for i := range sequences {
+				for _, tokens := range chosen[:w.gen-1] {
+					sequences[i] = append(sequences[i], int(tokens[i]))
+				}
+			}
+			requests = append(requests, scoreRequest{Folder: c.folder, Sequences: sequences, First: w.prompt - 1, vocab: team.Lead().shape.vocab})
+			names, logits, limits = append(names, c.name), append(logits, steps), append(limits, limitsOf(t, c, sequences, w.prompt-1))
+		}
+	}
+	holdScores(t, requests, names, logits, limits)
 }
 
 // limitsOf are how far scores may be from transformers', of positions from first on.
@@ -259,13 +294,13 @@ func limitsOf(t *testing.T, c checkpoint, sequences [][]int, first int) [][]floa
 }
 
 // generate runs a whole request and gives the scores and tokens of every step.
-func generate(t *testing.T, e *Engine, prompts [][]int) (logits [][][]float32, chosen [][]int32) {
+func generate(t *testing.T, e runner, gen int, prompts [][]int) (logits [][][]float32, chosen [][]int32) {
 	t.Helper()
 	if err := e.SetPrompts(prompts); err != nil {
 		t.Fatal(err)
 	}
 	step := e.Prefill
-	for range e.opt.GenLen {
+	for range gen {
 		tokens, err := step()
 		if err != nil {
 			t.Fatal(err)

@@ -32,9 +32,6 @@ func (t *tensor) width() int {
 	return t.shape[1]
 }
 
-// whole reports whether the engine has all of it.
-func (t *tensor) whole() bool { return t.rows.N == t.shape[0] && t.cols.N == t.width() }
-
 // rowsOf is a tensor of which each rank has n rows; width 0 is a vector's.
 func (s *shape) rowsOf(name string, n, width int) tensor {
 	t := tensor{name: name, shape: []int{n * s.ranks}, rows: safetensors.Span{Begin: s.rank * n, N: n}, cols: safetensors.Span{N: 1}}
@@ -42,6 +39,14 @@ func (s *shape) rowsOf(name string, n, width int) tensor {
 		t.shape, t.cols.N = append(t.shape, width), width
 	}
 	return t
+}
+
+// keysOf is a tensor of which each rank has n rows, and so many that share their key
+// heads the same ones.
+func (s *shape) keysOf(name string, n, width int) tensor {
+	groups := *s
+	groups.rank, groups.ranks = s.rank/s.keyCopies, s.ranks/s.keyCopies
+	return groups.rowsOf(name, n, width)
 }
 
 // columnsOf is a tensor of which each rank has n columns.
@@ -129,9 +134,9 @@ func layout(s *shape) *weights {
 		var l layerWeights
 		l.attNorm = norm(p+"input_layernorm", s.hidden)
 		q, kv := s.attWidth(), s.kvHeads*s.headDim
-		l.qkv = w.placeLinear(s.kept, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.rowsOf(a+"k_proj.weight", kv, s.hidden), s.rowsOf(a+"v_proj.weight", kv, s.hidden))
+		l.qkv = w.placeLinear(s.kept, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden), s.keysOf(a+"v_proj.weight", kv, s.hidden))
 		if s.bias {
-			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.rowsOf(a+"k_proj.bias", kv, 0), s.rowsOf(a+"v_proj.bias", kv, 0))
+			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.keysOf(a+"k_proj.bias", kv, 0), s.keysOf(a+"v_proj.bias", kv, 0))
 		}
 		if s.qkNorm {
 			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
@@ -210,33 +215,47 @@ func tensorSeed(seed uint64, name string) uint64 {
 // random fills the weights: norms with one value, all others with fill_random.
 // Those that are quantized are filled with 16-bit values first.
 func (l *loader) random(seed uint64, norm float32) error {
-	k, s := l.k, l.s
 	for i := range l.w.tensors {
 		t := &l.w.tensors[i]
-		at, n := l.w.base.Add(t.offset), uint64(t.elements())
-		if t.kept != Unquantized {
-			at = l.scratch
+		if t.norm {
+			n := uint64(t.elements())
+			if err := l.k.fillConstant.Queue(l.s, filling(n), l.w.base.Add(t.offset), n, norm); err != nil {
+				return err
+			}
+			continue
 		}
-		launch := cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
-		var err error
-		switch {
-		case t.norm:
-			err = k.fillConstant.Queue(s, launch, at, n, norm)
-		case t.whole():
-			err = k.fillRandom.Queue(s, launch, at, n, tensorSeed(seed, t.name), randomScale)
-		default:
-			launch.Grid.X = min(t.rows.N, 4096)
-			err = k.fillRandomPart.Queue(s, launch, at, uint64(t.rows.N), uint64(t.cols.N), uint64(t.rows.Begin), uint64(t.cols.Begin), uint64(t.width()),
-				tensorSeed(seed, t.name), randomScale)
-		}
-		if err == nil && t.kept != Unquantized {
-			err = l.quantize(t)
-		}
-		if err != nil {
-			return err
+		for _, p := range l.pieces(t) {
+			if err := l.randomPiece(t, p, tensorSeed(seed, t.name)); err != nil {
+				return err
+			}
 		}
 	}
-	return s.Sync()
+	return l.s.Sync()
+}
+
+// randomPiece fills some rows and columns of a tensor.
+func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
+	at, n := l.w.base.Add(t.offset), uint64(p.rows.N*p.cols.N)
+	if t.kept != Unquantized {
+		at = l.scratch
+	}
+	launch := filling(n)
+	var err error
+	if p.whole(t) {
+		err = l.k.fillRandom.Queue(l.s, launch, at, n, seed, randomScale)
+	} else {
+		launch.Grid.X = min(p.rows.N, 4096)
+		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin), uint64(t.width()), seed, randomScale)
+	}
+	if err == nil && t.kept != Unquantized {
+		err = l.quantize(t, p)
+	}
+	return err
+}
+
+// filling is the grid of a kernel that fills n values.
+func filling(n uint64) cuda.Launch {
+	return cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
 }
 
 // check says what a checkpoint lacks or has otherwise, before any of it is read but

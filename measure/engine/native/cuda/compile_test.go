@@ -56,11 +56,11 @@ func formats() [][]string {
 	}
 	llama := []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}
 	fp16 := append(slices.Clone(llama), "FP16=1")
-	some := [][]string{append(gemma("64", 8), "FP16=1"), append(slices.Clone(llama), fp8...), append(slices.Clone(fp16), int4...)}
+	some := [][]string{append(gemma("64", 8), "FP16=1"), append(gemma("128", 4), fp8...), append(slices.Clone(fp16), int4...)}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
 		return some
 	}
-	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(slices.Clone(llama), int4...), append(gemma("128", 4), int4...))
+	return append(some, fp16, append(slices.Clone(fp16), fp8...), append(slices.Clone(llama), int4...), append(slices.Clone(llama), fp8...), append(gemma("128", 4), int4...))
 }
 
 // gemma defines all that only Gemma's kernels, and those of mixtures, have.
@@ -79,17 +79,24 @@ func TestKernelsCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, arch := range []string{"sm_80", "sm_90a", "sm_120"} {
+	older := map[string]string{"sm_70": "OLDER=70", "sm_75": "OLDER=75"} // which run in fp16
+	for _, arch := range []string{"sm_70", "sm_75", "sm_80", "sm_90a", "sm_120"} {
 		for _, shape := range append(shapes(), formats()...) {
+			if arch == "sm_75" && slices.Contains(shape, "HEAD_DIM=256") || arch == "sm_70" && strings.HasPrefix(c.Version, "13") {
+				continue // a block has too little shared memory; NVRTC 13 knows no 7.0
+			}
+			if define := older[arch]; define != "" {
+				shape = append(slices.Clone(shape), define, "FP16=1", "KEYS=32")
+			}
 			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,3,256,3,8", "SHAPE_16=2,3,256,3,16", "DEEP_1=1,1,512,7,1", "DEEP_8=1,2,256,6,8", "DEEP_16=2,2,256,4,16",
-				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,3,256,3,16")
+				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,2,256,4,16", "HALVES_1=1,3,256,7,1", "HALVES_8=1,3,256,5,8")
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
 				t.Parallel()
 				cubin, log, err := c.Compile("kernels.cu", src, arch, shape)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if log != "" {
+				if log != "" && (arch != "sm_70" || !strings.Contains(log, "deprecated")) {
 					t.Errorf("the compiler remarks:\n%s", log)
 				}
 				if !strings.HasPrefix(string(cubin), "\x7fELF") {

@@ -18,7 +18,8 @@ type Properties struct {
 	SharedPerSM   int
 	SharedOptIn   int // most shared memory of one block
 	MemoryBytes   uint64
-	DriverVersion int // CUDA version the driver speaks: 13000 for 13.0
+	DriverVersion int    // CUDA version the driver speaks: 13000 for 13.0
+	Code          string // Architecture of its compute capability
 }
 
 // A Device is one GPU with its primary context current on this thread, and the
@@ -58,8 +59,9 @@ func Open(ordinal int, folder string) (*Device, error) {
 	return dev, nil
 }
 
-// Ready says what is missing for an engine to run here: a driver with a GPU that is new
-// enough, or one of the libraries. It takes no memory of the GPU.
+// Ready says what is missing for an engine to run here in every format, and so without
+// being asked for: a driver with a GPU that is new enough, or one of the libraries. It
+// takes no memory of the GPU.
 func Ready(folder string) error {
 	d, err := openDriver(folder)
 	if err != nil {
@@ -70,7 +72,7 @@ func Ready(folder string) error {
 		return err
 	}
 	if dev.Major < 8 {
-		return &DeviceError{fmt.Sprintf("%s has compute capability %d.%d; the kernels need 8.0 or newer", dev.Name, dev.Major, dev.Minor)}
+		return &DeviceError{fmt.Sprintf("%s has compute capability %d.%d; an engine that is not named needs 8.0 or newer", dev.Name, dev.Major, dev.Minor)}
 	}
 	if _, err := OpenCompiler(folder); err != nil {
 		return err
@@ -129,6 +131,7 @@ func (dev *Device) find(ordinal int) error {
 		}
 		*a.to = int(v)
 	}
+	dev.Code = Architecture(dev.Major, dev.Minor)
 	return nil
 }
 

@@ -23,7 +23,7 @@ func TestReadyKnowsOldGPUs(t *testing.T) {
 		return
 	}
 	for age, want := range map[string]string{
-		"7": "ready: cuda: emulated GPU has compute capability 7.0; the kernels need 8.0 or newer", "8": "ready: <nil>",
+		"7": "ready: cuda: emulated GPU has compute capability 7.0; an engine that is not named needs 8.0 or newer", "8": "ready: <nil>",
 	} {
 		c := exec.Command(os.Args[0], "-test.v", "-test.run=^TestReadyKnowsOldGPUs$")
 		c.Env = append(os.Environ(), major+"="+age)

@@ -18,6 +18,9 @@
 //   - The parts of a head are one cluster where the launch says so: each block
 //     sends every other its share of the sums, through the shared memory of the
 //     cluster. Else the last block to finish adds them up.
+//   - The kernel behind may start at once. Where a cluster has the head of a single
+//     sequence, which reads little, it may when the context has been read: what it
+//     fetches then uses the time in which the sums are joined.
 //
 //   qkv[batch][(heads+2*kv_heads)*HEAD_DIM], positions[batch] = tokens in the cache
 //   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]
@@ -378,7 +381,8 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
     }
     cluster_begin();
   }
-  let_next_start();
+  bool late = gridDim.z == 1 && blocks > 1;
+  if (!late) let_next_start();
 
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
   u8 *mine = rings + warp * DEC_RING;
@@ -435,6 +439,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
     if (++v == DEC_VALUE_STAGES) v = 0;
   }
 
+  if (late) let_next_start();
   wait_copies<0>(); // of tiles beyond the context
   __syncwarp();
   leave_mixed(a, (float *)mine, sh.stats[warp]);

@@ -1,7 +1,8 @@
 // Causal attention of whole prompts: FlashAttention-2 (arXiv:2307.08691) on
 // tensor cores. A block of four warps takes 64 queries of one head, 16 a warp,
-// and runs over the keys in tiles of 64, the next tile on its way while one is
-// worked on. Scores never leave the registers.
+// and runs over the keys in tiles of KEYS, the next tile on its way while one is
+// worked on. Scores never leave the registers. KEYS is 64, or what the host defines
+// where a block has no room for two tiles of that.
 //
 //   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], queries rotated
 //   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]; out[batch*length][heads*HEAD_DIM]
@@ -10,13 +11,17 @@
 // lies at c^(r%8), so that the eight rows of an ldmatrix meet no bank twice.
 
 #define TILE 64
+#ifndef KEYS
+#define KEYS 64
+#endif
 #define PIECES (HEAD_DIM / 8)
 
 __device__ __forceinline__ u32 piece(u32 base, int row, int c) { return base + (row * PIECES + (c ^ (row & 7))) * 16; }
 
-// copy_tile starts copying TILE rows; rows from have on are zeros.
+// copy_tile starts copying ROWS rows; rows from have on are zeros.
+template <int ROWS>
 __device__ __forceinline__ void copy_tile(u32 base, const bf16 *from, u64 stride, int have) {
-  for (int i = threadIdx.x; i < TILE * PIECES; i += 4 * WARP) {
+  for (int i = threadIdx.x; i < ROWS * PIECES; i += 4 * WARP) {
     int r = i / PIECES, c = i % PIECES, bytes = r < have ? 16 : 0;
     copy16_or_zero(piece(base, r, c), from + (r < have ? r : 0) * stride + c * 8, bytes);
   }
@@ -35,41 +40,42 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
   int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mi = lane / 8, mr = lane % 8;
   u64 width = (u64)(heads + 2 * kv_heads) * HEAD_DIM;
-  const u32 size = TILE * HEAD_DIM * 2;
-  u32 qs = shared_address(smem), ks = qs + size, vs = ks + 2 * size;
+  const u32 size = KEYS * HEAD_DIM * 2;
+  u32 qs = shared_address(smem), ks = qs + TILE * HEAD_DIM * 2, vs = ks + 2 * size;
   const bf16 *q = qkv + ((u64)seq * length + tile * TILE) * width + head * HEAD_DIM;
   u64 cache = ((u64)seq * kv_heads + head / GROUP) * capacity * HEAD_DIM;
 
-  int start = 0;
+  int start = 0, own = tile * (TILE / KEYS); // first tiles of keys: that is seen, and that the queries' own are in
 #if SLIDING
-  start = max(tile * TILE - window + 1, 0) / TILE;
-  cache += (u64)start * TILE * HEAD_DIM;
+  start = max(tile * TILE - window + 1, 0) / KEYS;
+  cache += (u64)start * KEYS * HEAD_DIM;
 #endif
-  copy_tile(qs, q, width, length - tile * TILE);
-  copy_tile(ks, k_cache + cache, HEAD_DIM, length - start * TILE);
-  copy_tile(vs, v_cache + cache, HEAD_DIM, length - start * TILE);
+  copy_tile<TILE>(qs, q, width, length - tile * TILE);
+  copy_tile<KEYS>(ks, k_cache + cache, HEAD_DIM, length - start * KEYS);
+  copy_tile<KEYS>(vs, v_cache + cache, HEAD_DIM, length - start * KEYS);
   commit();
 
   float o[HEAD_DIM / 8][4] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
   scale *= LOG2E;
-  for (int j = 0; j <= tile - start; j++) { // tiles of keys from the first that is seen
-    if (j < tile - start) {
-      u64 at = cache + (u64)(j + 1) * TILE * HEAD_DIM;
-      copy_tile(ks + (j + 1) % 2 * size, k_cache + at, HEAD_DIM, length - (start + j + 1) * TILE);
-      copy_tile(vs + (j + 1) % 2 * size, v_cache + at, HEAD_DIM, length - (start + j + 1) * TILE);
+  int tiles = own + TILE / KEYS - start;
+  for (int j = 0; j < tiles; j++) { // tiles of keys from the first that is seen
+    if (j + 1 < tiles) {
+      u64 at = cache + (u64)(j + 1) * KEYS * HEAD_DIM;
+      copy_tile<KEYS>(ks + (j + 1) % 2 * size, k_cache + at, HEAD_DIM, length - (start + j + 1) * KEYS);
+      copy_tile<KEYS>(vs + (j + 1) % 2 * size, v_cache + at, HEAD_DIM, length - (start + j + 1) * KEYS);
     }
     commit();
     wait_copies<1>();
     __syncthreads();
     u32 k = ks + j % 2 * size, v = vs + j % 2 * size;
 
-    float s[TILE / 8][4] = {};
+    float s[KEYS / 8][4] = {};
 #pragma unroll
     for (int d = 0; d < HEAD_DIM / 16; d++) {
       u32 a[4];
       ldmatrix(a, piece(qs, warp * 16 + (mi & 1) * 8 + mr, d * 2 + (mi >> 1)));
 #pragma unroll
-      for (int n = 0; n < TILE / 16; n++) {
+      for (int n = 0; n < KEYS / 16; n++) {
         u32 b[4];
         ldmatrix(b, piece(k, n * 16 + (mi >> 1) * 8 + mr, d * 2 + (mi & 1)));
         mma(s[2 * n], a[0], a[1], a[2], a[3], b[0], b[1]);
@@ -78,30 +84,31 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
     }
 #ifdef ATT_SOFTCAP
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n++)
+    for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++) s[n][i] = bend(s[n][i] * scale, ATT_SOFTCAP * LOG2E) / scale;
 #endif
 #if SLIDING
-    int behind = (tile - start - j) * TILE + warp * 16 + g - 2 * t - window; // of lane's first key and query, 0 where it is just unseen
+    int behind = (own - start - j) * KEYS + warp * 16 + g - 2 * t - window; // of lane's first key and query, 0 where it is just unseen
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n++)
+    for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
         if (behind + (i >> 1) * 8 - n * 8 - (i & 1) >= 0) s[n][i] = -INFINITY;
 #endif
-    if (j == tile - start) { // the diagonal: a query sees keys up to itself
+    if (j >= own - start) { // the diagonal: a query sees keys up to itself
+      int ahead = warp * 16 + g - (j - own + start) * KEYS;
 #pragma unroll
-      for (int n = 0; n < TILE / 8; n++)
+      for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          if (n * 8 + 2 * t + (i & 1) > warp * 16 + g + (i >> 1) * 8) s[n][i] = -INFINITY;
+          if (n * 8 + 2 * t + (i & 1) > ahead + (i >> 1) * 8) s[n][i] = -INFINITY;
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) { // rows g and g+8
       float m = peak[h];
 #pragma unroll
-      for (int n = 0; n < TILE / 8; n++) m = fmaxf(m, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+      for (int n = 0; n < KEYS / 8; n++) m = fmaxf(m, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
       m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
       m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
       float base = m;
@@ -109,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       float old = exp2f((peak[h] - base) * scale), row = 0.f, shift = base * scale;
       peak[h] = m;
 #pragma unroll
-      for (int n = 0; n < TILE / 8; n++)
+      for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int i = 0; i < 2; i++) row += s[n][2 * h + i] = exp2f(fmaf(s[n][2 * h + i], scale, -shift));
       sum[h] = sum[h] * old + row;
@@ -117,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       for (int n = 0; n < HEAD_DIM / 8; n++) o[n][2 * h] *= old, o[n][2 * h + 1] *= old;
     }
 #pragma unroll
-    for (int n = 0; n < TILE / 16; n++) {
+    for (int n = 0; n < KEYS / 16; n++) {
       u32 a[4] = {pack(s[2 * n][0], s[2 * n][1]), pack(s[2 * n][2], s[2 * n][3]), pack(s[2 * n + 1][0], s[2 * n + 1][1]),
                   pack(s[2 * n + 1][2], s[2 * n + 1][3])};
 #pragma unroll

@@ -17,7 +17,7 @@
 //
 // The host takes it where the model has no window in use and no soft cap.
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
 
 #define WIDE 128                       // queries, and keys, of a tile
 #define BLOCK (WIDE * 128)             // bytes of a block of 64 values of each row

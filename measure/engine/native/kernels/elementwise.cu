@@ -1,18 +1,30 @@
 // The operators that touch each value once.
 
+// gather_row loads several values before it stores the first, for each comes from
+// DRAM, or from another GPU.
 __device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
-  for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
-    float v = wide(from[i]);
-#ifdef EMBED_SCALE
-    v *= EMBED_SCALE;
-#endif
-    x[row * hidden + i] = v;
-    if (xn == nullptr) continue;
-    xn[row * hidden + i] = narrow(v * gain(wide(norm[i])));
-    float ss = v * v;
+  for (int first = threadIdx.x; first < hidden; first += 4 * blockDim.x) {
+    float v[4], g[4];
 #pragma unroll
-    for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
-    if (i % 16 == 0) squares[row * (hidden / 16) + i / 16] = ss;
+    for (int j = 0; j < 4; j++) {
+      int i = first + j * blockDim.x;
+      v[j] = i < hidden ? wide(from[i]) : 0.f, g[j] = i < hidden && xn != nullptr ? gain(wide(norm[i])) : 0.f;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      int i = first + j * blockDim.x;
+      if (i >= hidden) break;
+#ifdef EMBED_SCALE
+      v[j] *= EMBED_SCALE;
+#endif
+      x[row * hidden + i] = v[j];
+      if (xn == nullptr) continue;
+      xn[row * hidden + i] = narrow(v[j] * g[j]);
+      float ss = v[j] * v[j];
+#pragma unroll
+      for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
+      if (i % 16 == 0) squares[row * (hidden / 16) + i / 16] = ss;
+    }
   }
 }
 

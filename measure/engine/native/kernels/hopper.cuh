@@ -2,7 +2,7 @@
 // they need (PTX ISA, "Asynchronous warpgroup level matrix instructions" and
 // "Asynchronous data movement"). Like ptx.cuh, the tests replace this file.
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER)
 
 #define REGISTERS_8(d, i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])

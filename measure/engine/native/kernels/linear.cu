@@ -25,7 +25,7 @@
 #define PRODUCERS 4
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
-enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN };
+enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN, SUMMED, HALVES };
 
 struct LinearArgs {
   const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
@@ -40,9 +40,14 @@ struct LinearArgs {
   int parts;            // of k that a tile is cut into; 1 uses neither of the next
   float *partial;       // [units][parts][8*NT][16]
   u32 *arrived;         // [units], zero before and after
+#if RANKS > 1
+  // SUMMED: as RESIDUAL, of the sum over the ranks; without h, y is that alone
+  Mail mail;
+  u32 *turns; // [units], of the last exchange
+#endif
 };
 
-// A Deal is what a block has of a product's rows, in units of 16 rows of weights: where
+// A Deal is what a block has of a product's rows, in units of 16 rows of weights, or of 8: where
 // k is not cut, as many in all as any other block or one less, in passes of up to RT,
 // the blocks side by side in each.
 struct Deal {
@@ -59,17 +64,20 @@ struct Deal {
 };
 
 // RT units of 16 rows and KS columns of weights, and as many columns of XR
-// inputs, make one stage of the ring; NT is the batch in eights.
+// inputs, make one stage of the ring; NT is the batch in eights. HALVES is SCORES by
+// units of 8 rows, with which the other half of an mma is 0, where they deal the rows
+// out more evenly.
 template <int NT, int RT, int KS, int STAGES, int XR, Out OUT>
 struct Linear {
-  static constexpr int ROWS = 16 * RT;
+  static constexpr int UNIT_ROWS = OUT == HALVES ? 8 : 16; // rows of weights
+  static constexpr int ROWS = UNIT_ROWS * RT;
   static constexpr int PITCH = KS * 2;
   static constexpr int STAGE = (ROWS + XR) * PITCH;
   static constexpr int UNITS = KS / CONSUMERS / 32;     // of 32 columns, a warp and stage
   static constexpr int CHUNKS = KS / 8;                 // 16-byte pieces of a row
   static constexpr int RED = RT * NT * 8 * RED_PITCH;   // floats of one warp's sums
   static constexpr int COPIES = RT * NT <= 2 ? CONSUMERS : CONSUMERS / 2; // of them
-  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : UNIT_ROWS; // rows of the result, a unit
   static constexpr int SUMS = NT * 128;                  // of a unit
   static constexpr int EACH = (RT * NT * 128 + CONSUMERS * WARP - 1) / (CONSUMERS * WARP); // results of a thread, at most
   static_assert(UNITS >= 1 && UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
@@ -79,6 +87,9 @@ struct Linear {
   u64 *full, *empty; // of each slot: filled, and free again
   bool *last;        // this block has the last part of a unit
   Deal deal;
+#if RANKS > 1
+  u64 **boxes; // of every rank
+#endif
 
   // A Cursor is a stage's place in the weights and in the ring. Its tile is some
   // units, or one part of one unit; none are left when it has no units.
@@ -120,7 +131,7 @@ struct Linear {
       int r = min((unit + j / 16) * 8 + j % 8, a.n - 1);
       return j % 16 < 8 ? r : a.n + r;
     }
-    return min(unit * 16 + j, a.n - 1);
+    return min(unit * UNIT_ROWS + j, a.n - 1);
   }
 
   // The producers take PASS rows at a time, a thread always the same column of
@@ -140,14 +151,14 @@ struct Linear {
     if (col >= a.k) return;
     u32 to = place(c.slot, thread);
     if ((c.first + c.tiles()) * OUTPUTS > a.n) { // the last tile, in part
-      for (int j = 0; j < 16 * c.tiles(); j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy);
+      for (int j = 0; j < UNIT_ROWS * c.tiles(); j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy);
       return;
     }
     const bf16 *from = a.w + (u64)(c.first * OUTPUTS + r0) * a.k + col;
     const bf16 *up = from + (u64)a.n * a.k;
 #pragma unroll
     for (int j = 0; j < ROWS; j += PASS) {
-      if (j / 16 >= c.tiles()) break;
+      if (j / UNIT_ROWS >= c.tiles()) break;
       bool second = OUT == SWIGLU && j % 16 >= 8;
       int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
       copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)down * (u32)a.k), policy);
@@ -226,8 +237,8 @@ struct Linear {
 #pragma unroll
       for (int i = 0; i < RT; i++) {
         if (i >= c.tiles()) break;
-        const u8 *w = stage + (i * 16 + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
-        uint4 p = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * PITCH);
+        const u8 *w = stage + (i * UNIT_ROWS + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
+        uint4 p = *(const uint4 *)w, q = OUT == HALVES ? make_uint4(0, 0, 0, 0) : *(const uint4 *)(w + 8 * PITCH);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
           mma(sum[i][n], p.x, q.x, p.y, q.y, v[n].x, v[n].y);
@@ -270,12 +281,15 @@ struct Linear {
 
   __device__ void consume(float *red, const float *scale) const {
     Cursor c = start(0);
+    Exchange on;
+    begin_exchange(on, c);
     while (c.units > 0) {
       int turn = c.turn, item = c.item, first = c.first, units = c.units;
       float sum[RT][NT][4] = {};
       Stream s;
       if (OUT == RESIDUAL) load_stream(s, first, units);
       while (c.turn == turn) {
+        if (OUT == SUMMED && c.k + KS >= c.end) end_exchange(on);
         barrier_wait(full + c.slot, c.phase);
         multiply(sum, c);
         __syncwarp();
@@ -284,10 +298,75 @@ struct Linear {
       }
       share(sum, red);
       sync_threads_of(1, CONSUMERS * WARP);
-      if (a.parts == 1 || leave(red, item, first)) finish(red, scale, first, units, s);
+      if (a.parts == 1 || leave(red, item, first)) {
+        if (OUT == SUMMED) exchange(on, red, first, units);
+        else finish(red, scale, first, units, s);
+      }
       sync_threads_of(1, CONSUMERS * WARP);
     }
+    if (OUT == SUMMED) end_exchange(on);
   }
+
+  // An Exchange is a tile that is on its way between the ranks, or none. It is waited
+  // for when the block has all but one stage of its next tile, which all ranks have
+  // sent theirs ahead of: it is there by then.
+  struct Exchange {
+    int first, units;
+    u32 turn; // of this launch
+    float own[EACH];
+  };
+
+#if RANKS > 1
+  // begin_exchange finds the turn, one more than the last, which all units have had.
+  __device__ __forceinline__ void begin_exchange(Exchange &on, const Cursor &c) const {
+    on.units = 0, on.turn = OUT == SUMMED && c.units > 0 ? __ldcg(a.turns + c.first) + 1 : 0;
+  }
+
+  // exchange posts the sums of a tile to the other ranks.
+  __device__ __forceinline__ void exchange(Exchange &on, const float *red, int first, int units) const {
+    u64 values = (u64)a.batch * a.n;
+    on.first = first, on.units = units;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      Result at(e);
+      int o = (first + at.unit) * 16 + at.r;
+      if (at.unit >= units || at.seq >= a.batch || o >= a.n) continue;
+      on.own[e] = total(red, first, at, at.r);
+      for (int to = 0; to < RANKS; to++)
+        if (to != a.mail.rank) post(boxes[to] + box(on.turn, a.mail.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.own[e]), on.turn);
+    }
+  }
+
+  // end_exchange adds the sums of all ranks to the stream.
+  __device__ __forceinline__ void end_exchange(Exchange &on) const {
+    if (on.units == 0) return;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      Result at(e);
+      int o = (on.first + at.unit) * 16 + at.r;
+      if (at.unit >= on.units) break;
+      float x = 0.f;
+      bool any = at.seq < a.batch && o < a.n;
+      if (any) {
+        u64 to = (u64)at.seq * a.n + o;
+        float before = a.h ? __ldcg(a.y + to) : 0.f, g = a.h ? gain(wide(a.norm[o])) : 0.f;
+        x = before + take(a.mail, boxes[a.mail.rank], on.turn, (u64)a.batch * a.n, to, on.own[e]);
+        a.y[to] = x;
+        if (a.h) a.h[to] = narrow(x * g);
+        if (at.seq == 0 && at.r == 0) a.turns[on.first + at.unit] = on.turn;
+      }
+      float ss = x * x;
+#pragma unroll
+      for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+      if (a.h && at.r == 0 && any) a.sums[(u64)at.seq * (a.n / 16) + o / 16] = ss;
+    }
+    on.units = 0;
+  }
+#else
+  __device__ __forceinline__ void begin_exchange(Exchange &, const Cursor &) const {}
+  __device__ __forceinline__ void exchange(Exchange &, const float *, int, int) const {}
+  __device__ __forceinline__ void end_exchange(Exchange &) const {}
+#endif
 
   // leave writes the sums of one part where other blocks see them, and reports
   // whether they were the last of the unit.
@@ -338,9 +417,9 @@ struct Linear {
         a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
         continue;
       }
-      int o = (first + at.unit) * 16 + r;
-      if (OUT == SCORES || OUT == PLAIN) {
-        if (seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == SCORES ? scale[seq] : 1.f);
+      int o = (first + at.unit) * UNIT_ROWS + r;
+      if (OUT == SCORES || OUT == PLAIN || OUT == HALVES) {
+        if (r < UNIT_ROWS && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == PLAIN ? 1.f : scale[seq]);
         continue;
       }
       float x = 0.f;
@@ -386,7 +465,13 @@ struct Linear {
     __shared__ __align__(16) float red[COPIES * RED];
     __shared__ float scale[NT * 8];
     __shared__ bool last;
+#if RANKS > 1
+    __shared__ u64 *boxes[RANKS];
+    if (OUT == SUMMED && threadIdx.x < RANKS) boxes[threadIdx.x] = a.mail.boxes[threadIdx.x];
+    Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT), boxes};
+#else
     Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
+#endif
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
     }
@@ -396,7 +481,7 @@ struct Linear {
       return;
     }
     wait_for_previous();
-    if (OUT == SCORES || OUT == SWIGLU) l.scales(scale);
+    if (OUT == SCORES || OUT == SWIGLU || OUT == HALVES) l.scales(scale);
     l.consume(red, scale);
   }
 };
@@ -415,12 +500,32 @@ struct Linear {
 #define LINEAR_PLAIN(rows)
 #endif
 
+#if RANKS > 1
+#define LINEAR_SUMMED(rows)                                                                                                \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
+      linear_summed_##rows(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
+                           const bf16 *norm, int parts, float *partial, u32 *arrived, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
+    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived, {boxes, late, limit, rank}, turns}; \
+    Linear<DEEP_##rows, SUMMED>::run(a);                                                                                    \
+  }
+#else
+#define LINEAR_SUMMED(rows)
+#endif
+
 #define LINEARS(rows)                                       \
   LINEAR(linear_scores_##rows, SHAPE_##rows, SCORES)        \
   LINEAR(linear_residual_##rows, DEEP_##rows, RESIDUAL)     \
   LINEAR(linear_swiglu_##rows, GATED_##rows, SWIGLU)        \
-  LINEAR_PLAIN(rows)
+  LINEAR_PLAIN(rows)                                        \
+  LINEAR_SUMMED(rows)
 
 LINEARS(1)
 LINEARS(8)
 LINEARS(16)
+
+#ifdef HALVES_1
+LINEAR(linear_halves_1, HALVES_1, HALVES)
+#endif
+#ifdef HALVES_8
+LINEAR(linear_halves_8, HALVES_8, HALVES)
+#endif

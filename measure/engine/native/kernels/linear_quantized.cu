@@ -345,7 +345,7 @@ struct Narrow {
     Narrow<SHAPE, OUT>::run(a);                                                                                            \
   }
 
-#if SANDWICH
+#if SANDWICH || RANKS > 1
 #define NARROW_PLAIN(rows) NARROW(narrow_plain_##rows, NARROW_DEEP_##rows, PLAIN)
 #else
 #define NARROW_PLAIN(rows)

@@ -44,7 +44,7 @@ extern "C" __global__ void gather_pairs(const bf16 *x, const int *order, int hid
   for (int i = threadIdx.x * 8; i < hidden; i += blockDim.x * 8) *(uint4 *)(to + (u64)blockIdx.x * hidden + i) = *(const uint4 *)(x + row * hidden + i);
 }
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER)
 
 #define BOX_PAIRS 16
 #define HALF_BYTES (128 * 128)                                  // 128 rows of 64 columns of the weights

@@ -23,7 +23,11 @@ typedef unsigned long long u64;
 // pack rounds two floats to nearest even, a to the low half.
 __device__ __forceinline__ u32 pack(float a, float b) {
   u32 r;
+#ifndef OLDER
   asm("cvt.rn." SIXTEEN "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));
+#else
+  asm("{\n.reg .b16 l, h;\ncvt.rn.f16.f32 l, %1;\ncvt.rn.f16.f32 h, %2;\nmov.b32 %0, {l, h};\n}" : "=r"(r) : "f"(a), "f"(b));
+#endif
   return r;
 }
 
@@ -89,16 +93,22 @@ __device__ __forceinline__ u32 read_count(const u32 *at) {
   return v;
 }
 
+// post leaves a value and its turn for whoever looks for that turn, in one store; it
+// orders nothing else. read_posted looks.
+__device__ __forceinline__ void post(u64 *at, u32 v, u32 turn) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"((u64)turn << 32 | v) : "memory");
+}
+
+__device__ __forceinline__ u64 read_posted(const u64 *at) {
+  u64 v;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
+  return v;
+}
+
 // Values of another GPU, past every cache of this one.
 __device__ __forceinline__ float4 load_peer(const float *at) {
   float4 v;
   asm volatile("ld.relaxed.sys.global.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(at) : "memory");
-  return v;
-}
-
-__device__ __forceinline__ u64 load_peer(const u64 *at) {
-  u64 v;
-  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
   return v;
 }
 
@@ -118,6 +128,8 @@ __device__ __forceinline__ void give_up(u32 *word, u32 v) {
 }
 
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+#ifndef OLDER // what older GPUs have not is in older.cuh, in other words
 
 // mma adds the product of a 16x16 tile of a and a 16x8 tile of b to c. Lane
 // 4g+t holds of a: rows g and g+8, columns 2t, 2t+1, 2t+8, 2t+9; of b: those
@@ -175,9 +187,13 @@ __device__ __forceinline__ u64 evict_first() {
   return policy;
 }
 
+#endif // OLDER
+
 // sync_threads_of waits at a barrier other than that of __syncthreads, which is 0,
 // for so many threads of the block.
 __device__ __forceinline__ void sync_threads_of(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
+
+#ifndef OLDER
 
 // copy16_or_zero copies the first bytes, 16 or none, and makes the others 0.
 __device__ __forceinline__ void copy16_or_zero(u32 to, const void *from, int bytes) {
@@ -192,6 +208,38 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+#else
+
+// put_shared and get_shared are stores to and loads from an address of shared
+// memory.
+__device__ __forceinline__ void put_shared(u32 to, uint4 v) {
+  asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+__device__ __forceinline__ void put_shared(u32 to, u32 v) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(v) : "memory"); }
+
+__device__ __forceinline__ u32 get_shared(u32 at) {
+  u32 v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+  return v;
+}
+
+// look_again waits a little before a thread looks once more.
+__device__ __forceinline__ void look_again() { __nanosleep(20); }
+
+#if OLDER >= 75
+// mma_half is mma of the half of the 16 that lie between: columns 2t, 2t+1 of a, rows
+// 2t, 2t+1 of b (PTX ISA, mma.m16n8k8).
+__device__ __forceinline__ void mma_half(float c[4], u32 a0, u32 a1, u32 b0) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a0), "r"(a1), "r"(b0));
+}
+#endif
+
+#endif // OLDER
+
+#if !defined(OLDER) || OLDER >= 75
 // ldmatrix loads four 8x8 matrices: lane 8i+r names row r of matrix i, and lane
 // 4g+t gets columns 2t and 2t+1 of row g of each; transposed, rows 2t and 2t+1 of
 // column g.
@@ -202,6 +250,7 @@ __device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
 __device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
 }
+#endif
 
 // A cluster is blocks that run at the same time and reach each other's shared
 // memory, of compute capability 9.0 and later. cluster_blocks is how many of them the

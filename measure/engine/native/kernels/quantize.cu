@@ -5,16 +5,17 @@
 
 // quantize rounds the rows of a matrix to e4m3, each by the scale that makes its
 // greatest value 448, e4m3's greatest, or little less: scales are rounded up to four
-// significant bits, as many as weights have, so that widen is exact in bf16. One
-// block a row.
+// significant bits, as many as weights have, so that widen is exact in bf16. A GPU
+// that has a part of each row, k inputs from first on, has the scale of the whole.
+// One block a row.
 //
-//   from[rows][k] -> to[rows][k], scales[rows]
-extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int k) {
+//   from[rows][width] -> to[rows][k], scales[rows]
+extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int width, int first, int k) {
   __shared__ float part[WARP];
   u64 row = blockIdx.x;
-  const bf16 *in = from + row * k;
+  const bf16 *in = from + row * width;
   float top = 0.f;
-  for (int i = threadIdx.x; i < k; i += blockDim.x) top = fmaxf(top, fabsf(wide(in[i])));
+  for (int i = threadIdx.x; i < width; i += blockDim.x) top = fmaxf(top, fabsf(wide(in[i])));
 #pragma unroll
   for (int o = WARP / 2; o > 0; o /= 2) top = fmaxf(top, __shfl_xor_sync(FULL, top, o));
   if (threadIdx.x % WARP == 0) part[threadIdx.x / WARP] = top;
@@ -23,6 +24,7 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int
   for (int i = 0; i < blockDim.x / WARP; i++) top = fmaxf(top, part[i]);
   float scale = top > 0.f ? __uint_as_float((__float_as_uint(top / 448.f) + 0xfffff) & ~0xfffffu) : 1.f;
   if (threadIdx.x == 0) scales[row] = scale;
+  in += first;
   for (int e = threadIdx.x; e < k / 8; e += blockDim.x) {
     uint2 o = {0, 0};
     for (int i = 0; i < 8; i++) {

@@ -92,7 +92,8 @@ __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
 // over B that followed the last sum over A. In the sum over B it has met every other
 // rank, whose kernel there began to meet only when the product ahead of it was
 // complete (after_previous), and with it all that was ahead of that, the sum
-// over A with its reads among it. So nobody reads A any more.
+// over A with its reads among it. So nobody reads A any more. Where the sum over B is
+// within a product, the others have posted theirs after the same wait (exchange.cuh).
 //
 //   parts[rank]: [n] float32, in that rank's memory; n a multiple of 16
 extern "C" __global__ void __launch_bounds__(512)
@@ -140,36 +141,39 @@ extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const
   gather_row(tables[t / each] + (u64)(t % each) * hidden, row, x, hidden, xn, squares, norm);
 }
 
-// best_of_part leaves the best of this rank's scores, those of the vocabulary from
-// first on.
-extern "C" __global__ void best_of_part(float *logits, int vocab, int first, u64 *best, u32 *arrived, u64 *mine) {
-  let_next_start();
-  after_previous();
-  u64 winner;
-  if (best_score(logits, vocab, first, best, arrived, winner)) mine[blockIdx.y] = winner;
-}
-
-// best_of_all takes the best of all ranks' as the next token, the lowest index
-// among equals, and moves the position on. A rank writes its best of the next step
-// after the sums of that step, in which it has met the others behind this kernel.
+// sampling_shared is sampling with each rank's part of the vocabulary, from first on:
+// who finds the best of this rank's scores posts it to all ranks, in two halves, and
+// the last block takes the best of all ranks', the lowest index among equals.
 //
-//   bests[rank]: [batch], in that rank's memory; next[batch], positions[batch]
-extern "C" __global__ void best_of_all(const u64 *const *bests, u32 *const *flags, u32 *counts, u32 *late, u64 limit, int rank, int batch, int *next,
-                                       int *positions) {
+//   boxes[rank]: [2][RANKS][2*batch], in that rank's memory; turns: the last turn, and the sequences that are done, zero before and after
+extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, u64 *const *boxes,
+                                           u32 *late, u64 limit, int rank, u32 *turns) {
+  __shared__ bool last;
   let_next_start();
-  Meeting m = {flags, counts, late, limit, rank};
+  Mail m = {boxes, late, limit, rank};
   after_previous();
-  meet(m);
-  for (int seq = blockIdx.x * blockDim.x + threadIdx.x; seq < batch; seq += gridDim.x * blockDim.x) {
+  u32 turn = __ldcg(turns) + 1, batch = gridDim.y;
+  u64 winner;
+  bool found = best_score(logits, vocab, first, best, arrived, winner);
+  if (found)
+    for (int to = 0; to < RANKS; to++) {
+      u64 *at = boxes[to] + box(turn, rank, 2 * batch) + 2 * blockIdx.y;
+      post(at, winner >> 32, turn), post(at + 1, (u32)winner, turn);
+    }
+  if (threadIdx.x == 0) last = found && atomicAdd(turns + 1, 1) == batch - 1;
+  __syncthreads();
+  if (!last) return;
+  for (u32 seq = threadIdx.x; seq < batch; seq += blockDim.x) {
     u64 top = 0;
-#pragma unroll
     for (int r = 0; r < RANKS; r++) {
-      u64 other = load_peer(bests[r] + seq);
+      const u64 *at = boxes[rank] + box(turn, r, 2 * batch) + 2 * seq;
+      u64 other = (u64)posted(m, at, read_posted(at), turn, r) << 32 | posted(m, at + 1, read_posted(at + 1), turn, r);
       top = other > top ? other : top;
     }
     next[seq] = token(top);
     positions[seq] += 1;
   }
+  if (threadIdx.x == 0) turns[0] = turn, turns[1] = 0;
 }
 
 #endif

@@ -197,9 +197,9 @@ func (c *Checkpoint) BF16(name string, shape []int) ([]uint16, error) {
 	return c.Part(BFloat16, name, shape, rows, cols)
 }
 
-// Bytes reads a tensor of this format and shape as it is stored.
-func (c *Checkpoint) Bytes(name, dtype string, shape []int) ([]byte, error) {
-	if err := c.CheckIn(name, shape, dtype); err != nil {
+// Float32 reads a tensor of floats.
+func (c *Checkpoint) Float32(name string, shape []int) ([]float32, error) {
+	if err := c.Check(name, shape); err != nil {
 		return nil, err
 	}
 	p := c.tensors[name]
@@ -207,23 +207,10 @@ func (c *Checkpoint) Bytes(name, dtype string, shape []int) ([]byte, error) {
 	if err := p.read(raw, 0); err != nil {
 		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
 	}
-	return raw, nil
-}
-
-// Float32 reads a tensor of floats.
-func (c *Checkpoint) Float32(name string, shape []int) ([]float32, error) {
-	if err := c.Check(name, shape); err != nil {
-		return nil, err
-	}
-	dtype := c.tensors[name].DType
-	raw, err := c.Bytes(name, dtype, shape)
-	if err != nil {
-		return nil, err
-	}
-	width, _ := size(dtype)
+	width, _ := size(p.DType)
 	out := make([]float32, len(raw)/int(width))
 	for i := range out {
-		out[i] = float(dtype, raw[i*int(width):])
+		out[i] = float(p.DType, raw[i*int(width):])
 	}
 	return out, nil
 }
@@ -246,7 +233,30 @@ func (c *Checkpoint) Part(f Format, name string, shape []int, rows, cols Span) (
 	if err := c.Check(name, shape); err != nil {
 		return nil, err
 	}
-	p, width := c.tensors[name], 1
+	p := c.tensors[name]
+	raw, err := p.part(name, shape, rows, cols)
+	if err != nil {
+		return nil, err
+	}
+	out, err := f.values(p.DType, raw)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+	}
+	return out, nil
+}
+
+// PartBytes is Part of a tensor that has to be stored as dtype, as it is stored.
+func (c *Checkpoint) PartBytes(name, dtype string, shape []int, rows, cols Span) ([]byte, error) {
+	if err := c.CheckIn(name, shape, dtype); err != nil {
+		return nil, err
+	}
+	p := c.tensors[name]
+	return p.part(name, shape, rows, cols)
+}
+
+// part reads the bytes of some rows and columns.
+func (p *place) part(name string, shape []int, rows, cols Span) ([]byte, error) {
+	width := 1
 	if len(shape) == 2 {
 		width = shape[1]
 	}
@@ -265,9 +275,5 @@ func (c *Checkpoint) Part(f Format, name string, shape []int, rows, cols Span) (
 			return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
 		}
 	}
-	out, err := f.values(p.DType, raw)
-	if err != nil {
-		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
-	}
-	return out, nil
+	return raw, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // bench times one operator. What makes the GPU ready for it stays for the next.
 func (w *worker) bench(b *engine.Bench) error {
-	q := native.Query{Kind: b.Kind, Shape: b.Shape, Rotate: b.Rotate, Samples: b.Samples, Seconds: b.Seconds, Rest: b.Rest}
+	q := native.Query{Kind: b.Kind, Shape: b.Shape, Rotate: b.Rotate, Samples: b.Samples, Seconds: b.Seconds, TP: b.TP, Rest: b.Rest}
 	switch {
 	case b.DType != "bf16":
 		return &engine.Failure{Kind: engine.Unsupported, Message: fmt.Sprintf("the native engine computes in bf16 alone, not in %q", b.DType)}

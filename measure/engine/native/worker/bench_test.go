@@ -20,7 +20,8 @@ func TestBench(t *testing.T) {
 	}{
 		"bf16 alone":               {engine.Unsupported, func(b *engine.Bench) { b.DType = "fp32" }},
 		"not the CPU":              {engine.Unsupported, func(b *engine.Bench) { b.Device = "cpu" }},
-		`no operator "all_reduce"`: {engine.Unsupported, func(b *engine.Bench) { b.Kind = "all_reduce" }},
+		`no operator "all_gather"`: {engine.Unsupported, func(b *engine.Bench) { b.Kind = "all_gather" }},
+		"all_reduce over 1 GPUs":   {engine.Invalid, func(b *engine.Bench) { b.Kind = "all_reduce" }},
 		"bytes has to be 1":        {engine.Invalid, func(b *engine.Bench) { b.Shape = nil }},
 	} {
 		b := good
@@ -40,5 +41,24 @@ func TestBench(t *testing.T) {
 		t.Fatal(err)
 	case len(seen.Seconds) < 3 || !seen.Graph || !seen.Cold || seen.Device.UUID == "":
 		t.Errorf("%+v", seen)
+	}
+}
+
+// All-reduces are timed over as many GPUs as are asked for, between operators of one.
+func TestGPUBenchOfRanks(t *testing.T) {
+	l := shared(t)
+	w := start(t)
+	b := engine.Bench{Kind: "all_reduce", Shape: map[string]int{"bytes": 8 << 10}, DType: "bf16", TP: 2, Samples: 3, Libraries: l.Libraries}
+	one := engine.Bench{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}, DType: "bf16", Samples: 3, Libraries: l.Libraries}
+	for _, b := range []engine.Bench{one, b, one, b} {
+		seen, err := w.Bench(t.Context(), b)
+		if err != nil || len(seen.Seconds) < 3 || !seen.Graph {
+			t.Fatalf("%s: %+v, %v", b.Kind, seen, err)
+		}
+	}
+	b.Shape = map[string]int{"bytes": 100}
+	var f *engine.Failure
+	if _, err := w.Bench(t.Context(), b); !errors.As(err, &f) || f.Kind != engine.Unsupported || f.Fatal {
+		t.Errorf("%v", err)
 	}
 }

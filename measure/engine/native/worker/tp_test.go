@@ -77,8 +77,8 @@ func TestGPUOpsOfRanks(t *testing.T) {
 	want := ids(repeat(t, w, l, engine.Request, 1)[0])
 	for _, phase := range []engine.Phase{engine.Decode, engine.Prefill} {
 		ops, err := w.Ops(t.Context(), engine.Ops{Phase: phase, Rounds: 3})
-		if err != nil || !slices.ContainsFunc(ops, func(o engine.Op) bool { return o.Name == "all_reduce" }) {
-			t.Fatalf("%d operators, %v; want all_reduce among them", len(ops), err)
+		if err != nil || !slices.ContainsFunc(ops, func(o engine.Op) bool { return o.Name == "all_reduce" || slices.Contains(o.Includes, "all_reduce") }) {
+			t.Fatalf("%d operators, %v; want all_reduce among them, or what includes it", len(ops), err)
 		}
 		if _, err := w.Trace(t.Context(), engine.Trace{Phase: phase, Passes: 1, File: filepath.Join(t.TempDir(), "t.json")}); err != nil {
 			t.Fatal(err)
@@ -97,8 +97,8 @@ func TestOpsOfRanks(t *testing.T) {
 	load(t, w, l)
 	for phase, want := range map[engine.Phase]string{
 		engine.Prefill: "embedding 1 1, input_layernorm 2 2, qkv_proj 2 2, rotary 2 2, attention 2 2, o_proj 2 2, all_reduce 2 4, post_attention_layernorm 2 2, " +
-			"gate_up_proj 2 2, activation 2 2, down_proj 2 2, norm 1 1, lm_head 1 1, sampling 1 3, step 1 28",
-		engine.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 2, all_reduce 2 4, gate_up_proj 2 2, down_proj 2 2, lm_head 1 1, sampling 1 2, step 1 18",
+			"gate_up_proj 2 2, activation 2 2, down_proj 2 2, norm 1 1, lm_head 1 1, sampling 1 2, step 1 27",
+		engine.Decode: "embedding 1 1, qkv_proj 2 2, attention 2 2, o_proj 2 4, gate_up_proj 2 2, lm_head 1 1, sampling 1 1, step 1 13",
 	} {
 		ops, err := w.Ops(t.Context(), engine.Ops{Phase: phase, Rounds: 2})
 		if err != nil {

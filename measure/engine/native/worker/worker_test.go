@@ -95,10 +95,10 @@ func TestRefused(t *testing.T) {
 		"fp32":         {func(l *engine.Load) { l.DType = "fp32" }, engine.Unsupported, "bf16 or fp16"},
 		"int8":         {func(l *engine.Load) { l.Quantization = "int8" }, engine.Unsupported, `"int8"`},
 		"int4":         {func(l *engine.Load) { l.Quantization = "int4" }, engine.Unsupported, "groups of 128"}, // a feed-forward of 704
-		"fp8 TP":       {func(l *engine.Load) { l.Quantization, l.TP = "fp8", 2 }, engine.Unsupported, "16-bit weights alone"},
+		"fp8 TP":       {func(l *engine.Load) { l.Quantization, l.TP = "fp8", 2 }, engine.Unsupported, "feed-forward of 352 and attention of 128 on each of 2 GPUs are no multiples"},
 		"sdpa":         {func(l *engine.Load) { l.Attention = "sdpa" }, engine.Unsupported, "sdpa"},
 		"cpu":          {func(l *engine.Load) { l.Device = "cpu" }, engine.Unsupported, "GPU"},
-		"TP":           {func(l *engine.Load) { l.TP = 4 }, engine.Unsupported, "tp 4 does not divide the 2 key heads, and this engine copies none to several ranks; it can be shared by 1, 2"},
+		"TP":           {func(l *engine.Load) { l.TP = 4 }, engine.Unsupported, "tp 4 cuts the feed-forward of 704 into parts that are no multiples of 32; it can be shared by 1, 2"},
 		"compile":      {func(l *engine.Load) { l.Compile = true }, engine.Unsupported, "torch.compile"},
 		"all logits":   {func(l *engine.Load) { l.AllLogits = true }, engine.Unsupported, "logits"},
 		"frozen":       {func(l *engine.Load) { l.FrozenContext = true }, engine.Unsupported, "growing"},

@@ -12,6 +12,7 @@
 #define __host__
 #define __global__ EMULATED_KERNEL
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __restrict__
 #define __shared__ static thread_local
@@ -56,6 +57,7 @@ inline float rsqrtf(float v) { return 1.f / sqrtf(v); }
 
 inline void __syncthreads() { emulated::barrier(0, 0); }
 inline void __threadfence() {}
+inline void __threadfence_block() {}
 inline u32 __activemask() { return 0xffffffffu; } // of kernels whose warps do not part
 
 enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, MMA, LOAD_MATRIX };
@@ -155,7 +157,7 @@ inline u8 *shared_pointer(u32 at) {
   return emulated::shared + (at - 1024);
 }
 
-inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+inline void tiles_product(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   u32 mine[6] = {a0, a1, a2, a3, b0, b1};
   int turn = 0;
   emulated::Warp &w = emulated::meet(0xffffffffu, MMA, mine, sizeof mine, turn, [](emulated::Warp &w) {
@@ -180,6 +182,10 @@ inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   for (int i = 0; i < 4; i++) c[i] += w.products[turn][g + i / 2 * 8][2 * t + i % 2];
 }
 
+#ifndef OLDER
+inline void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) { tiles_product(c, a0, a1, a2, a3, b0, b1); }
+#endif
+
 inline void load_matrices(u32 r[4], u32 at, bool transposed) {
   const emulated::Slots &s = emulated::meet(0xffffffffu, LOAD_MATRIX + transposed, &at, sizeof at);
   int g = lane_id() / 4, t = lane_id() % 4;
@@ -188,8 +194,23 @@ inline void load_matrices(u32 r[4], u32 at, bool transposed) {
     r[i] = transposed ? value(2 * t, g) | value(2 * t + 1, g) << 16 : value(g, 2 * t) | value(g, 2 * t + 1) << 16;
   }
 }
+#if !defined(OLDER) || OLDER >= 75
 inline void ldmatrix(u32 r[4], u32 at) { load_matrices(r, at, false); }
 inline void ldmatrix_transposed(u32 r[4], u32 at) { load_matrices(r, at, true); }
+#endif
+
+#ifdef OLDER
+inline void mma_half(float c[4], u32 a0, u32 a1, u32 b0) { tiles_product(c, a0, a1, 0, 0, b0, 0); }
+template <class T>
+inline void put_shared(u32 to, T v) {
+  if (to % sizeof v) emulated::fail("a store of bytes that are not aligned");
+  shared_pointer(to + sizeof v - 1);
+  *(T *)shared_pointer(to) = v;
+}
+inline u32 get_shared(u32 at) { return *(const u32 *)shared_pointer(at); }
+inline void look_again() { emulated::look_again(); }
+inline void barrier_arrive(u64 *b); // older.cuh's
+#else
 
 inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
   if ((u64)from % size || to % size) emulated::fail("a copy of bytes that are not aligned");
@@ -225,6 +246,7 @@ inline void barrier_wait(u64 *b, u32 parity) {
   emulated::current->mbarrier = b, emulated::current->parity = parity;
   emulated::wait(emulated::AT_MBARRIER);
 }
+#endif
 inline void sync_threads_of(int barrier, int threads) { emulated::barrier(barrier, threads); }
 
 // Other GPUs' kernels run on other threads of the host at the same time. A thread
@@ -234,8 +256,13 @@ inline u32 read_count(const u32 *at) {
   emulated::look_again();
   return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
+inline void post(u64 *at, u32 v, u32 turn) { __atomic_store_n(at, (u64)turn << 32 | v, __ATOMIC_RELAXED); }
+inline u64 read_posted(const u64 *at) {
+  u64 v = __atomic_load_n(at, __ATOMIC_RELAXED);
+  emulated::look_again();
+  return v;
+}
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
-inline u64 load_peer(const u64 *at) { return *at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
 // other here than GPUs do, the more so on a busy machine.
 inline u64 nanoseconds() {

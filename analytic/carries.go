@@ -1,0 +1,116 @@
+package analytic
+
+import (
+	"math"
+
+	"llmprof/models"
+)
+
+// Carries says which operators an engine that fuses does within the kernels of
+// others. Such an operator takes no launch of its own, and its activations do not go
+// through memory; its arithmetic, its weights and what it writes to the cache stay.
+// A prefill carries nothing of this but the experts' activation.
+type Carries struct {
+	Rows      float64 // sequences of a decode step up to which products with 16-bit weights are the engine's own (hardware.Rows), and carry the norm ahead of them and the activation behind them
+	Quantized float64 // the same of products with quantized weights
+	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
+	Experts   bool    // the experts' first product carries their activation, in a prefill too
+}
+
+// A ride is where an operator can be done within another's kernel.
+type ride uint8
+
+const (
+	alone         ride = iota
+	aheadOfBlock       // a norm, in the product that reads it
+	aheadOfHead        // the final norm, in the LM head, and the norm ahead of a router: neither product has quantized weights
+	behindProduct      // the activation of a dense feed-forward, in the product that makes its input
+	inAttention
+	behindExperts
+	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
+	ownHead    // the LM head
+)
+
+// aboard is which rides an engine's kernels take along in a step: bit r of ride r.
+type aboard uint16
+
+// sets is how many sets of rides there are.
+const sets = 1 << (ownHead + 1)
+
+func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
+
+// carries says which rides the engine takes along in the step.
+func (e *Engine) carries(s *Step) (a aboard) {
+	if !e.Fused {
+		return 0
+	}
+	take := func(yes bool, r ride) {
+		if yes {
+			a |= 1 << r
+		}
+	}
+	decode := s.New == 1 && s.Past > 0
+	own := decode && s.Batch <= e.Carries.Rows
+	few, quantized := own, s.Dense.Weights != s.Dense.stream()
+	if quantized {
+		few = decode && s.Batch <= e.Carries.Quantized
+	}
+	take(few, aheadOfBlock)
+	take(few, behindProduct)
+	take(own, aheadOfHead)
+	take(own, ownHead)
+	take(own && !quantized, ownProduct)
+	take(decode && e.Carries.Rotation, inAttention)
+	take(e.Carries.Experts, behindExperts)
+	return a
+}
+
+// states are steps of each kind that the engine takes different rides along in: a
+// prefill, and decode steps around the limits.
+func (e *Engine) states(s Step) []Step {
+	s.New, s.Past = 1, 0
+	all := []Step{s}
+	s.Past = 1
+	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized} {
+		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// ahead is the ride of a block's first norm: it is what the block's product reads,
+// unless it is one of the block's output, as OLMo 2 has it. Norms behind the first are
+// such (Gemma 2). With sequence parallelism the ranks gather between the norm and the
+// product.
+func (s *Step) ahead(b *models.Block) ride {
+	n := &b.Norms[0]
+	own := "post_feedforward_layernorm"
+	if b.Attention != nil {
+		own = "post_attention_layernorm"
+	}
+	if s.Par.SP || n.PerHead || n.Name == own || len(b.In) == 0 && b.Experts == nil {
+		return alone
+	}
+	if len(b.In) == 0 {
+		return aheadOfHead
+	}
+	return aheadOfBlock
+}
+
+// carrier names the operator whose kernel does ops[i], where it rides.
+func carrier(ops []Op, i int) string {
+	step, kind := 1, GEMM
+	switch ops[i].Ride {
+	case behindProduct, behindExperts:
+		step = -1
+	case inAttention:
+		kind = Attention
+	}
+	for j := i + step; j >= 0 && j < len(ops); j += step {
+		if ops[j].Kind == kind {
+			return ops[j].Name
+		}
+	}
+	return ""
+}

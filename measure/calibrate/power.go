@@ -1,0 +1,155 @@
+package calibrate
+
+import (
+	"fmt"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+)
+
+// What a GPU draws is fitted to rows that were run for it. It is taken to be that of
+// package analytic (analytic/power.go): the waiting power, and of what lies between it
+// and the power limit
+//
+//	(matrix·C + (share - memory)·M)/x + memory·M + fixed·F
+//
+// C, M and F being the shares of a call's time that its arithmetic, its memory and its
+// start and end take at the rates that the rows of times gave, share that of the
+// kernel's kind, and x by how much the clocks were below the highest.
+
+// powerKeys are the constants, in the order of drawing's parts.
+var powerKeys = []string{"power.memory", "power.own", "power.attention", "power.fixed"}
+
+// A drawing is what a row says of power, in shares of what lies between the waiting
+// power and the limit.
+type drawing struct {
+	of     int     // the constant of its kind, by its place among powerKeys
+	matrix float64 // what its arithmetic draws
+	memory float64 // share of the time
+	fixed  float64 // share of the time
+	slowed float64 // by how much clocks were below the highest, at least 1
+}
+
+// draws is the power of a call, above waiting and as a share of the rest.
+func draws(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		d := &s.drawing
+		clear(parts)
+		share, base := p[d.of], p[0]
+		if share <= base {
+			parts[d.of] = share * d.memory
+		} else {
+			parts[0] = base * d.memory
+			parts[d.of] += (share - base) * d.memory / d.slowed
+		}
+		parts[3] += p[3] * d.fixed
+		sum := d.matrix / d.slowed
+		for _, part := range parts {
+			sum += part
+		}
+		return sum
+	}}
+}
+
+// power fits what the GPU draws, where rows tell of it.
+func (b *builder) power(m *Machine) error {
+	rows := b.of(GEMMPower, AttentionPower)
+	if len(rows) == 0 {
+		return nil
+	}
+	cal, _, err := b.file.Apply(b.gpu, b.file.Engine)
+	if err != nil {
+		return err
+	}
+	waiting, err := b.waiting(&cal)
+	if err != nil {
+		return err
+	}
+	machine, err := analytic.NewMachine(b.gpu, cal, analytic.Engine{})
+	if err != nil {
+		return err
+	}
+	var samples []sample
+	clock := 0.0
+	if m.Clock != nil {
+		clock = float64(*m.Clock)
+	}
+	for _, r := range rows {
+		if r.Power != nil && *r.Power > waiting {
+			samples = append(samples, b.drawn(r, &cal, machine.Arithmetic(), waiting, clock))
+		}
+	}
+	if len(samples) == 0 {
+		return nil
+	}
+	for _, key := range powerKeys {
+		c := hardware.ConstantOf(key)
+		b.file.Values[key] = hardware.Value{Value: c.Of(&cal), From: "default for " + b.gpu.Generation}
+	}
+	err = b.fit(draws(powerKeys...), samples, "runs for their power")
+	if b.few() == 0 {
+		b.forget("power.own")
+	}
+	for _, key := range powerKeys {
+		v, ok := b.file.Values[key]
+		if c := hardware.ConstantOf(key); ok && !c.Valid(v.Value) {
+			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", key, v.Value, c.Want())
+			b.forget(powerKeys...)
+		}
+	}
+	return err
+}
+
+// forget leaves constants of power to the defaults.
+func (b *builder) forget(keys ...string) {
+	for _, key := range keys {
+		delete(b.file.Values, key)
+		delete(b.file.HeldOut, key)
+	}
+}
+
+// waiting is the power of a GPU that has nothing to do, by its row, else by default.
+func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
+	limit := float64(b.gpu.TDP)
+	idle := cal.Power.Idle * limit
+	if known, ok := b.gpu.Idle(); ok {
+		idle = float64(known)
+	}
+	var shares []float64
+	from := ""
+	for _, r := range b.of(Idle) {
+		if r.Power != nil && *r.Power > idle {
+			shares = append(shares, (*r.Power-idle)/(limit-idle))
+			from = fmt.Sprintf("%.0f W with nothing to do for %.0f s", *r.Power, r.Median)
+		}
+	}
+	if len(shares) == 0 {
+		return idle + cal.Power.Waiting*(limit-idle), nil
+	}
+	v, err := middle(shares, from)
+	if err != nil {
+		return 0, err
+	}
+	b.file.Values["power.waiting"] = v
+	cal.Power.Waiting = v.Value
+	return idle + v.Value*(limit-idle), nil
+}
+
+// drawn is what a row says of power.
+func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
+	of, each, fixed := 0, 1/cal.GEMM.Memory, cal.GEMM.Fixed // time of a byte, in that at the bandwidth
+	switch {
+	case r.Kind == AttentionPower:
+		of, each, fixed = 2, 1/cal.Attention.Memory, cal.Attention.Fixed
+	case r.Shape.M <= b.few():
+		of, each, fixed = 1, 1/cal.Own.Memory+cal.Own.Row*float64(r.Shape.M), cal.Own.Fixed
+	}
+	s := b.sample(r)
+	rest := float64(b.gpu.TDP) - waiting
+	d := drawing{of: of, slowed: 1, memory: s.memory * each / s.time, fixed: float64(fixed) / s.time}
+	d.matrix = matrix * s.compute / cal.GEMM.Compute / s.time
+	if r.Clock != nil && clock > *r.Clock {
+		d.slowed = clock / *r.Clock
+	}
+	return sample{time: (*r.Power - waiting) / rest, drawing: d}
+}

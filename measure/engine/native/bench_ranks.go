@@ -1,0 +1,168 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/models"
+)
+
+// Of an all-reduce that is timed by itself.
+const (
+	sumWidth = 4096 // values of a row, as Llama-3.1-8B's stream has
+	leastSum = 256  // calls of a graph of small messages: the ranks begin some microseconds apart
+	mostSum  = 4e9  // bytes of the messages of a graph, if that is fewer
+)
+
+// sumOptions are those of a team whose all-reduce of one block's output has the
+// message of a query: that many bytes in 16 bits, as estimates count it, though the
+// ranks exchange float32.
+func sumOptions(q *Query) (o Options, rows int, err error) {
+	values := q.Shape["bytes"] / 2
+	width := min(sumWidth, values)
+	if width == 0 || width%64 != 0 || values%width != 0 {
+		return o, 0, unsupported("an all-reduce of %d bytes: of rows of up to %d values, a multiple of 64, in 16 bits", q.Shape["bytes"], sumWidth)
+	}
+	rows = values / width
+	o = Options{Seed: 1, TP: q.TP, Batch: 1, PromptLen: rows, GenLen: 1}
+	if ownAfter(rows) {
+		o.Batch, o.PromptLen, o.GenLen = rows, 1, 2
+	}
+	o.Config = fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":512,"num_hidden_layers":1,"num_attention_heads":8,
+		"num_key_value_heads":8,"head_dim":64,"vocab_size":1024,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
+		"rope_theta":500000.0,"tie_word_embeddings":false}`, width)
+	o.Model, err = models.Read("bench", o.Config)
+	if err != nil {
+		return o, 0, fmt.Errorf("native: all_reduce of %v: %w", q.Shape, err)
+	}
+	return o, rows, Check(&o)
+}
+
+// timeSum answers a query for an all-reduce: that of the engine, as its steps have it,
+// over as many GPUs. It is of the sums of both blocks in turn, and nothing between
+// them; what is summed is 0, which takes as long as other values do. Where a product
+// sums over the ranks, it is what that product takes longer for it.
+func (b *Bencher) timeSum(q *Query) (t Times, err error) {
+	o, rows, err := sumOptions(q)
+	if err != nil {
+		return t, err
+	}
+	o.Libraries, o.Cache = b.libraries, b.cache
+	team, err := b.openTeam(o)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, team.Close()) }()
+	calls := max(2, min(b.sums, int(mostSum)/q.Shape["bytes"])) / 2 * 2
+	t.Cold = true // what peers have is never read from this GPU's cache
+	t.Seconds, err = timeShared(team, q, func(e *Engine) error { return e.queueSums(rows, calls) })
+	if err != nil {
+		return t, err
+	}
+	less, err := b.withoutSum(team, q, rows, calls)
+	for i := range t.Seconds {
+		if t.Seconds[i] -= less; t.Seconds[i] <= 0 {
+			return Times{}, unsupported("an all-reduce of %d bytes is within a product here, which takes no longer with it than without: time it again", q.Shape["bytes"])
+		}
+		t.Seconds[i] /= float64(calls)
+	}
+	return t, err
+}
+
+// withoutSum is the time of the products that the sums are within, without them; 0
+// where a kernel of its own does the sums.
+func (b *Bencher) withoutSum(team *Team, q *Query, rows, calls int) (float64, error) {
+	if !team.engines[0].sumsWithin(rows) {
+		return 0, nil
+	}
+	times, err := timeShared(team, q, func(e *Engine) error {
+		w := &e.w.layers[0]
+		for range calls {
+			if err := e.queueResidual(e.ownProducts(), e.b.att, w.o, e.shape.attWidth(), w.mlpNorm); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	slices.Sort(times)
+	return times[len(times)/2], nil
+}
+
+// timeShared times a graph of what every rank queues.
+func timeShared(team *Team, q *Query, queue func(*Engine) error) (times []float64, err error) {
+	graphs := make([]*cuda.Graph, team.Ranks())
+	defer func() {
+		err = errors.Join(err, team.Each(func(rank int, _ *Engine) error {
+			if graphs[rank] == nil {
+				return nil
+			}
+			return graphs[rank].Close()
+		}))
+	}()
+	err = team.Each(func(rank int, e *Engine) (err error) {
+		graphs[rank], err = e.s.Record(func() error { return queue(e) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return repeatShared(team, graphs, q)
+}
+
+// ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
+// leaves them what they read then, as that of quantized products and experts does.
+func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
+
+// sumsWithin reports whether a product sums so many rows over the ranks.
+func (e *Engine) sumsWithin(rows int) bool { return ownAfter(rows) && e.opt.posts(&e.shape) }
+
+// queueSums queues so many sums over the ranks, of both blocks in turn.
+func (e *Engine) queueSums(rows, calls int) error {
+	o := outProduct{x: e.b.att, w: e.w.layers[0].o, in: e.shape.attWidth()}
+	if ownAfter(rows) {
+		o.next = e.w.layers[0].mlpNorm
+	}
+	queue := func() error { return e.queueSum(rows, &o) }
+	if e.sumsWithin(rows) {
+		queue = func() error { return e.queueSummed(e.ownProducts(), &o) }
+	}
+	for i := range calls {
+		o.block = block(i % 2)
+		if err := queue(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeatShared launches the graphs of all ranks together, again and again. A sample
+// is the least of the ranks' times: the last that begins waits for none.
+func repeatShared(team *Team, graphs []*cuda.Graph, q *Query) ([]float64, error) {
+	begin := time.Now()
+	var out []float64
+	times := make([]float64, team.Ranks())
+	const warm = 5
+	for n := 0; n < warm+q.Samples || time.Since(begin).Seconds() < q.Seconds; n++ {
+		err := team.Each(func(rank int, e *Engine) error {
+			d, err := e.s.Once(func() error { return graphs[rank].Launch(e.s) })
+			times[rank] = float64(d)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if n >= warm {
+			out = append(out, slices.Min(times))
+		}
+		if len(out) == benchMost || len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
+			break
+		}
+	}
+	return out, nil
+}

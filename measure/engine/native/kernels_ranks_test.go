@@ -1,0 +1,94 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// The products that only ranks of a model have, for each ring: those that exchange
+// their sums, and those of half tiles.
+func TestKernelLinearRanks(t *testing.T) {
+	s := plain
+	s.ranks = 2
+	both(t, s, func(b *bench) {
+		for i := range b.p.linear {
+			l := &b.p.linear[i]
+			for turn, c := range []struct{ batch, n, k int }{{l.rows, 16, 64}, {1, 80, 192}, {l.rows/2 + 1, 208, 704}, {l.rows, 48, 1088}, {1, 992, 1280}} {
+				for _, parts := range []int{1, 3} {
+					b.summed(l, c.batch, c.n, c.k, parts, uint32(turn), turn%2 == 0)
+				}
+				if l.half.scores != nil {
+					b.scores(l.asHalves(), c.batch, c.n-3, c.k, 1)
+				}
+			}
+		}
+	})
+}
+
+// summed runs rank 1 of two, for which the other's sums are there, after so many
+// turns. It may add to the stream or not.
+func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, adds bool) {
+	w, ws := b.normal(n*k, 0.05)
+	x, xs := b.normal(batch*k, 2)
+	stream, old := b.floats(batch*n, 1)
+	other, others := b.floats(batch*n, 1)
+	norm, g := b.normal(n, 1)
+	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
+	toH := h
+	if !adds {
+		toH = 0
+	}
+	turn := turns + 1
+	side := int(turn % 2 * 2)
+	mine := make([]uint64, 4*batch*n)
+	for i, v := range other {
+		mine[side*batch*n+i] = uint64(turn)<<32 | uint64(math.Float32bits(v))
+	}
+	counts := make([]uint32, (n+15)/16)
+	for i := range counts {
+		counts[i] = turns
+	}
+	boxes := []cuda.Ptr{room[uint64](b, 4*batch*n), put(b, mine)}
+	left := put(b, counts)
+	c := l.cutFor(n, k, toStream, 1)
+	c.parts = min(parts, (k+l.depth-1)/l.depth)
+	b.run(l.summed, l.launch(c, b.dev.SMs, l.of(toStream)), put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5), cuda.Ptr(0),
+		y, toH, sums, put(b, norm), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)),
+		put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), cuda.Ptr(0), uint64(1e9), int32(1), left)
+
+	want, own, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
+	for s := range batch {
+		for o := range n {
+			i := s*n + o
+			own[i] = dot(ws, xs, o, s, k)
+			want[i] = own[i] + others[i]
+			if adds {
+				want[i] += old[i]
+			}
+			normed[i] = want[i] * g[o]
+			squares[i/16] += want[i] * want[i]
+		}
+	}
+	what := fmt.Sprintf("summed %d of %dx%dx%d, %d parts", l.rows, batch, n, k, c.parts)
+	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
+	if adds {
+		near(b.t, what+", normed", b.widen(get[uint16](b, h, batch*n)), normed, b.rounding())
+		near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
+	}
+	posted := make([]float32, batch*n)
+	for i, v := range get[uint64](b, boxes[0], 4*batch*n)[(side+1)*batch*n : (side+2)*batch*n] {
+		if uint32(v>>32) != turn {
+			b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>32, turn)
+		}
+		posted[i] = math.Float32frombits(uint32(v))
+	}
+	near(b.t, what+", posted", posted, own, 1e-5)
+	for i, v := range get[uint32](b, left, c.tiles) {
+		if v != turn {
+			b.t.Errorf("%s: tile %d had turn %d, not %d", what, i, v, turn)
+		}
+	}
+}
