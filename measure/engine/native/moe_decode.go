@@ -33,8 +33,7 @@ const mostTokens = 64
 // pairsOfGroup repeats GROUP_PAIRS of moe_decode.cu.
 const pairsOfGroup = 8
 
-// copyWarps repeats PRODUCERS of linear.cu: each fills stages of its own, as many as the
-// others.
+// copyWarps repeats PRODUCERS of linear.cu: each fills stages of its own.
 const copyWarps = 4
 
 // redPitch repeats RED_PITCH of linear.cu, floats of 16 sums of a warp.
@@ -82,14 +81,23 @@ func (m *mixture) fit(rings []expertRing, memory int) []expertRing {
 		if r.rows > 1 {
 			tokens = 16
 		}
-		for r.gateStages > copyWarps && r.gateShared(m, tokens) > memory-besideGate {
-			r.gateStages -= copyWarps
+		for r.gateStages > 2 && r.gateShared(m, tokens) > memory-besideGate {
+			r.gateStages = fewer(r.gateStages)
 		}
-		for r.downStages > copyWarps && r.downShared(m, tokens) > memory-besideDown {
-			r.downStages -= copyWarps
+		for r.downStages > 2 && r.downShared(m, tokens) > memory-besideDown {
+			r.downStages = fewer(r.downStages)
 		}
 	}
 	return rings
+}
+
+// fewer stages are those of which each of the copying warps has as many, or of which two
+// of them have one.
+func fewer(stages int) int {
+	if stages > copyWarps {
+		return stages - copyWarps
+	}
+	return 2
 }
 
 // few reports whether the rings take so many tokens at once.

@@ -47,7 +47,8 @@ type speedRow struct {
 // says into how many parts attention cuts the context. Formats come first:
 // "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
 // quantized weights then. "compile:1x1024@..." compiles the kernels of a case alone, so
-// that those of several can be compiled at the same time.
+// that those of several can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b
+// takes that model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {

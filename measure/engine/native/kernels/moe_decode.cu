@@ -68,7 +68,9 @@ struct ExpertRing {
   static constexpr int UNITS = KS / CONSUMERS / 32;          // of 32 columns, a warp and stage
   static_assert(UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
 
-  static_assert(STAGES % PRODUCERS == 0, "a slot belongs to one warp, which knows by its phase whether it is empty");
+  // A slot belongs to one of the warps that copy, which knows by its phase whether it is
+  // empty: so they are as many as divide the stages, and others do nothing.
+  static constexpr int FILLERS = STAGES % PRODUCERS == 0 ? PRODUCERS : STAGES % 2 == 0 ? 2 : 1;
   const ExpertArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
@@ -170,7 +172,7 @@ struct ExpertRing {
   // jump goes to the warp's next stage.
   __device__ __forceinline__ void jump(Cursor &c) const {
 #pragma unroll 1
-    for (int i = 0; i < PRODUCERS; i++) next(c);
+    for (int i = 0; i < FILLERS; i++) next(c);
   }
 
   // produce fills the ring with the stages of one warp; what is ahead of the inputs waits
@@ -178,15 +180,19 @@ struct ExpertRing {
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     int lane = thread % WARP, mine = thread / WARP;
+    if (mine >= FILLERS) {
+      wait_for_previous();
+      return;
+    }
     Cursor w = first(1);
     for (int i = 0; i < mine; i++) next(w);
     if (DOWN) {
       Cursor x = w;
       int ahead = mine;
-      for (; ahead < STAGES && w.item < items; ahead += PRODUCERS, jump(w)) copy_weights(w, lane, policy);
+      for (; ahead < STAGES && w.item < items; ahead += FILLERS, jump(w)) copy_weights(w, lane, policy);
       let_next_start();
       wait_for_previous();
-      for (; ahead > mine; ahead -= PRODUCERS, jump(x)) copy_inputs(x, lane);
+      for (; ahead > mine; ahead -= FILLERS, jump(x)) copy_inputs(x, lane);
     }
     for (; w.item < items; jump(w)) {
       barrier_wait(empty + w.slot, w.phase);
