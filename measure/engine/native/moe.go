@@ -106,7 +106,7 @@ func (b *buffers) measureMixture(s *shape, step int) {
 type mixtureKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
-	route, choose                               *cuda.Kernel
+	choose                                      *cuda.Kernel
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 	narrow                                      narrowMixtureKernels
@@ -116,7 +116,7 @@ func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
-		"experts_route_gate_up": &m.route, "sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
+		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
 	if hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
@@ -150,13 +150,9 @@ func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.P
 		e.stepNarrowExperts(s, i, next)
 		return
 	}
-	if e.routes() {
-		s.add(i, func() error { return e.queueRoute(w) }, "experts_gate_up", "post_attention_layernorm", "router", "top_k", "experts_activation")
-	} else {
-		s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
-		s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
-		s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
-	}
+	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
+	s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
+	s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
 	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
 	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
 }
@@ -182,7 +178,7 @@ func (e *Engine) routerKey(rows int) planKey {
 // chose it.
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
-	few := rows <= mostTokens && sh.kept == Unquantized
+	few := sh.kept == Unquantized && e.few(rows)
 	hopper := e.p.moe.hopperDown != nil && !few
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")

@@ -23,7 +23,7 @@ type expertRing struct {
 func expertRings() []expertRing {
 	return []expertRing{
 		{rows: 1, gateDepth: 512, gateStages: 4, downDepth: 256, downStages: 12},
-		{rows: 8, gateDepth: 512, gateStages: 3, downDepth: 256, downStages: 8},
+		{rows: 8, gateDepth: 256, gateStages: 8, downDepth: 256, downStages: 8},
 	}
 }
 
@@ -32,6 +32,9 @@ const mostTokens = 64
 
 // pairsOfGroup repeats GROUP_PAIRS of moe_decode.cu.
 const pairsOfGroup = 8
+
+// copyWarps repeats PRODUCERS of linear.cu: each fills stages of its own.
+const copyWarps = 4
 
 // redPitch repeats RED_PITCH of linear.cu, floats of 16 sums of a warp.
 const redPitch = 20
@@ -50,11 +53,11 @@ func (r *expertRing) groups(m *mixture, tokens int) int {
 // gateShared and downShared are the dynamic shared memory of a block: the ring, the
 // groups, and norms or sums of the tokens.
 func (r *expertRing) gateShared(m *mixture, tokens int) int {
-	return r.gateStages*r.stage(r.gateDepth) + 4*(r.groups(m, tokens)*r.list(2)+tokens)
+	return r.gateStages*r.stage(r.gateDepth) + 4*(r.groups(m, tokens)*r.list(1)+tokens)
 }
 
 func (r *expertRing) downShared(m *mixture, tokens int) int {
-	return r.downStages*r.stage(r.downDepth) + 4*(r.groups(m, tokens)*r.list(3)+8*tokens*redPitch)
+	return r.downStages*r.stage(r.downDepth) + 4*(r.groups(m, tokens)*r.list(2)+8*tokens*redPitch)
 }
 
 // list is the words of a group: its expert, and what there is of each pair.
@@ -65,23 +68,42 @@ func (r *expertRing) list(each int) int {
 	return 1 + each*pairsOfGroup
 }
 
-// fit are rings of no more stages than a block has shared memory for.
+// besideGate and besideDown are what a block has of static shared memory, or a little more: gate and up's
+// for the sums of its warps.
+const besideGate, besideDown = 12 << 10, 2 << 10
+
+// fit are rings of no more stages than a block has shared memory for, with a batch of up
+// to 16 at least.
 func (m *mixture) fit(rings []expertRing, memory int) []expertRing {
-	const beside = 12 << 10 // static shared memory, or a little more
 	for i := range rings {
 		r := &rings[i]
 		tokens := 1
 		if r.rows > 1 {
-			tokens = mostTokens
+			tokens = 16
 		}
-		for r.gateStages > 2 && r.gateShared(m, tokens) > memory-beside {
-			r.gateStages--
+		for r.gateStages > 2 && r.gateShared(m, tokens) > memory-besideGate {
+			r.gateStages = fewer(r.gateStages)
 		}
-		for r.downStages > 2 && r.downShared(m, tokens) > memory-beside {
-			r.downStages--
+		for r.downStages > 2 && r.downShared(m, tokens) > memory-besideDown {
+			r.downStages = fewer(r.downStages)
 		}
 	}
 	return rings
+}
+
+// fewer stages are those of which each of the copying warps has as many, or of which two
+// of them have one.
+func fewer(stages int) int {
+	if stages > copyWarps {
+		return stages - copyWarps
+	}
+	return 2
+}
+
+// few reports whether the rings take so many tokens at once.
+func (e *Engine) few(tokens int) bool {
+	r, m, memory := e.p.expertRingOf(tokens), &e.shape.mixture, e.dev.SharedOptIn
+	return tokens <= mostTokens && r.gateShared(m, tokens) <= memory-besideGate && r.downShared(m, tokens) <= memory-besideDown
 }
 
 // expertDefines are the rings as the kernels are compiled with them.
@@ -93,17 +115,6 @@ func (s *shape) expertDefines(memory int) (out []string) {
 		out = append(out, fmt.Sprintf("EXPERTS_%d=%d,%d,%d,%d", r.rows, r.gateDepth, r.gateStages, r.downDepth, r.downStages))
 	}
 	return out
-}
-
-// routeCluster is the blocks that choose a token's experts together.
-const routeCluster = 8
-
-// routes reports whether a step's gate and up choose the experts too: of one token,
-// on GPUs that have clusters, where a cluster's rings hold the router's weights.
-func (e *Engine) routes() bool {
-	sh, r := &e.shape, &e.p.moe.rings[0]
-	each := (((sh.experts+1)/2 + routeCluster - 1) / routeCluster) * 2
-	return e.opt.Batch == 1 && e.dev.Major >= 9 && (each+1)*sh.hidden*2+sh.hidden/4 <= r.gateStages*r.stage(r.gateDepth)
 }
 
 // expertLaunch is the launch of a product of experts in a decode step: a block stays
@@ -119,16 +130,6 @@ func (p *program) expertRingOf(tokens int) *expertRing {
 		return &p.moe.rings[0]
 	}
 	return &p.moe.rings[1]
-}
-
-// queueRoute queues the choice of a token's experts with their first half.
-func (e *Engine) queueRoute(w *layerWeights) error {
-	sh, b, r := &e.shape, e.b, &e.p.moe.rings[0]
-	normalized := map[bool]int32{true: 1}[sh.normalized]
-	l := e.expertLaunch(r.gateShared(&sh.mixture, 1))
-	l.Grid.X, l.Cluster = max(1, e.opt.sms/routeCluster)*routeCluster, routeCluster
-	return e.p.moe.route.Queue(e.s, l, w.gateUp, b.h, b.squares, w.router, int32(sh.experts), normalized,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.chosen, b.shares, b.act)
 }
 
 // queueChoice queues the choice of rows tokens' experts, and the groups of their pairs.

@@ -87,7 +87,6 @@ func TestKernelMixture(t *testing.T) {
 				b.step(rows, false)
 				b.step(rows, true)
 			}
-			b.route()
 			for _, rows := range []int{1, 65, 150} {
 				b.choose(rows)
 				b.prompt(rows)
@@ -106,6 +105,34 @@ func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
 	raw, b.downs = b.normal(s.experts*s.hidden*s.inner, 0.05)
 	b.wDown = put(b.bench, raw)
 	return b
+}
+
+// The rings of a step's experts fit where a block has little shared memory too, for up to
+// 16 tokens; for more it is known when they do not.
+func TestExpertRingsFit(t *testing.T) {
+	for _, m := range []mixture{{experts: 8, topK: 2}, {experts: 128, topK: 8}, {experts: mostExperts, topK: mostChosen}} {
+		for _, memory := range []int{227 << 10, 163 << 10, 99 << 10, 96 << 10, 64 << 10} {
+			e := &Engine{shape: shape{mixture: m}, dev: &cuda.Device{}, p: &program{}}
+			e.dev.SharedOptIn = memory
+			e.p.moe.rings = m.fit(expertRings(), memory)
+			for _, r := range e.p.moe.rings {
+				if n := r.gateStages; n != 2 && n%copyWarps != 0 {
+					t.Errorf("%d KiB: rings of %d and %d stages", memory>>10, r.gateStages, r.downStages)
+				}
+				if n := r.downStages; n != 2 && n%copyWarps != 0 {
+					t.Errorf("%d KiB: rings of %d and %d stages", memory>>10, r.gateStages, r.downStages)
+				}
+			}
+			for _, tokens := range []int{1, 2, 16} {
+				if !e.few(tokens) {
+					t.Errorf("%d tokens of %d experts do not fit in %d KiB", tokens, m.experts, memory>>10)
+				}
+			}
+			if e.few(mostTokens + 1) {
+				t.Error("more tokens than the kernels take")
+			}
+		}
+	}
 }
 
 // All tokens of a step with one expert, which makes as many groups of it, and the most
@@ -260,38 +287,6 @@ func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
 	}
 	near(b.t, "normed", b.widen(get[uint16](b.bench, e.b.h, len(want))), normed, b.rounding())
 	near(b.t, "squares", get[float32](b.bench, e.b.squares, len(squares)), squares, 1e-5)
-}
-
-// route holds the choice that gate and up make themselves.
-func (b *mixtureBench) route() {
-	s, n := b.s, b.s.experts
-	raw, x := b.normal(s.hidden, 2)
-	sq, scale := b.squares(x, s.hidden)
-	routers, w := b.normal(n*s.hidden, 0.1)
-	copy(routers[(n-1)*s.hidden:], routers[:s.hidden]) // a tie of the first and the last
-	copy(w[(n-1)*s.hidden:], w[:s.hidden])
-	e := b.engine(1)
-	if !e.routes() {
-		return
-	}
-	e.b.h, e.b.squares, e.b.act = put(b.bench, raw), put(b.bench, sq), room[uint16](b.bench, s.topK*s.inner)
-	e.b.chosen, e.b.shares = room[int32](b.bench, s.topK), room[float32](b.bench, s.topK)
-	b.must(e.queueRoute(&layerWeights{gateUp: b.wGateUp, router: put(b.bench, routers)}))
-	for i := range x {
-		x[i] *= scale[0]
-	}
-	scores := make([]float64, n)
-	for i := range scores {
-		scores[i] = dot(w, x, i, 0, s.hidden)
-	}
-	chosen, shares, _ := choose(scores, s.topK, s.normalized)
-	b.chosen, b.shares = get[int32](b.bench, e.b.chosen, s.topK), get[float32](b.bench, e.b.shares, s.topK)
-	if fmt.Sprint(b.chosen) != fmt.Sprint(chosen) {
-		b.t.Fatalf("experts %d, want %d", b.chosen, chosen)
-	}
-	near(b.t, "weights", b.shares, shares, 1e-5)
-	acts := b.holdActs(e.b.act, 1, func(int) []float64 { return x })
-	b.down(e, 1, acts, false)
 }
 
 func (b *mixtureBench) prompt(rows int) {

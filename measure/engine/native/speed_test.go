@@ -48,7 +48,8 @@ type speedRow struct {
 // "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
 // quantized weights then. "tp2:1x1024@..." is over two GPUs. "compile:1x1024@..." compiles
 // the kernels of a case alone, and "compile2:" those of two GPUs, so that those of several
-// can be compiled at the same time.
+// can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b takes that
+// model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {

@@ -67,7 +67,7 @@ func formats() [][]string {
 func gemma(dim string, group int) []string {
 	return []string{
 		"HEAD_DIM=" + dim, fmt.Sprintf("GROUP=%d", group), "QK_NORM=1", "QKV_BIAS=0", "NORM_OFFSET=1", "GELU=1", "SANDWICH=1", "SLIDING=1",
-		"MOE=1", "EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
+		"MOE=1", "EXPERTS_1=512,4,256,12", "EXPERTS_8=256,8,256,8", "EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
 	}
 }
 

@@ -2,6 +2,9 @@
 // expert, all of one expert, are a group; a group's weights are read once, through a
 // ring in shared memory as in linear.cu. Of one token each pair is a group by itself.
 //
+// Each of the four warps that copy fills every fourth stage of the ring, so that four of
+// them wait for their barriers and find their addresses at the same time.
+//
 //   - gate and up: an item is 8 outputs of a group, of a gate's 8 rows and up's.
 //   - down: an item is 16 outputs of all tokens, so that a block adds up a token's
 //     experts itself, in the order of the groups: a sum is the same every time.
@@ -62,15 +65,17 @@ struct ExpertRing {
   static constexpr int PITCH = KS * 2 + 64;
   static constexpr int STAGE = (16 + XR) * PITCH;
   static constexpr int CHUNKS = KS / 8;                      // 16-byte pieces of a row
-  static constexpr int PASS = PRODUCERS * WARP / CHUNKS;     // rows that the producers take at a time
   static constexpr int UNITS = KS / CONSUMERS / 32;          // of 32 columns, a warp and stage
-  static_assert(UNITS * CONSUMERS * 32 == KS && PASS >= 1 && PASS <= 8, "a stage divides among the warps");
+  static_assert(UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
 
+  // A slot belongs to one of the warps that copy, which knows by its phase whether it is
+  // empty: so they are as many as divide the stages, and others do nothing.
+  static constexpr int FILLERS = STAGES % PRODUCERS == 0 ? PRODUCERS : STAGES % 2 == 0 ? 2 : 1;
   const ExpertArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
   int *expert;        // of the groups, in shared memory
-  int *pair, *token;  // of their places, -1 for none
+  int *place;         // a pair of a group, and its token times 65536; -1 for none
   float *share;       // of the pairs
   int groups, items;
 
@@ -104,7 +109,7 @@ struct ExpertRing {
   // slots makes the barriers.
   __device__ __forceinline__ void slots() const {
     if (threadIdx.x == 0)
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
   }
 
   // list brings the groups to shared memory. They were made before the kernel ahead
@@ -116,23 +121,26 @@ struct ExpertRing {
       if (DOWN && threadIdx.x < groups) share[threadIdx.x] = __ldcg(a.shares + threadIdx.x);
     } else {
       for (int i = threadIdx.x; i < groups * GROUP_PAIRS; i += blockDim.x) {
-        pair[i] = __ldcg(a.order + i), token[i] = pair[i] < 0 ? -1 : pair[i] / a.top;
-        if (DOWN) share[i] = pair[i] < 0 ? 0.f : __ldcg(a.shares + pair[i]);
+        int pair = __ldcg(a.order + i);
+        place[i] = pair < 0 ? -1 : pair | pair / a.top << 16;
+        if (DOWN) share[i] = pair < 0 ? 0.f : __ldcg(a.shares + pair);
       }
     }
     items = DOWN ? tiles() : groups * tiles();
   }
 
-  __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
-    int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
-    if (col >= a.k) return;
-    u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH + thread % CHUNKS * 16;
+  __device__ __forceinline__ void copy_weights(const Cursor &c, int lane, u64 policy) const {
+    u32 to = shared_address(ring) + c.slot * STAGE + lane * 16;
     u64 matrix = (u64)expert[c.group] * (DOWN ? 1 : 2) * a.n;
-    const bf16 *from = a.w + (matrix + c.tile * (DOWN ? 16 : 8) + r0) * a.k + col, *up = from + (u64)a.n * a.k;
+    const bf16 *from = a.w + (matrix + c.tile * (DOWN ? 16 : 8)) * a.k + c.k + lane * 8, *up = from + (u64)a.n * a.k;
+    int left = a.k - c.k - lane * 8;
 #pragma unroll
-    for (int j = 0; j < 16; j += PASS) {
+    for (int j = 0; j < 16; j++) {
       bool second = !DOWN && j >= 8;
-      copy16_once(to + j * PITCH, (second ? up : from) + (u64)((u32)(second ? j - 8 : j) * (u32)a.k), policy);
+      const bf16 *row = (second ? up : from) + (u64)((u32)(second ? j - 8 : j) * (u32)a.k);
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i += WARP)
+        if (i * 8 < left) copy16_once(to + j * PITCH + i * 16, row + i * 8, policy);
     }
   }
 
@@ -140,37 +148,56 @@ struct ExpertRing {
   // pairs are its first.
   __device__ __forceinline__ int input(int group, int i) const {
     if (XR == 1) return DOWN ? group : 0;
-    return (DOWN ? pair : token)[group * GROUP_PAIRS + i];
+    int at = place[group * GROUP_PAIRS + i];
+    return DOWN && at >= 0 ? at & 0xffff : at >> 16;
   }
 
-  __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
-    int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
-    u32 to = shared_address(ring) + c.slot * STAGE + (16 + r0) * PITCH + thread % CHUNKS * 16;
-    if (col < a.k) {
-      for (int i = r0; i < XR; i += PASS) {
-        int from = input(c.group, i);
-        if (from < 0) break;
-        copy16(to + (i - r0) * PITCH, a.x + (u64)from * a.k + col);
-      }
+  __device__ __forceinline__ void copy_inputs(const Cursor &c, int lane) const {
+    u32 to = shared_address(ring) + c.slot * STAGE + 16 * PITCH + lane * 16;
+    int left = a.k - c.k - lane * 8;
+    int rows[XR];
+#pragma unroll
+    for (int r = 0; r < XR; r++) rows[r] = input(c.group, r);
+#pragma unroll
+    for (int r = 0; r < XR; r++) {
+      if (rows[r] < 0) break;
+      const bf16 *from = a.x + (u64)rows[r] * a.k + c.k + lane * 8;
+#pragma unroll
+      for (int i = 0; i < CHUNKS; i += WARP)
+        if (i * 8 < left) copy16(to + r * PITCH + i * 16, from + i * 8);
     }
     barrier_arrive_copied(full + c.slot);
   }
 
-  // produce fills the ring; what is ahead of the inputs waits for nothing.
+  // jump goes to the warp's next stage.
+  __device__ __forceinline__ void jump(Cursor &c) const {
+#pragma unroll 1
+    for (int i = 0; i < FILLERS; i++) next(c);
+  }
+
+  // produce fills the ring with the stages of one warp; what is ahead of the inputs waits
+  // for nothing.
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
-    Cursor w = first(1), x = w;
-    int ahead = 0;
+    int lane = thread % WARP, mine = thread / WARP;
+    if (mine >= FILLERS) {
+      wait_for_previous();
+      return;
+    }
+    Cursor w = first(1);
+    for (int i = 0; i < mine; i++) next(w);
     if (DOWN) {
-      for (; ahead < STAGES && w.item < items; ahead++, next(w)) copy_weights(w, thread, policy);
+      Cursor x = w;
+      int ahead = mine;
+      for (; ahead < STAGES && w.item < items; ahead += FILLERS, jump(w)) copy_weights(w, lane, policy);
       let_next_start();
       wait_for_previous();
-      for (; ahead > 0; ahead--, next(x)) copy_inputs(x, thread);
+      for (; ahead > mine; ahead -= FILLERS, jump(x)) copy_inputs(x, lane);
     }
-    for (; w.item < items; next(w)) {
+    for (; w.item < items; jump(w)) {
       barrier_wait(empty + w.slot, w.phase);
-      copy_weights(w, thread, policy);
-      copy_inputs(w, thread);
+      copy_weights(w, lane, policy);
+      copy_inputs(w, lane);
     }
   }
 
@@ -197,7 +224,7 @@ struct ExpertRing {
   }
 };
 
-// ExpertSums is where the sums of the warps meet.
+// ExpertGateUp is gate and up, with the activation.
 template <int XR, int KS, int STAGES>
 struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
   using Ring = ExpertRing<XR, KS, STAGES, false>;
@@ -233,13 +260,13 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
         if (2 * t + i < XR) mine[(2 * t + i) * RED_PITCH] = sum[i], mine[(2 * t + i) * RED_PITCH + 8] = sum[2 + i];
       sync_threads_of(1, CONSUMERS * WARP);
       if (threadIdx.x < 8 * XR) {
-        int r = threadIdx.x % 8, i = threadIdx.x / 8, p = XR == 1 ? group : this->pair[group * GROUP_PAIRS + i];
+        int r = threadIdx.x % 8, i = threadIdx.x / 8, p = XR == 1 ? group : this->place[group * GROUP_PAIRS + i];
         float gate = 0.f, up = 0.f;
 #pragma unroll
         for (int w = 0; w < CONSUMERS; w++) gate += red[w * RED + i * RED_PITCH + r], up += red[w * RED + i * RED_PITCH + 8 + r];
         if (p >= 0) {
-          float s = scale[XR == 1 ? 0 : this->token[group * GROUP_PAIRS + i]];
-          act[(u64)p * a.n + tile * 8 + r] = narrow(activate(gate * s) * (up * s));
+          float s = scale[XR == 1 ? 0 : p >> 16];
+          act[(u64)(p & 0xffff) * a.n + tile * 8 + r] = narrow(activate(gate * s) * (up * s));
         }
       }
       red += red == first_red ? CONSUMERS * RED : -CONSUMERS * RED;
@@ -249,110 +276,29 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
   const float *first_red;
 };
 
-// A Router is what chooses a token's experts: w[experts][hidden].
-struct Router {
-  const bf16 *w;
-  int experts, normalized;
-  int *chosen;
-  float *shares;
-};
-
-// route chooses the experts of one token by the rule of top_k (moe.cu), in each
-// cluster of blocks for itself: a block has the scores of some experts, two of them a
-// warp, of weights that it fetched before the kernel ahead ended, and sends them to
-// the others. Block 0 leaves the choice for the kernel behind, which may start then.
-__device__ void route(const ExpertArgs &a, const Router &router, u8 *weights, int *expert, float *scale) {
-  __shared__ __align__(16) float scores[WARP * EXPERT_LANE];
-  __shared__ float best[WARP];
-  __shared__ u64 arrived;
-  int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, blocks = cluster_blocks(), rank = blockIdx.x % blocks;
-  int twos = (router.experts + 1) / 2, own = (twos - rank + blocks - 1) / blocks;
-  if (threadIdx.x == 0) barrier_init(&arrived, 1), barrier_expect(&arrived, twos * sizeof(float2));
-  for (int i = 2 * twos + threadIdx.x; i < WARP * EXPERT_LANE; i += blockDim.x) scores[i] = -INFINITY;
-  if (threadIdx.x < a.top) expert[threadIdx.x] = threadIdx.x; // what stays where scores are no numbers
-  cluster_begin();
-  for (int j = warp; j < 2 * own; j += CONSUMERS + PRODUCERS) {
-    int e = min(2 * (rank + blocks * (j / 2)) + j % 2, router.experts - 1);
-    for (int i = lane * 8; i < a.k; i += WARP * 8) copy16(shared_address(weights) + (j * a.k + i) * 2, router.w + (u64)e * a.k + i);
-  }
-  commit();
-  wait_copies<0>();
-  cluster_wait();
-  wait_for_previous();
-  u8 *x = weights + 2 * own * a.k * 2, *squares = x + a.k * 2;
-  for (int i = threadIdx.x; i < a.k / 8 + a.k / 64; i += blockDim.x)
-    copy16(shared_address(x) + i * 16, i < a.k / 8 ? (const u8 *)a.x + i * 16 : (const u8 *)a.squares + (i - a.k / 8) * 16);
-  commit();
-  wait_copies<0>();
-  __syncthreads();
-  float ss = 0.f;
-  for (int i = lane; i < a.k / 16; i += WARP) ss += ((const float *)squares)[i];
-  ss = rsqrtf(warp_sum(ss) / a.k + a.eps);
-  if (threadIdx.x == 0) *scale = ss;
-  for (int j = warp; j < own; j += CONSUMERS + PRODUCERS) {
-    const bf16 *w = (const bf16 *)weights + (u64)2 * j * a.k, *in = (const bf16 *)x;
-    float2 s = {0.f, 0.f};
-#pragma unroll 4
-    for (int i = lane * 8; i < a.k; i += WARP * 8) {
-      uint4 v = load8(in + i);
-      s.x += dot8(load8(w + i), v), s.y += dot8(load8(w + a.k + i), v);
-    }
-    int two = rank + blocks * j;
-    s.x = warp_sum(s.x) * ss, s.y = 2 * two + 1 < router.experts ? warp_sum(s.y) * ss : -INFINITY;
-    if (lane < blocks) send((float2 *)scores + two, &arrived, lane, s);
-  }
-  barrier_wait(&arrived, 0);
-  int e = threadIdx.x, before = 0;
-  if (e < router.experts) {
-    float mine = scores[e];
-    for (int i = 0; i < router.experts; i += 4) {
-      float4 v = *(const float4 *)(scores + i);
-      before += (v.x > mine || v.x == mine && i < e) + (v.y > mine || v.y == mine && i + 1 < e) + (v.z > mine || v.z == mine && i + 2 < e) +
-                (v.w > mine || v.w == mine && i + 3 < e);
-    }
-    if (before < a.top) expert[before] = e, best[before] = mine;
-  }
-  __syncthreads();
-  if (warp != 0) return;
-  if (blockIdx.x == 0) {
-    float sum = 0.f;
-    int n = router.normalized ? a.top : router.experts;
-    for (int i = lane; i < n; i += WARP) sum += __expf((router.normalized ? best : scores)[i] - best[0]);
-    sum = warp_sum(sum);
-    if (lane < a.top) router.chosen[lane] = expert[lane], router.shares[lane] = __expf(best[lane] - best[0]) / sum;
-    __threadfence();
-    __syncwarp();
-  }
-  let_next_start();
-}
-
-template <int XR, int KS, int STAGES, bool ROUTE>
-__device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act, const Router &router) {
+template <int XR, int KS, int STAGES>
+__device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act) {
   using Kernel = ExpertGateUp<XR, KS, STAGES>;
   DYNAMIC_SHARED(ring);
   __shared__ u64 full[STAGES], empty[STAGES];
   __shared__ float red[2 * CONSUMERS * Kernel::RED];
-  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most, *token = pair + a.most * GROUP_PAIRS;
-  float *scale = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS);
-  Kernel l = {{a, ring, full, empty, expert, pair, token, nullptr, 0, 0}, red};
+  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *place = expert + a.most;
+  float *scale = (float *)(XR == 1 ? place : place + a.most * GROUP_PAIRS);
+  Kernel l = {{a, ring, full, empty, expert, place, nullptr, 0, 0}, red};
   l.slots();
-  if (ROUTE) {
-    route(a, router, ring, expert, scale);
-    l.groups = a.top, l.items = a.top * l.tiles();
-  } else {
-    wait_for_previous();
-    l.list();
-    __syncthreads();
-  }
+  wait_for_previous();
+  l.list();
+  __syncthreads();
   if (threadIdx.x >= CONSUMERS * WARP) {
-    if (!ROUTE) let_next_start(); // it reads the choice before this kernel ends
+    let_next_start(); // it reads the choice before this kernel ends
     l.produce(threadIdx.x - CONSUMERS * WARP);
     return;
   }
-  if (!ROUTE) l.scales(scale);
+  l.scales(scale);
   l.consume(red, scale, act);
 }
 
+// ExpertDown is down, with the sum over a token's experts and what follows it.
 template <int XR, int KS, int STAGES>
 struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
   using Ring = ExpertRing<XR, KS, STAGES, true>;
@@ -405,7 +351,7 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
         } else {
 #pragma unroll
           for (int i = 0; i < 2; i++) {
-            int at = group * GROUP_PAIRS + 2 * t + i, row = this->token[at];
+            int at = group * GROUP_PAIRS + 2 * t + i, row = this->place[at] >> 16;
             if (row < 0) continue;
             float *to = mine + row * RED_PITCH;
             to[0] += this->share[at] * v[i], to[8] += this->share[at] * v[2 + i];
@@ -451,9 +397,9 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
   using Kernel = ExpertDown<XR, KS, STAGES>;
   DYNAMIC_SHARED(ring);
   __shared__ u64 full[STAGES], empty[STAGES];
-  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *pair = expert + a.most, *token = pair + a.most * GROUP_PAIRS;
-  float *share = (float *)(XR == 1 ? pair : token + a.most * GROUP_PAIRS), *sum = share + a.most * (XR == 1 ? 1 : GROUP_PAIRS);
-  Kernel l = {{a, ring, full, empty, expert, pair, token, share, 0, 0}, x, h, sums, norm};
+  int *expert = (int *)(ring + STAGES * Kernel::STAGE), *place = expert + a.most;
+  float *share = (float *)(XR == 1 ? place : place + a.most * GROUP_PAIRS), *sum = share + a.most * (XR == 1 ? 1 : GROUP_PAIRS);
+  Kernel l = {{a, ring, full, empty, expert, place, share, 0, 0}, x, h, sums, norm};
   l.slots();
   l.list();
   __syncthreads();
@@ -470,7 +416,7 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
       experts_gate_up_##rows(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, const int *order, const int *groups, int hidden, \
                              int inner, int top, int tokens, int most, float eps, bf16 *act) {                                                       \
     ExpertArgs a = {w, x, chosen, nullptr, order, groups, inner, hidden, top, tokens, most, eps, squares};                                           \
-    gate_up<rows, GATE_DEPTH, GATE_STAGES, false>(a, act, Router());                                                                                                  \
+    gate_up<rows, GATE_DEPTH, GATE_STAGES>(a, act);                                                                                                  \
   }                                                                                                                                                  \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
       experts_down_##rows(const bf16 *w, const bf16 *act, const int *chosen, const float *shares, const int *order, const int *groups, int hidden,   \
@@ -478,18 +424,9 @@ __device__ __forceinline__ void down(const ExpertArgs &a, float *x, bf16 *h, flo
     ExpertArgs a = {w, act, chosen, shares, order, groups, hidden, inner, top, tokens, most, 0.f, nullptr};                                          \
     down<rows, DOWN_DEPTH, DOWN_STAGES>(a, x, h, sums, norm);                                                                                        \
   }
-#define EXPERTS_ROUTED(GATE_DEPTH, GATE_STAGES, DOWN_DEPTH, DOWN_STAGES)                                                                              \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                                                    \
-      experts_route_gate_up(const bf16 *w, const bf16 *x, const float *squares, const bf16 *router, int experts, int normalized, int hidden,         \
-                            int inner, int top, float eps, int *chosen, float *shares, bf16 *act) {                                                  \
-    ExpertArgs a = {w, x, chosen, nullptr, nullptr, nullptr, inner, hidden, top, 1, top, eps, squares};                                              \
-    gate_up<1, GATE_DEPTH, GATE_STAGES, true>(a, act, Router{router, experts, normalized, chosen, shares});                                          \
-  }
 #define EXPERTS_WITH(rows, ...) EXPERTS_OF(rows, __VA_ARGS__)
 
 EXPERTS_WITH(1, EXPERTS_1)
 EXPERTS_WITH(8, EXPERTS_8)
-#define EXPERTS_ROUTED_WITH(...) EXPERTS_ROUTED(__VA_ARGS__)
-EXPERTS_ROUTED_WITH(EXPERTS_1)
 
 #endif
