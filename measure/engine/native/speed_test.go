@@ -46,9 +46,10 @@ type speedRow struct {
 // "3/256/3_2/4_2/6" with tiles/stages of gated ones and of those that add to the stream; "@%32"
 // says into how many parts attention cuts the context. Formats come first:
 // "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
-// quantized weights then. "compile:1x1024@..." compiles the kernels of a case alone, so
-// that those of several can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b
-// takes that model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers.
+// quantized weights then. "tp2:1x1024@..." is over two GPUs. "compile:1x1024@..." compiles
+// the kernels of a case alone, and "compile2:" those of two GPUs, so that those of several
+// can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b takes that
+// model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -68,11 +69,17 @@ func TestSpeed(t *testing.T) {
 			what, size = "decode", c
 		}
 		switch what {
-		case "compile":
+		case "compile", "compile2":
 			size, shape, _ := strings.Cut(size, "@")
 			b, _, _ := strings.Cut(size, "x")
 			small := strings.ReplaceAll(strings.ReplaceAll(m.model, "4096", "512"), `"num_hidden_layers":48`, `"num_hidden_layers":1`)
-			open(t, small, m.options(number(t, b), 2, 2, shape))
+			opt := m.options(number(t, b), 2, 2, shape)
+			if what == "compile" {
+				open(t, small, opt)
+				continue
+			}
+			opt.TP = 2
+			openShared(t, small, opt)
 		case "decode":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
@@ -80,13 +87,7 @@ func TestSpeed(t *testing.T) {
 		case "tp2":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
-			m.ranks(llama8B, 2, number(t, b), number(t, p), shape)
-		case "compile2":
-			size, shape, _ := strings.Cut(size, "@")
-			b, _, _ := strings.Cut(size, "x")
-			opt := m.options(number(t, b), 2, 2, shape)
-			opt.TP = 2
-			openShared(t, strings.ReplaceAll(llama8B, "4096", "512"), opt)
+			m.ranks(2, number(t, b), number(t, p), shape)
 		case "prefill":
 			size, shape, _ := strings.Cut(size, "@")
 			m.prefill(number(t, size), shape)
@@ -385,11 +386,11 @@ func (m *meter) prefill(length int, shape string) {
 
 // ranks measures steps of a model that GPUs share, in the middle of which the context
 // is ctx, by rank 0's events.
-func (m *meter) ranks(config string, tp, batch, ctx int, shape string) {
+func (m *meter) ranks(tp, batch, ctx int, shape string) {
 	const gen = 65
 	opt := m.options(batch, ctx-gen/2, gen, shape)
 	opt.TP = tp
-	team := openShared(m.t, config, opt)
+	team := openShared(m.t, m.model, opt)
 	m.must(team.SetPrompts(randomPrompts(1, batch, opt.PromptLen, team.Lead().shape.vocab)))
 	first, err := team.Prefill()
 	m.must(err)
