@@ -155,6 +155,9 @@ func TestNativeShared(t *testing.T) {
 	names := map[string]bool{}
 	for _, o := range r.Operators.Decode.Ops {
 		names[o.Name] = true
+		for _, n := range o.Includes {
+			names[n] = true
+		}
 	}
 	if !names["all_reduce"] {
 		t.Errorf("no all_reduce among %v", names)
