@@ -63,13 +63,16 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 		return t, err
 	}
 	less, err := b.withoutSum(team, q, rows, calls)
+	if err != nil {
+		return t, err
+	}
 	for i := range t.Seconds {
 		if t.Seconds[i] -= less; t.Seconds[i] <= 0 {
 			return Times{}, unsupported("an all-reduce of %d bytes is within a product here, which takes no longer with it than without: time it again", q.Shape["bytes"])
 		}
 		t.Seconds[i] /= float64(calls)
 	}
-	return t, err
+	return t, nil
 }
 
 // withoutSum is the time of the products that the sums are within, without them; 0

@@ -248,9 +248,7 @@ func (m *meter) prefillOperators(e *Engine) {
 		m.must(r.Round())
 	}
 	for _, o := range r.All() {
-		ts := slices.Clone(o.Times[1:])
-		slices.Sort(ts)
-		m.add(speedRow{What: "op " + o.Name, Prompt: e.opt.PromptLen, Ms: float64(ts[len(ts)/2]) * 1e3})
+		m.add(speedRow{What: "op " + o.Name, Prompt: e.opt.PromptLen, Ms: median(o.Times[1:]) * 1e3})
 	}
 	m.must(r.Close())
 }
@@ -341,9 +339,7 @@ func (m *meter) operators(e *Engine, first []int32) {
 		m.must(r.Round())
 	}
 	for _, o := range r.All() {
-		ts := slices.Clone(o.Times[1:])
-		slices.Sort(ts)
-		row := speedRow{What: "op " + o.Name, Batch: e.opt.Batch, Ms: float64(ts[len(ts)/2]) * 1e3}
+		row := speedRow{What: "op " + o.Name, Batch: e.opt.Batch, Ms: median(o.Times[1:]) * 1e3}
 		if n := bytes[o.Name]; n > 0 {
 			row.Floor = float64(n) / m.bandwidth * 1e3
 			row.Ratio = row.Ms / row.Floor
