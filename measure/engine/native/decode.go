@@ -72,7 +72,16 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)
+	together := e.together()
+	if together == withOut {
+		e.addMixtureStep(s, i, true, after)
+		return
+	}
 	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	if together == withoutOut {
+		e.addMixtureStep(s, i, false, after)
+		return
+	}
 	if sh.experts > 0 {
 		e.stepExperts(s, i, own, after)
 		return

@@ -3,6 +3,7 @@ package native
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -85,11 +86,15 @@ type mixtureBuffers struct {
 	tiles   cuda.Ptr // int32 [1+tiles]
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
+
+	posted    cuda.Ptr // uint64, what blocks of a step's mixture post to each other (moe_step.cu)
+	stepTurns cuda.Ptr // uint32 [multiprocessors], how often they did
+	stamps    cuda.Ptr
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
 // most tokens at once.
-func (b *buffers) measureMixture(s *shape, step int) {
+func (b *buffers) measureMixture(s *shape, step, sms int) {
 	pairs := step * s.topK
 	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup), 3*s.mostTiles(pairs, pairsOfItem))
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
@@ -99,6 +104,11 @@ func (b *buffers) measureMixture(s *shape, step int) {
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.ask(&b.act, "the activation", 2*pairs*s.inner)
+	b.ask(&b.posted, "what a mixture's blocks post to each other", 8*(s.hidden/2+s.hidden/16+s.experts+s.topK*s.inner/2))
+	b.ask(&b.stepTurns, "the turns of what they post", 4*sms)
+	if os.Getenv("LLMPROF_STEP_STAMPS") != "" {
+		b.ask(&b.stamps, "stamps", 8*32*sms*s.layers)
+	}
 	b.ask(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
 }
 
@@ -106,17 +116,20 @@ func (b *buffers) measureMixture(s *shape, step int) {
 type mixtureKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
-	choose                                      *cuda.Kernel
+	choose, step                                *cuda.Kernel // step: nil before 8.0
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 	narrow                                      narrowMixtureKernels
 }
 
-func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
+func (m *mixtureKernels) names(hopper, older bool) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
+	}
+	if !older {
+		names["mixture_step"] = &m.step
 	}
 	if hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown

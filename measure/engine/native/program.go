@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
@@ -26,6 +27,7 @@ type program struct {
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
 	hopper                            bool // has wgmma
+	older                             bool // is of before compute capability 8.0
 	decode                            decodeAttention
 }
 
@@ -268,7 +270,7 @@ func defines(s *shape, linear []linearKernels) []string {
 		}
 	}
 	for i := range linear {
-		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
+		if l := &linear[i]; (s.ranks > 1 || os.Getenv("LLMPROF_STEP_HALVES") != "" && l.rows == 1) && l.half.stages > 0 {
 			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
 		}
 	}
@@ -307,7 +309,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
-	p.hopper = dev.Major == 9
+	p.hopper, p.older = dev.Major == 9, dev.Major < 8
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
@@ -330,7 +332,7 @@ func (p *program) find(s *shape) error {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
-		maps.Copy(names, p.moe.names(p.hopper))
+		maps.Copy(names, p.moe.names(p.hopper, p.older))
 	}
 	if s.experts > 0 && s.kept != Unquantized {
 		maps.Copy(names, p.moe.narrow.names())
@@ -364,6 +366,9 @@ func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	}
 	if s.sandwich || s.ranks > 1 {
 		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
+	}
+	if os.Getenv("LLMPROF_STEP_HALVES") != "" && l.rows == 1 && l.kept == Unquantized {
+		to[fmt.Sprintf("%s_halves_%d", first, l.rows)] = &l.half.scores
 	}
 	if s.ranks > 1 && l.kept == Unquantized {
 		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.summed

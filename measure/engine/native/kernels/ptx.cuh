@@ -127,6 +127,18 @@ __device__ __forceinline__ void give_up(u32 *word, u32 v) {
   asm volatile("trap;");
 }
 
+__device__ __forceinline__ void give_up() { asm volatile("trap;"); }
+
+__device__ __forceinline__ u64 cycles() {
+  u64 t;
+  asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
+  return t;
+}
+
+// WAITS_FOR_ITS_GRID says of a kernel that its blocks wait for each other. The host
+// launches no more of them than fit.
+#define WAITS_FOR_ITS_GRID(name)
+
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
 #ifndef OLDER // what older GPUs have not is in older.cuh, in other words

@@ -1,0 +1,393 @@
+// The mixture of a decode step of one sequence as one kernel: what ends attention's block
+// (RANKS 1), the router, the choice of the experts, their products, and what follows
+// those. Its blocks, one a multiprocessor, are all there at the same time and wait for
+// each other, but never for all that another has written: each value that blocks need
+// of each other is posted together with the turn of this launch, in one store of 8 bytes,
+// and who needs it looks at the turn (exchange.cuh, NCCL's protocol LL). So there is no
+// fence, no counter and no kernel's edge between the operators, and the ring in shared
+// memory goes on: down's weights come while gate and up's sums are on their way.
+//
+//   - four warps copy: the rows of the attention's output, which hang on nothing, while the
+//     kernel ahead still runs; when the experts are chosen, those of gate and up, 8 outputs
+//     at a time, and those of down, 16 outputs of all experts;
+//   - eight warps multiply, as in linear.cu. Inputs are gathered into shared memory, whole;
+//   - each block has a row of the router, gathers all scores and chooses by itself: an
+//     expert's place is the number of those before it.
+//
+// A box is written once in a launch, and read in it; the next launch begins to write
+// when this one is complete (wait_for_previous).
+
+#if MOE && !defined(OLDER)
+
+#define STEP_DEPTH 256 // columns of a stage
+#define STEP_PITCH (STEP_DEPTH * 2 + 64)
+#define STEP_STAGE (16 * STEP_PITCH)
+#define STEP_STAGES 24 // at most
+#define STEP_THREADS (CONSUMERS * WARP)
+
+struct StepArgs {
+  const bf16 *out;    // [hidden][width], what ends attention's block; null where that is done
+  const bf16 *att;    // [width]
+  const bf16 *mid;    // norm of the router, with out
+  const bf16 *router; // [experts][hidden]
+  const bf16 *gate_up, *down;
+  const bf16 *norm;   // of what follows
+  int width, hidden, inner, experts, top, normalized, stages;
+  float eps;
+  float *x;           // the stream, [hidden]; where RANKS are more, where the sum of the experts goes
+  bf16 *h;            // [hidden], the stream times norm; without out it is read too
+  float *squares;     // [hidden/16], likewise
+  u64 *boxes;         // [hidden/2], [hidden/16], [experts], [top*inner/2]
+  u32 *turns;         // [blocks]
+  int when;
+  u64 *stamps;
+};
+
+#define STAMP(i) \
+  if (a.stamps && threadIdx.x % WARP == 0) a.stamps[blockIdx.x * 32 + (i)] = cycles()
+
+// awaited is what is posted there in this turn; got is what was seen there first.
+__device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
+  if ((u32)(got >> 32) == turn) return (u32)got;
+  u64 begin = nanoseconds();
+  for (u32 looks = 1;; looks++) {
+    got = read_posted(at);
+    if ((u32)(got >> 32) == turn) return (u32)got;
+    if (looks % 64 == 0 && nanoseconds() - begin > 10000000000ull) give_up();
+  }
+}
+
+// gather brings count words that are posted from `from` on to shared memory.
+__device__ __forceinline__ void gather(u32 *to, const u64 *from, int count, u32 turn) {
+  constexpr int AT_ONCE = 4;
+  for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
+    u64 got[AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? read_posted(from + i + j * STEP_THREADS) : 0;
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++)
+      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = awaited(from + i + j * STEP_THREADS, got[j], turn);
+  }
+}
+
+// A Step is what a block has.
+struct Step {
+  const StepArgs &a;
+  u8 *ring;
+  u64 *full, *empty; // of each slot: filled, and free again
+  bf16 *in;          // the inputs of a product
+  bf16 *row;         // of the router
+  float *stream, *gains; // of the tiles of 16 outputs that are this block's: the stream, and both norms' weights
+  float *red;        // sums of the warps, of two items in turn
+  float *squares;
+  u32 *keys;         // of the experts' scores, which order as they do
+  int *chosen;
+  float *share, *score;
+
+  // A Place is a stage's in the ring.
+  struct Place {
+    int slot;
+    u32 phase;
+  };
+  __device__ __forceinline__ void next(Place &p, int n = 1) const {
+    if ((p.slot += n) >= a.stages) p.slot -= a.stages, p.phase ^= 1;
+  }
+
+  __device__ __forceinline__ static int steps(int k) { return (k + STEP_DEPTH - 1) / STEP_DEPTH; }
+  __device__ __forceinline__ static int mine(int items) { return items > (int)blockIdx.x ? (items - 1 - (int)blockIdx.x) / (int)gridDim.x + 1 : 0; }
+  __device__ __forceinline__ int item(int i) const { return blockIdx.x + i * gridDim.x; }
+
+  // fill copies STEP_DEPTH columns from col on of 16 rows of k columns, the second eight of them from `second` on.
+  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
+    int lane = threadIdx.x % WARP;
+    barrier_wait(empty + p.slot, p.phase);
+    u32 to = shared_address(ring) + p.slot * STEP_STAGE + lane * 16;
+    if ((col += lane * 8) < k) {
+#pragma unroll
+      for (int j = 0; j < 8; j++) copy16_once(to + j * STEP_PITCH, first + col + (u64)((u32)j * (u32)k), policy);
+#pragma unroll
+      for (int j = 0; j < 8; j++) copy16_once(to + (8 + j) * STEP_PITCH, second + col + (u64)((u32)j * (u32)k), policy);
+    }
+    barrier_arrive_copied(full + p.slot);
+  }
+
+  // produce fills every fourth stage.
+  __device__ void produce() const {
+    u64 policy = evict_first();
+    int warp = threadIdx.x / WARP - CONSUMERS, hidden = a.hidden, inner = a.inner;
+    int deep = steps(a.width), each = steps(hidden), of = steps(inner);
+    int outs = a.out ? mine(hidden / 16) * deep : 0, ups = mine(a.top * (inner / 8)) * each, downs = mine(hidden / 16) * a.top * of;
+    Place p = {warp, 1};
+    int j = warp;
+    if (a.when == 0) let_next_start();
+    for (; j < outs && j < a.stages; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
+    wait_for_previous();
+    if (a.when == 1) let_next_start();
+    for (; j < outs; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
+    if (a.when == 2) let_next_start();
+    __syncthreads(); // the experts are chosen
+    if (a.when == 3) let_next_start();
+    for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
+      int i = (j - outs) / each, at = item(i), e = at / (inner / 8);
+      const bf16 *from = a.gate_up + ((u64)chosen[e] * 2 * inner + (at - e * (inner / 8)) * 8) * hidden;
+      fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy);
+    }
+    if (a.when == 4) let_next_start();
+    for (; j < outs + ups + downs; j += PRODUCERS, next(p, PRODUCERS)) {
+      int part = (j - outs - ups) / of, i = part / a.top;
+      const bf16 *from = a.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner;
+      fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy);
+    }
+    if (a.when == 5) let_next_start();
+  }
+
+  __device__ __forceinline__ void fill_out(const Place &p, int j, int deep, u64 policy) const {
+    int i = j / deep;
+    const bf16 *from = a.out + (u64)item(i) * 16 * a.width;
+    fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy);
+  }
+
+  // multiply adds the product of 16 rows and the inputs from x on.
+  __device__ __forceinline__ void multiply(Place &p, const bf16 *x, int k, float sum[4]) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mine = warp * 32 + t * 8;
+    for (int col = 0; col < k; col += STEP_DEPTH) {
+      barrier_wait(full + p.slot, p.phase);
+      if (col + warp * 32 < k) {
+        const u8 *w = ring + p.slot * STEP_STAGE + g * STEP_PITCH + mine * 2;
+        uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)(x + col + mine);
+        mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
+        mma(sum, u.z, q.z, u.w, q.w, v.z, v.w);
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(empty + p.slot);
+      next(p);
+    }
+  }
+
+  // leave leaves the sums of 16 rows where all warps see them.
+  __device__ __forceinline__ void leave(float *red, float low, float high) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (lane % 4 == 0) red[warp * RED_PITCH + lane / 4] = low, red[warp * RED_PITCH + lane / 4 + 8] = high;
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  __device__ __forceinline__ static float of_warps(const float *red, int r) {
+    float s = 0.f;
+#pragma unroll
+    for (int w = 0; w < CONSUMERS; w++) s += red[w * RED_PITCH + r];
+    return s;
+  }
+
+  __device__ __forceinline__ float *other(float *r) const { return r == red ? red + CONSUMERS * RED_PITCH : red; }
+
+  // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
+  // norm's weights, and the sum of their squares. A warp does it.
+  __device__ __forceinline__ void finish_out(const float *red, int i, u32 turn) const {
+    int lane = threadIdx.x % WARP, r = lane % 16;
+    float x = stream[i * 16 + r] + of_warps(red, r), ss = x * x;
+    u32 v = narrow(x * gains[i * 32 + r]);
+    v |= __shfl_xor_sync(FULL, v, 1) << 16;
+#pragma unroll
+    for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+    if (lane < 16) stream[i * 16 + r] = x;
+    if (lane < 16 && lane % 2 == 0) post(a.boxes + item(i) * 8 + lane / 2, v, turn);
+    if (lane == 0) post(a.boxes + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+  }
+
+  // begin loads what does not hang on the kernel ahead: this block's row of the router and
+  // norms.
+  __device__ __forceinline__ void begin(u64 policy) const {
+    if (blockIdx.x < a.experts)
+      for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), a.router + (u64)blockIdx.x * a.hidden + i, policy);
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) {
+      int o = item(i / 16) * 16 + i % 16;
+      gains[i / 16 * 32 + i % 16] = a.out ? gain(wide(a.mid[o])) : 0.f;
+      gains[i / 16 * 32 + 16 + i % 16] = a.norm ? gain(wide(a.norm[o])) : 0.f;
+    }
+  }
+
+  // load is behind the kernel ahead: its output, and the stream.
+  __device__ __forceinline__ void load() const {
+    const bf16 *from = a.out ? a.att : a.h;
+    for (int i = threadIdx.x * 8; i < (a.out ? a.width : a.hidden); i += STEP_THREADS * 8) *(uint4 *)(in + i) = __ldcg((const uint4 *)(from + i));
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) stream[i] = RANKS == 1 ? __ldcg(a.x + item(i / 16) * 16 + i % 16) : 0.f;
+    if (!a.out)
+      for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  // norm is the reciprocal norm of the stream, by each warp for itself.
+  __device__ __forceinline__ float scale() const {
+    float ss = 0.f;
+    for (int i = threadIdx.x % WARP; i < a.hidden / 16; i += WARP) ss += squares[i];
+    return rsqrtf(warp_sum(ss) / a.hidden + a.eps);
+  }
+
+  // route posts the scores of this block's rows of the router.
+  __device__ __forceinline__ void route(float *red, float scale, u64 *box, u32 turn) const {
+    wait_copies<0>();
+    for (int e = blockIdx.x; e < a.experts; e += gridDim.x) {
+      float s = 0.f;
+      for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8)
+        s += dot8(load8(e == blockIdx.x ? row + i : a.router + (u64)e * a.hidden + i), *(const uint4 *)(in + i));
+      s = warp_sum(s);
+      if (threadIdx.x % WARP == 0) red[threadIdx.x / WARP * RED_PITCH] = s;
+      sync_threads_of(1, STEP_THREADS);
+      if (threadIdx.x == 0) post(box + e, __float_as_uint(of_warps(red, 0) * scale), turn);
+      red = other(red);
+    }
+  }
+
+  // choose gathers the scores, and finds each expert's place in their order: the higher
+  // score first, the lower index among equals.
+  __device__ __forceinline__ void choose(const u64 *box, u32 turn) const {
+    int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
+    u32 mine = 0;
+    if (e < a.experts) {
+      u32 v = awaited(box + e, read_posted(box + e), turn);
+      mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
+    }
+    if (e < padded) keys[e] = mine;
+    sync_threads_of(1, STEP_THREADS);
+    if (e < a.experts) {
+      int rank = 0;
+      for (int f = 0; f < padded; f += 4) {
+        uint4 k = *(const uint4 *)(keys + f);
+        rank += (k.x > mine || k.x == mine && f < e) + (k.y > mine || k.y == mine && f + 1 < e) + (k.z > mine || k.z == mine && f + 2 < e) +
+                (k.w > mine || k.w == mine && f + 3 < e);
+      }
+      if (rank < a.top) chosen[rank] = e, score[rank] = value(mine);
+    }
+    __syncthreads();
+  }
+
+  // value is the score of a key.
+  __device__ __forceinline__ static float value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
+
+  // weigh makes the experts' weights of their scores. A warp does it.
+  __device__ __forceinline__ void weigh() const {
+    int lane = threadIdx.x % WARP;
+    float peak = score[0], sum = 0.f, w = lane < a.top ? __expf(score[lane] - peak) : 0.f;
+    if (!a.normalized)
+      for (int e = lane; e < a.experts; e += WARP) sum += __expf(value(keys[e]) - peak);
+    sum = warp_sum(a.normalized ? w : sum);
+    if (lane < a.top) share[lane] = w / sum;
+  }
+
+  // finish_up posts 8 values of an expert. A warp does it.
+  __device__ __forceinline__ void finish_up(const float *red, float scale, u64 *box, u32 turn) const {
+    int lane = threadIdx.x % WARP, r = lane % 8;
+    u32 v = narrow(activate(of_warps(red, r) * scale) * (of_warps(red, r + 8) * scale));
+    v |= __shfl_xor_sync(FULL, v, 1) << 16;
+    if (lane < 8 && lane % 2 == 0) post(box + lane / 2, v, turn);
+  }
+
+  // finish_down is as in moe_decode.cu.
+  __device__ __forceinline__ void finish_down(const float *red, int i) const {
+    int lane = threadIdx.x % WARP, r = lane % 16, o = item(i) * 16 + r;
+    float y = stream[i * 16 + r] + of_warps(red, r), ss = y * y;
+    if (lane < 16) a.x[o] = y;
+#if RANKS == 1
+    if (!a.norm) return;
+    if (lane < 16) a.h[o] = narrow(y * gains[i * 32 + 16 + r]);
+#pragma unroll
+    for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+    if (lane == 0) a.squares[item(i)] = ss;
+#endif
+  }
+
+  // end_attention is the product that ends attention's block, and brings its result to
+  // every block.
+  __device__ __forceinline__ void end_attention(Place &p, float *&now, u32 turn) const {
+    int warp = threadIdx.x / WARP;
+    for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
+      float sum[4] = {};
+      multiply(p, in, a.width, sum);
+      leave(now, sum[0], sum[2]);
+      if (warp == i % CONSUMERS) finish_out(now, i, turn);
+    }
+    STAMP(4);
+    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
+    gather((u32 *)in, a.boxes, a.hidden / 2, turn);
+    gather((u32 *)squares, a.boxes + a.hidden / 2, a.hidden / 16, turn);
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  __device__ void consume() const {
+    int warp = threadIdx.x / WARP, tiles = a.inner / 8;
+    STAMP(0);
+    begin(evict_first());
+    commit();
+    wait_for_previous();
+    STAMP(2);
+    u32 turn = __ldcg(a.turns + blockIdx.x) + 1;
+    load();
+    STAMP(3);
+    Place p = {0, 0};
+    float *now = red;
+    if (a.out) end_attention(p, now, turn);
+    STAMP(5);
+    u64 *scores = a.boxes + a.hidden / 2 + a.hidden / 16, *acts = scores + a.experts;
+    float s = scale();
+    route(now, s, scores, turn);
+    now = other(now);
+    STAMP(6);
+    choose(scores, turn);
+    STAMP(7);
+    if (warp == 0) weigh();
+    for (int i = 0; i < mine(a.top * tiles); i++, now = other(now)) {
+      float sum[4] = {};
+      multiply(p, in, a.hidden, sum);
+      if (i == 0) STAMP(8);
+      leave(now, sum[0], sum[2]);
+      if (warp == i % CONSUMERS) finish_up(now, s, acts + item(i) * 4, turn);
+    }
+    STAMP(9);
+    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
+    if (mine(a.hidden / 16)) gather((u32 *)in, acts, a.top * a.inner / 2, turn);
+    sync_threads_of(1, STEP_THREADS);
+    STAMP(10);
+    for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
+      float low = 0.f, high = 0.f;
+      for (int e = 0; e < a.top; e++) {
+        float sum[4] = {};
+        multiply(p, in + e * a.inner, a.inner, sum);
+        low += share[e] * sum[0], high += share[e] * sum[2];
+      }
+      STAMP(11);
+      leave(now, low, high);
+      if (warp == i % CONSUMERS) finish_down(now, i);
+    }
+    STAMP(12);
+    if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
+  }
+};
+
+WAITS_FOR_ITS_GRID(mixture_step)
+extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
+    mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
+                 int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
+                 u32 *turns, int when, u64 *stamps) {
+  DYNAMIC_SHARED(ring);
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES];
+  __shared__ float red[2 * CONSUMERS * RED_PITCH];
+  __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
+  __shared__ int chosen[WARP];
+  __shared__ float share[WARP], score[WARP];
+  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps};
+  int tiles = (hidden / 16 + gridDim.x - 1) / gridDim.x;
+  bf16 *in = (bf16 *)(ring + stages * STEP_STAGE), *row = in + widest;
+  float *sq = (float *)(row + hidden), *stream = sq + hidden / 16, *gains = stream + tiles * 16;
+  Step s = {a, ring, full, empty, in, row, stream, gains, red, sq, keys, chosen, share, score};
+  if (threadIdx.x == 0)
+    for (int i = 0; i < stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
+  __syncthreads();
+  if (stamps && threadIdx.x == 0) stamps[blockIdx.x * 32 + 16] = nanoseconds();
+  if (threadIdx.x >= CONSUMERS * WARP)
+    s.produce();
+  else
+    s.consume();
+  if (stamps && threadIdx.x == 0) stamps[blockIdx.x * 32 + 17] = nanoseconds();
+}
+
+#endif
