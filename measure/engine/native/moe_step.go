@@ -19,7 +19,7 @@ const (
 // Shapes of moe_step.cu.
 const (
 	stepDepth    = 256
-	stepStage    = 16 * (stepDepth*2 + 64)
+	stepStage    = 16 * stepDepth * 2
 	mostStages   = 24
 	stepThreads  = 12 * 32
 	besideStep   = 4 << 10 // static shared memory of a block, or a little more
@@ -50,13 +50,13 @@ func (e *Engine) together() togetherness {
 func (e *Engine) stepBeside() int {
 	sh := &e.shape
 	tiles := (sh.hidden/16 + e.opt.sms - 1) / e.opt.sms
-	return 2*(e.widest()+sh.hidden) + 4*(sh.hidden/16+tiles*16*3)
+	return 2*(e.widest()+sh.hidden) + 4*tiles*16*3
 }
 
 // widest is the most inputs of a product.
 func (e *Engine) widest() int {
 	sh := &e.shape
-	return (max(sh.attWidth(), sh.hidden, sh.topK*sh.inner) + 7) / 8 * 8
+	return (max(sh.attWidth(), sh.hidden+sh.hidden/8, sh.topK*sh.inner) + 7) / 8 * 8
 }
 
 // stepStages are those of the ring: as many as fit, whole rounds of the copying warps.

@@ -186,8 +186,12 @@ func (l *linearKernels) sums() int {
 // does, so the blocks of each lie one on a multiprocessor, also where attention
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
+	halves := 7
+	if v := os.Getenv("LLMPROF_STEP_HALVES"); v != "" {
+		fmt.Sscan(v, &halves)
+	}
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: halves}},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
 		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
 	}
@@ -281,6 +285,9 @@ func defines(s *shape, linear []linearKernels) []string {
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
 	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
+	if os.Getenv("LLMPROF_STEP_ATT") != "" {
+		out = append(out, "ATT_EARLY=1")
+	}
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}

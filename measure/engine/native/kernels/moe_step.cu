@@ -14,13 +14,13 @@
 //   - each block has a row of the router, gathers all scores and chooses by itself: an
 //     expert's place is the number of those before it.
 //
-// A box is written once in a launch, and read in it; the next launch begins to write
+// In the ring a row's pieces of 16 bytes lie as in linear.cu. A box is written once in a launch, and read in it; the next launch begins to write
 // when this one is complete (wait_for_previous).
 
 #if MOE && !defined(OLDER)
 
 #define STEP_DEPTH 256 // columns of a stage
-#define STEP_PITCH (STEP_DEPTH * 2 + 64)
+#define STEP_PITCH (STEP_DEPTH * 2)
 #define STEP_STAGE (16 * STEP_PITCH)
 #define STEP_STAGES 24 // at most
 #define STEP_THREADS (CONSUMERS * WARP)
@@ -44,7 +44,7 @@ struct StepArgs {
 };
 
 #define STAMP(i) \
-  if (a.stamps && threadIdx.x % WARP == 0) a.stamps[blockIdx.x * 32 + (i)] = cycles()
+  if (a.stamps && threadIdx.x % STEP_THREADS == 0) a.stamps[blockIdx.x * 32 + (i)] = cycles()
 
 // awaited is what is posted there in this turn; got is what was seen there first.
 __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
@@ -58,8 +58,8 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
 }
 
 // gather brings count words that are posted from `from` on to shared memory.
+template <int AT_ONCE>
 __device__ __forceinline__ void gather(u32 *to, const u64 *from, int count, u32 turn) {
-  constexpr int AT_ONCE = 4;
   for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
     u64 got[AT_ONCE];
 #pragma unroll
@@ -79,7 +79,7 @@ struct Step {
   bf16 *row;         // of the router
   float *stream, *gains; // of the tiles of 16 outputs that are this block's: the stream, and both norms' weights
   float *red;        // sums of the warps, of two items in turn
-  float *squares;
+  float *squares;    // of the norm ahead of the router, behind its input
   u32 *keys;         // of the experts' scores, which order as they do
   int *chosen;
   float *share, *score;
@@ -101,12 +101,10 @@ struct Step {
   __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
     int lane = threadIdx.x % WARP;
     barrier_wait(empty + p.slot, p.phase);
-    u32 to = shared_address(ring) + p.slot * STEP_STAGE + lane * 16;
+    u32 to = shared_address(ring) + p.slot * STEP_STAGE;
     if ((col += lane * 8) < k) {
 #pragma unroll
-      for (int j = 0; j < 8; j++) copy16_once(to + j * STEP_PITCH, first + col + (u64)((u32)j * (u32)k), policy);
-#pragma unroll
-      for (int j = 0; j < 8; j++) copy16_once(to + (8 + j) * STEP_PITCH, second + col + (u64)((u32)j * (u32)k), policy);
+      for (int j = 0; j < 16; j++) copy16_once(to + j * STEP_PITCH + (lane ^ (j & 1) << 2) * 16, (j < 8 ? first : second) + col + (u64)((u32)(j % 8) * (u32)k), policy);
     }
     barrier_arrive_copied(full + p.slot);
   }
@@ -121,23 +119,28 @@ struct Step {
     int j = warp;
     if (a.when == 0) let_next_start();
     for (; j < outs && j < a.stages; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
+    STAMP(20);
     wait_for_previous();
     if (a.when == 1) let_next_start();
     for (; j < outs; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
+    STAMP(21);
     if (a.when == 2) let_next_start();
     __syncthreads(); // the experts are chosen
+    STAMP(22);
     if (a.when == 3) let_next_start();
     for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
       int i = (j - outs) / each, at = item(i), e = at / (inner / 8);
       const bf16 *from = a.gate_up + ((u64)chosen[e] * 2 * inner + (at - e * (inner / 8)) * 8) * hidden;
       fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy);
     }
+    STAMP(23);
     if (a.when == 4) let_next_start();
     for (; j < outs + ups + downs; j += PRODUCERS, next(p, PRODUCERS)) {
       int part = (j - outs - ups) / of, i = part / a.top;
       const bf16 *from = a.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner;
       fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy);
     }
+    STAMP(24);
     if (a.when == 5) let_next_start();
   }
 
@@ -150,18 +153,24 @@ struct Step {
   // multiply adds the product of 16 rows and the inputs from x on.
   __device__ __forceinline__ void multiply(Place &p, const bf16 *x, int k, float sum[4]) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mine = warp * 32 + t * 8;
+    float more[4] = {};
     for (int col = 0; col < k; col += STEP_DEPTH) {
       barrier_wait(full + p.slot, p.phase);
-      if (col + warp * 32 < k) {
-        const u8 *w = ring + p.slot * STEP_STAGE + g * STEP_PITCH + mine * 2;
-        uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)(x + col + mine);
-        mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
-        mma(sum, u.z, q.z, u.w, q.w, v.z, v.w);
+      bool any = col + warp * 32 < k;
+      uint4 u, q, v;
+      if (any) {
+        const u8 *w = ring + p.slot * STEP_STAGE + g * STEP_PITCH + (mine * 2 ^ (g & 1) << 6);
+        u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)(x + col + mine);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + p.slot);
+      if (any) {
+        mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
+        mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
+      }
       next(p);
     }
+    sum[0] += more[0], sum[2] += more[2];
   }
 
   // leave leaves the sums of 16 rows where all warps see them.
@@ -308,8 +317,7 @@ struct Step {
     }
     STAMP(4);
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    gather((u32 *)in, a.boxes, a.hidden / 2, turn);
-    gather((u32 *)squares, a.boxes + a.hidden / 2, a.hidden / 16, turn);
+    gather<6>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
     sync_threads_of(1, STEP_THREADS);
   }
 
@@ -320,6 +328,7 @@ struct Step {
     commit();
     wait_for_previous();
     STAMP(2);
+    if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 18] = nanoseconds();
     u32 turn = __ldcg(a.turns + blockIdx.x) + 1;
     load();
     STAMP(3);
@@ -344,7 +353,7 @@ struct Step {
     }
     STAMP(9);
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    if (mine(a.hidden / 16)) gather((u32 *)in, acts, a.top * a.inner / 2, turn);
+    if (mine(a.hidden / 16)) gather<12>((u32 *)in, acts, a.top * a.inner / 2, turn);
     sync_threads_of(1, STEP_THREADS);
     STAMP(10);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
@@ -363,31 +372,36 @@ struct Step {
   }
 };
 
-WAITS_FOR_ITS_GRID(mixture_step)
-extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
-    mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
-                 int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
-                 u32 *turns, int when, u64 *stamps) {
+// step divides the shared memory of a block; widest is the most inputs of a product.
+__device__ __forceinline__ void step(const StepArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
   __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES];
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
   __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
   __shared__ int chosen[WARP];
   __shared__ float share[WARP], score[WARP];
-  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps};
-  int tiles = (hidden / 16 + gridDim.x - 1) / gridDim.x;
-  bf16 *in = (bf16 *)(ring + stages * STEP_STAGE), *row = in + widest;
-  float *sq = (float *)(row + hidden), *stream = sq + hidden / 16, *gains = stream + tiles * 16;
-  Step s = {a, ring, full, empty, in, row, stream, gains, red, sq, keys, chosen, share, score};
+  int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
+  bf16 *in = (bf16 *)(ring + a.stages * STEP_STAGE), *row = in + widest;
+  float *squares = (float *)(in + a.hidden), *stream = (float *)(row + a.hidden), *gains = stream + tiles * 16;
+  Step s = {a, ring, full, empty, in, row, stream, gains, red, squares, keys, chosen, share, score};
   if (threadIdx.x == 0)
-    for (int i = 0; i < stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
+    for (int i = 0; i < a.stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
   __syncthreads();
-  if (stamps && threadIdx.x == 0) stamps[blockIdx.x * 32 + 16] = nanoseconds();
+  if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 16] = nanoseconds();
   if (threadIdx.x >= CONSUMERS * WARP)
     s.produce();
   else
     s.consume();
-  if (stamps && threadIdx.x == 0) stamps[blockIdx.x * 32 + 17] = nanoseconds();
+  if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 17] = nanoseconds();
+}
+
+WAITS_FOR_ITS_GRID(mixture_step)
+extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)
+    mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
+                 int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
+                 u32 *turns, int when, u64 *stamps) {
+  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps};
+  step(a, widest);
 }
 
 #endif
