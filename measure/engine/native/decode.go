@@ -70,10 +70,14 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
 	}
-	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
-	e.addAttention(s, i)
 	together := e.together()
-	if together == withOut {
+	if together != withNext {
+		s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
+	} else if i == 0 {
+		s.add(i, func() error { return e.queueMixtureStep(-1, false, 0) }, "experts_gate_up")
+	}
+	e.addAttention(s, i)
+	if together == withOut || together == withNext {
 		e.addMixtureStep(s, i, true, after)
 		return
 	}

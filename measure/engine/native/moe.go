@@ -104,7 +104,7 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.ask(&b.act, "the activation", 2*pairs*s.inner)
-	b.ask(&b.posted, "what a mixture's blocks post to each other", 8*(s.hidden/2+s.hidden/16+s.experts+s.topK*s.inner/2))
+	b.ask(&b.posted, "what a mixture's blocks post to each other", 8*(s.hidden+s.hidden/8+s.experts+s.topK*s.inner/2))
 	b.ask(&b.stepTurns, "the turns of what they post", 4*sms)
 	if os.Getenv("LLMPROF_STEP_STAMPS") != "" {
 		b.ask(&b.stamps, "stamps", 8*32*sms*s.layers)

@@ -14,6 +14,7 @@ const (
 	separate   togetherness = iota
 	withoutOut              // the router, the choice, and the experts' products
 	withOut                 // and the product that ends attention's block
+	withNext                // and that which begins the next one
 )
 
 // Shapes of moe_step.cu.
@@ -38,6 +39,10 @@ func (e *Engine) together() togetherness {
 		return separate
 	case "m":
 		return withoutOut
+	case "q":
+		if sh.ranks == 1 {
+			return withNext
+		}
 	}
 	if sh.ranks > 1 {
 		return withoutOut
@@ -69,6 +74,18 @@ func (e *Engine) stepStages() int {
 	return n / copyWarps * copyWarps
 }
 
+// stepHeld are the stages of what begins the next block that come early.
+func (e *Engine) stepHeld() int {
+	if e.together() != withNext {
+		return 0
+	}
+	held := 4
+	if v := os.Getenv("LLMPROF_STEP_HELD"); v != "" {
+		held, _ = strconv.Atoi(v)
+	}
+	return held
+}
+
 // addMixtureStep adds the mixture of one layer of a decode step as one kernel, with what
 // ends attention's block if out says so; next is the norm of what follows.
 func (e *Engine) addMixtureStep(s *sequence, i int, out bool, next cuda.Ptr) {
@@ -82,23 +99,30 @@ func (e *Engine) addMixtureStep(s *sequence, i int, out bool, next cuda.Ptr) {
 
 // queueMixtureStep queues that kernel.
 func (e *Engine) queueMixtureStep(i int, out bool, next cuda.Ptr) error {
-	sh, b, w := &e.shape, e.b, &e.w.layers[i]
-	ends := cuda.Ptr(0)
+	sh, b := &e.shape, e.b
+	w, gateUp, ends := &e.w.layers[max(i, 0)], cuda.Ptr(0), cuda.Ptr(0)
+	if i >= 0 {
+		gateUp = w.gateUp
+	}
 	if out {
 		ends = w.o
+	}
+	begins := cuda.Ptr(0)
+	if e.together() == withNext && i+1 < len(e.w.layers) {
+		begins = e.w.layers[i+1].qkv
 	}
 	when := 0
 	if v := os.Getenv("LLMPROF_STEP_WHEN"); v != "" {
 		when, _ = strconv.Atoi(v)
 	}
 	stamps := cuda.Ptr(0)
-	if b.stamps != 0 {
+	if b.stamps != 0 && i >= 0 {
 		stamps = b.stamps.Add(8 * 32 * e.opt.sms * i)
 	}
 	normalized := map[bool]int32{true: 1}[sh.normalized]
-	stages := e.stepStages()
-	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.sms}, Block: cuda.Dim{X: stepThreads}, Shared: stages*stepStage + e.stepBeside(), Early: true}
-	return e.p.moe.step.Queue(e.s, l, ends, b.att, w.mlpNorm, w.router, w.gateUp, w.down, next, int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
+	stages, held := e.stepStages(), e.stepHeld()
+	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.sms}, Block: cuda.Dim{X: stepThreads}, Shared: (stages+held)*stepStage + e.stepBeside(), Early: true}
+	return e.p.moe.step.Queue(e.s, l, ends, b.att, w.mlpNorm, w.router, gateUp, w.down, next, int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
 		int32(sh.experts), int32(sh.topK), normalized, int32(stages), int32(e.widest()), sh.eps, e.blockOut(feedForward), b.h, b.squares, b.posted, b.stepTurns,
-		int32(when), stamps)
+		int32(when), stamps, begins, b.qkvStep, int32(sh.qkvWidth()), int32(held))
 }

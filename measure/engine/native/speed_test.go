@@ -259,7 +259,7 @@ func (m *meter) prefillOperators(e *Engine) {
 // options are those of a case.
 func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
-	for _, k := range []string{"", "_STAGES", "_WHEN", "_HALVES", "_ATT", "_STAMPS", "_NOOPS"} {
+	for _, k := range []string{"", "_STAGES", "_WHEN", "_HELD", "_HALVES", "_ATT", "_STAMPS", "_NOOPS"} {
 		m.must(os.Unsetenv("LLMPROF_STEP" + k))
 	}
 	all := strings.Split(shape, "!")
@@ -461,7 +461,7 @@ func (m *meter) stamps(e *Engine) {
 	raw := make([]uint64, n)
 	m.must(cuda.Download(e.dev, raw, e.b.stamps))
 	at := func(l, b, i int) float64 { return float64(raw[(l*sms+b)*32+i]) }
-	names := map[int]string{0: "begin", 2: "waited", 3: "loaded", 4: "o_proj posted", 5: "h gathered", 6: "score posted", 7: "chosen", 8: "first product", 9: "gate_up done", 10: "act gathered", 11: "down multiplied", 12: "end",
+	names := map[int]string{0: "begin", 2: "waited", 3: "loaded", 4: "o_proj posted", 5: "h gathered", 6: "score posted", 7: "chosen", 8: "first product", 9: "gate_up done", 10: "act gathered", 11: "down multiplied", 12: "end", 13: "next gathered", 14: "next multiplied", 15: "end with next",
 		20: "P first round", 21: "P o_proj issued", 22: "P chosen", 23: "P gate_up issued", 24: "P down issued"}
 	// a clock of each multiprocessor: cycles to microseconds by the GPU's
 	var cyc, ns float64

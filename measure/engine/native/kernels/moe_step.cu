@@ -41,6 +41,9 @@ struct StepArgs {
   u32 *turns;         // [blocks]
   int when;
   u64 *stamps;
+  const bf16 *begins; // [rows][hidden], what begins the next block of attention; null where that is another kernel's
+  float *y;           // [rows], its scores
+  int rows, held;     // stages of it that come while the experts are chosen
 };
 
 #define STAMP(i) \
@@ -80,6 +83,8 @@ struct Step {
   float *stream, *gains; // of the tiles of 16 outputs that are this block's: the stream, and both norms' weights
   float *red;        // sums of the warps, of two items in turn
   float *squares;    // of the norm ahead of the router, behind its input
+  u64 *here;         // barriers of the stages that are held
+  u8 *hold;
   u32 *keys;         // of the experts' scores, which order as they do
   int *chosen;
   float *share, *score;
@@ -97,16 +102,23 @@ struct Step {
   __device__ __forceinline__ static int mine(int items) { return items > (int)blockIdx.x ? (items - 1 - (int)blockIdx.x) / (int)gridDim.x + 1 : 0; }
   __device__ __forceinline__ int item(int i) const { return blockIdx.x + i * gridDim.x; }
 
+  // Tiles of what begins the next block go to the blocks in the reverse order: the last of them have had less.
+  __device__ __forceinline__ int back() const { return gridDim.x - 1 - blockIdx.x; }
+  __device__ __forceinline__ int begun() const { return a.begins && a.rows / 16 > back() ? (a.rows / 16 - 1 - back()) / (int)gridDim.x + 1 : 0; }
+
   // fill copies STEP_DEPTH columns from col on of 16 rows of k columns, the second eight of them from `second` on.
   __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
-    int lane = threadIdx.x % WARP;
     barrier_wait(empty + p.slot, p.phase);
-    u32 to = shared_address(ring) + p.slot * STEP_STAGE;
+    copy(shared_address(ring) + p.slot * STEP_STAGE, full + p.slot, first, second, k, col, policy);
+  }
+
+  __device__ __forceinline__ static void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int col, u64 policy) {
+    int lane = threadIdx.x % WARP;
     if ((col += lane * 8) < k) {
 #pragma unroll
       for (int j = 0; j < 16; j++) copy16_once(to + j * STEP_PITCH + (lane ^ (j & 1) << 2) * 16, (j < 8 ? first : second) + col + (u64)((u32)(j % 8) * (u32)k), policy);
     }
-    barrier_arrive_copied(full + p.slot);
+    barrier_arrive_copied(full);
   }
 
   // produce fills every fourth stage.
@@ -114,7 +126,7 @@ struct Step {
     u64 policy = evict_first();
     int warp = threadIdx.x / WARP - CONSUMERS, hidden = a.hidden, inner = a.inner;
     int deep = steps(a.width), each = steps(hidden), of = steps(inner);
-    int outs = a.out ? mine(hidden / 16) * deep : 0, ups = mine(a.top * (inner / 8)) * each, downs = mine(hidden / 16) * a.top * of;
+    int outs = a.out ? mine(hidden / 16) * deep : 0, ups = a.gate_up ? mine(a.top * (inner / 8)) * each : 0, downs = a.gate_up ? mine(hidden / 16) * a.top * of : 0;
     Place p = {warp, 1};
     int j = warp;
     if (a.when == 0) let_next_start();
@@ -123,9 +135,14 @@ struct Step {
     wait_for_previous();
     if (a.when == 1) let_next_start();
     for (; j < outs; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
+    int next_each = each, begins = begun() * each, held = min(a.held, begins);
+    for (int i = warp; i < held; i += PRODUCERS) {
+      const bf16 *from = begin_of(i / next_each);
+      copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % next_each * STEP_DEPTH, policy);
+    }
     STAMP(21);
     if (a.when == 2) let_next_start();
-    __syncthreads(); // the experts are chosen
+    if (a.gate_up) __syncthreads(); // the experts are chosen
     STAMP(22);
     if (a.when == 3) let_next_start();
     for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
@@ -141,8 +158,16 @@ struct Step {
       fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy);
     }
     STAMP(24);
+    if (a.when == 6) let_next_start();
+    for (; j < outs + ups + downs + begins - held; j += PRODUCERS, next(p, PRODUCERS)) {
+      int i = j - outs - ups - downs + held;
+      const bf16 *from = begin_of(i / each);
+      fill(p, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
+    }
     if (a.when == 5) let_next_start();
   }
+
+  __device__ __forceinline__ const bf16 *begin_of(int i) const { return a.begins + (u64)(back() + i * gridDim.x) * 16 * a.hidden; }
 
   __device__ __forceinline__ void fill_out(const Place &p, int j, int deep, u64 policy) const {
     int i = j / deep;
@@ -151,24 +176,28 @@ struct Step {
   }
 
   // multiply adds the product of 16 rows and the inputs from x on.
-  __device__ __forceinline__ void multiply(Place &p, const bf16 *x, int k, float sum[4]) const {
+  template <bool HELD = false>
+  __device__ __forceinline__ void multiply(Place &p, const bf16 *x, int k, float sum[4], int *stage = nullptr) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mine = warp * 32 + t * 8;
     float more[4] = {};
     for (int col = 0; col < k; col += STEP_DEPTH) {
-      barrier_wait(full + p.slot, p.phase);
+      bool held = HELD && *stage < a.held;
+      const u8 *at = held ? hold + *stage * STEP_STAGE : ring + p.slot * STEP_STAGE;
+      barrier_wait(held ? here + *stage : full + p.slot, held ? 0 : p.phase);
+      if (HELD) ++*stage;
       bool any = col + warp * 32 < k;
       uint4 u, q, v;
       if (any) {
-        const u8 *w = ring + p.slot * STEP_STAGE + g * STEP_PITCH + (mine * 2 ^ (g & 1) << 6);
+        const u8 *w = at + g * STEP_PITCH + (mine * 2 ^ (g & 1) << 6);
         u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)(x + col + mine);
       }
       __syncwarp();
-      if (lane == 0) barrier_arrive(empty + p.slot);
+      if (lane == 0 && !held) barrier_arrive(empty + p.slot);
       if (any) {
         mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
         mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
       }
-      next(p);
+      if (!held) next(p);
     }
     sum[0] += more[0], sum[2] += more[2];
   }
@@ -206,7 +235,7 @@ struct Step {
   // begin loads what does not hang on the kernel ahead: this block's row of the router and
   // norms.
   __device__ __forceinline__ void begin(u64 policy) const {
-    if (blockIdx.x < a.experts)
+    if (a.gate_up && blockIdx.x < a.experts)
       for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), a.router + (u64)blockIdx.x * a.hidden + i, policy);
     for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) {
       int o = item(i / 16) * 16 + i % 16;
@@ -292,15 +321,22 @@ struct Step {
   }
 
   // finish_down is as in moe_decode.cu.
-  __device__ __forceinline__ void finish_down(const float *red, int i) const {
+  __device__ __forceinline__ void finish_down(const float *red, int i, u64 *box, u32 turn) const {
     int lane = threadIdx.x % WARP, r = lane % 16, o = item(i) * 16 + r;
     float y = stream[i * 16 + r] + of_warps(red, r), ss = y * y;
     if (lane < 16) a.x[o] = y;
 #if RANKS == 1
     if (!a.norm) return;
-    if (lane < 16) a.h[o] = narrow(y * gains[i * 32 + 16 + r]);
+    u32 v = narrow(y * gains[i * 32 + 16 + r]);
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+    if (a.begins) {
+      v |= __shfl_xor_sync(FULL, v, 1) << 16;
+      if (lane < 16 && lane % 2 == 0) post(box + item(i) * 8 + lane / 2, v, turn);
+      if (lane == 0) post(box + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+      return;
+    }
+    if (lane < 16) a.h[o] = v;
     if (lane == 0) a.squares[item(i)] = ss;
 #endif
   }
@@ -321,6 +357,26 @@ struct Step {
     sync_threads_of(1, STEP_THREADS);
   }
 
+  // begin_next is the product that begins the next block of attention.
+  __device__ __forceinline__ void begin_next(Place &p, float *&now, u32 turn, const u64 *box) const {
+    int warp = threadIdx.x / WARP, stage = 0;
+    if (box) {
+      sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
+      gather<6>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
+      sync_threads_of(1, STEP_THREADS);
+    }
+    STAMP(13);
+    float s = scale();
+    for (int i = 0; i < begun(); i++, now = other(now)) {
+      float sum[4] = {};
+      multiply<true>(p, in, a.hidden, sum, &stage);
+      leave(now, sum[0], sum[2]);
+      int r = threadIdx.x % WARP;
+      if (warp == i % CONSUMERS && r < 16) a.y[(back() + i * gridDim.x) * 16 + r] = of_warps(now, r) * s;
+    }
+    STAMP(14);
+  }
+
   __device__ void consume() const {
     int warp = threadIdx.x / WARP, tiles = a.inner / 8;
     STAMP(0);
@@ -336,7 +392,12 @@ struct Step {
     float *now = red;
     if (a.out) end_attention(p, now, turn);
     STAMP(5);
-    u64 *scores = a.boxes + a.hidden / 2 + a.hidden / 16, *acts = scores + a.experts;
+    if (!a.gate_up) {
+      begin_next(p, now, turn, nullptr);
+      if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
+      return;
+    }
+    u64 *scores = a.boxes + a.hidden / 2 + a.hidden / 16, *acts = scores + a.experts, *after = acts + a.top * a.inner / 2;
     float s = scale();
     route(now, s, scores, turn);
     now = other(now);
@@ -365,9 +426,11 @@ struct Step {
       }
       STAMP(11);
       leave(now, low, high);
-      if (warp == i % CONSUMERS) finish_down(now, i);
+      if (warp == i % CONSUMERS) finish_down(now, i, after, turn);
     }
     STAMP(12);
+    if (a.begins) begin_next(p, now, turn, after);
+    STAMP(15);
     if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
   }
 };
@@ -375,17 +438,20 @@ struct Step {
 // step divides the shared memory of a block; widest is the most inputs of a product.
 __device__ __forceinline__ void step(const StepArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
-  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES];
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES];
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
   __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
   __shared__ int chosen[WARP];
   __shared__ float share[WARP], score[WARP];
   int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
-  bf16 *in = (bf16 *)(ring + a.stages * STEP_STAGE), *row = in + widest;
+  u8 *hold = ring + a.stages * STEP_STAGE;
+  bf16 *in = (bf16 *)(hold + a.held * STEP_STAGE), *row = in + widest;
   float *squares = (float *)(in + a.hidden), *stream = (float *)(row + a.hidden), *gains = stream + tiles * 16;
-  Step s = {a, ring, full, empty, in, row, stream, gains, red, squares, keys, chosen, share, score};
+  Step s = {a, ring, full, empty, in, row, stream, gains, red, squares, here, hold, keys, chosen, share, score};
   if (threadIdx.x == 0)
     for (int i = 0; i < a.stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
+  if (threadIdx.x == 0)
+    for (int i = 0; i < a.held; i++) barrier_init(here + i, WARP);
   __syncthreads();
   if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 16] = nanoseconds();
   if (threadIdx.x >= CONSUMERS * WARP)
@@ -399,8 +465,8 @@ WAITS_FOR_ITS_GRID(mixture_step)
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)
     mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
                  int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
-                 u32 *turns, int when, u64 *stamps) {
-  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps};
+                 u32 *turns, int when, u64 *stamps, const bf16 *begins, float *y, int rows, int held) {
+  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps, begins, y, rows, held};
   step(a, widest);
 }
 
