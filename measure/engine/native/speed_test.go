@@ -466,7 +466,7 @@ func (m *meter) stamps(e *Engine) {
 	// a clock of each multiprocessor: cycles to microseconds by the GPU's
 	var cyc, ns float64
 	for b := range sms {
-		cyc += at(20, b, 12) - at(20, b, 0)
+		cyc += at(20, b, 15) - at(20, b, 0)
 		ns += at(20, b, 17) - at(20, b, 16)
 	}
 	us := ns / cyc / 1e3
