@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"math"
+	"strings"
 
 	"llmprof/models"
 )
@@ -15,6 +16,7 @@ type Carries struct {
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
+	Mixture   float64 // sequences of a decode step up to which the experts' first product carries all of a mixture of 16-bit weights, and on one GPU the product ahead of it
 }
 
 // A ride is where an operator can be done within another's kernel.
@@ -29,13 +31,14 @@ const (
 	behindExperts
 	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
 	ownHead    // the LM head
+	inMixture  // of what lies in a mixture (Op.Mixture)
 )
 
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
 type aboard uint16
 
 // sets is how many sets of rides there are.
-const sets = 1 << (ownHead + 1)
+const sets = 1 << (inMixture + 1)
 
 func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
 
@@ -62,6 +65,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(own && !quantized, ownProduct)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
+	take(decode && !quantized && s.Batch <= e.Carries.Mixture, inMixture)
 	return a
 }
 
@@ -71,7 +75,7 @@ func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
 	s.Past = 1
-	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized} {
+	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}
@@ -98,8 +102,40 @@ func (s *Step) ahead(b *models.Block) ride {
 	return aheadOfBlock
 }
 
+// mixture marks operators that an engine may do within the kernel of a mixture's
+// experts. Their first product is that kernel's name. Where ranks have experts of their own,
+// or every token takes some, there is none.
+func (s *Step) mixture(ops []Op, e *models.Experts) {
+	if s.Par.EP > 1 || e == nil || e.Shared != nil {
+		return
+	}
+	for i := range ops {
+		ops[i].Mixture = true
+	}
+}
+
+// aheadOfMixture marks the product that ends block j where a mixture is next. With several
+// ranks their sum is between.
+func (s *Step) aheadOfMixture(ops []Op, l *models.Layer, j int) {
+	if s.Par.TP == 1 && l.Blocks[j].Attention != nil && j+1 < len(l.Blocks) && !joined(l, j) {
+		s.mixture(ops, l.Blocks[j+1].Experts)
+	}
+}
+
+// rides reports whether o is done within another's kernel in such a step.
+func (a aboard) rides(o *Op) bool {
+	return o.Mixture && a.has(inMixture) || a.has(o.Ride) && o.Kind == Element
+}
+
 // carrier names the operator whose kernel does ops[i], where it rides.
-func carrier(ops []Op, i int) string {
+func (a aboard) carrier(ops []Op, i int) string {
+	if ops[i].Mixture && a.has(inMixture) {
+		for j := range ops {
+			if ops[j].Kind == GEMM && ops[j].Layer == ops[i].Layer && strings.HasPrefix(ops[j].Name, "experts_") {
+				return ops[j].Name
+			}
+		}
+	}
 	step, kind := 1, GEMM
 	switch ops[i].Ride {
 	case behindProduct, behindExperts:

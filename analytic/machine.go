@@ -199,13 +199,17 @@ func (m *Machine) own(o *Op) Cost {
 
 // within prices o in a step that takes some rides along.
 func (m *Machine) within(o *Op, a aboard) Cost {
-	switch {
-	case !a.has(o.Ride):
-		return m.Cost(o)
-	case o.Kind == GEMM:
-		return m.own(o)
+	if a.rides(o) && o.Kind == Element {
+		return m.carried(o)
 	}
-	return m.carried(o)
+	product := *o
+	if a.rides(o) {
+		product.Kernels = 0
+	}
+	if a.has(o.Ride) {
+		return m.own(&product)
+	}
+	return m.Cost(&product)
 }
 
 // Cost prices o as a kernel of its own.

@@ -104,7 +104,9 @@ func (p *Predictor) proportional(s *Step) []Op {
 		first := len(dst)
 		for j := range l.Blocks {
 			dst = s.before(dst, &l.Blocks[j])
+			ahead := len(dst)
 			dst = s.after(dst, p.model, &l.Blocks[j], joined(l, j))
+			s.aheadOfMixture(dst[ahead:], l, j)
 		}
 		inLayer(dst[first:], l)
 	}

@@ -16,7 +16,9 @@ func (s *Step) AppendOps(dst []Op, m *models.Model) []Op {
 			b := &l.Blocks[j]
 			dst = s.before(dst, b)
 			dst = s.core(dst, m, b)
+			ahead := len(dst)
 			dst = s.after(dst, m, b, joined(l, j))
+			s.aheadOfMixture(dst[ahead:], l, j)
 		}
 		inLayer(dst[first:], l)
 	}
@@ -42,6 +44,7 @@ func (s *Step) before(dst []Op, b *models.Block) []Op {
 	dst = s.streamNorms(dst, b.Norms)
 	if len(dst) > first {
 		dst[first].Ride = s.ahead(b)
+		s.mixture(dst[first:first+1], b.Experts)
 	}
 	dst = s.linears(dst, s.Dense, b.In, s.tokens(), s.Par.TP)
 	switch {

@@ -66,6 +66,7 @@ func Constants() []Constant {
 		{"engine.carries_rows", "Engine.Carries.Rows", 1024, "sequences up to which products of a decode step carry norms and activation"},
 		{"engine.carries_quantized", "Engine.Carries.Quantized", 1024, "the same of products with quantized weights"},
 		{"engine.carries_rotation", "Engine.Carries.Rotation", 1, "attention of a decode step carries rotary embedding and cache write"},
+		{"engine.carries_mixture", "Engine.Carries.Mixture", 1024, "sequences up to which all of a mixture is one kernel"},
 		{"engine.carries_experts", "Engine.Carries.Experts", 1, "the experts' first product carries their activation"},
 		{"engine.one_shot", "Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},
 		{"host.step", "Engine.Host", 0, "time of the host in every step"},

@@ -31,7 +31,7 @@ const (
 // one sequence, where its blocks have the memory.
 func (e *Engine) together() togetherness {
 	sh := &e.shape
-	if sh.experts == 0 || sh.kept != Unquantized || e.opt.Batch != 1 || sh.sandwich || e.p.older || e.stepStages() < copyWarps {
+	if sh.experts == 0 || sh.kept != Unquantized || e.opt.Batch != 1 || sh.sandwich || e.p.older || e.opt.sms > e.dev.SMs || e.stepStages() < copyWarps {
 		return separate
 	}
 	switch os.Getenv("LLMPROF_STEP") {
