@@ -285,6 +285,9 @@ func defines(s *shape, linear []linearKernels) []string {
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
 	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
+	if os.Getenv("LLMPROF_STEP_REGS") != "" {
+		out = append(out, "STEP_BLOCKS=1")
+	}
 	if os.Getenv("LLMPROF_STEP_ATT") != "" {
 		out = append(out, "ATT_EARLY=1")
 	}

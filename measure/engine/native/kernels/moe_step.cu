@@ -19,6 +19,9 @@
 
 #if MOE && !defined(OLDER)
 
+#ifndef STEP_BLOCKS
+#define STEP_BLOCKS 2
+#endif
 #define STEP_DEPTH 256 // columns of a stage
 #define STEP_PITCH (STEP_DEPTH * 2)
 #define STEP_STAGE (16 * STEP_PITCH)
@@ -88,6 +91,7 @@ struct Step {
   u32 *keys;         // of the experts' scores, which order as they do
   int *chosen;
   float *share, *score;
+  int first_up, first_down, first_begun; // stages ahead of those of a product
 
   // A Place is a stage's in the ring.
   struct Place {
@@ -126,7 +130,7 @@ struct Step {
     u64 policy = evict_first();
     int warp = threadIdx.x / WARP - CONSUMERS, hidden = a.hidden, inner = a.inner;
     int deep = steps(a.width), each = steps(hidden), of = steps(inner);
-    int outs = a.out ? mine(hidden / 16) * deep : 0, ups = a.gate_up ? mine(a.top * (inner / 8)) * each : 0, downs = a.gate_up ? mine(hidden / 16) * a.top * of : 0;
+    int outs = this->outs(), ups = this->ups(), downs = this->downs();
     Place p = {warp, 1};
     int j = warp;
     if (a.when == 0) let_next_start();
@@ -175,32 +179,52 @@ struct Step {
     fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy);
   }
 
-  // multiply adds the product of 16 rows and the inputs from x on.
+  // multiply adds the products of this warp's stages of an item to low and high, the sums of
+  // rows g and g+8: of stages that follow each other in the ring from `from` on, every eighth.
+  // Where shares are given, the inputs are those of several experts, each of k.
   template <bool HELD = false>
-  __device__ __forceinline__ void multiply(Place &p, const bf16 *x, int k, float sum[4], int *stage = nullptr) const {
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mine = warp * 32 + t * 8;
-    float more[4] = {};
-    for (int col = 0; col < k; col += STEP_DEPTH) {
-      bool held = HELD && *stage < a.held;
-      const u8 *at = held ? hold + *stage * STEP_STAGE : ring + p.slot * STEP_STAGE;
-      barrier_wait(held ? here + *stage : full + p.slot, held ? 0 : p.phase);
-      if (HELD) ++*stage;
-      bool any = col + warp * 32 < k;
-      uint4 u, q, v;
-      if (any) {
-        const u8 *w = at + g * STEP_PITCH + (mine * 2 ^ (g & 1) << 6);
-        u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)(x + col + mine);
+  __device__ __forceinline__ void multiply(int from, int stages, const bf16 *x, int k, float &low, float &high, const float *shares = nullptr) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, each = steps(k);
+    for (int c = warp; c < stages; c += CONSUMERS) {
+      u32 j = from + c, slot, phase = 0;
+      const u8 *at = hold + j * STEP_STAGE;
+      u64 *filled = here + j;
+      bool held = HELD && (int)j < a.held;
+      if (!held) {
+        j += HELD ? first_begun - a.held : 0;
+        slot = j % a.stages, phase = j / a.stages & 1;
+        at = ring + slot * STEP_STAGE, filled = full + slot;
+      }
+      int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH;
+      const bf16 *in = x + e * k + col + t * 8;
+      at += g * STEP_PITCH + t * 16;
+      int odd = (g & 1) << 6;
+      float sum[4] = {}, more[4] = {};
+      barrier_wait(filled, phase);
+      if (k - col >= STEP_DEPTH) {
+#pragma unroll
+        for (int u = 0; u < STEP_DEPTH / 32; u++) add(sum, more, at + (u * 64 ^ odd), in + u * 32);
+      } else {
+#pragma unroll 1
+        for (int u = 0; u < (k - col) / 32; u++) add(sum, more, at + (u * 64 ^ odd), in + u * 32);
       }
       __syncwarp();
-      if (lane == 0 && !held) barrier_arrive(empty + p.slot);
-      if (any) {
-        mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
-        mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
-      }
-      if (!held) next(p);
+      if (lane == 0 && !held) barrier_arrive(empty + slot);
+      float share = shares ? shares[e] : 1.f;
+      low += share * (sum[0] + more[0]), high += share * (sum[2] + more[2]);
     }
-    sum[0] += more[0], sum[2] += more[2];
   }
+
+  __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
+    uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)x;
+    mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
+    mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
+  }
+
+  // outs, ups and downs are the stages of each product, ahead all of them.
+  __device__ __forceinline__ int outs() const { return a.out ? mine(a.hidden / 16) * steps(a.width) : 0; }
+  __device__ __forceinline__ int ups() const { return a.gate_up ? mine(a.top * (a.inner / 8)) * steps(a.hidden) : 0; }
+  __device__ __forceinline__ int downs() const { return a.gate_up ? mine(a.hidden / 16) * a.top * steps(a.inner) : 0; }
 
   // leave leaves the sums of 16 rows where all warps see them.
   __device__ __forceinline__ void leave(float *red, float low, float high) const {
@@ -247,8 +271,19 @@ struct Step {
   // load is behind the kernel ahead: its output, and the stream.
   __device__ __forceinline__ void load() const {
     const bf16 *from = a.out ? a.att : a.h;
-    for (int i = threadIdx.x * 8; i < (a.out ? a.width : a.hidden); i += STEP_THREADS * 8) *(uint4 *)(in + i) = __ldcg((const uint4 *)(from + i));
-    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) stream[i] = RANKS == 1 ? __ldcg(a.x + item(i / 16) * 16 + i % 16) : 0.f;
+    int many = (a.out ? a.width : a.hidden) / 8;
+    float mine_x = RANKS == 1 && (int)threadIdx.x < mine(a.hidden / 16) * 16 ? __ldcg(a.x + item(threadIdx.x / 16) * 16 + threadIdx.x % 16) : 0.f;
+    for (int i = threadIdx.x; i < many; i += 4 * STEP_THREADS) {
+      uint4 v[4];
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        if (i + j * STEP_THREADS < many) v[j] = __ldcg((const uint4 *)from + i + j * STEP_THREADS);
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        if (i + j * STEP_THREADS < many) *((uint4 *)in + i + j * STEP_THREADS) = v[j];
+    }
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS)
+      stream[i] = i < STEP_THREADS ? mine_x : RANKS == 1 ? __ldcg(a.x + item(i / 16) * 16 + i % 16) : 0.f;
     if (!a.out)
       for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
     sync_threads_of(1, STEP_THREADS);
@@ -287,15 +322,19 @@ struct Step {
     }
     if (e < padded) keys[e] = mine;
     sync_threads_of(1, STEP_THREADS);
-    if (e < a.experts) {
-      int rank = 0;
-      for (int f = 0; f < padded; f += 4) {
-        uint4 k = *(const uint4 *)(keys + f);
-        rank += (k.x > mine || k.x == mine && f < e) + (k.y > mine || k.y == mine && f + 1 < e) + (k.z > mine || k.z == mine && f + 2 < e) +
-                (k.w > mine || k.w == mine && f + 3 < e);
-      }
-      if (rank < a.top) chosen[rank] = e, score[rank] = value(mine);
+    bool pairs = a.experts <= STEP_THREADS / 2; // two threads an expert
+    int half = pairs ? (padded / 4 + 1) / 2 * 4 : padded;
+    int to = pairs ? e % 2 ? padded : half : padded, from = pairs && e % 2 ? half : 0;
+    if (pairs) e /= 2, mine = e < a.experts ? keys[e] : 0;
+    int rank = 0;
+#pragma unroll 4
+    for (int f = from; f < to; f += 4) {
+      uint4 k = *(const uint4 *)(keys + f);
+      rank += (k.x > mine || k.x == mine && f < e) + (k.y > mine || k.y == mine && f + 1 < e) + (k.z > mine || k.z == mine && f + 2 < e) +
+              (k.w > mine || k.w == mine && f + 3 < e);
     }
+    if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
+    if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
     __syncthreads();
   }
 
@@ -343,12 +382,12 @@ struct Step {
 
   // end_attention is the product that ends attention's block, and brings its result to
   // every block.
-  __device__ __forceinline__ void end_attention(Place &p, float *&now, u32 turn) const {
+  __device__ __forceinline__ void end_attention(float *&now, u32 turn) const {
     int warp = threadIdx.x / WARP;
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
-      float sum[4] = {};
-      multiply(p, in, a.width, sum);
-      leave(now, sum[0], sum[2]);
+      float low = 0.f, high = 0.f;
+      multiply(i * steps(a.width), steps(a.width), in, a.width, low, high);
+      leave(now, low, high);
       if (warp == i % CONSUMERS) finish_out(now, i, turn);
     }
     STAMP(4);
@@ -358,8 +397,8 @@ struct Step {
   }
 
   // begin_next is the product that begins the next block of attention.
-  __device__ __forceinline__ void begin_next(Place &p, float *&now, u32 turn, const u64 *box) const {
-    int warp = threadIdx.x / WARP, stage = 0;
+  __device__ __forceinline__ void begin_next(float *&now, u32 turn, const u64 *box) const {
+    int warp = threadIdx.x / WARP;
     if (box) {
       sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
       gather<6>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
@@ -368,9 +407,9 @@ struct Step {
     STAMP(13);
     float s = scale();
     for (int i = 0; i < begun(); i++, now = other(now)) {
-      float sum[4] = {};
-      multiply<true>(p, in, a.hidden, sum, &stage);
-      leave(now, sum[0], sum[2]);
+      float low = 0.f, high = 0.f;
+      multiply<true>(i * steps(a.hidden), steps(a.hidden), in, a.hidden, low, high);
+      leave(now, low, high);
       int r = threadIdx.x % WARP;
       if (warp == i % CONSUMERS && r < 16) a.y[(back() + i * gridDim.x) * 16 + r] = of_warps(now, r) * s;
     }
@@ -388,12 +427,11 @@ struct Step {
     u32 turn = __ldcg(a.turns + blockIdx.x) + 1;
     load();
     STAMP(3);
-    Place p = {0, 0};
     float *now = red;
-    if (a.out) end_attention(p, now, turn);
+    if (a.out) end_attention(now, turn);
     STAMP(5);
     if (!a.gate_up) {
-      begin_next(p, now, turn, nullptr);
+      begin_next(now, turn, nullptr);
       if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
       return;
     }
@@ -406,10 +444,10 @@ struct Step {
     STAMP(7);
     if (warp == 0) weigh();
     for (int i = 0; i < mine(a.top * tiles); i++, now = other(now)) {
-      float sum[4] = {};
-      multiply(p, in, a.hidden, sum);
+      float low = 0.f, high = 0.f;
+      multiply(first_up + i * steps(a.hidden), steps(a.hidden), in, a.hidden, low, high);
       if (i == 0) STAMP(8);
-      leave(now, sum[0], sum[2]);
+      leave(now, low, high);
       if (warp == i % CONSUMERS) finish_up(now, s, acts + item(i) * 4, turn);
     }
     STAMP(9);
@@ -419,17 +457,14 @@ struct Step {
     STAMP(10);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      for (int e = 0; e < a.top; e++) {
-        float sum[4] = {};
-        multiply(p, in + e * a.inner, a.inner, sum);
-        low += share[e] * sum[0], high += share[e] * sum[2];
-      }
+      int stages = a.top * steps(a.inner);
+      multiply(first_down + i * stages, stages, in, a.inner, low, high, share);
       STAMP(11);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_down(now, i, after, turn);
     }
     STAMP(12);
-    if (a.begins) begin_next(p, now, turn, after);
+    if (a.begins) begin_next(now, turn, after);
     STAMP(15);
     if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
   }
@@ -447,9 +482,10 @@ __device__ __forceinline__ void step(const StepArgs &a, int widest) {
   u8 *hold = ring + a.stages * STEP_STAGE;
   bf16 *in = (bf16 *)(hold + a.held * STEP_STAGE), *row = in + widest;
   float *squares = (float *)(in + a.hidden), *stream = (float *)(row + a.hidden), *gains = stream + tiles * 16;
-  Step s = {a, ring, full, empty, in, row, stream, gains, red, squares, here, hold, keys, chosen, share, score};
+  Step s = {a, ring, full, empty, in, row, stream, gains, red, squares, here, hold, keys, chosen, share, score, 0, 0, 0};
+  s.first_up = s.outs(), s.first_down = s.first_up + s.ups(), s.first_begun = s.first_down + s.downs();
   if (threadIdx.x == 0)
-    for (int i = 0; i < a.stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
+    for (int i = 0; i < a.stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, 1);
   if (threadIdx.x == 0)
     for (int i = 0; i < a.held; i++) barrier_init(here + i, WARP);
   __syncthreads();
@@ -462,7 +498,7 @@ __device__ __forceinline__ void step(const StepArgs &a, int widest) {
 }
 
 WAITS_FOR_ITS_GRID(mixture_step)
-extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)
+extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, STEP_BLOCKS)
     mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
                  int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
                  u32 *turns, int when, u64 *stamps, const bf16 *begins, float *y, int rows, int held) {
