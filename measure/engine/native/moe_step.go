@@ -124,5 +124,12 @@ func (e *Engine) queueMixtureStep(i int, out bool, next cuda.Ptr) error {
 	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.sms}, Block: cuda.Dim{X: stepThreads}, Shared: (stages+held)*stepStage + e.stepBeside(), Early: true}
 	return e.p.moe.step.Queue(e.s, l, ends, b.att, w.mlpNorm, w.router, gateUp, w.down, next, int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
 		int32(sh.experts), int32(sh.topK), normalized, int32(stages), int32(e.widest()), sh.eps, e.blockOut(feedForward), b.h, b.squares, b.posted, b.stepTurns,
-		int32(when), stamps, begins, b.qkvStep, int32(sh.qkvWidth()), int32(held))
+		int32(when), stamps, begins, b.qkvStep, int32(sh.qkvWidth()), int32(held), int32(env("FLIGHT", 0)), int32(env("FLIGHTO", 0)))
+}
+
+func env(name string, n int) int {
+	if v := os.Getenv("LLMPROF_STEP_" + name); v != "" {
+		n, _ = strconv.Atoi(v)
+	}
+	return n
 }

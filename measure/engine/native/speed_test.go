@@ -259,7 +259,7 @@ func (m *meter) prefillOperators(e *Engine) {
 // options are those of a case.
 func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
-	for _, k := range []string{"", "_STAGES", "_REGS", "_WHEN", "_HELD", "_HALVES", "_ATT", "_STAMPS", "_NOOPS"} {
+	for _, k := range []string{"", "_STAGES", "_REGS", "_FLIGHT", "_FLIGHTO", "_WHEN", "_HELD", "_HALVES", "_ATT", "_STAMPS", "_NOOPS"} {
 		m.must(os.Unsetenv("LLMPROF_STEP" + k))
 	}
 	all := strings.Split(shape, "!")

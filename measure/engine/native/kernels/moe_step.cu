@@ -40,12 +40,13 @@ struct StepArgs {
   float *x;           // the stream, [hidden]; where RANKS are more, where the sum of the experts goes
   bf16 *h;            // [hidden], the stream times norm; without out it is read too
   float *squares;     // [hidden/16], likewise
-  u64 *boxes;         // [hidden/2], [hidden/16], [experts], [top*inner/2]
+  u64 *boxes;         // [hidden/2], [hidden/16], [top*inner/2], [hidden/2], [hidden/16], [experts]
   u32 *turns;         // [blocks]
   int when;
   u64 *stamps;
   const bf16 *begins; // [rows][hidden], what begins the next block of attention; null where that is another kernel's
   float *y;           // [rows], its scores
+  int flight, flight_out;
   int rows, held;     // stages of it that come while the experts are chosen
 };
 
@@ -66,13 +67,26 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
 // gather brings count words that are posted from `from` on to shared memory.
 template <int AT_ONCE>
 __device__ __forceinline__ void gather(u32 *to, const u64 *from, int count, u32 turn) {
-  for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
-    u64 got[AT_ONCE];
-#pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? read_posted(from + i + j * STEP_THREADS) : 0;
+  for (int i = threadIdx.x * 2; i < count; i += AT_ONCE * 2 * STEP_THREADS) {
+    u64 got[AT_ONCE][2];
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++)
-      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = awaited(from + i + j * STEP_THREADS, got[j], turn);
+      if (i + j * 2 * STEP_THREADS < count) read_two_posted(from + i + j * 2 * STEP_THREADS, got[j]);
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+      int at = i + j * 2 * STEP_THREADS;
+      if (at >= count) break;
+      u64 begin = 0;
+      for (u32 looks = 0; (u32)(got[j][0] >> 32) != turn || (u32)(got[j][1] >> 32) != turn; looks++) {
+        if (looks % 64 == 0) {
+          u64 now = nanoseconds();
+          if (looks == 0) begin = now;
+          if (now - begin > 10000000000ull) give_up();
+        }
+        read_two_posted(from + at, got[j]);
+      }
+      *(uint2 *)(to + at) = make_uint2((u32)got[j][0], (u32)got[j][1]);
+    }
   }
 }
 
@@ -110,8 +124,16 @@ struct Step {
   __device__ __forceinline__ int back() const { return gridDim.x - 1 - blockIdx.x; }
   __device__ __forceinline__ int begun() const { return a.begins && a.rows / 16 > back() ? (a.rows / 16 - 1 - back()) / (int)gridDim.x + 1 : 0; }
 
+  // throttle waits until the warp has no more stages on their way than one less than `flight`.
+  __device__ __forceinline__ static void throttle(int flight) {
+    if (flight == 1) wait_copies<0>();
+    if (flight == 2) wait_copies<1>();
+    if (flight == 3) wait_copies<2>();
+  }
+
   // fill copies STEP_DEPTH columns from col on of 16 rows of k columns, the second eight of them from `second` on.
-  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
+  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy, int flight) const {
+    throttle(flight);
     barrier_wait(empty + p.slot, p.phase);
     copy(shared_address(ring) + p.slot * STEP_STAGE, full + p.slot, first, second, k, col, policy);
   }
@@ -123,6 +145,7 @@ struct Step {
       for (int j = 0; j < 16; j++) copy16_once(to + j * STEP_PITCH + (lane ^ (j & 1) << 2) * 16, (j < 8 ? first : second) + col + (u64)((u32)(j % 8) * (u32)k), policy);
     }
     barrier_arrive_copied(full);
+    commit();
   }
 
   // produce fills every fourth stage.
@@ -142,6 +165,7 @@ struct Step {
     int next_each = each, begins = begun() * each, held = min(a.held, begins);
     for (int i = warp; i < held; i += PRODUCERS) {
       const bf16 *from = begin_of(i / next_each);
+      throttle(a.flight_out);
       copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % next_each * STEP_DEPTH, policy);
     }
     STAMP(21);
@@ -152,21 +176,21 @@ struct Step {
     for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
       int i = (j - outs) / each, at = item(i), e = at / (inner / 8);
       const bf16 *from = a.gate_up + ((u64)chosen[e] * 2 * inner + (at - e * (inner / 8)) * 8) * hidden;
-      fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy);
+      fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy, a.flight);
     }
     STAMP(23);
     if (a.when == 4) let_next_start();
     for (; j < outs + ups + downs; j += PRODUCERS, next(p, PRODUCERS)) {
       int part = (j - outs - ups) / of, i = part / a.top;
       const bf16 *from = a.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner;
-      fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy);
+      fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy, a.flight);
     }
     STAMP(24);
     if (a.when == 6) let_next_start();
     for (; j < outs + ups + downs + begins - held; j += PRODUCERS, next(p, PRODUCERS)) {
       int i = j - outs - ups - downs + held;
       const bf16 *from = begin_of(i / each);
-      fill(p, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
+      fill(p, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy, a.flight);
     }
     if (a.when == 5) let_next_start();
   }
@@ -176,7 +200,7 @@ struct Step {
   __device__ __forceinline__ void fill_out(const Place &p, int j, int deep, u64 policy) const {
     int i = j / deep;
     const bf16 *from = a.out + (u64)item(i) * 16 * a.width;
-    fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy);
+    fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy, a.flight_out);
   }
 
   // multiply adds the products of this warp's stages of an item to low and high, the sums of
@@ -392,7 +416,7 @@ struct Step {
     }
     STAMP(4);
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    gather<6>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
+    gather<3>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
     sync_threads_of(1, STEP_THREADS);
   }
 
@@ -401,7 +425,7 @@ struct Step {
     int warp = threadIdx.x / WARP;
     if (box) {
       sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-      gather<6>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
+      gather<3>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
       sync_threads_of(1, STEP_THREADS);
     }
     STAMP(13);
@@ -435,7 +459,7 @@ struct Step {
       if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
       return;
     }
-    u64 *scores = a.boxes + a.hidden / 2 + a.hidden / 16, *acts = scores + a.experts, *after = acts + a.top * a.inner / 2;
+    u64 *acts = a.boxes + a.hidden / 2 + a.hidden / 16, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
     float s = scale();
     route(now, s, scores, turn);
     now = other(now);
@@ -452,7 +476,7 @@ struct Step {
     }
     STAMP(9);
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    if (mine(a.hidden / 16)) gather<12>((u32 *)in, acts, a.top * a.inner / 2, turn);
+    if (mine(a.hidden / 16)) gather<6>((u32 *)in, acts, a.top * a.inner / 2, turn);
     sync_threads_of(1, STEP_THREADS);
     STAMP(10);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
@@ -501,8 +525,8 @@ WAITS_FOR_ITS_GRID(mixture_step)
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, STEP_BLOCKS)
     mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
                  int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
-                 u32 *turns, int when, u64 *stamps, const bf16 *begins, float *y, int rows, int held) {
-  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps, begins, y, rows, held};
+                 u32 *turns, int when, u64 *stamps, const bf16 *begins, float *y, int rows, int held, int flight, int flight_out) {
+  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps, begins, y, flight, flight_out, rows, held};
   step(a, widest);
 }
 

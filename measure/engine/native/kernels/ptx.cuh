@@ -105,6 +105,10 @@ __device__ __forceinline__ u64 read_posted(const u64 *at) {
   return v;
 }
 
+__device__ __forceinline__ void read_two_posted(const u64 *at, u64 v[2]) {
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v[0]), "=l"(v[1]) : "l"(at) : "memory");
+}
+
 // Values of another GPU, past every cache of this one.
 __device__ __forceinline__ float4 load_peer(const float *at) {
   float4 v;
