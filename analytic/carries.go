@@ -16,7 +16,7 @@ type Carries struct {
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
-	Mixture   float64 // sequences of a decode step up to which the experts' first product carries all of a mixture of 16-bit weights, and on one GPU the product ahead of it
+	Mixture   float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights but attention
 }
 
 // A ride is where an operator can be done within another's kernel.
@@ -102,23 +102,28 @@ func (s *Step) ahead(b *models.Block) ride {
 	return aheadOfBlock
 }
 
-// mixture marks operators that an engine may do within the kernel of a mixture's
-// experts. Their first product is that kernel's name. Where ranks have experts of their own,
-// or every token takes some, there is none.
-func (s *Step) mixture(ops []Op, e *models.Experts) {
-	if s.Par.EP > 1 || e == nil || e.Shared != nil {
+// fusesMixture reports whether an engine may do a mixture, with what begins and ends the
+// attention ahead of it, as one kernel, which is named after the experts' first product:
+// where no ranks sum or send in between, and no token takes any expert besides.
+func (s *Step) fusesMixture(e *models.Experts) bool {
+	return e != nil && e.Shared == nil && s.Par.TP == 1 && s.Par.EP == 1
+}
+
+// inMixture marks those operators of block j but the experts'.
+func (s *Step) inMixture(ops []Op, l *models.Layer, j int) {
+	b := &l.Blocks[j]
+	attention := b.Attention != nil
+	if attention && j+1 < len(l.Blocks) && !joined(l, j) {
+		b = &l.Blocks[j+1]
+	}
+	if !s.fusesMixture(b.Experts) {
 		return
 	}
 	for i := range ops {
-		ops[i].Mixture = true
-	}
-}
-
-// aheadOfMixture marks the product that ends block j where a mixture is next. With several
-// ranks their sum is between.
-func (s *Step) aheadOfMixture(ops []Op, l *models.Layer, j int) {
-	if s.Par.TP == 1 && l.Blocks[j].Attention != nil && j+1 < len(l.Blocks) && !joined(l, j) {
-		s.mixture(ops, l.Blocks[j+1].Experts)
+		o := &ops[i]
+		if !strings.HasPrefix(o.Name, "experts_") {
+			o.Mixture = !attention || o.Kind == GEMM || o.Ride == aheadOfBlock
+		}
 	}
 }
 

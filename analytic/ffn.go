@@ -51,14 +51,12 @@ func nameShared(ops []Op) {
 
 // router appends the scores of the experts and the choice of TopK of them.
 func (s *Step) router(dst []Op, e *models.Experts) []Op {
-	t, first := s.tokens(), len(dst)
+	t := s.tokens()
 	dst = s.linears(dst, s.Plain, e.Router, t, s.Par.TP)
-	dst = append(dst, Op{
+	return append(dst, Op{
 		Name: "top_k", Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
 		Acts: s.acts(t * float64(e.Count)), Kernels: 1, Eager: 6,
 	})
-	s.mixture(dst[first:], e)
-	return dst
 }
 
 // routed appends the experts that the router chose. Memory moves the distinct
@@ -86,8 +84,8 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	dst = s.grouped(dst, e.In, rows, busy, hit)
 	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
 	dst = s.grouped(dst, e.Out, rows, busy, hit)
-	s.mixture(dst[first+1:], e)
 	for i := first; i < len(dst); i++ {
+		dst[i].Mixture = i > first && s.fusesMixture(e)
 		switch dst[i].Name {
 		case "activation":
 			dst[i].Name = "experts_activation"

@@ -197,19 +197,16 @@ func (m *Machine) own(o *Op) Cost {
 	return c
 }
 
-// within prices o in a step that takes some rides along.
+// within prices o in a step that takes some rides along. A product within the kernel of a
+// mixture keeps its fixed time: there too it waits for all of the product ahead.
 func (m *Machine) within(o *Op, a aboard) Cost {
 	if a.rides(o) && o.Kind == Element {
 		return m.carried(o)
 	}
-	product := *o
-	if a.rides(o) {
-		product.Kernels = 0
-	}
 	if a.has(o.Ride) {
-		return m.own(&product)
+		return m.own(o)
 	}
-	return m.Cost(&product)
+	return m.Cost(o)
 }
 
 // Cost prices o as a kernel of its own.

@@ -13,12 +13,11 @@ func (s *Step) AppendOps(dst []Op, m *models.Model) []Op {
 		l := &m.Layers[i]
 		first := len(dst)
 		for j := range l.Blocks {
-			b := &l.Blocks[j]
+			b, block := &l.Blocks[j], len(dst)
 			dst = s.before(dst, b)
 			dst = s.core(dst, m, b)
-			ahead := len(dst)
 			dst = s.after(dst, m, b, joined(l, j))
-			s.aheadOfMixture(dst[ahead:], l, j)
+			s.inMixture(dst[block:], l, j)
 		}
 		inLayer(dst[first:], l)
 	}
@@ -44,7 +43,6 @@ func (s *Step) before(dst []Op, b *models.Block) []Op {
 	dst = s.streamNorms(dst, b.Norms)
 	if len(dst) > first {
 		dst[first].Ride = s.ahead(b)
-		s.mixture(dst[first:first+1], b.Experts)
 	}
 	dst = s.linears(dst, s.Dense, b.In, s.tokens(), s.Par.TP)
 	switch {
