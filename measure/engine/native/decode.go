@@ -70,22 +70,13 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
 	}
-	together := e.together()
-	if together != withNext {
-		s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
-	} else if i == 0 {
-		s.add(i, func() error { return e.queueMixtureStep(-1, false, 0) }, "experts_gate_up")
+	if e.fusesStep() {
+		e.stepMixtureLayer(s, i, after)
+		return
 	}
+	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)
-	if together == withOut || together == withNext {
-		e.addMixtureStep(s, i, true, after)
-		return
-	}
 	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
-	if together == withoutOut {
-		e.addMixtureStep(s, i, false, after)
-		return
-	}
 	if sh.experts > 0 {
 		e.stepExperts(s, i, own, after)
 		return

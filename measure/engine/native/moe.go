@@ -3,7 +3,6 @@ package native
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -87,9 +86,8 @@ type mixtureBuffers struct {
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
-	posted    cuda.Ptr // uint64, what blocks of a step's mixture post to each other (moe_step.cu)
-	stepTurns cuda.Ptr // uint32 [multiprocessors], how often they did
-	stamps    cuda.Ptr
+	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
+	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
@@ -101,14 +99,11 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
 	b.ask(&b.chose, "the choice's counter", 4)
+	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep())
+	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.ask(&b.act, "the activation", 2*pairs*s.inner)
-	b.ask(&b.posted, "what a mixture's blocks post to each other", 8*(s.hidden+s.hidden/8+s.experts+s.topK*s.inner/2))
-	b.ask(&b.stepTurns, "the turns of what they post", 4*sms)
-	if os.Getenv("LLMPROF_STEP_STAMPS") != "" {
-		b.ask(&b.stamps, "stamps", 8*32*sms*s.layers)
-	}
 	b.ask(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
 }
 
@@ -116,22 +111,23 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 type mixtureKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
-	choose, step                                *cuda.Kernel // step: nil before 8.0
+	choose                                      *cuda.Kernel
+	step                                        *cuda.Kernel // nil where no step of one sequence is done so
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 	narrow                                      narrowMixtureKernels
 }
 
-func (m *mixtureKernels) names(hopper, older bool) map[string]**cuda.Kernel {
+func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
-	if !older {
+	if p.fusesStep(s) {
 		names["mixture_step"] = &m.step
 	}
-	if hopper {
+	if p.hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
 	}
 	for i := range m.rings {

@@ -3,7 +3,6 @@ package native
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
@@ -27,7 +26,7 @@ type program struct {
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
 	hopper                            bool // has wgmma
-	older                             bool // is of before compute capability 8.0
+	older                             bool // than compute capability 8.0
 	decode                            decodeAttention
 }
 
@@ -186,12 +185,8 @@ func (l *linearKernels) sums() int {
 // does, so the blocks of each lie one on a multiprocessor, also where attention
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
-	halves := 7
-	if v := os.Getenv("LLMPROF_STEP_HALVES"); v != "" {
-		fmt.Sscan(v, &halves)
-	}
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: halves}},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
 		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
 	}
@@ -274,7 +269,7 @@ func defines(s *shape, linear []linearKernels) []string {
 		}
 	}
 	for i := range linear {
-		if l := &linear[i]; (s.ranks > 1 || os.Getenv("LLMPROF_STEP_HALVES") != "" && l.rows == 1) && l.half.stages > 0 {
+		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
 			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
 		}
 	}
@@ -285,12 +280,6 @@ func defines(s *shape, linear []linearKernels) []string {
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
 	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
-	if os.Getenv("LLMPROF_STEP_REGS") != "" {
-		out = append(out, "STEP_BLOCKS=1")
-	}
-	if os.Getenv("LLMPROF_STEP_ATT") != "" {
-		out = append(out, "ATT_EARLY=1")
-	}
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}
@@ -342,7 +331,7 @@ func (p *program) find(s *shape) error {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
-		maps.Copy(names, p.moe.names(p.hopper, p.older))
+		maps.Copy(names, p.moe.names(s, p))
 	}
 	if s.experts > 0 && s.kept != Unquantized {
 		maps.Copy(names, p.moe.narrow.names())
@@ -376,9 +365,6 @@ func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	}
 	if s.sandwich || s.ranks > 1 {
 		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
-	}
-	if os.Getenv("LLMPROF_STEP_HALVES") != "" && l.rows == 1 && l.kept == Unquantized {
-		to[fmt.Sprintf("%s_halves_%d", first, l.rows)] = &l.half.scores
 	}
 	if s.ranks > 1 && l.kept == Unquantized {
 		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.summed

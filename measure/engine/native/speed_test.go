@@ -224,10 +224,7 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	floor := float64(bytes) / m.bandwidth * 1e3
 	ms := device[len(device)/2]
 	m.add(speedRow{What: "decode step", Batch: batch, Prompt: ctx, Ms: ms, HostMs: host[len(host)/2], Floor: floor, Ratio: ms / floor, Note: shape})
-	m.stamps(e)
-	if os.Getenv("LLMPROF_STEP_NOOPS") == "" {
-		m.operators(e, first)
-	}
+	m.operators(e, first)
 	m.must(a.Close())
 	m.must(b.Close())
 	m.must(e.Close())
@@ -259,15 +256,7 @@ func (m *meter) prefillOperators(e *Engine) {
 // options are those of a case.
 func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
-	for _, k := range []string{"", "_STAGES", "_REGS", "_FLIGHT", "_FLIGHTO", "_WHEN", "_HELD", "_HALVES", "_ATT", "_STAMPS", "_NOOPS"} {
-		m.must(os.Unsetenv("LLMPROF_STEP" + k))
-	}
-	all := strings.Split(shape, "!")
-	for _, kv := range all[1:] {
-		k, v, _ := strings.Cut(kv, "=")
-		m.must(os.Setenv("LLMPROF_STEP"+k, v))
-	}
-	shape, parts, split := strings.Cut(all[0], "%")
+	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
 	}
@@ -450,56 +439,4 @@ func (m *meter) rankOperators(team *Team, first []int32) {
 		m.add(speedRow{What: "op " + o.Name, Batch: team.Lead().opt.Batch, Ms: float64(ts[len(ts)/2]) * 1e3})
 	}
 	m.must(team.Each(func(rank int, _ *Engine) error { return replays[rank].Close() }))
-}
-
-// stamps prints where a mixture's kernel spends its time.
-func (m *meter) stamps(e *Engine) {
-	if e.b.stamps == 0 {
-		return
-	}
-	n, sms := 32*e.opt.sms*e.shape.layers, e.opt.sms
-	raw := make([]uint64, n)
-	m.must(cuda.Download(e.dev, raw, e.b.stamps))
-	at := func(l, b, i int) float64 { return float64(raw[(l*sms+b)*32+i]) }
-	names := map[int]string{0: "begin", 2: "waited", 3: "loaded", 4: "o_proj posted", 5: "h gathered", 6: "score posted", 7: "chosen", 8: "first product", 9: "gate_up done", 10: "act gathered", 11: "down multiplied", 12: "end", 13: "next gathered", 14: "next multiplied", 15: "end with next",
-		20: "P first round", 21: "P o_proj issued", 22: "P chosen", 23: "P gate_up issued", 24: "P down issued"}
-	// a clock of each multiprocessor: cycles to microseconds by the GPU's
-	var cyc, ns float64
-	for b := range sms {
-		cyc += at(20, b, 15) - at(20, b, 0)
-		ns += at(20, b, 17) - at(20, b, 16)
-	}
-	us := ns / cyc / 1e3
-	m.t.Logf("stamps: %.3f GHz", cyc/ns)
-	for i := range 32 {
-		if names[i] == "" {
-			continue
-		}
-		lo, hi, sum, count := math.Inf(1), math.Inf(-1), 0.0, 0.0
-		for l := 10; l < e.shape.layers; l++ {
-			for b := range sms {
-				if at(l, b, i) == 0 {
-					continue
-				}
-				v := (at(l, b, i) - at(l, b, 2)) * us
-				lo, hi, sum, count = min(lo, v), max(hi, v), sum+v, count+1
-			}
-		}
-		m.t.Logf("stamp %2d %-18s mean %8.2f us after the wait (min %8.2f max %8.2f)", i, names[i], sum/count, lo, hi)
-	}
-	var between, whole, spread, early float64
-	for l := 10; l+1 < e.shape.layers; l++ {
-		end, w0, w1, begin := 0.0, math.Inf(1), 0.0, math.Inf(1)
-		wNow := math.Inf(1)
-		for b := range sms {
-			end, w0, w1, begin = max(end, at(l, b, 17)), min(w0, at(l+1, b, 18)), max(w1, at(l+1, b, 18)), min(begin, at(l+1, b, 16))
-			wNow = min(wNow, at(l, b, 18))
-		}
-		between += w0 - end
-		spread += w1 - w0
-		whole += end - wNow
-		early += w0 - begin
-	}
-	k := float64(e.shape.layers-11) * 1e3
-	m.t.Logf("stamps: first wait to last end %.2f us; from there to the next layer's first wait %.2f us (waits spread over %.2f; its first block began %.2f before)", whole/k, between/k, spread/k, early/k)
 }

@@ -381,10 +381,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
     }
     cluster_begin();
   }
-#ifndef ATT_EARLY
-#define ATT_EARLY 0
-#endif
-  bool late = !ATT_EARLY && gridDim.z == 1 && blocks > 1;
+  bool late = gridDim.z == 1 && blocks > 1;
   if (!late) let_next_start();
 
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;

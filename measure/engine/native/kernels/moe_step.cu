@@ -1,57 +1,52 @@
-// The mixture of a decode step of one sequence as one kernel: what ends attention's block
-// (RANKS 1), the router, the choice of the experts, their products, and what follows
-// those. Its blocks, one a multiprocessor, are all there at the same time and wait for
-// each other, but never for all that another has written: each value that blocks need
-// of each other is posted together with the turn of this launch, in one store of 8 bytes,
-// and who needs it looks at the turn (exchange.cuh, NCCL's protocol LL). So there is no
-// fence, no counter and no kernel's edge between the operators, and the ring in shared
-// memory goes on: down's weights come while gate and up's sums are on their way.
+// A layer of a decode step of one sequence as one kernel, but attention: what ends attention's
+// block, the router, the choice of the experts, their products, and what begins the next
+// layer. Its blocks, one a multiprocessor, are all there at the same time and wait for each
+// other's results, never for all that another has written: each value that others need is
+// posted together with the turn of this launch, in one store of 8 bytes, and who needs it
+// looks at the turn (exchange.cuh; NCCL's protocol LL). So there is no fence, no counter
+// and no kernel's edge between the operators, and the ring in shared memory goes on: the
+// weights of a product come while the results of the one ahead are on their way.
 //
-//   - four warps copy: the rows of the attention's output, which hang on nothing, while the
-//     kernel ahead still runs; when the experts are chosen, those of gate and up, 8 outputs
-//     at a time, and those of down, 16 outputs of all experts;
-//   - eight warps multiply, as in linear.cu. Inputs are gathered into shared memory, whole;
-//   - each block has a row of the router, gathers all scores and chooses by itself: an
+//   - Four warps copy, stages of 16 rows: of the attention's output while the kernel ahead
+//     still runs; when the experts are chosen, of gate and up, 8 outputs of each, and of
+//     down, 16 outputs of all experts; of what begins the next layer. Some of the last are
+//     held apart, which come while the experts are chosen.
+//   - Eight warps multiply, every eighth stage of an item each, of inputs that are gathered
+//     into shared memory whole.
+//   - A block has a row of the router, gathers all scores and chooses by itself: an
 //     expert's place is the number of those before it.
 //
-// In the ring a row's pieces of 16 bytes lie as in linear.cu. A box is written once in a launch, and read in it; the next launch begins to write
-// when this one is complete (wait_for_previous).
+// In the ring a row's pieces of 16 bytes lie as in linear.cu. A box is written once in a
+// launch and read in it; the next launch begins to write when this one is complete, for
+// it has waited for the kernel ahead, and that for this one.
 
-#if MOE && !defined(OLDER)
+#if MOE && !defined(OLDER) && RANKS == 1
 
-#ifndef STEP_BLOCKS
-#define STEP_BLOCKS 2
-#endif
 #define STEP_DEPTH 256 // columns of a stage
 #define STEP_PITCH (STEP_DEPTH * 2)
 #define STEP_STAGE (16 * STEP_PITCH)
 #define STEP_STAGES 24 // at most
+#define STEP_FLIGHT 1  // stages of a copying warp that are on their way when it begins another
 #define STEP_THREADS (CONSUMERS * WARP)
 
 struct StepArgs {
-  const bf16 *out;    // [hidden][width], what ends attention's block; null where that is done
+  const bf16 *out;    // [hidden][width], what ends attention's block
   const bf16 *att;    // [width]
-  const bf16 *mid;    // norm of the router, with out
+  const bf16 *mid;    // norm of the router
   const bf16 *router; // [experts][hidden]
-  const bf16 *gate_up, *down;
+  const bf16 *gate_up, *down; // as in moe_decode.cu; null of a launch that begins a layer alone
   const bf16 *norm;   // of what follows
-  int width, hidden, inner, experts, top, normalized, stages;
+  const bf16 *begins; // [rows][hidden], what begins the next layer; null where none does
+  int width, hidden, inner, experts, top, normalized, rows;
+  int stages, held;   // of the ring, and of those held apart
   float eps;
-  float *x;           // the stream, [hidden]; where RANKS are more, where the sum of the experts goes
-  bf16 *h;            // [hidden], the stream times norm; without out it is read too
+  float *x;           // the stream, [hidden]
+  bf16 *h;            // [hidden], the stream times norm: of a launch that begins a layer alone, or for the LM head
   float *squares;     // [hidden/16], likewise
+  float *y;           // [rows], what begins gives
   u64 *boxes;         // [hidden/2], [hidden/16], [top*inner/2], [hidden/2], [hidden/16], [experts]
   u32 *turns;         // [blocks]
-  int when;
-  u64 *stamps;
-  const bf16 *begins; // [rows][hidden], what begins the next block of attention; null where that is another kernel's
-  float *y;           // [rows], its scores
-  int flight, flight_out;
-  int rows, held;     // stages of it that come while the experts are chosen
 };
-
-#define STAMP(i) \
-  if (a.stamps && threadIdx.x % STEP_THREADS == 0) a.stamps[blockIdx.x * 32 + (i)] = cycles()
 
 // awaited is what is posted there in this turn; got is what was seen there first.
 __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
@@ -124,16 +119,14 @@ struct Step {
   __device__ __forceinline__ int back() const { return gridDim.x - 1 - blockIdx.x; }
   __device__ __forceinline__ int begun() const { return a.begins && a.rows / 16 > back() ? (a.rows / 16 - 1 - back()) / (int)gridDim.x + 1 : 0; }
 
-  // throttle waits until the warp has no more stages on their way than one less than `flight`.
-  __device__ __forceinline__ static void throttle(int flight) {
-    if (flight == 1) wait_copies<0>();
-    if (flight == 2) wait_copies<1>();
-    if (flight == 3) wait_copies<2>();
+  // throttle waits until all stages of this warp but STEP_FLIGHT are there.
+  __device__ __forceinline__ static void throttle() {
+    if (STEP_FLIGHT < STEP_STAGES / PRODUCERS) wait_copies<STEP_FLIGHT>();
   }
 
   // fill copies STEP_DEPTH columns from col on of 16 rows of k columns, the second eight of them from `second` on.
-  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy, int flight) const {
-    throttle(flight);
+  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
+    throttle();
     barrier_wait(empty + p.slot, p.phase);
     copy(shared_address(ring) + p.slot * STEP_STAGE, full + p.slot, first, second, k, col, policy);
   }
@@ -156,43 +149,32 @@ struct Step {
     int outs = this->outs(), ups = this->ups(), downs = this->downs();
     Place p = {warp, 1};
     int j = warp;
-    if (a.when == 0) let_next_start();
+    let_next_start();
     for (; j < outs && j < a.stages; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
-    STAMP(20);
     wait_for_previous();
-    if (a.when == 1) let_next_start();
     for (; j < outs; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
-    int next_each = each, begins = begun() * each, held = min(a.held, begins);
+    int begins = begun() * each, held = min(a.held, begins);
     for (int i = warp; i < held; i += PRODUCERS) {
-      const bf16 *from = begin_of(i / next_each);
-      throttle(a.flight_out);
-      copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % next_each * STEP_DEPTH, policy);
+      const bf16 *from = begin_of(i / each);
+      throttle();
+      copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
     }
-    STAMP(21);
-    if (a.when == 2) let_next_start();
     if (a.gate_up) __syncthreads(); // the experts are chosen
-    STAMP(22);
-    if (a.when == 3) let_next_start();
     for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
       int i = (j - outs) / each, at = item(i), e = at / (inner / 8);
       const bf16 *from = a.gate_up + ((u64)chosen[e] * 2 * inner + (at - e * (inner / 8)) * 8) * hidden;
-      fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy, a.flight);
+      fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy);
     }
-    STAMP(23);
-    if (a.when == 4) let_next_start();
     for (; j < outs + ups + downs; j += PRODUCERS, next(p, PRODUCERS)) {
       int part = (j - outs - ups) / of, i = part / a.top;
       const bf16 *from = a.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner;
-      fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy, a.flight);
+      fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy);
     }
-    STAMP(24);
-    if (a.when == 6) let_next_start();
     for (; j < outs + ups + downs + begins - held; j += PRODUCERS, next(p, PRODUCERS)) {
       int i = j - outs - ups - downs + held;
       const bf16 *from = begin_of(i / each);
-      fill(p, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy, a.flight);
+      fill(p, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
     }
-    if (a.when == 5) let_next_start();
   }
 
   __device__ __forceinline__ const bf16 *begin_of(int i) const { return a.begins + (u64)(back() + i * gridDim.x) * 16 * a.hidden; }
@@ -200,7 +182,7 @@ struct Step {
   __device__ __forceinline__ void fill_out(const Place &p, int j, int deep, u64 policy) const {
     int i = j / deep;
     const bf16 *from = a.out + (u64)item(i) * 16 * a.width;
-    fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy, a.flight_out);
+    fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy);
   }
 
   // multiply adds the products of this warp's stages of an item to low and high, the sums of
@@ -245,8 +227,8 @@ struct Step {
     mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
   }
 
-  // outs, ups and downs are the stages of each product, ahead all of them.
-  __device__ __forceinline__ int outs() const { return a.out ? mine(a.hidden / 16) * steps(a.width) : 0; }
+  // outs, ups and downs are this block's stages of each product.
+  __device__ __forceinline__ int outs() const { return a.gate_up ? mine(a.hidden / 16) * steps(a.width) : 0; }
   __device__ __forceinline__ int ups() const { return a.gate_up ? mine(a.top * (a.inner / 8)) * steps(a.hidden) : 0; }
   __device__ __forceinline__ int downs() const { return a.gate_up ? mine(a.hidden / 16) * a.top * steps(a.inner) : 0; }
 
@@ -287,16 +269,16 @@ struct Step {
       for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), a.router + (u64)blockIdx.x * a.hidden + i, policy);
     for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) {
       int o = item(i / 16) * 16 + i % 16;
-      gains[i / 16 * 32 + i % 16] = a.out ? gain(wide(a.mid[o])) : 0.f;
+      gains[i / 16 * 32 + i % 16] = a.mid ? gain(wide(a.mid[o])) : 0.f;
       gains[i / 16 * 32 + 16 + i % 16] = a.norm ? gain(wide(a.norm[o])) : 0.f;
     }
   }
 
   // load is behind the kernel ahead: its output, and the stream.
   __device__ __forceinline__ void load() const {
-    const bf16 *from = a.out ? a.att : a.h;
-    int many = (a.out ? a.width : a.hidden) / 8;
-    float mine_x = RANKS == 1 && (int)threadIdx.x < mine(a.hidden / 16) * 16 ? __ldcg(a.x + item(threadIdx.x / 16) * 16 + threadIdx.x % 16) : 0.f;
+    const bf16 *from = a.gate_up ? a.att : a.h;
+    int many = (a.gate_up ? a.width : a.hidden) / 8;
+    float first = (int)threadIdx.x < mine(a.hidden / 16) * 16 ? __ldcg(a.x + item(threadIdx.x / 16) * 16 + threadIdx.x % 16) : 0.f;
     for (int i = threadIdx.x; i < many; i += 4 * STEP_THREADS) {
       uint4 v[4];
 #pragma unroll
@@ -307,13 +289,13 @@ struct Step {
         if (i + j * STEP_THREADS < many) *((uint4 *)in + i + j * STEP_THREADS) = v[j];
     }
     for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS)
-      stream[i] = i < STEP_THREADS ? mine_x : RANKS == 1 ? __ldcg(a.x + item(i / 16) * 16 + i % 16) : 0.f;
-    if (!a.out)
+      stream[i] = i < STEP_THREADS ? first : __ldcg(a.x + item(i / 16) * 16 + i % 16);
+    if (!a.gate_up)
       for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
     sync_threads_of(1, STEP_THREADS);
   }
 
-  // norm is the reciprocal norm of the stream, by each warp for itself.
+  // scale is the reciprocal norm of the stream, by each warp for itself.
   __device__ __forceinline__ float scale() const {
     float ss = 0.f;
     for (int i = threadIdx.x % WARP; i < a.hidden / 16; i += WARP) ss += squares[i];
@@ -388,8 +370,6 @@ struct Step {
     int lane = threadIdx.x % WARP, r = lane % 16, o = item(i) * 16 + r;
     float y = stream[i * 16 + r] + of_warps(red, r), ss = y * y;
     if (lane < 16) a.x[o] = y;
-#if RANKS == 1
-    if (!a.norm) return;
     u32 v = narrow(y * gains[i * 32 + 16 + r]);
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
@@ -401,7 +381,6 @@ struct Step {
     }
     if (lane < 16) a.h[o] = v;
     if (lane == 0) a.squares[item(i)] = ss;
-#endif
   }
 
   // end_attention is the product that ends attention's block, and brings its result to
@@ -414,7 +393,6 @@ struct Step {
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_out(now, i, turn);
     }
-    STAMP(4);
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     gather<3>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
     sync_threads_of(1, STEP_THREADS);
@@ -428,7 +406,6 @@ struct Step {
       gather<3>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
       sync_threads_of(1, STEP_THREADS);
     }
-    STAMP(13);
     float s = scale();
     for (int i = 0; i < begun(); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
@@ -437,59 +414,46 @@ struct Step {
       int r = threadIdx.x % WARP;
       if (warp == i % CONSUMERS && r < 16) a.y[(back() + i * gridDim.x) * 16 + r] = of_warps(now, r) * s;
     }
-    STAMP(14);
   }
 
-  __device__ void consume() const {
-    int warp = threadIdx.x / WARP, tiles = a.inner / 8;
-    STAMP(0);
-    begin(evict_first());
-    commit();
-    wait_for_previous();
-    STAMP(2);
-    if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 18] = nanoseconds();
-    u32 turn = __ldcg(a.turns + blockIdx.x) + 1;
-    load();
-    STAMP(3);
-    float *now = red;
-    if (a.out) end_attention(now, turn);
-    STAMP(5);
-    if (!a.gate_up) {
-      begin_next(now, turn, nullptr);
-      if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
-      return;
-    }
-    u64 *acts = a.boxes + a.hidden / 2 + a.hidden / 16, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
-    float s = scale();
-    route(now, s, scores, turn);
-    now = other(now);
-    STAMP(6);
-    choose(scores, turn);
-    STAMP(7);
-    if (warp == 0) weigh();
-    for (int i = 0; i < mine(a.top * tiles); i++, now = other(now)) {
+  // mix is the products of the experts.
+  __device__ __forceinline__ void mix(float *&now, float scale, u64 *acts, u64 *after, u32 turn) const {
+    int warp = threadIdx.x / WARP, each = steps(a.hidden), stages = a.top * steps(a.inner);
+    for (int i = 0; i < mine(a.top * (a.inner / 8)); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first_up + i * steps(a.hidden), steps(a.hidden), in, a.hidden, low, high);
-      if (i == 0) STAMP(8);
+      multiply(first_up + i * each, each, in, a.hidden, low, high);
       leave(now, low, high);
-      if (warp == i % CONSUMERS) finish_up(now, s, acts + item(i) * 4, turn);
+      if (warp == i % CONSUMERS) finish_up(now, scale, acts + item(i) * 4, turn);
     }
-    STAMP(9);
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     if (mine(a.hidden / 16)) gather<6>((u32 *)in, acts, a.top * a.inner / 2, turn);
     sync_threads_of(1, STEP_THREADS);
-    STAMP(10);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      int stages = a.top * steps(a.inner);
       multiply(first_down + i * stages, stages, in, a.inner, low, high, share);
-      STAMP(11);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_down(now, i, after, turn);
     }
-    STAMP(12);
-    if (a.begins) begin_next(now, turn, after);
-    STAMP(15);
+  }
+
+  __device__ void consume() const {
+    begin(evict_first());
+    commit();
+    wait_for_previous();
+    u32 turn = __ldcg(a.turns + blockIdx.x) + 1;
+    load();
+    float *now = red;
+    u64 *acts = a.boxes + a.hidden / 2 + a.hidden / 16, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
+    if (a.gate_up) {
+      end_attention(now, turn);
+      float s = scale();
+      route(now, s, scores, turn);
+      now = other(now);
+      choose(scores, turn);
+      if (threadIdx.x / WARP == 0) weigh();
+      mix(now, s, acts, after, turn);
+    }
+    if (a.begins) begin_next(now, turn, a.gate_up ? after : nullptr);
     if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
   }
 };
@@ -513,20 +477,18 @@ __device__ __forceinline__ void step(const StepArgs &a, int widest) {
   if (threadIdx.x == 0)
     for (int i = 0; i < a.held; i++) barrier_init(here + i, WARP);
   __syncthreads();
-  if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 16] = nanoseconds();
   if (threadIdx.x >= CONSUMERS * WARP)
     s.produce();
   else
     s.consume();
-  if (a.stamps && threadIdx.x == 0) a.stamps[blockIdx.x * 32 + 17] = nanoseconds();
 }
 
 WAITS_FOR_ITS_GRID(mixture_step)
-extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, STEP_BLOCKS)
-    mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm, int width,
-                 int hidden, int inner, int experts, int top, int normalized, int stages, int widest, float eps, float *x, bf16 *h, float *squares, u64 *boxes,
-                 u32 *turns, int when, u64 *stamps, const bf16 *begins, float *y, int rows, int held, int flight, int flight_out) {
-  StepArgs a = {out, att, mid, router, gate_up, down, norm, width, hidden, inner, experts, top, normalized, stages, eps, x, h, squares, boxes, turns, when, stamps, begins, y, flight, flight_out, rows, held};
+extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
+    mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm,
+                 const bf16 *begins, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int stages, int held, int widest,
+                 float eps, float *x, bf16 *h, float *squares, float *y, u64 *boxes, u32 *turns) {
+  StepArgs a = {out, att, mid, router, gate_up, down, norm, begins, width, hidden, inner, experts, top, normalized, rows, stages, held, eps, x, h, squares, y, boxes, turns};
   step(a, widest);
 }
 
