@@ -10,7 +10,7 @@ const (
 
 // Stages of the ring, and of those held apart for the next layer: with them a block of
 // attention fits beside one of these on a multiprocessor of Hopper.
-const stepRing, stepHeld = 16, 2
+const stepRing, stepHeld = 8, 4
 
 // besideStep is what a block has of static shared memory, or a little more.
 const besideStep = 4 << 10

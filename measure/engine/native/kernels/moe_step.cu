@@ -26,7 +26,6 @@
 #define STEP_PITCH (STEP_DEPTH * 2)
 #define STEP_STAGE (16 * STEP_PITCH)
 #define STEP_STAGES 24 // at most
-#define STEP_FLIGHT 1  // stages of a copying warp that are on their way when it begins another
 #define STEP_THREADS (CONSUMERS * WARP)
 
 struct StepArgs {
@@ -62,26 +61,13 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
 // gather brings count words that are posted from `from` on to shared memory.
 template <int AT_ONCE>
 __device__ __forceinline__ void gather(u32 *to, const u64 *from, int count, u32 turn) {
-  for (int i = threadIdx.x * 2; i < count; i += AT_ONCE * 2 * STEP_THREADS) {
-    u64 got[AT_ONCE][2];
+  for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
+    u64 got[AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? read_posted(from + i + j * STEP_THREADS) : 0;
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++)
-      if (i + j * 2 * STEP_THREADS < count) read_two_posted(from + i + j * 2 * STEP_THREADS, got[j]);
-#pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) {
-      int at = i + j * 2 * STEP_THREADS;
-      if (at >= count) break;
-      u64 begin = 0;
-      for (u32 looks = 0; (u32)(got[j][0] >> 32) != turn || (u32)(got[j][1] >> 32) != turn; looks++) {
-        if (looks % 64 == 0) {
-          u64 now = nanoseconds();
-          if (looks == 0) begin = now;
-          if (now - begin > 10000000000ull) give_up();
-        }
-        read_two_posted(from + at, got[j]);
-      }
-      *(uint2 *)(to + at) = make_uint2((u32)got[j][0], (u32)got[j][1]);
-    }
+      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = awaited(from + i + j * STEP_THREADS, got[j], turn);
   }
 }
 
@@ -119,14 +105,8 @@ struct Step {
   __device__ __forceinline__ int back() const { return gridDim.x - 1 - blockIdx.x; }
   __device__ __forceinline__ int begun() const { return a.begins && a.rows / 16 > back() ? (a.rows / 16 - 1 - back()) / (int)gridDim.x + 1 : 0; }
 
-  // throttle waits until all stages of this warp but STEP_FLIGHT are there.
-  __device__ __forceinline__ static void throttle() {
-    if (STEP_FLIGHT < STEP_STAGES / PRODUCERS) wait_copies<STEP_FLIGHT>();
-  }
-
   // fill copies STEP_DEPTH columns from col on of 16 rows of k columns, the second eight of them from `second` on.
   __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
-    throttle();
     barrier_wait(empty + p.slot, p.phase);
     copy(shared_address(ring) + p.slot * STEP_STAGE, full + p.slot, first, second, k, col, policy);
   }
@@ -138,7 +118,6 @@ struct Step {
       for (int j = 0; j < 16; j++) copy16_once(to + j * STEP_PITCH + (lane ^ (j & 1) << 2) * 16, (j < 8 ? first : second) + col + (u64)((u32)(j % 8) * (u32)k), policy);
     }
     barrier_arrive_copied(full);
-    commit();
   }
 
   // produce fills every fourth stage.
@@ -156,8 +135,7 @@ struct Step {
     int begins = begun() * each, held = min(a.held, begins);
     for (int i = warp; i < held; i += PRODUCERS) {
       const bf16 *from = begin_of(i / each);
-      throttle();
-      copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
+        copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
     }
     if (a.gate_up) __syncthreads(); // the experts are chosen
     for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
@@ -394,7 +372,7 @@ struct Step {
       if (warp == i % CONSUMERS) finish_out(now, i, turn);
     }
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    gather<3>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
+    gather<6>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
     sync_threads_of(1, STEP_THREADS);
   }
 
@@ -403,7 +381,7 @@ struct Step {
     int warp = threadIdx.x / WARP;
     if (box) {
       sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-      gather<3>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
+      gather<6>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
       sync_threads_of(1, STEP_THREADS);
     }
     float s = scale();
@@ -426,7 +404,7 @@ struct Step {
       if (warp == i % CONSUMERS) finish_up(now, scale, acts + item(i) * 4, turn);
     }
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    if (mine(a.hidden / 16)) gather<6>((u32 *)in, acts, a.top * a.inner / 2, turn);
+    if (mine(a.hidden / 16)) gather<12>((u32 *)in, acts, a.top * a.inner / 2, turn);
     sync_threads_of(1, STEP_THREADS);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;

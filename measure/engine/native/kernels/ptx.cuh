@@ -105,10 +105,6 @@ __device__ __forceinline__ u64 read_posted(const u64 *at) {
   return v;
 }
 
-__device__ __forceinline__ void read_two_posted(const u64 *at, u64 v[2]) {
-  asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(v[0]), "=l"(v[1]) : "l"(at) : "memory");
-}
-
 // Values of another GPU, past every cache of this one.
 __device__ __forceinline__ float4 load_peer(const float *at) {
   float4 v;
@@ -131,13 +127,8 @@ __device__ __forceinline__ void give_up(u32 *word, u32 v) {
   asm volatile("trap;");
 }
 
+// give_up without a word is of blocks that wait for each other on one GPU.
 __device__ __forceinline__ void give_up() { asm volatile("trap;"); }
-
-__device__ __forceinline__ u64 cycles() {
-  u64 t;
-  asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
-  return t;
-}
 
 // WAITS_FOR_ITS_GRID says of a kernel that its blocks wait for each other. The host
 // launches no more of them than fit.

@@ -262,10 +262,6 @@ inline u64 read_posted(const u64 *at) {
   emulated::look_again();
   return v;
 }
-inline void read_two_posted(const u64 *at, u64 v[2]) {
-  if ((u64)at % 16) emulated::fail("a load of values that are not aligned");
-  v[0] = read_posted(at), v[1] = __atomic_load_n(at + 1, __ATOMIC_RELAXED);
-}
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
 // other here than GPUs do, the more so on a busy machine.
@@ -280,7 +276,6 @@ inline void give_up(u32 *word, u32 v) {
 }
 
 inline void give_up() { emulated::trap(); }
-inline u64 cycles() { return 0; }
 #define WAITS_FOR_ITS_GRID(name) EMULATED_SEEN int emulated_together_##name() { return 1; }
 
 inline u32 cluster_blocks() { return emulated::cluster; }
