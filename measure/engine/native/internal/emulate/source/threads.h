@@ -7,17 +7,7 @@
 // before does not stay hidden. A block in which all threads wait ends the program.
 // Each GPU's kernels run on the thread of the host that queues them, several GPUs'
 // at the same time.
-#include <dlfcn.h>
-#include <link.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <mutex>
-#include <vector>
+#include "system.h"
 
 typedef unsigned char u8;
 typedef unsigned short bf16;
@@ -27,7 +17,7 @@ typedef unsigned long long u64;
 struct Index {
   unsigned x, y, z;
 };
-static Index threadIdx, blockIdx, blockDim, gridDim;
+inline Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulated {
 
@@ -88,22 +78,22 @@ struct Static {
   size_t size;
 };
 
-static Thread threads[MOST_FIBERS];
-static Warp warps[MOST_FIBERS / 32];
-static Block blocks[MOST_CLUSTER];
-static int inside;             // of blocks, that which runs
-static u32 cluster;            // blocks of one
-static bool early;             // the kernel may start before the one ahead has ended
-static u32 arrived, meetings;  // of its threads
-static u32 dynamic;            // bytes of a block
-static Static statics;
-static Thread *current;
-static bool trapped;
-static void *scheduler; // its stack while a thread runs
-static u8 *stacks, *first_end, *shared_end, *shared;
-static void (*body)(void **);
-static void **arguments;
-static std::mutex one; // launch at a time
+inline Thread threads[MOST_FIBERS];
+inline Warp warps[MOST_FIBERS / 32];
+inline Block blocks[MOST_CLUSTER];
+inline int inside;             // of blocks, that which runs
+inline u32 cluster;            // blocks of one
+inline bool early;             // the kernel may start before the one ahead has ended
+inline u32 arrived, meetings;  // of its threads
+inline u32 dynamic;            // bytes of a block
+inline Static statics;
+inline Thread *current;
+inline bool trapped;
+inline void *scheduler; // its stack while a thread runs
+inline u8 *stacks, *first_end, *shared_end, *shared;
+inline void (*body)(void **);
+inline void **arguments;
+inline std::mutex one; // launch at a time
 
 // emulated_switch leaves one stack, keeping where it was in *from, for another.
 extern "C" void emulated_switch(void **from, void *to);
@@ -245,7 +235,7 @@ inline void copy_now(u32 last) {
   c.resize(kept);
 }
 
-static void thread_main() {
+inline void thread_main() {
   for (;;) {
     body(arguments);
     if (early && !current->waited) fail("a thread of a kernel that starts early does not wait for the one ahead");
@@ -303,7 +293,7 @@ inline void prepare(int n) {
 }
 
 // Static shared memory is thread_local, and nothing else of this library is.
-static thread_local u8 anchor;
+inline thread_local u8 anchor;
 
 inline Static static_shared() {
   anchor = 1; // that the block of this thread exists
@@ -371,18 +361,8 @@ inline int sizes(void (*)(A...), u32 *out) {
   return sizeof...(A);
 }
 
-} // namespace emulated
-
-// EMULATED_ENTRY makes a kernel known by name: how to call it, and the sizes of
-// its parameters.
-#define EMULATED_SEEN extern "C" __attribute__((visibility("default")))
-#define EMULATED_ENTRY(name)                                                       \
-  EMULATED_SEEN void emulated_call_##name(void **p) { emulated::apply(name, p); } \
-  EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
-
-// emulated_launch runs a kernel and reports whether it came to its end.
-EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
-  using namespace emulated;
+// launch runs a kernel, and reports whether it came to its end.
+inline int launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
   bool reverse = launches++ & 1;
@@ -397,3 +377,5 @@ EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const 
   for (u64 k = 0; k < clusters && !trapped; k++) run_cluster(n, (reverse ? clusters - 1 - k : k) * cluster, reverse);
   return !trapped;
 }
+
+} // namespace emulated
