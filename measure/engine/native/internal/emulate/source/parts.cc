@@ -150,9 +150,10 @@ std::string part(const std::string &base, const std::vector<Declaration> &all, c
   std::set<size_t> in(kernels.begin(), kernels.end());
   std::vector<size_t> next = kernels;
   while (!next.empty()) {
-    const Declaration &d = all[next.back()];
+    size_t last = next.back();
+    const Declaration &d = all[last];
     next.pop_back();
-    for (size_t i = 0; i < all.size(); i++) {
+    for (size_t i = 0; i < last; i++) { // what comes later it cannot name
       bool needed = all[i].names.empty() && all[i].file == d.file; // assertions
       for (auto &n : all[i].names) needed = needed || d.used.count(n);
       if (needed && all[i].kernel.empty() && in.insert(i).second) next.push_back(i);

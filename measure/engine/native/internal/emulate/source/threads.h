@@ -39,6 +39,8 @@ enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, AT_CLUSTER, ENDED };
 
 struct Thread {
   void *stack; // where it is while it does not run
+  Index index; // in its block
+  int block;   // in its cluster
   State state;
   u32 ticket;         // generation of the barrier or warp that it waits for to pass
   int barrier;        // its number
@@ -257,14 +259,15 @@ inline void enter(int b) {
   shared_end = first_end + (size_t)b * APART, shared = shared_end - dynamic;
 }
 
-inline void go_on(Thread &t, int i) {
+inline void go_on(Thread &t) {
   current = &t;
-  threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  threadIdx = t.index;
   t.state = READY;
   emulated_switch(&scheduler, t.stack);
 }
 
-inline void prepare(int n) {
+// prepare makes threads of so many blocks of n.
+inline void prepare(int n, int of) {
   if (!stacks) {
     stacks = (u8 *)mmap(nullptr, (size_t)MOST_FIBERS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     u8 *s = (u8 *)mmap(nullptr, (size_t)MOST_CLUSTER * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -273,12 +276,14 @@ inline void prepare(int n) {
       if (mprotect(s + (size_t)b * APART, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no shared memory");
     first_end = s + MOST_SHARED;
   }
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n * of; i++) {
     Thread &t = threads[i];
+    unsigned k = i % n;
+    t.index = {k % blockDim.x, k / blockDim.x % blockDim.y, k / blockDim.x / blockDim.y}, t.block = i / n;
     t.state = READY, t.group = 0, t.met = 0, t.waited = false;
     t.copies.clear();
     if (t.stack) continue;
-    void **top = (void **)(stacks + (size_t)(i + 1) * STACK);
+    void **top = (void **)(stacks + (size_t)(i + 1) * STACK - i % 64 * 17 * 64); // or all would fall into the same lines of the caches
 #if defined(__x86_64__)
     *--top = nullptr; // where a caller's address would be
     *--top = (void *)thread_main;
@@ -289,7 +294,7 @@ inline void prepare(int n) {
 #endif
     t.stack = top;
   }
-  memset(warps, 0, (n + 31) / 32 * sizeof *warps);
+  memset(warps, 0, (n * of + 31) / 32 * sizeof *warps);
 }
 
 // Static shared memory is thread_local, and nothing else of this library is.
@@ -316,7 +321,7 @@ inline Static static_shared() {
 // run_cluster runs blocks first to first+cluster-1 of n threads each, which follow
 // each other along x.
 inline void run_cluster(int n, u64 first, bool reverse) {
-  prepare(n * cluster);
+  prepare(n, cluster);
   arrived = meetings = 0;
   for (u32 b = 0; b < cluster; b++) {
     u64 k = first + b;
@@ -334,12 +339,13 @@ inline void run_cluster(int n, u64 first, bool reverse) {
     some = false;
     for (int k = 0; k < n * (int)cluster && !trapped; k++) {
       int i = reverse ? n * cluster - 1 - k : k;
-      if (threads[i].state == ENDED) continue;
+      Thread &t = threads[i];
+      if (t.state == ENDED) continue;
       some = true;
-      enter(i / n);
-      if (!can_go_on(threads[i], i)) continue;
+      enter(t.block);
+      if (!can_go_on(t, i)) continue;
       any = true;
-      go_on(threads[i], i % n);
+      go_on(t);
     }
     if (some && !any && !trapped) fail("all threads wait");
   }
