@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -80,10 +81,10 @@ std::string compiler() {
 template <class F>
 bool once(const std::string &path, F make) {
   if (access(path.c_str(), R_OK) == 0) return true;
-  int lock = open((path + ".lock").c_str(), O_CREAT | O_RDWR, 0600);
+  int lock = open((path + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   if (lock < 0) return false;
   flock(lock, LOCK_EX);
-  std::string fresh = path + ".new";
+  std::string fresh = path + ".new" + std::to_string(getpid());
   bool done = access(path.c_str(), R_OK) == 0 || (make(fresh) && rename(fresh.c_str(), path.c_str()) == 0);
   close(lock);
   return done;
