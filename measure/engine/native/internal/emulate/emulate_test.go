@@ -42,14 +42,16 @@ struct Times {
   __device__ __forceinline__ static int of(int v) { return N * v; }
 };
 enum Kind { PLAIN, TWICE = 2 };
+__device__ int later(Kind v);
 __device__ __noinline__ int twice(int v) { return Times<TWICE>::of(v); }
 extern "C" __global__ void __launch_bounds__(32) first_%[1]d(int *out) { *out = twice(FIRST); }
 #line 1 "two.cu"
 extern "C" __global__ void second_%[1]d(int *out) {
   __shared__ int twos;
-  twos = twice('\'' + sizeof "}\"");
+  twos = twice('\'' + sizeof "}\"") + later(TWICE);
   *out = twos;
 }
+__device__ int later(Kind v) { return v; }
 `, own)
 	for first := 1; first <= 2; first++ {
 		cubin, log, err := c.Compile("test.cu", source, "sm_100", []string{fmt.Sprintf("FIRST=%d", first)})

@@ -111,7 +111,7 @@ std::string compiled(const std::string &part, const std::string &log) {
   return done ? path : "";
 }
 
-// compiled_all are the object files of parts, none if one does not compile.
+// compiled_all are the object files of parts, "" for one that does not compile.
 std::vector<std::string> compiled_all(const std::vector<std::string> &parts, const std::string &log) {
   std::vector<std::string> objects(parts.size());
   std::atomic<size_t> next(0);
@@ -122,9 +122,17 @@ std::vector<std::string> compiled_all(const std::vector<std::string> &parts, con
     });
   for (auto &t : some) t.join();
   for (size_t k = 0; k < parts.size(); k++) unlink((log + std::to_string(k)).c_str());
-  for (auto &o : objects)
-    if (o.empty()) return {};
   return objects;
+}
+
+// linked makes a shared library of objects, of which none may be missing.
+bool linked(const std::vector<std::string> &objects, const std::string &dir, const std::string &log) {
+  std::string link = compiler() + " -shared -Wl,-z,defs -o " + dir + "/kernels.so";
+  for (auto &o : objects) {
+    if (o.empty()) return false;
+    link += " " + o;
+  }
+  return run(link + " 2>" + log);
 }
 
 // build makes a shared library of a program. One that cannot be compiled in parts is
@@ -137,14 +145,7 @@ bool build(const std::string &source, const std::string &defines, const std::str
   text = text.substr(text.find(device + "\n") + device.size() + 1);
   size_t begin = text.find(program + "\n");
   text.erase(begin, program.size() + 1);
-  std::vector<std::string> objects = compiled_all(parts_of(text, begin), log);
-  if (objects.empty()) {
-    objects = {compiled(whole(text, begin), log)};
-    if (objects[0].empty()) return false;
-  }
-  std::string link = compiler() + " -shared -o " + dir + "/kernels.so";
-  for (auto &o : objects) link += " " + o;
-  return run(link + " 2>" + log);
+  return linked(compiled_all(parts_of(text, begin), log), dir, log) || linked({compiled(whole(text, begin), log)}, dir, log);
 }
 
 } // namespace

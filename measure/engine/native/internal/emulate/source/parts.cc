@@ -23,6 +23,7 @@ struct Declaration {
   std::string text, file, kernel; // kernel is its name, if it is one
   std::set<std::string> names;    // that it gives to what it declares; none of an assertion
   std::set<std::string> used;     // all words of it
+  bool promise = false;           // a function that is defined elsewhere
 };
 
 bool of_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
@@ -88,6 +89,7 @@ void name(Declaration &d) {
     if (w.text == "static_assert" && i == 0) return;
     if (w.depth == 0 && w.bodies == 0 && w.next == '(' && !type && w.text != "alignas" && w.text != "__attribute__") {
       d.names = {w.text};
+      d.promise = d.text.find('{') == std::string::npos;
       if (d.used.count(mark)) d.kernel = w.text;
       return;
     }
@@ -145,19 +147,32 @@ std::string entry(const std::string &name) {
          "(u32 *out) { return emulated::sizes(" + name + ", out); }\n";
 }
 
-// part is the base, what some kernels use, and their entries.
+// uses tells whether declaration last of all needs declaration i: what comes later it
+// cannot name, but promise.
+bool uses(const std::vector<Declaration> &all, size_t last, size_t i) {
+  const Declaration &d = all[last], &other = all[i];
+  if (d.promise && d.names == other.names) return true;
+  if (i > last) return false;
+  bool named = other.names.empty() && other.file == d.file; // assertions
+  for (auto &n : other.names) named = named || d.used.count(n);
+  return named;
+}
+
+// part is the base, what it and some kernels use, and their entries.
 std::string part(const std::string &base, const std::vector<Declaration> &all, const std::vector<size_t> &kernels) {
   std::set<size_t> in(kernels.begin(), kernels.end());
   std::vector<size_t> next = kernels;
+  auto need = [&](size_t i) {
+    if (all[i].kernel.empty() && in.insert(i).second) next.push_back(i);
+  };
+  for (auto &d : declarations(base, 0))
+    for (size_t i = 0; d.promise && i < all.size(); i++)
+      if (d.names == all[i].names) need(i);
   while (!next.empty()) {
     size_t last = next.back();
-    const Declaration &d = all[last];
     next.pop_back();
-    for (size_t i = 0; i < last; i++) { // what comes later it cannot name
-      bool needed = all[i].names.empty() && all[i].file == d.file; // assertions
-      for (auto &n : all[i].names) needed = needed || d.used.count(n);
-      if (needed && all[i].kernel.empty() && in.insert(i).second) next.push_back(i);
-    }
+    for (size_t i = 0; i < all.size(); i++)
+      if (uses(all, last, i)) need(i);
   }
   std::string out = base, entries;
   for (size_t i : in) {
