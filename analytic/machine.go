@@ -204,6 +204,10 @@ func (m *Machine) within(o *Op, a aboard) Cost {
 		return m.Cost(o)
 	case o.Kind == GEMM:
 		return m.own(o)
+	case o.Kind == Collective:
+		c := m.Cost(o)
+		c.Fixed = m.posted(o).Times(o.Layers * o.Kernels)
+		return c
 	}
 	return m.carried(o)
 }
@@ -276,6 +280,15 @@ const oneShotBytes = 8e6
 
 // linked reports whether the GPU's own link joins the ranks of a collective.
 func (m *Machine) linked(o *Op) bool { return int(o.Ranks) <= m.GPU.LinkGPUs }
+
+// posted is what an all-reduce takes besides moving it that an engine's own products do
+// themselves.
+func (m *Machine) posted(o *Op) unit.Seconds {
+	if !m.Engine.OneShot || !m.linked(o) || o.NodeWire > 0 {
+		return m.latency(o, 1)
+	}
+	return m.Cal.PostedBase + m.Cal.PostedPerGPU.Times(o.Ranks)
+}
 
 // latency is what a collective of x times the size of o takes besides moving it.
 func (m *Machine) latency(o *Op, x float64) unit.Seconds {

@@ -36,7 +36,7 @@ type price struct {
 	compute         unit.Seconds // slope; its base is 0
 	memory, memory1 unit.Seconds // base and slope
 	network         unit.Seconds // slope
-	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size
+	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size, unless a product does it
 }
 
 // A line is base + slope·x.
@@ -120,7 +120,7 @@ func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
 			fixed: a.Fixed, compute: b.Compute - a.Compute,
 			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
 		}
-		if one[i].Kind == Collective {
+		if one[i].Kind == Collective && !on.has(one[i].Ride) {
 			prices[i].collective = &one[i]
 		}
 		var first, second sums

@@ -39,6 +39,8 @@ type Calibration struct {
 	LinkPerGPU    unit.Seconds
 	OneShotBase   unit.Seconds // the same for the small all-reduces that engines do over peer memory
 	OneShotPerGPU unit.Seconds
+	PostedBase    unit.Seconds // the same for those that an engine's own products do themselves
+	PostedPerGPU  unit.Seconds
 	PCIe          float64 // the same three for GPUs that no link joins
 	PCIeBase      unit.Seconds
 	PCIePerGPU    unit.Seconds
@@ -82,6 +84,10 @@ type Rows struct {
 
 // ownAsOthers takes own products as all others, where nothing is known of them.
 func (c *Calibration) ownAsOthers() { c.Own = Rows{Memory: c.GEMM.Memory, Fixed: c.GEMM.Fixed} }
+
+// postedAsOthers takes sums within own products as other small ones, where nothing is
+// known of them.
+func (c *Calibration) postedAsOthers() { c.PostedBase, c.PostedPerGPU = c.OneShotBase, c.OneShotPerGPU }
 
 const us = unit.Seconds(1e-6)
 
@@ -133,6 +139,7 @@ func DefaultCalibration(g *GPU) Calibration {
 		c.Sustained = c.GEMM.Compute
 	}
 	c.ownAsOthers()
+	c.postedAsOthers()
 	c.Name, c.Power = "default for "+g.Generation, powerOfH200()
 	return c
 }

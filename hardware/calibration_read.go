@@ -37,6 +37,7 @@ type calibrationText struct {
 	Graph     map[string]valueText    `toml:"graph"`
 	Link      map[string]valueText    `toml:"link"`
 	OneShot   map[string]valueText    `toml:"one_shot"`
+	Posted    map[string]valueText    `toml:"posted"`
 	Power     map[string]valueText    `toml:"power"`
 	Host      map[string]valueText    `toml:"host"`
 	HeldOut   map[string]residualText `toml:"held_out"`
@@ -70,7 +71,7 @@ type residualText struct {
 func (t *calibrationText) sections() map[string]map[string]valueText {
 	return map[string]map[string]valueText{
 		"gemm": t.GEMM, "own": t.Own, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
-		"link": t.Link, "one_shot": t.OneShot, "power": t.Power, "host": t.Host,
+		"link": t.Link, "one_shot": t.OneShot, "posted": t.Posted, "power": t.Power, "host": t.Host,
 	}
 }
 

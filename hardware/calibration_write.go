@@ -83,6 +83,7 @@ var heads = map[string]string{
 	"graph":     "Kernels of a CUDA graph.",
 	"link":      "All-reduce over n GPUs: base + n × per_gpu + 2(n-1)/n × bytes / (share × link).",
 	"one_shot":  "The latency of small all-reduces that engines do over peer memory.",
+	"posted":    "What an own product takes longer that sums over n GPUs itself, by the same equation.",
 	"power":     "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up.",
 	"host":      "The engine and its host.",
 }

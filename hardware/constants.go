@@ -150,6 +150,9 @@ var constants = []Constant{
 	{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotBase) }},
 	{Key: "one_shot.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotPerGPU) }},
 
+	{Key: "posted.base", Help: "the same for sums within own products", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedBase) }},
+	{Key: "posted.per_gpu", Help: "see base", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedPerGPU) }},
+
 	{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Waiting }},
 	{Key: "power.memory", Help: "while products of a library read their weights", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Memory }},
 	{Key: "power.own", Help: "while the engine's own products of few rows do", quantity: more, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Own }},

@@ -49,6 +49,8 @@ func Constants() []Constant {
 		{"link.per_gpu", "Calibration.LinkPerGPU", 0, "what each GPU adds to that latency"},
 		{"one_shot.base", "Calibration.OneShotBase", 0, "latency of a small all-reduce over peer memory"},
 		{"one_shot.per_gpu", "Calibration.OneShotPerGPU", 0, "what each GPU adds to that latency"},
+		{"posted.base", "Calibration.PostedBase", 0, "what an own product takes longer that sums over GPUs itself"},
+		{"posted.per_gpu", "Calibration.PostedPerGPU", 0, "what each GPU adds to that"},
 		{"pcie.share", "Calibration.PCIe", 1, "share of PCIe's rate that a large all-reduce reaches"},
 		{"pcie.base", "Calibration.PCIeBase", 0, "latency of an all-reduce over PCIe"},
 		{"pcie.per_gpu", "Calibration.PCIePerGPU", 0, "what each GPU adds to that latency"},

@@ -327,13 +327,11 @@ func (b *builder) elements() error {
 }
 
 // links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
-// apart. The latency of an engine that does all of them over peer memory, the large
-// ones too, is the same for both.
+// apart. An engine that does all of them over peer memory has one latency for large
+// and small, and another where its own products of few rows sum themselves.
 func (b *builder) links() error {
-	rows := b.of(AllReduce)
-	var samples []sample
-	var ranks []int
-	for _, r := range rows {
+	var samples, within []sample
+	for _, r := range b.of(AllReduce) {
 		if b.gpu.LinkAmong(r.Ranks) == 0 {
 			b.note("%v tells nothing: the table has no link of %s", r.Point(), b.gpu.Key)
 			continue
@@ -342,22 +340,53 @@ func (b *builder) links() error {
 			b.note("%v went over PCIe, of which a calibration has no constants", r.Point())
 			continue
 		}
-		samples = append(samples, b.sample(r))
-		ranks = append(ranks, r.Ranks)
+		if r.Shape.Bytes <= b.few()*sumRow {
+			within = append(within, b.sample(r))
+		} else {
+			samples = append(samples, b.sample(r))
+		}
 	}
 	base, perGPU := "link.base", "link.per_gpu"
 	if b.file.Engine == Native { // which does all of them over peer memory
 		base, perGPU = "one_shot.base", "one_shot.per_gpu"
 	}
-	var hold []string
-	if slices.Sort(ranks); len(slices.Compact(ranks)) < 2 {
-		hold = []string{perGPU}
-	}
-	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold...); err != nil || b.file.Engine != Native || len(samples) == 0 {
+	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
 		return err
 	}
-	b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
-	return nil
+	if len(samples) > 0 {
+		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
+	}
+	return b.posted(within)
+}
+
+// sumRow is the message of one row of the native engine's all-reduces that are timed:
+// 4096 values in 16 bits.
+const sumRow = 8 << 10
+
+// posted fits all-reduces within own products, whose bytes move at the link's share.
+func (b *builder) posted(within []sample) error {
+	if len(within) == 0 {
+		return nil
+	}
+	share := b.file.Values["link.share"].Value
+	for _, key := range []string{"base", "per_gpu"} {
+		b.file.Values["posted."+key] = hardware.Value{Value: b.file.Values["one_shot."+key].Value, From: "default for " + b.gpu.Generation}
+	}
+	e := equation{[]string{"posted.base", "posted.per_gpu"}, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1] = p[0], s.ranks*p[1]
+		return parts[0] + parts[1] + s.wire/share
+	}}
+	return b.fit(e, within, "all-reduces within products", hold(within, "posted.per_gpu")...)
+}
+
+// hold names the constant of each GPU where all samples are over one number of them.
+func hold(samples []sample, perGPU string) []string {
+	for i := range samples {
+		if samples[i].ranks != samples[0].ranks {
+			return nil
+		}
+	}
+	return []string{perGPU}
 }
 
 // medians are the constants that rows tell directly: a time, or a time over

@@ -477,3 +477,29 @@ func TestReadRowsOfADevice(t *testing.T) {
 		t.Errorf("a folder: %v", err)
 	}
 }
+
+// All-reduces within own products have constants of their own, and the engine's others
+// have one latency, large and small.
+func TestFitOfPostedSums(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	truth.Link, truth.LinkBase, truth.LinkPerGPU = 0.35, 4e-6, 0.5e-6
+	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	for i := range rows.Rows {
+		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 {
+			s := 1.5e-6 + 0.2e-6*float64(r.Ranks) + r.Wire/(0.35*float64(g.LinkAmong(r.Ranks)))
+			r.Seconds, r.Median = []float64{s, s}, s
+		}
+	}
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{
+		"link.share": 0.35, "link.base": 4e-6, "one_shot.base": 4e-6, "one_shot.per_gpu": 0.5e-6, "posted.base": 1.5e-6, "posted.per_gpu": 0.2e-6,
+	} {
+		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
+			t.Errorf("%s: %+v, want %v", key, v, want)
+		}
+	}
+}
