@@ -14,6 +14,7 @@ type Carries struct {
 	Rows      float64 // sequences of a decode step up to which products with 16-bit weights are the engine's own (hardware.Rows), and carry the norm ahead of them and the activation behind them
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
+	Mixture   float64 // sequences of a decode step up to which router, choice and products of experts with 16-bit weights are the engine's own (hardware.Calibration.Mixture)
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
 }
 
@@ -29,13 +30,14 @@ const (
 	behindExperts
 	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
 	ownHead    // the LM head
+	ownMixture // of operators that are a mixture's (Op.Mixture), whatever they ride in
 )
 
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
 type aboard uint16
 
 // sets is how many sets of rides there are.
-const sets = 1 << (ownHead + 1)
+const sets = 1 << (ownMixture + 1)
 
 func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
 
@@ -60,6 +62,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(own, aheadOfHead)
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
+	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
 	return a
@@ -71,7 +74,7 @@ func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
 	s.Past = 1
-	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized} {
+	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}

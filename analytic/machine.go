@@ -59,11 +59,14 @@ func checkCalibration(c *hardware.Calibration) error {
 		name  string
 		share float64
 	}{
-		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory},
+		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory}, {"mixtures' memory", c.Mixture.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
 	} {
+		if e.share == 0 && e.name == "mixtures' memory" {
+			continue // nothing is known of them
+		}
 		if !(e.share > 0 && e.share <= 1) {
 			return fmt.Errorf("%s efficiency is %v: it must be above 0 and at most 1, a share of the data-sheet peak", e.name, e.share)
 		}
@@ -197,9 +200,27 @@ func (m *Machine) own(o *Op) Cost {
 	return c
 }
 
+// mixtureKernels is how many operators share a mixture's fixed time: router, choice and
+// the experts' two products.
+const mixtureKernels = 4
+
+// mixed prices an operator of a mixture by the engine's own kernels (hardware.Rows). Each
+// pair of a token and an expert is 2 FLOPs for each of the expert's weights, which have two
+// bytes: as many bytes as FLOPs are met by a row.
+func (m *Machine) mixed(o *Op) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Mixture, o.Layers
+	met := unit.Bytes(o.FLOPs)
+	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + met.Over(m.GPU.Bandwidth).Times(n*k.Row)
+	c.Draw = m.drawOf(m.Cal.Power.Own, c.Memory)
+	c.Fixed = k.Fixed.Times(n / mixtureKernels)
+	return c
+}
+
 // within prices o in a step that takes some rides along.
 func (m *Machine) within(o *Op, a aboard) Cost {
 	switch {
+	case o.Mixture && a.has(ownMixture) && m.Cal.Mixture.Memory > 0:
+		return m.mixed(o)
 	case !a.has(o.Ride):
 		return m.Cost(o)
 	case o.Kind == GEMM:

@@ -35,6 +35,7 @@ type Op struct {
 	Variant uint32     // which of several formulas held: another one ends a linear run
 	Ride    ride       // within whose kernel an engine may do it, or whether by its own
 	Rows    float64    // of a product
+	Mixture bool       // router, choice or products of a mixture's experts, which an engine may do by kernels of its own
 }
 
 // Kind is a class of kernels that share their efficiencies.

@@ -22,6 +22,7 @@ type Calibration struct {
 	Attention Kernel // between the projections of softmax attention
 	Element   Kernel // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
 	Own       Rows   // products of few rows by an engine's own kernels, where it has some; else as GEMM
+	Mixture   Rows   // of a layer in a decode step by an engine's own kernels, all of them; 0 where nothing is known of them
 
 	// Sustained is the share of the peak that a square product of SquareRows rows
 	// reaches for as long as one likes, held at the power limit. It is at least
@@ -72,6 +73,9 @@ type Kernel struct {
 // next to nothing more comes from memory:
 //
 //	Fixed + bytes / (Memory × bandwidth) + rows × Row × bytes of weights / bandwidth
+//
+// Of a mixture the rows of an expert are the tokens that chose it, and Fixed is of router,
+// choice and the experts' two products together.
 //
 // On an H200 that is within 1.6 % (median) of 60 products of 1 to 16 rows
 // (go test ./measure/calibrate -run TestOwnRows -v), which share and fixed time alone

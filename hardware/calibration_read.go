@@ -32,6 +32,7 @@ type calibrationText struct {
 
 	GEMM      map[string]valueText    `toml:"gemm"`
 	Own       map[string]valueText    `toml:"own"`
+	Mixture   map[string]valueText    `toml:"mixture"`
 	Attention map[string]valueText    `toml:"attention"`
 	Element   map[string]valueText    `toml:"element"`
 	Graph     map[string]valueText    `toml:"graph"`
@@ -70,7 +71,7 @@ type residualText struct {
 // sections gives the tables of constants by their names.
 func (t *calibrationText) sections() map[string]map[string]valueText {
 	return map[string]map[string]valueText{
-		"gemm": t.GEMM, "own": t.Own, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
+		"gemm": t.GEMM, "own": t.Own, "mixture": t.Mixture, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
 		"link": t.Link, "one_shot": t.OneShot, "posted": t.Posted, "power": t.Power, "host": t.Host,
 	}
 }

@@ -132,6 +132,10 @@ var constants = []Constant{
 	{Key: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Own.Row }},
 	{Key: "own.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Own.Fixed) }},
 
+	{Key: "mixture.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Memory }},
+	{Key: "mixture.row", Help: "what each row of an expert adds, of the time that its weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Row }},
+	{Key: "mixture.fixed", Help: "time of router, choice and products that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Fixed) }},
+
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},
 	{Key: "attention.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Attention.Fixed) }},

@@ -33,7 +33,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if f.TP, err = b.ranks(); err != nil {
 		return nil, err
 	}
-	for _, part := range []func() error{b.products, b.sustained, b.attention, b.elements, b.links, b.medians} {
+	for _, part := range []func() error{b.products, b.mixtures, b.sustained, b.attention, b.elements, b.links, b.medians} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -65,8 +65,8 @@ func (b *builder) of(kinds ...Kind) []*Row {
 }
 
 func compareShapes(x, y *Shape) int {
-	a := []int{x.N, x.K, x.M, x.Batch, x.Tokens, x.Context, x.Heads, x.Width, x.Bytes, x.Launches}
-	return slices.Compare(a, []int{y.N, y.K, y.M, y.Batch, y.Tokens, y.Context, y.Heads, y.Width, y.Bytes, y.Launches})
+	a := []int{x.N, x.K, x.M, x.Experts, x.Hidden, x.Batch, x.Tokens, x.Context, x.Heads, x.Width, x.Bytes, x.Launches}
+	return slices.Compare(a, []int{y.N, y.K, y.M, y.Experts, y.Hidden, y.Batch, y.Tokens, y.Context, y.Heads, y.Width, y.Bytes, y.Launches})
 }
 
 // ranks lists the numbers of GPUs that were timed.
@@ -89,7 +89,7 @@ func (b *builder) sample(r *Row) sample {
 	peak, _ := b.gpu.Peak(r.DType)
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M),
+		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), met: float64(w.Rows.Over(b.gpu.Bandwidth)),
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -218,13 +218,34 @@ func (b *builder) products() error {
 		return err
 	}
 	c := hardware.DefaultCalibration(b.gpu)
-	for key, v := range map[string]float64{"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed)} {
+	return b.optional(streamed("own.memory", "own.row", "own.fixed"), streams, "products of few rows", map[string]float64{
+		"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed),
+	})
+}
+
+// mixtures fits those of decode steps, of an engine that has kernels of its own for them.
+func (b *builder) mixtures() error {
+	samples, left := b.samples(b.of(MixtureDecode))
+	if left > 0 {
+		b.note("mixtures left out, for their experts stayed in the L2 cache: %d", left)
+	}
+	if len(samples) == 0 {
+		return nil
+	}
+	return b.optional(mixed("mixture.memory", "mixture.row", "mixture.fixed"), samples, "mixtures", map[string]float64{
+		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.row": ownRow, "mixture.fixed": 4 * b.file.Values["gemm.fixed"].Value,
+	})
+}
+
+// optional fits constants that a file may leave out, of memory, rows and a fixed time,
+// beginning at start. Where rows do not tell of the first, it has none of them.
+func (b *builder) optional(e equation, samples []sample, what string, start map[string]float64) error {
+	for key, v := range start {
 		b.file.Values[key] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 	}
-	keys := []string{"own.memory", "own.row", "own.fixed"}
-	err := b.fit(streamed(keys...), streams, "products of few rows")
-	if b.file.Values[keys[0]].N == 0 { // then they go as all others
-		for _, key := range keys {
+	err := b.fit(e, samples, what)
+	if b.file.Values[e.keys[0]].N == 0 {
+		for _, key := range e.keys {
 			delete(b.file.Values, key)
 		}
 	}

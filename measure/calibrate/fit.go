@@ -23,6 +23,7 @@ type sample struct {
 	wire    float64 // at the link's rate
 	ranks   float64
 	rows    float64 // of a product
+	met     float64 // at the memory's bandwidth, of the weights that the rows of a mixture meet
 
 	drawing // of power: time is a share of it then
 }
@@ -64,6 +65,17 @@ func kernel(keys ...string) equation {
 func streamed(keys ...string) equation {
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
 		parts[0], parts[1], parts[2] = s.memory/p[0], s.rows*p[1]*s.memory, p[2]
+		return parts[0] + parts[1] + parts[2]
+	}}
+}
+
+// mixed is the time of a mixture in a decode step, in which an expert's weights are met by
+// as many rows as tokens chose it:
+//
+//	fixed + bytes/(memory × bandwidth) + row × bytes that rows meet/bandwidth
+func mixed(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1], parts[2] = s.memory/p[0], s.met*p[1], p[2]
 		return parts[0] + parts[1] + parts[2]
 	}}
 }
@@ -198,6 +210,8 @@ func (f *fit) bears(k int) float64 {
 	switch {
 	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"):
 		return tenth
+	case f.keys[k] == "mixture.fixed": // of several kernels, and no mixture that is estimated is smaller than those timed
+		return bearing
 	case strings.HasSuffix(f.keys[k], ".fixed"):
 		return intercept
 	}

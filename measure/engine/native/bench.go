@@ -99,6 +99,7 @@ var benchSizes = map[string][]string{
 	"gemm_sustained":    {"m", "n", "k"},
 	"attention_prefill": {"tokens", "heads", "kv_heads", "head_dim"},
 	"attention_decode":  {"batch", "context", "heads", "kv_heads", "head_dim"},
+	"mixture_decode":    {"batch", "experts", "top_k", "hidden", "width"},
 	"activation":        {"tokens", "width"},
 	"read":              {"bytes"},
 	"copy":              {"bytes"},
@@ -171,6 +172,8 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 		return b.product(q)
 	case "attention_prefill", "attention_decode":
 		return b.attention(q)
+	case "mixture_decode":
+		return b.mixture(q)
 	case "activation":
 		return b.activation(q)
 	case "graph_node":

@@ -110,6 +110,9 @@ func TestBencher(t *testing.T) {
 		{Kind: "gemm_sustained", Shape: map[string]int{"m": 1024, "n": 1024, "k": 1024}},
 		{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}},
 		{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 1000, "heads": 32, "kv_heads": 8, "head_dim": 64}},
+		{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 128, "top_k": 8, "hidden": 256, "width": 128}},
+		{Kind: "mixture_decode", Shape: map[string]int{"batch": 8, "experts": 128, "top_k": 8, "hidden": 256, "width": 128}},
+		{Kind: "mixture_decode", Shape: map[string]int{"batch": 32, "experts": 128, "top_k": 8, "hidden": 256, "width": 128}},
 		{Kind: "activation", Shape: map[string]int{"tokens": 100, "width": 1024}},
 		{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}},
 		{Kind: "copy", Shape: map[string]int{"bytes": 1 << 20}},
@@ -175,6 +178,7 @@ func TestBencherQueues(t *testing.T) {
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 8192] 0 ", 2, 2, 1},
 		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [96 1 1] ", 1, 32, 1},
 		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 33, 1},
+		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}}, "kernel experts_down_1 ", 8, 64, (4*64 + 1) / 64.},
 		{Query{Kind: "activation", Shape: map[string]int{"tokens": 1024, "width": 4096}}, "kernel activation [4 1024 1] ", 4, 32, 1},
 		{Query{Kind: "read", Shape: map[string]int{"bytes": 16 << 20}}, "kernel probe_read ", 5, 35, 1},
 		{Query{Kind: "graph_node", Shape: map[string]int{"launches": 100}}, "kernel fill_constant ", 1, 100, 100},
@@ -187,7 +191,7 @@ func TestBencherQueues(t *testing.T) {
 			t.Fatalf("%s: %v", q.Kind, err)
 		}
 		lines := s.Queued
-		if strings.HasPrefix(q.Kind, "attention") {
+		if strings.HasPrefix(q.Kind, "attention") || strings.HasPrefix(q.Kind, "mixture") {
 			lines = engine().Queued
 		}
 		var calls []string
