@@ -255,7 +255,7 @@ func (m *meter) prefillOperators(e *Engine) {
 
 // options are those of a case.
 func (m *meter) options(batch, prompt, gen int, shape string) Options {
-	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
+	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen, Spread: os.Getenv("LLMPROF_NATIVE_SPEED_SPREAD") != "0" && strings.Contains(m.model, "num_experts")}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -351,7 +351,7 @@ func (m *meter) operators(e *Engine, first []int32) {
 
 // prefill measures a prompt of one sequence.
 func (m *meter) prefill(length int, shape string) {
-	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1}
+	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1, Spread: os.Getenv("LLMPROF_NATIVE_SPEED_SPREAD") != "0" && strings.Contains(m.model, "num_experts")}
 	if rest := m.formats(&opt, shape); rest != "" {
 		m.t.Fatalf("a prefill has no %q", rest)
 	}

@@ -188,7 +188,7 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 		for i := range ts.elements() {
 			v := float32(s.normStart())
 			if !ts.norm {
-				v = float32(randomWeight(safetensors.BFloat16, tensorSeed(seed, ts.name), uint64(i)))
+				v = float32(randomWeight(safetensors.BFloat16, tensorSeed(seed, ts.name), uint64(i), randomScale))
 			}
 			data = binary.LittleEndian.AppendUint16(data, safetensors.Round(v))
 		}
