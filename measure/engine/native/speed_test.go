@@ -373,6 +373,9 @@ func (m *meter) prefill(length int, shape string) {
 		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
 	floor := flops / m.gemm * 1e3
 	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: shape})
+	if s.experts > 0 {
+		m.t.Logf("%d of %d experts of the last layer are hit", hits(m.t, e, min(length, e.b.rows)), s.experts)
+	}
 	m.prefillOperators(e)
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())

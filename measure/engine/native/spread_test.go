@@ -26,6 +26,12 @@ func hit(t *testing.T, layers, tokens int, spread bool) int {
 	if _, err := e.Prefill(); err != nil {
 		t.Fatal(err)
 	}
+	return hits(t, e, tokens)
+}
+
+// hits is how many experts so many tokens chose in the layer that ran last.
+func hits(t *testing.T, e *Engine, tokens int) int {
+	t.Helper()
 	chosen := make([]int32, tokens*e.shape.topK)
 	if err := cuda.Download(e.dev, chosen, e.b.chosen); err != nil {
 		t.Fatal(err)
