@@ -36,7 +36,8 @@ type price struct {
 	compute         unit.Seconds // slope; its base is 0
 	memory, memory1 unit.Seconds // base and slope
 	network         unit.Seconds // slope
-	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size, unless a product does it
+	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size
+	within          bool         // a product may do the collective
 }
 
 // A line is base + slope·x.
@@ -120,8 +121,8 @@ func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
 			fixed: a.Fixed, compute: b.Compute - a.Compute,
 			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
 		}
-		if one[i].Kind == Collective && !on.has(one[i].Ride) {
-			prices[i].collective = &one[i]
+		if one[i].Kind == Collective {
+			prices[i].collective, prices[i].within = &one[i], on.has(one[i].Ride)
 		}
 		var first, second sums
 		first.of(&one[i], &a)
@@ -152,7 +153,11 @@ func (p *Predictor) charge(t *tally, prices []price, x float64) {
 		r := &prices[i]
 		c := Cost{Compute: r.compute.Times(x), Memory: r.memory + r.memory1.Times(x), Network: r.network.Times(x), Fixed: r.fixed}
 		if o := r.collective; o != nil {
-			c.Fixed = p.machine.latency(o, x).Times(o.Layers * o.Kernels)
+			latency := p.machine.latency
+			if r.within {
+				latency = p.machine.posted
+			}
+			c.Fixed = latency(o, x).Times(o.Layers * o.Kernels)
 		}
 		t.takes(&c, 0, p.machine.held)
 	}

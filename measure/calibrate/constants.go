@@ -361,7 +361,7 @@ func (b *builder) links() error {
 			b.note("%v went over PCIe, of which a calibration has no constants", r.Point())
 			continue
 		}
-		if r.Shape.Bytes <= b.few()*sumRow {
+		if r.Shape.Bytes <= b.few()*sumRow && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes)) {
 			within = append(within, b.sample(r))
 		} else {
 			samples = append(samples, b.sample(r))
