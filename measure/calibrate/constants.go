@@ -367,6 +367,9 @@ func (b *builder) links() error {
 			samples = append(samples, b.sample(r))
 		}
 	}
+	if len(within) < least { // they would tell nothing by themselves
+		samples, within = append(within, samples...), nil
+	}
 	base, perGPU := "link.base", "link.per_gpu"
 	if b.file.Engine == Native { // which does all of them over peer memory
 		base, perGPU = "one_shot.base", "one_shot.per_gpu"

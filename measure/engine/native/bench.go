@@ -38,6 +38,7 @@ type Bencher struct {
 	open      func(Options) (*Engine, error) // of attention; Open but for tests
 	openTeam  func(Options) (*Team, error)   // of all-reduces; OpenTeam but for tests
 	sums      int                            // calls of a graph of small all-reduces; leastSum but for tests
+	mixtures  int                            // the same of mixtures; mixtureCalls
 }
 
 // OpenBencher makes the first visible GPU ready.
@@ -46,7 +47,7 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: leastSum}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: leastSum, mixtures: mixtureCalls}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

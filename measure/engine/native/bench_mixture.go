@@ -55,15 +55,15 @@ func (b *Bencher) mixture(q *Query) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	op, err := e.mixtures(cold)
+	op, err := e.mixtures(b.mixtures, cold)
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return op, nil
 }
 
-// mixtures is the operation of the mixtures of all layers in turn.
-func (e *Engine) mixtures(cold bool) (*operation, error) {
+// mixtures is the operation of so many mixtures, of all layers in turn.
+func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tokens := make([]int32, e.opt.Batch)
 	for i, t := range random.Perm(mixtureVocabulary)[:len(tokens)] {
@@ -79,7 +79,7 @@ func (e *Engine) mixtures(cold bool) (*operation, error) {
 			return nil, err
 		}
 	}
-	calls := mixtureCalls / len(layers) * len(layers)
+	calls = max(calls/len(layers), 1) * len(layers)
 	return &operation{s: e.s, calls: calls, cold: cold, free: e.Close, queue: func() error {
 		if err := e.queueFirst(true); err != nil { // the stream as it was, or it would grow from replay to replay
 			return err

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/analytic"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 func TestQueryCheck(t *testing.T) {
@@ -134,13 +136,54 @@ func TestBencher(t *testing.T) {
 	}
 }
 
+// A mixture is timed by the calls of each kind of step, whose tokens choose experts of
+// their own.
+func TestMixtureBencher(t *testing.T) {
+	folder := emulate.Device(t)
+	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.mixtures = 8
+	var e *Engine
+	b.open = func(o Options) (_ *Engine, err error) {
+		e, err = Open(o)
+		return e, err
+	}
+	for _, batch := range []int{1, 5, 17} {
+		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64}, Samples: 3}
+		op, err := b.mixture(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.queue(); err != nil {
+			t.Fatal(err)
+		}
+		if err := op.s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		got, want := float64(hits(t, e, batch)), analytic.Distinct(32, 2, float64(batch))
+		if t.Logf("batch %d hits %v of 32 experts, expected %.1f", batch, got, want); math.Abs(got-want) > 5 || op.calls != 8 {
+			t.Errorf("batch %d, %d calls: %v experts are hit, %v expected", batch, op.calls, got, want)
+		}
+		if err := op.free(); err != nil {
+			t.Error(err)
+		}
+	}
+	q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 2, "top_k": 3, "hidden": 256, "width": 64}, Samples: 3}
+	if _, err := b.Time(&q); err == nil || !strings.Contains(err.Error(), "num_experts_per_tok (3) is more than") {
+		t.Errorf("3 of 2 experts: %v", err)
+	}
+}
+
 // onStandIn is a Bencher of a GPU that computes nothing, on which every kernel and
 // every product takes a microsecond.
 func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	t.Helper()
 	s := cuda.NewStandIn()
 	var last *cuda.StandIn
-	b := &Bencher{dev: s.Device, open: func(o Options) (*Engine, error) {
+	b := &Bencher{dev: s.Device, mixtures: mixtureCalls, open: func(o Options) (*Engine, error) {
 		last = cuda.NewStandIn()
 		return OnStandIn(o, last)
 	}}

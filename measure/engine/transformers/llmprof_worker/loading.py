@@ -176,6 +176,11 @@ SPREAD = 20.0
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 
+def chooses(config: Any) -> bool:
+    """Tells whether a model has experts that a router chooses among."""
+    return any(getattr(config.get_text_config(), name, 0) for name in EXPERTS)
+
+
 def spread(model: Any) -> Any:
     """Makes the embeddings of a random mixture so large that layers do not turn them.
 
@@ -183,8 +188,7 @@ def spread(model: Any) -> Any:
     all tokens come to look alike to the routers, which send them to few experts.
     Trained routers are balanced, and estimates take their choice as uniform.
     """
-    config = model.config.get_text_config()
-    if any(getattr(config, name, 0) for name in EXPERTS):
+    if chooses(model.config):
         with torch.no_grad():
             model.get_input_embeddings().weight.normal_(0, SPREAD)
     return model
