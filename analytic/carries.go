@@ -31,13 +31,14 @@ const (
 	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
 	ownHead    // the LM head
 	ownMixture // of operators that are a mixture's (Op.Mixture), whatever they ride in
+	severalSequences
 )
 
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
 type aboard uint16
 
 // sets is how many sets of rides there are.
-const sets = 1 << (ownMixture + 1)
+const sets = 1 << (severalSequences + 1)
 
 func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
 
@@ -63,6 +64,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
 	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
+	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Mixture, severalSequences)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
 	return a
@@ -74,7 +76,7 @@ func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
 	s.Past = 1
-	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture} {
+	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}

@@ -204,15 +204,19 @@ func (m *Machine) own(o *Op) Cost {
 // the experts' two products.
 const mixtureKernels = 4
 
-// mixed prices an operator of a mixture by the engine's own kernels (hardware.Rows). Each
+// mixed prices an operator of a mixture by the engine's own kernels (hardware.Mixture). Each
 // pair of a token and an expert is 2 FLOPs for each of the expert's weights, which have two
 // bytes: as many bytes as FLOPs are met by a row.
-func (m *Machine) mixed(o *Op) Cost {
+func (m *Machine) mixed(o *Op, several bool) Cost {
 	c, k, n := m.Cost(o), &m.Cal.Mixture, o.Layers
+	fixed := k.Fixed
+	if several {
+		fixed = k.Several
+	}
 	met := unit.Bytes(o.FLOPs)
 	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + met.Over(m.GPU.Bandwidth).Times(n*k.Row)
 	c.Draw = m.drawOf(m.Cal.Power.Own, c.Memory)
-	c.Fixed = k.Fixed.Times(n / mixtureKernels)
+	c.Fixed = fixed.Times(n / mixtureKernels)
 	return c
 }
 
@@ -220,7 +224,7 @@ func (m *Machine) mixed(o *Op) Cost {
 func (m *Machine) within(o *Op, a aboard) Cost {
 	switch {
 	case o.Mixture && a.has(ownMixture) && m.Cal.Mixture.Memory > 0:
-		return m.mixed(o)
+		return m.mixed(o, a.has(severalSequences))
 	case !a.has(o.Ride):
 		return m.Cost(o)
 	case o.Kind == GEMM:

@@ -29,15 +29,19 @@ func withCalibration(t *testing.T, c *Case, change func(*hardware.Calibration)) 
 // constants of them, it is what it was.
 func TestMixtureByHand(t *testing.T) {
 	const layers, hidden, width, experts, top = 48.0, 2048.0, 768.0, 128.0, 8.0
-	k := hardware.Rows{Memory: 0.8, Row: 0.02, Fixed: 12e-6}
-	for _, batch := range []int{1, 16, 17, 64, 65} {
+	k := hardware.Mixture{Memory: 0.8, Row: 0.02, Fixed: 12e-6, Several: 20e-6}
+	for _, batch := range []int{1, 2, 16, 17, 64, 65} {
 		was := onEngine(t, "qwen3-30b-a3b", "native", Workload{Batch: batch, Prompt: 512, Gen: 2})
 		c := withCalibration(t, was, func(cal *hardware.Calibration) { cal.Mixture = k })
 		r, before := explain(t, c), explain(t, was)
 		b := float64(batch)
 		hit := experts * (1 - math.Pow(1-top/experts, b))
 		of := func(weights, met float64) float64 { // read once, and met by rows
-			return layers * (float64(k.Fixed)/4 + 2*weights/(k.Memory*4.8e12) + 2*met*k.Row/4.8e12)
+			fixed := k.Several
+			if batch == 1 {
+				fixed = k.Fixed
+			}
+			return layers * (float64(fixed)/4 + 2*weights/(k.Memory*4.8e12) + 2*met*k.Row/4.8e12)
 		}
 		want := map[string]float64{
 			"router": of(experts*hidden, b*experts*hidden), "top_k": of(0, 0),

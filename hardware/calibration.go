@@ -18,11 +18,11 @@ type Calibration struct {
 	Name   string // "default for hopper"
 	Source string // where and when the constants were measured
 
-	GEMM      Kernel // products with weights; Compute is of bursts, before the power limit holds the clocks down
-	Attention Kernel // between the projections of softmax attention
-	Element   Kernel // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
-	Own       Rows   // products of few rows by an engine's own kernels, where it has some; else as GEMM
-	Mixture   Rows   // of a layer in a decode step by an engine's own kernels, all of them; 0 where nothing is known of them
+	GEMM      Kernel  // products with weights; Compute is of bursts, before the power limit holds the clocks down
+	Attention Kernel  // between the projections of softmax attention
+	Element   Kernel  // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
+	Own       Rows    // products of few rows by an engine's own kernels, where it has some; else as GEMM
+	Mixture   Mixture // of a layer in a decode step by an engine's own kernels; 0 where nothing is known of them
 
 	// Sustained is the share of the peak that a square product of SquareRows rows
 	// reaches for as long as one likes, held at the power limit. It is at least
@@ -74,9 +74,6 @@ type Kernel struct {
 //
 //	Fixed + bytes / (Memory × bandwidth) + rows × Row × bytes of weights / bandwidth
 //
-// Of a mixture the rows of an expert are the tokens that chose it, and Fixed is of router,
-// choice and the experts' two products together.
-//
 // On an H200 that is within 1.6 % (median) of 60 products of 1 to 16 rows
 // (go test ./measure/calibrate -run TestOwnRows -v), which share and fixed time alone
 // miss by 3.1 %.
@@ -84,6 +81,18 @@ type Rows struct {
 	Memory float64 // share of the memory bandwidth
 	Row    float64
 	Fixed  unit.Seconds
+}
+
+// Mixture is how a layer's mixture goes in a decode step, router, choice and the experts'
+// products together. The rows of an expert are the tokens that chose it; of several
+// sequences the pairs of tokens and experts have to be put in order first:
+//
+//	(Fixed or Several) + bytes / (Memory × bandwidth) + Row × bytes that rows meet / bandwidth
+type Mixture struct {
+	Memory  float64 // share of the memory bandwidth
+	Row     float64
+	Fixed   unit.Seconds // of one sequence
+	Several unit.Seconds // of more than one, in its place
 }
 
 // ownAsOthers takes own products as all others, where nothing is known of them.

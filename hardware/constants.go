@@ -134,7 +134,8 @@ var constants = []Constant{
 
 	{Key: "mixture.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Memory }},
 	{Key: "mixture.row", Help: "what each row of an expert adds, of the time that its weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Row }},
-	{Key: "mixture.fixed", Help: "time of router, choice and products that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Fixed) }},
+	{Key: "mixture.fixed", Help: "time of router, choice and products that no size takes away, of one sequence", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Fixed) }},
+	{Key: "mixture.several", Help: "the same of several sequences", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Several) }},
 
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},

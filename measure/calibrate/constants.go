@@ -89,7 +89,7 @@ func (b *builder) sample(r *Row) sample {
 	peak, _ := b.gpu.Peak(r.DType)
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), met: float64(w.Rows.Over(b.gpu.Bandwidth)),
+		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), met: float64(w.Rows.Over(b.gpu.Bandwidth)), several: r.Shape.Batch > 1,
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -232,8 +232,9 @@ func (b *builder) mixtures() error {
 	if len(samples) == 0 {
 		return nil
 	}
-	return b.optional(mixed("mixture.memory", "mixture.row", "mixture.fixed"), samples, "mixtures", map[string]float64{
-		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.row": ownRow, "mixture.fixed": 4 * b.file.Values["gemm.fixed"].Value,
+	fixed := 4 * b.file.Values["gemm.fixed"].Value
+	return b.optional(mixed("mixture.memory", "mixture.row", "mixture.fixed", "mixture.several"), samples, "mixtures", map[string]float64{
+		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.row": mixtureRow, "mixture.fixed": fixed, "mixture.several": fixed,
 	})
 }
 
@@ -251,6 +252,9 @@ func (b *builder) optional(e equation, samples []sample, what string, start map[
 	}
 	return err
 }
+
+// mixtureRow is the same of mixture.row, whose rows are multiplied together.
+const mixtureRow = 1.0 / 256
 
 // ownRow is where a fit of own.row begins, and what it is where rows tell of the
 // others alone: an eighth of the weights' time for eight rows.

@@ -68,15 +68,17 @@ func whole() scope {
 	}
 }
 
-// mixtures are those of Qwen3-30B-A3B, whole and as one of four GPUs has it, which takes
-// little but the fixed time, and of Mixtral-8x7B as one of four GPUs has it; their
+// mixtures are those of Qwen3-30B-A3B, whole and as one of two and of four GPUs has it,
+// which takes little but the fixed time, and of Mixtral-8x7B as one of four GPUs has it; their
 // config.json are in models.json.
 func mixtures() (all []Shape) {
 	for _, batch := range []int{1, 2, 4, 8, 16, 32, 64} {
 		all = append(all, Shape{Batch: batch, Experts: 128, TopK: 8, Hidden: 2048, Width: 768})
 	}
-	for _, batch := range []int{1, 2, 4, 16} {
-		all = append(all, Shape{Batch: batch, Experts: 128, TopK: 8, Hidden: 2048, Width: 192})
+	for _, width := range []int{384, 192} {
+		for _, batch := range []int{1, 2, 4, 16} {
+			all = append(all, Shape{Batch: batch, Experts: 128, TopK: 8, Hidden: 2048, Width: width})
+		}
 	}
 	for _, batch := range []int{1, 4, 16, 64} {
 		all = append(all, Shape{Batch: batch, Experts: 8, TopK: 2, Hidden: 4096, Width: 3584})

@@ -51,7 +51,11 @@ func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.C
 			if k.Memory == 0 {
 				k = ownMixture(g).Mixture
 			}
-			s = float64(k.Fixed) + (float64(w.Bytes)/k.Memory+k.Row*float64(w.Rows))/float64(g.Bandwidth)
+			fixed := k.Fixed
+			if p.Shape.Batch > 1 {
+				fixed = k.Several
+			}
+			s = float64(fixed) + (float64(w.Bytes)/k.Memory+k.Row*float64(w.Rows))/float64(g.Bandwidth)
 		case Sustained:
 			s = float64(w.FLOPs) / (0.66 * float64(peak))
 		case AttentionPrefill, AttentionDecode:
@@ -490,7 +494,7 @@ func TestReadRowsOfADevice(t *testing.T) {
 // engine.
 func ownMixture(g *hardware.GPU) hardware.Calibration {
 	c := hardware.DefaultCalibration(g)
-	c.Mixture = hardware.Rows{Memory: 0.85, Row: 0.05, Fixed: 11e-6}
+	c.Mixture = hardware.Mixture{Memory: 0.85, Row: 0.05, Fixed: 9e-6, Several: 20e-6}
 	return c
 }
 
@@ -503,7 +507,7 @@ func TestFitOfMixtures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]float64{"mixture.memory": 0.85, "mixture.row": 0.05, "mixture.fixed": 11e-6} {
+	for key, want := range map[string]float64{"mixture.memory": 0.85, "mixture.row": 0.05, "mixture.fixed": 9e-6, "mixture.several": 20e-6} {
 		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
 			t.Errorf("%s: %+v, want %v", key, v, want)
 		}

@@ -79,6 +79,9 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 			return nil, err
 		}
 	}
+	if err := layers[0].queue(); err != nil { // plans of cuBLASLt take memory, which no recording can
+		return nil, err
+	}
 	calls = max(calls/len(layers), 1) * len(layers)
 	return &operation{s: e.s, calls: calls, cold: cold, free: e.Close, queue: func() error {
 		if err := e.queueFirst(true); err != nil { // the stream as it was, or it would grow from replay to replay
