@@ -13,7 +13,7 @@ import (
 // Of a mixture that is timed by itself.
 const (
 	mixtureVocabulary = 4096 // tokens, of which each sequence has another
-	mixtureLayers     = 8    // at most: each chooses other experts, which evens out how many they are
+	mixtureLayers     = 16   // at most: each chooses other experts, which evens out how many they are
 	mixtureCalls      = 64   // of a graph, which begins with an embedding: that is 0.1 µs of each
 )
 
