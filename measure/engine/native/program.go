@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,9 +41,7 @@ type linearKernels struct {
 	depth    int // columns of the weights, a stage
 	stages   int
 	gated    ring // of gated products; that of the others if it has no tiles
-	deep     int  // stages of products that add to the stream
-	slim     int  // tiles of those; as many as the others if it is 0
-	room     int  // bytes that their blocks ask for at least
+	deep     ring // of products that add to the stream, with the others' tiles if it has none
 	least    int  // stages of a part, where a tile is cut along its columns
 	half     halfTiles
 	halved   bool // this is the ring of half tiles
@@ -90,9 +89,10 @@ const (
 	toStream            // its sums are added to the stream
 )
 
-// A ring is stages of so many tiles of 16 weight rows.
+// A ring is stages of so many tiles of 16 weight rows by so many columns.
 type ring struct {
 	tiles, stages int
+	depth         int // columns, 0 for those of the kernels' other rings
 	room          int // bytes that a block asks for at least
 }
 
@@ -101,24 +101,22 @@ func (l *linearKernels) of(u use) ring {
 	r := ring{tiles: l.tiles, stages: l.stages}
 	switch {
 	case u == toStream:
-		r.stages, r.room = l.deep, l.room
-		if l.slim > 0 {
-			r.tiles = l.slim
-		}
+		r = l.deep
 	case u == toGated && l.gated.tiles > 0:
 		r = l.gated
 	}
+	r.tiles, r.depth = cmp.Or(r.tiles, l.tiles), cmp.Or(r.depth, l.depth)
 	return r
 }
 
 // shared is the dynamic shared memory of a block with a ring.
 func (l *linearKernels) shared(r ring) int {
 	if l.kept == Unquantized {
-		return max(r.room, r.stages*(l.rows+l.outputs(toScores)*r.tiles)*l.depth*2)
+		return max(r.room, r.stages*(l.rows+l.outputs(toScores)*r.tiles)*r.depth*2)
 	}
-	inputs, weights := l.rows*(l.depth*2+64), 16*r.tiles*(l.depth*int(l.kept)/8+64)
+	inputs, weights := l.rows*(r.depth*2+64), 16*r.tiles*(r.depth*int(l.kept)/8+64)
 	if l.kept == INT4 { // scales and zero points
-		weights += (l.depth/groupInputs*16*r.tiles*5/2 + 15) / 16 * 16
+		weights += (r.depth/groupInputs*16*r.tiles*5/2 + 15) / 16 * 16
 	}
 	return r.stages * (inputs + weights)
 }
@@ -135,7 +133,8 @@ type cut struct{ tiles, parts int }
 func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
 	tile := l.outputs(u)
 	c := cut{tiles: (out + tile - 1) / tile}
-	stages := (in + l.depth - 1) / l.depth
+	depth := l.of(u).depth
+	stages := (in + depth - 1) / depth
 	c.parts = max(1, min(sms/c.tiles, stages/l.least))
 	return c
 }
@@ -185,9 +184,9 @@ func (l *linearKernels) sums() int {
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: 7, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
-		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 6, slim: 2, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: 4, slim: 2, least: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: ring{stages: 7}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
+		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 6}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 4}, least: 8},
 	}
 }
 
@@ -199,9 +198,9 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 	for i := range out {
 		l := &out[i]
 		l.tiles, l.stages = l.fit(l.of(toScores), memory)
-		l.slim, l.deep = l.fit(l.of(toStream), memory)
+		l.deep.tiles, l.deep.stages = l.fit(l.of(toStream), memory)
 		if r := l.of(toStream); l.kept == Unquantized && alone-l.beside(r) <= memory-l.beside(r) {
-			l.room = alone - l.beside(r)
+			l.deep.room = alone - l.beside(r)
 		}
 		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
 		if h := l.asHalves(); h.stages > 0 {
@@ -219,10 +218,10 @@ const alone = 114<<10 + 128
 // those are not two. Of quantized weights warps share a tile evenly, and all products
 // have the same.
 func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
-	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2})+l.beside(r) > memory {
+	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2, depth: r.depth})+l.beside(r) > memory {
 		r.tiles--
 	}
-	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1}))
+	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1, depth: r.depth}))
 }
 
 // beside is what a block has of static shared memory beside its ring, or a little
@@ -263,7 +262,7 @@ func defines(s *shape, linear []linearKernels) []string {
 		}
 		for _, u := range []use{toScores, toGated, toStream} {
 			if name, r := names[u], l.of(u); name != "" {
-				out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, r.tiles, l.depth, r.stages, l.rows))
+				out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, r.tiles, r.depth, r.stages, l.rows))
 			}
 		}
 	}

@@ -43,8 +43,8 @@ type speedRow struct {
 // It is no test of a time: it writes what it saw as JSON. It runs where
 // LLMPROF_NATIVE_SPEED names the cases: "1x1024,8x1024@1/512/3/5,prefill:2048",
 // of which the second says which ring the products use, tiles/depth/stages/deep, or
-// "3/256/3_2/4_2/6" with tiles/stages of gated ones and of those that add to the stream; "@%32"
-// says into how many parts attention cuts the context. Formats come first:
+// "3/256/3_2/4_2/6" with tiles/stages of gated ones and of those that add to the stream,
+// with columns of their own in "1/512/5_1/5_2/7/256"; "@%32" says into how many parts attention cuts the context. Formats come first:
 // "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
 // quantized weights then. "tp2:1x1024@..." is over two GPUs. "compile:1x1024@..." compiles
 // the kernels of a case alone, and "compile2:" those of two GPUs, so that those of several
@@ -308,16 +308,24 @@ func (m *meter) ring(opt *Options, shape string) []linearKernels {
 			out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
 		}
 		if len(f) > 3 {
-			out[i].deep = number(m.t, f[3])
+			out[i].deep.stages = number(m.t, f[3])
 		}
 		if len(uses) > 2 {
 			f, g := strings.Split(uses[1], "/"), strings.Split(uses[2], "/")
-			out[i].gated = ring{tiles: number(m.t, f[0]), stages: number(m.t, f[1])}
-			out[i].slim, out[i].deep = number(m.t, g[0]), number(m.t, g[1])
+			out[i].gated, out[i].deep = m.ringOf(f), m.ringOf(g)
 		}
 		break
 	}
 	return out
+}
+
+// ringOf is that of tiles, stages and, if they differ from the others', columns.
+func (m *meter) ringOf(f []string) ring {
+	r := ring{tiles: number(m.t, f[0]), stages: number(m.t, f[1])}
+	if len(f) > 2 {
+		r.depth = number(m.t, f[2])
+	}
+	return r
 }
 
 // operators times each operator of all layers by itself, as "llmprof measure

@@ -198,50 +198,63 @@ func TestGPUIsTransformers(t *testing.T) {
 		workloads = []workload{{1, 1, 4}, {2, 77, 3}}
 		families = []string{"gemma2", "gemma3", "mixtral", "qwen2"}
 	}
-	var requests []scoreRequest
-	var names []string         // of each request's family
-	var logits [][][][]float32 // [request][step][sequence]
-	var limits [][][]float64   // [request][sequence][step]
+	var said answers
 	for _, c := range checkpoints(t, families...) {
 		for _, w := range workloads {
 			e := open(t, string(c.config), Options{Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen})
-			sequences := randomPrompts(5, w.batch, w.prompt, e.shape.vocab)
-			steps, chosen := generate(t, e, w.gen, sequences)
-			for i := range sequences {
-				for _, tokens := range chosen[:w.gen-1] {
-					sequences[i] = append(sequences[i], int(tokens[i]))
-				}
-			}
-			requests = append(requests, scoreRequest{Folder: c.folder, Sequences: sequences, First: w.prompt - 1, vocab: e.shape.vocab})
-			names = append(names, c.name)
-			logits = append(logits, steps)
-			limits = append(limits, limitsOf(t, c, sequences, w.prompt-1))
+			said.add(t, c.name, c.folder, e, w, e.shape.vocab)
+			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.prompt-1))
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	holdScores(t, requests, names, logits, limits)
+	said.hold(t)
 }
 
-// holdScores holds what an engine said against transformers'.
-func holdScores(t *testing.T, requests []scoreRequest, names []string, logits [][][][]float32, limits [][][]float64) {
+// answers are what engines said, and how far it may be from what transformers does.
+type answers struct {
+	requests []scoreRequest
+	names    []string        // of each request's family
+	logits   [][][][]float32 // [request][step][sequence]
+	limits   [][][]float64   // [request][sequence][step]
+}
+
+// add has an engine generate, and asks transformers for the scores of the same tokens.
+func (a *answers) add(t *testing.T, name, folder string, e runner, w workload, vocab int) {
 	t.Helper()
-	for i, sequences := range scores(t, requests) {
-		worst := 0.0
+	sequences := randomPrompts(5, w.batch, w.prompt, vocab)
+	steps, chosen := generate(t, e, w.gen, sequences)
+	for i := range sequences {
+		for _, tokens := range chosen[:w.gen-1] {
+			sequences[i] = append(sequences[i], int(tokens[i]))
+		}
+	}
+	a.requests = append(a.requests, scoreRequest{Folder: folder, Sequences: sequences, First: w.prompt - 1, vocab: vocab})
+	a.names, a.logits = append(a.names, name), append(a.logits, steps)
+}
+
+func (a *answers) last() *scoreRequest { return &a.requests[len(a.requests)-1] }
+
+// hold holds them against transformers'.
+func (a *answers) hold(t *testing.T) {
+	t.Helper()
+	for i, sequences := range scores(t, a.requests) {
+		name, worst := a.names[i], 0.0
 		for s, positions := range sequences {
 			for step, want := range positions {
-				d, limit := apart(logits[i][step][s], want), limits[i][s][step]
+				got, limit := a.logits[i][step][s], a.limits[i][s][step]
+				d := apart(got, want)
 				worst = max(worst, d)
 				if d > limit {
-					t.Fatalf("%s, request %d, sequence %d, step %d: scores are %.2e from transformers', want %.2e", names[i], i, s, step, d, limit)
+					t.Fatalf("%s, request %d, sequence %d, step %d: scores are %.2e from transformers', want %.2e", name, i, s, step, d, limit)
 				}
-				if limit < afterTie && !sameChoice(want, argmax(logits[i][step][s]), limit) {
-					t.Fatalf("%s, request %d, sequence %d, step %d: another token", names[i], i, s, step)
+				if limit < afterTie && !sameChoice(want, argmax(got), limit) {
+					t.Fatalf("%s, request %d, sequence %d, step %d: another token", name, i, s, step)
 				}
 			}
 		}
-		t.Logf("%s: %d sequences of %d tokens: %.2e from transformers' at worst", names[i], len(sequences), len(requests[i].Sequences[0]), worst)
+		t.Logf("%s: %d sequences of %d tokens: %.2e from transformers' at worst", name, len(sequences), len(a.requests[i].Sequences[0]), worst)
 	}
 }
 
@@ -252,26 +265,16 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 	if emulate.RealGPU() != nil { // the processor takes its time
 		workloads, families = []workload{{2, 40, 3}}, []string{"mistral"}
 	}
-	var requests []scoreRequest
-	var names []string
-	var logits [][][][]float32
-	var limits [][][]float64
+	var said answers
 	for _, c := range checkpoints(t, families...) {
 		for _, w := range workloads {
 			opt := Options{TP: 2, Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen, FP16: c.name == "mistral"}
 			team := openShared(t, string(c.config), opt)
-			sequences := randomPrompts(5, w.batch, w.prompt, team.Lead().shape.vocab)
-			steps, chosen := generate(t, team, w.gen, sequences)
-			for i := range sequences {
-				for _, tokens := range chosen[:w.gen-1] {
-					sequences[i] = append(sequences[i], int(tokens[i]))
-				}
-			}
-			requests = append(requests, scoreRequest{Folder: c.folder, Sequences: sequences, First: w.prompt - 1, vocab: team.Lead().shape.vocab})
-			names, logits, limits = append(names, c.name), append(logits, steps), append(limits, limitsOf(t, c, sequences, w.prompt-1))
+			said.add(t, c.name, c.folder, team, w, team.Lead().shape.vocab)
+			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.prompt-1))
 		}
 	}
-	holdScores(t, requests, names, logits, limits)
+	said.hold(t)
 }
 
 // limitsOf are how far scores may be from transformers', of positions from first on.

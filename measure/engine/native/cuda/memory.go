@@ -96,9 +96,13 @@ func Download[T Number](dev *Device, dst []T, src Ptr) error {
 	return dev.d.check("cuMemcpyDtoH", dev.d.copyToHost(unsafe.Pointer(&dst[0]), uint64(src), bytesOf(dst)))
 }
 
-// Fill sets n bytes to v.
+// Fill sets n bytes to v and waits for it: the driver's call does not, and streams
+// do not wait for the default one.
 func (dev *Device) Fill(p Ptr, v byte, n int) error {
-	return dev.d.check("cuMemsetD8", dev.d.setBytes(uint64(p), v, uint64(n)))
+	if err := dev.d.check("cuMemsetD8", dev.d.setBytes(uint64(p), v, uint64(n))); err != nil {
+		return err
+	}
+	return dev.Sync()
 }
 
 // Host is memory of the host that the GPU can copy to and from while work goes

@@ -1,7 +1,8 @@
 """The scores that transformers gives, for the engine's to be held against.
 
 logits.py write FOLDER CONFIG...    a checkpoint in bf16 for each config.json, in FOLDER/0, FOLDER/1, ...: random weights as
-                                    transformers initializes them, and norms and biases that are not 1 and 0
+                                    transformers initializes them, and norms and biases that are not 1 and 0; a config
+                                    whose name ends in 8b is too large for one thread, and is made by the GPU
 logits.py score REQUEST ANSWER      REQUEST is JSON: a list of {folder, sequences, first}; ANSWER gets the scores of
                                     every position from first on as little-endian float32, one request after the other
 
@@ -15,18 +16,22 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
 
 def write(folder: str, configs: list[str]) -> None:
     for index, name in enumerate(configs):
         torch.manual_seed(index)
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), dtype=torch.float32)
+        large = Path(name).stem.endswith("8b")
+        with torch.device(DEVICE if large else "cpu"):
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), dtype=torch.float32)
         with torch.no_grad():
             for key, parameter in model.named_parameters():
                 if "norm" in key:  # it would multiply by 1, and a bias be 0
                     parameter.add_(torch.randn_like(parameter), alpha=0.05)
                 elif key.endswith("bias"):
                     parameter.normal_(0.0, 0.02)
-        model.to(torch.bfloat16).save_pretrained(Path(folder) / str(index), max_shard_size="1MB")
+        model.to(torch.bfloat16).save_pretrained(Path(folder) / str(index), max_shard_size="4GB" if large else "1MB")
 
 
 def plain(folder: str) -> dict[str, str]:
@@ -39,12 +44,14 @@ def plain(folder: str) -> dict[str, str]:
 
 
 def score(request: str, answer: str) -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    folder = ""
     with Path(answer).open("wb") as out, torch.inference_mode():
         for asked in json.loads(Path(request).read_text()):
-            model = AutoModelForCausalLM.from_pretrained(asked["folder"], dtype=torch.bfloat16, **plain(asked["folder"])).double().to(device)
+            if asked["folder"] != folder:
+                folder = asked["folder"]
+                model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **plain(folder)).to(DEVICE).double()
             for sequence in asked["sequences"]:
-                scores = model(torch.tensor([sequence], device=device)).logits[0, asked["first"] :]
+                scores = model(torch.tensor([sequence], device=DEVICE)).logits[0, asked["first"] :]
                 out.write(scores.float().cpu().contiguous().numpy().tobytes())
 
 

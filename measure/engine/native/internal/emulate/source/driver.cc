@@ -1,7 +1,8 @@
 // As much of the CUDA driver as this engine calls, on the processor: up to eight
 // GPUs (LLMPROF_EMULATED_GPUS) of compute capability 10.0, whose work is done when it
-// is queued, by the thread that queues it. Memory is poisoned
-// with NaN, and lies before a page that cannot be touched.
+// is queued, by the thread that queues it; but fills of the default stream are done as
+// late as the driver may, when that stream is waited for. Memory is poisoned with NaN,
+// and lies before a page that cannot be touched.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -49,6 +50,7 @@ struct Device {
   uint64_t used;
   bool peers[8]; // whose memory it may touch
   bool failed;   // a kernel of it trapped, and nothing works any more
+  std::vector<std::function<void()>> late; // fills of the default stream, for which no other stream waits
 };
 Device devices[8];
 thread_local Device *current = devices;
@@ -84,6 +86,16 @@ int take(Address *p, uint64_t size) {
   current->used += size;
   memset((void *)*p, 0xff, size);
   return OK;
+}
+
+// settle does what is left in the default stream of this GPU.
+void settle() {
+  std::vector<std::function<void()>> late;
+  {
+    std::lock_guard<std::mutex> hold(lock);
+    late.swap(current->late);
+  }
+  for (auto &fill : late) fill();
 }
 
 void fill32(Address p, uint32_t v, uint64_t n) {
@@ -140,6 +152,7 @@ int cuMemGetInfo_v2(uint64_t *free, uint64_t *total) {
 }
 int cuMemAlloc_v2(Address *p, uint64_t n) { return take(p, n); }
 int cuMemFree_v2(Address p) {
+  settle();
   std::lock_guard<std::mutex> hold(lock);
   auto b = blocks.find(p);
   if (b == blocks.end()) return INVALID;
@@ -150,18 +163,24 @@ int cuMemFree_v2(Address p) {
 }
 int cuMemHostAlloc(void **p, uint64_t n, unsigned) { return (*p = malloc(n)) ? OK : NO_MEMORY; }
 int cuMemFreeHost(void *p) { return free(p), OK; }
-int cuMemcpyHtoD_v2(Address to, const void *from, uint64_t n) { return memcpy((void *)to, from, n), status(); }
-int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return memcpy(to, (void *)from, n), status(); }
+int cuMemcpyHtoD_v2(Address to, const void *from, uint64_t n) { return settle(), memcpy((void *)to, from, n), status(); }
+int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return settle(), memcpy(to, (void *)from, n), status(); }
 int cuMemcpyHtoDAsync_v2(Address to, const void *from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, from, n); }), OK; }
 int cuMemcpyDtoHAsync_v2(void *to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy(to, (void *)from, n); }), OK; }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, (void *)from, n); }), OK; }
-int cuMemsetD8_v2(Address p, uint8_t v, uint64_t n) { return memset((void *)p, v, n), OK; }
+int cuMemsetD8_v2(Address p, uint8_t v, uint64_t n) {
+  std::lock_guard<std::mutex> hold(lock);
+  return current->late.push_back([=] { memset((void *)p, v, n); }), OK;
+}
 int cuMemsetD8Async(Address p, uint8_t v, uint64_t n, void *s) { return emulated_queue(s, [=] { memset((void *)p, v, n); }), OK; }
 int cuMemsetD32Async(Address p, uint32_t v, uint64_t n, void *s) { return emulated_queue(s, [=] { fill32(p, v, n); }), OK; }
 
 int cuStreamCreate(Stream **s, unsigned) { return *s = new Stream, OK; }
 int cuStreamDestroy_v2(Stream *s) { return delete s, OK; }
-int cuStreamSynchronize(Stream *s) { return s && s->capture ? INVALID : status(); }
+int cuStreamSynchronize(Stream *s) {
+  if (!s) settle();
+  return s && s->capture ? INVALID : status();
+}
 int cuEventCreate(Event **e, unsigned) { return *e = new Event(), OK; }
 int cuEventDestroy_v2(Event *e) { return delete e, OK; }
 int cuEventRecord(Event *e, void *s) { return emulated_queue(s, [=] { clock_gettime(CLOCK_MONOTONIC, &e->at); }), OK; }
