@@ -188,7 +188,7 @@ func (l *linearKernels) sums() int {
 // leaves multiprocessors free.
 func linearShapes() []linearKernels {
 	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: ring{stages: 7}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: ring{tiles: 2, depth: 256, stages: 7}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 6}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
 		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 4}, least: 8},
 	}
