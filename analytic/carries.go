@@ -15,8 +15,9 @@ type Carries struct {
 	Rows      float64 // sequences of a decode step up to which products with 16-bit weights are the engine's own (hardware.Rows), and carry the norm ahead of them and the activation behind them
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
+	Mixture   float64 // sequences of a decode step up to which router, choice and products of experts with 16-bit weights are the engine's own (hardware.Calibration.Mixture)
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
-	Mixture   float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights but attention
+	Layer     float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights but attention
 }
 
 // A ride is where an operator can be done within another's kernel.
@@ -29,16 +30,18 @@ const (
 	behindProduct      // the activation of a dense feed-forward, in the product that makes its input
 	inAttention
 	behindExperts
-	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
-	ownHead    // the LM head
-	inMixture  // of what lies in a mixture (Op.Mixture)
+	ownProduct    // a product with the weights of a block, which takes nobody along itself: an engine's own
+	ownHead       // the LM head
+	inLayerKernel // of what one kernel does of a layer with a mixture (Op.Within)
+	ownMixture    // of operators that are a mixture's (Op.Mixture), whatever they ride in
+	severalSequences
 )
 
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
 type aboard uint16
 
 // sets is how many sets of rides there are.
-const sets = 1 << (inMixture + 1)
+const sets = 1 << (severalSequences + 1)
 
 func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
 
@@ -63,9 +66,11 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(own, aheadOfHead)
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
+	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
+	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Mixture, severalSequences)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
-	take(decode && !quantized && s.Batch <= e.Carries.Mixture, inMixture)
+	take(decode && !quantized && s.Batch <= e.Carries.Layer, inLayerKernel)
 	return a
 }
 
@@ -75,7 +80,7 @@ func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
 	s.Past = 1
-	for _, limit := range [...]float64{0, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture} {
+	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Layer} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}
@@ -122,19 +127,19 @@ func (s *Step) inMixture(ops []Op, l *models.Layer, j int) {
 	for i := range ops {
 		o := &ops[i]
 		if !strings.HasPrefix(o.Name, "experts_") {
-			o.Mixture = !attention || o.Kind == GEMM || o.Ride == aheadOfBlock
+			o.Within = !attention || o.Kind == GEMM || o.Ride == aheadOfBlock
 		}
 	}
 }
 
 // rides reports whether o is done within another's kernel in such a step.
 func (a aboard) rides(o *Op) bool {
-	return o.Mixture && a.has(inMixture) || a.has(o.Ride) && o.Kind == Element
+	return o.Within && a.has(inLayerKernel) || a.has(o.Ride) && o.Kind == Element
 }
 
 // carrier names the operator whose kernel does ops[i], where it rides.
 func (a aboard) carrier(ops []Op, i int) string {
-	if ops[i].Mixture && a.has(inMixture) {
+	if ops[i].Within && a.has(inLayerKernel) {
 		for j := range ops {
 			if ops[j].Kind == GEMM && ops[j].Layer == ops[i].Layer && strings.HasPrefix(ops[j].Name, "experts_") {
 				return ops[j].Name

@@ -96,7 +96,7 @@ func TestCarriers(t *testing.T) {
 			if l.In != want {
 				t.Errorf("%s %s, batch %d: %s of %q is in %q, want %q", x.model, x.scheme, x.batch, l.Name, l.Layer, l.In, want)
 			}
-			if l.In != "" && l.Kind == Element && (l.Fixed != 0 || l.Expected > 5e-6) {
+			if l.In != "" && l.Kind == Element && l.Name != "top_k" && (l.Fixed != 0 || l.Expected > 5e-6) {
 				t.Errorf("%s, batch %d: %s takes %v, %v of it fixed", x.model, x.batch, l.Name, l.Expected, l.Fixed)
 			}
 		}

@@ -51,10 +51,13 @@ func nameShared(ops []Op) {
 
 // router appends the scores of the experts and the choice of TopK of them.
 func (s *Step) router(dst []Op, e *models.Experts) []Op {
-	t := s.tokens()
+	t, first := s.tokens(), len(dst)
 	dst = s.linears(dst, s.Plain, e.Router, t, s.Par.TP)
+	for i := first; i < len(dst); i++ {
+		dst[i].Mixture = true
+	}
 	return append(dst, Op{
-		Name: "top_k", Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
+		Name: "top_k", Mixture: true, Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
 		Acts: s.acts(t * float64(e.Count)), Kernels: 1, Eager: 6,
 	})
 }
@@ -78,14 +81,14 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
 	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
 	group := s.tokens() * float64(p.expertReplicas())
-	hit := distinct(float64(e.Count), busy, group) / float64(p.EP)
+	hit := Distinct(float64(e.Count), busy, group) / float64(p.EP)
 	rows := group * busy / float64(p.EP)
 	first := len(dst)
 	dst = s.grouped(dst, e.In, rows, busy, hit)
 	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
 	dst = s.grouped(dst, e.Out, rows, busy, hit)
 	for i := first; i < len(dst); i++ {
-		dst[i].Mixture = i > first && s.fusesMixture(e)
+		dst[i].Within = i > first && s.fusesMixture(e)
 		switch dst[i].Name {
 		case "activation":
 			dst[i].Name = "experts_activation"
@@ -110,13 +113,14 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64) []
 		o.Model = o.Model.Times(s.tokens() * busy / rows)
 		o.Eager *= max(hit, 1) // an expert after the other
 		o.Ride = alone         // kernels of experts are others
+		o.Mixture = true
 	}
 	return dst
 }
 
-// distinct is the expected number of different experts among count that tokens
+// Distinct is the expected number of different experts among count that tokens
 // touch when each takes k at random: E·(1 − (1 − k/E)^T).
-func distinct(count, k, tokens float64) float64 {
+func Distinct(count, k, tokens float64) float64 {
 	if k >= count {
 		return count
 	}

@@ -119,9 +119,9 @@ func TestDistinctExperts(t *testing.T) {
 				}
 			}
 		}
-		near(t, "distinct", distinct(float64(x.count), float64(x.k), float64(x.tokens)), sum/trials, 0.01)
+		near(t, "distinct", Distinct(float64(x.count), float64(x.k), float64(x.tokens)), sum/trials, 0.01)
 	}
-	if got := distinct(8, 8, 1); got != 8 {
+	if got := Distinct(8, 8, 1); got != 8 {
 		t.Errorf("all experts chosen: %v of 8 touched", got)
 	}
 }

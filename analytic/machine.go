@@ -59,11 +59,14 @@ func checkCalibration(c *hardware.Calibration) error {
 		name  string
 		share float64
 	}{
-		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory},
+		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory}, {"mixtures' memory", c.Mixture.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
 	} {
+		if e.share == 0 && e.name == "mixtures' memory" {
+			continue // nothing is known of them
+		}
 		if !(e.share > 0 && e.share <= 1) {
 			return fmt.Errorf("%s efficiency is %v: it must be above 0 and at most 1, a share of the data-sheet peak", e.name, e.share)
 		}
@@ -197,14 +200,42 @@ func (m *Machine) own(o *Op) Cost {
 	return c
 }
 
-// within prices o in a step that takes some rides along. A product within the kernel of a
-// mixture keeps its fixed time: there too it waits for all of the product ahead.
-func (m *Machine) within(o *Op, a aboard) Cost {
-	if a.rides(o) && o.Kind == Element {
-		return m.carried(o)
+// mixtureKernels is how many operators share a mixture's fixed time: router, choice and
+// the experts' two products.
+const mixtureKernels = 4
+
+// mixed prices an operator of a mixture by the engine's own kernels (hardware.Mixture). Each
+// pair of a token and an expert is 2 FLOPs for each of the expert's weights, which have two
+// bytes: as many bytes as FLOPs are met by a row.
+func (m *Machine) mixed(o *Op, several bool) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Mixture, o.Layers
+	fixed := k.Fixed
+	if several {
+		fixed = k.Several
 	}
-	if a.has(o.Ride) {
+	met := unit.Bytes(o.FLOPs)
+	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + met.Over(m.GPU.Bandwidth).Times(n*k.Row)
+	c.Draw = m.drawOf(m.Cal.Power.Own, c.Memory)
+	c.Fixed = fixed.Times(n / mixtureKernels)
+	return c
+}
+
+// within prices o in a step that takes some rides along. A product in one kernel with others
+// keeps its fixed time: there too it waits for all of the product ahead.
+func (m *Machine) within(o *Op, a aboard) Cost {
+	switch {
+	case o.Mixture && a.has(ownMixture) && m.Cal.Mixture.Memory > 0:
+		return m.mixed(o, a.has(severalSequences))
+	case a.rides(o) && o.Kind == Element:
+		return m.carried(o)
+	case !a.has(o.Ride):
+		return m.Cost(o)
+	case o.Kind == GEMM:
 		return m.own(o)
+	case o.Kind == Collective:
+		c := m.Cost(o)
+		c.Fixed = m.posted(o, 1).Times(o.Layers * o.Kernels)
+		return c
 	}
 	return m.Cost(o)
 }
@@ -277,6 +308,28 @@ const oneShotBytes = 8e6
 
 // linked reports whether the GPU's own link joins the ranks of a collective.
 func (m *Machine) linked(o *Op) bool { return int(o.Ranks) <= m.GPU.LinkGPUs }
+
+// Posted reports whether own products of few rows sum a message over ranks themselves,
+// each posting it to all others: as long as that is faster than two shots, by the native
+// engine's rule (measure/engine/native/ranks.go; a test there holds them together). The
+// message is counted in 16 bits.
+func Posted(ranks int, message unit.Bytes) bool {
+	const latency, bandwidth, posted = 2e-6, 450e9, 4 // bytes that are posted for each of 16 bits
+	if ranks <= 2 {
+		return true
+	}
+	n := float64(ranks)
+	return posted*message <= unit.Bytes(latency*bandwidth/((n-1)*(1-2/n)))
+}
+
+// posted is latency for an all-reduce that own products do themselves where they can.
+func (m *Machine) posted(o *Op, x float64) unit.Seconds {
+	message := o.Wire.Times(x * o.Ranks / (2 * (o.Ranks - 1)))
+	if !m.Engine.OneShot || !m.linked(o) || o.NodeWire > 0 || !Posted(int(o.Ranks), message) {
+		return m.latency(o, x)
+	}
+	return m.Cal.PostedBase + m.Cal.PostedPerGPU.Times(o.Ranks)
+}
 
 // latency is what a collective of x times the size of o takes besides moving it.
 func (m *Machine) latency(o *Op, x float64) unit.Seconds {

@@ -35,7 +35,8 @@ type Op struct {
 	Variant uint32     // which of several formulas held: another one ends a linear run
 	Ride    ride       // within whose kernel an engine may do it, or whether by its own
 	Rows    float64    // of a product
-	Mixture bool       // within the kernel of a mixture's experts an engine may do it
+	Mixture bool       // router, choice or products of a mixture's experts, which an engine may do by kernels of its own
+	Within  bool       // that one kernel of an engine does with others of a layer
 }
 
 // Kind is a class of kernels that share their efficiencies.

@@ -37,6 +37,7 @@ type price struct {
 	memory, memory1 unit.Seconds // base and slope
 	network         unit.Seconds // slope
 	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size
+	within          bool         // a product may do the collective
 }
 
 // A line is base + slope·x.
@@ -123,7 +124,7 @@ func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
 			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
 		}
 		if one[i].Kind == Collective {
-			prices[i].collective = &one[i]
+			prices[i].collective, prices[i].within = &one[i], on.has(one[i].Ride)
 		}
 		var first, second sums
 		first.of(&one[i], &a)
@@ -154,7 +155,11 @@ func (p *Predictor) charge(t *tally, prices []price, x float64) {
 		r := &prices[i]
 		c := Cost{Compute: r.compute.Times(x), Memory: r.memory + r.memory1.Times(x), Network: r.network.Times(x), Fixed: r.fixed}
 		if o := r.collective; o != nil {
-			c.Fixed = p.machine.latency(o, x).Times(o.Layers * o.Kernels)
+			latency := p.machine.latency
+			if r.within {
+				latency = p.machine.posted
+			}
+			c.Fixed = latency(o, x).Times(o.Layers * o.Kernels)
 		}
 		t.takes(&c, 0, p.machine.held)
 	}

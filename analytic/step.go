@@ -87,7 +87,11 @@ func (s *Step) after(dst []Op, m *models.Model, b *models.Block, joined bool) []
 	if e != nil && s.Par.EP > 1 && e.Shared == nil && b.Attention == nil {
 		return s.allGather(dst, "all_gather", hidden) // the combined tokens go back to every rank
 	}
-	return s.allReduce(dst, "all_reduce", hidden)
+	dst = s.allReduce(dst, "all_reduce", hidden)
+	if e == nil && !s.Par.SP {
+		dst[len(dst)-1].Ride = ownProduct
+	}
+	return dst
 }
 
 // linears appends one GEMM for each run of matrices that read the same input,

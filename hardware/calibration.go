@@ -18,10 +18,11 @@ type Calibration struct {
 	Name   string // "default for hopper"
 	Source string // where and when the constants were measured
 
-	GEMM      Kernel // products with weights; Compute is of bursts, before the power limit holds the clocks down
-	Attention Kernel // between the projections of softmax attention
-	Element   Kernel // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
-	Own       Rows   // products of few rows by an engine's own kernels, where it has some; else as GEMM
+	GEMM      Kernel  // products with weights; Compute is of bursts, before the power limit holds the clocks down
+	Attention Kernel  // between the projections of softmax attention
+	Element   Kernel  // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
+	Own       Rows    // products of few rows by an engine's own kernels, where it has some; else as GEMM
+	Mixture   Mixture // of a layer in a decode step by an engine's own kernels; 0 where nothing is known of them
 
 	// Sustained is the share of the peak that a square product of SquareRows rows
 	// reaches for as long as one likes, held at the power limit. It is at least
@@ -39,6 +40,8 @@ type Calibration struct {
 	LinkPerGPU    unit.Seconds
 	OneShotBase   unit.Seconds // the same for the small all-reduces that engines do over peer memory
 	OneShotPerGPU unit.Seconds
+	PostedBase    unit.Seconds // the same for those that an engine's own products do themselves
+	PostedPerGPU  unit.Seconds
 	PCIe          float64 // the same three for GPUs that no link joins
 	PCIeBase      unit.Seconds
 	PCIePerGPU    unit.Seconds
@@ -80,8 +83,24 @@ type Rows struct {
 	Fixed  unit.Seconds
 }
 
+// Mixture is how a layer's mixture goes in a decode step, router, choice and the experts'
+// products together. The rows of an expert are the tokens that chose it; of several
+// sequences the pairs of tokens and experts have to be put in order first:
+//
+//	(Fixed or Several) + bytes / (Memory × bandwidth) + Row × bytes that rows meet / bandwidth
+type Mixture struct {
+	Memory  float64 // share of the memory bandwidth
+	Row     float64
+	Fixed   unit.Seconds // of one sequence
+	Several unit.Seconds // of more than one, in its place
+}
+
 // ownAsOthers takes own products as all others, where nothing is known of them.
 func (c *Calibration) ownAsOthers() { c.Own = Rows{Memory: c.GEMM.Memory, Fixed: c.GEMM.Fixed} }
+
+// postedAsOthers takes sums within own products as other small ones, where nothing is
+// known of them.
+func (c *Calibration) postedAsOthers() { c.PostedBase, c.PostedPerGPU = c.OneShotBase, c.OneShotPerGPU }
 
 const us = unit.Seconds(1e-6)
 
@@ -133,6 +152,7 @@ func DefaultCalibration(g *GPU) Calibration {
 		c.Sustained = c.GEMM.Compute
 	}
 	c.ownAsOthers()
+	c.postedAsOthers()
 	c.Name, c.Power = "default for "+g.Generation, powerOfH200()
 	return c
 }

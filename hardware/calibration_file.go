@@ -117,6 +117,9 @@ func (f *CalibrationFile) put(c *Calibration, h *Host, engine string, value func
 	if _, ok := f.Values["own.memory"]; !ok {
 		c.ownAsOthers()
 	}
+	if _, ok := f.Values["posted.base"]; !ok {
+		c.postedAsOthers()
+	}
 }
 
 // source says where the constants come from.

@@ -32,11 +32,13 @@ type calibrationText struct {
 
 	GEMM      map[string]valueText    `toml:"gemm"`
 	Own       map[string]valueText    `toml:"own"`
+	Mixture   map[string]valueText    `toml:"mixture"`
 	Attention map[string]valueText    `toml:"attention"`
 	Element   map[string]valueText    `toml:"element"`
 	Graph     map[string]valueText    `toml:"graph"`
 	Link      map[string]valueText    `toml:"link"`
 	OneShot   map[string]valueText    `toml:"one_shot"`
+	Posted    map[string]valueText    `toml:"posted"`
 	Power     map[string]valueText    `toml:"power"`
 	Host      map[string]valueText    `toml:"host"`
 	HeldOut   map[string]residualText `toml:"held_out"`
@@ -69,8 +71,8 @@ type residualText struct {
 // sections gives the tables of constants by their names.
 func (t *calibrationText) sections() map[string]map[string]valueText {
 	return map[string]map[string]valueText{
-		"gemm": t.GEMM, "own": t.Own, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
-		"link": t.Link, "one_shot": t.OneShot, "power": t.Power, "host": t.Host,
+		"gemm": t.GEMM, "own": t.Own, "mixture": t.Mixture, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
+		"link": t.Link, "one_shot": t.OneShot, "posted": t.Posted, "power": t.Power, "host": t.Host,
 	}
 }
 

@@ -78,11 +78,13 @@ func (f *CalibrationFile) writeDevice(line func(string, ...any)) {
 var heads = map[string]string{
 	"gemm":      "Products with weights: fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)).",
 	"own":       "Products of a decode step of few sequences, by the engine's own kernels: fixed + bytes / (memory × bandwidth) + rows × row × bytes of weights / bandwidth.",
+	"mixture":   "The mixture of a layer in a decode step, by the engine's own kernels: fixed, or several, + bytes / (memory × bandwidth) + row × bytes that rows meet / bandwidth.",
 	"attention": "Between the projections of softmax attention, by the same equation; each query of a prefill sees ramp/2 keys more.",
 	"element":   "Norms, activations, rotary, cache writes, by the same equation.",
 	"graph":     "Kernels of a CUDA graph.",
 	"link":      "All-reduce over n GPUs: base + n × per_gpu + 2(n-1)/n × bytes / (share × link).",
 	"one_shot":  "The latency of small all-reduces that engines do over peer memory.",
+	"posted":    "What an own product takes longer that sums over n GPUs itself, by the same equation.",
 	"power":     "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up.",
 	"host":      "The engine and its host.",
 }

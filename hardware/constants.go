@@ -132,6 +132,11 @@ var constants = []Constant{
 	{Key: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Own.Row }},
 	{Key: "own.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Own.Fixed) }},
 
+	{Key: "mixture.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Memory }},
+	{Key: "mixture.row", Help: "what each row of an expert adds, of the time that its weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Row }},
+	{Key: "mixture.fixed", Help: "time of router, choice and products that no size takes away, of one sequence", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Fixed) }},
+	{Key: "mixture.several", Help: "the same of several sequences", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Several) }},
+
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},
 	{Key: "attention.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Attention.Fixed) }},
@@ -149,6 +154,9 @@ var constants = []Constant{
 
 	{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotBase) }},
 	{Key: "one_shot.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotPerGPU) }},
+
+	{Key: "posted.base", Help: "the same for sums within own products", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedBase) }},
+	{Key: "posted.per_gpu", Help: "see base", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedPerGPU) }},
 
 	{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Waiting }},
 	{Key: "power.memory", Help: "while products of a library read their weights", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Memory }},

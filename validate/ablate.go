@@ -49,6 +49,12 @@ func Constants() []Constant {
 		{"link.per_gpu", "Calibration.LinkPerGPU", 0, "what each GPU adds to that latency"},
 		{"one_shot.base", "Calibration.OneShotBase", 0, "latency of a small all-reduce over peer memory"},
 		{"one_shot.per_gpu", "Calibration.OneShotPerGPU", 0, "what each GPU adds to that latency"},
+		{"mixture.memory", "Calibration.Mixture.Memory", 1, "share of the bandwidth that mixtures of decode steps reach by an engine's own kernels"},
+		{"mixture.row", "Calibration.Mixture.Row", 0, "what each row of an expert adds to their time"},
+		{"mixture.fixed", "Calibration.Mixture.Fixed", 0, "time of router, choice and products of a layer that no size takes away, of one sequence"},
+		{"mixture.several", "Calibration.Mixture.Several", 0, "the same of several sequences"},
+		{"posted.base", "Calibration.PostedBase", 0, "what an own product takes longer that sums over GPUs itself"},
+		{"posted.per_gpu", "Calibration.PostedPerGPU", 0, "what each GPU adds to that"},
 		{"pcie.share", "Calibration.PCIe", 1, "share of PCIe's rate that a large all-reduce reaches"},
 		{"pcie.base", "Calibration.PCIeBase", 0, "latency of an all-reduce over PCIe"},
 		{"pcie.per_gpu", "Calibration.PCIePerGPU", 0, "what each GPU adds to that latency"},
@@ -66,8 +72,9 @@ func Constants() []Constant {
 		{"engine.carries_rows", "Engine.Carries.Rows", 1024, "sequences up to which products of a decode step carry norms and activation"},
 		{"engine.carries_quantized", "Engine.Carries.Quantized", 1024, "the same of products with quantized weights"},
 		{"engine.carries_rotation", "Engine.Carries.Rotation", 1, "attention of a decode step carries rotary embedding and cache write"},
-		{"engine.carries_mixture", "Engine.Carries.Mixture", 1024, "sequences up to which all of a mixture is one kernel"},
+		{"engine.carries_layer", "Engine.Carries.Layer", 1024, "sequences up to which a layer with a mixture is one kernel and attention"},
 		{"engine.carries_experts", "Engine.Carries.Experts", 1, "the experts' first product carries their activation"},
+		{"engine.carries_mixture", "Engine.Carries.Mixture", 1024, "sequences up to which mixtures of decode steps are the engine's own kernels"},
 		{"engine.one_shot", "Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},
 		{"host.step", "Engine.Host", 0, "time of the host in every step"},
 		{"host.launch", "Engine.Launch", 0, "time of the host for every kernel"},
@@ -120,6 +127,9 @@ func (k *Constant) idealize(c *hardware.Calibration, e *analytic.Engine) error {
 	v, err := k.find(c, e)
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(k.Field, "Calibration.Mixture.") && c.Mixture.Memory == 0 {
+		return nil // nothing is known of them, and other constants stand in
 	}
 	if v.Kind() == reflect.Bool {
 		v.SetBool(k.Ideal != 0)

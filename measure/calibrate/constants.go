@@ -33,7 +33,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if f.TP, err = b.ranks(); err != nil {
 		return nil, err
 	}
-	for _, part := range []func() error{b.products, b.sustained, b.attention, b.elements, b.links, b.medians} {
+	for _, part := range []func() error{b.products, b.mixtures, b.sustained, b.attention, b.elements, b.links, b.medians} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -65,8 +65,8 @@ func (b *builder) of(kinds ...Kind) []*Row {
 }
 
 func compareShapes(x, y *Shape) int {
-	a := []int{x.N, x.K, x.M, x.Batch, x.Tokens, x.Context, x.Heads, x.Width, x.Bytes, x.Launches}
-	return slices.Compare(a, []int{y.N, y.K, y.M, y.Batch, y.Tokens, y.Context, y.Heads, y.Width, y.Bytes, y.Launches})
+	a := []int{x.N, x.K, x.M, x.Experts, x.Hidden, x.Batch, x.Tokens, x.Context, x.Heads, x.Width, x.Bytes, x.Launches}
+	return slices.Compare(a, []int{y.N, y.K, y.M, y.Experts, y.Hidden, y.Batch, y.Tokens, y.Context, y.Heads, y.Width, y.Bytes, y.Launches})
 }
 
 // ranks lists the numbers of GPUs that were timed.
@@ -89,7 +89,7 @@ func (b *builder) sample(r *Row) sample {
 	peak, _ := b.gpu.Peak(r.DType)
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M),
+		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), met: float64(w.Rows.Over(b.gpu.Bandwidth)), several: r.Shape.Batch > 1,
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -218,18 +218,43 @@ func (b *builder) products() error {
 		return err
 	}
 	c := hardware.DefaultCalibration(b.gpu)
-	for key, v := range map[string]float64{"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed)} {
+	return b.optional(streamed("own.memory", "own.row", "own.fixed"), streams, "products of few rows", map[string]float64{
+		"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed),
+	})
+}
+
+// mixtures fits those of decode steps, of an engine that has kernels of its own for them.
+func (b *builder) mixtures() error {
+	samples, left := b.samples(b.of(MixtureDecode))
+	if left > 0 {
+		b.note("mixtures left out, for their experts stayed in the L2 cache: %d", left)
+	}
+	if len(samples) == 0 {
+		return nil
+	}
+	fixed := 4 * b.file.Values["gemm.fixed"].Value
+	return b.optional(mixed("mixture.memory", "mixture.row", "mixture.fixed", "mixture.several"), samples, "mixtures", map[string]float64{
+		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.row": mixtureRow, "mixture.fixed": fixed, "mixture.several": fixed,
+	})
+}
+
+// optional fits constants that a file may leave out, of memory, rows and a fixed time,
+// beginning at start. Where rows do not tell of the first, it has none of them.
+func (b *builder) optional(e equation, samples []sample, what string, start map[string]float64) error {
+	for key, v := range start {
 		b.file.Values[key] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 	}
-	keys := []string{"own.memory", "own.row", "own.fixed"}
-	err := b.fit(streamed(keys...), streams, "products of few rows")
-	if b.file.Values[keys[0]].N == 0 { // then they go as all others
-		for _, key := range keys {
+	err := b.fit(e, samples, what)
+	if b.file.Values[e.keys[0]].N == 0 {
+		for _, key := range e.keys {
 			delete(b.file.Values, key)
 		}
 	}
 	return err
 }
+
+// mixtureRow is the same of mixture.row, whose rows are multiplied together.
+const mixtureRow = 1.0 / 256
 
 // ownRow is where a fit of own.row begins, and what it is where rows tell of the
 // others alone: an eighth of the weights' time for eight rows.
@@ -327,13 +352,11 @@ func (b *builder) elements() error {
 }
 
 // links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
-// apart. The latency of an engine that does all of them over peer memory, the large
-// ones too, is the same for both.
+// apart. An engine that does all of them over peer memory has one latency for large
+// and small, and another where its own products of few rows sum themselves.
 func (b *builder) links() error {
-	rows := b.of(AllReduce)
-	var samples []sample
-	var ranks []int
-	for _, r := range rows {
+	var samples, within []sample
+	for _, r := range b.of(AllReduce) {
 		if b.gpu.LinkAmong(r.Ranks) == 0 {
 			b.note("%v tells nothing: the table has no link of %s", r.Point(), b.gpu.Key)
 			continue
@@ -342,22 +365,56 @@ func (b *builder) links() error {
 			b.note("%v went over PCIe, of which a calibration has no constants", r.Point())
 			continue
 		}
-		samples = append(samples, b.sample(r))
-		ranks = append(ranks, r.Ranks)
+		if r.Shape.Bytes <= b.few()*sumRow && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes)) {
+			within = append(within, b.sample(r))
+		} else {
+			samples = append(samples, b.sample(r))
+		}
+	}
+	if len(within) < least { // they would tell nothing by themselves
+		samples, within = append(within, samples...), nil
 	}
 	base, perGPU := "link.base", "link.per_gpu"
 	if b.file.Engine == Native { // which does all of them over peer memory
 		base, perGPU = "one_shot.base", "one_shot.per_gpu"
 	}
-	var hold []string
-	if slices.Sort(ranks); len(slices.Compact(ranks)) < 2 {
-		hold = []string{perGPU}
-	}
-	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold...); err != nil || b.file.Engine != Native || len(samples) == 0 {
+	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
 		return err
 	}
-	b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
-	return nil
+	if len(samples) > 0 {
+		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
+	}
+	return b.posted(within)
+}
+
+// sumRow is the message of one row of the native engine's all-reduces that are timed:
+// 4096 values in 16 bits.
+const sumRow = 8 << 10
+
+// posted fits all-reduces within own products, whose bytes move at the link's share.
+func (b *builder) posted(within []sample) error {
+	if len(within) == 0 {
+		return nil
+	}
+	share := b.file.Values["link.share"].Value
+	for _, key := range []string{"base", "per_gpu"} {
+		b.file.Values["posted."+key] = hardware.Value{Value: b.file.Values["one_shot."+key].Value, From: "default for " + b.gpu.Generation}
+	}
+	e := equation{[]string{"posted.base", "posted.per_gpu"}, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1] = p[0], s.ranks*p[1]
+		return parts[0] + parts[1] + s.wire/share
+	}}
+	return b.fit(e, within, "all-reduces within products", hold(within, "posted.per_gpu")...)
+}
+
+// hold names the constant of each GPU where all samples are over one number of them.
+func hold(samples []sample, perGPU string) []string {
+	for i := range samples {
+		if samples[i].ranks != samples[0].ranks {
+			return nil
+		}
+	}
+	return []string{perGPU}
 }
 
 // medians are the constants that rows tell directly: a time, or a time over

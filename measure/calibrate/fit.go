@@ -23,6 +23,8 @@ type sample struct {
 	wire    float64 // at the link's rate
 	ranks   float64
 	rows    float64 // of a product
+	met     float64 // at the memory's bandwidth, of the weights that the rows of a mixture meet
+	several bool    // sequences of a mixture
 
 	drawing // of power: time is a share of it then
 }
@@ -65,6 +67,20 @@ func streamed(keys ...string) equation {
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
 		parts[0], parts[1], parts[2] = s.memory/p[0], s.rows*p[1]*s.memory, p[2]
 		return parts[0] + parts[1] + parts[2]
+	}}
+}
+
+// mixed is the time of a mixture in a decode step, in which an expert's weights are met by
+// as many rows as tokens chose it:
+//
+//	(fixed or several) + bytes/(memory × bandwidth) + row × bytes that rows meet/bandwidth
+func mixed(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1], parts[2], parts[3] = s.memory/p[0], s.met*p[1], p[2], 0
+		if s.several {
+			parts[2], parts[3] = 0, p[3]
+		}
+		return parts[0] + parts[1] + parts[2] + parts[3]
 	}}
 }
 
@@ -198,6 +214,8 @@ func (f *fit) bears(k int) float64 {
 	switch {
 	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"):
 		return tenth
+	case f.keys[k] == "mixture.fixed" || f.keys[k] == "mixture.several": // of several kernels, and no mixture that is estimated is smaller than those timed
+		return bearing
 	case strings.HasSuffix(f.keys[k], ".fixed"):
 		return intercept
 	}

@@ -203,6 +203,36 @@ func TestBytesHaveAPrice(t *testing.T) {
 	}
 }
 
+// TestMixturesOfH200 holds what docs/calibration.md says of the mixtures that were timed on
+// an H200: constants, and how far the equation is from the rows of one sequence, of two to
+// eight, of sixteen and of more.
+func TestMixturesOfH200(t *testing.T) {
+	rows := packedRows(t, "testdata/h200-native-mixtures.jsonl")
+	f, err := Fit(rows, board(t, "h200"), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{"mixture.memory": 0.86, "mixture.fixed": 10.3e-6, "mixture.several": 23e-6} {
+		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.02 {
+			t.Errorf("%s is %+v, want %v", key, v, want)
+		}
+	}
+	var p []float64
+	keys := []string{"mixture.memory", "mixture.row", "mixture.fixed", "mixture.several"}
+	for _, key := range keys {
+		p = append(p, f.Values[key].Value)
+	}
+	b, parts := &builder{gpu: board(t, "h200"), rows: rows.Rows}, make([]float64, len(p))
+	within := map[int][2]float64{1: {-0.03, 0.05}, 2: {-0.02, 0.11}, 4: {-0.02, 0.06}, 8: {-0.02, 0.02}, 16: {-0.23, -0.10}, 32: {0, 0.05}, 64: {0, 0.01}}
+	for _, r := range b.of(MixtureDecode) {
+		s := b.sample(r)
+		off := mixed(keys...).parts(p, &s, parts)/s.time - 1
+		if limits := within[r.Shape.Batch]; off < limits[0] || off > limits[1] {
+			t.Errorf("%v: %.1f %% off", r.Point(), 100*off)
+		}
+	}
+}
+
 // TestOwnRowsNeedTheirRows holds that what each row adds is seen in the products of the
 // native engine's own kernels, and not in what is left over.
 func TestOwnRowsNeedTheirRows(t *testing.T) {

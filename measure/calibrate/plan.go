@@ -38,6 +38,7 @@ type scope struct {
 	prompts  []int
 	contexts []int
 	batches  []int
+	mixtures []Shape
 	norms    []int // tokens
 	widths   [2]int
 	moves    []int // bytes
@@ -53,7 +54,8 @@ func whole() scope {
 		matrices: matrices(), rows: []int{1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
 		heads:   []heads{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}},
 		prompts: []int{128, 256, 512, 1024, 2048, 4096, 8192, 16384}, contexts: []int{128, 512, 2048, 8192, 32768}, batches: []int{1, 8, 32},
-		norms: []int{1, 8, 32, 256, 1024, 4096, 16384}, widths: [2]int{4096, 14336},
+		mixtures: mixtures(),
+		norms:    []int{1, 8, 32, 256, 1024, 4096, 16384}, widths: [2]int{4096, 14336},
 		moves:    []int{64 << 20, 256 << 20, 1 << 30, 4 << 30},
 		messages: []int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 192 << 10, 256 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20, 1 << 30},
 		launches: []int{96, 320, 960}, steps: []int{1, 2, 4},
@@ -66,13 +68,32 @@ func whole() scope {
 	}
 }
 
+// mixtures are those of Qwen3-30B-A3B, whole and as one of two and of four GPUs has it,
+// which takes little but the fixed time, and of Mixtral-8x7B as one of four GPUs has it; their
+// config.json are in models.json.
+func mixtures() (all []Shape) {
+	for _, batch := range []int{1, 2, 4, 8, 16, 32, 64} {
+		all = append(all, Shape{Batch: batch, Experts: 128, TopK: 8, Hidden: 2048, Width: 768})
+	}
+	for _, width := range []int{384, 192} {
+		for _, batch := range []int{1, 2, 4, 16} {
+			all = append(all, Shape{Batch: batch, Experts: 128, TopK: 8, Hidden: 2048, Width: width})
+		}
+	}
+	for _, batch := range []int{1, 4, 16, 64} {
+		all = append(all, Shape{Batch: batch, Experts: 8, TopK: 2, Hidden: 4096, Width: 3584})
+	}
+	return all
+}
+
 // quick is for trying out whether all of it works.
 func quick() scope {
 	return scope{
 		matrices: []matrix{{256, 256}, {1024, 256}, {512, 1024}, {2048, 1024}}, rows: []int{1, 8, 64, 256},
 		heads:   []heads{{4, 2, 64}},
 		prompts: []int{32, 128, 256, 512}, contexts: []int{64, 512, 2048}, batches: []int{1, 4},
-		norms: []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
+		mixtures: []Shape{{Batch: 1, Experts: 8, TopK: 2, Hidden: 256, Width: 128}},
+		norms:    []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
 		moves: []int{1 << 20, 4 << 20}, messages: []int{1 << 10, 64 << 10, 1 << 20}, launches: []int{24, 48, 96}, steps: []int{1, 2, 4},
 		drawing: []Shape{{M: 1, N: 1024, K: 256}, {M: 64, N: 1024, K: 256}}, reading: [][2]int{{1, 2048}},
 	}
@@ -104,6 +125,11 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 		}
 	}
 	s.attention(add)
+	if engine == Native {
+		for _, m := range s.mixtures {
+			add(MixtureDecode, m, 1)
+		}
+	}
 	for _, tokens := range s.norms {
 		add(RMSNorm, Shape{Tokens: tokens, Width: s.widths[0]}, 1)
 		add(Activation, Shape{Tokens: tokens, Width: s.widths[1]}, 1)

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 
+	"llmprof/analytic"
 	"llmprof/unit"
 )
 
@@ -15,6 +16,7 @@ const (
 	Sustained        Kind = "gemm_sustained"    // m, n, k: the same for seconds, until the clocks are those of the power limit
 	AttentionPrefill Kind = "attention_prefill" // tokens, heads, kv_heads, head_dim: causal, of one sequence
 	AttentionDecode  Kind = "attention_decode"  // batch, context, heads, kv_heads, head_dim: one query a sequence
+	MixtureDecode    Kind = "mixture_decode"    // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
 	Read             Kind = "read"              // bytes: each is read once
 	Copy             Kind = "copy"              // bytes: each is read and written once
 	RMSNorm          Kind = "rms_norm"          // tokens, width
@@ -58,6 +60,9 @@ type Shape struct {
 	KVHeads  int `json:"kv_heads,omitempty"`
 	HeadDim  int `json:"head_dim,omitempty"`
 	Width    int `json:"width,omitempty"`
+	Experts  int `json:"experts,omitempty"`
+	TopK     int `json:"top_k,omitempty"`
+	Hidden   int `json:"hidden,omitempty"`
 	Bytes    int `json:"bytes,omitempty"`
 	Launches int `json:"launches,omitempty"`
 }
@@ -80,6 +85,8 @@ func (p Point) String() string {
 		return fmt.Sprintf("%s of %d tokens, %d heads on %d", p.Kind, s.Tokens, s.Heads, s.KVHeads)
 	case AttentionDecode:
 		return fmt.Sprintf("%s at context %d, batch %d, %d heads on %d", p.Kind, s.Context, s.Batch, s.Heads, s.KVHeads)
+	case MixtureDecode:
+		return fmt.Sprintf("%s of %d of %d experts of %d×%d, batch %d", p.Kind, s.TopK, s.Experts, s.Hidden, s.Width, s.Batch)
 	case RMSNorm, Activation:
 		return fmt.Sprintf("%s %d×%d", p.Kind, s.Tokens, s.Width)
 	case Read, Copy:
@@ -102,6 +109,8 @@ func (p *Point) needs() []int {
 		return []int{s.Tokens, s.Heads, s.KVHeads, s.HeadDim}
 	case AttentionDecode:
 		return []int{s.Batch, s.Context, s.Heads, s.KVHeads, s.HeadDim}
+	case MixtureDecode:
+		return []int{s.Batch, s.Experts, s.TopK, s.Hidden, s.Width}
 	case RMSNorm, Activation:
 		return []int{s.Tokens, s.Width}
 	case Read, Copy, AllReduce:
@@ -128,6 +137,9 @@ func (p *Point) check() error {
 			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed", p.Kind, p.Shape)
 		}
 	}
+	if p.Kind == MixtureDecode && p.Shape.TopK > p.Shape.Experts {
+		return fmt.Errorf("a %s of %d of %d experts", p.Kind, p.Shape.TopK, p.Shape.Experts)
+	}
 	if p.Ranks < 1 || p.Ranks > 4096 || p.Kind == AllReduce && p.Ranks < 2 {
 		return fmt.Errorf("a %s over %d ranks", p.Kind, p.Ranks)
 	}
@@ -140,6 +152,7 @@ type Work struct {
 	Bytes  unit.Bytes // between memory and the chip
 	Wire   unit.Bytes // sent by one rank
 	PerKey unit.FLOPs // one more key for every query of a prefill
+	Rows   unit.Bytes // weights that the rows of a mixture's products meet: once for each row
 }
 
 // Work counts what one call of the point has to do, as package analytic counts it.
@@ -147,6 +160,9 @@ type Work struct {
 //	product    2·m·n·k FLOPs; weights, input and output once
 //	prefill    4·heads·d FLOPs a pair under the causal mask; q, k, v and output once
 //	decode     4·heads·d FLOPs a key; the keys and values of the context once for each KV head
+//	mixture    the router's E·h weights and 3·h·w of each expert: of those that the tokens are
+//	           expected to choose, read once (analytic.Distinct); for each pair of a token and
+//	           an expert 2 FLOPs a weight
 //	all-reduce 2(n-1)/n of the message on the wire (Patarasuk and Yuan 2009)
 func (p *Point) Work() Work {
 	s := &p.Shape
@@ -162,6 +178,11 @@ func (p *Point) Work() Work {
 	case AttentionDecode:
 		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
 		return Work{FLOPs: unit.FLOPs(4 * q * d * c * b), Bytes: size(2*kv*d*c*b + 2*q*d*b)}
+	case MixtureDecode:
+		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
+		expert := 3 * h * f(s.Width)
+		met := b * (e*h + top*expert)
+		return Work{FLOPs: unit.FLOPs(2 * met), Bytes: size(e*h + analytic.Distinct(e, top, b)*expert), Rows: size(met)}
 	case RMSNorm:
 		return Work{Bytes: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
 	case Activation:

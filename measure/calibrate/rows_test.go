@@ -6,10 +6,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/unit"
 )
@@ -44,6 +46,16 @@ func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.C
 		switch p.Kind.times() {
 		case GEMM:
 			s = kernel(truth.GEMM)
+		case MixtureDecode:
+			k := truth.Mixture
+			if k.Memory == 0 {
+				k = ownMixture(g).Mixture
+			}
+			fixed := k.Fixed
+			if p.Shape.Batch > 1 {
+				fixed = k.Several
+			}
+			s = float64(fixed) + (float64(w.Bytes)/k.Memory+k.Row*float64(w.Rows))/float64(g.Bandwidth)
 		case Sustained:
 			s = float64(w.FLOPs) / (0.66 * float64(peak))
 		case AttentionPrefill, AttentionDecode:
@@ -475,5 +487,69 @@ func TestFitOfDisturbedRows(t *testing.T) {
 func TestReadRowsOfADevice(t *testing.T) {
 	if _, err := ReadRows(t.TempDir()); err == nil || !strings.Contains(err.Error(), "want a regular file of at most") {
 		t.Errorf("a folder: %v", err)
+	}
+}
+
+// ownMixture are the defaults of a GPU with constants of mixtures, for rows of the native
+// engine.
+func ownMixture(g *hardware.GPU) hardware.Calibration {
+	c := hardware.DefaultCalibration(g)
+	c.Mixture = hardware.Mixture{Memory: 0.85, Row: 0.05, Fixed: 9e-6, Several: 20e-6}
+	return c
+}
+
+// Constants of mixtures are those that rows of a whole plan follow.
+func TestFitOfMixtures(t *testing.T) {
+	g := board(t, "h200")
+	truth := ownMixture(g)
+	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{"mixture.memory": 0.85, "mixture.row": 0.05, "mixture.fixed": 9e-6, "mixture.several": 20e-6} {
+		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
+			t.Errorf("%s: %+v, want %v", key, v, want)
+		}
+	}
+	again, err := hardware.ParseCalibration("x", f.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cal, _, err := again.Apply(g, Native); err != nil || math.Abs(cal.Mixture.Memory/truth.Mixture.Memory-1) > 0.1 {
+		t.Errorf("%+v, %v", cal.Mixture, err)
+	}
+	rows.Rows = slices.DeleteFunc(rows.Rows, func(r Row) bool { return r.Kind == MixtureDecode && r.Shape.Batch > 1 })
+	if f, err = Fit(rows, g, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := f.Values["mixture.row"]; ok && v.N > 0 {
+		t.Errorf("one row of each expert tells of more: %+v", v)
+	}
+}
+
+// All-reduces within own products have constants of their own, and the engine's others
+// have one latency, large and small.
+func TestFitOfPostedSums(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	truth.Link, truth.LinkBase, truth.LinkPerGPU = 0.35, 4e-6, 0.5e-6
+	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	for i := range rows.Rows {
+		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes)) {
+			s := 1.5e-6 + 0.2e-6*float64(r.Ranks) + r.Wire/(0.35*float64(g.LinkAmong(r.Ranks)))
+			r.Seconds, r.Median = []float64{s, s}, s
+		}
+	}
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{
+		"link.share": 0.35, "link.base": 4e-6, "one_shot.base": 4e-6, "one_shot.per_gpu": 0.5e-6, "posted.base": 1.5e-6, "posted.per_gpu": 0.2e-6,
+	} {
+		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
+			t.Errorf("%s: %+v, want %v", key, v, want)
+		}
 	}
 }

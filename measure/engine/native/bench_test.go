@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/analytic"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 func TestQueryCheck(t *testing.T) {
@@ -110,6 +112,9 @@ func TestBencher(t *testing.T) {
 		{Kind: "gemm_sustained", Shape: map[string]int{"m": 1024, "n": 1024, "k": 1024}},
 		{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}},
 		{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 1000, "heads": 32, "kv_heads": 8, "head_dim": 64}},
+		{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 128, "top_k": 8, "hidden": 256, "width": 128}},
+		{Kind: "mixture_decode", Shape: map[string]int{"batch": 8, "experts": 128, "top_k": 8, "hidden": 256, "width": 128}},
+		{Kind: "mixture_decode", Shape: map[string]int{"batch": 32, "experts": 128, "top_k": 8, "hidden": 256, "width": 128}},
 		{Kind: "activation", Shape: map[string]int{"tokens": 100, "width": 1024}},
 		{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}},
 		{Kind: "copy", Shape: map[string]int{"bytes": 1 << 20}},
@@ -131,13 +136,91 @@ func TestBencher(t *testing.T) {
 	}
 }
 
+// A mixture is timed by the calls of each kind of step, whose tokens choose experts of
+// their own.
+func TestMixtureBencher(t *testing.T) {
+	folder := emulate.Device(t)
+	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	b.mixtures = 1
+	var e *Engine
+	b.open = func(o Options) (_ *Engine, err error) {
+		e, err = Open(o)
+		return e, err
+	}
+	for _, batch := range []int{1, 5, 17} {
+		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64}, Samples: 3}
+		op, err := b.mixture(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.queue(); err != nil {
+			t.Fatal(err)
+		}
+		if err := op.s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		got, want := float64(hits(t, e, batch)), analytic.Distinct(32, 2, float64(batch))
+		if t.Logf("batch %d hits %v of 32 experts, expected %.1f", batch, got, want); math.Abs(got-want) > 5 || op.calls != mixtureLayers {
+			t.Errorf("batch %d, %d calls: %v experts are hit, %v expected", batch, op.calls, got, want)
+		}
+		if err := op.free(); err != nil {
+			t.Error(err)
+		}
+	}
+	q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 2, "top_k": 3, "hidden": 256, "width": 64}, Samples: 3}
+	if _, err := b.Time(&q); err == nil || !strings.Contains(err.Error(), "num_experts_per_tok (3) is more than") {
+		t.Errorf("3 of 2 experts: %v", err)
+	}
+}
+
+// Of a mixture whose kernel does the products around it, these are taken off: here all
+// kernels take a microsecond, three of them a layer less the two.
+func TestMixtureLessProducts(t *testing.T) {
+	b, _, _ := onStandIn(t)
+	open := b.open
+	b.open = func(o Options) (*Engine, error) {
+		e, err := open(o)
+		if err != nil {
+			return nil, err
+		}
+		var s sequence
+		for i := range e.w.layers {
+			s.add(i, func() error { return nil }, "attention")
+			s.add(i, func() error {
+				for range 3 {
+					if err := e.queueFirst(true); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, "experts_gate_up", "o_proj", "router", "top_k", "experts_down", "qkv_proj")
+		}
+		e.decode = s
+		return e, nil
+	}
+	q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}, Rotate: 64 << 20, Samples: 3}
+	got, err := b.Time(&q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range got.Seconds {
+		if math.Abs(s*1e6-1) > 1e-3 {
+			t.Errorf("%v s a call, want 1 us", s)
+		}
+	}
+}
+
 // onStandIn is a Bencher of a GPU that computes nothing, on which every kernel and
 // every product takes a microsecond.
 func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	t.Helper()
 	s := cuda.NewStandIn()
 	var last *cuda.StandIn
-	b := &Bencher{dev: s.Device, open: func(o Options) (*Engine, error) {
+	b := &Bencher{dev: s.Device, mixtures: mixtureCalls, open: func(o Options) (*Engine, error) {
 		last = cuda.NewStandIn()
 		return OnStandIn(o, last)
 	}}
@@ -175,6 +258,7 @@ func TestBencherQueues(t *testing.T) {
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 8192] 0 ", 2, 2, 1},
 		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [96 1 1] ", 1, 32, 1},
 		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 33, 1},
+		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}}, "kernel experts_down_1 ", 16, 64, (4*64 + 1) / 64.},
 		{Query{Kind: "activation", Shape: map[string]int{"tokens": 1024, "width": 4096}}, "kernel activation [4 1024 1] ", 4, 32, 1},
 		{Query{Kind: "read", Shape: map[string]int{"bytes": 16 << 20}}, "kernel probe_read ", 5, 35, 1},
 		{Query{Kind: "graph_node", Shape: map[string]int{"launches": 100}}, "kernel fill_constant ", 1, 100, 100},
@@ -187,7 +271,7 @@ func TestBencherQueues(t *testing.T) {
 			t.Fatalf("%s: %v", q.Kind, err)
 		}
 		lines := s.Queued
-		if strings.HasPrefix(q.Kind, "attention") {
+		if strings.HasPrefix(q.Kind, "attention") || strings.HasPrefix(q.Kind, "mixture") {
 			lines = engine().Queued
 		}
 		var calls []string

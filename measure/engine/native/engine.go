@@ -27,6 +27,11 @@ type Options struct {
 	Cache     cuda.Cache
 	Products  Products
 
+	// Spread makes random embeddings so large that what the layers add does not turn
+	// them: each token's experts are its own then (spreadScale). It is for the times of
+	// mixtures, and changes nothing that is read from a checkpoint.
+	Spread bool
+
 	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
 	Quantization Quantization // of the weights of the blocks' linear layers
 
@@ -225,7 +230,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
-	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float()}
+	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread}
 	if ckpt != nil {
 		return l.load(ckpt)
 	}

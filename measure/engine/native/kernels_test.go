@@ -410,7 +410,7 @@ func (b *bench) random() {
 	b.run(b.p.fillConstant, l, ones, uint64(999), float32(1))
 	got := get[uint16](b, out, n+8)
 	for i, v := range got {
-		if i < n && float64(b.f.Value(v)) != randomWeight(b.f, 0xfeedfacecafebeef, uint64(i)) || i >= n && v != 0xffff {
+		if i < n && float64(b.f.Value(v)) != randomWeight(b.f, 0xfeedfacecafebeef, uint64(i), randomScale) || i >= n && v != 0xffff {
 			t.Fatalf("element %d of %d is %v", i, n, b.f.Value(v))
 		}
 	}

@@ -14,6 +14,18 @@ type mixture struct {
 	normalized    bool // the weights of those chosen sum to 1
 }
 
+// Mixture reports whether a model has experts to choose among.
+func Mixture(m *models.Model) bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if m.Layers[i].Blocks[j].Experts != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // mostExperts is what the kernel that chooses them holds, and mostChosen a lane
 // each of its warp.
 const mostExperts, mostChosen = 256, 32

@@ -135,6 +135,26 @@ func TestExpertRingsFit(t *testing.T) {
 	}
 }
 
+// A router of few experts is cut along its columns, as in Mixtral-8x7B: there is room for
+// its parts where no other product of the model has any.
+func TestRouterHasRoomForParts(t *testing.T) {
+	s := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 32000, mixture: mixture{experts: 8, topK: 2}}
+	cut := 0
+	for _, l := range linearShapes() {
+		c := l.cutFor(s.experts, s.hidden, toScores, 132)
+		if c.parts < 2 {
+			continue
+		}
+		cut++
+		if sums, counters := l.scratch(&s, 132); sums < c.tiles*c.parts*l.sums() || counters < c.tiles {
+			t.Errorf("up to %d rows: %d bytes and %d counters for %d parts of %d tiles", l.rows, sums, counters, c.parts, c.tiles)
+		}
+	}
+	if cut == 0 {
+		t.Error("no router is cut")
+	}
+}
+
 // All tokens of a step with one expert, which makes as many groups of it, and the most
 // tokens that these kernels take.
 func TestKernelMixtureOfOne(t *testing.T) {

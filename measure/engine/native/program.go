@@ -143,10 +143,14 @@ func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
 // scratch is how much memory the parts of a step's products need at once: bytes of
 // sums, and counters.
 func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
-	for _, c := range []cut{
+	cuts := []cut{
 		l.cutFor(s.qkvWidth(), s.hidden, toScores, sms), l.cutFor(s.hidden, s.attWidth(), toStream, sms),
 		l.cutFor(s.inner, s.hidden, toGated, sms), l.cutFor(s.hidden, s.inner, toStream, sms), l.cutFor(s.tokens, s.hidden, toScores, sms),
-	} {
+	}
+	if s.experts > 0 {
+		cuts = append(cuts, l.cutFor(s.experts, s.hidden, toScores, sms)) // the router's
+	}
+	for _, c := range cuts {
 		if c.parts > 1 {
 			sums, counters = max(sums, c.tiles*c.parts*l.sums()), max(counters, c.tiles)
 		}

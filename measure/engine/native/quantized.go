@@ -95,6 +95,7 @@ type loader struct {
 	scratch cuda.Ptr
 	room    int // bytes of the scratch: shape.scratchOf
 	float   safetensors.Format
+	spread  bool // Options.Spread
 }
 
 // A piece is the rows and columns of a tensor that are loaded at a time.

@@ -49,7 +49,7 @@ func referenceOf(t testing.TB, config string, opt Options) *reference {
 		for i := range v {
 			v[i] = float64(s.normStart())
 			if !ts.norm {
-				v[i] = randomWeight(s.float(), own, uint64(i))
+				v[i] = randomWeight(s.float(), own, uint64(i), scaleOf(ts.name, opt.Spread))
 			}
 		}
 		r.w[ts.name] = quantized(ts.kept, s.float(), v, ts.cols.N)
@@ -64,13 +64,13 @@ func (r *reference) reset() {
 }
 
 // randomWeight is element i of random.cu's fill_random.
-func randomWeight(f safetensors.Format, seed, i uint64) float64 {
+func randomWeight(f safetensors.Format, seed, i uint64, scale float32) float64 {
 	z := seed + (i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	z ^= z >> 31
 	u := float32(float32(float32(z>>40)+0.5)*float32(1.0/8388608)) - 1
-	return float64(f.Value(f.Round(randomScale * u)))
+	return float64(f.Value(f.Round(scale * u)))
 }
 
 func bf16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }

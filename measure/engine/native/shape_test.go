@@ -248,7 +248,7 @@ func TestRandomWeights(t *testing.T) {
 	}
 	sum, squares, n := 0.0, 0.0, 100000
 	for i := range n {
-		v := randomWeight(safetensors.BFloat16, tensorSeed(7, "lm_head.weight"), uint64(i))
+		v := randomWeight(safetensors.BFloat16, tensorSeed(7, "lm_head.weight"), uint64(i), randomScale)
 		sum, squares = sum+v, squares+v*v
 		if math.Abs(v) > float64(randomScale)*1.01 {
 			t.Fatalf("element %d is %v", i, v)

@@ -49,7 +49,8 @@ type speedRow struct {
 // quantized weights then. "tp2:1x1024@..." is over two GPUs. "compile:1x1024@..." compiles
 // the kernels of a case alone, and "compile2:" those of two GPUs, so that those of several
 // can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b takes that
-// model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers.
+// model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers. LLMPROF_NATIVE_SPEED_SPREAD=0 leaves
+// its random embedding as small as its other weights, so that prompts choose few experts.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
 	if cases == "" {
@@ -253,9 +254,15 @@ func (m *meter) prefillOperators(e *Engine) {
 	m.must(r.Close())
 }
 
+// spread reports whether the embeddings of the model are large, as measurements have those
+// of a mixture.
+func (m *meter) spread() bool {
+	return strings.Contains(m.model, "num_experts") && os.Getenv("LLMPROF_NATIVE_SPEED_SPREAD") != "0"
+}
+
 // options are those of a case.
 func (m *meter) options(batch, prompt, gen int, shape string) Options {
-	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen}
+	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen, Spread: m.spread()}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -359,7 +366,7 @@ func (m *meter) operators(e *Engine, first []int32) {
 
 // prefill measures a prompt of one sequence.
 func (m *meter) prefill(length int, shape string) {
-	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1}
+	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1, Spread: m.spread()}
 	if rest := m.formats(&opt, shape); rest != "" {
 		m.t.Fatalf("a prefill has no %q", rest)
 	}
@@ -381,6 +388,9 @@ func (m *meter) prefill(length int, shape string) {
 		float64(s.layers)*2*float64(length)*float64(length)*float64(s.attWidth())
 	floor := flops / m.gemm * 1e3
 	m.add(speedRow{What: "prefill", Batch: 1, Prompt: length, Ms: ms, HostMs: host[2], Floor: floor, Ratio: ms / floor, Note: shape})
+	if s.experts > 0 {
+		m.t.Logf("%d of %d experts of the last layer are hit", hits(m.t, e, min(length, e.b.rows)), s.experts)
+	}
 	m.prefillOperators(e)
 	ms = m.median(e, 5, func() error { return e.queuePrefillAttention(0, 0, 1) })
 	att := 2 * float64(length) * float64(length) * float64(s.attWidth())

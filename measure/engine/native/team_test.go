@@ -17,10 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof"
+	"llmprof/analytic"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/unit"
 )
 
 // shareable are small models of each family that four GPUs can share, the
@@ -188,7 +190,7 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 		for i := range ts.elements() {
 			v := float32(s.normStart())
 			if !ts.norm {
-				v = float32(randomWeight(safetensors.BFloat16, tensorSeed(seed, ts.name), uint64(i)))
+				v = float32(randomWeight(safetensors.BFloat16, tensorSeed(seed, ts.name), uint64(i), randomScale))
 			}
 			data = binary.LittleEndian.AppendUint16(data, safetensors.Round(v))
 		}
@@ -409,6 +411,20 @@ func TestOneShotBytes(t *testing.T) {
 		one, two := (n-1)*m/450e9, 2*(n-1)/n*m/450e9+2e-6
 		if c.ranks > 2 && math.Abs(one/two-1) > 1e-4 {
 			t.Errorf("%d ranks: one shot takes %v s, two %v s", c.ranks, one, two)
+		}
+	}
+}
+
+// Products post their sums where the estimate says so.
+func TestPostsAsEstimated(t *testing.T) {
+	for _, ranks := range []int{2, 4, 8} {
+		for batch := 1; batch <= 17; batch++ {
+			o := Options{Batch: batch, TP: ranks}
+			s := shape{ranks: ranks, hidden: 4096}
+			want := batch <= 16 && analytic.Posted(ranks, unit.Bytes(2*batch*s.hidden))
+			if got := o.posts(&s); got != want {
+				t.Errorf("%d ranks, batch %d: posts %v, estimated %v", ranks, batch, got, want)
+			}
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
 func layout(s *shape) *weights {
 	w := &weights{quantized: map[cuda.Ptr]scaled{}}
 	norm := func(name string, n int) cuda.Ptr { return w.place(true, wholeNorm(name+".weight", n)) }
-	w.embedding = w.place(false, s.vocabularyOf("model.embed_tokens.weight"))
+	w.embedding = w.place(false, s.vocabularyOf(embeddingName))
 	for i := range s.layers {
 		p := fmt.Sprintf("model.layers.%d.", i)
 		a := p + "self_attn."
@@ -205,6 +205,24 @@ func (w *weights) allocate(dev *cuda.Device) error {
 // its deviation is 0.02, transformers' initializer_range.
 const randomScale = float32(0.02 * 1.7320508075688772) // times √3
 
+// spreadScale is the same of the embedding with Options.Spread. At transformers' 0.02 a
+// layer's attention, a mean over the context that is nearly the same for neighbours,
+// outweighs a token's own vector from the first layer on: the stream of all tokens
+// turns in one direction, and so do their routers (docs/native.md has
+// how few experts are chosen then). At 20 every token keeps its own direction through 48
+// layers.
+const spreadScale = 1000 * randomScale
+
+const embeddingName = "model.embed_tokens.weight"
+
+// scaleOf is the half-width of the distribution of a tensor's random values.
+func scaleOf(name string, spread bool) float32 {
+	if spread && name == embeddingName {
+		return spreadScale
+	}
+	return randomScale
+}
+
 // tensorSeed tells the tensors of one model apart.
 func tensorSeed(seed uint64, name string) uint64 {
 	h := fnv.New64a()
@@ -239,13 +257,13 @@ func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
 	if t.kept != Unquantized {
 		at = l.scratch
 	}
-	launch := filling(n)
+	launch, scale := filling(n), scaleOf(t.name, l.spread)
 	var err error
 	if p.whole(t) {
-		err = l.k.fillRandom.Queue(l.s, launch, at, n, seed, randomScale)
+		err = l.k.fillRandom.Queue(l.s, launch, at, n, seed, scale)
 	} else {
 		launch.Grid.X = min(p.rows.N, 4096)
-		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin), uint64(t.width()), seed, randomScale)
+		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin), uint64(t.width()), seed, scale)
 	}
 	if err == nil && t.kept != Unquantized {
 		err = l.quantize(t, p)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/analytic"
 	"llmprof/measure/engine"
 )
 
@@ -89,5 +90,28 @@ func TestLogitsOfTheLastPosition(t *testing.T) {
 	script(t, &positions, "logits.py", inJSON(t, last), inJSON(t, all))
 	if diff := cmp.Diff([][]int{{1, 1}, {all.PromptLen, 1}}, positions); diff != "" {
 		t.Errorf("the LM head of a prefill and a step ran on (-want +got):\n%s", diff)
+	}
+}
+
+// A random prompt hits as many experts of a random mixture as a uniform choice does, as
+// estimates take it. As transformers initialises it, it hits few.
+func TestRandomMixturesSpread(t *testing.T) {
+	l := workload(t, "qwen3moe")
+	var config map[string]any
+	if err := json.Unmarshal(l.Config, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["hidden_size"], config["num_hidden_layers"], config["num_experts"] = 256, 12, 64
+	var err error
+	if l.Config, err = json.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	l.Batch, l.PromptLen = 1, 60
+	var hit [][2]int
+	script(t, &hit, "routes.py", inJSON(t, l))
+	want := analytic.Distinct(64, 2, 60)
+	t.Logf("60 tokens hit %d of 64 experts, %d as initialised; uniformly chosen %.1f", hit[0][0], hit[0][1], want)
+	if float64(hit[0][0]) < 0.88*want || float64(hit[0][1]) > 0.7*want {
+		t.Error("the embedding does not spread the choice")
 	}
 }

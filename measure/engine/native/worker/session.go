@@ -110,7 +110,11 @@ func (s *session) ready() *engine.Ready {
 		taken["all-reduce"] = "own kernels over peer memory, float32"
 		text += sharedText
 	}
-	return &engine.Ready{Devices: devices, LoadS: s.loadS, Timer: text, Options: taken, Params: e.Params(), PromptLen: s.opt.PromptLen}
+	ready := &engine.Ready{Devices: devices, LoadS: s.loadS, Timer: text, Options: taken, Params: e.Params(), PromptLen: s.opt.PromptLen}
+	if s.opt.Spread {
+		ready.Notes = append(ready.Notes, "random embeddings have a deviation of 20, so that the tokens of a random mixture choose experts evenly, as trained ones are made to")
+	}
+	return ready
 }
 
 // fill puts the first prompts into the cache.

@@ -167,7 +167,31 @@ def build_random(load: dict[str, Any], config: Any, device: torch.device) -> Any
     """
     if device.type == "cuda":
         check_room(build_meta(load, config), device)
-    return build(load, config, device)
+    return spread(build(load, config, device))
+
+
+# The deviation of the random embeddings of a mixture. The native engine has the same.
+SPREAD = 20.0
+
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+
+def chooses(config: Any) -> bool:
+    """Tells whether a model has experts that a router chooses among."""
+    return any(getattr(config.get_text_config(), name, 0) for name in EXPERTS)
+
+
+def spread(model: Any) -> Any:
+    """Makes the embeddings of a random mixture so large that layers do not turn them.
+
+    As initialised, attention outweighs a token's own vector from the first layer on:
+    all tokens come to look alike to the routers, which send them to few experts.
+    Trained routers are balanced, and estimates take their choice as uniform.
+    """
+    if chooses(model.config):
+        with torch.no_grad():
+            model.get_input_embeddings().weight.normal_(0, SPREAD)
+    return model
 
 
 def check_room(model: Any, device: torch.device) -> None:
@@ -190,7 +214,7 @@ def load_files(load: dict[str, Any], config: Any, device: torch.device, rank: Ra
     folder = Path(tempfile.gettempdir(), f"llmprof-random-{os.getppid()}")
     try:
         if rank.local == 0:
-            model = build(load, config, device)
+            model = spread(build(load, config, device))
             # Its own rule lets the first rank of all nodes write, and no other.
             model.should_save_on_this_rank = lambda is_main_process: is_main_process
             model.save_pretrained(folder)

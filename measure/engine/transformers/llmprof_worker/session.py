@@ -10,7 +10,7 @@ import torch
 from . import sizes
 from .caches import Snapshot
 from .failures import Failure
-from .loading import load_model
+from .loading import SPREAD, chooses, load_model
 from .pipe import Channel, now
 from .prompts import make_prompts
 from .ranks import Rank
@@ -69,6 +69,11 @@ class Session:
         notes = list(self.loaded.notes)
         if not stepper.prefill_forward.keeps_last and not self.load.get("all_logits"):
             notes.append("this model has no way to leave out logits: the LM head runs on every position of the prompt")
+        if self.load["random_weights"] and chooses(model.config):
+            notes.append(
+                f"random embeddings have a deviation of {SPREAD:.0f}, so that the tokens of a random mixture "
+                "choose experts evenly, as trained ones are made to"
+            )
         if stepper.static:
             notes.append("a static cache: attention in prefill and decode reads its whole length under a mask")
         return {

@@ -1,0 +1,98 @@
+package analytic
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+// withCalibration is a case on a machine with other constants.
+func withCalibration(t *testing.T, c *Case, change func(*hardware.Calibration)) *Case {
+	t.Helper()
+	cal := c.Machine.Cal
+	change(&cal)
+	m, err := NewMachine(c.Machine.GPU, cal, c.Machine.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *c
+	other.Machine = m
+	return &other
+}
+
+// TestMixtureByHand works out what the mixtures of a decode step of Qwen3-30B-A3B take by
+// the engine's own kernels: 48 layers, 8 of 128 experts of 2048 × 768. Beyond 64
+// sequences, in a prefill, with quantized weights and where a calibration has no
+// constants of them, it is what it was.
+func TestMixtureByHand(t *testing.T) {
+	const layers, hidden, width, experts, top = 48.0, 2048.0, 768.0, 128.0, 8.0
+	k := hardware.Mixture{Memory: 0.8, Row: 0.02, Fixed: 12e-6, Several: 20e-6}
+	for _, batch := range []int{1, 2, 16, 17, 64, 65} {
+		was := onEngine(t, "qwen3-30b-a3b", "native", Workload{Batch: batch, Prompt: 512, Gen: 2})
+		c := withCalibration(t, was, func(cal *hardware.Calibration) { cal.Mixture = k })
+		r, before := explain(t, c), explain(t, was)
+		b := float64(batch)
+		hit := experts * (1 - math.Pow(1-top/experts, b))
+		of := func(weights, met float64) float64 { // read once, and met by rows
+			fixed := k.Several
+			if batch == 1 {
+				fixed = k.Fixed
+			}
+			return layers * (float64(fixed)/4 + 2*weights/(k.Memory*4.8e12) + 2*met*k.Row/4.8e12)
+		}
+		want := map[string]float64{
+			"router": of(experts*hidden, b*experts*hidden), "top_k": of(0, 0),
+			"experts_gate_up": of(hit*2*hidden*width, b*top*2*hidden*width), "experts_down": of(hit*hidden*width, b*top*hidden*width),
+		}
+		for i := range r.DecodeOps {
+			l := &r.DecodeOps[i]
+			w, own := want[l.Name]
+			if !own || batch > 64 {
+				w = float64(before.DecodeOps[i].Expected)
+			}
+			tolerance := 1e-9
+			if l.Name == "top_k" {
+				tolerance = 1e-3 // its arithmetic, which is next to nothing
+			}
+			near(t, fmt.Sprintf("batch %d: %s", batch, l.Name), l.Expected, unit.Seconds(w), tolerance)
+		}
+		if r.TTFT != before.TTFT || predict(t, c).TPOT != r.TPOT {
+			t.Errorf("batch %d: TTFT %v, was %v; TPOT %v, %v when it is predicted alone", batch, r.TTFT, before.TTFT, r.TPOT, predict(t, c).TPOT)
+		}
+		was.Scheme = scheme(t, "w8a16-fp8", was.Machine.GPU)
+		c.Scheme = was.Scheme
+		if got, want := predict(t, c), predict(t, was); got != want {
+			t.Errorf("batch %d: quantized experts are priced as others: %+v, %+v", batch, got.Decode, want.Decode)
+		}
+	}
+}
+
+// TestPostedByHand holds which all-reduces take the latency of sums within products: two
+// a layer of a dense model's decode steps of up to 16 sequences, the attention's alone of
+// a mixture's, none of a prefill; over eight GPUs those of few sequences.
+func TestPostedByHand(t *testing.T) {
+	const less = 3e-6 // by which a posted sum is faster than another
+	for _, x := range []struct {
+		model     string
+		tp, batch int
+		sums      float64
+	}{
+		{"llama3.1-8b", 2, 1, 64}, {"llama3.1-8b", 2, 16, 64}, {"llama3.1-8b", 2, 17, 0}, {"llama3.1-8b", 4, 16, 64},
+		{"llama3.1-8b", 8, 5, 64}, {"llama3.1-8b", 8, 6, 0}, {"qwen3-30b-a3b", 2, 16, 48}, {"qwen3-30b-a3b", 4, 1, 48},
+	} {
+		was := onEngine(t, x.model, "native", Workload{Batch: x.batch, Prompt: 512, Gen: 2})
+		was.Parallel = Parallelism{TP: x.tp, GPUsPerNode: 8}
+		was = withCalibration(t, was, func(cal *hardware.Calibration) {
+			cal.OneShotBase, cal.OneShotPerGPU, cal.PostedBase, cal.PostedPerGPU = 5e-6, 0, 5e-6, 0
+		})
+		c := withCalibration(t, was, func(cal *hardware.Calibration) { cal.PostedBase -= less })
+		got, before := predict(t, c), predict(t, was)
+		near(t, fmt.Sprintf("%s, TP %d, batch %d", x.model, x.tp, x.batch), before.TPOT.Expected-got.TPOT.Expected, unit.Seconds(x.sums*less), 1e-9)
+		if got.TTFT != before.TTFT || explain(t, c).TPOT != got.TPOT {
+			t.Errorf("%s, TP %d, batch %d: TTFT %v, was %v; TPOT %v, %v by its operators", x.model, x.tp, x.batch, got.TTFT, before.TTFT, got.TPOT, explain(t, c).TPOT)
+		}
+	}
+}
