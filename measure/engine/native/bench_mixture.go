@@ -126,7 +126,10 @@ func (e *Engine) besideMixture(layer int, s sequence) (products sequence) {
 func (s sequence) mixture(layer int) (sequence, error) {
 	of := slices.DeleteFunc(slices.Clone(s), func(c call) bool { return c.layer != layer })
 	does := func(c call, name string) bool { return c.name == name || slices.Contains(c.includes, name) }
-	first := slices.IndexFunc(of, func(c call) bool { return does(c, "router") })
+	first := len(of) - 1 // the last: what begins the first layer is of the same operator
+	for first >= 0 && !does(of[first], "router") {
+		first--
+	}
 	if first < 0 {
 		return nil, unsupported("layer %d has no router", layer)
 	}

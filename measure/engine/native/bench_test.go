@@ -258,7 +258,7 @@ func TestBencherQueues(t *testing.T) {
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 8192] 0 ", 2, 2, 1},
 		{Query{Kind: "attention_prefill", Shape: map[string]int{"tokens": 300, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_prefill_hopper [96 1 1] ", 1, 32, 1},
 		{Query{Kind: "attention_decode", Shape: map[string]int{"batch": 2, "context": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}}, "kernel attention_decode ", 3, 33, 1},
-		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 1, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}}, "kernel experts_down_1 ", 16, 64, (4*64 + 1) / 64.},
+		{Query{Kind: "mixture_decode", Shape: map[string]int{"batch": 2, "experts": 16, "top_k": 4, "hidden": 1024, "width": 768}}, "kernel experts_down_8 ", 16, 64, (4*64 + 1) / 64.},
 		{Query{Kind: "activation", Shape: map[string]int{"tokens": 1024, "width": 4096}}, "kernel activation [4 1024 1] ", 4, 32, 1},
 		{Query{Kind: "read", Shape: map[string]int{"bytes": 16 << 20}}, "kernel probe_read ", 5, 35, 1},
 		{Query{Kind: "graph_node", Shape: map[string]int{"launches": 100}}, "kernel fill_constant ", 1, 100, 100},
