@@ -8,26 +8,36 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	record "llmprof/measure/result"
 )
 
+// imports is that Python, and whether it has transformers. To import it takes seconds,
+// and is done once. All threads of a Python wait for each other over a tiny model,
+// which costs a busy machine six times what the work does: each has one.
+var imports = sync.OnceValues(func() (path string, err error) {
+	path = os.Getenv("LLMPROF_PYTHON")
+	if path == "" || path == "required" {
+		if path, err = filepath.Abs("../../.venv/bin/python"); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Setenv("OMP_NUM_THREADS", "1"); err != nil {
+		return "", err
+	}
+	return path, exec.Command(path, "-c", "import torch, transformers").Run()
+})
+
 // python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
 // names, or that of "make venv". LLMPROF_PYTHON=required makes its lack an error.
 func python(t *testing.T) string {
 	t.Helper()
-	path := os.Getenv("LLMPROF_PYTHON")
-	required := path == "required"
-	if path == "" || required {
-		var err error
-		if path, err = filepath.Abs("../../.venv/bin/python"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := exec.Command(path, "-c", "import torch, transformers").Run(); err != nil {
-		if required {
-			t.Fatalf("%s has no transformers: make venv", path)
+	path, err := imports()
+	if err != nil {
+		if os.Getenv("LLMPROF_PYTHON") == "required" {
+			t.Fatalf("%s has no transformers: make venv: %v", path, err)
 		}
 		t.Skip("no Python with transformers: make venv, or name one in LLMPROF_PYTHON")
 	}

@@ -124,6 +124,7 @@ func TestGPUReplayCloses(t *testing.T) {
 // and that its spans fill the steps.
 func TestGPUTracer(t *testing.T) {
 	emulate.Device(t)
+	t.Parallel()
 	for name, config := range tiny() {
 		if emulate.RealGPU() != nil && !slices.Contains([]string{"llama", "gemma2", "qwen3_moe"}, name) {
 			continue // the processor takes its time

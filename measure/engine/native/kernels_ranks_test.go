@@ -11,6 +11,7 @@ import (
 // The products that only ranks of a model have, for each ring: those that exchange
 // their sums, and those of half tiles.
 func TestKernelLinearRanks(t *testing.T) {
+	t.Parallel()
 	s := plain
 	s.ranks = 2
 	both(t, s, func(b *bench) {

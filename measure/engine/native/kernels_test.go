@@ -140,11 +140,15 @@ func (b *bench) rounding() float64 {
 	return 1.0 / 256
 }
 
-// both runs a test of kernels in bf16 and in fp16.
+// both runs a test of kernels in bf16 and in fp16, beside other tests.
 func both(t *testing.T, s shape, test func(b *bench)) {
 	for name, fp16 := range map[string]bool{"bf16": false, "fp16": true} {
+		s := s
 		s.fp16 = fp16
-		t.Run(name, func(t *testing.T) { test(newBench(t, &s)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newBench(t, &s))
+		})
 	}
 }
 
@@ -180,7 +184,10 @@ var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
 
 // The products of decoding, for each ring, at batches that fill it and not, with
 // rows that end within a tile and inputs that end within a stage.
-func TestKernelLinear(t *testing.T) { both(t, plain, (*bench).linear) }
+func TestKernelLinear(t *testing.T) {
+	t.Parallel()
+	both(t, plain, (*bench).linear)
+}
 
 func (b *bench) linear() {
 	for i := range b.p.linear {
@@ -287,7 +294,10 @@ func (b *bench) swiglu(l *linearKernels, batch, n, k, parts int) {
 }
 
 // What touches each value once.
-func TestKernelElementwise(t *testing.T) { both(t, plain, (*bench).elementwise) }
+func TestKernelElementwise(t *testing.T) {
+	t.Parallel()
+	both(t, plain, (*bench).elementwise)
+}
 
 func (b *bench) elementwise() {
 	t := b.t
@@ -386,7 +396,10 @@ func TestKernelSampling(t *testing.T) {
 }
 
 // Random weights are equal to the bit with the rule that any program can follow.
-func TestKernelRandom(t *testing.T) { both(t, plain, (*bench).random) }
+func TestKernelRandom(t *testing.T) {
+	t.Parallel()
+	both(t, plain, (*bench).random)
+}
 
 func (b *bench) random() {
 	t := b.t

@@ -159,6 +159,7 @@ func (b *bench) matrix(q Quantization, n, k int) quantizedMatrix {
 
 // Weights are quantized as plain Go does, and widened to what they are worth.
 func TestKernelQuantize(t *testing.T) {
+	t.Parallel()
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
 		s.kept, s.sandwich = q, true // TestKernelNarrow's program
@@ -185,6 +186,7 @@ func TestKernelQuantize(t *testing.T) {
 
 // Every byte of e4m3 but those that are no numbers has the value that its bits say.
 func TestKernelArrange(t *testing.T) {
+	t.Parallel()
 	s := plain
 	s.kept, s.sandwich = FP8, true // TestKernelNarrow's program
 	both(t, s, func(b *bench) {
@@ -512,6 +514,7 @@ func TestFormatsCheckpoints(t *testing.T) {
 		{safetensors.BFloat16, false, false, FP8}, {safetensors.BFloat16, false, false, INT4},
 	} {
 		t.Run(fmt.Sprintf("%d %v in %v %v", c.stored, c.fp8, c.fp16, c.kept), func(t *testing.T) {
+			t.Parallel()
 			s, r := storeOf(t, tinyMistral, c.stored, c.fp8)
 			o := opt
 			o.Weights, o.FP16, o.Quantization = s.write(t), c.fp16, c.kept

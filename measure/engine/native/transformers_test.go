@@ -10,12 +10,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
 )
+
+// venv is the Python of "make venv", and whether it has torch and transformers. To
+// import them takes seconds, and is done once.
+var venv = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../../../.venv/bin/python")
+	if err != nil {
+		return "", err
+	}
+	return path, exec.Command(path, "-c", "import torch, transformers").Run()
+})
 
 // python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
 // names, or that of "make venv". LLMPROF_PYTHON=required makes its lack an error.
@@ -25,15 +36,12 @@ func python(t *testing.T) string {
 	if named != "" && named != "required" {
 		return named
 	}
-	path, err := filepath.Abs("../../../.venv/bin/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if exec.Command(path, "-c", "import torch, transformers").Run() == nil {
+	path, err := venv()
+	if err == nil {
 		return path
 	}
 	if named == "required" {
-		t.Fatalf("%s has no torch and transformers: make venv", path)
+		t.Fatalf("%s has no torch and transformers: make venv: %v", path, err)
 	}
 	t.Skip("no Python with torch and transformers: make venv, or name one in LLMPROF_PYTHON")
 	return ""
@@ -43,6 +51,9 @@ func logitsScript(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command(python(t), append([]string{filepath.Join("testdata", "logits.py")}, args...)...)
 	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1")
+	if emulate.RealGPU() != nil {
+		cmd.Env = append(cmd.Env, "OMP_NUM_THREADS=1") // of tiny models: more wait for each other
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("logits.py: %v\n%s", err, out)
 	}

@@ -47,7 +47,9 @@ func python(t *testing.T) string {
 func realServer(t *testing.T) (*Server, Options) {
 	t.Helper()
 	py, model := python(t), t.TempDir()
-	if out, err := exec.Command(py, "testdata/tiny.py", model).CombinedOutput(); err != nil {
+	tiny := exec.Command(py, "testdata/tiny.py", model)
+	tiny.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
+	if out, err := tiny.CombinedOutput(); err != nil {
 		t.Fatalf("the model cannot be made: %v\n%s", err, out)
 	}
 	addr := free(t)

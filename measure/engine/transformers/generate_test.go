@@ -16,7 +16,7 @@ import (
 func script(t *testing.T, into any, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(python(t), append([]string{"testdata/" + name}, args...)...)
-	cmd.Env = append(os.Environ(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "HF_HUB_OFFLINE=1")
+	cmd.Env = append(os.Environ(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {

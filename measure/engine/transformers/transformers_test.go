@@ -6,11 +6,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/transformers"
 )
+
+// venv is the Python of "make venv", and whether it has torch and transformers. To
+// import them takes seconds, and is done once.
+var venv = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../../../.venv/bin/python")
+	if err != nil {
+		return "", err
+	}
+	return path, exec.Command(path, "-c", "import torch, transformers").Run()
+})
 
 // python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
 // names, or the one of "make venv". LLMPROF_PYTHON=required makes its lack an
@@ -21,15 +32,12 @@ func python(t *testing.T) string {
 	if named != "" && named != "required" {
 		return named
 	}
-	path, err := filepath.Abs("../../../.venv/bin/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if exec.Command(path, "-c", "import torch, transformers").Run() == nil {
+	path, err := venv()
+	if err == nil {
 		return path
 	}
 	if named == "required" {
-		t.Fatalf("%s has no torch and transformers: make venv", path)
+		t.Fatalf("%s has no torch and transformers: make venv: %v", path, err)
 	}
 	t.Skip("no Python with torch and transformers: make venv, or name one in LLMPROF_PYTHON")
 	return ""
@@ -54,12 +62,13 @@ func workload(t *testing.T, name string) engine.Load {
 	}
 }
 
-// start starts a worker that the test ends.
+// start starts a worker that the test ends. Threads that wait for each other over a
+// tiny model cost a busy machine six times what the work does.
 func start(t *testing.T) *engine.Worker {
 	t.Helper()
 	w, err := transformers.Start(context.Background(), transformers.Options{
 		Python: python(t),
-		Env:    []string{"HF_HUB_OFFLINE=1"},
+		Env:    []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	})
 	if err != nil {
 		t.Fatal(err)

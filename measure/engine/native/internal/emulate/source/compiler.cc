@@ -1,14 +1,24 @@
 // NVRTC's functions over the host's C++ compiler: a program's text with ptx.cuh
-// and hopper.cuh replaced by device.h and hopper.h becomes a shared library.
+// and hopper.cuh replaced by device.h and hopper.h becomes a shared library. Parts
+// of it are compiled side by side and kept beside this library, for programs that
+// have the same.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <set>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include "parts.h"
 
 namespace {
 
@@ -49,26 +59,93 @@ std::string without(const std::string &s, const std::string &file) {
   return s.substr(0, begin) + (end == std::string::npos ? "" : s.substr(end));
 }
 
-// entries finds the kernels of a program that the preprocessor has read.
-std::string entries(const std::string &s) {
-  const std::string mark = "EMULATED_KERNEL";
-  std::set<std::string> names;
-  for (size_t at = s.find(mark); at != std::string::npos; at = s.find(mark, at)) {
-    size_t open = s.find('(', at += mark.size()), end = open;
-    while (end > at && isspace(s[end - 1])) end--;
-    size_t begin = end;
-    while (begin > at && (isalnum(s[begin - 1]) || s[begin - 1] == '_')) begin--;
-    names.insert(s.substr(begin, end - begin));
-  }
-  std::string out;
-  for (auto &n : names) out += "\nEMULATED_ENTRY(" + n + ")";
-  return out + "\n";
-}
-
 std::string quoted(const std::string &s) {
   std::string out = "'";
   for (char c : s) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
+}
+
+bool run(const std::string &command) { return system(command.c_str()) == 0; }
+
+// What is seen from outside of a program is what calls its kernels: the loader would
+// take the shared memory of templates from another module that is loaded, and lose it
+// with that.
+std::string compiler() {
+  const char *cxx = getenv("CXX");
+  return std::string(cxx ? cxx : "g++") +
+         " -std=c++17 -w -O2 -ftree-vectorize -fvisibility=hidden -fPIC -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -I" + quoted(folder());
+}
+
+// once makes a file that is not there, in whichever process comes first: make writes
+// it to the path that it is given.
+template <class F>
+bool once(const std::string &path, F make) {
+  if (access(path.c_str(), R_OK) == 0) return true;
+  int lock = open((path + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (lock < 0) return false;
+  flock(lock, LOCK_EX);
+  std::string fresh = path + ".new" + std::to_string(getpid());
+  bool done = access(path.c_str(), R_OK) == 0 || (make(fresh) && rename(fresh.c_str(), path.c_str()) == 0);
+  close(lock);
+  return done;
+}
+
+// key names a text.
+std::string key(const std::string &s) {
+  uint64_t sums[2] = {0xcbf29ce484222325, 0x9e3779b97f4a7c15};
+  for (unsigned char c : s)
+    for (auto &sum : sums) sum = (sum ^ c) * (&sum == sums ? 0x100000001b3 : 0xd6e8feb86659fd93);
+  char out[33];
+  snprintf(out, sizeof out, "%016llx%016llx", (unsigned long long)sums[0], (unsigned long long)sums[1]);
+  return out;
+}
+
+// compiled is the object file of a part, "" where it does not compile.
+std::string compiled(const std::string &part, const std::string &log) {
+  const std::string dir = folder() + "/parts", path = dir + "/" + key(part) + ".o", system_header = folder() + "/system.h";
+  mkdir(dir.c_str(), 0700);
+  once(system_header + ".gch", [&](const std::string &to) { return run(compiler() + " -x c++-header " + quoted(system_header) + " -o " + to + " 2>/dev/null"); });
+  bool done = once(path, [&](const std::string &to) {
+    return write(path + ".cc", part) && run(compiler() + " -include system.h -DEMULATED_KERNEL= -c " + path + ".cc -o " + to + " 2>" + log) && unlink((path + ".cc").c_str()) == 0;
+  });
+  return done ? path : "";
+}
+
+// compiled_all are the object files of parts, "" for one that does not compile.
+std::vector<std::string> compiled_all(const std::vector<std::string> &parts, const std::string &log) {
+  std::vector<std::string> objects(parts.size());
+  std::atomic<size_t> next(0);
+  std::vector<std::thread> some;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
+    some.emplace_back([&] {
+      for (size_t k; (k = next++) < parts.size();) objects[k] = compiled(parts[k], log + std::to_string(k));
+    });
+  for (auto &t : some) t.join();
+  for (size_t k = 0; k < parts.size(); k++) unlink((log + std::to_string(k)).c_str());
+  return objects;
+}
+
+// linked makes a shared library of objects, of which none may be missing.
+bool linked(const std::vector<std::string> &objects, const std::string &dir, const std::string &log) {
+  std::string link = compiler() + " -shared -Wl,-z,defs -o " + dir + "/kernels.so";
+  for (auto &o : objects) {
+    if (o.empty()) return false;
+    link += " " + o;
+  }
+  return run(link + " 2>" + log);
+}
+
+// build makes a shared library of a program. One that cannot be compiled in parts is
+// compiled as a whole, which tells what is wrong with it.
+bool build(const std::string &source, const std::string &defines, const std::string &dir) {
+  const std::string device = "EMULATED_DEVICE", program = "EMULATED_PROGRAM", log = dir + "/log";
+  if (!write(dir + "/kernels.cc", "#include \"system.h\"\n" + device + "\n#include \"device.h\"\n#include \"hopper.h\"\n" + program + "\n" + source)) return false;
+  if (!run("cd " + dir + " && " + compiler() + defines + " -E kernels.cc -o kernels.ii 2>log")) return false; // no path of this folder in the text
+  std::string text = read(dir + "/kernels.ii");
+  text = text.substr(text.find(device + "\n") + device.size() + 1);
+  size_t begin = text.find(program + "\n");
+  text.erase(begin, program.size() + 1);
+  return linked(compiled_all(parts_of(text, begin), log), dir, log) || linked({compiled(whole(text, begin), log)}, dir, log);
 }
 
 } // namespace
@@ -81,24 +158,17 @@ int nvrtcCreateProgram(Program **p, const char *source, const char *, int, void 
 int nvrtcDestroyProgram(Program **p) { return delete *p, 0; }
 
 int nvrtcCompileProgram(Program *p, int n, const char **options) {
-  const char *tmp = getenv("TMPDIR"), *cxx = getenv("CXX");
-  std::string dir = std::string(tmp ? tmp : "/tmp") + "/emulated-XXXXXX";
+  const char *tmp = getenv("TMPDIR");
+  std::string dir = std::string(tmp ? tmp : "/tmp") + "/emulated-XXXXXX", defines;
   if (!mkdtemp(&dir[0])) return 7;
-  std::string flags = std::string(cxx ? cxx : "g++") + " -std=c++17 -w -I" + quoted(folder()) + " -include device.h -include hopper.h";
   for (int i = 0; i < n; i++)
-    if (strncmp(options[i], "-D", 2) == 0) flags += " " + quoted(options[i]);
-  std::string source = without(without(p->source, "ptx.cuh"), "hopper.cuh"), in = dir + "/kernels.cc", read_in = dir + "/kernels.ii", out = dir + "/kernels.so", log = dir + "/log";
-  // Nothing but entries is seen from outside: the loader would take the shared
-  // memory of templates from another module that is loaded, and lose it with that.
-  std::string first = flags + " -E -P " + in + " -o " + read_in + " 2>" + log;
-  std::string second = flags + " -O2 -fvisibility=hidden -ftree-vectorize -fPIC -shared -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -DEMULATED_KERNEL= " + in +
-                       " -o " + out + " 2>" + log;
-  bool done = write(in, source) && system(first.c_str()) == 0 && write(in, source + entries(read(read_in))) && system(second.c_str()) == 0;
-  p->log = read(log);
-  std::string library = read(out);
+    if (strncmp(options[i], "-D", 2) == 0) defines += " " + quoted(options[i]);
+  bool done = build(without(without(p->source, "ptx.cuh"), "hopper.cuh"), defines, dir);
+  p->log = read(dir + "/log");
+  std::string library = read(dir + "/kernels.so");
   uint64_t size = library.size();
   p->code = "EMULATED" + std::string((const char *)&size, 8) + library;
-  for (auto &f : {in, read_in, out, log}) unlink(f.c_str());
+  for (auto &f : {"/kernels.cc", "/kernels.ii", "/kernels.so", "/log"}) unlink((dir + f).c_str());
   rmdir(dir.c_str());
   return done ? 0 : 6;
 }

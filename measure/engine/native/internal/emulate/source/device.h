@@ -2,16 +2,13 @@
 // use, and the functions of ptx.cuh, which this file takes the place of. 16-bit
 // values are rounded to nearest even, and products are summed in float32, so a kernel
 // gives what its GPU gives within the order of sums.
-#include <cmath>
-#include <utility>
-
 #include "half.h"
 #include "threads.h"
 
-#define __device__
+#define __device__ inline // parts of a program that have the same function are linked
 #define __host__
 #define __global__ EMULATED_KERNEL
-#define __forceinline__ inline
+#define __forceinline__
 #define __noinline__
 #define __launch_bounds__(...)
 #define __restrict__

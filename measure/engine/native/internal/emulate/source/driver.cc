@@ -90,6 +90,8 @@ int take(Address *p, uint64_t size) {
 
 // settle does what is left in the default stream of this GPU.
 void settle() {
+  static std::mutex settling; // who waits finds them done, also those that another thread has taken
+  std::lock_guard<std::mutex> wait(settling);
   std::vector<std::function<void()>> late;
   {
     std::lock_guard<std::mutex> hold(lock);

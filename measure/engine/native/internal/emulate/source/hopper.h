@@ -10,8 +10,8 @@ struct Product {
   u64 a, b;
   u32 group;
 };
-static std::vector<Product> products[emulated::MOST_THREADS];
-static u32 product_group[emulated::MOST_THREADS];
+inline std::vector<Product> products[emulated::MOST_THREADS];
+inline u32 product_group[emulated::MOST_THREADS];
 
 inline u64 descriptor(u32 at, u32 lead) { return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62; }
 
@@ -120,8 +120,8 @@ struct alignas(64) TensorMap {
 #define __grid_constant__
 
 // Bytes that a barrier expects are those that the same thread copies next.
-static u64 *expected_at;
-static u32 expected;
+inline u64 *expected_at;
+inline u32 expected;
 inline void expect_boxes(u64 *b, u32 bytes) {
   if (expected) emulated::fail("fewer bytes are copied than the mbarrier expects");
   expected_at = b, expected = bytes;

@@ -7,17 +7,7 @@
 // before does not stay hidden. A block in which all threads wait ends the program.
 // Each GPU's kernels run on the thread of the host that queues them, several GPUs'
 // at the same time.
-#include <dlfcn.h>
-#include <link.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <mutex>
-#include <vector>
+#include "system.h"
 
 typedef unsigned char u8;
 typedef unsigned short bf16;
@@ -27,7 +17,7 @@ typedef unsigned long long u64;
 struct Index {
   unsigned x, y, z;
 };
-static Index threadIdx, blockIdx, blockDim, gridDim;
+inline Index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulated {
 
@@ -49,6 +39,8 @@ enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, AT_CLUSTER, ENDED };
 
 struct Thread {
   void *stack; // where it is while it does not run
+  Index index; // in its block
+  int block;   // in its cluster
   State state;
   u32 ticket;         // generation of the barrier or warp that it waits for to pass
   int barrier;        // its number
@@ -88,22 +80,22 @@ struct Static {
   size_t size;
 };
 
-static Thread threads[MOST_FIBERS];
-static Warp warps[MOST_FIBERS / 32];
-static Block blocks[MOST_CLUSTER];
-static int inside;             // of blocks, that which runs
-static u32 cluster;            // blocks of one
-static bool early;             // the kernel may start before the one ahead has ended
-static u32 arrived, meetings;  // of its threads
-static u32 dynamic;            // bytes of a block
-static Static statics;
-static Thread *current;
-static bool trapped;
-static void *scheduler; // its stack while a thread runs
-static u8 *stacks, *first_end, *shared_end, *shared;
-static void (*body)(void **);
-static void **arguments;
-static std::mutex one; // launch at a time
+inline Thread threads[MOST_FIBERS];
+inline Warp warps[MOST_FIBERS / 32];
+inline Block blocks[MOST_CLUSTER];
+inline int inside;             // of blocks, that which runs
+inline u32 cluster;            // blocks of one
+inline bool early;             // the kernel may start before the one ahead has ended
+inline u32 arrived, meetings;  // of its threads
+inline u32 dynamic;            // bytes of a block
+inline Static statics;
+inline Thread *current;
+inline bool trapped;
+inline void *scheduler; // its stack while a thread runs
+inline u8 *stacks, *first_end, *shared_end, *shared;
+inline void (*body)(void **);
+inline void **arguments;
+inline std::mutex one; // launch at a time
 
 // emulated_switch leaves one stack, keeping where it was in *from, for another.
 extern "C" void emulated_switch(void **from, void *to);
@@ -245,7 +237,7 @@ inline void copy_now(u32 last) {
   c.resize(kept);
 }
 
-static void thread_main() {
+inline void thread_main() {
   for (;;) {
     body(arguments);
     if (early && !current->waited) fail("a thread of a kernel that starts early does not wait for the one ahead");
@@ -267,14 +259,15 @@ inline void enter(int b) {
   shared_end = first_end + (size_t)b * APART, shared = shared_end - dynamic;
 }
 
-inline void go_on(Thread &t, int i) {
+inline void go_on(Thread &t) {
   current = &t;
-  threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  threadIdx = t.index;
   t.state = READY;
   emulated_switch(&scheduler, t.stack);
 }
 
-inline void prepare(int n) {
+// prepare makes threads of so many blocks of n.
+inline void prepare(int n, int of) {
   if (!stacks) {
     stacks = (u8 *)mmap(nullptr, (size_t)MOST_FIBERS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     u8 *s = (u8 *)mmap(nullptr, (size_t)MOST_CLUSTER * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -283,12 +276,14 @@ inline void prepare(int n) {
       if (mprotect(s + (size_t)b * APART, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no shared memory");
     first_end = s + MOST_SHARED;
   }
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < n * of; i++) {
     Thread &t = threads[i];
+    unsigned k = i % n;
+    t.index = {k % blockDim.x, k / blockDim.x % blockDim.y, k / blockDim.x / blockDim.y}, t.block = i / n;
     t.state = READY, t.group = 0, t.met = 0, t.waited = false;
     t.copies.clear();
     if (t.stack) continue;
-    void **top = (void **)(stacks + (size_t)(i + 1) * STACK);
+    void **top = (void **)(stacks + (size_t)(i + 1) * STACK - i % 64 * 17 * 64); // or all would fall into the same lines of the caches
 #if defined(__x86_64__)
     *--top = nullptr; // where a caller's address would be
     *--top = (void *)thread_main;
@@ -299,11 +294,11 @@ inline void prepare(int n) {
 #endif
     t.stack = top;
   }
-  memset(warps, 0, (n + 31) / 32 * sizeof *warps);
+  memset(warps, 0, (n * of + 31) / 32 * sizeof *warps);
 }
 
 // Static shared memory is thread_local, and nothing else of this library is.
-static thread_local u8 anchor;
+inline thread_local u8 anchor;
 
 inline Static static_shared() {
   anchor = 1; // that the block of this thread exists
@@ -326,7 +321,7 @@ inline Static static_shared() {
 // run_cluster runs blocks first to first+cluster-1 of n threads each, which follow
 // each other along x.
 inline void run_cluster(int n, u64 first, bool reverse) {
-  prepare(n * cluster);
+  prepare(n, cluster);
   arrived = meetings = 0;
   for (u32 b = 0; b < cluster; b++) {
     u64 k = first + b;
@@ -344,12 +339,13 @@ inline void run_cluster(int n, u64 first, bool reverse) {
     some = false;
     for (int k = 0; k < n * (int)cluster && !trapped; k++) {
       int i = reverse ? n * cluster - 1 - k : k;
-      if (threads[i].state == ENDED) continue;
+      Thread &t = threads[i];
+      if (t.state == ENDED) continue;
       some = true;
-      enter(i / n);
-      if (!can_go_on(threads[i], i)) continue;
+      enter(t.block);
+      if (!can_go_on(t, i)) continue;
       any = true;
-      go_on(threads[i], i % n);
+      go_on(t);
     }
     if (some && !any && !trapped) fail("all threads wait");
   }
@@ -371,18 +367,8 @@ inline int sizes(void (*)(A...), u32 *out) {
   return sizeof...(A);
 }
 
-} // namespace emulated
-
-// EMULATED_ENTRY makes a kernel known by name: how to call it, and the sizes of
-// its parameters.
-#define EMULATED_SEEN extern "C" __attribute__((visibility("default")))
-#define EMULATED_ENTRY(name)                                                       \
-  EMULATED_SEEN void emulated_call_##name(void **p) { emulated::apply(name, p); } \
-  EMULATED_SEEN int emulated_sizes_##name(u32 *out) { return emulated::sizes(name, out); }
-
-// emulated_launch runs a kernel and reports whether it came to its end.
-EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
-  using namespace emulated;
+// launch runs a kernel, and reports whether it came to its end.
+inline int launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
   bool reverse = launches++ & 1;
@@ -397,3 +383,5 @@ EMULATED_SEEN int emulated_launch(void (*call)(void **), const u32 *grid, const 
   for (u64 k = 0; k < clusters && !trapped; k++) run_cluster(n, (reverse ? clusters - 1 - k : k) * cluster, reverse);
   return !trapped;
 }
+
+} // namespace emulated

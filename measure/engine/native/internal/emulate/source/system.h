@@ -1,0 +1,15 @@
+// What device.h and hopper.h include of the system, compiled once (compiler.cc).
+#include <dlfcn.h>
+#include <link.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
