@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"math"
+	"strings"
 
 	"llmprof/models"
 )
@@ -16,6 +17,7 @@ type Carries struct {
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Mixture   float64 // sequences of a decode step up to which router, choice and products of experts with 16-bit weights are the engine's own (hardware.Calibration.Mixture)
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
+	Layer     float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights but attention
 }
 
 // A ride is where an operator can be done within another's kernel.
@@ -28,9 +30,10 @@ const (
 	behindProduct      // the activation of a dense feed-forward, in the product that makes its input
 	inAttention
 	behindExperts
-	ownProduct // a product with the weights of a block, which takes nobody along itself: an engine's own
-	ownHead    // the LM head
-	ownMixture // of operators that are a mixture's (Op.Mixture), whatever they ride in
+	ownProduct    // a product with the weights of a block, which takes nobody along itself: an engine's own
+	ownHead       // the LM head
+	inLayerKernel // of what one kernel does of a layer with a mixture (Op.Within)
+	ownMixture    // of operators that are a mixture's (Op.Mixture), whatever they ride in
 	severalSequences
 )
 
@@ -67,6 +70,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Mixture, severalSequences)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
+	take(decode && !quantized && s.Batch <= e.Carries.Layer, inLayerKernel)
 	return a
 }
 
@@ -76,7 +80,7 @@ func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
 	s.Past = 1
-	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture} {
+	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Layer} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}
@@ -103,8 +107,45 @@ func (s *Step) ahead(b *models.Block) ride {
 	return aheadOfBlock
 }
 
+// fusesMixture reports whether an engine may do a mixture, with what begins and ends the
+// attention ahead of it, as one kernel, which is named after the experts' first product:
+// where no ranks sum or send in between, and no token takes any expert besides.
+func (s *Step) fusesMixture(e *models.Experts) bool {
+	return e != nil && e.Shared == nil && s.Par.TP == 1 && s.Par.EP == 1
+}
+
+// inMixture marks those operators of block j but the experts'.
+func (s *Step) inMixture(ops []Op, l *models.Layer, j int) {
+	b := &l.Blocks[j]
+	attention := b.Attention != nil
+	if attention && j+1 < len(l.Blocks) && !joined(l, j) {
+		b = &l.Blocks[j+1]
+	}
+	if !s.fusesMixture(b.Experts) {
+		return
+	}
+	for i := range ops {
+		o := &ops[i]
+		if !strings.HasPrefix(o.Name, "experts_") {
+			o.Within = !attention || o.Kind == GEMM || o.Ride == aheadOfBlock
+		}
+	}
+}
+
+// rides reports whether o is done within another's kernel in such a step.
+func (a aboard) rides(o *Op) bool {
+	return o.Within && a.has(inLayerKernel) || a.has(o.Ride) && o.Kind == Element
+}
+
 // carrier names the operator whose kernel does ops[i], where it rides.
-func carrier(ops []Op, i int) string {
+func (a aboard) carrier(ops []Op, i int) string {
+	if ops[i].Within && a.has(inLayerKernel) {
+		for j := range ops {
+			if ops[j].Kind == GEMM && ops[j].Layer == ops[i].Layer && strings.HasPrefix(ops[j].Name, "experts_") {
+				return ops[j].Name
+			}
+		}
+	}
 	step, kind := 1, GEMM
 	switch ops[i].Ride {
 	case behindProduct, behindExperts:

@@ -88,6 +88,7 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
 	dst = s.grouped(dst, e.Out, rows, busy, hit)
 	for i := first; i < len(dst); i++ {
+		dst[i].Within = i > first && s.fusesMixture(e)
 		switch dst[i].Name {
 		case "activation":
 			dst[i].Name = "experts_activation"

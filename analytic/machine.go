@@ -220,11 +220,14 @@ func (m *Machine) mixed(o *Op, several bool) Cost {
 	return c
 }
 
-// within prices o in a step that takes some rides along.
+// within prices o in a step that takes some rides along. A product in one kernel with others
+// keeps its fixed time: there too it waits for all of the product ahead.
 func (m *Machine) within(o *Op, a aboard) Cost {
 	switch {
 	case o.Mixture && a.has(ownMixture) && m.Cal.Mixture.Memory > 0:
 		return m.mixed(o, a.has(severalSequences))
+	case a.rides(o) && o.Kind == Element:
+		return m.carried(o)
 	case !a.has(o.Ride):
 		return m.Cost(o)
 	case o.Kind == GEMM:
@@ -234,7 +237,7 @@ func (m *Machine) within(o *Op, a aboard) Cost {
 		c.Fixed = m.posted(o, 1).Times(o.Layers * o.Kernels)
 		return c
 	}
-	return m.carried(o)
+	return m.Cost(o)
 }
 
 // Cost prices o as a kernel of its own.

@@ -36,6 +36,7 @@ type Op struct {
 	Ride    ride       // within whose kernel an engine may do it, or whether by its own
 	Rows    float64    // of a product
 	Mixture bool       // router, choice or products of a mixture's experts, which an engine may do by kernels of its own
+	Within  bool       // that one kernel of an engine does with others of a layer
 }
 
 // Kind is a class of kernels that share their efficiencies.

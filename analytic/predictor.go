@@ -104,8 +104,10 @@ func (p *Predictor) proportional(s *Step) []Op {
 		l := &p.model.Layers[i]
 		first := len(dst)
 		for j := range l.Blocks {
+			block := len(dst)
 			dst = s.before(dst, &l.Blocks[j])
 			dst = s.after(dst, p.model, &l.Blocks[j], joined(l, j))
+			s.inMixture(dst[block:], l, j)
 		}
 		inLayer(dst[first:], l)
 	}

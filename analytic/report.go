@@ -117,8 +117,8 @@ func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
 		o := &ops[i]
 		cost := c.Machine.within(o, on)
 		l := find(&sum, o)
-		if on.has(o.Ride) && o.Kind == Element {
-			l.In = carrier(ops, i)
+		if on.rides(o) {
+			l.In = on.carrier(ops, i)
 		}
 		n := o.Layers * times
 		l.Layers = max(l.Layers, o.Layers)

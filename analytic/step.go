@@ -13,10 +13,11 @@ func (s *Step) AppendOps(dst []Op, m *models.Model) []Op {
 		l := &m.Layers[i]
 		first := len(dst)
 		for j := range l.Blocks {
-			b := &l.Blocks[j]
+			b, block := &l.Blocks[j], len(dst)
 			dst = s.before(dst, b)
 			dst = s.core(dst, m, b)
 			dst = s.after(dst, m, b, joined(l, j))
+			s.inMixture(dst[block:], l, j)
 		}
 		inLayer(dst[first:], l)
 	}

@@ -72,6 +72,7 @@ func Constants() []Constant {
 		{"engine.carries_rows", "Engine.Carries.Rows", 1024, "sequences up to which products of a decode step carry norms and activation"},
 		{"engine.carries_quantized", "Engine.Carries.Quantized", 1024, "the same of products with quantized weights"},
 		{"engine.carries_rotation", "Engine.Carries.Rotation", 1, "attention of a decode step carries rotary embedding and cache write"},
+		{"engine.carries_layer", "Engine.Carries.Layer", 1024, "sequences up to which a layer with a mixture is one kernel and attention"},
 		{"engine.carries_experts", "Engine.Carries.Experts", 1, "the experts' first product carries their activation"},
 		{"engine.carries_mixture", "Engine.Carries.Mixture", 1024, "sequences up to which mixtures of decode steps are the engine's own kernels"},
 		{"engine.one_shot", "Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},

@@ -79,7 +79,7 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.ask(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
 	b.ask(&b.att, "the attention's output", 2*step*s.attWidth())
 	if s.experts > 0 {
-		b.measureMixture(s, step)
+		b.measureMixture(s, step, sms)
 	} else {
 		b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
 		b.ask(&b.act, "the activation", 2*step*s.inner)

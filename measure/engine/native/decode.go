@@ -70,6 +70,10 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
 	}
+	if e.fusesStep() {
+		e.stepMixtureLayer(s, i, after)
+		return
+	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)
 	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))

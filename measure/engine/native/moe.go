@@ -97,17 +97,22 @@ type mixtureBuffers struct {
 	tiles   cuda.Ptr // int32 [1+tiles]
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
+
+	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
+	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
 // most tokens at once.
-func (b *buffers) measureMixture(s *shape, step int) {
+func (b *buffers) measureMixture(s *shape, step, sms int) {
 	pairs := step * s.topK
 	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup), 3*s.mostTiles(pairs, pairsOfItem))
 	b.ask(&b.router, "the router's scores", 4*step*s.experts)
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
 	b.ask(&b.chose, "the choice's counter", 4)
+	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep())
+	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.ask(&b.act, "the activation", 2*pairs*s.inner)
@@ -119,18 +124,22 @@ type mixtureKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
+	step                                        *cuda.Kernel // nil where no step of one sequence is done so
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 	narrow                                      narrowMixtureKernels
 }
 
-func (m *mixtureKernels) names(hopper bool) map[string]**cuda.Kernel {
+func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
-	if hopper {
+	if p.fusesStep(s) {
+		names["mixture_step"] = &m.step
+	}
+	if p.hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
 	}
 	for i := range m.rings {

@@ -27,6 +27,7 @@ type program struct {
 	linear                            []linearKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
 	hopper                            bool // has wgmma
+	older                             bool // than compute capability 8.0
 	decode                            decodeAttention
 }
 
@@ -310,7 +311,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
-	p.hopper = dev.Major == 9
+	p.hopper, p.older = dev.Major == 9, dev.Major < 8
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
@@ -333,7 +334,7 @@ func (p *program) find(s *shape) error {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {
-		maps.Copy(names, p.moe.names(p.hopper))
+		maps.Copy(names, p.moe.names(s, p))
 	}
 	if s.experts > 0 && s.kept != Unquantized {
 		maps.Copy(names, p.moe.narrow.names())

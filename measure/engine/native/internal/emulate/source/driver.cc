@@ -44,6 +44,7 @@ struct Function {
   int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **);
   uint32_t shared; // that was asked for
   bool large; // clusters are allowed
+  bool together; // its blocks wait for each other
 };
 
 struct Device {
@@ -231,7 +232,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false, find("emulated_together_") != nullptr};
   return OK;
 }
 // A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
@@ -273,6 +274,7 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
     if (l.attributes[i].id == 6) early = l.attributes[i].value[0];
   }
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
+  if (f->together) cluster = l.grid[0] * l.grid[1] * l.grid[2];
   uint32_t sizes[64];
   int n = f->sizes(sizes);
   struct alignas(64) Value {
