@@ -132,6 +132,19 @@ struct Linear {
     __device__ __forceinline__ int tiles() const { return RT == 1 ? 1 : units; }
   };
 
+  // seldom does a loop that most products have no use for. Beyond batch 1 it is not
+  // unrolled: so the kernels of a layer and of attention are 154 KB of machine code at
+  // batch 16 and not 216, which an instruction cache keeps from layer to layer or does not.
+  template <class Body>
+  __device__ static __forceinline__ void seldom(int from, int to, int step, Body body) {
+    if constexpr (XR == 1) {
+      for (int i = from; i < to; i += step) body(i);
+    } else {
+#pragma unroll 1
+      for (int i = from; i < to; i += step) body(i);
+    }
+  }
+
   // start is the block's first stage; a fresh barrier counts the phase before its
   // first as done.
   __device__ __forceinline__ Cursor start(u32 phase) const {
@@ -167,7 +180,7 @@ struct Linear {
     if (col >= a.k) return;
     u32 to = place(c.slot, thread);
     if ((c.first + c.tiles()) * OUTPUTS > a.n) { // the last tile, in part
-      for (int j = 0; j < UNIT_ROWS * c.tiles(); j += PASS) copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy);
+      seldom(0, UNIT_ROWS * c.tiles(), PASS, [&](int j) { copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy); });
       return;
     }
     const bf16 *from = a.w + (u64)(c.first * OUTPUTS + r0) * a.k + col;
@@ -388,7 +401,7 @@ struct Linear {
   // whether they were the last of the unit.
   __device__ bool leave(const float *red, int item, int unit) const {
     float *to = a.partial + (u64)item * SUMS;
-    for (int i = threadIdx.x; i < SUMS; i += CONSUMERS * WARP) __stcg(to + i, of_warps(red, 0, i / 16, i % 16));
+    seldom(threadIdx.x, SUMS, CONSUMERS * WARP, [&](int i) { __stcg(to + i, of_warps(red, 0, i / 16, i % 16)); });
     return last_of(a.arrived + unit, a.parts, last);
   }
 
@@ -405,7 +418,7 @@ struct Linear {
     if (a.parts == 1) return of_warps(red, at.unit, at.seq, r);
     const float *from = a.partial + (u64)first * a.parts * SUMS + at.seq * 16 + r;
     float s = 0.f;
-    for (int i = 0; i < a.parts; i++) s += __ldcg(from + (u64)i * SUMS);
+    seldom(0, a.parts, 1, [&](int i) { s += __ldcg(from + (u64)i * SUMS); });
     return s;
   }
 
