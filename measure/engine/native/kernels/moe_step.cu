@@ -461,7 +461,6 @@ __device__ __forceinline__ void step(const StepArgs &a, int widest) {
     s.consume();
 }
 
-WAITS_FOR_ITS_GRID(mixture_step)
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm,
                  const bf16 *begins, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int stages, int held, int widest,

@@ -130,10 +130,6 @@ __device__ __forceinline__ void give_up(u32 *word, u32 v) {
 // give_up without a word is of blocks that wait for each other on one GPU.
 __device__ __forceinline__ void give_up() { asm volatile("trap;"); }
 
-// WAITS_FOR_ITS_GRID says of a kernel that its blocks wait for each other. The host
-// launches no more of them than fit.
-#define WAITS_FOR_ITS_GRID(name)
-
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
 #ifndef OLDER // what older GPUs have not is in older.cuh, in other words

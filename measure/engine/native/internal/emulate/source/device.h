@@ -273,7 +273,6 @@ inline void give_up(u32 *word, u32 v) {
 }
 
 inline void give_up() { emulated::trap(); }
-#define WAITS_FOR_ITS_GRID(name) EMULATED_SEEN int emulated_together_##name() { return 1; }
 
 inline u32 cluster_blocks() { return emulated::cluster; }
 inline void cluster_begin() { emulated::arrive_at_cluster(); }
