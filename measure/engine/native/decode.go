@@ -89,7 +89,7 @@ func (e *Engine) addAttention(s *sequence, i int) {
 
 // launch is the grid of a product with such a ring.
 func (k *linearKernels) launch(c cut, sms int, r ring) cuda.Launch {
-	threads := (k.consumers() + 4) * 32 // four warps copy
+	threads := (k.consumers() + k.producers()) * 32
 	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.shared(r), Early: true}
 }
 

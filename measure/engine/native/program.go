@@ -135,12 +135,12 @@ type cut struct{ tiles, parts int }
 func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
 	tile, r := l.outputs(u), l.of(u)
 	c := cut{tiles: (out + tile - 1) / tile, parts: 1}
-	cuts := c.tiles
-	if l.kept != Unquantized { // whole tiles are cut
-		cuts = (cuts + r.tiles - 1) / r.tiles
+	whole, cuts := 1, c.tiles // units that are cut together, and how many cuts there are
+	if l.kept != Unquantized {
+		whole, cuts = r.tiles, (c.tiles+r.tiles-1)/r.tiles
 	}
 	stages := (in + r.depth - 1) / r.depth
-	if parts := min(sms/cuts, stages/l.least); parts > 1 {
+	if parts := min(sms/cuts, stages/l.least); parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
 		c = cut{tiles: cuts, parts: parts}
 	}
 	return c
@@ -162,6 +162,14 @@ func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 
 // consumers are the warps of a block that multiply.
 func (l *linearKernels) consumers() int { return cmp.Or(l.warps, 8) }
+
+// producers are those that copy.
+func (l *linearKernels) producers() int {
+	if l.consumers() > 8 {
+		return 2
+	}
+	return 4
+}
 
 // outputs are the rows of the result of one unit: gate and up make one.
 func (l *linearKernels) outputs(u use) int {
@@ -238,7 +246,7 @@ func (l *linearKernels) beside(r ring) int {
 	switch n := r.tiles * l.columns; {
 	case l.kept != Unquantized:
 		slices := l.consumers() / l.across
-		if slices > 1 && slices*n > 16 {
+		if slices > 1 && slices*n > 8 {
 			slices /= 2
 		}
 		return 1<<10 + slices*warp*n + 64*r.tiles

@@ -18,6 +18,9 @@
 
 #ifdef QUANTIZED
 
+// COPIERS are the warps of a block that copy, beside so many that multiply.
+#define COPIERS(CW) ((CW) > 8 ? 2 : 4)
+
 struct NarrowArgs {
   LinearArgs l;
   const void *scales; // quantized.cuh
@@ -27,6 +30,7 @@ struct NarrowArgs {
 template <int NT, int RT, int KS, int STAGES, int XR, int WR, int CW, Out OUT>
 struct Narrow {
   static constexpr int THREADS = CW * WARP; // that multiply
+  static constexpr int PR = COPIERS(CW);    // warps that copy
   static constexpr int ROWS = 16 * RT;
   static constexpr int PITCH = KS * QUANTIZED / 8; // bytes of a row
   static constexpr int XPITCH = KS * 2;
@@ -37,7 +41,7 @@ struct Narrow {
   static constexpr int RW = RT / WR;                 // units of rows, a warp
   static constexpr int WC = CW / WR;                 // warps that share a unit's columns
   static constexpr int UNITS = KS / WC / UNIT;       // of columns, a warp and stage
-  static constexpr int COPIES = WC * RT * NT <= 16 || WC == 1 ? WC : WC / 2; // of sums that are shared
+  static constexpr int COPIES = WC * RT * NT <= 8 || WC == 1 ? WC : WC / 2; // of sums that are shared
   static constexpr int RED = RT * NT * 8 * RED_PITCH; // floats of one of them
   static constexpr int PIECES = PITCH / 16;          // of a row
   static constexpr int XPIECES = KS / 8;
@@ -74,9 +78,13 @@ struct Narrow {
       int stages = (a.k + KS - 1) / KS, part = item % a.parts;
       k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
     }
-    __device__ __forceinline__ void next(const Narrow &l) {
+    // step goes on to the next stage of the tile, and reports whether there is one.
+    __device__ __forceinline__ bool step() {
       if (++slot == STAGES) slot = 0, phase ^= 1;
-      if ((k += KS) >= end) turn++, enter(l);
+      return (k += KS) < end;
+    }
+    __device__ __forceinline__ void next(const Narrow &l) {
+      if (!step()) turn++, enter(l);
     }
     __device__ __forceinline__ int tiles() const { return RT == 1 ? 1 : units; }
   };
@@ -105,10 +113,10 @@ struct Narrow {
   // count: addresses of a whole tile are one product and sum each. (With row and
   // column of each copy found anew, a stage took 2000 cycles and more of them, of
   // about 800 that DRAM takes.)
-  static constexpr int PASS = PRODUCERS * WARP / PIECES;
-  static constexpr int XCOLUMNS = XPIECES < PRODUCERS * WARP ? XPIECES : PRODUCERS * WARP; // of threads
-  static constexpr int XPASS = PRODUCERS * WARP / XCOLUMNS;
-  static_assert(PASS >= 1 && 16 % PASS == 0 && XPIECES % XCOLUMNS == 0 && GROUPS * (ROWS / 8) <= PRODUCERS * WARP, "a pass of the producers");
+  static constexpr int PASS = PR * WARP / PIECES;
+  static constexpr int XCOLUMNS = XPIECES < PR * WARP ? XPIECES : PR * WARP; // of threads
+  static constexpr int XPASS = PR * WARP / XCOLUMNS;
+  static_assert(PASS >= 1 && 16 % PASS == 0 && XPIECES % XCOLUMNS == 0 && GROUPS * (ROWS / 8) <= PR * WARP, "a pass of the producers");
 
   // swap is where piece p of a row lies in it: 4 to 7 of each 8 change places with 0 to
   // 3 where the row is odd.
@@ -284,13 +292,15 @@ struct Narrow {
     if (UNITS % 2 == 0) odd = g & 1;
     w += first / 2 * 128;
     if (UNITS == 1) w += odd * 64;
-    if (c.k + (first + UNITS) * UNIT <= a.l.k) { // so that no load waits for the unit before
+    if (UNITS == 1) {
+      if (c.k + first * UNIT < a.l.k) multiply(sum, w, x, slot, first, c.units);
+    } else if (c.k + (first + UNITS) * UNIT <= a.l.k) { // so that no load waits for the unit before
 #pragma unroll
       for (int u = 0; u < UNITS; u++)
-        multiply(sum, UNITS == 1 ? w : w + u / 2 * 128 + ((u ^ odd) & 1) * 64, x + u * UNIT * 2, slot, first + u, c.units);
+        multiply(sum, w + u / 2 * 128 + ((u ^ odd) & 1) * 64, x + u * UNIT * 2, slot, first + u, c.units);
     } else {
       for (int u = 0; u < UNITS && c.k + (first + u) * UNIT < a.l.k; u++)
-        multiply(sum, UNITS == 1 ? w : w + u / 2 * 128 + ((u ^ odd) & 1) * 64, x + u * UNIT * 2, slot, first + u, c.units);
+        multiply(sum, w + u / 2 * 128 + ((u ^ odd) & 1) * 64, x + u * UNIT * 2, slot, first + u, c.units);
     }
   }
 
@@ -332,7 +342,7 @@ struct Narrow {
   __device__ void consume(float *red, const float *scale) const {
     Cursor c = start(0);
     while (c.units > 0) {
-      int turn = c.turn, item = c.item, first = c.first, units = c.units;
+      int first = c.first, units = c.units;
       float sum[RW][SETS * NT][4] = {}, of_row = 0.f; // which comes from DRAM while the stages do
       if (QUANTIZED == 8 && threadIdx.x < 16 * units) of_row = ((const float *)a.scales)[row(first, threadIdx.x)];
       Stream s;
@@ -340,18 +350,18 @@ struct Narrow {
 #pragma unroll
         for (int e = 0; e < AHEAD; e++) load_stream(s, e, e, first, units);
       }
-      while (c.turn == turn) {
+      do {
         barrier_wait(full + c.slot, c.phase);
         multiply_stage(sum, c);
         __syncwarp();
         if (threadIdx.x % WARP == 0) barrier_arrive(empty + c.slot);
-        c.next(*this);
-      }
+      } while (c.step());
       if (QUANTIZED == 8 && threadIdx.x < 16 * units) of_rows[threadIdx.x] = of_row;
       share(sum, red, units);
       sync_threads_of(1, THREADS);
-      if (a.l.parts == 1 || leave(red, item, first / RT, units)) finish(red, scale, first, units, s);
+      if (a.l.parts == 1 || leave(red, c.item, first / RT, units)) finish(red, scale, first, units, s);
       sync_threads_of(1, THREADS);
+      c.turn++, c.enter(*this);
     }
   }
 
@@ -452,7 +462,7 @@ struct Narrow {
     __shared__ bool last;
     Narrow l = {a, ring, full, empty, &last, of_rows, Deal(a.l.n, OUTPUTS, RT)};
     if (threadIdx.x == 0) {
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CW);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PR * WARP), barrier_init(empty + i, CW);
     }
     __syncthreads();
     if (threadIdx.x >= THREADS) {
@@ -468,7 +478,7 @@ struct Narrow {
 // Of a ring: the threads of a block, and the blocks for which a multiprocessor has to
 // have registers.
 template <int NT, int, int, int, int, int, int CW>
-constexpr int NARROW_THREADS = (CW + PRODUCERS) * WARP;
+constexpr int NARROW_THREADS = (CW + COPIERS(CW)) * WARP;
 template <int NT, int, int, int, int, int, int CW>
 constexpr int NARROW_BLOCKS = NT > 1 && CW > 8 ? 1 : 2;
 
