@@ -224,7 +224,7 @@ struct Narrow {
     };
 #pragma unroll
     for (int j = 0; j < STEPS && RW > 1; j++) load(j);
-    float ones[BY_INPUTS ? NT : 1][4] = {}; // sums of the inputs, in each row
+    float ones[BY_INPUTS ? CHAINS * NT : 1][4] = {}; // sums of the inputs, in each row
 #pragma unroll
     for (int i = 0; i < RW; i++) {
       if (RW > 1 && i * WR + part >= units) break;
@@ -263,7 +263,7 @@ struct Narrow {
           uint4 in = v[RW == 1 ? 0 : j][n];
           if (BY_INPUTS && i == 0) mma(ones[n], ONE16, ONE16, ONE16, ONE16, in.x, in.y);
           mma(group[0][n], m[0], o[0], m[1], o[1], in.x, in.y);
-          if (BY_INPUTS && i == 0) mma(ones[n], ONE16, ONE16, ONE16, ONE16, in.z, in.w);
+          if (BY_INPUTS && i == 0) mma(ones[(CHAINS - 1) * NT + n], ONE16, ONE16, ONE16, ONE16, in.z, in.w);
           mma(group[CHAINS - 1][n], m[2], o[2], m[3], o[3], in.z, in.w);
         }
       }
@@ -273,7 +273,7 @@ struct Narrow {
 #pragma unroll
         for (int c = 0; c < 4; c++) {
           float s = group[0][n][c] + (CHAINS > 1 ? group[CHAINS - 1][n][c] : 0.f);
-          if (BY_INPUTS) s += (c < 2 ? yp : yq) * ones[n][c % 2];
+          if (BY_INPUTS) s += (c < 2 ? yp : yq) * (ones[n][c % 2] + (CHAINS > 1 ? ones[(CHAINS - 1) * NT + n][c % 2] : 0.f));
           sum[i][n][c] += (c < 2 ? sp : sq) * s;
         }
       }

@@ -90,7 +90,7 @@ __device__ __forceinline__ u32 round_e4m3(float v) {
 // have a weight's four bits below their exponent.
 __device__ __forceinline__ void above(u32 v, u32 o[4]) {
 #pragma unroll
-  for (int i = 0; i < 4; i++) o[i] = (rotate(v, 4 * i + 3 - FOUR_BITS) & 0xfu * 0x10001u << FOUR_BITS) | ABOVE16;
+  for (int i = 0; i < 4; i++) o[i] = and_or(rotate(v, 4 * i + 3 - FOUR_BITS), 0xf * 0x10001u << FOUR_BITS, ABOVE16);
 }
 
 // minus_zero is what pairs adds for a zero point.
