@@ -209,18 +209,32 @@ struct Narrow {
     s.x[at_e] = any ? __ldcg(a.l.y + (u64)at.seq * a.l.n + o) : 0.f, s.gain[at_e] = any ? gain(wide(a.l.norm[o])) : 0.f;
   }
 
-  // multiply adds a unit's products. w points to the lane's 16 bytes of row g of the
-  // warp's first unit of rows, x to its first inputs of the first sequence but for odd,
-  // 64 bytes where that row is odd.
-  __device__ __forceinline__ void multiply(float (&sum)[RW][SETS * NT][4], const u8 *w, const u8 *x, const u8 *slot, int unit, int units) const {
-    int g = threadIdx.x % WARP / 4, part = threadIdx.x / WARP % WR;
+  // A Lane is where a lane's first operands lie in a stage: 16 bytes of a row of the
+  // weights, inputs of the first sequence, and scales and zero points; odd is 1 where
+  // the 64 bytes of units of columns, from the warp's first on, are swapped.
+  struct Lane {
+    int w, x, scales, zeros, odd, shift, part, first;
+    __device__ __forceinline__ Lane() {
+      int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+      part = kept(warp % WR), first = kept(warp / WR * UNITS);
+      odd = UNITS % 2 == 0 ? g & 1 : (first ^ g) & 1;
+      int row = part * 16 + g;
+      w = kept(row * PITCH + first / 2 * 128 + t * 16 + (UNITS == 1 ? odd * 64 : 0));
+      int s = min(g, XR - 1);
+      x = kept(ROWS * PITCH + s * XPITCH + first * UNIT * 2 + t * 16 + (s & 1) * 64);
+      scales = kept(SCALES + (first * ROWS + row) * 2), zeros = kept(ZEROS + (first * ROWS + row) / 2), shift = row % 2 * 4;
+    }
+  };
+
+  // multiply adds the products of the u-th unit of columns.
+  __device__ __forceinline__ void multiply(float (&sum)[RW][SETS * NT][4], const u8 *slot, const Lane &lane, int u, int units) const {
+    int part = lane.part;
+    const u8 *w = slot + lane.w + (UNITS == 1 ? 0 : u / 2 * 128 + ((u ^ lane.odd) & 1) * 64);
     uint4 v[RW == 1 ? 1 : STEPS][NT];
     auto load = [&](int j) {
+      const u8 *from = slot + (lane.x ^ (j & 1) * 64) + u * UNIT * 2 + j / 2 * 128;
 #pragma unroll
-      for (int n = 0; n < NT; n++) {
-        int s = min(n * 8 + g, XR - 1);
-        v[RW == 1 ? 0 : j][n] = *(const uint4 *)(x + s * XPITCH + j / 2 * 128 + ((j ^ s) & 1) * 64);
-      }
+      for (int n = 0; n < NT; n++) v[RW == 1 ? 0 : j][n] = *(const uint4 *)(from + n * 8 * XPITCH);
     };
 #pragma unroll
     for (int j = 0; j < STEPS && RW > 1; j++) load(j);
@@ -245,11 +259,10 @@ struct Narrow {
         }
       }
 #else
-      int row = (i * WR + part) * 16 + g;
-      const bf16 *scales = (const bf16 *)(slot + SCALES) + unit * ROWS + row;
-      const u8 *zeros = slot + ZEROS + (unit * ROWS + row) / 2;
+      const bf16 *scales = (const bf16 *)(slot + lane.scales) + u * ROWS + i * WR * 16;
+      const u8 *zeros = slot + lane.zeros + (u * ROWS + i * WR * 16) / 2;
       float sp = wide(scales[0]), sq = wide(scales[8]);
-      u32 zp = zeros[0] >> row % 2 * 4 & 15, zq = zeros[4] >> row % 2 * 4 & 15;
+      u32 zp = zeros[0] >> lane.shift & 15, zq = zeros[4] >> lane.shift & 15;
       float group[CHAINS][NT][4] = {};
       const u32 *ps = &p.x, *qs = &q.x;
 #pragma unroll
@@ -282,25 +295,17 @@ struct Narrow {
   }
 
   // multiply_stage adds the products of a stage's columns that are this warp's.
-  __device__ __forceinline__ void multiply_stage(float (&sum)[RW][SETS * NT][4], const Cursor &c) const {
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
-    int part = warp % WR, first = warp / WR * UNITS;
-    if (RT > 1 && part >= c.units) return;
+  __device__ __forceinline__ void multiply_stage(float (&sum)[RW][SETS * NT][4], const Cursor &c, const Lane &lane) const {
+    if (RT > 1 && lane.part >= c.units) return;
     const u8 *slot = ring + c.slot * STAGE;
-    const u8 *w = slot + (part * 16 + g) * PITCH + t * 16, *x = slot + ROWS * PITCH + first * UNIT * 2 + t * 16;
-    int odd = (first ^ g) & 1;
-    if (UNITS % 2 == 0) odd = g & 1;
-    w += first / 2 * 128;
-    if (UNITS == 1) w += odd * 64;
+    int left = (a.l.k - c.k) / UNIT - lane.first; // units of columns
     if (UNITS == 1) {
-      if (c.k + first * UNIT < a.l.k) multiply(sum, w, x, slot, first, c.units);
-    } else if (c.k + (first + UNITS) * UNIT <= a.l.k) { // so that no load waits for the unit before
+      if (left > 0) multiply(sum, slot, lane, 0, c.units);
+    } else if (left >= UNITS) { // so that no load waits for the unit before
 #pragma unroll
-      for (int u = 0; u < UNITS; u++)
-        multiply(sum, w + u / 2 * 128 + ((u ^ odd) & 1) * 64, x + u * UNIT * 2, slot, first + u, c.units);
+      for (int u = 0; u < UNITS; u++) multiply(sum, slot, lane, u, c.units);
     } else {
-      for (int u = 0; u < UNITS && c.k + (first + u) * UNIT < a.l.k; u++)
-        multiply(sum, w + u / 2 * 128 + ((u ^ odd) & 1) * 64, x + u * UNIT * 2, slot, first + u, c.units);
+      for (int u = 0; u < left; u++) multiply(sum, slot, lane, u, c.units);
     }
   }
 
@@ -341,6 +346,7 @@ struct Narrow {
 
   __device__ void consume(float *red, const float *scale) const {
     Cursor c = start(0);
+    Lane lane;
     while (c.units > 0) {
       int first = c.first, units = c.units;
       float sum[RW][SETS * NT][4] = {}, of_row = 0.f; // which comes from DRAM while the stages do
@@ -352,7 +358,7 @@ struct Narrow {
       }
       do {
         barrier_wait(full + c.slot, c.phase);
-        multiply_stage(sum, c);
+        multiply_stage(sum, c, lane);
         __syncwarp();
         if (threadIdx.x % WARP == 0) barrier_arrive(empty + c.slot);
       } while (c.step());

@@ -61,6 +61,12 @@ __device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c) {
   return r;
 }
 
+// kept is v in a register: the compiler does not compute it anew where it is used.
+__device__ __forceinline__ int kept(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
 // after_previous waits for the kernel ahead in the stream, when this one was
 // started early, and forgets what the first-level cache holds from before.
 __device__ __forceinline__ void after_previous() {
