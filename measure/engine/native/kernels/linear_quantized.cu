@@ -238,7 +238,9 @@ struct Narrow {
     };
 #pragma unroll
     for (int j = 0; j < STEPS && RW > 1; j++) load(j);
+#if QUANTIZED == 4
     float ones[BY_INPUTS ? CHAINS * NT : 1][4] = {}; // sums of the inputs, in each row
+#endif
 #pragma unroll
     for (int i = 0; i < RW; i++) {
       if (RW > 1 && i * WR + part >= units) break;
@@ -481,12 +483,19 @@ struct Narrow {
   }
 };
 
+// MOST_THREADS are those that a multiprocessor takes.
+#if OLDER == 75
+#define MOST_THREADS 1024
+#else
+#define MOST_THREADS 1536
+#endif
+
 // Of a ring: the threads of a block, and the blocks for which a multiprocessor has to
 // have registers.
 template <int NT, int, int, int, int, int, int CW>
 constexpr int NARROW_THREADS = (CW + COPIERS(CW)) * WARP;
 template <int NT, int, int, int, int, int, int CW>
-constexpr int NARROW_BLOCKS = NT > 1 && CW > 8 ? 1 : 2;
+constexpr int NARROW_BLOCKS = NT > 1 && CW > 8 || (CW + COPIERS(CW)) * WARP > MOST_THREADS / 2 ? 1 : 2;
 
 #define NARROW(name, SHAPE, OUT)                                                                                           \
   extern "C" __global__ void __launch_bounds__(NARROW_THREADS<SHAPE>, NARROW_BLOCKS<SHAPE>)                                 \
