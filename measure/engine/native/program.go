@@ -120,7 +120,7 @@ func (l *linearKernels) shared(r ring) int {
 	if l.kept == INT4 { // scales and zero points
 		stage += r.depth / groupInputs * 16 * r.tiles * 5 / 2
 	}
-	return r.stages * ((stage + 127) / 128 * 128)
+	return max(r.room, r.stages*((stage+127)/128*128))
 }
 
 // cut is into how many tiles the weights of one product are cut, of 16 rows where they
@@ -214,7 +214,7 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 		l := &out[i]
 		l.tiles, l.stages = l.fit(l.of(toScores), memory)
 		l.deep.tiles, l.deep.stages = l.fit(l.of(toStream), memory)
-		if r := l.of(toStream); l.kept == Unquantized && alone-l.beside(r) <= memory-l.beside(r) {
+		if r := l.of(toStream); alone-l.beside(r) <= memory-l.beside(r) {
 			l.deep.room = alone - l.beside(r)
 		}
 		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
@@ -246,6 +246,9 @@ func (l *linearKernels) beside(r ring) int {
 	switch n := r.tiles * l.columns; {
 	case l.kept != Unquantized:
 		slices := l.consumers() / l.across
+		if l.rows == 1 { // a column of each warp's, twice
+			return 1<<10 + 2*(slices*80+64)*r.tiles
+		}
 		if slices > 1 && slices*n > 8 {
 			slices /= 2
 		}

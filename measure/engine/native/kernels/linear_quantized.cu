@@ -27,6 +27,17 @@ struct NarrowArgs {
   const u8 *zeros;
 };
 
+// A Share is a Deal without the divisions that each of its tiles would take: of all passes
+// but the last each block has as many units as any other, rest of them one more than
+// least.
+struct Share {
+  int all, passes, least, rest, last, last_units;
+  __device__ __forceinline__ Share(const Deal &d) {
+    all = d.units, passes = d.passes, least = d.each / d.passes, rest = d.each % d.passes;
+    last = d.first(passes - 1, blockIdx.x), last_units = d.first(passes - 1, blockIdx.x + 1) - last;
+  }
+};
+
 template <int NT, int RT, int KS, int STAGES, int XR, int WR, int CW, Out OUT>
 struct Narrow {
   static constexpr int THREADS = CW * WARP; // that multiply
@@ -41,15 +52,18 @@ struct Narrow {
   static constexpr int RW = RT / WR;                 // units of rows, a warp
   static constexpr int WC = CW / WR;                 // warps that share a unit's columns
   static constexpr int UNITS = KS / WC / UNIT;       // of columns, a warp and stage
-  static constexpr int COPIES = WC * RT * NT <= 8 || WC == 1 ? WC : WC / 2; // of sums that are shared
-  static constexpr int RED = RT * NT * 8 * RED_PITCH; // floats of one of them
+  static constexpr int COPIES = WC * RT * NT <= 8 || WC == 1 || XR == 1 ? WC : WC / 2; // of sums that are shared
+  static constexpr int SEQS = XR == 1 ? 1 : NT * 8;   // columns of them
+  static constexpr int RED = RT * SEQS * RED_PITCH;   // floats of one of them
+  static constexpr int INPUTS = RW > 1 && STEPS * NT <= 4 ? STEPS : 1; // steps whose inputs are in registers for all rows
   static constexpr int PIECES = PITCH / 16;          // of a row
   static constexpr int XPIECES = KS / 8;
-  static constexpr int SUMS = RT * NT * 128;         // of a tile
+  static constexpr int SUMS = RT * SEQS * 16;        // of a tile
   static constexpr int EACH = (SUMS + THREADS - 1) / THREADS; // results of a thread, at most
   static constexpr int CHAINS = NT == 1 ? 2 : 1;     // of sums that do not wait for each other
   static constexpr int SETS = QUANTIZED == 8 ? CHAINS : 1; // of them that last
   static constexpr bool BY_INPUTS = QUANTIZED == 4 && NT == 1; // zero points are multiplied with a group's sum of inputs
+  static constexpr int BUFFERS = XR == 1 ? 2 : 1; // of them: with two, no warp waits for another's results
   static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
   static_assert(RW * WR == RT && WC * WR == CW && UNITS * WC * UNIT == KS && PITCH % 128 == 0, "a stage divides among the warps");
 
@@ -58,12 +72,12 @@ struct Narrow {
   u64 *full, *empty; // of each slot: filled, and free again
   bool *last;        // this block has the last part of a tile
   float *of_rows;    // [ROWS], scales of the tile's rows where weights have 8 bits
-  Deal deal;
+  Share deal;
 
   // A Cursor is a stage's place in the weights and in the ring, as linear.cu's, but that
   // a part is of all units of a tile.
   struct Cursor {
-    int turn, first, units, item, k, end, slot;
+    int turn, first, units, item, k, end, slot, dealt, rest;
     u32 phase;
     __device__ __forceinline__ void enter(const Narrow &l) {
       const LinearArgs &a = l.a.l;
@@ -71,10 +85,14 @@ struct Narrow {
       if (a.parts == 1) {
         units = 0;
         if (turn >= l.deal.passes) return;
-        first = l.deal.first(turn, blockIdx.x), units = l.deal.first(turn, blockIdx.x + 1) - first;
+        int each = l.deal.least;
+        if ((rest += l.deal.rest) >= l.deal.passes) rest -= l.deal.passes, each++;
+        bool last = turn + 1 == l.deal.passes;
+        first = last ? l.deal.last : dealt * gridDim.x + blockIdx.x * each, units = last ? l.deal.last_units : each;
+        dealt += each;
         return;
       }
-      item = blockIdx.x + turn * gridDim.x, first = item / a.parts * RT, units = min(RT, l.deal.units - first);
+      item = blockIdx.x + turn * gridDim.x, first = item / a.parts * RT, units = min(RT, l.deal.all - first);
       int stages = (a.k + KS - 1) / KS, part = item % a.parts;
       k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
     }
@@ -91,7 +109,7 @@ struct Narrow {
 
   __device__ __forceinline__ Cursor start(u32 phase) const {
     Cursor c;
-    c.turn = c.slot = 0, c.phase = phase;
+    c.turn = c.slot = c.dealt = c.rest = 0, c.phase = phase;
     c.enter(*this);
     return c;
   }
@@ -198,7 +216,7 @@ struct Narrow {
     int r, seq, unit;
     __device__ __forceinline__ Result(int e) {
       int i = threadIdx.x + e * THREADS;
-      r = i % 16, seq = i / 16 % (NT * 8), unit = i / (16 * NT * 8);
+      r = i % 16, seq = i / 16 % SEQS, unit = i / (16 * SEQS);
     }
   };
 
@@ -230,14 +248,14 @@ struct Narrow {
   __device__ __forceinline__ void multiply(float (&sum)[RW][SETS * NT][4], const u8 *slot, const Lane &lane, int u, int units) const {
     int part = lane.part;
     const u8 *w = slot + lane.w + (UNITS == 1 ? 0 : u / 2 * 128 + ((u ^ lane.odd) & 1) * 64);
-    uint4 v[RW == 1 ? 1 : STEPS][NT];
+    uint4 v[INPUTS][NT];
     auto load = [&](int j) {
       const u8 *from = slot + (lane.x ^ (j & 1) * 64) + u * UNIT * 2 + j / 2 * 128;
 #pragma unroll
-      for (int n = 0; n < NT; n++) v[RW == 1 ? 0 : j][n] = *(const uint4 *)(from + n * 8 * XPITCH);
+      for (int n = 0; n < NT; n++) v[j % INPUTS][n] = *(const uint4 *)(from + n * 8 * XPITCH);
     };
 #pragma unroll
-    for (int j = 0; j < STEPS && RW > 1; j++) load(j);
+    for (int j = 0; j < STEPS && INPUTS > 1; j++) load(j);
 #if QUANTIZED == 4
     float ones[BY_INPUTS ? CHAINS * NT : 1][4] = {}; // sums of the inputs, in each row
 #endif
@@ -250,12 +268,12 @@ struct Narrow {
 #pragma unroll
       for (int j = 0; j < STEPS; j++) {
         u32 m[4], o[4];
-        if (RW == 1) load(j);
+        if (INPUTS == 1) load(j);
         pairs(j ? p.z : p.x, m[0], m[1]), pairs(j ? p.w : p.y, m[2], m[3]);
         pairs(j ? q.z : q.x, o[0], o[1]), pairs(j ? q.w : q.y, o[2], o[3]);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-          uint4 in = v[RW == 1 ? 0 : j][n];
+          uint4 in = v[j % INPUTS][n];
           mma(sum[i][n], m[0], o[0], m[1], o[1], in.x, in.y);
           mma(sum[i][(SETS - 1) * NT + n], m[2], o[2], m[3], o[3], in.z, in.w);
         }
@@ -270,12 +288,12 @@ struct Narrow {
 #pragma unroll
       for (int j = 0; j < STEPS; j++) {
         u32 m[4], o[4];
-        if (RW == 1) load(j);
+        if (INPUTS == 1) load(j);
         if (BY_INPUTS) above(ps[j], m), above(qs[j], o);
         else pairs(ps[j], minus_zero(zp), m), pairs(qs[j], minus_zero(zq), o);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-          uint4 in = v[RW == 1 ? 0 : j][n];
+          uint4 in = v[j % INPUTS][n];
           if (BY_INPUTS && i == 0) mma(ones[n], ONE16, ONE16, ONE16, ONE16, in.x, in.y);
           mma(group[0][n], m[0], o[0], m[1], o[1], in.x, in.y);
           if (BY_INPUTS && i == 0) mma(ones[(CHAINS - 1) * NT + n], ONE16, ONE16, ONE16, ONE16, in.z, in.w);
@@ -341,12 +359,16 @@ struct Narrow {
       int unit = i / NT * WR + part;
       if (RT > 1 && unit >= units) break;
       const float *s = sum[i / NT][i % NT];
+      if (XR == 1) {
+        if (t == 0) mine[unit * RED_PITCH + g] = s[0], mine[unit * RED_PITCH + g + 8] = s[2];
+        continue;
+      }
       float *col = mine + ((unit * NT + i % NT) * 8 + 2 * t) * RED_PITCH + g;
       col[0] = s[0], col[RED_PITCH] = s[1], col[8] = s[2], col[RED_PITCH + 8] = s[3];
     }
   }
 
-  __device__ void consume(float *red, const float *scale) const {
+  __device__ void consume(float *red, const float *scale) {
     Cursor c = start(0);
     Lane lane;
     while (c.units > 0) {
@@ -368,7 +390,9 @@ struct Narrow {
       share(sum, red, units);
       sync_threads_of(1, THREADS);
       if (a.l.parts == 1 || leave(red, c.item, first / RT, units)) finish(red, scale, first, units, s);
-      sync_threads_of(1, THREADS);
+      if (BUFFERS == 1) sync_threads_of(1, THREADS);
+      else if (c.turn % 2 == 0) red += COPIES * RED, of_rows += ROWS;
+      else red -= COPIES * RED, of_rows -= ROWS;
       c.turn++, c.enter(*this);
     }
   }
@@ -377,7 +401,7 @@ struct Narrow {
   // whether they were the last of the tile.
   __device__ bool leave(const float *red, int item, int tile, int units) const {
     float *to = a.l.partial + (u64)item * SUMS;
-    for (int i = threadIdx.x; i < units * NT * 128; i += THREADS) __stcg(to + i, of_warps(red, i / (16 * NT * 8), i / 16 % (NT * 8), i % 16));
+    for (int i = threadIdx.x; i < units * SEQS * 16; i += THREADS) __stcg(to + i, of_warps(red, i / (16 * SEQS), i / 16 % SEQS, i % 16));
     return last_of<THREADS>(a.l.arrived + tile, a.l.parts, last);
   }
 
@@ -385,7 +409,7 @@ struct Narrow {
   __device__ static __forceinline__ float of_warps(const float *red, int unit, int seq, int r) {
     float s = 0.f;
 #pragma unroll
-    for (int i = 0; i < COPIES; i++) s += red[i * RED + (unit * NT * 8 + seq) * RED_PITCH + r];
+    for (int i = 0; i < COPIES; i++) s += red[i * RED + (unit * SEQS + seq) * RED_PITCH + r];
     return s;
   }
 
@@ -395,7 +419,7 @@ struct Narrow {
     if (a.l.parts == 1) {
       s = of_warps(red, at.unit, at.seq, r);
     } else {
-      const float *from = a.l.partial + (u64)(first / RT) * a.l.parts * SUMS + (at.unit * NT * 8 + at.seq) * 16 + r;
+      const float *from = a.l.partial + (u64)(first / RT) * a.l.parts * SUMS + (at.unit * SEQS + at.seq) * 16 + r;
       for (int i = 0; i < a.l.parts; i++) s += __ldcg(from + (u64)i * SUMS);
     }
     return QUANTIZED == 8 ? s * of_rows[at.unit * 16 + r] : s;
@@ -408,16 +432,16 @@ struct Narrow {
     for (int e = 0; e < EACH; e++) {
       Result at(e);
       int r = at.r, seq = at.seq;
-      if (at.unit >= units) break;
+      if (at.unit - (SEQS == 1 ? threadIdx.x % WARP / 16 : 0) >= units) break; // whole warps
       if (OUT == SWIGLU) {
         int o = (first + at.unit) * 8 + r;
-        if (r >= 8 || seq >= l.batch) continue;
+        if (r >= 8 || seq >= l.batch || at.unit >= units) continue;
         float gate = total(red, first, at, r) * scale[seq], up = total(red, first, at, r + 8) * scale[seq];
         l.h[(u64)seq * l.n + o] = narrow(activate(gate) * up);
         continue;
       }
       int o = (first + at.unit) * 16 + r;
-      bool there = seq < l.batch && o < l.n;
+      bool there = at.unit < units && seq < l.batch && o < l.n;
       u64 to = (u64)seq * l.n + o;
       if (OUT == SCORES || OUT == PLAIN) {
         if (there) l.y[to] = total(red, first, at, r) * (OUT == SCORES ? scale[seq] : 1.f);
@@ -464,11 +488,11 @@ struct Narrow {
   __device__ static void run(const NarrowArgs &a) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
-    __shared__ __align__(16) float red[COPIES * RED];
+    __shared__ __align__(16) float red[BUFFERS * COPIES * RED];
     __shared__ float scale[NT * 8];
-    __shared__ float of_rows[ROWS];
+    __shared__ float of_rows[BUFFERS * ROWS];
     __shared__ bool last;
-    Narrow l = {a, ring, full, empty, &last, of_rows, Deal(a.l.n, OUTPUTS, RT)};
+    Narrow l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PR * WARP), barrier_init(empty + i, CW);
     }
