@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
@@ -295,6 +296,9 @@ func defines(s *shape, linear []linearKernels) []string {
 		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
 			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
 		}
+	}
+	if v := os.Getenv("LLMPROF_TRY_BYWARP"); v != "" {
+		out = append(out, "BYWARP="+v)
 	}
 	return append(out, s.moreDefines()...)
 }

@@ -21,6 +21,10 @@
 // COPIERS are the warps of a block that copy, beside so many that multiply.
 #define COPIERS(CW) ((CW) > 8 ? 2 : 4)
 
+#ifndef BYWARP
+#define BYWARP 0
+#endif
+
 struct NarrowArgs {
   LinearArgs l;
   const void *scales; // quantized.cuh
@@ -131,23 +135,26 @@ struct Narrow {
   // count: addresses of a whole tile are one product and sum each. (With row and
   // column of each copy found anew, a stage took 2000 cycles and more of them, of
   // about 800 that DRAM takes.)
-  static constexpr int PASS = PR * WARP / PIECES;
-  static constexpr int XCOLUMNS = XPIECES < PR * WARP ? XPIECES : PR * WARP; // of threads
-  static constexpr int XPASS = PR * WARP / XCOLUMNS;
-  static_assert(PASS >= 1 && 16 % PASS == 0 && XPIECES % XCOLUMNS == 0 && GROUPS * (ROWS / 8) <= PR * WARP, "a pass of the producers");
+  static constexpr int COPY = BYWARP ? WARP : PR * WARP; // threads that fill a stage
+  static constexpr int COLUMNS = PIECES < COPY ? PIECES : COPY; // of threads
+  static constexpr int PASS = COPY / COLUMNS;
+  static constexpr int XCOLUMNS = XPIECES < COPY ? XPIECES : COPY;
+  static constexpr int XPASS = COPY / XCOLUMNS;
+  static_assert(PASS >= 1 && 16 % PASS == 0 && PIECES % COLUMNS == 0 && XPIECES % XCOLUMNS == 0, "a pass of the producers");
 
   // swap is where piece p of a row lies in it: 4 to 7 of each 8 change places with 0 to
   // 3 where the row is odd.
   __device__ static __forceinline__ int swap(int p, int row) { return p ^ (row & 1) << 2; }
 
   __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
-    int r0 = thread / PIECES, piece = thread % PIECES, width = a.l.k / 8 * QUANTIZED, at = c.k / 8 * QUANTIZED + piece * 16;
+    int r0 = thread / COLUMNS, piece = thread % COLUMNS, width = a.l.k / 8 * QUANTIZED, at = c.k / 8 * QUANTIZED + piece * 16;
     u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH;
     const u8 *w = (const u8 *)a.l.w;
     if (QUANTIZED == 4) copy_groups(c, thread);
-    if (at >= width) return;
     if ((c.first + c.tiles()) * OUTPUTS > a.l.n) { // the last unit, in part
-      for (int j = 0; j < 16 * c.tiles(); j += PASS) copy16_once(to + j * PITCH + swap(piece, r0 + j) * 16, w + (u64)row(c.first, j + r0) * width + at, policy);
+      for (int j = 0; j < 16 * c.tiles(); j += PASS)
+        for (int i = 0; i < PIECES && at + i * 16 < width; i += COLUMNS)
+          copy16_once(to + j * PITCH + (swap(piece, r0 + j) + i) * 16, w + (u64)row(c.first, j + r0) * width + at + i * 16, policy);
       return;
     }
     const u8 *from = w + (u64)(c.first * OUTPUTS + (OUT == SWIGLU ? r0 % 8 : r0)) * width + at;
@@ -158,18 +165,24 @@ struct Narrow {
       if (j / 16 >= c.tiles()) break;
       bool second = OUT == SWIGLU && j % 16 >= 8;
       int down = OUT == SWIGLU ? j / 16 * 8 + j % 8 : j;
-      copy16_once(to + j * PITCH + swap(piece, PASS == 1 ? j : r0) * 16, (second ? up : from) + (u64)((u32)down * (u32)width), policy);
+      const u8 *of_row = (second ? up : from) + (u64)((u32)down * (u32)width);
+#pragma unroll
+      for (int i = 0; i < PIECES; i += COLUMNS)
+        if (at + i * 16 < width) copy16_once(to + j * PITCH + (swap(piece, PASS == 1 ? j : r0) + i) * 16, of_row + i * 16, policy);
     }
   }
 
   // copy_groups copies scales and zero points, a thread those of 8 rows.
   __device__ __forceinline__ void copy_groups(const Cursor &c, int thread) const {
-    int g = thread / (ROWS / 8), eight = thread % (ROWS / 8), group = c.k / GROUP_INPUTS + g;
-    if (g >= GROUPS || group >= a.l.k / GROUP_INPUTS || eight / 2 >= c.tiles()) return;
     u32 to = shared_address(ring) + c.slot * STAGE;
-    u64 from = (u64)((u32)group * (u32)rows()) + row(c.first, eight * 8);
-    copy16(to + SCALES + thread * 16, (const bf16 *)a.scales + from);
-    copy4(to + ZEROS + thread * 4, a.zeros + from / 2);
+#pragma unroll
+    for (int i = thread; i < (GROUPS * (ROWS / 8) + COPY - 1) / COPY * COPY; i += COPY) {
+      int g = i / (ROWS / 8), eight = i % (ROWS / 8), group = c.k / GROUP_INPUTS + g;
+      if (g >= GROUPS || group >= a.l.k / GROUP_INPUTS || eight / 2 >= c.tiles()) continue;
+      u64 from = (u64)((u32)group * (u32)rows()) + row(c.first, eight * 8);
+      copy16(to + SCALES + i * 16, (const bf16 *)a.scales + from);
+      copy4(to + ZEROS + i * 4, a.zeros + from / 2);
+    }
   }
 
   __device__ __forceinline__ void copy_inputs(const Cursor &c, int thread) const {
@@ -191,13 +204,27 @@ struct Narrow {
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = start(1), x = w;
-    int ahead = 0;
-    for (; ahead < STAGES && w.units > 0; ahead++, w.next(*this)) copy_weights(w, thread, policy);
+    int ahead = 0, turn = BYWARP ? thread / WARP : 0; // stages until this warp's next
+    if (BYWARP) thread %= WARP;
+    auto mine = [&](int &t) {
+      if (!BYWARP) return true;
+      if (t == 0) {
+        t = PR - 1;
+        return true;
+      }
+      t--;
+      return false;
+    };
+    int xturn = turn;
+    for (; ahead < STAGES && w.units > 0; ahead++, w.next(*this))
+      if (mine(turn)) copy_weights(w, thread, policy);
     let_next_start();
     wait_for_previous();
-    for (; ahead > 0; ahead--, x.next(*this)) copy_inputs(x, thread);
+    for (; ahead > 0; ahead--, x.next(*this))
+      if (mine(xturn)) copy_inputs(x, thread);
     for (; w.units > 0; w.next(*this)) {
       barrier_wait(empty + w.slot, w.phase);
+      if (!mine(turn)) continue;
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
     }
@@ -494,7 +521,7 @@ struct Narrow {
     __shared__ bool last;
     Narrow l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
     if (threadIdx.x == 0) {
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PR * WARP), barrier_init(empty + i, CW);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, COPY), barrier_init(empty + i, CW);
     }
     __syncthreads();
     if (threadIdx.x >= THREADS) {
