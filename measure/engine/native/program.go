@@ -161,6 +161,13 @@ func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 	return sums, counters
 }
 
+// halvable reports whether the warps can divide half of the columns of a stage among
+// them, in units of 64 bytes and whole rows of 128.
+func (l *linearKernels) halvable() bool {
+	unit := 512 / int(l.kept)
+	return l.depth%(2*unit*l.consumers()/l.across) == 0 && l.depth%(4*unit) == 0
+}
+
 // consumers are the warps of a block that multiply.
 func (l *linearKernels) consumers() int { return cmp.Or(l.warps, 8) }
 
@@ -213,6 +220,12 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 	out := slices.Clone(linear)
 	for i := range out {
 		l := &out[i]
+		for l.kept != Unquantized && l.halvable() {
+			if _, stages := l.fit(l.of(toStream), memory); stages >= 2 {
+				break
+			}
+			l.depth /= 2
+		}
 		l.tiles, l.stages = l.fit(l.of(toScores), memory)
 		l.deep.tiles, l.deep.stages = l.fit(l.of(toStream), memory)
 		if r := l.of(toStream); alone-l.beside(r) <= memory-l.beside(r) {

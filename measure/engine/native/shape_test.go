@@ -107,6 +107,9 @@ func TestCuts(t *testing.T) {
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
 	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 227<<10) {
+		if l.consumers() > 8 { // a block has all registers of a multiprocessor
+			continue
+		}
 		block := func(u use) int { return l.shared(l.of(u)) + l.beside(l.of(u)) }
 		if one, deep := max(block(toScores), block(toGated)), block(toStream); one+deep+2*barriers > all || 2*deep <= all {
 			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.kept, one, deep)
