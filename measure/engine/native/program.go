@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
@@ -309,9 +308,6 @@ func defines(s *shape, linear []linearKernels) []string {
 		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
 			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
 		}
-	}
-	if v := os.Getenv("LLMPROF_TRY_BYWARP"); v != "" {
-		out = append(out, "BYWARP="+v)
 	}
 	return append(out, s.moreDefines()...)
 }

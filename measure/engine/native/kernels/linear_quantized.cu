@@ -21,10 +21,6 @@
 // COPIERS are the warps of a block that copy, beside so many that multiply.
 #define COPIERS(CW) ((CW) > 8 ? 2 : 4)
 
-#ifndef BYWARP
-#define BYWARP 0
-#endif
-
 struct NarrowArgs {
   LinearArgs l;
   const void *scales; // quantized.cuh
@@ -135,7 +131,7 @@ struct Narrow {
   // count: addresses of a whole tile are one product and sum each. (With row and
   // column of each copy found anew, a stage took 2000 cycles and more of them, of
   // about 800 that DRAM takes.)
-  static constexpr int COPY = BYWARP ? WARP : PR * WARP; // threads that fill a stage
+  static constexpr int COPY = PR * WARP; // threads that fill a stage
   static constexpr int COLUMNS = PIECES < COPY ? PIECES : COPY; // of threads
   static constexpr int PASS = COPY / COLUMNS;
   static constexpr int XCOLUMNS = XPIECES < COPY ? XPIECES : COPY;
@@ -204,27 +200,13 @@ struct Narrow {
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = start(1), x = w;
-    int ahead = 0, turn = BYWARP ? thread / WARP : 0; // stages until this warp's next
-    if (BYWARP) thread %= WARP;
-    auto mine = [&](int &t) {
-      if (!BYWARP) return true;
-      if (t == 0) {
-        t = PR - 1;
-        return true;
-      }
-      t--;
-      return false;
-    };
-    int xturn = turn;
-    for (; ahead < STAGES && w.units > 0; ahead++, w.next(*this))
-      if (mine(turn)) copy_weights(w, thread, policy);
+    int ahead = 0;
+    for (; ahead < STAGES && w.units > 0; ahead++, w.next(*this)) copy_weights(w, thread, policy);
     let_next_start();
     wait_for_previous();
-    for (; ahead > 0; ahead--, x.next(*this))
-      if (mine(xturn)) copy_inputs(x, thread);
+    for (; ahead > 0; ahead--, x.next(*this)) copy_inputs(x, thread);
     for (; w.units > 0; w.next(*this)) {
       barrier_wait(empty + w.slot, w.phase);
-      if (!mine(turn)) continue;
       copy_weights(w, thread, policy);
       copy_inputs(w, thread);
     }
