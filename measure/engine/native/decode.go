@@ -93,7 +93,7 @@ func (e *Engine) addAttention(s *sequence, i int) {
 
 // launch is the grid of a product with such a ring.
 func (k *linearKernels) launch(c cut, sms int, r ring) cuda.Launch {
-	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
+	threads := (k.consumers() + k.producers()) * 32
 	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.shared(r), Early: true}
 }
 

@@ -119,17 +119,17 @@ func quantizedShapes(q Quantization) []linearKernels {
 	switch q {
 	case FP8:
 		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 1, depth: 1024, stages: 4, deep: ring{stages: 6}, least: 4},
-			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 5}, least: 4},
-			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 256, stages: 4, deep: ring{stages: 6}, least: 8},
-			{kept: q, rows: 32, columns: 4, tiles: 4, depth: 128, stages: 3, deep: ring{stages: 5}, least: 8},
+			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
+			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 5}, least: 4, across: 1},
+			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
+			{kept: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 3, deep: ring{stages: 3}, least: 4, across: 8, warps: 16},
 		}
 	case INT4:
 		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 1, depth: 1024, stages: 7, deep: ring{stages: 10}, least: 4},
-			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 4, deep: ring{stages: 6}, least: 4},
-			{kept: q, rows: 16, columns: 2, tiles: 4, depth: 256, stages: 4, deep: ring{stages: 5}, least: 8},
-			{kept: q, rows: 32, columns: 4, tiles: 4, depth: 256, stages: 2, deep: ring{stages: 4}, least: 8},
+			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 4, deep: ring{stages: 6}, least: 4, across: 1},
+			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 2, across: 1},
+			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 4, deep: ring{stages: 4}, least: 2, across: 2},
+			{kept: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 4, deep: ring{stages: 4}, least: 4, across: 8, warps: 16},
 		}
 	}
 	return nil

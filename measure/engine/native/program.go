@@ -44,6 +44,8 @@ type linearKernels struct {
 	gated    ring // of gated products; that of the others if it has no tiles
 	deep     ring // of products that add to the stream, with the others' tiles if it has none
 	least    int  // stages of a part, where a tile is cut along its columns
+	across   int  // warps side by side that have rows of their own, of quantized weights
+	warps    int  // that multiply; 0 for 8
 	half     halfTiles
 	halved   bool // this is the ring of half tiles
 	scores   *cuda.Kernel
@@ -115,11 +117,11 @@ func (l *linearKernels) shared(r ring) int {
 	if l.kept == Unquantized {
 		return max(r.room, r.stages*(l.rows+l.outputs(toScores)*r.tiles)*r.depth*2)
 	}
-	inputs, weights := l.rows*(r.depth*2+64), 16*r.tiles*(r.depth*int(l.kept)/8+64)
+	stage := l.rows*r.depth*2 + 16*r.tiles*r.depth*int(l.kept)/8
 	if l.kept == INT4 { // scales and zero points
-		weights += (r.depth/groupInputs*16*r.tiles*5/2 + 15) / 16 * 16
+		stage += r.depth / groupInputs * 16 * r.tiles * 5 / 2
 	}
-	return r.stages * (inputs + weights)
+	return max(r.room, r.stages*((stage+127)/128*128))
 }
 
 // cut is into how many tiles the weights of one product are cut, of 16 rows where they
@@ -132,11 +134,16 @@ type cut struct{ tiles, parts int }
 
 // cutFor is the cut of a product with out rows of results of in columns.
 func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
-	tile := l.outputs(u)
-	c := cut{tiles: (out + tile - 1) / tile}
-	depth := l.of(u).depth
-	stages := (in + depth - 1) / depth
-	c.parts = max(1, min(sms/c.tiles, stages/l.least))
+	tile, r := l.outputs(u), l.of(u)
+	c := cut{tiles: (out + tile - 1) / tile, parts: 1}
+	whole, cuts := 1, c.tiles // units that are cut together, and how many cuts there are
+	if l.kept != Unquantized {
+		whole, cuts = r.tiles, (c.tiles+r.tiles-1)/r.tiles
+	}
+	stages := (in + r.depth - 1) / r.depth
+	if parts := min(sms/cuts, stages/l.least); parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
+		c = cut{tiles: cuts, parts: parts}
+	}
 	return c
 }
 
@@ -158,14 +165,29 @@ func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 	return sums, counters
 }
 
-// outputs are the rows of the result of one tile: gate and up make one.
+// halvable reports whether the warps can divide half of the columns of a stage among
+// them, in units of 64 bytes and whole rows of 128.
+func (l *linearKernels) halvable() bool {
+	unit := 512 / int(l.kept)
+	return l.depth%(2*unit*l.consumers()/l.across) == 0 && l.depth%(4*unit) == 0
+}
+
+// consumers are the warps of a block that multiply.
+func (l *linearKernels) consumers() int { return cmp.Or(l.warps, 8) }
+
+// producers are those that copy.
+func (l *linearKernels) producers() int {
+	if l.consumers() > 8 {
+		return 2
+	}
+	return 4
+}
+
+// outputs are the rows of the result of one unit: gate and up make one.
 func (l *linearKernels) outputs(u use) int {
 	rows := 16
 	if l.halved {
 		rows = 8
-	}
-	if l.kept != Unquantized {
-		rows *= l.tiles
 	}
 	if u == toGated {
 		rows /= 2
@@ -177,7 +199,7 @@ func (l *linearKernels) outputs(u use) int {
 func (l *linearKernels) sums() int {
 	bytes := 4 * 16 * 8 * l.columns
 	if l.kept != Unquantized {
-		bytes *= l.tiles
+		bytes *= max(l.tiles, l.of(toGated).tiles, l.of(toStream).tiles)
 	}
 	return bytes
 }
@@ -202,9 +224,15 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 	out := slices.Clone(linear)
 	for i := range out {
 		l := &out[i]
+		for l.kept != Unquantized && l.halvable() {
+			if _, stages := l.fit(l.of(toStream), memory); stages >= 2 {
+				break
+			}
+			l.depth /= 2
+		}
 		l.tiles, l.stages = l.fit(l.of(toScores), memory)
 		l.deep.tiles, l.deep.stages = l.fit(l.of(toStream), memory)
-		if r := l.of(toStream); l.kept == Unquantized && alone-l.beside(r) <= memory-l.beside(r) {
+		if r := l.of(toStream); alone-l.beside(r) <= memory-l.beside(r) {
 			l.deep.room = alone - l.beside(r)
 		}
 		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
@@ -235,7 +263,14 @@ func (l *linearKernels) beside(r ring) int {
 	const warp = 4 * 20 * 8 // bytes of the sums of 16 rows by 8 sequences
 	switch n := r.tiles * l.columns; {
 	case l.kept != Unquantized:
-		return 1<<10 + 8*warp*l.columns
+		slices := l.consumers() / l.across
+		if l.rows == 1 { // a column of each warp's, twice
+			return 1<<10 + 2*(slices*80+64)*r.tiles
+		}
+		if slices > 1 && slices*n > 8 {
+			slices /= 2
+		}
+		return 1<<10 + slices*warp*n + 64*r.tiles
 	case n <= 2:
 		return 1<<10 + 8*warp*n
 	default:
@@ -263,12 +298,15 @@ func defines(s *shape, linear []linearKernels) []string {
 		l := &linear[i]
 		names := map[use]string{toScores: "SHAPE", toGated: "GATED", toStream: "DEEP"}
 		if l.kept != Unquantized {
-			names = map[use]string{toScores: "NARROW", toStream: "NARROW_DEEP"}
+			names = map[use]string{toScores: "NARROW", toGated: "NARROW_GATED", toStream: "NARROW_DEEP"}
 		}
 		for _, u := range []use{toScores, toGated, toStream} {
-			if name, r := names[u], l.of(u); name != "" {
-				out = append(out, fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", name, l.rows, l.columns, r.tiles, r.depth, r.stages, l.rows))
+			r := l.of(u)
+			define := fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", names[u], l.rows, l.columns, r.tiles, r.depth, r.stages, l.rows)
+			if l.kept != Unquantized {
+				define += fmt.Sprintf(",%d,%d", l.across, l.consumers())
 			}
+			out = append(out, define)
 		}
 	}
 	for i := range linear {

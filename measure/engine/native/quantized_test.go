@@ -230,7 +230,7 @@ func (b *bench) narrow(q Quantization) {
 		for _, c := range []struct{ batch, n, k int }{
 			{l.rows, 64, 128}, {least, 80, 384}, {(l.rows + least) / 2, 208, 1152}, {l.rows, 48, 2432}, {least, 256, 1024},
 		} {
-			for _, parts := range []int{1, 3} {
+			for _, parts := range []int{1, 3, 0} { // 0 is one part, on few blocks
 				b.narrowScores(l, c.batch, c.n, c.k, parts)
 				b.narrowResidual(l, c.batch, c.n, c.k, parts)
 				b.narrowSwiglu(l, c.batch, c.n, c.k, parts)
@@ -242,13 +242,19 @@ func (b *bench) narrow(q Quantization) {
 
 // narrowProduct is product with quantized weights.
 func (b *bench) narrowProduct(l *linearKernels, kernel *cuda.Kernel, u use, n, k, parts int, m quantizedMatrix, args ...any) {
-	c := l.cutFor(n, k, u, 1)
-	c.parts = min(parts, (k+l.depth-1)/l.depth)
-	args = append(append([]any{m.w}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales, m.zeros)
+	few := parts != 1
 	if kernel == l.plain {
 		u = toStream
 	}
-	b.run(kernel, l.launch(c, b.dev.SMs, l.of(u)), args...)
+	c, r, sms := l.cutFor(n, k, u, 1), l.of(u), b.dev.SMs
+	if parts = max(1, min(parts, (k+r.depth-1)/r.depth)); parts > 1 {
+		c = cut{tiles: (c.tiles + r.tiles - 1) / r.tiles, parts: parts}
+	}
+	if few { // each block has several tiles
+		sms = 3
+	}
+	args = append(append([]any{m.w}, args...), int32(parts), room[uint8](b, c.tiles*parts*l.sums()), put(b, make([]uint32, c.tiles)), m.scales, m.zeros)
+	b.run(kernel, l.launch(c, sms, r), args...)
 }
 
 func (b *bench) narrowScores(l *linearKernels, batch, n, k, parts int) {

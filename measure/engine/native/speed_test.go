@@ -310,6 +310,9 @@ func (m *meter) ring(opt *Options, shape string) []linearKernels {
 		if len(f) > 3 {
 			out[i].deep.stages = number(m.t, f[3])
 		}
+		if len(f) > 5 {
+			out[i].across, out[i].warps = number(m.t, f[4]), number(m.t, f[5])
+		}
 		if len(uses) > 2 {
 			f, g := strings.Split(uses[1], "/"), strings.Split(uses[2], "/")
 			out[i].gated, out[i].deep = m.ringOf(f), m.ringOf(g)

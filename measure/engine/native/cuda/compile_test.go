@@ -46,14 +46,20 @@ func shapes() [][]string {
 // formats are fp16 and quantized weights: some of them together, or, with
 // LLMPROF_TEST_SHAPES=all, every pair.
 func formats() [][]string {
-	fp8 := []string{
-		"QUANTIZED=8", "NARROW_1=1,1,1024,4,1", "NARROW_8=1,2,512,3,8", "NARROW_16=2,2,256,4,16", "NARROW_32=4,4,128,3,32",
-		"NARROW_DEEP_1=1,1,1024,6,1", "NARROW_DEEP_8=1,2,512,5,8", "NARROW_DEEP_16=2,2,256,6,16", "NARROW_DEEP_32=4,4,128,5,32",
+	rings := func(bits int, scores, deep [4]string) []string {
+		out := []string{fmt.Sprintf("QUANTIZED=%d", bits)}
+		for i, rows := range []int{1, 8, 16, 32} {
+			for name, ring := range map[string]string{"NARROW": scores[i], "NARROW_GATED": scores[i], "NARROW_DEEP": deep[i]} {
+				out = append(out, fmt.Sprintf("%s_%d=%s", name, rows, ring))
+			}
+		}
+		slices.Sort(out)
+		return out
 	}
-	int4 := []string{
-		"QUANTIZED=4", "NARROW_1=1,1,1024,7,1", "NARROW_8=1,2,512,4,8", "NARROW_16=2,4,256,4,16", "NARROW_32=4,4,256,2,32",
-		"NARROW_DEEP_1=1,1,1024,10,1", "NARROW_DEEP_8=1,2,512,6,8", "NARROW_DEEP_16=2,4,256,5,16", "NARROW_DEEP_32=4,4,256,4,32",
-	}
+	fp8 := rings(8, [4]string{"1,2,1024,3,1,1,8", "1,2,512,3,8,1,8", "2,2,512,3,16,1,8", "4,8,256,3,32,8,16"},
+		[4]string{"1,2,1024,3,1,1,8", "1,2,512,5,8,1,8", "2,2,512,3,16,1,8", "4,8,256,3,32,8,16"})
+	int4 := rings(4, [4]string{"1,2,1024,4,1,1,8", "1,2,1024,3,8,1,8", "2,2,512,4,16,2,8", "4,8,256,4,32,8,16"},
+		[4]string{"1,2,1024,6,1,1,8", "1,2,1024,3,8,1,8", "2,2,512,4,16,2,8", "4,8,256,4,32,8,16"})
 	llama := []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}
 	fp16 := append(slices.Clone(llama), "FP16=1")
 	some := [][]string{append(gemma("64", 8), "FP16=1"), append(gemma("128", 4), fp8...), append(slices.Clone(fp16), int4...)}

@@ -50,14 +50,15 @@ struct LinearArgs {
 // last_of reports whether the block is the last of so many that leave sums for it to
 // add up, and has those seen by all of its consumers. last is shared memory; arrived is
 // 0 before and after.
+template <int THREADS = CONSUMERS * WARP>
 __device__ __forceinline__ bool last_of(u32 *arrived, int parts, bool *last) {
   __threadfence();
-  sync_threads_of(1, CONSUMERS * WARP);
+  sync_threads_of(1, THREADS);
   if (threadIdx.x == 0) {
     *last = atomicAdd(arrived, 1) == parts - 1;
     if (*last) *arrived = 0;
   }
-  sync_threads_of(1, CONSUMERS * WARP);
+  sync_threads_of(1, THREADS);
   if (!*last) return false;
   __threadfence();
   return true;

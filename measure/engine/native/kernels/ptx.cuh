@@ -53,6 +53,20 @@ __device__ __forceinline__ u32 multiply_add16(u32 a, u32 b, u32 c) {
   return r;
 }
 
+// and_or is (a & b) | c, in one instruction also where b and c are constants: the
+// compiler makes two of it, each with its own constant.
+__device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c) {
+  u32 r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+
+// kept is v in a register: the compiler does not compute it anew where it is used.
+__device__ __forceinline__ int kept(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
 // after_previous waits for the kernel ahead in the stream, when this one was
 // started early, and forgets what the first-level cache holds from before.
 __device__ __forceinline__ void after_previous() {

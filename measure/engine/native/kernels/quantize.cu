@@ -28,10 +28,10 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int
   for (int e = threadIdx.x; e < k / 8; e += blockDim.x) {
     uint2 o = {0, 0};
     for (int i = 0; i < 8; i++) {
-      u32 v = round_e4m3(wide(in[e * 8 + i]) / scale) << (i % 4 == 1 ? 16 : i % 4 == 2 ? 8 : i % 4 * 8);
+      u32 v = round_e4m3(wide(in[e * 8 + i]) / scale) << i % 4 * 8;
       (i < 4 ? o.x : o.y) |= v;
     }
-    *(uint2 *)(to + row * k + eight_of(e) * 8) = o;
+    *(uint2 *)(to + row * k + eight_of(e) * 8) = make_uint2(pack_e4m3(o.x), pack_e4m3(o.y));
   }
 }
 
@@ -39,8 +39,7 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int
 extern "C" __global__ void arrange(const u8 *from, u8 *to, u64 eights) {
   for (u64 e = blockIdx.x * (u64)blockDim.x + threadIdx.x; e < eights; e += (u64)gridDim.x * blockDim.x) {
     uint2 v = *(const uint2 *)(from + e * 8);
-    uint2 o = {(v.x & 0xff0000ffu) | (v.x & 0xff00u) << 8 | (v.x >> 8 & 0xff00u), (v.y & 0xff0000ffu) | (v.y & 0xff00u) << 8 | (v.y >> 8 & 0xff00u)};
-    *(uint2 *)(to + eight_of(e) * 8) = o;
+    *(uint2 *)(to + eight_of(e) * 8) = make_uint2(pack_e4m3(v.x), pack_e4m3(v.y));
   }
 }
 
@@ -93,7 +92,7 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, bf16 *scales, u8 *
       float q = fminf(fmaxf(rintf(wide(in[i]) / scale) + zero, 0.f), 15.f);
       o |= (u32)q << (i % 2 * 16 + i / 2 * 4);
     }
-    *(u32 *)(to + row * (k / 2) + eight_of(e) * 4) = o;
+    *(u32 *)(to + row * (k / 2) + eight_of(e) * 4) = pack_fours(o);
     u32 upper = __shfl_xor_sync(FULL, (u32)zero, 16);
     u64 at = (u64)group * n + first + row;
     if (lane % 16 == 0) scales[at] = rounded;

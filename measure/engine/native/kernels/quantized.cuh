@@ -30,22 +30,40 @@ __device__ __forceinline__ u64 eight_of(u64 e) { return e / EIGHTS * EIGHTS + e 
 #if FP16
 #define ONE16 0x3c003c00u
 #define BIAS16 0x5c005c00u  // 2 to the difference of e4m3's exponent bias and the format's, 8
-#define MAGIC16 0x64006400u // 1024, whose lowest bits count ones
-#define FP8_SHIFT 1         // bits that the format's exponent is wider by
+#define ABOVE16 0x4c004c00u // 16
+#define FOUR_BITS 6         // where the bits begin that count ones there
 #else
 #define ONE16 0x3f803f80u
 #define BIAS16 0x7b807b80u // 120
-#define MAGIC16 0x43004300u // 128
-#define FP8_SHIFT 4
+#define ABOVE16 0x41804180u
+#define FOUR_BITS 3
 #endif
+#define ABOVE 16.f
+
+__device__ __forceinline__ u32 rotate(u32 v, int right) { return v >> (right & 31) | v << (-right & 31); }
 
 #if QUANTIZED == 8
 // pairs widens four weights to two words. Below the multiplication their exponents
 // are those of numbers too small; it is exact, also of e4m3's subnormal numbers.
 __device__ __forceinline__ void pairs(u32 v, u32 &a, u32 &b) {
+#if FP16
   u32 even = v << 8;
-  a = multiply_add16((even & 0x80008000u) | ((even & 0x7f007f00u) >> FP8_SHIFT), BIAS16, 0x80008000u);
-  b = multiply_add16((v & 0x80008000u) | ((v & 0x7f007f00u) >> FP8_SHIFT), BIAS16, 0x80008000u);
+  a = multiply_add16((even & 0x80008000u) | ((even & 0x7f007f00u) >> 1), BIAS16, 0x80008000u);
+  b = multiply_add16((v & 0x80008000u) | ((v & 0x7f007f00u) >> 1), BIAS16, 0x80008000u);
+#else
+  a = multiply_add16(v & 0x87f087f0u, BIAS16, 0x80008000u);
+  b = multiply_add16((v << 4 & 0x80f080f0u) | (v >> 4 & 0x07000700u), BIAS16, 0x80008000u);
+#endif
+}
+
+// pack_e4m3 is the word of four weights, of which v has the bytes in their order.
+__device__ __forceinline__ u32 pack_e4m3(u32 v) {
+#if FP16
+  return (v & 0xff0000ffu) | (v & 0xff00u) << 8 | (v >> 8 & 0xff00u);
+#else
+  u32 first = (v & 0xffu) | (v & 0xff00u) << 8, second = (v >> 16 & 0xffu) | (v >> 24) << 16;
+  return (first & 0x00800080u) << 8 | (first & 0x007f007fu) << 4 | (second & 0x00700070u) << 8 | (second & 0x00800080u) << 4 | (second & 0x000f000fu);
+#endif
 }
 
 // widen_eight gives the values of eight weights in 16 bits, without their scale.
@@ -68,14 +86,26 @@ __device__ __forceinline__ u32 round_e4m3(float v) {
   return sign | (a > 0x7e ? 0x7e : a);
 }
 #else
-// minus_zero is what pairs adds for a zero point.
-__device__ __forceinline__ u32 minus_zero(u32 zero) { return (MAGIC16 | 0x80008000u) + zero * 0x10001u; }
-
-// pairs widens eight weights to four words; they are exact.
-__device__ __forceinline__ void pairs(u32 v, u32 minus, u32 o[4]) {
+// above widens eight weights to four words, each larger by ABOVE. Numbers from 16 to 32
+// have a weight's four bits below their exponent.
+__device__ __forceinline__ void above(u32 v, u32 o[4]) {
 #pragma unroll
-  for (int i = 0; i < 4; i++) o[i] = multiply_add16((v >> 4 * i & 0x000f000fu) | MAGIC16, ONE16, minus);
+  for (int i = 0; i < 4; i++) o[i] = and_or(rotate(v, 4 * i + 3 - FOUR_BITS), 0xf * 0x10001u << FOUR_BITS, ABOVE16);
 }
+
+// minus_zero is what pairs adds for a zero point.
+__device__ __forceinline__ u32 minus_zero(u32 zero) { return (ABOVE16 | 0x80008000u) + (zero * 0x10001u << FOUR_BITS); }
+
+// pairs widens eight weights to four words, less their zero point; they are exact.
+__device__ __forceinline__ void pairs(u32 v, u32 minus, u32 o[4]) {
+  above(v, o);
+#pragma unroll
+  for (int i = 0; i < 4; i++) o[i] = multiply_add16(o[i], ONE16, minus);
+}
+
+// pack_fours is the word of eight weights whose bits stand in the halves of bytes, from
+// the lowest: 0, 2, 4, 6, 1, 3, 5, 7.
+__device__ __forceinline__ u32 pack_fours(u32 v) { return rotate(v, 32 - 3); }
 #endif
 
 #endif // QUANTIZED

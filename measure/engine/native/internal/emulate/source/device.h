@@ -52,6 +52,9 @@ inline float __expf(float v) { return expf(v); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float v) { return 1.f / sqrtf(v); }
 
+inline int kept(int v) { return v; }
+inline u32 and_or(u32 a, u32 b, u32 c) { return (a & b) | c; }
+
 inline void __syncthreads() { emulated::barrier(0, 0); }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
