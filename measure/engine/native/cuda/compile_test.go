@@ -94,7 +94,7 @@ func TestKernelsCompile(t *testing.T) {
 			if define := older[arch]; define != "" {
 				shape = append(slices.Clone(shape), define, "FP16=1", "KEYS=32")
 			}
-			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,3,256,3,8", "SHAPE_16=2,3,256,3,16", "DEEP_1=1,1,512,7,1", "DEEP_8=1,2,256,6,8", "DEEP_16=2,2,256,4,16",
+			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,3,256,3,8", "SHAPE_16=2,3,256,3,16", "DEEP_1=1,2,256,7,1", "DEEP_8=1,2,256,6,8", "DEEP_16=2,2,256,4,16",
 				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,2,256,4,16", "HALVES_1=1,3,256,7,1", "HALVES_8=1,3,256,5,8",
 				"EXPERTS_1=512,4,256,12", "EXPERTS_8=512,3,256,8")
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
