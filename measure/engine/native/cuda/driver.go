@@ -51,6 +51,7 @@ type driver struct {
 	funcSetAttribute  func(f uintptr, attr, v int32) int32
 	funcGetAttribute  func(v *int32, attr int32, f uintptr) int32
 	launch            func(cfg *launchConfig, f uintptr, params, extra unsafe.Pointer) int32
+	activeClusters    func(n *int32, f uintptr, cfg *launchConfig) int32
 	encodeTiled       func(m unsafe.Pointer, kind int32, rank uint32, at uint64, size, stride, box, step unsafe.Pointer, interleave, swizzle, promotion, fill int32) int32
 	captureBegin      func(s uintptr, mode int32) int32
 	captureEnd        func(s uintptr, g *uintptr) int32
@@ -81,7 +82,7 @@ func (d *driver) symbols() map[string]any {
 		"cuEventSynchronize": &d.eventSync, "cuEventElapsedTime": &d.eventElapsed,
 		"cuModuleLoadData": &d.moduleLoad, "cuModuleUnload": &d.moduleUnload, "cuModuleGetFunction": &d.moduleFunction,
 		"cuFuncSetAttribute": &d.funcSetAttribute, "cuFuncGetAttribute": &d.funcGetAttribute, "cuLaunchKernelEx": &d.launch,
-		"cuTensorMapEncodeTiled":  &d.encodeTiled,
+		"cuTensorMapEncodeTiled": &d.encodeTiled, "cuOccupancyMaxActiveClusters": &d.activeClusters,
 		"cuStreamBeginCapture_v2": &d.captureBegin, "cuStreamEndCapture": &d.captureEnd,
 		"cuGraphInstantiateWithFlags": &d.graphInstantiate, "cuGraphDestroy": &d.graphDestroy,
 		"cuGraphExecDestroy": &d.graphExecDestroy, "cuGraphLaunch": &d.graphLaunch,

@@ -101,6 +101,51 @@ const PortableCluster = 8
 // Queue queues the kernel on s. Arguments are Ptr, int32, uint32, int64, uint64,
 // float32 and *TensorMap, in the order and of the size of the kernel's parameters.
 func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
+	if err := k.prepare(l); err != nil {
+		return err
+	}
+	slots := make([]uint64, len(args))
+	params := make([]unsafe.Pointer, len(args)+1)
+	for i, a := range args {
+		if m, ok := a.(*TensorMap); ok {
+			params[i] = m.pointer()
+			continue
+		}
+		if err := store(&slots[i], a); err != nil {
+			return fmt.Errorf("cuda: argument %d of %s: %w", i, k.Name, err)
+		}
+		params[i] = unsafe.Pointer(&slots[i])
+	}
+	attrs := k.attributes(l)
+	s.queued++
+	err := k.dev.d.check("cuLaunchKernelEx of "+k.Name, k.dev.d.launch(l.config(s.h, attrs), k.h, unsafe.Pointer(&params[0]), nil))
+	runtime.KeepAlive(slots)
+	runtime.KeepAlive(args)
+	runtime.KeepAlive(attrs)
+	return err
+}
+
+// Clusters is how many clusters of such a launch find room on the GPU at the same time
+// (cuOccupancyMaxActiveClusters).
+func (k *Kernel) Clusters(l Launch) (int, error) {
+	if err := k.prepare(l); err != nil {
+		return 0, err
+	}
+	var n int32
+	attrs := k.attributes(Launch{Cluster: l.Cluster})
+	err := k.dev.d.check("cuOccupancyMaxActiveClusters of "+k.Name, k.dev.d.activeClusters(&n, k.h, l.config(0, attrs)))
+	runtime.KeepAlive(attrs)
+	return int(n), err
+}
+
+// config is the driver's form of a launch.
+func (l *Launch) config(stream uintptr, attrs []launchAttribute) *launchConfig {
+	return &launchConfig{grid: l.Grid.sizes(), block: l.Block.sizes(), shared: uint32(l.Shared), stream: stream,
+		attrs: unsafe.SliceData(attrs), count: uint32(len(attrs))}
+}
+
+// prepare lets the kernel have what a launch of it asks for.
+func (k *Kernel) prepare(l Launch) error {
 	// A block gets 48 KiB without asking, of which the kernel's static memory takes
 	// a part that is not known here; so any dynamic memory is asked for.
 	if l.Shared > k.shared {
@@ -116,30 +161,7 @@ func (k *Kernel) Queue(s *Stream, l Launch, args ...any) error {
 		}
 		k.large = true
 	}
-	if err := k.share(l); err != nil {
-		return err
-	}
-	slots := make([]uint64, len(args))
-	params := make([]unsafe.Pointer, len(args)+1)
-	for i, a := range args {
-		if m, ok := a.(*TensorMap); ok {
-			params[i] = m.pointer()
-			continue
-		}
-		if err := store(&slots[i], a); err != nil {
-			return fmt.Errorf("cuda: argument %d of %s: %w", i, k.Name, err)
-		}
-		params[i] = unsafe.Pointer(&slots[i])
-	}
-	cfg := &launchConfig{grid: l.Grid.sizes(), block: l.Block.sizes(), shared: uint32(l.Shared), stream: s.h}
-	attrs := k.attributes(l)
-	cfg.attrs, cfg.count = unsafe.SliceData(attrs), uint32(len(attrs))
-	s.queued++
-	err := k.dev.d.check("cuLaunchKernelEx of "+k.Name, k.dev.d.launch(cfg, k.h, unsafe.Pointer(&params[0]), nil))
-	runtime.KeepAlive(slots)
-	runtime.KeepAlive(args)
-	runtime.KeepAlive(attrs)
-	return err
+	return k.share(l)
 }
 
 // attributes are those of a launch that the GPU knows.

@@ -132,8 +132,9 @@ int cuDeviceGetName(char *s, int n, int d) {
 }
 int cuDeviceGetUuid_v2(char *u, int d) { return memset(u, 0xe0 + d, 16), OK; }
 int cuDeviceTotalMem_v2(uint64_t *n, int) { return *n = total_memory, OK; }
+static constexpr int multiprocessors = 6;
 int cuDeviceGetAttribute(int *v, int attribute, int) {
-  static const std::map<int, int> values = {{75, from_environment("LLMPROF_EMULATED_MAJOR", 10)}, {76, 0}, {16, 6}, {38, 4 << 20}, {81, 228 << 10}, {97, most_shared}};
+  static const std::map<int, int> values = {{75, from_environment("LLMPROF_EMULATED_MAJOR", 10)}, {76, 0}, {16, multiprocessors}, {38, 4 << 20}, {81, 228 << 10}, {97, most_shared}};
   auto found = values.find(attribute);
   return found == values.end() ? INVALID : (*v = found->second, OK);
 }
@@ -264,6 +265,10 @@ struct Config { // CUlaunchConfig
   } *attributes;
   uint32_t count;
 };
+int cuOccupancyMaxActiveClusters(int *n, Function *, const Config *c) {
+  if (c->count != 1 || c->attributes[0].id != 4) return INVALID;
+  return *n = multiprocessors / c->attributes[0].value[0], OK;
+}
 int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
   if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->shared) return INVALID;

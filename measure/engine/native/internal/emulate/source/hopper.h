@@ -10,8 +10,8 @@ struct Product {
   u64 a, b;
   u32 group;
 };
-inline std::vector<Product> products[emulated::MOST_THREADS];
-inline u32 product_group[emulated::MOST_THREADS];
+inline std::vector<Product> products[16][emulated::MOST_THREADS]; // of each block of a cluster
+inline u32 product_group[16][emulated::MOST_THREADS];
 
 inline u64 descriptor(u32 at, u32 lead) { return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62; }
 
@@ -30,8 +30,8 @@ inline void whole_warp(int what) {
 }
 
 inline void queue_product(Product p) {
-  p.group = product_group[threadIdx.x];
-  products[threadIdx.x].push_back(p);
+  p.group = product_group[emulated::inside][threadIdx.x];
+  products[emulated::inside][threadIdx.x].push_back(p);
 }
 
 template <int N>
@@ -91,13 +91,13 @@ inline void make_product(const Product &p) {
 inline void wgmma_begin() { whole_warp(PRODUCTS_BEGIN); }
 inline void wgmma_commit() {
   whole_warp(PRODUCTS_COMMIT);
-  product_group[threadIdx.x]++;
+  product_group[emulated::inside][threadIdx.x]++;
 }
 template <int N>
 inline void wgmma_wait() {
-  std::vector<Product> &all = products[threadIdx.x];
+  std::vector<Product> &all = products[emulated::inside][threadIdx.x];
   size_t done = 0;
-  while (done < all.size() && all[done].group + N < product_group[threadIdx.x]) make_product(all[done++]);
+  while (done < all.size() && all[done].group + N < product_group[emulated::inside][threadIdx.x]) make_product(all[done++]);
   all.erase(all.begin(), all.begin() + done);
   whole_warp(PRODUCTS_WAIT); // a lane that goes on knows that its warp has read what it multiplied
 }
@@ -118,6 +118,7 @@ struct alignas(64) TensorMap {
   u64 at, size[3], stride[2], box[3], words[7];
 };
 #define __grid_constant__
+inline void fetch_map(const TensorMap &) {}
 
 // Bytes that a barrier expects are those that the same thread copies next.
 inline u64 *expected_at;
@@ -128,14 +129,15 @@ inline void expect_boxes(u64 *b, u32 bytes) {
 }
 inline void copy_box(u32 to, const TensorMap &m, int x, int y, int z, u64 *b) {
   u32 bytes = m.box[0] * m.box[1] * m.box[2] * 2;
-  if (to % 1024 || m.box[0] != 64 || m.box[2] != 1) emulated::fail("a box that is not aligned, or not of 64 values");
+  if (to % 1024 || m.box[0] != 64 || m.box[2] > 2) emulated::fail("a box that is not aligned, or not of 64 values");
   if (b != expected_at || bytes > expected) emulated::fail("more bytes are copied than the mbarrier expects");
-  for (u32 r = 0; r < m.box[1]; r++)
+  for (u32 i = 0; i < m.box[1] * m.box[2]; i++)
     for (int c = 0; c < 64; c++) {
-      bool in = x + c >= 0 && (u64)(x + c) < m.size[0] && y + (int)r >= 0 && y + r < m.size[1] && z >= 0 && (u64)z < m.size[2];
-      u32 at = to + r * 128 + c * 2;
+      u32 r = i % m.box[1], p = i / m.box[1];
+      bool in = x + c >= 0 && (u64)(x + c) < m.size[0] && y + (int)r >= 0 && y + r < m.size[1] && z >= 0 && z + p < m.size[2];
+      u32 at = to + i * 128 + c * 2;
       at ^= (at >> 7 & 7) << 4;
-      *(bf16 *)shared_pointer(at) = in ? *(const bf16 *)(m.at + (x + c) * 2 + (y + r) * m.stride[0] + z * m.stride[1]) : 0;
+      *(bf16 *)shared_pointer(at) = in ? *(const bf16 *)(m.at + (x + c) * 2 + (y + r) * m.stride[0] + (z + p) * m.stride[1]) : 0;
     }
   if ((expected -= bytes) == 0) barrier_arrive(b);
 }
