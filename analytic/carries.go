@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"llmprof/hardware"
 	"llmprof/models"
 )
 
@@ -13,6 +14,7 @@ import (
 // A prefill carries nothing of this but the experts' activation.
 type Carries struct {
 	Rows      float64 // sequences of a decode step up to which products with 16-bit weights are the engine's own (hardware.Rows), and carry the norm ahead of them and the activation behind them
+	Wide      float64 // the same on GPUs and of models that Step.Wide says; these products take as long as others
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Mixture   float64 // sequences of a decode step up to which router, choice and products of experts with 16-bit weights are the engine's own (hardware.Calibration.Mixture)
@@ -57,13 +59,15 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	}
 	decode := s.New == 1 && s.Past > 0
 	own := decode && s.Batch <= e.Carries.Rows
-	few, quantized := own, s.Dense.Weights != s.Dense.stream()
+	quantized := s.Dense.Weights != s.Dense.stream()
+	wide := own || decode && s.Wide && !quantized && s.Batch <= e.Carries.Wide
+	few := wide
 	if quantized {
 		few = decode && s.Batch <= e.Carries.Quantized
 	}
 	take(few, aheadOfBlock)
 	take(few, behindProduct)
-	take(own, aheadOfHead)
+	take(wide, aheadOfHead)
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
 	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
@@ -74,13 +78,30 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	return a
 }
 
+// wide reports whether an engine may have wide products: on GPUs of compute capability
+// 9.0, of a dense model on one of them without norms behind its blocks.
+func wide(m *models.Model, g *hardware.GPU, par *Parallelism) bool {
+	if g.ComputeCapability != "9.0" || par.TP > 1 {
+		return false
+	}
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			b := &m.Layers[i].Blocks[j]
+			if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // states are steps of each kind that the engine takes different rides along in: a
 // prefill, and decode steps around the limits.
 func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
 	s.Past = 1
-	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Layer} {
+	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Wide, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Layer} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}

@@ -80,6 +80,7 @@ type Step struct {
 	Past   float64
 	Logits float64 // positions of a sequence that the LM head runs on
 	Cache  float64 // positions of a cache of fixed length; 0 for one that grows
+	Wide   bool    // the model and the GPU are such that an engine may have wide products (Carries)
 }
 
 // tokens is how many rows every projection has.

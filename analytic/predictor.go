@@ -94,7 +94,8 @@ func (p *Predictor) spread() {
 
 // template is a step of one token of one sequence.
 func (p *Predictor) template() Step {
-	return Step{Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1}
+	return Step{Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1,
+		Wide: wide(p.model, p.machine.GPU, &p.par)}
 }
 
 // proportional lists the operators of a step that are proportional to its tokens.

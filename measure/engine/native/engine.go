@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
@@ -37,6 +38,8 @@ type Options struct {
 
 	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
 	linear   []linearKernels        // nil for linearShapes
+	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor up to wideRows
+	defines  []string               // more of the kernels'
 	splits   int                    // of the context in decode attention; 0 for the rule
 	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
 	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
@@ -57,7 +60,7 @@ func (o *Options) rings() []linearKernels {
 	if o.linear != nil {
 		return o.linear
 	}
-	return append(linearShapes(), quantizedShapes(o.Quantization)...)
+	return slices.Concat(linearShapes(), o.wide, quantizedShapes(o.Quantization))
 }
 
 // An Engine is a model on a GPU, or the part of one that a GPU has which shares
@@ -192,6 +195,9 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if e.opt.sms == 0 {
 		e.opt.sms = e.dev.SMs
 	}
+	if e.dev.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil && e.opt.Batch <= wideRows {
+		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
+	}
 	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)
 	if err := e.dev.Room("the model with its cache and buffers", uint64(e.w.bytes()+e.b.total+cuda.WorkspaceBytes)); err != nil {
 		return err
@@ -258,7 +264,7 @@ func (e *Engine) compile() error {
 		return err
 	}
 	e.nvrtc = c.Version
-	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings())
+	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings(), e.opt.defines...)
 	return err
 }
 

@@ -36,10 +36,11 @@ type program struct {
 // linear_quantized.cu for quantized ones).
 type linearKernels struct {
 	kept     Quantization
-	rows     int // largest batch
-	columns  int // the batch in eights: mma's columns
-	tiles    int // of 16 weight rows, a stage
-	depth    int // columns of the weights, a stage
+	wide     wideRings // of those of linear_wide.cu, which use no other
+	rows     int       // largest batch
+	columns  int       // the batch in eights: mma's columns
+	tiles    int       // of 16 weight rows, a stage
+	depth    int       // columns of the weights, a stage
 	stages   int
 	gated    ring // of gated products; that of the others if it has no tiles
 	deep     ring // of products that add to the stream, with the others' tiles if it has none
@@ -49,6 +50,7 @@ type linearKernels struct {
 	half     halfTiles
 	halved   bool // this is the ring of half tiles
 	scores   *cuda.Kernel
+	head     *cuda.Kernel // of wide ones, for the LM head
 	residual *cuda.Kernel
 	swiglu   *cuda.Kernel
 	plain    *cuda.Kernel // nil where the model has no use for it
@@ -141,7 +143,7 @@ func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
 		whole, cuts = r.tiles, (c.tiles+r.tiles-1)/r.tiles
 	}
 	stages := (in + r.depth - 1) / r.depth
-	if parts := min(sms/cuts, stages/l.least); parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
+	if parts := min(sms/cuts, stages/l.least); !l.isWide() && parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
 		c = cut{tiles: cuts, parts: parts}
 	}
 	return c
@@ -224,6 +226,9 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 	out := slices.Clone(linear)
 	for i := range out {
 		l := &out[i]
+		if l.isWide() {
+			continue
+		}
 		for l.kept != Unquantized && l.halvable() {
 			if _, stages := l.fit(l.of(toStream), memory); stages >= 2 {
 				break
@@ -296,6 +301,10 @@ func defines(s *shape, linear []linearKernels) []string {
 	}
 	for i := range linear {
 		l := &linear[i]
+		if l.isWide() {
+			out = append(out, l.wideDefines()...)
+			continue
+		}
 		names := map[use]string{toScores: "SHAPE", toGated: "GATED", toStream: "DEEP"}
 		if l.kept != Unquantized {
 			names = map[use]string{toScores: "NARROW", toGated: "NARROW_GATED", toStream: "NARROW_DEEP"}
@@ -355,7 +364,17 @@ func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKerne
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
 			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
-	return p, p.find(s)
+	if err := p.find(s); err != nil {
+		return p, err
+	}
+	for i := range p.linear {
+		if p.linear[i].isWide() {
+			if err := p.linear[i].countClusters(); err != nil {
+				return p, err
+			}
+		}
+	}
+	return p, nil
 }
 
 // find looks the kernels up by name.
@@ -400,6 +419,11 @@ func (p *program) find(s *shape) error {
 
 // names adds those of the ring's kernels.
 func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
+	if l.isWide() {
+		to[fmt.Sprintf("wide_scores_%d", l.rows)], to[fmt.Sprintf("wide_head_%d", l.rows)] = &l.scores, &l.head
+		to[fmt.Sprintf("wide_residual_%d", l.rows)], to[fmt.Sprintf("wide_gated_%d", l.rows)] = &l.residual, &l.swiglu
+		return
+	}
 	first := "linear"
 	if l.kept != Unquantized {
 		first = "narrow"

@@ -79,6 +79,9 @@ func (e *Engine) wide(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
 // queueOwn queues a product of the weights w by the engine's own kernels; more are its
 // arguments from the inputs to the parts.
 func (e *Engine) queueOwn(own *linearKernels, kernel *cuda.Kernel, u use, w cuda.Ptr, c cut, more ...any) error {
+	if own.isWide() {
+		return e.queueWide(own, kernel, u, w, more...)
+	}
 	args := append(append([]any{w}, more...), int32(c.parts), e.b.partial, e.b.whole)
 	if q, ok := e.w.quantized[w]; ok {
 		args = append(args, q.scales, q.zeros)

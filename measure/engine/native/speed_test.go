@@ -270,6 +270,13 @@ func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	shape = m.formats(&opt, shape)
 	if shape == "cublas" {
 		opt.Products = CublasProducts
+	} else if rings, ok := strings.CutPrefix(shape, "wide"); ok {
+		sh, err := readShape(modelOf(m.t, m.model, opt).Model, []byte(m.model))
+		m.must(err)
+		if opt.wide = wideFor(&sh, batch, 132); opt.wide == nil {
+			m.t.Fatalf("no wide products of batch %d", batch)
+		}
+		parseWide(m.t, &opt.wide[0].wide, rings)
 	} else if shape != "" {
 		opt.linear = m.ring(&opt, shape)
 	}

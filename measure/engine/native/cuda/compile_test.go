@@ -31,7 +31,7 @@ func compiler(t *testing.T) *cuda.Compiler {
 func shapes() [][]string {
 	shared := [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "RANKS=2"}, append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
+		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, wide(), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {
@@ -41,6 +41,15 @@ func shapes() [][]string {
 		}
 	}
 	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
+}
+
+// wide are the kernels with products of llama3.1-8b at batches of 17 to 64.
+func wide() []string {
+	return []string{
+		"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "WIDE_RINGS=1",
+		"WIDE_SCORES_32=48,3,32,2,2", "WIDE_HEAD_32=112,3,32,1,1", "WIDE_GATED_32=112,3,32,1,1", "WIDE_STREAM_32=32,4,32,2,2",
+		"WIDE_SCORES_64=48,2,64,2,2", "WIDE_HEAD_64=112,3,64,1,1", "WIDE_GATED_64=112,3,64,1,1", "WIDE_STREAM_64=32,3,64,2,2",
+	}
 }
 
 // formats are fp16 and quantized weights: some of them together, or, with

@@ -51,15 +51,23 @@ __device__ __forceinline__ void wgmma_values(float (&d)[32], const u32 (&a)[4], 
                  : __VA_ARGS__                                                                                                       \
                  : "l"(a), "l"(b));                                                                                                  \
   }
+#define NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_24 NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define NAMES_40 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define NAMES_48 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define NAMES_56 NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define NAMES_72 NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define NAMES_80 NAMES_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
-#if MOE
+WGMMA_PRODUCT("16", 8, NAMES_8, "%8", "%9", REGISTERS_8(d, 0))
 WGMMA_PRODUCT("32", 16, NAMES_16, "%16", "%17", REGISTERS_8(d, 0), REGISTERS_8(d, 8))
+WGMMA_PRODUCT("48", 24, NAMES_24, "%24", "%25", REGISTERS_8(d, 0), REGISTERS_8(d, 8), REGISTERS_8(d, 16))
 WGMMA_PRODUCT("64", 32, NAMES_32, "%32", "%33", REGISTERS_32(d, 0))
+WGMMA_PRODUCT("80", 40, NAMES_40, "%40", "%41", REGISTERS_32(d, 0), REGISTERS_8(d, 32))
 WGMMA_PRODUCT("96", 48, NAMES_48, "%48", "%49", REGISTERS_32(d, 0), REGISTERS_8(d, 32), REGISTERS_8(d, 40))
+WGMMA_PRODUCT("112", 56, NAMES_56, "%56", "%57", REGISTERS_32(d, 0), REGISTERS_8(d, 32), REGISTERS_8(d, 40), REGISTERS_8(d, 48))
 WGMMA_PRODUCT("128", 64, NAMES_64, "%64", "%65", REGISTERS_32(d, 0), REGISTERS_32(d, 32))
+#if MOE
 WGMMA_PRODUCT("144", 72, NAMES_72, "%72", "%73", REGISTERS_32(d, 0), REGISTERS_32(d, 32), REGISTERS_8(d, 64))
 WGMMA_PRODUCT("160", 80, NAMES_80, "%80", "%81", REGISTERS_32(d, 0), REGISTERS_32(d, 32), REGISTERS_8(d, 64), REGISTERS_8(d, 72))
 #endif
@@ -117,6 +125,9 @@ __device__ __forceinline__ float power_of_2(float v) {
 struct alignas(64) TensorMap {
   u64 words[16];
 };
+
+// fetch_map brings a map near to the copies that will read it.
+__device__ __forceinline__ void fetch_map(const TensorMap &map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
 // expect_boxes arrives at a barrier, and adds bytes to those that the phase waits for.
 __device__ __forceinline__ void expect_boxes(u64 *b, u32 bytes) {

@@ -69,8 +69,8 @@ __device__ __forceinline__ bool last_of(u32 *arrived, int parts, bool *last) {
 // the blocks side by side in each.
 struct Deal {
   int units, blocks, each, passes;
-  __device__ __forceinline__ Deal(int n, int outputs, int tiles) {
-    units = (n + outputs - 1) / outputs, blocks = gridDim.x;
+  __device__ __forceinline__ Deal(int n, int outputs, int tiles, int of = gridDim.x) {
+    units = (n + outputs - 1) / outputs, blocks = of;
     each = (units + blocks - 1) / blocks, passes = (each + tiles - 1) / tiles;
   }
   // first is the first unit of a pass for block b; that of block b+1 is its end.

@@ -1,0 +1,343 @@
+// Products of 17 to 64 rows with a weight matrix on Hopper: decoding. As in linear.cu
+// the weights go through a ring in shared memory that begins to fill while the kernel
+// ahead still runs; here bulk tensor copies bring them, two boxes of many rows a stage,
+// and two warpgroups multiply them where they lie: the inputs are the 64 rows of a wgmma,
+// rows that there are not being anything, and weights its columns, half of a stage's for
+// each warpgroup. So a block may have any even number of units of 16 weight rows.
+//
+// Inputs are read by every block that has weights of the same columns. Where a block
+// would have few rows, two that are a cluster share twice as many, and take turns at their
+// columns, 64 by 64. In the end each sends the sums of one warpgroup to the other, whose
+// threads have the same places in the same units.
+//
+// The host defines WIDE_SCORES_32 and so on, for up to 32 rows of inputs and up to 64:
+// weight rows of a warpgroup, stages, rows of inputs, blocks of a cluster, and columns of a
+// stage in 64.
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && defined(WIDE_RINGS)
+
+#define WIDE_GROUPS 2                    // warpgroups that multiply
+#define WIDE_THREADS (WIDE_GROUPS * 128) // of those; behind them a warp that copies and one that finds norms
+#define WIDE_ALL (WIDE_THREADS + 2 * WARP)
+#define WIDE_UNIT 2048                   // bytes of 16 rows of 64 columns
+
+// WideShared is what the blocks of a cluster send each other.
+template <int N, int XR>
+struct WideShared {
+  float2 sums[N / 4][2 * XR]; // of the threads of a warpgroup that have inputs
+  float2 word;
+  u64 received, taken; // barriers: of the sums, and that the other has taken those sent to it
+};
+
+template <int N, int STAGES, int XR, int CLUSTER, int SPAN, Out OUT>
+struct Wide {
+  static constexpr int UNITS = WIDE_GROUPS * N / 16;
+  static constexpr int MINE = N / 16; // units of a warpgroup
+  static constexpr int SLAB = UNITS * WIDE_UNIT + XR * 128; // bytes of 64 columns
+  static constexpr int STAGE = SPAN * SLAB;
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
+  static constexpr int SENT = N / 4 * 2 * XR * 8;        // bytes
+  static constexpr bool NORMED = OUT == SCORES || OUT == SWIGLU;
+  static constexpr bool AHEAD = N <= 48; // there are registers for what is added to
+  static_assert(N % 16 == 0 && (CLUSTER == 1 || CLUSTER == 2), "units, and pairs of blocks");
+
+  const LinearArgs &a;
+  const TensorMap &weights, &inputs;
+  u8 *ring;
+  u64 *full, *empty;
+  WideShared<N, XR> &shared;
+  Deal deal;
+  int rank, stages; // of the cluster; this block's
+
+  struct Cursor {
+    int slot;
+    u32 phase;
+    __device__ __forceinline__ void next() {
+      if (++slot == STAGES) slot = 0, phase ^= 1;
+    }
+  };
+
+  // A Tile is the units of one pass.
+  struct Tile {
+    int first, units;
+  };
+  __device__ __forceinline__ Tile tile(int pass) const {
+    int first = deal.first(pass, blockIdx.x / CLUSTER);
+    return {first, deal.first(pass, blockIdx.x / CLUSTER + 1) - first};
+  }
+
+  // column is the first of one of the block's stages.
+  __device__ __forceinline__ int column(int stage) const { return (stage * CLUSTER + rank) * SPAN * 64; }
+
+  __device__ __forceinline__ void copy_weights(const Tile &t, int stage, int slot) const {
+    u32 at = shared_address(ring) + slot * STAGE + XR * 128;
+    expect_boxes(full + slot, SPAN * UNITS * WIDE_UNIT);
+#pragma unroll
+    for (int g = 0; g < WIDE_GROUPS; g++)
+#pragma unroll
+      for (int s = 0; s < SPAN; s++) copy_box(at + s * SLAB + g * N * 128, weights, column(stage) + s * 64, (t.first + g * MINE) * OUTPUTS, 0, full + slot);
+  }
+
+  __device__ __forceinline__ void copy_inputs(int stage, int slot) const {
+    expect_boxes(full + slot, SPAN * XR * 128);
+#pragma unroll
+    for (int s = 0; s < SPAN; s++) copy_box(shared_address(ring) + slot * STAGE + s * SLAB, inputs, column(stage) + s * 64, 0, 0, full + slot);
+  }
+
+  // produce is one thread's. Its first round of weights does not wait for the kernel
+  // ahead, and then the kernel behind may start (linear.cu).
+  __device__ void produce() const {
+    Cursor w = {0, 1};
+    int ahead = 0;
+    Tile t = tile(0);
+    if (t.units > 0) {
+#pragma unroll 1
+      for (; ahead < STAGES && ahead < stages; ahead++) copy_weights(t, ahead, ahead);
+    }
+    let_next_start();
+    wait_for_previous();
+#pragma unroll 1
+    for (int i = 0; i < ahead; i++, w.next()) copy_inputs(i, w.slot);
+#pragma unroll 1
+    for (int pass = 0, stage = ahead; pass < deal.passes; pass++, stage = 0) {
+      t = tile(pass);
+      if (t.units == 0) return;
+#pragma unroll 1
+      for (; stage < stages; stage++, w.next()) {
+        barrier_wait(empty + w.slot, w.phase);
+        copy_weights(t, stage, w.slot);
+        copy_inputs(stage, w.slot);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply(float (&d)[N / 2], Cursor &c, int group) const {
+#pragma unroll 1
+    for (int stage = 0; stage < stages; stage++, c.next()) {
+      barrier_wait(full + c.slot, c.phase);
+      u32 x = shared_address(ring) + c.slot * STAGE, w = x + XR * 128 + group * N * 128;
+      wgmma_begin();
+#pragma unroll
+      for (int k = 0; k < 4 * SPAN; k++) wgmma_product(d, descriptor(x + k / 4 * SLAB + k % 4 * 32, 16), descriptor(w + k / 4 * SLAB + k % 4 * 32, 16));
+      wgmma_commit();
+      wgmma_wait<0>();
+      if (threadIdx.x % WARP == 0) barrier_arrive(empty + c.slot);
+    }
+    settle(d);
+  }
+
+  // place is a thread's among those of its warpgroup that have inputs, and beyond them.
+  __device__ __forceinline__ int place() const { return threadIdx.x % 128; }
+
+  // send gives the other block a warpgroup's sums, when it has taken those of the pass before.
+  __device__ __forceinline__ void send_sums(const float (&d)[N / 2], int pass) const {
+    if (pass > 0) {
+      barrier_wait(&shared.taken, (pass - 1) & 1);
+      if (place() == 0) barrier_expect(&shared.taken, sizeof shared.word);
+    }
+    if (place() >= 2 * XR) return;
+#pragma unroll
+    for (int i = 0; i < N / 4; i++) send(&shared.sums[i][place()], &shared.received, rank ^ 1, make_float2(d[2 * i], d[2 * i + 1]));
+  }
+
+  // add_sums adds those that the other block sent.
+  __device__ __forceinline__ void add_sums(float (&d)[N / 2], int pass, int group) const {
+    barrier_wait(&shared.received, pass & 1);
+    if (place() < 2 * XR) {
+#pragma unroll
+      for (int i = 0; i < N / 4; i++) {
+        float2 v = shared.sums[i][place()];
+        d[2 * i] += v.x, d[2 * i + 1] += v.y;
+      }
+    }
+    if (pass + 1 == deal.passes) return;
+    sync_threads_of(3 + group, 128);
+    if (place() != 0) return;
+    barrier_expect(&shared.received, SENT);
+    send(&shared.word, &shared.taken, rank ^ 1, make_float2(0.f, 0.f));
+  }
+
+  // A Stream is what the results of a thread are added to, and their norms' weights,
+  // loaded while the weights are on their way.
+  struct Stream {
+    float2 x[MINE][2][2]; // of rows of inputs g and g+8, of weights 2t and 2t+8 and the next ones
+    u32 norm[MINE][2];
+  };
+
+  __device__ __forceinline__ int sequence(int h) const { return place() / WARP * 16 + threadIdx.x % WARP / 4 + 8 * h; }
+
+  __device__ __forceinline__ void load_stream(Stream &s, const Tile &t, int group) const {
+    int o = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int u = 0; u < MINE; u++) {
+      int unit = group * MINE + u, first = (t.first + unit) * 16 + o;
+#pragma unroll
+      for (int c = 0; c < 2; c++) {
+        s.norm[u][c] = unit < t.units ? *(const u32 *)(a.norm + first + 8 * c) : 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+          s.x[u][h][c] = unit < t.units && sequence(h) < a.batch ? __ldcg((const float2 *)(a.y + (u64)sequence(h) * a.n + first + 8 * c)) : make_float2(0.f, 0.f);
+      }
+    }
+  }
+
+  // finish_stream adds a thread's sums to the stream, and leaves what the next product
+  // needs. Four lanes have the 16 values of a unit and a sequence.
+  __device__ __forceinline__ void finish_stream(const float (&d)[N / 2], const Stream &s, const Tile &t, int group) const {
+    int o = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int u = 0; u < MINE; u++) {
+      int unit = group * MINE + u;
+      if (unit >= t.units) break;
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        int seq = sequence(h);
+        float ss = 0.f;
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+          float2 x = s.x[u][h][c];
+          x.x += d[u * 8 + c * 4 + 2 * h], x.y += d[u * 8 + c * 4 + 2 * h + 1];
+          ss += x.x * x.x + x.y * x.y;
+          u64 to = (u64)seq * a.n + (t.first + unit) * 16 + o + 8 * c;
+          if (seq >= a.batch) continue;
+          *(float2 *)(a.y + to) = x;
+          *(u32 *)(a.h + to) = pack(x.x * gain(low(s.norm[u][c])), x.y * gain(high(s.norm[u][c])));
+        }
+        ss += __shfl_xor_sync(FULL, ss, 1);
+        ss += __shfl_xor_sync(FULL, ss, 2);
+        if (o == 0 && seq < a.batch) a.sums[(u64)seq * (a.n / 16) + t.first + unit] = ss;
+      }
+    }
+  }
+
+  // finish writes a thread's results of a product of the normed stream.
+  __device__ __forceinline__ void finish(const float (&d)[N / 2], const float *scale, const Tile &t, int group) const {
+    int lane = threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      int seq = sequence(h);
+      if (seq >= a.batch) continue;
+      float s = scale[seq];
+#pragma unroll
+      for (int u = 0; u < MINE; u++) {
+        int unit = group * MINE + u;
+        if (unit >= t.units) break;
+        if (OUT == SWIGLU) { // gates of all units, and then the others
+          int o = (t.first + unit) * 8 + 2 * lane;
+          const float *gate = d + u * 4 + 2 * h, *up = gate + N / 4;
+          *(u32 *)(a.h + (u64)seq * a.n + o) = pack(activate(gate[0] * s) * (up[0] * s), activate(gate[1] * s) * (up[1] * s));
+        } else {
+#pragma unroll
+          for (int c = 0; c < 4; c++) {
+            int o = (t.first + unit) * 16 + c / 2 * 8 + 2 * lane + c % 2;
+            if (o < a.n) a.y[(u64)seq * a.n + o] = d[u * 8 + c / 2 * 4 + 2 * h + c % 2] * s;
+          }
+        }
+      }
+    }
+  }
+
+  // scales are the reciprocal norms of the inputs, by one warp.
+  __device__ __forceinline__ void scales(float *scale) const {
+    int lane = threadIdx.x % WARP;
+    float each = 1.f / a.k;
+#pragma unroll 1
+    for (int first = 0; first < XR; first += 8) {
+      float ss[8] = {};
+#pragma unroll 1
+      for (int i = lane * 4; i < a.k / 16; i += WARP * 4) {
+        float4 v[8];
+#pragma unroll
+        for (int n = 0; n < 8; n++) v[n] = __ldcg((const float4 *)(a.squares + (u64)min(first + n, a.batch - 1) * (a.k / 16) + i));
+#pragma unroll
+        for (int n = 0; n < 8; n++) ss[n] += (v[n].x + v[n].y) + (v[n].z + v[n].w);
+      }
+#pragma unroll
+      for (int n = 0; n < 8; n++) {
+        float s = warp_sum(ss[n]);
+        if (lane == 0) scale[first + n] = rsqrtf(s * each + a.eps);
+      }
+    }
+  }
+
+  // consume is what a warpgroup does.
+  __device__ void consume(const float *scale) const {
+    int group = __shfl_sync(FULL, threadIdx.x / 128, 0);
+    Cursor c = {0, 0};
+#pragma unroll 1
+    for (int pass = 0; pass < deal.passes; pass++) {
+      Tile t = tile(pass);
+      bool mine = CLUSTER == 1 || group == rank;
+      float d[N / 2] = {};
+      Stream s;
+      if (OUT == RESIDUAL && AHEAD && mine && t.units > 0) load_stream(s, t, group);
+      if (t.units > 0) multiply(d, c, group);
+      if (NORMED && pass == 0) sync_threads_of(2, WIDE_THREADS + WARP); // scale is found
+      if (t.units == 0) return;
+      if (!mine) {
+        send_sums(d, pass);
+        continue;
+      }
+      if (CLUSTER > 1) add_sums(d, pass, group);
+      if (OUT == RESIDUAL && !AHEAD) load_stream(s, t, group);
+      if (OUT == RESIDUAL)
+        finish_stream(d, s, t, group);
+      else
+        finish(d, scale, t, group);
+    }
+  }
+
+  __device__ static void run(const LinearArgs &a, const TensorMap &weights, const TensorMap &inputs) {
+    DYNAMIC_SHARED(memory);
+    __shared__ u64 full[STAGES], empty[STAGES];
+    __shared__ WideShared<CLUSTER == 1 ? 4 : N, CLUSTER == 1 ? 1 : XR> sums;
+    __shared__ float scale[XR];
+    u8 *ring = memory + (0u - shared_address(memory)) % 1024;
+    int rank = blockIdx.x % CLUSTER, all = (a.k + SPAN * 64 - 1) / (SPAN * 64);
+    Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER};
+    if (threadIdx.x == WIDE_THREADS) {
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, 2), barrier_init(empty + i, WIDE_THREADS / WARP);
+      if (CLUSTER > 1) {
+        barrier_init(&sums.received, 1), barrier_init(&sums.taken, 1);
+        barrier_expect(&sums.received, SENT), barrier_expect(&sums.taken, sizeof sums.word);
+      }
+      show_barriers();
+      fetch_map(inputs);
+    }
+    __syncthreads();
+    if (CLUSTER > 1) cluster_begin();
+    if (threadIdx.x == WIDE_THREADS)
+      l.produce();
+    else
+      wait_for_previous();
+    __syncwarp();
+    if (CLUSTER > 1) cluster_wait(); // the other has its barriers
+    if (NORMED && threadIdx.x >= WIDE_THREADS + WARP) {
+      l.scales(scale);
+      arrive_at(2, WIDE_THREADS + WARP);
+    }
+    if (threadIdx.x < WIDE_THREADS) l.consume(scale);
+  }
+};
+
+#define WIDE_PRODUCT(name, SHAPE, OUT)                                                                                           \
+  extern "C" __global__ void __launch_bounds__(WIDE_ALL, 2)                                                                      \
+      name(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm) {                       \
+    LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
+    Wide<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
+  }
+
+#define WIDE_PRODUCTS(rows)                                        \
+  WIDE_PRODUCT(wide_scores_##rows, WIDE_SCORES_##rows, SCORES)     \
+  WIDE_PRODUCT(wide_head_##rows, WIDE_HEAD_##rows, SCORES)         \
+  WIDE_PRODUCT(wide_gated_##rows, WIDE_GATED_##rows, SWIGLU)       \
+  WIDE_PRODUCT(wide_residual_##rows, WIDE_STREAM_##rows, RESIDUAL)
+
+#ifdef WIDE_SCORES_32
+WIDE_PRODUCTS(32)
+#endif
+#ifdef WIDE_SCORES_64
+WIDE_PRODUCTS(64)
+#endif
+
+#endif

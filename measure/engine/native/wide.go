@@ -1,0 +1,178 @@
+package native
+
+import (
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// A wideRing is the ring of a kernel of linear_wide.cu.
+type wideRing struct {
+	units    int // of 16 weight rows, a stage
+	stages   int
+	span     int  // columns of a stage, in 64
+	cluster  int  // blocks that share the rows of a tile, each with a part of the columns
+	alone    bool // no two blocks fit on a multiprocessor
+	clusters int  // that find room on the GPU at the same time
+}
+
+// wideRings are those of the uses, the LM head being one of its own.
+type wideRings struct{ scores, head, gated, stream wideRing }
+
+// of is the ring of a use.
+func (w *wideRings) of(u use, head bool) *wideRing {
+	switch {
+	case u == toStream:
+		return &w.stream
+	case u == toGated:
+		return &w.gated
+	case head:
+		return &w.head
+	}
+	return &w.scores
+}
+
+// newWideRing is that of a product with n rows of weights on so many multiprocessors: the
+// fewest units that make it as few passes, and as many stages as fit into room. Pairs of
+// blocks take 128 columns a stage: with 64 a step of llama3.1-8b of 32 sequences took 5.98
+// for 5.20 ms (docs/native.md).
+func newWideRing(n, rows, cluster, sms, room int) wideRing {
+	ceil := func(a, b int) int { return (a + b - 1) / b }
+	each := ceil(ceil(n, 16), max(1, sms/cluster))
+	r := wideRing{units: 14, cluster: cluster, span: cluster} // a thread has registers for the sums of so many
+	for r.units > 2 && r.fit(rows, room) < 2 {
+		r.units -= 2
+	}
+	passes := ceil(each, r.units)
+	r.units = ceil(ceil(each, passes), 2) * 2
+	r.stages = r.fit(rows, room)
+	return r
+}
+
+// fit is how many stages room has, of which more than 8 are of no use.
+func (r *wideRing) fit(rows, room int) int { return min(8, (room-r.beside(rows))/r.stage(rows)) }
+
+// stage is the bytes of one.
+func (r *wideRing) stage(rows int) int { return r.span * (r.units*2048 + rows*128) }
+
+// sent are the bytes that the blocks of a cluster have room for to send each other.
+func (r *wideRing) sent(rows int) int { return (r.cluster - 1) * r.units * 32 * rows }
+
+// beside is what a block takes of a multiprocessor's shared memory beside its ring, or a
+// little more: to where 1024 bytes begin, static memory, and 1 KiB that every block costs.
+func (r *wideRing) beside(rows int) int { return 1<<10 + r.sent(rows) + 512 + 1<<10 }
+
+// Batches of wide products: wideRows is the most for which an engine takes them, for beyond
+// it cuBLASLt was as fast or faster, and mostWide the most that they can.
+const wideRows, mostWide = 32, 64
+
+// wideFor are the products of linear_wide.cu for a batch, of which there is one at most,
+// for compiling them takes time. On a multiprocessor there is room for two blocks, but not
+// for two that add to the stream, as linearShapes has it: those have what the others
+// leave.
+func wideFor(s *shape, batch, sms int) []linearKernels {
+	const shared = 228 << 10
+	const room = shared - alone - 1536 // beside a block that has to be alone
+	rows := 32
+	if batch > 32 {
+		rows = 64
+	}
+	if batch <= 16 || batch > mostWide || !s.wide() {
+		return nil
+	}
+	w := wideRings{
+		scores: newWideRing(s.qkvWidth(), rows, 2, sms, room), head: newWideRing(s.tokens, rows, 1, sms, room),
+		gated: newWideRing(2*s.inner, rows, 1, sms, room),
+	}
+	most := 0
+	for _, r := range []*wideRing{&w.scores, &w.head, &w.gated} {
+		most = max(most, r.stages*r.stage(rows)+r.beside(rows))
+	}
+	w.stream = newWideRing(s.hidden, rows, 2, sms, shared-most)
+	w.stream.alone = true
+	return []linearKernels{{rows: rows, columns: rows / 8, wide: w, tiles: 1, depth: 64, least: 1}}
+}
+
+// isWide reports whether the kernels are those of linear_wide.cu.
+func (l *linearKernels) isWide() bool { return l.wide.scores.units > 0 }
+
+// wide reports whether a model's steps have them: dense models of 16-bit weights, on one
+// GPU, that add a block's output to the stream as it is.
+func (s *shape) wide() bool {
+	return s.ranks == 1 && !s.sandwich && s.experts == 0 && s.kept == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
+}
+
+// wideDefines are the constants of the rings.
+func (l *linearKernels) wideDefines() (out []string) {
+	w := &l.wide
+	out = append(out, "WIDE_RINGS=1")
+	for i, r := range []*wideRing{&w.scores, &w.head, &w.gated, &w.stream} {
+		name := []string{"SCORES", "HEAD", "GATED", "STREAM"}[i]
+		out = append(out, fmt.Sprintf("WIDE_%s_%d=%d,%d,%d,%d,%d", name, l.rows, 8*r.units, r.stages, l.rows, r.cluster, r.span))
+	}
+	return out
+}
+
+// wideArguments are the maps of weights of n rows of results, and of inputs.
+func wideArguments(dev *cuda.Device, r *wideRing, rows int, u use, w, x cuda.Ptr, n, k, batch int) ([]any, error) {
+	weights := cuda.Tensor{At: w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}}
+	if u == toGated {
+		weights.Size[2], weights.Box = 2, [3]int{64, 4 * r.units, 2}
+	}
+	inputs := cuda.Tensor{At: x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}}
+	var out []any
+	for _, t := range []*cuda.Tensor{&weights, &inputs} {
+		m, err := dev.TensorMap(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+// launch is the grid on so many multiprocessors.
+func (r *wideRing) launch(rows, sms int) cuda.Launch {
+	blocks := sms
+	if r.cluster > 1 {
+		blocks = r.cluster * max(1, min(r.clusters, sms/r.cluster))
+	}
+	shared := r.stages*r.stage(rows) + 1024 // and to where 1024 bytes begin
+	if r.alone {
+		shared = max(shared, alone-r.sent(rows))
+	}
+	const threads = 320
+	return cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: threads}, Shared: shared, Early: true, Cluster: r.cluster}
+}
+
+// countClusters asks the GPU how many clusters find room at the same time, of those
+// blocks of which there is one on a multiprocessor.
+func (l *linearKernels) countClusters() error {
+	for kernel, r := range map[*cuda.Kernel]*wideRing{l.scores: &l.wide.scores, l.head: &l.wide.head, l.swiglu: &l.wide.gated, l.residual: &l.wide.stream} {
+		if r.cluster < 2 {
+			continue
+		}
+		launch := r.launch(l.rows, 1<<16)
+		launch.Shared = max(launch.Shared, alone-r.sent(l.rows))
+		var err error
+		if r.clusters, err = kernel.Clusters(launch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queueWide is queueOwn of linear_wide.cu.
+func (e *Engine) queueWide(own *linearKernels, kernel *cuda.Kernel, u use, w cuda.Ptr, more ...any) error {
+	n, k := more[1].(int32), more[2].(int32)
+	head := w == e.w.head
+	if head {
+		kernel = own.head
+	}
+	r := own.wide.of(u, head)
+	args, err := wideArguments(e.dev, r, own.rows, u, w, more[0].(cuda.Ptr), int(n), int(k), e.opt.Batch)
+	if err != nil {
+		return err
+	}
+	return kernel.Queue(e.s, r.launch(own.rows, e.opt.sms), append(args, more[1:]...)...)
+}
