@@ -27,17 +27,17 @@ func without(t *testing.T, c *Case) *Case {
 // 8 key heads of 128.
 func TestCarriedByHand(t *testing.T) {
 	const layers, hidden, inner, heads, dim = 32, 4096, 14336, 32 + 8, 128
-	for _, batch := range []int{1, 16, 32, 33, 64} {
+	for _, batch := range []int{1, 16, 64, 65} {
 		c := onEngine(t, "llama3.1-8b", "native", Workload{Batch: batch, Prompt: 512, Gen: 2})
 		with, apart := predict(t, c), predict(t, without(t, c))
 		e := &c.Machine.Cal.Element
 		moved := func(values float64) float64 { return float64(batch) * values * 2 / (4.8e12 * e.Memory) }
 		// Rotation: q and k read and written; the cache write reads k and v.
 		want := layers * (float64(e.Fixed) + moved(2*heads*dim) + moved(2*8*dim))
-		if batch <= 32 { // two norms of four tensors and an activation of three, a layer; the final norm
+		if batch <= 64 { // two norms of four tensors and an activation of three, a layer; the final norm
 			want += layers*(3*float64(e.Fixed)+moved(2*4*hidden)+moved(3*inner)) + float64(e.Fixed) + moved(4*hidden)
 		}
-		if got := float64(apart.TPOT.Expected - with.TPOT.Expected); got < want*0.98 || got > want*1.000001 { // arithmetic stays
+		if got := float64(apart.TPOT.Expected - with.TPOT.Expected); got < want*0.97 || got > want*1.000001 { // arithmetic stays
 			t.Errorf("batch %d: %v s saved, want %v s", batch, got, want)
 		}
 		if apart.TTFT != with.TTFT || apart.TPOT.Floor != with.TPOT.Floor || apart.Decode.Traffic != with.Decode.Traffic || apart.Decode.FLOPs != with.Decode.FLOPs {
@@ -64,8 +64,8 @@ func TestCarriers(t *testing.T) {
 		{"llama3.1-8b", "", 1, products, true, nil},
 		{"llama3.1-8b", "", 16, products, true, nil},
 		{"llama3.1-8b", "", 17, products, true, nil}, // on an H200
-		{"llama3.1-8b", "", 32, products, true, nil},
-		{"llama3.1-8b", "", 33, nil, false, nil},
+		{"llama3.1-8b", "", 64, products, true, nil},
+		{"llama3.1-8b", "", 65, nil, false, nil},
 		{"llama3.1-8b", "w8a16-fp8", 17, products, false, nil},
 		{"gemma2-9b", "", 17, nil, false, nil},
 		{"llama3.1-8b", "w8a16-fp8", 16, products, true, nil},

@@ -38,7 +38,7 @@ type Options struct {
 
 	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
 	linear   []linearKernels        // nil for linearShapes
-	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor up to wideRows
+	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor
 	defines  []string               // more of the kernels'
 	splits   int                    // of the context in decode attention; 0 for the rule
 	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
@@ -195,7 +195,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if e.opt.sms == 0 {
 		e.opt.sms = e.dev.SMs
 	}
-	if e.dev.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil && e.opt.Batch <= wideRows {
+	if e.dev.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
 		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
 	}
 	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)

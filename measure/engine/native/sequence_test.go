@@ -117,7 +117,7 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 func TestProfileIsTheEngine(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Batch: 1}, {Batch: 16}, {Batch: 17}, {Batch: 33}, {Batch: 16, TP: 2}, {Batch: 17, TP: 2},
+			{Batch: 1}, {Batch: 16}, {Batch: 17}, {Batch: 64}, {Batch: 65}, {Batch: 16, TP: 2}, {Batch: 17, TP: 2},
 			{Batch: 16, Quantization: FP8}, {Batch: 17, Quantization: FP8}, {Batch: 32, Quantization: FP8}, {Batch: 33, Quantization: FP8},
 		} {
 			opt.PromptLen, opt.GenLen = 30, 8
@@ -282,7 +282,13 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Batch: 33, PromptLen: 1000, GenLen: 8})
+	e, s = standIn(t, tinyLlama, Options{Batch: 33, PromptLen: 30, GenLen: 8})
+	layer = []string{"wide_scores_64", "attention_decode", "wide_residual_64", "wide_gated_64", "wide_residual_64"}
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wide_head_64", "sampling", "to"})
+	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
+		t.Errorf("decode by wide products (-want +got):\n%s", diff)
+	}
+	e, s = standIn(t, tinyLlama, Options{Batch: 65, PromptLen: 500, GenLen: 8})
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}

@@ -62,9 +62,8 @@ func (r *wideRing) sent(rows int) int { return (r.cluster - 1) * r.units * 32 * 
 // little more: to where 1024 bytes begin, static memory, and 1 KiB that every block costs.
 func (r *wideRing) beside(rows int) int { return 1<<10 + r.sent(rows) + 512 + 1<<10 }
 
-// Batches of wide products: wideRows is the most for which an engine takes them, for beyond
-// it cuBLASLt was as fast or faster, and mostWide the most that they can.
-const wideRows, mostWide = 32, 64
+// mostWide is the largest batch that wide products are compiled for.
+const mostWide = 64
 
 // wideFor are the products of linear_wide.cu for a batch, of which there is one at most,
 // for compiling them takes time. On a multiprocessor there is room for two blocks, but not

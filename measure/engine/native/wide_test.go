@@ -193,7 +193,7 @@ func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
 	near(b.t, "residual "+what+", squares", get[float32](b, squares, len(totals)), totals, 1e-4)
 }
 
-// A decode step by wide products, at batches too that engines leave to cuBLASLt.
+// A decode step by wide products.
 func TestWideAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	opt := Options{Seed: 7, PromptLen: 5, GenLen: 3}
@@ -214,14 +214,6 @@ func TestWideAgainstReference(t *testing.T) {
 				t.Parallel()
 				o := opt
 				o.Batch, o.FP16 = c.batch, c.fp16
-				if c.batch > wideRows {
-					m := modelOf(t, config, o)
-					s, err := readShape(m.Model, m.Config)
-					if err != nil {
-						t.Fatal(err)
-					}
-					o.wide = wideFor(&s, c.batch, 6)
-				}
 				e := open(t, config, o)
 				if own := e.ownProducts(); own == nil || !own.isWide() {
 					t.Fatal("the engine has no wide products")
