@@ -125,8 +125,8 @@ func TestOperatorsJSON(t *testing.T) {
 // The chart of operators says over how many GPUs they ran, where it is more than one.
 func TestOperatorsChartTP(t *testing.T) {
 	for file, says := range map[string]string{
-		"measure-20261121T234243-8cb2684ad88d-c0.p0.json": "H200 SXM 141GB · TP 2 · native graph · batch 1 ·",
-		"measure-20261121T234352-51f7041ec16a-c0.p0.json": "H200 SXM 141GB · native graph · batch 1 ·",
+		"measure-20261122T062131-8cb2684ad88d-c0.p0.json": "H200 SXM 141GB · TP 2 · native graph · batch 1 ·",
+		"measure-20261122T062030-51f7041ec16a-c0.p0.json": "H200 SXM 141GB · native graph · batch 1 ·",
 	} {
 		chart := filepath.Join(t.TempDir(), "operators.svg")
 		got := try(t, "validate", "../../experiments/h200-native/"+file, "--chart", "ops", "-o", chart)

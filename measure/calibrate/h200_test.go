@@ -117,13 +117,12 @@ func TestH200(t *testing.T) {
 // nativeRows are those of the native engine on an H200.
 func nativeRows(t *testing.T) *Rows {
 	t.Helper()
-	return packedRows(t, before)
+	return packedRows(t, native)
 }
 
-// Files of rows, without .gz: of the native engine, of its later kernels, and of torch.
+// Files of rows, without .gz: of the native engine, and of torch.
 const (
-	before = "testdata/h200-native.jsonl"
-	since  = "testdata/h200-native-later.jsonl"
+	native = "testdata/h200-native.jsonl"
 	torch  = "testdata/h200-transformers.jsonl"
 )
 
@@ -154,7 +153,7 @@ func packedRows(t *testing.T, name string) *Rows {
 // that llmprof calibrate left there.
 func TestH200Native(t *testing.T) {
 	rows := nativeRows(t)
-	if len(rows.Rows) != 290 || len(rows.Machine.Notes) != 1 || rows.Machine.Engine != Native {
+	if len(rows.Rows) != 314 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	f, err := Fit(rows, board(t, "h200"), "h200-native")
@@ -192,10 +191,9 @@ func TestBytesHaveAPrice(t *testing.T) {
 		keep        func(*Row) bool
 		least, most float64 // pJ/B
 	}{
-		{before, rows(1), 132, 140}, {before, rows(8), 158, 159}, {before, rows(32), 145, 160},
-		{before, func(r *Row) bool { return r.Kind == AttentionPower }, 132, 134}, {before, func(r *Row) bool { return r.Kind == ReadPower }, 122, 122},
+		{native, rows(1), 134, 140}, {native, rows(8), 141, 143}, {native, rows(16), 157, 157}, {native, rows(32), 149, 165},
+		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 132, 136}, {native, func(r *Row) bool { return r.Kind == ReadPower }, 123, 123},
 		{torch, rows(1), 109, 115}, {torch, func(r *Row) bool { return r.Kind == AttentionPower }, 137, 142},
-		{since, rows(1), 127, 135}, {since, rows(8), 136, 139}, {since, rows(16), 155, 155},
 	} {
 		if least, most := price(c.file, c.keep); math.Round(least) != c.least || math.Round(most) != c.most {
 			t.Errorf("%s: %.1f to %.1f pJ/B, want %v to %v", c.file, least, most, c.least, c.most)
@@ -204,15 +202,14 @@ func TestBytesHaveAPrice(t *testing.T) {
 }
 
 // TestMixturesOfH200 holds what docs/calibration.md says of the mixtures that were timed on
-// an H200: constants, and how far the equation is from the rows of one sequence, of two to
-// eight, of sixteen and of more.
+// an H200: constants, and how far the equation is from the rows, by sequences.
 func TestMixturesOfH200(t *testing.T) {
-	rows := packedRows(t, "testdata/h200-native-mixtures.jsonl")
+	rows := nativeRows(t)
 	f, err := Fit(rows, board(t, "h200"), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]float64{"mixture.memory": 0.86, "mixture.fixed": 10.3e-6, "mixture.several": 23e-6} {
+	for key, want := range map[string]float64{"mixture.memory": 0.82, "mixture.fixed": 6.84e-6, "mixture.several": 22.2e-6} {
 		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.02 {
 			t.Errorf("%s is %+v, want %v", key, v, want)
 		}
@@ -223,11 +220,16 @@ func TestMixturesOfH200(t *testing.T) {
 		p = append(p, f.Values[key].Value)
 	}
 	b, parts := &builder{gpu: board(t, "h200"), rows: rows.Rows}, make([]float64, len(p))
-	within := map[int][2]float64{1: {-0.03, 0.05}, 2: {-0.02, 0.11}, 4: {-0.02, 0.06}, 8: {-0.02, 0.02}, 16: {-0.23, -0.10}, 32: {0, 0.05}, 64: {0, 0.01}}
+	many := map[int][2]float64{1: {-0.08, 0.08}, 2: {-0.01, 0.09}, 4: {-0.02, 0.09}, 8: {0.02, 0.03}, 16: {-0.21, -0.06}, 32: {0.09, 0.10}, 64: {0.04, 0.05}}
+	few := map[int][2]float64{1: {0.15, 0.16}, 4: {-0.07, -0.06}, 16: {-0.38, -0.37}, 64: {-0.49, -0.48}} // of 8 experts
 	for _, r := range b.of(MixtureDecode) {
 		s := b.sample(r)
 		off := mixed(keys...).parts(p, &s, parts)/s.time - 1
-		if limits := within[r.Shape.Batch]; off < limits[0] || off > limits[1] {
+		limits := many[r.Shape.Batch]
+		if r.Shape.Experts == 8 {
+			limits = few[r.Shape.Batch]
+		}
+		if off < limits[0] || off > limits[1] {
 			t.Errorf("%v: %.1f %% off", r.Point(), 100*off)
 		}
 	}
@@ -258,7 +260,7 @@ func TestOwnRowsNeedTheirRows(t *testing.T) {
 	}
 	with := median(streamed("own.memory", "own.row", "own.fixed"), 0.8, ownRow, 3e-6)
 	without := median(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), 0.8, 0.8, 3e-6)
-	if t.Logf("median error %.1f %% of %d products, %.1f %% without own.row", 100*with, len(own), 100*without); with > 0.02 || without < 1.5*with {
+	if t.Logf("median error %.1f %% of %d products, %.1f %% without own.row", 100*with, len(own), 100*without); with > 0.035 || without < 1.5*with {
 		t.Error("own.row does not tell them apart")
 	}
 }

@@ -50,7 +50,7 @@ func TestH200Native(t *testing.T) {
 			if times == nil {
 				continue
 			}
-			if off := math.Abs(times.Median / *times.Device - 1); off > 0.02 {
+			if off := math.Abs(times.Median / *times.Device - 1); off > 0.025 {
 				t.Errorf("%s: %s is %.2g of the host's clock off that of the device", r.ID, name, off)
 			}
 		}
@@ -63,7 +63,7 @@ func TestH200Native(t *testing.T) {
 			}
 		}
 	}
-	if len(results) != 15 || metered != 12 {
+	if len(results) != 19 || metered != 16 {
 		t.Errorf("%d results, %d of them with energy", len(results), metered)
 	}
 }
