@@ -87,15 +87,7 @@ func TestPowerBalances(t *testing.T) {
 // that draws less than other products do.
 func hungry(t *testing.T, c *Case) *Case {
 	t.Helper()
-	cal := c.Machine.Cal
-	cal.Power.Own, cal.Power.Attention = 1.3, 0.4
-	m, err := NewMachine(c.Machine.GPU, cal, c.Machine.Engine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := *c
-	other.Machine = m
-	return &other
+	return withCalibration(t, c, func(cal *hardware.Calibration) { cal.Power.Own, cal.Power.Attention = 1.3, 0.4 })
 }
 
 // What own products draw beyond other products counts for steps that they are in, and

@@ -43,9 +43,9 @@ func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 
 // mixture is that of a decode step: all that the step calls between what ends the
 // attention of a layer and the next layer, but a norm that has a kernel of its own.
-// Where its kernel does the products
-// around it too, their time is taken off. Each sequence has a token of its own, whose choice of experts is uniform and has
-// nothing to do with the others', as estimates take it.
+// Where its kernel does the products around it too, their time is taken off. Each
+// sequence has a token of its own, whose choice of experts is uniform and has nothing to
+// do with the others', as estimates take it.
 func (b *Bencher) mixture(q *Query) (*operation, error) {
 	o, cold, err := mixtureOptions(q)
 	if err != nil {

@@ -135,7 +135,7 @@ struct Step {
     int begins = begun() * each, held = min(a.held, begins);
     for (int i = warp; i < held; i += PRODUCERS) {
       const bf16 *from = begin_of(i / each);
-        copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
+      copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
     }
     if (a.gate_up) __syncthreads(); // the experts are chosen
     for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
