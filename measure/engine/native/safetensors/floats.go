@@ -70,32 +70,37 @@ func table(dtype string, f Format) *[1 << 16]uint16 {
 	return &out
 }
 
-// values converts raw to 16-bit values, of which the first is an element's, for what
-// is wrong. A number that fp16 is too small for is an error.
+// values converts raw to 16-bit values, of which first is the number of the first, for
+// an error: that of a number that fp16 is too small for.
 func (c *convert) values(out, raw []byte, first int64) error {
-	infinite := false
-	switch {
-	case c.table != nil:
-		for i := 0; i+2 <= len(out) && i+2 <= len(raw); i += 2 {
-			v := c.table[binary.LittleEndian.Uint16(raw[i:])]
-			infinite = infinite || v&0x7fff == 0x7c00
-			binary.LittleEndian.PutUint16(out[i:], v)
-		}
-	case c.to == BFloat16:
-		for i := 0; i+2 <= len(out) && 2*i+4 <= len(raw); i += 2 {
-			binary.LittleEndian.PutUint16(out[i:], Round(math.Float32frombits(binary.LittleEndian.Uint32(raw[2*i:]))))
-		}
-	default:
-		for i := 0; i+2 <= len(out) && 2*i+4 <= len(raw); i += 2 {
-			v := roundHalf(math.Float32frombits(binary.LittleEndian.Uint32(raw[2*i:])))
-			infinite = infinite || v&0x7fff == 0x7c00
-			binary.LittleEndian.PutUint16(out[i:], v)
-		}
-	}
-	if infinite && c.to == Float16 {
+	if c.round(out, raw) {
 		return c.tooLarge(out, raw, first)
 	}
 	return nil
+}
+
+// round converts raw and reports whether there is a value that is infinite in fp16.
+func (c *convert) round(out, raw []byte) bool {
+	infinite := uint16(0) // its first bit: whether a value became so, or was
+	switch table := c.table; {
+	case table != nil:
+		for ; len(out) >= 2 && len(raw) >= 2; out, raw = out[2:], raw[2:] {
+			v := table[binary.LittleEndian.Uint16(raw)]
+			infinite |= (v&0x7fff ^ 0x7c00) - 1
+			binary.LittleEndian.PutUint16(out, v)
+		}
+	case c.to == BFloat16:
+		for ; len(out) >= 2 && len(raw) >= 4; out, raw = out[2:], raw[4:] {
+			binary.LittleEndian.PutUint16(out, Round(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+		}
+	default:
+		for ; len(out) >= 2 && len(raw) >= 4; out, raw = out[2:], raw[4:] {
+			v := roundHalf(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+			infinite |= (v&0x7fff ^ 0x7c00) - 1
+			binary.LittleEndian.PutUint16(out, v)
+		}
+	}
+	return c.to == Float16 && infinite>>15 != 0
 }
 
 // tooLarge names the first number that became infinite and was not.

@@ -98,10 +98,10 @@ func TestSliceTooLarge(t *testing.T) {
 	const n, at = 390, 100_000
 	for _, dtype := range []string{"BF16", "F32"} {
 		c, _ := stored(t, dtype, n, func(i int) float32 {
-			switch {
-			case i == at:
+			switch i {
+			case at:
 				return -131072
-			case i == 5:
+			case 5:
 				return float32(math.Inf(1)) // which fp16 has
 			}
 			return 1
