@@ -43,6 +43,7 @@ type Options struct {
 	splits   int                    // of the context in decode attention; 0 for the rule
 	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
 	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
+	staged   int                    // bytes of a checkpoint that are read at a time, a multiple of 4; 0 for stagedBytes
 	patience time.Duration          // of a rank with another; 0 for patience
 }
 
@@ -236,7 +237,10 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
-	l := &loader{w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread}
+	l := &loader{
+		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
+		ranks: e.shape.ranks, staged: e.opt.staged,
+	}
 	if ckpt != nil {
 		return l.load(ckpt)
 	}

@@ -99,6 +99,8 @@ type loader struct {
 	room    int // bytes of the scratch: shape.scratchOf
 	float   safetensors.Format
 	spread  bool // Options.Spread
+	ranks   int  // that load at once
+	staged  int  // bytes of a chunk; 0 for stagedBytes
 }
 
 // A piece is the rows and columns of a tensor that are loaded at a time.
@@ -137,57 +139,44 @@ func (l *loader) quantize(t *tensor, p piece) error {
 		int32(t.rows.N), int32(k), int32(t.among), int32(t.row))
 }
 
-// read loads t from a checkpoint.
-func (l *loader) read(c *safetensors.Checkpoint, t *tensor) error {
+// chunks appends those that t is read in.
+func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
 	if t.kept == FP8 && c.DType(t.name) == safetensors.E4M3 {
-		return l.readFP8(c, t)
+		return l.chunksFP8(all, c, t)
 	}
 	for _, p := range l.pieces(t) {
-		values, err := c.Part(l.float, t.name, t.shape, p.rows, p.cols)
+		s, err := c.Slice(l.float, t.name, t.shape, p.rows, p.cols)
 		if err != nil {
-			return &WeightsError{err}
+			return nil, &WeightsError{err}
 		}
-		if t.kept == Unquantized {
-			return cuda.Upload(l.dev, l.w.base.Add(t.offset), values)
+		to, then := l.w.base.Add(t.offset), (func() error)(nil)
+		if t.kept != Unquantized {
+			to, then = l.scratch, func() error { return l.quantize(t, p) }
 		}
-		if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
-			return err
-		}
-		if err := l.quantize(t, p); err != nil {
-			return err
-		}
-		if err := l.s.Sync(); err != nil { // the scratch is the next piece's
-			return err
-		}
+		all = l.cut(all, t, s, to, then)
 	}
-	return nil
+	return all, nil
 }
 
-// readFP8 loads what is e4m3 in the checkpoint already.
-func (l *loader) readFP8(c *safetensors.Checkpoint, t *tensor) error {
-	values, err := c.PartBytes(t.name, safetensors.E4M3, t.shape, t.rows, t.cols)
+// chunksFP8 appends those of what is e4m3 in the checkpoint already.
+func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
+	s, err := c.SliceBytes(t.name, safetensors.E4M3, t.shape, t.rows, t.cols)
 	if err != nil {
-		return &WeightsError{err}
-	}
-	if i := slices.IndexFunc(values, func(v byte) bool { return v&0x7f == 0x7f }); i >= 0 {
-		return &WeightsError{fmt.Errorf("tensor %q: element %d is no number", t.name, (t.rows.Begin+i/t.cols.N)*t.width()+t.cols.Begin+i%t.cols.N)}
+		return nil, &WeightsError{err}
 	}
 	scales, err := rowScales(c, t)
 	if err != nil {
-		return &WeightsError{err}
+		return nil, &WeightsError{err}
 	}
 	scales = scales[t.rows.Begin : t.rows.Begin+t.rows.N]
-	if err := cuda.Upload(l.dev, l.scratch, values); err != nil {
-		return err
-	}
-	if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
-		return err
-	}
-	launch := cuda.Launch{Grid: cuda.Dim{X: min((len(values)/8+255)/256, 1<<16)}, Block: cuda.Dim{X: 256}}
-	if err := l.k.quantized.arrange.Queue(l.s, launch, l.scratch, l.w.base.Add(t.offset), uint64(len(values)/8)); err != nil {
-		return err
-	}
-	return l.s.Sync()
+	return l.cut(all, t, s, l.scratch, func() error {
+		if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
+			return err
+		}
+		units := t.elements() / 8
+		launch := cuda.Launch{Grid: cuda.Dim{X: min((units+255)/256, 1<<16)}, Block: cuda.Dim{X: 256}}
+		return l.k.quantized.arrange.Queue(l.s, launch, l.scratch, l.w.base.Add(t.offset), uint64(units))
+	}), nil
 }
 
 // rowScales are the scales of an fp8 tensor's rows as compressed-tensors names them

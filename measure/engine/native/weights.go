@@ -291,13 +291,3 @@ func (w *weights) check(c *safetensors.Checkpoint) error {
 	}
 	return nil
 }
-
-// load reads the weights from a checkpoint.
-func (l *loader) load(c *safetensors.Checkpoint) error {
-	for i := range l.w.tensors {
-		if err := l.read(c, &l.w.tensors[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -63,10 +63,16 @@ func Fetch[T Number](s *Stream, dst *Host[T], src Ptr) error {
 // Send queues a copy of the whole of src to dst; src must not change before
 // Sync.
 func Send[T Number](s *Stream, dst Ptr, src *Host[T]) error {
-	if len(src.Data) == 0 {
+	return SendPart(s, dst, src, 0, len(src.Data))
+}
+
+// SendPart is Send of n values of src from one on.
+func SendPart[T Number](s *Stream, dst Ptr, src *Host[T], from, n int) error {
+	if n == 0 {
 		return nil
 	}
-	return s.dev.d.check("cuMemcpyHtoDAsync", s.dev.d.copyToDeviceAsync(uint64(dst), unsafe.Pointer(&src.Data[0]), bytesOf(src.Data), s.h))
+	part := src.Data[from : from+n]
+	return s.dev.d.check("cuMemcpyHtoDAsync", s.dev.d.copyToDeviceAsync(uint64(dst), unsafe.Pointer(&part[0]), bytesOf(part), s.h))
 }
 
 // An Event is a mark in a stream, with the time when the GPU came to it.

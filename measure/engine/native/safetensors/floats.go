@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 )
 
 // A Format is one of 16 bits that floats are read in.
@@ -39,27 +40,79 @@ func (f Format) stored() string {
 	return "BF16"
 }
 
-// values converts the stored floats of a format that Check let pass. A number that
-// fp16 is too small for is an error.
-func (f Format) values(dtype string, raw []byte) ([]uint16, error) {
-	width := 2
-	if dtype == "F32" {
-		width = 4
+// A convert rounds the stored floats of a format that Check let pass to another one.
+type convert struct {
+	dtype string
+	to    Format
+	table *[1 << 16]uint16 // of all values that have 16 bits
+}
+
+// tables are those of F16 to bf16 and of BF16 to fp16, made when first needed.
+var tables = map[string]func() *[1 << 16]uint16{
+	"F16":  sync.OnceValue(func() *[1 << 16]uint16 { return table("F16", BFloat16) }),
+	"BF16": sync.OnceValue(func() *[1 << 16]uint16 { return table("BF16", Float16) }),
+}
+
+// conversion is that from dtype to f, which is another.
+func conversion(dtype string, f Format) *convert {
+	c := &convert{dtype: dtype, to: f}
+	if t, ok := tables[dtype]; ok {
+		c.table = t()
 	}
-	out := make([]uint16, len(raw)/width)
+	return c
+}
+
+func table(dtype string, f Format) *[1 << 16]uint16 {
+	var out [1 << 16]uint16
 	for i := range out {
-		at := raw[i*width:]
-		if dtype == f.stored() {
-			out[i] = binary.LittleEndian.Uint16(at)
-			continue
+		out[i] = f.Round(float(dtype, binary.LittleEndian.AppendUint16(nil, uint16(i))))
+	}
+	return &out
+}
+
+// values converts raw to 16-bit values, of which first is the number of the first, for
+// an error: that of a number that fp16 is too small for.
+func (c *convert) values(out, raw []byte, first int64) error {
+	if c.round(out, raw) {
+		return c.tooLarge(out, raw, first)
+	}
+	return nil
+}
+
+// round converts raw and reports whether there is a value that is infinite in fp16.
+func (c *convert) round(out, raw []byte) bool {
+	infinite := uint16(0) // its first bit: whether a value became so, or was
+	switch table := c.table; {
+	case table != nil:
+		for ; len(out) >= 2 && len(raw) >= 2; out, raw = out[2:], raw[2:] {
+			v := table[binary.LittleEndian.Uint16(raw)]
+			infinite |= (v&0x7fff ^ 0x7c00) - 1
+			binary.LittleEndian.PutUint16(out, v)
 		}
-		v := float(dtype, at)
-		out[i] = f.Round(v)
-		if f == Float16 && out[i]&0x7fff == 0x7c00 && !math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("element %d is %g; fp16 ends at 65504: bf16 has room for it", i, v)
+	case c.to == BFloat16:
+		for ; len(out) >= 2 && len(raw) >= 4; out, raw = out[2:], raw[4:] {
+			binary.LittleEndian.PutUint16(out, Round(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
+		}
+	default:
+		for ; len(out) >= 2 && len(raw) >= 4; out, raw = out[2:], raw[4:] {
+			v := roundHalf(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+			infinite |= (v&0x7fff ^ 0x7c00) - 1
+			binary.LittleEndian.PutUint16(out, v)
 		}
 	}
-	return out, nil
+	return c.to == Float16 && infinite>>15 != 0
+}
+
+// tooLarge names the first number that became infinite and was not.
+func (c *convert) tooLarge(out, raw []byte, first int64) error {
+	width := len(raw) / (len(out) / 2)
+	for i := range len(out) / 2 {
+		v := float(c.dtype, raw[i*width:])
+		if binary.LittleEndian.Uint16(out[2*i:])&0x7fff == 0x7c00 && !math.IsInf(float64(v), 0) {
+			return fmt.Errorf("element %d is %g; fp16 ends at 65504: bf16 has room for it", first+int64(i), v)
+		}
+	}
+	return nil
 }
 
 // float reads a number stored as F32, F16 or BF16.

@@ -4,6 +4,7 @@
 package safetensors
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -230,50 +231,17 @@ func (s Span) within(n int) bool { return s.Begin >= 0 && s.N > 0 && s.Begin <= 
 // vector, which has one column, rounded to a format if they are stored in another.
 // Nothing else of the tensor is read.
 func (c *Checkpoint) Part(f Format, name string, shape []int, rows, cols Span) ([]uint16, error) {
-	if err := c.Check(name, shape); err != nil {
-		return nil, err
-	}
-	p := c.tensors[name]
-	raw, err := p.part(name, shape, rows, cols)
+	s, err := c.Slice(f, name, shape, rows, cols)
 	if err != nil {
 		return nil, err
 	}
-	out, err := f.values(p.DType, raw)
-	if err != nil {
-		return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
+	raw := make([]byte, s.Bytes())
+	if err := s.Read(raw, 0); err != nil {
+		return nil, err
+	}
+	out := make([]uint16, len(raw)/2)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint16(raw[2*i:])
 	}
 	return out, nil
-}
-
-// PartBytes is Part of a tensor that has to be stored as dtype, as it is stored.
-func (c *Checkpoint) PartBytes(name, dtype string, shape []int, rows, cols Span) ([]byte, error) {
-	if err := c.CheckIn(name, shape, dtype); err != nil {
-		return nil, err
-	}
-	p := c.tensors[name]
-	return p.part(name, shape, rows, cols)
-}
-
-// part reads the bytes of some rows and columns.
-func (p *place) part(name string, shape []int, rows, cols Span) ([]byte, error) {
-	width := 1
-	if len(shape) == 2 {
-		width = shape[1]
-	}
-	if len(shape) < 1 || len(shape) > 2 || !rows.within(shape[0]) || !cols.within(width) {
-		return nil, fmt.Errorf("safetensors: %s: tensor %q of the shape %v has no rows %+v and columns %+v", p.file.Name(), name, shape, rows, cols)
-	}
-	each, _ := size(p.DType)
-	pieces, length := rows.N, int64(cols.N)*each // of rows one behind the other, one piece
-	if cols.N == width {
-		pieces, length = 1, length*int64(rows.N)
-	}
-	raw := make([]byte, int64(pieces)*length)
-	for i := range pieces {
-		at := (int64(rows.Begin+i)*int64(width) + int64(cols.Begin)) * each
-		if err := p.read(raw[int64(i)*length:int64(i+1)*length], at); err != nil {
-			return nil, fmt.Errorf("safetensors: %s: tensor %q: %w", p.file.Name(), name, err)
-		}
-	}
-	return raw, nil
 }

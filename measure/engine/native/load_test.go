@@ -1,0 +1,190 @@
+package native
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/safetensors"
+)
+
+// wideLlama has the widths of llama3.1-8b, and fewer layers and tokens.
+const wideLlama = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":4096,"intermediate_size":14336,
+"num_hidden_layers":4,"num_attention_heads":32,"num_key_value_heads":8,"head_dim":128,"vocab_size":32000,"rms_norm_eps":1e-5,
+"rope_theta":500000,"max_position_embeddings":8192,"tie_word_embeddings":false,"torch_dtype":"bfloat16"}`
+
+// fileOf writes a checkpoint whose values are all 1, or nearly so, and gives its bytes.
+func fileOf(b *testing.B, opt Options, dtype string) (folder string, size int64) {
+	b.Helper()
+	opt.TP, opt.Quantization = 1, Unquantized
+	e, err := newEngine(opt, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	value := map[string][]byte{"BF16": {0x80, 0x3f}, "F16": {0, 0x3c}, "F32": {1, 2, 0x80, 0x3f}}[dtype]
+	header := map[string]any{}
+	for _, t := range e.w.tensors {
+		n := int64(t.elements() * len(value))
+		header[t.name] = map[string]any{"dtype": dtype, "shape": t.shape, "data_offsets": []int64{size, size + n}}
+		size += n
+	}
+	text, err := json.Marshal(header)
+	if err != nil {
+		b.Fatal(err)
+	}
+	folder = b.TempDir()
+	f, err := os.Create(filepath.Join(folder, "model.safetensors"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	w.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text))))
+	w.Write(text)
+	for range size / int64(len(value)) {
+		w.Write(value)
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return folder, size
+}
+
+// BenchmarkLoad loads a checkpoint of 2.3 GB in 16 bits, twice that in 32, to stand-ins:
+// what the host does of it. TMPDIR=/dev/shm leaves disks out.
+func BenchmarkLoad(b *testing.B) {
+	for _, c := range []struct {
+		dtype string
+		opt   Options
+	}{
+		{"BF16", Options{}}, {"BF16", Options{TP: 2}}, {"BF16", Options{FP16: true}}, {"F16", Options{}}, {"F32", Options{}},
+		{"F32", Options{FP16: true}}, {"BF16", Options{Quantization: FP8}},
+	} {
+		b.Run(fmt.Sprintf("%s/fp16=%v/%v/tp%d", c.dtype, c.opt.FP16, c.opt.Quantization, c.opt.ranks()), func(b *testing.B) {
+			opt := c.opt
+			opt.Batch, opt.PromptLen, opt.GenLen = 1, 4, 2
+			opt = modelOf(b, wideLlama, opt)
+			var size int64
+			opt.Weights, size = fileOf(b, opt, c.dtype)
+			b.SetBytes(size)
+			for b.Loop() {
+				team, err := openTeam(opt, func(int) (*cuda.Device, error) { return cuda.NewStandIn().Device, nil }, (*Engine).compileNothing)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := team.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Weights do not depend on how many bytes of a checkpoint are read at a time.
+func TestChunks(t *testing.T) {
+	for _, c := range []struct {
+		stored safetensors.Format
+		fp8    bool
+		opt    Options
+	}{
+		{safetensors.BFloat16, false, Options{}}, {safetensors.BFloat16, false, Options{TP: 2, FP16: true}},
+		{safetensors.BFloat16, true, Options{TP: 2, Quantization: FP8}}, {safetensors.Float16, false, Options{TP: 2, Quantization: FP8}},
+		{safetensors.BFloat16, false, Options{Quantization: INT4}},
+	} {
+		t.Run(fmt.Sprintf("%d %v in %v %v of %d", c.stored, c.fp8, c.opt.FP16, c.opt.Quantization, c.opt.ranks()), func(t *testing.T) {
+			config := shareable()["multi_query"]
+			s, _ := storeOf(t, config, c.stored, c.fp8)
+			c.opt.Weights, c.opt.Batch, c.opt.PromptLen, c.opt.GenLen = s.write(t), 1, 4, 2
+			var before [][]byte
+			for _, staged := range []int{0, 1 << 15, 5004} {
+				c.opt.staged = staged
+				var now [][]byte
+				team := openShared(t, config, c.opt)
+				for rank := range team.Ranks() {
+					now = append(now, weightsOf(t, team, rank))
+				}
+				if before != nil && !slices.EqualFunc(now, before, bytes.Equal) {
+					t.Errorf("%d bytes at a time: other weights", staged)
+				}
+				before = now
+			}
+		})
+	}
+}
+
+// weightsOf are all bytes of a rank's weights, without the gaps.
+func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
+	t.Helper()
+	err := team.Each(func(r int, e *Engine) error {
+		if r != rank {
+			return nil
+		}
+		part := func(at cuda.Ptr, n int) error {
+			if n == 0 {
+				return nil
+			}
+			bytes := make([]byte, n)
+			err := cuda.Download(e.dev, bytes, at)
+			out = append(out, bytes...)
+			return err
+		}
+		for _, ts := range e.w.tensors {
+			data, _, _ := ts.kept.bytes(ts.rows.N, ts.cols.N)
+			_, scales, zeros := ts.kept.bytes(ts.among, ts.cols.N)
+			err := errors.Join(part(e.w.base.Add(ts.offset), data), part(e.w.base+ts.scales, scales), part(e.w.base+ts.zeros, zeros))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A file that becomes shorter while it is read is an error that names it.
+func TestLoadTruncated(t *testing.T) {
+	config := shareable()["llama"]
+	for _, tp := range []int{1, 2} {
+		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Batch: 1, PromptLen: 4, GenLen: 2, staged: 5000})
+		_, err := openTeam(opt, func(int) (*cuda.Device, error) {
+			return cuda.NewStandIn().Device, os.Truncate(filepath.Join(opt.Weights, "model.safetensors"), 100_000)
+		}, (*Engine).compileNothing)
+		var unfit *WeightsError
+		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), "model.safetensors: tensor ") || !strings.Contains(err.Error(), "EOF") {
+			t.Errorf("tp %d: %v", tp, err)
+		}
+	}
+}
+
+// The first e4m3 that is no number is found wherever it is.
+func TestNoNumber(t *testing.T) {
+	for n := range 40 {
+		values := bytes.Repeat([]byte{0x7e, 0xfe, 0x80, 0}, 10)[:n]
+		if at := noNumber(values); at != -1 {
+			t.Fatalf("%d values: %d", n, at)
+		}
+		for i := range values {
+			for _, v := range []byte{0x7f, 0xff} {
+				bad := bytes.Clone(values)
+				bad[i], bad[n-1] = v, v
+				if at := noNumber(bad); at != i {
+					t.Fatalf("%d values: %d, want %d", n, at, i)
+				}
+			}
+		}
+	}
+}
