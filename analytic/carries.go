@@ -42,8 +42,22 @@ const (
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
 type aboard uint16
 
-// sets is how many sets of rides there are.
-const sets = 1 << (severalSequences + 1)
+// tells are the rides that the prices of operators depend on (Machine.within).
+func tells(lists ...[]Op) (a aboard) {
+	for _, ops := range lists {
+		for i := range ops {
+			o := &ops[i]
+			a |= 1 << o.Ride
+			if o.Within {
+				a |= 1 << inLayerKernel
+			}
+			if o.Mixture {
+				a |= 1<<ownMixture | 1<<severalSequences
+			}
+		}
+	}
+	return a
+}
 
 func (a aboard) has(r ride) bool { return a&(1<<r) != 0 }
 

@@ -18,13 +18,16 @@ type Predictor struct {
 	plain   Scheme
 	price   unit.DollarsPerHour
 
-	even      [sets]*even // by what a step carries; those that no step does are nil
-	cores     []core      // blocks' cores, which are not even
+	even      []even // one for each set of rides that a step carries and that tells
+	tells     aboard // the rides that the even operators' prices depend on
+	wide      bool   // Step.Wide
+	cores     []core // blocks' cores, which are not even
 	footprint footprint
 }
 
 // even is the operators proportional to the tokens, and those to the rows of logits.
 type even struct {
+	on               aboard
 	tokens, rows     []price
 	ofTokens, ofRows line // what they add up to
 }
@@ -62,6 +65,7 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	}
 	p := &Predictor{model: c.Model, machine: c.Machine, par: c.Parallel.whole(), scheme: c.Scheme, price: c.Price}
 	p.dense, p.plain = c.Scheme.parts()
+	p.wide = wide(p.model, p.machine.GPU, &p.par)
 	p.spread()
 	for i := range c.Model.Layers {
 		l := &c.Model.Layers[i]
@@ -81,21 +85,33 @@ func (p *Predictor) spread() {
 	one.Batch, two.Batch = 1, 2
 	tokens1, tokens2 := p.proportional(&one), p.proportional(&two)
 	rows1, rows2 := one.head(nil, p.model), two.head(nil, p.model)
+	p.tells = tells(tokens1, tokens2, rows1, rows2)
 	e := &p.machine.Engine
 	for _, s := range e.states(one) {
-		a := e.carries(&s)
-		if p.even[a] == nil {
-			v := &even{}
-			v.tokens, v.rows = p.lines(&v.ofTokens, a, tokens1, tokens2), p.lines(&v.ofRows, a, rows1, rows2)
-			p.even[a] = v
+		a := e.carries(&s) & p.tells
+		if p.evenOn(a) != nil {
+			continue
+		}
+		v := even{on: a}
+		v.tokens, v.rows = p.lines(&v.ofTokens, a, tokens1, tokens2), p.lines(&v.ofRows, a, rows1, rows2)
+		p.even = append(p.even, v)
+	}
+}
+
+// evenOn are the even operators with these rides, nil if there are none: of the few
+// sets that an engine's steps have.
+func (p *Predictor) evenOn(a aboard) *even {
+	for i := range p.even {
+		if p.even[i].on == a {
+			return &p.even[i]
 		}
 	}
+	return nil
 }
 
 // template is a step of one token of one sequence.
 func (p *Predictor) template() Step {
-	return Step{Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1,
-		Wide: wide(p.model, p.machine.GPU, &p.par)}
+	return Step{Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1, Wide: p.wide}
 }
 
 // proportional lists the operators of a step that are proportional to its tokens.
@@ -140,7 +156,7 @@ func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
 
 // common prices the operators that are proportional to tokens or rows.
 func (p *Predictor) common(tokens, rows float64, on aboard) (t tally) {
-	v := p.even[on]
+	v := p.evenOn(on & p.tells)
 	v.ofTokens.at(&t.sums, tokens)
 	p.charge(&t, v.tokens, tokens)
 	if rows > 0 {

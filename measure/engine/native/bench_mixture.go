@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/models"
 )
 
 // Of a mixture that is timed by itself.
@@ -34,11 +33,7 @@ func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	if s["batch"] > mixtureVocabulary {
 		return o, false, unsupported("a mixture of %d sequences: each has another of %d tokens", s["batch"], mixtureVocabulary)
 	}
-	o.Model, err = models.Read("bench", o.Config)
-	if err != nil {
-		return o, cold, fmt.Errorf("native: %s of %v: %w", q.Kind, s, err)
-	}
-	return o, cold, Check(&o)
+	return o, cold, o.readModel(q)
 }
 
 // mixture is that of a decode step: all that the step calls between what ends the

@@ -204,11 +204,15 @@ func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	}
 	config := benchModel(q, layers)
 	o.Config = []byte(config)
-	o.Model, err = models.Read("bench", o.Config)
-	if err != nil {
-		return o, cold, fmt.Errorf("native: %s of %v: %w", q.Kind, s, err)
+	return o, cold, o.readModel(q)
+}
+
+// readModel reads the config.json that the options of a query have, and checks them.
+func (o *Options) readModel(q *Query) (err error) {
+	if o.Model, err = models.Read("bench", o.Config); err != nil {
+		return fmt.Errorf("native: %s of %v: %w", q.Kind, q.Shape, err)
 	}
-	return o, cold, Check(&o)
+	return Check(o)
 }
 
 // attention is that of an engine which is opened for it: of one prompt, or of a
