@@ -1,7 +1,6 @@
 package native
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
@@ -46,16 +47,12 @@ func fileOf(b *testing.B, opt Options, dtype string) (folder string, size int64)
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	w.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text))))
-	w.Write(text)
-	for range size / int64(len(value)) {
-		w.Write(value)
+	_, err = f.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...))
+	block := bytes.Repeat(value, 1<<20)
+	for left := size; left > 0 && err == nil; left -= int64(len(block)) {
+		_, err = f.Write(block[:min(left, int64(len(block)))])
 	}
-	if err := w.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		b.Fatal(err)
 	}
 	return folder, size
@@ -89,6 +86,97 @@ func BenchmarkLoad(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkGPULoad loads a checkpoint of 5.8 GB to a GPU, and does by itself what that is
+// made of: to read, and to copy. TMPDIR=/dev/shm leaves disks out. LLMPROF_TEST_STAGING names
+// other buffers than the loader's, bytes/number/readers.
+func BenchmarkGPULoad(b *testing.B) {
+	gpu(b)
+	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":12`, 1), Options{Batch: 1, PromptLen: 4, GenLen: 2})
+	var size int64
+	opt.Weights, size = fileOf(b, opt, "BF16")
+	ckpt, err := opt.open()
+	must := func(err error) {
+		b.Helper()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	must(err)
+	defer ckpt.Close()
+	e, err := newEngine(opt, 0)
+	must(err)
+	e.dev, err = cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	must(err)
+	defer func() { must(e.dev.Close()) }()
+	e.s, err = e.dev.NewStream()
+	must(err)
+	must(e.w.allocate(e.dev))
+	stagings := []string{fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())}
+	if text := os.Getenv("LLMPROF_TEST_STAGING"); text != "" {
+		stagings = strings.Split(text, ",")
+	}
+	for _, s := range stagings {
+		var bytes, chunks, readers int
+		if _, err := fmt.Sscanf(s, "%d/%d/%d", &bytes, &chunks, &readers); err != nil {
+			b.Fatal(err)
+		}
+		l := &loader{w: e.w, s: e.s, dev: e.dev, float: e.shape.float(), ranks: 1, staged: bytes}
+		all, err := l.allChunks(ckpt)
+		must(err)
+		for _, part := range []string{"load", "read", "copy"} {
+			b.Run(s+"/"+part, func(b *testing.B) {
+				b.SetBytes(size)
+				for b.Loop() {
+					g, err := l.newStaging(all, chunks)
+					must(err)
+					switch part {
+					case "load":
+						err = g.run(readers)
+					case "read":
+						err = g.readAll(readers)
+					default:
+						err = g.sendAll()
+					}
+					must(err)
+					must(e.s.Sync())
+					must(g.close())
+				}
+			})
+		}
+	}
+}
+
+// readAll reads all chunks, and copies none.
+func (g *staging) readAll(readers int) error {
+	var reading sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, readers)
+	for r := range readers {
+		reading.Go(func() {
+			for errs[r] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(g.chunks) {
+					return
+				}
+				errs[r] = g.chunks[i].read(g.buffer.Data[i%len(g.copied)*g.each:][:g.chunks[i].n])
+			}
+		})
+	}
+	reading.Wait()
+	return errors.Join(errs...)
+}
+
+// sendAll copies all chunks, and reads none.
+func (g *staging) sendAll() error {
+	for i := range g.chunks {
+		c := &g.chunks[i]
+		if err := cuda.SendPart(g.s, c.to, g.buffer, i%len(g.copied)*g.each, c.n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Weights do not depend on how many bytes of a checkpoint are read at a time.

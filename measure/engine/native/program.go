@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"llmprof/measure/engine/native/cuda"
@@ -329,11 +330,20 @@ func defines(s *shape, linear []linearKernels) []string {
 // definesFor are those that differ from GPU to GPU.
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
-	out := append(tile.defines(), s.expertDefines(p.SharedOptIn)...)
+	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), sanitized()...)
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}
 	return out
+}
+
+// sanitized is the define of kernels in the form that compute-sanitizer follows (arrive_warp
+// in common.cuh), which LLMPROF_SANITIZED=1 asks for.
+func sanitized() []string {
+	if v := os.Getenv("LLMPROF_SANITIZED"); v != "" {
+		return []string{"SANITIZED=" + v}
+	}
+	return nil
 }
 
 // compile makes the program for dev, with the rings that fit there, or takes it from

@@ -80,18 +80,25 @@ func (l *loader) cut(chunks []chunk, t *tensor, s *safetensors.Slice, to cuda.Pt
 // load reads the weights from a checkpoint. All that the GPU does of it is in one
 // stream, so what goes through the scratch waits for what went through it before.
 func (l *loader) load(c *safetensors.Checkpoint) error {
-	var chunks []chunk
-	for i := range l.w.tensors {
-		var err error
-		if chunks, err = l.chunks(chunks, c, &l.w.tensors[i]); err != nil {
-			return err
-		}
+	chunks, err := l.allChunks(c)
+	if err != nil {
+		return err
 	}
-	g, err := l.newStaging(chunks)
+	g, err := l.newStaging(chunks, stagedChunks)
 	if err == nil {
 		err = g.run(l.readers())
 	}
 	return errors.Join(err, l.s.Sync(), g.close())
+}
+
+// allChunks are those of all tensors, in their order.
+func (l *loader) allChunks(c *safetensors.Checkpoint) (chunks []chunk, err error) {
+	for i := range l.w.tensors {
+		if chunks, err = l.chunks(chunks, c, &l.w.tensors[i]); err != nil {
+			return nil, err
+		}
+	}
+	return chunks, nil
 }
 
 // readers is how many goroutines read for this rank, whose processors it shares.
@@ -111,12 +118,13 @@ type staging struct {
 	filled []chan error  // of each buffer
 }
 
-func (l *loader) newStaging(chunks []chunk) (*staging, error) {
+// newStaging makes up to most buffers.
+func (l *loader) newStaging(chunks []chunk, most int) (*staging, error) {
 	g := &staging{s: l.s, chunks: chunks}
 	for i := range chunks {
 		g.each = max(g.each, chunks[i].n)
 	}
-	n := min(stagedChunks, len(chunks))
+	n := min(most, len(chunks))
 	var err error
 	if g.buffer, err = cuda.Pin[uint8](l.dev, n*g.each); err != nil {
 		return g, err

@@ -64,6 +64,20 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
+// arrive_warp says at a barrier that all lanes of the warp are done with what lies ahead of it;
+// the barrier counts WARP_ARRIVALS of each warp. Lane 0 says it for all: what the others did
+// is ordered by __syncwarp (PTX ISA, bar.warp.sync). compute-sanitizer's racecheck does not
+// see that, so in kernels that are compiled for it each lane says it.
+#ifdef SANITIZED
+#define WARP_ARRIVALS WARP
+#else
+#define WARP_ARRIVALS 1
+#endif
+__device__ __forceinline__ void arrive_warp(u64 *b) {
+  __syncwarp();
+  if (WARP_ARRIVALS > 1 || threadIdx.x % WARP == 0) barrier_arrive(b);
+}
+
 // HEAD_LANE is how many values of a head each lane of a warp holds: those of
 // index lane + 32*i.
 #define HEAD_LANE (HEAD_DIM / WARP)

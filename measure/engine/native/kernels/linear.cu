@@ -322,8 +322,7 @@ struct Linear {
         if (OUT == SUMMED && c.k + KS >= c.end) end_exchange(on);
         barrier_wait(full + c.slot, c.phase);
         multiply(sum, c);
-        __syncwarp();
-        if (threadIdx.x % WARP == 0) barrier_arrive(empty + c.slot);
+        arrive_warp(empty + c.slot);
         c.next(*this);
       }
       share(sum, red);
@@ -494,7 +493,7 @@ struct Linear {
     Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
 #endif
     if (threadIdx.x == 0) {
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS * WARP_ARRIVALS);
     }
     __syncthreads();
     if (threadIdx.x >= CONSUMERS * WARP) {

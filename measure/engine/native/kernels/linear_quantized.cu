@@ -392,8 +392,7 @@ struct Narrow {
       do {
         barrier_wait(full + c.slot, c.phase);
         multiply_stage(sum, c, lane);
-        __syncwarp();
-        if (threadIdx.x % WARP == 0) barrier_arrive(empty + c.slot);
+        arrive_warp(empty + c.slot);
       } while (c.step());
       if (QUANTIZED == 8 && threadIdx.x < 16 * units) of_rows[threadIdx.x] = of_row;
       share(sum, red, units);
@@ -503,7 +502,7 @@ struct Narrow {
     __shared__ bool last;
     Narrow l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
     if (threadIdx.x == 0) {
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, COPY), barrier_init(empty + i, CW);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, COPY), barrier_init(empty + i, CW * WARP_ARRIVALS);
     }
     __syncthreads();
     if (threadIdx.x >= THREADS) {

@@ -109,7 +109,7 @@ struct ExpertRing {
   // slots makes the barriers.
   __device__ __forceinline__ void slots() const {
     if (threadIdx.x == 0)
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS);
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS * WARP_ARRIVALS);
   }
 
   // list brings the groups to shared memory. They were made before the kernel ahead
@@ -217,8 +217,7 @@ struct ExpertRing {
         mma(sum, p.x, q.x, p.y, q.y, v.x, v.y);
         mma(sum, p.z, q.z, p.w, q.w, v.z, v.w);
       }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(empty + c.slot);
+      arrive_warp(empty + c.slot);
       next(c);
     }
   }

@@ -1,0 +1,95 @@
+package native
+
+import (
+	"cmp"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// Rings in all forms that testdata/rings.cu has. Of those that are right the sums are
+// held. Those that are wrong by purpose, and may give any sums, run where
+// LLMPROF_TEST_WRONG_RINGS is set: racecheck has to report them, and does it show what it
+// would make of a race in the kernels. LLMPROF_TEST_RINGS is a pattern of those that run.
+func TestRings(t *testing.T) {
+	gpu(t)
+	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	b := &bench{t: t, dev: dev}
+	b.must(err)
+	t.Cleanup(func() { b.must(dev.Close()) })
+	b.s, err = dev.NewStream()
+	b.must(err)
+	text, names := ringSource(t)
+	c, err := cuda.OpenCompiler(os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	b.must(err)
+	cubin, _, err := c.Compile("rings.cu", text, dev.Code, nil)
+	b.must(err)
+	m, err := dev.Load(cubin)
+	b.must(err)
+	wanted := regexp.MustCompile(cmp.Or(os.Getenv("LLMPROF_TEST_RINGS"), "."))
+	for _, name := range names {
+		wrong := strings.HasPrefix(name, "wrong")
+		if !wanted.MatchString(name) || wrong && os.Getenv("LLMPROF_TEST_WRONG_RINGS") == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			k, err := m.Kernel(name)
+			b.must(err)
+			got, want := b.ring(k)
+			for i := range want {
+				if got[i] != want[i] && !wrong {
+					t.Fatalf("thread %d: %#x, want %#x", i, got[i], want[i])
+				}
+			}
+		})
+	}
+}
+
+// ringSource is the rings' source, and the names of its kernels.
+func ringSource(t *testing.T) (text string, names []string) {
+	t.Helper()
+	for _, file := range []string{"kernels/ptx.cuh", "testdata/rings.cu"} {
+		part, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(part)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^RING\((\w+)`).FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return text, names
+}
+
+// ring runs one on two blocks, and gives their sums and what they should be.
+func (b *bench) ring(k *cuda.Kernel) (got, want []uint32) {
+	const blocks, threads, stages, words = 2, 64, 11, 4
+	in := make([]uint32, blocks*stages*threads*words)
+	for i := range in {
+		in[i] = scrambled(i)
+	}
+	piece := func(block, stage, at int) (v uint32) {
+		for _, w := range in[((block*stages+stage)*threads+at%threads)*words:][:words] {
+			v ^= w
+		}
+		return v
+	}
+	for block := range blocks {
+		for thread := range threads {
+			sum := uint32(0)
+			for s := range stages {
+				sum = sum*3 + piece(block, s, thread*5+1) + 7*piece(block, s, thread+33)
+			}
+			want = append(want, sum)
+		}
+	}
+	out := room[uint32](b, blocks*threads)
+	b.run(k, cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: 2 * threads}, Shared: 3 * threads * 16}, put(b, in), out, int32(stages))
+	return get[uint32](b, out, blocks*threads), want
+}
+
+// scrambled is a number that only i decides.
+func scrambled(i int) uint32 { return uint32(i)*2654435761 ^ uint32(i)>>7 }
