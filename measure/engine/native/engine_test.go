@@ -22,7 +22,7 @@ func TestAgainstReference(t *testing.T) {
 		{1, 1, 24, OwnProducts}, {1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
 		{17, 5, 4, OwnProducts}, {32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts},
 	}
-	if emulate.RealGPU() != nil { // the processor takes its time
+	if slow() { // the processor takes its time
 		all = []variant{
 			{1, 1, 4, OwnProducts}, {1, 130, 2, OwnProducts}, {3, 63, 2, OwnProducts}, {9, 12, 2, OwnProducts}, {17, 5, 2, OwnProducts},
 			{33, 4, 2, OwnProducts}, {2, 20, 2, CublasProducts},
@@ -30,7 +30,7 @@ func TestAgainstReference(t *testing.T) {
 	}
 	for name, config := range tiny() {
 		for i, c := range all {
-			if name != "llama" && i%2 == 0 && emulate.RealGPU() != nil {
+			if name != "llama" && i%2 == 0 && slow() {
 				continue // the processor takes its time: one row of a long prompt, a few, and more than own kernels take
 			}
 			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
@@ -51,11 +51,11 @@ func TestCutsAgainstReference(t *testing.T) {
 		rings[i].depth, rings[i].least = 256, 1
 	}
 	batches, gen := []int{1, 5, 16}, 4
-	if emulate.RealGPU() != nil { // the processor takes its time
+	if slow() { // the processor takes its time
 		batches, gen = []int{5, 16}, 2
 	}
 	for name, config := range tiny() {
-		if !slices.Contains([]string{"llama", "gemma2", "mixtral"}, name) && emulate.RealGPU() != nil {
+		if !slices.Contains([]string{"llama", "gemma2", "mixtral"}, name) && slow() {
 			continue // these have every kernel that is cut
 		}
 		for _, batch := range batches {

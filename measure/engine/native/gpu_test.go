@@ -25,6 +25,10 @@ func gpu(t testing.TB) {
 	}
 }
 
+// slow reports whether tests are to do with fewer and smaller cases: where the processor
+// emulates the GPU, and where LLMPROF_TEST_SLOW says so, as under compute-sanitizer.
+func slow() bool { return emulate.RealGPU() != nil || os.Getenv("LLMPROF_TEST_SLOW") != "" }
+
 var opening sync.Map // config.json to a mutex
 
 // open makes an engine for the test and closes it after it.

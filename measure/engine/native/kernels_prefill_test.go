@@ -42,7 +42,7 @@ func TestKernelHopperPrompts(t *testing.T) {
 		{shape{heads: 7, kvHeads: 1, headDim: 64}, 1, 127}, {shape{heads: 7, kvHeads: 1, headDim: 64}, 1, 300},
 		{shape{heads: 2, kvHeads: 1, headDim: 128, fp16: true}, 2, 129},
 	}
-	if emulate.RealGPU() == nil {
+	if !slow() {
 		cases = nil
 		for _, length := range []int{1, 77, 127, 128, 129, 1000, 4096, 8191} {
 			cases = append(cases, prompt{shape{heads: 7, kvHeads: 1, headDim: 64}, 1 + 2000/length%3, length})

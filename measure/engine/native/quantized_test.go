@@ -338,8 +338,8 @@ func TestFormatsAgainstReference(t *testing.T) {
 	}
 	all := []variant{{1, 130, 8, OwnProducts}, {3, 63, 6, OwnProducts}, {8, 64, 4, OwnProducts}, {16, 65, 4, OwnProducts},
 		{32, 9, 4, OwnProducts}, {33, 4, 4, OwnProducts}, {2, 20, 4, CublasProducts}}
-	few := emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_SHAPES") != "all" // the processor takes its time, and to compile too
-	if emulate.RealGPU() != nil {
+	few := slow() && os.Getenv("LLMPROF_TEST_SHAPES") != "all" // the processor takes its time, and to compile too
+	if slow() {
 		all = []variant{{1, 20, 2, OwnProducts}, {9, 5, 2, OwnProducts}, {33, 3, 2, OwnProducts}}
 	}
 	for _, f := range []struct {

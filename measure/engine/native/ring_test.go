@@ -14,7 +14,7 @@ import (
 // held. Those that are wrong by purpose, and may give any sums, run where
 // LLMPROF_TEST_WRONG_RINGS is set: racecheck has to report them, and does it show what it
 // would make of a race in the kernels. LLMPROF_TEST_RINGS is a pattern of those that run.
-func TestRings(t *testing.T) {
+func TestKernelRings(t *testing.T) {
 	gpu(t)
 	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
 	b := &bench{t: t, dev: dev}

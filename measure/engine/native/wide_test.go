@@ -83,7 +83,7 @@ func wideBench(t *testing.T, s *shape, shapes []linearKernels) (*bench, []linear
 // Products of batches of 17 to 64 on Hopper, as TestKernelLinear tries those of fewer.
 func TestKernelWide(t *testing.T) {
 	sizes := []struct{ batch, n, k int }{{17, 16, 64}, {32, 208, 704}, {33, 80, 192}, {64, 1008, 320}}
-	if emulate.RealGPU() == nil {
+	if !slow() {
 		sizes = append(sizes, []struct{ batch, n, k int }{{32, 4096, 1024}, {64, 6144, 512}, {64, 512, 14336}, {48, 14336, 256}, {20, 32064, 128}}...)
 	}
 	for _, fp16 := range []bool{false, true} {
@@ -206,7 +206,7 @@ func TestWideAgainstReference(t *testing.T) {
 		fp16  bool
 	}
 	for name, config := range tiny() {
-		if name != "llama" && name != "qwen2" && name != "qwen3" || name != "llama" && emulate.RealGPU() != nil {
+		if name != "llama" && name != "qwen2" && name != "qwen3" || name != "llama" && slow() {
 			continue
 		}
 		for _, c := range []variant{{17, false}, {33, false}, {64, false}, {32, true}} {
