@@ -2,6 +2,7 @@ package native
 
 import (
 	"cmp"
+	_ "embed"
 	"os"
 	"regexp"
 	"strings"
@@ -22,15 +23,14 @@ func TestKernelRings(t *testing.T) {
 	t.Cleanup(func() { b.must(dev.Close()) })
 	b.s, err = dev.NewStream()
 	b.must(err)
-	text, names := ringSource(t)
 	c, err := cuda.OpenCompiler(os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
 	b.must(err)
-	cubin, _, err := c.Compile("rings.cu", text, dev.Code, nil)
+	cubin, _, err := c.Compile("rings.cu", words+rings, dev.Code, nil)
 	b.must(err)
 	m, err := dev.Load(cubin)
 	b.must(err)
 	wanted := regexp.MustCompile(cmp.Or(os.Getenv("LLMPROF_TEST_RINGS"), "."))
-	for _, name := range names {
+	for _, name := range ringNames() {
 		wrong := strings.HasPrefix(name, "wrong")
 		if !wanted.MatchString(name) || wrong && os.Getenv("LLMPROF_TEST_WRONG_RINGS") == "" {
 			continue
@@ -48,20 +48,18 @@ func TestKernelRings(t *testing.T) {
 	}
 }
 
-// ringSource is the rings' source, and the names of its kernels.
-func ringSource(t *testing.T) (text string, names []string) {
-	t.Helper()
-	for _, file := range []string{"kernels/ptx.cuh", "testdata/rings.cu"} {
-		part, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(part)
-	}
-	for _, m := range regexp.MustCompile(`(?m)^RING\((\w+)`).FindAllStringSubmatch(text, -1) {
+//go:embed kernels/ptx.cuh
+var words string
+
+//go:embed testdata/rings.cu
+var rings string
+
+// ringNames are the rings' kernels.
+func ringNames() (names []string) {
+	for _, m := range regexp.MustCompile(`(?m)^RING\((\w+)`).FindAllStringSubmatch(rings, -1) {
 		names = append(names, m[1])
 	}
-	return text, names
+	return names
 }
 
 // ring runs one on two blocks, and gives their sums and what they should be.
