@@ -2,6 +2,7 @@ package native
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -96,13 +97,33 @@ func BenchmarkGPULoad(b *testing.B) {
 	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":12`, 1), Options{Batch: 1, PromptLen: 4, GenLen: 2})
 	var size int64
 	opt.Weights, size = fileOf(b, opt, "BF16")
-	ckpt, err := opt.open()
+	usual := fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())
+	for _, s := range strings.Split(cmp.Or(os.Getenv("LLMPROF_TEST_STAGING"), usual), ",") {
+		var bytes, most, readers int
+		if _, err := fmt.Sscanf(s, "%d/%d/%d", &bytes, &most, &readers); err != nil {
+			b.Fatal(err)
+		}
+		for part, do := range map[string]func(*staging) error{
+			"load": func(g *staging) error { return g.run(readers) }, "read": func(g *staging) error { return g.readAll(readers) }, "copy": (*staging).sendAll,
+		} {
+			b.Run(s+"/"+part, func(b *testing.B) {
+				b.SetBytes(size)
+				loadOnly(b, opt, bytes, most, do)
+			})
+		}
+	}
+}
+
+// loadOnly does a part of loading to memory on a GPU that is the weights'.
+func loadOnly(b *testing.B, opt Options, bytes, most int, do func(*staging) error) {
+	b.Helper()
 	must := func(err error) {
 		b.Helper()
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
+	ckpt, err := opt.open()
 	must(err)
 	defer ckpt.Close()
 	e, err := newEngine(opt, 0)
@@ -113,38 +134,15 @@ func BenchmarkGPULoad(b *testing.B) {
 	e.s, err = e.dev.NewStream()
 	must(err)
 	must(e.w.allocate(e.dev))
-	stagings := []string{fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())}
-	if text := os.Getenv("LLMPROF_TEST_STAGING"); text != "" {
-		stagings = strings.Split(text, ",")
-	}
-	for _, s := range stagings {
-		var bytes, chunks, readers int
-		if _, err := fmt.Sscanf(s, "%d/%d/%d", &bytes, &chunks, &readers); err != nil {
-			b.Fatal(err)
-		}
-		l := &loader{w: e.w, s: e.s, dev: e.dev, float: e.shape.float(), ranks: 1, staged: bytes}
-		all, err := l.allChunks(ckpt)
+	l := &loader{w: e.w, s: e.s, dev: e.dev, float: e.shape.float(), ranks: 1, staged: bytes}
+	chunks, err := l.allChunks(ckpt)
+	must(err)
+	for b.Loop() {
+		g, err := l.newStaging(chunks, most)
 		must(err)
-		for _, part := range []string{"load", "read", "copy"} {
-			b.Run(s+"/"+part, func(b *testing.B) {
-				b.SetBytes(size)
-				for b.Loop() {
-					g, err := l.newStaging(all, chunks)
-					must(err)
-					switch part {
-					case "load":
-						err = g.run(readers)
-					case "read":
-						err = g.readAll(readers)
-					default:
-						err = g.sendAll()
-					}
-					must(err)
-					must(e.s.Sync())
-					must(g.close())
-				}
-			})
-		}
+		must(do(g))
+		must(e.s.Sync())
+		must(g.close())
 	}
 }
 

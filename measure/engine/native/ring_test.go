@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,16 +36,14 @@ func TestKernelRings(t *testing.T) {
 		if !wanted.MatchString(name) || wrong && os.Getenv("LLMPROF_TEST_WRONG_RINGS") == "" {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			k, err := m.Kernel(name)
-			b.must(err)
-			got, want := b.ring(k)
-			for i := range want {
-				if got[i] != want[i] && !wrong {
-					t.Fatalf("thread %d: %#x, want %#x", i, got[i], want[i])
-				}
-			}
-		})
+		k, err := m.Kernel(name)
+		b.must(err)
+		got, want := b.ring(k)
+		if wrong {
+			t.Logf("wrong by purpose: %s, %v", name, slices.Equal(got, want))
+		} else if !slices.Equal(got, want) {
+			t.Errorf("%s: sums %#x, want %#x", name, got, want)
+		}
 	}
 }
 
