@@ -42,6 +42,20 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
+// The form of the kernels that compute-sanitizer's racecheck follows computes the same.
+func TestSanitizedAgainstReference(t *testing.T) {
+	emulate.Device(t)
+	for name, batches := range map[string][]int{"llama": {9}, "qwen3_moe": {1, 3}} {
+		for _, batch := range batches {
+			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
+				t.Parallel()
+				opt := Options{Seed: 7, Batch: batch, PromptLen: 12, GenLen: 2, defines: []string{"SANITIZED=1"}}
+				compare(t, open(t, tiny()[name], opt), newReference(t, tiny()[name], 7), opt.GenLen)
+			})
+		}
+	}
+}
+
 // Products whose tiles are cut along their columns, which no tiny model's are by
 // themselves.
 func TestCutsAgainstReference(t *testing.T) {

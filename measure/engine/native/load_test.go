@@ -89,12 +89,12 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkGPULoad loads a checkpoint of 5.8 GB to a GPU, and does by itself what that is
+// BenchmarkGPULoad loads a checkpoint of 3.1 GB to a GPU, and does by itself what that is
 // made of: to read, and to copy. TMPDIR=/dev/shm leaves disks out. LLMPROF_TEST_STAGING names
 // other buffers than the loader's, bytes/number/readers.
 func BenchmarkGPULoad(b *testing.B) {
 	gpu(b)
-	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":12`, 1), Options{Batch: 1, PromptLen: 4, GenLen: 2})
+	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1), Options{Batch: 1, PromptLen: 4, GenLen: 2})
 	var size int64
 	opt.Weights, size = fileOf(b, opt, "BF16")
 	usual := fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())

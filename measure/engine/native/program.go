@@ -338,12 +338,12 @@ func definesFor(p *cuda.Properties, s *shape) []string {
 }
 
 // sanitized is the define of kernels in the form that compute-sanitizer follows (arrive_warp
-// in common.cuh), which LLMPROF_SANITIZED=1 asks for.
+// in common.cuh), where LLMPROF_SANITIZED is set.
 func sanitized() []string {
-	if v := os.Getenv("LLMPROF_SANITIZED"); v != "" {
-		return []string{"SANITIZED=" + v}
+	if os.Getenv("LLMPROF_SANITIZED") == "" {
+		return nil
 	}
-	return nil
+	return []string{"SANITIZED=1"}
 }
 
 // compile makes the program for dev, with the rings that fit there, or takes it from
