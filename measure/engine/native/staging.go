@@ -15,7 +15,8 @@ import (
 // A checkpoint goes to the GPU in chunks of up to stagedBytes, through page-locked
 // buffers of as many bytes, which goroutines fill while others are copied:
 // stagedBytes·stagedChunks, 128 MiB of the host's memory for each GPU, and for each
-// reader that converts 256 KiB. Neither number was timed against others on a GPU.
+// reader that converts 256 KiB. With 16 buffers of 16 MiB an H200's weights took 1.6 times as
+// long, with 64 of 2 MiB the same (docs/native.md, "What is tested").
 const (
 	stagedBytes  = 4 << 20
 	stagedChunks = 32

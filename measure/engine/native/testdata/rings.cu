@@ -20,6 +20,7 @@ enum Leave {
   BY_LANES, // all lanes arrive
   BY_BOTH,  // all lanes arrive behind __syncwarp
   BY_BLOCK, // all threads meet at bar.sync, and nobody arrives
+  BY_BLOCK_IF, // the same, of which the instruction has a condition
 };
 
 enum Wrong {
@@ -46,6 +47,7 @@ template <Fill FILL, Leave LEAVE, Wrong WRONG, int STAGES, bool TEST>
 struct Rings {
   u8 *ring;
   u64 *full, *empty;
+  bool met;
 
   __device__ __forceinline__ static void wait(u64 *b, u32 parity) {
     if (TEST)
@@ -79,7 +81,9 @@ struct Rings {
       if (WRONG == NO_EMPTY) put(slot, thread, from);
       if (LEAVE == BY_BLOCK)
         sync_threads_of(1, 2 * FILLERS);
-      else
+      else if (LEAVE == BY_BLOCK_IF) {
+        if (met) sync_threads_of(1, 2 * FILLERS);
+      } else
         wait(empty + slot, phase);
       if (WRONG != NO_EMPTY) put(slot, thread, from);
       filled(slot, thread);
@@ -99,7 +103,7 @@ struct Rings {
       sum = sum * 3 + (a.x ^ a.y ^ a.z ^ a.w) + 7 * (b.x ^ b.y ^ b.z ^ b.w);
       if ((LEAVE == BY_WARP || LEAVE == BY_BOTH) && WRONG != NO_SYNC) __syncwarp();
       if (LEAVE == BY_LANES || LEAVE == BY_BOTH || LEAVE == BY_WARP && thread % WARP == 0) barrier_arrive(empty + slot);
-      if (LEAVE == BY_BLOCK && s + STAGES < stages) sync_threads_of(1, 2 * FILLERS);
+      if ((LEAVE == BY_BLOCK || LEAVE == BY_BLOCK_IF) && s + STAGES < stages) sync_threads_of(1, 2 * FILLERS);
       if (++slot == STAGES) slot = 0, phase ^= 1;
     }
     return sum;
@@ -108,7 +112,7 @@ struct Rings {
   __device__ static void run(const uint4 *in, u32 *out, int stages) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
-    Rings r = {ring, full, empty};
+    Rings r = {ring, full, empty, stages > 1};
     if (threadIdx.x == 0)
       for (int i = 0; i < STAGES; i++)
         barrier_init(full + i, FILL == STORES_WARP ? FILLERS / WARP : FILLERS), barrier_init(empty + i, LEAVE == BY_WARP ? FILLERS / WARP : FILLERS);
@@ -144,6 +148,7 @@ RING(both_stores, STORES, BY_BOTH, NOTHING, 3, false)
 RING(block_copies, COPIES, BY_BLOCK, NOTHING, 3, false)
 RING(block_waited, WAITED, BY_BLOCK, NOTHING, 3, false)
 RING(block_stores, STORES, BY_BLOCK, NOTHING, 3, false)
+RING(block_copies_if, COPIES, BY_BLOCK_IF, NOTHING, 3, false)
 RING(wrong_no_empty, COPIES, BY_WARP, NO_EMPTY, 3, false)
 RING(wrong_no_empty_lanes, COPIES, BY_LANES, NO_EMPTY, 3, false)
 RING(wrong_no_empty_stores, STORES, BY_LANES, NO_EMPTY, 3, false)
