@@ -34,6 +34,7 @@ const (
 	behindExperts
 	ownProduct    // a product with the weights of a block, which takes nobody along itself: an engine's own
 	ownHead       // the LM head
+	sumInProduct  // a sum over ranks, in the products that end a block, where they post their sums (Posted)
 	inLayerKernel // of what one kernel does of a layer with a mixture (Op.Within)
 	ownMixture    // of operators that are a mixture's (Op.Mixture), whatever they ride in
 	severalSequences
@@ -50,6 +51,9 @@ func tells(lists ...[]Op) (a aboard) {
 			a |= 1 << o.Ride
 			if o.Within {
 				a |= 1 << inLayerKernel
+			}
+			if o.Ride == sumInProduct { // which of the products
+				a |= 1 << ownProduct
 			}
 			if o.Mixture {
 				a |= 1<<ownMixture | 1<<severalSequences
@@ -84,6 +88,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(wide, aheadOfHead)
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
+	take(wide && !quantized, sumInProduct)
 	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
 	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Mixture, severalSequences)
 	take(decode && e.Carries.Rotation, inAttention)
@@ -93,17 +98,29 @@ func (e *Engine) carries(s *Step) (a aboard) {
 }
 
 // wide reports whether an engine may have wide products: on GPUs of compute capability
-// 9.0, of a dense model on one of them without norms behind its blocks.
+// 9.0, of a dense model without norms behind its blocks. Their inputs go in boxes of 64
+// columns, which those that a GPU has have to be a multiple of.
 func wide(m *models.Model, g *hardware.GPU, par *Parallelism) bool {
-	if g.ComputeCapability != "9.0" || par.TP > 1 {
+	if g.ComputeCapability != "9.0" {
 		return false
 	}
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {
 			b := &m.Layers[i].Blocks[j]
-			if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil {
+			if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !boxed(b.In, 1) || !boxed(b.Out, max(1, par.TP)) {
 				return false
 			}
+		}
+	}
+	return true
+}
+
+// boxed reports whether the inputs of the matrices, on each of so many GPUs, are whole
+// boxes.
+func boxed(linears []models.Linear, parts int) bool {
+	for i := range linears {
+		if linears[i].In%(64*parts) != 0 {
+			return false
 		}
 	}
 	return true

@@ -234,7 +234,7 @@ func (m *Machine) within(o *Op, a aboard) Cost {
 		return m.own(o)
 	case o.Kind == Collective:
 		c := m.Cost(o)
-		c.Fixed = m.posted(o, 1).Times(o.Layers * o.Kernels)
+		c.Fixed = m.posted(o, 1, !a.has(ownProduct)).Times(o.Layers * o.Kernels)
 		return c
 	}
 	return m.Cost(o)
@@ -309,23 +309,27 @@ const oneShotBytes = 8e6
 // linked reports whether the GPU's own link joins the ranks of a collective.
 func (m *Machine) linked(o *Op) bool { return int(o.Ranks) <= m.GPU.LinkGPUs }
 
-// Posted reports whether own products of few rows sum a message over ranks themselves,
-// each posting it to all others: as long as that is faster than two shots, by the native
-// engine's rule (measure/engine/native/ranks.go; a test there holds them together). The
-// message is counted in 16 bits.
-func Posted(ranks int, message unit.Bytes) bool {
-	const latency, bandwidth, posted = 2e-6, 450e9, 4 // bytes that are posted for each of 16 bits
-	if ranks <= 2 {
+// Posted reports whether own products, of few rows or wide ones, sum a message over ranks
+// themselves, each posting it to all others: as long as that is faster than two shots, by
+// the native engine's rule (measure/engine/native/ranks.go; a test there holds them
+// together). The message is counted in 16 bits.
+func Posted(ranks int, message unit.Bytes, wide bool) bool {
+	const latency, bandwidth = 2e-6, 450e9
+	always, each := 2, unit.Bytes(4) // bytes that are posted for each of the message
+	if wide {
+		always, each = 4, 2
+	}
+	if ranks <= always {
 		return true
 	}
 	n := float64(ranks)
-	return posted*message <= unit.Bytes(latency*bandwidth/((n-1)*(1-2/n)))
+	return each*message <= unit.Bytes(latency*bandwidth/((n-1)*(1-2/n)))
 }
 
 // posted is latency for an all-reduce that own products do themselves where they can.
-func (m *Machine) posted(o *Op, x float64) unit.Seconds {
+func (m *Machine) posted(o *Op, x float64, wide bool) unit.Seconds {
 	message := o.Wire.Times(x * o.Ranks / (2 * (o.Ranks - 1)))
-	if !m.Engine.OneShot || !m.linked(o) || o.NodeWire > 0 || !Posted(int(o.Ranks), message) {
+	if !m.Engine.OneShot || !m.linked(o) || o.NodeWire > 0 || !Posted(int(o.Ranks), message, wide) {
 		return m.latency(o, x)
 	}
 	return m.Cal.PostedBase + m.Cal.PostedPerGPU.Times(o.Ranks)

@@ -40,7 +40,7 @@ type price struct {
 	memory, memory1 unit.Seconds // base and slope
 	network         unit.Seconds // slope
 	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size
-	within          bool         // a product may do the collective
+	within, wide    bool         // products may do the collective, and those are wide
 }
 
 // A line is base + slope·x.
@@ -141,7 +141,7 @@ func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
 			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
 		}
 		if one[i].Kind == Collective {
-			prices[i].collective, prices[i].within = &one[i], on.has(one[i].Ride)
+			prices[i].collective, prices[i].within, prices[i].wide = &one[i], on.has(one[i].Ride), !on.has(ownProduct)
 		}
 		var first, second sums
 		first.of(&one[i], &a)
@@ -172,11 +172,11 @@ func (p *Predictor) charge(t *tally, prices []price, x float64) {
 		r := &prices[i]
 		c := Cost{Compute: r.compute.Times(x), Memory: r.memory + r.memory1.Times(x), Network: r.network.Times(x), Fixed: r.fixed}
 		if o := r.collective; o != nil {
-			latency := p.machine.latency
+			latency := p.machine.latency(o, x)
 			if r.within {
-				latency = p.machine.posted
+				latency = p.machine.posted(o, x, r.wide)
 			}
-			c.Fixed = latency(o, x).Times(o.Layers * o.Kernels)
+			c.Fixed = latency.Times(o.Layers * o.Kernels)
 		}
 		t.takes(&c, 0, p.machine.held)
 	}

@@ -89,7 +89,7 @@ func (s *Step) after(dst []Op, m *models.Model, b *models.Block, joined bool) []
 	}
 	dst = s.allReduce(dst, "all_reduce", hidden)
 	if e == nil && !s.Par.SP {
-		dst[len(dst)-1].Ride = ownProduct
+		dst[len(dst)-1].Ride = sumInProduct
 	}
 	return dst
 }

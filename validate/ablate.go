@@ -70,7 +70,7 @@ func Constants() []Constant {
 		{"power.idle", "Calibration.Power.Idle", 0, "share of the power limit that an idle GPU draws, where no source says"},
 		{"engine.fused", "Engine.Fused", 1, "norms, rotary, activations and cache writes are one kernel each"},
 		{"engine.carries_rows", "Engine.Carries.Rows", 1024, "sequences up to which products of a decode step carry norms and activation"},
-		{"engine.carries_wide", "Engine.Carries.Wide", 1024, "the same on one GPU of compute capability 9.0"},
+		{"engine.carries_wide", "Engine.Carries.Wide", 1024, "the same on GPUs of compute capability 9.0"},
 		{"engine.carries_quantized", "Engine.Carries.Quantized", 1024, "the same of products with quantized weights"},
 		{"engine.carries_rotation", "Engine.Carries.Rotation", 1, "attention of a decode step carries rotary embedding and cache write"},
 		{"engine.carries_layer", "Engine.Carries.Layer", 1024, "sequences up to which a layer with a mixture is one kernel and attention"},

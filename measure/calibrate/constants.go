@@ -365,7 +365,7 @@ func (b *builder) links() error {
 			b.note("%v went over PCIe, of which a calibration has no constants", r.Point())
 			continue
 		}
-		if r.Shape.Bytes <= b.few()*sumRow && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes)) {
+		if r.Shape.Bytes <= b.few()*sumRow && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes), false) {
 			within = append(within, b.sample(r))
 		} else {
 			samples = append(samples, b.sample(r))

@@ -536,7 +536,7 @@ func TestFitOfPostedSums(t *testing.T) {
 	truth.Link, truth.LinkBase, truth.LinkPerGPU = 0.35, 4e-6, 0.5e-6
 	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
 	for i := range rows.Rows {
-		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes)) {
+		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes), false) {
 			s := 1.5e-6 + 0.2e-6*float64(r.Ranks) + r.Wire/(0.35*float64(g.LinkAmong(r.Ranks)))
 			r.Seconds, r.Median = []float64{s, s}, s
 		}

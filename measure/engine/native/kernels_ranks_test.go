@@ -29,8 +29,17 @@ func TestKernelLinearRanks(t *testing.T) {
 	})
 }
 
+// postedAt is the word that value i of n to a sequence is posted in by a wide product, and
+// how far up there.
+func (l *linearKernels) postedAt(n, i int) (word, shift int) {
+	seq, o := i/n, i%n
+	lane := seq%8*4 + o%8/2
+	return (o/16*(l.rows/8)+seq/8)*64 + 2*lane + o%16/8, o % 2 * 24
+}
+
 // summed runs rank 1 of two, for which the other's sums are there, after so many
-// turns. It may add to the stream or not.
+// turns. It may add to the stream or not. parts are of the columns, or of wide products
+// the multiprocessors.
 func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, adds bool) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
@@ -46,6 +55,12 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 	side := int(turn % 2 * 2)
 	mine := make([]uint64, 4*batch*n)
 	for i, v := range other {
+		if l.isWide() {
+			at, shift := l.postedAt(n, i)
+			word := &mine[side*l.rows*n/2+at]
+			*word = *word&^(0xffff<<48) | uint64(turn)<<48 | uint64(math.Float32bits(v)>>8)<<shift
+			continue
+		}
 		mine[side*batch*n+i] = uint64(turn)<<32 | uint64(math.Float32bits(v))
 	}
 	counts := make([]uint32, (n+15)/16)
@@ -55,10 +70,17 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 	boxes := []cuda.Ptr{room[uint64](b, 4*batch*n), put(b, mine)}
 	left := put(b, counts)
 	c := l.cutFor(n, k, toStream, 1)
-	c.parts = min(parts, (k+l.depth-1)/l.depth)
-	b.run(l.summed, l.launch(c, b.dev.SMs, l.of(toStream)), put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5), cuda.Ptr(0),
-		y, toH, sums, put(b, norm), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)),
-		put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), cuda.Ptr(0), uint64(1e9), int32(1), left)
+	args := []any{int32(n), int32(k), int32(batch), float32(1e-5), cuda.Ptr(0), y, toH, sums, put(b, norm)}
+	mail := []any{put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), cuda.Ptr(0), uint64(1e9), int32(1), left}
+	if r := &l.wide.stream; l.isWide() {
+		maps, err := wideArguments(b.dev, r, l.rows, toStream, put(b, w), put(b, x), n, k, batch)
+		b.must(err)
+		b.run(l.summed, r.launch(l.rows, parts), append(append(maps, args...), mail...)...)
+	} else {
+		c.parts = min(parts, (k+l.depth-1)/l.depth)
+		args = append(append([]any{put(b, w), put(b, x)}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
+		b.run(l.summed, l.launch(c, b.dev.SMs, l.of(toStream)), append(args, mail...)...)
+	}
 
 	want, own, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -74,20 +96,35 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 		}
 	}
 	what := fmt.Sprintf("summed %d of %dx%dx%d, %d parts", l.rows, batch, n, k, c.parts)
-	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
+	limit := 1e-5
+	if l.isWide() {
+		limit = wideError
+	}
+	near(b.t, what, get[float32](b, y, batch*n), want, limit)
 	if adds {
 		near(b.t, what+", normed", b.widen(get[uint16](b, h, batch*n)), normed, b.rounding())
-		near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
+		near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 10*limit)
 	}
 	posted := make([]float32, batch*n)
-	for i, v := range get[uint64](b, boxes[0], 4*batch*n)[(side+1)*batch*n : (side+2)*batch*n] {
+	left0 := get[uint64](b, boxes[0], 4*batch*n)
+	for i := range posted {
+		if l.isWide() {
+			at, shift := l.postedAt(n, i)
+			v := left0[(side+1)*l.rows*n/2+at]
+			if uint32(v>>48) != turn {
+				b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>48, turn)
+			}
+			posted[i] = math.Float32frombits(uint32(v>>shift) << 8)
+			continue
+		}
+		v := left0[(side+1)*batch*n+i]
 		if uint32(v>>32) != turn {
 			b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>32, turn)
 		}
 		posted[i] = math.Float32frombits(uint32(v))
 	}
-	near(b.t, what+", posted", posted, own, 1e-5)
-	for i, v := range get[uint32](b, left, c.tiles) {
+	near(b.t, what+", posted", posted, own, limit)
+	for i, v := range get[uint32](b, left, n/16) {
 		if v != turn {
 			b.t.Errorf("%s: tile %d had turn %d, not %d", what, i, v, turn)
 		}

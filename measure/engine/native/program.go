@@ -436,8 +436,7 @@ func (p *program) find(s *shape) error {
 // names adds those of the ring's kernels.
 func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	if l.isWide() {
-		to[fmt.Sprintf("wide_scores_%d", l.rows)], to[fmt.Sprintf("wide_head_%d", l.rows)] = &l.scores, &l.head
-		to[fmt.Sprintf("wide_residual_%d", l.rows)], to[fmt.Sprintf("wide_gated_%d", l.rows)] = &l.residual, &l.swiglu
+		l.wideNames(s, to)
 		return
 	}
 	first := "linear"

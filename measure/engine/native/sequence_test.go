@@ -115,9 +115,13 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 // (analytic.Carries), at the batches around the limits too: an operator that is
 // charged as a kernel of its own is one.
 func TestProfileIsTheEngine(t *testing.T) {
-	for name, config := range tiny() {
+	configs := maps.Clone(tiny())
+	for name, config := range shareable() {
+		configs["shared "+name] = config
+	}
+	for name, config := range configs {
 		for _, opt := range []Options{
-			{Batch: 1}, {Batch: 16}, {Batch: 17}, {Batch: 64}, {Batch: 65}, {Batch: 16, TP: 2}, {Batch: 17, TP: 2},
+			{Batch: 1}, {Batch: 16}, {Batch: 17}, {Batch: 64}, {Batch: 65}, {Batch: 16, TP: 2}, {Batch: 17, TP: 2}, {Batch: 64, TP: 4}, {Batch: 65, TP: 2},
 			{Batch: 16, Quantization: FP8}, {Batch: 17, Quantization: FP8}, {Batch: 32, Quantization: FP8}, {Batch: 33, Quantization: FP8},
 		} {
 			opt.PromptLen, opt.GenLen = 30, 8
@@ -288,6 +292,12 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by wide products (-want +got):\n%s", diff)
 	}
+	e, s = standIn(t, shareable()["llama"], Options{Batch: 17, PromptLen: 30, GenLen: 8, TP: 2})
+	layer = []string{"wide_scores_32", "attention_decode", "wide_summed_32", "wide_gated_32", "wide_summed_32"}
+	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wide_head_32", "sampling_shared", "to"})
+	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
+		t.Errorf("decode of a rank by wide products (-want +got):\n%s", diff)
+	}
 	e, s = standIn(t, tinyLlama, Options{Batch: 65, PromptLen: 500, GenLen: 8})
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
@@ -305,7 +315,7 @@ func TestStepsStartLate(t *testing.T) {
 	configs := maps.Clone(tiny())
 	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
 	for name, config := range configs {
-		for _, opt := range []Options{{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 16, PromptLen: 30, GenLen: 8}, {Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 30, GenLen: 8}} {
+		for _, opt := range []Options{{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 16, PromptLen: 30, GenLen: 8}, {Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 30, GenLen: 8, TP: 2}} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
 			}

@@ -49,7 +49,9 @@ type speedRow struct {
 // quantized weights then. "tp2:1x1024@..." is over two GPUs, "tp4:" over
 // four. "compile:1x1024@..." compiles the kernels of a case alone, and "compile2:" those of two
 // GPUs, so that those of several can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b takes that
-// model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers. LLMPROF_NATIVE_SPEED_SPREAD=0 leaves
+// model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers; LLMPROF_NATIVE_SPEED_PART=2 takes
+// half of the heads, of the feed-forward and of the vocabulary: what two GPUs have of it then
+// is what each of four has of the model. LLMPROF_NATIVE_SPEED_SPREAD=0 leaves
 // its random embedding as small as its other weights, so that prompts choose few experts.
 func TestSpeed(t *testing.T) {
 	cases := os.Getenv("LLMPROF_NATIVE_SPEED")
@@ -60,6 +62,9 @@ func TestSpeed(t *testing.T) {
 	m := &meter{t: t, model: llama8B}
 	if os.Getenv("LLMPROF_NATIVE_SPEED_MODEL") == "qwen3-30b-a3b" {
 		m.model = qwen30BA3B
+	}
+	if part := os.Getenv("LLMPROF_NATIVE_SPEED_PART"); part != "" {
+		m.model = partOf(t, m.model, number(t, part))
 	}
 	if layers := os.Getenv("LLMPROF_NATIVE_SPEED_LAYERS"); layers != "" {
 		m.model = regexp.MustCompile(`"num_hidden_layers":\d+`).ReplaceAllString(m.model, `"num_hidden_layers":`+layers)
@@ -74,13 +79,12 @@ func TestSpeed(t *testing.T) {
 			size, shape, _ := strings.Cut(size, "@")
 			b, _, _ := strings.Cut(size, "x")
 			small := strings.ReplaceAll(strings.ReplaceAll(m.model, "4096", "512"), `"num_hidden_layers":48`, `"num_hidden_layers":1`)
-			opt := m.options(number(t, b), 2, 2, shape)
 			if what == "compile" {
-				open(t, small, opt)
+				open(t, small, m.options(1, number(t, b), 2, 2, shape))
 				continue
 			}
-			opt.TP = number(t, what[len("compile"):])
-			openShared(t, small, opt)
+			ranks := number(t, what[len("compile"):])
+			openShared(t, small, m.options(ranks, number(t, b), 2, 2, shape))
 		case "decode":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
@@ -105,6 +109,15 @@ func TestSpeed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// partOf is a model of which everything that ranks divide is one of so many parts.
+func partOf(t *testing.T, model string, parts int) string {
+	divided := regexp.MustCompile(`"(num_attention_heads|num_key_value_heads|intermediate_size|moe_intermediate_size|vocab_size)":(\d+)`)
+	return divided.ReplaceAllStringFunc(model, func(field string) string {
+		f := divided.FindStringSubmatch(field)
+		return fmt.Sprintf(`"%s":%d`, f[1], number(t, f[2])/parts)
+	})
 }
 
 func number(t *testing.T, s string) int {
@@ -188,7 +201,7 @@ func (m *meter) ceilings(e *Engine) {
 func (m *meter) decode(batch, ctx int, shape string) {
 	const gen = 65
 	begin := time.Now()
-	opt := m.options(batch, ctx-gen/2, gen, shape)
+	opt := m.options(1, batch, ctx-gen/2, gen, shape)
 	e := open(m.t, m.model, opt)
 	m.must(e.s.Sync())
 	m.add(speedRow{What: "load", Batch: batch, Prompt: ctx, Ms: time.Since(begin).Seconds() * 1e3})
@@ -261,8 +274,8 @@ func (m *meter) spread() bool {
 }
 
 // options are those of a case.
-func (m *meter) options(batch, prompt, gen int, shape string) Options {
-	opt := Options{Seed: 1, Batch: batch, PromptLen: prompt, GenLen: gen, Spread: m.spread()}
+func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
+	opt := Options{Seed: 1, TP: tp, Batch: batch, PromptLen: prompt, GenLen: gen, Spread: m.spread()}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -271,7 +284,8 @@ func (m *meter) options(batch, prompt, gen int, shape string) Options {
 	if shape == "cublas" {
 		opt.Products = CublasProducts
 	} else if rings, ok := strings.CutPrefix(shape, "wide"); ok {
-		sh, err := readShape(modelOf(m.t, m.model, opt).Model, []byte(m.model))
+		whole := modelOf(m.t, m.model, opt)
+		sh, err := whole.shape(0)
 		m.must(err)
 		if opt.wide = wideFor(&sh, batch, 132); opt.wide == nil {
 			m.t.Fatalf("no wide products of batch %d", batch)
@@ -412,8 +426,7 @@ func (m *meter) prefill(length int, shape string) {
 // is ctx, by rank 0's events.
 func (m *meter) ranks(tp, batch, ctx int, shape string) {
 	const gen = 65
-	opt := m.options(batch, ctx-gen/2, gen, shape)
-	opt.TP = tp
+	opt := m.options(tp, batch, ctx-gen/2, gen, shape)
 	team := openShared(m.t, m.model, opt)
 	m.must(team.SetPrompts(randomPrompts(1, batch, opt.PromptLen, team.Lead().shape.vocab)))
 	first, err := team.Prefill()

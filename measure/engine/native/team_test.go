@@ -255,8 +255,15 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 // A rank that does not come is an error of those that wait for it, which names it;
 // a rank that fails is one with its reason. Nothing hangs.
 func TestSharedRankFails(t *testing.T) {
-	team := openShared(t, shareable()["llama"], Options{TP: 2, Device: 6, Batch: 1, PromptLen: 5, GenLen: 4, patience: 200 * time.Millisecond})
-	if err := team.SetPrompts(randomPrompts(9, 1, 5, 1000)); err != nil {
+	for device, opt := range map[int]Options{6: {Batch: 1}, 4: asHopper(Options{Batch: 17})} { // what failed a GPU cannot be used after
+		opt.TP, opt.Device, opt.PromptLen, opt.GenLen, opt.patience = 2, device, 5, 4, 200*time.Millisecond
+		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) { rankFails(t, opt) })
+	}
+}
+
+func rankFails(t *testing.T, opt Options) {
+	team := openShared(t, shareable()["llama"], opt)
+	if err := team.SetPrompts(randomPrompts(9, opt.Batch, 5, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := team.Prefill(); err != nil {
@@ -418,10 +425,10 @@ func TestOneShotBytes(t *testing.T) {
 // Products post their sums where the estimate says so.
 func TestPostsAsEstimated(t *testing.T) {
 	for _, ranks := range []int{2, 4, 8} {
-		for batch := 1; batch <= 17; batch++ {
-			o := Options{Batch: batch, TP: ranks}
-			s := shape{ranks: ranks, hidden: 4096}
-			want := batch <= 16 && analytic.Posted(ranks, unit.Bytes(2*batch*s.hidden))
+		for batch := 1; batch <= 65; batch++ {
+			s := shape{ranks: ranks, heads: 8, kvHeads: 2, headDim: 128, hidden: 4096, inner: 1792, tokens: 16032}
+			o := Options{Batch: batch, TP: ranks, wide: wideFor(&s, batch, 132)}
+			want := batch <= mostWide && analytic.Posted(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
 			if got := o.posts(&s); got != want {
 				t.Errorf("%d ranks, batch %d: posts %v, estimated %v", ranks, batch, got, want)
 			}

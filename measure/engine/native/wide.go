@@ -33,7 +33,7 @@ func (w *wideRings) of(u use, head bool) *wideRing {
 }
 
 // newWideRing is that of a product with n rows of weights on so many multiprocessors: the
-// fewest units that make it as few passes, and as many stages as fit into room. Pairs of
+// fewest units, an even number, that make it as few passes, and as many stages as fit into room. Pairs of
 // blocks take 128 columns a stage: with 64 a step of llama3.1-8b of 32 sequences took 5.98
 // for 5.20 ms (docs/native.md).
 func newWideRing(n, rows, cluster, sms, room int) wideRing {
@@ -79,8 +79,9 @@ func wideFor(s *shape, batch, sms int) []linearKernels {
 	if batch <= 16 || batch > mostWide || !s.wide() {
 		return nil
 	}
+	tokens := max(s.tokens, s.tokensEach(max(1, s.ranks))) // the last rank has fewer, and the same kernels
 	w := wideRings{
-		scores: newWideRing(s.qkvWidth(), rows, 2, sms, room), head: newWideRing(s.tokens, rows, 1, sms, room),
+		scores: newWideRing(s.qkvWidth(), rows, 2, sms, room), head: newWideRing(tokens, rows, 1, sms, room),
 		gated: newWideRing(2*s.inner, rows, 1, sms, room),
 	}
 	most := 0
@@ -95,10 +96,11 @@ func wideFor(s *shape, batch, sms int) []linearKernels {
 // isWide reports whether the kernels are those of linear_wide.cu.
 func (l *linearKernels) isWide() bool { return l.wide.scores.units > 0 }
 
-// wide reports whether a model's steps have them: dense models of 16-bit weights, on one
-// GPU, that add a block's output to the stream as it is.
+// wide reports whether a model's steps have them: dense models of 16-bit weights that add
+// a block's output to the stream as it is. Of those that GPUs share the parts have to be
+// of whole boxes too.
 func (s *shape) wide() bool {
-	return s.ranks == 1 && !s.sandwich && s.experts == 0 && s.kept == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
+	return !s.sandwich && s.experts == 0 && s.kept == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
 // wideDefines are the constants of the rings.
@@ -144,21 +146,44 @@ func (r *wideRing) launch(rows, sms int) cuda.Launch {
 	return cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: threads}, Shared: shared, Early: true, Cluster: r.cluster}
 }
 
+// ringOf are the kernels by their rings, of which some models have not all.
+func (l *linearKernels) ringOf() map[*wideRing][]*cuda.Kernel {
+	w := &l.wide
+	return map[*wideRing][]*cuda.Kernel{&w.scores: {l.scores}, &w.head: {l.head}, &w.gated: {l.swiglu}, &w.stream: {l.residual, l.summed, l.plain}}
+}
+
 // countClusters asks the GPU how many clusters find room at the same time, of those
 // blocks of which there is one on a multiprocessor.
 func (l *linearKernels) countClusters() error {
-	for kernel, r := range map[*cuda.Kernel]*wideRing{l.scores: &l.wide.scores, l.head: &l.wide.head, l.swiglu: &l.wide.gated, l.residual: &l.wide.stream} {
-		if r.cluster < 2 {
-			continue
-		}
-		launch := r.launch(l.rows, 1<<16)
-		launch.Shared = max(launch.Shared, alone-r.sent(l.rows))
-		var err error
-		if r.clusters, err = kernel.Clusters(launch); err != nil {
-			return err
+	for r, kernels := range l.ringOf() {
+		for _, kernel := range kernels {
+			if kernel == nil || r.cluster < 2 {
+				continue
+			}
+			launch := r.launch(l.rows, 1<<16)
+			launch.Shared = max(launch.Shared, alone-r.sent(l.rows))
+			n, err := kernel.Clusters(launch)
+			if err != nil {
+				return err
+			}
+			if r.clusters == 0 || n < r.clusters {
+				r.clusters = n
+			}
 		}
 	}
 	return nil
+}
+
+// wideNames adds the kernels' names. Ranks post their sums, or leave them for another
+// kernel.
+func (l *linearKernels) wideNames(s *shape, to map[string]**cuda.Kernel) {
+	name := func(what string) string { return fmt.Sprintf("wide_%s_%d", what, l.rows) }
+	to[name("scores")], to[name("head")], to[name("gated")] = &l.scores, &l.head, &l.swiglu
+	if s.ranks > 1 {
+		to[name("summed")], to[name("plain")] = &l.summed, &l.plain
+		return
+	}
+	to[name("residual")] = &l.residual
 }
 
 // queueWide is queueOwn of linear_wide.cu.

@@ -21,8 +21,16 @@ func TestWideFor(t *testing.T) {
 	if got != want {
 		t.Errorf("llama3.1-8b: %+v, want %+v", got, want)
 	}
+	half := shape{ranks: 2, heads: 16, kvHeads: 4, headDim: 128, hidden: 4096, inner: 7168, tokens: 64128}
+	want = wideRings{
+		scores: wideRing{units: 4, stages: 4, span: 2, cluster: 2}, head: wideRing{units: 12, stages: 3, span: 1, cluster: 1},
+		gated: wideRing{units: 8, stages: 5, span: 1, cluster: 1}, stream: wideRing{units: 4, stages: 4, span: 2, cluster: 2, alone: true},
+	}
+	if got := wideFor(&half, 32, 132)[0].wide; got != want {
+		t.Errorf("half of llama3.1-8b: %+v, want %+v", got, want)
+	}
 	for what, change := range map[string]func(*shape){
-		"ranks": func(s *shape) { s.ranks = 2 }, "sandwich": func(s *shape) { s.sandwich = true }, "experts": func(s *shape) { s.experts = 8 },
+		"sandwich": func(s *shape) { s.sandwich = true }, "experts": func(s *shape) { s.experts = 8 },
 		"quantized": func(s *shape) { s.kept = FP8 }, "width": func(s *shape) { s.inner += 32 },
 	} {
 		s := llama
@@ -33,14 +41,14 @@ func TestWideFor(t *testing.T) {
 	if wideFor(&llama, 16, 132) != nil || wideFor(&llama, 65, 132) != nil {
 		t.Error("wide products of 16 or 65 sequences")
 	}
-	for _, sms := range []int{6, 78, 114, 132} {
+	for _, sms := range []int{6, 78, 114, 132, 1 << 10} { // the last have fewer rows than there are blocks
 		for _, heads := range []int{1, 8, 32, 64} {
 			for _, batch := range []int{17, 64} {
 				s := shape{ranks: 1, heads: heads, kvHeads: heads, headDim: 128, hidden: 128 * heads, inner: 448 * heads, tokens: 32000}
 				l := wideFor(&s, batch, sms)[0]
 				most := func(r *wideRing) int { return r.launch(l.rows, sms).Shared - 1024 + r.beside(l.rows) }
 				for _, r := range []*wideRing{&l.wide.scores, &l.wide.head, &l.wide.gated} {
-					if r.stages < 2 || l.wide.stream.stages < 2 || most(r)+most(&l.wide.stream) > 228<<10 {
+					if r.units < 2 || r.units%2 != 0 || r.stages < 2 || l.wide.stream.stages < 2 || most(r)+most(&l.wide.stream) > 228<<10 {
 						t.Errorf("%d heads, batch %d on %d: %+v beside %+v", heads, batch, sms, r, l.wide.stream)
 					}
 				}
@@ -103,6 +111,23 @@ func TestKernelWide(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The same of two ranks, which post their sums or leave them.
+func TestKernelWideRanks(t *testing.T) {
+	t.Parallel()
+	sh := shape{ranks: 2, heads: 4, kvHeads: 1, headDim: 64}
+	half := shape{ranks: 2, heads: 16, kvHeads: 4, headDim: 128, hidden: 4096, inner: 7168, tokens: 64128}
+	b, shapes := wideBench(t, &sh, append(wideFor(&half, 17, 132), wideFor(&half, 64, 132)...))
+	for i := range shapes {
+		l := &shapes[i]
+		for turn, c := range []struct{ batch, n, k, sms int }{{17, 16, 64, 8}, {32, 208, 704, b.dev.SMs}, {33, 80, 192, 8}, {64, 1008, 320, 8}, {50, 512, 128, b.dev.SMs}} {
+			if c.batch <= l.rows && c.batch > l.rows/2 {
+				b.summed(l, c.batch, c.n, c.k, c.sms, uint32(turn), true)
+				b.wide(l, c.batch, c.n, c.k, c.sms)
+			}
+		}
 	}
 }
 
@@ -176,6 +201,16 @@ func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
 	}
 	near(b.t, "swiglu "+what, b.widen(get[uint16](b, h, batch*n)), want, b.rounding())
 
+	if l.plain != nil {
+		y := room[float32](b, batch*n)
+		run(l.plain, toStream, false, dw, dx, n, cuda.Ptr(0), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+		want := make([]float64, batch*n)
+		for i := range want {
+			want[i] = sums[i/n*2*n+i%n]
+		}
+		near(b.t, "plain "+what, get[float32](b, y, len(want)), want, wideError)
+		return
+	}
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, squares := put(b, stream), room[float32](b, batch*n/16)
@@ -193,14 +228,46 @@ func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
 	near(b.t, "residual "+what+", squares", get[float32](b, squares, len(totals)), totals, 1e-4)
 }
 
-// A decode step by wide products.
-func TestWideAgainstReference(t *testing.T) {
-	emulate.Device(t)
-	opt := Options{Seed: 7, PromptLen: 5, GenLen: 3}
+// asHopper takes the emulated GPU for one of Hopper's generation.
+func asHopper(opt Options) Options {
 	if emulate.RealGPU() != nil {
 		opt.like = func(p *cuda.Properties) { p.Major, p.Minor = 9, 0 }
 		opt.defines = []string{"__CUDA_ARCH_FEAT_SM90_ALL=1"}
 	}
+	return opt
+}
+
+// A decode step by wide products of a model that GPUs share, whose sums are posted, or
+// left for a kernel that adds them in one shot or in two.
+func TestSharedWideAgainstReference(t *testing.T) {
+	const never, always = 1, 1 << 30
+	for name, config := range shareable() {
+		if name != "llama" && (name != "qwen3" || emulate.RealGPU() != nil) {
+			continue
+		}
+		for _, c := range []struct{ tp, batch, oneShot int }{{2, 17, always}, {2, 64, always}, {2, 40, never}, {4, 33, always}, {4, 20, never}} {
+			if name == "qwen3" && c.tp == 4 {
+				continue // a quarter of its feed-forward is 160 wide
+			}
+			t.Run(fmt.Sprintf("%s/tp%d/%d/%d", name, c.tp, c.batch, c.oneShot), func(t *testing.T) {
+				opt := asHopper(Options{TP: c.tp, Seed: 7, Batch: c.batch, PromptLen: 3, GenLen: 4, oneShot: c.oneShot})
+				team := openShared(t, config, opt)
+				e := team.Lead()
+				if own := e.ownProducts(); own == nil || !own.isWide() || e.opt.posts(&e.shape) != (c.oneShot == always) {
+					t.Fatal("the engine has other products")
+				}
+				compareRun(t, team, opt, newReference(t, config, 7), opt.GenLen, func() error {
+					return team.Each(func(_ int, e *Engine) error { return poison(e) })
+				})
+			})
+		}
+	}
+}
+
+// A decode step by wide products.
+func TestWideAgainstReference(t *testing.T) {
+	emulate.Device(t)
+	opt := asHopper(Options{Seed: 7, PromptLen: 5, GenLen: 3})
 	type variant struct {
 		batch int
 		fp16  bool

@@ -31,7 +31,7 @@ func compiler(t *testing.T) *cuda.Compiler {
 func shapes() [][]string {
 	shared := [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "RANKS=2"}, append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, wide(), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
+		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, wide(), append(wide(), "RANKS=2"), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {

@@ -10,6 +10,9 @@
 // columns, 64 by 64. In the end each sends the sums of one warpgroup to the other, whose
 // threads have the same places in the same units.
 //
+// Of the ranks of a model each posts its sums to the others, and adds what they posted
+// (exchange.cuh), or leaves them for all_reduce.
+//
 // The host defines WIDE_SCORES_32 and so on, for up to 32 rows of inputs and up to 64:
 // weight rows of a warpgroup, stages, rows of inputs, blocks of a cluster, and columns of a
 // stage in 64.
@@ -38,8 +41,10 @@ struct Wide {
   static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
   static constexpr int SENT = N / 4 * 2 * XR * 8;        // bytes
   static constexpr bool NORMED = OUT == SCORES || OUT == SWIGLU;
-  static constexpr bool AHEAD = N <= 48; // there are registers for what is added to
+  static constexpr bool ADDED = OUT == RESIDUAL || OUT == SUMMED; // to the stream
+  static constexpr bool AHEAD = ADDED && N <= 48;                 // there are registers for what is added to
   static_assert(N % 16 == 0 && (CLUSTER == 1 || CLUSTER == 2), "units, and pairs of blocks");
+  static_assert(XR * 128 + UNITS * WIDE_UNIT >= 64 * 128, "a product reads 64 rows of inputs, those that there are not of what lies behind");
 
   const LinearArgs &a;
   const TensorMap &weights, &inputs;
@@ -48,6 +53,9 @@ struct Wide {
   WideShared<N, XR> &shared;
   Deal deal;
   int rank, stages; // of the cluster; this block's
+#if RANKS > 1
+  u64 **boxes; // of every rank of the model
+#endif
 
   struct Cursor {
     int slot;
@@ -210,14 +218,100 @@ struct Wide {
     }
   }
 
-  // finish writes a thread's results of a product of the normed stream.
+#if RANKS > 1
+  // A thread posts its four values of a unit and a sequence as two words, and a warp's lie
+  // together: of each value the upper 24 bits of its float32, to nearest, and with each two of
+  // them the lower 16 bits of the turn. Those are half the bytes of whole values with a turn
+  // each, which took longer on the links (docs/native.md). A box has no more words than there
+  // is room for whole values of the batch, of which XR is less than twice.
+  static constexpr int VIEW = RANKS > 4 ? 1 : RANKS > 2 || MINE > 4 ? 2 : 2 * MINE; // halves of units that are looked for at a time
+  static constexpr int SEEN = RANKS > 2 ? RANKS : 1;                                // of each: of one other rank, or of all in their order
+
+  // short_value is a value as it is posted, whose last 8 bits are 0; what is no number stays none.
+  __device__ static __forceinline__ u32 short_value(float v) {
+    u32 bits = __float_as_uint(v);
+    return (bits << 1 > 0xff000000u ? bits : bits + 0x80) & 0xffffff00u;
+  }
+
+  // posted_at is where half i of the units of a warpgroup are in a box.
+  __device__ __forceinline__ u64 posted_at(int i, const Tile &t, int group) const {
+    return ((u64)(t.first + group * MINE + i / 2) * (XR / 8) + place() / WARP * 2 + i % 2) * 64 + threadIdx.x % WARP * 2;
+  }
+
+  // exchange posts a thread's sums to the other ranks and makes them those of all. When it
+  // returns all threads of the warpgroup have read the turn.
+  __device__ __forceinline__ void exchange(float (&d)[N / 2], u32 turn, const Tile &t, int group) const {
+    const Mail &m = a.mail;
+    u64 words = (u64)a.n * (XR / 2); // of a box
+#pragma unroll
+    for (int i = 0; i < 2 * MINE; i++) {
+      if (group * MINE + i / 2 >= t.units || sequence(i % 2) >= a.batch) continue;
+      u64 word[2];
+#pragma unroll
+      for (int c = 0; c < 2; c++) {
+        float *v = d + i / 2 * 8 + c * 4 + i % 2 * 2;
+        u32 x = short_value(v[0]), y = short_value(v[1]);
+        v[0] = __uint_as_float(x), v[1] = __uint_as_float(y); // as the others see them
+        word[c] = (u64)turn << 48 | (u64)y << 16 | x >> 8;
+      }
+      for (int to = 0; to < RANKS; to++)
+        if (to != m.rank) post_pair(boxes[to] + box(turn, m.rank, words) + posted_at(i, t, group), word[0], word[1]);
+    }
+#pragma unroll
+    for (int from = 0; from < 2 * MINE; from += VIEW) take_view(d, from, turn, words, t, group);
+    sync_threads_of(3 + group, 128);
+  }
+
+  // take_view waits for the other ranks' values of some halves of units, those of 8
+  // sequences each, and adds them. It looks for all of them at a time, which takes as
+  // long as for one.
+  __device__ __forceinline__ void take_view(float (&d)[N / 2], int from, u32 turn, u64 words, const Tile &t, int group) const {
+    const Mail &m = a.mail;
+    u64 got[VIEW][SEEN][2], begin = 0;
+    for (u32 looks = 1;; looks++) {
+      int missing = -1;
+#pragma unroll
+      for (int i = 0; i < VIEW; i++) {
+        bool any = group * MINE + (from + i) / 2 < t.units && sequence((from + i) % 2) < a.batch;
+#pragma unroll
+        for (int s = 0; s < SEEN; s++) {
+          int r = RANKS > 2 ? s : m.rank ^ 1;
+          if (any && r != m.rank) read_pair(boxes[m.rank] + box(turn, r, words) + posted_at(from + i, t, group), got[i][s]);
+          else got[i][s][0] = got[i][s][1] = (u64)turn << 48;
+        }
+      }
+#pragma unroll
+      for (int v = 0; v < VIEW * SEEN * 2; v++)
+        if ((got[v / 2 / SEEN][v / 2 % SEEN][v % 2] >> 48) != (turn & 0xffff)) missing = RANKS > 2 ? v / 2 % SEEN : m.rank ^ 1;
+      if (missing < 0) break;
+      if (looks % 64) continue;
+      if (begin == 0) begin = nanoseconds();
+      if (nanoseconds() - begin > m.limit) give_up(m.late, missing + 1);
+    }
+#pragma unroll
+    for (int v = 0; v < VIEW * 4; v++) {
+      int i = v / 4, c = v / 2 % 2;
+      float &own = d[(from + i) / 2 * 8 + c * 4 + (from + i) % 2 * 2 + v % 2], sum = RANKS > 2 ? 0.f : own;
+#pragma unroll
+      for (int s = 0; s < SEEN; s++) {
+        u64 word = got[i][s][c];
+        float other = RANKS > 2 && s == m.rank ? own : __uint_as_float(v % 2 ? (u32)(word >> 16) & 0xffffff00u : (u32)word << 8);
+        sum = RANKS > 2 && s == 0 ? other : sum + other;
+      }
+      own = sum;
+    }
+  }
+#endif
+
+  // finish writes a thread's results of a product of the normed stream, or of one whose
+  // sums are taken by another kernel.
   __device__ __forceinline__ void finish(const float (&d)[N / 2], const float *scale, const Tile &t, int group) const {
     int lane = threadIdx.x % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       int seq = sequence(h);
       if (seq >= a.batch) continue;
-      float s = scale[seq];
+      float s = OUT == PLAIN ? 1.f : scale[seq];
 #pragma unroll
       for (int u = 0; u < MINE; u++) {
         int unit = group * MINE + u;
@@ -270,7 +364,12 @@ struct Wide {
       bool mine = CLUSTER == 1 || group == rank;
       float d[N / 2] = {};
       Stream s;
-      if (OUT == RESIDUAL && AHEAD && mine && t.units > 0) load_stream(s, t, group);
+      if (AHEAD && mine && t.units > 0) load_stream(s, t, group);
+#if RANKS > 1
+      u32 turn = 0;
+      bool posts = OUT == SUMMED && mine && group * MINE < t.units;
+      if (posts) turn = __ldcg(a.turns + t.first + group * MINE) + 1; // of units that no other warpgroup has
+#endif
       if (t.units > 0) multiply(d, c, group);
       if (NORMED && pass == 0) sync_threads_of(2, WIDE_THREADS + WARP); // scale is found
       if (t.units == 0) return;
@@ -279,8 +378,14 @@ struct Wide {
         continue;
       }
       if (CLUSTER > 1) add_sums(d, pass, group);
-      if (OUT == RESIDUAL && !AHEAD) load_stream(s, t, group);
-      if (OUT == RESIDUAL)
+#if RANKS > 1
+      if (posts) {
+        exchange(d, turn, t, group);
+        if (place() < min(MINE, t.units - group * MINE)) a.turns[t.first + group * MINE + place()] = turn;
+      }
+#endif
+      if (ADDED && !AHEAD) load_stream(s, t, group);
+      if (ADDED)
         finish_stream(d, s, t, group);
       else
         finish(d, scale, t, group);
@@ -294,7 +399,13 @@ struct Wide {
     __shared__ float scale[XR];
     u8 *ring = memory + (0u - shared_address(memory)) % 1024;
     int rank = blockIdx.x % CLUSTER, all = (a.k + SPAN * 64 - 1) / (SPAN * 64);
+#if RANKS > 1
+    __shared__ u64 *boxes[RANKS];
+    if (OUT == SUMMED && threadIdx.x < RANKS) boxes[threadIdx.x] = a.mail.boxes[threadIdx.x];
+    Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER, boxes};
+#else
     Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER};
+#endif
     if (threadIdx.x == WIDE_THREADS) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, 2), barrier_init(empty + i, WIDE_THREADS / WARP);
       if (CLUSTER > 1) {
@@ -327,11 +438,24 @@ struct Wide {
     Wide<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
   }
 
+#if RANKS > 1
+#define WIDE_STREAM(rows)                                                                                                        \
+  WIDE_PRODUCT(wide_plain_##rows, WIDE_STREAM_##rows, PLAIN)                                                                     \
+  extern "C" __global__ void __launch_bounds__(WIDE_ALL, 2)                                                                      \
+      wide_summed_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
+                         const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
+    LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm, 1, nullptr, nullptr, {boxes, late, limit, rank}, turns}; \
+    Wide<WIDE_STREAM_##rows, SUMMED>::run(a, weights, inputs);                                                                   \
+  }
+#else
+#define WIDE_STREAM(rows) WIDE_PRODUCT(wide_residual_##rows, WIDE_STREAM_##rows, RESIDUAL)
+#endif
+
 #define WIDE_PRODUCTS(rows)                                        \
   WIDE_PRODUCT(wide_scores_##rows, WIDE_SCORES_##rows, SCORES)     \
   WIDE_PRODUCT(wide_head_##rows, WIDE_HEAD_##rows, SCORES)         \
   WIDE_PRODUCT(wide_gated_##rows, WIDE_GATED_##rows, SWIGLU)       \
-  WIDE_PRODUCT(wide_residual_##rows, WIDE_STREAM_##rows, RESIDUAL)
+  WIDE_STREAM(rows)
 
 #ifdef WIDE_SCORES_32
 WIDE_PRODUCTS(32)

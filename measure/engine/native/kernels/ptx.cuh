@@ -119,6 +119,16 @@ __device__ __forceinline__ u64 read_posted(const u64 *at) {
   return v;
 }
 
+// The same of two words with their turns in them, the first at 16 bytes: each is whole,
+// and one may be there before the other.
+__device__ __forceinline__ void post_pair(u64 *at, u64 v, u64 w) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v), "l"(w) : "memory");
+}
+
+__device__ __forceinline__ void read_pair(const u64 *at, u64 (&v)[2]) {
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v[0]), "=l"(v[1]) : "l"(at) : "memory");
+}
+
 // Values of another GPU, past every cache of this one.
 __device__ __forceinline__ float4 load_peer(const float *at) {
   float4 v;

@@ -262,6 +262,11 @@ inline u64 read_posted(const u64 *at) {
   emulated::look_again();
   return v;
 }
+inline void post_pair(u64 *at, u64 v, u64 w) {
+  __atomic_store_n(at, v, __ATOMIC_RELAXED);
+  __atomic_store_n(at + 1, w, __ATOMIC_RELAXED);
+}
+inline void read_pair(const u64 *at, u64 (&v)[2]) { v[0] = read_posted(at), v[1] = read_posted(at + 1); }
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
 // other here than GPUs do, the more so on a busy machine.
