@@ -34,6 +34,10 @@
 #define LOG2E 1.4426950408889634f
 #define INFINITY __int_as_float(0x7f800000)
 
+// waited reports whether more than limit nanoseconds have passed since begin. The GPU's clock
+// may be set back a little.
+__device__ __forceinline__ bool waited(u64 begin, u64 limit) { return (long long)(nanoseconds() - begin) > (long long)limit; }
+
 __device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
 
 // gain is what a norm multiplies by, of its weight.

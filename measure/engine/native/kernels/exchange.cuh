@@ -35,10 +35,8 @@ __device__ __forceinline__ void await(const Mail &m, const u64 *const (&at)[RANK
     for (int i = 0; i < RANKS * EACH; i++)
       if (at[i / EACH] && (u32)(got[i] >> 32) != turn) late = i / EACH;
     if (late < 0) return;
-    if (looks % 64) continue;
-    u64 now = nanoseconds();
-    if (looks == 0) begin = now;
-    if (now - begin > m.limit) give_up(m.late, late + 1);
+    if (looks == 0) begin = nanoseconds();
+    if (looks % 64 == 63 && waited(begin, m.limit)) give_up(m.late, late + 1);
   }
 }
 

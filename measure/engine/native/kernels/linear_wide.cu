@@ -286,7 +286,7 @@ struct Wide {
       if (missing < 0) break;
       if (looks % 64) continue;
       if (begin == 0) begin = nanoseconds();
-      if (nanoseconds() - begin > m.limit) give_up(m.late, missing + 1);
+      if (waited(begin, m.limit)) give_up(m.late, missing + 1);
     }
 #pragma unroll
     for (int v = 0; v < VIEW * 4; v++) {

@@ -33,7 +33,7 @@ __device__ __forceinline__ void meet(const Meeting &m) {
     const u32 *theirs = m.flags[m.rank] + blockIdx.x * RANKS + peer;
     u64 begin = nanoseconds();
     while ((int)(read_count(theirs) - turn) < 0)
-      if (nanoseconds() - begin > m.limit) give_up(m.late, peer + 1);
+      if (waited(begin, m.limit)) give_up(m.late, peer + 1);
   }
   __syncthreads();
 }
