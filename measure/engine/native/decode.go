@@ -2,6 +2,7 @@ package native
 
 import (
 	"fmt"
+	"os"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -20,7 +21,14 @@ func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
 	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
+	whole := own != nil && e.fusesStep() && os.Getenv("LLMPROF_STEP_LAYERS") != "0"
+	if whole {
+		s.add(0, func() error { return e.queueLayers(e.layers, 0, len(e.w.layers)) }, "experts_gate_up")
+	}
 	for i := range e.w.layers {
+		if whole {
+			break
+		}
 		if own != nil {
 			e.stepLayer(&s, i, own)
 		} else {

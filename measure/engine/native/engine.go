@@ -78,6 +78,7 @@ type Engine struct {
 	plans map[planKey]*cuda.Matmul
 
 	prefill, decode sequence // what they are made of
+	layers          *layersPlan
 
 	step  *cuda.Graph // nil if Eager
 	left  int         // steps that the cache has room for
@@ -236,6 +237,12 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 			return err
 		}
 	}
+	if e.shape.experts > 0 {
+		if err := cuda.Upload(e.dev, e.b.stepTable, e.layersTable()); err != nil {
+			return err
+		}
+	}
+	e.layers = e.planLayers()
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	l := &loader{
 		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,

@@ -99,6 +99,7 @@ type mixtureBuffers struct {
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
 	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
+	postedLayers, stepTable cuda.Ptr
 	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
 }
 
@@ -112,6 +113,8 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
 	b.ask(&b.chose, "the choice's counter", 4)
 	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep())
+	b.ask(&b.postedLayers, "what a step's blocks post to each other", s.postedInLayers())
+	b.ask(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
 	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
@@ -124,6 +127,7 @@ type mixtureKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
+	layers                                      *cuda.Kernel
 	step                                        *cuda.Kernel // nil where no step of one sequence is done so
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
@@ -138,6 +142,7 @@ func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	}
 	if p.fusesStep(s) {
 		names["mixture_step"] = &m.step
+		names["mixture_layers"] = &m.layers
 	}
 	if p.hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown

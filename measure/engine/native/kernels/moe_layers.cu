@@ -1,0 +1,707 @@
+// All layers of a decode step of one sequence as one kernel. Its blocks, one a
+// multiprocessor, are all there at the same time and wait for each other's results, never
+// for all that another has written: each value that others need is posted together with
+// the turn, in one store of 8 bytes, and who needs it looks at the turn (exchange.cuh;
+// NCCL's protocol LL). A turn is one layer. So there is no fence, no counter and no
+// kernel's edge between the operators, and the ring in shared memory goes on: the weights
+// of a product come while the results of the one ahead are on their way.
+//
+//   - Four warps copy, stages of 16 rows of 256 columns, or for qkv of 8 rows of 512: of a
+//     layer in this order qkv, o, gate and up (8 outputs of each), down (16 outputs of all
+//     experts). Some of the first are held apart: they come while the experts of the layer
+//     ahead are chosen.
+//   - Eight warps multiply, every eighth stage of an item each, of inputs that are gathered
+//     into shared memory whole.
+//   - Attention is that of attention_decode.cu: block b has part b/kv_heads of the
+//     context of key head b%kv_heads. Its tiles are copied where stages were held, as soon
+//     as these are used. A part is posted to the parts of its head, each of which makes its
+//     share of the head's output, and that is posted to all.
+//   - A block has a row of the router, gathers all scores and chooses by itself: an
+//     expert's place is the number of those before it.
+//
+// A box is written once in a turn. It is not written again before all have read it: every
+// block has some of gate and up (the grid is no larger), and posts it after it has read all
+// that comes before it in its turn; who has the normed stream that ends a turn has it from
+// blocks that have read all of these. So who posts what comes before them in the next turn
+// finds that read by all. And those that read what gate and up gave, all that have some of
+// down, have when the turn ends; what ends it is read by all who post gate and up's next.
+
+#if MOE && !defined(OLDER) && RANKS == 1
+
+#define LAYER_STAGE (16 * 512 + 64)
+
+// A StepLayer is one of the table's.
+struct StepLayer {
+  const bf16 *qkv, *bias, *q_norm, *k_norm; // [rows][hidden]; null for none
+  const bf16 *out, *mid, *router;           // [hidden][width], [hidden], [experts][hidden]
+  const bf16 *gate_up, *down, *norm;        // as in moe_decode.cu; norm is of what follows
+  const float *frequencies;
+  bf16 *keys, *values; // [kv_heads][capacity][HEAD_DIM]
+  u64 capacity;
+};
+
+struct LayersArgs {
+  const StepLayer *table;
+  int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts;
+  int stages, held; // of the ring, and of those held apart
+  int bulk;
+  int flight_in, flight_out, flight_up, flight_down, flight_held;
+  float eps, scale;
+  const int *positions;
+  float *x;       // the stream, [hidden]
+  bf16 *h;        // [hidden], the stream times norm
+  float *squares; // [hidden/16], of it
+  u64 *boxes;
+  u32 *turns; // [blocks]
+  u64 *stamps;
+};
+
+#define STAMP(i) \
+  if (a.stamps && threadIdx.x % STEP_THREADS == 0) a.stamps[(u64)(blockIdx.x * a.layers + l) * 32 + (i)] = cycles()
+
+template <int AT_ONCE, class From>
+__device__ __forceinline__ void gather_of(u32 *to, From from, int count, u32 turn) {
+  for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
+    u64 got[AT_ONCE];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? read_posted(from(i + j * STEP_THREADS)) : 0;
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++)
+      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = awaited(from(i + j * STEP_THREADS), got[j], turn);
+  }
+}
+
+// Layers is what a block has.
+struct Layers {
+  const LayersArgs &a;
+  const StepLayer *table;
+  u8 *ring;
+  u64 *full, *empty; // of each slot: filled, and free again
+  u64 *here;         // of the stages that are held: filled
+  u64 *consumed;     // all of them are used
+  u64 *attended;     // attention has no more use for their memory
+  u8 *hold;
+  bf16 *in;          // the inputs of a product
+  bf16 *row;         // of the router
+  bf16 *norms;       // of queries and of keys
+  bf16 *gains;       // [2][tiles][2][16]: of the tiles of 16 outputs that are this block's, both norms' weights, of layers in turn
+  float *stream;     // of the same outputs
+  float *sums;       // of qkv's stages
+  float *red;        // sums of the warps, of two items in turn
+  float *squares;    // of the norm, behind its input
+  u32 *keys;         // of the experts' scores, which order as they do
+  int *chosen;
+  float *share, *score;
+  HeadShared &sh;
+  u64 *scores_in, *mixed, *att, *ended, *acts, *after, *scores; // boxes
+
+  struct Place {
+    int slot;
+    u32 phase;
+  };
+  __device__ __forceinline__ void next(Place &p, int n = 1) const {
+    if ((p.slot += n) >= a.stages) p.slot -= a.stages, p.phase ^= 1;
+  }
+
+  __device__ __forceinline__ static int steps(int k) { return (k + STEP_DEPTH - 1) / STEP_DEPTH; }
+  __device__ __forceinline__ static int mine(int items) { return items > (int)blockIdx.x ? (items - 1 - (int)blockIdx.x) / (int)gridDim.x + 1 : 0; }
+  __device__ __forceinline__ int item(int i) const { return blockIdx.x + i * gridDim.x; }
+
+  // Units of 8 rows of qkv go to the blocks in the reverse order: the last of them have less of others.
+  __device__ __forceinline__ int back() const { return gridDim.x - 1 - blockIdx.x; }
+  __device__ __forceinline__ int units() const { return a.rows / 8 > back() ? (a.rows / 8 - 1 - back()) / (int)gridDim.x + 1 : 0; }
+  __device__ __forceinline__ int each_unit() const { return (a.hidden + 2 * STEP_DEPTH - 1) / (2 * STEP_DEPTH); }
+
+  // Stages of this block.
+  __device__ __forceinline__ int ins() const { return units() * each_unit(); }
+  __device__ __forceinline__ int holds() const { return min(a.held, ins()); }
+  __device__ __forceinline__ int outs() const { return mine(a.hidden / 16) * steps(a.width); }
+  __device__ __forceinline__ int ups() const { return mine(a.top * (a.inner / 8)) * steps(a.hidden); }
+  __device__ __forceinline__ int downs() const { return mine(a.hidden / 16) * a.top * steps(a.inner); }
+
+  __device__ __forceinline__ static int place_of(int row) { return (row & 1) * (8 * 512 + 64) + (row >> 1) * 512; }
+
+  // copy copies n columns of 8 rows from first on, and m of 8 from second on.
+  __device__ __forceinline__ void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
+    int lane = threadIdx.x % WARP;
+    if (a.bulk) {
+      n = min(n, STEP_DEPTH), m = max(0, min(m, STEP_DEPTH));
+      if (lane == 0) barrier_expect(full, 16 * (n + m));
+      __syncwarp();
+      const bf16 *from = (lane < 8 ? first : second) + (u64)((u32)(lane % 8) * (u32)k);
+      int columns = lane < 8 ? n : m;
+      if (lane < 16 && columns > 0) copy_bulk(to + place_of(lane), from, columns * 2, full, policy);
+      return;
+    }
+    first += lane * 8, second += lane * 8;
+    if (lane * 8 < n) {
+#pragma unroll
+      for (int j = 0; j < 8; j++) copy16_once(to + lane * 16 + place_of(j), first + (u64)((u32)j * (u32)k), policy);
+    }
+    if (lane * 8 < m) {
+#pragma unroll
+      for (int j = 0; j < 8; j++) copy16_once(to + lane * 16 + place_of(j + 8), second + (u64)((u32)j * (u32)k), policy);
+    }
+    barrier_arrive_copied(full);
+  }
+
+  // bound waits until the warp has no more than so many stages on their way.
+  __device__ __forceinline__ void bound(int j, int flight) const {
+    j -= flight * PRODUCERS;
+    if (flight > 0 && j >= 0) barrier_wait(full + j % a.stages, j / a.stages & 1);
+  }
+
+  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
+    barrier_wait(empty + p.slot, p.phase);
+    copy(shared_address(ring) + p.slot * LAYER_STAGE, full + p.slot, first, second, k, n, m, policy);
+  }
+
+  __device__ __forceinline__ const bf16 *unit_of(const StepLayer &w, int i, int &col) const {
+    int each = each_unit(), unit = i / each;
+    col = (i - unit * each) * 2 * STEP_DEPTH;
+    return w.qkv + (u64)(back() + unit * gridDim.x) * 8 * a.hidden + col;
+  }
+
+  // hold_next fills the stages that are held.
+  __device__ __forceinline__ void hold_next(const StepLayer &w, u64 policy) const {
+    for (int i = threadIdx.x / WARP - CONSUMERS; i < holds(); i += PRODUCERS) {
+      int col;
+      const bf16 *from = unit_of(w, i, col);
+      copy(shared_address(hold) + i * LAYER_STAGE, here + i, from, from + STEP_DEPTH, a.hidden, a.hidden - col, a.hidden - col - STEP_DEPTH, policy);
+    }
+  }
+
+  // produce fills every fourth stage.
+  __device__ void produce() const {
+    u64 policy = evict_first();
+    int warp = threadIdx.x / WARP - CONSUMERS, hidden = a.hidden, inner = a.inner;
+    int deep = steps(a.width), each = steps(hidden), of = steps(inner);
+    int outs = this->outs(), ups = this->ups(), downs = this->downs(), held = holds();
+    Place p = {warp, 1};
+    let_next_start();
+    hold_next(table[0], policy);
+    int j = warp, to = 0, from; // stages of the ring
+    for (int l = 0; l < a.layers; l++) {
+      const StepLayer &w = table[l];
+      from = to, to += ins() - held;
+      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
+        int col;
+        const bf16 *at = unit_of(w, j - from + held, col);
+        bound(j, a.flight_in);
+        fill(p, at, at + STEP_DEPTH, hidden, hidden - col, hidden - col - STEP_DEPTH, policy);
+      }
+      from = to, to += outs;
+      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
+        int i = (j - from) / deep, col = (j - from - i * deep) * STEP_DEPTH;
+        const bf16 *at = w.out + (u64)item(i) * 16 * a.width + col;
+        bound(j, a.flight_out);
+        fill(p, at, at + 8 * a.width, a.width, a.width - col, a.width - col, policy);
+      }
+      if (l + 1 < a.layers) {
+        barrier_wait(attended, l & 1);
+        hold_next(table[l + 1], policy);
+      }
+      __syncthreads(); // the experts are chosen
+      from = to, to += ups;
+      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
+        int i = (j - from) / each, tile = item(i), e = tile / (inner / 8), col = (j - from - i * each) * STEP_DEPTH;
+        const bf16 *at = w.gate_up + ((u64)chosen[e] * 2 * inner + (tile - e * (inner / 8)) * 8) * hidden + col;
+        bound(j, a.flight_up);
+        fill(p, at, at + (u64)inner * hidden, hidden, hidden - col, hidden - col, policy);
+      }
+      from = to, to += downs;
+      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
+        int part = (j - from) / of, i = part / a.top, col = (j - from - part * of) * STEP_DEPTH;
+        const bf16 *at = w.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner + col;
+        bound(j, a.flight_down);
+        fill(p, at, at + 8 * inner, inner, inner - col, inner - col, policy);
+      }
+    }
+    wait_for_previous();
+  }
+
+  __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
+    uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 4 * 512), v = *(const uint4 *)x;
+    mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
+    mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
+  }
+
+  // multiply adds the products of this warp's stages of an item to low and high, the sums of
+  // rows g and g+8: of stages that follow each other in the ring from `from` on, every eighth.
+  // Where shares are given, the inputs are those of several experts, each of k.
+  __device__ __forceinline__ void multiply(int from, int stages, const bf16 *x, int k, float &low, float &high, const float *shares = nullptr) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, each = steps(k);
+    for (int c = warp; c < stages; c += CONSUMERS) {
+      u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
+      int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH;
+      const u8 *at = ring + slot * LAYER_STAGE + place_of(g) + t * 16;
+      const bf16 *in = x + e * k + col + t * 8;
+      float sum[4] = {}, more[4] = {};
+      barrier_wait(full + slot, phase);
+      if (k - col >= STEP_DEPTH) {
+#pragma unroll
+        for (int u = 0; u < STEP_DEPTH / 32; u++) add(sum, more, at + u * 64, in + u * 32);
+      } else {
+#pragma unroll 1
+        for (int u = 0; u < (k - col) / 32; u++) add(sum, more, at + u * 64, in + u * 32);
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(empty + slot);
+      float share = shares ? shares[e] : 1.f;
+      low += share * (sum[0] + more[0]), high += share * (sum[2] + more[2]);
+    }
+  }
+
+  // multiply_unit is the sum of row g of 8 rows and 512 columns, of which left are there:
+  // rows g and g+8 of the mma are its halves, whose inputs are columns of their own.
+  __device__ __forceinline__ static float multiply_unit(const u8 *stage, const bf16 *x, int left) {
+    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    stage += place_of(g) + t * 16, x += t * 8 + (g & 1) * STEP_DEPTH;
+    float sum[4] = {}, more[4] = {};
+    if (left >= 2 * STEP_DEPTH) {
+#pragma unroll
+      for (int u = 0; u < STEP_DEPTH / 32; u++) add(sum, more, stage + u * 64, x + u * 32);
+      return (sum[0] + more[0]) + (sum[3] + more[3]);
+    }
+#pragma unroll 1
+    for (int u = 0; u < STEP_DEPTH / 32 && u * 32 < left; u++) {
+      bool both = STEP_DEPTH + u * 32 < left;
+      uint4 none = make_uint4(0, 0, 0, 0);
+      uint4 v = both || g % 2 == 0 ? *(const uint4 *)(x + u * 32) : none;
+      uint4 w = *(const uint4 *)(stage + u * 64), q = both ? *(const uint4 *)(stage + 4 * 512 + u * 64) : none;
+      mma(sum, w.x, q.x, w.y, q.y, v.x, v.y);
+      mma(more, w.z, q.z, w.w, q.w, v.z, v.w);
+    }
+    return (sum[0] + more[0]) + (sum[3] + more[3]);
+  }
+
+  // leave leaves the sums of 16 rows where all warps see them.
+  __device__ __forceinline__ void leave(float *red, float low, float high) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (lane % 4 == 0) red[warp * RED_PITCH + lane / 4] = low, red[warp * RED_PITCH + lane / 4 + 8] = high;
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  __device__ __forceinline__ static float of_warps(const float *red, int r) {
+    float s = 0.f;
+#pragma unroll
+    for (int w = 0; w < CONSUMERS; w++) s += red[w * RED_PITCH + r];
+    return s;
+  }
+
+  __device__ __forceinline__ float *other(float *r) const { return r == red ? red + CONSUMERS * RED_PITCH : red; }
+
+  __device__ __forceinline__ int tiles() const { return (a.hidden / 16 + gridDim.x - 1) / gridDim.x; }
+  __device__ __forceinline__ const bf16 *gains_of(int l, int tile, int which) const { return gains + (((l & 1) * tiles() + tile) * 2 + which) * 16; }
+
+  // fetch begins to copy what a layer needs of this block beside its products' weights.
+  __device__ __forceinline__ void fetch(int l) const {
+    const StepLayer &w = table[l];
+    u64 policy = evict_first();
+    if (blockIdx.x < a.experts)
+      for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), w.router + (u64)blockIdx.x * a.hidden + i, policy);
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 4; i += STEP_THREADS) {
+      const bf16 *from = (i & 2 ? w.norm : w.mid) + item(i / 4) * 16 + (i & 1) * 8;
+      copy16(shared_address(gains_of(l, i / 4, i / 2 & 1) + (i & 1) * 8), from);
+    }
+#if QK_NORM
+    for (int i = threadIdx.x; i < HEAD_DIM / 4; i += STEP_THREADS) {
+      int at = i % (HEAD_DIM / 8) * 8;
+      copy16(shared_address(norms + (i < HEAD_DIM / 8 ? 0 : HEAD_DIM) + at), (i < HEAD_DIM / 8 ? w.q_norm : w.k_norm) + at);
+    }
+#endif
+    commit();
+  }
+
+  // load is behind the kernel ahead: its output, and the stream.
+  __device__ __forceinline__ void load() const {
+    for (int i = threadIdx.x; i < a.hidden / 8; i += STEP_THREADS) *((uint4 *)in + i) = __ldcg((const uint4 *)a.h + i);
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) stream[i] = __ldcg(a.x + item(i / 16) * 16 + i % 16);
+    for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  // scale is the reciprocal norm of the stream, by each warp for itself.
+  __device__ __forceinline__ float scale() const {
+    float ss = 0.f;
+    for (int i = threadIdx.x % WARP; i < a.hidden / 16; i += WARP) ss += squares[i];
+    return rsqrtf(warp_sum(ss) / a.hidden + a.eps);
+  }
+
+  // A Context is what a block attends to.
+  struct Context {
+    int head, part, slot, count;
+    const float *angles; // those that are made
+  };
+  __device__ __forceinline__ bool attends(const Context &c) const { return c.part < a.parts; }
+  __device__ __forceinline__ Ring tiles_of(const StepLayer &w, const Context &c) const {
+    u64 cache = (u64)c.head * w.capacity * HEAD_DIM;
+    return Ring(hold + threadIdx.x / WARP % DEC_WARPS * DEC_RING, w.keys + cache, w.values + cache);
+  }
+
+  // begin_context begins to copy what the warp attends to, when the memory is free.
+  __device__ __forceinline__ void begin_context(const StepLayer &w, int l, Context &c) const {
+    wait_copies<0>(); // what fetch began
+    if (!attends(c)) return;
+    int warp = threadIdx.x / WARP, past = __ldcg(a.positions);
+    c.slot = past, c.count = past + 1;
+#if SLIDING
+    c.count = min(c.count, (int)w.capacity), c.slot = past % (int)w.capacity;
+#endif
+    if (warp < DEC_WARPS) {
+      if (holds() > 0) barrier_wait(consumed, l & 1);
+      begin_tiles(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
+    }
+    if (w.frequencies != c.angles)
+      for (int i = threadIdx.x; i < HEAD_DIM / 2; i += STEP_THREADS) sincosf((float)past * w.frequencies[i], &sh.sin[i], &sh.cos[i]);
+    c.angles = w.frequencies;
+  }
+
+  // project is the product that begins attention's block.
+  __device__ __forceinline__ void project(const StepLayer &w, int l, Context &c, int first, u32 turn) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = each_unit(), n = ins(), held = holds();
+    float s = scale();
+    for (int i = warp; i < n || i == warp; i += CONSUMERS) {
+      if (i < n) {
+        bool apart = i < held;
+        u32 j = first + i - held, slot = apart ? 0 : j % a.stages, phase = apart ? l : j / a.stages;
+        const u8 *at = apart ? hold + i * LAYER_STAGE : ring + slot * LAYER_STAGE;
+        int col = i % each * 2 * STEP_DEPTH;
+        barrier_wait(apart ? here + i : full + slot, phase & 1);
+        float sum = multiply_unit(at, in + col, a.hidden - col);
+        if (lane % 4 == 0) sums[i * 8 + lane / 4] = sum;
+        __syncwarp();
+        if (lane == 0) barrier_arrive(apart ? consumed : empty + slot);
+      }
+      if (i == warp) begin_context(w, l, c);
+    }
+    sync_threads_of(1, STEP_THREADS);
+    for (int i = threadIdx.x; i < units() * 8; i += STEP_THREADS) {
+      float y = 0.f;
+      for (int k = 0; k < each; k++) y += sums[(i / 8 * each + k) * 8 + i % 8];
+      post(scores_in + (back() + i / 8 * gridDim.x) * 8 + i % 8, __float_as_uint(y * s), turn);
+    }
+  }
+
+  // Of a part of a head's context boxes are [parts that take][parts that give][share],
+  // and peaks and sums of the queries that the share is of.
+  __device__ __forceinline__ int peaks() const { return max(a.parts, GROUP); }
+  __device__ __forceinline__ u64 *mixed_of(int head, int part) const { return mixed + (head * a.parts + part) * (DEC_VALUES + 2 * peaks()); }
+
+  // attend is attention over the part of the context that the block has.
+  __device__ __forceinline__ void attend(const StepLayer &w, int l, const Context &c, u32 turn) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, step = a.parts * DEC_WARPS, first = c.part * DEC_WARPS + warp;
+    int owner = c.slot / 16 % step, head = c.head, heads = a.kv_heads;
+    const float *raw = (const float *)in;
+    bool has_new = owner / DEC_WARPS == c.part;
+    gather_of<5>((u32 *)in, [&](int i) {
+      int at = i < DEC_VALUES ? head * DEC_VALUES + i : (GROUP * heads + head) * HEAD_DIM + i - DEC_VALUES;
+      return scores_in + at + (i < DEC_VALUES + HEAD_DIM ? 0 : (heads - 1) * HEAD_DIM);
+    }, DEC_VALUES + (has_new ? 2 * HEAD_DIM : 0), turn);
+    sync_threads_of(1, STEP_THREADS);
+    STAMP(2);
+    if (warp < DEC_WARPS) {
+      Ring ring = tiles_of(w, c);
+      Constants constants;
+      load_constants(constants, w.bias, norms, head);
+      float2 q[DEC_PIECES];
+#pragma unroll
+      for (int p = 0; p < DEC_PIECES; p++) {
+        q[p] = make_float2(0.f, 0.f);
+        if (lane / 4 < GROUP) q[p] = *(const float2 *)(raw + lane / 4 * HEAD_DIM + 8 * p + lane % 4 * 2);
+      }
+      if (owner == first) {
+        float k[HEAD_LANE], v[HEAD_LANE];
+#pragma unroll
+        for (int i = 0; i < HEAD_LANE; i++) {
+          int at = lane + WARP * i;
+          k[i] = raw[DEC_VALUES + at], v[i] = raw[DEC_VALUES + HEAD_DIM + at];
+#if QKV_BIAS
+          k[i] += wide(w.bias[(GROUP * heads + head) * HEAD_DIM + at]), v[i] += wide(w.bias[((GROUP + 1) * heads + head) * HEAD_DIM + at]);
+#endif
+        }
+        keep(sh, k, v, norms + HEAD_DIM, a.eps, w.keys, w.values, ((u64)head * w.capacity + c.slot) * HEAD_DIM);
+      }
+      Queries queries;
+      prepare_queries(queries, q, constants, sh, a.eps, a.scale * LOG2E);
+      Mixed m = {-INFINITY, 0.f, {}};
+      mix(m, queries, ring, sh, first, step, c.slot, c.count);
+      wait_copies<0>();
+      __syncwarp();
+      leave_mixed(m, (float *)ring.at, sh.stats[warp]);
+    }
+    sync_threads_of(1, STEP_THREADS);
+    STAMP(3);
+    post_part(c, turn);
+    STAMP(4);
+    take_parts(l, c, turn);
+  }
+
+  // post_part posts what the block's warps have, to those that make its head's output.
+  __device__ __forceinline__ void post_part(const Context &c, u32 turn) const {
+    int share = DEC_VALUES / a.parts;
+    for (int i = threadIdx.x * 4; i < DEC_VALUES; i += STEP_THREADS * 4) {
+      float2 stat;
+      float4 o = joined(sh, hold, i, stat);
+      int to = i / share;
+      u64 *at = mixed_of(c.head, to) + c.part * share + i - to * share;
+      post(at, __float_as_uint(o.x), turn), post(at + 1, __float_as_uint(o.y), turn);
+      post(at + 2, __float_as_uint(o.z), turn), post(at + 3, __float_as_uint(o.w), turn);
+    }
+    for (int i = threadIdx.x; i < peaks(); i += STEP_THREADS) { // a share's queries, or a query's shares
+      int g = i * GROUP / peaks(), to = i * a.parts / peaks(), q = g - to * GROUP / a.parts;
+      float m = -INFINITY, l = 0.f;
+#pragma unroll
+      for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
+#pragma unroll
+      for (int w = 0; w < DEC_WARPS; w++) l += weight_of(sh.stats[w][g].x, m) * sh.stats[w][g].y;
+      u64 *at = mixed_of(c.head, to) + DEC_VALUES + (q * a.parts + c.part) * 2;
+      post(at, __float_as_uint(m), turn), post(at + 1, __float_as_uint(l), turn);
+    }
+  }
+
+  // take_parts makes the block's share of its head's output of what all parts posted, and
+  // posts it.
+  __device__ __forceinline__ void take_parts(int l, const Context &c, u32 turn) const {
+    int share = DEC_VALUES / a.parts, parts = a.parts;
+    const u64 *from = mixed_of(c.head, c.part);
+    float *got = (float *)in;
+    gather_of<5>((u32 *)in, [&](int i) { return from + i; }, DEC_VALUES + 2 * peaks(), turn);
+    sync_threads_of(1, STEP_THREADS);
+    if (threadIdx.x == 0) barrier_arrive(attended);
+    STAMP(5);
+    for (int i = threadIdx.x; i - (int)threadIdx.x % WARP < share; i += STEP_THREADS) {
+      int v = min(i, share - 1);
+      const float2 *stats = (const float2 *)(got + DEC_VALUES) + v / HEAD_DIM * parts;
+      float m = -INFINITY, o = 0.f, sum = 0.f;
+      for (int s = 0; s < parts; s++) m = fmaxf(m, stats[s].x);
+#pragma unroll 4
+      for (int s = 0; s < parts; s++) {
+        float f = weight_of(stats[s].x, m);
+        o += f * got[s * share + v], sum += f * stats[s].y;
+      }
+      u32 y = narrow(o / sum);
+      y |= __shfl_xor_sync(FULL, y, 1) << 16;
+      if (i < share && i % 2 == 0) post(att + (c.head * DEC_VALUES + c.part * share + i) / 2, y, turn);
+    }
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
+  // norm's weights, and the sum of their squares. A warp does it.
+  __device__ __forceinline__ void finish_out(const float *red, int l, int i, u32 turn) const {
+    int lane = threadIdx.x % WARP, r = lane % 16;
+    float x = stream[i * 16 + r] + of_warps(red, r), ss = x * x;
+    u32 v = narrow(x * gain(wide(gains_of(l, i, 0)[r])));
+    v |= __shfl_xor_sync(FULL, v, 1) << 16;
+#pragma unroll
+    for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+    if (lane < 16) stream[i * 16 + r] = x;
+    if (lane < 16 && lane % 2 == 0) post(ended + item(i) * 8 + lane / 2, v, turn);
+    if (lane == 0) post(ended + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+  }
+
+  // end_attention is the product that ends attention's block, and brings its result to
+  // every block.
+  __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
+    int warp = threadIdx.x / WARP;
+    gather<8>((u32 *)in, att, a.width / 2, turn);
+    sync_threads_of(1, STEP_THREADS);
+    STAMP(6);
+    for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
+      float low = 0.f, high = 0.f;
+      multiply(first + i * steps(a.width), steps(a.width), in, a.width, low, high);
+      leave(now, low, high);
+      if (warp == i % CONSUMERS) finish_out(now, l, i, turn);
+    }
+    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
+    STAMP(7);
+    gather<6>((u32 *)in, ended, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
+    sync_threads_of(1, STEP_THREADS);
+    STAMP(8);
+  }
+
+  // route posts the scores of this block's rows of the router.
+  __device__ __forceinline__ void route(float *red, const StepLayer &w, float scale, u32 turn) const {
+    for (int e = blockIdx.x; e < a.experts; e += gridDim.x) {
+      float s = 0.f;
+      for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8)
+        s += dot8(load8(e == blockIdx.x ? row + i : w.router + (u64)e * a.hidden + i), *(const uint4 *)(in + i));
+      s = warp_sum(s);
+      if (threadIdx.x % WARP == 0) red[threadIdx.x / WARP * RED_PITCH] = s;
+      sync_threads_of(1, STEP_THREADS);
+      if (threadIdx.x == 0) post(scores + e, __float_as_uint(of_warps(red, 0) * scale), turn);
+      red = other(red);
+    }
+  }
+
+  // choose gathers the scores, and finds each expert's place in their order: the higher
+  // score first, the lower index among equals.
+  __device__ __forceinline__ void choose(u32 turn) const {
+    int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
+    u32 mine = 0;
+    if (e < a.experts) {
+      u32 v = awaited(scores + e, read_posted(scores + e), turn);
+      mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
+    }
+    if (e < padded) keys[e] = mine;
+    sync_threads_of(1, STEP_THREADS);
+    bool pairs = a.experts <= STEP_THREADS / 2; // two threads an expert
+    int half = pairs ? (padded / 4 + 1) / 2 * 4 : padded;
+    int to = pairs ? e % 2 ? padded : half : padded, from = pairs && e % 2 ? half : 0;
+    if (pairs) e /= 2, mine = e < a.experts ? keys[e] : 0;
+    int rank = 0;
+#pragma unroll 4
+    for (int f = from; f < to; f += 4) {
+      uint4 k = *(const uint4 *)(keys + f);
+      rank += (k.x > mine || k.x == mine && f < e) + (k.y > mine || k.y == mine && f + 1 < e) + (k.z > mine || k.z == mine && f + 2 < e) +
+              (k.w > mine || k.w == mine && f + 3 < e);
+    }
+    if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
+    if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
+    __syncthreads();
+  }
+
+  // value is the score of a key.
+  __device__ __forceinline__ static float value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
+
+  // weigh_experts makes the experts' weights of their scores. A warp does it.
+  __device__ __forceinline__ void weigh_experts() const {
+    int lane = threadIdx.x % WARP;
+    float peak = score[0], sum = 0.f, w = lane < a.top ? __expf(score[lane] - peak) : 0.f;
+    if (!a.normalized)
+      for (int e = lane; e < a.experts; e += WARP) sum += __expf(value(keys[e]) - peak);
+    sum = warp_sum(a.normalized ? w : sum);
+    if (lane < a.top) share[lane] = w / sum;
+  }
+
+  // finish_up posts 8 values of an expert. A warp does it.
+  __device__ __forceinline__ void finish_up(const float *red, float scale, u64 *box, u32 turn) const {
+    int lane = threadIdx.x % WARP, r = lane % 8;
+    u32 v = narrow(activate(of_warps(red, r) * scale) * (of_warps(red, r + 8) * scale));
+    v |= __shfl_xor_sync(FULL, v, 1) << 16;
+    if (lane < 8 && lane % 2 == 0) post(box + lane / 2, v, turn);
+  }
+
+  // finish_down adds 16 outputs of the experts to the stream, and posts or leaves what
+  // the next product needs. A warp does it.
+  __device__ __forceinline__ void finish_down(const float *red, int l, int i, u32 turn) const {
+    int lane = threadIdx.x % WARP, r = lane % 16, o = item(i) * 16 + r;
+    float y = stream[i * 16 + r] + of_warps(red, r), ss = y * y;
+    u32 v = narrow(y * gain(wide(gains_of(l, i, 1)[r])));
+#pragma unroll
+    for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+    if (l + 1 < a.layers) {
+      v |= __shfl_xor_sync(FULL, v, 1) << 16;
+      if (lane < 16 && lane % 2 == 0) post(after + item(i) * 8 + lane / 2, v, turn);
+      if (lane == 0) post(after + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+      if (lane < 16) stream[i * 16 + r] = y;
+      return;
+    }
+    if (lane < 16) a.x[o] = y, a.h[o] = v;
+    if (lane == 0) a.squares[item(i)] = ss;
+  }
+
+  // experts is their products.
+  __device__ __forceinline__ void experts(float *&now, int l, int first, float scale, u32 turn) const {
+    int warp = threadIdx.x / WARP, each = steps(a.hidden), stages = a.top * steps(a.inner);
+    for (int i = 0; i < mine(a.top * (a.inner / 8)); i++, now = other(now)) {
+      float low = 0.f, high = 0.f;
+      multiply(first + i * each, each, in, a.hidden, low, high);
+      leave(now, low, high);
+      if (warp == i % CONSUMERS) finish_up(now, scale, acts + item(i) * 4, turn);
+      if (i == 0) { STAMP(11); }
+    }
+    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
+    STAMP(12);
+    if (mine(a.hidden / 16)) gather<12>((u32 *)in, acts, a.top * a.inner / 2, turn);
+    sync_threads_of(1, STEP_THREADS);
+    STAMP(13);
+    first += ups();
+    for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
+      float low = 0.f, high = 0.f;
+      multiply(first + i * stages, stages, in, a.inner, low, high, share);
+      leave(now, low, high);
+      if (warp == i % CONSUMERS) finish_down(now, l, i, turn);
+    }
+    STAMP(14);
+  }
+
+  __device__ void consume() const {
+    fetch(0);
+    wait_for_previous();
+    u32 turn = __ldcg(a.turns + blockIdx.x);
+    load();
+    float *now = red;
+    int first = 0; // stage of the ring
+    Context c = {(int)blockIdx.x % a.kv_heads, (int)blockIdx.x / a.kv_heads, 0, 0, nullptr};
+    for (int l = 0; l < a.layers; l++) {
+      const StepLayer &w = table[l];
+      turn++;
+      STAMP(0);
+      project(w, l, c, first, turn);
+      first += ins() - holds();
+      STAMP(1);
+      if (attends(c))
+        attend(w, l, c, turn);
+      else if (threadIdx.x == 0)
+        barrier_arrive(attended);
+      end_attention(now, l, first, turn);
+      first += outs();
+      float s = scale();
+      route(now, w, s, turn);
+      STAMP(9);
+      now = other(now);
+      choose(turn);
+      STAMP(10);
+      if (l + 1 < a.layers) fetch(l + 1);
+      if (threadIdx.x / WARP == 0) weigh_experts();
+      experts(now, l, first, s, turn);
+      first += ups() + downs();
+      if (l + 1 == a.layers) break;
+      sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
+      gather<6>((u32 *)in, after, a.hidden / 2 + a.hidden / 16, turn);
+      sync_threads_of(1, STEP_THREADS);
+      STAMP(15);
+    }
+    if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
+  }
+};
+
+extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
+    mixture_layers(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
+                   int parts, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int flight_held,
+                   float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
+  DYNAMIC_SHARED(ring);
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[CONSUMERS], consumed, attended;
+  __shared__ float red[2 * CONSUMERS * RED_PITCH];
+  __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
+  __shared__ int chosen[WARP];
+  __shared__ float share[WARP], score[WARP];
+  __shared__ __align__(16) HeadShared sh;
+  LayersArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts, stages, held, bulk, flight_in, flight_out,
+                  flight_up, flight_down, flight_held, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+  int tiles = (hidden / 16 + gridDim.x - 1) / gridDim.x;
+  u8 *hold = ring + stages * LAYER_STAGE;
+  bf16 *in = (bf16 *)(hold + max(held * LAYER_STAGE, DEC_WARPS * DEC_RING)), *row = in + widest, *norms = row + hidden, *gains = norms + 2 * HEAD_DIM;
+  float *stream = (float *)(gains + tiles * 64);
+  StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
+  float *sums = (float *)(here_table + layers);
+  u64 *mixed = boxes + rows, *att = mixed + kv_heads * parts * (DEC_VALUES + 2 * max(parts, GROUP)), *ended = att + width / 2;
+  u64 *acts = ended + hidden / 2 + hidden / 16, *after = acts + top * inner / 2, *scores = after + hidden / 2 + hidden / 16;
+  Layers s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
+              red, (float *)(in + hidden), keys, chosen, share, score, sh, boxes, mixed, att, ended, acts, after, scores};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < stages; i++) barrier_init(full + i, bulk ? 1 : WARP), barrier_init(empty + i, 1);
+    for (int i = 0; i < s.holds(); i++) barrier_init(here + i, bulk ? 1 : WARP);
+    barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1);
+  }
+  for (int i = threadIdx.x; i < layers * (int)(sizeof(StepLayer) / 8); i += blockDim.x) ((u64 *)here_table)[i] = ((const u64 *)table)[i];
+  __syncthreads();
+  if (threadIdx.x >= CONSUMERS * WARP)
+    s.produce();
+  else
+    s.consume();
+}
+
+#endif
