@@ -21,7 +21,7 @@ func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
 	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
-	whole := own != nil && e.fusesStep() && os.Getenv("LLMPROF_STEP_LAYERS") != "0"
+	whole := own != nil && e.fusesStep() && os.Getenv("LLMPROF_STEP_LAYERS") != "0" && !e.twoKernels
 	if whole {
 		s.add(0, func() error { return e.queueLayers(e.layers, 0, len(e.w.layers)) }, "experts_gate_up")
 	}

@@ -79,6 +79,7 @@ type Engine struct {
 
 	prefill, decode sequence // what they are made of
 	layers          *layersPlan
+	twoKernels      bool
 
 	step  *cuda.Graph // nil if Eager
 	left  int         // steps that the cache has room for

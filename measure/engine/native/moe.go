@@ -98,9 +98,9 @@ type mixtureBuffers struct {
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
-	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
+	posted                  cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
 	postedLayers, stepTable cuda.Ptr
-	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
+	stepTurns               cuda.Ptr // uint32 [multiprocessors], how often each did
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the

@@ -1,14 +1,19 @@
 package native
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
 	"llmprof/measure/engine/native/cuda"
 )
 
 // layersPlan is how the kernel of all layers is launched (moe_layers.cu).
 type layersPlan struct {
-	sms, stages, held, parts             int
-	bulk, in, out, up, down, heldAtATime int
-	stamps                               cuda.Ptr
+	sms, stages, held, parts        int
+	bulk, in, out, up, down, gentle int
+	stamps                          cuda.Ptr
 }
 
 const layerStage = 16*512 + 64
@@ -61,7 +66,31 @@ func (e *Engine) planLayers() *layersPlan {
 	sh := &e.shape
 	p := &layersPlan{sms: min(e.opt.sms, sh.topK*sh.inner/8), stages: 16, held: 4}
 	p.parts = sh.partsOf(min(8, p.sms/sh.kvHeads))
+	if err := p.set(os.Getenv("LLMPROF_STEP")); err != nil {
+		panic(err)
+	}
+	p.parts = sh.partsOf(min(p.parts, p.sms/sh.kvHeads))
 	return p
+}
+
+// set is for experiments.
+func (p *layersPlan) set(spec string) error {
+	for _, f := range strings.Split(spec, ",") {
+		name, value, ok := strings.Cut(f, "=")
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return err
+		}
+		at := map[string]*int{"sms": &p.sms, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "bulk": &p.bulk, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down, "gentle": &p.gentle}[name]
+		if at == nil {
+			return fmt.Errorf("no %q", name)
+		}
+		*at = n
+	}
+	return nil
 }
 
 // table fills what the kernel knows of each layer.
@@ -90,5 +119,5 @@ func (e *Engine) queueLayers(p *layersPlan, i, n int) error {
 	n32 := func(n int) int32 { return int32(n) }
 	return e.p.moe.layers.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), n32(n), n32(sh.attWidth()), n32(sh.hidden), n32(sh.inner),
 		n32(sh.experts), n32(sh.topK), normalized, n32(sh.qkvWidth()), n32(sh.kvHeads), n32(p.parts), n32(p.stages), n32(p.held), n32(sh.widestGathered()),
-		n32(p.bulk), n32(p.in), n32(p.out), n32(p.up), n32(p.down), n32(p.heldAtATime), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.postedLayers, b.stepTurns, p.stamps)
+		n32(p.bulk), n32(p.in), n32(p.out), n32(p.up), n32(p.down), n32(p.gentle), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.postedLayers, b.stepTurns, p.stamps)
 }

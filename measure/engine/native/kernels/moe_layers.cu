@@ -45,7 +45,7 @@ struct LayersArgs {
   int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts;
   int stages, held; // of the ring, and of those held apart
   int bulk;
-  int flight_in, flight_out, flight_up, flight_down, flight_held;
+  int flight_in, flight_out, flight_up, flight_down, gentle;
   float eps, scale;
   const int *positions;
   float *x;       // the stream, [hidden]
@@ -59,15 +59,43 @@ struct LayersArgs {
 #define STAMP(i) \
   if (a.stamps && threadIdx.x % STEP_THREADS == 0) a.stamps[(u64)(blockIdx.x * a.layers + l) * 32 + (i)] = cycles()
 
+// gather_of brings count words that are posted where `from` says to shared memory. A
+// thread looks for all of its words at once again and again, or where gentle for the first
+// that is not there, for each look takes its time.
 template <int AT_ONCE, class From>
-__device__ __forceinline__ void gather_of(u32 *to, From from, int count, u32 turn) {
+__device__ __forceinline__ void gather_of(u32 *to, From from, int count, u32 turn, int gentle) {
   for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
     u64 got[AT_ONCE];
 #pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? read_posted(from(i + j * STEP_THREADS)) : 0;
+    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? 0 : (u64)turn << 32;
+    u64 begin = 0;
+    bool first = gentle;
+    for (u32 looks = 0;; looks++) {
+      int missing = 0;
+      if (first) {
+        u64 seen = 0;
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+          if ((u32)(got[j] >> 32) != turn && missing++ == 0) seen = read_posted(from(i + j * STEP_THREADS));
+        first = missing && (u32)(seen >> 32) != turn;
+      } else {
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+          if ((u32)(got[j] >> 32) != turn) got[j] = read_posted(from(i + j * STEP_THREADS));
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) missing |= (u32)(got[j] >> 32) != turn;
+        first = gentle;
+      }
+      if (!missing) break;
+      if (looks % 64 == 0) {
+        u64 now = nanoseconds();
+        if (looks == 0) begin = now;
+        if (now - begin > 10000000000ull) give_up();
+      }
+    }
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++)
-      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = awaited(from(i + j * STEP_THREADS), got[j], turn);
+      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = (u32)got[j];
   }
 }
 
@@ -397,7 +425,7 @@ struct Layers {
     gather_of<5>((u32 *)in, [&](int i) {
       int at = i < DEC_VALUES ? head * DEC_VALUES + i : (GROUP * heads + head) * HEAD_DIM + i - DEC_VALUES;
       return scores_in + at + (i < DEC_VALUES + HEAD_DIM ? 0 : (heads - 1) * HEAD_DIM);
-    }, DEC_VALUES + (has_new ? 2 * HEAD_DIM : 0), turn);
+    }, DEC_VALUES + (has_new ? 2 * HEAD_DIM : 0), turn, a.gentle);
     sync_threads_of(1, STEP_THREADS);
     STAMP(2);
     if (warp < DEC_WARPS) {
@@ -429,6 +457,7 @@ struct Layers {
       wait_copies<0>();
       __syncwarp();
       leave_mixed(m, (float *)ring.at, sh.stats[warp]);
+      before_bulk();
     }
     sync_threads_of(1, STEP_THREADS);
     STAMP(3);
@@ -466,7 +495,7 @@ struct Layers {
     int share = DEC_VALUES / a.parts, parts = a.parts;
     const u64 *from = mixed_of(c.head, c.part);
     float *got = (float *)in;
-    gather_of<5>((u32 *)in, [&](int i) { return from + i; }, DEC_VALUES + 2 * peaks(), turn);
+    gather_of<5>((u32 *)in, [&](int i) { return from + i; }, DEC_VALUES + 2 * peaks(), turn, a.gentle);
     sync_threads_of(1, STEP_THREADS);
     if (threadIdx.x == 0) barrier_arrive(attended);
     STAMP(5);
@@ -505,7 +534,7 @@ struct Layers {
   // every block.
   __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP;
-    gather<8>((u32 *)in, att, a.width / 2, turn);
+    gather_of<8>((u32 *)in, [&](int i) { return att + i; }, a.width / 2, turn, a.gentle);
     sync_threads_of(1, STEP_THREADS);
     STAMP(6);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
@@ -516,7 +545,7 @@ struct Layers {
     }
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     STAMP(7);
-    gather<6>((u32 *)in, ended, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
+    gather_of<6>((u32 *)in, [&](int i) { return ended + i; }, a.hidden / 2 + a.hidden / 16, turn, a.gentle); // squares are behind
     sync_threads_of(1, STEP_THREADS);
     STAMP(8);
   }
@@ -614,7 +643,7 @@ struct Layers {
     }
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     STAMP(12);
-    if (mine(a.hidden / 16)) gather<12>((u32 *)in, acts, a.top * a.inner / 2, turn);
+    if (mine(a.hidden / 16)) gather_of<12>((u32 *)in, [&](int i) { return acts + i; }, a.top * a.inner / 2, turn, a.gentle);
     sync_threads_of(1, STEP_THREADS);
     STAMP(13);
     first += ups();
@@ -660,7 +689,7 @@ struct Layers {
       first += ups() + downs();
       if (l + 1 == a.layers) break;
       sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-      gather<6>((u32 *)in, after, a.hidden / 2 + a.hidden / 16, turn);
+      gather_of<6>((u32 *)in, [&](int i) { return after + i; }, a.hidden / 2 + a.hidden / 16, turn, a.gentle);
       sync_threads_of(1, STEP_THREADS);
       STAMP(15);
     }
@@ -668,10 +697,8 @@ struct Layers {
   }
 };
 
-extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
-    mixture_layers(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int parts, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int flight_held,
-                   float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
+// layers divides the shared memory of a block; widest is the most that it gathers.
+__device__ __forceinline__ void layers_of(const LayersArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
   __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[CONSUMERS], consumed, attended;
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
@@ -679,29 +706,37 @@ extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
   __shared__ int chosen[WARP];
   __shared__ float share[WARP], score[WARP];
   __shared__ __align__(16) HeadShared sh;
-  LayersArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts, stages, held, bulk, flight_in, flight_out,
-                  flight_up, flight_down, flight_held, eps, scale, positions, x, h, squares, boxes, turns, stamps};
-  int tiles = (hidden / 16 + gridDim.x - 1) / gridDim.x;
-  u8 *hold = ring + stages * LAYER_STAGE;
-  bf16 *in = (bf16 *)(hold + max(held * LAYER_STAGE, DEC_WARPS * DEC_RING)), *row = in + widest, *norms = row + hidden, *gains = norms + 2 * HEAD_DIM;
+  int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
+  u8 *hold = ring + a.stages * LAYER_STAGE;
+  bf16 *in = (bf16 *)(hold + max(a.held * LAYER_STAGE, DEC_WARPS * DEC_RING)), *row = in + widest, *norms = row + a.hidden, *gains = norms + 2 * HEAD_DIM;
   float *stream = (float *)(gains + tiles * 64);
   StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
-  float *sums = (float *)(here_table + layers);
-  u64 *mixed = boxes + rows, *att = mixed + kv_heads * parts * (DEC_VALUES + 2 * max(parts, GROUP)), *ended = att + width / 2;
-  u64 *acts = ended + hidden / 2 + hidden / 16, *after = acts + top * inner / 2, *scores = after + hidden / 2 + hidden / 16;
+  float *sums = (float *)(here_table + a.layers);
+  u64 *mixed = a.boxes + a.rows, *att = mixed + a.kv_heads * a.parts * (DEC_VALUES + 2 * max(a.parts, GROUP)), *ended = att + a.width / 2;
+  u64 *acts = ended + a.hidden / 2 + a.hidden / 16, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
   Layers s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
-              red, (float *)(in + hidden), keys, chosen, share, score, sh, boxes, mixed, att, ended, acts, after, scores};
+              red, (float *)(in + a.hidden), keys, chosen, share, score, sh, a.boxes, mixed, att, ended, acts, after, scores};
   if (threadIdx.x == 0) {
-    for (int i = 0; i < stages; i++) barrier_init(full + i, bulk ? 1 : WARP), barrier_init(empty + i, 1);
-    for (int i = 0; i < s.holds(); i++) barrier_init(here + i, bulk ? 1 : WARP);
+    for (int i = 0; i < a.stages; i++) barrier_init(full + i, a.bulk ? 1 : WARP), barrier_init(empty + i, 1);
+    for (int i = 0; i < s.holds(); i++) barrier_init(here + i, a.bulk ? 1 : WARP);
     barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1);
+    before_bulk();
   }
-  for (int i = threadIdx.x; i < layers * (int)(sizeof(StepLayer) / 8); i += blockDim.x) ((u64 *)here_table)[i] = ((const u64 *)table)[i];
+  for (int i = threadIdx.x; i < a.layers * (int)(sizeof(StepLayer) / 8); i += blockDim.x) ((u64 *)here_table)[i] = ((const u64 *)a.table)[i];
   __syncthreads();
   if (threadIdx.x >= CONSUMERS * WARP)
     s.produce();
   else
     s.consume();
+}
+
+extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
+    mixture_layers(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
+                   int parts, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int gentle,
+                   float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
+  LayersArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts, stages, held, bulk, flight_in, flight_out,
+                  flight_up, flight_down, gentle, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+  layers_of(a, widest);
 }
 
 #endif

@@ -323,6 +323,14 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void *from, u32 bytes, u
 #endif
 }
 
+// before_bulk orders what this thread wrote to shared memory ahead of what copy_bulk
+// does there.
+__device__ __forceinline__ void before_bulk() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ u64 cycles() {
   u64 t;
   asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
