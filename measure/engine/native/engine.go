@@ -40,6 +40,7 @@ type Options struct {
 	linear   []linearKernels        // nil for linearShapes
 	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor
 	defines  []string               // more of the kernels'
+	apart    bool                   // the operators of a mixture's step have kernels of their own
 	splits   int                    // of the context in decode attention; 0 for the rule
 	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
 	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes

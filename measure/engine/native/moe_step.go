@@ -24,7 +24,7 @@ func (p *program) fusesStep(s *shape) bool {
 // fusesStep reports whether the engine's step is done so: its blocks wait for each other,
 // so each has to have a multiprocessor, and the memory there.
 func (e *Engine) fusesStep() bool {
-	return e.p.moe.step != nil && e.opt.Batch == 1 && e.opt.sms <= e.dev.SMs && e.stepStages() >= copyWarps
+	return e.p.moe.step != nil && !e.opt.apart && e.opt.Batch == 1 && e.opt.sms <= e.dev.SMs && e.stepStages() >= copyWarps
 }
 
 // postedInStep are the bytes of what blocks of a step's kernel post to each other: twice
