@@ -11,9 +11,9 @@ import (
 
 // layersPlan is how the kernel of all layers is launched (moe_layers.cu).
 type layersPlan struct {
-	sms, stages, held, parts        int
-	bulk, in, out, up, down, gentle int
-	stamps                          cuda.Ptr
+	sms, stages, held, parts int
+	bulk, in, out, up, down  int
+	stamps                   cuda.Ptr
 }
 
 const layerStage = 16*512 + 64
@@ -47,29 +47,28 @@ func (e *Engine) layersShared(p *layersPlan) int {
 func (s *shape) postedInLayers() int {
 	group := s.heads / s.kvHeads
 	return postedBytes * (s.qkvWidth() + s.kvHeads*mostSplits*(group*s.headDim+2*max(mostSplits, group)) + s.attWidth()/2 +
-		2*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + s.experts)
+		2*(s.hidden/2+s.hidden/16+1) + s.topK*s.inner/2 + s.experts)
 }
 
-// partsOf are parts of a head's context: as many as share its queries evenly.
-func (s *shape) partsOf(most int) int {
-	group := s.heads / s.kvHeads
-	best := 1
-	for n := 1; n <= most; n++ {
-		if group%n == 0 || n%group == 0 && s.headDim%(n/group) == 0 && s.headDim/(n/group) >= 4 {
-			best = n
+// shareOf is the least share of a head's output, as a power of 2, that so many blocks make
+// together; -1 if there are too few.
+func (s *shape) shareOf(blocks int) int {
+	values := s.heads / s.kvHeads * s.headDim
+	for share := 2; 1<<share <= values; share++ {
+		if values%(1<<share) == 0 && values>>share <= blocks {
+			return share
 		}
 	}
-	return best
+	return -1
 }
 
 func (e *Engine) planLayers() *layersPlan {
 	sh := &e.shape
 	p := &layersPlan{sms: min(e.opt.sms, sh.topK*sh.inner/8), stages: 16, held: 4}
-	p.parts = sh.partsOf(min(8, p.sms/sh.kvHeads))
+	p.parts = 16
 	if err := p.set(os.Getenv("LLMPROF_STEP")); err != nil {
 		panic(err)
 	}
-	p.parts = sh.partsOf(min(p.parts, p.sms/sh.kvHeads))
 	return p
 }
 
@@ -84,7 +83,7 @@ func (p *layersPlan) set(spec string) error {
 		if err != nil {
 			return err
 		}
-		at := map[string]*int{"sms": &p.sms, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "bulk": &p.bulk, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down, "gentle": &p.gentle}[name]
+		at := map[string]*int{"sms": &p.sms, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "bulk": &p.bulk, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down}[name]
 		if at == nil {
 			return fmt.Errorf("no %q", name)
 		}
@@ -118,6 +117,6 @@ func (e *Engine) queueLayers(p *layersPlan, i, n int) error {
 	l := cuda.Launch{Grid: cuda.Dim{X: p.sms}, Block: cuda.Dim{X: 12 * 32}, Shared: e.layersShared(p), Early: true}
 	n32 := func(n int) int32 { return int32(n) }
 	return e.p.moe.layers.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), n32(n), n32(sh.attWidth()), n32(sh.hidden), n32(sh.inner),
-		n32(sh.experts), n32(sh.topK), normalized, n32(sh.qkvWidth()), n32(sh.kvHeads), n32(p.parts), n32(p.stages), n32(p.held), n32(sh.widestGathered()),
-		n32(p.bulk), n32(p.in), n32(p.out), n32(p.up), n32(p.down), n32(p.gentle), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.postedLayers, b.stepTurns, p.stamps)
+		n32(sh.experts), n32(sh.topK), normalized, n32(sh.qkvWidth()), n32(sh.kvHeads), n32(sh.shareOf(min(p.parts, p.sms/sh.kvHeads))), n32(p.stages), n32(p.held), n32(sh.widestGathered()),
+		n32(p.bulk), n32(p.in), n32(p.out), n32(p.up), n32(p.down), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.postedLayers, b.stepTurns, p.stamps)
 }

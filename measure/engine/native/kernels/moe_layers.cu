@@ -42,10 +42,10 @@ struct StepLayer {
 
 struct LayersArgs {
   const StepLayer *table;
-  int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts;
+  int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
   int stages, held; // of the ring, and of those held apart
   int bulk;
-  int flight_in, flight_out, flight_up, flight_down, gentle;
+  int flight_in, flight_out, flight_up, flight_down;
   float eps, scale;
   const int *positions;
   float *x;       // the stream, [hidden]
@@ -59,33 +59,30 @@ struct LayersArgs {
 #define STAMP(i) \
   if (a.stamps && threadIdx.x % STEP_THREADS == 0) a.stamps[(u64)(blockIdx.x * a.layers + l) * 32 + (i)] = cycles()
 
-// gather_of brings count words that are posted where `from` says to shared memory. A
-// thread looks for all of its words at once again and again, or where gentle for the first
-// that is not there, for each look takes its time.
-template <int AT_ONCE, class From>
-__device__ __forceinline__ void gather_of(u32 *to, From from, int count, u32 turn, int gentle) {
-  for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
-    u64 got[AT_ONCE];
+// gather_boxes brings count words that are posted from `from` on, an even place, to shared
+// memory. A thread looks for all of its words at once again and again, for each look takes
+// its time.
+__device__ __noinline__ void gather_boxes(u32 *to, const u64 *from, int count, u32 turn) {
+  const int AT_ONCE = 6; // pairs
+  for (int i = threadIdx.x * 2; i < count; i += AT_ONCE * 2 * STEP_THREADS) {
+    u64 got[AT_ONCE][2];
 #pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? 0 : (u64)turn << 32;
+    for (int j = 0; j < AT_ONCE; j++) {
+      int at = i + j * 2 * STEP_THREADS;
+      got[j][0] = at < count ? 0 : (u64)turn << 32, got[j][1] = at + 1 < count ? 0 : (u64)turn << 32;
+    }
     u64 begin = 0;
-    bool first = gentle;
     for (u32 looks = 0;; looks++) {
-      int missing = 0;
-      if (first) {
-        u64 seen = 0;
+      u32 missing = 0;
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++)
-          if ((u32)(got[j] >> 32) != turn && missing++ == 0) seen = read_posted(from(i + j * STEP_THREADS));
-        first = missing && (u32)(seen >> 32) != turn;
-      } else {
+      for (int j = 0; j < AT_ONCE; j++)
+        if (((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn)) {
+          int at = i + j * 2 * STEP_THREADS;
+          read_two_posted(from + at, got[j][0], got[j][1]);
+          if (at + 1 >= count) got[j][1] = (u64)turn << 32;
+        }
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++)
-          if ((u32)(got[j] >> 32) != turn) got[j] = read_posted(from(i + j * STEP_THREADS));
-#pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) missing |= (u32)(got[j] >> 32) != turn;
-        first = gentle;
-      }
+      for (int j = 0; j < AT_ONCE; j++) missing |= ((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn);
       if (!missing) break;
       if (looks % 64 == 0) {
         u64 now = nanoseconds();
@@ -94,8 +91,10 @@ __device__ __forceinline__ void gather_of(u32 *to, From from, int count, u32 tur
       }
     }
 #pragma unroll
-    for (int j = 0; j < AT_ONCE; j++)
-      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = (u32)got[j];
+    for (int j = 0; j < AT_ONCE; j++) {
+      int at = i + j * 2 * STEP_THREADS;
+      if (at < count) *(uint2 *)(to + at) = make_uint2((u32)got[j][0], (u32)got[j][1]);
+    }
   }
 }
 
@@ -152,8 +151,8 @@ struct Layers {
   // copy copies n columns of 8 rows from first on, and m of 8 from second on.
   __device__ __forceinline__ void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
     int lane = threadIdx.x % WARP;
-    if (a.bulk) {
-      n = min(n, STEP_DEPTH), m = max(0, min(m, STEP_DEPTH));
+    n = min(n, STEP_DEPTH), m = max(0, min(m, STEP_DEPTH));
+    if (bulk_copies(a.bulk)) {
       if (lane == 0) barrier_expect(full, 16 * (n + m));
       __syncwarp();
       const bf16 *from = (lane < 8 ? first : second) + (u64)((u32)(lane % 8) * (u32)k);
@@ -161,14 +160,13 @@ struct Layers {
       if (lane < 16 && columns > 0) copy_bulk(to + place_of(lane), from, columns * 2, full, policy);
       return;
     }
-    first += lane * 8, second += lane * 8;
-    if (lane * 8 < n) {
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+      const bf16 *from = (half ? second : first) + lane * 8;
+      if (lane * 8 < (half ? m : n)) {
 #pragma unroll
-      for (int j = 0; j < 8; j++) copy16_once(to + lane * 16 + place_of(j), first + (u64)((u32)j * (u32)k), policy);
-    }
-    if (lane * 8 < m) {
-#pragma unroll
-      for (int j = 0; j < 8; j++) copy16_once(to + lane * 16 + place_of(j + 8), second + (u64)((u32)j * (u32)k), policy);
+        for (int j = 0; j < 8; j++) copy16_once(to + half * 4 * 512 + lane * 16 + place_of(j), from + (u64)((u32)j * (u32)k), policy);
+      }
     }
     barrier_arrive_copied(full);
   }
@@ -179,70 +177,67 @@ struct Layers {
     if (flight > 0 && j >= 0) barrier_wait(full + j % a.stages, j / a.stages & 1);
   }
 
-  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
-    barrier_wait(empty + p.slot, p.phase);
-    copy(shared_address(ring) + p.slot * LAYER_STAGE, full + p.slot, first, second, k, n, m, policy);
-  }
+  // What is copied at a time, in this order; those that are held come in the layer ahead,
+  // behind o's.
+  enum Kind { HELD, IN, OUT, UP, DOWN };
 
-  __device__ __forceinline__ const bf16 *unit_of(const StepLayer &w, int i, int &col) const {
-    int each = each_unit(), unit = i / each;
-    col = (i - unit * each) * 2 * STEP_DEPTH;
-    return w.qkv + (u64)(back() + unit * gridDim.x) * 8 * a.hidden + col;
-  }
-
-  // hold_next fills the stages that are held.
-  __device__ __forceinline__ void hold_next(const StepLayer &w, u64 policy) const {
-    for (int i = threadIdx.x / WARP - CONSUMERS; i < holds(); i += PRODUCERS) {
-      int col;
-      const bf16 *from = unit_of(w, i, col);
-      copy(shared_address(hold) + i * LAYER_STAGE, here + i, from, from + STEP_DEPTH, a.hidden, a.hidden - col, a.hidden - col - STEP_DEPTH, policy);
+  // rows is where a stage's 16 rows begin, the second eight of them where second says, and
+  // its column.
+  __device__ __forceinline__ const bf16 *rows(const StepLayer &w, int kind, int stage, const bf16 *&second, int &col) const {
+    int each = kind <= IN ? each_unit() : steps(kind == OUT ? a.width : kind == UP ? a.hidden : a.inner), part = stage / each;
+    col = (stage - part * each) * STEP_DEPTH;
+    const bf16 *from;
+    if (kind <= IN) {
+      col *= 2;
+      from = w.qkv + (u64)(back() + part * gridDim.x) * 8 * a.hidden + col;
+      second = from + STEP_DEPTH;
+    } else if (kind == OUT) {
+      from = w.out + (u64)item(part) * 16 * a.width + col;
+      second = from + 8 * a.width;
+    } else if (kind == UP) {
+      int tile = item(part), e = tile / (a.inner / 8);
+      from = w.gate_up + ((u64)chosen[e] * 2 * a.inner + (tile - e * (a.inner / 8)) * 8) * a.hidden + col;
+      second = from + (u64)a.inner * a.hidden;
+    } else {
+      int i = part / a.top;
+      from = w.down + ((u64)chosen[part - i * a.top] * a.hidden + item(i) * 16) * a.inner + col;
+      second = from + 8 * a.inner;
     }
+    return from;
   }
 
   // produce fills every fourth stage.
   __device__ void produce() const {
     u64 policy = evict_first();
-    int warp = threadIdx.x / WARP - CONSUMERS, hidden = a.hidden, inner = a.inner;
-    int deep = steps(a.width), each = steps(hidden), of = steps(inner);
-    int outs = this->outs(), ups = this->ups(), downs = this->downs(), held = holds();
+    int warp = threadIdx.x / WARP - CONSUMERS, held = holds();
     Place p = {warp, 1};
     let_next_start();
-    hold_next(table[0], policy);
-    int j = warp, to = 0, from; // stages of the ring
-    for (int l = 0; l < a.layers; l++) {
-      const StepLayer &w = table[l];
-      from = to, to += ins() - held;
-      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
-        int col;
-        const bf16 *at = unit_of(w, j - from + held, col);
-        bound(j, a.flight_in);
-        fill(p, at, at + STEP_DEPTH, hidden, hidden - col, hidden - col - STEP_DEPTH, policy);
+    int j = warp, to = 0; // stages of the ring
+#pragma unroll 1
+    for (int n = -1; n < a.layers * 5; n++) {
+      int l = n < 0 ? -1 : n / 5, at = n - l * 5, kind = n < 0 || at == 2 ? HELD : at < 2 ? IN + at : at;
+      const StepLayer &w = table[min(kind == HELD ? l + 1 : l, a.layers - 1)];
+      if (kind == HELD && n >= 0) {
+        if (l + 1 < a.layers) barrier_wait(attended, l & 1);
       }
-      from = to, to += outs;
-      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
-        int i = (j - from) / deep, col = (j - from - i * deep) * STEP_DEPTH;
-        const bf16 *at = w.out + (u64)item(i) * 16 * a.width + col;
-        bound(j, a.flight_out);
-        fill(p, at, at + 8 * a.width, a.width, a.width - col, a.width - col, policy);
-      }
-      if (l + 1 < a.layers) {
-        barrier_wait(attended, l & 1);
-        hold_next(table[l + 1], policy);
-      }
-      __syncthreads(); // the experts are chosen
-      from = to, to += ups;
-      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
-        int i = (j - from) / each, tile = item(i), e = tile / (inner / 8), col = (j - from - i * each) * STEP_DEPTH;
-        const bf16 *at = w.gate_up + ((u64)chosen[e] * 2 * inner + (tile - e * (inner / 8)) * 8) * hidden + col;
-        bound(j, a.flight_up);
-        fill(p, at, at + (u64)inner * hidden, hidden, hidden - col, hidden - col, policy);
-      }
-      from = to, to += downs;
-      for (; j < to; j += PRODUCERS, next(p, PRODUCERS)) {
-        int part = (j - from) / of, i = part / a.top, col = (j - from - part * of) * STEP_DEPTH;
-        const bf16 *at = w.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner + col;
-        bound(j, a.flight_down);
-        fill(p, at, at + 8 * inner, inner, inner - col, inner - col, policy);
+      if (kind == UP) __syncthreads(); // the experts are chosen
+      int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
+      int flight = kind <= IN ? a.flight_in : kind == OUT ? a.flight_out : kind == UP ? a.flight_up : a.flight_down;
+      to += kind == HELD ? 0 : kind == IN ? ins() - held : kind == OUT ? outs() : kind == UP ? ups() : downs();
+#pragma unroll 1
+      for (int i = kind == HELD ? warp : j; i < (kind != HELD ? to : l + 1 < a.layers ? held : 0); i += PRODUCERS) {
+        const bf16 *second, *first;
+        int col, stage = kind == HELD ? i : kind == IN ? i - from + held : i - from;
+        first = rows(w, kind, stage, second, col);
+        u64 *filled = here + i;
+        u32 there = shared_address(hold) + i * LAYER_STAGE;
+        if (kind != HELD) {
+          bound(i, flight);
+          barrier_wait(empty + p.slot, p.phase);
+          filled = full + p.slot, there = shared_address(ring) + p.slot * LAYER_STAGE;
+          next(p, PRODUCERS), j = i + PRODUCERS;
+        }
+        copy(there, filled, first, second, k, k - col, kind <= IN ? k - col - STEP_DEPTH : k - col, policy);
       }
     }
     wait_for_previous();
@@ -389,6 +384,8 @@ struct Layers {
   __device__ __forceinline__ void project(const StepLayer &w, int l, Context &c, int first, u32 turn) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = each_unit(), n = ins(), held = holds();
     float s = scale();
+    bool begun = false;
+#pragma unroll 1
     for (int i = warp; i < n || i == warp; i += CONSUMERS) {
       if (i < n) {
         bool apart = i < held;
@@ -401,31 +398,32 @@ struct Layers {
         __syncwarp();
         if (lane == 0) barrier_arrive(apart ? consumed : empty + slot);
       }
-      if (i == warp) begin_context(w, l, c);
+      if (!begun && i + CONSUMERS >= held) begin_context(w, l, c), begun = true;
     }
     sync_threads_of(1, STEP_THREADS);
     for (int i = threadIdx.x; i < units() * 8; i += STEP_THREADS) {
       float y = 0.f;
       for (int k = 0; k < each; k++) y += sums[(i / 8 * each + k) * 8 + i % 8];
-      post(scores_in + (back() + i / 8 * gridDim.x) * 8 + i % 8, __float_as_uint(y * s), turn);
+      int at = (back() + i / 8 * gridDim.x) * 8 + i % 8, head = at / HEAD_DIM, heads = a.kv_heads; // of queries, keys or values
+      int of = head < GROUP * heads ? head / GROUP * (GROUP + 2) + head % GROUP
+               : head < (GROUP + 1) * heads ? (head - GROUP * heads) * (GROUP + 2) + GROUP : (head - (GROUP + 1) * heads) * (GROUP + 2) + GROUP + 1;
+      post(scores_in + of * HEAD_DIM + at % HEAD_DIM, __float_as_uint(y * s), turn);
     }
   }
 
   // Of a part of a head's context boxes are [parts that take][parts that give][share],
   // and peaks and sums of the queries that the share is of.
-  __device__ __forceinline__ int peaks() const { return max(a.parts, GROUP); }
+  __device__ __forceinline__ int per_share() const { return max(1, (1 << a.share) / HEAD_DIM); } // queries
+  __device__ __forceinline__ int peaks() const { return per_share() * a.parts; }
   __device__ __forceinline__ u64 *mixed_of(int head, int part) const { return mixed + (head * a.parts + part) * (DEC_VALUES + 2 * peaks()); }
 
   // attend is attention over the part of the context that the block has.
   __device__ __forceinline__ void attend(const StepLayer &w, int l, const Context &c, u32 turn) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, step = a.parts * DEC_WARPS, first = c.part * DEC_WARPS + warp;
-    int owner = c.slot / 16 % step, head = c.head, heads = a.kv_heads;
+    int owner = c.slot / 16 % step, head = c.head;
     const float *raw = (const float *)in;
     bool has_new = owner / DEC_WARPS == c.part;
-    gather_of<5>((u32 *)in, [&](int i) {
-      int at = i < DEC_VALUES ? head * DEC_VALUES + i : (GROUP * heads + head) * HEAD_DIM + i - DEC_VALUES;
-      return scores_in + at + (i < DEC_VALUES + HEAD_DIM ? 0 : (heads - 1) * HEAD_DIM);
-    }, DEC_VALUES + (has_new ? 2 * HEAD_DIM : 0), turn, a.gentle);
+    gather_boxes((u32 *)in, scores_in + head * (GROUP + 2) * HEAD_DIM, has_new ? (GROUP + 2) * HEAD_DIM : DEC_VALUES, turn);
     sync_threads_of(1, STEP_THREADS);
     STAMP(2);
     if (warp < DEC_WARPS) {
@@ -445,7 +443,7 @@ struct Layers {
           int at = lane + WARP * i;
           k[i] = raw[DEC_VALUES + at], v[i] = raw[DEC_VALUES + HEAD_DIM + at];
 #if QKV_BIAS
-          k[i] += wide(w.bias[(GROUP * heads + head) * HEAD_DIM + at]), v[i] += wide(w.bias[((GROUP + 1) * heads + head) * HEAD_DIM + at]);
+          k[i] += wide(w.bias[(GROUP * a.kv_heads + head) * HEAD_DIM + at]), v[i] += wide(w.bias[((GROUP + 1) * a.kv_heads + head) * HEAD_DIM + at]);
 #endif
         }
         keep(sh, k, v, norms + HEAD_DIM, a.eps, w.keys, w.values, ((u64)head * w.capacity + c.slot) * HEAD_DIM);
@@ -468,50 +466,45 @@ struct Layers {
 
   // post_part posts what the block's warps have, to those that make its head's output.
   __device__ __forceinline__ void post_part(const Context &c, u32 turn) const {
-    int share = DEC_VALUES / a.parts;
+    int share = 1 << a.share;
+#pragma unroll 1
     for (int i = threadIdx.x * 4; i < DEC_VALUES; i += STEP_THREADS * 4) {
       float2 stat;
       float4 o = joined(sh, hold, i, stat);
-      int to = i / share;
-      u64 *at = mixed_of(c.head, to) + c.part * share + i - to * share;
+      u64 *to = mixed_of(c.head, i >> a.share), *at = to + (c.part << a.share) + (i & share - 1);
       post(at, __float_as_uint(o.x), turn), post(at + 1, __float_as_uint(o.y), turn);
       post(at + 2, __float_as_uint(o.z), turn), post(at + 3, __float_as_uint(o.w), turn);
-    }
-    for (int i = threadIdx.x; i < peaks(); i += STEP_THREADS) { // a share's queries, or a query's shares
-      int g = i * GROUP / peaks(), to = i * a.parts / peaks(), q = g - to * GROUP / a.parts;
-      float m = -INFINITY, l = 0.f;
-#pragma unroll
-      for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
-#pragma unroll
-      for (int w = 0; w < DEC_WARPS; w++) l += weight_of(sh.stats[w][g].x, m) * sh.stats[w][g].y;
-      u64 *at = mixed_of(c.head, to) + DEC_VALUES + (q * a.parts + c.part) * 2;
-      post(at, __float_as_uint(m), turn), post(at + 1, __float_as_uint(l), turn);
+      if (i % min(share, HEAD_DIM) == 0) {
+        at = to + DEC_VALUES + ((i & share - 1) / HEAD_DIM * a.parts + c.part) * 2;
+        post(at, __float_as_uint(stat.x), turn), post(at + 1, __float_as_uint(stat.y), turn);
+      }
     }
   }
 
   // take_parts makes the block's share of its head's output of what all parts posted, and
   // posts it.
   __device__ __forceinline__ void take_parts(int l, const Context &c, u32 turn) const {
-    int share = DEC_VALUES / a.parts, parts = a.parts;
-    const u64 *from = mixed_of(c.head, c.part);
-    float *got = (float *)in;
-    gather_of<5>((u32 *)in, [&](int i) { return from + i; }, DEC_VALUES + 2 * peaks(), turn, a.gentle);
+    int share = 1 << a.share, parts = a.parts;
+    const float *got = (const float *)in;
+    gather_boxes((u32 *)in, mixed_of(c.head, c.part), DEC_VALUES + 2 * peaks(), turn);
     sync_threads_of(1, STEP_THREADS);
     if (threadIdx.x == 0) barrier_arrive(attended);
     STAMP(5);
+#pragma unroll 1
     for (int i = threadIdx.x; i - (int)threadIdx.x % WARP < share; i += STEP_THREADS) {
       int v = min(i, share - 1);
       const float2 *stats = (const float2 *)(got + DEC_VALUES) + v / HEAD_DIM * parts;
       float m = -INFINITY, o = 0.f, sum = 0.f;
+#pragma unroll 4
       for (int s = 0; s < parts; s++) m = fmaxf(m, stats[s].x);
 #pragma unroll 4
       for (int s = 0; s < parts; s++) {
         float f = weight_of(stats[s].x, m);
-        o += f * got[s * share + v], sum += f * stats[s].y;
+        o += f * got[(s << a.share) + v], sum += f * stats[s].y;
       }
       u32 y = narrow(o / sum);
       y |= __shfl_xor_sync(FULL, y, 1) << 16;
-      if (i < share && i % 2 == 0) post(att + (c.head * DEC_VALUES + c.part * share + i) / 2, y, turn);
+      if (i < share && i % 2 == 0) post(att + (c.head * DEC_VALUES + (c.part << a.share) + i) / 2, y, turn);
     }
     sync_threads_of(1, STEP_THREADS);
   }
@@ -534,7 +527,7 @@ struct Layers {
   // every block.
   __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP;
-    gather_of<8>((u32 *)in, [&](int i) { return att + i; }, a.width / 2, turn, a.gentle);
+    gather_boxes((u32 *)in, att, a.width / 2, turn);
     sync_threads_of(1, STEP_THREADS);
     STAMP(6);
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
@@ -545,7 +538,7 @@ struct Layers {
     }
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     STAMP(7);
-    gather_of<6>((u32 *)in, [&](int i) { return ended + i; }, a.hidden / 2 + a.hidden / 16, turn, a.gentle); // squares are behind
+    gather_boxes((u32 *)in, ended, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
     sync_threads_of(1, STEP_THREADS);
     STAMP(8);
   }
@@ -643,7 +636,7 @@ struct Layers {
     }
     sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     STAMP(12);
-    if (mine(a.hidden / 16)) gather_of<12>((u32 *)in, [&](int i) { return acts + i; }, a.top * a.inner / 2, turn, a.gentle);
+    if (mine(a.hidden / 16)) gather_boxes((u32 *)in, acts, a.top * a.inner / 2, turn);
     sync_threads_of(1, STEP_THREADS);
     STAMP(13);
     first += ups();
@@ -689,7 +682,7 @@ struct Layers {
       first += ups() + downs();
       if (l + 1 == a.layers) break;
       sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-      gather_of<6>((u32 *)in, [&](int i) { return after + i; }, a.hidden / 2 + a.hidden / 16, turn, a.gentle);
+      gather_boxes((u32 *)in, after, a.hidden / 2 + a.hidden / 16, turn);
       sync_threads_of(1, STEP_THREADS);
       STAMP(15);
     }
@@ -700,7 +693,7 @@ struct Layers {
 // layers divides the shared memory of a block; widest is the most that it gathers.
 __device__ __forceinline__ void layers_of(const LayersArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
-  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[CONSUMERS], consumed, attended;
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES], consumed, attended;
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
   __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
   __shared__ int chosen[WARP];
@@ -712,8 +705,8 @@ __device__ __forceinline__ void layers_of(const LayersArgs &a, int widest) {
   float *stream = (float *)(gains + tiles * 64);
   StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
   float *sums = (float *)(here_table + a.layers);
-  u64 *mixed = a.boxes + a.rows, *att = mixed + a.kv_heads * a.parts * (DEC_VALUES + 2 * max(a.parts, GROUP)), *ended = att + a.width / 2;
-  u64 *acts = ended + a.hidden / 2 + a.hidden / 16, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
+  u64 *mixed = a.boxes + a.rows, *att = mixed + a.kv_heads * a.parts * (DEC_VALUES + 2 * a.parts * max(1, (1 << a.share) / HEAD_DIM)), *ended = att + a.width / 2;
+  u64 *acts = ended + a.hidden / 2 + (a.hidden / 16 + 1) / 2 * 2, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
   Layers s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
               red, (float *)(in + a.hidden), keys, chosen, share, score, sh, a.boxes, mixed, att, ended, acts, after, scores};
   if (threadIdx.x == 0) {
@@ -732,10 +725,10 @@ __device__ __forceinline__ void layers_of(const LayersArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_layers(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int parts, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int gentle,
+                   int share, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down,
                    float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
-  LayersArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, parts, stages, held, bulk, flight_in, flight_out,
-                  flight_up, flight_down, gentle, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+  LayersArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, bulk, flight_in, flight_out,
+                  flight_up, flight_down, eps, scale, positions, x, h, squares, boxes, turns, stamps};
   layers_of(a, widest);
 }
 

@@ -119,6 +119,11 @@ __device__ __forceinline__ u64 read_posted(const u64 *at) {
   return v;
 }
 
+// read_two_posted looks at two boxes that lie side by side, at an even place.
+__device__ __forceinline__ void read_two_posted(const u64 *at, u64 &a, u64 &b) {
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(a), "=l"(b) : "l"(at) : "memory");
+}
+
 // Values of another GPU, past every cache of this one.
 __device__ __forceinline__ float4 load_peer(const float *at) {
   float4 v;
@@ -310,6 +315,15 @@ __device__ __forceinline__ u32 in_cluster(const void *at, u32 rank) {
 __device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(bytes) : "memory");
+#endif
+}
+
+// bulk_copies reports whether weights come by copy_bulk: where there is such a thing.
+__device__ __forceinline__ bool bulk_copies(int wanted) {
+#if __CUDA_ARCH__ >= 900
+  return true;
+#else
+  return false;
 #endif
 }
 

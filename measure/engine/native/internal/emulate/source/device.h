@@ -262,6 +262,10 @@ inline u64 read_posted(const u64 *at) {
   emulated::look_again();
   return v;
 }
+inline void read_two_posted(const u64 *at, u64 &a, u64 &b) {
+  if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
+  a = read_posted(at), b = read_posted(at + 1);
+}
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
 // other here than GPUs do, the more so on a busy machine.
@@ -284,6 +288,7 @@ inline void barrier_expect(u64 *b, u32 bytes) {
   *b += bytes;
   barrier_arrive(b);
 }
+inline bool bulk_copies(int wanted) { return wanted; }
 inline void before_bulk() {}
 inline u64 cycles() { return nanoseconds(); }
 inline void copy_bulk(u32 to, const void *from, u32 bytes, u64 *b, u64) {
