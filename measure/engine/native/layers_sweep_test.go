@@ -35,7 +35,7 @@ func TestSweepLayers(t *testing.T) {
 	b, err := e.dev.NewEvent()
 	m.must(err)
 	var same []int32
-	for _, s := range strings.Split(spec, ";") {
+	run := func(s string) float64 {
 		p := e.planLayers()
 		m.must(p.set(s))
 		old := strings.Contains(s, "old")
@@ -43,11 +43,12 @@ func TestSweepLayers(t *testing.T) {
 		if stamped {
 			p.stamps = stamps
 		}
-		if e.layersShared(p)+6<<10 > e.dev.SharedOptIn {
+		if e.layersShared(p)+5<<10 > e.dev.SharedOptIn {
 			t.Logf("%-60s too large: %d", s, e.layersShared(p))
-			continue
+			return 1e9
 		}
 		e.layers, e.twoKernels = p, old
+		e.opt.apart = strings.Contains(s, "apart")
 		e.decode = e.decodeSequence()
 		if e.step != nil {
 			m.must(e.step.Close())
@@ -85,6 +86,33 @@ func TestSweepLayers(t *testing.T) {
 		if stamped {
 			e.logStamps(t, p, stamps)
 		}
+		return device[len(device)/2]
+	}
+	for _, s := range strings.Split(spec, ";") {
+		start, knobs, tune := strings.Cut(s, ":")
+		if !tune {
+			run(s)
+			continue
+		}
+		best := start // begins with commas or nothing
+		least := run(best)
+		for range 2 {
+			before := best
+			for _, knob := range strings.Split(knobs, "/") {
+				for _, v := range strings.Split(knob, "|") {
+					if strings.Contains(best, v+",") {
+						continue
+					}
+					if ms := run(best + v + ","); ms < least {
+						best, least = best+v+",", ms
+					}
+				}
+			}
+			if best == before {
+				break
+			}
+		}
+		run(best + "stamp")
 	}
 }
 

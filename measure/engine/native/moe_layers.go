@@ -11,9 +11,9 @@ import (
 
 // layersPlan is how the kernel of all layers is launched (moe_layers.cu).
 type layersPlan struct {
-	sms, stages, held, parts int
-	bulk, in, out, up, down  int
-	stamps                   cuda.Ptr
+	sms, stages, held, parts                      int
+	bulk, in, out, up, down, ahead, later, aheado int
+	stamps                                        cuda.Ptr
 }
 
 const layerStage = 16*512 + 64
@@ -83,7 +83,7 @@ func (p *layersPlan) set(spec string) error {
 		if err != nil {
 			return err
 		}
-		at := map[string]*int{"sms": &p.sms, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "bulk": &p.bulk, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down}[name]
+		at := map[string]*int{"sms": &p.sms, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "bulk": &p.bulk, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down, "ahead": &p.ahead, "later": &p.later, "aheado": &p.aheado}[name]
 		if at == nil {
 			return fmt.Errorf("no %q", name)
 		}
@@ -118,5 +118,5 @@ func (e *Engine) queueLayers(p *layersPlan, i, n int) error {
 	n32 := func(n int) int32 { return int32(n) }
 	return e.p.moe.layers.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), n32(n), n32(sh.attWidth()), n32(sh.hidden), n32(sh.inner),
 		n32(sh.experts), n32(sh.topK), normalized, n32(sh.qkvWidth()), n32(sh.kvHeads), n32(sh.shareOf(min(p.parts, p.sms/sh.kvHeads))), n32(p.stages), n32(p.held), n32(sh.widestGathered()),
-		n32(p.bulk), n32(p.in), n32(p.out), n32(p.up), n32(p.down), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.postedLayers, b.stepTurns, p.stamps)
+		n32(p.bulk), n32(p.in), n32(p.out), n32(p.up), n32(p.down), n32(p.ahead), n32(p.later), n32(p.aheado), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.postedLayers, b.stepTurns, p.stamps)
 }

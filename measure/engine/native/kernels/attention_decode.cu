@@ -186,10 +186,12 @@ struct Ring {
   }
 
   // copy begins to copy a tile's rows. For those from limit on another is read.
+  // SHORT is the same in less code.
+  template <bool SHORT>
   __device__ __forceinline__ void copy(int stage, const bf16 *from, int tile, int limit) const {
     int lane = threadIdx.x % WARP;
     u32 to = base + stage * DEC_TILE;
-    if (tile * 16 + 16 <= limit) {
+    if (!SHORT && tile * 16 + 16 <= limit) {
       from += (u64)(u32)tile * 16 * HEAD_DIM + lane * 8;
 #pragma unroll
       for (int i = 0; i < 16 / DEC_ROWS; i++) copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + i * 256);
@@ -199,8 +201,10 @@ struct Ring {
     for (int i = 0; i < 16 / DEC_ROWS; i++)
       copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + (u64)(u32)min(tile * 16 + i * DEC_ROWS + lane / DEC_PIECES, limit - 1) * HEAD_DIM);
   }
-  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const { copy(stage, k, tile, limit); }
-  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy(DEC_KEY_STAGES + stage, v, tile, limit); }
+  template <bool SHORT>
+  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const { copy<SHORT>(stage, k, tile, limit); }
+  template <bool SHORT>
+  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy<SHORT>(DEC_KEY_STAGES + stage, v, tile, limit); }
 
   // keys loads what two mma take of 16 keys, values what one takes of 16 keys' values:
   // of pieces 2i and 2i+1.
@@ -271,20 +275,22 @@ __device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring 
 
 // begin_tiles begins to copy the first of every step's tiles from `first` on, as many as
 // the ring has room for, of limit keys.
+template <bool SHORT = false>
 __device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int step, int limit) {
 #pragma unroll
   for (int i = 0; i < DEC_KEY_STAGES; i++) {
     int tile = first + i * step, behind = i - DEC_KEY_STAGES + DEC_VALUE_STAGES;
-    if (tile * 16 < limit) ring.copy_keys(i, tile, limit);
+    if (tile * 16 < limit) ring.copy_keys<SHORT>(i, tile, limit);
     commit();
     if (behind < 0) continue;
     tile = first + behind * step;
-    if (tile * 16 < limit) ring.copy_values(behind, tile, limit);
+    if (tile * 16 < limit) ring.copy_values<SHORT>(behind, tile, limit);
     commit();
   }
 }
 
 // mix goes through those tiles of count keys, of which the new one is at slot.
+template <bool SHORT = false>
 __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
   for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
     int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + DEC_VALUE_STAGES * step;
@@ -298,13 +304,13 @@ __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring
     }
     weigh(a, p, q, ring, k, tile, count);
     __syncwarp();
-    if (next_k * 16 < count) ring.copy_keys(k, next_k, count);
+    if (next_k * 16 < count) ring.copy_keys<SHORT>(k, next_k, count);
     commit();
     wait_copies<2 * DEC_VALUE_STAGES - 1>();
     __syncwarp();
     mix_values(a, p, ring, v);
     __syncwarp();
-    if (next_v * 16 < count) ring.copy_values(v, next_v, count);
+    if (next_v * 16 < count) ring.copy_values<SHORT>(v, next_v, count);
     commit();
     if (++k == DEC_KEY_STAGES) k = 0;
     if (++v == DEC_VALUE_STAGES) v = 0;

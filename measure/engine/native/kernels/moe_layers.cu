@@ -45,7 +45,7 @@ struct LayersArgs {
   int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
   int stages, held; // of the ring, and of those held apart
   int bulk;
-  int flight_in, flight_out, flight_up, flight_down;
+  int flight_in, flight_out, flight_up, flight_down, ahead_in, ahead_later, ahead_out;
   float eps, scale;
   const int *positions;
   float *x;       // the stream, [hidden]
@@ -206,6 +206,20 @@ struct Layers {
     return from;
   }
 
+  // call calls so many units of qkv from `from` on into the L2; a warp each in turn.
+  __device__ __forceinline__ void call(const StepLayer &w, int from, int to) const {
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP - CONSUMERS;
+    for (int i = from + warp; i < min(to, units()); i += PRODUCERS) // a row a lane
+      if (lane < 8) call_bulk(w.qkv + (u64)((back() + i * gridDim.x) * 8 + lane) * a.hidden, a.hidden * 2);
+  }
+
+  // call_out calls rows of o.
+  __device__ __forceinline__ void call_out(const StepLayer &w, int rows) const {
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP - CONSUMERS;
+    for (int i = 0; i < mine(a.hidden / 16); i++)
+      if (lane % PRODUCERS == warp && lane < rows) call_bulk(w.out + (u64)(item(i) * 16 + lane) * a.width, a.width * 2);
+  }
+
   // produce fills every fourth stage.
   __device__ void produce() const {
     u64 policy = evict_first();
@@ -218,7 +232,16 @@ struct Layers {
       int l = n < 0 ? -1 : n / 5, at = n - l * 5, kind = n < 0 || at == 2 ? HELD : at < 2 ? IN + at : at;
       const StepLayer &w = table[min(kind == HELD ? l + 1 : l, a.layers - 1)];
       if (kind == HELD && n >= 0) {
-        if (l + 1 < a.layers) barrier_wait(attended, l & 1);
+        if (l + 1 < a.layers) {
+          int apart = held / each_unit();
+          call(table[l + 1], apart, apart + a.ahead_in);
+          barrier_wait(attended, l & 1);
+        }
+      }
+      if (kind == UP && l + 1 < a.layers) {
+        int apart = held / each_unit() + a.ahead_in;
+        call(table[l + 1], apart, apart + a.ahead_later);
+        call_out(table[l + 1], a.ahead_out);
       }
       if (kind == UP) __syncthreads(); // the experts are chosen
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
@@ -373,7 +396,7 @@ struct Layers {
 #endif
     if (warp < DEC_WARPS) {
       if (holds() > 0) barrier_wait(consumed, l & 1);
-      begin_tiles(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
+      begin_tiles<true>(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
     }
     if (w.frequencies != c.angles)
       for (int i = threadIdx.x; i < HEAD_DIM / 2; i += STEP_THREADS) sincosf((float)past * w.frequencies[i], &sh.sin[i], &sh.cos[i]);
@@ -451,7 +474,7 @@ struct Layers {
       Queries queries;
       prepare_queries(queries, q, constants, sh, a.eps, a.scale * LOG2E);
       Mixed m = {-INFINITY, 0.f, {}};
-      mix(m, queries, ring, sh, first, step, c.slot, c.count);
+      mix<true>(m, queries, ring, sh, first, step, c.slot, c.count);
       wait_copies<0>();
       __syncwarp();
       leave_mixed(m, (float *)ring.at, sh.stats[warp]);
@@ -565,6 +588,7 @@ struct Layers {
     if (e < a.experts) {
       u32 v = awaited(scores + e, read_posted(scores + e), turn);
       mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
+      mine += mine == 0; // which is of none
     }
     if (e < padded) keys[e] = mine;
     sync_threads_of(1, STEP_THREADS);
@@ -573,11 +597,16 @@ struct Layers {
     int to = pairs ? e % 2 ? padded : half : padded, from = pairs && e % 2 ? half : 0;
     if (pairs) e /= 2, mine = e < a.experts ? keys[e] : 0;
     int rank = 0;
+    u32 before = mine - 1; // as many are before it with a key as high as its own
 #pragma unroll 4
     for (int f = from; f < to; f += 4) {
       uint4 k = *(const uint4 *)(keys + f);
-      rank += (k.x > mine || k.x == mine && f < e) + (k.y > mine || k.y == mine && f + 1 < e) + (k.z > mine || k.z == mine && f + 2 < e) +
-              (k.w > mine || k.w == mine && f + 3 < e);
+      u32 than = f <= e ? before : mine;
+      rank += (k.x > than) + (k.y > than) + (k.z > than) + (k.w > than);
+    }
+    if (e >= from && e < to) { // but not it, and those of its four that are behind it
+      uint4 k = *(const uint4 *)(keys + e / 4 * 4);
+      rank -= 1 + (e % 4 < 1 && k.y == mine) + (e % 4 < 2 && k.z == mine) + (e % 4 < 3 && k.w == mine);
     }
     if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
     if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
@@ -725,10 +754,10 @@ __device__ __forceinline__ void layers_of(const LayersArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_layers(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int share, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down,
+                   int share, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int ahead_later, int ahead_out,
                    float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
   LayersArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, bulk, flight_in, flight_out,
-                  flight_up, flight_down, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+                  flight_up, flight_down, ahead_in, ahead_later, ahead_out, eps, scale, positions, x, h, squares, boxes, turns, stamps};
   layers_of(a, widest);
 }
 

@@ -337,6 +337,13 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void *from, u32 bytes, u
 #endif
 }
 
+// call_bulk calls bytes, a multiple of 16, into the L2 (PTX ISA, cp.async.bulk.prefetch).
+__device__ __forceinline__ void call_bulk(const void *from, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
 // before_bulk orders what this thread wrote to shared memory ahead of what copy_bulk
 // does there.
 __device__ __forceinline__ void before_bulk() {
