@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"os"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -21,17 +20,15 @@ func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
 	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
-	whole := own != nil && e.fusesStep() && os.Getenv("LLMPROF_STEP_LAYERS") != "0" && !e.twoKernels
-	if whole {
-		s.add(0, func() error { return e.queueLayers(e.layers, 0, len(e.w.layers)) }, "experts_gate_up")
+	if e.fusesStep() {
+		e.stepMixtureLayers(&s)
 	}
 	for i := range e.w.layers {
-		if whole {
-			break
-		}
-		if own != nil {
+		switch {
+		case e.fusesStep():
+		case own != nil:
 			e.stepLayer(&s, i, own)
-		} else {
+		default:
 			e.stepLayerCublas(&s, i)
 		}
 	}
@@ -77,10 +74,6 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	after := e.w.norm
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
-	}
-	if e.fusesStep() {
-		e.stepMixtureLayer(s, i, after)
-		return
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)

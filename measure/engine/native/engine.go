@@ -78,9 +78,8 @@ type Engine struct {
 	b     *buffers
 	plans map[planKey]*cuda.Matmul
 
-	prefill, decode sequence // what they are made of
-	layers          *layersPlan
-	twoKernels      bool
+	prefill, decode sequence  // what they are made of
+	stepPlan        *stepPlan // of a mixture's step in one kernel, nil if there is none
 
 	step  *cuda.Graph // nil if Eager
 	left  int         // steps that the cache has room for
@@ -239,12 +238,11 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 			return err
 		}
 	}
-	if e.shape.experts > 0 {
-		if err := cuda.Upload(e.dev, e.b.stepTable, e.layersTable()); err != nil {
+	if e.stepPlan = e.planStep(); e.fusesStep() {
+		if err := cuda.Upload(e.dev, e.b.stepTable, e.stepTable()); err != nil {
 			return err
 		}
 	}
-	e.layers = e.planLayers()
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	l := &loader{
 		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,

@@ -36,19 +36,22 @@ func TestSweepLayers(t *testing.T) {
 	m.must(err)
 	var same []int32
 	run := func(s string) float64 {
-		p := e.planLayers()
+		p := e.planStep()
 		m.must(p.set(s))
-		old := strings.Contains(s, "old")
 		stamped := strings.Contains(s, "stamp")
 		if stamped {
 			p.stamps = stamps
 		}
-		if e.layersShared(p)+5<<10 > e.dev.SharedOptIn {
-			t.Logf("%-60s too large: %d", s, e.layersShared(p))
+		if e.stepShared(p)+besideStep > e.dev.SharedOptIn {
+			t.Logf("%-60s too large: %d", s, e.stepShared(p))
 			return 1e9
 		}
-		e.layers, e.twoKernels = p, old
-		e.opt.apart = strings.Contains(s, "apart")
+		e.stepPlan = p
+		if strings.Contains(s, "apart") {
+			e.stepPlan = nil
+		} else {
+			p.share = e.shape.shareOf(min(p.parts, p.blocks/e.shape.kvHeads))
+		}
 		e.decode = e.decodeSequence()
 		if e.step != nil {
 			m.must(e.step.Close())
@@ -117,9 +120,9 @@ func TestSweepLayers(t *testing.T) {
 }
 
 // logStamps says how many cycles lie between the stamps of the last step.
-func (e *Engine) logStamps(t *testing.T, p *layersPlan, at cuda.Ptr) {
+func (e *Engine) logStamps(t *testing.T, p *stepPlan, at cuda.Ptr) {
 	L := e.shape.layers
-	all := make([]uint64, p.sms*L*32)
+	all := make([]uint64, p.blocks*L*32)
 	if err := cuda.Download(e.dev, all, at); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +131,8 @@ func (e *Engine) logStamps(t *testing.T, p *layersPlan, at cuda.Ptr) {
 		sum := make([]float64, 32)
 		n := make([]float64, 32)
 		total, layers := 0.0, 0.0
-		for b := range p.sms {
-			if (b < p.parts*e.shape.kvHeads) != (which == "attending") {
+		for b := range p.blocks {
+			if (b < (e.shape.heads/e.shape.kvHeads*e.shape.headDim>>p.share)*e.shape.kvHeads) != (which == "attending") {
 				continue
 			}
 			for l := 2; l < L-2; l++ {

@@ -20,7 +20,7 @@ func TestLayersAreTheirKernels(t *testing.T) {
 		if v := os.Getenv("ONLY"); v != "" && v != name {
 			continue
 		}
-		for _, prompt := range []int{14,15} {
+		for _, prompt := range []int{14, 15} {
 			opt := Options{Seed: 7, Batch: 1, PromptLen: prompt, GenLen: 4}
 			var all [2][][]float32
 			for i := range all {

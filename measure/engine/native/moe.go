@@ -98,9 +98,9 @@ type mixtureBuffers struct {
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
-	posted                  cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
-	postedLayers, stepTable cuda.Ptr
-	stepTurns               cuda.Ptr // uint32 [multiprocessors], how often each did
+	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
+	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
+	stepTable cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
@@ -113,7 +113,6 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
 	b.ask(&b.chose, "the choice's counter", 4)
 	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep())
-	b.ask(&b.postedLayers, "what a step's blocks post to each other", s.postedInLayers())
 	b.ask(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
 	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
@@ -127,7 +126,6 @@ type mixtureKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
-	layers                                      *cuda.Kernel
 	step                                        *cuda.Kernel // nil where no step of one sequence is done so
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
@@ -142,7 +140,6 @@ func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	}
 	if p.fusesStep(s) {
 		names["mixture_step"] = &m.step
-		names["mixture_layers"] = &m.layers
 	}
 	if p.hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown

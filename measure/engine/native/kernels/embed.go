@@ -16,7 +16,7 @@ func Source() (string, error) {
 	var b strings.Builder
 	for _, name := range []string{
 		"ptx.cuh", "hopper.cuh", "older.cuh", "common.cuh", "quantized.cuh", "random.cu", "quantize.cu", "elementwise.cu", "exchange.cuh", "linear.cu", "linear_wide.cu", "linear_quantized.cu",
-		"attention_decode.cu", "attention_prefill.cu", "attention_prefill_hopper.cu", "sandwich.cu", "moe.cu", "moe_decode.cu", "moe_step.cu", "moe_layers.cu", "moe_prefill_hopper.cu", "moe_quantized.cu", "ranks.cu", "probe.cu",
+		"attention_decode.cu", "attention_prefill.cu", "attention_prefill_hopper.cu", "sandwich.cu", "moe.cu", "moe_decode.cu", "moe_step.cu", "moe_prefill_hopper.cu", "moe_quantized.cu", "ranks.cu", "probe.cu",
 	} {
 		text, err := files.ReadFile(name)
 		if err != nil {

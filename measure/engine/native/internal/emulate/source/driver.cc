@@ -233,7 +233,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false, std::string(name) == "mixture_step" || std::string(name) == "mixture_layers"};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false, std::string(name) == "mixture_step"};
   return OK;
 }
 // A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
