@@ -48,7 +48,7 @@ struct StepArgs {
   int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
   int stages, held; // of the ring, and of those held apart
   int bulk;
-  int flight_in, flight_out, flight_up, flight_down, ahead_in, ahead_later, ahead_out;
+  int flight_in, flight_out, flight_up, flight_down, ahead_in, ahead_later, pace;
   float eps, scale;
   const int *positions;
   float *x;       // the stream, [hidden]
@@ -66,6 +66,7 @@ struct StepArgs {
 __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
   if ((u32)(got >> 32) == turn) return (u32)got;
   u64 begin = nanoseconds();
+#pragma unroll 1
   for (u32 looks = 1;; looks++) {
     got = read_posted(at);
     if ((u32)(got >> 32) == turn) return (u32)got;
@@ -78,6 +79,7 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
 // its time.
 __device__ __noinline__ void gather_boxes(u32 *to, const u64 *from, int count, u32 turn) {
   const int AT_ONCE = 6; // pairs
+#pragma unroll 1
   for (int i = threadIdx.x * 2; i < count; i += AT_ONCE * 2 * STEP_THREADS) {
     u64 got[AT_ONCE][2];
 #pragma unroll
@@ -86,6 +88,7 @@ __device__ __noinline__ void gather_boxes(u32 *to, const u64 *from, int count, u
       got[j][0] = at < count ? 0 : (u64)turn << 32, got[j][1] = at + 1 < count ? 0 : (u64)turn << 32;
     }
     u64 begin = 0;
+#pragma unroll 1
     for (u32 looks = 0;; looks++) {
       u32 missing = 0;
 #pragma unroll
@@ -187,7 +190,7 @@ struct Step {
 
   // bound waits until the warp has no more than so many stages on their way.
   __device__ __forceinline__ void bound(int j, int flight) const {
-    j -= flight * PRODUCERS;
+    j -= flight;
     if (flight > 0 && j >= 0) barrier_wait(full + j % a.stages, j / a.stages & 1);
   }
 
@@ -220,18 +223,17 @@ struct Step {
     return from;
   }
 
-  // call calls so many units of qkv from `from` on into the L2; a warp each in turn.
+  // call calls rows of qkv into the L2, 8 rows a unit of units `from` to to-1, as far as they are this block's,
+  // one in so many cycles. The first of the warps does it.
   __device__ __forceinline__ void call(const StepLayer &w, int from, int to) const {
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP - CONSUMERS;
-    for (int i = from + warp; i < min(to, units()); i += PRODUCERS) // a row a lane
-      if (lane < 8) call_bulk(w.qkv + (u64)((back() + i * gridDim.x) * 8 + lane) * a.hidden, a.hidden * 2);
-  }
-
-  // call_out calls rows of o.
-  __device__ __forceinline__ void call_out(const StepLayer &w, int rows) const {
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP - CONSUMERS;
-    for (int i = 0; i < mine(a.hidden / 16); i++)
-      if (lane % PRODUCERS == warp && lane < rows) call_bulk(w.out + (u64)(item(i) * 16 + lane) * a.width, a.width * 2);
+    if (threadIdx.x != STEP_THREADS) return;
+    u64 then = cycles();
+#pragma unroll 1
+    for (int i = from * 8; i < min(to, units()) * 8; i++) {
+      while (cycles() - then < (u64)a.pace) {}
+      then = cycles();
+      call_bulk(w.qkv + (u64)((back() + i / 8 * gridDim.x) * 8 + i % 8) * a.hidden, a.hidden * 2);
+    }
   }
 
   // produce fills every fourth stage.
@@ -249,13 +251,14 @@ struct Step {
         if (l + 1 < a.layers) {
           int apart = held / each_unit();
           call(table[l + 1], apart, apart + a.ahead_in);
+          __syncwarp();
           barrier_wait(attended, l & 1);
         }
       }
       if (kind == UP && l + 1 < a.layers) {
         int apart = held / each_unit() + a.ahead_in;
         call(table[l + 1], apart, apart + a.ahead_later);
-        call_out(table[l + 1], a.ahead_out);
+        __syncwarp();
       }
       if (kind == UP) __syncthreads(); // the experts are chosen
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
@@ -291,6 +294,7 @@ struct Step {
   // Where shares are given, the inputs are those of several experts, each of k.
   __device__ __forceinline__ void multiply(int from, int stages, const bf16 *x, int k, float &low, float &high, const float *shares = nullptr) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, each = steps(k);
+#pragma unroll 1
     for (int c = warp; c < stages; c += CONSUMERS) {
       u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
       int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH;
@@ -359,12 +363,15 @@ struct Step {
     const StepLayer &w = table[l];
     u64 policy = evict_first();
     if (blockIdx.x < a.experts)
+#pragma unroll 1
       for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), w.router + (u64)blockIdx.x * a.hidden + i, policy);
+#pragma unroll 1
     for (int i = threadIdx.x; i < mine(a.hidden / 16) * 4; i += STEP_THREADS) {
       const bf16 *from = (i & 2 ? w.norm : w.mid) + item(i / 4) * 16 + (i & 1) * 8;
       copy16(shared_address(gains_of(l, i / 4, i / 2 & 1) + (i & 1) * 8), from);
     }
 #if QK_NORM
+#pragma unroll 1
     for (int i = threadIdx.x; i < HEAD_DIM / 4; i += STEP_THREADS) {
       int at = i % (HEAD_DIM / 8) * 8;
       copy16(shared_address(norms + (i < HEAD_DIM / 8 ? 0 : HEAD_DIM) + at), (i < HEAD_DIM / 8 ? w.q_norm : w.k_norm) + at);
@@ -375,8 +382,11 @@ struct Step {
 
   // load is behind the kernel ahead: its output, and the stream.
   __device__ __forceinline__ void load() const {
+#pragma unroll 1
     for (int i = threadIdx.x; i < a.hidden / 8; i += STEP_THREADS) *((uint4 *)in + i) = __ldcg((const uint4 *)a.h + i);
+#pragma unroll 1
     for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) stream[i] = __ldcg(a.x + item(i / 16) * 16 + i % 16);
+#pragma unroll 1
     for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
     sync_threads_of(1, STEP_THREADS);
   }
@@ -384,6 +394,7 @@ struct Step {
   // scale is the reciprocal norm of the stream, by each warp for itself.
   __device__ __forceinline__ float scale() const {
     float ss = 0.f;
+#pragma unroll 4
     for (int i = threadIdx.x % WARP; i < a.hidden / 16; i += WARP) ss += squares[i];
     return rsqrtf(warp_sum(ss) / a.hidden + a.eps);
   }
@@ -413,6 +424,7 @@ struct Step {
       begin_tiles<true>(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
     }
     if (w.frequencies != c.angles)
+#pragma unroll 1
       for (int i = threadIdx.x; i < HEAD_DIM / 2; i += STEP_THREADS) sincosf((float)past * w.frequencies[i], &sh.sin[i], &sh.cos[i]);
     c.angles = w.frequencies;
   }
@@ -438,8 +450,10 @@ struct Step {
       if (!begun && i + CONSUMERS >= held) begin_context(w, l, c), begun = true;
     }
     sync_threads_of(1, STEP_THREADS);
+#pragma unroll 1
     for (int i = threadIdx.x; i < units() * 8; i += STEP_THREADS) {
       float y = 0.f;
+#pragma unroll 4
       for (int k = 0; k < each; k++) y += sums[(i / 8 * each + k) * 8 + i % 8];
       int at = (back() + i / 8 * gridDim.x) * 8 + i % 8, head = at / HEAD_DIM, heads = a.kv_heads; // of queries, keys or values
       int of = head < GROUP * heads ? head / GROUP * (GROUP + 2) + head % GROUP
@@ -567,6 +581,7 @@ struct Step {
     gather_boxes((u32 *)in, att, a.width / 2, turn);
     sync_threads_of(1, STEP_THREADS);
     STAMP(6);
+#pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
       multiply(first + i * steps(a.width), steps(a.width), in, a.width, low, high);
@@ -582,8 +597,10 @@ struct Step {
 
   // route posts the scores of this block's rows of the router.
   __device__ __forceinline__ void route(float *red, const StepLayer &w, float scale, u32 turn) const {
+#pragma unroll 1
     for (int e = blockIdx.x; e < a.experts; e += gridDim.x) {
       float s = 0.f;
+#pragma unroll 1
       for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8)
         s += dot8(load8(e == blockIdx.x ? row + i : w.router + (u64)e * a.hidden + i), *(const uint4 *)(in + i));
       s = warp_sum(s);
@@ -635,6 +652,7 @@ struct Step {
     int lane = threadIdx.x % WARP;
     float peak = score[0], sum = 0.f, w = lane < a.top ? __expf(score[lane] - peak) : 0.f;
     if (!a.normalized)
+#pragma unroll 1
       for (int e = lane; e < a.experts; e += WARP) sum += __expf(value(keys[e]) - peak);
     sum = warp_sum(a.normalized ? w : sum);
     if (lane < a.top) share[lane] = w / sum;
@@ -670,6 +688,7 @@ struct Step {
   // experts is their products.
   __device__ __forceinline__ void experts(float *&now, int l, int first, float scale, u32 turn) const {
     int warp = threadIdx.x / WARP, each = steps(a.hidden), stages = a.top * steps(a.inner);
+#pragma unroll 1
     for (int i = 0; i < mine(a.top * (a.inner / 8)); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
       multiply(first + i * each, each, in, a.hidden, low, high);
@@ -683,6 +702,7 @@ struct Step {
     sync_threads_of(1, STEP_THREADS);
     STAMP(13);
     first += ups();
+#pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
       multiply(first + i * stages, stages, in, a.inner, low, high, share);
@@ -700,6 +720,7 @@ struct Step {
     float *now = red;
     int first = 0; // stage of the ring
     Context c = {(int)blockIdx.x % a.kv_heads, (int)blockIdx.x / a.kv_heads, 0, 0, nullptr};
+#pragma unroll 1
     for (int l = 0; l < a.layers; l++) {
       const StepLayer &w = table[l];
       turn++;
@@ -753,11 +774,14 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   Step s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
               red, (float *)(in + a.hidden), keys, chosen, share, score, sh, a.boxes, mixed, att, ended, acts, after, scores};
   if (threadIdx.x == 0) {
+#pragma unroll 1
     for (int i = 0; i < a.stages; i++) barrier_init(full + i, a.bulk ? 1 : WARP), barrier_init(empty + i, 1);
+#pragma unroll 1
     for (int i = 0; i < s.holds(); i++) barrier_init(here + i, a.bulk ? 1 : WARP);
     barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1);
     before_bulk();
   }
+#pragma unroll 1
   for (int i = threadIdx.x; i < a.layers * (int)(sizeof(StepLayer) / 8); i += blockDim.x) ((u64 *)here_table)[i] = ((const u64 *)a.table)[i];
   __syncthreads();
   if (threadIdx.x >= CONSUMERS * WARP)
@@ -768,10 +792,10 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_step(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int share, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int ahead_later, int ahead_out,
+                   int share, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int ahead_later, int pace,
                    float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
   StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, bulk, flight_in, flight_out,
-                  flight_up, flight_down, ahead_in, ahead_later, ahead_out, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+                  flight_up, flight_down, ahead_in, ahead_later, pace, eps, scale, positions, x, h, squares, boxes, turns, stamps};
   step_of(a, widest);
 }
 
