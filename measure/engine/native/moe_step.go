@@ -129,7 +129,7 @@ func (e *Engine) stepShared(p *stepPlan) int {
 	tiles := (sh.hidden/16 + p.blocks - 1) / p.blocks
 	units := (sh.qkvWidth()/8 + p.blocks - 1) / p.blocks
 	ring := p.stages*stepStage + max(p.held*stepStage, e.p.decode.shared)
-	return ring + 2*(sh.widestGathered()+sh.hidden+2*sh.headDim) + tiles*(128+64) + 8*stepLayerWords*sh.layers + 32*units*((sh.hidden+511)/512)
+	return ring + 2*(sh.widestGathered()+sh.hidden+2*sh.headDim) + tiles*(128+64) + 8*stepLayerWords*sh.layers + 4*(sh.hidden/16+3) + 32*units*((sh.hidden+511)/512)
 }
 
 // stepTable is what the kernel has to know of each layer.

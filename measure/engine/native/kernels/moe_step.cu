@@ -115,6 +115,108 @@ __device__ __noinline__ void gather_boxes(u32 *to, const u64 *from, int count, u
   }
 }
 
+// look brings n words that are posted from `from` on, and m from `more` on, even places and
+// numbers, to shared memory, for a warp.
+__device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, const u64 *more, int m, u32 turn) {
+  const int AT_ONCE = 4; // pairs of a lane
+#pragma unroll 1
+  for (int i = threadIdx.x % WARP * 2; i < n + m; i += AT_ONCE * 2 * WARP) {
+    u64 got[AT_ONCE][2];
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) got[j][0] = got[j][1] = i + j * 2 * WARP < n + m ? 0 : (u64)turn << 32;
+    u64 begin = 0;
+#pragma unroll 1
+    for (u32 looks = 0;; looks++) {
+      u32 missing = 0;
+#pragma unroll
+      for (int j = 0; j < AT_ONCE; j++) {
+        int at = i + j * 2 * WARP;
+        if (((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn)) read_two_posted(at < n ? from + at : more + (at - n), got[j][0], got[j][1]);
+      }
+#pragma unroll
+      for (int j = 0; j < AT_ONCE; j++) missing |= ((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn);
+      if (!missing) break;
+      if (looks % 64 == 0) {
+        u64 now = nanoseconds();
+        if (looks == 0) begin = now;
+        if (now - begin > 10000000000ull) give_up();
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+      int at = i + j * 2 * WARP;
+      if (at < n + m) *(uint2 *)(at < n ? to + at : also + (at - n)) = make_uint2((u32)got[j][0], (u32)got[j][1]);
+    }
+  }
+  __syncwarp();
+}
+
+// A Choice is of lane k the k-th expert, and its weight.
+struct Choice {
+  int expert;
+  float share;
+};
+
+// score_of is the score of a key, which orders as scores do.
+__device__ __forceinline__ float score_of(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
+
+// choose gathers the scores and finds the highest, the lower index first among equals, and
+// makes the weights of theirs, or of all. A warp does it.
+__device__ __noinline__ Choice choose(const u64 *scores, int experts, int top, int normalized, u32 turn) {
+  int lane = threadIdx.x % WARP;
+  u32 key[EXPERT_LANE]; // of expert lane+32j; 0 is of none
+#pragma unroll
+  for (int j = 0; j < EXPERT_LANE; j++) key[j] = 0;
+  u64 got[EXPERT_LANE];
+#pragma unroll
+  for (int j = 0; j < EXPERT_LANE; j++) got[j] = lane + j * WARP < experts ? 0 : (u64)turn << 32;
+  u64 begin = 0;
+#pragma unroll 1
+  for (u32 looks = 0;; looks++) {
+    u32 missing = 0;
+#pragma unroll
+    for (int j = 0; j < EXPERT_LANE; j++)
+      if ((u32)(got[j] >> 32) != turn) got[j] = read_posted(scores + lane + j * WARP);
+#pragma unroll
+    for (int j = 0; j < EXPERT_LANE; j++) missing |= (u32)(got[j] >> 32) ^ turn;
+    if (!missing) break;
+    if (looks % 64 == 0) {
+      u64 now = nanoseconds();
+      if (looks == 0) begin = now;
+      if (now - begin > 10000000000ull) give_up();
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < EXPERT_LANE; j++) {
+    u32 v = (u32)got[j];
+    v ^= v >> 31 ? 0xffffffffu : 0x80000000u;
+    key[j] = lane + j * WARP < experts ? v + (v == 0) : 0;
+  }
+  __syncwarp();
+  Choice c = {0, 0.f};
+  float peak = 0.f, sum = 0.f;
+#pragma unroll 1
+  for (int k = 0; k < top; k++) {
+    u32 most = 0, at = 0xffffffffu;
+#pragma unroll
+    for (int j = 0; j < EXPERT_LANE; j++) most = key[j] > most ? key[j] : most;
+    most = __reduce_max_sync(FULL, most);
+#pragma unroll
+    for (int j = EXPERT_LANE - 1; j >= 0; j--) at = key[j] == most ? lane + j * WARP : at;
+    at = __reduce_min_sync(FULL, at);
+    if (k == 0) {
+      peak = score_of(most);
+#pragma unroll
+      for (int j = 0; j < EXPERT_LANE; j++) sum += key[j] ? __expf(score_of(key[j]) - peak) : 0.f;
+    }
+    if (lane == k) c.expert = (int)at, c.share = __expf(score_of(most) - peak);
+#pragma unroll
+    for (int j = 0; j < EXPERT_LANE; j++) key[j] = at == lane + j * WARP ? 0 : key[j];
+  }
+  c.share /= warp_sum(normalized ? c.share : sum);
+  return c;
+}
+
 // A Step is what a block has.
 struct Step {
   const StepArgs &a;
@@ -132,10 +234,8 @@ struct Step {
   float *stream;     // of the same outputs
   float *sums;       // of qkv's stages
   float *red;        // sums of the warps, of two items in turn
-  float *squares;    // of the norm, behind its input
-  u32 *keys;         // of the experts' scores, which order as they do
-  int *chosen;
-  float *share, *score;
+  float *squares;    // of the norm
+  u64 *chose;        // the warps that copy have all scores
   HeadShared &sh;
   u64 *scores_in, *mixed, *att, *ended, *acts, *after, *scores; // boxes
 
@@ -200,7 +300,7 @@ struct Step {
 
   // rows is where a stage's 16 rows begin, the second eight of them where second says, and
   // its column.
-  __device__ __forceinline__ const bf16 *rows(const StepLayer &w, int kind, int stage, const bf16 *&second, int &col) const {
+  __device__ __forceinline__ const bf16 *rows(const StepLayer &w, int kind, int stage, int chosen, const bf16 *&second, int &col) const {
     int each = kind <= IN ? each_unit() : steps(kind == OUT ? a.width : kind == UP ? a.hidden : a.inner), part = stage / each;
     col = (stage - part * each) * STEP_DEPTH;
     const bf16 *from;
@@ -213,11 +313,11 @@ struct Step {
       second = from + 8 * a.width;
     } else if (kind == UP) {
       int tile = item(part), e = tile / (a.inner / 8);
-      from = w.gate_up + ((u64)chosen[e] * 2 * a.inner + (tile - e * (a.inner / 8)) * 8) * a.hidden + col;
+      from = w.gate_up + ((u64)__shfl_sync(FULL, chosen, e) * 2 * a.inner + (tile - e * (a.inner / 8)) * 8) * a.hidden + col;
       second = from + (u64)a.inner * a.hidden;
     } else {
       int i = part / a.top;
-      from = w.down + ((u64)chosen[part - i * a.top] * a.hidden + item(i) * 16) * a.inner + col;
+      from = w.down + ((u64)__shfl_sync(FULL, chosen, part - i * a.top) * a.hidden + item(i) * 16) * a.inner + col;
       second = from + 8 * a.inner;
     }
     return from;
@@ -242,7 +342,8 @@ struct Step {
     int warp = threadIdx.x / WARP - CONSUMERS, held = holds();
     Place p = {warp, 1};
     let_next_start();
-    int j = warp, to = 0; // stages of the ring
+    int j = warp, to = 0, chosen = 0; // stages of the ring
+    u32 turn = 0;
 #pragma unroll 1
     for (int n = -1; n < a.layers * 5; n++) {
       int l = n < 0 ? -1 : n / 5, at = n - l * 5, kind = n < 0 || at == 2 ? HELD : at < 2 ? IN + at : at;
@@ -260,7 +361,14 @@ struct Step {
         call(table[l + 1], apart, apart + a.ahead_later);
         __syncwarp();
       }
-      if (kind == UP) __syncthreads(); // the experts are chosen
+      if (kind == UP) {
+        if (l == 0) {
+          wait_for_previous();
+          turn = __ldcg(a.turns + blockIdx.x);
+        }
+        chosen = choose(scores, a.experts, a.top, a.normalized, ++turn).expert;
+        if (threadIdx.x % WARP == 0) barrier_arrive(chose);
+      }
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
       int flight = kind <= IN ? a.flight_in : kind == OUT ? a.flight_out : kind == UP ? a.flight_up : a.flight_down;
       to += kind == HELD ? 0 : kind == IN ? ins() - held : kind == OUT ? outs() : kind == UP ? ups() : downs();
@@ -268,7 +376,7 @@ struct Step {
       for (int i = kind == HELD ? warp : j; i < (kind != HELD ? to : l + 1 < a.layers ? held : 0); i += PRODUCERS) {
         const bf16 *second, *first;
         int col, stage = kind == HELD ? i : kind == IN ? i - from + held : i - from;
-        first = rows(w, kind, stage, second, col);
+        first = rows(w, kind, stage, chosen, second, col);
         u64 *filled = here + i;
         u32 there = shared_address(hold) + i * STEP_STAGE;
         if (kind != HELD) {
@@ -280,7 +388,6 @@ struct Step {
         copy(there, filled, first, second, k, k - col, kind <= IN ? k - col - STEP_DEPTH : k - col, policy);
       }
     }
-    wait_for_previous();
   }
 
   __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
@@ -291,15 +398,17 @@ struct Step {
 
   // multiply adds the products of this warp's stages of an item to low and high, the sums of
   // rows g and g+8: of stages that follow each other in the ring from `from` on, every eighth.
-  // Where shares are given, the inputs are those of several experts, each of k.
-  __device__ __forceinline__ void multiply(int from, int stages, const bf16 *x, int k, float &low, float &high, const float *shares = nullptr) const {
+  // Where the inputs are those of several experts, each of k, lane e has the weight of expert e. The warp
+  // gathers inputs that are posted from `from` on, where it is not null, just ahead.
+  __device__ __forceinline__ void multiply(int from, int stages, int k, float &low, float &high, const u64 *posted, u32 turn, bool several = false, float shares = 1.f) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, each = steps(k);
 #pragma unroll 1
     for (int c = warp; c < stages; c += CONSUMERS) {
       u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
-      int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH;
+      int e = several ? c / each : 0, col = (c - e * each) * STEP_DEPTH, x = e * k + col;
+      if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn);
       const u8 *at = ring + slot * STEP_STAGE + place_of(g) + t * 16;
-      const bf16 *in = x + e * k + col + t * 8;
+      const bf16 *in = this->in + x + t * 8;
       float sum[4] = {}, more[4] = {};
       barrier_wait(full + slot, phase);
       if (k - col >= STEP_DEPTH) {
@@ -311,7 +420,7 @@ struct Step {
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + slot);
-      float share = shares ? shares[e] : 1.f;
+      float share = several ? __shfl_sync(FULL, shares, e) : 1.f;
       low += share * (sum[0] + more[0]), high += share * (sum[2] + more[2]);
     }
   }
@@ -432,7 +541,8 @@ struct Step {
   // project is the product that begins attention's block.
   __device__ __forceinline__ void project(const StepLayer &w, int l, Context &c, int first, u32 turn) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = each_unit(), n = ins(), held = holds();
-    float s = scale();
+    float s = l ? 0.f : scale();
+    u32 have = 0; // of the inputs' columns
     bool begun = false;
 #pragma unroll 1
     for (int i = warp; i < n || i == warp; i += CONSUMERS) {
@@ -440,7 +550,12 @@ struct Step {
         bool apart = i < held;
         u32 j = first + i - held, slot = apart ? 0 : j % a.stages, phase = apart ? l : j / a.stages;
         const u8 *at = apart ? hold + i * STEP_STAGE : ring + slot * STEP_STAGE;
-        int col = i % each * 2 * STEP_DEPTH;
+        int part = i % each, col = part * 2 * STEP_DEPTH;
+        if (l && (part >= 32 || !(have >> part & 1))) {
+          look((u32 *)(in + col), after + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, after + a.hidden / 2, have ? 0 : a.hidden / 16, turn - 1);
+          if (!have) s = scale();
+          have |= 1u << part % 32;
+        }
         barrier_wait(apart ? here + i : full + slot, phase & 1);
         float sum = multiply_unit(at, in + col, a.hidden - col);
         if (lane % 4 == 0) sums[i * 8 + lane / 4] = sum;
@@ -578,21 +693,25 @@ struct Step {
   // every block.
   __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP;
-    gather_boxes((u32 *)in, att, a.width / 2, turn);
-    sync_threads_of(1, STEP_THREADS);
-    STAMP(6);
-#pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first + i * steps(a.width), steps(a.width), in, a.width, low, high);
+      multiply(first + i * steps(a.width), steps(a.width), a.width, low, high, i ? nullptr : att, turn);
+      if (i == 0) { STAMP(6); }
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_out(now, l, i, turn);
     }
-    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     STAMP(7);
-    gather_boxes((u32 *)in, ended, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
-    sync_threads_of(1, STEP_THREADS);
-    STAMP(8);
+  }
+
+  // take_normed gathers the warp's columns of the normed stream, which are those of every
+  // eighth stage, and all squares, and gives the scale.
+  __device__ __forceinline__ float take_normed(u32 turn) const {
+    int m = a.hidden / 16;
+    for (int c = threadIdx.x / WARP; m > 0 || c < steps(a.hidden); c += CONSUMERS, m = 0) {
+      int col = c * STEP_DEPTH;
+      look((u32 *)(in + col), ended + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, ended + a.hidden / 2, m, turn);
+    }
+    return scale();
   }
 
   // route posts the scores of this block's rows of the router.
@@ -609,53 +728,6 @@ struct Step {
       if (threadIdx.x == 0) post(scores + e, __float_as_uint(of_warps(red, 0) * scale), turn);
       red = other(red);
     }
-  }
-
-  // choose gathers the scores, and finds each expert's place in their order: the higher
-  // score first, the lower index among equals.
-  __device__ __forceinline__ void choose(u32 turn) const {
-    int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
-    u32 mine = 0;
-    if (e < a.experts) {
-      u32 v = awaited(scores + e, read_posted(scores + e), turn);
-      mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
-      mine += mine == 0; // which is of none
-    }
-    if (e < padded) keys[e] = mine;
-    sync_threads_of(1, STEP_THREADS);
-    bool pairs = a.experts <= STEP_THREADS / 2; // two threads an expert
-    int half = pairs ? (padded / 4 + 1) / 2 * 4 : padded;
-    int to = pairs ? e % 2 ? padded : half : padded, from = pairs && e % 2 ? half : 0;
-    if (pairs) e /= 2, mine = e < a.experts ? keys[e] : 0;
-    int rank = 0;
-    u32 before = mine - 1; // as many are before it with a key as high as its own
-#pragma unroll 4
-    for (int f = from; f < to; f += 4) {
-      uint4 k = *(const uint4 *)(keys + f);
-      u32 than = f <= e ? before : mine;
-      rank += (k.x > than) + (k.y > than) + (k.z > than) + (k.w > than);
-    }
-    if (e >= from && e < to) { // but not it, and those of its four that are behind it
-      uint4 k = *(const uint4 *)(keys + e / 4 * 4);
-      rank -= 1 + (e % 4 < 1 && k.y == mine) + (e % 4 < 2 && k.z == mine) + (e % 4 < 3 && k.w == mine);
-    }
-    if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
-    if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
-    __syncthreads();
-  }
-
-  // value is the score of a key.
-  __device__ __forceinline__ static float value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
-
-  // weigh_experts makes the experts' weights of their scores. A warp does it.
-  __device__ __forceinline__ void weigh_experts() const {
-    int lane = threadIdx.x % WARP;
-    float peak = score[0], sum = 0.f, w = lane < a.top ? __expf(score[lane] - peak) : 0.f;
-    if (!a.normalized)
-#pragma unroll 1
-      for (int e = lane; e < a.experts; e += WARP) sum += __expf(value(keys[e]) - peak);
-    sum = warp_sum(a.normalized ? w : sum);
-    if (lane < a.top) share[lane] = w / sum;
   }
 
   // finish_up posts 8 values of an expert. A warp does it.
@@ -686,26 +758,26 @@ struct Step {
   }
 
   // experts is their products.
-  __device__ __forceinline__ void experts(float *&now, int l, int first, float scale, u32 turn) const {
+  __device__ __forceinline__ void experts(float *&now, int l, int first, float scale, float shares, u32 turn) const {
     int warp = threadIdx.x / WARP, each = steps(a.hidden), stages = a.top * steps(a.inner);
 #pragma unroll 1
     for (int i = 0; i < mine(a.top * (a.inner / 8)); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first + i * each, each, in, a.hidden, low, high);
+      multiply(first + i * each, each, a.hidden, low, high, nullptr, turn);
       leave(now, low, high);
-      if (warp == i % CONSUMERS) finish_up(now, scale, acts + item(i) * 4, turn);
+      if (warp == i % CONSUMERS) {
+        barrier_wait(chose, l & 1);
+        finish_up(now, scale, acts + item(i) * 4, turn);
+      }
       if (i == 0) { STAMP(11); }
     }
-    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
     STAMP(12);
-    if (mine(a.hidden / 16)) gather_boxes((u32 *)in, acts, a.top * a.inner / 2, turn);
-    sync_threads_of(1, STEP_THREADS);
-    STAMP(13);
     first += ups();
 #pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first + i * stages, stages, in, a.inner, low, high, share);
+      multiply(first + i * stages, stages, a.inner, low, high, i ? nullptr : acts, turn, true, shares);
+      STAMP(13);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_down(now, l, i, turn);
     }
@@ -734,21 +806,16 @@ struct Step {
         barrier_arrive(attended);
       end_attention(now, l, first, turn);
       first += outs();
-      float s = scale();
+      float s = take_normed(turn);
+      STAMP(8);
       route(now, w, s, turn);
       STAMP(9);
       now = other(now);
-      choose(turn);
+      Choice choice = choose(scores, a.experts, a.top, a.normalized, turn);
       STAMP(10);
       if (l + 1 < a.layers) fetch(l + 1);
-      if (threadIdx.x / WARP == 0) weigh_experts();
-      experts(now, l, first, s, turn);
+      experts(now, l, first, s, choice.share, turn);
       first += ups() + downs();
-      if (l + 1 == a.layers) break;
-      sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-      gather_boxes((u32 *)in, after, a.hidden / 2 + a.hidden / 16, turn);
-      sync_threads_of(1, STEP_THREADS);
-      STAMP(15);
     }
     if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
   }
@@ -757,28 +824,25 @@ struct Step {
 // step_of divides the shared memory of a block; widest is the most that it gathers.
 __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
-  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES], consumed, attended;
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES], consumed, attended, chose;
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
-  __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
-  __shared__ int chosen[WARP];
-  __shared__ float share[WARP], score[WARP];
   __shared__ __align__(16) HeadShared sh;
   int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
   u8 *hold = ring + a.stages * STEP_STAGE;
   bf16 *in = (bf16 *)(hold + max(a.held * STEP_STAGE, DEC_WARPS * DEC_RING)), *row = in + widest, *norms = row + a.hidden, *gains = norms + 2 * HEAD_DIM;
   float *stream = (float *)(gains + tiles * 64);
   StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
-  float *sums = (float *)(here_table + a.layers);
+  float *squares = (float *)(here_table + a.layers), *sums = squares + (a.hidden / 16 + 3) / 4 * 4;
   u64 *mixed = a.boxes + a.rows, *att = mixed + a.kv_heads * a.parts * (DEC_VALUES + 2 * a.parts * max(1, (1 << a.share) / HEAD_DIM)), *ended = att + a.width / 2;
   u64 *acts = ended + a.hidden / 2 + (a.hidden / 16 + 1) / 2 * 2, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
   Step s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
-              red, (float *)(in + a.hidden), keys, chosen, share, score, sh, a.boxes, mixed, att, ended, acts, after, scores};
+              red, squares, &chose, sh, a.boxes, mixed, att, ended, acts, after, scores};
   if (threadIdx.x == 0) {
 #pragma unroll 1
     for (int i = 0; i < a.stages; i++) barrier_init(full + i, a.bulk ? 1 : WARP), barrier_init(empty + i, 1);
 #pragma unroll 1
     for (int i = 0; i < s.holds(); i++) barrier_init(here + i, a.bulk ? 1 : WARP);
-    barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1);
+    barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1), barrier_init(&chose, PRODUCERS);
     before_bulk();
   }
 #pragma unroll 1
