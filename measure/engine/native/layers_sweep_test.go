@@ -56,8 +56,10 @@ func TestSweepLayers(t *testing.T) {
 		if e.step != nil {
 			m.must(e.step.Close())
 		}
-		e.step, err = e.s.Record(e.queueStep)
-		m.must(err)
+		if e.step, err = e.s.Record(e.queueStep); err != nil {
+			t.Logf("%-60s %v", s, err)
+			return 1e9
+		}
 		var device []float64
 		var tokens []int32
 		for pass := range 3 {

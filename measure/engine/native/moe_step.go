@@ -23,7 +23,7 @@ type stepPlan struct {
 	stages, held int // of the ring, and of those held apart for the next layer
 	share        int // values of a head's output that a block makes, as a power of 2
 
-	parts, bulk, in, out, up, down, ahead, later, pace int
+	parts, bulk, in, out, up, down, ahead, later, pace, coop int
 	stamps                                             cuda.Ptr
 }
 
@@ -79,7 +79,7 @@ func (p *stepPlan) set(spec string) error {
 		}
 		at := map[string]*int{
 			"blocks": &p.blocks, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "bulk": &p.bulk, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down,
-			"ahead": &p.ahead, "later": &p.later, "pace": &p.pace,
+			"ahead": &p.ahead, "later": &p.later, "pace": &p.pace, "coop": &p.coop,
 		}[name]
 		if at == nil {
 			return fmt.Errorf("no %q", name)
@@ -166,7 +166,7 @@ func (e *Engine) queueMixtureStep(i, n int) error {
 	normalized := map[bool]int32{true: 1}[sh.normalized]
 	l := cuda.Launch{
 		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
-		Shared: e.stepShared(p), Early: true,
+		Shared: e.stepShared(p), Early: p.coop != 1, Together: p.coop > 0,
 	}
 	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
 		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(sh.kvHeads), int32(p.share), int32(p.stages), int32(p.held),

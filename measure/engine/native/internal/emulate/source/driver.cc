@@ -273,13 +273,14 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
   if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->shared) return INVALID;
   uint32_t cluster = 1;
-  bool early = false;
+  bool early = false, together = false;
   for (uint32_t i = 0; i < l.count; i++) {
     if (l.attributes[i].id == 4) cluster = l.attributes[i].value[0];
+    if (l.attributes[i].id == 2) together = l.attributes[i].value[0];
     if (l.attributes[i].id == 6) early = l.attributes[i].value[0];
   }
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
-  if (f->together) cluster = l.grid[0] * l.grid[1] * l.grid[2];
+  if (together || f->together) cluster = l.grid[0] * l.grid[1] * l.grid[2];
   uint32_t sizes[64];
   int n = f->sizes(sizes);
   struct alignas(64) Value {
