@@ -158,7 +158,7 @@ func (e *Engine) carried(s sequence, prefill bool) map[string]string {
 		for _, n := range o.includes {
 			switch {
 			case slices.Contains(o.includes, "all_reduce"): // a block's product with its sum over the ranks; one name for both blocks' products
-			case n == "embedding_all_reduce" || n == "logits_all_gather" || slices.Contains(e.attentionNames(), n):
+			case n == "embedding_all_reduce" || n == "logits_all_gather" || slices.Contains(e.attentionNames(), n) && slices.Contains(e.attentionNames(), o.name):
 			case prefill && n == "kv_write":
 			default:
 				got[n] = o.name
