@@ -30,6 +30,7 @@ func TestSweepLayers(t *testing.T) {
 	m.must(err)
 	stamps, err := e.dev.Alloc("stamps", 8*e.opt.sms*e.shape.layers*32)
 	m.must(err)
+	m.must(e.dev.Fill(stamps, 0, 8*e.opt.sms*e.shape.layers*32))
 	a, err := e.dev.NewEvent()
 	m.must(err)
 	b, err := e.dev.NewEvent()
@@ -141,7 +142,7 @@ func (e *Engine) logStamps(t *testing.T, p *stepPlan, at cuda.Ptr) {
 				s := all[(b*L+l)*32:][:32]
 				next := all[(b*L+l+1)*32]
 				last := s[0]
-				for i := 1; i < 16; i++ {
+				for _, i := range []int{1, 2, 16, 17, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} {
 					if s[i] != 0 {
 						sum[i] += float64(s[i] - last)
 						n[i]++
@@ -152,9 +153,9 @@ func (e *Engine) logStamps(t *testing.T, p *stepPlan, at cuda.Ptr) {
 				layers++
 			}
 		}
-		for i := 1; i < 16; i++ {
+		for _, i := range []int{1, 2, 16, 17, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} {
 			if n[i] > 0 {
-				line = append(line, fmt.Sprintf("%s %.0f", []string{"", "qkv", "q gathered", "attention", "posted", "parts gathered", "att gathered", "o_proj", "gathered", "router", "choice", "first up", "up", "up gathered", "down", "down gathered"}[i], sum[i]/n[i]))
+				line = append(line, fmt.Sprintf("%s %.0f", []string{"", "qkv", "q gathered", "attention", "posted", "parts gathered", "att gathered", "o_proj", "gathered", "router", "choice", "first up", "up", "up gathered", "down", "down gathered", "prepared", "mixed"}[i], sum[i]/n[i]))
 			}
 		}
 		t.Logf("  %s, cycles of a layer %.0f: %s", which, total/layers, strings.Join(line, ", "))

@@ -24,7 +24,7 @@ type stepPlan struct {
 	share        int // values of a head's output that a block makes, as a power of 2
 
 	parts, bulk, in, out, up, down, ahead, later, pace, coop int
-	stamps                                             cuda.Ptr
+	stamps                                                   cuda.Ptr
 }
 
 // fusesStep reports whether there is one kernel for all layers, in the step of one

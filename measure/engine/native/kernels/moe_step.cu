@@ -617,9 +617,11 @@ struct Step {
       Queries queries;
       prepare_queries(queries, q, constants, sh, a.eps, a.scale * LOG2E);
       Mixed m = {-INFINITY, 0.f, {}};
+      STAMP(16);
       mix<true>(m, queries, ring, sh, first, step, c.slot, c.count);
       wait_copies<0>();
       __syncwarp();
+      STAMP(17);
       leave_mixed(m, (float *)ring.at, sh.stats[warp]);
       before_bulk();
     }
@@ -634,16 +636,22 @@ struct Step {
   __device__ __forceinline__ void post_part(const Context &c, u32 turn) const {
     int share = 1 << a.share;
 #pragma unroll 1
-    for (int i = threadIdx.x * 4; i < DEC_VALUES; i += STEP_THREADS * 4) {
-      float2 stat;
-      float4 o = joined(sh, hold, i, stat);
-      u64 *to = mixed_of(c.head, i >> a.share), *at = to + (c.part << a.share) + (i & share - 1);
-      post(at, __float_as_uint(o.x), turn), post(at + 1, __float_as_uint(o.y), turn);
-      post(at + 2, __float_as_uint(o.z), turn), post(at + 3, __float_as_uint(o.w), turn);
-      if (i % min(share, HEAD_DIM) == 0) {
-        at = to + DEC_VALUES + ((i & share - 1) / HEAD_DIM * a.parts + c.part) * 2;
-        post(at, __float_as_uint(stat.x), turn), post(at + 1, __float_as_uint(stat.y), turn);
+    for (int i = threadIdx.x * 2; i < DEC_VALUES; i += STEP_THREADS * 2) {
+      int g = i / HEAD_DIM;
+      float m = -INFINITY, l = 0.f;
+      float2 o = {0.f, 0.f};
+#pragma unroll
+      for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
+#pragma unroll
+      for (int w = 0; w < DEC_WARPS; w++) {
+        float2 s = sh.stats[w][g], v = *(const float2 *)(hold + w * DEC_RING + (g * DEC_PITCH + i % HEAD_DIM) * 4);
+        float f = weight_of(s.x, m);
+        o.x += f * v.x, o.y += f * v.y, l += f * s.y;
       }
+      u64 *to = mixed_of(c.head, i >> a.share);
+      post_two(to + (c.part << a.share) + (i & share - 1), __float_as_uint(o.x), __float_as_uint(o.y), turn);
+      if (i % min(share, HEAD_DIM) == 0)
+        post_two(to + DEC_VALUES + ((i & share - 1) / HEAD_DIM * a.parts + c.part) * 2, __float_as_uint(m), __float_as_uint(l), turn);
     }
   }
 

@@ -119,6 +119,11 @@ __device__ __forceinline__ u64 read_posted(const u64 *at) {
   return v;
 }
 
+// post_two posts two side by side, at an even place.
+__device__ __forceinline__ void post_two(u64 *at, u32 v, u32 w, u32 turn) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1,%2};" ::"l"(at), "l"((u64)turn << 32 | v), "l"((u64)turn << 32 | w) : "memory");
+}
+
 // read_two_posted looks at two boxes that lie side by side, at an even place.
 __device__ __forceinline__ void read_two_posted(const u64 *at, u64 &a, u64 &b) {
   asm volatile("ld.relaxed.sys.global.v2.u64 {%0,%1}, [%2];" : "=l"(a), "=l"(b) : "l"(at) : "memory");

@@ -270,6 +270,10 @@ inline u64 read_posted(const u64 *at) {
   emulated::look_again();
   return v;
 }
+inline void post_two(u64 *at, u32 v, u32 w, u32 turn) {
+  if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
+  post(at, v, turn), post(at + 1, w, turn);
+}
 inline void read_two_posted(const u64 *at, u64 &a, u64 &b) {
   if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
   a = read_posted(at), b = read_posted(at + 1);
