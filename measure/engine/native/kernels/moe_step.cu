@@ -47,7 +47,6 @@ struct StepArgs {
   const StepLayer *table;
   int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
   int stages, held; // of the ring, and of those held apart
-  int bulk;
   int flight_in, flight_out, flight_up, flight_down, ahead_in, ahead_later, pace;
   float eps, scale;
   const int *positions;
@@ -71,47 +70,6 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
     got = read_posted(at);
     if ((u32)(got >> 32) == turn) return (u32)got;
     if (looks % 64 == 0 && nanoseconds() - begin > 10000000000ull) give_up();
-  }
-}
-
-// gather_boxes brings count words that are posted from `from` on, an even place, to shared
-// memory. A thread looks for all of its words at once again and again, for each look takes
-// its time.
-__device__ __noinline__ void gather_boxes(u32 *to, const u64 *from, int count, u32 turn) {
-  const int AT_ONCE = 6; // pairs
-#pragma unroll 1
-  for (int i = threadIdx.x * 2; i < count; i += AT_ONCE * 2 * STEP_THREADS) {
-    u64 got[AT_ONCE][2];
-#pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) {
-      int at = i + j * 2 * STEP_THREADS;
-      got[j][0] = at < count ? 0 : (u64)turn << 32, got[j][1] = at + 1 < count ? 0 : (u64)turn << 32;
-    }
-    u64 begin = 0;
-#pragma unroll 1
-    for (u32 looks = 0;; looks++) {
-      u32 missing = 0;
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++)
-        if (((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn)) {
-          int at = i + j * 2 * STEP_THREADS;
-          read_two_posted(from + at, got[j][0], got[j][1]);
-          if (at + 1 >= count) got[j][1] = (u64)turn << 32;
-        }
-#pragma unroll
-      for (int j = 0; j < AT_ONCE; j++) missing |= ((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn);
-      if (!missing) break;
-      if (looks % 64 == 0) {
-        u64 now = nanoseconds();
-        if (looks == 0) begin = now;
-        if (now - begin > 10000000000ull) give_up();
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) {
-      int at = i + j * 2 * STEP_THREADS;
-      if (at < count) *(uint2 *)(to + at) = make_uint2((u32)got[j][0], (u32)got[j][1]);
-    }
   }
 }
 
@@ -269,7 +227,7 @@ struct Step {
   __device__ __forceinline__ void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
     int lane = threadIdx.x % WARP;
     n = min(n, STEP_DEPTH), m = max(0, min(m, STEP_DEPTH));
-    if (bulk_copies(a.bulk)) {
+    if (bulk_copies()) {
       if (lane == 0) barrier_expect(full, 16 * (n + m));
       __syncwarp();
       const bf16 *from = (lane < 8 ? first : second) + (u64)((u32)(lane % 8) * (u32)k);
@@ -583,14 +541,20 @@ struct Step {
   __device__ __forceinline__ int peaks() const { return per_share() * a.parts; }
   __device__ __forceinline__ u64 *mixed_of(int head, int part) const { return mixed + (head * a.parts + part) * (DEC_VALUES + 2 * peaks()); }
 
+  // gather brings words that are posted from `from` on to all warps, an even number.
+  __device__ __forceinline__ void gather(const u64 *from, int count, u32 turn) const {
+    int each = (count + 2 * CONSUMERS - 1) / (2 * CONSUMERS) * 2, at = threadIdx.x / WARP * each;
+    look((u32 *)in + at, from + at, max(0, min(each, count - at)), nullptr, nullptr, 0, turn);
+    sync_threads_of(1, STEP_THREADS);
+  }
+
   // attend is attention over the part of the context that the block has.
   __device__ __forceinline__ void attend(const StepLayer &w, int l, const Context &c, u32 turn) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, step = a.parts * DEC_WARPS, first = c.part * DEC_WARPS + warp;
     int owner = c.slot / 16 % step, head = c.head;
     const float *raw = (const float *)in;
     bool has_new = owner / DEC_WARPS == c.part;
-    gather_boxes((u32 *)in, scores_in + head * (GROUP + 2) * HEAD_DIM, has_new ? (GROUP + 2) * HEAD_DIM : DEC_VALUES, turn);
-    sync_threads_of(1, STEP_THREADS);
+    gather(scores_in + head * (GROUP + 2) * HEAD_DIM, has_new ? (GROUP + 2) * HEAD_DIM : DEC_VALUES, turn);
     STAMP(2);
     if (warp < DEC_WARPS) {
       Ring ring = tiles_of(w, c);
@@ -660,8 +624,7 @@ struct Step {
   __device__ __forceinline__ void take_parts(int l, const Context &c, u32 turn) const {
     int share = 1 << a.share, parts = a.parts;
     const float *got = (const float *)in;
-    gather_boxes((u32 *)in, mixed_of(c.head, c.part), DEC_VALUES + 2 * peaks(), turn);
-    sync_threads_of(1, STEP_THREADS);
+    gather(mixed_of(c.head, c.part), DEC_VALUES + 2 * peaks(), turn);
     if (threadIdx.x == 0) barrier_arrive(attended);
     STAMP(5);
 #pragma unroll 1
@@ -847,9 +810,9 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
               red, squares, &chose, sh, a.boxes, mixed, att, ended, acts, after, scores};
   if (threadIdx.x == 0) {
 #pragma unroll 1
-    for (int i = 0; i < a.stages; i++) barrier_init(full + i, a.bulk ? 1 : WARP), barrier_init(empty + i, 1);
+    for (int i = 0; i < a.stages; i++) barrier_init(full + i, bulk_copies() ? 1 : WARP), barrier_init(empty + i, 1);
 #pragma unroll 1
-    for (int i = 0; i < s.holds(); i++) barrier_init(here + i, a.bulk ? 1 : WARP);
+    for (int i = 0; i < s.holds(); i++) barrier_init(here + i, bulk_copies() ? 1 : WARP);
     barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1), barrier_init(&chose, PRODUCERS);
     before_bulk();
   }
@@ -864,9 +827,9 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_step(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int share, int stages, int held, int widest, int bulk, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int ahead_later, int pace,
+                   int share, int stages, int held, int widest, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int ahead_later, int pace,
                    float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
-  StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, bulk, flight_in, flight_out,
+  StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, flight_in, flight_out,
                   flight_up, flight_down, ahead_in, ahead_later, pace, eps, scale, positions, x, h, squares, boxes, turns, stamps};
   step_of(a, widest);
 }

@@ -324,7 +324,7 @@ __device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
 }
 
 // bulk_copies reports whether weights come by copy_bulk: where there is such a thing.
-__device__ __forceinline__ bool bulk_copies(int wanted) {
+__device__ __forceinline__ bool bulk_copies() {
 #if __CUDA_ARCH__ >= 900
   return true;
 #else

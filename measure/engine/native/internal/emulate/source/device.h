@@ -300,7 +300,7 @@ inline void barrier_expect(u64 *b, u32 bytes) {
   *b += bytes;
   barrier_arrive(b);
 }
-inline bool bulk_copies(int wanted) { return wanted; }
+inline bool bulk_copies() { return emulated::reversed; } // both ways in turn
 inline void before_bulk() {}
 inline void call_bulk(const void *, u32) {}
 inline u64 cycles() { return nanoseconds(); }
