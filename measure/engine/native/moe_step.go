@@ -105,7 +105,7 @@ func (s *shape) shareOf(blocks int) int {
 func (s *shape) postedInStep() int {
 	group := s.heads / s.kvHeads
 	return postedBytes * (s.qkvWidth() + s.kvHeads*mostSplits*(group*s.headDim+2*max(mostSplits, group)) + s.attWidth()/2 +
-		2*(s.hidden/2+s.hidden/16+1) + s.topK*s.inner/2 + s.experts)
+		2*4*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + 16*s.experts)
 }
 
 // widestGathered is the most values of 16 bits that a block gathers: a head's queries with

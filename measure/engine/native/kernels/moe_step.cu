@@ -31,6 +31,8 @@
 #define STEP_DEPTH 256 // columns of a stage
 #define STEP_STAGE (16 * STEP_DEPTH * 2 + 64)
 #define STEP_STAGES 24 // at most
+#define STREAM_COPIES 4  // that are posted of the normed stream: not all blocks look at the same
+#define SCORE_COPIES 16  // and of the scores
 #define STEP_THREADS (CONSUMERS * WARP)
 
 // A StepLayer is one of the table's.
@@ -109,72 +111,6 @@ __device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, co
   __syncwarp();
 }
 
-// A Choice is of lane k the k-th expert, and its weight.
-struct Choice {
-  int expert;
-  float share;
-};
-
-// score_of is the score of a key, which orders as scores do.
-__device__ __forceinline__ float score_of(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
-
-// choose gathers the scores and finds the highest, the lower index first among equals, and
-// makes the weights of theirs, or of all. A warp does it.
-__device__ __noinline__ Choice choose(const u64 *scores, int experts, int top, int normalized, u32 turn) {
-  int lane = threadIdx.x % WARP;
-  u32 key[EXPERT_LANE]; // of expert lane+32j; 0 is of none
-#pragma unroll
-  for (int j = 0; j < EXPERT_LANE; j++) key[j] = 0;
-  u64 got[EXPERT_LANE];
-#pragma unroll
-  for (int j = 0; j < EXPERT_LANE; j++) got[j] = lane + j * WARP < experts ? 0 : (u64)turn << 32;
-  u64 begin = 0;
-#pragma unroll 1
-  for (u32 looks = 0;; looks++) {
-    u32 missing = 0;
-#pragma unroll
-    for (int j = 0; j < EXPERT_LANE; j++)
-      if ((u32)(got[j] >> 32) != turn) got[j] = read_posted(scores + lane + j * WARP);
-#pragma unroll
-    for (int j = 0; j < EXPERT_LANE; j++) missing |= (u32)(got[j] >> 32) ^ turn;
-    if (!missing) break;
-    if (looks % 64 == 0) {
-      u64 now = nanoseconds();
-      if (looks == 0) begin = now;
-      if (now - begin > 10000000000ull) give_up();
-    }
-  }
-#pragma unroll
-  for (int j = 0; j < EXPERT_LANE; j++) {
-    u32 v = (u32)got[j];
-    v ^= v >> 31 ? 0xffffffffu : 0x80000000u;
-    key[j] = lane + j * WARP < experts ? v + (v == 0) : 0;
-  }
-  __syncwarp();
-  Choice c = {0, 0.f};
-  float peak = 0.f, sum = 0.f;
-#pragma unroll 1
-  for (int k = 0; k < top; k++) {
-    u32 most = 0, at = 0xffffffffu;
-#pragma unroll
-    for (int j = 0; j < EXPERT_LANE; j++) most = key[j] > most ? key[j] : most;
-    most = __reduce_max_sync(FULL, most);
-#pragma unroll
-    for (int j = EXPERT_LANE - 1; j >= 0; j--) at = key[j] == most ? lane + j * WARP : at;
-    at = __reduce_min_sync(FULL, at);
-    if (k == 0) {
-      peak = score_of(most);
-#pragma unroll
-      for (int j = 0; j < EXPERT_LANE; j++) sum += key[j] ? __expf(score_of(key[j]) - peak) : 0.f;
-    }
-    if (lane == k) c.expert = (int)at, c.share = __expf(score_of(most) - peak);
-#pragma unroll
-    for (int j = 0; j < EXPERT_LANE; j++) key[j] = at == lane + j * WARP ? 0 : key[j];
-  }
-  c.share /= warp_sum(normalized ? c.share : sum);
-  return c;
-}
-
 // A Step is what a block has.
 struct Step {
   const StepArgs &a;
@@ -193,7 +129,9 @@ struct Step {
   float *sums;       // of qkv's stages
   float *red;        // sums of the warps, of two items in turn
   float *squares;    // of the norm
-  u64 *chose;        // the warps that copy have all scores
+  u32 *keys;         // of the experts' scores, which order as they do
+  int *chosen;
+  float *share, *score, *scaling; // the last is the norm's
   HeadShared &sh;
   u64 *scores_in, *mixed, *att, *ended, *acts, *after, *scores; // boxes
 
@@ -258,7 +196,7 @@ struct Step {
 
   // rows is where a stage's 16 rows begin, the second eight of them where second says, and
   // its column.
-  __device__ __forceinline__ const bf16 *rows(const StepLayer &w, int kind, int stage, int chosen, const bf16 *&second, int &col) const {
+  __device__ __forceinline__ const bf16 *rows(const StepLayer &w, int kind, int stage, const bf16 *&second, int &col) const {
     int each = kind <= IN ? each_unit() : steps(kind == OUT ? a.width : kind == UP ? a.hidden : a.inner), part = stage / each;
     col = (stage - part * each) * STEP_DEPTH;
     const bf16 *from;
@@ -271,11 +209,11 @@ struct Step {
       second = from + 8 * a.width;
     } else if (kind == UP) {
       int tile = item(part), e = tile / (a.inner / 8);
-      from = w.gate_up + ((u64)__shfl_sync(FULL, chosen, e) * 2 * a.inner + (tile - e * (a.inner / 8)) * 8) * a.hidden + col;
+      from = w.gate_up + ((u64)chosen[e] * 2 * a.inner + (tile - e * (a.inner / 8)) * 8) * a.hidden + col;
       second = from + (u64)a.inner * a.hidden;
     } else {
       int i = part / a.top;
-      from = w.down + ((u64)__shfl_sync(FULL, chosen, part - i * a.top) * a.hidden + item(i) * 16) * a.inner + col;
+      from = w.down + ((u64)chosen[part - i * a.top] * a.hidden + item(i) * 16) * a.inner + col;
       second = from + 8 * a.inner;
     }
     return from;
@@ -300,8 +238,7 @@ struct Step {
     int warp = threadIdx.x / WARP - CONSUMERS, held = holds();
     Place p = {warp, 1};
     let_next_start();
-    int j = warp, to = 0, chosen = 0; // stages of the ring
-    u32 turn = 0;
+    int j = warp, to = 0; // stages of the ring
 #pragma unroll 1
     for (int n = -1; n < a.layers * 5; n++) {
       int l = n < 0 ? -1 : n / 5, at = n - l * 5, kind = n < 0 || at == 2 ? HELD : at < 2 ? IN + at : at;
@@ -319,14 +256,7 @@ struct Step {
         call(table[l + 1], apart, apart + a.ahead_later);
         __syncwarp();
       }
-      if (kind == UP) {
-        if (l == 0) {
-          wait_for_previous();
-          turn = __ldcg(a.turns + blockIdx.x);
-        }
-        chosen = choose(scores, a.experts, a.top, a.normalized, ++turn).expert;
-        if (threadIdx.x % WARP == 0) barrier_arrive(chose);
-      }
+      if (kind == UP) sync_threads_of(2, STEP_THREADS + PRODUCERS * WARP); // the experts are chosen
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
       int flight = kind <= IN ? a.flight_in : kind == OUT ? a.flight_out : kind == UP ? a.flight_up : a.flight_down;
       to += kind == HELD ? 0 : kind == IN ? ins() - held : kind == OUT ? outs() : kind == UP ? ups() : downs();
@@ -334,7 +264,7 @@ struct Step {
       for (int i = kind == HELD ? warp : j; i < (kind != HELD ? to : l + 1 < a.layers ? held : 0); i += PRODUCERS) {
         const bf16 *second, *first;
         int col, stage = kind == HELD ? i : kind == IN ? i - from + held : i - from;
-        first = rows(w, kind, stage, chosen, second, col);
+        first = rows(w, kind, stage, second, col);
         u64 *filled = here + i;
         u32 there = shared_address(hold) + i * STEP_STAGE;
         if (kind != HELD) {
@@ -346,6 +276,7 @@ struct Step {
         copy(there, filled, first, second, k, k - col, kind <= IN ? k - col - STEP_DEPTH : k - col, policy);
       }
     }
+    wait_for_previous();
   }
 
   __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
@@ -356,14 +287,14 @@ struct Step {
 
   // multiply adds the products of this warp's stages of an item to low and high, the sums of
   // rows g and g+8: of stages that follow each other in the ring from `from` on, every eighth.
-  // Where the inputs are those of several experts, each of k, lane e has the weight of expert e. The warp
+  // Where the inputs are those of several experts, each of k, shares has theirs. The warp
   // gathers inputs that are posted from `from` on, where it is not null, just ahead.
-  __device__ __forceinline__ void multiply(int from, int stages, int k, float &low, float &high, const u64 *posted, u32 turn, bool several = false, float shares = 1.f) const {
+  __device__ __forceinline__ void multiply(int from, int stages, int k, float &low, float &high, const u64 *posted, u32 turn, const float *shares = nullptr) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, each = steps(k);
 #pragma unroll 1
     for (int c = warp; c < stages; c += CONSUMERS) {
       u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
-      int e = several ? c / each : 0, col = (c - e * each) * STEP_DEPTH, x = e * k + col;
+      int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH, x = e * k + col;
       if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn);
       const u8 *at = ring + slot * STEP_STAGE + place_of(g) + t * 16;
       const bf16 *in = this->in + x + t * 8;
@@ -378,7 +309,7 @@ struct Step {
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + slot);
-      float share = several ? __shfl_sync(FULL, shares, e) : 1.f;
+      float share = shares ? shares[e] : 1.f;
       low += share * (sum[0] + more[0]), high += share * (sum[2] + more[2]);
     }
   }
@@ -499,8 +430,9 @@ struct Step {
   // project is the product that begins attention's block.
   __device__ __forceinline__ void project(const StepLayer &w, int l, Context &c, int first, u32 turn) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = each_unit(), n = ins(), held = holds();
-    float s = l ? 0.f : scale();
     u32 have = 0; // of the inputs' columns
+    const u64 *from = copy_of(after);
+    if (l == 0) leave_scale();
     bool begun = false;
 #pragma unroll 1
     for (int i = warp; i < n || i == warp; i += CONSUMERS) {
@@ -510,8 +442,9 @@ struct Step {
         const u8 *at = apart ? hold + i * STEP_STAGE : ring + slot * STEP_STAGE;
         int part = i % each, col = part * 2 * STEP_DEPTH;
         if (l && (part >= 32 || !(have >> part & 1))) {
-          look((u32 *)(in + col), after + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, after + a.hidden / 2, have ? 0 : a.hidden / 16, turn - 1);
-          if (!have) s = scale();
+          bool all = threadIdx.x < WARP && !have;
+          look((u32 *)(in + col), from + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, from + a.hidden / 2, all ? a.hidden / 16 : 0, turn - 1);
+          if (all) leave_scale();
           have |= 1u << part % 32;
         }
         barrier_wait(apart ? here + i : full + slot, phase & 1);
@@ -531,7 +464,7 @@ struct Step {
       int at = (back() + i / 8 * gridDim.x) * 8 + i % 8, head = at / HEAD_DIM, heads = a.kv_heads; // of queries, keys or values
       int of = head < GROUP * heads ? head / GROUP * (GROUP + 2) + head % GROUP
                : head < (GROUP + 1) * heads ? (head - GROUP * heads) * (GROUP + 2) + GROUP : (head - (GROUP + 1) * heads) * (GROUP + 2) + GROUP + 1;
-      post(scores_in + of * HEAD_DIM + at % HEAD_DIM, __float_as_uint(y * s), turn);
+      post(scores_in + of * HEAD_DIM + at % HEAD_DIM, __float_as_uint(y * *scaling), turn);
     }
   }
 
@@ -646,18 +579,31 @@ struct Step {
     sync_threads_of(1, STEP_THREADS);
   }
 
+  // post_normed posts 16 values of the normed stream, of which lanes r and r+16 have value r,
+  // and the sum of their squares, in all copies.
+  __device__ __forceinline__ void post_normed(u64 *boxes, int i, u32 v, float ss, u32 turn) const {
+    int lane = threadIdx.x % WARP, size = normed();
+    u32 beside = __shfl_xor_sync(FULL, v, 1);
+    v = lane % 2 ? beside | v << 16 : v | beside << 16;
+    post(boxes + (lane / 16 * 2 + lane % 2) * size + item(i) * 8 + lane % 16 / 2, v, turn);
+    if (lane < STREAM_COPIES) post(boxes + lane * size + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+  }
+
+  // normed is how many boxes a copy of the normed stream has, and copy_of where this
+  // block's is.
+  __device__ __forceinline__ int normed() const { return a.hidden / 2 + a.hidden / 16; }
+  __device__ __forceinline__ const u64 *copy_of(const u64 *boxes) const { return boxes + blockIdx.x % STREAM_COPIES * normed(); }
+
   // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
   // norm's weights, and the sum of their squares. A warp does it.
   __device__ __forceinline__ void finish_out(const float *red, int l, int i, u32 turn) const {
     int lane = threadIdx.x % WARP, r = lane % 16;
     float x = stream[i * 16 + r] + of_warps(red, r), ss = x * x;
     u32 v = narrow(x * gain(wide(gains_of(l, i, 0)[r])));
-    v |= __shfl_xor_sync(FULL, v, 1) << 16;
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
     if (lane < 16) stream[i * 16 + r] = x;
-    if (lane < 16 && lane % 2 == 0) post(ended + item(i) * 8 + lane / 2, v, turn);
-    if (lane == 0) post(ended + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+    post_normed(ended, i, v, ss, turn);
   }
 
   // end_attention is the product that ends attention's block, and brings its result to
@@ -674,19 +620,29 @@ struct Step {
     STAMP(7);
   }
 
-  // take_normed gathers the warp's columns of the normed stream, which are those of every
-  // eighth stage, and all squares, and gives the scale.
-  __device__ __forceinline__ float take_normed(u32 turn) const {
-    int m = a.hidden / 16;
+  // take_normed gathers the warp's columns of the normed stream, those of every eighth
+  // stage; the first warp gathers the squares too, and leaves the scale.
+  __device__ __forceinline__ void take_normed(u32 turn) const {
+    int m = threadIdx.x < WARP ? a.hidden / 16 : 0;
+    const u64 *from = copy_of(ended);
+#pragma unroll 1
     for (int c = threadIdx.x / WARP; m > 0 || c < steps(a.hidden); c += CONSUMERS, m = 0) {
       int col = c * STEP_DEPTH;
-      look((u32 *)(in + col), ended + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, ended + a.hidden / 2, m, turn);
+      look((u32 *)(in + col), from + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, from + a.hidden / 2, m, turn);
     }
-    return scale();
+    leave_scale();
+  }
+
+  // leave_scale leaves the reciprocal norm of the stream where all see it. The first warp does it.
+  __device__ __forceinline__ void leave_scale() const {
+    if (threadIdx.x >= WARP) return;
+    float s = scale();
+    if (threadIdx.x == 0) *scaling = s;
+    __syncwarp();
   }
 
   // route posts the scores of this block's rows of the router.
-  __device__ __forceinline__ void route(float *red, const StepLayer &w, float scale, u32 turn) const {
+  __device__ __forceinline__ void route(float *red, const StepLayer &w, u32 turn) const {
 #pragma unroll 1
     for (int e = blockIdx.x; e < a.experts; e += gridDim.x) {
       float s = 0.f;
@@ -696,9 +652,57 @@ struct Step {
       s = warp_sum(s);
       if (threadIdx.x % WARP == 0) red[threadIdx.x / WARP * RED_PITCH] = s;
       sync_threads_of(1, STEP_THREADS);
-      if (threadIdx.x == 0) post(scores + e, __float_as_uint(of_warps(red, 0) * scale), turn);
+      if (threadIdx.x < SCORE_COPIES) post(scores + threadIdx.x * a.experts + e, __float_as_uint(of_warps(red, 0) * *scaling), turn);
       red = other(red);
     }
+  }
+
+  // choose gathers the scores, and finds each expert's place in their order: the higher
+  // score first, the lower index among equals.
+  __device__ __forceinline__ void choose(u32 turn) const {
+    int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
+    u32 mine = 0;
+    if (e < a.experts) {
+      const u64 *at = scores + blockIdx.x % SCORE_COPIES * a.experts + e;
+      u32 v = awaited(at, read_posted(at), turn);
+      mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
+      mine += mine == 0; // which is of none
+    }
+    if (e < padded) keys[e] = mine;
+    sync_threads_of(1, STEP_THREADS);
+    bool pairs = a.experts <= STEP_THREADS / 2; // two threads an expert
+    int half = pairs ? (padded / 4 + 1) / 2 * 4 : padded;
+    int to = pairs ? e % 2 ? padded : half : padded, from = pairs && e % 2 ? half : 0;
+    if (pairs) e /= 2, mine = e < a.experts ? keys[e] : 0;
+    int rank = 0;
+    u32 before = mine - 1; // those ahead of it are before it with a key as high as its own
+#pragma unroll 4
+    for (int f = from; f < to; f += 4) {
+      uint4 k = *(const uint4 *)(keys + f);
+      u32 than = f <= e ? before : mine;
+      rank += (k.x > than) + (k.y > than) + (k.z > than) + (k.w > than);
+    }
+    if (e >= from && e < to) { // but not it, and those of its four that are behind it
+      uint4 k = *(const uint4 *)(keys + e / 4 * 4);
+      rank -= 1 + (e % 4 < 1 && k.y == mine) + (e % 4 < 2 && k.z == mine) + (e % 4 < 3 && k.w == mine);
+    }
+    if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
+    if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
+    sync_threads_of(2, STEP_THREADS + PRODUCERS * WARP);
+  }
+
+  // value is the score of a key.
+  __device__ __forceinline__ static float value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
+
+  // weigh_experts makes the experts' weights of their scores. A warp does it.
+  __device__ __forceinline__ void weigh_experts() const {
+    int lane = threadIdx.x % WARP;
+    float peak = score[0], sum = 0.f, w = lane < a.top ? __expf(score[lane] - peak) : 0.f;
+    if (!a.normalized)
+#pragma unroll 1
+      for (int e = lane; e < a.experts; e += WARP) sum += __expf(value(keys[e]) - peak);
+    sum = warp_sum(a.normalized ? w : sum);
+    if (lane < a.top) share[lane] = w / sum;
   }
 
   // finish_up posts 8 values of an expert. A warp does it.
@@ -718,9 +722,7 @@ struct Step {
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
     if (l + 1 < a.layers) {
-      v |= __shfl_xor_sync(FULL, v, 1) << 16;
-      if (lane < 16 && lane % 2 == 0) post(after + item(i) * 8 + lane / 2, v, turn);
-      if (lane == 0) post(after + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+      post_normed(after, i, v, ss, turn);
       if (lane < 16) stream[i * 16 + r] = y;
       return;
     }
@@ -729,17 +731,14 @@ struct Step {
   }
 
   // experts is their products.
-  __device__ __forceinline__ void experts(float *&now, int l, int first, float scale, float shares, u32 turn) const {
+  __device__ __forceinline__ void experts(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP, each = steps(a.hidden), stages = a.top * steps(a.inner);
 #pragma unroll 1
     for (int i = 0; i < mine(a.top * (a.inner / 8)); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
       multiply(first + i * each, each, a.hidden, low, high, nullptr, turn);
       leave(now, low, high);
-      if (warp == i % CONSUMERS) {
-        barrier_wait(chose, l & 1);
-        finish_up(now, scale, acts + item(i) * 4, turn);
-      }
+      if (warp == i % CONSUMERS) finish_up(now, *scaling, acts + item(i) * 4, turn);
       if (i == 0) { STAMP(11); }
     }
     STAMP(12);
@@ -747,7 +746,7 @@ struct Step {
 #pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first + i * stages, stages, a.inner, low, high, i ? nullptr : acts, turn, true, shares);
+      multiply(first + i * stages, stages, a.inner, low, high, i ? nullptr : acts, turn, share);
       STAMP(13);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_down(now, l, i, turn);
@@ -777,15 +776,16 @@ struct Step {
         barrier_arrive(attended);
       end_attention(now, l, first, turn);
       first += outs();
-      float s = take_normed(turn);
+      take_normed(turn);
       STAMP(8);
-      route(now, w, s, turn);
+      route(now, w, turn);
       STAMP(9);
       now = other(now);
-      Choice choice = choose(scores, a.experts, a.top, a.normalized, turn);
+      choose(turn);
       STAMP(10);
       if (l + 1 < a.layers) fetch(l + 1);
-      experts(now, l, first, s, choice.share, turn);
+      if (threadIdx.x / WARP == 0) weigh_experts();
+      experts(now, l, first, turn);
       first += ups() + downs();
     }
     if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
@@ -795,8 +795,11 @@ struct Step {
 // step_of divides the shared memory of a block; widest is the most that it gathers.
 __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
-  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES], consumed, attended, chose;
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES], consumed, attended;
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
+  __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
+  __shared__ int chosen[WARP];
+  __shared__ float share[WARP], score[WARP], scaling;
   __shared__ __align__(16) HeadShared sh;
   int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
   u8 *hold = ring + a.stages * STEP_STAGE;
@@ -805,15 +808,16 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
   float *squares = (float *)(here_table + a.layers), *sums = squares + (a.hidden / 16 + 3) / 4 * 4;
   u64 *mixed = a.boxes + a.rows, *att = mixed + a.kv_heads * a.parts * (DEC_VALUES + 2 * a.parts * max(1, (1 << a.share) / HEAD_DIM)), *ended = att + a.width / 2;
-  u64 *acts = ended + a.hidden / 2 + (a.hidden / 16 + 1) / 2 * 2, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
+  int normed = a.hidden / 2 + a.hidden / 16;
+  u64 *acts = ended + STREAM_COPIES * normed, *after = acts + a.top * a.inner / 2, *scores = after + STREAM_COPIES * normed;
   Step s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
-              red, squares, &chose, sh, a.boxes, mixed, att, ended, acts, after, scores};
+              red, squares, keys, chosen, share, score, &scaling, sh, a.boxes, mixed, att, ended, acts, after, scores};
   if (threadIdx.x == 0) {
 #pragma unroll 1
     for (int i = 0; i < a.stages; i++) barrier_init(full + i, bulk_copies() ? 1 : WARP), barrier_init(empty + i, 1);
 #pragma unroll 1
     for (int i = 0; i < s.holds(); i++) barrier_init(here + i, bulk_copies() ? 1 : WARP);
-    barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1), barrier_init(&chose, PRODUCERS);
+    barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1);
     before_bulk();
   }
 #pragma unroll 1
