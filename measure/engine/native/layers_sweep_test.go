@@ -106,11 +106,12 @@ func TestSweepLayers(t *testing.T) {
 			before := best
 			for _, knob := range strings.Split(knobs, "/") {
 				for _, v := range strings.Split(knob, "|") {
-					if strings.Contains(best, v+",") {
+					next := merge(best, v)
+					if next == best {
 						continue
 					}
-					if ms := run(best + v + ","); ms < least {
-						best, least = best+v+",", ms
+					if ms := run(next); ms < least {
+						best, least = next, ms
 					}
 				}
 			}
@@ -118,8 +119,23 @@ func TestSweepLayers(t *testing.T) {
 				break
 			}
 		}
-		run(best + "stamp")
+		run(best)
+		run(best + ",stamp")
 	}
+}
+
+// merge puts the settings of v in the place of those of s.
+func merge(s, v string) string {
+	out := strings.Split(s, ",")
+	for _, f := range strings.Split(v, ",") {
+		name, _, _ := strings.Cut(f, "=")
+		if i := slices.IndexFunc(out, func(o string) bool { return strings.HasPrefix(o, name+"=") }); i >= 0 {
+			out[i] = f
+		} else {
+			out = append(out, f)
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // logStamps says how many cycles lie between the stamps of the last step.

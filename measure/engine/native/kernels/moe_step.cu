@@ -49,7 +49,7 @@ struct StepArgs {
   const StepLayer *table;
   int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
   int stages, held; // of the ring, and of those held apart
-  int flight_in, flight_out, flight_up, flight_down, ahead_in, ahead_later, pace;
+  int flight_in, flight_out, flight_up, flight_down, ahead_in, copies, pace, rest;
   float eps, scale;
   const int *positions;
   float *x;       // the stream, [hidden]
@@ -77,7 +77,7 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
 
 // look brings n words that are posted from `from` on, and m from `more` on, even places and
 // numbers, to shared memory, for a warp.
-__device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, const u64 *more, int m, u32 turn) {
+__device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, const u64 *more, int m, u32 turn, int rest) {
   const int AT_ONCE = 4; // pairs of a lane
 #pragma unroll 1
   for (int i = threadIdx.x % WARP * 2; i < n + m; i += AT_ONCE * 2 * WARP) {
@@ -96,6 +96,7 @@ __device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, co
 #pragma unroll
       for (int j = 0; j < AT_ONCE; j++) missing |= ((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn);
       if (!missing) break;
+      if (rest) pause(rest);
       if (looks % 64 == 0) {
         u64 now = nanoseconds();
         if (looks == 0) begin = now;
@@ -251,11 +252,6 @@ struct Step {
           barrier_wait(attended, l & 1);
         }
       }
-      if (kind == UP && l + 1 < a.layers) {
-        int apart = held / each_unit() + a.ahead_in;
-        call(table[l + 1], apart, apart + a.ahead_later);
-        __syncwarp();
-      }
       if (kind == UP) sync_threads_of(2, STEP_THREADS + PRODUCERS * WARP); // the experts are chosen
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
       int flight = kind <= IN ? a.flight_in : kind == OUT ? a.flight_out : kind == UP ? a.flight_up : a.flight_down;
@@ -295,7 +291,7 @@ struct Step {
     for (int c = warp; c < stages; c += CONSUMERS) {
       u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
       int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH, x = e * k + col;
-      if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn);
+      if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn, a.rest);
       const u8 *at = ring + slot * STEP_STAGE + place_of(g) + t * 16;
       const bf16 *in = this->in + x + t * 8;
       float sum[4] = {}, more[4] = {};
@@ -443,7 +439,7 @@ struct Step {
         int part = i % each, col = part * 2 * STEP_DEPTH;
         if (l && (part >= 32 || !(have >> part & 1))) {
           bool all = threadIdx.x < WARP && !have;
-          look((u32 *)(in + col), from + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, from + a.hidden / 2, all ? a.hidden / 16 : 0, turn - 1);
+          look((u32 *)(in + col), from + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, from + a.hidden / 2, all ? a.hidden / 16 : 0, turn - 1, a.rest);
           if (all) leave_scale();
           have |= 1u << part % 32;
         }
@@ -477,7 +473,7 @@ struct Step {
   // gather brings words that are posted from `from` on to all warps, an even number.
   __device__ __forceinline__ void gather(const u64 *from, int count, u32 turn) const {
     int each = (count + 2 * CONSUMERS - 1) / (2 * CONSUMERS) * 2, at = threadIdx.x / WARP * each;
-    look((u32 *)in + at, from + at, max(0, min(each, count - at)), nullptr, nullptr, 0, turn);
+    look((u32 *)in + at, from + at, max(0, min(each, count - at)), nullptr, nullptr, 0, turn, a.rest);
     sync_threads_of(1, STEP_THREADS);
   }
 
@@ -592,7 +588,7 @@ struct Step {
   // normed is how many boxes a copy of the normed stream has, and copy_of where this
   // block's is.
   __device__ __forceinline__ int normed() const { return a.hidden / 2 + a.hidden / 16; }
-  __device__ __forceinline__ const u64 *copy_of(const u64 *boxes) const { return boxes + blockIdx.x % STREAM_COPIES * normed(); }
+  __device__ __forceinline__ const u64 *copy_of(const u64 *boxes) const { return boxes + blockIdx.x % a.copies * normed(); }
 
   // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
   // norm's weights, and the sum of their squares. A warp does it.
@@ -628,7 +624,7 @@ struct Step {
 #pragma unroll 1
     for (int c = threadIdx.x / WARP; m > 0 || c < steps(a.hidden); c += CONSUMERS, m = 0) {
       int col = c * STEP_DEPTH;
-      look((u32 *)(in + col), from + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, from + a.hidden / 2, m, turn);
+      look((u32 *)(in + col), from + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, from + a.hidden / 2, m, turn, a.rest);
     }
     leave_scale();
   }
@@ -663,7 +659,7 @@ struct Step {
     int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
     u32 mine = 0;
     if (e < a.experts) {
-      const u64 *at = scores + blockIdx.x % SCORE_COPIES * a.experts + e;
+      const u64 *at = scores + blockIdx.x % (4 * a.copies) * a.experts + e;
       u32 v = awaited(at, read_posted(at), turn);
       mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
       mine += mine == 0; // which is of none
@@ -831,10 +827,10 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_step(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int share, int stages, int held, int widest, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int ahead_later, int pace,
+                   int share, int stages, int held, int widest, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int copies, int pace, int rest,
                    float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
   StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, flight_in, flight_out,
-                  flight_up, flight_down, ahead_in, ahead_later, pace, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+                  flight_up, flight_down, ahead_in, copies, pace, rest, eps, scale, positions, x, h, squares, boxes, turns, stamps};
   step_of(a, widest);
 }
 

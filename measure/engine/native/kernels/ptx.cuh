@@ -357,6 +357,8 @@ __device__ __forceinline__ void before_bulk() {
 #endif
 }
 
+__device__ __forceinline__ void pause(u32 ns) { __nanosleep(ns); }
+
 __device__ __forceinline__ u64 cycles() {
   u64 t;
   asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
