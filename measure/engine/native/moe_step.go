@@ -23,8 +23,8 @@ type stepPlan struct {
 	stages, held int // of the ring, and of those held apart for the next layer
 	share        int // values of a head's output that a block makes, as a power of 2
 
-	parts, in, out, up, down, ahead, copies, pace, rest, coop int
-	stamps                                                    cuda.Ptr
+	parts, in, out, up, down, ahead, copies, pace, rest, heldAt, coop int
+	stamps                                                            cuda.Ptr
 }
 
 // fusesStep reports whether there is one kernel for all layers, in the step of one
@@ -45,7 +45,7 @@ func (e *Engine) planStep() *stepPlan {
 	if e.p.moe.step == nil || e.ownProducts() == nil || e.opt.Batch != 1 || e.opt.apart || e.opt.sms > e.dev.SMs {
 		return nil
 	}
-	p := &stepPlan{blocks: min(e.opt.sms, sh.topK*sh.inner/8), stages: 16, held: 4, parts: 16, in: 8, out: 8, up: 8, down: 8, pace: 250, copies: 4, coop: 1}
+	p := &stepPlan{blocks: min(e.opt.sms, sh.topK*sh.inner/8), stages: 16, held: 4, parts: 16, in: 8, out: 8, up: 8, down: 8, pace: 250, copies: 4, coop: 1, heldAt: 2}
 	if err := p.set(os.Getenv("LLMPROF_STEP")); err != nil {
 		panic(err)
 	}
@@ -76,7 +76,7 @@ func (p *stepPlan) set(spec string) error {
 		}
 		at := map[string]*int{
 			"blocks": &p.blocks, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down,
-			"ahead": &p.ahead, "copies": &p.copies, "rest": &p.rest, "pace": &p.pace, "coop": &p.coop,
+			"ahead": &p.ahead, "copies": &p.copies, "rest": &p.rest, "heldat": &p.heldAt, "pace": &p.pace, "coop": &p.coop,
 		}[name]
 		if at == nil {
 			return fmt.Errorf("no %q", name)
@@ -167,6 +167,6 @@ func (e *Engine) queueMixtureStep(i, n int) error {
 	}
 	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
 		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(sh.kvHeads), int32(p.share), int32(p.stages), int32(p.held),
-		int32(sh.widestGathered()), int32(p.in), int32(p.out), int32(p.up), int32(p.down), int32(p.ahead), int32(p.copies), int32(p.pace), int32(p.rest),
+		int32(sh.widestGathered()), int32(p.in), int32(p.out), int32(p.up), int32(p.down), int32(p.ahead), int32(p.copies), int32(p.pace), int32(p.rest), int32(p.heldAt),
 		sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns, p.stamps)
 }

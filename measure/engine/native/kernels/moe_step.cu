@@ -49,7 +49,7 @@ struct StepArgs {
   const StepLayer *table;
   int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
   int stages, held; // of the ring, and of those held apart
-  int flight_in, flight_out, flight_up, flight_down, ahead_in, copies, pace, rest;
+  int flight_in, flight_out, flight_up, flight_down, ahead_in, copies, pace, rest, held_at;
   float eps, scale;
   const int *positions;
   float *x;       // the stream, [hidden]
@@ -554,7 +554,7 @@ struct Step {
     int share = 1 << a.share, parts = a.parts;
     const float *got = (const float *)in;
     gather(mixed_of(c.head, c.part), DEC_VALUES + 2 * peaks(), turn);
-    if (threadIdx.x == 0) barrier_arrive(attended);
+    if (threadIdx.x == 0 && a.held_at == 0) barrier_arrive(attended);
     STAMP(5);
 #pragma unroll 1
     for (int i = threadIdx.x; i - (int)threadIdx.x % WARP < share; i += STEP_THREADS) {
@@ -768,13 +768,15 @@ struct Step {
       STAMP(1);
       if (attends(c))
         attend(w, l, c, turn);
-      else if (threadIdx.x == 0)
+      else if (threadIdx.x == 0 && a.held_at == 0)
         barrier_arrive(attended);
       end_attention(now, l, first, turn);
       first += outs();
+      if (threadIdx.x == 0 && a.held_at == 1) barrier_arrive(attended);
       take_normed(turn);
       STAMP(8);
       route(now, w, turn);
+      if (threadIdx.x == 0 && a.held_at == 2) barrier_arrive(attended);
       STAMP(9);
       now = other(now);
       choose(turn);
@@ -827,10 +829,10 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
     mixture_step(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int share, int stages, int held, int widest, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int copies, int pace, int rest,
+                   int share, int stages, int held, int widest, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int copies, int pace, int rest, int held_at,
                    float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
   StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, flight_in, flight_out,
-                  flight_up, flight_down, ahead_in, copies, pace, rest, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+                  flight_up, flight_down, ahead_in, copies, pace, rest, held_at, eps, scale, positions, x, h, squares, boxes, turns, stamps};
   step_of(a, widest);
 }
 
