@@ -1,30 +1,34 @@
 package native
 
-import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
+import "llmprof/measure/engine/native/cuda"
 
-	"llmprof/measure/engine/native/cuda"
-)
-
-// What moe_step.cu repeats: bytes of a stage, 64-bit words of a layer in its table, and
-// what a block has of static shared memory, or a little more.
+// What moe_step.cu repeats: bytes of a stage, 64-bit words of a layer in its table, and the
+// copies in which it posts the normed stream and the scores.
 const (
 	stepStage      = 16*256*2 + 64
 	stepLayerWords = 14
-	besideStep     = 6 << 10
+	streamCopies   = 4
+	scoreCopies    = 16
+)
+
+// besideStep is what a block has of static shared memory, or a little more.
+const besideStep = 6 << 10
+
+// The shape of the step's kernel that was fastest on an H200: stages of the ring, and of
+// those held apart for the next layer; parts of a head's context, of caches of less than
+// manyTokens and of longer ones (with 16 parts and 32 2.252 and 2.276 ms at a context of 4096
+// tokens, 2.387 and 2.348 at 8192, 2.678 and 2.554 at 16384).
+const (
+	stepRing, stepHeld = 16, 6
+	fewParts           = 16
+	manyTokens         = 8192
 )
 
 // stepPlan is how the kernel of a mixture's step is launched.
 type stepPlan struct {
 	blocks       int
-	stages, held int // of the ring, and of those held apart for the next layer
+	stages, held int
 	share        int // values of a head's output that a block makes, as a power of 2
-
-	parts, in, out, up, down, ahead, copies, pace, rest, heldAt, coop int
-	stamps                                                            cuda.Ptr
 }
 
 // fusesStep reports whether there is one kernel for all layers, in the step of one
@@ -45,45 +49,20 @@ func (e *Engine) planStep() *stepPlan {
 	if e.p.moe.step == nil || e.ownProducts() == nil || e.opt.Batch != 1 || e.opt.apart || e.opt.sms > e.dev.SMs {
 		return nil
 	}
-	p := &stepPlan{blocks: min(e.opt.sms, sh.topK*sh.inner/8), stages: 16, held: 4, parts: 16, in: 8, out: 8, up: 8, down: 8, pace: 250, copies: 4, coop: 1, heldAt: 2}
-	if err := p.set(os.Getenv("LLMPROF_STEP")); err != nil {
-		panic(err)
-	}
-	p.share = sh.shareOf(min(p.parts, p.blocks/sh.kvHeads))
+	p := &stepPlan{blocks: min(e.opt.sms, sh.topK*sh.inner/8), stages: stepRing, held: stepHeld}
 	for p.stages >= copyWarps && e.stepShared(p)+besideStep > e.dev.SharedOptIn {
-		if p.held > p.stages/2 {
-			p.held--
-		} else {
-			p.stages -= copyWarps
+		if p.stages -= copyWarps; p.held > p.stages/2 {
+			p.held = p.stages / 2
 		}
 	}
-	if p.share < 0 || p.stages < copyWarps {
+	parts := fewParts
+	if e.b.capacity >= manyTokens {
+		parts = mostSplits
+	}
+	if p.share = sh.shareOf(min(parts, p.blocks/sh.kvHeads)); p.share < 0 || p.stages < copyWarps {
 		return nil
 	}
 	return p
-}
-
-// set is for experiments.
-func (p *stepPlan) set(spec string) error {
-	for _, f := range strings.Split(spec, ",") {
-		name, value, ok := strings.Cut(f, "=")
-		if !ok {
-			continue
-		}
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return err
-		}
-		at := map[string]*int{
-			"blocks": &p.blocks, "stages": &p.stages, "held": &p.held, "parts": &p.parts, "in": &p.in, "out": &p.out, "up": &p.up, "down": &p.down,
-			"ahead": &p.ahead, "copies": &p.copies, "rest": &p.rest, "heldat": &p.heldAt, "pace": &p.pace, "coop": &p.coop,
-		}[name]
-		if at == nil {
-			return fmt.Errorf("no %q", name)
-		}
-		*at = n
-	}
-	return nil
 }
 
 // shareOf is the least share of a head's output, as a power of 2, that so many blocks make
@@ -99,13 +78,13 @@ func (s *shape) shareOf(blocks int) int {
 }
 
 // postedInStep are the bytes of what blocks of a step's kernel post to each other: of a
-// layer queries, keys and values; the parts of each head's output, with the peak and sum of
-// each query; all of that output; twice the normed stream and the sums of its squares; the
-// experts' activations; the scores.
+// layer queries, keys and values; the parts of each head's output, with peaks and sums;
+// all of that output; twice the normed stream and the sums of its squares; the experts'
+// activations; the scores.
 func (s *shape) postedInStep() int {
 	group := s.heads / s.kvHeads
 	return postedBytes * (s.qkvWidth() + s.kvHeads*mostSplits*(group*s.headDim+2*max(mostSplits, group)) + s.attWidth()/2 +
-		2*4*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + 16*s.experts)
+		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts)
 }
 
 // widestGathered is the most values of 16 bits that a block gathers: a head's queries with
@@ -163,10 +142,9 @@ func (e *Engine) queueMixtureStep(i, n int) error {
 	normalized := map[bool]int32{true: 1}[sh.normalized]
 	l := cuda.Launch{
 		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
-		Shared: e.stepShared(p), Early: p.coop != 1, Together: p.coop > 0,
+		Shared: e.stepShared(p), Together: true,
 	}
 	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
 		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(sh.kvHeads), int32(p.share), int32(p.stages), int32(p.held),
-		int32(sh.widestGathered()), int32(p.in), int32(p.out), int32(p.up), int32(p.down), int32(p.ahead), int32(p.copies), int32(p.pace), int32(p.rest), int32(p.heldAt),
-		sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns, p.stamps)
+		int32(sh.widestGathered()), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns)
 }

@@ -6,18 +6,20 @@
 // kernel's edge between the operators, and the ring in shared memory goes on: the weights
 // of a product come while the results of the one ahead are on their way.
 //
-//   - Four warps copy, stages of 16 rows of 256 columns, or for qkv of 8 rows of 512: of a
-//     layer in this order qkv, o, gate and up (8 outputs of each), down (16 outputs of all
-//     experts). Some of the first are held apart: they come while the experts of the layer
-//     ahead are chosen.
-//   - Eight warps multiply, every eighth stage of an item each, of inputs that are gathered
-//     into shared memory whole.
+//   - Four warps copy, every fourth stage each: of a layer in this order qkv, o, gate and up
+//     (8 outputs of each), down (16 outputs of all experts). Stages are 16 rows of 256
+//     columns, of qkv 8 rows of 512, which deals its rows out more evenly. The first of qkv
+//     are held apart: they come while the experts of the layer ahead are chosen. Of qkv and o
+//     few are on their way at a time: what other blocks have posted waits behind them.
+//   - Eight warps multiply, every eighth stage of an item each, and each of them gathers the
+//     inputs of its stages just ahead, so that none waits for what another needs.
 //   - Attention is that of attention_decode.cu: block b has part b/kv_heads of the
 //     context of key head b%kv_heads. Its tiles are copied where stages were held, as soon
 //     as these are used. A part is posted to the parts of its head, each of which makes its
 //     share of the head's output, and that is posted to all.
 //   - A block has a row of the router, gathers all scores and chooses by itself: an
-//     expert's place is the number of those before it.
+//     expert's place is the number of those before it. Scores, and the normed stream, are posted
+//     in copies: where all blocks look at the same few lines of the L2 they wait for each other.
 //
 // A box is written once in a turn. It is not written again before all have read it: every
 // block has some of gate and up (the grid is no larger), and posts it after it has read all
@@ -29,17 +31,19 @@
 #if MOE && !defined(OLDER) && RANKS == 1
 
 #define STEP_DEPTH 256 // columns of a stage
-#define STEP_STAGE (16 * STEP_DEPTH * 2 + 64)
-#define STEP_STAGES 24 // at most
-#define STREAM_COPIES 4  // that are posted of the normed stream: not all blocks look at the same
-#define SCORE_COPIES 16  // and of the scores
+#define STEP_ROW (STEP_DEPTH * 2)
+#define STEP_STAGE (16 * STEP_ROW + 64)
+#define STEP_STAGES 24  // at most
+#define STREAM_COPIES 4 // of the normed stream that are posted
+#define SCORE_COPIES 16 // of the scores
 #define STEP_THREADS (CONSUMERS * WARP)
+#define STEP_ALL (STEP_THREADS + PRODUCERS * WARP)
 
 // A StepLayer is one of the table's.
 struct StepLayer {
-  const bf16 *qkv, *bias, *q_norm, *k_norm; // [rows][hidden]; null for none
-  const bf16 *out, *mid, *router;           // [hidden][width], [hidden], [experts][hidden]
-  const bf16 *gate_up, *down, *norm;        // as in moe_decode.cu; norm is of what follows
+  const bf16 *qkv, *bias, *q_norm, *k_norm; // [rows][hidden]; null for what is not there
+  const bf16 *out, *mid, *router;           // [hidden][width]; the router's norm; [experts][hidden]
+  const bf16 *gate_up, *down, *norm;        // as in moe_decode.cu; the norm is of what follows
   const float *frequencies;
   bf16 *keys, *values; // [kv_heads][capacity][HEAD_DIM]
   u64 capacity;
@@ -47,21 +51,17 @@ struct StepLayer {
 
 struct StepArgs {
   const StepLayer *table;
-  int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, parts; // share: values of a head's output that one of its parts makes, a power of 2
+  int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads;
+  int share, parts; // values of a head's output that one of its parts makes, as a power of 2; parts
   int stages, held; // of the ring, and of those held apart
-  int flight_in, flight_out, flight_up, flight_down, ahead_in, copies, pace, rest, held_at;
-  float eps, scale;
+  float eps, scale; // of norms, and of attention's scores
   const int *positions;
   float *x;       // the stream, [hidden]
   bf16 *h;        // [hidden], the stream times norm
-  float *squares; // [hidden/16], of it
-  u64 *boxes;
-  u32 *turns; // [blocks]
-  u64 *stamps;
+  float *squares; // [hidden/16], of the stream
+  u64 *boxes;     // in the order of Step's
+  u32 *turns;     // [blocks]
 };
-
-#define STAMP(i) \
-  if (a.stamps && threadIdx.x % STEP_THREADS == 0) a.stamps[(u64)(blockIdx.x * a.layers + l) * 32 + (i)] = cycles()
 
 // awaited is what is posted there in this turn; got is what was seen there first.
 __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
 
 // look brings n words that are posted from `from` on, and m from `more` on, even places and
 // numbers, to shared memory, for a warp.
-__device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, const u64 *more, int m, u32 turn, int rest) {
+__device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, const u64 *more, int m, u32 turn) {
   const int AT_ONCE = 4; // pairs of a lane
 #pragma unroll 1
   for (int i = threadIdx.x % WARP * 2; i < n + m; i += AT_ONCE * 2 * WARP) {
@@ -96,7 +96,6 @@ __device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, co
 #pragma unroll
       for (int j = 0; j < AT_ONCE; j++) missing |= ((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn);
       if (!missing) break;
-      if (rest) pause(rest);
       if (looks % 64 == 0) {
         u64 now = nanoseconds();
         if (looks == 0) begin = now;
@@ -132,17 +131,15 @@ struct Step {
   float *squares;    // of the norm
   u32 *keys;         // of the experts' scores, which order as they do
   int *chosen;
-  float *share, *score, *scaling; // the last is the norm's
+  float *share, *score;
+  float *scaling; // of the norm
   HeadShared &sh;
-  u64 *scores_in, *mixed, *att, *ended, *acts, *after, *scores; // boxes
-
-  struct Place {
-    int slot;
-    u32 phase;
-  };
-  __device__ __forceinline__ void next(Place &p, int n = 1) const {
-    if ((p.slot += n) >= a.stages) p.slot -= a.stages, p.phase ^= 1;
-  }
+  u64 *heads;          // boxes: [kv_heads][GROUP+2][HEAD_DIM], queries, key and value
+  u64 *mixed;          // [kv_heads][parts that take][parts that give][share], and peaks and sums behind each
+  u64 *att;            // [width/2], attention's output
+  u64 *ended, *after;  // [STREAM_COPIES][hidden/2 + hidden/16], the normed stream and its squares, behind attention and behind the experts
+  u64 *acts;           // [top][inner/2]
+  u64 *scores;         // [SCORE_COPIES][experts]
 
   __device__ __forceinline__ static int steps(int k) { return (k + STEP_DEPTH - 1) / STEP_DEPTH; }
   __device__ __forceinline__ static int mine(int items) { return items > (int)blockIdx.x ? (items - 1 - (int)blockIdx.x) / (int)gridDim.x + 1 : 0; }
@@ -160,7 +157,9 @@ struct Step {
   __device__ __forceinline__ int ups() const { return mine(a.top * (a.inner / 8)) * steps(a.hidden); }
   __device__ __forceinline__ int downs() const { return mine(a.hidden / 16) * a.top * steps(a.inner); }
 
-  __device__ __forceinline__ static int place_of(int row) { return (row & 1) * (8 * 512 + 64) + (row >> 1) * 512; }
+  // place_of is where a row lies in a stage: odd rows behind the even ones and half a line of
+  // banks further, so that loads of 16 bytes of two neighbours meet no bank twice.
+  __device__ __forceinline__ static int place_of(int row) { return (row & 1) * (8 * STEP_ROW + 64) + (row >> 1) * STEP_ROW; }
 
   // copy copies n columns of 8 rows from first on, and m of 8 from second on.
   __device__ __forceinline__ void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
@@ -179,16 +178,10 @@ struct Step {
       const bf16 *from = (half ? second : first) + lane * 8;
       if (lane * 8 < (half ? m : n)) {
 #pragma unroll
-        for (int j = 0; j < 8; j++) copy16_once(to + half * 4 * 512 + lane * 16 + place_of(j), from + (u64)((u32)j * (u32)k), policy);
+        for (int j = 0; j < 8; j++) copy16_once(to + half * 4 * STEP_ROW + lane * 16 + place_of(j), from + (u64)((u32)j * (u32)k), policy);
       }
     }
     barrier_arrive_copied(full);
-  }
-
-  // bound waits until the warp has no more than so many stages on their way.
-  __device__ __forceinline__ void bound(int j, int flight) const {
-    j -= flight;
-    if (flight > 0 && j >= 0) barrier_wait(full + j % a.stages, j / a.stages & 1);
   }
 
   // What is copied at a time, in this order; those that are held come in the layer ahead,
@@ -220,41 +213,20 @@ struct Step {
     return from;
   }
 
-  // call calls rows of qkv into the L2, 8 rows a unit of units `from` to to-1, as far as they are this block's,
-  // one in so many cycles. The first of the warps does it.
-  __device__ __forceinline__ void call(const StepLayer &w, int from, int to) const {
-    if (threadIdx.x != STEP_THREADS) return;
-    u64 then = cycles();
-#pragma unroll 1
-    for (int i = from * 8; i < min(to, units()) * 8; i++) {
-      while (cycles() - then < (u64)a.pace) {}
-      then = cycles();
-      call_bulk(w.qkv + (u64)((back() + i / 8 * gridDim.x) * 8 + i % 8) * a.hidden, a.hidden * 2);
-    }
-  }
-
   // produce fills every fourth stage.
   __device__ void produce() const {
     u64 policy = evict_first();
     int warp = threadIdx.x / WARP - CONSUMERS, held = holds();
-    Place p = {warp, 1};
-    let_next_start();
     int j = warp, to = 0; // stages of the ring
+    let_next_start();
 #pragma unroll 1
     for (int n = -1; n < a.layers * 5; n++) {
       int l = n < 0 ? -1 : n / 5, at = n - l * 5, kind = n < 0 || at == 2 ? HELD : at < 2 ? IN + at : at;
       const StepLayer &w = table[min(kind == HELD ? l + 1 : l, a.layers - 1)];
-      if (kind == HELD && n >= 0) {
-        if (l + 1 < a.layers) {
-          int apart = held / each_unit();
-          call(table[l + 1], apart, apart + a.ahead_in);
-          __syncwarp();
-          barrier_wait(attended, l & 1);
-        }
-      }
-      if (kind == UP) sync_threads_of(2, STEP_THREADS + PRODUCERS * WARP); // the experts are chosen
+      if (kind == HELD && n >= 0 && l + 1 < a.layers) barrier_wait(attended, l & 1);
+      if (kind == UP) sync_threads_of(2, STEP_ALL); // the experts are chosen
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
-      int flight = kind <= IN ? a.flight_in : kind == OUT ? a.flight_out : kind == UP ? a.flight_up : a.flight_down;
+      int most = kind == OUT ? PRODUCERS : kind == IN ? 2 * PRODUCERS : 0; // stages on their way; 0 for as many as there is room for
       to += kind == HELD ? 0 : kind == IN ? ins() - held : kind == OUT ? outs() : kind == UP ? ups() : downs();
 #pragma unroll 1
       for (int i = kind == HELD ? warp : j; i < (kind != HELD ? to : l + 1 < a.layers ? held : 0); i += PRODUCERS) {
@@ -264,10 +236,11 @@ struct Step {
         u64 *filled = here + i;
         u32 there = shared_address(hold) + i * STEP_STAGE;
         if (kind != HELD) {
-          bound(i, flight);
-          barrier_wait(empty + p.slot, p.phase);
-          filled = full + p.slot, there = shared_address(ring) + p.slot * STEP_STAGE;
-          next(p, PRODUCERS), j = i + PRODUCERS;
+          int slot = i % a.stages, before = i - most; // stages of the warp's own: of others' more could have passed
+          if (most > 0 && before >= 0) barrier_wait(full + before % a.stages, before / a.stages & 1);
+          barrier_wait(empty + slot, i / a.stages & 1 ^ 1);
+          filled = full + slot, there = shared_address(ring) + slot * STEP_STAGE;
+          j = i + PRODUCERS;
         }
         copy(there, filled, first, second, k, k - col, kind <= IN ? k - col - STEP_DEPTH : k - col, policy);
       }
@@ -276,7 +249,7 @@ struct Step {
   }
 
   __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
-    uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 4 * 512), v = *(const uint4 *)x;
+    uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 4 * STEP_ROW), v = *(const uint4 *)x;
     mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
     mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
   }
@@ -291,7 +264,7 @@ struct Step {
     for (int c = warp; c < stages; c += CONSUMERS) {
       u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
       int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH, x = e * k + col;
-      if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn, a.rest);
+      if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn);
       const u8 *at = ring + slot * STEP_STAGE + place_of(g) + t * 16;
       const bf16 *in = this->in + x + t * 8;
       float sum[4] = {}, more[4] = {};
@@ -326,7 +299,7 @@ struct Step {
       bool both = STEP_DEPTH + u * 32 < left;
       uint4 none = make_uint4(0, 0, 0, 0);
       uint4 v = both || g % 2 == 0 ? *(const uint4 *)(x + u * 32) : none;
-      uint4 w = *(const uint4 *)(stage + u * 64), q = both ? *(const uint4 *)(stage + 4 * 512 + u * 64) : none;
+      uint4 w = *(const uint4 *)(stage + u * 64), q = both ? *(const uint4 *)(stage + 4 * STEP_ROW + u * 64) : none;
       mma(sum, w.x, q.x, w.y, q.y, v.x, v.y);
       mma(more, w.z, q.z, w.w, q.w, v.z, v.w);
     }
@@ -385,7 +358,7 @@ struct Step {
     sync_threads_of(1, STEP_THREADS);
   }
 
-  // scale is the reciprocal norm of the stream, by each warp for itself.
+  // scale is the reciprocal norm of the stream.
   __device__ __forceinline__ float scale() const {
     float ss = 0.f;
 #pragma unroll 4
@@ -439,7 +412,7 @@ struct Step {
         int part = i % each, col = part * 2 * STEP_DEPTH;
         if (l && (part >= 32 || !(have >> part & 1))) {
           bool all = threadIdx.x < WARP && !have;
-          look((u32 *)(in + col), from + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, from + a.hidden / 2, all ? a.hidden / 16 : 0, turn - 1, a.rest);
+          look((u32 *)(in + col), from + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, from + a.hidden / 2, all ? a.hidden / 16 : 0, turn - 1);
           if (all) leave_scale();
           have |= 1u << part % 32;
         }
@@ -460,31 +433,28 @@ struct Step {
       int at = (back() + i / 8 * gridDim.x) * 8 + i % 8, head = at / HEAD_DIM, heads = a.kv_heads; // of queries, keys or values
       int of = head < GROUP * heads ? head / GROUP * (GROUP + 2) + head % GROUP
                : head < (GROUP + 1) * heads ? (head - GROUP * heads) * (GROUP + 2) + GROUP : (head - (GROUP + 1) * heads) * (GROUP + 2) + GROUP + 1;
-      post(scores_in + of * HEAD_DIM + at % HEAD_DIM, __float_as_uint(y * *scaling), turn);
+      post(this->heads + of * HEAD_DIM + at % HEAD_DIM, __float_as_uint(y * *scaling), turn);
     }
   }
 
-  // Of a part of a head's context boxes are [parts that take][parts that give][share],
-  // and peaks and sums of the queries that the share is of.
-  __device__ __forceinline__ int per_share() const { return max(1, (1 << a.share) / HEAD_DIM); } // queries
-  __device__ __forceinline__ int peaks() const { return per_share() * a.parts; }
+  // peaks are how many peaks of queries, and sums, a part takes: of those that its share is of.
+  __device__ __forceinline__ int peaks() const { return max(1, (1 << a.share) / HEAD_DIM) * a.parts; }
   __device__ __forceinline__ u64 *mixed_of(int head, int part) const { return mixed + (head * a.parts + part) * (DEC_VALUES + 2 * peaks()); }
 
   // gather brings words that are posted from `from` on to all warps, an even number.
   __device__ __forceinline__ void gather(const u64 *from, int count, u32 turn) const {
     int each = (count + 2 * CONSUMERS - 1) / (2 * CONSUMERS) * 2, at = threadIdx.x / WARP * each;
-    look((u32 *)in + at, from + at, max(0, min(each, count - at)), nullptr, nullptr, 0, turn, a.rest);
+    look((u32 *)in + at, from + at, max(0, min(each, count - at)), nullptr, nullptr, 0, turn);
     sync_threads_of(1, STEP_THREADS);
   }
 
   // attend is attention over the part of the context that the block has.
-  __device__ __forceinline__ void attend(const StepLayer &w, int l, const Context &c, u32 turn) const {
+  __device__ __forceinline__ void attend(const StepLayer &w, const Context &c, u32 turn) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, step = a.parts * DEC_WARPS, first = c.part * DEC_WARPS + warp;
     int owner = c.slot / 16 % step, head = c.head;
     const float *raw = (const float *)in;
     bool has_new = owner / DEC_WARPS == c.part;
-    gather(scores_in + head * (GROUP + 2) * HEAD_DIM, has_new ? (GROUP + 2) * HEAD_DIM : DEC_VALUES, turn);
-    STAMP(2);
+    gather(this->heads + head * (GROUP + 2) * HEAD_DIM, has_new ? (GROUP + 2) * HEAD_DIM : DEC_VALUES, turn);
     if (warp < DEC_WARPS) {
       Ring ring = tiles_of(w, c);
       Constants constants;
@@ -510,19 +480,15 @@ struct Step {
       Queries queries;
       prepare_queries(queries, q, constants, sh, a.eps, a.scale * LOG2E);
       Mixed m = {-INFINITY, 0.f, {}};
-      STAMP(16);
       mix<true>(m, queries, ring, sh, first, step, c.slot, c.count);
       wait_copies<0>();
       __syncwarp();
-      STAMP(17);
       leave_mixed(m, (float *)ring.at, sh.stats[warp]);
       before_bulk();
     }
     sync_threads_of(1, STEP_THREADS);
-    STAMP(3);
     post_part(c, turn);
-    STAMP(4);
-    take_parts(l, c, turn);
+    take_parts(c, turn);
   }
 
   // post_part posts what the block's warps have, to those that make its head's output.
@@ -550,12 +516,10 @@ struct Step {
 
   // take_parts makes the block's share of its head's output of what all parts posted, and
   // posts it.
-  __device__ __forceinline__ void take_parts(int l, const Context &c, u32 turn) const {
+  __device__ __forceinline__ void take_parts(const Context &c, u32 turn) const {
     int share = 1 << a.share, parts = a.parts;
     const float *got = (const float *)in;
     gather(mixed_of(c.head, c.part), DEC_VALUES + 2 * peaks(), turn);
-    if (threadIdx.x == 0 && a.held_at == 0) barrier_arrive(attended);
-    STAMP(5);
 #pragma unroll 1
     for (int i = threadIdx.x; i - (int)threadIdx.x % WARP < share; i += STEP_THREADS) {
       int v = min(i, share - 1);
@@ -588,7 +552,7 @@ struct Step {
   // normed is how many boxes a copy of the normed stream has, and copy_of where this
   // block's is.
   __device__ __forceinline__ int normed() const { return a.hidden / 2 + a.hidden / 16; }
-  __device__ __forceinline__ const u64 *copy_of(const u64 *boxes) const { return boxes + blockIdx.x % a.copies * normed(); }
+  __device__ __forceinline__ const u64 *copy_of(const u64 *boxes) const { return boxes + blockIdx.x % STREAM_COPIES * normed(); }
 
   // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
   // norm's weights, and the sum of their squares. A warp does it.
@@ -602,18 +566,15 @@ struct Step {
     post_normed(ended, i, v, ss, turn);
   }
 
-  // end_attention is the product that ends attention's block, and brings its result to
-  // every block.
+  // end_attention is the product that ends attention's block.
   __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP;
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
       multiply(first + i * steps(a.width), steps(a.width), a.width, low, high, i ? nullptr : att, turn);
-      if (i == 0) { STAMP(6); }
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_out(now, l, i, turn);
     }
-    STAMP(7);
   }
 
   // take_normed gathers the warp's columns of the normed stream, those of every eighth
@@ -624,7 +585,7 @@ struct Step {
 #pragma unroll 1
     for (int c = threadIdx.x / WARP; m > 0 || c < steps(a.hidden); c += CONSUMERS, m = 0) {
       int col = c * STEP_DEPTH;
-      look((u32 *)(in + col), from + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, from + a.hidden / 2, m, turn, a.rest);
+      look((u32 *)(in + col), from + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, from + a.hidden / 2, m, turn);
     }
     leave_scale();
   }
@@ -659,7 +620,7 @@ struct Step {
     int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
     u32 mine = 0;
     if (e < a.experts) {
-      const u64 *at = scores + blockIdx.x % (4 * a.copies) * a.experts + e;
+      const u64 *at = scores + blockIdx.x % SCORE_COPIES * a.experts + e;
       u32 v = awaited(at, read_posted(at), turn);
       mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
       mine += mine == 0; // which is of none
@@ -684,7 +645,7 @@ struct Step {
     }
     if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
     if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
-    sync_threads_of(2, STEP_THREADS + PRODUCERS * WARP);
+    sync_threads_of(2, STEP_ALL);
   }
 
   // value is the score of a key.
@@ -735,19 +696,15 @@ struct Step {
       multiply(first + i * each, each, a.hidden, low, high, nullptr, turn);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_up(now, *scaling, acts + item(i) * 4, turn);
-      if (i == 0) { STAMP(11); }
     }
-    STAMP(12);
     first += ups();
 #pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
       multiply(first + i * stages, stages, a.inner, low, high, i ? nullptr : acts, turn, share);
-      STAMP(13);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_down(now, l, i, turn);
     }
-    STAMP(14);
   }
 
   __device__ void consume() const {
@@ -762,25 +719,16 @@ struct Step {
     for (int l = 0; l < a.layers; l++) {
       const StepLayer &w = table[l];
       turn++;
-      STAMP(0);
       project(w, l, c, first, turn);
       first += ins() - holds();
-      STAMP(1);
-      if (attends(c))
-        attend(w, l, c, turn);
-      else if (threadIdx.x == 0 && a.held_at == 0)
-        barrier_arrive(attended);
+      if (attends(c)) attend(w, c, turn);
+      if (threadIdx.x == 0) barrier_arrive(attended);
       end_attention(now, l, first, turn);
       first += outs();
-      if (threadIdx.x == 0 && a.held_at == 1) barrier_arrive(attended);
       take_normed(turn);
-      STAMP(8);
       route(now, w, turn);
-      if (threadIdx.x == 0 && a.held_at == 2) barrier_arrive(attended);
-      STAMP(9);
       now = other(now);
       choose(turn);
-      STAMP(10);
       if (l + 1 < a.layers) fetch(l + 1);
       if (threadIdx.x / WARP == 0) weigh_experts();
       experts(now, l, first, turn);
@@ -809,7 +757,7 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   int normed = a.hidden / 2 + a.hidden / 16;
   u64 *acts = ended + STREAM_COPIES * normed, *after = acts + a.top * a.inner / 2, *scores = after + STREAM_COPIES * normed;
   Step s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
-              red, squares, keys, chosen, share, score, &scaling, sh, a.boxes, mixed, att, ended, acts, after, scores};
+              red, squares, keys, chosen, share, score, &scaling, sh, a.boxes, mixed, att, ended, after, acts, scores};
   if (threadIdx.x == 0) {
 #pragma unroll 1
     for (int i = 0; i < a.stages; i++) barrier_init(full + i, bulk_copies() ? 1 : WARP), barrier_init(empty + i, 1);
@@ -827,12 +775,10 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
     s.consume();
 }
 
-extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
+extern "C" __global__ void __launch_bounds__(STEP_ALL, 1)
     mixture_step(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
-                   int share, int stages, int held, int widest, int flight_in, int flight_out, int flight_up, int flight_down, int ahead_in, int copies, int pace, int rest, int held_at,
-                   float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns, u64 *stamps) {
-  StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, flight_in, flight_out,
-                  flight_up, flight_down, ahead_in, copies, pace, rest, held_at, eps, scale, positions, x, h, squares, boxes, turns, stamps};
+                   int share, int stages, int held, int widest, float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns) {
+  StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, eps, scale, positions, x, h, squares, boxes, turns};
   step_of(a, widest);
 }
 

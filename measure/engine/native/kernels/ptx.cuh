@@ -342,27 +342,12 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void *from, u32 bytes, u
 #endif
 }
 
-// call_bulk calls bytes, a multiple of 16, into the L2 (PTX ISA, cp.async.bulk.prefetch).
-__device__ __forceinline__ void call_bulk(const void *from, u32 bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}
-
 // before_bulk orders what this thread wrote to shared memory ahead of what copy_bulk
 // does there.
 __device__ __forceinline__ void before_bulk() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
-}
-
-__device__ __forceinline__ void pause(u32 ns) { __nanosleep(ns); }
-
-__device__ __forceinline__ u64 cycles() {
-  u64 t;
-  asm volatile("mov.u64 %0, %clock64;" : "=l"(t));
-  return t;
 }
 
 // send stores v in block rank of the cluster, and its bytes arrive at the barrier b

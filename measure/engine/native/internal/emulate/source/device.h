@@ -302,9 +302,6 @@ inline void barrier_expect(u64 *b, u32 bytes) {
 }
 inline bool bulk_copies() { return emulated::reversed; } // both ways in turn
 inline void before_bulk() {}
-inline void call_bulk(const void *, u32) {}
-inline void pause(u32) {}
-inline u64 cycles() { return nanoseconds(); }
 inline void copy_bulk(u32 to, const void *from, u32 bytes, u64 *b, u64) {
   if ((u64)from % 16 || to % 16 || bytes % 16) emulated::fail("a copy of bytes that are not aligned");
   shared_pointer(to + bytes - 1);
