@@ -84,12 +84,11 @@ func Check(o *Options) error {
 }
 
 // Tried reports whether what the options ask for is of a kind that has run on a
-// GPU (docs/native.md): every family in bf16, on one or two. What has run emulated
-// alone, more GPUs, copies of key heads, and formats of which a GPU has tried few models,
-// are for those who name this engine.
+// GPU (docs/native.md): every family in bf16, on one, two or four. More GPUs, and formats
+// of which a GPU has tried few models, are for those who name this engine.
 func Tried(o *Options) bool {
 	s, err := o.shape(0)
-	return err == nil && o.ranks() <= 2 && s.keyCopies == 1 && s.heads/s.kvHeads*s.headDim <= 1024 && !o.FP16 && o.Quantization == Unquantized
+	return err == nil && o.ranks() <= 4 && s.heads/s.kvHeads*s.headDim <= 1024 && !o.FP16 && o.Quantization == Unquantized
 }
 
 // readShape joins the model's sizes with the numbers of its config.json.

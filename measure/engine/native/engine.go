@@ -39,6 +39,7 @@ type Options struct {
 	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
 	linear   []linearKernels        // nil for linearShapes
 	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor
+	fewGated bool                   // gate_up_proj of one sequence has few rows for each multiprocessor (fewGated)
 	defines  []string               // more of the kernels'
 	apart    bool                   // the operators of a mixture's step have kernels of their own
 	splits   int                    // of the context in decode attention; 0 for the rule
@@ -62,7 +63,11 @@ func (o *Options) rings() []linearKernels {
 	if o.linear != nil {
 		return o.linear
 	}
-	return slices.Concat(linearShapes(), o.wide, quantizedShapes(o.Quantization))
+	own := linearShapes()
+	if o.fewGated {
+		own[0].gated = ring{tiles: 2, depth: 256, stages: 5}
+	}
+	return slices.Concat(own, o.wide, quantizedShapes(o.Quantization))
 }
 
 // An Engine is a model on a GPU, or the part of one that a GPU has which shares
@@ -198,6 +203,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if e.opt.sms == 0 {
 		e.opt.sms = e.dev.SMs
 	}
+	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
 	if e.dev.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
 		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
 	}

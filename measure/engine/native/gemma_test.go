@@ -86,11 +86,12 @@ func TestTried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Tried(&Options{Model: m, Config: []byte(config), TP: 2, Batch: 1, PromptLen: 100, GenLen: 2}); got != (name != "multi_query") {
-			t.Errorf("%s on two GPUs: tried %v", name, got)
-		}
-		if Tried(&Options{Model: m, Config: []byte(config), TP: 4, Batch: 1, PromptLen: 100, GenLen: 2}) {
-			t.Errorf("%s: four GPUs have not been tried", name)
+		for tp, want := range map[int]bool{2: true, 4: true, 8: false} {
+			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Batch: 1, PromptLen: 100, GenLen: 2}); got && !want {
+				t.Errorf("%s on %d GPUs: tried", name, tp)
+			} else if name == "llama" && got != want {
+				t.Errorf("%s on %d GPUs: tried %v", name, tp, got)
+			}
 		}
 	}
 }

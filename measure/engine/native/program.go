@@ -219,6 +219,12 @@ func linearShapes() []linearKernels {
 	}
 }
 
+// fewGated reports whether a rank's part of gate_up_proj is at most four tiles of 16 rows for
+// each multiprocessor. They come two at a time then, by half as many columns: over four H200s a
+// step of llama3.1-8b took 1.449 ms and not 1.461 at batch 1. Over two, with seven tiles,
+// it took 2.304 and not 2.255 (docs/native.md).
+func (s *shape) fewGated(sms int) bool { return s.ranks > 1 && s.experts == 0 && 2*s.inner <= 4*16*sms }
+
 // fitted are rings of no more stages than a block has shared memory for: GPUs of
 // compute capability 8.6, 8.9 and 12.0 give it 99 KiB, less than half of Hopper's. A
 // stage less is a copy less on its way, and nothing else.

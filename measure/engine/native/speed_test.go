@@ -46,9 +46,9 @@ type speedRow struct {
 // "3/256/3_2/4_2/6" with tiles/stages of gated ones and of those that add to the stream,
 // with columns of their own in "1/512/5_1/5_2/7/256"; "@%32" says into how many parts attention cuts the context. Formats come first:
 // "1x1024@fp8", "8x1024@int4=2/512/4/6", "prefill:2048@fp16+fp8"; a ring is that of the
-// quantized weights then. "tp2:1x1024@..." is over two GPUs. "compile:1x1024@..." compiles
-// the kernels of a case alone, and "compile2:" those of two GPUs, so that those of several
-// can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b takes that
+// quantized weights then. "tp2:1x1024@..." is over two GPUs, "tp4:" over
+// four. "compile:1x1024@..." compiles the kernels of a case alone, and "compile2:" those of two
+// GPUs, so that those of several can be compiled at the same time. LLMPROF_NATIVE_SPEED_MODEL=qwen3-30b-a3b takes that
 // model, and LLMPROF_NATIVE_SPEED_LAYERS so many layers. LLMPROF_NATIVE_SPEED_SPREAD=0 leaves
 // its random embedding as small as its other weights, so that prompts choose few experts.
 func TestSpeed(t *testing.T) {
@@ -70,7 +70,7 @@ func TestSpeed(t *testing.T) {
 			what, size = "decode", c
 		}
 		switch what {
-		case "compile", "compile2":
+		case "compile", "compile2", "compile4":
 			size, shape, _ := strings.Cut(size, "@")
 			b, _, _ := strings.Cut(size, "x")
 			small := strings.ReplaceAll(strings.ReplaceAll(m.model, "4096", "512"), `"num_hidden_layers":48`, `"num_hidden_layers":1`)
@@ -79,16 +79,16 @@ func TestSpeed(t *testing.T) {
 				open(t, small, opt)
 				continue
 			}
-			opt.TP = 2
+			opt.TP = number(t, what[len("compile"):])
 			openShared(t, small, opt)
 		case "decode":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
 			m.decode(number(t, b), number(t, p), shape)
-		case "tp2":
+		case "tp2", "tp4":
 			size, shape, _ := strings.Cut(size, "@")
 			b, p, _ := strings.Cut(size, "x")
-			m.ranks(2, number(t, b), number(t, p), shape)
+			m.ranks(number(t, what[2:]), number(t, b), number(t, p), shape)
 		case "prefill":
 			size, shape, _ := strings.Cut(size, "@")
 			m.prefill(number(t, size), shape)

@@ -101,6 +101,7 @@ type scoreRequest struct {
 	Folder    string  `json:"folder"`
 	Sequences [][]int `json:"sequences"`
 	First     int     `json:"first"`
+	How       string  `json:"how,omitempty"` // logits.py; exactly, if it does not say
 	vocab     int
 }
 

@@ -21,27 +21,39 @@ struct Mail {
 // box is where the values of a rank are in the memory of another, of so many.
 __device__ __forceinline__ u64 box(u32 turn, int rank, u64 values) { return (turn % 2 * RANKS + rank) * values; }
 
-// posted waits for what rank r posts there; got is what was seen there first.
-__device__ __forceinline__ u32 posted(const Mail &m, const u64 *at, u64 got, u32 turn, int r) {
-  if ((u32)(got >> 32) == turn) return (u32)got;
-  u64 begin = nanoseconds();
-  for (u32 looks = 1;; looks++) {
-    got = read_posted(at);
-    if ((u32)(got >> 32) == turn) return (u32)got;
-    if (looks % 64 == 0 && nanoseconds() - begin > m.limit) give_up(m.late, r + 1);
+// await waits for EACH words of every rank of which `at` says where it posts them. It looks
+// at all that it lacks at once: one after the other each look would take its time again.
+template <int EACH>
+__device__ __forceinline__ void await(const Mail &m, const u64 *const (&at)[RANKS], u64 (&got)[RANKS * EACH], u32 turn) {
+  u64 begin = 0;
+  for (u32 looks = 0;; looks++) {
+    int late = -1;
+#pragma unroll
+    for (int i = 0; i < RANKS * EACH; i++)
+      if (at[i / EACH] && (looks == 0 || (u32)(got[i] >> 32) != turn)) got[i] = read_posted(at[i / EACH] + i % EACH);
+#pragma unroll
+    for (int i = 0; i < RANKS * EACH; i++)
+      if (at[i / EACH] && (u32)(got[i] >> 32) != turn) late = i / EACH;
+    if (late < 0) return;
+    if (looks % 64) continue;
+    u64 now = nanoseconds();
+    if (looks == 0) begin = now;
+    if (now - begin > m.limit) give_up(m.late, late + 1);
   }
 }
 
 // take waits for value i of the other ranks and gives the sum of all, in the order of
 // the ranks wherever it is taken. mine is this rank's box, own its value.
 __device__ __forceinline__ float take(const Mail &m, const u64 *mine, u32 turn, u64 values, u64 i, float own) {
+  const u64 *at[RANKS];
   u64 got[RANKS];
 #pragma unroll
-  for (int r = 0; r < RANKS; r++) got[r] = r == m.rank ? 0 : read_posted(mine + box(turn, r, values) + i);
+  for (int r = 0; r < RANKS; r++) at[r] = r == m.rank ? nullptr : mine + box(turn, r, values) + i;
+  await<1>(m, at, got, turn);
   float sum = 0.f;
 #pragma unroll
   for (int r = 0; r < RANKS; r++) {
-    float v = r == m.rank ? own : __uint_as_float(posted(m, mine + box(turn, r, values) + i, got[r], turn, r));
+    float v = r == m.rank ? own : __uint_as_float((u32)got[r]);
     sum = r ? sum + v : v;
   }
   return sum;

@@ -164,10 +164,14 @@ extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, 
   __syncthreads();
   if (!last) return;
   for (u32 seq = threadIdx.x; seq < batch; seq += blockDim.x) {
-    u64 top = 0;
+    const u64 *at[RANKS];
+    u64 halves[2 * RANKS], top = 0;
+#pragma unroll
+    for (int r = 0; r < RANKS; r++) at[r] = boxes[rank] + box(turn, r, 2 * batch) + 2 * seq;
+    await<2>(m, at, halves, turn);
+#pragma unroll
     for (int r = 0; r < RANKS; r++) {
-      const u64 *at = boxes[rank] + box(turn, r, 2 * batch) + 2 * seq;
-      u64 other = (u64)posted(m, at, read_posted(at), turn, r) << 32 | posted(m, at + 1, read_posted(at + 1), turn, r);
+      u64 other = (u64)(u32)halves[2 * r] << 32 | (u32)halves[2 * r + 1];
       top = other > top ? other : top;
     }
     next[seq] = token(top);

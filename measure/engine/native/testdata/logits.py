@@ -2,13 +2,17 @@
 
 logits.py write FOLDER CONFIG...    a checkpoint in bf16 for each config.json, in FOLDER/0, FOLDER/1, ...: random weights as
                                     transformers initializes them, and norms and biases that are not 1 and 0; a config
-                                    whose name ends in 8b is too large for one thread, and is made by the GPU
-logits.py score REQUEST ANSWER      REQUEST is JSON: a list of {folder, sequences, first}; ANSWER gets the scores of
+                                    whose name ends in 8b is too large for one thread, and is made by the GPU, one that
+                                    begins with "scaled" has the weights that scaled() says
+logits.py score REQUEST ANSWER      REQUEST is JSON: a list of {folder, sequences, first, how}; ANSWER gets the scores of
                                     every position from first on as little-endian float32, one request after the other
 
-Weights are read back as they were written and computed with in float64.
+Weights are read back as they were written. How is "exact", or nothing: all else is in float64; "rounded": as rounded()
+says; "bfloat16": as transformers computes in that.
 """
 
+import contextlib
+import copy
 import json
 import sys
 from pathlib import Path
@@ -19,6 +23,31 @@ from transformers import AutoConfig, AutoModelForCausalLM
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def scaled(model: torch.nn.Module) -> None:
+    """A token's own vector of deviation 1, and what a block adds to it divided by the square root of the number of blocks
+    (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", 2.3): what a block adds is then a small
+    part of the stream, as in a trained model."""
+    model.get_input_embeddings().weight.normal_(0.0, 1.0)
+    for key, parameter in model.named_parameters():
+        if key.endswith(("o_proj.weight", "down_proj.weight")):
+            parameter.mul_((2 * model.config.num_hidden_layers) ** -0.5)
+
+
+@contextlib.contextmanager
+def rounded(model: torch.nn.Module):
+    """What enters a product, and keys and values, are rounded to bf16, and nothing else: what an engine cannot do without
+    whose products and cache are in bf16."""
+    hooks = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            hooks.append(module.register_forward_pre_hook(lambda _, x: tuple(v.bfloat16().to(v.dtype) for v in x)))
+            if name.endswith(("k_proj", "v_proj")):
+                hooks.append(module.register_forward_hook(lambda _, __, y: y.bfloat16().to(y.dtype)))
+    yield
+    for hook in hooks:
+        hook.remove()
+
+
 def write(folder: str, configs: list[str]) -> None:
     for index, name in enumerate(configs):
         torch.manual_seed(index)
@@ -26,6 +55,8 @@ def write(folder: str, configs: list[str]) -> None:
         with torch.device(DEVICE if large else "cpu"):
             model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name), dtype=torch.float32)
         with torch.no_grad():
+            if Path(name).stem.startswith("scaled"):
+                scaled(model)
             for key, parameter in model.named_parameters():
                 if "norm" in key:  # it would multiply by 1, and a bias be 0
                     parameter.add_(torch.randn_like(parameter), alpha=0.05)
@@ -44,15 +75,20 @@ def plain(folder: str) -> dict[str, str]:
 
 
 def score(request: str, answer: str) -> None:
-    folder = ""
+    folder, models = "", {}
     with Path(answer).open("wb") as out, torch.inference_mode():
         for asked in json.loads(Path(request).read_text()):
             if asked["folder"] != folder:
                 folder = asked["folder"]
-                model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **plain(folder)).to(DEVICE).double()
-            for sequence in asked["sequences"]:
-                scores = model(torch.tensor([sequence], device=DEVICE)).logits[0, asked["first"] :]
-                out.write(scores.float().cpu().contiguous().numpy().tobytes())
+                models.clear()
+                models["bfloat16"] = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **plain(folder)).to(DEVICE)
+                models["exact"] = models["rounded"] = copy.deepcopy(models["bfloat16"]).double()
+            how = asked.get("how") or "exact"
+            model = models[how]
+            with rounded(model) if how == "rounded" else contextlib.nullcontext():
+                for sequence in asked["sequences"]:
+                    scores = model(torch.tensor([sequence], device=DEVICE)).logits[0, asked["first"] :]
+                    out.write(scores.float().cpu().contiguous().numpy().tobytes())
 
 
 if sys.argv[1] == "write":
