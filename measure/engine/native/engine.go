@@ -236,6 +236,23 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 		e.late.Data[0] = 0
 	}
+	if err := e.uploadTables(); err != nil {
+		return err
+	}
+	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
+	l := &loader{
+		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
+		ranks: e.shape.ranks, staged: e.opt.staged,
+	}
+	if ckpt != nil {
+		return l.load(ckpt)
+	}
+	return l.random(e.opt.Seed, e.shape.normStart())
+}
+
+// uploadTables brings the rotation's frequencies to the GPU, and what a step in one kernel
+// has to know of its layers.
+func (e *Engine) uploadTables() error {
 	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
 		return err
 	}
@@ -249,15 +266,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 			return err
 		}
 	}
-	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
-	l := &loader{
-		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
-		ranks: e.shape.ranks, staged: e.opt.staged,
-	}
-	if ckpt != nil {
-		return l.load(ckpt)
-	}
-	return l.random(e.opt.Seed, e.shape.normStart())
+	return nil
 }
 
 // tooOld says what of a GPU's generation is in the way.
