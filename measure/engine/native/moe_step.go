@@ -96,6 +96,16 @@ func (s *shape) widestGathered() int {
 	return (max(head, s.attWidth(), s.hidden+s.hidden/8, s.topK*s.inner) + 7) / 8 * 8
 }
 
+// stepTiles is the memory of the tiles that attention's warps copy in the step's kernel.
+func (s *shape) stepTiles() int {
+	const warps, tile = 4, 16
+	keys, values := 256/s.headDim, 2
+	if keys < values {
+		values = keys
+	}
+	return warps * (keys + values) * tile * s.headDim * 2
+}
+
 // stepShared is a block's dynamic shared memory: the ring and what is held, or attention's
 // tiles in its place; what is gathered, a row of the router and the norms of queries and keys; the
 // stream and two norms' weights, twice, of the block's outputs; the table; sums of its
@@ -104,7 +114,7 @@ func (e *Engine) stepShared(p *stepPlan) int {
 	sh := &e.shape
 	tiles := (sh.hidden/16 + p.blocks - 1) / p.blocks
 	units := (sh.qkvWidth()/8 + p.blocks - 1) / p.blocks
-	ring := p.stages*stepStage + max(p.held*stepStage, e.p.decode.shared)
+	ring := p.stages*stepStage + max(p.held*stepStage, sh.stepTiles())
 	return ring + 2*(sh.widestGathered()+sh.hidden+2*sh.headDim) + tiles*(128+64) + 8*stepLayerWords*sh.layers + 4*(sh.hidden/16+3) + 32*units*((sh.hidden+511)/512)
 }
 

@@ -274,12 +274,12 @@ __device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring 
 }
 
 // begin_tiles begins to copy the first of every step's tiles from `first` on, as many as
-// the ring has room for, of limit keys.
-template <bool SHORT = false>
+// the ring has room for, of limit keys; VALUES are those of values.
+template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
 __device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int step, int limit) {
 #pragma unroll
   for (int i = 0; i < DEC_KEY_STAGES; i++) {
-    int tile = first + i * step, behind = i - DEC_KEY_STAGES + DEC_VALUE_STAGES;
+    int tile = first + i * step, behind = i - DEC_KEY_STAGES + VALUES;
     if (tile * 16 < limit) ring.copy_keys<SHORT>(i, tile, limit);
     commit();
     if (behind < 0) continue;
@@ -290,15 +290,15 @@ __device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int ste
 }
 
 // mix goes through those tiles of count keys, of which the new one is at slot.
-template <bool SHORT = false>
+template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
 __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
   for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
-    int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + DEC_VALUE_STAGES * step;
+    int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + VALUES * step;
     u32 p[2];
-    wait_copies<DEC_KEY_STAGES + DEC_VALUE_STAGES - 1>(); // later keys and these values may be on their way
+    wait_copies<DEC_KEY_STAGES + VALUES - 1>(); // later keys and these values may be on their way
     __syncwarp();
     if (tile == slot / 16 || tile * 16 + 16 > count) {
-      wait_copies<2 * DEC_VALUE_STAGES - 2>();
+      wait_copies<2 * VALUES - 2>();
       __syncwarp();
       ring.patch(sh, k, v, tile, slot, count);
     }
@@ -306,14 +306,14 @@ __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring
     __syncwarp();
     if (next_k * 16 < count) ring.copy_keys<SHORT>(k, next_k, count);
     commit();
-    wait_copies<2 * DEC_VALUE_STAGES - 1>();
+    wait_copies<2 * VALUES - 1>();
     __syncwarp();
     mix_values(a, p, ring, v);
     __syncwarp();
     if (next_v * 16 < count) ring.copy_values<SHORT>(v, next_v, count);
     commit();
     if (++k == DEC_KEY_STAGES) k = 0;
-    if (++v == DEC_VALUE_STAGES) v = 0;
+    if (++v == VALUES) v = 0;
   }
 }
 

@@ -12,7 +12,8 @@
 //     are held apart: they come while the experts of the layer ahead are chosen. Of qkv and o
 //     few are on their way at a time: what other blocks have posted waits behind them.
 //   - Eight warps multiply, every eighth stage of an item each, and each of them gathers the
-//     inputs of its stages just ahead, so that none waits for what another needs.
+//     inputs of its stages just ahead, so that none waits for what another needs; but for
+//     o, whose inputs come all at once.
 //   - Attention is that of attention_decode.cu: block b has part b/kv_heads of the
 //     context of key head b%kv_heads. Its tiles are copied where stages were held, as soon
 //     as these are used. A part is posted to the parts of its head, each of which makes its
@@ -36,6 +37,8 @@
 #define STEP_STAGES 24  // at most
 #define STREAM_COPIES 4 // of the normed stream that are posted
 #define SCORE_COPIES 16 // of the scores
+#define STEP_VALUES (DEC_KEY_STAGES < 2 ? 1 : 2)                       // tiles of values that a warp has room for
+#define STEP_TILES ((DEC_KEY_STAGES + STEP_VALUES) * DEC_TILE) // bytes of its ring of keys and values
 #define STEP_THREADS (CONSUMERS * WARP)
 #define STEP_ALL (STEP_THREADS + PRODUCERS * WARP)
 
@@ -374,7 +377,7 @@ struct Step {
   __device__ __forceinline__ bool attends(const Context &c) const { return c.part < a.parts; }
   __device__ __forceinline__ Ring tiles_of(const StepLayer &w, const Context &c) const {
     u64 cache = (u64)c.head * w.capacity * HEAD_DIM;
-    return Ring(hold + threadIdx.x / WARP % DEC_WARPS * DEC_RING, w.keys + cache, w.values + cache);
+    return Ring(hold + threadIdx.x / WARP % DEC_WARPS * STEP_TILES, w.keys + cache, w.values + cache);
   }
 
   // begin_context begins to copy what the warp attends to, when the memory is free.
@@ -388,7 +391,7 @@ struct Step {
 #endif
     if (warp < DEC_WARPS) {
       if (holds() > 0) barrier_wait(consumed, l & 1);
-      begin_tiles<true>(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
+      begin_tiles<true, STEP_VALUES>(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
     }
     if (w.frequencies != c.angles)
 #pragma unroll 1
@@ -480,7 +483,7 @@ struct Step {
       Queries queries;
       prepare_queries(queries, q, constants, sh, a.eps, a.scale * LOG2E);
       Mixed m = {-INFINITY, 0.f, {}};
-      mix<true>(m, queries, ring, sh, first, step, c.slot, c.count);
+      mix<true, STEP_VALUES>(m, queries, ring, sh, first, step, c.slot, c.count);
       wait_copies<0>();
       __syncwarp();
       leave_mixed(m, (float *)ring.at, sh.stats[warp]);
@@ -503,7 +506,7 @@ struct Step {
       for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
 #pragma unroll
       for (int w = 0; w < DEC_WARPS; w++) {
-        float2 s = sh.stats[w][g], v = *(const float2 *)(hold + w * DEC_RING + (g * DEC_PITCH + i % HEAD_DIM) * 4);
+        float2 s = sh.stats[w][g], v = *(const float2 *)(hold + w * STEP_TILES + (g * DEC_PITCH + i % HEAD_DIM) * 4);
         float f = weight_of(s.x, m);
         o.x += f * v.x, o.y += f * v.y, l += f * s.y;
       }
@@ -569,9 +572,11 @@ struct Step {
   // end_attention is the product that ends attention's block.
   __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP;
+    if (mine(a.hidden / 16)) gather(att, a.width / 2, turn);
+#pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first + i * steps(a.width), steps(a.width), a.width, low, high, i ? nullptr : att, turn);
+      multiply(first + i * steps(a.width), steps(a.width), a.width, low, high, nullptr, turn);
       leave(now, low, high);
       if (warp == i % CONSUMERS) finish_out(now, l, i, turn);
     }
@@ -749,7 +754,7 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   __shared__ __align__(16) HeadShared sh;
   int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
   u8 *hold = ring + a.stages * STEP_STAGE;
-  bf16 *in = (bf16 *)(hold + max(a.held * STEP_STAGE, DEC_WARPS * DEC_RING)), *row = in + widest, *norms = row + a.hidden, *gains = norms + 2 * HEAD_DIM;
+  bf16 *in = (bf16 *)(hold + max(a.held * STEP_STAGE, DEC_WARPS * STEP_TILES)), *row = in + widest, *norms = row + a.hidden, *gains = norms + 2 * HEAD_DIM;
   float *stream = (float *)(gains + tiles * 64);
   StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
   float *squares = (float *)(here_table + a.layers), *sums = squares + (a.hidden / 16 + 3) / 4 * 4;
