@@ -19,7 +19,7 @@ type Carries struct {
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Mixture   float64 // sequences of a decode step up to which router, choice and products of experts with 16-bit weights are the engine's own (hardware.Calibration.Mixture)
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
-	Layer     float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights but attention
+	Layer     float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights
 }
 
 // A ride is where an operator can be done within another's kernel.
@@ -159,9 +159,9 @@ func (s *Step) ahead(b *models.Block) ride {
 	return aheadOfBlock
 }
 
-// fusesMixture reports whether an engine may do a mixture, with what begins and ends the
-// attention ahead of it, as one kernel, which is named after the experts' first product:
-// where no ranks sum or send in between, and no token takes any expert besides.
+// fusesMixture reports whether an engine may do a mixture, with the attention ahead of it,
+// as one kernel, which is named after the experts' first product: where no ranks sum or
+// send in between, and no token takes any expert besides.
 func (s *Step) fusesMixture(e *models.Experts) bool {
 	return e != nil && e.Shared == nil && s.Par.TP == 1 && s.Par.EP == 1
 }
@@ -169,17 +169,15 @@ func (s *Step) fusesMixture(e *models.Experts) bool {
 // inMixture marks those operators of block j but the experts'.
 func (s *Step) inMixture(ops []Op, l *models.Layer, j int) {
 	b := &l.Blocks[j]
-	attention := b.Attention != nil
-	if attention && j+1 < len(l.Blocks) && !joined(l, j) {
+	if b.Attention != nil && j+1 < len(l.Blocks) && !joined(l, j) {
 		b = &l.Blocks[j+1]
 	}
 	if !s.fusesMixture(b.Experts) {
 		return
 	}
 	for i := range ops {
-		o := &ops[i]
-		if !strings.HasPrefix(o.Name, "experts_") {
-			o.Within = !attention || o.Kind == GEMM || o.Ride == aheadOfBlock
+		if !strings.HasPrefix(ops[i].Name, "experts_") {
+			ops[i].Within = true
 		}
 	}
 }

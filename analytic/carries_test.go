@@ -51,7 +51,8 @@ func TestCarriedByHand(t *testing.T) {
 func TestCarriers(t *testing.T) {
 	products := map[string]string{"input_layernorm": "qkv_proj", "post_attention_layernorm": "gate_up_proj", "activation": "gate_up_proj"}
 	up := "experts_gate_up"
-	mixture := map[string]string{"input_layernorm": up, "qkv_proj": up, "o_proj": up, "post_attention_layernorm": up, "router": up, "top_k": up, "experts_down": up}
+	mixture := map[string]string{"input_layernorm": up, "qkv_proj": up, "o_proj": up, "post_attention_layernorm": up, "router": up, "top_k": up, "experts_down": up,
+		"attention": up, "qk_norm_rotary": up, "kv_write": up}
 	router := map[string]string{"input_layernorm": "qkv_proj", "post_attention_layernorm": "router"}
 	activation := map[string]string{"experts_activation": up}
 	for _, x := range []struct {
@@ -92,6 +93,7 @@ func TestCarriers(t *testing.T) {
 			switch {
 			case l.Name == "norm" && x.head:
 				want = "lm_head"
+			case want != "":
 			case l.Name == "kv_write" || l.Name == "rotary" || l.Name == "qk_norm_rotary":
 				if want = "attention"; x.model == "gemma2-9b" && i < len(r.DecodeOps)/2 {
 					want = "sliding_attention"

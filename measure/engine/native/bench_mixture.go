@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -36,10 +37,9 @@ func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	return o, cold, o.readModel(q)
 }
 
-// mixture is that of a decode step: all that the step calls between what ends the
-// attention of a layer and the next layer, but a norm that has a kernel of its own.
-// Where its kernel does the products around it too, their time is taken off. Each
-// sequence has a token of its own, whose choice of experts is uniform and has nothing to
+// mixture is that of a decode step: all that the step calls from a layer's router to the
+// next layer, but a norm that has a kernel of its own. Where its kernel does attention's
+// block too, the time of that by kernels of its own is taken off. Each sequence has a token of its own, whose choice of experts is uniform and has nothing to
 // do with the others', as estimates take it.
 func (b *Bencher) mixture(q *Query) (*operation, error) {
 	o, cold, err := mixtureOptions(q)
@@ -68,67 +68,61 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 	if err := cuda.Upload(e.dev, e.b.nextToken, tokens); err != nil {
 		return nil, err
 	}
-	layers, beside, products := make([]sequence, len(e.w.layers)), make([]sequence, len(e.w.layers)), 0
-	for i := range layers {
-		var err error
-		if layers[i], err = e.decode.mixture(i); err != nil {
+	var layers, beside sequence
+	for i := range e.w.layers {
+		s, err := e.decode.mixture(i)
+		if err != nil {
 			return nil, err
 		}
-		beside[i] = e.besideMixture(i, layers[i])
-		products += len(beside[i])
+		layers, beside = append(layers, s...), append(beside, e.besideMixture(i, s)...)
 	}
-	if err := layers[0].queue(); err != nil { // plans of cuBLASLt take memory, which no recording can
+	if err := layers[:len(layers)/len(e.w.layers)].queue(); err != nil { // plans of cuBLASLt take memory, which no recording can
 		return nil, err
 	}
-	calls = max(calls/len(layers), 1) * len(layers)
-	inTurn := func(layers []sequence) func() error {
+	times := max(calls/len(e.w.layers), 1)
+	inTurn := func(layers sequence) func() error {
 		return func() error {
 			if err := e.queueFirst(true); err != nil { // the stream as it was, or it would grow from replay to replay
 				return err
 			}
-			for i := range calls {
-				if err := layers[i%len(layers)].queue(); err != nil {
+			for range times {
+				if err := layers.queue(); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
 	}
-	op := &operation{s: e.s, calls: calls, cold: cold, free: e.Close, queue: inTurn(layers)}
-	if products > 0 {
+	op := &operation{s: e.s, calls: times * len(e.w.layers), cold: cold, free: e.Close, queue: inTurn(layers)}
+	if len(beside) > 0 {
 		op.less = inTurn(beside)
 	}
 	return op, nil
 }
 
-// besideMixture are the products that a layer's mixture does beside its own, as kernels
-// of their own: estimates count those apart.
-func (e *Engine) besideMixture(layer int, s sequence) (products sequence) {
+// besideMixture is attention's block as kernels of its own, where a layer's mixture does it
+// too: estimates count that apart.
+func (e *Engine) besideMixture(layer int, s sequence) (beside sequence) {
 	w, own := &e.w.layers[layer], e.ownProducts()
 	for _, c := range s {
-		if slices.Contains(c.includes, "o_proj") {
-			products.add(layer, func() error { return e.queueResidual(own, e.b.att, w.o, e.shape.attWidth(), w.mlpNorm) }, "o_proj")
-		}
-		if slices.Contains(c.includes, "qkv_proj") { // the next layer's
-			next := &e.w.layers[(layer+1)%len(e.w.layers)]
-			products.add(layer, func() error { return e.queueScores(own, e.b.qkvStep, next.qkv, e.shape.qkvWidth()) }, "qkv_proj")
+		if slices.Contains(c.includes, "attention") {
+			beside.add(layer, func() error { return e.queueScores(own, e.b.qkvStep, w.qkv, e.shape.qkvWidth()) }, "qkv_proj")
+			beside.add(layer, func() error { return e.queueAttention(layer) }, "attention")
+			beside.add(layer, func() error { return e.queueResidual(own, e.b.att, w.o, e.shape.attWidth(), w.mlpNorm) }, "o_proj")
 		}
 	}
-	return products
+	return beside
 }
 
-// mixture is the part of a step that is the mixture of one layer, from its router on.
+// mixture is the part of a step that is the mixture of one layer, from its router on or the
+// kernel that has it.
 func (s sequence) mixture(layer int) (sequence, error) {
 	of := slices.DeleteFunc(slices.Clone(s), func(c call) bool { return c.layer != layer })
-	does := func(c call, name string) bool { return c.name == name || slices.Contains(c.includes, name) }
-	first := len(of) - 1 // the last: what begins the first layer is of the same operator
-	for first >= 0 && !does(of[first], "router") {
-		first--
-	}
+	first := slices.IndexFunc(of, func(c call) bool { return c.name == "router" || slices.Contains(c.includes, "router") })
 	if first < 0 {
 		return nil, unsupported("layer %d has no router", layer)
 	}
-	if does(of[first], "attention") {
+	if slices.Contains(of[first].includes, "attention") && !strings.HasPrefix(of[first].name, "experts_") {
 		return nil, unsupported("the mixture of layer %d is within %s", layer, of[first].name)
 	}
 	return of[first:], nil

@@ -7,12 +7,10 @@ import (
 )
 
 // queueStep queues one decode step: the next token of each sequence goes
-// through the model, the position moves on, and the host gets the new tokens.
+// through the model, the position moves on, and the last kernel writes the new tokens to
+// the host's memory.
 func (e *Engine) queueStep() error {
-	if err := e.decode.queue(); err != nil {
-		return err
-	}
-	return cuda.Fetch(e.s, e.next, e.b.nextToken)
+	return e.decode.queue()
 }
 
 // decodeSequence is the calls of one decode step.
@@ -20,10 +18,15 @@ func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
 	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
+	if e.fusesStep() {
+		e.stepMixtureLayers(&s)
+	}
 	for i := range e.w.layers {
-		if own != nil {
+		switch {
+		case e.fusesStep():
+		case own != nil:
 			e.stepLayer(&s, i, own)
-		} else {
+		default:
 			e.stepLayerCublas(&s, i)
 		}
 	}
@@ -69,10 +72,6 @@ func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
 	after := e.w.norm
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
-	}
-	if e.fusesStep() {
-		e.stepMixtureLayer(s, i, after)
-		return
 	}
 	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)
@@ -149,7 +148,7 @@ func (e *Engine) queueSampling() error {
 	if e.shape.ranks > 1 {
 		return e.queueSamplingShared(l)
 	}
-	return e.p.sampling.Queue(e.s, l, b.logits, int32(e.shape.vocab), b.best, b.sampled, b.nextToken, b.positions)
+	return e.p.sampling.Queue(e.s, l, b.logits, int32(e.shape.vocab), b.best, b.sampled, b.nextToken, b.positions, e.next.Ptr())
 }
 
 // Prefill reads the prompts and returns the first token of each sequence.
@@ -160,13 +159,13 @@ func (e *Engine) Prefill() ([]int32, error) {
 	return e.tokens()
 }
 
-// StartPrefill queues a prefill and its tokens' way to the host.
+// StartPrefill queues a prefill. Its last kernel writes the tokens to the host's memory.
 func (e *Engine) StartPrefill() error {
 	if err := e.QueuePrefill(); err != nil {
 		return err
 	}
 	e.left = e.opt.GenLen - 1
-	return cuda.Fetch(e.s, e.next, e.b.nextToken)
+	return nil
 }
 
 // Step generates one token a sequence after those in the cache.
@@ -177,7 +176,7 @@ func (e *Engine) Step() ([]int32, error) {
 	return e.tokens()
 }
 
-// StartStep queues a decode step and its tokens' way to the host. After a
+// StartStep queues a decode step, whose tokens go to the host. After a
 // prefill or Rewind there is room for GenLen-1 of them.
 func (e *Engine) StartStep() error {
 	if err := e.takeStep(); err != nil {
@@ -201,7 +200,7 @@ func (e *Engine) takeStep() error {
 	return nil
 }
 
-// tokens waits for the tokens that the last step sent to the host.
+// tokens waits for the tokens that the last step wrote to the host's memory.
 func (e *Engine) tokens() ([]int32, error) {
 	if err := e.s.Sync(); err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ type Options struct {
 	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor
 	fewGated bool                   // gate_up_proj of one sequence has few rows for each multiprocessor (fewGated)
 	defines  []string               // more of the kernels'
+	apart    bool                   // the operators of a mixture's step have kernels of their own
 	splits   int                    // of the context in decode attention; 0 for the rule
 	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
 	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
@@ -82,7 +83,8 @@ type Engine struct {
 	b     *buffers
 	plans map[planKey]*cuda.Matmul
 
-	prefill, decode sequence // what they are made of
+	prefill, decode sequence  // what they are made of
+	stepPlan        *stepPlan // of a mixture's step in one kernel, nil if there is none
 
 	step  *cuda.Graph // nil if Eager
 	left  int         // steps that the cache has room for
@@ -234,13 +236,8 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		}
 		e.late.Data[0] = 0
 	}
-	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
+	if err := e.uploadTables(); err != nil {
 		return err
-	}
-	if e.shape.localRope.Theta != 0 {
-		if err := cuda.Upload(e.dev, e.b.localFrequencies, e.shape.localRope.frequencies(e.shape.headDim)); err != nil {
-			return err
-		}
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	l := &loader{
@@ -251,6 +248,25 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		return l.load(ckpt)
 	}
 	return l.random(e.opt.Seed, e.shape.normStart())
+}
+
+// uploadTables brings the rotation's frequencies to the GPU, and what a step in one kernel
+// has to know of its layers.
+func (e *Engine) uploadTables() error {
+	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
+		return err
+	}
+	if e.shape.localRope.Theta != 0 {
+		if err := cuda.Upload(e.dev, e.b.localFrequencies, e.shape.localRope.frequencies(e.shape.headDim)); err != nil {
+			return err
+		}
+	}
+	if e.stepPlan = e.planStep(); e.fusesStep() {
+		if err := cuda.Upload(e.dev, e.b.stepTable, e.stepTable()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tooOld says what of a GPU's generation is in the way.

@@ -147,7 +147,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 // poison fills what the engine writes before it reads with NaN.
 func poison(e *Engine) error {
 	skip := map[*cuda.Ptr]bool{
-		&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.chose: true, &e.b.stepTurns: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
+		&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.chose: true, &e.b.stepTurns: true, &e.b.stepTable: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
 	}
 	for _, p := range []*cuda.Ptr{&e.b.flags, &e.b.counts, &e.b.turns, &e.b.boxesOf, &e.b.bestTurns, &e.b.exchanges[0], &e.b.exchanges[1], &e.b.bestsOf, &e.b.flagsOf, &e.b.embeddings} {
 		skip[p] = true

@@ -381,10 +381,12 @@ func TestKernelSampling(t *testing.T) {
 			want[s] = argmax(row)
 		}
 		best, arrived := put(b, make([]uint64, batch)), put(b, make([]uint32, batch))
-		next, positions := room[int32](b, batch), put(b, []int32{5, 0, 7, 9})
-		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived, next, positions)
-		if got := get[int32](b, next, batch); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("vocabulary of %d: tokens %d, want %d", vocab, got, want)
+		next, told, positions := room[int32](b, batch), room[int32](b, batch), put(b, []int32{5, 0, 7, 9})
+		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived, next, positions, told)
+		for _, at := range []cuda.Ptr{next, told} {
+			if got := get[int32](b, at, batch); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("vocabulary of %d: tokens %d, want %d", vocab, got, want)
+			}
 		}
 		if got := get[int32](b, positions, batch); fmt.Sprint(got) != "[6 1 8 10]" {
 			t.Errorf("positions %d", got)

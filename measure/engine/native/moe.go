@@ -100,6 +100,7 @@ type mixtureBuffers struct {
 
 	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
 	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
+	stepTable cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
@@ -112,6 +113,7 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
 	b.ask(&b.chose, "the choice's counter", 4)
 	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep())
+	b.ask(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
 	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))

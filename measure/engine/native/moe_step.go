@@ -2,89 +2,159 @@ package native
 
 import "llmprof/measure/engine/native/cuda"
 
-// What moe_step.cu repeats: columns of a stage, and its bytes.
+// What moe_step.cu repeats: bytes of a stage, 64-bit words of a layer in its table, and the
+// copies in which it posts the normed stream and the scores.
 const (
-	stepDepth = 256
-	stepStage = 16 * stepDepth * 2
+	stepStage      = 16*256*2 + 64
+	stepLayerWords = 14
+	streamCopies   = 4
+	scoreCopies    = 16
 )
 
-// Stages of the ring, and of those held apart for the next layer: with them a block of
-// attention fits beside one of these on a multiprocessor of Hopper.
-const stepRing, stepHeld = 8, 4
-
 // besideStep is what a block has of static shared memory, or a little more.
-const besideStep = 4 << 10
+const besideStep = 6 << 10
 
-// fusesStep reports whether there is a kernel for all of a layer but attention, in the step
-// of one sequence: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer.
+// The shape of the step's kernel that was fastest on an H200: stages of the ring, and of
+// those held apart for the next layer; parts of a head's context, of caches of less than
+// manyTokens and of longer ones (with 16 parts and 32 2.252 and 2.276 ms at a context of 4096
+// tokens, 2.387 and 2.348 at 8192, 2.678 and 2.554 at 16384).
+const (
+	stepRing, stepHeld = 16, 6
+	fewParts           = 16
+	manyTokens         = 8192
+)
+
+// stepPlan is how the kernel of a mixture's step is launched.
+type stepPlan struct {
+	blocks       int
+	stages, held int
+	share        int // values of a head's output that a block makes, as a power of 2
+}
+
+// fusesStep reports whether there is one kernel for all layers, in the step of one
+// sequence: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer.
 func (p *program) fusesStep(s *shape) bool {
 	return s.experts > 0 && s.kept == Unquantized && s.ranks == 1 && !s.sandwich && !p.older
 }
 
 // fusesStep reports whether the engine's step is done so: its blocks wait for each other,
 // so each has to have a multiprocessor, and the memory there.
-func (e *Engine) fusesStep() bool {
-	return e.p.moe.step != nil && e.opt.Batch == 1 && e.opt.sms <= e.dev.SMs && e.stepStages() >= copyWarps
-}
+func (e *Engine) fusesStep() bool { return e.stepPlan != nil }
 
-// postedInStep are the bytes of what blocks of a step's kernel post to each other: twice
-// the normed stream and the sums of its squares, the experts' activations, the scores.
-func (s *shape) postedInStep() int {
-	return postedBytes * (2*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + s.experts)
-}
-
-// widestInput is the most inputs of a product of that kernel; those of the norm have the
-// sums of its squares behind them.
-func (s *shape) widestInput() int {
-	return (max(s.attWidth(), s.hidden+s.hidden/8, s.topK*s.inner) + 7) / 8 * 8
-}
-
-// stepBeside is a block's dynamic shared memory without stages: inputs, a row of the
-// router, and the stream and two norms' weights of its outputs.
-func (e *Engine) stepBeside() int {
+// planStep is how the step's kernel is launched, nil if there is none or it finds no
+// room. Each block has some of the experts' first product, by which they know how far the
+// others are (moe_step.cu).
+func (e *Engine) planStep() *stepPlan {
 	sh := &e.shape
-	outputs := (sh.hidden/16 + e.opt.sms - 1) / e.opt.sms * 16
-	return 2*(sh.widestInput()+sh.hidden) + 4*3*outputs
+	if e.p.moe.step == nil || e.ownProducts() == nil || e.opt.Batch != 1 || e.opt.apart || e.opt.sms > e.dev.SMs {
+		return nil
+	}
+	p := &stepPlan{blocks: min(e.opt.sms, sh.topK*sh.inner/8), stages: stepRing, held: stepHeld}
+	for p.stages >= copyWarps && e.stepShared(p)+besideStep > e.dev.SharedOptIn {
+		if p.stages -= copyWarps; p.held > p.stages/2 {
+			p.held = p.stages / 2
+		}
+	}
+	parts := fewParts
+	if e.b.capacity >= manyTokens {
+		parts = mostSplits
+	}
+	if p.share = sh.shareOf(min(parts, p.blocks/sh.kvHeads)); p.share < 0 || p.stages < copyWarps {
+		return nil
+	}
+	return p
 }
 
-// stepStages are those of the ring, as many for each of the warps that copy.
-func (e *Engine) stepStages() int {
-	room := e.dev.SharedOptIn - besideStep - e.stepBeside() - stepHeld*stepStage
-	return max(0, min(stepRing, room/stepStage/copyWarps*copyWarps))
+// shareOf is the least share of a head's output, as a power of 2, that so many blocks make
+// together; -1 if there are too few.
+func (s *shape) shareOf(blocks int) int {
+	values := s.heads / s.kvHeads * s.headDim
+	for share := 2; 1<<share <= values; share++ {
+		if values%(1<<share) == 0 && values>>share <= blocks {
+			return share
+		}
+	}
+	return -1
 }
 
-// stepMixtureLayer adds one layer of the step of one sequence, in two kernels; next is the
-// norm of what follows. The first layer's is begun by a launch of its own, the others'
-// by the kernel of the layer before.
-func (e *Engine) stepMixtureLayer(s *sequence, i int, next cuda.Ptr) {
-	add := func(layer int, queue func() error) {
-		s.add(layer, queue, "experts_gate_up", "input_layernorm", "qkv_proj", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation", "experts_down")
-	}
-	if i == 0 {
-		add(i, func() error { return e.queueMixtureStep(-1, 0) })
-	}
-	e.addAttention(s, i)
-	add(i, func() error { return e.queueMixtureStep(i, next) })
+// postedInStep are the bytes of what blocks of a step's kernel post to each other: of a
+// layer queries, keys and values; the parts of each head's output, with peaks and sums;
+// all of that output; twice the normed stream and the sums of its squares; the experts'
+// activations; the scores.
+func (s *shape) postedInStep() int {
+	group := s.heads / s.kvHeads
+	return postedBytes * (s.qkvWidth() + s.kvHeads*mostSplits*(group*s.headDim+2*max(mostSplits, group)) + s.attWidth()/2 +
+		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts)
 }
 
-// queueMixtureStep queues what lies between the attention of layer i and that of the next,
-// or what is ahead of the first layer's (-1).
-func (e *Engine) queueMixtureStep(i int, next cuda.Ptr) error {
-	sh, b := &e.shape, e.b
-	var w layerWeights
-	var begins cuda.Ptr
-	if i >= 0 {
-		w = e.w.layers[i]
+// widestGathered is the most values of 16 bits that a block gathers: a head's queries with
+// the new key and value, or the parts of its output; the attention's output; a norm's, with
+// its squares behind; the experts' activations.
+func (s *shape) widestGathered() int {
+	group := s.heads / s.kvHeads
+	head := 2 * (group*s.headDim + max(2*s.headDim, 2*max(mostSplits, group)))
+	return (max(head, s.attWidth(), s.hidden+s.hidden/8, s.topK*s.inner) + 7) / 8 * 8
+}
+
+// stepTiles is the memory of the tiles that attention's warps copy in the step's kernel.
+func (s *shape) stepTiles() int {
+	const warps, tile = 4, 16
+	keys, values := 256/s.headDim, 2
+	if keys < values {
+		values = keys
 	}
-	if i+1 < len(e.w.layers) {
-		begins = e.w.layers[i+1].qkv
+	return warps * (keys + values) * tile * s.headDim * 2
+}
+
+// stepShared is a block's dynamic shared memory: the ring and what is held, or attention's
+// tiles in its place; what is gathered, a row of the router and the norms of queries and keys; the
+// stream and two norms' weights, twice, of the block's outputs; the table; sums of its
+// stages of qkv.
+func (e *Engine) stepShared(p *stepPlan) int {
+	sh := &e.shape
+	tiles := (sh.hidden/16 + p.blocks - 1) / p.blocks
+	units := (sh.qkvWidth()/8 + p.blocks - 1) / p.blocks
+	ring := p.stages*stepStage + max(p.held*stepStage, sh.stepTiles())
+	return ring + 2*(sh.widestGathered()+sh.hidden+2*sh.headDim) + tiles*(128+64) + 8*stepLayerWords*sh.layers + 4*(sh.hidden/16+3) + 32*units*((sh.hidden+511)/512)
+}
+
+// stepTable is what the kernel has to know of each layer.
+func (e *Engine) stepTable() []uint64 {
+	var out []uint64
+	for i := range e.w.layers {
+		w := &e.w.layers[i]
+		next := e.w.norm
+		if i+1 < len(e.w.layers) {
+			next = e.w.layers[i+1].attNorm
+		}
+		k, v := e.b.layerCache(&e.shape, i, 0)
+		for _, p := range []cuda.Ptr{w.qkv, w.bias, w.qNorm, w.kNorm, w.o, w.mlpNorm, w.router, w.gateUp, w.down, next, e.frequencies(i), k, v} {
+			out = append(out, uint64(p))
+		}
+		out = append(out, uint64(e.b.layers[i].capacity))
 	}
-	stages, normalized := e.stepStages(), map[bool]int32{true: 1}[sh.normalized]
+	return out
+}
+
+// stepMixtureLayers adds all layers of the step of one sequence, as one kernel.
+func (e *Engine) stepMixtureLayers(s *sequence) {
+	includes := append([]string{"input_layernorm", "qkv_proj"}, e.attentionNames()...)
+	includes = append(includes, e.rotaryName(), "kv_write", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation", "experts_down")
+	for i := range e.w.layers {
+		s.add(i, func() error { return e.queueMixtureStep(i, 1) }, "experts_gate_up", includes...)
+		(*s)[len(*s)-1].together = func(n int) error { return e.queueMixtureStep(i, n) }
+	}
+}
+
+// queueMixtureStep queues n layers from layer i on.
+func (e *Engine) queueMixtureStep(i, n int) error {
+	sh, b, p := &e.shape, e.b, e.stepPlan
+	normalized := map[bool]int32{true: 1}[sh.normalized]
 	l := cuda.Launch{
-		Grid: cuda.Dim{X: e.opt.sms}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
-		Shared: (stages+stepHeld)*stepStage + e.stepBeside(), Early: true,
+		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
+		Shared: e.stepShared(p), Together: true,
 	}
-	return e.p.moe.step.Queue(e.s, l, w.o, b.att, w.mlpNorm, w.router, w.gateUp, w.down, next, begins, int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
-		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(stages), int32(stepHeld), int32(sh.widestInput()),
-		sh.eps, b.x, b.h, b.squares, b.qkvStep, b.posted, b.stepTurns)
+	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
+		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(sh.kvHeads), int32(p.share), int32(p.stages), int32(p.held),
+		int32(sh.widestGathered()), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns)
 }

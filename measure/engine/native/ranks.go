@@ -237,7 +237,7 @@ func (e *Engine) queueSum(rows int, o *outProduct) error {
 // ranks.
 func (e *Engine) queueSamplingShared(l cuda.Launch) error {
 	sh, b := &e.shape, e.b
-	return e.p.samplingShared.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.nextToken, b.positions,
+	return e.p.samplingShared.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.nextToken, b.positions, e.next.Ptr(),
 		b.bestsOf, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), b.bestTurns)
 }
 

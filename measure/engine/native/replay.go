@@ -17,7 +17,7 @@ import (
 type Replay struct {
 	Context   int // tokens of a sequence in the cache
 	Operators []*OperatorTimes
-	Whole     *OperatorTimes // the step as it runs, with the tokens' way to the host
+	Whole     *OperatorTimes // the step as it runs
 
 	e          *Engine
 	place      func() error // sets the position that the step begins at
@@ -42,10 +42,7 @@ type OperatorTimes struct {
 func (e *Engine) ReplayPrefill() (*Replay, error) {
 	e.left = 0
 	return e.replay(e.prefill, func() error { return nil }, func() error {
-		if err := e.QueuePrefill(); err != nil {
-			return err
-		}
-		return cuda.Fetch(e.s, e.next, e.b.nextToken)
+		return e.QueuePrefill()
 	})
 }
 

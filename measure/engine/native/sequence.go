@@ -15,6 +15,8 @@ type call struct {
 	operator
 	layer int // once for what the model has once
 	queue func() error
+
+	together func(n int) error // queues it and the n-1 behind it, which are of the next layers, at once; nil if each is by itself
 }
 
 // once is the layer of what belongs to none.
@@ -26,15 +28,23 @@ type sequence []call
 
 // add appends a call of the operator name, which includes others.
 func (s *sequence) add(layer int, queue func() error, name string, includes ...string) {
-	*s = append(*s, call{operator{name, includes}, layer, queue})
+	*s = append(*s, call{operator: operator{name, includes}, layer: layer, queue: queue})
 }
 
 // queue queues all calls.
 func (s sequence) queue() error {
-	for i := range s {
-		if err := s[i].queue(); err != nil {
+	for len(s) > 0 {
+		n, queue := 1, s[0].queue
+		if s[0].together != nil {
+			for n < len(s) && s[n].together != nil && s[n].layer == s[0].layer+n {
+				n++
+			}
+			queue = func() error { return s[0].together(n) }
+		}
+		if err := queue(); err != nil {
 			return err
 		}
+		s = s[n:]
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func (e *Engine) carried(s sequence, prefill bool) map[string]string {
 		for _, n := range o.includes {
 			switch {
 			case slices.Contains(o.includes, "all_reduce"): // a block's product with its sum over the ranks; one name for both blocks' products
-			case n == "embedding_all_reduce" || n == "logits_all_gather" || slices.Contains(e.attentionNames(), n):
+			case n == "embedding_all_reduce" || n == "logits_all_gather" || slices.Contains(e.attentionNames(), n) && slices.Contains(e.attentionNames(), o.name):
 			case prefill && n == "kv_write":
 			default:
 				got[n] = o.name
@@ -271,13 +271,13 @@ func TestLaunchOrder(t *testing.T) {
 		t.Errorf("prefill (-want +got):\n%s", diff)
 	}
 	layer := []string{"linear_scores_1", "attention_decode", "linear_residual_1", "linear_swiglu_1", "linear_residual_1"}
-	want := join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_1", "sampling", "to"})
+	want := join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_1", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Batch: 3, PromptLen: 30, GenLen: 8, Quantization: FP8})
 	layer = []string{"narrow_scores_8", "attention_decode", "narrow_residual_8", "narrow_swiglu_8", "narrow_residual_8"}
-	want = join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_8", "sampling", "to"})
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_8", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode with fp8 weights (-want +got):\n%s", diff)
 	}
@@ -288,13 +288,13 @@ func TestLaunchOrder(t *testing.T) {
 	}
 	e, s = standIn(t, tinyLlama, Options{Batch: 33, PromptLen: 30, GenLen: 8})
 	layer = []string{"wide_scores_64", "attention_decode", "wide_residual_64", "wide_gated_64", "wide_residual_64"}
-	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wide_head_64", "sampling", "to"})
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wide_head_64", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by wide products (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, shareable()["llama"], Options{Batch: 17, PromptLen: 30, GenLen: 8, TP: 2})
 	layer = []string{"wide_scores_32", "attention_decode", "wide_summed_32", "wide_gated_32", "wide_summed_32"}
-	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wide_head_32", "sampling_shared", "to"})
+	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wide_head_32", "sampling_shared"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode of a rank by wide products (-want +got):\n%s", diff)
 	}
@@ -303,7 +303,7 @@ func TestLaunchOrder(t *testing.T) {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}
 	layer = []string{"rms_norm", "product", "attention_decode", "product", "rms_norm", "product", "activation", "product"}
-	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "product", "sampling", "to"})
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm", "product", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by cuBLASLt (-want +got):\n%s", diff)
 	}

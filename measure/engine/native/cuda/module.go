@@ -65,6 +65,7 @@ type Dim struct{ X, Y, Z int }
 type Launch struct {
 	Grid, Block Dim
 	Shared      int  // bytes of dynamic shared memory
+	Together    bool // all of its blocks are there at the same time, or none: they wait for each other (cooperative launch)
 	Early       bool // may start before the kernel ahead of it in the stream has ended (programmatic dependent launch)
 	Cluster     int  // blocks along x that are one cluster; 0 and 1 for none. Compute capability 9.0 and newer.
 }
@@ -86,8 +87,9 @@ type launchAttribute struct {
 	value [16]int32
 }
 
-// CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION and _PROGRAMMATIC_STREAM_SERIALIZATION.
+// CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION and _PROGRAMMATIC_STREAM_SERIALIZATION.
 const (
+	cooperative               = 2
 	clusterDimension          = 4
 	programmaticSerialization = 6
 )
@@ -166,8 +168,11 @@ func (k *Kernel) prepare(l Launch) error {
 
 // attributes are those of a launch that the GPU knows.
 func (k *Kernel) attributes(l Launch) (out []launchAttribute) {
+	if l.Together {
+		out = append(out, launchAttribute{id: cooperative, value: [16]int32{1}})
+	}
 	if k.dev.Major < 9 {
-		return nil
+		return out
 	}
 	if l.Early {
 		out = append(out, launchAttribute{id: programmaticSerialization, value: [16]int32{1}})

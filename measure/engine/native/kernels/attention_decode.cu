@@ -69,10 +69,14 @@ struct Constants {
 #endif
 };
 
-struct DecodeShared {
+// A HeadShared is what the warps of a block that has some of a head's context share.
+struct HeadShared {
   float sin[HEAD_DIM / 2], cos[HEAD_DIM / 2];
   bf16 fresh[2][HEAD_DIM]; // the new key and value
   float2 stats[DEC_WARPS][GROUP];
+};
+
+struct DecodeShared : HeadShared {
   float inbox[DEC_VALUES]; // of a cluster: each block's share for this one
   float2 peaks[DEC_CLUSTER][GROUP];
   u64 received; // a barrier: all of the inbox and peaks
@@ -103,7 +107,7 @@ __device__ __forceinline__ void load_queries(float2 raw[DEC_PIECES], const float
 
 // prepare_queries does to the queries what prepare_head does to a head, and
 // multiplies them by scale.
-__device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECES], const Constants &c, const DecodeShared &sh, float eps, float scale) {
+__device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECES], const Constants &c, const HeadShared &sh, float eps, float scale) {
   int t = threadIdx.x % 4;
 #if QKV_BIAS
 #pragma unroll
@@ -133,21 +137,12 @@ __device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECE
   }
 }
 
-// keep_new puts the new key and value where the warp finds them, and into the
-// cache at place.
-__device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, const bf16 *bias, const bf16 *k_norm, float eps, int head, int kv_heads,
-                                         bf16 *k_cache, bf16 *v_cache, u64 place) {
+// keep puts the new key and value where the warp finds them, and into the cache at
+// place.
+__device__ __forceinline__ void keep(HeadShared &sh, float k[HEAD_LANE], const float v[HEAD_LANE], const bf16 *k_norm, float eps, bf16 *k_cache,
+                                     bf16 *v_cache, u64 place) {
   int lane = threadIdx.x % WARP;
-  float k[HEAD_LANE], v[HEAD_LANE];
   Angles turn;
-#pragma unroll
-  for (int i = 0; i < HEAD_LANE; i++) {
-    int at = (GROUP * kv_heads + head) * HEAD_DIM + lane + WARP * i, further = at + kv_heads * HEAD_DIM;
-    k[i] = __ldcg(row + at), v[i] = __ldcg(row + further);
-#if QKV_BIAS
-    k[i] += wide(bias[at]), v[i] += wide(bias[further]);
-#endif
-  }
 #pragma unroll
   for (int i = 0; i < HEAD_LANE / 2; i++) turn.sin[i] = sh.sin[lane + WARP * i], turn.cos[i] = sh.cos[lane + WARP * i];
   prepare_head(k, k_norm, eps, turn);
@@ -158,6 +153,21 @@ __device__ __forceinline__ void keep_new(DecodeShared &sh, const float *row, con
     v_cache[place + at] = sh.fresh[1][at] = narrow(v[i]);
   }
   __syncwarp();
+}
+
+// keep_new is keep of a head of a row of queries, keys and values.
+__device__ __forceinline__ void keep_new(HeadShared &sh, const float *row, const bf16 *bias, const bf16 *k_norm, float eps, int head, int kv_heads,
+                                         bf16 *k_cache, bf16 *v_cache, u64 place) {
+  float k[HEAD_LANE], v[HEAD_LANE];
+#pragma unroll
+  for (int i = 0; i < HEAD_LANE; i++) {
+    int at = (GROUP * kv_heads + head) * HEAD_DIM + threadIdx.x % WARP + WARP * i, further = at + kv_heads * HEAD_DIM;
+    k[i] = __ldcg(row + at), v[i] = __ldcg(row + further);
+#if QKV_BIAS
+    k[i] += wide(bias[at]), v[i] += wide(bias[further]);
+#endif
+  }
+  keep(sh, k, v, k_norm, eps, k_cache, v_cache, place);
 }
 
 // A Ring is a warp's part of the shared memory: DEC_KEY_STAGES tiles of keys and
@@ -176,10 +186,12 @@ struct Ring {
   }
 
   // copy begins to copy a tile's rows. For those from limit on another is read.
+  // SHORT is the same in less code.
+  template <bool SHORT>
   __device__ __forceinline__ void copy(int stage, const bf16 *from, int tile, int limit) const {
     int lane = threadIdx.x % WARP;
     u32 to = base + stage * DEC_TILE;
-    if (tile * 16 + 16 <= limit) {
+    if (!SHORT && tile * 16 + 16 <= limit) {
       from += (u64)(u32)tile * 16 * HEAD_DIM + lane * 8;
 #pragma unroll
       for (int i = 0; i < 16 / DEC_ROWS; i++) copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + i * 256);
@@ -189,8 +201,10 @@ struct Ring {
     for (int i = 0; i < 16 / DEC_ROWS; i++)
       copy16(to + (mine ^ i * DEC_ROWS % 8 * 16) + i * 512, from + (u64)(u32)min(tile * 16 + i * DEC_ROWS + lane / DEC_PIECES, limit - 1) * HEAD_DIM);
   }
-  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const { copy(stage, k, tile, limit); }
-  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy(DEC_KEY_STAGES + stage, v, tile, limit); }
+  template <bool SHORT>
+  __device__ __forceinline__ void copy_keys(int stage, int tile, int limit) const { copy<SHORT>(stage, k, tile, limit); }
+  template <bool SHORT>
+  __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy<SHORT>(DEC_KEY_STAGES + stage, v, tile, limit); }
 
   // keys loads what two mma take of 16 keys, values what one takes of 16 keys' values:
   // of pieces 2i and 2i+1.
@@ -200,7 +214,7 @@ struct Ring {
   }
 
   // patch puts the new token in its place, and zeros where there are no values.
-  __device__ __forceinline__ void patch(const DecodeShared &sh, int stage, int value_stage, int tile, int slot, int count) const {
+  __device__ __forceinline__ void patch(const HeadShared &sh, int stage, int value_stage, int tile, int slot, int count) const {
     for (int i = threadIdx.x % WARP; i < 16 * DEC_PIECES; i += WARP) {
       int r = i / DEC_PIECES, p = i % DEC_PIECES, row = tile * 16 + r, there = r * HEAD_DIM * 2 + (p ^ r % 8) * 16;
       if (row == slot) *(uint4 *)(at + stage * DEC_TILE + there) = *(const uint4 *)(sh.fresh[0] + p * 8);
@@ -259,6 +273,50 @@ __device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring 
   }
 }
 
+// begin_tiles begins to copy the first of every step's tiles from `first` on, as many as
+// the ring has room for, of limit keys; VALUES are those of values.
+template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
+__device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int step, int limit) {
+#pragma unroll
+  for (int i = 0; i < DEC_KEY_STAGES; i++) {
+    int tile = first + i * step, behind = i - DEC_KEY_STAGES + VALUES;
+    if (tile * 16 < limit) ring.copy_keys<SHORT>(i, tile, limit);
+    commit();
+    if (behind < 0) continue;
+    tile = first + behind * step;
+    if (tile * 16 < limit) ring.copy_values<SHORT>(behind, tile, limit);
+    commit();
+  }
+}
+
+// mix goes through those tiles of count keys, of which the new one is at slot.
+template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
+__device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
+  for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
+    int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + VALUES * step;
+    u32 p[2];
+    wait_copies<DEC_KEY_STAGES + VALUES - 1>(); // later keys and these values may be on their way
+    __syncwarp();
+    if (tile == slot / 16 || tile * 16 + 16 > count) {
+      wait_copies<2 * VALUES - 2>();
+      __syncwarp();
+      ring.patch(sh, k, v, tile, slot, count);
+    }
+    weigh(a, p, q, ring, k, tile, count);
+    __syncwarp();
+    if (next_k * 16 < count) ring.copy_keys<SHORT>(k, next_k, count);
+    commit();
+    wait_copies<2 * VALUES - 1>();
+    __syncwarp();
+    mix_values(a, p, ring, v);
+    __syncwarp();
+    if (next_v * 16 < count) ring.copy_values<SHORT>(v, next_v, count);
+    commit();
+    if (++k == DEC_KEY_STAGES) k = 0;
+    if (++v == VALUES) v = 0;
+  }
+}
+
 // leave_mixed writes what the warp has to its ring, [GROUP][DEC_PITCH], and to stats.
 __device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) {
   int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
@@ -277,7 +335,7 @@ __device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) 
 __device__ __forceinline__ float weight_of(float peak, float most) { return peak == -INFINITY ? 0.f : exp2f(peak - most); }
 
 // joined is values i to i+3 of a block, with their query's peak and sum.
-__device__ __forceinline__ float4 joined(const DecodeShared &sh, const u8 *rings, int i, float2 &stat) {
+__device__ __forceinline__ float4 joined(const HeadShared &sh, const u8 *rings, int i, float2 &stat) {
   int g = i / HEAD_DIM;
   float m = -INFINITY, l = 0.f;
   float4 o = {0.f, 0.f, 0.f, 0.f};
@@ -387,16 +445,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   u64 cache = ((u64)seq * kv_heads + head) * capacity * HEAD_DIM;
   u8 *mine = rings + warp * DEC_RING;
   Ring ring(mine, k_cache + cache, v_cache + cache);
-#pragma unroll
-  for (int i = 0; i < DEC_KEY_STAGES; i++) {
-    int tile = first + i * step, behind = i - DEC_KEY_STAGES + DEC_VALUE_STAGES;
-    if (tile * 16 < capacity) ring.copy_keys(i, tile, capacity);
-    commit();
-    if (behind < 0) continue;
-    tile = first + behind * step;
-    if (tile * 16 < capacity) ring.copy_values(behind, tile, capacity);
-    commit();
-  }
+  begin_tiles(ring, first, step, capacity);
   int past = positions[seq], slot = past, count = past + 1;
 #if SLIDING // the cache is a ring: the new token takes the place of the one that leaves the window
   count = min(count, capacity), slot = past % capacity;
@@ -415,29 +464,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   prepare_queries(q, raw, c, sh, eps, scale * LOG2E);
 
   Mixed a = {-INFINITY, 0.f, {}};
-  for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
-    int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + DEC_VALUE_STAGES * step;
-    u32 p[2];
-    wait_copies<DEC_KEY_STAGES + DEC_VALUE_STAGES - 1>(); // later keys and these values may be on their way
-    __syncwarp();
-    if (tile == slot / 16 || tile * 16 + 16 > count) {
-      wait_copies<2 * DEC_VALUE_STAGES - 2>();
-      __syncwarp();
-      ring.patch(sh, k, v, tile, slot, count);
-    }
-    weigh(a, p, q, ring, k, tile, count);
-    __syncwarp();
-    if (next_k * 16 < count) ring.copy_keys(k, next_k, count);
-    commit();
-    wait_copies<2 * DEC_VALUE_STAGES - 1>();
-    __syncwarp();
-    mix_values(a, p, ring, v);
-    __syncwarp();
-    if (next_v * 16 < count) ring.copy_values(v, next_v, count);
-    commit();
-    if (++k == DEC_KEY_STAGES) k = 0;
-    if (++v == DEC_VALUE_STAGES) v = 0;
-  }
+  mix(a, q, ring, sh, first, step, slot, count);
 
   if (late) let_next_start();
   wait_copies<0>(); // of tiles beyond the context

@@ -34,6 +34,9 @@
 #define LOG2E 1.4426950408889634f
 #define INFINITY __int_as_float(0x7f800000)
 
+// post_two posts two values side by side, at an even place.
+__device__ __forceinline__ void post_two(u64 *at, u32 v, u32 w, u32 turn) { post_pair(at, (u64)turn << 32 | v, (u64)turn << 32 | w); }
+
 // waited reports whether more than limit nanoseconds have passed since begin. The GPU's clock
 // may be set back a little.
 __device__ __forceinline__ bool waited(u64 begin, u64 limit) { return (long long)(nanoseconds() - begin) > (long long)limit; }

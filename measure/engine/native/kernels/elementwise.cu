@@ -150,11 +150,12 @@ __device__ __forceinline__ int token(u64 winner) { return (int)(0xffffffffu - (u
 // position on.
 //
 //   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
-extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions) {
+//   told[batch] is the host's: a copy behind the kernel would take some 10 us of a step's graph
+extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions, int *told) {
   let_next_start();
   after_previous();
   u64 winner;
   if (!best_score(logits, vocab, 0, best, arrived, winner)) return;
-  next[blockIdx.y] = token(winner);
+  next[blockIdx.y] = told[blockIdx.y] = token(winner);
   positions[blockIdx.y] += 1;
 }

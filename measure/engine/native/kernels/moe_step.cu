@@ -1,214 +1,312 @@
-// A layer of a decode step of one sequence as one kernel, but attention: what ends attention's
-// block, the router, the choice of the experts, their products, and what begins the next
-// layer. Its blocks, one a multiprocessor, are all there at the same time and wait for each
-// other's results, never for all that another has written: each value that others need is
-// posted together with the turn of this launch, in one store of 8 bytes, and who needs it
-// looks at the turn (exchange.cuh; NCCL's protocol LL). So there is no fence, no counter
-// and no kernel's edge between the operators, and the ring in shared memory goes on: the
-// weights of a product come while the results of the one ahead are on their way.
+// All layers of a decode step of one sequence as one kernel. Its blocks, one a
+// multiprocessor, are all there at the same time and wait for each other's results, never
+// for all that another has written: each value that others need is posted together with
+// the turn, in one store of 8 bytes, and who needs it looks at the turn (exchange.cuh;
+// NCCL's protocol LL). A turn is one layer. So there is no fence, no counter and no
+// kernel's edge between the operators, and the ring in shared memory goes on: the weights
+// of a product come while the results of the one ahead are on their way.
 //
-//   - Four warps copy, stages of 16 rows: of the attention's output while the kernel ahead
-//     still runs; when the experts are chosen, of gate and up, 8 outputs of each, and of
-//     down, 16 outputs of all experts; of what begins the next layer. Some of the last are
-//     held apart, which come while the experts are chosen.
-//   - Eight warps multiply, every eighth stage of an item each, of inputs that are gathered
-//     into shared memory whole.
+//   - Four warps copy, every fourth stage each: of a layer in this order qkv, o, gate and up
+//     (8 outputs of each), down (16 outputs of all experts). Stages are 16 rows of 256
+//     columns, of qkv 8 rows of 512, which deals its rows out more evenly. The first of qkv
+//     are held apart: they come while the experts of the layer ahead are chosen. Of qkv and o
+//     few are on their way at a time: what other blocks have posted waits behind them.
+//   - Eight warps multiply, every eighth stage of an item each, and each of them gathers the
+//     inputs of its stages just ahead, so that none waits for what another needs; but for
+//     o, whose inputs come all at once.
+//   - Attention is that of attention_decode.cu: block b has part b/kv_heads of the
+//     context of key head b%kv_heads. Its tiles are copied where stages were held, as soon
+//     as these are used. A part is posted to the parts of its head, each of which makes its
+//     share of the head's output, and that is posted to all.
 //   - A block has a row of the router, gathers all scores and chooses by itself: an
-//     expert's place is the number of those before it.
+//     expert's place is the number of those before it. Scores, and the normed stream, are posted
+//     in copies: where all blocks look at the same few lines of the L2 they wait for each other.
 //
-// In the ring a row's pieces of 16 bytes lie as in linear.cu. A box is written once in a
-// launch and read in it; the next launch begins to write when this one is complete, for
-// it has waited for the kernel ahead, and that for this one.
+// A box is written once in a turn. It is not written again before all have read it: every
+// block has some of gate and up (the grid is no larger), and posts it after it has read all
+// that comes before it in its turn; who has the normed stream that ends a turn has it from
+// blocks that have read all of these. So who posts what comes before them in the next turn
+// finds that read by all. And those that read what gate and up gave, all that have some of
+// down, have when the turn ends; what ends it is read by all who post gate and up's next.
 
 #if MOE && !defined(OLDER) && RANKS == 1
 
 #define STEP_DEPTH 256 // columns of a stage
-#define STEP_PITCH (STEP_DEPTH * 2)
-#define STEP_STAGE (16 * STEP_PITCH)
-#define STEP_STAGES 24 // at most
+#define STEP_ROW (STEP_DEPTH * 2)
+#define STEP_STAGE (16 * STEP_ROW + 64)
+#define STEP_STAGES 24  // at most
+#define STREAM_COPIES 4 // of the normed stream that are posted
+#define SCORE_COPIES 16 // of the scores
+#define STEP_VALUES (DEC_KEY_STAGES < 2 ? 1 : 2)                       // tiles of values that a warp has room for
+#define STEP_TILES ((DEC_KEY_STAGES + STEP_VALUES) * DEC_TILE) // bytes of its ring of keys and values
 #define STEP_THREADS (CONSUMERS * WARP)
+#define STEP_ALL (STEP_THREADS + PRODUCERS * WARP)
+
+// A StepLayer is one of the table's.
+struct StepLayer {
+  const bf16 *qkv, *bias, *q_norm, *k_norm; // [rows][hidden]; null for what is not there
+  const bf16 *out, *mid, *router;           // [hidden][width]; the router's norm; [experts][hidden]
+  const bf16 *gate_up, *down, *norm;        // as in moe_decode.cu; the norm is of what follows
+  const float *frequencies;
+  bf16 *keys, *values; // [kv_heads][capacity][HEAD_DIM]
+  u64 capacity;
+};
 
 struct StepArgs {
-  const bf16 *out;    // [hidden][width], what ends attention's block
-  const bf16 *att;    // [width]
-  const bf16 *mid;    // norm of the router
-  const bf16 *router; // [experts][hidden]
-  const bf16 *gate_up, *down; // as in moe_decode.cu; null of a launch that begins a layer alone
-  const bf16 *norm;   // of what follows
-  const bf16 *begins; // [rows][hidden], what begins the next layer; null where none does
-  int width, hidden, inner, experts, top, normalized, rows;
-  int stages, held;   // of the ring, and of those held apart
-  float eps;
-  float *x;           // the stream, [hidden]
-  bf16 *h;            // [hidden], the stream times norm: of a launch that begins a layer alone, or for the LM head
-  float *squares;     // [hidden/16], likewise
-  float *y;           // [rows], what begins gives
-  u64 *boxes;         // [hidden/2], [hidden/16], [top*inner/2], [hidden/2], [hidden/16], [experts]
-  u32 *turns;         // [blocks]
+  const StepLayer *table;
+  int layers, width, hidden, inner, experts, top, normalized, rows, kv_heads;
+  int share, parts; // values of a head's output that one of its parts makes, as a power of 2; parts
+  int stages, held; // of the ring, and of those held apart
+  float eps, scale; // of norms, and of attention's scores
+  const int *positions;
+  float *x;       // the stream, [hidden]
+  bf16 *h;        // [hidden], the stream times norm
+  float *squares; // [hidden/16], of the stream
+  u64 *boxes;     // in the order of Step's
+  u32 *turns;     // [blocks]
 };
 
 // awaited is what is posted there in this turn; got is what was seen there first.
 __device__ __forceinline__ u32 awaited(const u64 *at, u64 got, u32 turn) {
   if ((u32)(got >> 32) == turn) return (u32)got;
   u64 begin = nanoseconds();
+#pragma unroll 1
   for (u32 looks = 1;; looks++) {
     got = read_posted(at);
     if ((u32)(got >> 32) == turn) return (u32)got;
-    if (looks % 64 == 0 && nanoseconds() - begin > 10000000000ull) give_up();
+    if (looks % 64 == 0 && waited(begin, 10000000000ull)) give_up();
   }
 }
 
-// gather brings count words that are posted from `from` on to shared memory.
-template <int AT_ONCE>
-__device__ __forceinline__ void gather(u32 *to, const u64 *from, int count, u32 turn) {
-  for (int i = threadIdx.x; i < count; i += AT_ONCE * STEP_THREADS) {
-    u64 got[AT_ONCE];
+// look brings n words that are posted from `from` on, and m from `more` on, even places and
+// numbers, to shared memory, for a warp.
+__device__ __noinline__ void look(u32 *to, const u64 *from, int n, u32 *also, const u64 *more, int m, u32 turn) {
+  const int AT_ONCE = 4; // pairs of a lane
+#pragma unroll 1
+  for (int i = threadIdx.x % WARP * 2; i < n + m; i += AT_ONCE * 2 * WARP) {
+    u64 got[AT_ONCE][2];
 #pragma unroll
-    for (int j = 0; j < AT_ONCE; j++) got[j] = i + j * STEP_THREADS < count ? read_posted(from + i + j * STEP_THREADS) : 0;
+    for (int j = 0; j < AT_ONCE; j++) got[j][0] = got[j][1] = i + j * 2 * WARP < n + m ? 0 : (u64)turn << 32;
+    u64 begin = 0;
+#pragma unroll 1
+    for (u32 looks = 0;; looks++) {
+      u32 missing = 0;
 #pragma unroll
-    for (int j = 0; j < AT_ONCE; j++)
-      if (i + j * STEP_THREADS < count) to[i + j * STEP_THREADS] = awaited(from + i + j * STEP_THREADS, got[j], turn);
+      for (int j = 0; j < AT_ONCE; j++) {
+        int at = i + j * 2 * WARP;
+        if (((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn)) read_pair(at < n ? from + at : more + (at - n), got[j]);
+      }
+#pragma unroll
+      for (int j = 0; j < AT_ONCE; j++) missing |= ((u32)(got[j][0] >> 32) ^ turn) | ((u32)(got[j][1] >> 32) ^ turn);
+      if (!missing) break;
+      if (looks % 64 == 0) {
+        if (looks == 0) begin = nanoseconds();
+        if (waited(begin, 10000000000ull)) give_up();
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < AT_ONCE; j++) {
+      int at = i + j * 2 * WARP;
+      if (at < n + m) *(uint2 *)(at < n ? to + at : also + (at - n)) = make_uint2((u32)got[j][0], (u32)got[j][1]);
+    }
   }
+  __syncwarp();
 }
 
 // A Step is what a block has.
 struct Step {
   const StepArgs &a;
+  const StepLayer *table;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
+  u64 *here;         // of the stages that are held: filled
+  u64 *consumed;     // all of them are used
+  u64 *attended;     // attention has no more use for their memory
+  u8 *hold;
   bf16 *in;          // the inputs of a product
   bf16 *row;         // of the router
-  float *stream, *gains; // of the tiles of 16 outputs that are this block's: the stream, and both norms' weights
+  bf16 *norms;       // of queries and of keys
+  bf16 *gains;       // [2][tiles][2][16]: of the tiles of 16 outputs that are this block's, both norms' weights, of layers in turn
+  float *stream;     // of the same outputs
+  float *sums;       // of qkv's stages
   float *red;        // sums of the warps, of two items in turn
-  float *squares;    // of the norm ahead of the router, behind its input
-  u64 *here;         // barriers of the stages that are held
-  u8 *hold;
+  float *squares;    // of the norm
   u32 *keys;         // of the experts' scores, which order as they do
   int *chosen;
   float *share, *score;
-  int first_up, first_down, first_begun; // stages ahead of those of a product
-
-  // A Place is a stage's in the ring.
-  struct Place {
-    int slot;
-    u32 phase;
-  };
-  __device__ __forceinline__ void next(Place &p, int n = 1) const {
-    if ((p.slot += n) >= a.stages) p.slot -= a.stages, p.phase ^= 1;
-  }
+  float *scaling; // of the norm
+  HeadShared &sh;
+  u64 *heads;          // boxes: [kv_heads][GROUP+2][HEAD_DIM], queries, key and value
+  u64 *mixed;          // [kv_heads][parts that take][parts that give][share], and peaks and sums behind each
+  u64 *att;            // [width/2], attention's output
+  u64 *ended, *after;  // [STREAM_COPIES][hidden/2 + hidden/16], the normed stream and its squares, behind attention and behind the experts
+  u64 *acts;           // [top][inner/2]
+  u64 *scores;         // [SCORE_COPIES][experts]
 
   __device__ __forceinline__ static int steps(int k) { return (k + STEP_DEPTH - 1) / STEP_DEPTH; }
   __device__ __forceinline__ static int mine(int items) { return items > (int)blockIdx.x ? (items - 1 - (int)blockIdx.x) / (int)gridDim.x + 1 : 0; }
   __device__ __forceinline__ int item(int i) const { return blockIdx.x + i * gridDim.x; }
 
-  // Tiles of what begins the next block go to the blocks in the reverse order: the last of them have had less.
+  // Units of 8 rows of qkv go to the blocks in the reverse order: the last of them have less of others.
   __device__ __forceinline__ int back() const { return gridDim.x - 1 - blockIdx.x; }
-  __device__ __forceinline__ int begun() const { return a.begins && a.rows / 16 > back() ? (a.rows / 16 - 1 - back()) / (int)gridDim.x + 1 : 0; }
+  __device__ __forceinline__ int units() const { return a.rows / 8 > back() ? (a.rows / 8 - 1 - back()) / (int)gridDim.x + 1 : 0; }
+  __device__ __forceinline__ int each_unit() const { return (a.hidden + 2 * STEP_DEPTH - 1) / (2 * STEP_DEPTH); }
 
-  // fill copies STEP_DEPTH columns from col on of 16 rows of k columns, the second eight of them from `second` on.
-  __device__ __forceinline__ void fill(const Place &p, const bf16 *first, const bf16 *second, int k, int col, u64 policy) const {
-    barrier_wait(empty + p.slot, p.phase);
-    copy(shared_address(ring) + p.slot * STEP_STAGE, full + p.slot, first, second, k, col, policy);
-  }
+  // Stages of this block.
+  __device__ __forceinline__ int ins() const { return units() * each_unit(); }
+  __device__ __forceinline__ int holds() const { return min(a.held, ins()); }
+  __device__ __forceinline__ int outs() const { return mine(a.hidden / 16) * steps(a.width); }
+  __device__ __forceinline__ int ups() const { return mine(a.top * (a.inner / 8)) * steps(a.hidden); }
+  __device__ __forceinline__ int downs() const { return mine(a.hidden / 16) * a.top * steps(a.inner); }
 
-  __device__ __forceinline__ static void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int col, u64 policy) {
+  // place_of is where a row lies in a stage: odd rows behind the even ones and half a line of
+  // banks further, so that loads of 16 bytes of two neighbours meet no bank twice.
+  __device__ __forceinline__ static int place_of(int row) { return (row & 1) * (8 * STEP_ROW + 64) + (row >> 1) * STEP_ROW; }
+
+  // copy copies n columns of 8 rows from first on, and m of 8 from second on.
+  __device__ __forceinline__ void copy(u32 to, u64 *full, const bf16 *first, const bf16 *second, int k, int n, int m, u64 policy) const {
     int lane = threadIdx.x % WARP;
-    if ((col += lane * 8) < k) {
+    n = min(n, STEP_DEPTH), m = max(0, min(m, STEP_DEPTH));
+    if (bulk_copies()) {
+      if (lane == 0) barrier_expect(full, 16 * (n + m));
+      __syncwarp();
+      const bf16 *from = (lane < 8 ? first : second) + (u64)((u32)(lane % 8) * (u32)k);
+      int columns = lane < 8 ? n : m;
+      if (lane < 16 && columns > 0) copy_bulk(to + place_of(lane), from, columns * 2, full, policy);
+      return;
+    }
+#pragma unroll 1
+    for (int half = 0; half < 2; half++) {
+      const bf16 *from = (half ? second : first) + lane * 8;
+      if (lane * 8 < (half ? m : n)) {
 #pragma unroll
-      for (int j = 0; j < 16; j++) copy16_once(to + j * STEP_PITCH + (lane ^ (j & 1) << 2) * 16, (j < 8 ? first : second) + col + (u64)((u32)(j % 8) * (u32)k), policy);
+        for (int j = 0; j < 8; j++) copy16_once(to + half * 4 * STEP_ROW + lane * 16 + place_of(j), from + (u64)((u32)j * (u32)k), policy);
+      }
     }
     barrier_arrive_copied(full);
+  }
+
+  // What is copied at a time, in this order; those that are held come in the layer ahead,
+  // behind o's.
+  enum Kind { HELD, IN, OUT, UP, DOWN };
+
+  // rows is where a stage's 16 rows begin, the second eight of them where second says, and
+  // its column.
+  __device__ __forceinline__ const bf16 *rows(const StepLayer &w, int kind, int stage, const bf16 *&second, int &col) const {
+    int each = kind <= IN ? each_unit() : steps(kind == OUT ? a.width : kind == UP ? a.hidden : a.inner), part = stage / each;
+    col = (stage - part * each) * STEP_DEPTH;
+    const bf16 *from;
+    if (kind <= IN) {
+      col *= 2;
+      from = w.qkv + (u64)(back() + part * gridDim.x) * 8 * a.hidden + col;
+      second = from + STEP_DEPTH;
+    } else if (kind == OUT) {
+      from = w.out + (u64)item(part) * 16 * a.width + col;
+      second = from + 8 * a.width;
+    } else if (kind == UP) {
+      int tile = item(part), e = tile / (a.inner / 8);
+      from = w.gate_up + ((u64)chosen[e] * 2 * a.inner + (tile - e * (a.inner / 8)) * 8) * a.hidden + col;
+      second = from + (u64)a.inner * a.hidden;
+    } else {
+      int i = part / a.top;
+      from = w.down + ((u64)chosen[part - i * a.top] * a.hidden + item(i) * 16) * a.inner + col;
+      second = from + 8 * a.inner;
+    }
+    return from;
   }
 
   // produce fills every fourth stage.
   __device__ void produce() const {
     u64 policy = evict_first();
-    int warp = threadIdx.x / WARP - CONSUMERS, hidden = a.hidden, inner = a.inner;
-    int deep = steps(a.width), each = steps(hidden), of = steps(inner);
-    int outs = this->outs(), ups = this->ups(), downs = this->downs();
-    Place p = {warp, 1};
-    int j = warp;
+    int warp = threadIdx.x / WARP - CONSUMERS, held = holds();
+    int j = warp, to = 0; // stages of the ring
     let_next_start();
-    for (; j < outs && j < a.stages; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
+#pragma unroll 1
+    for (int n = -1; n < a.layers * 5; n++) {
+      int l = n < 0 ? -1 : n / 5, at = n - l * 5, kind = n < 0 || at == 2 ? HELD : at < 2 ? IN + at : at;
+      const StepLayer &w = table[min(kind == HELD ? l + 1 : l, a.layers - 1)];
+      if (kind == HELD && n >= 0 && l + 1 < a.layers) barrier_wait(attended, l & 1);
+      if (kind == UP) sync_threads_of(2, STEP_ALL); // the experts are chosen
+      int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
+      int most = kind == OUT ? PRODUCERS : kind == IN ? 2 * PRODUCERS : 0; // stages on their way; 0 for as many as there is room for
+      to += kind == HELD ? 0 : kind == IN ? ins() - held : kind == OUT ? outs() : kind == UP ? ups() : downs();
+#pragma unroll 1
+      for (int i = kind == HELD ? warp : j; i < (kind != HELD ? to : l + 1 < a.layers ? held : 0); i += PRODUCERS) {
+        const bf16 *second, *first;
+        int col, stage = kind == HELD ? i : kind == IN ? i - from + held : i - from;
+        first = rows(w, kind, stage, second, col);
+        u64 *filled = here + i;
+        u32 there = shared_address(hold) + i * STEP_STAGE;
+        if (kind != HELD) {
+          int slot = i % a.stages, before = i - most; // stages of the warp's own: of others' more could have passed
+          if (most > 0 && before >= 0) barrier_wait(full + before % a.stages, before / a.stages & 1);
+          barrier_wait(empty + slot, i / a.stages & 1 ^ 1);
+          filled = full + slot, there = shared_address(ring) + slot * STEP_STAGE;
+          j = i + PRODUCERS;
+        }
+        copy(there, filled, first, second, k, k - col, kind <= IN ? k - col - STEP_DEPTH : k - col, policy);
+      }
+    }
     wait_for_previous();
-    for (; j < outs; j += PRODUCERS, next(p, PRODUCERS)) fill_out(p, j, deep, policy);
-    int begins = begun() * each, held = min(a.held, begins);
-    for (int i = warp; i < held; i += PRODUCERS) {
-      const bf16 *from = begin_of(i / each);
-      copy(shared_address(hold) + i * STEP_STAGE, here + i, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
-    }
-    if (a.gate_up) __syncthreads(); // the experts are chosen
-    for (; j < outs + ups; j += PRODUCERS, next(p, PRODUCERS)) {
-      int i = (j - outs) / each, at = item(i), e = at / (inner / 8);
-      const bf16 *from = a.gate_up + ((u64)chosen[e] * 2 * inner + (at - e * (inner / 8)) * 8) * hidden;
-      fill(p, from, from + (u64)inner * hidden, hidden, (j - outs - i * each) * STEP_DEPTH, policy);
-    }
-    for (; j < outs + ups + downs; j += PRODUCERS, next(p, PRODUCERS)) {
-      int part = (j - outs - ups) / of, i = part / a.top;
-      const bf16 *from = a.down + ((u64)chosen[part - i * a.top] * hidden + item(i) * 16) * inner;
-      fill(p, from, from + 8 * inner, inner, (j - outs - ups - part * of) * STEP_DEPTH, policy);
-    }
-    for (; j < outs + ups + downs + begins - held; j += PRODUCERS, next(p, PRODUCERS)) {
-      int i = j - outs - ups - downs + held;
-      const bf16 *from = begin_of(i / each);
-      fill(p, from, from + 8 * hidden, hidden, i % each * STEP_DEPTH, policy);
-    }
   }
 
-  __device__ __forceinline__ const bf16 *begin_of(int i) const { return a.begins + (u64)(back() + i * gridDim.x) * 16 * a.hidden; }
-
-  __device__ __forceinline__ void fill_out(const Place &p, int j, int deep, u64 policy) const {
-    int i = j / deep;
-    const bf16 *from = a.out + (u64)item(i) * 16 * a.width;
-    fill(p, from, from + 8 * a.width, a.width, (j - i * deep) * STEP_DEPTH, policy);
+  __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
+    uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 4 * STEP_ROW), v = *(const uint4 *)x;
+    mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
+    mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
   }
 
   // multiply adds the products of this warp's stages of an item to low and high, the sums of
   // rows g and g+8: of stages that follow each other in the ring from `from` on, every eighth.
-  // Where shares are given, the inputs are those of several experts, each of k.
-  template <bool HELD = false>
-  __device__ __forceinline__ void multiply(int from, int stages, const bf16 *x, int k, float &low, float &high, const float *shares = nullptr) const {
+  // Where the inputs are those of several experts, each of k, shares has theirs. The warp
+  // gathers inputs that are posted from `from` on, where it is not null, just ahead.
+  __device__ __forceinline__ void multiply(int from, int stages, int k, float &low, float &high, const u64 *posted, u32 turn, const float *shares = nullptr) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, each = steps(k);
+#pragma unroll 1
     for (int c = warp; c < stages; c += CONSUMERS) {
-      u32 j = from + c, slot, phase = 0;
-      const u8 *at = hold + j * STEP_STAGE;
-      u64 *filled = here + j;
-      bool held = HELD && (int)j < a.held;
-      if (!held) {
-        j += HELD ? first_begun - a.held : 0;
-        slot = j % a.stages, phase = j / a.stages & 1;
-        at = ring + slot * STEP_STAGE, filled = full + slot;
-      }
-      int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH;
-      const bf16 *in = x + e * k + col + t * 8;
-      at += g * STEP_PITCH + t * 16;
-      int odd = (g & 1) << 6;
+      u32 j = from + c, slot = j % a.stages, phase = j / a.stages & 1;
+      int e = shares ? c / each : 0, col = (c - e * each) * STEP_DEPTH, x = e * k + col;
+      if (posted) look((u32 *)in + x / 2, posted + x / 2, min(k - col, STEP_DEPTH) / 2, nullptr, nullptr, 0, turn);
+      const u8 *at = ring + slot * STEP_STAGE + place_of(g) + t * 16;
+      const bf16 *in = this->in + x + t * 8;
       float sum[4] = {}, more[4] = {};
-      barrier_wait(filled, phase);
+      barrier_wait(full + slot, phase);
       if (k - col >= STEP_DEPTH) {
 #pragma unroll
-        for (int u = 0; u < STEP_DEPTH / 32; u++) add(sum, more, at + (u * 64 ^ odd), in + u * 32);
+        for (int u = 0; u < STEP_DEPTH / 32; u++) add(sum, more, at + u * 64, in + u * 32);
       } else {
 #pragma unroll 1
-        for (int u = 0; u < (k - col) / 32; u++) add(sum, more, at + (u * 64 ^ odd), in + u * 32);
+        for (int u = 0; u < (k - col) / 32; u++) add(sum, more, at + u * 64, in + u * 32);
       }
       __syncwarp();
-      if (lane == 0 && !held) barrier_arrive(empty + slot);
+      if (lane == 0) barrier_arrive(empty + slot);
       float share = shares ? shares[e] : 1.f;
       low += share * (sum[0] + more[0]), high += share * (sum[2] + more[2]);
     }
   }
 
-  __device__ __forceinline__ static void add(float sum[4], float more[4], const u8 *w, const bf16 *x) {
-    uint4 u = *(const uint4 *)w, q = *(const uint4 *)(w + 8 * STEP_PITCH), v = *(const uint4 *)x;
-    mma(sum, u.x, q.x, u.y, q.y, v.x, v.y);
-    mma(more, u.z, q.z, u.w, q.w, v.z, v.w);
+  // multiply_unit is the sum of row g of 8 rows and 512 columns, of which left are there:
+  // rows g and g+8 of the mma are its halves, whose inputs are columns of their own.
+  __device__ __forceinline__ static float multiply_unit(const u8 *stage, const bf16 *x, int left) {
+    int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
+    stage += place_of(g) + t * 16, x += t * 8 + (g & 1) * STEP_DEPTH;
+    float sum[4] = {}, more[4] = {};
+    if (left >= 2 * STEP_DEPTH) {
+#pragma unroll
+      for (int u = 0; u < STEP_DEPTH / 32; u++) add(sum, more, stage + u * 64, x + u * 32);
+      return (sum[0] + more[0]) + (sum[3] + more[3]);
+    }
+#pragma unroll 1
+    for (int u = 0; u < STEP_DEPTH / 32 && u * 32 < left; u++) {
+      bool both = STEP_DEPTH + u * 32 < left;
+      uint4 none = make_uint4(0, 0, 0, 0);
+      uint4 v = both || g % 2 == 0 ? *(const uint4 *)(x + u * 32) : none;
+      uint4 w = *(const uint4 *)(stage + u * 64), q = both ? *(const uint4 *)(stage + 4 * STEP_ROW + u * 64) : none;
+      mma(sum, w.x, q.x, w.y, q.y, v.x, v.y);
+      mma(more, w.z, q.z, w.w, q.w, v.z, v.w);
+    }
+    return (sum[0] + more[0]) + (sum[3] + more[3]);
   }
-
-  // outs, ups and downs are this block's stages of each product.
-  __device__ __forceinline__ int outs() const { return a.gate_up ? mine(a.hidden / 16) * steps(a.width) : 0; }
-  __device__ __forceinline__ int ups() const { return a.gate_up ? mine(a.top * (a.inner / 8)) * steps(a.hidden) : 0; }
-  __device__ __forceinline__ int downs() const { return a.gate_up ? mine(a.hidden / 16) * a.top * steps(a.inner) : 0; }
 
   // leave leaves the sums of 16 rows where all warps see them.
   __device__ __forceinline__ void leave(float *red, float low, float high) const {
@@ -226,83 +324,310 @@ struct Step {
 
   __device__ __forceinline__ float *other(float *r) const { return r == red ? red + CONSUMERS * RED_PITCH : red; }
 
-  // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
-  // norm's weights, and the sum of their squares. A warp does it.
-  __device__ __forceinline__ void finish_out(const float *red, int i, u32 turn) const {
-    int lane = threadIdx.x % WARP, r = lane % 16;
-    float x = stream[i * 16 + r] + of_warps(red, r), ss = x * x;
-    u32 v = narrow(x * gains[i * 32 + r]);
-    v |= __shfl_xor_sync(FULL, v, 1) << 16;
-#pragma unroll
-    for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
-    if (lane < 16) stream[i * 16 + r] = x;
-    if (lane < 16 && lane % 2 == 0) post(a.boxes + item(i) * 8 + lane / 2, v, turn);
-    if (lane == 0) post(a.boxes + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
-  }
+  __device__ __forceinline__ int tiles() const { return (a.hidden / 16 + gridDim.x - 1) / gridDim.x; }
+  __device__ __forceinline__ const bf16 *gains_of(int l, int tile, int which) const { return gains + (((l & 1) * tiles() + tile) * 2 + which) * 16; }
 
-  // begin loads what does not hang on the kernel ahead: this block's row of the router and
-  // norms.
-  __device__ __forceinline__ void begin(u64 policy) const {
-    if (a.gate_up && blockIdx.x < a.experts)
-      for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), a.router + (u64)blockIdx.x * a.hidden + i, policy);
-    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) {
-      int o = item(i / 16) * 16 + i % 16;
-      gains[i / 16 * 32 + i % 16] = a.mid ? gain(wide(a.mid[o])) : 0.f;
-      gains[i / 16 * 32 + 16 + i % 16] = a.norm ? gain(wide(a.norm[o])) : 0.f;
+  // fetch begins to copy what a layer needs of this block beside its products' weights.
+  __device__ __forceinline__ void fetch(int l) const {
+    const StepLayer &w = table[l];
+    u64 policy = evict_first();
+    if (blockIdx.x < a.experts)
+#pragma unroll 1
+      for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8) copy16_once(shared_address(row + i), w.router + (u64)blockIdx.x * a.hidden + i, policy);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 4; i += STEP_THREADS) {
+      const bf16 *from = (i & 2 ? w.norm : w.mid) + item(i / 4) * 16 + (i & 1) * 8;
+      copy16(shared_address(gains_of(l, i / 4, i / 2 & 1) + (i & 1) * 8), from);
     }
+#if QK_NORM
+#pragma unroll 1
+    for (int i = threadIdx.x; i < HEAD_DIM / 4; i += STEP_THREADS) {
+      int at = i % (HEAD_DIM / 8) * 8;
+      copy16(shared_address(norms + (i < HEAD_DIM / 8 ? 0 : HEAD_DIM) + at), (i < HEAD_DIM / 8 ? w.q_norm : w.k_norm) + at);
+    }
+#endif
+    commit();
   }
 
   // load is behind the kernel ahead: its output, and the stream.
   __device__ __forceinline__ void load() const {
-    const bf16 *from = a.gate_up ? a.att : a.h;
-    int many = (a.gate_up ? a.width : a.hidden) / 8;
-    float first = (int)threadIdx.x < mine(a.hidden / 16) * 16 ? __ldcg(a.x + item(threadIdx.x / 16) * 16 + threadIdx.x % 16) : 0.f;
-    for (int i = threadIdx.x; i < many; i += 4 * STEP_THREADS) {
-      uint4 v[4];
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        if (i + j * STEP_THREADS < many) v[j] = __ldcg((const uint4 *)from + i + j * STEP_THREADS);
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        if (i + j * STEP_THREADS < many) *((uint4 *)in + i + j * STEP_THREADS) = v[j];
-    }
-    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS)
-      stream[i] = i < STEP_THREADS ? first : __ldcg(a.x + item(i / 16) * 16 + i % 16);
-    if (!a.gate_up)
-      for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < a.hidden / 8; i += STEP_THREADS) *((uint4 *)in + i) = __ldcg((const uint4 *)a.h + i);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < mine(a.hidden / 16) * 16; i += STEP_THREADS) stream[i] = __ldcg(a.x + item(i / 16) * 16 + i % 16);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < a.hidden / 16; i += STEP_THREADS) squares[i] = __ldcg(a.squares + i);
     sync_threads_of(1, STEP_THREADS);
   }
 
-  // scale is the reciprocal norm of the stream, by each warp for itself.
+  // scale is the reciprocal norm of the stream.
   __device__ __forceinline__ float scale() const {
     float ss = 0.f;
+#pragma unroll 4
     for (int i = threadIdx.x % WARP; i < a.hidden / 16; i += WARP) ss += squares[i];
     return rsqrtf(warp_sum(ss) / a.hidden + a.eps);
   }
 
+  // A Context is what a block attends to.
+  struct Context {
+    int head, part, slot, count;
+    const float *angles; // those that are made
+  };
+  __device__ __forceinline__ bool attends(const Context &c) const { return c.part < a.parts; }
+  __device__ __forceinline__ Ring tiles_of(const StepLayer &w, const Context &c) const {
+    u64 cache = (u64)c.head * w.capacity * HEAD_DIM;
+    return Ring(hold + threadIdx.x / WARP % DEC_WARPS * STEP_TILES, w.keys + cache, w.values + cache);
+  }
+
+  // begin_context begins to copy what the warp attends to, when the memory is free.
+  __device__ __forceinline__ void begin_context(const StepLayer &w, int l, Context &c) const {
+    wait_copies<0>(); // what fetch began
+    if (!attends(c)) return;
+    int warp = threadIdx.x / WARP, past = __ldcg(a.positions);
+    c.slot = past, c.count = past + 1;
+#if SLIDING
+    c.count = min(c.count, (int)w.capacity), c.slot = past % (int)w.capacity;
+#endif
+    if (warp < DEC_WARPS) {
+      if (holds() > 0) barrier_wait(consumed, l & 1);
+      begin_tiles<true, STEP_VALUES>(tiles_of(w, c), c.part * DEC_WARPS + warp, a.parts * DEC_WARPS, c.count);
+    }
+    if (w.frequencies != c.angles)
+#pragma unroll 1
+      for (int i = threadIdx.x; i < HEAD_DIM / 2; i += STEP_THREADS) sincosf((float)past * w.frequencies[i], &sh.sin[i], &sh.cos[i]);
+    c.angles = w.frequencies;
+  }
+
+  // project is the product that begins attention's block.
+  __device__ __forceinline__ void project(const StepLayer &w, int l, Context &c, int first, u32 turn) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = each_unit(), n = ins(), held = holds();
+    u32 have = 0; // of the inputs' columns
+    const u64 *from = copy_of(after);
+    if (l == 0) leave_scale();
+    bool begun = false;
+#pragma unroll 1
+    for (int i = warp; i < n || i == warp; i += CONSUMERS) {
+      if (i < n) {
+        bool apart = i < held;
+        u32 j = first + i - held, slot = apart ? 0 : j % a.stages, phase = apart ? l : j / a.stages;
+        const u8 *at = apart ? hold + i * STEP_STAGE : ring + slot * STEP_STAGE;
+        int part = i % each, col = part * 2 * STEP_DEPTH;
+        if (l && (part >= 32 || !(have >> part & 1))) {
+          bool all = threadIdx.x < WARP && !have;
+          look((u32 *)(in + col), from + col / 2, min(a.hidden - col, 2 * STEP_DEPTH) / 2, (u32 *)squares, from + a.hidden / 2, all ? a.hidden / 16 : 0, turn - 1);
+          if (all) leave_scale();
+          have |= 1u << part % 32;
+        }
+        barrier_wait(apart ? here + i : full + slot, phase & 1);
+        float sum = multiply_unit(at, in + col, a.hidden - col);
+        if (lane % 4 == 0) sums[i * 8 + lane / 4] = sum;
+        __syncwarp();
+        if (lane == 0) barrier_arrive(apart ? consumed : empty + slot);
+      }
+      if (!begun && i + CONSUMERS >= held) begin_context(w, l, c), begun = true;
+    }
+    sync_threads_of(1, STEP_THREADS);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < units() * 8; i += STEP_THREADS) {
+      float y = 0.f;
+#pragma unroll 4
+      for (int k = 0; k < each; k++) y += sums[(i / 8 * each + k) * 8 + i % 8];
+      int at = (back() + i / 8 * gridDim.x) * 8 + i % 8, head = at / HEAD_DIM, heads = a.kv_heads; // of queries, keys or values
+      int of = head < GROUP * heads ? head / GROUP * (GROUP + 2) + head % GROUP
+               : head < (GROUP + 1) * heads ? (head - GROUP * heads) * (GROUP + 2) + GROUP : (head - (GROUP + 1) * heads) * (GROUP + 2) + GROUP + 1;
+      post(this->heads + of * HEAD_DIM + at % HEAD_DIM, __float_as_uint(y * *scaling), turn);
+    }
+  }
+
+  // peaks are how many peaks of queries, and sums, a part takes: of those that its share is of.
+  __device__ __forceinline__ int peaks() const { return max(1, (1 << a.share) / HEAD_DIM) * a.parts; }
+  __device__ __forceinline__ u64 *mixed_of(int head, int part) const { return mixed + (head * a.parts + part) * (DEC_VALUES + 2 * peaks()); }
+
+  // gather brings words that are posted from `from` on to all warps, an even number.
+  __device__ __forceinline__ void gather(const u64 *from, int count, u32 turn) const {
+    int each = (count + 2 * CONSUMERS - 1) / (2 * CONSUMERS) * 2, at = threadIdx.x / WARP * each;
+    look((u32 *)in + at, from + at, max(0, min(each, count - at)), nullptr, nullptr, 0, turn);
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  // attend is attention over the part of the context that the block has.
+  __device__ __forceinline__ void attend(const StepLayer &w, const Context &c, u32 turn) const {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, step = a.parts * DEC_WARPS, first = c.part * DEC_WARPS + warp;
+    int owner = c.slot / 16 % step, head = c.head;
+    const float *raw = (const float *)in;
+    bool has_new = owner / DEC_WARPS == c.part;
+    gather(this->heads + head * (GROUP + 2) * HEAD_DIM, has_new ? (GROUP + 2) * HEAD_DIM : DEC_VALUES, turn);
+    if (warp < DEC_WARPS) {
+      Ring ring = tiles_of(w, c);
+      Constants constants;
+      load_constants(constants, w.bias, norms, head);
+      float2 q[DEC_PIECES];
+#pragma unroll
+      for (int p = 0; p < DEC_PIECES; p++) {
+        q[p] = make_float2(0.f, 0.f);
+        if (lane / 4 < GROUP) q[p] = *(const float2 *)(raw + lane / 4 * HEAD_DIM + 8 * p + lane % 4 * 2);
+      }
+      if (owner == first) {
+        float k[HEAD_LANE], v[HEAD_LANE];
+#pragma unroll
+        for (int i = 0; i < HEAD_LANE; i++) {
+          int at = lane + WARP * i;
+          k[i] = raw[DEC_VALUES + at], v[i] = raw[DEC_VALUES + HEAD_DIM + at];
+#if QKV_BIAS
+          k[i] += wide(w.bias[(GROUP * a.kv_heads + head) * HEAD_DIM + at]), v[i] += wide(w.bias[((GROUP + 1) * a.kv_heads + head) * HEAD_DIM + at]);
+#endif
+        }
+        keep(sh, k, v, norms + HEAD_DIM, a.eps, w.keys, w.values, ((u64)head * w.capacity + c.slot) * HEAD_DIM);
+      }
+      Queries queries;
+      prepare_queries(queries, q, constants, sh, a.eps, a.scale * LOG2E);
+      Mixed m = {-INFINITY, 0.f, {}};
+      mix<true, STEP_VALUES>(m, queries, ring, sh, first, step, c.slot, c.count);
+      wait_copies<0>();
+      __syncwarp();
+      leave_mixed(m, (float *)ring.at, sh.stats[warp]);
+      before_bulk();
+    }
+    sync_threads_of(1, STEP_THREADS);
+    post_part(c, turn);
+    take_parts(c, turn);
+  }
+
+  // post_part posts what the block's warps have, to those that make its head's output.
+  __device__ __forceinline__ void post_part(const Context &c, u32 turn) const {
+    int share = 1 << a.share;
+#pragma unroll 1
+    for (int i = threadIdx.x * 2; i < DEC_VALUES; i += STEP_THREADS * 2) {
+      int g = i / HEAD_DIM;
+      float m = -INFINITY, l = 0.f;
+      float2 o = {0.f, 0.f};
+#pragma unroll
+      for (int w = 0; w < DEC_WARPS; w++) m = fmaxf(m, sh.stats[w][g].x);
+#pragma unroll
+      for (int w = 0; w < DEC_WARPS; w++) {
+        float2 s = sh.stats[w][g], v = *(const float2 *)(hold + w * STEP_TILES + (g * DEC_PITCH + i % HEAD_DIM) * 4);
+        float f = weight_of(s.x, m);
+        o.x += f * v.x, o.y += f * v.y, l += f * s.y;
+      }
+      u64 *to = mixed_of(c.head, i >> a.share);
+      post_two(to + (c.part << a.share) + (i & share - 1), __float_as_uint(o.x), __float_as_uint(o.y), turn);
+      if (i % min(share, HEAD_DIM) == 0)
+        post_two(to + DEC_VALUES + ((i & share - 1) / HEAD_DIM * a.parts + c.part) * 2, __float_as_uint(m), __float_as_uint(l), turn);
+    }
+  }
+
+  // take_parts makes the block's share of its head's output of what all parts posted, and
+  // posts it.
+  __device__ __forceinline__ void take_parts(const Context &c, u32 turn) const {
+    int share = 1 << a.share, parts = a.parts;
+    const float *got = (const float *)in;
+    gather(mixed_of(c.head, c.part), DEC_VALUES + 2 * peaks(), turn);
+#pragma unroll 1
+    for (int i = threadIdx.x; i - (int)threadIdx.x % WARP < share; i += STEP_THREADS) {
+      int v = min(i, share - 1);
+      const float2 *stats = (const float2 *)(got + DEC_VALUES) + v / HEAD_DIM * parts;
+      float m = -INFINITY, o = 0.f, sum = 0.f;
+#pragma unroll 4
+      for (int s = 0; s < parts; s++) m = fmaxf(m, stats[s].x);
+#pragma unroll 4
+      for (int s = 0; s < parts; s++) {
+        float f = weight_of(stats[s].x, m);
+        o += f * got[(s << a.share) + v], sum += f * stats[s].y;
+      }
+      u32 y = narrow(o / sum);
+      y |= __shfl_xor_sync(FULL, y, 1) << 16;
+      if (i < share && i % 2 == 0) post(att + (c.head * DEC_VALUES + (c.part << a.share) + i) / 2, y, turn);
+    }
+    sync_threads_of(1, STEP_THREADS);
+  }
+
+  // post_normed posts 16 values of the normed stream, of which lanes r and r+16 have value r,
+  // and the sum of their squares, in all copies.
+  __device__ __forceinline__ void post_normed(u64 *boxes, int i, u32 v, float ss, u32 turn) const {
+    int lane = threadIdx.x % WARP, size = normed();
+    u32 beside = __shfl_xor_sync(FULL, v, 1);
+    v = lane % 2 ? beside | v << 16 : v | beside << 16;
+    post(boxes + (lane / 16 * 2 + lane % 2) * size + item(i) * 8 + lane % 16 / 2, v, turn);
+    if (lane < STREAM_COPIES) post(boxes + lane * size + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+  }
+
+  // normed is how many boxes a copy of the normed stream has, and copy_of where this
+  // block's is.
+  __device__ __forceinline__ int normed() const { return a.hidden / 2 + a.hidden / 16; }
+  __device__ __forceinline__ const u64 *copy_of(const u64 *boxes) const { return boxes + blockIdx.x % STREAM_COPIES * normed(); }
+
+  // finish_out adds 16 outputs of attention's block to the stream, and posts them times the
+  // norm's weights, and the sum of their squares. A warp does it.
+  __device__ __forceinline__ void finish_out(const float *red, int l, int i, u32 turn) const {
+    int lane = threadIdx.x % WARP, r = lane % 16;
+    float x = stream[i * 16 + r] + of_warps(red, r), ss = x * x;
+    u32 v = narrow(x * gain(wide(gains_of(l, i, 0)[r])));
+#pragma unroll
+    for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
+    if (lane < 16) stream[i * 16 + r] = x;
+    post_normed(ended, i, v, ss, turn);
+  }
+
+  // end_attention is the product that ends attention's block.
+  __device__ __forceinline__ void end_attention(float *&now, int l, int first, u32 turn) const {
+    int warp = threadIdx.x / WARP;
+    if (mine(a.hidden / 16)) gather(att, a.width / 2, turn);
+#pragma unroll 1
+    for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
+      float low = 0.f, high = 0.f;
+      multiply(first + i * steps(a.width), steps(a.width), a.width, low, high, nullptr, turn);
+      leave(now, low, high);
+      if (warp == i % CONSUMERS) finish_out(now, l, i, turn);
+    }
+  }
+
+  // take_normed gathers the warp's columns of the normed stream, those of every eighth
+  // stage; the first warp gathers the squares too, and leaves the scale.
+  __device__ __forceinline__ void take_normed(u32 turn) const {
+    int m = threadIdx.x < WARP ? a.hidden / 16 : 0;
+    const u64 *from = copy_of(ended);
+#pragma unroll 1
+    for (int c = threadIdx.x / WARP; m > 0 || c < steps(a.hidden); c += CONSUMERS, m = 0) {
+      int col = c * STEP_DEPTH;
+      look((u32 *)(in + col), from + col / 2, max(0, min(a.hidden - col, STEP_DEPTH)) / 2, (u32 *)squares, from + a.hidden / 2, m, turn);
+    }
+    leave_scale();
+  }
+
+  // leave_scale leaves the reciprocal norm of the stream where all see it. The first warp does it.
+  __device__ __forceinline__ void leave_scale() const {
+    if (threadIdx.x >= WARP) return;
+    float s = scale();
+    if (threadIdx.x == 0) *scaling = s;
+    __syncwarp();
+  }
+
   // route posts the scores of this block's rows of the router.
-  __device__ __forceinline__ void route(float *red, float scale, u64 *box, u32 turn) const {
-    wait_copies<0>();
+  __device__ __forceinline__ void route(float *red, const StepLayer &w, u32 turn) const {
+#pragma unroll 1
     for (int e = blockIdx.x; e < a.experts; e += gridDim.x) {
       float s = 0.f;
+#pragma unroll 1
       for (int i = threadIdx.x * 8; i < a.hidden; i += STEP_THREADS * 8)
-        s += dot8(load8(e == blockIdx.x ? row + i : a.router + (u64)e * a.hidden + i), *(const uint4 *)(in + i));
+        s += dot8(load8(e == blockIdx.x ? row + i : w.router + (u64)e * a.hidden + i), *(const uint4 *)(in + i));
       s = warp_sum(s);
       if (threadIdx.x % WARP == 0) red[threadIdx.x / WARP * RED_PITCH] = s;
       sync_threads_of(1, STEP_THREADS);
-      if (threadIdx.x == 0) post(box + e, __float_as_uint(of_warps(red, 0) * scale), turn);
+      if (threadIdx.x < SCORE_COPIES) post(scores + threadIdx.x * a.experts + e, __float_as_uint(of_warps(red, 0) * *scaling), turn);
       red = other(red);
     }
   }
 
   // choose gathers the scores, and finds each expert's place in their order: the higher
   // score first, the lower index among equals.
-  __device__ __forceinline__ void choose(const u64 *box, u32 turn) const {
+  __device__ __forceinline__ void choose(u32 turn) const {
     int e = threadIdx.x, padded = (a.experts + 3) / 4 * 4;
     u32 mine = 0;
     if (e < a.experts) {
-      u32 v = awaited(box + e, read_posted(box + e), turn);
+      const u64 *at = scores + blockIdx.x % SCORE_COPIES * a.experts + e;
+      u32 v = awaited(at, read_posted(at), turn);
       mine = v ^ (v >> 31 ? 0xffffffffu : 0x80000000u);
+      mine += mine == 0; // which is of none
     }
     if (e < padded) keys[e] = mine;
     sync_threads_of(1, STEP_THREADS);
@@ -311,25 +636,31 @@ struct Step {
     int to = pairs ? e % 2 ? padded : half : padded, from = pairs && e % 2 ? half : 0;
     if (pairs) e /= 2, mine = e < a.experts ? keys[e] : 0;
     int rank = 0;
+    u32 before = mine - 1; // those ahead of it are before it with a key as high as its own
 #pragma unroll 4
     for (int f = from; f < to; f += 4) {
       uint4 k = *(const uint4 *)(keys + f);
-      rank += (k.x > mine || k.x == mine && f < e) + (k.y > mine || k.y == mine && f + 1 < e) + (k.z > mine || k.z == mine && f + 2 < e) +
-              (k.w > mine || k.w == mine && f + 3 < e);
+      u32 than = f <= e ? before : mine;
+      rank += (k.x > than) + (k.y > than) + (k.z > than) + (k.w > than);
+    }
+    if (e >= from && e < to) { // but not it, and those of its four that are behind it
+      uint4 k = *(const uint4 *)(keys + e / 4 * 4);
+      rank -= 1 + (e % 4 < 1 && k.y == mine) + (e % 4 < 2 && k.z == mine) + (e % 4 < 3 && k.w == mine);
     }
     if (pairs) rank += __shfl_xor_sync(FULL, rank, 1);
     if (e < a.experts && rank < a.top) chosen[rank] = e, score[rank] = value(mine);
-    __syncthreads();
+    sync_threads_of(2, STEP_ALL);
   }
 
   // value is the score of a key.
   __device__ __forceinline__ static float value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
 
-  // weigh makes the experts' weights of their scores. A warp does it.
-  __device__ __forceinline__ void weigh() const {
+  // weigh_experts makes the experts' weights of their scores. A warp does it.
+  __device__ __forceinline__ void weigh_experts() const {
     int lane = threadIdx.x % WARP;
     float peak = score[0], sum = 0.f, w = lane < a.top ? __expf(score[lane] - peak) : 0.f;
     if (!a.normalized)
+#pragma unroll 1
       for (int e = lane; e < a.experts; e += WARP) sum += __expf(value(keys[e]) - peak);
     sum = warp_sum(a.normalized ? w : sum);
     if (lane < a.top) share[lane] = w / sum;
@@ -343,117 +674,104 @@ struct Step {
     if (lane < 8 && lane % 2 == 0) post(box + lane / 2, v, turn);
   }
 
-  // finish_down is as in moe_decode.cu.
-  __device__ __forceinline__ void finish_down(const float *red, int i, u64 *box, u32 turn) const {
+  // finish_down adds 16 outputs of the experts to the stream, and posts or leaves what
+  // the next product needs. A warp does it.
+  __device__ __forceinline__ void finish_down(const float *red, int l, int i, u32 turn) const {
     int lane = threadIdx.x % WARP, r = lane % 16, o = item(i) * 16 + r;
     float y = stream[i * 16 + r] + of_warps(red, r), ss = y * y;
-    if (lane < 16) a.x[o] = y;
-    u32 v = narrow(y * gains[i * 32 + 16 + r]);
+    u32 v = narrow(y * gain(wide(gains_of(l, i, 1)[r])));
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
-    if (a.begins) {
-      v |= __shfl_xor_sync(FULL, v, 1) << 16;
-      if (lane < 16 && lane % 2 == 0) post(box + item(i) * 8 + lane / 2, v, turn);
-      if (lane == 0) post(box + a.hidden / 2 + item(i), __float_as_uint(ss), turn);
+    if (l + 1 < a.layers) {
+      post_normed(after, i, v, ss, turn);
+      if (lane < 16) stream[i * 16 + r] = y;
       return;
     }
-    if (lane < 16) a.h[o] = v;
+    if (lane < 16) a.x[o] = y, a.h[o] = v;
     if (lane == 0) a.squares[item(i)] = ss;
   }
 
-  // end_attention is the product that ends attention's block, and brings its result to
-  // every block.
-  __device__ __forceinline__ void end_attention(float *&now, u32 turn) const {
-    int warp = threadIdx.x / WARP;
-    for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
-      float low = 0.f, high = 0.f;
-      multiply(i * steps(a.width), steps(a.width), in, a.width, low, high);
-      leave(now, low, high);
-      if (warp == i % CONSUMERS) finish_out(now, i, turn);
-    }
-    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    gather<6>((u32 *)in, a.boxes, a.hidden / 2 + a.hidden / 16, turn); // squares are behind
-    sync_threads_of(1, STEP_THREADS);
-  }
-
-  // begin_next is the product that begins the next block of attention.
-  __device__ __forceinline__ void begin_next(float *&now, u32 turn, const u64 *box) const {
-    int warp = threadIdx.x / WARP;
-    if (box) {
-      sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-      gather<6>((u32 *)in, box, a.hidden / 2 + a.hidden / 16, turn);
-      sync_threads_of(1, STEP_THREADS);
-    }
-    float s = scale();
-    for (int i = 0; i < begun(); i++, now = other(now)) {
-      float low = 0.f, high = 0.f;
-      multiply<true>(i * steps(a.hidden), steps(a.hidden), in, a.hidden, low, high);
-      leave(now, low, high);
-      int r = threadIdx.x % WARP;
-      if (warp == i % CONSUMERS && r < 16) a.y[(back() + i * gridDim.x) * 16 + r] = of_warps(now, r) * s;
-    }
-  }
-
-  // mix is the products of the experts.
-  __device__ __forceinline__ void mix(float *&now, float scale, u64 *acts, u64 *after, u32 turn) const {
+  // experts is their products.
+  __device__ __forceinline__ void experts(float *&now, int l, int first, u32 turn) const {
     int warp = threadIdx.x / WARP, each = steps(a.hidden), stages = a.top * steps(a.inner);
+#pragma unroll 1
     for (int i = 0; i < mine(a.top * (a.inner / 8)); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first_up + i * each, each, in, a.hidden, low, high);
+      multiply(first + i * each, each, a.hidden, low, high, nullptr, turn);
       leave(now, low, high);
-      if (warp == i % CONSUMERS) finish_up(now, scale, acts + item(i) * 4, turn);
+      if (warp == i % CONSUMERS) finish_up(now, *scaling, acts + item(i) * 4, turn);
     }
-    sync_threads_of(1, STEP_THREADS); // nobody reads the inputs any more
-    if (mine(a.hidden / 16)) gather<12>((u32 *)in, acts, a.top * a.inner / 2, turn);
-    sync_threads_of(1, STEP_THREADS);
+    first += ups();
+#pragma unroll 1
     for (int i = 0; i < mine(a.hidden / 16); i++, now = other(now)) {
       float low = 0.f, high = 0.f;
-      multiply(first_down + i * stages, stages, in, a.inner, low, high, share);
+      multiply(first + i * stages, stages, a.inner, low, high, i ? nullptr : acts, turn, share);
       leave(now, low, high);
-      if (warp == i % CONSUMERS) finish_down(now, i, after, turn);
+      if (warp == i % CONSUMERS) finish_down(now, l, i, turn);
     }
   }
 
   __device__ void consume() const {
-    begin(evict_first());
-    commit();
+    fetch(0);
     wait_for_previous();
-    u32 turn = __ldcg(a.turns + blockIdx.x) + 1;
+    u32 turn = __ldcg(a.turns + blockIdx.x);
     load();
     float *now = red;
-    u64 *acts = a.boxes + a.hidden / 2 + a.hidden / 16, *after = acts + a.top * a.inner / 2, *scores = after + a.hidden / 2 + a.hidden / 16;
-    if (a.gate_up) {
-      end_attention(now, turn);
-      float s = scale();
-      route(now, s, scores, turn);
+    int first = 0; // stage of the ring
+    Context c = {(int)blockIdx.x % a.kv_heads, (int)blockIdx.x / a.kv_heads, 0, 0, nullptr};
+#pragma unroll 1
+    for (int l = 0; l < a.layers; l++) {
+      const StepLayer &w = table[l];
+      turn++;
+      project(w, l, c, first, turn);
+      first += ins() - holds();
+      if (attends(c)) attend(w, c, turn);
+      if (threadIdx.x == 0) barrier_arrive(attended);
+      end_attention(now, l, first, turn);
+      first += outs();
+      take_normed(turn);
+      route(now, w, turn);
       now = other(now);
-      choose(scores, turn);
-      if (threadIdx.x / WARP == 0) weigh();
-      mix(now, s, acts, after, turn);
+      choose(turn);
+      if (l + 1 < a.layers) fetch(l + 1);
+      if (threadIdx.x / WARP == 0) weigh_experts();
+      experts(now, l, first, turn);
+      first += ups() + downs();
     }
-    if (a.begins) begin_next(now, turn, a.gate_up ? after : nullptr);
     if (threadIdx.x == 0) a.turns[blockIdx.x] = turn;
   }
 };
 
-// step divides the shared memory of a block; widest is the most inputs of a product.
-__device__ __forceinline__ void step(const StepArgs &a, int widest) {
+// step_of divides the shared memory of a block; widest is the most that it gathers.
+__device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   DYNAMIC_SHARED(ring);
-  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES];
+  __shared__ u64 full[STEP_STAGES], empty[STEP_STAGES], here[STEP_STAGES], consumed, attended;
   __shared__ float red[2 * CONSUMERS * RED_PITCH];
   __shared__ __align__(16) u32 keys[WARP * EXPERT_LANE];
   __shared__ int chosen[WARP];
-  __shared__ float share[WARP], score[WARP];
+  __shared__ float share[WARP], score[WARP], scaling;
+  __shared__ __align__(16) HeadShared sh;
   int tiles = (a.hidden / 16 + gridDim.x - 1) / gridDim.x;
   u8 *hold = ring + a.stages * STEP_STAGE;
-  bf16 *in = (bf16 *)(hold + a.held * STEP_STAGE), *row = in + widest;
-  float *squares = (float *)(in + a.hidden), *stream = (float *)(row + a.hidden), *gains = stream + tiles * 16;
-  Step s = {a, ring, full, empty, in, row, stream, gains, red, squares, here, hold, keys, chosen, share, score, 0, 0, 0};
-  s.first_up = s.outs(), s.first_down = s.first_up + s.ups(), s.first_begun = s.first_down + s.downs();
-  if (threadIdx.x == 0)
-    for (int i = 0; i < a.stages; i++) barrier_init(full + i, WARP), barrier_init(empty + i, 1);
-  if (threadIdx.x == 0)
-    for (int i = 0; i < a.held; i++) barrier_init(here + i, WARP);
+  bf16 *in = (bf16 *)(hold + max(a.held * STEP_STAGE, DEC_WARPS * STEP_TILES)), *row = in + widest, *norms = row + a.hidden, *gains = norms + 2 * HEAD_DIM;
+  float *stream = (float *)(gains + tiles * 64);
+  StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
+  float *squares = (float *)(here_table + a.layers), *sums = squares + (a.hidden / 16 + 3) / 4 * 4;
+  u64 *mixed = a.boxes + a.rows, *att = mixed + a.kv_heads * a.parts * (DEC_VALUES + 2 * a.parts * max(1, (1 << a.share) / HEAD_DIM)), *ended = att + a.width / 2;
+  int normed = a.hidden / 2 + a.hidden / 16;
+  u64 *acts = ended + STREAM_COPIES * normed, *after = acts + a.top * a.inner / 2, *scores = after + STREAM_COPIES * normed;
+  Step s = {a,    here_table, ring, full,    empty,  here,   &consumed, &attended, hold, in,    row, norms, gains, stream, sums,
+              red, squares, keys, chosen, share, score, &scaling, sh, a.boxes, mixed, att, ended, after, acts, scores};
+  if (threadIdx.x == 0) {
+#pragma unroll 1
+    for (int i = 0; i < a.stages; i++) barrier_init(full + i, bulk_copies() ? 1 : WARP), barrier_init(empty + i, 1);
+#pragma unroll 1
+    for (int i = 0; i < s.holds(); i++) barrier_init(here + i, bulk_copies() ? 1 : WARP);
+    barrier_init(&consumed, max(1, s.holds())), barrier_init(&attended, 1);
+    before_bulk();
+  }
+#pragma unroll 1
+  for (int i = threadIdx.x; i < a.layers * (int)(sizeof(StepLayer) / 8); i += blockDim.x) ((u64 *)here_table)[i] = ((const u64 *)a.table)[i];
   __syncthreads();
   if (threadIdx.x >= CONSUMERS * WARP)
     s.produce();
@@ -461,12 +779,11 @@ __device__ __forceinline__ void step(const StepArgs &a, int widest) {
     s.consume();
 }
 
-extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 1)
-    mixture_step(const bf16 *out, const bf16 *att, const bf16 *mid, const bf16 *router, const bf16 *gate_up, const bf16 *down, const bf16 *norm,
-                 const bf16 *begins, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int stages, int held, int widest,
-                 float eps, float *x, bf16 *h, float *squares, float *y, u64 *boxes, u32 *turns) {
-  StepArgs a = {out, att, mid, router, gate_up, down, norm, begins, width, hidden, inner, experts, top, normalized, rows, stages, held, eps, x, h, squares, y, boxes, turns};
-  step(a, widest);
+extern "C" __global__ void __launch_bounds__(STEP_ALL, 1)
+    mixture_step(const StepLayer *table, int layers, int width, int hidden, int inner, int experts, int top, int normalized, int rows, int kv_heads,
+                   int share, int stages, int held, int widest, float eps, float scale, const int *positions, float *x, bf16 *h, float *squares, u64 *boxes, u32 *turns) {
+  StepArgs a = {table, layers, width, hidden, inner, experts, top, normalized, rows, kv_heads, share, DEC_VALUES >> share, stages, held, eps, scale, positions, x, h, squares, boxes, turns};
+  step_of(a, widest);
 }
 
 #endif

@@ -323,6 +323,33 @@ __device__ __forceinline__ void barrier_expect(u64 *b, u32 bytes) {
 #endif
 }
 
+// bulk_copies reports whether weights come by copy_bulk: where there is such a thing.
+__device__ __forceinline__ bool bulk_copies() {
+#if __CUDA_ARCH__ >= 900
+  return true;
+#else
+  return false;
+#endif
+}
+
+// copy_bulk copies bytes, a multiple of 16, which arrive at the barrier b (PTX ISA,
+// cp.async.bulk).
+__device__ __forceinline__ void copy_bulk(u32 to, const void *from, u32 bytes, u64 *b, u64 policy) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to), "l"(from), "r"(bytes),
+               "r"(shared_address(b)), "l"(policy)
+               : "memory");
+#endif
+}
+
+// before_bulk orders what this thread wrote to shared memory ahead of what copy_bulk
+// does there.
+__device__ __forceinline__ void before_bulk() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
 // send stores v in block rank of the cluster, and its bytes arrive at the barrier b
 // there.
 __device__ __forceinline__ void send(float4 *at, u64 *b, u32 rank, float4 v) {

@@ -146,7 +146,7 @@ extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const
 // the last block takes the best of all ranks', the lowest index among equals.
 //
 //   boxes[rank]: [2][RANKS][2*batch], in that rank's memory; turns: the last turn, and the sequences that are done, zero before and after
-extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, u64 *const *boxes,
+extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, int *told, u64 *const *boxes,
                                            u32 *late, u64 limit, int rank, u32 *turns) {
   __shared__ bool last;
   let_next_start();
@@ -174,7 +174,7 @@ extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, 
       u64 other = (u64)(u32)halves[2 * r] << 32 | (u32)halves[2 * r + 1];
       top = other > top ? other : top;
     }
-    next[seq] = token(top);
+    next[seq] = told[seq] = token(top);
     positions[seq] += 1;
   }
   if (threadIdx.x == 0) turns[0] = turn, turns[1] = 0;

@@ -60,7 +60,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline u32 __activemask() { return 0xffffffffu; } // of kernels whose warps do not part
 
-enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, MMA, LOAD_MATRIX };
+enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, REDUCE, MMA, LOAD_MATRIX };
 
 template <class T>
 inline T from_lane(const emulated::Slots &s, int lane) {
@@ -89,6 +89,14 @@ inline u32 __ballot_sync(u32 mask, int predicate) {
     if (mask >> i & 1 && from_lane<int>(s, i)) out |= 1u << i;
   return out;
 }
+inline u32 __reduce_max_sync(u32 mask, u32 v) {
+  const emulated::Slots &s = emulated::meet(mask, REDUCE, &v, sizeof v);
+  u32 out = 0;
+  for (int i = 0; i < 32; i++)
+    if (mask >> i & 1 && from_lane<u32>(s, i) > out) out = from_lane<u32>(s, i);
+  return out;
+}
+inline u32 __reduce_min_sync(u32 mask, u32 v) { return ~__reduce_max_sync(mask, ~v); }
 inline int __popc(u32 v) { return __builtin_popcount(v); }
 inline void __syncwarp() {
   u32 v = 0;
@@ -263,10 +271,14 @@ inline u64 read_posted(const u64 *at) {
   return v;
 }
 inline void post_pair(u64 *at, u64 v, u64 w) {
+  if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
   __atomic_store_n(at, v, __ATOMIC_RELAXED);
   __atomic_store_n(at + 1, w, __ATOMIC_RELAXED);
 }
-inline void read_pair(const u64 *at, u64 (&v)[2]) { v[0] = read_posted(at), v[1] = read_posted(at + 1); }
+inline void read_pair(const u64 *at, u64 (&v)[2]) {
+  if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
+  v[0] = read_posted(at), v[1] = read_posted(at + 1);
+}
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
 // other here than GPUs do, the more so on a busy machine.
@@ -288,6 +300,17 @@ inline void cluster_wait() { emulated::wait_for_cluster(); }
 inline void barrier_expect(u64 *b, u32 bytes) {
   *b += bytes;
   barrier_arrive(b);
+}
+inline bool bulk_copies() { return emulated::reversed; } // both ways in turn
+inline void before_bulk() {}
+inline void copy_bulk(u32 to, const void *from, u32 bytes, u64 *b, u64) {
+  if ((u64)from % 16 || to % 16 || bytes % 16) emulated::fail("a copy of bytes that are not aligned");
+  shared_pointer(to + bytes - 1);
+  memcpy(shared_pointer(to), from, bytes);
+  u64 missing = *b & 0xfffff, all = *b >> 20 & 0xfffff;
+  if (missing < bytes) emulated::fail("bytes that an mbarrier does not expect");
+  *b -= bytes;
+  if (missing == bytes) *b = ~*b & 1ull << 63 | all << 20 | all;
 }
 template <class T>
 inline void send(T *at, u64 *b, u32 rank, T v) {

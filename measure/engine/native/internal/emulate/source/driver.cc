@@ -44,7 +44,6 @@ struct Function {
   int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **);
   uint32_t shared; // that was asked for
   bool large; // clusters are allowed
-  bool together; // its blocks wait for each other: they run in turns, as those of a cluster
 };
 
 struct Device {
@@ -233,7 +232,7 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
   void *call = find("emulated_call_"), *sizes = find("emulated_sizes_"), *launch = dlsym(m->library, "emulated_launch");
   if (!call || !sizes || !launch) return NOT_FOUND;
   *f = new Function{(void (*)(void **))call, (int (*)(uint32_t *))sizes,
-                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false, std::string(name) == "mixture_step"};
+                    (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false};
   return OK;
 }
 // A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
@@ -273,13 +272,14 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
   Config l = *c;
   if (l.block[0] * l.block[1] * l.block[2] > 1024 || l.grid[1] > 65535 || l.grid[2] > 65535 || l.shared > f->shared) return INVALID;
   uint32_t cluster = 1;
-  bool early = false;
+  bool early = false, together = false;
   for (uint32_t i = 0; i < l.count; i++) {
     if (l.attributes[i].id == 4) cluster = l.attributes[i].value[0];
+    if (l.attributes[i].id == 2) together = l.attributes[i].value[0];
     if (l.attributes[i].id == 6) early = l.attributes[i].value[0];
   }
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
-  if (f->together) cluster = l.grid[0] * l.grid[1] * l.grid[2];
+  if (together) cluster = l.grid[0] * l.grid[1] * l.grid[2]; // they run in turns, as those of a cluster
   uint32_t sizes[64];
   int n = f->sizes(sizes);
   struct alignas(64) Value {

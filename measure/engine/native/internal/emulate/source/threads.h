@@ -85,6 +85,7 @@ inline Warp warps[MOST_FIBERS / 32];
 inline Block blocks[MOST_CLUSTER];
 inline int inside;             // of blocks, that which runs
 inline u32 cluster;            // blocks of one
+inline bool reversed;          // the order of threads and blocks
 inline bool early;             // the kernel may start before the one ahead has ended
 inline u32 arrived, meetings;  // of its threads
 inline u32 dynamic;            // bytes of a block
@@ -371,7 +372,7 @@ inline int sizes(void (*)(A...), u32 *out) {
 inline int launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
   std::lock_guard<std::mutex> hold(one);
   static unsigned launches;
-  bool reverse = launches++ & 1;
+  bool reverse = reversed = launches++ & 1;
   int n = block[0] * block[1] * block[2];
   gridDim = {grid[0], grid[1], grid[2]}, blockDim = {block[0], block[1], block[2]};
   body = call, arguments = p;
