@@ -152,7 +152,7 @@ func (e *Engine) queueMixtureStep(i, n int) error {
 	normalized := map[bool]int32{true: 1}[sh.normalized]
 	l := cuda.Launch{
 		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
-		Shared: e.stepShared(p), Together: true,
+		Shared: e.stepShared(p), Early: true, Together: true,
 	}
 	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
 		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(sh.kvHeads), int32(p.share), int32(p.stages), int32(p.held),

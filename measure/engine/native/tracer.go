@@ -28,7 +28,7 @@ type TracedStep struct {
 // A TracedCall is a call as the GPU did it. Times are from the step's begin, at
 // which the GPU had nothing else to do.
 type TracedCall struct {
-	Name     string // of the estimate's operator; "" for the tokens' way to the host
+	Name     string // of the estimate's operator
 	Includes []string
 	Layer    int // below 0 for what the model has once
 	Begin    unit.Seconds
@@ -38,7 +38,7 @@ type TracedCall struct {
 // NewTracer makes a tracer that reads the host's clock in nanoseconds.
 func (e *Engine) NewTracer(clock func() int64) (*Tracer, error) {
 	t := &Tracer{e: e, clock: clock}
-	for range max(len(e.prefill), len(e.decode)) + 2 {
+	for range max(len(e.prefill), len(e.decode)) + 1 {
 		ev, err := e.dev.NewEvent()
 		if err != nil {
 			return nil, errors.Join(err, t.Close())
@@ -77,10 +77,6 @@ func (t *Tracer) step(s sequence) (*TracedStep, error) {
 		}
 		out.Spans = append(out.Spans, TracedCall{Name: s[i].name, Includes: s[i].includes, Layer: s[i].layer})
 	}
-	if err := errors.Join(cuda.Fetch(e.s, e.next, e.b.nextToken), t.events[len(s)+1].Record(e.s)); err != nil {
-		return nil, err
-	}
-	out.Spans = append(out.Spans, TracedCall{Layer: once})
 	if _, err := e.tokens(); err != nil {
 		return nil, err
 	}

@@ -116,10 +116,7 @@ func (r *recorder) step(name string, do func() (*native.TracedStep, error)) erro
 	for i := range step.Spans {
 		c := &step.Spans[i]
 		span := tracefile.Span{Row: tracefile.Device, Name: c.Name, BeginNS: begin + 1e9*float64(c.Begin), EndNS: begin + 1e9*float64(c.End)}
-		switch {
-		case c.Name == "":
-			span.Name = "memcpy of tokens to the host"
-		case len(c.Includes) > 0:
+		if len(c.Includes) > 0 {
 			span.Args = map[string]any{"includes": c.Includes}
 		}
 		spans = append(spans, span)
