@@ -228,7 +228,7 @@ struct Step {
       if (kind == HELD && n >= 0 && l + 1 < a.layers) barrier_wait(attended, l & 1);
       if (kind == UP) sync_threads_of(2, STEP_ALL); // the experts are chosen
       int from = to, k = kind == OUT ? a.width : kind == DOWN ? a.inner : a.hidden;
-      int most = kind == OUT ? PRODUCERS : kind == IN ? 2 * PRODUCERS : 0; // stages on their way; 0 for as many as there is room for
+      int most = kind == OUT ? PRODUCERS : 0; // stages on their way; 0 for as many as there is room for
       to += kind == HELD ? 0 : kind == IN ? ins() - held : kind == OUT ? outs() : kind == UP ? ups() : downs();
 #pragma unroll 1
       for (int i = kind == HELD ? warp : j; i < (kind != HELD ? to : l + 1 < a.layers ? held : 0); i += PRODUCERS) {
