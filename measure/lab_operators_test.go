@@ -73,7 +73,7 @@ func TestNativeOperators(t *testing.T) {
 			}
 		}
 		table, err := os.ReadFile(strings.TrimSuffix(files[0], ".json") + "-kernels.csv")
-		if err != nil || !strings.Contains(string(table), "\ngate_up_proj,compute,") || !strings.Contains(string(table), "memcpy of tokens to the host,memory,") {
+		if err != nil || !strings.Contains(string(table), "\ngate_up_proj,compute,") {
 			t.Errorf("%s: %v, %s", phase, err, table)
 		}
 		nested(t, files[0])

@@ -125,11 +125,11 @@ func TestOperatorsJSON(t *testing.T) {
 // The chart of operators says over how many GPUs they ran, where it is more than one.
 func TestOperatorsChartTP(t *testing.T) {
 	for file, says := range map[string]string{
-		"measure-20261122T062131-8cb2684ad88d-c0.p0.json": "H200 SXM 141GB · TP 2 · native graph · batch 1 ·",
-		"measure-20261122T062030-51f7041ec16a-c0.p0.json": "H200 SXM 141GB · native graph · batch 1 ·",
+		"testdata/operators-tp2.json": "H200 SXM 141GB · TP 2 · native graph · batch 1 ·",
+		"../../experiments/h200-native/measure-20261122T094839-2136e0693642-c0.p0.json": "H200 SXM 141GB · native graph · batch 1 ·",
 	} {
 		chart := filepath.Join(t.TempDir(), "operators.svg")
-		got := try(t, "validate", "../../experiments/h200-native/"+file, "--chart", "ops", "-o", chart)
+		got := try(t, "validate", file, "--chart", "ops", "-o", chart)
 		drawn, err := os.ReadFile(chart)
 		if err != nil || got.code != 0 || !strings.Contains(string(drawn), says) {
 			t.Errorf("%s: exit %d, %v: %s; the chart does not say %q", file, got.code, err, got.stderr, says)
