@@ -99,11 +99,8 @@ func (s *shape) widestGathered() int {
 // stepTiles is the memory of the tiles that attention's warps copy in the step's kernel.
 func (s *shape) stepTiles() int {
 	const warps, tile = 4, 16
-	keys, values := 256/s.headDim, 2
-	if keys < values {
-		values = keys
-	}
-	return warps * (keys + values) * tile * s.headDim * 2
+	keys := 256 / s.headDim
+	return warps * (keys + min(keys, 2)) * tile * s.headDim * 2
 }
 
 // stepShared is a block's dynamic shared memory: the ring and what is held, or attention's

@@ -32,7 +32,6 @@ type driver struct {
 	copyToDevice      func(dst uint64, src unsafe.Pointer, n uint64) int32
 	copyToHost        func(dst unsafe.Pointer, src, n uint64) int32
 	copyToDeviceAsync func(dst uint64, src unsafe.Pointer, n uint64, stream uintptr) int32
-	copyToHostAsync   func(dst unsafe.Pointer, src, n uint64, stream uintptr) int32
 	copyDeviceAsync   func(dst, src, n uint64, stream uintptr) int32
 	setBytes          func(p uint64, v uint8, n uint64) int32
 	setWordsAsync     func(p uint64, v uint32, n uint64, stream uintptr) int32
@@ -75,7 +74,7 @@ func (d *driver) symbols() map[string]any {
 		"cuMemGetInfo_v2": &d.memInfo, "cuMemAlloc_v2": &d.memAlloc, "cuMemFree_v2": &d.memFree,
 		"cuMemHostAlloc": &d.hostAlloc, "cuMemFreeHost": &d.hostFree,
 		"cuMemcpyHtoD_v2": &d.copyToDevice, "cuMemcpyDtoH_v2": &d.copyToHost,
-		"cuMemcpyHtoDAsync_v2": &d.copyToDeviceAsync, "cuMemcpyDtoHAsync_v2": &d.copyToHostAsync, "cuMemcpyDtoDAsync_v2": &d.copyDeviceAsync,
+		"cuMemcpyHtoDAsync_v2": &d.copyToDeviceAsync, "cuMemcpyDtoDAsync_v2": &d.copyDeviceAsync,
 		"cuMemsetD8_v2": &d.setBytes, "cuMemsetD8Async": &d.setBytesAsync, "cuMemsetD32Async": &d.setWordsAsync,
 		"cuStreamCreate": &d.streamCreate, "cuStreamDestroy_v2": &d.streamDestroy, "cuStreamSynchronize": &d.streamSync,
 		"cuEventCreate": &d.eventCreate, "cuEventDestroy_v2": &d.eventDestroy, "cuEventRecord": &d.eventRecord,

@@ -97,7 +97,6 @@ func (s *StandIn) memoryFunctions(d *driver) {
 	d.copyToDeviceAsync = func(dst uint64, _ unsafe.Pointer, n uint64, _ uintptr) int32 {
 		return s.note("to device %#x %d", dst, n)
 	}
-	d.copyToHostAsync = func(_ unsafe.Pointer, src, n uint64, _ uintptr) int32 { return s.note("to host %#x %d", src, n) }
 	d.copyDeviceAsync = func(dst, src, n uint64, _ uintptr) int32 { return s.note("copy %#x %#x %d", dst, src, n) }
 	d.setWordsAsync = func(p uint64, v uint32, n uint64, _ uintptr) int32 { return s.note("fill %#x %d %d", p, v, n) }
 	d.setBytesAsync = func(p uint64, v uint8, n uint64, _ uintptr) int32 { return s.note("fill bytes %#x %d %d", p, v, n) }

@@ -52,14 +52,6 @@ func (s *Stream) Fill32(p Ptr, v uint32, n int) error {
 	return s.dev.d.check("cuMemsetD32Async", s.dev.d.setWordsAsync(uint64(p), v, uint64(n), s.h))
 }
 
-// Fetch queues a copy of the whole of dst from src; dst holds it after Sync.
-func Fetch[T Number](s *Stream, dst *Host[T], src Ptr) error {
-	if len(dst.Data) == 0 {
-		return nil
-	}
-	return s.dev.d.check("cuMemcpyDtoHAsync", s.dev.d.copyToHostAsync(unsafe.Pointer(&dst.Data[0]), uint64(src), bytesOf(dst.Data), s.h))
-}
-
 // Send queues a copy of the whole of src to dst; src must not change before
 // Sync.
 func Send[T Number](s *Stream, dst Ptr, src *Host[T]) error {

@@ -9,8 +9,8 @@
 //   - Four warps copy, every fourth stage each: of a layer in this order qkv, o, gate and up
 //     (8 outputs of each), down (16 outputs of all experts). Stages are 16 rows of 256
 //     columns, of qkv 8 rows of 512, which deals its rows out more evenly. The first of qkv
-//     are held apart: they come while the experts of the layer ahead are chosen. Of qkv and o
-//     few are on their way at a time: what other blocks have posted waits behind them.
+//     are held apart: they come while the experts of the layer ahead are chosen. Of o few
+//     are on their way at a time: what other blocks have posted waits behind them.
 //   - Eight warps multiply, every eighth stage of an item each, and each of them gathers the
 //     inputs of its stages just ahead, so that none waits for what another needs; but for
 //     o, whose inputs come all at once.

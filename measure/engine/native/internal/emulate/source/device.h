@@ -60,7 +60,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline u32 __activemask() { return 0xffffffffu; } // of kernels whose warps do not part
 
-enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, REDUCE, MMA, LOAD_MATRIX };
+enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, MMA, LOAD_MATRIX };
 
 template <class T>
 inline T from_lane(const emulated::Slots &s, int lane) {
@@ -89,14 +89,6 @@ inline u32 __ballot_sync(u32 mask, int predicate) {
     if (mask >> i & 1 && from_lane<int>(s, i)) out |= 1u << i;
   return out;
 }
-inline u32 __reduce_max_sync(u32 mask, u32 v) {
-  const emulated::Slots &s = emulated::meet(mask, REDUCE, &v, sizeof v);
-  u32 out = 0;
-  for (int i = 0; i < 32; i++)
-    if (mask >> i & 1 && from_lane<u32>(s, i) > out) out = from_lane<u32>(s, i);
-  return out;
-}
-inline u32 __reduce_min_sync(u32 mask, u32 v) { return ~__reduce_max_sync(mask, ~v); }
 inline int __popc(u32 v) { return __builtin_popcount(v); }
 inline void __syncwarp() {
   u32 v = 0;

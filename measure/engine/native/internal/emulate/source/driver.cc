@@ -169,7 +169,6 @@ int cuMemFreeHost(void *p) { return free(p), OK; }
 int cuMemcpyHtoD_v2(Address to, const void *from, uint64_t n) { return settle(), memcpy((void *)to, from, n), status(); }
 int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return settle(), memcpy(to, (void *)from, n), status(); }
 int cuMemcpyHtoDAsync_v2(Address to, const void *from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, from, n); }), OK; }
-int cuMemcpyDtoHAsync_v2(void *to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy(to, (void *)from, n); }), OK; }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, (void *)from, n); }), OK; }
 int cuMemsetD8_v2(Address p, uint8_t v, uint64_t n) {
   std::lock_guard<std::mutex> hold(lock);
