@@ -39,6 +39,7 @@ type Bencher struct {
 	openTeam  func(Options) (*Team, error)   // of all-reduces; OpenTeam but for tests
 	sums      int                            // calls of a graph of small all-reduces; leastSum but for tests
 	mixtures  int                            // the same of mixtures; mixtureCalls
+	held      *benchEngine                   // whose operators are timed; nil for none
 }
 
 // OpenBencher makes the first visible GPU ready.
@@ -75,9 +76,9 @@ func benchShape() *shape { return &shape{heads: 4, kvHeads: 1, headDim: 128} }
 
 // Close gives the GPU back.
 func (b *Bencher) Close() error {
-	var err error
+	err := b.release()
 	if b.s != nil {
-		err = b.s.Close()
+		err = errors.Join(err, b.s.Close())
 	}
 	return errors.Join(err, b.dev.Close())
 }
@@ -102,6 +103,7 @@ var benchSizes = map[string][]string{
 	"attention_prefill": {"tokens", "heads", "kv_heads", "head_dim"},
 	"attention_decode":  {"batch", "context", "heads", "kv_heads", "head_dim"},
 	"mixture_decode":    {"batch", "experts", "top_k", "hidden", "width"},
+	"launch_prefill":    denseSizes[1:],
 	"activation":        {"tokens", "width"},
 	"read":              {"bytes"},
 	"copy":              {"bytes"},
@@ -109,9 +111,28 @@ var benchSizes = map[string][]string{
 	"all_reduce":        {"bytes"},
 }
 
+// denseSizes are those of a dense model's steps, n being the vocabulary; mixtureSizes those of a
+// mixture's prompts.
+var (
+	denseSizes   = []string{"batch", "hidden", "width", "heads", "kv_heads", "head_dim", "n"}
+	mixtureSizes = []string{"tokens", "experts", "top_k", "hidden", "width"}
+)
+
+// sizesOf are the sizes that a kind has to have, if there is such a kind.
+func sizesOf(kind string) (names []string, ok bool) {
+	if o, is := operatorKinds[kind]; is {
+		if o.decode {
+			return denseSizes, true
+		}
+		return mixtureSizes, true
+	}
+	names, ok = benchSizes[kind]
+	return names, ok
+}
+
 // Check says why a query cannot be answered, as far as that is known without a GPU.
 func (q *Query) Check() error {
-	names, ok := benchSizes[q.Kind]
+	names, ok := sizesOf(q.Kind)
 	switch {
 	case q.Kind == "rms_norm":
 		return unsupported("its norms read a stream in float32, so they tell nothing of norms in bf16")
@@ -142,8 +163,11 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 	if err := q.Check(); err != nil {
 		return t, err
 	}
-	if q.Kind == "all_reduce" {
+	switch q.Kind {
+	case "all_reduce":
 		return b.timeSum(q)
+	case "launch_prefill":
+		return b.launched(q)
 	}
 	op, err := b.operation(q)
 	if err != nil {
@@ -188,6 +212,12 @@ func (op *operation) time(q *Query, queue func() error) (seconds []float64, err 
 
 // operation makes what a query asks for.
 func (b *Bencher) operation(q *Query) (*operation, error) {
+	if _, ok := operatorKinds[q.Kind]; ok {
+		return b.operator(q)
+	}
+	if err := b.release(); err != nil {
+		return nil, err
+	}
 	switch q.Kind {
 	case "gemm", "gemm_sustained":
 		return b.product(q)

@@ -18,23 +18,28 @@ const (
 )
 
 // mixtureOptions are those of an engine that runs the mixture of a query, and has
-// little else, in layers whose chosen experts do not fit into the L2 together. Heads
-// are those of Qwen3-30B-A3B, so that its kernels are the ones that are compiled.
+// little else, in layers whose chosen experts do not fit into the L2 together.
 func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
 	expert := 2 * 3 * s["hidden"] * s["width"]
 	layers := max(1, min(mixtureLayers, mostRotated/(expert*s["experts"])))
 	cold = layers*s["top_k"]*expert > q.Rotate
 	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Spread: true}
-	o.Config = fmt.Appendf(nil, `{"model_type":"qwen3_moe","hidden_size":%d,"intermediate_size":%d,"moe_intermediate_size":%d,"num_hidden_layers":%d,
-		"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":%d,"num_experts_per_tok":%d,"norm_topk_prob":true,
-		"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":%d,"max_position_embeddings":1024,"hidden_act":"silu","rms_norm_eps":1e-6,
-		"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`,
-		s["hidden"], s["width"], s["width"], layers, s["experts"], s["top_k"], mixtureVocabulary)
+	o.Config = mixtureConfig(s, layers)
 	if s["batch"] > mixtureVocabulary {
 		return o, false, unsupported("a mixture of %d sequences: each has another of %d tokens", s["batch"], mixtureVocabulary)
 	}
 	return o, cold, o.readModel(q)
+}
+
+// mixtureConfig is a model of so many layers with a mixture and little else. Heads are those of
+// Qwen3-30B-A3B, so that its kernels are the ones that are compiled.
+func mixtureConfig(s map[string]int, layers int) []byte {
+	return fmt.Appendf(nil, `{"model_type":"qwen3_moe","hidden_size":%d,"intermediate_size":%d,"moe_intermediate_size":%d,"num_hidden_layers":%d,
+		"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":%d,"num_experts_per_tok":%d,"norm_topk_prob":true,
+		"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":%d,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-6,
+		"rope_theta":1000000.0,"tie_word_embeddings":true,"attention_bias":false}`,
+		s["hidden"], s["width"], s["width"], layers, s["experts"], s["top_k"], mixtureVocabulary)
 }
 
 // mixture is that of a decode step: all that the step calls from a layer's router to the

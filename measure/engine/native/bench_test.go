@@ -305,3 +305,46 @@ func TestBencherQueues(t *testing.T) {
 		}
 	}
 }
+
+// Operators of a mixture's prompt, and of steps of many sequences, are timed as the engine calls them,
+// by one engine as long as the shape is the same.
+func TestOperatorBencher(t *testing.T) {
+	folder := emulate.Device(t)
+	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	opened := 0
+	b.open = func(o Options) (*Engine, error) {
+		opened++
+		return Open(o)
+	}
+	mixture := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
+	dense := map[string]int{"batch": 17, "hidden": 256, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "n": 512}
+	for _, q := range []Query{
+		{Kind: "top_k_prefill", Shape: mixture}, {Kind: "experts_gate_up_prefill", Shape: mixture}, {Kind: "experts_down_prefill", Shape: mixture},
+		{Kind: "qkv_proj_decode", Shape: dense}, {Kind: "o_proj_decode", Shape: dense}, {Kind: "gate_up_proj_decode", Shape: dense}, {Kind: "down_proj_decode", Shape: dense}, {Kind: "lm_head_decode", Shape: dense},
+	} {
+		q.Samples = 3
+		if err := q.Check(); err != nil {
+			t.Error(err)
+		}
+		op, err := b.operation(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := op.queue(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(op.s.Sync(), op.free()); err != nil {
+			t.Errorf("%s: %v", q.Kind, err)
+		}
+		if t.Logf("%s: %d calls", q.Kind, op.calls); op.calls < leastCalls {
+			t.Errorf("%s: %d calls", q.Kind, op.calls)
+		}
+	}
+	if opened != 2 {
+		t.Errorf("%d engines were opened for two shapes", opened)
+	}
+}

@@ -1,0 +1,187 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"llmprof/measure/engine/native/cuda"
+)
+
+// An operatorKind is an operator that is timed as an engine calls it, in all its layers.
+type operatorKind struct {
+	name   string // of the operator
+	decode bool   // of a decode step, not of a prefill
+}
+
+// operatorKinds are those by the kind of a query: of a mixture in a prompt, and of the products of
+// dense models in steps of many sequences.
+var operatorKinds = map[string]operatorKind{
+	"top_k_prefill":           {name: "top_k"},
+	"experts_gate_up_prefill": {name: "experts_gate_up"},
+	"experts_down_prefill":    {name: "experts_down"},
+	"qkv_proj_decode":         {name: "qkv_proj", decode: true},
+	"o_proj_decode":           {name: "o_proj", decode: true},
+	"gate_up_proj_decode":     {name: "gate_up_proj", decode: true},
+	"down_proj_decode":        {name: "down_proj", decode: true},
+	"lm_head_decode":          {name: "lm_head", decode: true},
+}
+
+// denseConfig is a dense model of so many layers.
+func denseConfig(s map[string]int, layers int) []byte {
+	return fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":%d,"num_hidden_layers":%d,"num_attention_heads":%d,
+		"num_key_value_heads":%d,"head_dim":%d,"vocab_size":%d,"max_position_embeddings":1048576,"hidden_act":"silu","rms_norm_eps":1e-5,
+		"rope_theta":500000.0,"tie_word_embeddings":true}`, s["hidden"], s["width"], layers, s["heads"], s["kv_heads"], s["head_dim"], s["n"])
+}
+
+// operatorOptions are those of an engine that has the operator of a query, in layers whose weights do
+// not fit into the L2 together. It is the same engine for all operators of a shape.
+func operatorOptions(q *Query) (o Options, cold bool, err error) {
+	s := q.Shape
+	if !operatorKinds[q.Kind].decode {
+		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
+		layers, cold := sets(experts/3, q.Rotate) // those of down, the smaller product
+		layers = max(1, min(layers, mixtureLayers, mostRotated/experts))
+		o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Spread: true, Config: mixtureConfig(s, layers)}
+		return o, cold, o.readModel(q)
+	}
+	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // those of o_proj, the smallest
+	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Config: denseConfig(s, min(layers, mostLayers))}
+	return o, cold && layers <= mostLayers, o.readModel(q)
+}
+
+// A benchEngine is one that operators of a shape are timed with.
+type benchEngine struct {
+	e      *Engine
+	shape  map[string]int
+	decode bool
+}
+
+// release closes the engine that operators were timed with, if there is one.
+func (b *Bencher) release() error {
+	held := b.held
+	b.held = nil
+	if held == nil {
+		return nil
+	}
+	return held.e.Close()
+}
+
+// operator is that of an engine which is opened for it, or was for another operator of the shape. What
+// it reads is what a prompt of random tokens, and a step after it, left there.
+func (b *Bencher) operator(q *Query) (*operation, error) {
+	kind := operatorKinds[q.Kind]
+	o, cold, err := operatorOptions(q)
+	if err != nil {
+		return nil, err
+	}
+	if b.held == nil || b.held.decode != kind.decode || !maps.Equal(b.held.shape, q.Shape) {
+		if err := b.release(); err != nil {
+			return nil, err
+		}
+		o.Libraries, o.Cache = b.libraries, b.cache
+		e, err := b.open(o)
+		if err != nil {
+			return nil, err
+		}
+		b.held = &benchEngine{e, maps.Clone(q.Shape), kind.decode}
+		if err := e.runOnce(kind.decode); err != nil {
+			return nil, errors.Join(err, b.release())
+		}
+	}
+	e := b.held.e
+	all := e.prefill
+	if kind.decode {
+		all = e.decode
+	}
+	calls := all.of(kind.name)
+	if len(calls) == 0 {
+		return nil, unsupported("%s of %v: it is part of another operator here", kind.name, q.Shape)
+	}
+	op := inTurn(len(calls), q.flops(), q.weights(), cold, func(i int) error { return calls[i].queue() })
+	op.s, op.free = e.s, func() error { return nil }
+	return op, nil
+}
+
+// flops are those of one call, and weights its bytes, as far as they bound how many a graph holds.
+func (q *Query) flops() int {
+	s := q.Shape
+	if operatorKinds[q.Kind].decode || q.Kind == "top_k_prefill" {
+		return 0
+	}
+	return 2 * s["tokens"] * s["top_k"] * s["hidden"] * s["width"]
+}
+
+func (q *Query) weights() int {
+	s := q.Shape
+	if q.Kind == "top_k_prefill" {
+		return 0
+	}
+	return 2 * s["hidden"] * max(s["width"], 1) * max(s["experts"], 1)
+}
+
+// runOnce runs a prompt of random tokens, and a step after it.
+func (e *Engine) runOnce(decode bool) error {
+	prompts := make([][]int, e.opt.Batch)
+	next := uint64(1)
+	for i := range prompts {
+		for range e.opt.PromptLen {
+			next = next*6364136223846793005 + 1442695040888963407
+			prompts[i] = append(prompts[i], int(next>>33)%e.shape.vocab)
+		}
+	}
+	if err := e.SetPrompts(prompts); err != nil {
+		return err
+	}
+	if err := e.QueuePrefill(); err != nil {
+		return err
+	}
+	if decode {
+		if err := e.decode.queue(); err != nil {
+			return err
+		}
+	}
+	return e.s.Sync()
+}
+
+// launched is how much longer a kernel of a prefill takes that is launched by itself than one of a
+// graph.
+func (b *Bencher) launched(q *Query) (t Times, err error) {
+	o := Options{Seed: 1, Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1, Config: denseConfig(q.Shape, 16)}
+	if err := o.readModel(q); err != nil {
+		return t, err
+	}
+	o.Libraries, o.Cache = b.libraries, b.cache
+	e, err := b.open(o)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	if err := e.runOnce(false); err != nil {
+		return t, err
+	}
+	before := e.s.Queued()
+	g, err := e.s.Record(e.QueuePrefill)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	kernels := e.s.Queued() - before
+	graph, err := repeat(e.s, g, q)
+	if err != nil {
+		return t, err
+	}
+	slices.Sort(graph)
+	for range q.Samples + 2 {
+		d, err := e.s.Once(e.QueuePrefill)
+		if err != nil {
+			return t, err
+		}
+		t.Seconds = append(t.Seconds, (float64(d)-graph[len(graph)/2])/float64(kernels))
+	}
+	t.Seconds = t.Seconds[2:]
+	return t, nil
+}
+
+var _ = cuda.Ptr(0)
