@@ -38,6 +38,8 @@ const (
 	inLayerKernel // of what one kernel does of a layer with a mixture (Op.Within)
 	ownMixture    // of operators that are a mixture's (Op.Mixture), whatever they ride in
 	severalSequences
+	promptMixture // of the same, in a prefill
+	wideProduct   // of ownProduct and ownHead, in a step of many sequences
 )
 
 // aboard is which rides an engine's kernels take along in a step: bit r of ride r.
@@ -52,11 +54,14 @@ func tells(lists ...[]Op) (a aboard) {
 			if o.Within {
 				a |= 1 << inLayerKernel
 			}
-			if o.Ride == sumInProduct { // which of the products
+			switch o.Ride {
+			case sumInProduct: // which of the products
 				a |= 1 << ownProduct
+			case ownProduct, ownHead:
+				a |= 1 << wideProduct
 			}
 			if o.Mixture {
-				a |= 1<<ownMixture | 1<<severalSequences
+				a |= 1<<ownMixture | 1<<severalSequences | 1<<promptMixture
 			}
 		}
 	}
@@ -89,8 +94,10 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(own, ownHead)
 	take(own && !quantized, ownProduct)
 	take(wide && !quantized, sumInProduct)
+	take(wide && !own, wideProduct)
 	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
 	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Mixture, severalSequences)
+	take(!decode && s.tokens() > e.Carries.Mixture && e.Carries.Mixture > 0 && s.Scheme.Weights == s.Scheme.stream(), promptMixture)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
 	take(decode && !quantized && s.Batch <= e.Carries.Layer, inLayerKernel)
@@ -131,7 +138,9 @@ func boxed(linears []models.Linear, parts int) bool {
 func (e *Engine) states(s Step) []Step {
 	s.New, s.Past = 1, 0
 	all := []Step{s}
-	s.Past = 1
+	s.New = max(2, math.Nextafter(e.Carries.Mixture, math.Inf(1)))
+	all = append(all, s)
+	s.New, s.Past = 1, 1
 	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Wide, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Layer} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)

@@ -18,6 +18,7 @@ type Engine struct {
 	OneShot bool         // small all-reduces over NVLink take one exchange over peer memory
 	Host    unit.Seconds // of the host in every step, not hidden behind the GPU
 	Launch  unit.Seconds // of the host for every kernel, hidden behind the GPU
+	Stream  bool         // a prefill's kernels are launched one by one, by a host that is ahead of the GPU
 	Graph   bool         // decode steps are one CUDA graph, so that their launches take the host no time
 	Element unit.Seconds // least time of each element-wise kernel that is not fused; 0 for the calibration's launch
 
@@ -63,7 +64,7 @@ const older = 0.8
 // engines are the engines that can be predicted.
 var engines = []Engine{
 	{
-		Name: "native", Fused: true, OneShot: true, Host: 20e-6, Reserve: 0,
+		Name: "native", Fused: true, OneShot: true, Stream: true, Host: 20e-6, Reserve: 0,
 		Carries: Carries{Rows: 16, Wide: 64, Quantized: 32, Rotation: true, Experts: true, Mixture: 64, Layer: 1},
 		Source:  "llmprof's own, one CUDA graph a step; attention of a decode step carries rotary embedding and cache write, its products up to batch 16 (dense models on one Hopper GPU: 64; quantized weights: 32) norms and activation (docs/native.md); 20 µs to read the token back assumed",
 	},

@@ -57,7 +57,7 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 		dst[i].Mixture = true
 	}
 	return append(dst, Op{
-		Name: "top_k", Mixture: true, Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
+		Name: "top_k", Mixture: true, Pairs: t * float64(e.TopK), Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
 		Acts: s.acts(t * float64(e.Count)), Kernels: 1, Eager: 6,
 	})
 }
@@ -84,9 +84,9 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	hit := Distinct(float64(e.Count), busy, group) / float64(p.EP)
 	rows := group * busy / float64(p.EP)
 	first := len(dst)
-	dst = s.grouped(dst, e.In, rows, busy, hit)
+	dst = s.grouped(dst, e.In, rows, busy, hit, e.In[0].In)
 	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
-	dst = s.grouped(dst, e.Out, rows, busy, hit)
+	dst = s.grouped(dst, e.Out, rows, busy, hit, e.Out[0].Out)
 	for i := first; i < len(dst); i++ {
 		dst[i].Within = i > first && s.fusesMixture(e)
 		switch dst[i].Name {
@@ -103,8 +103,9 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	return dst
 }
 
-// grouped appends products of rows rows in all with the weights of hit experts.
-func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64) []Op {
+// grouped appends products of rows rows in all with the weights of hit experts. Each row
+// has hidden values of the stream, ahead of the products or behind them.
+func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64, hidden int) []Op {
 	first := len(dst)
 	dst = s.linears(dst, s.Scheme, ls, rows, s.Par.expertTP())
 	for i := first; i < len(dst); i++ {
@@ -113,7 +114,10 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64) []
 		o.Model = o.Model.Times(s.tokens() * busy / rows)
 		o.Eager *= max(hit, 1) // an expert after the other
 		o.Ride = alone         // kernels of experts are others
-		o.Mixture = true
+		o.Mixture, o.Pairs = true, rows
+		if i == first {
+			o.Ordered = s.acts(rows * float64(hidden))
+		}
 	}
 	return dst
 }

@@ -2,6 +2,8 @@ package analytic
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"llmprof/hardware"
 	"llmprof/unit"
@@ -60,11 +62,13 @@ func checkCalibration(c *hardware.Calibration) error {
 		share float64
 	}{
 		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory}, {"mixtures' memory", c.Mixture.Memory},
+		{"wide products' memory", c.Wide.Memory}, {"experts' compute", c.Experts.Compute}, {"experts' memory", c.Experts.Memory}, {"experts' order", c.Experts.Order},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
 	} {
-		if e.share == 0 && e.name == "mixtures' memory" {
+		unknown := slices.Contains([]string{"mixtures' memory", "wide products' memory", "experts' memory"}, e.name)
+		if unknown = unknown || strings.HasPrefix(e.name, "experts'") && c.Experts.Memory == 0; unknown && e.share == 0 {
 			continue // nothing is known of them
 		}
 		if !(e.share > 0 && e.share <= 1) {
@@ -98,6 +102,7 @@ type Cost struct {
 	Compute, Memory, Network unit.Seconds
 	Fixed                    unit.Seconds // kernels' and collectives' latency
 	Draw                     draw         // that goes with Memory
+	Kernels                  float64      // that are launched
 	Floor                    floor
 
 	vector bool // Compute is of the vector units, not of the matrix units
@@ -200,6 +205,38 @@ func (m *Machine) own(o *Op) Cost {
 	return c
 }
 
+// wide prices a product of many sequences by the engine's own kernels (hardware.Wide).
+func (m *Machine) wide(o *Op) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Wide, o.Layers
+	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + o.Acts.Over(m.GPU.Bandwidth).Times(n*k.Again)
+	c.Draw = m.drawOf(m.Cal.Power.Memory, c.Memory)
+	c.Fixed = k.Fixed.Times(n * o.Kernels)
+	return c
+}
+
+// prompted prices the choice and the experts of a prompt by the engine's own kernels
+// (hardware.Experts). What is gathered and summed is a kernel's by itself: its time is beside that of
+// the product, and fixed as far as the product's size goes.
+func (m *Machine) prompted(o *Op) Cost {
+	c, k, n := m.Cost(o), &m.Cal.Experts, o.Layers
+	switch {
+	case o.Pairs == 0: // the router
+		return c
+	case o.Kind != GEMM && k.ChoiceFixed == 0: // nothing is known of it
+		return c
+	case o.Kind != GEMM:
+		c.Fixed = (k.ChoiceFixed + k.Choice.Times(o.Pairs)).Times(n)
+		c.Memory = 0
+		return c
+	}
+	c.Compute = o.FLOPs.Over(m.rate[o.Format].Times(k.Compute)).Times(n)
+	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n)
+	moved := o.Ordered.Over(m.GPU.Bandwidth.Times(k.Order)).Times(n)
+	c.Draw = m.drawOf(m.Cal.Power.Memory, c.Memory+moved)
+	c.Fixed = k.Fixed.Times(n*o.Kernels) + moved
+	return c
+}
+
 // mixtureKernels is how many operators share a mixture's fixed time: router, choice and
 // the experts' two products.
 const mixtureKernels = 4
@@ -226,8 +263,12 @@ func (m *Machine) within(o *Op, a aboard) Cost {
 	switch {
 	case o.Mixture && a.has(ownMixture) && m.Cal.Mixture.Memory > 0:
 		return m.mixed(o, a.has(severalSequences))
+	case o.Mixture && a.has(promptMixture) && m.Cal.Experts.Memory > 0:
+		return m.prompted(o)
 	case a.rides(o) && o.Kind == Element:
 		return m.carried(o)
+	case a.has(wideProduct) && (o.Ride == ownProduct || o.Ride == ownHead) && m.Cal.Wide.Memory > 0:
+		return m.wide(o)
 	case !a.has(o.Ride):
 		return m.Cost(o)
 	case o.Kind == GEMM:
@@ -259,7 +300,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 			share = cal.PCIe
 		}
 		c.Network = c.Floor.link.Times(1/share) + c.Floor.node.Times(1/cal.InterNode)
-		c.Fixed = m.latency(o, 1).Times(n * o.Kernels)
+		c.Fixed, c.Kernels = m.latency(o, 1).Times(n*o.Kernels), n*o.Kernels
 		return c
 	}
 	k, kernels, acts := &cal.GEMM, o.Kernels, o.Acts
@@ -284,7 +325,7 @@ func (m *Machine) Cost(o *Op) (c Cost) {
 	if m.Engine.Join {
 		c.Memory += o.Joined.Over(g.Bandwidth.Times(cal.Element.Memory)).Times(n)
 	}
-	c.Fixed = m.fixed(k, o.Kind, kernels).Times(n)
+	c.Fixed, c.Kernels = m.fixed(k, o.Kind, kernels).Times(n), n*kernels
 	share := cal.Power.Memory
 	if o.Kind == Attention && (m.Engine.Repeat == 0 || o.Repeated == 0) { // copies for every head are no attention's
 		share = cal.Power.Attention

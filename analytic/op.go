@@ -36,6 +36,8 @@ type Op struct {
 	Ride    ride       // within whose kernel an engine may do it, or whether by its own
 	Rows    float64    // of a product
 	Mixture bool       // router, choice or products of a mixture's experts, which an engine may do by kernels of its own
+	Pairs   float64    // of a token and an expert, of a choice and of products of experts
+	Ordered unit.Bytes // of the pairs' inputs or results, that are gathered ahead of a product of experts or summed behind it
 	Within  bool       // that one kernel of an engine does with others of a layer
 }
 

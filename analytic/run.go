@@ -68,7 +68,8 @@ func (u *sum) between(all *tally, s Step, stride, count float64, first, last *ta
 }
 
 // host adds the host's time: what it does in every step, and launches that take
-// it longer than the GPU takes for the kernels, unless a graph has them all.
+// it longer than the GPU takes for the kernels, unless a graph has them all. Where the host
+// is ahead of the GPU, a kernel begins later all the same than one of a graph does.
 func (p *Predictor) host(t *tally, decode bool) {
 	e := &p.machine.Engine
 	if launch := e.Launch.Times(t.launches); launch > t.expected && (!e.Graph || !decode) {
@@ -77,8 +78,12 @@ func (p *Predictor) host(t *tally, decode bool) {
 		p.hide(t, launch-t.expected)
 		t.expected = launch
 	}
-	t.expected += e.Host
-	t.bound[ByLaunch] += e.Host
+	apart := unit.Seconds(0)
+	if e.Stream && !decode {
+		apart = p.machine.Cal.Stream.Times(t.kernels)
+	}
+	t.expected += e.Host + apart
+	t.bound[ByLaunch] += e.Host + apart
 }
 
 // hide takes from what slower arithmetic would cost what launches take longer than

@@ -14,6 +14,7 @@ type sums struct {
 	traffic  unit.Bytes
 	wire     unit.Bytes
 	launches float64 // of an engine that does not fuse
+	kernels  float64 // of the engine as it is
 }
 
 // of adds what one operator does.
@@ -31,6 +32,7 @@ func (s *sums) of(o *Op, c *Cost) {
 	s.traffic += (must + o.Acts).Times(n)
 	s.wire += (o.Wire + o.NodeWire).Times(n)
 	s.launches += o.Eager * n
+	s.kernels += c.Kernels
 }
 
 // add adds n times g.
@@ -47,6 +49,7 @@ func (s *sums) add(g *sums, n float64) {
 	s.traffic += g.traffic.Times(n)
 	s.wire += g.wire.Times(n)
 	s.launches += g.launches * n
+	s.kernels += g.kernels * n
 }
 
 // A tally is what one step, or a run of them, comes to on one rank.

@@ -22,7 +22,9 @@ type Calibration struct {
 	Attention Kernel  // between the projections of softmax attention
 	Element   Kernel  // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
 	Own       Rows    // products of few rows by an engine's own kernels, where it has some; else as GEMM
+	Wide      Wide    // products of many sequences' decode steps by an engine's own kernels; 0 where nothing is known of them
 	Mixture   Mixture // of a layer in a decode step by an engine's own kernels; 0 where nothing is known of them
+	Experts   Experts // of prompts by an engine's own kernels; 0 where nothing is known of them
 
 	// Sustained is the share of the peak that a square product of SquareRows rows
 	// reaches for as long as one likes, held at the power limit. It is at least
@@ -49,6 +51,7 @@ type Calibration struct {
 	InterNodeBase unit.Seconds
 
 	Launch unit.Seconds // one kernel of a CUDA graph, from the end of the one before it
+	Stream unit.Seconds // by how much longer a kernel takes that is launched by itself; 0 where that is not known
 
 	Power Power
 
@@ -93,6 +96,31 @@ type Mixture struct {
 	Row     float64
 	Fixed   unit.Seconds // of one sequence
 	Several unit.Seconds // of more than one, in its place
+}
+
+// Wide is how products of a decode step of many sequences go by an engine's own kernels. Weights
+// come once, and the inputs of all sequences again for every tile of them, out of the L2:
+//
+//	Fixed + bytes of weights / (Memory × bandwidth) + Again × bytes of inputs and results / bandwidth
+type Wide struct {
+	Memory float64 // share of the memory bandwidth
+	Again  float64 // how often inputs and results are moved
+	Fixed  unit.Seconds
+}
+
+// Experts is how the experts of a prompt go by an engine's own kernels: the choice, after which the
+// pairs of a token and an expert are put in the order of their experts, and two products, whose tiles
+// are of one expert each. Inputs are gathered ahead of the first, and outputs summed behind the second:
+//
+//	ChoiceFixed + pairs × Choice
+//	Fixed + max(FLOPs / (Compute × peak), bytes of weights / (Memory × bandwidth)) + bytes of pairs / (Order × bandwidth)
+type Experts struct {
+	Compute     float64      // share of the peak
+	Memory      float64      // share of the memory bandwidth
+	Order       float64      // the same for what is gathered and summed, a value of the stream for each pair
+	Fixed       unit.Seconds // of each product
+	Choice      unit.Seconds // of a pair
+	ChoiceFixed unit.Seconds
 }
 
 // ownAsOthers takes own products as all others, where nothing is known of them.

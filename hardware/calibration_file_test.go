@@ -70,6 +70,32 @@ func TestCalibrationRoundTrip(t *testing.T) {
 	}
 }
 
+// A section whose constants make one equation is there as a whole, or not.
+func TestCalibrationSectionsAreWhole(t *testing.T) {
+	for _, section := range []string{"wide", "experts", "choice"} {
+		f := measured(t)
+		for _, c := range hardware.Constants() {
+			if strings.HasPrefix(c.Key, section+".") {
+				f.Values[c.Key] = hardware.Value{Value: 1e-3, N: 0, From: "default for hopper"}
+			}
+		}
+		if _, err := hardware.ParseCalibration("mine.toml", f.Text()); err != nil {
+			t.Errorf("%s: %v", section, err)
+		}
+		for _, c := range hardware.Constants() {
+			v, ok := f.Values[c.Key]
+			if !ok || !strings.HasPrefix(c.Key, section+".") {
+				continue
+			}
+			delete(f.Values, c.Key)
+			if _, err := hardware.ParseCalibration("mine.toml", f.Text()); err == nil || !strings.Contains(err.Error(), "has no "+c.Key) {
+				t.Errorf("without %s: %v", c.Key, err)
+			}
+			f.Values[c.Key] = v
+		}
+	}
+}
+
 func TestCalibrationApplies(t *testing.T) {
 	f, g := measured(t), board(t, "h200")
 	c, host, err := f.Apply(g, "native")

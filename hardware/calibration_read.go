@@ -32,10 +32,14 @@ type calibrationText struct {
 
 	GEMM      map[string]valueText    `toml:"gemm"`
 	Own       map[string]valueText    `toml:"own"`
+	Wide      map[string]valueText    `toml:"wide"`
 	Mixture   map[string]valueText    `toml:"mixture"`
+	Experts   map[string]valueText    `toml:"experts"`
+	Choice    map[string]valueText    `toml:"choice"`
 	Attention map[string]valueText    `toml:"attention"`
 	Element   map[string]valueText    `toml:"element"`
 	Graph     map[string]valueText    `toml:"graph"`
+	Stream    map[string]valueText    `toml:"stream"`
 	Link      map[string]valueText    `toml:"link"`
 	OneShot   map[string]valueText    `toml:"one_shot"`
 	Posted    map[string]valueText    `toml:"posted"`
@@ -71,7 +75,8 @@ type residualText struct {
 // sections gives the tables of constants by their names.
 func (t *calibrationText) sections() map[string]map[string]valueText {
 	return map[string]map[string]valueText{
-		"gemm": t.GEMM, "own": t.Own, "mixture": t.Mixture, "attention": t.Attention, "element": t.Element, "graph": t.Graph,
+		"gemm": t.GEMM, "own": t.Own, "wide": t.Wide, "mixture": t.Mixture, "experts": t.Experts, "choice": t.Choice,
+		"attention": t.Attention, "element": t.Element, "graph": t.Graph, "stream": t.Stream,
 		"link": t.Link, "one_shot": t.OneShot, "posted": t.Posted, "power": t.Power, "host": t.Host,
 	}
 }
@@ -182,6 +187,9 @@ func (r *calibrationReader) head(f *CalibrationFile, t *calibrationText) (err er
 	return nil
 }
 
+// whole are sections of optional constants of which one alone is of no use.
+var whole = []string{"wide", "experts", "choice"}
+
 // values checks every constant.
 func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[string]valueText) error {
 	for _, name := range slices.Sorted(maps.Keys(sections)) {
@@ -206,6 +214,8 @@ func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[s
 		section, key, _ := strings.Cut(k.Key, ".")
 		t, ok := sections[section][key]
 		switch {
+		case !ok && slices.Contains(whole, section) && len(sections[section]) > 0:
+			return r.at(section, "the file has no %s (%s), but others of %s: give all of them or none", k.Key, k.Help, section)
 		case !ok && !k.optional:
 			return r.at(k.Key, "the file has no %s (%s): give its value, or the default's with n = 0", k.Key, k.Help)
 		case !ok:

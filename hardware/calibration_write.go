@@ -78,6 +78,10 @@ func (f *CalibrationFile) writeDevice(line func(string, ...any)) {
 var heads = map[string]string{
 	"gemm":      "Products with weights: fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)).",
 	"own":       "Products of a decode step of few sequences, by the engine's own kernels: fixed + bytes / (memory × bandwidth) + rows × row × bytes of weights / bandwidth.",
+	"wide":      "Products of a decode step of many sequences, by the engine's own kernels: fixed + bytes of weights / (memory × bandwidth) + again × bytes of inputs and results / bandwidth.",
+	"experts":   "The experts of a prompt, by the engine's own kernels: fixed + max(FLOPs / (compute × peak), bytes of weights / (memory × bandwidth)) + bytes of pairs / (order × bandwidth).",
+	"choice":    "The choice of a prompt's experts, and the order of the pairs of a token and an expert: fixed + pairs × pair.",
+	"stream":    "Kernels that no CUDA graph has.",
 	"mixture":   "The mixture of a layer in a decode step, by the engine's own kernels: fixed, or several, + bytes / (memory × bandwidth) + row × bytes that rows meet / bandwidth.",
 	"attention": "Between the projections of softmax attention, by the same equation; each query of a prefill sees ramp/2 keys more.",
 	"element":   "Norms, activations, rotary, cache writes, by the same equation.",

@@ -22,6 +22,7 @@ const (
 	seconds                 // written with its unit
 	tokens
 	growth // of a time, with each row
+	times  // that something is done
 	watts  // a share of the power limit, less what is drawn anyway
 	more   // the same, of what the limit may cut
 )
@@ -40,6 +41,8 @@ func (q quantity) limits() (above, most float64) {
 		return 0, 0.1
 	case growth:
 		return 0, 1
+	case times:
+		return 0, 1000
 	case watts:
 		return -1e-9, 0.99
 	case more:
@@ -57,6 +60,8 @@ func (q quantity) want() string {
 		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
 	case growth:
 		return "what each row adds to the time of the weights, above 0 and at most 1"
+	case times:
+		return "how often something is done, above 0 and at most 1000"
 	case watts:
 		return "a share of the power limit, from 0 to 0.99"
 	case more:
@@ -132,10 +137,22 @@ var constants = []Constant{
 	{Key: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Own.Row }},
 	{Key: "own.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Own.Fixed) }},
 
+	{Key: "wide.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Wide.Memory }},
+	{Key: "wide.again", Help: "how often inputs and results are moved", quantity: times, optional: true, of: func(c *Calibration) *float64 { return &c.Wide.Again }},
+	{Key: "wide.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Wide.Fixed) }},
+
 	{Key: "mixture.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Memory }},
 	{Key: "mixture.row", Help: "what each row of an expert adds, of the time that its weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Row }},
 	{Key: "mixture.fixed", Help: "time of router, choice and products that no size takes away, of one sequence", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Fixed) }},
 	{Key: "mixture.several", Help: "the same of several sequences", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Several) }},
+
+	{Key: "experts.compute", Help: "share of the peak", optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Compute }},
+	{Key: "experts.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Memory }},
+	{Key: "experts.order", Help: "the same for what is gathered and summed", optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Order }},
+	{Key: "experts.fixed", Help: "time of a product that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.Fixed) }},
+
+	{Key: "choice.pair", Help: "time of a pair of a token and an expert", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.Choice) }},
+	{Key: "choice.fixed", Help: "time that no number of pairs takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.ChoiceFixed) }},
 
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},
@@ -147,6 +164,8 @@ var constants = []Constant{
 	{Key: "element.fixed", Help: "time of a launch that no size takes away", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Element.Fixed) }},
 
 	{Key: "graph.node", Help: "one kernel of a CUDA graph, from the end of the one before it", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.Launch) }},
+
+	{Key: "stream.node", Help: "by how much longer a kernel takes that is launched by itself", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Stream) }},
 
 	{Key: "link.share", Help: "share of the link that a large all-reduce reaches", of: func(c *Calibration) *float64 { return &c.Link }},
 	{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.LinkBase) }},

@@ -53,6 +53,16 @@ func Constants() []Constant {
 		{"mixture.row", "Calibration.Mixture.Row", 0, "what each row of an expert adds to their time"},
 		{"mixture.fixed", "Calibration.Mixture.Fixed", 0, "time of router, choice and products of a layer that no size takes away, of one sequence"},
 		{"mixture.several", "Calibration.Mixture.Several", 0, "the same of several sequences"},
+		{"wide.memory", "Calibration.Wide.Memory", 1, "share of the bandwidth that products of many sequences' decode steps reach by an engine's own kernels"},
+		{"wide.again", "Calibration.Wide.Again", 0, "how often their inputs and results are moved"},
+		{"wide.fixed", "Calibration.Wide.Fixed", 0, "time of such a product that no size takes away"},
+		{"experts.compute", "Calibration.Experts.Compute", 1, "share of the matrix peak that products of a prompt's experts reach by an engine's own kernels"},
+		{"experts.memory", "Calibration.Experts.Memory", 1, "share of the bandwidth that they reach"},
+		{"experts.order", "Calibration.Experts.Order", 1, "share of the bandwidth at which their inputs are gathered and their results summed"},
+		{"experts.fixed", "Calibration.Experts.Fixed", 0, "time of such a product that no size takes away"},
+		{"choice.pair", "Calibration.Experts.Choice", 0, "time of the choice and the order of a pair of a token and an expert"},
+		{"choice.fixed", "Calibration.Experts.ChoiceFixed", 0, "time of the choice that no number of pairs takes away"},
+		{"stream.node", "Calibration.Stream", 0, "by how much longer a kernel takes that no CUDA graph has"},
 		{"posted.base", "Calibration.PostedBase", 0, "what an own product takes longer that sums over GPUs itself"},
 		{"posted.per_gpu", "Calibration.PostedPerGPU", 0, "what each GPU adds to that"},
 		{"pcie.share", "Calibration.PCIe", 1, "share of PCIe's rate that a large all-reduce reaches"},
@@ -79,6 +89,7 @@ func Constants() []Constant {
 		{"engine.one_shot", "Engine.OneShot", 1, "small all-reduces take one exchange over peer memory"},
 		{"host.step", "Engine.Host", 0, "time of the host in every step"},
 		{"host.launch", "Engine.Launch", 0, "time of the host for every kernel"},
+		{"engine.stream", "Engine.Stream", 0, "a prefill's kernels are launched one by one"},
 		{"engine.graph", "Engine.Graph", 1, "decode steps are one CUDA graph"},
 		{"host.small_kernel", "Engine.Element", 0, "least time of an element-wise kernel that is not fused"},
 		{"engine.join", "Engine.Join", 0, "the growing cache is put together anew in every step"},
@@ -129,8 +140,10 @@ func (k *Constant) idealize(c *hardware.Calibration, e *analytic.Engine) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(k.Field, "Calibration.Mixture.") && c.Mixture.Memory == 0 {
-		return nil // nothing is known of them, and other constants stand in
+	for section, known := range map[string]float64{"Mixture": c.Mixture.Memory, "Wide": c.Wide.Memory, "Experts": c.Experts.Memory} {
+		if strings.HasPrefix(k.Field, "Calibration."+section+".") && known == 0 {
+			return nil // nothing is known of them, and other constants stand in
+		}
 	}
 	if v.Kind() == reflect.Bool {
 		v.SetBool(k.Ideal != 0)

@@ -119,7 +119,7 @@ func TestIdealize(t *testing.T) {
 			fillFloats(v)
 		}
 		if k.Ideal == 0 { // from true
-			e.Join, e2.Join = true, true
+			e.Join, e2.Join, e.Stream, e2.Stream = true, true, true, true
 		}
 		if err := k.idealize(&c, &e); err != nil {
 			t.Fatal(err)

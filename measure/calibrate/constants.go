@@ -33,7 +33,7 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	if f.TP, err = b.ranks(); err != nil {
 		return nil, err
 	}
-	for _, part := range []func() error{b.products, b.mixtures, b.sustained, b.attention, b.elements, b.links, b.medians} {
+	for _, part := range []func() error{b.products, b.wide, b.mixtures, b.experts, b.sustained, b.attention, b.elements, b.links, b.medians} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -90,6 +90,7 @@ func (b *builder) sample(r *Row) sample {
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
 		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), met: float64(w.Rows.Over(b.gpu.Bandwidth)), several: r.Shape.Batch > 1,
+		acts: float64(w.Acts.Over(b.gpu.Bandwidth)), order: float64(w.Order.Over(b.gpu.Bandwidth)), pairs: float64(r.Shape.Tokens) * float64(r.Shape.TopK),
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -237,6 +238,51 @@ func (b *builder) mixtures() error {
 		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.row": mixtureRow, "mixture.fixed": fixed, "mixture.several": fixed,
 	})
 }
+
+// wide fits the products of decode steps of many sequences, of an engine that has kernels of its own
+// for them.
+func (b *builder) wide() error {
+	samples, left := b.samples(b.of(wideKinds...))
+	if left > 0 {
+		b.note("products of many sequences left out, for their matrices stayed in the L2 cache: %d", left)
+	}
+	if len(samples) == 0 {
+		return nil
+	}
+	return b.optional(again("wide.memory", "wide.again", "wide.fixed"), samples, "products of many sequences", map[string]float64{
+		"wide.memory": b.file.Values["gemm.memory"].Value, "wide.again": wideAgain, "wide.fixed": b.file.Values["gemm.fixed"].Value,
+	})
+}
+
+// experts fits the operators of a prompt's mixtures, of an engine that has kernels of its own for them.
+func (b *builder) experts() error {
+	var choices []sample
+	for _, r := range b.of(TopKPrefill) {
+		choices = append(choices, b.sample(r))
+	}
+	samples, left := b.samples(b.of(GateUpPrefill, DownPrefill))
+	if left > 0 {
+		b.note("products of experts left out, for their matrices stayed in the L2 cache: %d", left)
+	}
+	if len(samples) == 0 || len(choices) == 0 {
+		return nil
+	}
+	err := b.optional(grouped("experts.memory", "experts.compute", "experts.order", "experts.fixed"), samples, "products of experts", map[string]float64{
+		"experts.memory": b.file.Values["gemm.memory"].Value, "experts.compute": b.file.Values["gemm.compute"].Value, "experts.order": expertsOrder,
+		"experts.fixed": b.file.Values["gemm.fixed"].Value,
+	})
+	if err != nil {
+		return err
+	}
+	return b.optional(chosen("choice.pair", "choice.fixed"), choices, "choices of experts", map[string]float64{"choice.pair": choicePair, "choice.fixed": b.file.Values["element.fixed"].Value})
+}
+
+// Where fits of these constants begin, and what they are where rows tell of the others alone.
+const (
+	wideAgain    = 4.0  // times
+	expertsOrder = 0.5  // a value is read, and written
+	choicePair   = 1e-9 // of a thousand threads
+)
 
 // optional fits constants that a file may leave out, of memory, rows and a fixed time,
 // beginning at start. Where rows do not tell of the first, it has none of them.
@@ -426,6 +472,7 @@ func (b *builder) medians() error {
 		host      bool
 	}{
 		{"graph.node", "empty kernels in a graph", GraphNode, false},
+		{"stream.node", "prefills, in a graph and not", LaunchPrefill, false},
 		{"host.step", "decode steps of a tiny model", HostStep, true},
 		{"host.launch", "decode steps of a tiny model, over their launches", EagerStep, true},
 		{"host.small_kernel", "small kernels in a graph", SmallKernel, true},

@@ -25,6 +25,9 @@ type sample struct {
 	rows    float64 // of a product
 	met     float64 // at the memory's bandwidth, of the weights that the rows of a mixture meet
 	several bool    // sequences of a mixture
+	acts    float64 // at the memory's bandwidth, of inputs and results of a product of many sequences
+	order   float64 // at the memory's bandwidth, of what is gathered and summed of a prompt's experts
+	pairs   float64 // of a token and an expert, of a prompt's choice
 
 	drawing // of power: time is a share of it then
 }
@@ -81,6 +84,42 @@ func mixed(keys ...string) equation {
 			parts[2], parts[3] = 0, p[3]
 		}
 		return parts[0] + parts[1] + parts[2] + parts[3]
+	}}
+}
+
+// again is the time of an engine's own product of many sequences, whose inputs come again for
+// every tile of weights:
+//
+//	fixed + bytes of weights/(memory × bandwidth) + again × bytes of inputs and results/bandwidth
+func again(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1], parts[2] = (s.memory-s.acts)/p[0], s.acts*p[1], p[2]
+		return parts[0] + parts[1] + parts[2]
+	}}
+}
+
+// grouped is the time of a product of a prompt's experts with what is gathered ahead of it or
+// summed behind it:
+//
+//	fixed + max(FLOPs/(compute × peak), bytes of weights/(memory × bandwidth)) + bytes of pairs/(order × bandwidth)
+func grouped(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		memory, compute, order := s.memory/p[0], s.compute/p[1], s.order/p[2]
+		parts[0], parts[1], parts[2], parts[3] = memory, 0, order, p[3]
+		if compute > memory {
+			parts[0], parts[1] = 0, compute
+		}
+		return max(memory, compute) + order + p[3]
+	}}
+}
+
+// chosen is the time of a prompt's choice, in which one block puts the pairs in order:
+//
+//	fixed + pairs × pair
+func chosen(keys ...string) equation {
+	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		parts[0], parts[1] = s.pairs*p[0], p[1]
+		return parts[0] + parts[1]
 	}}
 }
 
@@ -212,7 +251,7 @@ func (f *fit) release(start []float64) (again bool) {
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
 	switch {
-	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"):
+	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"), f.keys[k] == "wide.again":
 		return tenth
 	case f.keys[k] == "mixture.fixed" || f.keys[k] == "mixture.several": // of several kernels, and no mixture that is estimated is smaller than those timed
 		return bearing

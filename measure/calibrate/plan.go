@@ -39,7 +39,10 @@ type scope struct {
 	contexts []int
 	batches  []int
 	mixtures []Shape
-	norms    []int // tokens
+	experts  []Shape // mixtures of prompts
+	dense    []Shape // dense models, whose steps of many sequences and prompts are run
+	many     []int   // batches of such steps
+	norms    []int   // tokens
 	widths   [2]int
 	moves    []int // bytes
 	messages []int // bytes
@@ -54,8 +57,8 @@ func whole() scope {
 		matrices: matrices(), rows: []int{1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
 		heads:   []heads{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}},
 		prompts: []int{128, 256, 512, 1024, 2048, 4096, 8192, 16384}, contexts: []int{128, 512, 2048, 8192, 32768}, batches: []int{1, 8, 32},
-		mixtures: mixtures(),
-		norms:    []int{1, 8, 32, 256, 1024, 4096, 16384}, widths: [2]int{4096, 14336},
+		mixtures: mixtures(), experts: prompts(), dense: dense(), many: []int{24, 32, 48, 64},
+		norms: []int{1, 8, 32, 256, 1024, 4096, 16384}, widths: [2]int{4096, 14336},
 		moves:    []int{64 << 20, 256 << 20, 1 << 30, 4 << 30},
 		messages: []int{8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 192 << 10, 256 << 10, 512 << 10, 4 << 20, 32 << 20, 256 << 20, 1 << 30},
 		launches: []int{96, 320, 960}, steps: []int{1, 2, 4},
@@ -86,6 +89,29 @@ func mixtures() (all []Shape) {
 	return all
 }
 
+// prompts are mixtures of prompts: those of Qwen3-30B-A3B, whole and as one of two GPUs has it, and
+// of Mixtral-8x7B, from prompts that read weights to such as are bound by arithmetic.
+func prompts() (all []Shape) {
+	for _, tokens := range []int{128, 512, 1024, 2048, 4096, 16384} {
+		all = append(all, Shape{Tokens: tokens, Experts: 128, TopK: 8, Hidden: 2048, Width: 768})
+	}
+	for _, tokens := range []int{512, 4096} {
+		all = append(all, Shape{Tokens: tokens, Experts: 128, TopK: 8, Hidden: 2048, Width: 384})
+	}
+	for _, tokens := range []int{128, 512, 2048, 8192} {
+		all = append(all, Shape{Tokens: tokens, Experts: 8, TopK: 2, Hidden: 4096, Width: 14336})
+	}
+	return all
+}
+
+// dense are Llama-3.1-8B and Llama-3.2-1B.
+func dense() []Shape {
+	return []Shape{
+		{Hidden: 4096, Width: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, N: 128256},
+		{Hidden: 2048, Width: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, N: 128256},
+	}
+}
+
 // quick is for trying out whether all of it works.
 func quick() scope {
 	return scope{
@@ -93,7 +119,9 @@ func quick() scope {
 		heads:   []heads{{4, 2, 64}},
 		prompts: []int{32, 128, 256, 512}, contexts: []int{64, 512, 2048}, batches: []int{1, 4},
 		mixtures: []Shape{{Batch: 1, Experts: 8, TopK: 2, Hidden: 256, Width: 128}},
-		norms:    []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
+		experts:  []Shape{{Tokens: 128, Experts: 8, TopK: 2, Hidden: 256, Width: 128}},
+		dense:    []Shape{{Hidden: 256, Width: 256, Heads: 4, KVHeads: 2, HeadDim: 64, N: 512}}, many: []int{32},
+		norms: []int{1, 32, 512, 2048}, widths: [2]int{256, 512},
 		moves: []int{1 << 20, 4 << 20}, messages: []int{1 << 10, 64 << 10, 1 << 20}, launches: []int{24, 48, 96}, steps: []int{1, 2, 4},
 		drawing: []Shape{{M: 1, N: 1024, K: 256}, {M: 64, N: 1024, K: 256}}, reading: [][2]int{{1, 2048}},
 	}
@@ -126,9 +154,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	}
 	s.attention(add)
 	if engine == Native {
-		for _, m := range s.mixtures {
-			add(MixtureDecode, m, 1)
-		}
+		s.own(add)
 	}
 	for _, tokens := range s.norms {
 		add(RMSNorm, Shape{Tokens: tokens, Width: s.widths[0]}, 1)
@@ -163,6 +189,36 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 		}
 	}
 	return out
+}
+
+// own adds what an engine has kernels of its own for: mixtures, products of steps of many sequences.
+// What is of one shape follows each other, so that the engine that runs it is opened once.
+func (s *scope) own(add func(Kind, Shape, int)) {
+	for _, m := range s.mixtures {
+		add(MixtureDecode, m, 1)
+	}
+	for _, m := range s.experts {
+		for _, kind := range expertKinds {
+			add(kind, m, 1)
+		}
+	}
+	for i, m := range s.dense {
+		for j, batch := range s.many {
+			if i > 0 && j%2 == 0 { // of other models every second batch
+				continue
+			}
+			for _, kind := range wideKinds {
+				at := m
+				at.Batch = batch
+				add(kind, at, 1)
+			}
+		}
+	}
+	for _, tokens := range []int{128, 512, 1024} {
+		at := s.dense[0]
+		at.Tokens = tokens
+		add(LaunchPrefill, at, 1)
+	}
 }
 
 func (s *scope) attention(add func(Kind, Shape, int)) {

@@ -12,30 +12,45 @@ type Kind string
 
 // The kinds. Of those with a shape below.
 const (
-	GEMM             Kind = "gemm"              // m, n, k: x·wᵀ of m×k and n×k
-	Sustained        Kind = "gemm_sustained"    // m, n, k: the same for seconds, until the clocks are those of the power limit
-	AttentionPrefill Kind = "attention_prefill" // tokens, heads, kv_heads, head_dim: causal, of one sequence
-	AttentionDecode  Kind = "attention_decode"  // batch, context, heads, kv_heads, head_dim: one query a sequence
-	MixtureDecode    Kind = "mixture_decode"    // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
-	Read             Kind = "read"              // bytes: each is read once
-	Copy             Kind = "copy"              // bytes: each is read and written once
-	RMSNorm          Kind = "rms_norm"          // tokens, width
-	Activation       Kind = "activation"        // tokens, width: silu(gate)·up of two tensors
-	GraphNode        Kind = "graph_node"        // launches: empty kernels of one CUDA graph
-	SmallKernel      Kind = "small_kernel"      // launches: element-wise kernels of a few thousand values in one CUDA graph
-	EagerLaunch      Kind = "eager_launch"      // launches: empty kernels, launched one by one
-	AllReduce        Kind = "all_reduce"        // bytes, over ranks
-	HostStep         Kind = "host_step"         // the host's part of a decode step of a tiny model, not hidden behind the GPU
-	EagerStep        Kind = "eager_step"        // launches: a decode step of a tiny model, kernel after kernel
-	GEMMPower        Kind = "gemm_power"        // m, n, k: a product for seconds, for the power that it draws
-	AttentionPower   Kind = "attention_power"   // as AttentionDecode, likewise
-	ReadPower        Kind = "read_power"        // bytes: as Read, likewise
-	Idle             Kind = "idle"              // the GPU has a context and nothing to do, likewise
+	GEMM             Kind = "gemm"                    // m, n, k: x·wᵀ of m×k and n×k
+	Sustained        Kind = "gemm_sustained"          // m, n, k: the same for seconds, until the clocks are those of the power limit
+	AttentionPrefill Kind = "attention_prefill"       // tokens, heads, kv_heads, head_dim: causal, of one sequence
+	AttentionDecode  Kind = "attention_decode"        // batch, context, heads, kv_heads, head_dim: one query a sequence
+	MixtureDecode    Kind = "mixture_decode"          // batch, experts, top_k, hidden, width: the mixture of a layer in a decode step, from its router on
+	TopKPrefill      Kind = "top_k_prefill"           // tokens, experts, top_k, hidden, width: the choice of a prompt's experts, and the order of its pairs
+	GateUpPrefill    Kind = "experts_gate_up_prefill" // the same: the gather of the pairs' inputs, and the first product of the experts
+	DownPrefill      Kind = "experts_down_prefill"    // the same: the second, and the sum of the pairs' results
+	QKVDecode        Kind = "qkv_proj_decode"         // batch, hidden, width, heads, kv_heads, head_dim, n: a product of a dense model's decode step, n being the vocabulary
+	ODecode          Kind = "o_proj_decode"           // the same
+	DenseUpDecode    Kind = "gate_up_proj_decode"     // the same
+	DenseDownDecode  Kind = "down_proj_decode"        // the same
+	HeadDecode       Kind = "lm_head_decode"          // the same
+	LaunchPrefill    Kind = "launch_prefill"          // tokens, hidden, width, heads, kv_heads, head_dim, n: by how much longer a kernel of a prefill takes that is launched by itself than one of a graph
+	Read             Kind = "read"                    // bytes: each is read once
+	Copy             Kind = "copy"                    // bytes: each is read and written once
+	RMSNorm          Kind = "rms_norm"                // tokens, width
+	Activation       Kind = "activation"              // tokens, width: silu(gate)·up of two tensors
+	GraphNode        Kind = "graph_node"              // launches: empty kernels of one CUDA graph
+	SmallKernel      Kind = "small_kernel"            // launches: element-wise kernels of a few thousand values in one CUDA graph
+	EagerLaunch      Kind = "eager_launch"            // launches: empty kernels, launched one by one
+	AllReduce        Kind = "all_reduce"              // bytes, over ranks
+	HostStep         Kind = "host_step"               // the host's part of a decode step of a tiny model, not hidden behind the GPU
+	EagerStep        Kind = "eager_step"              // launches: a decode step of a tiny model, kernel after kernel
+	GEMMPower        Kind = "gemm_power"              // m, n, k: a product for seconds, for the power that it draws
+	AttentionPower   Kind = "attention_power"         // as AttentionDecode, likewise
+	ReadPower        Kind = "read_power"              // bytes: as Read, likewise
+	Idle             Kind = "idle"                    // the GPU has a context and nothing to do, likewise
 )
 
 // drawn are the kinds that are run for the power that they draw, with those that
 // time the same.
 var drawn = map[Kind]Kind{GEMMPower: GEMM, AttentionPower: AttentionDecode, ReadPower: Read, Idle: Idle}
+
+// wideKinds are products of decode steps of many sequences, as the engine calls them.
+var wideKinds = []Kind{QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode}
+
+// expertKinds are the operators of a mixture in a prompt.
+var expertKinds = []Kind{TopKPrefill, GateUpPrefill, DownPrefill}
 
 // times is the kind that times what k does.
 func (k Kind) times() Kind {
@@ -87,6 +102,13 @@ func (p Point) String() string {
 		return fmt.Sprintf("%s at context %d, batch %d, %d heads on %d", p.Kind, s.Context, s.Batch, s.Heads, s.KVHeads)
 	case MixtureDecode:
 		return fmt.Sprintf("%s of %d of %d experts of %d×%d, batch %d", p.Kind, s.TopK, s.Experts, s.Hidden, s.Width, s.Batch)
+	case TopKPrefill, GateUpPrefill, DownPrefill:
+		return fmt.Sprintf("%s of %d tokens, %d of %d experts of %d×%d", p.Kind, s.Tokens, s.TopK, s.Experts, s.Hidden, s.Width)
+	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+		_, n, k := p.wide()
+		return fmt.Sprintf("%s %d×%d×%d", p.Kind, s.Batch, n, k)
+	case LaunchPrefill:
+		return fmt.Sprintf("%s of %d tokens, %d×%d", p.Kind, s.Tokens, s.Hidden, s.Width)
 	case RMSNorm, Activation:
 		return fmt.Sprintf("%s %d×%d", p.Kind, s.Tokens, s.Width)
 	case Read, Copy:
@@ -111,6 +133,12 @@ func (p *Point) needs() []int {
 		return []int{s.Batch, s.Context, s.Heads, s.KVHeads, s.HeadDim}
 	case MixtureDecode:
 		return []int{s.Batch, s.Experts, s.TopK, s.Hidden, s.Width}
+	case TopKPrefill, GateUpPrefill, DownPrefill:
+		return []int{s.Tokens, s.Experts, s.TopK, s.Hidden, s.Width}
+	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+		return []int{s.Batch, s.Hidden, s.Width, s.Heads, s.KVHeads, s.HeadDim, s.N}
+	case LaunchPrefill:
+		return []int{s.Tokens, s.Hidden, s.Width, s.Heads, s.KVHeads, s.HeadDim, s.N}
 	case RMSNorm, Activation:
 		return []int{s.Tokens, s.Width}
 	case Read, Copy, AllReduce:
@@ -137,7 +165,7 @@ func (p *Point) check() error {
 			return fmt.Errorf("a %s of the shape %+v: a size is missing, or none that can be timed", p.Kind, p.Shape)
 		}
 	}
-	if p.Kind == MixtureDecode && p.Shape.TopK > p.Shape.Experts {
+	if p.Shape.TopK > p.Shape.Experts {
 		return fmt.Errorf("a %s of %d of %d experts", p.Kind, p.Shape.TopK, p.Shape.Experts)
 	}
 	if p.Ranks < 1 || p.Ranks > 4096 || p.Kind == AllReduce && p.Ranks < 2 {
@@ -153,6 +181,8 @@ type Work struct {
 	Wire   unit.Bytes // sent by one rank
 	PerKey unit.FLOPs // one more key for every query of a prefill
 	Rows   unit.Bytes // weights that the rows of a mixture's products meet: once for each row
+	Acts   unit.Bytes // of Bytes, inputs and results of products of many sequences
+	Order  unit.Bytes // of a prompt's experts, what is gathered ahead of them or summed behind: a value of the stream for each pair
 }
 
 // Work counts what one call of the point has to do, as package analytic counts it.
@@ -163,6 +193,10 @@ type Work struct {
 //	mixture    the router's E·h weights and 3·h·w of each expert: of those that the tokens are
 //	           expected to choose, read once (analytic.Distinct); for each pair of a token and
 //	           an expert 2 FLOPs a weight
+//	choice     the scores of all tokens
+//	experts    of a prompt: 2 FLOPs for each weight of the TopK experts of a token; the weights
+//	           of those that are expected to be chosen, once
+//	launch     nothing
 //	all-reduce 2(n-1)/n of the message on the wire (Patarasuk and Yuan 2009)
 func (p *Point) Work() Work {
 	s := &p.Shape
@@ -183,6 +217,18 @@ func (p *Point) Work() Work {
 		expert := 3 * h * f(s.Width)
 		met := b * (e*h + top*expert)
 		return Work{FLOPs: unit.FLOPs(2 * met), Bytes: size(e*h + analytic.Distinct(e, top, b)*expert), Rows: size(met)}
+	case TopKPrefill:
+		return Work{Bytes: size(f(s.Tokens) * f(s.Experts))}
+	case GateUpPrefill, DownPrefill:
+		pairs, expert := f(s.Tokens)*f(s.TopK), f(s.Hidden)*f(s.Width)
+		if p.Kind == GateUpPrefill {
+			expert *= 2
+		}
+		return Work{FLOPs: unit.FLOPs(2 * pairs * expert), Bytes: size(analytic.Distinct(f(s.Experts), f(s.TopK), f(s.Tokens)) * expert), Order: size(pairs * f(s.Hidden))}
+	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+		m, n, k := p.wide()
+		acts := size(f(m) * (f(n) + f(k)))
+		return Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Bytes: size(f(n)*f(k)) + acts, Acts: acts}
 	case RMSNorm:
 		return Work{Bytes: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
 	case Activation:
@@ -196,4 +242,20 @@ func (p *Point) Work() Work {
 		return Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
 	}
 	return Work{}
+}
+
+// wide are the rows, outputs and inputs of a product of a dense model's decode step.
+func (p *Point) wide() (m, n, k int) {
+	s := &p.Shape
+	switch p.Kind {
+	case QKVDecode:
+		return s.Batch, (s.Heads + 2*s.KVHeads) * s.HeadDim, s.Hidden
+	case ODecode:
+		return s.Batch, s.Hidden, s.Heads * s.HeadDim
+	case DenseUpDecode:
+		return s.Batch, 2 * s.Width, s.Hidden
+	case DenseDownDecode:
+		return s.Batch, s.Hidden, s.Width
+	}
+	return s.Batch, s.N, s.Hidden
 }

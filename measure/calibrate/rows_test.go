@@ -56,6 +56,17 @@ func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.C
 				fixed = k.Several
 			}
 			s = float64(fixed) + (float64(w.Bytes)/k.Memory+k.Row*float64(w.Rows))/float64(g.Bandwidth)
+		case TopKPrefill:
+			k := ownExperts(truth)
+			s = float64(k.ChoiceFixed) + float64(k.Choice)*float64(p.Shape.Tokens*p.Shape.TopK)
+		case GateUpPrefill, DownPrefill:
+			k := ownExperts(truth)
+			s = float64(k.Fixed) + max(float64(w.FLOPs)/(k.Compute*float64(peak)), float64(w.Bytes)/(k.Memory*float64(g.Bandwidth))) + float64(w.Order)/(k.Order*float64(g.Bandwidth))
+		case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+			k := ownWide(truth)
+			s = float64(k.Fixed) + (float64(w.Bytes-w.Acts)/k.Memory+k.Again*float64(w.Acts))/float64(g.Bandwidth)
+		case LaunchPrefill:
+			s = float64(max(truth.Stream, 1e-6))
 		case Sustained:
 			s = float64(w.FLOPs) / (0.66 * float64(peak))
 		case AttentionPrefill, AttentionDecode:
@@ -549,6 +560,51 @@ func TestFitOfPostedSums(t *testing.T) {
 		"link.share": 0.35, "link.base": 4e-6, "one_shot.base": 4e-6, "one_shot.per_gpu": 0.5e-6, "posted.base": 1.5e-6, "posted.per_gpu": 0.2e-6,
 	} {
 		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
+			t.Errorf("%s: %+v, want %v", key, v, want)
+		}
+	}
+}
+
+// ownExperts are the constants of prompts' experts, or some where truth has none.
+func ownExperts(truth *hardware.Calibration) hardware.Experts {
+	if truth.Experts.Memory > 0 {
+		return truth.Experts
+	}
+	return hardware.Experts{Compute: 0.6, Memory: 0.85, Order: 0.5, Fixed: 4e-6, Choice: 1.5e-9, ChoiceFixed: 5e-6}
+}
+
+// ownWide are the same of products of many sequences.
+func ownWide(truth *hardware.Calibration) hardware.Wide {
+	if truth.Wide.Memory > 0 {
+		return truth.Wide
+	}
+	return hardware.Wide{Memory: 0.9, Again: 5, Fixed: 4e-6}
+}
+
+// Constants of prompts' mixtures, of products of many sequences and of launches are those that rows of a
+// whole plan follow.
+func TestFitOfOwnKernels(t *testing.T) {
+	g := board(t, "h200")
+	truth := hardware.DefaultCalibration(g)
+	truth.Experts = hardware.Experts{Compute: 0.62, Memory: 0.88, Order: 0.45, Fixed: 3.8e-6, Choice: 1.7e-9, ChoiceFixed: 5.3e-6}
+	truth.Wide, truth.Stream = hardware.Wide{Memory: 0.92, Again: 9, Fixed: 5e-6}, 1.6e-6
+	f, err := Fit(syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01), g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := hardware.ParseCalibration("x", f.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cal, _, err := again.Apply(g, Native)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{
+		"experts.compute": 0.62, "experts.memory": 0.88, "experts.order": 0.45, "choice.pair": 1.7e-9, "choice.fixed": 5.3e-6,
+		"wide.memory": 0.92, "wide.again": 9, "wide.fixed": 5e-6, "stream.node": 1.6e-6,
+	} {
+		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 || math.Abs(hardware.ConstantOf(key).Of(&cal)/want-1) > 0.1 {
 			t.Errorf("%s: %+v, want %v", key, v, want)
 		}
 	}
