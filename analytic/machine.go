@@ -225,8 +225,7 @@ func (m *Machine) prompted(o *Op) Cost {
 	case o.Kind != GEMM && k.ChoiceFixed == 0: // nothing is known of it
 		return c
 	case o.Kind != GEMM:
-		c.Fixed = (k.ChoiceFixed + k.Choice.Times(o.Pairs)).Times(n)
-		c.Memory = 0
+		c.Fixed, c.Memory, c.Compute, c.Draw = k.ChoiceFixed.Times(n), k.Choice.Times(n*o.Pairs), 0, draw{} // one block's, whatever it waits for
 		return c
 	}
 	c.Compute = o.FLOPs.Over(m.rate[o.Format].Times(k.Compute)).Times(n)

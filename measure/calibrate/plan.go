@@ -184,7 +184,10 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	}
 	s.power(add)
 	for ranks := 2; ranks <= tp; ranks *= 2 {
-		for _, n := range s.messages {
+		for i, n := range s.messages {
+			if ranks > 2 && i%2 == 1 { // over more GPUs every second message
+				continue
+			}
 			add(AllReduce, Shape{Bytes: n}, ranks)
 		}
 	}

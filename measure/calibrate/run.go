@@ -89,14 +89,9 @@ func (r *run) close() error {
 	return err
 }
 
-// worker starts a worker over so many ranks, unless it is there.
+// worker starts a worker over so many ranks, unless it is there. One of the native engine is
+// over all GPUs that are planned for from the beginning, and takes as many of them as a point asks for.
 func (r *run) worker(ctx context.Context, ranks int) (err error) {
-	if r.w != nil && r.ranks == ranks {
-		return nil
-	}
-	if err := r.close(); err != nil {
-		return err
-	}
 	var uuids []string
 	if r.o.Monitor != nil && len(r.o.Monitor.GPUs()) > 0 {
 		for _, g := range r.o.Monitor.GPUs() {
@@ -105,7 +100,16 @@ func (r *run) worker(ctx context.Context, ranks int) (err error) {
 		if len(uuids) < ranks {
 			return fmt.Errorf("%d GPUs for all-reduces over %d: %w", len(uuids), ranks, errFew)
 		}
+		if r.o.Engine == Native {
+			ranks = max(ranks, min(r.o.TP, len(uuids)))
+		}
 		uuids = uuids[:ranks]
+	}
+	if r.w != nil && (r.ranks == ranks || r.o.Engine == Native) {
+		return nil
+	}
+	if err := r.close(); err != nil {
+		return err
 	}
 	switch r.o.Engine {
 	case Native:

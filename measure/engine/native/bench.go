@@ -163,10 +163,13 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 	if err := q.Check(); err != nil {
 		return t, err
 	}
-	switch q.Kind {
-	case "all_reduce":
-		return b.timeSum(q)
-	case "launch_prefill":
+	if q.Kind == "all_reduce" || q.Kind == "launch_prefill" {
+		if err := b.release(); err != nil {
+			return t, err
+		}
+		if q.Kind == "all_reduce" {
+			return b.timeSum(q)
+		}
 		return b.launched(q)
 	}
 	op, err := b.operation(q)
