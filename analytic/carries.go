@@ -18,6 +18,7 @@ type Carries struct {
 	Quantized float64 // the same of products with quantized weights
 	Rotation  bool    // attention of a decode step carries rotary embedding, norms of queries and keys, and the cache write
 	Mixture   float64 // sequences of a decode step up to which router, choice and products of experts with 16-bit weights are the engine's own (hardware.Calibration.Mixture)
+	Pairs     float64 // of such steps, sequences up to which the experts' first product reads an expert for each pair, and not for each group of GroupPairs
 	Experts   bool    // the experts' first product carries their activation, in a prefill too
 	Layer     float64 // sequences of a decode step up to which, on one GPU, the experts' first product carries all of a layer with a mixture of 16-bit weights
 }
@@ -38,6 +39,7 @@ const (
 	inLayerKernel // of what one kernel does of a layer with a mixture (Op.Within)
 	ownMixture    // of operators that are a mixture's (Op.Mixture), whatever they ride in
 	severalSequences
+	pairByPair    // of a mixture's first product, which reads an expert for each pair of it
 	promptMixture // of the same, in a prefill
 	wideProduct   // of ownProduct and ownHead, in a step of many sequences
 )
@@ -61,7 +63,7 @@ func tells(lists ...[]Op) (a aboard) {
 				a |= 1 << wideProduct
 			}
 			if o.Mixture {
-				a |= 1<<ownMixture | 1<<severalSequences | 1<<promptMixture
+				a |= 1<<ownMixture | 1<<severalSequences | 1<<pairByPair | 1<<promptMixture
 			}
 		}
 	}
@@ -97,6 +99,7 @@ func (e *Engine) carries(s *Step) (a aboard) {
 	take(wide && !own, wideProduct)
 	take(decode && s.Batch <= e.Carries.Mixture && s.Scheme.Weights == s.Scheme.stream(), ownMixture)
 	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Mixture, severalSequences)
+	take(decode && s.Batch > 1 && s.Batch <= e.Carries.Pairs, pairByPair)
 	take(!decode && s.tokens() > e.Carries.Mixture && e.Carries.Mixture > 0 && s.Scheme.Weights == s.Scheme.stream(), promptMixture)
 	take(decode && e.Carries.Rotation, inAttention)
 	take(e.Carries.Experts, behindExperts)
@@ -141,7 +144,7 @@ func (e *Engine) states(s Step) []Step {
 	s.New = max(2, math.Nextafter(e.Carries.Mixture, math.Inf(1)))
 	all = append(all, s)
 	s.New, s.Past = 1, 1
-	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Wide, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Layer} {
+	for _, limit := range [...]float64{0, 1, e.Carries.Rows, e.Carries.Wide, e.Carries.Quantized, e.Carries.Mixture, e.Carries.Pairs, e.Carries.Layer} {
 		for _, s.Batch = range [...]float64{limit, math.Nextafter(limit, math.Inf(1))} {
 			all = append(all, s)
 		}

@@ -3,6 +3,7 @@ package analytic
 import (
 	"math"
 
+	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/unit"
 )
@@ -57,7 +58,7 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 		dst[i].Mixture = true
 	}
 	return append(dst, Op{
-		Name: "top_k", Mixture: true, Pairs: t * float64(e.TopK), Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
+		Name: "top_k", Mixture: true, Experts: float64(e.Count), Pairs: t * float64(e.TopK), Kind: Element, Vector: unit.FLOPs(5 * t * float64(e.Count)),
 		Acts: s.acts(t * float64(e.Count)), Kernels: 1, Eager: 6,
 	})
 }
@@ -83,11 +84,16 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	group := s.tokens() * float64(p.expertReplicas())
 	hit := Distinct(float64(e.Count), busy, group) / float64(p.EP)
 	rows := group * busy / float64(p.EP)
+	groups := 0.0
+	if s.New == 1 && group <= mostGrouped {
+		groups = Groups(float64(e.Count), busy, group, GroupPairs) / float64(p.EP)
+	}
 	first := len(dst)
 	dst = s.grouped(dst, e.In, rows, busy, hit, e.In[0].In)
 	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
 	dst = s.grouped(dst, e.Out, rows, busy, hit, e.Out[0].Out)
 	for i := first; i < len(dst); i++ {
+		dst[i].Groups, dst[i].Up = groups, i == first
 		dst[i].Within = i > first && s.fusesMixture(e)
 		switch dst[i].Name {
 		case "activation":
@@ -114,12 +120,36 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64, hi
 		o.Model = o.Model.Times(s.tokens() * busy / rows)
 		o.Eager *= max(hit, 1) // an expert after the other
 		o.Ride = alone         // kernels of experts are others
-		o.Mixture, o.Pairs = true, rows
+		o.Mixture, o.Pairs, o.Hit = true, rows, hit
 		if i == first {
 			o.Ordered = s.acts(rows * float64(hidden))
 		}
 	}
 	return dst
+}
+
+// GroupPairs is how many pairs of one expert the native engine multiplies together in a decode step
+// (pairsOfGroup in measure/engine/native; a test there holds them together), and mostGrouped the most
+// tokens of such a step that any engine has.
+const (
+	GroupPairs  = 8
+	mostGrouped = 64
+)
+
+// ExpertTile is how many pairs of one expert the native engine multiplies together in a prompt: by
+// wgmma on compute capability 9.0, else by mma (pairsOfItem and pairsOfTile there).
+func ExpertTile(g *hardware.GPU) float64 {
+	if g.ComputeCapability == "9.0" {
+		return 160
+	}
+	return 64
+}
+
+// Reread is how often weights of an expert are read from memory by a product whose tiles have so many
+// pairs: what is more of them than the L2 holds, for every tile again.
+func Reread(g *hardware.GPU, expert unit.Bytes, pairs float64) float64 {
+	tiles := max(1, pairs/ExpertTile(g))
+	return 1 + (tiles-1)*max(0, 1-float64(g.L2/expert))
 }
 
 // Distinct is the expected number of different experts among count that tokens
@@ -129,4 +159,31 @@ func Distinct(count, k, tokens float64) float64 {
 		return count
 	}
 	return -count * math.Expm1(tokens*math.Log1p(-k/count))
+}
+
+// Groups is the expected number of groups of up to size tokens, each of one expert, where
+// every one of so many tokens takes k of count experts at random: of an expert that n tokens
+// take there are ⌈n/size⌉, and n is binomial. Of tokens that are no whole number it lies on
+// the line between those on either side.
+func Groups(count, k, tokens float64, size int) float64 {
+	low := math.Floor(tokens)
+	groups := groupsOf(count, k, int(low), size)
+	if tokens > low {
+		groups += (tokens - low) * (groupsOf(count, k, int(low)+1, size) - groups)
+	}
+	return groups
+}
+
+func groupsOf(count, k float64, tokens, size int) float64 {
+	if k >= count {
+		return count * float64((tokens+size-1)/size)
+	}
+	odds := k / (count - k)
+	p := math.Exp(float64(tokens) * math.Log1p(-k/count)) // that nobody takes it
+	groups := 0.0
+	for n := 1; n <= tokens; n++ {
+		p *= odds * float64(tokens-n+1) / float64(n)
+		groups += p * float64((n+size-1)/size)
+	}
+	return count * groups
 }

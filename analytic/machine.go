@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -62,7 +63,7 @@ func checkCalibration(c *hardware.Calibration) error {
 		share float64
 	}{
 		{"GEMM compute", c.GEMM.Compute}, {"GEMM memory", c.GEMM.Memory}, {"own products' memory", c.Own.Memory}, {"mixtures' memory", c.Mixture.Memory},
-		{"wide products' memory", c.Wide.Memory}, {"experts' compute", c.Experts.Compute}, {"experts' memory", c.Experts.Memory}, {"experts' order", c.Experts.Order},
+		{"wide products' memory", c.Wide.Memory}, {"experts' compute", c.Experts.Compute}, {"experts' memory", c.Experts.Memory},
 		{"attention compute", c.Attention.Compute}, {"attention memory", c.Attention.Memory},
 		{"element-wise compute", c.Element.Compute}, {"element-wise memory", c.Element.Memory}, {"sustained compute", c.Sustained},
 		{"link", c.Link}, {"PCIe", c.PCIe}, {"inter-node", c.InterNode},
@@ -215,24 +216,30 @@ func (m *Machine) wide(o *Op) Cost {
 }
 
 // prompted prices the choice and the experts of a prompt by the engine's own kernels
-// (hardware.Experts). What is gathered and summed is a kernel's by itself: its time is beside that of
-// the product, and fixed as far as the product's size goes.
+// (hardware.Experts). What is gathered and summed is a kernel's by itself, beside the product, and
+// what arithmetic and memory do not hide of each other is a time in which both wait.
 func (m *Machine) prompted(o *Op) Cost {
 	c, k, n := m.Cost(o), &m.Cal.Experts, o.Layers
 	switch {
-	case o.Pairs == 0: // the router
+	case o.Pairs == 0, o.Kind != GEMM && k.ChoiceFixed == 0: // the router; a choice of which nothing is known
 		return c
-	case o.Kind != GEMM && k.ChoiceFixed == 0: // nothing is known of it
-		return c
-	case o.Kind != GEMM:
-		c.Fixed, c.Memory, c.Compute, c.Draw = k.ChoiceFixed.Times(n), k.Choice.Times(n*o.Pairs), 0, draw{} // one block's, whatever it waits for
+	case o.Kind != GEMM: // one block's, whatever it waits for
+		c.Fixed = (k.ChoiceFixed + k.ChoiceExpert.Times(o.Experts)).Times(n)
+		c.Memory, c.Compute, c.Draw = k.ChoicePair.Times(n*o.Pairs), 0, draw{}
 		return c
 	}
+	read := o.Weights.Times(Reread(m.GPU, o.Weights.Times(1/o.Hit), o.Pairs/o.Hit))
 	c.Compute = o.FLOPs.Over(m.rate[o.Format].Times(k.Compute)).Times(n)
-	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n)
-	moved := o.Ordered.Over(m.GPU.Bandwidth.Times(k.Order)).Times(n)
+	c.Memory = read.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n)
+	times := k.Sum
+	if o.Up {
+		times = k.Gather
+	}
+	moved := o.Ordered.Over(m.GPU.Bandwidth).Times(n * times)
+	waits := unit.Seconds(math.Hypot(float64(c.Compute), float64(c.Memory))) - max(c.Compute, c.Memory)
 	c.Draw = m.drawOf(m.Cal.Power.Memory, c.Memory+moved)
-	c.Fixed = k.Fixed.Times(n*o.Kernels) + moved
+	c.Fixed = m.Cal.GEMM.Fixed.Times(n*o.Kernels) + waits + moved
+	c.Kernels = 2 * n * o.Kernels
 	return c
 }
 
@@ -243,14 +250,24 @@ const mixtureKernels = 4
 // mixed prices an operator of a mixture by the engine's own kernels (hardware.Mixture). Each
 // pair of a token and an expert is 2 FLOPs for each of the expert's weights, which have two
 // bytes: as many bytes as FLOPs are met by a row.
-func (m *Machine) mixed(o *Op, several bool) Cost {
+func (m *Machine) mixed(o *Op, a aboard) Cost {
 	c, k, n := m.Cost(o), &m.Cal.Mixture, o.Layers
 	fixed := k.Fixed
-	if several {
+	if a.has(severalSequences) {
 		fixed = k.Several
 	}
-	met := unit.Bytes(o.FLOPs)
-	c.Memory = o.Weights.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + met.Over(m.GPU.Bandwidth).Times(n*k.Row)
+	read, more := o.Weights, unit.Bytes(o.FLOPs).Times(k.Row)
+	if k.Again > 0 {
+		if more = 0; o.Hit > 0 && a.has(severalSequences) { // a product of experts
+			expert := o.Weights.Times(1 / o.Hit)
+			if o.Up && a.has(pairByPair) {
+				more = expert.Times((o.Pairs - o.Hit) * k.Again)
+			} else {
+				read = expert.Times(o.Groups)
+			}
+		}
+	}
+	c.Memory = read.Over(m.GPU.Bandwidth.Times(k.Memory)).Times(n) + more.Over(m.GPU.Bandwidth).Times(n)
 	c.Draw = m.drawOf(m.Cal.Power.Own, c.Memory)
 	c.Fixed = fixed.Times(n / mixtureKernels)
 	return c
@@ -261,7 +278,7 @@ func (m *Machine) mixed(o *Op, several bool) Cost {
 func (m *Machine) within(o *Op, a aboard) Cost {
 	switch {
 	case o.Mixture && a.has(ownMixture) && m.Cal.Mixture.Memory > 0:
-		return m.mixed(o, a.has(severalSequences))
+		return m.mixed(o, a)
 	case o.Mixture && a.has(promptMixture) && m.Cal.Experts.Memory > 0:
 		return m.prompted(o)
 	case a.rides(o) && o.Kind == Element:

@@ -3,6 +3,7 @@ package analytic
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"llmprof/hardware"
@@ -70,6 +71,37 @@ func TestMixtureByHand(t *testing.T) {
 	}
 }
 
+// TestMixtureAgainByHand works out the same where a calibration knows of what comes again: an expert's
+// weights for every group of eight pairs, but those of gate and up up to 16 sequences, which every pair
+// reads.
+func TestMixtureAgainByHand(t *testing.T) {
+	const layers, hidden, width, experts, top, bandwidth = 32.0, 4096.0, 14336.0, 8.0, 2.0, 4.8e12
+	k := hardware.Mixture{Memory: 0.8, Again: 0.3, Row: 0.02, Fixed: 12e-6, Several: 20e-6}
+	for _, batch := range []int{1, 4, 16, 17, 64} {
+		c := withCalibration(t, onEngine(t, "mixtral-8x7b", "native", Workload{Batch: batch, Prompt: 512, Gen: 2}), func(cal *hardware.Calibration) { cal.Mixture = k })
+		b := float64(batch)
+		pairs, hit, groups, fixed := b*top, experts*(1-math.Pow(1-top/experts, b)), Groups(experts, top, b, 8), k.Several
+		if batch == 1 {
+			hit, groups, fixed = top, top, k.Fixed
+		}
+		of := func(read, again float64) float64 { // values
+			return layers * (float64(fixed)/4 + 2*read/(k.Memory*bandwidth) + k.Again*2*again/bandwidth)
+		}
+		up, again := groups, 0.0
+		if batch <= 16 {
+			up, again = hit, pairs-hit
+		}
+		want := map[string]float64{"router": of(experts*hidden, 0), "experts_gate_up": of(up*2*hidden*width, again*2*hidden*width), "experts_down": of(groups*hidden*width, 0)}
+		r := explain(t, c)
+		for i := range r.DecodeOps {
+			if w, ok := want[r.DecodeOps[i].Name]; ok {
+				near(t, fmt.Sprintf("batch %d: %s", batch, r.DecodeOps[i].Name), r.DecodeOps[i].Expected, unit.Seconds(w), 1e-9)
+			}
+		}
+		near(t, fmt.Sprintf("batch %d: TPOT", batch), predict(t, c).TPOT.Expected, r.TPOT.Expected, 1e-9)
+	}
+}
+
 // TestPostedByHand holds which all-reduces take the latency of sums within products: two
 // a layer of a dense model's decode steps of up to 64 sequences on an H200, the attention's
 // alone of a mixture's, none of a prefill; over more GPUs those of few sequences.
@@ -96,4 +128,30 @@ func TestPostedByHand(t *testing.T) {
 			t.Errorf("%s, TP %d, batch %d: TTFT %v, was %v; TPOT %v, %v by its operators", x.model, x.tp, x.batch, got.TTFT, before.TTFT, got.TPOT, explain(t, c).TPOT)
 		}
 	}
+}
+
+// TestGroups holds the expected groups to those of drawn choices, to Distinct where a group
+// has room for all, and to the pairs where it has room for one.
+func TestGroups(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, x := range []struct{ experts, k, tokens int }{{128, 8, 64}, {8, 2, 16}, {8, 2, 64}, {64, 6, 40}, {4, 4, 20}, {8, 2, 1}} {
+		count, k, tokens := float64(x.experts), float64(x.k), float64(x.tokens)
+		near(t, fmt.Sprintf("%+v: whole experts", x), Groups(count, k, tokens, x.tokens), Distinct(count, k, tokens), 1e-9)
+		near(t, fmt.Sprintf("%+v: pairs", x), Groups(count, k, tokens, 1), k*tokens, 1e-9)
+		const draws = 4000
+		sum := 0
+		for range draws {
+			n := make([]int, x.experts)
+			for range x.tokens {
+				for _, e := range random.Perm(x.experts)[:x.k] {
+					n[e]++
+				}
+			}
+			for _, n := range n {
+				sum += (n + 7) / 8
+			}
+		}
+		near(t, fmt.Sprintf("%+v: groups of 8", x), Groups(count, k, tokens, 8), float64(sum)/draws, 0.01)
+	}
+	near(t, "between", Groups(8, 2, 16.5, 8), (Groups(8, 2, 16, 8)+Groups(8, 2, 17, 8))/2, 1e-9)
 }

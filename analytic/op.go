@@ -36,7 +36,11 @@ type Op struct {
 	Ride    ride       // within whose kernel an engine may do it, or whether by its own
 	Rows    float64    // of a product
 	Mixture bool       // router, choice or products of a mixture's experts, which an engine may do by kernels of its own
+	Up      bool       // the first product of experts, of gate and up
+	Experts float64    // to choose among
 	Pairs   float64    // of a token and an expert, of a choice and of products of experts
+	Hit     float64    // experts that are expected to be chosen, of products of them
+	Groups  float64    // of up to GroupPairs pairs of one expert, in a decode step
 	Ordered unit.Bytes // of the pairs' inputs or results, that are gathered ahead of a product of experts or summed behind it
 	Within  bool       // that one kernel of an engine does with others of a layer
 }

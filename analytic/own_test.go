@@ -14,7 +14,7 @@ import (
 // fewer, quantized experts and other engines are as they were, and so is the rest of the prompt.
 func TestPromptExpertsByHand(t *testing.T) {
 	const layers, hidden, width, experts, top, peak, bandwidth = 48.0, 2048.0, 768.0, 128.0, 8.0, 989.4e12, 4.8e12
-	k := hardware.Experts{Compute: 0.6, Memory: 0.8, Order: 0.4, Fixed: 7e-6, Choice: 2e-9, ChoiceFixed: 5e-6}
+	k := hardware.Experts{Compute: 0.6, Memory: 0.8, Gather: 3, Sum: 5, ChoiceFixed: 5e-6, ChoicePair: 2e-9, ChoiceExpert: 3e-8}
 	for _, tokens := range []int{64, 65, 1024, 8192} {
 		was := onEngine(t, "qwen3-30b-a3b", "native", Workload{Batch: 1, Prompt: tokens, Gen: 2})
 		was = withCalibration(t, was, func(cal *hardware.Calibration) { cal.Sustained = cal.GEMM.Compute }) // no power limit
@@ -22,12 +22,13 @@ func TestPromptExpertsByHand(t *testing.T) {
 		r, before := explain(t, c), explain(t, was)
 		pairs := float64(tokens) * top
 		hit := experts * (1 - math.Pow(1-top/experts, float64(tokens)))
-		product := func(values float64) float64 { // of an expert
-			return layers * (float64(k.Fixed) + max(2*pairs*values/(k.Compute*peak), 2*hit*values/(k.Memory*bandwidth)) + 2*pairs*hidden/(k.Order*bandwidth))
+		product := func(values, times float64) float64 { // values of an expert, which the L2 holds
+			busy := math.Hypot(2*pairs*values/(k.Compute*peak), 2*hit*values/(k.Memory*bandwidth))
+			return layers * (float64(was.Machine.Cal.GEMM.Fixed) + busy + times*2*pairs*hidden/bandwidth)
 		}
 		want := map[string]float64{
-			"top_k":           layers * (float64(k.ChoiceFixed) + pairs*float64(k.Choice)),
-			"experts_gate_up": product(2 * hidden * width), "experts_down": product(hidden * width),
+			"top_k":           layers * (float64(k.ChoiceFixed) + pairs*float64(k.ChoicePair) + experts*float64(k.ChoiceExpert)),
+			"experts_gate_up": product(2*hidden*width, k.Gather), "experts_down": product(hidden*width, k.Sum),
 		}
 		sum := 0.0
 		for i := range r.PrefillOps {

@@ -90,9 +90,18 @@ type Rows struct {
 // products together. The rows of an expert are the tokens that chose it; of several
 // sequences the pairs of tokens and experts have to be put in order first:
 //
+//	(Fixed or Several) + bytes / (Memory × bandwidth) + Again × bytes that come again / bandwidth
+//
+// Weights are read once for each group of up to eight pairs of one expert. Of gate and up the first
+// kernels, for few sequences, read them once for each pair: what that is more than once for each
+// expert is what comes again, most of it out of the L2. Where nothing is known of that, it is
+//
 //	(Fixed or Several) + bytes / (Memory × bandwidth) + Row × bytes that rows meet / bandwidth
+//
+// with the weights of each expert once.
 type Mixture struct {
 	Memory  float64 // share of the memory bandwidth
+	Again   float64 // 0 where nothing is known of it
 	Row     float64
 	Fixed   unit.Seconds // of one sequence
 	Several unit.Seconds // of more than one, in its place
@@ -108,19 +117,22 @@ type Wide struct {
 	Fixed  unit.Seconds
 }
 
-// Experts is how the experts of a prompt go by an engine's own kernels: the choice, after which the
-// pairs of a token and an expert are put in the order of their experts, and two products, whose tiles
-// are of one expert each. Inputs are gathered ahead of the first, and outputs summed behind the second:
+// Experts is how the experts of a prompt go by an engine's own kernels: the choice, after which one
+// block puts the pairs of a token and an expert in the order of their experts, and two products, whose
+// tiles are of one expert each (ExpertTile). Inputs are gathered ahead of the first, and results summed
+// behind the second:
 //
-//	ChoiceFixed + pairs × Choice
-//	Fixed + max(FLOPs / (Compute × peak), bytes of weights / (Memory × bandwidth)) + bytes of pairs / (Order × bandwidth)
+//	ChoiceFixed + pairs × ChoicePair + experts × ChoiceExpert
+//	GEMM.Fixed + √(C² + M²) + (Gather or Sum) × bytes of the pairs' inputs or results / bandwidth
+//	C = FLOPs / (Compute × peak), M = bytes of weights / (Memory × bandwidth)
+//
+// A block brings few stages of weights ahead, so that arithmetic and memory, where they take equally
+// long, hide less than all of each other: the root of the squares lies between their sum and the greater.
 type Experts struct {
-	Compute     float64      // share of the peak
-	Memory      float64      // share of the memory bandwidth
-	Order       float64      // the same for what is gathered and summed, a value of the stream for each pair
-	Fixed       unit.Seconds // of each product
-	Choice      unit.Seconds // of a pair
-	ChoiceFixed unit.Seconds
+	Compute                               float64 // share of the peak
+	Memory                                float64 // share of the memory bandwidth
+	Gather, Sum                           float64 // how often the pairs' values are moved, by the kernels beside the products and at their ends
+	ChoiceFixed, ChoicePair, ChoiceExpert unit.Seconds
 }
 
 // ownAsOthers takes own products as all others, where nothing is known of them.

@@ -142,17 +142,19 @@ var constants = []Constant{
 	{Key: "wide.fixed", Help: "time of a launch that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Wide.Fixed) }},
 
 	{Key: "mixture.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Memory }},
+	{Key: "mixture.again", Help: "what comes again, of the time that it takes at the bandwidth", quantity: times, optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Again }},
 	{Key: "mixture.row", Help: "what each row of an expert adds, of the time that its weights take at the bandwidth", quantity: growth, optional: true, of: func(c *Calibration) *float64 { return &c.Mixture.Row }},
 	{Key: "mixture.fixed", Help: "time of router, choice and products that no size takes away, of one sequence", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Fixed) }},
 	{Key: "mixture.several", Help: "the same of several sequences", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Mixture.Several) }},
 
 	{Key: "experts.compute", Help: "share of the peak", optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Compute }},
 	{Key: "experts.memory", Help: "share of the memory bandwidth", optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Memory }},
-	{Key: "experts.order", Help: "the same for what is gathered and summed", optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Order }},
-	{Key: "experts.fixed", Help: "time of a product that no size takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.Fixed) }},
+	{Key: "experts.gather", Help: "how often the pairs' inputs are moved", quantity: times, optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Gather }},
+	{Key: "experts.sum", Help: "how often the pairs' results are moved", quantity: times, optional: true, of: func(c *Calibration) *float64 { return &c.Experts.Sum }},
 
-	{Key: "choice.pair", Help: "time of a pair of a token and an expert", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.Choice) }},
-	{Key: "choice.fixed", Help: "time that no number of pairs takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.ChoiceFixed) }},
+	{Key: "choice.pair", Help: "time of a pair of a token and an expert", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.ChoicePair) }},
+	{Key: "choice.expert", Help: "time of an expert", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.ChoiceExpert) }},
+	{Key: "choice.fixed", Help: "time that no number of pairs or experts takes away", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.Experts.ChoiceFixed) }},
 
 	{Key: "attention.compute", Help: "share of the peak, prefill", of: func(c *Calibration) *float64 { return &c.Attention.Compute }},
 	{Key: "attention.memory", Help: "share of the memory bandwidth, decode", of: func(c *Calibration) *float64 { return &c.Attention.Memory }},

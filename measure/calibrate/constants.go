@@ -89,8 +89,12 @@ func (b *builder) sample(r *Row) sample {
 	peak, _ := b.gpu.Peak(r.DType)
 	s := sample{
 		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), met: float64(w.Rows.Over(b.gpu.Bandwidth)), several: r.Shape.Batch > 1,
+		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), groups: float64(w.Groups.Over(b.gpu.Bandwidth)), again: float64(w.Again.Over(b.gpu.Bandwidth)), several: r.Shape.Batch > 1,
 		acts: float64(w.Acts.Over(b.gpu.Bandwidth)), order: float64(w.Order.Over(b.gpu.Bandwidth)), pairs: float64(r.Shape.Tokens) * float64(r.Shape.TopK),
+		experts: float64(r.Shape.Experts), up: r.Kind == GateUpPrefill,
+	}
+	if s.order > 0 {
+		s.memory *= p.reread(b.gpu)
 	}
 	if w.Wire > 0 {
 		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
@@ -234,8 +238,8 @@ func (b *builder) mixtures() error {
 		return nil
 	}
 	fixed := 4 * b.file.Values["gemm.fixed"].Value
-	return b.optional(mixed("mixture.memory", "mixture.row", "mixture.fixed", "mixture.several"), samples, "mixtures", map[string]float64{
-		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.row": mixtureRow, "mixture.fixed": fixed, "mixture.several": fixed,
+	return b.optional(mixed("mixture.memory", "mixture.again", "mixture.fixed", "mixture.several"), samples, "mixtures", map[string]float64{
+		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.again": mixtureAgain, "mixture.fixed": fixed, "mixture.several": fixed,
 	})
 }
 
@@ -267,21 +271,25 @@ func (b *builder) experts() error {
 	if len(samples) == 0 || len(choices) == 0 {
 		return nil
 	}
-	err := b.optional(grouped("experts.memory", "experts.compute", "experts.order", "experts.fixed"), samples, "products of experts", map[string]float64{
-		"experts.memory": b.file.Values["gemm.memory"].Value, "experts.compute": b.file.Values["gemm.compute"].Value, "experts.order": expertsOrder,
-		"experts.fixed": b.file.Values["gemm.fixed"].Value,
+	err := b.optional(grouped(b.file.Values["gemm.fixed"].Value, "experts.memory", "experts.compute", "experts.gather", "experts.sum"), samples, "products of experts", map[string]float64{
+		"experts.memory": b.file.Values["gemm.memory"].Value, "experts.compute": b.file.Values["gemm.compute"].Value, "experts.gather": gatherTimes, "experts.sum": sumTimes,
 	})
 	if err != nil {
 		return err
 	}
-	return b.optional(chosen("choice.pair", "choice.fixed"), choices, "choices of experts", map[string]float64{"choice.pair": choicePair, "choice.fixed": b.file.Values["element.fixed"].Value})
+	return b.optional(chosen("choice.pair", "choice.expert", "choice.fixed"), choices, "choices of experts", map[string]float64{
+		"choice.pair": choicePair, "choice.expert": choiceExpert, "choice.fixed": b.file.Values["element.fixed"].Value,
+	})
 }
 
 // Where fits of these constants begin, and what they are where rows tell of the others alone.
 const (
 	wideAgain    = 4.0  // times
-	expertsOrder = 0.5  // a value is read, and written
+	mixtureAgain = 0.5  // the L2 is no more than twice as fast
+	gatherTimes  = 2.0  // read and written
+	sumTimes     = 3.0  // written, and read by a sum that writes
 	choicePair   = 1e-9 // of a thousand threads
+	choiceExpert = 3e-8 // of one
 )
 
 // optional fits constants that a file may leave out, of memory, rows and a fixed time,
@@ -298,9 +306,6 @@ func (b *builder) optional(e equation, samples []sample, what string, start map[
 	}
 	return err
 }
-
-// mixtureRow is the same of mixture.row, whose rows are multiplied together.
-const mixtureRow = 1.0 / 256
 
 // ownRow is where a fit of own.row begins, and what it is where rows tell of the
 // others alone: an eighth of the weights' time for eight rows.

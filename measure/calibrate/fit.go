@@ -23,11 +23,14 @@ type sample struct {
 	wire    float64 // at the link's rate
 	ranks   float64
 	rows    float64 // of a product
-	met     float64 // at the memory's bandwidth, of the weights that the rows of a mixture meet
+	groups  float64 // at the memory's bandwidth, of what groups of a mixture's pairs read beyond memory
+	again   float64 // the same of what pairs read again
 	several bool    // sequences of a mixture
 	acts    float64 // at the memory's bandwidth, of inputs and results of a product of many sequences
 	order   float64 // at the memory's bandwidth, of what is gathered and summed of a prompt's experts
 	pairs   float64 // of a token and an expert, of a prompt's choice
+	experts float64 // of a prompt's choice
+	up      bool    // the first product of a prompt's experts
 
 	drawing // of power: time is a share of it then
 }
@@ -73,13 +76,13 @@ func streamed(keys ...string) equation {
 	}}
 }
 
-// mixed is the time of a mixture in a decode step, in which an expert's weights are met by
-// as many rows as tokens chose it:
+// mixed is the time of a mixture in a decode step, whose weights are read once for each group of pairs
+// of one expert, or, of gate and up, for each pair:
 //
-//	(fixed or several) + bytes/(memory × bandwidth) + row × bytes that rows meet/bandwidth
+//	(fixed or several) + bytes/(memory × bandwidth) + again × bytes that come again/bandwidth
 func mixed(keys ...string) equation {
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1], parts[2], parts[3] = s.memory/p[0], s.met*p[1], p[2], 0
+		parts[0], parts[1], parts[2], parts[3] = (s.memory+s.groups)/p[0], s.again*p[1], p[2], 0
 		if s.several {
 			parts[2], parts[3] = 0, p[3]
 		}
@@ -99,27 +102,32 @@ func again(keys ...string) equation {
 }
 
 // grouped is the time of a product of a prompt's experts with what is gathered ahead of it or
-// summed behind it:
+// summed behind it, beside the fixed time of a product:
 //
-//	fixed + max(FLOPs/(compute × peak), bytes of weights/(memory × bandwidth)) + bytes of pairs/(order × bandwidth)
-func grouped(keys ...string) equation {
+//	√(C² + M²) + (gather or sum) × bytes of pairs/bandwidth
+//	C = FLOPs/(compute × peak), M = bytes of weights/(memory × bandwidth)
+func grouped(fixed float64, keys ...string) equation {
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		memory, compute, order := s.memory/p[0], s.compute/p[1], s.order/p[2]
-		parts[0], parts[1], parts[2], parts[3] = memory, 0, order, p[3]
-		if compute > memory {
-			parts[0], parts[1] = 0, compute
+		memory, compute := s.memory/p[0], s.compute/p[1]
+		busy := math.Hypot(memory, compute)
+		clear(parts)
+		parts[0], parts[1] = memory*memory/busy, compute*compute/busy
+		move := 3
+		if s.up {
+			move = 2
 		}
-		return max(memory, compute) + order + p[3]
+		parts[move] = s.order * p[move]
+		return fixed + busy + parts[move]
 	}}
 }
 
 // chosen is the time of a prompt's choice, in which one block puts the pairs in order:
 //
-//	fixed + pairs × pair
+//	fixed + pairs × pair + experts × expert
 func chosen(keys ...string) equation {
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1] = s.pairs*p[0], p[1]
-		return parts[0] + parts[1]
+		parts[0], parts[1], parts[2] = s.pairs*p[0], s.experts*p[1], p[2]
+		return parts[0] + parts[1] + parts[2]
 	}}
 }
 
@@ -251,9 +259,9 @@ func (f *fit) release(start []float64) (again bool) {
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
 	switch {
-	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"), f.keys[k] == "wide.again":
+	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"), strings.HasSuffix(f.keys[k], ".again"), f.keys[k] == "experts.gather", f.keys[k] == "experts.sum":
 		return tenth
-	case f.keys[k] == "mixture.fixed" || f.keys[k] == "mixture.several": // of several kernels, and no mixture that is estimated is smaller than those timed
+	case slices.Contains([]string{"mixture.fixed", "mixture.several", "choice.fixed", "wide.fixed"}, f.keys[k]): // hardly anything is estimated that is smaller than what was timed
 		return bearing
 	case strings.HasSuffix(f.keys[k], ".fixed"):
 		return intercept

@@ -54,7 +54,7 @@ type scope struct {
 
 func whole() scope {
 	return scope{
-		matrices: matrices(), rows: []int{1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192},
+		matrices: matrices(), rows: []int{1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 8192},
 		heads:   []heads{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}},
 		prompts: []int{128, 256, 512, 1024, 2048, 4096, 8192, 16384}, contexts: []int{128, 512, 2048, 8192, 32768}, batches: []int{1, 8, 32},
 		mixtures: mixtures(), experts: prompts(), dense: dense(), many: []int{24, 32, 48, 64},
@@ -83,7 +83,7 @@ func mixtures() (all []Shape) {
 			all = append(all, Shape{Batch: batch, Experts: 128, TopK: 8, Hidden: 2048, Width: width})
 		}
 	}
-	for _, batch := range []int{1, 4, 16, 64} {
+	for _, batch := range []int{1, 4, 8, 16, 24, 32, 64} {
 		all = append(all, Shape{Batch: batch, Experts: 8, TopK: 2, Hidden: 4096, Width: 3584})
 	}
 	return all
@@ -207,7 +207,7 @@ func (s *scope) own(add func(Kind, Shape, int)) {
 	}
 	for i, m := range s.dense {
 		for j, batch := range s.many {
-			if i > 0 && j%2 == 0 { // of other models every second batch
+			if i > 0 && j < len(s.many)-1 { // of other models the largest batch
 				continue
 			}
 			for _, kind := range wideKinds {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"llmprof/analytic"
+	"llmprof/hardware"
 	"llmprof/unit"
 )
 
@@ -180,8 +181,9 @@ type Work struct {
 	Bytes  unit.Bytes // between memory and the chip
 	Wire   unit.Bytes // sent by one rank
 	PerKey unit.FLOPs // one more key for every query of a prefill
-	Rows   unit.Bytes // weights that the rows of a mixture's products meet: once for each row
 	Acts   unit.Bytes // of Bytes, inputs and results of products of many sequences
+	Groups unit.Bytes // of a mixture in a decode step, weights that groups of pairs read beyond Bytes
+	Again  unit.Bytes // of a mixture in a decode step, weights that pairs read again
 	Order  unit.Bytes // of a prompt's experts, what is gathered ahead of them or summed behind: a value of the stream for each pair
 }
 
@@ -216,7 +218,15 @@ func (p *Point) Work() Work {
 		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
 		expert := 3 * h * f(s.Width)
 		met := b * (e*h + top*expert)
-		return Work{FLOPs: unit.FLOPs(2 * met), Bytes: size(e*h + analytic.Distinct(e, top, b)*expert), Rows: size(met)}
+		hit := analytic.Distinct(e, top, b)
+		w := Work{FLOPs: unit.FLOPs(2 * met), Bytes: size(e*h + hit*expert)}
+		if b > 1 {
+			more := analytic.Groups(e, top, b, analytic.GroupPairs) - hit
+			if w.Groups = size(more * expert); s.Batch <= pairByPair { // gate and up are two thirds
+				w.Groups, w.Again = size(more*expert/3), size((b*top-hit)*expert*2/3)
+			}
+		}
+		return w
 	case TopKPrefill:
 		return Work{Bytes: size(f(s.Tokens) * f(s.Experts))}
 	case GateUpPrefill, DownPrefill:
@@ -244,6 +254,9 @@ func (p *Point) Work() Work {
 	return Work{}
 }
 
+// pairByPair is up to how many sequences the native engine's experts read gate and up for every pair.
+const pairByPair = 16
+
 // wide are the rows, outputs and inputs of a product of a dense model's decode step.
 func (p *Point) wide() (m, n, k int) {
 	s := &p.Shape
@@ -258,4 +271,15 @@ func (p *Point) wide() (m, n, k int) {
 		return s.Batch, s.Hidden, s.Width
 	}
 	return s.Batch, s.N, s.Hidden
+}
+
+// reread is how often a product of a prompt's experts reads them (analytic.Reread).
+func (p *Point) reread(g *hardware.GPU) float64 {
+	s := &p.Shape
+	expert := p.DType.Bytes(float64(s.Hidden) * float64(s.Width))
+	if p.Kind == GateUpPrefill {
+		expert *= 2
+	}
+	hit := analytic.Distinct(float64(s.Experts), float64(s.TopK), float64(s.Tokens))
+	return analytic.Reread(g, expert, float64(s.Tokens)*float64(s.TopK)/hit)
 }

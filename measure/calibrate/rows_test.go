@@ -55,13 +55,18 @@ func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.C
 			if p.Shape.Batch > 1 {
 				fixed = k.Several
 			}
-			s = float64(fixed) + (float64(w.Bytes)/k.Memory+k.Row*float64(w.Rows))/float64(g.Bandwidth)
+			s = float64(fixed) + (float64(w.Bytes+w.Groups)/k.Memory+k.Again*float64(w.Again))/float64(g.Bandwidth)
 		case TopKPrefill:
 			k := ownExperts(truth)
-			s = float64(k.ChoiceFixed) + float64(k.Choice)*float64(p.Shape.Tokens*p.Shape.TopK)
+			s = float64(k.ChoiceFixed) + float64(k.ChoicePair)*float64(p.Shape.Tokens*p.Shape.TopK) + float64(k.ChoiceExpert)*float64(p.Shape.Experts)
 		case GateUpPrefill, DownPrefill:
 			k := ownExperts(truth)
-			s = float64(k.Fixed) + max(float64(w.FLOPs)/(k.Compute*float64(peak)), float64(w.Bytes)/(k.Memory*float64(g.Bandwidth))) + float64(w.Order)/(k.Order*float64(g.Bandwidth))
+			times := k.Sum
+			if p.Kind == GateUpPrefill {
+				times = k.Gather
+			}
+			busy := math.Hypot(float64(w.FLOPs)/(k.Compute*float64(peak)), p.reread(g)*float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)))
+			s = float64(truth.GEMM.Fixed) + busy + times*float64(w.Order)/float64(g.Bandwidth)
 		case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 			k := ownWide(truth)
 			s = float64(k.Fixed) + (float64(w.Bytes-w.Acts)/k.Memory+k.Again*float64(w.Acts))/float64(g.Bandwidth)
@@ -505,7 +510,7 @@ func TestReadRowsOfADevice(t *testing.T) {
 // engine.
 func ownMixture(g *hardware.GPU) hardware.Calibration {
 	c := hardware.DefaultCalibration(g)
-	c.Mixture = hardware.Mixture{Memory: 0.85, Row: 0.05, Fixed: 9e-6, Several: 20e-6}
+	c.Mixture = hardware.Mixture{Memory: 0.85, Again: 0.4, Fixed: 9e-6, Several: 20e-6}
 	return c
 }
 
@@ -518,7 +523,7 @@ func TestFitOfMixtures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]float64{"mixture.memory": 0.85, "mixture.row": 0.05, "mixture.fixed": 9e-6, "mixture.several": 20e-6} {
+	for key, want := range map[string]float64{"mixture.memory": 0.85, "mixture.again": 0.4, "mixture.fixed": 9e-6, "mixture.several": 20e-6} {
 		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
 			t.Errorf("%s: %+v, want %v", key, v, want)
 		}
@@ -534,7 +539,7 @@ func TestFitOfMixtures(t *testing.T) {
 	if f, err = Fit(rows, g, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if v, ok := f.Values["mixture.row"]; ok && v.N > 0 {
+	if v, ok := f.Values["mixture.again"]; ok && v.N > 0 {
 		t.Errorf("one row of each expert tells of more: %+v", v)
 	}
 }
@@ -570,7 +575,7 @@ func ownExperts(truth *hardware.Calibration) hardware.Experts {
 	if truth.Experts.Memory > 0 {
 		return truth.Experts
 	}
-	return hardware.Experts{Compute: 0.6, Memory: 0.85, Order: 0.5, Fixed: 4e-6, Choice: 1.5e-9, ChoiceFixed: 5e-6}
+	return hardware.Experts{Compute: 0.6, Memory: 0.85, Gather: 2, Sum: 4, ChoiceFixed: 4e-6, ChoicePair: 1.5e-9, ChoiceExpert: 4e-8}
 }
 
 // ownWide are the same of products of many sequences.
@@ -586,7 +591,7 @@ func ownWide(truth *hardware.Calibration) hardware.Wide {
 func TestFitOfOwnKernels(t *testing.T) {
 	g := board(t, "h200")
 	truth := hardware.DefaultCalibration(g)
-	truth.Experts = hardware.Experts{Compute: 0.62, Memory: 0.88, Order: 0.45, Fixed: 3.8e-6, Choice: 1.7e-9, ChoiceFixed: 5.3e-6}
+	truth.Experts = hardware.Experts{Compute: 0.62, Memory: 0.88, Gather: 3, Sum: 5.5, ChoiceFixed: 3.6e-6, ChoicePair: 1.3e-9, ChoiceExpert: 3.4e-8}
 	truth.Wide, truth.Stream = hardware.Wide{Memory: 0.92, Again: 9, Fixed: 5e-6}, 1.6e-6
 	f, err := Fit(syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01), g, "x")
 	if err != nil {
@@ -601,7 +606,7 @@ func TestFitOfOwnKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]float64{
-		"experts.compute": 0.62, "experts.memory": 0.88, "experts.order": 0.45, "choice.pair": 1.7e-9, "choice.fixed": 5.3e-6,
+		"experts.compute": 0.62, "experts.memory": 0.88, "experts.gather": 3, "experts.sum": 5.5, "choice.pair": 1.3e-9, "choice.expert": 3.4e-8, "choice.fixed": 3.6e-6,
 		"wide.memory": 0.92, "wide.again": 9, "wide.fixed": 5e-6, "stream.node": 1.6e-6,
 	} {
 		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 || math.Abs(hardware.ConstantOf(key).Of(&cal)/want-1) > 0.1 {

@@ -193,7 +193,7 @@ func benchModel(q *Query, layers int) (config string) {
 // layers enough that the caches of all do not fit into the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
-	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1}
+	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Products: CublasProducts} // of which none is timed: others would be compiled
 	layers := 1
 	if q.Kind == "attention_decode" {
 		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // room for the step's own token
