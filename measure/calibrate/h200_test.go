@@ -282,3 +282,51 @@ func golden(t *testing.T, path string, got []byte) {
 		t.Errorf("%s is not what is made today:\n%s", path, got)
 	}
 }
+
+// TestFormOfExperts holds what docs/calibration.md says of the equation of a prompt's experts: rows of an
+// H200 are nearer to the root of the squares of arithmetic and memory than to their sum or the greater,
+// and nearer with weights that come again where the L2 does not hold them.
+func TestFormOfExperts(t *testing.T) {
+	b := &builder{gpu: board(t, "h200"), rows: nativeRows(t).Rows}
+	rows := b.of(GateUpPrefill, DownPrefill)
+	if len(rows) == 0 {
+		t.Skip("the rows that are kept have none")
+	}
+	keys := []string{"experts.memory", "experts.compute", "experts.gather", "experts.sum"}
+	miss := func(again bool, power float64) float64 {
+		samples, _ := b.samples(rows)
+		for i := range samples {
+			if p := rows[i].Point(); !again {
+				samples[i].memory /= p.reread(b.gpu)
+			}
+		}
+		e := equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+			move := 3
+			if s.up {
+				move = 2
+			}
+			memory, compute := s.memory/p[0], s.compute/p[1]
+			clear(parts)
+			parts[0], parts[1], parts[move] = memory, compute, s.order*p[move]
+			most := max(memory, compute)
+			return 3.9e-6 + most*math.Pow(math.Pow(memory/most, power)+math.Pow(compute/most, power), 1/power) + parts[move]
+		}}
+		f, err := solve(e, samples, []float64{0.85, 0.7, 2, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs []float64
+		parts := make([]float64, len(keys))
+		for i := range samples {
+			errs = append(errs, math.Abs(e.parts(f.value, &samples[i], parts)/samples[i].time-1))
+		}
+		slices.Sort(errs)
+		median, p90 := stats.Percentile(errs, 50), stats.Percentile(errs, 90)
+		t.Logf("weights again %v, power %v: %.1f %%, %.1f %% for nine in ten", again, power, 100*median, 100*p90)
+		return p90
+	}
+	const sum, root, greater = 1, 2, 100
+	if best := miss(true, root); best > min(miss(true, sum), miss(true, greater), miss(false, root)) {
+		t.Error("another form is nearer")
+	}
+}

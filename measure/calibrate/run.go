@@ -50,7 +50,8 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		return nil, err
 	}
 	m := r.machine()
-	r.clocks(ctx, &m)
+	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
+	r.clocks(ctx, &m, plan)
 	r.rows = &Rows{Machine: m}
 	if o.File != "" {
 		var err error
@@ -59,7 +60,6 @@ func Run(ctx context.Context, o Options) (*Rows, error) {
 		}
 		defer r.file.close()
 	}
-	plan := Plan(o.GPU, o.DType, o.Engine, o.TP, o.Quick)
 	if o.Monitor == nil || len(o.Monitor.GPUs()) == 0 {
 		plan = slices.DeleteFunc(plan, func(p Point) bool { return p.Kind.power() })
 		r.say("no sensor of a GPU's power is there: what it draws stays the default of its generation")
@@ -170,8 +170,8 @@ func (r *run) machine() Machine {
 }
 
 // clocks notes the highest clocks that the GPU runs at while it reads its memory,
-// which is below its power limit.
-func (r *run) clocks(ctx context.Context, m *Machine) {
+// which is below its power limit. The native engine compiles beside it what is planned.
+func (r *run) clocks(ctx context.Context, m *Machine, plan []Point) {
 	if r.o.Monitor == nil || len(r.o.Monitor.GPUs()) == 0 {
 		return
 	}
@@ -183,6 +183,9 @@ func (r *run) clocks(ctx context.Context, m *Machine) {
 	b := engine.Bench{
 		Kind: string(Read), Shape: map[string]int{"bytes": 256 << 20}, DType: r.o.DType.String(), Device: r.o.Device,
 		Samples: leastRuns, Seconds: 1, Libraries: r.o.Libraries,
+	}
+	if r.o.Engine == Native {
+		b.Ahead = r.ahead(plan)
 	}
 	_, err = r.w.Bench(ctx, b)
 	w, werr := r.o.Monitor.End(ctx, mark)
@@ -201,6 +204,27 @@ func (r *run) clocks(ctx context.Context, m *Machine) {
 		clock := unit.Hertz(s.Max)
 		m.MemoryClock = &clock
 	}
+}
+
+// ahead is what is left of a plan that may have to be compiled.
+func (r *run) ahead(plan []Point) (all []engine.Bench) {
+	had := &Rows{}
+	if rows, err := ReadRows(r.o.File); err == nil { // if there are some; what is wrong with them is said when they are added to
+		had = rows
+	}
+	for i := range plan {
+		p := &plan[i]
+		shape, err := sizes(&p.Shape)
+		if err != nil || p.Kind.power() || p.Kind == GEMM || had.Has(*p) {
+			continue
+		}
+		b := engine.Bench{Kind: string(p.Kind), Shape: shape}
+		if p.Ranks > 1 {
+			b.TP = p.Ranks
+		}
+		all = append(all, b)
+	}
+	return all
 }
 
 // processor is the name of the machine's processor.

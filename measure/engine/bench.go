@@ -20,6 +20,7 @@ type Bench struct {
 	Seconds   float64        `json:"seconds"`             // to go on for, at least, with Samples too
 	Rest      float64        `json:"rest"`                // seconds of idling before it, for a burst
 	Libraries string         `json:"libraries,omitempty"` // where to look for the CUDA libraries
+	Ahead     []Bench        `json:"ahead,omitempty"`     // what will be asked for later, so that it can be made ready beside this; kind, shape and tp alone
 }
 
 // Timed is what was seen.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
@@ -19,6 +20,66 @@ type Query struct {
 	Seconds float64        // to go on for, at least, with Samples too
 	TP      int            // GPUs that it runs over; 0 is 1
 	Rest    float64        // seconds of idling before it
+}
+
+// engine are the options of the engine that a query is answered with, if it is with one.
+func (q *Query) engine() (o Options, ok bool) {
+	var err error
+	switch _, operator := operatorKinds[q.Kind]; {
+	case operator:
+		o, _, err = operatorOptions(q)
+	case strings.HasPrefix(q.Kind, "attention_"):
+		o, _, err = attentionOptions(q)
+	case q.Kind == "mixture_decode":
+		o, _, err = mixtureOptions(q)
+	case q.Kind == "all_reduce":
+		o, _, err = sumOptions(q)
+	case q.Kind == "launch_prefill":
+		o, err = launchOptions(q)
+	default:
+		return o, false
+	}
+	return o, err == nil
+}
+
+// compilers is how many compilers run beside what is timed.
+const compilers = 3
+
+// Ahead begins to compile the kernels that later queries need, beside what is timed: what they are
+// timed with is in the cache then. What cannot be compiled is said when it is asked for.
+func (b *Bencher) Ahead(queries []Query) {
+	if b.cache.Folder == "" {
+		return
+	}
+	programs, seen := make(chan *Engine, len(queries)), map[string]bool{}
+	for i := range queries {
+		o, ok := queries[i].engine()
+		if !ok || queries[i].Check() != nil {
+			continue
+		}
+		e, err := newEngine(o, 0)
+		if err != nil {
+			continue
+		}
+		e.fitTo(&b.dev.Properties)
+		if key := strings.Join(defines(&e.shape, e.opt.rings()), " "); !seen[key] {
+			seen[key] = true
+			programs <- e
+		}
+	}
+	close(programs)
+	properties := b.dev.Properties
+	for range min(compilers, len(programs)) {
+		go func() {
+			c, err := cuda.OpenCompiler(b.libraries)
+			if err != nil {
+				return
+			}
+			for e := range programs {
+				_, _ = compiled(&properties, c, b.cache, &e.shape, fitted(e.opt.rings(), properties.SharedOptIn), e.opt.defines...)
+			}
+		}()
+	}
 }
 
 // Times are what a Query saw, by the GPU's events.

@@ -146,11 +146,17 @@ func (e *Engine) runOnce(decode bool) error {
 // launchLayers are those of the model whose launches are timed: some 150 kernels.
 const launchLayers = 16
 
+// launchOptions are those of an engine that runs the prompt of a query.
+func launchOptions(q *Query) (Options, error) {
+	o := Options{Seed: 1, Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1, Config: denseConfig(q.Shape, launchLayers)}
+	return o, o.readModel(q)
+}
+
 // launched is by how much longer a kernel of a prompt takes that is launched by itself than one of a
 // graph: the difference of medians of prompts one way and the other in turn, over their kernels.
 func (b *Bencher) launched(q *Query) (t Times, err error) {
-	o := Options{Seed: 1, Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1, Config: denseConfig(q.Shape, launchLayers)}
-	if err := o.readModel(q); err != nil {
+	o, err := launchOptions(q)
+	if err != nil {
 		return t, err
 	}
 	o.Libraries, o.Cache = b.libraries, b.cache

@@ -200,13 +200,7 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	if err := tooOld(&e.dev.Properties, &e.shape); err != nil {
 		return err
 	}
-	if e.opt.sms == 0 {
-		e.opt.sms = e.dev.SMs
-	}
-	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
-	if e.dev.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
-		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
-	}
+	e.fitTo(&e.dev.Properties)
 	e.b = measureBuffers(&e.shape, &e.opt, e.dev.SMs)
 	if err := e.dev.Room("the model with its cache and buffers", uint64(e.w.bytes()+e.b.total+cuda.WorkspaceBytes)); err != nil {
 		return err
@@ -248,6 +242,17 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		return l.load(ckpt)
 	}
 	return l.random(e.opt.Seed, e.shape.normStart())
+}
+
+// fitTo takes the rings of the GPU at hand: what its kernels are compiled for.
+func (e *Engine) fitTo(p *cuda.Properties) {
+	if e.opt.sms == 0 {
+		e.opt.sms = p.SMs
+	}
+	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
+	if p.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
+		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
+	}
 }
 
 // uploadTables brings the rotation's frequencies to the GPU, and what a step in one kernel

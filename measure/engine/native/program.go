@@ -356,11 +356,7 @@ func sanitized() []string {
 // the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
 	linear = fitted(linear, dev.SharedOptIn)
-	src, err := kernels.Source()
-	if err != nil {
-		return nil, err
-	}
-	cubin, err := cache.Compile(c, "kernels.cu", src, dev.Code, append(append(defines(s, linear), definesFor(&dev.Properties, s)...), more...))
+	cubin, err := compiled(&dev.Properties, c, cache, s, linear, more...)
 	if err != nil {
 		return nil, err
 	}
@@ -369,6 +365,15 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 		return nil, err
 	}
 	return newProgram(dev, m, s, linear)
+}
+
+// compiled is the program's machine code. It needs no GPU but what is known of it.
+func compiled(p *cuda.Properties, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) ([]byte, error) {
+	src, err := kernels.Source()
+	if err != nil {
+		return nil, err
+	}
+	return cache.Compile(c, "kernels.cu", src, p.Code, append(append(defines(s, linear), definesFor(p, s)...), more...))
 }
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.

@@ -88,13 +88,17 @@ func (t *Team) load(ckpt *safetensors.Checkpoint, open func(rank int) (*cuda.Dev
 	return err
 }
 
-// first compiles on one rank what the others are to find in the cache, and drops
-// it there: the module is loaded again with the rest.
+// first compiles on one rank what the others are to find in the cache, for the rings that
+// they load, and drops it there: the module is loaded again with the rest.
 func (t *Team) first(compile func(*Engine) error) error {
 	return t.Each(func(rank int, e *Engine) error {
 		if rank > 0 {
 			return nil
 		}
+		if e.opt.like != nil {
+			e.opt.like(&e.dev.Properties)
+		}
+		e.fitTo(&e.dev.Properties)
 		if err := compile(e); err != nil {
 			return err
 		}

@@ -34,6 +34,11 @@ func (w *worker) bench(b *engine.Bench) error {
 			return err
 		}
 	}
+	var ahead []native.Query
+	for _, a := range b.Ahead {
+		ahead = append(ahead, native.Query{Kind: a.Kind, Shape: a.Shape, TP: a.TP, Rotate: b.Rotate, Samples: 1})
+	}
+	w.bencher.Ahead(ahead)
 	t, err := w.bencher.Time(&q)
 	if err != nil {
 		return err
