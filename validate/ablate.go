@@ -29,7 +29,7 @@ type Constant struct {
 // test holds that no field of hardware.Calibration and analytic.Engine is
 // missing here and in Unscored.
 func Constants() []Constant {
-	return []Constant{
+	return slices.Concat([]Constant{
 		{"gemm.compute", "Calibration.GEMM.Compute", 1, "share of the matrix peak that products with weights reach"},
 		{"gemm.sustained", "Calibration.Sustained", 1, "share of the matrix peak that products reach at the power limit"},
 		{"gemm.memory", "Calibration.GEMM.Memory", 1, "share of the bandwidth that products with weights reach"},
@@ -49,22 +49,6 @@ func Constants() []Constant {
 		{"link.per_gpu", "Calibration.LinkPerGPU", 0, "what each GPU adds to that latency"},
 		{"one_shot.base", "Calibration.OneShotBase", 0, "latency of a small all-reduce over peer memory"},
 		{"one_shot.per_gpu", "Calibration.OneShotPerGPU", 0, "what each GPU adds to that latency"},
-		{"mixture.memory", "Calibration.Mixture.Memory", 1, "share of the bandwidth that mixtures of decode steps reach by an engine's own kernels"},
-		{"mixture.again", "Calibration.Mixture.Again", 0, "what comes again of their weights, of the time that it takes at the bandwidth"},
-		{"mixture.row", "Calibration.Mixture.Row", 0, "what each row of an expert adds to their time"},
-		{"mixture.fixed", "Calibration.Mixture.Fixed", 0, "time of router, choice and products of a layer that no size takes away, of one sequence"},
-		{"mixture.several", "Calibration.Mixture.Several", 0, "the same of several sequences"},
-		{"wide.memory", "Calibration.Wide.Memory", 1, "share of the bandwidth that products of many sequences' decode steps reach by an engine's own kernels"},
-		{"wide.again", "Calibration.Wide.Again", 0, "how often their inputs and results are moved"},
-		{"wide.fixed", "Calibration.Wide.Fixed", 0, "time of such a product that no size takes away"},
-		{"experts.compute", "Calibration.Experts.Compute", 1, "share of the matrix peak that products of a prompt's experts reach by an engine's own kernels"},
-		{"experts.memory", "Calibration.Experts.Memory", 1, "share of the bandwidth that they reach"},
-		{"experts.gather", "Calibration.Experts.Gather", 0, "how often their inputs are moved"},
-		{"experts.sum", "Calibration.Experts.Sum", 0, "how often their results are moved"},
-		{"choice.pair", "Calibration.Experts.ChoicePair", 0, "time of the choice and the order of a pair of a token and an expert"},
-		{"choice.expert", "Calibration.Experts.ChoiceExpert", 0, "time of an expert in that order"},
-		{"choice.fixed", "Calibration.Experts.ChoiceFixed", 0, "time of the choice that no number of pairs or experts takes away"},
-		{"stream.node", "Calibration.Stream", 0, "by how much longer a kernel takes that no CUDA graph has"},
 		{"posted.base", "Calibration.PostedBase", 0, "what an own product takes longer that sums over GPUs itself"},
 		{"posted.per_gpu", "Calibration.PostedPerGPU", 0, "what each GPU adds to that"},
 		{"pcie.share", "Calibration.PCIe", 1, "share of PCIe's rate that a large all-reduce reaches"},
@@ -97,6 +81,28 @@ func Constants() []Constant {
 		{"host.small_kernel", "Engine.Element", 0, "least time of an element-wise kernel that is not fused"},
 		{"engine.join", "Engine.Join", 0, "the growing cache is put together anew in every step"},
 		{"engine.repeat", "Engine.Repeat", 0, "copies of a cache of fixed length, and the share of the bandwidth at which they are read"},
+	}, ownConstants())
+}
+
+// ownConstants are those of an engine's own kernels for mixtures and for products of many sequences.
+func ownConstants() []Constant {
+	return []Constant{
+		{"mixture.memory", "Calibration.Mixture.Memory", 1, "share of the bandwidth that mixtures of decode steps reach by an engine's own kernels"},
+		{"mixture.again", "Calibration.Mixture.Again", 0, "what comes again of their weights, of the time that it takes at the bandwidth"},
+		{"mixture.row", "Calibration.Mixture.Row", 0, "what each row of an expert adds to their time"},
+		{"mixture.fixed", "Calibration.Mixture.Fixed", 0, "time of router, choice and products of a layer that no size takes away, of one sequence"},
+		{"mixture.several", "Calibration.Mixture.Several", 0, "the same of several sequences"},
+		{"wide.memory", "Calibration.Wide.Memory", 1, "share of the bandwidth that products of many sequences' decode steps reach by an engine's own kernels"},
+		{"wide.again", "Calibration.Wide.Again", 0, "how often their inputs and results are moved"},
+		{"wide.fixed", "Calibration.Wide.Fixed", 0, "time of such a product that no size takes away"},
+		{"experts.compute", "Calibration.Experts.Compute", 1, "share of the matrix peak that products of a prompt's experts reach by an engine's own kernels"},
+		{"experts.memory", "Calibration.Experts.Memory", 1, "share of the bandwidth that they reach"},
+		{"experts.gather", "Calibration.Experts.Gather", 0, "how often their inputs are moved"},
+		{"experts.sum", "Calibration.Experts.Sum", 0, "how often their results are moved"},
+		{"choice.pair", "Calibration.Experts.ChoicePair", 0, "time of the choice and the order of a pair of a token and an expert"},
+		{"choice.expert", "Calibration.Experts.ChoiceExpert", 0, "time of an expert in that order"},
+		{"choice.fixed", "Calibration.Experts.ChoiceFixed", 0, "time of the choice that no number of pairs or experts takes away"},
+		{"stream.node", "Calibration.Stream", 0, "by how much longer a kernel takes that no CUDA graph has"},
 	}
 }
 

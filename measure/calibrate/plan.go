@@ -174,16 +174,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 		}
 	}
 	s.engine(add, engine)
-	last := s.matrices[len(s.matrices)-1]
-	for _, m := range []matrix{{8192, 8192}, {28672, 4096}, {4096, 14336}} { // after the bursts, for it heats the board
-		if fast {
-			m = last
-		}
-		add(Sustained, Shape{M: s.rows[len(s.rows)-1], N: m.n, K: m.k}, 1)
-		if fast {
-			break
-		}
-	}
+	s.sustained(add, fast)
 	s.power(add)
 	for ranks := 2; ranks <= tp; ranks *= 2 {
 		for i, n := range s.messages {
@@ -247,6 +238,17 @@ func (s *scope) attention(add func(Kind, Shape, int)) {
 				add(AttentionDecode, p, 1)
 			}
 		}
+	}
+}
+
+// sustained adds products that run for seconds, after the bursts, for they heat the board.
+func (s *scope) sustained(add func(Kind, Shape, int), fast bool) {
+	products := []matrix{{8192, 8192}, {28672, 4096}, {4096, 14336}}
+	if fast {
+		products = s.matrices[len(s.matrices)-1:]
+	}
+	for _, m := range products {
+		add(Sustained, Shape{M: s.rows[len(s.rows)-1], N: m.n, K: m.k}, 1)
 	}
 }
 

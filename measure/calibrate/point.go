@@ -215,26 +215,9 @@ func (p *Point) Work() Work {
 		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
 		return Work{FLOPs: unit.FLOPs(4 * q * d * c * b), Bytes: size(2*kv*d*c*b + 2*q*d*b)}
 	case MixtureDecode:
-		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
-		expert := 3 * h * f(s.Width)
-		met := b * (e*h + top*expert)
-		hit := analytic.Distinct(e, top, b)
-		w := Work{FLOPs: unit.FLOPs(2 * met), Bytes: size(e*h + hit*expert)}
-		if b > 1 {
-			more := analytic.Groups(e, top, b, analytic.GroupPairs) - hit
-			if w.Groups = size(more * expert); s.Batch <= pairByPair { // gate and up are two thirds
-				w.Groups, w.Again = size(more*expert/3), size((b*top-hit)*expert*2/3)
-			}
-		}
-		return w
-	case TopKPrefill:
-		return Work{Bytes: size(f(s.Tokens) * f(s.Experts))}
-	case GateUpPrefill, DownPrefill:
-		pairs, expert := f(s.Tokens)*f(s.TopK), f(s.Hidden)*f(s.Width)
-		if p.Kind == GateUpPrefill {
-			expert *= 2
-		}
-		return Work{FLOPs: unit.FLOPs(2 * pairs * expert), Bytes: size(analytic.Distinct(f(s.Experts), f(s.TopK), f(s.Tokens)) * expert), Order: size(pairs * f(s.Hidden))}
+		return p.mixture()
+	case TopKPrefill, GateUpPrefill, DownPrefill:
+		return p.experts()
 	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 		m, n, k := p.wide()
 		acts := size(f(m) * (f(n) + f(k)))
@@ -256,6 +239,42 @@ func (p *Point) Work() Work {
 
 // pairByPair is up to how many sequences the native engine's experts read gate and up for every pair.
 const pairByPair = 16
+
+// mixture is Work of a mixture in a decode step. Of several sequences gate and up, two thirds of an
+// expert, are read for each pair up to pairByPair of them, and all else for each group.
+func (p *Point) mixture() Work {
+	s := &p.Shape
+	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
+	b, e, h, top := float64(s.Batch), float64(s.Experts), float64(s.Hidden), float64(s.TopK)
+	expert := 3 * h * float64(s.Width)
+	hit := analytic.Distinct(e, top, b)
+	w := Work{FLOPs: unit.FLOPs(2 * b * (e*h + top*expert)), Bytes: size(e*h + hit*expert)}
+	if s.Batch == 1 {
+		return w
+	}
+	more := analytic.Groups(e, top, b, analytic.GroupPairs) - hit
+	if w.Groups = size(more * expert); s.Batch <= pairByPair {
+		w.Groups, w.Again = size(more*expert/3), size((b*top-hit)*expert*2/3)
+	}
+	return w
+}
+
+// experts is Work of a prompt's choice or of its experts.
+func (p *Point) experts() Work {
+	s := &p.Shape
+	tokens, e, h, top := float64(s.Tokens), float64(s.Experts), float64(s.Hidden), float64(s.TopK)
+	expert := h * float64(s.Width)
+	switch p.Kind {
+	case TopKPrefill:
+		return Work{Bytes: p.DType.Bytes(tokens * e)}
+	case GateUpPrefill:
+		expert *= 2
+	}
+	return Work{
+		FLOPs: unit.FLOPs(2 * tokens * top * expert), Bytes: p.DType.Bytes(analytic.Distinct(e, top, tokens) * expert),
+		Order: p.DType.Bytes(tokens * top * h),
+	}
+}
 
 // wide are the rows, outputs and inputs of a product of a dense model's decode step.
 func (p *Point) wide() (m, n, k int) {

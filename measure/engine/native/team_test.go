@@ -453,3 +453,27 @@ func TestTogether(t *testing.T) {
 		t.Errorf("a GPU more than there are: %v", err)
 	}
 }
+
+// What one rank compiles for all is what they load: else each would compile again, all at the same time.
+func TestTeamCompilesWhatItLoads(t *testing.T) {
+	q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": 8 << 10}, TP: 4}
+	o, _, err := sumOptions(&q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mutex sync.Mutex
+	var all []string
+	team, err := openTeam(o, func(int) (*cuda.Device, error) { return cuda.NewStandIn().Device, nil }, func(e *Engine) error {
+		mutex.Lock()
+		all = append(all, strings.Join(defines(&e.shape, e.opt.rings()), " "))
+		mutex.Unlock()
+		return e.compileNothing()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer team.Close()
+	if slices.Sort(all); len(all) != 5 || all[0] != all[4] {
+		t.Errorf("one rank and then four compile for\n%s", strings.Join(all, "\n"))
+	}
+}
