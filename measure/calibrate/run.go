@@ -367,8 +367,12 @@ func (r *run) metered(ctx context.Context, p *Point) (*engine.Timed, *power.Wind
 	return seen, w, err
 }
 
+// atWork is how far below the greatest a sample of a GPU's power may lie that does the same all the time.
+const atWork = 0.75
+
 // saw takes in what the sensors of the first GPU saw. Its power is that of the last
-// half of the time, when the clocks are those of the power limit.
+// half of the time, when the clocks are those of the power limit, less what was seen when the run
+// had ended: a busy host takes a while to say so.
 func (r *Row) saw(w *power.Window) {
 	if w == nil {
 		return
@@ -378,6 +382,10 @@ func (r *Row) saw(w *power.Window) {
 		if s.Domain == "GPU 0" && s.Time.After(w.Begin.Add(w.End.Sub(w.Begin)/2)) {
 			watts = append(watts, s.Watts)
 		}
+	}
+	if len(watts) > 0 {
+		least := atWork * slices.Max(watts)
+		watts = slices.DeleteFunc(watts, func(w float64) bool { return w < least })
 	}
 	if sum, err := stats.Summarize(watts); err == nil && sum.Median > 0 {
 		r.Power = &sum.Median

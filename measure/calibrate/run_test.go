@@ -206,3 +206,20 @@ func TestRowSaw(t *testing.T) {
 		t.Errorf("%+v", none)
 	}
 }
+
+// The power of a run is that of its last half, also where the host noticed its end late.
+func TestPowerOfARunThatEnded(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	w := power.Window{Begin: begin, End: begin.Add(3 * time.Second)}
+	for i := range 30 {
+		s := power.Sample{Domain: "GPU 0", Time: begin.Add(time.Duration(i) * 100 * time.Millisecond), Watts: 650 + float64(i%3)}
+		if i < 3 || i > 20 { // it began, and it had ended
+			s.Watts = 120
+		}
+		w.Samples = append(w.Samples, s)
+	}
+	var r Row
+	if r.saw(&w); r.Power == nil || *r.Power < 650 || *r.Power > 652 {
+		t.Errorf("%v W", r.Power)
+	}
+}
