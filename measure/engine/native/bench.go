@@ -62,7 +62,8 @@ func (b *Bencher) Ahead(queries []Query) {
 			continue
 		}
 		e.fitTo(&b.dev.Properties)
-		if key := strings.Join(defines(&e.shape, e.opt.rings()), " "); !seen[key] {
+		all := append(defines(&e.shape, e.opt.rings()), definesFor(&b.dev.Properties, &e.shape)...)
+		if key := strings.Join(all, " "); !seen[key] {
 			seen[key] = true
 			programs <- e
 		}

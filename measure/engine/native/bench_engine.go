@@ -41,7 +41,7 @@ func operatorOptions(q *Query) (o Options, cold bool, err error) {
 		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
 		layers, cold := sets(experts/3, q.Rotate) // those of down, the smaller product
 		layers = max(1, min(layers, mixtureLayers, mostRotated/experts))
-		o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Spread: true, Config: mixtureConfig(s, layers)}
+		o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // the step is not run: its kernels are those of short prompts
 		return o, cold, o.readModel(q)
 	}
 	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // those of o_proj, the smallest
