@@ -85,7 +85,7 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	hit := Distinct(float64(e.Count), busy, group) / float64(p.EP)
 	rows := group * busy / float64(p.EP)
 	groups := 0.0
-	if s.New == 1 && group <= mostGrouped {
+	if s.New == 1 && s.Batch <= mostGrouped {
 		groups = Groups(float64(e.Count), busy, group, GroupPairs) / float64(p.EP)
 	}
 	first := len(dst)
@@ -130,7 +130,7 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64, hi
 
 // GroupPairs is how many pairs of one expert the native engine multiplies together in a decode step
 // (pairsOfGroup in measure/engine/native; a test there holds them together), and mostGrouped the most
-// tokens of such a step that any engine has.
+// sequences of such a step that any engine has kernels of its own for.
 const (
 	GroupPairs  = 8
 	mostGrouped = 64
@@ -146,8 +146,11 @@ func ExpertTile(g *hardware.GPU) float64 {
 }
 
 // Reread is how often weights of an expert are read from memory by a product whose tiles have so many
-// pairs: what is more of them than the L2 holds, for every tile again.
+// pairs: what is more of them than the L2 holds, for every tile again. Of a GPU whose L2 no table has it is once.
 func Reread(g *hardware.GPU, expert unit.Bytes, pairs float64) float64 {
+	if g.L2 == 0 {
+		return 1
+	}
 	tiles := max(1, pairs/ExpertTile(g))
 	return 1 + (tiles-1)*max(0, 1-float64(g.L2/expert))
 }

@@ -112,3 +112,28 @@ func TestStreamByHand(t *testing.T) {
 		t.Errorf("%s takes %v", host.Name, host.Expected)
 	}
 }
+
+// Weights that the L2 does not hold come for every tile again, and those that it holds once.
+func TestReread(t *testing.T) {
+	g := hardware.GPU{ComputeCapability: "9.0", L2: 50e6}
+	for _, x := range []struct{ expert, pairs, want float64 }{{40e6, 1000, 1}, {100e6, 100, 1}, {100e6, 320, 1.5}, {200e6, 480, 1 + 2*0.75}} {
+		near(t, fmt.Sprint(x), Reread(&g, unit.Bytes(x.expert), x.pairs), x.want, 1e-9)
+	}
+	if g.L2 = 0; Reread(&g, 100e6, 320) != 1 {
+		t.Error("an L2 that is not known holds nothing")
+	}
+}
+
+// Groups are counted of a step whose experts see the tokens of other ranks too.
+func TestGroupsOfSharedExperts(t *testing.T) {
+	c := onEngine(t, "qwen3-30b-a3b", "native", Workload{Batch: 64, Prompt: 512, Gen: 2})
+	c.Parallel = Parallelism{TP: 1, EP: 8, DP: 8}
+	with := withCalibration(t, c, func(cal *hardware.Calibration) {
+		cal.Mixture = hardware.Mixture{Memory: 0.8, Again: 0.5, Fixed: 4e-6, Several: 20e-6}
+	})
+	for _, l := range explain(t, with).DecodeOps {
+		if (l.Name == "experts_gate_up" || l.Name == "experts_down") && float64(l.Memory) < float64(l.Weights)/4.8e12 {
+			t.Errorf("%s reads %v in %v", l.Name, l.Weights, l.Memory)
+		}
+	}
+}
