@@ -29,6 +29,8 @@ type shape struct {
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
 	keyCopies          int // ranks that have the same key heads, 1 where there is one for each rank
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
+
+	step stepGrid
 }
 
 // numbers are the fields of config.json that change values and not sizes, which

@@ -17,19 +17,30 @@ func (e *Engine) queueStep() error {
 func (e *Engine) decodeSequence() sequence {
 	own := e.ownProducts()
 	var s sequence
-	s.add(once, func() error { return e.queueFirst(own != nil) }, "embedding", e.onRanks("embedding_all_reduce")...)
 	if e.fusesStep() {
-		e.stepMixtureLayers(&s)
+		e.stepMixture(&s)
+		return s
 	}
+	e.addEmbedding(&s)
 	for i := range e.w.layers {
-		switch {
-		case e.fusesStep():
-		case own != nil:
+		if own != nil {
 			e.stepLayer(&s, i, own)
-		default:
+		} else {
 			e.stepLayerCublas(&s, i)
 		}
 	}
+	e.addHead(&s)
+	return s
+}
+
+// addEmbedding adds what a step begins with.
+func (e *Engine) addEmbedding(s *sequence) {
+	own := e.ownProducts() != nil
+	s.add(once, func() error { return e.queueFirst(own) }, "embedding", e.onRanks("embedding_all_reduce")...)
+}
+
+// addHead adds what a step ends with.
+func (e *Engine) addHead(s *sequence) {
 	if head := e.opt.ownHead(e.p.linear); head != nil {
 		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
@@ -37,7 +48,6 @@ func (e *Engine) decodeSequence() sequence {
 		s.add(once, e.queueHead, "lm_head")
 	}
 	s.add(once, e.queueSampling, "sampling", e.onRanks("logits_all_gather")...)
-	return s
 }
 
 // queueHead queues the scores of lastH by cuBLASLt.

@@ -250,6 +250,7 @@ func (e *Engine) fitTo(p *cuda.Properties) {
 		e.opt.sms = p.SMs
 	}
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
+	e.shape.step = e.shape.gridOfStep(p, e.opt.sms, e.opt.stepParts())
 	if p.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
 		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
 	}

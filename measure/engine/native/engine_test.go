@@ -49,7 +49,7 @@ func TestSanitizedAgainstReference(t *testing.T) {
 		for _, batch := range batches {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
-				opt := Options{Seed: 7, Batch: batch, PromptLen: 12, GenLen: 2, defines: []string{"SANITIZED=1"}}
+				opt := Options{Seed: 7, Batch: batch, PromptLen: 12, GenLen: 2, defines: []string{cuda.Sanitizer}}
 				compare(t, open(t, tiny()[name], opt), newReference(t, tiny()[name], 7), opt.GenLen)
 			})
 		}

@@ -27,7 +27,10 @@ func gpu(t testing.TB) {
 
 // slow reports whether tests are to do with fewer and smaller cases: where the processor
 // emulates the GPU, and where LLMPROF_TEST_SLOW says so, as under compute-sanitizer.
-func slow() bool { return emulate.RealGPU() != nil || os.Getenv("LLMPROF_TEST_SLOW") != "" }
+func slow() bool { return emulate.RealGPU() != nil || underTool() }
+
+// underTool reports whether LLMPROF_TEST_SLOW says so, on a GPU.
+func underTool() bool { return emulate.RealGPU() == nil && os.Getenv("LLMPROF_TEST_SLOW") != "" }
 
 var opening sync.Map // config.json to a mutex
 

@@ -189,6 +189,14 @@ func TestKernelLinear(t *testing.T) {
 	both(t, plain, (*bench).linear)
 }
 
+// cuts are into how many parts products are cut: 0 is one part, on few blocks.
+func cuts() []int {
+	if underTool() {
+		return []int{3, 0}
+	}
+	return []int{1, 3, 0}
+}
+
 func (b *bench) linear() {
 	for i := range b.p.linear {
 		l := &b.p.linear[i]
@@ -199,7 +207,7 @@ func (b *bench) linear() {
 		for _, c := range []struct{ batch, n, k int }{
 			{l.rows, 16, 64}, {least, 80, 192}, {(l.rows + least) / 2, 208, 704}, {l.rows, 48, 1088}, {least, 1000, 128},
 		} {
-			for _, parts := range []int{1, 3, 0} { // 0 is one part, on few blocks
+			for _, parts := range cuts() {
 				b.scores(l, c.batch, c.n-3, c.k, parts) // a vocabulary may have any size
 				b.residual(l, c.batch, c.n/16*16, c.k, parts)
 				b.swiglu(l, c.batch, c.n, c.k, parts)

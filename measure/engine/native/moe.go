@@ -112,7 +112,7 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.ask(&b.chosen, "the chosen experts", 4*pairs)
 	b.ask(&b.shares, "the experts' weights", 4*pairs)
 	b.ask(&b.chose, "the choice's counter", 4)
-	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep())
+	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep(sms))
 	b.ask(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
 	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
 	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
@@ -138,7 +138,7 @@ func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
-	if p.fusesStep(s) {
+	if s.step.blocks > 0 {
 		names["mixture_step"] = &m.step
 	}
 	if p.hopper {

@@ -1,6 +1,10 @@
 package native
 
-import "llmprof/measure/engine/native/cuda"
+import (
+	"fmt"
+
+	"llmprof/measure/engine/native/cuda"
+)
 
 // What moe_step.cu repeats: bytes of a stage, 64-bit words of a layer in its table, and the
 // copies in which it posts the normed stream and the scores.
@@ -24,45 +28,72 @@ const (
 	manyTokens         = 8192
 )
 
-// stepPlan is how the kernel of a mixture's step is launched.
-type stepPlan struct {
+// A stepGrid is what the kernel of a mixture's step is compiled for beside the model's shape; no
+// blocks where there is none.
+type stepGrid struct {
 	blocks       int
 	stages, held int
 	share        int // values of a head's output that a block makes, as a power of 2
 }
 
-// fusesStep reports whether there is one kernel for all layers, in the step of one
-// sequence: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer.
-func (p *program) fusesStep(s *shape) bool {
-	return s.experts > 0 && s.kept == Unquantized && s.ranks == 1 && !s.sandwich && !p.older
+// A stepPlan is how the kernel of a mixture's step is launched.
+type stepPlan struct {
+	stepGrid
+	whole bool // embedding, LM head and choice of the token are in it too
+}
+
+// stepParts are those of a head's context.
+func (o *Options) stepParts() int {
+	switch {
+	case o.splits > 0:
+		return o.splits
+	case o.PromptLen+o.GenLen-1 >= manyTokens:
+		return mostSplits
+	}
+	return fewParts
+}
+
+// gridOfStep is that of one kernel for all layers, in the step of one sequence whose context is cut into so many
+// parts: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer, where it finds room.
+// Each block has some of the experts' first product, by which they know how far the others are (moe_step.cu).
+func (s *shape) gridOfStep(p *cuda.Properties, sms, parts int) stepGrid {
+	if s.experts == 0 || s.kept != Unquantized || s.ranks > 1 || s.sandwich || p.Major < 8 {
+		return stepGrid{}
+	}
+	g := stepGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, held: stepHeld}
+	for g.stages >= copyWarps && s.stepShared(g)+besideStep > p.SharedOptIn {
+		if g.stages -= copyWarps; g.held > g.stages/2 {
+			g.held = g.stages / 2
+		}
+	}
+	if g.share = s.shareOf(min(parts, g.blocks/s.kvHeads)); g.share < 0 || g.stages < copyWarps {
+		return stepGrid{}
+	}
+	return g
+}
+
+// stepDefines are what the step's kernel is compiled with, so that it divides by constants: as arguments
+// they made it take an eighth longer (docs/native.md).
+func (s *shape) stepDefines() []string {
+	g := s.step
+	if g.blocks == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("STEP_SHAPE=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", s.attWidth(), s.hidden, s.inner, s.experts, s.topK,
+		map[bool]int{true: 1}[s.normalized], s.qkvWidth(), s.kvHeads, g.stages, g.held, g.blocks, g.share)}
 }
 
 // fusesStep reports whether the engine's step is done so: its blocks wait for each other,
 // so each has to have a multiprocessor, and the memory there.
 func (e *Engine) fusesStep() bool { return e.stepPlan != nil }
 
-// planStep is how the step's kernel is launched, nil if there is none or it finds no
-// room. Each block has some of the experts' first product, by which they know how far the
-// others are (moe_step.cu).
+// planStep is how the step's kernel is launched, nil if it is not.
 func (e *Engine) planStep() *stepPlan {
 	sh := &e.shape
-	if e.p.moe.step == nil || e.ownProducts() == nil || e.opt.Batch != 1 || e.opt.apart || e.opt.sms > e.dev.SMs {
+	if sh.step.blocks == 0 || e.ownProducts() == nil || e.opt.Batch != 1 || e.opt.apart || e.opt.sms > e.dev.SMs {
 		return nil
 	}
-	p := &stepPlan{blocks: min(e.opt.sms, sh.topK*sh.inner/8), stages: stepRing, held: stepHeld}
-	for p.stages >= copyWarps && e.stepShared(p)+besideStep > e.dev.SharedOptIn {
-		if p.stages -= copyWarps; p.held > p.stages/2 {
-			p.held = p.stages / 2
-		}
-	}
-	parts := fewParts
-	if e.b.capacity >= manyTokens {
-		parts = mostSplits
-	}
-	if p.share = sh.shareOf(min(parts, p.blocks/sh.kvHeads)); p.share < 0 || p.stages < copyWarps {
-		return nil
-	}
-	return p
+	return &stepPlan{stepGrid: sh.step, whole: sh.vocab%8 == 0 && e.opt.ownHead(e.p.linear) != nil}
 }
 
 // shareOf is the least share of a head's output, as a power of 2, that so many blocks make
@@ -81,19 +112,22 @@ func (s *shape) shareOf(blocks int) int {
 // layer queries, keys and values; the parts of each head's output, with peaks and sums;
 // all of that output; twice the normed stream and the sums of its squares; the experts'
 // activations; the scores.
-func (s *shape) postedInStep() int {
+func (s *shape) postedInStep(sms int) int {
 	group := s.heads / s.kvHeads
 	return postedBytes * (s.qkvWidth() + s.kvHeads*mostSplits*(group*s.headDim+2*max(mostSplits, group)) + s.attWidth()/2 +
-		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts)
+		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts + 1 + 2*sms)
 }
 
 // widestGathered is the most values of 16 bits that a block gathers: a head's queries with
-// the new key and value, or the parts of its output; the attention's output; a norm's, with
-// its squares behind; the experts' activations.
+// the new key and value, or the parts of its output; the attention's output; a norm's, for
+// each of the eight warps that gather the same 512 columns of it ahead of qkv_proj; the
+// experts' activations.
 func (s *shape) widestGathered() int {
 	group := s.heads / s.kvHeads
-	head := 2 * (group*s.headDim + max(2*s.headDim, 2*max(mostSplits, group)))
-	return (max(head, s.attWidth(), s.hidden+s.hidden/8, s.topK*s.inner) + 7) / 8 * 8
+	head := 2*(group*s.headDim+max(2*s.headDim, 2*max(mostSplits, group))) + 2*group*(s.headDim+8)
+	stages := (s.hidden + 511) / 512
+	copies := 8 / min(8, stages&-stages) // warp w has every eighth stage of a row of units
+	return (max(head, s.attWidth(), s.hidden*copies, s.topK*s.inner) + 7) / 8 * 8
 }
 
 // stepTiles is the memory of the tiles that attention's warps copy in the step's kernel.
@@ -107,12 +141,11 @@ func (s *shape) stepTiles() int {
 // tiles in its place; what is gathered, a row of the router and the norms of queries and keys; the
 // stream and two norms' weights, twice, of the block's outputs; the table; sums of its
 // stages of qkv.
-func (e *Engine) stepShared(p *stepPlan) int {
-	sh := &e.shape
-	tiles := (sh.hidden/16 + p.blocks - 1) / p.blocks
-	units := (sh.qkvWidth()/8 + p.blocks - 1) / p.blocks
-	ring := p.stages*stepStage + max(p.held*stepStage, sh.stepTiles())
-	return ring + 2*(sh.widestGathered()+sh.hidden+2*sh.headDim) + tiles*(128+64) + 8*stepLayerWords*sh.layers + 4*(sh.hidden/16+3) + 32*units*((sh.hidden+511)/512)
+func (s *shape) stepShared(g stepGrid) int {
+	tiles := (s.hidden/16 + g.blocks - 1) / g.blocks
+	units := (s.qkvWidth()/8 + g.blocks - 1) / g.blocks
+	ring := g.stages*stepStage + max(g.held*stepStage, s.stepTiles())
+	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers + 4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
 }
 
 // stepTable is what the kernel has to know of each layer.
@@ -133,25 +166,33 @@ func (e *Engine) stepTable() []uint64 {
 	return out
 }
 
-// stepMixtureLayers adds all layers of the step of one sequence, as one kernel.
-func (e *Engine) stepMixtureLayers(s *sequence) {
+// stepMixture adds all layers of the step of one sequence as one kernel, and what is ahead of
+// them and behind them, which is within the same kernel where all of it is queued together.
+func (e *Engine) stepMixture(s *sequence) {
 	includes := append([]string{"input_layernorm", "qkv_proj"}, e.attentionNames()...)
 	includes = append(includes, e.rotaryName(), "kv_write", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation", "experts_down")
+	e.addEmbedding(s)
 	for i := range e.w.layers {
-		s.add(i, func() error { return e.queueMixtureStep(i, 1) }, "experts_gate_up", includes...)
-		(*s)[len(*s)-1].together = func(n int) error { return e.queueMixtureStep(i, n) }
+		s.add(i, func() error { return e.queueMixtureStep(i, 1, false) }, "experts_gate_up", includes...)
+		(*s)[len(*s)-1].together = func(n int) error { return e.queueMixtureStep(i, n, false) }
+	}
+	e.addHead(s)
+	if e.stepPlan.whole {
+		s.atOnce(func() error { return e.queueMixtureStep(0, len(e.w.layers), true) })
 	}
 }
 
-// queueMixtureStep queues n layers from layer i on.
-func (e *Engine) queueMixtureStep(i, n int) error {
-	sh, b, p := &e.shape, e.b, e.stepPlan
-	normalized := map[bool]int32{true: 1}[sh.normalized]
+// queueMixtureStep queues n layers from layer i on, or the whole step.
+func (e *Engine) queueMixtureStep(i, n int, whole bool) error {
+	sh, b, p, w := &e.shape, e.b, e.stepPlan, e.w
 	l := cuda.Launch{
 		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
-		Shared: e.stepShared(p), Early: true, Together: true,
+		Shared: sh.stepShared(p.stepGrid), Early: !whole, Together: true,
 	}
-	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.attWidth()), int32(sh.hidden), int32(sh.inner),
-		int32(sh.experts), int32(sh.topK), normalized, int32(sh.qkvWidth()), int32(sh.kvHeads), int32(p.share), int32(p.stages), int32(p.held),
-		int32(sh.widestGathered()), sh.eps, sh.scale(), b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns)
+	embedding, head := cuda.Ptr(0), cuda.Ptr(0)
+	if whole {
+		embedding, head = w.embedding, w.head
+	}
+	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.vocab), int32(sh.widestGathered()), sh.eps, sh.scale(),
+		b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns, embedding, w.layers[0].attNorm, head, b.logits, b.nextToken, e.next.Ptr())
 }

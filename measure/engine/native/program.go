@@ -336,7 +336,7 @@ func defines(s *shape, linear []linearKernels) []string {
 // definesFor are those that differ from GPU to GPU.
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
-	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), sanitized()...)
+	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), append(s.stepDefines(), sanitized()...)...)
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}
@@ -349,7 +349,7 @@ func sanitized() []string {
 	if os.Getenv("LLMPROF_SANITIZED") == "" {
 		return nil
 	}
-	return []string{"SANITIZED=1"}
+	return []string{cuda.Sanitizer}
 }
 
 // compile makes the program for dev, with the rings that fit there, or takes it from

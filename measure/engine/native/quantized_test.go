@@ -230,7 +230,7 @@ func (b *bench) narrow(q Quantization) {
 		for _, c := range []struct{ batch, n, k int }{
 			{l.rows, 64, 128}, {least, 80, 384}, {(l.rows + least) / 2, 208, 1152}, {l.rows, 48, 2432}, {least, 256, 1024},
 		} {
-			for _, parts := range []int{1, 3, 0} { // 0 is one part, on few blocks
+			for _, parts := range cuts() {
 				b.narrowScores(l, c.batch, c.n, c.k, parts)
 				b.narrowResidual(l, c.batch, c.n, c.k, parts)
 				b.narrowSwiglu(l, c.batch, c.n, c.k, parts)

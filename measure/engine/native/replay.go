@@ -102,6 +102,9 @@ func (e *Engine) replay(s sequence, place, whole func() error) (r *Replay, err e
 		t.run = func() error { return t.graph.Launch(e.s) }
 		r.Operators = append(r.Operators, t)
 	}
+	if s.one() {
+		kernels = 1
+	}
 	r.Whole = &OperatorTimes{Layers: 1, Kernels: kernels, run: whole}
 	return r, nil
 }

@@ -17,6 +17,8 @@ type call struct {
 	queue func() error
 
 	together func(n int) error // queues it and the n-1 behind it, which are of the next layers, at once; nil if each is by itself
+	whole    func() error      // of the first of so many calls: queues all of them at once; nil if that cannot be
+	calls    int
 }
 
 // once is the layer of what belongs to none.
@@ -31,8 +33,17 @@ func (s *sequence) add(layer int, queue func() error, name string, includes ...s
 	*s = append(*s, call{operator: operator{name, includes}, layer: layer, queue: queue})
 }
 
+// atOnce says that all calls can be queued as one.
+func (s sequence) atOnce(queue func() error) { s[0].whole, s[0].calls = queue, len(s) }
+
+// one reports whether all calls are queued as one.
+func (s sequence) one() bool { return len(s) > 0 && s[0].whole != nil && s[0].calls == len(s) }
+
 // queue queues all calls.
 func (s sequence) queue() error {
+	if s.one() {
+		return s[0].whole()
+	}
 	for len(s) > 0 {
 		n, queue := 1, s[0].queue
 		if s[0].together != nil {

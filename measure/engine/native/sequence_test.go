@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -330,7 +331,7 @@ func TestStepsStartLate(t *testing.T) {
 }
 
 // The graphs of the operators hold what the step holds, to the last argument,
-// and nothing else.
+// and nothing else; of a step in one kernel what it is in parts.
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
@@ -349,18 +350,28 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			if want := opt.PromptLen + (opt.GenLen-2)/2; step.Context != want {
 				t.Errorf("the step is at context %d, want %d", step.Context, want)
 			}
-			holds(t, name, s, step, queued(t, s, e.decode.queue))
+			whole, parts := queued(t, s, e.decode.queue), queued(t, s, func() error { return errors.Join(e.decode[:1].queue(), e.decode[1:].queue()) })
+			if one := []string{"mixture_step"}; e.decode.one() && !slices.Equal(kernelsOf(whole), one) {
+				t.Errorf("%s: a step in one kernel queues %v", name, kernelsOf(whole))
+			} else if !e.decode.one() && len(whole) != len(parts) {
+				t.Errorf("%s: %d kernels are queued at once, %d in parts", name, len(whole), len(parts))
+			}
+			if want := e.fusesStep() && e.shape.vocab%8 == 0; e.decode.one() != want {
+				t.Errorf("%s: a step is one kernel: %v", name, !want)
+			}
+			holds(t, name, s, step, whole, parts)
 			prefill, err := e.ReplayPrefill()
 			if err != nil {
 				t.Fatal(err)
 			}
-			holds(t, name, s, prefill, queued(t, s, e.QueuePrefill))
+			whole = queued(t, s, e.QueuePrefill)
+			holds(t, name, s, prefill, whole, whole)
 		}
 	}
 }
 
-// holds compares a replay with what is queued by the step that it is of.
-func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole []string) {
+// holds compares a replay with what is queued by the step that it is of, as it runs and in parts.
+func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart []string) {
 	t.Helper()
 	var parts []string
 	for _, o := range r.Operators {
@@ -373,7 +384,7 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole []string
 	if r.Whole.Kernels != len(whole) {
 		t.Errorf("%s: the whole has %d kernels, %d are queued", name, r.Whole.Kernels, len(whole))
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(whole)), slices.Sorted(slices.Values(parts))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(apart)), slices.Sorted(slices.Values(parts))); diff != "" {
 		t.Errorf("%s: -step +operators:\n%s", name, diff)
 	}
 	const rounds = 3
@@ -390,8 +401,8 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole []string
 		sum += float64(o.Times[rounds-1])
 	}
 	// Each kernel takes a microsecond on a stand-in, so the parts are the whole.
-	if whole := float64(r.Whole.Times[0]); sum < 0.999*whole || sum > 1.001*whole {
-		t.Errorf("%s: the operators take %v s, the whole %v s", name, sum, whole)
+	if want := float64(r.Whole.Times[0]) * float64(len(apart)) / float64(len(whole)); sum < 0.999*want || sum > 1.001*want {
+		t.Errorf("%s: the operators take %v s, want %v s", name, sum, want)
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)

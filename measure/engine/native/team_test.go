@@ -60,14 +60,20 @@ func shareable() map[string]string {
 	}
 }
 
+// needGPUs skips the test where there are fewer GPUs.
+func needGPUs(t testing.TB, n int) {
+	t.Helper()
+	if there, err := cuda.Count(emulate.Device(t)); err != nil || there < n {
+		t.Skipf("%d GPUs are needed: there are %d here, %v", n, there, err)
+	}
+}
+
 // openShared makes a team for the test and closes it after it. It skips the test
 // where there are GPUs, but too few.
 func openShared(t testing.TB, config string, opt Options) *Team {
 	t.Helper()
 	opt.Libraries = emulate.Device(t)
-	if n, err := cuda.Count(opt.Libraries); err != nil || n < opt.Device+opt.TP {
-		t.Skipf("TP %d from GPU %d on: there are %d GPUs here, %v", opt.TP, opt.Device, n, err)
-	}
+	needGPUs(t, opt.Device+opt.TP)
 	opt.Cache = cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}
 	return ready(t, modelOf(t, config, opt), func(o Options) (*Team, error) {
 		one, _ := opening.LoadOrStore(config, &sync.Mutex{})

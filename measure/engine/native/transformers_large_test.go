@@ -69,40 +69,25 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 // far transformers is with everything in bf16.
 func (a *answers) holdLarge(t *testing.T, limit float64) {
 	t.Helper()
-	var asked []scoreRequest
-	ways := []string{"exact", "rounded", "bfloat16"}
-	for _, r := range a.requests {
-		for _, r.How = range ways {
-			asked = append(asked, r)
-		}
-	}
-	all := scores(t, asked)
-	for i, name := range a.names {
-		exact := all[i*len(ways)]
+	for i, all := range a.compared(t, "exact", "rounded", "bfloat16") {
 		var moved [3]float64 // by the engine, rounding, and bf16
-		var ties, steps int
-		for s, positions := range exact {
-			for step, want := range positions {
-				got := a.logits[i][step][s]
-				moved[0] = max(moved[0], apart(got, want))
-				moved[1] = max(moved[1], apart(all[i*len(ways)+1][s][step], want))
-				moved[2] = max(moved[2], apart(all[i*len(ways)+2][s][step], want))
-				if steps++; argmax(got) != int32(slices.Index(want, slices.Max(want))) {
-					ties++
-				}
+		var others int
+		for _, s := range all {
+			exact := s.want[0]
+			moved[0], moved[1], moved[2] = max(moved[0], apart(s.got, exact)), max(moved[1], apart(s.want[1], exact)), max(moved[2], apart(s.want[2], exact))
+			if argmax(s.got) != int32(slices.Index(exact, slices.Max(exact))) {
+				others++
 			}
 		}
 		most := max(limit, 1.5*moved[1])
 		t.Logf("%s, request %d: scores of %d steps are %.2e from transformers' in float64 at worst; where inputs of products are rounded %.2e, transformers' in bf16 %.2e; %d other tokens",
-			name, i, steps, moved[0], moved[1], moved[2], ties)
+			a.names[i], i, len(all), moved[0], moved[1], moved[2], others)
 		if moved[0] > most {
-			t.Errorf("%s, request %d: scores are %.2e from transformers', want %.2e", name, i, moved[0], most)
+			t.Errorf("%s, request %d: scores are %.2e from transformers', want %.2e", a.names[i], i, moved[0], most)
 		}
-		for s, positions := range exact {
-			for step, want := range positions {
-				if !sameChoice(want, argmax(a.logits[i][step][s]), most) {
-					t.Errorf("%s, request %d, sequence %d, step %d: another token", name, i, s, step)
-				}
+		for _, s := range all {
+			if !sameChoice(s.want[0], argmax(s.got), most) {
+				t.Errorf("%s: another token", s.what)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package native
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -68,9 +69,18 @@ type checkpoint struct {
 // checkpoints has transformers write one of each family, or of some.
 func checkpoints(t *testing.T, some ...string) []checkpoint {
 	t.Helper()
+	return checkpointsOf(t, tiny(), some...)
+}
+
+// checkpointsOf has it write one of each model, or of some.
+func checkpointsOf(t *testing.T, configs map[string]string, some ...string) []checkpoint {
+	t.Helper()
 	dir := t.TempDir()
-	names := slices.Sorted(maps.Keys(tiny()))
+	names := slices.Sorted(maps.Keys(configs))
 	if only := os.Getenv("LLMPROF_TEST_FAMILY"); only != "" {
+		if configs[only] == "" {
+			t.Skipf("no model is called %s here", only)
+		}
 		names = []string{only}
 	} else if len(some) > 0 {
 		names = some
@@ -78,7 +88,7 @@ func checkpoints(t *testing.T, some ...string) []checkpoint {
 	args := []string{"write", dir}
 	for _, name := range names {
 		path := filepath.Join(dir, name+".json")
-		if err := os.WriteFile(path, []byte(tiny()[name]), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(configs[name]), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		args = append(args, path)
@@ -248,45 +258,88 @@ func (a *answers) add(t *testing.T, name, folder string, e runner, w workload, v
 
 func (a *answers) last() *scoreRequest { return &a.requests[len(a.requests)-1] }
 
+// A comparison is what an engine said at a step of a sequence.
+type comparison struct {
+	what           string // which it is
+	sequence, step int
+	got            []float32
+	want           [][]float64 // transformers' of the same tokens, of each way
+}
+
+// compared are those of each request, beside transformers' of so many ways.
+func (a *answers) compared(t *testing.T, ways ...string) [][]comparison {
+	t.Helper()
+	var asked []scoreRequest
+	for _, r := range a.requests {
+		for _, r.How = range ways {
+			asked = append(asked, r)
+		}
+	}
+	all, out := scores(t, asked), make([][]comparison, len(a.requests))
+	for i := range out {
+		for s, positions := range all[i*len(ways)] {
+			for step := range positions {
+				one := comparison{fmt.Sprintf("%s, request %d, sequence %d, step %d", a.names[i], i, s, step), s, step, a.logits[i][step][s], nil}
+				for way := range ways {
+					one.want = append(one.want, all[i*len(ways)+way][s][step])
+				}
+				out[i] = append(out[i], one)
+			}
+		}
+	}
+	return out
+}
+
 // hold holds them against transformers'.
 func (a *answers) hold(t *testing.T) {
 	t.Helper()
-	for i, sequences := range scores(t, a.requests) {
-		name, worst := a.names[i], 0.0
-		for s, positions := range sequences {
-			for step, want := range positions {
-				got, limit := a.logits[i][step][s], a.limits[i][s][step]
-				d := apart(got, want)
-				worst = max(worst, d)
-				if d > limit {
-					t.Fatalf("%s, request %d, sequence %d, step %d: scores are %.2e from transformers', want %.2e", name, i, s, step, d, limit)
-				}
-				if limit < afterTie && !sameChoice(want, argmax(got), limit) {
-					t.Fatalf("%s, request %d, sequence %d, step %d: another token", name, i, s, step)
-				}
+	for i, all := range a.compared(t, "exact") {
+		worst := 0.0
+		for _, s := range all {
+			d, limit := apart(s.got, s.want[0]), a.limits[i][s.sequence][s.step]
+			worst = max(worst, d)
+			if d > limit {
+				t.Fatalf("%s: scores are %.2e from transformers', want %.2e", s.what, d, limit)
+			}
+			if limit < afterTie && !sameChoice(s.want[0], argmax(s.got), limit) {
+				t.Fatalf("%s: another token", s.what)
 			}
 		}
-		t.Logf("%s: %d sequences of %d tokens: %.2e from transformers' at worst", name, len(sequences), len(a.requests[i].Sequences[0]), worst)
+		r := a.requests[i]
+		t.Logf("%s: %d sequences of %d tokens: %.2e from transformers' at worst", a.names[i], len(r.Sequences), len(r.Sequences[0]), worst)
 	}
 }
 
-// GPUs that share a model against transformers, one key head among them, and in fp16.
+// GPUs that share a model against transformers, also where they are more than its key
+// heads, and in fp16.
 func TestGPUSharedIsTransformers(t *testing.T) {
 	emulate.Device(t)
-	workloads, families := []workload{{1, 1, 32}, {8, 77, 32}, {1, 1024, 3}}, []string{"mistral", "gemma", "qwen3"}
-	if emulate.RealGPU() != nil { // the processor takes its time
-		workloads, families = []workload{{2, 40, 3}}, []string{"mistral"}
-	}
-	var said answers
-	for _, c := range checkpoints(t, families...) {
-		for _, w := range workloads {
-			opt := Options{TP: 2, Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen, FP16: c.name == "mistral"}
-			team := openShared(t, string(c.config), opt)
-			said.add(t, c.name, c.folder, team, w, team.Lead().shape.vocab)
-			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.prompt-1))
+	for _, c := range []struct {
+		tp       int
+		configs  map[string]string
+		families []string
+	}{
+		{2, tiny(), []string{"mistral", "gemma", "qwen3"}}, {4, shareable(), []string{"copies", "mistral", "gemma2", "gemma3", "qwen3_moe", "mixtral"}},
+	} {
+		workloads, families := []workload{{1, 1, 32}, {8, 77, 32}, {1, 1024, 3}}, c.families
+		if emulate.RealGPU() != nil { // the processor takes its time
+			workloads, families = []workload{{2, 40, 3}}, families[:1]
 		}
+		tp := c.tp
+		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
+			needGPUs(t, tp)
+			var said answers
+			for _, c := range checkpointsOf(t, c.configs, families...) {
+				for _, w := range workloads {
+					opt := Options{TP: tp, Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen, FP16: c.name == "mistral"}
+					team := openShared(t, string(c.config), opt)
+					said.add(t, c.name, c.folder, team, w, team.Lead().shape.vocab)
+					said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.prompt-1))
+				}
+			}
+			said.hold(t)
+		})
 	}
-	said.hold(t)
 }
 
 // limitsOf are how far scores may be from transformers', of positions from first on.

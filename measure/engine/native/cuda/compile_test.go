@@ -86,6 +86,16 @@ func gemma(dim string, group int) []string {
 	}
 }
 
+// stepShape defines the sizes of a mixture whose step is one kernel, with two key heads.
+func stepShape(t *testing.T, shape []string) string {
+	t.Helper()
+	var dim, group int
+	if _, err := fmt.Sscanf(strings.Join(shape[:2], " "), "HEAD_DIM=%d GROUP=%d", &dim, &group); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("STEP_SHAPE=%d,2048,768,128,8,1,%d,2,16,6,132,6", 2*group*dim, 2*(group+2)*dim)
+}
+
 // TestKernelsCompile compiles for GPUs with and without Hopper's instructions. A
 // compilation takes some five seconds, so they are done side by side.
 func TestKernelsCompile(t *testing.T) {
@@ -102,6 +112,9 @@ func TestKernelsCompile(t *testing.T) {
 			}
 			if define := older[arch]; define != "" {
 				shape = append(slices.Clone(shape), define, "FP16=1", "KEYS=32")
+			}
+			if text := strings.Join(shape, " "); older[arch] == "" && strings.Contains(text, "MOE=1") && !strings.Contains(text, "RANKS") {
+				shape = append(slices.Clone(shape), stepShape(t, shape))
 			}
 			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,3,256,3,8", "SHAPE_16=2,3,256,3,16", "DEEP_1=1,2,256,7,1", "DEEP_8=1,2,256,6,8", "DEEP_16=2,2,256,4,16",
 				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,2,256,4,16", "HALVES_1=1,3,256,7,1", "HALVES_8=1,3,256,5,8",

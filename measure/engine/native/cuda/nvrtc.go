@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -107,8 +108,14 @@ func (c *Compiler) Compile(file, source, arch string, defines []string) (cubin [
 	return cubin, log, c.check("nvrtcGetCUBIN", c.fn.cubin(p, unsafe.SliceData(cubin)))
 }
 
+// Sanitizer is the define of kernels for compute-sanitizer. They know their lines, which it names then.
+const Sanitizer = "SANITIZED=1"
+
 func compilerOptions(arch string, defines []string) []string {
 	options := []string{"--gpu-architecture=" + arch, "--std=c++17", "--extra-device-vectorization"}
+	if slices.Contains(defines, Sanitizer) {
+		options = append(options, "--generate-line-info")
+	}
 	for _, d := range defines {
 		options = append(options, "-D"+d)
 	}

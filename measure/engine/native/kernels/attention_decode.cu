@@ -433,10 +433,11 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   int first = blockIdx.x * DEC_WARPS + warp, step = splits * DEC_WARPS;
   u32 blocks = cluster_blocks();
   if (blocks > 1) {
-    if (threadIdx.x == 0) {
-      barrier_init(&sh.received, 1);
-      barrier_expect(&sh.received, DEC_VALUES * 4 + blocks * GROUP * 8);
-    }
+    if (threadIdx.x == 0) barrier_init(&sh.received, 1);
+#ifdef SANITIZED
+    __syncthreads(); // racecheck of CUDA 13.0 warns of what the same thread does next
+#endif
+    if (threadIdx.x == 0) barrier_expect(&sh.received, DEC_VALUES * 4 + blocks * GROUP * 8);
     cluster_begin();
   }
   bool late = gridDim.z == 1 && blocks > 1;

@@ -192,6 +192,9 @@ __device__ __forceinline__ void barrier_wait(u64 *b, u32 parity) {
                  : "=r"(done)
                  : "r"(shared_address(b)), "r"(parity)
                  : "memory");
+#ifdef SANITIZED
+    if (!done) __nanosleep(2000); // racecheck writes each look down
+#endif
   }
 }
 
@@ -347,6 +350,13 @@ __device__ __forceinline__ void copy_bulk(u32 to, const void *from, u32 bytes, u
 __device__ __forceinline__ void before_bulk() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// call_ahead brings bytes, a multiple of 16, into the L2.
+__device__ __forceinline__ void call_ahead(const void *from, u32 bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
 

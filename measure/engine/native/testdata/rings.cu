@@ -21,6 +21,8 @@ enum Leave {
   BY_BOTH,  // all lanes arrive behind __syncwarp
   BY_BLOCK, // all threads meet at bar.sync, and nobody arrives
   BY_BLOCK_IF, // the same, of which the instruction has a condition
+  BY_CHAIN, // the lanes of one warp arrive at a barrier that the other waits for, and those of that for both
+  BY_MEETING, // both warps meet at bar.sync, and the lanes of one arrive for both
 };
 
 enum Wrong {
@@ -46,7 +48,7 @@ __device__ __forceinline__ void test_wait(u64 *b, u32 parity) {
 template <Fill FILL, Leave LEAVE, Wrong WRONG, int STAGES, bool TEST>
 struct Rings {
   u8 *ring;
-  u64 *full, *empty;
+  u64 *full, *empty, *chain;
   bool met;
 
   __device__ __forceinline__ static void wait(u64 *b, u32 parity) {
@@ -103,6 +105,10 @@ struct Rings {
       sum = sum * 3 + (a.x ^ a.y ^ a.z ^ a.w) + 7 * (b.x ^ b.y ^ b.z ^ b.w);
       if ((LEAVE == BY_WARP || LEAVE == BY_BOTH) && WRONG != NO_SYNC) __syncwarp();
       if (LEAVE == BY_LANES || LEAVE == BY_BOTH || LEAVE == BY_WARP && thread % WARP == 0) barrier_arrive(empty + slot);
+      if (LEAVE == BY_CHAIN && thread >= WARP) barrier_arrive(chain + slot);
+      if (LEAVE == BY_CHAIN && thread < WARP) wait(chain + slot, phase);
+      if (LEAVE == BY_MEETING) sync_threads_of(2, FILLERS);
+      if ((LEAVE == BY_CHAIN || LEAVE == BY_MEETING) && thread < WARP) barrier_arrive(empty + slot);
       if ((LEAVE == BY_BLOCK || LEAVE == BY_BLOCK_IF) && s + STAGES < stages) sync_threads_of(1, 2 * FILLERS);
       if (++slot == STAGES) slot = 0, phase ^= 1;
     }
@@ -111,11 +117,11 @@ struct Rings {
 
   __device__ static void run(const uint4 *in, u32 *out, int stages) {
     DYNAMIC_SHARED(ring);
-    __shared__ u64 full[STAGES], empty[STAGES];
-    Rings r = {ring, full, empty, stages > 1};
+    __shared__ u64 full[STAGES], empty[STAGES], chain[STAGES];
+    Rings r = {ring, full, empty, chain, stages > 1};
     if (threadIdx.x == 0)
       for (int i = 0; i < STAGES; i++)
-        barrier_init(full + i, FILL == STORES_WARP ? FILLERS / WARP : FILLERS), barrier_init(empty + i, LEAVE == BY_WARP ? FILLERS / WARP : FILLERS);
+        barrier_init(full + i, FILL == STORES_WARP ? FILLERS / WARP : FILLERS), barrier_init(empty + i, LEAVE == BY_WARP ? FILLERS / WARP : LEAVE == BY_CHAIN || LEAVE == BY_MEETING ? WARP : FILLERS), barrier_init(chain + i, WARP);
     __syncthreads();
     if (threadIdx.x < FILLERS)
       r.produce(threadIdx.x, in + blockIdx.x * stages * FILLERS, stages);
@@ -149,6 +155,10 @@ RING(block_copies, COPIES, BY_BLOCK, NOTHING, 3, false)
 RING(block_waited, WAITED, BY_BLOCK, NOTHING, 3, false)
 RING(block_stores, STORES, BY_BLOCK, NOTHING, 3, false)
 RING(block_copies_if, COPIES, BY_BLOCK_IF, NOTHING, 3, false)
+RING(chain_copies, COPIES, BY_CHAIN, NOTHING, 3, false)
+RING(chain_stores, STORES, BY_CHAIN, NOTHING, 3, false)
+RING(meeting_copies, COPIES, BY_MEETING, NOTHING, 3, false)
+RING(meeting_stores, STORES, BY_MEETING, NOTHING, 3, false)
 RING(wrong_no_empty, COPIES, BY_WARP, NO_EMPTY, 3, false)
 RING(wrong_no_empty_lanes, COPIES, BY_LANES, NO_EMPTY, 3, false)
 RING(wrong_no_empty_stores, STORES, BY_LANES, NO_EMPTY, 3, false)

@@ -295,6 +295,9 @@ inline void barrier_expect(u64 *b, u32 bytes) {
 }
 inline bool bulk_copies() { return emulated::reversed; } // both ways in turn
 inline void before_bulk() {}
+inline void call_ahead(const void *from, u32 bytes) {
+  if ((u64)from % 16 || bytes % 16) emulated::fail("bytes ahead that are not aligned");
+}
 inline void copy_bulk(u32 to, const void *from, u32 bytes, u64 *b, u64) {
   if ((u64)from % 16 || to % 16 || bytes % 16) emulated::fail("a copy of bytes that are not aligned");
   shared_pointer(to + bytes - 1);
