@@ -112,32 +112,53 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_n
   }
 }
 
+// warp_most is the greatest of a warp's.
+__device__ __forceinline__ u64 warp_most(u64 v) {
+#pragma unroll
+  for (int o = WARP / 2; o > 0; o /= 2) {
+    u64 other = __shfl_xor_sync(FULL, v, o);
+    v = other > v ? other : v;
+  }
+  return v;
+}
+
 // best_score finds the highest of a sequence's scores, the lowest index among
 // equals, and gives it to one thread of the last block of the sequence that comes
 // to its end: index and score as a number that orders as they do. A soft cap of the
 // scores is applied on the way. first is the index of the first score. best and
 // arrived are zero before and after.
 __device__ __forceinline__ bool best_score(float *logits, int vocab, u32 first, u64 *best, u32 *arrived, u64 &winner) {
-  int seq = blockIdx.y;
+  __shared__ u64 tops[WARP];
+  constexpr int AHEAD = 8; // scores that a thread has on their way
+  int seq = blockIdx.y, warp = threadIdx.x / WARP, step = gridDim.x * blockDim.x;
+  float *row = logits + (u64)seq * vocab;
   u64 top = 0;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < vocab; i += gridDim.x * blockDim.x) {
-#ifdef LOGIT_SOFTCAP
-    logits[(u64)seq * vocab + i] = bend(logits[(u64)seq * vocab + i], LOGIT_SOFTCAP);
-#endif
-    u32 bits = __float_as_uint(logits[(u64)seq * vocab + i]);
-    bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
-    u64 key = (u64)bits << 32 | (0xffffffffu - (first + (u32)i));
-    top = key > top ? key : top;
-  }
+  for (int from = blockIdx.x * blockDim.x + threadIdx.x; from < vocab; from += AHEAD * step) {
+    float v[AHEAD];
 #pragma unroll
-  for (int o = WARP / 2; o > 0; o /= 2) {
-    u64 other = __shfl_xor_sync(FULL, top, o);
-    top = other > top ? other : top;
+    for (int j = 0; j < AHEAD; j++) v[j] = from + j * step < vocab ? __ldcg(row + from + j * step) : 0.f;
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+      int i = from + j * step;
+      if (i >= vocab) break;
+#ifdef LOGIT_SOFTCAP
+      row[i] = v[j] = bend(v[j], LOGIT_SOFTCAP);
+#endif
+      u32 bits = __float_as_uint(v[j]);
+      bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
+      u64 key = (u64)bits << 32 | (0xffffffffu - (first + (u32)i));
+      top = key > top ? key : top;
+    }
   }
-  if (threadIdx.x % WARP == 0) atomicMax(best + seq, top);
-  __threadfence();
+  top = warp_most(top);
+  if (threadIdx.x % WARP == 0) tops[warp] = top;
   __syncthreads();
-  if (threadIdx.x != 0 || atomicAdd(arrived + seq, 1) != gridDim.x - 1) return false;
+  if (warp > 0) return false;
+  top = warp_most(threadIdx.x < blockDim.x / WARP ? tops[threadIdx.x] : 0);
+  if (threadIdx.x != 0) return false;
+  atomicMax(best + seq, top);
+  __threadfence();
+  if (atomicAdd(arrived + seq, 1) != gridDim.x - 1) return false;
   winner = atomicExch(best + seq, 0ull);
   arrived[seq] = 0;
   return true;
