@@ -12,6 +12,7 @@ type wideRing struct {
 	stages   int
 	span     int  // columns of a stage, in 64
 	cluster  int  // blocks that share the rows of a tile, each with a part of the columns
+	scores   bool // its kernel writes scores: qkv_proj and the LM head
 	alone    bool // no two blocks fit on a multiprocessor
 	clusters int  // that find room on the GPU at the same time
 }
@@ -84,6 +85,7 @@ func wideFor(s *shape, batch, sms int) []linearKernels {
 		scores: newWideRing(s.qkvWidth(), rows, 2, sms, room), head: newWideRing(tokens, rows, 1, sms, room),
 		gated: newWideRing(2*s.inner, rows, 1, sms, room),
 	}
+	w.scores.scores, w.head.scores = true, true
 	most := 0
 	for _, r := range []*wideRing{&w.scores, &w.head, &w.gated} {
 		most = max(most, r.stages*r.stage(rows)+r.beside(rows))
@@ -142,8 +144,16 @@ func (r *wideRing) launch(rows, sms int) cuda.Launch {
 	if r.alone {
 		shared = max(shared, alone-r.sent(rows))
 	}
-	const threads = 320
-	return cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: threads}, Shared: shared, Early: true, Cluster: r.cluster}
+	return cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: r.threads()}, Shared: shared, Early: true, Cluster: r.cluster}
+}
+
+// threads are those of a block: eight warps that multiply, one that copies, and those that
+// find norms: four where scores are written and sums leave registers for them, else one.
+func (r *wideRing) threads() int {
+	if r.scores && r.units <= 8 {
+		return 32 * (8 + 1 + 4)
+	}
+	return 32 * (8 + 1 + 1)
 }
 
 // ringOf are the kernels by their rings, of which some models have not all.

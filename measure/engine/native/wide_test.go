@@ -15,7 +15,7 @@ func TestWideFor(t *testing.T) {
 	llama := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
 	got := wideFor(&llama, 32, 132)[0].wide
 	want := wideRings{ // those that were fastest on an H200
-		scores: wideRing{units: 6, stages: 3, span: 2, cluster: 2}, head: wideRing{units: 14, stages: 3, span: 1, cluster: 1},
+		scores: wideRing{units: 6, stages: 3, span: 2, cluster: 2, scores: true}, head: wideRing{units: 14, stages: 3, span: 1, cluster: 1, scores: true},
 		gated: wideRing{units: 14, stages: 3, span: 1, cluster: 1}, stream: wideRing{units: 4, stages: 4, span: 2, cluster: 2, alone: true},
 	}
 	if got != want {
@@ -23,7 +23,7 @@ func TestWideFor(t *testing.T) {
 	}
 	half := shape{ranks: 2, heads: 16, kvHeads: 4, headDim: 128, hidden: 4096, inner: 7168, tokens: 64128}
 	want = wideRings{
-		scores: wideRing{units: 4, stages: 4, span: 2, cluster: 2}, head: wideRing{units: 12, stages: 3, span: 1, cluster: 1},
+		scores: wideRing{units: 4, stages: 4, span: 2, cluster: 2, scores: true}, head: wideRing{units: 12, stages: 3, span: 1, cluster: 1, scores: true},
 		gated: wideRing{units: 8, stages: 5, span: 1, cluster: 1}, stream: wideRing{units: 4, stages: 4, span: 2, cluster: 2, alone: true},
 	}
 	if got := wideFor(&half, 32, 132)[0].wide; got != want {
@@ -157,7 +157,7 @@ func parseWide(t *testing.T, w *wideRings, text string) {
 		}
 		part, alone := strings.CutSuffix(part, "!")
 		f := strings.Split(part, "/")
-		*r = wideRing{units: number(t, f[0]), stages: number(t, f[1]), cluster: number(t, f[2]), span: number(t, f[3]), alone: alone}
+		*r = wideRing{units: number(t, f[0]), stages: number(t, f[1]), cluster: number(t, f[2]), span: number(t, f[3]), scores: r.scores, alone: alone}
 	}
 }
 

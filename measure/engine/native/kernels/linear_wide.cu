@@ -20,8 +20,7 @@
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && defined(WIDE_RINGS)
 
 #define WIDE_GROUPS 2                    // warpgroups that multiply
-#define WIDE_THREADS (WIDE_GROUPS * 128) // of those; behind them a warp that copies and one that finds norms
-#define WIDE_ALL (WIDE_THREADS + 2 * WARP)
+#define WIDE_THREADS (WIDE_GROUPS * 128) // of those; behind them a warp that copies and those that find norms
 #define WIDE_UNIT 2048                   // bytes of 16 rows of 64 columns
 
 // WideShared is what the blocks of a cluster send each other.
@@ -40,6 +39,8 @@ struct Wide {
   static constexpr int STAGE = SPAN * SLAB;
   static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
   static constexpr int SENT = N / 4 * 2 * XR * 8;        // bytes
+  static constexpr int NORMERS = OUT == SCORES && N <= 64 ? 4 : 1; // warps that find norms: where there are registers for more than one
+  static constexpr int ALL = WIDE_THREADS + (1 + NORMERS) * WARP;
   static constexpr bool NORMED = OUT == SCORES || OUT == SWIGLU;
   static constexpr bool ADDED = OUT == RESIDUAL || OUT == SUMMED; // to the stream
   static constexpr bool AHEAD = ADDED && N <= 48;                 // there are registers for what is added to
@@ -331,12 +332,13 @@ struct Wide {
     }
   }
 
-  // scales are the reciprocal norms of the inputs, by one warp.
+  // scales are the reciprocal norms of the inputs, of which each of those warps finds eight
+  // at a time.
   __device__ __forceinline__ void scales(float *scale) const {
     int lane = threadIdx.x % WARP;
     float each = 1.f / a.k;
 #pragma unroll 1
-    for (int first = 0; first < XR; first += 8) {
+    for (int first = (threadIdx.x - WIDE_THREADS) / WARP * 8 - 8; first < XR; first += 8 * NORMERS) {
       float ss[8] = {};
 #pragma unroll 1
       for (int i = lane * 4; i < a.k / 16; i += WARP * 4) {
@@ -371,7 +373,7 @@ struct Wide {
       if (posts) turn = __ldcg(a.turns + t.first + group * MINE) + 1; // of units that no other warpgroup has
 #endif
       if (t.units > 0) multiply(d, c, group);
-      if (NORMED && pass == 0) sync_threads_of(2, WIDE_THREADS + WARP); // scale is found
+      if (NORMED && pass == 0) sync_threads_of(2, WIDE_THREADS + NORMERS * WARP); // scale is found
       if (t.units == 0) return;
       if (!mine) {
         send_sums(d, pass);
@@ -425,14 +427,14 @@ struct Wide {
     if (CLUSTER > 1) cluster_wait(); // the other has its barriers
     if (NORMED && threadIdx.x >= WIDE_THREADS + WARP) {
       l.scales(scale);
-      arrive_at(2, WIDE_THREADS + WARP);
+      arrive_at(2, WIDE_THREADS + NORMERS * WARP);
     }
     if (threadIdx.x < WIDE_THREADS) l.consume(scale);
   }
 };
 
 #define WIDE_PRODUCT(name, SHAPE, OUT)                                                                                           \
-  extern "C" __global__ void __launch_bounds__(WIDE_ALL, 2)                                                                      \
+  extern "C" __global__ void __launch_bounds__(Wide<SHAPE, OUT>::ALL, 2)                                                           \
       name(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm) {                       \
     LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
     Wide<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
@@ -441,7 +443,7 @@ struct Wide {
 #if RANKS > 1
 #define WIDE_STREAM(rows)                                                                                                        \
   WIDE_PRODUCT(wide_plain_##rows, WIDE_STREAM_##rows, PLAIN)                                                                     \
-  extern "C" __global__ void __launch_bounds__(WIDE_ALL, 2)                                                                      \
+  extern "C" __global__ void __launch_bounds__(Wide<WIDE_STREAM_##rows, SUMMED>::ALL, 2)                                            \
       wide_summed_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
                          const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
     LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm, 1, nullptr, nullptr, {boxes, late, limit, rank}, turns}; \
