@@ -69,6 +69,9 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.rows = o.PromptLen * min(max(mostRows/o.PromptLen, 1), o.Batch)
 	if b.splits = o.splits; b.splits == 0 {
 		b.splits = splits(s, o.Batch, b.capacity, sms)
+		if o.wide != nil && s.ranks == 1 {
+			b.splits = max(b.splits, splitsOfWide(s, o.Batch, b.capacity, sms))
+		}
 	}
 	step := max(b.rows, o.Batch)
 	b.ask(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)

@@ -24,6 +24,11 @@ func TestSplits(t *testing.T) {
 			t.Errorf("batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
 		}
 	}
+	for _, c := range []struct{ batch, capacity, want int }{{17, 1056, 2}, {32, 1056, 2}, {33, 1056, 2}, {34, 1056, 1}, {32, 255, 1}, {64, 1056, 1}} {
+		if got := splitsOfWide(s, c.batch, c.capacity, 132); got != c.want {
+			t.Errorf("beside wide products, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
+		}
+	}
 	for _, sms := range []int{1, 16, 108, 132, 188} {
 		for _, kv := range []int{1, 2, 8, 40} {
 			for _, batch := range []int{1, 7, 64, 65535} {
