@@ -64,6 +64,9 @@ func (o *Options) rings() []linearKernels {
 		return o.linear
 	}
 	own := linearShapes()
+	if o.ranks() > 1 {
+		own[2].gated.stages = 4 // as long as leaves room for the next product, where there are fewer rows
+	}
 	if o.fewGated {
 		own[0].gated = ring{tiles: 2, depth: 256, stages: 5}
 	}
