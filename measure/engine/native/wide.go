@@ -69,7 +69,9 @@ const mostWide = 64
 // wideFor are the products of linear_wide.cu for a batch, of which there is one at most,
 // for compiling them takes time. On a multiprocessor there is room for two blocks, but not
 // for two that add to the stream, as linearShapes has it: those have what the others
-// leave.
+// leave. On one GPU gate_up_proj, half of all weights, has a multiprocessor for itself and a
+// ring twice as long: on an H200 a step of llama3.1-8b took 5.200 and 5.230 ms for 5.241 and
+// 5.249 at batch 32, and 6.356 for 6.416 at 64 (docs/native.md).
 func wideFor(s *shape, batch, sms int) []linearKernels {
 	const shared = 228 << 10
 	const room = shared - alone - 1536 // beside a block that has to be alone
@@ -92,6 +94,9 @@ func wideFor(s *shape, batch, sms int) []linearKernels {
 	}
 	w.stream = newWideRing(s.hidden, rows, 2, sms, shared-most)
 	w.stream.alone = true
+	if s.ranks == 1 {
+		w.gated.alone, w.gated.stages = true, min(8, 192<<10/w.gated.stage(rows))
+	}
 	return []linearKernels{{rows: rows, columns: rows / 8, wide: w, tiles: 1, depth: 64, least: 1}}
 }
 
@@ -118,11 +123,11 @@ func (l *linearKernels) wideDefines() (out []string) {
 
 // wideArguments are the maps of weights of n rows of results, and of inputs.
 func wideArguments(dev *cuda.Device, r *wideRing, rows int, u use, w, x cuda.Ptr, n, k, batch int) ([]any, error) {
-	weights := cuda.Tensor{At: w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}}
+	weights := cuda.Tensor{At: w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}, Short: true}
 	if u == toGated {
 		weights.Size[2], weights.Box = 2, [3]int{64, 4 * r.units, 2}
 	}
-	inputs := cuda.Tensor{At: x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}}
+	inputs := cuda.Tensor{At: x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}, Short: true}
 	var out []any
 	for _, t := range []*cuda.Tensor{&weights, &inputs} {
 		m, err := dev.TensorMap(t)

@@ -47,8 +47,8 @@ func shapes() [][]string {
 func wide() []string {
 	return []string{
 		"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "WIDE_RINGS=1",
-		"WIDE_SCORES_32=48,3,32,2,2", "WIDE_HEAD_32=112,3,32,1,1", "WIDE_GATED_32=112,3,32,1,1", "WIDE_STREAM_32=32,4,32,2,2",
-		"WIDE_SCORES_64=48,2,64,2,2", "WIDE_HEAD_64=112,3,64,1,1", "WIDE_GATED_64=112,3,64,1,1", "WIDE_STREAM_64=32,3,64,2,2",
+		"WIDE_SCORES_32=48,3,32,2,2", "WIDE_HEAD_32=112,3,32,1,1", "WIDE_GATED_32=112,6,32,1,1", "WIDE_STREAM_32=32,4,32,2,2",
+		"WIDE_SCORES_64=48,2,64,2,2", "WIDE_HEAD_64=112,3,64,1,1", "WIDE_GATED_64=112,5,64,1,1", "WIDE_STREAM_64=32,3,64,2,2",
 	}
 }
 
@@ -117,7 +117,7 @@ func TestKernelsCompile(t *testing.T) {
 				shape = append(slices.Clone(shape), stepShape(t, shape))
 			}
 			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,3,256,3,8", "SHAPE_16=2,3,256,3,16", "DEEP_1=1,2,256,7,1", "DEEP_8=1,2,256,6,8", "DEEP_16=2,2,256,4,16",
-				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,2,256,4,16", "HALVES_1=1,3,256,7,1", "HALVES_8=1,3,256,5,8",
+				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,2,256,8,16", "HALVES_1=1,3,256,7,1", "HALVES_8=1,3,256,5,8",
 				"EXPERTS_1=512,4,256,12", "EXPERTS_8=512,3,256,8")
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
 				t.Parallel()

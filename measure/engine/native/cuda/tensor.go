@@ -13,6 +13,7 @@ type Tensor struct {
 	Size   [3]int // in values
 	Stride [2]int // of the second and third dimension, in bytes
 	Box    [3]int
+	Short  bool // where the L2 lacks a row of a box, it fetches 128 bytes and not 256
 }
 
 // A TensorMap is the driver's form of a Tensor, to be an argument of a kernel.
@@ -32,10 +33,14 @@ func (dev *Device) TensorMap(t *Tensor) (*TensorMap, error) {
 	for i := range 3 {
 		size[i], box[i] = uint64(t.Size[i]), uint32(t.Box[i])
 	}
-	const bfloat16, swizzle128B, promote256B = 9, 3, 3 // CU_TENSOR_MAP_...; of fp16 too: copies do not look into values
+	const bfloat16, swizzle128B, promote128B, promote256B = 9, 3, 2, 3 // CU_TENSOR_MAP_...; of fp16 too: copies do not look into values
+	promotion := int32(promote256B)
+	if t.Short {
+		promotion = promote128B
+	}
 	m := &TensorMap{}
 	code := dev.d.encodeTiled(m.pointer(), bfloat16, 3, uint64(t.At), unsafe.Pointer(&size), unsafe.Pointer(&stride),
-		unsafe.Pointer(&box), unsafe.Pointer(&step), 0, swizzle128B, promote256B, 0)
+		unsafe.Pointer(&box), unsafe.Pointer(&step), 0, swizzle128B, promotion, 0)
 	if err := dev.d.check("cuTensorMapEncodeTiled", code); err != nil {
 		return nil, fmt.Errorf("%w (a tensor of %v values at %#x, rows and planes %v bytes apart, in boxes of %v)", err, t.Size, uint64(t.At), t.Stride, t.Box)
 	}
