@@ -266,16 +266,16 @@ func (r *calibrationReader) value(k *Constant, t *valueText) (v Value, err error
 func (q quantity) read(v any) (float64, error) {
 	switch v := v.(type) {
 	case int64:
-		if q != seconds {
+		if !q.timed() {
 			return float64(v), nil
 		}
 	case float64:
-		if q != seconds {
+		if !q.timed() {
 			return v, nil
 		}
 	case string:
 		var s unit.Seconds
-		if err := s.UnmarshalText([]byte(v)); q == seconds && err == nil && strings.HasSuffix(v, "s") {
+		if err := s.UnmarshalText([]byte(v)); q.timed() && err == nil && strings.HasSuffix(v, "s") {
 			return float64(s), nil
 		}
 	}

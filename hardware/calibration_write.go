@@ -116,7 +116,7 @@ func (f *CalibrationFile) writeValues(line func(string, ...any)) {
 
 // text writes a value as read reads it.
 func (q quantity) text(v float64) string {
-	if q == seconds {
+	if q.timed() {
 		return quote(unit.Seconds(v).String())
 	}
 	return number(v)

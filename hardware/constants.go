@@ -20,6 +20,7 @@ type quantity uint8
 const (
 	share   quantity = iota // of a peak of the data sheet
 	seconds                 // written with its unit
+	delay                   // the same, which may be none
 	tokens
 	growth // of a time, with each row
 	times  // that something is done
@@ -39,6 +40,8 @@ func (q quantity) limits() (above, most float64) {
 		return 0, 1
 	case seconds:
 		return 0, 0.1
+	case delay:
+		return -1e-30, 0.1
 	case growth:
 		return 0, 1
 	case times:
@@ -58,6 +61,8 @@ func (q quantity) want() string {
 		return "a share of the data-sheet peak, above 0 and at most 1"
 	case seconds:
 		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	case delay:
+		return "a time from 0 to 100 ms, with its unit, as \"90 ns\""
 	case growth:
 		return "what each row adds to the time of the weights, above 0 and at most 1"
 	case times:
@@ -69,6 +74,9 @@ func (q quantity) want() string {
 	}
 	return "a number of tokens, from 0 to 100000"
 }
+
+// timed reports whether it has a unit of time.
+func (q quantity) timed() bool { return q == seconds || q == delay }
 
 // A Constant is one that a calibration file holds.
 type Constant struct {
@@ -177,7 +185,7 @@ var constants = []Constant{
 	{Key: "one_shot.per_gpu", Help: "see base", quantity: seconds, of: func(c *Calibration) *float64 { return (*float64)(&c.OneShotPerGPU) }},
 
 	{Key: "posted.base", Help: "the same for sums within own products", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedBase) }},
-	{Key: "posted.per_gpu", Help: "see base", quantity: seconds, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedPerGPU) }},
+	{Key: "posted.per_gpu", Help: "see base", quantity: delay, optional: true, of: func(c *Calibration) *float64 { return (*float64)(&c.PostedPerGPU) }},
 
 	{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Waiting }},
 	{Key: "power.memory", Help: "while products of a library read their weights", quantity: watts, optional: true, of: func(c *Calibration) *float64 { return &c.Power.Memory }},

@@ -134,7 +134,8 @@ func (b *builder) put(f *fit, what string) {
 			b.file.Values[key] = v
 			continue
 		}
-		if key == "attention.ramp" && f.value[k] < 0.1 || key == "power.fixed" && f.value[k] < 1e-3 { // of a token, of the power
+		if key == "attention.ramp" && f.value[k] < 0.1 || key == "power.fixed" && f.value[k] < 1e-3 || // of a token, of the power
+			key == "posted.per_gpu" && f.value[k] < 1e-12 { // s
 			f.value[k] = 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
