@@ -36,6 +36,11 @@ const pairsOfGroup = 8
 // copyWarps repeats PRODUCERS of linear.cu: each fills stages of its own.
 const copyWarps = 4
 
+// multiplyWarps repeats CONSUMERS of linear.cu. Where each takes every so manieth stage of a ring
+// by itself, the ring has a multiple of them: a slot is always the same warp's, which no other
+// can be a round ahead of.
+const multiplyWarps = 8
+
 // redPitch repeats RED_PITCH of linear.cu, floats of 16 sums of a warp.
 const redPitch = 20
 

@@ -61,12 +61,12 @@ func (s *shape) gridOfStep(p *cuda.Properties, sms, parts int) stepGrid {
 		return stepGrid{}
 	}
 	g := stepGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, held: stepHeld}
-	for g.stages >= copyWarps && s.stepShared(g)+besideStep > p.SharedOptIn {
-		if g.stages -= copyWarps; g.held > g.stages/2 {
+	for g.stages >= multiplyWarps && s.stepShared(g)+besideStep > p.SharedOptIn {
+		if g.stages -= multiplyWarps; g.held > g.stages/2 {
 			g.held = g.stages / 2
 		}
 	}
-	if g.share = s.shareOf(min(parts, g.blocks/s.kvHeads)); g.share < 0 || g.stages < copyWarps {
+	if g.share = s.shareOf(min(parts, g.blocks/s.kvHeads)); g.share < 0 || g.stages < multiplyWarps {
 		return stepGrid{}
 	}
 	return g

@@ -169,7 +169,7 @@ func TestStepFits(t *testing.T) {
 		if p == nil {
 			continue
 		}
-		if p.stages != c.longest || p.stages%copyWarps != 0 || c.shape.stepShared(p.stepGrid)+besideStep > c.memory {
+		if p.stages != c.longest || p.stages%multiplyWarps != 0 || c.shape.stepShared(p.stepGrid)+besideStep > c.memory {
 			t.Errorf("%d KiB: %d stages of %d bytes, want %d", c.memory>>10, p.stages, c.shape.stepShared(p.stepGrid), c.longest)
 		}
 		if parts := c.shape.heads / c.shape.kvHeads * c.shape.headDim >> p.share; parts < 1 || parts*c.shape.kvHeads > p.blocks {
