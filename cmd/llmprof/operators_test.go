@@ -126,7 +126,7 @@ func TestOperatorsJSON(t *testing.T) {
 func TestOperatorsChartTP(t *testing.T) {
 	for file, says := range map[string]string{
 		"testdata/operators-tp2.json": "H200 SXM 141GB · TP 2 · native graph · batch 1 ·",
-		"../../experiments/h200-native/measure-20261122T094839-2136e0693642-c0.p0.json": "H200 SXM 141GB · native graph · batch 1 ·",
+		"../../experiments/h200-native/measure-20261122T123928-2136e0693642-c0.p0.json": "H200 SXM 141GB · native graph · batch 1 ·",
 	} {
 		chart := filepath.Join(t.TempDir(), "operators.svg")
 		got := try(t, "validate", file, "--chart", "ops", "-o", chart)

@@ -153,7 +153,7 @@ func packedRows(t *testing.T, name string) *Rows {
 // that llmprof calibrate left there.
 func TestH200Native(t *testing.T) {
 	rows := nativeRows(t)
-	if len(rows.Rows) != 314 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
+	if len(rows.Rows) != 355 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
 	f, err := Fit(rows, board(t, "h200"), "h200-native")
@@ -165,7 +165,7 @@ func TestH200Native(t *testing.T) {
 
 // TestBytesHaveAPrice holds what docs/calibration.md says that kernels draw for a byte on
 // an H200, above the waiting power: of own products and of torch's it is the same
-// within 7 % over three times the bandwidth, and own products of eight rows cost less of
+// within 8 % over three times the bandwidth, and own products of eight rows cost less of
 // it since they load inputs once.
 func TestBytesHaveAPrice(t *testing.T) {
 	price := func(name string, keep func(*Row) bool) (least, most float64) {
@@ -191,8 +191,8 @@ func TestBytesHaveAPrice(t *testing.T) {
 		keep        func(*Row) bool
 		least, most float64 // pJ/B
 	}{
-		{native, rows(1), 127, 136}, {native, rows(8), 136, 142}, {native, rows(16), 160, 160}, {native, rows(32), 144, 167},
-		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 128, 135}, {native, func(r *Row) bool { return r.Kind == ReadPower }, 121, 121},
+		{native, rows(1), 128, 138}, {native, rows(8), 136, 142}, {native, rows(16), 164, 164}, {native, rows(32), 140, 208},
+		{native, func(r *Row) bool { return r.Kind == AttentionPower }, 130, 132}, {native, func(r *Row) bool { return r.Kind == ReadPower }, 120, 120},
 		{torch, rows(1), 109, 115}, {torch, func(r *Row) bool { return r.Kind == AttentionPower }, 137, 142},
 	} {
 		if least, most := price(c.file, c.keep); math.Round(least) != c.least || math.Round(most) != c.most {
@@ -209,7 +209,7 @@ func TestMixturesOfH200(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]float64{"mixture.memory": 0.88, "mixture.fixed": 3.53e-6, "mixture.several": 23.4e-6} {
+	for key, want := range map[string]float64{"mixture.memory": 0.88, "mixture.fixed": 1.27e-6, "mixture.several": 23.4e-6} {
 		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.15 {
 			t.Errorf("%s is %+v, want %v", key, v, want)
 		}
@@ -220,7 +220,7 @@ func TestMixturesOfH200(t *testing.T) {
 		p = append(p, f.Values[key].Value)
 	}
 	b, parts := &builder{gpu: board(t, "h200"), rows: rows.Rows}, make([]float64, len(p))
-	many := map[int][2]float64{1: {-0.03, 0.03}, 2: {-0.03, 0.13}, 4: {-0.04, 0.09}, 8: {0.00, 0.06}, 16: {-0.18, 0.02}, 32: {-0.02, 0.04}, 64: {-0.04, 0.03}}
+	many := map[int][2]float64{1: {-0.05, 0.08}, 2: {-0.03, 0.13}, 4: {-0.04, 0.09}, 8: {0.00, 0.06}, 16: {-0.18, 0.02}, 32: {-0.02, 0.04}, 64: {-0.04, 0.03}}
 	few := map[int][2]float64{1: {-0.04, 0.01}, 4: {-0.06, 0.01}, 8: {0.00, 0.08}, 16: {-0.03, 0.07}, 24: {-0.03, 0.06}, 32: {-0.02, 0.05}, 64: {0.02, 0.11}} // of 8 experts
 	for _, r := range b.of(MixtureDecode) {
 		s := b.sample(r)

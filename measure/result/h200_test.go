@@ -63,7 +63,7 @@ func TestH200Native(t *testing.T) {
 			}
 		}
 	}
-	if len(results) != 20 || metered != 18 {
+	if len(results) != 27 || metered != 25 {
 		t.Errorf("%d results, %d of them with energy", len(results), metered)
 	}
 }
