@@ -235,6 +235,22 @@ func TestMixturesOfH200(t *testing.T) {
 	}
 }
 
+// missed are the errors of an equation that is fitted to samples, as shares of their times, in order.
+func missed(t *testing.T, e equation, samples []sample, start []float64) []float64 {
+	t.Helper()
+	f, err := solve(e, samples, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs []float64
+	parts := make([]float64, len(start))
+	for i := range samples {
+		errs = append(errs, math.Abs(e.parts(f.value, &samples[i], parts)/samples[i].time-1))
+	}
+	slices.Sort(errs)
+	return errs
+}
+
 // TestOwnRowsNeedTheirRows holds that what each row adds is seen in the products of the
 // native engine's own kernels, and not in what is left over.
 func TestOwnRowsNeedTheirRows(t *testing.T) {
@@ -245,19 +261,7 @@ func TestOwnRowsNeedTheirRows(t *testing.T) {
 			own = append(own, b.sample(r))
 		}
 	}
-	median := func(e equation, start ...float64) float64 {
-		f, err := solve(e, own, start)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var errs []float64
-		parts := make([]float64, len(start))
-		for i := range own {
-			errs = append(errs, math.Abs(e.parts(f.value, &own[i], parts)/own[i].time-1))
-		}
-		slices.Sort(errs)
-		return stats.Percentile(errs, 50)
-	}
+	median := func(e equation, start ...float64) float64 { return stats.Percentile(missed(t, e, own, start), 50) }
 	with := median(streamed("own.memory", "own.row", "own.fixed"), 0.8, ownRow, 3e-6)
 	without := median(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), 0.8, 0.8, 3e-6)
 	if t.Logf("median error %.1f %% of %d products, %.1f %% without own.row", 100*with, len(own), 100*without); with > 0.045 || without < 1.3*with { // 3.1 and 3.6 % of two runs
@@ -311,16 +315,7 @@ func TestFormOfExperts(t *testing.T) {
 			most := max(memory, compute)
 			return 3.9e-6 + most*math.Pow(math.Pow(memory/most, power)+math.Pow(compute/most, power), 1/power) + parts[move]
 		}}
-		f, err := solve(e, samples, []float64{0.85, 0.7, 2, 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var errs []float64
-		parts := make([]float64, len(keys))
-		for i := range samples {
-			errs = append(errs, math.Abs(e.parts(f.value, &samples[i], parts)/samples[i].time-1))
-		}
-		slices.Sort(errs)
+		errs := missed(t, e, samples, []float64{0.85, 0.7, 2, 3})
 		median, p90 := stats.Percentile(errs, 50), stats.Percentile(errs, 90)
 		t.Logf("weights again %v, power %v: %.1f %%, %.1f %% for nine in ten", again, power, 100*median, 100*p90)
 		return p90
