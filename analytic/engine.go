@@ -65,7 +65,7 @@ const older = 0.8
 var engines = []Engine{
 	{
 		Name: "native", Fused: true, OneShot: true, Stream: true, Host: 20e-6, Reserve: 0,
-		Carries: Carries{Rows: 16, Wide: 64, Quantized: 32, Rotation: true, Experts: true, Mixture: 64, Pairs: 16, Layer: 1},
+		Carries: Carries{Rows: 16, Wide: 64, Quantized: 32, Rotation: true, Experts: true, Mixture: 64, Pairs: PairByPair, Layer: 1},
 		Source:  "llmprof's own, one CUDA graph a step; attention of a decode step carries rotary embedding and cache write, its products up to batch 16 (dense models on one Hopper GPU: 64; quantized weights: 32) norms and activation (docs/native.md); 20 µs to read the token back assumed",
 	},
 	{

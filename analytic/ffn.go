@@ -84,16 +84,12 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	group := s.tokens() * float64(p.expertReplicas())
 	hit := Distinct(float64(e.Count), busy, group) / float64(p.EP)
 	rows := group * busy / float64(p.EP)
-	groups := 0.0
-	if s.New == 1 && s.Batch <= mostGrouped {
-		groups = Groups(float64(e.Count), busy, group, GroupPairs) / float64(p.EP)
-	}
 	first := len(dst)
 	dst = s.grouped(dst, e.In, rows, busy, hit, e.In[0].In)
 	dst = s.activation(dst, &e.Activation, rows, p.expertTP(), behindExperts)
 	dst = s.grouped(dst, e.Out, rows, busy, hit, e.Out[0].Out)
 	for i := first; i < len(dst); i++ {
-		dst[i].Groups, dst[i].Up = groups, i == first
+		dst[i].Experts, dst[i].Busy, dst[i].Tokens, dst[i].Up = float64(e.Count), busy, group, i == first
 		dst[i].Within = i > first && s.fusesMixture(e)
 		switch dst[i].Name {
 		case "activation":
@@ -129,12 +125,18 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, rows, busy, hit float64, hi
 }
 
 // GroupPairs is how many pairs of one expert the native engine multiplies together in a decode step
-// (pairsOfGroup in measure/engine/native; a test there holds them together), and mostGrouped the most
-// sequences of such a step that any engine has kernels of its own for.
+// (pairsOfGroup in measure/engine/native), and PairByPair up to how many sequences the experts'
+// first product reads an expert for each pair instead. A test there holds them together.
 const (
-	GroupPairs  = 8
-	mostGrouped = 64
+	GroupPairs = 8
+	PairByPair = 16
 )
+
+// groups is how many groups of up to GroupPairs pairs of one expert a product of experts has.
+func (o *Op) groups() float64 {
+	share := o.Pairs / (o.Tokens * o.Busy) // of the experts, one rank's
+	return Groups(o.Experts, o.Busy, o.Tokens, GroupPairs) * share
+}
 
 // ExpertTile is how many pairs of one expert the native engine multiplies together in a prompt: by
 // wgmma on compute capability 9.0, else by mma (pairsOfItem and pairsOfTile there).

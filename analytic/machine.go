@@ -263,7 +263,7 @@ func (m *Machine) mixed(o *Op, a aboard) Cost {
 			if o.Up && a.has(pairByPair) {
 				more = expert.Times((o.Pairs - o.Hit) * k.Again)
 			} else {
-				read = expert.Times(o.Groups)
+				read = expert.Times(o.groups())
 			}
 		}
 	}

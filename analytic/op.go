@@ -40,7 +40,8 @@ type Op struct {
 	Experts float64    // to choose among
 	Pairs   float64    // of a token and an expert, of a choice and of products of experts
 	Hit     float64    // experts that are expected to be chosen, of products of them
-	Groups  float64    // of up to GroupPairs pairs of one expert, in a decode step
+	Busy    float64    // of the experts, those that a token takes
+	Tokens  float64    // that take them, of all ranks that share the experts
 	Ordered unit.Bytes // of the pairs' inputs or results, that are gathered ahead of a product of experts or summed behind it
 	Within  bool       // that one kernel of an engine does with others of a layer
 }

@@ -237,11 +237,8 @@ func (p *Point) Work() Work {
 	return Work{}
 }
 
-// pairByPair is up to how many sequences the native engine's experts read gate and up for every pair.
-const pairByPair = 16
-
 // mixture is Work of a mixture in a decode step. Of several sequences gate and up, two thirds of an
-// expert, are read for each pair up to pairByPair of them, and all else for each group.
+// expert, are read for each pair up to analytic.PairByPair of them, and all else for each group.
 func (p *Point) mixture() Work {
 	s := &p.Shape
 	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
@@ -253,7 +250,7 @@ func (p *Point) mixture() Work {
 		return w
 	}
 	more := analytic.Groups(e, top, b, analytic.GroupPairs) - hit
-	if w.Groups = size(more * expert); s.Batch <= pairByPair {
+	if w.Groups = size(more * expert); s.Batch <= analytic.PairByPair {
 		w.Groups, w.Again = size(more*expert/3), size((b*top-hit)*expert*2/3)
 	}
 	return w
