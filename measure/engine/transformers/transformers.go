@@ -7,23 +7,24 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/child"
 )
 
-//go:embed llmprof_worker/*.py
+//go:embed launch.py llmprof_worker/*.py
 var program embed.FS
 
-// module is the worker's program, as Python calls it.
-const module = "llmprof_worker"
+// launcher is the file of the program that Python is started with.
+const launcher = "launch.py"
 
 // Options say with which Python, on which GPUs and on how many ranks a worker
 // runs.
@@ -41,21 +42,13 @@ type Options struct {
 
 // Start starts a worker. Its program lies in a directory of its own until it ends.
 func Start(ctx context.Context, o Options) (*engine.Worker, error) {
-	python, err := o.python()
+	command, dir, err := o.prepare()
 	if err != nil {
 		return nil, err
-	}
-	command, err := o.command(python)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := unpack()
-	if err != nil {
-		return nil, fmt.Errorf("the worker's program cannot be written: %w", err)
 	}
 	return engine.Start(ctx, engine.Spec{
 		Command: command,
-		Env:     o.environment(dir),
+		Env:     o.environment(),
 		LogFile: o.LogFile,
 		Limits:  o.Limits,
 		Cleanup: func() { _ = os.RemoveAll(dir) },
@@ -65,20 +58,12 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 // Join runs the ranks of this node for a measurement that node 0 leads, until it
 // has ended. What was measured is known there alone.
 func Join(ctx context.Context, o Options) error {
-	python, err := o.python()
+	command, dir, err := o.prepare()
 	if err != nil {
 		return err
-	}
-	command, err := o.command(python)
-	if err != nil {
-		return err
-	}
-	dir, err := unpack()
-	if err != nil {
-		return fmt.Errorf("the worker's program cannot be written: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	ranks, err := child.Start(child.Spec{Command: command, Env: o.environment(dir), LogFile: o.LogFile, Grace: 10 * time.Second})
+	ranks, err := child.Start(child.Spec{Command: command, Env: o.environment(), LogFile: o.LogFile, Grace: 10 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -107,6 +92,27 @@ func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Grou
 	})
 }
 
+// prepare writes the worker's program into a folder, and gives the command that runs it.
+func (o Options) prepare() (command []string, dir string, err error) {
+	python, err := o.python()
+	if err != nil {
+		return nil, "", err
+	}
+	arguments, err := o.arguments()
+	if err != nil {
+		return nil, "", err
+	}
+	if dir, err = unpack(); err != nil {
+		return nil, "", fmt.Errorf("the worker's program cannot be written: %w", err)
+	}
+	launch := filepath.Join(dir, launcher)
+	command = []string{python, launch}
+	if len(arguments) > 0 {
+		command = append(append(command, arguments...), launch)
+	}
+	return command, dir, nil
+}
+
 // python finds the interpreter.
 func (o Options) python() (string, error) {
 	names := []string{"python3", "python"}
@@ -128,8 +134,8 @@ func (o Options) python() (string, error) {
 	}
 }
 
-// command is Python on the worker, under torchrun where there are several ranks.
-func (o Options) command(python string) ([]string, error) {
+// arguments are those of the launcher: torchrun's where there are several ranks.
+func (o Options) arguments() ([]string, error) {
 	tp, nodes := max(o.TP, 1), max(o.Nodes, 1)
 	switch {
 	case tp%nodes != 0:
@@ -141,35 +147,32 @@ func (o Options) command(python string) ([]string, error) {
 	case len(o.GPUs) > 0 && len(o.GPUs) != tp/nodes:
 		return nil, invalid("%d GPUs for %d ranks on this node", len(o.GPUs), tp/nodes)
 	case tp == 1:
-		return []string{python, "-m", module}, nil
+		return nil, nil
 	}
-	command := []string{python, "-m", "torch.distributed.run", "--nproc_per_node", strconv.Itoa(tp / nodes)}
+	arguments := []string{"torchrun", "--nproc_per_node", strconv.Itoa(tp / nodes)}
 	if nodes == 1 {
-		command = append(command, "--standalone")
-	} else {
-		// The c10d meeting gives ranks out as nodes arrive; the one that leads has to be here.
-		host, port, err := net.SplitHostPort(o.Rdzv)
-		if err != nil {
-			return nil, invalid("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
-		}
-		command = append(command, "--nnodes", strconv.Itoa(nodes), "--node_rank", strconv.Itoa(o.Node),
-			"--master_addr", host, "--master_port", port)
+		return append(arguments, "--standalone"), nil
 	}
-	return append(command, "-m", module), nil
+	// The c10d meeting gives ranks out as nodes arrive; the one that leads has to be here.
+	host, port, err := net.SplitHostPort(o.Rdzv)
+	if err != nil {
+		return nil, invalid("the meeting point %q: %v; want host:port of node 0", o.Rdzv, err)
+	}
+	return append(arguments, "--nnodes", strconv.Itoa(nodes), "--node_rank", strconv.Itoa(o.Node),
+		"--master_addr", host, "--master_port", port), nil
 }
 
 func invalid(format string, args ...any) error {
 	return &engine.Failure{Kind: engine.Invalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// environment is what the worker has beside this program's own.
-func (o Options) environment(dir string) []string {
-	path := dir
-	if had := os.Getenv("PYTHONPATH"); had != "" {
-		path += string(os.PathListSeparator) + had
-	}
+// environment is what the worker has beside this program's own. An empty entry of
+// PYTHONPATH is the working directory, which mostly nobody meant.
+func (o Options) environment() []string {
+	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PYTHONPATH")), func(entry string) bool { return entry == "" })
 	env := []string{
-		"PYTHONPATH=" + path,
+		"PYTHONPATH=" + strings.Join(path, string(os.PathListSeparator)),
+		"PYTHONSAFEPATH=1", // of Python itself, and of whatever the libraries start
 		"PYTHONUNBUFFERED=1",
 		"PYTHONDONTWRITEBYTECODE=1",
 		"TOKENIZERS_PARALLELISM=false",
@@ -192,20 +195,7 @@ func unpack() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	files, err := fs.Glob(program, module+"/*.py")
-	if err == nil {
-		err = os.Mkdir(filepath.Join(dir, module), 0o700)
-	}
-	for _, name := range files {
-		if err != nil {
-			break
-		}
-		var text []byte
-		if text, err = program.ReadFile(name); err == nil {
-			err = os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), text, 0o600)
-		}
-	}
-	if err != nil {
+	if err = os.CopyFS(dir, program); err != nil {
 		_ = os.RemoveAll(dir)
 	}
 	return dir, err

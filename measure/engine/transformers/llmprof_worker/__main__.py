@@ -102,7 +102,7 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(set_pdeathsig, signal.SIGKILL)
 
 
-if __name__ == "__main__":
+def serve() -> None:
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -210,8 +210,9 @@ def load_files(load: dict[str, Any], config: Any, device: torch.device, rank: Ra
     source = load.get("weights") or load["model"]
     if not load["random_weights"]:
         return from_pretrained(source, load, config, device, rank)
-    # One rank of each node writes, all of it read the same files.
-    folder = Path(tempfile.gettempdir(), f"llmprof-random-{os.getppid()}")
+    # One rank of each node writes, all of it read the same files, in a folder that no other user can have made.
+    mine = tempfile.mkdtemp(prefix="llmprof-random-") if rank.local == 0 else None
+    folder = Path(rank.gather(mine)[rank.rank - rank.local])
     try:
         if rank.local == 0:
             model = spread(build(load, config, device))
