@@ -77,7 +77,9 @@ func (b *Bencher) Ahead(queries []Query) {
 				return
 			}
 			for e := range programs {
-				_, _ = compiled(&properties, c, b.cache, &e.shape, fitted(e.opt.rings(), properties.SharedOptIn), e.opt.defines...)
+				if text, err := source(&properties, &e.shape, fitted(e.opt.rings(), properties.SharedOptIn), e.opt.defines...); err == nil {
+					_, _ = b.cache.Compile(c, text)
+				}
 			}
 		}()
 	}

@@ -95,6 +95,7 @@ type Engine struct {
 	in    *cuda.Host[int32]  // prompts, or first tokens, on their way to the GPU
 	late  *cuda.Host[uint32] // of several ranks: one more than the rank that did not come to a meeting
 	nvrtc string             // the compiler's version
+	from  string             // the file of the compiler
 }
 
 // Open loads a model on one GPU, compiles the kernels unless the cache has them,
@@ -298,7 +299,7 @@ func (e *Engine) compile() error {
 	if err != nil {
 		return err
 	}
-	e.nvrtc = c.Version
+	e.nvrtc, e.from = c.Version, c.File
 	e.p, err = compile(e.dev, c, e.opt.Cache, &e.shape, e.opt.rings(), e.opt.defines...)
 	return err
 }
@@ -314,6 +315,13 @@ func (e *Engine) Versions() map[string]string {
 		v["cublasLt"] = fmt.Sprintf("%d.%d.%d", n/10000, n%10000/100, n%100)
 	}
 	return v
+}
+
+// Files are those that the libraries were loaded from, by what they are.
+func (e *Engine) Files() map[string]string {
+	files := e.dev.Files()
+	files["nvrtc"] = e.from
+	return files
 }
 
 // Params is the number of the model's parameters, those of all ranks together.

@@ -357,24 +357,23 @@ func sanitized() []string {
 // the cache; more are further defines.
 func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
 	linear = fitted(linear, dev.SharedOptIn)
-	cubin, err := compiled(&dev.Properties, c, cache, s, linear, more...)
+	text, err := source(&dev.Properties, s, linear, more...)
 	if err != nil {
 		return nil, err
 	}
-	m, err := dev.Load(cubin)
+	m, err := cache.Load(dev, c, text)
 	if err != nil {
 		return nil, err
 	}
 	return newProgram(dev, m, s, linear)
 }
 
-// compiled is the program's machine code. It needs no GPU but what is known of it.
-func compiled(p *cuda.Properties, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) ([]byte, error) {
-	src, err := kernels.Source()
-	if err != nil {
-		return nil, err
-	}
-	return cache.Compile(c, "kernels.cu", src, p.Code, append(append(defines(s, linear), definesFor(p, s)...), more...))
+// source is the program's, for a GPU of which only what is known of it is needed.
+func source(p *cuda.Properties, s *shape, linear []linearKernels, more ...string) (cuda.Source, error) {
+	text, err := kernels.Source()
+	return cuda.Source{
+		File: "kernels.cu", Text: text, Arch: p.Code, Defines: append(append(defines(s, linear), definesFor(p, s)...), more...),
+	}, err
 }
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.

@@ -5,15 +5,26 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// A Cache keeps cubins between runs. A file is written whole or not at all, and
-// one that was damaged since is compiled again.
+// A Cache keeps cubins between runs. A file is written whole or not at all. One that is
+// damaged, that others may have written, or that the driver refuses is compiled anew.
 type Cache struct {
-	Folder string // "" keeps nothing
+	Folder string       // "" keeps nothing
+	Note   func(string) // is told of files that were not taken, by several goroutines; nil for nobody
+}
+
+// A Source is a program, and what else a compilation of it depends on.
+type Source struct {
+	File    string // in messages
+	Text    string
+	Arch    string
+	Defines []string // NAME=VALUE
 }
 
 // UserCache is the folder llmprof/kernels of the user's cache.
@@ -25,34 +36,121 @@ func UserCache() Cache {
 	return Cache{Folder: filepath.Join(dir, "llmprof", "kernels")}
 }
 
-// Compile is c.Compile unless the cache has what it would return. The key is
-// everything that the result depends on.
-func (k Cache) Compile(c *Compiler, file, source, arch string, defines []string) ([]byte, error) {
-	if k.Folder == "" {
-		cubin, _, err := c.Compile(file, source, arch, defines)
+// Compile is c.Compile unless the cache has what it would return.
+func (k Cache) Compile(c *Compiler, s Source) ([]byte, error) {
+	cubin, _, err := k.take(k.path(c, s), s.with(c))
+	return cubin, err
+}
+
+// Load puts a program on a GPU. A kept one that the driver refuses, as one does that is
+// older than the compiler, is compiled anew.
+func (k Cache) Load(dev *Device, c *Compiler, s Source) (*Module, error) {
+	return k.load(dev, k.path(c, s), s.with(c))
+}
+
+// with is the compilation of s by c.
+func (s *Source) with(c *Compiler) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		cubin, _, err := c.Compile(s.File, s.Text, s.Arch, s.Defines)
 		return cubin, err
 	}
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.Version, file, source}, compilerOptions(arch, defines)...), "\x00")))
-	path := filepath.Join(k.Folder, fmt.Sprintf("%s-%s-%s.cubin", strings.TrimSuffix(filepath.Base(file), ".cu"), arch, hex.EncodeToString(sum[:8])))
-	if cubin, err := readSealed(path); err == nil {
-		return cubin, nil
+}
+
+// path is where a program is kept, "" if none is. The key is everything that it depends on.
+func (k Cache) path(c *Compiler, s Source) string {
+	if k.Folder == "" {
+		return ""
 	}
-	cubin, _, err := c.Compile(file, source, arch, defines)
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.Version, s.File, s.Text}, compilerOptions(s.Arch, s.Defines)...), "\x00")))
+	return filepath.Join(k.Folder, fmt.Sprintf("%s-%s-%s.cubin", strings.TrimSuffix(filepath.Base(s.File), ".cu"), s.Arch, hex.EncodeToString(sum[:8])))
+}
+
+func (k Cache) load(dev *Device, path string, compile func() ([]byte, error)) (*Module, error) {
+	cubin, kept, err := k.take(path, compile)
 	if err != nil {
 		return nil, err
 	}
-	_ = writeSealed(path, cubin) // a cache that cannot be written costs the next run a compilation, and this one nothing
-	return cubin, nil
+	m, err := dev.Load(cubin)
+	if !kept || !refusesImage(err) {
+		return m, err
+	}
+	k.note("%s was compiled anew: %v", path, err)
+	if cubin, err = compile(); err != nil {
+		return nil, err
+	}
+	_ = writeSealed(path, cubin)
+	return dev.Load(cubin)
 }
+
+// take is what is kept in path, or what compile makes. A cache that cannot be written
+// costs the next run a compilation, and this one nothing.
+func (k Cache) take(path string, compile func() ([]byte, error)) (cubin []byte, kept bool, err error) {
+	if path == "" {
+		cubin, err = compile()
+		return cubin, false, err
+	}
+	strangers := checkFolder(k.Folder)
+	if strangers != nil {
+		k.note("kernels are compiled anew and not kept: %v", strangers)
+	} else if cubin, err = readSealed(path); err == nil {
+		return cubin, true, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		k.note("kernels were compiled anew: %v", err)
+	}
+	if cubin, err = compile(); err == nil && strangers == nil {
+		_ = writeSealed(path, cubin)
+	}
+	return cubin, false, err
+}
+
+func (k Cache) note(format string, args ...any) {
+	if k.Note != nil {
+		k.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+// checkFolder says why others could have put files into a folder; one that is not there
+// yet is made by writeSealed.
+func checkFolder(folder string) error {
+	info, err := os.Stat(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return checkOwner(folder, info)
+}
+
+// mostSealed is more than any program has, in bytes.
+const mostSealed = 256 << 20
 
 // readSealed reads what writeSealed wrote: the contents behind their SHA-256.
 func readSealed(path string) ([]byte, error) {
-	b, err := os.ReadFile(path)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostSealed {
+		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, mostSealed)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if err := checkOwner(path, info); err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, mostSealed))
 	if err != nil {
 		return nil, err
 	}
 	if len(b) <= sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
-		return nil, fmt.Errorf("cuda: %s is damaged", path)
+		return nil, fmt.Errorf("%s is damaged", path)
 	}
 	return b[sha256.Size:], nil
 }
@@ -60,7 +158,7 @@ func readSealed(path string) ([]byte, error) {
 // writeSealed writes beside path and renames, so that a reader sees all of the
 // file or none.
 func writeSealed(path string, contents []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")

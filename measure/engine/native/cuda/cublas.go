@@ -11,7 +11,8 @@ type cublas struct {
 	fn        cublasFunctions
 	handle    uintptr
 	workspace Ptr
-	version   int // 130000 for 13.0
+	file      string // that it was loaded from
+	version   int    // 130000 for 13.0
 }
 
 // WorkspaceBytes is the scratch memory of products: what NVIDIA advises for Hopper (cuBLAS documentation,
@@ -49,11 +50,11 @@ func (dev *Device) matrices() (*cublas, error) {
 	if dev.lt != nil {
 		return dev.lt, nil
 	}
-	h, err := cublasLibrary().open(dev.folder)
+	h, file, err := cublasLibrary().open(dev.folder)
 	if err != nil {
 		return nil, err
 	}
-	b := &cublas{}
+	b := &cublas{file: file}
 	err = bind(h, "cuBLASLt", map[string]any{
 		"cublasLtGetVersion": &b.fn.version, "cublasLtGetStatusName": &b.fn.statusName, "cublasLtGetStatusString": &b.fn.statusText,
 		"cublasLtCreate": &b.fn.create, "cublasLtDestroy": &b.fn.destroy,
@@ -74,6 +75,16 @@ func (dev *Device) matrices() (*cublas, error) {
 	}
 	dev.lt = b
 	return b, nil
+}
+
+// Files are those that the libraries of this GPU were loaded from: of the driver, and of
+// cuBLASLt once the first product was planned.
+func (dev *Device) Files() map[string]string {
+	files := map[string]string{"driver": dev.d.file}
+	if dev.lt != nil {
+		files["cublasLt"] = dev.lt.file
+	}
+	return files
 }
 
 // CublasVersion is the version of cuBLASLt as it counts itself, 130000 for 13.0;

@@ -77,7 +77,7 @@ func Ready(folder string) error {
 	if _, err := OpenCompiler(folder); err != nil {
 		return err
 	}
-	_, err = cublasLibrary().open(folder)
+	_, _, err = cublasLibrary().open(folder)
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 // driver holds the functions of libcuda. Handles are uintptr, device addresses
 // uint64; every function returns a CUresult.
 type driver struct {
+	file string // that it was loaded from
+
 	init              func(flags uint32) int32
 	driverVersion     func(v *int32) int32
 	getErrorName      func(code int32, s **byte) int32
@@ -94,11 +96,11 @@ const oldestDriver = 12030
 
 // openDriver opens libcuda and starts it.
 func openDriver(folder string) (*driver, error) {
-	h, err := driverLibrary().open(folder)
+	h, file, err := driverLibrary().open(folder)
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{}
+	d := &driver{file: file}
 	if err := bind(h, "the NVIDIA driver", d.symbols()); err != nil {
 		return nil, err
 	}

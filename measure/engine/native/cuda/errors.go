@@ -1,6 +1,10 @@
 package cuda
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
 
 // An Error is what a call to one of the libraries returned, in its own words.
 type Error struct {
@@ -20,6 +24,13 @@ const (
 	CodeOutOfMemory = 2
 	CodeNoDevice    = 100
 )
+
+// refusesImage reports whether the driver does not take machine code: CUDA_ERROR_INVALID_IMAGE,
+// _NO_BINARY_FOR_GPU, _INVALID_PTX, _UNSUPPORTED_PTX_VERSION and _INVALID_SOURCE.
+func refusesImage(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && slices.Contains([]int{200, 209, 218, 222, 300}, e.Code)
+}
 
 // A DeviceError says that the GPU that was asked for is not there, or is too old.
 type DeviceError struct{ Text string }

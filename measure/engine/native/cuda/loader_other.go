@@ -13,4 +13,6 @@ var errSystem = errors.New("this program runs CUDA on Linux on x86-64 and 64-bit
 
 func load(string) (uintptr, error) { return 0, errSystem }
 
+func place(_ uintptr, name string) string { return name }
+
 func bind(uintptr, string, map[string]any) error { return errSystem }

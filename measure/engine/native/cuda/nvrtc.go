@@ -11,6 +11,7 @@ import (
 // GPU and no driver.
 type Compiler struct {
 	Version string // of NVRTC: "13.0"
+	File    string // that it was loaded from
 	fn      nvrtc
 }
 
@@ -30,11 +31,11 @@ type nvrtc struct {
 
 // OpenCompiler opens NVRTC, in folder if it is not empty.
 func OpenCompiler(folder string) (*Compiler, error) {
-	h, err := nvrtcLibrary().open(folder)
+	h, file, err := nvrtcLibrary().open(folder)
 	if err != nil {
 		return nil, err
 	}
-	c := &Compiler{}
+	c := &Compiler{File: file}
 	err = bind(h, "NVRTC", map[string]any{
 		"nvrtcGetErrorString": &c.fn.errorString, "nvrtcVersion": &c.fn.version,
 		"nvrtcCreateProgram": &c.fn.create, "nvrtcCompileProgram": &c.fn.compile, "nvrtcDestroyProgram": &c.fn.destroy,

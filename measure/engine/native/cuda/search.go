@@ -70,19 +70,23 @@ func cublasLibrary() library {
 // open opens the first file of l that can be: in folder alone if one is named,
 // else by the loader's own search, then in the toolkit's folders and in those
 // of pip's wheels.
-func (l library) open(folder string) (uintptr, error) {
-	paths, empty := l.candidates(folder)
+// It says which file that is.
+func (l library) open(folder string) (handle uintptr, file string, err error) {
+	paths, empty, err := l.candidates(folder)
+	if err != nil {
+		return 0, "", err
+	}
 	missing := &MissingError{Library: l.name, Folders: empty, Hint: l.hint}
 	for _, path := range paths {
 		l.before(path)
 		h, err := load(path)
 		if err == nil {
-			return h, nil
+			return h, place(h, path), nil
 		}
 		missing.Tried = append(missing.Tried, path)
 		missing.Reasons = append(missing.Reasons, reason(err, path))
 	}
-	return 0, missing
+	return 0, "", missing
 }
 
 // before opens what a library opens by name at some later time, and would not
@@ -105,15 +109,21 @@ func reason(err error, path string) string {
 // candidates are the paths and names to try, and the folders of those searched
 // that have none. The driver comes with the kernel module, so a folder of CUDA
 // libraries does not replace the loader's search for it.
-func (l library) candidates(folder string) (paths, empty []string) {
+func (l library) candidates(folder string) (paths, empty []string, err error) {
 	if folder != "" && len(l.wheel) > 0 {
+		if folder, err = filepath.Abs(folder); err != nil { // a name without a slash is searched by the loader
+			return nil, nil, fmt.Errorf("cuda: the folder of the libraries: %w", err)
+		}
 		for _, f := range l.files {
 			paths = append(paths, filepath.Join(folder, f))
 		}
-		return paths, nil
+		return paths, nil, nil
 	}
-	paths = append(paths, l.files...)
-	for _, d := range l.folders() {
+	searched, safe := loaderPath()
+	if safe {
+		paths = append(paths, l.files...)
+	}
+	for _, d := range append(searched, l.folders()...) {
 		before := len(paths)
 		for _, f := range l.files {
 			if p := filepath.Join(d, f); exists(p) {
@@ -124,7 +134,25 @@ func (l library) candidates(folder string) (paths, empty []string) {
 			empty = append(empty, d)
 		}
 	}
-	return paths, empty
+	return paths, empty, nil
+}
+
+// loaderPath is LD_LIBRARY_PATH as far as it is absolute. With an entry that is not, or
+// is empty, the loader's own search looks in the working directory, and is not safe.
+func loaderPath() (searched []string, safe bool) {
+	searched = filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
+	all := len(searched)
+	searched = absolute(searched)
+	if len(searched) == all {
+		return nil, true // the loader knows them
+	}
+	return searched, false
+}
+
+// absolute drops paths that depend on the working directory: whoever can write there
+// would choose what is loaded.
+func absolute(paths []string) []string {
+	return slices.DeleteFunc(paths, func(path string) bool { return !filepath.IsAbs(path) })
 }
 
 func exists(path string) bool {
@@ -153,12 +181,11 @@ func (l library) folders() []string {
 			dirs = append(dirs, filepath.Join(site, "torch", "lib"))
 		}
 	}
-	return dirs
+	return absolute(dirs)
 }
 
 // sitePackages are the folders that pip installs to: of an active environment,
-// of a .venv beside the working directory, of the Pythons on PATH, and of the
-// user.
+// of the Pythons on PATH, and of the user.
 func sitePackages() []string {
 	var roots []string
 	for _, v := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
@@ -166,7 +193,6 @@ func sitePackages() []string {
 			roots = append(roots, r)
 		}
 	}
-	roots = append(roots, ".venv")
 	for _, bin := range filepath.SplitList(os.Getenv("PATH")) {
 		if exists(filepath.Join(bin, "python3")) {
 			roots = append(roots, filepath.Dir(bin))
@@ -176,7 +202,7 @@ func sitePackages() []string {
 		roots = append(roots, filepath.Join(home, ".local"))
 	}
 	var sites []string
-	for _, r := range roots {
+	for _, r := range absolute(roots) {
 		for _, name := range []string{"site-packages", "dist-packages"} {
 			found, _ := filepath.Glob(filepath.Join(r, "lib", "python3*", name)) // a root with [ matches nothing
 			sites = append(sites, found...)

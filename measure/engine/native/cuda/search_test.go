@@ -58,7 +58,10 @@ func TestSearchedFolders(t *testing.T) {
 	}
 	t.Setenv("VIRTUAL_ENV", filepath.Join(home, "env"))
 	t.Setenv("CUDA_HOME", filepath.Join(home, "toolkit"))
-	paths, empty := cublasLibrary().candidates("")
+	paths, empty, err := cublasLibrary().candidates("")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !slices.Contains(paths, filepath.Join(wheel, "libcublasLt.so.13")) {
 		t.Errorf("the wheel is not among %v", paths)
 	}
@@ -67,6 +70,61 @@ func TestSearchedFolders(t *testing.T) {
 	}
 	if paths[0] != "libcublasLt.so.13" {
 		t.Errorf("%s is tried first: want the loader's own search", paths[0])
+	}
+}
+
+// No place that depends on the working directory is searched, whatever the environment
+// names, for whoever can write there would choose the code that is loaded.
+func TestSearchesAbsoluteFoldersAlone(t *testing.T) {
+	here := t.TempDir()
+	for _, root := range []string{".venv", "env", "tools"} {
+		folder := filepath.Join(here, root, "lib", "python3.12", "site-packages", "nvidia", "cu13", "lib")
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{filepath.Join(folder, "libnvrtc.so.13"), filepath.Join(here, root, "python3"), filepath.Join(here, "libnvrtc.so.13")} {
+			if err := os.WriteFile(file, nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Chdir(here)
+	t.Setenv("VIRTUAL_ENV", "env")
+	t.Setenv("CUDA_HOME", "toolkit")
+	t.Setenv("PATH", "tools"+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	for _, search := range []string{"", "/opt/cuda:", ":/opt/cuda", "libs:/opt/cuda"} {
+		t.Setenv("LD_LIBRARY_PATH", search)
+		paths, empty, err := nvrtcLibrary().candidates("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range append(paths, empty...) {
+			named := slices.Contains(nvrtcLibrary().files, path) // searched by the loader
+			if !filepath.IsAbs(path) && (!named || search != "") || strings.HasPrefix(path, here) {
+				t.Errorf("LD_LIBRARY_PATH=%q: %s is searched", search, path)
+			}
+		}
+		if search != "" && !slices.Contains(empty, "/opt/cuda") {
+			t.Errorf("LD_LIBRARY_PATH=%q: /opt/cuda is not among %v", search, empty)
+		}
+	}
+	if paths, _, err := nvrtcLibrary().candidates("."); err != nil || paths[0] != filepath.Join(here, "libnvrtc.so.13") {
+		t.Errorf("the folder . is searched as %v, %v", paths, err)
+	}
+}
+
+// A library that the loader found by its name is named by its path.
+func TestPlaceOfLibrary(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the loader is Linux's")
+	}
+	const name = "libm.so.6"
+	h, err := load(name)
+	if err != nil {
+		t.Skipf("no %s here: %v", name, err)
+	}
+	if path := place(h, name); !filepath.IsAbs(path) || !strings.HasPrefix(filepath.Base(path), "libm") {
+		t.Errorf("%s is said to be %s", name, path)
 	}
 }
 

@@ -3,7 +3,9 @@ package worker
 import (
 	"errors"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
@@ -27,6 +29,21 @@ type session struct {
 	prompts [][][]int       // batches
 	first   []int32         // tokens after the prompt in the cache; nil if it is not there
 	loadS   float64
+	notes   notes
+}
+
+// notes are what there is to say of how a model was loaded, each once, by any rank.
+type notes struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (n *notes) add(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !slices.Contains(n.all, text) {
+		n.all = append(n.all, text)
+	}
 }
 
 // open loads, and makes one prefill and a step, so that what cannot run fails now.
@@ -41,6 +58,7 @@ func open(l *engine.Load, clock func() int64, engineFor Opener) (*session, error
 		return nil, err
 	}
 	s.opt.Cache = cuda.UserCache()
+	s.opt.Cache.Note = s.notes.add
 	if s.team, err = engineFor(s.opt); err != nil {
 		return nil, err
 	}
@@ -101,6 +119,11 @@ func (s *session) ready() *engine.Ready {
 	for what, version := range e.Versions() {
 		taken[what] = version
 	}
+	for what, file := range e.Files() {
+		if file != "" {
+			taken[what+" file"] = file
+		}
+	}
 	var devices []engine.Device
 	for _, d := range s.team.Devices() {
 		devices = append(devices, engine.Device{Name: d.Name, UUID: d.UUID, PID: os.Getpid()})
@@ -111,6 +134,7 @@ func (s *session) ready() *engine.Ready {
 		text += sharedText
 	}
 	ready := &engine.Ready{Devices: devices, LoadS: s.loadS, Timer: text, Options: taken, Params: e.Params(), PromptLen: s.opt.PromptLen}
+	ready.Notes = append(ready.Notes, s.notes.all...)
 	if s.opt.Spread {
 		ready.Notes = append(ready.Notes, "random embeddings have a deviation of 20, so that the tokens of a random mixture choose experts evenly, as trained ones are made to")
 	}
