@@ -16,13 +16,17 @@ type Crash struct {
 	Engine string   // its name, or its program before hello
 	State  string   // "exit status 3", "signal: killed"
 	During string   // what it had been asked to do
-	Log    []string // the last lines of its standard error
+	Log    []string // the last lines of its standard error, and the first of a dump
+	GPU    string   // what is known of a GPU that failed; "" where the log says of none
 }
 
 func (c *Crash) Error() string {
 	hint := ""
 	if strings.Contains(c.State, "killed") {
 		hint = "; where nobody killed it, the system had no memory left"
+	}
+	if c.GPU != "" {
+		hint += "; " + c.GPU
 	}
 	return fmt.Sprintf("%s ended during %s: %s%s%s", c.Engine, c.During, c.State, hint, child.Quote(c.Log))
 }

@@ -208,6 +208,14 @@ func (b *behaviour) third() {
 	case "fails":
 		say(`{"event":"error","error":{"kind":"internal","message":"a kernel failed","fatal":false}}`)
 		b.mode = ""
+	case "lost":
+		say(`{"event":"error","error":{"kind":"gpu-failed","message":"cuda: cuStreamSynchronize: CUDA_ERROR_ECC_UNCORRECTABLE (214)","fatal":true}}`)
+	case "aborts":
+		fmt.Fprintln(os.Stderr, "terminate called after throwing an instance of 'c10::Error'\n  what(): CUDA error: unspecified launch failure")
+		for i := range 200 {
+			fmt.Fprintln(os.Stderr, "frame", i)
+		}
+		os.Exit(6)
 	case "dies":
 		say(`{"event":"error","error":{"kind":"internal","message":"CUDA error","fatal":true}}`)
 	}

@@ -210,5 +210,6 @@ const (
 	Denied      = "denied"        // a model behind a licence or a login
 	Missing     = "missing"       // a program or a library that is not installed, a device that is not there
 	Invalid     = "invalid"       // a command that makes no sense
+	GPUFailed   = "gpu-failed"    // a GPU is lost, or a kernel's fault ended all that ran on it
 	Internal    = "internal"      // anything else
 )

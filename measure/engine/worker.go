@@ -19,6 +19,8 @@ type Worker struct {
 	limits  Limits
 	hello   Hello
 	asked   string // what it was asked to load, in words
+	devices []Device
+	started time.Time
 
 	mu   sync.Mutex // of writes to the worker
 	dead error
@@ -35,7 +37,7 @@ func Start(ctx context.Context, spec Spec) (*Worker, error) {
 		}
 		return nil, err
 	}
-	w := &Worker{process: p, limits: spec.Limits}
+	w := &Worker{process: p, limits: spec.Limits, started: time.Now()}
 	e, err := w.next(ctx, "its start", spec.Limits.Hello)
 	if err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func (w *Worker) Load(ctx context.Context, l Load) (*Ready, error) {
 	if e.Ready == nil {
 		return nil, w.violated("load", e, fmt.Errorf("%s is no answer to load", e.Event))
 	}
+	w.devices = e.Ready.Devices
 	return e.Ready, nil
 }
 
@@ -197,7 +200,7 @@ func (w *Worker) next(ctx context.Context, during string, limit time.Duration) (
 	case m, ok := <-p.events:
 		switch {
 		case !ok:
-			w.dead = &Crash{p.name, p.How(), during, p.Log()}
+			w.dead = w.crashed(during)
 		case m.err != nil:
 			p.end(ctx)
 			w.dead = &Violation{p.name, during, m.err, m.line, p.Log()}
@@ -222,10 +225,13 @@ func (w *Worker) violated(during string, e Event, err error) error {
 }
 
 // failed makes an error of what the worker could not do. A lack of memory says
-// what was asked for.
+// what was asked for, a GPU that failed what the driver reported.
 func (w *Worker) failed(f Failure) error {
 	if f.Kind == OutOfMemory && w.asked != "" && !strings.Contains(f.Message, w.asked) {
 		f.Message = w.asked + ": " + f.Message
+	}
+	if f.Kind == GPUFailed {
+		f.Message += "; " + w.gpuReport()
 	}
 	if f.Fatal {
 		w.process.end(context.Background())

@@ -120,6 +120,8 @@ func TestGoesWrongInARun(t *testing.T) {
 		"shuffled":  {new(*engine.Violation), "step 2 of pass 2 came when 1 was due"},
 		"fails":     {new(*engine.Failure), "a kernel failed"},
 		"dies":      {new(*engine.Failure), "CUDA error"},
+		"lost":      {new(*engine.Failure), "CUDA_ERROR_ECC_UNCORRECTABLE (214); the driver report"},
+		"aborts":    {new(*engine.Crash), "what(): CUDA error: unspecified launch failure\n"},
 	}
 	for mode, test := range tests {
 		t.Run(mode, func(t *testing.T) {
@@ -138,6 +140,9 @@ func TestGoesWrongInARun(t *testing.T) {
 			}
 			if mode == "fails" {
 				return
+			}
+			if lost := mode == "lost" || mode == "aborts"; lost != strings.Contains(err.Error(), "Xid") || lost != strings.Contains(err.Error(), "nvidia-smi -q") {
+				t.Errorf("%v, want the driver's Xid and what to look at: %v", err, lost)
 			}
 			if _, again := w.Size(t.Context()); !errors.Is(again, err) {
 				t.Errorf("a second command gives %v, want the first error", again)

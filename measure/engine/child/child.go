@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -144,7 +145,7 @@ func (c *Child) PID() int { return c.cmd.Process.Pid }
 // Ended is closed once the program has ended and all that it wrote was read.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// Log gives the last lines of the log.
+// Log gives the last lines of the log, and of a dump in it the first ones too.
 func (c *Child) Log() []string { return c.log.lines() }
 
 // End asks the program to end, kills it after its grace or when ctx ends, and
@@ -179,12 +180,16 @@ func (c *Child) How() string {
 	return c.state.Error()
 }
 
-// Quote puts the end of a log at the end of an error's text.
+// Quote puts what is kept of a log at the end of an error's text.
 func Quote(lines []string) string {
 	if len(lines) == 0 {
 		return "; its log is empty"
 	}
-	return "; the end of its log:\n  " + strings.Join(lines, "\n  ")
+	what := "the end of its log"
+	if slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, leftOut) }) {
+		what = "the first and the last lines of its log"
+	}
+	return "; " + what + ":\n  " + strings.Join(lines, "\n  ")
 }
 
 func closeAll(files ...*os.File) {

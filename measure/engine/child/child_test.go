@@ -39,7 +39,8 @@ func TestLog(t *testing.T) {
 	})
 	<-c.Ended()
 	log := c.Log()
-	if c.How() != "exit status 3" || !cleaned || len(log) != 40 || !slices.Equal(log[36:], []string{"line 98", "line 99", "err", "/"}) {
+	if c.How() != "exit status 3" || !cleaned || len(log) != 60 ||
+		!slices.Equal(log[18:23], []string{"line 18", "line 19", "[... 43 lines ...]", "line 63", "line 64"}) || !slices.Equal(log[56:], []string{"line 98", "line 99", "err", "/"}) {
 		t.Errorf("%s, cleaned %v, log %q", c.How(), cleaned, log)
 	}
 	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "\n") != 103 {
@@ -48,8 +49,45 @@ func TestLog(t *testing.T) {
 	if c.PIDs() != nil {
 		t.Errorf("processes %v of a program that has ended", c.PIDs())
 	}
-	if got := child.Quote(log[38:]); got != "; the end of its log:\n  err\n  /" || child.Quote(nil) != "; its log is empty" {
+	if got := child.Quote(log[58:]); got != "; the end of its log:\n  err\n  /" || child.Quote(nil) != "; its log is empty" {
 		t.Errorf("quoted %q", got)
+	}
+}
+
+// Of a dump its first lines are kept as well as its last: there the reason stands, behind
+// whatever the program said before, and the end is registers or stacks of no interest.
+func TestDump(t *testing.T) {
+	many := func(prefix string, n int) string {
+		return fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo '%s' $i; i=$((i+1)); done; ", n, prefix)
+	}
+	for name, c := range map[string]struct {
+		script string
+		want   []string // in this order
+		never  string
+	}{
+		"Go":       {many("chatter", 70) + "echo 'SIGSEGV: segmentation violation'; echo PC=0x1; " + many("register", 300), []string{"SIGSEGV: ", "PC=0x1", "register 0", "[... 242 lines ...]", "register 299"}, "chatter"},
+		"short":    {many("chatter", 70) + "echo 'panic: no'; " + many("frame", 5), []string{"chatter 69", "panic: no", "frame 0", "frame 4"}, "[..."},
+		"in parts": {"printf 'pan'; sleep 0.1; echo 'ic: broken'; " + many("frame", 100), []string{"panic: broken", "frame 0", "frame 99"}, ""},
+		"two":      {"echo 'Traceback (most recent call last):'; " + many("first", 50) + "echo 'Fatal Python error: Aborted'; " + many("second", 90), []string{"Fatal Python error: Aborted", "second 0", "[...", "second 89"}, "first"},
+		"no end":   {many("chatter", 70) + "printf 'Killed'", []string{"chatter 0", "chatter 69", "Killed"}, ""},
+		"long":     {"head -c 3000000 /dev/zero | tr '\\0' x; echo; echo done", []string{"xxx...", "done"}, strings.Repeat("x", 401)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := sh(t, c.script, child.Spec{})
+			<-p.Ended()
+			text := strings.Join(p.Log(), "\n")
+			at := 0
+			for _, want := range c.want {
+				i := strings.Index(text[at:], want)
+				if i < 0 {
+					t.Fatalf("no %q in its place in\n%s", want, text)
+				}
+				at += i
+			}
+			if c.never != "" && strings.Contains(text, c.never) {
+				t.Errorf("%q in\n%s", c.never, text)
+			}
+		})
 	}
 }
 

@@ -2,21 +2,40 @@ package child
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"sync"
 )
 
-// What is kept of a worker's log for an error: enough for a Python traceback.
+// What is kept of a log for an error: enough for a Python traceback at its end, and for
+// the first lines of a dump that is longer. Lines are cut.
 const (
+	headLines = 20
 	tailLines = 40
-	tailBytes = 16 << 10
+	lineBytes = 400
 )
 
-// A tail keeps the end of what is written to it, and hands all of it on.
+// leftOut begins a line that says how many are left out.
+const leftOut = "[... "
+
+// dumps matches the first line of what a program writes when it dies: of Go and its
+// signals, of Python, of C++ and of the C library.
+var dumps = regexp.MustCompile(`^(panic: |fatal error: |runtime: |SIG[A-Z]+: |unexpected fault address|Fatal Python error: |Traceback \(most recent call last\):|terminate called |\*\*\* )`)
+
+// A tail keeps the end of what is written to it, and the first lines of the dump that the
+// end is part of, or of all where there is no dump. It hands all of it on.
 type tail struct {
 	mu   sync.Mutex
-	kept []byte
 	also io.Writer // nil for nowhere
+
+	line  []byte   // that has no end yet, cut
+	count int      // of lines that have one
+	head  []string // the lines from number first on
+	first int
+	dump  bool     // head is of a dump
+	last  []string // the last tailLines
 }
 
 // Write never fails, for a full disk must not stop the worker's log.
@@ -28,28 +47,71 @@ func (t *tail) Write(p []byte) (int, error) {
 			t.also = nil
 		}
 	}
-	t.kept = append(t.kept, p...)
-	if extra := len(t.kept) - tailBytes; extra > 0 {
-		t.kept = append(t.kept[:0], t.kept[extra:]...)
+	n := len(p)
+	for len(p) > 0 {
+		part, rest, ended := bytes.Cut(p, []byte("\n"))
+		t.line = append(t.line, part[:min(len(part), lineBytes+1-len(t.line))]...)
+		if p = rest; ended {
+			t.add(t.text())
+			t.line = t.line[:0]
+		}
 	}
-	return len(p), nil
+	return n, nil
 }
 
-// lines gives the last lines, without blank ones at the end.
+// text is the line that has no end yet.
+func (t *tail) text() string {
+	if len(t.line) > lineBytes {
+		return string(t.line[:lineBytes]) + "..."
+	}
+	return string(bytes.TrimRight(t.line, "\r"))
+}
+
+// add keeps a line. A dump that begins while the head of another is read is part of it.
+func (t *tail) add(line string) {
+	if dumps.MatchString(line) && (!t.dump || len(t.head) == headLines) {
+		t.head, t.first, t.dump = nil, t.count, true
+	}
+	if len(t.head) < headLines {
+		t.head = append(t.head, line)
+	}
+	if len(t.last) == tailLines {
+		t.last = append(t.last[:0], t.last[1:]...)
+	}
+	t.last = append(t.last, line)
+	t.count++
+}
+
+// lines gives what is kept, without blank lines at the ends, and says what is left out.
 func (t *tail) lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := bytes.TrimSpace(t.kept)
-	if len(text) == 0 {
+	last, count := t.last, t.count
+	if len(t.line) > 0 {
+		last, count = append(last[max(0, len(last)+1-tailLines):len(last):len(last)], t.text()), count+1
+	}
+	begin := count - len(last)
+	head := t.head[:max(0, min(len(t.head), begin-t.first))]
+	var all []string
+	if between := begin - t.first - len(head); len(head) > 0 && between > 0 {
+		all = append(append(all, head...), fmt.Sprintf(leftOut+"%d lines ...]", between))
+	} else {
+		all = append(all, head...)
+	}
+	return trim(append(all, last...))
+}
+
+// trim drops blank lines at both ends.
+func trim(lines []string) []string {
+	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
+	for len(lines) > 0 && blank(lines[0]) {
+		lines = lines[1:]
+	}
+	for len(lines) > 0 && blank(lines[len(lines)-1]) {
+		lines = lines[:len(lines)-1]
+	}
+	if len(lines) == 0 {
 		return nil
-	}
-	split := bytes.Split(text, []byte("\n"))
-	if len(split) > tailLines {
-		split = split[len(split)-tailLines:]
-	}
-	lines := make([]string, len(split))
-	for i, l := range split {
-		lines[i] = string(bytes.TrimRight(l, "\r"))
 	}
 	return lines
 }

@@ -25,6 +25,27 @@ const (
 	CodeNoDevice    = 100
 )
 
+// Fatal reports whether nothing works on the GPU any more after the error: its memory or a
+// link failed, it is lost, or a kernel's fault ended the context (cuda.h, CUresult).
+func (e *Error) Fatal() bool {
+	return slices.Contains([]int{
+		214, // ECC_UNCORRECTABLE
+		220, // NVLINK_UNCORRECTABLE
+		226, // CONTAINED
+		700, // ILLEGAL_ADDRESS
+		702, // LAUNCH_TIMEOUT
+		709, // CONTEXT_IS_DESTROYED
+		710, // ASSERT
+		714, // HARDWARE_STACK_ERROR
+		715, // ILLEGAL_INSTRUCTION
+		716, // MISALIGNED_ADDRESS
+		717, // INVALID_ADDRESS_SPACE
+		718, // INVALID_PC
+		719, // LAUNCH_FAILED
+		999, // UNKNOWN
+	}, e.Code)
+}
+
 // refusesImage reports whether the driver does not take machine code: CUDA_ERROR_INVALID_IMAGE,
 // _NO_BINARY_FOR_GPU, _INVALID_PTX, _UNSUPPORTED_PTX_VERSION and _INVALID_SOURCE.
 func refusesImage(err error) bool {

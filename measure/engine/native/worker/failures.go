@@ -23,7 +23,7 @@ func classify(err error) *engine.Failure {
 		return known
 	}
 	kind := kindOf(err)
-	return &engine.Failure{Kind: kind, Message: err.Error(), Fatal: kind == engine.Internal}
+	return &engine.Failure{Kind: kind, Message: err.Error(), Fatal: kind == engine.Internal || kind == engine.GPUFailed}
 }
 
 func kindOf(err error) string {
@@ -49,6 +49,8 @@ func kindOf(err error) string {
 			return engine.OutOfMemory
 		case call.Call == "cuInit":
 			return engine.Missing
+		case call.Fatal():
+			return engine.GPUFailed
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		return engine.NotFound

@@ -24,15 +24,24 @@ def classify(error: BaseException) -> Failure:
     text = f"{name}: {error}" if str(error) else name
     if is_out_of_memory(error):
         return Failure("out-of-memory", shorten(text.split("If reserved but unallocated")[0]))
+    if is_broken_device(text):
+        return Failure("gpu-failed", shorten(text), fatal=True)
     for kind, matches in RULES:
         if matches(error, name, str(error)):
             return Failure(kind, shorten(text), fatal=name == "AcceleratorError")
-    return Failure("internal", shorten(text), fatal=not isinstance(error, Exception) or is_broken_device(str(error)))
+    return Failure("internal", shorten(text), fatal=not isinstance(error, Exception) or "CUDA error" in text)
+
+
+# What CUDA, torch and NCCL say where no call to the device works any more.
+BROKEN = re.compile(
+    r"unspecified launch failure|uncorrectable|illegal memory access|illegal instruction|misaligned address|"
+    r"launch timed out|hardware stack error|device-side assert|CUDA error: unknown error|context is destroyed|"
+    r"NVLink|[Uu]nhandled cuda error|GPU is lost|fallen off the bus|invalid program counter"
+)
 
 
 def is_broken_device(text: str) -> bool:
-    """After these no call to the device works any more."""
-    return "CUDA error" in text or "device-side assert" in text
+    return BROKEN.search(text) is not None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -42,6 +51,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         or type(error).__name__ == "OutOfMemoryError"
         or "can't allocate memory" in text
         or "CUDA out of memory" in text
+        or "CUDA error: out of memory" in text
     )
 
 
