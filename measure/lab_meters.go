@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/measure/engine"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
 	"llmprof/measure/result"
@@ -126,18 +127,45 @@ func (l *Lab) unused(ctx context.Context, m *power.Monitor) error {
 
 // describe says what a replica ran on, and why it has no energy where it has none.
 func (l *Lab) describe(r *result.Result, m *meters, replica int) {
+	reported := r.Machine.GPUs
 	r.Machine = host(l.Root)
+	r.Machine.GPUs = append(r.Machine.GPUs, reported...)
 	one := m.of(replica)
+	if one != nil {
+		r.Machine.Driver, r.Machine.CUDA = one.Driver()
+		if seen := one.GPUs(); len(seen) > 0 {
+			r.Machine.GPUs = seen
+		}
+	}
+	l.nameGPUs(r.Machine.GPUs)
 	if one == nil {
 		if r.Reasons["energy"] != notWanted {
 			r.Reasons["energy"], r.Reasons["meter"] = m.why.Error(), m.why.Error()
 		}
 		return
 	}
-	r.Machine.Driver, r.Machine.CUDA = one.Driver()
-	r.Machine.GPUs = one.GPUs()
-	for i := range r.Machine.GPUs {
-		g := &r.Machine.GPUs[i]
+	r.Warnings = append(r.Warnings, one.Warnings()...)
+	if r.Energy == nil {
+		r.Reasons["energy"], r.Reasons["meter"] = notWanted, notWanted
+	}
+}
+
+// gpusOf are the GPUs that an engine reports, which are all that is known of them where
+// there is no sensor.
+func gpusOf(devices []engine.Device) []result.GPU {
+	var gpus []result.GPU
+	for _, d := range devices {
+		if d.Name != "cpu" {
+			gpus = append(gpus, result.GPU{Name: d.Name, UUID: d.UUID})
+		}
+	}
+	return gpus
+}
+
+// nameGPUs finds GPUs in the table.
+func (l *Lab) nameGPUs(gpus []result.GPU) {
+	for i := range gpus {
+		g := &gpus[i]
 		var memory unit.Bytes
 		if g.MemoryBytes != nil {
 			memory = unit.Bytes(*g.MemoryBytes)
@@ -145,10 +173,6 @@ func (l *Lab) describe(r *result.Result, m *meters, replica int) {
 		if known, err := l.GPUs.Match(g.Name, memory); err == nil {
 			g.Key = known.Key
 		}
-	}
-	r.Warnings = append(r.Warnings, one.Warnings()...)
-	if r.Energy == nil {
-		r.Reasons["energy"], r.Reasons["meter"] = notWanted, notWanted
 	}
 }
 

@@ -151,6 +151,7 @@ func (s *session) load(ctx context.Context) error {
 	e.Timer, e.LoadS = ready.Timer, &ready.LoadS
 	e.Notes = append(e.Notes, ready.Notes...)
 	maps.Copy(e.Options, ready.Options)
+	s.res.Machine.GPUs = gpusOf(ready.Devices)
 	if s.meter != nil {
 		s.meter.Own(os.Getpid(), s.worker.Hello().PID)
 	}
