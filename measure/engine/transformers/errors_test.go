@@ -77,6 +77,43 @@ func TestLoadRefuses(t *testing.T) {
 	repeat(t, w, engine.Request, 1)
 }
 
+// A model whose logits are no numbers is not measured: the weight that is none is named,
+// or the module whose output outgrows its format.
+func TestLogitsThatAreNoNumbers(t *testing.T) {
+	const program = `import sys, torch
+from transformers import AutoConfig, AutoModelForCausalLM
+config, *rest = sys.argv[1:]
+for folder, tensor, value, many in zip(*[iter(rest)] * 4):
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(config), dtype=torch.float32)
+    dict(model.named_parameters())[tensor].data.view(-1)[:int(many)] = float(value)
+    model.save_pretrained(folder)`
+	cases := []struct{ tensor, value, many, want string }{
+		{"model.layers.1.mlp.up_proj.weight", "nan", "1", "the logits of the prefill are NaN or infinite: the tensor model.layers.1.mlp.up_proj.weight has 1 such values of "},
+		{"model.norm.weight", "inf", "2", "the tensor model.norm.weight has 2 such values of "},
+		{"model.layers.1.input_layernorm.weight", "3e38", "1000", "outgrows fp32; model.layers.1.input_layernorm is the first module"},
+		{"model.norm.weight", "1", "1", ""},
+	}
+	var folders []string
+	arguments := []string{"-c", program, "testdata/llama.json"}
+	for _, c := range cases {
+		folders = append(folders, t.TempDir())
+		arguments = append(arguments, folders[len(folders)-1], c.tensor, c.value, c.many)
+	}
+	if out, err := exec.Command(python(t), arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	w := start(t)
+	for i, c := range cases {
+		l := workload(t, "llama")
+		l.Model, l.Config, l.RandomWeights = folders[i], nil, false
+		_, err := w.Load(t.Context(), l)
+		if c.want == "" && err == nil {
+			continue
+		}
+		wantFailure(t, c.tensor+" of "+c.value, err, engine.Invalid, c.want)
+	}
+}
+
 func TestBeforeLoad(t *testing.T) {
 	w := start(t)
 	_, err := w.Size(t.Context())

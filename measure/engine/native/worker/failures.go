@@ -31,6 +31,7 @@ func kindOf(err error) string {
 		unsupported *native.UnsupportedError
 		format      *safetensors.FormatError
 		weights     *native.WeightsError
+		numbers     *native.NumbersError
 		library     *cuda.MissingError
 		device      *cuda.DeviceError
 		memory      *cuda.MemoryError
@@ -54,7 +55,7 @@ func kindOf(err error) string {
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		return engine.NotFound
-	case errors.As(err, &weights):
+	case errors.As(err, &weights), errors.As(err, &numbers):
 		return engine.Invalid
 	}
 	return engine.Internal

@@ -87,13 +87,17 @@ func (s *session) tryOut() error {
 	if err := s.fill(); err != nil {
 		return err
 	}
-	if s.opt.GenLen > 1 {
-		if _, err := s.team.Step(); err != nil {
-			return err
-		}
+	if err := s.team.CheckNumbers("the prefill"); err != nil {
+		return err
 	}
 	s.first = nil
-	return nil
+	if s.opt.GenLen == 1 {
+		return nil
+	}
+	if _, err := s.team.Step(); err != nil {
+		return err
+	}
+	return s.team.CheckNumbers("the first decode step")
 }
 
 func (s *session) close() error {

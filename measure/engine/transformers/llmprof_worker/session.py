@@ -3,6 +3,7 @@
 import gc
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from . import sizes
 from .caches import Snapshot
 from .failures import Failure
+from .finite import explain, is_finite
 from .loading import SPREAD, chooses, load_model
 from .pipe import Channel, now
 from .prompts import make_prompts
@@ -56,13 +58,30 @@ class Session:
     @torch.inference_mode()
     def try_out(self) -> None:
         """Makes one prefill and a step, so that what cannot run fails now and notes are complete."""
-        self.stepper.clear()
-        self.stepper.prefill(self.prompts[0])
+        self.first_step("the prefill", self.try_prefill)
         if not self.load["compile"]:
             with self.stepper.decoding():
-                self.stepper.step()
+                self.first_step("the first decode step", self.stepper.step)
         self.stepper.release()
         self.synchronize()
+
+    def try_prefill(self) -> None:
+        self.stepper.clear()
+        self.stepper.prefill(self.prompts[0])
+
+    def first_step(self, name: str, step: Callable[[], Any]) -> None:
+        """Makes a step, and holds that the logits it chooses from are numbers."""
+        sound: list[bool] = []
+        forward = self.stepper.prefill_forward
+        forward.watch = lambda logits: sound.append(is_finite(logits))
+        try:
+            step()
+        finally:
+            forward.watch = None
+        if all(self.rank.gather(all(sound))):
+            return
+        reasons = self.rank.gather(explain(self.loaded.model, self.load["dtype"], self.try_prefill))
+        raise Failure("invalid", f"the logits of {name} are NaN or infinite: {reasons[0]}")
 
     def ready(self) -> dict[str, Any]:
         model, stepper = self.loaded.model, self.stepper

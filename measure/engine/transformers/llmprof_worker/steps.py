@@ -29,6 +29,7 @@ class Forward:
         last = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in names), None)
         self.keeps_last = last is not None and not all_logits
         self.fixed: dict[str, int] = {last: 1} if last and not all_logits else {}
+        self.watch: Callable[[torch.Tensor], None] | None = None  # sees the logits that tokens are chosen from
 
     def __call__(self, ids: torch.Tensor, cache: Any, positions: torch.Tensor) -> torch.Tensor:
         """Gives the tokens that follow: batch x 1."""
@@ -36,6 +37,8 @@ class Forward:
         for name in self.positions:
             arguments[name] = positions if name == "cache_position" else positions.unsqueeze(0)
         logits = self.call(input_ids=ids, **arguments).logits
+        if self.watch is not None:
+            self.watch(logits[:, -1:])
         return logits[:, -1:].argmax(dim=-1)
 
 
