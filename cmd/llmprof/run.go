@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/measure"
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
 )
@@ -25,7 +26,8 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 		Long: "Measure every point of an experiment file and store the results, each process's in a file of\n" +
 			"its own. What has its results in the folder already is not run again, so that an experiment that\n" +
 			"was interrupted goes on where it stopped. A point that fails is recorded beside the results, the\n" +
-			"others are run, and the next run tries it again. The results are listed at the end.",
+			"others are run, and the next run tries it again. The results are listed at the end. Before it\n" +
+			"starts it says which commands of the file it will execute and where it will send a key.",
 		Example: "  llmprof run experiment.toml\n  llmprof run experiment.toml --results h200 --no-retry",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -36,12 +38,12 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("the experiment has mistakes:\n%w", err)
 			}
-			measure, end, err := start(offline)
+			points, end, err := start(offline)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			return a.runExperiment(cmd.Context(), e, measure, o, experiment.Options{
+			return a.runExperiment(cmd.Context(), e, points, o, experiment.Options{
 				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: a.notify,
 			})
 		},
@@ -53,7 +55,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	return cmd
 }
 
-func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, measure experiment.Measure, o *output, how experiment.Options) error {
+func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output, how experiment.Options) error {
 	for _, w := range e.Warnings {
 		a.logf("warning: %s", w)
 	}
@@ -61,7 +63,10 @@ func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, measu
 	if err != nil {
 		return err
 	}
-	sum, err := experiment.Run(ctx, trials, measure, how)
+	for _, line := range experiment.Effects(e.Points, measure.KeyVariable, a.env(measure.KeyVariable) != "") {
+		a.logf("%s: %s", e.Name, line)
+	}
+	sum, err := experiment.Run(ctx, trials, one, how)
 	if sum.Trials > 0 {
 		a.logf("%s: %v", e.Name, sum)
 	}

@@ -83,3 +83,23 @@ func TestRun(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestRunSaysItsEffects: before anything is measured.
+func TestRunSaysItsEffects(t *testing.T) {
+	fixture, err := record.Read(fixturePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	text := "model = \"llama3.1-8b\"\nengine = \"openai\"\nbase_url = \"http://localhost:8000/v1\"\nengine_cmd = \"vllm serve m\"\n"
+	if err := os.WriteFile("server.toml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := tryRun(t, fixture, "server.toml").stderr
+	before, _, found := strings.Cut(got, "[1/1]")
+	for _, want := range []string{`server: it will execute "vllm serve m"`, `server: it will send requests to "http://localhost:8000", with no key of OPENAI_API_KEY`} {
+		if !found || !strings.Contains(before, want) {
+			t.Errorf("no %q before the first run:\n%s", want, got)
+		}
+	}
+}
