@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,18 +13,48 @@ import (
 	"llmprof/measure/engine/native/kernels"
 )
 
-// compiler opens NVRTC, which needs no GPU, or skips the test.
+// compiler opens NVRTC, which needs no GPU: of LLMPROF_TEST_CUDA_LIBS, of the usual places,
+// or of the Python environment that the tests have. It skips the test where there is none,
+// unless LLMPROF_PYTHON=required says that there has to be.
 func compiler(t *testing.T) *cuda.Compiler {
 	t.Helper()
-	c, err := cuda.OpenCompiler(os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
+	named := os.Getenv("LLMPROF_TEST_CUDA_LIBS")
+	c, err := cuda.OpenCompiler(named)
+	for _, folder := range wheels(t) {
+		if err == nil || named != "" {
+			break
+		}
+		c, err = cuda.OpenCompiler(folder)
+	}
 	var missing *cuda.MissingError
-	if errors.As(err, &missing) {
-		t.Skipf("no NVRTC here (LLMPROF_TEST_CUDA_LIBS names a folder): %v", err)
+	if errors.As(err, &missing) && os.Getenv("LLMPROF_PYTHON") != "required" {
+		t.Skipf("no NVRTC here (make venv brings it, or LLMPROF_TEST_CUDA_LIBS names its folder): %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// wheels are the folders of NVRTC in the Python environment of the tests.
+func wheels(t *testing.T) (folders []string) {
+	t.Helper()
+	python := os.Getenv("LLMPROF_PYTHON")
+	if python == "" || python == "required" {
+		python = "../../../../.venv/bin/python"
+	}
+	python, err := filepath.Abs(python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wheel := range []string{"cu13", "cuda_nvrtc"} {
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(python)), "lib", "python3*", "site-packages", "nvidia", wheel, "lib"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders = append(folders, found...)
+	}
+	return folders
 }
 
 // shapes are the heads that the kernels are compiled for: two that differ in
