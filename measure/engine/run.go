@@ -118,6 +118,7 @@ func (a *assembly) token(t Token) error {
 			return fmt.Errorf("token %d at %d ns follows token %d at %d ns", t.Index, t.NS, last.Index, last.NS)
 		}
 	}
+	a.ns, a.now.EndNS = max(a.ns, t.NS), max(a.now.EndNS, t.NS)
 	a.now.Tokens = append(a.now.Tokens, t)
 	return nil
 }

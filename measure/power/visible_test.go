@@ -1,6 +1,7 @@
 package power
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,4 +46,40 @@ func TestVisible(t *testing.T) {
 			t.Errorf("%q, %v: %v (-want +got):\n%s", test.environment, test.asked, err, diff)
 		}
 	}
+}
+
+// Whatever CUDA_VISIBLE_DEVICES and --gpus hold, what is picked are GPUs that are there, each
+// once, among those that CUDA leaves, or the error says why none is.
+func FuzzVisible(f *testing.F) {
+	there := []string{"GPU-4a52f0c1-0000", "GPU-4b000000-0001", "GPU-c0000000-0002"}
+	for _, seed := range [][2]string{{"0,1", ""}, {"GPU-4", "1"}, {"GPU-4a,-1,2", "0"}, {"1,1", ""}, {"MIG-1", ""}, {"", "GPU-c"}, {" 2 , 0", "1,0"}, {"99999999999999999999", "x"}} {
+		f.Add(seed[0], true, seed[1])
+	}
+	f.Fuzz(func(t *testing.T, environment string, set bool, names string) {
+		var asked []string
+		if names != "" {
+			asked = strings.Split(names, ",")
+		}
+		got, err := visible(there, environment, set, asked)
+		if err != nil {
+			if len(got) > 0 || err.Error() == "" {
+				t.Fatalf("%v and %v", got, err)
+			}
+			return
+		}
+		left := there
+		if set {
+			if left, err = masked(there, environment); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(got) == 0 || len(asked) > 0 && len(got) != len(asked) {
+			t.Fatalf("%d GPUs of %q, %q", len(got), environment, asked)
+		}
+		for i, uuid := range got {
+			if !slices.Contains(left, uuid) || slices.Contains(got[:i], uuid) {
+				t.Fatalf("%v of %v", got, left)
+			}
+		}
+	})
 }

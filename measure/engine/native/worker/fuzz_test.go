@@ -1,0 +1,103 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"llmprof/measure/engine"
+	"llmprof/measure/engine/native"
+	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/worker"
+)
+
+// written is what a worker writes, which may go on when Serve has returned.
+type written struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *written) lines() [][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Split(bytes.Clone(bytes.TrimSpace(w.text.Bytes())), []byte("\n"))
+}
+
+// tame keeps a command from what takes long, much memory, or files of this machine. The
+// driver, which is this program, is the only one that gives commands.
+func tame(c *engine.Command, folder string) {
+	least := func(n *int, most int) { *n = min(*n, most) }
+	if l := c.Load; l != nil {
+		least(&l.Batch, 64)
+		least(&l.PromptLen, 64)
+		least(&l.GenLen, 16)
+		least(&l.TP, 2)
+		if l.Weights != "" {
+			l.Weights = folder
+		}
+	}
+	if r := c.Run; r != nil {
+		least(&r.Passes, 3)
+		r.Seconds, r.StartNS = min(r.Seconds, 0.01), 0
+	}
+	if o := c.Ops; o != nil {
+		least(&o.Rounds, 2)
+		o.Seconds = min(o.Seconds, 0.01)
+	}
+	if tr := c.Trace; tr != nil {
+		least(&tr.Passes, 2)
+		tr.File = filepath.Join(folder, "trace")
+	}
+}
+
+// Whatever commands come, in whichever order, the engine answers each with events of the
+// protocol, and does not panic. It runs on a GPU that computes nothing.
+func FuzzCommands(f *testing.F) {
+	load, err := json.Marshal(engine.Command{Do: "load", Load: new(workload())})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(append(load, "\n"+`{"do":"prepare","run":{"phase":"decode"}}
+{"do":"run","run":{"phase":"request","passes":2}}
+{"do":"size"}
+{"do":"ops","ops":{"phase":"decode","rounds":1}}
+{"do":"trace","trace":{"phase":"prefill","passes":1,"file":"x"}}
+{"do":"bench","bench":{"kind":"read","shape":{"bytes":16},"dtype":"bf16","samples":1}}
+{"do":"quit"}`...))
+	f.Add([]byte(`{"do":"run"}` + "\n" + `{"do":"load","load":{}}` + "\n" + `{"do":"stop"}` + "\n{"))
+	f.Add([]byte(`{"do":"run","run":{"phase":"idle","seconds":0.001}}null[]`))
+	ready := cuda.Ready("") == nil
+	f.Fuzz(func(t *testing.T, text []byte) {
+		folder := t.TempDir()
+		var in bytes.Buffer
+		for _, line := range bytes.Split(text, []byte("\n")) {
+			var c engine.Command
+			if json.Unmarshal(line, &c) == nil {
+				if tame(&c, folder); ready && c.Bench != nil {
+					continue // there is a GPU, which others may use
+				}
+				if line, err = json.Marshal(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			in.Write(append(line, '\n'))
+		}
+		var out written
+		_ = worker.ServeOn(context.Background(), &in, &out, "test", native.TeamOnStandIns)
+		for i, line := range out.lines() {
+			e, err := engine.ParseEvent(line)
+			if err != nil || (i == 0) != (e.Hello != nil) {
+				t.Fatalf("line %d: %v: %q", i, err, line)
+			}
+		}
+	})
+}
