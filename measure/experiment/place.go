@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"llmprof/input"
 )
 
 // A source is the text of a file.
@@ -37,14 +39,12 @@ func (m *Mistake) Error() string {
 	if m.Line == 0 {
 		return fmt.Sprintf("%s: %s", m.File, m.Problem)
 	}
-	text := strings.ReplaceAll(m.Text, "\t", " ") // keeps the columns
-	mark := strings.Repeat(" ", max(m.Column-1, 0)) + strings.Repeat("^", max(m.Width, 1))
-	return fmt.Sprintf("%s:%d:%d: %s\n    %s\n    %s", m.File, m.Line, max(m.Column, 1), m.Problem, text, mark)
+	return fmt.Sprintf("%s:%d:%d: %s\n%s", m.File, m.Line, max(m.Column, 1), m.Problem, input.Excerpt(m.Text, m.Column, m.Width))
 }
 
 // mistake is a Mistake at the place.
 func (p place) mistake(format string, args ...any) *Mistake {
-	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: fmt.Sprintf(format, args...)}
+	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: input.Short(fmt.Sprintf(format, args...))}
 	if p.source == nil {
 		return m
 	}
