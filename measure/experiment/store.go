@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/input"
 	"llmprof/measure/result"
 )
 
@@ -18,6 +19,9 @@ type Store struct{ Dir string }
 
 // failureExtension is what the name of a failure's file ends with.
 const failureExtension = ".failed"
+
+// mostFailure bounds the file of a failure, which ends with the log of an engine.
+const mostFailure = 4 << 20
 
 // FailureSchema names the form of a failure.
 const FailureSchema = "llmprof.failure/v1"
@@ -81,7 +85,7 @@ func (s Store) failureFile(t *Trial) string { return filepath.Join(s.Dir, t.ID+f
 
 // failure is what was recorded of a trial that failed before, nil if it did not.
 func (s Store) failure(t *Trial) *Failure {
-	data, err := os.ReadFile(s.failureFile(t))
+	data, err := input.Read(s.failureFile(t), mostFailure)
 	if err != nil {
 		return nil
 	}
@@ -103,7 +107,7 @@ func (s Store) Failures() ([]Failure, error) {
 	var errs []error
 	for _, file := range files {
 		var f Failure
-		data, err := os.ReadFile(file)
+		data, err := input.Read(file, mostFailure)
 		if err == nil {
 			err = json.Unmarshal(data, &f)
 		}

@@ -11,18 +11,27 @@ import (
 	"llmprof/input"
 )
 
-// limits are beyond any result that is of use: a hundred thousand requests with
-// all their times.
-var limits = input.Limits{Bytes: 128 << 20, Depth: 32, Values: 6_000_000}
+// limits are those of a result of ten thousand requests with the time of each of
+// their tokens.
+var limits = input.Limits{Bytes: 64 << 20, Depth: 32, Values: 3_000_000}
 
 // Read reads the result in a file. One that is cut off, of another form, or
 // that contradicts itself is an error.
 func Read(file string) (*Result, error) {
+	data, err := Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return Decode(file, data)
+}
+
+// Load is the content of a file that may be a result's, for Decode.
+func Load(file string) ([]byte, error) {
 	data, err := input.Read(file, int64(limits.Bytes))
 	if err != nil {
 		return nil, fmt.Errorf("reading a result: %w", err)
 	}
-	return Decode(file, data)
+	return data, nil
 }
 
 // Decode is Read of a file's content; the name serves errors.

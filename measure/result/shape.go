@@ -49,12 +49,19 @@ func (s short) Unwrap() error { return s.error }
 
 // value walks one value. Of those that t does not look into, the keys are free.
 func (s *shaper) value(path string, t reflect.Type) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if elem := within(t, reflect.Slice); elem != nil && (elem.Kind() == reflect.Float64 || elem.Kind() == reflect.String) {
+		var list json.RawMessage // it has no keys, and may have millions of samples
+		if err := s.d.Decode(&list); err != nil {
+			return s.fail("%w", err)
+		}
+		return nil
+	}
 	token, err := s.d.Token()
 	if err != nil {
 		return s.fail("%w", err)
-	}
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
 	}
 	switch token {
 	case json.Delim('{'):
