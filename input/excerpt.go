@@ -33,7 +33,7 @@ func Short(text string) string {
 // around the mistake.
 func Excerpt(line string, column, width int) string {
 	runes := []rune(strings.ReplaceAll(line, "\t", " ")) // a tab would take other columns
-	at := min(max(column-1, 0), len(runes)+1) // a line that ends too early is wrong after its end
+	at := min(max(column-1, 0), len(runes)+1)            // a line that ends too early is wrong after its end
 	head, tail := "", ""
 	if len(runes) > mostLine {
 		from := max(at-before, 0)

@@ -132,7 +132,7 @@ func globEscape(dir string) string {
 func (s Store) fail(t *Trial, started time.Time, cause error) error {
 	f := Failure{
 		Schema: FailureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
-		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: chain(cause),
+		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: t.Point.secrets().Words(chain(cause)),
 	}
 	if before := s.failure(t); before != nil {
 		f.Attempts += before.Attempts
@@ -180,11 +180,15 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 	return nil
 }
 
-// sign names the processes of the trial after it.
+// sign names the processes of the trial after it, and takes the secrets out of what
+// they report: results pass here on their way to files and to whoever asked.
 func (t *Trial) sign(results []*result.Result, file string) []*result.Result {
 	signed := make([]*result.Result, len(results))
+	secrets := t.Point.secrets()
 	for i, r := range results {
 		own := *r
+		secrets.Struct(&own)
+		own.Provenance.Command = secrets.Words(r.Provenance.Command)
 		own.ID, own.Cycle, own.Process, own.Processes = t.ID, t.Cycle, i, len(results)
 		own.Provenance.Hash, own.Provenance.Settings, own.Provenance.Config = t.Hash, t.Settings, file
 		signed[i] = &own
