@@ -94,8 +94,8 @@ func (r redacted) Unwrap() error { return r.error }
 var (
 	address = regexp.MustCompile("[a-zA-Z][a-zA-Z0-9+.-]*://[^\\s\"'<>`]+")
 	header  = regexp.MustCompile(`(?i)\b(authorization["']?\s*[:=]\s*["']?(?:(?:bearer|basic)\s+)?|bearer\s+)([A-Za-z0-9._~+/=-]{6,})`)
-	assign  = regexp.MustCompile(`(?i)(-{0,2}[a-z][a-z0-9_.-]*)(["']?\s*[=:]\s*\[?\s*)("[^"]*"|'[^']*'|[^\s"',;&\])}]+)`)
-	flag    = regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)("[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`)
+	assign  = regexp.MustCompile(`(?i)(-{0,2}[a-z][a-z0-9_.-]*)(["']?\s*[=:]\s*\[?\s*)`) // a value follows
+	flag    = regexp.MustCompile(`(?i)(--?[a-z][a-z0-9_-]*)(\s+)`)                       // likewise
 	known   = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
 )
 
@@ -120,18 +120,10 @@ func rewrite(text string, found func(secret string)) string {
 		}
 		return m[1] + hide(m[2])
 	})
-	text = replace(assign, text, func(m []string) string {
-		if !assigned(m[1], m[2], m[3]) {
-			return m[0]
-		}
-		return m[1] + m[2] + quotedLike(m[3], hide)
-	})
-	text = replace(flag, text, func(m []string) string {
-		if !secretName(m[1]) || number.MatchString(m[3]) {
-			return m[0]
-		}
-		return m[1] + m[2] + quotedLike(m[3], hide)
-	})
+	text = values(assign, text, assigned, hide)
+	text = values(flag, text, func(name, _, value string) bool {
+		return secretName(name) && !strings.HasPrefix(value, "-") && !number.MatchString(value)
+	}, hide)
 	return known.ReplaceAllStringFunc(text, hide)
 }
 
@@ -140,12 +132,48 @@ func replace(pattern *regexp.Regexp, text string, with func(match []string) stri
 	return pattern.ReplaceAllStringFunc(text, func(s string) string { return with(pattern.FindStringSubmatch(s)) })
 }
 
-// quotedLike hides a value within its quotes.
-func quotedLike(value string, hide func(string) string) string {
-	if q := value[0]; q == '"' || q == '\'' {
-		return string(q) + hide(value[1:len(value)-1]) + string(q)
+// values hides what follows each match of a name and a sign, where secret says so.
+// It goes on behind the sign otherwise: the value may be a command with secrets.
+func values(pattern *regexp.Regexp, text string, secret func(name, sign, value string) bool, hide func(string) string) string {
+	var b strings.Builder
+	done := 0
+	for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
+		if at[0] < done {
+			continue
+		}
+		name, sign := text[at[2]:at[3]], text[at[4]:at[5]]
+		if !secretName(name) { // first, for values are long
+			continue
+		}
+		value, end := valueAt(text, at[1])
+		if value == "" || value == Mark || !secret(name, sign, text[at[1]:end]) {
+			continue
+		}
+		b.WriteString(text[done:at[1]])
+		b.WriteString(strings.Replace(text[at[1]:end], value, hide(value), 1))
+		done = end
 	}
-	return hide(value)
+	b.WriteString(text[done:])
+	return b.String()
+}
+
+// valueAt is the value that begins at i, without its quotes, and where it ends.
+func valueAt(text string, i int) (value string, end int) {
+	rest := text[i:]
+	if rest == "" {
+		return "", i
+	}
+	if q := rest[0]; q == '"' || q == '\'' {
+		if n := strings.IndexByte(rest[1:], q); n >= 0 {
+			return rest[1 : 1+n], i + n + 2
+		}
+		return rest[1:], len(text)
+	}
+	n := strings.IndexAny(rest, " \t\r\n\"',;&])}")
+	if n < 0 {
+		n = len(rest)
+	}
+	return rest[:n], i + n
 }
 
 var number = regexp.MustCompile(`^[0-9.]+$`)

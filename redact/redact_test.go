@@ -23,6 +23,9 @@ func TestText(t *testing.T) {
 		"VLLM_API_KEY=hunter22 vllm serve m":                "VLLM_API_KEY=*** vllm serve m",
 		"args: {'api_key': ['hunter22'], 'tp': 2}":          "args: {'api_key': ['***'], 'tp': 2}",
 		`{"password": "hunter22"}`:                          `{"password": "***"}`,
+		`cmd = "A_PASSWORD=hunter22 x"`:                     `cmd = "A_PASSWORD=*** x"`,
+		`--cmd "x --api-key hunter22"`:                      `--cmd "x --api-key ***"`,
+		"--env A_PASSWORD=hunter22":                         "--env A_PASSWORD=***",
 		"Authorization: Bearer hunter22.x":                  "Authorization: Bearer ***",
 		"the key sk-abcdefgh1234 is not valid":              "the key *** is not valid",
 

@@ -32,7 +32,7 @@ type otherEstimate struct {
 }
 
 // mostResult bounds a result file: beyond any that llmprof writes.
-const mostResult = 64 << 20
+const mostResult = 32 << 20
 
 // readResults reads result files of the kinds that the report knows.
 func readResults(files []string) ([]stored, error) {

@@ -11,9 +11,9 @@ import (
 	"llmprof/input"
 )
 
-// limits are those of a result of ten thousand requests with the time of each of
+// limits are those of a result of seven thousand requests with the time of each of
 // their tokens.
-var limits = input.Limits{Bytes: 64 << 20, Depth: 32, Values: 3_000_000}
+var limits = input.Limits{Bytes: 32 << 20, Depth: 32, Values: 2_000_000}
 
 // Read reads the result in a file. One that is cut off, of another form, or
 // that contradicts itself is an error.
