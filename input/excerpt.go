@@ -2,6 +2,7 @@ package input
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -32,8 +33,13 @@ func Short(text string) string {
 // characters from column on, which counts from 1. Of a long line it is the part
 // around the mistake.
 func Excerpt(line string, column, width int) string {
-	runes := []rune(strings.ReplaceAll(line, "\t", " ")) // a tab would take other columns
-	at := min(max(column-1, 0), len(runes)+1)            // a line that ends too early is wrong after its end
+	runes := []rune(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) { // a tab would take other columns
+			return ' '
+		}
+		return c
+	}, line))
+	at := min(max(column-1, 0), len(runes)+1) // a line that ends too early is wrong after its end
 	head, tail := "", ""
 	if len(runes) > mostLine {
 		from := max(at-before, 0)

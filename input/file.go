@@ -34,7 +34,7 @@ func Read(path string, most int64) ([]byte, error) {
 		}
 		n, err := f.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
-		if err == io.EOF { //nolint:errorlint // a file's Read returns it bare
+		if err == io.EOF {
 			return data, nil
 		}
 		if err != nil {

@@ -122,7 +122,7 @@ func refused(t *testing.T, args ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // against one that never ends
 	defer cancel()
 	var out bytes.Buffer
-	cmd := command(t, ctx, args...)
+	cmd := command(ctx, t, args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	line := strings.Join(args[:2], " ") + " " + filepath.Base(args[len(args)-1])
@@ -145,7 +145,7 @@ func refused(t *testing.T, args ...string) {
 }
 
 // command is this program in a process of its own.
-func command(t *testing.T, ctx context.Context, args ...string) *exec.Cmd {
+func command(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -161,7 +161,7 @@ func TestSecondSignal(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		cmd := command(t, ctx, "models", "check", "-")
+		cmd := command(ctx, t, "models", "check", "-")
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
