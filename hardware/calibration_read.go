@@ -102,6 +102,9 @@ func ReadCalibration(path string) (*CalibrationFile, error) {
 // It is strict: what is unknown, missing, of another unit or out of range is an
 // *Error that says where, and what would be right.
 func ParseCalibration(file, text string) (*CalibrationFile, error) {
+	if err := within(file, text); err != nil {
+		return nil, err
+	}
 	r := calibrationReader{file: file, text: text}
 	var t calibrationText
 	meta, err := toml.Decode(text, &t)

@@ -57,6 +57,9 @@ type document struct {
 // add lays the tables of text over t, in the order of the file, so that a base
 // has to come before what starts from it.
 func (t *Table) add(file, text string) error {
+	if err := within(file, text); err != nil {
+		return err
+	}
 	var doc document
 	meta, err := toml.Decode(text, &doc)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/agnivade/levenshtein"
+
+	"llmprof/input"
 )
 
 // An Error is a mistake in a hardware file, with its place.
@@ -25,9 +27,7 @@ func (e *Error) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %s", e.File, e.Problem)
 	}
-	text := strings.ReplaceAll(e.Text, "\t", " ") // keeps the columns
-	mark := strings.Repeat(" ", max(e.Column-1, 0)) + strings.Repeat("^", max(e.Width, 1))
-	return fmt.Sprintf("%s:%d:%d: %s\n    %s\n    %s", e.File, e.Line, max(e.Column, 1), e.Problem, text, mark)
+	return fmt.Sprintf("%s:%d:%d: %s\n%s", e.File, e.Line, max(e.Column, 1), e.Problem, input.Excerpt(e.Text, e.Column, e.Width))
 }
 
 // readError gives an error of the TOML reader its place in the file.
@@ -40,7 +40,7 @@ func readError(file, text string, err error) error {
 		if key, why, ok := strings.Cut(rest, `"): `); ok {
 			return errorAt(file, text, strings.Split(key, "."), why)
 		}
-		return &Error{File: file, Problem: problem}
+		return &Error{File: file, Problem: input.Short(problem)}
 	}
 	p := parse.Position
 	e := &Error{File: file, Line: p.Line, Column: p.Col, Width: p.Len, Text: line(text, p.Line), Problem: parse.Message}
@@ -48,13 +48,31 @@ func readError(file, text string, err error) error {
 		_, field, _ = strings.Cut(field, ".")
 		e.Problem = strings.TrimPrefix(field+": "+e.Problem, ": ")
 	}
+	e.Problem = input.Short(e.Problem)
 	return e
+}
+
+// maxDepth and maxValues are limits of a hardware or calibration file, beyond a
+// thousand GPUs.
+const (
+	maxDepth  = 16
+	maxValues = 50_000
+)
+
+// within holds the text of a file to the limits before it is parsed.
+func within(file, text string) error {
+	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(text)
+	var excess *input.Excess
+	if errors.As(err, &excess) {
+		return &Error{File: file, Line: excess.Line, Column: excess.Column, Width: 1, Text: line(text, excess.Line), Problem: excess.Problem}
+	}
+	return err
 }
 
 // errorAt is an error at the value of a key of the file.
 func errorAt(file, text string, key []string, problem string) error {
 	n, column, width := locate(text, key)
-	return &Error{File: file, Line: n, Column: column, Width: width, Text: line(text, n), Problem: problem}
+	return &Error{File: file, Line: n, Column: column, Width: width, Text: line(text, n), Problem: input.Short(problem)}
 }
 
 // unknownKey says which keys there are.
@@ -64,11 +82,14 @@ func unknownKey(file, text string, key toml.Key) error {
 		known, last = keysIn[entry](), key[2]
 		slices.Sort(known)
 	}
-	return errorAt(file, text, key, fmt.Sprintf("%q is not a key here; %s", last, hint(last, known)))
+	return errorAt(file, text, key, fmt.Sprintf("%.60q is not a key here; %s", last, hint(last, known)))
 }
 
 // hint is what may have been meant by a key, or what there is.
 func hint(key string, known []string) string {
+	if len(key) > 64 {
+		return "known are " + strings.Join(known, ", ")
+	}
 	best := slices.MinFunc(known, func(a, b string) int {
 		return levenshtein.ComputeDistance(a, key) - levenshtein.ComputeDistance(b, key)
 	})

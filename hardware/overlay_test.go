@@ -87,7 +87,7 @@ func TestOverlayFileIsNotEndless(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, 5<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := load(t).OverlayFile(path); err == nil || !strings.Contains(err.Error(), "is longer than 4.000 MiB") {
+	if _, err := load(t).OverlayFile(path); err == nil || !strings.Contains(err.Error(), "is larger than 4194304 bytes") {
 		t.Errorf("a file of 5 MiB: %v", err)
 	}
 }

@@ -2,14 +2,13 @@ package hardware
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"llmprof/unit"
+	"llmprof/input"
 )
 
 // A Table holds GPUs by name. It does not change once it is loaded.
@@ -45,17 +44,9 @@ func (t *Table) Overlay(file, text string) (*Table, error) {
 
 // OverlayFile is Overlay with the file at path.
 func (t *Table) OverlayFile(path string) (*Table, error) {
-	f, err := os.Open(path)
+	text, err := input.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("hardware file: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("hardware file: %w", err)
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("hardware file: %s is longer than %v", path, unit.Bytes(maxFile).Binary())
 	}
 	return t.Overlay(path, string(text))
 }

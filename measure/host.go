@@ -11,6 +11,9 @@ import (
 	"llmprof/measure/result"
 )
 
+// mostMemory is the most KiB that are believed: more have no number of bytes.
+const mostMemory = 1 << 50
+
 // host describes the machine from what the kernel says under root ("/" as an
 // fs.FS): its processor, its memory, its driver. Names of the machine and of its
 // users are left out.
@@ -25,7 +28,7 @@ func host(root fs.FS) result.Machine {
 		}
 	}
 	if text, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
-		if kb, err := strconv.ParseInt(strings.TrimSuffix(field(text, "MemTotal"), " kB"), 10, 64); err == nil {
+		if kb, err := strconv.ParseInt(strings.TrimSuffix(field(text, "MemTotal"), " kB"), 10, 64); err == nil && kb > 0 && kb < mostMemory {
 			bytes := kb << 10
 			m.MemoryBytes = &bytes
 		}

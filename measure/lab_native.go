@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"llmprof/input"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/measure/engine/native/worker"
@@ -82,13 +83,16 @@ func (l *Lab) config(ctx context.Context, name string, m *models.Model) (json.Ra
 		m = again
 	}
 	if isFile(m.Source) {
-		return os.ReadFile(m.Source)
+		return input.Read(m.Source, mostConfig)
 	}
 	if known, ok := l.Models.Table.Lookup(strings.SplitN(name, "@", 2)[0]); ok {
 		return l.Models.Table.Config(known)
 	}
 	return nil, errors.New("the native engine needs the config.json of " + name + " in a file, and it is not in the hub's cache: download it and name its folder")
 }
+
+// mostConfig bounds a config.json.
+const mostConfig = 8 << 20
 
 func isFile(path string) bool {
 	info, err := os.Stat(path)

@@ -20,6 +20,8 @@ const randomPrompts = "random"
 const (
 	mostPrompts = 1 << 20
 	mostPrompt  = 16 << 20 // bytes of one line
+
+	mostPromptBytes = 128 << 20 // of a whole file
 )
 
 // A promptLine is one line of a JSONL file: a text, under one of the names that
@@ -38,7 +40,11 @@ func readPrompts(path string) (tokens [][]int, texts []string, err error) {
 		return nil, nil, fmt.Errorf("prompts: %w", err)
 	}
 	defer file.Close()
-	tokens, texts, err = parsePrompts(file, strings.EqualFold(filepath.Ext(path), ".jsonl"))
+	from := &io.LimitedReader{R: file, N: mostPromptBytes} // a pipe or a device may never end
+	tokens, texts, err = parsePrompts(from, strings.EqualFold(filepath.Ext(path), ".jsonl"))
+	if err == nil && from.N == 0 {
+		err = fmt.Errorf("it is longer than %d bytes", mostPromptBytes)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("prompts %s: %w", path, err)
 	}

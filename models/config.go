@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"llmprof/input"
 )
 
 // Limits on a config.json. Published ones are below 100 KB and nest five deep.
 const (
-	maxConfigBytes = 8 << 20
-	maxDepth       = 32
+	maxConfigBytes  = 8 << 20
+	maxDepth        = 32
+	maxConfigValues = 200_000
 )
 
 // parseConfig reads one JSON object. Unlike encoding/json it accepts the bare
@@ -19,12 +22,13 @@ const (
 // size), and refuses keys that are given twice, of which Python keeps the last
 // and others the first.
 func parseConfig(data []byte) (map[string]any, error) {
-	if len(data) > maxConfigBytes {
-		return nil, fmt.Errorf("config is %d bytes long; at most %d are read", len(data), maxConfigBytes)
+	limits := input.Limits{Bytes: maxConfigBytes, Depth: maxDepth, Values: maxConfigValues}
+	if err := limits.JSON(string(data)); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(quoteNonFinite(data)))
 	d.UseNumber()
-	v, err := parseValue(d, "config", 0)
+	v, err := parseValue(d, "config")
 	if err != nil {
 		return nil, fmt.Errorf("config is not valid JSON: %w", err)
 	}
@@ -39,10 +43,7 @@ func parseConfig(data []byte) (map[string]any, error) {
 }
 
 // parseValue reads the next value; path names it in errors.
-func parseValue(d *json.Decoder, path string, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, fmt.Errorf("%s is nested more than %d deep", path, maxDepth)
-	}
+func parseValue(d *json.Decoder, path string) (any, error) {
 	t, err := d.Token()
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s ends too early: %w", path, io.ErrUnexpectedEOF)
@@ -52,14 +53,14 @@ func parseValue(d *json.Decoder, path string, depth int) (any, error) {
 	}
 	switch t {
 	case json.Delim('{'):
-		return parseObject(d, path, depth)
+		return parseObject(d, path)
 	case json.Delim('['):
-		return parseList(d, path, depth)
+		return parseList(d, path)
 	}
 	return t, nil
 }
 
-func parseObject(d *json.Decoder, path string, depth int) (map[string]any, error) {
+func parseObject(d *json.Decoder, path string) (map[string]any, error) {
 	object := make(map[string]any)
 	for d.More() {
 		t, err := d.Token()
@@ -73,7 +74,7 @@ func parseObject(d *json.Decoder, path string, depth int) (map[string]any, error
 		if _, twice := object[key]; twice {
 			return nil, fmt.Errorf("%s has the key %s twice", path, quote(key))
 		}
-		if object[key], err = parseValue(d, short(key), depth+1); err != nil {
+		if object[key], err = parseValue(d, short(key)); err != nil {
 			return nil, err
 		}
 	}
@@ -81,10 +82,10 @@ func parseObject(d *json.Decoder, path string, depth int) (map[string]any, error
 	return object, unexpectedEnd(err, path)
 }
 
-func parseList(d *json.Decoder, path string, depth int) ([]any, error) {
+func parseList(d *json.Decoder, path string) ([]any, error) {
 	list := []any{}
 	for d.More() {
-		v, err := parseValue(d, path, depth+1)
+		v, err := parseValue(d, path)
 		if err != nil {
 			return nil, err
 		}

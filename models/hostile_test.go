@@ -75,7 +75,7 @@ func TestReadUnknownLayerType(t *testing.T) {
 
 func TestReadRefusesLargeFiles(t *testing.T) {
 	_, err := Read("x", make([]byte, 100_000_000))
-	if err == nil || !strings.Contains(err.Error(), "100000000 bytes long; at most 8388608") {
+	if err == nil || !strings.Contains(err.Error(), "100000000 bytes; at most 8388608") {
 		t.Errorf("error %v", err)
 	}
 }

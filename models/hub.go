@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"llmprof/input"
 )
 
 // DefaultEndpoint is the public Hugging Face hub.
@@ -107,7 +109,7 @@ func isSet(s string) bool {
 func (h Hub) token() (string, error) {
 	token, from := string(h.Token), "HF_TOKEN"
 	if token == "" && h.TokenFile != "" {
-		data, err := readRegular(h.TokenFile, 4096)
+		data, err := input.Read(h.TokenFile, 4096)
 		if errors.Is(err, os.ErrNotExist) {
 			return "", nil
 		}

@@ -3,12 +3,13 @@ package models
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
+
+	"llmprof/input"
 )
 
 // blobID is what an ETag must look like to be a file's name.
@@ -29,7 +30,7 @@ func (h Hub) commit(id HubID) (string, error) {
 		return id.Revision, nil
 	}
 	ref := filepath.Join(h.folder(id), "refs", filepath.FromSlash(id.Revision))
-	data, err := readRegular(ref, 256)
+	data, err := input.Read(ref, 256)
 	if absent(err) {
 		return "", nil
 	}
@@ -50,7 +51,7 @@ func (h Hub) cached(id HubID, commit string) (config []byte, path string, err er
 		return nil, "", nil
 	}
 	path = filepath.Join(h.folder(id), "snapshots", commit, configFile)
-	config, err = readRegular(path, maxConfig)
+	config, err = input.Read(path, maxConfig)
 	if absent(err) {
 		return nil, "", nil
 	}
@@ -141,29 +142,4 @@ func linkAtomic(target, path string) error {
 		return err
 	}
 	return os.Rename(link, path)
-}
-
-// readRegular reads a file of at most limit bytes. What is not a regular file,
-// a pipe or a device, may never end and is refused.
-func readRegular(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes, the most that is read of such a file", path, limit)
-	}
-	return data, nil
 }

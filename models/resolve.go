@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"llmprof/input"
 )
 
 // A Resolver finds the model that a user names.
@@ -63,7 +65,7 @@ func fromFile(path string) (*Model, error) {
 	if err := weights(path); err != nil {
 		return nil, err
 	}
-	config, err := readRegular(path, maxConfig)
+	config, err := input.Read(path, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading a model's config.json: %w", err)
 	}
@@ -104,7 +106,7 @@ func nameOf(path string) string {
 // fromDir reads the config.json of a directory.
 func fromDir(dir string) (*Model, error) {
 	path := filepath.Join(dir, configFile)
-	config, err := readRegular(path, maxConfig)
+	config, err := input.Read(path, maxConfig)
 	if err == nil {
 		return read(nameOf(path), path, config)
 	}

@@ -71,7 +71,7 @@ func showExperiment(file string) (*shownExperiment, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.Points = append(s.Points, shownPoint{hash, p})
+		s.Points = append(s.Points, shownPoint{hash, p.Shown()})
 	}
 	return s, nil
 }

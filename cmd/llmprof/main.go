@@ -19,6 +19,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"llmprof/redact"
 )
 
 func main() {
@@ -34,7 +36,8 @@ const gcPercent = 400
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env}
+	context.AfterFunc(ctx, stop) // the second signal ends the program at once
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...)}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -44,7 +47,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	fmt.Fprintf(stderr, "llmprof: %v\n", err)
+	a.logf("%v", err)
 	var wrong usageError
 	if !a.started || errors.As(err, &wrong) {
 		return 2

@@ -19,7 +19,7 @@ import (
 var update = os.Getenv("UPDATE_GOLDEN") != ""
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"llmprof": main})
+	testscript.Main(m, map[string]func(){"llmprof": main, "openai-server": openaiServer})
 }
 
 // TestScript runs testdata/script/*.txtar: command lines with what they print.

@@ -3,12 +3,12 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 
 	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
+	"llmprof/input"
 	record "llmprof/measure/result"
 	"llmprof/unit"
 	compare "llmprof/validate"
@@ -32,7 +32,7 @@ type otherEstimate struct {
 }
 
 // mostResult bounds a result file: beyond any that llmprof writes.
-const mostResult = 256 << 20
+const mostResult = 32 << 20
 
 // readResults reads result files of the kinds that the report knows.
 func readResults(files []string) ([]stored, error) {
@@ -49,14 +49,7 @@ func readResults(files []string) ([]stored, error) {
 
 func readStored(file string) (stored, error) {
 	s := stored{file: file}
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return s, fmt.Errorf("--results %s: %w", file, reason(err))
-	case !info.Mode().IsRegular() || info.Size() > mostResult:
-		return s, fmt.Errorf("--results %s: want a file of at most %d MB", file, mostResult>>20)
-	}
-	data, err := os.ReadFile(file)
+	data, err := input.Read(file, mostResult)
 	if err != nil {
 		return s, fmt.Errorf("--results %s: %w", file, reason(err))
 	}

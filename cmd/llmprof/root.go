@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"llmprof/redact"
 )
 
 // An app is one run of the program and what it is connected to.
@@ -12,7 +14,8 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	env            func(string) string
-	started        bool // the command line was understood
+	started        bool            // the command line was understood
+	secrets        redact.Redactor // of the command line
 }
 
 // root is the command tree.
@@ -70,5 +73,5 @@ func needCommand(cmd *cobra.Command, _ []string) error {
 
 // logf writes a remark to standard error.
 func (a *app) logf(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "llmprof: "+format+"\n", args...)
+	fmt.Fprintf(a.stderr, "llmprof: %s\n", a.secrets.Text(fmt.Sprintf(format, args...)))
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/input"
 	record "llmprof/measure/result"
 	compare "llmprof/validate"
 )
@@ -75,10 +76,13 @@ func expand(paths []string) (all []string, err error) {
 	return all, nil
 }
 
+// mostObservations bounds a file of observations: a hundred thousand of them.
+const mostObservations = 32 << 20
+
 // observationsOf reads one file: CSV of observations, else a result.
 func (v *validation) observationsOf(path string) ([]compare.Observation, *refusal) {
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
-		data, err := os.ReadFile(path)
+		data, err := input.Read(path, mostObservations)
 		if err != nil {
 			return nil, &refusal{path: path, err: err}
 		}

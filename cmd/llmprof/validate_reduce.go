@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -89,13 +88,10 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 
 // readRecord reads a result and what its file holds.
 func readRecord(path string) ([]byte, *record.Result, error) {
-	r, err := record.Read(path)
+	data, err := record.Load(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading a result: %w", err)
-	}
-	return data, r, nil
+	r, err := record.Decode(path, data)
+	return data, r, err
 }

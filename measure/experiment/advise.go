@@ -8,7 +8,7 @@ const longAnswer = 2048
 // advise warns of points that run, and tell less than they seem to.
 func (r *reader) advise(p *Point, from *plan) {
 	warn := func(bad bool, key, format string, args ...any) {
-		if !bad {
+		if !bad || len(r.warnings) >= mostMistakes {
 			return
 		}
 		at := from.base.at

@@ -49,7 +49,7 @@ func (p *Point) Value(key string) any {
 func (p *Point) set(key string, n *node) *Mistake {
 	v := p.field(key)
 	if !v.IsValid() {
-		return n.at.mistake("%q is not a setting; %s", key, spelling.Hint(key, settingKeys))
+		return n.at.mistake("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))
 	}
 	if err := assign(v, n); err != nil {
 		return n.at.mistake("%s: %v", key, err)

@@ -7,17 +7,19 @@ import (
 	"math"
 	"strconv"
 	"strings"
-)
 
-// deepest is how far tables and lists may be nested.
-const deepest = 64
+	"llmprof/input"
+)
 
 // parseJSON reads a JSON file.
 func parseJSON(s *source) (*node, error) {
+	if err := s.within(input.Limits.JSON); err != nil {
+		return nil, err
+	}
 	d := json.NewDecoder(strings.NewReader(s.text))
 	d.UseNumber()
 	p := jsonParser{s, d}
-	n, err := p.value(0)
+	n, err := p.value()
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +58,17 @@ func (p *jsonParser) token() (json.Token, place, error) {
 	return nil, place{}, p.source.at(len(strings.TrimSpace(p.source.text))-1, 1).mistake("the file ends in the middle of a value")
 }
 
-func (p *jsonParser) value(depth int) (*node, error) {
+func (p *jsonParser) value() (*node, error) {
 	token, at, err := p.token()
 	if err != nil {
 		return nil, err
 	}
-	if depth > deepest {
-		return nil, at.mistake("nested deeper than %d", deepest)
-	}
 	switch v := token.(type) {
 	case json.Delim:
 		if v == '{' {
-			return p.table(at, depth)
+			return p.table(at)
 		}
-		return p.list(at, depth)
+		return p.list(at)
 	case json.Number:
 		n, err := number(v.String())
 		if err != nil {
@@ -80,10 +79,10 @@ func (p *jsonParser) value(depth int) (*node, error) {
 	return &node{at: at, scalar: token}, nil
 }
 
-func (p *jsonParser) list(at place, depth int) (*node, error) {
+func (p *jsonParser) list(at place) (*node, error) {
 	n := &node{at: at, kind: listKind}
 	for p.d.More() {
-		item, err := p.value(depth + 1)
+		item, err := p.value()
 		if err != nil {
 			return nil, err
 		}
@@ -93,18 +92,20 @@ func (p *jsonParser) list(at place, depth int) (*node, error) {
 	return n, err
 }
 
-func (p *jsonParser) table(at place, depth int) (*node, error) {
+func (p *jsonParser) table(at place) (*node, error) {
 	n := &node{at: at, kind: tableKind}
+	seen := map[string]bool{}
 	for p.d.More() {
 		token, at, err := p.token()
 		if err != nil {
 			return nil, err
 		}
 		key, _ := token.(string)
-		if n.get(key) != nil {
-			return nil, at.mistake("%q stands twice", key)
+		if seen[key] {
+			return nil, at.mistake("%.60q stands twice", key)
 		}
-		value, err := p.value(depth + 1)
+		seen[key] = true
+		value, err := p.value()
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +125,7 @@ func number(text string) (any, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		return nil, errors.New("want a finite number, not " + strconv.Quote(text))
+		return nil, errors.New("want a finite number, not " + strconv.Quote(input.Short(text)))
 	}
 	return f, nil
 }

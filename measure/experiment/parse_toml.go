@@ -8,11 +8,16 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"llmprof/input"
 )
 
 // parseTOML reads a TOML file. Its reader gives no places of what is right, so
 // that those of values are found in the text.
 func parseTOML(s *source) (*node, error) {
+	if err := s.within(input.Limits.TOML); err != nil {
+		return nil, err
+	}
 	var tree map[string]any
 	meta, err := toml.Decode(s.text, &tree)
 	if err != nil {

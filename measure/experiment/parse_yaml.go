@@ -5,19 +5,22 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"strings"
 
 	yaml "github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
 
-// mostNodes bounds what aliases may blow a YAML file up to.
-const mostNodes = 100_000
-
 // parseYAML reads a YAML file of one document.
 func parseYAML(s *source) (*node, error) {
-	file, err := parser.ParseBytes([]byte(s.text), 0)
+	tokens, err := yamlTokens(s)
+	if err != nil {
+		return nil, err
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		var located yaml.Error
 		if errors.As(err, &located) && located.GetToken() != nil {
@@ -42,6 +45,48 @@ func parseYAML(s *source) (*node, error) {
 	return y.node(body[0], 0)
 }
 
+// mostMarks bounds the tokens of a text, which take 5 KB each until they are
+// nodes.
+const mostMarks = 40_000
+
+// yamlTokens are the tokens of a text. The parser recurses over them, so that how
+// deep it will is counted first: brackets within each other, and on one line what
+// nests without any, as "- - -". Indented lines nest less than a thousand deep in a
+// file of the size that is read.
+func yamlTokens(s *source) (token.Tokens, error) {
+	marks := 0
+	for i := range len(s.text) {
+		if strings.IndexByte("[]{},:-?&*!\n", s.text[i]) >= 0 {
+			marks++
+		}
+	}
+	if marks > mostMarks {
+		return nil, place{source: s}.mistake("more than %d lines, colons, commas and brackets; a grid gives many points in few", mostMarks)
+	}
+	tokens := lexer.Tokenize(s.text)
+	brackets, inLine, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, inLine = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+			inLine = 0
+		case token.CollectEntryType:
+			inLine = 0
+		case token.SequenceEntryType, token.MappingKeyType, token.MappingValueType, token.TagType, token.AnchorType:
+			inLine++
+		}
+		if brackets > deepest || inLine > deepest {
+			return nil, place{s, line, t.Position.Column, 1}.mistake("nested more than %d deep", deepest)
+		}
+	}
+	return tokens, nil
+}
+
 type yamlParser struct {
 	source  *source
 	anchors map[string]ast.Node
@@ -61,8 +106,8 @@ func (y *yamlParser) node(n ast.Node, depth int) (*node, error) {
 		return &node{at: place{source: y.source}}, nil
 	}
 	y.nodes++
-	if depth > deepest || y.nodes > mostNodes {
-		return nil, y.at(n).mistake("nested deeper than %d, or more than %d values", deepest, mostNodes)
+	if depth > deepest || y.nodes > mostValues {
+		return nil, y.at(n).mistake("nested deeper than %d, or more than %d values", deepest, mostValues)
 	}
 	switch v := n.(type) {
 	case *ast.MappingNode:
@@ -92,10 +137,12 @@ func (y *yamlParser) node(n ast.Node, depth int) (*node, error) {
 	return y.scalar(n)
 }
 
+// exponent is a number that the parser takes for a text.
+var exponent = regexp.MustCompile(`^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$`)
+
 // scalar reads one value. The parser takes "4e2" for a text, which YAML 1.2.2
 // (section 10.3.2) has as a number.
 func (y *yamlParser) scalar(n ast.Node) (*node, error) {
-	exponent := regexp.MustCompile(`^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$`)
 	out := &node{at: y.at(n)}
 	switch v := n.(type) {
 	case *ast.NullNode:
@@ -127,6 +174,7 @@ func (y *yamlParser) scalar(n ast.Node) (*node, error) {
 
 func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth int) (*node, error) {
 	table := &node{at: y.at(at), kind: tableKind}
+	seen := map[string]bool{}
 	for _, v := range values {
 		value, err := y.node(v.Value, depth+1)
 		if err != nil {
@@ -137,6 +185,9 @@ func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth in
 				return nil, y.at(v.Key).mistake("<< takes %s: want a table", value.what())
 			}
 			table = table.over(value)
+			for _, p := range table.pairs {
+				seen[p.key] = true
+			}
 			continue
 		}
 		key := fmt.Sprint(v.Key)
@@ -147,7 +198,12 @@ func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth in
 		if value.at.line == 0 {
 			value.at = keyAt
 		}
-		table.put(pair{key, keyAt, value})
+		if seen[key] {
+			table.put(pair{key, keyAt, value})
+			continue
+		}
+		seen[key] = true
+		table.pairs = append(table.pairs, pair{key, keyAt, value})
 	}
 	return table, nil
 }

@@ -8,6 +8,9 @@ import (
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"llmprof/input"
+	"llmprof/redact"
 )
 
 // A source is the text of a file.
@@ -37,14 +40,21 @@ func (m *Mistake) Error() string {
 	if m.Line == 0 {
 		return fmt.Sprintf("%s: %s", m.File, m.Problem)
 	}
-	text := strings.ReplaceAll(m.Text, "\t", " ") // keeps the columns
-	mark := strings.Repeat(" ", max(m.Column-1, 0)) + strings.Repeat("^", max(m.Width, 1))
-	return fmt.Sprintf("%s:%d:%d: %s\n    %s\n    %s", m.File, m.Line, max(m.Column, 1), m.Problem, text, mark)
+	return fmt.Sprintf("%s:%d:%d: %s\n%s", m.File, m.Line, max(m.Column, 1), m.Problem, m.excerpt())
+}
+
+// excerpt is the line with the mistake marked, unless secrets had to be taken out
+// of it: its columns are then others.
+func (m *Mistake) excerpt() string {
+	if shown := redact.Text(m.Text); shown != m.Text {
+		return input.Excerpt(shown, 1, 1)
+	}
+	return input.Excerpt(m.Text, m.Column, m.Width)
 }
 
 // mistake is a Mistake at the place.
 func (p place) mistake(format string, args ...any) *Mistake {
-	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: fmt.Sprintf(format, args...)}
+	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: input.Short(redact.Text(fmt.Sprintf(format, args...)))}
 	if p.source == nil {
 		return m
 	}

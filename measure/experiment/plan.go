@@ -35,7 +35,7 @@ func (r *reader) points(p *plan) []Point {
 	for _, row := range all {
 		point := base
 		r.lay(&point, row, nil)
-		if slices.ContainsFunc(excluded, func(rule []pair) bool { return matches(&point, rule) }) {
+		if slices.ContainsFunc(excluded, func(rule []condition) bool { return matches(&point, rule) }) {
 			continue
 		}
 		hash, err := point.Hash()
@@ -44,9 +44,7 @@ func (r *reader) points(p *plan) []Point {
 			continue
 		}
 		seen[hash] = true
-		before := len(r.mistakes)
-		r.hold(&point, row, p.base)
-		if len(r.mistakes) > before+mostMistakes {
+		if r.hold(&point, row, p.base); r.full() {
 			break
 		}
 		points = append(points, point)
@@ -57,15 +55,15 @@ func (r *reader) points(p *plan) []Point {
 	return points
 }
 
-// mostMistakes is enough to see what is wrong.
-const mostMistakes = 50
-
 // lay gives a point the settings of a table.
 func (r *reader) lay(p *Point, n *node, beside []string) {
 	if n == nil {
 		return
 	}
 	for _, pair := range n.pairs {
+		if r.full() {
+			return
+		}
 		if !slices.Contains(settingKeys, pair.key) {
 			r.wrong(unknown(pair, beside))
 			continue
@@ -77,7 +75,7 @@ func (r *reader) lay(p *Point, n *node, beside []string) {
 func unknown(p pair, beside []string) *Mistake {
 	at := p.at
 	known := append(Settings(), beside...)
-	return at.mistake("%q is not a setting; %s", p.key, spelling.Hint(p.key, known))
+	return at.mistake("%.60q is not a setting; %s", p.key, spelling.Hint(p.key, known))
 }
 
 // hold notes what is wrong with a point, at the setting that it is wrong in.
@@ -108,6 +106,9 @@ func (r *reader) combinations(grid *node) []*node {
 		return nil
 	}
 	for _, axis := range grid.pairs {
+		if r.full() {
+			return nil
+		}
 		if !slices.Contains(settingKeys, axis.key) {
 			r.wrong(unknown(axis, nil))
 			continue
@@ -154,15 +155,42 @@ func (r *reader) tables(n *node, key string) []*node {
 	return tables
 }
 
+// A condition is a setting that a rule excludes, with the values that it does.
+type condition struct {
+	key    string
+	values []any
+}
+
 // rules reads what is excluded, each value converted as a setting.
-func (r *reader) rules(n *node) [][]pair {
-	var rules [][]pair
+func (r *reader) rules(n *node) [][]condition {
+	var rules [][]condition
 	for _, table := range r.tables(n, "exclude") {
 		probe := Default()
 		r.lay(&probe, flat(table), nil)
-		rules = append(rules, table.pairs)
+		var rule []condition
+		for _, p := range table.pairs {
+			rule = append(rule, condition{p.key, converted(p)})
+		}
+		rules = append(rules, rule)
 	}
 	return rules
+}
+
+// converted are the values of a rule's setting, of which a list has several.
+// What cannot be converted matches nothing.
+func converted(p pair) []any {
+	nodes := []*node{p.value}
+	if p.key != "gpus" && p.value.kind == listKind {
+		nodes = p.value.items
+	}
+	var values []any
+	for _, n := range nodes {
+		probe := Default()
+		if probe.set(p.key, n) == nil {
+			values = append(values, probe.Value(p.key))
+		}
+	}
+	return values
 }
 
 // flat is a rule with the first of each list of values.
@@ -179,16 +207,10 @@ func flat(rule *node) *node {
 
 // matches reports whether a point has every setting of a rule. A list of values
 // matches any of them.
-func matches(p *Point, rule []pair) bool {
-	return !slices.ContainsFunc(rule, func(r pair) bool {
-		values := []*node{r.value}
-		if r.key != "gpus" && r.value.kind == listKind {
-			values = r.value.items
-		}
-		return !slices.ContainsFunc(values, func(v *node) bool {
-			probe := *p
-			return probe.set(r.key, v) == nil && reflect.DeepEqual(probe.Value(r.key), p.Value(r.key))
-		})
+func matches(p *Point, rule []condition) bool {
+	return !slices.ContainsFunc(rule, func(c condition) bool {
+		own := p.Value(c.key)
+		return !slices.ContainsFunc(c.values, func(v any) bool { return reflect.DeepEqual(own, v) })
 	})
 }
 

@@ -4,16 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"llmprof/input"
 	"llmprof/measure/spelling"
 )
 
-// mostText is more than anybody writes by hand.
-const mostText = 4 << 20
+// Limits of one file: more than anybody writes by hand. A grid of a few lines gives
+// as many points as may be run.
+const (
+	mostText   = 1 << 20
+	deepest    = 64
+	mostValues = 30_000
+)
+
+// within holds the text to the limits, as hold counts its form.
+func (s *source) within(hold func(input.Limits, string) error) error {
+	err := hold(input.Limits{Bytes: mostText, Depth: deepest, Values: mostValues}, s.text)
+	var excess *input.Excess
+	if errors.As(err, &excess) {
+		return place{s, excess.Line, excess.Column, 1}.mistake("%s", excess.Problem)
+	}
+	return err
+}
 
 // A reader reads the files of one experiment.
 type reader struct {
@@ -26,16 +41,28 @@ type reader struct {
 // mostFiles bounds what one experiment starts from.
 const mostFiles = 64
 
+// mostMistakes is enough to see what is wrong; as many warnings are kept.
+const mostMistakes = 20
+
+// full reports whether there are so many mistakes that one more is of no use.
+func (r *reader) full() bool { return len(r.mistakes) > mostMistakes }
+
 // wrong notes a mistake and goes on.
 func (r *reader) wrong(m *Mistake) {
-	if m != nil {
+	switch {
+	case m == nil || r.full():
+	case len(r.mistakes) == mostMistakes:
+		r.mistakes = append(r.mistakes, &Mistake{File: m.File, Problem: fmt.Sprintf("there are more mistakes; the first %d that were found are listed", mostMistakes)})
+	default:
 		r.mistakes = append(r.mistakes, m)
 	}
 }
 
 // warn notes what does not stop the experiment.
 func (r *reader) warn(at place, format string, args ...any) {
-	r.warnings = append(r.warnings, at.mistake(format, args...))
+	if len(r.warnings) < mostMistakes {
+		r.warnings = append(r.warnings, at.mistake(format, args...))
+	}
 }
 
 // file reads a file with all that it extends. The chain is of the files that
@@ -119,13 +146,4 @@ func (r *reader) parse(name string, from place) (*node, error) {
 }
 
 // readFile reads a file from disk.
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostText {
-		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", name, mostText)
-	}
-	return os.ReadFile(name)
-}
+func readFile(name string) ([]byte, error) { return input.Read(name, mostText) }

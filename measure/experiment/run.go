@@ -41,7 +41,7 @@ func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*res
 	}
 	results, err := measure(ctx, p)
 	if err != nil {
-		return nil, err
+		return nil, p.secrets().Error(err)
 	}
 	if store != nil {
 		if err := store.keep(&trials[0], "", results); err != nil {
@@ -165,6 +165,7 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	r.tell(Event{Trial: t, At: at, State: Started})
 	started := time.Now().UTC()
 	results, err := r.measure(ctx, t.Point)
+	err = t.Point.secrets().Error(err)
 	r.ran = true
 	switch {
 	case err != nil && ctx.Err() != nil:

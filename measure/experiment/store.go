@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/input"
 	"llmprof/measure/result"
 )
 
@@ -18,6 +19,9 @@ type Store struct{ Dir string }
 
 // failureExtension is what the name of a failure's file ends with.
 const failureExtension = ".failed"
+
+// mostFailure bounds the file of a failure, which ends with the log of an engine.
+const mostFailure = 4 << 20
 
 // FailureSchema names the form of a failure.
 const FailureSchema = "llmprof.failure/v1"
@@ -81,7 +85,7 @@ func (s Store) failureFile(t *Trial) string { return filepath.Join(s.Dir, t.ID+f
 
 // failure is what was recorded of a trial that failed before, nil if it did not.
 func (s Store) failure(t *Trial) *Failure {
-	data, err := os.ReadFile(s.failureFile(t))
+	data, err := input.Read(s.failureFile(t), mostFailure)
 	if err != nil {
 		return nil
 	}
@@ -103,7 +107,7 @@ func (s Store) Failures() ([]Failure, error) {
 	var errs []error
 	for _, file := range files {
 		var f Failure
-		data, err := os.ReadFile(file)
+		data, err := input.Read(file, mostFailure)
 		if err == nil {
 			err = json.Unmarshal(data, &f)
 		}
@@ -128,7 +132,7 @@ func globEscape(dir string) string {
 func (s Store) fail(t *Trial, started time.Time, cause error) error {
 	f := Failure{
 		Schema: FailureSchema, ID: t.ID, Cycle: t.Cycle, Hash: t.Hash, Settings: t.Settings,
-		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: chain(cause),
+		Started: started, Ended: time.Now().UTC(), Attempts: 1, Errors: t.Point.secrets().Words(chain(cause)),
 	}
 	if before := s.failure(t); before != nil {
 		f.Attempts += before.Attempts
@@ -176,11 +180,15 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 	return nil
 }
 
-// sign names the processes of the trial after it.
+// sign names the processes of the trial after it, and takes the secrets out of what
+// they report: results pass here on their way to files and to whoever asked.
 func (t *Trial) sign(results []*result.Result, file string) []*result.Result {
 	signed := make([]*result.Result, len(results))
+	secrets := t.Point.secrets()
 	for i, r := range results {
 		own := *r
+		secrets.Struct(&own)
+		own.Provenance.Command = secrets.Words(r.Provenance.Command)
 		own.ID, own.Cycle, own.Process, own.Processes = t.ID, t.Cycle, i, len(results)
 		own.Provenance.Hash, own.Provenance.Settings, own.Provenance.Config = t.Hash, t.Settings, file
 		signed[i] = &own

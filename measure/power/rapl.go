@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -96,7 +95,7 @@ func raplZones(root fs.FS) ([]zone, error) {
 			z.name = inPackage[number] + " " + name
 		}
 		if limit, err := text(root, dir+"/max_energy_range_uj"); err == nil {
-			z.wrap, _ = strconv.ParseFloat(limit, 64)
+			z.wrap = wrapAt(limit)
 		}
 		zones = append(zones, z)
 	}
@@ -104,6 +103,17 @@ func raplZones(root fs.FS) ([]zone, error) {
 		return nil, errors.New("no RAPL counters: /sys/class/powercap has no intel-rapl zone")
 	}
 	return zones, nil
+}
+
+// wrapAt is where a counter begins again, as the kernel says it: a whole number of
+// µJ. It is 0, which no counter wraps at, for anything else: with NaN or infinity a
+// counter that went back would have moved by no number.
+func wrapAt(limit string) float64 {
+	n, err := strconv.ParseUint(limit, 10, 63)
+	if err != nil {
+		return 0
+	}
+	return float64(n)
 }
 
 // text is what a file of sysfs says, without its newline.
@@ -174,7 +184,7 @@ func (w *raplWatch) read() error {
 			moved += z.wrap
 		}
 		if w.reads > 0 {
-			if moved < 0 || math.IsNaN(moved) {
+			if moved < 0 {
 				return fmt.Errorf("RAPL zone %s went back from %.0f to %.0f µJ, and does not say where it wraps", z.name, w.at[i], now)
 			}
 			w.sum[i] += moved

@@ -29,13 +29,20 @@ func Check(r *Result) error {
 	return errors.Join(c.found...)
 }
 
-// A checker collects what is wrong.
+// A checker collects what is wrong, as much of it as is read.
 type checker struct{ found []error }
+
+// mostFound is enough to see what is wrong.
+const mostFound = 20
 
 // hold notes the text unless ok.
 func (c *checker) hold(ok bool, format string, args ...any) {
-	if !ok {
-		c.found = append(c.found, fmt.Errorf(format, args...))
+	switch {
+	case ok || len(c.found) > mostFound:
+	case len(c.found) == mostFound:
+		c.found = append(c.found, fmt.Errorf("there is more that cannot be; the first %d are listed", mostFound))
+	default:
+		c.found = append(c.found, short{fmt.Errorf(format, args...)})
 	}
 }
 

@@ -6,32 +6,39 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
+
+	"llmprof/input"
 )
 
-// mostBytes is more than any result: a million requests with all their times.
-const mostBytes = 1 << 30
+// limits are those of a result of seven thousand requests with the time of each of
+// their tokens.
+var limits = input.Limits{Bytes: 32 << 20, Depth: 32, Values: 2_000_000}
 
 // Read reads the result in a file. One that is cut off, of another form, or
 // that contradicts itself is an error.
 func Read(file string) (*Result, error) {
-	info, err := os.Stat(file)
+	data, err := Load(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading a result: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostBytes {
-		return nil, fmt.Errorf("reading a result: %s: want a regular file of at most %d bytes", file, mostBytes)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading a result: %w", err)
+		return nil, err
 	}
 	return Decode(file, data)
 }
 
+// Load is the content of a file that may be a result's, for Decode.
+func Load(file string) ([]byte, error) {
+	data, err := input.Read(file, int64(limits.Bytes))
+	if err != nil {
+		return nil, fmt.Errorf("reading a result: %w", err)
+	}
+	return data, nil
+}
+
 // Decode is Read of a file's content; the name serves errors.
 func Decode(file string, data []byte) (*Result, error) {
+	if err := limits.JSON(string(data)); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
 	if err := foreign(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -92,7 +99,7 @@ func foreign(data []byte) error {
 func typeError(data []byte, err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), wrong.Field, wrong.Value, wrong.Type)
+		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), input.Short(wrong.Field), input.Short(wrong.Value), wrong.Type)
 	}
 	return err
 }

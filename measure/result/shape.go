@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
+	"llmprof/input"
 	"llmprof/measure/spelling"
 )
 
@@ -37,17 +37,31 @@ func shape(data []byte, t reflect.Type) (absent []string, err error) {
 
 // fail is an error at the place that was read last.
 func (s *shaper) fail(format string, args ...any) error {
-	return fmt.Errorf("%d: %w", lineAt(s.data, s.d.InputOffset()), fmt.Errorf(format, args...))
+	return fmt.Errorf("%d: %w", lineAt(s.data, s.d.InputOffset()), short{fmt.Errorf(format, args...)})
 }
+
+// A short error is an error whose text is cut to a length that is read.
+type short struct{ error }
+
+func (s short) Error() string { return input.Short(s.error.Error()) }
+
+func (s short) Unwrap() error { return s.error }
 
 // value walks one value. Of those that t does not look into, the keys are free.
 func (s *shaper) value(path string, t reflect.Type) error {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if elem := within(t, reflect.Slice); elem != nil && (elem.Kind() == reflect.Float64 || elem.Kind() == reflect.String) {
+		var list json.RawMessage // it has no keys, and may have millions of samples
+		if err := s.d.Decode(&list); err != nil {
+			return s.fail("%w", err)
+		}
+		return nil
+	}
 	token, err := s.d.Token()
 	if err != nil {
 		return s.fail("%w", err)
-	}
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
 	}
 	switch token {
 	case json.Delim('{'):
@@ -75,7 +89,7 @@ func within(t reflect.Type, kind reflect.Kind) reflect.Type {
 
 func (s *shaper) object(path string, t reflect.Type) error {
 	known, fields := keysOf(t)
-	var seen []string
+	seen := map[string]bool{}
 	for s.d.More() {
 		token, err := s.d.Token()
 		if err != nil {
@@ -83,10 +97,10 @@ func (s *shaper) object(path string, t reflect.Type) error {
 		}
 		key, _ := token.(string) // keys of objects are strings
 		at := strings.TrimPrefix(path+"."+key, ".")
-		if slices.Contains(seen, key) {
+		if seen[key] {
 			return s.fail("%s stands twice", at)
 		}
-		seen = append(seen, key)
+		seen[key] = true
 		elem := within(t, reflect.Map)
 		if fields != nil {
 			f, ok := fields[key]
@@ -105,7 +119,7 @@ func (s *shaper) object(path string, t reflect.Type) error {
 	for _, key := range known {
 		at := strings.TrimPrefix(path+"."+key, ".")
 		switch {
-		case slices.Contains(seen, key) || strings.Contains(fields[key].Tag.Get("json"), ",omitempty"):
+		case seen[key] || strings.Contains(fields[key].Tag.Get("json"), ",omitempty"):
 		case fields[key].Tag.Get("late") != "":
 			s.absent = append(s.absent, at)
 		default:

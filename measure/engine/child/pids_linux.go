@@ -52,16 +52,20 @@ func processes() map[int]kin {
 		if err != nil {
 			continue // it has just ended
 		}
-		text := string(stat)
-		f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-		if len(f) < 3 {
-			continue
-		}
-		parent, err1 := strconv.Atoi(f[1])
-		group, err2 := strconv.Atoi(f[2])
-		if err1 == nil && err2 == nil {
-			all[pid] = kin{parent, group}
+		if k, ok := kinOf(string(stat)); ok {
+			all[pid] = k
 		}
 	}
 	return all
+}
+
+// kinOf reads a process's stat.
+func kinOf(stat string) (k kin, ok bool) {
+	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(f) < 3 {
+		return kin{}, false
+	}
+	parent, err1 := strconv.Atoi(f[1])
+	group, err2 := strconv.Atoi(f[2])
+	return kin{parent, group}, err1 == nil && err2 == nil
 }

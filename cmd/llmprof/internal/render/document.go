@@ -10,6 +10,7 @@ package render
 import (
 	"encoding"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -168,6 +169,9 @@ const barWidth = 20
 
 // String draws the bar in eighths of a character.
 func (b Bar) String() string {
+	if math.IsNaN(float64(b)) {
+		return missing
+	}
 	eighths := int(min(max(float64(b), 0), 1)*8*barWidth + 0.5)
 	bar := strings.Repeat("█", eighths/8)
 	if part := eighths % 8; part > 0 {

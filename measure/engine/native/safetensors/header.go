@@ -9,6 +9,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"llmprof/input"
 )
 
 // maxHeader is the longest header that the format allows.
@@ -81,6 +83,10 @@ func ReadHeader(r io.Reader, total int64) (map[string]Entry, int64, error) {
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, 0, fmt.Errorf("its header: %w", err)
+	}
+	limits := input.Limits{Bytes: maxHeader, Depth: 8, Values: 2_000_000}
+	if err := limits.JSON(string(text)); err != nil {
 		return nil, 0, fmt.Errorf("its header: %w", err)
 	}
 	var raw map[string]json.RawMessage

@@ -4,6 +4,7 @@
 package safetensors
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"llmprof/input"
 )
 
 // A Checkpoint is the tensors of all files of a folder.
@@ -55,9 +58,13 @@ func Has(folder string) bool {
 	return err == nil && len(names) > 0
 }
 
+// mostIndex bounds an index: that of a mixture of 384 experts in 60 layers has
+// 15 MB.
+const mostIndex = 64 << 20
+
 // fileNames are the files of the checkpoint in folder.
 func fileNames(folder string) ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(folder, indexFile))
+	text, err := input.Read(filepath.Join(folder, indexFile), mostIndex)
 	if err == nil {
 		return indexed(folder, text)
 	}
@@ -86,6 +93,10 @@ func indexed(folder string, text []byte) ([]string, error) {
 		Map map[string]string `json:"weight_map"`
 	}
 	path := filepath.Join(folder, indexFile)
+	limits := input.Limits{Bytes: mostIndex, Depth: 4, Values: 1_000_000}
+	if err := limits.JSON(string(text)); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if err := json.Unmarshal(text, &index); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -103,6 +114,9 @@ func indexed(folder string, text []byte) ([]string, error) {
 
 // add reads one file's header.
 func (c *Checkpoint) add(path string) error {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() { // to open a pipe would block
+		return cmp.Or(err, fmt.Errorf("%s is no regular file", path))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"llmprof/input"
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
 	"llmprof/models"
@@ -88,10 +88,13 @@ func options(l *engine.Load) (native.Options, error) {
 	return o, native.Check(&o)
 }
 
+// mostConfig bounds a config.json.
+const mostConfig = 8 << 20
+
 // ownConfig takes the config.json that lies beside real weights, for the numbers
 // in it that are no sizes: those of the table of models are left out.
 func ownConfig(o *native.Options, l *engine.Load) error {
-	config, err := os.ReadFile(filepath.Join(l.Weights, "config.json"))
+	config, err := input.Read(filepath.Join(l.Weights, "config.json"), mostConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &engine.Failure{Kind: engine.NotFound, Message: fmt.Sprintf("the weights in %s need the config.json that belongs to them beside them: %v", l.Weights, err)}
 	}

@@ -1,0 +1,189 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// hostile are texts that take parsers gigabytes, or forever, by the ends of the
+// names of their files.
+func hostile(t *testing.T) map[string]string {
+	t.Helper()
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	twice := func(n int, open, inner, end string) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
+	}
+	result := wholeResult(t)
+	return map[string]string{
+		"list.toml": "a = " + twice(100_000, "[", "", "]"), "open.toml": "a = " + strings.Repeat("[", 200_000), "table.toml": "a = " + twice(50_000, "{a=", "1", "}"),
+		"dotted.toml": "a" + strings.Repeat(".a", 100_000) + " = 1", "header.toml": "[a" + strings.Repeat(".a", 100_000) + "]", "string.toml": `a = ["""x"""", ` + strings.Repeat("[", 100_000),
+		"keys.toml": many(4000, "unknown%d = 1\n"), "tables.toml": strings.Repeat("[[points]]\nbatch = 1\n", 40_000), "dots.toml": many(1500, "k%d"+strings.Repeat(".a", 60)+" = 1\n"),
+		"long.toml": "a = {" + many(4000, "k%d = 1, ") + "}", "gpus.toml": many(100_000, "[gpu.g%d]\n"),
+		"list.yaml": "a: " + strings.Repeat("[", 200_000), "both.yaml": "a: " + twice(100_000, "[", "", "]"), "table.yaml": twice(40_000, "{a: ", "1", "}"),
+		"dashes.yaml": strings.Repeat("- ", 100_000) + "a", "keys.yaml": many(4000, "unknown%d: 1\n"), "tags.yaml": "a: " + strings.Repeat("!a ", 60_000) + "1",
+		"flat.yaml": "a: [" + strings.Repeat("1,", 500_000) + "]", "aliases.yaml": "a0: &a0 [x]\n" + many(11, "b%d: 1\n") + "a1: &a1 [" + strings.Repeat("*a0,", 5000) + "]\na2: [" + strings.Repeat("*a1,", 5000) + "]\n",
+		"list.json": `{"a":` + twice(100_000, "[", "", "]") + "}", "open.json": `{"a":` + strings.Repeat("[", 200_000), "table.json": twice(40_000, `{"a":`, "1", "}"),
+		"keys.json": "{" + many(4000, `"unknown%d":1,`) + `"a":1}`, "numbers.json": `{"a":[` + strings.Repeat("1,", 2_000_000) + "1]}",
+		"reasons.json":  strings.Replace(result, `"reasons": {`, `"reasons": {`+many(200_000, `"r%d":"x",`)+`"r0":"x",`, 1),
+		"samples.json":  strings.Replace(result, `"samples": [`, `"samples": [`+strings.Repeat("-1,", 1_900_000), 1),
+		"warnings.json": strings.Replace(result, `"warnings": [`, `"warnings": [`+strings.Repeat(`"x",`, 1_900_000)+`1,`, 1),
+		"text.json":     strings.Replace(result, `"warnings": [`, `"warnings": ["`+strings.Repeat("x", 30<<20)+`",1,`, 1),
+	}
+}
+
+// wholeResult is a result of the project's own.
+func wholeResult(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("../../experiments/h200-native/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(len(files), err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// mostMemory and mostOutput are what it may take to refuse an input.
+const (
+	mostMemory = 500 << 20
+	mostOutput = 30 << 10
+)
+
+// TestHostileInput holds that each is refused in bounded memory, with a message of
+// bounded length. How long it takes is no test: machines differ.
+func TestHostileInput(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range hostile(t) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, "config", "validate", path)
+		switch filepath.Ext(name) {
+		case ".toml":
+			refused(t, "gpus", "check", path)
+			refused(t, "estimate", "--model", "llama2-7b", "--gpu", "h200-sxm-141gb", "--calibration", path)
+		case ".json":
+			refused(t, "models", "check", path)
+			refused(t, "validate", path)
+			refused(t, "report", "--model", "llama2-7b", "--gpu", "h200-sxm-141gb", "--results", path, "-o", filepath.Join(dir, "x.html"))
+		}
+	}
+}
+
+// TestEndlessInput holds that a device or a pipe is no file.
+func TestEndlessInput(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	for _, target := range []string{"/dev/zero", pipe} {
+		folder := t.TempDir()
+		at := func(name string) string {
+			path := filepath.Join(folder, name)
+			if err := os.Symlink(target, path); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		at("config.json")
+		refused(t, "models", "check", folder)
+		refused(t, "config", "validate", at("x.yaml"))
+		refused(t, "gpus", "check", at("x.toml"))
+		refused(t, "validate", at("x.csv"))
+		refused(t, "validate", at("x.json"))
+	}
+}
+
+// refused runs the command in a process of its own.
+func refused(t *testing.T, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // against one that never ends
+	defer cancel()
+	var out bytes.Buffer
+	cmd := command(ctx, t, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	line := strings.Join(args[:2], " ") + " " + filepath.Base(args[len(args)-1])
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("%s: %v, want exit status 1: %.300s", line, err, out.String())
+	}
+	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	memory := usage.Maxrss
+	if runtime.GOOS == "linux" {
+		memory <<= 10
+	}
+	t.Logf("%s: %d MB, %v of CPU, %d bytes of output", line, memory>>20, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), out.Len())
+	if memory > mostMemory {
+		t.Errorf("%s took %d MB", line, memory>>20)
+	}
+	if out.Len() > mostOutput {
+		t.Errorf("%s wrote %d bytes: %.300s", line, out.Len(), out.String())
+	}
+}
+
+// command is this program in a process of its own.
+func command(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Args[0] = "llmprof" // which testscript.Main goes by
+	return cmd
+}
+
+// TestSecondSignal holds that a program that is busy ends when it is asked twice.
+func TestSecondSignal(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		cmd := command(ctx, t, "models", "check", "-")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Write(make([]byte, 1<<20)); err != nil { // more than a pipe holds: it reads, and waits for more
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		for again := true; again; {
+			_ = cmd.Process.Signal(s)
+			select {
+			case <-ended:
+				again = false
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != s {
+			t.Errorf("%v twice: %v", s, cmd.ProcessState)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package input
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Read reads a regular file of at most the given bytes. A pipe or a device may
+// never end, and a file may grow while it is read: neither is trusted.
+func Read(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // before it is opened: a pipe without a writer would block
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if info.Size() > most {
+		return nil, tooLarge(path, most)
+	}
+	data := make([]byte, 0, info.Size()+1)
+	for int64(len(data)) <= most {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if err == io.EOF {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, tooLarge(path, most)
+}
+
+func tooLarge(path string, most int64) error {
+	return fmt.Errorf("%s is larger than %d bytes, the most that is read of such a file", path, most)
+}

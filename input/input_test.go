@@ -1,0 +1,140 @@
+package input
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+)
+
+var small = Limits{Bytes: 4096, Depth: 4, Values: 50}
+
+// depth is how deep what a parser read is nested, and values how much it is.
+func depth(v any) (deep, values int) {
+	each := func(inner any) {
+		d, n := depth(inner)
+		deep, values = max(deep, d), values+n
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for _, inner := range v {
+			each(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			each(inner)
+		}
+	case []map[string]any:
+		for _, inner := range v {
+			each(inner)
+		}
+	default:
+		return 0, 1
+	}
+	return deep + 1, values + 1
+}
+
+// FuzzJSON holds that what passes is within the limits once it is parsed.
+func FuzzJSON(f *testing.F) {
+	f.Add(`{"a":[[[[1]]]]}`)
+	f.Add(`{"a\"[":["]",{}]}`)
+	f.Add("[" + strings.Repeat("1,", 60) + "1]")
+	f.Fuzz(func(t *testing.T, text string) {
+		var v any
+		if small.JSON(text) != nil || json.Unmarshal([]byte(text), &v) != nil {
+			return
+		}
+		if deep, values := depth(v); deep > small.Depth || values > 2*small.Values+1 {
+			t.Errorf("%d deep, %d values", deep, values)
+		}
+	})
+}
+
+// FuzzTOML holds the same. A header and a key may each be as deep as is allowed.
+func FuzzTOML(f *testing.F) {
+	f.Add("a = [[[[[1]]]]]")
+	f.Add("a = [\"\"\"x\"\"\"\", [[[[1]]]]]")
+	f.Add("a.b.c.d.e.f = 1")
+	f.Add("[a.b.c]\nd.e.f = {g.h = 1}")
+	f.Add("'''a''' = '#' # [[[[[\nb = '''\n[[[[''']")
+	f.Fuzz(func(t *testing.T, text string) {
+		var v map[string]any
+		if small.TOML(text) != nil {
+			return
+		}
+		if _, err := toml.Decode(text, &v); err != nil {
+			return
+		}
+		if deep, values := depth(v); deep > 3*small.Depth || values > 10*small.Values {
+			t.Errorf("%d deep, %d values", deep, values)
+		}
+	})
+}
+
+// Just below a limit passes, just above does not, at its place.
+func TestLimits(t *testing.T) {
+	for text, want := range map[string]string{
+		"a = [[[[1]]]]": "", "a = [[[[[1]]]]]": "line 1, column 9: nested more than 4 deep", "\na = \"\"\"x[[[[[\"\"\"\"\" # [[[[[\n": "",
+		"a = [\"\"\"x\"\"\"\", [[[[1]]]]]": "line 1, column 19: nested more than 4 deep", "a.b.c.d.e.f=1": "line 1, column 10: nested more than 4 deep",
+		"a = 1.5\nb = [1.5, 2.5, 3.5, 4.5, 5.5]": "", strings.Repeat("a=1\n", 51): "line 51, column 2: more than 50 values", strings.Repeat("#", 5000): "line 1, column 1: the text has 5000 bytes; at most 4096 are read",
+	} {
+		got := ""
+		if err := small.TOML(text); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%.60q: %q, want %q", text, got, want)
+		}
+	}
+	if err := small.JSON(`{"a":"[[[[[[\"{{{{{{"}`); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	if _, err := Read(path, 10); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	for n, fits := range map[int]bool{0: true, 10: true, 11: false} {
+		if err := os.WriteFile(path, bytes.Repeat([]byte("a"), n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := Read(path, 10); (err == nil) != fits || fits && len(data) != n {
+			t.Errorf("%d bytes: %q, %v", n, data, err)
+		}
+	}
+	if _, err := Read(filepath.Dir(path), 10); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Error(err)
+	}
+}
+
+// A line of any length is a short excerpt whose mark is below the mistake.
+func FuzzExcerpt(f *testing.F) {
+	f.Add("a = 1", 5, 1)
+	f.Add(strings.Repeat("ä", 500), 300, 1000)
+	f.Add("", 3, 0)
+	f.Fuzz(func(t *testing.T, line string, column, width int) {
+		text, mark, _ := strings.Cut(Excerpt(line, column, width), "\n")
+		if n := len([]rune(text)); n > 200 || len(mark) > 200 || !strings.Contains(mark, "^") {
+			t.Errorf("%d and %d characters", n, len(mark))
+		}
+	})
+}
+
+func TestExcerptMarksTheMistake(t *testing.T) {
+	line := []rune(strings.Repeat("ä", 1000))
+	for _, at := range []int{0, 59, 60, 61, 500, 900, 999} {
+		line[at] = 'X'
+		text, mark, _ := strings.Cut(Excerpt(string(line), at+1, 1), "\n")
+		if i := strings.IndexByte(mark, '^'); []rune(text)[i] != 'X' {
+			t.Errorf("column %d: %s\n%s", at+1, text, mark)
+		}
+		line[at] = 'ä'
+	}
+}
