@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"llmprof/printable"
 )
 
 // columns are the header of a file of observations, in this order. Times are
@@ -61,7 +63,7 @@ type fields struct {
 }
 
 func (f *fields) text() string {
-	s := strings.Clone(f.record[0])
+	s := strings.Clone(printable.FromCell(f.record[0]))
 	f.record = f.record[1:]
 	return s
 }
@@ -147,12 +149,15 @@ func WriteCSV(w io.Writer, all []Observation) error {
 		if o.Logits {
 			logits = "true"
 		}
-		err := out.Write([]string{
+		record := []string{
 			o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP), count(o.Batch), count(o.Prompt), count(o.Gen),
 			o.Weights, o.KV, string(o.Load), logits, count(int(o.Params)), string(o.Metric), decimal(&o.Value), decimal(o.Low),
 			decimal(o.High), decimal(o.Device), count(o.Samples), strings.Join(o.Marks, " "), o.Note,
-		})
-		if err != nil {
+		}
+		for j := range record {
+			record[j] = printable.Cell(record[j])
+		}
+		if err := out.Write(record); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/printable"
 	"llmprof/redact"
 )
 
@@ -73,5 +74,5 @@ func needCommand(cmd *cobra.Command, _ []string) error {
 
 // logf writes a remark to standard error.
 func (a *app) logf(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "llmprof: %s\n", a.secrets.Text(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.stderr, "llmprof: %s\n", printable.Text(a.secrets.Text(fmt.Sprintf(format, args...))))
 }

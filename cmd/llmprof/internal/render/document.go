@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/printable"
 	"llmprof/unit"
 )
 
@@ -141,7 +142,10 @@ func number(cell any) (float64, bool) {
 }
 
 // str is a cell for people that stands by itself.
-func str(cell any) string {
+func str(cell any) string { return printable.Line(raw(cell)) }
+
+// raw is the cell's text as it came.
+func raw(cell any) string {
 	switch v := plain(cell).(type) {
 	case nil:
 		return missing

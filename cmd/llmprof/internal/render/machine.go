@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"llmprof/printable"
 )
 
 // CSV writes the plain rows of a table under its keys: numbers in the SI unit
@@ -53,12 +55,12 @@ func field(cells []any, j int) (string, error) {
 	}
 	switch v := plain(cells[j]).(type) {
 	case string:
-		return v, nil
+		return printable.Cell(v), nil
 	case bool:
 		return strconv.FormatBool(v), nil
 	case encoding.TextMarshaler:
 		text, err := v.MarshalText()
-		return string(text), err
+		return printable.Cell(string(text)), err
 	default:
 		return fmt.Sprint(v), nil
 	}

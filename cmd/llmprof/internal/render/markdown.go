@@ -3,6 +3,8 @@ package render
 import (
 	"io"
 	"strings"
+
+	"llmprof/printable"
 )
 
 // A markdownWriter gathers Markdown.
@@ -101,6 +103,7 @@ func (b *markdownWriter) row(cells []string) {
 
 // Escape keeps a text from being read as markup.
 func Escape(s string) string {
+	s = printable.Text(s)
 	if !strings.ContainsAny(s, "|\\`*_<>[]\n") {
 		return s
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"unicode/utf8"
+
+	"llmprof/printable"
 )
 
 // A Style says how text looks.
@@ -49,7 +51,7 @@ func (w *textWriter) line(s string) {
 
 func (w *textWriter) heading(title string) {
 	if title != "" {
-		w.line(w.paint(title, Bold))
+		w.line(w.paint(printable.Line(title), Bold))
 	}
 }
 
@@ -57,10 +59,10 @@ func (f Fields) text(w *textWriter) {
 	w.heading(f.Title)
 	name := 0
 	for _, r := range f.Rows {
-		name = max(name, width(r.Name))
+		name = max(name, width(printable.Line(r.Name)))
 	}
 	for _, r := range f.Rows {
-		label := pad(r.Name, name)
+		label := pad(printable.Line(r.Name), name)
 		for _, paragraph := range r.Lines {
 			for _, l := range wrap(paragraph, w.Width-name-2) {
 				w.line(label + "  " + l)
@@ -116,7 +118,7 @@ func wrap(s string, n int) []string {
 	n = max(n, 20)
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(s) {
+	for _, word := range strings.Fields(printable.Text(s)) {
 		switch {
 		case line == "":
 			line = word

@@ -1,6 +1,10 @@
 package render
 
-import "strings"
+import (
+	"strings"
+
+	"llmprof/printable"
+)
 
 // Verbatim is lines that keep their spaces: a file's text with a mistake marked.
 type Verbatim struct {
@@ -13,7 +17,7 @@ func (v Verbatim) empty() bool { return len(v.Lines) == 0 }
 func (v Verbatim) text(w *textWriter) {
 	w.heading(v.Title)
 	for _, l := range v.Lines {
-		w.line(l)
+		w.line(printable.Text(l))
 	}
 }
 
@@ -25,7 +29,7 @@ func (v Verbatim) markdown(b *markdownWriter) {
 	}
 	b.WriteString(fence + "\n")
 	for _, l := range v.Lines {
-		b.WriteString(l + "\n")
+		b.WriteString(printable.Text(l) + "\n")
 	}
 	b.WriteString(fence + "\n")
 }

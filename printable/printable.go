@@ -1,0 +1,64 @@
+// Package printable makes text from elsewhere, as names of GPUs, folders, models and
+// the messages of other programs, harmless to show.
+package printable
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Text is s with every character that a terminal could take as a command, or that
+// hides others, written as an escape: control characters, Unicode's formatting
+// characters, and bytes that are not UTF-8. Line ends and tabs stay.
+func Text(s string) string {
+	if strings.IndexFunc(s, hidden) < 0 && strings.ToValidUTF8(s, "") == s {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == unicode.ReplacementChar && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case hidden(r):
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool {
+	return r != '\n' && r != '\t' && !unicode.IsPrint(r) && !unicode.IsSpace(r) || r == '\r' || r == '\v' || r == '\f' || r == 0x85
+}
+
+// Line is Text on one line.
+func Line(s string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", " ").Replace(Text(s))
+}
+
+// formula is what a spreadsheet takes a cell for that begins with one of these.
+const formula = "=+-@\t\r"
+
+// Cell is a text as a cell of a CSV file that no spreadsheet takes for a formula: one
+// that begins like a formula has an apostrophe before it, unless it is a number.
+func Cell(s string) string {
+	if s == "" || !strings.ContainsRune(formula, rune(s[0])) {
+		return s
+	}
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		return s
+	}
+	return "'" + s
+}
+
+// FromCell is the text that Cell wrote.
+func FromCell(s string) string {
+	if len(s) > 1 && s[0] == '\'' && strings.ContainsRune(formula, rune(s[1])) {
+		return s[1:]
+	}
+	return s
+}
