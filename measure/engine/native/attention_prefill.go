@@ -44,17 +44,21 @@ func (t *attentionTile) defines() []string {
 type prompts struct {
 	qkv, k, v, out          cuda.Ptr // k and v: the caches of the first prompt
 	count, length, capacity int
+	window                  int // tokens that a query sees, of a model whose context outgrows a window
 }
 
-// queueAttention queues attention of whole prompts; more are further arguments.
-func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts, more ...any) error {
+// queueAttention queues the attention of whole prompts.
+func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts) error {
 	t := &p.tile
 	tiles := (a.length + t.queries - 1) / t.queries
 	l := cuda.Launch{Block: cuda.Dim{X: t.threads}, Shared: t.shared}
 	if !t.stays {
 		l.Grid = cuda.Dim{X: tiles, Y: sh.heads, Z: a.count}
 		args := []any{a.qkv, a.k, a.v, a.out, int32(sh.kvHeads), int32(a.length), int32(a.capacity), sh.scale()}
-		return p.attentionPrefill.Queue(st, l, append(args, more...)...)
+		if sh.sliding {
+			args = append(args, int32(a.window))
+		}
+		return p.attentionPrefill.Queue(st, l, args...)
 	}
 	l.Grid = cuda.Dim{X: min(tiles*sh.heads*a.count, dev.SMs)}
 	args, err := a.maps(dev, sh)

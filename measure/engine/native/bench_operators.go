@@ -114,9 +114,10 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 		}
 	}
 	l := own.launch(c, b.dev.SMs, own.of(toScores))
+	split := splitKBuffers{parts: c.parts, sums: partial, arrived: whole}
 	return func(w cuda.Ptr) error {
-		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
-			int32(c.parts), partial, whole)
+		o := gemmOperands{w: w, x: x, out: n, in: k, squares: squares, y: y}
+		return own.scores.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
 	}, nil
 }
 

@@ -112,22 +112,20 @@ func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
 	if h := own.halve(n, e.opt.sms); h != nil {
 		own = h
 	}
-	return e.queueOwn(own, own.scores, toScores, w, own.cutFor(n, sh.hidden, toScores, e.opt.sms),
-		b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	return e.queueOwn(own, own.scores, toScores, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.swiglu, toGated, w.gateUp, own.cutFor(sh.inner, sh.hidden, toGated, e.opt.sms),
-		b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
+	return e.queueOwn(own, own.swiglu, toGated, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.residual, toStream, w, own.cutFor(sh.hidden, in, toStream, e.opt.sms),
-		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
+	return e.queueOwn(own, own.residual, toStream,
+		&gemmOperands{w: w, x: x, out: sh.hidden, in: in, y: b.x, y16: b.h, nextSquares: b.squares, nextNorm: norm})
 }
 
 // queueAttention queues what lies between the projections.

@@ -150,9 +150,7 @@ func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, nam
 
 // queuePlain queues y = x·wᵀ to float32, of what no norm precedes.
 func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error {
-	sh := &e.shape
-	return e.queueOwn(own, own.plain, toStream, w, own.cutFor(sh.hidden, in, toStream, e.opt.sms),
-		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	return e.queueOwn(own, own.plain, toStream, &gemmOperands{w: w, x: x, out: e.shape.hidden, in: in, y: y})
 }
 
 // addOut adds the product that ends a block, its sum over the ranks, and its sum

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"llmprof/measure/engine/native/cuda"
 )
@@ -70,16 +71,16 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 	boxes := []cuda.Ptr{room[uint64](b, 4*batch*n), put(b, mine)}
 	left := put(b, counts)
 	c := l.cutFor(n, k, toStream, 1)
-	args := []any{int32(n), int32(k), int32(batch), float32(1e-5), cuda.Ptr(0), y, toH, sums, put(b, norm)}
-	mail := []any{put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), cuda.Ptr(0), uint64(1e9), int32(1), left}
+	o := gemmOperands{w: put(b, w), x: put(b, x), out: n, in: k, y: y, y16: toH, nextSquares: sums, nextNorm: put(b, norm)}
+	ll := llOperands{buffers: put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), limit: time.Second, rank: 1, epochs: left}
 	if r := &l.wide.stream; l.isWide() {
-		maps, err := wideArguments(b.dev, r, l.rows, toStream, put(b, w), put(b, x), n, k, batch)
+		maps, err := wideArguments(b.dev, r, l.rows, toStream, &o, batch)
 		b.must(err)
-		b.run(l.summed, r.launch(l.rows, parts), append(append(maps, args...), mail...)...)
+		b.run(l.summed, r.launch(l.rows, parts), append(append(maps, o.args(batch, 1e-5)...), ll.args()...)...)
 	} else {
 		c.parts = min(parts, (k+l.depth-1)/l.depth)
-		args = append(append([]any{put(b, w), put(b, x)}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
-		b.run(l.summed, l.launch(c, b.dev.SMs, l.of(toStream)), append(args, mail...)...)
+		split := splitKBuffers{parts: c.parts, sums: room[uint8](b, c.tiles*c.parts*l.sums()), arrived: put(b, make([]uint32, c.tiles))}
+		b.run(l.summed, l.launch(c, b.dev.SMs, l.of(toStream)), append(o.skinnyArgs(batch, 1e-5, &split, nil), ll.args()...)...)
 	}
 
 	want, own, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)

@@ -113,11 +113,10 @@ func (e *Engine) queuePrefillAttention(layer, seq, n int) error {
 	if !sh.sliding {
 		return e.p.queueAttention(e.dev, e.s, sh, a)
 	}
-	window := b.layers[layer].window
-	if window == 0 {
-		window = e.opt.PromptLen
+	if a.window = b.layers[layer].window; a.window == 0 {
+		a.window = e.opt.PromptLen
 	}
-	if err := e.p.queueAttention(e.dev, e.s, sh, a, int32(window)); err != nil {
+	if err := e.p.queueAttention(e.dev, e.s, sh, a); err != nil {
 		return err
 	}
 	return e.keepWindow(layer, seq, n)

@@ -76,19 +76,6 @@ func (e *Engine) wide(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
 	return e.b.wide, e.p.quantized.widen.Queue(e.s, l, w, q.scales, q.zeros, e.b.wide, int32(out), int32(in))
 }
 
-// queueOwn queues a product of the weights w by the engine's own kernels; more are its
-// arguments from the inputs to the parts.
-func (e *Engine) queueOwn(own *linearKernels, kernel *cuda.Kernel, u use, w cuda.Ptr, c cut, more ...any) error {
-	if own.isWide() {
-		return e.queueWide(own, kernel, u, w, more...)
-	}
-	args := append(append([]any{w}, more...), int32(c.parts), e.b.partial, e.b.whole)
-	if q, ok := e.w.quantized[w]; ok {
-		args = append(args, q.scales, q.zeros)
-	}
-	return kernel.Queue(e.s, own.launch(c, e.opt.sms, own.of(u)), args...)
-}
-
 // A loader puts weights on the GPU, those that are quantized by way of a scratch.
 type loader struct {
 	w       *weights

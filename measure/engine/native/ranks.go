@@ -181,14 +181,9 @@ func (e *Engine) queueSummed(own *linearKernels, o *outProduct) error {
 	if o.post != 0 {
 		y, h = b.branch, 0
 	}
-	c := own.cutFor(sh.hidden, o.in, toStream, e.opt.sms)
-	args := []any{o.x, int32(sh.hidden), int32(o.in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), y, h, b.squares, o.next}
-	mail := []any{b.boxesOf, e.late.Ptr(), uint64(e.limit()), int32(sh.rank), b.turns}
-	if own.isWide() {
-		return e.queueWide(own, own.summed, toStream, o.w, append(args, mail...)...)
-	}
-	args = append(append([]any{o.w}, args...), int32(c.parts), b.partial, b.whole)
-	return own.summed.Queue(e.s, own.launch(c, e.opt.sms, own.of(toStream)), append(args, mail...)...)
+	return e.queueExchanging(own, own.summed, toStream,
+		&gemmOperands{w: o.w, x: o.x, out: sh.hidden, in: o.in, y: y, y16: h, nextSquares: b.squares, nextNorm: o.next},
+		&llOperands{buffers: b.boxesOf, late: e.late.Ptr(), limit: e.limit(), rank: sh.rank, epochs: b.turns})
 }
 
 // summedNames are the estimate's for a block's product and the sum over the ranks: one

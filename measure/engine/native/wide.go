@@ -121,13 +121,14 @@ func (l *linearKernels) wideDefines() (out []string) {
 	return out
 }
 
-// wideArguments are the maps of weights of n rows of results, and of inputs.
-func wideArguments(dev *cuda.Device, r *wideRing, rows int, u use, w, x cuda.Ptr, n, k, batch int) ([]any, error) {
-	weights := cuda.Tensor{At: w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}, Short: true}
+// wideArguments are the tensor maps of a GEMM's weights and inputs.
+func wideArguments(dev *cuda.Device, r *wideRing, rows int, u use, o *gemmOperands, batch int) ([]any, error) {
+	n, k := o.out, o.in
+	weights := cuda.Tensor{At: o.w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}, Short: true}
 	if u == toGated {
 		weights.Size[2], weights.Box = 2, [3]int{64, 4 * r.units, 2}
 	}
-	inputs := cuda.Tensor{At: x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}, Short: true}
+	inputs := cuda.Tensor{At: o.x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}, Short: true}
 	var out []any
 	for _, t := range []*cuda.Tensor{&weights, &inputs} {
 		m, err := dev.TensorMap(t)
@@ -199,19 +200,4 @@ func (l *linearKernels) wideNames(s *shape, to map[string]**cuda.Kernel) {
 		return
 	}
 	to[name("residual")] = &l.residual
-}
-
-// queueWide is queueOwn of linear_wide.cu.
-func (e *Engine) queueWide(own *linearKernels, kernel *cuda.Kernel, u use, w cuda.Ptr, more ...any) error {
-	n, k := more[1].(int32), more[2].(int32)
-	head := w == e.w.head
-	if head {
-		kernel = own.head
-	}
-	r := own.wide.of(u, head)
-	args, err := wideArguments(e.dev, r, own.rows, u, w, more[0].(cuda.Ptr), int(n), int(k), e.opt.Batch)
-	if err != nil {
-		return err
-	}
-	return kernel.Queue(e.s, r.launch(own.rows, e.opt.sms), append(args, more[1:]...)...)
 }

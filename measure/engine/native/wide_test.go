@@ -172,7 +172,7 @@ func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
 	run := func(kernel *cuda.Kernel, u use, head bool, w, x cuda.Ptr, n int, more ...any) {
 		b.t.Helper()
 		r := l.wide.of(u, head)
-		args, err := wideArguments(b.dev, r, l.rows, u, w, x, n, k, batch)
+		args, err := wideArguments(b.dev, r, l.rows, u, &gemmOperands{w: w, x: x, out: n, in: k}, batch)
 		b.must(err)
 		args = append(args, int32(n), int32(k), int32(batch), float32(1e-5))
 		b.run(kernel, r.launch(l.rows, sms), append(args, more...)...)
