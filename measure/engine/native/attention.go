@@ -6,10 +6,10 @@ import (
 
 // decodeAttention is how the attention of a decode step is launched.
 type decodeAttention struct {
-	threads int
-	shared  int // bytes of dynamic shared memory
-	beside  int // of static shared memory, or a little more
-	cluster int // most parts of a head that can be one cluster; 1 for none
+	threads      int
+	shared       int // bytes of dynamic shared memory
+	staticShared int // of static shared memory, or a little more
+	cluster      int // most parts of a head that can be one cluster; 1 for none
 }
 
 // decodeFor repeats the sizes of attention_decode.cu: four warps, each with a ring of
@@ -22,10 +22,10 @@ func decodeFor(major int, s *shape) decodeAttention {
 	}
 	d := decodeAttention{threads: 32 * warps, shared: warps * (keys + values) * tile * s.headDim * 2, cluster: 1}
 	group := s.heads / s.kvHeads
-	d.beside = s.headDim*8 + group*(warps*8+s.headDim*4+mostCluster*8+mostSplits*4) + 64
+	d.staticShared = s.headDim*8 + group*(warps*8+s.headDim*4+maxCluster*8+maxSplits*4) + 64
 	switch {
 	case major == 9 || major == 10:
-		d.cluster = mostCluster
+		d.cluster = maxCluster
 	case major > 10:
 		d.cluster = cuda.PortableCluster
 	}
@@ -42,8 +42,8 @@ func (d *decodeAttention) launch(splits, kvHeads, batch int) cuda.Launch {
 }
 
 const (
-	mostSplits  = 32 // one for each lane of the warp that weighs them, where they meet in memory
-	mostCluster = 16 // blocks, of Hopper, which compute capability 10.0 is taken to be like
+	maxSplits  = 32 // one for each lane of the warp that weighs them, where they meet in memory
+	maxCluster = 16 // blocks, of Hopper, which compute capability 10.0 is taken to be like
 )
 
 // splits is how many parts the context is cut into in decode attention: of 128 tokens
@@ -58,14 +58,14 @@ const (
 func splits(s *shape, batch, capacity, sms int) int {
 	const tokens, long = 128, 16384
 	blocks := batch * s.kvHeads
-	if blocks*mostCluster < sms && capacity >= long {
-		return mostSplits
+	if blocks*maxCluster < sms && capacity >= long {
+		return maxSplits
 	}
 	n := 1
-	for 2*n <= min(mostCluster, 2*sms/blocks, capacity/tokens) {
+	for 2*n <= min(maxCluster, 2*sms/blocks, capacity/tokens) {
 		n *= 2
 	}
-	if 2*n <= min(mostCluster, 2*capacity/tokens) && 4*n*blocks <= sms {
+	if 2*n <= min(maxCluster, 2*capacity/tokens) && 4*n*blocks <= sms {
 		n *= 2
 	}
 	return n
@@ -75,7 +75,7 @@ func splits(s *shape, batch, capacity, sms int) int {
 // where whole heads are two blocks for each multiprocessor or fewer. Blocks that end late
 // hold up o_proj: on an H200 attention of llama3.1-8b takes 1.091 ms for 1.089 at batch 32,
 // but the step 5.122 for 5.200 and 5.230 (docs/native.md).
-func splitsOfWide(s *shape, batch, capacity, sms int) int {
+func splitsBesideWgmma(s *shape, batch, capacity, sms int) int {
 	const tokens = 256
 	if batch*s.kvHeads <= 2*sms && capacity >= tokens {
 		return 2

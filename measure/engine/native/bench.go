@@ -101,7 +101,7 @@ type Bencher struct {
 	openTeam  func(Options) (*Team, error)   // of all-reduces; OpenTeam but for tests
 	sums      int                            // calls of a graph of small all-reduces; leastSum but for tests
 	mixtures  int                            // the same of mixtures; mixtureCalls
-	held      *benchEngine                   // whose operators are timed; nil for none
+	opened    *benchEngine                   // whose operators are timed; nil for none
 }
 
 // OpenBencher makes the first visible GPU ready.
@@ -128,7 +128,7 @@ func (b *Bencher) load() (err error) {
 	if err != nil {
 		return err
 	}
-	b.p, err = compile(b.dev, c, b.cache, benchShape(), linearShapes())
+	b.p, err = compile(b.dev, c, b.cache, benchShape(), skinnyGEMMs())
 	return err
 }
 
@@ -150,12 +150,12 @@ func (b *Bencher) Device() cuda.Properties { return b.dev.Properties }
 
 // An operation is what is timed: so many calls, queued on a stream.
 type operation struct {
-	s     *cuda.Stream
-	queue func() error
-	calls int
-	cold  bool
-	free  func() error
-	less  func() error // queues what its calls do beside what is asked for, whose time is taken off; nil for nothing
+	s        *cuda.Stream
+	queue    func() error
+	calls    int
+	cold     bool
+	free     func() error
+	overhead func() error // queues what its calls do beside what is asked for, whose time is taken off; nil for nothing
 }
 
 // benchSizes are the sizes that the shape of each kind has to have.
@@ -243,17 +243,17 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 	if t.Seconds, err = op.time(q, op.queue); err != nil {
 		return t, err
 	}
-	beside := 0.0
-	if op.less != nil {
-		less, err := op.time(q, op.less)
+	overhead := 0.0
+	if op.overhead != nil {
+		less, err := op.time(q, op.overhead)
 		if err != nil {
 			return t, err
 		}
 		slices.Sort(less)
-		beside = less[len(less)/2]
+		overhead = less[len(less)/2]
 	}
 	for i := range t.Seconds {
-		if t.Seconds[i] -= beside; t.Seconds[i] <= 0 {
+		if t.Seconds[i] -= overhead; t.Seconds[i] <= 0 {
 			return Times{}, unsupported("%s of %v takes no longer than what is done beside it: time it again", q.Kind, q.Shape)
 		}
 		t.Seconds[i] /= float64(op.calls)
@@ -301,7 +301,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 // The rules of repeating.
 const (
 	benchSteady = 0.02 // by how much the medians of two blocks of three may differ
-	benchMost   = 200  // samples that are kept, the last
+	maxSamples  = 200  // samples that are kept, the last
 	benchLong   = 1    // seconds from which on it is not the samples that are asked for but the time
 
 	benchPatience = 5 // seconds, or ten times the query's, after which three samples are enough
@@ -331,7 +331,7 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 	}
 	var out []float64
 	for len(out) < q.Samples || time.Since(begin).Seconds() < q.Seconds {
-		if len(out) == benchMost && q.Seconds < benchLong {
+		if len(out) == maxSamples && q.Seconds < benchLong {
 			break
 		}
 		if len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
@@ -343,15 +343,15 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 		}
 		out = append(out, t)
 	}
-	return out[max(len(out)-benchMost, 0):], nil
+	return out[max(len(out)-maxSamples, 0):], nil
 }
 
 // mostRotated bounds the memory of buffers that are rotated.
-const mostRotated = 8 << 30
+const maxRotatedBytes = 8 << 30
 
 // sets is how many buffers of so many bytes no cache holds together.
 func sets(bytes, rotate int) (n int, cold bool) {
-	n = min(1+(rotate+bytes-1)/bytes, max(mostRotated/bytes, 1))
+	n = min(1+(rotate+bytes-1)/bytes, max(maxRotatedBytes/bytes, 1))
 	return n, n*bytes > rotate
 }
 

@@ -40,13 +40,13 @@ func operatorOptions(q *Query) (o Options, cold bool, err error) {
 	if !operatorKinds[q.Kind].decode {
 		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
 		layers, cold := sets(experts/3, q.Rotate) // those of down, the smaller product
-		layers = max(1, min(layers, mixtureLayers, mostRotated/experts))
+		layers = max(1, min(layers, mixtureLayers, maxRotatedBytes/experts))
 		o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // the step is not run: its kernels are those of short prompts
 		return o, cold, o.readModel(q)
 	}
 	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // those of o_proj, the smallest
-	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Config: denseConfig(s, min(layers, mostLayers))}
-	return o, cold && layers <= mostLayers, o.readModel(q)
+	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Config: denseConfig(s, min(layers, maxBenchLayers))}
+	return o, cold && layers <= maxBenchLayers, o.readModel(q)
 }
 
 // A benchEngine is one that operators of a shape are timed with.
@@ -58,8 +58,8 @@ type benchEngine struct {
 
 // release closes the engine that operators were timed with, if there is one.
 func (b *Bencher) release() error {
-	held := b.held
-	b.held = nil
+	held := b.opened
+	b.opened = nil
 	if held == nil {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (b *Bencher) operator(q *Query) (*operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.held == nil || b.held.decode != kind.decode || !maps.Equal(b.held.shape, q.Shape) {
+	if b.opened == nil || b.opened.decode != kind.decode || !maps.Equal(b.opened.shape, q.Shape) {
 		if err := b.release(); err != nil {
 			return nil, err
 		}
@@ -83,12 +83,12 @@ func (b *Bencher) operator(q *Query) (*operation, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.held = &benchEngine{e, maps.Clone(q.Shape), kind.decode}
+		b.opened = &benchEngine{e, maps.Clone(q.Shape), kind.decode}
 		if err := e.runOnce(kind.decode); err != nil {
 			return nil, errors.Join(err, b.release())
 		}
 	}
-	e := b.held.e
+	e := b.opened.e
 	all := e.prefill
 	if kind.decode {
 		all = e.decode

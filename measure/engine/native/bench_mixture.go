@@ -22,7 +22,7 @@ const (
 func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
 	expert := 2 * 3 * s["hidden"] * s["width"]
-	layers := max(1, min(mixtureLayers, mostRotated/(expert*s["experts"])))
+	layers := max(1, min(mixtureLayers, maxRotatedBytes/(expert*s["experts"])))
 	cold = layers*s["top_k"]*expert > q.Rotate
 	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Spread: true}
 	o.Config = mixtureConfig(s, layers)
@@ -73,13 +73,13 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 	if err := cuda.Upload(e.dev, e.b.nextToken, tokens); err != nil {
 		return nil, err
 	}
-	var layers, beside sequence
+	var layers, overhead sequence
 	for i := range e.w.layers {
 		s, err := e.decode.mixture(i)
 		if err != nil {
 			return nil, err
 		}
-		layers, beside = append(layers, s...), append(beside, e.besideMixture(i, s)...)
+		layers, overhead = append(layers, s...), append(overhead, e.attentionOverhead(i, s)...)
 	}
 	if err := layers[:len(layers)/len(e.w.layers)].queue(); err != nil { // plans of cuBLASLt take memory, which no recording can
 		return nil, err
@@ -99,24 +99,24 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 		}
 	}
 	op := &operation{s: e.s, calls: times * len(e.w.layers), cold: cold, free: e.Close, queue: inTurn(layers)}
-	if len(beside) > 0 {
-		op.less = inTurn(beside)
+	if len(overhead) > 0 {
+		op.overhead = inTurn(overhead)
 	}
 	return op, nil
 }
 
 // besideMixture is attention's block as kernels of its own, where a layer's mixture does it
 // too: estimates count that apart.
-func (e *Engine) besideMixture(layer int, s sequence) (beside sequence) {
-	w, own := &e.w.layers[layer], e.ownProducts()
+func (e *Engine) attentionOverhead(layer int, s sequence) (overhead sequence) {
+	w, gemm := &e.w.layers[layer], e.stepGEMM()
 	for _, c := range s {
 		if slices.Contains(c.includes, "attention") {
-			beside.add(layer, func() error { return e.queueScores(own, e.b.qkvStep, w.qkv, e.shape.qkvWidth()) }, "qkv_proj")
-			beside.add(layer, func() error { return e.queueAttention(layer) }, "attention")
-			beside.add(layer, func() error { return e.queueResidual(own, e.b.att, w.o, e.shape.attWidth(), w.mlpNorm) }, "o_proj")
+			overhead.add(layer, func() error { return e.queueScores(gemm, e.b.qkvStep, w.qkv, e.shape.qkvWidth()) }, "qkv_proj")
+			overhead.add(layer, func() error { return e.queueAttention(layer) }, "attention")
+			overhead.add(layer, func() error { return e.queueResidual(gemm, e.b.att, w.o, e.shape.attWidth(), w.mlpNorm) }, "o_proj")
 		}
 	}
-	return beside
+	return overhead
 }
 
 // mixture is the part of a step that is the mixture of one layer, from its router on or the

@@ -10,21 +10,21 @@ import (
 
 // arena takes memory and gives it back together.
 type arena struct {
-	dev  *cuda.Device
-	held []cuda.Ptr
+	dev       *cuda.Device
+	allocated []cuda.Ptr
 }
 
 func (a *arena) take(what string, bytes int) (cuda.Ptr, error) {
 	p, err := a.dev.Alloc(what, bytes)
 	if err == nil {
-		a.held = append(a.held, p)
+		a.allocated = append(a.allocated, p)
 	}
 	return p, err
 }
 
 func (a *arena) free() error {
 	var err error
-	for _, p := range a.held {
+	for _, p := range a.allocated {
 		err = errors.Join(err, a.dev.Free(p))
 	}
 	return err
@@ -77,8 +77,8 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 
 // multiply gives what queues one product with the weights at w.
 func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
-	if own := linearFor(b.p.linear, Unquantized, m); own != nil {
-		queue, err = b.multiplyOwn(a, own, m, n, k, y, x)
+	if gemm := gemmFor(b.p.linear, Unquantized, m); gemm != nil {
+		queue, err = b.multiplySkinny(a, gemm, m, n, k, y, x)
 		return queue, func() error { return nil }, err
 	}
 	plan, err := b.dev.Plan(cuda.Matmul{Rows: m, In: k, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
@@ -92,7 +92,7 @@ func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue f
 }
 
 // multiplyOwn is multiply by the engine's own kernels.
-func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
+func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
 	squares, err := a.take("the norms' sums", 4*m*k/16)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 	if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
 		return nil, err
 	}
-	c := own.cutFor(n, k, toScores, b.dev.SMs)
+	c := gemm.splitKFor(n, k, storeEpilogue, b.dev.SMs)
 	var partial, whole cuda.Ptr
 	if c.parts > 1 {
-		if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
+		if partial, err = a.take("the product's parts", c.tiles*c.parts*gemm.sums()); err != nil {
 			return nil, err
 		}
 		if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
@@ -113,11 +113,11 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 			return nil, err
 		}
 	}
-	l := own.launch(c, b.dev.SMs, own.of(toScores))
+	l := gemm.launch(c, b.dev.SMs, gemm.of(storeEpilogue))
 	split := splitKBuffers{parts: c.parts, sums: partial, arrived: whole}
 	return func(w cuda.Ptr) error {
 		o := gemmOperands{w: w, x: x, out: n, in: k, squares: squares, y: y}
-		return own.scores.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
+		return gemm.scores.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
 	}, nil
 }
 
@@ -179,7 +179,7 @@ func (b *Bencher) moves(q *Query) (*operation, error) {
 }
 
 // mostLayers bounds the layers whose caches are rotated.
-const mostLayers = 64
+const maxBenchLayers = 64
 
 // benchModel is a model of so many layers with the attention of a query and little
 // else.
@@ -194,13 +194,13 @@ func benchModel(q *Query, layers int) (config string) {
 // layers enough that the caches of all do not fit into the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
-	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Products: CublasProducts} // of which none is timed: others would be compiled
+	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Products: CublasGEMM} // of which none is timed: others would be compiled
 	layers := 1
 	if q.Kind == "attention_decode" {
 		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // room for the step's own token
 		layers, cold = sets(4*s["batch"]*s["kv_heads"]*s["head_dim"]*s["context"], q.Rotate)
-		if layers > mostLayers {
-			layers, cold = mostLayers, false
+		if layers > maxBenchLayers {
+			layers, cold = maxBenchLayers, false
 		}
 	}
 	config := benchModel(q, layers)

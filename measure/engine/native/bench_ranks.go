@@ -12,9 +12,9 @@ import (
 
 // Of an all-reduce that is timed by itself.
 const (
-	sumWidth = 4096 // values of a row, as Llama-3.1-8B's stream has
-	leastSum = 256  // calls of a graph of small messages: the ranks begin some microseconds apart
-	mostSum  = 4e9  // bytes of the messages of a graph, if that is fewer
+	sumWidth    = 4096 // values of a row, as Llama-3.1-8B's stream has
+	leastSum    = 256  // calls of a graph of small messages: the ranks begin some microseconds apart
+	maxSumBytes = 4e9  // bytes of the messages of a graph, if that is fewer
 )
 
 // sumOptions are those of a team whose all-reduce of one block's output has the
@@ -28,7 +28,7 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 	}
 	rows = values / width
 	o = Options{Seed: 1, TP: q.TP, Batch: 1, PromptLen: rows, GenLen: 1}
-	if ownAfter(rows) {
+	if skinnyNext(rows) {
 		o.Batch, o.PromptLen, o.GenLen = rows, 1, 2
 	}
 	o.Config = fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":512,"num_hidden_layers":1,"num_attention_heads":8,
@@ -56,7 +56,7 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, team.Close()) }()
-	calls := max(2, min(b.sums, int(mostSum)/q.Shape["bytes"])) / 2 * 2
+	calls := max(2, min(b.sums, int(maxSumBytes)/q.Shape["bytes"])) / 2 * 2
 	t.Cold = true // what peers have is never read from this GPU's cache
 	t.Seconds, err = timeShared(team, q, func(e *Engine) error { return e.queueSums(rows, calls) })
 	if err != nil {
@@ -78,13 +78,13 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 // withoutSum is the time of the products that the sums are within, without them; 0
 // where a kernel of its own does the sums.
 func (b *Bencher) withoutSum(team *Team, q *Query, rows, calls int) (float64, error) {
-	if !team.engines[0].sumsWithin(rows) {
+	if !team.engines[0].fusesSum(rows) {
 		return 0, nil
 	}
 	times, err := timeShared(team, q, func(e *Engine) error {
 		w := &e.w.layers[0]
 		for range calls {
-			if err := e.queueResidual(e.ownProducts(), e.b.att, w.o, e.shape.attWidth(), w.mlpNorm); err != nil {
+			if err := e.queueResidual(e.stepGEMM(), e.b.att, w.o, e.shape.attWidth(), w.mlpNorm); err != nil {
 				return err
 			}
 		}
@@ -120,20 +120,20 @@ func timeShared(team *Team, q *Query, queue func(*Engine) error) (times []float6
 
 // ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
 // leaves them what they read then, as that of quantized products and experts does.
-func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
+func skinnyNext(rows int) bool { return gemmFor(skinnyGEMMs(), Unquantized, rows) != nil }
 
 // sumsWithin reports whether a product sums so many rows over the ranks.
-func (e *Engine) sumsWithin(rows int) bool { return ownAfter(rows) && e.opt.posts(&e.shape) }
+func (e *Engine) fusesSum(rows int) bool { return skinnyNext(rows) && e.opt.fusesAllReduce(&e.shape) }
 
 // queueSums queues so many sums over the ranks, of both blocks in turn.
 func (e *Engine) queueSums(rows, calls int) error {
 	o := outProduct{x: e.b.att, w: e.w.layers[0].o, in: e.shape.attWidth()}
-	if ownAfter(rows) {
+	if skinnyNext(rows) {
 		o.next = e.w.layers[0].mlpNorm
 	}
 	queue := func() error { return e.queueSum(rows, &o) }
-	if e.sumsWithin(rows) {
-		queue = func() error { return e.queueSummed(e.ownProducts(), &o) }
+	if e.fusesSum(rows) {
+		queue = func() error { return e.queueGEMMAllReduce(e.stepGEMM(), &o) }
 	}
 	for i := range calls {
 		o.block = block(i % 2)
@@ -163,7 +163,7 @@ func repeatShared(team *Team, graphs []*cuda.Graph, q *Query) ([]float64, error)
 		if n >= warm {
 			out = append(out, slices.Min(times))
 		}
-		if len(out) == benchMost || len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
+		if len(out) == maxSamples || len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
 			break
 		}
 	}

@@ -55,7 +55,7 @@ func TestAttentionOptions(t *testing.T) {
 					t.Fatal(err)
 				}
 				layers := o.Model.NumLayers()
-				if held := 4 * layers * batch * h[1] * h[2] * context; cold != (held > 4*l2) || !cold && layers != mostLayers {
+				if held := 4 * layers * batch * h[1] * h[2] * context; cold != (held > 4*l2) || !cold && layers != maxBenchLayers {
 					t.Errorf("%v: %d layers hold %d bytes, cold %v", q.Shape, layers, held, cold)
 				}
 				if o.PromptLen != context || o.GenLen != 2 {
@@ -79,7 +79,7 @@ func TestSets(t *testing.T) {
 	for _, c := range []struct {
 		bytes, rotate, n int
 		cold             bool
-	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {mostRotated, 100, 1, true}, {1 << 20, 16 << 30, 8 << 10, false}} {
+	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {maxRotatedBytes, 100, 1, true}, {1 << 20, 16 << 30, 8 << 10, false}} {
 		if n, cold := sets(c.bytes, c.rotate); n != c.n || cold != c.cold {
 			t.Errorf("%d bytes over %d: %d, %v", c.bytes, c.rotate, n, cold)
 		}
@@ -139,6 +139,7 @@ func TestBencher(t *testing.T) {
 // A mixture is timed by the calls of each kind of step, whose tokens choose experts of
 // their own.
 func TestMixtureBencher(t *testing.T) {
+	long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	if err != nil {
@@ -231,7 +232,7 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.p, err = newProgram(b.dev, m, benchShape(), linearShapes()); err != nil {
+	if b.p, err = newProgram(b.dev, m, benchShape(), skinnyGEMMs()); err != nil {
 		t.Fatal(err)
 	}
 	return b, s, func() *cuda.StandIn { return last }

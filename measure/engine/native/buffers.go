@@ -44,9 +44,9 @@ type buffers struct {
 	kSaved, vSaved   cuda.Ptr // 16 bits, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
 	layers           []layerCache
 
-	mixtureBuffers
+	moeBuffers
 
-	wide cuda.Ptr // 16 bits [out][in] of the product that was widened last, where weights are quantized
+	dequantized cuda.Ptr // 16 bits [out][in] of the product that was widened last, where weights are quantized
 
 	total int // bytes of all of them
 	kv    int // bytes of the cache
@@ -61,64 +61,64 @@ type request struct {
 
 // mostRows bounds the tokens of the prompts that go through at once, and with
 // them the activations.
-const mostRows = 16384
+const maxRows = 16384
 
 // measureBuffers decides sizes; nothing is allocated yet.
 func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b := &buffers{capacity: o.PromptLen + o.GenLen - 1}
-	b.rows = o.PromptLen * min(max(mostRows/o.PromptLen, 1), o.Batch)
+	b.rows = o.PromptLen * min(max(maxRows/o.PromptLen, 1), o.Batch)
 	if b.splits = o.splits; b.splits == 0 {
 		b.splits = splits(s, o.Batch, b.capacity, sms)
-		if o.wide != nil && s.ranks == 1 {
-			b.splits = max(b.splits, splitsOfWide(s, o.Batch, b.capacity, sms))
+		if o.wgmma != nil && s.ranks == 1 {
+			b.splits = max(b.splits, splitsBesideWgmma(s, o.Batch, b.capacity, sms))
 		}
 	}
 	step := max(b.rows, o.Batch)
-	b.ask(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)
-	b.ask(&b.nextToken, "the tokens", 4*o.Batch)
-	b.ask(&b.positions, "the positions", 4*o.Batch)
-	b.ask(&b.x, "the residual stream", 4*step*s.hidden)
-	b.ask(&b.h, "the normed stream", 2*step*s.hidden)
-	b.ask(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
-	b.ask(&b.att, "the attention's output", 2*step*s.attWidth())
+	b.reserve(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)
+	b.reserve(&b.nextToken, "the tokens", 4*o.Batch)
+	b.reserve(&b.positions, "the positions", 4*o.Batch)
+	b.reserve(&b.x, "the residual stream", 4*step*s.hidden)
+	b.reserve(&b.h, "the normed stream", 2*step*s.hidden)
+	b.reserve(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
+	b.reserve(&b.att, "the attention's output", 2*step*s.attWidth())
 	if s.experts > 0 {
 		b.measureMixture(s, step, sms)
 	} else {
-		b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
-		b.ask(&b.act, "the activation", 2*step*s.inner)
+		b.reserve(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
+		b.reserve(&b.act, "the activation", 2*step*s.inner)
 	}
-	b.ask(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
-	b.ask(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
-	b.ask(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)
+	b.reserve(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
+	b.reserve(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
+	b.reserve(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)
 	group := s.heads / s.kvHeads
-	b.ask(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
-	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
-	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
+	b.reserve(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
+	b.reserve(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
+	b.reserve(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
 	if sums, counters := o.scratch(s); sums > 0 {
-		b.ask(&b.partial, "the products' parts", sums)
-		b.ask(&b.whole, "the products' counters", 4*counters)
+		b.reserve(&b.partial, "the products' parts", sums)
+		b.reserve(&b.whole, "the products' counters", 4*counters)
 	}
 	if bytes := s.scratchOf(); bytes > 0 {
-		b.ask(&b.wide, "a product's weights in 16 bits", bytes)
+		b.reserve(&b.dequantized, "a product's weights in 16 bits", bytes)
 	}
-	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
-	b.ask(&b.best, "the best scores", 8*o.Batch)
-	b.ask(&b.logits, "the scores", 4*o.Batch*s.tokens)
+	b.reserve(&b.sampled, "the sampling's counters", 4*o.Batch)
+	b.reserve(&b.best, "the best scores", 8*o.Batch)
+	b.reserve(&b.logits, "the scores", 4*o.Batch*s.tokens)
 	if s.ranks > 1 {
-		b.askShared(s, o, step, sms)
+		b.reserveShared(s, o, step, sms)
 	}
-	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
+	b.reserve(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
 	if s.localRope.Theta != 0 {
-		b.ask(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
+		b.reserve(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
 	}
 	if s.sandwich {
-		b.ask(&b.branch, "a block's output", 4*step*s.hidden)
+		b.reserve(&b.branch, "a block's output", 4*step*s.hidden)
 	}
 	b.measureCache(s, o)
 	return b
 }
 
-func (b *buffers) ask(p *cuda.Ptr, what string, bytes int) {
+func (b *buffers) reserve(p *cuda.Ptr, what string, bytes int) {
 	b.want = append(b.want, request{p, what, bytes})
 	b.total += bytes
 }

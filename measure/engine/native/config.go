@@ -24,7 +24,7 @@ type shape struct {
 	mixture
 	family string
 	fp16   bool         // of 16 bits: activations, cache, and weights that are not quantized
-	kept   Quantization // of the blocks' linear layers
+	quant  Quantization // of the blocks' linear layers
 
 	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
 	keyCopies          int // ranks that have the same key heads, 1 where there is one for each rank

@@ -15,7 +15,7 @@ func (e *Engine) queueStep() error {
 
 // decodeSequence is the calls of one decode step.
 func (e *Engine) decodeSequence() sequence {
-	own := e.ownProducts()
+	gemm := e.stepGEMM()
 	var s sequence
 	if e.fusesStep() {
 		e.stepMixture(&s)
@@ -23,8 +23,8 @@ func (e *Engine) decodeSequence() sequence {
 	}
 	e.addEmbedding(&s)
 	for i := range e.w.layers {
-		if own != nil {
-			e.stepLayer(&s, i, own)
+		if gemm != nil {
+			e.stepLayer(&s, i, gemm)
 		} else {
 			e.stepLayerCublas(&s, i)
 		}
@@ -35,13 +35,13 @@ func (e *Engine) decodeSequence() sequence {
 
 // addEmbedding adds what a step begins with.
 func (e *Engine) addEmbedding(s *sequence) {
-	own := e.ownProducts() != nil
-	s.add(once, func() error { return e.queueFirst(own) }, "embedding", e.onRanks("embedding_all_reduce")...)
+	gemm := e.stepGEMM() != nil
+	s.add(once, func() error { return e.queueFirst(gemm) }, "embedding", e.onRanks("embedding_all_reduce")...)
 }
 
 // addHead adds what a step ends with.
 func (e *Engine) addHead(s *sequence) {
-	if head := e.opt.ownHead(e.p.linear); head != nil {
+	if head := e.opt.headGEMM(e.p.linear); head != nil {
 		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
@@ -56,10 +56,10 @@ func (e *Engine) queueHead() error { return e.product(e.b.logits, e.b.lastH, e.w
 // queueFirst queues the gather of the tokens' rows. It does not start early, so all
 // behind it find the step before done: attention reads positions and cache before it
 // waits for the kernel ahead.
-func (e *Engine) queueFirst(own bool) error {
+func (e *Engine) queueFirst(gemm bool) error {
 	b := e.b
 	h, sq, norm := cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)
-	if own {
+	if gemm {
 		h, sq, norm = b.h, b.squares, e.w.layers[0].attNorm
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.Batch}, Block: cuda.Dim{X: 1024}}
@@ -77,21 +77,21 @@ func (e *Engine) queueEmbedding(l cuda.Launch, tokens, h, squares, norm cuda.Ptr
 
 // stepLayer adds one layer by the engine's own kernels. What each product
 // leaves for the next is in the names of its last arguments.
-func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
+func (e *Engine) stepLayer(s *sequence, i int, gemm *gemmKernels) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	after := e.w.norm
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
 	}
-	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
+	s.add(i, func() error { return e.queueScores(gemm, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)
-	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	e.addOut(s, i, e.opt.Batch, gemm, e.attentionOut(w, w.mlpNorm))
 	if sh.experts > 0 {
-		e.stepExperts(s, i, own, after)
+		e.stepExperts(s, i, gemm, after)
 		return
 	}
-	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", e.mlpNormName(), "activation")
-	e.addOut(s, i, e.opt.Batch, own, e.mlpOut(w, after))
+	s.add(i, func() error { return e.queueGateUp(gemm, w) }, "gate_up_proj", e.mlpNormName(), "activation")
+	e.addOut(s, i, e.opt.Batch, gemm, e.mlpOut(w, after))
 }
 
 // addAttention adds what lies between the projections of a decode step.
@@ -101,30 +101,30 @@ func (e *Engine) addAttention(s *sequence, i int) {
 }
 
 // launch is the grid of a product with such a ring.
-func (k *linearKernels) launch(c cut, sms int, r ring) cuda.Launch {
+func (k *gemmKernels) launch(c splitK, sms int, r ring) cuda.Launch {
 	threads := (k.consumers() + k.producers()) * 32
 	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.shared(r), Early: true}
 }
 
 // queueScores queues y = rms_norm(x)·wᵀ to float32.
-func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
+func (e *Engine) queueScores(gemm *gemmKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	if h := own.halve(n, e.opt.sms); h != nil {
-		own = h
+	if h := gemm.halve(n, e.opt.sms); h != nil {
+		gemm = h
 	}
-	return e.queueOwn(own, own.scores, toScores, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
+	return e.queueGEMM(gemm, gemm.scores, storeEpilogue, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
 }
 
 // queueGateUp queues the first half of the feed-forward.
-func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
+func (e *Engine) queueGateUp(gemm *gemmKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.swiglu, toGated, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
+	return e.queueGEMM(gemm, gemm.swiglu, swigluEpilogue, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
 }
 
 // queueResidual queues the sum of a block's output and the stream.
-func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
+func (e *Engine) queueResidual(gemm *gemmKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.residual, toStream,
+	return e.queueGEMM(gemm, gemm.residual, residualEpilogue,
 		&gemmOperands{w: w, x: x, out: sh.hidden, in: in, y: b.x, y16: b.h, nextSquares: b.squares, nextNorm: norm})
 }
 

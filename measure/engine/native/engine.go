@@ -36,17 +36,17 @@ type Options struct {
 	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
 	Quantization Quantization // of the weights of the blocks' linear layers
 
-	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
-	linear   []linearKernels        // nil for linearShapes
-	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor
-	fewGated bool                   // gate_up_proj of one sequence has few rows for each multiprocessor (fewGated)
-	defines  []string               // more of the kernels'
-	apart    bool                   // the operators of a mixture's step have kernels of their own
-	splits   int                    // of the context in decode attention; 0 for the rule
-	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
-	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
-	staged   int                    // bytes of a checkpoint that are read at a time, a multiple of 4; 0 for stagedBytes
-	patience time.Duration          // of a rank with another; 0 for patience
+	like        func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
+	linear      []gemmKernels          // nil for linearShapes
+	wgmma       []gemmKernels          // products of Hopper's batches beyond 16; nil for wideFor
+	fewGated    bool                   // gate_up_proj of one sequence has few rows for each multiprocessor (fewGated)
+	defines     []string               // more of the kernels'
+	unfused     bool                   // the operators of a mixture's step have kernels of their own
+	splits      int                    // of the context in decode attention; 0 for the rule
+	sms         int                    // multiprocessors that products are cut for; 0 for the GPU's
+	oneShot     int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
+	staged      int                    // bytes of a checkpoint that are read at a time, a multiple of 4; 0 for stagedBytes
+	peerTimeout time.Duration          // of a rank with another; 0 for patience
 }
 
 // Products says what multiplies in a decode step.
@@ -54,23 +54,23 @@ type Products int
 
 // The ways to multiply.
 const (
-	OwnProducts    Products = iota // own kernels for batches up to 16, else cuBLASLt
-	CublasProducts                 // cuBLASLt for every batch
+	EngineGEMM Products = iota // own kernels for batches up to 16, else cuBLASLt
+	CublasGEMM                 // cuBLASLt for every batch
 )
 
 // rings are the shapes of the own products' kernels.
-func (o *Options) rings() []linearKernels {
+func (o *Options) rings() []gemmKernels {
 	if o.linear != nil {
 		return o.linear
 	}
-	own := linearShapes()
+	gemm := skinnyGEMMs()
 	if o.ranks() > 1 {
-		own[2].gated.stages = 4 // as long as leaves room for the next product, where there are fewer rows
+		gemm[2].gated.stages = 4 // as long as leaves room for the next product, where there are fewer rows
 	}
 	if o.fewGated {
-		own[0].gated = ring{tiles: 2, depth: 256, stages: 5}
+		gemm[0].gated = ring{tiles: 2, depth: 256, stages: 5}
 	}
-	return slices.Concat(own, o.wide, quantizedShapes(o.Quantization))
+	return slices.Concat(gemm, o.wgmma, quantizedGEMMs(o.Quantization))
 }
 
 // An Engine is a model on a GPU, or the part of one that a GPU has which shares
@@ -89,12 +89,12 @@ type Engine struct {
 	prefill, decode sequence  // what they are made of
 	stepPlan        *stepPlan // of a mixture's step in one kernel, nil if there is none
 
-	step  *cuda.Graph // nil if Eager
-	left  int         // steps that the cache has room for
-	next  *cuda.Host[int32]
-	in    *cuda.Host[int32]  // prompts, or first tokens, on their way to the GPU
-	late  *cuda.Host[uint32] // of several ranks: one more than the rank that did not come to a meeting
-	nvrtc string             // the compiler's version
+	step     *cuda.Graph // nil if Eager
+	left     int         // steps that the cache has room for
+	next     *cuda.Host[int32]
+	in       *cuda.Host[int32]  // prompts, or first tokens, on their way to the GPU
+	timedOut *cuda.Host[uint32] // of several ranks: one more than the rank that did not come to a meeting
+	nvrtc    string             // the compiler's version
 }
 
 // Open loads a model on one GPU, compiles the kernels unless the cache has them,
@@ -159,7 +159,7 @@ func (e *WeightsError) Error() string { return "native: weights: " + e.Err.Error
 func (e *WeightsError) Unwrap() error { return e.Err }
 
 // mostBytes is more memory than a GPU has; up to there sizes are exact.
-const mostBytes = 1 << 42
+const maxBytes = 1 << 42
 
 // check says what cannot be run.
 func (o *Options) check(s *shape) error {
@@ -171,10 +171,10 @@ func (o *Options) check(s *shape) error {
 		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
 	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
 		return unsupported("a context of %d tokens is more than this engine counts", last)
-	case s.experts > 0 && s.mostTiles(s.topK*max(o.PromptLen, mostRows, o.Batch), pairsOfTile) > maxGridY:
+	case s.experts > 0 && s.maxTiles(s.topK*max(o.PromptLen, maxRows, o.Batch), pairsOfTile) > maxGridY:
 		return unsupported("prompts of %d tokens, each of which takes %d experts, are more than a grid of blocks holds", o.PromptLen, s.topK)
 	}
-	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
+	if needed := s.leastBytes(o.Batch, last); needed > maxBytes {
 		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
 	}
 	return nil
@@ -189,8 +189,8 @@ func (s *shape) leastBytes(batch, context int) float64 {
 	hidden, inner, tokens, layers := float64(s.hidden), float64(s.inner), float64(s.tokens), float64(s.layers)
 	weights := layers * hidden * (float64(s.qkvWidth()+s.attWidth()) + 3*inner*float64(max(s.experts, 1)))
 	bits := 16.0
-	if s.kept != Unquantized {
-		bits = float64(s.kept)
+	if s.quant != Unquantized {
+		bits = float64(s.quant)
 	}
 	return bits/8*weights + 2*tokens*hidden + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(context)
 }
@@ -228,17 +228,17 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		return err
 	}
 	if e.shape.ranks > 1 {
-		if e.late, err = cuda.Pin[uint32](e.dev, 1); err != nil {
+		if e.timedOut, err = cuda.Pin[uint32](e.dev, 1); err != nil {
 			return err
 		}
-		e.late.Data[0] = 0
+		e.timedOut.Data[0] = 0
 	}
 	if err := e.uploadTables(); err != nil {
 		return err
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	l := &loader{
-		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
+		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.dequantized, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
 		ranks: e.shape.ranks, staged: e.opt.staged,
 	}
 	if ckpt != nil {
@@ -254,8 +254,8 @@ func (e *Engine) fitTo(p *cuda.Properties) {
 	}
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
 	e.shape.step = e.shape.gridOfStep(p, e.opt.sms, e.opt.stepParts())
-	if p.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
-		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
+	if p.Major == 9 && e.opt.Products == EngineGEMM && e.opt.wgmma == nil {
+		e.opt.wgmma = wgmmaGEMMs(&e.shape, e.opt.Batch, e.opt.sms)
 	}
 }
 
@@ -380,8 +380,8 @@ func (e *Engine) Close() error {
 			errs = append(errs, h.Close())
 		}
 	}
-	if e.late != nil {
-		errs = append(errs, e.late.Close())
+	if e.timedOut != nil {
+		errs = append(errs, e.timedOut.Close())
 	}
 	if e.p != nil && e.p.module != nil {
 		errs = append(errs, e.p.module.Close())

@@ -106,8 +106,8 @@ func (o *Options) shape(rank int) (shape, error) {
 	if s, err = s.divide(o.Model.Name, rank, o.ranks()); err != nil {
 		return shape{}, err
 	}
-	s.fp16, s.kept = o.FP16, o.Quantization
-	if why := s.kept.misfit(&s); why != "" {
+	s.fp16, s.quant = o.FP16, o.Quantization
+	if why := s.quant.misfit(&s); why != "" {
 		return shape{}, unsupported("%s: %s", o.Model.Name, why)
 	}
 	return s, o.check(&s)
@@ -115,21 +115,21 @@ func (o *Options) shape(rank int) (shape, error) {
 
 // quantizedShapes are the rings of linear_quantized.cu, which lie on a multiprocessor
 // as linearShapes' do. They were not timed against others.
-func quantizedShapes(q Quantization) []linearKernels {
+func quantizedGEMMs(q Quantization) []gemmKernels {
 	switch q {
 	case FP8:
-		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
-			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 5}, least: 4, across: 1},
-			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
-			{kept: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 3, deep: ring{stages: 3}, least: 4, across: 8, warps: 16},
+		return []gemmKernels{
+			{quant: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
+			{quant: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 5}, least: 4, across: 1},
+			{quant: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
+			{quant: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 3, deep: ring{stages: 3}, least: 4, across: 8, warps: 16},
 		}
 	case INT4:
-		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 4, deep: ring{stages: 6}, least: 4, across: 1},
-			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 2, across: 1},
-			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 4, deep: ring{stages: 4}, least: 2, across: 2},
-			{kept: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 4, deep: ring{stages: 4}, least: 4, across: 8, warps: 16},
+		return []gemmKernels{
+			{quant: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 4, deep: ring{stages: 6}, least: 4, across: 1},
+			{quant: q, rows: 8, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 2, across: 1},
+			{quant: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 4, deep: ring{stages: 4}, least: 2, across: 2},
+			{quant: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 4, deep: ring{stages: 4}, least: 4, across: 8, warps: 16},
 		}
 	}
 	return nil

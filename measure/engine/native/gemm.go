@@ -45,31 +45,31 @@ type splitKBuffers struct {
 
 // llOperands are what a kernel needs to exchange sums with the other ranks by NCCL's LL protocol.
 type llOperands struct {
-	buffers cuda.Ptr // [ranks] addresses of each rank's receive buffer
-	late    cuda.Ptr // host memory: one more than the rank that timed out
-	limit   time.Duration
-	rank    int
-	epochs  cuda.Ptr // of the last exchange of each unit of rows
+	buffers  cuda.Ptr // [ranks] addresses of each rank's receive buffer
+	timedOut cuda.Ptr // host memory: one more than the rank that timed out
+	limit    time.Duration
+	rank     int
+	epochs   cuda.Ptr // of the last exchange of each unit of rows
 }
 
 func (o *llOperands) args() []any {
-	return []any{o.buffers, o.late, uint64(o.limit), int32(o.rank), o.epochs}
+	return []any{o.buffers, o.timedOut, uint64(o.limit), int32(o.rank), o.epochs}
 }
 
 // queueOwn queues one GEMM of a decode step by a kernel of the engine.
-func (e *Engine) queueOwn(own *linearKernels, kernel *cuda.Kernel, u use, o *gemmOperands) error {
-	return e.queueExchanging(own, kernel, u, o, nil)
+func (e *Engine) queueGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilogue, o *gemmOperands) error {
+	return e.queueFusedGEMM(gemm, kernel, u, o, nil)
 }
 
 // queueExchanging is queueOwn for a kernel that exchanges its sums with the other ranks, if ll is
 // not nil.
-func (e *Engine) queueExchanging(own *linearKernels, kernel *cuda.Kernel, u use, o *gemmOperands, ll *llOperands) error {
-	launch, args, err := e.gemmLaunch(own, u, o)
+func (e *Engine) queueFusedGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilogue, o *gemmOperands, ll *llOperands) error {
+	launch, args, err := e.gemmLaunch(gemm, u, o)
 	if err != nil {
 		return err
 	}
-	if own.isWide() && o.w == e.w.head {
-		kernel = own.head
+	if gemm.isWgmma() && o.w == e.w.head {
+		kernel = gemm.head
 	}
 	if ll != nil {
 		args = append(args, ll.args()...)
@@ -78,18 +78,18 @@ func (e *Engine) queueExchanging(own *linearKernels, kernel *cuda.Kernel, u use,
 }
 
 // gemmLaunch is the launch of a GEMM with the kernel's parameters.
-func (e *Engine) gemmLaunch(own *linearKernels, u use, o *gemmOperands) (cuda.Launch, []any, error) {
+func (e *Engine) gemmLaunch(gemm *gemmKernels, u epilogue, o *gemmOperands) (cuda.Launch, []any, error) {
 	batch, eps := e.opt.Batch, e.shape.eps
-	if own.isWide() {
-		r := own.wide.of(u, o.w == e.w.head)
-		args, err := wideArguments(e.dev, r, own.rows, u, o, batch)
-		return r.launch(own.rows, e.opt.sms), append(args, o.args(batch, eps)...), err
+	if gemm.isWgmma() {
+		r := gemm.wgmma.of(u, o.w == e.w.head)
+		args, err := wgmmaTensorMaps(e.dev, r, gemm.rows, u, o, batch)
+		return r.launch(gemm.rows, e.opt.sms), append(args, o.args(batch, eps)...), err
 	}
-	c := own.cutFor(o.out, o.in, u, e.opt.sms)
+	c := gemm.splitKFor(o.out, o.in, u, e.opt.sms)
 	split := splitKBuffers{parts: c.parts, sums: e.b.partial, arrived: e.b.whole}
 	var q *scaled
 	if scales, ok := e.w.quantized[o.w]; ok {
 		q = &scales
 	}
-	return own.launch(c, e.opt.sms, own.of(u)), o.skinnyArgs(batch, eps, &split, q), nil
+	return gemm.launch(c, e.opt.sms, gemm.of(u)), o.skinnyArgs(batch, eps, &split, q), nil
 }

@@ -149,27 +149,27 @@ func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, nam
 }
 
 // queuePlain queues y = x·wᵀ to float32, of what no norm precedes.
-func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error {
-	return e.queueOwn(own, own.plain, toStream, &gemmOperands{w: w, x: x, out: e.shape.hidden, in: in, y: y})
+func (e *Engine) queuePlain(gemm *gemmKernels, y, x, w cuda.Ptr, in int) error {
+	return e.queueGEMM(gemm, gemm.plain, residualEpilogue, &gemmOperands{w: w, x: x, out: e.shape.hidden, in: in, y: y})
 }
 
 // addOut adds the product that ends a block, its sum over the ranks, and its sum
 // with the stream: post is the norm between, 0 for none. next is the norm of what
 // follows where the engine's own kernels multiply; own is nil where cuBLASLt does.
-func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outProduct) {
+func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outProduct) {
 	y := e.blockOut(o.block)
 	switch {
-	case own != nil && e.opt.posts(&e.shape):
-		names := e.summedNames()
-		s.add(layer, func() error { return e.queueSummed(own, &o) }, names[0], names[1:]...)
-	case own != nil && y == e.b.x:
-		s.add(layer, func() error { return e.queueResidual(own, o.x, o.w, o.in, o.next) }, o.name)
-	case own != nil:
-		s.add(layer, func() error { return e.queuePlain(own, y, o.x, o.w, o.in) }, o.name)
+	case gemm != nil && e.opt.fusesAllReduce(&e.shape):
+		names := e.allReduceNames()
+		s.add(layer, func() error { return e.queueGEMMAllReduce(gemm, &o) }, names[0], names[1:]...)
+	case gemm != nil && y == e.b.x:
+		s.add(layer, func() error { return e.queueResidual(gemm, o.x, o.w, o.in, o.next) }, o.name)
+	case gemm != nil:
+		s.add(layer, func() error { return e.queuePlain(gemm, y, o.x, o.w, o.in) }, o.name)
 	default:
 		s.add(layer, func() error { return e.product(y, o.x, o.w, e.outKey(rows, o.in)) }, o.name)
 	}
-	if own == nil || !e.opt.posts(&e.shape) {
+	if gemm == nil || !e.opt.fusesAllReduce(&e.shape) {
 		e.addSum(s, layer, rows, o)
 	}
 	if o.post != 0 {

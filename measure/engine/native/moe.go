@@ -28,15 +28,15 @@ func Mixture(m *models.Model) bool {
 
 // mostExperts is what the kernel that chooses them holds, and mostChosen a lane
 // each of its warp.
-const mostExperts, mostChosen = 256, 32
+const maxExperts, maxTopK = 256, 32
 
 // readExperts takes the sizes of a layer's mixture. What does not fit is said.
 func (s *shape) readExperts(e *models.Experts, name string) (why string) {
 	if e.Shared != nil || e.Idle > 0 || len(e.Router) != 1 || e.Router[0].Bias || !e.Activation.Gated {
 		return fmt.Sprintf("the mixture of %q is not plain: a router and gated experts", name)
 	}
-	if e.Count > mostExperts || e.TopK > mostChosen || e.TopK > e.Count || e.TopK < 1 {
-		return fmt.Sprintf("%q has %d experts of which it takes %d; this engine has up to %d and %d", name, e.Count, e.TopK, mostExperts, mostChosen)
+	if e.Count > maxExperts || e.TopK > maxTopK || e.TopK > e.Count || e.TopK < 1 {
+		return fmt.Sprintf("%q has %d experts of which it takes %d; this engine has up to %d and %d", name, e.Count, e.TopK, maxExperts, maxTopK)
 	}
 	s.mixture = mixture{experts: e.Count, topK: e.TopK}
 	s.inner = e.Activation.Width
@@ -78,18 +78,18 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 		first = append(first, s.rowsOf(p+gate, s.inner, s.hidden), s.rowsOf(p+up, s.inner, s.hidden))
 		second = append(second, s.columnsOf(p+down, s.hidden, s.inner))
 	}
-	l.gateUp = w.placeLinear(s.kept, first...)
-	l.down = w.placeLinear(s.kept, second...)
+	l.gateUp = w.placeLinear(s.quant, first...)
+	l.down = w.placeLinear(s.quant, second...)
 }
 
 // pairsOfTile repeats PAIRS of moe.cu.
 const pairsOfTile = 64
 
 // mostTiles is how many tiles of so many pairs each they fill at most.
-func (m *mixture) mostTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
+func (m *mixture) maxTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
 
 // A mixtureBuffers is what the experts need besides the weights.
-type mixtureBuffers struct {
+type moeBuffers struct {
 	router  cuda.Ptr // float32 [rows][experts]
 	chosen  cuda.Ptr // int32 [rows][topK]
 	shares  cuda.Ptr // float32 [rows][topK]
@@ -98,41 +98,41 @@ type mixtureBuffers struct {
 	chose   cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
-	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
-	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
-	stepTable cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
+	stepPackets cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
+	stepEpochs  cuda.Ptr // uint32 [multiprocessors], how often each did
+	stepTable   cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
 // most tokens at once.
 func (b *buffers) measureMixture(s *shape, step, sms int) {
 	pairs := step * s.topK
-	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup), 3*s.mostTiles(pairs, pairsOfItem))
-	b.ask(&b.router, "the router's scores", 4*step*s.experts)
-	b.ask(&b.chosen, "the chosen experts", 4*pairs)
-	b.ask(&b.shares, "the experts' weights", 4*pairs)
-	b.ask(&b.chose, "the choice's counter", 4)
-	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep(sms))
-	b.ask(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
-	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
-	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
-	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
-	b.ask(&b.act, "the activation", 2*pairs*s.inner)
-	b.ask(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
+	tiles := max(s.maxTiles(pairs, pairsOfTile), s.maxTiles(min(step, maxDecodeTokens)*s.topK, pairsOfGroup), 3*s.maxTiles(pairs, pairsOfItem))
+	b.reserve(&b.router, "the router's scores", 4*step*s.experts)
+	b.reserve(&b.chosen, "the chosen experts", 4*pairs)
+	b.reserve(&b.shares, "the experts' weights", 4*pairs)
+	b.reserve(&b.chose, "the choice's counter", 4)
+	b.reserve(&b.stepPackets, "what a step's blocks post to each other", s.llStepBytes(sms))
+	b.reserve(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
+	b.reserve(&b.stepEpochs, "the turns of a step's blocks", 4*sms)
+	b.reserve(&b.order, "the experts' order", 4*tiles*pairsOfTile)
+	b.reserve(&b.tiles, "the experts' tiles", 4*(1+tiles))
+	b.reserve(&b.act, "the activation", 2*pairs*s.inner)
+	b.reserve(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
 }
 
 // mixtureKernels are those of moe.cu.
-type mixtureKernels struct {
+type moeKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
 	step                                        *cuda.Kernel // nil where no step of one sequence is done so
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
-	narrow                                      narrowMixtureKernels
+	quantized                                   quantizedMoEKernels
 }
 
-func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
+func (m *moeKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
@@ -167,13 +167,13 @@ func (e *Engine) queueGroups(rows int) error {
 
 // stepExperts adds the mixture of one layer of a decode step, by the engine's own
 // kernels; next is the norm of what follows.
-func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
+func (e *Engine) stepExperts(s *sequence, i int, gemm *gemmKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
-	if sh.kept != Unquantized {
-		e.stepNarrowExperts(s, i, next)
+	if sh.quant != Unquantized {
+		e.stepQuantizedExperts(s, i, next)
 		return
 	}
-	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
+	s.add(i, func() error { return e.queueScores(gemm, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
 	s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
 	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
@@ -201,7 +201,7 @@ func (e *Engine) routerKey(rows int) planKey {
 // chose it.
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
-	few := sh.kept == Unquantized && e.few(rows)
+	few := sh.quant == Unquantized && e.fitsDecodeRings(rows)
 	hopper := e.p.moe.hopperDown != nil && !few
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
@@ -234,14 +234,14 @@ func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 	sh, w := &e.shape, &e.w.layers[layer]
 	s.add(layer, func() (err error) {
 		p := e.promptExperts(w, rows)
-		if p.gateUp, err = e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden); err != nil {
+		if p.gateUp, err = e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden); err != nil {
 			return err
 		}
 		return p.up()
 	}, "experts_gate_up", "experts_activation")
 	s.add(layer, func() (err error) {
 		p := e.promptExperts(w, rows)
-		if p.downs, err = e.wide(w.down, sh.experts*sh.hidden, sh.inner); err != nil {
+		if p.downs, err = e.dequantize(w.down, sh.experts*sh.hidden, sh.inner); err != nil {
 			return err
 		}
 		if err := p.down(); err != nil {
@@ -255,10 +255,10 @@ func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
+	tiles := sh.maxTiles(rows*sh.topK, pairsOfTile)
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
 	s.add(layer, func() error {
-		wide, err := e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
+		wide, err := e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 		return e.p.moe.promptsGateUp.Queue(e.s, l, wide, b.h, b.order, b.tiles, hidden, inner, top, b.act)
 	}, "experts_gate_up", "experts_activation")
 	s.add(layer, func() error {
-		wide, err := e.wide(w.down, sh.experts*sh.hidden, sh.inner)
+		wide, err := e.dequantize(w.down, sh.experts*sh.hidden, sh.inner)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func expertRings() []expertRing {
 }
 
 // mostTokens is how many tokens the experts' products of a decode step take.
-const mostTokens = 64
+const maxDecodeTokens = 64
 
 // pairsOfGroup repeats GROUP_PAIRS of moe_decode.cu.
 const pairsOfGroup = 8
@@ -52,7 +52,7 @@ func (r *expertRing) groups(m *mixture, tokens int) int {
 	if r.rows == 1 {
 		return m.topK
 	}
-	return m.mostTiles(tokens*m.topK, pairsOfGroup)
+	return m.maxTiles(tokens*m.topK, pairsOfGroup)
 }
 
 // gateShared and downShared are the dynamic shared memory of a block: the ring, the
@@ -75,7 +75,7 @@ func (r *expertRing) list(each int) int {
 
 // besideGate and besideDown are what a block has of static shared memory, or a little more: gate and up's
 // for the sums of its warps.
-const besideGate, besideDown = 12 << 10, 2 << 10
+const staticSharedGateUp, staticSharedDown = 12 << 10, 2 << 10
 
 // fit are rings of no more stages than a block has shared memory for, with a batch of up
 // to 16 at least.
@@ -86,10 +86,10 @@ func (m *mixture) fit(rings []expertRing, memory int) []expertRing {
 		if r.rows > 1 {
 			tokens = 16
 		}
-		for r.gateStages > 2 && r.gateShared(m, tokens) > memory-besideGate {
+		for r.gateStages > 2 && r.gateShared(m, tokens) > memory-staticSharedGateUp {
 			r.gateStages = fewer(r.gateStages)
 		}
-		for r.downStages > 2 && r.downShared(m, tokens) > memory-besideDown {
+		for r.downStages > 2 && r.downShared(m, tokens) > memory-staticSharedDown {
 			r.downStages = fewer(r.downStages)
 		}
 	}
@@ -106,9 +106,9 @@ func fewer(stages int) int {
 }
 
 // few reports whether the rings take so many tokens at once.
-func (e *Engine) few(tokens int) bool {
+func (e *Engine) fitsDecodeRings(tokens int) bool {
 	r, m, memory := e.p.expertRingOf(tokens), &e.shape.mixture, e.dev.SharedOptIn
-	return tokens <= mostTokens && r.gateShared(m, tokens) <= memory-besideGate && r.downShared(m, tokens) <= memory-besideDown
+	return tokens <= maxDecodeTokens && r.gateShared(m, tokens) <= memory-staticSharedGateUp && r.downShared(m, tokens) <= memory-staticSharedDown
 }
 
 // expertDefines are the rings as the kernels are compiled with them.

@@ -13,7 +13,7 @@ const hopperShared = 4*(256+pairsOfItem)*128 + 1024
 type promptExperts struct {
 	dev           *cuda.Device
 	s             *cuda.Stream
-	k             *mixtureKernels
+	k             *moeKernels
 	sh            *shape
 	rows          int
 	order, tiles  cuda.Ptr

@@ -16,24 +16,24 @@ const (
 )
 
 // besideStep is what a block has of static shared memory, or a little more.
-const besideStep = 6 << 10
+const staticSharedStep = 6 << 10
 
 // The shape of the step's kernel that was fastest on an H200: stages of the ring, and of
 // those held apart for the next layer; parts of a head's context, of caches of less than
 // manyTokens and of longer ones (with 16 parts and 32 2.252 and 2.276 ms at a context of 4096
 // tokens, 2.387 and 2.348 at 8192, 2.678 and 2.554 at 16384).
 const (
-	stepRing, stepHeld = 16, 6
-	fewParts           = 16
-	manyTokens         = 8192
+	stepRing, stepPrefetched = 16, 6
+	fewParts                 = 16
+	manyTokens               = 8192
 )
 
 // A stepGrid is what the kernel of a mixture's step is compiled for beside the model's shape; no
 // blocks where there is none.
 type stepGrid struct {
-	blocks       int
-	stages, held int
-	share        int // values of a head's output that a block makes, as a power of 2
+	blocks             int
+	stages, prefetched int
+	share              int // values of a head's output that a block makes, as a power of 2
 }
 
 // A stepPlan is how the kernel of a mixture's step is launched.
@@ -48,7 +48,7 @@ func (o *Options) stepParts() int {
 	case o.splits > 0:
 		return o.splits
 	case o.PromptLen+o.GenLen-1 >= manyTokens:
-		return mostSplits
+		return maxSplits
 	}
 	return fewParts
 }
@@ -57,13 +57,13 @@ func (o *Options) stepParts() int {
 // parts: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer, where it finds room.
 // Each block has some of the experts' first product, by which they know how far the others are (moe_step.cu).
 func (s *shape) gridOfStep(p *cuda.Properties, sms, parts int) stepGrid {
-	if s.experts == 0 || s.kept != Unquantized || s.ranks > 1 || s.sandwich || p.Major < 8 {
+	if s.experts == 0 || s.quant != Unquantized || s.ranks > 1 || s.sandwich || p.Major < 8 {
 		return stepGrid{}
 	}
-	g := stepGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, held: stepHeld}
-	for g.stages >= multiplyWarps && s.stepShared(g)+besideStep > p.SharedOptIn {
-		if g.stages -= multiplyWarps; g.held > g.stages/2 {
-			g.held = g.stages / 2
+	g := stepGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, prefetched: stepPrefetched}
+	for g.stages >= multiplyWarps && s.stepShared(g)+staticSharedStep > p.SharedOptIn {
+		if g.stages -= multiplyWarps; g.prefetched > g.stages/2 {
+			g.prefetched = g.stages / 2
 		}
 	}
 	if g.share = s.shareOf(min(parts, g.blocks/s.kvHeads)); g.share < 0 || g.stages < multiplyWarps {
@@ -80,7 +80,7 @@ func (s *shape) stepDefines() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("STEP_SHAPE=%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", s.attWidth(), s.hidden, s.inner, s.experts, s.topK,
-		map[bool]int{true: 1}[s.normalized], s.qkvWidth(), s.kvHeads, g.stages, g.held, g.blocks, g.share)}
+		map[bool]int{true: 1}[s.normalized], s.qkvWidth(), s.kvHeads, g.stages, g.prefetched, g.blocks, g.share)}
 }
 
 // fusesStep reports whether the engine's step is done so: its blocks wait for each other,
@@ -90,10 +90,10 @@ func (e *Engine) fusesStep() bool { return e.stepPlan != nil }
 // planStep is how the step's kernel is launched, nil if it is not.
 func (e *Engine) planStep() *stepPlan {
 	sh := &e.shape
-	if sh.step.blocks == 0 || e.ownProducts() == nil || e.opt.Batch != 1 || e.opt.apart || e.opt.sms > e.dev.SMs {
+	if sh.step.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch != 1 || e.opt.unfused || e.opt.sms > e.dev.SMs {
 		return nil
 	}
-	return &stepPlan{stepGrid: sh.step, whole: sh.vocab%8 == 0 && e.opt.ownHead(e.p.linear) != nil}
+	return &stepPlan{stepGrid: sh.step, whole: sh.vocab%8 == 0 && e.opt.headGEMM(e.p.linear) != nil}
 }
 
 // shareOf is the least share of a head's output, as a power of 2, that so many blocks make
@@ -112,9 +112,9 @@ func (s *shape) shareOf(blocks int) int {
 // layer queries, keys and values; the parts of each head's output, with peaks and sums;
 // all of that output; twice the normed stream and the sums of its squares; the experts'
 // activations; the scores.
-func (s *shape) postedInStep(sms int) int {
+func (s *shape) llStepBytes(sms int) int {
 	group := s.heads / s.kvHeads
-	return postedBytes * (s.qkvWidth() + s.kvHeads*mostSplits*(group*s.headDim+2*max(mostSplits, group)) + s.attWidth()/2 +
+	return llBytes * (s.qkvWidth() + s.kvHeads*maxSplits*(group*s.headDim+2*max(maxSplits, group)) + s.attWidth()/2 +
 		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts + 1 + 2*sms)
 }
 
@@ -124,7 +124,7 @@ func (s *shape) postedInStep(sms int) int {
 // experts' activations.
 func (s *shape) widestGathered() int {
 	group := s.heads / s.kvHeads
-	head := 2*(group*s.headDim+max(2*s.headDim, 2*max(mostSplits, group))) + 2*group*(s.headDim+8)
+	head := 2*(group*s.headDim+max(2*s.headDim, 2*max(maxSplits, group))) + 2*group*(s.headDim+8)
 	stages := (s.hidden + 511) / 512
 	copies := 8 / min(8, stages&-stages) // warp w has every eighth stage of a row of units
 	return (max(head, s.attWidth(), s.hidden*copies, s.topK*s.inner) + 7) / 8 * 8
@@ -144,7 +144,7 @@ func (s *shape) stepTiles() int {
 func (s *shape) stepShared(g stepGrid) int {
 	tiles := (s.hidden/16 + g.blocks - 1) / g.blocks
 	units := (s.qkvWidth()/8 + g.blocks - 1) / g.blocks
-	ring := g.stages*stepStage + max(g.held*stepStage, s.stepTiles())
+	ring := g.stages*stepStage + max(g.prefetched*stepStage, s.stepTiles())
 	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers + 4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
 }
 
@@ -194,5 +194,5 @@ func (e *Engine) queueMixtureStep(i, n int, whole bool) error {
 		embedding, head = w.embedding, w.head
 	}
 	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.vocab), int32(sh.widestGathered()), sh.eps, sh.scale(),
-		b.positions, b.x, b.h, b.squares, b.posted, b.stepTurns, embedding, w.layers[0].attNorm, head, b.logits, b.nextToken, e.next.Ptr())
+		b.positions, b.x, b.h, b.squares, b.stepPackets, b.stepEpochs, embedding, w.layers[0].attNorm, head, b.logits, b.nextToken, e.next.Ptr())
 }

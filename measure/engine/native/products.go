@@ -13,7 +13,7 @@ type planKey struct {
 // product queues y = x·wᵀ in 16 bits, or y += x·wᵀ on the float32 stream (add), or
 // y = x·wᵀ to float32.
 func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
-	w, err := e.wide(w, key.out, key.in)
+	w, err := e.dequantize(w, key.out, key.in)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
 // a channel's bias is the same for all tokens, the second time by the same amount
 // for most of them, which attention over a long context does not average out.
 func (e *Engine) projectPrompts(l *layerWeights, rows int) error {
-	w, err := e.wide(l.qkv, e.shape.qkvWidth(), e.shape.hidden)
+	w, err := e.dequantize(l.qkv, e.shape.qkvWidth(), e.shape.hidden)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 		return p, nil
 	}
 	if _, ok := e.w.quantized[w]; ok {
-		w = e.b.wide
+		w = e.b.dequantized
 	}
 	m := cuda.Matmul{Rows: key.rows, In: key.in, Out: key.out, Input: e.shape.sixteen(), Output: key.typ, Bias: bias}
 	if key.add {
@@ -128,12 +128,12 @@ func (e *Engine) Prepare() error {
 	if _, err := e.plan(e.headKey(), b.logits, b.lastH, e.w.head, 0); err != nil {
 		return err
 	}
-	if e.ownProducts() != nil && e.opt.ownHead(e.p.linear) == nil && e.shape.experts > 0 {
+	if e.stepGEMM() != nil && e.opt.headGEMM(e.p.linear) == nil && e.shape.experts > 0 {
 		if _, err := e.plan(e.routerKey(e.opt.Batch), b.router, b.lastH, l.router, 0); err != nil {
 			return err
 		}
 	}
-	if e.ownProducts() == nil {
+	if e.stepGEMM() == nil {
 		if _, err := e.plan(e.stepKey(), b.qkvStep, b.h, l.qkv, 0); err != nil {
 			return err
 		}
@@ -161,30 +161,30 @@ func (e *Engine) groups() []int {
 
 // ownProducts are the kernels that multiply in a decode step, nil if cuBLASLt
 // does.
-func (e *Engine) ownProducts() *linearKernels { return e.opt.own(e.p.linear) }
+func (e *Engine) stepGEMM() *gemmKernels { return e.opt.stepGEMM(e.p.linear) }
 
 // own is that of the rings which serves the layers of a batch, nil where cuBLASLt does.
-func (o *Options) own(rings []linearKernels) *linearKernels {
-	if o.Products == CublasProducts {
+func (o *Options) stepGEMM(rings []gemmKernels) *gemmKernels {
+	if o.Products == CublasGEMM {
 		return nil
 	}
-	return linearFor(rings, o.Quantization, o.Batch)
+	return gemmFor(rings, o.Quantization, o.Batch)
 }
 
 // ownHead is that which serves the LM head, whose weights have 16 bits always.
-func (o *Options) ownHead(rings []linearKernels) *linearKernels {
-	if o.Products == CublasProducts {
+func (o *Options) headGEMM(rings []gemmKernels) *gemmKernels {
+	if o.Products == CublasGEMM {
 		return nil
 	}
-	return linearFor(rings, Unquantized, o.Batch)
+	return gemmFor(rings, Unquantized, o.Batch)
 }
 
 // scratch is how much memory the parts of a step's products need at once, of 16-bit
 // weights and of quantized ones: bytes of sums, and counters.
 func (o *Options) scratch(s *shape) (sums, counters int) {
-	for _, own := range []*linearKernels{o.own(o.rings()), o.ownHead(o.rings())} {
-		if own != nil {
-			a, b := own.scratch(s, o.sms)
+	for _, gemm := range []*gemmKernels{o.stepGEMM(o.rings()), o.headGEMM(o.rings())} {
+		if gemm != nil {
+			a, b := gemm.scratch(s, o.sms)
 			sums, counters = max(sums, a), max(counters, b)
 		}
 	}
@@ -193,7 +193,7 @@ func (o *Options) scratch(s *shape) (sums, counters int) {
 
 // ProductsText says what multiplies in a decode step.
 func (e *Engine) ProductsText() string {
-	if e.ownProducts() == nil {
+	if e.stepGEMM() == nil {
 		return "cuBLASLt"
 	}
 	return "own kernels"

@@ -23,9 +23,9 @@ type program struct {
 	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next is
 	samplingShared                    *cuda.Kernel
 	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
-	moe                               mixtureKernels
+	moe                               moeKernels
 	quantized                         quantizedKernels
-	linear                            []linearKernels // of 16-bit weights, and of quantized ones
+	linear                            []gemmKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
 	hopper                            bool // has wgmma
 	older                             bool // than compute capability 8.0
@@ -35,27 +35,27 @@ type program struct {
 // linearKernels are the products of decoding for batches up to rows, and
 // the shape of the ring that the weights come through (linear.cu, and
 // linear_quantized.cu for quantized ones).
-type linearKernels struct {
-	kept     Quantization
-	wide     wideRings // of those of linear_wide.cu, which use no other
-	rows     int       // largest batch
-	columns  int       // the batch in eights: mma's columns
-	tiles    int       // of 16 weight rows, a stage
-	depth    int       // columns of the weights, a stage
-	stages   int
-	gated    ring // of gated products; that of the others if it has no tiles
-	deep     ring // of products that add to the stream, with the others' tiles if it has none
-	least    int  // stages of a part, where a tile is cut along its columns
-	across   int  // warps side by side that have rows of their own, of quantized weights
-	warps    int  // that multiply; 0 for 8
-	half     halfTiles
-	halved   bool // this is the ring of half tiles
-	scores   *cuda.Kernel
-	head     *cuda.Kernel // of wide ones, for the LM head
-	residual *cuda.Kernel
-	swiglu   *cuda.Kernel
-	plain    *cuda.Kernel // nil where the model has no use for it
-	summed   *cuda.Kernel // over the ranks; nil where posts never says so
+type gemmKernels struct {
+	quant     Quantization
+	wgmma     wgmmaRings // of those of linear_wide.cu, which use no other
+	rows      int        // largest batch
+	columns   int        // the batch in eights: mma's columns
+	tiles     int        // of 16 weight rows, a stage
+	depth     int        // columns of the weights, a stage
+	stages    int
+	gated     ring // of gated products; that of the others if it has no tiles
+	deep      ring // of products that add to the stream, with the others' tiles if it has none
+	least     int  // stages of a part, where a tile is cut along its columns
+	across    int  // warps side by side that have rows of their own, of quantized weights
+	warps     int  // that multiply; 0 for 8
+	half      halfTiles
+	halved    bool // this is the ring of half tiles
+	scores    *cuda.Kernel
+	head      *cuda.Kernel // of wide ones, for the LM head
+	residual  *cuda.Kernel
+	swiglu    *cuda.Kernel
+	plain     *cuda.Kernel // nil where the model has no use for it
+	allReduce *cuda.Kernel // over the ranks; nil where posts never says so
 }
 
 // halfTiles are the ring of products whose tiles have 8 rows, which deal them out
@@ -68,31 +68,31 @@ type halfTiles struct {
 
 // halve is the ring of half tiles for a product of so many results, nil where they are
 // no better: where the busiest multiprocessor has to have an eighth less to do.
-func (l *linearKernels) halve(out, sms int) *linearKernels {
+func (l *gemmKernels) halve(out, sms int) *gemmKernels {
 	if l.half.scores == nil {
 		return nil
 	}
 	busiest := func(tile int) int { return ((out+tile-1)/tile + sms - 1) / sms * tile }
-	if tile := l.outputs(toScores); out <= sms*tile/2 || 8*busiest(tile/2) > 7*busiest(tile) {
+	if tile := l.outputs(storeEpilogue); out <= sms*tile/2 || 8*busiest(tile/2) > 7*busiest(tile) {
 		return nil
 	}
 	return l.asHalves()
 }
 
 // asHalves is the ring of half tiles.
-func (l *linearKernels) asHalves() *linearKernels {
+func (l *gemmKernels) asHalves() *gemmKernels {
 	h := *l
 	h.halved, h.tiles, h.depth, h.stages, h.scores = true, l.half.tiles, l.half.depth, l.half.stages, l.half.scores
 	return &h
 }
 
 // A use is what a product is for: it has a ring of its own.
-type use int
+type epilogue int
 
 const (
-	toScores use = iota // of the normed stream
-	toGated             // the same, gate and up
-	toStream            // its sums are added to the stream
+	storeEpilogue    epilogue = iota // of the normed stream
+	swigluEpilogue                   // the same, gate and up
+	residualEpilogue                 // its sums are added to the stream
 )
 
 // A ring is stages of so many tiles of 16 weight rows by so many columns.
@@ -103,12 +103,12 @@ type ring struct {
 }
 
 // of is the ring of a use.
-func (l *linearKernels) of(u use) ring {
+func (l *gemmKernels) of(u epilogue) ring {
 	r := ring{tiles: l.tiles, stages: l.stages}
 	switch {
-	case u == toStream:
+	case u == residualEpilogue:
 		r = l.deep
-	case u == toGated && l.gated.tiles > 0:
+	case u == swigluEpilogue && l.gated.tiles > 0:
 		r = l.gated
 	}
 	r.tiles, r.depth = cmp.Or(r.tiles, l.tiles), cmp.Or(r.depth, l.depth)
@@ -116,12 +116,12 @@ func (l *linearKernels) of(u use) ring {
 }
 
 // shared is the dynamic shared memory of a block with a ring.
-func (l *linearKernels) shared(r ring) int {
-	if l.kept == Unquantized {
-		return max(r.room, r.stages*(l.rows+l.outputs(toScores)*r.tiles)*r.depth*2)
+func (l *gemmKernels) shared(r ring) int {
+	if l.quant == Unquantized {
+		return max(r.room, r.stages*(l.rows+l.outputs(storeEpilogue)*r.tiles)*r.depth*2)
 	}
-	stage := l.rows*r.depth*2 + 16*r.tiles*r.depth*int(l.kept)/8
-	if l.kept == INT4 { // scales and zero points
+	stage := l.rows*r.depth*2 + 16*r.tiles*r.depth*int(l.quant)/8
+	if l.quant == INT4 { // scales and zero points
 		stage += r.depth / groupInputs * 16 * r.tiles * 5 / 2
 	}
 	return max(r.room, r.stages*((stage+127)/128*128))
@@ -133,32 +133,32 @@ func (l *linearKernels) shared(r ring) int {
 // of the multiprocessors or fewer leaves the others idle: as many parts as there are
 // multiprocessors for, of so many stages that the sums of a part, which are written and
 // read once more, are a sixteenth of its weights or less.
-type cut struct{ tiles, parts int }
+type splitK struct{ tiles, parts int }
 
 // cutFor is the cut of a product with out rows of results of in columns.
-func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
+func (l *gemmKernels) splitKFor(out, in int, u epilogue, sms int) splitK {
 	tile, r := l.outputs(u), l.of(u)
-	c := cut{tiles: (out + tile - 1) / tile, parts: 1}
+	c := splitK{tiles: (out + tile - 1) / tile, parts: 1}
 	whole, cuts := 1, c.tiles // units that are cut together, and how many cuts there are
-	if l.kept != Unquantized {
+	if l.quant != Unquantized {
 		whole, cuts = r.tiles, (c.tiles+r.tiles-1)/r.tiles
 	}
 	stages := (in + r.depth - 1) / r.depth
-	if parts := min(sms/cuts, stages/l.least); !l.isWide() && parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
-		c = cut{tiles: cuts, parts: parts}
+	if parts := min(sms/cuts, stages/l.least); !l.isWgmma() && parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
+		c = splitK{tiles: cuts, parts: parts}
 	}
 	return c
 }
 
 // scratch is how much memory the parts of a step's products need at once: bytes of
 // sums, and counters.
-func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
-	cuts := []cut{
-		l.cutFor(s.qkvWidth(), s.hidden, toScores, sms), l.cutFor(s.hidden, s.attWidth(), toStream, sms),
-		l.cutFor(s.inner, s.hidden, toGated, sms), l.cutFor(s.hidden, s.inner, toStream, sms), l.cutFor(s.tokens, s.hidden, toScores, sms),
+func (l *gemmKernels) scratch(s *shape, sms int) (sums, counters int) {
+	cuts := []splitK{
+		l.splitKFor(s.qkvWidth(), s.hidden, storeEpilogue, sms), l.splitKFor(s.hidden, s.attWidth(), residualEpilogue, sms),
+		l.splitKFor(s.inner, s.hidden, swigluEpilogue, sms), l.splitKFor(s.hidden, s.inner, residualEpilogue, sms), l.splitKFor(s.tokens, s.hidden, storeEpilogue, sms),
 	}
 	if s.experts > 0 {
-		cuts = append(cuts, l.cutFor(s.experts, s.hidden, toScores, sms)) // the router's
+		cuts = append(cuts, l.splitKFor(s.experts, s.hidden, storeEpilogue, sms)) // the router's
 	}
 	for _, c := range cuts {
 		if c.parts > 1 {
@@ -170,16 +170,16 @@ func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
 
 // halvable reports whether the warps can divide half of the columns of a stage among
 // them, in units of 64 bytes and whole rows of 128.
-func (l *linearKernels) halvable() bool {
-	unit := 512 / int(l.kept)
+func (l *gemmKernels) halvable() bool {
+	unit := 512 / int(l.quant)
 	return l.depth%(2*unit*l.consumers()/l.across) == 0 && l.depth%(4*unit) == 0
 }
 
 // consumers are the warps of a block that multiply.
-func (l *linearKernels) consumers() int { return cmp.Or(l.warps, 8) }
+func (l *gemmKernels) consumers() int { return cmp.Or(l.warps, 8) }
 
 // producers are those that copy.
-func (l *linearKernels) producers() int {
+func (l *gemmKernels) producers() int {
 	if l.consumers() > 8 {
 		return 2
 	}
@@ -187,22 +187,22 @@ func (l *linearKernels) producers() int {
 }
 
 // outputs are the rows of the result of one unit: gate and up make one.
-func (l *linearKernels) outputs(u use) int {
+func (l *gemmKernels) outputs(u epilogue) int {
 	rows := 16
 	if l.halved {
 		rows = 8
 	}
-	if u == toGated {
+	if u == swigluEpilogue {
 		rows /= 2
 	}
 	return rows
 }
 
 // sums are the bytes of the sums of one part.
-func (l *linearKernels) sums() int {
+func (l *gemmKernels) sums() int {
 	bytes := 4 * 16 * 8 * l.columns
-	if l.kept != Unquantized {
-		bytes *= max(l.tiles, l.of(toGated).tiles, l.of(toStream).tiles)
+	if l.quant != Unquantized {
+		bytes *= max(l.tiles, l.of(swigluEpilogue).tiles, l.of(residualEpilogue).tiles)
 	}
 	return bytes
 }
@@ -213,8 +213,8 @@ func (l *linearKernels) sums() int {
 // does, so the blocks of each lie one on a multiprocessor, also where attention
 // leaves multiprocessors free. Of 9 to 16 sequences gate_up_proj has a multiprocessor for itself, and a
 // ring twice as long: a step of llama3.1-8b at batch 16 took 4.575 ms for 4.607 and 4.626 (docs/native.md).
-func linearShapes() []linearKernels {
-	return []linearKernels{
+func skinnyGEMMs() []gemmKernels {
+	return []gemmKernels{
 		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: ring{tiles: 2, depth: 256, stages: 7}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
 		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 6}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
 		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 8}, deep: ring{tiles: 2, stages: 4}, least: 8},
@@ -230,27 +230,27 @@ func (s *shape) fewGated(sms int) bool { return s.ranks > 1 && s.experts == 0 &&
 // fitted are rings of no more stages than a block has shared memory for: GPUs of
 // compute capability 8.6, 8.9 and 12.0 give it 99 KiB, less than half of Hopper's. A
 // stage less is a copy less on its way, and nothing else.
-func fitted(linear []linearKernels, memory int) []linearKernels {
+func fitted(linear []gemmKernels, memory int) []gemmKernels {
 	out := slices.Clone(linear)
 	for i := range out {
 		l := &out[i]
-		if l.isWide() {
+		if l.isWgmma() {
 			continue
 		}
-		for l.kept != Unquantized && l.halvable() {
-			if _, stages := l.fit(l.of(toStream), memory); stages >= 2 {
+		for l.quant != Unquantized && l.halvable() {
+			if _, stages := l.fit(l.of(residualEpilogue), memory); stages >= 2 {
 				break
 			}
 			l.depth /= 2
 		}
-		l.tiles, l.stages = l.fit(l.of(toScores), memory)
-		l.deep.tiles, l.deep.stages = l.fit(l.of(toStream), memory)
-		if r := l.of(toStream); alone-l.beside(r) <= memory-l.beside(r) {
-			l.deep.room = alone - l.beside(r)
+		l.tiles, l.stages = l.fit(l.of(storeEpilogue), memory)
+		l.deep.tiles, l.deep.stages = l.fit(l.of(residualEpilogue), memory)
+		if r := l.of(residualEpilogue); oneBlockPerSM-l.staticShared(r) <= memory-l.staticShared(r) {
+			l.deep.room = oneBlockPerSM - l.staticShared(r)
 		}
-		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
+		l.gated.tiles, l.gated.stages = l.fit(l.of(swigluEpilogue), memory)
 		if h := l.asHalves(); h.stages > 0 {
-			l.half.tiles, l.half.stages = h.fit(h.of(toScores), memory)
+			l.half.tiles, l.half.stages = h.fit(h.of(storeEpilogue), memory)
 		}
 	}
 	return out
@@ -258,24 +258,24 @@ func fitted(linear []linearKernels, memory int) []linearKernels {
 
 // alone is what a block has to take of a multiprocessor of Hopper, with 228 KiB of shared
 // memory of which each block costs 1, so that no two fit there.
-const alone = 114<<10 + 128
+const oneBlockPerSM = 114<<10 + 128
 
 // fit is a ring of no more stages than there is memory for, and with fewer tiles where
 // those are not two. Of quantized weights warps share a tile evenly, and all products
 // have the same.
-func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
-	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2, depth: r.depth})+l.beside(r) > memory {
+func (l *gemmKernels) fit(r ring, memory int) (tiles, stages int) {
+	for l.quant == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2, depth: r.depth})+l.staticShared(r) > memory {
 		r.tiles--
 	}
-	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1, depth: r.depth}))
+	return r.tiles, min(r.stages, (memory-l.staticShared(r))/l.shared(ring{tiles: r.tiles, stages: 1, depth: r.depth}))
 }
 
 // beside is what a block has of static shared memory beside its ring, or a little
 // more: sums of its warps, their scales and the barriers (linear.cu).
-func (l *linearKernels) beside(r ring) int {
+func (l *gemmKernels) staticShared(r ring) int {
 	const warp = 4 * 20 * 8 // bytes of the sums of 16 rows by 8 sequences
 	switch n := r.tiles * l.columns; {
-	case l.kept != Unquantized:
+	case l.quant != Unquantized:
 		slices := l.consumers() / l.across
 		if l.rows == 1 { // a column of each warp's, twice
 			return 1<<10 + 2*(slices*80+64)*r.tiles
@@ -292,7 +292,7 @@ func (l *linearKernels) beside(r ring) int {
 }
 
 // defines are the constants that the kernels are compiled with.
-func defines(s *shape, linear []linearKernels) []string {
+func defines(s *shape, linear []gemmKernels) []string {
 	flag := map[bool]int{true: 1}
 	out := []string{
 		fmt.Sprintf("HEAD_DIM=%d", s.headDim), fmt.Sprintf("GROUP=%d", s.heads/s.kvHeads),
@@ -304,23 +304,23 @@ func defines(s *shape, linear []linearKernels) []string {
 	if s.fp16 {
 		out = append(out, "FP16=1")
 	}
-	if s.kept != Unquantized {
-		out = append(out, fmt.Sprintf("QUANTIZED=%d", s.kept))
+	if s.quant != Unquantized {
+		out = append(out, fmt.Sprintf("QUANTIZED=%d", s.quant))
 	}
 	for i := range linear {
 		l := &linear[i]
-		if l.isWide() {
-			out = append(out, l.wideDefines()...)
+		if l.isWgmma() {
+			out = append(out, l.wgmmaDefines()...)
 			continue
 		}
-		names := map[use]string{toScores: "SHAPE", toGated: "GATED", toStream: "DEEP"}
-		if l.kept != Unquantized {
-			names = map[use]string{toScores: "NARROW", toGated: "NARROW_GATED", toStream: "NARROW_DEEP"}
+		names := map[epilogue]string{storeEpilogue: "SHAPE", swigluEpilogue: "GATED", residualEpilogue: "DEEP"}
+		if l.quant != Unquantized {
+			names = map[epilogue]string{storeEpilogue: "NARROW", swigluEpilogue: "NARROW_GATED", residualEpilogue: "NARROW_DEEP"}
 		}
-		for _, u := range []use{toScores, toGated, toStream} {
+		for _, u := range []epilogue{storeEpilogue, swigluEpilogue, residualEpilogue} {
 			r := l.of(u)
 			define := fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", names[u], l.rows, l.columns, r.tiles, r.depth, r.stages, l.rows)
-			if l.kept != Unquantized {
+			if l.quant != Unquantized {
 				define += fmt.Sprintf(",%d,%d", l.across, l.consumers())
 			}
 			out = append(out, define)
@@ -355,7 +355,7 @@ func sanitized() []string {
 
 // compile makes the program for dev, with the rings that fit there, or takes it from
 // the cache; more are further defines.
-func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
+func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []gemmKernels, more ...string) (*program, error) {
 	linear = fitted(linear, dev.SharedOptIn)
 	cubin, err := compiled(&dev.Properties, c, cache, s, linear, more...)
 	if err != nil {
@@ -369,7 +369,7 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 }
 
 // compiled is the program's machine code. It needs no GPU but what is known of it.
-func compiled(p *cuda.Properties, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) ([]byte, error) {
+func compiled(p *cuda.Properties, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []gemmKernels, more ...string) ([]byte, error) {
 	src, err := kernels.Source()
 	if err != nil {
 		return nil, err
@@ -378,11 +378,11 @@ func compiled(p *cuda.Properties, c *cuda.Compiler, cache cuda.Cache, s *shape, 
 }
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
-func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
+func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []gemmKernels) (*program, error) {
 	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
 	p.hopper, p.older = dev.Major == 9, dev.Major < 8
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
-	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
+	if needed := max(p.tile.shared, p.decode.shared+p.decode.staticShared); needed > dev.SharedOptIn {
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
 			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
@@ -390,7 +390,7 @@ func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKerne
 		return p, err
 	}
 	for i := range p.linear {
-		if p.linear[i].isWide() {
+		if p.linear[i].isWgmma() {
 			if err := p.linear[i].countClusters(); err != nil {
 				return p, err
 			}
@@ -415,16 +415,16 @@ func (p *program) find(s *shape) error {
 	if s.experts > 0 {
 		maps.Copy(names, p.moe.names(s, p))
 	}
-	if s.experts > 0 && s.kept != Unquantized {
-		maps.Copy(names, p.moe.narrow.names())
+	if s.experts > 0 && s.quant != Unquantized {
+		maps.Copy(names, p.moe.quantized.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
 	}
-	if s.kept != Unquantized {
-		names["quantize"], names["widen"] = &p.quantized.quantize, &p.quantized.widen
+	if s.quant != Unquantized {
+		names["quantize"], names["widen"] = &p.quantized.quantize, &p.quantized.toFloat
 	}
-	if s.kept == FP8 {
+	if s.quant == FP8 {
 		names["arrange"] = &p.quantized.arrange
 	}
 	for i := range p.linear {
@@ -440,20 +440,20 @@ func (p *program) find(s *shape) error {
 }
 
 // names adds those of the ring's kernels.
-func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
-	if l.isWide() {
-		l.wideNames(s, to)
+func (l *gemmKernels) names(s *shape, to map[string]**cuda.Kernel) {
+	if l.isWgmma() {
+		l.wgmmaNames(s, to)
 		return
 	}
 	first := "linear"
-	if l.kept != Unquantized {
+	if l.quant != Unquantized {
 		first = "narrow"
 	}
 	if s.sandwich || s.ranks > 1 {
 		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
 	}
-	if s.ranks > 1 && l.kept == Unquantized {
-		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.summed
+	if s.ranks > 1 && l.quant == Unquantized {
+		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.allReduce
 		if l.half.stages > 0 {
 			to[fmt.Sprintf("%s_halves_%d", first, l.rows)] = &l.half.scores
 		}
@@ -465,9 +465,9 @@ func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
 
 // linearFor is the kernels for a batch and weights so kept, nil where cuBLASLt does
 // the products.
-func linearFor(linear []linearKernels, kept Quantization, batch int) *linearKernels {
+func gemmFor(linear []gemmKernels, quant Quantization, batch int) *gemmKernels {
 	for i := range linear {
-		if linear[i].kept == kept && batch <= linear[i].rows {
+		if linear[i].quant == quant && batch <= linear[i].rows {
 			return &linear[i]
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // quantizedKernels are those of quantize.cu; nil where no weights are quantized,
 // and arrange but of fp8.
 type quantizedKernels struct {
-	quantize, arrange, widen *cuda.Kernel
+	quantize, arrange, toFloat *cuda.Kernel
 }
 
 // A scaled is where the scales of a quantized matrix are, and its zero points: 0
@@ -21,20 +21,20 @@ type scaled struct{ scales, zeros cuda.Ptr }
 
 // placeLinear appends the matrices of a linear layer, which lie without gaps;
 // quantized, their scales follow them, and then their zero points.
-func (w *weights) placeLinear(kept Quantization, ts ...tensor) cuda.Ptr {
-	if kept == Unquantized {
+func (w *weights) placeLinear(quant Quantization, ts ...tensor) cuda.Ptr {
+	if quant == Unquantized {
 		return w.place(false, ts...)
 	}
 	n, k := 0, ts[0].cols.N
 	for i := range ts {
-		ts[i].kept, ts[i].row = kept, n
+		ts[i].quant, ts[i].row = quant, n
 		n += ts[i].rows.N
 	}
 	for i := range ts {
 		ts[i].among = n
 	}
 	begin := w.place(false, ts...)
-	_, scales, zeros := kept.bytes(n, k)
+	_, scales, zeros := quant.bytes(n, k)
 	q := scaled{scales: w.room(scales)}
 	if zeros > 0 {
 		q.zeros = w.room(zeros)
@@ -58,7 +58,7 @@ func (w *weights) room(bytes int) cuda.Ptr {
 // scratchOf is the memory for the widest matrix of a layer in 16 bits, which is that
 // of all experts where there are some; none where none is quantized.
 func (s *shape) scratchOf() int {
-	if s.kept == Unquantized {
+	if s.quant == Unquantized {
 		return 0
 	}
 	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden*max(s.experts, 1))
@@ -67,13 +67,13 @@ func (s *shape) scratchOf() int {
 // wide gives the address of the 16-bit weights w of out rows of in columns; if they
 // are quantized, it queues widening them into the scratch, where they are until the
 // next are.
-func (e *Engine) wide(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
+func (e *Engine) dequantize(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
 	q, ok := e.w.quantized[w]
 	if !ok {
 		return w, nil
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: min((out*(in/8)+255)/256, 16*e.dev.SMs)}, Block: cuda.Dim{X: 256}}
-	return e.b.wide, e.p.quantized.widen.Queue(e.s, l, w, q.scales, q.zeros, e.b.wide, int32(out), int32(in))
+	return e.b.dequantized, e.p.quantized.toFloat.Queue(e.s, l, w, q.scales, q.zeros, e.b.dequantized, int32(out), int32(in))
 }
 
 // A loader puts weights on the GPU, those that are quantized by way of a scratch.
@@ -98,7 +98,7 @@ func (p *piece) whole(t *tensor) bool { return p.rows.N == t.shape[0] && p.cols.
 // pieces are those of t. A row in fp8 has one scale, also where GPUs share its
 // columns: so it goes through the scratch whole, with as many others as fit.
 func (l *loader) pieces(t *tensor) []piece {
-	if t.kept != FP8 || t.cols.N == t.width() {
+	if t.quant != FP8 || t.cols.N == t.width() {
 		return []piece{{t.rows, t.cols}}
 	}
 	cols := safetensors.Span{N: t.width()}
@@ -113,9 +113,9 @@ func (l *loader) pieces(t *tensor) []piece {
 // quantize queues quantizing a piece of t, of which the scratch has the 16-bit
 // values.
 func (l *loader) quantize(t *tensor, p piece) error {
-	data, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
+	data, _, _ := t.quant.bytes(t.rows.N, t.cols.N)
 	to, k := l.w.base.Add(t.offset), t.cols.N
-	if t.kept == FP8 {
+	if t.quant == FP8 {
 		row := p.rows.Begin - t.rows.Begin
 		return l.k.quantized.quantize.Queue(l.s, cuda.Launch{Grid: cuda.Dim{X: p.rows.N}, Block: cuda.Dim{X: 256}},
 			l.scratch, to.Add(row*k), l.w.base.Add(int(t.scales)+4*(t.row+row)), int32(p.cols.N), int32(t.cols.Begin-p.cols.Begin), int32(k))
@@ -128,7 +128,7 @@ func (l *loader) quantize(t *tensor, p piece) error {
 
 // chunks appends those that t is read in.
 func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
-	if t.kept == FP8 && c.DType(t.name) == safetensors.E4M3 {
+	if t.quant == FP8 && c.DType(t.name) == safetensors.E4M3 {
 		return l.chunksFP8(all, c, t)
 	}
 	for _, p := range l.pieces(t) {
@@ -137,10 +137,10 @@ func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]ch
 			return nil, &WeightsError{err}
 		}
 		to, then := l.w.base.Add(t.offset), (func() error)(nil)
-		if t.kept != Unquantized {
+		if t.quant != Unquantized {
 			to, then = l.scratch, func() error { return l.quantize(t, p) }
 		}
-		all = l.cut(all, t, s, to, then)
+		all = l.splitK(all, t, s, to, then)
 	}
 	return all, nil
 }
@@ -156,7 +156,7 @@ func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([
 		return nil, &WeightsError{err}
 	}
 	scales = scales[t.rows.Begin : t.rows.Begin+t.rows.N]
-	return l.cut(all, t, s, l.scratch, func() error {
+	return l.splitK(all, t, s, l.scratch, func() error {
 		if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 	if linear := strings.HasSuffix(base, "_proj") || strings.Contains(base, ".experts."); c.DType(t.name) != safetensors.E4M3 || !linear {
 		return nil
 	}
-	if t.kept != FP8 {
+	if t.quant != FP8 {
 		return unsupported("weights: tensor %q is stored as %s, which is read with the quantization fp8 (--quantize fp8)", t.name, safetensors.E4M3)
 	}
 	if err := c.CheckIn(t.name, t.shape, safetensors.E4M3); err != nil {

@@ -74,7 +74,7 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasGEMM},
 			{Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 1000, GenLen: 8, TP: 2},
 			{Batch: 1, PromptLen: 30, GenLen: 8, FP16: true}, {Batch: 8, PromptLen: 30, GenLen: 8, Quantization: FP8}, {Batch: 33, PromptLen: 30, GenLen: 8, Quantization: FP8},
 		} {
@@ -335,7 +335,7 @@ func TestStepsStartLate(t *testing.T) {
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasGEMM},
 			{Batch: 5, PromptLen: 30, GenLen: 9, Quantization: FP8}, {Batch: 40, PromptLen: 8, GenLen: 4, Quantization: FP8},
 		} {
 			e, s := standIn(t, config, opt)
@@ -375,11 +375,11 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart [
 	t.Helper()
 	var parts []string
 	for _, o := range r.Operators {
-		own := queued(t, s, o.run)
-		if o.Kernels != len(own) {
-			t.Errorf("%s: %s: %d kernels, its graph has %d", name, o.Name, o.Kernels, len(own))
+		gemm := queued(t, s, o.run)
+		if o.Kernels != len(gemm) {
+			t.Errorf("%s: %s: %d kernels, its graph has %d", name, o.Name, o.Kernels, len(gemm))
 		}
-		parts = append(parts, own...)
+		parts = append(parts, gemm...)
 	}
 	if r.Whole.Kernels != len(whole) {
 		t.Errorf("%s: the whole has %d kernels, %d are queued", name, r.Whole.Kernels, len(whole))

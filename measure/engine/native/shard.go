@@ -6,7 +6,7 @@ import (
 )
 
 // mostRanks is how many GPUs of one host share a model at most.
-const mostRanks = 8
+const maxRanks = 8
 
 // scoreRows is what the first row of a rank's vocabulary is a multiple of: the rows
 // of a tile, with which every rank's begin at 256 bytes and more, as cuBLASLt
@@ -15,7 +15,7 @@ const scoreRows = 16
 
 // mostGroup is how many query heads share a key head at most: the rows of a tile of
 // attention_decode.cu.
-const mostGroup = 8
+const maxGroup = 8
 
 // shard is what one of several ranks has of a model (Megatron-LM,
 // arXiv:1909.08053): some of the heads with their keys and values, some of the
@@ -46,14 +46,14 @@ func (s *shape) tokensEach(ranks int) int {
 // can.
 func (s *shape) indivisible(ranks int) string {
 	switch {
-	case ranks < 1 || ranks > mostRanks:
-		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, mostRanks)
+	case ranks < 1 || ranks > maxRanks:
+		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, maxRanks)
 	case s.heads%ranks != 0:
 		return fmt.Sprintf("tp %d does not divide the %d query heads", ranks, s.heads)
 	case s.kvHeads%ranks != 0 && ranks%s.kvHeads != 0:
 		return fmt.Sprintf("tp %d neither divides the %d key heads nor is a multiple of them", ranks, s.kvHeads)
-	case s.heads/s.kvHeads > mostGroup*max(1, ranks/s.kvHeads):
-		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), mostGroup)
+	case s.heads/s.kvHeads > maxGroup*max(1, ranks/s.kvHeads):
+		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), maxGroup)
 	case s.inner%(unitOfProduct*ranks) != 0:
 		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unitOfProduct)
 	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:
@@ -70,7 +70,7 @@ func (s *shape) divide(name string, rank, ranks int) (shape, error) {
 		return s.shard(rank, ranks), nil
 	}
 	var fit []string
-	for n := 1; n <= mostRanks; n++ {
+	for n := 1; n <= maxRanks; n++ {
 		if s.indivisible(n) == "" {
 			fit = append(fit, fmt.Sprint(n))
 		}

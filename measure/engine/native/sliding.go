@@ -41,16 +41,16 @@ func (b *buffers) measureCache(s *shape, o *Options) {
 		b.layers = append(b.layers, c)
 	}
 	b.kv = 4 * elements
-	b.ask(&b.kCache, "the keys' cache", 2*elements)
-	b.ask(&b.vCache, "the values' cache", 2*elements)
+	b.reserve(&b.kCache, "the keys' cache", 2*elements)
+	b.reserve(&b.vCache, "the values' cache", 2*elements)
 	if saved > 0 {
-		b.ask(&b.kSaved, "the keys that decoding overwrites", 2*saved)
-		b.ask(&b.vSaved, "the values that decoding overwrites", 2*saved)
+		b.reserve(&b.kSaved, "the keys that decoding overwrites", 2*saved)
+		b.reserve(&b.vSaved, "the values that decoding overwrites", 2*saved)
 	}
 	if s.window > 0 && o.PromptLen > s.window {
 		whole := 2 * b.rows * s.kvHeads * s.headDim
-		b.ask(&b.kPrompt, "the prompts' keys", whole)
-		b.ask(&b.vPrompt, "the prompts' values", whole)
+		b.reserve(&b.kPrompt, "the prompts' keys", whole)
+		b.reserve(&b.vPrompt, "the prompts' values", whole)
 	}
 }
 

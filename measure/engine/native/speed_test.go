@@ -282,15 +282,15 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 	}
 	shape = m.formats(&opt, shape)
 	if shape == "cublas" {
-		opt.Products = CublasProducts
+		opt.Products = CublasGEMM
 	} else if rings, ok := strings.CutPrefix(shape, "wide"); ok {
 		whole := modelOf(m.t, m.model, opt)
 		sh, err := whole.shape(0)
 		m.must(err)
-		if opt.wide = wideFor(&sh, batch, 132); opt.wide == nil {
+		if opt.wgmma = wgmmaGEMMs(&sh, batch, 132); opt.wgmma == nil {
 			m.t.Fatalf("no wide products of batch %d", batch)
 		}
-		parseWide(m.t, &opt.wide[0].wide, rings)
+		parseWide(m.t, &opt.wgmma[0].wgmma, rings)
 	} else if shape != "" {
 		opt.linear = m.ring(&opt, shape)
 	}
@@ -317,10 +317,10 @@ func (m *meter) formats(opt *Options, shape string) string {
 
 // ring is Options.rings with another ring for the batch, of quantized weights if
 // there are any.
-func (m *meter) ring(opt *Options, shape string) []linearKernels {
+func (m *meter) ring(opt *Options, shape string) []gemmKernels {
 	out := opt.rings()
 	for i := range out {
-		if opt.Batch > out[i].rows || out[i].kept != opt.Quantization {
+		if opt.Batch > out[i].rows || out[i].quant != opt.Quantization {
 			continue
 		}
 		uses := strings.Split(shape, "_")
@@ -357,7 +357,7 @@ func (m *meter) ringOf(f []string) ring {
 func (m *meter) operators(e *Engine, first []int32) {
 	s := &e.shape
 	weights := func(out, in int) int {
-		data, scales, zeros := s.kept.bytes(out, in)
+		data, scales, zeros := s.quant.bytes(out, in)
 		return s.layers * (data + scales + zeros)
 	}
 	bytes := map[string]int{

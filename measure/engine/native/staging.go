@@ -23,7 +23,7 @@ const (
 )
 
 // mostReaders bounds the goroutines that read for one GPU.
-const mostReaders = 16
+const maxReaders = 16
 
 // A chunk is some bytes of a tensor's piece.
 type chunk struct {
@@ -69,7 +69,7 @@ func noNumber(values []byte) int {
 
 // cut appends the chunks of a slice of t that goes to an address; then is queued
 // behind the last.
-func (l *loader) cut(chunks []chunk, t *tensor, s *safetensors.Slice, to cuda.Ptr, then func() error) []chunk {
+func (l *loader) splitK(chunks []chunk, t *tensor, s *safetensors.Slice, to cuda.Ptr, then func() error) []chunk {
 	all, each := int(s.Bytes()), cmp.Or(l.staged, stagedBytes)
 	for from := 0; from < all; from += each {
 		chunks = append(chunks, chunk{t: t, slice: s, from: from, n: min(each, all-from), to: to.Add(from)})
@@ -104,7 +104,7 @@ func (l *loader) allChunks(c *safetensors.Checkpoint) (chunks []chunk, err error
 
 // readers is how many goroutines read for this rank, whose processors it shares.
 func (l *loader) readers() int {
-	return max(1, min(mostReaders, runtime.GOMAXPROCS(0)/max(1, l.ranks)))
+	return max(1, min(maxReaders, runtime.GOMAXPROCS(0)/max(1, l.ranks)))
 }
 
 // A staging is the buffers that chunks go through, chunk i through buffer i modulo

@@ -189,8 +189,8 @@ func (t *Team) Each(do func(rank int, e *Engine) error) error {
 // that waits too long for another ends its own kernel.
 func (e *Engine) explain(err error) error {
 	var failed *cuda.Error
-	if errors.As(err, &failed) && e.late != nil && e.late.Data != nil && e.late.Data[0] != 0 {
-		return fmt.Errorf("native: rank %d waited for rank %d for more than %v: %w", e.shape.rank, e.late.Data[0]-1, e.limit(), err)
+	if errors.As(err, &failed) && e.timedOut != nil && e.timedOut.Data != nil && e.timedOut.Data[0] != 0 {
+		return fmt.Errorf("native: rank %d waited for rank %d for more than %v: %w", e.shape.rank, e.timedOut.Data[0]-1, e.limit(), err)
 	}
 	return fmt.Errorf("native: rank %d: %w", e.shape.rank, err)
 }

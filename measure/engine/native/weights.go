@@ -17,7 +17,7 @@ type tensor struct {
 	offset     int // in bytes
 	norm       bool
 
-	kept       Quantization
+	quant      Quantization
 	scaled         // where kept: offsets in bytes, of all rows that lie together
 	row, among int // the first of its rows among those, and how many they are
 }
@@ -114,7 +114,7 @@ func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
 	begin := w.size
 	for _, t := range ts {
 		t.offset, t.norm = w.size, norm
-		bytes, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
+		bytes, _, _ := t.quant.bytes(t.rows.N, t.cols.N)
 		w.size += bytes
 		w.stored += int64(bytes)
 		w.params += int64(t.elements())
@@ -134,14 +134,14 @@ func layout(s *shape) *weights {
 		var l layerWeights
 		l.attNorm = norm(p+"input_layernorm", s.hidden)
 		q, kv := s.attWidth(), s.kvHeads*s.headDim
-		l.qkv = w.placeLinear(s.kept, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden), s.keysOf(a+"v_proj.weight", kv, s.hidden))
+		l.qkv = w.placeLinear(s.quant, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden), s.keysOf(a+"v_proj.weight", kv, s.hidden))
 		if s.bias {
 			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.keysOf(a+"k_proj.bias", kv, 0), s.keysOf(a+"v_proj.bias", kv, 0))
 		}
 		if s.qkNorm {
 			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
 		}
-		l.o = w.placeLinear(s.kept, s.columnsOf(a+"o_proj.weight", s.hidden, q))
+		l.o = w.placeLinear(s.quant, s.columnsOf(a+"o_proj.weight", s.hidden, q))
 		if s.sandwich {
 			l.attPost = norm(p+"post_attention_layernorm", s.hidden)
 			l.mlpNorm = norm(p+"pre_feedforward_layernorm", s.hidden)
@@ -152,8 +152,8 @@ func layout(s *shape) *weights {
 		if s.experts > 0 {
 			w.placeExperts(s, &l, p)
 		} else {
-			l.gateUp = w.placeLinear(s.kept, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
-			l.down = w.placeLinear(s.kept, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
+			l.gateUp = w.placeLinear(s.quant, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
+			l.down = w.placeLinear(s.quant, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
 		}
 		w.layers = append(w.layers, l)
 	}
@@ -254,7 +254,7 @@ func (l *loader) random(seed uint64, norm float32) error {
 // randomPiece fills some rows and columns of a tensor.
 func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
 	at, n := l.w.base.Add(t.offset), uint64(p.rows.N*p.cols.N)
-	if t.kept != Unquantized {
+	if t.quant != Unquantized {
 		at = l.scratch
 	}
 	launch, scale := filling(n), scaleOf(t.name, l.spread)
@@ -265,7 +265,7 @@ func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
 		launch.Grid.X = min(p.rows.N, 4096)
 		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin), uint64(t.width()), seed, scale)
 	}
-	if err == nil && t.kept != Unquantized {
+	if err == nil && t.quant != Unquantized {
 		err = l.quantize(t, p)
 	}
 	return err
@@ -282,7 +282,7 @@ func (w *weights) check(c *safetensors.Checkpoint) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
 		err := checkQuantized(c, t)
-		if err == nil && (t.kept != FP8 || c.DType(t.name) != safetensors.E4M3) {
+		if err == nil && (t.quant != FP8 || c.DType(t.name) != safetensors.E4M3) {
 			err = c.Check(t.name, t.shape)
 		}
 		if err != nil {

@@ -7,25 +7,25 @@ import (
 )
 
 // A wideRing is the ring of a kernel of linear_wide.cu.
-type wideRing struct {
-	units    int // of 16 weight rows, a stage
-	stages   int
-	span     int  // columns of a stage, in 64
-	cluster  int  // blocks that share the rows of a tile, each with a part of the columns
-	scores   bool // its kernel writes scores: qkv_proj and the LM head
-	alone    bool // no two blocks fit on a multiprocessor
-	clusters int  // that find room on the GPU at the same time
+type wgmmaRing struct {
+	units     int // of 16 weight rows, a stage
+	stages    int
+	span      int  // columns of a stage, in 64
+	cluster   int  // blocks that share the rows of a tile, each with a part of the columns
+	scores    bool // its kernel writes scores: qkv_proj and the LM head
+	exclusive bool // no two blocks fit on a multiprocessor
+	clusters  int  // that find room on the GPU at the same time
 }
 
 // wideRings are those of the uses, the LM head being one of its own.
-type wideRings struct{ scores, head, gated, stream wideRing }
+type wgmmaRings struct{ scores, head, gated, stream wgmmaRing }
 
 // of is the ring of a use.
-func (w *wideRings) of(u use, head bool) *wideRing {
+func (w *wgmmaRings) of(u epilogue, head bool) *wgmmaRing {
 	switch {
-	case u == toStream:
+	case u == residualEpilogue:
 		return &w.stream
-	case u == toGated:
+	case u == swigluEpilogue:
 		return &w.gated
 	case head:
 		return &w.head
@@ -37,10 +37,10 @@ func (w *wideRings) of(u use, head bool) *wideRing {
 // fewest units, an even number, that make it as few passes, and as many stages as fit into room. Pairs of
 // blocks take 128 columns a stage: with 64 a step of llama3.1-8b of 32 sequences took 5.98
 // for 5.20 ms (docs/native.md).
-func newWideRing(n, rows, cluster, sms, room int) wideRing {
+func newWgmmaRing(n, rows, cluster, sms, room int) wgmmaRing {
 	ceil := func(a, b int) int { return (a + b - 1) / b }
 	each := ceil(ceil(n, 16), max(1, sms/cluster))
-	r := wideRing{units: 14, cluster: cluster, span: cluster} // a thread has registers for the sums of so many
+	r := wgmmaRing{units: 14, cluster: cluster, span: cluster} // a thread has registers for the sums of so many
 	for r.units > 2 && r.fit(rows, room) < 2 {
 		r.units -= 2
 	}
@@ -51,20 +51,20 @@ func newWideRing(n, rows, cluster, sms, room int) wideRing {
 }
 
 // fit is how many stages room has, of which more than 8 are of no use.
-func (r *wideRing) fit(rows, room int) int { return min(8, (room-r.beside(rows))/r.stage(rows)) }
+func (r *wgmmaRing) fit(rows, room int) int { return min(8, (room-r.staticShared(rows))/r.stage(rows)) }
 
 // stage is the bytes of one.
-func (r *wideRing) stage(rows int) int { return r.span * (r.units*2048 + rows*128) }
+func (r *wgmmaRing) stage(rows int) int { return r.span * (r.units*2048 + rows*128) }
 
 // sent are the bytes that the blocks of a cluster have room for to send each other.
-func (r *wideRing) sent(rows int) int { return (r.cluster - 1) * r.units * 32 * rows }
+func (r *wgmmaRing) sent(rows int) int { return (r.cluster - 1) * r.units * 32 * rows }
 
 // beside is what a block takes of a multiprocessor's shared memory beside its ring, or a
 // little more: to where 1024 bytes begin, static memory, and 1 KiB that every block costs.
-func (r *wideRing) beside(rows int) int { return 1<<10 + r.sent(rows) + 512 + 1<<10 }
+func (r *wgmmaRing) staticShared(rows int) int { return 1<<10 + r.sent(rows) + 512 + 1<<10 }
 
 // mostWide is the largest batch that wide products are compiled for.
-const mostWide = 64
+const maxWgmmaBatch = 64
 
 // wideFor are the products of linear_wide.cu for a batch, of which there is one at most,
 // for compiling them takes time. On a multiprocessor there is room for two blocks, but not
@@ -72,49 +72,49 @@ const mostWide = 64
 // leave. On one GPU gate_up_proj, half of all weights, has a multiprocessor for itself and a
 // ring twice as long: on an H200 a step of llama3.1-8b took 5.200 and 5.230 ms for 5.241 and
 // 5.249 at batch 32, and 6.356 for 6.416 at 64 (docs/native.md).
-func wideFor(s *shape, batch, sms int) []linearKernels {
+func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	const shared = 228 << 10
-	const room = shared - alone - 1536 // beside a block that has to be alone
+	const room = shared - oneBlockPerSM - 1536 // beside a block that has to be alone
 	rows := 32
 	if batch > 32 {
 		rows = 64
 	}
-	if batch <= 16 || batch > mostWide || !s.wide() {
+	if batch <= 16 || batch > maxWgmmaBatch || !s.usesWgmma() {
 		return nil
 	}
 	tokens := max(s.tokens, s.tokensEach(max(1, s.ranks))) // the last rank has fewer, and the same kernels
-	w := wideRings{
-		scores: newWideRing(s.qkvWidth(), rows, 2, sms, room), head: newWideRing(tokens, rows, 1, sms, room),
-		gated: newWideRing(2*s.inner, rows, 1, sms, room),
+	w := wgmmaRings{
+		scores: newWgmmaRing(s.qkvWidth(), rows, 2, sms, room), head: newWgmmaRing(tokens, rows, 1, sms, room),
+		gated: newWgmmaRing(2*s.inner, rows, 1, sms, room),
 	}
 	w.scores.scores, w.head.scores = true, true
 	most := 0
-	for _, r := range []*wideRing{&w.scores, &w.head, &w.gated} {
-		most = max(most, r.stages*r.stage(rows)+r.beside(rows))
+	for _, r := range []*wgmmaRing{&w.scores, &w.head, &w.gated} {
+		most = max(most, r.stages*r.stage(rows)+r.staticShared(rows))
 	}
-	w.stream = newWideRing(s.hidden, rows, 2, sms, shared-most)
-	w.stream.alone = true
+	w.stream = newWgmmaRing(s.hidden, rows, 2, sms, shared-most)
+	w.stream.exclusive = true
 	if s.ranks == 1 {
-		w.gated.alone, w.gated.stages = true, min(8, 192<<10/w.gated.stage(rows))
+		w.gated.exclusive, w.gated.stages = true, min(8, 192<<10/w.gated.stage(rows))
 	}
-	return []linearKernels{{rows: rows, columns: rows / 8, wide: w, tiles: 1, depth: 64, least: 1}}
+	return []gemmKernels{{rows: rows, columns: rows / 8, wgmma: w, tiles: 1, depth: 64, least: 1}}
 }
 
 // isWide reports whether the kernels are those of linear_wide.cu.
-func (l *linearKernels) isWide() bool { return l.wide.scores.units > 0 }
+func (l *gemmKernels) isWgmma() bool { return l.wgmma.scores.units > 0 }
 
 // wide reports whether a model's steps have them: dense models of 16-bit weights that add
 // a block's output to the stream as it is. Of those that GPUs share the parts have to be
 // of whole boxes too.
-func (s *shape) wide() bool {
-	return !s.sandwich && s.experts == 0 && s.kept == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
+func (s *shape) usesWgmma() bool {
+	return !s.sandwich && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
 // wideDefines are the constants of the rings.
-func (l *linearKernels) wideDefines() (out []string) {
-	w := &l.wide
+func (l *gemmKernels) wgmmaDefines() (out []string) {
+	w := &l.wgmma
 	out = append(out, "WIDE_RINGS=1")
-	for i, r := range []*wideRing{&w.scores, &w.head, &w.gated, &w.stream} {
+	for i, r := range []*wgmmaRing{&w.scores, &w.head, &w.gated, &w.stream} {
 		name := []string{"SCORES", "HEAD", "GATED", "STREAM"}[i]
 		out = append(out, fmt.Sprintf("WIDE_%s_%d=%d,%d,%d,%d,%d", name, l.rows, 8*r.units, r.stages, l.rows, r.cluster, r.span))
 	}
@@ -122,10 +122,10 @@ func (l *linearKernels) wideDefines() (out []string) {
 }
 
 // wideArguments are the tensor maps of a GEMM's weights and inputs.
-func wideArguments(dev *cuda.Device, r *wideRing, rows int, u use, o *gemmOperands, batch int) ([]any, error) {
+func wgmmaTensorMaps(dev *cuda.Device, r *wgmmaRing, rows int, u epilogue, o *gemmOperands, batch int) ([]any, error) {
 	n, k := o.out, o.in
 	weights := cuda.Tensor{At: o.w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}, Short: true}
-	if u == toGated {
+	if u == swigluEpilogue {
 		weights.Size[2], weights.Box = 2, [3]int{64, 4 * r.units, 2}
 	}
 	inputs := cuda.Tensor{At: o.x, Size: [3]int{k, batch, 1}, Stride: [2]int{2 * k, 2 * k * batch}, Box: [3]int{64, rows, 1}, Short: true}
@@ -141,21 +141,21 @@ func wideArguments(dev *cuda.Device, r *wideRing, rows int, u use, o *gemmOperan
 }
 
 // launch is the grid on so many multiprocessors.
-func (r *wideRing) launch(rows, sms int) cuda.Launch {
+func (r *wgmmaRing) launch(rows, sms int) cuda.Launch {
 	blocks := sms
 	if r.cluster > 1 {
 		blocks = r.cluster * max(1, min(r.clusters, sms/r.cluster))
 	}
 	shared := r.stages*r.stage(rows) + 1024 // and to where 1024 bytes begin
-	if r.alone {
-		shared = max(shared, alone-r.sent(rows))
+	if r.exclusive {
+		shared = max(shared, oneBlockPerSM-r.sent(rows))
 	}
 	return cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: r.threads()}, Shared: shared, Early: true, Cluster: r.cluster}
 }
 
 // threads are those of a block: eight warps that multiply, one that copies, and those that
 // find norms: four where scores are written and sums leave registers for them, else one.
-func (r *wideRing) threads() int {
+func (r *wgmmaRing) threads() int {
 	if r.scores && r.units <= 8 {
 		return 32 * (8 + 1 + 4)
 	}
@@ -163,21 +163,21 @@ func (r *wideRing) threads() int {
 }
 
 // ringOf are the kernels by their rings, of which some models have not all.
-func (l *linearKernels) ringOf() map[*wideRing][]*cuda.Kernel {
-	w := &l.wide
-	return map[*wideRing][]*cuda.Kernel{&w.scores: {l.scores}, &w.head: {l.head}, &w.gated: {l.swiglu}, &w.stream: {l.residual, l.summed, l.plain}}
+func (l *gemmKernels) ringOf() map[*wgmmaRing][]*cuda.Kernel {
+	w := &l.wgmma
+	return map[*wgmmaRing][]*cuda.Kernel{&w.scores: {l.scores}, &w.head: {l.head}, &w.gated: {l.swiglu}, &w.stream: {l.residual, l.allReduce, l.plain}}
 }
 
 // countClusters asks the GPU how many clusters find room at the same time, of those
 // blocks of which there is one on a multiprocessor.
-func (l *linearKernels) countClusters() error {
+func (l *gemmKernels) countClusters() error {
 	for r, kernels := range l.ringOf() {
 		for _, kernel := range kernels {
 			if kernel == nil || r.cluster < 2 {
 				continue
 			}
 			launch := r.launch(l.rows, 1<<16)
-			launch.Shared = max(launch.Shared, alone-r.sent(l.rows))
+			launch.Shared = max(launch.Shared, oneBlockPerSM-r.sent(l.rows))
 			n, err := kernel.Clusters(launch)
 			if err != nil {
 				return err
@@ -192,11 +192,11 @@ func (l *linearKernels) countClusters() error {
 
 // wideNames adds the kernels' names. Ranks post their sums, or leave them for another
 // kernel.
-func (l *linearKernels) wideNames(s *shape, to map[string]**cuda.Kernel) {
+func (l *gemmKernels) wgmmaNames(s *shape, to map[string]**cuda.Kernel) {
 	name := func(what string) string { return fmt.Sprintf("wide_%s_%d", what, l.rows) }
 	to[name("scores")], to[name("head")], to[name("gated")] = &l.scores, &l.head, &l.swiglu
 	if s.ranks > 1 {
-		to[name("summed")], to[name("plain")] = &l.summed, &l.plain
+		to[name("summed")], to[name("plain")] = &l.allReduce, &l.plain
 		return
 	}
 	to[name("residual")] = &l.residual
