@@ -107,9 +107,9 @@ func TestSharedBencherQueues(t *testing.T) {
 			for rank, s := range stands {
 				with, without := 0, 0
 				for _, l := range s.Queued {
-					if strings.HasPrefix(l, "kernel linear_summed") {
+					if strings.HasPrefix(l, "kernel skinny_all_reduce") {
 						with++
-					} else if strings.HasPrefix(l, "kernel linear_residual") {
+					} else if strings.HasPrefix(l, "kernel skinny_residual") {
 						without++
 					}
 				}

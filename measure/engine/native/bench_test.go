@@ -249,10 +249,10 @@ func TestBencherQueues(t *testing.T) {
 		calls  int     // of one replay
 		micros float64 // of one call
 	}{
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}}, "kernel linear_scores_1 ", 33, 33, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 12, "n": 1024, "k": 1024}}, "kernel linear_scores_16 ", 33, 33, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 28672, "k": 4096}}, "kernel linear_scores_1 ", 2, 32, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 4096, "k": 4096}}, "kernel linear_scores_1 ", 3, 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}}, "kernel skinny_norm_1 ", 33, 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 12, "n": 1024, "k": 1024}}, "kernel skinny_norm_16 ", 33, 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 28672, "k": 4096}}, "kernel skinny_norm_1 ", 2, 32, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 4096, "k": 4096}}, "kernel skinny_norm_1 ", 3, 33, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "product [512 1024] [512 512] 0 ", 65, 65, 1},
 		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 512] 0 ", 2, 16, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 8192] 0 ", 2, 2, 1},

@@ -264,7 +264,7 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
-// unitOfProduct is the inputs that a product of linear.cu takes at a time, or of an
+// unitOfProduct is the inputs that a product of gemm_skinny.cu takes at a time, or of an
 // expert.
 const unitOfProduct = 32
 

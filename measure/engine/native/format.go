@@ -113,7 +113,7 @@ func (o *Options) shape(rank int) (shape, error) {
 	return s, o.check(&s)
 }
 
-// quantizedShapes are the rings of linear_quantized.cu, which lie on a multiprocessor
+// quantizedShapes are the rings of gemm_quantized.cu, which lie on a multiprocessor
 // as linearShapes' do. They were not timed against others.
 func quantizedGEMMs(q Quantization) []gemmKernels {
 	switch q {

@@ -25,8 +25,8 @@ func (o *gemmOperands) args(batch int, eps float32) []any {
 	return []any{int32(o.out), int32(o.in), int32(batch), eps, o.squares, o.y, o.y16, o.nextSquares, o.nextNorm}
 }
 
-// skinnyArgs are the parameters of a kernel of linear.cu or, where q is not nil, of
-// linear_quantized.cu.
+// skinnyArgs are the parameters of a kernel of gemm_skinny.cu or, where q is not nil, of
+// gemm_quantized.cu.
 func (o *gemmOperands) skinnyArgs(batch int, eps float32, k *splitKBuffers, q *scaled) []any {
 	args := append([]any{o.w, o.x}, o.args(batch, eps)...)
 	args = append(args, int32(k.parts), k.sums, k.arrived)

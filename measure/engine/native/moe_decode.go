@@ -18,7 +18,7 @@ type expertRing struct {
 }
 
 // expertRings are those that were fastest on an H200. As among the products of
-// linear.cu, a block of down's has so much shared memory that two do not fit on a
+// gemm_skinny.cu, a block of down's has so much shared memory that two do not fit on a
 // multiprocessor, and one of gate and up's fits beside it.
 func expertRings() []expertRing {
 	return []expertRing{
@@ -33,15 +33,15 @@ const maxDecodeTokens = 64
 // pairsOfGroup repeats GROUP_PAIRS of moe_decode.cu.
 const pairsOfGroup = 8
 
-// copyWarps repeats PRODUCERS of linear.cu: each fills stages of its own.
+// copyWarps repeats PRODUCERS of gemm_skinny.cu: each fills stages of its own.
 const copyWarps = 4
 
-// multiplyWarps repeats CONSUMERS of linear.cu. Where each takes every so manieth stage of a ring
+// multiplyWarps repeats CONSUMERS of gemm_skinny.cu. Where each takes every so manieth stage of a ring
 // by itself, the ring has a multiple of them: a slot is always the same warp's, which no other
 // can be a round ahead of.
 const multiplyWarps = 8
 
-// redPitch repeats RED_PITCH of linear.cu, floats of 16 sums of a warp.
+// redPitch repeats RED_PITCH of gemm_skinny.cu, floats of 16 sums of a warp.
 const redPitch = 20
 
 // stage is the shared memory of one stage.
@@ -125,7 +125,7 @@ func (s *shape) expertDefines(memory int) (out []string) {
 // expertLaunch is the launch of a product of experts in a decode step: a block stays
 // on its multiprocessor.
 func (e *Engine) expertLaunch(shared int) cuda.Launch {
-	const threads = 12 * 32 // linear.cu: eight warps that multiply, four that copy
+	const threads = 12 * 32 // gemm_skinny.cu: eight warps that multiply, four that copy
 	return cuda.Launch{Grid: cuda.Dim{X: e.opt.sms}, Block: cuda.Dim{X: threads}, Shared: shared, Early: true}
 }
 

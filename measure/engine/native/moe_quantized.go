@@ -7,7 +7,7 @@ import "llmprof/measure/engine/native/cuda"
 type quantizedMoEKernels struct{ gateUp, down *cuda.Kernel }
 
 func (m *quantizedMoEKernels) names() map[string]**cuda.Kernel {
-	return map[string]**cuda.Kernel{"experts_gate_up_narrow": &m.gateUp, "experts_down_narrow": &m.down}
+	return map[string]**cuda.Kernel{"experts_gate_up_quantized": &m.gateUp, "experts_down_quantized": &m.down}
 }
 
 // stepNarrowExperts is stepExperts with quantized weights.

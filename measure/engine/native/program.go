@@ -33,11 +33,11 @@ type program struct {
 }
 
 // linearKernels are the products of decoding for batches up to rows, and
-// the shape of the ring that the weights come through (linear.cu, and
-// linear_quantized.cu for quantized ones).
+// the shape of the ring that the weights come through (gemm_skinny.cu, and
+// gemm_quantized.cu for quantized ones).
 type gemmKernels struct {
 	quant     Quantization
-	wgmma     wgmmaRings // of those of linear_wide.cu, which use no other
+	wgmma     wgmmaRings // of those of gemm_wgmma.cu, which use no other
 	rows      int        // largest batch
 	columns   int        // the batch in eights: mma's columns
 	tiles     int        // of 16 weight rows, a stage
@@ -129,7 +129,7 @@ func (l *gemmKernels) shared(r ring) int {
 
 // cut is into how many tiles the weights of one product are cut, of 16 rows where they
 // have 16 bits, and each of them along its columns. The blocks, one a multiprocessor,
-// deal them out evenly (linear.cu), or take them in turn. A product with tiles for half
+// deal them out evenly (gemm_skinny.cu), or take them in turn. A product with tiles for half
 // of the multiprocessors or fewer leaves the others idle: as many parts as there are
 // multiprocessors for, of so many stages that the sums of a part, which are written and
 // read once more, are a sixteenth of its weights or less.
@@ -271,7 +271,7 @@ func (l *gemmKernels) fit(r ring, memory int) (tiles, stages int) {
 }
 
 // beside is what a block has of static shared memory beside its ring, or a little
-// more: sums of its warps, their scales and the barriers (linear.cu).
+// more: sums of its warps, their scales and the barriers (gemm_skinny.cu).
 func (l *gemmKernels) staticShared(r ring) int {
 	const warp = 4 * 20 * 8 // bytes of the sums of 16 rows by 8 sequences
 	switch n := r.tiles * l.columns; {
@@ -313,9 +313,9 @@ func defines(s *shape, linear []gemmKernels) []string {
 			out = append(out, l.wgmmaDefines()...)
 			continue
 		}
-		names := map[epilogue]string{storeEpilogue: "SHAPE", swigluEpilogue: "GATED", residualEpilogue: "DEEP"}
+		names := map[epilogue]string{storeEpilogue: "SKINNY_NORM", swigluEpilogue: "SKINNY_SWIGLU", residualEpilogue: "SKINNY_RESIDUAL"}
 		if l.quant != Unquantized {
-			names = map[epilogue]string{storeEpilogue: "NARROW", swigluEpilogue: "NARROW_GATED", residualEpilogue: "NARROW_DEEP"}
+			names = map[epilogue]string{storeEpilogue: "QUANTIZED_NORM", swigluEpilogue: "QUANTIZED_SWIGLU", residualEpilogue: "QUANTIZED_RESIDUAL"}
 		}
 		for _, u := range []epilogue{storeEpilogue, swigluEpilogue, residualEpilogue} {
 			r := l.of(u)
@@ -328,7 +328,7 @@ func defines(s *shape, linear []gemmKernels) []string {
 	}
 	for i := range linear {
 		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
-			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
+			out = append(out, fmt.Sprintf("SKINNY_HALF_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
 		}
 	}
 	return append(out, s.moreDefines()...)
@@ -422,7 +422,7 @@ func (p *program) find(s *shape) error {
 		names["move_rows"] = &p.moveRows
 	}
 	if s.quant != Unquantized {
-		names["quantize"], names["widen"] = &p.quantized.quantize, &p.quantized.toFloat
+		names["quantize"], names["dequantize"] = &p.quantized.quantize, &p.quantized.dequantize
 	}
 	if s.quant == FP8 {
 		names["arrange"] = &p.quantized.arrange
@@ -445,20 +445,20 @@ func (l *gemmKernels) names(s *shape, to map[string]**cuda.Kernel) {
 		l.wgmmaNames(s, to)
 		return
 	}
-	first := "linear"
+	first := "skinny"
 	if l.quant != Unquantized {
-		first = "narrow"
+		first = "quantized"
 	}
 	if s.sandwich || s.ranks > 1 {
 		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
 	}
 	if s.ranks > 1 && l.quant == Unquantized {
-		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.allReduce
+		to[fmt.Sprintf("%s_all_reduce_%d", first, l.rows)] = &l.allReduce
 		if l.half.stages > 0 {
-			to[fmt.Sprintf("%s_halves_%d", first, l.rows)] = &l.half.scores
+			to[fmt.Sprintf("%s_half_%d", first, l.rows)] = &l.half.scores
 		}
 	}
-	to[fmt.Sprintf("%s_scores_%d", first, l.rows)] = &l.scores
+	to[fmt.Sprintf("%s_norm_%d", first, l.rows)] = &l.scores
 	to[fmt.Sprintf("%s_residual_%d", first, l.rows)] = &l.residual
 	to[fmt.Sprintf("%s_swiglu_%d", first, l.rows)] = &l.swiglu
 }

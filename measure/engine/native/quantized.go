@@ -12,7 +12,7 @@ import (
 // quantizedKernels are those of quantize.cu; nil where no weights are quantized,
 // and arrange but of fp8.
 type quantizedKernels struct {
-	quantize, arrange, toFloat *cuda.Kernel
+	quantize, arrange, dequantize *cuda.Kernel
 }
 
 // A scaled is where the scales of a quantized matrix are, and its zero points: 0
@@ -73,7 +73,7 @@ func (e *Engine) dequantize(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
 		return w, nil
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: min((out*(in/8)+255)/256, 16*e.dev.SMs)}, Block: cuda.Dim{X: 256}}
-	return e.b.dequantized, e.p.quantized.toFloat.Queue(e.s, l, w, q.scales, q.zeros, e.b.dequantized, int32(out), int32(in))
+	return e.b.dequantized, e.p.quantized.dequantize.Queue(e.s, l, w, q.scales, q.zeros, e.b.dequantized, int32(out), int32(in))
 }
 
 // A loader puts weights on the GPU, those that are quantized by way of a scratch.

@@ -168,7 +168,7 @@ func TestKernelQuantize(t *testing.T) {
 				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
 					n, k := c[0], c[1]
 					m, out := b.matrix(q, n, k), room[uint16](b, n*k+8)
-					b.run(b.p.quantized.toFloat, cuda.Launch{Grid: cuda.Dim{X: 3}, Block: cuda.Dim{X: 256}}, m.w, m.scales, m.zeros, out, int32(n), int32(k))
+					b.run(b.p.quantized.dequantize, cuda.Launch{Grid: cuda.Dim{X: 3}, Block: cuda.Dim{X: 256}}, m.w, m.scales, m.zeros, out, int32(n), int32(k))
 					got := get[uint16](b, out, n*k+8)
 					for i, v := range m.values {
 						if want := b.f.Round(float32(v)); got[i]&0x7fff|want&0x7fff != 0 && got[i] != want {
@@ -203,7 +203,7 @@ func TestKernelArrange(t *testing.T) {
 		w, out := room[uint8](b, n*k), room[uint16](b, n*k)
 		l := cuda.Launch{Grid: cuda.Dim{X: 2}, Block: cuda.Dim{X: 256}}
 		b.run(b.p.quantized.arrange, l, put(b, raw), w, uint64(n*k/8))
-		b.run(b.p.quantized.toFloat, l, w, put(b, []float32{1, 1, 1, 1}), cuda.Ptr(0), out, int32(n), int32(k))
+		b.run(b.p.quantized.dequantize, l, w, put(b, []float32{1, 1, 1, 1}), cuda.Ptr(0), out, int32(n), int32(k))
 		near(b.t, "e4m3", b.toFloat(get[uint16](b, out, n*k)), want, 0)
 	})
 }

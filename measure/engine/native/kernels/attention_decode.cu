@@ -48,9 +48,9 @@
 static_assert(DEC_KEY_STAGES >= DEC_VALUE_STAGES, "keys are ahead of values");
 static_assert(GROUP * DEC_PITCH * 4 <= DEC_RING, "a warp leaves its sums in its ring");
 
-// Mixed is what a warp has of its keys: peak and sum of query g, the sum of the
+// PartialAttention is what a warp has of its keys: peak and sum of query g, the sum of the
 // lane's own keys alone, and the output of queries 2t and 2t+1.
-struct Mixed {
+struct PartialAttention {
   float peak, sum, o[HEAD_DIM / 16][4];
 };
 
@@ -149,8 +149,8 @@ __device__ __forceinline__ void keep(HeadShared &sh, float k[HEAD_LANE], const f
 #pragma unroll
   for (int i = 0; i < HEAD_LANE; i++) {
     int at = lane + WARP * i;
-    k_cache[place + at] = sh.fresh[0][at] = narrow(k[i]);
-    v_cache[place + at] = sh.fresh[1][at] = narrow(v[i]);
+    k_cache[place + at] = sh.fresh[0][at] = to_16bit(k[i]);
+    v_cache[place + at] = sh.fresh[1][at] = to_16bit(v[i]);
   }
   __syncwarp();
 }
@@ -164,7 +164,7 @@ __device__ __forceinline__ void keep_new(HeadShared &sh, const float *row, const
     int at = (GROUP * kv_heads + head) * HEAD_DIM + threadIdx.x % WARP + WARP * i, further = at + kv_heads * HEAD_DIM;
     k[i] = __ldcg(row + at), v[i] = __ldcg(row + further);
 #if QKV_BIAS
-    k[i] += wide(bias[at]), v[i] += wide(bias[further]);
+    k[i] += to_float(bias[at]), v[i] += to_float(bias[further]);
 #endif
   }
   keep(sh, k, v, k_norm, eps, k_cache, v_cache, place);
@@ -227,7 +227,7 @@ struct Ring {
 
 // weigh makes the scores of a tile's keys weights, and takes them into peak and
 // sum: those of query g and keys 2t, 2t+1 and 2t+8, 2t+9.
-__device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, const Ring &ring, int stage, int tile, int count) {
+__device__ __forceinline__ void weigh(PartialAttention &a, u32 p[2], const Queries &q, const Ring &ring, int stage, int tile, int count) {
   int t = threadIdx.x % 4;
   float s[2][2][4] = {};
 #pragma unroll
@@ -263,8 +263,8 @@ __device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, cons
   for (int i = 0; i < HEAD_DIM / 16; i++) a.o[i][0] *= x, a.o[i][1] *= y, a.o[i][2] *= x, a.o[i][3] *= y;
 }
 
-// mix_values adds a tile's values with the weights p.
-__device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring &ring, int stage) {
+// accumulate_values adds a tile's values with the weights p.
+__device__ __forceinline__ void accumulate_values(PartialAttention &a, const u32 p[2], const Ring &ring, int stage) {
 #pragma unroll
   for (int i = 0; i < HEAD_DIM / 16; i++) {
     u32 v[4];
@@ -291,7 +291,7 @@ __device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int ste
 
 // mix goes through those tiles of count keys, of which the new one is at slot.
 template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
-__device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
+__device__ __forceinline__ void attend_tiles(PartialAttention &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
   for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
     int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + VALUES * step;
     u32 p[2];
@@ -308,7 +308,7 @@ __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring
     commit();
     wait_copies<2 * VALUES - 1>();
     __syncwarp();
-    mix_values(a, p, ring, v);
+    accumulate_values(a, p, ring, v);
     __syncwarp();
     if (next_v * 16 < count) ring.copy_values<SHORT>(v, next_v, count);
     commit();
@@ -317,8 +317,8 @@ __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring
   }
 }
 
-// leave_mixed writes what the warp has to its ring, [GROUP][DEC_PITCH], and to stats.
-__device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) {
+// store_partial writes what the warp has to its ring, [GROUP][DEC_PITCH], and to stats.
+__device__ __forceinline__ void store_partial(PartialAttention &a, float *to, float2 *stats) {
   int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   a.sum += __shfl_xor_sync(FULL, a.sum, 1);
   a.sum += __shfl_xor_sync(FULL, a.sum, 2);
@@ -373,7 +373,7 @@ __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, 
       float f = weight_of(sh.peaks[s][g].x, m);
       o += f * sh.inbox[s * share + i], l += f * sh.peaks[s][g].y;
     }
-    out[me * share + i] = narrow(o / l);
+    out[me * share + i] = to_16bit(o / l);
   }
 }
 
@@ -409,7 +409,7 @@ __device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, fl
     float o = 0.f;
 #pragma unroll 8
     for (int s = 0; s < splits; s++) o += sh.weight[i / HEAD_DIM][s] * __ldcg(parts + s * DEC_VALUES + i);
-    out[i] = narrow(o);
+    out[i] = to_16bit(o);
   }
 }
 
@@ -464,13 +464,13 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   Queries q;
   prepare_queries(q, raw, c, sh, eps, scale * LOG2E);
 
-  Mixed a = {-INFINITY, 0.f, {}};
-  mix(a, q, ring, sh, first, step, slot, count);
+  PartialAttention a = {-INFINITY, 0.f, {}};
+  attend_tiles(a, q, ring, sh, first, step, slot, count);
 
   if (late) let_next_start();
   wait_copies<0>(); // of tiles beyond the context
   __syncwarp();
-  leave_mixed(a, (float *)mine, sh.stats[warp]);
+  store_partial(a, (float *)mine, sh.stats[warp]);
   __syncthreads();
   u64 at = (u64)seq * kv_heads + head;
   out += at * DEC_VALUES;

@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
   const bf16 *q = qkv + ((u64)seq * length + tile * TILE) * width + head * HEAD_DIM;
   u64 cache = ((u64)seq * kv_heads + head / GROUP) * capacity * HEAD_DIM;
 
-  int start = 0, own = tile * (TILE / KEYS); // first tiles of keys: that is seen, and that the queries' own are in
+  int start = 0, diagonal = tile * (TILE / KEYS); // first tiles of keys: that is seen, and that the queries' own are in
 #if SLIDING
   start = max(tile * TILE - window + 1, 0) / KEYS;
   cache += (u64)start * KEYS * HEAD_DIM;
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
 
   float o[HEAD_DIM / 8][4] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
   scale *= LOG2E;
-  int tiles = own + TILE / KEYS - start;
+  int tiles = diagonal + TILE / KEYS - start;
   for (int j = 0; j < tiles; j++) { // tiles of keys from the first that is seen
     if (j + 1 < tiles) {
       u64 at = cache + (u64)(j + 1) * KEYS * HEAD_DIM;
@@ -89,15 +89,15 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       for (int i = 0; i < 4; i++) s[n][i] = bend(s[n][i] * scale, ATT_SOFTCAP * LOG2E) / scale;
 #endif
 #if SLIDING
-    int behind = (own - start - j) * KEYS + warp * 16 + g - 2 * t - window; // of lane's first key and query, 0 where it is just unseen
+    int behind = (diagonal - start - j) * KEYS + warp * 16 + g - 2 * t - window; // of lane's first key and query, 0 where it is just unseen
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
         if (behind + (i >> 1) * 8 - n * 8 - (i & 1) >= 0) s[n][i] = -INFINITY;
 #endif
-    if (j >= own - start) { // the diagonal: a query sees keys up to itself
-      int ahead = warp * 16 + g - (j - own + start) * KEYS;
+    if (j >= diagonal - start) { // the diagonal: a query sees keys up to itself
+      int ahead = warp * 16 + g - (j - diagonal + start) * KEYS;
 #pragma unroll
       for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll

@@ -35,13 +35,13 @@
 #define INFINITY __int_as_float(0x7f800000)
 
 // post_two posts two values side by side, at an even place.
-__device__ __forceinline__ void post_two(u64 *at, u32 v, u32 w, u32 turn) { post_pair(at, (u64)turn << 32 | v, (u64)turn << 32 | w); }
+__device__ __forceinline__ void ll_store_two(u64 *at, u32 v, u32 w, u32 epoch) { ll_store_pair(at, (u64)epoch << 32 | v, (u64)epoch << 32 | w); }
 
 // waited reports whether more than limit nanoseconds have passed since begin. The GPU's clock
 // may be set back a little.
 __device__ __forceinline__ bool waited(u64 begin, u64 limit) { return (long long)(nanoseconds() - begin) > (long long)limit; }
 
-__device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
+__device__ __forceinline__ bf16 to_16bit(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
 
 // gain is what a norm multiplies by, of its weight.
 __device__ __forceinline__ float gain(float w) {
@@ -114,7 +114,7 @@ __device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *nor
   for (int i = 0; i < HEAD_LANE; i++) ss += v[i] * v[i];
   float r = rsqrtf(warp_sum(ss) / HEAD_DIM + eps);
 #pragma unroll
-  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * gain(wide(norm[threadIdx.x % WARP + WARP * i]));
+  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * gain(to_float(norm[threadIdx.x % WARP + WARP * i]));
 #endif
 #pragma unroll
   for (int i = 0; i < HEAD_LANE / 2; i++) {

@@ -8,7 +8,7 @@ __device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, 
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       int i = first + j * blockDim.x;
-      v[j] = i < hidden ? wide(from[i]) : 0.f, g[j] = i < hidden && xn != nullptr ? gain(wide(norm[i])) : 0.f;
+      v[j] = i < hidden ? to_float(from[i]) : 0.f, g[j] = i < hidden && xn != nullptr ? gain(to_float(norm[i])) : 0.f;
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, 
 #endif
       x[row * hidden + i] = v[j];
       if (xn == nullptr) continue;
-      xn[row * hidden + i] = narrow(v[j] * g[j]);
+      xn[row * hidden + i] = to_16bit(v[j] * g[j]);
       float ss = v[j] * v[j];
 #pragma unroll
       for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
@@ -100,7 +100,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_n
   for (int h = threadIdx.x / WARP; h < heads + 2 * kv_heads; h += blockDim.x / WARP) {
     float v[HEAD_LANE];
 #pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) v[i] = wide(row[h * HEAD_DIM + lane + WARP * i]);
+    for (int i = 0; i < HEAD_LANE; i++) v[i] = to_float(row[h * HEAD_DIM + lane + WARP * i]);
     bf16 *to = row + h * HEAD_DIM;
     if (h >= heads) {
       int kv = (h - heads) % kv_heads;
@@ -108,7 +108,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_n
     }
     if (h < heads + kv_heads) prepare_head(v, h < heads ? q_norm : k_norm, eps, turn);
 #pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) to[lane + WARP * i] = narrow(v[i]);
+    for (int i = 0; i < HEAD_LANE; i++) to[lane + WARP * i] = to_16bit(v[i]);
   }
 }
 

@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = lane; i < hidden / 16; i += WARP) ss += squares[row * (hidden / 16) + i];
   float scale = rsqrtf(warp_sum(ss) / hidden + eps);
   g = warp_sum(g) * scale, u = warp_sum(u) * scale;
-  if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
+  if (lane == 0) act[pair * inner + o] = to_16bit(activate(g) * u);
 }
 
 // For prompts, the pairs of a token and an expert are put in the order of their
@@ -226,7 +226,7 @@ extern "C" __global__ void experts_sum(const bf16 *parts, const float *weights, 
   u64 row = blockIdx.x;
   for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
     float y = 0.f;
-    for (int k = 0; k < top; k++) y += weights[row * top + k] * wide(parts[(row * top + k) * hidden + i]);
+    for (int k = 0; k < top; k++) y += weights[row * top + k] * to_float(parts[(row * top + k) * hidden + i]);
 #if RANKS > 1
     x[row * hidden + i] = y;
 #else

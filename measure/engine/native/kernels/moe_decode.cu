@@ -1,6 +1,6 @@
 // The experts' products of a decode step. Up to eight pairs of a token and an
 // expert, all of one expert, are a group; a group's weights are read once, through a
-// ring in shared memory as in linear.cu. Of one token each pair is a group by itself.
+// ring in shared memory as in gemm_skinny.cu. Of one token each pair is a group by itself.
 //
 // Each of the four warps that copy fills every fourth stage of the ring, so that four of
 // them wait for their barriers and find their addresses at the same time.
@@ -265,7 +265,7 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
         for (int w = 0; w < CONSUMERS; w++) gate += red[w * RED + i * RED_PITCH + r], up += red[w * RED + i * RED_PITCH + 8 + r];
         if (p >= 0) {
           float s = scale[XR == 1 ? 0 : p >> 16];
-          act[(u64)(p & 0xffff) * a.n + tile * 8 + r] = narrow(activate(gate * s) * (up * s));
+          act[(u64)(p & 0xffff) * a.n + tile * 8 + r] = to_16bit(activate(gate * s) * (up * s));
         }
       }
       red += red == first_red ? CONSUMERS * RED : -CONSUMERS * RED;
@@ -322,7 +322,7 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
       s.x[e] = s.gain[e] = 0.f;
       if (row >= this->a.rows) continue;
       if (RANKS == 1) s.x[e] = __ldcg(x + (u64)row * this->a.n + tile * 16 + r);
-      if (norm) s.gain[e] = gain(wide(norm[tile * 16 + r]));
+      if (norm) s.gain[e] = gain(to_float(norm[tile * 16 + r]));
     }
   }
 
@@ -365,7 +365,7 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
     }
   }
 
-  // finish does what every last product of a block does (linear.cu, RESIDUAL); 16
+  // finish does what every last product of a block does (gemm_skinny.cu, RESIDUAL); 16
   // neighbouring threads have the outputs of a token.
   __device__ __forceinline__ void finish(const float *sum, int tile, const Stream &stream) const {
     const ExpertArgs &a = this->a;
@@ -381,7 +381,7 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
       if (is) x[at] = y += stream.x[e];
 #if RANKS == 1 // else x is an exchange buffer, and the rest is done with the sum over the ranks
       if (!norm) continue;
-      if (is) h[at] = narrow(y * stream.gain[e]);
+      if (is) h[at] = to_16bit(y * stream.gain[e]);
       float ss = y * y;
 #pragma unroll
       for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);

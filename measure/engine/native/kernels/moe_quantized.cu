@@ -42,19 +42,19 @@ struct ExpertRow {
         pairs(words[j], minus, o);
         s += dot8(make_uint4(o[0], o[1], o[2], o[3]), load8(x + j * 32));
       }
-      sum += s * wide(((const bf16 *)scales)[at]);
+      sum += s * to_float(((const bf16 *)scales)[at]);
 #endif
     }
     return QUANTIZED == 8 ? sum * ((const float *)scales)[row] : sum;
   }
 };
 
-// experts_gate_up_narrow is the first half of the chosen experts' feed-forward. Blocks
+// experts_gate_up_quantized is the first half of the chosen experts' feed-forward. Blocks
 // of the same outputs follow each other. squares are the sums of the norm ahead.
 //
 //   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16], act[rows][top][inner]
 extern "C" __global__ void __launch_bounds__(256)
-    experts_gate_up_narrow(const u8 *w, const void *scales, const u8 *zeros, const bf16 *x, const float *squares, const int *chosen, int experts, int hidden,
+    experts_gate_up_quantized(const u8 *w, const void *scales, const u8 *zeros, const bf16 *x, const float *squares, const int *chosen, int experts, int hidden,
                            int inner, int top, float eps, bf16 *act) {
   let_next_start();
   after_previous();
@@ -68,15 +68,15 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = lane; i < hidden / 16; i += WARP) ss += squares[row * (hidden / 16) + i];
   float scale = rsqrtf(warp_sum(ss) / hidden + eps);
   g = warp_sum(g) * scale, u = warp_sum(u) * scale;
-  if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
+  if (lane == 0) act[pair * inner + o] = to_16bit(activate(g) * u);
 }
 
-// experts_down_narrow is the second half: the sum over a token's experts, and what
-// every last product of a block does (linear.cu, RESIDUAL).
+// experts_down_quantized is the second half: the sum over a token's experts, and what
+// every last product of a block does (gemm_skinny.cu, RESIDUAL).
 //
 //   w[experts][hidden][inner], act[rows][top][inner], x, h[rows][hidden], sums[rows][hidden/16]
 extern "C" __global__ void __launch_bounds__(512)
-    experts_down_narrow(const u8 *w, const void *scales, const u8 *zeros, const bf16 *act, const int *chosen, const float *weights, int experts, int hidden,
+    experts_down_quantized(const u8 *w, const void *scales, const u8 *zeros, const bf16 *act, const int *chosen, const float *weights, int experts, int hidden,
                         int inner, int top, float *x, bf16 *h, float *sums, const bf16 *norm) {
   let_next_start();
   after_previous();
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(512)
     u64 at = row * hidden + o;
     float v = x[at] + y;
     x[at] = v;
-    h[at] = narrow(v * gain(wide(norm[o])));
+    h[at] = to_16bit(v * gain(to_float(norm[o])));
     part[warp] = v * v;
   }
   __syncthreads();

@@ -33,15 +33,15 @@ __device__ __forceinline__ u32 pack(float a, float b) {
 
 // wide is the value of 16 bits, low and high those of two.
 #if FP16
-__device__ __forceinline__ float wide(bf16 v) {
+__device__ __forceinline__ float to_float(bf16 v) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(v));
   return f;
 }
-__device__ __forceinline__ float low(u32 p) { return wide((bf16)p); }
-__device__ __forceinline__ float high(u32 p) { return wide((bf16)(p >> 16)); }
+__device__ __forceinline__ float low(u32 p) { return to_float((bf16)p); }
+__device__ __forceinline__ float high(u32 p) { return to_float((bf16)(p >> 16)); }
 #else
-__device__ __forceinline__ float wide(bf16 v) { return __uint_as_float((u32)v << 16); }
+__device__ __forceinline__ float to_float(bf16 v) { return __uint_as_float((u32)v << 16); }
 __device__ __forceinline__ float low(u32 p) { return __uint_as_float(p << 16); }
 __device__ __forceinline__ float high(u32 p) { return __uint_as_float(p & 0xffff0000u); }
 #endif
@@ -107,25 +107,25 @@ __device__ __forceinline__ u32 read_count(const u32 *at) {
   return v;
 }
 
-// post leaves a value and its turn for whoever looks for that turn, in one store; it
-// orders nothing else. read_posted looks.
-__device__ __forceinline__ void post(u64 *at, u32 v, u32 turn) {
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"((u64)turn << 32 | v) : "memory");
+// post leaves a value and its epoch for whoever looks for that epoch, in one store; it
+// orders nothing else. ll_load looks.
+__device__ __forceinline__ void ll_store(u64 *at, u32 v, u32 epoch) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"((u64)epoch << 32 | v) : "memory");
 }
 
-__device__ __forceinline__ u64 read_posted(const u64 *at) {
+__device__ __forceinline__ u64 ll_load(const u64 *at) {
   u64 v;
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(at) : "memory");
   return v;
 }
 
-// The same of two words with their turns in them, the first at 16 bytes: each is whole,
+// The same of two words with their epochs in them, the first at 16 bytes: each is whole,
 // and one may be there before the other.
-__device__ __forceinline__ void post_pair(u64 *at, u64 v, u64 w) {
+__device__ __forceinline__ void ll_store_pair(u64 *at, u64 v, u64 w) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v), "l"(w) : "memory");
 }
 
-__device__ __forceinline__ void read_pair(const u64 *at, u64 (&v)[2]) {
+__device__ __forceinline__ void ll_load_pair(const u64 *at, u64 (&v)[2]) {
   asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v[0]), "=l"(v[1]) : "l"(at) : "memory");
 }
 

@@ -9,7 +9,7 @@
 // The order of a row's weights is not that of its inputs. A unit of 64 bytes is
 // the inputs of one or two mma's steps of 32 for each 8 bits: the 16 bytes of lane
 // t of four have, for each step j, inputs 32j + 8t to 32j + 8t + 7, so that lanes
-// read the inputs as those of linear.cu do. Within the eight, weights lie where a
+// read the inputs as those of gemm_skinny.cu do. Within the eight, weights lie where a
 // shift and a mask leave two neighbours in the halves of a word.
 //
 //   8  bytes of each four inputs: 0, 2, 1, 3
@@ -66,8 +66,8 @@ __device__ __forceinline__ u32 pack_e4m3(u32 v) {
 #endif
 }
 
-// widen_eight gives the values of eight weights in 16 bits, without their scale.
-__device__ __forceinline__ uint4 widen_eight(const u8 *at) {
+// dequantize_eight gives the values of eight weights in 16 bits, without their scale.
+__device__ __forceinline__ uint4 dequantize_eight(const u8 *at) {
   uint2 v = *(const uint2 *)at;
   uint4 o;
   pairs(v.x, o.x, o.y);

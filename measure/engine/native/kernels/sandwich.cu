@@ -23,10 +23,10 @@ extern "C" __global__ void norm_residual(const float *y, const bf16 *w, float *x
   for (int i = 0; i < blockDim.x / WARP; i++) ss += part[i];
   float r = rsqrtf(ss / hidden + eps);
   for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
-    float v = x[row + i] + y[row + i] * r * gain(wide(w[i]));
+    float v = x[row + i] + y[row + i] * r * gain(to_float(w[i]));
     x[row + i] = v;
     if (xn == nullptr) continue;
-    xn[row + i] = narrow(v * gain(wide(norm[i])));
+    xn[row + i] = to_16bit(v * gain(to_float(norm[i])));
     float s = v * v;
 #pragma unroll
     for (int o = 8; o > 0; o /= 2) s += __shfl_xor_sync(__activemask(), s, o);

@@ -58,7 +58,7 @@ func TestWideFor(t *testing.T) {
 }
 
 // wideBench is a bench of a Hopper GPU, or of the emulated one taken for it, with the
-// products of linear_wide.cu.
+// products of gemm_wgmma.cu.
 func wideBench(t *testing.T, s *shape, shapes []gemmKernels) (*bench, []gemmKernels) {
 	t.Helper()
 	var more []string
@@ -163,7 +163,7 @@ func parseWide(t *testing.T, w *wgmmaRings, text string) {
 }
 
 // wideError is the most of the sums' error, relative to the largest of them: the tensor
-// cores add all of a result's columns to one float32, where linear.cu has several warps
+// cores add all of a result's columns to one float32, where gemm_skinny.cu has several warps
 // for them. Of 14336 columns an H200 was 1.2e-5 off.
 const wideError = 3e-5
 

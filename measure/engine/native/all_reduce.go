@@ -8,7 +8,7 @@ import (
 )
 
 // block is which of a layer's two blocks a product ends. Each has an exchange
-// buffer of its own, so that they are written in turn (ranks.cu).
+// buffer of its own, so that they are written in turn (tensor_parallel.cu).
 type block int
 
 const (
@@ -16,13 +16,13 @@ const (
 	feedForward
 )
 
-// shared are the buffers that ranks of a model meet with (ranks.cu), and the
+// shared are the buffers that ranks of a model meet with (tensor_parallel.cu), and the
 // tables of where the others have theirs. Nothing of it is there where one GPU has
 // the whole model.
 type shared struct {
 	exchange   [2]cuda.Ptr // float32 [rows][hidden], what the products of each block leave
-	bests      cuda.Ptr    // uint64 [2][ranks][2·batch], the halves of the ranks' best scores (exchange.cuh)
-	packets    cuda.Ptr    // uint64 [2][ranks][batch][hidden], what products post to each other (exchange.cuh)
+	bests      cuda.Ptr    // uint64 [2][ranks][2·batch], the halves of the ranks' best scores (ll_protocol.cuh)
+	packets    cuda.Ptr    // uint64 [2][ranks][batch][hidden], what products post to each other (ll_protocol.cuh)
 	epochs     cuda.Ptr    // uint32 [hidden/16], how often they did
 	bestEpochs cuda.Ptr    // uint32 [2], how often best scores were found, and of how many sequences they are
 	flags      cuda.Ptr    // uint32 [blocks][ranks], how often a block of each rank was at a meeting

@@ -186,7 +186,7 @@ func (e *Engine) stepMixture(s *sequence) {
 func (e *Engine) queueMixtureStep(i, n int, whole bool) error {
 	sh, b, p, w := &e.shape, e.b, e.stepPlan, e.w
 	l := cuda.Launch{
-		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // linear.cu: eight warps that multiply, four that copy
+		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // gemm_skinny.cu: eight warps that multiply, four that copy
 		Shared: sh.stepShared(p.stepGrid), Early: !whole, Together: true,
 	}
 	embedding, head := cuda.Ptr(0), cuda.Ptr(0)

@@ -23,16 +23,16 @@ struct Meeting {
 // meet waits for this block of every rank. What the kernels ahead wrote on this
 // rank, and what this block did, is then seen by the others, and theirs here.
 __device__ __forceinline__ void meet(const Meeting &m) {
-  __shared__ u32 turn;
+  __shared__ u32 epoch;
   __syncthreads();
-  if (threadIdx.x == 0) turn = m.counts[blockIdx.x] += 1;
+  if (threadIdx.x == 0) epoch = m.counts[blockIdx.x] += 1;
   __syncthreads();
   if (threadIdx.x < RANKS) {
     int peer = threadIdx.x;
-    leave_count(m.flags[peer] + blockIdx.x * RANKS + m.rank, turn);
+    leave_count(m.flags[peer] + blockIdx.x * RANKS + m.rank, epoch);
     const u32 *theirs = m.flags[m.rank] + blockIdx.x * RANKS + peer;
     u64 begin = nanoseconds();
-    while ((int)(read_count(theirs) - turn) < 0)
+    while ((int)(read_count(theirs) - epoch) < 0)
       if (waited(begin, m.limit)) give_up(m.late, peer + 1);
   }
   __syncthreads();
@@ -88,12 +88,12 @@ __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
 // before the second meeting, and then reads the others' slices.
 //
 // A product may write to the same buffer again without a meeting at the end, for
-// there are two of them in turn. Say this rank writes to buffer A, after the sum
+// there are two of them in epoch. Say this rank writes to buffer A, after the sum
 // over B that followed the last sum over A. In the sum over B it has met every other
 // rank, whose kernel there began to meet only when the product ahead of it was
 // complete (after_previous), and with it all that was ahead of that, the sum
 // over A with its reads among it. So nobody reads A any more. Where the sum over B is
-// within a product, the others have posted theirs after the same wait (exchange.cuh).
+// within a product, the others have posted theirs after the same wait (ll_protocol.cuh).
 //
 //   parts[rank]: [n] float32, in that rank's memory; n a multiple of 16
 extern "C" __global__ void __launch_bounds__(512)
@@ -145,30 +145,30 @@ extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const
 // who finds the best of this rank's scores posts it to all ranks, in two halves, and
 // the last block takes the best of all ranks', the lowest index among equals.
 //
-//   boxes[rank]: [2][RANKS][2*batch], in that rank's memory; turns: the last turn, and the sequences that are done, zero before and after
+//   boxes[rank]: [2][RANKS][2*batch], in that rank's memory; epochs: the last epoch, and the sequences that are done, zero before and after
 extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, int *told, u64 *const *boxes,
-                                           u32 *late, u64 limit, int rank, u32 *turns) {
+                                           u32 *late, u64 limit, int rank, u32 *epochs) {
   __shared__ bool last;
   let_next_start();
-  Mail m = {boxes, late, limit, rank};
+  LLBuffers m = {boxes, late, limit, rank};
   after_previous();
-  u32 turn = __ldcg(turns) + 1, batch = gridDim.y;
+  u32 epoch = __ldcg(epochs) + 1, batch = gridDim.y;
   u64 winner;
   bool found = best_score(logits, vocab, first, best, arrived, winner);
   if (found)
     for (int to = 0; to < RANKS; to++) {
-      u64 *at = boxes[to] + box(turn, rank, 2 * batch) + 2 * blockIdx.y;
-      post(at, winner >> 32, turn), post(at + 1, (u32)winner, turn);
+      u64 *at = boxes[to] + ll_offset(epoch, rank, 2 * batch) + 2 * blockIdx.y;
+      ll_store(at, winner >> 32, epoch), ll_store(at + 1, (u32)winner, epoch);
     }
-  if (threadIdx.x == 0) last = found && atomicAdd(turns + 1, 1) == batch - 1;
+  if (threadIdx.x == 0) last = found && atomicAdd(epochs + 1, 1) == batch - 1;
   __syncthreads();
   if (!last) return;
   for (u32 seq = threadIdx.x; seq < batch; seq += blockDim.x) {
     const u64 *at[RANKS];
     u64 halves[2 * RANKS], top = 0;
 #pragma unroll
-    for (int r = 0; r < RANKS; r++) at[r] = boxes[rank] + box(turn, r, 2 * batch) + 2 * seq;
-    await<2>(m, at, halves, turn);
+    for (int r = 0; r < RANKS; r++) at[r] = boxes[rank] + ll_offset(epoch, r, 2 * batch) + 2 * seq;
+    ll_wait_all<2>(m, at, halves, epoch);
 #pragma unroll
     for (int r = 0; r < RANKS; r++) {
       u64 other = (u64)(u32)halves[2 * r] << 32 | (u32)halves[2 * r + 1];
@@ -177,7 +177,7 @@ extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, 
     next[seq] = told[seq] = token(top);
     positions[seq] += 1;
   }
-  if (threadIdx.x == 0) turns[0] = turn, turns[1] = 0;
+  if (threadIdx.x == 0) epochs[0] = epoch, epochs[1] = 0;
 }
 
 #endif

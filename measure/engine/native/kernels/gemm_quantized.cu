@@ -1,6 +1,6 @@
 // Products of a few rows with a matrix of quantized weights: decoding. As in
-// linear.cu, producers bring the weights through a ring in shared memory, as they
-// lie in DRAM, and consumers multiply on tensor cores, for which they widen them
+// gemm_skinny.cu, producers bring the weights through a ring in shared memory, as they
+// lie in DRAM, and consumers multiply on tensor cores, for which they dequantize them
 // to 16 bits in registers. The scale of a row is multiplied with its sums when
 // they are done; the scales and zero points of groups come through the ring too,
 // and each group is summed by itself before it is multiplied by its scale.
@@ -11,9 +11,9 @@
 // one unit and all of its sums, and the block so many rows that their inputs, which each
 // block reads again, are no more bytes than the weights.
 //
-// The host defines the shapes of the rings, NARROW_1 to NARROW_32 by the largest
-// batch: NT, RT, KS, STAGES, XR, as linear.cu has them, WR, and the number of warps that
-// multiply; NARROW_GATED_1 and NARROW_DEEP_1 to 32 are those of gated products and of
+// The host defines the shapes of the rings, QUANTIZED_NORM_1 to QUANTIZED_NORM_32 by the largest
+// batch: NT, RT, KS, STAGES, XR, as gemm_skinny.cu has them, WR, and the number of warps that
+// multiply; QUANTIZED_SWIGLU_1 and QUANTIZED_RESIDUAL_1 to 32 are those of gated products and of
 // those that add to the stream.
 
 #ifdef QUANTIZED
@@ -21,8 +21,8 @@
 // COPIERS are the warps of a block that copy, beside so many that multiply.
 #define COPIERS(CW) ((CW) > 8 ? 2 : 4)
 
-struct NarrowArgs {
-  LinearArgs l;
+struct QuantizedArgs {
+  GemmArgs l;
   const void *scales; // quantized.cuh
   const u8 *zeros;
 };
@@ -38,8 +38,8 @@ struct Share {
   }
 };
 
-template <int NT, int RT, int KS, int STAGES, int XR, int WR, int CW, Out OUT>
-struct Narrow {
+template <int NT, int RT, int KS, int STAGES, int XR, int WR, int CW, Epilogue OUT>
+struct QuantizedGemm {
   static constexpr int THREADS = CW * WARP; // that multiply
   static constexpr int PR = COPIERS(CW);    // warps that copy
   static constexpr int ROWS = 16 * RT;
@@ -67,20 +67,20 @@ struct Narrow {
   static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
   static_assert(RW * WR == RT && WC * WR == CW && UNITS * WC * UNIT == KS && PITCH % 128 == 0, "a stage divides among the warps");
 
-  const NarrowArgs &a;
+  const QuantizedArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
   bool *last;        // this block has the last part of a tile
   float *of_rows;    // [ROWS], scales of the tile's rows where weights have 8 bits
   Share deal;
 
-  // A Cursor is a stage's place in the weights and in the ring, as linear.cu's, but that
+  // A Cursor is a stage's place in the weights and in the ring, as gemm_skinny.cu's, but that
   // a part is of all units of a tile.
   struct Cursor {
     int turn, first, units, item, k, end, slot, dealt, rest;
     u32 phase;
-    __device__ __forceinline__ void enter(const Narrow &l) {
-      const LinearArgs &a = l.a.l;
+    __device__ __forceinline__ void enter(const QuantizedGemm &l) {
+      const GemmArgs &a = l.a.l;
       k = 0, end = a.k;
       if (a.parts == 1) {
         units = 0;
@@ -101,7 +101,7 @@ struct Narrow {
       if (++slot == STAGES) slot = 0, phase ^= 1;
       return (k += KS) < end;
     }
-    __device__ __forceinline__ void next(const Narrow &l) {
+    __device__ __forceinline__ void next(const QuantizedGemm &l) {
       if (!step()) turn++, enter(l);
     }
     __device__ __forceinline__ int tiles() const { return RT == 1 ? 1 : units; }
@@ -127,7 +127,7 @@ struct Narrow {
   __device__ __forceinline__ int rows() const { return OUT == SWIGLU ? 2 * a.l.n : a.l.n; }
 
   // The producers take PASS rows at a time, a thread always the same column of them.
-  // As in linear.cu, there is one warp of them on each scheduler, so instructions
+  // As in gemm_skinny.cu, there is one warp of them on each scheduler, so instructions
   // count: addresses of a whole tile are one product and sum each. (With row and
   // column of each copy found anew, a stage took 2000 cycles and more of them, of
   // about 800 that DRAM takes.)
@@ -196,7 +196,7 @@ struct Narrow {
   }
 
   // produce fills the ring, of which the first round does not wait for the kernel
-  // ahead, and lets the one behind start, as linear.cu's does.
+  // ahead, and lets the one behind start, as gemm_skinny.cu's does.
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = start(1), x = w;
@@ -233,7 +233,7 @@ struct Narrow {
     Result at(e);
     int o = (first + at.unit) * 16 + at.r;
     bool any = at.unit < units && at.seq < a.l.batch && o < a.l.n;
-    s.x[at_e] = any ? __ldcg(a.l.y + (u64)at.seq * a.l.n + o) : 0.f, s.gain[at_e] = any ? gain(wide(a.l.norm[o])) : 0.f;
+    s.x[at_e] = any ? __ldcg(a.l.y + (u64)at.seq * a.l.n + o) : 0.f, s.gain[at_e] = any ? gain(to_float(a.l.norm[o])) : 0.f;
   }
 
   // A Lane is where a lane's first operands lie in a stage: 16 bytes of a row of the
@@ -290,7 +290,7 @@ struct Narrow {
 #else
       const bf16 *scales = (const bf16 *)(slot + lane.scales) + u * ROWS + i * WR * 16;
       const u8 *zeros = slot + lane.zeros + (u * ROWS + i * WR * 16) / 2;
-      float sp = wide(scales[0]), sq = wide(scales[8]);
+      float sp = to_float(scales[0]), sq = to_float(scales[8]);
       u32 zp = zeros[0] >> lane.shift & 15, zq = zeros[4] >> lane.shift & 15;
       float group[CHAINS][NT][4] = {};
       const u32 *ps = &p.x, *qs = &q.x;
@@ -435,7 +435,7 @@ struct Narrow {
 
   // finish writes the results of one tile.
   __device__ __forceinline__ void finish(const float *red, const float *scale, int first, int units, Stream &stream) const {
-    const LinearArgs &l = a.l;
+    const GemmArgs &l = a.l;
 #pragma unroll(EACH <= 4 ? EACH : 1)
     for (int e = 0; e < EACH; e++) {
       Result at(e);
@@ -445,14 +445,14 @@ struct Narrow {
         int o = (first + at.unit) * 8 + r;
         if (r >= 8 || seq >= l.batch || at.unit >= units) continue;
         float gate = total(red, first, at, r) * scale[seq], up = total(red, first, at, r + 8) * scale[seq];
-        l.h[(u64)seq * l.n + o] = narrow(activate(gate) * up);
+        l.h[(u64)seq * l.n + o] = to_16bit(activate(gate) * up);
         continue;
       }
       int o = (first + at.unit) * 16 + r;
       bool there = at.unit < units && seq < l.batch && o < l.n;
       u64 to = (u64)seq * l.n + o;
-      if (OUT == SCORES || OUT == PLAIN) {
-        if (there) l.y[to] = total(red, first, at, r) * (OUT == SCORES ? scale[seq] : 1.f);
+      if (OUT == NORM_STORE || OUT == STORE) {
+        if (there) l.y[to] = total(red, first, at, r) * (OUT == NORM_STORE ? scale[seq] : 1.f);
         continue;
       }
       float x = 0.f;
@@ -461,7 +461,7 @@ struct Narrow {
       if (there) {
         x = stream.x[s] + total(red, first, at, r);
         l.y[to] = x;
-        l.h[to] = narrow(x * stream.gain[s]);
+        l.h[to] = to_16bit(x * stream.gain[s]);
       }
       float ss = x * x;
 #pragma unroll
@@ -493,14 +493,14 @@ struct Narrow {
     sync_threads_of(1, THREADS);
   }
 
-  __device__ static void run(const NarrowArgs &a) {
+  __device__ static void run(const QuantizedArgs &a) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ __align__(16) float red[BUFFERS * COPIES * RED];
     __shared__ float scale[NT * 8];
     __shared__ float of_rows[BUFFERS * ROWS];
     __shared__ bool last;
-    Narrow l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
+    QuantizedGemm l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, COPY), barrier_init(empty + i, CW * WARP_ARRIVALS);
     }
@@ -510,7 +510,7 @@ struct Narrow {
       return;
     }
     wait_for_previous();
-    if (OUT == SCORES || OUT == SWIGLU) l.reciprocals(scale);
+    if (OUT == NORM_STORE || OUT == SWIGLU) l.reciprocals(scale);
     l.consume(red, scale);
   }
 };
@@ -525,33 +525,33 @@ struct Narrow {
 // Of a ring: the threads of a block, and the blocks for which a multiprocessor has to
 // have registers.
 template <int NT, int, int, int, int, int, int CW>
-constexpr int NARROW_THREADS = (CW + COPIERS(CW)) * WARP;
+constexpr int QUANTIZED_THREADS = (CW + COPIERS(CW)) * WARP;
 template <int NT, int, int, int, int, int, int CW>
-constexpr int NARROW_BLOCKS = NT > 1 && CW > 8 || (CW + COPIERS(CW)) * WARP > MOST_THREADS / 2 ? 1 : 2;
+constexpr int QUANTIZED_BLOCKS = NT > 1 && CW > 8 || (CW + COPIERS(CW)) * WARP > MOST_THREADS / 2 ? 1 : 2;
 
-#define NARROW(name, SHAPE, OUT)                                                                                           \
-  extern "C" __global__ void __launch_bounds__(NARROW_THREADS<SHAPE>, NARROW_BLOCKS<SHAPE>)                                 \
+#define QUANTIZED_GEMM(name, SHAPE, OUT)                                                                                           \
+  extern "C" __global__ void __launch_bounds__(QUANTIZED_THREADS<SHAPE>, QUANTIZED_BLOCKS<SHAPE>)                                 \
       name(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
            const bf16 *norm, int parts, float *partial, u32 *arrived, const void *scales, const u8 *zeros) {               \
-    NarrowArgs a = {{w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived}, scales, zeros};          \
-    Narrow<SHAPE, OUT>::run(a);                                                                                            \
+    QuantizedArgs a = {{w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived}, scales, zeros};          \
+    QuantizedGemm<SHAPE, OUT>::run(a);                                                                                            \
   }
 
 #if SANDWICH || RANKS > 1
-#define NARROW_PLAIN(rows) NARROW(narrow_plain_##rows, NARROW_DEEP_##rows, PLAIN)
+#define QUANTIZED_PLAIN(rows) QUANTIZED_GEMM(quantized_plain_##rows, QUANTIZED_RESIDUAL_##rows, STORE)
 #else
-#define NARROW_PLAIN(rows)
+#define QUANTIZED_PLAIN(rows)
 #endif
 
-#define NARROWS(rows)                                          \
-  NARROW(narrow_scores_##rows, NARROW_##rows, SCORES)          \
-  NARROW(narrow_residual_##rows, NARROW_DEEP_##rows, RESIDUAL) \
-  NARROW(narrow_swiglu_##rows, NARROW_##rows, SWIGLU)          \
-  NARROW_PLAIN(rows)
+#define QUANTIZED_GEMMS(rows)                                          \
+  QUANTIZED_GEMM(quantized_norm_##rows, QUANTIZED_NORM_##rows, NORM_STORE)          \
+  QUANTIZED_GEMM(quantized_residual_##rows, QUANTIZED_RESIDUAL_##rows, RESIDUAL) \
+  QUANTIZED_GEMM(quantized_swiglu_##rows, QUANTIZED_NORM_##rows, SWIGLU)          \
+  QUANTIZED_PLAIN(rows)
 
-NARROWS(1)
-NARROWS(8)
-NARROWS(16)
-NARROWS(32)
+QUANTIZED_GEMMS(1)
+QUANTIZED_GEMMS(8)
+QUANTIZED_GEMMS(16)
+QUANTIZED_GEMMS(32)
 
 #endif // QUANTIZED

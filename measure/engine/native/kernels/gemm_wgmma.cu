@@ -1,4 +1,4 @@
-// Products of 17 to 64 rows with a weight matrix on Hopper: decoding. As in linear.cu
+// Products of 17 to 64 rows with a weight matrix on Hopper: decoding. As in gemm_skinny.cu
 // the weights go through a ring in shared memory that begins to fill while the kernel
 // ahead still runs; here bulk tensor copies bring them, two boxes of many rows a stage,
 // and two warpgroups multiply them where they lie: the inputs are the 64 rows of a wgmma,
@@ -11,47 +11,47 @@
 // threads have the same places in the same units.
 //
 // Of the ranks of a model each posts its sums to the others, and adds what they posted
-// (exchange.cuh), or leaves them for all_reduce.
+// (ll_protocol.cuh), or leaves them for all_reduce.
 //
-// The host defines WIDE_SCORES_32 and so on, for up to 32 rows of inputs and up to 64:
+// The host defines WGMMA_NORM_32 and so on, for up to 32 rows of inputs and up to 64:
 // weight rows of a warpgroup, stages, rows of inputs, blocks of a cluster, and columns of a
 // stage in 64.
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && defined(WIDE_RINGS)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && defined(WGMMA_GEMM)
 
-#define WIDE_GROUPS 2                    // warpgroups that multiply
-#define WIDE_THREADS (WIDE_GROUPS * 128) // of those; behind them a warp that copies and those that find norms
-#define WIDE_UNIT 2048                   // bytes of 16 rows of 64 columns
+#define WGMMA_GROUPS 2                    // warpgroups that multiply
+#define WGMMA_THREADS (WGMMA_GROUPS * 128) // of those; behind them a warp that copies and those that find norms
+#define WGMMA_UNIT 2048                   // bytes of 16 rows of 64 columns
 
-// WideShared is what the blocks of a cluster send each other.
+// WgmmaShared is what the blocks of a cluster send each other.
 template <int N, int XR>
-struct WideShared {
+struct WgmmaShared {
   float2 sums[N / 4][2 * XR]; // of the threads of a warpgroup that have inputs
   float2 word;
   u64 received, taken; // barriers: of the sums, and that the other has taken those sent to it
 };
 
-template <int N, int STAGES, int XR, int CLUSTER, int SPAN, Out OUT>
-struct Wide {
-  static constexpr int UNITS = WIDE_GROUPS * N / 16;
+template <int N, int STAGES, int XR, int CLUSTER, int SPAN, Epilogue OUT>
+struct WgmmaGemm {
+  static constexpr int UNITS = WGMMA_GROUPS * N / 16;
   static constexpr int MINE = N / 16; // units of a warpgroup
-  static constexpr int SLAB = UNITS * WIDE_UNIT + XR * 128; // bytes of 64 columns
+  static constexpr int SLAB = UNITS * WGMMA_UNIT + XR * 128; // bytes of 64 columns
   static constexpr int STAGE = SPAN * SLAB;
   static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
   static constexpr int SENT = N / 4 * 2 * XR * 8;        // bytes
-  static constexpr int NORMERS = OUT == SCORES && N <= 64 ? 4 : 1; // warps that find norms: where there are registers for more than one
-  static constexpr int ALL = WIDE_THREADS + (1 + NORMERS) * WARP;
-  static constexpr bool NORMED = OUT == SCORES || OUT == SWIGLU;
-  static constexpr bool ADDED = OUT == RESIDUAL || OUT == SUMMED; // to the stream
+  static constexpr int NORMERS = OUT == NORM_STORE && N <= 64 ? 4 : 1; // warps that find norms: where there are registers for more than one
+  static constexpr int ALL = WGMMA_THREADS + (1 + NORMERS) * WARP;
+  static constexpr bool NORMED = OUT == NORM_STORE || OUT == SWIGLU;
+  static constexpr bool ADDED = OUT == RESIDUAL || OUT == ALL_REDUCE; // to the stream
   static constexpr bool AHEAD = ADDED && N <= 48;                 // there are registers for what is added to
   static_assert(N % 16 == 0 && (CLUSTER == 1 || CLUSTER == 2), "units, and pairs of blocks");
-  static_assert(XR * 128 + UNITS * WIDE_UNIT >= 64 * 128, "a product reads 64 rows of inputs, those that there are not of what lies behind");
+  static_assert(XR * 128 + UNITS * WGMMA_UNIT >= 64 * 128, "a product reads 64 rows of inputs, those that there are not of what lies behind");
 
-  const LinearArgs &a;
+  const GemmArgs &a;
   const TensorMap &weights, &inputs;
   u8 *ring;
   u64 *full, *empty;
-  WideShared<N, XR> &shared;
+  WgmmaShared<N, XR> &shared;
   Deal deal;
   int rank, stages; // of the cluster; this block's
 #if RANKS > 1
@@ -80,9 +80,9 @@ struct Wide {
 
   __device__ __forceinline__ void copy_weights(const Tile &t, int stage, int slot) const {
     u32 at = shared_address(ring) + slot * STAGE + XR * 128;
-    expect_boxes(full + slot, SPAN * UNITS * WIDE_UNIT);
+    expect_boxes(full + slot, SPAN * UNITS * WGMMA_UNIT);
 #pragma unroll
-    for (int g = 0; g < WIDE_GROUPS; g++)
+    for (int g = 0; g < WGMMA_GROUPS; g++)
 #pragma unroll
       for (int s = 0; s < SPAN; s++) copy_box(at + s * SLAB + g * N * 128, weights, column(stage) + s * 64, (t.first + g * MINE) * OUTPUTS, 0, full + slot);
   }
@@ -94,7 +94,7 @@ struct Wide {
   }
 
   // produce is one thread's. Its first round of weights does not wait for the kernel
-  // ahead, and then the kernel behind may start (linear.cu).
+  // ahead, and then the kernel behind may start (gemm_skinny.cu).
   __device__ void produce() const {
     Cursor w = {0, 1};
     int ahead = 0;
@@ -222,7 +222,7 @@ struct Wide {
 #if RANKS > 1
   // A thread posts its four values of a unit and a sequence as two words, and a warp's lie
   // together: of each value the upper 24 bits of its float32, to nearest, and with each two of
-  // them the lower 16 bits of the turn. Those are half the bytes of whole values with a turn
+  // them the lower 16 bits of the epoch. Those are half the bytes of whole values with a epoch
   // each, which took longer on the links (docs/native.md). A box has no more words than there
   // is room for whole values of the batch, of which XR is less than twice.
   static constexpr int VIEW = RANKS > 4 ? 1 : RANKS > 2 || MINE > 4 ? 2 : 2 * MINE; // halves of units that are looked for at a time
@@ -234,15 +234,15 @@ struct Wide {
     return (bits << 1 > 0xff000000u ? bits : bits + 0x80) & 0xffffff00u;
   }
 
-  // posted_at is where half i of the units of a warpgroup are in a box.
-  __device__ __forceinline__ u64 posted_at(int i, const Tile &t, int group) const {
+  // ll_position is where half i of the units of a warpgroup are in a box.
+  __device__ __forceinline__ u64 ll_position(int i, const Tile &t, int group) const {
     return ((u64)(t.first + group * MINE + i / 2) * (XR / 8) + place() / WARP * 2 + i % 2) * 64 + threadIdx.x % WARP * 2;
   }
 
   // exchange posts a thread's sums to the other ranks and makes them those of all. When it
-  // returns all threads of the warpgroup have read the turn.
-  __device__ __forceinline__ void exchange(float (&d)[N / 2], u32 turn, const Tile &t, int group) const {
-    const Mail &m = a.mail;
+  // returns all threads of the warpgroup have read the epoch.
+  __device__ __forceinline__ void exchange(float (&d)[N / 2], u32 epoch, const Tile &t, int group) const {
+    const LLBuffers &m = a.ll;
     u64 words = (u64)a.n * (XR / 2); // of a box
 #pragma unroll
     for (int i = 0; i < 2 * MINE; i++) {
@@ -253,21 +253,21 @@ struct Wide {
         float *v = d + i / 2 * 8 + c * 4 + i % 2 * 2;
         u32 x = short_value(v[0]), y = short_value(v[1]);
         v[0] = __uint_as_float(x), v[1] = __uint_as_float(y); // as the others see them
-        word[c] = (u64)turn << 48 | (u64)y << 16 | x >> 8;
+        word[c] = (u64)epoch << 48 | (u64)y << 16 | x >> 8;
       }
       for (int to = 0; to < RANKS; to++)
-        if (to != m.rank) post_pair(boxes[to] + box(turn, m.rank, words) + posted_at(i, t, group), word[0], word[1]);
+        if (to != m.rank) ll_store_pair(boxes[to] + ll_offset(epoch, m.rank, words) + ll_position(i, t, group), word[0], word[1]);
     }
 #pragma unroll
-    for (int from = 0; from < 2 * MINE; from += VIEW) take_view(d, from, turn, words, t, group);
+    for (int from = 0; from < 2 * MINE; from += VIEW) take_view(d, from, epoch, words, t, group);
     sync_threads_of(3 + group, 128);
   }
 
   // take_view waits for the other ranks' values of some halves of units, those of 8
   // sequences each, and adds them. It looks for all of them at a time, which takes as
   // long as for one.
-  __device__ __forceinline__ void take_view(float (&d)[N / 2], int from, u32 turn, u64 words, const Tile &t, int group) const {
-    const Mail &m = a.mail;
+  __device__ __forceinline__ void take_view(float (&d)[N / 2], int from, u32 epoch, u64 words, const Tile &t, int group) const {
+    const LLBuffers &m = a.ll;
     u64 got[VIEW][SEEN][2], begin = 0;
     for (u32 looks = 1;; looks++) {
       int missing = -1;
@@ -277,13 +277,13 @@ struct Wide {
 #pragma unroll
         for (int s = 0; s < SEEN; s++) {
           int r = RANKS > 2 ? s : m.rank ^ 1;
-          if (any && r != m.rank) read_pair(boxes[m.rank] + box(turn, r, words) + posted_at(from + i, t, group), got[i][s]);
-          else got[i][s][0] = got[i][s][1] = (u64)turn << 48;
+          if (any && r != m.rank) ll_load_pair(boxes[m.rank] + ll_offset(epoch, r, words) + ll_position(from + i, t, group), got[i][s]);
+          else got[i][s][0] = got[i][s][1] = (u64)epoch << 48;
         }
       }
 #pragma unroll
       for (int v = 0; v < VIEW * SEEN * 2; v++)
-        if ((got[v / 2 / SEEN][v / 2 % SEEN][v % 2] >> 48) != (turn & 0xffff)) missing = RANKS > 2 ? v / 2 % SEEN : m.rank ^ 1;
+        if ((got[v / 2 / SEEN][v / 2 % SEEN][v % 2] >> 48) != (epoch & 0xffff)) missing = RANKS > 2 ? v / 2 % SEEN : m.rank ^ 1;
       if (missing < 0) break;
       if (looks % 64) continue;
       if (begin == 0) begin = nanoseconds();
@@ -292,14 +292,14 @@ struct Wide {
 #pragma unroll
     for (int v = 0; v < VIEW * 4; v++) {
       int i = v / 4, c = v / 2 % 2;
-      float &own = d[(from + i) / 2 * 8 + c * 4 + (from + i) % 2 * 2 + v % 2], sum = RANKS > 2 ? 0.f : own;
+      float &local = d[(from + i) / 2 * 8 + c * 4 + (from + i) % 2 * 2 + v % 2], sum = RANKS > 2 ? 0.f : local;
 #pragma unroll
       for (int s = 0; s < SEEN; s++) {
         u64 word = got[i][s][c];
-        float other = RANKS > 2 && s == m.rank ? own : __uint_as_float(v % 2 ? (u32)(word >> 16) & 0xffffff00u : (u32)word << 8);
+        float other = RANKS > 2 && s == m.rank ? local : __uint_as_float(v % 2 ? (u32)(word >> 16) & 0xffffff00u : (u32)word << 8);
         sum = RANKS > 2 && s == 0 ? other : sum + other;
       }
-      own = sum;
+      local = sum;
     }
   }
 #endif
@@ -312,7 +312,7 @@ struct Wide {
     for (int h = 0; h < 2; h++) {
       int seq = sequence(h);
       if (seq >= a.batch) continue;
-      float s = OUT == PLAIN ? 1.f : scale[seq];
+      float s = OUT == STORE ? 1.f : scale[seq];
 #pragma unroll
       for (int u = 0; u < MINE; u++) {
         int unit = group * MINE + u;
@@ -338,7 +338,7 @@ struct Wide {
     int lane = threadIdx.x % WARP;
     float each = 1.f / a.k;
 #pragma unroll 1
-    for (int first = (threadIdx.x - WIDE_THREADS) / WARP * 8 - 8; first < XR; first += 8 * NORMERS) {
+    for (int first = (threadIdx.x - WGMMA_THREADS) / WARP * 8 - 8; first < XR; first += 8 * NORMERS) {
       float ss[8] = {};
 #pragma unroll 1
       for (int i = lane * 4; i < a.k / 16; i += WARP * 4) {
@@ -368,12 +368,12 @@ struct Wide {
       Stream s;
       if (AHEAD && mine && t.units > 0) load_stream(s, t, group);
 #if RANKS > 1
-      u32 turn = 0;
-      bool posts = OUT == SUMMED && mine && group * MINE < t.units;
-      if (posts) turn = __ldcg(a.turns + t.first + group * MINE) + 1; // of units that no other warpgroup has
+      u32 epoch = 0;
+      bool posts = OUT == ALL_REDUCE && mine && group * MINE < t.units;
+      if (posts) epoch = __ldcg(a.epochs + t.first + group * MINE) + 1; // of units that no other warpgroup has
 #endif
       if (t.units > 0) multiply(d, c, group);
-      if (NORMED && pass == 0) sync_threads_of(2, WIDE_THREADS + NORMERS * WARP); // scale is found
+      if (NORMED && pass == 0) sync_threads_of(2, WGMMA_THREADS + NORMERS * WARP); // scale is found
       if (t.units == 0) return;
       if (!mine) {
         send_sums(d, pass);
@@ -382,8 +382,8 @@ struct Wide {
       if (CLUSTER > 1) add_sums(d, pass, group);
 #if RANKS > 1
       if (posts) {
-        exchange(d, turn, t, group);
-        if (place() < min(MINE, t.units - group * MINE)) a.turns[t.first + group * MINE + place()] = turn;
+        exchange(d, epoch, t, group);
+        if (place() < min(MINE, t.units - group * MINE)) a.epochs[t.first + group * MINE + place()] = epoch;
       }
 #endif
       if (ADDED && !AHEAD) load_stream(s, t, group);
@@ -394,22 +394,22 @@ struct Wide {
     }
   }
 
-  __device__ static void run(const LinearArgs &a, const TensorMap &weights, const TensorMap &inputs) {
+  __device__ static void run(const GemmArgs &a, const TensorMap &weights, const TensorMap &inputs) {
     DYNAMIC_SHARED(memory);
     __shared__ u64 full[STAGES], empty[STAGES];
-    __shared__ WideShared<CLUSTER == 1 ? 4 : N, CLUSTER == 1 ? 1 : XR> sums;
+    __shared__ WgmmaShared<CLUSTER == 1 ? 4 : N, CLUSTER == 1 ? 1 : XR> sums;
     __shared__ float scale[XR];
     u8 *ring = memory + (0u - shared_address(memory)) % 1024;
     int rank = blockIdx.x % CLUSTER, all = (a.k + SPAN * 64 - 1) / (SPAN * 64);
 #if RANKS > 1
     __shared__ u64 *boxes[RANKS];
-    if (OUT == SUMMED && threadIdx.x < RANKS) boxes[threadIdx.x] = a.mail.boxes[threadIdx.x];
-    Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER, boxes};
+    if (OUT == ALL_REDUCE && threadIdx.x < RANKS) boxes[threadIdx.x] = a.ll.boxes[threadIdx.x];
+    WgmmaGemm l = {a, weights, inputs, ring, full, empty, (WgmmaShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER, boxes};
 #else
-    Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER};
+    WgmmaGemm l = {a, weights, inputs, ring, full, empty, (WgmmaShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER};
 #endif
-    if (threadIdx.x == WIDE_THREADS) {
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, 2), barrier_init(empty + i, WIDE_THREADS / WARP);
+    if (threadIdx.x == WGMMA_THREADS) {
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, 2), barrier_init(empty + i, WGMMA_THREADS / WARP);
       if (CLUSTER > 1) {
         barrier_init(&sums.received, 1), barrier_init(&sums.taken, 1);
         barrier_expect(&sums.received, SENT), barrier_expect(&sums.taken, sizeof sums.word);
@@ -419,51 +419,51 @@ struct Wide {
     }
     __syncthreads();
     if (CLUSTER > 1) cluster_begin();
-    if (threadIdx.x == WIDE_THREADS)
+    if (threadIdx.x == WGMMA_THREADS)
       l.produce();
     else
       wait_for_previous();
     __syncwarp();
     if (CLUSTER > 1) cluster_wait(); // the other has its barriers
-    if (NORMED && threadIdx.x >= WIDE_THREADS + WARP) {
+    if (NORMED && threadIdx.x >= WGMMA_THREADS + WARP) {
       l.scales(scale);
-      arrive_at(2, WIDE_THREADS + NORMERS * WARP);
+      arrive_at(2, WGMMA_THREADS + NORMERS * WARP);
     }
-    if (threadIdx.x < WIDE_THREADS) l.consume(scale);
+    if (threadIdx.x < WGMMA_THREADS) l.consume(scale);
   }
 };
 
-#define WIDE_PRODUCT(name, SHAPE, OUT)                                                                                           \
-  extern "C" __global__ void __launch_bounds__(Wide<SHAPE, OUT>::ALL, 2)                                                           \
+#define WGMMA_PRODUCT(name, SHAPE, OUT)                                                                                           \
+  extern "C" __global__ void __launch_bounds__(WgmmaGemm<SHAPE, OUT>::ALL, 2)                                                           \
       name(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm) {                       \
-    LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
-    Wide<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
+    GemmArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
+    WgmmaGemm<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
   }
 
 #if RANKS > 1
-#define WIDE_STREAM(rows)                                                                                                        \
-  WIDE_PRODUCT(wide_plain_##rows, WIDE_STREAM_##rows, PLAIN)                                                                     \
-  extern "C" __global__ void __launch_bounds__(Wide<WIDE_STREAM_##rows, SUMMED>::ALL, 2)                                            \
-      wide_summed_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
-                         const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
-    LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm, 1, nullptr, nullptr, {boxes, late, limit, rank}, turns}; \
-    Wide<WIDE_STREAM_##rows, SUMMED>::run(a, weights, inputs);                                                                   \
+#define WGMMA_RESIDUAL(rows)                                                                                                        \
+  WGMMA_PRODUCT(wgmma_plain_##rows, WGMMA_RESIDUAL_##rows, STORE)                                                                     \
+  extern "C" __global__ void __launch_bounds__(WgmmaGemm<WGMMA_RESIDUAL_##rows, ALL_REDUCE>::ALL, 2)                                            \
+      wgmma_all_reduce_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
+                         const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *epochs) { \
+    GemmArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm, 1, nullptr, nullptr, {boxes, late, limit, rank}, epochs}; \
+    WgmmaGemm<WGMMA_RESIDUAL_##rows, ALL_REDUCE>::run(a, weights, inputs);                                                                   \
   }
 #else
-#define WIDE_STREAM(rows) WIDE_PRODUCT(wide_residual_##rows, WIDE_STREAM_##rows, RESIDUAL)
+#define WGMMA_RESIDUAL(rows) WGMMA_PRODUCT(wgmma_residual_##rows, WGMMA_RESIDUAL_##rows, RESIDUAL)
 #endif
 
-#define WIDE_PRODUCTS(rows)                                        \
-  WIDE_PRODUCT(wide_scores_##rows, WIDE_SCORES_##rows, SCORES)     \
-  WIDE_PRODUCT(wide_head_##rows, WIDE_HEAD_##rows, SCORES)         \
-  WIDE_PRODUCT(wide_gated_##rows, WIDE_GATED_##rows, SWIGLU)       \
-  WIDE_STREAM(rows)
+#define WGMMA_PRODUCTS(rows)                                        \
+  WGMMA_PRODUCT(wgmma_norm_##rows, WGMMA_NORM_##rows, NORM_STORE)     \
+  WGMMA_PRODUCT(wgmma_head_##rows, WGMMA_HEAD_##rows, NORM_STORE)         \
+  WGMMA_PRODUCT(wgmma_swiglu_##rows, WGMMA_SWIGLU_##rows, SWIGLU)       \
+  WGMMA_RESIDUAL(rows)
 
-#ifdef WIDE_SCORES_32
-WIDE_PRODUCTS(32)
+#ifdef WGMMA_NORM_32
+WGMMA_PRODUCTS(32)
 #endif
-#ifdef WIDE_SCORES_64
-WIDE_PRODUCTS(64)
+#ifdef WGMMA_NORM_64
+WGMMA_PRODUCTS(64)
 #endif
 
 #endif

@@ -6,7 +6,7 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// A wideRing is the ring of a kernel of linear_wide.cu.
+// A wideRing is the ring of a kernel of gemm_wgmma.cu.
 type wgmmaRing struct {
 	units     int // of 16 weight rows, a stage
 	stages    int
@@ -66,7 +66,7 @@ func (r *wgmmaRing) staticShared(rows int) int { return 1<<10 + r.sent(rows) + 5
 // mostWide is the largest batch that wide products are compiled for.
 const maxWgmmaBatch = 64
 
-// wideFor are the products of linear_wide.cu for a batch, of which there is one at most,
+// wideFor are the products of gemm_wgmma.cu for a batch, of which there is one at most,
 // for compiling them takes time. On a multiprocessor there is room for two blocks, but not
 // for two that add to the stream, as linearShapes has it: those have what the others
 // leave. On one GPU gate_up_proj, half of all weights, has a multiprocessor for itself and a
@@ -100,7 +100,7 @@ func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	return []gemmKernels{{rows: rows, columns: rows / 8, wgmma: w, tiles: 1, depth: 64, least: 1}}
 }
 
-// isWide reports whether the kernels are those of linear_wide.cu.
+// isWide reports whether the kernels are those of gemm_wgmma.cu.
 func (l *gemmKernels) isWgmma() bool { return l.wgmma.scores.units > 0 }
 
 // wide reports whether a model's steps have them: dense models of 16-bit weights that add
@@ -113,10 +113,10 @@ func (s *shape) usesWgmma() bool {
 // wideDefines are the constants of the rings.
 func (l *gemmKernels) wgmmaDefines() (out []string) {
 	w := &l.wgmma
-	out = append(out, "WIDE_RINGS=1")
+	out = append(out, "WGMMA_GEMM=1")
 	for i, r := range []*wgmmaRing{&w.scores, &w.head, &w.gated, &w.stream} {
-		name := []string{"SCORES", "HEAD", "GATED", "STREAM"}[i]
-		out = append(out, fmt.Sprintf("WIDE_%s_%d=%d,%d,%d,%d,%d", name, l.rows, 8*r.units, r.stages, l.rows, r.cluster, r.span))
+		name := []string{"NORM", "HEAD", "SWIGLU", "RESIDUAL"}[i]
+		out = append(out, fmt.Sprintf("WGMMA_%s_%d=%d,%d,%d,%d,%d", name, l.rows, 8*r.units, r.stages, l.rows, r.cluster, r.span))
 	}
 	return out
 }
@@ -193,10 +193,10 @@ func (l *gemmKernels) countClusters() error {
 // wideNames adds the kernels' names. Ranks post their sums, or leave them for another
 // kernel.
 func (l *gemmKernels) wgmmaNames(s *shape, to map[string]**cuda.Kernel) {
-	name := func(what string) string { return fmt.Sprintf("wide_%s_%d", what, l.rows) }
-	to[name("scores")], to[name("head")], to[name("gated")] = &l.scores, &l.head, &l.swiglu
+	name := func(what string) string { return fmt.Sprintf("wgmma_%s_%d", what, l.rows) }
+	to[name("norm")], to[name("head")], to[name("swiglu")] = &l.scores, &l.head, &l.swiglu
 	if s.ranks > 1 {
-		to[name("summed")], to[name("plain")] = &l.allReduce, &l.plain
+		to[name("all_reduce")], to[name("plain")] = &l.allReduce, &l.plain
 		return
 	}
 	to[name("residual")] = &l.residual

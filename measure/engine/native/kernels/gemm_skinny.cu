@@ -18,22 +18,22 @@
 // once for all of them. In the ring a row's 16-byte pieces 4 to 7 of each 8 change
 // places with 0 to 3 where the row is odd, so that the 16-byte loads of two
 // neighbouring rows meet no bank twice. The host defines the shapes of the rings by the
-// largest batch, SHAPE_1 to SHAPE_16: NT, RT, KS, STAGES, XR; GATED_1 to GATED_16 are
-// those of gated products, DEEP_1 to DEEP_16 those of products that add to the stream.
+// largest batch, SKINNY_NORM_1 to SKINNY_NORM_16: NT, RT, KS, STAGES, XR; SKINNY_SWIGLU_1 to SKINNY_SWIGLU_16 are
+// those of gated products, SKINNY_RESIDUAL_1 to SKINNY_RESIDUAL_16 those of products that add to the stream.
 
 #define CONSUMERS 8
 #define PRODUCERS 4
 #define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
 
-enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN, SUMMED, HALVES };
+enum Epilogue { NORM_STORE, RESIDUAL, SWIGLU, STORE, ALL_REDUCE, HALF_TILES };
 
-struct LinearArgs {
+struct GemmArgs {
   const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
   const bf16 *x;       // [batch][k]
   int n, k, batch;
   float eps;
   const float *squares; // [batch][k/16], of the norm ahead of this product
-  float *y;             // SCORES, PLAIN: [batch][n]; RESIDUAL: the stream, [batch][n]
+  float *y;             // NORM_STORE, STORE: [batch][n]; RESIDUAL: the stream, [batch][n]
   bf16 *h;              // RESIDUAL: the stream times norm; SWIGLU: [batch][n]
   float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
   const bf16 *norm;     // RESIDUAL: of the next norm
@@ -41,9 +41,9 @@ struct LinearArgs {
   float *partial;       // [units][parts][8*NT][16]
   u32 *arrived;         // [units], zero before and after
 #if RANKS > 1
-  // SUMMED: as RESIDUAL, of the sum over the ranks; without h, y is that alone
-  Mail mail;
-  u32 *turns; // [units], of the last exchange
+  // ALL_REDUCE: as RESIDUAL, of the sum over the ranks; without h, y is that alone
+  LLBuffers ll;
+  u32 *epochs; // [units], of the last exchange
 #endif
 };
 
@@ -81,12 +81,12 @@ struct Deal {
 };
 
 // RT units of 16 rows and KS columns of weights, and as many columns of XR
-// inputs, make one stage of the ring; NT is the batch in eights. HALVES is SCORES by
+// inputs, make one stage of the ring; NT is the batch in eights. HALF_TILES is NORM_STORE by
 // units of 8 rows, with which the other half of an mma is 0, where they deal the rows
 // out more evenly.
-template <int NT, int RT, int KS, int STAGES, int XR, Out OUT>
-struct Linear {
-  static constexpr int UNIT_ROWS = OUT == HALVES ? 8 : 16; // rows of weights
+template <int NT, int RT, int KS, int STAGES, int XR, Epilogue OUT>
+struct SkinnyGemm {
+  static constexpr int UNIT_ROWS = OUT == HALF_TILES ? 8 : 16; // rows of weights
   static constexpr int ROWS = UNIT_ROWS * RT;
   static constexpr int PITCH = KS * 2;
   static constexpr int STAGE = (ROWS + XR) * PITCH;
@@ -99,7 +99,7 @@ struct Linear {
   static constexpr int EACH = (RT * NT * 128 + CONSUMERS * WARP - 1) / (CONSUMERS * WARP); // results of a thread, at most
   static_assert(UNITS >= 1 && UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
 
-  const LinearArgs &a;
+  const GemmArgs &a;
   u8 *ring;
   u64 *full, *empty; // of each slot: filled, and free again
   bool *last;        // this block has the last part of a unit
@@ -113,8 +113,8 @@ struct Linear {
   struct Cursor {
     int turn, first, units, item, k, end, slot;
     u32 phase;
-    __device__ __forceinline__ void enter(const Linear &l) {
-      const LinearArgs &a = l.a;
+    __device__ __forceinline__ void enter(const SkinnyGemm &l) {
+      const GemmArgs &a = l.a;
       k = 0, end = a.k;
       if (a.parts == 1) {
         units = 0;
@@ -126,7 +126,7 @@ struct Linear {
       int stages = (a.k + KS - 1) / KS, part = item % a.parts;
       k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
     }
-    __device__ __forceinline__ void next(const Linear &l) {
+    __device__ __forceinline__ void next(const SkinnyGemm &l) {
       if (++slot == STAGES) slot = 0, phase ^= 1;
       if ((k += KS) >= end) turn++, enter(l);
     }
@@ -245,7 +245,7 @@ struct Linear {
       Result at(e);
       int o = (first + at.unit) * 16 + at.r;
       bool any = at.unit < units && at.seq < a.batch && o < a.n;
-      s.x[e] = any ? __ldcg(a.y + (u64)at.seq * a.n + o) : 0.f, s.gain[e] = any ? gain(wide(a.norm[o])) : 0.f;
+      s.x[e] = any ? __ldcg(a.y + (u64)at.seq * a.n + o) : 0.f, s.gain[e] = any ? gain(to_float(a.norm[o])) : 0.f;
     }
   }
 
@@ -268,7 +268,7 @@ struct Linear {
       for (int i = 0; i < RT; i++) {
         if (i >= c.tiles()) break;
         const u8 *w = stage + (i * UNIT_ROWS + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
-        uint4 p = *(const uint4 *)w, q = OUT == HALVES ? make_uint4(0, 0, 0, 0) : *(const uint4 *)(w + 8 * PITCH);
+        uint4 p = *(const uint4 *)w, q = OUT == HALF_TILES ? make_uint4(0, 0, 0, 0) : *(const uint4 *)(w + 8 * PITCH);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
           mma(sum[i][n], p.x, q.x, p.y, q.y, v[n].x, v[n].y);
@@ -319,7 +319,7 @@ struct Linear {
       Stream s;
       if (OUT == RESIDUAL) load_stream(s, first, units);
       while (c.turn == turn) {
-        if (OUT == SUMMED && c.k + KS >= c.end) end_exchange(on);
+        if (OUT == ALL_REDUCE && c.k + KS >= c.end) end_exchange(on);
         barrier_wait(full + c.slot, c.phase);
         multiply(sum, c);
         arrive_warp(empty + c.slot);
@@ -328,12 +328,12 @@ struct Linear {
       share(sum, red);
       sync_threads_of(1, CONSUMERS * WARP);
       if (a.parts == 1 || leave(red, item, first)) {
-        if (OUT == SUMMED) exchange(on, red, first, units);
+        if (OUT == ALL_REDUCE) exchange(on, red, first, units);
         else finish(red, scale, first, units, s);
       }
       sync_threads_of(1, CONSUMERS * WARP);
     }
-    if (OUT == SUMMED) end_exchange(on);
+    if (OUT == ALL_REDUCE) end_exchange(on);
   }
 
   // An Exchange is a tile that is on its way between the ranks, or none. It is waited
@@ -341,14 +341,14 @@ struct Linear {
   // sent theirs ahead of: it is there by then.
   struct Exchange {
     int first, units;
-    u32 turn; // of this launch
-    float own[EACH];
+    u32 epoch; // of this launch
+    float local[EACH];
   };
 
 #if RANKS > 1
   // begin_exchange finds the turn, one more than the last, which all units have had.
   __device__ __forceinline__ void begin_exchange(Exchange &on, const Cursor &c) const {
-    on.units = 0, on.turn = OUT == SUMMED && c.units > 0 ? __ldcg(a.turns + c.first) + 1 : 0;
+    on.units = 0, on.epoch = OUT == ALL_REDUCE && c.units > 0 ? __ldcg(a.epochs + c.first) + 1 : 0;
   }
 
   // exchange posts the sums of a tile to the other ranks.
@@ -360,9 +360,9 @@ struct Linear {
       Result at(e);
       int o = (first + at.unit) * 16 + at.r;
       if (at.unit >= units || at.seq >= a.batch || o >= a.n) continue;
-      on.own[e] = total(red, first, at, at.r);
+      on.local[e] = total(red, first, at, at.r);
       for (int to = 0; to < RANKS; to++)
-        if (to != a.mail.rank) post(boxes[to] + box(on.turn, a.mail.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.own[e]), on.turn);
+        if (to != a.ll.rank) ll_store(boxes[to] + ll_offset(on.epoch, a.ll.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.local[e]), on.epoch);
     }
   }
 
@@ -378,11 +378,11 @@ struct Linear {
       bool any = at.seq < a.batch && o < a.n;
       if (any) {
         u64 to = (u64)at.seq * a.n + o;
-        float before = a.h ? __ldcg(a.y + to) : 0.f, g = a.h ? gain(wide(a.norm[o])) : 0.f;
-        x = before + take(a.mail, boxes[a.mail.rank], on.turn, (u64)a.batch * a.n, to, on.own[e]);
+        float before = a.h ? __ldcg(a.y + to) : 0.f, g = a.h ? gain(to_float(a.norm[o])) : 0.f;
+        x = before + ll_sum(a.ll, boxes[a.ll.rank], on.epoch, (u64)a.batch * a.n, to, on.local[e]);
         a.y[to] = x;
-        if (a.h) a.h[to] = narrow(x * g);
-        if (at.seq == 0 && at.r == 0) a.turns[on.first + at.unit] = on.turn;
+        if (a.h) a.h[to] = to_16bit(x * g);
+        if (at.seq == 0 && at.r == 0) a.epochs[on.first + at.unit] = on.epoch;
       }
       float ss = x * x;
 #pragma unroll
@@ -434,12 +434,12 @@ struct Linear {
         int o = (first + at.unit) * 8 + r;
         if (r >= 8 || seq >= a.batch || o >= a.n) continue;
         float gate = total(red, first, at, r) * scale[seq], up = total(red, first, at, r + 8) * scale[seq];
-        a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
+        a.h[(u64)seq * a.n + o] = to_16bit(activate(gate) * up);
         continue;
       }
       int o = (first + at.unit) * UNIT_ROWS + r;
-      if (OUT == SCORES || OUT == PLAIN || OUT == HALVES) {
-        if (r < UNIT_ROWS && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == PLAIN ? 1.f : scale[seq]);
+      if (OUT == NORM_STORE || OUT == STORE || OUT == HALF_TILES) {
+        if (r < UNIT_ROWS && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == STORE ? 1.f : scale[seq]);
         continue;
       }
       float x = 0.f;
@@ -447,7 +447,7 @@ struct Linear {
         u64 to = (u64)seq * a.n + o;
         x = stream.x[e] + total(red, first, at, r);
         a.y[to] = x;
-        a.h[to] = narrow(x * stream.gain[e]);
+        a.h[to] = to_16bit(x * stream.gain[e]);
       }
       float ss = x * x;
 #pragma unroll
@@ -479,7 +479,7 @@ struct Linear {
     sync_threads_of(1, CONSUMERS * WARP);
   }
 
-  __device__ static void run(const LinearArgs &a) {
+  __device__ static void run(const GemmArgs &a) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ __align__(16) float red[COPIES * RED];
@@ -487,10 +487,10 @@ struct Linear {
     __shared__ bool last;
 #if RANKS > 1
     __shared__ u64 *boxes[RANKS];
-    if (OUT == SUMMED && threadIdx.x < RANKS) boxes[threadIdx.x] = a.mail.boxes[threadIdx.x];
-    Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT), boxes};
+    if (OUT == ALL_REDUCE && threadIdx.x < RANKS) boxes[threadIdx.x] = a.ll.boxes[threadIdx.x];
+    SkinnyGemm l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT), boxes};
 #else
-    Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
+    SkinnyGemm l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
 #endif
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS * WARP_ARRIVALS);
@@ -501,51 +501,51 @@ struct Linear {
       return;
     }
     wait_for_previous();
-    if (OUT == SCORES || OUT == SWIGLU || OUT == HALVES) l.scales(scale);
+    if (OUT == NORM_STORE || OUT == SWIGLU || OUT == HALF_TILES) l.scales(scale);
     l.consume(red, scale);
   }
 };
 
-#define LINEAR(name, SHAPE, OUT)                                                                                           \
+#define SKINNY_GEMM(name, SHAPE, OUT)                                                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
       name(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
            const bf16 *norm, int parts, float *partial, u32 *arrived) {                                                    \
-    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived};                           \
-    Linear<SHAPE, OUT>::run(a);                                                                                            \
+    GemmArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived};                           \
+    SkinnyGemm<SHAPE, OUT>::run(a);                                                                                            \
   }
 
 #if SANDWICH || RANKS > 1
-#define LINEAR_PLAIN(rows) LINEAR(linear_plain_##rows, DEEP_##rows, PLAIN)
+#define SKINNY_PLAIN(rows) SKINNY_GEMM(skinny_plain_##rows, SKINNY_RESIDUAL_##rows, STORE)
 #else
-#define LINEAR_PLAIN(rows)
+#define SKINNY_PLAIN(rows)
 #endif
 
 #if RANKS > 1
-#define LINEAR_SUMMED(rows)                                                                                                \
+#define SKINNY_SUMMED(rows)                                                                                                \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
-      linear_summed_##rows(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
-                           const bf16 *norm, int parts, float *partial, u32 *arrived, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
-    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived, {boxes, late, limit, rank}, turns}; \
-    Linear<DEEP_##rows, SUMMED>::run(a);                                                                                    \
+      skinny_all_reduce_##rows(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
+                           const bf16 *norm, int parts, float *partial, u32 *arrived, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *epochs) { \
+    GemmArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived, {boxes, late, limit, rank}, epochs}; \
+    SkinnyGemm<SKINNY_RESIDUAL_##rows, ALL_REDUCE>::run(a);                                                                                    \
   }
 #else
-#define LINEAR_SUMMED(rows)
+#define SKINNY_SUMMED(rows)
 #endif
 
-#define LINEARS(rows)                                       \
-  LINEAR(linear_scores_##rows, SHAPE_##rows, SCORES)        \
-  LINEAR(linear_residual_##rows, DEEP_##rows, RESIDUAL)     \
-  LINEAR(linear_swiglu_##rows, GATED_##rows, SWIGLU)        \
-  LINEAR_PLAIN(rows)                                        \
-  LINEAR_SUMMED(rows)
+#define SKINNY_GEMMS(rows)                                       \
+  SKINNY_GEMM(skinny_norm_##rows, SKINNY_NORM_##rows, NORM_STORE)        \
+  SKINNY_GEMM(skinny_residual_##rows, SKINNY_RESIDUAL_##rows, RESIDUAL)     \
+  SKINNY_GEMM(skinny_swiglu_##rows, SKINNY_SWIGLU_##rows, SWIGLU)        \
+  SKINNY_PLAIN(rows)                                        \
+  SKINNY_SUMMED(rows)
 
-LINEARS(1)
-LINEARS(8)
-LINEARS(16)
+SKINNY_GEMMS(1)
+SKINNY_GEMMS(8)
+SKINNY_GEMMS(16)
 
-#ifdef HALVES_1
-LINEAR(linear_halves_1, HALVES_1, HALVES)
+#ifdef SKINNY_HALF_1
+SKINNY_GEMM(skinny_half_1, SKINNY_HALF_1, HALF_TILES)
 #endif
-#ifdef HALVES_8
-LINEAR(linear_halves_8, HALVES_8, HALVES)
+#ifdef SKINNY_HALF_8
+SKINNY_GEMM(skinny_half_8, SKINNY_HALF_8, HALF_TILES)
 #endif
