@@ -181,7 +181,7 @@ func (e *Engine) queueGEMMAllReduce(gemm *gemmKernels, o *outProduct) error {
 	if o.post != 0 {
 		y, h = b.branch, 0
 	}
-	return e.queueFusedGEMM(gemm, gemm.allReduce, residualEpilogue,
+	return e.queueFusedGEMM(gemm, gemm.allReduceGEMM, residualEpilogue,
 		&gemmOperands{w: o.w, x: o.x, out: sh.hidden, in: o.in, y: y, y16: h, nextSquares: b.squares, nextNorm: o.next},
 		&llOperands{buffers: b.packetsOf, timedOut: e.timedOut.Ptr(), limit: e.limit(), rank: sh.rank, epochs: b.epochs})
 }

@@ -74,7 +74,7 @@ func splits(s *shape, batch, capacity, sms int) int {
 // splitsOfWide is how many parts there are at least beside wide products on one GPU: two
 // where whole heads are two blocks for each multiprocessor or fewer. Blocks that end late
 // hold up o_proj: on an H200 attention of llama3.1-8b takes 1.091 ms for 1.089 at batch 32,
-// but the step 5.122 for 5.200 and 5.230 (docs/native.md).
+// but the step 5.122 for 5.200 and 5.230 (docs/log/native-experiments.md).
 func splitsBesideWgmma(s *shape, batch, capacity, sms int) int {
 	const tokens = 256
 	if batch*s.kvHeads <= 2*sms && capacity >= tokens {

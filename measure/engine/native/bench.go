@@ -289,7 +289,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 	case "attention_prefill", "attention_decode":
 		return b.attention(q)
 	case "mixture_decode":
-		return b.mixture(q)
+		return b.moeDecode(q)
 	case "activation":
 		return b.activation(q)
 	case "graph_node":

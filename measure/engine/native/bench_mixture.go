@@ -46,7 +46,7 @@ func mixtureConfig(s map[string]int, layers int) []byte {
 // next layer, but a norm that has a kernel of its own. Where its kernel does attention's
 // block too, the time of that by kernels of its own is taken off. Each sequence has a token of its own, whose choice of experts is uniform and has nothing to
 // do with the others', as estimates take it.
-func (b *Bencher) mixture(q *Query) (*operation, error) {
+func (b *Bencher) moeDecode(q *Query) (*operation, error) {
 	o, cold, err := mixtureOptions(q)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 	}
 	var layers, overhead sequence
 	for i := range e.w.layers {
-		s, err := e.decode.mixture(i)
+		s, err := e.decode.moe(i)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (e *Engine) attentionOverhead(layer int, s sequence) (overhead sequence) {
 
 // mixture is the part of a step that is the mixture of one layer, from its router on or the
 // kernel that has it.
-func (s sequence) mixture(layer int) (sequence, error) {
+func (s sequence) moe(layer int) (sequence, error) {
 	of := slices.DeleteFunc(slices.Clone(s), func(c call) bool { return c.layer != layer })
 	first := slices.IndexFunc(of, func(c call) bool { return c.name == "router" || slices.Contains(c.includes, "router") })
 	if first < 0 {

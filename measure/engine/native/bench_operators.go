@@ -77,7 +77,7 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 
 // multiply gives what queues one product with the weights at w.
 func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
-	if gemm := gemmFor(b.p.linear, Unquantized, m); gemm != nil {
+	if gemm := gemmFor(b.p.gemms, Unquantized, m); gemm != nil {
 		queue, err = b.multiplySkinny(a, gemm, m, n, k, y, x)
 		return queue, func() error { return nil }, err
 	}
@@ -117,7 +117,7 @@ func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, m, n, k int, y, x 
 	split := splitKBuffers{parts: c.parts, sums: partial, arrived: whole}
 	return func(w cuda.Ptr) error {
 		o := gemmOperands{w: w, x: x, out: n, in: k, squares: squares, y: y}
-		return gemm.scores.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
+		return gemm.normGEMM.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
 	}, nil
 }
 

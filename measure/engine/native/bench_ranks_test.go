@@ -51,7 +51,7 @@ func TestSumOptions(t *testing.T) {
 // Sums over ranks are timed where there are GPUs, in one shot and in two, and leave
 // nothing behind.
 func TestSharedBencher(t *testing.T) {
-	long(t)
+	emulate.Long(t)
 	folder := emulate.Device(t)
 	if n, err := cuda.Count(folder); err != nil || n < 2 {
 		t.Skipf("%d GPUs here, %v", n, err)

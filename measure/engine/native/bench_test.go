@@ -139,7 +139,7 @@ func TestBencher(t *testing.T) {
 // A mixture is timed by the calls of each kind of step, whose tokens choose experts of
 // their own.
 func TestMixtureBencher(t *testing.T) {
-	long(t)
+	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	if err != nil {
@@ -154,7 +154,7 @@ func TestMixtureBencher(t *testing.T) {
 	}
 	for _, batch := range []int{1, 5, 17} {
 		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64}, Samples: 3}
-		op, err := b.mixture(&q)
+		op, err := b.moeDecode(&q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,6 +310,7 @@ func TestBencherQueues(t *testing.T) {
 // Operators of a mixture's prompt, and of steps of many sequences, are timed as the engine calls them,
 // by one engine as long as the shape is the same.
 func TestOperatorBencher(t *testing.T) {
+	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	if err != nil {
@@ -321,10 +322,10 @@ func TestOperatorBencher(t *testing.T) {
 		opened++
 		return Open(o)
 	}
-	mixture := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
+	moeShape := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
 	dense := map[string]int{"batch": 17, "hidden": 256, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "n": 512}
 	for _, q := range []Query{
-		{Kind: "top_k_prefill", Shape: mixture}, {Kind: "experts_gate_up_prefill", Shape: mixture}, {Kind: "experts_down_prefill", Shape: mixture},
+		{Kind: "top_k_prefill", Shape: moeShape}, {Kind: "experts_gate_up_prefill", Shape: moeShape}, {Kind: "experts_down_prefill", Shape: moeShape},
 		{Kind: "qkv_proj_decode", Shape: dense}, {Kind: "o_proj_decode", Shape: dense}, {Kind: "gate_up_proj_decode", Shape: dense}, {Kind: "down_proj_decode", Shape: dense}, {Kind: "lm_head_decode", Shape: dense},
 	} {
 		q.Samples = 3

@@ -11,27 +11,27 @@ type buffers struct {
 	capacity int // tokens of a sequence that the cache holds
 	splits   int // parts of the context in decode attention
 
-	tokens    cuda.Ptr // int32 [batch·promptLen]
-	nextToken cuda.Ptr // int32 [batch]
-	positions cuda.Ptr // int32 [batch], tokens in the cache
-	x         cuda.Ptr // float32 [rows][hidden], the residual stream
-	h         cuda.Ptr // 16 bits [rows][hidden], what enters a product
-	qkv       cuda.Ptr // 16 bits [rows][qkvWidth]
-	att       cuda.Ptr // 16 bits [rows][attWidth]
-	gateUp    cuda.Ptr // 16 bits [rows][2·inner]
-	act       cuda.Ptr // 16 bits [rows][inner], of each chosen expert
-	lastH     cuda.Ptr // 16 bits [batch][hidden], the final norm of each prompt's last token
-	qkvStep   cuda.Ptr // float32 [batch][qkvWidth]
-	squares   cuda.Ptr // float32 [batch][hidden/16]
-	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
-	peaks     cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
-	arrived   cuda.Ptr // uint32 [batch][kvHeads]
-	partial   cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], of a product that is cut along its columns
-	whole     cuda.Ptr // uint32 [tiles], likewise
-	branch    cuda.Ptr // float32 [rows][hidden], a block's output where it is normed
-	sampled   cuda.Ptr // uint32 [batch]
-	best      cuda.Ptr // uint64 [batch]
-	logits    cuda.Ptr // float32 [batch][tokens]
+	tokens       cuda.Ptr // int32 [batch·promptLen]
+	nextToken    cuda.Ptr // int32 [batch]
+	positions    cuda.Ptr // int32 [batch], tokens in the cache
+	x            cuda.Ptr // float32 [rows][hidden], the residual stream
+	h            cuda.Ptr // 16 bits [rows][hidden], what enters a product
+	qkv          cuda.Ptr // 16 bits [rows][qkvWidth]
+	att          cuda.Ptr // 16 bits [rows][attWidth]
+	gateUp       cuda.Ptr // 16 bits [rows][2·inner]
+	act          cuda.Ptr // 16 bits [rows][inner], of each chosen expert
+	lastH        cuda.Ptr // 16 bits [batch][hidden], the final norm of each prompt's last token
+	qkvStep      cuda.Ptr // float32 [batch][qkvWidth]
+	squares      cuda.Ptr // float32 [batch][hidden/16]
+	parts        cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
+	peaks        cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
+	arrived      cuda.Ptr // uint32 [batch][kvHeads]
+	splitSums    cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], of a product that is cut along its columns
+	splitArrived cuda.Ptr // uint32 [tiles], likewise
+	branch       cuda.Ptr // float32 [rows][hidden], a block's output where it is normed
+	sampled      cuda.Ptr // uint32 [batch]
+	best         cuda.Ptr // uint64 [batch]
+	logits       cuda.Ptr // float32 [batch][tokens]
 
 	shared // with other ranks
 
@@ -95,8 +95,8 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b.reserve(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
 	b.reserve(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
 	if sums, counters := o.scratch(s); sums > 0 {
-		b.reserve(&b.partial, "the products' parts", sums)
-		b.reserve(&b.whole, "the products' counters", 4*counters)
+		b.reserve(&b.splitSums, "the products' parts", sums)
+		b.reserve(&b.splitArrived, "the products' counters", 4*counters)
 	}
 	if bytes := s.scratchOf(); bytes > 0 {
 		b.reserve(&b.dequantized, "a product's weights in 16 bits", bytes)

@@ -21,7 +21,7 @@ type shape struct {
 	eps                                                   float32
 	rope                                                  rope
 	gemma
-	mixture
+	moeShape
 	family string
 	fp16   bool         // of 16 bits: activations, cache, and weights that are not quantized
 	quant  Quantization // of the blocks' linear layers
@@ -30,7 +30,7 @@ type shape struct {
 	keyCopies          int // ranks that have the same key heads, 1 where there is one for each rank
 	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
 
-	step stepGrid
+	megakernel megakernelGrid
 }
 
 // numbers are the fields of config.json that change values and not sizes, which
@@ -141,7 +141,7 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
 		next.window = a.Window
 	}
-	next.mixture = mixture{}
+	next.moeShape = moeShape{}
 	if mlp.Experts != nil {
 		if why := next.readExperts(mlp.Experts, l.Name); why != "" {
 			return why

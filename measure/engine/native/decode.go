@@ -17,8 +17,8 @@ func (e *Engine) queueStep() error {
 func (e *Engine) decodeSequence() sequence {
 	gemm := e.stepGEMM()
 	var s sequence
-	if e.fusesStep() {
-		e.stepMixture(&s)
+	if e.usesMegakernel() {
+		e.stepMegakernel(&s)
 		return s
 	}
 	e.addEmbedding(&s)
@@ -41,7 +41,7 @@ func (e *Engine) addEmbedding(s *sequence) {
 
 // addHead adds what a step ends with.
 func (e *Engine) addHead(s *sequence) {
-	if head := e.opt.headGEMM(e.p.linear); head != nil {
+	if head := e.opt.headGEMM(e.p.gemms); head != nil {
 		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
@@ -112,19 +112,19 @@ func (e *Engine) queueScores(gemm *gemmKernels, y, w cuda.Ptr, n int) error {
 	if h := gemm.halve(n, e.opt.sms); h != nil {
 		gemm = h
 	}
-	return e.queueGEMM(gemm, gemm.scores, storeEpilogue, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
+	return e.queueGEMM(gemm, gemm.normGEMM, storeEpilogue, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
 }
 
 // queueGateUp queues the first half of the feed-forward.
 func (e *Engine) queueGateUp(gemm *gemmKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueGEMM(gemm, gemm.swiglu, swigluEpilogue, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
+	return e.queueGEMM(gemm, gemm.swigluGEMM, swigluEpilogue, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
 }
 
 // queueResidual queues the sum of a block's output and the stream.
 func (e *Engine) queueResidual(gemm *gemmKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	return e.queueGEMM(gemm, gemm.residual, residualEpilogue,
+	return e.queueGEMM(gemm, gemm.residualGEMM, residualEpilogue,
 		&gemmOperands{w: w, x: x, out: sh.hidden, in: in, y: b.x, y16: b.h, nextSquares: b.squares, nextNorm: norm})
 }
 

@@ -37,7 +37,7 @@ type Options struct {
 	Quantization Quantization // of the weights of the blocks' linear layers
 
 	like        func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
-	linear      []gemmKernels          // nil for linearShapes
+	skinny      []gemmKernels          // nil for linearShapes
 	wgmma       []gemmKernels          // products of Hopper's batches beyond 16; nil for wideFor
 	fewGated    bool                   // gate_up_proj of one sequence has few rows for each multiprocessor (fewGated)
 	defines     []string               // more of the kernels'
@@ -60,15 +60,15 @@ const (
 
 // rings are the shapes of the own products' kernels.
 func (o *Options) rings() []gemmKernels {
-	if o.linear != nil {
-		return o.linear
+	if o.skinny != nil {
+		return o.skinny
 	}
 	gemm := skinnyGEMMs()
 	if o.ranks() > 1 {
-		gemm[2].gated.stages = 4 // as long as leaves room for the next product, where there are fewer rows
+		gemm[2].swigluRing.stages = 4 // as long as leaves room for the next product, where there are fewer rows
 	}
 	if o.fewGated {
-		gemm[0].gated = ring{tiles: 2, depth: 256, stages: 5}
+		gemm[0].swigluRing = ring{tiles: 2, depth: 256, stages: 5}
 	}
 	return slices.Concat(gemm, o.wgmma, quantizedGEMMs(o.Quantization))
 }
@@ -86,8 +86,8 @@ type Engine struct {
 	b     *buffers
 	plans map[planKey]*cuda.Matmul
 
-	prefill, decode sequence  // what they are made of
-	stepPlan        *stepPlan // of a mixture's step in one kernel, nil if there is none
+	prefill, decode sequence        // what they are made of
+	megakernelPlan  *megakernelPlan // of a mixture's step in one kernel, nil if there is none
 
 	step     *cuda.Graph // nil if Eager
 	left     int         // steps that the cache has room for
@@ -253,7 +253,7 @@ func (e *Engine) fitTo(p *cuda.Properties) {
 		e.opt.sms = p.SMs
 	}
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
-	e.shape.step = e.shape.gridOfStep(p, e.opt.sms, e.opt.stepParts())
+	e.shape.megakernel = e.shape.megakernelGrid(p, e.opt.sms, e.opt.stepParts())
 	if p.Major == 9 && e.opt.Products == EngineGEMM && e.opt.wgmma == nil {
 		e.opt.wgmma = wgmmaGEMMs(&e.shape, e.opt.Batch, e.opt.sms)
 	}
@@ -270,8 +270,8 @@ func (e *Engine) uploadTables() error {
 			return err
 		}
 	}
-	if e.stepPlan = e.planStep(); e.fusesStep() {
-		if err := cuda.Upload(e.dev, e.b.stepTable, e.stepTable()); err != nil {
+	if e.megakernelPlan = e.planMegakernel(); e.usesMegakernel() {
+		if err := cuda.Upload(e.dev, e.b.layerTable, e.layerTable()); err != nil {
 			return err
 		}
 	}

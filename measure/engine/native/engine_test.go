@@ -36,7 +36,7 @@ func TestAgainstReference(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
 				t.Parallel()
 				if name != "llama" && !(c.batch == 9 && slices.Contains([]string{"gemma2", "qwen3_moe"}, name)) {
-					long(t)
+					emulate.Long(t)
 				}
 				e := open(t, config, Options{Seed: 7, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products})
 				compare(t, e, newReference(t, config, 7), c.gen)
@@ -52,7 +52,7 @@ func TestSanitizedAgainstReference(t *testing.T) {
 		for _, batch := range batches {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
-				long(t)
+				emulate.Long(t)
 				opt := Options{Seed: 7, Batch: batch, PromptLen: 12, GenLen: 2, defines: []string{cuda.Sanitizer}}
 				compare(t, open(t, tiny()[name], opt), newReference(t, tiny()[name], 7), opt.GenLen)
 			})
@@ -66,7 +66,7 @@ func TestCutsAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	rings := skinnyGEMMs()
 	for i := range rings {
-		rings[i].depth, rings[i].least = 256, 1
+		rings[i].depth, rings[i].minStages = 256, 1
 	}
 	batches, gen := []int{1, 5, 16}, 4
 	if slow() { // the processor takes its time
@@ -80,9 +80,9 @@ func TestCutsAgainstReference(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
 				if name != "llama" || batch != 5 {
-					long(t)
+					emulate.Long(t)
 				}
-				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: gen, linear: rings, sms: 132})
+				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: gen, skinny: rings, sms: 132})
 				if gemm := e.stepGEMM(); gemm.splitKFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), residualEpilogue, e.opt.sms).parts < 2 && e.shape.experts == 0 {
 					t.Fatal("no product is cut")
 				}
@@ -154,7 +154,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 // poison fills what the engine writes before it reads with NaN.
 func poison(e *Engine) error {
 	skip := map[*cuda.Ptr]bool{
-		&e.b.tokens: true, &e.b.arrived: true, &e.b.whole: true, &e.b.chose: true, &e.b.stepEpochs: true, &e.b.stepTable: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
+		&e.b.tokens: true, &e.b.arrived: true, &e.b.splitArrived: true, &e.b.routed: true, &e.b.stepEpochs: true, &e.b.layerTable: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
 	}
 	for _, p := range []*cuda.Ptr{&e.b.flags, &e.b.counts, &e.b.epochs, &e.b.packetsOf, &e.b.bestEpochs, &e.b.exchanges[0], &e.b.exchanges[1], &e.b.bestsOf, &e.b.flagsOf, &e.b.embeddings} {
 		skip[p] = true

@@ -69,7 +69,7 @@ func (e *Engine) queueFusedGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilog
 		return err
 	}
 	if gemm.isWgmma() && o.w == e.w.head {
-		kernel = gemm.head
+		kernel = gemm.headGEMM
 	}
 	if ll != nil {
 		args = append(args, ll.args()...)
@@ -86,7 +86,7 @@ func (e *Engine) gemmLaunch(gemm *gemmKernels, u epilogue, o *gemmOperands) (cud
 		return r.launch(gemm.rows, e.opt.sms), append(args, o.args(batch, eps)...), err
 	}
 	c := gemm.splitKFor(o.out, o.in, u, e.opt.sms)
-	split := splitKBuffers{parts: c.parts, sums: e.b.partial, arrived: e.b.whole}
+	split := splitKBuffers{parts: c.parts, sums: e.b.splitSums, arrived: e.b.splitArrived}
 	var q *scaled
 	if scales, ok := e.w.quantized[o.w]; ok {
 		q = &scales

@@ -4,10 +4,10 @@ import "llmprof/measure/engine/native/cuda"
 
 // planKey tells the products of cuBLASLt apart.
 type planKey struct {
-	rows, in, out int
-	typ           cuda.Type
-	add, bias     bool
-	alike         bool // has to be done in the same way on all ranks
+	rows, in, out  int
+	typ            cuda.Type
+	add, bias      bool
+	sameOnAllRanks bool // has to be done in the same way on all ranks
 }
 
 // product queues y = x·wᵀ in 16 bits, or y += x·wᵀ on the float32 stream (add), or
@@ -64,7 +64,7 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 		return nil, err
 	}
 	e.plans[key] = p // Close finds it there
-	if key.alike {
+	if key.sameOnAllRanks {
 		return p, nil
 	}
 	return p, p.Tune(e.s, y, x, w)
@@ -128,7 +128,7 @@ func (e *Engine) Prepare() error {
 	if _, err := e.plan(e.headKey(), b.logits, b.lastH, e.w.head, 0); err != nil {
 		return err
 	}
-	if e.stepGEMM() != nil && e.opt.headGEMM(e.p.linear) == nil && e.shape.experts > 0 {
+	if e.stepGEMM() != nil && e.opt.headGEMM(e.p.gemms) == nil && e.shape.experts > 0 {
 		if _, err := e.plan(e.routerKey(e.opt.Batch), b.router, b.lastH, l.router, 0); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (e *Engine) groups() []int {
 
 // ownProducts are the kernels that multiply in a decode step, nil if cuBLASLt
 // does.
-func (e *Engine) stepGEMM() *gemmKernels { return e.opt.stepGEMM(e.p.linear) }
+func (e *Engine) stepGEMM() *gemmKernels { return e.opt.stepGEMM(e.p.gemms) }
 
 // own is that of the rings which serves the layers of a batch, nil where cuBLASLt does.
 func (o *Options) stepGEMM(rings []gemmKernels) *gemmKernels {

@@ -12,31 +12,31 @@ type wgmmaRing struct {
 	stages    int
 	span      int  // columns of a stage, in 64
 	cluster   int  // blocks that share the rows of a tile, each with a part of the columns
-	scores    bool // its kernel writes scores: qkv_proj and the LM head
+	norms     bool // its kernel writes scores: qkv_proj and the LM head
 	exclusive bool // no two blocks fit on a multiprocessor
 	clusters  int  // that find room on the GPU at the same time
 }
 
 // wideRings are those of the uses, the LM head being one of its own.
-type wgmmaRings struct{ scores, head, gated, stream wgmmaRing }
+type wgmmaRings struct{ norm, head, swiglu, residual wgmmaRing }
 
 // of is the ring of a use.
 func (w *wgmmaRings) of(u epilogue, head bool) *wgmmaRing {
 	switch {
 	case u == residualEpilogue:
-		return &w.stream
+		return &w.residual
 	case u == swigluEpilogue:
-		return &w.gated
+		return &w.swiglu
 	case head:
 		return &w.head
 	}
-	return &w.scores
+	return &w.norm
 }
 
 // newWideRing is that of a product with n rows of weights on so many multiprocessors: the
 // fewest units, an even number, that make it as few passes, and as many stages as fit into room. Pairs of
 // blocks take 128 columns a stage: with 64 a step of llama3.1-8b of 32 sequences took 5.98
-// for 5.20 ms (docs/native.md).
+// for 5.20 ms (docs/log/native-experiments.md).
 func newWgmmaRing(n, rows, cluster, sms, room int) wgmmaRing {
 	ceil := func(a, b int) int { return (a + b - 1) / b }
 	each := ceil(ceil(n, 16), max(1, sms/cluster))
@@ -71,7 +71,7 @@ const maxWgmmaBatch = 64
 // for two that add to the stream, as linearShapes has it: those have what the others
 // leave. On one GPU gate_up_proj, half of all weights, has a multiprocessor for itself and a
 // ring twice as long: on an H200 a step of llama3.1-8b took 5.200 and 5.230 ms for 5.241 and
-// 5.249 at batch 32, and 6.356 for 6.416 at 64 (docs/native.md).
+// 5.249 at batch 32, and 6.356 for 6.416 at 64 (docs/log/native-experiments.md).
 func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	const shared = 228 << 10
 	const room = shared - oneBlockPerSM - 1536 // beside a block that has to be alone
@@ -84,24 +84,24 @@ func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	}
 	tokens := max(s.tokens, s.tokensEach(max(1, s.ranks))) // the last rank has fewer, and the same kernels
 	w := wgmmaRings{
-		scores: newWgmmaRing(s.qkvWidth(), rows, 2, sms, room), head: newWgmmaRing(tokens, rows, 1, sms, room),
-		gated: newWgmmaRing(2*s.inner, rows, 1, sms, room),
+		norm: newWgmmaRing(s.qkvWidth(), rows, 2, sms, room), head: newWgmmaRing(tokens, rows, 1, sms, room),
+		swiglu: newWgmmaRing(2*s.inner, rows, 1, sms, room),
 	}
-	w.scores.scores, w.head.scores = true, true
+	w.norm.norms, w.head.norms = true, true
 	most := 0
-	for _, r := range []*wgmmaRing{&w.scores, &w.head, &w.gated} {
+	for _, r := range []*wgmmaRing{&w.norm, &w.head, &w.swiglu} {
 		most = max(most, r.stages*r.stage(rows)+r.staticShared(rows))
 	}
-	w.stream = newWgmmaRing(s.hidden, rows, 2, sms, shared-most)
-	w.stream.exclusive = true
+	w.residual = newWgmmaRing(s.hidden, rows, 2, sms, shared-most)
+	w.residual.exclusive = true
 	if s.ranks == 1 {
-		w.gated.exclusive, w.gated.stages = true, min(8, 192<<10/w.gated.stage(rows))
+		w.swiglu.exclusive, w.swiglu.stages = true, min(8, 192<<10/w.swiglu.stage(rows))
 	}
-	return []gemmKernels{{rows: rows, columns: rows / 8, wgmma: w, tiles: 1, depth: 64, least: 1}}
+	return []gemmKernels{{rows: rows, columns: rows / 8, wgmma: w, tiles: 1, depth: 64, minStages: 1}}
 }
 
 // isWide reports whether the kernels are those of gemm_wgmma.cu.
-func (l *gemmKernels) isWgmma() bool { return l.wgmma.scores.units > 0 }
+func (l *gemmKernels) isWgmma() bool { return l.wgmma.norm.units > 0 }
 
 // wide reports whether a model's steps have them: dense models of 16-bit weights that add
 // a block's output to the stream as it is. Of those that GPUs share the parts have to be
@@ -114,7 +114,7 @@ func (s *shape) usesWgmma() bool {
 func (l *gemmKernels) wgmmaDefines() (out []string) {
 	w := &l.wgmma
 	out = append(out, "WGMMA_GEMM=1")
-	for i, r := range []*wgmmaRing{&w.scores, &w.head, &w.gated, &w.stream} {
+	for i, r := range []*wgmmaRing{&w.norm, &w.head, &w.swiglu, &w.residual} {
 		name := []string{"NORM", "HEAD", "SWIGLU", "RESIDUAL"}[i]
 		out = append(out, fmt.Sprintf("WGMMA_%s_%d=%d,%d,%d,%d,%d", name, l.rows, 8*r.units, r.stages, l.rows, r.cluster, r.span))
 	}
@@ -156,7 +156,7 @@ func (r *wgmmaRing) launch(rows, sms int) cuda.Launch {
 // threads are those of a block: eight warps that multiply, one that copies, and those that
 // find norms: four where scores are written and sums leave registers for them, else one.
 func (r *wgmmaRing) threads() int {
-	if r.scores && r.units <= 8 {
+	if r.norms && r.units <= 8 {
 		return 32 * (8 + 1 + 4)
 	}
 	return 32 * (8 + 1 + 1)
@@ -165,7 +165,7 @@ func (r *wgmmaRing) threads() int {
 // ringOf are the kernels by their rings, of which some models have not all.
 func (l *gemmKernels) ringOf() map[*wgmmaRing][]*cuda.Kernel {
 	w := &l.wgmma
-	return map[*wgmmaRing][]*cuda.Kernel{&w.scores: {l.scores}, &w.head: {l.head}, &w.gated: {l.swiglu}, &w.stream: {l.residual, l.allReduce, l.plain}}
+	return map[*wgmmaRing][]*cuda.Kernel{&w.norm: {l.normGEMM}, &w.head: {l.headGEMM}, &w.swiglu: {l.swigluGEMM}, &w.residual: {l.residualGEMM, l.allReduceGEMM, l.plainGEMM}}
 }
 
 // countClusters asks the GPU how many clusters find room at the same time, of those
@@ -194,10 +194,10 @@ func (l *gemmKernels) countClusters() error {
 // kernel.
 func (l *gemmKernels) wgmmaNames(s *shape, to map[string]**cuda.Kernel) {
 	name := func(what string) string { return fmt.Sprintf("wgmma_%s_%d", what, l.rows) }
-	to[name("norm")], to[name("head")], to[name("swiglu")] = &l.scores, &l.head, &l.swiglu
+	to[name("norm")], to[name("head")], to[name("swiglu")] = &l.normGEMM, &l.headGEMM, &l.swigluGEMM
 	if s.ranks > 1 {
-		to[name("all_reduce")], to[name("plain")] = &l.allReduce, &l.plain
+		to[name("all_reduce")], to[name("plain")] = &l.allReduceGEMM, &l.plainGEMM
 		return
 	}
-	to[name("residual")] = &l.residual
+	to[name("residual")] = &l.residualGEMM
 }

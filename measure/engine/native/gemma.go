@@ -150,7 +150,7 @@ func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, nam
 
 // queuePlain queues y = x·wᵀ to float32, of what no norm precedes.
 func (e *Engine) queuePlain(gemm *gemmKernels, y, x, w cuda.Ptr, in int) error {
-	return e.queueGEMM(gemm, gemm.plain, residualEpilogue, &gemmOperands{w: w, x: x, out: e.shape.hidden, in: in, y: y})
+	return e.queueGEMM(gemm, gemm.plainGEMM, residualEpilogue, &gemmOperands{w: w, x: x, out: e.shape.hidden, in: in, y: y})
 }
 
 // addOut adds the product that ends a block, its sum over the ranks, and its sum

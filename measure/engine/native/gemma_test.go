@@ -21,7 +21,7 @@ func TestWindows(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%d+%d", c.name, c.prompt, c.gen), func(t *testing.T) {
 			t.Parallel()
 			if c.name != "gemma2" || c.prompt != 70 {
-				long(t)
+				emulate.Long(t)
 			}
 			e := open(t, tiny()[c.name], Options{Seed: 3, Batch: 2, PromptLen: c.prompt, GenLen: c.gen})
 			if err := e.SetPrompts(randomPrompts(4, 2, c.prompt, e.shape.vocab)); err != nil {

@@ -126,7 +126,7 @@ func TestGPUTracer(t *testing.T) {
 	emulate.Device(t)
 	t.Parallel()
 	for name, config := range tiny() {
-		if emulate.RealGPU() != nil && !slices.Contains([]string{"llama", "gemma2", "qwen3_moe"}, name) || brief() && name != "llama" {
+		if emulate.RealGPU() != nil && !slices.Contains([]string{"llama", "gemma2", "qwen3_moe"}, name) || emulate.Brief() && name != "llama" {
 			continue // the processor takes its time
 		}
 		e := open(t, config, Options{Seed: 7, Batch: 3, PromptLen: 63, GenLen: 6})

@@ -29,19 +29,6 @@ func gpu(t testing.TB) {
 // emulates the GPU, and where LLMPROF_TEST_SLOW says so, as under compute-sanitizer.
 func slow() bool { return emulate.RealGPU() != nil || underTool() }
 
-// brief reports whether a GPU is emulated and its long cases are left out: LLMPROF_TEST_LONG=1
-// runs them.
-func brief() bool { return emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_LONG") == "" }
-
-// long skips a test, or a case of one, that takes long where the GPU is emulated. Without it one
-// case of each family of kernels is left.
-func long(t testing.TB) {
-	t.Helper()
-	if brief() {
-		t.Skip("the emulated GPU takes long: LLMPROF_TEST_LONG=1 runs it")
-	}
-}
-
 // underTool reports whether LLMPROF_TEST_SLOW says so, on a GPU.
 func underTool() bool { return emulate.RealGPU() == nil && os.Getenv("LLMPROF_TEST_SLOW") != "" }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 // heads are shapes of attention that differ in all that the kernels have a
@@ -115,7 +116,7 @@ func TestKernelAttentionDecode(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
 			t.Parallel()
 			if i > 0 {
-				long(t)
+				emulate.Long(t)
 			}
 			b := newBench(t, &s)
 			p := b.projections(&s)
@@ -189,7 +190,7 @@ func TestKernelPrompts(t *testing.T) {
 		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
 			t.Parallel()
 			if i > 1 {
-				long(t)
+				emulate.Long(t)
 			}
 			b := newBench(t, &s)
 			p := b.projections(&s)
@@ -209,7 +210,7 @@ func TestKernelPromptsInLess(t *testing.T) {
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%d in %d KiB", c.headDim, c.kib), func(t *testing.T) {
 			t.Parallel()
-			long(t)
+			emulate.Long(t)
 			s := shape{heads: 2, kvHeads: 1, headDim: c.headDim}
 			less := cuda.Properties{Major: 8, SharedOptIn: c.kib << 10}
 			if tile := tileFor(&less, &s); tile.keys != c.keys || tile.shared > less.SharedOptIn {

@@ -53,7 +53,7 @@ func TestKernelHopperPrompts(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d by %dx%d on %d", c.batch, c.length, c.s.heads, c.s.headDim, c.s.kvHeads), func(t *testing.T) {
 			t.Parallel()
 			if c.length != 257 {
-				long(t)
+				emulate.Long(t)
 			}
 			b := hopperBench(t, &c.s)
 			b.hopperPrompts(&c.s, c.batch, c.length)

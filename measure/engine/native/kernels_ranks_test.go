@@ -11,18 +11,18 @@ import (
 
 // The products that only ranks of a model have, for each ring: those that exchange
 // their sums, and those of half tiles.
-func TestKernelLinearRanks(t *testing.T) {
+func TestKernelSkinnyGEMMRanks(t *testing.T) {
 	t.Parallel()
 	s := plain
 	s.ranks = 2
 	both(t, s, func(b *bench) {
-		for i := range b.p.linear {
-			l := &b.p.linear[i]
+		for i := range b.p.gemms {
+			l := &b.p.gemms[i]
 			for turn, c := range []struct{ batch, n, k int }{{l.rows, 16, 64}, {1, 80, 192}, {l.rows/2 + 1, 208, 704}, {l.rows, 48, 1088}, {1, 992, 1280}} {
 				for _, parts := range []int{1, 3} {
-					b.summed(l, c.batch, c.n, c.k, parts, uint32(turn), turn%2 == 0)
+					b.allReduce(l, c.batch, c.n, c.k, parts, uint32(turn), turn%2 == 0)
 				}
-				if l.half.scores != nil {
+				if l.half.kernel != nil {
 					b.scores(l.asHalves(), c.batch, c.n-3, c.k, 1)
 				}
 			}
@@ -32,7 +32,7 @@ func TestKernelLinearRanks(t *testing.T) {
 
 // postedAt is the word that value i of n to a sequence is posted in by a wide product, and
 // how far up there.
-func (l *gemmKernels) postedAt(n, i int) (word, shift int) {
+func (l *gemmKernels) packetAt(n, i int) (word, shift int) {
 	seq, o := i/n, i%n
 	lane := seq%8*4 + o%8/2
 	return (o/16*(l.rows/8)+seq/8)*64 + 2*lane + o%16/8, o % 2 * 24
@@ -41,7 +41,7 @@ func (l *gemmKernels) postedAt(n, i int) (word, shift int) {
 // summed runs rank 1 of two, for which the other's sums are there, after so many
 // turns. It may add to the stream or not. parts are of the columns, or of wide products
 // the multiprocessors.
-func (b *bench) summed(l *gemmKernels, batch, n, k, parts int, turns uint32, adds bool) {
+func (b *bench) allReduce(l *gemmKernels, batch, n, k, parts int, turns uint32, adds bool) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
 	stream, old := b.floats(batch*n, 1)
@@ -57,7 +57,7 @@ func (b *bench) summed(l *gemmKernels, batch, n, k, parts int, turns uint32, add
 	mine := make([]uint64, 4*batch*n)
 	for i, v := range other {
 		if l.isWgmma() {
-			at, shift := l.postedAt(n, i)
+			at, shift := l.packetAt(n, i)
 			word := &mine[side*l.rows*n/2+at]
 			*word = *word&^(0xffff<<48) | uint64(turn)<<48 | uint64(math.Float32bits(v)>>8)<<shift
 			continue
@@ -73,14 +73,14 @@ func (b *bench) summed(l *gemmKernels, batch, n, k, parts int, turns uint32, add
 	c := l.splitKFor(n, k, residualEpilogue, 1)
 	o := gemmOperands{w: put(b, w), x: put(b, x), out: n, in: k, y: y, y16: toH, nextSquares: sums, nextNorm: put(b, norm)}
 	ll := llOperands{buffers: put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), limit: time.Second, rank: 1, epochs: left}
-	if r := &l.wgmma.stream; l.isWgmma() {
+	if r := &l.wgmma.residual; l.isWgmma() {
 		maps, err := wgmmaTensorMaps(b.dev, r, l.rows, residualEpilogue, &o, batch)
 		b.noError(err)
-		b.run(l.allReduce, r.launch(l.rows, parts), append(append(maps, o.args(batch, 1e-5)...), ll.args()...)...)
+		b.run(l.allReduceGEMM, r.launch(l.rows, parts), append(append(maps, o.args(batch, 1e-5)...), ll.args()...)...)
 	} else {
 		c.parts = min(parts, (k+l.depth-1)/l.depth)
 		split := splitKBuffers{parts: c.parts, sums: room[uint8](b, c.tiles*c.parts*l.sums()), arrived: put(b, make([]uint32, c.tiles))}
-		b.run(l.allReduce, l.launch(c, b.dev.SMs, l.of(residualEpilogue)), append(o.skinnyArgs(batch, 1e-5, &split, nil), ll.args()...)...)
+		b.run(l.allReduceGEMM, l.launch(c, b.dev.SMs, l.of(residualEpilogue)), append(o.skinnyArgs(batch, 1e-5, &split, nil), ll.args()...)...)
 	}
 
 	want, gemm, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
@@ -99,7 +99,7 @@ func (b *bench) summed(l *gemmKernels, batch, n, k, parts int, turns uint32, add
 	what := fmt.Sprintf("summed %d of %dx%dx%d, %d parts", l.rows, batch, n, k, c.parts)
 	limit := 1e-5
 	if l.isWgmma() {
-		limit = wideError
+		limit = wgmmaError
 	}
 	near(b.t, what, get[float32](b, y, batch*n), want, limit)
 	if adds {
@@ -110,7 +110,7 @@ func (b *bench) summed(l *gemmKernels, batch, n, k, parts int, turns uint32, add
 	left0 := get[uint64](b, boxes[0], 4*batch*n)
 	for i := range posted {
 		if l.isWgmma() {
-			at, shift := l.postedAt(n, i)
+			at, shift := l.packetAt(n, i)
 			v := left0[(side+1)*l.rows*n/2+at]
 			if uint32(v>>48) != turn {
 				b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>48, turn)

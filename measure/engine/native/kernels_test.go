@@ -148,7 +148,7 @@ func both(t *testing.T, s shape, test func(b *bench)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if fp16 {
-				long(t)
+				emulate.Long(t)
 			}
 			test(newBench(t, &s))
 		})
@@ -187,9 +187,9 @@ var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
 
 // The products of decoding, for each ring, at batches that fill it and not, with
 // rows that end within a tile and inputs that end within a stage.
-func TestKernelLinear(t *testing.T) {
+func TestKernelSkinnyGEMM(t *testing.T) {
 	t.Parallel()
-	both(t, plain, (*bench).linear)
+	both(t, plain, (*bench).skinny)
 }
 
 // cuts are into how many parts products are cut: 0 is one part, on few blocks.
@@ -200,12 +200,12 @@ func cuts() []int {
 	return []int{1, 3, 0}
 }
 
-func (b *bench) linear() {
-	for i := range b.p.linear {
-		l := &b.p.linear[i]
+func (b *bench) skinny() {
+	for i := range b.p.gemms {
+		l := &b.p.gemms[i]
 		least := 1
 		if i > 0 {
-			least = b.p.linear[i-1].rows + 1
+			least = b.p.gemms[i-1].rows + 1
 		}
 		for _, c := range []struct{ batch, n, k int }{
 			{l.rows, 16, 64}, {least, 80, 192}, {(l.rows + least) / 2, 208, 704}, {l.rows, 48, 1088}, {least, 1000, 128},
@@ -255,7 +255,7 @@ func (b *bench) scores(l *gemmKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	y := room[float32](b, batch*n)
-	b.product(l, l.scores, storeEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.normGEMM, storeEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {
@@ -272,7 +272,7 @@ func (b *bench) residual(l *gemmKernels, batch, n, k, parts int) {
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
-	b.product(l, l.residual, residualEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.residualGEMM, residualEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		cuda.Ptr(0), y, h, sums, put(b, norm))
 	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -293,7 +293,7 @@ func (b *bench) swiglu(l *gemmKernels, batch, n, k, parts int) {
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	h := room[uint16](b, batch*n)
-	b.product(l, l.swiglu, swigluEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.swigluGEMM, swigluEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 )
 
@@ -191,7 +192,7 @@ func TestChunks(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d %v in %v %v of %d", c.stored, c.fp8, c.opt.FP16, c.opt.Quantization, c.opt.ranks()), func(t *testing.T) {
 			if c.opt.Quantization != Unquantized || c.opt.FP16 {
-				long(t)
+				emulate.Long(t)
 			}
 			config := shareable()["multi_query"]
 			s, _ := storeOf(t, config, c.stored, c.fp8)

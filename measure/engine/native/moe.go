@@ -9,13 +9,13 @@ import (
 )
 
 // mixture is the experts of a layer; experts is 0 where the model has none.
-type mixture struct {
+type moeShape struct {
 	experts, topK int
 	normalized    bool // the weights of those chosen sum to 1
 }
 
 // Mixture reports whether a model has experts to choose among.
-func Mixture(m *models.Model) bool {
+func IsMoE(m *models.Model) bool {
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {
 			if m.Layers[i].Blocks[j].Experts != nil {
@@ -38,7 +38,7 @@ func (s *shape) readExperts(e *models.Experts, name string) (why string) {
 	if e.Count > maxExperts || e.TopK > maxTopK || e.TopK > e.Count || e.TopK < 1 {
 		return fmt.Sprintf("%q has %d experts of which it takes %d; this engine has up to %d and %d", name, e.Count, e.TopK, maxExperts, maxTopK)
 	}
-	s.mixture = mixture{experts: e.Count, topK: e.TopK}
+	s.moeShape = moeShape{experts: e.Count, topK: e.TopK}
 	s.inner = e.Activation.Width
 	return ""
 }
@@ -86,7 +86,7 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 const pairsOfTile = 64
 
 // mostTiles is how many tiles of so many pairs each they fill at most.
-func (m *mixture) maxTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
+func (m *moeShape) maxTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
 
 // A mixtureBuffers is what the experts need besides the weights.
 type moeBuffers struct {
@@ -95,12 +95,12 @@ type moeBuffers struct {
 	shares  cuda.Ptr // float32 [rows][topK]
 	order   cuda.Ptr // int32 [tiles][pairsOfTile]
 	tiles   cuda.Ptr // int32 [1+tiles]
-	chose   cuda.Ptr // uint32, tokens whose experts are chosen
+	routed  cuda.Ptr // uint32, tokens whose experts are chosen
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
 	stepPackets cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
 	stepEpochs  cuda.Ptr // uint32 [multiprocessors], how often each did
-	stepTable   cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
+	layerTable  cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
 }
 
 // measureMixture asks for what replaces the feed-forward's buffers; step is the
@@ -111,9 +111,9 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.reserve(&b.router, "the router's scores", 4*step*s.experts)
 	b.reserve(&b.chosen, "the chosen experts", 4*pairs)
 	b.reserve(&b.shares, "the experts' weights", 4*pairs)
-	b.reserve(&b.chose, "the choice's counter", 4)
-	b.reserve(&b.stepPackets, "what a step's blocks post to each other", s.llStepBytes(sms))
-	b.reserve(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
+	b.reserve(&b.routed, "the choice's counter", 4)
+	b.reserve(&b.stepPackets, "what a step's blocks post to each other", s.megakernelPacketBytes(sms))
+	b.reserve(&b.layerTable, "the step's table", 8*stepLayerWords*s.layers)
 	b.reserve(&b.stepEpochs, "the turns of a step's blocks", 4*sms)
 	b.reserve(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.reserve(&b.tiles, "the experts' tiles", 4*(1+tiles))
@@ -126,7 +126,7 @@ type moeKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
-	step                                        *cuda.Kernel // nil where no step of one sequence is done so
+	megakernel                                  *cuda.Kernel // nil where no step of one sequence is done so
 	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
 	rings                                       []expertRing
 	quantized                                   quantizedMoEKernels
@@ -138,8 +138,8 @@ func (m *moeKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
-	if s.step.blocks > 0 {
-		names["mixture_step"] = &m.step
+	if s.megakernel.blocks > 0 {
+		names["mixture_step"] = &m.megakernel
 	}
 	if p.hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
@@ -194,7 +194,7 @@ func (e *Engine) queueStepGateUp(w *layerWeights) error {
 // that was fastest on their own GPU could sum in another order, and choose other
 // experts; so where there are several, they take what cuBLASLt proposes first.
 func (e *Engine) routerKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.experts, typ: cuda.Float32, alike: e.shape.ranks > 1}
+	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.experts, typ: cuda.Float32, sameOnAllRanks: e.shape.ranks > 1}
 }
 
 // addExperts adds the mixture of rows tokens, each expert with all tokens that

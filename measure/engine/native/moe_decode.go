@@ -48,7 +48,7 @@ const redPitch = 20
 func (r *expertRing) stage(depth int) int { return (16 + r.rows) * (depth*2 + 64) }
 
 // groups is how many groups of pairs a step of so many tokens has at most.
-func (r *expertRing) groups(m *mixture, tokens int) int {
+func (r *expertRing) groups(m *moeShape, tokens int) int {
 	if r.rows == 1 {
 		return m.topK
 	}
@@ -57,11 +57,11 @@ func (r *expertRing) groups(m *mixture, tokens int) int {
 
 // gateShared and downShared are the dynamic shared memory of a block: the ring, the
 // groups, and norms or sums of the tokens.
-func (r *expertRing) gateShared(m *mixture, tokens int) int {
+func (r *expertRing) gateShared(m *moeShape, tokens int) int {
 	return r.gateStages*r.stage(r.gateDepth) + 4*(r.groups(m, tokens)*r.list(1)+tokens)
 }
 
-func (r *expertRing) downShared(m *mixture, tokens int) int {
+func (r *expertRing) downShared(m *moeShape, tokens int) int {
 	return r.downStages*r.stage(r.downDepth) + 4*(r.groups(m, tokens)*r.list(2)+8*tokens*redPitch)
 }
 
@@ -79,7 +79,7 @@ const staticSharedGateUp, staticSharedDown = 12 << 10, 2 << 10
 
 // fit are rings of no more stages than a block has shared memory for, with a batch of up
 // to 16 at least.
-func (m *mixture) fit(rings []expertRing, memory int) []expertRing {
+func (m *moeShape) fit(rings []expertRing, memory int) []expertRing {
 	for i := range rings {
 		r := &rings[i]
 		tokens := 1
@@ -107,7 +107,7 @@ func fewer(stages int) int {
 
 // few reports whether the rings take so many tokens at once.
 func (e *Engine) fitsDecodeRings(tokens int) bool {
-	r, m, memory := e.p.expertRingOf(tokens), &e.shape.mixture, e.dev.SharedOptIn
+	r, m, memory := e.p.expertRingOf(tokens), &e.shape.moeShape, e.dev.SharedOptIn
 	return tokens <= maxDecodeTokens && r.gateShared(m, tokens) <= memory-staticSharedGateUp && r.downShared(m, tokens) <= memory-staticSharedDown
 }
 
@@ -145,21 +145,21 @@ func (e *Engine) queueChoice(rows int, early bool) error {
 	sh, b := &e.shape, e.b
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}, Early: early}
 	normalized := map[bool]int32{true: 1}[sh.normalized]
-	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares, b.order, b.tiles, b.chose)
+	return e.p.moe.choose.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares, b.order, b.tiles, b.routed)
 }
 
 // queueExpertsGateUp queues the first half of the chosen experts of rows tokens, whose
 // norm is done with squares, or was done before where they are 0.
 func (e *Engine) queueExpertsGateUp(w *layerWeights, rows int, squares cuda.Ptr) error {
 	sh, b, r := &e.shape, e.b, e.p.expertRingOf(rows)
-	return r.gateUp.Queue(e.s, e.expertLaunch(r.gateShared(&sh.mixture, rows)), w.gateUp, b.h, squares, b.chosen, b.order, b.tiles,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.mixture, rows)), sh.eps, b.act)
+	return r.gateUp.Queue(e.s, e.expertLaunch(r.gateShared(&sh.moeShape, rows)), w.gateUp, b.h, squares, b.chosen, b.order, b.tiles,
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.moeShape, rows)), sh.eps, b.act)
 }
 
 // queueExpertsDown queues the second half, which adds to the stream; next is the norm
 // of what follows, 0 where that has a kernel of its own.
 func (e *Engine) queueExpertsDown(w *layerWeights, rows int, next cuda.Ptr) error {
 	sh, b, r := &e.shape, e.b, e.p.expertRingOf(rows)
-	return r.down.Queue(e.s, e.expertLaunch(r.downShared(&sh.mixture, rows)), w.down, b.act, b.chosen, b.shares, b.order, b.tiles,
-		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.mixture, rows)), e.blockOut(feedForward), b.h, b.squares, next)
+	return r.down.Queue(e.s, e.expertLaunch(r.downShared(&sh.moeShape, rows)), w.down, b.act, b.chosen, b.shares, b.order, b.tiles,
+		int32(sh.hidden), int32(sh.inner), int32(sh.topK), int32(rows), int32(r.groups(&sh.moeShape, rows)), e.blockOut(feedForward), b.h, b.squares, next)
 }

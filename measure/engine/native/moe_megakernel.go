@@ -30,15 +30,15 @@ const (
 
 // A stepGrid is what the kernel of a mixture's step is compiled for beside the model's shape; no
 // blocks where there is none.
-type stepGrid struct {
+type megakernelGrid struct {
 	blocks             int
 	stages, prefetched int
 	share              int // values of a head's output that a block makes, as a power of 2
 }
 
 // A stepPlan is how the kernel of a mixture's step is launched.
-type stepPlan struct {
-	stepGrid
+type megakernelPlan struct {
+	megakernelGrid
 	whole bool // embedding, LM head and choice of the token are in it too
 }
 
@@ -56,26 +56,26 @@ func (o *Options) stepParts() int {
 // gridOfStep is that of one kernel for all layers, in the step of one sequence whose context is cut into so many
 // parts: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer, where it finds room.
 // Each block has some of the experts' first product, by which they know how far the others are (moe_step.cu).
-func (s *shape) gridOfStep(p *cuda.Properties, sms, parts int) stepGrid {
+func (s *shape) megakernelGrid(p *cuda.Properties, sms, parts int) megakernelGrid {
 	if s.experts == 0 || s.quant != Unquantized || s.ranks > 1 || s.sandwich || p.Major < 8 {
-		return stepGrid{}
+		return megakernelGrid{}
 	}
-	g := stepGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, prefetched: stepPrefetched}
-	for g.stages >= multiplyWarps && s.stepShared(g)+staticSharedStep > p.SharedOptIn {
+	g := megakernelGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, prefetched: stepPrefetched}
+	for g.stages >= multiplyWarps && s.megakernelShared(g)+staticSharedStep > p.SharedOptIn {
 		if g.stages -= multiplyWarps; g.prefetched > g.stages/2 {
 			g.prefetched = g.stages / 2
 		}
 	}
 	if g.share = s.shareOf(min(parts, g.blocks/s.kvHeads)); g.share < 0 || g.stages < multiplyWarps {
-		return stepGrid{}
+		return megakernelGrid{}
 	}
 	return g
 }
 
 // stepDefines are what the step's kernel is compiled with, so that it divides by constants: as arguments
-// they made it take an eighth longer (docs/native.md).
-func (s *shape) stepDefines() []string {
-	g := s.step
+// they made it take an eighth longer (docs/log/native-experiments.md).
+func (s *shape) megakernelDefines() []string {
+	g := s.megakernel
 	if g.blocks == 0 {
 		return nil
 	}
@@ -85,15 +85,15 @@ func (s *shape) stepDefines() []string {
 
 // fusesStep reports whether the engine's step is done so: its blocks wait for each other,
 // so each has to have a multiprocessor, and the memory there.
-func (e *Engine) fusesStep() bool { return e.stepPlan != nil }
+func (e *Engine) usesMegakernel() bool { return e.megakernelPlan != nil }
 
 // planStep is how the step's kernel is launched, nil if it is not.
-func (e *Engine) planStep() *stepPlan {
+func (e *Engine) planMegakernel() *megakernelPlan {
 	sh := &e.shape
-	if sh.step.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch != 1 || e.opt.unfused || e.opt.sms > e.dev.SMs {
+	if sh.megakernel.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch != 1 || e.opt.unfused || e.opt.sms > e.dev.SMs {
 		return nil
 	}
-	return &stepPlan{stepGrid: sh.step, whole: sh.vocab%8 == 0 && e.opt.headGEMM(e.p.linear) != nil}
+	return &megakernelPlan{megakernelGrid: sh.megakernel, whole: sh.vocab%8 == 0 && e.opt.headGEMM(e.p.gemms) != nil}
 }
 
 // shareOf is the least share of a head's output, as a power of 2, that so many blocks make
@@ -112,7 +112,7 @@ func (s *shape) shareOf(blocks int) int {
 // layer queries, keys and values; the parts of each head's output, with peaks and sums;
 // all of that output; twice the normed stream and the sums of its squares; the experts'
 // activations; the scores.
-func (s *shape) llStepBytes(sms int) int {
+func (s *shape) megakernelPacketBytes(sms int) int {
 	group := s.heads / s.kvHeads
 	return llBytes * (s.qkvWidth() + s.kvHeads*maxSplits*(group*s.headDim+2*max(maxSplits, group)) + s.attWidth()/2 +
 		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts + 1 + 2*sms)
@@ -131,7 +131,7 @@ func (s *shape) widestGathered() int {
 }
 
 // stepTiles is the memory of the tiles that attention's warps copy in the step's kernel.
-func (s *shape) stepTiles() int {
+func (s *shape) megakernelTiles() int {
 	const warps, tile = 4, 16
 	keys := 256 / s.headDim
 	return warps * (keys + min(keys, 2)) * tile * s.headDim * 2
@@ -141,15 +141,15 @@ func (s *shape) stepTiles() int {
 // tiles in its place; what is gathered, a row of the router and the norms of queries and keys; the
 // stream and two norms' weights, twice, of the block's outputs; the table; sums of its
 // stages of qkv.
-func (s *shape) stepShared(g stepGrid) int {
+func (s *shape) megakernelShared(g megakernelGrid) int {
 	tiles := (s.hidden/16 + g.blocks - 1) / g.blocks
 	units := (s.qkvWidth()/8 + g.blocks - 1) / g.blocks
-	ring := g.stages*stepStage + max(g.prefetched*stepStage, s.stepTiles())
+	ring := g.stages*stepStage + max(g.prefetched*stepStage, s.megakernelTiles())
 	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers + 4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
 }
 
 // stepTable is what the kernel has to know of each layer.
-func (e *Engine) stepTable() []uint64 {
+func (e *Engine) layerTable() []uint64 {
 	var out []uint64
 	for i := range e.w.layers {
 		w := &e.w.layers[i]
@@ -168,31 +168,31 @@ func (e *Engine) stepTable() []uint64 {
 
 // stepMixture adds all layers of the step of one sequence as one kernel, and what is ahead of
 // them and behind them, which is within the same kernel where all of it is queued together.
-func (e *Engine) stepMixture(s *sequence) {
+func (e *Engine) stepMegakernel(s *sequence) {
 	includes := append([]string{"input_layernorm", "qkv_proj"}, e.attentionNames()...)
 	includes = append(includes, e.rotaryName(), "kv_write", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation", "experts_down")
 	e.addEmbedding(s)
 	for i := range e.w.layers {
-		s.add(i, func() error { return e.queueMixtureStep(i, 1, false) }, "experts_gate_up", includes...)
-		(*s)[len(*s)-1].together = func(n int) error { return e.queueMixtureStep(i, n, false) }
+		s.add(i, func() error { return e.queueMegakernel(i, 1, false) }, "experts_gate_up", includes...)
+		(*s)[len(*s)-1].together = func(n int) error { return e.queueMegakernel(i, n, false) }
 	}
 	e.addHead(s)
-	if e.stepPlan.whole {
-		s.atOnce(func() error { return e.queueMixtureStep(0, len(e.w.layers), true) })
+	if e.megakernelPlan.whole {
+		s.atOnce(func() error { return e.queueMegakernel(0, len(e.w.layers), true) })
 	}
 }
 
 // queueMixtureStep queues n layers from layer i on, or the whole step.
-func (e *Engine) queueMixtureStep(i, n int, whole bool) error {
-	sh, b, p, w := &e.shape, e.b, e.stepPlan, e.w
+func (e *Engine) queueMegakernel(i, n int, whole bool) error {
+	sh, b, p, w := &e.shape, e.b, e.megakernelPlan, e.w
 	l := cuda.Launch{
 		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // gemm_skinny.cu: eight warps that multiply, four that copy
-		Shared: sh.stepShared(p.stepGrid), Early: !whole, Together: true,
+		Shared: sh.megakernelShared(p.megakernelGrid), Early: !whole, Together: true,
 	}
 	embedding, head := cuda.Ptr(0), cuda.Ptr(0)
 	if whole {
 		embedding, head = w.embedding, w.head
 	}
-	return e.p.moe.step.Queue(e.s, l, b.stepTable.Add(8*stepLayerWords*i), int32(n), int32(sh.vocab), int32(sh.widestGathered()), sh.eps, sh.scale(),
+	return e.p.moe.megakernel.Queue(e.s, l, b.layerTable.Add(8*stepLayerWords*i), int32(n), int32(sh.vocab), int32(sh.widestGathered()), sh.eps, sh.scale(),
 		b.positions, b.x, b.h, b.squares, b.stepPackets, b.stepEpochs, embedding, w.layers[0].attNorm, head, b.logits, b.nextToken, e.next.Ptr())
 }

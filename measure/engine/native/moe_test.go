@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 // mixture is the feed-forward of a mixture of experts.
-func (r *reference) mixture(h []float64, layer string) []float64 {
+func (r *reference) moe(h []float64, layer string) []float64 {
 	s := &r.s
 	router, expert, gate, up, down := expertNames(s.family, layer)
 	name := func(n string) string { return strings.TrimSuffix(n, ".weight") }
@@ -60,7 +61,7 @@ func choose(scores []float64, top int, normalized bool) (chosen []int, shares []
 }
 
 // A mixtureBench is one layer's mixture on the device, and the same here.
-type mixtureBench struct {
+type moeBench struct {
 	*bench
 	s               *shape
 	wGateUp, wDown  cuda.Ptr
@@ -74,13 +75,13 @@ type mixtureBench struct {
 // Each kernel of a mixture: sizes that no tile divides, experts that nobody takes
 // and one that all take.
 func TestKernelMixture(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
 			if m.experts != 37 {
-				long(t)
+				emulate.Long(t)
 			}
-			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, moeShape: m}
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 480
 			}
@@ -99,9 +100,9 @@ func TestKernelMixture(t *testing.T) {
 }
 
 // newMixtureBench makes the experts' weights.
-func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
+func newMixtureBench(t *testing.T, on *bench, s *shape) *moeBench {
 	t.Helper()
-	b := &mixtureBench{bench: on, s: s}
+	b := &moeBench{bench: on, s: s}
 	var raw []uint16
 	raw, b.gateUps = b.normal(s.experts*2*s.inner*s.hidden, 0.05)
 	b.wGateUp = put(b.bench, raw)
@@ -113,9 +114,9 @@ func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
 // The rings of a step's experts fit where a block has little shared memory too, for up to
 // 16 tokens; for more it is known when they do not.
 func TestExpertRingsFit(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2}, {experts: 128, topK: 8}, {experts: maxExperts, topK: maxTopK}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2}, {experts: 128, topK: 8}, {experts: maxExperts, topK: maxTopK}} {
 		for _, memory := range []int{227 << 10, 163 << 10, 99 << 10, 96 << 10, 64 << 10} {
-			e := &Engine{shape: shape{mixture: m}, dev: &cuda.Device{}, p: &program{}}
+			e := &Engine{shape: shape{moeShape: m}, dev: &cuda.Device{}, p: &program{}}
 			e.dev.SharedOptIn = memory
 			e.p.moe.rings = m.fit(expertRings(), memory)
 			for _, r := range e.p.moe.rings {
@@ -141,7 +142,7 @@ func TestExpertRingsFit(t *testing.T) {
 // A router of few experts is cut along its columns, as in Mixtral-8x7B: there is room for
 // its parts where no other product of the model has any.
 func TestRouterHasRoomForParts(t *testing.T) {
-	s := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 32000, mixture: mixture{experts: 8, topK: 2}}
+	s := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 32000, moeShape: moeShape{experts: 8, topK: 2}}
 	splitK := 0
 	for _, l := range skinnyGEMMs() {
 		c := l.splitKFor(s.experts, s.hidden, storeEpilogue, 132)
@@ -161,7 +162,7 @@ func TestRouterHasRoomForParts(t *testing.T) {
 // All tokens of a step with one expert, which makes as many groups of it, and the most
 // tokens that these kernels take.
 func TestKernelMixtureOfOne(t *testing.T) {
-	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, mixture: mixture{experts: 4, topK: 1}}
+	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, moeShape: moeShape{experts: 4, topK: 1}}
 	b := newMixtureBench(t, newBench(t, &s), &s)
 	for _, rows := range []int{8, 9, maxDecodeTokens} {
 		b.choose(rows)
@@ -170,7 +171,7 @@ func TestKernelMixtureOfOne(t *testing.T) {
 }
 
 // choose holds the choice of the experts.
-func (b *mixtureBench) choose(rows int) {
+func (b *moeBench) choose(rows int) {
 	s, n := b.s, b.s.experts
 	scores, values := b.floats(rows*n, 1)
 	for i := range n { // one that all take, and in the first row a tie of all others
@@ -195,7 +196,7 @@ func (b *mixtureBench) choose(rows int) {
 }
 
 // pair is what an expert makes of a token's normed input, before down.
-func (b *mixtureBench) pair(e int, x []float64) []float64 {
+func (b *moeBench) pair(e int, x []float64) []float64 {
 	s := b.s
 	w := b.gateUps[e*2*s.inner*s.hidden:]
 	out := make([]float64, s.inner)
@@ -206,7 +207,7 @@ func (b *mixtureBench) pair(e int, x []float64) []float64 {
 }
 
 // output is what the experts of a row add to the stream.
-func (b *mixtureBench) output(row int, act []float64) []float64 {
+func (b *moeBench) output(row int, act []float64) []float64 {
 	s := b.s
 	out := make([]float64, s.hidden)
 	for k := range s.topK {
@@ -220,7 +221,7 @@ func (b *mixtureBench) output(row int, act []float64) []float64 {
 }
 
 // step holds both halves of a decode step, of x whose norm is not done yet, or is.
-func (b *mixtureBench) step(rows int, normed bool) {
+func (b *moeBench) step(rows int, normed bool) {
 	s := b.s
 	x, xs := b.normal(rows*s.hidden, 2)
 	sq, scale := b.squares(xs, s.hidden)
@@ -251,21 +252,21 @@ func (b *mixtureBench) step(rows int, normed bool) {
 }
 
 // engine is as much of one as queues the experts.
-func (b *mixtureBench) engine(rows int) *Engine {
+func (b *moeBench) engine(rows int) *Engine {
 	e := &Engine{opt: Options{Batch: rows, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
 	e.shape.eps = 1e-5
 	return e
 }
 
 // groups puts the pairs in groups.
-func (b *mixtureBench) groups(e *Engine, rows int) {
+func (b *moeBench) groups(e *Engine, rows int) {
 	pairs, s := rows*b.s.topK, b.s
 	most := s.maxTiles(pairs, pairsOfGroup)
 	e.b.order, e.b.tiles = room[int32](b.bench, most*pairsOfGroup), room[int32](b.bench, 1+most)
 	if rows == 1 {
 		return
 	}
-	e.b.chose = put(b.bench, []uint32{0})
+	e.b.routed = put(b.bench, []uint32{0})
 	e.b.router, e.b.chosen, e.b.shares = b.scores, room[int32](b.bench, pairs), room[float32](b.bench, pairs)
 	b.noError(e.queueChoice(rows, false))
 	if got := get[int32](b.bench, e.b.chosen, pairs); !slices.Equal(got, b.chosen) {
@@ -275,7 +276,7 @@ func (b *mixtureBench) groups(e *Engine, rows int) {
 }
 
 // holdActs holds what gate and up made of each pair, of inputs that are normed.
-func (b *mixtureBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []float64) []float64 {
+func (b *moeBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []float64) []float64 {
 	s := b.s
 	acts := b.toFloat(get[uint16](b.bench, act, rows*s.topK*s.inner))
 	for pair, e := range b.chosen {
@@ -285,7 +286,7 @@ func (b *mixtureBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []
 }
 
 // down holds the second half, with or without what the next product needs.
-func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
+func (b *moeBench) down(e *Engine, rows int, acts []float64, last bool) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	norm, g := b.normal(s.hidden, 1)
@@ -312,7 +313,7 @@ func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
 	near(b.t, "squares", get[float32](b.bench, e.b.squares, len(squares)), squares, 1e-5)
 }
 
-func (b *mixtureBench) prompt(rows int) {
+func (b *moeBench) prompt(rows int) {
 	s, hidden, inner, top := b.s, int32(b.s.hidden), int32(b.s.inner), int32(b.s.topK)
 	pairs := rows * s.topK
 	tiles := s.maxTiles(pairs, pairsOfTile)
@@ -337,13 +338,13 @@ func (b *mixtureBench) prompt(rows int) {
 // The experts' products of prompts by Hopper's tensor cores: experts of none, of few and
 // of more pairs than an item has, rows of weights that fill no item.
 func TestKernelHopperExperts(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
 			if m.experts != 37 {
-				long(t)
+				emulate.Long(t)
 			}
-			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, moeShape: m}
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 480
 			}
@@ -364,7 +365,7 @@ func TestKernelHopperExperts(t *testing.T) {
 	}
 }
 
-func (b *mixtureBench) hopper(rows int) {
+func (b *moeBench) hopper(rows int) {
 	s, pairs := b.s, rows*b.s.topK
 	x, xs := b.normal(rows*s.hidden, 1)
 	most := s.maxTiles(pairs, pairsOfItem)
@@ -397,7 +398,7 @@ func (b *mixtureBench) hopper(rows int) {
 }
 
 // sum holds the sum of the experts' outputs, and so them.
-func (b *mixtureBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
+func (b *moeBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	y := put(b.bench, stream)
@@ -413,7 +414,7 @@ func (b *mixtureBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 }
 
 // holdOrder checks that each pair is in one tile, of its expert.
-func (b *mixtureBench) checkOrder(order, tiles []int32, size int) {
+func (b *moeBench) checkOrder(order, tiles []int32, size int) {
 	seen := map[int32]int{}
 	for i, p := range order[:int(tiles[0])*size] {
 		if p < 0 {

@@ -23,7 +23,7 @@ func older() map[string]func(*cuda.Properties) {
 // Models in fp16 with the kernels of GPUs before 8.0, their copies, barriers and
 // products, on the GPU at hand.
 func TestOlderAgainstReference(t *testing.T) {
-	long(t)
+	emulate.Long(t)
 	emulate.Device(t)
 	type variant struct {
 		name  string

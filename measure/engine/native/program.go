@@ -25,7 +25,7 @@ type program struct {
 	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
 	moe                               moeKernels
 	quantized                         quantizedKernels
-	linear                            []gemmKernels // of 16-bit weights, and of quantized ones
+	gemms                             []gemmKernels // of 16-bit weights, and of quantized ones
 	tile                              attentionTile
 	hopper                            bool // has wgmma
 	older                             bool // than compute capability 8.0
@@ -36,26 +36,26 @@ type program struct {
 // the shape of the ring that the weights come through (gemm_skinny.cu, and
 // gemm_quantized.cu for quantized ones).
 type gemmKernels struct {
-	quant     Quantization
-	wgmma     wgmmaRings // of those of gemm_wgmma.cu, which use no other
-	rows      int        // largest batch
-	columns   int        // the batch in eights: mma's columns
-	tiles     int        // of 16 weight rows, a stage
-	depth     int        // columns of the weights, a stage
-	stages    int
-	gated     ring // of gated products; that of the others if it has no tiles
-	deep      ring // of products that add to the stream, with the others' tiles if it has none
-	least     int  // stages of a part, where a tile is cut along its columns
-	across    int  // warps side by side that have rows of their own, of quantized weights
-	warps     int  // that multiply; 0 for 8
-	half      halfTiles
-	halved    bool // this is the ring of half tiles
-	scores    *cuda.Kernel
-	head      *cuda.Kernel // of wide ones, for the LM head
-	residual  *cuda.Kernel
-	swiglu    *cuda.Kernel
-	plain     *cuda.Kernel // nil where the model has no use for it
-	allReduce *cuda.Kernel // over the ranks; nil where posts never says so
+	quant         Quantization
+	wgmma         wgmmaRings // of those of gemm_wgmma.cu, which use no other
+	rows          int        // largest batch
+	columns       int        // the batch in eights: mma's columns
+	tiles         int        // of 16 weight rows, a stage
+	depth         int        // columns of the weights, a stage
+	stages        int
+	swigluRing    ring // of gated products; that of the others if it has no tiles
+	residualRing  ring // of products that add to the stream, with the others' tiles if it has none
+	minStages     int  // stages of a part, where a tile is cut along its columns
+	rowWarps      int  // warps side by side that have rows of their own, of quantized weights
+	warps         int  // that multiply; 0 for 8
+	half          halfTiles
+	halved        bool // this is the ring of half tiles
+	normGEMM      *cuda.Kernel
+	headGEMM      *cuda.Kernel // of wide ones, for the LM head
+	residualGEMM  *cuda.Kernel
+	swigluGEMM    *cuda.Kernel
+	plainGEMM     *cuda.Kernel // nil where the model has no use for it
+	allReduceGEMM *cuda.Kernel // over the ranks; nil where posts never says so
 }
 
 // halfTiles are the ring of products whose tiles have 8 rows, which deal them out
@@ -63,13 +63,13 @@ type gemmKernels struct {
 // some by tiles of 16, and 24 by tiles of 8.
 type halfTiles struct {
 	tiles, depth, stages int // 0 for no such kernel
-	scores               *cuda.Kernel
+	kernel               *cuda.Kernel
 }
 
 // halve is the ring of half tiles for a product of so many results, nil where they are
 // no better: where the busiest multiprocessor has to have an eighth less to do.
 func (l *gemmKernels) halve(out, sms int) *gemmKernels {
-	if l.half.scores == nil {
+	if l.half.kernel == nil {
 		return nil
 	}
 	busiest := func(tile int) int { return ((out+tile-1)/tile + sms - 1) / sms * tile }
@@ -82,7 +82,7 @@ func (l *gemmKernels) halve(out, sms int) *gemmKernels {
 // asHalves is the ring of half tiles.
 func (l *gemmKernels) asHalves() *gemmKernels {
 	h := *l
-	h.halved, h.tiles, h.depth, h.stages, h.scores = true, l.half.tiles, l.half.depth, l.half.stages, l.half.scores
+	h.halved, h.tiles, h.depth, h.stages, h.normGEMM = true, l.half.tiles, l.half.depth, l.half.stages, l.half.kernel
 	return &h
 }
 
@@ -107,9 +107,9 @@ func (l *gemmKernels) of(u epilogue) ring {
 	r := ring{tiles: l.tiles, stages: l.stages}
 	switch {
 	case u == residualEpilogue:
-		r = l.deep
-	case u == swigluEpilogue && l.gated.tiles > 0:
-		r = l.gated
+		r = l.residualRing
+	case u == swigluEpilogue && l.swigluRing.tiles > 0:
+		r = l.swigluRing
 	}
 	r.tiles, r.depth = cmp.Or(r.tiles, l.tiles), cmp.Or(r.depth, l.depth)
 	return r
@@ -144,7 +144,7 @@ func (l *gemmKernels) splitKFor(out, in int, u epilogue, sms int) splitK {
 		whole, cuts = r.tiles, (c.tiles+r.tiles-1)/r.tiles
 	}
 	stages := (in + r.depth - 1) / r.depth
-	if parts := min(sms/cuts, stages/l.least); !l.isWgmma() && parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
+	if parts := min(sms/cuts, stages/l.minStages); !l.isWgmma() && parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
 		c = splitK{tiles: cuts, parts: parts}
 	}
 	return c
@@ -172,7 +172,7 @@ func (l *gemmKernels) scratch(s *shape, sms int) (sums, counters int) {
 // them, in units of 64 bytes and whole rows of 128.
 func (l *gemmKernels) halvable() bool {
 	unit := 512 / int(l.quant)
-	return l.depth%(2*unit*l.consumers()/l.across) == 0 && l.depth%(4*unit) == 0
+	return l.depth%(2*unit*l.consumers()/l.rowWarps) == 0 && l.depth%(4*unit) == 0
 }
 
 // consumers are the warps of a block that multiply.
@@ -212,19 +212,19 @@ func (l *gemmKernels) sums() int {
 // other still runs, but not for two that add to the stream: every other product
 // does, so the blocks of each lie one on a multiprocessor, also where attention
 // leaves multiprocessors free. Of 9 to 16 sequences gate_up_proj has a multiprocessor for itself, and a
-// ring twice as long: a step of llama3.1-8b at batch 16 took 4.575 ms for 4.607 and 4.626 (docs/native.md).
+// ring twice as long: a step of llama3.1-8b at batch 16 took 4.575 ms for 4.607 and 4.626 (docs/log/native-experiments.md).
 func skinnyGEMMs() []gemmKernels {
 	return []gemmKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: ring{tiles: 2, depth: 256, stages: 7}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
-		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 6}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 8}, deep: ring{tiles: 2, stages: 4}, least: 8},
+		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, residualRing: ring{tiles: 2, depth: 256, stages: 7}, minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
+		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 4}, residualRing: ring{tiles: 2, stages: 6}, minStages: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
+		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, swigluRing: ring{tiles: 2, stages: 8}, residualRing: ring{tiles: 2, stages: 4}, minStages: 8},
 	}
 }
 
 // fewGated reports whether a rank's part of gate_up_proj is at most four tiles of 16 rows for
 // each multiprocessor. They come two at a time then, by half as many columns: over four H200s a
 // step of llama3.1-8b took 1.449 ms and not 1.461 at batch 1. Over two, with seven tiles,
-// it took 2.304 and not 2.255 (docs/native.md).
+// it took 2.304 and not 2.255 (docs/log/native-experiments.md).
 func (s *shape) fewGated(sms int) bool { return s.ranks > 1 && s.experts == 0 && 2*s.inner <= 4*16*sms }
 
 // fitted are rings of no more stages than a block has shared memory for: GPUs of
@@ -244,11 +244,11 @@ func fitted(linear []gemmKernels, memory int) []gemmKernels {
 			l.depth /= 2
 		}
 		l.tiles, l.stages = l.fit(l.of(storeEpilogue), memory)
-		l.deep.tiles, l.deep.stages = l.fit(l.of(residualEpilogue), memory)
+		l.residualRing.tiles, l.residualRing.stages = l.fit(l.of(residualEpilogue), memory)
 		if r := l.of(residualEpilogue); oneBlockPerSM-l.staticShared(r) <= memory-l.staticShared(r) {
-			l.deep.room = oneBlockPerSM - l.staticShared(r)
+			l.residualRing.room = oneBlockPerSM - l.staticShared(r)
 		}
-		l.gated.tiles, l.gated.stages = l.fit(l.of(swigluEpilogue), memory)
+		l.swigluRing.tiles, l.swigluRing.stages = l.fit(l.of(swigluEpilogue), memory)
 		if h := l.asHalves(); h.stages > 0 {
 			l.half.tiles, l.half.stages = h.fit(h.of(storeEpilogue), memory)
 		}
@@ -276,7 +276,7 @@ func (l *gemmKernels) staticShared(r ring) int {
 	const warp = 4 * 20 * 8 // bytes of the sums of 16 rows by 8 sequences
 	switch n := r.tiles * l.columns; {
 	case l.quant != Unquantized:
-		slices := l.consumers() / l.across
+		slices := l.consumers() / l.rowWarps
 		if l.rows == 1 { // a column of each warp's, twice
 			return 1<<10 + 2*(slices*80+64)*r.tiles
 		}
@@ -321,7 +321,7 @@ func defines(s *shape, linear []gemmKernels) []string {
 			r := l.of(u)
 			define := fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", names[u], l.rows, l.columns, r.tiles, r.depth, r.stages, l.rows)
 			if l.quant != Unquantized {
-				define += fmt.Sprintf(",%d,%d", l.across, l.consumers())
+				define += fmt.Sprintf(",%d,%d", l.rowWarps, l.consumers())
 			}
 			out = append(out, define)
 		}
@@ -337,7 +337,7 @@ func defines(s *shape, linear []gemmKernels) []string {
 // definesFor are those that differ from GPU to GPU.
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
-	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), append(s.stepDefines(), sanitized()...)...)
+	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), append(s.megakernelDefines(), sanitized()...)...)
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}
@@ -379,7 +379,7 @@ func compiled(p *cuda.Properties, c *cuda.Compiler, cache cuda.Cache, s *shape, 
 
 // newProgram is that of compiled kernels. A GPU that has no room for them is refused.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []gemmKernels) (*program, error) {
-	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
+	p := &program{module: m, gemms: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
 	p.hopper, p.older = dev.Major == 9, dev.Major < 8
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if needed := max(p.tile.shared, p.decode.shared+p.decode.staticShared); needed > dev.SharedOptIn {
@@ -389,9 +389,9 @@ func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []gemmKernels
 	if err := p.find(s); err != nil {
 		return p, err
 	}
-	for i := range p.linear {
-		if p.linear[i].isWgmma() {
-			if err := p.linear[i].countClusters(); err != nil {
+	for i := range p.gemms {
+		if p.gemms[i].isWgmma() {
+			if err := p.gemms[i].countClusters(); err != nil {
 				return p, err
 			}
 		}
@@ -427,8 +427,8 @@ func (p *program) find(s *shape) error {
 	if s.quant == FP8 {
 		names["arrange"] = &p.quantized.arrange
 	}
-	for i := range p.linear {
-		p.linear[i].names(s, names)
+	for i := range p.gemms {
+		p.gemms[i].names(s, names)
 	}
 	for name, k := range names {
 		var err error
@@ -450,17 +450,17 @@ func (l *gemmKernels) names(s *shape, to map[string]**cuda.Kernel) {
 		first = "quantized"
 	}
 	if s.sandwich || s.ranks > 1 {
-		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
+		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plainGEMM
 	}
 	if s.ranks > 1 && l.quant == Unquantized {
-		to[fmt.Sprintf("%s_all_reduce_%d", first, l.rows)] = &l.allReduce
+		to[fmt.Sprintf("%s_all_reduce_%d", first, l.rows)] = &l.allReduceGEMM
 		if l.half.stages > 0 {
-			to[fmt.Sprintf("%s_half_%d", first, l.rows)] = &l.half.scores
+			to[fmt.Sprintf("%s_half_%d", first, l.rows)] = &l.half.kernel
 		}
 	}
-	to[fmt.Sprintf("%s_norm_%d", first, l.rows)] = &l.scores
-	to[fmt.Sprintf("%s_residual_%d", first, l.rows)] = &l.residual
-	to[fmt.Sprintf("%s_swiglu_%d", first, l.rows)] = &l.swiglu
+	to[fmt.Sprintf("%s_norm_%d", first, l.rows)] = &l.normGEMM
+	to[fmt.Sprintf("%s_residual_%d", first, l.rows)] = &l.residualGEMM
+	to[fmt.Sprintf("%s_swiglu_%d", first, l.rows)] = &l.swigluGEMM
 }
 
 // linearFor is the kernels for a batch and weights so kept, nil where cuBLASLt does

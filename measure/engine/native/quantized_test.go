@@ -162,7 +162,7 @@ func TestKernelQuantize(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
-		s.quant, s.sandwich = q, true // TestKernelNarrow's program
+		s.quant, s.sandwich = q, true // TestKernelQuantizedGEMM's program
 		t.Run(q.String(), func(t *testing.T) {
 			both(t, s, func(b *bench) {
 				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
@@ -188,7 +188,7 @@ func TestKernelQuantize(t *testing.T) {
 func TestKernelArrange(t *testing.T) {
 	t.Parallel()
 	s := plain
-	s.quant, s.sandwich = FP8, true // TestKernelNarrow's program
+	s.quant, s.sandwich = FP8, true // TestKernelQuantizedGEMM's program
 	both(t, s, func(b *bench) {
 		const n, k = 4, 64
 		raw := make([]uint8, n*k)
@@ -208,25 +208,25 @@ func TestKernelArrange(t *testing.T) {
 	})
 }
 
-// The products of decoding with quantized weights, as TestKernelLinear has them.
-func TestKernelNarrow(t *testing.T) {
+// The products of decoding with quantized weights, as TestKernelSkinnyGEMM has them.
+func TestKernelQuantizedGEMM(t *testing.T) {
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
 		s.quant, s.sandwich = q, true
 		t.Run(q.String(), func(t *testing.T) {
 			t.Parallel()
 			if q == FP8 {
-				long(t) // TestFormatsAgainstReference runs its kernels
+				emulate.Long(t) // TestFormatsAgainstReference runs its kernels
 			}
-			both(t, s, func(b *bench) { b.narrow(q) })
+			both(t, s, func(b *bench) { b.quantizedGEMM(q) })
 		})
 	}
 }
 
-func (b *bench) narrow(q Quantization) {
+func (b *bench) quantizedGEMM(q Quantization) {
 	least := 1
-	for i := range b.p.linear {
-		l := &b.p.linear[i]
+	for i := range b.p.gemms {
+		l := &b.p.gemms[i]
 		if l.quant != q {
 			continue
 		}
@@ -234,9 +234,9 @@ func (b *bench) narrow(q Quantization) {
 			{l.rows, 64, 128}, {least, 80, 384}, {(l.rows + least) / 2, 208, 1152}, {l.rows, 48, 2432}, {least, 256, 1024},
 		} {
 			for _, parts := range cuts() {
-				b.narrowScores(l, c.batch, c.n, c.k, parts)
-				b.narrowResidual(l, c.batch, c.n, c.k, parts)
-				b.narrowSwiglu(l, c.batch, c.n, c.k, parts)
+				b.quantizedStore(l, c.batch, c.n, c.k, parts)
+				b.quantizedResidual(l, c.batch, c.n, c.k, parts)
+				b.quantizedSwiglu(l, c.batch, c.n, c.k, parts)
 			}
 		}
 		least = l.rows + 1
@@ -244,9 +244,9 @@ func (b *bench) narrow(q Quantization) {
 }
 
 // narrowProduct is product with quantized weights.
-func (b *bench) narrowProduct(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, m quantizedMatrix, args ...any) {
+func (b *bench) quantizedProduct(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, m quantizedMatrix, args ...any) {
 	few := parts != 1
-	if kernel == l.plain {
+	if kernel == l.plainGEMM {
 		u = residualEpilogue
 	}
 	c, r, sms := l.splitKFor(n, k, u, 1), l.of(u), b.dev.SMs
@@ -260,22 +260,22 @@ func (b *bench) narrowProduct(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n
 	b.run(kernel, l.launch(c, sms, r), args...)
 }
 
-func (b *bench) narrowScores(l *gemmKernels, batch, n, k, parts int) {
+func (b *bench) quantizedStore(l *gemmKernels, batch, n, k, parts int) {
 	m := b.matrix(l.quant, n, k)
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
-	for _, kernel := range []*cuda.Kernel{l.scores, l.plain} {
+	for _, kernel := range []*cuda.Kernel{l.normGEMM, l.plainGEMM} {
 		y, squares := room[float32](b, batch*n), put(b, sq)
-		if kernel == l.plain {
+		if kernel == l.plainGEMM {
 			squares = 0
 		}
-		b.narrowProduct(l, kernel, storeEpilogue, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+		b.quantizedProduct(l, kernel, storeEpilogue, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 			squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 		want := make([]float64, batch*n)
 		for s := range batch {
 			for o := range n {
 				want[s*n+o] = dot(m.values, xs, o, s, k)
-				if kernel == l.scores {
+				if kernel == l.normGEMM {
 					want[s*n+o] *= scale[s]
 				}
 			}
@@ -284,13 +284,13 @@ func (b *bench) narrowScores(l *gemmKernels, batch, n, k, parts int) {
 	}
 }
 
-func (b *bench) narrowResidual(l *gemmKernels, batch, n, k, parts int) {
+func (b *bench) quantizedResidual(l *gemmKernels, batch, n, k, parts int) {
 	m := b.matrix(l.quant, n, k)
 	x, xs := b.normal(batch*k, 2)
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
-	b.narrowProduct(l, l.residual, residualEpilogue, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.quantizedProduct(l, l.residualGEMM, residualEpilogue, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		cuda.Ptr(0), y, h, sums, put(b, norm))
 	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -300,18 +300,18 @@ func (b *bench) narrowResidual(l *gemmKernels, batch, n, k, parts int) {
 			squares[(s*n+o)/16] += v * v
 		}
 	}
-	what := fmt.Sprintf("%s of %dx%dx%d in %d", l.residual.Name, batch, n, k, parts)
+	what := fmt.Sprintf("%s of %dx%dx%d in %d", l.residualGEMM.Name, batch, n, k, parts)
 	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
 	near(b.t, what+", normed", b.toFloat(get[uint16](b, h, batch*n)), normed, b.rounding())
 	near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
 }
 
-func (b *bench) narrowSwiglu(l *gemmKernels, batch, n, k, parts int) {
+func (b *bench) quantizedSwiglu(l *gemmKernels, batch, n, k, parts int) {
 	m := b.matrix(l.quant, 2*n, k)
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	h := room[uint16](b, batch*n)
-	b.narrowProduct(l, l.swiglu, swigluEpilogue, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.quantizedProduct(l, l.swigluGEMM, swigluEpilogue, n, k, parts, m, put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {
@@ -319,7 +319,7 @@ func (b *bench) narrowSwiglu(l *gemmKernels, batch, n, k, parts int) {
 			want[s*n+o] = silu(dot(m.values, xs, o, s, k)*scale[s]) * dot(m.values, xs, n+o, s, k) * scale[s]
 		}
 	}
-	near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", l.swiglu.Name, batch, n, k, parts), b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
+	near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", l.swigluGEMM.Name, batch, n, k, parts), b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
 }
 
 // fit are the small dense models whose sizes groups of 128 divide.
@@ -365,7 +365,7 @@ func TestFormatsAgainstReference(t *testing.T) {
 				t.Run(fmt.Sprintf("%v%v/%s/%dx%d/%d", f.fp16, f.quant, name, c.batch, c.prompt, c.products), func(t *testing.T) {
 					t.Parallel()
 					if f.quant != FP8 || name != "mistral" || c.batch != 9 {
-						long(t)
+						emulate.Long(t)
 					}
 					// With seed 7 a Gemma 3 of 20 tokens is at 8.8e-3 in bf16 and at 1.004e-2 in fp8, with 9 at 6.0e-3 and 7.2e-3.
 					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products}
@@ -528,7 +528,7 @@ func TestFormatsCheckpoints(t *testing.T) {
 		t.Run(fmt.Sprintf("%d %v in %v %v", c.stored, c.fp8, c.fp16, c.quant), func(t *testing.T) {
 			t.Parallel()
 			if c.fp16 || c.quant != FP8 {
-				long(t)
+				emulate.Long(t)
 			}
 			s, r := storeOf(t, tinyMistral, c.stored, c.fp8)
 			o := opt
@@ -593,7 +593,7 @@ func (s *store) overwrite(name string, with []byte) {
 // GPUs share a model in every format as they do in bf16: a row's scale is that of the
 // whole row, so the weights are those that one GPU has.
 func TestSharedFormats(t *testing.T) {
-	long(t)
+	emulate.Long(t)
 	few := emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_SHAPES") != "all" // the processor takes its time
 	for i, c := range []struct {
 		name string
@@ -625,7 +625,7 @@ func TestSharedFormats(t *testing.T) {
 // Ranks take their parts of checkpoints in fp8, and of those in 16 bits that are
 // quantized when they are read.
 func TestSharedFormatsCheckpoints(t *testing.T) {
-	long(t)
+	emulate.Long(t)
 	few := emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_SHAPES") != "all" // the processor takes its time
 	for i, c := range []struct {
 		name  string

@@ -175,7 +175,7 @@ func (r *reference) next(token int) []float64 {
 		}
 		h := r.quant(r.norm(x, p+before))
 		if s.experts > 0 {
-			for i, v := range r.mixture(h, p) {
+			for i, v := range r.moe(h, p) {
 				x[i] += v
 			}
 			continue

@@ -356,7 +356,7 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			} else if !e.decode.one() && len(whole) != len(parts) {
 				t.Errorf("%s: %d kernels are queued at once, %d in parts", name, len(whole), len(parts))
 			}
-			if want := e.fusesStep() && e.shape.vocab%8 == 0; e.decode.one() != want {
+			if want := e.usesMegakernel() && e.shape.vocab%8 == 0; e.decode.one() != want {
 				t.Errorf("%s: a step is one kernel: %v", name, !want)
 			}
 			holds(t, name, s, step, whole, parts)

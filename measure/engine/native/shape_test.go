@@ -132,7 +132,7 @@ func TestRingsLieEvenly(t *testing.T) {
 func TestRingsFit(t *testing.T) {
 	for memory, want := range map[int][][2]int{227 << 10: {{5, 7}, {3, 6}, {3, 4}}, 163 << 10: {{5, 7}, {3, 6}, {3, 4}}, 99 << 10: {{5, 5}, {3, 4}, {2, 3}}} {
 		for i, l := range fitted(skinnyGEMMs(), memory) {
-			if got := [2]int{l.stages, l.deep.stages}; got != want[i] {
+			if got := [2]int{l.stages, l.residualRing.stages}; got != want[i] {
 				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
 			}
 		}

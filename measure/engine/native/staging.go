@@ -16,7 +16,7 @@ import (
 // buffers of as many bytes, which goroutines fill while others are copied:
 // stagedBytes·stagedChunks, 128 MiB of the host's memory for each GPU, and for each
 // reader that converts 256 KiB. With 16 buffers of 16 MiB an H200's weights took 1.6 times as
-// long, with 64 of 2 MiB the same (docs/native.md, "What is tested").
+// long, with 64 of 2 MiB the same (docs/log/native-tests.md).
 const (
 	stagedBytes  = 4 << 20
 	stagedChunks = 32

@@ -71,7 +71,7 @@ func (t *Team) load(ckpt *safetensors.Checkpoint, open func(rank int) (*cuda.Dev
 		return err
 	})
 	if err == nil {
-		err = t.alike()
+		err = t.sameOnAllRanks()
 	}
 	if err == nil {
 		err = t.Each(func(_ int, e *Engine) error { return t.reach(e) })
@@ -110,7 +110,7 @@ func (t *Team) first(compile func(*Engine) error) error {
 
 // alike holds that all GPUs are of one kind: meetings are of as many blocks on each,
 // and the slowest would be measured.
-func (t *Team) alike() error {
+func (t *Team) sameOnAllRanks() error {
 	a := t.engines[0].dev
 	for _, e := range t.engines[1:] {
 		if b := e.dev; a.Name != b.Name || a.SMs != b.SMs || a.Major != b.Major || a.Minor != b.Minor {

@@ -107,7 +107,7 @@ func TestSharedAgainstReference(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/tp%d/%d", name, tp, i), func(t *testing.T) {
 					if name != "llama" || tp != 2 || i != 1 {
-						long(t)
+						emulate.Long(t)
 					}
 					opt.TP, opt.Seed = tp, 7
 					team := openShared(t, config, opt)
@@ -122,6 +122,7 @@ func TestSharedAgainstReference(t *testing.T) {
 
 // A request twice, with graphs and without: tokens and scores are equal to the bit.
 func TestSharedSameAgain(t *testing.T) {
+	emulate.Long(t)
 	config := shareable()["llama"]
 	var before string
 	for _, eager := range []bool{false, true} {
@@ -268,7 +269,7 @@ func TestSharedRankFails(t *testing.T) {
 		opt.TP, opt.Device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
 		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) {
 			if opt.Batch > 1 {
-				long(t)
+				emulate.Long(t)
 			}
 			rankFails(t, opt)
 		})

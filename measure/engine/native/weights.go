@@ -208,7 +208,7 @@ const randomScale = float32(0.02 * 1.7320508075688772) // times √3
 // spreadScale is the same of the embedding with Options.Spread. At transformers' 0.02 a
 // layer's attention, a mean over the context that is nearly the same for neighbours,
 // outweighs a token's own vector from the first layer on: the stream of all tokens
-// turns in one direction, and so do their routers (docs/native.md has
+// turns in one direction, and so do their routers (docs/log/native-measurements.md has
 // how few experts are chosen then). At 20 every token keeps its own direction through 48
 // layers.
 const spreadScale = 1000 * randomScale

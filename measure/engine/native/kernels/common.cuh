@@ -75,7 +75,7 @@ __device__ __forceinline__ float warp_sum(float v) {
 // arrive_warp says at a barrier that all lanes of the warp are done with what lies ahead of it;
 // the barrier counts WARP_ARRIVALS of each warp. Lane 0 says it for all: what the others did
 // is ordered by __syncwarp (PTX ISA, "Causality Order"). compute-sanitizer's racecheck takes an
-// arrival for that of its thread alone (docs/native.md, "What is tested"), so in kernels that
+// arrival for that of its thread alone (docs/log/native-tests.md), so in kernels that
 // are compiled for it each lane says it.
 #ifdef SANITIZED
 #define WARP_ARRIVALS WARP

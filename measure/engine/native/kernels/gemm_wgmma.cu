@@ -223,7 +223,7 @@ struct WgmmaGemm {
   // A thread posts its four values of a unit and a sequence as two words, and a warp's lie
   // together: of each value the upper 24 bits of its float32, to nearest, and with each two of
   // them the lower 16 bits of the epoch. Those are half the bytes of whole values with a epoch
-  // each, which took longer on the links (docs/native.md). A box has no more words than there
+  // each, which took longer on the links (docs/log/native-experiments.md). A box has no more words than there
   // is room for whole values of the batch, of which XR is less than twice.
   static constexpr int VIEW = RANKS > 4 ? 1 : RANKS > 2 || MINE > 4 ? 2 : 2 * MINE; // halves of units that are looked for at a time
   static constexpr int SEEN = RANKS > 2 ? RANKS : 1;                                // of each: of one other rank, or of all in their order

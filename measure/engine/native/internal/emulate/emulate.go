@@ -75,6 +75,19 @@ func Device(t testing.TB) string {
 	return folder
 }
 
+// Brief reports whether tests run on the emulated GPU without its long cases, of which
+// LLMPROF_TEST_LONG=1 is the switch.
+func Brief() bool { return RealGPU() != nil && os.Getenv("LLMPROF_TEST_LONG") == "" }
+
+// Long skips a test, or a case of one, that takes long on the emulated GPU. What is left is one case
+// of each family of kernels.
+func Long(t testing.TB) {
+	t.Helper()
+	if Brief() {
+		t.Skip("the emulated GPU takes long: LLMPROF_TEST_LONG=1 runs it")
+	}
+}
+
 // build makes the library in a folder that its sources name.
 func build() (string, error) {
 	cxx := os.Getenv("CXX")
