@@ -6,21 +6,21 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// A wideRing is the ring of a kernel of gemm_wgmma.cu.
+// A wgmmaRing is the ring of a kernel of gemm_wgmma.cu.
 type wgmmaRing struct {
-	units     int // of 16 weight rows, a stage
+	units     int // units of 16 weight rows in a stage
 	stages    int
-	span      int  // columns of a stage, in 64
-	cluster   int  // blocks that share the rows of a tile, each with a part of the columns
-	norms     bool // its kernel writes scores: qkv_proj and the LM head
-	exclusive bool // no two blocks fit on a multiprocessor
-	clusters  int  // that find room on the GPU at the same time
+	span      int  // columns of a stage, in units of 64
+	cluster   int  // blocks of a cluster, which share the rows of a tile and take different columns
+	norms     bool // The kernel has the RMSNorm prologue and a plain store: qkv_proj and the LM head.
+	exclusive bool // No two blocks fit on a multiprocessor.
+	clusters  int  // so many clusters are resident at the same time
 }
 
-// wideRings are those of the uses, the LM head being one of its own.
+// wgmmaRings are the rings of the GEMMs of a step. The LM head has one of its own.
 type wgmmaRings struct{ norm, head, swiglu, residual wgmmaRing }
 
-// of is the ring of a use.
+// of returns the ring for an epilogue.
 func (w *wgmmaRings) of(u epilogue, head bool) *wgmmaRing {
 	switch {
 	case u == residualEpilogue:
@@ -33,14 +33,14 @@ func (w *wgmmaRings) of(u epilogue, head bool) *wgmmaRing {
 	return &w.norm
 }
 
-// newWideRing is that of a product with n rows of weights on so many multiprocessors: the
-// fewest units, an even number, that make it as few passes, and as many stages as fit into room. Pairs of
-// blocks take 128 columns a stage: with 64 a step of llama3.1-8b of 32 sequences took 5.98
-// for 5.20 ms (docs/log/native-experiments.md).
+// newWgmmaRing is the ring of a GEMM with n weight rows on so many multiprocessors. It has the
+// smallest even number of units that needs the fewest passes, and as many stages as fit into room.
+// Pairs of blocks take 128 columns a stage; with 64 columns a step of llama3.1-8b at batch 32 took
+// 5.98 ms in place of 5.20 (docs/log/native-experiments.md).
 func newWgmmaRing(n, rows, cluster, sms, room int) wgmmaRing {
 	ceil := func(a, b int) int { return (a + b - 1) / b }
 	each := ceil(ceil(n, 16), max(1, sms/cluster))
-	r := wgmmaRing{units: 14, cluster: cluster, span: cluster} // a thread has registers for the sums of so many
+	r := wgmmaRing{units: 14, cluster: cluster, span: cluster} // A thread has registers for the sums of at most so many units.
 	for r.units > 2 && r.fit(rows, room) < 2 {
 		r.units -= 2
 	}
@@ -50,31 +50,31 @@ func newWgmmaRing(n, rows, cluster, sms, room int) wgmmaRing {
 	return r
 }
 
-// fit is how many stages room has, of which more than 8 are of no use.
+// fit is how many stages fit into room; more than 8 are of no use.
 func (r *wgmmaRing) fit(rows, room int) int { return min(8, (room-r.staticShared(rows))/r.stage(rows)) }
 
-// stage is the bytes of one.
+// stage is the bytes of one stage.
 func (r *wgmmaRing) stage(rows int) int { return r.span * (r.units*2048 + rows*128) }
 
-// sent are the bytes that the blocks of a cluster have room for to send each other.
+// sent is the bytes that the blocks of a cluster reserve to send each other sums.
 func (r *wgmmaRing) sent(rows int) int { return (r.cluster - 1) * r.units * 32 * rows }
 
-// beside is what a block takes of a multiprocessor's shared memory beside its ring, or a
-// little more: to where 1024 bytes begin, static memory, and 1 KiB that every block costs.
+// staticShared is an upper bound of what a block takes of a multiprocessor's shared memory beside its
+// ring: alignment to 1024 bytes, static memory, and the 1 KiB that every block costs.
 func (r *wgmmaRing) staticShared(rows int) int { return 1<<10 + r.sent(rows) + 512 + 1<<10 }
 
-// mostWide is the largest batch that wide products are compiled for.
+// maxWgmmaBatch is the largest batch that the wgmma GEMM is compiled for.
 const maxWgmmaBatch = 64
 
-// wideFor are the products of gemm_wgmma.cu for a batch, of which there is one at most,
-// for compiling them takes time. On a multiprocessor there is room for two blocks, but not
-// for two that add to the stream, as linearShapes has it: those have what the others
-// leave. On one GPU gate_up_proj, half of all weights, has a multiprocessor for itself and a
-// ring twice as long: on an H200 a step of llama3.1-8b took 5.200 and 5.230 ms for 5.241 and
-// 5.249 at batch 32, and 6.356 for 6.416 at 64 (docs/log/native-experiments.md).
+// wgmmaGEMMs are the kernels of gemm_wgmma.cu for a batch: at most one entry, because compiling takes
+// time. A multiprocessor has room for two blocks, but not for two with the residual epilogue, as in
+// skinnyGEMMs; their ring takes what the other GEMMs leave. On one GPU gate_up_proj, which is half of
+// all weights, has a multiprocessor for itself and a ring twice as long: on an H200 a step of
+// llama3.1-8b took 5.200 and 5.230 ms, before that 5.241 and 5.249, at batch 32, and 6.356 ms, before
+// that 6.416, at 64 (docs/log/native-experiments.md).
 func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	const shared = 228 << 10
-	const room = shared - oneBlockPerSM - 1536 // beside a block that has to be alone
+	const room = shared - oneBlockPerSM - 1536 // what remains beside a block that takes oneBlockPerSM
 	rows := 32
 	if batch > 32 {
 		rows = 64
@@ -82,7 +82,7 @@ func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	if batch <= 16 || batch > maxWgmmaBatch || !s.usesWgmma() {
 		return nil
 	}
-	tokens := max(s.tokens, s.tokensEach(max(1, s.ranks))) // the last rank has fewer, and the same kernels
+	tokens := max(s.tokens, s.tokensEach(max(1, s.ranks))) // The last rank has fewer tokens and the same kernels.
 	w := wgmmaRings{
 		norm: newWgmmaRing(s.qkvWidth(), rows, 2, sms, room), head: newWgmmaRing(tokens, rows, 1, sms, room),
 		swiglu: newWgmmaRing(2*s.inner, rows, 1, sms, room),
@@ -100,17 +100,17 @@ func wgmmaGEMMs(s *shape, batch, sms int) []gemmKernels {
 	return []gemmKernels{{rows: rows, columns: rows / 8, wgmma: w, tiles: 1, depth: 64, minStages: 1}}
 }
 
-// isWide reports whether the kernels are those of gemm_wgmma.cu.
+// isWgmma reports whether the kernels are those of gemm_wgmma.cu.
 func (l *gemmKernels) isWgmma() bool { return l.wgmma.norm.units > 0 }
 
-// wide reports whether a model's steps have them: dense models of 16-bit weights that add
-// a block's output to the stream as it is. Of those that GPUs share the parts have to be
-// of whole boxes too.
+// usesWgmma reports whether the decode steps of a model can use the wgmma GEMM: dense models with
+// 16-bit weights whose blocks add their output to the stream without a norm. The boxes of tensor
+// copies have to divide the part of each rank.
 func (s *shape) usesWgmma() bool {
 	return !s.sandwich && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
-// wideDefines are the constants of the rings.
+// wgmmaDefines are the constants that the kernels are compiled with.
 func (l *gemmKernels) wgmmaDefines() (out []string) {
 	w := &l.wgmma
 	out = append(out, "WGMMA_GEMM=1")
@@ -121,7 +121,7 @@ func (l *gemmKernels) wgmmaDefines() (out []string) {
 	return out
 }
 
-// wideArguments are the tensor maps of a GEMM's weights and inputs.
+// wgmmaTensorMaps are the tensor maps of a GEMM's weights and inputs.
 func wgmmaTensorMaps(dev *cuda.Device, r *wgmmaRing, rows int, u epilogue, o *gemmOperands, batch int) ([]any, error) {
 	n, k := o.out, o.in
 	weights := cuda.Tensor{At: o.w, Size: [3]int{k, n, 1}, Stride: [2]int{2 * k, 2 * k * n}, Box: [3]int{64, 8 * r.units, 1}, Short: true}
@@ -146,15 +146,15 @@ func (r *wgmmaRing) launch(rows, sms int) cuda.Launch {
 	if r.cluster > 1 {
 		blocks = r.cluster * max(1, min(r.clusters, sms/r.cluster))
 	}
-	shared := r.stages*r.stage(rows) + 1024 // and to where 1024 bytes begin
+	shared := r.stages*r.stage(rows) + 1024 // The ring is aligned to 1024 bytes.
 	if r.exclusive {
 		shared = max(shared, oneBlockPerSM-r.sent(rows))
 	}
 	return cuda.Launch{Grid: cuda.Dim{X: blocks}, Block: cuda.Dim{X: r.threads()}, Shared: shared, Early: true, Cluster: r.cluster}
 }
 
-// threads are those of a block: eight warps that multiply, one that copies, and those that
-// find norms: four where scores are written and sums leave registers for them, else one.
+// threads is how many threads a block has: eight warps multiply, one copies, and one computes norms.
+// Four warps compute norms if the epilogue is a plain store and registers suffice.
 func (r *wgmmaRing) threads() int {
 	if r.norms && r.units <= 8 {
 		return 32 * (8 + 1 + 4)
@@ -162,14 +162,14 @@ func (r *wgmmaRing) threads() int {
 	return 32 * (8 + 1 + 1)
 }
 
-// ringOf are the kernels by their rings, of which some models have not all.
+// ringOf maps the rings to the kernels that use them. Some models lack some kernels.
 func (l *gemmKernels) ringOf() map[*wgmmaRing][]*cuda.Kernel {
 	w := &l.wgmma
 	return map[*wgmmaRing][]*cuda.Kernel{&w.norm: {l.normGEMM}, &w.head: {l.headGEMM}, &w.swiglu: {l.swigluGEMM}, &w.residual: {l.residualGEMM, l.allReduceGEMM, l.plainGEMM}}
 }
 
-// countClusters asks the GPU how many clusters find room at the same time, of those
-// blocks of which there is one on a multiprocessor.
+// countClusters asks the GPU how many clusters of one block a multiprocessor can be resident at the
+// same time.
 func (l *gemmKernels) countClusters() error {
 	for r, kernels := range l.ringOf() {
 		for _, kernel := range kernels {
@@ -190,8 +190,8 @@ func (l *gemmKernels) countClusters() error {
 	return nil
 }
 
-// wideNames adds the kernels' names. Ranks post their sums, or leave them for another
-// kernel.
+// wgmmaNames adds the kernels to the map from their names. With several ranks, a GEMM has a fused
+// all-reduce or leaves its sums for the all_reduce kernel.
 func (l *gemmKernels) wgmmaNames(s *shape, to map[string]**cuda.Kernel) {
 	name := func(what string) string { return fmt.Sprintf("wgmma_%s_%d", what, l.rows) }
 	to[name("norm")], to[name("head")], to[name("swiglu")] = &l.normGEMM, &l.headGEMM, &l.swigluGEMM

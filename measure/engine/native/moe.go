@@ -14,7 +14,7 @@ type moeShape struct {
 	normalized    bool // the weights of those chosen sum to 1
 }
 
-// Mixture reports whether a model has experts to choose among.
+// IsMoE reports whether a model has experts to choose among.
 func IsMoE(m *models.Model) bool {
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {

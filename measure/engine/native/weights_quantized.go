@@ -55,27 +55,6 @@ func (w *weights) room(bytes int) cuda.Ptr {
 	return cuda.Ptr(at)
 }
 
-// scratchOf is the memory for the widest matrix of a layer in 16 bits, which is that
-// of all experts where there are some; none where none is quantized.
-func (s *shape) scratchOf() int {
-	if s.quant == Unquantized {
-		return 0
-	}
-	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden*max(s.experts, 1))
-}
-
-// wide gives the address of the 16-bit weights w of out rows of in columns; if they
-// are quantized, it queues widening them into the scratch, where they are until the
-// next are.
-func (e *Engine) dequantize(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
-	q, ok := e.w.quantized[w]
-	if !ok {
-		return w, nil
-	}
-	l := cuda.Launch{Grid: cuda.Dim{X: min((out*(in/8)+255)/256, 16*e.dev.SMs)}, Block: cuda.Dim{X: 256}}
-	return e.b.dequantized, e.p.quantized.dequantize.Queue(e.s, l, w, q.scales, q.zeros, e.b.dequantized, int32(out), int32(in))
-}
-
 // A loader puts weights on the GPU, those that are quantized by way of a scratch.
 type loader struct {
 	w       *weights
