@@ -7,8 +7,8 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// block is which of a layer's two blocks a product ends. Each has an exchange
-// buffer of its own, so that they are written in turn (tensor_parallel.cu).
+// A block is one of the two blocks of a layer. Each has an exchange buffer of its own, so the two
+// buffers are written alternately (tensor_parallel.cu).
 type block int
 
 const (
@@ -16,50 +16,47 @@ const (
 	feedForward
 )
 
-// shared are the buffers that ranks of a model meet with (tensor_parallel.cu), and the
-// tables of where the others have theirs. Nothing of it is there where one GPU has
-// the whole model.
+// shared are the buffers through which the ranks of a model communicate (tensor_parallel.cu), and
+// tables of the addresses of the other ranks' buffers. An engine with the whole model has none of
+// them.
 type shared struct {
-	exchange   [2]cuda.Ptr // float32 [rows][hidden], what the products of each block leave
-	bests      cuda.Ptr    // uint64 [2][ranks][2·batch], the halves of the ranks' best scores (ll_protocol.cuh)
-	packets    cuda.Ptr    // uint64 [2][ranks][batch][hidden], what products post to each other (ll_protocol.cuh)
-	epochs     cuda.Ptr    // uint32 [hidden/16], how often they did
-	bestEpochs cuda.Ptr    // uint32 [2], how often best scores were found, and of how many sequences they are
-	flags      cuda.Ptr    // uint32 [blocks][ranks], how often a block of each rank was at a meeting
-	counts     cuda.Ptr    // uint32 [blocks], how often this rank's was
+	exchange   [2]cuda.Ptr // float32 [rows][hidden], the sums that the GEMMs of each block leave
+	bests      cuda.Ptr    // uint64 [2][ranks][2·batch], LL packets with the halves of the ranks' best scores (ll_protocol.cuh)
+	packets    cuda.Ptr    // uint64 [2][ranks][batch][hidden], LL packets with the sums of GEMMs (ll_protocol.cuh)
+	epochs     cuda.Ptr    // uint32 [hidden/16], the last epoch of each unit's packets
+	bestEpochs cuda.Ptr    // uint32 [2], the last epoch of the best scores, and how many sequences have theirs
+	flags      cuda.Ptr    // uint32 [blocks][ranks], the barrier counts of the other ranks
+	counts     cuda.Ptr    // uint32 [blocks], the barrier counts of this rank
 
-	exchanges  [2]cuda.Ptr // [ranks] addresses of each of these
+	exchanges  [2]cuda.Ptr // [ranks], addresses of the buffers above; the following tables likewise
 	packetsOf  cuda.Ptr
 	bestsOf    cuda.Ptr
 	flagsOf    cuda.Ptr
 	embeddings cuda.Ptr
-	blocks     int // of a meeting, at most
+	blocks     int // the most blocks that synchronize at a barrier between ranks
 }
 
-// reduceThreads are the threads of a block of all_reduce, each with 16 bytes of
-// every rank at a time.
+// reduceThreads is the threads of a block of all_reduce. Each takes 16 bytes of every rank at a time.
 const reduceThreads = 512
 
-// mostMeeting bounds the blocks of a meeting: with seven peers, 64 blocks have
-// 3.7 MB under way, five times what a link of 450 GB/s carries in a latency of
-// 1.5 µs.
+// maxMeetingBlocks bounds the blocks that synchronize between ranks. With seven peers, 64 blocks have
+// 3.7 MB in flight, five times what a link of 450 GB/s carries in a latency of 1.5 µs.
 const maxMeetingBlocks = 64
 
-// mostEarly is of how many tokens a sum may start before the product ahead of it has
-// ended. Sums of prompts that did took 46 µs for 4 MiB and 325 for 32, where those
-// that waited had taken 32 and 218 (llmprof calibrate --tp 2 on two H200).
+// An all-reduce of up to maxEarlyTokens tokens may start before the GEMM ahead of it has ended.
+// All-reduces of prompts that did took 46 µs for 4 MiB and 325 for 32; those that waited took 32 and
+// 218 (llmprof calibrate --tp 2 on two H200).
 const maxEarlyTokens = 64
 
-// oneShotBytes is up to which size a sum over the ranks is read by every rank from
-// all; beyond, each rank sums a slice. One shot reads (n-1)·M of a message of M
-// bytes, two shots 2(n-1)/n·M and one meeting more, so they are even at
+// oneShotBytes is the size up to which every rank reads an all-reduce's message from all ranks. Beyond
+// it each rank sums a slice. One shot reads (n-1)·M of a message of M bytes; two shots read 2(n-1)/n·M
+// and need one barrier more, so they are even at
 //
 //	M = latency · bandwidth / ((n-1)(1 - 2/n))
 //
-// which for two ranks is never. The latency of a meeting, 2 µs, is assumed, and
-// the bandwidth is NVLink 4's in one direction (hardware.toml); neither was
-// measured here. vLLM has 512 KiB for 4 and 256 KiB for 8 ranks
-// (csrc/custom_all_reduce.cuh), where this gives 600 and 171 kB.
+// and never for two ranks. The latency of a barrier, 2 µs, is assumed, and the bandwidth is NVLink 4's
+// in one direction (hardware.toml); neither was measured here. vLLM has 512 KiB for 4 and 256 KiB for
+// 8 ranks (csrc/custom_all_reduce.cuh); this function gives 600 and 171 kB.
 func oneShotBytes(ranks int) int {
 	const latency, bandwidth = 2e-6, 450e9
 	if ranks <= 2 {
@@ -69,14 +66,14 @@ func oneShotBytes(ranks int) int {
 	return int(latency * bandwidth / ((n - 1) * (1 - 2/n)))
 }
 
-// patience is how long a rank waits for another before it gives up: longer than any
-// step that this engine is meant for, and short enough for who waits for an error.
+// peerTimeout is how long a rank waits for another before it gives up. It is longer than any step that
+// this engine is meant for, and short enough for a user who waits for the error.
 const peerTimeout = 10 * time.Second
 
 // ranks is how many GPUs share the model.
 func (o *Options) ranks() int { return cmp.Or(o.TP, 1) }
 
-// askShared adds what ranks share to the buffers of so many rows.
+// reserveShared adds what ranks share to the buffers of so many rows.
 func (b *buffers) reserveShared(s *shape, o *Options, rows, sms int) {
 	b.blocks = min(maxMeetingBlocks, sms)
 	table := 8 * s.ranks
@@ -98,7 +95,7 @@ func (b *buffers) reserveShared(s *shape, o *Options, rows, sms int) {
 	b.reserve(&b.embeddings, "where the embedding is", table)
 }
 
-// link tells this rank where all of them, itself too, have what is shared.
+// link writes the addresses of all ranks' shared buffers, its own too, to this rank's tables.
 func (e *Engine) link(all []*Engine) error {
 	for _, t := range []struct {
 		table cuda.Ptr
@@ -110,7 +107,7 @@ func (e *Engine) link(all []*Engine) error {
 		{e.b.embeddings, func(r *Engine) cuda.Ptr { return r.w.embedding }},
 	} {
 		if t.table == 0 {
-			continue // not asked for
+			continue // It was not reserved.
 		}
 		var at []uint64
 		for _, r := range all {
@@ -123,7 +120,7 @@ func (e *Engine) link(all []*Engine) error {
 	return nil
 }
 
-// onRanks are names of operators that the estimate has where ranks share a model.
+// onRanks returns names of operators that the estimate has only if ranks share a model.
 func (e *Engine) onRanks(names ...string) []string {
 	if e.shape.ranks == 1 {
 		return nil
@@ -131,8 +128,8 @@ func (e *Engine) onRanks(names ...string) []string {
 	return names
 }
 
-// blockOut is where the product that ends a block leaves its sums: in the stream,
-// or before the ranks' sum or a norm.
+// blockOut is where the last GEMM of a block writes its sums: to the stream, or to a buffer if an
+// all-reduce or a norm comes before.
 func (e *Engine) blockOut(b block) cuda.Ptr {
 	switch {
 	case e.shape.ranks > 1:
@@ -143,13 +140,13 @@ func (e *Engine) blockOut(b block) cuda.Ptr {
 	return e.b.x
 }
 
-// postedBytes are of a value that is posted, and of its turn; of a wide product's they are
-// half as many.
+// llBytes is the size of an LL packet: a value and its epoch. The wgmma GEMM sends two values in a
+// packet.
 const llBytes = 8
 
-// posts is whether the products that end a block of a decode step exchange their sums
-// themselves: own ones of 16-bit weights, as long as one shot is the faster, for
-// every rank gets all sums of the others.
+// fusesAllReduce reports whether the last GEMM of each block of a decode step has the all-reduce
+// fused: the engine's GEMMs of 16-bit weights do while one shot is the faster, because every rank
+// receives all sums of the others.
 func (o *Options) fusesAllReduce(s *shape) bool {
 	gemm := o.stepGEMM(o.rings())
 	if s.ranks == 1 || gemm == nil || gemm.quant != Unquantized {
@@ -165,16 +162,16 @@ func (o *Options) fusesAllReduce(s *shape) bool {
 	return bytes <= limit
 }
 
-// mostPosting is over how many ranks wide products post whatever there is, for all_reduce
-// took longer there than oneShotBytes has it: on four H200s a step of llama3.1-8b of 32
-// sequences 2.31 ms with sums posted and 2.73 by all_reduce.
+// maxFusedRanks is the most ranks over which the wgmma GEMM fuses messages of any size. The separate
+// all_reduce took longer there than oneShotBytes assumes: on four H200s a step of llama3.1-8b at batch
+// 32 took 2.31 ms with the fused and 2.73 with the separate one.
 const maxFusedRanks = 4
 
-// oneShotLimit is oneShotBytes, or what a test says.
+// oneShotLimit is oneShotBytes, or what a test sets.
 func (o *Options) oneShotLimit(ranks int) int { return cmp.Or(o.oneShot, oneShotBytes(ranks)) }
 
-// queueSummed queues the product that ends a block, the sum over the ranks, and its sum
-// with the stream, or the sum over the ranks alone where a norm takes it.
+// queueGEMMAllReduce queues the last GEMM of a block with its all-reduce and the residual sum. If a
+// norm follows, the residual sum is left to it.
 func (e *Engine) queueGEMMAllReduce(gemm *gemmKernels, o *outProduct) error {
 	sh, b := &e.shape, e.b
 	y, h := b.x, b.h
@@ -186,8 +183,8 @@ func (e *Engine) queueGEMMAllReduce(gemm *gemmKernels, o *outProduct) error {
 		&llOperands{buffers: b.packetsOf, timedOut: e.timedOut.Ptr(), limit: e.limit(), rank: sh.rank, epochs: b.epochs})
 }
 
-// summedNames are the estimate's for a block's product and the sum over the ranks: one
-// operator for both blocks, for the estimate has one all_reduce for both.
+// allReduceNames are the names of the operators in a GEMM with fused all-reduce. Both blocks are one
+// operator, because the estimate has one all_reduce for both.
 func (e *Engine) allReduceNames() []string {
 	if e.shape.experts > 0 {
 		return []string{"o_proj", "all_reduce"}
@@ -195,8 +192,8 @@ func (e *Engine) allReduceNames() []string {
 	return []string{"o_proj", "down_proj", "all_reduce"}
 }
 
-// addSum adds the sum over the ranks of a block's output. Where the attention's is
-// within a product, a mixture's is one operator with that.
+// addSum adds the all-reduce of a block's output. If that of attention is fused into a GEMM, that of a
+// MoE layer belongs to the same operator.
 func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
 	if e.shape.ranks == 1 {
 		return
@@ -208,8 +205,8 @@ func (e *Engine) addSum(s *sequence, layer, rows int, o outProduct) {
 	s.add(layer, func() error { return e.queueSum(rows, &o) }, names[0], names[1:]...)
 }
 
-// queueSum queues the sum over the ranks for rows tokens: to the stream, with what
-// an own product needs of it, or to where a norm takes it from.
+// queueSum queues the all-reduce of rows tokens. It adds to the stream and prepares the next GEMM, or
+// leaves the sums for a norm.
 func (e *Engine) queueSum(rows int, o *outProduct) error {
 	sh, b := &e.shape, e.b
 	n, y, adds, h, squares, norm := rows*sh.hidden, b.x, int32(1), cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)
@@ -222,14 +219,13 @@ func (e *Engine) queueSum(rows int, o *outProduct) error {
 	if 4*n > e.opt.oneShotLimit(sh.ranks) {
 		two, values = 1, (n+sh.ranks-1)/sh.ranks
 	}
-	const each = 4 * reduceThreads // values of a block at a time
+	const each = 4 * reduceThreads // A block takes so many values at a time.
 	l := cuda.Launch{Grid: cuda.Dim{X: min((values+each-1)/each, b.blocks)}, Block: cuda.Dim{X: reduceThreads}, Early: rows <= maxEarlyTokens}
 	return e.p.allReduce.Queue(e.s, l, b.exchanges[o.block], b.flagsOf, b.counts, e.timedOut.Ptr(), uint64(e.limit()), int32(sh.rank), two, uint64(n),
 		y, adds, h, squares, norm, int32(sh.hidden))
 }
 
-// queueSamplingShared queues the choice of the next tokens among the scores of all
-// ranks.
+// queueSamplingShared queues the choice of the next tokens among the scores of all ranks.
 func (e *Engine) queueSamplingShared(l cuda.Launch) error {
 	sh, b := &e.shape, e.b
 	return e.p.samplingShared.Queue(e.s, l, b.logits, int32(sh.tokens), int32(sh.firstToken), b.best, b.sampled, b.nextToken, b.positions, e.next.Ptr(),

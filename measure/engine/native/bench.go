@@ -110,7 +110,7 @@ func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: leastSum, mixtures: mixtureCalls}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: minSumCalls, mixtures: mixtureCalls}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

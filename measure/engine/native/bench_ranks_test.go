@@ -92,7 +92,7 @@ func TestSharedBencher(t *testing.T) {
 func TestSharedBencherQueues(t *testing.T) {
 	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 0}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
 		b, _, _ := onStandIn(t)
-		b.sums = leastSum
+		b.sums = minSumCalls
 		var stands [2]*cuda.StandIn
 		b.openTeam = func(o Options) (*Team, error) {
 			return openTeam(o, func(rank int) (*cuda.Device, error) {

@@ -8,10 +8,10 @@ import (
 	"llmprof/models"
 )
 
-// mixture is the experts of a layer; experts is 0 where the model has none.
+// A moeShape is the experts of a layer; experts is 0 for a dense model.
 type moeShape struct {
 	experts, topK int
-	normalized    bool // the weights of those chosen sum to 1
+	normalized    bool // The weights of the chosen experts sum to 1.
 }
 
 // IsMoE reports whether a model has experts to choose among.
@@ -26,11 +26,11 @@ func IsMoE(m *models.Model) bool {
 	return false
 }
 
-// mostExperts is what the kernel that chooses them holds, and mostChosen a lane
-// each of its warp.
+// The kernel that chooses experts has room for maxExperts scores, and a lane of its warp for each
+// chosen expert.
 const maxExperts, maxTopK = 256, 32
 
-// readExperts takes the sizes of a layer's mixture. What does not fit is said.
+// readExperts takes the sizes of a layer's experts. It returns why a layer is not supported.
 func (s *shape) readExperts(e *models.Experts, name string) (why string) {
 	if e.Shared != nil || e.Idle > 0 || len(e.Router) != 1 || e.Router[0].Bias || !e.Activation.Gated {
 		return fmt.Sprintf("the mixture of %q is not plain: a router and gated experts", name)
@@ -43,8 +43,8 @@ func (s *shape) readExperts(e *models.Experts, name string) (why string) {
 	return ""
 }
 
-// mixtureNumbers reads how the chosen are weighed: Mixtral's always sum to 1, of
-// Qwen3-MoE config.json says it (transformers' default is false).
+// mixtureNumbers reads how the chosen experts are weighted. Mixtral's weights always sum to 1;
+// config.json of Qwen3-MoE says it (transformers' default is false).
 func (s *shape) mixtureNumbers(family string, config []byte) error {
 	var n struct {
 		Normalized bool `json:"norm_topk_prob"`
@@ -58,7 +58,7 @@ func (s *shape) mixtureNumbers(family string, config []byte) error {
 
 const mixtral = "mixtral"
 
-// expertNames are what checkpoints call the router and an expert's matrices.
+// expertNames are the names of the router and of an expert's matrices in checkpoints.
 func expertNames(family, layer string) (router, expert, gate, up, down string) {
 	if family == mixtral {
 		m := layer + "block_sparse_moe."
@@ -68,7 +68,7 @@ func expertNames(family, layer string) (router, expert, gate, up, down string) {
 	return m + "gate.weight", m + "experts.%d.", "gate_proj.weight", "up_proj.weight", "down_proj.weight"
 }
 
-// placeExperts lists the tensors of a layer's mixture.
+// placeExperts lists the tensors of a layer's router and experts.
 func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 	router, expert, gate, up, down := expertNames(s.family, layer)
 	l.router = w.place(false, wholeMatrix(router, s.experts, s.hidden))
@@ -82,29 +82,29 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 	l.down = w.placeLinear(s.quant, second...)
 }
 
-// pairsOfTile repeats PAIRS of moe.cu.
+// pairsOfTile repeats PAIRS of moe.cu. A pair is a token and one of its experts.
 const pairsOfTile = 64
 
-// mostTiles is how many tiles of so many pairs each they fill at most.
+// maxTiles is the most tiles that so many pairs fill.
 func (m *moeShape) maxTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
 
-// A mixtureBuffers is what the experts need besides the weights.
+// moeBuffers are the buffers of a MoE layer.
 type moeBuffers struct {
 	router  cuda.Ptr // float32 [rows][experts]
 	chosen  cuda.Ptr // int32 [rows][topK]
 	shares  cuda.Ptr // float32 [rows][topK]
 	order   cuda.Ptr // int32 [tiles][pairsOfTile]
 	tiles   cuda.Ptr // int32 [1+tiles]
-	routed  cuda.Ptr // uint32, tokens whose experts are chosen
+	routed  cuda.Ptr // uint32, how many tokens have their experts
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
-	stepPackets cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
-	stepEpochs  cuda.Ptr // uint32 [multiprocessors], how often each did
-	layerTable  cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
+	stepPackets cuda.Ptr // uint64, the packets that blocks of the megakernel send each other (moe_megakernel_state.cuh)
+	stepEpochs  cuda.Ptr // uint32 [multiprocessors], the last epoch of each block
+	layerTable  cuda.Ptr // uint64 [layers][stepLayerWords], the megakernel's table of layers
 }
 
-// measureMixture asks for what replaces the feed-forward's buffers; step is the
-// most tokens at once.
+// measureMixture reserves the buffers that replace those of a dense feed-forward; step is the most
+// tokens at once.
 func (b *buffers) measureMixture(s *shape, step, sms int) {
 	pairs := step * s.topK
 	tiles := max(s.maxTiles(pairs, pairsOfTile), s.maxTiles(min(step, maxDecodeTokens)*s.topK, pairsOfGroup), 3*s.maxTiles(pairs, pairsOfItem))
@@ -121,13 +121,13 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.reserve(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
 }
 
-// mixtureKernels are those of moe.cu.
+// moeKernels are the kernels of MoE layers.
 type moeKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
-	megakernel                                  *cuda.Kernel // nil where no step of one sequence is done so
-	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
+	megakernel                                  *cuda.Kernel // nil if no decode step uses it
+	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // The last two are nil except on Hopper.
 	rings                                       []expertRing
 	quantized                                   quantizedMoEKernels
 }
@@ -151,7 +151,7 @@ func (m *moeKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	return names
 }
 
-// queueTopK queues the choice of rows tokens' experts.
+// queueTopK queues the choice of the experts of rows tokens.
 func (e *Engine) queueTopK(rows int, early bool) error {
 	sh, b := &e.shape, e.b
 	normalized := map[bool]int32{true: 1}[sh.normalized]
@@ -159,14 +159,14 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
 }
 
-// queueGroups puts the pairs of rows tokens in tiles of pairsOfTile.
+// queueGroups sorts the pairs of rows tokens into tiles of pairsOfTile.
 func (e *Engine) queueGroups(rows int) error {
 	b := e.b
 	return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
 }
 
-// stepExperts adds the mixture of one layer of a decode step, by the engine's own
-// kernels; next is the norm of what follows.
+// stepExperts adds the MoE layer of a decode step by the engine's own GEMMs; next is the norm that
+// follows.
 func (e *Engine) stepExperts(s *sequence, i int, gemm *gemmKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
 	if sh.quant != Unquantized {
@@ -180,7 +180,7 @@ func (e *Engine) stepExperts(s *sequence, i int, gemm *gemmKernels, next cuda.Pt
 	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
 }
 
-// queueStepGateUp queues the first half of a step's experts, of a norm that is not done.
+// queueStepGateUp queues experts_gate_up of a decode step, with the norm fused into it.
 func (e *Engine) queueStepGateUp(w *layerWeights) error {
 	sh, b, n := &e.shape, e.b, e.opt.Batch
 	if n == 1 {
@@ -190,15 +190,14 @@ func (e *Engine) queueStepGateUp(w *layerWeights) error {
 	return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
 }
 
-// routerKey is of the router, which every rank has. Ranks that took it by the way
-// that was fastest on their own GPU could sum in another order, and choose other
-// experts; so where there are several, they take what cuBLASLt proposes first.
+// routerKey is the GEMM of the router, which every rank computes. If each rank took the algorithm that
+// is fastest on its GPU, they could sum in different orders and choose different experts. So several
+// ranks take the algorithm that cuBLASLt proposes first.
 func (e *Engine) routerKey(rows int) planKey {
 	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.experts, typ: cuda.Float32, sameOnAllRanks: e.shape.ranks > 1}
 }
 
-// addExperts adds the mixture of rows tokens, each expert with all tokens that
-// chose it.
+// addExperts adds the MoE layer of rows tokens, with one grouped GEMM for all tokens of an expert.
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	few := sh.quant == Unquantized && e.fitsDecodeRings(rows)
@@ -229,7 +228,7 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	e.addSum(s, layer, rows, outProduct{block: feedForward})
 }
 
-// addHopperExperts adds the products of sorted pairs by Hopper's tensor cores.
+// addHopperExperts adds the grouped GEMMs of sorted pairs by wgmma.
 func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 	sh, w := &e.shape, &e.w.layers[layer]
 	s.add(layer, func() (err error) {
@@ -251,12 +250,12 @@ func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 	}, "experts_down")
 }
 
-// addGroupedExperts adds the products of tiles of pairs by mma.
+// addGroupedExperts adds the grouped GEMMs of tiles of pairs by mma.
 func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
 	tiles := sh.maxTiles(rows*sh.topK, pairsOfTile)
-	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
+	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu has two stages.
 	s.add(layer, func() error {
 		wide, err := e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
 		if err != nil {
@@ -278,7 +277,7 @@ func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 	}, "experts_down")
 }
 
-// queueExpertsSum queues the sum of the experts' outputs of rows tokens.
+// queueExpertsSum queues the weighted sum of the experts' outputs of rows tokens.
 func (e *Engine) queueExpertsSum(rows int) error {
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
 	return e.p.moe.sumParts.Queue(e.s, l, e.b.outputs, e.b.shares, e.blockOut(feedForward), int32(e.shape.hidden), int32(e.shape.topK))

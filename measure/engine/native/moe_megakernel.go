@@ -6,8 +6,9 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// What moe_step.cu repeats: bytes of a stage, 64-bit words of a layer in its table, and the
-// copies in which it posts the normed stream and the scores.
+// These constants repeat those of moe_megakernel_state.cuh: the bytes of a stage, the 64-bit words of
+// a layer in the table, and the copies in which the kernel sends the normed stream and the router's
+// scores.
 const (
 	stepStage      = 16*256*2 + 64
 	stepLayerWords = 14
@@ -15,34 +16,34 @@ const (
 	scoreCopies    = 16
 )
 
-// besideStep is what a block has of static shared memory, or a little more.
+// staticSharedStep is an upper bound of a block's static shared memory.
 const staticSharedStep = 6 << 10
 
-// The shape of the step's kernel that was fastest on an H200: stages of the ring, and of
-// those held apart for the next layer; parts of a head's context, of caches of less than
-// manyTokens and of longer ones (with 16 parts and 32 2.252 and 2.276 ms at a context of 4096
-// tokens, 2.387 and 2.348 at 8192, 2.678 and 2.554 at 16384).
+// This shape of the megakernel was fastest on an H200: stages of the ring, and stages prefetched for
+// the next layer; parts of a head's context, for caches of less than manyTokens and for longer ones.
+// (16 and 32 parts took 2.252 and 2.276 ms at a context of 4096 tokens, 2.387 and 2.348 at 8192, 2.678
+// and 2.554 at 16384.)
 const (
 	stepRing, stepPrefetched = 16, 6
 	fewParts                 = 16
 	manyTokens               = 8192
 )
 
-// A stepGrid is what the kernel of a mixture's step is compiled for beside the model's shape; no
-// blocks where there is none.
+// A megakernelGrid is what the megakernel is compiled for besides the model's shape; it has no blocks
+// if the model has no megakernel.
 type megakernelGrid struct {
 	blocks             int
 	stages, prefetched int
-	share              int // values of a head's output that a block makes, as a power of 2
+	share              int // A block makes 2^share values of a head's output.
 }
 
-// A stepPlan is how the kernel of a mixture's step is launched.
+// A megakernelPlan is how the megakernel is launched.
 type megakernelPlan struct {
 	megakernelGrid
-	whole bool // embedding, LM head and choice of the token are in it too
+	whole bool // The kernel includes embedding, LM head and sampling.
 }
 
-// stepParts are those of a head's context.
+// stepParts is how many parts a head's context is cut into.
 func (o *Options) stepParts() int {
 	switch {
 	case o.splits > 0:
@@ -53,9 +54,10 @@ func (o *Options) stepParts() int {
 	return fewParts
 }
 
-// gridOfStep is that of one kernel for all layers, in the step of one sequence whose context is cut into so many
-// parts: of a mixture of 16-bit weights that one GPU has, of 8.0 or newer, where it finds room.
-// Each block has some of the experts' first product, by which they know how far the others are (moe_step.cu).
+// megakernelGrid is the grid of the megakernel for a context that is cut into so many parts. It needs
+// a MoE model with 16-bit weights on one GPU of compute capability 8.0 or newer with enough shared
+// memory. Every block computes some of experts_gate_up, because the blocks infer from its packets how
+// far the others are (moe_megakernel_state.cuh).
 func (s *shape) megakernelGrid(p *cuda.Properties, sms, parts int) megakernelGrid {
 	if s.experts == 0 || s.quant != Unquantized || s.ranks > 1 || s.sandwich || p.Major < 8 {
 		return megakernelGrid{}
@@ -72,8 +74,8 @@ func (s *shape) megakernelGrid(p *cuda.Properties, sms, parts int) megakernelGri
 	return g
 }
 
-// stepDefines are what the step's kernel is compiled with, so that it divides by constants: as arguments
-// they made it take an eighth longer (docs/log/native-experiments.md).
+// megakernelDefines are the sizes that the megakernel is compiled for, so that it divides by
+// constants. With sizes as arguments it took an eighth longer (docs/log/native-experiments.md).
 func (s *shape) megakernelDefines() []string {
 	g := s.megakernel
 	if g.blocks == 0 {
@@ -83,11 +85,11 @@ func (s *shape) megakernelDefines() []string {
 		map[bool]int{true: 1}[s.normalized], s.qkvWidth(), s.kvHeads, g.stages, g.prefetched, g.blocks, g.share)}
 }
 
-// fusesStep reports whether the engine's step is done so: its blocks wait for each other,
-// so each has to have a multiprocessor, and the memory there.
+// usesMegakernel reports whether the engine's decode step is the megakernel. Its blocks wait for each
+// other, so each needs a multiprocessor.
 func (e *Engine) usesMegakernel() bool { return e.megakernelPlan != nil }
 
-// planStep is how the step's kernel is launched, nil if it is not.
+// planMegakernel returns how the megakernel is launched, or nil if it is not used.
 func (e *Engine) planMegakernel() *megakernelPlan {
 	sh := &e.shape
 	if sh.megakernel.blocks == 0 || e.stepGEMM() == nil || e.opt.Batch != 1 || e.opt.unfused || e.opt.sms > e.dev.SMs {
@@ -96,8 +98,8 @@ func (e *Engine) planMegakernel() *megakernelPlan {
 	return &megakernelPlan{megakernelGrid: sh.megakernel, whole: sh.vocab%8 == 0 && e.opt.headGEMM(e.p.gemms) != nil}
 }
 
-// shareOf is the least share of a head's output, as a power of 2, that so many blocks make
-// together; -1 if there are too few.
+// shareOf is the smallest slice of a head's output, as a power of 2, with which so many blocks make
+// all of it; -1 if there are too few blocks.
 func (s *shape) shareOf(blocks int) int {
 	values := s.heads / s.kvHeads * s.headDim
 	for share := 2; 1<<share <= values; share++ {
@@ -108,39 +110,39 @@ func (s *shape) shareOf(blocks int) int {
 	return -1
 }
 
-// postedInStep are the bytes of what blocks of a step's kernel post to each other: of a
-// layer queries, keys and values; the parts of each head's output, with peaks and sums;
-// all of that output; twice the normed stream and the sums of its squares; the experts'
-// activations; the scores.
+// megakernelPacketBytes is the size of all packets: queries, keys and values of a layer; partial
+// results of each head with maxima and sums; the output of attention; the normed stream and its sums
+// of squares, after both blocks; the experts' activations; the router's scores; the best scores of the
+// vocabulary.
 func (s *shape) megakernelPacketBytes(sms int) int {
 	group := s.heads / s.kvHeads
 	return llBytes * (s.qkvWidth() + s.kvHeads*maxSplits*(group*s.headDim+2*max(maxSplits, group)) + s.attWidth()/2 +
 		2*streamCopies*(s.hidden/2+s.hidden/16) + s.topK*s.inner/2 + scoreCopies*s.experts + 1 + 2*sms)
 }
 
-// widestGathered is the most values of 16 bits that a block gathers: a head's queries with
-// the new key and value, or the parts of its output; the attention's output; a norm's, for
-// each of the eight warps that gather the same 512 columns of it ahead of qkv_proj; the
-// experts' activations.
+// widestGathered is the most 16-bit values that a block gathers at a time: a head's queries with the
+// new key and value, or the partial results of its output; the output of attention; the normed stream,
+// in a copy for each of the eight warps that gather the same 512 columns for qkv_proj; the experts'
+// activations.
 func (s *shape) widestGathered() int {
 	group := s.heads / s.kvHeads
 	head := 2*(group*s.headDim+max(2*s.headDim, 2*max(maxSplits, group))) + 2*group*(s.headDim+8)
 	stages := (s.hidden + 511) / 512
-	copies := 8 / min(8, stages&-stages) // warp w has every eighth stage of a row of units
+	copies := 8 / min(8, stages&-stages) // Warp w has every eighth stage of a row of units.
 	return (max(head, s.attWidth(), s.hidden*copies, s.topK*s.inner) + 7) / 8 * 8
 }
 
-// stepTiles is the memory of the tiles that attention's warps copy in the step's kernel.
+// megakernelTiles is the memory of the tiles that attention's warps copy.
 func (s *shape) megakernelTiles() int {
 	const warps, tile = 4, 16
 	keys := 256 / s.headDim
 	return warps * (keys + min(keys, 2)) * tile * s.headDim * 2
 }
 
-// stepShared is a block's dynamic shared memory: the ring and what is held, or attention's
-// tiles in its place; what is gathered, a row of the router and the norms of queries and keys; the
-// stream and two norms' weights, twice, of the block's outputs; the table; sums of its
-// stages of qkv.
+// megakernelShared is a block's dynamic shared memory: the ring; the prefetched stages, or attention's
+// tiles in their place; gathered values, a row of the router and the norms of queries and keys; the
+// stream and two alternating sets of norm weights of the block's outputs; the table; the sums of its
+// stages of qkv_proj.
 func (s *shape) megakernelShared(g megakernelGrid) int {
 	tiles := (s.hidden/16 + g.blocks - 1) / g.blocks
 	units := (s.qkvWidth()/8 + g.blocks - 1) / g.blocks
@@ -148,7 +150,7 @@ func (s *shape) megakernelShared(g megakernelGrid) int {
 	return ring + 2*(s.widestGathered()+s.hidden+2*s.headDim) + tiles*(128+64) + 8*stepLayerWords*s.layers + 4*(s.hidden/16+3) + 32*units*((s.hidden+511)/512)
 }
 
-// stepTable is what the kernel has to know of each layer.
+// layerTable is the megakernel's table of layers.
 func (e *Engine) layerTable() []uint64 {
 	var out []uint64
 	for i := range e.w.layers {
@@ -166,8 +168,9 @@ func (e *Engine) layerTable() []uint64 {
 	return out
 }
 
-// stepMixture adds all layers of the step of one sequence as one kernel, and what is ahead of
-// them and behind them, which is within the same kernel where all of it is queued together.
+// stepMegakernel adds the decode step of one sequence: all layers as one kernel. Embedding, LM head
+// and sampling are in the same kernel if the whole step is queued at once, and separate kernels
+// otherwise.
 func (e *Engine) stepMegakernel(s *sequence) {
 	includes := append([]string{"input_layernorm", "qkv_proj"}, e.attentionNames()...)
 	includes = append(includes, e.rotaryName(), "kv_write", "o_proj", "post_attention_layernorm", "router", "top_k", "experts_activation", "experts_down")
@@ -182,11 +185,11 @@ func (e *Engine) stepMegakernel(s *sequence) {
 	}
 }
 
-// queueMixtureStep queues n layers from layer i on, or the whole step.
+// queueMegakernel queues n layers from layer i on, or the whole step.
 func (e *Engine) queueMegakernel(i, n int, whole bool) error {
 	sh, b, p, w := &e.shape, e.b, e.megakernelPlan, e.w
 	l := cuda.Launch{
-		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // gemm_skinny.cu: eight warps that multiply, four that copy
+		Grid: cuda.Dim{X: p.blocks}, Block: cuda.Dim{X: 12 * 32}, // gemm_skinny.cu has eight warps that multiply and four that copy.
 		Shared: sh.megakernelShared(p.megakernelGrid), Early: !whole, Together: true,
 	}
 	embedding, head := cuda.Ptr(0), cuda.Ptr(0)

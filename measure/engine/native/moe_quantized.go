@@ -2,19 +2,19 @@ package native
 
 import "llmprof/measure/engine/native/cuda"
 
-// narrowMixtureKernels are those of moe_quantized.cu; nil where experts' weights have
-// 16 bits.
+// quantizedMoEKernels are the kernels of moe_quantized.cu; they are nil if experts have 16-bit
+// weights.
 type quantizedMoEKernels struct{ gateUp, down *cuda.Kernel }
 
 func (m *quantizedMoEKernels) names() map[string]**cuda.Kernel {
 	return map[string]**cuda.Kernel{"experts_gate_up_quantized": &m.gateUp, "experts_down_quantized": &m.down}
 }
 
-// stepNarrowExperts is stepExperts with quantized weights.
+// stepQuantizedExperts is stepExperts with quantized weights.
 func (e *Engine) stepQuantizedExperts(s *sequence, i int, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
 	experts, hidden, inner, top := int32(sh.experts), int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	if gemm := e.opt.headGEMM(e.p.gemms); gemm != nil { // of 16-bit weights, as the router's are
+	if gemm := e.opt.headGEMM(e.p.gemms); gemm != nil { // The router has 16-bit weights.
 		s.add(i, func() error { return e.queueScores(gemm, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	} else {
 		s.add(i, func() error { return e.queueNorm(w.mlpNorm, b.lastH, n, 1, 0) }, "post_attention_layernorm")

@@ -5,22 +5,19 @@ import (
 	"strings"
 )
 
-// mostRanks is how many GPUs of one host share a model at most.
+// maxRanks is the most GPUs of one host that share a model.
 const maxRanks = 8
 
-// scoreRows is what the first row of a rank's vocabulary is a multiple of: the rows
-// of a tile, with which every rank's begin at 256 bytes and more, as cuBLASLt
-// wants them.
+// scoreRows divides the first row of each rank's vocabulary. It is the rows of a tile, so every rank's
+// rows begin at a multiple of 256 bytes, as cuBLASLt wants.
 const scoreRows = 16
 
-// mostGroup is how many query heads share a key head at most: the rows of a tile of
-// attention_decode.cu.
+// maxGroup is the most query heads that share a key head: the rows of a tile of attention_decode.cu.
 const maxGroup = 8
 
-// shard is what one of several ranks has of a model (Megatron-LM,
-// arXiv:1909.08053): some of the heads with their keys and values, some of the
-// feed-forward, some of the vocabulary; norms and the stream whole. Of fewer key
-// heads than ranks each has the one that its query heads share, as neighbours do.
+// shard is one rank's part of a model (Megatron-LM, arXiv:1909.08053): some of the heads with their
+// keys and values, some of the feed-forward, some of the vocabulary, and all norms. If there are fewer
+// key heads than ranks, each rank has the one that its query heads share, and so do its neighbours.
 func (s *shape) shard(rank, ranks int) shape {
 	out := *s
 	out.rank, out.ranks = rank, ranks
@@ -32,8 +29,7 @@ func (s *shape) shard(rank, ranks int) shape {
 	return out
 }
 
-// tokensEach is how many tokens of the vocabulary each rank has; the last has
-// those that are left.
+// tokensEach is how many tokens of the vocabulary each rank has; the last rank has the rest.
 func (s *shape) tokensEach(ranks int) int {
 	each := (s.vocab + ranks - 1) / ranks
 	if ranks == 1 {
@@ -42,8 +38,7 @@ func (s *shape) tokensEach(ranks int) int {
 	return (each + scoreRows - 1) / scoreRows * scoreRows
 }
 
-// indivisible says why so many ranks cannot share a whole model, nothing if they
-// can.
+// indivisible returns why so many ranks cannot share a model, or "".
 func (s *shape) indivisible(ranks int) string {
 	switch {
 	case ranks < 1 || ranks > maxRanks:
@@ -62,8 +57,7 @@ func (s *shape) indivisible(ranks int) string {
 	return ""
 }
 
-// divide is what rank has of a model named name, or what would be right where it
-// cannot be shared so.
+// divide is a rank's part of the model called name, or an error that says how many GPUs can share it.
 func (s *shape) divide(name string, rank, ranks int) (shape, error) {
 	why := s.indivisible(ranks)
 	if why == "" {

@@ -9,18 +9,17 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// quantizedKernels are those of quantize.cu; nil where no weights are quantized,
-// and arrange but of fp8.
+// quantizedKernels are the kernels of quantize.cu; they are nil without quantization, and arrange is
+// for fp8 only.
 type quantizedKernels struct {
 	quantize, arrange, dequantize *cuda.Kernel
 }
 
-// A scaled is where the scales of a quantized matrix are, and its zero points: 0
-// for none.
+// A scaled is the address of a quantized matrix's scales, and of its zero points: 0 for none.
 type scaled struct{ scales, zeros cuda.Ptr }
 
-// placeLinear appends the matrices of a linear layer, which lie without gaps;
-// quantized, their scales follow them, and then their zero points.
+// placeLinear appends the matrices of a linear layer without gaps. If they are quantized, their scales
+// follow them, and then their zero points.
 func (w *weights) placeLinear(quant Quantization, ts ...tensor) cuda.Ptr {
 	if quant == Unquantized {
 		return w.place(false, ts...)
@@ -46,7 +45,7 @@ func (w *weights) placeLinear(quant Quantization, ts ...tensor) cuda.Ptr {
 	return begin
 }
 
-// room takes bytes for what is no tensor of the model's.
+// room reserves bytes for something that is not a tensor of the model.
 func (w *weights) room(bytes int) cuda.Ptr {
 	w.align()
 	at := w.size
@@ -55,17 +54,17 @@ func (w *weights) room(bytes int) cuda.Ptr {
 	return cuda.Ptr(at)
 }
 
-// A loader puts weights on the GPU, those that are quantized by way of a scratch.
+// A loader copies weights to the GPU; weights to be quantized go through a scratch buffer.
 type loader struct {
 	w       *weights
 	s       *cuda.Stream
 	dev     *cuda.Device
 	k       *program
 	scratch cuda.Ptr
-	room    int // bytes of the scratch: shape.scratchOf
+	room    int // bytes of the scratch buffer (scratchOf)
 	float   safetensors.Format
 	spread  bool // Options.Spread
-	ranks   int  // that load at once
+	ranks   int  // ranks that load at the same time
 	staged  int  // bytes of a chunk; 0 for stagedBytes
 }
 
@@ -74,8 +73,8 @@ type piece struct{ rows, cols safetensors.Span }
 
 func (p *piece) whole(t *tensor) bool { return p.rows.N == t.shape[0] && p.cols.N == t.width() }
 
-// pieces are those of t. A row in fp8 has one scale, also where GPUs share its
-// columns: so it goes through the scratch whole, with as many others as fit.
+// pieces are the pieces of t. A row in fp8 has one scale, even if GPUs share its columns. So whole
+// rows go through the scratch buffer, as many as fit.
 func (l *loader) pieces(t *tensor) []piece {
 	if t.quant != FP8 || t.cols.N == t.width() {
 		return []piece{{t.rows, t.cols}}
@@ -89,8 +88,7 @@ func (l *loader) pieces(t *tensor) []piece {
 	return out
 }
 
-// quantize queues quantizing a piece of t, of which the scratch has the 16-bit
-// values.
+// quantize queues the quantization of a piece of t, whose 16-bit values are in the scratch buffer.
 func (l *loader) quantize(t *tensor, p piece) error {
 	data, _, _ := t.quant.bytes(t.rows.N, t.cols.N)
 	to, k := l.w.base.Add(t.offset), t.cols.N
@@ -105,7 +103,7 @@ func (l *loader) quantize(t *tensor, p piece) error {
 		int32(t.rows.N), int32(k), int32(t.among), int32(t.row))
 }
 
-// chunks appends those that t is read in.
+// chunks appends the chunks that t is read in.
 func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
 	if t.quant == FP8 && c.DType(t.name) == safetensors.E4M3 {
 		return l.chunksFP8(all, c, t)
@@ -119,12 +117,12 @@ func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]ch
 		if t.quant != Unquantized {
 			to, then = l.scratch, func() error { return l.quantize(t, p) }
 		}
-		all = l.splitK(all, t, s, to, then)
+		all = l.split(all, t, s, to, then)
 	}
 	return all, nil
 }
 
-// chunksFP8 appends those of what is e4m3 in the checkpoint already.
+// chunksFP8 appends the chunks of a tensor that is e4m3 in the checkpoint.
 func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
 	s, err := c.SliceBytes(t.name, safetensors.E4M3, t.shape, t.rows, t.cols)
 	if err != nil {
@@ -135,7 +133,7 @@ func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([
 		return nil, &WeightsError{err}
 	}
 	scales = scales[t.rows.Begin : t.rows.Begin+t.rows.N]
-	return l.splitK(all, t, s, l.scratch, func() error {
+	return l.split(all, t, s, l.scratch, func() error {
 		if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
 			return err
 		}
@@ -146,7 +144,7 @@ func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([
 }
 
 // rowScales are the scales of an fp8 tensor's rows as compressed-tensors names them
-// (https://github.com/vllm-project/compressed-tensors): one a row, or one of all.
+// (https://github.com/vllm-project/compressed-tensors): one for each row, or one for all.
 func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
 	base := strings.TrimSuffix(t.name, ".weight")
 	if name := base + ".weight_scale_inv"; c.DType(name) != "" {
@@ -177,8 +175,7 @@ func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
 	return nil, fmt.Errorf("tensor %q is neither a scale of each of the %d rows of %q nor one of all", name, rows, t.name)
 }
 
-// checkQuantized says what a checkpoint's tensor lacks, or why it cannot be read, if
-// it is quantized there.
+// checkQuantized returns why a tensor that a checkpoint has in a quantized form cannot be read.
 func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 	base := strings.TrimSuffix(t.name, ".weight")
 	for _, packed := range []string{".qweight", ".weight_packed"} {
