@@ -267,9 +267,9 @@ func (l *gemmKernels) staticShared(r ring) int {
 }
 
 // launch is the grid of a GEMM with a ring.
-func (k *gemmKernels) launch(c splitK, sms int, r ring) cuda.Launch {
-	threads := (k.consumers() + k.producers()) * 32
-	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.shared(r), Early: true}
+func (l *gemmKernels) launch(c splitK, sms int, r ring) cuda.Launch {
+	threads := (l.consumers() + l.producers()) * 32
+	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: l.shared(r), Early: true}
 }
 
 // names adds the kernels to the map from their names.

@@ -34,7 +34,7 @@
 #define LOG2E 1.4426950408889634f
 #define INFINITY __int_as_float(0x7f800000)
 
-// post_two posts two values side by side, at an even place.
+// ll_store_two stores two packets side by side, the first at an even place.
 __device__ __forceinline__ void ll_store_two(u64 *at, u32 v, u32 w, u32 epoch) { ll_store_pair(at, (u64)epoch << 32 | v, (u64)epoch << 32 | w); }
 
 // waited reports whether more than limit nanoseconds have passed since begin. The GPU's clock

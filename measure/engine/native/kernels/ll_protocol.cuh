@@ -1,28 +1,27 @@
-// How sums and scores pass between the ranks of a model without a meeting: each is
-// posted into a box in every rank's memory together with its epoch, in one store of
-// 8 bytes, and who waits for it looks at the epoch (NCCL's protocol LL does so too).
-// No fence is needed, and nothing is ordered by it but the value itself.
+// How sums and scores travel between ranks without a barrier, as in NCCL's LL protocol: a value and an
+// epoch are one store of 8 bytes, a packet, to the memory of the receiver, which polls the packet
+// until it carries the epoch. No fence is needed, and a packet orders nothing but itself.
 //
-// A box has two sides, which epochs take by epochs. Before a rank posts in epoch n+2 its
-// kernel of epoch n+1 was complete, and had taken what all others posted in it, which
-// they did after their kernel of epoch n was complete (griddepcontrol.wait): nobody looks
-// at that side any more. So the epoch that is looked for is there, or the one two before
-// it, or none (0).
+// The packets of a sender have two sides, which epochs use alternately. Before a rank sends epoch n+2,
+// its kernel of epoch n+1 was complete. That kernel had received what all others sent in epoch n+1,
+// which they did after their kernel of epoch n was complete (griddepcontrol.wait). So nobody reads the
+// packets of epoch n any more, and a reader finds the epoch that it waits for, the one two before it,
+// or none (0).
 #if RANKS > 1
 
-// A LLBuffers is the part of the arguments that says where the boxes are.
+// LLBuffers say where the packets are.
 struct LLBuffers {
-  u64 *const *boxes; // [rank]: [2][RANKS][values], in that rank's memory
-  u32 *late;         // of the host: one more than the rank that did not come
-  u64 limit;         // nanoseconds to wait for it
+  u64 *const *packets; // [rank]: [2][RANKS][values], in that rank's memory
+  u32 *late; // This is host memory: one more than the rank that timed out.
+  u64 limit; // nanoseconds to wait for a rank
   int rank;
 };
 
-// box is where the values of a rank are in the memory of another, of so many.
+// ll_offset is the offset of a sender's packets in the memory of a receiver, for so many values.
 __device__ __forceinline__ u64 ll_offset(u32 epoch, int rank, u64 values) { return (epoch % 2 * RANKS + rank) * values; }
 
-// await waits for EACH words of every rank of which `at` says where it posts them. It looks
-// at all that it lacks at once: one after the other each look would take its time again.
+// ll_wait_all waits for EACH packets of every rank; `at` says where they arrive. It polls all missing
+// packets at once, because polling one after the other would take the latency of each.
 template <int EACH>
 __device__ __forceinline__ void ll_wait_all(const LLBuffers &m, const u64 *const (&at)[RANKS], u64 (&got)[RANKS * EACH], u32 epoch) {
   u64 begin = 0;
@@ -40,8 +39,8 @@ __device__ __forceinline__ void ll_wait_all(const LLBuffers &m, const u64 *const
   }
 }
 
-// take waits for value i of the other ranks and gives the sum of all, in the order of
-// the ranks wherever it is taken. mine is this rank's box, own its value.
+// ll_sum waits for value i of the other ranks and returns the sum of all, in the order of the ranks on
+// every rank. mine is this rank's receive buffer, and local is its value.
 __device__ __forceinline__ float ll_sum(const LLBuffers &m, const u64 *mine, u32 epoch, u64 values, u64 i, float local) {
   const u64 *at[RANKS];
   u64 got[RANKS];

@@ -31,7 +31,7 @@ __device__ __forceinline__ u32 pack(float a, float b) {
   return r;
 }
 
-// wide is the value of 16 bits, low and high those of two.
+// to_float is the value of 16 bits, low and high those of two.
 #if FP16
 __device__ __forceinline__ float to_float(bf16 v) {
   float f;
@@ -107,8 +107,8 @@ __device__ __forceinline__ u32 read_count(const u32 *at) {
   return v;
 }
 
-// post leaves a value and its epoch for whoever looks for that epoch, in one store; it
-// orders nothing else. ll_load looks.
+// ll_store stores a packet of NCCL's LL protocol, a value and its epoch, in one store that orders
+// nothing else. ll_load reads a packet.
 __device__ __forceinline__ void ll_store(u64 *at, u32 v, u32 epoch) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"((u64)epoch << 32 | v) : "memory");
 }
@@ -119,8 +119,8 @@ __device__ __forceinline__ u64 ll_load(const u64 *at) {
   return v;
 }
 
-// The same of two words with their epochs in them, the first at 16 bytes: each is whole,
-// and one may be there before the other.
+// ll_store_pair and ll_load_pair do so with two packets at a multiple of 16 bytes. Each packet is
+// whole, and one may arrive before the other.
 __device__ __forceinline__ void ll_store_pair(u64 *at, u64 v, u64 w) {
   asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(v), "l"(w) : "memory");
 }

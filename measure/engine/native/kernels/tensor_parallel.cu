@@ -1,27 +1,25 @@
-// What the ranks of a model that several GPUs share do together, over each other's
-// memory. Only programs with RANKS above 1 have it.
+// Kernels of ranks that share a model, which read and write each other's memory. Only programs with
+// RANKS above 1 have them.
 //
-// Block b of a kernel here works with block b of the same kernel on every other
-// rank. They meet by counts: each writes how often it has been at a meeting into
-// a place of its own in every rank's memory, and waits until all have been there as
-// often. A block's count lives in device memory, so a recorded launch has no argument
-// that changes, and the count of a peer can be ahead by one at most, for the
-// next meeting needs this block too. Grids are no larger than the
-// multiprocessors, so all blocks of a kernel are resident and none waits for one
-// that cannot begin.
+// Block b of a kernel works with block b of the same kernel on every other rank. They synchronize by
+// counts: each block writes how many barriers it has reached to a place of its own in every rank's
+// memory, and waits until all others have reached as many. A block's count lives in device memory, so
+// a recorded launch has no argument that changes. The count of a peer is ahead by one at most, because
+// its next barrier needs this block too. Grids are no larger than the multiprocessors, so all blocks
+// of a kernel are resident, and none waits for one that cannot begin.
 #if RANKS > 1
 
-// A Meeting is the part of the arguments that says who meets.
+// A Meeting is the arguments of a barrier between ranks.
 struct Meeting {
   u32 *const *flags; // [rank]: [block][rank], in that rank's memory
-  u32 *counts;       // [block], of this rank alone
-  u32 *late;         // of the host: one more than the rank that did not come
-  u64 limit;         // nanoseconds to wait for it
+  u32 *counts; // [block], counts of this rank
+  u32 *late; // This is host memory: one more than the rank that timed out.
+  u64 limit; // nanoseconds to wait for a rank
   int rank;
 };
 
-// meet waits for this block of every rank. What the kernels ahead wrote on this
-// rank, and what this block did, is then seen by the others, and theirs here.
+// meet is a barrier with this block on every rank. What the kernels before wrote on this rank, and
+// what this block did, is then visible to the others, and theirs here.
 __device__ __forceinline__ void meet(const Meeting &m) {
   __shared__ u32 epoch;
   __syncthreads();
@@ -38,18 +36,18 @@ __device__ __forceinline__ void meet(const Meeting &m) {
   __syncthreads();
 }
 
-// A Stream is what the sum is added to, and what the next product needs of it.
+// A Stream is what the sum is added to, and what the next GEMM needs.
 struct Stream {
-  float *x;         // [rows][hidden]; where the sum is normed before it is added, what takes it
-  int adds;         // to what is there
-  bf16 *h;          // the stream times norm, where own kernels multiply next; else null
-  float *squares;   // [rows][hidden/16], of the next norm
-  const bf16 *norm; // of the next product
+  float *x; // [rows][hidden]: the residual stream, or the input of a norm that follows
+  int adds; // The sum is added to x, not stored.
+  bf16 *h; // the stream times the norm's weights, if a GEMM of the engine follows; else null
+  float *squares; // [rows][hidden/16], sums of squares for the next norm
+  const bf16 *norm; // weights of the next norm
   int hidden;
 };
 
-// add adds the sum of values 4i to 4i+3. All lanes of a warp call it; four
-// neighbours have 16 values of one row.
+// add adds values 4i to 4i+3 of the sum. All lanes of a warp call it; four neighbours have 16 values
+// of one row.
 __device__ __forceinline__ void add(const Stream &s, float4 v, u64 i, bool real) {
   float ss = 0.f;
   if (real) {
@@ -71,8 +69,7 @@ __device__ __forceinline__ void add(const Stream &s, float4 v, u64 i, bool real)
   if (real && threadIdx.x % 4 == 0) s.squares[i / 4] = ss;
 }
 
-// total is the sum over the ranks of values 4i to 4i+3, in the order of the ranks
-// wherever it is taken.
+// total is the sum over the ranks of values 4i to 4i+3, in the order of the ranks on every rank.
 __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
   float4 v[RANKS];
 #pragma unroll
@@ -82,20 +79,19 @@ __device__ __forceinline__ float4 total(const float *const *parts, u64 i) {
   return v[0];
 }
 
-// all_reduce sums what the ranks' products left in their exchange buffers, and adds
-// it to the stream of each, or leaves it where a norm takes it from. In one shot every rank reads all of it from all; in two
-// each sums a slice, in place, since nobody else reads that slice of this rank's
-// before the second meeting, and then reads the others' slices.
+// all_reduce sums what the ranks' GEMMs left in their exchange buffers, and adds it to the stream, or
+// leaves it for a norm. In one shot every rank reads everything from all ranks. In two shots each rank
+// sums a slice in place, since nobody else reads that slice of this rank's buffer before the second
+// barrier, and then reads the slices of the others.
 //
-// A product may write to the same buffer again without a meeting at the end, for
-// there are two of them in epoch. Say this rank writes to buffer A, after the sum
-// over B that followed the last sum over A. In the sum over B it has met every other
-// rank, whose kernel there began to meet only when the product ahead of it was
-// complete (after_previous), and with it all that was ahead of that, the sum
-// over A with its reads among it. So nobody reads A any more. Where the sum over B is
-// within a product, the others have posted theirs after the same wait (ll_protocol.cuh).
+// A GEMM may write to the same buffer again without a barrier at the end, because two buffers
+// alternate. Say this rank writes to buffer A, after the all-reduce over B that followed the last
+// all-reduce over A. In the all-reduce over B it has met every other rank. Their kernels began to meet
+// only when the GEMM before was complete (after_previous), and with it all kernels before that, the
+// all-reduce over A with its reads among them. So nobody reads A any more. If the all-reduce over B is
+// fused into a GEMM, the others have sent their packets after the same wait (ll_protocol.cuh).
 //
-//   parts[rank]: [n] float32, in that rank's memory; n a multiple of 16
+//   parts[rank]: [n] float32, in that rank's memory; n is a multiple of 16
 extern "C" __global__ void __launch_bounds__(512)
     all_reduce(float *const *parts, u32 *const *flags, u32 *counts, u32 *late, u64 limit, int rank, int two_shots, u64 n, float *x, int adds, bf16 *h,
                float *squares, const bf16 *norm, int hidden) {
@@ -122,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(512)
 #pragma unroll
   for (int r = 0; r < RANKS; r++) {
     begin = n / 16 * r / RANKS * 4, end = n / 16 * (r + 1) / RANKS * 4;
-    for (u64 i = begin + first; i < end; i += step) { // what this block of rank r has summed
+    for (u64 i = begin + first; i < end; i += step) { // This block of rank r has summed these values.
       u64 at = i + threadIdx.x;
       bool real = at < end;
       add(s, real ? load_peer(from[r] + 4 * at) : float4{0.f, 0.f, 0.f, 0.f}, at, real);
@@ -130,8 +126,8 @@ extern "C" __global__ void __launch_bounds__(512)
   }
 }
 
-// embedding_shared is embedding with the vocabulary's rows on all ranks, each of
-// them: the rows that others have are read from their memory.
+// embedding_shared is the embedding with the rows of the vocabulary divided among the ranks. It reads
+// rows of other ranks from their memory.
 extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const *tables, int each, float *x, int hidden, bf16 *xn, float *squares,
                                             const bf16 *norm) {
   let_next_start();
@@ -141,23 +137,25 @@ extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const
   gather_row(tables[t / each] + (u64)(t % each) * hidden, row, x, hidden, xn, squares, norm);
 }
 
-// sampling_shared is sampling with each rank's part of the vocabulary, from first on:
-// who finds the best of this rank's scores posts it to all ranks, in two halves, and
-// the last block takes the best of all ranks', the lowest index among equals.
+// sampling_shared is sampling with the scores of the vocabulary divided among the ranks; `first` is
+// the first token of this rank. The block that finds the best score of this rank sends it to all
+// ranks, in two packets, and the last block chooses the best of all ranks, the lowest index among
+// equals.
 //
-//   boxes[rank]: [2][RANKS][2*batch], in that rank's memory; epochs: the last epoch, and the sequences that are done, zero before and after
-extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, int *told, u64 *const *boxes,
+//   packets[rank]: [2][RANKS][2*batch], in that rank's memory
+//   epochs: the last epoch, and how many sequences are done, zero before and after
+extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, int *told, u64 *const *packets,
                                            u32 *late, u64 limit, int rank, u32 *epochs) {
   __shared__ bool last;
   let_next_start();
-  LLBuffers m = {boxes, late, limit, rank};
+  LLBuffers m = {packets, late, limit, rank};
   after_previous();
   u32 epoch = __ldcg(epochs) + 1, batch = gridDim.y;
   u64 winner;
   bool found = best_score(logits, vocab, first, best, arrived, winner);
   if (found)
     for (int to = 0; to < RANKS; to++) {
-      u64 *at = boxes[to] + ll_offset(epoch, rank, 2 * batch) + 2 * blockIdx.y;
+      u64 *at = packets[to] + ll_offset(epoch, rank, 2 * batch) + 2 * blockIdx.y;
       ll_store(at, winner >> 32, epoch), ll_store(at + 1, (u32)winner, epoch);
     }
   if (threadIdx.x == 0) last = found && atomicAdd(epochs + 1, 1) == batch - 1;
@@ -167,7 +165,7 @@ extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, 
     const u64 *at[RANKS];
     u64 halves[2 * RANKS], top = 0;
 #pragma unroll
-    for (int r = 0; r < RANKS; r++) at[r] = boxes[rank] + ll_offset(epoch, r, 2 * batch) + 2 * seq;
+    for (int r = 0; r < RANKS; r++) at[r] = packets[rank] + ll_offset(epoch, r, 2 * batch) + 2 * seq;
     ll_wait_all<2>(m, at, halves, epoch);
 #pragma unroll
     for (int r = 0; r < RANKS; r++) {
