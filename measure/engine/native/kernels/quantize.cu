@@ -1,13 +1,12 @@
-// Between weights of 16 bits and quantized ones (quantized.cuh): when a model is
-// loaded, and for cuBLASLt, which multiplies 16 bits.
+// Quantization when a model is loaded, and dequantization for cuBLASLt, which multiplies 16 bits
+// (quantized.cuh has the formats).
 
 #if QUANTIZED == 8
 
-// quantize rounds the rows of a matrix to e4m3, each by the scale that makes its
-// greatest value 448, e4m3's greatest, or little less: scales are rounded up to four
-// significant bits, as many as weights have, so that dequantize is exact in bf16. A GPU
-// that has a part of each row, k inputs from first on, has the scale of the whole.
-// One block a row.
+// quantize rounds the rows of a matrix to e4m3. The scale of a row makes its greatest value 448,
+// e4m3's greatest, or little less: scales are rounded up to four significant bits, as many as weights
+// have, so that dequantize is exact in bf16. A GPU that has k inputs of each row, from first on, has
+// the scale of the whole row. One block does one row.
 //
 //   from[rows][width] -> to[rows][k], scales[rows]
 extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int width, int first, int k) {
@@ -35,7 +34,7 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, float *scales, int
   }
 }
 
-// arrange puts e4m3 weights, in the order of their inputs, into ours.
+// arrange reorders e4m3 weights from the order of their inputs to that of quantized.cuh.
 extern "C" __global__ void arrange(const u8 *from, u8 *to, u64 eights) {
   for (u64 e = blockIdx.x * (u64)blockDim.x + threadIdx.x; e < eights; e += (u64)gridDim.x * blockDim.x) {
     uint2 v = *(const uint2 *)(from + e * 8);
@@ -43,7 +42,7 @@ extern "C" __global__ void arrange(const u8 *from, u8 *to, u64 eights) {
   }
 }
 
-// dequantize gives the weights in 16 bits, multiplied by their scales and rounded.
+// dequantize computes the weights in 16 bits, multiplied by their scales and rounded.
 //
 //   w[n][k] -> out[n][k]
 extern "C" __global__ void dequantize(const u8 *w, const float *scales, const u8 *, bf16 *out, int n, int k) {
@@ -61,16 +60,16 @@ extern "C" __global__ void dequantize(const u8 *w, const float *scales, const u8
 
 #elif QUANTIZED == 4
 
-// half_warp_least is the least value of the 16 lanes that share a row.
+// half_warp_least is the minimum over the 16 lanes that share a row.
 __device__ __forceinline__ float half_warp_least(float v) {
 #pragma unroll
   for (int o = 8; o > 0; o /= 2) v = fminf(v, __shfl_xor_sync(FULL, v, o));
   return v;
 }
 
-// quantize rounds the groups of a matrix: 0 and the range of a group's values are
-// cut into 15 steps, and the zero point is where 0 is. A warp has one group of two
-// rows; the rows are some of n, from first on, whose scales lie together.
+// quantize rounds the groups of a matrix. The range of a group's values, extended to 0, is cut into 15
+// steps, and the zero point is the step of 0. A warp has one group of two rows; the rows are some of
+// n, from first on, whose scales lie together.
 //
 //   from[rows][k] -> to[rows][k/2], scales[k/128][n], zeros[k/128][n/2]
 extern "C" __global__ void quantize(const bf16 *from, u8 *to, bf16 *scales, u8 *zeros, int rows, int k, int n, int first) {
@@ -100,7 +99,7 @@ extern "C" __global__ void quantize(const bf16 *from, u8 *to, bf16 *scales, u8 *
   }
 }
 
-// dequantize gives the weights in 16 bits, multiplied by their scales and rounded.
+// dequantize computes the weights in 16 bits, multiplied by their scales and rounded.
 //
 //   w[n][k/2] -> out[n][k]
 extern "C" __global__ void dequantize(const u8 *w, const bf16 *scales, const u8 *zeros, bf16 *out, int n, int k) {

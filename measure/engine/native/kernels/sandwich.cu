@@ -1,11 +1,10 @@
-// Norms of what a block gives, before it is added to the stream (Gemma 2,
-// arXiv:2408.00118).
+// Norms of the output of a block before the residual sum (Gemma 2, arXiv:2408.00118).
 
 #if SANDWICH
 
-// norm_residual adds the norm of y to the stream x. For decoding it also leaves
-// what the next product needs: xn = x times the weights of the norm ahead of that
-// product, and the sum of squares of each 16 values. One block a row.
+// norm_residual adds the norm of y to the stream x. In a decode step it also prepares the next GEMM:
+// xn = x times the weights of the next norm, and the sum of squares of each 16 values. One block does
+// one row.
 //
 //   y, x, xn[rows][hidden], squares[rows][hidden/16]
 extern "C" __global__ void norm_residual(const float *y, const bf16 *w, float *x, int hidden, float eps, bf16 *xn, float *squares,
