@@ -82,9 +82,9 @@ func (b *buffers) reserveShared(s *shape, o *Options, rows, sms int) {
 		b.reserve(&b.exchanges[i], "the ranks' sums", table)
 	}
 	if o.fusesAllReduce(s) {
-		b.reserve(&b.packets, "what products post to each other", 2*s.ranks*llBytes*o.Batch*s.hidden)
-		b.reserve(&b.epochs, "the turns of what they post", 4*((s.hidden+15)/16))
-		b.reserve(&b.packetsOf, "where it is posted to", table)
+		b.reserve(&b.packets, "the packets of GEMMs", 2*s.ranks*llBytes*o.Batch*s.hidden)
+		b.reserve(&b.epochs, "the epochs of the packets", 4*((s.hidden+15)/16))
+		b.reserve(&b.packetsOf, "where the packets go", table)
 	}
 	b.reserve(&b.bests, "the ranks' best scores", 2*s.ranks*2*llBytes*o.Batch)
 	b.reserve(&b.bestEpochs, "how often they were found", 8)

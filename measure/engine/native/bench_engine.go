@@ -58,12 +58,12 @@ type benchEngine struct {
 
 // release closes the benchEngine, if there is one.
 func (b *Bencher) release() error {
-	held := b.opened
+	opened := b.opened
 	b.opened = nil
-	if held == nil {
+	if opened == nil {
 		return nil
 	}
-	return held.e.Close()
+	return opened.e.Close()
 }
 
 // operator times an operator of an engine that is opened for it, or was opened for another operator of

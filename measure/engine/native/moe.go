@@ -112,9 +112,9 @@ func (b *buffers) measureMixture(s *shape, step, sms int) {
 	b.reserve(&b.chosen, "the chosen experts", 4*pairs)
 	b.reserve(&b.shares, "the experts' weights", 4*pairs)
 	b.reserve(&b.routed, "the choice's counter", 4)
-	b.reserve(&b.stepPackets, "what a step's blocks post to each other", s.megakernelPacketBytes(sms))
+	b.reserve(&b.stepPackets, "the megakernel's packets", s.megakernelPacketBytes(sms))
 	b.reserve(&b.layerTable, "the step's table", 8*stepLayerWords*s.layers)
-	b.reserve(&b.stepEpochs, "the turns of a step's blocks", 4*sms)
+	b.reserve(&b.stepEpochs, "the megakernel's epochs", 4*sms)
 	b.reserve(&b.order, "the experts' order", 4*tiles*pairsOfTile)
 	b.reserve(&b.tiles, "the experts' tiles", 4*(1+tiles))
 	b.reserve(&b.act, "the activation", 2*pairs*s.inner)
@@ -257,20 +257,20 @@ func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 	tiles := sh.maxTiles(rows*sh.topK, pairsOfTile)
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu has two stages.
 	s.add(layer, func() error {
-		wide, err := e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
+		w16, err := e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
 		if err != nil {
 			return err
 		}
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		return e.p.moe.promptsGateUp.Queue(e.s, l, wide, b.h, b.order, b.tiles, hidden, inner, top, b.act)
+		return e.p.moe.promptsGateUp.Queue(e.s, l, w16, b.h, b.order, b.tiles, hidden, inner, top, b.act)
 	}, "experts_gate_up", "experts_activation")
 	s.add(layer, func() error {
-		wide, err := e.dequantize(w.down, sh.experts*sh.hidden, sh.inner)
+		w16, err := e.dequantize(w.down, sh.experts*sh.hidden, sh.inner)
 		if err != nil {
 			return err
 		}
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		if err := e.p.moe.promptsDown.Queue(e.s, l, wide, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+		if err := e.p.moe.promptsDown.Queue(e.s, l, w16, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
 			return err
 		}
 		return e.queueExpertsSum(rows)

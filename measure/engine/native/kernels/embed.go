@@ -1,5 +1,4 @@
-// Package kernels holds the engine's CUDA C++, which is compiled on the machine
-// where it runs.
+// Package kernels embeds the engine's CUDA C++, which is compiled on the machine where it runs.
 package kernels
 
 import (
@@ -11,7 +10,7 @@ import (
 //go:embed *.cu *.cuh
 var files embed.FS
 
-// Source is the program of all kernels: what they share first.
+// Source is the program of all kernels, with common code first.
 func Source() (string, error) {
 	var b strings.Builder
 	for _, name := range []string{
