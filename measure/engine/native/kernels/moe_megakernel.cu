@@ -2,6 +2,7 @@
 
 #ifdef STEP_SHAPE
 
+// Step adds the loop over the layers of the multiplying warps.
 struct Step : StepToken {
   // fetch starts the copies of a layer's norms and of the block's row of the router.
   __device__ __forceinline__ void fetch(int l) const {

@@ -6,6 +6,7 @@
 
 #ifdef STEP_SHAPE
 
+// StepAttention adds qkv_proj, attention and o_proj.
 struct StepAttention : StepGemm {
   // A Context is the part of a head that a block attends to.
   struct Context {

@@ -12,6 +12,7 @@
 // shifted by half of the banks, so that 16-byte loads of two neighbouring rows have no bank conflicts.
 __device__ __forceinline__ int place_of(int row, int bytes = STEP_ROW) { return (row & 1) * (8 * STEP_ROW + 64) + (row >> 1) * bytes; }
 
+// StepCopy adds the copying warps.
 struct StepCopy : StepState {
   // copy copies one stage: 8 rows that begin at `from`, or 16 rows whose second eight begin at `second`.
   // left is how many columns remain.

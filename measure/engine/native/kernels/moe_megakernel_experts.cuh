@@ -6,6 +6,7 @@
 
 #ifdef STEP_SHAPE
 
+// StepExperts adds the router, the choice of the experts and their GEMMs.
 struct StepExperts : StepAttention {
   // gather_normed gathers the warp's columns of the normed stream, those of every eighth stage. The first
   // warp gathers the sums of squares too.

@@ -70,6 +70,7 @@ __device__ __forceinline__ void add_to_stream(const float *red, float *stream, c
   __syncwarp();
 }
 
+// StepGemm adds the GEMMs of the multiplying warps.
 struct StepGemm : StepCopy {
   // multiply accumulates this warp's stages of an item to low and high, the sums of rows g and g+8. The
   // item's stages begin at `from` in the ring, and the warp takes every eighth. If shares is not null,

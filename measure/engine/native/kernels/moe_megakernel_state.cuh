@@ -55,57 +55,59 @@ struct StepArgs {
   static constexpr int shape[] = {STEP_SHAPE};
   static constexpr int width = shape[0], hidden = shape[1], inner = shape[2], experts = shape[3], top = shape[4], normalized = shape[5];
   static constexpr int rows = shape[6], kv_heads = shape[7];           // rows counts the outputs of qkv_proj.
-  static constexpr int stages = shape[8], prefetched = shape[9];         // The ring has stages; the prefetch buffer has prefetched.
+  static constexpr int stages = shape[8], prefetched = shape[9];       // The ring has stages; the prefetch buffer has prefetched.
   static constexpr int blocks = shape[10];                             // of the grid
   static constexpr int share = shape[11], parts = DEC_VALUES >> share; // A block merges 2^share values of a head's output; a head has so many parts.
   const StepLayer *table;
   int layers, vocab;
   float eps, scale; // eps of the norms; scale of attention's scores
-  int *positions; // how many tokens the cache has
-  float *x;       // [hidden], the residual stream
-  bf16 *h;        // [hidden], the residual stream times the norm's weights
-  float *squares; // [hidden/16], sums of squares of the residual stream
-  u64 *packets;   // The packets lie in the order of the last fields of StepState.
-  u32 *epochs;    // [blocks], the last epoch of each block
+  int *positions;   // how many tokens the cache has
+  float *x;         // [hidden], the residual stream
+  bf16 *h;          // [hidden], the residual stream times the norm's weights
+  float *squares;   // [hidden/16], sums of squares of the residual stream
+  u64 *packets;     // The packets lie in the order of the last fields of StepState.
+  u32 *epochs;      // [blocks], the last epoch of each block
   // The kernel computes the embedding if embedding is not null, and the LM head if head is not.
   const bf16 *embedding, *norm; // [vocab][hidden]; the weights of the first layer's norm
   const bf16 *head;             // [vocab][hidden]
-  float *logits; // [vocab]
-  int *next;     // the token, and the host's copy of it in told
+  float *logits;                // [vocab]
+  int *next;                    // the token, and the host's copy of it in told
   int *told;
 };
 
+// StepState is the state of a block: its shared memory, its barriers, and the packets of all blocks.
 struct StepState {
   const StepArgs &a;
   const StepLayer *table;
   u8 *ring;
-  u64 *full, *empty; // Each slot of the ring has two barriers: it is full, and it is empty again.
+  u64 *full, *empty;  // Each slot of the ring has two barriers: it is full, and it is empty again.
   u64 *prefetch_full; // Each prefetched stage has a barrier: it is full.
-  u64 *consumed;     // This barrier says that all prefetched stages are used.
-  u64 *attended;     // This barrier says that attention is done with the memory of the prefetched stages.
-  u64 *decided;      // This barrier says that the experts are chosen.
+  u64 *consumed;      // This barrier says that all prefetched stages are used.
+  u64 *attended;      // This barrier says that attention is done with the memory of the prefetched stages.
+  u64 *decided;       // This barrier says that the experts are chosen.
   u8 *prefetch;
-  bf16 *in;          // the inputs of a GEMM; qkv_proj has up to 8 copies, one for each warp
-  bf16 *row;         // a row of the router's weights
-  bf16 *norms;       // weights of the norms of queries and keys
-  bf16 *gains;       // [2][tiles][2][16], weights of both norms for the block's tiles of 16 outputs; layers alternate
-  float *stream;     // the residual stream of the same outputs
-  float *sums;       // sums of the stages of qkv_proj
-  float *red;        // sums of the warps; two items alternate
-  float *squares;    // sums of squares for the norm
-  u32 *keys;         // The scores of the experts as integers of the same order.
-  int *chosen;       // [2][WARP], the chosen experts; layers alternate
+  bf16 *in;       // the inputs of a GEMM; qkv_proj has up to 8 copies, one for each warp
+  bf16 *row;      // a row of the router's weights
+  bf16 *norms;    // weights of the norms of queries and keys
+  bf16 *gains;    // [2][tiles][2][16], weights of both norms for the block's tiles of 16 outputs; layers alternate
+  float *stream;  // the residual stream of the same outputs
+  float *sums;    // sums of the stages of qkv_proj
+  float *red;     // sums of the warps; two items alternate
+  float *squares; // sums of squares for the norm
+  u32 *keys;      // The scores of the experts as integers of the same order.
+  int *chosen;    // [2][WARP], the chosen experts; layers alternate
   float *share, *score;
   float *scaling; // [2], the reciprocal norms before attention and before the experts
   HeadShared &sh;
-  u64 *heads;          // Packets: [kv_heads][GROUP+2][HEAD_DIM], queries, key and value.
-  u64 *partials;       // Packets: [kv_heads][receiving parts][sending parts][share], each followed by its maxima and sums.
-  u64 *att;            // Packets: [width/2], the output of attention.
-  u64 *ended, *after;  // Packets: [STREAM_COPIES][hidden/2 + hidden/16], the normed stream and its squares after attention and after the experts.
-  u64 *acts;           // Packets: [top][inner/2], the activations of the experts.
-  u64 *scores;         // Packets: [SCORE_COPIES][experts], the scores of the router.
-  u64 *bests;         // [blocks], the last epoch of each block[2], the highest of the block's scores of the vocabulary, and its token
+  u64 *heads;         // Packets: [kv_heads][GROUP+2][HEAD_DIM], queries, key and value.
+  u64 *partials;      // Packets: [kv_heads][receiving parts][sending parts][share], each followed by its maxima and sums.
+  u64 *att;           // Packets: [width/2], the output of attention.
+  u64 *ended, *after; // Packets: [STREAM_COPIES][hidden/2 + hidden/16], the normed stream and its squares after attention and after the experts.
+  u64 *acts;          // Packets: [top][inner/2], the activations of the experts.
+  u64 *scores;        // Packets: [SCORE_COPIES][experts], the scores of the router.
+  u64 *bests;         // Packets: [blocks][2], the best score of each block's part of the vocabulary, and its token.
 
+  // stages_of is how many stages k columns are; items_of_block and item deal items out to the blocks.
   __device__ __forceinline__ static int stages_of(int k) { return (k + STEP_DEPTH - 1) / STEP_DEPTH; }
   __device__ __forceinline__ int items_of_block(int items) const { return items > (int)blockIdx.x ? (items - 1 - (int)blockIdx.x) / a.blocks + 1 : 0; }
   __device__ __forceinline__ int item(int i) const { return blockIdx.x + i * a.blocks; }

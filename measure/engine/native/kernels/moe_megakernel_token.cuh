@@ -4,6 +4,7 @@
 
 #ifdef STEP_SHAPE
 
+// StepToken adds the embedding, the LM head and the choice of the token.
 struct StepToken : StepExperts {
   // embed makes the residual stream and the inputs of the first GEMM from the token's embedding.
   __device__ __forceinline__ void embed() const {
