@@ -21,7 +21,7 @@ check: lint test
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...
 
 ## test: unit tests, goldens, scripts
-test: ; go test -timeout 20m ./...
+test: ; go test ./...
 
 ## lint: vet, gofmt, golangci-lint with the rule on imports
 lint: $(LINT)
@@ -32,7 +32,7 @@ lint: $(LINT)
 $(LINT): ; GOBIN=$(dir $@) go install $(GOLANGCI)
 
 ## golden: write expected outputs anew; then read the difference
-golden: ; UPDATE_GOLDEN=1 go test -timeout 20m ./... && git diff --stat
+golden: ; UPDATE_GOLDEN=1 go test ./... && git diff --stat
 
 ## fuzz: every fuzz target for FUZZTIME
 fuzz:

@@ -6,19 +6,18 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// attentionTile is how a prompt's attention is launched.
+// attentionTile is how the attention of prompts is launched.
 type attentionTile struct {
 	kernel  string
-	queries int // of a block; of an item of one that stays
+	queries int // queries of a block, or of one work item of a persistent block
 	threads int
-	keys    int  // of a tile
+	keys    int  // keys of a tile
 	shared  int  // bytes of dynamic shared memory
-	stays   bool // a block takes one item after the other, and copies boxes of tensors
+	stays   bool // A block is persistent: it takes one work item after the other, and uses tensor copies.
 }
 
-// tileFor repeats the sizes of attention_prefill.cu and of its form for Hopper,
-// in bytes of one value each: queries, and two tiles each of keys and values, which
-// are as long as a block has the memory for.
+// tileFor repeats the sizes of attention_prefill.cu and of attention_prefill_hopper.cu, in bytes:
+// queries, and two tiles each of keys and values, which are as long as a block has memory for.
 func tileFor(p *cuda.Properties, s *shape) attentionTile {
 	headDim := s.headDim
 	if p.Major == 9 && headDim <= 128 && !s.sliding && s.attSoftcap == 0 {
@@ -40,21 +39,25 @@ func (t *attentionTile) defines() []string {
 	return []string{fmt.Sprintf("KEYS=%d", t.keys)}
 }
 
-// prompts are what attention works on, and where its results go.
+// prompts are the inputs and outputs of attention.
 type prompts struct {
-	qkv, k, v, out          cuda.Ptr // k and v: the caches of the first prompt
+	qkv, k, v, out          cuda.Ptr // k and v are the caches of the first prompt.
 	count, length, capacity int
+	window                  int // the tokens that a query sees, of a model whose context is longer than a window
 }
 
-// queueAttention queues attention of whole prompts; more are further arguments.
-func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts, more ...any) error {
+// queueAttention queues the attention of whole prompts.
+func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a *prompts) error {
 	t := &p.tile
 	tiles := (a.length + t.queries - 1) / t.queries
 	l := cuda.Launch{Block: cuda.Dim{X: t.threads}, Shared: t.shared}
 	if !t.stays {
 		l.Grid = cuda.Dim{X: tiles, Y: sh.heads, Z: a.count}
 		args := []any{a.qkv, a.k, a.v, a.out, int32(sh.kvHeads), int32(a.length), int32(a.capacity), sh.scale()}
-		return p.attentionPrefill.Queue(st, l, append(args, more...)...)
+		if sh.sliding {
+			args = append(args, int32(a.window))
+		}
+		return p.attentionPrefill.Queue(st, l, args...)
 	}
 	l.Grid = cuda.Dim{X: min(tiles*sh.heads*a.count, dev.SMs)}
 	args, err := a.maps(dev, sh)
@@ -64,11 +67,10 @@ func (p *program) queueAttention(dev *cuda.Device, st *cuda.Stream, sh *shape, a
 	return p.attentionPrefill.Queue(st, l, append(args, a.out, int32(sh.kvHeads), int32(a.length), int32(a.count), sh.scale())...)
 }
 
-// maps are how queries, keys and values lie in memory, for copies of 128 rows of 64
-// values. What is behind a prompt's end is outside of its tensors, and so is copied
-// as zeros.
+// maps are the tensor maps of queries, keys and values, for copies of 128 rows of 64 values. What lies
+// behind a prompt's end is outside of its tensors, so it is copied as zeros.
 func (a *prompts) maps(dev *cuda.Device, sh *shape) ([]any, error) {
-	row, width := 2*sh.headDim, 2*sh.qkvWidth() // bytes
+	row, width := 2*sh.headDim, 2*sh.qkvWidth() // in bytes
 	cache := cuda.Tensor{Size: [3]int{sh.headDim, a.length, a.count * sh.kvHeads}, Stride: [2]int{row, row * a.capacity}, Box: [3]int{64, 128, 1}}
 	queries, keys, values := cache, cache, cache
 	queries.At, queries.Size, queries.Stride = a.qkv, [3]int{sh.qkvWidth(), a.length, a.count}, [2]int{width, width * a.length}

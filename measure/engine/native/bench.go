@@ -11,18 +11,18 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// A Query asks for the time of one operator by itself.
+// A Query asks for the time of a single operator.
 type Query struct {
 	Kind    string         // one of BenchKinds
 	Shape   map[string]int // sizes by name
-	Rotate  int            // bytes that buffers are rotated over, so that none is in the L2 cache
-	Samples int            // least
-	Seconds float64        // to go on for, at least, with Samples too
-	TP      int            // GPUs that it runs over; 0 is 1
-	Rest    float64        // seconds of idling before it
+	Rotate  int            // Buffers are rotated over so many bytes, so that none is in the L2 cache.
+	Samples int            // the least number of samples
+	Seconds float64        // the least duration, in addition to Samples
+	TP      int            // GPUs of an all-reduce; 0 is 1
+	Rest    float64        // seconds of idling before the operator
 }
 
-// engine are the options of the engine that a query is answered with, if it is with one.
+// engine is the options of the engine that answers a query, if one is needed.
 func (q *Query) engine() (o Options, ok bool) {
 	var err error
 	switch _, operator := operatorKinds[q.Kind]; {
@@ -42,11 +42,11 @@ func (q *Query) engine() (o Options, ok bool) {
 	return o, err == nil
 }
 
-// compilers is how many compilers run beside what is timed.
+// compilers is how many compilers run while operators are timed.
 const compilers = 3
 
-// Ahead begins to compile the kernels that later queries need, beside what is timed: what they are
-// timed with is in the cache then. What cannot be compiled is said when it is asked for.
+// Ahead starts to compile the kernels that later queries need, while other operators are timed, so
+// that the cache has them. An error of the compiler is reported when its query comes.
 func (b *Bencher) Ahead(queries []Query) {
 	if b.cache.Folder == "" {
 		return
@@ -85,10 +85,10 @@ func (b *Bencher) Ahead(queries []Query) {
 	}
 }
 
-// Times are what a Query saw, by the GPU's events.
+// Times are the answer to a Query, by the GPU's events.
 type Times struct {
 	Seconds []float64 // samples, each of one call
-	Cold    bool      // every buffer was rotated over Query.Rotate bytes
+	Cold    bool      // Every buffer was rotated over Query.Rotate bytes.
 }
 
 // A Bencher times single operators on one GPU, and all-reduces over several, in CUDA
@@ -99,20 +99,20 @@ type Bencher struct {
 	dev       *cuda.Device
 	s         *cuda.Stream
 	p         *program
-	open      func(Options) (*Engine, error) // of attention; Open but for tests
-	openTeam  func(Options) (*Team, error)   // of all-reduces; OpenTeam but for tests
-	sums      int                            // calls of a graph of small all-reduces; leastSum but for tests
-	mixtures  int                            // the same of mixtures; mixtureCalls
-	held      *benchEngine                   // whose operators are timed; nil for none
+	open      func(Options) (*Engine, error) // opens the engine of attention; Open except in tests
+	openTeam  func(Options) (*Team, error)   // opens the team of all-reduces; OpenTeam except in tests
+	sums      int                            // calls of a graph of small all-reduces; minSumCalls except in tests
+	mixtures  int                            // calls of a graph of MoE layers; mixtureCalls except in tests
+	opened    *benchEngine                   // the engine whose operators are timed; nil for none
 }
 
-// OpenBencher makes the first visible GPU ready.
+// OpenBencher prepares the first visible GPU.
 func OpenBencher(libraries string, cache cuda.Cache) (*Bencher, error) {
 	dev, err := cuda.Open(0, libraries)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: leastSum, mixtures: mixtureCalls}
+	b := &Bencher{libraries: libraries, cache: cache, dev: dev, open: Open, openTeam: OpenTeam, sums: minSumCalls, mixtures: mixtureCalls}
 	if err := b.load(); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -130,15 +130,15 @@ func (b *Bencher) load() (err error) {
 	if err != nil {
 		return err
 	}
-	b.p, err = compile(b.dev, c, b.cache, benchShape(), linearShapes())
+	b.p, err = compile(b.dev, c, b.cache, benchShape(), skinnyGEMMs())
 	return err
 }
 
-// benchShape is what kernels are compiled for that are timed without an Engine: it
-// matters to attention alone, which is timed by one.
+// benchShape is the shape for which kernels are compiled that are timed without an Engine. It matters
+// only to attention, which an Engine times.
 func benchShape() *shape { return &shape{heads: 4, kvHeads: 1, headDim: 128} }
 
-// Close gives the GPU back.
+// Close releases the GPU.
 func (b *Bencher) Close() error {
 	err := b.release()
 	if b.s != nil {
@@ -152,12 +152,12 @@ func (b *Bencher) Device() cuda.Properties { return b.dev.Properties }
 
 // An operation is what is timed: so many calls, queued on a stream.
 type operation struct {
-	s     *cuda.Stream
-	queue func() error
-	calls int
-	cold  bool
-	free  func() error
-	less  func() error // queues what its calls do beside what is asked for, whose time is taken off; nil for nothing
+	s        *cuda.Stream
+	queue    func() error
+	calls    int
+	cold     bool
+	free     func() error
+	overhead func() error // It queues what the calls do beyond what is asked for, whose time is subtracted; nil for nothing.
 }
 
 // benchSizes are the sizes that the shape of each kind has to have.
@@ -175,14 +175,14 @@ var benchSizes = map[string][]string{
 	"all_reduce":        {"bytes"},
 }
 
-// denseSizes are those of a dense model's steps, n being the vocabulary; mixtureSizes those of a
-// mixture's prompts.
+// denseSizes are the sizes of a dense model's decode steps, where n is the vocabulary; mixtureSizes
+// are those of a MoE prefill.
 var (
 	denseSizes   = []string{"batch", "hidden", "width", "heads", "kv_heads", "head_dim", "n"}
 	mixtureSizes = []string{"tokens", "experts", "top_k", "hidden", "width"}
 )
 
-// sizesOf are the sizes that a kind has to have, if there is such a kind.
+// sizesOf are the sizes that a kind needs; ok is false for an unknown kind.
 func sizesOf(kind string) (names []string, ok bool) {
 	if o, is := operatorKinds[kind]; is {
 		if o.decode {
@@ -194,7 +194,7 @@ func sizesOf(kind string) (names []string, ok bool) {
 	return names, ok
 }
 
-// Check says why a query cannot be answered, as far as that is known without a GPU.
+// Check returns why a query cannot be answered, as far as that is known without a GPU.
 func (q *Query) Check() error {
 	names, ok := sizesOf(q.Kind)
 	switch {
@@ -245,17 +245,17 @@ func (b *Bencher) Time(q *Query) (t Times, err error) {
 	if t.Seconds, err = op.time(q, op.queue); err != nil {
 		return t, err
 	}
-	beside := 0.0
-	if op.less != nil {
-		less, err := op.time(q, op.less)
+	overhead := 0.0
+	if op.overhead != nil {
+		less, err := op.time(q, op.overhead)
 		if err != nil {
 			return t, err
 		}
 		slices.Sort(less)
-		beside = less[len(less)/2]
+		overhead = less[len(less)/2]
 	}
 	for i := range t.Seconds {
-		if t.Seconds[i] -= beside; t.Seconds[i] <= 0 {
+		if t.Seconds[i] -= overhead; t.Seconds[i] <= 0 {
 			return Times{}, unsupported("%s of %v takes no longer than what is done beside it: time it again", q.Kind, q.Shape)
 		}
 		t.Seconds[i] /= float64(op.calls)
@@ -291,7 +291,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 	case "attention_prefill", "attention_decode":
 		return b.attention(q)
 	case "mixture_decode":
-		return b.mixture(q)
+		return b.moeDecode(q)
 	case "activation":
 		return b.activation(q)
 	case "graph_node":
@@ -300,17 +300,17 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 	return b.moves(q)
 }
 
-// The rules of repeating.
+// These are the rules of repeating.
 const (
-	benchSteady = 0.02 // by how much the medians of two blocks of three may differ
-	benchMost   = 200  // samples that are kept, the last
-	benchLong   = 1    // seconds from which on it is not the samples that are asked for but the time
+	benchSteady = 0.02 // the most that the medians of two blocks of three may differ
+	maxSamples  = 200  // the last so many samples are kept
+	benchLong   = 1    // From so many seconds on a query asks for a duration, not for samples.
 
-	benchPatience = 5 // seconds, or ten times the query's, after which three samples are enough
+	benchPatience = 5 // After so many seconds, or ten times the query's, three samples are enough.
 )
 
-// repeat launches a graph until its time is steady, for half of the query's time
-// at most, and then for the samples.
+// repeat launches a graph until its time is steady, for half of the query's time at most, and then for
+// the samples.
 func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 	begin := time.Now()
 	one := func() (float64, error) {
@@ -333,7 +333,7 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 	}
 	var out []float64
 	for len(out) < q.Samples || time.Since(begin).Seconds() < q.Seconds {
-		if len(out) == benchMost && q.Seconds < benchLong {
+		if len(out) == maxSamples && q.Seconds < benchLong {
 			break
 		}
 		if len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
@@ -345,31 +345,29 @@ func repeat(s *cuda.Stream, g *cuda.Graph, q *Query) ([]float64, error) {
 		}
 		out = append(out, t)
 	}
-	return out[max(len(out)-benchMost, 0):], nil
+	return out[max(len(out)-maxSamples, 0):], nil
 }
 
-// mostRotated bounds the memory of buffers that are rotated.
-const mostRotated = 8 << 30
+// maxRotatedBytes bounds the memory of buffers that are rotated.
+const maxRotatedBytes = 8 << 30
 
-// sets is how many buffers of so many bytes no cache holds together.
+// sets is how many buffers of so many bytes exceed every cache together.
 func sets(bytes, rotate int) (n int, cold bool) {
-	n = min(1+(rotate+bytes-1)/bytes, max(mostRotated/bytes, 1))
+	n = min(1+(rotate+bytes-1)/bytes, max(maxRotatedBytes/bytes, 1))
 	return n, n*bytes > rotate
 }
 
-// How many calls a graph holds: as many as a model has layers, or its start would be
-// in their time, and the first, which has no kernel ahead to begin under, would
-// count for much. Fewer are enough where they do so much together that a start of
-// some microseconds is lost in it: half a millisecond or more on any GPU.
+// A graph holds as many calls as a model has layers. Fewer would make its start part of their time,
+// and give weight to the first call, which cannot overlap with a kernel before it. Fewer are enough if
+// they work for half a millisecond or more on any GPU, in which a start of some microseconds is lost.
 const (
 	leastCalls  = 32
 	enoughFLOPs = 1 << 40
 	enoughBytes = 32 << 30
 )
 
-// rounds is how often a graph goes through so many buffers, by what one call does.
-// The rounds are whole, so that no buffer comes again, in the next replay either,
-// before all others did.
+// rounds is how often a graph goes through so many buffers, by the work of one call. Rounds are
+// complete, so that each buffer is used again only after all others, in the next replay too.
 func rounds(copies, flops, bytes int) int {
 	calls := leastCalls
 	if flops > 0 {
@@ -381,8 +379,8 @@ func rounds(copies, flops, bytes int) int {
 	return 1 + (calls-1)/copies
 }
 
-// inTurn is the operation of what is queued for each of so many buffers, of which
-// one call does so much.
+// inTurn is the operation that queues the same call for each of so many buffers; flops and bytes are
+// those of one call.
 func inTurn(copies, flops, bytes int, cold bool, queue func(i int) error) *operation {
 	calls := copies * rounds(copies, flops, bytes)
 	return &operation{calls: calls, cold: cold, queue: func() error {

@@ -9,12 +9,12 @@ import (
 
 // An operatorKind is an operator that is timed as an engine calls it, in all its layers.
 type operatorKind struct {
-	name   string // of the operator
-	decode bool   // of a decode step, not of a prefill
+	name   string // name of the operator
+	decode bool   // It belongs to a decode step, not to a prefill.
 }
 
-// operatorKinds are those by the kind of a query: of a mixture in a prompt, and of the products of
-// dense models in steps of many sequences.
+// operatorKinds are the operators by the kind of a query: of MoE layers in a prefill, and GEMMs of
+// dense models in decode steps of many sequences.
 var operatorKinds = map[string]operatorKind{
 	"top_k_prefill":           {name: "top_k"},
 	"experts_gate_up_prefill": {name: "experts_gate_up"},
@@ -33,48 +33,48 @@ func denseConfig(s map[string]int, layers int) []byte {
 		"rope_theta":500000.0,"tie_word_embeddings":true}`, s["hidden"], s["width"], layers, s["heads"], s["kv_heads"], s["head_dim"], s["n"])
 }
 
-// operatorOptions are those of an engine that has the operator of a query, in layers whose weights do
-// not fit into the L2 together. It is the same engine for all operators of a shape.
+// operatorOptions are the options of an engine with the operator of a query, in enough layers that
+// their weights together exceed the L2. All operators of a shape share the engine.
 func operatorOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
 	if !operatorKinds[q.Kind].decode {
 		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
-		layers, cold := sets(experts/3, q.Rotate) // those of down, the smaller product
-		layers = max(1, min(layers, mixtureLayers, mostRotated/experts))
-		o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // the step is not run: its kernels are those of short prompts
+		layers, cold := sets(experts/3, q.Rotate) // the weights of experts_down, the smaller GEMM
+		layers = max(1, min(layers, mixtureLayers, maxRotatedBytes/experts))
+		o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // The decode step does not run, so its kernels are those of short prompts.
 		return o, cold, o.readModel(q)
 	}
-	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // those of o_proj, the smallest
-	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Config: denseConfig(s, min(layers, mostLayers))}
-	return o, cold && layers <= mostLayers, o.readModel(q)
+	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // the weights of o_proj, the smallest GEMM
+	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Config: denseConfig(s, min(layers, maxBenchLayers))}
+	return o, cold && layers <= maxBenchLayers, o.readModel(q)
 }
 
-// A benchEngine is one that operators of a shape are timed with.
+// A benchEngine is the engine that times the operators of a shape.
 type benchEngine struct {
 	e      *Engine
 	shape  map[string]int
 	decode bool
 }
 
-// release closes the engine that operators were timed with, if there is one.
+// release closes the benchEngine, if there is one.
 func (b *Bencher) release() error {
-	held := b.held
-	b.held = nil
-	if held == nil {
+	opened := b.opened
+	b.opened = nil
+	if opened == nil {
 		return nil
 	}
-	return held.e.Close()
+	return opened.e.Close()
 }
 
-// operator is that of an engine which is opened for it, or was for another operator of the shape. What
-// it reads is what a prompt of random tokens, and a step after it, left there.
+// operator times an operator of an engine that is opened for it, or was opened for another operator of
+// the shape. Its inputs are what a prompt of random tokens, and a step after it, left.
 func (b *Bencher) operator(q *Query) (*operation, error) {
 	kind := operatorKinds[q.Kind]
 	o, cold, err := operatorOptions(q)
 	if err != nil {
 		return nil, err
 	}
-	if b.held == nil || b.held.decode != kind.decode || !maps.Equal(b.held.shape, q.Shape) {
+	if b.opened == nil || b.opened.decode != kind.decode || !maps.Equal(b.opened.shape, q.Shape) {
 		if err := b.release(); err != nil {
 			return nil, err
 		}
@@ -83,12 +83,12 @@ func (b *Bencher) operator(q *Query) (*operation, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.held = &benchEngine{e, maps.Clone(q.Shape), kind.decode}
+		b.opened = &benchEngine{e, maps.Clone(q.Shape), kind.decode}
 		if err := e.runOnce(kind.decode); err != nil {
 			return nil, errors.Join(err, b.release())
 		}
 	}
-	e := b.held.e
+	e := b.opened.e
 	all := e.prefill
 	if kind.decode {
 		all = e.decode
@@ -102,7 +102,8 @@ func (b *Bencher) operator(q *Query) (*operation, error) {
 	return op, nil
 }
 
-// flops are those of one call, and weights its bytes, as far as they bound how many a graph holds.
+// flops are the FLOPs of one call, and weights its bytes, as far as they bound how many calls a graph
+// has.
 func (q *Query) flops() int {
 	s := q.Shape
 	if operatorKinds[q.Kind].decode || q.Kind == "top_k_prefill" {
@@ -143,17 +144,17 @@ func (e *Engine) runOnce(decode bool) error {
 	return e.s.Sync()
 }
 
-// launchLayers are those of the model whose launches are timed: some 150 kernels.
+// launchLayers is how many layers the model has whose launches are timed: some 150 kernels.
 const launchLayers = 16
 
-// launchOptions are those of an engine that runs the prompt of a query.
+// launchOptions are the options of an engine that runs the prompt of a query.
 func launchOptions(q *Query) (Options, error) {
 	o := Options{Seed: 1, Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1, Config: denseConfig(q.Shape, launchLayers)}
 	return o, o.readModel(q)
 }
 
-// launched is by how much longer a kernel of a prompt takes that is launched by itself than one of a
-// graph: the difference of medians of prompts one way and the other in turn, over their kernels.
+// launched is how much longer a kernel of a prompt takes if it is launched by itself and not in a
+// graph: the difference of the medians of prompts that alternate between both, over their kernels.
 func (b *Bencher) launched(q *Query) (t Times, err error) {
 	o, err := launchOptions(q)
 	if err != nil {

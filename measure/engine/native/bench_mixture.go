@@ -10,19 +10,19 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// Of a mixture that is timed by itself.
+// These are the sizes of MoE layers that are timed by themselves.
 const (
-	mixtureVocabulary = 4096 // tokens, of which each sequence has another
-	mixtureLayers     = 16   // at most: each chooses other experts, which evens out how many they are
-	mixtureCalls      = 64   // of a graph, which begins with an embedding: that is 0.1 µs of each
+	mixtureVocabulary = 4096 // tokens; each sequence has another one
+	mixtureLayers     = 16   // the most layers; each chooses other experts, which evens out their number
+	mixtureCalls      = 64   // calls of a graph, which begins with an embedding that takes 0.1 µs of each call
 )
 
-// mixtureOptions are those of an engine that runs the mixture of a query, and has
-// little else, in layers whose chosen experts do not fit into the L2 together.
+// mixtureOptions are the options of an engine with the MoE layer of a query and little else, in enough
+// layers that the chosen experts together exceed the L2.
 func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
 	expert := 2 * 3 * s["hidden"] * s["width"]
-	layers := max(1, min(mixtureLayers, mostRotated/(expert*s["experts"])))
+	layers := max(1, min(mixtureLayers, maxRotatedBytes/(expert*s["experts"])))
 	cold = layers*s["top_k"]*expert > q.Rotate
 	o = Options{Seed: 1, Batch: s["batch"], PromptLen: 1, GenLen: 2, Spread: true}
 	o.Config = mixtureConfig(s, layers)
@@ -32,8 +32,8 @@ func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	return o, cold, o.readModel(q)
 }
 
-// mixtureConfig is a model of so many layers with a mixture and little else. Heads are those of
-// Qwen3-30B-A3B, so that its kernels are the ones that are compiled.
+// mixtureConfig is a model of so many MoE layers and little else. Heads are those of Qwen3-30B-A3B, so
+// that its kernels are the ones that are compiled.
 func mixtureConfig(s map[string]int, layers int) []byte {
 	return fmt.Appendf(nil, `{"model_type":"qwen3_moe","hidden_size":%d,"intermediate_size":%d,"moe_intermediate_size":%d,"num_hidden_layers":%d,
 		"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":%d,"num_experts_per_tok":%d,"norm_topk_prob":true,
@@ -42,11 +42,11 @@ func mixtureConfig(s map[string]int, layers int) []byte {
 		s["hidden"], s["width"], s["width"], layers, s["experts"], s["top_k"], mixtureVocabulary)
 }
 
-// mixture is that of a decode step: all that the step calls from a layer's router to the
-// next layer, but a norm that has a kernel of its own. Where its kernel does attention's
-// block too, the time of that by kernels of its own is taken off. Each sequence has a token of its own, whose choice of experts is uniform and has nothing to
-// do with the others', as estimates take it.
-func (b *Bencher) mixture(q *Query) (*operation, error) {
+// moeDecode times the MoE layer of a decode step: all that the step calls from a layer's router to the
+// next layer, except a norm that is a separate kernel. If one kernel does attention too, the time of
+// attention by separate kernels is subtracted. Each sequence has another token, whose experts are
+// uniform and independent of the others', as estimates assume.
+func (b *Bencher) moeDecode(q *Query) (*operation, error) {
 	o, cold, err := mixtureOptions(q)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (b *Bencher) mixture(q *Query) (*operation, error) {
 	return op, nil
 }
 
-// mixtures is the operation of so many mixtures, of all layers in turn.
+// mixtures times so many MoE layers, all layers alternately.
 func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tokens := make([]int32, e.opt.Batch)
@@ -73,21 +73,21 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 	if err := cuda.Upload(e.dev, e.b.nextToken, tokens); err != nil {
 		return nil, err
 	}
-	var layers, beside sequence
+	var layers, overhead sequence
 	for i := range e.w.layers {
-		s, err := e.decode.mixture(i)
+		s, err := e.decode.moe(i)
 		if err != nil {
 			return nil, err
 		}
-		layers, beside = append(layers, s...), append(beside, e.besideMixture(i, s)...)
+		layers, overhead = append(layers, s...), append(overhead, e.attentionOverhead(i, s)...)
 	}
-	if err := layers[:len(layers)/len(e.w.layers)].queue(); err != nil { // plans of cuBLASLt take memory, which no recording can
+	if err := layers[:len(layers)/len(e.w.layers)].queue(); err != nil { // Plans of cuBLASLt allocate memory, which a recording cannot.
 		return nil, err
 	}
 	times := max(calls/len(e.w.layers), 1)
 	inTurn := func(layers sequence) func() error {
 		return func() error {
-			if err := e.queueFirst(true); err != nil { // the stream as it was, or it would grow from replay to replay
+			if err := e.queueFirst(true); err != nil { // The stream is reset, or it would grow from replay to replay.
 				return err
 			}
 			for range times {
@@ -99,29 +99,28 @@ func (e *Engine) mixtures(calls int, cold bool) (*operation, error) {
 		}
 	}
 	op := &operation{s: e.s, calls: times * len(e.w.layers), cold: cold, free: e.Close, queue: inTurn(layers)}
-	if len(beside) > 0 {
-		op.less = inTurn(beside)
+	if len(overhead) > 0 {
+		op.overhead = inTurn(overhead)
 	}
 	return op, nil
 }
 
-// besideMixture is attention's block as kernels of its own, where a layer's mixture does it
-// too: estimates count that apart.
-func (e *Engine) besideMixture(layer int, s sequence) (beside sequence) {
-	w, own := &e.w.layers[layer], e.ownProducts()
+// attentionOverhead is attention's block as separate kernels, if the kernel of a MoE layer includes
+// it; estimates count it separately.
+func (e *Engine) attentionOverhead(layer int, s sequence) (overhead sequence) {
+	w, gemm := &e.w.layers[layer], e.stepGEMM()
 	for _, c := range s {
 		if slices.Contains(c.includes, "attention") {
-			beside.add(layer, func() error { return e.queueScores(own, e.b.qkvStep, w.qkv, e.shape.qkvWidth()) }, "qkv_proj")
-			beside.add(layer, func() error { return e.queueAttention(layer) }, "attention")
-			beside.add(layer, func() error { return e.queueResidual(own, e.b.att, w.o, e.shape.attWidth(), w.mlpNorm) }, "o_proj")
+			overhead.add(layer, func() error { return e.queueScores(gemm, e.b.qkvStep, w.qkv, e.shape.qkvWidth()) }, "qkv_proj")
+			overhead.add(layer, func() error { return e.queueAttention(layer) }, "attention")
+			overhead.add(layer, func() error { return e.queueResidual(gemm, e.b.att, w.o, e.shape.attWidth(), w.mlpNorm) }, "o_proj")
 		}
 	}
-	return beside
+	return overhead
 }
 
-// mixture is the part of a step that is the mixture of one layer, from its router on or the
-// kernel that has it.
-func (s sequence) mixture(layer int) (sequence, error) {
+// moe is the MoE layer's part of a step, from its router on or the kernel that includes it.
+func (s sequence) moe(layer int) (sequence, error) {
 	of := slices.DeleteFunc(slices.Clone(s), func(c call) bool { return c.layer != layer })
 	first := slices.IndexFunc(of, func(c call) bool { return c.name == "router" || slices.Contains(c.includes, "router") })
 	if first < 0 {

@@ -8,29 +8,29 @@ import (
 	"llmprof/models"
 )
 
-// arena takes memory and gives it back together.
+// An arena allocates memory and frees it together.
 type arena struct {
-	dev  *cuda.Device
-	held []cuda.Ptr
+	dev       *cuda.Device
+	allocated []cuda.Ptr
 }
 
 func (a *arena) take(what string, bytes int) (cuda.Ptr, error) {
 	p, err := a.dev.Alloc(what, bytes)
 	if err == nil {
-		a.held = append(a.held, p)
+		a.allocated = append(a.allocated, p)
 	}
 	return p, err
 }
 
 func (a *arena) free() error {
 	var err error
-	for _, p := range a.held {
+	for _, p := range a.allocated {
 		err = errors.Join(err, a.dev.Free(p))
 	}
 	return err
 }
 
-// random takes memory for n values of bf16 and fills it.
+// random allocates memory for n values of bf16 and fills it.
 func (b *Bencher) random(a *arena, what string, n int) (cuda.Ptr, error) {
 	p, err := a.take(what, 2*n)
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *Bencher) random(a *arena, what string, n int) (cuda.Ptr, error) {
 	return p, b.p.fillRandom.Queue(b.s, l, p, uint64(n), tensorSeed(1, what), randomScale)
 }
 
-// done gives the operation, or the memory back where it could not be made.
+// done returns the operation, or frees the memory after an error.
 func (b *Bencher) done(a *arena, op *operation, err error) (*operation, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.free())
@@ -49,8 +49,7 @@ func (b *Bencher) done(a *arena, op *operation, err error) (*operation, error) {
 	return op, nil
 }
 
-// product is x·wᵀ by what multiplies in the engine: own kernels for few rows,
-// else cuBLASLt.
+// product is x·wᵀ by the engine's skinny GEMM for few rows, and by cuBLASLt otherwise.
 func (b *Bencher) product(q *Query) (*operation, error) {
 	m, n, k := q.Shape["m"], q.Shape["n"], q.Shape["k"]
 	copies, cold := sets(2*n*k, q.Rotate)
@@ -75,10 +74,10 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 	return op, err
 }
 
-// multiply gives what queues one product with the weights at w.
+// multiply returns a function that queues one GEMM with the weights at w.
 func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
-	if own := linearFor(b.p.linear, Unquantized, m); own != nil {
-		queue, err = b.multiplyOwn(a, own, m, n, k, y, x)
+	if gemm := gemmFor(b.p.gemms, Unquantized, m); gemm != nil {
+		queue, err = b.multiplySkinny(a, gemm, m, n, k, y, x)
 		return queue, func() error { return nil }, err
 	}
 	plan, err := b.dev.Plan(cuda.Matmul{Rows: m, In: k, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
@@ -91,8 +90,8 @@ func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue f
 	return func(w cuda.Ptr) error { return plan.Queue(b.s, y, x, w) }, plan.Close, nil
 }
 
-// multiplyOwn is multiply by the engine's own kernels.
-func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
+// multiplySkinny is multiply by the skinny GEMM.
+func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
 	squares, err := a.take("the norms' sums", 4*m*k/16)
 	if err != nil {
 		return nil, err
@@ -100,10 +99,10 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 	if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
 		return nil, err
 	}
-	c := own.cutFor(n, k, toScores, b.dev.SMs)
+	c := gemm.splitKFor(n, k, storeEpilogue, b.dev.SMs)
 	var partial, whole cuda.Ptr
 	if c.parts > 1 {
-		if partial, err = a.take("the product's parts", c.tiles*c.parts*own.sums()); err != nil {
+		if partial, err = a.take("the product's parts", c.tiles*c.parts*gemm.sums()); err != nil {
 			return nil, err
 		}
 		if whole, err = a.take("the product's counters", 4*c.tiles); err != nil {
@@ -113,10 +112,11 @@ func (b *Bencher) multiplyOwn(a *arena, own *linearKernels, m, n, k int, y, x cu
 			return nil, err
 		}
 	}
-	l := own.launch(c, b.dev.SMs, own.of(toScores))
+	l := gemm.launch(c, b.dev.SMs, gemm.of(storeEpilogue))
+	split := splitKBuffers{parts: c.parts, sums: partial, arrived: whole}
 	return func(w cuda.Ptr) error {
-		return own.scores.Queue(b.s, l, w, x, int32(n), int32(k), int32(m), float32(1e-5), squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0),
-			int32(c.parts), partial, whole)
+		o := gemmOperands{w: w, x: x, out: n, in: k, squares: squares, y: y}
+		return gemm.normGEMM.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
 	}, nil
 }
 
@@ -177,11 +177,10 @@ func (b *Bencher) moves(q *Query) (*operation, error) {
 	}), err)
 }
 
-// mostLayers bounds the layers whose caches are rotated.
-const mostLayers = 64
+// maxBenchLayers bounds the layers whose caches are rotated.
+const maxBenchLayers = 64
 
-// benchModel is a model of so many layers with the attention of a query and little
-// else.
+// benchModel is a model of so many layers with the attention of a query and little else.
 func benchModel(q *Query, layers int) (config string) {
 	s := q.Shape
 	return fmt.Sprintf(`{"model_type":"llama","hidden_size":256,"intermediate_size":256,"num_hidden_layers":%d,"num_attention_heads":%d,
@@ -189,17 +188,17 @@ func benchModel(q *Query, layers int) (config string) {
 		"rope_theta":500000.0,"tie_word_embeddings":false}`, layers, s["heads"], s["kv_heads"], s["head_dim"])
 }
 
-// attentionOptions are those of an engine that runs the attention of a query, in
-// layers enough that the caches of all do not fit into the L2.
+// attentionOptions are the options of an engine with the attention of a query, in enough layers that
+// all caches together exceed the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
-	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Products: CublasProducts} // of which none is timed: others would be compiled
+	o = Options{Seed: 1, Batch: 1, PromptLen: s["tokens"], GenLen: 1, Products: CublasGEMM} // No GEMM is timed; the engine's own would have to be compiled.
 	layers := 1
 	if q.Kind == "attention_decode" {
-		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // room for the step's own token
+		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // The cache has room for the step's own token.
 		layers, cold = sets(4*s["batch"]*s["kv_heads"]*s["head_dim"]*s["context"], q.Rotate)
-		if layers > mostLayers {
-			layers, cold = mostLayers, false
+		if layers > maxBenchLayers {
+			layers, cold = maxBenchLayers, false
 		}
 	}
 	config := benchModel(q, layers)
@@ -215,8 +214,8 @@ func (o *Options) readModel(q *Query) (err error) {
 	return Check(o)
 }
 
-// attention is that of an engine which is opened for it: of one prompt, or of a
-// step after a context.
+// attention times the attention of an engine that is opened for it: of one prompt, or of a step after
+// a context.
 func (b *Bencher) attention(q *Query) (*operation, error) {
 	o, cold, err := attentionOptions(q)
 	if err != nil {
@@ -232,7 +231,7 @@ func (b *Bencher) attention(q *Query) (*operation, error) {
 	}
 	s := q.Shape
 	op := inTurn(len(e.w.layers), 0, 4*s["batch"]*s["kv_heads"]*s["head_dim"]*s["context"], cold, e.queueAttention)
-	if q.Kind == "attention_prefill" { // the causal half of two products
+	if q.Kind == "attention_prefill" { // Causal attention is half of two GEMMs.
 		op = inTurn(1, 2*s["tokens"]*s["tokens"]*s["heads"]*s["head_dim"], 0, cold, func(int) error { return e.queuePrefillAttention(0, 0, 1) })
 	}
 	op.s, op.free = e.s, e.Close

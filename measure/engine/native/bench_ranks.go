@@ -10,16 +10,15 @@ import (
 	"llmprof/models"
 )
 
-// Of an all-reduce that is timed by itself.
+// These are the limits of all-reduces that are timed by themselves.
 const (
-	sumWidth = 4096 // values of a row, as Llama-3.1-8B's stream has
-	leastSum = 256  // calls of a graph of small messages: the ranks begin some microseconds apart
-	mostSum  = 4e9  // bytes of the messages of a graph, if that is fewer
+	sumWidth    = 4096 // values of a row, as the stream of Llama-3.1-8B has
+	minSumCalls = 256  // calls in a graph of small messages, because ranks begin some microseconds apart
+	maxSumBytes = 4e9  // the most bytes of all messages of a graph
 )
 
-// sumOptions are those of a team whose all-reduce of one block's output has the
-// message of a query: that many bytes in 16 bits, as estimates count it, though the
-// ranks exchange float32.
+// sumOptions are the options of a team whose all-reduce of one block's output has the message of a
+// query: so many bytes in 16 bits, as estimates count it, though the ranks exchange float32.
 func sumOptions(q *Query) (o Options, rows int, err error) {
 	values := q.Shape["bytes"] / 2
 	width := min(sumWidth, values)
@@ -28,7 +27,7 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 	}
 	rows = values / width
 	o = Options{Seed: 1, TP: q.TP, Batch: 1, PromptLen: rows, GenLen: 1}
-	if ownAfter(rows) {
+	if skinnyNext(rows) {
 		o.Batch, o.PromptLen, o.GenLen = rows, 1, 2
 	}
 	o.Config = fmt.Appendf(nil, `{"model_type":"llama","hidden_size":%d,"intermediate_size":512,"num_hidden_layers":1,"num_attention_heads":8,
@@ -41,10 +40,9 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 	return o, rows, Check(&o)
 }
 
-// timeSum answers a query for an all-reduce: that of the engine, as its steps have it,
-// over as many GPUs. It is of the sums of both blocks in turn, and nothing between
-// them; what is summed is 0, which takes as long as other values do. Where a product
-// sums over the ranks, it is what that product takes longer for it.
+// timeSum times all-reduces as the engine's steps have them, over as many GPUs: those of both blocks
+// alternately, and nothing between them. The values are 0, which take as long as others. If the
+// all-reduce is fused into a GEMM, its time is what the GEMM takes longer with it.
 func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	o, rows, err := sumOptions(q)
 	if err != nil {
@@ -56,8 +54,8 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, team.Close()) }()
-	calls := max(2, min(b.sums, int(mostSum)/q.Shape["bytes"])) / 2 * 2
-	t.Cold = true // what peers have is never read from this GPU's cache
+	calls := max(2, min(b.sums, int(maxSumBytes)/q.Shape["bytes"])) / 2 * 2
+	t.Cold = true // This GPU's cache never has the peers' values.
 	t.Seconds, err = timeShared(team, q, func(e *Engine) error { return e.queueSums(rows, calls) })
 	if err != nil {
 		return t, err
@@ -75,16 +73,16 @@ func (b *Bencher) timeSum(q *Query) (t Times, err error) {
 	return t, nil
 }
 
-// withoutSum is the time of the products that the sums are within, without them; 0
-// where a kernel of its own does the sums.
+// withoutSum is the time of the GEMMs without the all-reduces that are fused into them; 0 if a kernel
+// of its own does the all-reduce.
 func (b *Bencher) withoutSum(team *Team, q *Query, rows, calls int) (float64, error) {
-	if !team.engines[0].sumsWithin(rows) {
+	if !team.engines[0].fusesSum(rows) {
 		return 0, nil
 	}
 	times, err := timeShared(team, q, func(e *Engine) error {
 		w := &e.w.layers[0]
 		for range calls {
-			if err := e.queueResidual(e.ownProducts(), e.b.att, w.o, e.shape.attWidth(), w.mlpNorm); err != nil {
+			if err := e.queueResidual(e.stepGEMM(), e.b.att, w.o, e.shape.attWidth(), w.mlpNorm); err != nil {
 				return err
 			}
 		}
@@ -118,22 +116,22 @@ func timeShared(team *Team, q *Query, queue func(*Engine) error) (times []float6
 	return repeatShared(team, graphs, q)
 }
 
-// ownAfter reports whether own kernels multiply next in a step of so many rows: the sum
-// leaves them what they read then, as that of quantized products and experts does.
-func ownAfter(rows int) bool { return linearFor(linearShapes(), Unquantized, rows) != nil }
+// skinnyNext reports whether a skinny GEMM follows an all-reduce of so many rows; the all-reduce then
+// prepares its inputs.
+func skinnyNext(rows int) bool { return gemmFor(skinnyGEMMs(), Unquantized, rows) != nil }
 
-// sumsWithin reports whether a product sums so many rows over the ranks.
-func (e *Engine) sumsWithin(rows int) bool { return ownAfter(rows) && e.opt.posts(&e.shape) }
+// fusesSum reports whether the all-reduce of so many rows is fused into a GEMM.
+func (e *Engine) fusesSum(rows int) bool { return skinnyNext(rows) && e.opt.fusesAllReduce(&e.shape) }
 
-// queueSums queues so many sums over the ranks, of both blocks in turn.
+// queueSums queues so many all-reduces, of both blocks alternately.
 func (e *Engine) queueSums(rows, calls int) error {
 	o := outProduct{x: e.b.att, w: e.w.layers[0].o, in: e.shape.attWidth()}
-	if ownAfter(rows) {
+	if skinnyNext(rows) {
 		o.next = e.w.layers[0].mlpNorm
 	}
 	queue := func() error { return e.queueSum(rows, &o) }
-	if e.sumsWithin(rows) {
-		queue = func() error { return e.queueSummed(e.ownProducts(), &o) }
+	if e.fusesSum(rows) {
+		queue = func() error { return e.queueGEMMAllReduce(e.stepGEMM(), &o) }
 	}
 	for i := range calls {
 		o.block = block(i % 2)
@@ -144,8 +142,8 @@ func (e *Engine) queueSums(rows, calls int) error {
 	return nil
 }
 
-// repeatShared launches the graphs of all ranks together, again and again. A sample
-// is the least of the ranks' times: the last that begins waits for none.
+// repeatShared launches the graphs of all ranks together, again and again. A sample is the least of
+// the ranks' times, because the last rank to begin waits for none.
 func repeatShared(team *Team, graphs []*cuda.Graph, q *Query) ([]float64, error) {
 	begin := time.Now()
 	var out []float64
@@ -163,7 +161,7 @@ func repeatShared(team *Team, graphs []*cuda.Graph, q *Query) ([]float64, error)
 		if n >= warm {
 			out = append(out, slices.Min(times))
 		}
-		if len(out) == benchMost || len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
+		if len(out) == maxSamples || len(out) >= 3 && time.Since(begin).Seconds() > max(benchPatience, 10*q.Seconds) {
 			break
 		}
 	}

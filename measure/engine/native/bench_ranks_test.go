@@ -31,7 +31,7 @@ func TestSumOptions(t *testing.T) {
 			if want.what == "the attention's sums" && want.bytes != 2*c.bytes { // float32
 				t.Errorf("%+v: %d bytes of sums", c, want.bytes)
 			}
-			if want.what == "the norms' sums" && ownAfter(rows) && want.bytes < 4*rows*c.width/16 {
+			if want.what == "the norms' sums" && skinnyNext(rows) && want.bytes < 4*rows*c.width/16 {
 				t.Errorf("%+v: %d bytes of squares", c, want.bytes)
 			}
 		}
@@ -51,6 +51,7 @@ func TestSumOptions(t *testing.T) {
 // Sums over ranks are timed where there are GPUs, in one shot and in two, and leave
 // nothing behind.
 func TestSharedBencher(t *testing.T) {
+	emulate.Long(t)
 	folder := emulate.Device(t)
 	if n, err := cuda.Count(folder); err != nil || n < 2 {
 		t.Skipf("%d GPUs here, %v", n, err)
@@ -91,7 +92,7 @@ func TestSharedBencher(t *testing.T) {
 func TestSharedBencherQueues(t *testing.T) {
 	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 0}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
 		b, _, _ := onStandIn(t)
-		b.sums = leastSum
+		b.sums = minSumCalls
 		var stands [2]*cuda.StandIn
 		b.openTeam = func(o Options) (*Team, error) {
 			return openTeam(o, func(rank int) (*cuda.Device, error) {
@@ -106,9 +107,9 @@ func TestSharedBencherQueues(t *testing.T) {
 			for rank, s := range stands {
 				with, without := 0, 0
 				for _, l := range s.Queued {
-					if strings.HasPrefix(l, "kernel linear_summed") {
+					if strings.HasPrefix(l, "kernel skinny_all_reduce") {
 						with++
-					} else if strings.HasPrefix(l, "kernel linear_residual") {
+					} else if strings.HasPrefix(l, "kernel skinny_residual") {
 						without++
 					}
 				}

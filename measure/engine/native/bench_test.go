@@ -55,7 +55,7 @@ func TestAttentionOptions(t *testing.T) {
 					t.Fatal(err)
 				}
 				layers := o.Model.NumLayers()
-				if held := 4 * layers * batch * h[1] * h[2] * context; cold != (held > 4*l2) || !cold && layers != mostLayers {
+				if held := 4 * layers * batch * h[1] * h[2] * context; cold != (held > 4*l2) || !cold && layers != maxBenchLayers {
 					t.Errorf("%v: %d layers hold %d bytes, cold %v", q.Shape, layers, held, cold)
 				}
 				if o.PromptLen != context || o.GenLen != 2 {
@@ -79,7 +79,7 @@ func TestSets(t *testing.T) {
 	for _, c := range []struct {
 		bytes, rotate, n int
 		cold             bool
-	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {mostRotated, 100, 1, true}, {1 << 20, 16 << 30, 8 << 10, false}} {
+	}{{10, 100, 11, true}, {100, 100, 2, true}, {1000, 100, 2, true}, {10, 0, 1, true}, {maxRotatedBytes, 100, 1, true}, {1 << 20, 16 << 30, 8 << 10, false}} {
 		if n, cold := sets(c.bytes, c.rotate); n != c.n || cold != c.cold {
 			t.Errorf("%d bytes over %d: %d, %v", c.bytes, c.rotate, n, cold)
 		}
@@ -139,6 +139,7 @@ func TestBencher(t *testing.T) {
 // A mixture is timed by the calls of each kind of step, whose tokens choose experts of
 // their own.
 func TestMixtureBencher(t *testing.T) {
+	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	if err != nil {
@@ -153,7 +154,7 @@ func TestMixtureBencher(t *testing.T) {
 	}
 	for _, batch := range []int{1, 5, 17} {
 		q := Query{Kind: "mixture_decode", Shape: map[string]int{"batch": batch, "experts": 32, "top_k": 2, "hidden": 256, "width": 64}, Samples: 3}
-		op, err := b.mixture(&q)
+		op, err := b.moeDecode(&q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +232,7 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.p, err = newProgram(b.dev, m, benchShape(), linearShapes()); err != nil {
+	if b.p, err = newProgram(b.dev, m, benchShape(), skinnyGEMMs()); err != nil {
 		t.Fatal(err)
 	}
 	return b, s, func() *cuda.StandIn { return last }
@@ -248,10 +249,10 @@ func TestBencherQueues(t *testing.T) {
 		calls  int     // of one replay
 		micros float64 // of one call
 	}{
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}}, "kernel linear_scores_1 ", 33, 33, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 12, "n": 1024, "k": 1024}}, "kernel linear_scores_16 ", 33, 33, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 28672, "k": 4096}}, "kernel linear_scores_1 ", 2, 32, 1},
-		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 4096, "k": 4096}}, "kernel linear_scores_1 ", 3, 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 1024, "k": 1024}}, "kernel skinny_norm_1 ", 33, 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 12, "n": 1024, "k": 1024}}, "kernel skinny_norm_16 ", 33, 33, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 28672, "k": 4096}}, "kernel skinny_norm_1 ", 2, 32, 1},
+		{Query{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 4096, "k": 4096}}, "kernel skinny_norm_1 ", 3, 33, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 512, "n": 1024, "k": 512}}, "product [512 1024] [512 512] 0 ", 65, 65, 1},
 		{Query{Kind: "gemm_sustained", Shape: map[string]int{"m": 512, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 512] 0 ", 2, 16, 1},
 		{Query{Kind: "gemm", Shape: map[string]int{"m": 8192, "n": 8192, "k": 8192}}, "product [8192 8192] [8192 8192] 0 ", 2, 2, 1},
@@ -309,6 +310,7 @@ func TestBencherQueues(t *testing.T) {
 // Operators of a mixture's prompt, and of steps of many sequences, are timed as the engine calls them,
 // by one engine as long as the shape is the same.
 func TestOperatorBencher(t *testing.T) {
+	emulate.Long(t)
 	folder := emulate.Device(t)
 	b, err := OpenBencher(folder, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
 	if err != nil {
@@ -320,10 +322,10 @@ func TestOperatorBencher(t *testing.T) {
 		opened++
 		return Open(o)
 	}
-	mixture := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
+	moeShape := map[string]int{"tokens": 70, "experts": 8, "top_k": 2, "hidden": 256, "width": 64}
 	dense := map[string]int{"batch": 17, "hidden": 256, "width": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "n": 512}
 	for _, q := range []Query{
-		{Kind: "top_k_prefill", Shape: mixture}, {Kind: "experts_gate_up_prefill", Shape: mixture}, {Kind: "experts_down_prefill", Shape: mixture},
+		{Kind: "top_k_prefill", Shape: moeShape}, {Kind: "experts_gate_up_prefill", Shape: moeShape}, {Kind: "experts_down_prefill", Shape: moeShape},
 		{Kind: "qkv_proj_decode", Shape: dense}, {Kind: "o_proj_decode", Shape: dense}, {Kind: "gate_up_proj_decode", Shape: dense}, {Kind: "down_proj_decode", Shape: dense}, {Kind: "lm_head_decode", Shape: dense},
 	} {
 		q.Samples = 3

@@ -4,51 +4,51 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// buffers are what a batch needs besides weights. Rows are tokens: of the part
-// of the prompts that goes through the model at once, or one a sequence.
+// buffers are the memory of a batch besides the weights. A row is a token: one of the prompts that go
+// through the model at once, or one a sequence.
 type buffers struct {
-	rows     int // most tokens at once
-	capacity int // tokens of a sequence that the cache holds
-	splits   int // parts of the context in decode attention
+	rows     int // the most tokens at once
+	capacity int // The cache holds so many tokens of a sequence.
+	splits   int // Decode attention cuts the context into so many parts.
 
-	tokens    cuda.Ptr // int32 [batch·promptLen]
-	nextToken cuda.Ptr // int32 [batch]
-	positions cuda.Ptr // int32 [batch], tokens in the cache
-	x         cuda.Ptr // float32 [rows][hidden], the residual stream
-	h         cuda.Ptr // 16 bits [rows][hidden], what enters a product
-	qkv       cuda.Ptr // 16 bits [rows][qkvWidth]
-	att       cuda.Ptr // 16 bits [rows][attWidth]
-	gateUp    cuda.Ptr // 16 bits [rows][2·inner]
-	act       cuda.Ptr // 16 bits [rows][inner], of each chosen expert
-	lastH     cuda.Ptr // 16 bits [batch][hidden], the final norm of each prompt's last token
-	qkvStep   cuda.Ptr // float32 [batch][qkvWidth]
-	squares   cuda.Ptr // float32 [batch][hidden/16]
-	parts     cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
-	peaks     cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
-	arrived   cuda.Ptr // uint32 [batch][kvHeads]
-	partial   cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], of a product that is cut along its columns
-	whole     cuda.Ptr // uint32 [tiles], likewise
-	branch    cuda.Ptr // float32 [rows][hidden], a block's output where it is normed
-	sampled   cuda.Ptr // uint32 [batch]
-	best      cuda.Ptr // uint64 [batch]
-	logits    cuda.Ptr // float32 [batch][tokens]
+	tokens       cuda.Ptr // int32 [batch·promptLen]
+	nextToken    cuda.Ptr // int32 [batch]
+	positions    cuda.Ptr // int32 [batch], how many tokens the cache has
+	x            cuda.Ptr // float32 [rows][hidden], the residual stream
+	h            cuda.Ptr // 16 bits [rows][hidden], the input of a GEMM
+	qkv          cuda.Ptr // 16 bits [rows][qkvWidth]
+	att          cuda.Ptr // 16 bits [rows][attWidth]
+	gateUp       cuda.Ptr // 16 bits [rows][2·inner]
+	act          cuda.Ptr // 16 bits [rows][inner], for each chosen expert of a MoE model
+	lastH        cuda.Ptr // 16 bits [batch][hidden], the final norm of each prompt's last token
+	qkvStep      cuda.Ptr // float32 [batch][qkvWidth]
+	squares      cuda.Ptr // float32 [batch][hidden/16]
+	parts        cuda.Ptr // float32 [batch][kvHeads][splits][group][headDim]
+	peaks        cuda.Ptr // float32 [batch][kvHeads][splits][group][2]
+	arrived      cuda.Ptr // uint32 [batch][kvHeads]
+	splitSums    cuda.Ptr // float32 [tiles][parts][rows of a tile][sequences], sums of the parts of a GEMM with split-K
+	splitArrived cuda.Ptr // uint32 [tiles], how many parts of a tile have arrived
+	branch       cuda.Ptr // float32 [rows][hidden], a block's output before its norm
+	sampled      cuda.Ptr // uint32 [batch]
+	best         cuda.Ptr // uint64 [batch]
+	logits       cuda.Ptr // float32 [batch][tokens]
 
-	shared // with other ranks
+	shared // buffers that are shared with other ranks
 
 	frequencies    cuda.Ptr // float32 [headDim/2]
-	kCache, vCache cuda.Ptr // 16 bits, a layer after the other [batch][kvHeads][the layer's capacity][headDim]
+	kCache, vCache cuda.Ptr // 16 bits, for each layer [batch][kvHeads][the layer's capacity][headDim]
 
-	// Of layers with a window that the context outgrows.
-	localFrequencies cuda.Ptr // float32 [headDim/2], where their angles are others
+	// These buffers belong to sliding-window layers whose window is shorter than the context.
+	localFrequencies cuda.Ptr // float32 [headDim/2], if their RoPE differs
 	kPrompt, vPrompt cuda.Ptr // 16 bits [prompts at once][kvHeads][promptLen][headDim]
-	kSaved, vSaved   cuda.Ptr // 16 bits, a layer after the other [batch][kvHeads][rows that decoding overwrites][headDim]
+	kSaved, vSaved   cuda.Ptr // 16 bits, for each layer [batch][kvHeads][rows that decoding overwrites][headDim]
 	layers           []layerCache
 
-	mixtureBuffers
+	moeBuffers
 
-	wide cuda.Ptr // 16 bits [out][in] of the product that was widened last, where weights are quantized
+	dequantized cuda.Ptr // 16 bits [out][in], the weights that were dequantized last
 
-	total int // bytes of all of them
+	total int // bytes of all buffers
 	kv    int // bytes of the cache
 	want  []request
 }
@@ -59,72 +59,72 @@ type request struct {
 	bytes int
 }
 
-// mostRows bounds the tokens of the prompts that go through at once, and with
-// them the activations.
-const mostRows = 16384
+// maxRows bounds the tokens of the prompts that go through the model at once, and with them the
+// activations.
+const maxRows = 16384
 
-// measureBuffers decides sizes; nothing is allocated yet.
+// measureBuffers decides sizes and allocates nothing.
 func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	b := &buffers{capacity: o.PromptLen + o.GenLen - 1}
-	b.rows = o.PromptLen * min(max(mostRows/o.PromptLen, 1), o.Batch)
+	b.rows = o.PromptLen * min(max(maxRows/o.PromptLen, 1), o.Batch)
 	if b.splits = o.splits; b.splits == 0 {
 		b.splits = splits(s, o.Batch, b.capacity, sms)
-		if o.wide != nil && s.ranks == 1 {
-			b.splits = max(b.splits, splitsOfWide(s, o.Batch, b.capacity, sms))
+		if o.wgmma != nil && s.ranks == 1 {
+			b.splits = max(b.splits, splitsBesideWgmma(s, o.Batch, b.capacity, sms))
 		}
 	}
 	step := max(b.rows, o.Batch)
-	b.ask(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)
-	b.ask(&b.nextToken, "the tokens", 4*o.Batch)
-	b.ask(&b.positions, "the positions", 4*o.Batch)
-	b.ask(&b.x, "the residual stream", 4*step*s.hidden)
-	b.ask(&b.h, "the normed stream", 2*step*s.hidden)
-	b.ask(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
-	b.ask(&b.att, "the attention's output", 2*step*s.attWidth())
+	b.reserve(&b.tokens, "the prompts", 4*o.Batch*o.PromptLen)
+	b.reserve(&b.nextToken, "the tokens", 4*o.Batch)
+	b.reserve(&b.positions, "the positions", 4*o.Batch)
+	b.reserve(&b.x, "the residual stream", 4*step*s.hidden)
+	b.reserve(&b.h, "the normed stream", 2*step*s.hidden)
+	b.reserve(&b.qkv, "queries, keys and values", 2*b.rows*s.qkvWidth())
+	b.reserve(&b.att, "the attention's output", 2*step*s.attWidth())
 	if s.experts > 0 {
 		b.measureMixture(s, step, sms)
 	} else {
-		b.ask(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
-		b.ask(&b.act, "the activation", 2*step*s.inner)
+		b.reserve(&b.gateUp, "the feed-forward", 2*step*2*s.inner)
+		b.reserve(&b.act, "the activation", 2*step*s.inner)
 	}
-	b.ask(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
-	b.ask(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
-	b.ask(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)
+	b.reserve(&b.lastH, "the last tokens", 2*o.Batch*s.hidden)
+	b.reserve(&b.qkvStep, "a step's queries, keys and values", 4*o.Batch*s.qkvWidth())
+	b.reserve(&b.squares, "the norms' sums", 4*o.Batch*s.hidden/16)
 	group := s.heads / s.kvHeads
-	b.ask(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
-	b.ask(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
-	b.ask(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
+	b.reserve(&b.parts, "the attention's parts", 4*o.Batch*b.splits*s.heads*s.headDim)
+	b.reserve(&b.peaks, "the attention's peaks", 4*o.Batch*b.splits*s.kvHeads*group*2)
+	b.reserve(&b.arrived, "the attention's counters", 4*o.Batch*s.kvHeads)
 	if sums, counters := o.scratch(s); sums > 0 {
-		b.ask(&b.partial, "the products' parts", sums)
-		b.ask(&b.whole, "the products' counters", 4*counters)
+		b.reserve(&b.splitSums, "the products' parts", sums)
+		b.reserve(&b.splitArrived, "the products' counters", 4*counters)
 	}
 	if bytes := s.scratchOf(); bytes > 0 {
-		b.ask(&b.wide, "a product's weights in 16 bits", bytes)
+		b.reserve(&b.dequantized, "a product's weights in 16 bits", bytes)
 	}
-	b.ask(&b.sampled, "the sampling's counters", 4*o.Batch)
-	b.ask(&b.best, "the best scores", 8*o.Batch)
-	b.ask(&b.logits, "the scores", 4*o.Batch*s.tokens)
+	b.reserve(&b.sampled, "the sampling's counters", 4*o.Batch)
+	b.reserve(&b.best, "the best scores", 8*o.Batch)
+	b.reserve(&b.logits, "the scores", 4*o.Batch*s.tokens)
 	if s.ranks > 1 {
-		b.askShared(s, o, step, sms)
+		b.reserveShared(s, o, step, sms)
 	}
-	b.ask(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
+	b.reserve(&b.frequencies, "the rotation's frequencies", 4*s.headDim/2)
 	if s.localRope.Theta != 0 {
-		b.ask(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
+		b.reserve(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
 	}
 	if s.sandwich {
-		b.ask(&b.branch, "a block's output", 4*step*s.hidden)
+		b.reserve(&b.branch, "a block's output", 4*step*s.hidden)
 	}
 	b.measureCache(s, o)
 	return b
 }
 
-func (b *buffers) ask(p *cuda.Ptr, what string, bytes int) {
+func (b *buffers) reserve(p *cuda.Ptr, what string, bytes int) {
 	b.want = append(b.want, request{p, what, bytes})
 	b.total += bytes
 }
 
-// allocate takes the memory; counters have to begin at zero, and so does the
-// cache, of which attention loads but does not use what is not yet written.
+// allocate allocates the buffers and fills them with zeros. Counters have to begin at zero, and so
+// does the cache, because attention loads entries that are not yet written, without using them.
 func (b *buffers) allocate(dev *cuda.Device) error {
 	for _, r := range b.want {
 		p, err := dev.Alloc(r.what, r.bytes)

@@ -10,36 +10,36 @@ import (
 	"llmprof/models"
 )
 
-// A shape is what the kernels need to know of a model, or of the part of it that
-// one of several GPUs has: then heads, kvHeads and inner are the part's.
+// A shape is what the kernels need to know of a model, or of one rank's part of it: heads, kvHeads and
+// inner are then those of the part.
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
-	sandwich                                              bool // what a block adds is normed
+	sandwich                                              bool // The output of a block is normed.
 	window                                                int  // the shortest, 0 for none
-	sliding                                               bool // the context outgrows a window
+	sliding                                               bool // The context is longer than a window.
 	eps                                                   float32
 	rope                                                  rope
 	gemma
-	mixture
+	moeShape
 	family string
-	fp16   bool         // of 16 bits: activations, cache, and weights that are not quantized
-	kept   Quantization // of the blocks' linear layers
+	fp16   bool         // fp16 activations, cache, and weights that are not quantized; otherwise bf16
+	quant  Quantization // format of the blocks' linear layers
 
-	rank, ranks        int // of those that share the model: 0 of 1 where one GPU has it all
-	keyCopies          int // ranks that have the same key heads, 1 where there is one for each rank
-	firstToken, tokens int // of the vocabulary, those whose rows of embedding and LM head it has
+	rank, ranks        int // The rank among those that share the model: 0 of 1 if one GPU has it all.
+	keyCopies          int // so many ranks have the same key heads
+	firstToken, tokens int // The rank has these tokens' rows of embedding and LM head.
 
-	step stepGrid
+	megakernel megakernelGrid
 }
 
-// numbers are the fields of config.json that change values and not sizes, which
-// package models has no use for.
+// numbers are the fields of config.json that change values and not sizes. Package models does not read
+// them.
 type numbers struct {
 	Eps        *float64 `json:"rms_norm_eps"`
 	Theta      *float64 `json:"rope_theta"`
 	Scaling    *rope    `json:"rope_scaling"`
-	Parameters *ropes   `json:"rope_parameters"` // of transformers 5: both of the above
+	Parameters *ropes   `json:"rope_parameters"` // transformers 5 has both of the above here.
 	Act        string   `json:"hidden_act"`
 	MLPBias    bool     `json:"mlp_bias"`
 	gemmaNumbers
@@ -52,18 +52,18 @@ type ropes struct {
 	Sliding *rope `json:"sliding_attention"`
 }
 
-// A rope is how positions become angles.
+// A rope is a rule of rotary position embedding.
 type rope struct {
 	Theta    float64 `json:"rope_theta"`
 	Type     string  `json:"rope_type"`
-	Legacy   string  `json:"type"` // what rope_type was called before
+	Legacy   string  `json:"type"` // the former name of rope_type
 	Factor   float64 `json:"factor"`
 	Low      float64 `json:"low_freq_factor"`
 	High     float64 `json:"high_freq_factor"`
 	Original float64 `json:"original_max_position_embeddings"`
 }
 
-// families are those that the engine computes as transformers does.
+// families are the model families that the engine computes as transformers does.
 func families() []string {
 	return []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", gemma3, "qwen3_moe", mixtral}
 }
@@ -78,16 +78,16 @@ func unsupported(format string, args ...any) error {
 	return &UnsupportedError{fmt.Sprintf(format, args...)}
 }
 
-// Check says why the engine cannot run what the options ask for, as far as that
-// is known without a GPU and without reading weights.
+// Check returns why the engine cannot run the options, as far as that is known without a GPU and
+// without reading weights.
 func Check(o *Options) error {
 	_, err := o.shape(0)
 	return err
 }
 
-// Tried reports whether what the options ask for is of a kind that has run on a
-// GPU (docs/native.md): every family in bf16, on one, two or four. More GPUs, and formats
-// of which a GPU has tried few models, are for those who name this engine.
+// Tried reports whether runs of this kind have been tried on a GPU (docs/native.md): every family in
+// bf16 on one to four GPUs. More GPUs, and formats that were tried with few models only, are used if
+// the user names this engine.
 func Tried(o *Options) bool {
 	s, err := o.shape(0)
 	return err == nil && o.ranks() <= 4 && s.heads/s.kvHeads*s.headDim <= 1024 && !o.FP16 && o.Quantization == Unquantized
@@ -117,8 +117,8 @@ func readShape(m *models.Model, config []byte) (shape, error) {
 	return s.shard(0, 1), nil
 }
 
-// layer takes the sizes of one kind of layer, which have to be those of the
-// kinds before it; only windows may differ. What does not fit is said.
+// layer takes the sizes of one kind of layer. All kinds have to agree in them; only windows may
+// differ. It returns why a layer is not supported.
 func (s *shape) layer(l *models.Layer) (why string) {
 	if len(l.Blocks) != 2 || l.Blocks[0].Attention == nil || len(l.Blocks[0].In) == 0 || len(l.Blocks[0].Out) == 0 ||
 		(!l.Blocks[1].Activation.Gated && l.Blocks[1].Experts == nil) {
@@ -141,7 +141,7 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
 		next.window = a.Window
 	}
-	next.mixture = mixture{}
+	next.moeShape = moeShape{}
 	if mlp.Experts != nil {
 		if why := next.readExperts(mlp.Experts, l.Name); why != "" {
 			return why
@@ -159,8 +159,7 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	return ""
 }
 
-// numbers reads what changes values. A field that is missing has the default
-// that transformers gives the family.
+// numbers reads the numbers. A missing field has the default that transformers gives the family.
 func (s *shape) numbers(family string, config []byte) error {
 	var n numbers
 	if err := json.Unmarshal(config, &n); err != nil {
@@ -186,7 +185,7 @@ func (s *shape) numbers(family string, config []byte) error {
 	return s.ropes(family, &n)
 }
 
-// ropes reads how positions become angles.
+// ropes reads the rule of RoPE.
 func (s *shape) ropes(family string, n *numbers) error {
 	s.rope = rope{}
 	if n.Scaling != nil {
@@ -219,8 +218,7 @@ func (s *shape) ropes(family string, n *numbers) error {
 	return nil
 }
 
-// check refuses what gives no angles. Comparisons are written so that a number
-// that is none fails them.
+// check refuses parameters that give no angles. Its comparisons are false for NaN.
 func (r *rope) check() error {
 	if !(r.Theta >= 1) {
 		return fmt.Errorf("rope_theta is %g; want 1 or more", r.Theta)
@@ -243,10 +241,10 @@ func (r *rope) check() error {
 	return fmt.Errorf("rope_scaling of type %q; this engine has default, linear and llama3", r.Type)
 }
 
-// frequencies are the angles that one position turns each pair of a head by.
-// The llama3 rule is that of Llama 3.1 (arXiv:2407.21783; transformers,
-// modeling_rope_utils.py): wavelengths that the original context held many
-// times stay, long ones are stretched by factor, those between are blended.
+// frequencies are the angles by which one position rotates each pair of a head. The llama3 rule is
+// that of Llama 3.1 (arXiv:2407.21783; transformers, modeling_rope_utils.py): wavelengths that are
+// short against the original context stay, long ones are stretched by factor, and those between are
+// blended.
 func (r *rope) frequencies(headDim int) []float32 {
 	out := make([]float32, headDim/2)
 	for i := range out {
@@ -264,13 +262,11 @@ func (r *rope) frequencies(headDim int) []float32 {
 	return out
 }
 
-// unitOfProduct is the inputs that a product of linear.cu takes at a time, or of an
-// expert.
+// unitOfProduct is how many inputs a GEMM of gemm_skinny.cu, or of an expert, takes at a time.
 const unitOfProduct = 32
 
-// misfit says what the kernels cannot do, nothing if they can. Sizes are those
-// that they load whole: 16 rows of the stream for a norm's sums, inputs for a unit
-// of a product.
+// misfit returns what the kernels cannot do, or "". Sizes have to be multiples of what kernels load at
+// a time: 16 rows of the stream for the sums of a norm, and a unit of a GEMM's inputs.
 func (s *shape) misfit() string {
 	switch {
 	case s.layers == 0 || s.vocab == 0:

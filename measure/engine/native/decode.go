@@ -6,25 +6,24 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// queueStep queues one decode step: the next token of each sequence goes
-// through the model, the position moves on, and the last kernel writes the new tokens to
-// the host's memory.
+// queueStep queues one decode step: the next token of each sequence goes through the model, the
+// position advances, and the last kernel writes the new tokens to the host's memory.
 func (e *Engine) queueStep() error {
 	return e.decode.queue()
 }
 
 // decodeSequence is the calls of one decode step.
 func (e *Engine) decodeSequence() sequence {
-	own := e.ownProducts()
+	gemm := e.stepGEMM()
 	var s sequence
-	if e.fusesStep() {
-		e.stepMixture(&s)
+	if e.usesMegakernel() {
+		e.stepMegakernel(&s)
 		return s
 	}
 	e.addEmbedding(&s)
 	for i := range e.w.layers {
-		if own != nil {
-			e.stepLayer(&s, i, own)
+		if gemm != nil {
+			e.stepLayer(&s, i, gemm)
 		} else {
 			e.stepLayerCublas(&s, i)
 		}
@@ -33,15 +32,15 @@ func (e *Engine) decodeSequence() sequence {
 	return s
 }
 
-// addEmbedding adds what a step begins with.
+// addEmbedding adds the embedding of a step.
 func (e *Engine) addEmbedding(s *sequence) {
-	own := e.ownProducts() != nil
-	s.add(once, func() error { return e.queueFirst(own) }, "embedding", e.onRanks("embedding_all_reduce")...)
+	fusedNorm := e.stepGEMM() != nil
+	s.add(once, func() error { return e.queueFirst(fusedNorm) }, "embedding", e.onRanks("embedding_all_reduce")...)
 }
 
-// addHead adds what a step ends with.
+// addHead adds the final norm, the LM head and sampling.
 func (e *Engine) addHead(s *sequence) {
-	if head := e.opt.ownHead(e.p.linear); head != nil {
+	if head := e.opt.headGEMM(e.p.gemms); head != nil {
 		s.add(once, func() error { return e.queueScores(head, e.b.logits, e.w.head, e.shape.tokens) }, "lm_head", "norm")
 	} else {
 		s.add(once, func() error { return e.queueNorm(e.w.norm, e.b.lastH, e.opt.Batch, 1, 0) }, "norm")
@@ -50,24 +49,23 @@ func (e *Engine) addHead(s *sequence) {
 	s.add(once, e.queueSampling, "sampling", e.onRanks("logits_all_gather")...)
 }
 
-// queueHead queues the scores of lastH by cuBLASLt.
+// queueHead queues the LM head by cuBLASLt.
 func (e *Engine) queueHead() error { return e.product(e.b.logits, e.b.lastH, e.w.head, e.headKey()) }
 
-// queueFirst queues the gather of the tokens' rows. It does not start early, so all
-// behind it find the step before done: attention reads positions and cache before it
-// waits for the kernel ahead.
-func (e *Engine) queueFirst(own bool) error {
+// queueFirst queues the embedding. It does not start early, so every kernel that follows finds the
+// previous step complete: attention reads positions and cache before it waits for the kernel before
+// it.
+func (e *Engine) queueFirst(fusedNorm bool) error {
 	b := e.b
 	h, sq, norm := cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0)
-	if own {
+	if fusedNorm {
 		h, sq, norm = b.h, b.squares, e.w.layers[0].attNorm
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: e.opt.Batch}, Block: cuda.Dim{X: 1024}}
 	return e.queueEmbedding(l, b.nextToken, h, sq, norm)
 }
 
-// queueEmbedding queues the gather of tokens, and with norm what the first product
-// needs.
+// queueEmbedding queues the embedding of tokens and, if norm is given, the inputs of the first GEMM.
 func (e *Engine) queueEmbedding(l cuda.Launch, tokens, h, squares, norm cuda.Ptr) error {
 	if e.shape.ranks > 1 {
 		return e.p.embeddingShared.Queue(e.s, l, tokens, e.b.embeddings, int32(e.shape.tokensEach(e.shape.ranks)), e.b.x, int32(e.shape.hidden), h, squares, norm)
@@ -75,62 +73,54 @@ func (e *Engine) queueEmbedding(l cuda.Launch, tokens, h, squares, norm cuda.Ptr
 	return e.p.embedding.Queue(e.s, l, tokens, e.w.embedding, e.b.x, int32(e.shape.hidden), h, squares, norm)
 }
 
-// stepLayer adds one layer by the engine's own kernels. What each product
-// leaves for the next is in the names of its last arguments.
-func (e *Engine) stepLayer(s *sequence, i int, own *linearKernels) {
+// stepLayer adds one layer by the engine's own GEMMs. The last arguments of each call name what it
+// prepares for the next GEMM.
+func (e *Engine) stepLayer(s *sequence, i int, gemm *gemmKernels) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	after := e.w.norm
 	if i+1 < len(e.w.layers) {
 		after = e.w.layers[i+1].attNorm
 	}
-	s.add(i, func() error { return e.queueScores(own, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
+	s.add(i, func() error { return e.queueScores(gemm, b.qkvStep, w.qkv, sh.qkvWidth()) }, "qkv_proj", "input_layernorm")
 	e.addAttention(s, i)
-	e.addOut(s, i, e.opt.Batch, own, e.attentionOut(w, w.mlpNorm))
+	e.addOut(s, i, e.opt.Batch, gemm, e.attentionOut(w, w.mlpNorm))
 	if sh.experts > 0 {
-		e.stepExperts(s, i, own, after)
+		e.stepExperts(s, i, gemm, after)
 		return
 	}
-	s.add(i, func() error { return e.queueGateUp(own, w) }, "gate_up_proj", e.mlpNormName(), "activation")
-	e.addOut(s, i, e.opt.Batch, own, e.mlpOut(w, after))
+	s.add(i, func() error { return e.queueGateUp(gemm, w) }, "gate_up_proj", e.mlpNormName(), "activation")
+	e.addOut(s, i, e.opt.Batch, gemm, e.mlpOut(w, after))
 }
 
-// addAttention adds what lies between the projections of a decode step.
+// addAttention adds the attention of a decode step.
 func (e *Engine) addAttention(s *sequence, i int) {
 	names := e.attentionNames()
 	s.add(i, func() error { return e.queueAttention(i) }, names[0], append(names[1:], e.rotaryName(), "kv_write")...)
 }
 
-// launch is the grid of a product with such a ring.
-func (k *linearKernels) launch(c cut, sms int, r ring) cuda.Launch {
-	threads := (k.consumers() + k.producers()) * 32
-	return cuda.Launch{Grid: cuda.Dim{X: min(c.tiles*c.parts, sms)}, Block: cuda.Dim{X: threads}, Shared: k.shared(r), Early: true}
-}
-
-// queueScores queues y = rms_norm(x)·wᵀ to float32.
-func (e *Engine) queueScores(own *linearKernels, y, w cuda.Ptr, n int) error {
+// queueScores queues y = rms_norm(x)·wᵀ in float32.
+func (e *Engine) queueScores(gemm *gemmKernels, y, w cuda.Ptr, n int) error {
 	sh, b := &e.shape, e.b
-	if h := own.halve(n, e.opt.sms); h != nil {
-		own = h
+	if h := gemm.halve(n, e.opt.sms); h != nil {
+		gemm = h
 	}
-	return e.queueOwn(own, own.scores, toScores, w, own.cutFor(n, sh.hidden, toScores, e.opt.sms),
-		b.h, int32(n), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+	return e.queueGEMM(gemm, gemm.normGEMM, storeEpilogue, &gemmOperands{w: w, x: b.h, out: n, in: sh.hidden, squares: b.squares, y: y})
 }
 
-// queueGateUp queues the first half of the feed-forward.
-func (e *Engine) queueGateUp(own *linearKernels, w *layerWeights) error {
+// queueGateUp queues gate_up_proj with SwiGLU.
+func (e *Engine) queueGateUp(gemm *gemmKernels, w *layerWeights) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.swiglu, toGated, w.gateUp, own.cutFor(sh.inner, sh.hidden, toGated, e.opt.sms),
-		b.h, int32(sh.inner), int32(sh.hidden), int32(e.opt.Batch), sh.eps, b.squares, cuda.Ptr(0), b.act, cuda.Ptr(0), cuda.Ptr(0))
+	return e.queueGEMM(gemm, gemm.swigluGEMM, swigluEpilogue, &gemmOperands{w: w.gateUp, x: b.h, out: sh.inner, in: sh.hidden, squares: b.squares, y16: b.act})
 }
 
-// queueResidual queues the sum of a block's output and the stream.
-func (e *Engine) queueResidual(own *linearKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
+// queueResidual queues a GEMM whose sums are added to the stream.
+func (e *Engine) queueResidual(gemm *gemmKernels, x, w cuda.Ptr, in int, norm cuda.Ptr) error {
 	sh, b := &e.shape, e.b
-	return e.queueOwn(own, own.residual, toStream, w, own.cutFor(sh.hidden, in, toStream, e.opt.sms),
-		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), b.x, b.h, b.squares, norm)
+	return e.queueGEMM(gemm, gemm.residualGEMM, residualEpilogue,
+		&gemmOperands{w: w, x: x, out: sh.hidden, in: in, y: b.x, y16: b.h, nextSquares: b.squares, nextNorm: norm})
 }
 
-// queueAttention queues what lies between the projections.
+// queueAttention queues the attention of a decode step for layer i.
 func (e *Engine) queueAttention(i int) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[i]
 	k, v := b.layerCache(sh, i, 0)
@@ -140,7 +130,7 @@ func (e *Engine) queueAttention(i int) error {
 		b.parts, b.peaks, b.arrived, b.att, int32(b.layers[i].capacity), sh.eps, sh.scale())
 }
 
-// stepLayerCublas adds one layer with cuBLASLt's products.
+// stepLayerCublas adds one layer with cuBLASLt's GEMMs.
 func (e *Engine) stepLayerCublas(s *sequence, i int) {
 	b, w := e.b, &e.w.layers[i]
 	n := e.opt.Batch
@@ -186,8 +176,8 @@ func (e *Engine) Step() ([]int32, error) {
 	return e.tokens()
 }
 
-// StartStep queues a decode step, whose tokens go to the host. After a
-// prefill or Rewind there is room for GenLen-1 of them.
+// StartStep queues a decode step, which writes its tokens to the host. The cache has room for GenLen-1
+// steps after a prefill or Rewind.
 func (e *Engine) StartStep() error {
 	if err := e.takeStep(); err != nil {
 		return err
@@ -201,7 +191,7 @@ func (e *Engine) StartStep() error {
 	return e.step.Launch(e.s)
 }
 
-// takeStep takes the room that a step needs in the cache.
+// takeStep takes a step's room in the cache.
 func (e *Engine) takeStep() error {
 	if e.left < 1 {
 		return fmt.Errorf("native: the cache of %d tokens is full, or no prompt was read into it", e.b.capacity)
@@ -223,10 +213,9 @@ func (e *Engine) tokens() ([]int32, error) {
 	return append([]int32(nil), e.next.Data...), nil
 }
 
-// Rewind makes the next Step the first after a prompt that is in the cache, with
-// first as the tokens that its prefill gave. What later steps left in the cache
-// is overwritten before it is read, and what they overwrote of a window brought
-// back.
+// Rewind makes the next Step the first after a prompt that is in the cache; first are the tokens that
+// its prefill gave. Later steps left entries in the cache that are overwritten before they are read;
+// what they overwrote in a window's cache is restored.
 func (e *Engine) Rewind(first []int32) error {
 	if len(first) != e.opt.Batch {
 		return fmt.Errorf("native: %d tokens for a batch of %d", len(first), e.opt.Batch)

@@ -21,61 +21,60 @@ type Options struct {
 	Batch     int    // sequences
 	PromptLen int    // tokens of each prompt
 	GenLen    int    // tokens to generate for each, the first from the prefill
-	Eager     bool   // queue each step's kernels anew and record no graph
+	Eager     bool   // Queue each step's kernels anew and record no graph.
 	TP        int    // GPUs that share the model; 0 is 1
 	Device    int    // number of the GPU among those that are visible, the first of several
 	Libraries string // a folder to take the CUDA libraries from; "" for the usual places
 	Cache     cuda.Cache
 	Products  Products
 
-	// Spread makes random embeddings so large that what the layers add does not turn
-	// them: each token's experts are its own then (spreadScale). It is for the times of
-	// mixtures, and changes nothing that is read from a checkpoint.
+	// Spread makes random embeddings so large that the layers hardly change a token's direction, and
+	// each token chooses its own experts (spreadScale). It makes times of MoE models realistic, and
+	// does not change checkpoints.
 	Spread bool
 
 	FP16         bool         // activations, cache and 16-bit weights in fp16, not in bf16
-	Quantization Quantization // of the weights of the blocks' linear layers
+	Quantization Quantization // format of the weights of the blocks' linear layers
 
-	like     func(*cuda.Properties) // makes the GPU seem another one, to try that one's kernels; nil for its own
-	linear   []linearKernels        // nil for linearShapes
-	wide     []linearKernels        // products of Hopper's batches beyond 16; nil for wideFor
-	fewGated bool                   // gate_up_proj of one sequence has few rows for each multiprocessor (fewGated)
-	defines  []string               // more of the kernels'
-	apart    bool                   // the operators of a mixture's step have kernels of their own
-	splits   int                    // of the context in decode attention; 0 for the rule
-	sms      int                    // multiprocessors that products are cut for; 0 for the GPU's
-	oneShot  int                    // bytes of a sum over the ranks that every rank reads whole; 0 for oneShotBytes
-	staged   int                    // bytes of a checkpoint that are read at a time, a multiple of 4; 0 for stagedBytes
-	patience time.Duration          // of a rank with another; 0 for patience
+	like        func(*cuda.Properties) // It makes the GPU look like another one, to try that one's kernels; nil changes nothing.
+	skinny      []gemmKernels          // nil for skinnyGEMMs
+	wgmma       []gemmKernels          // GEMMs of batch 17 to 64 on Hopper; nil for wgmmaGEMMs
+	fewGated    bool                   // gate_up_proj at batch 1 has few rows for each multiprocessor (fewGated).
+	defines     []string               // further defines of the kernels
+	unfused     bool                   // The operators of a MoE decode step are separate kernels.
+	splits      int                    // parts of the context in decode attention; 0 for the rule
+	sms         int                    // GEMMs are divided among so many multiprocessors; 0 for the GPU's
+	oneShot     int                    // bytes of an all-reduce that every rank reads whole; 0 for oneShotBytes
+	staged      int                    // bytes of a checkpoint that are read at a time, a multiple of 4; 0 for stagedBytes
+	peerTimeout time.Duration          // how long a rank waits for another; 0 for peerTimeout
 }
 
-// Products says what multiplies in a decode step.
+// Products says what does the GEMMs of a decode step.
 type Products int
 
-// The ways to multiply.
+// These are the choices for the GEMMs of a decode step.
 const (
-	OwnProducts    Products = iota // own kernels for batches up to 16, else cuBLASLt
-	CublasProducts                 // cuBLASLt for every batch
+	EngineGEMM Products = iota // the engine's kernels for the batches that they support, cuBLASLt for others
+	CublasGEMM                 // cuBLASLt for every batch
 )
 
-// rings are the shapes of the own products' kernels.
-func (o *Options) rings() []linearKernels {
-	if o.linear != nil {
-		return o.linear
+// rings are the shapes of the engine's GEMM kernels.
+func (o *Options) rings() []gemmKernels {
+	if o.skinny != nil {
+		return o.skinny
 	}
-	own := linearShapes()
+	gemm := skinnyGEMMs()
 	if o.ranks() > 1 {
-		own[2].gated.stages = 4 // as long as leaves room for the next product, where there are fewer rows
+		gemm[2].swigluRing.stages = 4 // Ranks have fewer rows; a shorter ring leaves room for the next GEMM.
 	}
 	if o.fewGated {
-		own[0].gated = ring{tiles: 2, depth: 256, stages: 5}
+		gemm[0].swigluRing = ring{tiles: 2, depth: 256, stages: 5}
 	}
-	return slices.Concat(own, o.wide, quantizedShapes(o.Quantization))
+	return slices.Concat(gemm, o.wgmma, quantizedGEMMs(o.Quantization))
 }
 
-// An Engine is a model on a GPU, or the part of one that a GPU has which shares
-// the model with others, with room for one batch of sequences. It belongs to the
-// goroutine that opened it.
+// An Engine is a model on a GPU, or one rank's part of a model, with room for one batch of sequences.
+// It belongs to the goroutine that opened it.
 type Engine struct {
 	opt   Options
 	shape shape
@@ -86,21 +85,21 @@ type Engine struct {
 	b     *buffers
 	plans map[planKey]*cuda.Matmul
 
-	prefill, decode sequence  // what they are made of
-	stepPlan        *stepPlan // of a mixture's step in one kernel, nil if there is none
+	prefill, decode sequence        // the calls of a prefill and of a decode step
+	megakernelPlan  *megakernelPlan // nil if the megakernel is not used
 
-	step  *cuda.Graph // nil if Eager
-	left  int         // steps that the cache has room for
-	next  *cuda.Host[int32]
-	in    *cuda.Host[int32]  // prompts, or first tokens, on their way to the GPU
-	late  *cuda.Host[uint32] // of several ranks: one more than the rank that did not come to a meeting
-	nvrtc string             // the compiler's version
-	from  string             // the file of the compiler
+	step     *cuda.Graph // nil if Eager
+	left     int         // steps that the cache has room for
+	next     *cuda.Host[int32]
+	in       *cuda.Host[int32]  // prompts, or first tokens, to be copied to the GPU
+	timedOut *cuda.Host[uint32] // for several ranks: one more than the rank that another one waited for too long
+	nvrtc    string             // version of the compiler
+	from     string             // file of the compiler
 }
 
-// Open loads a model on one GPU, compiles the kernels unless the cache has them,
-// and makes everything ready for Prefill. What cannot be run, or read, is found
-// out before the GPU is touched; what does not fit, before memory is taken.
+// Open loads a model on one GPU, compiles the kernels unless the cache has them, and prepares
+// everything for Prefill. It refuses what it cannot run or read before it touches the GPU, and what
+// does not fit before it allocates memory.
 func Open(opt Options) (e *Engine, err error) {
 	if opt.ranks() != 1 {
 		return nil, unsupported("tp %d is of a Team: an engine by itself has the whole model", opt.TP)
@@ -122,7 +121,7 @@ func Open(opt Options) (e *Engine, err error) {
 	return e, nil
 }
 
-// open checks all that can be without a GPU, and opens the checkpoint: nil for
+// open checks all that can be checked without a GPU, and opens the checkpoint; it returns nil for
 // random weights.
 func (o *Options) open() (*safetensors.Checkpoint, error) {
 	e, err := newEngine(*o, 0)
@@ -140,7 +139,7 @@ func (o *Options) open() (*safetensors.Checkpoint, error) {
 	return ckpt, nil
 }
 
-// newEngine is a rank's engine before it has a GPU.
+// newEngine makes a rank's engine without a GPU.
 func newEngine(opt Options, rank int) (*Engine, error) {
 	sh, err := opt.shape(rank)
 	if err != nil {
@@ -159,10 +158,10 @@ func (e *WeightsError) Error() string { return "native: weights: " + e.Err.Error
 // Unwrap gives what is wrong.
 func (e *WeightsError) Unwrap() error { return e.Err }
 
-// mostBytes is more memory than a GPU has; up to there sizes are exact.
-const mostBytes = 1 << 42
+// maxBytes is more memory than a GPU has; sizes up to it are exact.
+const maxBytes = 1 << 42
 
-// check says what cannot be run.
+// check returns why the engine cannot run the options.
 func (o *Options) check(s *shape) error {
 	last := o.PromptLen + o.GenLen - 1
 	switch {
@@ -172,10 +171,10 @@ func (o *Options) check(s *shape) error {
 		return unsupported("a batch of %d is more than a grid of blocks holds, 65535", o.Batch)
 	case o.PromptLen > math.MaxInt32 || o.GenLen > math.MaxInt32 || last > math.MaxInt32/s.headDim:
 		return unsupported("a context of %d tokens is more than this engine counts", last)
-	case s.experts > 0 && s.mostTiles(s.topK*max(o.PromptLen, mostRows, o.Batch), pairsOfTile) > maxGridY:
+	case s.experts > 0 && s.maxTiles(s.topK*max(o.PromptLen, maxRows, o.Batch), pairsOfTile) > maxGridY:
 		return unsupported("prompts of %d tokens, each of which takes %d experts, are more than a grid of blocks holds", o.PromptLen, s.topK)
 	}
-	if needed := s.leastBytes(o.Batch, last); needed > mostBytes {
+	if needed := s.leastBytes(o.Batch, last); needed > maxBytes {
 		return unsupported("weights and the cache of %d sequences of %d tokens need %.3g GB, more than any GPU has", o.Batch, last, needed/1e9)
 	}
 	return nil
@@ -184,19 +183,18 @@ func (o *Options) check(s *shape) error {
 // outgrows reports whether the context becomes longer than a window.
 func (o *Options) outgrows(s *shape) bool { return s.window > 0 && o.PromptLen+o.GenLen-1 > s.window }
 
-// leastBytes are those of the weights and of a cache, where they may be more than
-// an integer counts.
+// leastBytes is the size of the weights and of a cache as a float, because it may exceed an integer.
 func (s *shape) leastBytes(batch, context int) float64 {
 	hidden, inner, tokens, layers := float64(s.hidden), float64(s.inner), float64(s.tokens), float64(s.layers)
 	weights := layers * hidden * (float64(s.qkvWidth()+s.attWidth()) + 3*inner*float64(max(s.experts, 1)))
 	bits := 16.0
-	if s.kept != Unquantized {
-		bits = float64(s.kept)
+	if s.quant != Unquantized {
+		bits = float64(s.quant)
 	}
 	return bits/8*weights + 2*tokens*hidden + 4*layers*float64(batch)*float64(s.kvHeads*s.headDim)*float64(context)
 }
 
-// load does what needs the GPU; compile makes its kernels.
+// load does all that needs the GPU; compile makes its kernels.
 func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error {
 	if e.opt.like != nil {
 		e.opt.like(&e.dev.Properties)
@@ -229,17 +227,17 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 		return err
 	}
 	if e.shape.ranks > 1 {
-		if e.late, err = cuda.Pin[uint32](e.dev, 1); err != nil {
+		if e.timedOut, err = cuda.Pin[uint32](e.dev, 1); err != nil {
 			return err
 		}
-		e.late.Data[0] = 0
+		e.timedOut.Data[0] = 0
 	}
 	if err := e.uploadTables(); err != nil {
 		return err
 	}
 	e.prefill, e.decode = e.prefillSequence(), e.decodeSequence()
 	l := &loader{
-		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.wide, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
+		w: e.w, s: e.s, dev: e.dev, k: e.p, scratch: e.b.dequantized, room: e.shape.scratchOf(), float: e.shape.float(), spread: e.opt.Spread,
 		ranks: e.shape.ranks, staged: e.opt.staged,
 	}
 	if ckpt != nil {
@@ -248,20 +246,19 @@ func (e *Engine) load(ckpt *safetensors.Checkpoint, compile func() error) error 
 	return l.random(e.opt.Seed, e.shape.normStart())
 }
 
-// fitTo takes the rings of the GPU at hand: what its kernels are compiled for.
+// fitTo chooses the kernels' shapes for the GPU at hand.
 func (e *Engine) fitTo(p *cuda.Properties) {
 	if e.opt.sms == 0 {
 		e.opt.sms = p.SMs
 	}
 	e.opt.fewGated = e.shape.fewGated(e.opt.sms)
-	e.shape.step = e.shape.gridOfStep(p, e.opt.sms, e.opt.stepParts())
-	if p.Major == 9 && e.opt.Products == OwnProducts && e.opt.wide == nil {
-		e.opt.wide = wideFor(&e.shape, e.opt.Batch, e.opt.sms)
+	e.shape.megakernel = e.shape.megakernelGrid(p, e.opt.sms, e.opt.stepParts())
+	if p.Major == 9 && e.opt.Products == EngineGEMM && e.opt.wgmma == nil {
+		e.opt.wgmma = wgmmaGEMMs(&e.shape, e.opt.Batch, e.opt.sms)
 	}
 }
 
-// uploadTables brings the rotation's frequencies to the GPU, and what a step in one kernel
-// has to know of its layers.
+// uploadTables copies the RoPE frequencies and the megakernel's table of layers to the GPU.
 func (e *Engine) uploadTables() error {
 	if err := cuda.Upload(e.dev, e.b.frequencies, e.shape.rope.frequencies(e.shape.headDim)); err != nil {
 		return err
@@ -271,15 +268,15 @@ func (e *Engine) uploadTables() error {
 			return err
 		}
 	}
-	if e.stepPlan = e.planStep(); e.fusesStep() {
-		if err := cuda.Upload(e.dev, e.b.stepTable, e.stepTable()); err != nil {
+	if e.megakernelPlan = e.planMegakernel(); e.usesMegakernel() {
+		if err := cuda.Upload(e.dev, e.b.layerTable, e.layerTable()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tooOld says what of a GPU's generation is in the way.
+// tooOld returns what a GPU's generation lacks.
 func tooOld(p *cuda.Properties, s *shape) error {
 	switch {
 	case p.Major < 7:
@@ -292,7 +289,7 @@ func tooOld(p *cuda.Properties, s *shape) error {
 
 // compile makes the kernels, or takes them from the cache.
 func (e *Engine) compile() error {
-	if err := tooOld(&e.dev.Properties, &e.shape); err != nil { // a team compiles before it loads
+	if err := tooOld(&e.dev.Properties, &e.shape); err != nil { // A team compiles before it loads.
 		return err
 	}
 	c, err := cuda.OpenCompiler(e.opt.Libraries)
@@ -307,7 +304,7 @@ func (e *Engine) compile() error {
 // Device is the GPU that the engine runs on.
 func (e *Engine) Device() cuda.Properties { return e.dev.Properties }
 
-// Versions are those of what the engine is built on and runs with.
+// Versions are the versions of the compiler, the driver and the libraries.
 func (e *Engine) Versions() map[string]string {
 	d := e.dev.DriverVersion
 	v := map[string]string{"nvrtc": e.nvrtc, "driver's CUDA": fmt.Sprintf("%d.%d", d/1000, d%1000/10)}
@@ -327,14 +324,14 @@ func (e *Engine) Files() map[string]string {
 // Params is the number of the model's parameters, those of all ranks together.
 func (e *Engine) Params() int64 { return e.opt.Model.Params() }
 
-// A Footprint is what an Engine holds of the GPU's memory, in bytes. Nothing is
-// taken or given back after Open but the workspace of the products.
+// A Footprint is the GPU memory that an Engine holds, in bytes. After Open only the workspace of
+// cuBLASLt's GEMMs changes it.
 type Footprint struct {
 	Params  int64 // the parameters themselves, with their scales and zero points
-	Aligned int64 // gaps between tensors, and the table of the rotation
+	Aligned int64 // gaps between tensors, and the RoPE table
 	KV      int64 // the whole cache
-	Tokens  int   // of a sequence that the cache has room for
-	Peak    int64 // most that was taken at once
+	Tokens  int   // The cache has room for so many tokens of a sequence.
+	Peak    int64 // the most that was allocated at once
 }
 
 // Footprint counts the memory.
@@ -346,8 +343,8 @@ func (e *Engine) Footprint() Footprint {
 	}
 }
 
-// scores are those that the last Prefill or Step chose from, of the engine's part
-// of the vocabulary.
+// scores are the scores that the last Prefill or Step chose from, for the engine's part of the
+// vocabulary.
 func (e *Engine) scores() ([][]float32, error) {
 	n := e.shape.tokens
 	flat := make([]float32, e.opt.Batch*n)
@@ -364,11 +361,11 @@ func (e *Engine) scores() ([][]float32, error) {
 	return out, nil
 }
 
-// Logits are the scores that the last Prefill or Step chose from, of an engine that
-// has the whole model; a Team's are its own.
+// Logits are the scores that the last Prefill or Step chose from, for an engine with the whole model;
+// a Team has its own method.
 func (e *Engine) Logits() ([][]float32, error) { return e.scores() }
 
-// Close frees the GPU's memory and gives it back. A second call does nothing.
+// Close frees the GPU's memory. A second call does nothing.
 func (e *Engine) Close() error {
 	if e.dev == nil {
 		return nil
@@ -388,8 +385,8 @@ func (e *Engine) Close() error {
 			errs = append(errs, h.Close())
 		}
 	}
-	if e.late != nil {
-		errs = append(errs, e.late.Close())
+	if e.timedOut != nil {
+		errs = append(errs, e.timedOut.Close())
 	}
 	if e.p != nil && e.p.module != nil {
 		errs = append(errs, e.p.module.Close())

@@ -68,11 +68,11 @@ func (e *Engine) explainNumbers(text string) error {
 func (e *Engine) badValues(t *tensor) (int, error) {
 	at := e.w.base.Add(t.offset)
 	sixteen := func(bits uint16) bool { return !finite(e.shape.float().Value(bits)) }
-	if t.kept == Unquantized {
+	if t.quant == Unquantized {
 		return count(e.dev, at, t.elements(), sixteen)
 	}
 	scales := e.w.base.Add(int(t.scales))
-	if t.kept == INT4 { // of all matrices that lie together
+	if t.quant == INT4 { // of all matrices that lie together
 		return count(e.dev, scales, t.among*t.cols.N/groupInputs, sixteen)
 	}
 	const nan = 0x7f // of e4m3, which has no infinity

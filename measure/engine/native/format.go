@@ -7,11 +7,11 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// A Quantization is how the weights of the blocks' linear layers are kept, by the
-// bits of a weight; embedding, LM head, norms and biases have 16 in each.
+// A Quantization is the format of the weights of the blocks' linear layers, by the bits of a weight.
+// Embedding, LM head, norms and biases always have 16 bits.
 type Quantization int
 
-// The quantizations. Products run in 16 bits with all of them.
+// These are the quantizations. GEMMs compute in 16 bits with all of them.
 const (
 	Unquantized Quantization = 0
 	INT4        Quantization = 4 // groups of 128 inputs, with a scale of 16 bits and a zero point of 4: w4a16-g128
@@ -21,7 +21,7 @@ const (
 // groupInputs is GROUP_INPUTS of quantized.cuh.
 const groupInputs = 128
 
-// unitOfFP8 is UNIT of quantized.cuh for weights of 8 bits; that of 4 bits is a group.
+// unitOfFP8 is UNIT of quantized.cuh for 8-bit weights; for 4-bit weights a unit is a group.
 const unitOfFP8 = 64
 
 // ParseQuantization finds a quantization by the name that --quantize has for it,
@@ -43,7 +43,7 @@ func (q Quantization) String() string {
 	return map[Quantization]string{Unquantized: "", FP8: "fp8", INT4: "int4"}[q]
 }
 
-// bytes are those of n rows of k weights, of their scales and of their zero points.
+// bytes is the size of n rows of k weights, of their scales and of their zero points.
 func (q Quantization) bytes(n, k int) (data, scales, zeros int) {
 	switch q {
 	case FP8:
@@ -55,7 +55,7 @@ func (q Quantization) bytes(n, k int) (data, scales, zeros int) {
 	return 2 * n * k, 0, 0
 }
 
-// misfit says why a model's weights cannot be kept so, nothing if they can.
+// misfit returns why a model's weights cannot have the format, or "".
 func (q Quantization) misfit(s *shape) string {
 	switch {
 	case q == Unquantized:
@@ -72,7 +72,7 @@ func (q Quantization) misfit(s *shape) string {
 	return ""
 }
 
-// ofEach says that sizes are of one of several ranks.
+// ofEach adds that sizes are those of one of several ranks.
 func (s *shape) ofEach() string {
 	if s.ranks == 1 {
 		return ""
@@ -80,8 +80,7 @@ func (s *shape) ofEach() string {
 	return fmt.Sprintf(" on each of %d GPUs", s.ranks)
 }
 
-// float is the 16-bit format of activations and cache, and of weights that are not
-// quantized.
+// float is the 16-bit format of activations, cache and weights that are not quantized.
 func (s *shape) float() safetensors.Format {
 	if s.fp16 {
 		return safetensors.Float16
@@ -89,7 +88,7 @@ func (s *shape) float() safetensors.Format {
 	return safetensors.BFloat16
 }
 
-// sixteen is that format as cuBLASLt calls it.
+// sixteen is that 16-bit format as cuBLASLt names it.
 func (s *shape) sixteen() cuda.Type {
 	if s.fp16 {
 		return cuda.Float16
@@ -97,7 +96,7 @@ func (s *shape) sixteen() cuda.Type {
 	return cuda.BFloat16
 }
 
-// shape is that of a rank's part of the model, in the options' formats.
+// shape is a rank's part of the model in the options' formats.
 func (o *Options) shape(rank int) (shape, error) {
 	s, err := readShape(o.Model, o.Config)
 	if err != nil {
@@ -106,31 +105,9 @@ func (o *Options) shape(rank int) (shape, error) {
 	if s, err = s.divide(o.Model.Name, rank, o.ranks()); err != nil {
 		return shape{}, err
 	}
-	s.fp16, s.kept = o.FP16, o.Quantization
-	if why := s.kept.misfit(&s); why != "" {
+	s.fp16, s.quant = o.FP16, o.Quantization
+	if why := s.quant.misfit(&s); why != "" {
 		return shape{}, unsupported("%s: %s", o.Model.Name, why)
 	}
 	return s, o.check(&s)
-}
-
-// quantizedShapes are the rings of linear_quantized.cu, which lie on a multiprocessor
-// as linearShapes' do. They were not timed against others.
-func quantizedShapes(q Quantization) []linearKernels {
-	switch q {
-	case FP8:
-		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
-			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 5}, least: 4, across: 1},
-			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 3, deep: ring{stages: 3}, least: 4, across: 1},
-			{kept: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 3, deep: ring{stages: 3}, least: 4, across: 8, warps: 16},
-		}
-	case INT4:
-		return []linearKernels{
-			{kept: q, rows: 1, columns: 1, tiles: 2, depth: 1024, stages: 4, deep: ring{stages: 6}, least: 4, across: 1},
-			{kept: q, rows: 8, columns: 1, tiles: 2, depth: 1024, stages: 3, deep: ring{stages: 3}, least: 2, across: 1},
-			{kept: q, rows: 16, columns: 2, tiles: 2, depth: 512, stages: 4, deep: ring{stages: 4}, least: 2, across: 2},
-			{kept: q, rows: 32, columns: 4, tiles: 8, depth: 256, stages: 4, deep: ring{stages: 4}, least: 4, across: 8, warps: 16},
-		}
-	}
-	return nil
 }

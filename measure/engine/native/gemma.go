@@ -9,16 +9,16 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// gemma is what Google's dense families do otherwise than Llama. (Gemma:
-// arXiv:2403.08295; Gemma 2: arXiv:2408.00118; Gemma 3: arXiv:2503.19786.)
+// gemma is how Google's dense families differ from Llama. (Gemma: arXiv:2403.08295; Gemma 2:
+// arXiv:2408.00118; Gemma 3: arXiv:2503.19786.)
 type gemma struct {
-	offset       bool    // norms multiply by 1 more than their weights
-	gelu         bool    // the gate's activation is GELU by tanh
-	embedScale   bool    // the embedding is multiplied by the root of the hidden size
-	queryScale   float64 // whose root divides attention's scores; 0 for the head's width
-	attSoftcap   float64 // 0 for none
-	logitSoftcap float64 // 0 for none
-	localRope    rope    // of layers with a window; Theta 0 for that of all
+	offset       bool    // Norms multiply by 1 plus their weights.
+	gelu         bool    // The activation is GELU by tanh.
+	embedScale   bool    // The embedding is multiplied by the square root of the hidden size.
+	queryScale   float64 // Attention scores are divided by its square root; 0 is the width of a head.
+	attSoftcap   float64 // 0 is none
+	logitSoftcap float64 // 0 is none
+	localRope    rope    // RoPE of sliding-window layers; with Theta 0 all layers have the same.
 }
 
 // gemmaNumbers are the fields of config.json that Gemma has beside Llama's.
@@ -35,7 +35,7 @@ const gemma3 = "gemma3_text"
 
 func isGemma(family string) bool { return slices.Contains([]string{"gemma", "gemma2", gemma3}, family) }
 
-// gemmaNumbers reads them, with the defaults that transformers gives them.
+// gemmaNumbers reads the fields, with the defaults of transformers.
 func (s *shape) gemmaNumbers(family string, n *numbers, config []byte) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(config, &given); err != nil {
@@ -78,7 +78,7 @@ func (s *shape) gemmaNumbers(family string, n *numbers, config []byte) error {
 	return nil
 }
 
-// localRopes reads the angles of Gemma 3's layers with a window.
+// localRopes reads RoPE of Gemma 3's sliding-window layers.
 func (s *shape) localRopes(n *numbers) error {
 	s.localRope = rope{Theta: 10000, Type: "default"}
 	if n.LocalTheta != nil {
@@ -90,7 +90,7 @@ func (s *shape) localRopes(n *numbers) error {
 	return s.localRope.check()
 }
 
-// normStart is what the weights of random norms are, so that they multiply by 1.
+// normStart is the value of random norm weights, which makes norms multiply by 1.
 func (s *shape) normStart() float32 {
 	if s.offset {
 		return 0
@@ -98,9 +98,8 @@ func (s *shape) normStart() float32 {
 	return 1
 }
 
-// embedFactor is what the embedding is multiplied by, 0 for nothing. The square root
-// is rounded to the format of the activations, in the models' own code and in
-// transformers'.
+// embedFactor is the factor of the embedding, 0 for none. The models' own code and transformers round
+// the square root to the format of the activations.
 func (s *shape) embedFactor() float32 {
 	if !s.embedScale {
 		return 0
@@ -109,7 +108,7 @@ func (s *shape) embedFactor() float32 {
 	return f.Value(f.Round(float32(math.Sqrt(float64(s.hidden)))))
 }
 
-// scale is what attention multiplies its scores with.
+// scale is the factor of attention scores.
 func (s *shape) scale() float32 {
 	if s.queryScale > 0 {
 		return float32(1 / math.Sqrt(s.queryScale))
@@ -117,7 +116,7 @@ func (s *shape) scale() float32 {
 	return float32(1 / math.Sqrt(float64(s.headDim)))
 }
 
-// moreDefines are the constants of kernels that not all families have.
+// moreDefines are the constants of kernels that only some families have.
 func (s *shape) moreDefines() (out []string) {
 	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "SANDWICH": s.sandwich, "SLIDING": s.sliding, "MOE": s.experts > 0} {
 		if on {
@@ -133,9 +132,8 @@ func (s *shape) moreDefines() (out []string) {
 	return out
 }
 
-// addSandwich adds a block's output, in branch, to the stream by way of its norm.
-// For decoding by the engine's own kernels, next is the norm of the product that
-// follows; 0 is for cuBLASLt's.
+// addSandwich adds a block's output, in branch, to the stream after its norm. next is the weights of
+// the norm that the engine's next GEMM fuses; 0 is for GEMMs of cuBLASLt.
 func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, name string) {
 	b, sh := e.b, &e.shape
 	h, squares := b.h, b.squares
@@ -148,30 +146,28 @@ func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, nam
 	}, name)
 }
 
-// queuePlain queues y = x·wᵀ to float32, of what no norm precedes.
-func (e *Engine) queuePlain(own *linearKernels, y, x, w cuda.Ptr, in int) error {
-	sh := &e.shape
-	return e.queueOwn(own, own.plain, toStream, w, own.cutFor(sh.hidden, in, toStream, e.opt.sms),
-		x, int32(sh.hidden), int32(in), int32(e.opt.Batch), sh.eps, cuda.Ptr(0), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+// queuePlain queues y = x·wᵀ in float32, without a norm.
+func (e *Engine) queuePlain(gemm *gemmKernels, y, x, w cuda.Ptr, in int) error {
+	return e.queueGEMM(gemm, gemm.plainGEMM, residualEpilogue, &gemmOperands{w: w, x: x, out: e.shape.hidden, in: in, y: y})
 }
 
-// addOut adds the product that ends a block, its sum over the ranks, and its sum
-// with the stream: post is the norm between, 0 for none. next is the norm of what
-// follows where the engine's own kernels multiply; own is nil where cuBLASLt does.
-func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outProduct) {
+// addOut adds the last GEMM of a block, its all-reduce, and the residual sum; post is the norm between
+// them, 0 for none. next is the weights of the norm that follows, for the engine's GEMMs; gemm is nil
+// if cuBLASLt does them.
+func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outProduct) {
 	y := e.blockOut(o.block)
 	switch {
-	case own != nil && e.opt.posts(&e.shape):
-		names := e.summedNames()
-		s.add(layer, func() error { return e.queueSummed(own, &o) }, names[0], names[1:]...)
-	case own != nil && y == e.b.x:
-		s.add(layer, func() error { return e.queueResidual(own, o.x, o.w, o.in, o.next) }, o.name)
-	case own != nil:
-		s.add(layer, func() error { return e.queuePlain(own, y, o.x, o.w, o.in) }, o.name)
+	case gemm != nil && e.opt.fusesAllReduce(&e.shape):
+		names := e.allReduceNames()
+		s.add(layer, func() error { return e.queueGEMMAllReduce(gemm, &o) }, names[0], names[1:]...)
+	case gemm != nil && y == e.b.x:
+		s.add(layer, func() error { return e.queueResidual(gemm, o.x, o.w, o.in, o.next) }, o.name)
+	case gemm != nil:
+		s.add(layer, func() error { return e.queuePlain(gemm, y, o.x, o.w, o.in) }, o.name)
 	default:
 		s.add(layer, func() error { return e.product(y, o.x, o.w, e.outKey(rows, o.in)) }, o.name)
 	}
-	if own == nil || !e.opt.posts(&e.shape) {
+	if gemm == nil || !e.opt.fusesAllReduce(&e.shape) {
 		e.addSum(s, layer, rows, o)
 	}
 	if o.post != 0 {
@@ -179,7 +175,7 @@ func (e *Engine) addOut(s *sequence, layer, rows int, own *linearKernels, o outP
 	}
 }
 
-// An outProduct is the last of a block: from in inputs x to the stream.
+// An outProduct is the last GEMM of a block, from in inputs x to the stream.
 type outProduct struct {
 	block      block
 	x, w       cuda.Ptr
@@ -197,7 +193,7 @@ func (e *Engine) mlpOut(w *layerWeights, next cuda.Ptr) outProduct {
 	return outProduct{block: feedForward, x: e.b.act, w: w.down, in: e.shape.inner, post: w.mlpPost, next: next, name: "down_proj", postName: "post_feedforward_layernorm"}
 }
 
-// mlpNormName is the estimate's name of the norm ahead of the feed-forward.
+// mlpNormName is the estimate's name of the norm before the feed-forward.
 func (e *Engine) mlpNormName() string {
 	if e.shape.sandwich {
 		return "pre_feedforward_layernorm"

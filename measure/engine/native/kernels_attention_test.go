@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 // heads are shapes of attention that differ in all that the kernels have a
@@ -111,9 +112,12 @@ func attend(q, keys, values []float64, scale float64) []float64 {
 // Attention of one new token over a cache, at contexts around every edge that
 // the kernel has: none, one, a round of keys, the parts of the split.
 func TestKernelAttentionDecode(t *testing.T) {
-	for _, s := range heads() {
+	for i, s := range heads() {
 		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
 			t.Parallel()
+			if i > 0 {
+				emulate.Long(t)
+			}
 			b := newBench(t, &s)
 			p := b.projections(&s)
 			for _, c := range []struct {
@@ -150,16 +154,16 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 	b.run(b.p.attentionDecode, b.p.decode.launch(splits, s.kvHeads, batch),
 		put(b, rows), p.dBias, p.dQNorm, p.dKNorm, p.dTab, dk, dv, put(b, positions), room[float32](b, batch*splits*s.heads*d),
 		room[float32](b, batch*splits*s.heads*2), arrived, out, int32(capacity), float32(headEps), s.scale())
-	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), b.widen(get[uint16](b, out, batch*s.attWidth()))
+	gotK, gotV, got := get[uint16](b, dk, len(k)), get[uint16](b, dv, len(v)), b.toFloat(get[uint16](b, out, batch*s.attWidth()))
 	for i, n := range past {
 		line := row[i*s.qkvWidth():][:s.qkvWidth()]
 		for h := range s.kvHeads {
 			at := ((i*s.kvHeads + h) * capacity) * d
 			key, value := p.head(line, s.heads+h, n), p.head(line, s.heads+s.kvHeads+h, n)
 			what := fmt.Sprintf("%d parts, context %d, key head %d", splits, n, h)
-			near(b.t, what+": the new key", b.widen(gotK[at+n*d:][:d]), key, b.rounding())
-			near(b.t, what+": the new value", b.widen(gotV[at+n*d:][:d]), value, b.rounding())
-			keys, values := b.widen(gotK[at:][:(n+1)*d]), b.widen(gotV[at:][:(n+1)*d])
+			near(b.t, what+": the new key", b.toFloat(gotK[at+n*d:][:d]), key, b.rounding())
+			near(b.t, what+": the new value", b.toFloat(gotV[at+n*d:][:d]), value, b.rounding())
+			keys, values := b.toFloat(gotK[at:][:(n+1)*d]), b.toFloat(gotV[at:][:(n+1)*d])
 			for g := range s.heads / s.kvHeads {
 				q := h*(s.heads/s.kvHeads) + g
 				want := attend(p.head(line, q, n), keys, values, float64(s.scale()))
@@ -182,9 +186,12 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 // Heads of prompts on their way to attention, and attention of whole prompts, at
 // lengths around the tile's.
 func TestKernelPrompts(t *testing.T) {
-	for _, s := range heads() {
+	for i, s := range heads() {
 		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
 			t.Parallel()
+			if i > 1 {
+				emulate.Long(t)
+			}
 			b := newBench(t, &s)
 			p := b.projections(&s)
 			for _, c := range []struct{ batch, length int }{{1, 1}, {3, 2}, {1, 63}, {2, 64}, {1, 65}, {1, 129}} {
@@ -203,6 +210,7 @@ func TestKernelPromptsInLess(t *testing.T) {
 	for _, c := range cases {
 		t.Run(fmt.Sprintf("%d in %d KiB", c.headDim, c.kib), func(t *testing.T) {
 			t.Parallel()
+			emulate.Long(t)
 			s := shape{heads: 2, kvHeads: 1, headDim: c.headDim}
 			less := cuda.Properties{Major: 8, SharedOptIn: c.kib << 10}
 			if tile := tileFor(&less, &s); tile.keys != c.keys || tile.shared > less.SharedOptIn {
@@ -212,7 +220,7 @@ func TestKernelPromptsInLess(t *testing.T) {
 			b.p.tile = tileFor(&less, &s)
 			var err error
 			b.p.attentionPrefill, err = b.p.module.Kernel(b.p.tile.kernel)
-			b.must(err)
+			b.noError(err)
 			p := b.projections(&s)
 			for _, c := range []struct{ batch, length int }{{1, 1}, {3, 2}, {1, 15}, {2, 17}, {1, 33}, {2, 64}, {1, 65}, {1, 161}} {
 				b.prompts(p, c.batch, c.length)
@@ -229,9 +237,9 @@ func (b *bench) prompts(p *projections, batch, length int) {
 	p = &projections{s: s, qNorm: p.qNorm, kNorm: p.kNorm, frequencies: p.frequencies, dQNorm: p.dQNorm, dKNorm: p.dKNorm, dTab: p.dTab} // biases are in already
 	b.run(b.p.rotary, cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}, qkv, p.dQNorm, p.dKNorm, p.dTab, k, v,
 		int32(s.kvHeads), int32(length), int32(capacity), float32(headEps))
-	b.must(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: qkv, k: k, v: v, out: out, count: batch, length: length, capacity: capacity}))
-	queries, keys, values := b.widen(get[uint16](b, qkv, len(raw))), b.widen(get[uint16](b, k, batch*s.kvHeads*capacity*d)), b.widen(get[uint16](b, v, batch*s.kvHeads*capacity*d))
-	got := b.widen(get[uint16](b, out, rows*s.attWidth()))
+	b.noError(b.p.queueAttention(b.dev, b.s, s, &prompts{qkv: qkv, k: k, v: v, out: out, count: batch, length: length, capacity: capacity}))
+	queries, keys, values := b.toFloat(get[uint16](b, qkv, len(raw))), b.toFloat(get[uint16](b, k, batch*s.kvHeads*capacity*d)), b.toFloat(get[uint16](b, v, batch*s.kvHeads*capacity*d))
+	got := b.toFloat(get[uint16](b, out, rows*s.attWidth()))
 	group := s.heads / s.kvHeads
 	for i := range rows {
 		pos, seq := i%length, i/length

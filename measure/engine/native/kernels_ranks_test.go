@@ -4,24 +4,25 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"llmprof/measure/engine/native/cuda"
 )
 
 // The products that only ranks of a model have, for each ring: those that exchange
 // their sums, and those of half tiles.
-func TestKernelLinearRanks(t *testing.T) {
+func TestKernelSkinnyGEMMRanks(t *testing.T) {
 	t.Parallel()
 	s := plain
 	s.ranks = 2
 	both(t, s, func(b *bench) {
-		for i := range b.p.linear {
-			l := &b.p.linear[i]
+		for i := range b.p.gemms {
+			l := &b.p.gemms[i]
 			for turn, c := range []struct{ batch, n, k int }{{l.rows, 16, 64}, {1, 80, 192}, {l.rows/2 + 1, 208, 704}, {l.rows, 48, 1088}, {1, 992, 1280}} {
 				for _, parts := range []int{1, 3} {
-					b.summed(l, c.batch, c.n, c.k, parts, uint32(turn), turn%2 == 0)
+					b.allReduce(l, c.batch, c.n, c.k, parts, uint32(turn), turn%2 == 0)
 				}
-				if l.half.scores != nil {
+				if l.half.kernel != nil {
 					b.scores(l.asHalves(), c.batch, c.n-3, c.k, 1)
 				}
 			}
@@ -31,7 +32,7 @@ func TestKernelLinearRanks(t *testing.T) {
 
 // postedAt is the word that value i of n to a sequence is posted in by a wide product, and
 // how far up there.
-func (l *linearKernels) postedAt(n, i int) (word, shift int) {
+func (l *gemmKernels) packetAt(n, i int) (word, shift int) {
 	seq, o := i/n, i%n
 	lane := seq%8*4 + o%8/2
 	return (o/16*(l.rows/8)+seq/8)*64 + 2*lane + o%16/8, o % 2 * 24
@@ -40,7 +41,7 @@ func (l *linearKernels) postedAt(n, i int) (word, shift int) {
 // summed runs rank 1 of two, for which the other's sums are there, after so many
 // turns. It may add to the stream or not. parts are of the columns, or of wide products
 // the multiprocessors.
-func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, adds bool) {
+func (b *bench) allReduce(l *gemmKernels, batch, n, k, parts int, turns uint32, adds bool) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
 	stream, old := b.floats(batch*n, 1)
@@ -55,8 +56,8 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 	side := int(turn % 2 * 2)
 	mine := make([]uint64, 4*batch*n)
 	for i, v := range other {
-		if l.isWide() {
-			at, shift := l.postedAt(n, i)
+		if l.isWgmma() {
+			at, shift := l.packetAt(n, i)
 			word := &mine[side*l.rows*n/2+at]
 			*word = *word&^(0xffff<<48) | uint64(turn)<<48 | uint64(math.Float32bits(v)>>8)<<shift
 			continue
@@ -69,25 +70,25 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 	}
 	boxes := []cuda.Ptr{room[uint64](b, 4*batch*n), put(b, mine)}
 	left := put(b, counts)
-	c := l.cutFor(n, k, toStream, 1)
-	args := []any{int32(n), int32(k), int32(batch), float32(1e-5), cuda.Ptr(0), y, toH, sums, put(b, norm)}
-	mail := []any{put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), cuda.Ptr(0), uint64(1e9), int32(1), left}
-	if r := &l.wide.stream; l.isWide() {
-		maps, err := wideArguments(b.dev, r, l.rows, toStream, put(b, w), put(b, x), n, k, batch)
-		b.must(err)
-		b.run(l.summed, r.launch(l.rows, parts), append(append(maps, args...), mail...)...)
+	c := l.splitKFor(n, k, residualEpilogue, 1)
+	o := gemmOperands{w: put(b, w), x: put(b, x), out: n, in: k, y: y, y16: toH, nextSquares: sums, nextNorm: put(b, norm)}
+	ll := llOperands{buffers: put(b, []uint64{uint64(boxes[0]), uint64(boxes[1])}), limit: time.Second, rank: 1, epochs: left}
+	if r := &l.wgmma.residual; l.isWgmma() {
+		maps, err := wgmmaTensorMaps(b.dev, r, l.rows, residualEpilogue, &o, batch)
+		b.noError(err)
+		b.run(l.allReduceGEMM, r.launch(l.rows, parts), append(append(maps, o.args(batch, 1e-5)...), ll.args()...)...)
 	} else {
 		c.parts = min(parts, (k+l.depth-1)/l.depth)
-		args = append(append([]any{put(b, w), put(b, x)}, args...), int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
-		b.run(l.summed, l.launch(c, b.dev.SMs, l.of(toStream)), append(args, mail...)...)
+		split := splitKBuffers{parts: c.parts, sums: room[uint8](b, c.tiles*c.parts*l.sums()), arrived: put(b, make([]uint32, c.tiles))}
+		b.run(l.allReduceGEMM, l.launch(c, b.dev.SMs, l.of(residualEpilogue)), append(o.skinnyArgs(batch, 1e-5, &split, nil), ll.args()...)...)
 	}
 
-	want, own, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
+	want, gemm, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
 		for o := range n {
 			i := s*n + o
-			own[i] = dot(ws, xs, o, s, k)
-			want[i] = own[i] + others[i]
+			gemm[i] = dot(ws, xs, o, s, k)
+			want[i] = gemm[i] + others[i]
 			if adds {
 				want[i] += old[i]
 			}
@@ -97,19 +98,19 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 	}
 	what := fmt.Sprintf("summed %d of %dx%dx%d, %d parts", l.rows, batch, n, k, c.parts)
 	limit := 1e-5
-	if l.isWide() {
-		limit = wideError
+	if l.isWgmma() {
+		limit = wgmmaError
 	}
 	near(b.t, what, get[float32](b, y, batch*n), want, limit)
 	if adds {
-		near(b.t, what+", normed", b.widen(get[uint16](b, h, batch*n)), normed, b.rounding())
+		near(b.t, what+", normed", b.toFloat(get[uint16](b, h, batch*n)), normed, b.rounding())
 		near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 10*limit)
 	}
 	posted := make([]float32, batch*n)
 	left0 := get[uint64](b, boxes[0], 4*batch*n)
 	for i := range posted {
-		if l.isWide() {
-			at, shift := l.postedAt(n, i)
+		if l.isWgmma() {
+			at, shift := l.packetAt(n, i)
 			v := left0[(side+1)*l.rows*n/2+at]
 			if uint32(v>>48) != turn {
 				b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>48, turn)
@@ -123,7 +124,7 @@ func (b *bench) summed(l *linearKernels, batch, n, k, parts int, turns uint32, a
 		}
 		posted[i] = math.Float32frombits(uint32(v))
 	}
-	near(b.t, what+", posted", posted, own, limit)
+	near(b.t, what+", posted", posted, gemm, limit)
 	for i, v := range get[uint32](b, left, n/16) {
 		if v != turn {
 			b.t.Errorf("%s: tile %d had turn %d, not %d", what, i, v, turn)

@@ -36,23 +36,23 @@ func newBenchLike(t testing.TB, s *shape, like func(*cuda.Properties), more ...s
 	b := &bench{t: t, f: s.float(), r: rand.New(rand.NewPCG(uint64(s.headDim), uint64(s.heads)))}
 	var err error
 	b.dev, err = cuda.Open(0, folder)
-	b.must(err)
+	b.noError(err)
 	like(&b.dev.Properties)
-	t.Cleanup(func() { b.must(b.dev.Close()) })
+	t.Cleanup(func() { b.noError(b.dev.Close()) })
 	b.s, err = b.dev.NewStream()
-	b.must(err)
+	b.noError(err)
 	c, err := cuda.OpenCompiler(folder)
-	b.must(err)
-	rings := append(linearShapes(), quantizedShapes(s.kept)...)
+	b.noError(err)
+	rings := append(skinnyGEMMs(), quantizedGEMMs(s.quant)...)
 	one, _ := opening.LoadOrStore(fmt.Sprint(defines(s, rings), more), &sync.Mutex{})
 	one.(*sync.Mutex).Lock()
 	defer one.(*sync.Mutex).Unlock()
 	b.p, err = compile(b.dev, c, cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"}, s, rings, more...)
-	b.must(err)
+	b.noError(err)
 	return b
 }
 
-func (b *bench) must(err error) {
+func (b *bench) noError(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
@@ -63,7 +63,7 @@ func (b *bench) must(err error) {
 func put[T cuda.Number](b *bench, v []T) cuda.Ptr {
 	b.t.Helper()
 	p := room[T](b, len(v))
-	b.must(cuda.Upload(b.dev, p, v))
+	b.noError(cuda.Upload(b.dev, p, v))
 	return p
 }
 
@@ -73,8 +73,8 @@ func room[T cuda.Number](b *bench, n int) cuda.Ptr {
 	var zero T
 	bytes := n * int(sizeOf(zero))
 	p, err := b.dev.Alloc("a test", bytes)
-	b.must(err)
-	b.must(b.dev.Fill(p, 0xff, bytes))
+	b.noError(err)
+	b.noError(b.dev.Fill(p, 0xff, bytes))
 	return p
 }
 
@@ -93,15 +93,15 @@ func sizeOf[T cuda.Number](v T) uintptr {
 // get reads n values back.
 func get[T cuda.Number](b *bench, p cuda.Ptr, n int) []T {
 	b.t.Helper()
-	b.must(b.s.Sync())
+	b.noError(b.s.Sync())
 	out := make([]T, n)
-	b.must(cuda.Download(b.dev, out, p))
+	b.noError(cuda.Download(b.dev, out, p))
 	return out
 }
 
 func (b *bench) run(k *cuda.Kernel, l cuda.Launch, args ...any) {
 	b.t.Helper()
-	b.must(k.Queue(b.s, l, args...))
+	b.noError(k.Queue(b.s, l, args...))
 }
 
 // normal are n values of a normal distribution, rounded to the kernels' format.
@@ -123,7 +123,7 @@ func (b *bench) floats(n int, deviation float64) ([]float32, []float64) {
 	return raw, v
 }
 
-func (b *bench) widen(raw []uint16) []float64 {
+func (b *bench) toFloat(raw []uint16) []float64 {
 	v := make([]float64, len(raw))
 	for i := range raw {
 		v[i] = float64(b.f.Value(raw[i]))
@@ -147,6 +147,9 @@ func both(t *testing.T, s shape, test func(b *bench)) {
 		s.fp16 = fp16
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if fp16 {
+				emulate.Long(t)
+			}
 			test(newBench(t, &s))
 		})
 	}
@@ -184,9 +187,9 @@ var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
 
 // The products of decoding, for each ring, at batches that fill it and not, with
 // rows that end within a tile and inputs that end within a stage.
-func TestKernelLinear(t *testing.T) {
+func TestKernelSkinnyGEMM(t *testing.T) {
 	t.Parallel()
-	both(t, plain, (*bench).linear)
+	both(t, plain, (*bench).skinny)
 }
 
 // cuts are into how many parts products are cut: 0 is one part, on few blocks.
@@ -197,12 +200,12 @@ func cuts() []int {
 	return []int{1, 3, 0}
 }
 
-func (b *bench) linear() {
-	for i := range b.p.linear {
-		l := &b.p.linear[i]
+func (b *bench) skinny() {
+	for i := range b.p.gemms {
+		l := &b.p.gemms[i]
 		least := 1
 		if i > 0 {
-			least = b.p.linear[i-1].rows + 1
+			least = b.p.gemms[i-1].rows + 1
 		}
 		for _, c := range []struct{ batch, n, k int }{
 			{l.rows, 16, 64}, {least, 80, 192}, {(l.rows + least) / 2, 208, 704}, {l.rows, 48, 1088}, {least, 1000, 128},
@@ -235,9 +238,9 @@ func (b *bench) squares(x []float64, k int) (raw []float32, scale []float64) {
 
 // product runs a kernel of n rows of results, with its tiles cut into so many parts
 // along their columns, or as many as there are stages.
-func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, u use, n, k, parts int, args ...any) {
+func (b *bench) product(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, args ...any) {
 	b.t.Helper()
-	c := l.cutFor(n, k, u, 1)
+	c := l.splitKFor(n, k, u, 1)
 	c.parts = max(1, min(parts, (k+l.depth-1)/l.depth))
 	args = append(args, int32(c.parts), room[uint8](b, c.tiles*c.parts*l.sums()), put(b, make([]uint32, c.tiles)))
 	sms := b.dev.SMs
@@ -247,12 +250,12 @@ func (b *bench) product(l *linearKernels, kernel *cuda.Kernel, u use, n, k, part
 	b.run(kernel, l.launch(c, sms, l.of(u)), args...)
 }
 
-func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {
+func (b *bench) scores(l *gemmKernels, batch, n, k, parts int) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	y := room[float32](b, batch*n)
-	b.product(l, l.scores, toScores, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.normGEMM, storeEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {
@@ -263,13 +266,13 @@ func (b *bench) scores(l *linearKernels, batch, n, k, parts int) {
 	near(b.t, fmt.Sprintf("scores %d of %dx%dx%d", l.rows, batch, n, k), get[float32](b, y, batch*n), want, 1e-5)
 }
 
-func (b *bench) residual(l *linearKernels, batch, n, k, parts int) {
+func (b *bench) residual(l *gemmKernels, batch, n, k, parts int) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, h, sums := put(b, stream), room[uint16](b, batch*n), room[float32](b, batch*n/16)
-	b.product(l, l.residual, toStream, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.residualGEMM, residualEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		cuda.Ptr(0), y, h, sums, put(b, norm))
 	want, normed, squares := make([]float64, batch*n), make([]float64, batch*n), make([]float64, batch*n/16)
 	for s := range batch {
@@ -281,16 +284,16 @@ func (b *bench) residual(l *linearKernels, batch, n, k, parts int) {
 	}
 	what := fmt.Sprintf("residual %d of %dx%dx%d", l.rows, batch, n, k)
 	near(b.t, what, get[float32](b, y, batch*n), want, 1e-5)
-	near(b.t, what+", normed", b.widen(get[uint16](b, h, batch*n)), normed, b.rounding())
+	near(b.t, what+", normed", b.toFloat(get[uint16](b, h, batch*n)), normed, b.rounding())
 	near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 1e-5)
 }
 
-func (b *bench) swiglu(l *linearKernels, batch, n, k, parts int) {
+func (b *bench) swiglu(l *gemmKernels, batch, n, k, parts int) {
 	w, ws := b.normal(2*n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
 	sq, scale := b.squares(xs, k)
 	h := room[uint16](b, batch*n)
-	b.product(l, l.swiglu, toGated, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
+	b.product(l, l.swigluGEMM, swigluEpilogue, n, k, parts, put(b, w), put(b, x), int32(n), int32(k), int32(batch), float32(1e-5),
 		put(b, sq), cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for s := range batch {
@@ -298,7 +301,7 @@ func (b *bench) swiglu(l *linearKernels, batch, n, k, parts int) {
 			want[s*n+o] = silu(dot(ws, xs, o, s, k)*scale[s]) * dot(ws, xs, n+o, s, k) * scale[s]
 		}
 	}
-	near(b.t, fmt.Sprintf("swiglu %d of %dx%dx%d", l.rows, batch, n, k), b.widen(get[uint16](b, h, batch*n)), want, b.rounding())
+	near(b.t, fmt.Sprintf("swiglu %d of %dx%dx%d", l.rows, batch, n, k), b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
 }
 
 // What touches each value once.
@@ -330,7 +333,7 @@ func (b *bench) elementwise() {
 		}
 		near(t, "embedding", get[float32](b, x, rows*hidden), want, 0)
 		if threads == 1024 {
-			near(t, "embedding, normed", b.widen(get[uint16](b, xn, rows*hidden)), normed, b.rounding())
+			near(t, "embedding, normed", b.toFloat(get[uint16](b, xn, rows*hidden)), normed, b.rounding())
 			near(t, "embedding, squares", get[float32](b, sq, rows*hidden/16), squares, 1e-6)
 		}
 	}
@@ -348,7 +351,7 @@ func (b *bench) elementwise() {
 			want = append(want, v*scale[0]*g[i])
 		}
 	}
-	near(t, "norm", b.widen(get[uint16](b, y, rows*hidden)), want, b.rounding())
+	near(t, "norm", b.toFloat(get[uint16](b, y, rows*hidden)), want, b.rounding())
 
 	const width = 1088
 	in, ins := b.normal(rows*2*width, 3)
@@ -359,7 +362,7 @@ func (b *bench) elementwise() {
 		r, c := i/width, i%width
 		want[i] = silu(ins[r*2*width+c]) * ins[r*2*width+width+c]
 	}
-	near(t, "activation", b.widen(get[uint16](b, out, rows*width)), want, b.rounding())
+	near(t, "activation", b.toFloat(get[uint16](b, out, rows*width)), want, b.rounding())
 }
 
 // The greedy choice: the lowest index among equals, whatever the signs, at sizes

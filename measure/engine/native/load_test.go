@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 )
 
@@ -190,6 +191,9 @@ func TestChunks(t *testing.T) {
 		{safetensors.BFloat16, false, Options{Quantization: INT4}},
 	} {
 		t.Run(fmt.Sprintf("%d %v in %v %v of %d", c.stored, c.fp8, c.opt.FP16, c.opt.Quantization, c.opt.ranks()), func(t *testing.T) {
+			if c.opt.Quantization != Unquantized || c.opt.FP16 {
+				emulate.Long(t)
+			}
 			config := shareable()["multi_query"]
 			s, _ := storeOf(t, config, c.stored, c.fp8)
 			c.opt.Weights, c.opt.Batch, c.opt.PromptLen, c.opt.GenLen = s.write(t), 1, 4, 2
@@ -227,8 +231,8 @@ func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
 			return err
 		}
 		for _, ts := range e.w.tensors {
-			data, _, _ := ts.kept.bytes(ts.rows.N, ts.cols.N)
-			_, scales, zeros := ts.kept.bytes(ts.among, ts.cols.N)
+			data, _, _ := ts.quant.bytes(ts.rows.N, ts.cols.N)
+			_, scales, zeros := ts.quant.bytes(ts.among, ts.cols.N)
 			err := errors.Join(part(e.w.base.Add(ts.offset), data), part(e.w.base+ts.scales, scales), part(e.w.base+ts.zeros, zeros))
 			if err != nil {
 				return err

@@ -8,14 +8,14 @@ import (
 	"llmprof/models"
 )
 
-// mixture is the experts of a layer; experts is 0 where the model has none.
-type mixture struct {
+// A moeShape is the experts of a layer; experts is 0 for a dense model.
+type moeShape struct {
 	experts, topK int
-	normalized    bool // the weights of those chosen sum to 1
+	normalized    bool // The weights of the chosen experts sum to 1.
 }
 
-// Mixture reports whether a model has experts to choose among.
-func Mixture(m *models.Model) bool {
+// IsMoE reports whether a model has experts to choose among.
+func IsMoE(m *models.Model) bool {
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {
 			if m.Layers[i].Blocks[j].Experts != nil {
@@ -26,25 +26,25 @@ func Mixture(m *models.Model) bool {
 	return false
 }
 
-// mostExperts is what the kernel that chooses them holds, and mostChosen a lane
-// each of its warp.
-const mostExperts, mostChosen = 256, 32
+// The kernel that chooses experts has room for maxExperts scores, and a lane of its warp for each
+// chosen expert.
+const maxExperts, maxTopK = 256, 32
 
-// readExperts takes the sizes of a layer's mixture. What does not fit is said.
+// readExperts takes the sizes of a layer's experts. It returns why a layer is not supported.
 func (s *shape) readExperts(e *models.Experts, name string) (why string) {
 	if e.Shared != nil || e.Idle > 0 || len(e.Router) != 1 || e.Router[0].Bias || !e.Activation.Gated {
 		return fmt.Sprintf("the mixture of %q is not plain: a router and gated experts", name)
 	}
-	if e.Count > mostExperts || e.TopK > mostChosen || e.TopK > e.Count || e.TopK < 1 {
-		return fmt.Sprintf("%q has %d experts of which it takes %d; this engine has up to %d and %d", name, e.Count, e.TopK, mostExperts, mostChosen)
+	if e.Count > maxExperts || e.TopK > maxTopK || e.TopK > e.Count || e.TopK < 1 {
+		return fmt.Sprintf("%q has %d experts of which it takes %d; this engine has up to %d and %d", name, e.Count, e.TopK, maxExperts, maxTopK)
 	}
-	s.mixture = mixture{experts: e.Count, topK: e.TopK}
+	s.moeShape = moeShape{experts: e.Count, topK: e.TopK}
 	s.inner = e.Activation.Width
 	return ""
 }
 
-// mixtureNumbers reads how the chosen are weighed: Mixtral's always sum to 1, of
-// Qwen3-MoE config.json says it (transformers' default is false).
+// mixtureNumbers reads how the chosen experts are weighted. Mixtral's weights always sum to 1;
+// config.json of Qwen3-MoE says it (transformers' default is false).
 func (s *shape) mixtureNumbers(family string, config []byte) error {
 	var n struct {
 		Normalized bool `json:"norm_topk_prob"`
@@ -58,7 +58,7 @@ func (s *shape) mixtureNumbers(family string, config []byte) error {
 
 const mixtral = "mixtral"
 
-// expertNames are what checkpoints call the router and an expert's matrices.
+// expertNames are the names of the router and of an expert's matrices in checkpoints.
 func expertNames(family, layer string) (router, expert, gate, up, down string) {
 	if family == mixtral {
 		m := layer + "block_sparse_moe."
@@ -68,7 +68,7 @@ func expertNames(family, layer string) (router, expert, gate, up, down string) {
 	return m + "gate.weight", m + "experts.%d.", "gate_proj.weight", "up_proj.weight", "down_proj.weight"
 }
 
-// placeExperts lists the tensors of a layer's mixture.
+// placeExperts lists the tensors of a layer's router and experts.
 func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 	router, expert, gate, up, down := expertNames(s.family, layer)
 	l.router = w.place(false, wholeMatrix(router, s.experts, s.hidden))
@@ -78,68 +78,68 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 		first = append(first, s.rowsOf(p+gate, s.inner, s.hidden), s.rowsOf(p+up, s.inner, s.hidden))
 		second = append(second, s.columnsOf(p+down, s.hidden, s.inner))
 	}
-	l.gateUp = w.placeLinear(s.kept, first...)
-	l.down = w.placeLinear(s.kept, second...)
+	l.gateUp = w.placeLinear(s.quant, first...)
+	l.down = w.placeLinear(s.quant, second...)
 }
 
-// pairsOfTile repeats PAIRS of moe.cu.
+// pairsOfTile repeats PAIRS of moe.cu. A pair is a token and one of its experts.
 const pairsOfTile = 64
 
-// mostTiles is how many tiles of so many pairs each they fill at most.
-func (m *mixture) mostTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
+// maxTiles is the most tiles that so many pairs fill.
+func (m *moeShape) maxTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }
 
-// A mixtureBuffers is what the experts need besides the weights.
-type mixtureBuffers struct {
+// moeBuffers are the buffers of a MoE layer.
+type moeBuffers struct {
 	router  cuda.Ptr // float32 [rows][experts]
 	chosen  cuda.Ptr // int32 [rows][topK]
 	shares  cuda.Ptr // float32 [rows][topK]
 	order   cuda.Ptr // int32 [tiles][pairsOfTile]
 	tiles   cuda.Ptr // int32 [1+tiles]
-	chose   cuda.Ptr // uint32, tokens whose experts are chosen
+	routed  cuda.Ptr // uint32, how many tokens have their experts
 	outputs cuda.Ptr // bf16 [rows][topK][hidden]
 
-	posted    cuda.Ptr // uint64, what blocks of a step's kernel post to each other (moe_step.cu)
-	stepTurns cuda.Ptr // uint32 [multiprocessors], how often each did
-	stepTable cuda.Ptr // uint64 [layers][stepLayerWords], what the kernel has to know of each
+	stepPackets cuda.Ptr // uint64, the packets that blocks of the megakernel send each other (moe_megakernel_state.cuh)
+	stepEpochs  cuda.Ptr // uint32 [multiprocessors], the last epoch of each block
+	layerTable  cuda.Ptr // uint64 [layers][stepLayerWords], the megakernel's table of layers
 }
 
-// measureMixture asks for what replaces the feed-forward's buffers; step is the
-// most tokens at once.
+// measureMixture reserves the buffers that replace those of a dense feed-forward; step is the most
+// tokens at once.
 func (b *buffers) measureMixture(s *shape, step, sms int) {
 	pairs := step * s.topK
-	tiles := max(s.mostTiles(pairs, pairsOfTile), s.mostTiles(min(step, mostTokens)*s.topK, pairsOfGroup), 3*s.mostTiles(pairs, pairsOfItem))
-	b.ask(&b.router, "the router's scores", 4*step*s.experts)
-	b.ask(&b.chosen, "the chosen experts", 4*pairs)
-	b.ask(&b.shares, "the experts' weights", 4*pairs)
-	b.ask(&b.chose, "the choice's counter", 4)
-	b.ask(&b.posted, "what a step's blocks post to each other", s.postedInStep(sms))
-	b.ask(&b.stepTable, "the step's table", 8*stepLayerWords*s.layers)
-	b.ask(&b.stepTurns, "the turns of a step's blocks", 4*sms)
-	b.ask(&b.order, "the experts' order", 4*tiles*pairsOfTile)
-	b.ask(&b.tiles, "the experts' tiles", 4*(1+tiles))
-	b.ask(&b.act, "the activation", 2*pairs*s.inner)
-	b.ask(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
+	tiles := max(s.maxTiles(pairs, pairsOfTile), s.maxTiles(min(step, maxDecodeTokens)*s.topK, pairsOfGroup), 3*s.maxTiles(pairs, pairsOfItem))
+	b.reserve(&b.router, "the router's scores", 4*step*s.experts)
+	b.reserve(&b.chosen, "the chosen experts", 4*pairs)
+	b.reserve(&b.shares, "the experts' weights", 4*pairs)
+	b.reserve(&b.routed, "the choice's counter", 4)
+	b.reserve(&b.stepPackets, "the megakernel's packets", s.megakernelPacketBytes(sms))
+	b.reserve(&b.layerTable, "the step's table", 8*stepLayerWords*s.layers)
+	b.reserve(&b.stepEpochs, "the megakernel's epochs", 4*sms)
+	b.reserve(&b.order, "the experts' order", 4*tiles*pairsOfTile)
+	b.reserve(&b.tiles, "the experts' tiles", 4*(1+tiles))
+	b.reserve(&b.act, "the activation", 2*pairs*s.inner)
+	b.reserve(&b.outputs, "the experts' outputs", 2*pairs*s.hidden)
 }
 
-// mixtureKernels are those of moe.cu.
-type mixtureKernels struct {
+// moeKernels are the kernels of MoE layers.
+type moeKernels struct {
 	topK, gateUp                                *cuda.Kernel
 	group, promptsGateUp, promptsDown, sumParts *cuda.Kernel
 	choose                                      *cuda.Kernel
-	step                                        *cuda.Kernel // nil where no step of one sequence is done so
-	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // the last two nil elsewhere
+	megakernel                                  *cuda.Kernel // nil if no decode step uses it
+	sort, gather, hopperGateUp, hopperDown      *cuda.Kernel // The last two are nil except on Hopper.
 	rings                                       []expertRing
-	narrow                                      narrowMixtureKernels
+	quantized                                   quantizedMoEKernels
 }
 
-func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
+func (m *moeKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	names := map[string]**cuda.Kernel{
 		"top_k": &m.topK, "experts_gate_up": &m.gateUp, "group_pairs": &m.group,
 		"prompts_gate_up": &m.promptsGateUp, "prompts_down": &m.promptsDown, "experts_sum": &m.sumParts,
 		"sort_pairs": &m.sort, "gather_pairs": &m.gather, "choose_and_group": &m.choose,
 	}
-	if s.step.blocks > 0 {
-		names["mixture_step"] = &m.step
+	if s.megakernel.blocks > 0 {
+		names["mixture_step"] = &m.megakernel
 	}
 	if p.hopper {
 		names["prompts_gate_up_hopper"], names["prompts_down_hopper"] = &m.hopperGateUp, &m.hopperDown
@@ -151,7 +151,7 @@ func (m *mixtureKernels) names(s *shape, p *program) map[string]**cuda.Kernel {
 	return names
 }
 
-// queueTopK queues the choice of rows tokens' experts.
+// queueTopK queues the choice of the experts of rows tokens.
 func (e *Engine) queueTopK(rows int, early bool) error {
 	sh, b := &e.shape, e.b
 	normalized := map[bool]int32{true: 1}[sh.normalized]
@@ -159,28 +159,28 @@ func (e *Engine) queueTopK(rows int, early bool) error {
 	return e.p.moe.topK.Queue(e.s, l, b.router, int32(sh.experts), int32(sh.topK), normalized, b.chosen, b.shares)
 }
 
-// queueGroups puts the pairs of rows tokens in tiles of pairsOfTile.
+// queueGroups sorts the pairs of rows tokens into tiles of pairsOfTile.
 func (e *Engine) queueGroups(rows int) error {
 	b := e.b
 	return e.p.moe.group.Queue(e.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.chosen, int32(rows*e.shape.topK), int32(e.shape.experts), b.order, b.tiles)
 }
 
-// stepExperts adds the mixture of one layer of a decode step, by the engine's own
-// kernels; next is the norm of what follows.
-func (e *Engine) stepExperts(s *sequence, i int, own *linearKernels, next cuda.Ptr) {
+// stepExperts adds the MoE layer of a decode step by the engine's own GEMMs; next is the norm that
+// follows.
+func (e *Engine) stepExperts(s *sequence, i int, gemm *gemmKernels, next cuda.Ptr) {
 	sh, b, w, n := &e.shape, e.b, &e.w.layers[i], e.opt.Batch
-	if sh.kept != Unquantized {
-		e.stepNarrowExperts(s, i, next)
+	if sh.quant != Unquantized {
+		e.stepQuantizedExperts(s, i, next)
 		return
 	}
-	s.add(i, func() error { return e.queueScores(own, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
+	s.add(i, func() error { return e.queueScores(gemm, b.router, w.router, sh.experts) }, "router", "post_attention_layernorm")
 	s.add(i, func() error { return e.queueChoice(n, true) }, "top_k")
 	s.add(i, func() error { return e.queueStepGateUp(w) }, "experts_gate_up", "experts_activation")
 	s.add(i, func() error { return e.queueExpertsDown(w, n, next) }, "experts_down")
 	e.addSum(s, i, n, outProduct{block: feedForward, next: next})
 }
 
-// queueStepGateUp queues the first half of a step's experts, of a norm that is not done.
+// queueStepGateUp queues experts_gate_up of a decode step, with the norm fused into it.
 func (e *Engine) queueStepGateUp(w *layerWeights) error {
 	sh, b, n := &e.shape, e.b, e.opt.Batch
 	if n == 1 {
@@ -190,18 +190,17 @@ func (e *Engine) queueStepGateUp(w *layerWeights) error {
 	return e.p.moe.gateUp.Queue(e.s, l, w.gateUp, b.h, b.squares, b.chosen, int32(sh.hidden), int32(sh.inner), int32(sh.topK), sh.eps, b.act)
 }
 
-// routerKey is of the router, which every rank has. Ranks that took it by the way
-// that was fastest on their own GPU could sum in another order, and choose other
-// experts; so where there are several, they take what cuBLASLt proposes first.
+// routerKey is the GEMM of the router, which every rank computes. If each rank took the algorithm that
+// is fastest on its GPU, they could sum in different orders and choose different experts. So several
+// ranks take the algorithm that cuBLASLt proposes first.
 func (e *Engine) routerKey(rows int) planKey {
-	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.experts, typ: cuda.Float32, alike: e.shape.ranks > 1}
+	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.experts, typ: cuda.Float32, sameOnAllRanks: e.shape.ranks > 1}
 }
 
-// addExperts adds the mixture of rows tokens, each expert with all tokens that
-// chose it.
+// addExperts adds the MoE layer of rows tokens, with one grouped GEMM for all tokens of an expert.
 func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
-	few := sh.kept == Unquantized && e.few(rows)
+	few := sh.quant == Unquantized && e.fitsDecodeRings(rows)
 	hopper := e.p.moe.hopperDown != nil && !few
 	s.add(layer, func() error { return e.queueNorm(w.mlpNorm, b.h, rows, 1, 0) }, "post_attention_layernorm")
 	s.add(layer, func() error { return e.product(b.router, b.h, w.router, e.routerKey(rows)) }, "router")
@@ -229,19 +228,19 @@ func (e *Engine) addExperts(s *sequence, layer, rows int) {
 	e.addSum(s, layer, rows, outProduct{block: feedForward})
 }
 
-// addHopperExperts adds the products of sorted pairs by Hopper's tensor cores.
+// addHopperExperts adds the grouped GEMMs of sorted pairs by wgmma.
 func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 	sh, w := &e.shape, &e.w.layers[layer]
 	s.add(layer, func() (err error) {
 		p := e.promptExperts(w, rows)
-		if p.gateUp, err = e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden); err != nil {
+		if p.gateUp, err = e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden); err != nil {
 			return err
 		}
 		return p.up()
 	}, "experts_gate_up", "experts_activation")
 	s.add(layer, func() (err error) {
 		p := e.promptExperts(w, rows)
-		if p.downs, err = e.wide(w.down, sh.experts*sh.hidden, sh.inner); err != nil {
+		if p.downs, err = e.dequantize(w.down, sh.experts*sh.hidden, sh.inner); err != nil {
 			return err
 		}
 		if err := p.down(); err != nil {
@@ -251,34 +250,34 @@ func (e *Engine) addHopperExperts(s *sequence, layer, rows int) {
 	}, "experts_down")
 }
 
-// addGroupedExperts adds the products of tiles of pairs by mma.
+// addGroupedExperts adds the grouped GEMMs of tiles of pairs by mma.
 func (e *Engine) addGroupedExperts(s *sequence, layer, rows int) {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	hidden, inner, top := int32(sh.hidden), int32(sh.inner), int32(sh.topK)
-	tiles := sh.mostTiles(rows*sh.topK, pairsOfTile)
-	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu: two stages
+	tiles := sh.maxTiles(rows*sh.topK, pairsOfTile)
+	const shared = 2 * (pairsOfTile + 64) * 64 * 2 // moe.cu has two stages.
 	s.add(layer, func() error {
-		wide, err := e.wide(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
+		w16, err := e.dequantize(w.gateUp, 2*sh.experts*sh.inner, sh.hidden)
 		if err != nil {
 			return err
 		}
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		return e.p.moe.promptsGateUp.Queue(e.s, l, wide, b.h, b.order, b.tiles, hidden, inner, top, b.act)
+		return e.p.moe.promptsGateUp.Queue(e.s, l, w16, b.h, b.order, b.tiles, hidden, inner, top, b.act)
 	}, "experts_gate_up", "experts_activation")
 	s.add(layer, func() error {
-		wide, err := e.wide(w.down, sh.experts*sh.hidden, sh.inner)
+		w16, err := e.dequantize(w.down, sh.experts*sh.hidden, sh.inner)
 		if err != nil {
 			return err
 		}
 		l := cuda.Launch{Grid: cuda.Dim{X: sh.hidden / 64, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared}
-		if err := e.p.moe.promptsDown.Queue(e.s, l, wide, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
+		if err := e.p.moe.promptsDown.Queue(e.s, l, w16, b.act, b.order, b.tiles, hidden, inner, top, b.outputs); err != nil {
 			return err
 		}
 		return e.queueExpertsSum(rows)
 	}, "experts_down")
 }
 
-// queueExpertsSum queues the sum of the experts' outputs of rows tokens.
+// queueExpertsSum queues the weighted sum of the experts' outputs of rows tokens.
 func (e *Engine) queueExpertsSum(rows int) error {
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 256}}
 	return e.p.moe.sumParts.Queue(e.s, l, e.b.outputs, e.b.shares, e.blockOut(feedForward), int32(e.shape.hidden), int32(e.shape.topK))

@@ -2,41 +2,41 @@ package native
 
 import "llmprof/measure/engine/native/cuda"
 
-// pairsOfItem repeats MOST_PAIRS of moe_prefill_hopper.cu, pairsOfBox BOX_PAIRS.
+// pairsOfItem repeats MOST_PAIRS of moe_prefill_hopper.cu, and pairsOfBox repeats BOX_PAIRS.
 const pairsOfItem, pairsOfBox = 160, 16
 
-// hopperShared is the dynamic shared memory of a block there: four stages of 256 rows of
-// weights and the pairs, 64 columns each, and what aligns them.
+// hopperShared is the dynamic shared memory of a block in moe_prefill_hopper.cu: four stages of 256
+// weight rows and the pairs, with 64 columns each, and the alignment.
 const hopperShared = 4*(256+pairsOfItem)*128 + 1024
 
-// promptExperts queues the experts of many tokens on Hopper's tensor cores.
+// promptExperts queues the grouped GEMMs of a prefill by wgmma.
 type promptExperts struct {
 	dev           *cuda.Device
 	s             *cuda.Stream
-	k             *mixtureKernels
+	k             *moeKernels
 	sh            *shape
 	rows          int
 	order, tiles  cuda.Ptr
 	chosen        cuda.Ptr
-	x             cuda.Ptr // [rows][hidden], normed
-	sorted        cuda.Ptr // 16 bits [pairs][hidden], and the experts' outputs afterwards
-	act           cuda.Ptr // 16 bits [pairs][inner], in the order of the experts
+	x             cuda.Ptr // [rows][hidden], the normed tokens
+	sorted        cuda.Ptr // 16 bits [pairs][hidden], the tokens sorted by expert; later the experts' outputs
+	act           cuda.Ptr // 16 bits [pairs][inner], sorted by expert
 	gateUp, downs cuda.Ptr
 }
 
-// promptExperts are those of a layer.
+// promptExperts are those of one layer.
 func (e *Engine) promptExperts(w *layerWeights, rows int) *promptExperts {
 	b := e.b
 	return &promptExperts{dev: e.dev, s: e.s, k: &e.p.moe, sh: &e.shape, rows: rows, order: b.order, tiles: b.tiles, chosen: b.chosen,
 		x: b.h, sorted: b.outputs, act: b.act, gateUp: w.gateUp, downs: w.down}
 }
 
-// sort queues the order of the pairs.
+// sort queues the sorting of the pairs by expert.
 func (p *promptExperts) sort() error {
 	return p.k.sort.Queue(p.s, cuda.Launch{Block: cuda.Dim{X: 1024}}, p.chosen, int32(p.rows*p.sh.topK), int32(p.sh.experts), p.order, p.tiles)
 }
 
-// up queues the first half.
+// up queues the gather of the tokens and experts_gate_up.
 func (p *promptExperts) up() error {
 	l := cuda.Launch{Grid: cuda.Dim{X: p.rows * p.sh.topK}, Block: cuda.Dim{X: 128}}
 	if err := p.k.gather.Queue(p.s, l, p.x, p.order, int32(p.sh.hidden), int32(p.sh.topK), p.sorted); err != nil {
@@ -45,12 +45,12 @@ func (p *promptExperts) up() error {
 	return p.product(p.k.hopperGateUp, p.gateUp, p.sorted, p.act, p.sh.hidden, p.sh.inner, 2*p.sh.experts)
 }
 
-// down queues the second half.
+// down queues experts_down.
 func (p *promptExperts) down() error {
 	return p.product(p.k.hopperDown, p.downs, p.act, p.sorted, p.sh.inner, p.sh.hidden, p.sh.experts)
 }
 
-// product queues one of them, of matrices of out rows of in columns.
+// product queues one grouped GEMM of matrices with out rows and in columns.
 func (p *promptExperts) product(k *cuda.Kernel, w, x, y cuda.Ptr, in, out, matrices int) error {
 	weights, err := p.dev.TensorMap(&cuda.Tensor{At: w, Size: [3]int{in, out, matrices}, Stride: [2]int{2 * in, 2 * in * out}, Box: [3]int{64, 128, 1}})
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 // mixture is the feed-forward of a mixture of experts.
-func (r *reference) mixture(h []float64, layer string) []float64 {
+func (r *reference) moe(h []float64, layer string) []float64 {
 	s := &r.s
 	router, expert, gate, up, down := expertNames(s.family, layer)
 	name := func(n string) string { return strings.TrimSuffix(n, ".weight") }
@@ -21,11 +22,11 @@ func (r *reference) mixture(h []float64, layer string) []float64 {
 	out := make([]float64, len(h))
 	for i, e := range chosen {
 		p := fmt.Sprintf(expert, e)
-		g, u := r.kept(r.linear(h, p+name(gate))), r.kept(r.linear(h, p+name(up)))
+		g, u := r.quant(r.linear(h, p+name(gate))), r.quant(r.linear(h, p+name(up)))
 		for j := range g {
 			g[j] = silu(g[j]) * u[j]
 		}
-		for j, v := range r.linear(r.kept(g), p+name(down)) {
+		for j, v := range r.linear(r.quant(g), p+name(down)) {
 			out[j] += shares[i] * v
 		}
 	}
@@ -60,7 +61,7 @@ func choose(scores []float64, top int, normalized bool) (chosen []int, shares []
 }
 
 // A mixtureBench is one layer's mixture on the device, and the same here.
-type mixtureBench struct {
+type moeBench struct {
 	*bench
 	s               *shape
 	wGateUp, wDown  cuda.Ptr
@@ -74,10 +75,13 @@ type mixtureBench struct {
 // Each kernel of a mixture: sizes that no tile divides, experts that nobody takes
 // and one that all take.
 func TestKernelMixture(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
-			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			if m.experts != 37 {
+				emulate.Long(t)
+			}
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, moeShape: m}
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 480
 			}
@@ -96,9 +100,9 @@ func TestKernelMixture(t *testing.T) {
 }
 
 // newMixtureBench makes the experts' weights.
-func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
+func newMixtureBench(t *testing.T, on *bench, s *shape) *moeBench {
 	t.Helper()
-	b := &mixtureBench{bench: on, s: s}
+	b := &moeBench{bench: on, s: s}
 	var raw []uint16
 	raw, b.gateUps = b.normal(s.experts*2*s.inner*s.hidden, 0.05)
 	b.wGateUp = put(b.bench, raw)
@@ -110,9 +114,9 @@ func newMixtureBench(t *testing.T, on *bench, s *shape) *mixtureBench {
 // The rings of a step's experts fit where a block has little shared memory too, for up to
 // 16 tokens; for more it is known when they do not.
 func TestExpertRingsFit(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2}, {experts: 128, topK: 8}, {experts: mostExperts, topK: mostChosen}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2}, {experts: 128, topK: 8}, {experts: maxExperts, topK: maxTopK}} {
 		for _, memory := range []int{227 << 10, 163 << 10, 99 << 10, 96 << 10, 64 << 10} {
-			e := &Engine{shape: shape{mixture: m}, dev: &cuda.Device{}, p: &program{}}
+			e := &Engine{shape: shape{moeShape: m}, dev: &cuda.Device{}, p: &program{}}
 			e.dev.SharedOptIn = memory
 			e.p.moe.rings = m.fit(expertRings(), memory)
 			for _, r := range e.p.moe.rings {
@@ -124,11 +128,11 @@ func TestExpertRingsFit(t *testing.T) {
 				}
 			}
 			for _, tokens := range []int{1, 2, 16} {
-				if !e.few(tokens) {
+				if !e.fitsDecodeRings(tokens) {
 					t.Errorf("%d tokens of %d experts do not fit in %d KiB", tokens, m.experts, memory>>10)
 				}
 			}
-			if e.few(mostTokens + 1) {
+			if e.fitsDecodeRings(maxDecodeTokens + 1) {
 				t.Error("more tokens than the kernels take")
 			}
 		}
@@ -138,19 +142,19 @@ func TestExpertRingsFit(t *testing.T) {
 // A router of few experts is cut along its columns, as in Mixtral-8x7B: there is room for
 // its parts where no other product of the model has any.
 func TestRouterHasRoomForParts(t *testing.T) {
-	s := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 32000, mixture: mixture{experts: 8, topK: 2}}
-	cut := 0
-	for _, l := range linearShapes() {
-		c := l.cutFor(s.experts, s.hidden, toScores, 132)
+	s := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 32000, moeShape: moeShape{experts: 8, topK: 2}}
+	splitK := 0
+	for _, l := range skinnyGEMMs() {
+		c := l.splitKFor(s.experts, s.hidden, storeEpilogue, 132)
 		if c.parts < 2 {
 			continue
 		}
-		cut++
+		splitK++
 		if sums, counters := l.scratch(&s, 132); sums < c.tiles*c.parts*l.sums() || counters < c.tiles {
 			t.Errorf("up to %d rows: %d bytes and %d counters for %d parts of %d tiles", l.rows, sums, counters, c.parts, c.tiles)
 		}
 	}
-	if cut == 0 {
+	if splitK == 0 {
 		t.Error("no router is cut")
 	}
 }
@@ -158,16 +162,16 @@ func TestRouterHasRoomForParts(t *testing.T) {
 // All tokens of a step with one expert, which makes as many groups of it, and the most
 // tokens that these kernels take.
 func TestKernelMixtureOfOne(t *testing.T) {
-	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, mixture: mixture{experts: 4, topK: 1}}
+	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, moeShape: moeShape{experts: 4, topK: 1}}
 	b := newMixtureBench(t, newBench(t, &s), &s)
-	for _, rows := range []int{8, 9, mostTokens} {
+	for _, rows := range []int{8, 9, maxDecodeTokens} {
 		b.choose(rows)
-		b.step(rows, rows == mostTokens)
+		b.step(rows, rows == maxDecodeTokens)
 	}
 }
 
 // choose holds the choice of the experts.
-func (b *mixtureBench) choose(rows int) {
+func (b *moeBench) choose(rows int) {
 	s, n := b.s, b.s.experts
 	scores, values := b.floats(rows*n, 1)
 	for i := range n { // one that all take, and in the first row a tie of all others
@@ -192,7 +196,7 @@ func (b *mixtureBench) choose(rows int) {
 }
 
 // pair is what an expert makes of a token's normed input, before down.
-func (b *mixtureBench) pair(e int, x []float64) []float64 {
+func (b *moeBench) pair(e int, x []float64) []float64 {
 	s := b.s
 	w := b.gateUps[e*2*s.inner*s.hidden:]
 	out := make([]float64, s.inner)
@@ -203,7 +207,7 @@ func (b *mixtureBench) pair(e int, x []float64) []float64 {
 }
 
 // output is what the experts of a row add to the stream.
-func (b *mixtureBench) output(row int, act []float64) []float64 {
+func (b *moeBench) output(row int, act []float64) []float64 {
 	s := b.s
 	out := make([]float64, s.hidden)
 	for k := range s.topK {
@@ -217,7 +221,7 @@ func (b *mixtureBench) output(row int, act []float64) []float64 {
 }
 
 // step holds both halves of a decode step, of x whose norm is not done yet, or is.
-func (b *mixtureBench) step(rows int, normed bool) {
+func (b *moeBench) step(rows int, normed bool) {
 	s := b.s
 	x, xs := b.normal(rows*s.hidden, 2)
 	sq, scale := b.squares(xs, s.hidden)
@@ -228,7 +232,7 @@ func (b *mixtureBench) step(rows int, normed bool) {
 	e := b.engine(rows)
 	e.b.h, e.b.act, e.b.chosen, e.b.shares = put(b.bench, x), room[uint16](b.bench, rows*s.topK*s.inner), b.dChosen, b.dShare
 	b.groups(e, rows)
-	b.must(e.queueExpertsGateUp(&layerWeights{gateUp: b.wGateUp}, rows, squares))
+	b.noError(e.queueExpertsGateUp(&layerWeights{gateUp: b.wGateUp}, rows, squares))
 	input := func(row int) []float64 {
 		out := slices.Clone(xs[row*s.hidden : (row+1)*s.hidden])
 		for i := range out {
@@ -238,43 +242,43 @@ func (b *mixtureBench) step(rows int, normed bool) {
 		}
 		return out
 	}
-	acts := b.holdActs(e.b.act, rows, input)
+	acts := b.checkActs(e.b.act, rows, input)
 	if !normed {
 		e.b.act, e.b.squares = room[uint16](b.bench, rows*s.topK*s.inner), squares
-		b.must(e.queueStepGateUp(&layerWeights{gateUp: b.wGateUp}))
-		acts = b.holdActs(e.b.act, rows, input)
+		b.noError(e.queueStepGateUp(&layerWeights{gateUp: b.wGateUp}))
+		acts = b.checkActs(e.b.act, rows, input)
 	}
 	b.down(e, rows, acts, normed)
 }
 
 // engine is as much of one as queues the experts.
-func (b *mixtureBench) engine(rows int) *Engine {
+func (b *moeBench) engine(rows int) *Engine {
 	e := &Engine{opt: Options{Batch: rows, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
 	e.shape.eps = 1e-5
 	return e
 }
 
 // groups puts the pairs in groups.
-func (b *mixtureBench) groups(e *Engine, rows int) {
+func (b *moeBench) groups(e *Engine, rows int) {
 	pairs, s := rows*b.s.topK, b.s
-	most := s.mostTiles(pairs, pairsOfGroup)
+	most := s.maxTiles(pairs, pairsOfGroup)
 	e.b.order, e.b.tiles = room[int32](b.bench, most*pairsOfGroup), room[int32](b.bench, 1+most)
 	if rows == 1 {
 		return
 	}
-	e.b.chose = put(b.bench, []uint32{0})
+	e.b.routed = put(b.bench, []uint32{0})
 	e.b.router, e.b.chosen, e.b.shares = b.scores, room[int32](b.bench, pairs), room[float32](b.bench, pairs)
-	b.must(e.queueChoice(rows, false))
+	b.noError(e.queueChoice(rows, false))
 	if got := get[int32](b.bench, e.b.chosen, pairs); !slices.Equal(got, b.chosen) {
 		b.t.Fatalf("%d rows together: experts %d, want %d", rows, got, b.chosen)
 	}
-	b.holdOrder(get[int32](b.bench, e.b.order, most*pairsOfGroup), get[int32](b.bench, e.b.tiles, 1+most), pairsOfGroup)
+	b.checkOrder(get[int32](b.bench, e.b.order, most*pairsOfGroup), get[int32](b.bench, e.b.tiles, 1+most), pairsOfGroup)
 }
 
 // holdActs holds what gate and up made of each pair, of inputs that are normed.
-func (b *mixtureBench) holdActs(act cuda.Ptr, rows int, normed func(row int) []float64) []float64 {
+func (b *moeBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []float64) []float64 {
 	s := b.s
-	acts := b.widen(get[uint16](b.bench, act, rows*s.topK*s.inner))
+	acts := b.toFloat(get[uint16](b.bench, act, rows*s.topK*s.inner))
 	for pair, e := range b.chosen {
 		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, rows*s.topK, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), normed(pair/s.topK)), b.rounding())
 	}
@@ -282,7 +286,7 @@ func (b *mixtureBench) holdActs(act cuda.Ptr, rows int, normed func(row int) []f
 }
 
 // down holds the second half, with or without what the next product needs.
-func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
+func (b *moeBench) down(e *Engine, rows int, acts []float64, last bool) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	norm, g := b.normal(s.hidden, 1)
@@ -291,7 +295,7 @@ func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
 		next = put(b.bench, norm)
 	}
 	e.b.x, e.b.h, e.b.squares = put(b.bench, stream), room[uint16](b.bench, rows*s.hidden), room[float32](b.bench, rows*s.hidden/16)
-	b.must(e.queueExpertsDown(&layerWeights{down: b.wDown}, rows, next))
+	b.noError(e.queueExpertsDown(&layerWeights{down: b.wDown}, rows, next))
 	want, normed, squares := make([]float64, rows*s.hidden), make([]float64, rows*s.hidden), make([]float64, rows*s.hidden/16)
 	for r := range rows {
 		for o, v := range b.output(r, acts) {
@@ -305,23 +309,23 @@ func (b *mixtureBench) down(e *Engine, rows int, acts []float64, last bool) {
 	if last {
 		return
 	}
-	near(b.t, "normed", b.widen(get[uint16](b.bench, e.b.h, len(want))), normed, b.rounding())
+	near(b.t, "normed", b.toFloat(get[uint16](b.bench, e.b.h, len(want))), normed, b.rounding())
 	near(b.t, "squares", get[float32](b.bench, e.b.squares, len(squares)), squares, 1e-5)
 }
 
-func (b *mixtureBench) prompt(rows int) {
+func (b *moeBench) prompt(rows int) {
 	s, hidden, inner, top := b.s, int32(b.s.hidden), int32(b.s.inner), int32(b.s.topK)
 	pairs := rows * s.topK
-	tiles := s.mostTiles(pairs, pairsOfTile)
+	tiles := s.maxTiles(pairs, pairsOfTile)
 	order, list := room[int32](b.bench, tiles*pairsOfTile), room[int32](b.bench, 1+tiles)
 	b.run(b.p.moe.group, cuda.Launch{Block: cuda.Dim{X: 1024}}, b.dChosen, int32(pairs), int32(s.experts), order, list)
-	b.holdOrder(get[int32](b.bench, order, tiles*pairsOfTile), get[int32](b.bench, list, 1+tiles), pairsOfTile)
+	b.checkOrder(get[int32](b.bench, order, tiles*pairsOfTile), get[int32](b.bench, list, 1+tiles), pairsOfTile)
 	x, xs := b.normal(rows*s.hidden, 1)
 	act, outputs := room[uint16](b.bench, pairs*s.inner), room[uint16](b.bench, pairs*s.hidden)
 	const shared = 2 * (pairsOfTile + 64) * 64 * 2
 	b.run(b.p.moe.promptsGateUp, cuda.Launch{Grid: cuda.Dim{X: s.inner / 32, Y: tiles}, Block: cuda.Dim{X: 128}, Shared: shared},
 		b.wGateUp, put(b.bench, x), order, list, hidden, inner, top, act)
-	acts := b.widen(get[uint16](b.bench, act, pairs*s.inner))
+	acts := b.toFloat(get[uint16](b.bench, act, pairs*s.inner))
 	for pair, e := range b.chosen {
 		row := pair / s.topK
 		near(b.t, fmt.Sprintf("pair %d of %d, expert %d", pair, pairs, e), acts[pair*s.inner:(pair+1)*s.inner], b.pair(int(e), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
@@ -334,10 +338,13 @@ func (b *mixtureBench) prompt(rows int) {
 // The experts' products of prompts by Hopper's tensor cores: experts of none, of few and
 // of more pairs than an item has, rows of weights that fill no item.
 func TestKernelHopperExperts(t *testing.T) {
-	for _, m := range []mixture{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
+	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
 			t.Parallel()
-			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, mixture: m}
+			if m.experts != 37 {
+				emulate.Long(t)
+			}
+			s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 192, inner: 64, moeShape: m}
 			if m.experts < 9 {
 				s.hidden, s.inner = 320, 480
 			}
@@ -348,7 +355,7 @@ func TestKernelHopperExperts(t *testing.T) {
 			}{{"prompts_gate_up_hopper", &b.p.moe.hopperGateUp}, {"prompts_down_hopper", &b.p.moe.hopperDown}} {
 				var err error
 				*k.at, err = b.p.module.Kernel(k.name)
-				b.must(err)
+				b.noError(err)
 			}
 			for _, rows := range []int{1, 65, 171} {
 				b.choose(rows)
@@ -358,14 +365,14 @@ func TestKernelHopperExperts(t *testing.T) {
 	}
 }
 
-func (b *mixtureBench) hopper(rows int) {
+func (b *moeBench) hopper(rows int) {
 	s, pairs := b.s, rows*b.s.topK
 	x, xs := b.normal(rows*s.hidden, 1)
-	most := s.mostTiles(pairs, pairsOfItem)
+	most := s.maxTiles(pairs, pairsOfItem)
 	p := &promptExperts{dev: b.dev, s: b.bench.s, k: &b.p.moe, sh: s, rows: rows, chosen: b.dChosen, x: put(b.bench, x), gateUp: b.wGateUp, downs: b.wDown,
 		order: room[int32](b.bench, pairs), tiles: room[int32](b.bench, 1+3*most),
 		sorted: room[uint16](b.bench, pairs*s.hidden), act: room[uint16](b.bench, pairs*s.inner)}
-	b.must(p.sort())
+	b.noError(p.sort())
 	order, tiles := get[int32](b.bench, p.order, pairs), get[int32](b.bench, p.tiles, 1+3*most)
 	var list, experts []int32 // as holdOrder takes them
 	for i := range tiles[0] {
@@ -377,21 +384,21 @@ func (b *mixtureBench) hopper(rows int) {
 		copy(row, order[tile[1]:tile[1]+tile[2]])
 		list, experts = append(list, row...), append(experts, tile[0])
 	}
-	b.holdOrder(list, append([]int32{tiles[0]}, experts...), pairsOfItem)
-	b.must(p.up())
-	sorted := b.widen(get[uint16](b.bench, p.act, pairs*s.inner))
+	b.checkOrder(list, append([]int32{tiles[0]}, experts...), pairsOfItem)
+	b.noError(p.up())
+	sorted := b.toFloat(get[uint16](b.bench, p.act, pairs*s.inner))
 	acts := make([]float64, pairs*s.inner)
 	for at, pair := range order {
 		row := int(pair) / s.topK
 		copy(acts[int(pair)*s.inner:], sorted[at*s.inner:(at+1)*s.inner])
 		near(b.t, fmt.Sprintf("pair %d of %d", pair, pairs), acts[int(pair)*s.inner:int(pair+1)*s.inner], b.pair(int(b.chosen[pair]), xs[row*s.hidden:(row+1)*s.hidden]), b.rounding())
 	}
-	b.must(p.down())
+	b.noError(p.down())
 	b.sum(rows, p.sorted, acts)
 }
 
 // sum holds the sum of the experts' outputs, and so them.
-func (b *mixtureBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
+func (b *moeBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
 	y := put(b.bench, stream)
@@ -407,7 +414,7 @@ func (b *mixtureBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 }
 
 // holdOrder checks that each pair is in one tile, of its expert.
-func (b *mixtureBench) holdOrder(order, tiles []int32, size int) {
+func (b *moeBench) checkOrder(order, tiles []int32, size int) {
 	seen := map[int32]int{}
 	for i, p := range order[:int(tiles[0])*size] {
 		if p < 0 {

@@ -23,10 +23,11 @@ func older() map[string]func(*cuda.Properties) {
 // Models in fp16 with the kernels of GPUs before 8.0, their copies, barriers and
 // products, on the GPU at hand.
 func TestOlderAgainstReference(t *testing.T) {
+	emulate.Long(t)
 	emulate.Device(t)
 	type variant struct {
 		name  string
-		kept  Quantization
+		quant Quantization
 		batch int
 	}
 	variants := []variant{
@@ -38,12 +39,12 @@ func TestOlderAgainstReference(t *testing.T) {
 	}
 	for capability, like := range older() {
 		for _, c := range variants {
-			t.Run(fmt.Sprintf("%s/%s%v/%d", capability, c.name, c.kept, c.batch), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s%v/%d", capability, c.name, c.quant, c.batch), func(t *testing.T) {
 				t.Parallel()
 				if c.name == "gemma" && capability == "7.5" {
 					return // heads of 256 do not fit
 				}
-				opt := Options{FP16: true, Quantization: c.kept, Seed: 9, Batch: c.batch, PromptLen: 66, GenLen: 3, like: like}
+				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Batch: c.batch, PromptLen: 66, GenLen: 3, like: like}
 				if c.batch > 8 {
 					opt.PromptLen = 5
 				}

@@ -6,7 +6,7 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// CheckPrompts says why prompts are not a batch that the engine takes.
+// CheckPrompts returns why prompts are not a batch that the engine takes.
 func (e *Engine) CheckPrompts(prompts [][]int) error {
 	if len(prompts) != e.opt.Batch {
 		return fmt.Errorf("native: %d prompts for a batch of %d", len(prompts), e.opt.Batch)
@@ -24,12 +24,12 @@ func (e *Engine) CheckPrompts(prompts [][]int) error {
 	return nil
 }
 
-// SetPrompts queues the prompts' token ids on their way to the GPU.
+// SetPrompts queues the copy of the prompts' token ids to the GPU.
 func (e *Engine) SetPrompts(prompts [][]int) error {
 	if err := e.CheckPrompts(prompts); err != nil {
 		return err
 	}
-	if err := e.s.Sync(); err != nil { // of an earlier copy from the same memory
+	if err := e.s.Sync(); err != nil { // An earlier copy may still read the same memory.
 		return err
 	}
 	for i, p := range prompts {
@@ -40,12 +40,11 @@ func (e *Engine) SetPrompts(prompts [][]int) error {
 	return cuda.Send(e.s, e.b.tokens, e.in)
 }
 
-// QueuePrefill queues the prompts' way through the model, up to the first
-// generated token of each sequence.
+// QueuePrefill queues the prefill, up to the first generated token of each sequence.
 func (e *Engine) QueuePrefill() error { return e.prefill.queue() }
 
-// prefillSequence is the calls of a prefill: group by group through the layers,
-// then the scores of all.
+// prefillSequence is the calls of a prefill: groups of prompts go through the layers one after the
+// other, then the LM head scores all.
 func (e *Engine) prefillSequence() sequence {
 	var s sequence
 	seq := 0
@@ -63,8 +62,8 @@ func (e *Engine) prefillSequence() sequence {
 	return s
 }
 
-// setPositions queues setting the number of tokens in the cache, by a fill
-// kernel of the driver: nothing of the host is read later.
+// setPositions queues setting the number of tokens in the cache, by a fill kernel of the driver that
+// reads no host memory later.
 func (e *Engine) setPositions(n int) error {
 	return e.s.Fill32(e.b.positions, uint32(n), e.opt.Batch)
 }
@@ -97,7 +96,7 @@ func (e *Engine) prefillLayer(s *sequence, layer, seq, n int) {
 	e.addMLP(s, layer, rows)
 }
 
-// queueRotary queues the rotation of rows tokens and the write to the cache.
+// queueRotary queues RoPE and the KV write of rows tokens.
 func (e *Engine) queueRotary(layer, seq, rows int) error {
 	sh, b, w := &e.shape, e.b, &e.w.layers[layer]
 	k, v, capacity := e.promptCache(layer, seq)
@@ -113,11 +112,10 @@ func (e *Engine) queuePrefillAttention(layer, seq, n int) error {
 	if !sh.sliding {
 		return e.p.queueAttention(e.dev, e.s, sh, a)
 	}
-	window := b.layers[layer].window
-	if window == 0 {
-		window = e.opt.PromptLen
+	if a.window = b.layers[layer].window; a.window == 0 {
+		a.window = e.opt.PromptLen
 	}
-	if err := e.p.queueAttention(e.dev, e.s, sh, a, int32(window)); err != nil {
+	if err := e.p.queueAttention(e.dev, e.s, sh, a); err != nil {
 		return err
 	}
 	return e.keepWindow(layer, seq, n)
@@ -152,10 +150,10 @@ func (e *Engine) queueActivation(rows int) error {
 // maxGridY is the most blocks of a grid's second dimension.
 const maxGridY = 65535
 
-// queueNorm queues the norm of rows of the stream, stride apart from first on.
+// queueNorm queues the norm of rows of the stream: every stride-th row from first on.
 func (e *Engine) queueNorm(w, y cuda.Ptr, rows, stride, first int) error {
 	threads := 256
-	if rows <= e.dev.SMs { // a row has a multiprocessor to itself
+	if rows <= e.dev.SMs { // A row has a multiprocessor to itself.
 		threads = 1024
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: threads}, Early: true}

@@ -1,17 +1,15 @@
 package native
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/kernels"
 )
 
-// program is the compiled kernels, for one shape of attention.
+// A program is the compiled kernels for one shape of model.
 type program struct {
 	module                            *cuda.Module
 	fillRandom, fillConstant          *cuda.Kernel
@@ -20,279 +18,20 @@ type program struct {
 	activation, sampling              *cuda.Kernel
 	attentionDecode, attentionPrefill *cuda.Kernel
 	probeRead                         *cuda.Kernel
-	allReduce, embeddingShared        *cuda.Kernel // of several ranks alone, as the next is
+	allReduce, embeddingShared        *cuda.Kernel // for several ranks only, as samplingShared
 	samplingShared                    *cuda.Kernel
-	normResidual, moveRows            *cuda.Kernel // nil where the model has no use for them
-	moe                               mixtureKernels
+	normResidual, moveRows            *cuda.Kernel // nil if the model does not need them
+	moe                               moeKernels
 	quantized                         quantizedKernels
-	linear                            []linearKernels // of 16-bit weights, and of quantized ones
+	gemms                             []gemmKernels // for 16-bit weights, and for quantized ones
 	tile                              attentionTile
-	hopper                            bool // has wgmma
-	older                             bool // than compute capability 8.0
+	hopper                            bool // The GPU has wgmma.
+	older                             bool // The GPU is older than compute capability 8.0.
 	decode                            decodeAttention
 }
 
-// linearKernels are the products of decoding for batches up to rows, and
-// the shape of the ring that the weights come through (linear.cu, and
-// linear_quantized.cu for quantized ones).
-type linearKernels struct {
-	kept     Quantization
-	wide     wideRings // of those of linear_wide.cu, which use no other
-	rows     int       // largest batch
-	columns  int       // the batch in eights: mma's columns
-	tiles    int       // of 16 weight rows, a stage
-	depth    int       // columns of the weights, a stage
-	stages   int
-	gated    ring // of gated products; that of the others if it has no tiles
-	deep     ring // of products that add to the stream, with the others' tiles if it has none
-	least    int  // stages of a part, where a tile is cut along its columns
-	across   int  // warps side by side that have rows of their own, of quantized weights
-	warps    int  // that multiply; 0 for 8
-	half     halfTiles
-	halved   bool // this is the ring of half tiles
-	scores   *cuda.Kernel
-	head     *cuda.Kernel // of wide ones, for the LM head
-	residual *cuda.Kernel
-	swiglu   *cuda.Kernel
-	plain    *cuda.Kernel // nil where the model has no use for it
-	summed   *cuda.Kernel // over the ranks; nil where posts never says so
-}
-
-// halfTiles are the ring of products whose tiles have 8 rows, which deal them out
-// more evenly where each multiprocessor has few: on 132 of them, 3072 rows are 32 for
-// some by tiles of 16, and 24 by tiles of 8.
-type halfTiles struct {
-	tiles, depth, stages int // 0 for no such kernel
-	scores               *cuda.Kernel
-}
-
-// halve is the ring of half tiles for a product of so many results, nil where they are
-// no better: where the busiest multiprocessor has to have an eighth less to do.
-func (l *linearKernels) halve(out, sms int) *linearKernels {
-	if l.half.scores == nil {
-		return nil
-	}
-	busiest := func(tile int) int { return ((out+tile-1)/tile + sms - 1) / sms * tile }
-	if tile := l.outputs(toScores); out <= sms*tile/2 || 8*busiest(tile/2) > 7*busiest(tile) {
-		return nil
-	}
-	return l.asHalves()
-}
-
-// asHalves is the ring of half tiles.
-func (l *linearKernels) asHalves() *linearKernels {
-	h := *l
-	h.halved, h.tiles, h.depth, h.stages, h.scores = true, l.half.tiles, l.half.depth, l.half.stages, l.half.scores
-	return &h
-}
-
-// A use is what a product is for: it has a ring of its own.
-type use int
-
-const (
-	toScores use = iota // of the normed stream
-	toGated             // the same, gate and up
-	toStream            // its sums are added to the stream
-)
-
-// A ring is stages of so many tiles of 16 weight rows by so many columns.
-type ring struct {
-	tiles, stages int
-	depth         int // columns, 0 for those of the kernels' other rings
-	room          int // bytes that a block asks for at least
-}
-
-// of is the ring of a use.
-func (l *linearKernels) of(u use) ring {
-	r := ring{tiles: l.tiles, stages: l.stages}
-	switch {
-	case u == toStream:
-		r = l.deep
-	case u == toGated && l.gated.tiles > 0:
-		r = l.gated
-	}
-	r.tiles, r.depth = cmp.Or(r.tiles, l.tiles), cmp.Or(r.depth, l.depth)
-	return r
-}
-
-// shared is the dynamic shared memory of a block with a ring.
-func (l *linearKernels) shared(r ring) int {
-	if l.kept == Unquantized {
-		return max(r.room, r.stages*(l.rows+l.outputs(toScores)*r.tiles)*r.depth*2)
-	}
-	stage := l.rows*r.depth*2 + 16*r.tiles*r.depth*int(l.kept)/8
-	if l.kept == INT4 { // scales and zero points
-		stage += r.depth / groupInputs * 16 * r.tiles * 5 / 2
-	}
-	return max(r.room, r.stages*((stage+127)/128*128))
-}
-
-// cut is into how many tiles the weights of one product are cut, of 16 rows where they
-// have 16 bits, and each of them along its columns. The blocks, one a multiprocessor,
-// deal them out evenly (linear.cu), or take them in turn. A product with tiles for half
-// of the multiprocessors or fewer leaves the others idle: as many parts as there are
-// multiprocessors for, of so many stages that the sums of a part, which are written and
-// read once more, are a sixteenth of its weights or less.
-type cut struct{ tiles, parts int }
-
-// cutFor is the cut of a product with out rows of results of in columns.
-func (l *linearKernels) cutFor(out, in int, u use, sms int) cut {
-	tile, r := l.outputs(u), l.of(u)
-	c := cut{tiles: (out + tile - 1) / tile, parts: 1}
-	whole, cuts := 1, c.tiles // units that are cut together, and how many cuts there are
-	if l.kept != Unquantized {
-		whole, cuts = r.tiles, (c.tiles+r.tiles-1)/r.tiles
-	}
-	stages := (in + r.depth - 1) / r.depth
-	if parts := min(sms/cuts, stages/l.least); !l.isWide() && parts > 1 && whole <= parts*((c.tiles+sms-1)/sms) {
-		c = cut{tiles: cuts, parts: parts}
-	}
-	return c
-}
-
-// scratch is how much memory the parts of a step's products need at once: bytes of
-// sums, and counters.
-func (l *linearKernels) scratch(s *shape, sms int) (sums, counters int) {
-	cuts := []cut{
-		l.cutFor(s.qkvWidth(), s.hidden, toScores, sms), l.cutFor(s.hidden, s.attWidth(), toStream, sms),
-		l.cutFor(s.inner, s.hidden, toGated, sms), l.cutFor(s.hidden, s.inner, toStream, sms), l.cutFor(s.tokens, s.hidden, toScores, sms),
-	}
-	if s.experts > 0 {
-		cuts = append(cuts, l.cutFor(s.experts, s.hidden, toScores, sms)) // the router's
-	}
-	for _, c := range cuts {
-		if c.parts > 1 {
-			sums, counters = max(sums, c.tiles*c.parts*l.sums()), max(counters, c.tiles)
-		}
-	}
-	return sums, counters
-}
-
-// halvable reports whether the warps can divide half of the columns of a stage among
-// them, in units of 64 bytes and whole rows of 128.
-func (l *linearKernels) halvable() bool {
-	unit := 512 / int(l.kept)
-	return l.depth%(2*unit*l.consumers()/l.across) == 0 && l.depth%(4*unit) == 0
-}
-
-// consumers are the warps of a block that multiply.
-func (l *linearKernels) consumers() int { return cmp.Or(l.warps, 8) }
-
-// producers are those that copy.
-func (l *linearKernels) producers() int {
-	if l.consumers() > 8 {
-		return 2
-	}
-	return 4
-}
-
-// outputs are the rows of the result of one unit: gate and up make one.
-func (l *linearKernels) outputs(u use) int {
-	rows := 16
-	if l.halved {
-		rows = 8
-	}
-	if u == toGated {
-		rows /= 2
-	}
-	return rows
-}
-
-// sums are the bytes of the sums of one part.
-func (l *linearKernels) sums() int {
-	bytes := 4 * 16 * 8 * l.columns
-	if l.kept != Unquantized {
-		bytes *= max(l.tiles, l.of(toGated).tiles, l.of(toStream).tiles)
-	}
-	return bytes
-}
-
-// linearShapes are the rings that were fastest on an H200. On a multiprocessor
-// there is room for blocks of two products, so that one can fill its ring while the
-// other still runs, but not for two that add to the stream: every other product
-// does, so the blocks of each lie one on a multiprocessor, also where attention
-// leaves multiprocessors free. Of 9 to 16 sequences gate_up_proj has a multiprocessor for itself, and a
-// ring twice as long: a step of llama3.1-8b at batch 16 took 4.575 ms for 4.607 and 4.626 (docs/native.md).
-func linearShapes() []linearKernels {
-	return []linearKernels{
-		{rows: 1, columns: 1, tiles: 1, depth: 512, stages: 5, deep: ring{tiles: 2, depth: 256, stages: 7}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 7}},
-		{rows: 8, columns: 1, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 4}, deep: ring{tiles: 2, stages: 6}, least: 8, half: halfTiles{tiles: 3, depth: 256, stages: 5}},
-		{rows: 16, columns: 2, tiles: 3, depth: 256, stages: 3, gated: ring{tiles: 2, stages: 8}, deep: ring{tiles: 2, stages: 4}, least: 8},
-	}
-}
-
-// fewGated reports whether a rank's part of gate_up_proj is at most four tiles of 16 rows for
-// each multiprocessor. They come two at a time then, by half as many columns: over four H200s a
-// step of llama3.1-8b took 1.449 ms and not 1.461 at batch 1. Over two, with seven tiles,
-// it took 2.304 and not 2.255 (docs/native.md).
-func (s *shape) fewGated(sms int) bool { return s.ranks > 1 && s.experts == 0 && 2*s.inner <= 4*16*sms }
-
-// fitted are rings of no more stages than a block has shared memory for: GPUs of
-// compute capability 8.6, 8.9 and 12.0 give it 99 KiB, less than half of Hopper's. A
-// stage less is a copy less on its way, and nothing else.
-func fitted(linear []linearKernels, memory int) []linearKernels {
-	out := slices.Clone(linear)
-	for i := range out {
-		l := &out[i]
-		if l.isWide() {
-			continue
-		}
-		for l.kept != Unquantized && l.halvable() {
-			if _, stages := l.fit(l.of(toStream), memory); stages >= 2 {
-				break
-			}
-			l.depth /= 2
-		}
-		l.tiles, l.stages = l.fit(l.of(toScores), memory)
-		l.deep.tiles, l.deep.stages = l.fit(l.of(toStream), memory)
-		if r := l.of(toStream); alone-l.beside(r) <= memory-l.beside(r) {
-			l.deep.room = alone - l.beside(r)
-		}
-		l.gated.tiles, l.gated.stages = l.fit(l.of(toGated), memory)
-		if h := l.asHalves(); h.stages > 0 {
-			l.half.tiles, l.half.stages = h.fit(h.of(toScores), memory)
-		}
-	}
-	return out
-}
-
-// alone is what a block has to take of a multiprocessor of Hopper, with 228 KiB of shared
-// memory of which each block costs 1, so that no two fit there.
-const alone = 114<<10 + 128
-
-// fit is a ring of no more stages than there is memory for, and with fewer tiles where
-// those are not two. Of quantized weights warps share a tile evenly, and all products
-// have the same.
-func (l *linearKernels) fit(r ring, memory int) (tiles, stages int) {
-	for l.kept == Unquantized && r.tiles > 1 && l.shared(ring{tiles: r.tiles, stages: 2, depth: r.depth})+l.beside(r) > memory {
-		r.tiles--
-	}
-	return r.tiles, min(r.stages, (memory-l.beside(r))/l.shared(ring{tiles: r.tiles, stages: 1, depth: r.depth}))
-}
-
-// beside is what a block has of static shared memory beside its ring, or a little
-// more: sums of its warps, their scales and the barriers (linear.cu).
-func (l *linearKernels) beside(r ring) int {
-	const warp = 4 * 20 * 8 // bytes of the sums of 16 rows by 8 sequences
-	switch n := r.tiles * l.columns; {
-	case l.kept != Unquantized:
-		slices := l.consumers() / l.across
-		if l.rows == 1 { // a column of each warp's, twice
-			return 1<<10 + 2*(slices*80+64)*r.tiles
-		}
-		if slices > 1 && slices*n > 8 {
-			slices /= 2
-		}
-		return 1<<10 + slices*warp*n + 64*r.tiles
-	case n <= 2:
-		return 1<<10 + 8*warp*n
-	default:
-		return 1<<10 + 4*warp*n
-	}
-}
-
 // defines are the constants that the kernels are compiled with.
-func defines(s *shape, linear []linearKernels) []string {
+func defines(s *shape, linear []gemmKernels) []string {
 	flag := map[bool]int{true: 1}
 	out := []string{
 		fmt.Sprintf("HEAD_DIM=%d", s.headDim), fmt.Sprintf("GROUP=%d", s.heads/s.kvHeads),
@@ -304,48 +43,48 @@ func defines(s *shape, linear []linearKernels) []string {
 	if s.fp16 {
 		out = append(out, "FP16=1")
 	}
-	if s.kept != Unquantized {
-		out = append(out, fmt.Sprintf("QUANTIZED=%d", s.kept))
+	if s.quant != Unquantized {
+		out = append(out, fmt.Sprintf("QUANTIZED=%d", s.quant))
 	}
 	for i := range linear {
 		l := &linear[i]
-		if l.isWide() {
-			out = append(out, l.wideDefines()...)
+		if l.isWgmma() {
+			out = append(out, l.wgmmaDefines()...)
 			continue
 		}
-		names := map[use]string{toScores: "SHAPE", toGated: "GATED", toStream: "DEEP"}
-		if l.kept != Unquantized {
-			names = map[use]string{toScores: "NARROW", toGated: "NARROW_GATED", toStream: "NARROW_DEEP"}
+		names := map[epilogue]string{storeEpilogue: "SKINNY_NORM", swigluEpilogue: "SKINNY_SWIGLU", residualEpilogue: "SKINNY_RESIDUAL"}
+		if l.quant != Unquantized {
+			names = map[epilogue]string{storeEpilogue: "QUANTIZED_NORM", swigluEpilogue: "QUANTIZED_SWIGLU", residualEpilogue: "QUANTIZED_RESIDUAL"}
 		}
-		for _, u := range []use{toScores, toGated, toStream} {
+		for _, u := range []epilogue{storeEpilogue, swigluEpilogue, residualEpilogue} {
 			r := l.of(u)
 			define := fmt.Sprintf("%s_%d=%d,%d,%d,%d,%d", names[u], l.rows, l.columns, r.tiles, r.depth, r.stages, l.rows)
-			if l.kept != Unquantized {
-				define += fmt.Sprintf(",%d,%d", l.across, l.consumers())
+			if l.quant != Unquantized {
+				define += fmt.Sprintf(",%d,%d", l.rowWarps, l.consumers())
 			}
 			out = append(out, define)
 		}
 	}
 	for i := range linear {
 		if l := &linear[i]; s.ranks > 1 && l.half.stages > 0 {
-			out = append(out, fmt.Sprintf("HALVES_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
+			out = append(out, fmt.Sprintf("SKINNY_HALF_%d=%d,%d,%d,%d,%d", l.rows, l.columns, l.half.tiles, l.half.depth, l.half.stages, l.rows))
 		}
 	}
 	return append(out, s.moreDefines()...)
 }
 
-// definesFor are those that differ from GPU to GPU.
+// definesFor are the constants that depend on the GPU.
 func definesFor(p *cuda.Properties, s *shape) []string {
 	tile := tileFor(p, s)
-	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), append(s.stepDefines(), sanitized()...)...)
+	out := append(append(tile.defines(), s.expertDefines(p.SharedOptIn)...), append(s.megakernelDefines(), sanitized()...)...)
 	if p.Major < 8 {
 		out = append(out, fmt.Sprintf("OLDER=%d", 10*p.Major+p.Minor))
 	}
 	return out
 }
 
-// sanitized is the define of kernels in the form that compute-sanitizer follows (arrive_warp
-// in common.cuh), where LLMPROF_SANITIZED is set.
+// sanitized is the define of the variant that racecheck of compute-sanitizer can follow (arrive_warp
+// in common.cuh). LLMPROF_SANITIZED selects it.
 func sanitized() []string {
 	if os.Getenv("LLMPROF_SANITIZED") == "" {
 		return nil
@@ -353,9 +92,9 @@ func sanitized() []string {
 	return []string{cuda.Sanitizer}
 }
 
-// compile makes the program for dev, with the rings that fit there, or takes it from
-// the cache; more are further defines.
-func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []linearKernels, more ...string) (*program, error) {
+// compile makes the program for dev, with rings that fit there, or takes it from the cache; more are
+// further defines.
+func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, linear []gemmKernels, more ...string) (*program, error) {
 	linear = fitted(linear, dev.SharedOptIn)
 	text, err := source(&dev.Properties, s, linear, more...)
 	if err != nil {
@@ -368,29 +107,29 @@ func compile(dev *cuda.Device, c *cuda.Compiler, cache cuda.Cache, s *shape, lin
 	return newProgram(dev, m, s, linear)
 }
 
-// source is the program's, for a GPU of which only what is known of it is needed.
-func source(p *cuda.Properties, s *shape, linear []linearKernels, more ...string) (cuda.Source, error) {
+// source is the program's text. It needs the properties of a GPU, but no GPU.
+func source(p *cuda.Properties, s *shape, linear []gemmKernels, more ...string) (cuda.Source, error) {
 	text, err := kernels.Source()
 	return cuda.Source{
 		File: "kernels.cu", Text: text, Arch: p.Code, Defines: append(append(defines(s, linear), definesFor(p, s)...), more...),
 	}, err
 }
 
-// newProgram is that of compiled kernels. A GPU that has no room for them is refused.
-func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKernels) (*program, error) {
-	p := &program{module: m, linear: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
+// newProgram is the program of a loaded module. It refuses a GPU without enough shared memory.
+func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []gemmKernels) (*program, error) {
+	p := &program{module: m, gemms: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
 	p.hopper, p.older = dev.Major == 9, dev.Major < 8
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
-	if needed := max(p.tile.shared, p.decode.shared+p.decode.beside); needed > dev.SharedOptIn {
+	if needed := max(p.tile.shared, p.decode.shared+p.decode.staticShared); needed > dev.SharedOptIn {
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",
 			(needed+1023)>>10, s.headDim, dev.Name, dev.SharedOptIn>>10)
 	}
 	if err := p.find(s); err != nil {
 		return p, err
 	}
-	for i := range p.linear {
-		if p.linear[i].isWide() {
-			if err := p.linear[i].countClusters(); err != nil {
+	for i := range p.gemms {
+		if p.gemms[i].isWgmma() {
+			if err := p.gemms[i].countClusters(); err != nil {
 				return p, err
 			}
 		}
@@ -398,7 +137,7 @@ func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []linearKerne
 	return p, nil
 }
 
-// find looks the kernels up by name.
+// find looks up the kernels by name.
 func (p *program) find(s *shape) error {
 	names := map[string]**cuda.Kernel{
 		"fill_random": &p.fillRandom, "fill_constant": &p.fillConstant, "embedding": &p.embedding, "rms_norm": &p.rmsNorm,
@@ -414,60 +153,25 @@ func (p *program) find(s *shape) error {
 	if s.experts > 0 {
 		maps.Copy(names, p.moe.names(s, p))
 	}
-	if s.experts > 0 && s.kept != Unquantized {
-		maps.Copy(names, p.moe.narrow.names())
+	if s.experts > 0 && s.quant != Unquantized {
+		maps.Copy(names, p.moe.quantized.names())
 	}
 	if s.sliding {
 		names["move_rows"] = &p.moveRows
 	}
-	if s.kept != Unquantized {
-		names["quantize"], names["widen"] = &p.quantized.quantize, &p.quantized.widen
+	if s.quant != Unquantized {
+		names["quantize"], names["dequantize"] = &p.quantized.quantize, &p.quantized.dequantize
 	}
-	if s.kept == FP8 {
+	if s.quant == FP8 {
 		names["arrange"] = &p.quantized.arrange
 	}
-	for i := range p.linear {
-		p.linear[i].names(s, names)
+	for i := range p.gemms {
+		p.gemms[i].names(s, names)
 	}
 	for name, k := range names {
 		var err error
 		if *k, err = p.module.Kernel(name); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// names adds those of the ring's kernels.
-func (l *linearKernels) names(s *shape, to map[string]**cuda.Kernel) {
-	if l.isWide() {
-		l.wideNames(s, to)
-		return
-	}
-	first := "linear"
-	if l.kept != Unquantized {
-		first = "narrow"
-	}
-	if s.sandwich || s.ranks > 1 {
-		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plain
-	}
-	if s.ranks > 1 && l.kept == Unquantized {
-		to[fmt.Sprintf("%s_summed_%d", first, l.rows)] = &l.summed
-		if l.half.stages > 0 {
-			to[fmt.Sprintf("%s_halves_%d", first, l.rows)] = &l.half.scores
-		}
-	}
-	to[fmt.Sprintf("%s_scores_%d", first, l.rows)] = &l.scores
-	to[fmt.Sprintf("%s_residual_%d", first, l.rows)] = &l.residual
-	to[fmt.Sprintf("%s_swiglu_%d", first, l.rows)] = &l.swiglu
-}
-
-// linearFor is the kernels for a batch and weights so kept, nil where cuBLASLt does
-// the products.
-func linearFor(linear []linearKernels, kept Quantization, batch int) *linearKernels {
-	for i := range linear {
-		if linear[i].kept == kept && batch <= linear[i].rows {
-			return &linear[i]
 		}
 	}
 	return nil

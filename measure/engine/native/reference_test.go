@@ -41,18 +41,18 @@ func referenceOf(t testing.TB, config string, opt Options) *reference {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.fp16, s.kept = opt.FP16, opt.Quantization
+	s.fp16, s.quant = opt.FP16, opt.Quantization
 	r := &reference{s: s, model: config, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {
 		v := make([]float64, ts.elements())
-		own := tensorSeed(opt.Seed, ts.name)
+		gemm := tensorSeed(opt.Seed, ts.name)
 		for i := range v {
 			v[i] = float64(s.normStart())
 			if !ts.norm {
-				v[i] = randomWeight(s.float(), own, uint64(i), scaleOf(ts.name, opt.Spread))
+				v[i] = randomWeight(s.float(), gemm, uint64(i), scaleOf(ts.name, opt.Spread))
 			}
 		}
-		r.w[ts.name] = quantized(ts.kept, s.float(), v, ts.cols.N)
+		r.w[ts.name] = quantized(ts.quant, s.float(), v, ts.cols.N)
 	}
 	r.reset()
 	return r
@@ -165,7 +165,7 @@ func (r *reference) next(token int) []float64 {
 	}
 	for l := range s.layers {
 		p := "model.layers." + string(rune('0'+l)) + "."
-		att := r.kept(r.attend(r.kept(r.norm(x, p+"input_layernorm")), l, pos, p+"self_attn."))
+		att := r.quant(r.attend(r.quant(r.norm(x, p+"input_layernorm")), l, pos, p+"self_attn."))
 		for i, v := range r.branch(r.linear(att, p+"self_attn.o_proj"), p+"post_attention_layernorm") {
 			x[i] += v
 		}
@@ -173,14 +173,14 @@ func (r *reference) next(token int) []float64 {
 		if s.sandwich {
 			before = "pre_feedforward_layernorm"
 		}
-		h := r.kept(r.norm(x, p+before))
+		h := r.quant(r.norm(x, p+before))
 		if s.experts > 0 {
-			for i, v := range r.mixture(h, p) {
+			for i, v := range r.moe(h, p) {
 				x[i] += v
 			}
 			continue
 		}
-		g, u := r.kept(r.linear(h, p+"mlp.gate_proj")), r.kept(r.linear(h, p+"mlp.up_proj"))
+		g, u := r.quant(r.linear(h, p+"mlp.gate_proj")), r.quant(r.linear(h, p+"mlp.up_proj"))
 		for i := range g {
 			act := silu(g[i])
 			if s.gelu {
@@ -188,7 +188,7 @@ func (r *reference) next(token int) []float64 {
 			}
 			g[i] = act * u[i]
 		}
-		for i, v := range r.branch(r.linear(r.kept(g), p+"mlp.down_proj"), p+"post_feedforward_layernorm") {
+		for i, v := range r.branch(r.linear(r.quant(g), p+"mlp.down_proj"), p+"post_feedforward_layernorm") {
 			x[i] += v
 		}
 	}
@@ -196,7 +196,7 @@ func (r *reference) next(token int) []float64 {
 	if s.tied {
 		head = "model.embed_tokens"
 	}
-	scores := r.linear(r.kept(r.norm(x, "model.norm")), head)
+	scores := r.linear(r.quant(r.norm(x, "model.norm")), head)
 	for i := range scores {
 		scores[i] = soften(scores[i], s.logitSoftcap)
 	}
@@ -205,16 +205,16 @@ func (r *reference) next(token int) []float64 {
 
 func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 	s := &r.s
-	q, k, v := r.kept(r.linear(h, p+"q_proj")), r.kept(r.linear(h, p+"k_proj")), r.kept(r.linear(h, p+"v_proj"))
+	q, k, v := r.quant(r.linear(h, p+"q_proj")), r.quant(r.linear(h, p+"k_proj")), r.quant(r.linear(h, p+"v_proj"))
 	keys := make([]float64, 0, len(k))
 	for i := range s.kvHeads {
 		keys = append(keys, r.head(k, i, l, pos, p+"k_norm")...)
 	}
-	r.k[l], r.v[l] = append(r.k[l], r.kept(keys)), append(r.v[l], v)
+	r.k[l], r.v[l] = append(r.k[l], r.quant(keys)), append(r.v[l], v)
 	out := make([]float64, len(q))
 	d, group := s.headDim, s.heads/s.kvHeads
 	for i := range s.heads {
-		qh, at := r.kept(r.head(q, i, l, pos, p+"q_norm")), i/group*d
+		qh, at := r.quant(r.head(q, i, l, pos, p+"q_norm")), i/group*d
 		scores := make([]float64, pos+1)
 		peak := math.Inf(-1)
 		for j := range scores {
@@ -229,7 +229,7 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 			scores[j] = math.Exp(scores[j] - peak)
 			sum += scores[j]
 		}
-		r.kept(scores)
+		r.quant(scores)
 		for j := range scores {
 			weight, values := scores[j]/sum, r.v[l][j][at:at+d]
 			for c := range values {

@@ -9,36 +9,34 @@ import (
 	"llmprof/unit"
 )
 
-// A Replay times the operators of a prefill or of a decode step one by one: the
-// kernels of all layers that are one operator's, each with its own weights, in a
-// CUDA graph. Before each of them, and before the whole, which is timed in turn
-// with them, the step is done once: so caches are as cold, buffers as full and
-// the GPU as warm as in the step itself, and the host is ahead of the GPU.
+// A Replay times the operators of a prefill or of a decode step one by one. The kernels of one
+// operator in all layers, each with its own weights, are a CUDA graph. Before each graph, and before
+// the whole step, which is timed alternately with them, the step runs once. So caches are as cold,
+// buffers as full and the GPU as warm as in the step itself, and the host is ahead of the GPU.
 type Replay struct {
 	Context   int // tokens of a sequence in the cache
 	Operators []*OperatorTimes
 	Whole     *OperatorTimes // the step as it runs
 
 	e          *Engine
-	place      func() error // sets the position that the step begins at
+	place      func() error // It sets the position that the step begins at.
 	begin, end *cuda.Event
 }
 
-// OperatorTimes are an operator's.
+// OperatorTimes are the times of an operator.
 type OperatorTimes struct {
-	Name     string   // of the estimate's operator
-	Includes []string // others of the estimate's that its kernels do beside it
-	Layers   int      // that have it; 1 for what the model has once
-	Kernels  int      // that it queues in a step, a product of cuBLASLt counted as one
+	Name     string   // the estimate's name
+	Includes []string // operators of the estimate that its kernels include
+	Layers   int      // layers that have it; 1 for what the model has once
+	Kernels  int      // kernels that it queues in a step; a GEMM of cuBLASLt counts as one
 	Times    []unit.Seconds
 
-	graph *cuda.Graph // nil for what runs without
+	graph *cuda.Graph // nil for the whole step
 	run   func() error
 }
 
-// ReplayPrefill prepares the operators of a prefill. The prompts have to be on
-// the GPU. What was in the cache is lost with the first Round, and Step needs a
-// new prefill.
+// ReplayPrefill prepares the operators of a prefill. The prompts have to be on the GPU. The first
+// Round overwrites the cache, and Step then needs a new prefill.
 func (e *Engine) ReplayPrefill() (*Replay, error) {
 	e.left = 0
 	return e.replay(e.prefill, func() error { return nil }, func() error {
@@ -46,10 +44,9 @@ func (e *Engine) ReplayPrefill() (*Replay, error) {
 	})
 }
 
-// ReplayStep prepares the operators of a decode step: that at the middle of the
-// generated length, after as many real steps as lead there. The prompt has to be
-// in the cache, where it stays; first are the tokens that its prefill gave. A
-// Step after it needs a Rewind.
+// ReplayStep prepares the operators of the decode step in the middle of the generated length, after as
+// many real steps as lead there. The prompt has to be in the cache, where it stays; first are the
+// tokens that its prefill gave. A Step after it needs a Rewind.
 func (e *Engine) ReplayStep(first []int32) (*Replay, error) {
 	if e.opt.GenLen < 2 {
 		return nil, fmt.Errorf("native: one generated token needs no decode step: there is none to time")
@@ -124,7 +121,7 @@ func (r *Replay) Round() error {
 	return nil
 }
 
-// time is how long the GPU is at work, after a step that is not timed.
+// time is how long the GPU works, after a step that is not timed.
 func (r *Replay) time(work func() error) (unit.Seconds, error) {
 	s := r.e.s
 	for _, do := range []func() error{
@@ -138,7 +135,7 @@ func (r *Replay) time(work func() error) (unit.Seconds, error) {
 	return r.end.Since(r.begin)
 }
 
-// Close gives the graphs and the events back.
+// Close frees the graphs and the events.
 func (r *Replay) Close() error {
 	var errs []error
 	for _, t := range r.Operators {

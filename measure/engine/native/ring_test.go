@@ -20,16 +20,16 @@ func TestKernelRings(t *testing.T) {
 	gpu(t)
 	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
 	b := &bench{t: t, dev: dev}
-	b.must(err)
-	t.Cleanup(func() { b.must(dev.Close()) })
+	b.noError(err)
+	t.Cleanup(func() { b.noError(dev.Close()) })
 	b.s, err = dev.NewStream()
-	b.must(err)
+	b.noError(err)
 	c, err := cuda.OpenCompiler(os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
-	b.must(err)
+	b.noError(err)
 	cubin, _, err := c.Compile("rings.cu", words+rings, dev.Code, nil)
-	b.must(err)
+	b.noError(err)
 	m, err := dev.Load(cubin)
-	b.must(err)
+	b.noError(err)
 	wanted := regexp.MustCompile(cmp.Or(os.Getenv("LLMPROF_TEST_RINGS"), "."))
 	for _, name := range ringNames() {
 		wrong := strings.HasPrefix(name, "wrong")
@@ -37,7 +37,7 @@ func TestKernelRings(t *testing.T) {
 			continue
 		}
 		k, err := m.Kernel(name)
-		b.must(err)
+		b.noError(err)
 		got, want := b.ring(k)
 		if wrong {
 			t.Logf("wrong by purpose: %s, %v", name, slices.Equal(got, want))

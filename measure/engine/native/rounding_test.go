@@ -9,7 +9,7 @@ import (
 )
 
 // kept rounds what the engine keeps in 16 bits, if the reference is to do as it does.
-func (r *reference) kept(values []float64) []float64 {
+func (r *reference) quant(values []float64) []float64 {
 	if r.rounds {
 		for i, v := range values {
 			values[i] = float64(r.s.float().Value(r.s.float().Round(float32(v))))
@@ -34,7 +34,7 @@ func (r *reference) limit() float64 {
 	case r.before < tied:
 		return afterTie
 	}
-	once, _ := limits.LoadOrStore(fmt.Sprint(r.s.fp16, r.s.kept, r.model), sync.OnceValue(func() float64 { return 1.5 * r.rounding() }))
+	once, _ := limits.LoadOrStore(fmt.Sprint(r.s.fp16, r.s.quant, r.model), sync.OnceValue(func() float64 { return 1.5 * r.rounding() }))
 	return once.(func() float64)()
 }
 
@@ -48,10 +48,10 @@ var limits sync.Map // of models, by what reference.model says: func() float64
 func (r *reference) rounding() (worst float64) {
 	exact := &reference{s: r.s, w: r.w, windows: r.windows}
 	coarse := &reference{s: r.s, w: r.w, windows: r.windows, rounds: true}
-	if r.s.kept != Unquantized { // those of a prompt are rounded when they are widened
+	if r.s.quant != Unquantized { // those of a prompt are rounded when they are widened
 		coarse.w = map[string][]float64{}
 		for name, w := range r.w {
-			coarse.w[name] = coarse.kept(slices.Clone(w))
+			coarse.w[name] = coarse.quant(slices.Clone(w))
 		}
 	}
 	for _, prompt := range randomPrompts(17, 8, 12, r.s.vocab) {

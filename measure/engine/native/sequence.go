@@ -2,30 +2,29 @@ package native
 
 import "slices"
 
-// An operator is what some kernels of the engine do, in the estimate's words:
-// the operator that they are named after, and the others that they do beside it.
+// An operator is what some kernels of the engine do, in the estimate's words: the operator that names
+// them, and the operators that are fused into them.
 type operator struct {
 	name     string
 	includes []string
 }
 
-// A call is an operator in one layer, on one part of the prompts: what the
-// engine gives to the GPU at a time.
+// A call is an operator in one layer, on one part of the prompts: what the engine queues at a time.
 type call struct {
 	operator
-	layer int // once for what the model has once
+	layer int // once for what is not in a layer
 	queue func() error
 
-	together func(n int) error // queues it and the n-1 behind it, which are of the next layers, at once; nil if each is by itself
-	whole    func() error      // of the first of so many calls: queues all of them at once; nil if that cannot be
+	together func(n int) error // It queues this call and the next n-1, which belong to the next layers, at once; nil if calls are queued one by one.
+	whole    func() error      // The first of so many calls queues all of them at once; nil if that is not possible.
 	calls    int
 }
 
-// once is the layer of what belongs to none.
+// once is the layer of operators that the model has once.
 const once = -1
 
-// A sequence is a prefill or a decode step: its calls in the order in which the
-// GPU gets them. Whatever runs, times or traces a step takes its calls from here.
+// A sequence is a prefill or a decode step: its calls in the order of queueing. All that runs, times
+// or traces a step takes its calls from here.
 type sequence []call
 
 // add appends a call of the operator name, which includes others.
@@ -33,7 +32,7 @@ func (s *sequence) add(layer int, queue func() error, name string, includes ...s
 	*s = append(*s, call{operator: operator{name, includes}, layer: layer, queue: queue})
 }
 
-// atOnce says that all calls can be queued as one.
+// atOnce sets a function that queues all calls as one.
 func (s sequence) atOnce(queue func() error) { s[0].whole, s[0].calls = queue, len(s) }
 
 // one reports whether all calls are queued as one.
@@ -60,7 +59,7 @@ func (s sequence) queue() error {
 	return nil
 }
 
-// operators are those of the sequence, in the order of their first calls.
+// operators are the operators of the sequence, in the order of their first calls.
 func (s sequence) operators() []operator {
 	var out []operator
 	for i := range s {
@@ -71,12 +70,12 @@ func (s sequence) operators() []operator {
 	return out
 }
 
-// of is the part of the sequence that is one operator's: all its layers.
+// of is one operator's part of the sequence, in all layers.
 func (s sequence) of(name string) sequence {
 	return slices.DeleteFunc(slices.Clone(s), func(c call) bool { return c.name != name })
 }
 
-// layers is how many layers the calls are of, 1 for what the model has once.
+// layers is how many layers the calls belong to, 1 for what the model has once.
 func (s sequence) layers() int {
 	var seen []int
 	for i := range s {
@@ -87,8 +86,8 @@ func (s sequence) layers() int {
 	return len(seen)
 }
 
-// attentionNames are the estimate's for attention: one for each kind that the
-// model's layers have.
+// attentionNames are the estimate's names of attention: one for each kind of attention in the model's
+// layers.
 func (e *Engine) attentionNames() []string {
 	var names []string
 	for i := range e.opt.Model.Layers {
@@ -103,8 +102,7 @@ func (e *Engine) attentionNames() []string {
 	return names
 }
 
-// rotaryName is the estimate's for the rotation, with the norms that its kernel
-// does.
+// rotaryName is the estimate's name of RoPE, with the q/k norms that its kernel includes.
 func (e *Engine) rotaryName() string {
 	if e.shape.qkNorm {
 		return "qk_norm_rotary"

@@ -74,7 +74,7 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasGEMM},
 			{Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 1000, GenLen: 8, TP: 2},
 			{Batch: 1, PromptLen: 30, GenLen: 8, FP16: true}, {Batch: 8, PromptLen: 30, GenLen: 8, Quantization: FP8}, {Batch: 33, PromptLen: 30, GenLen: 8, Quantization: FP8},
 		} {
@@ -271,31 +271,31 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill (-want +got):\n%s", diff)
 	}
-	layer := []string{"linear_scores_1", "attention_decode", "linear_residual_1", "linear_swiglu_1", "linear_residual_1"}
-	want := join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_1", "sampling"})
+	layer := []string{"skinny_norm_1", "attention_decode", "skinny_residual_1", "skinny_swiglu_1", "skinny_residual_1"}
+	want := join([]string{"embedding"}, repeat(2, layer...), []string{"skinny_norm_1", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Batch: 3, PromptLen: 30, GenLen: 8, Quantization: FP8})
-	layer = []string{"narrow_scores_8", "attention_decode", "narrow_residual_8", "narrow_swiglu_8", "narrow_residual_8"}
-	want = join([]string{"embedding"}, repeat(2, layer...), []string{"linear_scores_8", "sampling"})
+	layer = []string{"quantized_norm_8", "attention_decode", "quantized_residual_8", "quantized_swiglu_8", "quantized_residual_8"}
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"skinny_norm_8", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode with fp8 weights (-want +got):\n%s", diff)
 	}
-	layer = []string{"rms_norm", "widen", "product", "rotary", "attention_prefill_hopper", "widen", "product", "rms_norm", "widen", "product", "activation", "widen", "product"}
+	layer = []string{"rms_norm", "dequantize", "product", "rotary", "attention_prefill_hopper", "dequantize", "product", "rms_norm", "dequantize", "product", "activation", "dequantize", "product"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"rms_norm"}, tail)
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Batch: 33, PromptLen: 30, GenLen: 8})
-	layer = []string{"wide_scores_64", "attention_decode", "wide_residual_64", "wide_gated_64", "wide_residual_64"}
-	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wide_head_64", "sampling"})
+	layer = []string{"wgmma_norm_64", "attention_decode", "wgmma_residual_64", "wgmma_swiglu_64", "wgmma_residual_64"}
+	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wgmma_head_64", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by wide products (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, shareable()["llama"], Options{Batch: 17, PromptLen: 30, GenLen: 8, TP: 2})
-	layer = []string{"wide_scores_32", "attention_decode", "wide_summed_32", "wide_gated_32", "wide_summed_32"}
-	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wide_head_32", "sampling_shared"})
+	layer = []string{"wgmma_norm_32", "attention_decode", "wgmma_all_reduce_32", "wgmma_swiglu_32", "wgmma_all_reduce_32"}
+	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wgmma_head_32", "sampling_shared"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode of a rank by wide products (-want +got):\n%s", diff)
 	}
@@ -335,7 +335,7 @@ func TestStepsStartLate(t *testing.T) {
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasProducts},
+			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasGEMM},
 			{Batch: 5, PromptLen: 30, GenLen: 9, Quantization: FP8}, {Batch: 40, PromptLen: 8, GenLen: 4, Quantization: FP8},
 		} {
 			e, s := standIn(t, config, opt)
@@ -356,7 +356,7 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			} else if !e.decode.one() && len(whole) != len(parts) {
 				t.Errorf("%s: %d kernels are queued at once, %d in parts", name, len(whole), len(parts))
 			}
-			if want := e.fusesStep() && e.shape.vocab%8 == 0; e.decode.one() != want {
+			if want := e.usesMegakernel() && e.shape.vocab%8 == 0; e.decode.one() != want {
 				t.Errorf("%s: a step is one kernel: %v", name, !want)
 			}
 			holds(t, name, s, step, whole, parts)
@@ -375,11 +375,11 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart [
 	t.Helper()
 	var parts []string
 	for _, o := range r.Operators {
-		own := queued(t, s, o.run)
-		if o.Kernels != len(own) {
-			t.Errorf("%s: %s: %d kernels, its graph has %d", name, o.Name, o.Kernels, len(own))
+		gemm := queued(t, s, o.run)
+		if o.Kernels != len(gemm) {
+			t.Errorf("%s: %s: %d kernels, its graph has %d", name, o.Name, o.Kernels, len(gemm))
 		}
-		parts = append(parts, own...)
+		parts = append(parts, gemm...)
 	}
 	if r.Whole.Kernels != len(whole) {
 		t.Errorf("%s: the whole has %d kernels, %d are queued", name, r.Whole.Kernels, len(whole))

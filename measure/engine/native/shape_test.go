@@ -25,7 +25,7 @@ func TestSplits(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ batch, capacity, want int }{{17, 1056, 2}, {32, 1056, 2}, {33, 1056, 2}, {34, 1056, 1}, {32, 255, 1}, {64, 1056, 1}} {
-		if got := splitsOfWide(s, c.batch, c.capacity, 132); got != c.want {
+		if got := splitsBesideWgmma(s, c.batch, c.capacity, 132); got != c.want {
 			t.Errorf("beside wide products, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
 		}
 	}
@@ -33,7 +33,7 @@ func TestSplits(t *testing.T) {
 		for _, kv := range []int{1, 2, 8, 40} {
 			for _, batch := range []int{1, 7, 64, 65535} {
 				for _, capacity := range []int{1, 1000, 1 << 20} {
-					if n := splits(&shape{heads: 8 * kv, kvHeads: kv}, batch, capacity, sms); n < 1 || n > mostSplits {
+					if n := splits(&shape{heads: 8 * kv, kvHeads: kv}, batch, capacity, sms); n < 1 || n > maxSplits {
 						t.Errorf("%d SMs, %d heads, batch %d, %d tokens: %d parts", sms, kv, batch, capacity, n)
 					}
 				}
@@ -67,37 +67,37 @@ func TestDecodeLaunch(t *testing.T) {
 // multiprocessors, else along the columns too; and for any product, every part has
 // work and no more blocks are asked for than there are multiprocessors.
 func TestCuts(t *testing.T) {
-	rings := linearShapes()
+	rings := skinnyGEMMs()
 	for _, c := range []struct {
 		batch, out, in int
-		use            use
-		want           cut
+		epilogue       epilogue
+		want           splitK
 	}{
-		{1, 6144, 4096, toScores, cut{384, 1}}, {1, 4096, 14336, toStream, cut{256, 1}}, {1, 14336, 4096, toGated, cut{1792, 1}},
-		{16, 6144, 4096, toScores, cut{384, 1}}, {16, 1024, 4096, toStream, cut{64, 2}}, {16, 512, 14336, toStream, cut{32, 4}},
-		{16, 14336, 4096, toGated, cut{1792, 1}}, {8, 1024, 8192, toStream, cut{64, 2}}, {1, 256, 512, toScores, cut{16, 1}},
+		{1, 6144, 4096, storeEpilogue, splitK{384, 1}}, {1, 4096, 14336, residualEpilogue, splitK{256, 1}}, {1, 14336, 4096, swigluEpilogue, splitK{1792, 1}},
+		{16, 6144, 4096, storeEpilogue, splitK{384, 1}}, {16, 1024, 4096, residualEpilogue, splitK{64, 2}}, {16, 512, 14336, residualEpilogue, splitK{32, 4}},
+		{16, 14336, 4096, swigluEpilogue, splitK{1792, 1}}, {8, 1024, 8192, residualEpilogue, splitK{64, 2}}, {1, 256, 512, storeEpilogue, splitK{16, 1}},
 	} {
-		if got := linearFor(rings, Unquantized, c.batch).cutFor(c.out, c.in, c.use, 132); got != c.want {
+		if got := gemmFor(rings, Unquantized, c.batch).splitKFor(c.out, c.in, c.epilogue, 132); got != c.want {
 			t.Errorf("batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
 		}
 	}
-	rings = slices.Concat(rings, quantizedShapes(FP8), quantizedShapes(INT4))
+	rings = slices.Concat(rings, quantizedGEMMs(FP8), quantizedGEMMs(INT4))
 	for _, c := range []struct {
 		batch, out, in int
-		use            use
-		want           cut
+		epilogue       epilogue
+		want           splitK
 	}{
-		{1, 4096, 14336, toStream, cut{256, 1}}, {32, 4096, 14336, toStream, cut{32, 4}}, {32, 6144, 4096, toScores, cut{384, 1}},
-		{32, 14336, 4096, toGated, cut{1792, 1}}, {8, 512, 14336, toStream, cut{16, 7}},
+		{1, 4096, 14336, residualEpilogue, splitK{256, 1}}, {32, 4096, 14336, residualEpilogue, splitK{32, 4}}, {32, 6144, 4096, storeEpilogue, splitK{384, 1}},
+		{32, 14336, 4096, swigluEpilogue, splitK{1792, 1}}, {8, 512, 14336, residualEpilogue, splitK{16, 7}},
 	} {
-		if got := linearFor(rings, INT4, c.batch).cutFor(c.out, c.in, c.use, 132); got != c.want {
+		if got := gemmFor(rings, INT4, c.batch).splitKFor(c.out, c.in, c.epilogue, 132); got != c.want {
 			t.Errorf("int4, batch %d, %d of %d: %+v, want %+v", c.batch, c.out, c.in, got, c.want)
 		}
 	}
 	for i := range rings {
 		for _, out := range []int{1, 8, 100, 4096, 128256} {
 			for _, in := range []int{64, 1000, 4096, 53248} {
-				c := rings[i].cutFor(out, in, toScores, 132)
+				c := rings[i].splitKFor(out, in, storeEpilogue, 132)
 				if stages := (in + rings[i].depth - 1) / rings[i].depth; c.tiles < 1 || c.parts < 1 || c.parts > stages || c.parts > 1 && c.tiles*c.parts > 132 {
 					t.Errorf("%d of %d: %+v of %d stages", out, in, c, stages)
 				}
@@ -111,17 +111,17 @@ func TestCuts(t *testing.T) {
 // add to the stream; of 9 to 16 sequences gate_up_proj's block is alone there.
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
-	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 227<<10) {
+	for _, l := range fitted(slices.Concat(skinnyGEMMs(), quantizedGEMMs(FP8), quantizedGEMMs(INT4)), 227<<10) {
 		if l.consumers() > 8 { // a block has all registers of a multiprocessor
 			continue
 		}
-		block := func(u use) int { return l.shared(l.of(u)) + l.beside(l.of(u)) }
-		one, gated, deep := block(toScores), block(toGated), block(toStream)
-		if alone := l.rows == 16 && l.kept == Unquantized; alone != (gated+deep+2*barriers > all) || gated+barriers > all {
-			t.Errorf("batch %d, weights %q: gate_up_proj's block of %d bytes beside one of %d", l.rows, l.kept, gated, deep)
+		block := func(u epilogue) int { return l.shared(l.of(u)) + l.staticShared(l.of(u)) }
+		one, gated, deep := block(storeEpilogue), block(swigluEpilogue), block(residualEpilogue)
+		if oneBlockPerSM := l.rows == 16 && l.quant == Unquantized; oneBlockPerSM != (gated+deep+2*barriers > all) || gated+barriers > all {
+			t.Errorf("batch %d, weights %q: gate_up_proj's block of %d bytes beside one of %d", l.rows, l.quant, gated, deep)
 		}
 		if one+deep+2*barriers > all || 2*deep <= all {
-			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.kept, one, deep)
+			t.Errorf("batch %d, weights %q: blocks of %d and %d bytes", l.rows, l.quant, one, deep)
 		}
 	}
 }
@@ -131,16 +131,16 @@ func TestRingsLieEvenly(t *testing.T) {
 // the others. A step asks for no more.
 func TestRingsFit(t *testing.T) {
 	for memory, want := range map[int][][2]int{227 << 10: {{5, 7}, {3, 6}, {3, 4}}, 163 << 10: {{5, 7}, {3, 6}, {3, 4}}, 99 << 10: {{5, 5}, {3, 4}, {2, 3}}} {
-		for i, l := range fitted(linearShapes(), memory) {
-			if got := [2]int{l.stages, l.deep.stages}; got != want[i] {
+		for i, l := range fitted(skinnyGEMMs(), memory) {
+			if got := [2]int{l.stages, l.residualRing.stages}; got != want[i] {
 				t.Errorf("batch %d with %d bytes: rings of %v stages, want %v", l.rows, memory, got, want[i])
 			}
 		}
 	}
-	for _, l := range fitted(slices.Concat(linearShapes(), quantizedShapes(FP8), quantizedShapes(INT4)), 99<<10) {
-		for _, u := range []use{toScores, toGated, toStream} {
-			if r := l.of(u); r.stages < 2 || r.tiles < 1 || l.shared(r)+l.beside(r) > 99<<10 {
-				t.Errorf("batch %d, weights %q, use %d: a ring of %+v, %d bytes", l.rows, l.kept, u, r, l.shared(r))
+	for _, l := range fitted(slices.Concat(skinnyGEMMs(), quantizedGEMMs(FP8), quantizedGEMMs(INT4)), 99<<10) {
+		for _, u := range []epilogue{storeEpilogue, swigluEpilogue, residualEpilogue} {
+			if r := l.of(u); r.stages < 2 || r.tiles < 1 || l.shared(r)+l.staticShared(r) > 99<<10 {
+				t.Errorf("batch %d, weights %q, use %d: a ring of %+v, %d bytes", l.rows, l.quant, u, r, l.shared(r))
 			}
 		}
 	}

@@ -5,22 +5,19 @@ import (
 	"strings"
 )
 
-// mostRanks is how many GPUs of one host share a model at most.
-const mostRanks = 8
+// maxRanks is the most GPUs of one host that share a model.
+const maxRanks = 8
 
-// scoreRows is what the first row of a rank's vocabulary is a multiple of: the rows
-// of a tile, with which every rank's begin at 256 bytes and more, as cuBLASLt
-// wants them.
+// scoreRows divides the first row of each rank's vocabulary. It is the rows of a tile, so every rank's
+// rows begin at a multiple of 256 bytes, as cuBLASLt wants.
 const scoreRows = 16
 
-// mostGroup is how many query heads share a key head at most: the rows of a tile of
-// attention_decode.cu.
-const mostGroup = 8
+// maxGroup is the most query heads that share a key head: the rows of a tile of attention_decode.cu.
+const maxGroup = 8
 
-// shard is what one of several ranks has of a model (Megatron-LM,
-// arXiv:1909.08053): some of the heads with their keys and values, some of the
-// feed-forward, some of the vocabulary; norms and the stream whole. Of fewer key
-// heads than ranks each has the one that its query heads share, as neighbours do.
+// shard is one rank's part of a model (Megatron-LM, arXiv:1909.08053): some of the heads with their
+// keys and values, some of the feed-forward, some of the vocabulary, and all norms. If there are fewer
+// key heads than ranks, each rank has the one that its query heads share, and so do its neighbours.
 func (s *shape) shard(rank, ranks int) shape {
 	out := *s
 	out.rank, out.ranks = rank, ranks
@@ -32,8 +29,7 @@ func (s *shape) shard(rank, ranks int) shape {
 	return out
 }
 
-// tokensEach is how many tokens of the vocabulary each rank has; the last has
-// those that are left.
+// tokensEach is how many tokens of the vocabulary each rank has; the last rank has the rest.
 func (s *shape) tokensEach(ranks int) int {
 	each := (s.vocab + ranks - 1) / ranks
 	if ranks == 1 {
@@ -42,18 +38,17 @@ func (s *shape) tokensEach(ranks int) int {
 	return (each + scoreRows - 1) / scoreRows * scoreRows
 }
 
-// indivisible says why so many ranks cannot share a whole model, nothing if they
-// can.
+// indivisible returns why so many ranks cannot share a model, or "".
 func (s *shape) indivisible(ranks int) string {
 	switch {
-	case ranks < 1 || ranks > mostRanks:
-		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, mostRanks)
+	case ranks < 1 || ranks > maxRanks:
+		return fmt.Sprintf("tp %d: 1 to %d GPUs of one host can share a model", ranks, maxRanks)
 	case s.heads%ranks != 0:
 		return fmt.Sprintf("tp %d does not divide the %d query heads", ranks, s.heads)
 	case s.kvHeads%ranks != 0 && ranks%s.kvHeads != 0:
 		return fmt.Sprintf("tp %d neither divides the %d key heads nor is a multiple of them", ranks, s.kvHeads)
-	case s.heads/s.kvHeads > mostGroup*max(1, ranks/s.kvHeads):
-		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), mostGroup)
+	case s.heads/s.kvHeads > maxGroup*max(1, ranks/s.kvHeads):
+		return fmt.Sprintf("%d query heads share a key head on a GPU, and this engine has groups of up to %d", s.heads/s.kvHeads/max(1, ranks/s.kvHeads), maxGroup)
 	case s.inner%(unitOfProduct*ranks) != 0:
 		return fmt.Sprintf("tp %d cuts the feed-forward of %d into parts that are no multiples of %d", ranks, s.inner, unitOfProduct)
 	case (ranks-1)*s.tokensEach(ranks) >= s.vocab:
@@ -62,15 +57,14 @@ func (s *shape) indivisible(ranks int) string {
 	return ""
 }
 
-// divide is what rank has of a model named name, or what would be right where it
-// cannot be shared so.
+// divide is a rank's part of the model called name, or an error that says how many GPUs can share it.
 func (s *shape) divide(name string, rank, ranks int) (shape, error) {
 	why := s.indivisible(ranks)
 	if why == "" {
 		return s.shard(rank, ranks), nil
 	}
 	var fit []string
-	for n := 1; n <= mostRanks; n++ {
+	for n := 1; n <= maxRanks; n++ {
 		if s.indivisible(n) == "" {
 			fit = append(fit, fmt.Sprint(n))
 		}

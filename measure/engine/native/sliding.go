@@ -5,7 +5,7 @@ import (
 	"llmprof/models"
 )
 
-// windows are the tokens that each layer looks back on, 0 for all.
+// windows are how many tokens each layer attends to, 0 for all.
 func windows(m *models.Model) []int {
 	kinds := make([]int, len(m.Layers))
 	for i := range m.Layers {
@@ -18,13 +18,13 @@ func windows(m *models.Model) []int {
 	return out
 }
 
-// A layerCache is where a layer's keys and values lie. A layer with a window
-// keeps no more tokens than that, in a ring: token t at row t modulo capacity.
+// A layerCache is the place of a layer's keys and values. A layer with a window keeps no more tokens
+// than that in a ring buffer: token t is at row t modulo capacity.
 type layerCache struct {
 	window   int // 0 for none
 	capacity int // tokens of a sequence
-	offset   int // in elements, of the keys in kCache and of the values in vCache
-	saved    int // where its lost rows begin in kSaved and vSaved
+	offset   int // an offset in elements, of the keys in kCache and of the values in vCache
+	saved    int // the offset of its overwritten rows in kSaved and vSaved
 }
 
 // measureCache decides how the cache is divided.
@@ -41,21 +41,21 @@ func (b *buffers) measureCache(s *shape, o *Options) {
 		b.layers = append(b.layers, c)
 	}
 	b.kv = 4 * elements
-	b.ask(&b.kCache, "the keys' cache", 2*elements)
-	b.ask(&b.vCache, "the values' cache", 2*elements)
+	b.reserve(&b.kCache, "the keys' cache", 2*elements)
+	b.reserve(&b.vCache, "the values' cache", 2*elements)
 	if saved > 0 {
-		b.ask(&b.kSaved, "the keys that decoding overwrites", 2*saved)
-		b.ask(&b.vSaved, "the values that decoding overwrites", 2*saved)
+		b.reserve(&b.kSaved, "the keys that decoding overwrites", 2*saved)
+		b.reserve(&b.vSaved, "the values that decoding overwrites", 2*saved)
 	}
 	if s.window > 0 && o.PromptLen > s.window {
 		whole := 2 * b.rows * s.kvHeads * s.headDim
-		b.ask(&b.kPrompt, "the prompts' keys", whole)
-		b.ask(&b.vPrompt, "the prompts' values", whole)
+		b.reserve(&b.kPrompt, "the prompts' keys", whole)
+		b.reserve(&b.vPrompt, "the prompts' values", whole)
 	}
 }
 
-// lost are the rows of a ring of capacity tokens that decoding takes for new
-// tokens, and that Rewind has to bring back.
+// lost is how many rows of a ring buffer of capacity tokens decoding overwrites, which Rewind has to
+// restore.
 func (b *buffers) lost(capacity, gen int) int {
 	if capacity == b.capacity {
 		return 0
@@ -63,14 +63,14 @@ func (b *buffers) lost(capacity, gen int) int {
 	return min(gen-1, capacity)
 }
 
-// layerCache is where one layer's keys and values of sequence seq begin.
+// layerCache is the address of one layer's keys and values of sequence seq.
 func (b *buffers) layerCache(s *shape, layer, seq int) (k, v cuda.Ptr) {
 	c := &b.layers[layer]
 	at := 2 * (c.offset + seq*s.kvHeads*c.capacity*s.headDim)
 	return b.kCache.Add(at), b.vCache.Add(at)
 }
 
-// rows says where rows of keys and values lie.
+// cacheRows is the place of rows of keys and values.
 type cacheRows struct {
 	k, v            cuda.Ptr
 	capacity, first int
@@ -86,8 +86,8 @@ func (e *Engine) moveRows(from, to cacheRows, count, n int) error {
 	return e.p.moveRows.Queue(e.s, l, from.k, from.v, to.k, to.v, int32(from.capacity), int32(from.first), int32(to.capacity), int32(to.first))
 }
 
-// promptCache is where the keys and values of n whole prompts lie while attention
-// reads them: the cache, or memory of their own where they are more than it keeps.
+// promptCache is the place of the keys and values of whole prompts while attention reads them: the
+// cache, or a buffer of its own if the prompts are longer than the cache.
 func (e *Engine) promptCache(layer, seq int) (k, v cuda.Ptr, capacity int) {
 	if c := e.b.layers[layer].capacity; e.opt.PromptLen <= c {
 		k, v = e.b.layerCache(&e.shape, layer, seq)
@@ -96,8 +96,8 @@ func (e *Engine) promptCache(layer, seq int) (k, v cuda.Ptr, capacity int) {
 	return e.b.kPrompt, e.b.vPrompt, e.opt.PromptLen
 }
 
-// keepWindow queues the move of the prompts' last tokens into the layer's ring,
-// and of what decoding will overwrite there to where Rewind finds it.
+// keepWindow queues the copy of the prompts' last tokens to the layer's ring buffer, and saves what
+// decoding will overwrite there for Rewind.
 func (e *Engine) keepWindow(layer, seq, n int) error {
 	b, c, length := e.b, &e.b.layers[layer], e.opt.PromptLen
 	k, v := b.layerCache(&e.shape, layer, seq)
@@ -111,7 +111,7 @@ func (e *Engine) keepWindow(layer, seq, n int) error {
 	return e.moveRows(cacheRows{k, v, c.capacity, length}, e.savedRows(layer, seq), b.lost(c.capacity, e.opt.GenLen), n)
 }
 
-// savedRows is where the rows lie that decoding overwrites.
+// savedRows is the place of the rows that decoding overwrites.
 func (e *Engine) savedRows(layer, seq int) cacheRows {
 	b, c := e.b, &e.b.layers[layer]
 	lost := b.lost(c.capacity, e.opt.GenLen)
@@ -119,7 +119,7 @@ func (e *Engine) savedRows(layer, seq int) cacheRows {
 	return cacheRows{b.kSaved.Add(at), b.vSaved.Add(at), max(lost, 1), 0}
 }
 
-// rewindWindows queues bringing back what decoding overwrote.
+// rewindWindows queues the restoring of what decoding overwrote.
 func (e *Engine) rewindWindows() error {
 	for layer := range e.b.layers {
 		c := &e.b.layers[layer]
@@ -132,7 +132,7 @@ func (e *Engine) rewindWindows() error {
 	return nil
 }
 
-// frequencies are those of a layer's rotation.
+// frequencies is the address of a layer's RoPE frequencies.
 func (e *Engine) frequencies(layer int) cuda.Ptr {
 	if e.shape.localRope.Theta != 0 && e.b.layers[layer].window > 0 {
 		return e.b.localFrequencies

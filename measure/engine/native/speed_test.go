@@ -27,7 +27,7 @@ const qwen30BA3B = `{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_s
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":151936,"max_position_embeddings":40960,"hidden_act":"silu","rms_norm_eps":1e-6,
 	"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false}`
 
-// A speedRow is one line of the table in docs/native.md.
+// A speedRow is one line of the table in docs/log/native-measurements.md.
 type speedRow struct {
 	What   string  `json:"what"`
 	Batch  int     `json:"batch,omitempty"`
@@ -282,17 +282,17 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 	}
 	shape = m.formats(&opt, shape)
 	if shape == "cublas" {
-		opt.Products = CublasProducts
+		opt.Products = CublasGEMM
 	} else if rings, ok := strings.CutPrefix(shape, "wide"); ok {
 		whole := modelOf(m.t, m.model, opt)
 		sh, err := whole.shape(0)
 		m.must(err)
-		if opt.wide = wideFor(&sh, batch, 132); opt.wide == nil {
+		if opt.wgmma = wgmmaGEMMs(&sh, batch, 132); opt.wgmma == nil {
 			m.t.Fatalf("no wide products of batch %d", batch)
 		}
-		parseWide(m.t, &opt.wide[0].wide, rings)
+		parseWide(m.t, &opt.wgmma[0].wgmma, rings)
 	} else if shape != "" {
-		opt.linear = m.ring(&opt, shape)
+		opt.skinny = m.ring(&opt, shape)
 	}
 	return opt
 }
@@ -317,10 +317,10 @@ func (m *meter) formats(opt *Options, shape string) string {
 
 // ring is Options.rings with another ring for the batch, of quantized weights if
 // there are any.
-func (m *meter) ring(opt *Options, shape string) []linearKernels {
+func (m *meter) ring(opt *Options, shape string) []gemmKernels {
 	out := opt.rings()
 	for i := range out {
-		if opt.Batch > out[i].rows || out[i].kept != opt.Quantization {
+		if opt.Batch > out[i].rows || out[i].quant != opt.Quantization {
 			continue
 		}
 		uses := strings.Split(shape, "_")
@@ -329,14 +329,14 @@ func (m *meter) ring(opt *Options, shape string) []linearKernels {
 			out[i].tiles, out[i].depth, out[i].stages = number(m.t, f[0]), number(m.t, f[1]), number(m.t, f[2])
 		}
 		if len(f) > 3 {
-			out[i].deep.stages = number(m.t, f[3])
+			out[i].residualRing.stages = number(m.t, f[3])
 		}
 		if len(f) > 5 {
-			out[i].across, out[i].warps = number(m.t, f[4]), number(m.t, f[5])
+			out[i].rowWarps, out[i].warps = number(m.t, f[4]), number(m.t, f[5])
 		}
 		if len(uses) > 2 {
 			f, g := strings.Split(uses[1], "/"), strings.Split(uses[2], "/")
-			out[i].gated, out[i].deep = m.ringOf(f), m.ringOf(g)
+			out[i].swigluRing, out[i].residualRing = m.ringOf(f), m.ringOf(g)
 		}
 		break
 	}
@@ -357,7 +357,7 @@ func (m *meter) ringOf(f []string) ring {
 func (m *meter) operators(e *Engine, first []int32) {
 	s := &e.shape
 	weights := func(out, in int) int {
-		data, scales, zeros := s.kept.bytes(out, in)
+		data, scales, zeros := s.quant.bytes(out, in)
 		return s.layers * (data + scales + zeros)
 	}
 	bytes := map[string]int{

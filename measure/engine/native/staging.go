@@ -12,18 +12,17 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// A checkpoint goes to the GPU in chunks of up to stagedBytes, through page-locked
-// buffers of as many bytes, which goroutines fill while others are copied:
-// stagedBytes·stagedChunks, 128 MiB of the host's memory for each GPU, and for each
-// reader that converts 256 KiB. With 16 buffers of 16 MiB an H200's weights took 1.6 times as
-// long, with 64 of 2 MiB the same (docs/native.md, "What is tested").
+// A checkpoint goes to the GPU in chunks of up to stagedBytes, through page-locked buffers of that
+// size, which goroutines fill while others are copied. The host needs stagedBytes·stagedChunks, 128
+// MiB, for each GPU, and 256 KiB for each reader that converts. With 16 buffers of 16 MiB an H200's
+// weights took 1.6 times as long, with 64 of 2 MiB the same (docs/log/native-tests.md).
 const (
 	stagedBytes  = 4 << 20
 	stagedChunks = 32
 )
 
 // mostReaders bounds the goroutines that read for one GPU.
-const mostReaders = 16
+const maxReaders = 16
 
 // A chunk is some bytes of a tensor's piece.
 type chunk struct {
@@ -31,10 +30,10 @@ type chunk struct {
 	slice   *safetensors.Slice
 	from, n int // bytes of the slice
 	to      cuda.Ptr
-	then    func() error // queues what follows the copy; nil for nothing
+	then    func() error // It queues what follows the copy; nil for nothing.
 }
 
-// read fills buf, as several goroutines do at once.
+// read fills buf. Several goroutines read at once.
 func (c *chunk) read(buf []byte) error {
 	if err := c.slice.Read(buf, int64(c.from)); err != nil {
 		return &WeightsError{err}
@@ -49,8 +48,7 @@ func (c *chunk) read(buf []byte) error {
 	return nil
 }
 
-// noNumber is where the first e4m3 is that is no number, all bits but the sign set; -1
-// for none.
+// noNumber is the index of the first NaN among e4m3 values, all bits but the sign set; -1 for none.
 func noNumber(values []byte) int {
 	const sevens, ones = 0x7f7f7f7f7f7f7f7f, 0x0101010101010101
 	i := 0
@@ -67,9 +65,8 @@ func noNumber(values []byte) int {
 	return -1
 }
 
-// cut appends the chunks of a slice of t that goes to an address; then is queued
-// behind the last.
-func (l *loader) cut(chunks []chunk, t *tensor, s *safetensors.Slice, to cuda.Ptr, then func() error) []chunk {
+// split appends the chunks of a slice of t that goes to an address; then is queued behind the last.
+func (l *loader) split(chunks []chunk, t *tensor, s *safetensors.Slice, to cuda.Ptr, then func() error) []chunk {
 	all, each := int(s.Bytes()), cmp.Or(l.staged, stagedBytes)
 	for from := 0; from < all; from += each {
 		chunks = append(chunks, chunk{t: t, slice: s, from: from, n: min(each, all-from), to: to.Add(from)})
@@ -78,8 +75,8 @@ func (l *loader) cut(chunks []chunk, t *tensor, s *safetensors.Slice, to cuda.Pt
 	return chunks
 }
 
-// load reads the weights from a checkpoint. All that the GPU does of it is in one
-// stream, so what goes through the scratch waits for what went through it before.
+// load reads the weights from a checkpoint. All copies and kernels are in one stream, so what goes
+// through the scratch buffer waits for what went through it before.
 func (l *loader) load(c *safetensors.Checkpoint) error {
 	chunks, err := l.allChunks(c)
 	if err != nil {
@@ -92,7 +89,7 @@ func (l *loader) load(c *safetensors.Checkpoint) error {
 	return errors.Join(err, l.s.Sync(), g.close())
 }
 
-// allChunks are those of all tensors, in their order.
+// allChunks are the chunks of all tensors, in their order.
 func (l *loader) allChunks(c *safetensors.Checkpoint) (chunks []chunk, err error) {
 	for i := range l.w.tensors {
 		if chunks, err = l.chunks(chunks, c, &l.w.tensors[i]); err != nil {
@@ -102,21 +99,20 @@ func (l *loader) allChunks(c *safetensors.Checkpoint) (chunks []chunk, err error
 	return chunks, nil
 }
 
-// readers is how many goroutines read for this rank, whose processors it shares.
+// readers is how many goroutines read for this rank, which shares the processors with other ranks.
 func (l *loader) readers() int {
-	return max(1, min(mostReaders, runtime.GOMAXPROCS(0)/max(1, l.ranks)))
+	return max(1, min(maxReaders, runtime.GOMAXPROCS(0)/max(1, l.ranks)))
 }
 
-// A staging is the buffers that chunks go through, chunk i through buffer i modulo
-// their number.
+// A staging is the buffers that chunks go through. Chunk i uses buffer i modulo their number.
 type staging struct {
 	s      *cuda.Stream
 	chunks []chunk
 	each   int // bytes of a buffer
 	buffer *cuda.Host[uint8]
-	copied []*cuda.Event // of each buffer
+	copied []*cuda.Event // an event for each buffer
 	work   chan int      // chunks whose buffers are free
-	filled []chan error  // of each buffer
+	filled []chan error  // a channel for each buffer
 }
 
 // newStaging makes up to most buffers.
@@ -143,7 +139,7 @@ func (l *loader) newStaging(chunks []chunk, most int) (*staging, error) {
 	return g, nil
 }
 
-// close gives back what the staging has, of which nothing is in use any more.
+// close frees the buffers, which have to be idle.
 func (g *staging) close() error {
 	var errs []error
 	for _, e := range g.copied {
@@ -155,8 +151,8 @@ func (g *staging) close() error {
 	return errors.Join(errs...)
 }
 
-// run copies all chunks, in their order, so an error is the first chunk's that has one.
-// The GPU belongs to the caller's thread; readers only fill buffers.
+// run copies all chunks in their order, so it returns the error of the first chunk that has one. The
+// GPU belongs to the caller's thread; readers only fill buffers.
 func (g *staging) run(readers int) error {
 	var reading sync.WaitGroup
 	for range readers {
@@ -173,8 +169,8 @@ func (g *staging) run(readers int) error {
 	return err
 }
 
-// copyAll queues the copies of chunks as they are filled. Half of the buffers may be
-// on their way to the GPU; then the oldest is waited for, and filled anew.
+// copyAll queues the copies of chunks as they are filled. Up to half of the buffers are in flight;
+// then the oldest copy is waited for, and its buffer filled again.
 func (g *staging) copyAll() error {
 	n := len(g.copied)
 	for i := range g.chunks {

@@ -6,9 +6,8 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// OnStandIn opens an engine on a GPU that is none, which computes nothing: what
-// the engine queues, and what is made of the times, can be seen without a GPU.
-// Its tokens are all 0.
+// OnStandIn opens an engine on a GPU that computes nothing, so that tests without a GPU can see what
+// the engine queues and what it makes of the times. Its tokens are all 0.
 func OnStandIn(opt Options, s *cuda.StandIn) (*Engine, error) {
 	e, err := newEngine(opt, 0)
 	if err != nil {

@@ -11,16 +11,15 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// A Team is the engines of the GPUs that share a model, each on a thread of its
-// own, which its GPU's context belongs to. All of them have to be asked the same,
-// in the same order, for they wait for each other in the middle of it. A team of
-// one is an engine on the caller's own goroutine.
+// A Team is the engines of the GPUs that share a model. Each runs on a thread of its own, to which its
+// GPU's context belongs. All engines get the same requests in the same order, because they wait for
+// each other in the middle of each. A team of one is an engine on the caller's goroutine.
 type Team struct {
 	engines []*Engine
-	jobs    []chan func(*Engine) // to the goroutine of each rank; none for a team of one
+	jobs    []chan func(*Engine) // to the goroutine of each rank; a team of one has none
 	ended   sync.WaitGroup
-	begun   atomic.Int64 // jobs that ranks came to, all together
-	asked   int64        // jobs
+	begun   atomic.Int64 // how many jobs ranks have begun, all ranks together
+	asked   int64        // how many jobs were given to all ranks
 }
 
 // OpenTeam is Open on Options.TP GPUs.
@@ -41,7 +40,7 @@ func OpenTeam(opt Options) (*Team, error) {
 	return openTeam(opt, func(rank int) (*cuda.Device, error) { return cuda.Open(opt.Device+rank, opt.Libraries) }, (*Engine).compile)
 }
 
-// openTeam opens it on GPUs that open gives, with kernels that compile makes.
+// openTeam opens a team on the GPUs that open returns, with kernels that compile makes.
 func openTeam(opt Options, open func(rank int) (*cuda.Device, error), compile func(*Engine) error) (t *Team, err error) {
 	ckpt, err := opt.open()
 	if err != nil {
@@ -63,20 +62,19 @@ func openTeam(opt Options, open func(rank int) (*cuda.Device, error), compile fu
 	return t, nil
 }
 
-// load does what needs GPUs. Each step of it is done on all of them before the
-// next is begun on any.
+// load does all that needs GPUs. All ranks finish each step of it before any begins the next.
 func (t *Team) load(ckpt *safetensors.Checkpoint, open func(rank int) (*cuda.Device, error), compile func(*Engine) error) error {
 	err := t.Each(func(rank int, e *Engine) (err error) {
 		e.dev, err = open(rank)
 		return err
 	})
 	if err == nil {
-		err = t.alike()
+		err = t.sameGPUs()
 	}
 	if err == nil {
 		err = t.Each(func(_ int, e *Engine) error { return t.reach(e) })
 	}
-	if err == nil && t.Ranks() > 1 { // so that ranks find kernels in the cache
+	if err == nil && t.Ranks() > 1 { // Ranks then find the kernels in the cache.
 		err = t.first(compile)
 	}
 	if err == nil {
@@ -88,8 +86,8 @@ func (t *Team) load(ckpt *safetensors.Checkpoint, open func(rank int) (*cuda.Dev
 	return err
 }
 
-// first compiles on one rank what the others are to find in the cache, for the rings that
-// they load, and drops it there: the module is loaded again with the rest.
+// first compiles on one rank what the others will find in the cache. The module is unloaded and loaded
+// again with the rest.
 func (t *Team) first(compile func(*Engine) error) error {
 	return t.Each(func(rank int, e *Engine) error {
 		if rank > 0 {
@@ -108,9 +106,9 @@ func (t *Team) first(compile func(*Engine) error) error {
 	})
 }
 
-// alike holds that all GPUs are of one kind: meetings are of as many blocks on each,
-// and the slowest would be measured.
-func (t *Team) alike() error {
+// sameGPUs returns an error unless all GPUs are of one kind. Kernels of different ranks need equal
+// grids, and the slowest GPU would be measured.
+func (t *Team) sameGPUs() error {
 	a := t.engines[0].dev
 	for _, e := range t.engines[1:] {
 		if b := e.dev; a.Name != b.Name || a.SMs != b.SMs || a.Major != b.Major || a.Minor != b.Minor {
@@ -121,7 +119,7 @@ func (t *Team) alike() error {
 	return nil
 }
 
-// reach opens the others' memory to e.
+// reach gives e access to the memory of the other ranks.
 func (t *Team) reach(e *Engine) error {
 	for _, other := range t.engines {
 		if other == e {
@@ -134,7 +132,7 @@ func (t *Team) reach(e *Engine) error {
 	return nil
 }
 
-// start gives each rank of several its goroutine.
+// start gives each of several ranks its goroutine.
 func (t *Team) start() {
 	if len(t.engines) == 1 {
 		return
@@ -155,12 +153,12 @@ func (t *Team) start() {
 // Ranks is how many GPUs share the model.
 func (t *Team) Ranks() int { return len(t.engines) }
 
-// Lead is the engine of rank 0: it is asked what is the same for all, and for
-// nothing that its GPU does.
+// Lead is the engine of rank 0. It answers questions whose answer is the same for all ranks, and does
+// no work of the GPU.
 func (t *Team) Lead() *Engine { return t.engines[0] }
 
-// Each does the same on all ranks at once and waits for them. They begin together,
-// as near as spinning threads do. An error says which rank's it is.
+// Each runs do on all ranks at once and waits for them. Ranks begin together, as near as spinning
+// threads do. Errors name their rank.
 func (t *Team) Each(do func(rank int, e *Engine) error) error {
 	if t.jobs == nil {
 		return do(0, t.engines[0])
@@ -185,17 +183,17 @@ func (t *Team) Each(do func(rank int, e *Engine) error) error {
 	return errors.Join(errs...)
 }
 
-// explain says which rank's error it is, and what is known of its reason: a rank
-// that waits too long for another ends its own kernel.
+// explain adds the rank to an error, and its reason if it is known: a rank that waits too long for
+// another ends its kernel.
 func (e *Engine) explain(err error) error {
 	var failed *cuda.Error
-	if errors.As(err, &failed) && e.late != nil && e.late.Data != nil && e.late.Data[0] != 0 {
-		return fmt.Errorf("native: rank %d waited for rank %d for more than %v: %w", e.shape.rank, e.late.Data[0]-1, e.limit(), err)
+	if errors.As(err, &failed) && e.timedOut != nil && e.timedOut.Data != nil && e.timedOut.Data[0] != 0 {
+		return fmt.Errorf("native: rank %d waited for rank %d for more than %v: %w", e.shape.rank, e.timedOut.Data[0]-1, e.limit(), err)
 	}
 	return fmt.Errorf("native: rank %d: %w", e.shape.rank, err)
 }
 
-// Agree holds that the tokens of all ranks are equal, and gives them.
+// Agree returns the tokens of all ranks, or an error unless they are equal.
 func Agree[T comparable](of [][]T) ([]T, error) {
 	for rank := range of {
 		for i, v := range of[rank] {
@@ -207,7 +205,7 @@ func Agree[T comparable](of [][]T) ([]T, error) {
 	return of[0], nil
 }
 
-// tokens are what all ranks give, which has to be the same.
+// tokens are what all ranks return, which has to be equal.
 func (t *Team) tokens(do func(e *Engine) ([]int32, error)) ([]int32, error) {
 	all := make([][]int32, t.Ranks())
 	err := t.Each(func(rank int, e *Engine) (err error) {
@@ -220,13 +218,13 @@ func (t *Team) tokens(do func(e *Engine) ([]int32, error)) ([]int32, error) {
 	return Agree(all)
 }
 
-// Prefill is that of every rank.
+// Prefill runs Engine.Prefill on every rank.
 func (t *Team) Prefill() ([]int32, error) { return t.tokens((*Engine).Prefill) }
 
-// Step is that of every rank.
+// Step runs Engine.Step on every rank.
 func (t *Team) Step() ([]int32, error) { return t.tokens((*Engine).Step) }
 
-// Prepare is that of every rank.
+// Prepare runs Engine.Prepare on every rank.
 func (t *Team) Prepare() error {
 	return t.Each(func(_ int, e *Engine) error { return e.Prepare() })
 }
@@ -256,7 +254,7 @@ func (t *Team) Logits() ([][]float32, error) {
 	return out, nil
 }
 
-// Footprints are what each rank holds.
+// Footprints are the footprints of the ranks.
 func (t *Team) Footprints() []Footprint {
 	var out []Footprint
 	for _, e := range t.engines {
@@ -274,8 +272,8 @@ func (t *Team) Devices() []cuda.Properties {
 	return out
 }
 
-// Close closes all engines. No rank gives memory back before all have come to
-// their end, for others may still read it.
+// Close closes all engines. It waits for all ranks before it frees memory, because others may still
+// read it.
 func (t *Team) Close() error {
 	if len(t.engines) == 0 {
 		return nil

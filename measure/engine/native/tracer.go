@@ -7,28 +7,26 @@ import (
 	"llmprof/unit"
 )
 
-// A Tracer runs prefills and steps operator by operator, with an event of the
-// GPU after each call, and no graph. The events keep kernels from beginning
-// before the one ahead of them has ended, and where the GPU waits for the host,
-// the wait is in what comes next: so a traced step takes longer than one that
-// runs in a graph.
+// A Tracer runs prefills and steps operator by operator, with a GPU event after each call, and without
+// a graph. The events keep a kernel from beginning before the one ahead of it has ended. If the GPU
+// waits for the host, the wait counts for the next operator. So a traced step takes longer than one in
+// a graph.
 type Tracer struct {
 	e      *Engine
 	clock  func() int64
-	events []*cuda.Event // the first before the first call
+	events []*cuda.Event // The first event is before the first call.
 }
 
-// A TracedStep is one prefill or decode step. Its spans follow each other
-// without a gap from its begin.
+// A TracedStep is one prefill or decode step. Its spans follow each other without gaps.
 type TracedStep struct {
 	Timing
 	Spans []TracedCall
 }
 
-// A TracedCall is a call as the GPU did it. Times are from the step's begin, at
-// which the GPU had nothing else to do.
+// A TracedCall is a call as the GPU did it. Times are relative to the step's begin, when the GPU was
+// idle.
 type TracedCall struct {
-	Name     string // of the estimate's operator
+	Name     string // the estimate's name
 	Includes []string
 	Layer    int // below 0 for what the model has once
 	Begin    unit.Seconds
@@ -64,7 +62,7 @@ func (t *Tracer) Step() (*TracedStep, error) {
 
 func (t *Tracer) step(s sequence) (*TracedStep, error) {
 	e := t.e
-	if err := e.s.Sync(); err != nil { // so that the first event is reached at once
+	if err := e.s.Sync(); err != nil { // The GPU then reaches the first event at once.
 		return nil, err
 	}
 	out := &TracedStep{Timing: Timing{BeginNS: t.clock()}}

@@ -61,14 +61,14 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 			add(name+" on two GPUs", w, openShared(t, llama8B, Options{TP: 2, Weights: folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen}))
 		}
 	}
-	said.holdLarge(t, 1e-2)
+	said.checkLarge(t, 1e-2)
 	t.Logf("held after %.0f s", time.Since(begin).Seconds())
 }
 
 // holdLarge holds answers against transformers': within the limit, or where rounding what
 // enters products moves scores further than that at once, within 1.5 of it; and tokens save
 // where such scores tie. It says how far transformers is with everything in bf16.
-func (a *answers) holdLarge(t *testing.T, limit float64) {
+func (a *answers) checkLarge(t *testing.T, limit float64) {
 	t.Helper()
 	for i, all := range a.compared(t, "exact", "rounded", "bfloat16") {
 		var moved [3]float64 // by the engine, rounding, and bf16

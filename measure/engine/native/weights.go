@@ -8,18 +8,18 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// A tensor is one of the checkpoint's, with what the engine has of it and where.
-// A vector's values are rows of one column.
+// A tensor is a tensor of the checkpoint, with the part that the engine has of it and its place. A
+// vector is rows of one column.
 type tensor struct {
 	name       string
-	shape      []int // whole
+	shape      []int // of the whole tensor
 	rows, cols safetensors.Span
 	offset     int // in bytes
 	norm       bool
 
-	kept       Quantization
-	scaled         // where kept: offsets in bytes, of all rows that lie together
-	row, among int // the first of its rows among those, and how many they are
+	quant      Quantization
+	scaled         // If the tensor is quantized, these are offsets in bytes, for all rows that lie together.
+	row, among int // its first row among the rows that lie together, and how many those are
 }
 
 func (t *tensor) elements() int { return t.rows.N * t.cols.N }
@@ -32,7 +32,7 @@ func (t *tensor) width() int {
 	return t.shape[1]
 }
 
-// rowsOf is a tensor of which each rank has n rows; width 0 is a vector's.
+// rowsOf is a tensor of which each rank has n rows; width is 0 for a vector.
 func (s *shape) rowsOf(name string, n, width int) tensor {
 	t := tensor{name: name, shape: []int{n * s.ranks}, rows: safetensors.Span{Begin: s.rank * n, N: n}, cols: safetensors.Span{N: 1}}
 	if width > 0 {
@@ -41,8 +41,7 @@ func (s *shape) rowsOf(name string, n, width int) tensor {
 	return t
 }
 
-// keysOf is a tensor of which each rank has n rows, and so many that share their key
-// heads the same ones.
+// keysOf is a tensor of which each rank has n rows; ranks that share key heads have the same rows.
 func (s *shape) keysOf(name string, n, width int) tensor {
 	groups := *s
 	groups.rank, groups.ranks = s.rank/s.keyCopies, s.ranks/s.keyCopies
@@ -72,8 +71,8 @@ func wholeNorm(name string, n int) tensor {
 	return tensor{name: name, shape: []int{n}, rows: safetensors.Span{N: n}, cols: safetensors.Span{N: 1}}
 }
 
-// layerWeights are the addresses of one layer's tensors; q, k and v lie one
-// behind the other, as do gate and up. Sizes are those of the engine's part.
+// layerWeights are the addresses of one layer's tensors. q, k and v lie one behind the other, and so
+// do gate and up. Sizes are those of the engine's part.
 type layerWeights struct {
 	attNorm cuda.Ptr // [hidden]
 	qkv     cuda.Ptr // [(heads+2·kvHeads)·headDim][hidden]
@@ -82,20 +81,20 @@ type layerWeights struct {
 	kNorm   cuda.Ptr // [headDim], 0 for none
 	o       cuda.Ptr // [hidden][heads·headDim]
 	mlpNorm cuda.Ptr // [hidden]
-	attPost cuda.Ptr // [hidden], of what attention adds, 0 for none
-	mlpPost cuda.Ptr // [hidden], of what the feed-forward adds, 0 for none
+	attPost cuda.Ptr // [hidden], the norm of attention's output, 0 for none
+	mlpPost cuda.Ptr // [hidden], the norm of the feed-forward's output, 0 for none
 	router  cuda.Ptr // [experts][hidden], 0 for none
-	gateUp  cuda.Ptr // [2·inner][hidden], of each expert
-	down    cuda.Ptr // [hidden][inner], of each expert
+	gateUp  cuda.Ptr // [2·inner][hidden], for each expert of a MoE layer
+	down    cuda.Ptr // [hidden][inner], for each expert of a MoE layer
 }
 
-// weights are a model's parameters on the GPU, in one piece.
+// weights are a model's parameters on the GPU, in one allocation.
 type weights struct {
 	tensors   []tensor
-	size      int   // bytes of all of them, the gaps between too
+	size      int   // bytes of all tensors with the gaps between them
 	stored    int64 // bytes without the gaps
 	params    int64
-	quantized map[cuda.Ptr]scaled // by the address of the first of the matrices that lie together
+	quantized map[cuda.Ptr]scaled // The key is the address of the first of the matrices that lie together.
 	base      cuda.Ptr
 	embedding cuda.Ptr // [tokens][hidden]
 	layers    []layerWeights
@@ -103,7 +102,7 @@ type weights struct {
 	head      cuda.Ptr // [tokens][hidden], the embedding if tied
 }
 
-// alignment of the tensors that a product reads, in bytes.
+// alignment is the alignment of the tensors that a GEMM reads, in bytes.
 const alignment = 256
 
 func (w *weights) align() { w.size = (w.size + alignment - 1) / alignment * alignment }
@@ -114,7 +113,7 @@ func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
 	begin := w.size
 	for _, t := range ts {
 		t.offset, t.norm = w.size, norm
-		bytes, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
+		bytes, _, _ := t.quant.bytes(t.rows.N, t.cols.N)
 		w.size += bytes
 		w.stored += int64(bytes)
 		w.params += int64(t.elements())
@@ -123,7 +122,7 @@ func (w *weights) place(norm bool, ts ...tensor) cuda.Ptr {
 	return cuda.Ptr(begin)
 }
 
-// layout lists the tensors by the names that checkpoints of these families have.
+// layout lists the tensors by their names in checkpoints of these families.
 func layout(s *shape) *weights {
 	w := &weights{quantized: map[cuda.Ptr]scaled{}}
 	norm := func(name string, n int) cuda.Ptr { return w.place(true, wholeNorm(name+".weight", n)) }
@@ -134,14 +133,14 @@ func layout(s *shape) *weights {
 		var l layerWeights
 		l.attNorm = norm(p+"input_layernorm", s.hidden)
 		q, kv := s.attWidth(), s.kvHeads*s.headDim
-		l.qkv = w.placeLinear(s.kept, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden), s.keysOf(a+"v_proj.weight", kv, s.hidden))
+		l.qkv = w.placeLinear(s.quant, s.rowsOf(a+"q_proj.weight", q, s.hidden), s.keysOf(a+"k_proj.weight", kv, s.hidden), s.keysOf(a+"v_proj.weight", kv, s.hidden))
 		if s.bias {
 			l.bias = w.place(false, s.rowsOf(a+"q_proj.bias", q, 0), s.keysOf(a+"k_proj.bias", kv, 0), s.keysOf(a+"v_proj.bias", kv, 0))
 		}
 		if s.qkNorm {
 			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
 		}
-		l.o = w.placeLinear(s.kept, s.columnsOf(a+"o_proj.weight", s.hidden, q))
+		l.o = w.placeLinear(s.quant, s.columnsOf(a+"o_proj.weight", s.hidden, q))
 		if s.sandwich {
 			l.attPost = norm(p+"post_attention_layernorm", s.hidden)
 			l.mlpNorm = norm(p+"pre_feedforward_layernorm", s.hidden)
@@ -152,8 +151,8 @@ func layout(s *shape) *weights {
 		if s.experts > 0 {
 			w.placeExperts(s, &l, p)
 		} else {
-			l.gateUp = w.placeLinear(s.kept, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
-			l.down = w.placeLinear(s.kept, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
+			l.gateUp = w.placeLinear(s.quant, s.rowsOf(p+"mlp.gate_proj.weight", s.inner, s.hidden), s.rowsOf(p+"mlp.up_proj.weight", s.inner, s.hidden))
+			l.down = w.placeLinear(s.quant, s.columnsOf(p+"mlp.down_proj.weight", s.hidden, s.inner))
 		}
 		w.layers = append(w.layers, l)
 	}
@@ -168,7 +167,7 @@ func layout(s *shape) *weights {
 // bytes is the memory that the weights take.
 func (w *weights) bytes() int { return w.size }
 
-// allocate takes the memory and turns offsets into addresses.
+// allocate allocates the memory and turns offsets into addresses.
 func (w *weights) allocate(dev *cuda.Device) error {
 	base, err := dev.Alloc("the model's weights", w.bytes())
 	if err != nil {
@@ -193,7 +192,7 @@ func (w *weights) allocate(dev *cuda.Device) error {
 			*p += base
 		}
 		for _, p := range []*cuda.Ptr{&l.bias, &l.qNorm, &l.kNorm, &l.attPost, &l.mlpPost, &l.router} {
-			if *p != 0 { // offset 0 is the embedding's
+			if *p != 0 { // Offset 0 is the embedding's.
 				*p += base
 			}
 		}
@@ -201,16 +200,15 @@ func (w *weights) allocate(dev *cuda.Device) error {
 	return nil
 }
 
-// randomScale is the half-width of the uniform distribution of random weights:
-// its deviation is 0.02, transformers' initializer_range.
+// randomScale is the half-width of the uniform distribution of random weights. Its deviation is 0.02,
+// transformers' initializer_range.
 const randomScale = float32(0.02 * 1.7320508075688772) // times √3
 
-// spreadScale is the same of the embedding with Options.Spread. At transformers' 0.02 a
-// layer's attention, a mean over the context that is nearly the same for neighbours,
-// outweighs a token's own vector from the first layer on: the stream of all tokens
-// turns in one direction, and so do their routers (docs/native.md has
-// how few experts are chosen then). At 20 every token keeps its own direction through 48
-// layers.
+// spreadScale is the half-width of the random embedding with Options.Spread. With a deviation of 0.02
+// the output of attention, which is nearly the same for neighbouring tokens, outweighs a token's own
+// vector from the first layer on. Then the streams of all tokens turn in one direction, and their
+// routers choose the same few experts (docs/log/native-measurements.md). With 20 every token keeps its
+// own direction through 48 layers.
 const spreadScale = 1000 * randomScale
 
 const embeddingName = "model.embed_tokens.weight"
@@ -223,15 +221,15 @@ func scaleOf(name string, spread bool) float32 {
 	return randomScale
 }
 
-// tensorSeed tells the tensors of one model apart.
+// tensorSeed makes a seed for each tensor of a model.
 func tensorSeed(seed uint64, name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return seed ^ h.Sum64()
 }
 
-// random fills the weights: norms with one value, all others with fill_random.
-// Those that are quantized are filled with 16-bit values first.
+// random fills the weights: norms with one value, all others with fill_random. Quantized weights are
+// filled with 16-bit values first.
 func (l *loader) random(seed uint64, norm float32) error {
 	for i := range l.w.tensors {
 		t := &l.w.tensors[i]
@@ -254,7 +252,7 @@ func (l *loader) random(seed uint64, norm float32) error {
 // randomPiece fills some rows and columns of a tensor.
 func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
 	at, n := l.w.base.Add(t.offset), uint64(p.rows.N*p.cols.N)
-	if t.kept != Unquantized {
+	if t.quant != Unquantized {
 		at = l.scratch
 	}
 	launch, scale := filling(n), scaleOf(t.name, l.spread)
@@ -265,7 +263,7 @@ func (l *loader) randomPiece(t *tensor, p piece, seed uint64) error {
 		launch.Grid.X = min(p.rows.N, 4096)
 		err = l.k.fillRandomPart.Queue(l.s, launch, at, uint64(p.rows.N), uint64(p.cols.N), uint64(p.rows.Begin), uint64(p.cols.Begin), uint64(t.width()), seed, scale)
 	}
-	if err == nil && t.kept != Unquantized {
+	if err == nil && t.quant != Unquantized {
 		err = l.quantize(t, p)
 	}
 	return err
@@ -276,13 +274,12 @@ func filling(n uint64) cuda.Launch {
 	return cuda.Launch{Grid: cuda.Dim{X: int(min((n+1023)/1024, 4096))}, Block: cuda.Dim{X: 256}}
 }
 
-// check says what a checkpoint lacks or has otherwise, before any of it is read but
-// scales.
+// check returns what a checkpoint lacks, or has in another form, before anything but scales is read.
 func (w *weights) check(c *safetensors.Checkpoint) error {
 	for i := range w.tensors {
 		t := &w.tensors[i]
 		err := checkQuantized(c, t)
-		if err == nil && (t.kept != FP8 || c.DType(t.name) != safetensors.E4M3) {
+		if err == nil && (t.quant != FP8 || c.DType(t.name) != safetensors.E4M3) {
 			err = c.Check(t.name, t.shape)
 		}
 		if err != nil {

@@ -77,9 +77,9 @@ func shapes() [][]string {
 // wide are the kernels with products of llama3.1-8b at batches of 17 to 64.
 func wide() []string {
 	return []string{
-		"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "WIDE_RINGS=1",
-		"WIDE_SCORES_32=48,3,32,2,2", "WIDE_HEAD_32=112,3,32,1,1", "WIDE_GATED_32=112,6,32,1,1", "WIDE_STREAM_32=32,4,32,2,2",
-		"WIDE_SCORES_64=48,2,64,2,2", "WIDE_HEAD_64=112,3,64,1,1", "WIDE_GATED_64=112,5,64,1,1", "WIDE_STREAM_64=32,3,64,2,2",
+		"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "WGMMA_GEMM=1",
+		"WGMMA_NORM_32=48,3,32,2,2", "WGMMA_HEAD_32=112,3,32,1,1", "WGMMA_SWIGLU_32=112,6,32,1,1", "WGMMA_RESIDUAL_32=32,4,32,2,2",
+		"WGMMA_NORM_64=48,2,64,2,2", "WGMMA_HEAD_64=112,3,64,1,1", "WGMMA_SWIGLU_64=112,5,64,1,1", "WGMMA_RESIDUAL_64=32,3,64,2,2",
 	}
 }
 
@@ -89,7 +89,7 @@ func formats() [][]string {
 	rings := func(bits int, scores, deep [4]string) []string {
 		out := []string{fmt.Sprintf("QUANTIZED=%d", bits)}
 		for i, rows := range []int{1, 8, 16, 32} {
-			for name, ring := range map[string]string{"NARROW": scores[i], "NARROW_GATED": scores[i], "NARROW_DEEP": deep[i]} {
+			for name, ring := range map[string]string{"QUANTIZED_NORM": scores[i], "QUANTIZED_SWIGLU": scores[i], "QUANTIZED_RESIDUAL": deep[i]} {
 				out = append(out, fmt.Sprintf("%s_%d=%s", name, rows, ring))
 			}
 		}
@@ -147,8 +147,8 @@ func TestKernelsCompile(t *testing.T) {
 			if text := strings.Join(shape, " "); older[arch] == "" && strings.Contains(text, "MOE=1") && !strings.Contains(text, "RANKS") {
 				shape = append(slices.Clone(shape), stepShape(t, shape))
 			}
-			shape = append(shape, "SHAPE_1=1,1,512,5,1", "SHAPE_8=1,3,256,3,8", "SHAPE_16=2,3,256,3,16", "DEEP_1=1,2,256,7,1", "DEEP_8=1,2,256,6,8", "DEEP_16=2,2,256,4,16",
-				"GATED_1=1,1,512,5,1", "GATED_8=1,2,256,4,8", "GATED_16=2,2,256,8,16", "HALVES_1=1,3,256,7,1", "HALVES_8=1,3,256,5,8",
+			shape = append(shape, "SKINNY_NORM_1=1,1,512,5,1", "SKINNY_NORM_8=1,3,256,3,8", "SKINNY_NORM_16=2,3,256,3,16", "SKINNY_RESIDUAL_1=1,2,256,7,1", "SKINNY_RESIDUAL_8=1,2,256,6,8", "SKINNY_RESIDUAL_16=2,2,256,4,16",
+				"SKINNY_SWIGLU_1=1,1,512,5,1", "SKINNY_SWIGLU_8=1,2,256,4,8", "SKINNY_SWIGLU_16=2,2,256,8,16", "SKINNY_HALF_1=1,3,256,7,1", "SKINNY_HALF_8=1,3,256,5,8",
 				"EXPERTS_1=512,4,256,12", "EXPERTS_8=512,3,256,8")
 			t.Run(arch+" "+strings.Join(shape, " "), func(t *testing.T) {
 				t.Parallel()

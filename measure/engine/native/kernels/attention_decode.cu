@@ -1,56 +1,54 @@
-// Attention of one new token a sequence over the keys and values of all before
-// it, on tensor cores: block (s, h, b) takes part s of the context of key head h of
-// sequence b, for all GROUP query heads that share it (Flash-Decoding). The context's
-// length is read from the device, so one recorded launch serves every step.
+// Decode attention, by tensor cores: attention of one new token a sequence over all keys and values
+// before it. Block (s, h, b) takes part s of the context of key head h of sequence b, for all GROUP
+// query heads that share it (Flash-Decoding). The context's length is read from the device, so one
+// recorded launch serves every step.
 //
-//   - The context is tiles of 16 keys. They are dealt to the warps of all parts in
-//     turn, so that where a warp's first tiles lie does not depend on the context,
-//     and their copies begin before its length is known.
-//   - A warp works by itself, with a ring of its own in shared memory, and keeps its
-//     own soft-max; warps meet at the end. In an mma of the scores the queries are the
-//     16 rows, in bf16 the first eight and what that rounding lost the other eight,
-//     and keys the 8 columns; in one of the output values are the rows and the weights
-//     the columns, which lie in the lanes that the scores are in. Keys begin their way
-//     ahead of values, which are needed later.
-//   - The warp whose tile has the new token's place does what comes before
-//     attention for its key and value: bias, norm, rotation, and the write to the
-//     cache. Every warp does it for the queries, which are few.
-//   - The parts of a head are one cluster where the launch says so: each block
-//     sends every other its share of the sums, through the shared memory of the
-//     cluster. Else the last block to finish adds them up.
-//   - The kernel behind may start at once. Where a cluster has the head of a single
-//     sequence, which reads little, it may when the context has been read: what it
-//     fetches then uses the time in which the sums are joined.
+//   - The context is tiles of 16 keys, which the warps of all parts take alternately. So the place of
+//     a warp's first tiles does not depend on the context, and their copies begin before its length is
+//     known.
+//   - A warp works by itself, with its own ring in shared memory and its own softmax; warps merge
+//     their results at the end. In an mma of the scores the queries are the 16 rows: eight rows have
+//     their bf16 values, eight the rounding errors; keys are the 8 columns. In an mma of the output
+//     values are the rows and the weights the columns, in the lanes that have the scores. Copies of
+//     keys run ahead of those of values, which are needed later.
+//   - The warp whose tile has the new token's place applies bias, norm and RoPE to its key and value
+//     and writes them to the cache. Every warp prepares the queries, which are few.
+//   - The parts of a head are one cluster if the launch says so. Then each block sends every other its
+//     share of the sums through distributed shared memory. Otherwise the last block to finish merges
+//     the parts.
+//   - The next kernel may start at once (PDL). If a cluster has the head of a single sequence, which
+//     reads little, the next kernel may start after the context has been read, so that its loads
+//     overlap with the merging of the sums.
 //
 //   qkv[batch][(heads+2*kv_heads)*HEAD_DIM], positions[batch] = tokens in the cache
 //   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]
 //   parts[batch][kv_heads][splits][GROUP][HEAD_DIM], peaks[batch][kv_heads][splits][GROUP][2]
-//   capacity is that of the layer: of a layer with a window, no more than the window
+//   capacity is that of the layer; a layer with a window has no more than the window
 //   arrived[batch][kv_heads], zero before and after; out[batch][heads*HEAD_DIM]
 //
-// In shared memory rows of a tile are 16-byte pieces, piece c of row r at c^(r%8), as in
-// attention_prefill.cu. A warp copies 512 bytes of the cache in a row: copies of 64 bytes
-// of each of eight rows, where they were multiplied, took up to 1.8 times as long.
+// In shared memory a row of a tile is 16-byte pieces, and piece c of row r lies at c^(r%8), as in
+// attention_prefill.cu. A warp copies 512 contiguous bytes of the cache; copies of 64 bytes of each of
+// eight rows, in the order of multiplication, took up to 1.8 times as long.
 
 #define DEC_WARPS 4
 #define DEC_KEY_STAGES (256 / HEAD_DIM)
 #define DEC_VALUE_STAGES (HEAD_DIM == 64 ? 2 : 1)
 #define DEC_THREADS (DEC_WARPS * WARP)
-#define DEC_ROWS (256 / HEAD_DIM)  // that a warp copies at a time
-#define DEC_PIECES (HEAD_DIM / 8)  // of a row
+#define DEC_ROWS (256 / HEAD_DIM) // rows that a warp copies at a time
+#define DEC_PIECES (HEAD_DIM / 8) // pieces of a row
 #define DEC_TILE (16 * HEAD_DIM * 2)
-#define DEC_RING ((DEC_KEY_STAGES + DEC_VALUE_STAGES) * DEC_TILE) // bytes of a warp
+#define DEC_RING ((DEC_KEY_STAGES + DEC_VALUE_STAGES) * DEC_TILE) // bytes of a warp's ring
 #define DEC_PITCH (HEAD_DIM + 8)   // floats of a query's sums
-#define DEC_CLUSTER 16             // blocks at most
+#define DEC_CLUSTER 16 // the most blocks of a cluster
 #define DEC_VALUES (GROUP * HEAD_DIM)
-#define DEC_PARTS 32               // at most, without a cluster
+#define DEC_PARTS 32 // the most parts without a cluster
 
 static_assert(DEC_KEY_STAGES >= DEC_VALUE_STAGES, "keys are ahead of values");
 static_assert(GROUP * DEC_PITCH * 4 <= DEC_RING, "a warp leaves its sums in its ring");
 
-// Mixed is what a warp has of its keys: peak and sum of query g, the sum of the
-// lane's own keys alone, and the output of queries 2t and 2t+1.
-struct Mixed {
+// PartialAttention is a warp's result for its keys: maximum and sum of query g, the sum of the lane's
+// keys alone, and the output of queries 2t and 2t+1.
+struct PartialAttention {
   float peak, sum, o[HEAD_DIM / 16][4];
 };
 
@@ -59,7 +57,7 @@ struct Queries {
   u32 top[DEC_PIECES], rest[DEC_PIECES];
 };
 
-// Constants are what is done to the queries, loaded ahead of them.
+// Constants are bias and norm weights of the queries, which are loaded ahead of them.
 struct Constants {
 #if QKV_BIAS
   u32 bias[DEC_PIECES];
@@ -69,7 +67,7 @@ struct Constants {
 #endif
 };
 
-// A HeadShared is what the warps of a block that has some of a head's context share.
+// A HeadShared is what the warps of a block share that attends to part of a head's context.
 struct HeadShared {
   float sin[HEAD_DIM / 2], cos[HEAD_DIM / 2];
   bf16 fresh[2][HEAD_DIM]; // the new key and value
@@ -77,9 +75,9 @@ struct HeadShared {
 };
 
 struct DecodeShared : HeadShared {
-  float inbox[DEC_VALUES]; // of a cluster: each block's share for this one
+  float inbox[DEC_VALUES]; // each block's share for this block of a cluster
   float2 peaks[DEC_CLUSTER][GROUP];
-  u64 received; // a barrier: all of the inbox and peaks
+  u64 received; // This barrier says that all of inbox and peaks has arrived.
   float weight[GROUP][DEC_PARTS];
   bool last;
 };
@@ -105,7 +103,7 @@ __device__ __forceinline__ void load_queries(float2 raw[DEC_PIECES], const float
   }
 }
 
-// prepare_queries does to the queries what prepare_head does to a head, and
+// prepare_queries applies bias, norm and RoPE to the queries, as prepare_head does to a head, and
 // multiplies them by scale.
 __device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECES], const Constants &c, const HeadShared &sh, float eps, float scale) {
   int t = threadIdx.x % 4;
@@ -137,8 +135,7 @@ __device__ __forceinline__ void prepare_queries(Queries &q, float2 raw[DEC_PIECE
   }
 }
 
-// keep puts the new key and value where the warp finds them, and into the cache at
-// place.
+// keep stores the new key and value for the warp, and writes them to the cache.
 __device__ __forceinline__ void keep(HeadShared &sh, float k[HEAD_LANE], const float v[HEAD_LANE], const bf16 *k_norm, float eps, bf16 *k_cache,
                                      bf16 *v_cache, u64 place) {
   int lane = threadIdx.x % WARP;
@@ -149,13 +146,13 @@ __device__ __forceinline__ void keep(HeadShared &sh, float k[HEAD_LANE], const f
 #pragma unroll
   for (int i = 0; i < HEAD_LANE; i++) {
     int at = lane + WARP * i;
-    k_cache[place + at] = sh.fresh[0][at] = narrow(k[i]);
-    v_cache[place + at] = sh.fresh[1][at] = narrow(v[i]);
+    k_cache[place + at] = sh.fresh[0][at] = to_16bit(k[i]);
+    v_cache[place + at] = sh.fresh[1][at] = to_16bit(v[i]);
   }
   __syncwarp();
 }
 
-// keep_new is keep of a head of a row of queries, keys and values.
+// keep_new is keep for a head of a row of queries, keys and values.
 __device__ __forceinline__ void keep_new(HeadShared &sh, const float *row, const bf16 *bias, const bf16 *k_norm, float eps, int head, int kv_heads,
                                          bf16 *k_cache, bf16 *v_cache, u64 place) {
   float k[HEAD_LANE], v[HEAD_LANE];
@@ -164,18 +161,18 @@ __device__ __forceinline__ void keep_new(HeadShared &sh, const float *row, const
     int at = (GROUP * kv_heads + head) * HEAD_DIM + threadIdx.x % WARP + WARP * i, further = at + kv_heads * HEAD_DIM;
     k[i] = __ldcg(row + at), v[i] = __ldcg(row + further);
 #if QKV_BIAS
-    k[i] += wide(bias[at]), v[i] += wide(bias[further]);
+    k[i] += to_float(bias[at]), v[i] += to_float(bias[further]);
 #endif
   }
   keep(sh, k, v, k_norm, eps, k_cache, v_cache, place);
 }
 
-// A Ring is a warp's part of the shared memory: DEC_KEY_STAGES tiles of keys and
-// DEC_VALUE_STAGES of values.
+// A Ring is a warp's part of the shared memory: DEC_KEY_STAGES tiles of keys and DEC_VALUE_STAGES
+// tiles of values.
 struct Ring {
   u8 *at;
   const bf16 *k, *v; // row 0
-  u32 base, mine;    // where it begins, and the lane's place in the first 512 bytes of a tile
+  u32 base, mine; // the ring's address, and the lane's place in the first 512 bytes of a tile
   u32 corner;        // the lane's row of ldmatrix in a tile's first two pieces
 
   __device__ __forceinline__ Ring(u8 *ring, const bf16 *keys, const bf16 *values) {
@@ -185,8 +182,8 @@ struct Ring {
     corner = r * HEAD_DIM * 2 + ((lane / 8 % 2) ^ (r % 8)) * 16;
   }
 
-  // copy begins to copy a tile's rows. For those from limit on another is read.
-  // SHORT is the same in less code.
+  // copy starts the copies of a tile's rows. For rows from limit on it reads another row. SHORT
+  // computes the same with less code.
   template <bool SHORT>
   __device__ __forceinline__ void copy(int stage, const bf16 *from, int tile, int limit) const {
     int lane = threadIdx.x % WARP;
@@ -206,14 +203,14 @@ struct Ring {
   template <bool SHORT>
   __device__ __forceinline__ void copy_values(int stage, int tile, int limit) const { copy<SHORT>(DEC_KEY_STAGES + stage, v, tile, limit); }
 
-  // keys loads what two mma take of 16 keys, values what one takes of 16 keys' values:
-  // of pieces 2i and 2i+1.
+  // keys loads the operands of two mma for 16 keys, and values those of one mma for the values of 16
+  // keys: pieces 2i and 2i+1.
   __device__ __forceinline__ void keys(u32 r[4], int stage, int i) const { ldmatrix(r, base + stage * DEC_TILE + (corner ^ i * 32)); }
   __device__ __forceinline__ void values(u32 r[4], int stage, int i) const {
     ldmatrix_transposed(r, base + (DEC_KEY_STAGES + stage) * DEC_TILE + (corner ^ i * 32));
   }
 
-  // patch puts the new token in its place, and zeros where there are no values.
+  // patch writes the new token to its place, and zeros where there are no values.
   __device__ __forceinline__ void patch(const HeadShared &sh, int stage, int value_stage, int tile, int slot, int count) const {
     for (int i = threadIdx.x % WARP; i < 16 * DEC_PIECES; i += WARP) {
       int r = i / DEC_PIECES, p = i % DEC_PIECES, row = tile * 16 + r, there = r * HEAD_DIM * 2 + (p ^ r % 8) * 16;
@@ -225,9 +222,9 @@ struct Ring {
   }
 };
 
-// weigh makes the scores of a tile's keys weights, and takes them into peak and
-// sum: those of query g and keys 2t, 2t+1 and 2t+8, 2t+9.
-__device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, const Ring &ring, int stage, int tile, int count) {
+// weigh turns the scores of a tile's keys into softmax weights, and updates maximum and sum: those of
+// query g and keys 2t, 2t+1, 2t+8 and 2t+9.
+__device__ __forceinline__ void weigh(PartialAttention &a, u32 p[2], const Queries &q, const Ring &ring, int stage, int tile, int count) {
   int t = threadIdx.x % 4;
   float s[2][2][4] = {};
 #pragma unroll
@@ -263,8 +260,8 @@ __device__ __forceinline__ void weigh(Mixed &a, u32 p[2], const Queries &q, cons
   for (int i = 0; i < HEAD_DIM / 16; i++) a.o[i][0] *= x, a.o[i][1] *= y, a.o[i][2] *= x, a.o[i][3] *= y;
 }
 
-// mix_values adds a tile's values with the weights p.
-__device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring &ring, int stage) {
+// accumulate_values adds a tile's values with the weights p.
+__device__ __forceinline__ void accumulate_values(PartialAttention &a, const u32 p[2], const Ring &ring, int stage) {
 #pragma unroll
   for (int i = 0; i < HEAD_DIM / 16; i++) {
     u32 v[4];
@@ -273,8 +270,8 @@ __device__ __forceinline__ void mix_values(Mixed &a, const u32 p[2], const Ring 
   }
 }
 
-// begin_tiles begins to copy the first of every step's tiles from `first` on, as many as
-// the ring has room for, of limit keys; VALUES are those of values.
+// begin_tiles starts the copies of the first tiles of a warp, every step-th from `first` on, as many
+// as the ring has room for; limit is the number of keys, and VALUES the tiles of values.
 template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
 __device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int step, int limit) {
 #pragma unroll
@@ -289,13 +286,13 @@ __device__ __forceinline__ void begin_tiles(const Ring &ring, int first, int ste
   }
 }
 
-// mix goes through those tiles of count keys, of which the new one is at slot.
+// attend_tiles attends to the warp's tiles of count keys, of which the new one is at slot.
 template <bool SHORT = false, int VALUES = DEC_VALUE_STAGES>
-__device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
+__device__ __forceinline__ void attend_tiles(PartialAttention &a, const Queries &q, const Ring &ring, const HeadShared &sh, int first, int step, int slot, int count) {
   for (int tile = first, k = 0, v = 0; tile * 16 < count; tile += step) {
     int next_k = tile + DEC_KEY_STAGES * step, next_v = tile + VALUES * step;
     u32 p[2];
-    wait_copies<DEC_KEY_STAGES + VALUES - 1>(); // later keys and these values may be on their way
+    wait_copies<DEC_KEY_STAGES + VALUES - 1>(); // Later keys and these values may be in flight.
     __syncwarp();
     if (tile == slot / 16 || tile * 16 + 16 > count) {
       wait_copies<2 * VALUES - 2>();
@@ -308,7 +305,7 @@ __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring
     commit();
     wait_copies<2 * VALUES - 1>();
     __syncwarp();
-    mix_values(a, p, ring, v);
+    accumulate_values(a, p, ring, v);
     __syncwarp();
     if (next_v * 16 < count) ring.copy_values<SHORT>(v, next_v, count);
     commit();
@@ -317,8 +314,8 @@ __device__ __forceinline__ void mix(Mixed &a, const Queries &q, const Ring &ring
   }
 }
 
-// leave_mixed writes what the warp has to its ring, [GROUP][DEC_PITCH], and to stats.
-__device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) {
+// store_partial writes the warp's result to its ring, [GROUP][DEC_PITCH], and to stats.
+__device__ __forceinline__ void store_partial(PartialAttention &a, float *to, float2 *stats) {
   int lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
   a.sum += __shfl_xor_sync(FULL, a.sum, 1);
   a.sum += __shfl_xor_sync(FULL, a.sum, 2);
@@ -334,7 +331,7 @@ __device__ __forceinline__ void leave_mixed(Mixed &a, float *to, float2 *stats) 
 
 __device__ __forceinline__ float weight_of(float peak, float most) { return peak == -INFINITY ? 0.f : exp2f(peak - most); }
 
-// joined is values i to i+3 of a block, with their query's peak and sum.
+// joined is values i to i+3 of a block, with their query's maximum and sum.
 __device__ __forceinline__ float4 joined(const HeadShared &sh, const u8 *rings, int i, float2 &stat) {
   int g = i / HEAD_DIM;
   float m = -INFINITY, l = 0.f;
@@ -352,11 +349,11 @@ __device__ __forceinline__ float4 joined(const HeadShared &sh, const u8 *rings, 
   return o;
 }
 
-// Of the blocks of a cluster each sends the others their shares, and makes of those
-// that it gets its share of the output.
+// Each block of a cluster sends the others their shares, and makes its share of the output of what it
+// receives.
 __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, bf16 *out, int blocks) {
   int share = DEC_VALUES / blocks, me = blockIdx.x;
-  cluster_wait(); // all have begun
+  cluster_wait(); // All blocks have begun.
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
     float2 stat;
     float4 o = joined(sh, rings, i, stat);
@@ -373,13 +370,12 @@ __device__ __forceinline__ void join_cluster(DecodeShared &sh, const u8 *rings, 
       float f = weight_of(sh.peaks[s][g].x, m);
       o += f * sh.inbox[s * share + i], l += f * sh.peaks[s][g].y;
     }
-    out[me * share + i] = narrow(o / l);
+    out[me * share + i] = to_16bit(o / l);
   }
 }
 
-// join_parts leaves a block's sums where the last block of the head finds them,
-// which weighs and adds them up: warp g finds the weights of head g, lane s that of
-// part s.
+// join_parts stores a block's sums for the last block of the head, which merges them: warp g computes
+// the weights of head g, and lane s that of part s.
 __device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, float *parts, float *peaks, u32 *arrived, bf16 *out) {
   int split = blockIdx.x, splits = gridDim.x, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
@@ -409,11 +405,11 @@ __device__ __forceinline__ void join_parts(DecodeShared &sh, const u8 *rings, fl
     float o = 0.f;
 #pragma unroll 8
     for (int s = 0; s < splits; s++) o += sh.weight[i / HEAD_DIM][s] * __ldcg(parts + s * DEC_VALUES + i);
-    out[i] = narrow(o);
+    out[i] = to_16bit(o);
   }
 }
 
-// join_warps is of a head that is one block's alone.
+// join_warps merges the warps of a block that has a whole head.
 __device__ __forceinline__ void join_warps(DecodeShared &sh, const u8 *rings, bf16 *out) {
   for (int i = threadIdx.x * 4; i < DEC_VALUES; i += DEC_THREADS * 4) {
     float2 stat;
@@ -435,7 +431,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   if (blocks > 1) {
     if (threadIdx.x == 0) barrier_init(&sh.received, 1);
 #ifdef SANITIZED
-    __syncthreads(); // racecheck of CUDA 13.0 warns of what the same thread does next
+    __syncthreads(); // racecheck of CUDA 13.0 warns of the next access of the same thread.
 #endif
     if (threadIdx.x == 0) barrier_expect(&sh.received, DEC_VALUES * 4 + blocks * GROUP * 8);
     cluster_begin();
@@ -448,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   Ring ring(mine, k_cache + cache, v_cache + cache);
   begin_tiles(ring, first, step, capacity);
   int past = positions[seq], slot = past, count = past + 1;
-#if SLIDING // the cache is a ring: the new token takes the place of the one that leaves the window
+#if SLIDING // The cache is a ring buffer: the new token replaces the one that leaves the window.
   count = min(count, capacity), slot = past % capacity;
 #endif
   for (int i = threadIdx.x; i < HEAD_DIM / 2; i += DEC_THREADS) sincosf((float)past * frequencies[i], &sh.sin[i], &sh.cos[i]);
@@ -464,13 +460,13 @@ extern "C" __global__ void __launch_bounds__(DEC_THREADS, HEAD_DIM <= 128 ? 4 : 
   Queries q;
   prepare_queries(q, raw, c, sh, eps, scale * LOG2E);
 
-  Mixed a = {-INFINITY, 0.f, {}};
-  mix(a, q, ring, sh, first, step, slot, count);
+  PartialAttention a = {-INFINITY, 0.f, {}};
+  attend_tiles(a, q, ring, sh, first, step, slot, count);
 
   if (late) let_next_start();
-  wait_copies<0>(); // of tiles beyond the context
+  wait_copies<0>(); // These are copies of tiles beyond the context.
   __syncwarp();
-  leave_mixed(a, (float *)mine, sh.stats[warp]);
+  store_partial(a, (float *)mine, sh.stats[warp]);
   __syncthreads();
   u64 at = (u64)seq * kv_heads + head;
   out += at * DEC_VALUES;

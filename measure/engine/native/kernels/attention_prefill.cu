@@ -1,14 +1,13 @@
-// Causal attention of whole prompts: FlashAttention-2 (arXiv:2307.08691) on
-// tensor cores. A block of four warps takes 64 queries of one head, 16 a warp,
-// and runs over the keys in tiles of KEYS, the next tile on its way while one is
-// worked on. Scores never leave the registers. KEYS is 64, or what the host defines
-// where a block has no room for two tiles of that.
+// Causal attention of whole prompts: FlashAttention-2 (arXiv:2307.08691) on tensor cores. A block of
+// four warps takes 64 queries of one head, 16 a warp, and iterates over the keys in tiles of KEYS; the
+// next tile is copied while one is computed. Scores never leave the registers. KEYS is 64, or less if
+// the host defines it because a block has no room for two tiles of 64.
 //
 //   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], queries rotated
 //   k_cache, v_cache[batch][kv_heads][capacity][HEAD_DIM]; out[batch*length][heads*HEAD_DIM]
 //
-// Shared memory holds rows of HEAD_DIM values in 16-byte pieces; piece c of row r
-// lies at c^(r%8), so that the eight rows of an ldmatrix meet no bank twice.
+// Shared memory has rows of HEAD_DIM values in 16-byte pieces. Piece c of row r lies at c^(r%8), so
+// that the eight rows of an ldmatrix have no bank conflicts.
 
 #define TILE 64
 #ifndef KEYS
@@ -18,7 +17,7 @@
 
 __device__ __forceinline__ u32 piece(u32 base, int row, int c) { return base + (row * PIECES + (c ^ (row & 7))) * 16; }
 
-// copy_tile starts copying ROWS rows; rows from have on are zeros.
+// copy_tile starts copying ROWS rows; it fills rows from have on with zeros.
 template <int ROWS>
 __device__ __forceinline__ void copy_tile(u32 base, const bf16 *from, u64 stride, int have) {
   for (int i = threadIdx.x; i < ROWS * PIECES; i += 4 * WARP) {
@@ -28,7 +27,7 @@ __device__ __forceinline__ void copy_tile(u32 base, const bf16 *from, u64 stride
 }
 
 #if SLIDING
-#define WINDOW , int window // tokens that a query sees, itself among them
+#define WINDOW , int window // A query sees so many tokens, itself included.
 #else
 #define WINDOW
 #endif
@@ -37,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
     attention_prefill(const bf16 *qkv, const bf16 *k_cache, const bf16 *v_cache, bf16 *out, int kv_heads, int length, int capacity, float scale WINDOW) {
   DYNAMIC_SHARED(smem);
   int heads = kv_heads * GROUP, head = blockIdx.y, seq = blockIdx.z;
-  int tile = gridDim.x - 1 - blockIdx.x; // the longest rows first
+  int tile = gridDim.x - 1 - blockIdx.x; // Blocks with the longest rows start first.
   int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, mi = lane / 8, mr = lane % 8;
   u64 width = (u64)(heads + 2 * kv_heads) * HEAD_DIM;
   const u32 size = KEYS * HEAD_DIM * 2;
@@ -45,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
   const bf16 *q = qkv + ((u64)seq * length + tile * TILE) * width + head * HEAD_DIM;
   u64 cache = ((u64)seq * kv_heads + head / GROUP) * capacity * HEAD_DIM;
 
-  int start = 0, own = tile * (TILE / KEYS); // first tiles of keys: that is seen, and that the queries' own are in
+  int start = 0, diagonal = tile * (TILE / KEYS); // the first visible tile of keys, and the tile on the diagonal
 #if SLIDING
   start = max(tile * TILE - window + 1, 0) / KEYS;
   cache += (u64)start * KEYS * HEAD_DIM;
@@ -57,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
 
   float o[HEAD_DIM / 8][4] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
   scale *= LOG2E;
-  int tiles = own + TILE / KEYS - start;
-  for (int j = 0; j < tiles; j++) { // tiles of keys from the first that is seen
+  int tiles = diagonal + TILE / KEYS - start;
+  for (int j = 0; j < tiles; j++) { // j counts tiles of keys from the first visible one.
     if (j + 1 < tiles) {
       u64 at = cache + (u64)(j + 1) * KEYS * HEAD_DIM;
       copy_tile<KEYS>(ks + (j + 1) % 2 * size, k_cache + at, HEAD_DIM, length - (start + j + 1) * KEYS);
@@ -89,15 +88,15 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       for (int i = 0; i < 4; i++) s[n][i] = bend(s[n][i] * scale, ATT_SOFTCAP * LOG2E) / scale;
 #endif
 #if SLIDING
-    int behind = (own - start - j) * KEYS + warp * 16 + g - 2 * t - window; // of lane's first key and query, 0 where it is just unseen
+    int behind = (diagonal - start - j) * KEYS + warp * 16 + g - 2 * t - window; // the distance of the lane's first key and query beyond the window
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
         if (behind + (i >> 1) * 8 - n * 8 - (i & 1) >= 0) s[n][i] = -INFINITY;
 #endif
-    if (j >= own - start) { // the diagonal: a query sees keys up to itself
-      int ahead = warp * 16 + g - (j - own + start) * KEYS;
+    if (j >= diagonal - start) { // This tile is on the diagonal, where a query sees keys up to itself.
+      int ahead = warp * 16 + g - (j - diagonal + start) * KEYS;
 #pragma unroll
       for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
@@ -112,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
       m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
       m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
       float base = m;
-      if (SLIDING && m == -INFINITY) base = 0.f; // no key of this tile is seen
+      if (SLIDING && m == -INFINITY) base = 0.f; // No key of this tile is visible.
       float old = exp2f((peak[h] - base) * scale), row = 0.f, shift = base * scale;
       peak[h] = m;
 #pragma unroll
@@ -152,11 +151,12 @@ extern "C" __global__ void __launch_bounds__(4 * WARP, 2)
 }
 
 #if SLIDING
-// move_rows copies keys and values of some tokens from one cache to another, each
-// a ring: row r of a token t lies at t modulo the capacity. One block a token, key
-// head and sequence; half of its threads have the keys.
+// move_rows copies keys and values of some tokens from one cache to another. Each cache is a ring
+// buffer: token t lies at row t modulo the capacity. One block does one token, key head and sequence;
+// half of its threads copy the keys.
 //
-//   from_k, from_v[batch][kv_heads][from_capacity][HEAD_DIM], to_k, to_v[batch][kv_heads][to_capacity][HEAD_DIM]
+//   from_k, from_v[batch][kv_heads][from_capacity][HEAD_DIM], to_k,
+//   to_v[batch][kv_heads][to_capacity][HEAD_DIM]
 extern "C" __global__ void move_rows(const bf16 *from_k, const bf16 *from_v, bf16 *to_k, bf16 *to_v, int from_capacity, int from_first,
                                      int to_capacity, int to_first) {
   u64 head = (u64)blockIdx.z * gridDim.y + blockIdx.y;

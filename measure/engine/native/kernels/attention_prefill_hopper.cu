@@ -1,21 +1,19 @@
-// Causal attention of whole prompts on Hopper, its warpgroups in roles as in
-// FlashAttention-3 (arXiv:2407.08608): one copies queries, keys and values to shared
-// memory, and two multiply. A block stays on its multiprocessor and takes one item
-// after the other: 128 queries of one head, 64 a warpgroup, over the keys in tiles of
-// 128 from the diagonal to the first. The next item's queries and keys are copied
-// while the last values of this one are added up and written. The two warpgroups take
-// turns at the tensor cores, so that one's soft-max is computed during the other's
-// products, and within a warpgroup the scores of the next tile are queued before the
-// values of this one.
+// Causal attention of whole prompts on Hopper, with specialized warpgroups as in FlashAttention-3
+// (arXiv:2407.08608): one copies queries, keys and values to shared memory, and two multiply. Blocks
+// are persistent and take one item after the other: 128 queries of one head, 64 a warpgroup, over the
+// keys in tiles of 128 from the diagonal to the first. The next item's queries and keys are copied
+// while the last values of this one are added up and written. The two warpgroups alternate at the
+// tensor cores, so that one computes its softmax during the other's GEMMs. Within a warpgroup the
+// scores of the next tile are queued before the values of this one.
 //
 //   queries {HEAD_DIM*(heads+2*kv_heads), length, prompts}, rotated; keys and values
 //   {HEAD_DIM, length, kv_heads*prompts}: tensors, the first dimension dense, copied
 //   in boxes of {64, 128, 1}; out[prompts*length][heads*HEAD_DIM]
 //
-// Shared memory holds rows of 64 values, 128 bytes, in blocks of 128 rows, swizzled as
-// wgmma's descriptors name it (hopper.cuh).
+// Shared memory has rows of 64 values, 128 bytes, in blocks of 128 rows, swizzled as wgmma's
+// descriptors define it (hopper.cuh).
 //
-// The host takes it where the model has no window in use and no soft cap.
+// The host uses this kernel if the model has no active window and no soft cap.
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
 
@@ -23,19 +21,19 @@
 #define BLOCK (WIDE * 128)             // bytes of a block of 64 values of each row
 #define MATRIX (HEAD_DIM / 64 * BLOCK) // bytes of a tile
 
-// PromptRing is the barriers of shared memory. Queries have one tile there, keys and values
-// two each; full is a tile that has been copied, empty one that all eight warps which
-// multiply have read. Tile n of keys that a block takes is in half n%2, as its values are.
+// A PromptRing is the barriers in shared memory. Queries have one tile, keys and values two each.
+// `full` says that a tile has been copied, and `empty` that all eight multiplying warps have read it.
+// The block's n-th tile of keys, and of values, is in half n%2.
 struct PromptRing {
   u64 q_full, q_empty, k_full[2], k_empty[2], v_full[2], v_empty[2];
 };
 
-// Tiles is where the tiles lie in shared memory.
+// Tiles are the places of the tiles in shared memory.
 struct Tiles {
   u32 q, k, v;
 };
 
-// Prompts is what there is to do.
+// Prompts are the arguments of the kernel.
 struct Prompts {
   int kv_heads, length, prompts;
   __device__ __forceinline__ int heads() const { return kv_heads * GROUP; }
@@ -47,8 +45,8 @@ struct Item {
   int tile, head, prompt;
 };
 
-// take gives what the block does in a round, those items with most keys first; every
-// other round goes through the blocks backward, so that none has the longest of each.
+// take finds the block's item of a round. Items with most keys come first, and every other round goes
+// through the blocks backward, so that no block has the longest item of each round.
 __device__ __forceinline__ bool take(Item &at, const Prompts &p, int round) {
   int i = round * gridDim.x + (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x), level = p.heads() * p.prompts;
   at.tile = p.tiles() - 1 - i / level;
@@ -56,15 +54,15 @@ __device__ __forceinline__ bool take(Item &at, const Prompts &p, int round) {
   return i < p.items();
 }
 
-// copy_rows starts copying 128 rows, to be counted at the barrier.
+// copy_rows starts copying 128 rows, whose bytes arrive at the barrier.
 __device__ __forceinline__ void copy_rows(u32 to, const TensorMap &map, int x, int y, int z, u64 *full) {
   expect_boxes(full, MATRIX);
 #pragma unroll
   for (int i = 0; i < HEAD_DIM / 64; i++) copy_box(to + i * BLOCK, map, x + i * 64, y, z, full);
 }
 
-// copy_items is what one thread does, and no other of its warpgroup. It waits for each
-// part of shared memory until it is empty: the first time it is.
+// copy_items is the loop of the one copying thread. It waits for each part of shared memory until that
+// is empty, as it is at first.
 __device__ __forceinline__ void copy_items(PromptRing &ring, const Tiles &to, const Prompts &p, const TensorMap &q, const TensorMap &k, const TensorMap &v) {
   Item at;
   u32 n = 0;
@@ -81,7 +79,7 @@ __device__ __forceinline__ void copy_items(PromptRing &ring, const Tiles &to, co
   }
 }
 
-// scores begins s = q·kᵀ.
+// scores starts s = q·kᵀ.
 __device__ __forceinline__ void scores(float (&s)[64], u32 q, u32 k) {
   wgmma_begin();
 #pragma unroll
@@ -92,7 +90,7 @@ __device__ __forceinline__ void scores(float (&s)[64], u32 q, u32 k) {
   wgmma_commit();
 }
 
-// values begins o += a·v.
+// values starts o += a·v.
 __device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[WIDE / 16][4], u32 v) {
   wgmma_begin();
 #pragma unroll
@@ -100,7 +98,7 @@ __device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[
   wgmma_commit();
 }
 
-// hide takes out the scores of keys behind the query, in the tile on the diagonal.
+// hide masks the scores of keys behind the query, in the tile on the diagonal.
 __device__ __forceinline__ void hide(float (&s)[64], int row) {
   int behind = row - threadIdx.x % 4 * 2;
 #pragma unroll
@@ -110,7 +108,7 @@ __device__ __forceinline__ void hide(float (&s)[64], int row) {
       if (n * 8 + (i & 1) - (i >> 1) * 8 > behind) s[4 * n + i] = -INFINITY;
 }
 
-// soften turns scores into weights; old is what earlier sums are to be scaled by.
+// soften turns scores into softmax weights; old is the factor of earlier sums.
 __device__ __forceinline__ void soften(float (&s)[64], float (&peak)[2], float (&sum)[2], float (&old)[2], float scale) {
 #pragma unroll
   for (int h = 0; h < 2; h++) { // rows g and g+8
@@ -137,9 +135,9 @@ __device__ __forceinline__ void pack_weights(u32 (&a)[WIDE / 16][4], const float
     for (int i = 0; i < 4; i++) a[n][i] = pack(s[8 * n + 2 * i], s[8 * n + 2 * i + 1]);
 }
 
-// write_rows divides by the sums and writes the rows of a warpgroup, of which this
-// thread has row and row+8, those from have on left out. Four lanes have a row: they
-// exchange what they have, so that each writes 16 bytes that lie together.
+// write_rows divides by the sums and writes the rows of a warpgroup, of which this thread has row and
+// row+8, except those from have on. Four lanes have a row and exchange values, so that each writes 16
+// contiguous bytes.
 __device__ __forceinline__ void write_rows(bf16 *out, const float (&o)[HEAD_DIM / 2], const float (&sum)[2], int row, int have, u64 stride) {
   int t = threadIdx.x % 4;
 #pragma unroll
@@ -154,7 +152,7 @@ __device__ __forceinline__ void write_rows(bf16 *out, const float (&o)[HEAD_DIM 
       u32 w[4], r[4]; // w[i]: values 2t and 2t+1 of eight n+i; r: all of eight n+t
 #pragma unroll
       for (int i = 0; i < 4; i++) w[i] = pack(o[4 * (n + i) + 2 * h] * l, o[4 * (n + i) + 2 * h + 1] * l);
-      // A transposition of 4x4: with the lane one away, then with that two away.
+      // This transposes a 4x4 matrix: with the neighbouring lane, then with the lane two away.
       u32 a = __shfl_xor_sync(FULL, t & 1 ? w[0] : w[1], 1), b = __shfl_xor_sync(FULL, t & 1 ? w[2] : w[3], 1);
       if (t & 1)
         w[0] = a, w[2] = b;
@@ -172,18 +170,18 @@ __device__ __forceinline__ void release(u64 *empty) {
   if (threadIdx.x % WARP == 0) barrier_arrive(empty);
 }
 
-// begin_turn waits until the other warpgroup has queued its products, and end_turn
-// says that this one has.
+// begin_turn waits until the other warpgroup has queued its GEMMs, and end_turn says that this one
+// has.
 __device__ __forceinline__ void begin_turn(int group) { sync_threads_of(1 + group, 256); }
 __device__ __forceinline__ void end_turn(int group) { arrive_at(2 - group, 256); }
 
-// attend_items is what the two other warpgroups do, group 0 and 1.
+// attend_items is the loop of the two multiplying warpgroups, group 0 and 1.
 __device__ __forceinline__ void attend_items(PromptRing &ring, const Tiles &at_tiles, const Prompts &p, bf16 *out, float scale) {
   Item at;
   u32 n = 0;
   int group = __shfl_sync(FULL, threadIdx.x / 128 - 1, 0), row = threadIdx.x % 128 / WARP * 16 + threadIdx.x % WARP / 4;
   u32 q = at_tiles.q + group * 64 * 128, ks = at_tiles.k, vs = at_tiles.v;
-  if (group == 1) end_turn(group); // the first turn is group 0's
+  if (group == 1) end_turn(group); // Group 0 has the first turn.
   for (int round = 0; take(at, p, round); round++) {
     float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
     u32 a[WIDE / 16][4];
@@ -198,7 +196,7 @@ __device__ __forceinline__ void attend_items(PromptRing &ring, const Tiles &at_t
     soften(s, peak, sum, old, scale);
     pack_weights(a, s);
     for (int j = at.tile; j > 0; j--) {
-      u32 now = n++ & 1; // half of the values; the keys are a tile ahead
+      u32 now = n++ & 1; // n counts halves of the values; the keys are a tile ahead.
       barrier_wait(ring.k_full + (n & 1), n >> 1 & 1);
       begin_turn(group);
       scores(s, q, ks + (n & 1) * MATRIX);

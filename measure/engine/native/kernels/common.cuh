@@ -1,26 +1,25 @@
-// What all kernels share: conversions, reductions, and what is done to a head.
-// The host compiles ptx.cuh, this file and the kernels as one program, with these
-// defined:
+// Functions that all kernels share: conversions, reductions, and the preparation of a head. The host
+// compiles ptx.cuh, this file and the kernels as one program, with these defines:
 //
 //   HEAD_DIM  values of one attention head, a multiple of 64
 //   GROUP     query heads that share one key and value head
-//   QK_NORM   1 where queries and keys have an RMSNorm of their own
-//   QKV_BIAS  1 where the q, k and v projections have a bias
+//   QK_NORM   1 if queries and keys have an RMSNorm
+//   QKV_BIAS  1 if the q, k and v projections have a bias
 //   RANKS     GPUs that share the model; 1 if it is not defined
-//   FP16      1 where 16-bit values are fp16; they are bf16 if it is not defined
+//   FP16      1 if 16-bit values are fp16; they are bf16 if it is not defined
 //
-// and these where the model or the workload has it:
+// and with these if the model or the workload has it:
 //
-//   NORM_OFFSET 1       norms multiply by 1 more than their weights
-//   GELU 1              the gate's activation is GELU by tanh, not SiLU
-//   SANDWICH 1          what a block adds to the stream is normed first
-//   SLIDING 1           the context outgrows the window of some layers
-//   QUANTIZED n         weights of the layers' products have n bits (quantized.cuh)
+//   NORM_OFFSET 1       norms multiply by 1 plus their weights
+//   GELU 1              the activation is GELU by tanh, not SiLU
+//   SANDWICH 1          the output of a block is normed before the residual sum
+//   SLIDING 1           the context is longer than the window of some layers
+//   QUANTIZED n         weights of the layers' GEMMs have n bits (quantized.cuh)
 //   EMBED_SCALE x       the embedding is multiplied by x
-//   ATT_SOFTCAP x       attention's scores are bent to (-x, x) by tanh
-//   LOGIT_SOFTCAP x     and so are the model's
+//   ATT_SOFTCAP x       attention scores are capped to (-x, x) by tanh
+//   LOGIT_SOFTCAP x     logits are capped in the same way
 //
-// Shapes are written [rows][columns], the last dimension dense; sums are float32.
+// Shapes are written [rows][columns], with the last dimension dense; sums are float32.
 
 #ifndef RANKS
 #define RANKS 1
@@ -34,16 +33,16 @@
 #define LOG2E 1.4426950408889634f
 #define INFINITY __int_as_float(0x7f800000)
 
-// post_two posts two values side by side, at an even place.
-__device__ __forceinline__ void post_two(u64 *at, u32 v, u32 w, u32 turn) { post_pair(at, (u64)turn << 32 | v, (u64)turn << 32 | w); }
+// ll_store_two stores two packets side by side, the first at an even place.
+__device__ __forceinline__ void ll_store_two(u64 *at, u32 v, u32 w, u32 epoch) { ll_store_pair(at, (u64)epoch << 32 | v, (u64)epoch << 32 | w); }
 
-// waited reports whether more than limit nanoseconds have passed since begin. The GPU's clock
-// may be set back a little.
+// waited reports whether more than limit nanoseconds have passed since begin. The GPU's clock may be
+// set back a little.
 __device__ __forceinline__ bool waited(u64 begin, u64 limit) { return (long long)(nanoseconds() - begin) > (long long)limit; }
 
-__device__ __forceinline__ bf16 narrow(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
+__device__ __forceinline__ bf16 to_16bit(float a) { return (bf16)(pack(a, 0.f) & 0xffff); }
 
-// gain is what a norm multiplies by, of its weight.
+// gain is the factor of a norm for its weight w.
 __device__ __forceinline__ float gain(float w) {
 #if NORM_OFFSET
   return 1.f + w;
@@ -52,9 +51,9 @@ __device__ __forceinline__ float gain(float w) {
 #endif
 }
 
-// activate is the non-linearity of a gated feed-forward. (GELU: Hendrycks, Gimpel
-// 2016, arXiv:1606.08415.) The division is within 2 units of the last place, and 0 beyond
-// 2^126 (CUDA C++ Programming Guide, __fdividef).
+// activate is the activation of a gated feed-forward. (GELU: Hendrycks, Gimpel 2016,
+// arXiv:1606.08415.) The division is within 2 units of the last place, and 0 beyond 2^126 (CUDA C++
+// Programming Guide, __fdividef).
 __device__ __forceinline__ float activate(float v) {
 #if GELU
   return 0.5f * v * (1.f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
@@ -72,11 +71,11 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-// arrive_warp says at a barrier that all lanes of the warp are done with what lies ahead of it;
-// the barrier counts WARP_ARRIVALS of each warp. Lane 0 says it for all: what the others did
-// is ordered by __syncwarp (PTX ISA, "Causality Order"). compute-sanitizer's racecheck takes an
-// arrival for that of its thread alone (docs/native.md, "What is tested"), so in kernels that
-// are compiled for it each lane says it.
+// arrive_warp arrives at a barrier once all lanes of the warp are done with what precedes it; the
+// barrier counts WARP_ARRIVALS for each warp. Lane 0 arrives for all, and __syncwarp orders what the
+// others did (PTX ISA, "Causality Order"). racecheck of compute-sanitizer takes an arrival for that of
+// its thread alone (docs/log/native-tests.md), so each lane arrives in kernels that are compiled for
+// it.
 #ifdef SANITIZED
 #define WARP_ARRIVALS WARP
 #else
@@ -87,12 +86,11 @@ __device__ __forceinline__ void arrive_warp(u64 *b) {
   if (WARP_ARRIVALS > 1 || threadIdx.x % WARP == 0) barrier_arrive(b);
 }
 
-// HEAD_LANE is how many values of a head each lane of a warp holds: those of
-// index lane + 32*i.
+// HEAD_LANE is how many values of a head each lane of a warp holds: those of index lane + 32*i.
 #define HEAD_LANE (HEAD_DIM / WARP)
 
-// angles are the sines and cosines of a position, of a lane's pairs of values,
-// which lie half a head apart.
+// Angles are the sines and cosines of a position for a lane's pairs of values, which lie half a head
+// from each other.
 struct Angles {
   float sin[HEAD_LANE / 2], cos[HEAD_LANE / 2];
 };
@@ -104,9 +102,8 @@ __device__ __forceinline__ Angles angles(const float *frequencies, int pos) {
   return a;
 }
 
-// prepare_head does what is done to one head of q or k between projection and
-// attention, after the bias: RMSNorm where the family has it, and rotation. A
-// warp holds the head.
+// prepare_head applies RMSNorm, if the family has it, and RoPE to one head of q or k, after the bias.
+// A warp holds the head.
 __device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *norm, float eps, const Angles &a) {
 #if QK_NORM
   float ss = 0.f;
@@ -114,7 +111,7 @@ __device__ __forceinline__ void prepare_head(float v[HEAD_LANE], const bf16 *nor
   for (int i = 0; i < HEAD_LANE; i++) ss += v[i] * v[i];
   float r = rsqrtf(warp_sum(ss) / HEAD_DIM + eps);
 #pragma unroll
-  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * gain(wide(norm[threadIdx.x % WARP + WARP * i]));
+  for (int i = 0; i < HEAD_LANE; i++) v[i] *= r * gain(to_float(norm[threadIdx.x % WARP + WARP * i]));
 #endif
 #pragma unroll
   for (int i = 0; i < HEAD_LANE / 2; i++) {

@@ -1,14 +1,14 @@
-// The operators that touch each value once.
+// Elementwise operators, the embedding and sampling.
 
-// gather_row loads several values before it stores the first, for each comes from
-// DRAM, or from another GPU.
+// gather_row loads several values before it stores the first, because each comes from DRAM or from
+// another GPU.
 __device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
   for (int first = threadIdx.x; first < hidden; first += 4 * blockDim.x) {
     float v[4], g[4];
 #pragma unroll
     for (int j = 0; j < 4; j++) {
       int i = first + j * blockDim.x;
-      v[j] = i < hidden ? wide(from[i]) : 0.f, g[j] = i < hidden && xn != nullptr ? gain(wide(norm[i])) : 0.f;
+      v[j] = i < hidden ? to_float(from[i]) : 0.f, g[j] = i < hidden && xn != nullptr ? gain(to_float(norm[i])) : 0.f;
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, 
 #endif
       x[row * hidden + i] = v[j];
       if (xn == nullptr) continue;
-      xn[row * hidden + i] = narrow(v[j] * g[j]);
+      xn[row * hidden + i] = to_16bit(v[j] * g[j]);
       float ss = v[j] * v[j];
 #pragma unroll
       for (int o = 8; o > 0; o /= 2) ss += __shfl_xor_sync(__activemask(), ss, o);
@@ -28,9 +28,9 @@ __device__ __forceinline__ void gather_row(const bf16 *from, u64 row, float *x, 
   }
 }
 
-// embedding gathers the row of each token into the residual stream x, in
-// float32. For decoding it also leaves what the first product needs: xn = x
-// times the norm's weights, and the sum of squares of each 16 values.
+// embedding writes the row of each token to the residual stream x, in float32. In a decode step it
+// also prepares the first GEMM: xn = x times the norm's weights, and the sum of squares of each 16
+// values.
 //
 //   tokens[rows], table[vocab][hidden], x[rows][hidden], xn[rows][hidden], squares[rows][hidden/16]
 extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float *x, int hidden, bf16 *xn, float *squares, const bf16 *norm) {
@@ -40,8 +40,8 @@ extern "C" __global__ void embedding(const int *tokens, const bf16 *table, float
   gather_row(table + (u64)tokens[row] * hidden, row, x, hidden, xn, squares, norm);
 }
 
-// rms_norm is RMSNorm (arXiv:1910.07467): y = x / rms(x) * w. The rows that it
-// reads are stride apart, so that it can take the last position of each prompt.
+// rms_norm is RMSNorm (arXiv:1910.07467): y = x / rms(x) * w. It reads every stride-th row, so that it
+// can take the last position of each prompt.
 extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int hidden, float eps, u64 stride, u64 first) {
   __shared__ float part[WARP];
   let_next_start();
@@ -67,7 +67,7 @@ extern "C" __global__ void rms_norm(const float *x, const bf16 *w, bf16 *y, int 
   }
 }
 
-// activation is that of the feed-forward: out = activate(gate)*up of [rows][2*width] with gate first.
+// activation is out = activate(gate)*up for [rows][2*width] with gate first.
 extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
   let_next_start();
   after_previous();
@@ -87,8 +87,8 @@ extern "C" __global__ void activation(const bf16 *in, bf16 *out, int width) {
   *(uint4 *)(out + row * width + i) = o;
 }
 
-// rotary prepares the heads of a prompt, which have their biases: q in place, k
-// and v into the cache. One block a token, one warp a head at a time.
+// rotary applies q/k norm and RoPE to the heads of a prompt, which have their biases: q in place, k
+// and v into the cache. One block does one token, and one warp one head at a time.
 //
 //   qkv[batch*length][(heads+2*kv_heads)*HEAD_DIM], k_cache[batch][kv_heads][capacity][HEAD_DIM]
 extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_norm, const float *frequencies, bf16 *k_cache,
@@ -100,7 +100,7 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_n
   for (int h = threadIdx.x / WARP; h < heads + 2 * kv_heads; h += blockDim.x / WARP) {
     float v[HEAD_LANE];
 #pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) v[i] = wide(row[h * HEAD_DIM + lane + WARP * i]);
+    for (int i = 0; i < HEAD_LANE; i++) v[i] = to_float(row[h * HEAD_DIM + lane + WARP * i]);
     bf16 *to = row + h * HEAD_DIM;
     if (h >= heads) {
       int kv = (h - heads) % kv_heads;
@@ -108,11 +108,11 @@ extern "C" __global__ void rotary(bf16 *qkv, const bf16 *q_norm, const bf16 *k_n
     }
     if (h < heads + kv_heads) prepare_head(v, h < heads ? q_norm : k_norm, eps, turn);
 #pragma unroll
-    for (int i = 0; i < HEAD_LANE; i++) to[lane + WARP * i] = narrow(v[i]);
+    for (int i = 0; i < HEAD_LANE; i++) to[lane + WARP * i] = to_16bit(v[i]);
   }
 }
 
-// warp_most is the greatest of a warp's.
+// warp_most is the maximum over a warp.
 __device__ __forceinline__ u64 warp_most(u64 v) {
 #pragma unroll
   for (int o = WARP / 2; o > 0; o /= 2) {
@@ -122,14 +122,13 @@ __device__ __forceinline__ u64 warp_most(u64 v) {
   return v;
 }
 
-// best_score finds the highest of a sequence's scores, the lowest index among
-// equals, and gives it to one thread of the last block of the sequence that comes
-// to its end: index and score as a number that orders as they do. A soft cap of the
-// scores is applied on the way. first is the index of the first score. best and
-// arrived are zero before and after.
+// best_score finds the highest score of a sequence, the lowest index among equals, and returns it to
+// one thread of the last block of the sequence to finish, with index and score packed to a number that
+// orders as they do. It applies a soft cap to the scores on the way. `first` is the index of the first
+// score. best and arrived are zero before and after.
 __device__ __forceinline__ bool best_score(float *logits, int vocab, u32 first, u64 *best, u32 *arrived, u64 &winner) {
   __shared__ u64 tops[WARP];
-  constexpr int AHEAD = 8; // scores that a thread has on their way
+  constexpr int AHEAD = 8; // scores that a thread has in flight
   int seq = blockIdx.y, warp = threadIdx.x / WARP, step = gridDim.x * blockDim.x;
   float *row = logits + (u64)seq * vocab;
   u64 top = 0;
@@ -145,7 +144,7 @@ __device__ __forceinline__ bool best_score(float *logits, int vocab, u32 first, 
       row[i] = v[j] = bend(v[j], LOGIT_SOFTCAP);
 #endif
       u32 bits = __float_as_uint(v[j]);
-      bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // orders as the floats do
+      bits ^= (bits >> 31) ? 0xffffffffu : 0x80000000u; // The bits then order as the floats do.
       u64 key = (u64)bits << 32 | (0xffffffffu - (first + (u32)i));
       top = key > top ? key : top;
     }
@@ -164,14 +163,13 @@ __device__ __forceinline__ bool best_score(float *logits, int vocab, u32 first, 
   return true;
 }
 
-// token is that of a best score.
+// token is the token of a packed best score.
 __device__ __forceinline__ int token(u64 winner) { return (int)(0xffffffffu - (u32)winner); }
 
-// sampling takes the best score of each sequence as the next token, and moves the
-// position on.
+// sampling takes the best score of each sequence as the next token, and advances the position.
 //
 //   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
-//   told[batch] is the host's: a copy behind the kernel would take some 10 us of a step's graph
+//   told[batch] is host memory: a copy after the kernel would take some 10 us of a step's graph
 extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions, int *told) {
   let_next_start();
   after_previous();

@@ -1,5 +1,4 @@
-// Package kernels holds the engine's CUDA C++, which is compiled on the machine
-// where it runs.
+// Package kernels embeds the engine's CUDA C++, which is compiled on the machine where it runs.
 package kernels
 
 import (
@@ -11,12 +10,13 @@ import (
 //go:embed *.cu *.cuh
 var files embed.FS
 
-// Source is the program of all kernels: what they share first.
+// Source is the program of all kernels, with common code first.
 func Source() (string, error) {
 	var b strings.Builder
 	for _, name := range []string{
-		"ptx.cuh", "hopper.cuh", "older.cuh", "common.cuh", "quantized.cuh", "random.cu", "quantize.cu", "elementwise.cu", "exchange.cuh", "linear.cu", "linear_wide.cu", "linear_quantized.cu",
-		"attention_decode.cu", "attention_prefill.cu", "attention_prefill_hopper.cu", "sandwich.cu", "moe.cu", "moe_decode.cu", "moe_step.cu", "moe_prefill_hopper.cu", "moe_quantized.cu", "ranks.cu", "probe.cu",
+		"ptx.cuh", "hopper.cuh", "older.cuh", "common.cuh", "quantized.cuh", "random.cu", "quantize.cu", "elementwise.cu", "ll_protocol.cuh", "gemm_skinny.cu", "gemm_wgmma.cu", "gemm_quantized.cu",
+		"attention_decode.cu", "attention_prefill.cu", "attention_prefill_hopper.cu", "sandwich.cu", "moe.cu", "moe_decode.cu", "moe_megakernel_state.cuh", "moe_megakernel_ll.cuh", "moe_megakernel_copy.cuh", "moe_megakernel_gemm.cuh",
+		"moe_megakernel_attention.cuh", "moe_megakernel_experts.cuh", "moe_megakernel_token.cuh", "moe_megakernel.cu", "moe_prefill_hopper.cu", "moe_quantized.cu", "tensor_parallel.cu", "probe.cu",
 	} {
 		text, err := files.ReadFile(name)
 		if err != nil {

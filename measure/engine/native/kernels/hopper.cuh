@@ -1,6 +1,6 @@
-// Hopper's own instructions: products of warpgroups, bulk copies of tensors, and what
-// they need (PTX ISA, "Asynchronous warpgroup level matrix instructions" and
-// "Asynchronous data movement"). Like ptx.cuh, the tests replace this file.
+// Hopper's instructions: wgmma, bulk tensor copies, and what they need (PTX ISA, "Asynchronous
+// warpgroup level matrix instructions" and "Asynchronous data movement"). The tests replace this file,
+// as they replace ptx.cuh.
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER)
 
@@ -14,9 +14,9 @@
   NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
            "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// descriptor says where a matrix lies: lead is the distance between blocks where
-// rows are the inner dimension (values), 8 rows are 1024 bytes apart, and 16-byte
-// piece c of row r of 128 bytes lies at c^(r%8).
+// descriptor describes the place of a matrix: lead is the distance between blocks if rows are the
+// inner dimension (values), 8 rows are 1024 bytes, and 16-byte piece c of row r of 128 bytes lies at
+// c^(r%8).
 __device__ __forceinline__ u64 descriptor(u32 at, u32 lead) {
   return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
@@ -43,8 +43,8 @@ __device__ __forceinline__ void wgmma_values(float (&d)[32], const u32 (&a)[4], 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-// wgmma_product adds to d 64 rows of 16 values times as many columns as d
-// has twice: matrices whose rows are 64 values, swizzled.
+// wgmma_product adds to d 64 rows of 16 values times as many columns as d has twice. The rows of both
+// matrices are 64 values, swizzled.
 #define WGMMA_PRODUCT(COLUMNS, REGISTERS, NAMES, A, B, ...)                                                                      \
   __device__ __forceinline__ void wgmma_product(float (&d)[REGISTERS], u64 a, u64 b) {                                                  \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" COLUMNS "k16.f32." SIXTEEN "." SIXTEEN " {" NAMES "}, " A ", " B ", 1, 1, 1, 0, 0;" \
@@ -99,7 +99,7 @@ __device__ __forceinline__ void settle(float (&d)[N]) {
 // show_barriers lets bulk copies see barriers that were initialized.
 __device__ __forceinline__ void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-// take_registers and leave_registers change how many a thread of the warpgroup has.
+// take_registers and leave_registers change how many registers a thread of the warpgroup has.
 template <int N>
 __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -120,22 +120,21 @@ __device__ __forceinline__ float power_of_2(float v) {
   return r;
 }
 
-// A TensorMap says to the bulk copies how a tensor lies in memory: cuTensorMapEncodeTiled
-// makes it.
+// A TensorMap describes a tensor in memory to the bulk copies; cuTensorMapEncodeTiled makes it.
 struct alignas(64) TensorMap {
   u64 words[16];
 };
 
-// fetch_map brings a map near to the copies that will read it.
+// fetch_map prefetches a map for the copies that will read it.
 __device__ __forceinline__ void fetch_map(const TensorMap &map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
-// expect_boxes arrives at a barrier, and adds bytes to those that the phase waits for.
+// expect_boxes arrives at a barrier, and adds to the bytes that its phase waits for.
 __device__ __forceinline__ void expect_boxes(u64 *b, u32 bytes) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(shared_address(b)), "r"(bytes) : "memory");
 }
 
-// copy_box starts copying a box of the tensor, whose first value is at (x, y, z); what
-// is outside of the tensor is zeros. Its bytes count at the barrier.
+// copy_box starts copying a box of the tensor, whose first value is at (x, y, z). Values outside of
+// the tensor are zeros. Its bytes arrive at the barrier.
 __device__ __forceinline__ void copy_box(u32 to, const TensorMap &map, int x, int y, int z, u64 *b) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(&map), "r"(x),
                "r"(y), "r"(z), "r"(shared_address(b))

@@ -1,13 +1,12 @@
-// Mixtures of experts: the choice of the experts, and their products. Weights of
-// a layer's experts lie one behind the other, gate before up.
+// MoE layers: the choice of the experts, and grouped GEMMs. The weights of a layer's experts lie one
+// behind the other, gate before up.
 
 #if MOE
 
 #define EXPERT_LANE 8 // experts of a lane: 256 in all
 
-// choose_experts gives the experts of a token: soft-max of the router's scores, the top
-// highest, the lower index among equals; normalized, their weights sum to 1. A warp
-// does it.
+// choose_experts chooses the experts of a token by the softmax of the router's scores: the top
+// highest, the lower index among equals. If normalized, their weights sum to 1. One warp calls it.
 __device__ __forceinline__ void choose_experts(const float *scores, int experts, int top, int normalized, int *chosen, float *weights) {
   int lane = threadIdx.x % WARP;
   float v[EXPERT_LANE], peak = -INFINITY, sum = 0.f, taken = 0.f;
@@ -23,7 +22,7 @@ __device__ __forceinline__ void choose_experts(const float *scores, int experts,
   for (int i = 0; i < EXPERT_LANE; i++) sum += v[i] = __expf(v[i] - peak);
   sum = warp_sum(sum);
   for (int k = 0; k < top; k++) {
-    u64 best = 0; // a weight's bits, which are not negative and order as it does, and its index
+    u64 best = 0; // the bits of a weight, which is not negative, so that they order as it does, and its index
 #pragma unroll
     for (int i = 0; i < EXPERT_LANE; i++) {
       int e = lane + WARP * i;
@@ -41,7 +40,7 @@ __device__ __forceinline__ void choose_experts(const float *scores, int experts,
     if (lane == 0) chosen[k] = (int)e, weights[k] = w;
 #pragma unroll
     for (int i = 0; i < EXPERT_LANE; i++)
-      if (e == lane + WARP * i) v[i] = -1.f; // is not chosen again
+      if (e == lane + WARP * i) v[i] = -1.f; // The expert is not chosen again.
   }
   __syncwarp();
   if (lane < top) weights[lane] /= normalized ? taken : sum;
@@ -68,16 +67,16 @@ __device__ __forceinline__ float dot8(const uint4 &a, const uint4 &b) {
 
 __device__ __forceinline__ uint4 load8(const bf16 *p) { return *(const uint4 *)p; }
 
-// experts_gate_up is the first half of the chosen experts' feed-forward, for
-// decoding: one warp an output, of a token and one of its experts. Blocks of the
-// same outputs follow each other, so that an expert which two tokens share comes
-// from memory once. squares are the sums of the norm ahead.
+// experts_gate_up is gate and up of the chosen experts with the activation, for decoding: a warp
+// computes one output of a token and one of its experts. Blocks of the same outputs follow each other,
+// so that an expert which two tokens share is read from memory once.
 //
-//   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16], act[rows][top][inner]
+//   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16] of x,
+//   act[rows][top][inner]
 extern "C" __global__ void __launch_bounds__(256)
     experts_gate_up(const bf16 *w, const bf16 *x, const float *squares, const int *chosen, int hidden, int inner, int top, float eps, bf16 *act) {
   after_previous();
-  let_next_start(); // it reads the choice before this kernel ends
+  let_next_start(); // The next kernel reads the choice of the experts before this one ends.
   int lane = threadIdx.x % WARP, o = blockIdx.y * 8 + threadIdx.x / WARP;
   u64 pair = blockIdx.x, row = pair / top;
   if (o >= inner) return;
@@ -91,17 +90,15 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = lane; i < hidden / 16; i += WARP) ss += squares[row * (hidden / 16) + i];
   float scale = rsqrtf(warp_sum(ss) / hidden + eps);
   g = warp_sum(g) * scale, u = warp_sum(u) * scale;
-  if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
+  if (lane == 0) act[pair * inner + o] = to_16bit(activate(g) * u);
 }
 
-// For prompts, the pairs of a token and an expert are put in the order of their
-// experts, in tiles of PAIRS of which each has one expert, and products take a
-// tile at a time.
+// In a prefill the pairs of a token and an expert are sorted by expert into tiles of PAIRS with one
+// expert each, and a grouped GEMM takes a tile at a time.
 #define PAIRS 64
 
-// group makes that order, of tiles of size pairs: order[tile][size] is the pairs, -1
-// where a tile has fewer; tiles is their number, and behind it the expert of each. A
-// block does it.
+// group sorts the pairs into tiles of size pairs: order[tile][size] is the pairs, -1 if a tile has
+// fewer; tiles is the number of tiles, followed by the expert of each. One block calls it.
 __device__ __forceinline__ void group(const int *chosen, int pairs, int experts, int size, int *order, int *tiles) {
   __shared__ int count[WARP * EXPERT_LANE], next[WARP * EXPERT_LANE], all;
   for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
@@ -121,7 +118,7 @@ __device__ __forceinline__ void group(const int *chosen, int pairs, int experts,
   for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(next + chosen[i], 1)] = i;
 }
 
-// group_pairs makes the order of tiles of PAIRS. One block.
+// group_pairs sorts the pairs into tiles of PAIRS. It is one block.
 extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
   group(chosen, pairs, experts, PAIRS, order, tiles);
 }
@@ -131,11 +128,11 @@ extern "C" __global__ void group_pairs(const int *chosen, int pairs, int experts
 
 __device__ __forceinline__ u32 cell(u32 base, int row, int c) { return base + (row * (DEEP / 8) + (c ^ (row & 7))) * 16; }
 
-// A Grouped product is one tile of pairs times 64 rows of its expert's weights: 32
-// of the gate and 32 of up, or 64 of down. Four warps have 16 pairs each.
+// A Grouped GEMM is one tile of pairs times 64 weight rows of its expert: 32 of the gate and 32 of up,
+// or 64 of down. Each of four warps has 16 pairs.
 template <bool GATE>
 struct Grouped {
-  const bf16 *w, *x; // of the tile's expert; inputs of tokens (GATE) or of pairs
+  const bf16 *w, *x; // weights of the tile's expert; inputs of tokens (GATE) or of pairs
   const int *rows;   // the tile's pairs
   int n, k, top;
 
@@ -143,7 +140,7 @@ struct Grouped {
     for (int i = threadIdx.x; i < (PAIRS + 64) * (DEEP / 8); i += 4 * WARP) {
       int r = i / (DEEP / 8), c = i % (DEEP / 8);
       const bf16 *from;
-      int bytes = col + c * 8 < k ? 16 : 0; // the last stage may be half
+      int bytes = col + c * 8 < k ? 16 : 0; // The last stage may be half full.
       if (r < PAIRS) {
         int p = rows[r];
         bytes = p < 0 ? 0 : bytes;
@@ -184,14 +181,14 @@ struct Grouped {
     }
   }
 
-  // store writes both values that a lane has of row h and columns 8i.
+  // store writes both values that a lane has for row h and columns 8i.
   __device__ __forceinline__ void store(bf16 *out, int h, int i, float v0, float v1) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, p = rows[warp * 16 + lane / 4 + h * 8];
     if (p >= 0) *(u32 *)(out + (u64)p * n + blockIdx.x * (GATE ? 32 : 64) + i * 8 + lane % 4 * 2) = pack(v0, v1);
   }
 };
 
-// prompts_gate_up is experts_gate_up of many tokens, whose norm is in x already.
+// prompts_gate_up is experts_gate_up of many tokens; x is normed.
 extern "C" __global__ void __launch_bounds__(4 * WARP)
     prompts_gate_up(const bf16 *w, const bf16 *x, const int *order, const int *tiles, int hidden, int inner, int top, bf16 *act) {
   int tile = blockIdx.y;
@@ -206,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(4 * WARP)
       p.store(act, h, i, activate(c[i][2 * h]) * c[i + 4][2 * h], activate(c[i][2 * h + 1]) * c[i + 4][2 * h + 1]);
 }
 
-// prompts_down gives each pair's part of the output: out[rows][top][hidden].
+// prompts_down computes each pair's output: out[rows][top][hidden].
 extern "C" __global__ void __launch_bounds__(4 * WARP)
     prompts_down(const bf16 *w, const bf16 *act, const int *order, const int *tiles, int hidden, int inner, int top, bf16 *out) {
   int tile = blockIdx.y;
@@ -220,13 +217,13 @@ extern "C" __global__ void __launch_bounds__(4 * WARP)
     for (int i = 0; i < 8; i++) p.store(out, h, i, c[i][2 * h], c[i][2 * h + 1]);
 }
 
-// experts_sum adds the parts of a token, by their weights, to the stream, or leaves
-// them for the sum over the ranks.
+// experts_sum adds the outputs of a token's experts, by their weights, to the stream, or leaves the
+// sum for all_reduce.
 extern "C" __global__ void experts_sum(const bf16 *parts, const float *weights, float *x, int hidden, int top) {
   u64 row = blockIdx.x;
   for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
     float y = 0.f;
-    for (int k = 0; k < top; k++) y += weights[row * top + k] * wide(parts[(row * top + k) * hidden + i]);
+    for (int k = 0; k < top; k++) y += weights[row * top + k] * to_float(parts[(row * top + k) * hidden + i]);
 #if RANKS > 1
     x[row * hidden + i] = y;
 #else

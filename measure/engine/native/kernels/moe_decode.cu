@@ -1,27 +1,26 @@
-// The experts' products of a decode step. Up to eight pairs of a token and an
-// expert, all of one expert, are a group; a group's weights are read once, through a
-// ring in shared memory as in linear.cu. Of one token each pair is a group by itself.
+// The MoE decode kernels: experts_gate_up and experts_down of a decode step. Up to eight pairs of a
+// token and an expert, all of one expert, are a group. A group's weights are read once, through a ring
+// in shared memory as in gemm_skinny.cu. For a single token each pair is a group.
 //
-// Each of the four warps that copy fills every fourth stage of the ring, so that four of
-// them wait for their barriers and find their addresses at the same time.
+// Each of the four copying warps fills every fourth stage of the ring, so that four warps wait for
+// barriers and compute addresses at the same time.
 //
-//   - gate and up: an item is 8 outputs of a group, of a gate's 8 rows and up's.
-//   - down: an item is 16 outputs of all tokens, so that a block adds up a token's
-//     experts itself, in the order of the groups: a sum is the same every time.
+//   - gate_up: an item is 8 outputs of a group, from 8 rows of the gate and 8 of up.
+//   - down: an item is 16 outputs of all tokens. So a block adds up the experts of a token itself, in
+//     the order of the groups, and a sum is always the same.
 //
-// What comes after the choice of the experts cannot be fetched before it. But down's
-// kernel may start when gate and up's have seen the choice, and fill its ring while
-// they run.
+// Experts' weights cannot be copied before the experts are chosen. But the kernel of down may start
+// when that of gate_up has seen the choice, and fill its ring meanwhile.
 //
-// The host defines EXPERTS_1 and EXPERTS_8, for one token and for more: the depth and
-// the stages of gate and up's ring, and of down's.
+// The host defines EXPERTS_1 and EXPERTS_8, for one token and for more: depth and stages of the ring
+// of gate_up, and of that of down.
 
 #if MOE
 
 #define GROUP_PAIRS 8
 
-// choose_and_group chooses the experts of some tokens, a block each, and the last block to
-// be done puts the pairs in groups.
+// choose_and_group chooses the experts of some tokens, one block a token. The last block to finish
+// sorts the pairs into groups.
 //
 //   scores[rows][experts], chosen[rows][top], weights[rows][top], order[groups][GROUP_PAIRS];
 //   done: 0 before and after
@@ -46,42 +45,42 @@ extern "C" __global__ void choose_and_group(const float *scores, int experts, in
 }
 
 struct ExpertArgs {
-  const bf16 *w;        // gate and up: [experts][gate and up][n][k]; down: [experts][n][k]
-  const bf16 *x;        // gate and up: [rows][k]; down: [pairs][k]
+  const bf16 *w; // gate_up: [experts][gate and up][n][k]; down: [experts][n][k]
+  const bf16 *x; // gate_up: [rows][k]; down: [pairs][k]
   const int *chosen;    // [rows][top]
-  const float *shares;  // [rows][top], of down
-  const int *order;     // [groups][GROUP_PAIRS], -1 where a group has fewer; not read of one token
-  const int *groups;    // their number, and behind it the expert of each
+  const float *shares; // [rows][top], for down
+  const int *order; // [groups][GROUP_PAIRS], -1 if a group has fewer; not read for one token
+  const int *groups; // the number of groups, followed by the expert of each
   int n, k, top, rows;
-  int most;             // groups that there is room for
+  int most; // the most groups
   float eps;
-  const float *squares; // of the norm ahead, [rows][k/16]; null where x is normed
+  const float *squares; // [rows][k/16], sums of squares for the norm; null if x is normed
 };
 
-// A Ring is how a block gets weights and inputs: KS columns of 16 rows of an expert
-// and of XR inputs make one of its STAGES.
+// A Ring is how a block gets weights and inputs. KS columns of 16 rows of an expert and of XR inputs
+// are one of its STAGES.
 template <int XR, int KS, int STAGES, bool DOWN>
 struct ExpertRing {
   static constexpr int PITCH = KS * 2 + 64;
   static constexpr int STAGE = (16 + XR) * PITCH;
   static constexpr int CHUNKS = KS / 8;                      // 16-byte pieces of a row
-  static constexpr int UNITS = KS / CONSUMERS / 32;          // of 32 columns, a warp and stage
+  static constexpr int UNITS = KS / CONSUMERS / 32; // units of 32 columns for a warp and stage
   static_assert(UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
 
-  // A slot belongs to one of the warps that copy, which knows by its phase whether it is
-  // empty: so they are as many as divide the stages, and others do nothing.
+  // A slot belongs to one of the copying warps, which knows by its phase whether it is empty. So as
+  // many warps copy as divide the stages.
   static constexpr int FILLERS = STAGES % PRODUCERS == 0 ? PRODUCERS : STAGES % 2 == 0 ? 2 : 1;
   const ExpertArgs &a;
   u8 *ring;
-  u64 *full, *empty; // of each slot: filled, and free again
-  int *expert;        // of the groups, in shared memory
-  int *place;         // a pair of a group, and its token times 65536; -1 for none
-  float *share;       // of the pairs
+  u64 *full, *empty; // Each slot has two barriers: it is full, and it is empty again.
+  int *expert; // experts of the groups, in shared memory
+  int *place; // a pair of a group, and its token times 65536; -1 for none
+  float *share; // weights of the pairs
   int groups, items;
 
-  // A Cursor is a stage's place in the work of this block and in the ring.
+  // A Cursor is the place of a stage in the work of this block and in the ring.
   struct Cursor {
-    int item, group, tile, k, slot; // tile: of 16 rows of weights
+    int item, group, tile, k, slot; // tile counts tiles of 16 weight rows.
     u32 phase;
   };
 
@@ -106,14 +105,13 @@ struct ExpertRing {
     if (!DOWN || ++c.group == groups) enter(c, c.item + gridDim.x);
   }
 
-  // slots makes the barriers.
+  // slots initializes the barriers.
   __device__ __forceinline__ void slots() const {
     if (threadIdx.x == 0)
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, WARP), barrier_init(empty + i, CONSUMERS * WARP_ARRIVALS);
   }
 
-  // list brings the groups to shared memory. They were made before the kernel ahead
-  // began, or by it.
+  // list copies the groups to shared memory. The kernel before made them, or one before that.
   __device__ __forceinline__ void list() {
     groups = XR == 1 ? a.top : __ldcg(a.groups);
     for (int g = threadIdx.x; g < groups; g += blockDim.x) expert[g] = XR == 1 ? __ldcg(a.chosen + g) : __ldcg(a.groups + 1 + g);
@@ -144,8 +142,8 @@ struct ExpertRing {
     }
   }
 
-  // input is the row of the inputs that pair i of a group has, -1 for none. A group's
-  // pairs are its first.
+  // input is the row of the inputs for pair i of a group, -1 for none. The pairs of a group come
+  // first.
   __device__ __forceinline__ int input(int group, int i) const {
     if (XR == 1) return DOWN ? group : 0;
     int at = place[group * GROUP_PAIRS + i];
@@ -169,14 +167,13 @@ struct ExpertRing {
     barrier_arrive_copied(full + c.slot);
   }
 
-  // jump goes to the warp's next stage.
+  // jump advances to the warp's next stage.
   __device__ __forceinline__ void jump(Cursor &c) const {
 #pragma unroll 1
     for (int i = 0; i < FILLERS; i++) next(c);
   }
 
-  // produce fills the ring with the stages of one warp; what is ahead of the inputs waits
-  // for nothing.
+  // produce fills the ring with the stages of one warp. Weights do not wait for the kernel before.
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     int lane = thread % WARP, mine = thread / WARP;
@@ -201,7 +198,7 @@ struct ExpertRing {
     }
   }
 
-  // multiply adds the product of one group and tile to sum, stage by stage.
+  // multiply accumulates one group and tile, stage by stage.
   __device__ __forceinline__ void multiply(Cursor &c, float sum[4]) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, base = warp * UNITS * 32;
     int item = c.item, group = c.group;
@@ -223,14 +220,14 @@ struct ExpertRing {
   }
 };
 
-// ExpertGateUp is gate and up, with the activation.
+// ExpertGateUp is experts_gate_up with the activation.
 template <int XR, int KS, int STAGES>
 struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
   using Ring = ExpertRing<XR, KS, STAGES, false>;
   using Cursor = typename Ring::Cursor;
   static constexpr int RED = XR * RED_PITCH; // floats of one warp's sums
 
-  // scales are the reciprocal norms of the tokens.
+  // scales computes the reciprocal norms of the tokens.
   __device__ __forceinline__ void scales(float *scale) const {
     const ExpertArgs &a = this->a;
     for (int row = threadIdx.x / WARP; row < a.rows; row += CONSUMERS) {
@@ -243,8 +240,8 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
     sync_threads_of(1, CONSUMERS * WARP);
   }
 
-  // consume writes act[pairs][n]. Sums of two items lie in turns, so one barrier an
-  // item is enough.
+  // consume writes act[pairs][n]. The sums of two items alternate, so one barrier for each item is
+  // enough.
   __device__ void consume(float *red, const float *scale, bf16 *act) const {
     const ExpertArgs &a = this->a;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
@@ -265,7 +262,7 @@ struct ExpertGateUp : ExpertRing<XR, KS, STAGES, false> {
         for (int w = 0; w < CONSUMERS; w++) gate += red[w * RED + i * RED_PITCH + r], up += red[w * RED + i * RED_PITCH + 8 + r];
         if (p >= 0) {
           float s = scale[XR == 1 ? 0 : p >> 16];
-          act[(u64)(p & 0xffff) * a.n + tile * 8 + r] = narrow(activate(gate * s) * (up * s));
+          act[(u64)(p & 0xffff) * a.n + tile * 8 + r] = to_16bit(activate(gate * s) * (up * s));
         }
       }
       red += red == first_red ? CONSUMERS * RED : -CONSUMERS * RED;
@@ -289,7 +286,7 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act) {
   l.list();
   __syncthreads();
   if (threadIdx.x >= CONSUMERS * WARP) {
-    let_next_start(); // it reads the choice before this kernel ends
+    let_next_start(); // The next kernel reads the choice of the experts before this one ends.
     l.produce(threadIdx.x - CONSUMERS * WARP);
     return;
   }
@@ -297,7 +294,7 @@ __device__ __forceinline__ void gate_up(const ExpertArgs &a, bf16 *act) {
   l.consume(red, scale, act);
 }
 
-// ExpertDown is down, with the sum over a token's experts and what follows it.
+// ExpertDown is experts_down with the weighted sum over a token's experts and the residual sum.
 template <int XR, int KS, int STAGES>
 struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
   using Ring = ExpertRing<XR, KS, STAGES, true>;
@@ -305,11 +302,11 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
 
   float *x;         // the stream, [rows][n]
   bf16 *h;          // the stream times norm, unless norm is null
-  float *sums;      // [rows][n/16], squares for the next norm, likewise
-  const bf16 *norm; // of what follows
+  float *sums; // [rows][n/16], sums of squares for the next norm, unless norm is null
+  const bf16 *norm; // weights of the next norm
 
-  // A Stream is what the results of a thread are added to, and their norms' weights,
-  // loaded while the weights are on their way.
+  // A Stream is the part of the residual stream that a thread adds to, with the norm's weights. It is
+  // loaded while the weights are in flight.
   static constexpr int EACH = XR == 1 ? 1 : 4; // results of a thread, of up to 64 tokens
   struct Stream {
     float x[EACH], gain[EACH];
@@ -322,12 +319,12 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
       s.x[e] = s.gain[e] = 0.f;
       if (row >= this->a.rows) continue;
       if (RANKS == 1) s.x[e] = __ldcg(x + (u64)row * this->a.n + tile * 16 + r);
-      if (norm) s.gain[e] = gain(wide(norm[tile * 16 + r]));
+      if (norm) s.gain[e] = gain(to_float(norm[tile * 16 + r]));
     }
   }
 
-  // consume adds up 16 outputs of all tokens. A warp has sums of its own, of a part of
-  // the columns: sum[warps][rows][RED_PITCH].
+  // consume adds up 16 outputs of all tokens. Each warp sums its part of the columns:
+  // sum[warps][rows][RED_PITCH].
   __device__ void consume(float *sum) const {
     const ExpertArgs &a = this->a;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
@@ -355,7 +352,7 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
             float *to = mine + row * RED_PITCH;
             to[0] += this->share[at] * v[i], to[8] += this->share[at] * v[2 + i];
           }
-          __syncwarp(); // another lane has the token in the next group
+          __syncwarp(); // Another lane has the token in the next group.
         }
       }
       if (XR == 1 && t == 0) mine[0] = whole[0], mine[8] = whole[1];
@@ -365,23 +362,23 @@ struct ExpertDown : ExpertRing<XR, KS, STAGES, true> {
     }
   }
 
-  // finish does what every last product of a block does (linear.cu, RESIDUAL); 16
-  // neighbouring threads have the outputs of a token.
+  // finish is the residual epilogue of gemm_skinny.cu; 16 neighbouring threads have the outputs of a
+  // token.
   __device__ __forceinline__ void finish(const float *sum, int tile, const Stream &stream) const {
     const ExpertArgs &a = this->a;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
       int i = threadIdx.x + e * CONSUMERS * WARP, r = i % 16, row = i / 16;
-      if (i / WARP * WARP >= a.rows * 16) return; // all of the warp
+      if (i / WARP * WARP >= a.rows * 16) return; // The condition is the same for the whole warp.
       bool is = row < a.rows;
       u64 at = (u64)row * a.n + tile * 16 + r;
       float y = 0.f;
 #pragma unroll
       for (int w = 0; w < CONSUMERS; w++) y += is ? sum[(w * a.rows + row) * RED_PITCH + r] : 0.f;
       if (is) x[at] = y += stream.x[e];
-#if RANKS == 1 // else x is an exchange buffer, and the rest is done with the sum over the ranks
+#if RANKS == 1 // With several ranks x is an exchange buffer, and all_reduce does the rest.
       if (!norm) continue;
-      if (is) h[at] = narrow(y * stream.gain[e]);
+      if (is) h[at] = to_16bit(y * stream.gain[e]);
       float ss = y * y;
 #pragma unroll
       for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);

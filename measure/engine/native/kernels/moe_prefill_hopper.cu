@@ -1,20 +1,19 @@
-// The experts' products of prompts on Hopper. The pairs of a token and an expert lie in
-// the order of their experts, so an expert's inputs are rows that follow each other. A
-// tile is up to MOST_PAIRS of them, and an item is a tile times 256 rows of its expert's
-// weights: 128 of the gate and 128 of up, or 256 of down. One warpgroup copies weights and
-// inputs to shared memory, 64 columns a stage, and two multiply: weights are the 64 rows
-// of wgmma, and the pairs its columns, of which there are as many as a tile has, to the
-// next of 32, 64, 96, 128, 144 or 160.
+// The grouped GEMMs of a MoE prefill on Hopper. The pairs of a token and an expert are sorted by
+// expert, so the inputs of an expert are consecutive rows. A tile is up to MOST_PAIRS of them, and an
+// item is a tile times 256 rows of its expert's weights: 128 of the gate and 128 of up, or 256 of
+// down. One warpgroup copies weights and inputs to shared memory, 64 columns a stage, and two
+// multiply. Weights are the 64 rows of wgmma, and the pairs its columns: as many as the tile has,
+// rounded up to 32, 64, 96, 128, 144 or 160.
 //
 //   weights {k, n, matrices}, x {k, pairs, 1}: tensors in boxes of {64, 128, 1} and
-//   {64, BOX_PAIRS, 1}; order[pairs]: the pair of each row; tiles: their number, and
-//   behind it the expert, the first row and the rows of each
+//   {64, BOX_PAIRS, 1}; order[pairs]: the pair of each row; tiles: their number,
+//   followed by the expert, the first row and the rows of each
 
 #if MOE
 
 #define MOST_PAIRS 160
 
-// sort_pairs makes order and tiles. One block.
+// sort_pairs makes order and tiles. It is one block.
 extern "C" __global__ void sort_pairs(const int *chosen, int pairs, int experts, int *order, int *tiles) {
   __shared__ int count[WARP * EXPERT_LANE], begin[WARP * EXPERT_LANE], first[WARP * EXPERT_LANE + 1];
   for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
@@ -29,7 +28,7 @@ extern "C" __global__ void sort_pairs(const int *chosen, int pairs, int experts,
   __syncthreads();
   for (int e = threadIdx.x; e < experts; e += blockDim.x) {
     int n = first[e + 1] - first[e];
-    for (int t = 0; t < n; t++) { // of even size
+    for (int t = 0; t < n; t++) { // Tiles have even sizes.
       int from = t * count[e] / n, to = (t + 1) * count[e] / n, *tile = tiles + 1 + 3 * (first[e] + t);
       tile[0] = e, tile[1] = begin[e] + from, tile[2] = to - from;
     }
@@ -38,7 +37,7 @@ extern "C" __global__ void sort_pairs(const int *chosen, int pairs, int experts,
   for (int i = threadIdx.x; i < pairs; i += blockDim.x) order[atomicAdd(begin + chosen[i], 1)] = i;
 }
 
-// gather_pairs puts the inputs of the pairs in their order: to[pairs][hidden].
+// gather_pairs copies the inputs of the pairs in their order: to[pairs][hidden].
 extern "C" __global__ void gather_pairs(const bf16 *x, const int *order, int hidden, int top, bf16 *to) {
   u64 row = order[blockIdx.x] / top;
   for (int i = threadIdx.x * 8; i < hidden; i += blockDim.x * 8) *(uint4 *)(to + (u64)blockIdx.x * hidden + i) = *(const uint4 *)(x + row * hidden + i);
@@ -51,9 +50,9 @@ extern "C" __global__ void gather_pairs(const bf16 *x, const int *order, int hid
 #define EXPERT_STAGE (2 * HALF_BYTES + MOST_PAIRS * 128)
 #define EXPERT_STAGES 4
 
-// GroupedItem is what a block does at a time.
+// A GroupedItem is the work of a block at a time.
 struct GroupedItem {
-  int expert, first, pairs, row; // of the first 128 rows
+  int expert, first, pairs, row; // row is that of the first 128 rows.
 };
 
 struct Grouped9 {
@@ -63,7 +62,7 @@ struct Grouped9 {
   u64 *full, *empty;
   u32 ring;
 
-  __device__ __forceinline__ int rows() const { return gate ? 128 : 256; } // of the result, an item
+  __device__ __forceinline__ int rows() const { return gate ? 128 : 256; } // outputs of an item
   __device__ __forceinline__ int of_tile() const { return (n + rows() - 1) / rows(); }
   __device__ __forceinline__ int stages() const { return (k + 63) / 64; }
   __device__ __forceinline__ bool take(GroupedItem &at, int i) const {
@@ -73,7 +72,7 @@ struct Grouped9 {
     return true;
   }
 
-  // copy is what one thread does.
+  // copy is the loop of the one copying thread.
   __device__ void copy(const TensorMap &w, const TensorMap &x) const {
     GroupedItem at;
     u32 slot = 0, phase = 1;
@@ -91,8 +90,8 @@ struct Grouped9 {
   }
 };
 
-// multiply_item is what the two other warpgroups do of an item of up to N pairs: one and
-// two are its rows of either half.
+// multiply_item multiplies an item of up to N pairs in a warpgroup; one and two are its rows of either
+// half.
 template <int N>
 __device__ __forceinline__ void multiply_item(const Grouped9 &p, u32 &slot, u32 &phase, float (&one)[N / 2], float (&two)[N / 2]) {
   u32 group = __shfl_sync(FULL, threadIdx.x / 128 - 1, 0), before = 0;
@@ -119,8 +118,8 @@ __device__ __forceinline__ void multiply_item(const Grouped9 &p, u32 &slot, u32 
   if (threadIdx.x % WARP == 0) barrier_arrive(p.empty + before);
 }
 
-// store_columns writes 16 rows of a warp, of which this lane has g and g+8 of pairs 2t and
-// 2t+1 of eights of pairs: to[pair][row], each of four lanes 8 bytes of a pair's 32.
+// store_columns writes 16 rows of a warp: to[pair][row]. This lane has rows g and g+8 of pairs 2t and
+// 2t+1 of each eight pairs; each of four lanes writes 8 bytes of a pair's 32.
 __device__ __forceinline__ void store_columns(bf16 *to, u64 stride, u32 low8, u32 high8, int pair) {
   int t = threadIdx.x % 4, from = threadIdx.x % WARP / 4 * 4 + t % 2 * 2;
   u32 a = transpose8(low8), b = transpose8(high8); // outputs 2t and 2t+1 of pair g
@@ -183,14 +182,14 @@ __device__ __forceinline__ void grouped(const TensorMap &w, const TensorMap &x, 
   }
 }
 
-// prompts_gate_up_hopper gives act[pairs][inner] in the order of the experts, of x so too.
+// prompts_gate_up_hopper computes act[pairs][inner]; act and x are sorted by expert.
 extern "C" __global__ void __launch_bounds__(384, 1)
     prompts_gate_up_hopper(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap x, const int *order, const int *tiles, int hidden,
                            int inner, bf16 *act) {
   grouped<true>(w, x, order, tiles, inner, hidden, act);
 }
 
-// prompts_down_hopper gives each pair's part of the output: out[rows][top][hidden].
+// prompts_down_hopper computes each pair's output: out[rows][top][hidden].
 extern "C" __global__ void __launch_bounds__(384, 1)
     prompts_down_hopper(const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap act, const int *order, const int *tiles, int hidden,
                         int inner, bf16 *out) {

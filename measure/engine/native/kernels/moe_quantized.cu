@@ -1,11 +1,11 @@
-// The chosen experts of a decode step, with quantized weights: one warp an output, as
-// in moe.cu. A lane takes 16 bytes of a row at a time as they lie in DRAM
-// (quantized.cuh) and widens them to 16 bits. The scales and zero points of a layer's
-// experts lie together, as do the rows: gate before up, expert after expert.
+// The MoE decode kernels with quantized weights: one warp computes one output, as in moe.cu. A lane
+// takes 16 bytes of a row at a time as they lie in DRAM (quantized.cuh) and dequantizes them to 16
+// bits. The scales and zero points of a layer's experts lie together, as do the rows: gate before up,
+// expert after expert.
 
 #if MOE && defined(QUANTIZED)
 
-// An ExpertRow is a row of k quantized weights, one of rows that lie together.
+// An ExpertRow is one row of k quantized weights.
 struct ExpertRow {
   const u8 *w;
   const void *scales;
@@ -13,8 +13,7 @@ struct ExpertRow {
   u64 row, rows;
   int k;
 
-  // lane_sum is the lane's part of the product with the inputs, multiplied by the
-  // scales.
+  // lane_sum is the lane's part of the row's product with the inputs, multiplied by the scales.
   __device__ __forceinline__ float lane_sum(const bf16 *in) const {
     int lane = threadIdx.x % WARP;
     const u8 *from = w + row * (u64)(k / 8 * QUANTIZED);
@@ -34,7 +33,7 @@ struct ExpertRow {
       }
       sum += s;
 #else
-      u64 at = (u64)(p / 4) * rows + row; // a unit is a group
+      u64 at = (u64)(p / 4) * rows + row; // A unit is a group.
       u32 minus = minus_zero(zeros[at / 2] >> row % 2 * 4 & 15);
 #pragma unroll
       for (int j = 0; j < STEPS; j++) {
@@ -42,19 +41,20 @@ struct ExpertRow {
         pairs(words[j], minus, o);
         s += dot8(make_uint4(o[0], o[1], o[2], o[3]), load8(x + j * 32));
       }
-      sum += s * wide(((const bf16 *)scales)[at]);
+      sum += s * to_float(((const bf16 *)scales)[at]);
 #endif
     }
     return QUANTIZED == 8 ? sum * ((const float *)scales)[row] : sum;
   }
 };
 
-// experts_gate_up_narrow is the first half of the chosen experts' feed-forward. Blocks
-// of the same outputs follow each other. squares are the sums of the norm ahead.
+// experts_gate_up_quantized is gate and up of the chosen experts with the activation. Blocks of the
+// same outputs follow each other.
 //
-//   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16], act[rows][top][inner]
+//   w[experts][gate and up][inner][hidden], x[rows][hidden], squares[rows][hidden/16] of x,
+//   act[rows][top][inner]
 extern "C" __global__ void __launch_bounds__(256)
-    experts_gate_up_narrow(const u8 *w, const void *scales, const u8 *zeros, const bf16 *x, const float *squares, const int *chosen, int experts, int hidden,
+    experts_gate_up_quantized(const u8 *w, const void *scales, const u8 *zeros, const bf16 *x, const float *squares, const int *chosen, int experts, int hidden,
                            int inner, int top, float eps, bf16 *act) {
   let_next_start();
   after_previous();
@@ -68,15 +68,15 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = lane; i < hidden / 16; i += WARP) ss += squares[row * (hidden / 16) + i];
   float scale = rsqrtf(warp_sum(ss) / hidden + eps);
   g = warp_sum(g) * scale, u = warp_sum(u) * scale;
-  if (lane == 0) act[pair * inner + o] = narrow(activate(g) * u);
+  if (lane == 0) act[pair * inner + o] = to_16bit(activate(g) * u);
 }
 
-// experts_down_narrow is the second half: the sum over a token's experts, and what
-// every last product of a block does (linear.cu, RESIDUAL).
+// experts_down_quantized is down, with the weighted sum over a token's experts and the residual
+// epilogue of gemm_skinny.cu.
 //
 //   w[experts][hidden][inner], act[rows][top][inner], x, h[rows][hidden], sums[rows][hidden/16]
 extern "C" __global__ void __launch_bounds__(512)
-    experts_down_narrow(const u8 *w, const void *scales, const u8 *zeros, const bf16 *act, const int *chosen, const float *weights, int experts, int hidden,
+    experts_down_quantized(const u8 *w, const void *scales, const u8 *zeros, const bf16 *act, const int *chosen, const float *weights, int experts, int hidden,
                         int inner, int top, float *x, bf16 *h, float *sums, const bf16 *norm) {
   let_next_start();
   after_previous();
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(512)
     y += weights[row * top + k] * down.lane_sum(act + (row * top + k) * inner);
   }
   y = warp_sum(y);
-#if RANKS > 1 // x is an exchange buffer, and the rest is done with the sum over the ranks
+#if RANKS > 1 // x is an exchange buffer, and all_reduce does the rest.
   if (lane == 0) x[row * hidden + o] = y;
 #else
   __shared__ float part[16];
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(512)
     u64 at = row * hidden + o;
     float v = x[at] + y;
     x[at] = v;
-    h[at] = narrow(v * gain(wide(norm[o])));
+    h[at] = to_16bit(v * gain(to_float(norm[o])));
     part[warp] = v * v;
   }
   __syncthreads();

@@ -1,8 +1,7 @@
-// GPUs before compute capability 8.0 have no copies that a thread need not wait for, no
-// barriers in shared memory, and no product of 16 columns at once. Where the host
-// defines OLDER, the compute capability times ten, these are the functions of ptx.cuh
-// in the words of C++. So all kernels are the same there: their copies are done when
-// they are begun. bf16 has no tensor cores on these GPUs, and the host refuses it.
+// GPUs before compute capability 8.0 have no asynchronous copies, no barriers in shared memory, and no
+// mma of 16 columns. If the host defines OLDER, the compute capability times ten, the functions of
+// ptx.cuh are written in C++ here. So all kernels are the same there, and their copies are complete
+// when they are started. These GPUs have no bf16 tensor cores, and the host refuses bf16.
 
 #ifdef OLDER
 
@@ -17,7 +16,8 @@ __device__ __forceinline__ void commit() {}
 template <int N>
 __device__ __forceinline__ void wait_copies() {}
 
-// A barrier is the arrivals since it was made, in the low half, and those of a phase.
+// A barrier has the arrivals since it was initialized in the low half, and the arrivals of a phase in
+// the high half.
 __device__ __forceinline__ void barrier_init(u64 *b, u32 count) { *b = (u64)count << 32; }
 
 __device__ __forceinline__ void barrier_arrive(u64 *b) {
@@ -43,10 +43,10 @@ __device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, 
 
 #else
 
-// mma by CUDA cores: the tensor cores of compute capability 7.0 have another shape. Of
-// each of the four lanes that hold a row of a and a column of b, a lane gets what
-// it multiplies: rows g and g+8 of a, columns 2t and 2t+1 of b. It is a function of
-// its own, since in line it takes the compiler minutes.
+// This is mma by CUDA cores, because the tensor cores of compute capability 7.0 have another shape.
+// Each of the four lanes that have a row of a and a column of b gets the operands of its results: rows
+// g and g+8 of a, columns 2t and 2t+1 of b. It is not inlined, because that takes the compiler
+// minutes.
 __device__ __noinline__ float4 multiply_tiles(u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   int lane = threadIdx.x % 32, row = lane & ~3, column = lane % 4 * 8;
   float4 c = {0.f, 0.f, 0.f, 0.f};
@@ -69,7 +69,7 @@ __device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, 
   c[0] += v.x, c[1] += v.y, c[2] += v.z, c[3] += v.w;
 }
 
-// ldmatrix and ldmatrix_transposed as ptx.cuh has them for the GPUs that have them.
+// ldmatrix and ldmatrix_transposed replace those of ptx.cuh.
 __device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
   int lane = threadIdx.x % 32;
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ __forceinline__ void ldmatrix(u32 r[4], u32 at) {
 }
 
 __device__ __forceinline__ void ldmatrix_transposed(u32 r[4], u32 at) {
-  int lane = threadIdx.x % 32, shift = lane / 4 % 2 * 16, word = lane / 8 * 4; // of column g
+  int lane = threadIdx.x % 32, shift = lane / 4 % 2 * 16, word = lane / 8 * 4; // the bits of column g
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     u32 x = get_shared(__shfl_sync(0xffffffffu, at, 8 * i + lane % 4 * 2) + word);

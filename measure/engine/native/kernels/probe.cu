@@ -1,5 +1,5 @@
-// probe_read reads n 16-byte pieces and keeps what it must so that no load can
-// be left out: the best that a read of memory can do.
+// probe_read reads n 16-byte pieces and keeps just enough that the compiler omits no load. It is the
+// best that a read of memory can do.
 extern "C" __global__ void probe_read(const uint4 *from, u64 n, u32 *sink) {
   u32 x = 0;
   u64 step = (u64)gridDim.x * blockDim.x, i = blockIdx.x * (u64)blockDim.x + threadIdx.x;

@@ -16,7 +16,7 @@ __device__ __forceinline__ u64 splitmix64(u64 z) {
 __device__ __forceinline__ bf16 random_weight(u64 i, u64 seed, float scale) {
   u64 z = splitmix64(seed + (i + 1) * 0x9e3779b97f4a7c15ull);
   float u = ((float)(u32)(z >> 40) + 0.5f) * (1.f / 8388608.f) - 1.f;
-  return narrow(scale * u);
+  return to_16bit(scale * u);
 }
 
 extern "C" __global__ void fill_random(bf16 *out, u64 n, u64 seed, float scale) {
@@ -31,5 +31,5 @@ extern "C" __global__ void fill_random_part(bf16 *out, u64 rows, u64 columns, u6
 }
 
 extern "C" __global__ void fill_constant(bf16 *out, u64 n, float value) {
-  for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) out[i] = narrow(value);
+  for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) out[i] = to_16bit(value);
 }

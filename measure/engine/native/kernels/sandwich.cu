@@ -1,11 +1,10 @@
-// Norms of what a block gives, before it is added to the stream (Gemma 2,
-// arXiv:2408.00118).
+// Norms of the output of a block before the residual sum (Gemma 2, arXiv:2408.00118).
 
 #if SANDWICH
 
-// norm_residual adds the norm of y to the stream x. For decoding it also leaves
-// what the next product needs: xn = x times the weights of the norm ahead of that
-// product, and the sum of squares of each 16 values. One block a row.
+// norm_residual adds the norm of y to the stream x. In a decode step it also prepares the next GEMM:
+// xn = x times the weights of the next norm, and the sum of squares of each 16 values. One block does
+// one row.
 //
 //   y, x, xn[rows][hidden], squares[rows][hidden/16]
 extern "C" __global__ void norm_residual(const float *y, const bf16 *w, float *x, int hidden, float eps, bf16 *xn, float *squares,
@@ -23,10 +22,10 @@ extern "C" __global__ void norm_residual(const float *y, const bf16 *w, float *x
   for (int i = 0; i < blockDim.x / WARP; i++) ss += part[i];
   float r = rsqrtf(ss / hidden + eps);
   for (int i = threadIdx.x; i < hidden; i += blockDim.x) {
-    float v = x[row + i] + y[row + i] * r * gain(wide(w[i]));
+    float v = x[row + i] + y[row + i] * r * gain(to_float(w[i]));
     x[row + i] = v;
     if (xn == nullptr) continue;
-    xn[row + i] = narrow(v * gain(wide(norm[i])));
+    xn[row + i] = to_16bit(v * gain(to_float(norm[i])));
     float s = v * v;
 #pragma unroll
     for (int o = 8; o > 0; o /= 2) s += __shfl_xor_sync(__activemask(), s, o);

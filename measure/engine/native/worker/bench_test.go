@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/internal/emulate"
 )
 
 // An operator is timed where there is a GPU; elsewhere the worker says what is
@@ -48,6 +49,7 @@ func TestBench(t *testing.T) {
 // message is too large to be summed within products, of which a graph has too many for a
 // processor that emulates them.
 func TestGPUBenchOfRanks(t *testing.T) {
+	emulate.Long(t)
 	l := shared(t)
 	w := start(t)
 	b := engine.Bench{Kind: "all_reduce", Shape: map[string]int{"bytes": 256 << 10}, DType: "bf16", TP: 2, Samples: 3, Libraries: l.Libraries}

@@ -116,6 +116,7 @@ func TestGPUPhasesAgree(t *testing.T) {
 // The worker takes the formats: it says them, and what they hold; tokens of a request
 // are those of its parts.
 func TestGPUFormats(t *testing.T) {
+	emulate.Long(t)
 	onGPU(t)
 	w := start(t)
 	const linear, rows = 2 * 737280, 2 * 2432 // weights and outputs of the blocks' layers
@@ -146,6 +147,7 @@ func TestGPUFormats(t *testing.T) {
 
 // Given prompts are taken in turn.
 func TestGPUPromptsInTurn(t *testing.T) {
+	emulate.Long(t)
 	onGPU(t)
 	w := start(t)
 	l := workload()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/tracefile"
 )
 
@@ -118,6 +119,7 @@ func TestTrace(t *testing.T) {
 // On a GPU, tokens after the operators were timed, and after a trace, are those
 // before.
 func TestGPUOpsLeaveTokens(t *testing.T) {
+	emulate.Long(t)
 	onGPU(t)
 	w := start(t)
 	for _, graph := range []bool{true, false} {

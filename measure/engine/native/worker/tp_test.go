@@ -30,6 +30,7 @@ func shared(t *testing.T) engine.Load {
 // phase, with a graph and without, and hold together what one holds, but for norms,
 // which both have.
 func TestGPUTensorParallel(t *testing.T) {
+	emulate.Long(t)
 	l := shared(t)
 	w := start(t)
 	one := l
@@ -71,6 +72,7 @@ func TestGPUTensorParallel(t *testing.T) {
 
 // Operators and traces of two GPUs leave the tokens as they were.
 func TestGPUOpsOfRanks(t *testing.T) {
+	emulate.Long(t)
 	l := shared(t)
 	w := start(t)
 	load(t, w, l)

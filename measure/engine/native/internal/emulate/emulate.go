@@ -29,6 +29,9 @@ var source embed.FS
 // ErrNoCompiler says that the library cannot be built here.
 var ErrNoCompiler = errors.New("it needs Linux on x86-64 or 64-bit Arm and g++ (CXX names another C++ compiler)")
 
+// ErrHidden says that LLMPROF_TEST_EMULATE=1 hides a GPU that may be there.
+var ErrHidden = errors.New("LLMPROF_TEST_EMULATE=1 hides it")
+
 // Load builds the library, unless it was built before, and makes it the driver
 // of this process. It returns the folder to take the other libraries from, in
 // which a process of its own finds the driver through LD_LIBRARY_PATH too.
@@ -45,7 +48,7 @@ var Load = sync.OnceValues(func() (string, error) {
 // of its libraries where they are in no usual place.
 var RealGPU = sync.OnceValue(func() error {
 	if os.Getenv("LLMPROF_TEST_EMULATE") == "1" {
-		return errors.New("LLMPROF_TEST_EMULATE=1")
+		return ErrHidden
 	}
 	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
 	if err != nil {
@@ -70,6 +73,19 @@ func Device(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return folder
+}
+
+// Brief reports whether tests run on the emulated GPU without its long cases, of which
+// LLMPROF_TEST_LONG=1 is the switch.
+func Brief() bool { return RealGPU() != nil && os.Getenv("LLMPROF_TEST_LONG") == "" }
+
+// Long skips a test, or a case of one, that takes long on the emulated GPU. What is left is one case
+// of each family of kernels.
+func Long(t testing.TB) {
+	t.Helper()
+	if Brief() {
+		t.Skip("the emulated GPU takes long: LLMPROF_TEST_LONG=1 runs it")
+	}
 }
 
 // build makes the library in a folder that its sources name.

@@ -141,7 +141,7 @@ inline u32 multiply_add16(u32 a, u32 b, u32 c) {
   auto one = [](u32 a, u32 b, u32 c) { return round16(fmaf(value16(a & 0xffff), value16(b & 0xffff), value16(c & 0xffff))); };
   return one(a, b, c) | one(a >> 16, b >> 16, c >> 16) << 16;
 }
-inline float wide(bf16 v) { return value16(v); }
+inline float to_float(bf16 v) { return value16(v); }
 inline float low(u32 p) { return value16(p & 0xffff); }
 inline float high(u32 p) { return value16(p >> 16); }
 
@@ -256,20 +256,20 @@ inline u32 read_count(const u32 *at) {
   emulated::look_again();
   return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
-inline void post(u64 *at, u32 v, u32 turn) { __atomic_store_n(at, (u64)turn << 32 | v, __ATOMIC_RELAXED); }
-inline u64 read_posted(const u64 *at) {
+inline void ll_store(u64 *at, u32 v, u32 epoch) { __atomic_store_n(at, (u64)epoch << 32 | v, __ATOMIC_RELAXED); }
+inline u64 ll_load(const u64 *at) {
   u64 v = __atomic_load_n(at, __ATOMIC_RELAXED);
   emulated::look_again();
   return v;
 }
-inline void post_pair(u64 *at, u64 v, u64 w) {
+inline void ll_store_pair(u64 *at, u64 v, u64 w) {
   if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
   __atomic_store_n(at, v, __ATOMIC_RELAXED);
   __atomic_store_n(at + 1, w, __ATOMIC_RELAXED);
 }
-inline void read_pair(const u64 *at, u64 (&v)[2]) {
+inline void ll_load_pair(const u64 *at, u64 (&v)[2]) {
   if ((u64)at % 16) emulated::fail("boxes that do not lie side by side");
-  v[0] = read_posted(at), v[1] = read_posted(at + 1);
+  v[0] = ll_load(at), v[1] = ll_load(at + 1);
 }
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
 // nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each

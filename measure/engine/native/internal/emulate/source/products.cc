@@ -21,13 +21,13 @@ struct Layout {
   int64_t ld;
 };
 
-float wide(uint16_t v) {
+float to_float(uint16_t v) {
   uint32_t b = (uint32_t)v << 16;
   float f;
   memcpy(&f, &b, 4);
   return f;
 }
-uint16_t narrow(float f) {
+uint16_t to_16bit(float f) {
   uint32_t b;
   memcpy(&b, &f, 4);
   if ((b & 0x7fffffff) > 0x7f800000) return 0x7fff;
@@ -36,7 +36,7 @@ uint16_t narrow(float f) {
 float get(uint64_t p, int type, uint64_t i) {
   if (type == F32) return ((float *)p)[i];
   uint16_t v = ((uint16_t *)p)[i];
-  return type == F16 ? half_value(v) : wide(v);
+  return type == F16 ? half_value(v) : to_float(v);
 }
 
 // dot sums in 16 lanes that the compiler can keep in vectors.
@@ -66,7 +66,7 @@ void multiply(Desc d, Layout lw, Layout lx, Layout ly, float alpha, float beta, 
       if (ly.type == F32)
         ((float *)y)[at] = v;
       else
-        ((uint16_t *)y)[at] = ly.type == F16 ? round_half(v) : narrow(v);
+        ((uint16_t *)y)[at] = ly.type == F16 ? round_half(v) : to_16bit(v);
     }
   }
 }

@@ -11,45 +11,45 @@ import (
 
 // Which models and batches have wide products, and that of rings for any sizes two stages
 // are there, and a block that adds to the stream finds room beside any other.
-func TestWideFor(t *testing.T) {
+func TestWgmmaGEMMs(t *testing.T) {
 	llama := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
-	got := wideFor(&llama, 32, 132)[0].wide
-	want := wideRings{ // those that were fastest on an H200
-		scores: wideRing{units: 6, stages: 3, span: 2, cluster: 2, scores: true}, head: wideRing{units: 14, stages: 3, span: 1, cluster: 1, scores: true},
-		gated: wideRing{units: 14, stages: 6, span: 1, cluster: 1, alone: true}, stream: wideRing{units: 4, stages: 4, span: 2, cluster: 2, alone: true},
+	got := wgmmaGEMMs(&llama, 32, 132)[0].wgmma
+	want := wgmmaRings{ // those that were fastest on an H200
+		norm: wgmmaRing{units: 6, stages: 3, span: 2, cluster: 2, norms: true}, head: wgmmaRing{units: 14, stages: 3, span: 1, cluster: 1, norms: true},
+		swiglu: wgmmaRing{units: 14, stages: 6, span: 1, cluster: 1, exclusive: true}, residual: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, exclusive: true},
 	}
 	if got != want {
 		t.Errorf("llama3.1-8b: %+v, want %+v", got, want)
 	}
 	half := shape{ranks: 2, heads: 16, kvHeads: 4, headDim: 128, hidden: 4096, inner: 7168, tokens: 64128}
-	want = wideRings{
-		scores: wideRing{units: 4, stages: 4, span: 2, cluster: 2, scores: true}, head: wideRing{units: 12, stages: 3, span: 1, cluster: 1, scores: true},
-		gated: wideRing{units: 8, stages: 5, span: 1, cluster: 1}, stream: wideRing{units: 4, stages: 4, span: 2, cluster: 2, alone: true},
+	want = wgmmaRings{
+		norm: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, norms: true}, head: wgmmaRing{units: 12, stages: 3, span: 1, cluster: 1, norms: true},
+		swiglu: wgmmaRing{units: 8, stages: 5, span: 1, cluster: 1}, residual: wgmmaRing{units: 4, stages: 4, span: 2, cluster: 2, exclusive: true},
 	}
-	if got := wideFor(&half, 32, 132)[0].wide; got != want {
+	if got := wgmmaGEMMs(&half, 32, 132)[0].wgmma; got != want {
 		t.Errorf("half of llama3.1-8b: %+v, want %+v", got, want)
 	}
 	for what, change := range map[string]func(*shape){
 		"sandwich": func(s *shape) { s.sandwich = true }, "experts": func(s *shape) { s.experts = 8 },
-		"quantized": func(s *shape) { s.kept = FP8 }, "width": func(s *shape) { s.inner += 32 },
+		"quantized": func(s *shape) { s.quant = FP8 }, "width": func(s *shape) { s.inner += 32 },
 	} {
 		s := llama
-		if change(&s); wideFor(&s, 32, 132) != nil {
+		if change(&s); wgmmaGEMMs(&s, 32, 132) != nil {
 			t.Errorf("%s: wide products", what)
 		}
 	}
-	if wideFor(&llama, 16, 132) != nil || wideFor(&llama, 65, 132) != nil {
+	if wgmmaGEMMs(&llama, 16, 132) != nil || wgmmaGEMMs(&llama, 65, 132) != nil {
 		t.Error("wide products of 16 or 65 sequences")
 	}
 	for _, sms := range []int{6, 78, 114, 132, 1 << 10} { // the last have fewer rows than there are blocks
 		for _, heads := range []int{1, 8, 32, 64} {
 			for _, batch := range []int{17, 64} {
 				s := shape{ranks: 1, heads: heads, kvHeads: heads, headDim: 128, hidden: 128 * heads, inner: 448 * heads, tokens: 32000}
-				l := wideFor(&s, batch, sms)[0]
-				most := func(r *wideRing) int { return r.launch(l.rows, sms).Shared - 1024 + r.beside(l.rows) }
-				for _, r := range []*wideRing{&l.wide.scores, &l.wide.head, &l.wide.gated} {
-					if r.units < 2 || r.units%2 != 0 || r.stages < 2 || l.wide.stream.stages < 2 || most(r)+most(&l.wide.stream) > 228<<10 && (!r.alone || most(r) > 228<<10) {
-						t.Errorf("%d heads, batch %d on %d: %+v beside %+v", heads, batch, sms, r, l.wide.stream)
+				l := wgmmaGEMMs(&s, batch, sms)[0]
+				most := func(r *wgmmaRing) int { return r.launch(l.rows, sms).Shared - 1024 + r.staticShared(l.rows) }
+				for _, r := range []*wgmmaRing{&l.wgmma.norm, &l.wgmma.head, &l.wgmma.swiglu} {
+					if r.units < 2 || r.units%2 != 0 || r.stages < 2 || l.wgmma.residual.stages < 2 || most(r)+most(&l.wgmma.residual) > 228<<10 && (!r.exclusive || most(r) > 228<<10) {
+						t.Errorf("%d heads, batch %d on %d: %+v beside %+v", heads, batch, sms, r, l.wgmma.residual)
 					}
 				}
 			}
@@ -58,12 +58,12 @@ func TestWideFor(t *testing.T) {
 }
 
 // wideBench is a bench of a Hopper GPU, or of the emulated one taken for it, with the
-// products of linear_wide.cu.
-func wideBench(t *testing.T, s *shape, shapes []linearKernels) (*bench, []linearKernels) {
+// products of gemm_wgmma.cu.
+func wgmmaBench(t *testing.T, s *shape, shapes []gemmKernels) (*bench, []gemmKernels) {
 	t.Helper()
 	var more []string
 	for i := range shapes {
-		more = append(more, shapes[i].wideDefines()...)
+		more = append(more, shapes[i].wgmmaDefines()...)
 	}
 	emulated := emulate.RealGPU() != nil
 	if emulated {
@@ -79,17 +79,17 @@ func wideBench(t *testing.T, s *shape, shapes []linearKernels) (*bench, []linear
 		for name, k := range names {
 			var err error
 			*k, err = b.p.module.Kernel(name)
-			b.must(err)
+			b.noError(err)
 			t.Log(name, (*k).Registers, "registers,", (*k).Local, "bytes spilled")
 		}
-		b.must(shapes[i].countClusters())
-		t.Logf("%+v", shapes[i].wide)
+		b.noError(shapes[i].countClusters())
+		t.Logf("%+v", shapes[i].wgmma)
 	}
 	return b, shapes
 }
 
-// Products of batches of 17 to 64 on Hopper, as TestKernelLinear tries those of fewer.
-func TestKernelWide(t *testing.T) {
+// Products of batches of 17 to 64 on Hopper, as TestKernelSkinnyGEMM tries those of fewer.
+func TestKernelWgmmaGEMM(t *testing.T) {
 	sizes := []struct{ batch, n, k int }{{17, 16, 64}, {32, 208, 704}, {33, 80, 192}, {64, 1008, 320}}
 	if !slow() {
 		sizes = append(sizes, []struct{ batch, n, k int }{{32, 4096, 1024}, {64, 6144, 512}, {64, 512, 14336}, {48, 14336, 256}, {20, 32064, 128}}...)
@@ -97,7 +97,7 @@ func TestKernelWide(t *testing.T) {
 	for _, fp16 := range []bool{false, true} {
 		t.Run(map[bool]string{false: "bf16", true: "fp16"}[fp16], func(t *testing.T) {
 			t.Parallel()
-			b, shapes := wideBench(t, &shape{heads: 4, kvHeads: 1, headDim: 64, fp16: fp16}, testedWide())
+			b, shapes := wgmmaBench(t, &shape{heads: 4, kvHeads: 1, headDim: 64, fp16: fp16}, testedWgmma())
 			for i := range shapes {
 				l := &shapes[i]
 				for _, c := range sizes {
@@ -105,10 +105,10 @@ func TestKernelWide(t *testing.T) {
 						continue
 					}
 					if !underTool() {
-						b.wide(l, c.batch, c.n, c.k, b.dev.SMs)
+						b.wgmma(l, c.batch, c.n, c.k, b.dev.SMs)
 					}
 					if c.n <= 1008 {
-						b.wide(l, c.batch, c.n, c.k, 8)
+						b.wgmma(l, c.batch, c.n, c.k, 8)
 					}
 				}
 			}
@@ -117,11 +117,12 @@ func TestKernelWide(t *testing.T) {
 }
 
 // The same of two ranks, which post their sums or leave them.
-func TestKernelWideRanks(t *testing.T) {
+func TestKernelWgmmaGEMMRanks(t *testing.T) {
+	emulate.Long(t)
 	t.Parallel()
 	sh := shape{ranks: 2, heads: 4, kvHeads: 1, headDim: 64}
 	half := shape{ranks: 2, heads: 16, kvHeads: 4, headDim: 128, hidden: 4096, inner: 7168, tokens: 64128}
-	b, shapes := wideBench(t, &sh, append(wideFor(&half, 17, 132), wideFor(&half, 64, 132)...))
+	b, shapes := wgmmaBench(t, &sh, append(wgmmaGEMMs(&half, 17, 132), wgmmaGEMMs(&half, 64, 132)...))
 	for i := range shapes {
 		l := &shapes[i]
 		for turn, c := range []struct{ batch, n, k, sms int }{{17, 16, 64, 8}, {32, 208, 704, b.dev.SMs}, {33, 80, 192, 8}, {64, 1008, 320, 8}, {50, 512, 128, b.dev.SMs}} {
@@ -129,51 +130,51 @@ func TestKernelWideRanks(t *testing.T) {
 				c.sms = 8
 			}
 			if c.batch <= l.rows && c.batch > l.rows/2 {
-				b.summed(l, c.batch, c.n, c.k, c.sms, uint32(turn), true)
-				b.wide(l, c.batch, c.n, c.k, c.sms)
+				b.allReduce(l, c.batch, c.n, c.k, c.sms, uint32(turn), true)
+				b.wgmma(l, c.batch, c.n, c.k, c.sms)
 			}
 		}
 	}
 }
 
 // testedWide are those of llama3.1-8b, of batches up to 32 and up to 64.
-func testedWide() []linearKernels {
+func testedWgmma() []gemmKernels {
 	sh := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
-	return append(wideFor(&sh, 17, 132), wideFor(&sh, 64, 132)...)
+	return append(wgmmaGEMMs(&sh, 17, 132), wgmmaGEMMs(&sh, 64, 132)...)
 }
 
 // parseWide reads units/stages/cluster/span of scores, head, gated ones and those that add
 // to the stream, "_" between them and nothing for one that stays, with a "!" where no two
 // blocks fit on a multiprocessor.
-func parseWide(t *testing.T, w *wideRings, text string) {
+func parseWide(t *testing.T, w *wgmmaRings, text string) {
 	t.Helper()
 	if text == "" {
 		return
 	}
 	for i, part := range strings.Split(text, "_") {
-		r := []*wideRing{&w.scores, &w.head, &w.gated, &w.stream}[i]
+		r := []*wgmmaRing{&w.norm, &w.head, &w.swiglu, &w.residual}[i]
 		if part == "" {
 			continue
 		}
-		part, alone := strings.CutSuffix(part, "!")
+		part, oneBlockPerSM := strings.CutSuffix(part, "!")
 		f := strings.Split(part, "/")
-		*r = wideRing{units: number(t, f[0]), stages: number(t, f[1]), cluster: number(t, f[2]), span: number(t, f[3]), scores: r.scores, alone: alone}
+		*r = wgmmaRing{units: number(t, f[0]), stages: number(t, f[1]), cluster: number(t, f[2]), span: number(t, f[3]), norms: r.norms, exclusive: oneBlockPerSM}
 	}
 }
 
 // wideError is the most of the sums' error, relative to the largest of them: the tensor
-// cores add all of a result's columns to one float32, where linear.cu has several warps
+// cores add all of a result's columns to one float32, where gemm_skinny.cu has several warps
 // for them. Of 14336 columns an H200 was 1.2e-5 off.
-const wideError = 3e-5
+const wgmmaError = 3e-5
 
 // wide tries products of one size in all uses.
-func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
+func (b *bench) wgmma(l *gemmKernels, batch, n, k, sms int) {
 	b.t.Helper()
-	run := func(kernel *cuda.Kernel, u use, head bool, w, x cuda.Ptr, n int, more ...any) {
+	run := func(kernel *cuda.Kernel, u epilogue, head bool, w, x cuda.Ptr, n int, more ...any) {
 		b.t.Helper()
-		r := l.wide.of(u, head)
-		args, err := wideArguments(b.dev, r, l.rows, u, w, x, n, k, batch)
-		b.must(err)
+		r := l.wgmma.of(u, head)
+		args, err := wgmmaTensorMaps(b.dev, r, l.rows, u, &gemmOperands{w: w, x: x, out: n, in: k}, batch)
+		b.noError(err)
 		args = append(args, int32(n), int32(k), int32(batch), float32(1e-5))
 		b.run(kernel, r.launch(l.rows, sms), append(args, more...)...)
 	}
@@ -188,39 +189,39 @@ func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
 		}
 	}
 	what := fmt.Sprintf("%d of %dx%dx%d on %d", l.rows, batch, n, k, sms)
-	for head, kernel := range map[bool]*cuda.Kernel{false: l.scores, true: l.head} {
+	for head, kernel := range map[bool]*cuda.Kernel{false: l.normGEMM, true: l.headGEMM} {
 		y := room[float32](b, batch*(n-3))
-		run(kernel, toScores, head, dw, dx, n-3, dsq, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+		run(kernel, storeEpilogue, head, dw, dx, n-3, dsq, y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 		want := make([]float64, batch*(n-3))
 		for i := range want {
 			want[i] = sums[i/(n-3)*2*n+i%(n-3)] * scale[i/(n-3)]
 		}
-		near(b.t, fmt.Sprint("scores ", what, head), get[float32](b, y, len(want)), want, wideError)
+		near(b.t, fmt.Sprint("scores ", what, head), get[float32](b, y, len(want)), want, wgmmaError)
 	}
 	h := room[uint16](b, batch*n)
-	run(l.swiglu, toGated, false, dw, dx, n, dsq, cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
+	run(l.swigluGEMM, swigluEpilogue, false, dw, dx, n, dsq, cuda.Ptr(0), h, cuda.Ptr(0), cuda.Ptr(0))
 	want := make([]float64, batch*n)
 	for i := range want {
 		s, o := i/n, i%n
 		want[i] = silu(sums[s*2*n+o]*scale[s]) * sums[s*2*n+n+o] * scale[s]
 	}
-	near(b.t, "swiglu "+what, b.widen(get[uint16](b, h, batch*n)), want, b.rounding())
+	near(b.t, "swiglu "+what, b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
 
-	if l.plain != nil {
+	if l.plainGEMM != nil {
 		y := room[float32](b, batch*n)
-		run(l.plain, toStream, false, dw, dx, n, cuda.Ptr(0), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
+		run(l.plainGEMM, residualEpilogue, false, dw, dx, n, cuda.Ptr(0), y, cuda.Ptr(0), cuda.Ptr(0), cuda.Ptr(0))
 		want := make([]float64, batch*n)
 		for i := range want {
 			want[i] = sums[i/n*2*n+i%n]
 		}
-		near(b.t, "plain "+what, get[float32](b, y, len(want)), want, wideError)
+		near(b.t, "plain "+what, get[float32](b, y, len(want)), want, wgmmaError)
 		return
 	}
 	stream, old := b.floats(batch*n, 1)
 	norm, g := b.normal(n, 1)
 	y, squares := put(b, stream), room[float32](b, batch*n/16)
 	h = room[uint16](b, batch*n)
-	run(l.residual, toStream, false, dw, dx, n, cuda.Ptr(0), y, h, squares, put(b, norm))
+	run(l.residualGEMM, residualEpilogue, false, dw, dx, n, cuda.Ptr(0), y, h, squares, put(b, norm))
 	normed, totals := make([]float64, batch*n), make([]float64, batch*n/16)
 	for i := range want {
 		s, o := i/n, i%n
@@ -228,8 +229,8 @@ func (b *bench) wide(l *linearKernels, batch, n, k, sms int) {
 		want[i], normed[i] = v, v*g[o]
 		totals[i/16] += v * v
 	}
-	near(b.t, "residual "+what, get[float32](b, y, len(want)), want, wideError)
-	near(b.t, "residual "+what+", normed", b.widen(get[uint16](b, h, len(want))), normed, b.rounding())
+	near(b.t, "residual "+what, get[float32](b, y, len(want)), want, wgmmaError)
+	near(b.t, "residual "+what+", normed", b.toFloat(get[uint16](b, h, len(want))), normed, b.rounding())
 	near(b.t, "residual "+what+", squares", get[float32](b, squares, len(totals)), totals, 1e-4)
 }
 
@@ -244,7 +245,8 @@ func asHopper(opt Options) Options {
 
 // A decode step by wide products of a model that GPUs share, whose sums are posted, or
 // left for a kernel that adds them in one shot or in two.
-func TestSharedWideAgainstReference(t *testing.T) {
+func TestSharedWgmmaAgainstReference(t *testing.T) {
+	emulate.Long(t)
 	const never, always = 1, 1 << 30
 	for name, config := range shareable() {
 		if name != "llama" && (name != "qwen3" || emulate.RealGPU() != nil) {
@@ -258,7 +260,7 @@ func TestSharedWideAgainstReference(t *testing.T) {
 				opt := asHopper(Options{TP: c.tp, Seed: 7, Batch: c.batch, PromptLen: 3, GenLen: 4, oneShot: c.oneShot})
 				team := openShared(t, config, opt)
 				e := team.Lead()
-				if own := e.ownProducts(); own == nil || !own.isWide() || e.opt.posts(&e.shape) != (c.oneShot == always) {
+				if gemm := e.stepGEMM(); gemm == nil || !gemm.isWgmma() || e.opt.fusesAllReduce(&e.shape) != (c.oneShot == always) {
 					t.Fatal("the engine has other products")
 				}
 				compareRun(t, team, opt, newReference(t, config, 7), opt.GenLen, func() error {
@@ -270,7 +272,7 @@ func TestSharedWideAgainstReference(t *testing.T) {
 }
 
 // A decode step by wide products.
-func TestWideAgainstReference(t *testing.T) {
+func TestWgmmaAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	opt := asHopper(Options{Seed: 7, PromptLen: 5, GenLen: 3})
 	type variant struct {
@@ -284,10 +286,13 @@ func TestWideAgainstReference(t *testing.T) {
 		for _, c := range []variant{{17, false}, {33, false}, {64, false}, {32, true}} {
 			t.Run(fmt.Sprintf("%s/%d/%v", name, c.batch, c.fp16), func(t *testing.T) {
 				t.Parallel()
+				if c.batch != 17 {
+					emulate.Long(t)
+				}
 				o := opt
 				o.Batch, o.FP16 = c.batch, c.fp16
 				e := open(t, config, o)
-				if own := e.ownProducts(); own == nil || !own.isWide() {
+				if gemm := e.stepGEMM(); gemm == nil || !gemm.isWgmma() {
 					t.Fatal("the engine has no wide products")
 				}
 				compare(t, e, referenceOf(t, config, o), 3)

@@ -1,55 +1,52 @@
-// Products of a few rows with a weight matrix: decoding. The weights are read
-// once, which is all the time there is, so everything serves keeping their
-// stream from DRAM unbroken:
+// The skinny GEMM of a decode step with up to 16 sequences. It reads the weights once, and that bounds
+// its time, so everything serves an unbroken stream of weights from DRAM:
 //
-//   - Four warps copy pieces of the weights into a ring in shared memory, as far
-//     ahead as the ring is long. They begin while the kernel ahead in the stream
-//     still runs; only the inputs wait for its end.
-//   - Eight warps multiply on tensor cores: weights are the 16 rows of an mma,
-//     the batch its 8 columns. The order in which mma sums k is free as long as
-//     both sides agree, so each lane takes 8 consecutive k in one 16-byte load.
-//   - Norm, activation, residual sum and what the next norm needs are done to
-//     the sums on their way out.
-//   - Where the tiles are too few for the multiprocessors, each is cut along k
-//     into `parts`, and the last block to finish one of them adds them up, in
-//     the order of k: a sum is the same every time.
+//   - Four warps copy weights into a ring in shared memory, as far ahead as the ring is long. They
+//     begin while the kernel before still runs (PDL); only the inputs wait for its end.
+//   - Eight warps multiply on tensor cores: weights are the 16 rows of an mma, the batch its 8
+//     columns. The order in which mma sums k is free as long as both operands agree, so each lane
+//     takes 8 consecutive k in one 16-byte load.
+//   - The prologue is RMSNorm of the inputs, as a factor of the sums. The epilogue is SwiGLU, or the
+//     residual sum with the sums of squares for the next norm.
+//   - If the tiles are too few for the multiprocessors, each is cut along k into `parts` (split-K).
+//     The last block to finish a tile adds up its parts in the order of k, so a sum is always the
+//     same.
 //
-// A warp multiplies all rows of a stage by its own columns, so that inputs are loaded
-// once for all of them. In the ring a row's 16-byte pieces 4 to 7 of each 8 change
-// places with 0 to 3 where the row is odd, so that the 16-byte loads of two
-// neighbouring rows meet no bank twice. The host defines the shapes of the rings by the
-// largest batch, SHAPE_1 to SHAPE_16: NT, RT, KS, STAGES, XR; GATED_1 to GATED_16 are
-// those of gated products, DEEP_1 to DEEP_16 those of products that add to the stream.
+// A warp multiplies all rows of a stage by its own columns, so that inputs are loaded once for all
+// rows. In odd rows of the ring the 16-byte pieces 4 to 7 of each 8 are swapped with 0 to 3, so that
+// the 16-byte loads of two neighbouring rows have no bank conflicts. The host defines the shapes of
+// the rings by the largest batch: SKINNY_NORM_1 to SKINNY_NORM_16 are NT, RT, KS, STAGES and XR of the
+// plain store, SKINNY_SWIGLU_ those of SwiGLU, and SKINNY_RESIDUAL_ those of the residual sum.
 
 #define CONSUMERS 8
 #define PRODUCERS 4
-#define RED_PITCH 20 // floats of a column of 16 sums: rows 2t of lanes t fall on banks 8 apart
+#define RED_PITCH 20 // floats of a column of 16 sums; rows 2t of lanes t then fall on banks 8 apart
 
-enum Out { SCORES, RESIDUAL, SWIGLU, PLAIN, SUMMED, HALVES };
+enum Epilogue { NORM_STORE, RESIDUAL, SWIGLU, STORE, ALL_REDUCE, HALF_TILES };
 
-struct LinearArgs {
+struct GemmArgs {
   const bf16 *w;       // [n][k]; for SWIGLU gate[n][k] and then up[n][k]
   const bf16 *x;       // [batch][k]
   int n, k, batch;
   float eps;
-  const float *squares; // [batch][k/16], of the norm ahead of this product
-  float *y;             // SCORES, PLAIN: [batch][n]; RESIDUAL: the stream, [batch][n]
+  const float *squares; // [batch][k/16], sums of squares of x, for the RMSNorm of the inputs
+  float *y;             // NORM_STORE, STORE: [batch][n]; RESIDUAL: the stream, [batch][n]
   bf16 *h;              // RESIDUAL: the stream times norm; SWIGLU: [batch][n]
-  float *sums;          // RESIDUAL: [batch][n/16], squares for the next norm
-  const bf16 *norm;     // RESIDUAL: of the next norm
-  int parts;            // of k that a tile is cut into; 1 uses neither of the next
+  float *sums; // RESIDUAL: [batch][n/16], sums of squares for the next norm
+  const bf16 *norm; // RESIDUAL: weights of the next norm
+  int parts; // parts of k that a tile is cut into; with 1 the next two are not used
   float *partial;       // [units][parts][8*NT][16]
   u32 *arrived;         // [units], zero before and after
 #if RANKS > 1
-  // SUMMED: as RESIDUAL, of the sum over the ranks; without h, y is that alone
-  Mail mail;
-  u32 *turns; // [units], of the last exchange
+  // ALL_REDUCE adds the sum over the ranks to the stream as RESIDUAL does; without h, y is that sum
+  // alone.
+  LLBuffers ll;
+  u32 *epochs; // [units], the last epoch of each unit's packets
 #endif
 };
 
-// last_of reports whether the block is the last of so many that leave sums for it to
-// add up, and has those seen by all of its consumers. last is shared memory; arrived is
-// 0 before and after.
+// last_of reports whether the block is the last of so many that store sums for it to add up. It makes
+// these visible to all of its consumers. last is shared memory; arrived is 0 before and after.
 template <int THREADS = CONSUMERS * WARP>
 __device__ __forceinline__ bool last_of(u32 *arrived, int parts, bool *last) {
   __threadfence();
@@ -64,9 +61,9 @@ __device__ __forceinline__ bool last_of(u32 *arrived, int parts, bool *last) {
   return true;
 }
 
-// A Deal is what a block has of a product's rows, in units of 16 rows of weights, or of 8: where
-// k is not cut, as many in all as any other block or one less, in passes of up to RT,
-// the blocks side by side in each.
+// A Deal is a block's part of a GEMM's rows, in units of 16 weight rows, or of 8. Without split-K each
+// block has as many units as any other or one less, in passes of up to RT; in each pass the blocks lie
+// side by side.
 struct Deal {
   int units, blocks, each, passes;
   __device__ __forceinline__ Deal(int n, int outputs, int tiles, int of = gridDim.x) {
@@ -80,41 +77,40 @@ struct Deal {
   }
 };
 
-// RT units of 16 rows and KS columns of weights, and as many columns of XR
-// inputs, make one stage of the ring; NT is the batch in eights. HALVES is SCORES by
-// units of 8 rows, with which the other half of an mma is 0, where they deal the rows
-// out more evenly.
-template <int NT, int RT, int KS, int STAGES, int XR, Out OUT>
-struct Linear {
-  static constexpr int UNIT_ROWS = OUT == HALVES ? 8 : 16; // rows of weights
+// RT units of 16 rows and KS columns of weights, and as many columns of XR inputs, are one stage of
+// the ring; NT is the batch in groups of 8. HALF_TILES is NORM_STORE by units of 8 rows, which balance
+// the blocks better; the other half of an mma is 0.
+template <int NT, int RT, int KS, int STAGES, int XR, Epilogue OUT>
+struct SkinnyGemm {
+  static constexpr int UNIT_ROWS = OUT == HALF_TILES ? 8 : 16; // weight rows
   static constexpr int ROWS = UNIT_ROWS * RT;
   static constexpr int PITCH = KS * 2;
   static constexpr int STAGE = (ROWS + XR) * PITCH;
-  static constexpr int UNITS = KS / CONSUMERS / 32;     // of 32 columns, a warp and stage
+  static constexpr int UNITS = KS / CONSUMERS / 32; // units of 32 columns for a warp and stage
   static constexpr int CHUNKS = KS / 8;                 // 16-byte pieces of a row
   static constexpr int RED = RT * NT * 8 * RED_PITCH;   // floats of one warp's sums
-  static constexpr int COPIES = RT * NT <= 2 ? CONSUMERS : CONSUMERS / 2; // of them
-  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : UNIT_ROWS; // rows of the result, a unit
-  static constexpr int SUMS = NT * 128;                  // of a unit
-  static constexpr int EACH = (RT * NT * 128 + CONSUMERS * WARP - 1) / (CONSUMERS * WARP); // results of a thread, at most
+  static constexpr int COPIES = RT * NT <= 2 ? CONSUMERS : CONSUMERS / 2; // copies of the sums
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : UNIT_ROWS; // outputs of a unit
+  static constexpr int SUMS = NT * 128; // sums of a unit
+  static constexpr int EACH = (RT * NT * 128 + CONSUMERS * WARP - 1) / (CONSUMERS * WARP); // the most results of a thread
   static_assert(UNITS >= 1 && UNITS * CONSUMERS * 32 == KS, "a stage divides among the warps");
 
-  const LinearArgs &a;
+  const GemmArgs &a;
   u8 *ring;
-  u64 *full, *empty; // of each slot: filled, and free again
-  bool *last;        // this block has the last part of a unit
+  u64 *full, *empty; // Each slot has two barriers: it is full, and it is empty again.
+  bool *last; // This block has the last part of a unit.
   Deal deal;
 #if RANKS > 1
-  u64 **boxes; // of every rank
+  u64 **packets; // addresses of the packets of every rank
 #endif
 
-  // A Cursor is a stage's place in the weights and in the ring. Its tile is some
-  // units, or one part of one unit; none are left when it has no units.
+  // A Cursor is the place of a stage in the weights and in the ring. Its tile is some units, or one
+  // part of one unit; without units none are left.
   struct Cursor {
     int turn, first, units, item, k, end, slot;
     u32 phase;
-    __device__ __forceinline__ void enter(const Linear &l) {
-      const LinearArgs &a = l.a;
+    __device__ __forceinline__ void enter(const SkinnyGemm &l) {
+      const GemmArgs &a = l.a;
       k = 0, end = a.k;
       if (a.parts == 1) {
         units = 0;
@@ -126,16 +122,16 @@ struct Linear {
       int stages = (a.k + KS - 1) / KS, part = item % a.parts;
       k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
     }
-    __device__ __forceinline__ void next(const Linear &l) {
+    __device__ __forceinline__ void next(const SkinnyGemm &l) {
       if (++slot == STAGES) slot = 0, phase ^= 1;
       if ((k += KS) >= end) turn++, enter(l);
     }
     __device__ __forceinline__ int tiles() const { return RT == 1 ? 1 : units; }
   };
 
-  // seldom does a loop that most products have no use for. Beyond batch 1 it is not
-  // unrolled: so the kernels of a layer and of attention are 154 KB of machine code at
-  // batch 16 and not 216, which an instruction cache keeps from layer to layer or does not.
+  // seldom is a loop that most GEMMs do not run. It is not unrolled beyond batch 1. So the kernels of
+  // a layer and of attention are 154 KB of machine code at batch 16 in place of 216, which matters for
+  // the instruction cache.
   template <class Body>
   __device__ static __forceinline__ void seldom(int from, int to, int step, Body body) {
     if constexpr (XR == 1) {
@@ -146,8 +142,7 @@ struct Linear {
     }
   }
 
-  // start is the block's first stage; a fresh barrier counts the phase before its
-  // first as done.
+  // start is the block's first stage. A fresh barrier counts the phase before its first as done.
   __device__ __forceinline__ Cursor start(u32 phase) const {
     Cursor c;
     c.turn = c.slot = 0, c.phase = phase;
@@ -155,7 +150,7 @@ struct Linear {
     return c;
   }
 
-  // row is the row of the weights that row j of a stage holds whose first unit is so.
+  // row is the weight row that is row j of a stage whose first unit is given.
   __device__ __forceinline__ int row(int unit, int j) const {
     if (OUT == SWIGLU) {
       int r = min((unit + j / 16) * 8 + j % 8, a.n - 1);
@@ -164,9 +159,9 @@ struct Linear {
     return min(unit * UNIT_ROWS + j, a.n - 1);
   }
 
-  // The producers take PASS rows at a time, a thread always the same column of
-  // them. There is one warp of them on each scheduler, so instructions count:
-  // addresses of a whole tile are one product and sum each.
+  // The producers take PASS rows at a time, and a thread always has the same column of them. Each
+  // scheduler has one producer warp, so instructions count: the addresses of a tile are one
+  // multiplication and addition each.
   static constexpr int PASS = PRODUCERS * WARP / CHUNKS;
   static_assert(PASS >= 2 && PASS <= 8 && PASS % 2 == 0, "a pass of the producers lies within one matrix, and a thread has odd rows or even ones");
 
@@ -180,7 +175,7 @@ struct Linear {
     int r0 = thread / CHUNKS, col = c.k + thread % CHUNKS * 8;
     if (col >= a.k) return;
     u32 to = place(c.slot, thread);
-    if ((c.first + c.tiles()) * OUTPUTS > a.n) { // the last tile, in part
+    if ((c.first + c.tiles()) * OUTPUTS > a.n) { // This is the last tile, and it is not full.
       seldom(0, UNIT_ROWS * c.tiles(), PASS, [&](int j) { copy16_once(to + j * PITCH, a.w + (u64)row(c.first, j + r0) * a.k + col, policy); });
       return;
     }
@@ -206,9 +201,9 @@ struct Linear {
     barrier_arrive_copied(full + c.slot);
   }
 
-  // produce fills the ring. Its first round of weights does not wait for the
-  // kernel ahead, and then the kernel behind may start: its blocks find room where
-  // those of the kernel ahead end, one on a multiprocessor (linearShapes).
+  // produce fills the ring. Its first round of weights does not wait for the kernel before. Then the
+  // next kernel may start; its blocks find room where those of the kernel before end, one on a
+  // multiprocessor (skinnyGEMMs).
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = start(1), x = w;
@@ -224,13 +219,13 @@ struct Linear {
     }
   }
 
-  // A Stream is what the results of a thread are added to, and their norms' weights,
-  // loaded while the weights are on their way.
+  // A Stream is the part of the residual stream that a thread adds to, with the norm's weights. It is
+  // loaded while the weights are in flight.
   struct Stream {
     float x[EACH], gain[EACH];
   };
 
-  // result is the place of a thread's e-th result in a tile.
+  // Result is the place of a thread's e-th result in a tile.
   struct Result {
     int r, seq, unit;
     __device__ __forceinline__ Result(int e) {
@@ -245,11 +240,11 @@ struct Linear {
       Result at(e);
       int o = (first + at.unit) * 16 + at.r;
       bool any = at.unit < units && at.seq < a.batch && o < a.n;
-      s.x[e] = any ? __ldcg(a.y + (u64)at.seq * a.n + o) : 0.f, s.gain[e] = any ? gain(wide(a.norm[o])) : 0.f;
+      s.x[e] = any ? __ldcg(a.y + (u64)at.seq * a.n + o) : 0.f, s.gain[e] = any ? gain(to_float(a.norm[o])) : 0.f;
     }
   }
 
-  // multiply adds to sum the products of a stage's columns that are this warp's.
+  // multiply accumulates this warp's columns of a stage.
   __device__ __forceinline__ void multiply(float (&sum)[RT][NT][4], const Cursor &c) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     const u8 *stage = ring + c.slot * STAGE + warp * UNITS / 2 * 128 + t * 16;
@@ -268,7 +263,7 @@ struct Linear {
       for (int i = 0; i < RT; i++) {
         if (i >= c.tiles()) break;
         const u8 *w = stage + (i * UNIT_ROWS + g) * PITCH + pair + ((half ^ (g & 1)) << 6);
-        uint4 p = *(const uint4 *)w, q = OUT == HALVES ? make_uint4(0, 0, 0, 0) : *(const uint4 *)(w + 8 * PITCH);
+        uint4 p = *(const uint4 *)w, q = OUT == HALF_TILES ? make_uint4(0, 0, 0, 0) : *(const uint4 *)(w + 8 * PITCH);
 #pragma unroll
         for (int n = 0; n < NT; n++) {
           mma(sum[i][n], p.x, q.x, p.y, q.y, v[n].x, v[n].y);
@@ -278,8 +273,7 @@ struct Linear {
     }
   }
 
-  // share leaves the sums where all warps see them: those of each warp or, to take less
-  // room, of two.
+  // share stores the sums for all warps: the sums of each warp or, to save memory, of two warps.
   __device__ __forceinline__ void share(float (&sum)[RT][NT][4], float *red) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4;
     if (COPIES < CONSUMERS) {
@@ -319,7 +313,7 @@ struct Linear {
       Stream s;
       if (OUT == RESIDUAL) load_stream(s, first, units);
       while (c.turn == turn) {
-        if (OUT == SUMMED && c.k + KS >= c.end) end_exchange(on);
+        if (OUT == ALL_REDUCE && c.k + KS >= c.end) end_exchange(on);
         barrier_wait(full + c.slot, c.phase);
         multiply(sum, c);
         arrive_warp(empty + c.slot);
@@ -328,30 +322,29 @@ struct Linear {
       share(sum, red);
       sync_threads_of(1, CONSUMERS * WARP);
       if (a.parts == 1 || leave(red, item, first)) {
-        if (OUT == SUMMED) exchange(on, red, first, units);
+        if (OUT == ALL_REDUCE) exchange(on, red, first, units);
         else finish(red, scale, first, units, s);
       }
       sync_threads_of(1, CONSUMERS * WARP);
     }
-    if (OUT == SUMMED) end_exchange(on);
+    if (OUT == ALL_REDUCE) end_exchange(on);
   }
 
-  // An Exchange is a tile that is on its way between the ranks, or none. It is waited
-  // for when the block has all but one stage of its next tile, which all ranks have
-  // sent theirs ahead of: it is there by then.
+  // An Exchange is a tile that travels between the ranks, or none. The block waits for it when one
+  // stage of its next tile is left; all ranks have sent theirs before, so it has arrived by then.
   struct Exchange {
     int first, units;
-    u32 turn; // of this launch
-    float own[EACH];
+    u32 epoch; // epoch of this launch
+    float local[EACH];
   };
 
 #if RANKS > 1
-  // begin_exchange finds the turn, one more than the last, which all units have had.
+  // begin_exchange finds the epoch: one more than the last, which is the same for all units.
   __device__ __forceinline__ void begin_exchange(Exchange &on, const Cursor &c) const {
-    on.units = 0, on.turn = OUT == SUMMED && c.units > 0 ? __ldcg(a.turns + c.first) + 1 : 0;
+    on.units = 0, on.epoch = OUT == ALL_REDUCE && c.units > 0 ? __ldcg(a.epochs + c.first) + 1 : 0;
   }
 
-  // exchange posts the sums of a tile to the other ranks.
+  // exchange sends the sums of a tile to the other ranks.
   __device__ __forceinline__ void exchange(Exchange &on, const float *red, int first, int units) const {
     u64 values = (u64)a.batch * a.n;
     on.first = first, on.units = units;
@@ -360,9 +353,9 @@ struct Linear {
       Result at(e);
       int o = (first + at.unit) * 16 + at.r;
       if (at.unit >= units || at.seq >= a.batch || o >= a.n) continue;
-      on.own[e] = total(red, first, at, at.r);
+      on.local[e] = total(red, first, at, at.r);
       for (int to = 0; to < RANKS; to++)
-        if (to != a.mail.rank) post(boxes[to] + box(on.turn, a.mail.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.own[e]), on.turn);
+        if (to != a.ll.rank) ll_store(packets[to] + ll_offset(on.epoch, a.ll.rank, values) + (u64)at.seq * a.n + o, __float_as_uint(on.local[e]), on.epoch);
     }
   }
 
@@ -378,11 +371,11 @@ struct Linear {
       bool any = at.seq < a.batch && o < a.n;
       if (any) {
         u64 to = (u64)at.seq * a.n + o;
-        float before = a.h ? __ldcg(a.y + to) : 0.f, g = a.h ? gain(wide(a.norm[o])) : 0.f;
-        x = before + take(a.mail, boxes[a.mail.rank], on.turn, (u64)a.batch * a.n, to, on.own[e]);
+        float before = a.h ? __ldcg(a.y + to) : 0.f, g = a.h ? gain(to_float(a.norm[o])) : 0.f;
+        x = before + ll_sum(a.ll, packets[a.ll.rank], on.epoch, (u64)a.batch * a.n, to, on.local[e]);
         a.y[to] = x;
-        if (a.h) a.h[to] = narrow(x * g);
-        if (at.seq == 0 && at.r == 0) a.turns[on.first + at.unit] = on.turn;
+        if (a.h) a.h[to] = to_16bit(x * g);
+        if (at.seq == 0 && at.r == 0) a.epochs[on.first + at.unit] = on.epoch;
       }
       float ss = x * x;
 #pragma unroll
@@ -397,8 +390,8 @@ struct Linear {
   __device__ __forceinline__ void end_exchange(Exchange &) const {}
 #endif
 
-  // leave writes the sums of one part where other blocks see them, and reports
-  // whether they were the last of the unit.
+  // leave stores the sums of one part for other blocks, and reports whether it was the last part of
+  // the unit.
   __device__ bool leave(const float *red, int item, int unit) const {
     float *to = a.partial + (u64)item * SUMS;
     seldom(threadIdx.x, SUMS, CONSUMERS * WARP, [&](int i) { __stcg(to + i, of_warps(red, 0, i / 16, i % 16)); });
@@ -422,8 +415,7 @@ struct Linear {
     return s;
   }
 
-  // finish writes the results of one tile; 16 neighbouring threads have the
-  // rows of one sequence.
+  // finish writes the results of one tile; 16 neighbouring threads have the rows of one sequence.
   __device__ __forceinline__ void finish(const float *red, const float *scale, int first, int units, const Stream &stream) const {
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
@@ -434,12 +426,12 @@ struct Linear {
         int o = (first + at.unit) * 8 + r;
         if (r >= 8 || seq >= a.batch || o >= a.n) continue;
         float gate = total(red, first, at, r) * scale[seq], up = total(red, first, at, r + 8) * scale[seq];
-        a.h[(u64)seq * a.n + o] = narrow(activate(gate) * up);
+        a.h[(u64)seq * a.n + o] = to_16bit(activate(gate) * up);
         continue;
       }
       int o = (first + at.unit) * UNIT_ROWS + r;
-      if (OUT == SCORES || OUT == PLAIN || OUT == HALVES) {
-        if (r < UNIT_ROWS && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == PLAIN ? 1.f : scale[seq]);
+      if (OUT == NORM_STORE || OUT == STORE || OUT == HALF_TILES) {
+        if (r < UNIT_ROWS && seq < a.batch && o < a.n) a.y[(u64)seq * a.n + o] = total(red, first, at, r) * (OUT == STORE ? 1.f : scale[seq]);
         continue;
       }
       float x = 0.f;
@@ -447,7 +439,7 @@ struct Linear {
         u64 to = (u64)seq * a.n + o;
         x = stream.x[e] + total(red, first, at, r);
         a.y[to] = x;
-        a.h[to] = narrow(x * stream.gain[e]);
+        a.h[to] = to_16bit(x * stream.gain[e]);
       }
       float ss = x * x;
 #pragma unroll
@@ -456,8 +448,7 @@ struct Linear {
     }
   }
 
-  // scales are the reciprocal norms of the inputs. A warp loads those of its sequences
-  // together.
+  // scales computes the reciprocal norms of the inputs. A warp loads those of its sequences together.
   __device__ __forceinline__ void scales(float *scale) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     float ss[NT] = {};
@@ -479,18 +470,18 @@ struct Linear {
     sync_threads_of(1, CONSUMERS * WARP);
   }
 
-  __device__ static void run(const LinearArgs &a) {
+  __device__ static void run(const GemmArgs &a) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ __align__(16) float red[COPIES * RED];
     __shared__ float scale[NT * 8];
     __shared__ bool last;
 #if RANKS > 1
-    __shared__ u64 *boxes[RANKS];
-    if (OUT == SUMMED && threadIdx.x < RANKS) boxes[threadIdx.x] = a.mail.boxes[threadIdx.x];
-    Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT), boxes};
+    __shared__ u64 *packets[RANKS];
+    if (OUT == ALL_REDUCE && threadIdx.x < RANKS) packets[threadIdx.x] = a.ll.packets[threadIdx.x];
+    SkinnyGemm l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT), packets};
 #else
-    Linear l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
+    SkinnyGemm l = {a, ring, full, empty, &last, Deal(a.n, OUTPUTS, RT)};
 #endif
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, PRODUCERS * WARP), barrier_init(empty + i, CONSUMERS * WARP_ARRIVALS);
@@ -501,51 +492,51 @@ struct Linear {
       return;
     }
     wait_for_previous();
-    if (OUT == SCORES || OUT == SWIGLU || OUT == HALVES) l.scales(scale);
+    if (OUT == NORM_STORE || OUT == SWIGLU || OUT == HALF_TILES) l.scales(scale);
     l.consume(red, scale);
   }
 };
 
-#define LINEAR(name, SHAPE, OUT)                                                                                           \
+#define SKINNY_GEMM(name, SHAPE, OUT)                                                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
       name(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
            const bf16 *norm, int parts, float *partial, u32 *arrived) {                                                    \
-    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived};                           \
-    Linear<SHAPE, OUT>::run(a);                                                                                            \
+    GemmArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived};                           \
+    SkinnyGemm<SHAPE, OUT>::run(a);                                                                                            \
   }
 
 #if SANDWICH || RANKS > 1
-#define LINEAR_PLAIN(rows) LINEAR(linear_plain_##rows, DEEP_##rows, PLAIN)
+#define SKINNY_PLAIN(rows) SKINNY_GEMM(skinny_plain_##rows, SKINNY_RESIDUAL_##rows, STORE)
 #else
-#define LINEAR_PLAIN(rows)
+#define SKINNY_PLAIN(rows)
 #endif
 
 #if RANKS > 1
-#define LINEAR_SUMMED(rows)                                                                                                \
+#define SKINNY_SUMMED(rows)                                                                                                \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + PRODUCERS) * WARP, 2)                                           \
-      linear_summed_##rows(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
-                           const bf16 *norm, int parts, float *partial, u32 *arrived, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
-    LinearArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived, {boxes, late, limit, rank}, turns}; \
-    Linear<DEEP_##rows, SUMMED>::run(a);                                                                                    \
+      skinny_all_reduce_##rows(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
+                           const bf16 *norm, int parts, float *partial, u32 *arrived, u64 *const *packets, u32 *late, u64 limit, int rank, u32 *epochs) { \
+    GemmArgs a = {w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived, {packets, late, limit, rank}, epochs}; \
+    SkinnyGemm<SKINNY_RESIDUAL_##rows, ALL_REDUCE>::run(a);                                                                                    \
   }
 #else
-#define LINEAR_SUMMED(rows)
+#define SKINNY_SUMMED(rows)
 #endif
 
-#define LINEARS(rows)                                       \
-  LINEAR(linear_scores_##rows, SHAPE_##rows, SCORES)        \
-  LINEAR(linear_residual_##rows, DEEP_##rows, RESIDUAL)     \
-  LINEAR(linear_swiglu_##rows, GATED_##rows, SWIGLU)        \
-  LINEAR_PLAIN(rows)                                        \
-  LINEAR_SUMMED(rows)
+#define SKINNY_GEMMS(rows)                                       \
+  SKINNY_GEMM(skinny_norm_##rows, SKINNY_NORM_##rows, NORM_STORE)        \
+  SKINNY_GEMM(skinny_residual_##rows, SKINNY_RESIDUAL_##rows, RESIDUAL)     \
+  SKINNY_GEMM(skinny_swiglu_##rows, SKINNY_SWIGLU_##rows, SWIGLU)        \
+  SKINNY_PLAIN(rows)                                        \
+  SKINNY_SUMMED(rows)
 
-LINEARS(1)
-LINEARS(8)
-LINEARS(16)
+SKINNY_GEMMS(1)
+SKINNY_GEMMS(8)
+SKINNY_GEMMS(16)
 
-#ifdef HALVES_1
-LINEAR(linear_halves_1, HALVES_1, HALVES)
+#ifdef SKINNY_HALF_1
+SKINNY_GEMM(skinny_half_1, SKINNY_HALF_1, HALF_TILES)
 #endif
-#ifdef HALVES_8
-LINEAR(linear_halves_8, HALVES_8, HALVES)
+#ifdef SKINNY_HALF_8
+SKINNY_GEMM(skinny_half_8, SKINNY_HALF_8, HALF_TILES)
 #endif

@@ -1,61 +1,60 @@
-// Products of 17 to 64 rows with a weight matrix on Hopper: decoding. As in linear.cu
-// the weights go through a ring in shared memory that begins to fill while the kernel
-// ahead still runs; here bulk tensor copies bring them, two boxes of many rows a stage,
-// and two warpgroups multiply them where they lie: the inputs are the 64 rows of a wgmma,
-// rows that there are not being anything, and weights its columns, half of a stage's for
-// each warpgroup. So a block may have any even number of units of 16 weight rows.
+// The wgmma GEMM of a decode step with 17 to 64 sequences on Hopper. As in gemm_skinny.cu the weights
+// stream through a ring in shared memory that begins to fill while the kernel before still runs. Bulk
+// tensor copies bring them, two boxes of many rows a stage, and two warpgroups multiply them in place.
+// The inputs are the 64 rows of a wgmma, of which those beyond the batch are arbitrary; weights are
+// its columns, half of a stage's for each warpgroup. So a block can have any even number of units of
+// 16 weight rows.
 //
-// Inputs are read by every block that has weights of the same columns. Where a block
-// would have few rows, two that are a cluster share twice as many, and take turns at their
-// columns, 64 by 64. In the end each sends the sums of one warpgroup to the other, whose
+// Every block with weights of the same columns reads the inputs of these columns. If a block would
+// have few rows, a cluster of two blocks shares twice as many rows, and the blocks take alternate
+// columns, 64 by 64. At the end each block sends the sums of one warpgroup to the other block, whose
 // threads have the same places in the same units.
 //
-// Of the ranks of a model each posts its sums to the others, and adds what they posted
-// (exchange.cuh), or leaves them for all_reduce.
+// With several ranks a GEMM sends its sums to the others and adds what they sent (ll_protocol.cuh), or
+// leaves its sums for all_reduce.
 //
-// The host defines WIDE_SCORES_32 and so on, for up to 32 rows of inputs and up to 64:
-// weight rows of a warpgroup, stages, rows of inputs, blocks of a cluster, and columns of a
-// stage in 64.
+// The host defines WGMMA_NORM_32 and so on, for up to 32 rows of inputs and up to 64: weight rows of a
+// warpgroup, stages, rows of inputs, blocks of a cluster, and columns of a stage in units of 64.
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && defined(WIDE_RINGS)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && defined(WGMMA_GEMM)
 
-#define WIDE_GROUPS 2                    // warpgroups that multiply
-#define WIDE_THREADS (WIDE_GROUPS * 128) // of those; behind them a warp that copies and those that find norms
-#define WIDE_UNIT 2048                   // bytes of 16 rows of 64 columns
+#define WGMMA_GROUPS 2                    // warpgroups that multiply
+#define WGMMA_THREADS (WGMMA_GROUPS * 128) // threads that multiply; the following warps copy and compute norms
+#define WGMMA_UNIT 2048                   // bytes of 16 rows of 64 columns
 
-// WideShared is what the blocks of a cluster send each other.
+// WgmmaShared is what the blocks of a cluster send each other.
 template <int N, int XR>
-struct WideShared {
-  float2 sums[N / 4][2 * XR]; // of the threads of a warpgroup that have inputs
+struct WgmmaShared {
+  float2 sums[N / 4][2 * XR]; // sums of the threads of a warpgroup that have inputs
   float2 word;
-  u64 received, taken; // barriers: of the sums, and that the other has taken those sent to it
+  u64 received, taken; // These barriers say that the sums have arrived, and that the other block has used those sent to it.
 };
 
-template <int N, int STAGES, int XR, int CLUSTER, int SPAN, Out OUT>
-struct Wide {
-  static constexpr int UNITS = WIDE_GROUPS * N / 16;
+template <int N, int STAGES, int XR, int CLUSTER, int SPAN, Epilogue OUT>
+struct WgmmaGemm {
+  static constexpr int UNITS = WGMMA_GROUPS * N / 16;
   static constexpr int MINE = N / 16; // units of a warpgroup
-  static constexpr int SLAB = UNITS * WIDE_UNIT + XR * 128; // bytes of 64 columns
+  static constexpr int SLAB = UNITS * WGMMA_UNIT + XR * 128; // bytes of 64 columns
   static constexpr int STAGE = SPAN * SLAB;
-  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // outputs of a unit
   static constexpr int SENT = N / 4 * 2 * XR * 8;        // bytes
-  static constexpr int NORMERS = OUT == SCORES && N <= 64 ? 4 : 1; // warps that find norms: where there are registers for more than one
-  static constexpr int ALL = WIDE_THREADS + (1 + NORMERS) * WARP;
-  static constexpr bool NORMED = OUT == SCORES || OUT == SWIGLU;
-  static constexpr bool ADDED = OUT == RESIDUAL || OUT == SUMMED; // to the stream
-  static constexpr bool AHEAD = ADDED && N <= 48;                 // there are registers for what is added to
+  static constexpr int NORMERS = OUT == NORM_STORE && N <= 64 ? 4 : 1; // More than one warp computes norms if registers suffice.
+  static constexpr int ALL = WGMMA_THREADS + (1 + NORMERS) * WARP;
+  static constexpr bool NORMED = OUT == NORM_STORE || OUT == SWIGLU;
+  static constexpr bool ADDED = OUT == RESIDUAL || OUT == ALL_REDUCE; // The sums are added to the stream.
+  static constexpr bool AHEAD = ADDED && N <= 48; // Registers suffice to load the stream ahead.
   static_assert(N % 16 == 0 && (CLUSTER == 1 || CLUSTER == 2), "units, and pairs of blocks");
-  static_assert(XR * 128 + UNITS * WIDE_UNIT >= 64 * 128, "a product reads 64 rows of inputs, those that there are not of what lies behind");
+  static_assert(XR * 128 + UNITS * WGMMA_UNIT >= 64 * 128, "a product reads 64 rows of inputs, those that there are not of what lies behind");
 
-  const LinearArgs &a;
+  const GemmArgs &a;
   const TensorMap &weights, &inputs;
   u8 *ring;
   u64 *full, *empty;
-  WideShared<N, XR> &shared;
+  WgmmaShared<N, XR> &shared;
   Deal deal;
-  int rank, stages; // of the cluster; this block's
+  int rank, stages; // rank in the cluster; stages of this block
 #if RANKS > 1
-  u64 **boxes; // of every rank of the model
+  u64 **packets; // addresses of the packets of every rank of the model
 #endif
 
   struct Cursor {
@@ -75,14 +74,14 @@ struct Wide {
     return {first, deal.first(pass, blockIdx.x / CLUSTER + 1) - first};
   }
 
-  // column is the first of one of the block's stages.
+  // column is the first column of one of the block's stages.
   __device__ __forceinline__ int column(int stage) const { return (stage * CLUSTER + rank) * SPAN * 64; }
 
   __device__ __forceinline__ void copy_weights(const Tile &t, int stage, int slot) const {
     u32 at = shared_address(ring) + slot * STAGE + XR * 128;
-    expect_boxes(full + slot, SPAN * UNITS * WIDE_UNIT);
+    expect_boxes(full + slot, SPAN * UNITS * WGMMA_UNIT);
 #pragma unroll
-    for (int g = 0; g < WIDE_GROUPS; g++)
+    for (int g = 0; g < WGMMA_GROUPS; g++)
 #pragma unroll
       for (int s = 0; s < SPAN; s++) copy_box(at + s * SLAB + g * N * 128, weights, column(stage) + s * 64, (t.first + g * MINE) * OUTPUTS, 0, full + slot);
   }
@@ -93,8 +92,8 @@ struct Wide {
     for (int s = 0; s < SPAN; s++) copy_box(shared_address(ring) + slot * STAGE + s * SLAB, inputs, column(stage) + s * 64, 0, 0, full + slot);
   }
 
-  // produce is one thread's. Its first round of weights does not wait for the kernel
-  // ahead, and then the kernel behind may start (linear.cu).
+  // produce is the loop of the one copying thread. Its first round of weights does not wait for the
+  // kernel before, and then the next kernel may start (gemm_skinny.cu).
   __device__ void produce() const {
     Cursor w = {0, 1};
     int ahead = 0;
@@ -135,10 +134,11 @@ struct Wide {
     settle(d);
   }
 
-  // place is a thread's among those of its warpgroup that have inputs, and beyond them.
+  // place is a thread's index in its warpgroup; the first 2*XR threads have inputs.
   __device__ __forceinline__ int place() const { return threadIdx.x % 128; }
 
-  // send gives the other block a warpgroup's sums, when it has taken those of the pass before.
+  // send_sums sends a warpgroup's sums to the other block, once that has used those of the pass
+  // before.
   __device__ __forceinline__ void send_sums(const float (&d)[N / 2], int pass) const {
     if (pass > 0) {
       barrier_wait(&shared.taken, (pass - 1) & 1);
@@ -149,7 +149,7 @@ struct Wide {
     for (int i = 0; i < N / 4; i++) send(&shared.sums[i][place()], &shared.received, rank ^ 1, make_float2(d[2 * i], d[2 * i + 1]));
   }
 
-  // add_sums adds those that the other block sent.
+  // add_sums adds the sums that the other block sent.
   __device__ __forceinline__ void add_sums(float (&d)[N / 2], int pass, int group) const {
     barrier_wait(&shared.received, pass & 1);
     if (place() < 2 * XR) {
@@ -166,10 +166,10 @@ struct Wide {
     send(&shared.word, &shared.taken, rank ^ 1, make_float2(0.f, 0.f));
   }
 
-  // A Stream is what the results of a thread are added to, and their norms' weights,
-  // loaded while the weights are on their way.
+  // A Stream is the part of the residual stream that a thread adds to, with the norm's weights. It is
+  // loaded while the weights are in flight.
   struct Stream {
-    float2 x[MINE][2][2]; // of rows of inputs g and g+8, of weights 2t and 2t+8 and the next ones
+    float2 x[MINE][2][2]; // of inputs g and g+8, and of weights 2t and 2t+8 and the next ones
     u32 norm[MINE][2];
   };
 
@@ -190,8 +190,8 @@ struct Wide {
     }
   }
 
-  // finish_stream adds a thread's sums to the stream, and leaves what the next product
-  // needs. Four lanes have the 16 values of a unit and a sequence.
+  // finish_stream adds a thread's sums to the stream, and prepares the next GEMM. Four lanes have the
+  // 16 values of a unit and a sequence.
   __device__ __forceinline__ void finish_stream(const float (&d)[N / 2], const Stream &s, const Tile &t, int group) const {
     int o = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -220,30 +220,30 @@ struct Wide {
   }
 
 #if RANKS > 1
-  // A thread posts its four values of a unit and a sequence as two words, and a warp's lie
-  // together: of each value the upper 24 bits of its float32, to nearest, and with each two of
-  // them the lower 16 bits of the turn. Those are half the bytes of whole values with a turn
-  // each, which took longer on the links (docs/native.md). A box has no more words than there
-  // is room for whole values of the batch, of which XR is less than twice.
-  static constexpr int VIEW = RANKS > 4 ? 1 : RANKS > 2 || MINE > 4 ? 2 : 2 * MINE; // halves of units that are looked for at a time
-  static constexpr int SEEN = RANKS > 2 ? RANKS : 1;                                // of each: of one other rank, or of all in their order
+  // A thread sends its four values of a unit and a sequence as two packets, and those of a warp lie
+  // together. A packet has the upper 24 bits of two float32 values, rounded to nearest, and the lower
+  // 16 bits of the epoch. That is half the bytes of whole values with an epoch each, which took longer
+  // on the links (docs/log/native-experiments.md). The packets need no more room than whole values of
+  // the batch, because XR is less than twice the batch.
+  static constexpr int VIEW = RANKS > 4 ? 1 : RANKS > 2 || MINE > 4 ? 2 : 2 * MINE; // halves of units that are polled at a time
+  static constexpr int SEEN = RANKS > 2 ? RANKS : 1; // ranks of each: one other rank, or all in their order
 
-  // short_value is a value as it is posted, whose last 8 bits are 0; what is no number stays none.
+  // short_value is a value as it is sent, with its last 8 bits 0; NaN stays NaN.
   __device__ static __forceinline__ u32 short_value(float v) {
     u32 bits = __float_as_uint(v);
     return (bits << 1 > 0xff000000u ? bits : bits + 0x80) & 0xffffff00u;
   }
 
-  // posted_at is where half i of the units of a warpgroup are in a box.
-  __device__ __forceinline__ u64 posted_at(int i, const Tile &t, int group) const {
+  // ll_position is the place of half i of a warpgroup's units among the packets.
+  __device__ __forceinline__ u64 ll_position(int i, const Tile &t, int group) const {
     return ((u64)(t.first + group * MINE + i / 2) * (XR / 8) + place() / WARP * 2 + i % 2) * 64 + threadIdx.x % WARP * 2;
   }
 
-  // exchange posts a thread's sums to the other ranks and makes them those of all. When it
-  // returns all threads of the warpgroup have read the turn.
-  __device__ __forceinline__ void exchange(float (&d)[N / 2], u32 turn, const Tile &t, int group) const {
-    const Mail &m = a.mail;
-    u64 words = (u64)a.n * (XR / 2); // of a box
+  // exchange sends a thread's sums to the other ranks and replaces them by the sums over all ranks.
+  // When it returns, all threads of the warpgroup have read the epoch.
+  __device__ __forceinline__ void exchange(float (&d)[N / 2], u32 epoch, const Tile &t, int group) const {
+    const LLBuffers &m = a.ll;
+    u64 words = (u64)a.n * (XR / 2); // packets of a rank
 #pragma unroll
     for (int i = 0; i < 2 * MINE; i++) {
       if (group * MINE + i / 2 >= t.units || sequence(i % 2) >= a.batch) continue;
@@ -252,22 +252,21 @@ struct Wide {
       for (int c = 0; c < 2; c++) {
         float *v = d + i / 2 * 8 + c * 4 + i % 2 * 2;
         u32 x = short_value(v[0]), y = short_value(v[1]);
-        v[0] = __uint_as_float(x), v[1] = __uint_as_float(y); // as the others see them
-        word[c] = (u64)turn << 48 | (u64)y << 16 | x >> 8;
+        v[0] = __uint_as_float(x), v[1] = __uint_as_float(y); // the value as the other ranks see it
+        word[c] = (u64)epoch << 48 | (u64)y << 16 | x >> 8;
       }
       for (int to = 0; to < RANKS; to++)
-        if (to != m.rank) post_pair(boxes[to] + box(turn, m.rank, words) + posted_at(i, t, group), word[0], word[1]);
+        if (to != m.rank) ll_store_pair(packets[to] + ll_offset(epoch, m.rank, words) + ll_position(i, t, group), word[0], word[1]);
     }
 #pragma unroll
-    for (int from = 0; from < 2 * MINE; from += VIEW) take_view(d, from, turn, words, t, group);
+    for (int from = 0; from < 2 * MINE; from += VIEW) take_view(d, from, epoch, words, t, group);
     sync_threads_of(3 + group, 128);
   }
 
-  // take_view waits for the other ranks' values of some halves of units, those of 8
-  // sequences each, and adds them. It looks for all of them at a time, which takes as
-  // long as for one.
-  __device__ __forceinline__ void take_view(float (&d)[N / 2], int from, u32 turn, u64 words, const Tile &t, int group) const {
-    const Mail &m = a.mail;
+  // take_view waits for the other ranks' values of some halves of units, each of 8 sequences, and adds
+  // them. It polls all of them at once, which takes as long as for one.
+  __device__ __forceinline__ void take_view(float (&d)[N / 2], int from, u32 epoch, u64 words, const Tile &t, int group) const {
+    const LLBuffers &m = a.ll;
     u64 got[VIEW][SEEN][2], begin = 0;
     for (u32 looks = 1;; looks++) {
       int missing = -1;
@@ -277,13 +276,13 @@ struct Wide {
 #pragma unroll
         for (int s = 0; s < SEEN; s++) {
           int r = RANKS > 2 ? s : m.rank ^ 1;
-          if (any && r != m.rank) read_pair(boxes[m.rank] + box(turn, r, words) + posted_at(from + i, t, group), got[i][s]);
-          else got[i][s][0] = got[i][s][1] = (u64)turn << 48;
+          if (any && r != m.rank) ll_load_pair(packets[m.rank] + ll_offset(epoch, r, words) + ll_position(from + i, t, group), got[i][s]);
+          else got[i][s][0] = got[i][s][1] = (u64)epoch << 48;
         }
       }
 #pragma unroll
       for (int v = 0; v < VIEW * SEEN * 2; v++)
-        if ((got[v / 2 / SEEN][v / 2 % SEEN][v % 2] >> 48) != (turn & 0xffff)) missing = RANKS > 2 ? v / 2 % SEEN : m.rank ^ 1;
+        if ((got[v / 2 / SEEN][v / 2 % SEEN][v % 2] >> 48) != (epoch & 0xffff)) missing = RANKS > 2 ? v / 2 % SEEN : m.rank ^ 1;
       if (missing < 0) break;
       if (looks % 64) continue;
       if (begin == 0) begin = nanoseconds();
@@ -292,32 +291,32 @@ struct Wide {
 #pragma unroll
     for (int v = 0; v < VIEW * 4; v++) {
       int i = v / 4, c = v / 2 % 2;
-      float &own = d[(from + i) / 2 * 8 + c * 4 + (from + i) % 2 * 2 + v % 2], sum = RANKS > 2 ? 0.f : own;
+      float &local = d[(from + i) / 2 * 8 + c * 4 + (from + i) % 2 * 2 + v % 2], sum = RANKS > 2 ? 0.f : local;
 #pragma unroll
       for (int s = 0; s < SEEN; s++) {
         u64 word = got[i][s][c];
-        float other = RANKS > 2 && s == m.rank ? own : __uint_as_float(v % 2 ? (u32)(word >> 16) & 0xffffff00u : (u32)word << 8);
+        float other = RANKS > 2 && s == m.rank ? local : __uint_as_float(v % 2 ? (u32)(word >> 16) & 0xffffff00u : (u32)word << 8);
         sum = RANKS > 2 && s == 0 ? other : sum + other;
       }
-      own = sum;
+      local = sum;
     }
   }
 #endif
 
-  // finish writes a thread's results of a product of the normed stream, or of one whose
-  // sums are taken by another kernel.
+  // finish writes a thread's results of a GEMM with RMSNorm prologue, or of one whose sums another
+  // kernel takes.
   __device__ __forceinline__ void finish(const float (&d)[N / 2], const float *scale, const Tile &t, int group) const {
     int lane = threadIdx.x % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       int seq = sequence(h);
       if (seq >= a.batch) continue;
-      float s = OUT == PLAIN ? 1.f : scale[seq];
+      float s = OUT == STORE ? 1.f : scale[seq];
 #pragma unroll
       for (int u = 0; u < MINE; u++) {
         int unit = group * MINE + u;
         if (unit >= t.units) break;
-        if (OUT == SWIGLU) { // gates of all units, and then the others
+        if (OUT == SWIGLU) { // Gates of all units come first, then up.
           int o = (t.first + unit) * 8 + 2 * lane;
           const float *gate = d + u * 4 + 2 * h, *up = gate + N / 4;
           *(u32 *)(a.h + (u64)seq * a.n + o) = pack(activate(gate[0] * s) * (up[0] * s), activate(gate[1] * s) * (up[1] * s));
@@ -332,13 +331,12 @@ struct Wide {
     }
   }
 
-  // scales are the reciprocal norms of the inputs, of which each of those warps finds eight
-  // at a time.
+  // scales computes the reciprocal norms of the inputs. Each of its warps computes eight at a time.
   __device__ __forceinline__ void scales(float *scale) const {
     int lane = threadIdx.x % WARP;
     float each = 1.f / a.k;
 #pragma unroll 1
-    for (int first = (threadIdx.x - WIDE_THREADS) / WARP * 8 - 8; first < XR; first += 8 * NORMERS) {
+    for (int first = (threadIdx.x - WGMMA_THREADS) / WARP * 8 - 8; first < XR; first += 8 * NORMERS) {
       float ss[8] = {};
 #pragma unroll 1
       for (int i = lane * 4; i < a.k / 16; i += WARP * 4) {
@@ -356,7 +354,7 @@ struct Wide {
     }
   }
 
-  // consume is what a warpgroup does.
+  // consume is the loop of a warpgroup.
   __device__ void consume(const float *scale) const {
     int group = __shfl_sync(FULL, threadIdx.x / 128, 0);
     Cursor c = {0, 0};
@@ -368,12 +366,12 @@ struct Wide {
       Stream s;
       if (AHEAD && mine && t.units > 0) load_stream(s, t, group);
 #if RANKS > 1
-      u32 turn = 0;
-      bool posts = OUT == SUMMED && mine && group * MINE < t.units;
-      if (posts) turn = __ldcg(a.turns + t.first + group * MINE) + 1; // of units that no other warpgroup has
+      u32 epoch = 0;
+      bool exchanges = OUT == ALL_REDUCE && mine && group * MINE < t.units;
+      if (exchanges) epoch = __ldcg(a.epochs + t.first + group * MINE) + 1; // No other warpgroup has these units.
 #endif
       if (t.units > 0) multiply(d, c, group);
-      if (NORMED && pass == 0) sync_threads_of(2, WIDE_THREADS + NORMERS * WARP); // scale is found
+      if (NORMED && pass == 0) sync_threads_of(2, WGMMA_THREADS + NORMERS * WARP); // The norms are computed.
       if (t.units == 0) return;
       if (!mine) {
         send_sums(d, pass);
@@ -381,9 +379,9 @@ struct Wide {
       }
       if (CLUSTER > 1) add_sums(d, pass, group);
 #if RANKS > 1
-      if (posts) {
-        exchange(d, turn, t, group);
-        if (place() < min(MINE, t.units - group * MINE)) a.turns[t.first + group * MINE + place()] = turn;
+      if (exchanges) {
+        exchange(d, epoch, t, group);
+        if (place() < min(MINE, t.units - group * MINE)) a.epochs[t.first + group * MINE + place()] = epoch;
       }
 #endif
       if (ADDED && !AHEAD) load_stream(s, t, group);
@@ -394,22 +392,22 @@ struct Wide {
     }
   }
 
-  __device__ static void run(const LinearArgs &a, const TensorMap &weights, const TensorMap &inputs) {
+  __device__ static void run(const GemmArgs &a, const TensorMap &weights, const TensorMap &inputs) {
     DYNAMIC_SHARED(memory);
     __shared__ u64 full[STAGES], empty[STAGES];
-    __shared__ WideShared<CLUSTER == 1 ? 4 : N, CLUSTER == 1 ? 1 : XR> sums;
+    __shared__ WgmmaShared<CLUSTER == 1 ? 4 : N, CLUSTER == 1 ? 1 : XR> sums;
     __shared__ float scale[XR];
     u8 *ring = memory + (0u - shared_address(memory)) % 1024;
     int rank = blockIdx.x % CLUSTER, all = (a.k + SPAN * 64 - 1) / (SPAN * 64);
 #if RANKS > 1
-    __shared__ u64 *boxes[RANKS];
-    if (OUT == SUMMED && threadIdx.x < RANKS) boxes[threadIdx.x] = a.mail.boxes[threadIdx.x];
-    Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER, boxes};
+    __shared__ u64 *packets[RANKS];
+    if (OUT == ALL_REDUCE && threadIdx.x < RANKS) packets[threadIdx.x] = a.ll.packets[threadIdx.x];
+    WgmmaGemm l = {a, weights, inputs, ring, full, empty, (WgmmaShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER, packets};
 #else
-    Wide l = {a, weights, inputs, ring, full, empty, (WideShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER};
+    WgmmaGemm l = {a, weights, inputs, ring, full, empty, (WgmmaShared<N, XR> &)sums, Deal(a.n, OUTPUTS, UNITS, gridDim.x / CLUSTER), rank, (all + CLUSTER - 1 - rank) / CLUSTER};
 #endif
-    if (threadIdx.x == WIDE_THREADS) {
-      for (int i = 0; i < STAGES; i++) barrier_init(full + i, 2), barrier_init(empty + i, WIDE_THREADS / WARP);
+    if (threadIdx.x == WGMMA_THREADS) {
+      for (int i = 0; i < STAGES; i++) barrier_init(full + i, 2), barrier_init(empty + i, WGMMA_THREADS / WARP);
       if (CLUSTER > 1) {
         barrier_init(&sums.received, 1), barrier_init(&sums.taken, 1);
         barrier_expect(&sums.received, SENT), barrier_expect(&sums.taken, sizeof sums.word);
@@ -419,51 +417,51 @@ struct Wide {
     }
     __syncthreads();
     if (CLUSTER > 1) cluster_begin();
-    if (threadIdx.x == WIDE_THREADS)
+    if (threadIdx.x == WGMMA_THREADS)
       l.produce();
     else
       wait_for_previous();
     __syncwarp();
-    if (CLUSTER > 1) cluster_wait(); // the other has its barriers
-    if (NORMED && threadIdx.x >= WIDE_THREADS + WARP) {
+    if (CLUSTER > 1) cluster_wait(); // The other block has initialized its barriers.
+    if (NORMED && threadIdx.x >= WGMMA_THREADS + WARP) {
       l.scales(scale);
-      arrive_at(2, WIDE_THREADS + NORMERS * WARP);
+      arrive_at(2, WGMMA_THREADS + NORMERS * WARP);
     }
-    if (threadIdx.x < WIDE_THREADS) l.consume(scale);
+    if (threadIdx.x < WGMMA_THREADS) l.consume(scale);
   }
 };
 
-#define WIDE_PRODUCT(name, SHAPE, OUT)                                                                                           \
-  extern "C" __global__ void __launch_bounds__(Wide<SHAPE, OUT>::ALL, 2)                                                           \
+#define WGMMA_PRODUCT(name, SHAPE, OUT)                                                                                           \
+  extern "C" __global__ void __launch_bounds__(WgmmaGemm<SHAPE, OUT>::ALL, 2)                                                           \
       name(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm) {                       \
-    LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
-    Wide<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
+    GemmArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
+    WgmmaGemm<SHAPE, OUT>::run(a, weights, inputs);                                                                           \
   }
 
 #if RANKS > 1
-#define WIDE_STREAM(rows)                                                                                                        \
-  WIDE_PRODUCT(wide_plain_##rows, WIDE_STREAM_##rows, PLAIN)                                                                     \
-  extern "C" __global__ void __launch_bounds__(Wide<WIDE_STREAM_##rows, SUMMED>::ALL, 2)                                            \
-      wide_summed_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
-                         const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *boxes, u32 *late, u64 limit, int rank, u32 *turns) { \
-    LinearArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm, 1, nullptr, nullptr, {boxes, late, limit, rank}, turns}; \
-    Wide<WIDE_STREAM_##rows, SUMMED>::run(a, weights, inputs);                                                                   \
+#define WGMMA_RESIDUAL(rows)                                                                                                        \
+  WGMMA_PRODUCT(wgmma_plain_##rows, WGMMA_RESIDUAL_##rows, STORE)                                                                     \
+  extern "C" __global__ void __launch_bounds__(WgmmaGemm<WGMMA_RESIDUAL_##rows, ALL_REDUCE>::ALL, 2)                                            \
+      wgmma_all_reduce_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
+                         const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *packets, u32 *late, u64 limit, int rank, u32 *epochs) { \
+    GemmArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm, 1, nullptr, nullptr, {packets, late, limit, rank}, epochs}; \
+    WgmmaGemm<WGMMA_RESIDUAL_##rows, ALL_REDUCE>::run(a, weights, inputs);                                                                   \
   }
 #else
-#define WIDE_STREAM(rows) WIDE_PRODUCT(wide_residual_##rows, WIDE_STREAM_##rows, RESIDUAL)
+#define WGMMA_RESIDUAL(rows) WGMMA_PRODUCT(wgmma_residual_##rows, WGMMA_RESIDUAL_##rows, RESIDUAL)
 #endif
 
-#define WIDE_PRODUCTS(rows)                                        \
-  WIDE_PRODUCT(wide_scores_##rows, WIDE_SCORES_##rows, SCORES)     \
-  WIDE_PRODUCT(wide_head_##rows, WIDE_HEAD_##rows, SCORES)         \
-  WIDE_PRODUCT(wide_gated_##rows, WIDE_GATED_##rows, SWIGLU)       \
-  WIDE_STREAM(rows)
+#define WGMMA_PRODUCTS(rows)                                        \
+  WGMMA_PRODUCT(wgmma_norm_##rows, WGMMA_NORM_##rows, NORM_STORE)     \
+  WGMMA_PRODUCT(wgmma_head_##rows, WGMMA_HEAD_##rows, NORM_STORE)         \
+  WGMMA_PRODUCT(wgmma_swiglu_##rows, WGMMA_SWIGLU_##rows, SWIGLU)       \
+  WGMMA_RESIDUAL(rows)
 
-#ifdef WIDE_SCORES_32
-WIDE_PRODUCTS(32)
+#ifdef WGMMA_NORM_32
+WGMMA_PRODUCTS(32)
 #endif
-#ifdef WIDE_SCORES_64
-WIDE_PRODUCTS(64)
+#ifdef WGMMA_NORM_64
+WGMMA_PRODUCTS(64)
 #endif
 
 #endif

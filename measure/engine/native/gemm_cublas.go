@@ -2,18 +2,18 @@ package native
 
 import "llmprof/measure/engine/native/cuda"
 
-// planKey tells the products of cuBLASLt apart.
+// A planKey distinguishes the GEMMs of cuBLASLt.
 type planKey struct {
-	rows, in, out int
-	typ           cuda.Type
-	add, bias     bool
-	alike         bool // has to be done in the same way on all ranks
+	rows, in, out  int
+	typ            cuda.Type
+	add, bias      bool
+	sameOnAllRanks bool // All ranks have to use the same algorithm.
 }
 
-// product queues y = x·wᵀ in 16 bits, or y += x·wᵀ on the float32 stream (add), or
-// y = x·wᵀ to float32.
+// product queues y = x·wᵀ in 16 bits, y += x·wᵀ on the float32 residual stream (add), or y = x·wᵀ in
+// float32.
 func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
-	w, err := e.wide(w, key.out, key.in)
+	w, err := e.dequantize(w, key.out, key.in)
 	if err != nil {
 		return err
 	}
@@ -24,12 +24,12 @@ func (e *Engine) product(y, x, w cuda.Ptr, key planKey) error {
 	return p.Queue(e.s, y, x, w)
 }
 
-// projectPrompts queues queries, keys and values of rows tokens in 16 bits. A bias is
-// added before they are rounded: after it, they would be rounded twice, and since
-// a channel's bias is the same for all tokens, the second time by the same amount
-// for most of them, which attention over a long context does not average out.
+// projectPrompts queues qkv_proj of rows tokens in 16 bits. The bias is added before the sums are
+// rounded. Added after it, sums would be rounded twice. The bias of a channel is equal for all tokens,
+// so the second rounding would shift most of them by the same amount, which attention over a long
+// context does not average out.
 func (e *Engine) projectPrompts(l *layerWeights, rows int) error {
-	w, err := e.wide(l.qkv, e.shape.qkvWidth(), e.shape.hidden)
+	w, err := e.dequantize(l.qkv, e.shape.qkvWidth(), e.shape.hidden)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,14 @@ func (e *Engine) projectPrompts(l *layerWeights, rows int) error {
 	return p.Queue(e.s, e.b.qkv, e.b.h, w)
 }
 
-// plan finds how to do a product, timing what cuBLASLt proposes when it is asked
-// for the first time. It must not be so asked while a graph is recorded, and y is
-// overwritten: Prepare asks for all of them.
+// plan finds the algorithm for a GEMM. It times cuBLASLt's proposals when it is first asked, which
+// overwrites y and must not happen while a graph is recorded; so Prepare asks for all GEMMs.
 func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error) {
 	if p, ok := e.plans[key]; ok {
 		return p, nil
 	}
 	if _, ok := e.w.quantized[w]; ok {
-		w = e.b.wide
+		w = e.b.dequantized
 	}
 	m := cuda.Matmul{Rows: key.rows, In: key.in, Out: key.out, Input: e.shape.sixteen(), Output: key.typ, Bias: bias}
 	if key.add {
@@ -63,15 +62,15 @@ func (e *Engine) plan(key planKey, y, x, w, bias cuda.Ptr) (*cuda.Matmul, error)
 	if err != nil {
 		return nil, err
 	}
-	e.plans[key] = p // Close finds it there
-	if key.alike {
+	e.plans[key] = p // Close finds it there, even if Tune fails.
+	if key.sameOnAllRanks {
 		return p, nil
 	}
 	return p, p.Tune(e.s, y, x, w)
 }
 
-// promptKey is of the projection of prompts, stepKey of that of a step, whose
-// attention adds the bias itself.
+// promptKey is qkv_proj of a prefill; stepKey is qkv_proj of a decode step, whose attention adds the
+// bias.
 func (e *Engine) promptKey(rows int) planKey {
 	return planKey{rows: rows, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: e.shape.sixteen(), bias: e.shape.bias}
 }
@@ -80,8 +79,8 @@ func (e *Engine) stepKey() planKey {
 	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.qkvWidth(), typ: cuda.Float32}
 }
 
-// outKey is of a block's last product, which adds to the stream where no norm and
-// no sum over ranks is between.
+// outKey is the last GEMM of a block. It adds to the stream unless a norm or an all-reduce comes
+// between.
 func (e *Engine) outKey(rows, in int) planKey {
 	return planKey{rows: rows, in: in, out: e.shape.hidden, typ: cuda.Float32, add: !e.shape.sandwich && e.shape.ranks == 1}
 }
@@ -94,8 +93,7 @@ func (e *Engine) headKey() planKey {
 	return planKey{rows: e.opt.Batch, in: e.shape.hidden, out: e.shape.tokens, typ: cuda.Float32}
 }
 
-// prepareProducts plans the layer's other products for rows tokens, so that no
-// later pass has to.
+// prepareProducts plans the layer's other GEMMs for rows tokens.
 func (e *Engine) prepareProducts(rows int) error {
 	l, b := &e.w.layers[0], e.b
 	if _, err := e.plan(e.outKey(rows, e.shape.attWidth()), e.blockOut(attentionBlock), b.att, l.o, 0); err != nil {
@@ -112,8 +110,8 @@ func (e *Engine) prepareProducts(rows int) error {
 	return err
 }
 
-// Prepare plans the products and records the decode step. It comes before the
-// first Prefill, for it overwrites what that leaves.
+// Prepare plans the GEMMs and records the decode step. It comes before the first Prefill, because it
+// overwrites what a prefill leaves.
 func (e *Engine) Prepare() error {
 	l, b := &e.w.layers[0], e.b
 	for _, seqs := range e.groups() {
@@ -128,12 +126,12 @@ func (e *Engine) Prepare() error {
 	if _, err := e.plan(e.headKey(), b.logits, b.lastH, e.w.head, 0); err != nil {
 		return err
 	}
-	if e.ownProducts() != nil && e.opt.ownHead(e.p.linear) == nil && e.shape.experts > 0 {
+	if e.stepGEMM() != nil && e.opt.headGEMM(e.p.gemms) == nil && e.shape.experts > 0 {
 		if _, err := e.plan(e.routerKey(e.opt.Batch), b.router, b.lastH, l.router, 0); err != nil {
 			return err
 		}
 	}
-	if e.ownProducts() == nil {
+	if e.stepGEMM() == nil {
 		if _, err := e.plan(e.stepKey(), b.qkvStep, b.h, l.qkv, 0); err != nil {
 			return err
 		}
@@ -159,41 +157,42 @@ func (e *Engine) groups() []int {
 	return out
 }
 
-// ownProducts are the kernels that multiply in a decode step, nil if cuBLASLt
-// does.
-func (e *Engine) ownProducts() *linearKernels { return e.opt.own(e.p.linear) }
+// stepGEMM returns the engine's GEMM kernels for the layers of a decode step, or nil if cuBLASLt does
+// them.
+func (e *Engine) stepGEMM() *gemmKernels { return e.opt.stepGEMM(e.p.gemms) }
 
-// own is that of the rings which serves the layers of a batch, nil where cuBLASLt does.
-func (o *Options) own(rings []linearKernels) *linearKernels {
-	if o.Products == CublasProducts {
+// stepGEMM returns the kernels for the layers of a decode step at the options' batch, or nil if
+// cuBLASLt does them.
+func (o *Options) stepGEMM(rings []gemmKernels) *gemmKernels {
+	if o.Products == CublasGEMM {
 		return nil
 	}
-	return linearFor(rings, o.Quantization, o.Batch)
+	return gemmFor(rings, o.Quantization, o.Batch)
 }
 
-// ownHead is that which serves the LM head, whose weights have 16 bits always.
-func (o *Options) ownHead(rings []linearKernels) *linearKernels {
-	if o.Products == CublasProducts {
+// headGEMM returns the kernels for the LM head, whose weights always have 16 bits.
+func (o *Options) headGEMM(rings []gemmKernels) *gemmKernels {
+	if o.Products == CublasGEMM {
 		return nil
 	}
-	return linearFor(rings, Unquantized, o.Batch)
+	return gemmFor(rings, Unquantized, o.Batch)
 }
 
-// scratch is how much memory the parts of a step's products need at once, of 16-bit
-// weights and of quantized ones: bytes of sums, and counters.
+// scratch is the memory that split-K of a step's GEMMs needs at once, for 16-bit and quantized
+// weights: bytes of sums, and counters.
 func (o *Options) scratch(s *shape) (sums, counters int) {
-	for _, own := range []*linearKernels{o.own(o.rings()), o.ownHead(o.rings())} {
-		if own != nil {
-			a, b := own.scratch(s, o.sms)
+	for _, gemm := range []*gemmKernels{o.stepGEMM(o.rings()), o.headGEMM(o.rings())} {
+		if gemm != nil {
+			a, b := gemm.scratch(s, o.sms)
 			sums, counters = max(sums, a), max(counters, b)
 		}
 	}
 	return sums, counters
 }
 
-// ProductsText says what multiplies in a decode step.
+// ProductsText says what does the GEMMs of a decode step.
 func (e *Engine) ProductsText() string {
-	if e.ownProducts() == nil {
+	if e.stepGEMM() == nil {
 		return "cuBLASLt"
 	}
 	return "own kernels"

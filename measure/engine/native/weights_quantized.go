@@ -9,32 +9,31 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// quantizedKernels are those of quantize.cu; nil where no weights are quantized,
-// and arrange but of fp8.
+// quantizedKernels are the kernels of quantize.cu; they are nil without quantization, and arrange is
+// for fp8 only.
 type quantizedKernels struct {
-	quantize, arrange, widen *cuda.Kernel
+	quantize, arrange, dequantize *cuda.Kernel
 }
 
-// A scaled is where the scales of a quantized matrix are, and its zero points: 0
-// for none.
+// A scaled is the address of a quantized matrix's scales, and of its zero points: 0 for none.
 type scaled struct{ scales, zeros cuda.Ptr }
 
-// placeLinear appends the matrices of a linear layer, which lie without gaps;
-// quantized, their scales follow them, and then their zero points.
-func (w *weights) placeLinear(kept Quantization, ts ...tensor) cuda.Ptr {
-	if kept == Unquantized {
+// placeLinear appends the matrices of a linear layer without gaps. If they are quantized, their scales
+// follow them, and then their zero points.
+func (w *weights) placeLinear(quant Quantization, ts ...tensor) cuda.Ptr {
+	if quant == Unquantized {
 		return w.place(false, ts...)
 	}
 	n, k := 0, ts[0].cols.N
 	for i := range ts {
-		ts[i].kept, ts[i].row = kept, n
+		ts[i].quant, ts[i].row = quant, n
 		n += ts[i].rows.N
 	}
 	for i := range ts {
 		ts[i].among = n
 	}
 	begin := w.place(false, ts...)
-	_, scales, zeros := kept.bytes(n, k)
+	_, scales, zeros := quant.bytes(n, k)
 	q := scaled{scales: w.room(scales)}
 	if zeros > 0 {
 		q.zeros = w.room(zeros)
@@ -46,7 +45,7 @@ func (w *weights) placeLinear(kept Quantization, ts ...tensor) cuda.Ptr {
 	return begin
 }
 
-// room takes bytes for what is no tensor of the model's.
+// room reserves bytes for something that is not a tensor of the model.
 func (w *weights) room(bytes int) cuda.Ptr {
 	w.align()
 	at := w.size
@@ -55,51 +54,17 @@ func (w *weights) room(bytes int) cuda.Ptr {
 	return cuda.Ptr(at)
 }
 
-// scratchOf is the memory for the widest matrix of a layer in 16 bits, which is that
-// of all experts where there are some; none where none is quantized.
-func (s *shape) scratchOf() int {
-	if s.kept == Unquantized {
-		return 0
-	}
-	return 2 * max(s.qkvWidth()*s.hidden, s.hidden*s.attWidth(), 2*s.inner*s.hidden*max(s.experts, 1))
-}
-
-// wide gives the address of the 16-bit weights w of out rows of in columns; if they
-// are quantized, it queues widening them into the scratch, where they are until the
-// next are.
-func (e *Engine) wide(w cuda.Ptr, out, in int) (cuda.Ptr, error) {
-	q, ok := e.w.quantized[w]
-	if !ok {
-		return w, nil
-	}
-	l := cuda.Launch{Grid: cuda.Dim{X: min((out*(in/8)+255)/256, 16*e.dev.SMs)}, Block: cuda.Dim{X: 256}}
-	return e.b.wide, e.p.quantized.widen.Queue(e.s, l, w, q.scales, q.zeros, e.b.wide, int32(out), int32(in))
-}
-
-// queueOwn queues a product of the weights w by the engine's own kernels; more are its
-// arguments from the inputs to the parts.
-func (e *Engine) queueOwn(own *linearKernels, kernel *cuda.Kernel, u use, w cuda.Ptr, c cut, more ...any) error {
-	if own.isWide() {
-		return e.queueWide(own, kernel, u, w, more...)
-	}
-	args := append(append([]any{w}, more...), int32(c.parts), e.b.partial, e.b.whole)
-	if q, ok := e.w.quantized[w]; ok {
-		args = append(args, q.scales, q.zeros)
-	}
-	return kernel.Queue(e.s, own.launch(c, e.opt.sms, own.of(u)), args...)
-}
-
-// A loader puts weights on the GPU, those that are quantized by way of a scratch.
+// A loader copies weights to the GPU; weights to be quantized go through a scratch buffer.
 type loader struct {
 	w       *weights
 	s       *cuda.Stream
 	dev     *cuda.Device
 	k       *program
 	scratch cuda.Ptr
-	room    int // bytes of the scratch: shape.scratchOf
+	room    int // bytes of the scratch buffer (scratchOf)
 	float   safetensors.Format
 	spread  bool // Options.Spread
-	ranks   int  // that load at once
+	ranks   int  // ranks that load at the same time
 	staged  int  // bytes of a chunk; 0 for stagedBytes
 }
 
@@ -108,10 +73,10 @@ type piece struct{ rows, cols safetensors.Span }
 
 func (p *piece) whole(t *tensor) bool { return p.rows.N == t.shape[0] && p.cols.N == t.width() }
 
-// pieces are those of t. A row in fp8 has one scale, also where GPUs share its
-// columns: so it goes through the scratch whole, with as many others as fit.
+// pieces are the pieces of t. A row in fp8 has one scale, even if GPUs share its columns. So whole
+// rows go through the scratch buffer, as many as fit.
 func (l *loader) pieces(t *tensor) []piece {
-	if t.kept != FP8 || t.cols.N == t.width() {
+	if t.quant != FP8 || t.cols.N == t.width() {
 		return []piece{{t.rows, t.cols}}
 	}
 	cols := safetensors.Span{N: t.width()}
@@ -123,12 +88,11 @@ func (l *loader) pieces(t *tensor) []piece {
 	return out
 }
 
-// quantize queues quantizing a piece of t, of which the scratch has the 16-bit
-// values.
+// quantize queues the quantization of a piece of t, whose 16-bit values are in the scratch buffer.
 func (l *loader) quantize(t *tensor, p piece) error {
-	data, _, _ := t.kept.bytes(t.rows.N, t.cols.N)
+	data, _, _ := t.quant.bytes(t.rows.N, t.cols.N)
 	to, k := l.w.base.Add(t.offset), t.cols.N
-	if t.kept == FP8 {
+	if t.quant == FP8 {
 		row := p.rows.Begin - t.rows.Begin
 		return l.k.quantized.quantize.Queue(l.s, cuda.Launch{Grid: cuda.Dim{X: p.rows.N}, Block: cuda.Dim{X: 256}},
 			l.scratch, to.Add(row*k), l.w.base.Add(int(t.scales)+4*(t.row+row)), int32(p.cols.N), int32(t.cols.Begin-p.cols.Begin), int32(k))
@@ -139,9 +103,9 @@ func (l *loader) quantize(t *tensor, p piece) error {
 		int32(t.rows.N), int32(k), int32(t.among), int32(t.row))
 }
 
-// chunks appends those that t is read in.
+// chunks appends the chunks that t is read in.
 func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
-	if t.kept == FP8 && c.DType(t.name) == safetensors.E4M3 {
+	if t.quant == FP8 && c.DType(t.name) == safetensors.E4M3 {
 		return l.chunksFP8(all, c, t)
 	}
 	for _, p := range l.pieces(t) {
@@ -150,15 +114,15 @@ func (l *loader) chunks(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]ch
 			return nil, &WeightsError{err}
 		}
 		to, then := l.w.base.Add(t.offset), (func() error)(nil)
-		if t.kept != Unquantized {
+		if t.quant != Unquantized {
 			to, then = l.scratch, func() error { return l.quantize(t, p) }
 		}
-		all = l.cut(all, t, s, to, then)
+		all = l.split(all, t, s, to, then)
 	}
 	return all, nil
 }
 
-// chunksFP8 appends those of what is e4m3 in the checkpoint already.
+// chunksFP8 appends the chunks of a tensor that is e4m3 in the checkpoint.
 func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([]chunk, error) {
 	s, err := c.SliceBytes(t.name, safetensors.E4M3, t.shape, t.rows, t.cols)
 	if err != nil {
@@ -169,7 +133,7 @@ func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([
 		return nil, &WeightsError{err}
 	}
 	scales = scales[t.rows.Begin : t.rows.Begin+t.rows.N]
-	return l.cut(all, t, s, l.scratch, func() error {
+	return l.split(all, t, s, l.scratch, func() error {
 		if err := cuda.Upload(l.dev, l.w.base.Add(int(t.scales)+4*t.row), scales); err != nil {
 			return err
 		}
@@ -180,7 +144,7 @@ func (l *loader) chunksFP8(all []chunk, c *safetensors.Checkpoint, t *tensor) ([
 }
 
 // rowScales are the scales of an fp8 tensor's rows as compressed-tensors names them
-// (https://github.com/vllm-project/compressed-tensors): one a row, or one of all.
+// (https://github.com/vllm-project/compressed-tensors): one for each row, or one for all.
 func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
 	base := strings.TrimSuffix(t.name, ".weight")
 	if name := base + ".weight_scale_inv"; c.DType(name) != "" {
@@ -211,8 +175,7 @@ func rowScales(c *safetensors.Checkpoint, t *tensor) ([]float32, error) {
 	return nil, fmt.Errorf("tensor %q is neither a scale of each of the %d rows of %q nor one of all", name, rows, t.name)
 }
 
-// checkQuantized says what a checkpoint's tensor lacks, or why it cannot be read, if
-// it is quantized there.
+// checkQuantized returns why a tensor that a checkpoint has in a quantized form cannot be read.
 func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 	base := strings.TrimSuffix(t.name, ".weight")
 	for _, packed := range []string{".qweight", ".weight_packed"} {
@@ -223,7 +186,7 @@ func checkQuantized(c *safetensors.Checkpoint, t *tensor) error {
 	if linear := strings.HasSuffix(base, "_proj") || strings.Contains(base, ".experts."); c.DType(t.name) != safetensors.E4M3 || !linear {
 		return nil
 	}
-	if t.kept != FP8 {
+	if t.quant != FP8 {
 		return unsupported("weights: tensor %q is stored as %s, which is read with the quantization fp8 (--quantize fp8)", t.name, safetensors.E4M3)
 	}
 	if err := c.CheckIn(t.name, t.shape, safetensors.E4M3); err != nil {

@@ -1,35 +1,31 @@
-// Products of a few rows with a matrix of quantized weights: decoding. As in
-// linear.cu, producers bring the weights through a ring in shared memory, as they
-// lie in DRAM, and consumers multiply on tensor cores, for which they widen them
-// to 16 bits in registers. The scale of a row is multiplied with its sums when
-// they are done; the scales and zero points of groups come through the ring too,
-// and each group is summed by itself before it is multiplied by its scale.
+// The GEMM of a decode step with quantized weights and up to 32 sequences. As in gemm_skinny.cu,
+// producers copy the weights as they lie in DRAM through a ring in shared memory. Consumers dequantize
+// them to 16 bits in registers and multiply on tensor cores. The scale of a row is multiplied with its
+// sums at the end. The scales and zero points of groups come through the ring too, and each group is
+// summed by itself before it is multiplied by its scale.
 //
-// The warps that multiply stand in a grid: WR of them side by side have the units of
-// rows by turns, and each WR share the columns of a stage with the others. For few
-// sequences WR is 1, so that inputs are loaded once for all rows; for many a warp has
-// one unit and all of its sums, and the block so many rows that their inputs, which each
-// block reads again, are no more bytes than the weights.
+// The warps that multiply form a grid. WR warps side by side take alternate units of rows, and the
+// warps above each other share the columns of a stage. For few sequences WR is 1, so that inputs are
+// loaded once for all rows. For many a warp has one unit with all of its sums, and the block has so
+// many rows that its inputs, which each block reads again, are no more bytes than its weights.
 //
-// The host defines the shapes of the rings, NARROW_1 to NARROW_32 by the largest
-// batch: NT, RT, KS, STAGES, XR, as linear.cu has them, WR, and the number of warps that
-// multiply; NARROW_GATED_1 and NARROW_DEEP_1 to 32 are those of gated products and of
-// those that add to the stream.
+// The host defines the shapes of the rings by the largest batch: QUANTIZED_NORM_1 to QUANTIZED_NORM_32
+// are NT, RT, KS, STAGES and XR as in gemm_skinny.cu, WR, and the number of warps that multiply;
+// QUANTIZED_SWIGLU_ and QUANTIZED_RESIDUAL_ are those of the other epilogues.
 
 #ifdef QUANTIZED
 
-// COPIERS are the warps of a block that copy, beside so many that multiply.
+// COPIERS is how many warps of a block copy, for so many that multiply.
 #define COPIERS(CW) ((CW) > 8 ? 2 : 4)
 
-struct NarrowArgs {
-  LinearArgs l;
-  const void *scales; // quantized.cuh
+struct QuantizedArgs {
+  GemmArgs l;
+  const void *scales; // scales and zeros lie as quantized.cuh says.
   const u8 *zeros;
 };
 
-// A Share is a Deal without the divisions that each of its tiles would take: of all passes
-// but the last each block has as many units as any other, rest of them one more than
-// least.
+// A Share is a Deal without the divisions that each of its tiles would take. In all passes but the
+// last each block has as many units as any other; `rest` of them have one more than `least`.
 struct Share {
   int all, passes, least, rest, last, last_units;
   __device__ __forceinline__ Share(const Deal &d) {
@@ -38,49 +34,49 @@ struct Share {
   }
 };
 
-template <int NT, int RT, int KS, int STAGES, int XR, int WR, int CW, Out OUT>
-struct Narrow {
-  static constexpr int THREADS = CW * WARP; // that multiply
+template <int NT, int RT, int KS, int STAGES, int XR, int WR, int CW, Epilogue OUT>
+struct QuantizedGemm {
+  static constexpr int THREADS = CW * WARP; // threads that multiply
   static constexpr int PR = COPIERS(CW);    // warps that copy
   static constexpr int ROWS = 16 * RT;
   static constexpr int PITCH = KS * QUANTIZED / 8; // bytes of a row
   static constexpr int XPITCH = KS * 2;
   static constexpr int GROUPS = QUANTIZED == 4 ? KS / GROUP_INPUTS : 0;
-  static constexpr int SCALES = ROWS * PITCH + XR * XPITCH; // where they begin
+  static constexpr int SCALES = ROWS * PITCH + XR * XPITCH; // offset of the scales in a stage
   static constexpr int ZEROS = SCALES + GROUPS * ROWS * 2;
   static constexpr int STAGE = (ZEROS + GROUPS * ROWS / 2 + 127) / 128 * 128;
-  static constexpr int RW = RT / WR;                 // units of rows, a warp
+  static constexpr int RW = RT / WR; // units of rows of a warp
   static constexpr int WC = CW / WR;                 // warps that share a unit's columns
-  static constexpr int UNITS = KS / WC / UNIT;       // of columns, a warp and stage
-  static constexpr int COPIES = WC * RT * NT <= 8 || WC == 1 || XR == 1 ? WC : WC / 2; // of sums that are shared
-  static constexpr int SEQS = XR == 1 ? 1 : NT * 8;   // columns of them
-  static constexpr int RED = RT * SEQS * RED_PITCH;   // floats of one of them
-  static constexpr int INPUTS = RW > 1 && STEPS * NT <= 4 ? STEPS : 1; // steps whose inputs are in registers for all rows
-  static constexpr int PIECES = PITCH / 16;          // of a row
+  static constexpr int UNITS = KS / WC / UNIT; // units of columns of a warp and stage
+  static constexpr int COPIES = WC * RT * NT <= 8 || WC == 1 || XR == 1 ? WC : WC / 2; // copies of the sums that warps share
+  static constexpr int SEQS = XR == 1 ? 1 : NT * 8; // columns of the sums
+  static constexpr int RED = RT * SEQS * RED_PITCH; // floats of one copy of the sums
+  static constexpr int INPUTS = RW > 1 && STEPS * NT <= 4 ? STEPS : 1; // steps whose inputs stay in registers for all rows
+  static constexpr int PIECES = PITCH / 16; // 16-byte pieces of a row
   static constexpr int XPIECES = KS / 8;
-  static constexpr int SUMS = RT * SEQS * 16;        // of a tile
-  static constexpr int EACH = (SUMS + THREADS - 1) / THREADS; // results of a thread, at most
-  static constexpr int CHAINS = NT == 1 ? 2 : 1;     // of sums that do not wait for each other
-  static constexpr int SETS = QUANTIZED == 8 ? CHAINS : 1; // of them that last
-  static constexpr bool BY_INPUTS = QUANTIZED == 4 && NT == 1; // zero points are multiplied with a group's sum of inputs
-  static constexpr int BUFFERS = XR == 1 ? 2 : 1; // of them: with two, no warp waits for another's results
-  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // rows of the result, a unit
+  static constexpr int SUMS = RT * SEQS * 16; // sums of a tile
+  static constexpr int EACH = (SUMS + THREADS - 1) / THREADS; // the most results of a thread
+  static constexpr int CHAINS = NT == 1 ? 2 : 1; // chains of mma that do not depend on each other
+  static constexpr int SETS = QUANTIZED == 8 ? CHAINS : 1; // chains whose sums last for the whole tile
+  static constexpr bool BY_INPUTS = QUANTIZED == 4 && NT == 1; // The zero point is multiplied with a group's sum of inputs.
+  static constexpr int BUFFERS = XR == 1 ? 2 : 1; // With two buffers of sums no warp waits for the results of another.
+  static constexpr int OUTPUTS = OUT == SWIGLU ? 8 : 16; // outputs of a unit
   static_assert(RW * WR == RT && WC * WR == CW && UNITS * WC * UNIT == KS && PITCH % 128 == 0, "a stage divides among the warps");
 
-  const NarrowArgs &a;
+  const QuantizedArgs &a;
   u8 *ring;
-  u64 *full, *empty; // of each slot: filled, and free again
-  bool *last;        // this block has the last part of a tile
-  float *of_rows;    // [ROWS], scales of the tile's rows where weights have 8 bits
+  u64 *full, *empty; // Each slot has two barriers: it is full, and it is empty again.
+  bool *last; // This block has the last part of a tile.
+  float *of_rows; // [ROWS], scales of the tile's rows of 8-bit weights
   Share deal;
 
-  // A Cursor is a stage's place in the weights and in the ring, as linear.cu's, but that
-  // a part is of all units of a tile.
+  // A Cursor is the place of a stage in the weights and in the ring, as in gemm_skinny.cu, except that
+  // a part belongs to all units of a tile.
   struct Cursor {
     int turn, first, units, item, k, end, slot, dealt, rest;
     u32 phase;
-    __device__ __forceinline__ void enter(const Narrow &l) {
-      const LinearArgs &a = l.a.l;
+    __device__ __forceinline__ void enter(const QuantizedGemm &l) {
+      const GemmArgs &a = l.a.l;
       k = 0, end = a.k;
       if (a.parts == 1) {
         units = 0;
@@ -96,12 +92,12 @@ struct Narrow {
       int stages = (a.k + KS - 1) / KS, part = item % a.parts;
       k = part * stages / a.parts * KS, end = min(a.k, (part + 1) * stages / a.parts * KS);
     }
-    // step goes on to the next stage of the tile, and reports whether there is one.
+    // step advances to the next stage of the tile, and reports whether there is one.
     __device__ __forceinline__ bool step() {
       if (++slot == STAGES) slot = 0, phase ^= 1;
       return (k += KS) < end;
     }
-    __device__ __forceinline__ void next(const Narrow &l) {
+    __device__ __forceinline__ void next(const QuantizedGemm &l) {
       if (!step()) turn++, enter(l);
     }
     __device__ __forceinline__ int tiles() const { return RT == 1 ? 1 : units; }
@@ -114,8 +110,7 @@ struct Narrow {
     return c;
   }
 
-  // row is the row of the weights that row j of a stage holds whose first unit is so; n
-  // is a multiple of 8.
+  // row is the weight row that is row j of a stage whose first unit is given; n is a multiple of 8.
   __device__ __forceinline__ int row(int unit, int j) const {
     if (OUT == SWIGLU) {
       int r = (unit + j / 16) * 8 + j % 8;
@@ -126,20 +121,19 @@ struct Narrow {
 
   __device__ __forceinline__ int rows() const { return OUT == SWIGLU ? 2 * a.l.n : a.l.n; }
 
-  // The producers take PASS rows at a time, a thread always the same column of them.
-  // As in linear.cu, there is one warp of them on each scheduler, so instructions
-  // count: addresses of a whole tile are one product and sum each. (With row and
-  // column of each copy found anew, a stage took 2000 cycles and more of them, of
-  // about 800 that DRAM takes.)
+  // The producers take PASS rows at a time, and a thread always has the same column of them. As in
+  // gemm_skinny.cu, each scheduler has one producer warp, so instructions count: the addresses of a
+  // tile are one multiplication and addition each. (When row and column of each copy were computed
+  // anew, a stage took 2000 cycles and more; DRAM takes about 800.)
   static constexpr int COPY = PR * WARP; // threads that fill a stage
-  static constexpr int COLUMNS = PIECES < COPY ? PIECES : COPY; // of threads
+  static constexpr int COLUMNS = PIECES < COPY ? PIECES : COPY; // threads side by side
   static constexpr int PASS = COPY / COLUMNS;
   static constexpr int XCOLUMNS = XPIECES < COPY ? XPIECES : COPY;
   static constexpr int XPASS = COPY / XCOLUMNS;
   static_assert(PASS >= 1 && 16 % PASS == 0 && PIECES % COLUMNS == 0 && XPIECES % XCOLUMNS == 0, "a pass of the producers");
 
-  // swap is where piece p of a row lies in it: 4 to 7 of each 8 change places with 0 to
-  // 3 where the row is odd.
+  // swap is the place of piece p of a row: in odd rows pieces 4 to 7 of each 8 are swapped with 0 to
+  // 3.
   __device__ static __forceinline__ int swap(int p, int row) { return p ^ (row & 1) << 2; }
 
   __device__ __forceinline__ void copy_weights(const Cursor &c, int thread, u64 policy) const {
@@ -147,7 +141,7 @@ struct Narrow {
     u32 to = shared_address(ring) + c.slot * STAGE + r0 * PITCH;
     const u8 *w = (const u8 *)a.l.w;
     if (QUANTIZED == 4) copy_groups(c, thread);
-    if ((c.first + c.tiles()) * OUTPUTS > a.l.n) { // the last unit, in part
+    if ((c.first + c.tiles()) * OUTPUTS > a.l.n) { // This is the last unit, and it is not full.
       for (int j = 0; j < 16 * c.tiles(); j += PASS)
         for (int i = 0; i < PIECES && at + i * 16 < width; i += COLUMNS)
           copy16_once(to + j * PITCH + (swap(piece, r0 + j) + i) * 16, w + (u64)row(c.first, j + r0) * width + at + i * 16, policy);
@@ -155,7 +149,7 @@ struct Narrow {
     }
     const u8 *from = w + (u64)(c.first * OUTPUTS + (OUT == SWIGLU ? r0 % 8 : r0)) * width + at;
     const u8 *up = from + (u64)a.l.n * width;
-    if (OUT == SWIGLU && r0 >= 8) from = up; // PASS is 16
+    if (OUT == SWIGLU && r0 >= 8) from = up; // PASS is 16.
 #pragma unroll
     for (int j = 0; j < ROWS; j += PASS) {
       if (j / 16 >= c.tiles()) break;
@@ -168,7 +162,7 @@ struct Narrow {
     }
   }
 
-  // copy_groups copies scales and zero points, a thread those of 8 rows.
+  // copy_groups copies scales and zero points; a thread copies those of 8 rows.
   __device__ __forceinline__ void copy_groups(const Cursor &c, int thread) const {
     u32 to = shared_address(ring) + c.slot * STAGE;
 #pragma unroll
@@ -195,8 +189,8 @@ struct Narrow {
     barrier_arrive_copied(full + c.slot);
   }
 
-  // produce fills the ring, of which the first round does not wait for the kernel
-  // ahead, and lets the one behind start, as linear.cu's does.
+  // produce fills the ring. As in gemm_skinny.cu, the first round does not wait for the kernel before,
+  // and then the next kernel may start.
   __device__ void produce(int thread) const {
     u64 policy = evict_first();
     Cursor w = start(1), x = w;
@@ -212,15 +206,15 @@ struct Narrow {
     }
   }
 
-  // A Stream is what the results of a thread are added to, and their norms' weights,
-  // loaded while the weights are on their way if they are few.
+  // A Stream is the part of the residual stream that a thread adds to, with the norm's weights. It is
+  // loaded while the weights are in flight if there are few results.
   static constexpr int AHEAD = OUT == RESIDUAL && EACH <= 2 ? EACH : 1;
   struct Stream {
     float x[AHEAD], gain[AHEAD];
   };
 
-  // result is the place of a thread's e-th result in a tile; 16 neighbouring threads
-  // have the rows of one sequence.
+  // Result is the place of a thread's e-th result in a tile; 16 neighbouring threads have the rows of
+  // one sequence.
   struct Result {
     int r, seq, unit;
     __device__ __forceinline__ Result(int e) {
@@ -233,12 +227,12 @@ struct Narrow {
     Result at(e);
     int o = (first + at.unit) * 16 + at.r;
     bool any = at.unit < units && at.seq < a.l.batch && o < a.l.n;
-    s.x[at_e] = any ? __ldcg(a.l.y + (u64)at.seq * a.l.n + o) : 0.f, s.gain[at_e] = any ? gain(wide(a.l.norm[o])) : 0.f;
+    s.x[at_e] = any ? __ldcg(a.l.y + (u64)at.seq * a.l.n + o) : 0.f, s.gain[at_e] = any ? gain(to_float(a.l.norm[o])) : 0.f;
   }
 
-  // A Lane is where a lane's first operands lie in a stage: 16 bytes of a row of the
-  // weights, inputs of the first sequence, and scales and zero points; odd is 1 where
-  // the 64 bytes of units of columns, from the warp's first on, are swapped.
+  // A Lane is where a lane's first operands lie in a stage: 16 bytes of a weight row, inputs of the
+  // first sequence, and scales and zero points; odd is 1 if the 64 bytes of units of columns, from the
+  // warp's first on, are swapped.
   struct Lane {
     int w, x, scales, zeros, odd, shift, part, first;
     __device__ __forceinline__ Lane() {
@@ -253,7 +247,7 @@ struct Narrow {
     }
   };
 
-  // multiply adds the products of the u-th unit of columns.
+  // multiply accumulates the u-th unit of columns.
   __device__ __forceinline__ void multiply(float (&sum)[RW][SETS * NT][4], const u8 *slot, const Lane &lane, int u, int units) const {
     int part = lane.part;
     const u8 *w = slot + lane.w + (UNITS == 1 ? 0 : u / 2 * 128 + ((u ^ lane.odd) & 1) * 64);
@@ -266,7 +260,7 @@ struct Narrow {
 #pragma unroll
     for (int j = 0; j < STEPS && INPUTS > 1; j++) load(j);
 #if QUANTIZED == 4
-    float ones[BY_INPUTS ? CHAINS * NT : 1][4] = {}; // sums of the inputs, in each row
+    float ones[BY_INPUTS ? CHAINS * NT : 1][4] = {}; // sums of the inputs, the same in each row
 #endif
 #pragma unroll
     for (int i = 0; i < RW; i++) {
@@ -290,7 +284,7 @@ struct Narrow {
 #else
       const bf16 *scales = (const bf16 *)(slot + lane.scales) + u * ROWS + i * WR * 16;
       const u8 *zeros = slot + lane.zeros + (u * ROWS + i * WR * 16) / 2;
-      float sp = wide(scales[0]), sq = wide(scales[8]);
+      float sp = to_float(scales[0]), sq = to_float(scales[8]);
       u32 zp = zeros[0] >> lane.shift & 15, zq = zeros[4] >> lane.shift & 15;
       float group[CHAINS][NT][4] = {};
       const u32 *ps = &p.x, *qs = &q.x;
@@ -323,14 +317,14 @@ struct Narrow {
     }
   }
 
-  // multiply_stage adds the products of a stage's columns that are this warp's.
+  // multiply_stage accumulates this warp's columns of a stage.
   __device__ __forceinline__ void multiply_stage(float (&sum)[RW][SETS * NT][4], const Cursor &c, const Lane &lane) const {
     if (RT > 1 && lane.part >= c.units) return;
     const u8 *slot = ring + c.slot * STAGE;
     int left = (a.l.k - c.k) / UNIT - lane.first; // units of columns
     if (UNITS == 1) {
       if (left > 0) multiply(sum, slot, lane, 0, c.units);
-    } else if (left >= UNITS) { // so that no load waits for the unit before
+    } else if (left >= UNITS) { // No load then waits for the unit before.
 #pragma unroll
       for (int u = 0; u < UNITS; u++) multiply(sum, slot, lane, u, c.units);
     } else {
@@ -338,8 +332,7 @@ struct Narrow {
     }
   }
 
-  // share leaves the sums where all warps see them: those of each warp or, to take less
-  // room, of two.
+  // share stores the sums for all warps: the sums of each warp or, to save memory, of two warps.
   __device__ __forceinline__ void share(float (&sum)[RW][SETS * NT][4], float *red, int units) const {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, g = lane / 4, t = lane % 4, part = warp % WR, slice = warp / WR;
 #pragma unroll
@@ -382,7 +375,7 @@ struct Narrow {
     Lane lane;
     while (c.units > 0) {
       int first = c.first, units = c.units;
-      float sum[RW][SETS * NT][4] = {}, of_row = 0.f; // which comes from DRAM while the stages do
+      float sum[RW][SETS * NT][4] = {}, of_row = 0.f; // The scales come from DRAM while the stages do.
       if (QUANTIZED == 8 && threadIdx.x < 16 * units) of_row = ((const float *)a.scales)[row(first, threadIdx.x)];
       Stream s;
       if (OUT == RESIDUAL && AHEAD == EACH) {
@@ -405,8 +398,8 @@ struct Narrow {
     }
   }
 
-  // leave writes the sums of one part where other blocks see them, and reports
-  // whether they were the last of the tile.
+  // leave stores the sums of one part for other blocks, and reports whether it was the last part of
+  // the tile.
   __device__ bool leave(const float *red, int item, int tile, int units) const {
     float *to = a.l.partial + (u64)item * SUMS;
     for (int i = threadIdx.x; i < units * SEQS * 16; i += THREADS) __stcg(to + i, of_warps(red, i / (16 * SEQS), i / 16 % SEQS, i % 16));
@@ -435,24 +428,24 @@ struct Narrow {
 
   // finish writes the results of one tile.
   __device__ __forceinline__ void finish(const float *red, const float *scale, int first, int units, Stream &stream) const {
-    const LinearArgs &l = a.l;
+    const GemmArgs &l = a.l;
 #pragma unroll(EACH <= 4 ? EACH : 1)
     for (int e = 0; e < EACH; e++) {
       Result at(e);
       int r = at.r, seq = at.seq;
-      if (at.unit - (SEQS == 1 ? threadIdx.x % WARP / 16 : 0) >= units) break; // whole warps
+      if (at.unit - (SEQS == 1 ? threadIdx.x % WARP / 16 : 0) >= units) break; // The condition is the same for whole warps.
       if (OUT == SWIGLU) {
         int o = (first + at.unit) * 8 + r;
         if (r >= 8 || seq >= l.batch || at.unit >= units) continue;
         float gate = total(red, first, at, r) * scale[seq], up = total(red, first, at, r + 8) * scale[seq];
-        l.h[(u64)seq * l.n + o] = narrow(activate(gate) * up);
+        l.h[(u64)seq * l.n + o] = to_16bit(activate(gate) * up);
         continue;
       }
       int o = (first + at.unit) * 16 + r;
       bool there = at.unit < units && seq < l.batch && o < l.n;
       u64 to = (u64)seq * l.n + o;
-      if (OUT == SCORES || OUT == PLAIN) {
-        if (there) l.y[to] = total(red, first, at, r) * (OUT == SCORES ? scale[seq] : 1.f);
+      if (OUT == NORM_STORE || OUT == STORE) {
+        if (there) l.y[to] = total(red, first, at, r) * (OUT == NORM_STORE ? scale[seq] : 1.f);
         continue;
       }
       float x = 0.f;
@@ -461,7 +454,7 @@ struct Narrow {
       if (there) {
         x = stream.x[s] + total(red, first, at, r);
         l.y[to] = x;
-        l.h[to] = narrow(x * stream.gain[s]);
+        l.h[to] = to_16bit(x * stream.gain[s]);
       }
       float ss = x * x;
 #pragma unroll
@@ -470,7 +463,7 @@ struct Narrow {
     }
   }
 
-  // reciprocals are of the norms of the inputs. A warp loads those of its sequences
+  // reciprocals computes the reciprocal norms of the inputs. A warp loads those of its sequences
   // together.
   __device__ __forceinline__ void reciprocals(float *scale) const {
     constexpr int SEQS = (NT * 8 + CW - 1) / CW;
@@ -493,14 +486,14 @@ struct Narrow {
     sync_threads_of(1, THREADS);
   }
 
-  __device__ static void run(const NarrowArgs &a) {
+  __device__ static void run(const QuantizedArgs &a) {
     DYNAMIC_SHARED(ring);
     __shared__ u64 full[STAGES], empty[STAGES];
     __shared__ __align__(16) float red[BUFFERS * COPIES * RED];
     __shared__ float scale[NT * 8];
     __shared__ float of_rows[BUFFERS * ROWS];
     __shared__ bool last;
-    Narrow l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
+    QuantizedGemm l = {a, ring, full, empty, &last, of_rows, Share(Deal(a.l.n, OUTPUTS, RT))};
     if (threadIdx.x == 0) {
       for (int i = 0; i < STAGES; i++) barrier_init(full + i, COPY), barrier_init(empty + i, CW * WARP_ARRIVALS);
     }
@@ -510,48 +503,48 @@ struct Narrow {
       return;
     }
     wait_for_previous();
-    if (OUT == SCORES || OUT == SWIGLU) l.reciprocals(scale);
+    if (OUT == NORM_STORE || OUT == SWIGLU) l.reciprocals(scale);
     l.consume(red, scale);
   }
 };
 
-// MOST_THREADS are those that a multiprocessor takes.
+// MOST_THREADS is how many threads a multiprocessor takes.
 #if OLDER == 75
 #define MOST_THREADS 1024
 #else
 #define MOST_THREADS 1536
 #endif
 
-// Of a ring: the threads of a block, and the blocks for which a multiprocessor has to
-// have registers.
+// These are the threads of a block of a ring, and the blocks for which a multiprocessor needs
+// registers.
 template <int NT, int, int, int, int, int, int CW>
-constexpr int NARROW_THREADS = (CW + COPIERS(CW)) * WARP;
+constexpr int QUANTIZED_THREADS = (CW + COPIERS(CW)) * WARP;
 template <int NT, int, int, int, int, int, int CW>
-constexpr int NARROW_BLOCKS = NT > 1 && CW > 8 || (CW + COPIERS(CW)) * WARP > MOST_THREADS / 2 ? 1 : 2;
+constexpr int QUANTIZED_BLOCKS = NT > 1 && CW > 8 || (CW + COPIERS(CW)) * WARP > MOST_THREADS / 2 ? 1 : 2;
 
-#define NARROW(name, SHAPE, OUT)                                                                                           \
-  extern "C" __global__ void __launch_bounds__(NARROW_THREADS<SHAPE>, NARROW_BLOCKS<SHAPE>)                                 \
+#define QUANTIZED_GEMM(name, SHAPE, OUT)                                                                                           \
+  extern "C" __global__ void __launch_bounds__(QUANTIZED_THREADS<SHAPE>, QUANTIZED_BLOCKS<SHAPE>)                                 \
       name(const bf16 *w, const bf16 *x, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, \
            const bf16 *norm, int parts, float *partial, u32 *arrived, const void *scales, const u8 *zeros) {               \
-    NarrowArgs a = {{w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived}, scales, zeros};          \
-    Narrow<SHAPE, OUT>::run(a);                                                                                            \
+    QuantizedArgs a = {{w, x, n, k, batch, eps, squares, y, h, sums, norm, parts, partial, arrived}, scales, zeros};          \
+    QuantizedGemm<SHAPE, OUT>::run(a);                                                                                            \
   }
 
 #if SANDWICH || RANKS > 1
-#define NARROW_PLAIN(rows) NARROW(narrow_plain_##rows, NARROW_DEEP_##rows, PLAIN)
+#define QUANTIZED_PLAIN(rows) QUANTIZED_GEMM(quantized_plain_##rows, QUANTIZED_RESIDUAL_##rows, STORE)
 #else
-#define NARROW_PLAIN(rows)
+#define QUANTIZED_PLAIN(rows)
 #endif
 
-#define NARROWS(rows)                                          \
-  NARROW(narrow_scores_##rows, NARROW_##rows, SCORES)          \
-  NARROW(narrow_residual_##rows, NARROW_DEEP_##rows, RESIDUAL) \
-  NARROW(narrow_swiglu_##rows, NARROW_##rows, SWIGLU)          \
-  NARROW_PLAIN(rows)
+#define QUANTIZED_GEMMS(rows)                                          \
+  QUANTIZED_GEMM(quantized_norm_##rows, QUANTIZED_NORM_##rows, NORM_STORE)          \
+  QUANTIZED_GEMM(quantized_residual_##rows, QUANTIZED_RESIDUAL_##rows, RESIDUAL) \
+  QUANTIZED_GEMM(quantized_swiglu_##rows, QUANTIZED_NORM_##rows, SWIGLU)          \
+  QUANTIZED_PLAIN(rows)
 
-NARROWS(1)
-NARROWS(8)
-NARROWS(16)
-NARROWS(32)
+QUANTIZED_GEMMS(1)
+QUANTIZED_GEMMS(8)
+QUANTIZED_GEMMS(16)
+QUANTIZED_GEMMS(32)
 
 #endif // QUANTIZED
