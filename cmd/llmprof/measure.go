@@ -25,6 +25,7 @@ type trial struct {
 	shared  bool
 	node    int    // this host, of several
 	results string // folder that the results are stored in
+	records string // file of a server's requests
 	output  output
 	given   func(flag string) bool
 }
@@ -98,7 +99,7 @@ func (t *trial) workloadFlags(cmd *cobra.Command) {
 	f.IntVar(&p.PromptLen, "prompt-len", p.PromptLen, "`tokens` of each prompt")
 	f.IntVar(&p.GenLen, "gen-len", p.GenLen, "`tokens` generated for each prompt, the first included")
 	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
-	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of random weights and prompts")
+	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of random weights and prompts; without one a server gets new prompts each time")
 	f.BoolVar(&p.TTFT, "ttft", false, "measure the time to the first token")
 	f.BoolVar(&p.TPOT, "tpot", false, "measure the time per token after it")
 	f.BoolVar(&p.TTLT, "ttlt", false, "measure the time to the last token")
@@ -134,8 +135,17 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 	f.IntVar(&p.Concurrency, "concurrency", 0, "`requests` at a time")
 	f.Float64Var(&p.RequestRate, "rate", 0, "`requests` a second, arriving at random (Poisson)")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
+	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` that the server may be silent until the first byte, and between two events (default 120)")
+	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new (one a request) or worker (one a client) (default: pooled)")
+	f.StringVar(&p.SLO, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
+	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
+	f.StringVar(&p.ServedModel, "served-model", "", "the server's `name` of the model (default: that of --model)")
+	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of the server's weights (default: what it says)")
+	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of the server's KV cache (default: what it says)")
+	f.IntVar(&p.ServedTP, "served-tp", 0, "`GPUs` that the server splits a matrix over (default: what it says)")
 	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` of a server to start and stop around the run")
 	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
+	_ = cmd.RegisterFlagCompletionFunc("connections", words("pooled", "new", "worker"))
 }
 
 // settle turns what was given on the command line into a point.

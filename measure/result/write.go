@@ -71,11 +71,17 @@ func complete(r *Result) map[string]string {
 
 // figures says of each key that may be null whether it has a value.
 func figures(r *Result) map[string]bool {
-	return map[string]bool{
+	known := map[string]bool{
 		"ttft_s": r.TTFT != nil, "tpot_s": r.TPOT != nil, "ttlt_s": r.TTLT != nil, "step_s": r.StepTime != nil,
 		"throughput_tok_s": r.Throughput != nil, "serving": r.Serving != nil, "sizes_bytes": r.Sizes != nil,
 		"energy": r.Energy != nil, "meter": r.Meter != nil, "operators": r.Operators != nil,
 	}
+	if r.Serving != nil {
+		known["workload.batch"], known["workload.weights"] = r.Workload.Batch != 0, r.Workload.Weights != ""
+		known["workload.kv"], known["workload.act"] = r.Workload.KV != "", r.Workload.Act != ""
+		known["parallelism.tp"] = r.Parallelism.TP != 0
+	}
+	return known
 }
 
 // fill makes the nil lists and maps of v empty ones.
