@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -38,7 +39,9 @@ type Lab struct {
 	// Warmup, window and idle times; zero for the defaults.
 	WarmupBlock, WarmupLimit, Window, Idle time.Duration
 
-	Say func(string) // what is going on, a line each; nil for nobody
+	Say      func(string) // what is going on, a line each; nil for nobody
+	Progress func(string) // how far a server's requests are, each second, and "" at the end; nil for nobody
+	Records  io.Writer    // takes each request of a server as it ends, a JSON object a line; nil for nothing
 
 	bench *bench
 }

@@ -166,6 +166,9 @@ func (t *trial) settle() error {
 	if t.node < 0 || t.node >= max(p.Nodes, 1) {
 		return usage("--node %d: %d hosts count from 0", t.node, max(p.Nodes, 1))
 	}
+	if t.records != "" && p.Engine != experiment.OpenAI {
+		return usage("--records %s: only a server's requests are recorded one by one: it is for --engine %s", t.records, experiment.OpenAI)
+	}
 	if err := p.Check(); err != nil {
 		return usageError{err}
 	}
@@ -189,6 +192,14 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 		return lab.Join(ctx, *p)
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
+	if t.records != "" {
+		file, err := os.Create(t.records)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", t.records, reason(err))
+		}
+		defer file.Close() // a line that cannot be written is an error of the measurement
+		lab.Records = file
+	}
 	var store *experiment.Store
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
@@ -239,8 +250,9 @@ func (a *app) lab(offline bool) (*measure.Lab, error) {
 	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
+	f := a.follow()
 	return &measure.Lab{
 		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
-		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: func(line string) { a.logf("%s", line) },
+		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: f.say, Progress: f.progress,
 	}, nil
 }

@@ -42,6 +42,7 @@ type Options struct {
 	SaveOutputs bool
 	Connections string // Pooled, New or Worker; "" for Pooled
 	SLO         SLO
+	Metrics     bool // sample the server's page of metrics beside the requests
 
 	Client *http.Client // nil for one made for this: HTTP/1.1, as many connections as requests, no compression
 
@@ -113,3 +114,12 @@ func (o *Options) timeout() time.Duration {
 
 // prompt gives the one of the n-th request, the warm-up's counted.
 func (o *Options) prompt(n int) *Prompt { return &o.Prompts[n%len(o.Prompts)] }
+
+// aside asks the same server for a token after each of the prompts, one at a time,
+// beside what is measured.
+func (o *Options) aside(prompts ...Prompt) Options {
+	return Options{
+		BaseURL: o.BaseURL, API: o.API, Model: o.Model, Key: o.Key, Client: o.Client, Timeout: o.Timeout,
+		Concurrency: 1, Requests: len(prompts), GenLen: 1, Prompts: prompts,
+	}
+}

@@ -67,7 +67,7 @@ func (t *tally) promptRemarks(s *result.Serving) {
 		t.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
 			other, t.options.PromptLen, least, most))
 	}
-	if c := s.PrefixCache; c.Share != nil && *c.Share > 0 {
+	if c := s.PrefixCache; c.Share != nil && *c.Share > 0.001 { // what begins every prompt is some
 		t.note(fmt.Sprintf("the server took %d of %.0f prompt tokens from its cache of prefixes: TTFT is of the rest",
 			*c.CachedTokens, s.PromptTokens.Mean*float64(s.PromptTokens.N)))
 	}

@@ -49,16 +49,22 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	if err := r.warm(ctx, t); err != nil {
 		return nil, err
 	}
+	var metrics *sampler
+	if o.Metrics {
+		metrics = r.sampler(ctx)
+	}
 	if o.Begin != nil {
 		o.Begin()
 	}
 	r.start = time.Now()
+	metrics.begin(ctx, r.start)
 	keep := t.keeper(progress)
 	if o.RequestRate > 0 {
 		r.open(ctx, keep)
 	} else {
 		r.closed(ctx, o.Requests, o.Warmup, keep)
 	}
+	t.metrics = metrics.end(ctx)
 	t.note(r.dialect.Load().notes()...)
 	return t.serving(ctx)
 }

@@ -18,6 +18,7 @@ type tally struct {
 	endpoint string
 	stop     context.CancelCauseFunc // of the run
 	warmup   bool
+	metrics  *result.ServerMetrics // nil of a server that has none
 
 	mu        sync.Mutex
 	outcomes  []*outcome
@@ -99,6 +100,7 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 	s.Usage = checkUsage(s.Records, o.GenLen)
 	s.PromptTokens = tokens(s, func(r *result.Record) *int { return r.Prompt })
 	s.GeneratedTokens = tokens(s, func(r *result.Record) *int { return r.Generated })
+	s.Metrics = t.metrics
 	s.PrefixCache = cached(s)
 	s.Adjusted = adjusted(s)
 	s.Goodput = o.SLO.goodput(s)
