@@ -50,13 +50,15 @@ type bench struct {
 	meters  *meters
 }
 
-// Measure measures one point: it is an experiment.Measure.
+// Measure measures one point: it is an experiment.Measure. Results beside an error are
+// those of a server's run that did not finish, or of which too many requests failed.
 func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	if p.Engine == experiment.OpenAI {
-		return l.serve(ctx, &p)
+		results, err := l.serve(ctx, &p)
+		return judge(ctx, &p, results, err)
 	}
 	if p.Nodes > 1 && p.Energy {
 		if l.NeedEnergy {

@@ -184,8 +184,7 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 	}
 	r.Serving = s
 	if err != nil {
-		r.Marks = append(r.Marks, "incomplete")
-		r.Warnings = append(r.Warnings, err.Error())
+		warn(r, interrupted, "%v", err)
 	}
 	if s.Completed == 0 {
 		return nil, err
@@ -194,6 +193,10 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 	r.Warnings = append(r.Warnings, s.Notes...)
 	if s.Usage != nil && s.Duration > 0 {
 		r.Throughput = &result.Rates{Generated: of(float64(s.Usage.Tokens) / s.Duration)}
+	}
+	if err != nil {
+		r.Reasons["energy"] = "the run was interrupted: its requests did not all end within the window"
+		return r, nil
 	}
 	return r, v.energy(ctx, r)
 }
@@ -239,11 +242,11 @@ func (v *visit) energy(ctx context.Context, r *result.Result) error {
 
 // finish says what the requests were measured on and with.
 func (v *visit) finish(started time.Time, r *result.Result, err error) ([]*result.Result, error) {
-	if err != nil {
+	if r == nil {
 		return nil, err
 	}
 	r.Started, r.Ended = started, time.Now()
 	r.Provenance = result.Provenance{Version: v.Version, Command: v.Command, Seed: v.point.Seed}
 	v.describe(r, v.meters, 0)
-	return []*result.Result{r}, nil
+	return []*result.Result{r}, err
 }
