@@ -40,7 +40,8 @@ type Lab struct {
 
 	Say func(string) // what is going on, a line each; nil for nobody
 
-	bench *bench
+	bench  *bench
+	looked bool // for what an earlier llmprof left behind
 }
 
 // A bench is workers that run, and the meters beside them.
@@ -56,6 +57,7 @@ func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
+	l.sayLeft()
 	if p.Engine == experiment.OpenAI {
 		results, err := l.serve(ctx, &p)
 		return judge(ctx, &p, results, err)
