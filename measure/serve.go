@@ -93,11 +93,13 @@ func (v *visit) around(ctx context.Context) (r *result.Result, err error) {
 	if m := v.meters.of(0); m != nil {
 		m.Own(server.PIDs()...)
 	}
-	if r, err = v.measure(ctx); err != nil {
-		return nil, errors.Join(err, server.Died())
+	if r, err = v.measure(ctx); r != nil {
+		r.Engine.LoadS = &took
 	}
-	r.Engine.LoadS = &took
-	return r, nil
+	if err != nil {
+		err = errors.Join(err, server.Died())
+	}
+	return r, err
 }
 
 // environment shows the server the GPUs that are measured.
@@ -183,9 +185,6 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 		return nil, err
 	}
 	r.Serving = s
-	if err != nil {
-		warn(r, interrupted, "%v", err)
-	}
 	if s.Completed == 0 {
 		return nil, err
 	}
@@ -195,8 +194,8 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 		r.Throughput = &result.Rates{Generated: of(float64(s.Usage.Tokens) / s.Duration)}
 	}
 	if err != nil {
-		r.Reasons["energy"] = "the run was interrupted: its requests did not all end within the window"
-		return r, nil
+		r.Reasons["energy"] = "the run stopped before its last request"
+		return r, err
 	}
 	return r, v.energy(ctx, r)
 }

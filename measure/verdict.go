@@ -19,14 +19,20 @@ const (
 	interrupted = "interrupted" // the run was stopped before its last request
 )
 
-// judge marks what servers' results hold of failures. Those of a run that was
-// interrupted, or in which more requests failed than may, come back beside an error:
-// they are no finished run's.
+// judge marks what servers' results hold of failures. Those of a run that stopped
+// early, or in which more requests failed than may, come back beside an error: they
+// are no finished run's.
 func judge(ctx context.Context, p *experiment.Point, results []*result.Result, err error) ([]*result.Result, error) {
+	stopped := err
 	for _, r := range results {
 		s := r.Serving
-		if s == nil {
+		switch {
+		case s == nil:
 			continue
+		case stopped != nil && ctx.Err() != nil:
+			warn(r, interrupted, "%v", stopped)
+		case stopped != nil:
+			warn(r, tooMany, "%v", stopped)
 		}
 		failed := s.Requests - s.Completed
 		if failed == 0 {
@@ -42,10 +48,6 @@ func judge(ctx context.Context, p *experiment.Point, results []*result.Result, e
 		if err == nil {
 			err = fmt.Errorf("%s; that is %.3g %%, and %.3g %% may fail (--max-failures)", text, 100*share, 100*allowed)
 		}
-	}
-	stopped := slices.ContainsFunc(results, func(r *result.Result) bool { return slices.Contains(r.Marks, interrupted) })
-	if stopped && ctx.Err() != nil {
-		return results, context.Cause(ctx)
 	}
 	return results, err
 }
