@@ -85,7 +85,7 @@ func (v *visit) around(ctx context.Context) (r *result.Result, err error) {
 	begun := time.Now()
 	server, err := openai.StartServer(ctx, openai.ServerSpec{Command: v.point.EngineCmd, Ready: ready, Env: v.environment()})
 	if err != nil {
-		return nil, err
+		return nil, withLeft(err)
 	}
 	took := time.Since(begun).Seconds()
 	defer func() { err = errors.Join(err, server.Stop()) }()

@@ -87,3 +87,31 @@ func (p *price) Set(s string) error {
 
 // Type is the name that help shows.
 func (p *price) Type() string { return "$/h" }
+
+// A failuresFlag reads the share of requests that may fail.
+type failuresFlag struct{ share **float64 }
+
+// String is the share, empty if not given.
+func (f failuresFlag) String() string {
+	if f.share == nil || *f.share == nil {
+		return ""
+	}
+	return strconv.FormatFloat(**f.share, 'g', -1, 64)
+}
+
+// Set reads "0.01" or "1%".
+func (f failuresFlag) Set(s string) error {
+	number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v <= 1) {
+		return fmt.Errorf("want a share of the requests, from 0 to 1, or percents, as 1%%")
+	}
+	*f.share = &v
+	return nil
+}
+
+// Type is the name that help shows.
+func (f failuresFlag) Type() string { return "share" }

@@ -135,6 +135,7 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 	f.IntVar(&p.Concurrency, "concurrency", 0, "`requests` at a time")
 	f.Float64Var(&p.RequestRate, "rate", 0, "`requests` a second, arriving at random (Poisson)")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
+	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of the requests that may fail before the run counts as failed, as 1% or 0.01 (default 1%)")
 	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` that the server may be silent until the first byte, and between two events (default 120)")
 	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new (one a request) or worker (one a client) (default: pooled)")
 	f.StringVar(&p.SLO, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
@@ -204,15 +205,27 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
 	}
-	results, err := experiment.Single(ctx, *p, lab.Measure, store)
-	if err != nil {
-		return err
+	results, failed := experiment.Single(ctx, *p, lab.Measure, store)
+	if len(results) == 0 {
+		return failed
+	}
+	return errors.Join(failed, a.writeMeasured(&t.output, results))
+}
+
+// writeMeasured writes results as their files have them.
+func (a *app) writeMeasured(o *output, results []*record.Result) error {
+	whole := make([]*record.Result, len(results))
+	for i, r := range results {
+		var err error
+		if whole[i], err = record.Complete(r); err != nil {
+			return err
+		}
 	}
 	scorer, err := a.scorer("", nil)
 	if err != nil {
 		return err
 	}
-	return t.output.write(a, measured(results, scorer))
+	return o.write(a, measured(whole, scorer))
 }
 
 // measured is what was measured in its forms: as JSON one process's result is

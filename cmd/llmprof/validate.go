@@ -263,6 +263,11 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 			return nil, usageError{err}
 		}
 		v.gpu = g.Key
+		if v.live.device == "cpu" {
+			if err := processor(g); err != nil {
+				return nil, err
+			}
+		}
 	}
 	kept := slices.DeleteFunc(all, func(o compare.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
 	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {

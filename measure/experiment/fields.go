@@ -89,6 +89,12 @@ func assign(v reflect.Value, n *node) error {
 		return assignFloat(v, n)
 	case reflect.Slice:
 		return assignList(v, n)
+	case reflect.Pointer: // a setting whose zero means something else than its absence
+		own := reflect.New(v.Type().Elem())
+		if err := assign(own.Elem(), n); err != nil {
+			return err
+		}
+		v.Set(own)
 	}
 	return nil
 }
@@ -229,7 +235,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 		}
 	}
 	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd",
-		"connections", "slo", "served_model", "served_weights", "served_kv", "served_tp")
+		"max_failures", "connections", "slo", "served_model", "served_weights", "served_kv", "served_tp")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
 	hold(p.Window == 0 || p.Window >= leastWindow, "window_s", "%v: want %v or more, for counters of energy move each 100 ms", p.Window, leastWindow)
@@ -243,6 +249,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	}
 	hold(p.BaseURL != "", "base_url", "where is the server? Give base_url = \"http://localhost:8000/v1\"")
 	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
+	hold(p.FailuresAllowed() <= 1, "max_failures", "%v: want a share of the requests, from 0 to 1, as 0.01", p.FailuresAllowed())
 	hold(p.Batch == 1, "batch", "%d: a server makes its own batches; give concurrency", p.Batch)
 	base := Default()
 	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {

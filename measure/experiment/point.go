@@ -81,6 +81,7 @@ type Client struct {
 	RequestRate float64      `json:"request_rate_hz"` // of Poisson arrivals; 0 for a closed loop
 	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice
 	Timeout     unit.Seconds `json:"timeout_s"`       // longest silence of the server, until the first byte and between two events; 0 for 2 minutes
+	MaxFailures *float64     `json:"max_failures"`    // share of requests that may fail; nil for 0.01
 	Connections string       `json:"connections"`     // "" or pooled: kept for any request; new: one a request; worker: one a client
 	SLO         string       `json:"slo"`             // limits that goodput counts within, as "ttft=500ms,tpot=50ms,ttlt=10s"; "" for none
 
@@ -89,6 +90,18 @@ type Client struct {
 	ServedWeights string `json:"served_weights"` // format of its weights, as estimates take it; "" for what the server says
 	ServedKV      string `json:"served_kv"`      // format of its KV cache; likewise
 	ServedTP      int    `json:"served_tp"`      // its tensor parallelism; 0 for what the server says
+}
+
+// DefaultMaxFailures is the share of requests that may fail where a point gives none:
+// percentiles up to the 99th are then those of requests that were completed.
+const DefaultMaxFailures = 0.01
+
+// FailuresAllowed is the share of requests that may fail.
+func (c *Client) FailuresAllowed() float64 {
+	if c.MaxFailures == nil {
+		return DefaultMaxFailures
+	}
+	return *c.MaxFailures
 }
 
 // The engines that a point may name.

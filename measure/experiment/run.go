@@ -11,23 +11,25 @@ import (
 )
 
 // A Measure runs one point and returns a result for each of its processes. It
-// stops soon after ctx is done.
+// stops soon after ctx is done. Results beside an error are what was seen until it
+// stopped or failed: they do not count, and are stored apart.
 type Measure func(context.Context, Point) ([]*result.Result, error)
 
 // One is a Measure of what gives one result.
 func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
 	return func(ctx context.Context, p Point) ([]*result.Result, error) {
 		r, err := measure(ctx, p)
-		if err != nil {
+		if r == nil && err != nil {
 			return nil, err
 		}
-		return []*result.Result{r}, nil
+		return []*result.Result{r}, err
 	}
 }
 
 // Single measures one point that no experiment file has, and keeps it in the store
 // if there is one. Its results are named after what it is and when it was, so
-// that no other is replaced.
+// that no other is replaced. Results beside an error are those of a run that was
+// interrupted or failed.
 func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*result.Result, error) {
 	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: []Point{p}, Cycles: 1}
 	trials, err := e.Trials()
@@ -39,16 +41,19 @@ func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*res
 			return nil, err
 		}
 	}
+	started := time.Now().UTC()
 	results, err := measure(ctx, p)
-	if err != nil {
+	switch {
+	case err != nil && len(results) == 0:
 		return nil, err
-	}
-	if store != nil {
+	case err != nil && store != nil:
+		err = store.unfinished(ctx, &trials[0], started, "", results, err)
+	case err == nil && store != nil:
 		if err := store.keep(&trials[0], "", results); err != nil {
 			return nil, err
 		}
 	}
-	return trials[0].sign(results, ""), nil
+	return trials[0].sign(results, ""), err
 }
 
 // Options say how an experiment is run.
@@ -147,7 +152,7 @@ func (r *runner) tell(e Event) {
 func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	done, why := r.Store.finished(t)
 	if why != nil {
-		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf("%v; it is measured again", why)})
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf("%v; it is measured again, and that file is kept under another name (*%s)", why, asideExtension)})
 	}
 	if done {
 		r.sum.Kept++
@@ -168,7 +173,7 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	r.ran = true
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
+		return r.Store.unfinished(ctx, t, started, r.File, results, ctx.Err())
 	case err == nil:
 		if err = r.Store.keep(t, r.File, results); err == nil {
 			r.sum.Measured++
@@ -181,6 +186,9 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	}
 	r.sum.Failed++
 	r.tell(Event{Trial: t, At: at, State: Failed, Err: err})
+	if err := r.Store.keepPartial(t, r.File, results); err != nil {
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: err.Error()})
+	}
 	return r.Store.fail(t, started, err)
 }
 

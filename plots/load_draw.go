@@ -1,0 +1,126 @@
+package plots
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Plot implements plot.Plotter.
+func (p *loadPanel) Plot(c draw.Canvas, pl *plot.Plot) {
+	tx, ty := pl.Transforms(&c)
+	place := func(x, y float64) vg.Point { return vg.Point{X: tx(x), Y: ty(max(y, pl.Y.Min))} }
+	for i := range p.curves { // all bands under all lines
+		median, tail := p.lines(&p.curves[i], place)
+		ink, _, _ := Series(i)
+		band := slices.Clone(tail)
+		for _, at := range slices.Backward(median) {
+			band = append(band, at)
+		}
+		if len(median) > 1 {
+			c.FillPolygon(faded(ink, 30), band)
+		}
+	}
+	q := &placer{bounds: c.Rectangle}
+	for i := range p.curves {
+		p.curve(&c, q, i, place)
+	}
+	for i := range p.curves { // once all marks are known
+		p.label(&c, q, i, place)
+	}
+}
+
+// curve draws the lines and marks of a server, which no label is to cover.
+func (p *loadPanel) curve(c *draw.Canvas, q *placer, i int, place func(x, y float64) vg.Point) {
+	median, tail := p.lines(&p.curves[i], place)
+	ink, dash, marker := Series(i)
+	c.StrokeLines(Line(0.7, ink, 1.2, 1.8), tail)
+	c.StrokeLines(Line(1.4, ink, dash...), median)
+	for j := 1; j < len(median); j++ {
+		q.lines = append(q.lines, line{median[j-1], median[j], 2}, line{tail[j-1], tail[j], 0.7})
+	}
+	for j, l := range p.timed(&p.curves[i]) {
+		at := median[j]
+		if l.Failed {
+			marker.hollow(c, at)
+		} else {
+			marker.draw(c, at, ink)
+		}
+		const r = markerRadius
+		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at.X - r, Y: at.Y - r}, Max: vg.Point{X: at.X + r, Y: at.Y + r}})
+	}
+}
+
+// label names the loads of a server, with a leader where the name is not beside its
+// mark.
+func (p *loadPanel) label(c *draw.Canvas, q *placer, i int, place func(x, y float64) vg.Point) {
+	ink, _, _ := Series(i)
+	style := Bold(CaptionSize, ink)
+	median, _ := p.lines(&p.curves[i], place)
+	for j, l := range p.timed(&p.curves[i]) {
+		at, w, h := median[j], style.Width(l.Load), ascent(style)-descent(style)
+		corner, ok := q.near(at, markerRadius, w, h)
+		if !ok {
+			continue
+		}
+		to := nearest(vg.Rectangle{Min: corner, Max: vg.Point{X: corner.X + w, Y: corner.Y + h}}, at)
+		if away := math.Hypot(float64(to.X-at.X), float64(to.Y-at.Y)); away > 3*float64(markerRadius) {
+			c.StrokeLine2(Line(0.4, Faint()), at.X, at.Y, to.X, to.Y)
+		}
+		c.FillText(style, vg.Point{X: corner.X, Y: corner.Y - descent(style)}, l.Load)
+	}
+}
+
+// timed are the loads of a server that have the panel's time.
+func (p *loadPanel) timed(curve *LoadCurve) []Loaded {
+	return slices.DeleteFunc(slices.Clone(curve.Loads), func(l Loaded) bool { return p.spread(&l).Median <= 0 })
+}
+
+// lines are the medians and the 99th percentiles of a server's loads.
+func (p *loadPanel) lines(curve *LoadCurve, place func(x, y float64) vg.Point) (median, tail []vg.Point) {
+	for _, l := range p.timed(curve) {
+		s := p.spread(&l)
+		median, tail = append(median, place(l.Throughput, s.Median)), append(tail, place(l.Throughput, max(s.P99, s.Median)))
+	}
+	return median, tail
+}
+
+// A loadView is the panels side by side over the legend.
+type loadView struct {
+	of     Throughput
+	curves []LoadCurve
+	panels []*loadPanel
+	keys   []key
+}
+
+func (v *loadView) legend() (keys []key) {
+	failed := false
+	for i := range v.curves {
+		ink, dash, marker := Series(i)
+		keys = append(keys, key{v.curves[i].Name, func(c *draw.Canvas, box vg.Rectangle) {
+			y := (box.Min.Y + box.Max.Y) / 2
+			c.StrokeLine2(Line(1.4, ink, dash...), box.Min.X, y, box.Max.X, y)
+			marker.draw(c, vg.Point{X: (box.Min.X + box.Max.X) / 2, Y: y}, ink)
+		}})
+		failed = failed || slices.ContainsFunc(v.curves[i].Loads, func(l Loaded) bool { return l.Failed })
+	}
+	keys = append(keys, lineKey("99th percentile", Line(0.7, Faint(), 1.2, 1.8)))
+	if failed {
+		keys = append(keys, key{"the run failed", func(c *draw.Canvas, box vg.Rectangle) { Marker(0).hollow(c, middle(box)) }})
+	}
+	return keys
+}
+
+func (v *loadView) draw(c draw.Canvas) {
+	legend(&c, v.keys)
+	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
+	const gap = 14
+	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
+	for i, p := range v.panels {
+		left := (wide + gap) * vg.Length(i)
+		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), 0, 0), p.plot, p.title, string(v.of))
+	}
+}
