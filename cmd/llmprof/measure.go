@@ -24,6 +24,10 @@ type trial struct {
 	offline bool
 	shared  bool
 	node    int    // this host, of several
+
+	concurrencies []int     // each a run
+	rates         []float64 // likewise
+
 	results string // folder that the results are stored in
 	records string // file of a server's requests
 	output  output
@@ -46,7 +50,8 @@ func (a *app) measure() *cobra.Command {
 		Example: "  llmprof measure --model llama3.1-8b --random-weights --batch 8\n" +
 			"  llmprof measure --model ./my-model --eager --ttft --tpot\n" +
 			"  llmprof measure --engine native --model llama3.1-8b --ops --trace traces\n" +
-			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b",
+			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b\n" +
+			"  llmprof measure --engine openai --base-url http://localhost:8000 -m qwen3-8b --rate 1,2,4 -o l.svg",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t.given = cmd.Flags().Changed
@@ -59,6 +64,7 @@ func (a *app) measure() *cobra.Command {
 	t.clientFlags(cmd)
 	t.output.flags(cmd)
 	f := cmd.Flags()
+	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&t.results, "results", "", "store the results in `FOLDER`, as \"llmprof run\" does")
 	f.BoolVar(&t.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.SortFlags = false
@@ -132,10 +138,10 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringVar(&p.BaseURL, "base-url", "", "`URL` of an OpenAI-compatible server, as http://localhost:8000/v1")
 	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
-	f.IntVar(&p.Concurrency, "concurrency", 0, "`requests` at a time")
-	f.Float64Var(&p.RequestRate, "rate", 0, "`requests` a second, arriving at random (Poisson)")
+	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time; of several, as 1,8,64, each is measured")
+	f.Var(ratesFlag{&t.rates}, "rate", "`requests` a second, arriving at random (Poisson), or several")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
-	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of the requests that may fail before the run counts as failed, as 1% or 0.01 (default 1%)")
+	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
 	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` that the server may be silent until the first byte, and between two events (default 120)")
 	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new (one a request) or worker (one a client) (default: pooled)")
 	f.StringVar(&p.SLO, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
@@ -170,6 +176,15 @@ func (t *trial) settle() error {
 	if t.records != "" && p.Engine != experiment.OpenAI {
 		return usage("--records %s: only a server's requests are recorded one by one: it is for --engine %s", t.records, experiment.OpenAI)
 	}
+	if t.output.picture() != "" && p.Engine != experiment.OpenAI {
+		return usage("-o %s: the chart is of the loads of a server, with --engine openai", t.output.file)
+	}
+	if len(t.concurrencies) > 0 {
+		p.Concurrency = t.concurrencies[0]
+	}
+	if len(t.rates) > 0 {
+		p.RequestRate = t.rates[0]
+	}
 	if err := p.Check(); err != nil {
 		return usageError{err}
 	}
@@ -192,6 +207,10 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.node > 0 {
 		return lab.Join(ctx, *p)
 	}
+	points, err := t.loads() // once the engine is chosen
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
 	if t.records != "" {
 		file, err := os.Create(t.records)
@@ -205,7 +224,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
 	}
-	results, failed := experiment.Single(ctx, *p, lab.Measure, store)
+	results, failed := experiment.Several(ctx, points, lab.Measure, store, a.sayLoads(points))
 	if len(results) == 0 {
 		return failed
 	}
@@ -221,11 +240,14 @@ func (a *app) writeMeasured(o *output, results []*record.Result) error {
 			return err
 		}
 	}
+	if len(whole) > 1 && whole[0].Serving != nil {
+		return a.writeListed(o, loadSet(whole), whole)
+	}
 	scorer, err := a.scorer("", nil)
 	if err != nil {
 		return err
 	}
-	return o.write(a, measured(whole, scorer))
+	return a.writeListed(o, measured(whole, scorer), whole)
 }
 
 // measured is what was measured in its forms: as JSON one process's result is

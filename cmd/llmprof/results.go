@@ -41,7 +41,8 @@ func (a *app) resultsList() *cobra.Command {
 		Use:   "list",
 		Short: "List the results in a folder",
 		Long: "List the results in a folder, one process a row, and the runs that failed. Files that are no\n" +
-			"results, or are damaged, are named on standard error; then it fails.",
+			"results, or are damaged, are named on standard error; then it fails. A chart is of the latency of\n" +
+			"servers over their throughput.",
 		Example: "  llmprof results list\n  llmprof results list --results results --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -55,11 +56,12 @@ func (a *app) resultsList() *cobra.Command {
 			failures, err := experiment.Store{Dir: dir}.Failures()
 			broken = errors.Join(broken, err)
 			rows := summaries(all)
-			err = o.write(a, resultSet(rows, failures))
+			err = a.writeListed(o, resultSet(rows, failures), all)
 			return errors.Join(err, unreadable(broken))
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().Lookup("output").Usage = chartUsage
 	resultsFlag(cmd, &dir)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -266,5 +267,74 @@ func TestRunServer(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(results, "*", "*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("of what failed there is still %q, %v", left, err)
+	}
+}
+
+// TestLoads measures several loads by one command: one table, one chart, a result
+// each with prompts of its own, and one that fails beside the others.
+func TestLoads(t *testing.T) {
+	server := &standIn{}
+	results := t.TempDir()
+	chart := filepath.Join(results, "load.svg")
+	args := asking(serve(t, server), "--requests", "20", "--results", results)
+	i := slices.Index(args, "--concurrency")
+	args[i+1] = "1,2,4"
+	got := try(t, append(args, "-o", chart)...)
+	if got.code != 0 {
+		t.Fatalf("exit %d: %s", got.code, got.stderr)
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal([]byte(got.stdout), &all); err != nil || len(all) != 3 {
+		t.Fatalf("%d results, %v", len(all), err)
+	}
+	seeds := map[uint64]bool{}
+	for i, text := range all {
+		r := resultOf(t, string(text))
+		seeds[r.Provenance.Seed] = true
+		if r.Serving.Concurrency != 1<<i || r.Serving.Completed != 20 {
+			t.Errorf("result %d is of %d at a time, %d completed", i, r.Serving.Concurrency, r.Serving.Completed)
+		}
+	}
+	if !strings.Contains(got.stderr, "[2/3] 2 at a time: done") {
+		t.Error(got.stderr)
+	}
+	if text, err := os.ReadFile(chart); err != nil || !strings.Contains(string(text), "Latency over throughput") || !strings.Contains(string(text), "closed loop") {
+		t.Errorf("%v, %.200s", err, text)
+	}
+	list := try(t, "results", "list", "--results", results)
+	for _, want := range []string{"Servers", "1 at a time", "4 at a time", "failed"} {
+		if list.code != 0 || !strings.Contains(list.stdout, want) {
+			t.Errorf("no %q in %s%s", want, list.stdout, list.stderr)
+		}
+	}
+	table := try(t, "results", "list", "--results", results, "--format", "csv")
+	if rows := strings.Split(strings.TrimSpace(table.stdout), "\n"); len(rows) != 4 || !strings.HasSuffix(rows[0], "marks,concurrency,request_rate_hz,requests,failed,"+
+		"completed_hz,goodput_hz,generated_tok_s,prompt_tokens,generated_tokens,ttft_p99_s,tpot_p99_s,seed") || strings.Count(rows[1], ",") != strings.Count(rows[0], ",") {
+		t.Errorf("%s", table.stdout)
+	}
+	again := try(t, "results", "list", "--results", results, "-o", filepath.Join(results, "again.png"))
+	if _, err := os.Stat(filepath.Join(results, "again.png")); again.code != 0 || err != nil {
+		t.Errorf("%v: %s", err, again.stderr)
+	}
+}
+
+// TestLoadFails holds that a load under which requests fail is said so, and that the
+// others are measured.
+func TestLoadFails(t *testing.T) {
+	server := failing(7)
+	got := try(t, "measure", "--engine", "openai", "--model", "llama3.2-1b", "--offline", "--base-url", serve(t, server), "--rate", "50,100",
+		"--prompt-len", "12", "--gen-len", "4", "--ttft", "--requests", "20", "--max-failures", "0")
+	if got.code != 1 || strings.Count(got.stderr, "of 20 requests failed: ") < 2 || !strings.Contains(got.stderr, "1 of 2: ") ||
+		!strings.Contains(got.stdout, "50/s") || !strings.Contains(got.stdout, "100/s") || !strings.Contains(got.stdout, "of 20") {
+		t.Errorf("exit %d: %s%s", got.code, got.stdout, got.stderr)
+	}
+	for _, flags := range []string{"--concurrency 1,1", "--concurrency 0", "--rate 0", "--rate 2,2", "--concurrency 1 --rate 2"} {
+		got := try(t, append([]string{"measure", "--engine", "openai", "--model", "m", "--base-url", "http://127.0.0.1:1"}, strings.Fields(flags)...)...)
+		if got.code != 2 || got.stdout != "" {
+			t.Errorf("%s: exit %d: %s", flags, got.code, got.stderr)
+		}
+	}
+	if got := try(t, "measure", "--engine", "transformers", "--model", "m", "-o", "x.svg"); got.code != 2 || !strings.Contains(got.stderr, "loads of a server") {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 }

@@ -26,12 +26,12 @@ func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
 	}
 }
 
-// Single measures one point that no experiment file has, and keeps it in the store
-// if there is one. Its results are named after what it is and when it was, so
-// that no other is replaced. Results beside an error are those of a run that was
-// interrupted or failed.
-func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*result.Result, error) {
-	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: []Point{p}, Cycles: 1}
+// Several measures points that no experiment file has, and keeps them in the store if
+// there is one. Results are named after what they are and when they were, so that no
+// other is replaced. One that fails does not keep the next from being measured; those
+// that are marked as failed or interrupted are among the results, and why in the error.
+func Several(ctx context.Context, points []Point, measure Measure, store *Store, notify func(Event)) ([]*result.Result, error) {
+	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: points, Cycles: 1}
 	trials, err := e.Trials()
 	if err != nil {
 		return nil, err
@@ -41,19 +41,51 @@ func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*res
 			return nil, err
 		}
 	}
-	started := time.Now().UTC()
-	results, err := measure(ctx, p)
-	switch {
-	case err != nil && len(results) == 0:
-		return nil, err
-	case err != nil && store != nil:
-		err = store.unfinished(ctx, &trials[0], started, "", results, err)
-	case err == nil && store != nil:
-		if err := store.keep(&trials[0], "", results); err != nil {
-			return nil, err
+	var all []*result.Result
+	var errs []error
+	for i := range trials {
+		t := &trials[i]
+		tell := func(state State, err error) {
+			if notify != nil {
+				notify(Event{Trial: t, At: i + 1, Of: len(trials), State: state, Err: err})
+			}
 		}
+		tell(Started, nil)
+		results, err := one(ctx, t, measure, store)
+		all = append(all, t.sign(results, "")...)
+		if ctx.Err() != nil {
+			return all, errors.Join(append(errs, err)...)
+		}
+		if err == nil {
+			tell(Done, nil)
+			continue
+		}
+		tell(Failed, err)
+		if len(trials) > 1 {
+			err = fmt.Errorf("%d of %d: %w", i+1, len(trials), err)
+		}
+		errs = append(errs, err)
 	}
-	return trials[0].sign(results, ""), err
+	if len(errs) == 1 {
+		return all, errs[0]
+	}
+	return all, errors.Join(errs...)
+}
+
+// one measures one trial.
+func one(ctx context.Context, t *Trial, measure Measure, store *Store) ([]*result.Result, error) {
+	started := time.Now().UTC()
+	results, err := measure(ctx, t.Point)
+	switch {
+	case store == nil || err != nil && len(results) == 0:
+		return results, err
+	case err != nil:
+		return results, store.unfinished(ctx, t, started, "", results, err)
+	}
+	if err := store.keep(t, "", results); err != nil {
+		return nil, err
+	}
+	return results, nil
 }
 
 // Options say how an experiment is run.
