@@ -23,7 +23,7 @@ type trial struct {
 	eager   bool
 	offline bool
 	shared  bool
-	node    int    // this host, of several
+	node    int // this host, of several
 
 	concurrencies []int     // each a run
 	rates         []float64 // likewise
@@ -228,11 +228,12 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if len(results) == 0 {
 		return failed
 	}
-	return errors.Join(failed, a.writeMeasured(&t.output, results))
+	return errors.Join(failed, a.writeMeasured(&t.output, results, len(points) > 1))
 }
 
-// writeMeasured writes results as their files have them.
-func (a *app) writeMeasured(o *output, results []*record.Result) error {
+// writeMeasured writes results as their files have them: those of several loads as a
+// list.
+func (a *app) writeMeasured(o *output, results []*record.Result, list bool) error {
 	whole := make([]*record.Result, len(results))
 	for i, r := range results {
 		var err error
@@ -240,7 +241,7 @@ func (a *app) writeMeasured(o *output, results []*record.Result) error {
 			return err
 		}
 	}
-	if len(whole) > 1 && whole[0].Serving != nil {
+	if list {
 		return a.writeListed(o, loadSet(whole), whole)
 	}
 	scorer, err := a.scorer("", nil)

@@ -41,9 +41,9 @@ func TestMain(m *testing.M) {
 // A standIn is a server that streams as many tokens as are asked for.
 type standIn struct {
 	failOf  atomic.Int64 // of so many requests the last one fails; 0 for none
-	pause   atomic.Int64 // nanoseconds between two tokens
+	pause   atomic.Int64 // nanoseconds between two tokens, at least 500 µs
 	noUsage bool
-	seen    atomic.Int64 // requests
+	seen    atomic.Int64 // requests for more than one token
 }
 
 // failing is a stand-in that fails the last of so many requests.
@@ -64,7 +64,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		switch r.URL.Path {
 		case "/v1/models":
-			fmt.Fprint(w, `{"object": "list", "data": [{"id": "m", "object": "model"}]}`)
+			fmt.Fprint(w, `{"object": "list", "data": [{"id": "llama3.2-1b", "object": "model"}]}`)
 		case "/health":
 		default:
 			http.NotFound(w, r)
@@ -79,7 +79,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if n, of := s.seen.Add(1), s.failOf.Load(); of > 0 && n%of == 0 {
+	if of := s.failOf.Load(); ask.MaxTokens > 1 && s.seen.Add(1)%max(of, 1) == 0 && of > 0 { // one token is for finding out what it takes
 		http.Error(w, "no room", http.StatusInternalServerError)
 		return
 	}
@@ -91,7 +91,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for range ask.MaxTokens {
 		fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \" a\"}]}\n\n")
 		w.(http.Flusher).Flush()
-		time.Sleep(time.Duration(s.pause.Load()))
+		time.Sleep(max(time.Duration(s.pause.Load()), 500*time.Microsecond))
 	}
 	fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
 	if !s.noUsage {
