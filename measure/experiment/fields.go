@@ -4,10 +4,12 @@ import (
 	"encoding"
 	"fmt"
 	"math"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
+	"llmprof/measure/power"
 	"llmprof/measure/spelling"
 	"llmprof/unit"
 )
@@ -157,14 +159,11 @@ func assignList(v reflect.Value, n *node) error {
 	return nil
 }
 
-// A problem is what is wrong with one setting.
-type problem struct{ key, text string }
-
 // Check says everything that is wrong with the point.
 func (p *Point) Check() error {
 	var found []string
 	for _, w := range p.problems() {
-		found = append(found, w.key+": "+w.text)
+		found = append(found, w.Key+": "+w.Text)
 	}
 	if len(found) == 0 {
 		return nil
@@ -172,11 +171,11 @@ func (p *Point) Check() error {
 	return fmt.Errorf("%s", strings.Join(found, "\n"))
 }
 
-func (p *Point) problems() []problem {
-	var found []problem
+func (p *Point) problems() []Problem {
+	var found []Problem
 	hold := func(ok bool, key, format string, args ...any) {
 		if !ok {
-			found = append(found, problem{key, fmt.Sprintf(format, args...)})
+			found = append(found, Problem{Key: key, Text: fmt.Sprintf(format, args...)})
 		}
 	}
 	for key, known := range map[string][]string{
@@ -192,9 +191,13 @@ func (p *Point) problems() []problem {
 	}
 	hold(p.Model != "", "model", "which model? Give a name from \"llmprof models list\", a hub id, a directory or a config.json")
 	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy || p.Ops, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size, energy and ops are all false")
+	if p.CarbonRegion != "" {
+		_, _, err := power.Region(p.CarbonRegion)
+		hold(err == nil, "carbon_region", "%v", err)
+	}
 	p.placementProblems(hold)
 	p.engineProblems(hold)
-	slices.SortStableFunc(found, func(a, b problem) int { return slices.Index(settingKeys, a.key) - slices.Index(settingKeys, b.key) })
+	slices.SortStableFunc(found, func(a, b Problem) int { return slices.Index(settingKeys, a.Key) - slices.Index(settingKeys, b.Key) })
 	return found
 }
 
@@ -248,6 +251,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 		return
 	}
 	hold(p.BaseURL != "", "base_url", "where is the server? Give base_url = \"http://localhost:8000/v1\"")
+	hold(p.BaseURL == "" || isServer(p.BaseURL), "base_url", "it does not begin with http:// or https:// and a host: want \"http://HOST:PORT/v1\"")
 	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
 	hold(p.FailuresAllowed() <= 1, "max_failures", "%v: want a share of the requests, from 0 to 1, as 0.01", p.FailuresAllowed())
 	hold(p.Batch == 1, "batch", "%d: a server makes its own batches; give concurrency", p.Batch)
@@ -255,6 +259,13 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {
 		hold(reflect.DeepEqual(p.Value(key), base.Value(key)), key, "a server that is asked over HTTP chose it already; leave it out")
 	}
+}
+
+// isServer reports whether a text is the URL of a server. It may hold a password, so
+// that nothing of it is repeated.
+func isServer(text string) bool {
+	u, err := url.Parse(strings.TrimSpace(text))
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Opaque == "" && u.Hostname() != ""
 }
 
 // nativeProblems refuses what the native engine does not have, whatever the model.

@@ -18,6 +18,7 @@ const mostText = 4 << 20
 // A reader reads the files of one experiment.
 type reader struct {
 	open     func(name string) ([]byte, error)
+	checks   []func(*Point) []Problem
 	warnings []*Mistake
 	mistakes Mistakes
 	files    int
