@@ -50,7 +50,7 @@ func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, erro
 		}
 	}
 	for _, decode := range []bool{false, true} {
-		if p := newLoadPanel(curves, of, decode); p != nil {
+		if p := newLoadPanel(curves, decode); p != nil {
 			v.panels = append(v.panels, p)
 		}
 	}
@@ -95,7 +95,7 @@ func (p *loadPanel) spread(l *Loaded) Spread {
 }
 
 // newLoadPanel is nil where no server has that time.
-func newLoadPanel(curves []LoadCurve, of Throughput, decode bool) *loadPanel {
+func newLoadPanel(curves []LoadCurve, decode bool) *loadPanel {
 	p := &loadPanel{title: "TTFT: time to the first token", decode: decode, curves: curves}
 	if decode {
 		p.title = "TPOT: time per output token"
