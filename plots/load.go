@@ -60,7 +60,7 @@ func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, erro
 	v.keys = v.legend()
 	f := &Figure{
 		Title: "Latency over throughput", Caption: caption, body: v.draw,
-		Notes: []string{"Marks: median of the completed requests, named after the load: requests at a time, or a second (/s). Bands end at the 99th percentile. The vertical axes are logarithmic."},
+		Notes: []string{"Marks: median of the completed requests, named after the load: requests at a time, or a second (/s). The vertical axes are logarithmic."},
 	}
 	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
 	return f, nil

@@ -1,6 +1,7 @@
 package plots
 
 import (
+	"image/color"
 	"math"
 	"slices"
 
@@ -13,17 +14,6 @@ import (
 func (p *loadPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	tx, ty := pl.Transforms(&c)
 	place := func(x, y float64) vg.Point { return vg.Point{X: tx(x), Y: ty(max(y, pl.Y.Min))} }
-	for i := range p.curves { // all bands under all lines
-		median, tail := p.lines(&p.curves[i], place)
-		ink, _, _ := Series(i)
-		band := slices.Clone(tail)
-		for _, at := range slices.Backward(median) {
-			band = append(band, at)
-		}
-		if len(median) > 1 {
-			c.FillPolygon(faded(ink, 30), band)
-		}
-	}
 	q := &placer{bounds: c.Rectangle}
 	for i := range p.curves {
 		p.curve(&c, q, i, place)
@@ -37,10 +27,13 @@ func (p *loadPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 func (p *loadPanel) curve(c *draw.Canvas, q *placer, i int, place func(x, y float64) vg.Point) {
 	median, tail := p.lines(&p.curves[i], place)
 	ink, dash, marker := Series(i)
-	c.StrokeLines(Line(0.7, ink, 1.2, 1.8), tail)
+	for j := range tail {
+		whisker(c, median[j], tail[j], ink)
+		q.lines = append(q.lines, line{median[j], tail[j], 3})
+	}
 	c.StrokeLines(Line(1.4, ink, dash...), median)
 	for j := 1; j < len(median); j++ {
-		q.lines = append(q.lines, line{median[j-1], median[j], 2}, line{tail[j-1], tail[j], 0.7})
+		q.lines = append(q.lines, line{median[j-1], median[j], 2})
 	}
 	for j, l := range p.timed(&p.curves[i]) {
 		at := median[j]
@@ -52,6 +45,14 @@ func (p *loadPanel) curve(c *draw.Canvas, q *placer, i int, place func(x, y floa
 		const r = markerRadius
 		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at.X - r, Y: at.Y - r}, Max: vg.Point{X: at.X + r, Y: at.Y + r}})
 	}
+}
+
+// whisker is a line from a median up to its 99th percentile. Where more load brings
+// less throughput, a band between the two would cross itself.
+func whisker(c *draw.Canvas, from, to vg.Point, ink color.Color) {
+	const half = 2.2
+	c.StrokeLine2(Line(0.7, ink), from.X, from.Y, to.X, to.Y)
+	c.StrokeLine2(Line(0.7, ink), to.X-half, to.Y, to.X+half, to.Y)
 }
 
 // label names the loads of a server, with a leader where the name is not beside its
@@ -107,7 +108,10 @@ func (v *loadView) legend() (keys []key) {
 		}})
 		failed = failed || slices.ContainsFunc(v.curves[i].Loads, func(l Loaded) bool { return l.Failed })
 	}
-	keys = append(keys, lineKey("99th percentile", Line(0.7, Faint(), 1.2, 1.8)))
+	keys = append(keys, key{"up to the 99th percentile", func(c *draw.Canvas, box vg.Rectangle) {
+		x := (box.Min.X + box.Max.X) / 2
+		whisker(c, vg.Point{X: x, Y: box.Min.Y}, vg.Point{X: x, Y: box.Max.Y}, Faint())
+	}})
 	if failed {
 		keys = append(keys, key{"the run failed", func(c *draw.Canvas, box vg.Rectangle) { Marker(0).hollow(c, middle(box)) }})
 	}

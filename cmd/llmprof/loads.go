@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
 	"llmprof/plots"
@@ -55,8 +56,12 @@ func (a *app) sayLoads(points []experiment.Point) func(experiment.Event) {
 // loadSet is the results of several loads in their forms: one table of all, and as
 // JSON a list of results.
 func loadSet(results []*record.Result) result {
-	set := resultSet(summaries(results), nil)
+	rows := summaries(results)
+	set := resultSet(rows, nil)
 	set.data = func() any { return results }
+	if !slices.ContainsFunc(rows, func(r listed) bool { return r.Server == nil }) {
+		set.page = func() *render.Document { return &render.Document{Blocks: []render.Block{serverPage(rows, false)}} }
+	}
 	return set
 }
 

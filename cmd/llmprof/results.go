@@ -131,7 +131,7 @@ func medianOf(t *record.Times) *unit.Seconds {
 func resultSet(rows []listed, failures []experiment.Failure) result {
 	return result{
 		page: func() *render.Document {
-			engines, servers := listedPage(rows), serverPage(rows)
+			engines, servers := listedPage(rows), serverPage(rows, true)
 			var notes []string
 			for _, f := range failures {
 				notes = append(notes, fmt.Sprintf("%s (tried %d times): %s", f.ID, f.Attempts, strings.Join(f.Errors[:min(1, len(f.Errors))], "")))

@@ -95,8 +95,8 @@ func (l *listedServer) load() string {
 	return fmt.Sprintf("%g/s, at most %d", *l.Rate, *l.Concurrency)
 }
 
-// serverPage lists the results of servers for people.
-func serverPage(rows []listed) render.Table {
+// serverPage lists the results of servers for people, by their ids if that is wanted.
+func serverPage(rows []listed, ids bool) render.Table {
 	t := render.Table{Title: "Servers", Columns: []render.Column{
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24, Drop: 6}, {Title: "prompt", Drop: 4}, {Title: "gen", Drop: 5},
 		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 3}, {Title: "tok/s"}, {Title: "TTFT"}, {Title: "p99", Drop: 2}, {Title: "TPOT"},
@@ -116,6 +116,12 @@ func serverPage(rows []listed) render.Table {
 			r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen), lengthOf(s.Output, r.GenLen), s.load(), rate(s.Completed), rateOrNone(s.Goodput),
 			rateOrNone(s.Generated), cell(r.TTFT), cell(s.TTFTTail), cell(r.TPOT), failed, joined(r.Marks),
 		}})
+	}
+	if !ids {
+		t.Columns = t.Columns[1:]
+		for i := range t.Rows {
+			t.Rows[i].Cells = t.Rows[i].Cells[1:]
+		}
 	}
 	return t
 }
