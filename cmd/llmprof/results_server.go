@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"llmprof/cmd/llmprof/internal/render"
 	record "llmprof/measure/result"
@@ -98,8 +100,8 @@ func (l *listedServer) load() string {
 // serverPage lists the results of servers for people, by their ids if that is wanted.
 func serverPage(rows []listed, ids bool) render.Table {
 	t := render.Table{Title: "Servers", Columns: []render.Column{
-		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24, Drop: 6}, {Title: "prompt", Drop: 4}, {Title: "gen", Drop: 5},
-		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 3}, {Title: "tok/s"}, {Title: "TTFT"}, {Title: "p99", Drop: 2}, {Title: "TPOT"},
+		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24, Drop: 6}, {Title: "tokens", Drop: 5},
+		{Title: "load"}, {Title: "req/s"}, {Title: "good/s", Drop: 4}, {Title: "tok/s"}, {Title: "TTFT"}, {Title: "p99", Drop: 2}, {Title: "TPOT"},
 		{Title: "failed"}, {Title: "marks", Left: true, Drop: 1, Max: 24},
 	}}
 	for i := range rows {
@@ -113,23 +115,32 @@ func serverPage(rows []listed, ids bool) render.Table {
 			failed = render.Painted{Value: fmt.Sprintf("%d of %d", s.Failed, s.Requests), Color: render.Bad}
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen), lengthOf(s.Output, r.GenLen), s.load(), rate(s.Completed), rateOrNone(s.Goodput),
+			r.name(), r.Model, lengthOf(s.Prompt, r.PromptLen) + "+" + lengthOf(s.Output, r.GenLen), s.load(), rate(s.Completed), rateOrNone(s.Goodput),
 			rateOrNone(s.Generated), cell(r.TTFT), cell(s.TTFTTail), cell(r.TPOT), failed, joined(r.Marks),
 		}})
 	}
+	if !slices.ContainsFunc(rows, func(r listed) bool { return r.Server != nil && r.Server.Goodput != nil }) {
+		leaveOut(&t, "good/s")
+	}
 	if !ids {
-		t.Columns = t.Columns[1:]
-		for i := range t.Rows {
-			t.Rows[i].Cells = t.Rows[i].Cells[1:]
-		}
+		leaveOut(&t, "id")
 	}
 	return t
 }
 
+// leaveOut takes a column out of a table.
+func leaveOut(t *render.Table, title string) {
+	k := slices.IndexFunc(t.Columns, func(c render.Column) bool { return c.Title == title })
+	t.Columns = slices.Delete(t.Columns, k, k+1)
+	for i := range t.Rows {
+		t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, k, k+1)
+	}
+}
+
 // lengthOf is the mean by the server's count, else what was asked for.
-func lengthOf(counted *float64, asked int) any {
+func lengthOf(counted *float64, asked int) string {
 	if counted == nil {
-		return asked
+		return strconv.Itoa(asked)
 	}
 	return fmt.Sprintf("%.4g", *counted)
 }
