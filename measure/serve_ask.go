@@ -164,7 +164,7 @@ func (v *visit) control(ctx context.Context, r *result.Result) error {
 	s := r.Serving
 	if c := s.PrefixCache; c.Share != nil {
 		if *c.Share > cachedShare {
-			warn(r, "cached", "%.1f %% of the prompts' tokens came from the server's cache of prefixes: TTFT is of the rest", 100**c.Share)
+			r.Marks = append(r.Marks, "cached") // a note of the requests says it
 		}
 		return nil
 	}
