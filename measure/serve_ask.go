@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 
 	"strings"
 	"sync"
@@ -172,7 +173,7 @@ func (v *visit) control(ctx context.Context, r *result.Result) error {
 	if s.PromptTokens != nil && v.point.Prompts != randomPrompts {
 		length = int(s.PromptTokens.Median)
 	}
-	prompts, err := v.random(ctx, v.seed^0x636f6e74726f6c, controls, length) // "control"
+	prompts, err := v.random(ctx, rand.Uint64(), controls, length) // of no seed that was ever taken before
 	if err != nil {
 		return err
 	}
