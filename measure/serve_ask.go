@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 
 	"strings"
 	"sync"
@@ -164,7 +165,7 @@ func (v *visit) control(ctx context.Context, r *result.Result) error {
 	s := r.Serving
 	if c := s.PrefixCache; c.Share != nil {
 		if *c.Share > cachedShare {
-			warn(r, "cached", "%.1f %% of the prompts' tokens came from the server's cache of prefixes: TTFT is of the rest", 100**c.Share)
+			r.Marks = append(r.Marks, "cached") // a note of the requests says it
 		}
 		return nil
 	}
@@ -172,7 +173,7 @@ func (v *visit) control(ctx context.Context, r *result.Result) error {
 	if s.PromptTokens != nil && v.point.Prompts != randomPrompts {
 		length = int(s.PromptTokens.Median)
 	}
-	prompts, err := v.random(ctx, v.seed^0x636f6e74726f6c, controls, length) // "control"
+	prompts, err := v.random(ctx, rand.Uint64(), controls, length) // of no seed that was ever taken before
 	if err != nil {
 		return err
 	}

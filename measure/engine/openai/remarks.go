@@ -30,8 +30,8 @@ func (t *tally) remarks(s *result.Serving) {
 		}
 	}
 	if held > 0 {
-		t.note(fmt.Sprintf("%d answers came all at once, %.3g s after they were asked for in the median: they were held back until they were whole, "+
-			"by the server or something before it; they have no TPOT, and their TTFT is the time of the whole answer", held, s.TTFO.Median))
+		t.note(fmt.Sprintf("%d answers came all at once: the server, something before it or this busy machine held them back until they were whole; "+
+			"they have no TPOT, and their TTFT is the time of the whole answer", held))
 	}
 	if s.Reconnects > 0 {
 		t.note(fmt.Sprintf("the server had closed the connection that it said it would keep, for %d of %d requests: they were sent once more, "+

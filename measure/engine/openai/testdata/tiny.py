@@ -1,6 +1,7 @@
 """Writes a tiny Llama with random weights and a tokenizer of words into the directory named.
 
-It has no end-of-sequence token, so an answer has all the tokens asked for.
+It has no end-of-sequence token, so an answer has all the tokens asked for. Words that
+follow the directory are tokens too.
 """
 
 import sys
@@ -15,7 +16,8 @@ config = LlamaConfig(
 )
 torch.manual_seed(11)
 LlamaForCausalLM(config).save_pretrained(sys.argv[1])
-words = {f"w{i}": i for i in range(config.vocab_size)}
+words = {f"w{i}": i for i in range(config.vocab_size - len(sys.argv[2:]))}
+words |= {word: len(words) + i for i, word in enumerate(sys.argv[2:])}
 tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
 tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
 PreTrainedTokenizerFast(
