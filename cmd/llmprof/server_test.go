@@ -88,6 +88,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		prompt = len(ids)
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
+	time.Sleep(2 * time.Millisecond) // of which the machine's noise is a small part
 	for range ask.MaxTokens {
 		fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \" a\"}]}\n\n")
 		w.(http.Flusher).Flush()
@@ -95,7 +96,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
 	if !s.noUsage {
-		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d}}\n\n", prompt, ask.MaxTokens)
+		fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": 0}}}\n\n", prompt, ask.MaxTokens)
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
