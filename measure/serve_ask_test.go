@@ -124,7 +124,7 @@ func TestServeUnsaid(t *testing.T) {
 // Answers without usage have no throughput, rather than one of 0, and the prompts'
 // length is said to be unchecked.
 func TestServeWithoutUsage(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for range 5 {
 			fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \" a\"}]}\n\n")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/measure/engine/openai"
 	"llmprof/measure/power"
 	"llmprof/measure/spelling"
 	"llmprof/unit"
@@ -259,6 +260,9 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {
 		hold(reflect.DeepEqual(p.Value(key), base.Value(key)), key, "a server that is asked over HTTP chose it already; leave it out")
 	}
+	hold(p.DType == base.DType, "dtype", "%q: a server that is asked over HTTP chose it already; give served_weights where it does not say it", p.DType)
+	hold(p.TP == base.TP || p.EngineCmd != "", "tp", "%d: a server that is asked over HTTP chose it already; give served_tp where it does not say it", p.TP)
+	p.clientProblems(hold)
 }
 
 // isServer reports whether a text is the URL of a server. It may hold a password, so
@@ -266,6 +270,16 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 func isServer(text string) bool {
 	u, err := url.Parse(strings.TrimSpace(text))
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Opaque == "" && u.Hostname() != ""
+}
+
+// clientProblems refuses ways to ask a server that there are not.
+func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
+	ways := []string{openai.Pooled, openai.New, openai.Worker}
+	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections, spelling.Hint(p.Connections, ways))
+	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections", "%q: requests that come at a rate have no worker of their own; want %q or %q",
+		p.Connections, openai.Pooled, openai.New)
+	_, err := openai.ParseSLO(p.SLO)
+	hold(err == nil, "slo", "%v", err)
 }
 
 // nativeProblems refuses what the native engine does not have, whatever the model.
