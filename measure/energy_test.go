@@ -138,6 +138,9 @@ func metered(t *testing.T, change func(*Settings, *sleeper, *ticker), check func
 		s := newSession(set, w, m, newGroup(1), func(string) {})
 		s.clock = func(t time.Time) (int64, error) { return t.UnixNano(), nil }
 		r, err := s.measure(t.Context())
+		if err == nil {
+			keepsSchema(t, r)
+		}
 		check(t, r, err)
 	})
 }

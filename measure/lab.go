@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -38,9 +39,12 @@ type Lab struct {
 	// Warmup, window and idle times; zero for the defaults.
 	WarmupBlock, WarmupLimit, Window, Idle time.Duration
 
-	Say func(string) // what is going on, a line each; nil for nobody
+	Say      func(string) // what is going on, a line each; nil for nobody
+	Progress func(string) // how far a server's requests are, each second, and "" at the end; nil for nobody
+	Records  io.Writer    // takes each request of a server as it ends, a JSON object a line; nil for nothing
 
-	bench *bench
+	bench  *bench
+	looked bool // for what an earlier llmprof left behind
 }
 
 // A bench is workers that run, and the meters beside them.
@@ -50,13 +54,16 @@ type bench struct {
 	meters  *meters
 }
 
-// Measure measures one point: it is an experiment.Measure.
+// Measure measures one point: it is an experiment.Measure. Results beside an error are
+// those of a server's run that did not finish, or of which too many requests failed.
 func (l *Lab) Measure(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
+	l.sayLeft()
 	if p.Engine == experiment.OpenAI {
-		return l.serve(ctx, &p)
+		results, err := l.serve(ctx, &p)
+		return judge(ctx, &p, results, err)
 	}
 	if p.Nodes > 1 && p.Energy {
 		if l.NeedEnergy {

@@ -45,6 +45,7 @@ func TestNativeOperators(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := results[0]
+	keepsSchema(t, r)
 	r.ID = "stand-in"
 	if _, err := result.Encode(r); err != nil {
 		t.Errorf("the result cannot be written: %v", err)

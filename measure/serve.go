@@ -1,10 +1,10 @@
 package measure
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"llmprof/measure/engine/openai"
@@ -14,31 +14,22 @@ import (
 	"llmprof/models"
 )
 
-// Defaults of asking a server: enough requests for a 99th percentile to be more
-// than the greatest of a few.
-const (
-	leastRequests     = 100
-	requestsPerClient = 10
-)
-
-// KeyVariable is where the key of a server is looked for: never on a command
-// line, where others see it.
-const KeyVariable = "OPENAI_API_KEY"
-
-// firstToken is where random tokens of a vocabulary begin: special ones are
-// mostly below.
-const firstToken = 1000
-
 // A visit is one point that is measured by asking a server.
 type visit struct {
 	*Lab
 	point  *experiment.Point
 	model  *models.Model // nil if the server's name of it is no model that is known
 	asks   openai.Options
+	about  *openai.About // what the server said of itself
 	meters *meters
 	carbon *result.CO2 // intensity of the grid; nil if not known
 	mark   power.Mark
 	err    error // of the meter's first edge
+	seed   uint64
+	asked  progress
+
+	counted   string // how the server counted the tokens of random texts; "" where they are tokens
+	unwritten error  // of a request's record
 }
 
 // serve measures a point by asking a server, which is started and stopped around
@@ -47,7 +38,10 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	if err := l.Close(); err != nil { // GPUs that a worker holds are none of a server's
 		return nil, err
 	}
-	v := &visit{Lab: l, point: p, meters: &meters{why: errors.New(notWanted)}}
+	v := &visit{Lab: l, point: p, meters: &meters{why: errors.New(notWanted)}, seed: p.Seed}
+	if v.seed == 0 {
+		v.seed = 1 + rand.Uint64N(1<<53-1) // what JSON's readers keep whole
+	}
 	if v.model, err = l.Models.Resolve(ctx, p.Model); err != nil {
 		v.model = nil
 	}
@@ -56,6 +50,11 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	}
 	if v.asks, err = v.options(ctx); err != nil {
 		return nil, err
+	}
+	if p.Prompts != randomPrompts {
+		if v.asks.Prompts, err = promptsOf(p.Prompts); err != nil {
+			return nil, err
+		}
 	}
 	started := time.Now()
 	if p.EngineCmd == "" {
@@ -86,18 +85,20 @@ func (v *visit) around(ctx context.Context) (r *result.Result, err error) {
 	begun := time.Now()
 	server, err := openai.StartServer(ctx, openai.ServerSpec{Command: v.point.EngineCmd, Ready: ready, Env: v.environment()})
 	if err != nil {
-		return nil, err
+		return nil, withLeft(err)
 	}
 	took := time.Since(begun).Seconds()
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	if m := v.meters.of(0); m != nil {
 		m.Own(server.PIDs()...)
 	}
-	if r, err = v.measure(ctx); err != nil {
-		return nil, errors.Join(err, server.Died())
+	if r, err = v.measure(ctx); r != nil {
+		r.Engine.LoadS = &took
 	}
-	r.Engine.LoadS = &took
-	return r, nil
+	if err != nil {
+		err = errors.Join(err, server.Died())
+	}
+	return r, err
 }
 
 // environment shows the server the GPUs that are measured.
@@ -110,92 +111,6 @@ func (v *visit) environment() []string {
 		return nil
 	}
 	return []string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=" + visible[1:]}
-}
-
-// options are what the point wants of the server.
-func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
-	p := v.point
-	o = openai.Options{
-		BaseURL: p.BaseURL, API: p.API, Model: p.Model, Key: v.Env(KeyVariable),
-		Concurrency: p.Concurrency, RequestRate: p.RequestRate, Requests: p.Requests, Warmup: p.Warmup,
-		GenLen: p.GenLen, IgnoreEOS: p.Prompts == randomPrompts, Seed: p.Seed,
-		Timeout: time.Duration(float64(p.Timeout) * float64(time.Second)), SaveOutputs: p.SaveOutputs,
-	}
-	if p.RequestRate == 0 {
-		o.Concurrency = cmp.Or(p.Concurrency, 1)
-		o.Warmup = cmp.Or(p.Warmup, 2*o.Concurrency)
-	}
-	o.Requests = cmp.Or(p.Requests, max(leastRequests, requestsPerClient*o.Concurrency))
-	o.Prompts, err = v.prompts(o.Requests + o.Warmup)
-	o.Begin = func() {
-		if m := v.meters.of(0); m != nil && p.Energy {
-			v.mark, v.err = m.Begin(ctx)
-		}
-		v.say(fmt.Sprintf("%d requests", o.Requests))
-	}
-	return o, err
-}
-
-// prompts are those of the file, or random ones: as tokens where the interface
-// takes them and the vocabulary is known, so that they have the length that was
-// asked for; else as so many words.
-func (v *visit) prompts(n int) ([]openai.Prompt, error) {
-	p := v.point
-	if p.Prompts == randomPrompts {
-		if v.model != nil && p.API == openai.Completions && v.model.Vocab > firstToken {
-			return openai.RandomTokens(n, p.PromptLen, firstToken, v.model.Vocab, p.Seed), nil
-		}
-		return openai.RandomText(n, p.PromptLen, p.Seed), nil
-	}
-	tokens, texts, err := readPrompts(p.Prompts)
-	if err != nil {
-		return nil, err
-	}
-	var all []openai.Prompt
-	for _, ids := range tokens {
-		all = append(all, openai.Prompt{Tokens: ids})
-	}
-	for _, text := range texts {
-		all = append(all, openai.Prompt{Text: text})
-	}
-	return all, nil
-}
-
-// measure asks the server, with the meters around the requests that count.
-func (v *visit) measure(ctx context.Context) (*result.Result, error) {
-	p := v.point
-	r := &result.Result{
-		Schema: result.Schema, Processes: 1, Started: time.Now(),
-		Model:       result.Model{Name: p.Model},
-		Engine:      result.Engine{Name: p.Engine, Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks"},
-		Parallelism: result.Parallelism{TP: p.TP, PP: 1, EP: 1, DP: 1, Replicas: p.Replicas},
-		Workload:    workload(p),
-		Reasons: map[string]string{
-			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
-			"operators": "a server does not say its operators",
-		},
-	}
-	if m := v.model; m != nil {
-		r.Model = result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params()}
-	}
-	s, err := openai.Run(ctx, v.asks, nil)
-	if s == nil || len(s.Records) == 0 && err != nil {
-		return nil, err
-	}
-	r.Serving = s
-	if err != nil {
-		r.Marks = append(r.Marks, "incomplete")
-		r.Warnings = append(r.Warnings, err.Error())
-	}
-	if s.Completed == 0 {
-		return nil, err
-	}
-	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
-	r.Warnings = append(r.Warnings, s.Notes...)
-	if s.Usage != nil && s.Duration > 0 {
-		r.Throughput = &result.Rates{Generated: of(float64(s.Usage.Tokens) / s.Duration)}
-	}
-	return r, v.energy(ctx, r)
 }
 
 // energy closes the window around the requests. Prefill and decode of different
@@ -239,11 +154,11 @@ func (v *visit) energy(ctx context.Context, r *result.Result) error {
 
 // finish says what the requests were measured on and with.
 func (v *visit) finish(started time.Time, r *result.Result, err error) ([]*result.Result, error) {
-	if err != nil {
+	if r == nil {
 		return nil, err
 	}
 	r.Started, r.Ended = started, time.Now()
-	r.Provenance = result.Provenance{Version: v.Version, Command: v.Command, Seed: v.point.Seed}
+	r.Provenance = result.Provenance{Version: v.Version, Command: v.Command, Seed: v.seed}
 	v.describe(r, v.meters, 0)
-	return []*result.Result{r}, nil
+	return []*result.Result{r}, err
 }

@@ -96,6 +96,7 @@ func servingPoint(url string) experiment.Point {
 // checked writes a result and reads it again, which refuses one that cannot be.
 func checked(t *testing.T, r *result.Result) {
 	t.Helper()
+	keepsSchema(t, r)
 	r.ID = "a-test"
 	path, err := result.Write(t.TempDir(), r)
 	if err != nil {

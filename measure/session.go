@@ -164,10 +164,11 @@ func (s *session) load(ctx context.Context) error {
 	return nil
 }
 
-// size counts memory, after a forward if no phase has run one.
+// size counts memory, after a request if no phase has run its decode steps: a cache
+// that only prefills filled would be of the prompt alone.
 func (s *session) size(ctx context.Context) error {
 	s.say("size")
-	if len(s.phases) == 0 {
+	if s.phases[engine.Request] == nil && s.phases[engine.Decode] == nil {
 		if _, err := s.worker.Run(ctx, engine.Run{Phase: engine.Request, Passes: 1}, func(engine.Pass) {}); err != nil {
 			return err
 		}

@@ -108,6 +108,7 @@ func run(t *testing.T, set *Settings, w Worker) *result.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keepsSchema(t, r)
 	return r
 }
 
@@ -249,6 +250,7 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, r := range results {
+		keepsSchema(t, r)
 		if r.Process != i || r.Processes != 2 || r.TTFT == nil || math.Abs(r.TTFT.Median-0.040) > 1e-12 {
 			t.Errorf("replica %d: process %d of %d, TTFT %+v", i, r.Process, r.Processes, r.TTFT)
 		}

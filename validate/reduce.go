@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 
 	"llmprof/measure/result"
@@ -8,7 +9,7 @@ import (
 
 // Reduce makes observations of a result: the median of each time with its 95 %
 // interval, and the energies. A result that no static estimate can be made of,
-// as that of a server under load, is an error.
+// as that of a server with several requests at a time, is an error.
 func Reduce(source string, r *result.Result) ([]Observation, error) {
 	c, err := reduceConfig(r)
 	if err != nil {
@@ -58,21 +59,15 @@ func energies(base *Observation, e *result.Energy) (all []Observation) {
 func reduceConfig(r *result.Result) (c Config, err error) {
 	switch p := &r.Parallelism; {
 	case r.Serving != nil:
-		return c, fmt.Errorf("it is of a server under load: an estimate is of a batch that starts together")
+		return servedConfig(r)
 	case p.PP > 1 || p.EP > 1:
 		return c, fmt.Errorf("it is split by pipeline (PP %d) or experts (EP %d): only TP is compared", p.PP, p.EP)
 	case len(r.Machine.GPUs) == 0:
 		return c, fmt.Errorf("it was not measured on a GPU")
 	}
-	gpu := r.Machine.GPUs[0]
-	for _, g := range r.Machine.GPUs {
-		if g.Key != gpu.Key || g.Name != gpu.Name {
-			return c, fmt.Errorf("it is of unlike GPUs, %q and %q", gpu.Name, g.Name)
-		}
-	}
-	name := gpu.Key
-	if name == "" {
-		name = gpu.Name // unknown to the table when it was measured; it may be known now
+	name, err := gpuOf(r)
+	if err != nil {
+		return c, err
 	}
 	c = Config{
 		Model: r.Model.Name, GPU: name, Engine: r.Engine.Name, TP: max(r.Parallelism.TP, 1),
@@ -89,4 +84,15 @@ func reduceConfig(r *result.Result) (c Config, err error) {
 		c.Mode = "eager"
 	}
 	return c, nil
+}
+
+// gpuOf names the kind of GPU that a result is of.
+func gpuOf(r *result.Result) (string, error) {
+	gpu := r.Machine.GPUs[0]
+	for _, g := range r.Machine.GPUs {
+		if g.Key != gpu.Key || g.Name != gpu.Name {
+			return "", fmt.Errorf("it is of unlike GPUs, %q and %q", gpu.Name, g.Name)
+		}
+	}
+	return cmp.Or(gpu.Key, gpu.Name), nil // unknown to the table when it was measured, it may be known now
 }

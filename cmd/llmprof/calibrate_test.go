@@ -76,7 +76,7 @@ func TestCalibrate(t *testing.T) {
 	args := []string{"calibrate", "--engine", "transformers", "--device", "cpu", "--quick", "--tp", "2", "--hardware", table, "--gpu", "this-cpu", "--python", py, "--rows", rows, "-o", file}
 
 	stop := &interrupter{at: "[9/"}
-	if code := run(args, nil, &bytes.Buffer{}, stop, os.Getenv); code != 1 || !strings.Contains(stop.String(), "the same command with --engine transformers goes on there") {
+	if code := run(args, nil, &bytes.Buffer{}, stop, os.Getenv); code != 130 || !strings.Contains(stop.String(), "the same command with --engine transformers goes on there") {
 		t.Fatalf("interrupted: exit %d: %s", code, stop)
 	}
 	if _, err := os.Stat(file); err == nil {

@@ -28,22 +28,28 @@ func (a *app) configValidate() *cobra.Command {
 		Use:   "validate FILE...",
 		Short: "Say all that is wrong with experiment files",
 		Long: "Read experiment files (TOML, YAML or JSON) with all that they extend, and say everything that\n" +
-			"is wrong, at its place. Warnings are of what runs, and is probably not meant. The names of LLM\n" +
-			"Energy Measure's files are read too. It fails if any file has a mistake.",
+			"is wrong, at its place: in them, in files that they name, with models and their lengths. Nothing is\n" +
+			"fetched. Warnings are of what runs, and is probably not meant. The names of LLM Energy Measure's\n" +
+			"files are read too. It fails if any file has a mistake.",
 		Example: "  llmprof config validate experiment.toml\n  llmprof config validate --format json experiment.toml",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
+			lab, err := a.lab(true)
+			if err != nil {
+				return err
+			}
+			check := func(p *experiment.Point) []experiment.Problem { return lab.Problems(cmd.Context(), p) }
 			checks := make([]experimentCheck, len(args))
 			failed := 0
 			for i, file := range args {
-				if checks[i] = checkExperiment(file); !checks[i].OK {
+				if checks[i] = checkExperiment(file, check); !checks[i].OK {
 					failed++
 				}
 			}
-			err := o.write(a, result{
+			err = o.write(a, result{
 				page:  func() *render.Document { return experimentsPage(checks) },
 				table: func() *render.Table { return mistakeTable(checks) },
 				data:  func() any { return checks },
@@ -79,9 +85,9 @@ type mistakeJSON struct {
 	Problem string `json:"problem"`
 }
 
-func checkExperiment(file string) experimentCheck {
+func checkExperiment(file string, check func(*experiment.Point) []experiment.Problem) experimentCheck {
 	c := experimentCheck{File: file, Mistakes: []mistakeJSON{}, Warnings: []string{}}
-	e, err := experiment.Load(file)
+	e, err := experiment.Load(file, check)
 	if err != nil {
 		c.text = strings.Split(err.Error(), "\n")
 		var mistakes experiment.Mistakes
@@ -90,6 +96,9 @@ func checkExperiment(file string) experimentCheck {
 		}
 		for _, m := range mistakes {
 			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, orNull(m.Line), orNull(m.Column), m.Problem})
+		}
+		if e != nil {
+			c.Warnings = append(c.Warnings, e.Warnings...)
 		}
 		return c
 	}

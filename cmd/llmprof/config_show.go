@@ -105,6 +105,8 @@ func settingText(v any) any {
 		}
 	case bool, uint64:
 		return fmt.Sprint(v)
+	case *float64:
+		return cell(v)
 	}
 	return v
 }

@@ -87,3 +87,61 @@ func (p *price) Set(s string) error {
 
 // Type is the name that help shows.
 func (p *price) Type() string { return "$/h" }
+
+// A failuresFlag reads the share of requests that may fail.
+type failuresFlag struct{ share **float64 }
+
+// String is the share, empty if not given.
+func (f failuresFlag) String() string {
+	if f.share == nil || *f.share == nil {
+		return ""
+	}
+	return strconv.FormatFloat(**f.share, 'g', -1, 64)
+}
+
+// Set reads "0.01" or "1%".
+func (f failuresFlag) Set(s string) error {
+	number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v <= 1) {
+		return fmt.Errorf("want a share of the requests, from 0 to 1, or percents, as 1%%")
+	}
+	*f.share = &v
+	return nil
+}
+
+// Type is the name that help shows.
+func (f failuresFlag) Type() string { return "share" }
+
+// A ratesFlag reads rates with commas between.
+type ratesFlag struct{ rates *[]float64 }
+
+// String is the rates, empty if none is given.
+func (f ratesFlag) String() string {
+	if f.rates == nil || len(*f.rates) == 0 {
+		return ""
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*f.rates), " ", ","), "[]")
+}
+
+// Set reads "2.5" or "1,2,4".
+func (f ratesFlag) Set(s string) error {
+	*f.rates = nil
+	for _, part := range strings.Split(s, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || !(v > 0 && v <= mostRate) {
+			return fmt.Errorf("%.40q: want requests a second, above 0, or several, as 1,2.5,5", part)
+		}
+		*f.rates = append(*f.rates, v)
+	}
+	return nil
+}
+
+// mostRate is beyond any server's.
+const mostRate = 1e6
+
+// Type is the name that help shows.
+func (f ratesFlag) Type() string { return "requests" }

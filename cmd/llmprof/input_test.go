@@ -53,7 +53,7 @@ func TestInterrupt(t *testing.T) {
 	var out, errs bytes.Buffer
 	file := filepath.Join(dir, "out.txt")
 	code := run([]string{"estimate", "--model", "tiny/slow", "--gpu", "h100", "-o", file}, nil, &out, &errs, env)
-	if code != 1 || !strings.Contains(errs.String(), "interrupted") {
+	if code != 130 || !strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {

@@ -6,8 +6,8 @@
 //	llmprof gpus     list, show, check or detect GPUs
 //
 // The result goes to standard output and everything else to standard error. It
-// exits with 0 when done, with 1 when it failed, and with 2 when the command
-// line was wrong.
+// exits with 0 when done, with 1 when it failed, with 2 when the command line was
+// wrong, and with 128 and a signal's number when that ended it: 130 after Ctrl-C.
 package main
 
 import (
@@ -16,9 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 
 	"llmprof/redact"
 )
@@ -34,9 +32,9 @@ const gcPercent = 400
 
 // run runs the command line args and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var i interruption
+	ctx, stop := i.watch(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal ends the program at once
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...)}
 	root := a.root()
 	root.SetArgs(args)
@@ -45,7 +43,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 		return 0
 	}
 	if ctx.Err() != nil {
-		err = errors.New("interrupted")
+		fmt.Fprintln(stderr, "llmprof: interrupted")
+		return i.status()
 	}
 	a.logf("%v", err)
 	var wrong usageError

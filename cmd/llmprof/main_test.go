@@ -18,10 +18,6 @@ import (
 // update rewrites what the tests compare with: UPDATE_GOLDEN=1 go test ./...
 var update = os.Getenv("UPDATE_GOLDEN") != ""
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"llmprof": main, "openai-server": openaiServer})
-}
-
 // TestScript runs testdata/script/*.txtar: command lines with what they print.
 func TestScript(t *testing.T) {
 	hub := httptest.NewServer(http.HandlerFunc(serveHub))

@@ -23,8 +23,13 @@ type trial struct {
 	eager   bool
 	offline bool
 	shared  bool
-	node    int    // this host, of several
+	node    int // this host, of several
+
+	concurrencies []int     // each a run
+	rates         []float64 // likewise
+
 	results string // folder that the results are stored in
+	records string // file of a server's requests
 	output  output
 	given   func(flag string) bool
 }
@@ -45,7 +50,8 @@ func (a *app) measure() *cobra.Command {
 		Example: "  llmprof measure --model llama3.1-8b --random-weights --batch 8\n" +
 			"  llmprof measure --model ./my-model --eager --ttft --tpot\n" +
 			"  llmprof measure --engine native --model llama3.1-8b --ops --trace traces\n" +
-			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b",
+			"  llmprof measure --engine openai --base-url http://localhost:8000/v1 --model llama3.1-8b\n" +
+			"  llmprof measure --engine openai --base-url http://localhost:8000 -m qwen3-8b --rate 1,2,4 -o l.svg",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t.given = cmd.Flags().Changed
@@ -58,6 +64,7 @@ func (a *app) measure() *cobra.Command {
 	t.clientFlags(cmd)
 	t.output.flags(cmd)
 	f := cmd.Flags()
+	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&t.results, "results", "", "store the results in `FOLDER`, as \"llmprof run\" does")
 	f.BoolVar(&t.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.SortFlags = false
@@ -98,7 +105,7 @@ func (t *trial) workloadFlags(cmd *cobra.Command) {
 	f.IntVar(&p.PromptLen, "prompt-len", p.PromptLen, "`tokens` of each prompt")
 	f.IntVar(&p.GenLen, "gen-len", p.GenLen, "`tokens` generated for each prompt, the first included")
 	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
-	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of random weights and prompts")
+	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of weights and prompts (default for a server: a new one)")
 	f.BoolVar(&p.TTFT, "ttft", false, "measure the time to the first token")
 	f.BoolVar(&p.TPOT, "tpot", false, "measure the time per token after it")
 	f.BoolVar(&p.TTLT, "ttlt", false, "measure the time to the last token")
@@ -131,11 +138,21 @@ func (t *trial) clientFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.StringVar(&p.BaseURL, "base-url", "", "`URL` of an OpenAI-compatible server, as http://localhost:8000/v1")
 	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
-	f.IntVar(&p.Concurrency, "concurrency", 0, "`requests` at a time")
-	f.Float64Var(&p.RequestRate, "rate", 0, "`requests` a second, arriving at random (Poisson)")
+	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time; of several, as 1,8,64, each is measured")
+	f.Var(ratesFlag{&t.rates}, "rate", "`requests` a second, arriving at random (Poisson), or several")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
+	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
+	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` of silence after which a request has failed (default 120)")
+	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new or worker (default: pooled)")
+	f.StringVar(&p.SLO, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
+	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
+	f.StringVar(&p.ServedModel, "served-model", "", "the server's `name` of the model (default: that of --model)")
+	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of the server's weights (default: what it says)")
+	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of the server's KV cache (default: what it says)")
+	f.IntVar(&p.ServedTP, "served-tp", 0, "`GPUs` that the server splits a matrix over (default: what it says)")
 	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` of a server to start and stop around the run")
 	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
+	_ = cmd.RegisterFlagCompletionFunc("connections", words("pooled", "new", "worker"))
 }
 
 // settle turns what was given on the command line into a point.
@@ -155,6 +172,18 @@ func (t *trial) settle() error {
 	}
 	if t.node < 0 || t.node >= max(p.Nodes, 1) {
 		return usage("--node %d: %d hosts count from 0", t.node, max(p.Nodes, 1))
+	}
+	if t.records != "" && p.Engine != experiment.OpenAI {
+		return usage("--records %s: only a server's requests are recorded one by one: it is for --engine %s", t.records, experiment.OpenAI)
+	}
+	if t.output.picture() != "" && p.Engine != experiment.OpenAI {
+		return usage("-o %s: the chart is of the loads of a server, with --engine openai", t.output.file)
+	}
+	if len(t.concurrencies) > 0 {
+		p.Concurrency = t.concurrencies[0]
+	}
+	if len(t.rates) > 0 {
+		p.RequestRate = t.rates[0]
 	}
 	if err := p.Check(); err != nil {
 		return usageError{err}
@@ -178,20 +207,48 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.node > 0 {
 		return lab.Join(ctx, *p)
 	}
+	points, err := t.loads() // once the engine is chosen
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
+	if t.records != "" {
+		file, err := os.Create(t.records)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", t.records, reason(err))
+		}
+		defer file.Close() // a line that cannot be written is an error of the measurement
+		lab.Records = file
+	}
 	var store *experiment.Store
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
 	}
-	results, err := experiment.Single(ctx, *p, lab.Measure, store)
-	if err != nil {
-		return err
+	results, failed := experiment.Several(ctx, points, lab.Measure, store, a.sayLoads(points))
+	if len(results) == 0 {
+		return failed
+	}
+	return errors.Join(failed, a.writeMeasured(&t.output, results, len(points) > 1))
+}
+
+// writeMeasured writes results as their files have them: those of several loads as a
+// list.
+func (a *app) writeMeasured(o *output, results []*record.Result, list bool) error {
+	whole := make([]*record.Result, len(results))
+	for i, r := range results {
+		var err error
+		if whole[i], err = record.Complete(r); err != nil {
+			return err
+		}
+	}
+	if list {
+		return a.writeListed(o, loadSet(whole), whole)
 	}
 	scorer, err := a.scorer("", nil)
 	if err != nil {
 		return err
 	}
-	return t.output.write(a, measured(results, scorer))
+	return a.writeListed(o, measured(whole, scorer), whole)
 }
 
 // measured is what was measured in its forms: as JSON one process's result is
@@ -229,8 +286,9 @@ func (a *app) lab(offline bool) (*measure.Lab, error) {
 	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
+	f := a.follow()
 	return &measure.Lab{
 		Models: models.Resolver{Table: table, Hub: hub}, GPUs: gpus, Root: os.DirFS("/"), Env: a.env,
-		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: func(line string) { a.logf("%s", line) },
+		Version: versionText(), Command: os.Args, NativeCommand: []string{self, nativeWorker}, Say: f.say, Progress: f.progress,
 	}, nil
 }

@@ -8,12 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots"
 )
 
 // An output says in which form a result is written, and where to.
@@ -38,6 +41,18 @@ func (o *output) flags(cmd *cobra.Command) {
 	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
 	_ = cmd.RegisterFlagCompletionFunc("format", words("table", "json", "csv", "markdown"))
 	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
+}
+
+// chartUsage is the help of --output where a command has a chart too.
+const chartUsage = "write the result to `FILE`; .svg, .png or .pdf gets the chart"
+
+// picture is the form of the chart that is wanted; "" if none is.
+func (o *output) picture() string {
+	kind := strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), ".")
+	if slices.Contains(plots.Formats(), kind) {
+		return kind
+	}
+	return ""
 }
 
 // words completes a flag that takes one of a few.

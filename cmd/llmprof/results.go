@@ -41,7 +41,8 @@ func (a *app) resultsList() *cobra.Command {
 		Use:   "list",
 		Short: "List the results in a folder",
 		Long: "List the results in a folder, one process a row, and the runs that failed. Files that are no\n" +
-			"results, or are damaged, are named on standard error; then it fails.",
+			"results, or are damaged, are named on standard error; then it fails. A chart is of the latency of\n" +
+			"servers over their throughput.",
 		Example: "  llmprof results list\n  llmprof results list --results results --format csv",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -55,11 +56,12 @@ func (a *app) resultsList() *cobra.Command {
 			failures, err := experiment.Store{Dir: dir}.Failures()
 			broken = errors.Join(broken, err)
 			rows := summaries(all)
-			err = o.write(a, resultSet(rows, failures))
+			err = a.writeListed(o, resultSet(rows, failures), all)
 			return errors.Join(err, unreadable(broken))
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().Lookup("output").Usage = chartUsage
 	resultsFlag(cmd, &dir)
 	return cmd
 }
@@ -82,7 +84,7 @@ type listed struct {
 	Engine    string        `json:"engine"`
 	GPU       *string       `json:"gpu"`
 	GPUs      int           `json:"gpus"`
-	Batch     int           `json:"batch"`
+	Batch     *int          `json:"batch"` // null of a server
 	PromptLen int           `json:"prompt_len"`
 	GenLen    int           `json:"gen_len"`
 	TTFT      *unit.Seconds `json:"ttft_s"` // medians
@@ -90,6 +92,7 @@ type listed struct {
 	TTLT      *unit.Seconds `json:"ttlt_s"`
 	PerToken  *unit.Joules  `json:"energy_per_token_j"`
 	Marks     []string      `json:"marks"`
+	Server    *listedServer `json:"server"` // null of an engine that is not asked over HTTP
 }
 
 func summaries(all []*record.Result) []listed {
@@ -97,8 +100,9 @@ func summaries(all []*record.Result) []listed {
 	for i, r := range all {
 		rows[i] = listed{
 			ID: r.ID, Process: r.Process, Processes: r.Processes, Cycle: r.Cycle, Model: r.Model.Name, Engine: r.Engine.Name,
-			GPUs: len(r.Machine.GPUs), Batch: r.Workload.Batch, PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
+			GPUs: len(r.Machine.GPUs), Batch: orNull(r.Workload.Batch), PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
 			TTFT: medianOf(r.TTFT), TPOT: medianOf(r.TPOT), TTLT: medianOf(r.TTLT), Marks: append([]string{}, r.Marks...),
+			Server: serverOf(r),
 		}
 		if len(r.Machine.GPUs) > 0 {
 			g := r.Machine.GPUs[0]
@@ -127,12 +131,12 @@ func medianOf(t *record.Times) *unit.Seconds {
 func resultSet(rows []listed, failures []experiment.Failure) result {
 	return result{
 		page: func() *render.Document {
-			t := listedPage(rows)
+			engines, servers := listedPage(rows), serverPage(rows, true)
 			var notes []string
 			for _, f := range failures {
 				notes = append(notes, fmt.Sprintf("%s (tried %d times): %s", f.ID, f.Attempts, strings.Join(f.Errors[:min(1, len(f.Errors))], "")))
 			}
-			return &render.Document{Blocks: []render.Block{t, render.Notes{Title: "Failed", Items: notes}}}
+			return &render.Document{Blocks: []render.Block{engines, servers, render.Notes{Title: "Failed", Items: notes}}}
 		},
 		table: func() *render.Table { t := listedTable(rows); return &t },
 		data: func() any {
@@ -150,17 +154,18 @@ func listedTable(rows []listed) render.Table {
 		{Key: "id"}, {Key: "process"}, {Key: "processes"}, {Key: "cycle"}, {Key: "model"}, {Key: "engine"}, {Key: "gpu"}, {Key: "gpus"},
 		{Key: "batch"}, {Key: "prompt_len"}, {Key: "gen_len"}, {Key: "ttft_s"}, {Key: "tpot_s"}, {Key: "ttlt_s"}, {Key: "energy_per_token_j"}, {Key: "marks"},
 	}}
+	t.Columns = append(t.Columns, serverColumns()...)
 	for i := range rows {
 		r := &rows[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, cell(r.GPU), r.GPUs, r.Batch, r.PromptLen, r.GenLen,
+		t.Rows = append(t.Rows, render.Row{Cells: append([]any{
+			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, cell(r.GPU), r.GPUs, cell(r.Batch), r.PromptLen, r.GenLen,
 			cell(r.TTFT), cell(r.TPOT), cell(r.TTLT), cell(r.PerToken), joined(r.Marks),
-		}})
+		}, r.Server.cells()...)})
 	}
 	return t
 }
 
-// listedPage is the same for people.
+// listedPage is the same for people, of engines that are not asked over HTTP.
 func listedPage(rows []listed) render.Table {
 	t := render.Table{Columns: []render.Column{
 		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 2}, {Title: "GPU", Left: true, Drop: 4},
@@ -168,18 +173,26 @@ func listedPage(rows []listed) render.Table {
 	}}
 	for i := range rows {
 		r := &rows[i]
-		id, gpu := r.ID, cell(r.GPU)
-		if r.Processes > 1 {
-			id = fmt.Sprintf("%s, %d of %d", id, r.Process, r.Processes)
+		if r.Server != nil {
+			continue
 		}
+		id, gpu := r.name(), cell(r.GPU)
 		if r.GPUs > 1 {
 			gpu = fmt.Sprintf("%d × %v", r.GPUs, gpu)
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			id, r.Model, r.Engine, gpu, r.Batch, r.PromptLen, r.GenLen, cell(r.TTFT), cell(r.TPOT), cell(r.PerToken), joined(r.Marks),
+			id, r.Model, r.Engine, gpu, cell(r.Batch), r.PromptLen, r.GenLen, cell(r.TTFT), cell(r.TPOT), cell(r.PerToken), joined(r.Marks),
 		}})
 	}
 	return t
+}
+
+// name is the id, with which of several processes it is.
+func (r *listed) name() string {
+	if r.Processes > 1 {
+		return fmt.Sprintf("%s, %d of %d", r.ID, r.Process, r.Processes)
+	}
+	return r.ID
 }
 
 // joined is a list in one cell, nil if it is empty.

@@ -33,8 +33,8 @@ func processFields(r *record.Result) render.Fields {
 		{Name: "Model", Lines: []string{modelText(&r.Model)}},
 		{Name: "Engine", Lines: engineLines(&r.Engine)},
 		{Name: "GPU", Lines: gpuLines(&r.Machine)},
-		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %d, prompt %d, generate %d, weights %s, KV %s, TP %d",
-			w.Batch, w.PromptLen, w.GenLen, w.Weights, w.KV, r.Parallelism.TP)}},
+		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %s, prompt %d, generate %d, weights %s, KV %s, TP %s",
+			orUnknown(w.Batch), w.PromptLen, w.GenLen, orUnknown(w.Weights), orUnknown(w.KV), orUnknown(r.Parallelism.TP))}},
 		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(r.Ended.Sub(r.Started).Seconds()))}},
 	}}
 	if len(r.Marks) > 0 {
@@ -110,28 +110,6 @@ func timeRow(title string, s *stats.Summary, device *float64) render.Row {
 	return render.Row{Cells: []any{
 		title, s.N, unit.Seconds(s.Median), as[unit.Seconds](device), unit.Seconds(s.Mean), half, unit.Seconds(s.P5), unit.Seconds(s.P95), unit.Seconds(s.P99), unit.Seconds(s.Max),
 	}}
-}
-
-// servingFields are what became of a server's requests.
-func servingFields(s *record.Serving) render.Fields {
-	if s == nil {
-		return render.Fields{}
-	}
-	load := fmt.Sprintf("%d at a time", s.Concurrency)
-	if s.RateHz != nil {
-		load = fmt.Sprintf("%v a second, arriving at random", *s.RateHz)
-	}
-	requests := fmt.Sprintf("%d completed of %d in %v, %.4g a second", s.Completed, s.Requests, unit.Seconds(s.Duration), s.RequestRate)
-	for _, kind := range slices.Sorted(maps.Keys(s.Failures)) {
-		requests += fmt.Sprintf("; %d %s", s.Failures[kind], kind)
-	}
-	f := render.Fields{Title: "Requests", Rows: []render.Field{
-		{Name: "Server", Lines: []string{s.Endpoint + ", " + s.API}}, {Name: "Load", Lines: []string{load}}, {Name: "Requests", Lines: []string{requests}},
-	}}
-	if u := s.Usage; u != nil {
-		f.Rows = append(f.Rows, render.Field{Name: "Tokens", Lines: []string{fmt.Sprintf("%d by the server's usage in %d chunks, %.3g a chunk", u.Tokens, u.Chunks, u.TokensPerChunk)}})
-	}
-	return f
 }
 
 // rateFields are throughput, energy a unit of work, and CO2.

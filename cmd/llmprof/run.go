@@ -49,6 +49,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().Lookup("output").Usage = chartUsage
 	resultsFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&noRetry, "no-retry", false, "leave alone what failed before")
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
@@ -96,7 +97,7 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 			failed = append(failed, f)
 		}
 	}
-	return errors.Join(o.write(a, resultSet(summaries(mine), failed)), err)
+	return errors.Join(a.writeListed(o, resultSet(summaries(mine), failed), mine), err)
 }
 
 // notify says how far an experiment is, a line an event.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"llmprof"
 	"llmprof/hardware"
 )
 
@@ -44,6 +45,21 @@ func target(ctx context.Context, table *hardware.Table, on, name string, gpus fu
 		uuids = []string{*found[of].UUID}
 	}
 	return g, uuids, nil
+}
+
+// processor refuses what is measured on a processor and would be set against what a
+// GPU is predicted to do: one of a generation that the built-in table has GPUs of.
+func processor(g *hardware.GPU) error {
+	table, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(table.All(), func(known hardware.GPU) bool { return known.Generation == g.Generation }) {
+		return nil
+	}
+	return usage("--device cpu --gpu %s: %s is a GPU (of generation %q), and what a processor does says nothing of it; "+
+		"describe the processor in a file for --hardware, with generation = \"cpu\", as docs/validation.md does under \"On your own GPU\"",
+		g.Key, g.Name, g.Generation)
 }
 
 // onlyKind is the kind of GPU that all devices are of.

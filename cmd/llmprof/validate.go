@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"llmprof"
 	"llmprof/hardware"
 	"llmprof/models"
-	"llmprof/plots"
 	compare "llmprof/validate"
 )
 
@@ -86,7 +84,7 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 	}
 	v.output.flags(cmd)
 	f := cmd.Flags()
-	f.Lookup("output").Usage = "write the result to `FILE`; a name in .svg, .png or .pdf gets the chart"
+	f.Lookup("output").Usage = chartUsage
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "`keys` that tell groups apart")
 	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
 	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
@@ -127,19 +125,10 @@ func (v *validation) check() error {
 		return usage("--chart %.40q: want scatter, follow or ops", v.chart)
 	case v.ablate:
 		return v.checkAblate()
-	case v.given("chart") && v.picture() == "":
+	case v.given("chart") && v.output.picture() == "":
 		return usage("--chart %s: give -o too, with a name that ends in .svg, .png or .pdf", v.chart)
 	}
 	return nil
-}
-
-// picture is the form of the chart that is wanted; "" if none is.
-func (v *validation) picture() string {
-	kind := strings.TrimPrefix(strings.ToLower(filepath.Ext(v.output.file)), ".")
-	if slices.Contains(plots.Formats(), kind) {
-		return kind
-	}
-	return ""
 }
 
 func (a *app) runValidate(ctx context.Context, v *validation) error {
@@ -193,7 +182,7 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 // comparison to standard output.
 func (a *app) writeComparison(v *validation) error {
 	forms := v.output
-	kind := v.picture()
+	kind := v.output.picture()
 	if kind == "" {
 		return forms.write(a, v.result())
 	}
@@ -263,6 +252,11 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 			return nil, usageError{err}
 		}
 		v.gpu = g.Key
+		if v.live.device == "cpu" {
+			if err := processor(g); err != nil {
+				return nil, err
+			}
+		}
 	}
 	kept := slices.DeleteFunc(all, func(o compare.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
 	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {

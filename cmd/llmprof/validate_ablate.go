@@ -21,7 +21,7 @@ func (v *validation) checkAblate() error {
 			return usage("--%s: --ablate prints errors by metric and constant alone; leave one of the two out", flag)
 		}
 	}
-	if v.picture() != "" {
+	if v.output.picture() != "" {
 		return usage("-o %.40q: --ablate draws no chart; give a name that ends otherwise", v.output.file)
 	}
 	return nil

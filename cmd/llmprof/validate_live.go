@@ -148,6 +148,11 @@ func (a *app) rehearse(ctx context.Context, v *validation) (r *rehearsal, err er
 	if r.gpu, r.gpus, err = target(ctx, table, l.device, v.gpu, l.gpus); err != nil {
 		return nil, err
 	}
+	if l.device == "cpu" {
+		if err := processor(&r.gpu); err != nil {
+			return nil, err
+		}
+	}
 	if r.lab, err = a.lab(l.offline); err != nil {
 		return nil, err
 	}

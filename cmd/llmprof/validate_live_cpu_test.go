@@ -139,7 +139,7 @@ func TestLiveInterrupted(t *testing.T) {
 		}
 	}
 	err = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); err == nil || code != 1 || out.Len() > 0 {
+	if code := cmd.ProcessState.ExitCode(); err == nil || code != 130 || out.Len() > 0 {
 		t.Fatalf("exit %d, %v: %s%s", code, err, out.String(), said.String())
 	}
 	for _, want := range []string{"[1/2]", ": done", "the same command goes on from there", "llmprof: interrupted"} {

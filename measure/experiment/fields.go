@@ -4,10 +4,13 @@ import (
 	"encoding"
 	"fmt"
 	"math"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 
+	"llmprof/measure/engine/openai"
+	"llmprof/measure/power"
 	"llmprof/measure/spelling"
 	"llmprof/unit"
 )
@@ -89,6 +92,12 @@ func assign(v reflect.Value, n *node) error {
 		return assignFloat(v, n)
 	case reflect.Slice:
 		return assignList(v, n)
+	case reflect.Pointer: // a setting whose zero means something else than its absence
+		own := reflect.New(v.Type().Elem())
+		if err := assign(own.Elem(), n); err != nil {
+			return err
+		}
+		v.Set(own)
 	}
 	return nil
 }
@@ -151,14 +160,11 @@ func assignList(v reflect.Value, n *node) error {
 	return nil
 }
 
-// A problem is what is wrong with one setting.
-type problem struct{ key, text string }
-
 // Check says everything that is wrong with the point.
 func (p *Point) Check() error {
 	var found []string
 	for _, w := range p.problems() {
-		found = append(found, w.key+": "+w.text)
+		found = append(found, w.Key+": "+w.Text)
 	}
 	if len(found) == 0 {
 		return nil
@@ -166,11 +172,11 @@ func (p *Point) Check() error {
 	return fmt.Errorf("%s", strings.Join(found, "\n"))
 }
 
-func (p *Point) problems() []problem {
-	var found []problem
+func (p *Point) problems() []Problem {
+	var found []Problem
 	hold := func(ok bool, key, format string, args ...any) {
 		if !ok {
-			found = append(found, problem{key, fmt.Sprintf(format, args...)})
+			found = append(found, Problem{Key: key, Text: fmt.Sprintf(format, args...)})
 		}
 	}
 	for key, known := range map[string][]string{
@@ -186,9 +192,13 @@ func (p *Point) problems() []problem {
 	}
 	hold(p.Model != "", "model", "which model? Give a name from \"llmprof models list\", a hub id, a directory or a config.json")
 	hold(p.TTFT || p.TPOT || p.TTLT || p.Size || p.Energy || p.Ops, "ttft", "nothing is to be measured: ttft, tpot, ttlt, size, energy and ops are all false")
+	if p.CarbonRegion != "" {
+		_, _, err := power.Region(p.CarbonRegion)
+		hold(err == nil, "carbon_region", "%v", err)
+	}
 	p.placementProblems(hold)
 	p.engineProblems(hold)
-	slices.SortStableFunc(found, func(a, b problem) int { return slices.Index(settingKeys, a.key) - slices.Index(settingKeys, b.key) })
+	slices.SortStableFunc(found, func(a, b Problem) int { return slices.Index(settingKeys, a.Key) - slices.Index(settingKeys, b.Key) })
 	return found
 }
 
@@ -228,7 +238,8 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 			}
 		}
 	}
-	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd")
+	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd",
+		"max_failures", "connections", "slo", "served_model", "served_weights", "served_kv", "served_tp")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
 	hold(p.Window == 0 || p.Window >= leastWindow, "window_s", "%v: want %v or more, for counters of energy move each 100 ms", p.Window, leastWindow)
@@ -241,12 +252,34 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 		return
 	}
 	hold(p.BaseURL != "", "base_url", "where is the server? Give base_url = \"http://localhost:8000/v1\"")
+	hold(p.BaseURL == "" || isServer(p.BaseURL), "base_url", "it does not begin with http:// or https:// and a host: want \"http://HOST:PORT/v1\"")
 	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
+	hold(p.FailuresAllowed() <= 1, "max_failures", "%v: want a share of the requests, from 0 to 1, as 0.01", p.FailuresAllowed())
 	hold(p.Batch == 1, "batch", "%d: a server makes its own batches; give concurrency", p.Batch)
 	base := Default()
 	for _, key := range []string{"random_weights", "weights_dir", "quantization", "device", "elana"} {
 		hold(reflect.DeepEqual(p.Value(key), base.Value(key)), key, "a server that is asked over HTTP chose it already; leave it out")
 	}
+	hold(p.DType == base.DType, "dtype", "%q: a server that is asked over HTTP chose it already; give served_weights where it does not say it", p.DType)
+	hold(p.TP == base.TP || p.EngineCmd != "", "tp", "%d: a server that is asked over HTTP chose it already; give served_tp where it does not say it", p.TP)
+	p.clientProblems(hold)
+}
+
+// isServer reports whether a text is the URL of a server. It may hold a password, so
+// that nothing of it is repeated.
+func isServer(text string) bool {
+	u, err := url.Parse(strings.TrimSpace(text))
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Opaque == "" && u.Hostname() != ""
+}
+
+// clientProblems refuses ways to ask a server that there are not.
+func (p *Point) clientProblems(hold func(bool, string, string, ...any)) {
+	ways := []string{openai.Pooled, openai.New, openai.Worker}
+	hold(p.Connections == "" || slices.Contains(ways, p.Connections), "connections", "%q; %s", p.Connections, spelling.Hint(p.Connections, ways))
+	hold(p.Connections != openai.Worker || p.RequestRate == 0, "connections", "%q: requests that come at a rate have no worker of their own; want %q or %q",
+		p.Connections, openai.Pooled, openai.New)
+	_, err := openai.ParseSLO(p.SLO)
+	hold(err == nil, "slo", "%v", err)
 }
 
 // nativeProblems refuses what the native engine does not have, whatever the model.

@@ -28,12 +28,22 @@ const (
 	mostCycles = 10_000
 )
 
-// Load reads an experiment. What is wrong with it is one error, Mistakes, with
-// all that was found.
-func Load(file string) (*Experiment, error) { return load(file, readFile) }
+// A Problem is what is wrong with a setting of a point, or only probably not meant.
+type Problem struct {
+	Key, Text string
+	Warning   bool
+}
 
-func load(file string, open func(string) ([]byte, error)) (*Experiment, error) {
-	r := &reader{open: open}
+// Load reads an experiment. What is wrong with it is one error, Mistakes, with
+// all that was found; beside it the experiment has warnings alone. Checks, if there are
+// any, find what files alone do not tell: of models, or of other files that settings
+// name.
+func Load(file string, checks ...func(*Point) []Problem) (*Experiment, error) {
+	return load(file, readFile, checks...)
+}
+
+func load(file string, open func(string) ([]byte, error), checks ...func(*Point) []Problem) (*Experiment, error) {
+	r := &reader{open: open, checks: checks}
 	n, err := r.file(file, place{}, nil)
 	if err != nil {
 		var m *Mistake
@@ -46,11 +56,11 @@ func load(file string, open func(string) ([]byte, error)) (*Experiment, error) {
 	base := filepath.Base(file)
 	e := &Experiment{File: file, Name: strings.TrimSuffix(base, filepath.Ext(base)), Cycles: 1, Order: Sequential}
 	r.experiment(e, n)
-	if err := r.mistakes.err(); err != nil {
-		return nil, err
-	}
 	for _, w := range r.warnings {
 		e.Warnings = append(e.Warnings, w.Error())
+	}
+	if err := r.mistakes.err(); err != nil {
+		return &Experiment{File: file, Warnings: e.Warnings}, err
 	}
 	return e, nil
 }

@@ -80,17 +80,25 @@ func unknown(p pair, beside []string) *Mistake {
 
 // hold notes what is wrong with a point, at the setting that it is wrong in.
 func (r *reader) hold(p *Point, row, base *node) {
-	for _, w := range p.problems() {
+	found := p.problems()
+	for _, check := range r.checks {
+		found = append(found, check(p)...)
+	}
+	for _, w := range found {
 		at := base.at
 		for _, n := range []*node{row, base} {
-			if v := n.get(w.key); v != nil {
+			if v := n.get(w.Key); v != nil {
 				at = v.at
 				break
 			}
 		}
-		m := at.mistake("%s: %s", w.key, w.text)
-		if !slices.ContainsFunc(r.mistakes, func(o *Mistake) bool { return reflect.DeepEqual(o, m) }) {
-			r.wrong(m)
+		list := (*[]*Mistake)(&r.mistakes)
+		if w.Warning {
+			list = &r.warnings
+		}
+		m := at.mistake("%s: %s", w.Key, w.Text)
+		if !slices.ContainsFunc(*list, func(o *Mistake) bool { return reflect.DeepEqual(o, m) }) {
+			*list = append(*list, m)
 		}
 	}
 }

@@ -50,7 +50,7 @@ type Workload struct {
 	PromptLen   int    `json:"prompt_len"`   // tokens of each prompt
 	GenLen      int    `json:"gen_len"`      // tokens generated for each, the first included
 	Prompts     string `json:"prompts"`      // "random", or a file of prompts
-	Seed        uint64 `json:"seed"`         // of random weights and prompts
+	Seed        uint64 `json:"seed"`         // of random weights and prompts; 0 for a server draws one each time, which the result has
 	SaveOutputs bool   `json:"save_outputs"` // keep the generated tokens
 }
 
@@ -80,7 +80,28 @@ type Client struct {
 	Concurrency int          `json:"concurrency"`     // requests at a time in a closed loop
 	RequestRate float64      `json:"request_rate_hz"` // of Poisson arrivals; 0 for a closed loop
 	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice
-	Timeout     unit.Seconds `json:"timeout_s"`       // of one request; 0 for the measurer's choice
+	Timeout     unit.Seconds `json:"timeout_s"`       // longest silence of the server, until the first byte and between two events; 0 for 2 minutes
+	MaxFailures *float64     `json:"max_failures"`    // share of requests that may fail; nil for 0.01
+	Connections string       `json:"connections"`     // "" or pooled: kept for any request; new: one a request; worker: one a client
+	SLO         string       `json:"slo"`             // limits that goodput counts within, as "ttft=500ms,tpot=50ms,ttlt=10s"; "" for none
+
+	// What the server runs, where it does not say so itself.
+	ServedModel   string `json:"served_model"`   // the server's name of the model; "" for the model's
+	ServedWeights string `json:"served_weights"` // format of its weights, as estimates take it; "" for what the server says
+	ServedKV      string `json:"served_kv"`      // format of its KV cache; likewise
+	ServedTP      int    `json:"served_tp"`      // its tensor parallelism; 0 for what the server says
+}
+
+// DefaultMaxFailures is the share of requests that may fail where a point gives none:
+// percentiles up to the 99th are then those of requests that were completed.
+const DefaultMaxFailures = 0.01
+
+// FailuresAllowed is the share of requests that may fail.
+func (c *Client) FailuresAllowed() float64 {
+	if c.MaxFailures == nil {
+		return DefaultMaxFailures
+	}
+	return *c.MaxFailures
 }
 
 // The engines that a point may name.

@@ -33,6 +33,7 @@ func (s *source) within(hold func(input.Limits, string) error) error {
 // A reader reads the files of one experiment.
 type reader struct {
 	open     func(name string) ([]byte, error)
+	checks   []func(*Point) []Problem
 	warnings []*Mistake
 	mistakes Mistakes
 	files    int

@@ -11,25 +11,27 @@ import (
 )
 
 // A Measure runs one point and returns a result for each of its processes. It
-// stops soon after ctx is done.
+// stops soon after ctx is done. Results beside an error are what was seen until it
+// stopped or failed: they do not count, and are stored apart.
 type Measure func(context.Context, Point) ([]*result.Result, error)
 
 // One is a Measure of what gives one result.
 func One(measure func(context.Context, Point) (*result.Result, error)) Measure {
 	return func(ctx context.Context, p Point) ([]*result.Result, error) {
 		r, err := measure(ctx, p)
-		if err != nil {
+		if r == nil && err != nil {
 			return nil, err
 		}
-		return []*result.Result{r}, nil
+		return []*result.Result{r}, err
 	}
 }
 
-// Single measures one point that no experiment file has, and keeps it in the store
-// if there is one. Its results are named after what it is and when it was, so
-// that no other is replaced.
-func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*result.Result, error) {
-	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: []Point{p}, Cycles: 1}
+// Several measures points that no experiment file has, and keeps them in the store if
+// there is one. Results are named after what they are and when they were, so that no
+// other is replaced. One that fails does not keep the next from being measured; those
+// that are marked as failed or interrupted are among the results, and why in the error.
+func Several(ctx context.Context, points []Point, measure Measure, store *Store, notify func(Event)) ([]*result.Result, error) {
+	e := Experiment{Name: "measure-" + time.Now().UTC().Format("20060102T150405"), Points: points, Cycles: 1}
 	trials, err := e.Trials()
 	if err != nil {
 		return nil, err
@@ -39,16 +41,54 @@ func Single(ctx context.Context, p Point, measure Measure, store *Store) ([]*res
 			return nil, err
 		}
 	}
-	results, err := measure(ctx, p)
-	if err != nil {
-		return nil, p.secrets().Error(err)
-	}
-	if store != nil {
-		if err := store.keep(&trials[0], "", results); err != nil {
-			return nil, err
+	var all []*result.Result
+	var errs []error
+	for i := range trials {
+		t := &trials[i]
+		tell := func(state State, err error) {
+			if notify != nil {
+				notify(Event{Trial: t, At: i + 1, Of: len(trials), State: state, Err: err})
+			}
 		}
+		tell(Started, nil)
+		results, err := one(ctx, t, measure, store)
+		all = append(all, t.sign(results, "")...)
+		if ctx.Err() != nil {
+			return all, errors.Join(append(errs, err)...)
+		}
+		if err == nil {
+			tell(Done, nil)
+			continue
+		}
+		tell(Failed, err)
+		if len(trials) > 1 {
+			err = fmt.Errorf("%d of %d: %w", i+1, len(trials), err)
+		}
+		errs = append(errs, err)
 	}
-	return trials[0].sign(results, ""), nil
+	if len(errs) == 1 {
+		return all, errs[0]
+	}
+	return all, errors.Join(errs...)
+}
+
+// one measures one trial.
+func one(ctx context.Context, t *Trial, measure Measure, store *Store) ([]*result.Result, error) {
+	started := time.Now().UTC()
+	results, err := measure(ctx, t.Point)
+	if err != nil {
+		err = t.Point.secrets().Error(err)
+	}
+	switch {
+	case store == nil || err != nil && len(results) == 0:
+		return results, err
+	case err != nil:
+		return results, store.unfinished(ctx, t, started, "", results, err)
+	}
+	if err := store.keep(t, "", results); err != nil {
+		return nil, err
+	}
+	return results, nil
 }
 
 // Options say how an experiment is run.
@@ -147,7 +187,7 @@ func (r *runner) tell(e Event) {
 func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	done, why := r.Store.finished(t)
 	if why != nil {
-		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf("%v; it is measured again", why)})
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: fmt.Sprintf("%v; it is measured again, and that file is kept under another name (*%s)", why, asideExtension)})
 	}
 	if done {
 		r.sum.Kept++
@@ -169,7 +209,7 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	r.ran = true
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
+		return r.Store.unfinished(ctx, t, started, r.File, results, ctx.Err())
 	case err == nil:
 		if err = r.Store.keep(t, r.File, results); err == nil {
 			r.sum.Measured++
@@ -182,6 +222,9 @@ func (r *runner) trial(ctx context.Context, t *Trial, at int) error {
 	}
 	r.sum.Failed++
 	r.tell(Event{Trial: t, At: at, State: Failed, Err: err})
+	if err := r.Store.keepPartial(t, r.File, results); err != nil {
+		r.tell(Event{Trial: t, At: at, State: Remark, Note: err.Error()})
+	}
 	return r.Store.fail(t, started, err)
 }
 

@@ -1,12 +1,14 @@
 package experiment
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,7 +75,7 @@ func (s Store) finished(t *Trial) (done bool, why error) {
 		if err != nil {
 			return false, err
 		}
-		if r.Provenance.Hash != t.Hash || r.Cycle != t.Cycle || r.ID != t.ID || r.Process != p {
+		if !t.owns(r, p) {
 			return false, fmt.Errorf("%s: it is of other settings (config_hash %.12s, cycle %d)", file, r.Provenance.Hash, r.Cycle)
 		}
 		processes = r.Processes
@@ -170,14 +172,95 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 		}
 	}
 	for _, r := range t.sign(results, file) {
+		if err := s.setAside(t, r.Process); err != nil {
+			return err
+		}
 		if _, err := result.Write(s.Dir, r); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(s.failureFile(t)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	stale, err := filepath.Glob(filepath.Join(globEscape(s.partial()), t.ID+".p*"+result.Extension))
+	if err != nil {
 		return fmt.Errorf("forgetting an old failure: %w", err)
 	}
+	for _, file := range append(stale, s.failureFile(t)) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("forgetting an old failure: %w", err)
+		}
+	}
 	return nil
+}
+
+// asideExtension is what the name of a file ends with that stood where a result
+// had to go.
+const asideExtension = ".aside"
+
+// setAside gives another name to what stands where a process's result goes, unless
+// it is a result of the same trial: it may be of a newer version of llmprof, which
+// can read it.
+func (s Store) setAside(t *Trial, process int) error {
+	file := filepath.Join(s.Dir, result.FileName(t.ID, process))
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if r, err := result.Read(file); err == nil && t.owns(r, process) {
+		return nil
+	}
+	aside := file + asideExtension
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		aside = fmt.Sprintf("%s%s%d", file, asideExtension, n)
+	}
+	if err := os.Rename(file, aside); err != nil {
+		return fmt.Errorf("setting aside what stands where a result goes: %w", err)
+	}
+	return nil
+}
+
+// owns reports whether a result is that of a process of the trial.
+func (t *Trial) owns(r *result.Result, process int) bool {
+	return r.Provenance.Hash == t.Hash && r.Cycle == t.Cycle && r.ID == t.ID && r.Process == process
+}
+
+// PartialFolder is the folder within a store of what runs saw that failed or were
+// interrupted. They are results in form, and of no finished run.
+const PartialFolder = "partial"
+
+func (s Store) partial() string { return filepath.Join(s.Dir, PartialFolder) }
+
+// keepPartial stores what a run saw that did not finish, in the place of what an
+// earlier attempt saw.
+func (s Store) keepPartial(t *Trial, file string, results []*result.Result) error {
+	results = slices.DeleteFunc(slices.Clone(results), func(r *result.Result) bool { return r == nil })
+	if len(results) == 0 {
+		return nil
+	}
+	apart := Store{Dir: s.partial()}
+	err := apart.open()
+	for _, r := range t.sign(results, file) {
+		if err == nil {
+			_, err = result.Write(apart.Dir, r)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keeping what a run saw that did not finish: %w", err)
+	}
+	return nil
+}
+
+// unfinished stores what a run saw that did not finish, and that it failed unless
+// it was interrupted. Its error is cause with what else went wrong.
+func (s Store) unfinished(ctx context.Context, t *Trial, started time.Time, file string, results []*result.Result, cause error) error {
+	more := s.keepPartial(t, file, results)
+	if ctx.Err() == nil {
+		more = errors.Join(more, s.fail(t, started, cause))
+	}
+	if more == nil {
+		return cause
+	}
+	return errors.Join(cause, more)
 }
 
 // sign names the processes of the trial after it, and takes the secrets out of what

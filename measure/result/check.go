@@ -67,11 +67,15 @@ func (c *checker) identity(r *Result) {
 
 func (c *checker) workload(r *Result) {
 	for key, n := range map[string]int{
-		"workload.batch": r.Workload.Batch, "workload.prompt_len": r.Workload.PromptLen, "workload.gen_len": r.Workload.GenLen,
-		"parallelism.tp": r.Parallelism.TP, "parallelism.pp": r.Parallelism.PP, "parallelism.ep": r.Parallelism.EP,
-		"parallelism.dp": r.Parallelism.DP, "parallelism.replicas": r.Parallelism.Replicas,
+		"workload.prompt_len": r.Workload.PromptLen, "workload.gen_len": r.Workload.GenLen, "parallelism.replicas": r.Parallelism.Replicas,
 	} {
 		c.hold(n >= 1, "%s is %d: want at least 1", key, n)
+	}
+	for key, n := range map[string]int{
+		"workload.batch": r.Workload.Batch, "parallelism.tp": r.Parallelism.TP, "parallelism.pp": r.Parallelism.PP,
+		"parallelism.ep": r.Parallelism.EP, "parallelism.dp": r.Parallelism.DP,
+	} {
+		c.hold(n >= 1 || n == 0 && r.Serving != nil, "%s is %d: want at least 1, or null of a server", key, n)
 	}
 	c.hold(r.Workload.GenLen > 1 || r.TPOT == nil, "tpot_s has a value although one token was generated: there is no time between tokens")
 }

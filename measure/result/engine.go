@@ -1,5 +1,7 @@
 package result
 
+import "encoding/json"
+
 // Model is what was run.
 type Model struct {
 	Name          string `json:"name"`
@@ -20,11 +22,32 @@ type Engine struct {
 	Notes    []string          `json:"notes"`
 }
 
-// Parallelism is how it was split.
+// Parallelism is how it was split. What is not known of a server is 0 here and null
+// in a file.
 type Parallelism struct {
 	TP       int `json:"tp"`
 	PP       int `json:"pp"`
 	EP       int `json:"ep"`
 	DP       int `json:"dp"`
 	Replicas int `json:"replicas"`
+}
+
+// MarshalJSON writes null for what is not known.
+func (p Parallelism) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		TP       *int `json:"tp"`
+		PP       *int `json:"pp"`
+		EP       *int `json:"ep"`
+		DP       *int `json:"dp"`
+		Replicas int  `json:"replicas"`
+	}{known(p.TP), known(p.PP), known(p.EP), known(p.DP), p.Replicas})
+}
+
+// known is the address of a value, nil of a zero one.
+func known[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
 }

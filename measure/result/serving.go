@@ -1,5 +1,7 @@
 package result
 
+import "llmprof/measure/stats"
+
 // Serving is what a server's clients saw.
 type Serving struct {
 	Endpoint    string         `json:"endpoint"` // without user, key or query
@@ -18,6 +20,76 @@ type Serving struct {
 	RequestRate float64        `json:"completed_hz"`
 	Notes       []string       `json:"notes"` // what the server refused, and what makes figures doubtful
 	Records     []Record       `json:"records"`
+
+	ServedModel string  `json:"served_model" late:"true"`     // the name of the model in requests
+	Connections string  `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
+	Reconnects  int     `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
+	TimeoutS    float64 `json:"timeout_s" late:"true"`        // longest silence until the first byte and between two events
+	PromptAsked int     `json:"prompt_len_asked" late:"true"` // tokens that a prompt was meant to have; 0 for prompts of a file
+
+	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // of completed requests, as the server counted them
+	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // likewise
+	Adjusted        *Adjusted      `json:"error_adjusted" late:"true"`
+	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo
+	PrefixCache     *PrefixCache   `json:"prefix_cache" late:"true"`
+	Metrics         *ServerMetrics `json:"server_metrics" late:"true"` // null where the server has no /metrics
+}
+
+// Adjusted are percentiles over all requests, a failed one counted as one that
+// took longer than any that was completed. A percentile that falls among the failed
+// is null.
+type Adjusted struct {
+	TTFT Tail `json:"ttft_s"`
+	TPOT Tail `json:"tpot_s"`
+	TTLT Tail `json:"ttlt_s"`
+}
+
+// A Tail is the upper percentiles of a time in seconds.
+type Tail struct {
+	P50 *float64 `json:"p50"`
+	P90 *float64 `json:"p90"`
+	P95 *float64 `json:"p95"`
+	P99 *float64 `json:"p99"`
+}
+
+// Goodput is the rate of requests that were completed within every limit.
+type Goodput struct {
+	TTFT      *float64 `json:"ttft_limit_s"` // null for no limit
+	TPOT      *float64 `json:"tpot_limit_s"`
+	TTLT      *float64 `json:"ttlt_limit_s"`
+	Good      int      `json:"good"`        // requests within all of them; one that failed is none
+	Share     float64  `json:"share"`       // of all requests
+	PerSecond float64  `json:"requests_hz"` // good requests over the duration
+}
+
+// PrefixCache says how much of the prompts the server did not compute, because it
+// had computed their beginnings before.
+type PrefixCache struct {
+	Source       string   `json:"source"`         // "usage", "metrics", "control prompts", or "unknown"
+	CachedTokens *int     `json:"cached_tokens"`  // of all prompts; null where the server does not count them
+	Share        *float64 `json:"share"`          // of the prompts' tokens, 0 to 1
+	ControlTTFT  *float64 `json:"control_ttft_s"` // median of prompts that were never sent before; null if none were sent
+}
+
+// ServerMetrics are what the server said of itself while the requests ran.
+type ServerMetrics struct {
+	Source      string             `json:"source"`   // the names' prefix: "vllm", "sglang", "llamacpp", ...
+	PeriodS     float64            `json:"period_s"` // between two samples
+	Running     *stats.Summary     `json:"running"`  // requests that are computed
+	Waiting     *stats.Summary     `json:"waiting"`  // requests in its queue
+	KVUse       *stats.Summary     `json:"kv_use"`   // share of its KV cache, 0 to 1
+	Counters    map[string]float64 `json:"counters"` // what its counters rose by during the run: prompt_tokens, generated_tokens, preemptions, prefix_hits, prefix_queries
+	Samples     []ServerSample     `json:"samples"`
+	ReadSeconds float64            `json:"read_s"` // median time that a page took
+	Failed      int                `json:"failed"` // pages that did not come
+}
+
+// A ServerSample is one page of the server's metrics.
+type ServerSample struct {
+	AtS     float64  `json:"at_s"` // from the start of the run, as a record's sent_s
+	Running *float64 `json:"running"`
+	Waiting *float64 `json:"waiting"`
+	KVUse   *float64 `json:"kv_use"`
 }
 
 // UsageCheck sets the tokens that the server says against the chunks that came.
@@ -43,7 +115,8 @@ type Record struct {
 	DoneS        *float64 `json:"done_s"`
 	Prompt       *int     `json:"prompt_tokens"`
 	Generated    *int     `json:"generated_tokens"`
-	Chunks       int      `json:"chunks"` // with a token in them
+	Cached       *int     `json:"cached_tokens,omitempty"` // of the prompt, by the server's count
+	Chunks       int      `json:"chunks"`                  // with a token in them
 	Status       int      `json:"status"`
 	Failure      string   `json:"failure"`         // "" if it was completed
 	Error        string   `json:"error,omitempty"` // what the server or the system said to it

@@ -105,7 +105,7 @@ func (s *shaper) object(path string, t reflect.Type) error {
 		if fields != nil {
 			f, ok := fields[key]
 			if !ok {
-				return s.fail("%s is not a key of a result; %s", at, spelling.Hint(key, known))
+				return s.fail("%s is not a key of a result that this version knows, a newer one may; %s", at, spelling.Hint(key, known))
 			}
 			elem = f.Type
 		}

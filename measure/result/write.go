@@ -31,16 +31,32 @@ func Write(dir string, r *Result) (string, error) {
 	return path, nil
 }
 
-// Encode is the content of r's file. Lists without elements become [], so that
-// null has one meaning alone: not measured.
+// Encode is the content of r's file.
 func Encode(r *Result) ([]byte, error) {
+	whole := explained(r)
+	if err := Check(whole); err != nil {
+		return nil, fmt.Errorf("a result that cannot be: %w", err)
+	}
+	filled, err := Complete(whole)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(filled, "", "  ")
+	return append(data, '\n'), err
+}
+
+// explained is r with a reason for everything that is null.
+func explained(r *Result) *Result {
 	whole := *r
 	whole.Schema = Schema
 	whole.Reasons = complete(&whole)
-	if err := Check(&whole); err != nil {
-		return nil, fmt.Errorf("a result that cannot be: %w", err)
-	}
-	text, err := json.Marshal(&whole)
+	return &whole
+}
+
+// Complete is a copy of r as its file has it: what is null has a reason, and lists
+// without elements are [], so that null has one meaning alone: not measured.
+func Complete(r *Result) (*Result, error) {
+	text, err := json.Marshal(explained(r))
 	if err != nil {
 		return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
 	}
@@ -49,8 +65,7 @@ func Encode(r *Result) ([]byte, error) {
 		return nil, fmt.Errorf("encoding result %s: %w", r.ID, err)
 	}
 	fill(reflect.ValueOf(&filled))
-	data, err := json.MarshalIndent(&filled, "", "  ")
-	return append(data, '\n'), err
+	return &filled, nil
 }
 
 // unexplained stands for a reason that whoever measured did not give.
@@ -72,11 +87,17 @@ func complete(r *Result) map[string]string {
 
 // figures says of each key that may be null whether it has a value.
 func figures(r *Result) map[string]bool {
-	return map[string]bool{
+	known := map[string]bool{
 		"ttft_s": r.TTFT != nil, "tpot_s": r.TPOT != nil, "ttlt_s": r.TTLT != nil, "step_s": r.StepTime != nil,
 		"throughput_tok_s": r.Throughput != nil, "serving": r.Serving != nil, "sizes_bytes": r.Sizes != nil,
 		"energy": r.Energy != nil, "meter": r.Meter != nil, "operators": r.Operators != nil,
 	}
+	if r.Serving != nil {
+		known["workload.batch"], known["workload.weights"] = r.Workload.Batch != 0, r.Workload.Weights != ""
+		known["workload.kv"], known["workload.act"] = r.Workload.KV != "", r.Workload.Act != ""
+		known["parallelism.tp"] = r.Parallelism.TP != 0
+	}
+	return known
 }
 
 // fill makes the nil lists and maps of v empty ones.

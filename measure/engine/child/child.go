@@ -1,5 +1,6 @@
 // Package child runs a program in a process group of its own, keeps the end of
-// its log for an error to quote, and ends it together with all of its children.
+// its log for an error to quote, and ends it together with all of its children,
+// also where this program is killed.
 package child
 
 import (
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +35,7 @@ type Child struct {
 
 	cmd   *exec.Cmd
 	grace time.Duration
+	guard *guard
 	log   *tail
 	ended chan struct{} // closed once the process was waited for
 	state error         // how it ended; valid after ended
@@ -48,8 +51,7 @@ func Start(spec Spec) (*Child, error) {
 		cmd: exec.Command(spec.Command[0], spec.Command[1:]...), grace: spec.Grace,
 		log: &tail{}, ended: make(chan struct{}),
 	}
-	c.cmd.Env, c.cmd.Dir = append(os.Environ(), spec.Env...), spec.Dir
-	ownGroup(c.cmd)
+	c.cmd.Env, c.cmd.Dir = append(append(os.Environ(), spec.Env...), mark()), spec.Dir
 	file, err := openLog(spec.LogFile)
 	if err != nil {
 		return nil, err
@@ -57,12 +59,22 @@ func Start(spec Spec) (*Child, error) {
 	if file != nil {
 		c.log.also = file
 	}
-	pipes, err := c.start(spec)
-	if err != nil {
+	started := make(chan error)
+	go func() {
+		// The death signal is of the thread that starts the process, which has to last as
+		// long as the process does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		pipes, err := c.start(spec)
+		started <- err
+		if err == nil {
+			c.follow(spec, pipes, file)
+		}
+	}()
+	if err := <-started; err != nil {
 		closeAll(file)
 		return nil, fmt.Errorf("%s cannot be started: %w", spec.Command[0], err)
 	}
-	go c.follow(spec, pipes, file)
 	return c, nil
 }
 
@@ -112,7 +124,14 @@ func (c *Child) start(spec Spec) (pipes [2]*os.File, err error) {
 	if err != nil {
 		return pipes, err
 	}
-	return pipes, c.cmd.Start()
+	c.guard = startGuard(c.grace)
+	ownGroup(c.cmd, c.guard != nil)
+	if err = c.cmd.Start(); err != nil {
+		c.guard.release()
+		return pipes, err
+	}
+	c.guard.over(c.PID())
+	return pipes, nil
 }
 
 // follow reads until the process has ended and its pipes are empty, then says so.
@@ -124,6 +143,7 @@ func (c *Child) follow(spec Spec, pipes [2]*os.File, file *os.File) {
 	readers.Go(func() { _, _ = io.Copy(c.log, pipes[1]) })
 	c.state = c.cmd.Wait()
 	kill(c.cmd.Process) // what is left of its group
+	c.guard.release()
 	// A child that left the group may still hold the pipes.
 	late := time.Now().Add(time.Second)
 	for _, pipe := range pipes {

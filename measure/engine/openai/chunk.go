@@ -44,7 +44,7 @@ type usage struct {
 	Prompt    *int `json:"prompt_tokens"`
 	Generated *int `json:"completion_tokens"`
 	Details   struct {
-		Cached int `json:"cached_tokens"`
+		Cached *int `json:"cached_tokens"` // null of a server that does not count them
 	} `json:"prompt_tokens_details"`
 }
 
@@ -52,7 +52,7 @@ type usage struct {
 const maxTokens = 1 << 30
 
 func (u *usage) check() error {
-	for _, n := range []*int{u.Prompt, u.Generated, &u.Details.Cached} {
+	for _, n := range []*int{u.Prompt, u.Generated, u.Details.Cached} {
 		if n != nil && (*n < 0 || *n > maxTokens) {
 			return fmt.Errorf("usage counts %d tokens", *n)
 		}

@@ -82,7 +82,7 @@ func TestUsage(t *testing.T) {
 		"two in one, then one": {content("x y") + content("z") + stop + counts + done, 3, ""},
 	}
 	for name, test := range tests {
-		s, err := Run(t.Context(), options(serve(t, func(w http.ResponseWriter, _ *http.Request) { stream(w, test.text) })), nil)
+		s, err := Run(t.Context(), options(serve(t, func(w http.ResponseWriter, _ *http.Request) { paced(w, test.text) })), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -9,8 +9,9 @@ import (
 )
 
 // transport is tuned for streams that are timed: a connection for every request
-// under way, kept for the next; none of HTTP/2, where streams wait for each
-// other on one connection; no compression, which would hold events back.
+// under way, of which so many are kept for the next; none of HTTP/2, where streams
+// wait for each other on one connection; no compression, which would hold events
+// back.
 func transport(connections int) *http.Transport {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 	protocols := new(http.Protocols)
@@ -20,6 +21,7 @@ func transport(connections int) *http.Transport {
 		DialContext:         dialer.DialContext,
 		TLSHandshakeTimeout: 30 * time.Second,
 		DisableCompression:  true,
+		DisableKeepAlives:   connections == 0,
 		MaxIdleConnsPerHost: connections,
 		IdleConnTimeout:     90 * time.Second,
 		WriteBufferSize:     64 << 10, // a prompt in one write
@@ -28,19 +30,51 @@ func transport(connections int) *http.Transport {
 	}
 }
 
-// httpClient gives the client to use, and what frees it.
-func (o *Options) httpClient() (c *http.Client, free func()) {
+// How connections are used.
+const (
+	Pooled = "pooled" // kept open, for the next request of any client
+	New    = "new"    // one a request
+	Worker = "worker" // kept open, one a client of a closed loop
+)
+
+// clients are what requests go through.
+type clients struct {
+	own   []*http.Client // of each worker; one for all where there is one
+	fresh *http.Client   // for a request whose kept connection had been closed
+	free  func()
+}
+
+// of is the client of a worker.
+func (c *clients) of(worker int) *http.Client { return c.own[worker%len(c.own)] }
+
+// clients make the connections that o wants.
+func (o *Options) clients() *clients {
 	if o.Client != nil {
 		own := *o.Client // its redirects are ours to judge
 		own.CheckRedirect = follow
-		return &own, func() {}
+		return &clients{own: []*http.Client{&own}, fresh: &own, free: func() {}}
 	}
-	connections := o.Concurrency
+	connections, pools := o.Concurrency, 1
 	if connections == 0 {
 		connections = min(o.Requests, 1024)
 	}
-	t := transport(connections)
-	return &http.Client{Transport: t, CheckRedirect: follow}, t.CloseIdleConnections
+	if o.Connections == Worker {
+		connections, pools = 1, o.Concurrency
+	}
+	c := &clients{fresh: &http.Client{Transport: transport(0), CheckRedirect: follow}}
+	for range pools {
+		t := transport(connections)
+		if o.Connections == New {
+			t = transport(0)
+		}
+		c.own = append(c.own, &http.Client{Transport: t, CheckRedirect: follow})
+	}
+	c.free = func() {
+		for _, own := range append(c.own, c.fresh) {
+			own.CloseIdleConnections()
+		}
+	}
+	return c
 }
 
 // follow allows redirects that keep the request a POST (307 and 308), and takes
@@ -61,4 +95,11 @@ func follow(next *http.Request, via []*http.Request) error {
 		next.Header.Del("Referer") // the URL of before, with its query
 	}
 	return nil
+}
+
+// visitor is for pages that are asked for now and then.
+func (o *Options) visitor() *clients {
+	alone := *o
+	alone.Concurrency, alone.Connections = 1, Pooled
+	return alone.clients()
 }

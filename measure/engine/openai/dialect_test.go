@@ -82,7 +82,7 @@ func TestDialect(t *testing.T) {
 				t.Errorf("%s: %s in %v", name, field, last)
 			}
 		}
-		notes := strings.Join(s.Notes, "\n")
+		notes := strings.Join(remarked(s), "\n")
 		for _, want := range test.notes {
 			if !strings.Contains(notes, want) {
 				t.Errorf("%s: notes %q, want %q", name, notes, want)

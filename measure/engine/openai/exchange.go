@@ -24,11 +24,12 @@ type outcome struct {
 	end     time.Duration // from zero
 	lag     time.Duration // from when it was due until it was begun
 	dialled time.Duration // what a connection of its own took it; 0 where it found one open
-	cached  int           // tokens of the prompt that the server had in a cache
 	gaps    []float64     // seconds between chunks with tokens
 	failure *Failure      // nil if it was completed
 	refusal string        // all that the server said with a status of 400 or 422
 	output  strings.Builder
+
+	reconnected bool // it was sent once more, over a new connection
 }
 
 // A marker is a time from zero that another goroutine writes once or more.
@@ -49,60 +50,97 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
+// An attempt is what one way over a connection showed, written by other
+// goroutines.
+type attempt struct {
+	wrote, headers, connected marker
+	kept                      atomic.Bool // the connection had served a request before
+}
+
 // exchange sends a request and reads the answer to its end. Its times count from
-// due, or from now if that is zero.
-func (r *runner) exchange(ctx context.Context, body []byte, due time.Time) *outcome {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.timeout(), errTimeout)
-	defer cancel()
+// due, or from now if that is zero. The deadline moves on with every byte that
+// comes.
+func (r *runner) exchange(ctx context.Context, worker int, body []byte, due time.Time) *outcome {
+	ctx, cancel := context.WithCancelCause(ctx)
+	silence := time.AfterFunc(r.options.timeout(), func() { cancel(errTimeout) })
+	defer silence.Stop()
 	o := &outcome{}
-	var wrote, headers, connected marker
-	since := func() time.Duration { return time.Since(o.zero) }
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(c httptrace.GotConnInfo) {
-			if !c.Reused {
-				connected.set(since())
-			}
-		},
-		WroteRequest: func(w httptrace.WroteRequestInfo) {
-			if w.Err == nil {
-				wrote.set(since())
-			}
-		},
-		GotFirstResponseByte: func() { headers.set(since()) },
-	}), http.MethodPost, r.endpoint.post, bytes.NewReader(body))
-	if err != nil {
-		o.failure = &Failure{Kind: Connection, Words: "the request cannot be made of this base URL"}
-		return o
-	}
-	r.head(req.Header)
 	if o.zero = due; due.IsZero() {
 		o.zero = time.Now()
 	}
-	o.lag = since()
-	resp, err := r.client.Do(req)
+	o.lag = o.since()
+	var a attempt
+	resp, err := r.send(ctx, r.clients.of(worker), body, o, &a)
+	if err != nil && ctx.Err() == nil && a.kept.Load() && a.headers.ns.Load() == 0 {
+		// The server had closed the connection, or did so as the request came: the
+		// request was not answered, and a new connection tells whether it can be.
+		o.reconnected, a = true, attempt{}
+		resp, err = r.send(ctx, r.clients.fresh, body, o, &a)
+	}
 	if err != nil {
-		o.failure = broken(ctx, err, false)
+		o.failure = r.options.silent(ctx, broken(ctx, err, false))
+		cancel(nil)
 	} else {
 		o.record.Status = resp.StatusCode
-		o.failure = o.answer(ctx, resp, since, r.options.SaveOutputs)
-		o.mark(since)
-		if o.failure == nil {
-			drain(resp.Body, cancel)
-		}
-		_ = resp.Body.Close() // it may break: all that was wanted is read
+		from := &watched{resp.Body, silence, r.options.timeout()}
+		o.failure = r.options.silent(ctx, o.answer(ctx, resp, from, r.options.SaveOutputs))
+		o.mark()
+		r.finish(resp.Body, o.failure == nil, func() { cancel(nil) })
 	}
-	o.mark(since)
-	o.record.WroteS, o.record.HeadersS = wrote.seconds(), headers.seconds()
-	if at := connected.ns.Load(); at > 0 {
+	o.mark()
+	o.record.WroteS, o.record.HeadersS = a.wrote.seconds(), a.headers.seconds()
+	if at := a.connected.ns.Load(); at > 0 {
 		o.dialled = time.Duration(at) - o.lag
 	}
 	return o
 }
 
+// send makes one attempt.
+func (r *runner) send(ctx context.Context, over *http.Client, body []byte, o *outcome, a *attempt) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(c httptrace.GotConnInfo) {
+			a.kept.Store(c.Reused)
+			if !c.Reused {
+				a.connected.set(o.since())
+			}
+		},
+		WroteRequest: func(w httptrace.WroteRequestInfo) {
+			if w.Err == nil {
+				a.wrote.set(o.since())
+			}
+		},
+		GotFirstResponseByte: func() { a.headers.set(o.since()) },
+	}), http.MethodPost, r.endpoint.post, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("the request cannot be made of this base URL")
+	}
+	r.head(req.Header)
+	return over.Do(req)
+}
+
+// A watched body puts off the deadline with every byte that comes.
+type watched struct {
+	io.Reader
+	silence *time.Timer
+	timeout time.Duration
+}
+
+// Read reads what has come.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		w.silence.Reset(w.timeout)
+	}
+	return n, err
+}
+
+// since is the time from zero.
+func (o *outcome) since() time.Duration { return time.Since(o.zero) }
+
 // mark notes when the request had ended, once.
-func (o *outcome) mark(since func() time.Duration) {
+func (o *outcome) mark() {
 	if o.end == 0 {
-		o.end = since()
+		o.end = o.since()
 	}
 }
 
@@ -116,19 +154,50 @@ func (r *runner) head(h http.Header) {
 	}
 }
 
-// drain reads what is left of an answer: a connection whose answer was read to
+// How long the end of an answer's body is waited for after [DONE].
+const (
+	promptEnd = 5 * time.Millisecond // by the client that asked, since the connection then serves its next request
+	lateEnd   = 250 * time.Millisecond
+)
+
+// finish reads what is left of a whole answer: a connection whose answer was read to
 // its end serves the next request. A server that does not end its answer after
-// [DONE] is not waited for.
-func drain(body io.Reader, cancel context.CancelFunc) {
-	late := time.AfterFunc(250*time.Millisecond, cancel)
-	_, _ = io.CopyN(io.Discard, body, 64<<10)
-	late.Stop()
+// [DONE] is waited for beside the next request, over another connection.
+func (r *runner) finish(body io.ReadCloser, whole bool, release func()) {
+	if !whole {
+		_ = body.Close() // it may break: all that was wanted is read
+		release()
+		return
+	}
+	begun, ended := time.Now(), make(chan struct{})
+	r.ends.Go(func() {
+		defer close(ended)
+		late := time.AfterFunc(lateEnd, release)
+		_, _ = io.CopyN(io.Discard, body, 64<<10)
+		late.Stop()
+		_ = body.Close()
+		release()
+		r.lingers.Store(time.Since(begun) > promptEnd)
+	})
+	wait := promptEnd
+	if r.options.Connections == Worker { // which has no other
+		wait = lateEnd
+	} else if r.lingers.Load() {
+		return
+	}
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-patience.C:
+		r.lingers.Store(true)
+	}
 }
 
 // answer reads what the server said.
-func (o *outcome) answer(ctx context.Context, resp *http.Response, since func() time.Duration, save bool) *Failure {
+func (o *outcome) answer(ctx context.Context, resp *http.Response, from io.Reader, save bool) *Failure {
 	if resp.StatusCode != http.StatusOK {
-		said := limited(resp.Body)
+		said := limited(from)
 		f := refused(resp.StatusCode, resp.Status, said)
 		if resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity {
 			o.refusal = string(said)
@@ -142,13 +211,13 @@ func (o *outcome) answer(ctx context.Context, resp *http.Response, since func() 
 	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "text/event-stream" {
 		return &Failure{
 			Kind: ContentType, Status: resp.StatusCode,
-			Words: fmt.Sprintf("the answer is %q, not text/event-stream: %s", kind, wordsOf(limited(resp.Body))),
+			Words: fmt.Sprintf("the answer is %q, not text/event-stream: %s", kind, wordsOf(limited(from))),
 		}
 	}
 	if coding := resp.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return &Failure{Kind: ContentType, Status: resp.StatusCode, Words: fmt.Sprintf("the answer is compressed with %q, unasked", coding)}
 	}
-	f := o.stream(ctx, newEvents(resp.Body, since), save)
+	f := o.stream(ctx, newEvents(from, o.since), save)
 	if f != nil {
 		f.Status = resp.StatusCode
 	}
@@ -245,5 +314,7 @@ func (o *outcome) count(u *usage) {
 	if u.Generated != nil {
 		o.record.Generated = u.Generated
 	}
-	o.cached = max(o.cached, u.Details.Cached)
+	if u.Details.Cached != nil {
+		o.record.Cached = u.Details.Cached
+	}
 }

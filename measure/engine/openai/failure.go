@@ -14,7 +14,7 @@ import (
 // The kinds of failure, as results name them. A status without a kind of its own
 // is in the kind of its hundred.
 const (
-	Timeout        = "timeout"            // not done within Options.Timeout
+	Timeout        = "timeout"            // the server was silent for Options.Timeout
 	Refused        = "connection_refused" // nobody listens there
 	Connection     = "connection"         // it could not be made, or broke before an answer came
 	Redirect       = "redirect"           // to where a request cannot be sent on
@@ -45,8 +45,16 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// errTimeout is the cause of a request's end after Options.Timeout.
-var errTimeout = errors.New("it took longer than the timeout")
+// errTimeout is the cause of a request's end after a silence of Options.Timeout.
+var errTimeout = errors.New("the server was silent for the whole timeout")
+
+// silent says of a timeout how long it was.
+func (o *Options) silent(ctx context.Context, f *Failure) *Failure {
+	if f != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		f.Kind, f.Words = Timeout, fmt.Sprintf("the server was silent for %v, the timeout", o.timeout())
+	}
+	return f
+}
 
 // broken sorts an error of the connection; began says that the answer had.
 func broken(ctx context.Context, err error, began bool) *Failure {

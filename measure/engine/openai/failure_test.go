@@ -134,7 +134,7 @@ func TestTimeout(t *testing.T) {
 			}))
 			o.Timeout = 500 * time.Millisecond // long enough for what comes before
 			s, err := Run(t.Context(), o, nil)
-			if s.Failures[Timeout] != 4 || !says(err, "it took longer than the timeout") {
+			if s.Failures[Timeout] != 2 || !says(err, "the server stopped answering: 2 requests in a row heard nothing for 500ms, the timeout") {
 				t.Errorf("got %v, %v", s.Failures, err)
 			}
 			if kept := s.Records[0].FirstTokenS != nil; kept != (name == "rest") {
@@ -155,7 +155,7 @@ func TestMixture(t *testing.T) {
 		case strings.Contains(text, `"content":"b"`):
 			stream(w, content("x"))
 		default:
-			stream(w, whole())
+			paced(w, whole())
 		}
 	}))
 	o.Requests, o.Concurrency = 12, 3

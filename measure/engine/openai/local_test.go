@@ -37,6 +37,17 @@ func stream(w http.ResponseWriter, text string) {
 	w.(http.Flusher).Flush()
 }
 
+// paced answers with an event at a time.
+func paced(w http.ResponseWriter, text string) {
+	for i, event := range strings.SplitAfter(strings.TrimSuffix(text, "\n\n"), "\n\n") {
+		if i > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		stream(w, event)
+	}
+	stream(w, "\n\n")
+}
+
 const (
 	role   = `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}` + "\n\n"
 	stop   = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}` + "\n\n"
@@ -82,7 +93,10 @@ func says(err error, parts ...string) bool {
 	return true
 }
 
-// remarked gives the notes that are not of this machine's load.
+// remarked gives the notes that are not of this machine's load, nor of servers that
+// say all they have at once.
 func remarked(s *result.Serving) []string {
-	return slices.DeleteFunc(slices.Clone(s.Notes), func(n string) bool { return strings.Contains(n, "opened a connection") })
+	return slices.DeleteFunc(slices.Clone(s.Notes), func(n string) bool {
+		return strings.Contains(n, "opened a connection") || strings.Contains(n, "came all at once")
+	})
 }

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"llmprof/measure/result"
 )
 
 // The two interfaces that a server may have.
@@ -15,8 +18,8 @@ const (
 	Completions = "completions" // POST /completions
 )
 
-// DefaultTimeout is that of a request for which Options give none.
-const DefaultTimeout = 10 * time.Minute
+// DefaultTimeout is how long a server may be silent where Options do not say.
+const DefaultTimeout = 2 * time.Minute
 
 // Options say what a server is asked, how often and how fast.
 type Options struct {
@@ -30,19 +33,25 @@ type Options struct {
 	Requests    int     // that count
 	Warmup      int     // requests before them, in a closed loop
 
-	Prompts     []Prompt // taken in turn, those of the warm-up first
-	PromptLen   int      // tokens that each is meant to have; 0 for whatever they have
-	GenLen      int      // most tokens generated for each
-	IgnoreEOS   bool     // ask the server not to stop before them
-	Seed        uint64   // of the arrivals
-	Timeout     time.Duration
+	Prompts     []Prompt      // taken in turn, those of the warm-up first
+	PromptLen   int           // tokens that each is meant to have; 0 for whatever they have
+	GenLen      int           // most tokens generated for each
+	IgnoreEOS   bool          // ask the server not to stop before them
+	Seed        uint64        // of the arrivals
+	Timeout     time.Duration // longest silence, until the first byte and between two
 	SaveOutputs bool
+	Connections string // Pooled, New or Worker; "" for Pooled
+	SLO         SLO
+	Metrics     bool // sample the server's page of metrics beside the requests
 
 	Client *http.Client // nil for one made for this: HTTP/1.1, as many connections as requests, no compression
 
 	// Begin is called when the warm-up is over, just before the first request that
 	// counts: what goes along with the run, such as a power meter, begins here.
 	Begin func()
+	// Each, if not nil, is called with every request that counts as it ends, never
+	// twice at a time.
+	Each func(*result.Record)
 }
 
 // A Prompt is a text, or the tokens of one where the server takes them.
@@ -69,6 +78,8 @@ func (o *Options) check() error {
 	hold(o.GenLen >= 1, "%d generated tokens: want at least 1", o.GenLen)
 	hold(o.Timeout >= 0, "a timeout of %v: want more than 0", o.Timeout)
 	hold(len(o.Prompts) > 0, "no prompts")
+	hold(slices.Contains([]string{"", Pooled, New, Worker}, o.Connections), "connections %.40q: there are %q, %q and %q", o.Connections, Pooled, New, Worker)
+	hold(o.Connections != Worker || o.RequestRate == 0, "connections %q: requests that come at a rate have no worker of their own; want %q or %q", Worker, Pooled, New)
 	hold(!strings.ContainsAny(o.Key, "\r\n\x00"), "the API key has a line break or a NUL in it")
 	for i, p := range o.Prompts {
 		if err := p.check(o.API); err != nil {
@@ -103,3 +114,12 @@ func (o *Options) timeout() time.Duration {
 
 // prompt gives the one of the n-th request, the warm-up's counted.
 func (o *Options) prompt(n int) *Prompt { return &o.Prompts[n%len(o.Prompts)] }
+
+// aside asks the same server for a token after each of the prompts, one at a time,
+// beside what is measured.
+func (o *Options) aside(prompts ...Prompt) Options {
+	return Options{
+		BaseURL: o.BaseURL, API: o.API, Model: o.Model, Key: o.Key, Client: o.Client, Timeout: o.Timeout,
+		Concurrency: 1, Requests: len(prompts), GenLen: 1, Prompts: prompts,
+	}
+}

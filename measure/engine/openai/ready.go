@@ -17,13 +17,11 @@ func Answers(o Options) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Concurrency = 1
-	client, _ := o.httpClient()
-	r := &runner{options: o, endpoint: at, client: client}
+	r := &runner{options: o, endpoint: at, clients: o.visitor()}
 	health := *at.base
 	health.Path, health.RawPath = "/health", ""
 	return func(ctx context.Context) error {
-		defer client.CloseIdleConnections()
+		defer r.clients.free()
 		there, err := r.well(ctx, &health)
 		if err != nil || there {
 			return err
@@ -43,7 +41,7 @@ func (r *runner) well(ctx context.Context, page *url.URL) (there bool, err error
 		return false, fmt.Errorf("nothing can be asked of %s", bare(page))
 	}
 	r.head(req.Header)
-	resp, err := r.client.Do(req)
+	resp, err := r.clients.fresh.Do(req)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", bare(page), broken(ctx, err, false))
 	}

@@ -18,12 +18,24 @@ const slowDial = 5 * time.Millisecond
 // remarks notes what makes the figures doubtful.
 func (t *tally) remarks(s *result.Serving) {
 	t.clientRemarks()
-	single := 0
+	single, held := 0, 0
 	for i := range s.Records {
 		r := &s.Records[i]
-		if r.Failure == "" && r.Chunks == 1 && (r.Generated == nil || *r.Generated > 1) {
+		switch {
+		case r.Failure != "":
+		case r.Chunks == 1 && (r.Generated == nil || *r.Generated > 1):
 			single++
+		case heldBack(r):
+			held++
 		}
+	}
+	if held > 0 {
+		t.note(fmt.Sprintf("%d answers came all at once: the server, something before it or this busy machine held them back until they were whole; "+
+			"they have no TPOT, and their TTFT is the time of the whole answer", held))
+	}
+	if s.Reconnects > 0 {
+		t.note(fmt.Sprintf("the server had closed the connection that it said it would keep, for %d of %d requests: they were sent once more, "+
+			"over a new one; --connections new asks each over its own", s.Reconnects, s.Requests))
 	}
 	if single > 0 {
 		t.note(fmt.Sprintf("%d answers came in one chunk, and have no time between tokens", single))
@@ -40,14 +52,12 @@ func (t *tally) remarks(s *result.Serving) {
 // promptRemarks notes where prompts are not what they are meant to be, or not
 // all of a prompt was computed.
 func (t *tally) promptRemarks(s *result.Serving) {
-	other, least, most, all, cached := 0, maxTokens, 0, 0, 0
+	other, least, most := 0, maxTokens, 0
 	for i := range s.Records {
 		r := &s.Records[i]
 		if r.Failure != "" || r.Prompt == nil {
 			continue
 		}
-		all += *r.Prompt
-		cached += t.outcomes[i].cached
 		if want := t.options.PromptLen; want > 0 && *r.Prompt != want {
 			other++
 			least, most = min(least, *r.Prompt), max(most, *r.Prompt)
@@ -57,8 +67,9 @@ func (t *tally) promptRemarks(s *result.Serving) {
 		t.note(fmt.Sprintf("%d prompts do not have the %d tokens that they were meant to: by the server's count, %d to %d",
 			other, t.options.PromptLen, least, most))
 	}
-	if cached > 0 {
-		t.note(fmt.Sprintf("the server took %d of %d prompt tokens from its cache of prefixes: TTFT is of the rest", cached, all))
+	if c := s.PrefixCache; c.Share != nil && *c.Share > 0.001 { // what begins every prompt is some
+		t.note(fmt.Sprintf("the server took %d of %.0f prompt tokens from its cache of prefixes: TTFT is of the rest",
+			*c.CachedTokens, s.PromptTokens.Mean*float64(s.PromptTokens.N)))
 	}
 	if n, sent := len(t.options.Prompts), t.options.Warmup+t.options.Requests; n < sent {
 		t.note(fmt.Sprintf("prompts come again, %d among %d requests: a server that keeps prefixes does not compute them anew", n, sent))

@@ -17,9 +17,11 @@ import (
 type runner struct {
 	options  Options
 	endpoint *endpoint
-	client   *http.Client
+	clients  *clients
 	dialect  atomic.Pointer[dialect] // what the server has been found to take
 	start    time.Time               // of the first request that counts
+	ends     sync.WaitGroup          // of answers that are read to their end beside the next request
+	lingers  atomic.Bool             // the server does not end an answer after [DONE]
 }
 
 // Run asks the server as often as o wants, and gives what it saw. progress, which
@@ -37,24 +39,32 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	if err != nil {
 		return nil, err
 	}
-	client, free := o.httpClient()
-	defer free()
-	r := &runner{options: o, endpoint: at, client: client}
+	r := &runner{options: o, endpoint: at, clients: o.clients()}
+	defer r.clients.free()
+	defer r.ends.Wait()
 	r.dialect.Store(newDialect())
-	t := &tally{options: &r.options, endpoint: at.public}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	t := &tally{options: &r.options, endpoint: at.public, stop: stop}
 	if err := r.warm(ctx, t); err != nil {
 		return nil, err
+	}
+	var metrics *sampler
+	if o.Metrics {
+		metrics = r.sampler(ctx)
 	}
 	if o.Begin != nil {
 		o.Begin()
 	}
 	r.start = time.Now()
+	metrics.begin(ctx, r.start)
 	keep := t.keeper(progress)
 	if o.RequestRate > 0 {
 		r.open(ctx, keep)
 	} else {
 		r.closed(ctx, o.Requests, o.Warmup, keep)
 	}
+	t.metrics = metrics.end(ctx)
 	t.note(r.dialect.Load().notes()...)
 	return t.serving(ctx)
 }
@@ -65,7 +75,7 @@ func (r *runner) warm(ctx context.Context, t *tally) error {
 	if r.options.Warmup == 0 {
 		return ctx.Err()
 	}
-	w := &tally{options: &r.options, endpoint: t.endpoint}
+	w := &tally{options: &r.options, endpoint: t.endpoint, stop: t.stop, warmup: true}
 	r.start = time.Now()
 	r.closed(ctx, r.options.Warmup, 0, w.keeper(nil))
 	if ctx.Err() != nil {
@@ -86,14 +96,14 @@ func (r *runner) warm(ctx context.Context, t *tally) error {
 func (r *runner) closed(ctx context.Context, requests, skip int, keep func(*outcome)) {
 	var next atomic.Int64
 	var users sync.WaitGroup
-	for range min(max(r.options.Concurrency, 1), requests) {
+	for worker := range min(max(r.options.Concurrency, 1), requests) {
 		users.Go(func() {
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= requests {
 					return
 				}
-				r.request(ctx, i, skip, time.Time{}, keep)
+				r.request(ctx, job{worker: worker, index: i, skip: skip}, keep)
 			}
 		})
 	}
@@ -128,7 +138,7 @@ func (r *runner) open(ctx context.Context, keep func(*outcome)) {
 					return
 				}
 			}
-			r.request(ctx, i, r.options.Warmup, due, keep)
+			r.request(ctx, job{index: i, skip: r.options.Warmup, due: due}, keep)
 		})
 	}
 }
@@ -146,13 +156,21 @@ func (o *Options) arrivals() []time.Duration {
 	return at
 }
 
+// A job is a request that is to be sent.
+type job struct {
+	worker, index int
+	skip          int       // prompts to pass over
+	due           time.Time // zero in a closed loop
+}
+
 // request sends one, and once more without what the server refuses to know. The
 // time that a refusal took is not of the request: its clock starts anew.
-func (r *runner) request(ctx context.Context, index, skip int, due time.Time, keep func(*outcome)) {
+func (r *runner) request(ctx context.Context, j job, keep func(*outcome)) {
 	known := r.dialect.Load()
-	d := known
+	d, due := known, j.due
+	prompt := r.options.prompt(j.index + j.skip)
 	for {
-		o := r.exchange(ctx, r.options.body(r.options.prompt(index+skip), d), due)
+		o := r.exchange(ctx, j.worker, r.options.body(prompt, d), due)
 		if o.failure != nil && ctx.Err() != nil {
 			return // it was stopped, it did not fail
 		}
@@ -163,7 +181,10 @@ func (r *runner) request(ctx context.Context, index, skip int, due time.Time, ke
 		if d != known && o.record.Status == http.StatusOK {
 			r.dialect.Store(d)
 		}
-		o.finish(index, r.start, &r.options)
+		if o.refusal != "" && len(prompt.Tokens) > 0 && strings.Contains(o.refusal, "prompt") {
+			o.failure.Words += "; a server that takes no tokens takes texts: give --prompts a file of texts, or --api chat"
+		}
+		o.finish(j.index, r.start, &r.options)
 		keep(o)
 		return
 	}

@@ -16,10 +16,14 @@ import (
 type tally struct {
 	options  *Options
 	endpoint string
+	stop     context.CancelCauseFunc // of the run
+	warmup   bool
+	metrics  *result.ServerMetrics // nil of a server that has none
 
 	mu        sync.Mutex
 	outcomes  []*outcome
 	completed int
+	silent    int // timeouts since a request was last completed
 	notes     []string
 }
 
@@ -29,13 +33,38 @@ func (t *tally) keeper(progress func(done, failed int)) func(*outcome) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.outcomes = append(t.outcomes, o)
-		if o.failure == nil {
-			t.completed++
-		}
+		t.heed(o.failure)
 		if progress != nil {
 			progress(len(t.outcomes), len(t.outcomes)-t.completed)
 		}
+		if each := t.options.Each; each != nil && !t.warmup {
+			each(&o.record)
+		}
 	}
+}
+
+// heed counts a request, and ends a run whose server has stopped answering: each
+// further request would wait for the whole timeout.
+func (t *tally) heed(f *Failure) {
+	switch {
+	case f == nil:
+		t.completed++
+		t.silent = 0
+	case f.Kind == Timeout:
+		t.silent++
+	}
+	if most := t.options.patience(); t.silent == most {
+		t.stop(fmt.Errorf("the server stopped answering: %d requests in a row heard nothing for %v, the timeout", most, t.options.timeout()))
+	}
+}
+
+// patience is how many timeouts in a row end a run: one of each client, and more
+// than chance gives.
+func (o *Options) patience() int {
+	if o.Concurrency == 0 {
+		return 16
+	}
+	return max(2, o.Concurrency)
 }
 
 func (t *tally) note(notes ...string) { t.notes = append(t.notes, notes...) }
@@ -47,6 +76,7 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 	s := &result.Serving{
 		Endpoint: t.endpoint, API: o.API, Concurrency: o.Concurrency, Requests: len(t.outcomes), Warmups: o.Warmup,
 		Completed: t.completed, Failures: map[string]int{}, Records: make([]result.Record, len(t.outcomes)),
+		ServedModel: o.Model, Connections: cmp.Or(o.Connections, Pooled), TimeoutS: o.timeout().Seconds(), PromptAsked: o.PromptLen,
 	}
 	if o.RequestRate > 0 {
 		s.RateHz = &o.RequestRate
@@ -55,6 +85,9 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 		s.Records[i] = x.record
 		if x.failure != nil {
 			s.Failures[x.failure.Kind]++
+		}
+		if x.reconnected {
+			s.Reconnects++
 		}
 		s.Duration = max(s.Duration, x.record.SentS+x.end.Seconds())
 	}
@@ -65,6 +98,12 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 	s.TTFO = times(s, func(r *result.Record) *float64 { return r.FirstOutputS })
 	s.ChunkGap = t.gaps()
 	s.Usage = checkUsage(s.Records, o.GenLen)
+	s.PromptTokens = tokens(s, func(r *result.Record) *int { return r.Prompt })
+	s.GeneratedTokens = tokens(s, func(r *result.Record) *int { return r.Generated })
+	s.Metrics = t.metrics
+	s.PrefixCache = cached(s)
+	s.Adjusted = adjusted(s)
+	s.Goodput = o.SLO.goodput(s)
 	t.remarks(s)
 	s.Notes = slices.Concat([]string{}, t.notes)
 	switch {
@@ -98,6 +137,23 @@ func (t *tally) gaps() *result.Times {
 	return summary(all, t.options.Warmup)
 }
 
+// tokens summarizes what the server counted of the completed requests; nil where it
+// counted none.
+func tokens(s *result.Serving, of func(*result.Record) *int) *stats.Summary {
+	t := times(s, func(r *result.Record) *float64 {
+		n := of(r)
+		if n == nil {
+			return nil
+		}
+		x := float64(*n)
+		return &x
+	})
+	if t == nil {
+		return nil
+	}
+	return &t.Summary
+}
+
 // times summarizes one time of the completed requests; nil where none has it.
 func times(s *result.Serving, of func(*result.Record) *float64) *result.Times {
 	var all []float64
@@ -127,14 +183,28 @@ func Times(s *result.Serving) (ttft, tpot, ttlt *result.Times) {
 	return times(s, first), times(s, perToken), times(s, last)
 }
 
+// fastest is the least time per token that is one of an engine: the fastest yield a
+// token of one sequence in some 0.5 ms. An answer whose tokens are closer was made,
+// held back and sent as a whole.
+const fastest = 10e-6
+
 // perToken is the TPOT of a request, which takes two tokens by the server's
-// count, and two chunks that they came in.
+// count, and two chunks that they came in, one after the other.
 func perToken(r *result.Record) *float64 {
-	if r.Generated == nil || *r.Generated < 2 || r.Chunks < 2 {
+	if r.Generated == nil || *r.Generated < 2 || r.Chunks < 2 || heldBack(r) {
 		return nil
 	}
 	t := (*r.LastTokenS - *r.FirstTokenS) / float64(*r.Generated-1)
 	return &t
+}
+
+// heldBack reports whether an answer in several chunks came all at once.
+func heldBack(r *result.Record) bool {
+	n := r.Chunks
+	if r.Generated != nil {
+		n = max(n, *r.Generated)
+	}
+	return r.Chunks > 1 && *r.LastTokenS-*r.FirstTokenS < fastest*float64(n-1)
 }
 
 // checkUsage sets the server's count of tokens against the chunks that came and

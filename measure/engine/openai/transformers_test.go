@@ -47,7 +47,7 @@ func python(t *testing.T) string {
 func realServer(t *testing.T) (*Server, Options) {
 	t.Helper()
 	py, model := python(t), t.TempDir()
-	tiny := exec.Command(py, "testdata/tiny.py", model)
+	tiny := exec.Command(py, append([]string{"testdata/tiny.py", model}, strings.Fields(common)...)...)
 	tiny.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
 	if out, err := tiny.CombinedOutput(); err != nil {
 		t.Fatalf("the model cannot be made: %v\n%s", err, out)
@@ -148,10 +148,25 @@ func TestTransformersServe(t *testing.T) {
 		closes(t, s)
 	}
 	o.API, o.Prompts = Completions, []Prompt{{Tokens: []int{3, 4, 5}}}
-	if _, err := Run(t.Context(), o, nil); !says(err, "the warm-up: all 2 requests", "400 Bad Request: prompt must be a string.") {
+	if _, err := Run(t.Context(), o, nil); !says(err, "the warm-up: all 2 requests", "400 Bad Request: prompt must be a string.", "--api chat") {
 		t.Errorf("tokens: %v", err)
 	}
-	o.API, o.Prompts, o.Warmup = Chat, prompts(8), 0
+	if takes, err := TakesTokens(t.Context(), o, o.Prompts[0]); err != nil || takes {
+		t.Errorf("it takes tokens: %v, %v", takes, err)
+	}
+	o.Prompts, o.Warmup, o.PromptLen = RandomText(6, 90, 5), 0, 90
+	c, err := NewCounter(t.Context(), o)
+	if err != nil || c.How != "usage" {
+		t.Fatalf("the counter %+v, %v", c, err)
+	}
+	if err := Fit(t.Context(), c, o.Prompts, 90); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	if s, err := Run(t.Context(), o, nil); err != nil || s.PromptTokens.Min != 90 || s.PromptTokens.Max != 90 {
+		t.Errorf("%+v, %v", s.PromptTokens, err)
+	}
+	o.API, o.Prompts, o.PromptLen = Chat, prompts(8), 0
 	o.RequestRate, o.Concurrency = 50, 0
 	if s, err := Run(t.Context(), o, nil); err != nil || s.Completed != 6 || *s.RateHz != 50 {
 		t.Errorf("open loop: %+v, %v", s, err)

@@ -95,6 +95,7 @@ class Session:
             )
         if stepper.static:
             notes.append("a static cache: attention in prefill and decode reads its whole length under a mask")
+        threads = {"threads": str(torch.get_num_threads())} if self.device.type == "cpu" else {}
         return {
             "devices": self.rank.gather(describe_device(self.device)),
             "load_s": self.load_s,
@@ -107,6 +108,7 @@ class Session:
                 "graph": str(bool(self.load["graph"])).lower(),
                 "model_class": type(model).__name__,
                 "sampling": "greedy",
+                **threads,
             },
             "notes": notes,
             "params": self.loaded.params,

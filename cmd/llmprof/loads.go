@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/experiment"
+	record "llmprof/measure/result"
+	"llmprof/plots"
+)
+
+// loads are the points that were asked for: one for each concurrency or rate.
+func (t *trial) loads() ([]experiment.Point, error) {
+	var points []experiment.Point
+	for i, n := range t.concurrencies {
+		if n < 1 || slices.Contains(t.concurrencies[:i], n) {
+			return nil, usage("--concurrency %d: want each number of requests at a time once, from 1 up", n)
+		}
+		p := t.point
+		p.Concurrency = n
+		points = append(points, p)
+	}
+	for i, hz := range t.rates {
+		if slices.Contains(t.rates[:i], hz) {
+			return nil, usage("--rate %v: want each rate once", hz)
+		}
+		p := t.point
+		p.RequestRate = hz
+		points = append(points, p)
+	}
+	if len(points) == 0 {
+		points = append(points, t.point)
+	}
+	return points, nil
+}
+
+// sayLoads tells how far several loads are, a line each; nil of one.
+func (a *app) sayLoads(points []experiment.Point) func(experiment.Event) {
+	if len(points) < 2 {
+		return nil
+	}
+	return func(e experiment.Event) {
+		load := fmt.Sprintf("%d at a time", e.Trial.Point.Concurrency)
+		if hz := e.Trial.Point.RequestRate; hz > 0 {
+			load = fmt.Sprintf("%g/s", hz)
+		}
+		a.logf("[%d/%d] %s: %s", e.At, e.Of, load, e.State)
+	}
+}
+
+// loadSet is the results of several loads in their forms: one table of all, and as
+// JSON a list of results.
+func loadSet(results []*record.Result) result {
+	rows := summaries(results)
+	set := resultSet(rows, nil)
+	set.data = func() any { return results }
+	if !slices.ContainsFunc(rows, func(r listed) bool { return r.Server == nil }) {
+		set.page = func() *render.Document { return &render.Document{Blocks: []render.Block{serverPage(rows, false)}} }
+	}
+	return set
+}
+
+// writeListed writes a list, and the chart of the servers in it if -o names a picture:
+// the list then goes to standard output.
+func (a *app) writeListed(o *output, list result, results []*record.Result) error {
+	kind := o.picture()
+	if kind == "" {
+		return o.write(a, list)
+	}
+	forms := *o
+	forms.file = ""
+	return errors.Join(forms.write(a, list), drawLoads(o.file, kind, results))
+}
+
+// drawLoads draws latency over throughput.
+func drawLoads(file, kind string, results []*record.Result) error {
+	f, err := loadFigure(results)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, kind); err != nil {
+		return err
+	}
+	return writeFile(file, b.Bytes())
+}
+
+// A line of the chart has all in common but the load.
+type loadLine struct {
+	model, endpoint, lengths string
+	open                     bool
+}
+
+func lineOf(r *record.Result) loadLine {
+	return loadLine{r.Model.Name, r.Serving.Endpoint, fmt.Sprintf("%d + %d tokens", r.Workload.PromptLen, r.Workload.GenLen), r.Serving.RateHz != nil}
+}
+
+// parts name the line, with how requests came last.
+func (l *loadLine) parts() []string {
+	arrivals := "closed loop"
+	if l.open {
+		arrivals = "Poisson arrivals"
+	}
+	return []string{l.model, l.endpoint, l.lengths, arrivals}
+}
+
+// loadFigure draws the results that are of servers. What all lines have in common is
+// in the caption, what tells them apart in their names.
+func loadFigure(results []*record.Result) (*plots.Figure, error) {
+	served := slices.DeleteFunc(slices.Clone(results), func(r *record.Result) bool { return r.Serving == nil })
+	if len(served) == 0 {
+		return nil, errors.New("a chart of loads is of servers, and no result is of one")
+	}
+	slices.SortStableFunc(served, func(a, b *record.Result) int {
+		x, y := serverOf(a), serverOf(b)
+		return cmp.Or(cmp.Compare(value(x.Rate), value(y.Rate)), cmp.Compare(value(x.Concurrency), value(y.Concurrency)))
+	})
+	of := plots.TokensPerSecond
+	if slices.ContainsFunc(served, func(r *record.Result) bool { return value(serverOf(r).Generated) == 0 }) {
+		of = plots.RequestsPerSecond
+	}
+	var order []loadLine
+	loads := map[loadLine][]plots.Loaded{}
+	for _, r := range served {
+		l := lineOf(r)
+		if loads[l] == nil {
+			order = append(order, l)
+		}
+		loads[l] = append(loads[l], loaded(r, of))
+	}
+	caption, names := shared(order)
+	curves := make([]plots.LoadCurve, len(order))
+	for i, l := range order {
+		curves[i] = plots.LoadCurve{Name: names[i], Loads: loads[l]}
+	}
+	return plots.UnderLoad(caption, of, curves)
+}
+
+// shared splits what names lines into what all have in common and what each has of
+// its own: if there is nothing, how requests came.
+func shared(lines []loadLine) (caption string, names []string) {
+	first := lines[0].parts()
+	var common []string
+	own := make([][]string, len(lines))
+	for k, part := range first {
+		same := !slices.ContainsFunc(lines, func(l loadLine) bool { return l.parts()[k] != part })
+		if same && (k < len(first)-1 || len(lines) > 1) {
+			common = append(common, part)
+			continue
+		}
+		for i := range lines {
+			own[i] = append(own[i], lines[i].parts()[k])
+		}
+	}
+	for _, o := range own {
+		names = append(names, strings.Join(o, ", "))
+	}
+	return strings.Join(append(common, "llmprof"), " · "), names
+}
+
+// loaded is a result as a mark of the chart.
+func loaded(r *record.Result, of plots.Throughput) plots.Loaded {
+	s := serverOf(r)
+	l := plots.Loaded{
+		Load: fmt.Sprint(value(s.Concurrency)), Throughput: value(s.Generated),
+		Failed: slices.Contains(r.Marks, "failed") || slices.Contains(r.Marks, "interrupted"),
+	}
+	if s.Rate != nil {
+		l.Load = fmt.Sprintf("%g/s", *s.Rate)
+	}
+	if of == plots.RequestsPerSecond {
+		l.Throughput = s.Completed
+	}
+	if r.TTFT != nil {
+		l.TTFT = plots.Spread{Median: r.TTFT.Median, P99: r.TTFT.P99}
+	}
+	if r.TPOT != nil {
+		l.TPOT = plots.Spread{Median: r.TPOT.Median, P99: r.TPOT.P99}
+	}
+	return l
+}
+
+// value is what a pointer is to, zero of nil.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

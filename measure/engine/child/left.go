@@ -1,0 +1,32 @@
+package child
+
+import (
+	"fmt"
+	"strings"
+)
+
+// startedBy is the variable that every process of a child has in its environment: the
+// number of this program's process and when that was started.
+const startedBy = "LLMPROF_STARTED_BY"
+
+// A Leftover is a group of processes whose llmprof has ended without ending them.
+type Leftover struct {
+	Group   int
+	PIDs    []int
+	Command string // of the first of them
+	By      string // number of the process that started them
+}
+
+// String names the processes, and says how to end them.
+func (l *Leftover) String() string {
+	return fmt.Sprintf("%s (%s) of an llmprof that has ended (process %s) still runs; end it with: kill -- -%d",
+		plural("process", l.PIDs), l.Command, l.By, l.Group)
+}
+
+func plural(word string, numbers []int) string {
+	text := strings.Trim(fmt.Sprint(numbers), "[]")
+	if len(numbers) > 1 {
+		word += "es"
+	}
+	return word + " " + text
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package child
+
+import (
+	"fmt"
+	"os"
+)
+
+// mark is the assignment that tells this program's children from others'.
+func mark() string { return fmt.Sprintf("%s=%d:", startedBy, os.Getpid()) }
+
+// Left lists nothing: other processes' environments cannot be read here.
+func Left() []Leftover { return nil }

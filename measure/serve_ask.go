@@ -1,0 +1,258 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+
+	"strings"
+	"sync"
+	"time"
+
+	"llmprof/measure/engine/openai"
+	"llmprof/measure/result"
+)
+
+// Defaults of asking a server: enough requests for a 99th percentile to be more
+// than the greatest of a few.
+const (
+	leastRequests     = 100
+	requestsPerClient = 10
+)
+
+// KeyVariable is where the key of a server is looked for: never on a command
+// line, where others see it.
+const KeyVariable = "OPENAI_API_KEY"
+
+// firstToken is where random tokens of a large vocabulary begin: special ones are
+// mostly below.
+const firstToken = 1000
+
+// controls are how many prompts that were never sent before tell of a cache.
+const controls = 5
+
+// options are what the point wants of the server, but for the prompts.
+func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
+	p := v.point
+	o = openai.Options{
+		BaseURL: p.BaseURL, API: p.API, Model: cmp.Or(p.ServedModel, p.Model), Key: v.Env(KeyVariable),
+		Concurrency: p.Concurrency, RequestRate: p.RequestRate, Requests: p.Requests, Warmup: p.Warmup,
+		GenLen: p.GenLen, IgnoreEOS: p.Prompts == randomPrompts, Seed: v.seed, Connections: p.Connections,
+		Timeout: cmp.Or(time.Duration(float64(p.Timeout)*float64(time.Second)), openai.DefaultTimeout), SaveOutputs: p.SaveOutputs,
+	}
+	if p.RequestRate == 0 {
+		o.Concurrency = cmp.Or(p.Concurrency, 1)
+		o.Warmup = cmp.Or(p.Warmup, 2*o.Concurrency)
+	}
+	o.Requests = cmp.Or(p.Requests, max(leastRequests, requestsPerClient*o.Concurrency))
+	if p.Prompts == randomPrompts {
+		o.PromptLen = p.PromptLen
+	}
+	o.SLO, err = openai.ParseSLO(p.SLO)
+	o.Begin = func() {
+		if m := v.meters.of(0); m != nil && p.Energy {
+			v.mark, v.err = m.Begin(ctx)
+		}
+		v.say(fmt.Sprintf("%d requests; one that hears nothing for %v has failed", o.Requests, o.Timeout))
+		v.asked.begin()
+	}
+	if v.Records != nil {
+		o.Each = v.record
+	}
+	return o, err
+}
+
+// record writes a request as a line of JSON.
+func (v *visit) record(r *result.Record) {
+	line, err := json.Marshal(r)
+	if err == nil {
+		_, err = v.Records.Write(append(line, '\n'))
+	}
+	if v.unwritten == nil {
+		v.unwritten = err
+	}
+}
+
+// prepare asks the server what it is, and makes prompts that it takes.
+func (v *visit) prepare(ctx context.Context) (err error) {
+	if v.about, err = openai.Inquire(ctx, v.asks); err != nil {
+		return err
+	}
+	v.asks.Metrics = v.about.HasMetrics
+	if v.point.Prompts != randomPrompts {
+		return nil
+	}
+	v.asks.Prompts, err = v.random(ctx, v.seed, v.asks.Requests+v.asks.Warmup, v.point.PromptLen)
+	return err
+}
+
+// promptsOf reads a file of prompts.
+func promptsOf(file string) ([]openai.Prompt, error) {
+	tokens, texts, err := readPrompts(file)
+	if err != nil {
+		return nil, err
+	}
+	var all []openai.Prompt
+	for _, ids := range tokens {
+		all = append(all, openai.Prompt{Tokens: ids})
+	}
+	for _, text := range texts {
+		all = append(all, openai.Prompt{Text: text})
+	}
+	return all, nil
+}
+
+// random makes prompts of so many tokens: of tokens where the server
+// takes them and the vocabulary is known, else of words, as many as make the tokens
+// by its own count.
+func (v *visit) random(ctx context.Context, seed uint64, n, length int) ([]openai.Prompt, error) {
+	if v.point.API == openai.Completions {
+		if vocab := v.vocabulary(); vocab > 0 {
+			prompts := openai.RandomTokens(n, length, min(firstToken, vocab/2), vocab, seed)
+			takes, err := openai.TakesTokens(ctx, v.asks, openai.Prompt{Tokens: prompts[0].Tokens[:1]})
+			if err != nil {
+				return nil, v.named(err)
+			}
+			if takes {
+				return prompts, nil
+			}
+			v.say("the server takes no prompts of tokens: they are texts")
+		}
+	}
+	prompts := openai.RandomText(n, length, seed)
+	counter, err := openai.NewCounter(ctx, v.asks)
+	if err != nil {
+		return nil, v.named(err)
+	}
+	defer counter.Close()
+	v.counted = counter.How
+	return prompts, openai.Fit(ctx, counter, prompts, length)
+}
+
+// vocabulary is the least that the model and the server say, 0 where neither does.
+func (v *visit) vocabulary() int {
+	known := v.about.Vocab
+	if v.model != nil && (known == 0 || v.model.Vocab < known) {
+		known = v.model.Vocab
+	}
+	return known
+}
+
+// named adds to an error which models the server has, if it has not the one that it
+// is asked for.
+func (v *visit) named(err error) error {
+	if err == nil || v.about == nil || len(v.about.Models) == 0 {
+		return err
+	}
+	for _, m := range v.about.Models {
+		if m == v.asks.Model {
+			return err
+		}
+	}
+	const most = 10
+	list := v.about.Models
+	more := ""
+	if len(list) > most {
+		list, more = list[:most], fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	return fmt.Errorf("%w; the server lists no model %q but %s%s: give its name with --served-model", err, v.asks.Model, strings.Join(list, ", "), more)
+}
+
+// control looks for a cache of prefixes where the server does not tell of one.
+func (v *visit) control(ctx context.Context, r *result.Result) error {
+	s := r.Serving
+	if c := s.PrefixCache; c.Share != nil {
+		if *c.Share > cachedShare {
+			r.Marks = append(r.Marks, "cached") // a note of the requests says it
+		}
+		return nil
+	}
+	length := v.point.PromptLen
+	if s.PromptTokens != nil && v.point.Prompts != randomPrompts {
+		length = int(s.PromptTokens.Median)
+	}
+	prompts, err := v.random(ctx, rand.Uint64(), controls, length) // of no seed that was ever taken before
+	if err != nil {
+		return err
+	}
+	hit, err := openai.Control(ctx, v.asks, s, prompts)
+	if err == nil && hit {
+		warn(r, "cached", "the median TTFT is %.3g s, but %.3g s of prompts that were never sent before, one at a time: the server answered from a cache of prefixes",
+			r.TTFT.Median, *s.PrefixCache.ControlTTFT)
+	}
+	return err
+}
+
+// cachedShare is the part of the prompts that may come from a cache before the result
+// is marked: TTFT is shorter by about as much.
+const cachedShare = 0.01
+
+// A progress is how far the requests are.
+type progress struct {
+	mu           sync.Mutex
+	since        time.Time
+	done, failed int
+}
+
+func (p *progress) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+}
+
+// count notes the requests that have ended.
+func (p *progress) count(done, failed int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done, p.failed = done, failed
+}
+
+// line says how far they are; "" before the first is sent.
+func (p *progress) line(of int, timeout time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.since.IsZero() {
+		return ""
+	}
+	took := time.Since(p.since)
+	text := fmt.Sprintf("%d/%d requests", p.done, of)
+	if p.failed > 0 {
+		text += fmt.Sprintf(", %d failed", p.failed)
+	}
+	if p.done == 0 {
+		return fmt.Sprintf("%s, none answered for %v (timeout %v)", text, took.Round(time.Second), timeout)
+	}
+	rate := float64(p.done) / took.Seconds()
+	left := time.Duration(float64(of-p.done) / rate * float64(time.Second))
+	return fmt.Sprintf("%s, %.3g/s, %v left", text, rate, left.Round(time.Second))
+}
+
+// report tells how far the requests are, each second, until it is stopped.
+func (v *visit) report(ctx context.Context) (stop func()) {
+	if v.Progress == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if line := v.asked.line(v.asks.Requests, v.asks.Timeout); line != "" {
+					v.Progress(line)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		ended.Wait()
+		v.Progress("")
+	}
+}

@@ -1,0 +1,134 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"llmprof/measure/engine/openai"
+	"llmprof/measure/result"
+)
+
+// measure asks the server, with the meters around the requests that count.
+func (v *visit) measure(ctx context.Context) (*result.Result, error) {
+	if err := v.prepare(ctx); err != nil {
+		return nil, err
+	}
+	r := v.blank()
+	stop := v.report(ctx)
+	s, err := openai.Run(ctx, v.asks, v.asked.count)
+	stop()
+	if s == nil || s.Completed == 0 {
+		return nil, v.named(err)
+	}
+	if v.unwritten != nil {
+		return nil, fmt.Errorf("the requests could not be written: %w", v.unwritten)
+	}
+	r.Serving = s
+	r.TTFT, r.TPOT, r.TTLT = openai.Times(s)
+	r.Warnings = append(r.Warnings, s.Notes...)
+	v.counts(r)
+	if err != nil {
+		r.Reasons["energy"] = "the run stopped before its last request"
+		return r, err
+	}
+	if err := v.energy(ctx, r); err != nil {
+		return r, err
+	}
+	if err := v.control(ctx, r); err != nil && ctx.Err() == nil {
+		warn(r, "", "whether the server answered from a cache of prefixes is not known: %v", err)
+	}
+	return r, nil
+}
+
+// blank is a result before the first request.
+func (v *visit) blank() *result.Result {
+	p := v.point
+	r := &result.Result{
+		Schema: result.Schema, Processes: 1, Started: time.Now(),
+		Model: result.Model{Name: p.Model},
+		Engine: result.Engine{
+			Name: p.Engine, Version: v.about.Version, Versions: map[string]string{}, Options: v.about.Options,
+			Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks",
+		},
+		Parallelism: result.Parallelism{Replicas: p.Replicas},
+		Workload:    result.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen, Prompts: p.Prompts, Seed: v.seed},
+		Reasons: map[string]string{
+			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
+			"operators": "a server does not say its operators",
+		},
+	}
+	if m := v.model; m != nil {
+		r.Model = result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params()}
+	}
+	if v.about.Kind != "" {
+		r.Engine.Options["server"] = v.about.Kind
+		r.Engine.Versions[v.about.Kind] = v.about.Version
+	}
+	if v.counted != "" {
+		r.Engine.Options["prompts_counted_by"] = v.counted
+	}
+	v.deployment(r)
+	return r
+}
+
+// deployment is how the server runs the model: as was given, or as it says. What
+// neither knows is null.
+func (v *visit) deployment(r *result.Result) {
+	p, a := v.point, v.about
+	w, par := &r.Workload, &r.Parallelism
+	w.Weights, w.KV = cmp.Or(p.ServedWeights, a.Weights), cmp.Or(p.ServedKV, a.KV)
+	if w.Weights == "bf16" || w.Weights == "fp16" || w.Weights == "fp32" {
+		w.Act = w.Weights
+	}
+	par.TP, par.DP = cmp.Or(p.ServedTP, a.TP), a.DP
+	if shown := v.meters.shares(p)[0]; p.EngineCmd != "" && len(shown) == 1 && par.TP == 0 {
+		par.TP = 1 // it saw no other GPU
+	}
+	if p.RequestRate == 0 && v.asks.Concurrency == 1 {
+		w.Batch = 1
+	}
+	const unsaid = "the server does not say it; give "
+	for key, why := range map[string]struct {
+		known bool
+		why   string
+	}{
+		"workload.weights": {w.Weights != "", unsaid + "--served-weights"}, "workload.kv": {w.KV != "", unsaid + "--served-kv"},
+		"workload.act":   {w.Act != "", "the server does not say what it computes in"},
+		"parallelism.tp": {par.TP != 0, unsaid + "--served-tp"},
+		"workload.batch": {w.Batch != 0, "a server makes its own batches: serving.server_metrics has the requests that ran, where it says them"},
+	} {
+		if !why.known {
+			r.Reasons[key] = why.why
+		}
+	}
+}
+
+// counts fill in what follows from the server's usage: real lengths, and tokens a
+// second.
+func (v *visit) counts(r *result.Result) {
+	s := r.Serving
+	if n := s.PromptTokens; n != nil {
+		r.Workload.PromptLen = max(int(math.Round(n.Mean)), 1)
+		if asked := s.PromptAsked; asked > 0 && r.Workload.PromptLen != asked {
+			warn(r, "", "prompts have %.0f to %.0f tokens by the server's count, %.1f in the mean; %d were asked for", n.Min, n.Max, n.Mean, asked)
+		}
+	} else {
+		warn(r, "", "the server does not count the tokens of prompts: their length is as asked for, and not checked")
+	}
+	switch u := s.Usage; {
+	case u == nil || s.Duration <= 0:
+	case u.Missing > 0:
+		r.Reasons["throughput_tok_s"] = fmt.Sprintf("%d of %d answers came without usage: how many tokens they have is not known", u.Missing, s.Completed)
+	default:
+		r.Throughput = &result.Rates{Generated: of(float64(u.Tokens) / s.Duration)}
+	}
+	if r.TPOT == nil && r.Workload.GenLen > 1 {
+		r.Reasons["tpot_s"] = "no answer came in several parts over time with a count of its tokens"
+	}
+	if m := s.Metrics; m != nil && m.Running != nil && s.RateHz == nil && m.Running.Max > float64(s.Concurrency) {
+		warn(r, "contaminated", "the server ran up to %.0f requests at a time, of which %d can be this client's", m.Running.Max, s.Concurrency)
+	}
+}

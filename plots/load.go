@@ -1,0 +1,124 @@
+package plots
+
+import (
+	"fmt"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+)
+
+// A Loaded is what a server did under one load.
+type Loaded struct {
+	Load       string  // short, as "8" requests at a time or "2.5/s"
+	Throughput float64 // in the unit of the picture
+	TTFT, TPOT Spread
+	Failed     bool // of its requests more failed than may, or it was interrupted
+}
+
+// A Spread is the median and the 99th percentile of a time in seconds, both 0 if there
+// is none.
+type Spread struct{ Median, P99 float64 }
+
+// A LoadCurve is the loads of one server, in the order in which they are joined.
+type LoadCurve struct {
+	Name  string
+	Loads []Loaded
+}
+
+// A Throughput is the unit of the horizontal axis.
+type Throughput string
+
+// The units of throughput.
+const (
+	TokensPerSecond   Throughput = "generated tokens a second"
+	RequestsPerSecond Throughput = "completed requests a second"
+)
+
+// UnderLoad draws TTFT and TPOT of servers over their throughput, a line a server and
+// a mark a load.
+func UnderLoad(caption string, of Throughput, curves []LoadCurve) (*Figure, error) {
+	v := &loadView{curves: curves, of: of}
+	switch {
+	case len(curves) == 0:
+		return nil, fmt.Errorf("load: there is nothing to draw")
+	case len(curves) > NumSeries:
+		return nil, fmt.Errorf("load: %d servers: at most %d can be told apart in one picture", len(curves), NumSeries)
+	}
+	for i := range curves {
+		if err := curves[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	for _, decode := range []bool{false, true} {
+		if p := newLoadPanel(curves, decode); p != nil {
+			v.panels = append(v.panels, p)
+		}
+	}
+	if len(v.panels) == 0 {
+		return nil, fmt.Errorf("load: no server has a time to draw")
+	}
+	v.keys = v.legend()
+	f := &Figure{
+		Title: "Latency over throughput", Caption: caption, body: v.draw,
+		Notes: []string{"Marks: median of the completed requests, named after the load: requests at a time, or a second (/s). The vertical axes are logarithmic."},
+	}
+	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	return f, nil
+}
+
+func (c *LoadCurve) check() error {
+	if len(c.Loads) == 0 {
+		return fmt.Errorf("load: %s has no loads", c.Name)
+	}
+	for _, l := range c.Loads {
+		if !(l.Throughput >= 0) || !finite(l.Throughput, l.TTFT.Median, l.TTFT.P99, l.TPOT.Median, l.TPOT.P99) {
+			return fmt.Errorf("load: %s at %s has a throughput of %v, TTFT %v and TPOT %v: want finite numbers from 0 up", c.Name, l.Load, l.Throughput, l.TTFT, l.TPOT)
+		}
+	}
+	return nil
+}
+
+// A loadPanel is one time of all servers.
+type loadPanel struct {
+	title  string
+	decode bool
+	curves []LoadCurve
+	plot   *plot.Plot
+}
+
+// spread is the time that the panel is of.
+func (p *loadPanel) spread(l *Loaded) Spread {
+	if p.decode {
+		return l.TPOT
+	}
+	return l.TTFT
+}
+
+// newLoadPanel is nil where no server has that time.
+func newLoadPanel(curves []LoadCurve, decode bool) *loadPanel {
+	p := &loadPanel{title: "TTFT: time to the first token", decode: decode, curves: curves}
+	if decode {
+		p.title = "TPOT: time per output token"
+	}
+	var y scope
+	most := 0.
+	for i := range curves {
+		for j := range curves[i].Loads {
+			l := &curves[i].Loads[j]
+			s := p.spread(l)
+			y.take(s.Median, s.P99)
+			if s.Median > 0 {
+				most = max(most, l.Throughput)
+			}
+		}
+	}
+	if y.hi == 0 || most == 0 {
+		return nil
+	}
+	p.plot = newPlot(scope{0, 1.1 * most}, y.padded(1.4, 1.4, 4))
+	p.plot.Y.Scale = plot.LogScale{}
+	p.plot.X.Tick.Marker = values{at: linear(1.1 * most), label: func(v float64) string { return fmt.Sprintf("%g", v) }, wide: Width/2 - 60}
+	p.plot.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
+	p.plot.Add(grid{}, p)
+	return p
+}
