@@ -164,11 +164,10 @@ func (s *session) load(ctx context.Context) error {
 	return nil
 }
 
-// size counts memory, after a request if no phase has run its decode steps: a cache
-// that only prefills filled would be of the prompt alone.
+// size counts memory, after a forward if no phase has run one.
 func (s *session) size(ctx context.Context) error {
 	s.say("size")
-	if s.phases[engine.Request] == nil && s.phases[engine.Decode] == nil {
+	if len(s.phases) == 0 {
 		if _, err := s.worker.Run(ctx, engine.Run{Phase: engine.Request, Passes: 1}, func(engine.Pass) {}); err != nil {
 			return err
 		}
@@ -177,6 +176,7 @@ func (s *session) size(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.res.Engine.Notes = append(s.res.Engine.Notes, fmt.Sprintf("the KV cache was counted with room for %d tokens a sequence", got.KVTokens))
 	var want *analytic.Memory
 	if s.set.Theory != nil {
 		if want, err = s.set.Theory(got.KVTokens); err != nil {
