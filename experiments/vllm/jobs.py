@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Write the list of jobs that steps.py works off: jobs.py h200|h100 > jobs.json"""
+import json
+import sys
+
+BATCHES = [1, 8, 32, 64, 2, 4, 16, 3, 12, 48]
+LENGTHS = [1024, 128, 4096, 512, 2048, 8192, 16384, 256, 300, 700]
+TOGETHER = [(1, 1024, 32), (8, 1024, 24), (32, 1024, 24), (8, 128, 24), (32, 128, 24), (3, 1024, 24), (4, 4096, 24), (12, 512, 24), (64, 128, 24), (1, 4096, 32)]
+MIXED = [(8, 1024, 1024), (32, 1024, 1024), (32, 1024, 256), (32, 1024, 4096), (8, 1024, 8192), (64, 512, 1024), (8, 1024, 512)]
+
+
+def decode(contexts, batches=BATCHES):
+    return [["decode", b, c, {"repeats": 3 if c == 1024 else 2}] for c in contexts for b in batches]
+
+
+def prompts(lengths=LENGTHS, together=TOGETHER):
+    return [["prompts", 1, n, 1] for n in lengths] + [["prompts", *t] for t in together]
+
+
+def traces(batches, lengths, marked=(1, 32)):
+    return ([["trace", f"decode-b{b}", b, 1024, False] for b in batches] + [["trace", f"prompt-{n}", 1, 0, True, n] for n in lengths]
+            + [["trace", f"decode-b{b}-cpu", b, 1024, True] for b in marked])
+
+
+def job(name, points, model=None, **more):
+    return {"name": name, "model": model or name, "points": points, "least_s": 75, **more}
+
+
+def sampled(*batches):
+    return [["decode", b, 1024, {"repeats": 2, "temperature": 1.0}] for b in batches]
+
+
+def greedy(*batches):
+    return [["decode", b, 1024, {"repeats": 2, "temperature": 0.0}] for b in batches]
+
+
+FULL = decode([1024, 128]) + prompts() + decode([4096, 16384])
+FP8 = {"weights": "fp8", "args": {"quantization": "fp8"}}
+SERVER = {"name": "server", "command": "bash $HERE/server.sh", "least_s": 150, "most_s": 260}
+JOBS = {
+    "h200": [
+        job("llama3.1-8b", FULL + traces([1, 8, 32, 64], [1024, 4096]) + [["mixed", *m] for m in MIXED] + sampled(1, 8, 64)),
+        job("qwen3-8b", FULL + [["mixed", *m] for m in MIXED[:3]]),
+        job("qwen3-30b-a3b", decode([1024, 128]) + prompts(), temperature=1.0),
+        job("llama3.2-1b", FULL + traces([1, 32], [1024]) + [["mixed", *m] for m in MIXED[:2]]),
+        job("qwen3-30b-a3b-long", traces([1, 8, 32, 64], [1024, 4096], (1,)) + decode([4096, 16384]) + greedy(1, 8, 32) + [["mixed", *m] for m in MIXED[:2]],
+            "qwen3-30b-a3b", temperature=1.0),
+        job("llama3.1-8b-fp8", FULL + traces([1, 32], [1024], ()), "llama3.1-8b", **FP8),
+        job("qwen2.5-7b", FULL),
+        SERVER,
+        job("llama3.2-3b", FULL),
+        job("qwen3-8b-fp8", FULL, "qwen3-8b", **FP8),
+    ],
+    "h100": [
+        {"name": "native", "command": "bash $HERE/native.sh", "least_s": 100, "most_s": 420},
+        job("llama3.1-8b", FULL + traces([1, 8, 32, 64], [1024, 4096], (1,)) + [["mixed", *m] for m in MIXED[:4]]),
+        job("qwen3-8b", FULL),
+        job("llama3.2-1b", FULL + traces([1, 32], [1024], ())),
+        job("qwen3-30b-a3b", FULL + traces([1, 32], [1024], ()), temperature=1.0),
+        job("llama3.1-8b-fp8", FULL, "llama3.1-8b", **FP8),
+        job("qwen2.5-7b", FULL),
+        job("llama3.2-3b", FULL),
+        SERVER,
+        job("qwen3-8b-fp8", FULL, "qwen3-8b", **FP8),
+    ],
+    "tiny": [
+        job("tiny", [["decode", 1, 128, {"repeats": 2}], ["decode", 8, 256, {"repeats": 2, "temperature": 1.0}], ["prompts", 1, 128, 1], ["prompts", 3, 100, 6],
+                     ["mixed", 4, 128, 256], ["trace", "decode-b4", 4, 128, True], ["trace", "prompt-256", 1, 0, True, 256]],
+            args={"enforce_eager": True, "max_model_len": 2048, "distributed_executor_backend": "uni"}),
+    ],
+}
+if __name__ == "__main__":
+    json.dump(JOBS[sys.argv[1]], sys.stdout, indent=1)
