@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -19,54 +20,24 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 		return s.latent(dst, a, heads)
 	}
 	o := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
-	o.Model = o.FLOPs.Times(float64(s.Par.TP))
+	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
 	o.Variant = s.variant(a)
-	o.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * s.localKV(a) * float64(a.KeyDim+a.ValueDim))
-	o.Acts = s.acts(s.tokens() * heads * float64(a.KeyDim+a.ValueDim))
-	if s.New == 1 {
-		o.Repeated, o.Joined = s.repeated(a, heads), o.KV.Times(2)
-	}
+	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.KeyDim+a.ValueDim))
+	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	return append(dst, o)
 }
 
-// repeated is what moves where the keys and values of each KV head are copied for
-// the r query heads that share it: all of them are read, r copies are written,
-// and attention reads those. A head of its own for each query needs no copy.
-//
-//	bytes = (1 + 2r) · B · positions · heads_kv · (d_k + d_v) · a
-func (s *Step) repeated(a *models.Attention, heads float64) unit.Bytes {
-	positions := s.keys(a)
-	if s.Cache > 0 {
-		positions = s.Cache
-		if a.Window > 0 {
-			positions = min(s.Cache, float64(a.Window))
-		}
-	}
-	moves := 1.0
-	if r := heads / s.localKV(a); r > 1 {
-		moves += 2 * r
-	}
-	return s.Scheme.KV.Bytes(moves * s.Batch * positions * s.localKV(a) * float64(a.KeyDim+a.ValueDim))
-}
-
 // attend is the arithmetic of heads heads over pairs pairs of query and key:
-// 2·d_k for the score, 2·d_v for the mixing, about 5 for the soft-max.
+// 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.
 func (s *Step) attend(name string, heads, keyDim, valueDim, pairs float64) Op {
 	return Op{
-		Name: name, Kind: Attention, Format: s.Scheme.stream(),
-		FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
-		Vector: unit.FLOPs(5 * heads * pairs),
-		PerKey: s.perKey(heads * (keyDim + valueDim)), Kernels: 1, Eager: 1,
+		Name: name, Type: Attend, Format: s.Scheme.Stream(),
+		Shape: roofline.Shape{M: s.Tokens(), K: heads * (keyDim + valueDim)},
+		Work: roofline.Work{
+			FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
+			Vector: unit.FLOPs(5 * heads * pairs),
+		},
 	}
-}
-
-// perKey is the arithmetic of one more key for each query of a prefill, whose
-// heads are width wide in all. Decoding has no ramp: its kernels split the keys.
-func (s *Step) perKey(width float64) unit.FLOPs {
-	if s.New == 1 {
-		return 0
-	}
-	return unit.FLOPs(2 * s.tokens() * width)
 }
 
 // variant tells the linear pieces of pairs and keys apart: the window is still
@@ -86,12 +57,12 @@ func (s *Step) variant(a *models.Attention) uint32 {
 	case s.Past >= w:
 		return 2
 	}
-	return mixed
+	return turning
 }
 
-// mixed marks a step within which a formula changes: a run of such steps is not
+// turning marks a step within which a formula changes: a run of such steps is not
 // linear even though they agree on it.
-const mixed = 1 << 31
+const turning = 1 << 31
 
 func attentionName(a *models.Attention) string {
 	switch {
@@ -105,9 +76,9 @@ func attentionName(a *models.Attention) string {
 	return "attention"
 }
 
-// localKV is the KV heads that one rank holds: with more ranks than heads each
+// LocalKV is the KV heads that one rank holds: with more ranks than heads each
 // head is held by several.
-func (s *Step) localKV(a *models.Attention) float64 {
+func (s *Step) LocalKV(a *models.Attention) float64 {
 	return max(float64(a.KVHeads)/float64(s.Par.TP), 1)
 }
 
@@ -115,48 +86,41 @@ func (s *Step) localKV(a *models.Attention) float64 {
 // the cache, which fusing engines do in the rotation's kernel.
 func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	a, tp := b.Attention, float64(s.Par.TP)
-	within := inAttention
-	if a.Latent != nil || a.Indexer != nil { // other kernels lie between
-		within = alone
-	}
-	var width, params, eager float64
-	var moved unit.Bytes // of a token, unfused
+	var width, params float64
 	name := "rotary"
 	for i := range b.Norms {
 		if n := &b.Norms[i]; n.PerHead {
 			name = "qk_norm"
 			w := float64(n.Width) * float64(n.Heads) / tp
-			launches, each := s.unfusedNorm(n)
 			width += w
 			params += float64(n.Params)
-			eager += launches
-			moved += each.Times(w)
 		}
 	}
 	if a.RotaryDim > 0 {
 		if width > 0 {
 			name = "qk_norm_rotary"
 		}
-		rotated := (float64(a.Heads)/tp + s.localKV(a)) * float64(a.RotaryDim)
-		width += rotated
-		eager += unfusedRotaryLaunches
-		moved += s.acts(unfusedRotary * rotated)
+		width += s.Rotated(a)
 	}
-	t, kernels := s.tokens(), 1.0
+	t := s.Tokens()
 	if width > 0 {
 		dst = append(dst, Op{
-			Name: name, Kind: Element, Vector: unit.FLOPs(4 * t * width),
-			Acts: s.acts(2 * t * width), Weights: s.acts(params), Kernels: 1, Eager: eager, Unfused: moved.Times(t), Ride: within,
+			Name: name, Type: Rotary, Norms: b.Norms,
+			Work: roofline.Work{Vector: unit.FLOPs(4 * t * width), Acts: s.Bytes(2 * t * width), Weights: s.Bytes(params)},
 		})
-		kernels = 0
 	}
 	if a.Shared {
 		return dst
 	}
 	values := t * s.cachedValues(a)
 	return append(dst, Op{
-		Name: "kv_write", Kind: Element, KV: s.Scheme.KV.Bytes(values), Acts: s.acts(values), Kernels: kernels, Eager: 2, Ride: within,
+		Name: "kv_write", Type: CacheWrite, Work: roofline.Work{KV: s.Scheme.KV.Bytes(values), Acts: s.Bytes(values)},
 	})
+}
+
+// Rotated is the values of a token that rotary embedding turns on one rank.
+func (s *Step) Rotated(a *models.Attention) float64 {
+	return (float64(a.Heads)/float64(s.Par.TP) + s.LocalKV(a)) * float64(a.RotaryDim)
 }
 
 // pairs is the number of (query, key) pairs of one sequence under the causal
@@ -186,9 +150,9 @@ func chunkPairs(n, w float64) float64 {
 	return full*w*(w+1)/2 + rest*(rest+1)/2
 }
 
-// keys is how many keys of one sequence the step has to read: each once, for
+// Keys is how many keys of one sequence the step has to read: each once, for
 // all its queries.
-func (s *Step) keys(a *models.Attention) float64 {
+func (s *Step) Keys(a *models.Attention) float64 {
 	all := s.Past + s.New
 	switch {
 	case a.Indexer != nil:
@@ -208,7 +172,7 @@ func (s *Step) keys(a *models.Attention) float64 {
 // attend to the vectors themselves. vLLM and SGLang do the same.
 func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	l := a.Latent
-	t := s.tokens()
+	t := s.Tokens()
 	rank, row := float64(l.Rank), float64(l.Rank+l.RopeDim)
 	pairs, upRows := s.Batch*s.pairs(a), t
 	up := 2 * rank * heads * float64(l.NopeDim+a.ValueDim) // of one token, W_UK and W_UV
@@ -220,16 +184,17 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	tp := float64(s.Par.TP)
 	weights := rank * heads * float64(l.NopeDim+a.ValueDim)
 	dst = append(dst, Op{
-		Name: "kv_b_proj", Kind: GEMM, Format: s.Dense.Act,
-		FLOPs: unit.FLOPs(up * upRows), Model: unit.FLOPs(up * upRows * tp),
-		Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
-		Acts:    s.acts(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
-		Kernels: 1, Eager: 2,
+		Name: "kv_b_proj", Type: Expand, Format: s.Dense.Act, Model: unit.FLOPs(up * upRows * tp),
+		Shape: roofline.Shape{M: upRows, N: heads * float64(l.NopeDim+a.ValueDim), K: rank, Matrices: 1},
+		Work: roofline.Work{
+			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
+			Acts: s.Bytes(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
+		},
 	})
 	op.Variant = s.variant(a)
-	op.Model = op.FLOPs.Times(tp)
-	op.KV = s.Scheme.KV.Bytes(s.Batch * s.keys(a) * row)
-	op.Acts = s.acts(t * heads * float64(a.KeyDim+a.ValueDim))
+	op.Model = op.Work.FLOPs.Times(tp)
+	op.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * row)
+	op.Work.Acts = s.Bytes(t * heads * float64(a.KeyDim+a.ValueDim))
 	return append(dst, op)
 }
 
@@ -243,9 +208,12 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	pairs := s.Batch * (s.New*s.Past + s.New*(s.New+1)/2)
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
 	return append(dst, Op{
-		Name: "indexer", Kind: Attention, Format: s.Dense.Act, FLOPs: flops, Model: flops,
-		Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
-		KV:     s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) * float64(x.Dim)),
-		Acts:   s.acts(s.tokens() * float64(x.Heads*x.Dim)), PerKey: s.perKey(float64(x.Heads * x.Dim)), Kernels: 2, Eager: 6,
+		Name: "indexer", Type: Index, Format: s.Dense.Act, Model: flops,
+		Shape: roofline.Shape{M: s.Tokens(), K: float64(x.Heads * x.Dim)},
+		Work: roofline.Work{
+			FLOPs: flops, Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
+			KV:   s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) * float64(x.Dim)),
+			Acts: s.Bytes(s.Tokens() * float64(x.Heads*x.Dim)),
+		},
 	})
 }

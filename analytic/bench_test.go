@@ -1,17 +1,33 @@
-package analytic
+package analytic_test
 
-import "testing"
+import (
+	"testing"
 
-// BenchmarkPredict is a full estimate of a dense model: TTFT, TPOT over 128
-// generated tokens, memory, energy.
-func BenchmarkPredict(b *testing.B) {
+	"llmprof/analytic"
+	"llmprof/hardware"
+)
+
+// BenchmarkEstimate is a full estimate of a dense model from nothing but its shape and a
+// GPU's constants: TTFT, TPOT over 128 tokens, memory, energy.
+func BenchmarkEstimate(b *testing.B) {
+	c := testCase(b, "llama3.1-8b", "h200", 1, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := analytic.Predict(c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkPrepared is an estimate of one more workload.
+func BenchmarkPrepared(b *testing.B) {
 	for _, x := range []struct {
 		model, gpu string
 		tp         int
 	}{{"llama3.1-8b", "h200", 1}, {"llama2-70b", "a100", 8}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "a100", 1}, {"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "a6000", 1}} {
 		b.Run(x.model, func(b *testing.B) {
 			c := testCase(b, x.model, x.gpu, 1, x.tp)
-			p, err := NewPredictor(c)
+			p, err := analytic.NewPredictor(c)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -26,12 +42,36 @@ func BenchmarkPredict(b *testing.B) {
 	}
 }
 
+// BenchmarkStep is the time of one decode step.
+func BenchmarkStep(b *testing.B) {
+	p, err := analytic.NewPredictor(testCase(b, "llama3.1-8b", "h200", 1, 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		p.StepTime(1, 1, 1024, 1)
+	}
+}
+
 // BenchmarkNewPredictor is what a change of model, machine, split or scheme costs.
 func BenchmarkNewPredictor(b *testing.B) {
 	c := testCase(b, "llama3.1-8b", "h200", 1, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := NewPredictor(c); err != nil {
+		if _, err := analytic.NewPredictor(c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkNewMachine is what a change of a GPU or of its constants costs.
+func BenchmarkNewMachine(b *testing.B) {
+	m := testCase(b, "llama3.1-8b", "h200", 1, 1).Machine
+	cal := hardware.DefaultCalibration(m.GPU)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := analytic.NewMachine(m.GPU, cal, m.Engine); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -42,7 +82,7 @@ func BenchmarkExplain(b *testing.B) {
 	c := testCase(b, "llama3.1-8b", "h200", 1, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Explain(c); err != nil {
+		if _, err := analytic.Explain(c); err != nil {
 			b.Fatal(err)
 		}
 	}

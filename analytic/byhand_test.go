@@ -1,8 +1,9 @@
-package analytic
+package analytic_test
 
 import (
 	"testing"
 
+	"llmprof/analytic"
 	"llmprof/unit"
 )
 
@@ -35,7 +36,7 @@ func TestByHandLlama70BOnEightA100(t *testing.T) {
 	near(t, "weights of a GPU", float64(r.Memory.Weights), (2*(68976648192-161*8192))/8.0+norms, 1e-9)
 	near(t, "KV of a GPU", float64(r.Memory.KV), b*kvPerToken*(s+g), 1e-9)
 	wire := 2.0 * 80 * (2.0 * 7 / 8) * (b * 8192 * 2)
-	near(t, "all-reduce bytes of a step", float64(op(t, r.DecodeOps, "all_reduce").Wire), wire, 1e-9)
+	near(t, "all-reduce bytes of a step", float64(line(t, r.DecodeOps, "all_reduce").Wire), wire, 1e-9)
 	if !r.Memory.Fits() {
 		t.Error("18 GB of weights and 1.5 GB of cache do not fit 80 GB")
 	}
@@ -63,7 +64,7 @@ func TestByHandQwen30BA3BOnA100(t *testing.T) {
 	flops := 2*tokens*48*(attn+8*expert+router) + 48*4*32*128*tokens*(tokens+1)/2 + 2*head
 	near(t, "prefill FLOPs", float64(r.Prefill.FLOPs), flops, 1e-9)
 	// 1024 tokens of 8 choices leave no expert of 128 untouched: (1-1/16)^1024 < 1e-28.
-	near(t, "experts read in prefill", float64(op(t, r.PrefillOps, "experts_down").Weights), 48*128*2048*768*2.0, 1e-9)
+	near(t, "experts read in prefill", float64(line(t, r.PrefillOps, "experts_down").Weights), 48*128*2048*768*2.0, 1e-9)
 }
 
 // DeepSeek-V3: 61 layers (3 dense), h 7168, 128 heads, latent 512 + 64, 8 of 256
@@ -71,7 +72,7 @@ func TestByHandQwen30BA3BOnA100(t *testing.T) {
 func TestByHandDeepSeekV3OnH200(t *testing.T) {
 	for _, gpus := range []int{8, 16} {
 		c := testCase(t, "deepseek-v3", "h200", 1, gpus)
-		c.Scheme = StoredScheme(c.Model).For(c.Machine.GPU)
+		c.Scheme = analytic.StoredScheme(c.Model).For(c.Machine.GPU)
 		r := explain(t, c)
 		const (
 			replicated = 7168*1536 + 7168*(512+64)
@@ -91,11 +92,11 @@ func TestByHandDeepSeekV3OnH200(t *testing.T) {
 		read := (61*(replicated+cut/n)+3*dense/n+58*(9*expert)/n)*scale + 2*(58*router+head/n+norms)
 		mean := 1024 + 63 + 1.0
 		read += 61*(512+64)*2*(mean+1) + 2*7168
-		near(t, "bytes of a decode step", float64(r.Decode.Must), read, 1e-4)
+		near(t, "bytes of a decode step", float64(r.Decode.Compulsory), read, 1e-4)
 		if !r.Memory.Fits() {
 			t.Errorf("%d H200: %v do not fit", gpus, r.Memory.Total)
 		}
-		if gpus == 16 && op(t, r.DecodeOps, "all_reduce").Wire <= op(t, explain(t, testCase(t, "deepseek-v3", "h200", 1, 8)).DecodeOps, "all_reduce").Wire {
+		if gpus == 16 && line(t, r.DecodeOps, "all_reduce").Wire <= line(t, explain(t, testCase(t, "deepseek-v3", "h200", 1, 8)).DecodeOps, "all_reduce").Wire {
 			t.Error("an all-reduce over two nodes sends no more than one within a node")
 		}
 	}
@@ -118,7 +119,7 @@ func TestByHandNemotronHOnA6000(t *testing.T) {
 	near(t, "KV", float64(r.Memory.KV), kv*1152, 1e-9)
 	near(t, "state", float64(r.Memory.State), state, 0.01)
 	read := 2.0*(24*mamba+24*mlp+4*attn+head) + kv*1089 + 2*state
-	near(t, "bytes of a decode step", float64(r.Decode.Must), read, 2e-4)
+	near(t, "bytes of a decode step", float64(r.Decode.Compulsory), read, 2e-4)
 	near(t, "TPOT floor", float64(r.TPOT.Floor), read/768e9, 2e-4)
 	if r.Memory.MaxBatch < 100 {
 		t.Errorf("a state of 52 MB and a cache of 19 MB a sequence, and only %d fit beside the weights", r.Memory.MaxBatch)

@@ -4,22 +4,22 @@ import (
 	"math"
 
 	"llmprof/hardware"
+	"llmprof/roofline"
 )
 
-// With is the engine with what a calibration knows of it and its host; what that
-// does not know, 0, stays as the profile has it. Times of the host that were
-// measured where it runs need no allowance for another host.
-func (e Engine) With(h hardware.Host) Engine {
-	if h.Step > 0 {
-		e.Host = h.Step
+// Constants are those of a GPU and an engine: of a calibration file, else of the
+// GPU's generation, and the engine's own where neither has them.
+func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardware.Calibration, err error) {
+	c = hardware.DefaultCalibration(g)
+	if f != nil {
+		if c, err = f.Apply(g, e.Profile().Name); err != nil {
+			return c, err
+		}
 	}
-	if h.SmallKernel > 0 {
-		e.Element = h.SmallKernel
+	if set := e.Profile().Constants; set != nil {
+		set(&c.Constants)
 	}
-	if h.Launch > 0 {
-		e.Launch, e.Error = h.Launch, 0
-	}
-	return e
+	return c, nil
 }
 
 // Calibrated is the machine of a case on g by the constants of a calibration, or
@@ -29,49 +29,61 @@ func (e Engine) With(h hardware.Host) Engine {
 // The interval follows from the calibration: each constant moved alone to the
 // slow end of its 90 % interval moves the times of the case, and the squares of
 // these moves add up, as those of errors that have nothing to do with each other.
-// Of an engine whose kernels the calibration did not time, the interval is no
+// Where the calibration did not time the kernels of the engine, the interval is no
 // narrower than by the generation's defaults.
 func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
-	if f == nil {
-		return NewMachine(g, hardware.DefaultCalibration(g), e)
-	}
-	cal, host, err := f.Apply(g, e.Name)
+	cal, err := Constants(g, e, f)
 	if err != nil {
 		return nil, err
 	}
-	m, err := NewMachine(g, cal, e.With(host))
-	if err != nil {
-		return nil, err
+	m, err := NewMachine(g, cal, e)
+	if err != nil || f == nil {
+		return m, err
 	}
-	moved, err := f.Moved(g, e.Name)
-	if err != nil {
-		return nil, err
-	}
+	name := e.Profile().Name
+	m.hostKnown = f.Serves(name) && f.Values[roofline.HostLaunch.String()].Value > 0
 	base, ok := c.on(m)
 	if !ok {
 		return m, nil // whoever estimates the case will be told why it cannot be
 	}
-	var prefill, decode float64
-	for i := range moved {
-		other, err := NewMachine(g, moved[i].Cal, e.With(moved[i].Host))
-		if err != nil {
-			return nil, err
-		}
-		if slow, ok := c.on(other); ok {
-			prefill += squared(float64(slow.TTFT.Expected/base.TTFT.Expected) - 1)
-			if base.TPOT.Expected > 0 {
-				decode += squared(float64(slow.TPOT.Expected/base.TPOT.Expected) - 1)
-			}
-		}
+	moved, err := f.Moved(g, name)
+	if err != nil {
+		return nil, err
 	}
-	m.Cal.PrefillError, m.Cal.DecodeError = math.Sqrt(prefill), math.Sqrt(decode)
-	if !f.Serves(e.Name) {
-		m.Cal.PrefillError, m.Cal.DecodeError = max(m.Cal.PrefillError, cal.PrefillError), max(m.Cal.DecodeError, cal.DecodeError)
+	prefill, decode, err := c.spread(moved, m, &base)
+	if err != nil {
+		return nil, err
+	}
+	m.Cal.PrefillError, m.Cal.DecodeError = prefill, decode
+	if !f.Serves(name) {
+		m.Cal.PrefillError, m.Cal.DecodeError = max(prefill, cal.PrefillError), max(decode, cal.DecodeError)
 	}
 	if base.TPOT.Expected == 0 { // one token: no time of decode is asked for
 		m.Cal.DecodeError = m.Cal.PrefillError
 	}
 	return m, nil
+}
+
+// spread is how far the times of the case lie off where each of the constants lies at
+// the end of its interval, in quadrature.
+func (c *Case) spread(moved []hardware.Moved, m *Machine, base *Estimate) (prefill, decode float64, err error) {
+	for i := range moved {
+		cal := moved[i].Calibration
+		if set := m.Engine.Profile().Constants; set != nil {
+			set(&cal.Constants)
+		}
+		other, err := NewMachine(m.GPU, cal, m.Engine)
+		if err != nil {
+			return 0, 0, err
+		}
+		if slow, ok := c.on(other); ok {
+			prefill = math.Hypot(prefill, float64(slow.TTFT.Expected/base.TTFT.Expected)-1)
+			if base.TPOT.Expected > 0 {
+				decode = math.Hypot(decode, float64(slow.TPOT.Expected/base.TPOT.Expected)-1)
+			}
+		}
+	}
+	return prefill, decode, nil
 }
 
 // on is the estimate of the case on another machine, if it can be made.
@@ -81,5 +93,3 @@ func (c *Case) on(m *Machine) (e Estimate, ok bool) {
 	e, err := Predict(&other)
 	return e, err == nil
 }
-
-func squared(x float64) float64 { return x * x }

@@ -1,11 +1,14 @@
-package analytic
+package analytic_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -23,7 +26,7 @@ func measured(t *testing.T, g *hardware.GPU, engine string) *hardware.Calibratio
 	return f
 }
 
-func calibratedCase(t *testing.T) *Case {
+func calibratedCase(t *testing.T) *analytic.Case {
 	c := testCase(t, "llama3.1-8b", "h200", 1, 1)
 	c.Machine = nil
 	return c
@@ -32,11 +35,8 @@ func calibratedCase(t *testing.T) *Case {
 // The constants of a file are what an estimate is made of, and by a second route
 // its interval is what each uncertain constant does alone.
 func TestCalibratedInterval(t *testing.T) {
-	c, g := calibratedCase(t), testGPU(t, "h200")
-	native, err := ParseEngine("native")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, g := calibratedCase(t), casetest.GPU(t, "h200")
+	native := casetest.Engine(t, "native")
 	f := measured(t, g, "native")
 	m, err := c.Calibrated(g, native, f)
 	if err != nil {
@@ -50,31 +50,18 @@ func TestCalibratedInterval(t *testing.T) {
 	if m, err = c.Calibrated(g, native, f); err != nil {
 		t.Fatal(err)
 	}
-	if m.Cal.GEMM.Fixed != 5e-6 || m.Cal.Name != "mine" {
+	if m.Cal.Constants[roofline.GEMMFixed] != 5e-6 || m.Cal.Name != "mine" {
 		t.Errorf("%+v", m.Cal)
 	}
-	predict := func(change func(*hardware.Calibration)) Estimate {
-		cal := m.Cal
-		change(&cal)
-		other, err := NewMachine(g, cal, native)
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := *c
-		one.Machine = other
-		e, err := Predict(&one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	base := predict(func(*hardware.Calibration) {})
-	// Of own products the file says nothing: they go with all others.
-	memory := predict(func(k *hardware.Calibration) { k.GEMM.Memory *= 0.9; k.Own.Memory *= 0.9 })
-	fixed := predict(func(k *hardware.Calibration) {
-		k.GEMM.Fixed *= 1 + 2.0/5*1.645/1.960
-		k.Own.Fixed = k.GEMM.Fixed
-	})
+	one := *c
+	one.Machine = m
+	base := predict(t, &one)
+	// The file says nothing of skinny GEMMs: they go with all others.
+	memory := predict(t, with(t, &one, func(k *roofline.Constants) { k[roofline.GEMMMemory] *= 0.9; k[roofline.SkinnyGEMMMemory] *= 0.9 }))
+	fixed := predict(t, with(t, &one, func(k *roofline.Constants) {
+		k[roofline.GEMMFixed] *= 1 + 2.0/5*1.645/1.960
+		k[roofline.SkinnyGEMMFixed] = k[roofline.GEMMFixed]
+	}))
 	want := math.Hypot(float64(memory.TPOT.Expected/base.TPOT.Expected)-1, float64(fixed.TPOT.Expected/base.TPOT.Expected)-1)
 	if math.Abs(m.Cal.DecodeError-want) > 1e-5 || want < 0.05 {
 		t.Errorf("decode: ±%v, want ±%v", m.Cal.DecodeError, want)
@@ -86,23 +73,20 @@ func TestCalibratedInterval(t *testing.T) {
 
 // The kernels of another engine are not those that were timed.
 func TestCalibratedOtherEngine(t *testing.T) {
-	c, g := calibratedCase(t), testGPU(t, "h200")
-	vllm, err := ParseEngine("vllm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, g := calibratedCase(t), casetest.GPU(t, "h200")
+	vllm := casetest.Engine(t, "vllm")
 	m, err := c.Calibrated(g, vllm, measured(t, g, "native"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := hardware.DefaultCalibration(g)
+	d := casetest.Machine(t, "h200", "vllm").Cal
 	if math.Abs(m.Cal.DecodeError-d.DecodeError) > 1e-6 || math.Abs(m.Cal.PrefillError-d.PrefillError) > 1e-6 {
 		t.Errorf("±%v and ±%v, want the default's", m.Cal.PrefillError, m.Cal.DecodeError)
 	}
 	if m.Engine != vllm {
 		t.Errorf("the engine is %+v", m.Engine)
 	}
-	if _, err := c.Calibrated(testGPU(t, "a100"), vllm, measured(t, g, "native")); err == nil {
+	if _, err := c.Calibrated(casetest.GPU(t, "a100"), vllm, measured(t, g, "native")); err == nil {
 		t.Error("a calibration of another GPU was taken")
 	}
 	m, err = c.Calibrated(g, vllm, nil)
@@ -111,17 +95,32 @@ func TestCalibratedOtherEngine(t *testing.T) {
 	}
 }
 
-// What was measured of an engine's host takes the place of its profile's.
-func TestEngineWith(t *testing.T) {
-	e, err := ParseEngine("transformers")
+// What was measured of an engine's host takes the place of what its profile has, and
+// nothing is left of the profile's doubt about other hosts.
+func TestCalibratedHost(t *testing.T) {
+	c, g := calibratedCase(t), casetest.GPU(t, "h200")
+	transformers := casetest.Engine(t, "transformers")
+	f := measured(t, g, "transformers")
+	f.Values["host.launch"] = hardware.Value{Value: 8e-6, N: 1, From: "eager steps"}
+	f.Values["host.small_kernel"] = hardware.Value{Value: 2e-6, N: 1, From: "eager steps"}
+	m, err := c.Calibrated(g, transformers, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := e.With(hardware.Host{Launch: 8e-6, SmallKernel: 2e-6})
-	if got.Launch != 8e-6 || got.Element != 2e-6 || got.Error != 0 || got.Host != e.Host {
-		t.Errorf("%+v", got)
+	k, d := &m.Cal.Constants, &casetest.Machine(t, "h200", "transformers").Cal.Constants
+	if k[roofline.HostLaunch] != 8e-6 || k[roofline.HostSmallKernel] != 2e-6 || k[roofline.HostStep] != d[roofline.HostStep] {
+		t.Errorf("launch %v, small kernel %v, step %v", k[roofline.HostLaunch], k[roofline.HostSmallKernel], k[roofline.HostStep])
 	}
-	if same := e.With(hardware.Host{}); same != e {
-		t.Errorf("%+v", same)
+	other := *c
+	other.Machine = m
+	e := predict(t, &other)
+	near(t, "half-width of TPOT", float64(e.TPOT.High/e.TPOT.Expected)-1, m.Cal.DecodeError, 1e-9)
+	if k, err = constantsOf(t, c, g, "transformers", measured(t, g, "transformers")); err != nil || *k != *d {
+		t.Errorf("a file without a host: %v, want %v (%v)", k, d, err)
 	}
+}
+
+func constantsOf(t *testing.T, c *analytic.Case, g *hardware.GPU, engine string, f *hardware.CalibrationFile) (*roofline.Constants, error) {
+	m, err := c.Calibrated(g, casetest.Engine(t, engine), f)
+	return &m.Cal.Constants, err
 }

@@ -1,7 +1,7 @@
 package analytic
 
 import (
-	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -11,29 +11,28 @@ import (
 // summed between the nodes. With sequence parallelism it is a reduce-scatter and
 // an all-gather, which move the same.
 func (s *Step) allReduce(dst []Op, name string, size unit.Bytes) []Op {
-	kernels := 1.0
 	if s.Par.SP {
-		name, kernels = "reduce_scatter_all_gather", 2
+		name = "reduce_scatter_all_gather"
 	}
-	return append(dst, s.ring(name, size, 2, kernels))
+	return append(dst, s.ring(Reduce, name, size, 2))
 }
 
 // allGather appends the collection of a message of size bytes, of which each TP
 // rank has its part.
 func (s *Step) allGather(dst []Op, name string, size unit.Bytes) []Op {
-	return append(dst, s.ring(name, size, 1, 1))
+	return append(dst, s.ring(Gather, name, size, 1))
 }
 
 // ring is a collective of passes passes around the TP ranks.
-func (s *Step) ring(name string, size unit.Bytes, passes, kernels float64) Op {
+func (s *Step) ring(t Type, name string, size unit.Bytes, passes float64) Op {
 	n, g := float64(s.Par.TP), float64(s.Par.GPUsPerNode)
-	o := Op{Name: name, Kind: Collective, Ranks: min(n, g), Kernels: kernels, Eager: kernels}
+	o := Op{Name: name, Type: t, Shape: roofline.Shape{Ranks: min(n, g)}}
 	if n > g {
 		nodes := n / g
-		o.NodeWire = size.Times(passes * (nodes - 1) / nodes / g)
+		o.Work.NodeWire = size.Times(passes * (nodes - 1) / nodes / g)
 		n = g
 	}
-	o.Wire = size.Times(passes * (n - 1) / n)
+	o.Work.Wire = size.Times(passes * (n - 1) / n)
 	return o
 }
 
@@ -43,20 +42,20 @@ func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 	n, g := float64(s.Par.EP), float64(s.Par.GPUsPerNode)
 	near := min(n, g)
 	return append(dst, Op{
-		Name: name, Kind: Collective, Ranks: near, Kernels: 1, Eager: 1,
-		Wire: size.Times((near - 1) / n), NodeWire: size.Times((n - near) / n),
+		Name: name, Type: Shuffle, Shape: roofline.Shape{Ranks: near},
+		Work: roofline.Work{Wire: size.Times((near - 1) / n), NodeWire: size.Times((n - near) / n)},
 	})
 }
 
 // hops appends the passing of the stream from stage to stage of the pipeline.
-func (s *Step) hops(dst []Op, m *models.Model) []Op {
+func (s *Step) hops(dst []Op) []Op {
 	near, far := s.Par.hops()
-	size := s.acts(s.tokens() * float64(m.Hidden) / float64(s.Par.TP)) // each rank sends its part
+	size := s.Bytes(s.Tokens() * float64(s.Model.Hidden) / float64(s.Par.TP)) // each rank sends its part
 	if near > 0 {
-		dst = append(dst, Op{Name: "pipeline_send", Layers: near, Kind: Collective, Ranks: 2, Wire: size, Kernels: 1, Eager: 1})
+		dst = append(dst, Op{Name: "pipeline_send", Count: near, Type: Send, Shape: roofline.Shape{Ranks: 2}, Work: roofline.Work{Wire: size}})
 	}
 	if far > 0 {
-		dst = append(dst, Op{Name: "pipeline_send_node", Layers: far, Kind: Collective, Ranks: 1, NodeWire: size, Kernels: 1, Eager: 1})
+		dst = append(dst, Op{Name: "pipeline_send_node", Count: far, Type: Send, Shape: roofline.Shape{Ranks: 1}, Work: roofline.Work{NodeWire: size}})
 	}
 	return dst
 }

@@ -13,15 +13,15 @@ type Energy struct {
 }
 
 // energy of a workload's prefill and decode.
-func (p *Predictor) energy(w *Workload, prefill, decode *tally) Energy {
+func (p *Predictor) energy(w *Workload, prefill, decode *total) Energy {
 	stages := float64(p.par.PP)
 	each := float64(p.par.TP*p.par.PP) / float64(w.Batch)
 	_, known := p.machine.GPU.Idle()
-	e := Energy{IdleKnown: known, Prefill: p.machine.draws(prefill, stages)}
+	e := Energy{IdleKnown: known, Prefill: p.machine.draws(&prefill.timing, stages)}
 	e.PerPrompt = e.Prefill.For(prefill.expected).Times(each)
 	e.PerRequest = e.PerPrompt
 	if w.Gen > 1 {
-		e.Decode = p.machine.draws(decode, stages)
+		e.Decode = p.machine.draws(&decode.timing, stages)
 		all := e.Decode.For(decode.expected).Times(each)
 		e.PerToken = all.Times(1 / float64(w.Gen-1))
 		e.PerRequest += all

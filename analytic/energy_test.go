@@ -1,4 +1,4 @@
-package analytic
+package analytic_test
 
 import (
 	"encoding/json"
@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"llmprof/analytic/casetest"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -29,19 +31,20 @@ func TestPowerOnH200(t *testing.T) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
-	m := testMachine(t, "h200")
+	m := casetest.Machine(t, "h200", "native")
+	_, peak := m.Runs(unit.BF16)
+	k := &m.Cal.Constants
 	seen := 0
 	for _, r := range file.Rows {
 		if r.Op != "gemm_power" {
 			continue
 		}
 		seen++
-		work := tally{expected: 1}
-		work.busy[0] = unit.Seconds(float64(r.FLOPs) / float64(m.rate[unit.BF16].Times(m.Cal.GEMM.Compute)))
-		work.draw = m.drawOf(m.Cal.Power.Memory, unit.Seconds(float64(r.Bytes)/float64(m.GPU.Bandwidth.Times(m.Cal.GEMM.Memory))))
-		work.busy[2] = m.Cal.GEMM.Fixed.Times(float64(r.FLOPs) / (2 * r.M * r.N * r.K)) // of each product
-		m.hold(&work)
-		got := m.draws(&work, 1)
+		got := m.Draws(
+			unit.Seconds(float64(r.FLOPs)/float64(peak.Times(k[roofline.GEMMCompute]))),
+			unit.Seconds(float64(r.Bytes)/float64(m.GPU.Bandwidth.Times(k[roofline.GEMMMemory]))),
+			unit.Seconds(k[roofline.GEMMFixed]*float64(r.FLOPs)/(2*r.M*r.N*r.K)), // of each product
+		)
 		t.Logf("%.0f rows: %.0f W, measured %.0f", r.M, float64(got), float64(r.Watts))
 		near(t, "power", got, r.Watts, 0.04)
 	}

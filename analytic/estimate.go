@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -25,16 +26,18 @@ type Span struct{ Floor, Expected, Low, High unit.Seconds }
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
 	Floor, Expected unit.Seconds
-	Held            unit.Seconds // of Expected, what the GPU's power limit costs
-	Slowed          float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
-	Bound           Bound
-	Bounds          [numBounds]unit.Seconds // expected time by what bounds it
-	FLOPs           unit.FLOPs              // matrix products that the model needs, one replica
-	Executed        unit.FLOPs              // matrix products that one rank of each stage computes
-	Vector          unit.FLOPs              // everything else that it computes
-	Traffic         unit.Bytes              // between memory and one rank of each stage
-	Must            unit.Bytes              // of it, weights, cache and state
-	Wire            unit.Bytes              // that one rank of each stage sends
+	Throttled       unit.Seconds // of Expected, what the GPU's power limit costs
+	Clock           float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
+	Bound           roofline.Bound
+	Bounds          [roofline.NumBounds]unit.Seconds // expected time by what bounds it
+	FLOPs           unit.FLOPs                       // matrix products that the model needs, one replica
+	Executed        unit.FLOPs                       // matrix products that one rank of each stage computes
+	Vector          unit.FLOPs                       // everything else that it computes
+	Traffic         unit.Bytes                       // between memory and one rank of each stage
+	Compulsory      unit.Bytes                       // of it, weights, cache and state
+	Wire            unit.Bytes                       // that one rank of each stage sends
+
+	raised unit.Seconds // of Expected, what the batch takes no less than a smaller one
 }
 
 // An Estimate is the answer to a Case.
@@ -71,13 +74,10 @@ func (c *Case) Check() error {
 	return c.Workload.check(c.Parallel.whole().MicroBatches)
 }
 
-// check is Check without the workload.
-func (c *Case) check() error {
-	switch {
-	case c.Model == nil:
+// checkSplit is Check without the machine and the workload.
+func (c *Case) checkSplit() error {
+	if c.Model == nil {
 		return fmt.Errorf("no model is given")
-	case c.Machine == nil:
-		return fmt.Errorf("no machine is given")
 	}
 	if err := c.Scheme.check(); err != nil {
 		return err
@@ -86,14 +86,23 @@ func (c *Case) check() error {
 		return err
 	}
 	par := c.Parallel.whole()
-	if err := par.checkModel(c.Model); err != nil {
+	return par.checkModel(c.Model)
+}
+
+// check is Check without the workload.
+func (c *Case) check() error {
+	if err := c.checkSplit(); err != nil {
 		return err
 	}
-	g := c.Machine.GPU
-	if near := min(max(par.TP*par.PP, par.EP), par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
+	if c.Machine == nil {
+		return fmt.Errorf("no machine is given")
+	}
+	par, g := c.Parallel.whole(), c.Machine.GPU
+	together := par.TP * par.PP * par.expertReplicas() // GPUs that talk to each other
+	if near := min(together, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
-	if max(par.TP*par.PP, par.EP) > par.GPUsPerNode && g.NIC == 0 {
+	if together > par.GPUsPerNode && g.NIC == 0 {
 		return fmt.Errorf("%d GPUs over %d nodes of %d: no network is listed for the nodes of %s; give gpus-per-node, or a nic in a hardware file",
 			par.GPUs(), par.Nodes(), par.GPUsPerNode, g.Name)
 	}
@@ -114,29 +123,43 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	if err := w.check(p.par.MicroBatches); err != nil {
 		return e, err
 	}
-	st := p.template()
-	st.Batch, st.Cache = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.context())
-	u := sum{p: p, budget: maxSteps}
-	layers := p.model.NumLayers()
-	prefill := u.prefill(w, st)
-	p.machine.hold(&prefill)
-	prefill.pipeline(&p.par, layers, true)
-	var decode tally
+	prefill, decode := p.phases(w)
+	p.limit(&prefill, true)
 	if w.Gen > 1 {
-		st.Past = float64(w.Prompt)
-		decode = u.run(st, 1, float64(w.Gen-1))
-		p.machine.hold(&decode)
-		decode.pipeline(&p.par, layers, false)
+		p.limit(&decode, false)
 	}
-	e.Memory = p.memory(&st, w)
+	e.Memory = p.memory(w)
 	e.Energy = p.energy(w, &prefill, &decode)
 	p.assemble(&e, w, &prefill, &decode)
 	return e, nil
 }
 
+// phases sums the steps of prefill and of decode, of one micro-batch.
+func (p *Predictor) phases(w *Workload) (prefill, decode total) {
+	st := p.template()
+	st.Batch, st.Cache = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.context())
+	r := run{p: p, budget: maxSteps}
+	prefill = r.prefill(w, st)
+	if w.Gen > 1 {
+		st.Past = float64(w.Prompt)
+		decode = r.sum(st, 1, float64(w.Gen-1))
+	}
+	return prefill, decode
+}
+
+// limit turns the sum over the steps of a micro-batch into a phase of all of them, no
+// GPU of which draws more than its power limit.
+func (p *Predictor) limit(t *total, prefill bool) {
+	p.machine.limit(&t.timing)
+	for i := range t.stage {
+		p.machine.limit(&t.stage[i])
+	}
+	t.pipeline(float64(p.par.MicroBatches), prefill)
+}
+
 // prefill sums the chunks of the prompt; the LM head runs in the last, unless
 // it runs on every position.
-func (u *sum) prefill(w *Workload, st Step) (all tally) {
+func (r *run) prefill(w *Workload, st Step) (all total) {
 	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
 	whole := (fresh - 1) / chunk // chunks before the last
 	st.Past, st.New, st.Logits = float64(w.CachedPrefix), float64(chunk), 0
@@ -144,7 +167,7 @@ func (u *sum) prefill(w *Workload, st Step) (all tally) {
 		st.Logits = st.New
 	}
 	if whole > 0 {
-		all = u.run(st, st.New, float64(whole))
+		all = r.sum(st, st.New, float64(whole))
 	}
 	st.Past += float64(whole * chunk)
 	st.New = float64(fresh - whole*chunk)
@@ -152,13 +175,13 @@ func (u *sum) prefill(w *Workload, st Step) (all tally) {
 	if w.AllLogits {
 		st.Logits = st.New
 	}
-	last := u.step(&st)
+	last := r.p.step(&st)
 	all.add(&last, 1)
 	return all
 }
 
 // assemble turns the sums into the answer.
-func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *tally) {
+func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	cal, par := &p.machine.Cal, &p.par
 	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
 	e.Prefill = phase(prefill, 1)
@@ -174,7 +197,7 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *tally) {
 		e.TTLT.Low += all.Low
 		e.TTLT.High += all.High
 		gpuTime := float64(decode.expected) * float64(par.PP)
-		e.MBU = float64(decode.must) / (gpuTime * float64(p.machine.GPU.Bandwidth))
+		e.MBU = float64(decode.work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
 	batch := float64(w.Batch) * float64(par.DP)
 	e.Throughput = batch * float64(w.Gen) / float64(e.TTLT.Expected)
@@ -196,17 +219,18 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 	return d
 }
 
-// phase is share of a tally.
-func phase(t *tally, share float64) Phase {
+// phase is share of a total.
+func phase(t *total, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.expected.Times(share), Held: t.more.Times(share), Slowed: t.slowed,
-		FLOPs: t.model.Times(share), Executed: t.flops.Times(share), Vector: t.vector.Times(share),
-		Traffic: t.traffic.Times(share), Must: t.must.Times(share), Wire: t.wire.Times(share),
+		Floor: t.least.Times(share), Expected: t.expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, raised: t.raised.Times(share),
+		FLOPs: t.model.Times(share), Executed: t.work.FLOPs.Times(share), Vector: t.work.Vector.Times(share),
+		Traffic: t.work.Traffic().Times(share), Compulsory: t.work.Compulsory().Times(share),
+		Wire: (t.work.Wire + t.work.NodeWire).Times(share),
 	}
 	for i := range t.bound {
 		p.Bounds[i] = t.bound[i].Times(share)
 		if p.Bounds[i] > p.Bounds[p.Bound] {
-			p.Bound = Bound(i)
+			p.Bound = roofline.Bound(i)
 		}
 	}
 	return p
@@ -215,26 +239,30 @@ func phase(t *tally, share float64) Phase {
 // engineError is what the engine adds to the error of a phase. Launches by the host
 // count as far as they could fill it: a slower host makes no longer prefill of one
 // that the GPU takes much longer for.
-func (p *Predictor) engineError(t *tally, decode bool) float64 {
-	e := &p.machine.Engine
-	if e.Launch == 0 || (e.Graph && decode) {
+func (p *Predictor) engineError(t *total, decode bool) float64 {
+	m, e := p.machine, p.machine.Engine.Profile()
+	launch := m.seconds(roofline.HostLaunch)
+	switch {
+	case m.hostKnown: // it was measured where it runs
+		return 0
+	case launch == 0 || (e.Graph && decode):
 		return e.Error
 	}
-	return e.Error * min(float64(e.Launch.Times(t.launches)/t.expected), 1)
+	return e.Error * min(float64(launch.Times(t.launches)/t.expected), 1)
 }
 
 // span is the expected time with its interval, which the floor cuts off.
 func (p *Predictor) span(floor, expected unit.Seconds, off float64) Span {
 	return Span{
 		Floor: floor, Expected: max(expected, floor),
-		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Older), floor),
+		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Profile().Older), floor),
 	}
 }
 
 // parts returns the scheme of the dense matrices and that of what is never
 // quantized.
 func (s *Scheme) parts() (dense, plain Scheme) {
-	plain = Scheme{Name: "stream", Weights: s.stream(), Act: s.stream(), KV: s.KV}
+	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV}
 	if s.Experts {
 		return plain, plain
 	}

@@ -6,6 +6,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 )
@@ -29,11 +30,15 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := analytic.ParseEngine("native")
+	native, err := engine.Parse("native")
 	if err != nil {
 		log.Fatal(err)
 	}
-	machine, err := analytic.NewMachine(&gpu, hardware.DefaultCalibration(&gpu), engine)
+	constants, err := analytic.Constants(&gpu, native, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	machine, err := analytic.NewMachine(&gpu, constants, native)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -26,8 +26,8 @@ type cache struct {
 	each   unit.Bytes
 }
 
-// hold works out the footprint.
-func (p *Predictor) hold() (f footprint) {
+// memoryOf works out the footprint.
+func (p *Predictor) memoryOf() (f footprint) {
 	st := p.template()
 	share := p.par.stageShare(p.model.NumLayers())
 	layers, embedding, head := st.weights(p.model)
@@ -38,17 +38,25 @@ func (p *Predictor) hold() (f footprint) {
 		}
 		f.fixed = layers.Times(share) + max(embedding, head)
 	}
-	f.reserve = contextBytes + p.machine.Engine.Reserve
-	if p.machine.GPU.Integrated {
-		f.reserve += sharedBytes
-	}
-	if max(p.par.TP*p.par.PP, p.par.EP) > 1 {
-		f.reserve += ncclBytes
+	if p.machine != nil {
+		f.reserve = p.reserve()
 	}
 	f.widest = st.widest(p.model)
 	f.state = st.state(p.model).Times(share)
 	f.caches = st.caches(p.model, share)
 	return f
+}
+
+// reserve is what CUDA, the system, NCCL and the engine keep for themselves.
+func (p *Predictor) reserve() unit.Bytes {
+	r := contextBytes + p.machine.Engine.Profile().Reserve
+	if p.machine.GPU.Integrated {
+		r += sharedBytes
+	}
+	if max(p.par.TP*p.par.PP, p.par.EP) > 1 {
+		r += ncclBytes
+	}
+	return r
 }
 
 // cached is what a sequence of context tokens takes of the cache.
@@ -92,13 +100,13 @@ func (s *Step) weights(m *models.Model) (layers, embedding, head unit.Bytes) {
 		layers += one.Times(float64(l.Count))
 	}
 	e := &m.Embedding
-	embedding = s.acts((float64(m.Vocab)*float64(e.Width)+float64(e.Extra))/tp + float64(e.Positions)*float64(m.Hidden))
-	embedding += s.held(s.Plain, e.Project, 1) + s.normWeights(e.Norms)
+	embedding = s.Bytes((float64(m.Vocab)*float64(e.Width)+float64(e.Extra))/tp + float64(e.Positions)*float64(m.Hidden))
+	embedding += s.matrices(s.Plain, e.Project, 1) + s.normWeights(e.Norms)
 	if !m.TiedHead {
-		head = s.acts(float64(m.Head.In) * float64(m.Head.Out) / tp)
+		head = s.Bytes(float64(m.Head.In) * float64(m.Head.Out) / tp)
 	}
 	if m.Head.Bias {
-		head += s.acts(float64(m.Head.Out) / tp)
+		head += s.Bytes(float64(m.Head.Out) / tp)
 	}
 	return layers, embedding, head + s.normWeights(m.FinalNorms)
 }
@@ -108,7 +116,7 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 	if b.Reused {
 		return 0
 	}
-	sum := s.held(s.Dense, b.In, s.Par.TP) + s.held(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.acts(float64(b.Extra))
+	sum := s.matrices(s.Dense, b.In, s.Par.TP) + s.matrices(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.Bytes(float64(b.Extra))
 	if a := b.Attention; a != nil && a.Latent != nil {
 		l := &a.Latent.Expand
 		n := float64(l.In) * float64(l.Out) / float64(max(parts(l, s.Par.TP), 1))
@@ -118,19 +126,19 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 	if e == nil {
 		return sum
 	}
-	each := s.held(s.Scheme, e.In, s.Par.expertTP()) + s.held(s.Scheme, e.Out, s.Par.expertTP())
-	sum += each.Times(float64(e.Count)/float64(s.Par.EP)) + s.held(s.Plain, e.Router, s.Par.TP)
+	each := s.matrices(s.Scheme, e.In, s.Par.expertTP()) + s.matrices(s.Scheme, e.Out, s.Par.expertTP())
+	sum += each.Times(float64(e.Count)/float64(s.Par.EP)) + s.matrices(s.Plain, e.Router, s.Par.TP)
 	if e.Shared != nil {
-		sum += s.held(s.Scheme, e.Shared.In, s.Par.TP) + s.held(s.Scheme, e.Shared.Out, s.Par.TP)
+		sum += s.matrices(s.Scheme, e.Shared.In, s.Par.TP) + s.matrices(s.Scheme, e.Shared.Out, s.Par.TP)
 	}
 	return sum
 }
 
-// held is what a rank of tp holds of matrices.
-func (s *Step) held(f *Scheme, ls []models.Linear, tp int) unit.Bytes {
+// matrices is the memory of matrices on a rank of tp.
+func (s *Step) matrices(f *Scheme, ls []models.Linear, tp int) unit.Bytes {
 	var sum unit.Bytes
 	for i := range ls {
-		sum += s.gemm(f, ls[i:i+1], 0, tp).Weights
+		sum += s.weightsOf(f, &ls[i], tp)
 	}
 	return sum
 }
@@ -140,7 +148,7 @@ func (s *Step) normWeights(norms []models.Norm) unit.Bytes {
 	for i := range norms {
 		n += norms[i].Params
 	}
-	return s.acts(float64(n))
+	return s.Bytes(float64(n))
 }
 
 // caches is what a rank keeps of one sequence in share of the layers, by window.
@@ -185,12 +193,12 @@ func (s *Step) state(m *models.Model) (b unit.Bytes) {
 // scanState is what a rank keeps of one sequence for a scan and its convolution.
 func (s *Step) scanState(c *models.Scan) unit.Bytes {
 	tp := float64(s.Par.TP)
-	return s.stateFormat(c).Bytes(float64(c.StateElements())/tp) + s.acts(float64(c.ConvElements())/tp)
+	return s.stateFormat(c).Bytes(float64(c.StateElements())/tp) + s.Bytes(float64(c.ConvElements())/tp)
 }
 
 // cachedValues is how many values of a token a rank keeps for one attention.
 func (s *Step) cachedValues(a *models.Attention) float64 {
-	n := s.localKV(a) * float64(a.KeyDim+a.ValueDim)
+	n := s.LocalKV(a) * float64(a.KeyDim+a.ValueDim)
 	if a.Latent != nil {
 		n = float64(a.Latent.Rank + a.Latent.RopeDim)
 	}
@@ -234,4 +242,11 @@ func (s *Step) blockWidth(b *models.Block) float64 {
 		w += taken * ((in + 1) * float64(e.Activation.Width))
 	}
 	return w
+}
+
+// weightsOf is the memory of a matrix on a rank of tp, its bias and scales included.
+func (s *Step) weightsOf(f *Scheme, l *models.Linear, tp int) unit.Bytes {
+	ls := [1]models.Linear{*l}
+	o := s.gemm(Product, f, ls[:], 0, tp)
+	return o.Work.Weights
 }

@@ -1,8 +1,10 @@
-package analytic
+package analytic_test
 
 import (
 	"math"
 	"testing"
+
+	"llmprof/analytic"
 )
 
 // FuzzPredict asks for whatever fits the types: a case is refused, or its answer
@@ -14,17 +16,17 @@ func FuzzPredict(f *testing.F) {
 	f.Add(uint8(9), 3, 4096, 2000, 512, 100, 2, 1, 2, 1, uint8(11))
 	f.Add(uint8(12), 0, -1, 1<<40, -5, 1<<31, -3, 0, 0, 0, uint8(255))
 	f.Add(uint8(3), 1, 8191, 5, 8191, 0, 1, 1, 1, 1, uint8(7))
-	names := SchemeNames()
-	cases := make([]*Case, len(variety))
+	names := analytic.SchemeNames()
+	cases := make([]*analytic.Case, len(variety))
 	for i, name := range variety {
 		cases[i] = testCase(f, name, "h200", 1, 1)
 	}
 	f.Fuzz(func(t *testing.T, model uint8, batch, prompt, gen, chunk, prefix, tp, pp, ep, dp int, sch uint8) {
 		c := *cases[int(model)%len(cases)]
-		c.Workload = Workload{Batch: batch, Prompt: prompt, Gen: gen, Chunk: chunk, CachedPrefix: prefix}
-		c.Parallel = Parallelism{TP: tp, PP: pp, EP: ep, DP: dp, GPUsPerNode: 8}
+		c.Workload = analytic.Workload{Batch: batch, Prompt: prompt, Gen: gen, Chunk: chunk, CachedPrefix: prefix}
+		c.Parallel = analytic.Parallelism{TP: tp, PP: pp, EP: ep, DP: dp, GPUsPerNode: 8}
 		c.Scheme = scheme(t, names[int(sch)%len(names)], c.Machine.GPU)
-		p, err := NewPredictor(&c)
+		p, err := analytic.NewPredictor(&c)
 		if err != nil {
 			return
 		}
@@ -33,14 +35,14 @@ func FuzzPredict(f *testing.F) {
 			return
 		}
 		sane(t, &c, &e)
-		for _, more := range []func(*Workload){
-			func(w *Workload) { w.Batch *= 2 },
-			func(w *Workload) {
+		for _, more := range []func(*analytic.Workload){
+			func(w *analytic.Workload) { w.Batch *= 2 },
+			func(w *analytic.Workload) {
 				if c.Model.Family != "llama4_text" { // whose attention starts anew at every chunk
 					w.Prompt++
 				}
 			},
-			func(w *Workload) { w.Gen++ },
+			func(w *analytic.Workload) { w.Gen++ },
 		} {
 			w := c.Workload
 			more(&w)
@@ -54,12 +56,12 @@ func FuzzPredict(f *testing.F) {
 	})
 }
 
-func sane(t *testing.T, c *Case, e *Estimate) {
+func sane(t *testing.T, c *analytic.Case, e *analytic.Estimate) {
 	t.Helper()
-	if !e.finite() {
+	if !finite(e) {
 		t.Fatalf("%+v %+v: not finite or negative: %+v", c.Workload, c.Parallel, e)
 	}
-	for _, s := range []Span{e.TTFT, e.TTLT} {
+	for _, s := range []analytic.Span{e.TTFT, e.TTLT} {
 		if !(s.Floor > 0 && s.Floor <= s.Low && s.Low <= s.Expected && s.Expected <= s.High) {
 			t.Fatalf("%+v %+v: out of order: %+v", c.Workload, c.Parallel, s)
 		}
@@ -69,7 +71,7 @@ func sane(t *testing.T, c *Case, e *Estimate) {
 	}
 }
 
-func notLess(t *testing.T, c *Case, w *Workload, small, large *Estimate) {
+func notLess(t *testing.T, c *analytic.Case, w *analytic.Workload, small, large *analytic.Estimate) {
 	t.Helper()
 	const slack = 1 - 1e-9
 	if large.TTLT.Expected < small.TTLT.Expected*slack || large.TTLT.Floor < small.TTLT.Floor*slack || large.Memory.Total < small.Memory.Total*slack {
@@ -78,7 +80,7 @@ func notLess(t *testing.T, c *Case, w *Workload, small, large *Estimate) {
 }
 
 // deeper gives the model one more layer of its first kind.
-func deeper(t *testing.T, c Case, e *Estimate) {
+func deeper(t *testing.T, c analytic.Case, e *analytic.Estimate) {
 	t.Helper()
 	m := *c.Model
 	m.Layers = append(m.Layers[:0:0], m.Layers...)
@@ -87,7 +89,7 @@ func deeper(t *testing.T, c Case, e *Estimate) {
 	if c.Parallel.PP > 1 {
 		return // one more layer may even out the stages
 	}
-	grown, err := Predict(&c)
+	grown, err := analytic.Predict(&c)
 	if err != nil {
 		t.Fatalf("one more layer: %v", err)
 	}
@@ -95,7 +97,7 @@ func deeper(t *testing.T, c Case, e *Estimate) {
 }
 
 // finite reports whether every figure of an estimate is one.
-func (e *Estimate) finite() bool {
+func finite(e *analytic.Estimate) bool {
 	for _, x := range []float64{
 		float64(e.TTFT.Expected), float64(e.TPOT.Expected), float64(e.TTLT.Expected), float64(e.TTLT.Floor),
 		float64(e.Memory.Total), e.Throughput, e.MFU, e.MBU, float64(e.Energy.PerRequest),

@@ -1,24 +1,51 @@
-package analytic
+package analytic_test
 
 import (
 	"math"
 	"math/rand/v2"
 	"testing"
 
-	"llmprof"
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // Every figure of this file is found a second time by another route.
 
-var variety = []string{
-	"llama3.1-8b", "gpt2", "falcon-7b", "gemma2-9b", "gemma3-27b", "mistral-7b-v0.1", "mixtral-8x7b", "qwen3-30b-a3b",
-	"deepseek-v3", "gpt-oss-120b", "mamba2-2.7b", "falcon-mamba-7b", "jamba-v0.1", "nemotron-h-8b", "qwen3-next-80b-a3b", "llama4-scout",
+// part is the part of a step that an operator belongs to.
+func part(ops []analytic.Op, i int) analytic.Part {
+	switch {
+	case ops[i].Layer != "" || ops[i].Type == analytic.Send:
+		return analytic.PartLayers
+	case i > 0 && part(ops, i-1) != analytic.PartFirst:
+		return analytic.PartLast
+	}
+	return analytic.PartFirst
 }
 
-// A Predictor's price of a step, lines and cores, is the sum of the costs of the
-// operators that AppendOps lists.
+// lowered is the expected time of a step by another route: the operators that AppendOps
+// lists, lowered part by part and priced kernel by kernel.
+func lowered(c *analytic.Case, ops []analytic.Op, st *analytic.Step) (sum unit.Seconds) {
+	for i := 0; i < len(ops); {
+		j := i
+		for j < len(ops) && ops[j].Layer == ops[i].Layer && part(ops, j) == part(ops, i) {
+			j++
+		}
+		l := analytic.Lowering{Step: st, Part: part(ops, i), Ops: ops[i:j], GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+		c.Machine.Engine.Lower(&l)
+		for k := range l.Kernels {
+			cost := c.Machine.Price(&l.Kernels[k].Kernel)
+			sum += cost.Time
+		}
+		i = j
+	}
+	return sum
+}
+
+// A Predictor's price of a step is the sum of the costs of the kernels that the engine
+// makes of the operators that AppendOps lists, and its work that of the operators.
 func TestPredictorAddsUpOperators(t *testing.T) {
 	for _, name := range variety {
 		for _, tp := range []int{1, 2} {
@@ -26,28 +53,22 @@ func TestPredictorAddsUpOperators(t *testing.T) {
 			if c.Check() != nil {
 				continue
 			}
-			p, err := NewPredictor(c)
+			p, err := analytic.NewPredictor(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, shape := range [][4]float64{{1, 1, 1024, 1}, {8, 1, 5000, 1}, {3, 517, 0, 1}, {2, 64, 999, 0}, {1, 33, 0, 33}} {
-				st := p.template()
-				st.Batch, st.New, st.Past, st.Logits = shape[0], shape[1], shape[2], shape[3]
-				u := sum{p: p, budget: 1}
-				got := u.step(&st)
-				var want tally
-				for _, o := range st.AppendOps(nil, c.Model) {
-					cost := c.Machine.within(&o, c.Machine.Engine.carries(&st))
-					var s sums
-					s.of(&o, &cost)
-					want.sums.add(&s, 1)
-					want.expected += cost.Time()
+				st := p.Template(shape[0], shape[1], shape[2], shape[3])
+				ops := st.AppendOps(nil)
+				got := p.OneStep(shape[0], shape[1], shape[2], shape[3])
+				want := lowered(c, ops, &st) + unit.Seconds(c.Machine.Cal.Constants[roofline.HostStep])
+				var work roofline.Work
+				for i := range ops {
+					work.Add(&ops[i].Work, ops[i].Count)
 				}
-				want.expected += c.Machine.Engine.Host
-				near(t, name+" expected", got.expected, want.expected, 1e-9)
-				near(t, name+" floor", got.least, want.floor.time(), 1e-9)
-				near(t, name+" FLOPs", got.flops, want.flops, 1e-9)
-				near(t, name+" traffic", got.traffic, want.traffic, 1e-9)
+				near(t, name+" expected", got.Expected, want, 1e-9)
+				near(t, name+" FLOPs", got.Work.FLOPs, work.FLOPs, 1e-9)
+				near(t, name+" traffic", got.Work.Traffic(), work.Traffic(), 1e-9)
 			}
 		}
 	}
@@ -57,27 +78,25 @@ func TestPredictorAddsUpOperators(t *testing.T) {
 func TestRunIsSumOfSteps(t *testing.T) {
 	for _, name := range variety {
 		c := testCase(t, name, "h200", 4, 1)
-		p, err := NewPredictor(c)
+		p, err := analytic.NewPredictor(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, run := range []struct{ past, n, stride, count float64 }{
 			{1024, 1, 1, 127}, {1, 1, 1, 300}, {120, 1, 1, 20}, {4000, 1, 1, 500}, {8100, 1, 1, 200}, {0, 128, 128, 40}, {64, 96, 96, 50},
 		} {
-			st := p.template()
-			st.Batch, st.New, st.Past, st.Logits = 4, run.n, run.past, 1
-			u := sum{p: p, budget: maxSteps}
-			got := u.run(st, run.stride, run.count)
-			var want tally
-			for range int(run.count) {
-				one := u.step(&st)
-				want.add(&one, 1)
-				st.Past += run.stride
+			got := p.Run(4, run.n, run.past, 1, run.stride, run.count)
+			var want analytic.Sum
+			for i := range int(run.count) {
+				one := p.OneStep(4, run.n, run.past+float64(i)*run.stride, 1)
+				want.Expected += one.Expected
+				want.Floor += one.Floor
+				want.Work.Add(&one.Work, 1)
 			}
-			near(t, name+" expected", got.expected, want.expected, 1e-9)
-			near(t, name+" floor", got.least, want.least, 1e-9)
-			near(t, name+" FLOPs", got.flops, want.flops, 1e-9)
-			near(t, name+" traffic", got.traffic, want.traffic, 1e-9)
+			near(t, name+" expected", got.Expected, want.Expected, 1e-9)
+			near(t, name+" floor", got.Floor, want.Floor, 1e-9)
+			near(t, name+" FLOPs", got.Work.FLOPs, want.Work.FLOPs, 1e-9)
+			near(t, name+" traffic", got.Work.Traffic(), want.Work.Traffic(), 1e-9)
 		}
 	}
 }
@@ -91,38 +110,12 @@ func TestPairs(t *testing.T) {
 			window += math.Min(float64(j+1), float64(w))
 			chunk += float64(j%w + 1)
 		}
-		if got := windowPairs(float64(n), float64(p), float64(w)); got != window {
+		if got := analytic.WindowPairs(float64(n), float64(p), float64(w)); got != window {
 			t.Fatalf("windowPairs(%d, %d, %d) = %v, want %v", n, p, w, got, window)
 		}
-		if got := chunkPairs(float64(p+n), float64(w)) - chunkPairs(float64(p), float64(w)); got != chunk {
+		if got := analytic.ChunkPairs(float64(p+n), float64(w)) - analytic.ChunkPairs(float64(p), float64(w)); got != chunk {
 			t.Fatalf("chunkPairs of %d after %d in %d = %v, want %v", n, p, w, got, chunk)
 		}
-	}
-}
-
-// The number of distinct experts is what random choices touch on average.
-func TestDistinctExperts(t *testing.T) {
-	const trials = 4000
-	rng := rand.New(rand.NewPCG(1, 2))
-	for _, x := range []struct{ count, k, tokens int }{{128, 8, 1}, {128, 8, 16}, {8, 2, 3}, {256, 8, 64}, {16, 1, 5}} {
-		var sum float64
-		for range trials {
-			hit := make([]bool, x.count)
-			for range x.tokens {
-				for _, e := range rng.Perm(x.count)[:x.k] {
-					hit[e] = true
-				}
-			}
-			for _, h := range hit {
-				if h {
-					sum++
-				}
-			}
-		}
-		near(t, "distinct", Distinct(float64(x.count), float64(x.k), float64(x.tokens)), sum/trials, 0.01)
-	}
-	if got := Distinct(8, 8, 1); got != 8 {
-		t.Errorf("all experts chosen: %v of 8 touched", got)
 	}
 }
 
@@ -145,7 +138,7 @@ func TestChunkedPrefillIsWholePrefill(t *testing.T) {
 		rest := explain(t, c)
 		c.Workload.CachedPrefix, c.Workload.Prompt = 0, 600
 		first := explain(t, c)
-		head := op(t, first.PrefillOps, "lm_head").FLOPs
+		head := line(t, first.PrefillOps, "lm_head").FLOPs
 		near(t, name+" FLOPs around a cached prefix", rest.Prefill.FLOPs+first.Prefill.FLOPs-head, whole.Prefill.FLOPs, 1e-9)
 	}
 }
@@ -154,14 +147,15 @@ func TestChunkedPrefillIsWholePrefill(t *testing.T) {
 // of every model of the table once, the embedding's apart.
 func TestDecodeReadsEveryWeightOnce(t *testing.T) {
 	c := testCase(t, "llama2-70b", "h200", 4096, 1)
-	for _, m := range allModels(t) {
+	for _, m := range casetest.Models(t) {
 		if reuses(m) {
 			continue
 		}
 		c.Model = m
 		r := explain(t, c)
 		var read unit.Bytes
-		for _, l := range r.DecodeOps {
+		for i := range r.DecodeOps {
+			l := &r.DecodeOps[i]
 			if l.Name != "embedding" {
 				read += l.Weights
 			}
@@ -179,7 +173,8 @@ func TestDecodeReadsEveryWeightOnce(t *testing.T) {
 
 // reuses reports whether m runs a block's weights more than once (Zamba).
 func reuses(m *models.Model) bool {
-	for _, l := range m.Layers {
+	for i := range m.Layers {
+		l := &m.Layers[i]
 		for _, b := range l.Blocks {
 			if b.Reused {
 				return true
@@ -189,22 +184,10 @@ func reuses(m *models.Model) bool {
 	return false
 }
 
-func allModels(t *testing.T) []*models.Model {
-	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := table.All()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // small is the parameters that the operators leave out for being of no account.
 func small(m *models.Model) (n int64) {
-	for _, l := range m.Layers {
+	for i := range m.Layers {
+		l := &m.Layers[i]
 		for _, b := range l.Blocks {
 			n += b.Extra * int64(l.Count)
 			if b.Scan != nil { // of which the convolution's weights are read
@@ -219,9 +202,9 @@ func small(m *models.Model) (n int64) {
 // the whole, and only what every rank holds is counted again.
 func TestWeightsInMemory(t *testing.T) {
 	c := testCase(t, "llama2-70b", "h200", 1, 1)
-	for _, m := range allModels(t) {
+	for _, m := range casetest.Models(t) {
 		c.Model = m
-		e, err := Predict(c)
+		e, err := analytic.Predict(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,15 +236,16 @@ func TestLinesAddUp(t *testing.T) {
 	for _, name := range variety {
 		c := testCase(t, name, "h200", 4, 1)
 		c.Workload.Chunk = 300
-		for _, r := range []Report{explain(t, c)} {
+		for _, r := range []analytic.Report{explain(t, c)} {
 			for _, phase := range []struct {
-				lines []Line
-				p     Phase
+				lines []analytic.Line
+				p     analytic.Phase
 			}{{r.PrefillOps, r.Prefill}, {r.DecodeOps, r.Decode}} {
 				var time, floors unit.Seconds
 				var flops unit.FLOPs
 				var share float64
-				for _, l := range phase.lines {
+				for i := range phase.lines {
+					l := &phase.lines[i]
 					time += l.Expected
 					floors += l.Floor
 					flops += l.FLOPs
@@ -271,7 +255,7 @@ func TestLinesAddUp(t *testing.T) {
 				near(t, name+" FLOPs", flops, phase.p.Executed, 2e-3)
 				near(t, name+" shares", share, 1, 2e-3)
 				var layers unit.Seconds
-				for _, l := range Layers(phase.lines) {
+				for _, l := range analytic.Layers(phase.lines) {
 					layers += l.Expected
 				}
 				near(t, name+" time of the layers", layers, time, 1e-9)
@@ -286,18 +270,17 @@ func TestLinesAddUp(t *testing.T) {
 // The longest context fits, and one token more does not.
 func TestLongestContext(t *testing.T) {
 	for _, name := range variety {
-		p, err := NewPredictor(testCase(t, name, "h200", 1, 1))
+		p, err := analytic.NewPredictor(testCase(t, name, "h200", 1, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &p.footprint
-		if f.cached(maxTokens) == f.cached(2*maxTokens) {
+		if p.Cached(1<<30) == p.Cached(1<<31) {
 			continue // no cache grows
 		}
 		for _, left := range []unit.Bytes{1, 1e5, 3e6, 1e8, 7e9, 5e11} {
-			n := float64(f.longest(left))
-			if f.cached(n) > left || f.cached(n+1) <= left {
-				t.Errorf("%s: %.0f tokens in %v: they take %v, one more %v", name, n, left, f.cached(n), f.cached(n+1))
+			n := float64(p.Longest(left))
+			if p.Cached(n) > left || p.Cached(n+1) <= left {
+				t.Errorf("%s: %.0f tokens in %v: they take %v, one more %v", name, n, left, p.Cached(n), p.Cached(n+1))
 			}
 		}
 	}

@@ -39,22 +39,25 @@ const sharedBytes = unit.Bytes(2.3e9)
 const ncclBytes = unit.Bytes(0.39e9)
 
 // memory sums what a workload needs on one GPU.
-func (p *Predictor) memory(st *Step, w *Workload) (m Memory) {
+func (p *Predictor) memory(w *Workload) (m Memory) {
 	f := &p.footprint
 	batch, fresh, logits := float64(w.Batch), float64(w.chunk()), 1.0
 	if w.AllLogits {
 		logits = fresh
 	}
-	kv, act := f.cached(float64(w.context())), p.alive(st, fresh, logits)
+	kv, act := f.cached(float64(w.context())), p.alive(fresh, logits)
 	m.Weights, m.Reserve = f.fixed, f.reserve
 	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(batch)
 	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
+	if p.machine == nil {
+		return m
+	}
 	m.Capacity = p.machine.GPU.Memory
 
 	left := m.Capacity - m.Weights - m.Reserve
 	m.MaxBatch = howMany(left, kv+f.state+act)
 	m.MaxPrefillBatch = howMany(left, f.cached(float64(w.Prompt))+f.state+act)
-	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(st, 1, 1))
+	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(1, 1))
 	m.Unbounded = f.cached(2*maxTokens) == f.cached(maxTokens)
 	if !m.Unbounded {
 		m.MaxTokens = w.Batch * f.longest((left - m.State - m.Activations).Times(1/batch))
@@ -65,10 +68,11 @@ func (p *Predictor) memory(st *Step, w *Workload) (m Memory) {
 // alive is the most that one sequence of a step of fresh tokens has alive at
 // once: the residual stream and its normed copy, and either the widest block's
 // intermediate values or the logits, which sampling wants in FP32.
-func (p *Predictor) alive(st *Step, fresh, logits float64) unit.Bytes {
-	values := st.acts(fresh * p.footprint.widest)
+func (p *Predictor) alive(fresh, logits float64) unit.Bytes {
+	st := p.template()
+	values := st.Bytes(fresh * p.footprint.widest)
 	scores := unit.FP32.Bytes(logits * float64(p.model.Head.Out) / float64(p.par.TP))
-	return st.acts(2*fresh*float64(p.model.Hidden)) + max(values, scores)
+	return st.Bytes(2*fresh*float64(p.model.Hidden)) + max(values, scores)
 }
 
 // howMany of each fit into left, at most what an int32 counts.

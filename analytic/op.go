@@ -1,55 +1,64 @@
 package analytic
 
-import "llmprof/unit"
+import (
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
 
-// An Op is the work of one operator on one rank of the tensor-parallel group,
-// free of any hardware. Its figures are of one occurrence; a step has Layers of
-// them.
+// An Op is the work of one operator on one rank of the tensor-parallel group, free
+// of any hardware and of any engine. Its figures are of one occurrence; a step has
+// Count of them.
 type Op struct {
 	Name   string
-	Layer  string      // the kind of layer it belongs to, "" for what the model has once
-	Layers float64     // occurrences in a step
-	Kind   Kind        // which class of kernel does it
+	Layer  string // the kind of layer it belongs to, "" for what the model has once
+	Type   Type
+	Count  float64
 	Format unit.Format // of the matrix products
-
-	FLOPs  unit.FLOPs // of matrix products; a multiply-add is two
-	Vector unit.FLOPs // of everything else, on the FP32 units
+	Shape  roofline.Shape
+	Work   roofline.Work
 	Model  unit.FLOPs // of matrix products before any split: what the model needs, not what ranks repeat
 
-	Weights unit.Bytes // read
-	KV      unit.Bytes // of the cache, read and written
-	State   unit.Bytes // of scans and convolutions, read and written
-	Acts    unit.Bytes // activations in and out
-	Unfused unit.Bytes // in place of Acts, where every one of Eager launches reads and writes its own tensors
+	Variant uint32 // which of several formulas held: another one ends a linear run
 
-	Repeated unit.Bytes // in place of KV, where an engine repeats it for every query head
-	Joined   unit.Bytes // besides KV, where an engine joins cache and new token to a new cache
-
-	Wire     unit.Bytes // sent by one GPU to others of its node
-	NodeWire unit.Bytes // sent by one GPU to other nodes
-	Ranks    float64    // that take part in a collective
-
-	Kernels float64    // launches in an engine that fuses
-	Eager   float64    // launches in one that does not
-	PerKey  unit.FLOPs // one more key for every query of a prefill: attention's ramp is counted in keys
-	Variant uint32     // which of several formulas held: another one ends a linear run
-	Ride    ride       // within whose kernel an engine may do it, or whether by its own
-	Rows    float64    // of a product
-	Mixture bool       // router, choice or products of a mixture's experts, which an engine may do by kernels of its own
-	Up      bool       // the first product of experts, of gate and up
-	Experts float64    // to choose among
-	Pairs   float64    // of a token and an expert, of a choice and of products of experts
-	Hit     float64    // experts that are expected to be chosen, of products of them
-	Busy    float64    // of the experts, those that a token takes
-	Tokens  float64    // that take them, of all ranks that share the experts
-	Ordered unit.Bytes // of the pairs' inputs or results, that are gathered ahead of a product of experts or summed behind it
-	Within  bool       // that one kernel of an engine does with others of a layer
+	Block      *models.Block      // nil for what the model has once
+	Norms      []models.Norm      // of the stream, or of queries and keys
+	Activation *models.Activation // nil but for a non-linearity
 }
 
-// Kind is a class of kernels that share their efficiencies.
+// Type is what an operator does.
+type Type uint8
+
+// The types.
+const (
+	Embedding Type = iota
+	Norm
+	Product // with the weights of a block, or of the embedding's projection
+	Rotary  // rotary embedding, norms of queries and keys
+	CacheWrite
+	Attend // attention between its projections
+	Expand // keys and values of latent attention from the cached vectors, or the absorbed product
+	Index  // the scores that choose which keys sparse attention reads
+	Conv   // causal, ahead of a scan
+	Scan   // one token after the other
+	ChunkedScan
+	NonLinear // the activation of a feed-forward
+	Router
+	TopK
+	ExpertProduct // a grouped product of the experts
+	ExpertNonLinear
+	Head
+	Sampling
+	Reduce  // all-reduce
+	Gather  // all-gather
+	Shuffle // all-to-all
+	Send    // from stage to stage of the pipeline
+)
+
+// Kind is a coarse class of operators.
 type Kind uint8
 
-// The classes.
+// The kinds.
 const (
 	GEMM       Kind = iota // a product with weights
 	Attention              // between the projections of an attention
@@ -57,27 +66,23 @@ const (
 	Collective             // all-reduce and its kin
 )
 
-// apart is the activations that move where nothing is fused. Where nobody has
-// counted them, each launch beyond the second reads and writes half of Acts again.
-func (o *Op) apart() unit.Bytes {
-	if o.Unfused > 0 {
-		return o.Unfused
+// Kind is the coarse class of the type.
+func (t Type) Kind() Kind {
+	switch t {
+	case Product, Expand, Router, ExpertProduct, Head:
+		return GEMM
+	case Attend, Index, ChunkedScan:
+		return Attention
+	case Reduce, Gather, Shuffle, Send:
+		return Collective
 	}
-	if o.Kind == Element {
-		return o.Acts.Times(max(1, o.Eager/2))
-	}
-	return o.Acts
+	return Element
 }
-
-// Traffic is all that moves between memory and the chip.
-func (o *Op) Traffic() unit.Bytes { return o.Weights + o.KV + o.State + o.Acts }
-
-// Intensity is the matrix FLOPs for each byte of memory traffic.
-func (o *Op) Intensity() float64 { return o.FLOPs.Per(o.Traffic()) }
 
 // A Step is one forward pass of one replica: each of Batch sequences gains New
 // tokens after the Past ones it has. Nothing else tells prefill from decode.
 type Step struct {
+	Model  *models.Model
 	Par    *Parallelism // whole
 	Scheme *Scheme      // of the experts' matrices
 	Dense  *Scheme      // of the other matrices of the blocks
@@ -86,12 +91,14 @@ type Step struct {
 	New    float64
 	Past   float64
 	Logits float64 // positions of a sequence that the LM head runs on
-	Cache  float64 // positions of a cache of fixed length; 0 for one that grows
-	Wide   bool    // the model and the GPU are such that an engine may have wide products (Carries)
+	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
 }
 
-// tokens is how many rows every projection has.
-func (s *Step) tokens() float64 { return s.Batch * s.New }
+// Decode reports whether the step adds one token to sequences that have some.
+func (s *Step) Decode() bool { return s.New == 1 && s.Past > 0 }
 
-// acts is the memory of n activations of the stream.
-func (s *Step) acts(n float64) unit.Bytes { return s.Scheme.stream().Bytes(n) }
+// Tokens is how many rows every projection has.
+func (s *Step) Tokens() float64 { return s.Batch * s.New }
+
+// Bytes is the memory of n activations of the residual stream.
+func (s *Step) Bytes(n float64) unit.Bytes { return s.Scheme.Stream().Bytes(n) }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -16,10 +17,9 @@ import (
 //	network while its links do,
 //	fixed   while a kernel starts and ends,
 //
-// added up (hardware.Power). An engine's own products of few rows and its decode
-// attention may keep the multiprocessors busier for the bytes that they read than a
-// library's products do: that is theirs, and falls with their clocks, as that of
-// arithmetic does. Where all that is more than the limit, the clocks of the
+// added up. Skinny GEMMs and decode attention may keep the multiprocessors busier for
+// the bytes that they read than a library's products do: that is theirs, and falls
+// with their clocks, as that of arithmetic does. Where all that is more than the limit, the clocks of the
 // arithmetic are lowered until it is not. With them the voltage falls: the energy of
 // an operation is taken to go with the rate, so the power with its square. Memory and
 // links have clocks of their own. A phase whose arithmetic takes x times as long as in
@@ -28,7 +28,10 @@ import (
 //	(matrix·C + chip·M)/x + memory·M + network·N + fixed·F = t(x)
 //
 // C, M, N and F being how long each would be busy at the rates of bursts. A phase
-// that draws less than that at x = 1 runs there. The balance is that of a phase and
+// that draws less than that at x = 1 runs there. On a board whose sustained rate
+// is its generation's rule and no measurement, no phase is slowed by more than the square
+// of what the square product below is: beyond that the rule would make a board with
+// more peak for the same power the slower one. The balance is that of a phase and
 // not of each of its kernels, for the limit is kept over some 100 ms: what is meant is
 // a phase among others of its kind, not a short one on a GPU that did nothing before.
 //
@@ -37,10 +40,11 @@ import (
 
 // power is what a machine draws.
 type power struct {
-	waiting unit.Watts // at full clocks, doing nothing
-	rest    unit.Watts // from there to the limit
-	matrix  float64    // of the rest, for arithmetic at the rate of bursts
-	held    float64    // how many times longer a large product takes when held at the limit, at least 1
+	waiting  unit.Watts // at full clocks, doing nothing
+	rest     unit.Watts // from there to the limit
+	matrix   float64    // of the rest, for arithmetic at the rate of bursts
+	throttle float64    // how many times longer a large product takes at the power limit, at least 1
+	most     float64    // how many times longer any phase may take
 }
 
 // powers works out the power model of a machine.
@@ -48,32 +52,46 @@ func (m *Machine) powers() power {
 	limit := m.GPU.TDP
 	idle, ok := m.GPU.Idle()
 	if !ok {
-		idle = unit.Watts(m.Cal.Power.Idle * float64(limit))
+		idle = unit.Watts(m.constant(roofline.PowerIdle) * float64(limit))
 	}
-	p := power{held: max(m.Cal.GEMM.Compute/m.Cal.Sustained, 1)}
-	p.waiting = idle + unit.Watts(m.Cal.Power.Waiting*float64(limit-idle))
+	p := power{throttle: max(m.constant(roofline.GEMMCompute)/m.constant(roofline.GEMMSustained), 1)}
+	p.waiting = idle + unit.Watts(m.constant(roofline.PowerWaiting)*float64(limit-idle))
 	p.rest = limit - p.waiting
+	p.most = p.throttle * p.throttle
+	if m.Cal.Measured {
+		p.most = math.Inf(1)
+	}
 	// The square product of n rows reads and writes 3n² values for its 2n³ FLOPs.
 	const n = hardware.SquareRows
-	k := &m.Cal.GEMM
-	compute := unit.FLOPs(2 * n * n * n).Over(m.rate[sixteen].Times(k.Compute))
-	memory := sixteen.Bytes(3 * n * n).Over(m.GPU.Bandwidth.Times(k.Memory))
-	p.matrix = p.held * (p.held - m.Cal.Power.Memory*min(float64(memory)/float64(compute), 1))
+	t := m.prices.Times(&roofline.Kernel{
+		Class: roofline.GEMM, Format: sixteen, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: sixteen.Bytes(3 * n * n)},
+	})
+	p.matrix = p.throttle * (p.throttle - m.constant(roofline.PowerMemory)*min(float64(t[roofline.Memory])/float64(t.Compute()), 1))
 	return p
 }
 
-// Arithmetic is what the arithmetic of a machine draws at the rate of bursts, as a share
-// of what lies between the waiting power and the limit.
-func (m *Machine) Arithmetic() float64 { return m.matrix }
+// BurstPower is what the arithmetic of a GPU draws at the rate of bursts, as a share of
+// what lies between the waiting power and the limit.
+func BurstPower(g *hardware.GPU, c *hardware.Calibration) (float64, error) {
+	peaks, err := g.Peaks()
+	if err != nil {
+		return 0, err
+	}
+	m := Machine{GPU: g, Cal: *c, prices: roofline.NewMachine(peaks, &c.Constants)}
+	return m.powers().matrix, nil
+}
 
 // draw is the time at full power above waiting that the moving of bytes is worth: of
 // the memory, and of the multiprocessors beyond that.
 type draw struct{ memory, chip unit.Seconds }
 
-// drawOf is what kernels draw that take this share of the power while their bytes
-// move, which takes so long by itself.
-func (m *Machine) drawOf(share float64, busy unit.Seconds) draw {
-	memory := m.Cal.Power.Memory
+// drawOf is what a kernel draws while its bytes move.
+func (m *Machine) drawOf(c *roofline.Cost) draw {
+	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
+	if busy == 0 {
+		return draw{}
+	}
+	memory, share := m.constant(roofline.PowerMemory), m.constant(roofline.LawOf(c.Class).Power)
 	return draw{busy.Times(min(share, memory)), busy.Times(max(share-memory, 0))}
 }
 
@@ -83,25 +101,25 @@ func (d *draw) add(e draw, n float64) {
 	d.chip += e.chip.Times(n)
 }
 
-// hold slows a phase until it draws no more than the power limit. How its time
-// grows with x is taken as two lines, through x = 1 and x = held and on from there.
-func (m *Machine) hold(t *tally) {
-	t.slowed = 1
-	matrix := m.matrix*float64(t.busy[0]) + float64(t.draw.chip)
-	other := float64(t.draw.memory) + m.others(t.busy[1], t.busy[2])
-	if m.held <= 1 || matrix+other <= float64(t.expected) {
+// limit slows a phase until it draws no more than the power limit. How its time grows
+// with x is taken as two lines, from x = 1 to throttle and from there to throttle².
+func (m *Machine) limit(t *timing) {
+	t.clock = 1
+	matrix := m.matrix*float64(t.compute) + float64(t.draw.chip)
+	other := float64(t.draw.memory) + m.others(t.network, t.fixed)
+	if m.throttle <= 1 || matrix+other <= float64(t.expected) {
 		return
 	}
-	first := float64(t.slower) / (m.held - 1)
-	t.slowed = balance(float64(t.expected)-first, first, matrix, other)
-	t.more = unit.Seconds(first * (t.slowed - 1))
-	if t.slowed > m.held {
-		at := float64(t.expected + t.slower)
-		t.slowed = balance(at-float64(t.steep)*m.held, float64(t.steep), matrix, other)
-		t.more = t.slower + t.steep.Times(t.slowed-m.held)
+	slope := float64(t.slower) / (m.throttle - 1)
+	t.clock = balance(float64(t.expected)-slope, slope, matrix, other)
+	t.throttled = unit.Seconds(slope * (t.clock - 1))
+	if t.clock > m.throttle {
+		slope = float64(t.slowest-t.slower) / (m.throttle*m.throttle - m.throttle)
+		t.clock = min(balance(float64(t.expected+t.slower)-slope*m.throttle, slope, matrix, other), m.most)
+		t.throttled = t.slower + unit.Seconds(slope*(t.clock-m.throttle))
 	}
-	t.expected += t.more
-	t.bound[ByCompute] += t.more
+	t.expected += t.throttled
+	t.bound[roofline.ByCompute] += t.throttled
 }
 
 // balance is the x at which matrix/x + other = base + slope·x.
@@ -112,11 +130,11 @@ func balance(base, slope, matrix, other float64) float64 {
 
 // draws is what one GPU draws on the mean of a phase: stages work on it in turn,
 // each for its share of the time.
-func (m *Machine) draws(t *tally, stages float64) unit.Watts {
+func (m *Machine) draws(t *timing, stages float64) unit.Watts {
 	if t.expected <= 0 {
 		return m.waiting
 	}
-	active := m.active(t.busy[0], t.draw, t.busy[1], t.busy[2], t.slowed)
+	active := m.active(t.compute, t.draw, t.network, t.fixed, t.clock)
 	return m.waiting + unit.Watts(min(float64(active)/float64(t.expected), float64(m.rest))/stages)
 }
 
@@ -129,6 +147,5 @@ func (m *Machine) active(compute unit.Seconds, d draw, network, fixed unit.Secon
 
 // others is the time at full power above waiting that those times are worth.
 func (m *Machine) others(network, fixed unit.Seconds) float64 {
-	p := &m.Cal.Power
-	return p.Network*float64(network) + p.Fixed*float64(fixed)
+	return m.constant(roofline.PowerNetwork)*float64(network) + m.constant(roofline.PowerFixed)*float64(fixed)
 }

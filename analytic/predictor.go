@@ -1,207 +1,243 @@
 package analytic
 
 import (
+	"sync"
+
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // A Predictor answers for any number of workloads of one model, machine, split
-// and scheme. It has worked out beforehand what does not depend on the workload,
-// so that an estimate takes less than a microsecond and allocates nothing. It
-// may be used by several goroutines at once.
+// and scheme. It may be used by several goroutines at once.
 type Predictor struct {
-	model   *models.Model
-	machine *Machine
-	par     Parallelism // whole
-	scheme  Scheme
-	dense   Scheme
-	plain   Scheme
-	price   unit.DollarsPerHour
-
-	even      []even // one for each set of rides that a step carries and that tells
-	tells     aboard // the rides that the even operators' prices depend on
-	wide      bool   // Step.Wide
-	cores     []core // blocks' cores, which are not even
+	model     *models.Model
+	machine   *Machine
+	par       Parallelism // whole
+	scheme    Scheme
+	dense     Scheme
+	plain     Scheme
+	price     unit.DollarsPerHour
+	layers    int
 	footprint footprint
 }
 
-// even is the operators proportional to the tokens, and those to the rows of logits.
-type even struct {
-	on               aboard
-	tokens, rows     []price
-	ofTokens, ofRows line // what they add up to
-}
-
-// A price is the cost of an operator that is proportional to x tokens or rows:
-// base + slope·x for each resource.
-type price struct {
-	fixed           unit.Seconds
-	compute         unit.Seconds // slope; its base is 0
-	memory, memory1 unit.Seconds // base and slope
-	network         unit.Seconds // slope
-	collective      *Op          // at x = 1, nil for other operators: its latency depends on its size
-	within, wide    bool         // products may do the collective, and those are wide
-}
-
-// A line is base + slope·x.
-type line struct{ base, slope sums }
-
-// at adds the value at x to s.
-func (l *line) at(s *sums, x float64) {
-	s.add(&l.base, 1)
-	s.add(&l.slope, x)
-}
-
-// A core is a block whose cost has to be worked out for every step.
-type core struct {
-	block  *models.Block
-	layers float64
-}
+// rooms has Lowerings, whose slices have grown.
+var rooms = sync.Pool{New: func() any { return new(Lowering) }}
 
 // NewPredictor prepares for estimates of c, whatever its Workload.
 func NewPredictor(c *Case) (*Predictor, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	p := &Predictor{model: c.Model, machine: c.Machine, par: c.Parallel.whole(), scheme: c.Scheme, price: c.Price}
-	p.dense, p.plain = c.Scheme.parts()
-	p.wide = wide(p.model, p.machine.GPU, &p.par)
-	p.spread()
-	for i := range c.Model.Layers {
-		l := &c.Model.Layers[i]
-		for j := range l.Blocks {
-			if b := &l.Blocks[j]; b.Attention != nil || b.Scan != nil || b.Experts != nil {
-				p.cores = append(p.cores, core{b, float64(l.Count)})
-			}
-		}
-	}
-	p.footprint = p.hold()
-	return p, nil
+	return newPredictor(c, c.Machine), nil
 }
 
-// spread prices the even operators for every set of rides.
-func (p *Predictor) spread() {
-	one, two := p.template(), p.template()
-	one.Batch, two.Batch = 1, 2
-	tokens1, tokens2 := p.proportional(&one), p.proportional(&two)
-	rows1, rows2 := one.head(nil, p.model), two.head(nil, p.model)
-	p.tells = tells(tokens1, tokens2, rows1, rows2)
-	e := &p.machine.Engine
-	for _, s := range e.states(one) {
-		a := e.carries(&s) & p.tells
-		if p.evenOn(a) != nil {
-			continue
-		}
-		v := even{on: a}
-		v.tokens, v.rows = p.lines(&v.ofTokens, a, tokens1, tokens2), p.lines(&v.ofRows, a, rows1, rows2)
-		p.even = append(p.even, v)
+// newPredictor prepares for a case that was checked; without a machine it can count, but
+// has no times.
+func newPredictor(c *Case, m *Machine) *Predictor {
+	p := &Predictor{model: c.Model, machine: m, par: c.Parallel.whole(), scheme: c.Scheme, price: c.Price, layers: c.Model.NumLayers()}
+	if p.scheme.KV == unit.NoFormat {
+		p.scheme.KV = p.scheme.Stream()
 	}
-}
-
-// evenOn are the even operators with these rides, nil if there are none: of the few
-// sets that an engine's steps have.
-func (p *Predictor) evenOn(a aboard) *even {
-	for i := range p.even {
-		if p.even[i].on == a {
-			return &p.even[i]
-		}
-	}
-	return nil
+	p.dense, p.plain = p.scheme.parts()
+	p.footprint = p.memoryOf()
+	return p
 }
 
 // template is a step of one token of one sequence.
 func (p *Predictor) template() Step {
-	return Step{Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1, Wide: p.wide}
+	return Step{Model: p.model, Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1}
 }
 
-// proportional lists the operators of a step that are proportional to its tokens.
-func (p *Predictor) proportional(s *Step) []Op {
-	dst := s.embedding(make([]Op, 0, 32), p.model)
+// A visit sees the kernels of a part of a step with what they cost.
+type visit func(l *Lowering, costs []roofline.Cost)
+
+// walk prices a step, all stages of the pipeline one after the other: it lists the
+// operators of each part, lets the engine lower them to kernels, and sums what these
+// cost. Every estimate and every report is such a walk.
+func (p *Predictor) walk(s *Step, see visit) (t total) {
+	l := rooms.Get().(*Lowering)
+	if p.machine != nil {
+		l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
+	}
+	l.step = *s
+	l.Step = &l.step
+	l.parts = [PartLast + 1]timing{}
+	p.part(&t, l, PartFirst, s.appendFirst(l.Ops[:0]), see)
 	for i := range p.model.Layers {
-		l := &p.model.Layers[i]
-		first := len(dst)
-		for j := range l.Blocks {
-			block := len(dst)
-			dst = s.before(dst, &l.Blocks[j])
-			dst = s.after(dst, p.model, &l.Blocks[j], joined(l, j))
-			s.inMixture(dst[block:], l, j)
-		}
-		inLayer(dst[first:], l)
+		p.part(&t, l, PartLayers, s.appendLayer(l.Ops[:0], &p.model.Layers[i]), see)
 	}
-	return s.finalNorm(s.hops(dst, p.model), p.model)
+	if p.par.PP > 1 {
+		p.part(&t, l, PartLayers, s.hops(l.Ops[:0]), see)
+	}
+	p.part(&t, l, PartLast, s.appendLast(l.Ops[:0]), see)
+	if p.machine != nil {
+		p.time(&t, &l.parts, s.Decode())
+	}
+	rooms.Put(l)
+	return t
 }
 
-// lines finds the lines through the operators at x = 1 and at x = 2.
-func (p *Predictor) lines(all *line, on aboard, one, two []Op) []price {
-	prices := make([]price, len(one))
-	for i := range one {
-		a, b := p.machine.within(&one[i], on), p.machine.within(&two[i], on)
-		prices[i] = price{
-			fixed: a.Fixed, compute: b.Compute - a.Compute,
-			memory: 2*a.Memory - b.Memory, memory1: b.Memory - a.Memory, network: b.Network - a.Network,
-		}
-		if one[i].Kind == Collective {
-			prices[i].collective, prices[i].within, prices[i].wide = &one[i], on.has(one[i].Ride), !on.has(ownProduct)
-		}
-		var first, second sums
-		first.of(&one[i], &a)
-		second.of(&two[i], &b)
-		all.base.add(&first, 2)
-		all.base.add(&second, -1)
-		all.slope.add(&second, 1)
-		all.slope.add(&first, -1)
+// time sums the times of the parts of a step, and adds those of the host.
+func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, decode bool) {
+	for i := range parts {
+		t.timing.add(&parts[i], 1)
 	}
-	return prices
+	p.launch(t, &t.timing, decode)
+	host := p.machine.seconds(roofline.HostStep)
+	if p.par.MicroBatches > 1 {
+		t.stages(parts, p.par.PP, p.layers)
+		for i := range t.stage {
+			p.launch(t, &t.stage[i], decode)
+		}
+		t.stage[len(t.stage)-1].waitsForHost(host)
+	}
+	t.waitsForHost(host)
 }
 
-// common prices the operators that are proportional to tokens or rows.
-func (p *Predictor) common(tokens, rows float64, on aboard) (t tally) {
-	v := p.evenOn(on & p.tells)
-	v.ofTokens.at(&t.sums, tokens)
-	p.charge(&t, v.tokens, tokens)
-	if rows > 0 {
-		v.ofRows.at(&t.sums, rows)
-		p.charge(&t, v.rows, rows)
+// part counts the operators of a part of a step, and prices their kernels.
+func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see visit) {
+	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
+	if p.machine != nil {
+		p.machine.Engine.Lower(l)
+	}
+	t.counts(ops, uint64(l.Step.Past))
+	if p.machine == nil {
+		return
+	}
+	sum := &l.parts[which]
+	sum.floors(ops, &p.machine.prices.Peaks)
+	var costs []roofline.Cost
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		c := p.machine.prices.Cost(&k.Kernel)
+		t.mark(sum.takes(k, &c, p.machine))
+		if see != nil {
+			costs = append(costs, c)
+		}
+	}
+	if see != nil {
+		see(l, costs)
+	}
+}
+
+// StepTime is what a step takes in which each of batch sequences gains fresh tokens
+// after past ones, with the scores of logits positions of each.
+func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
+	s := p.template()
+	s.Batch, s.New, s.Past, s.Logits = batch, fresh, past, logits
+	t := p.step(&s)
+	p.machine.limit(&t.timing)
+	return t.expected
+}
+
+// step prices a step. A decode step of a batch beyond a switch of kernels takes no
+// less than the largest batch before it.
+func (p *Predictor) step(s *Step) total {
+	t := p.walk(s, nil)
+	if p.machine == nil || !s.Decode() {
+		return t
+	}
+	for _, limit := range p.machine.Engine.Profile().Switches {
+		if limit >= s.Batch {
+			continue
+		}
+		small := *s
+		small.Batch = limit
+		u := p.walk(&small, nil)
+		t.raise(&t.timing, &u.timing, limit)
+		for i := range t.stage {
+			t.raise(&t.stage[i], &u.stage[i], limit)
+		}
 	}
 	return t
 }
 
-// charge adds the time of operators at x.
-func (p *Predictor) charge(t *tally, prices []price, x float64) {
-	for i := range prices {
-		r := &prices[i]
-		c := Cost{Compute: r.compute.Times(x), Memory: r.memory + r.memory1.Times(x), Network: r.network.Times(x), Fixed: r.fixed}
-		if o := r.collective; o != nil {
-			latency := p.machine.latency(o, x)
-			if r.within {
-				latency = p.machine.posted(o, x, r.wide)
-			}
-			c.Fixed = latency.Times(o.Layers * o.Kernels)
-		}
-		t.takes(&c, 0, p.machine.held)
+// raise lets a part of the step take no less than it does with a batch at a switch.
+func (t *total) raise(own, small *timing, limit float64) {
+	if more := small.expected - own.expected; more > 0 {
+		own.expected, own.raised = small.expected, own.raised+more
+		own.bound[roofline.ByMemory] += more
+		t.mark(uint64(limit))
 	}
 }
 
-// core adds what a block's core costs in a step that takes some rides along.
-func (p *Predictor) core(t *tally, s *Step, c *core, on aboard) {
-	if c.block.Experts == nil && c.block.Scan == nil {
-		var room [3]Op
-		p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers, on)
+// launch adds to the time of a stage what the host's launches take longer than the GPU
+// takes for the kernels, unless a graph has them all. Where the host is ahead of the GPU,
+// a kernel still begins later than one of a graph does.
+func (p *Predictor) launch(t *total, stage *timing, decode bool) {
+	m := p.machine
+	stage.least = stage.floor.Time()
+	t.mark(stage.floor.Slowest())
+	if decode && m.Engine.Profile().Graph {
 		return
 	}
-	var room [8]Op
-	p.priced(t, s.core(room[:0], p.model, c.block), s, c.layers, on)
+	if launch := m.seconds(roofline.HostLaunch).Times(stage.launches); launch > stage.expected {
+		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: launch}
+		t.mark(1 | stage.hide(launch-stage.expected))
+		stage.expected = launch
+	}
+	stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
 }
 
-func (p *Predictor) priced(t *tally, ops []Op, s *Step, layers float64, on aboard) {
-	for i := range ops {
-		o := &ops[i]
-		o.Layers = layers
-		c := p.machine.within(o, on)
-		t.of(o, &c)
-		t.takes(&c, o.Variant, p.machine.held)
-		if o.Variant&mixed != 0 {
-			t.sig ^= uint64(s.Past) // no two of them are alike
-		}
+// waitsForHost adds time of the host.
+func (t *timing) waitsForHost(host unit.Seconds) {
+	t.expected += host
+	t.bound[roofline.ByLaunch] += host
+}
+
+// hide takes from what slower arithmetic would cost what launches take longer than
+// the GPU: so much of it does not show. It tells apart how much that is.
+func (t *timing) hide(wait unit.Seconds) (what uint64) {
+	if wait >= t.slower {
+		what |= 2
 	}
+	if wait >= t.slowest {
+		what |= 4
+	}
+	t.slower, t.slowest = max(t.slower-wait, 0), max(t.slowest-wait, 0)
+	return what
+}
+
+// maxSteps is how many steps a run may price one by one; only windows of a few
+// tokens under answers of millions come near it.
+const maxSteps = 20000
+
+// A run is a sum over steps that differ in their past alone.
+type run struct {
+	p      *Predictor
+	budget int // steps it may still price before the rest is taken as linear
+}
+
+// sum sums count steps like s, each Past further by stride than the one before.
+// Every quantity of an Op is linear in Past between the contexts where a window
+// fills or a bound changes; a run that agrees at both ends is the mean of the
+// two, any other is halved.
+func (r *run) sum(s Step, stride, count float64) (all total) {
+	first := r.p.step(&s)
+	if count == 1 {
+		return first
+	}
+	end := s
+	end.Past += stride * (count - 1)
+	last := r.p.step(&end)
+	r.between(&all, s, stride, count, &first, &last)
+	return all
+}
+
+func (r *run) between(all *total, s Step, stride, count float64, first, last *total) {
+	if count <= 2 || first.sig == last.sig || r.budget <= 0 {
+		all.add(first, count/2)
+		all.add(last, count/2)
+		return
+	}
+	r.budget -= 2
+	half := float64(int64(count / 2))
+	left, right := s, s
+	left.Past += stride * (half - 1)
+	right.Past += stride * half
+	leftEnd, rightBegin := r.p.step(&left), r.p.step(&right)
+	r.between(all, s, stride, half, first, &leftEnd)
+	r.between(all, right, stride, count-half, &rightBegin, last)
 }

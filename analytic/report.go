@@ -1,6 +1,11 @@
 package analytic
 
-import "llmprof/unit"
+import (
+	"math/bits"
+
+	"llmprof/roofline"
+	"llmprof/unit"
+)
 
 // A Report is an Estimate with the operators it is the sum of, and what a reader
 // has to know before trusting it.
@@ -23,10 +28,8 @@ type Line struct {
 	In     string      // the operator within whose kernel it is done, "" for a kernel of its own
 	Format unit.Format // that its products run in, NoFormat if it has none
 
-	FLOPs, Vector            unit.FLOPs
-	Weights, KV, State, Acts unit.Bytes
-	Wire                     unit.Bytes
-	Bound                    Bound
+	roofline.Work            // Wire is all that is sent, within the node and beyond
+	Bound                    roofline.Bound
 	Floor, Expected          unit.Seconds
 	Compute, Memory, Network unit.Seconds // expected, overlapping
 	Fixed                    unit.Seconds
@@ -36,12 +39,6 @@ type Line struct {
 	slower unit.Seconds // by how much more it takes where products are held at the power limit
 	draw   draw
 }
-
-// Traffic is all that moves between memory and the chip.
-func (l *Line) Traffic() unit.Bytes { return l.Weights + l.KV + l.State + l.Acts }
-
-// Intensity is the matrix FLOPs for each byte of memory traffic.
-func (l *Line) Intensity() float64 { return l.FLOPs.Per(l.Traffic()) }
 
 // FLOPCount says how FLOPs were counted and how far the count is to be trusted.
 type FLOPCount struct {
@@ -63,12 +60,12 @@ func Explain(c *Case) (Report, error) {
 	st := p.template()
 	st.Batch, st.Cache = float64(c.Workload.Batch)/float64(p.par.MicroBatches), float64(c.Workload.context())
 	r := Report{Estimate: e, Count: c.countFLOPs()}
-	r.PrefillOps = c.finish(c.prefillLines(st), &e.Prefill)
+	r.PrefillOps = c.finish(c.prefillLines(p, st), &e.Prefill)
 	if e.Tokens > 0 {
 		one := st
 		one.Past = float64(c.Workload.Prompt) + float64(e.Tokens-1)/2
 		r.Context = one.Past + 1
-		r.DecodeOps = c.finish(c.lines(nil, &one, 1), &e.Decode)
+		r.DecodeOps = c.finish(c.lines(p, nil, &one, 1), &e.Decode)
 	}
 	r.Warnings = c.warnings(&p.par, &e)
 	return r, nil
@@ -78,7 +75,7 @@ func Explain(c *Case) (Report, error) {
 const maxChunks = 64
 
 // prefillLines sums the operators over the chunks of the prompt.
-func (c *Case) prefillLines(st Step) []Line {
+func (c *Case) prefillLines(p *Predictor, st Step) []Line {
 	w := &c.Workload
 	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
 	whole := (fresh - 1) / chunk
@@ -94,7 +91,7 @@ func (c *Case) prefillLines(st Step) []Line {
 		at := (float64(i)+0.5)*float64(whole)/float64(samples) - 0.5
 		step := st
 		step.Past += st.New * at
-		sum = c.lines(sum, &step, float64(whole)/float64(samples))
+		sum = c.lines(p, sum, &step, float64(whole)/float64(samples))
 	}
 	last := st
 	last.Past = float64(w.CachedPrefix + whole*chunk)
@@ -103,68 +100,128 @@ func (c *Case) prefillLines(st Step) []Line {
 	if w.AllLogits {
 		last.Logits = last.New
 	}
-	return c.lines(sum, &last, 1)
+	return c.lines(p, sum, &last, 1)
 }
 
 // lines adds times times the operators of a step to those of sum.
-func (c *Case) lines(sum []Line, st *Step, times float64) []Line {
-	ops := st.AppendOps(make([]Op, 0, 32), c.Model)
-	if sum == nil {
-		sum = make([]Line, 0, len(ops)+1)
-	}
-	on := c.Machine.Engine.carries(st)
-	for i := range ops {
-		o := &ops[i]
-		cost := c.Machine.within(o, on)
-		l := find(&sum, o)
-		if on.rides(o) {
-			l.In = on.carrier(ops, i)
+func (c *Case) lines(p *Predictor, sum []Line, st *Step, times float64) []Line {
+	p.walk(st, func(l *Lowering, costs []roofline.Cost) {
+		for i := range l.Ops {
+			sum = c.work(sum, &l.Ops[i], times)
 		}
-		n := o.Layers * times
-		l.Layers = max(l.Layers, o.Layers)
-		if o.FLOPs > 0 {
-			l.Format, _ = c.Machine.Runs(o.Format)
+		for i := range l.Kernels {
+			c.charge(sum, l, &l.Kernels[i], &costs[i], times)
 		}
-		l.FLOPs += o.FLOPs.Times(n)
-		l.Vector += o.Vector.Times(n)
-		l.Weights += o.Weights.Times(n)
-		l.KV += o.KV.Times(n)
-		l.State += o.State.Times(n)
-		l.Acts += o.Acts.Times(n)
-		l.Wire += (o.Wire + o.NodeWire).Times(n)
-		l.Floor += cost.Floor.time().Times(times)
-		l.Expected += cost.Time().Times(times)
-		l.Compute += cost.Compute.Times(times)
-		l.Memory += cost.Memory.Times(times)
-		l.draw.add(cost.Draw, times)
-		l.Network += cost.Network.Times(times)
-		l.Fixed += cost.Fixed.Times(times)
-		l.slower += max(cost.Compute.Times(c.Machine.held)-max(cost.Compute, cost.Memory, cost.Network), 0).Times(times)
-	}
+	})
 	return sum
 }
 
-// find returns the line of o, a new one at the end if there is none. An operator
-// that a layer has twice, as its norms, is one line.
-func find(sum *[]Line, o *Op) *Line {
-	for i := range *sum {
-		if l := &(*sum)[i]; l.Name == o.Name && l.Layer == o.Layer {
-			return l
+// work adds what an operator does to its line.
+func (c *Case) work(sum []Line, o *Op, times float64) []Line {
+	sum, l := lineOf(sum, o)
+	l.Layers = max(l.Layers, o.Count)
+	if o.Work.FLOPs > 0 {
+		l.Format, _ = c.Machine.Runs(o.Format)
+	}
+	l.Add(&o.Work, o.Count*times)
+	l.Wire, l.NodeWire = l.Wire+l.NodeWire, 0
+	f := c.Machine.prices.Peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, o.Count*times)
+	l.Floor += f.Time()
+	return sum
+}
+
+// busy is how long an operator of a kernel keeps each resource busy at the peaks. The
+// activations of the operator that the kernel is named after go through memory; those
+// of the others stay on the chip.
+func (c *Case) busy(o *Op, main bool) roofline.Floor {
+	peaks := &c.Machine.prices.Peaks
+	f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, 1)
+	if main {
+		f.Memory = o.Work.Traffic().Over(peaks.Memory)
+	}
+	return f
+}
+
+// charge shares what a kernel takes among the operators that it does: each resource by
+// how long they keep it busy at the peaks, and what is fixed to the operator that the
+// kernel is named after.
+func (c *Case) charge(sum []Line, l *Lowering, k *Kernel, cost *roofline.Cost, times float64) {
+	var whole roofline.Floor
+	for set := k.Ops; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		f := c.busy(&l.Ops[i], i == k.Main)
+		whole.Add(&f, 1)
+	}
+	busy := cost.Time - cost.Times[roofline.Fixed]
+	slower := cost.Slower(c.Machine.throttle) - cost.Time
+	for set := k.Ops; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		o := &l.Ops[i]
+		_, line := lineOf(sum, o)
+		main := i == k.Main
+		f := c.busy(o, main)
+		compute := share(f.Matrix+f.Vector, whole.Matrix+whole.Vector, main)
+		memory := share(f.Memory, whole.Memory, main)
+		network := share(f.Link+f.Node, whole.Link+whole.Node, main)
+		part := memory
+		switch cost.Bound {
+		case roofline.ByCompute:
+			part = compute
+		case roofline.ByNetwork:
+			part = network
+		}
+		line.Compute += cost.Compute().Times(compute * times)
+		line.Memory += (cost.Times[roofline.Memory] + cost.Times[roofline.Serial]).Times(memory * times)
+		line.Network += cost.Times[roofline.Network].Times(network * times)
+		line.Expected += busy.Times(part * times)
+		line.slower += slower.Times(compute * times)
+		d := c.Machine.drawOf(cost)
+		line.draw.add(d, memory*times)
+		if main {
+			line.Fixed += cost.Times[roofline.Fixed].Times(times)
+			line.Expected += cost.Times[roofline.Fixed].Times(times)
+			line.In = k.Phase
+			continue
+		}
+		if line.In = k.Phase; line.In == "" {
+			line.In = l.Ops[k.Main].Name
 		}
 	}
-	*sum = append(*sum, Line{Name: o.Name, Layer: o.Layer, Kind: o.Kind})
-	return &(*sum)[len(*sum)-1]
+}
+
+// share is the part of a whole; where there is none, the kernel's main operator has it.
+func share(part, whole unit.Seconds, main bool) float64 {
+	switch {
+	case whole > 0:
+		return float64(part / whole)
+	case main:
+		return 1
+	}
+	return 0
+}
+
+// lineOf returns the line of o, a new one at the end if there is none. An operator
+// that a layer has twice, as its norms, is one line.
+func lineOf(sum []Line, o *Op) ([]Line, *Line) {
+	for i := range sum {
+		if l := &sum[i]; l.Name == o.Name && l.Layer == o.Layer {
+			return sum, l
+		}
+	}
+	sum = append(sum, Line{Name: o.Name, Layer: o.Layer, Kind: o.Type.Kind()})
+	return sum, &sum[len(sum)-1]
 }
 
 // finish gives the lines their bounds and shares, and the time that is no
 // operator's a line of its own, so that the lines add up to the phase.
 func (c *Case) finish(lines []Line, p *Phase) []Line {
-	c.charge(lines, p)
+	c.energy(lines, p)
 	var sum unit.Seconds
 	for i := range lines {
 		sum += lines[i].Expected
 	}
-	c.hold(lines, &sum, p)
+	c.throttle(lines, &sum, p)
+	c.raise(lines, &sum, p)
 	c.scale(lines, &sum, p)
 	host := p.Expected - sum
 	if host > sum.Times(1e-9) {
@@ -172,21 +229,34 @@ func (c *Case) finish(lines []Line, p *Phase) []Line {
 	}
 	for i := range lines {
 		l := &lines[i]
-		cost := Cost{Compute: l.Compute, Memory: l.Memory, Network: l.Network, Fixed: l.Fixed}
-		l.Bound = cost.Bound()
+		times := roofline.Times{roofline.Matrix: l.Compute, roofline.Memory: l.Memory, roofline.Network: l.Network, roofline.Fixed: l.Fixed}
+		l.Bound = times.Bound()
 		l.Share = float64(l.Expected) / float64(p.Expected)
 	}
 	return lines
 }
 
-// charge gives the lines their energy, all of them together no more than the power
+// raise spreads over the lines what the phase takes more for kernels that are no faster
+// than those of a smaller batch.
+func (c *Case) raise(lines []Line, sum *unit.Seconds, p *Phase) {
+	if p.raised == 0 || *sum == 0 {
+		return
+	}
+	ratio := 1 + float64(p.raised / *sum)
+	for i := range lines {
+		lines[i].Expected = lines[i].Expected.Times(ratio)
+	}
+	*sum += p.raised
+}
+
+// energy gives the lines their energy, all of them together no more than the power
 // limit allows.
-func (c *Case) charge(lines []Line, p *Phase) {
+func (c *Case) energy(lines []Line, p *Phase) {
 	ranks, passes := float64(max(c.Parallel.TP, 1)), float64(max(c.Parallel.MicroBatches, 1))
 	var all unit.Joules
 	for i := range lines {
 		l := &lines[i]
-		l.Energy = c.Machine.active(l.Compute, l.draw, l.Network, l.Fixed, p.Slowed).Times(ranks * passes)
+		l.Energy = c.Machine.active(l.Compute, l.draw, l.Network, l.Fixed, p.Clock).Times(ranks * passes)
 		all += l.Energy
 	}
 	if most := c.Machine.rest.For(p.Expected).Times(ranks); all > most {
@@ -196,25 +266,25 @@ func (c *Case) charge(lines []Line, p *Phase) {
 	}
 }
 
-// hold gives the lines their parts of the time that the power limit costs.
-func (c *Case) hold(lines []Line, sum *unit.Seconds, p *Phase) {
+// throttle gives the lines their parts of the time that the power limit costs.
+func (c *Case) throttle(lines []Line, sum *unit.Seconds, p *Phase) {
 	var slower unit.Seconds
 	for i := range lines {
 		slower += lines[i].slower
 	}
-	if p.Held == 0 || slower == 0 {
+	if p.Throttled == 0 || slower == 0 {
 		return
 	}
-	held := p.Held
+	more := p.Throttled
 	if c.Parallel.MicroBatches > 1 { // which the pipeline multiplies as it does the rest
-		held = sum.Times(float64(p.Held) / float64(p.Expected-p.Held))
+		more = sum.Times(float64(p.Throttled) / float64(p.Expected-p.Throttled))
 	}
 	for i := range lines {
 		l := &lines[i]
-		l.Expected += held.Times(float64(l.slower) / float64(slower))
-		l.Compute = l.Compute.Times(p.Slowed)
+		l.Expected += more.Times(float64(l.slower) / float64(slower))
+		l.Compute = l.Compute.Times(p.Clock)
 	}
-	*sum += held
+	*sum += more
 }
 
 // scale makes the lines of one micro-batch share the time of all of them, which
@@ -230,10 +300,7 @@ func (c *Case) scale(lines []Line, sum *unit.Seconds, p *Phase) {
 		for _, t := range []*unit.Seconds{&l.Floor, &l.Expected, &l.Compute, &l.Memory, &l.Network, &l.Fixed} {
 			*t = t.Times(ratio)
 		}
-		for _, b := range []*unit.Bytes{&l.Weights, &l.KV, &l.State, &l.Acts, &l.Wire} {
-			*b = b.Times(m)
-		}
-		l.FLOPs, l.Vector = l.FLOPs.Times(m), l.Vector.Times(m)
+		l.Work = l.Scale(m)
 	}
 	*sum = p.Expected
 }

@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -9,14 +10,15 @@ import (
 // recurrence, whose state is read and written once a step and does not grow.
 // Ranks hold a part of the heads each.
 func (s *Step) scan(dst []Op, c *models.Scan) []Op {
-	tp, t := float64(s.Par.TP), s.tokens()
-	stream := s.Scheme.stream()
+	tp, t := float64(s.Par.TP), s.Tokens()
+	stream := s.Scheme.Stream()
 	if conv := float64(c.Conv) / tp; conv > 0 {
 		dst = append(dst, Op{
-			Name: "causal_conv", Kind: Element,
-			Vector: unit.FLOPs(2 * t * conv * float64(c.Kernel)), Acts: stream.Bytes(2 * t * conv),
-			Weights: stream.Bytes(conv * float64(c.Kernel)),
-			State:   stream.Bytes(2 * s.Batch * conv * float64(c.Kernel)), Kernels: 1, Eager: 3,
+			Name: "causal_conv", Type: Conv,
+			Work: roofline.Work{
+				Vector: unit.FLOPs(2 * t * conv * float64(c.Kernel)), Acts: stream.Bytes(2 * t * conv),
+				Weights: stream.Bytes(conv * float64(c.Kernel)), State: stream.Bytes(2 * s.Batch * conv * float64(c.Kernel)),
+			},
 		})
 	}
 	elements := float64(c.StateElements()) / tp
@@ -26,16 +28,15 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	width := float64(c.Heads) * float64(c.HeadDim) / tp
 	gates := 2 * float64(c.Groups) * float64(c.StateDim)
 	op := Op{
-		Name: scanName(c), Kind: Element, Format: stream,
-		State: s.stateFormat(c).Bytes(2 * s.Batch * elements),
-		Acts:  stream.Bytes(t * (2*width + gates)), Kernels: 1, Eager: 6,
+		Name: scanName(c), Type: Scan, Format: stream,
+		Work: roofline.Work{State: s.stateFormat(c).Bytes(2 * s.Batch * elements), Acts: stream.Bytes(t * (2*width + gates))},
 	}
 	flops := t * elements * stateFLOPs[c.Kind]
 	if chunk := s.chunkLen(c); chunk > 1 {
-		op.FLOPs, op.Kind, op.Kernels = unit.FLOPs(s.chunked(c, chunk)/tp), Attention, 4
-		op.Model = op.FLOPs.Times(tp)
+		op.Type, op.Work.FLOPs = ChunkedScan, unit.FLOPs(s.chunked(c, chunk)/tp)
+		op.Model = op.Work.FLOPs.Times(tp)
 	} else {
-		op.Vector = unit.FLOPs(flops)
+		op.Work.Vector = unit.FLOPs(flops)
 	}
 	return append(dst, op)
 }
@@ -77,7 +78,7 @@ func (s *Step) chunked(c *models.Scan, q float64) float64 {
 	if c.Kind == models.GatedDelta {
 		perToken += q*heads*(n+p) + q*q*heads/3
 	}
-	return s.tokens() * perToken
+	return s.Tokens() * perToken
 }
 
 // stateFormat is what the recurrent state is kept in.
@@ -85,7 +86,7 @@ func (s *Step) stateFormat(c *models.Scan) unit.Format {
 	if c.StateFormat != unit.NoFormat {
 		return c.StateFormat
 	}
-	return s.Scheme.stream()
+	return s.Scheme.Stream()
 }
 
 func scanName(c *models.Scan) string {

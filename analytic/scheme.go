@@ -108,7 +108,7 @@ func (s Scheme) For(g *hardware.GPU) Scheme {
 	}
 	s.Weights, s.Act, s.KV = swap(s.Weights), swap(s.Act), swap(s.KV)
 	if s.KV == unit.NoFormat {
-		s.KV = swap(s.stream())
+		s.KV = swap(s.Stream())
 	}
 	return s
 }
@@ -128,9 +128,9 @@ func (s *Scheme) check() error {
 	return nil
 }
 
-// stream is the format of the residual stream, of everything that is not
+// Stream is the format of the residual stream, of everything that is not
 // quantized, and of attention's products.
-func (s *Scheme) stream() unit.Format {
+func (s *Scheme) Stream() unit.Format {
 	switch s.Act {
 	case unit.FP32, unit.TF32, unit.FP16, unit.BF16:
 		return s.Act

@@ -1,36 +1,50 @@
 package analytic
 
 import (
+	"strings"
+
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
+)
+
+// A Part of a step is a run of operators that one stage of a pipeline does together:
+// what comes before the layers, the layers of one kind, or what comes after them.
+type Part uint8
+
+// The parts.
+const (
+	PartFirst Part = iota // embedding
+	PartLayers
+	PartLast // final norm, LM head, sampling
 )
 
 // AppendOps appends the operators of the step to dst, in the order in which the
 // model runs them.
-func (s *Step) AppendOps(dst []Op, m *models.Model) []Op {
-	dst = s.embedding(dst, m)
-	for i := range m.Layers {
-		l := &m.Layers[i]
-		first := len(dst)
-		for j := range l.Blocks {
-			b, block := &l.Blocks[j], len(dst)
-			dst = s.before(dst, b)
-			dst = s.core(dst, m, b)
-			dst = s.after(dst, m, b, joined(l, j))
-			s.inMixture(dst[block:], l, j)
-		}
-		inLayer(dst[first:], l)
+func (s *Step) AppendOps(dst []Op) []Op {
+	dst = s.appendFirst(dst)
+	for i := range s.Model.Layers {
+		dst = s.appendLayer(dst, &s.Model.Layers[i])
 	}
-	dst = s.hops(dst, m)
-	dst = s.finalNorm(dst, m)
-	return s.head(dst, m)
+	return s.appendLast(s.hops(dst))
 }
 
-// inLayer marks operators as those of a kind of layer.
-func inLayer(ops []Op, l *models.Layer) {
-	for k := range ops {
-		ops[k].Layer, ops[k].Layers = l.Name, float64(l.Count)
+// appendLayer appends the operators of the layers of one kind.
+func (s *Step) appendLayer(dst []Op, l *models.Layer) []Op {
+	first := len(dst)
+	for j := range l.Blocks {
+		b, begin := &l.Blocks[j], len(dst)
+		dst = s.before(dst, b)
+		dst = s.core(dst, b)
+		dst = s.after(dst, b, joined(l, j))
+		for k := begin; k < len(dst); k++ {
+			dst[k].Block = b
+		}
 	}
+	for k := first; k < len(dst); k++ {
+		dst[k].Layer, dst[k].Count = l.Name, float64(l.Count)
+	}
+	return dst
 }
 
 // joined reports whether the next block adds to the same sum as block j.
@@ -39,17 +53,14 @@ func joined(l *models.Layer, j int) bool { return j+1 < len(l.Blocks) && l.Block
 // before appends norms, the products into the block, and what is done to their
 // outputs token by token.
 func (s *Step) before(dst []Op, b *models.Block) []Op {
-	first := len(dst)
-	dst = s.streamNorms(dst, b.Norms)
-	if len(dst) > first {
-		dst[first].Ride = s.ahead(b)
-	}
-	dst = s.linears(dst, s.Dense, b.In, s.tokens(), s.Par.TP)
+	dst = s.norms(dst, b, b.Norms, inputNorm)
+	dst = s.linears(dst, Product, s.Dense, b.In, s.Tokens(), s.Par.TP)
+	dst = s.norms(dst, b, b.Norms, innerNorm)
 	switch {
 	case b.Attention != nil:
 		dst = s.rotary(dst, b)
 	case b.Activation.Width > 0:
-		return s.activation(dst, &b.Activation, s.tokens(), s.Par.TP, behindProduct)
+		return s.activation(dst, NonLinear, &b.Activation, s.Tokens(), s.Par.TP)
 	}
 	if b.Experts != nil {
 		return s.router(dst, b.Experts)
@@ -60,7 +71,7 @@ func (s *Step) before(dst []Op, b *models.Block) []Op {
 // core appends what does not grow with the tokens alone: attention, whose work
 // depends on the context; scans, whose state moves once a step; experts, of
 // which more tokens touch more.
-func (s *Step) core(dst []Op, m *models.Model, b *models.Block) []Op {
+func (s *Step) core(dst []Op, b *models.Block) []Op {
 	switch {
 	case b.Attention != nil:
 		dst = s.attention(dst, b)
@@ -68,43 +79,65 @@ func (s *Step) core(dst []Op, m *models.Model, b *models.Block) []Op {
 		return s.scan(dst, b.Scan)
 	}
 	if b.Experts != nil {
-		dst = s.routed(dst, m, b.Experts)
+		dst = s.routed(dst, b.Experts)
 	}
 	return dst
 }
 
-// after appends the products out of the block and the sum over the ranks.
-func (s *Step) after(dst []Op, m *models.Model, b *models.Block, joined bool) []Op {
-	dst = s.linears(dst, s.Dense, b.Out, s.tokens(), s.Par.TP)
-	e := b.Experts
-	if e != nil && e.Shared != nil {
+// after appends the products out of the block, the sum over the ranks, and the norm
+// of that sum.
+func (s *Step) after(dst []Op, b *models.Block, joined bool) []Op {
+	dst = s.linears(dst, Product, s.Dense, b.Out, s.Tokens(), s.Par.TP)
+	if e := b.Experts; e != nil && e.Shared != nil {
 		dst = s.shared(dst, e.Shared)
 	}
-	if s.Par.TP == 1 || joined {
-		return dst
+	if s.Par.TP > 1 && !joined {
+		dst = s.sum(dst, b)
 	}
-	hidden := s.acts(s.tokens() * float64(m.Hidden))
-	if e != nil && s.Par.EP > 1 && e.Shared == nil && b.Attention == nil {
+	return s.norms(dst, b, b.Norms, outputNorm)
+}
+
+// sum appends the sum of a block's output over the ranks.
+func (s *Step) sum(dst []Op, b *models.Block) []Op {
+	hidden := s.Bytes(s.Tokens() * float64(s.Model.Hidden))
+	if e := b.Experts; e != nil && s.Par.EP > 1 && e.Shared == nil && b.Attention == nil {
 		return s.allGather(dst, "all_gather", hidden) // the combined tokens go back to every rank
 	}
-	dst = s.allReduce(dst, "all_reduce", hidden)
-	if e == nil && !s.Par.SP {
-		dst[len(dst)-1].Ride = sumInProduct
-	}
-	return dst
+	return s.allReduce(dst, "all_reduce", hidden)
 }
+
+// outputNorm reports whether a norm is one of the block's output, as Gemma 2 and
+// OLMo 2 have them.
+func outputNorm(b *models.Block, n *models.Norm) bool {
+	if b.Attention != nil {
+		return n.Name == "post_attention_layernorm"
+	}
+	return n.Name == "post_feedforward_layernorm"
+}
+
+// innerNorm reports whether a norm is one of queries, keys or the vectors that these
+// are expanded from, as OLMo 2 and DeepSeek have them.
+func innerNorm(_ *models.Block, n *models.Norm) bool {
+	return strings.HasPrefix(n.Name, "q_") || strings.HasPrefix(n.Name, "k_") || strings.HasPrefix(n.Name, "kv_")
+}
+
+// inputNorm reports whether a norm is one of the block's input.
+func inputNorm(b *models.Block, n *models.Norm) bool { return !outputNorm(b, n) && !innerNorm(b, n) }
+
+// every wants all norms.
+func every(*models.Block, *models.Norm) bool { return true }
 
 // linears appends one GEMM for each run of matrices that read the same input,
 // as engines fuse q, k and v, or gate and up.
 //
 //	FLOPs = 2·rows·in·out, bytes = in·out·w + rows·(in + out)·a
-func (s *Step) linears(dst []Op, f *Scheme, ls []models.Linear, rows float64, tp int) []Op {
+func (s *Step) linears(dst []Op, t Type, f *Scheme, ls []models.Linear, rows float64, tp int) []Op {
 	for i := 0; i < len(ls); {
 		j := i + 1
 		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split {
 			j++
 		}
-		dst = append(dst, s.gemm(f, ls[i:j], rows, tp))
+		dst = append(dst, s.gemm(t, f, ls[i:j], rows, tp))
 		i = j
 	}
 	return dst
@@ -112,7 +145,7 @@ func (s *Step) linears(dst []Op, f *Scheme, ls []models.Linear, rows float64, tp
 
 // gemm is the fused product of rows rows with all of ls, on the share of them
 // that one of tp ranks has.
-func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
+func (s *Step) gemm(t Type, f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 	var local, whole, out, bias float64
 	in := float64(ls[0].In)
 	for i := range ls {
@@ -134,14 +167,15 @@ func (s *Step) gemm(f *Scheme, ls []models.Linear, rows float64, tp int) Op {
 			in /= cut
 		}
 	}
-	stream := f.stream()
+	stream := f.Stream()
 	return Op{
-		Name: fusedName(ls), Kind: GEMM, Format: f.Act,
-		FLOPs: unit.FLOPs(2 * rows * local), Model: unit.FLOPs(2 * rows * whole),
-		Weights: f.weightBytes(local, out) + stream.Bytes(bias),
-		Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
-		Unfused: f.Act.Bytes(rows*in*float64(len(ls))) + stream.Bytes(rows*out), // each reads the input for itself
-		Kernels: 1, Eager: float64(len(ls)), Ride: ownProduct, Rows: rows,
+		Name: fusedName(ls), Type: t, Format: f.Act, Model: unit.FLOPs(2 * rows * whole),
+		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
+		Work: roofline.Work{
+			FLOPs:   unit.FLOPs(2 * rows * local),
+			Weights: f.weightBytes(local, out) + stream.Bytes(bias),
+			Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
+		},
 	}
 }
 
@@ -161,96 +195,87 @@ func fusedName(ls []models.Linear) string {
 	return first
 }
 
-// streamNorms appends the norms of the residual stream, each with the residual
-// sum fused to it: two tensors read and two written.
-func (s *Step) streamNorms(dst []Op, norms []models.Norm) []Op {
-	t := s.tokens()
+// norms appends those norms of the residual stream that are wanted, each with the
+// residual sum fused to it: two tensors read and two written.
+func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func(*models.Block, *models.Norm) bool) []Op {
+	t := s.Tokens()
 	if s.Par.SP {
 		t /= float64(s.Par.TP)
 	}
 	for i := range norms {
 		n := &norms[i]
-		if n.PerHead {
+		if n.PerHead || !wanted(b, n) {
 			continue
 		}
 		w := float64(n.Width)
-		launches, moved := s.unfusedNorm(n)
 		dst = append(dst, Op{
-			Name: n.Name, Kind: Element,
-			Vector: unit.FLOPs(5 * t * w), Acts: s.acts(4 * t * w), Weights: s.acts(float64(n.Params)),
-			Kernels: 1, Eager: launches + 1, Unfused: moved.Times(t*w) + s.acts(3*t*w), // the residual sum: two read, one written
+			Name: n.Name, Type: Norm, Norms: norms[i : i+1], Shape: roofline.Shape{M: t, N: w},
+			Work: roofline.Work{Vector: unit.FLOPs(5 * t * w), Acts: s.Bytes(4 * t * w), Weights: s.Bytes(float64(n.Params))},
 		})
 	}
 	return dst
 }
 
-// embedding appends the gather of the rows that the tokens name: a read of those
-// rows, not of the table.
-func (s *Step) embedding(dst []Op, m *models.Model) []Op {
-	t, w := s.tokens(), float64(m.Embedding.Width)
+// appendFirst appends the gather of the rows of the embedding that the tokens name:
+// a read of those rows, not of the table.
+func (s *Step) appendFirst(dst []Op) []Op {
+	m, t, w := s.Model, s.Tokens(), float64(s.Model.Embedding.Width)
 	rows := w
 	if m.Embedding.Positions > 0 {
 		rows += float64(m.Hidden)
 	}
-	dst = append(dst, Op{
-		Name: "embedding", Layers: 1, Kind: Element,
-		Weights: s.acts(t * rows), Acts: s.acts(t * w), Kernels: 1, Eager: 1,
-	})
 	first := len(dst)
+	dst = append(dst, Op{Name: "embedding", Type: Embedding, Work: roofline.Work{Weights: s.Bytes(t * rows), Acts: s.Bytes(t * w)}})
 	if len(m.Embedding.Project) > 0 {
-		dst = s.linears(dst, s.Plain, m.Embedding.Project[:1], t, 1)
+		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[:1], t, 1)
 	}
-	dst = s.streamNorms(dst, m.Embedding.Norms)
+	dst = s.norms(dst, nil, m.Embedding.Norms, every)
 	if s.Par.TP > 1 {
-		dst = s.allReduce(dst, "embedding_all_reduce", s.acts(t*w))
+		dst = s.allReduce(dst, "embedding_all_reduce", s.Bytes(t*w))
 	}
 	return once(dst, first)
 }
 
-// finalNorm appends the norm after the last layer.
-func (s *Step) finalNorm(dst []Op, m *models.Model) []Op {
+// appendLast appends what comes after the layers: the final norm, and the LM head on
+// Logits positions of each sequence with the choice of the next token. Ranks hold a
+// part of the vocabulary each.
+func (s *Step) appendLast(dst []Op) []Op {
 	first := len(dst)
-	dst = once(s.streamNorms(dst, m.FinalNorms), first)
-	if n := len(dst); n > first && !s.Par.SP && len(m.Embedding.Project) < 2 { // OPT projects ahead of the head
-		dst[n-1].Ride = aheadOfHead
+	dst = s.norms(dst, nil, s.Model.FinalNorms, every)
+	if s.Logits > 0 {
+		dst = s.head(dst)
 	}
-	return dst
+	return once(dst, first)
 }
 
-// head appends the LM head on Logits positions of each sequence and the choice
-// of the next token among its scores. Ranks hold a part of the vocabulary each.
-func (s *Step) head(dst []Op, m *models.Model) []Op {
-	rows := s.Batch * s.Logits
-	if rows == 0 {
-		return dst
-	}
-	first := len(dst)
+// head appends the LM head and sampling.
+func (s *Step) head(dst []Op) []Op {
+	m, rows := s.Model, s.Batch*s.Logits
 	v, tp := float64(m.Head.Out), float64(s.Par.TP)
-	stream := s.Scheme.stream()
+	stream := s.Scheme.Stream()
 	if len(m.Embedding.Project) > 1 {
-		dst = s.linears(dst, s.Plain, m.Embedding.Project[1:], rows, 1)
+		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[1:], rows, 1)
 	}
 	n := float64(m.Head.In) * v
 	dst = append(dst, Op{
-		Name: "lm_head", Kind: GEMM, Format: stream,
-		FLOPs: unit.FLOPs(2 * rows * n / tp), Model: unit.FLOPs(2 * rows * n),
-		Weights: stream.Bytes(n / tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
-		Kernels: 1, Eager: 1, Ride: ownHead, Rows: rows,
+		Name: "lm_head", Type: Head, Format: stream, Model: unit.FLOPs(2 * rows * n),
+		Shape: roofline.Shape{M: rows, N: v / tp, K: float64(m.Head.In), Matrices: 1},
+		Work: roofline.Work{
+			FLOPs: unit.FLOPs(2 * rows * n / tp), Weights: stream.Bytes(n / tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
+		},
 	})
 	if s.Par.TP > 1 {
 		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))
 	}
-	dst = append(dst, Op{
-		Name: "sampling", Kind: Element, Vector: unit.FLOPs(5 * rows * v),
-		Acts: stream.Bytes(rows * v), Kernels: 1, Eager: 4,
+	return append(dst, Op{
+		Name: "sampling", Type: Sampling, Work: roofline.Work{Vector: unit.FLOPs(5 * rows * v), Acts: stream.Bytes(rows * v)},
 	})
-	return once(dst, first)
 }
 
 // once marks the operators from first on as those that the model has one of.
 func once(dst []Op, first int) []Op {
 	for i := first; i < len(dst); i++ {
-		dst[i].Layers = 1
+		dst[i].Count = 1
 	}
 	return dst
 }

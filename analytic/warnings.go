@@ -3,6 +3,7 @@ package analytic
 import (
 	"fmt"
 
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -28,7 +29,7 @@ func (c *Case) warnings(par *Parallelism, e *Estimate) []string {
 		add("%d micro-batches leave %d of %d pipeline stages idle in decode", par.MicroBatches, par.PP-par.MicroBatches, par.PP)
 	}
 	if !e.Energy.IdleKnown {
-		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(c.Machine.Cal.Power.Idle*float64(g.TDP)), 100*c.Machine.Cal.Power.Idle)
+		add("no source gives the idle power of %s: %v assumed, %.0f %% of its limit", g.Name, unit.Watts(c.Machine.constant(roofline.PowerIdle)*float64(g.TDP)), 100*c.Machine.constant(roofline.PowerIdle))
 	}
 	if c.hasExperts() {
 		add("experts are taken as chosen evenly and at random: skewed routing reads fewer of them and waits for the busiest")
@@ -42,7 +43,7 @@ func (c *Case) warnFormats(add func(string, ...any)) {
 	if run, _ := c.Machine.Runs(s.Act); run != s.Act {
 		add("%s has no unit for %v: products run in %v", g.Name, s.Act, run)
 	}
-	if stream := s.stream(); stream != s.Act {
+	if stream := s.Stream(); stream != s.Act {
 		if run, _ := c.Machine.Runs(stream); run != stream {
 			add("%s has no unit for %v: attention and the LM head run in %v", g.Name, stream, run)
 		}

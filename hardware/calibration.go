@@ -3,144 +3,63 @@ package hardware
 import (
 	"math"
 
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// A Calibration says what a GPU does in practice: for each class of kernel the
-// share of the data-sheet peaks that it reaches and the fixed time it takes
-// whatever its size, and what a collective and a launch cost. Without one that
-// was measured on the GPU at hand, DefaultCalibration serves.
-//
-// The time of one kernel is
-//
-//	Fixed + max(FLOPs / (Compute × peak), bytes / (Memory × bandwidth))
+// A Calibration says what a GPU does in practice: the constants of the laws of
+// package roofline, and how far they may be off. Without one that was measured on
+// the GPU at hand, DefaultCalibration serves.
 type Calibration struct {
-	Name   string // "default for hopper"
-	Source string // where and when the constants were measured
-
-	GEMM      Kernel  // products with weights; Compute is of bursts, before the power limit holds the clocks down
-	Attention Kernel  // between the projections of softmax attention
-	Element   Kernel  // norms, activations, rotary, cache writes; Compute is of the FP32 vector peak
-	Own       Rows    // products of few rows by an engine's own kernels, where it has some; else as GEMM
-	Wide      Wide    // products of many sequences' decode steps by an engine's own kernels; 0 where nothing is known of them
-	Mixture   Mixture // of a layer in a decode step by an engine's own kernels; 0 where nothing is known of them
-	Experts   Experts // of prompts by an engine's own kernels; 0 where nothing is known of them
-
-	// Sustained is the share of the peak that a square product of SquareRows rows
-	// reaches for as long as one likes, held at the power limit. It is at least
-	// GEMM.Compute where the limit does not hold products back, or where that is not
-	// known.
-	Sustained float64
-
-	// AttentionRamp is how many query tokens a prefill needs until attention
-	// reaches half of its rate: tiles on the diagonal are half empty, and short
-	// sequences do not fill the GPU.
-	AttentionRamp float64
-
-	Link          float64      // share of the link's rate that a large all-reduce reaches
-	LinkBase      unit.Seconds // latency of an all-reduce over n GPUs: LinkBase + n × LinkPerGPU
-	LinkPerGPU    unit.Seconds
-	OneShotBase   unit.Seconds // the same for the small all-reduces that engines do over peer memory
-	OneShotPerGPU unit.Seconds
-	PostedBase    unit.Seconds // the same for those that an engine's own products do themselves
-	PostedPerGPU  unit.Seconds
-	PCIe          float64 // the same three for GPUs that no link joins
-	PCIeBase      unit.Seconds
-	PCIePerGPU    unit.Seconds
-	InterNode     float64 // share of the NIC's rate
-	InterNodeBase unit.Seconds
-
-	Launch unit.Seconds // one kernel of a CUDA graph, from the end of the one before it
-	Stream unit.Seconds // by how much longer a kernel takes that is launched by itself; 0 where that is not known
-
-	Power Power
+	Name      string // "default for hopper"
+	Source    string // where and when the constants were measured
+	Constants roofline.Constants
+	Measured  bool // on a GPU of the kind, rather than taken from its generation
 
 	// Error is the half-width of a 90 % interval of the expected time, as a
 	// share of it: of a decode step, and of a prefill.
 	DecodeError, PrefillError float64
 }
 
-// SquareRows is the size of the product that Sustained is measured with: it is far
-// above the ridge of every GPU, and so draws next to nothing for its memory.
+// SquareRows is the size of the product that gemm.sustained is measured with: it is
+// far above the ridge of every GPU, and so draws next to nothing for its memory.
 const SquareRows = 8192
 
-// A Kernel is how close one class of kernels comes to the peaks.
-type Kernel struct {
-	Compute float64      // of the peak of its number format
-	Memory  float64      // of the memory bandwidth
-	Fixed   unit.Seconds // of each launch
+// skinnyAsGEMM takes products of few rows as all others, where nothing is known of
+// them.
+func skinnyAsGEMM(c *roofline.Constants) {
+	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = c[roofline.GEMMMemory], 0, c[roofline.GEMMFixed]
 }
 
-// Rows is how products of few rows go that stream their weights. Each row makes its
-// inputs come again for every tile of weights, so the time grows with the rows though
-// next to nothing more comes from memory:
-//
-//	Fixed + bytes / (Memory × bandwidth) + rows × Row × bytes of weights / bandwidth
-//
-// On an H200 that is within 1.6 % (median) of 60 products of 1 to 16 rows
-// (go test ./measure/calibrate -run TestOwnRows -v), which share and fixed time alone
-// miss by 3.1 %.
-type Rows struct {
-	Memory float64 // share of the memory bandwidth
-	Row    float64
-	Fixed  unit.Seconds
+// fusedAsOneShot takes all-reduces within products as other small ones, where nothing
+// is known of them.
+func fusedAsOneShot(c *roofline.Constants) {
+	c[roofline.FusedAllReduceBase], c[roofline.FusedAllReducePerGPU] = c[roofline.OneShotBase], c[roofline.OneShotPerGPU]
 }
 
-// Mixture is how a layer's mixture goes in a decode step, router, choice and the experts'
-// products together. The rows of an expert are the tokens that chose it; of several
-// sequences the pairs of tokens and experts have to be put in order first:
-//
-//	(Fixed or Several) + bytes / (Memory × bandwidth) + Again × bytes that come again / bandwidth
-//
-// Weights are read once for each group of up to eight pairs of one expert. Of gate and up the first
-// kernels, for few sequences, read them once for each pair: what that is more than once for each
-// expert is what comes again, most of it out of the L2. Where nothing is known of that, it is
-//
-//	(Fixed or Several) + bytes / (Memory × bandwidth) + Row × bytes that rows meet / bandwidth
-//
-// with the weights of each expert once.
-type Mixture struct {
-	Memory  float64 // share of the memory bandwidth
-	Again   float64 // 0 where nothing is known of it
-	Row     float64
-	Fixed   unit.Seconds // of one sequence
-	Several unit.Seconds // of more than one, in its place
+// gemm, attention and element set the share of the arithmetic peak, the share of the
+// bandwidth and the fixed time of a launch.
+func (c *Calibration) gemm(compute, memory float64, fixed unit.Seconds) {
+	c.Constants[roofline.GEMMCompute], c.Constants[roofline.GEMMMemory], c.Constants[roofline.GEMMFixed] = compute, memory, float64(fixed)
 }
 
-// Wide is how products of a decode step of many sequences go by an engine's own kernels. Weights
-// come once, and the inputs of all sequences again for every tile of them, out of the L2:
-//
-//	Fixed + bytes of weights / (Memory × bandwidth) + Again × bytes of inputs and results / bandwidth
-type Wide struct {
-	Memory float64 // share of the memory bandwidth
-	Again  float64 // how often inputs and results are moved
-	Fixed  unit.Seconds
+func (c *Calibration) attention(compute, memory float64, fixed unit.Seconds) {
+	c.Constants[roofline.AttentionCompute], c.Constants[roofline.AttentionMemory], c.Constants[roofline.AttentionFixed] = compute, memory, float64(fixed)
 }
 
-// Experts is how the experts of a prompt go by an engine's own kernels: the choice, after which one
-// block puts the pairs of a token and an expert in the order of their experts, and two products, whose
-// tiles are of one expert each (ExpertTile). Inputs are gathered ahead of the first, and results summed
-// behind the second:
-//
-//	ChoiceFixed + pairs × ChoicePair + experts × ChoiceExpert
-//	GEMM.Fixed + √(C² + M²) + (Gather or Sum) × bytes of the pairs' inputs or results / bandwidth
-//	C = FLOPs / (Compute × peak), M = bytes of weights / (Memory × bandwidth)
-//
-// A block brings few stages of weights ahead, so that arithmetic and memory, where they take equally
-// long, hide less than all of each other: the root of the squares lies between their sum and the greater.
-type Experts struct {
-	Compute                               float64 // share of the peak
-	Memory                                float64 // share of the memory bandwidth
-	Gather, Sum                           float64 // how often the pairs' values are moved, by the kernels beside the products and at their ends
-	ChoiceFixed, ChoicePair, ChoiceExpert unit.Seconds
+func (c *Calibration) element(compute, memory float64, fixed unit.Seconds) {
+	c.Constants[roofline.ElementwiseCompute], c.Constants[roofline.ElementwiseMemory], c.Constants[roofline.ElementwiseFixed] = compute, memory, float64(fixed)
 }
 
-// ownAsOthers takes own products as all others, where nothing is known of them.
-func (c *Calibration) ownAsOthers() { c.Own = Rows{Memory: c.GEMM.Memory, Fixed: c.GEMM.Fixed} }
+// link sets the share of the link and the latency of an all-reduce.
+func (c *Calibration) link(share float64, base, perGPU unit.Seconds) {
+	c.Constants[roofline.LinkShare], c.Constants[roofline.LinkBase], c.Constants[roofline.LinkPerGPU] = share, float64(base), float64(perGPU)
+}
 
-// postedAsOthers takes sums within own products as other small ones, where nothing is
-// known of them.
-func (c *Calibration) postedAsOthers() { c.PostedBase, c.PostedPerGPU = c.OneShotBase, c.OneShotPerGPU }
+// oneShot sets the latency of a small all-reduce over peer memory.
+func (c *Calibration) oneShot(base, perGPU unit.Seconds) {
+	c.Constants[roofline.OneShotBase], c.Constants[roofline.OneShotPerGPU] = float64(base), float64(perGPU)
+}
 
 const us = unit.Seconds(1e-6)
 
@@ -160,19 +79,21 @@ const aiconfigurator = "fit of the operator times of aiconfigurator's database (
 // (testdata/h200_operators.json). Over PCIe, two L40S reach about 20 GB/s of
 // all-reduce, 63 % of PCIe 4.0, after 43 µs.
 func hopper() Calibration {
-	return Calibration{
-		Source:        aiconfigurator + " on H100 and H200; power, and the bandwidth of norms, of an H200 (hardware/testdata)",
-		GEMM:          Kernel{Compute: 0.80, Memory: 0.835, Fixed: 3.8 * us},
-		Attention:     Kernel{Compute: 0.61, Memory: 0.896, Fixed: 12 * us},
-		Element:       Kernel{Compute: 0.5, Memory: 0.72, Fixed: 2 * us},
-		AttentionRamp: 2 * 384,
-		Link:          0.62, LinkBase: 3.5 * us, LinkPerGPU: 1.75 * us,
-		OneShotBase: 4.3 * us, OneShotPerGPU: 0.09 * us,
-		PCIe: 0.60, PCIeBase: 35 * us, PCIePerGPU: 4 * us,
-		InterNode: 0.70, InterNodeBase: 15 * us,
-		Launch:      1.3 * us,
+	c := Calibration{
+		Source:      aiconfigurator + " on H100 and H200; power, and the bandwidth of norms, of an H200 (hardware/testdata)",
 		DecodeError: 0.15, PrefillError: 0.20,
 	}
+	c.gemm(0.80, 0.835, 3.8*us)
+	c.attention(0.61, 0.896, 12*us)
+	c.element(0.5, 0.72, 2*us)
+	c.link(0.62, 3.5*us, 1.75*us)
+	c.oneShot(4.3*us, 0.09*us)
+	k := &c.Constants
+	k[roofline.AttentionRamp] = 2 * 384
+	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.60, 35e-6, 4e-6
+	k[roofline.InterNodeShare], k[roofline.InterNodeBase] = 0.70, 15e-6
+	k[roofline.GraphNode] = 1.3e-6
+	return c
 }
 
 // DefaultCalibration is what stands in for a measured calibration of a GPU: the
@@ -188,12 +109,14 @@ func DefaultCalibration(g *GPU) Calibration {
 	default:
 		c = generation(g, c)
 	}
-	if c.Sustained == 0 { // its operators were timed at one rate, whatever held them back
-		c.Sustained = c.GEMM.Compute
+	k := &c.Constants
+	if k[roofline.GEMMSustained] == 0 { // its operators were timed at one rate, whatever held them back
+		k[roofline.GEMMSustained] = k[roofline.GEMMCompute]
 	}
-	c.ownAsOthers()
-	c.postedAsOthers()
-	c.Name, c.Power = "default for "+g.Generation, powerOfH200()
+	skinnyAsGEMM(k)
+	fusedAsOneShot(k)
+	powerOfH200(k)
+	c.Name = "default for " + g.Generation
 	return c
 }
 
@@ -227,9 +150,10 @@ func (h *heldBoard) sustained(g *GPU, burst float64) float64 {
 // generation adjusts the constants of Hopper to another generation of NVIDIA's
 // discrete GPUs.
 func generation(g *GPU, c Calibration) Calibration {
+	k := &c.Constants
 	switch g.Generation {
 	case "hopper":
-		c.Sustained = heldH200.sustained(g, c.GEMM.Compute)
+		k[roofline.GEMMSustained] = heldH200.sustained(g, k[roofline.GEMMCompute])
 		switch {
 		case g.Key == "h200-sxm-141gb": // timed here: 90 % of the products and attentions of prefills are within that
 			c.PrefillError = 0.15
@@ -238,34 +162,35 @@ func generation(g *GPU, c Calibration) Calibration {
 		}
 	case "ampere":
 		c.Source = aiconfigurator + " on A100 SXM"
-		c.GEMM = Kernel{Compute: 0.824, Memory: 0.741, Fixed: 7.4 * us}
-		c.Attention.Memory = 0.741
-		c.Link, c.LinkBase, c.LinkPerGPU = 0.50, 10*us, 1.6*us
-		c.OneShotBase, c.OneShotPerGPU = 4.5*us, 0.25*us // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
-		if g.L2 < 30e6 {                                 // GA102: graphics DRAM, no server measured
+		c.gemm(0.824, 0.741, 7.4*us)
+		k[roofline.AttentionMemory] = 0.741
+		c.link(0.50, 10*us, 1.6*us)
+		c.oneShot(4.5*us, 0.25*us) // 5.0, 5.5 and 6.5 µs over 2, 4 and 8 A100
+		if g.L2 < 30e6 {           // GA102: graphics DRAM, no server measured
 			c.Source = "constants of A100 and, for a board that its power limit holds back, the compute share of L40S (" + aiconfigurator + "); not measured on this chip"
-			c.GEMM.Compute, c.Attention.Compute = 0.626, 0.50
-			c.GEMM.Memory, c.Attention.Memory = 0.80, 0.80
+			k[roofline.GEMMCompute], k[roofline.AttentionCompute] = 0.626, 0.50
+			k[roofline.GEMMMemory], k[roofline.AttentionMemory] = 0.80, 0.80
 			c.DecodeError, c.PrefillError = 0.25, 0.40
 		}
 	case "ada":
 		c.Source = aiconfigurator + " on L40S"
-		c.GEMM = Kernel{Compute: 0.626, Memory: 0.762, Fixed: 3 * us}
-		c.Attention = Kernel{Compute: 0.50, Memory: 0.762, Fixed: 12 * us}
+		c.gemm(0.626, 0.762, 3*us)
+		c.attention(0.50, 0.762, 12*us)
 		c.DecodeError, c.PrefillError = 0.20, 0.30
-		if c.Sustained = heldL40S.sustained(g, c.GEMM.Compute); c.Sustained < c.GEMM.Compute {
+		k[roofline.GEMMSustained] = heldL40S.sustained(g, k[roofline.GEMMCompute])
+		if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
 			c.PrefillError = 0.40 // no board with less power for its peak was timed
 		}
 	case "blackwell":
 		c.Source = aiconfigurator + " on B200"
-		c.GEMM = Kernel{Compute: 0.71, Memory: 0.816, Fixed: 3.9 * us}
-		c.Attention.Memory = 0.816
+		c.gemm(0.71, 0.816, 3.9*us)
+		k[roofline.AttentionMemory] = 0.816
 		c.DecodeError, c.PrefillError = 0.20, 0.25
 	default: // Volta, Turing: no operator times are public
 		c.Source = "constants of A100 (" + aiconfigurator + "); nothing measured on " + g.Generation
-		c.GEMM = Kernel{Compute: 0.70, Memory: 0.741, Fixed: 7.4 * us}
-		c.Attention = Kernel{Compute: 0.40, Memory: 0.70, Fixed: 14 * us}
-		c.Link, c.LinkBase, c.LinkPerGPU = 0.50, 10*us, 1.6*us
+		c.gemm(0.70, 0.741, 7.4*us)
+		c.attention(0.40, 0.70, 14*us)
+		c.link(0.50, 10*us, 1.6*us)
 		c.DecodeError, c.PrefillError = 0.35, 0.45
 	}
 	return c
@@ -275,10 +200,10 @@ func generation(g *GPU, c Calibration) Calibration {
 // Thor at 88 % of its bandwidth in decode; launches are slower on their CPUs.
 func integrated(c Calibration) Calibration {
 	c.Source = "constants of Hopper (" + aiconfigurator + ") with the memory share seen on a Jetson Thor (ELANA, arXiv:2512.09946, table 4: 240 of 273 GB/s); not measured on this module"
-	c.GEMM = Kernel{Compute: 0.626, Memory: 0.85, Fixed: 8 * us}
-	c.Attention = Kernel{Compute: 0.40, Memory: 0.80, Fixed: 20 * us}
-	c.Element = Kernel{Compute: 0.5, Memory: 0.70, Fixed: 5 * us}
-	c.Launch = 3 * us
+	c.gemm(0.626, 0.85, 8*us)
+	c.attention(0.40, 0.80, 20*us)
+	c.element(0.5, 0.70, 5*us)
+	c.Constants[roofline.GraphNode] = 3e-6
 	c.DecodeError, c.PrefillError = 0.35, 0.60
 	return c
 }
@@ -287,8 +212,8 @@ func integrated(c Calibration) Calibration {
 // MI300X, 668 of 1307 TFLOP/s; the rest is Hopper's.
 func amd(c Calibration) Calibration {
 	c.Source = "GEMM share measured on an MI300X (stas00/ml-engineering: 668 of 1307 TFLOP/s); the rest as on Hopper"
-	c.GEMM = Kernel{Compute: 0.51, Memory: 0.75, Fixed: 6 * us}
-	c.Attention = Kernel{Compute: 0.35, Memory: 0.75, Fixed: 15 * us}
+	c.gemm(0.51, 0.75, 6*us)
+	c.attention(0.35, 0.75, 15*us)
 	c.DecodeError, c.PrefillError = 0.35, 0.45
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -85,40 +86,34 @@ func (f *CalibrationFile) Serves(engine string) bool {
 	return f.Engine != "" && (engine == f.Engine || strings.HasPrefix(engine, f.Engine+"-"))
 }
 
-// Apply lays the file's constants over the defaults of g. Where the file serves
-// the engine, host has what it knows of it.
-func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, host Host, err error) {
+// Apply lays the file's constants over the defaults of g, and over those of the
+// engine where the file serves it.
+func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error) {
 	if err := f.Check(g); err != nil {
-		return c, host, err
+		return c, err
 	}
 	c = DefaultCalibration(g)
-	held := c.Sustained < c.GEMM.Compute
-	f.put(&c, &host, engine, func(_ *Constant, v Value) float64 { return v.Value })
-	if _, ok := f.Values["gemm.sustained"]; !ok && !held { // nothing is known of a power limit
-		c.Sustained = c.GEMM.Compute
+	throttled := c.Constants[roofline.GEMMSustained] < c.Constants[roofline.GEMMCompute]
+	f.put(&c.Constants, engine, func(_ roofline.Constant, v Value) float64 { return v.Value })
+	if _, ok := f.Values["gemm.sustained"]; !ok && !throttled { // nothing is known of a power limit
+		c.Constants[roofline.GEMMSustained] = c.Constants[roofline.GEMMCompute]
 	}
-	c.Name, c.Source = f.Name, f.source()
-	return c, host, nil
+	c.Name, c.Source, c.Measured = f.Name, f.source(), true
+	return c, nil
 }
 
-// put sets every constant to what value makes of it.
-func (f *CalibrationFile) put(c *Calibration, h *Host, engine string, value func(*Constant, Value) float64) {
-	for i := range constants {
-		k := &constants[i]
-		v, ok := f.Values[k.Key]
-		switch {
-		case !ok:
-		case k.of != nil:
-			*k.of(c) = value(k, v)
-		case k.host != nil && f.Serves(engine):
-			*k.host(h) = value(k, v)
+// put sets every constant of the file to what value makes of it.
+func (f *CalibrationFile) put(c *roofline.Constants, engine string, value func(roofline.Constant, Value) float64) {
+	for _, k := range roofline.All() {
+		if v, ok := f.Values[k.String()]; ok && (!k.Info().Engine || f.Serves(engine)) {
+			c[k] = value(k, v)
 		}
 	}
-	if _, ok := f.Values["own.memory"]; !ok {
-		c.ownAsOthers()
+	if _, ok := f.Values["skinny_gemm.memory"]; !ok {
+		skinnyAsGEMM(c)
 	}
-	if _, ok := f.Values["posted.base"]; !ok {
-		c.postedAsOthers()
+	if _, ok := f.Values["fused_all_reduce.base"]; !ok {
+		fusedAsOneShot(c)
 	}
 }
 
@@ -140,9 +135,8 @@ func (f *CalibrationFile) source() string {
 // A Moved calibration has one uncertain constant moved to the slow end of its
 // 90 % interval.
 type Moved struct {
-	Key  string
-	Cal  Calibration
-	Host Host
+	Key string
+	Calibration
 }
 
 // Moved gives the calibrations that an interval is made of. How far a constant
@@ -150,38 +144,43 @@ type Moved struct {
 // the fit that it bounds. A constant that was left to the default may be off by
 // what the default's error is. What the GPU draws is left out: an interval is of times.
 func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
-	base, host, err := f.Apply(g, engine)
+	base, err := f.Apply(g, engine)
 	if err != nil {
 		return nil, err
 	}
 	var all []Moved
-	for i := range constants {
-		k := &constants[i]
-		v, ok := f.Values[k.Key]
-		used := k.of != nil || k.host != nil && f.Serves(engine)
-		if !ok || !used || k.Power() {
+	for _, k := range roofline.All() {
+		v, ok := f.Values[k.String()]
+		if !ok || k.Info().Engine && !f.Serves(engine) || k.IsPower() {
 			continue
 		}
-		m := Moved{k.Key, base, host}
-		f.put(&m.Cal, &m.Host, engine, func(c *Constant, w Value) float64 {
-			if c.Key != k.Key {
+		m := Moved{k.String(), base}
+		f.put(&m.Constants, engine, func(c roofline.Constant, w Value) float64 {
+			if c != k {
 				return w.Value
 			}
-			return c.slower(w.Value, f.width(c.Key, v, &base))
+			return c.Slower(w.Value, f.width(c.String(), v, &base))
 		})
 		all = append(all, m)
 	}
-	return append(all, unmeasured(&base, host)...), nil
+	return append(all, unmeasured(&base)...), nil
 }
 
-// unmeasured are the constants that no file has, each as far off as a default may
+// unmeasured are the transports that no file has, each as far off as a default may
 // be.
-func unmeasured(base *Calibration, host Host) []Moved {
+func unmeasured(base *Calibration) (all []Moved) {
 	e := max(base.DecodeError, base.PrefillError)
-	pcie, node := *base, *base
-	pcie.PCIe, pcie.PCIeBase, pcie.PCIePerGPU = base.PCIe*(1-e), base.PCIeBase.Times(1+e), base.PCIePerGPU.Times(1+e)
-	node.InterNode, node.InterNodeBase = base.InterNode*(1-e), base.InterNodeBase.Times(1+e)
-	return []Moved{{"pcie", pcie, host}, {"inter_node", node, host}}
+	for _, group := range [][]roofline.Constant{
+		{roofline.PCIeShare, roofline.PCIeBase, roofline.PCIePerGPU}, {roofline.InterNodeShare, roofline.InterNodeBase},
+	} {
+		section, _, _ := strings.Cut(group[0].String(), ".")
+		m := Moved{section, *base}
+		for _, c := range group {
+			m.Constants[c] = c.Slower(base.Constants[c], e)
+		}
+		all = append(all, m)
+	}
+	return all
 }
 
 // normal90 and normal95 are how many standard deviations the halves of these
@@ -237,9 +236,9 @@ func NewCalibration(g *GPU, dtype unit.Format) (*CalibrationFile, error) {
 		Values: map[string]Value{}, HeldOut: map[string]Residual{},
 	}
 	c := DefaultCalibration(g)
-	for i := range constants {
-		if k := &constants[i]; k.of != nil && !k.optional {
-			f.Values[k.Key] = Value{Value: *k.of(&c), From: "default for " + g.Generation}
+	for _, k := range roofline.All() {
+		if i := k.Info(); !i.Optional && !i.Unfiled {
+			f.Values[i.Key] = Value{Value: c.Constants[k], From: "default for " + g.Generation}
 		}
 	}
 	return f, nil

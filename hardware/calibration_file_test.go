@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +16,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -72,55 +74,62 @@ func TestCalibrationRoundTrip(t *testing.T) {
 
 // A section whose constants make one equation is there as a whole, or not.
 func TestCalibrationSectionsAreWhole(t *testing.T) {
-	for _, section := range []string{"wide", "experts", "choice"} {
+	for _, section := range []string{"wgmma_gemm", "moe_prefill", "moe_routing"} {
 		f := measured(t)
-		for _, c := range hardware.Constants() {
-			if strings.HasPrefix(c.Key, section+".") {
-				f.Values[c.Key] = hardware.Value{Value: 1e-3, N: 0, From: "default for hopper"}
+		for _, c := range roofline.All() {
+			if strings.HasPrefix(c.String(), section+".") {
+				f.Values[c.String()] = hardware.Value{Value: 1e-3, N: 0, From: "default for hopper"}
 			}
 		}
 		if _, err := hardware.ParseCalibration("mine.toml", f.Text()); err != nil {
 			t.Errorf("%s: %v", section, err)
 		}
-		for _, c := range hardware.Constants() {
-			v, ok := f.Values[c.Key]
-			if !ok || !strings.HasPrefix(c.Key, section+".") {
+		for _, c := range roofline.All() {
+			v, ok := f.Values[c.String()]
+			if !ok || !strings.HasPrefix(c.String(), section+".") {
 				continue
 			}
-			delete(f.Values, c.Key)
-			if _, err := hardware.ParseCalibration("mine.toml", f.Text()); err == nil || !strings.Contains(err.Error(), "has no "+c.Key) {
-				t.Errorf("without %s: %v", c.Key, err)
+			delete(f.Values, c.String())
+			if _, err := hardware.ParseCalibration("mine.toml", f.Text()); err == nil || !strings.Contains(err.Error(), "has no "+c.String()) {
+				t.Errorf("without %s: %v", c, err)
 			}
-			f.Values[c.Key] = v
+			f.Values[c.String()] = v
 		}
 	}
 }
 
 func TestCalibrationApplies(t *testing.T) {
 	f, g := measured(t), board(t, "h200")
-	c, host, err := f.Apply(g, "native")
+	c, err := f.Apply(g, "native")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.GEMM != (hardware.Kernel{Compute: 0.81, Memory: 0.83, Fixed: 3.25e-6}) || host.Step != 18e-6 || c.Name != "mine" {
-		t.Errorf("%+v, %+v", c, host)
+	k, d := &c.Constants, hardware.DefaultCalibration(g)
+	if k[roofline.GEMMCompute] != 0.81 || k[roofline.GEMMMemory] != 0.83 || k[roofline.GEMMFixed] != 3.25e-6 || k[roofline.HostStep] != 18e-6 || c.Name != "mine" {
+		t.Errorf("%+v", c)
 	}
-	d := hardware.DefaultCalibration(g)
-	if c.Attention != d.Attention || c.Launch != d.Launch || c.PCIe != d.PCIe || c.DecodeError != d.DecodeError {
-		t.Errorf("what was not measured is not the default: %+v", c)
+	measured := []string{"gemm.compute", "gemm.memory", "gemm.sustained", "gemm.fixed", "host.step"}
+	for _, x := range roofline.All() { // products of few rows go with all others
+		if !slices.Contains(measured, x.String()) && !strings.HasPrefix(x.String(), "skinny_gemm.") && k[x] != d.Constants[x] {
+			t.Errorf("%s was not measured and is %v, by default %v", x, k[x], d.Constants[x])
+		}
+	}
+	if k[roofline.SkinnyGEMMMemory] != 0.83 || k[roofline.SkinnyGEMMFixed] != 3.25e-6 || c.DecodeError != d.DecodeError {
+		t.Errorf("skinny GEMMs do not go with all others: %+v", c)
 	}
 	if !strings.Contains(c.Source, "measured on NVIDIA H200, 2026-11-21, cuBLASLt 13.1; 13 of 18 constants are defaults") {
 		t.Error(c.Source)
 	}
-	if c.Sustained != 0.68 {
-		t.Errorf("sustained %v", c.Sustained)
+	if k[roofline.GEMMSustained] != 0.68 {
+		t.Errorf("sustained %v", k[roofline.GEMMSustained])
 	}
 	delete(f.Values, "gemm.sustained")
-	if c, _, err = f.Apply(g, "native"); err != nil || c.Sustained != d.Sustained || d.Sustained >= d.GEMM.Compute {
-		t.Errorf("not measured: sustained %v, by default %v", c.Sustained, d.Sustained)
+	c, err = f.Apply(g, "native")
+	if got, was := c.Constants[roofline.GEMMSustained], d.Constants[roofline.GEMMSustained]; err != nil || got != was || was >= d.Constants[roofline.GEMMCompute] {
+		t.Errorf("not measured: sustained %v, by default %v", got, was)
 	}
-	if _, host, err := f.Apply(g, "vllm"); err != nil || host != (hardware.Host{}) {
-		t.Errorf("the host of another engine: %+v, %v", host, err)
+	if c, err := f.Apply(g, "vllm"); err != nil || c.Constants[roofline.HostStep] != 0 {
+		t.Errorf("the host of another engine: %+v, %v", c, err)
 	}
 	if !f.Serves("native") || f.Serves("native2") || f.Serves("") {
 		t.Error("Serves")
@@ -131,7 +140,7 @@ func TestCalibrationApplies(t *testing.T) {
 // the less is known of it.
 func TestCalibrationMoves(t *testing.T) {
 	f, g := measured(t), board(t, "h200")
-	base, _, err := f.Apply(g, "native")
+	base, err := f.Apply(g, "native")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,22 +149,29 @@ func TestCalibrationMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := 1 - max(base.DecodeError, base.PrefillError) // of a default
-	seen := map[string]hardware.Moved{}
+	seen := map[string]roofline.Constants{}
 	for _, m := range all {
-		seen[m.Key] = m
+		seen[m.Key] = m.Constants
 	}
-	if s := seen["gemm.sustained"].Cal; s.Sustained != 0.68*known || len(all) != 20 {
+	if s := seen["gemm.sustained"]; s[roofline.GEMMSustained] != 0.68*known || len(all) != 20 {
 		t.Errorf("%d constants moved", len(all))
 	}
-	m := seen["gemm.compute"].Cal
-	if m.GEMM.Compute >= 0.81*0.92 || m.GEMM.Compute <= 0.81*0.90 || m.GEMM.Memory != base.GEMM.Memory || m.Attention != base.Attention {
-		t.Errorf("gemm.compute moved to %v", m.GEMM)
+	for key, moved := range seen { // each alone; skinny GEMMs go with all others, and fused all-reduces with one-shot ones
+		for _, c := range roofline.All() {
+			section, _, _ := strings.Cut(c.String(), ".")
+			if moved[c] != base.Constants[c] && c.String() != key && section != key && section != "skinny_gemm" && section != "fused_all_reduce" {
+				t.Errorf("%s moves %s too", key, c)
+			}
+		}
 	}
-	if m := seen["attention.memory"].Cal; m.Attention.Memory != base.Attention.Memory*known {
-		t.Errorf("a default moved to %v from %v", m.Attention.Memory, base.Attention.Memory)
+	if m := seen["gemm.compute"][roofline.GEMMCompute]; m >= 0.81*0.92 || m <= 0.81*0.90 {
+		t.Errorf("gemm.compute moved to %v", m)
 	}
-	if h := seen["host.step"].Host; h.Step <= 18e-6 || h.Step > 19e-6 {
-		t.Errorf("host.step moved to %v", h.Step)
+	if m := seen["attention.memory"][roofline.AttentionMemory]; m != base.Constants[roofline.AttentionMemory]*known {
+		t.Errorf("a default moved to %v", m)
+	}
+	if h := seen["host.step"][roofline.HostStep]; h <= 18e-6 || h > 19e-6 {
+		t.Errorf("host.step moved to %v", h)
 	}
 	if _, err := f.Moved(board(t, "a100"), "native"); err == nil {
 		t.Error("moved on another GPU")
@@ -164,7 +180,7 @@ func TestCalibrationMoves(t *testing.T) {
 
 func TestCalibrationOfAnotherGPU(t *testing.T) {
 	f := measured(t)
-	_, _, err := f.Apply(board(t, "a100"), "native")
+	_, err := f.Apply(board(t, "a100"), "native")
 	if err == nil || !strings.Contains(err.Error(), `mine.toml: the calibration "mine" is of h200-sxm-141gb, not of a100-sxm-80gb`) {
 		t.Error(err)
 	}
@@ -253,6 +269,49 @@ func TestCalibrationMistakes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || !errors.As(err, &place) {
 			t.Errorf("%q for %q: got %v, want %q", c.new, c.old, err, c.says)
 		}
+	}
+}
+
+// Files of earlier versions, whose keys were others, are read as what they are now
+// called; a file that has both is refused.
+func TestFormerKeys(t *testing.T) {
+	f := measured(t)
+	for _, c := range roofline.All() {
+		if i := c.Info(); i.Optional && !i.Unfiled {
+			f.Values[i.Key] = hardware.Value{Value: 1e-3, From: "default for hopper"}
+		}
+	}
+	text := f.Text()
+	former := text
+	for _, c := range roofline.All() {
+		i := c.Info()
+		if i.Formerly == "" {
+			continue
+		}
+		section, key, _ := strings.Cut(i.Key, ".")
+		formerSection, formerKey, _ := strings.Cut(i.Formerly, ".")
+		former = strings.Replace(former, "\n["+section+"]\n", "\n["+formerSection+"]\n", 1)
+		_, rest, ok := strings.Cut(former, "\n["+formerSection+"]\n")
+		if !ok {
+			t.Fatalf("no section %s", formerSection)
+		}
+		renamed := strings.Replace("\n"+rest, "\n"+key+" = ", "\n"+formerKey+" = ", 1)[1:]
+		former = strings.TrimSuffix(former, rest) + renamed
+	}
+	if former == text || strings.Contains(former, "[skinny_gemm]") {
+		t.Fatal("nothing was renamed")
+	}
+	former = strings.Replace(former, "\n[mixture]\n", "\n[mixture]\nrow = {value = 0.01, n = 0, from = \"default for hopper\"}\n", 1) // which no law has any more
+	back, err := hardware.ParseCalibration("mine.toml", former)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := back.Text(); got != text {
+		t.Errorf("by former keys:\n%s", cmp.Diff(text, got))
+	}
+	both := strings.Replace(text, "\n[skinny_gemm]\n", "\n[own]\nmemory = {value = 0.5, n = 0, from = \"default\"}\n[skinny_gemm]\n", 1)
+	if _, err := hardware.ParseCalibration("mine.toml", both); err == nil || !strings.Contains(err.Error(), "are one constant: give it once") {
+		t.Errorf("a constant by two keys: %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -30,22 +31,7 @@ type calibrationText struct {
 	Tools   map[string]string `toml:"versions"`
 	Device  deviceText        `toml:"device"`
 
-	GEMM      map[string]valueText    `toml:"gemm"`
-	Own       map[string]valueText    `toml:"own"`
-	Wide      map[string]valueText    `toml:"wide"`
-	Mixture   map[string]valueText    `toml:"mixture"`
-	Experts   map[string]valueText    `toml:"experts"`
-	Choice    map[string]valueText    `toml:"choice"`
-	Attention map[string]valueText    `toml:"attention"`
-	Element   map[string]valueText    `toml:"element"`
-	Graph     map[string]valueText    `toml:"graph"`
-	Stream    map[string]valueText    `toml:"stream"`
-	Link      map[string]valueText    `toml:"link"`
-	OneShot   map[string]valueText    `toml:"one_shot"`
-	Posted    map[string]valueText    `toml:"posted"`
-	Power     map[string]valueText    `toml:"power"`
-	Host      map[string]valueText    `toml:"host"`
-	HeldOut   map[string]residualText `toml:"held_out"`
+	HeldOut map[string]residualText `toml:"held_out"`
 }
 
 type deviceText struct {
@@ -72,13 +58,45 @@ type residualText struct {
 	P90    float64 `toml:"p90"`
 }
 
-// sections gives the tables of constants by their names.
-func (t *calibrationText) sections() map[string]map[string]valueText {
-	return map[string]map[string]valueText{
-		"gemm": t.GEMM, "own": t.Own, "wide": t.Wide, "mixture": t.Mixture, "experts": t.Experts, "choice": t.Choice,
-		"attention": t.Attention, "element": t.Element, "graph": t.Graph, "stream": t.Stream,
-		"link": t.Link, "one_shot": t.OneShot, "posted": t.Posted, "power": t.Power, "host": t.Host,
+// sections reads the tables of constants, by the names that they have now or had
+// formerly.
+func (r *calibrationReader) sections() (map[string]map[string]valueText, error) {
+	var all map[string]toml.Primitive
+	meta, err := toml.Decode(r.text, &all)
+	if err != nil {
+		return nil, readError(r.file, r.text, err)
 	}
+	out := map[string]map[string]valueText{}
+	for _, name := range sectionNames() {
+		section, ok := all[name]
+		if !ok {
+			continue
+		}
+		values := map[string]valueText{}
+		if err := meta.PrimitiveDecode(section, &values); err != nil {
+			return nil, readError(r.file, r.text, err)
+		}
+		out[name] = values
+	}
+	for _, key := range meta.Undecoded() {
+		if _, ok := out[key[0]]; ok && len(key) > 1 {
+			return nil, r.unknown(key, &meta)
+		}
+	}
+	return out, nil
+}
+
+// sectionNames lists the tables of constants, those of earlier versions last.
+func sectionNames() (names []string) {
+	for _, s := range roofline.Sections() {
+		names = append(names, s.Name)
+	}
+	for _, c := range roofline.All() {
+		if section, _, _ := strings.Cut(c.Info().Formerly, "."); section != "" && !slices.Contains(names, section) {
+			names = append(names, section)
+		}
+	}
+	return names
 }
 
 // ReadCalibration reads a calibration file.
@@ -114,8 +132,14 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	if t.Schema != CalibrationSchema { // first: a file of another kind has all keys wrong
 		return nil, r.at("schema", "the schema is %q: want schema = %q", t.Schema, CalibrationSchema)
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return nil, r.unknown(unknown[0], &meta)
+	for _, key := range meta.Undecoded() {
+		if !slices.Contains(sectionNames(), key[0]) {
+			return nil, r.unknown(key, &meta)
+		}
+	}
+	sections, err := r.sections()
+	if err != nil {
+		return nil, err
 	}
 	f := &CalibrationFile{
 		File: file, Name: t.Name, GPU: t.GPU, Engine: t.Engine, Kernels: t.Kernels, TP: t.TP, Made: t.Made.UTC(), Version: t.Version, Tools: t.Tools,
@@ -124,7 +148,7 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	if err := r.head(f, &t); err != nil {
 		return nil, err
 	}
-	if err := r.values(f, t.sections()); err != nil {
+	if err := r.values(f, sections); err != nil {
 		return nil, err
 	}
 	return f, r.heldOut(f, t.HeldOut)
@@ -143,7 +167,7 @@ func (r *calibrationReader) unknown(key toml.Key, meta *toml.MetaData) error {
 	known := keysIn[valueText]()
 	switch {
 	case len(key) == 1:
-		known = keysIn[calibrationText]()
+		known = append(keysIn[calibrationText](), sectionNames()...)
 	case key[0] == "device":
 		known = keysIn[deviceText]()
 	case key[0] == "held_out":
@@ -191,42 +215,72 @@ func (r *calibrationReader) head(f *CalibrationFile, t *calibrationText) (err er
 }
 
 // whole are sections of optional constants of which one alone is of no use.
-var whole = []string{"wide", "experts", "choice"}
+var whole = []string{"wgmma_gemm", "moe_prefill", "moe_routing"}
+
+// retired is a constant of earlier files that no law has any more.
+const retired = "mixture.row"
+
+// known sorts the constants of a file by what they are called now.
+func (r *calibrationReader) known(sections map[string]map[string]valueText) (map[roofline.Constant]valueText, error) {
+	out := map[roofline.Constant]valueText{}
+	for _, name := range slices.Sorted(maps.Keys(sections)) {
+		for _, key := range slices.Sorted(maps.Keys(sections[name])) {
+			if name+"."+key == retired {
+				continue
+			}
+			c := roofline.ConstantOf(name + "." + key)
+			if c == roofline.None || c.Info().Unfiled {
+				return nil, r.at(name+"."+key, "%q is not a constant of %s; %s", key, name, hint(key, constantsIn(name)))
+			}
+			if _, twice := out[c]; twice {
+				return nil, r.at(name+"."+key, "%s.%s and %s are one constant: give it once", name, key, c)
+			}
+			out[c] = sections[name][key]
+		}
+	}
+	return out, nil
+}
+
+// constantsIn lists the keys of a section.
+func constantsIn(section string) (keys []string) {
+	for _, c := range roofline.All() {
+		for _, key := range []string{c.Info().Key, c.Info().Formerly} {
+			if s, k, _ := strings.Cut(key, "."); s == section && !c.Info().Unfiled {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
 
 // values checks every constant.
 func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[string]valueText) error {
-	for _, name := range slices.Sorted(maps.Keys(sections)) {
-		var known []string
-		for i := range constants {
-			if s, key, _ := strings.Cut(constants[i].Key, "."); s == name {
-				known = append(known, key)
-			}
-		}
-		var unknown []string
-		for key := range sections[name] {
-			if !slices.Contains(known, key) {
-				unknown = append(unknown, key)
-			}
-		}
-		if slices.Sort(unknown); len(unknown) > 0 {
-			return r.at(name+"."+unknown[0], "%q is not a constant of %s; %s", unknown[0], name, hint(unknown[0], known))
-		}
+	given, err := r.known(sections)
+	if err != nil {
+		return err
 	}
-	for i := range constants {
-		k := &constants[i]
-		section, key, _ := strings.Cut(k.Key, ".")
-		t, ok := sections[section][key]
+	begun := map[string]bool{}
+	for c := range given {
+		section, _, _ := strings.Cut(c.Info().Key, ".")
+		begun[section] = true
+	}
+	for _, c := range roofline.All() {
+		k := c.Info()
+		section, _, _ := strings.Cut(k.Key, ".")
+		t, ok := given[c]
 		switch {
-		case !ok && slices.Contains(whole, section) && len(sections[section]) > 0:
+		case k.Unfiled:
+			continue
+		case !ok && slices.Contains(whole, section) && begun[section]:
 			return r.at(section, "the file has no %s (%s), but others of %s: give all of them or none", k.Key, k.Help, section)
-		case !ok && !k.optional:
+		case !ok && !k.Optional:
 			return r.at(k.Key, "the file has no %s (%s): give its value, or the default's with n = 0", k.Key, k.Help)
 		case !ok:
 			continue
-		case k.host != nil && f.Engine == "":
+		case k.Engine && f.Engine == "":
 			return r.at(k.Key, "%s is an engine's and the file names none: want engine = \"native\"", k.Key)
 		}
-		v, err := r.value(k, &t)
+		v, err := r.value(c, &t)
 		if err != nil {
 			return err
 		}
@@ -236,15 +290,16 @@ func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[s
 }
 
 // value checks one constant.
-func (r *calibrationReader) value(k *Constant, t *valueText) (v Value, err error) {
+func (r *calibrationReader) value(c roofline.Constant, t *valueText) (v Value, err error) {
+	k := c.Info()
 	if t.Value == nil {
-		return v, r.at(k.Key, "%s has no value: want value = %s", k.Key, k.quantity.want())
+		return v, r.at(k.Key, "%s has no value: want value = %s", k.Key, k.Quantity.Want())
 	}
-	if v.Value, err = k.quantity.read(t.Value); err != nil || !k.Valid(v.Value) {
-		return v, r.at(k.Key+".value", "%s is %v: want %s", k.Key, t.Value, k.quantity.want())
+	if v.Value, err = read(k.Quantity, t.Value); err != nil || !c.Valid(v.Value) {
+		return v, r.at(k.Key+".value", "%s is %v: want %s", k.Key, t.Value, k.Quantity.Want())
 	}
 	if t.Uncertainty != nil {
-		if v.Uncertainty, err = k.quantity.read(t.Uncertainty); err != nil || !(v.Uncertainty >= 0 && v.Uncertainty <= 1e6) {
+		if v.Uncertainty, err = read(k.Quantity, t.Uncertainty); err != nil || !(v.Uncertainty >= 0 && v.Uncertainty <= 1e6) {
 			return v, r.at(k.Key+".uncertainty", "the uncertainty of %s is %v: want half of its 95 %% interval, in what the value is in", k.Key, t.Uncertainty)
 		}
 	}
@@ -266,23 +321,23 @@ func (r *calibrationReader) value(k *Constant, t *valueText) (v Value, err error
 }
 
 // read takes a number as TOML has it, or a string with a unit.
-func (q quantity) read(v any) (float64, error) {
+func read(q roofline.Quantity, v any) (float64, error) {
 	switch v := v.(type) {
 	case int64:
-		if !q.timed() {
+		if !q.Timed() {
 			return float64(v), nil
 		}
 	case float64:
-		if !q.timed() {
+		if !q.Timed() {
 			return v, nil
 		}
 	case string:
 		var s unit.Seconds
-		if err := s.UnmarshalText([]byte(v)); q.timed() && err == nil && strings.HasSuffix(v, "s") {
+		if err := s.UnmarshalText([]byte(v)); q.Timed() && err == nil && strings.HasSuffix(v, "s") {
 			return float64(s), nil
 		}
 	}
-	return math.NaN(), fmt.Errorf("not %s", q.want())
+	return math.NaN(), fmt.Errorf("not %s", q.Want())
 }
 
 // heldOut checks the errors of rows that were left out of the fit.
@@ -293,30 +348,30 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		h := all[key]
+		h, c := all[key], roofline.ConstantOf(key)
 		switch {
-		case ConstantOf(key) == nil:
-			return r.at("held_out."+key, "%q is no constant; %s", key, hint(key, keysOf(constants)))
+		case c == roofline.None:
+			return r.at("held_out."+key, "%q is no constant; %s", key, hint(key, constantKeys()))
 		case h.N < 1 || !(h.Median >= 0 && h.Median <= h.P90 && h.P90 < 10):
 			return r.at("held_out."+key, "the error of %s is n %d, median %v, p90 %v: want shares of the time, the median no more than the p90, of 1 row at least", key, h.N, h.Median, h.P90)
-		case f.Values[key].N == 0:
+		case f.Values[c.String()].N == 0:
 			return r.at("held_out."+key, "%s was not fitted, so no row was left out of its fit", key)
 		}
-		f.HeldOut[key] = Residual(h)
+		f.HeldOut[c.String()] = Residual(h)
 	}
-	for i := range constants {
-		k := &constants[i]
-		if _, ok := f.HeldOut[k.Key]; !ok && k.quantity == share && k.of != nil && f.Values[k.Key].N >= 2 {
+	for _, c := range roofline.All() {
+		k := c.Info()
+		if _, ok := f.HeldOut[k.Key]; !ok && k.Quantity == roofline.Share && !k.Engine && f.Values[k.Key].N >= 2 {
 			return r.at("held_out", "held_out has no %q, which was fitted: an interval cannot be made without it", k.Key)
 		}
 	}
 	return nil
 }
 
-func keysOf(all []Constant) []string {
-	keys := make([]string, len(all))
-	for i := range all {
-		keys[i] = all[i].Key
+// constantKeys lists the keys of all constants.
+func constantKeys() (keys []string) {
+	for _, c := range roofline.All() {
+		keys = append(keys, c.String())
 	}
 	return keys
 }

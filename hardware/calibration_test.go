@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -49,17 +50,18 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 	var prefill, decode []float64
 	for _, r := range h200Timings(t) {
 		var flops, bytes float64
-		k := c.GEMM
+		k := &c.Constants
+		compute, memory, fixed := k[roofline.GEMMCompute], k[roofline.GEMMMemory], k[roofline.GEMMFixed]
 		switch {
 		case r.Op == "gemm":
 			flops, bytes = 2*r.M*r.N*r.K, 2*(r.N*r.K+r.M*r.K+r.M*r.N)
 		case r.Op == "prefill_attention" && r.Tokens >= 1024:
-			k = c.Attention
-			flops = 4 * 32 * 128 * (r.Tokens*(r.Tokens+1)/2 + r.Tokens*c.AttentionRamp/2)
+			compute, memory, fixed = k[roofline.AttentionCompute], k[roofline.AttentionMemory], k[roofline.AttentionFixed]
+			flops = 4 * 32 * 128 * (r.Tokens*(r.Tokens+1)/2 + r.Tokens*k[roofline.AttentionRamp]/2)
 		default:
 			continue
 		}
-		want := float64(k.Fixed) + max(flops/(k.Compute*float64(peak)), bytes/(k.Memory*float64(g.Bandwidth)))
+		want := fixed + max(flops/(compute*float64(peak)), bytes/(memory*float64(g.Bandwidth)))
 		miss := math.Abs(want/r.TimeS - 1)
 		off[r.Op] = append(off[r.Op], miss)
 		switch {
@@ -102,7 +104,7 @@ func TestHopperDefaultsOnH200(t *testing.T) {
 }
 
 // What is taken from the H200's operators is what they give: the rate of a square
-// product held at the power limit, and the bandwidth of a norm.
+// product at the power limit, and the bandwidth of a norm.
 func TestHopperConstantsFromH200(t *testing.T) {
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
 	if err != nil {
@@ -120,17 +122,19 @@ func TestHopperConstantsFromH200(t *testing.T) {
 			norms[r.Tokens] = r.TimeS
 		}
 	}
-	if math.Abs(sustained/c.Sustained-1) > 1e-3 {
-		t.Errorf("sustained %v of the peak, measured %v", c.Sustained, sustained)
+	if math.Abs(sustained/c.Constants[roofline.GEMMSustained]-1) > 1e-3 {
+		t.Errorf("sustained %v of the peak, measured %v", c.Constants[roofline.GEMMSustained], sustained)
 	}
 	share := 2 * 2 * 8192 * 4096 / (norms[8192] - norms[1]) / float64(g.Bandwidth)
-	if math.Abs(share/c.Element.Memory-1) > 0.01 {
-		t.Errorf("element-wise kernels at %v of the bandwidth, measured %v", c.Element.Memory, share)
+	if math.Abs(share/c.Constants[roofline.ElementwiseMemory]-1) > 0.01 {
+		t.Errorf("element-wise kernels at %v of the bandwidth, measured %v", c.Constants[roofline.ElementwiseMemory], share)
 	}
 }
 
-// Boards of Hopper with another limit are held back more or less than the H200, by
-// the power that they have for their peak; what was not seen held back is not.
+func sustained(c hardware.Calibration) float64 { return c.Constants[roofline.GEMMSustained] }
+
+// Boards of Hopper with another limit are slowed more or less than the H200, by
+// the power that they have for their peak; what was not seen slowed is not.
 func TestSustainedByBoard(t *testing.T) {
 	share := func(name string) (c hardware.Calibration) {
 		g, err := hardware.Find(llmprof.HardwareTOML, name)
@@ -139,19 +143,19 @@ func TestSustainedByBoard(t *testing.T) {
 		}
 		return hardware.DefaultCalibration(&g)
 	}
-	if a, b := share("h100").Sustained, share("h200").Sustained; a != b {
+	if a, b := sustained(share("h100")), sustained(share("h200")); a != b {
 		t.Errorf("H100 and H200 are one chip at one limit, but sustain %v and %v", a, b)
 	}
-	pcie, nvl, grace := share("h100-pcie-80gb").Sustained, share("h200-nvl-141gb").Sustained, share("gh200-96gb").Sustained
-	if sxm := share("h200").Sustained; !(pcie < sxm && sxm < nvl && nvl < grace && grace < 0.80) {
+	pcie, nvl, grace := sustained(share("h100-pcie-80gb")), sustained(share("h200-nvl-141gb")), sustained(share("gh200-96gb"))
+	if sxm := sustained(share("h200")); !(pcie < sxm && sxm < nvl && nvl < grace && grace < 0.80) {
 		t.Errorf("sustained: PCIe of 350 W %v, SXM of 700 W %v, NVL of 600 W for less peak %v, GH200 of 900 W %v", pcie, sxm, nvl, grace)
 	}
-	if l4, l40s := share("l4"), share("l40s"); !(l4.Sustained < l40s.Sustained) || l4.PrefillError <= l40s.PrefillError {
-		t.Errorf("an L4 of 72 W sustains %v ±%v, an L40S %v ±%v", l4.Sustained, l4.PrefillError, l40s.Sustained, l40s.PrefillError)
+	if l4, l40s := share("l4"), share("l40s"); !(sustained(l4) < sustained(l40s)) || l4.PrefillError <= l40s.PrefillError {
+		t.Errorf("an L4 of 72 W sustains %v ±%v, an L40S %v ±%v", sustained(l4), l4.PrefillError, sustained(l40s), l40s.PrefillError)
 	}
 	for _, name := range []string{"a100", "l40s", "rtx-4090-24gb", "b200", "t4", "agx-thor-128gb", "mi300x", "h20-96gb"} {
-		if c := share(name); c.Sustained != c.GEMM.Compute {
-			t.Errorf("%s sustains %v of %v", name, c.Sustained, c.GEMM.Compute)
+		if c := share(name); c.Constants[roofline.GEMMSustained] != c.Constants[roofline.GEMMCompute] {
+			t.Errorf("%s sustains %v of %v", name, c.Constants[roofline.GEMMSustained], c.Constants[roofline.GEMMCompute])
 		}
 	}
 }

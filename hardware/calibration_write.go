@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -47,9 +48,9 @@ func (f *CalibrationFile) Text() string {
 	f.writeValues(line)
 	if len(f.HeldOut) > 0 {
 		line("\n# Errors of rows that were left out of the fit, a third at a time, as shares of their time.\n[held_out]")
-		for i := range constants {
-			if h, ok := f.HeldOut[constants[i].Key]; ok {
-				line("%s = {n = %d, median = %s, p90 = %s}", quote(constants[i].Key), h.N, number(h.Median), number(h.P90))
+		for _, c := range roofline.All() {
+			if h, ok := f.HeldOut[c.String()]; ok {
+				line("%s = {n = %d, median = %s, p90 = %s}", quote(c.String()), h.N, number(h.Median), number(h.P90))
 			}
 		}
 	}
@@ -74,49 +75,34 @@ func (f *CalibrationFile) writeDevice(line func(string, ...any)) {
 	}
 }
 
-// heads say what the sections are.
-var heads = map[string]string{
-	"gemm":      "Products with weights: fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)).",
-	"own":       "Products of a decode step of few sequences, by the engine's own kernels: fixed + bytes / (memory × bandwidth) + rows × row × bytes of weights / bandwidth.",
-	"wide":      "Products of a decode step of many sequences, by the engine's own kernels: fixed + bytes of weights / (memory × bandwidth) + again × bytes of inputs and results / bandwidth.",
-	"experts":   "The experts of a prompt, by the engine's own kernels: fixed of gemm + √(C² + M²) + (gather or sum) × bytes of pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth).",
-	"choice":    "The choice of a prompt's experts, and the order of the pairs of a token and an expert: fixed + pairs × pair + experts × expert.",
-	"stream":    "Kernels that no CUDA graph has.",
-	"mixture":   "The mixture of a layer in a decode step, by the engine's own kernels: fixed, or several, + bytes / (memory × bandwidth) + again × bytes that come again / bandwidth, or + row × bytes that rows meet / bandwidth.",
-	"attention": "Between the projections of softmax attention, by the same equation; each query of a prefill sees ramp/2 keys more.",
-	"element":   "Norms, activations, rotary, cache writes, by the same equation.",
-	"graph":     "Kernels of a CUDA graph.",
-	"link":      "All-reduce over n GPUs: base + n × per_gpu + 2(n-1)/n × bytes / (share × link).",
-	"one_shot":  "The latency of small all-reduces that engines do over peer memory.",
-	"posted":    "What an own product takes longer that sums over n GPUs itself, by the same equation.",
-	"power":     "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up.",
-	"host":      "The engine and its host.",
-}
-
 func (f *CalibrationFile) writeValues(line func(string, ...any)) {
+	about := map[string]string{}
+	for _, s := range roofline.Sections() {
+		about[s.Name] = s.About
+	}
 	last := ""
-	for i := range constants {
-		k := &constants[i]
+	for _, c := range roofline.All() {
+		k := c.Info()
 		v, ok := f.Values[k.Key]
 		if !ok {
 			continue
 		}
 		section, key, _ := strings.Cut(k.Key, ".")
 		if section != last {
-			line("\n# %s\n[%s]", heads[section], section)
+			line("\n# %s.\n[%s]", about[section], section)
 			last = section
 		}
 		uncertainty := ""
 		if v.N >= 2 {
-			uncertainty = "uncertainty = " + k.quantity.text(v.Uncertainty) + ", "
+			uncertainty = "uncertainty = " + written(k.Quantity, v.Uncertainty) + ", "
 		}
-		line("%s = {value = %s, %sn = %d, from = %s}", key, k.quantity.text(v.Value), uncertainty, v.N, quote(v.From))
+		line("%s = {value = %s, %sn = %d, from = %s}", key, written(k.Quantity, v.Value), uncertainty, v.N, quote(v.From))
 	}
 }
 
-// text writes a value as read reads it.
-func (q quantity) text(v float64) string {
-	if q.timed() {
+// written is a value as read reads it.
+func written(q roofline.Quantity, v float64) string {
+	if q.Timed() {
 		return quote(unit.Seconds(v).String())
 	}
 	return number(v)

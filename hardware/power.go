@@ -1,27 +1,6 @@
 package hardware
 
-// Power says what a GPU draws. Idle and Waiting apart, its figures are shares of
-// what lies between the waiting power and the power limit, added up. What
-// arithmetic draws is not among them: it follows from the rates of bursts and of
-// sustained work (Calibration.Sustained).
-type Power struct {
-	Memory  float64 // while its memory runs at the rate that kernels of its kind reach
-	Network float64 // while its links do
-	Fixed   float64 // while a kernel starts and ends
-
-	// Own and Attention are Memory of an engine's own products of few rows and of
-	// decode attention. What they draw beyond Memory the multiprocessors do, whose clocks
-	// the power limit lowers: they can be above 1.
-	Own, Attention float64
-
-	// Waiting is what it draws at full clocks while it waits for its host: a share of
-	// what lies between the idle power and the power limit.
-	Waiting float64
-
-	// Idle, a share of the whole limit, stands in where no source gives the idle
-	// power.
-	Idle float64
-}
+import "llmprof/roofline"
 
 // powerOfH200 is what an H200 drew, whose limit is 700 W; no other GPU was measured.
 //
@@ -36,6 +15,8 @@ type Power struct {
 //     (validate/observations/h200.csv), so those rows are scored apart.
 //   - Network, Own, Attention: not measured apart; kernels are taken to draw what the
 //     products of a library do for the bytes that they move.
-func powerOfH200() Power {
-	return Power{Memory: 0.70, Own: 0.70, Attention: 0.70, Network: 0.15, Fixed: 0.16, Waiting: 0.068, Idle: 0.11}
+func powerOfH200(c *roofline.Constants) {
+	c[roofline.PowerMemory], c[roofline.PowerSkinnyGEMM], c[roofline.PowerAttention] = 0.70, 0.70, 0.70
+	c[roofline.PowerNetwork], c[roofline.PowerFixed] = 0.15, 0.16
+	c[roofline.PowerWaiting], c[roofline.PowerIdle] = 0.068, 0.11
 }

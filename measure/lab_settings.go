@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"llmprof/analytic"
-	"llmprof/hardware"
 	"llmprof/measure/engine"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
@@ -83,20 +82,12 @@ func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analyti
 	if err != nil {
 		return nil, err
 	}
-	g, err := l.GPUs.GPU("h200")
-	if err != nil {
-		return nil, err
-	}
-	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), analytic.Engine{Name: p.Engine})
-	if err != nil {
-		return nil, err
-	}
-	e, err := analytic.Predict(&analytic.Case{
-		Model: m, Machine: machine, Scheme: scheme.For(&g), Parallel: analytic.Parallelism{TP: p.TP},
+	n, err := analytic.Count(&analytic.Case{
+		Model: m, Scheme: scheme, Parallel: analytic.Parallelism{TP: p.TP},
 		Workload: analytic.Workload{Batch: p.Batch, Prompt: max(tokens-1, 1), Gen: 1, AllLogits: p.Elana},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the theory of %s: %w", m.Name, err)
 	}
-	return &e.Memory, nil
+	return &n.Memory, nil
 }

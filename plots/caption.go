@@ -55,7 +55,7 @@ func gpusPart(c *analytic.Case, v Variable) string {
 }
 
 func enginePart(c *analytic.Case) string {
-	if e := c.Machine.Engine.Name; e != "" {
+	if e := c.Machine.Engine.Profile().Name; e != "" {
 		return e + " engine"
 	}
 	return ""

@@ -6,6 +6,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/plots"
@@ -25,7 +26,7 @@ func exampleCase() (*analytic.Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := analytic.ParseEngine("native")
+	engine, err := engine.Parse("native")
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 )
@@ -24,11 +25,15 @@ func testCase(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := analytic.ParseEngine("native")
+	e, err := engine.Parse("native")
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), e)
+	constants, err := analytic.Constants(&g, e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine, err := analytic.NewMachine(&g, constants, e)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -43,7 +44,7 @@ type work struct {
 	share float64
 	flops unit.FLOPs
 	bytes unit.Bytes // of memory, or of the wire for collectives
-	bound analytic.Bound
+	bound roofline.Bound
 	time  unit.Seconds
 	done  bool
 	parts [4]unit.Seconds // expected time by bound, to bound a sum by
@@ -66,7 +67,7 @@ func (w *work) add(l *analytic.Line, part float64) {
 	w.parts[l.Bound] += l.Expected.Times(part)
 	for b := range w.parts {
 		if w.parts[b] > w.parts[w.bound] {
-			w.bound = analytic.Bound(b)
+			w.bound = roofline.Bound(b)
 		}
 	}
 }

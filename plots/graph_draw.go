@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -83,7 +84,7 @@ func (g *graph) phaseNote(r *analytic.Report) string {
 
 // keys are the entries of the legend.
 func (g *graph) keys() (keys []key) {
-	for _, b := range []analytic.Bound{analytic.ByCompute, analytic.ByMemory, analytic.ByNetwork, analytic.ByLaunch} {
+	for _, b := range []roofline.Bound{roofline.ByCompute, roofline.ByMemory, roofline.ByNetwork, roofline.ByLaunch} {
 		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
 			box.Min.X += (keyWidth - swatch) / 2
 			boundMark(c, b, vg.Point{X: box.Min.X, Y: box.Min.Y - 0.2})

@@ -8,9 +8,10 @@ import (
 	"llmprof/models"
 )
 
-// The report lists the norms of a block first. Most read the residual stream, but
-// some read what the block has made: the norms after a block (Gemma 2, OLMo 2), of
-// a low rank, of queries and keys, and the gated norm behind a scan.
+// The report lists most norms of a block first, and those of queries, keys and low
+// ranks behind all products that read the stream. Some of the former read what the block
+// has made, as the gated norm behind a scan, and the latter belong each behind the
+// product that makes what it reads.
 
 // maker is the operator that makes what norm k of a block reads, and whether the
 // norm reads something else than the residual stream. The last operator of the
@@ -62,8 +63,8 @@ func leadNorm(b *models.Block) string {
 	return b.Norms[0].Name
 }
 
-// settleNorms moves the norms that read what their block has made behind what
-// makes it, and behind the collective that sums that.
+// settleNorms moves the norms that read what their block has made right behind what
+// makes it, or behind the collective that sums that.
 func settleNorms(l *models.Layer, ops []op) []op {
 	ops = slices.Clone(ops)
 	for i := range l.Blocks {
@@ -75,28 +76,34 @@ func settleNorms(l *models.Layer, ops []op) []op {
 			if from < 0 || !inside || leads(l, name) {
 				continue
 			}
-			if to := madeAt(ops, from, by); to > from {
-				o := ops[from]
+			o := ops[from]
+			switch to := madeAt(ops, from, by); {
+			case to > from:
 				ops = slices.Insert(slices.Delete(ops, from, from+1), to, o)
+			case to >= 0 && to < from:
+				ops = slices.Insert(slices.Delete(ops, from, from+1), to+1, o)
 			}
 		}
 	}
 	return ops
 }
 
-// madeAt is where the operator by is behind operator from, -1 if it is not.
+// madeAt is where the operator by is: the first behind operator from, else the last
+// ahead of it, -1 if there is none. Collectives that sum it belong to it.
 func madeAt(ops []op, from int, by string) int {
 	if by == "" {
 		return len(ops) - 1
 	}
-	for i := from + 1; i < len(ops); i++ {
-		if ops[i].name != by && (by != "scan" || !strings.HasSuffix(ops[i].name, "scan")) {
-			continue
+	made := func(o op) bool { return o.name == by || by == "scan" && strings.HasSuffix(o.name, "scan") }
+	at := slices.IndexFunc(ops[from+1:], made) + from + 1
+	if at == from { // there is none behind
+		at = from - 1
+		for at >= 0 && !made(ops[at]) {
+			at--
 		}
-		for i+1 < len(ops) && ops[i+1].kind == analytic.Collective {
-			i++
-		}
-		return i
 	}
-	return -1
+	for at >= 0 && at+1 < len(ops) && ops[at+1].kind == analytic.Collective {
+		at++
+	}
+	return at
 }

@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // TestOddGraphs draws graphs of what no model has, or says what is wrong with it.
 func TestOddGraphs(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 1, 8)
-	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, FLOPs: 1e9, Weights: 1e6, Expected: 1e-3, Share: 1}
+	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1}
 	with := func(f func(*analytic.Line)) analytic.Line { l := one; f(&l); return l }
 	many := make([]analytic.Line, 1000)
 	for i := range many {
@@ -97,7 +98,7 @@ func FuzzGraph(f *testing.F) {
 	f.Add("experts.gate_up_proj", "attention + moe", 0.0, 5e-324, 5e-324, 5e-324)
 	f.Add("all_reduce", "", 1.0, 1.0, 1.0, 1e300)
 	f.Fuzz(func(t *testing.T, name, layer string, flops, weights, time, share float64) {
-		l := analytic.Line{Name: name, Layer: layer, FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights), Expected: unit.Seconds(time), Share: share}
+		l := analytic.Line{Name: name, Layer: layer, Work: roofline.Work{FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights)}, Expected: unit.Seconds(time), Share: share}
 		other := l
 		other.Name, other.Share = "input_layernorm", 0.5
 		r := &analytic.Report{PrefillOps: []analytic.Line{other, l}, DecodeOps: []analytic.Line{l}}

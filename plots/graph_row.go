@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // The measures of a row.
@@ -75,7 +75,7 @@ func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
 	fill(c, box, Paper())
 	ink := Faint()
 	if n.wire {
-		ink = BoundColor(analytic.ByNetwork)
+		ink = BoundColor(roofline.ByNetwork)
 	}
 	outline(c, box, ink)
 	s := Bold(CaptionSize, Ink())
@@ -135,7 +135,7 @@ func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) 
 
 // boundMark draws a bound as a field of its colour with its first letter, for
 // who does not see the colour.
-func boundMark(c *draw.Canvas, b analytic.Bound, at vg.Point) {
+func boundMark(c *draw.Canvas, b roofline.Bound, at vg.Point) {
 	box := vg.Rectangle{Min: at, Max: vg.Point{X: at.X + swatch, Y: at.Y + swatch}}
 	fill(c, box, BoundColor(b))
 	outline(c, box, Faint())

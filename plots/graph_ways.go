@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // drawRoute draws a way with rounded corners, and the sum that it ends in.
@@ -57,7 +57,7 @@ func port(c *draw.Canvas, n *node, p vg.Point) {
 	var path vg.Path
 	c.SetColor(Ink())
 	if n.wire {
-		c.SetColor(BoundColor(analytic.ByNetwork))
+		c.SetColor(BoundColor(roofline.ByNetwork))
 		r = 2.9
 		path.Move(vg.Point{X: p.X, Y: p.Y + r})
 		path.Line(vg.Point{X: p.X + r, Y: p.Y})

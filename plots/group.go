@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/roofline"
 )
 
 // A group is a kind of operator that breakdowns add up.
@@ -85,9 +86,9 @@ func (g group) dress() dress {
 	case elementwise:
 		return rgb(0xbf, 0xb9, 0x94, plain)
 	case collectives:
-		return dress{ink: BoundColor(analytic.ByNetwork)}
+		return dress{ink: BoundColor(roofline.ByNetwork)}
 	case host:
-		return dress{ink: BoundColor(analytic.ByLaunch)}
+		return dress{ink: BoundColor(roofline.ByLaunch)}
 	}
 	return dress{Paper(), rising}
 }

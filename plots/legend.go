@@ -4,7 +4,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // A key is one entry of a legend: what it draws beside its text.
@@ -68,7 +68,7 @@ func lineKey(text string, s draw.LineStyle) key {
 }
 
 // boundKeys are the entries for the resources.
-func boundKeys(bounds ...analytic.Bound) (keys []key) {
+func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	for _, b := range bounds {
 		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
 			fill(c, box, BoundColor(b))

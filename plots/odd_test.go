@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // TestOddOperators draws what no model has, or says what is wrong with it.
 func TestOddOperators(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
-	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, FLOPs: 1e9, Weights: 1e6, Expected: 1e-3, Share: 1, Energy: 1}
+	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1, Energy: 1}
 	with := func(f func(*analytic.Line)) analytic.Line { l := one; f(&l); return l }
 	many := make([]analytic.Line, 1000)
 	for i := range many {
@@ -164,7 +165,7 @@ func FuzzRoofline(f *testing.F) {
 	f.Add(1e300, 1e-300, 1e300, 1.0, 5e-324, 1e300, 1e-300, 1e300)
 	f.Fuzz(func(t *testing.T, a, b, s, share, a2, b2, s2, share2 float64) {
 		line := func(a, b, s, share float64) analytic.Line {
-			return analytic.Line{Name: "op", Format: unit.BF16, FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b), Expected: unit.Seconds(s), Share: share}
+			return analytic.Line{Name: "op", Format: unit.BF16, Work: roofline.Work{FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b)}, Expected: unit.Seconds(s), Share: share}
 		}
 		r := &analytic.Report{PrefillOps: []analytic.Line{line(a, b, s, share)}, DecodeOps: []analytic.Line{line(a2, b2, s2, share2)}}
 		if fig, err := Roofline(c, r); err == nil {

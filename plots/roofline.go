@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -115,8 +116,8 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 	p.X.Tick.Marker = decades{label: func(v float64) string { return fmt.Sprintf("%g", v) }}
 	p.Y.Tick.Marker = decades{label: func(v float64) string { return si(v, "") }}
 	p.Add(grid{}, v)
-	var bounds []analytic.Bound
-	for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {
+	var bounds []roofline.Bound
+	for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
 		if slices.ContainsFunc(v.dots, func(d dot) bool { return d.bound == b }) {
 			bounds = append(bounds, b)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -13,7 +14,7 @@ import (
 type dot struct {
 	name  string
 	mark  PhaseMark
-	bound analytic.Bound
+	bound roofline.Bound
 	x, y  float64 // FLOP/byte, FLOP/s
 	share float64 // of the phase's time
 }
@@ -41,7 +42,7 @@ func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
 func dots(lines []analytic.Line, m PhaseMark) (ds []dot, none int, err error) {
 	type sum struct {
 		flops, traffic, time, share, most float64
-		bound                             analytic.Bound
+		bound                             roofline.Bound
 	}
 	var names []string
 	sums := map[string]*sum{}
@@ -92,7 +93,7 @@ func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
 			_, peak := m.Runs(f)
 			rs = append(rs, roof{
 				format: f, peak: float64(peak), bandwidth: float64(m.GPU.Bandwidth),
-				computeEff: m.Cal.GEMM.Compute, memoryEff: m.Cal.GEMM.Memory,
+				computeEff: m.Cal.Constants[roofline.GEMMCompute], memoryEff: m.Cal.Constants[roofline.GEMMMemory],
 			})
 		}
 	}

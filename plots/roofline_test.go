@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/recorder"
 
 	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // looked are the cases that pictures were looked at of.
@@ -80,7 +81,7 @@ func TestRooflineLabelsTouchNothing(t *testing.T) {
 			checkLayout(t, f)
 			var marks []vg.Rectangle
 			for _, p := range paintings(f) {
-				for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {
+				for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
 					if p.ink == BoundColor(b) {
 						marks = append(marks, p.box)
 					}

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // The sizes of a figure: as wide as the text of a page, so that it is neither
@@ -48,20 +48,20 @@ func Alarm() color.Color { return color.NRGBA{0xb0, 0x1e, 0x2d, 255} }
 // four differ in lightness (L* 31, 71, 51 and 86), so they survive a greyscale
 // print, and in hue along the blue-yellow axis, so that those who confuse red
 // and green tell them apart.
-func BoundColor(b analytic.Bound) color.Color {
+func BoundColor(b roofline.Bound) color.Color {
 	switch b {
-	case analytic.ByCompute:
+	case roofline.ByCompute:
 		return color.NRGBA{0x1d, 0x4a, 0x87, 255} // deep blue
-	case analytic.ByMemory:
+	case roofline.ByMemory:
 		return color.NRGBA{0xe6, 0x9f, 0x00, 255} // orange of Okabe and Ito, jfly.uni-koeln.de/color
-	case analytic.ByNetwork:
+	case roofline.ByNetwork:
 		return color.NRGBA{0x1b, 0x8a, 0x7a, 255} // teal
 	}
 	return color.NRGBA{0xd3, 0xd8, 0xe0, 255} // launch: pale grey
 }
 
 // BoundInk is the colour of text that is legible on BoundColor.
-func BoundInk(b analytic.Bound) color.Color { return inkOn(BoundColor(b)) }
+func BoundInk(b roofline.Bound) color.Color { return inkOn(BoundColor(b)) }
 
 // inkOn is dark or light, whichever is legible on c.
 func inkOn(c color.Color) color.Color {

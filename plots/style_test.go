@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/plot/vg"
 
-	"llmprof/analytic"
+	"llmprof/roofline"
 )
 
 // lab is a colour in CIE L*a*b* under D65.
@@ -66,7 +66,7 @@ type paint struct {
 // palettes are the colours that areas of one picture have.
 func palettes() map[string][]paint {
 	all := map[string][]paint{}
-	for b := analytic.ByCompute; b <= analytic.ByLaunch; b++ {
+	for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
 		all["bounds"] = append(all["bounds"], paint{b.String(), BoundColor(b), plain})
 	}
 	for _, l := range memoryLayers() {
@@ -104,8 +104,8 @@ func TestPalettesAreToldApart(t *testing.T) {
 // TestBoundColorsDiffer holds the four colours of every picture farther apart.
 func TestBoundColorsDiffer(t *testing.T) {
 	for kind, eye := range blind() {
-		for a := analytic.ByCompute; a <= analytic.ByLaunch; a++ {
-			for b := analytic.ByCompute; b < a; b++ {
+		for a := roofline.ByCompute; a <= roofline.ByLaunch; a++ {
+			for b := roofline.ByCompute; b < a; b++ {
 				delta, grey := apart(eye, BoundColor(a), BoundColor(b))
 				if delta < 20 {
 					t.Errorf("%s: %v and %v differ by ΔE %.0f, want 20", kind, a, b, delta)

@@ -1,8 +1,8 @@
 package validate
 
 // A fit says that a constant of the theory was fitted on observations like
-// those that it names; an empty field is any. Its constant has the name that
-// Constants has.
+// those that it names; an empty field is any. Its constant has the key that
+// package roofline gives it.
 type fit struct {
 	source, engine, mode, gpu, model string
 	metric                           Metric
@@ -13,7 +13,7 @@ type fit struct {
 const (
 	llama  = "llama3.1-8b"
 	launch = "host.launch of transformers"
-	graph  = "host.small_kernel and engine.repeat of transformers in a graph"
+	graph  = "host.small_kernel and attention.copies of transformers in a graph"
 	fixed  = "power.fixed"
 )
 

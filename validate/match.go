@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -23,7 +25,7 @@ type Scorer struct {
 	Calibration func(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error)
 
 	// change, if not nil, alters the constants of every estimate.
-	change func(*hardware.Calibration, *analytic.Engine) error
+	change func(*roofline.Constants)
 
 	models  map[string]found[*models.Model]
 	gpus    map[string]found[*hardware.GPU]
@@ -150,7 +152,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownGPU, err}
 	}
-	engine, err := profile(c)
+	runs, err := engine.ParseMode(c.Engine, c.Mode)
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
@@ -163,23 +165,23 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}
-	question.Machine, err = s.machine(question, g, engine)
+	question.Machine, err = s.machine(question, g, runs)
 	return question, err
 }
 
 // machine is what the case runs on, by the calibration of its GPU and engine.
-func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, engine analytic.Engine) (*analytic.Machine, error) {
+func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
 	var file *hardware.CalibrationFile
 	if s.Calibration != nil {
 		var err error
-		if file, err = s.Calibration(g, engine.Name); err != nil {
+		if file, err = s.Calibration(g, e.Profile().Name); err != nil {
 			return nil, &mismatch{Impossible, err}
 		}
 	}
 	if s.change != nil {
-		return s.changed(g, engine, file)
+		return s.changed(g, e, file)
 	}
-	m, err := c.Calibrated(g, engine, file)
+	m, err := c.Calibrated(g, e, file)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
@@ -188,20 +190,13 @@ func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, engine analytic.Engi
 
 // changed is the machine with the constants altered. Its interval is that of the
 // generation: nobody asks for one, and making one takes some twenty estimates.
-func (s *Scorer) changed(g *hardware.GPU, engine analytic.Engine, file *hardware.CalibrationFile) (*analytic.Machine, error) {
-	cal := hardware.DefaultCalibration(g)
-	if file != nil {
-		var host hardware.Host
-		var err error
-		if cal, host, err = file.Apply(g, engine.Name); err != nil {
-			return nil, &mismatch{Impossible, err}
-		}
-		engine = engine.With(host)
+func (s *Scorer) changed(g *hardware.GPU, e analytic.Engine, file *hardware.CalibrationFile) (*analytic.Machine, error) {
+	cal, err := analytic.Constants(g, e, file)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
 	}
-	if err := s.change(&cal, &engine); err != nil {
-		return nil, err
-	}
-	m, err := analytic.NewMachine(g, cal, engine)
+	s.change(&cal.Constants)
+	m, err := analytic.NewMachine(g, cal, e)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
@@ -216,24 +211,6 @@ func schemeOf(c *Config) (s analytic.Scheme, err error) {
 		return s, nil
 	}
 	return s, s.KV.UnmarshalText([]byte(c.KV))
-}
-
-// profile is the engine's profile in the theory, or for one without a profile
-// of its own that of the engine it is most like.
-func profile(c *Config) (analytic.Engine, error) {
-	switch {
-	case c.Engine == "tensorrt-edge-llm": // fused kernels and a CUDA graph; neither its host time nor what its kernels carry is published
-		e, err := analytic.ParseEngine("native")
-		e.Carries = analytic.Carries{}
-		return e, err
-	case c.Engine == "transformers" && c.Mode == "graph":
-		return analytic.ParseEngine("transformers-graph")
-	case c.Engine == "elana": // transformers in a graph of its own, whose cache is neither fixed in length nor copied
-		e, err := analytic.ParseEngine("transformers-graph")
-		e.Repeat = 0
-		return e, err
-	}
-	return analytic.ParseEngine(c.Engine)
 }
 
 // A span is a predicted figure. Energies have no floor and no interval.
@@ -314,7 +291,7 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
 	stops := float64(c.Batch-1) / float64(c.Gen)
-	burst := 1 - float64(p.first.Prefill.Held/p.first.Prefill.Expected)
+	burst := 1 - float64(p.first.Prefill.Throttled/p.first.Prefill.Expected)
 	s.expected += stops * burst * float64(p.first.TTFT.Expected)
 	*s.low += stops * burst * float64(p.first.TTFT.Low)
 	*s.high += stops * float64(p.first.TTFT.High)

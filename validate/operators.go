@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -42,7 +43,7 @@ type OperatorPrediction struct {
 	analytic.Span // the interval is that of a whole phase
 	FLOPs         unit.FLOPs
 	Bytes         unit.Bytes // between memory and the chip; of what is included, activations stay on the chip
-	Bound         analytic.Bound
+	Bound         roofline.Bound
 }
 
 // Error is predicted over observed, less 1.
@@ -128,11 +129,6 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 		lines, phase, whole = report.DecodeOps, &report.Decode, &report.TPOT
 	}
 	wide := float64(whole.High/whole.Expected) - 1
-	if !p.Decode && at.Engine == "native" {
-		if lines, err = lastNorm(lines, c); err != nil {
-			return &mismatch{Impossible, err}
-		}
-	}
 	var used []string
 	sum := &OperatorPrediction{}
 	for i := range p.Rows {
@@ -160,27 +156,6 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	return nil
 }
 
-// lastNorm is the lines of a prefill with the final norm of one token of each
-// sequence, as in a decode step that has it as a kernel of its own: the native engine
-// norms the last alone, where the estimate has all of them, as most engines do.
-func lastNorm(prefill []analytic.Line, c *analytic.Case) ([]analytic.Line, error) {
-	const name = "norm"
-	apart, machine := *c, *c.Machine
-	machine.Engine.Carries = analytic.Carries{}
-	apart.Machine = &machine
-	one, err := analytic.Explain(&apart)
-	if err != nil {
-		return nil, err
-	}
-	out := slices.Clone(prefill)
-	for i := range out {
-		if k := slices.IndexFunc(one.DecodeOps, func(l analytic.Line) bool { return l.Name == name }); k >= 0 && out[i].Name == name {
-			out[i] = one.DecodeOps[k]
-		}
-	}
-	return out, nil
-}
-
 // predicted is the estimate of a row: of all layers' lines of its name, and of
 // those that it includes. It is nil if there is no line of its name.
 func predicted(m *analytic.Machine, lines []analytic.Line, row *OperatorRow, wide float64) *OperatorPrediction {
@@ -197,7 +172,7 @@ func predicted(m *analytic.Machine, lines []analytic.Line, row *OperatorRow, wid
 		return nil
 	}
 	out := &OperatorPrediction{}
-	all := m.Fused(append(slices.Clone(own), others...)...)
+	all := m.Combined(append(slices.Clone(own), others...)...)
 	out.Floor, out.Expected = all.Floor, max(all.Expected, all.Floor)
 	out.Low, out.High = max(out.Expected.Times(1-wide), out.Floor), out.Expected.Times(1+wide)
 	out.FLOPs, out.Bound = all.FLOPs, all.Bound

@@ -11,6 +11,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -71,7 +72,7 @@ func TestOperators(t *testing.T) {
 	}
 	row := &d.Rows[0]
 	want := lines["gate_up_proj"].Expected + lines["post_attention_layernorm"].Expected + lines["activation"].Expected
-	if math.Abs(float64(row.Predicted.Expected/want-1)) > 1e-12 || row.Predicted.Bound != analytic.ByMemory {
+	if math.Abs(float64(row.Predicted.Expected/want-1)) > 1e-12 || row.Predicted.Bound != roofline.ByMemory {
 		t.Errorf("expected %v, %v-bound, want %v", row.Predicted.Expected, row.Predicted.Bound, want)
 	}
 	gateUp := lines["gate_up_proj"]
@@ -96,11 +97,12 @@ func TestOperators(t *testing.T) {
 		t.Errorf("sum %+v, step %+v, off by %v", d.Sum, d.Step.Predicted, d.Off())
 	}
 	norm, last := phases[0].Rows[1].Predicted, lines["norm"]
-	alone := float64(c.Machine.Cal.Element.Fixed) + float64(last.Traffic())/(c.Machine.Cal.Element.Memory*float64(c.Machine.GPU.Bandwidth))
+	k := &c.Machine.Cal.Constants
+	alone := k[roofline.ElementwiseFixed] + float64(last.Traffic())/(k[roofline.ElementwiseMemory]*float64(c.Machine.GPU.Bandwidth))
 	if math.Abs(float64(norm.Expected)/alone-1) > 1e-9 || norm.Bytes != last.Traffic() || last.In != "lm_head" {
 		t.Errorf("the norm of a prefill's last token: %+v, want a kernel of its own, %v s and %v", norm, alone, last.Traffic())
 	}
-	if p := phases[0].Rows[0].Predicted; p.Bound != analytic.ByCompute || p.FLOPs < 1e12 {
+	if p := phases[0].Rows[0].Predicted; p.Bound != roofline.ByCompute || p.FLOPs < 1e12 {
 		t.Errorf("prefill: %+v", p)
 	}
 }
@@ -129,7 +131,7 @@ func TestOperatorsAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := e.Decode.Expected - c.Machine.Engine.Host
+	whole := e.Decode.Expected - unit.Seconds(c.Machine.Cal.Constants[roofline.HostStep])
 	if sum := p.Sum.Predicted.Expected; math.Abs(float64(sum/whole-1)) > 1e-9 {
 		t.Errorf("the operators are expected to take %v, the step without its host %v", sum, whole)
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
@@ -78,7 +78,7 @@ func servedBy(r *result.Result) (string, error) {
 		said = append(said, m.Source)
 	}
 	said = append(said, slices.Sorted(maps.Keys(r.Engine.Versions))...)
-	known := slices.IndexFunc(said, func(name string) bool { _, err := analytic.ParseEngine(name); return name != "" && err == nil })
+	known := slices.IndexFunc(said, func(name string) bool { _, err := engine.Parse(name); return name != "" && err == nil })
 	if known < 0 {
 		return "", errors.New("which engine the server runs is not known: neither its version nor its metrics say it")
 	}

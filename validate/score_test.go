@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
-	"llmprof/hardware"
+	"llmprof/analytic/engine"
 )
 
 // TestScoreOdd holds that whatever cannot be scored is among those skipped, with
@@ -95,7 +95,7 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	burst := prefill.Predicted - float64(alone.Prefill.Held) // among decode steps it is not held at the power limit
+	burst := prefill.Predicted - float64(alone.Prefill.Throttled) // among decode steps it is not throttled
 	if want := step.Predicted + 15*burst/128; math.Abs(closed.Predicted-want) > 1e-12 {
 		t.Errorf("%v s, want %v s", closed.Predicted, want)
 	}
@@ -126,11 +126,15 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if name == "" {
 			name = r.Engine
 		}
-		e, err := analytic.ParseEngine(name)
+		e, err := engine.Parse(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		machine, err := analytic.NewMachine(g, hardware.DefaultCalibration(g), e)
+		constants, err := analytic.Constants(g, e, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine, err := analytic.NewMachine(g, constants, e)
 		if err != nil {
 			t.Fatal(err)
 		}

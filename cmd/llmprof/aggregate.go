@@ -9,7 +9,6 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/hardware"
 	"llmprof/measure/aggregate"
 	record "llmprof/measure/result"
 	"llmprof/models"
@@ -66,10 +65,6 @@ func allowFlags(cmd *cobra.Command, o *aggregate.Options) {
 	cmd.Flags().BoolVar(&o.AllowMissing, "allow-missing", false, "add what is there where processes are missing")
 }
 
-// countedOn is the GPU that FLOPs are counted for: those that a model needs are
-// the same on all.
-const countedOn = "h200"
-
 // makeReport aggregates results, with FLOPs from the table of models. Of some
 // that cannot be aggregated the error is beside the report of the others; nil
 // is returned where there are no others.
@@ -78,15 +73,7 @@ func (a *app) makeReport(results []*record.Result, o aggregate.Options) (*aggreg
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		return nil, err
-	}
-	g, err := gpus.GPU(countedOn)
-	if err != nil {
-		return nil, err
-	}
-	o.FLOPs = aggregate.Analytic(table, &g)
+	o.FLOPs = aggregate.Analytic(table)
 	report, err := aggregate.Make(results, o)
 	if err != nil && len(report.Experiments) == 0 {
 		return nil, err

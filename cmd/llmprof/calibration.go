@@ -78,7 +78,7 @@ func (ans *answer) machine(engine analytic.Engine) (*analytic.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := all.only(ans.gpu, engine.Name)
+	file, err := all.only(ans.gpu, engine.Profile().Name)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,10 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -59,7 +61,7 @@ func (q *question) check() error {
 
 // answer computes what was asked.
 func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
-	engine, err := analytic.ParseEngine(q.engine)
+	runs, err := engine.Parse(q.engine)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -75,7 +77,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
 	}
 	ans.choosePrice()
-	if ans.Machine, err = ans.machine(engine); err != nil {
+	if ans.Machine, err = ans.machine(runs); err != nil {
 		return nil, err
 	}
 	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {
@@ -167,19 +169,22 @@ func (ans *answer) choosePrice() {
 // apply puts the shares that were given in place of those of c.
 func (e *efficiencies) apply(c hardware.Calibration) hardware.Calibration {
 	var set []string
-	put := func(flag string, share float64, to ...*float64) {
+	put := func(flag string, share float64, to ...roofline.Constant) {
 		if share == 0 {
 			return
 		}
-		for _, t := range to {
-			*t = share
+		for _, k := range to {
+			if c.Constants[k] > 0 { // a kernel class of which nothing is known stays so
+				c.Constants[k] = share
+			}
 		}
 		set = append(set, fmt.Sprintf("%s %g", flag, share))
 	}
-	put("--compute-eff", e.compute, &c.GEMM.Compute, &c.Attention.Compute, &c.Sustained)
-	put("--memory-eff", e.memory, &c.GEMM.Memory, &c.Own.Memory, &c.Attention.Memory, &c.Element.Memory)
-	put("--link-eff", e.link, &c.Link, &c.PCIe)
-	put("--inter-node-eff", e.interNode, &c.InterNode)
+	put("--compute-eff", e.compute, roofline.GEMMCompute, roofline.AttentionCompute, roofline.GEMMSustained, roofline.MoEPrefillCompute)
+	put("--memory-eff", e.memory, roofline.GEMMMemory, roofline.SkinnyGEMMMemory, roofline.WGMMAMemory, roofline.MoEDecodeMemory, roofline.MoEPrefillMemory,
+		roofline.AttentionMemory, roofline.ElementwiseMemory)
+	put("--link-eff", e.link, roofline.LinkShare, roofline.PCIeShare)
+	put("--inter-node-eff", e.interNode, roofline.InterNodeShare)
 	if len(set) > 0 {
 		c.Name += " with " + strings.Join(set, ", ")
 	}

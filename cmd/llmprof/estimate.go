@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -102,7 +103,7 @@ func (q *question) machineFlags(cmd *cobra.Command) {
 	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	calibrationFlag(cmd, &q.calibration)
 	f.BoolVar(&q.offline, "offline", false, "never use the network")
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(analytic.EngineNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(engine.Names()...))
 }
 
 func (a *app) runEstimate(ctx context.Context, q *question) error {

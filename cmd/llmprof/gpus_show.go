@@ -9,6 +9,7 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -114,31 +115,33 @@ func peakTable(g *hardware.GPU) render.Table {
 func calibrationFields(g *hardware.GPU) render.Fields {
 	c := hardware.DefaultCalibration(g)
 	if f, err := hardware.BuiltIn(llmprof.Calibrations, g, "native"); err == nil && f != nil {
-		c, _, _ = f.Apply(g, "native") // BuiltIn checked it
+		c, _ = f.Apply(g, "native") // BuiltIn checked it
 	}
-	kernel := func(k hardware.Kernel) []string {
-		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, after %v", 100*k.Compute, 100*k.Memory, k.Fixed)}
+	k := &c.Constants
+	kernel := func(compute, memory, fixed roofline.Constant) []string {
+		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, after %v", 100*k[compute], 100*k[memory], unit.Seconds(k[fixed]))}
 	}
 	return render.Fields{Title: "In practice", Rows: []render.Field{
 		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
-		{Name: "Products", Lines: kernel(c.GEMM)},
-		{Name: "Own products", Lines: []string{fmt.Sprintf("an engine's, of few rows: %.0f %% of the bandwidth, after %v; %.1f %% of the weights' time more for each row",
-			100*c.Own.Memory, c.Own.Fixed, 100*c.Own.Row)}},
-		{Name: "Power limit", Lines: []string{limitText(g, &c)}},
-		{Name: "Attention", Lines: kernel(c.Attention)},
-		{Name: "Element-wise", Lines: kernel(c.Element)},
-		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the rate, after %v and %v a GPU", 100*c.Link, c.LinkBase, c.LinkPerGPU)}},
+		{Name: "GEMM", Lines: kernel(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed)},
+		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("of few rows: %.0f %% of the bandwidth, after %v; %.1f %% of the weights' time more for each row",
+			100*k[roofline.SkinnyGEMMMemory], unit.Seconds(k[roofline.SkinnyGEMMFixed]), 100*k[roofline.SkinnyGEMMRow])}},
+		{Name: "Power limit", Lines: []string{limitText(g, k)}},
+		{Name: "Attention", Lines: kernel(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed)},
+		{Name: "Element-wise", Lines: kernel(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed)},
+		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the rate, after %v and %v a GPU", 100*k[roofline.LinkShare],
+			unit.Seconds(k[roofline.LinkBase]), unit.Seconds(k[roofline.LinkPerGPU]))}},
 		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError, 100*c.DecodeError)}},
 	}}
 }
 
 // limitText is what the power limit leaves of the rate of products, and what waiting draws.
-func limitText(g *hardware.GPU, c *hardware.Calibration) string {
-	held := "one rate of products is known, whatever holds it back"
-	if c.Sustained < c.GEMM.Compute {
-		held = fmt.Sprintf("holds large products to %.1f %% of the peak", 100*c.Sustained)
+func limitText(g *hardware.GPU, k *roofline.Constants) string {
+	limit := "one rate of products is known, whatever throttles it"
+	if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
+		limit = fmt.Sprintf("throttles large products to %.1f %% of the peak", 100*k[roofline.GEMMSustained])
 	}
-	return fmt.Sprintf("%s; a GPU that waits for its host draws %.1f %% of what lies between idle power and the %v", held, 100*c.Power.Waiting, g.TDP)
+	return fmt.Sprintf("%s; a GPU that waits for its host draws %.1f %% of what lies between idle power and the %v", limit, 100*k[roofline.PowerWaiting], g.TDP)
 }
 
 // A sheetJSON is a GPU for programs.

@@ -3,8 +3,8 @@ package main
 import (
 	"math"
 
-	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -126,7 +126,7 @@ type phaseJSON struct {
 	Expected unit.Seconds   `json:"expected_s"`
 	Held     unit.Seconds   `json:"held_s"`
 	Slowed   float64        `json:"slowed"`
-	Bound    analytic.Bound `json:"bound"`
+	Bound    roofline.Bound `json:"bound"`
 	Traffic  unit.Bytes     `json:"traffic_bytes"`
 	Wire     unit.Bytes     `json:"wire_bytes"`
 	Layers   []layerSumJSON `json:"layers"`
@@ -162,7 +162,7 @@ type opJSON struct {
 	Acts      unit.Bytes     `json:"act_bytes"`
 	Wire      unit.Bytes     `json:"wire_bytes"`
 	Intensity *float64       `json:"intensity"`
-	Bound     analytic.Bound `json:"bound"`
+	Bound     roofline.Bound `json:"bound"`
 	Floor     unit.Seconds   `json:"floor_s"`
 	Expected  unit.Seconds   `json:"expected_s"`
 	Share     float64        `json:"share"`

@@ -3,11 +3,13 @@ package main
 import (
 	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/roofline"
 )
 
 // json is the estimate for programs.
 func (ans *answer) json() any {
 	w, s, c := &ans.Workload, &ans.Scheme, &ans.Machine.Cal
+	k := &c.Constants
 	runs, _ := ans.Machine.Runs(s.Act)
 	j := &estimateJSON{
 		Schema: estimateSchema, Model: modelOf(ans.Model),
@@ -17,10 +19,11 @@ func (ans *answer) json() any {
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: runs,
 			Scheme: s.Name, SchemeReason: ans.schemeWhy,
 		},
-		Engine: ans.Machine.Engine.Name,
+		Engine: ans.Machine.Engine.Profile().Name,
 		Calibration: calibrationJSON{
 			Name: c.Name, Source: c.Source, PrefillError: c.PrefillError, DecodeError: c.DecodeError,
-			ComputeEff: c.GEMM.Compute, SustainedEff: c.Sustained, WaitingShare: c.Power.Waiting, MemoryEff: c.GEMM.Memory, LinkEff: c.Link, InterNodeEff: c.InterNode,
+			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting], MemoryEff: k[roofline.GEMMMemory],
+			LinkEff: k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],
 		},
 		Memory:     memoryOf(&ans.Memory),
 		Prefill:    ans.phaseOf(&ans.Prefill, ans.PrefillOps),
@@ -85,7 +88,7 @@ func memoryOf(m *analytic.Memory) memoryJSON {
 func (ans *answer) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON {
 	shown, _ := top(lines, ans.q.top)
 	j := &phaseJSON{
-		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Held: p.Held, Slowed: p.Slowed,
+		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Held: p.Throttled, Slowed: p.Clock,
 		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
 	}
 	for _, l := range analytic.Layers(lines) {

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -124,12 +125,7 @@ func total(lines []analytic.Line) (sum analytic.Line) {
 	var by [4]unit.Seconds
 	for i := range lines {
 		l := &lines[i]
-		sum.FLOPs += l.FLOPs
-		sum.Weights += l.Weights
-		sum.KV += l.KV
-		sum.State += l.State
-		sum.Acts += l.Acts
-		sum.Wire += l.Wire
+		sum.Work.Add(&l.Work, 1)
 		sum.Floor += l.Floor
 		sum.Expected += l.Expected
 		sum.Share += l.Share
@@ -137,7 +133,7 @@ func total(lines []analytic.Line) (sum analytic.Line) {
 	}
 	for b := range by {
 		if by[b] > by[sum.Bound] {
-			sum.Bound = analytic.Bound(b)
+			sum.Bound = roofline.Bound(b)
 		}
 	}
 	return sum

@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -69,7 +70,7 @@ func (ans *answer) setup() render.Fields {
 		{Name: "GPU", Lines: []string{ans.gpuLine(g)}},
 		{Name: "Split", Lines: []string{ans.splitLine()}},
 		{Name: "Formats", Lines: []string{ans.schemeLine()}},
-		{Name: "Engine", Lines: []string{ans.Machine.Engine.Name + ": " + ans.Machine.Engine.Source}},
+		{Name: "Engine", Lines: []string{ans.Machine.Engine.Profile().Name + ": " + ans.Machine.Engine.Profile().Source}},
 		{Name: "Calibration", Lines: []string{fmt.Sprintf("%s: %s; error ±%.0f %% in prefill, ±%.0f %% in decode",
 			c.Name, c.Source, 100*c.PrefillError, 100*c.DecodeError)}},
 	}}
@@ -162,8 +163,8 @@ func (ans *answer) held() string {
 		name  string
 		phase *analytic.Phase
 	}{{"the prefill", &ans.Prefill}, {"a decode step", &ans.Decode}} {
-		if h := p.phase.Held; h > 0 {
-			all = append(all, fmt.Sprintf("%v of %s, whose arithmetic it slows %.2f times", h, p.name, p.phase.Slowed))
+		if h := p.phase.Throttled; h > 0 {
+			all = append(all, fmt.Sprintf("%v of %s, whose arithmetic it slows %.2f times", h, p.name, p.phase.Clock))
 		}
 	}
 	if len(all) == 0 {
@@ -236,7 +237,7 @@ func trimFloat(v float64) string {
 }
 
 // painted is a bound in its colour.
-func painted(b analytic.Bound) render.Painted {
+func painted(b roofline.Bound) render.Painted {
 	colors := [...]render.Color{render.Compute, render.Memory, render.Network, render.Launch}
 	return render.Painted{Value: b, Color: colors[int(b)%len(colors)]}
 }

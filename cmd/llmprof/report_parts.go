@@ -61,7 +61,7 @@ func (ans *answer) assumptions() render.Notes {
 
 // sources are where every table's figure was read.
 func (ans *answer) sources() render.Fields {
-	c, e := &ans.Machine.Cal, &ans.Machine.Engine
+	c, e := &ans.Machine.Cal, ans.Machine.Engine.Profile()
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Model", Lines: []string{ans.Model.Name + ": " + ans.Model.Source}},
 		{Name: "GPU", Lines: append([]string{ans.gpu.Name + ": " + ans.gpu.Source}, ans.gpu.Traps...)},

@@ -116,7 +116,7 @@ func differences(r *record.Result, ans *answer) (why []string) {
 	check("generated length", r.Workload.GenLen, w.Gen)
 	check("weights", storedFormat(r.Workload.Weights), ans.Scheme.Weights.String())
 	check("TP", r.Parallelism.TP, max(p.TP, 1))
-	check("engine", resultEngine(r), pageEngine(ans.Machine.Engine.Name))
+	check("engine", resultEngine(r), pageEngine(ans.Machine.Engine.Profile().Name))
 	keys := []string{}
 	for _, g := range r.Machine.GPUs {
 		keys = append(keys, g.Key)

@@ -10,9 +10,9 @@ import (
 	compare "llmprof/validate"
 )
 
-// ablateSchema names the form of an ablation's JSON, which schema/ablate.v1.json
+// ablateSchema names the form of an ablation's JSON, which schema/ablate.v2.json
 // describes.
-const ablateSchema = "llmprof.ablate/v1"
+const ablateSchema = "llmprof.ablate/v2"
 
 // checkAblate refuses what an ablation has no use for.
 func (v *validation) checkAblate() error {
@@ -58,8 +58,8 @@ func (b *ablation) page() *render.Document {
 			b.effects("Scored apart: a constant was fitted on these", true),
 			b.idle(true),
 			render.Notes{Title: "How to read it", Items: []string{
-				"Constants of a calibration file have its names; engine.* are what the engine does.",
-				"ideal: what the constant is put to, all others kept: a share 1, a time 0, a flag of the engine as it costs least.",
+				"Constants have the names of a calibration file.",
+				"ideal: what the constant is put to, all others kept: a share 1, a time 0.",
 				"moves: observations whose prediction depends on the constant; – where it depends on it for none of a metric.",
 				"The order is that of the mean over the metrics. Below 0 the median error is smaller without the constant.",
 			}},
@@ -114,7 +114,7 @@ func (b *ablation) idle(fitted bool) render.Notes {
 }
 
 func effectCells(k *compare.Ablation, fitted bool) []any {
-	cells := []any{k.Name, idealText(k), k.Moved(fitted)}
+	cells := []any{k.Name, fmt.Sprint(k.Ideal), k.Moved(fitted)}
 	for _, e := range effectsOf(k, fitted) {
 		if e.Moved == 0 {
 			cells = append(cells, nil)
@@ -131,17 +131,6 @@ func points(d float64) string {
 		return text
 	}
 	return "0.0"
-}
-
-// idealText is the ideal as the constant is written.
-func idealText(k *compare.Ablation) string {
-	switch {
-	case k.Flag() && k.Ideal != 0:
-		return "on"
-	case k.Flag():
-		return "off"
-	}
-	return fmt.Sprint(k.Ideal)
 }
 
 func effectsOf(k *compare.Ablation, fitted bool) (some []compare.Effect) {
@@ -192,14 +181,12 @@ type ablateJSON struct {
 	Skipped      int            `json:"skipped"`      // that were not
 	Constants    []constantJSON `json:"constants"`
 	All          []effectJSON   `json:"all_ideal"`
-	Unscored     []unscoredJSON `json:"unscored"`
 }
 
 type constantJSON struct {
 	Constant string       `json:"constant"`
 	About    string       `json:"about"`
 	Ideal    float64      `json:"ideal"`
-	Flag     bool         `json:"flag"`
 	Buys     *float64     `json:"buys"`
 	Effects  []effectJSON `json:"effects"`
 }
@@ -213,24 +200,16 @@ type effectJSON struct {
 	Ideal  float64 `json:"ideal_median_ape"`
 }
 
-type unscoredJSON struct {
-	Constant string `json:"constant"`
-	About    string `json:"about"`
-}
-
 // json is the ablation for programs.
 func (b *ablation) json() any {
 	j := &ablateJSON{Schema: ablateSchema, Observations: len(b.score.Rows), Skipped: len(b.score.Skipped), All: effectList(b.all)}
 	for i := range b.each {
 		k := &b.each[i]
-		c := constantJSON{Constant: k.Name, About: k.About, Ideal: k.Ideal, Flag: k.Flag(), Effects: effectList(k)}
+		c := constantJSON{Constant: k.Name, About: k.About, Ideal: k.Ideal, Effects: effectList(k)}
 		if mean, ok := k.Buys(false); ok {
 			c.Buys = &mean
 		}
 		j.Constants = append(j.Constants, c)
-	}
-	for _, k := range compare.Unscored() {
-		j.Unscored = append(j.Unscored, unscoredJSON{k.Name, k.About})
 	}
 	return j
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"llmprof"
-	"llmprof/hardware"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/models"
@@ -46,22 +45,14 @@ func times5(t testing.TB, xs ...float64) *result.Times {
 	return &result.Times{Summary: *s, Samples: xs}
 }
 
-// analytic counts FLOPs by the tables of the repository.
+// analyticFLOPs counts FLOPs by the tables of the repository.
 func analyticFLOPs(t testing.TB) FLOPs {
 	t.Helper()
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := gpus.GPU("h200")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Analytic(table, &g)
+	return Analytic(table)
 }
 
 func want(t *testing.T, name string, got *float64, want float64) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"llmprof/analytic"
-	"llmprof/hardware"
 	"llmprof/measure/result"
 	"llmprof/models"
 )
@@ -19,9 +18,8 @@ type Work struct {
 	Method, Confidence string
 }
 
-// Analytic counts by the shape of the model in the table. FLOPs that a model
-// needs do not depend on the GPU that the estimate is asked for.
-func Analytic(table *models.Table, gpu *hardware.GPU) FLOPs {
+// Analytic counts by the shape of the model in the table.
+func Analytic(table *models.Table) FLOPs {
 	return func(r *result.Result) (w Work, err error) {
 		if !table.Has(r.Model.Name) {
 			return w, fmt.Errorf("the shape of %s is not known: it is not in the table of models", r.Model.Name)
@@ -33,16 +31,12 @@ func Analytic(table *models.Table, gpu *hardware.GPU) FLOPs {
 		if n := r.Model.ParamsTotal; n > 0 && n != m.Params() {
 			return w, fmt.Errorf("the %s that was run has %d parameters, that of the table %d: it is another model", r.Model.Name, n, m.Params())
 		}
-		machine, err := analytic.NewMachine(gpu, hardware.DefaultCalibration(gpu), analytic.Engine{})
-		if err != nil {
-			return w, err
-		}
 		scheme, err := analytic.ParseScheme("w16a16")
 		if err != nil {
 			return w, err
 		}
-		report, err := analytic.Explain(&analytic.Case{
-			Model: m, Machine: machine, Scheme: scheme.For(gpu),
+		n, err := analytic.Count(&analytic.Case{
+			Model: m, Scheme: scheme,
 			Workload: analytic.Workload{
 				Batch: r.Workload.Batch, Prompt: r.Workload.PromptLen, Gen: r.Workload.GenLen, AllLogits: r.Workload.Elana,
 			},
@@ -51,8 +45,7 @@ func Analytic(table *models.Table, gpu *hardware.GPU) FLOPs {
 			return w, fmt.Errorf("counting the FLOPs of %s: %w", m.Name, err)
 		}
 		return Work{
-			Prefill: float64(report.Prefill.FLOPs), Decode: float64(report.Decode.FLOPs) * float64(report.Tokens),
-			Method: report.Count.Method, Confidence: report.Count.Confidence,
+			Prefill: float64(n.PrefillFLOPs), Decode: float64(n.DecodeFLOPs), Method: n.Method.Method, Confidence: n.Method.Confidence,
 		}, nil
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -29,11 +30,15 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 	for k, v := range m.Tools {
 		f.Tools[k] = v
 	}
-	b := &builder{file: f, gpu: g, rows: rows.Rows}
+	peaks, err := g.Peaks()
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{file: f, gpu: g, peaks: peaks, rows: rows.Rows}
 	if f.TP, err = b.ranks(); err != nil {
 		return nil, err
 	}
-	for _, part := range []func() error{b.products, b.wide, b.mixtures, b.experts, b.sustained, b.attention, b.elements, b.links, b.medians} {
+	for _, part := range []func() error{b.products, b.wgmma, b.moeDecode, b.moePrefill, b.sustained, b.attention, b.elements, b.links, b.medians} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -46,9 +51,10 @@ func Fit(rows *Rows, g *hardware.GPU, name string) (*hardware.CalibrationFile, e
 
 // A builder puts what is fitted into a file.
 type builder struct {
-	file *hardware.CalibrationFile
-	gpu  *hardware.GPU
-	rows []Row
+	file  *hardware.CalibrationFile
+	gpu   *hardware.GPU
+	peaks *roofline.Peaks
+	rows  []Row
 }
 
 // of lists the rows of some kinds, in the order of their shapes, so that each
@@ -82,31 +88,19 @@ func (b *builder) ranks() ([]int, error) {
 	return slices.Compact(ranks), nil
 }
 
-// sample is the row in seconds at the peaks of the data sheet.
+// sample is the row as a law sees it.
 func (b *builder) sample(r *Row) sample {
 	p := r.Point()
-	w := p.Work()
-	peak, _ := b.gpu.Peak(r.DType)
-	s := sample{
-		time: r.Median, compute: float64(w.FLOPs.Over(peak)), perKey: float64(w.PerKey.Over(peak)),
-		memory: float64(w.Bytes.Over(b.gpu.Bandwidth)), ranks: float64(r.Ranks), rows: float64(r.Shape.M), groups: float64(w.Groups.Over(b.gpu.Bandwidth)), again: float64(w.Again.Over(b.gpu.Bandwidth)), several: r.Shape.Batch > 1,
-		acts: float64(w.Acts.Over(b.gpu.Bandwidth)), order: float64(w.Order.Over(b.gpu.Bandwidth)), pairs: float64(r.Shape.Tokens) * float64(r.Shape.TopK),
-		experts: float64(r.Shape.Experts), up: r.Kind == GateUpPrefill,
-	}
-	if s.order > 0 {
-		s.memory *= p.reread(b.gpu)
-	}
-	if w.Wire > 0 {
-		s.wire = float64(w.Wire.Over(b.gpu.LinkAmong(r.Ranks)))
-	}
-	return s
+	return sample{time: r.Median, kernel: p.kernel(b.gpu, b.skinny())}
 }
 
 // hot reports whether the row may tell of the L2 cache what is asked of the
 // memory: its buffers were the same in every call and fit there, and moving them
 // is more than a trifle of its time.
 func (b *builder) hot(r *Row, s *sample) bool {
-	return !r.Cold && r.Bytes < float64(b.gpu.L2) && s.memory > s.compute && s.memory > 0.05*s.time
+	f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
+	memory := float64(s.kernel.Work.Traffic().Over(b.gpu.Bandwidth))
+	return !r.Cold && r.Bytes < float64(b.gpu.L2) && memory > float64(f.Matrix) && memory > 0.05*s.time
 }
 
 // samples are those of rows that tell of the memory, and how many were left out.
@@ -121,10 +115,15 @@ func (b *builder) samples(rows []*Row) (all []sample, left int) {
 	return all, left
 }
 
+// nothing is what constants that may be 0 are as good as nothing below: in tokens, in
+// shares of the power, in seconds.
+var nothing = map[roofline.Constant]float64{roofline.AttentionRamp: 0.1, roofline.PowerFixed: 1e-3, roofline.FusedAllReducePerGPU: 1e-12}
+
 // put takes the free constants of a fit into the file, and says of the others why
 // they are not.
 func (b *builder) put(f *fit, what string) {
-	for k, key := range f.keys {
+	for k, c := range f.keys {
+		key := c.String()
 		v := b.file.Values[key]
 		if f.held[k] {
 			v.From = fmt.Sprintf("default for %s: %d of %d %s tell of it", b.gpu.Generation, f.n[k], len(f.samples), what)
@@ -134,12 +133,11 @@ func (b *builder) put(f *fit, what string) {
 			b.file.Values[key] = v
 			continue
 		}
-		if key == "attention.ramp" && f.value[k] < 0.1 || key == "power.fixed" && f.value[k] < 1e-3 || // of a token, of the power
-			key == "posted.per_gpu" && f.value[k] < 1e-12 { // s
+		if least, ok := nothing[c]; ok && f.value[k] < least {
 			f.value[k] = 0
 		}
 		b.file.Values[key] = hardware.Value{Value: f.value[k], Uncertainty: f.half[k], N: f.n[k], From: fmt.Sprintf("%d %s", len(f.samples), what)}
-		if c := hardware.ConstantOf(key); c.Relative() && f.value[k] > 0 {
+		if c.Relative() && f.value[k] > 0 {
 			errs := f.heldOut(k)
 			b.file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
 		}
@@ -147,13 +145,13 @@ func (b *builder) put(f *fit, what string) {
 }
 
 // fit solves an equation for the rows, beginning at the defaults.
-func (b *builder) fit(e equation, samples []sample, what string, hold ...string) error {
+func (b *builder) fit(e equation, samples []sample, what string, hold ...roofline.Constant) error {
 	if len(samples) == 0 {
 		return nil
 	}
 	start := make([]float64, len(e.keys))
-	for i, key := range e.keys {
-		start[i] = b.file.Values[key].Value
+	for i, c := range e.keys {
+		start[i] = b.file.Values[c.String()].Value
 	}
 	f, err := solve(e, samples, start, hold...)
 	if err != nil {
@@ -180,7 +178,8 @@ func (b *builder) hopeless(f *fit, what string) bool {
 	if off < contradiction {
 		return false
 	}
-	for _, key := range f.keys {
+	for _, c := range f.keys {
+		key := c.String()
 		v := b.file.Values[key]
 		v.From = fmt.Sprintf("default for %s: %d %s contradict each other", b.gpu.Generation, len(f.samples), what)
 		b.file.Values[key] = v
@@ -194,123 +193,132 @@ func (b *builder) note(format string, args ...any) {
 	b.file.Notes = append(b.file.Notes, fmt.Sprintf(format, args...))
 }
 
-// few is up to how many rows the engine multiplies by kernels of its own.
-func (b *builder) few() int {
-	e, err := analytic.ParseEngine(b.file.Engine)
-	if err != nil {
-		return 0
+// law is the law of the samples' classes, with the constants that the file has so far.
+func (b *builder) law(keys ...roofline.Constant) equation {
+	c := hardware.DefaultCalibration(b.gpu).Constants
+	for _, k := range roofline.All() {
+		if v, ok := b.file.Values[k.String()]; ok {
+			c[k] = v.Value
+		}
 	}
-	return int(e.Carries.Rows)
+	return byLaw(roofline.NewMachine(b.peaks, &c), keys...)
 }
 
-// products fits those of an engine's own kernels, which it has for few rows, apart from
-// all others.
+// value is a constant that the file has so far.
+func (b *builder) value(c roofline.Constant) float64 { return b.file.Values[c.String()].Value }
+
+// skinny is up to how many rows the engine multiplies by skinny GEMM.
+func (b *builder) skinny() int {
+	if b.file.Engine == Native {
+		return engine.SkinnyRows
+	}
+	return 0
+}
+
+// products fits skinny GEMMs apart from all other products.
 func (b *builder) products() error {
-	few := b.few()
-	var own, others []*Row
+	var few, others []*Row
 	for _, r := range b.of(GEMM) {
-		if r.Shape.M <= few {
-			own = append(own, r)
+		if r.Shape.M <= b.skinny() {
+			few = append(few, r)
 		} else {
 			others = append(others, r)
 		}
 	}
-	streams, left := b.samples(own)
+	skinny, left := b.samples(few)
 	samples, also := b.samples(others)
 	if left += also; left > 0 {
 		b.note("products left out, for their matrices stayed in the L2 cache: %d", left)
 	}
-	if err := b.fit(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), samples, "products"); err != nil || len(streams) == 0 {
+	if err := b.fit(b.law(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed), samples, "products"); err != nil || len(skinny) == 0 {
 		return err
 	}
-	c := hardware.DefaultCalibration(b.gpu)
-	return b.optional(streamed("own.memory", "own.row", "own.fixed"), streams, "products of few rows", map[string]float64{
-		"own.memory": c.Own.Memory, "own.row": ownRow, "own.fixed": float64(c.Own.Fixed),
+	c := hardware.DefaultCalibration(b.gpu).Constants
+	return b.optional(skinny, "products of few rows", []begin{
+		{roofline.SkinnyGEMMMemory, c[roofline.SkinnyGEMMMemory]}, {roofline.SkinnyGEMMRow, skinnyRow}, {roofline.SkinnyGEMMFixed, c[roofline.SkinnyGEMMFixed]},
 	})
 }
 
-// mixtures fits those of decode steps, of an engine that has kernels of its own for them.
-func (b *builder) mixtures() error {
-	samples, left := b.samples(b.of(MixtureDecode))
+// cold are the samples of rows whose buffers came from memory; others are noted.
+func (b *builder) cold(what, buffers string, kinds ...Kind) []sample {
+	samples, left := b.samples(b.of(kinds...))
 	if left > 0 {
-		b.note("mixtures left out, for their experts stayed in the L2 cache: %d", left)
+		b.note("%s left out, for their %s stayed in the L2 cache: %d", what, buffers, left)
 	}
-	if len(samples) == 0 {
-		return nil
-	}
-	fixed := 4 * b.file.Values["gemm.fixed"].Value
-	return b.optional(mixed("mixture.memory", "mixture.again", "mixture.fixed", "mixture.several"), samples, "mixtures", map[string]float64{
-		"mixture.memory": b.file.Values["gemm.memory"].Value, "mixture.again": mixtureAgain, "mixture.fixed": fixed, "mixture.several": fixed,
+	return samples
+}
+
+// moeDecode fits the mixtures of decode steps, of an engine that has kernels for them.
+func (b *builder) moeDecode() error {
+	fixed := 4 * b.value(roofline.GEMMFixed)
+	return b.optional(b.cold("mixtures", "experts", MixtureDecode), "mixtures", []begin{
+		{roofline.MoEDecodeMemory, b.value(roofline.GEMMMemory)}, {roofline.MoEDecodeReload, moeDecodeReload},
+		{roofline.MoEDecodeFixed, fixed}, {roofline.MoEDecodeBatched, fixed},
 	})
 }
 
-// wide fits the products of decode steps of many sequences, of an engine that has kernels of its own
-// for them.
-func (b *builder) wide() error {
-	samples, left := b.samples(b.of(wideKinds...))
-	if left > 0 {
-		b.note("products of many sequences left out, for their matrices stayed in the L2 cache: %d", left)
-	}
-	if len(samples) == 0 {
-		return nil
-	}
-	return b.optional(again("wide.memory", "wide.again", "wide.fixed"), samples, "products of many sequences", map[string]float64{
-		"wide.memory": b.file.Values["gemm.memory"].Value, "wide.again": wideAgain, "wide.fixed": b.file.Values["gemm.fixed"].Value,
+// wgmma fits the products of decode steps of many sequences, of an engine that has
+// kernels for them.
+func (b *builder) wgmma() error {
+	return b.optional(b.cold("products of many sequences", "matrices", wgmmaKinds...), "products of many sequences", []begin{
+		{roofline.WGMMAMemory, b.value(roofline.GEMMMemory)}, {roofline.WGMMAReload, wgmmaReload}, {roofline.WGMMAFixed, b.value(roofline.GEMMFixed)},
 	})
 }
 
-// experts fits the operators of a prompt's mixtures, of an engine that has kernels of its own for them.
-func (b *builder) experts() error {
-	var choices []sample
-	for _, r := range b.of(TopKPrefill) {
-		choices = append(choices, b.sample(r))
-	}
-	samples, left := b.samples(b.of(GateUpPrefill, DownPrefill))
-	if left > 0 {
-		b.note("products of experts left out, for their matrices stayed in the L2 cache: %d", left)
-	}
-	if len(samples) == 0 || len(choices) == 0 {
+// moePrefill fits the mixtures of prompts, of an engine that has kernels for them.
+func (b *builder) moePrefill() error {
+	routings, _ := b.samples(b.of(TopKPrefill))
+	samples := b.cold("products of experts", "matrices", GateUpPrefill, DownPrefill)
+	if len(samples) == 0 || len(routings) == 0 {
 		return nil
 	}
-	err := b.optional(grouped(b.file.Values["gemm.fixed"].Value, "experts.memory", "experts.compute", "experts.gather", "experts.sum"), samples, "products of experts", map[string]float64{
-		"experts.memory": b.file.Values["gemm.memory"].Value, "experts.compute": b.file.Values["gemm.compute"].Value, "experts.gather": gatherTimes, "experts.sum": sumTimes,
-	})
-	if err != nil {
+	if err := b.optional(samples, "products of experts", []begin{
+		{roofline.MoEPrefillMemory, b.value(roofline.GEMMMemory)}, {roofline.MoEPrefillCompute, b.value(roofline.GEMMCompute)},
+		{roofline.MoEPrefillPermute, permutes}, {roofline.MoEPrefillUnpermute, unpermutes},
+	}); err != nil {
 		return err
 	}
-	return b.optional(chosen("choice.pair", "choice.expert", "choice.fixed"), choices, "choices of experts", map[string]float64{
-		"choice.pair": choicePair, "choice.expert": choiceExpert, "choice.fixed": b.file.Values["element.fixed"].Value,
+	return b.optional(routings, "choices of experts", []begin{
+		{roofline.RoutingPair, routingPair}, {roofline.RoutingExpert, routingExpert}, {roofline.RoutingFixed, b.value(roofline.ElementwiseFixed)},
 	})
 }
 
 // Where fits of these constants begin, and what they are where rows tell of the others alone.
 const (
-	wideAgain    = 4.0  // times
-	mixtureAgain = 0.5  // the L2 is no more than twice as fast
-	gatherTimes  = 2.0  // read and written
-	sumTimes     = 3.0  // written, and read by a sum that writes
-	choicePair   = 1e-9 // of a thousand threads
-	choiceExpert = 3e-8 // of one
+	skinnyRow       = 1.0 / 64 // an eighth of the weights' time for eight rows
+	wgmmaReload     = 4.0      // times
+	moeDecodeReload = 0.5      // the L2 is no more than twice as fast
+	permutes        = 2.0      // read and written
+	unpermutes      = 3.0      // written, and read by a sum that writes
+	routingPair     = 1e-9     // of a thousand threads
+	routingExpert   = 3e-8     // of one
 )
 
-// optional fits constants that a file may leave out, of memory, rows and a fixed time,
-// beginning at start. Where rows do not tell of the first, it has none of them.
-func (b *builder) optional(e equation, samples []sample, what string, start map[string]float64) error {
-	for key, v := range start {
-		b.file.Values[key] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
+// A begin is where the fit of a constant begins.
+type begin struct {
+	constant roofline.Constant
+	value    float64
+}
+
+// optional fits constants that a file may leave out. Where rows do not tell of the
+// first, it has none of them.
+func (b *builder) optional(samples []sample, what string, start []begin) error {
+	if len(samples) == 0 {
+		return nil
 	}
-	err := b.fit(e, samples, what)
-	if b.file.Values[e.keys[0]].N == 0 {
-		for _, key := range e.keys {
-			delete(b.file.Values, key)
+	keys := make([]roofline.Constant, len(start))
+	for i, x := range start {
+		keys[i] = x.constant
+		b.file.Values[x.constant.String()] = hardware.Value{Value: x.value, From: "default for " + b.gpu.Generation}
+	}
+	err := b.fit(b.law(keys...), samples, what)
+	if b.file.Values[keys[0].String()].N == 0 {
+		for _, c := range keys {
+			delete(b.file.Values, c.String())
 		}
 	}
 	return err
 }
-
-// ownRow is where a fit of own.row begins, and what it is where rows tell of the
-// others alone: an eighth of the weights' time for eight rows.
-const ownRow = 1.0 / 64
 
 // sustained is the share of the peak that products reach at the power limit.
 func (b *builder) sustained() error {
@@ -318,7 +326,8 @@ func (b *builder) sustained() error {
 	from := ""
 	for _, r := range b.of(Sustained) {
 		s := b.sample(r)
-		shares = append(shares, s.compute/s.time)
+		f := b.peaks.FloorOf(&s.kernel.Work, r.DType, 1, 1)
+		shares = append(shares, float64(f.Matrix)/s.time)
 		if from != "" {
 			from += "; "
 		}
@@ -366,7 +375,7 @@ func middle(xs []float64, from string) (v hardware.Value, err error) {
 // attention fits prefill and decode together, for they share the fixed time.
 // That of decode is what matters: with no rows of it, it stays at its default.
 func (b *builder) attention() error {
-	e := kernel("attention.compute", "attention.memory", "attention.fixed", "attention.ramp")
+	e := b.law(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed, roofline.AttentionRamp)
 	decode := b.of(AttentionDecode)
 	samples, left := b.samples(decode)
 	if left > 0 {
@@ -376,7 +385,7 @@ func (b *builder) attention() error {
 		samples = append(samples, b.sample(r))
 	}
 	if len(decode) == 0 {
-		return b.fit(e, samples, "prefills", "attention.fixed", "attention.memory")
+		return b.fit(e, samples, "prefills", roofline.AttentionFixed, roofline.AttentionMemory)
 	}
 	return b.fit(e, samples, "prefills and decode steps")
 }
@@ -388,7 +397,7 @@ func (b *builder) elements() error {
 	if left > 0 {
 		b.note("element-wise rows left out, for their tensors stayed in the L2 cache: %d", left)
 	}
-	if err := b.fit(kernel("element.compute", "element.memory", "element.fixed"), samples, "norms and activations", "element.compute"); err != nil {
+	if err := b.fit(b.law(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed), samples, "norms and activations", roofline.ElementwiseCompute); err != nil {
 		return err
 	}
 	for _, kind := range []Kind{Read, Copy} {
@@ -405,68 +414,67 @@ func (b *builder) elements() error {
 
 // links fit all-reduces. Over one number of GPUs, base and per_gpu cannot be told
 // apart. An engine that does all of them over peer memory has one latency for large
-// and small, and another where its own products of few rows sum themselves.
+// and small, and another where its products do them.
 func (b *builder) links() error {
-	var samples, within []sample
+	class, base, perGPU := roofline.AllReduce, roofline.LinkBase, roofline.LinkPerGPU
+	if b.file.Engine == Native {
+		class, base, perGPU = roofline.OneShotAllReduce, roofline.OneShotBase, roofline.OneShotPerGPU
+	}
+	var samples, fused []sample
 	for _, r := range b.of(AllReduce) {
-		if b.gpu.LinkAmong(r.Ranks) == 0 {
+		s := b.sample(r)
+		s.kernel.Class = class
+		switch {
+		case b.gpu.LinkAmong(r.Ranks) == 0:
 			b.note("%v tells nothing: the table has no link of %s", r.Point(), b.gpu.Key)
-			continue
-		}
-		if r.Ranks > b.gpu.LinkGPUs {
+		case r.Ranks > b.gpu.LinkGPUs:
 			b.note("%v went over PCIe, of which a calibration has no constants", r.Point())
-			continue
-		}
-		if r.Shape.Bytes <= b.few()*sumRow && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes), false) {
-			within = append(within, b.sample(r))
-		} else {
-			samples = append(samples, b.sample(r))
+		case r.Shape.Bytes <= b.skinny()*sumRow && engine.FusesAllReduce(r.Ranks, unit.Bytes(r.Shape.Bytes), false):
+			fused = append(fused, s)
+		default:
+			samples = append(samples, s)
 		}
 	}
-	if len(within) < least { // they would tell nothing by themselves
-		samples, within = append(within, samples...), nil
+	if len(fused) < least { // they would tell nothing by themselves
+		samples, fused = append(fused, samples...), nil
 	}
-	base, perGPU := "link.base", "link.per_gpu"
-	if b.file.Engine == Native { // which does all of them over peer memory
-		base, perGPU = "one_shot.base", "one_shot.per_gpu"
-	}
-	if err := b.fit(allReduce("link.share", base, perGPU), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
+	if err := b.fit(b.law(roofline.LinkShare, base, perGPU), samples, "all-reduces", hold(samples, perGPU)...); err != nil || b.file.Engine != Native {
 		return err
 	}
 	if len(samples) > 0 {
-		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base], b.file.Values[perGPU]
+		b.file.Values["link.base"], b.file.Values["link.per_gpu"] = b.file.Values[base.String()], b.file.Values[perGPU.String()]
 	}
-	return b.posted(within)
+	return b.fusedAllReduces(fused)
 }
 
 // sumRow is the message of one row of the native engine's all-reduces that are timed:
 // 4096 values in 16 bits.
 const sumRow = 8 << 10
 
-// posted fits all-reduces within own products, whose bytes move at the link's share.
-func (b *builder) posted(within []sample) error {
-	if len(within) == 0 {
+// fusedAllReduces fits all-reduces that products do, whose bytes move at the link's
+// share.
+func (b *builder) fusedAllReduces(samples []sample) error {
+	if len(samples) == 0 {
 		return nil
 	}
-	share := b.file.Values["link.share"].Value
-	for _, key := range []string{"base", "per_gpu"} {
-		b.file.Values["posted."+key] = hardware.Value{Value: b.file.Values["one_shot."+key].Value, From: "default for " + b.gpu.Generation}
+	for i := range samples {
+		samples[i].kernel.Class = roofline.FusedAllReduce
 	}
-	e := equation{[]string{"posted.base", "posted.per_gpu"}, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1] = p[0], s.ranks*p[1]
-		return parts[0] + parts[1] + s.wire/share
-	}}
-	return b.fit(e, within, "all-reduces within products", hold(within, "posted.per_gpu")...)
+	for _, x := range []begin{{roofline.FusedAllReduceBase, b.value(roofline.OneShotBase)}, {roofline.FusedAllReducePerGPU, b.value(roofline.OneShotPerGPU)}} {
+		b.file.Values[x.constant.String()] = hardware.Value{Value: x.value, From: "default for " + b.gpu.Generation}
+	}
+	e := b.law(roofline.FusedAllReduceBase, roofline.FusedAllReducePerGPU)
+	return b.fit(e, samples, "all-reduces within products", hold(samples, roofline.FusedAllReducePerGPU)...)
 }
 
 // hold names the constant of each GPU where all samples are over one number of them.
-func hold(samples []sample, perGPU string) []string {
+func hold(samples []sample, perGPU roofline.Constant) []roofline.Constant {
 	for i := range samples {
-		if samples[i].ranks != samples[0].ranks {
+		if samples[i].kernel.Shape.Ranks != samples[0].kernel.Shape.Ranks {
 			return nil
 		}
 	}
-	return []string{perGPU}
+	return []roofline.Constant{perGPU}
 }
 
 // medians are the constants that rows tell directly: a time, or a time over
@@ -503,10 +511,10 @@ func (b *builder) medians() error {
 // that the peak is wrong, or that what was timed did not do its work.
 func (b *builder) plausible() error {
 	var wrong []string
-	for _, c := range hardware.Constants() {
-		v, ok := b.file.Values[c.Key]
+	for _, c := range roofline.All() {
+		v, ok := b.file.Values[c.String()]
 		if ok && v.N > 0 && !c.Valid(v.Value) {
-			wrong = append(wrong, fmt.Sprintf("%s comes out as %.4g from %s, and has to be %s", c.Key, v.Value, v.From, c.Want()))
+			wrong = append(wrong, fmt.Sprintf("%s comes out as %.4g from %s, and has to be %s", c, v.Value, v.From, c.Info().Quantity.Want()))
 		}
 	}
 	if len(wrong) == 0 {

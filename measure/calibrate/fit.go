@@ -5,139 +5,48 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/gonum/optimize"
 
-	"llmprof/hardware"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
+	"llmprof/unit"
 )
 
-// A sample is a row as an equation sees it: seconds that its work would take at
-// the peaks of the data sheet.
+// A sample is what a row saw of a kernel.
 type sample struct {
-	time    float64
-	compute float64 // at the peak of its format
-	perKey  float64 // at that peak, of one more key for every query
-	memory  float64 // at the memory's bandwidth
-	wire    float64 // at the link's rate
-	ranks   float64
-	rows    float64 // of a product
-	groups  float64 // at the memory's bandwidth, of what groups of a mixture's pairs read beyond memory
-	again   float64 // the same of what pairs read again
-	several bool    // sequences of a mixture
-	acts    float64 // at the memory's bandwidth, of inputs and results of a product of many sequences
-	order   float64 // at the memory's bandwidth, of what is gathered and summed of a prompt's experts
-	pairs   float64 // of a token and an expert, of a prompt's choice
-	experts float64 // of a prompt's choice
-	up      bool    // the first product of a prompt's experts
-
-	drawing // of power: time is a share of it then
+	time    float64 // seconds; of power, the share that was drawn
+	kernel  roofline.Kernel
+	drawing // of power alone
 }
 
 // An equation says what a sample takes with certain constants, and which part of
 // that each constant accounts for: one that accounts for little cannot be read
 // off the sample.
 type equation struct {
-	keys  []string // of the constants
+	keys  []roofline.Constant
 	parts func(p []float64, s *sample, parts []float64) (time float64)
 }
 
-// kernel is the time of one kernel, that of package analytic:
-//
-//	fixed + max((FLOPs + ramp/2 × FLOPs a key)/(compute × peak), bytes/(memory × bandwidth))
-func kernel(keys ...string) equation {
+// byLaw is the time of a sample's kernel by the law of its class, on a machine whose
+// other constants are known.
+func byLaw(m *roofline.Machine, keys ...roofline.Constant) equation {
+	var list []roofline.Part
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		pairs, ramp, memory := s.compute/p[0], 0.0, s.memory/p[1]
-		if len(p) > 3 {
-			ramp = s.perKey * p[3] / 2 / p[0]
+		for i, k := range keys {
+			m.Set(k, p[i])
 		}
+		var t unit.Seconds
+		t, list = m.Parts(&s.kernel, list[:0])
 		clear(parts)
-		parts[2] = p[2]
-		if pairs+ramp > memory {
-			if parts[0] = pairs + ramp; len(p) > 3 {
-				parts[3] = ramp
+		for i := range list {
+			for j, k := range keys {
+				if list[i].By == k || list[i].And == k {
+					parts[j] += list[i].Time
+				}
 			}
-		} else {
-			parts[1] = memory
 		}
-		return p[2] + max(pairs+ramp, memory)
-	}}
-}
-
-// streamed is the time of an engine's own product of few rows, whose bytes are nearly
-// all weights:
-//
-//	fixed + bytes/(memory × bandwidth) + rows × row × bytes/bandwidth
-func streamed(keys ...string) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1], parts[2] = s.memory/p[0], s.rows*p[1]*s.memory, p[2]
-		return parts[0] + parts[1] + parts[2]
-	}}
-}
-
-// mixed is the time of a mixture in a decode step, whose weights are read once for each group of pairs
-// of one expert, or, of gate and up, for each pair:
-//
-//	(fixed or several) + bytes/(memory × bandwidth) + again × bytes that come again/bandwidth
-func mixed(keys ...string) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1], parts[2], parts[3] = (s.memory+s.groups)/p[0], s.again*p[1], p[2], 0
-		if s.several {
-			parts[2], parts[3] = 0, p[3]
-		}
-		return parts[0] + parts[1] + parts[2] + parts[3]
-	}}
-}
-
-// again is the time of an engine's own product of many sequences, whose inputs come again for
-// every tile of weights:
-//
-//	fixed + bytes of weights/(memory × bandwidth) + again × bytes of inputs and results/bandwidth
-func again(keys ...string) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1], parts[2] = (s.memory-s.acts)/p[0], s.acts*p[1], p[2]
-		return parts[0] + parts[1] + parts[2]
-	}}
-}
-
-// grouped is the time of a product of a prompt's experts with what is gathered ahead of it or
-// summed behind it, beside the fixed time of a product:
-//
-//	√(C² + M²) + (gather or sum) × bytes of pairs/bandwidth
-//	C = FLOPs/(compute × peak), M = bytes of weights/(memory × bandwidth)
-func grouped(fixed float64, keys ...string) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		memory, compute := s.memory/p[0], s.compute/p[1]
-		busy := math.Hypot(memory, compute)
-		clear(parts)
-		parts[0], parts[1] = memory*memory/busy, compute*compute/busy
-		move := 3
-		if s.up {
-			move = 2
-		}
-		parts[move] = s.order * p[move]
-		return fixed + busy + parts[move]
-	}}
-}
-
-// chosen is the time of a prompt's choice, in which one block puts the pairs in order:
-//
-//	fixed + pairs × pair + experts × expert
-func chosen(keys ...string) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1], parts[2] = s.pairs*p[0], s.experts*p[1], p[2]
-		return parts[0] + parts[1] + parts[2]
-	}}
-}
-
-// allReduce is the time of an all-reduce over n GPUs:
-//
-//	base + n × per_gpu + wire/(share × link)
-func allReduce(keys ...string) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-		parts[0], parts[1], parts[2] = s.wire/p[0], p[1], s.ranks*p[2]
-		return parts[0] + parts[1] + parts[2]
+		return float64(t)
 	}}
 }
 
@@ -169,7 +78,7 @@ const (
 // as others do (a smooth form of least absolute deviations). Constants that too few
 // samples tell anything of are held at start, as are those that hold names and
 // those of which the samples leave open whether they are 0.
-func solve(e equation, samples []sample, start []float64, hold ...string) (*fit, error) {
+func solve(e equation, samples []sample, start []float64, hold ...roofline.Constant) (*fit, error) {
 	f := &fit{equation: e, samples: samples, value: slices.Clone(start), held: make([]bool, len(e.keys)), n: make([]int, len(e.keys)), half: make([]float64, len(e.keys))}
 	for i, key := range e.keys {
 		f.held[i] = slices.Contains(hold, key)
@@ -199,12 +108,12 @@ func solve(e equation, samples []sample, start []float64, hold ...string) (*fit,
 func (f *fit) unknown() (again bool) {
 	worst, widest := -1, 0.0
 	for _, k := range f.free() {
-		c := hardware.ConstantOf(f.keys[k])
+		c := f.keys[k]
 		ratio := f.half[k] / f.value[k]
 		switch {
 		case !c.Relative() && !c.Valid(f.value[k]):
 			ratio = math.Inf(1)
-		case strings.HasSuffix(c.Key, ".ramp") && f.value[k] < rampOfNone, c.Key == "power.fixed" && f.value[k] < drawOfNone:
+		case c == roofline.AttentionRamp && f.value[k] < rampOfNone, c == roofline.PowerFixed && f.value[k] < drawOfNone:
 			continue
 		}
 		if ratio >= 1 && ratio > widest {
@@ -258,15 +167,13 @@ func (f *fit) release(start []float64) (again bool) {
 
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
-	switch {
-	case f.keys[k] == "power.fixed" || strings.HasSuffix(f.keys[k], ".row"), strings.HasSuffix(f.keys[k], ".again"), f.keys[k] == "experts.gather", f.keys[k] == "experts.sum":
+	switch f.keys[k] {
+	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute:
 		return tenth
-	case slices.Contains([]string{"mixture.fixed", "mixture.several", "choice.fixed", "wide.fixed"}, f.keys[k]): // hardly anything is estimated that is smaller than what was timed
-		return bearing
-	case strings.HasSuffix(f.keys[k], ".fixed"):
+	case roofline.GEMMFixed, roofline.SkinnyGEMMFixed, roofline.AttentionFixed, roofline.ElementwiseFixed:
 		return intercept
 	}
-	return bearing
+	return bearing // hardly anything is estimated that is smaller than what was timed
 }
 
 // free lists the constants that are fitted.
@@ -329,7 +236,7 @@ func (f *fit) bootstrap() error {
 	drawn := make([]sample, len(f.samples))
 	begin := slices.Clone(f.value)
 	for k, key := range f.keys {
-		if key == "power.fixed" { // of nothing there is no way back, in logarithms
+		if key == roofline.PowerFixed { // of nothing there is no way back, in logarithms
 			begin[k] = max(begin[k], drawOfNone)
 		}
 	}

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"llmprof"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -164,9 +166,9 @@ func TestH200Native(t *testing.T) {
 }
 
 // TestBytesHaveAPrice holds what docs/calibration.md says that kernels draw for a byte on
-// an H200, above the waiting power: of own products and of torch's it is the same
-// within 8 % over three times the bandwidth, and own products of eight rows cost less of
-// it since they load inputs once.
+// an H200, above the waiting power: of skinny GEMMs and of torch's products it is the
+// same within 8 % over three times the bandwidth, and skinny GEMMs of eight rows cost less
+// of it since they load inputs once.
 func TestBytesHaveAPrice(t *testing.T) {
 	price := func(name string, keep func(*Row) bool) (least, most float64) {
 		rows := packedRows(t, name)
@@ -201,30 +203,40 @@ func TestBytesHaveAPrice(t *testing.T) {
 	}
 }
 
-// TestMixturesOfH200 holds what docs/calibration.md says of the mixtures that were timed on
-// an H200: constants, and how far the equation is from the rows, by sequences.
-func TestMixturesOfH200(t *testing.T) {
-	rows := nativeRows(t)
-	f, err := Fit(rows, board(t, "h200"), "x")
+// lawOfFit is the law of kernels with the constants that were fitted to rows.
+func lawOfFit(t *testing.T, g *hardware.GPU, f *hardware.CalibrationFile) *roofline.Machine {
+	t.Helper()
+	peaks, err := g.Peaks()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]float64{"mixture.memory": 0.88, "mixture.fixed": 1.27e-6, "mixture.several": 23.4e-6} {
-		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.15 {
-			t.Errorf("%s is %+v, want %v", key, v, want)
+	cal, err := f.Apply(g, f.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return roofline.NewMachine(peaks, &cal.Constants)
+}
+
+// TestMixturesOfH200 holds what docs/calibration.md says of the mixtures of decode steps
+// that were timed on an H200: constants, and how far the law is from the rows, by
+// sequences.
+func TestMixturesOfH200(t *testing.T) {
+	rows, g := nativeRows(t), board(t, "h200")
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range map[roofline.Constant]float64{roofline.MoEDecodeMemory: 0.88, roofline.MoEDecodeFixed: 1.27e-6, roofline.MoEDecodeBatched: 23.4e-6} {
+		if v := f.Values[k.String()]; v.N < 3 || math.Abs(v.Value/want-1) > 0.15 {
+			t.Errorf("%s is %+v, want %v", k, v, want)
 		}
 	}
-	var p []float64
-	keys := []string{"mixture.memory", "mixture.again", "mixture.fixed", "mixture.several"}
-	for _, key := range keys {
-		p = append(p, f.Values[key].Value)
-	}
-	b, parts := &builder{gpu: board(t, "h200"), rows: rows.Rows}, make([]float64, len(p))
+	m, b := lawOfFit(t, g, f), &builder{file: f, gpu: g, rows: rows.Rows}
 	many := map[int][2]float64{1: {-0.05, 0.08}, 2: {-0.03, 0.13}, 4: {-0.04, 0.09}, 8: {0.00, 0.06}, 16: {-0.18, 0.02}, 32: {-0.02, 0.04}, 64: {-0.04, 0.03}}
 	few := map[int][2]float64{1: {-0.04, 0.01}, 4: {-0.06, 0.01}, 8: {0.00, 0.08}, 16: {-0.03, 0.07}, 24: {-0.03, 0.06}, 32: {-0.02, 0.05}, 64: {0.02, 0.11}} // of 8 experts
 	for _, r := range b.of(MixtureDecode) {
 		s := b.sample(r)
-		off := mixed(keys...).parts(p, &s, parts)/s.time - 1
+		off := float64(m.Cost(&s.kernel).Time)/s.time - 1
 		limits := many[r.Shape.Batch]
 		if r.Shape.Experts == 8 {
 			limits = few[r.Shape.Batch]
@@ -251,21 +263,25 @@ func missed(t *testing.T, e equation, samples []sample, start []float64) []float
 	return errs
 }
 
-// TestOwnRowsNeedTheirRows holds that what each row adds is seen in the products of the
-// native engine's own kernels, and not in what is left over.
-func TestOwnRowsNeedTheirRows(t *testing.T) {
+// TestSkinnyRows holds that what each row adds is seen in the products of few rows that
+// the native engine does by skinny GEMM, and not in what is left over: without it, shares
+// and a fixed time miss them by more.
+func TestSkinnyRows(t *testing.T) {
 	b := &builder{gpu: board(t, "h200"), rows: nativeRows(t).Rows}
-	var own []sample
-	for _, r := range b.of(GEMM) {
-		if r.Shape.M <= 16 {
-			own = append(own, b.sample(r))
+	median := func(skinny int, start float64, keys ...roofline.Constant) float64 {
+		var samples []sample
+		for _, r := range b.of(GEMM) {
+			if p := r.Point(); p.Shape.M <= engine.SkinnyRows {
+				samples = append(samples, sample{time: r.Median, kernel: p.kernel(b.gpu, skinny)})
+			}
 		}
+		return stats.Percentile(missed(t, ofH200(t, keys...), samples, []float64{0.8, start, 3e-6}), 50)
 	}
-	median := func(e equation, start ...float64) float64 { return stats.Percentile(missed(t, e, own, start), 50) }
-	with := median(streamed("own.memory", "own.row", "own.fixed"), 0.8, ownRow, 3e-6)
-	without := median(kernel("gemm.compute", "gemm.memory", "gemm.fixed"), 0.8, 0.8, 3e-6)
-	if t.Logf("median error %.1f %% of %d products, %.1f %% without own.row", 100*with, len(own), 100*without); with > 0.045 || without < 1.3*with { // 3.1 and 3.6 % of two runs
-		t.Error("own.row does not tell them apart")
+	with := median(engine.SkinnyRows, skinnyRow, roofline.SkinnyGEMMMemory, roofline.SkinnyGEMMRow, roofline.SkinnyGEMMFixed)
+	without := median(0, 0.8, roofline.GEMMMemory, roofline.GEMMCompute, roofline.GEMMFixed)
+	t.Logf("median error %.1f %%, %.1f %% without skinny_gemm.row", 100*with, 100*without)
+	if with > 0.045 || without < 1.3*with {
+		t.Error("skinny_gemm.row does not tell them apart")
 	}
 }
 
@@ -287,33 +303,33 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// TestFormOfExperts holds what docs/calibration.md says of the equation of a prompt's experts: rows of an
-// H200 are nearer to the root of the squares of arithmetic and memory than to their sum or the greater,
-// and nearer with weights that come again where the L2 does not hold them.
+// TestFormOfExperts holds what docs/calibration.md says of the law of a prompt's experts:
+// rows of an H200 are nearer to the root of the squares of arithmetic and memory than to
+// their sum or the greater, and nearer with weights that come again where the L2 cache
+// does not hold them.
 func TestFormOfExperts(t *testing.T) {
-	b := &builder{gpu: board(t, "h200"), rows: nativeRows(t).Rows}
+	b := &builder{file: &hardware.CalibrationFile{Engine: Native}, gpu: board(t, "h200"), rows: nativeRows(t).Rows}
 	rows := b.of(GateUpPrefill, DownPrefill)
 	if len(rows) == 0 {
-		t.Skip("the rows that are kept have none")
+		t.Fatal("the rows that are kept have none")
 	}
-	keys := []string{"experts.memory", "experts.compute", "experts.gather", "experts.sum"}
+	keys := []roofline.Constant{roofline.MoEPrefillMemory, roofline.MoEPrefillCompute, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute}
 	miss := func(again bool, power float64) float64 {
-		samples, _ := b.samples(rows)
-		for i := range samples {
-			if p := rows[i].Point(); !again {
-				samples[i].memory /= p.reread(b.gpu)
+		var samples []sample
+		for _, r := range rows {
+			s := b.sample(r)
+			if !again {
+				s.kernel.Reread = 0
 			}
+			samples = append(samples, s)
 		}
 		e := equation{keys, func(p []float64, s *sample, parts []float64) float64 {
-			move := 3
-			if s.up {
-				move = 2
-			}
-			memory, compute := s.memory/p[0], s.compute/p[1]
+			k := &s.kernel
 			clear(parts)
-			parts[0], parts[1], parts[move] = memory, compute, s.order*p[move]
-			most := max(memory, compute)
-			return 3.9e-6 + most*math.Pow(math.Pow(memory/most, power)+math.Pow(compute/most, power), 1/power) + parts[move]
+			parts[0], parts[1] = float64(k.Work.Weights+k.Reread)/(p[0]*h200Bandwidth), float64(k.Work.FLOPs)/(p[1]*h200Peak)
+			parts[2], parts[3] = p[2]*float64(k.Permuted)/h200Bandwidth, p[3]*float64(k.Unpermuted)/h200Bandwidth
+			most := max(parts[0], parts[1])
+			return 3.9e-6 + most*math.Pow(math.Pow(parts[0]/most, power)+math.Pow(parts[1]/most, power), 1/power) + parts[2] + parts[3]
 		}}
 		errs := missed(t, e, samples, []float64{0.85, 0.7, 2, 3})
 		median, p90 := stats.Percentile(errs, 50), stats.Percentile(errs, 90)

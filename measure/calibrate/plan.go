@@ -143,7 +143,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	add := func(kind Kind, shape Shape, ranks int) {
 		p := Point{kind, shape, dtype, ranks}
 		peak, _ := g.Peak(dtype)
-		if w := p.Work(); w.Bytes <= g.Memory.Times(mostBytes) && (kind == Sustained || w.FLOPs.Over(peak) <= mostTime) {
+		if w := p.Work(); w.Traffic() <= g.Memory.Times(mostBytes) && (kind == Sustained || w.FLOPs.Over(peak) <= mostTime) {
 			out = append(out, p)
 		}
 	}
@@ -203,7 +203,7 @@ func (s *scope) own(add func(Kind, Shape, int)) {
 			if i > 0 && j < len(s.many)-1 { // of other models the largest batch
 				continue
 			}
-			for _, kind := range wideKinds {
+			for _, kind := range wgmmaKinds {
 				at := m
 				at.Batch = batch
 				add(kind, at, 1)

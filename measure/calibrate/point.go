@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -47,8 +49,8 @@ const (
 // time the same.
 var drawn = map[Kind]Kind{GEMMPower: GEMM, AttentionPower: AttentionDecode, ReadPower: Read, Idle: Idle}
 
-// wideKinds are products of decode steps of many sequences, as the engine calls them.
-var wideKinds = []Kind{QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode}
+// wgmmaKinds are products of decode steps of many sequences, as the engine calls them.
+var wgmmaKinds = []Kind{QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode}
 
 // expertKinds are the operators of a mixture in a prompt.
 var expertKinds = []Kind{TopKPrefill, GateUpPrefill, DownPrefill}
@@ -106,7 +108,7 @@ func (p Point) String() string {
 	case TopKPrefill, GateUpPrefill, DownPrefill:
 		return fmt.Sprintf("%s of %d tokens, %d of %d experts of %d×%d", p.Kind, s.Tokens, s.TopK, s.Experts, s.Hidden, s.Width)
 	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		_, n, k := p.wide()
+		_, n, k := p.product()
 		return fmt.Sprintf("%s %d×%d×%d", p.Kind, s.Batch, n, k)
 	case LaunchPrefill:
 		return fmt.Sprintf("%s of %d tokens, %d×%d", p.Kind, s.Tokens, s.Hidden, s.Width)
@@ -175,106 +177,124 @@ func (p *Point) check() error {
 	return nil
 }
 
-// Work is what one call of a point has to do.
-type Work struct {
-	FLOPs  unit.FLOPs
-	Bytes  unit.Bytes // between memory and the chip
-	Wire   unit.Bytes // sent by one rank
-	PerKey unit.FLOPs // one more key for every query of a prefill
-	Acts   unit.Bytes // of Bytes, inputs and results of products of many sequences
-	Groups unit.Bytes // of a mixture in a decode step, weights that groups of pairs read beyond Bytes
-	Again  unit.Bytes // of a mixture in a decode step, weights that pairs read again
-	Order  unit.Bytes // of a prompt's experts, what is gathered ahead of them or summed behind: a value of the stream for each pair
-}
-
 // Work counts what one call of the point has to do, as package analytic counts it.
 //
 //	product    2·m·n·k FLOPs; weights, input and output once
 //	prefill    4·heads·d FLOPs a pair under the causal mask; q, k, v and output once
 //	decode     4·heads·d FLOPs a key; the keys and values of the context once for each KV head
 //	mixture    the router's E·h weights and 3·h·w of each expert: of those that the tokens are
-//	           expected to choose, read once (analytic.Distinct); for each pair of a token and
+//	           expected to choose, read once (roofline.Distinct); for each pair of a token and
 //	           an expert 2 FLOPs a weight
 //	choice     the scores of all tokens
 //	experts    of a prompt: 2 FLOPs for each weight of the TopK experts of a token; the weights
 //	           of those that are expected to be chosen, once
 //	launch     nothing
 //	all-reduce 2(n-1)/n of the message on the wire (Patarasuk and Yuan 2009)
-func (p *Point) Work() Work {
+func (p *Point) Work() roofline.Work {
 	s := &p.Shape
 	f := func(n int) float64 { return float64(n) }
 	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
 	switch p.Kind.times() {
-	case GEMM, Sustained:
-		m, n, k := f(s.M), f(s.N), f(s.K)
-		return Work{FLOPs: unit.FLOPs(2 * m * n * k), Bytes: size(n*k + m*k + m*n)}
+	case GEMM, Sustained, QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+		m, n, k := p.product()
+		return roofline.Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Weights: size(f(n) * f(k)), Acts: size(f(m) * (f(n) + f(k)))}
 	case AttentionPrefill:
 		t, q, kv, d := f(s.Tokens), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return Work{FLOPs: unit.FLOPs(4 * q * d * t * (t + 1) / 2), Bytes: size(2 * t * d * (q + kv)), PerKey: unit.FLOPs(4 * q * d * t)}
+		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * t * (t + 1) / 2), Acts: size(2 * t * d * (q + kv))}
 	case AttentionDecode:
 		b, c, q, kv, d := f(s.Batch), f(s.Context), f(s.Heads), f(s.KVHeads), f(s.HeadDim)
-		return Work{FLOPs: unit.FLOPs(4 * q * d * c * b), Bytes: size(2*kv*d*c*b + 2*q*d*b)}
+		return roofline.Work{FLOPs: unit.FLOPs(4 * q * d * c * b), KV: size(2 * kv * d * c * b), Acts: size(2 * q * d * b)}
 	case MixtureDecode:
-		return p.mixture()
-	case TopKPrefill, GateUpPrefill, DownPrefill:
-		return p.experts()
-	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-		m, n, k := p.wide()
-		acts := size(f(m) * (f(n) + f(k)))
-		return Work{FLOPs: unit.FLOPs(2 * f(m) * f(n) * f(k)), Bytes: size(f(n)*f(k)) + acts, Acts: acts}
+		b, e, h, top := f(s.Batch), f(s.Experts), f(s.Hidden), f(s.TopK)
+		expert := 3 * h * f(s.Width)
+		return roofline.Work{FLOPs: unit.FLOPs(2 * b * (e*h + top*expert)), Weights: size(e*h + roofline.Distinct(e, top, b)*expert)}
+	case TopKPrefill:
+		return roofline.Work{Acts: size(f(s.Tokens) * f(s.Experts))}
+	case GateUpPrefill, DownPrefill:
+		hit := roofline.Distinct(f(s.Experts), f(s.TopK), f(s.Tokens))
+		return roofline.Work{FLOPs: unit.FLOPs(2 * f(s.Tokens) * f(s.TopK) * p.expert()), Weights: size(hit * p.expert())}
 	case RMSNorm:
-		return Work{Bytes: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
+		return roofline.Work{Acts: size(2*f(s.Tokens)*f(s.Width) + f(s.Width))}
 	case Activation:
-		return Work{Bytes: size(3 * f(s.Tokens) * f(s.Width))}
+		return roofline.Work{Acts: size(3 * f(s.Tokens) * f(s.Width))}
 	case Read:
-		return Work{Bytes: unit.Bytes(s.Bytes)}
+		return roofline.Work{Acts: unit.Bytes(s.Bytes)}
 	case Copy:
-		return Work{Bytes: 2 * unit.Bytes(s.Bytes)}
+		return roofline.Work{Acts: 2 * unit.Bytes(s.Bytes)}
 	case AllReduce:
 		n := f(p.Ranks)
-		return Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
+		return roofline.Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
 	}
-	return Work{}
+	return roofline.Work{}
 }
 
-// mixture is Work of a mixture in a decode step. Of several sequences gate and up, two thirds of an
-// expert, are read for each pair up to analytic.PairByPair of them, and all else for each group.
-func (p *Point) mixture() Work {
+// kernel is the kernel that the point times on a GPU, of an engine that multiplies up to
+// so many rows by skinny GEMM.
+func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
+	k := roofline.Kernel{Format: p.DType, Work: p.Work(), Launches: 1, Count: 1}
 	s := &p.Shape
-	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
-	b, e, h, top := float64(s.Batch), float64(s.Experts), float64(s.Hidden), float64(s.TopK)
-	expert := 3 * h * float64(s.Width)
-	hit := analytic.Distinct(e, top, b)
-	w := Work{FLOPs: unit.FLOPs(2 * b * (e*h + top*expert)), Bytes: size(e*h + hit*expert)}
-	if s.Batch == 1 {
-		return w
-	}
-	more := analytic.Groups(e, top, b, analytic.GroupPairs) - hit
-	if w.Groups = size(more * expert); s.Batch <= analytic.PairByPair {
-		w.Groups, w.Again = size(more*expert/3), size((b*top-hit)*expert*2/3)
-	}
-	return w
-}
-
-// experts is Work of a prompt's choice or of its experts.
-func (p *Point) experts() Work {
-	s := &p.Shape
-	tokens, e, h, top := float64(s.Tokens), float64(s.Experts), float64(s.Hidden), float64(s.TopK)
-	expert := h * float64(s.Width)
-	switch p.Kind {
+	switch p.Kind.times() {
+	case GEMM, Sustained:
+		k.Shape.M = float64(s.M)
+		if s.M <= skinny {
+			k.Class = roofline.SkinnyGEMM
+		}
+	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+		k.Class = roofline.WGMMAGEMM
+	case AttentionPrefill:
+		k.Class, k.Shape.M, k.Shape.K = roofline.AttentionPrefill, float64(s.Tokens), 2*float64(s.Heads)*float64(s.HeadDim)
+	case AttentionDecode:
+		k.Class = roofline.AttentionDecode
+	case MixtureDecode:
+		p.moeDecode(&k)
 	case TopKPrefill:
-		return Work{Bytes: p.DType.Bytes(tokens * e)}
-	case GateUpPrefill:
-		expert *= 2
+		k.Class, k.Shape = roofline.MoERouting, p.mixture(s.Tokens)
+	case GateUpPrefill, DownPrefill:
+		p.moePrefill(&k, g)
+	case AllReduce:
+		k.Class, k.Shape.Ranks = roofline.AllReduce, float64(p.Ranks)
+	default:
+		k.Class = roofline.Elementwise
 	}
-	return Work{
-		FLOPs: unit.FLOPs(2 * tokens * top * expert), Bytes: p.DType.Bytes(analytic.Distinct(e, top, tokens) * expert),
-		Order: p.DType.Bytes(tokens * top * h),
+	return k
+}
+
+// mixture is the shape of a mixture that so many tokens are sent to.
+func (p *Point) mixture(tokens int) roofline.Shape {
+	s := &p.Shape
+	e, top, t := float64(s.Experts), float64(s.TopK), float64(tokens)
+	return roofline.Shape{
+		Experts: e, TopK: top, Tokens: t, Pairs: t * top, Hit: roofline.Distinct(e, top, t), M: t * top, K: float64(s.Hidden), N: float64(s.Hidden),
 	}
 }
 
-// wide are the rows, outputs and inputs of a product of a dense model's decode step.
-func (p *Point) wide() (m, n, k int) {
+// moeDecode completes the kernel of a mixture in a decode step: gate and up are two
+// thirds of an expert.
+func (p *Point) moeDecode(k *roofline.Kernel) {
+	k.Class, k.Shape = roofline.MoEDecode, p.mixture(p.Shape.Batch)
+	third := p.DType.Bytes(k.Shape.Hit * float64(p.Shape.Hidden) * float64(p.Shape.Width))
+	for i, weights := range []unit.Bytes{2 * third, third} {
+		engine.MoEDecodeReads(k, &analytic.Op{Shape: k.Shape, Work: roofline.Work{Weights: weights}}, i == 0)
+	}
+}
+
+// moePrefill completes the kernel of a product of a prompt's experts.
+func (p *Point) moePrefill(k *roofline.Kernel, g *hardware.GPU) {
+	k.Class, k.Shape = roofline.MoEPrefill, p.mixture(p.Shape.Tokens)
+	engine.MoEPrefillMoves(k, &analytic.Op{Format: p.DType, Shape: k.Shape, Work: k.Work}, g, p.Kind == GateUpPrefill)
+}
+
+// expert is the weights of an expert in the product that is timed.
+func (p *Point) expert() float64 {
+	n := float64(p.Shape.Hidden) * float64(p.Shape.Width)
+	if p.Kind == GateUpPrefill {
+		return 2 * n
+	}
+	return n
+}
+
+// product is the rows, outputs and inputs of a product.
+func (p *Point) product() (m, n, k int) {
 	s := &p.Shape
 	switch p.Kind {
 	case QKVDecode:
@@ -285,17 +305,8 @@ func (p *Point) wide() (m, n, k int) {
 		return s.Batch, 2 * s.Width, s.Hidden
 	case DenseDownDecode:
 		return s.Batch, s.Hidden, s.Width
+	case HeadDecode:
+		return s.Batch, s.N, s.Hidden
 	}
-	return s.Batch, s.N, s.Hidden
-}
-
-// reread is how often a product of a prompt's experts reads them (analytic.Reread).
-func (p *Point) reread(g *hardware.GPU) float64 {
-	s := &p.Shape
-	expert := p.DType.Bytes(float64(s.Hidden) * float64(s.Width))
-	if p.Kind == GateUpPrefill {
-		expert *= 2
-	}
-	hit := analytic.Distinct(float64(s.Experts), float64(s.TopK), float64(s.Tokens))
-	return analytic.Reread(g, expert, float64(s.Tokens)*float64(s.TopK)/hit)
+	return s.M, s.N, s.K
 }

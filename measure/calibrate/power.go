@@ -2,9 +2,11 @@ package calibrate
 
 import (
 	"fmt"
+	"slices"
 
 	"llmprof/analytic"
 	"llmprof/hardware"
+	"llmprof/roofline"
 )
 
 // What a GPU draws is fitted to rows that were run for it. It is taken to be that of
@@ -18,7 +20,7 @@ import (
 // kernel's kind, and x by how much the clocks were below the highest.
 
 // powerKeys are the constants, in the order of drawing's parts.
-var powerKeys = []string{"power.memory", "power.own", "power.attention", "power.fixed"}
+var powerKeys = []roofline.Constant{roofline.PowerMemory, roofline.PowerSkinnyGEMM, roofline.PowerAttention, roofline.PowerFixed}
 
 // A drawing is what a row says of power, in shares of what lies between the waiting
 // power and the limit.
@@ -31,7 +33,7 @@ type drawing struct {
 }
 
 // draws is the power of a call, above waiting and as a share of the rest.
-func draws(keys ...string) equation {
+func draws(keys ...roofline.Constant) equation {
 	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
 		d := &s.drawing
 		clear(parts)
@@ -57,7 +59,7 @@ func (b *builder) power(m *Machine) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	cal, _, err := b.file.Apply(b.gpu, b.file.Engine)
+	cal, err := b.file.Apply(b.gpu, b.file.Engine)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	machine, err := analytic.NewMachine(b.gpu, cal, analytic.Engine{})
+	arithmetic, err := analytic.BurstPower(b.gpu, &cal)
 	if err != nil {
 		return err
 	}
@@ -76,24 +78,22 @@ func (b *builder) power(m *Machine) error {
 	}
 	for _, r := range rows {
 		if r.Power != nil && *r.Power > waiting {
-			samples = append(samples, b.drawn(r, &cal, machine.Arithmetic(), waiting, clock))
+			samples = append(samples, b.drawn(r, &cal, arithmetic, waiting, clock))
 		}
 	}
 	if len(samples) == 0 {
 		return nil
 	}
-	for _, key := range powerKeys {
-		c := hardware.ConstantOf(key)
-		b.file.Values[key] = hardware.Value{Value: c.Of(&cal), From: "default for " + b.gpu.Generation}
+	for _, c := range powerKeys {
+		b.file.Values[c.String()] = hardware.Value{Value: cal.Constants[c], From: "default for " + b.gpu.Generation}
 	}
 	err = b.fit(draws(powerKeys...), samples, "runs for their power")
-	if b.few() == 0 {
-		b.forget("power.own")
+	if b.skinny() == 0 {
+		b.forget(roofline.PowerSkinnyGEMM)
 	}
-	for _, key := range powerKeys {
-		v, ok := b.file.Values[key]
-		if c := hardware.ConstantOf(key); ok && !c.Valid(v.Value) {
-			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", key, v.Value, c.Want())
+	for _, c := range powerKeys {
+		if v, ok := b.file.Values[c.String()]; ok && !c.Valid(v.Value) {
+			b.note("runs for their power do not agree with what arithmetic and waiting draw: %s comes out as %.4g, and has to be %s", c, v.Value, c.Info().Quantity.Want())
 			b.forget(powerKeys...)
 		}
 	}
@@ -101,17 +101,17 @@ func (b *builder) power(m *Machine) error {
 }
 
 // forget leaves constants of power to the defaults.
-func (b *builder) forget(keys ...string) {
-	for _, key := range keys {
-		delete(b.file.Values, key)
-		delete(b.file.HeldOut, key)
+func (b *builder) forget(keys ...roofline.Constant) {
+	for _, c := range keys {
+		delete(b.file.Values, c.String())
+		delete(b.file.HeldOut, c.String())
 	}
 }
 
 // waiting is the power of a GPU that has nothing to do, by its row, else by default.
 func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 	limit := float64(b.gpu.TDP)
-	idle := cal.Power.Idle * limit
+	idle := cal.Constants[roofline.PowerIdle] * limit
 	if known, ok := b.gpu.Idle(); ok {
 		idle = float64(known)
 	}
@@ -124,30 +124,26 @@ func (b *builder) waiting(cal *hardware.Calibration) (float64, error) {
 		}
 	}
 	if len(shares) == 0 {
-		return idle + cal.Power.Waiting*(limit-idle), nil
+		return idle + cal.Constants[roofline.PowerWaiting]*(limit-idle), nil
 	}
 	v, err := middle(shares, from)
 	if err != nil {
 		return 0, err
 	}
 	b.file.Values["power.waiting"] = v
-	cal.Power.Waiting = v.Value
+	cal.Constants[roofline.PowerWaiting] = v.Value
 	return idle + v.Value*(limit-idle), nil
 }
 
 // drawn is what a row says of power.
 func (b *builder) drawn(r *Row, cal *hardware.Calibration, matrix, waiting, clock float64) sample {
-	of, each, fixed := 0, 1/cal.GEMM.Memory, cal.GEMM.Fixed // time of a byte, in that at the bandwidth
-	switch {
-	case r.Kind == AttentionPower:
-		of, each, fixed = 2, 1/cal.Attention.Memory, cal.Attention.Fixed
-	case r.Shape.M <= b.few():
-		of, each, fixed = 1, 1/cal.Own.Memory+cal.Own.Row*float64(r.Shape.M), cal.Own.Fixed
-	}
 	s := b.sample(r)
+	busy := roofline.NewMachine(b.peaks, &cal.Constants).Times(&s.kernel)
 	rest := float64(b.gpu.TDP) - waiting
-	d := drawing{of: of, slowed: 1, memory: s.memory * each / s.time, fixed: float64(fixed) / s.time}
-	d.matrix = matrix * s.compute / cal.GEMM.Compute / s.time
+	d := drawing{
+		of: slices.Index(powerKeys, roofline.LawOf(s.kernel.Class).Power), slowed: 1,
+		matrix: matrix * float64(busy.Compute()) / s.time, memory: float64(busy[roofline.Memory]) / s.time, fixed: float64(busy[roofline.Fixed]) / s.time,
+	}
 	if r.Clock != nil && clock > *r.Clock {
 		d.slowed = clock / *r.Clock
 	}

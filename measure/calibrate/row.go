@@ -69,7 +69,7 @@ func newRow(p *Point, seconds []float64) (Row, error) {
 	w := p.Work()
 	return Row{
 		Schema: RowSchema, Kind: p.Kind, Shape: p.Shape, DType: p.DType, Ranks: p.Ranks, Seconds: seconds, Median: sum.Median,
-		FLOPs: float64(w.FLOPs), Bytes: float64(w.Bytes), Wire: float64(w.Wire), Limited: []string{},
+		FLOPs: float64(w.FLOPs), Bytes: float64(w.Traffic()), Wire: float64(w.Wire), Limited: []string{},
 	}, nil
 }
 

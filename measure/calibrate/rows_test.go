@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -25,84 +26,190 @@ func h200Machine(engine string) Machine {
 	}
 }
 
-// synthetic makes rows of a whole plan that follow known constants.
-func synthetic(t *testing.T, g *hardware.GPU, truth *hardware.Calibration, host hardware.Host, noise float64) *Rows {
-	t.Helper()
-	return syntheticOf(t, Transformers, g, truth, host, noise)
+// truthOf are the defaults of a GPU with a value for each constant that an engine's own
+// kernels and host have.
+func truthOf(g *hardware.GPU) *roofline.Constants {
+	c := hardware.DefaultCalibration(g).Constants
+	for k, v := range map[roofline.Constant]float64{
+		roofline.SkinnyGEMMMemory: 0.93, roofline.SkinnyGEMMRow: 0.012, roofline.SkinnyGEMMFixed: 3e-6,
+		roofline.WGMMAMemory: 0.9, roofline.WGMMAReload: 5, roofline.WGMMAFixed: 4e-6,
+		roofline.MoEDecodeMemory: 0.85, roofline.MoEDecodeReload: 0.4, roofline.MoEDecodeFixed: 9e-6, roofline.MoEDecodeBatched: 20e-6,
+		roofline.MoEPrefillCompute: 0.6, roofline.MoEPrefillMemory: 0.85, roofline.MoEPrefillPermute: 2, roofline.MoEPrefillUnpermute: 4,
+		roofline.RoutingPair: 1.5e-9, roofline.RoutingExpert: 4e-8, roofline.RoutingFixed: 4e-6,
+		roofline.StreamNode: 1e-6, roofline.HostStep: 1e-5, roofline.HostLaunch: 1e-5, roofline.HostSmallKernel: 1e-6,
+	} {
+		c[k] = v
+	}
+	return &c
 }
 
-func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.Calibration, host hardware.Host, noise float64) *Rows {
+// byHand is how long a point takes with known constants. Its formulas are written
+// out here, so that the laws of package roofline are held to a second text.
+type byHand struct {
+	*roofline.Constants
+	engine    string
+	gpu       *hardware.GPU
+	peak      float64
+	bandwidth float64
+}
+
+func newByHand(engine string, g *hardware.GPU, truth *roofline.Constants) *byHand {
+	peak, _ := g.Peak(unit.BF16)
+	return &byHand{truth, engine, g, float64(peak), float64(g.Bandwidth)}
+}
+
+// skinny reports whether the point is a product that the engine's skinny GEMM does.
+func (h *byHand) skinny(p *Point) bool {
+	return h.engine == Native && p.Kind.times() == GEMM && p.Shape.M <= 16
+}
+
+// seconds is the time of a point.
+func (h *byHand) seconds(p *Point) float64 {
+	w := p.Work()
+	n := float64(max(p.Shape.Launches, 1))
+	switch p.Kind.times() {
+	case GEMM, AttentionPrefill, AttentionDecode, RMSNorm, Activation:
+		return h.once(p)
+	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
+		return h.Constants[roofline.WGMMAFixed] + (float64(w.Weights)/h.Constants[roofline.WGMMAMemory]+h.Constants[roofline.WGMMAReload]*float64(w.Acts))/h.bandwidth
+	case MixtureDecode:
+		return h.moeDecode(p)
+	case TopKPrefill:
+		return h.Constants[roofline.RoutingFixed] + h.Constants[roofline.RoutingPair]*float64(p.Shape.Tokens*p.Shape.TopK) + h.Constants[roofline.RoutingExpert]*float64(p.Shape.Experts)
+	case GateUpPrefill, DownPrefill:
+		return h.moePrefill(p)
+	case Sustained:
+		return float64(w.FLOPs) / (0.66 * h.peak)
+	case AllReduce:
+		ranks := float64(p.Ranks)
+		return h.Constants[roofline.LinkBase] + ranks*h.Constants[roofline.LinkPerGPU] + 2*(ranks-1)/ranks*float64(p.Shape.Bytes)/(h.Constants[roofline.LinkShare]*float64(h.gpu.LinkAmong(p.Ranks)))
+	case LaunchPrefill:
+		return h.Constants[roofline.StreamNode]
+	case GraphNode:
+		return h.Constants[roofline.GraphNode] * n
+	case SmallKernel:
+		return h.Constants[roofline.HostSmallKernel] * n
+	case EagerStep:
+		return h.Constants[roofline.HostLaunch] * n
+	case HostStep:
+		return h.Constants[roofline.HostStep]
+	case Read, Copy:
+		return float64(w.Traffic()) / (0.9 * h.bandwidth)
+	case EagerLaunch:
+		return 4e-6 * n
+	}
+	return 2 // of the run of an idle GPU
+}
+
+// shares are share of the peak, share of the bandwidth and fixed time of a point that
+// reads and writes everything once.
+func (h *byHand) shares(p *Point) (compute, memory, fixed float64) {
+	c := h.Constants
+	switch p.Kind.times() {
+	case AttentionPrefill, AttentionDecode:
+		return c[roofline.AttentionCompute], c[roofline.AttentionMemory], c[roofline.AttentionFixed]
+	case RMSNorm, Activation:
+		return c[roofline.ElementwiseCompute], c[roofline.ElementwiseMemory], c[roofline.ElementwiseFixed]
+	}
+	if h.skinny(p) {
+		return c[roofline.GEMMCompute], c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMFixed]
+	}
+	return c[roofline.GEMMCompute], c[roofline.GEMMMemory], c[roofline.GEMMFixed]
+}
+
+// memory is the time that the bytes of such a point take.
+func (h *byHand) memory(p *Point) float64 {
+	_, share, _ := h.shares(p)
+	w := p.Work()
+	t := float64(w.Traffic()) / (share * h.bandwidth)
+	if h.skinny(p) {
+		t += float64(p.Shape.M) * h.Constants[roofline.SkinnyGEMMRow] * 2 * float64(p.Shape.N*p.Shape.K) / h.bandwidth
+	}
+	return t
+}
+
+func (h *byHand) once(p *Point) float64 {
+	compute, _, fixed := h.shares(p)
+	flops := float64(p.Work().FLOPs)
+	if p.Kind == AttentionPrefill {
+		flops += 4 * float64(p.Shape.Heads*p.Shape.HeadDim*p.Shape.Tokens) * h.Constants[roofline.AttentionRamp] / 2
+	}
+	return fixed + max(flops/(compute*h.peak), h.memory(p))
+}
+
+// moeDecode reads each expert once for eight pairs of it and a token; gate and up of up
+// to 16 tokens are read once a pair, most of it out of the L2 cache.
+func (h *byHand) moeDecode(p *Point) float64 {
+	s, c := &p.Shape, h.Constants
+	e, top, b := float64(s.Experts), float64(s.TopK), float64(s.Batch)
+	expert := 2 * 3 * float64(s.Hidden) * float64(s.Width)
+	hit := e * (1 - math.Pow(1-top/e, b))
+	fixed, memory, again := c[roofline.MoEDecodeFixed], 2*e*float64(s.Hidden)+hit*expert, 0.0
+	if s.Batch > 1 {
+		fixed = c[roofline.MoEDecodeBatched]
+		more := roofline.Groups(e, top, b, 8) - hit
+		if s.Batch <= 16 {
+			memory, again = memory+more*expert/3, (b*top-hit)*expert*2/3
+		} else {
+			memory += more * expert
+		}
+	}
+	return fixed + (memory/c[roofline.MoEDecodeMemory]+again*c[roofline.MoEDecodeReload])/h.bandwidth
+}
+
+// moePrefill reads what the L2 cache does not hold of an expert again for each tile of
+// 160 pairs.
+func (h *byHand) moePrefill(p *Point) float64 {
+	s, c := &p.Shape, h.Constants
+	e, pairs := float64(s.Experts), float64(s.Tokens*s.TopK)
+	hit := e * (1 - math.Pow(1-float64(s.TopK)/e, float64(s.Tokens)))
+	weights, times := float64(s.Hidden*s.Width), c[roofline.MoEPrefillUnpermute]
+	if p.Kind == GateUpPrefill {
+		weights, times = 2*weights, c[roofline.MoEPrefillPermute]
+	}
+	read := 1 + (max(1, pairs/hit/160)-1)*max(0, 1-float64(h.gpu.L2)/(2*weights))
+	compute := 2 * pairs * weights / (c[roofline.MoEPrefillCompute] * h.peak)
+	memory := read * hit * 2 * weights / (c[roofline.MoEPrefillMemory] * h.bandwidth)
+	return c[roofline.GEMMFixed] + math.Hypot(compute, memory) + times*2*pairs*float64(s.Hidden)/h.bandwidth
+}
+
+// watts is the power of a point that takes so many seconds, all of it below the limit.
+func (h *byHand) watts(p *Point, seconds, noise float64) *float64 {
+	c := h.Constants
+	idle, _ := h.gpu.Idle()
+	limit := float64(h.gpu.TDP)
+	waiting := float64(idle) + c[roofline.PowerWaiting]*(limit-float64(idle))
+	share := c[roofline.PowerMemory]
+	if p.Kind == AttentionPower {
+		share = c[roofline.PowerAttention]
+	} else if h.skinny(p) {
+		share = c[roofline.PowerSkinnyGEMM]
+	}
+	_, _, fixed := h.shares(p)
+	const matrix = 0.95 // of a large product at the rate of bursts, which the sustained rate says
+	busy := matrix*float64(p.Work().FLOPs)/(c[roofline.GEMMCompute]*h.peak) + share*h.memory(p) + c[roofline.PowerFixed]*fixed
+	watts := waiting + (limit-waiting)*busy/seconds*noise
+	if p.Kind == Idle {
+		watts = waiting
+	}
+	return &watts
+}
+
+// synthetic makes rows of a whole plan for an engine that follow known constants.
+func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Constants, noise float64) *Rows {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
-	peak, _ := g.Peak(unit.BF16)
+	h := newByHand(engine, g, truth)
 	rows := &Rows{Machine: h200Machine(engine)}
 	for _, p := range Plan(g, unit.BF16, engine, 8, false) {
-		w := p.Work()
-		kernel := func(k hardware.Kernel) float64 {
-			flops := w.FLOPs + w.PerKey.Times(truth.AttentionRamp/2)
-			return float64(k.Fixed) + max(float64(flops)/(k.Compute*float64(peak)), float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)))
-		}
-		var s float64
-		switch p.Kind.times() {
-		case GEMM:
-			s = kernel(truth.GEMM)
-		case MixtureDecode:
-			k := truth.Mixture
-			if k.Memory == 0 {
-				k = ownMixture(g).Mixture
-			}
-			fixed := k.Fixed
-			if p.Shape.Batch > 1 {
-				fixed = k.Several
-			}
-			s = float64(fixed) + (float64(w.Bytes+w.Groups)/k.Memory+k.Again*float64(w.Again))/float64(g.Bandwidth)
-		case TopKPrefill:
-			k := ownExperts(truth)
-			s = float64(k.ChoiceFixed) + float64(k.ChoicePair)*float64(p.Shape.Tokens*p.Shape.TopK) + float64(k.ChoiceExpert)*float64(p.Shape.Experts)
-		case GateUpPrefill, DownPrefill:
-			k := ownExperts(truth)
-			times := k.Sum
-			if p.Kind == GateUpPrefill {
-				times = k.Gather
-			}
-			busy := math.Hypot(float64(w.FLOPs)/(k.Compute*float64(peak)), p.reread(g)*float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)))
-			s = float64(truth.GEMM.Fixed) + busy + times*float64(w.Order)/float64(g.Bandwidth)
-		case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
-			k := ownWide(truth)
-			s = float64(k.Fixed) + (float64(w.Bytes-w.Acts)/k.Memory+k.Again*float64(w.Acts))/float64(g.Bandwidth)
-		case LaunchPrefill:
-			s = float64(max(truth.Stream, 1e-6))
-		case Sustained:
-			s = float64(w.FLOPs) / (0.66 * float64(peak))
-		case AttentionPrefill, AttentionDecode:
-			s = kernel(truth.Attention)
-		case RMSNorm, Activation:
-			s = kernel(truth.Element)
-		case AllReduce:
-			s = float64(truth.LinkBase) + float64(p.Ranks)*float64(truth.LinkPerGPU) + float64(w.Wire)/(truth.Link*float64(g.LinkAmong(p.Ranks)))
-		case GraphNode:
-			s = float64(truth.Launch) * float64(p.Shape.Launches)
-		case SmallKernel:
-			s = float64(host.SmallKernel) * float64(p.Shape.Launches)
-		case EagerStep:
-			s = float64(host.Launch) * float64(p.Shape.Launches)
-		case HostStep:
-			s = float64(host.Step)
-		case Read, Copy:
-			s = float64(w.Bytes) / (0.9 * float64(g.Bandwidth))
-		case EagerLaunch:
-			s = 4e-6 * float64(p.Shape.Launches)
-		case Idle:
-			s = 2
-		}
-		s *= math.Exp(noise * random.NormFloat64())
+		s := h.seconds(&p) * math.Exp(noise*random.NormFloat64())
 		row, err := newRow(&p, []float64{s, s})
 		if err != nil {
 			t.Fatal(err)
 		}
 		row.Cold, row.When, row.Engine = true, when, engine
 		if p.Kind.power() {
-			row.Power = drawnBy(&p, g, truth, s, math.Exp(noise*random.NormFloat64()/3))
+			row.Power = h.watts(&p, s, math.Exp(noise*random.NormFloat64()/3))
 		}
 		if err := row.check(); err != nil {
 			t.Fatal(err)
@@ -112,57 +219,31 @@ func syntheticOf(t *testing.T, engine string, g *hardware.GPU, truth *hardware.C
 	return rows
 }
 
-// drawnBy is the power of a point by known constants, all of it below the limit.
-func drawnBy(p *Point, g *hardware.GPU, truth *hardware.Calibration, seconds, noise float64) *float64 {
-	w := p.Work()
-	peak, _ := g.Peak(unit.BF16)
-	idle, _ := g.Idle()
-	waiting := float64(idle) + truth.Power.Waiting*float64(g.TDP-idle)
-	k, share := truth.GEMM, truth.Power.Memory
-	if p.Kind == AttentionPower {
-		k, share = truth.Attention, truth.Power.Attention
-	} else if p.Shape.M <= 16 {
-		share = truth.Power.Own
-	}
-	const matrix = 0.95 // of a large product at the rate of bursts, which the sustained rate below says
-	busy := matrix*float64(w.FLOPs)/(truth.GEMM.Compute*float64(peak)) + share*float64(w.Bytes)/(k.Memory*float64(g.Bandwidth)) + truth.Power.Fixed*float64(k.Fixed)
-	watts := waiting + (float64(g.TDP)-waiting)*busy/seconds*noise
-	if p.Kind == Idle {
-		watts = waiting
-	}
-	return &watts
-}
-
-// What a GPU draws is given back by rows of an engine whose own products draw more
-// than a library's, and of one that has none.
+// TestFitOfPower holds that rows give back what a GPU draws, of an engine whose skinny
+// GEMM draws more than a library's products, and of one that has none.
 func TestFitOfPower(t *testing.T) {
 	g := board(t, "h200")
 	for _, engine := range []string{Native, Transformers} {
-		truth := hardware.DefaultCalibration(g)
-		truth.GEMM = hardware.Kernel{Compute: 0.66, Memory: 0.88, Fixed: 3e-6}
-		truth.Attention.Memory, truth.Attention.Fixed = 0.9, 6e-6
-		truth.Power = hardware.Power{Memory: 0.60, Own: 0.85, Attention: 0.55, Fixed: 0.3, Waiting: 0.077}
-		if engine == Transformers {
-			truth.Power.Own = truth.Power.Memory
+		truth := truthOf(g)
+		for k, v := range map[roofline.Constant]float64{
+			roofline.GEMMCompute: 0.66, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 3e-6, roofline.AttentionMemory: 0.9, roofline.AttentionFixed: 6e-6,
+			roofline.PowerMemory: 0.60, roofline.PowerSkinnyGEMM: 0.85, roofline.PowerAttention: 0.55, roofline.PowerFixed: 0.3, roofline.PowerWaiting: 0.077,
+		} {
+			truth[k] = v
 		}
-		f, err := Fit(syntheticOf(t, engine, g, &truth, hardware.Host{Step: 1e-5, Launch: 1e-5, SmallKernel: 1e-6}, 0.01), g, "x")
+		f, err := Fit(synthetic(t, engine, g, truth, 0.01), g, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for key, want := range map[string]float64{
-			"power.waiting": 0.077, "power.memory": 0.60, "power.own": truth.Power.Own, "power.attention": 0.55, "power.fixed": 0.3,
-		} {
-			v, ok := f.Values[key]
-			if key == "power.own" && ok { // what a byte takes: own.row is a part of the time
-				want *= f.Values["own.memory"].Value / truth.GEMM.Memory
-			}
+		for _, k := range append(slices.Clone(powerKeys), roofline.PowerWaiting) {
+			v, ok := f.Values[k.String()]
 			switch {
-			case key == "power.own" && engine == Transformers:
+			case k == roofline.PowerSkinnyGEMM && engine == Transformers:
 				if ok {
-					t.Errorf("%s of an engine without own products: %+v", key, v)
+					t.Errorf("%s of an engine without skinny GEMM: %+v", k, v)
 				}
-			case key == "power.fixed" && math.Abs(v.Value-want) > 0.06, key != "power.fixed" && math.Abs(v.Value/want-1) > 0.04, v.N < 1:
-				t.Errorf("%s: %s is %+v, want %v", engine, key, v, want)
+			case k == roofline.PowerFixed && math.Abs(v.Value-truth[k]) > 0.06, k != roofline.PowerFixed && math.Abs(v.Value/truth[k]-1) > 0.04, v.N < 1:
+				t.Errorf("%s: %s is %+v, want %v", engine, k, v, truth[k])
 			}
 		}
 		if again, err := hardware.ParseCalibration("x", f.Text()); err != nil || len(again.Values) != len(f.Values) {
@@ -175,8 +256,7 @@ func TestFitOfPower(t *testing.T) {
 // the file.
 func TestFitWithoutPower(t *testing.T) {
 	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	rows := synthetic(t, Native, g, truthOf(g), 0.01)
 	for i := range rows.Rows {
 		rows.Rows[i].Power = nil
 	}
@@ -194,8 +274,7 @@ func TestFitWithoutPower(t *testing.T) {
 // Power that no constants give leaves the defaults, with a word.
 func TestFitOfImpossiblePower(t *testing.T) {
 	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	rows := synthetic(t, Native, g, truthOf(g), 0.01)
 	for i := range rows.Rows {
 		if r := &rows.Rows[i]; r.Kind == GEMMPower {
 			watts := 3000.0
@@ -218,37 +297,30 @@ func TestFitOfImpossiblePower(t *testing.T) {
 // within twice its stated interval: of seventeen, one is often beside it.
 func TestFitOfAPlan(t *testing.T) {
 	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	truth.GEMM = hardware.Kernel{Compute: 0.74, Memory: 0.88, Fixed: 5e-6}
-	truth.Attention = hardware.Kernel{Compute: 0.55, Memory: 0.80, Fixed: 8e-6}
-	truth.Element = hardware.Kernel{Compute: 0.5, Memory: 0.72, Fixed: 3e-6}
-	truth.AttentionRamp, truth.Launch = 500, 1.6e-6
-	truth.Link, truth.LinkBase, truth.LinkPerGPU = 0.7, 6e-6, 1.2e-6
-	host := hardware.Host{Step: 31e-6, Launch: 9e-6, SmallKernel: 2.2e-6}
-	f, err := Fit(synthetic(t, g, &truth, host, 0.03), g, "synthetic")
+	truth := truthOf(g)
+	want := map[roofline.Constant]float64{
+		roofline.GEMMCompute: 0.74, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 5e-6,
+		roofline.AttentionCompute: 0.55, roofline.AttentionMemory: 0.80, roofline.AttentionFixed: 8e-6, roofline.AttentionRamp: 500,
+		roofline.ElementwiseMemory: 0.72, roofline.ElementwiseFixed: 3e-6, roofline.GraphNode: 1.6e-6,
+		roofline.LinkShare: 0.7, roofline.LinkBase: 6e-6, roofline.LinkPerGPU: 1.2e-6,
+		roofline.HostStep: 31e-6, roofline.HostLaunch: 9e-6, roofline.HostSmallKernel: 2.2e-6,
+	}
+	for k, v := range want {
+		truth[k] = v
+	}
+	f, err := Fit(synthetic(t, Transformers, g, truth, 0.03), g, "synthetic")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, h, err := f.Apply(g, Transformers)
+	cal, err := f.Apply(g, Transformers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		key       string
-		got, want float64
-	}{
-		{"gemm.compute", got.GEMM.Compute, 0.74}, {"gemm.memory", got.GEMM.Memory, 0.88}, {"gemm.fixed", float64(got.GEMM.Fixed), 5e-6},
-		{"gemm.sustained", f.Values["gemm.sustained"].Value, 0.66},
-		{"attention.compute", got.Attention.Compute, 0.55}, {"attention.memory", got.Attention.Memory, 0.80}, {"attention.fixed", float64(got.Attention.Fixed), 8e-6},
-		{"attention.ramp", got.AttentionRamp, 500},
-		{"element.memory", got.Element.Memory, 0.72}, {"element.fixed", float64(got.Element.Fixed), 3e-6},
-		{"graph.node", float64(got.Launch), 1.6e-6},
-		{"link.share", got.Link, 0.7}, {"link.base", float64(got.LinkBase), 6e-6}, {"link.per_gpu", float64(got.LinkPerGPU), 1.2e-6},
-		{"host.step", float64(h.Step), 31e-6}, {"host.launch", float64(h.Launch), 9e-6}, {"host.small_kernel", float64(h.SmallKernel), 2.2e-6},
-	} {
-		v := f.Values[c.key]
-		if off := math.Abs(c.got - c.want); v.N < 3 || off > max(2*v.Uncertainty, 0.01*c.want) || off > 0.15*c.want {
-			t.Errorf("%s is %v ± %v (n %d), want %v", c.key, c.got, v.Uncertainty, v.N, c.want)
+	want[roofline.GEMMSustained] = 0.66 // of the rows of products for seconds
+	for k, want := range want {
+		v, got := f.Values[k.String()], cal.Constants[k]
+		if off := math.Abs(got - want); v.N < 3 || off > max(2*v.Uncertainty, 0.01*want) || off > 0.15*want {
+			t.Errorf("%s is %v ± %v (n %d), want %v", k, got, v.Uncertainty, v.N, want)
 		}
 	}
 	if v := f.Values["element.compute"]; v.N != 0 || !strings.HasPrefix(v.From, "default for hopper") {
@@ -265,9 +337,9 @@ func TestFitOfAPlan(t *testing.T) {
 // Constants that no peak allows say so, and what may be wrong.
 func TestFitRefuses(t *testing.T) {
 	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	truth.GEMM.Compute = 1.3
-	_, err := Fit(synthetic(t, g, &truth, hardware.Host{Step: 1e-5, Launch: 1e-5, SmallKernel: 1e-6}, 0), g, "x")
+	truth := truthOf(g)
+	truth[roofline.GEMMCompute] = 1.3
+	_, err := Fit(synthetic(t, Transformers, g, truth, 0), g, "x")
 	if err == nil || !strings.Contains(err.Error(), "gemm.compute comes out as 1.3") || !strings.Contains(err.Error(), "peaks in the table of GPUs are too low") {
 		t.Error(err)
 	}
@@ -391,8 +463,8 @@ func TestPlan(t *testing.T) {
 				if err := p.check(); err != nil || seen[p] {
 					t.Errorf("%s: %v is twice in the plan, or wrong: %v", name, p, err)
 				}
-				if p.Work().Bytes > g.Memory/4 {
-					t.Errorf("%s: %v needs %v", name, p, p.Work().Bytes)
+				if w := p.Work(); w.Traffic() > g.Memory/4 {
+					t.Errorf("%s: %v needs %v", name, p, w.Traffic())
 				}
 				seen[p] = true
 			}
@@ -468,8 +540,8 @@ func FuzzFit(f *testing.F) {
 // Rows that something disturbed cost their own constants, and no others.
 func TestFitOfDisturbedRows(t *testing.T) {
 	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	rows := synthetic(t, g, &truth, hardware.Host{Step: 1e-5, Launch: 1e-5, SmallKernel: 1e-6}, 0.01)
+	truth := truthOf(g)
+	rows := synthetic(t, Transformers, g, truth, 0.01)
 	random := rand.New(rand.NewPCG(9, 9))
 	for i := range rows.Rows {
 		if r := &rows.Rows[i]; r.Kind == AttentionPrefill || r.Kind == AttentionDecode {
@@ -486,7 +558,7 @@ func TestFitOfDisturbedRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := f.Values["gemm.memory"]; v.N < 20 || math.Abs(v.Value-truth.GEMM.Memory) > 0.01 {
+	if v := f.Values["gemm.memory"]; v.N < 20 || math.Abs(v.Value-truth[roofline.GEMMMemory]) > 0.01 {
 		t.Errorf("gemm.memory is %+v", v)
 	}
 	for _, key := range []string{"attention.compute", "attention.memory", "attention.fixed", "attention.ramp"} {
@@ -506,111 +578,72 @@ func TestReadRowsOfADevice(t *testing.T) {
 	}
 }
 
-// ownMixture are the defaults of a GPU with constants of mixtures, for rows of the native
-// engine.
-func ownMixture(g *hardware.GPU) hardware.Calibration {
-	c := hardware.DefaultCalibration(g)
-	c.Mixture = hardware.Mixture{Memory: 0.85, Again: 0.4, Fixed: 9e-6, Several: 20e-6}
-	return c
-}
-
-// Constants of mixtures are those that rows of a whole plan follow.
-func TestFitOfMixtures(t *testing.T) {
-	g := board(t, "h200")
-	truth := ownMixture(g)
-	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+// recovered holds that rows of the native engine give constants back: those in a file,
+// and those that the file makes of a GPU.
+func recovered(t *testing.T, g *hardware.GPU, rows *Rows, want map[roofline.Constant]float64) {
+	t.Helper()
 	f, err := Fit(rows, g, "x")
 	if err != nil {
 		t.Fatal(err)
-	}
-	for key, want := range map[string]float64{"mixture.memory": 0.85, "mixture.again": 0.4, "mixture.fixed": 9e-6, "mixture.several": 20e-6} {
-		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
-			t.Errorf("%s: %+v, want %v", key, v, want)
-		}
 	}
 	again, err := hardware.ParseCalibration("x", f.Text())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cal, _, err := again.Apply(g, Native); err != nil || math.Abs(cal.Mixture.Memory/truth.Mixture.Memory-1) > 0.1 {
-		t.Errorf("%+v, %v", cal.Mixture, err)
-	}
-	rows.Rows = slices.DeleteFunc(rows.Rows, func(r Row) bool { return r.Kind == MixtureDecode && r.Shape.Batch > 1 })
-	if f, err = Fit(rows, g, "x"); err != nil {
+	cal, err := again.Apply(g, Native)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if v, ok := f.Values["mixture.again"]; ok && v.N > 0 {
+	for k, want := range want {
+		if v := f.Values[k.String()]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 || math.Abs(cal.Constants[k]/want-1) > 0.1 {
+			t.Errorf("%s: %+v in the file and %v of the GPU, want %v", k, v, cal.Constants[k], want)
+		}
+	}
+}
+
+// TestFitOfEngineKernels holds that rows of a whole plan give back the constants of the
+// native engine's own kernels: skinny and wgmma products, the mixtures of decode steps
+// and prompts, routing, and launches outside a graph.
+func TestFitOfEngineKernels(t *testing.T) {
+	g := board(t, "h200")
+	truth := truthOf(g)
+	want := map[roofline.Constant]float64{
+		roofline.SkinnyGEMMMemory: 0.94, roofline.SkinnyGEMMRow: 0.011, roofline.SkinnyGEMMFixed: 2.8e-6,
+		roofline.WGMMAMemory: 0.92, roofline.WGMMAReload: 9, roofline.WGMMAFixed: 5e-6,
+		roofline.MoEDecodeMemory: 0.85, roofline.MoEDecodeReload: 0.4, roofline.MoEDecodeFixed: 9e-6, roofline.MoEDecodeBatched: 20e-6,
+		roofline.MoEPrefillCompute: 0.62, roofline.MoEPrefillMemory: 0.88, roofline.MoEPrefillPermute: 3, roofline.MoEPrefillUnpermute: 5.5,
+		roofline.RoutingPair: 1.3e-9, roofline.RoutingExpert: 3.4e-8, roofline.RoutingFixed: 3.6e-6, roofline.StreamNode: 1.6e-6,
+	}
+	for k, v := range want {
+		truth[k] = v
+	}
+	rows := synthetic(t, Native, g, truth, 0.01)
+	recovered(t, g, rows, want)
+	rows.Rows = slices.DeleteFunc(rows.Rows, func(r Row) bool { return r.Kind == MixtureDecode && r.Shape.Batch > 1 })
+	f, err := Fit(rows, g, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := f.Values[roofline.MoEDecodeReload.String()]; ok && v.N > 0 {
 		t.Errorf("one row of each expert tells of more: %+v", v)
 	}
 }
 
-// All-reduces within own products have constants of their own, and the engine's others
-// have one latency, large and small.
-func TestFitOfPostedSums(t *testing.T) {
+// TestFitOfFusedAllReduces holds that all-reduces that products do have constants of
+// their own, and that the engine's others have one latency, large and small.
+func TestFitOfFusedAllReduces(t *testing.T) {
 	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	truth.Link, truth.LinkBase, truth.LinkPerGPU = 0.35, 4e-6, 0.5e-6
-	rows := syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01)
+	truth := truthOf(g)
+	truth[roofline.LinkShare], truth[roofline.LinkBase], truth[roofline.LinkPerGPU] = 0.35, 4e-6, 0.5e-6
+	rows := synthetic(t, Native, g, truth, 0.01)
 	for i := range rows.Rows {
-		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 && analytic.Posted(r.Ranks, unit.Bytes(r.Shape.Bytes), false) {
+		if r := &rows.Rows[i]; r.Kind == AllReduce && r.Shape.Bytes <= 128<<10 && engine.FusesAllReduce(r.Ranks, unit.Bytes(r.Shape.Bytes), false) {
 			s := 1.5e-6 + 0.2e-6*float64(r.Ranks) + r.Wire/(0.35*float64(g.LinkAmong(r.Ranks)))
 			r.Seconds, r.Median = []float64{s, s}, s
 		}
 	}
-	f, err := Fit(rows, g, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]float64{
-		"link.share": 0.35, "link.base": 4e-6, "one_shot.base": 4e-6, "one_shot.per_gpu": 0.5e-6, "posted.base": 1.5e-6, "posted.per_gpu": 0.2e-6,
-	} {
-		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 {
-			t.Errorf("%s: %+v, want %v", key, v, want)
-		}
-	}
-}
-
-// ownExperts are the constants of prompts' experts, or some where truth has none.
-func ownExperts(truth *hardware.Calibration) hardware.Experts {
-	if truth.Experts.Memory > 0 {
-		return truth.Experts
-	}
-	return hardware.Experts{Compute: 0.6, Memory: 0.85, Gather: 2, Sum: 4, ChoiceFixed: 4e-6, ChoicePair: 1.5e-9, ChoiceExpert: 4e-8}
-}
-
-// ownWide are the same of products of many sequences.
-func ownWide(truth *hardware.Calibration) hardware.Wide {
-	if truth.Wide.Memory > 0 {
-		return truth.Wide
-	}
-	return hardware.Wide{Memory: 0.9, Again: 5, Fixed: 4e-6}
-}
-
-// Constants of prompts' mixtures, of products of many sequences and of launches are those that rows of a
-// whole plan follow.
-func TestFitOfOwnKernels(t *testing.T) {
-	g := board(t, "h200")
-	truth := hardware.DefaultCalibration(g)
-	truth.Experts = hardware.Experts{Compute: 0.62, Memory: 0.88, Gather: 3, Sum: 5.5, ChoiceFixed: 3.6e-6, ChoicePair: 1.3e-9, ChoiceExpert: 3.4e-8}
-	truth.Wide, truth.Stream = hardware.Wide{Memory: 0.92, Again: 9, Fixed: 5e-6}, 1.6e-6
-	f, err := Fit(syntheticOf(t, Native, g, &truth, hardware.Host{Step: 1e-5}, 0.01), g, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := hardware.ParseCalibration("x", f.Text())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cal, _, err := again.Apply(g, Native)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, want := range map[string]float64{
-		"experts.compute": 0.62, "experts.memory": 0.88, "experts.gather": 3, "experts.sum": 5.5, "choice.pair": 1.3e-9, "choice.expert": 3.4e-8, "choice.fixed": 3.6e-6,
-		"wide.memory": 0.92, "wide.again": 9, "wide.fixed": 5e-6, "stream.node": 1.6e-6,
-	} {
-		if v := f.Values[key]; v.N < 3 || math.Abs(v.Value/want-1) > 0.1 || math.Abs(hardware.ConstantOf(key).Of(&cal)/want-1) > 0.1 {
-			t.Errorf("%s: %+v, want %v", key, v, want)
-		}
-	}
+	recovered(t, g, rows, map[roofline.Constant]float64{
+		roofline.LinkShare: 0.35, roofline.LinkBase: 4e-6, roofline.OneShotBase: 4e-6, roofline.OneShotPerGPU: 0.5e-6,
+		roofline.FusedAllReduceBase: 1.5e-6, roofline.FusedAllReducePerGPU: 0.2e-6,
+	})
 }

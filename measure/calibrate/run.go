@@ -433,7 +433,7 @@ func (r *run) time(ctx context.Context, p *Point) (*engine.Timed, error) {
 		b.TP = p.Ranks
 	}
 	w := p.Work()
-	if peak, ok := r.o.GPU.Peak(p.DType); ok && b.Seconds < watched && w.FLOPs.Over(peak) > w.Bytes.Over(r.o.GPU.Bandwidth) {
+	if peak, ok := r.o.GPU.Peak(p.DType); ok && b.Seconds < watched && w.FLOPs.Over(peak) > w.Traffic().Over(r.o.GPU.Bandwidth) {
 		b.Rest = rest
 	}
 	if r.o.Quick {

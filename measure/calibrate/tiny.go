@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"llmprof/analytic"
+	engines "llmprof/analytic/engine"
 	"llmprof/measure/engine"
 	"llmprof/models"
 )
@@ -33,14 +34,11 @@ func tinyLaunches(batch int) int {
 		return 0
 	}
 	step := analytic.Step{
+		Model:  m,
 		Par:    &analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUsPerNode: 1},
 		Scheme: &plain, Dense: &plain, Plain: &plain, Batch: float64(batch), New: 1, Past: tinyPrompt, Logits: 1,
 	}
-	n := 0.0
-	for _, o := range step.AppendOps(nil, m) {
-		n += o.Eager * o.Layers
-	}
-	return int(n)
+	return int(engines.EagerLaunches(&step))
 }
 
 // steps runs decode steps of the tiny model: in a graph for the host's part of each

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	lowering "llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -48,23 +49,9 @@ const maxMeetingBlocks = 64
 // 218 (llmprof calibrate --tp 2 on two H200).
 const maxEarlyTokens = 64
 
-// oneShotBytes is the size up to which every rank reads an all-reduce's message from all ranks. Beyond
-// it each rank sums a slice. One shot reads (n-1)·M of a message of M bytes; two shots read 2(n-1)/n·M
-// and need one barrier more, so they are even at
-//
-//	M = latency · bandwidth / ((n-1)(1 - 2/n))
-//
-// and never for two ranks. The latency of a barrier, 2 µs, is assumed, and the bandwidth is NVLink 4's
-// in one direction (hardware.toml); neither was measured here. vLLM has 512 KiB for 4 and 256 KiB for
-// 8 ranks (csrc/custom_all_reduce.cuh); this function gives 600 and 171 kB.
-func oneShotBytes(ranks int) int {
-	const latency, bandwidth = 2e-6, 450e9
-	if ranks <= 2 {
-		return maxBytes
-	}
-	n := float64(ranks)
-	return int(latency * bandwidth / ((n - 1) * (1 - 2/n)))
-}
+// oneShotBytes is the size up to which every rank reads an all-reduce's message from all ranks, as the
+// estimate has it.
+func oneShotBytes(ranks int) int { return int(min(lowering.OneShotBytes(ranks), maxBytes)) }
 
 // peerTimeout is how long a rank waits for another before it gives up. It is longer than any step that
 // this engine is meant for, and short enough for a user who waits for the error.
@@ -156,16 +143,11 @@ func (o *Options) fusesAllReduce(s *shape) bool {
 	if gemm.isWgmma() {
 		bytes /= 2
 	}
-	if gemm.isWgmma() && s.ranks <= maxFusedRanks {
+	if gemm.isWgmma() && s.ranks <= lowering.FusedRanks {
 		limit = cmp.Or(o.oneShot, maxBytes)
 	}
 	return bytes <= limit
 }
-
-// maxFusedRanks is the most ranks over which the wgmma GEMM fuses messages of any size. The separate
-// all_reduce took longer there than oneShotBytes assumes: on four H200s a step of llama3.1-8b at batch
-// 32 took 2.31 ms with the fused and 2.73 with the separate one.
-const maxFusedRanks = 4
 
 // oneShotLimit is oneShotBytes, or what a test sets.
 func (o *Options) oneShotLimit(ranks int) int { return cmp.Or(o.oneShot, oneShotBytes(ranks)) }

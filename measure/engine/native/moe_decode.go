@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 
+	lowering "llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -27,10 +28,10 @@ func expertRings() []expertRing {
 }
 
 // maxDecodeTokens is the most tokens that the MoE decode kernels take.
-const maxDecodeTokens = 64
+const maxDecodeTokens = lowering.MoEDecodeRows
 
 // pairsOfGroup repeats GROUP_PAIRS of moe_decode.cu.
-const pairsOfGroup = 8
+const pairsOfGroup = lowering.GroupPairs
 
 // copyWarps repeats PRODUCERS of gemm_skinny.cu. Each warp fills its own stages.
 const copyWarps = 4

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic"
-	"llmprof/hardware"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 )
@@ -190,20 +188,5 @@ func TestShares(t *testing.T) {
 		if got := s.shareOf(c.blocks); got != c.want {
 			t.Errorf("%d heads of %d by %d blocks: 2^%d, want 2^%d", c.group, c.dim, c.blocks, got, c.want)
 		}
-	}
-}
-
-// TestTilesAreTheEstimates holds how many pairs of an expert go together to what estimates take, and up
-// to how many sequences gate and up are read for every pair.
-func TestTilesAreTheEstimates(t *testing.T) {
-	e, err := analytic.ParseEngine("native")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hopper, older := hardware.GPU{ComputeCapability: "9.0"}, hardware.GPU{ComputeCapability: "8.0"}
-	gemm := skinnyGEMMs()
-	if analytic.GroupPairs != pairsOfGroup || analytic.ExpertTile(&hopper) != pairsOfItem || analytic.ExpertTile(&older) != pairsOfTile ||
-		int(e.Carries.Pairs) != gemm[len(gemm)-1].rows || int(e.Carries.Mixture) != maxDecodeTokens {
-		t.Errorf("groups of %d, tiles of %v and %v; %+v", analytic.GroupPairs, analytic.ExpertTile(&hopper), analytic.ExpertTile(&older), e.Carries)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	lowering "llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -113,7 +114,7 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 }
 
 // What the engine does within another operator's kernel is what its profile says
-// (analytic.Carries), at the batches around the limits too: an operator that is
+// (analytic/engine), at the batches around the limits too: an operator that is
 // charged as a kernel of its own is one.
 func TestProfileIsTheEngine(t *testing.T) {
 	configs := maps.Clone(tiny())
@@ -146,7 +147,7 @@ func TestProfileIsTheEngine(t *testing.T) {
 						want[k] = e.attentionNames()[0]
 					}
 				}
-				if diff := cmp.Diff(want, e.carried(c.s, what == "prefill")); diff != "" {
+				if diff := cmp.Diff(want, e.fusedOperators(c.s)); diff != "" {
 					t.Errorf("%s, %+v: %s: what is done in which kernel (-profile +engine):\n%s", name, opt, what, diff)
 				}
 			}
@@ -154,17 +155,15 @@ func TestProfileIsTheEngine(t *testing.T) {
 	}
 }
 
-// carried are the operators of a sequence that are done within another's kernel. Of
-// those, sums over ranks are the estimate's as operators of their own; a prefill's
-// cache write is the rotation's in every engine that fuses.
-func (e *Engine) carried(s sequence, prefill bool) map[string]string {
+// fusedOperators are the operators of a sequence that another operator's kernel does. The
+// estimate has sums over ranks as operators of their own.
+func (e *Engine) fusedOperators(s sequence) map[string]string {
 	got := map[string]string{}
 	for _, o := range s.operators() {
 		for _, n := range o.includes {
 			switch {
 			case slices.Contains(o.includes, "all_reduce"): // a block's product with its sum over the ranks; one name for both blocks' products
 			case n == "embedding_all_reduce" || n == "logits_all_gather" || slices.Contains(e.attentionNames(), n) && slices.Contains(e.attentionNames(), o.name):
-			case prefill && n == "kv_write":
 			default:
 				got[n] = o.name
 			}
@@ -194,11 +193,15 @@ func estimate(t *testing.T, o *Options) analytic.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile, err := analytic.ParseEngine("native")
+	profile, err := lowering.Parse("native")
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), profile)
+	cal, err := analytic.Constants(&g, profile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine, err := analytic.NewMachine(&g, cal, profile)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"llmprof/analytic"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/roofline"
 )
 
 // deepMixture has layers enough that the streams of all tokens turn alike, where nothing
@@ -45,7 +45,7 @@ func hits(t *testing.T, e *Engine, tokens int) int {
 // it hits fewer the deeper the layer is.
 func TestSpread(t *testing.T) {
 	const layers, tokens = 12, 40
-	want := analytic.Distinct(32, 2, tokens)
+	want := roofline.Distinct(32, 2, tokens)
 	with, without := hit(t, layers, tokens, true), hit(t, layers, tokens, false)
 	t.Logf("%d tokens hit %d of 32 experts, %d without; uniformly chosen %.1f", tokens, with, without, want)
 	if float64(with) < want-3 || float64(without) > want-6 {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"llmprof/analytic"
 	"llmprof/measure/engine"
+	"llmprof/roofline"
 )
 
 // script runs a script of testdata beside the worker's modules and reads the
@@ -109,7 +109,7 @@ func TestRandomMixturesSpread(t *testing.T) {
 	l.Batch, l.PromptLen = 1, 60
 	var hit [][2]int
 	script(t, &hit, "routes.py", inJSON(t, l))
-	want := analytic.Distinct(64, 2, 60)
+	want := roofline.Distinct(64, 2, 60)
 	t.Logf("60 tokens hit %d of 64 experts, %d as initialised; uniformly chosen %.1f", hit[0][0], hit[0][1], want)
 	if float64(hit[0][0]) < 0.88*want || float64(hit[0][1]) > 0.7*want {
 		t.Error("the embedding does not spread the choice")

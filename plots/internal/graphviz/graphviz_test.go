@@ -21,6 +21,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/plots"
@@ -83,7 +84,7 @@ func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *analyti
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := analytic.ParseEngine("native")
+	e, err := engine.Parse("native")
 	if err != nil {
 		t.Fatal(err)
 	}

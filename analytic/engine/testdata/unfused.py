@@ -1,6 +1,6 @@
 """Counts what the element-wise kernels of a layer move in transformers, as JSON on stdout.
 
-    python3 unfused.py ../../models.json > unfused.json
+    python3 unfused.py ../../../models.json > unfused.json
 
 A model of two layers runs one prefill on the meta device, which computes
 nothing; each operation that torch dispatches reads its inputs once and writes

@@ -1,0 +1,218 @@
+// Package casetest has the cases and the comparisons that the tests of package
+// analytic and of its engines share.
+package casetest
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/roofline"
+)
+
+var (
+	modelTable = sync.OnceValues(func() (*models.Table, error) { return models.Load(llmprof.ModelsJSON) })
+	gpuTable   = sync.OnceValues(func() (*hardware.Table, error) { return hardware.Load(llmprof.HardwareTOML) })
+)
+
+// must ends the test where there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Model is a model of the built-in table.
+func Model(t testing.TB, name string) *models.Model {
+	t.Helper()
+	table, err := modelTable()
+	must(t, err)
+	m, err := table.Model(name)
+	must(t, err)
+	return m
+}
+
+// Models lists all models of the built-in table.
+func Models(t testing.TB) []*models.Model {
+	t.Helper()
+	table, err := modelTable()
+	must(t, err)
+	all, err := table.All()
+	must(t, err)
+	return all
+}
+
+// GPU is a GPU of the built-in table.
+func GPU(t testing.TB, name string) *hardware.GPU {
+	t.Helper()
+	table, err := gpuTable()
+	must(t, err)
+	g, err := table.GPU(name)
+	must(t, err)
+	return &g
+}
+
+// GPUs names the GPUs of the built-in table.
+func GPUs(t testing.TB) []string {
+	t.Helper()
+	table, err := gpuTable()
+	must(t, err)
+	return table.Names()
+}
+
+// Upgrade is a GPU of the built-in table with some of its figures x times as large:
+// "bandwidth", "peak" (of all formats), "link" (all links) or "tdp".
+func Upgrade(t testing.TB, key, what string, x float64) *hardware.GPU {
+	t.Helper()
+	g := GPU(t, key)
+	text := fmt.Sprintf("[gpu.%s]\n", key)
+	set := func(field string, v float64, unit string) {
+		if v > 0 {
+			text += fmt.Sprintf("%s = \"%.10g %s\"\n", field, v*x, unit)
+		}
+	}
+	switch what {
+	case "bandwidth":
+		set("bandwidth", float64(g.Bandwidth), "B/s")
+	case "peak":
+		for _, f := range g.Formats() {
+			rate, _ := g.Peak(f)
+			set("peak."+f.String(), float64(rate), "FLOP/s")
+		}
+		text += fmt.Sprintf("sms = %.0f\n", math.Ceil(float64(g.SMs)*x)) // no peak may be more than they can do
+	case "link":
+		set("link", float64(g.Link), "B/s")
+		set("pcie", float64(g.PCIe), "B/s")
+		set("nic", float64(g.NIC), "B/s")
+	case "tdp":
+		set("tdp", float64(g.TDP), "W")
+	default:
+		t.Fatalf("%q is no figure of a GPU", what)
+	}
+	table, err := gpuTable()
+	must(t, err)
+	table, err = table.Overlay(what+".toml", text)
+	must(t, err)
+	better, err := table.GPU(key)
+	must(t, err)
+	return &better
+}
+
+// Engine is an engine by its name.
+func Engine(t testing.TB, name string) analytic.Engine {
+	t.Helper()
+	e, err := engine.Parse(name)
+	must(t, err)
+	return e
+}
+
+// Machine is a GPU with the constants of its generation.
+func Machine(t testing.TB, gpu, engine string) *analytic.Machine {
+	t.Helper()
+	return MachineOf(t, GPU(t, gpu), engine)
+}
+
+// MachineOf is a GPU, which no table needs to have, with the constants of its generation.
+func MachineOf(t testing.TB, g *hardware.GPU, engine string) *analytic.Machine {
+	t.Helper()
+	e := Engine(t, engine)
+	cal, err := analytic.Constants(g, e, nil)
+	must(t, err)
+	m, err := analytic.NewMachine(g, cal, e)
+	must(t, err)
+	return m
+}
+
+// Case is a model in 16 bits on GPUs with the native engine, prompts of 1024 and
+// answers of 128 tokens.
+func Case(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
+	t.Helper()
+	m := Machine(t, gpu, "native")
+	return &analytic.Case{
+		Model: Model(t, model), Machine: m, Scheme: Scheme(t, "w16a16", m.GPU),
+		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
+		Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
+	}
+}
+
+// OnEngine is a model in 16 bits on one H200 with an engine.
+func OnEngine(t testing.TB, model, engine string, w analytic.Workload) *analytic.Case {
+	t.Helper()
+	c := Case(t, model, "h200", 1, 1)
+	c.Machine, c.Workload = Machine(t, "h200", engine), w
+	return c
+}
+
+// With is the case on a machine with other constants.
+func With(t testing.TB, c *analytic.Case, change func(*roofline.Constants)) *analytic.Case {
+	t.Helper()
+	other, cal := *c, c.Machine.Cal
+	change(&cal.Constants)
+	m, err := analytic.NewMachine(c.Machine.GPU, cal, c.Machine.Engine)
+	must(t, err)
+	other.Machine = m
+	return &other
+}
+
+// Scheme is a scheme by its name, in the 16-bit formats of a GPU.
+func Scheme(t testing.TB, name string, g *hardware.GPU) analytic.Scheme {
+	t.Helper()
+	s, err := analytic.ParseScheme(name)
+	must(t, err)
+	return s.For(g)
+}
+
+// Predict is the estimate of a case.
+func Predict(t testing.TB, c *analytic.Case) analytic.Estimate {
+	t.Helper()
+	e, err := analytic.Predict(c)
+	must(t, err)
+	return e
+}
+
+// Explain is the report of a case.
+func Explain(t testing.TB, c *analytic.Case) analytic.Report {
+	t.Helper()
+	r, err := analytic.Explain(c)
+	must(t, err)
+	return r
+}
+
+// Line is the line of that name, the sum over all kinds of layers.
+func Line(t testing.TB, lines []analytic.Line, name string) (sum analytic.Line) {
+	t.Helper()
+	found := false
+	for i := range lines {
+		l := &lines[i]
+		if l.Name != name {
+			continue
+		}
+		found = true
+		sum.Name, sum.Bound, sum.In = name, l.Bound, l.In
+		sum.Layers += l.Layers
+		sum.Add(&l.Work, 1)
+		sum.Floor += l.Floor
+		sum.Expected += l.Expected
+		sum.Fixed += l.Fixed
+		sum.Memory += l.Memory
+	}
+	if !found {
+		t.Fatalf("there is no operator %q", name)
+	}
+	return sum
+}
+
+// Near fails the test unless got is within rel of want.
+func Near[T ~float64](t testing.TB, what string, got, want T, rel float64) {
+	t.Helper()
+	if d := math.Abs(float64(got - want)); !(d <= rel*math.Abs(float64(want))) {
+		t.Errorf("%s: got %.10g, want %.10g (off by %.3g)", what, float64(got), float64(want), float64(got)/float64(want)-1)
+	}
+}

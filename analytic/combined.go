@@ -1,0 +1,43 @@
+package analytic
+
+import (
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// Combined is what operators of a Report are when one kernel is timed that does them
+// together: their work and their expected times are summed, and the floor lets the
+// resources overlap. The name is the first's. Only the activations of the first
+// operator are counted: those between it and the others stay on the chip.
+func (m *Machine) Combined(lines ...*Line) (sum Line) {
+	var f roofline.Floor
+	for i, l := range lines {
+		acts := sum.Acts
+		sum.Add(&l.Work, 1)
+		if i == 0 {
+			sum.Name, sum.Layer, sum.Layers, sum.Kind = l.Name, l.Layer, l.Layers, l.Kind
+		} else {
+			sum.Acts = acts
+		}
+		own := m.prices.Peaks.FloorOf(&l.Work, l.Format, 1, 1)
+		if l.Format != unit.NoFormat {
+			sum.Format = l.Format
+		}
+		own.Link, own.Node = 0, 0
+		if l.Wire+l.NodeWire > 0 {
+			own.Link = l.Floor
+		}
+		f.Add(&own, 1)
+		sum.Expected += l.Expected
+		sum.Compute += l.Compute
+		sum.Memory += l.Memory
+		sum.Network += l.Network
+		sum.Fixed += l.Fixed
+		sum.Share += l.Share
+		sum.Energy += l.Energy
+	}
+	sum.Floor = f.Time()
+	times := roofline.Times{roofline.Matrix: sum.Compute, roofline.Memory: sum.Memory, roofline.Network: sum.Network, roofline.Fixed: sum.Fixed}
+	sum.Bound = times.Bound()
+	return sum
+}

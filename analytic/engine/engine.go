@@ -1,0 +1,44 @@
+// Package engine has the inference engines that can be predicted, one file each: which
+// operators their kernels fuse, which kernel class does what, and what their host adds.
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/analytic"
+)
+
+// all lists the engines in the order in which they are shown.
+func all() []analytic.Engine {
+	return []analytic.Engine{
+		&native, &transformers, &transformersGraph, &vllm, &tensorRT, &vllm2024, &tensorRT2024, &elana, &edge,
+	}
+}
+
+// Names lists the engines that can be predicted.
+func Names() []string {
+	var names []string
+	for _, e := range all() {
+		names = append(names, e.Profile().Name)
+	}
+	return names
+}
+
+// Parse finds an engine by name, ignoring case.
+func Parse(name string) (analytic.Engine, error) {
+	for _, e := range all() {
+		if strings.EqualFold(e.Profile().Name, name) {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown engine %q (known: %s)", name, strings.Join(Names(), ", "))
+}
+
+// ParseMode finds an engine by name and by how it ran, as a graph.
+func ParseMode(name, mode string) (analytic.Engine, error) {
+	if e, err := Parse(name + "-" + mode); mode != "" && err == nil {
+		return e, nil
+	}
+	return Parse(name)
+}

@@ -1,0 +1,54 @@
+package engine_test
+
+import (
+	"math"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
+	"llmprof/unit"
+)
+
+// TestEnginesExplained holds that the operators' times add up to the step's, with
+// every engine.
+func TestEnginesExplained(t *testing.T) {
+	for _, name := range engine.Names() {
+		c := onEngine(t, "llama3.1-8b", name, analytic.Workload{Batch: 8, Prompt: 512, Gen: 64})
+		r := explain(t, c)
+		var sum unit.Seconds
+		for i := range r.DecodeOps {
+			sum += r.DecodeOps[i].Expected
+		}
+		if d := float64(sum/r.Decode.Expected - 1); math.Abs(d) > 1e-9 {
+			t.Errorf("%s: operators take %v of %v", name, sum, r.Decode.Expected)
+		}
+	}
+}
+
+// TestOlderReleases holds that a profile of older releases expects what the later
+// one does, and reaches further up alone.
+func TestOlderReleases(t *testing.T) {
+	w := analytic.Workload{Batch: 4, Prompt: 512, Gen: 64}
+	for _, name := range []string{"vllm", "tensorrt-llm"} {
+		now, then := predict(t, onEngine(t, "llama3.1-8b", name, w)), predict(t, onEngine(t, "llama3.1-8b", name+"-2024", w))
+		for _, s := range [][2]analytic.Span{{now.TTFT, then.TTFT}, {now.TPOT, then.TPOT}, {now.TTLT, then.TTLT}} {
+			near(t, name+": expected", s[1].Expected, s[0].Expected, 1e-12)
+			near(t, name+": low", s[1].Low, s[0].Low, 1e-12)
+			near(t, name+": high", s[1].High, s[0].High+s[0].Expected.Times(0.8), 1e-9)
+		}
+	}
+}
+
+// TestHostErrorFades holds that what another host could add counts as far as its
+// launches could fill the time.
+func TestHostErrorFades(t *testing.T) {
+	e := casetest.Engine(t, "transformers").Profile()
+	for _, x := range []struct{ batch, prompt int }{{1, 128}, {1, 2048}, {32, 4096}} {
+		c := onEngine(t, "llama3.1-8b", "transformers", analytic.Workload{Batch: x.batch, Prompt: x.prompt, Gen: 2})
+		got := predict(t, c)
+		alone := predict(t, onEngine(t, "llama3.1-8b", "transformers", analytic.Workload{Batch: 1, Prompt: 1, Gen: 2})).TTFT.Expected // launches and nothing else
+		want := c.Machine.Cal.PrefillError + e.Error*min(float64(alone/got.TTFT.Expected), 1)
+		near(t, "half-width of TTFT", float64(got.TTFT.High/got.TTFT.Expected)-1, want, 1e-9)
+	}
+}

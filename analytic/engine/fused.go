@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"llmprof/analytic"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// fused is an engine whose norms, activations, rotary embedding and cache writes are one
+// kernel each, none of them within a product.
+type fused struct{ profile analytic.Profile }
+
+// Profile is what the engine adds to its kernels.
+func (e *fused) Profile() *analytic.Profile { return &e.profile }
+
+// Lower makes one kernel of every operator but the cache write, which the rotation does.
+func (e *fused) Lower(l *analytic.Lowering) {
+	for i := range l.Ops {
+		lowerFused(l, i)
+	}
+}
+
+// launches is how many kernels an operator takes where it takes more than one.
+func launches(o *analytic.Op, s *analytic.Step) float64 {
+	switch {
+	case o.Type == analytic.ChunkedScan:
+		return 4 // scores, states, their recurrence, outputs
+	case o.Type == analytic.Index, o.Type == analytic.Reduce && s.Par.SP: // reduce-scatter and all-gather
+		return 2
+	}
+	return 1
+}
+
+// lowerFused appends the kernel of operator i.
+func lowerFused(l *analytic.Lowering, i int) *analytic.Kernel {
+	o := &l.Ops[i]
+	if o.Type == analytic.CacheWrite && i > 0 && l.Ops[i-1].Type == analytic.Rotary {
+		k := &l.Kernels[len(l.Kernels)-1]
+		l.Beside(k, i)
+		return k
+	}
+	return l.Launch(i, class(l, o), launches(o, l.Step))
+}
+
+// class is the class of kernels that does an operator by itself.
+func class(l *analytic.Lowering, o *analytic.Op) roofline.Class {
+	switch o.Type.Kind() {
+	case analytic.GEMM:
+		return roofline.GEMM
+	case analytic.Attention:
+		if l.Step.New == 1 || o.Type == analytic.ChunkedScan {
+			return roofline.AttentionDecode
+		}
+		return roofline.AttentionPrefill
+	case analytic.Collective:
+		return collective(l, o)
+	}
+	return roofline.Elementwise
+}
+
+// oneShotBytes is up to where vLLM and TensorRT-LLM do an all-reduce in kernels
+// of their own, over peer memory, instead of by NCCL.
+const oneShotBytes = unit.Bytes(8e6)
+
+// collective is the transport of a collective.
+func collective(l *analytic.Lowering, o *analytic.Op) roofline.Class {
+	switch {
+	case int(o.Shape.Ranks) > l.GPU.LinkGPUs:
+		return roofline.PCIeCollective
+	case o.Work.Wire <= oneShotBytes && o.Work.NodeWire == 0:
+		return roofline.OneShotAllReduce
+	}
+	return roofline.AllReduce
+}

@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"math"
+
+	"llmprof/analytic"
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// The batch sizes up to which the kernels of llmprof's own engine decode. Package
+// measure/engine/native takes them from here.
+const (
+	SkinnyRows    = 16 // skinny GEMM, with 16-bit weights
+	WGMMARows     = 64 // wgmma GEMM, with 16-bit weights, of dense models on compute capability 9.0
+	QuantizedRows = 32 // skinny GEMM with quantized weights
+	MoEDecodeRows = 64 // one kernel from router to experts, with 16-bit weights
+	PairRows      = 16 // of such a kernel, the first product reads an expert for each pair of it and a token
+	PersistentRow = 1  // one persistent kernel for a layer with a mixture, on one GPU
+
+	GroupPairs = 8 // pairs of one expert that a decode step multiplies together
+)
+
+type nativeEngine struct{ profile analytic.Profile }
+
+var native = nativeEngine{profile: analytic.Profile{
+	Name: "native",
+	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation into GEMMs up to batch 16 " +
+		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
+	Constants: func(c *roofline.Constants) { setDefault(c, roofline.HostStep, 20e-6) },
+	Graph:     true,
+	Switches:  []float64{PersistentRow, SkinnyRows, QuantizedRows, WGMMARows},
+}}
+
+// Profile is what the engine adds to its kernels.
+func (e *nativeEngine) Profile() *analytic.Profile { return &e.profile }
+
+// Lower makes the kernels of a part of a step.
+func (e *nativeEngine) Lower(l *analytic.Lowering) {
+	n := nativeStep{Lowering: l}
+	n.choose()
+	for i := range l.Ops {
+		if n.fused&(1<<i) == 0 {
+			n.lower(i)
+		}
+	}
+	n.persist()
+}
+
+// A nativeStep is a step of the native engine with the kernels that its batch takes.
+type nativeStep struct {
+	*analytic.Lowering
+	decode    bool
+	skinny    bool   // products and LM head by skinny GEMM
+	wgmma     bool   // products and LM head by wgmma GEMM
+	quantized bool   // dense matrices are
+	fuses     bool   // norms and activation into products of the blocks
+	fused     uint64 // operators that an earlier kernel does
+}
+
+// choose picks the kernels by the batch.
+func (n *nativeStep) choose() {
+	s := n.Step
+	n.decode = s.Decode()
+	n.quantized = s.Dense.Weights != s.Dense.Stream()
+	n.skinny = n.decode && s.Batch <= SkinnyRows
+	n.wgmma = n.decode && !n.skinny && !n.quantized && s.Batch <= WGMMARows && n.GPU.ComputeCapability == "9.0" && tiles(s.Model, s.Par.TP)
+	n.fuses = n.skinny || n.wgmma
+	if n.quantized {
+		n.fuses = n.decode && s.Batch <= QuantizedRows
+	}
+}
+
+// tiles reports whether a model's products can run by wgmma: those of a dense model
+// without norms behind its blocks, whose inputs are whole boxes of 64 columns on each
+// of so many GPUs.
+func tiles(m *models.Model, tp int) bool {
+	whole := func(linears []models.Linear, ranks int) bool {
+		for i := range linears {
+			if linears[i].In%(64*ranks) != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			b := &m.Layers[i].Blocks[j]
+			if b.Experts != nil || b.Scan != nil || len(b.Norms) != 1 && b.Attention == nil || !whole(b.In, 1) || !whole(b.Out, max(1, tp)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// known reports whether a constant was measured, and the kernel class with it.
+func (n *nativeStep) known(c roofline.Constant) bool { return n.Constants[c] > 0 }
+
+// lower appends the kernel of operator i, with those that it fuses.
+func (n *nativeStep) lower(i int) {
+	switch o := &n.Ops[i]; o.Type {
+	case analytic.Norm:
+		n.norm(i)
+	case analytic.Product:
+		n.product(i)
+	case analytic.Router:
+		n.router(i)
+	case analytic.TopK:
+		n.topK(i)
+	case analytic.ExpertProduct:
+		n.experts(i)
+	case analytic.Rotary, analytic.CacheWrite:
+		n.rotary(i)
+	case analytic.Reduce:
+		n.reduce(i)
+	case analytic.Head:
+		n.Launch(i, n.class(n.skinny), 1)
+	default:
+		lowerFused(n.Lowering, i)
+	}
+}
+
+// class is the kernel class of a product of the step.
+func (n *nativeStep) class(skinny bool) roofline.Class {
+	switch {
+	case skinny:
+		return roofline.SkinnyGEMM
+	case n.wgmma && n.known(roofline.WGMMAMemory):
+		return roofline.WGMMAGEMM
+	}
+	return roofline.GEMM
+}
+
+// join lets a kernel do operator i too.
+func (n *nativeStep) join(k *analytic.Kernel, i int) {
+	n.Fuse(k, i)
+	n.fused |= 1 << i
+}
+
+// norm lowers a norm together with the product that reads it, where that has it as its
+// prologue. Ranks of sequence parallelism gather between the two.
+func (n *nativeStep) norm(i int) {
+	o, s := &n.Ops[i], n.Step
+	first := i == 0 || n.Ops[i-1].Block != o.Block
+	reader := -1
+	switch b := o.Block; {
+	case s.Par.SP:
+	case n.Part == analytic.PartLast: // the last of the final norms
+		last := i+1 < len(n.Ops) && n.Ops[i+1].Type == analytic.Head
+		if last && (n.skinny || n.wgmma) {
+			reader = i + 1
+		}
+	case b == nil || !first:
+	case len(b.In) > 0 && n.fuses:
+		reader = n.Next(i, analytic.Product)
+	case len(b.In) == 0 && b.Experts != nil && (n.skinny || n.wgmma):
+		reader = n.Next(i, analytic.Router)
+	}
+	if reader < 0 || n.Ops[reader].Block != o.Block {
+		k := n.Launch(i, roofline.Elementwise, 1)
+		if n.Part == analytic.PartLast && s.Logits > 0 && s.Logits < s.New { // the last token alone
+			k.Work = o.Work.Scale(s.Logits / s.New)
+			k.Work.Weights = o.Work.Weights
+			o.Work = k.Work // the rest of the operator is not done at all, nor in its floor
+		}
+		return
+	}
+	begun := len(n.Kernels)
+	n.lower(reader)
+	n.fused |= 1 << reader
+	n.join(&n.Kernels[begun], i)
+}
+
+// product lowers a product with the activation of a dense feed-forward as its epilogue.
+func (n *nativeStep) product(i int) {
+	k := n.Launch(i, n.class(n.skinny && !n.quantized), 1)
+	if j := i + 1; n.fuses && j < len(n.Ops) && n.Ops[j].Type == analytic.NonLinear && n.Ops[j].Activation == &n.Ops[j].Block.Activation {
+		n.join(k, j)
+	}
+}
+
+// rotary lowers rotary embedding and cache write into decode attention, but not where
+// other kernels lie between them.
+func (n *nativeStep) rotary(i int) {
+	a := n.Ops[i].Block.Attention
+	if !n.decode || a.Latent != nil || a.Indexer != nil {
+		lowerFused(n.Lowering, i)
+		return
+	}
+	at := n.Next(i, analytic.Attend)
+	k := lowerFused(n.Lowering, at)
+	n.fused |= 1 << at
+	for j := i; j < at; j++ {
+		n.join(k, j)
+	}
+}
+
+// reduce lowers an all-reduce, into the products ahead of it where they post their sums.
+func (n *nativeStep) reduce(i int) {
+	o := &n.Ops[i]
+	within := (n.skinny || n.wgmma) && !n.quantized && o.Block != nil && o.Block.Experts == nil && !n.Step.Par.SP
+	class := collective(n.Lowering, o)
+	message := o.Work.Wire.Times(o.Shape.Ranks / (2 * (o.Shape.Ranks - 1)))
+	if within && class == roofline.OneShotAllReduce && FusesAllReduce(int(o.Shape.Ranks), message, n.wgmma) {
+		class = roofline.FusedAllReduce
+	}
+	n.Launch(i, class, launches(o, n.Step))
+}
+
+// FusedRanks is the most ranks over which the wgmma GEMM fuses messages of any size. The
+// separate all-reduce took longer there than OneShotBytes assumes: on four H200s a step of
+// llama3.1-8b at batch 32 took 2.31 ms with the fused and 2.73 with the separate one
+// (docs/log/native-experiments.md).
+const FusedRanks = 4
+
+// FusesAllReduce reports whether products do the all-reduce of a message themselves, which
+// is counted in 16 bits: as long as one shot is the faster. A skinny GEMM posts 4 bytes
+// for every byte of the message to every rank, a wgmma GEMM 2.
+func FusesAllReduce(ranks int, message unit.Bytes, wgmma bool) bool {
+	if wgmma {
+		return ranks <= FusedRanks || 2*message <= OneShotBytes(ranks)
+	}
+	return 4*message <= OneShotBytes(ranks)
+}
+
+// OneShotBytes is the size up to which every rank reads an all-reduce's message from all
+// ranks. Beyond it each rank sums a slice. One shot reads (n-1)·M of a message of M bytes;
+// two shots read 2(n-1)/n·M and need one barrier more, so they are even at
+//
+//	M = latency · bandwidth / ((n-1)(1 - 2/n))
+//
+// and never for two ranks. The latency of a barrier, 2 µs, is assumed, and the bandwidth is
+// NVLink 4's in one direction (hardware.toml); neither was measured here. vLLM has 512 KiB
+// for 4 and 256 KiB for 8 ranks (csrc/custom_all_reduce.cuh); this function gives 600 and
+// 171 kB.
+func OneShotBytes(ranks int) unit.Bytes {
+	const latency, bandwidth = 2e-6, 450e9
+	if ranks <= 2 {
+		return unit.Bytes(math.Inf(1))
+	}
+	n := float64(ranks)
+	return unit.Bytes(latency * bandwidth / ((n - 1) * (1 - 2/n)))
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"math/bits"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/roofline"
+)
+
+// sixteenBit reports whether the experts' weights have 16 bits, as the engine's kernels
+// for mixtures want them.
+func (n *nativeStep) sixteenBit() bool { return n.Step.Scheme.Weights == n.Step.Scheme.Stream() }
+
+// together reports whether one kernel does the mixture of a decode step.
+func (n *nativeStep) together() bool {
+	return n.decode && n.Step.Batch <= MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEDecodeMemory)
+}
+
+// prompt reports whether the step has the kernels of a prompt's mixture.
+func (n *nativeStep) prompt() bool {
+	return !n.decode && n.Step.Tokens() > MoEDecodeRows && n.sixteenBit() && n.known(roofline.MoEPrefillMemory)
+}
+
+// router lowers the router, with all of the mixture behind it in a decode step.
+func (n *nativeStep) router(i int) {
+	if !n.together() {
+		n.Launch(i, n.class(n.skinny && !n.quantized), 1)
+		return
+	}
+	up := n.Next(i, analytic.ExpertProduct)
+	k := n.Launch(up, roofline.MoEDecode, 1)
+	n.fused |= 1 << up
+	MoEDecodeReads(&k.Kernel, &n.Ops[up], true)
+	for j := i; j < len(n.Ops) && n.Ops[j].Block == n.Ops[i].Block; j++ {
+		switch n.Ops[j].Type {
+		case analytic.ExpertProduct:
+			if j != up {
+				MoEDecodeReads(&k.Kernel, &n.Ops[j], false)
+				n.join(k, j)
+			}
+		case analytic.Router, analytic.TopK, analytic.ExpertNonLinear:
+			n.join(k, j)
+		}
+	}
+}
+
+// MoEDecodeReads adds what a decode step reads of the experts' weights beyond once. A
+// product of several sequences reads an expert for each group of GroupPairs pairs of
+// it; the first product of up to PairRows sequences reads it for each pair, most of it
+// out of the L2 cache.
+func MoEDecodeReads(k *roofline.Kernel, o *analytic.Op, first bool) {
+	s := &o.Shape
+	if s.Tokens <= 1 {
+		return
+	}
+	expert := o.Work.Weights.Times(1 / s.Hit)
+	if first && s.Tokens <= PairRows {
+		k.Reload += expert.Times(s.Pairs - s.Hit)
+		return
+	}
+	share := s.Pairs / (s.Tokens * s.TopK) // of the experts, one rank's
+	k.Reread += expert.Times(roofline.Groups(s.Experts, s.TopK, s.Tokens, GroupPairs)*share - s.Hit)
+}
+
+// topK lowers the choice of experts.
+func (n *nativeStep) topK(i int) {
+	class := roofline.Elementwise
+	if n.prompt() && n.known(roofline.RoutingFixed) {
+		class = roofline.MoERouting
+	}
+	n.Launch(i, class, 1)
+}
+
+// experts lowers a product of the experts, with their activation behind the first.
+func (n *nativeStep) experts(i int) {
+	o := &n.Ops[i]
+	class := roofline.GEMM
+	if n.prompt() {
+		class = roofline.MoEPrefill
+	}
+	k := n.Launch(i, class, 1)
+	first := i == n.Next(0, analytic.ExpertProduct)
+	if class == roofline.MoEPrefill {
+		MoEPrefillMoves(&k.Kernel, o, n.GPU, first)
+		k.Helpers = 1
+	}
+	if j := i + 1; j < len(n.Ops) && n.Ops[j].Type == analytic.ExpertNonLinear {
+		n.join(k, j)
+	}
+}
+
+// The pairs of one expert that a prompt multiplies together: by wgmma on compute
+// capability 9.0, else by mma.
+const (
+	WGMMATile = 160
+	MMATile   = 64
+)
+
+// expertTile is the tile of a GPU's kernels.
+func expertTile(g *hardware.GPU) float64 {
+	if g.ComputeCapability == "9.0" {
+		return WGMMATile
+	}
+	return MMATile
+}
+
+// MoEPrefillMoves adds what a product of a prompt's experts moves beyond its weights and
+// its activations: weights that the L2 cache does not hold for the next tile, and the
+// pairs' inputs, gathered before the first product, or results, summed after the others.
+func MoEPrefillMoves(k *roofline.Kernel, o *analytic.Op, g *hardware.GPU, first bool) {
+	s := &o.Shape
+	expert := o.Work.Weights.Times(1 / s.Hit)
+	peaks := roofline.Peaks{L2: g.L2}
+	k.Reread = o.Work.Weights.Times(peaks.Tiles(expert, s.Pairs/s.Hit, expertTile(g)) - 1)
+	if first {
+		k.Permuted = o.Format.Bytes(s.Pairs * s.K)
+	} else {
+		k.Unpermuted = o.Format.Bytes(s.Pairs * s.N)
+	}
+}
+
+// persist makes one persistent kernel of a layer with a mixture, from the first norm of
+// its attention to the last product of its experts, whose phases wait for each other
+// within the kernel.
+func (n *nativeStep) persist() {
+	if !n.decode || n.quantized || n.Step.Batch > PersistentRow || n.Part != analytic.PartLayers {
+		return
+	}
+	up := n.Next(0, analytic.ExpertProduct)
+	if up < 0 {
+		return
+	}
+	for i := range n.Kernels {
+		k := &n.Kernels[i]
+		o := &n.Ops[bits.TrailingZeros64(k.Ops)]
+		if !n.persistent(o.Block) || k.Ops&(1<<up) != 0 {
+			continue
+		}
+		k.Phase = n.Ops[up].Name
+		if k.Class == roofline.Elementwise {
+			k.Launches, k.Work.Acts = 0, 0
+		}
+	}
+}
+
+// persistent reports whether a block is part of a persistent kernel: a mixture, or the
+// attention ahead of one, where no ranks sum or send in between and no token takes any
+// expert besides.
+func (n *nativeStep) persistent(b *models.Block) bool {
+	if b != nil && b.Attention != nil {
+		b = n.blockAfter(b)
+	}
+	par := n.Step.Par
+	return b != nil && b.Experts != nil && b.Experts.Shared == nil && par.TP == 1 && par.EP == 1
+}
+
+// blockAfter is the block of the layer behind b, which does not run beside it.
+func (n *nativeStep) blockAfter(b *models.Block) *models.Block {
+	for i := 1; i < len(n.Ops); i++ {
+		if next := n.Ops[i].Block; n.Ops[i-1].Block == b && next != b && next != nil && !next.Parallel {
+			return next
+		}
+	}
+	return b
+}

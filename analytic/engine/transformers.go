@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// eager is Hugging Face transformers: every line of its PyTorch code is a kernel.
+type eager struct {
+	profile analytic.Profile
+	joins   bool // each decode step puts the growing KV cache together anew
+	copies  bool // the KV cache has a fixed length, and each decode step copies it for every query head
+}
+
+var transformers = eager{
+	profile: analytic.Profile{
+		Name:      "transformers",
+		Source:    "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
+		Constants: eagerConstants, Error: 0.25,
+	},
+	joins: true,
+}
+
+var transformersGraph = eager{
+	profile: analytic.Profile{
+		Name:      "transformers-graph",
+		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
+		Constants: eagerConstants, Graph: true, Error: 0.10,
+	},
+	copies: true,
+}
+
+// elana is ELANA's benchmark (arXiv:2512.09946): transformers in a CUDA graph of its own,
+// whose KV cache is neither of fixed length nor copied.
+var elana = eager{profile: analytic.Profile{
+	Name:      "elana",
+	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
+	Constants: eagerConstants, Graph: true, Error: 0.10,
+}}
+
+// eagerConstants are of Llama-3.1-8B on an H200 (validate/observations/h200.csv). The
+// time of a launch is the median of the time per token over the launches of a step, run
+// eagerly at batch 1 to 32. The time of a small kernel in a graph and the bandwidth of
+// copies have the least mean error of the time per token in a graph, at batch 1 to 32
+// and prompts of 128 to 4096.
+func eagerConstants(c *roofline.Constants) {
+	setDefault(c, roofline.HostLaunch, 10.7e-6)
+	setDefault(c, roofline.HostSmallKernel, 2.6e-6)
+	setDefault(c, roofline.AttentionCopies, 0.37)
+	c[roofline.HostSmallKernel] = max(c[roofline.HostSmallKernel], c[roofline.GraphNode])
+}
+
+// Profile is what the engine adds to its kernels.
+func (e *eager) Profile() *analytic.Profile { return &e.profile }
+
+// Lower makes the kernels of modeling_llama.py of transformers 5.17 of every operator.
+func (e *eager) Lower(l *analytic.Lowering) {
+	for i := range l.Ops {
+		o := &l.Ops[i]
+		switch o.Type.Kind() {
+		case analytic.Element:
+			e.element(l, i)
+		case analytic.GEMM:
+			e.product(l, i)
+		case analytic.Attention:
+			e.attention(l, i)
+		default:
+			c := roofline.AllReduce // NCCL has no kernels over peer memory
+			if collective(l, o) == roofline.PCIeCollective {
+				c = roofline.PCIeCollective
+			}
+			l.Launch(i, c, launches(o, l.Step))
+		}
+	}
+}
+
+// product makes a kernel of each matrix, which reads the input for itself, and of each
+// expert, one after the other.
+func (e *eager) product(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	kernels := max(o.Shape.Matrices, 1)
+	if o.Type == analytic.Expand {
+		kernels = 2
+	}
+	k := l.Launch(i, roofline.GEMM, kernels*max(o.Shape.Hit, 1))
+	if o.Shape.Matrices > 1 {
+		k.Work.Acts += o.Format.Bytes(o.Shape.M * o.Shape.K * (o.Shape.Matrices - 1))
+	}
+}
+
+// attention makes the kernel of attention, and those that prepare the cache for it.
+func (e *eager) attention(l *analytic.Lowering, i int) {
+	o, s := &l.Ops[i], l.Step
+	class := class(l, o)
+	n := 1.0
+	switch o.Type {
+	case analytic.Index, analytic.ChunkedScan:
+		n = 6
+	}
+	plain := o.Type == analytic.Attend && o.Block.Attention.Latent == nil && s.New == 1
+	if !plain || !e.copies {
+		l.Launch(i, class, n)
+	} else {
+		k := l.Launch(i, roofline.AttentionCopied, n)
+		k.Work.Acts, k.Work.KV = 0, copied(s, o.Block.Attention)
+	}
+	if plain && e.joins { // read once more and written
+		kv := o.Work.KV
+		k := l.Launch(i, roofline.Elementwise, 0)
+		k.Work = roofline.Work{KV: 2 * kv}
+	}
+}
+
+// copied is what moves where the keys and values of each KV head are copied for the r
+// query heads that share it: all of them are read, r copies are written, and attention
+// reads those. A head of its own for each query needs no copy.
+//
+//	bytes = (1 + 2r) · B · positions · heads_kv · (d_k + d_v) · a
+func copied(s *analytic.Step, a *models.Attention) unit.Bytes {
+	positions := s.Cache
+	if positions == 0 {
+		positions = s.Keys(a)
+	} else if a.Window > 0 {
+		positions = min(positions, float64(a.Window))
+	}
+	moves, kv := 1.0, s.LocalKV(a)
+	if r := float64(a.Heads) / float64(s.Par.TP) / kv; r > 1 {
+		moves += 2 * r
+	}
+	return s.Scheme.KV.Bytes(moves * s.Batch * positions * kv * float64(a.KeyDim+a.ValueDim))
+}
+
+// element makes the element-wise kernels of an operator. Each reads and writes tensors
+// of its own. Where nobody has counted them, each kernel beyond the second reads and
+// writes half of the activations again.
+func (e *eager) element(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	n, moved := unfused(l.Step, o)
+	k := l.Launch(i, roofline.SmallElementwise, n)
+	if k.Work.Acts = moved; moved == 0 {
+		k.Work.Acts = o.Work.Acts.Times(max(1, n/2))
+	}
+}
+
+// unfused is how many kernels an element-wise operator takes as its PyTorch code is
+// written, and the bytes that they move; 0 bytes where nobody has counted them. The
+// counts are those of modeling_llama.py of transformers 5.17, each tensor read and
+// written once by each kernel, without the small ones (means, cos and sin, weights of
+// norms). testdata/unfused.py counts the same tensors as torch dispatches them; a test
+// holds both to be equal.
+func unfused(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Bytes) {
+	switch o.Type {
+	case analytic.Norm: // and the residual sum: two read, one written
+		values := o.Shape.M * o.Shape.N
+		n, each := unfusedNorm(s, &o.Norms[0])
+		return n + 1, each.Times(values) + s.Bytes(3*values)
+	case analytic.Rotary:
+		return unfusedRotary(s, o)
+	case analytic.NonLinear, analytic.ExpertNonLinear:
+		return unfusedActivation(s, o)
+	case analytic.CacheWrite:
+		return 2, 0
+	case analytic.Conv:
+		return 3, 0
+	case analytic.Sampling:
+		return 4, 0
+	case analytic.TopK, analytic.Scan:
+		return 6, 0
+	}
+	return 1, 0
+}
+
+// unfusedNorm is the kernels of a norm and the bytes that they move for each
+// value of the stream. An RMSNorm goes through copies in float32:
+//
+//	to float32   reads a   writes 4     (not where the stream is float32)
+//	square       reads 4   writes 4
+//	mean         reads 4
+//	add, rsqrt   of one value a row
+//	multiply     reads 4   writes 4
+//	to 16 bits   reads 4   writes a     (as above)
+//	multiply     reads a   writes a
+//
+// A norm with a bias is a LayerNorm, which PyTorch runs as one kernel.
+func unfusedNorm(s *analytic.Step, n *models.Norm) (kernels float64, each unit.Bytes) {
+	a := s.Bytes(1)
+	switch {
+	case n.Params > int64(n.Width)*int64(max(n.Heads, 1)):
+		return 1, 2 * a
+	case s.Scheme.Stream() == unit.FP32:
+		return 6, 20 + 2*a
+	}
+	return 8, 28 + 4*a
+}
+
+// unfusedRotary is the norms of queries and keys and their rotation,
+// q·cos + join(−q₂, q₁)·sin, five kernels for each: a product (1 read, 1 written), the
+// negation of a half (½, ½), the join (1, 1), a product (1, 1), the sum (2, 1).
+func unfusedRotary(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Bytes) {
+	for i := range o.Norms {
+		if n := &o.Norms[i]; n.PerHead {
+			launches, each := unfusedNorm(s, n)
+			kernels += launches
+			moved += each.Times(float64(n.Width) * float64(n.Heads) / float64(s.Par.TP))
+		}
+	}
+	if a := o.Block.Attention; a.RotaryDim > 0 {
+		kernels += 2 * 5
+		moved += s.Bytes(10 * s.Rotated(a))
+	}
+	return kernels, moved.Times(s.Tokens())
+}
+
+// unfusedActivation is act(gate)·up, whose function reads one value and writes one and
+// whose product reads two and writes one; or one kernel without a gate. GPT-2's GELU,
+// ½x·(1 + tanh(c·(x + d·x³))), is six kernels of one value read and one written and two
+// of two read: x + ... and the product at the end.
+func unfusedActivation(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Bytes) {
+	kernels, values := 1.0, 2.0
+	if o.Activation.Gated {
+		kernels, values = 2, 5
+	}
+	if o.Activation.Spelled {
+		kernels += 8 - 1
+		values += 6*2 + 2*3 - 2
+	}
+	return kernels, s.Bytes(values * o.Shape.M * o.Shape.N)
+}
+
+// EagerLaunches counts the kernels that the host launches in a step on one GPU.
+func EagerLaunches(s *analytic.Step) (n float64) {
+	l := analytic.Lowering{Step: s, Ops: s.AppendOps(nil), GPU: &hardware.GPU{}, Constants: new(roofline.Constants)}
+	transformers.Lower(&l)
+	for i := range l.Kernels {
+		n += l.Kernels[i].Launches * l.Kernels[i].Count
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// TestCopiesByHand works out the time by which a static cache's copies grow
+// with its length: 32 layers, 8 KV heads of 128 for 32 query heads, in 16 bits.
+func TestCopiesByHand(t *testing.T) {
+	const batch, more = 32, 1024
+	short := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: batch, Prompt: 1024, Gen: 32}))
+	long := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: batch, Prompt: 1024 + more, Gen: 32}))
+	const kv = 32 * 2 * 8 * 128 * 2 // bytes of a position, all layers
+	copies := casetest.Machine(t, "h200", "transformers-graph").Cal.Constants[roofline.AttentionCopies]
+	want := (1 + 2*4) * kv * batch * more / (copies * 4.8e12)
+	if got := float64(long.TPOT.Expected - short.TPOT.Expected); math.Abs(got-want) > 1e-9 {
+		t.Errorf("%d more positions cost %v s, want %v s", more, got, want)
+	}
+	floor := kv * batch * more / 4.8e12
+	if got := float64(long.TPOT.Floor - short.TPOT.Floor); math.Abs(got-floor) > 1e-9 {
+		t.Errorf("the floor grows by %v s, want %v s: copies can be avoided", got, floor)
+	}
+}
+
+// TestStaticCache holds that a cache of fixed length costs every step the same,
+// whichever token of the answer it makes.
+func TestStaticCache(t *testing.T) {
+	one := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 1024, Gen: 1025}))
+	other := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 2047, Gen: 2}))
+	if d := float64(one.TPOT.Expected/other.TPOT.Expected - 1); math.Abs(d) > 1e-9 {
+		t.Errorf("a cache of 2049 positions costs %v over a long answer, %v for one token", one.TPOT.Expected, other.TPOT.Expected)
+	}
+}
+
+// TestGraphHidesLaunches holds that a graph takes the launches out of decoding
+// and leaves them in the prefill.
+func TestGraphHidesLaunches(t *testing.T) {
+	w := analytic.Workload{Batch: 1, Prompt: 128, Gen: 32}
+	eager, graph := predict(t, onEngine(t, "llama3.1-8b", "transformers", w)), predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", w))
+	if eager.Decode.Bound != roofline.ByLaunch || graph.Decode.Bound == roofline.ByLaunch {
+		t.Errorf("decoding is %v-bound eagerly and %v-bound in a graph", eager.Decode.Bound, graph.Decode.Bound)
+	}
+	if eager.TTFT.Expected != graph.TTFT.Expected {
+		t.Errorf("TTFT of a short prompt is %v eagerly and %v with a graph for decoding: both wait for launches", eager.TTFT.Expected, graph.TTFT.Expected)
+	}
+}
+
+// TestNoCopyWithoutGroups holds that heads with keys of their own are not copied, and are
+// read at the rate of copies all the same: 32 layers, 32 heads of 128.
+func TestNoCopyWithoutGroups(t *testing.T) {
+	const more = 1024
+	short := predict(t, onEngine(t, "llama2-7b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 1024, Gen: 2}))
+	long := predict(t, onEngine(t, "llama2-7b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 1024 + more, Gen: 2}))
+	copies := casetest.Machine(t, "h200", "transformers-graph").Cal.Constants[roofline.AttentionCopies]
+	near(t, "a longer cache", float64(long.TPOT.Expected-short.TPOT.Expected), 8*more*32*32*256*2/(copies*4.8e12), 1e-6)
+}
+
+// TestGrowingCacheByHand works out what it costs to put a growing cache together anew in
+// every step, where that and not the launches is what takes the time.
+func TestGrowingCacheByHand(t *testing.T) {
+	const batch, more = 64, 1024
+	w := analytic.Workload{Batch: batch, Prompt: 4096, Gen: 2}
+	short := predict(t, onEngine(t, "llama3.1-8b", "transformers", w))
+	w.Prompt += more
+	long := predict(t, onEngine(t, "llama3.1-8b", "transformers", w))
+	if short.Decode.Bound != roofline.ByMemory {
+		t.Fatalf("decoding is %v-bound, want memory", short.Decode.Bound)
+	}
+	const kv = 32 * 2 * 8 * 128 * 2 // bytes of a position, all layers
+	c := testCase(t, "llama3.1-8b", "h200", 1, 1).Machine.Cal
+	want := kv * batch * more / 4.8e12 * (1/c.Constants[roofline.AttentionMemory] + 2/c.Constants[roofline.ElementwiseMemory])
+	if got := float64(long.TPOT.Expected - short.TPOT.Expected); math.Abs(got-want) > 1e-9 {
+		t.Errorf("%d more positions cost %v s, want %v s", more, got, want)
+	}
+}
+
+// What an engine that does not fuse moves is what torch dispatches when it runs
+// the modelling code of transformers (testdata/unfused.py).
+func TestUnfusedIsWhatTransformersDispatches(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("testdata", "unfused.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tokens float64
+		Rows   []struct {
+			Model, Dtype, Part string
+			Kernels            float64
+			Bytes              unit.Bytes
+		}
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, r := range file.Rows {
+		c := onEngine(t, r.Model, "transformers", analytic.Workload{})
+		c.Scheme = scheme(t, r.Dtype, c.Machine.GPU)
+		kernels, moved := unfusedPart(c, file.Tokens, r.Part)
+		if r.Part == "kv_write" {
+			moved *= 2 // besides what it takes from the stream, what it puts into the cache
+		}
+		if r.Part == "attention" || r.Part == "rotary" && c.Model.Layers[0].Blocks[0].Attention.RotaryDim == 0 {
+			continue // the scaling of OPT's queries and the copy of GPT-2's, which are of their attention
+		}
+		seen++
+		if kernels != r.Kernels {
+			t.Errorf("%s in %s: %v kernels of %s, transformers runs %v", r.Model, r.Dtype, kernels, r.Part, r.Kernels)
+		}
+		near(t, r.Model+" in "+r.Dtype+": bytes of "+r.Part, moved, r.Bytes, 3e-3) // means are one value a row
+	}
+	if seen < 20 {
+		t.Errorf("%d parts of layers", seen)
+	}
+}
+
+// unfusedPart is the kernels of a part of the first layer and the bytes that they move.
+func unfusedPart(c *analytic.Case, tokens float64, part string) (kernels float64, moved unit.Bytes) {
+	st := analytic.Step{
+		Model: c.Model, Par: &analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, GPUsPerNode: 1},
+		Scheme: &c.Scheme, Dense: &c.Scheme, Plain: &c.Scheme, Batch: 1, New: tokens,
+	}
+	var ops []analytic.Op
+	for _, o := range st.AppendOps(nil) {
+		if o.Layer == c.Model.Layers[0].Name {
+			ops = append(ops, o)
+		}
+	}
+	l := analytic.Lowering{Step: &st, Part: analytic.PartLayers, Ops: ops, GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+	c.Machine.Engine.Lower(&l)
+	for i := range l.Kernels {
+		if k := &l.Kernels[i]; partOf(&ops[k.Main]) == part {
+			kernels += k.Launches
+			moved += k.Work.Acts
+		}
+	}
+	return kernels, moved
+}
+
+// partOf is what unfused.py calls the part of a layer that an operator is.
+func partOf(o *analytic.Op) string {
+	switch o.Type {
+	case analytic.NonLinear:
+		return "activation"
+	case analytic.CacheWrite:
+		return "kv_write"
+	case analytic.Rotary:
+		return "rotary"
+	case analytic.Norm:
+		return "norm"
+	}
+	return ""
+}

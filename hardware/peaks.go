@@ -1,0 +1,44 @@
+package hardware
+
+import (
+	"fmt"
+
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// instead says which format stands in for one that the GPU has no unit for: the
+// narrowest that holds its values.
+var instead = [unit.NumFormats]unit.Format{
+	unit.MXFP4: unit.NVFP4, unit.NVFP4: unit.FP8, unit.FP8: unit.BF16, unit.INT4: unit.INT8,
+	unit.INT8: unit.BF16, unit.BF16: unit.FP16, unit.FP16: unit.FP32, unit.TF32: unit.FP32,
+}
+
+// Runs is the format that g computes products of f in, and its peak; NoFormat where
+// it has a unit for none that could stand in.
+func (g *GPU) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) {
+	for f != unit.NoFormat && !g.Has(f) {
+		f = instead[f]
+	}
+	rate, _ := g.Peak(f)
+	return f, rate
+}
+
+// Peaks are the rates that kernels on g are priced by.
+func (g *GPU) Peaks() (*roofline.Peaks, error) {
+	p := &roofline.Peaks{
+		Memory: g.Bandwidth, L2: g.L2, Link: g.Link, LinkGPUs: float64(g.LinkGPUs), PCIe: g.PCIe, NIC: g.NIC,
+	}
+	for f := unit.FP32; f < unit.NumFormats; f++ {
+		run, rate := g.Runs(f)
+		if run == unit.NoFormat {
+			return nil, fmt.Errorf("%s lists no peak for %v nor for any format that could stand in for it", g.Name, f)
+		}
+		p.Matrix[f] = rate
+	}
+	p.Vector = p.Matrix[unit.FP32]
+	if g.Bandwidth <= 0 || g.Memory <= 0 {
+		return nil, fmt.Errorf("%s lists no memory size or bandwidth", g.Name)
+	}
+	return p, nil
+}

@@ -1,0 +1,36 @@
+package roofline
+
+// Prefill attention reaches its rate only with long prompts: tiles on the diagonal
+// are half empty, and short sequences do not fill the GPU. It is taken to do the
+// work of ramp/2 more keys for every query.
+var attentionPrefill = Law{
+	Equation: "fixed + max((FLOPs + ramp/2 × FLOPs a key) / (compute × peak), bytes / (memory × bandwidth))",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.once(k, p, AttentionCompute, AttentionMemory, AttentionFixed)
+		key := 2 * k.Shape.M * k.Shape.K // FLOPs of one more key for every query
+		t.add(Matrix, AttentionCompute, AttentionRamp, key/2/float64(p.matrix(k.Format)))
+		return t
+	},
+	Power: PowerAttention,
+}
+
+// Decode attention splits the keys over the GPU, so it has no ramp.
+var attentionDecode = Law{
+	Equation: "fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.once(k, p, AttentionCompute, AttentionMemory, AttentionFixed)
+		return t
+	},
+	Power: PowerAttention,
+}
+
+// Attention over copies for every query head reads those copies at a share of the
+// bandwidth of its own.
+var attentionCopied = Law{
+	Equation: "fixed + max(FLOPs / (compute × peak), bytes of the copies / (copies × bandwidth))",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.once(k, p, AttentionCompute, AttentionCopies, AttentionFixed)
+		return t
+	},
+	Power: PowerMemory,
+}

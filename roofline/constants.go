@@ -1,0 +1,249 @@
+package roofline
+
+import "math"
+
+// A Constant names one constant of the laws: what hardware, kernels and host do in
+// practice. Its zero value stands for no constant.
+type Constant uint8
+
+// None is no constant.
+const None Constant = 0
+
+// NumConstants is one more than the most constants that there can be.
+const NumConstants = 64
+
+// table has the entries of the constants.
+var table []Info
+
+// define enters a constant.
+func define(i Info) Constant {
+	if len(table) == 0 {
+		table = append(table, Info{}) // of None
+	}
+	table = append(table, i)
+	return Constant(len(table) - 1)
+}
+
+// Constants has a value for each constant.
+type Constants [NumConstants]float64
+
+// A Quantity is what a constant is measured in.
+type Quantity uint8
+
+// The quantities.
+const (
+	Share   Quantity = iota // of a peak of the data sheet; a term is divided by it, by all others multiplied
+	Time                    // above 0
+	Delay                   // a time that may be 0
+	Tokens                  // a number of tokens that may be 0
+	Growth                  // of a time, with each row
+	Repeats                 // that something is done
+	Power                   // a share of the power between waiting and the limit, or of that limit
+	Burst                   // the same of kernels that ask for more than the limit
+)
+
+// MaxBurst is the most power that kernels can ask for, in shares of what lies
+// between the waiting power and the limit.
+const MaxBurst = 3
+
+// An Info says what a constant is.
+type Info struct {
+	Key      string // section and name of a calibration file: "gemm.compute"
+	Formerly string // the key in files of earlier versions, where it was another
+	Help     string
+	Quantity Quantity
+	Ideal    float64 // of ideal hardware and an ideal engine
+	Optional bool    // a calibration file may leave it out
+	Engine   bool    // it is the engine's on its host, not the GPU's
+	Unfiled  bool    // no calibration file has it: nothing here measures it
+}
+
+// The constants, in the order of a calibration file.
+var (
+	GEMMCompute   = define(Info{Key: "gemm.compute", Help: "share of the matrix peak in short bursts", Ideal: 1})
+	GEMMSustained = define(Info{Key: "gemm.sustained", Help: "share of the matrix peak after seconds at the power limit", Ideal: 1, Optional: true})
+	GEMMMemory    = define(Info{Key: "gemm.memory", Help: "share of the memory bandwidth", Ideal: 1})
+	GEMMFixed     = define(Info{Key: "gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
+
+	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
+	SkinnyGEMMFixed  = define(Info{Key: "skinny_gemm.fixed", Formerly: "own.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
+
+	WGMMAMemory = define(Info{Key: "wgmma_gemm.memory", Formerly: "wide.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	WGMMAReload = define(Info{Key: "wgmma_gemm.reload", Formerly: "wide.again", Help: "how often inputs and results are moved", Quantity: Repeats, Optional: true})
+	WGMMAFixed  = define(Info{Key: "wgmma_gemm.fixed", Formerly: "wide.fixed", Help: "time of a launch that no size takes away", Quantity: Time, Optional: true})
+
+	MoEDecodeMemory  = define(Info{Key: "moe_decode.memory", Formerly: "mixture.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	MoEDecodeReload  = define(Info{Key: "moe_decode.reload", Formerly: "mixture.again", Help: "time of weights that are read again, of what they take at the bandwidth", Quantity: Repeats, Optional: true})
+	MoEDecodeFixed   = define(Info{Key: "moe_decode.fixed", Formerly: "mixture.fixed", Help: "time of router, top-k and experts that no size takes away, of one sequence", Quantity: Time, Optional: true})
+	MoEDecodeBatched = define(Info{Key: "moe_decode.batched", Formerly: "mixture.several", Help: "the same of several sequences, whose pairs are sorted by expert", Quantity: Time, Optional: true})
+
+	MoEPrefillCompute   = define(Info{Key: "moe_prefill.compute", Formerly: "experts.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true})
+	MoEPrefillMemory    = define(Info{Key: "moe_prefill.memory", Formerly: "experts.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
+	MoEPrefillPermute   = define(Info{Key: "moe_prefill.permute", Formerly: "experts.gather", Help: "how often the pairs' inputs are moved", Quantity: Repeats, Optional: true})
+	MoEPrefillUnpermute = define(Info{Key: "moe_prefill.unpermute", Formerly: "experts.sum", Help: "how often the pairs' results are moved", Quantity: Repeats, Optional: true})
+
+	RoutingPair   = define(Info{Key: "moe_routing.pair", Formerly: "choice.pair", Help: "time of a pair of a token and an expert", Quantity: Time, Optional: true})
+	RoutingExpert = define(Info{Key: "moe_routing.expert", Formerly: "choice.expert", Help: "time of an expert", Quantity: Time, Optional: true})
+	RoutingFixed  = define(Info{Key: "moe_routing.fixed", Formerly: "choice.fixed", Help: "time that no number of pairs or experts takes away", Quantity: Time, Optional: true})
+
+	AttentionCompute = define(Info{Key: "attention.compute", Help: "share of the matrix peak, prefill", Ideal: 1})
+	AttentionMemory  = define(Info{Key: "attention.memory", Help: "share of the memory bandwidth, decode", Ideal: 1})
+	AttentionFixed   = define(Info{Key: "attention.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
+	AttentionRamp    = define(Info{Key: "attention.ramp", Help: "tokens of a prefill at which it reaches half of its rate", Quantity: Tokens})
+	AttentionCopies  = define(Info{Key: "attention.copies", Help: "share of the memory bandwidth at which copies of the KV cache for every query head are read", Ideal: 1, Engine: true, Unfiled: true})
+
+	ElementwiseCompute = define(Info{Key: "element.compute", Help: "share of the FP32 vector peak", Ideal: 1})
+	ElementwiseMemory  = define(Info{Key: "element.memory", Help: "share of the memory bandwidth", Ideal: 1})
+	ElementwiseFixed   = define(Info{Key: "element.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
+
+	GraphNode  = define(Info{Key: "graph.node", Help: "one kernel of a CUDA graph, from the end of the one before it", Quantity: Time})
+	StreamNode = define(Info{Key: "stream.node", Help: "by how much longer a kernel takes outside a CUDA graph", Quantity: Time, Optional: true, Engine: true})
+
+	LinkShare            = define(Info{Key: "link.share", Help: "share of the link that a large all-reduce reaches", Ideal: 1})
+	LinkBase             = define(Info{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", Quantity: Time})
+	LinkPerGPU           = define(Info{Key: "link.per_gpu", Help: "see base", Quantity: Time})
+	OneShotBase          = define(Info{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", Quantity: Time})
+	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "see base", Quantity: Time})
+	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Formerly: "posted.base", Help: "the same for all-reduces that products do themselves", Quantity: Time, Optional: true})
+	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu", Formerly: "posted.per_gpu", Help: "see base", Quantity: Delay, Optional: true})
+	PCIeShare            = define(Info{Key: "pcie.share", Help: "share of PCIe that a large all-reduce reaches", Ideal: 1, Unfiled: true})
+	PCIeBase             = define(Info{Key: "pcie.base", Help: "latency of an all-reduce over PCIe: base + n × per_gpu", Quantity: Time, Unfiled: true})
+	PCIePerGPU           = define(Info{Key: "pcie.per_gpu", Help: "see base", Quantity: Time, Unfiled: true})
+	InterNodeShare       = define(Info{Key: "inter_node.share", Help: "share of the network between nodes that a large collective reaches", Ideal: 1, Unfiled: true})
+	InterNodeBase        = define(Info{Key: "inter_node.base", Help: "latency between nodes", Quantity: Time, Unfiled: true})
+
+	PowerWaiting    = define(Info{Key: "power.waiting", Help: "at full clocks with nothing to do, of what lies between idle power and limit", Quantity: Power, Optional: true})
+	PowerMemory     = define(Info{Key: "power.memory", Help: "while products of a library read their weights", Quantity: Power, Optional: true})
+	PowerSkinnyGEMM = define(Info{Key: "power.skinny_gemm", Formerly: "power.own", Help: "while products of few rows read their weights", Quantity: Burst, Optional: true})
+	PowerAttention  = define(Info{Key: "power.attention", Help: "while decode attention reads the cache", Quantity: Burst, Optional: true})
+	PowerNetwork    = define(Info{Key: "power.network", Help: "while links are busy", Quantity: Power, Unfiled: true})
+	PowerFixed      = define(Info{Key: "power.fixed", Help: "while a kernel starts and ends", Quantity: Power, Optional: true})
+	PowerIdle       = define(Info{Key: "power.idle", Help: "of an idle GPU whose idle power no source gives, of the whole limit", Quantity: Power, Unfiled: true})
+
+	HostStep        = define(Info{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", Quantity: Time, Optional: true, Engine: true})
+	HostLaunch      = define(Info{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
+	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
+)
+
+// All lists the constants.
+func All() []Constant {
+	all := make([]Constant, 0, len(table))
+	for c := 1; c < len(table); c++ {
+		all = append(all, Constant(c))
+	}
+	return all
+}
+
+// ConstantOf finds a constant by its key, or by the one that it had formerly; None
+// where there is no such constant.
+func ConstantOf(key string) Constant {
+	for _, c := range All() {
+		if table[c].Key == key || key != "" && table[c].Formerly == key {
+			return c
+		}
+	}
+	return None
+}
+
+// Info says what the constant is.
+func (c Constant) Info() *Info { return &table[c] }
+
+// String is the key of the constant.
+func (c Constant) String() string { return table[c].Key }
+
+// Relative reports whether the constant is a share.
+func (c Constant) Relative() bool { return table[c].Quantity == Share || c.IsPower() }
+
+// IsPower reports whether the constant says what the GPU draws. Times depend on such
+// a constant through the power limit alone.
+func (c Constant) IsPower() bool {
+	return table[c].Quantity == Power || table[c].Quantity == Burst
+}
+
+// Valid reports whether v can be the constant. NaN cannot.
+func (c Constant) Valid(v float64) bool {
+	above, most := table[c].Quantity.limits()
+	return v > above && v <= most
+}
+
+// Slower is the value v of the constant moved by the share x to where everything
+// takes longer.
+func (c Constant) Slower(v, x float64) float64 {
+	if table[c].Quantity == Share {
+		return v * math.Max(1-x, 0.05)
+	}
+	return v * (1 + x)
+}
+
+// limits are what a constant of these decades can be: above the first, and up to
+// the second.
+func (q Quantity) limits() (above, most float64) {
+	switch q {
+	case Share, Growth:
+		return 0, 1
+	case Time:
+		return 0, 0.1
+	case Delay:
+		return belowZero, 0.1
+	case Repeats:
+		return 0, 1000
+	case Power:
+		return belowZero, 0.99
+	case Burst:
+		return 0, MaxBurst
+	}
+	return belowZero, 1e5
+}
+
+// belowZero is above any negative number that a file may have, and lets 0 be one.
+const belowZero = -math.SmallestNonzeroFloat64
+
+// Want says in words what a constant of the quantity can be.
+func (q Quantity) Want() string {
+	switch q {
+	case Share:
+		return "a share of the data-sheet peak, above 0 and at most 1"
+	case Time:
+		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
+	case Delay:
+		return "a time from 0 to 100 ms, with its unit, as \"90 ns\""
+	case Growth:
+		return "what each row adds to the time of the weights, above 0 and at most 1"
+	case Repeats:
+		return "how often something is done, above 0 and at most 1000"
+	case Power:
+		return "a share of the power limit, from 0 to 0.99"
+	case Burst:
+		return "a share of the power limit, above 0 and at most 3"
+	}
+	return "a number of tokens, from 0 to 100000"
+}
+
+// Timed reports whether the quantity has a unit of time.
+func (q Quantity) Timed() bool { return q == Time || q == Delay }
+
+// A Section is a table of a calibration file: the constants of one law, or of what
+// is no kernel.
+type Section struct{ Name, About string }
+
+// Sections lists the tables of a calibration file, with the equation of each.
+func Sections() []Section {
+	return []Section{
+		{"gemm", "Products with weights by a library: " + gemm.Equation},
+		{"skinny_gemm", "Products of a decode step of few sequences by the engine's skinny GEMM: " + skinnyGEMM.Equation},
+		{"wgmma_gemm", "Products of a decode step of 17 to 64 sequences by the engine's wgmma kernel: " + wgmmaGEMM.Equation},
+		{"moe_decode", "The mixture of a layer in a decode step, from router to experts: " + moeDecode.Equation},
+		{"moe_prefill", "The grouped products of a prompt's experts: " + moePrefill.Equation},
+		{"moe_routing", "Top-k of a prompt's tokens and the sort of the pairs of a token and an expert: " + moeRouting.Equation},
+		{"attention", "Softmax attention between its projections: " + attentionPrefill.Equation + "; decode has no ramp"},
+		{"element", "Norms, activations, rotary embedding, cache writes: " + elementwise.Equation},
+		{"graph", "Kernels of a CUDA graph"},
+		{"stream", "Kernels outside a CUDA graph"},
+		{"link", "All-reduce over n GPUs: " + laws[AllReduce].Equation},
+		{"one_shot", "Latency of small all-reduces over peer memory: base + n × per_gpu"},
+		{"fused_all_reduce", "Latency of all-reduces that products do themselves: base + n × per_gpu"},
+		{"power", "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up"},
+		{"host", "The engine and its host"},
+	}
+}

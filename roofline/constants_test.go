@@ -1,0 +1,127 @@
+package roofline
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every constant has an entry, with a key of its own that no other has or had.
+func TestEveryConstantHasAnEntry(t *testing.T) {
+	seen := map[string]Constant{}
+	sections := map[string]bool{}
+	for _, s := range Sections() {
+		if s.About == "" || strings.HasSuffix(s.About, " ") || sections[s.Name] {
+			t.Errorf("section %+v", s)
+		}
+		sections[s.Name] = true
+	}
+	used := map[string]bool{}
+	for _, c := range All() {
+		i := c.Info()
+		section, name, ok := strings.Cut(i.Key, ".")
+		if !ok || section == "" || name == "" || i.Help == "" {
+			t.Errorf("constant %d: %+v", c, i)
+		}
+		if used[section] = true; !sections[section] && !i.Unfiled {
+			t.Errorf("%s: a calibration file has no such section", i.Key)
+		}
+		for _, key := range []string{i.Key, i.Formerly} {
+			if other, twice := seen[key]; twice && key != "" {
+				t.Errorf("%q is the key of %v and of %v", key, other, c)
+			}
+			if seen[key] = c; key != "" && ConstantOf(key) != c {
+				t.Errorf("%q is taken for %v, want %v", key, ConstantOf(key), c)
+			}
+		}
+		if i.Quantity == Share && i.Ideal != 1 || i.Quantity != Share && i.Ideal != 0 {
+			t.Errorf("%s: the ideal of a share is 1, of all else 0: %v", c, i.Ideal)
+		}
+	}
+	for s := range sections {
+		if !used[s] {
+			t.Errorf("no constant is in section %q", s)
+		}
+	}
+	if ConstantOf("") != None || ConstantOf("gemm") != None {
+		t.Error("what is no key is taken for a constant")
+	}
+}
+
+// outside are the constants that are no term of a law: powers, the rate that the power
+// limit leaves, what the host and a graph add to every step.
+var outside = map[Constant]string{
+	GEMMSustained: "analytic/power.go", PowerWaiting: "analytic/power.go", PowerMemory: "analytic/power.go", PowerNetwork: "analytic/power.go",
+	PowerFixed: "analytic/power.go", PowerIdle: "analytic/power.go", HostStep: "analytic/predictor.go", HostLaunch: "analytic/predictor.go", StreamNode: "analytic/predictor.go",
+	GraphNode: "analytic/engine/transformers.go",
+}
+
+// Every constant is a term of some law, what some class draws, or named where it is used.
+func TestNoConstantIsDead(t *testing.T) {
+	used := map[Constant]bool{}
+	random := rand.New(rand.NewPCG(7, 7))
+	for c := range NumClasses {
+		used[LawOf(c).Power] = true
+		for range 20 {
+			k := kernel(random, c)
+			if random.IntN(2) == 0 {
+				k.Shape.Tokens = 1
+			}
+			terms := LawOf(c).Terms(k, peaks())
+			for _, x := range terms.List() {
+				used[x.By], used[x.And] = true, true
+			}
+		}
+	}
+	names := constantNames(t)
+	for _, c := range All() {
+		file, named := outside[c]
+		switch {
+		case !used[c] && !named:
+			t.Errorf("%s is in no law", c)
+		case named:
+			text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(file)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), "roofline."+names[c]) {
+				t.Errorf("%s does not use roofline.%s", file, names[c])
+			}
+		}
+	}
+}
+
+// constantNames reads the names of the constants from their list.
+func constantNames(t *testing.T) []string {
+	text, err := os.ReadFile("constants.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"None"}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+)\s+= define\(`).FindAllStringSubmatch(string(text), -1) {
+		names = append(names, m[1])
+	}
+	if len(names) != len(All())+1 || len(names) > NumConstants {
+		t.Fatalf("%d names of %d constants", len(names), len(All()))
+	}
+	return names
+}
+
+// What a quantity allows holds its ideal, and refuses what no machine has.
+func TestValid(t *testing.T) {
+	for _, c := range All() {
+		q := c.Info().Quantity
+		if q.Want() == "" || !c.Valid(1e-3) || c.Valid(-1e-30) || c.Valid(1e6) {
+			t.Errorf("%s: %s", c, q.Want())
+		}
+		if q == Share && (!c.Valid(1) || c.Valid(1.01) || c.Valid(0)) {
+			t.Errorf("%s: a share of the peak", c)
+		}
+		if slow := c.Slower(0.5, 0.1); (slow < 0.5) != (q == Share) {
+			t.Errorf("%s of 0.5 is %v where it is slower", c, slow)
+		}
+	}
+}

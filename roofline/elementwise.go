@@ -1,0 +1,20 @@
+package roofline
+
+var elementwise = Law{
+	Equation: "fixed + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.once(k, p, ElementwiseCompute, ElementwiseMemory, ElementwiseFixed)
+		return t
+	},
+	Power: PowerMemory,
+}
+
+// Element-wise kernels that follow each other in a stream hide most of their start.
+var smallElementwise = Law{
+	Equation: "launches × small_kernel + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.once(k, p, ElementwiseCompute, ElementwiseMemory, HostSmallKernel)
+		return t
+	},
+	Power: PowerMemory,
+}

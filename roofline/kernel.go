@@ -1,0 +1,125 @@
+package roofline
+
+import "llmprof/unit"
+
+// A Class is a kind of kernel. The kernels of a class have one law.
+type Class uint8
+
+// The classes.
+const (
+	GEMM             Class = iota // a product with weights by a library: cuBLASLt, CUTLASS
+	SkinnyGEMM                    // a product of few rows that streams its weights through CUDA cores or mma
+	WGMMAGEMM                     // a product of 17 to 64 rows by wgmma, its weights streamed by TMA
+	AttentionPrefill              // FlashAttention over the prompt
+	AttentionDecode               // FlashAttention with the keys split (FlashDecoding)
+	AttentionCopied               // attention that reads keys and values copied for every query head
+	Elementwise                   // norms, activations, rotary embedding, cache writes, gathers, scans
+	SmallElementwise              // an element-wise kernel of an engine that does not fuse, in a stream of many
+	MoEDecode                     // router, top-k and the experts of a decode step
+	MoERouting                    // top-k of a prompt's tokens and the sort of its pairs by expert
+	MoEPrefill                    // a grouped product of a prompt's experts, with its permutation
+	AllReduce                     // a collective over the GPU's own link, by NCCL
+	OneShotAllReduce              // a small all-reduce by one exchange over peer memory
+	FusedAllReduce                // an all-reduce that the products ahead of it do themselves
+	PCIeCollective                // a collective between GPUs that no link joins
+	NumClasses
+)
+
+// Shape is how large a kernel's problem is. What a class has no use for is 0.
+type Shape struct {
+	M float64 // rows of a product; queries of attention
+	N float64 // outputs of a product
+	K float64 // inputs of a product; of attention the width of all heads, keys and values together
+
+	Matrices float64 // with weights that read the same input, as q, k and v do
+
+	Experts float64 // of a layer
+	TopK    float64 // experts that a token is sent to
+	Hit     float64 // distinct experts that the tokens are expected to be sent to, of this rank
+	Pairs   float64 // of a token and an expert, of this rank
+	Tokens  float64 // that share the experts, of all ranks
+
+	Ranks float64 // GPUs that take part in a collective
+}
+
+// A Kernel is one launch of an engine: the work of one operator, or of several
+// that are fused.
+type Kernel struct {
+	Class  Class
+	Format unit.Format // of the matrix products, NoFormat if there are none
+	Shape  Shape
+	Work   Work
+
+	Reread     unit.Bytes // weights read from memory beyond Work, as by a second tile
+	Reload     unit.Bytes // weights read again, most of them from the L2 cache
+	Permuted   unit.Bytes // of a mixture's pairs, gathered before a grouped product
+	Unpermuted unit.Bytes // of a mixture's pairs, summed after a grouped product
+
+	Launches float64 // kernel starts, each with the class's fixed time
+	Count    float64 // occurrences in a step
+}
+
+// Peaks are the rates of a GPU's data sheet.
+type Peaks struct {
+	Matrix [unit.NumFormats]unit.FLOPsPerSec // of products in a format, or in the format that stands in for it
+	Vector unit.FLOPsPerSec                  // FP32 on the vector units
+	Memory unit.BytesPerSec
+	L2     unit.Bytes
+
+	Link     unit.BytesPerSec // to the other GPUs of the node, one direction
+	LinkGPUs float64          // GPUs that the link joins
+	PCIe     unit.BytesPerSec
+	NIC      unit.BytesPerSec // to other nodes
+}
+
+// LinkAmong is the rate at which each of n GPUs of a node sends to the others.
+func (p *Peaks) LinkAmong(n float64) unit.BytesPerSec {
+	if n <= p.LinkGPUs {
+		return p.Link
+	}
+	return p.PCIe
+}
+
+// matrix is the rate of products in format f.
+func (p *Peaks) matrix(f unit.Format) unit.FLOPsPerSec {
+	if f == unit.NoFormat {
+		return p.Vector
+	}
+	return p.Matrix[f]
+}
+
+// Floor is the least time that each resource takes for some work: at the peaks of
+// the data sheet, with the compulsory traffic alone.
+type Floor struct{ Matrix, Vector, Memory, Link, Node unit.Seconds }
+
+// FloorOf is the floor of count times w, whose products are in format f.
+func (p *Peaks) FloorOf(w *Work, f unit.Format, ranks, count float64) Floor {
+	return Floor{
+		Matrix: w.FLOPs.Over(p.matrix(f)).Times(count), Vector: w.Vector.Over(p.Vector).Times(count),
+		Memory: w.Compulsory().Over(p.Memory).Times(count),
+		Link:   w.Wire.Over(p.LinkAmong(ranks)).Times(count), Node: w.NodeWire.Over(p.NIC).Times(count),
+	}
+}
+
+// Time is the floor where all resources work at once.
+func (f *Floor) Time() unit.Seconds { return max(f.Matrix, f.Vector, f.Memory, f.Link, f.Node) }
+
+// Add adds n times g.
+func (f *Floor) Add(g *Floor, n float64) {
+	f.Matrix += g.Matrix.Times(n)
+	f.Vector += g.Vector.Times(n)
+	f.Memory += g.Memory.Times(n)
+	f.Link += g.Link.Times(n)
+	f.Node += g.Node.Times(n)
+}
+
+// Slowest is the index of the resource that the floor waits for.
+func (f *Floor) Slowest() (w uint64) {
+	t := f.Time()
+	for i, x := range [...]unit.Seconds{f.Matrix, f.Vector, f.Memory, f.Link, f.Node} {
+		if x == t {
+			w = uint64(i)
+		}
+	}
+	return w
+}

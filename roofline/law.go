@@ -1,0 +1,250 @@
+package roofline
+
+import (
+	"math"
+
+	"llmprof/unit"
+)
+
+// A Resource is what a kernel keeps busy.
+type Resource uint8
+
+// The resources. Serial is memory traffic that nothing overlaps, as that of a
+// permutation; Fixed is what starts, ends and latencies take whatever the size.
+const (
+	Matrix Resource = iota
+	Vector
+	Memory
+	Network
+	Serial
+	Fixed
+	NumResources
+)
+
+// A Term is a part of a kernel's time on one resource: Ideal seconds, stretched by
+// one constant or by two. None stretches nothing.
+type Term struct {
+	Resource Resource
+	By, And  Constant
+	Ideal    float64 // seconds at the peak, or how often a constant that is a time counts
+}
+
+// Terms is a list of terms, of a fixed size so that pricing a kernel allocates nothing.
+type Terms struct {
+	n    int
+	list [8]Term
+}
+
+// add adds a term of ideal seconds, but not one of none.
+func (t *Terms) add(r Resource, by, and Constant, ideal float64) {
+	if ideal != 0 {
+		t.list[t.n] = Term{r, by, and, ideal}
+		t.n++
+	}
+}
+
+// List is the terms as a slice.
+func (t *Terms) List() []Term { return t.list[:t.n] }
+
+// Times is how long a kernel keeps each resource busy.
+type Times [NumResources]unit.Seconds
+
+// Compute is the time of the arithmetic: matrix and vector units work side by side.
+func (t *Times) Compute() unit.Seconds { return max(t[Matrix], t[Vector]) }
+
+// An Overlap says how resources hide each other.
+type Overlap uint8
+
+// The overlaps.
+const (
+	// Hidden resources all work at once: fixed + serial + max(compute, memory, network).
+	Hidden Overlap = iota
+	// Partial overlap of arithmetic and memory, as where a block has few stages of
+	// weights in flight: fixed + serial + √(compute² + memory²). The root lies between
+	// the larger of them and their sum.
+	Partial
+)
+
+// Time is what the overlapping resources take together.
+func (o Overlap) Time(t *Times) unit.Seconds {
+	busy := max(t.Compute(), t[Memory], t[Network])
+	if o == Partial {
+		busy = unit.Seconds(math.Hypot(float64(t.Compute()), float64(t[Memory])))
+	}
+	return t[Fixed] + t[Serial] + busy
+}
+
+// share is the part of the kernel's time that resource r accounts for: its
+// derivative by the time of r, so that the parts of Hidden and Partial add up.
+func (o Overlap) share(t *Times, r Resource) float64 {
+	switch {
+	case r == Fixed || r == Serial:
+		return 1
+	case o == Partial:
+		busy := math.Hypot(float64(t.Compute()), float64(t[Memory]))
+		if r == Network || r != Memory && t[r] < t.Compute() || busy == 0 {
+			return 0
+		}
+		return float64(t[r]) / busy
+	case t[r] == max(t.Compute(), t[Memory], t[Network]):
+		return 1
+	}
+	return 0
+}
+
+// A Law says what the kernels of a class take.
+type Law struct {
+	Equation string // the terms in words, for files and documents
+	Terms    func(k *Kernel, p *Peaks) Terms
+	Overlap  Overlap
+	Power    Constant // what the GPU draws while the kernel's bytes move
+}
+
+// laws has the law of every class. Kernels that no table has are a mistake of the
+// program, found by a test.
+var laws = [NumClasses]Law{
+	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM,
+	AttentionPrefill: attentionPrefill, AttentionDecode: attentionDecode, AttentionCopied: attentionCopied,
+	Elementwise: elementwise, SmallElementwise: smallElementwise,
+	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
+	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: ring(LinkShare, OneShotBase, OneShotPerGPU),
+	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU),
+}
+
+// LawOf is the law of a class.
+func LawOf(c Class) *Law { return &laws[c] }
+
+// A Machine is a GPU with its constants.
+type Machine struct {
+	Peaks     Peaks
+	constants Constants
+	stretch   [NumConstants]float64 // what a term is multiplied by
+}
+
+// NewMachine prepares to price kernels.
+func NewMachine(p *Peaks, c *Constants) *Machine {
+	m := &Machine{Peaks: *p, constants: *c}
+	m.Set(None, 0)
+	for _, k := range All() {
+		m.Set(k, c[k])
+	}
+	return m
+}
+
+// Set changes a constant.
+func (m *Machine) Set(k Constant, v float64) {
+	m.constants[k], m.stretch[k] = v, v
+	if k == None {
+		m.stretch[k] = 1
+	} else if table[k].Quantity == Share {
+		m.stretch[k] = 1 / v
+	}
+}
+
+// Constant is the value of a constant.
+func (m *Machine) Constant(k Constant) float64 { return m.constants[k] }
+
+// Times is how long one occurrence of a kernel keeps each resource busy.
+func (m *Machine) Times(k *Kernel) (t Times) {
+	terms := laws[k.Class].Terms(k, &m.Peaks)
+	for i := range terms.n {
+		x := &terms.list[i]
+		t[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
+	}
+	return t
+}
+
+// A Part is how much of a kernel's time a term accounts for.
+type Part struct {
+	Term
+	Time float64 // seconds
+}
+
+// Parts appends the terms of a kernel with the part of its time that each accounts
+// for, and returns that time, of one occurrence.
+func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
+	law, t := &laws[k.Class], m.Times(k)
+	terms := law.Terms(k, &m.Peaks)
+	for _, x := range terms.List() {
+		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
+		dst = append(dst, Part{x, time * law.Overlap.share(&t, x.Resource)})
+	}
+	return law.Overlap.Time(&t), dst
+}
+
+// A Cost is a kernel on a machine, over all its occurrences in a step.
+type Cost struct {
+	Times // expected; they overlap
+	Class Class
+	Time  unit.Seconds
+	Bound Bound
+}
+
+// Cost prices a kernel.
+func (m *Machine) Cost(k *Kernel) (c Cost) {
+	c.Times, c.Class = m.Times(k), k.Class
+	for r := range c.Times {
+		c.Times[r] = c.Times[r].Times(k.Count)
+	}
+	c.Time, c.Bound = laws[k.Class].Overlap.Time(&c.Times), c.Times.Bound()
+	return c
+}
+
+// Slower is the time of the kernel where its arithmetic takes x times as long: longer
+// as far as the arithmetic then takes longest.
+func (c *Cost) Slower(x float64) unit.Seconds {
+	longest := max(c.Compute(), c.Times[Memory], c.Times[Network])
+	return c.Time + max(c.Compute().Times(x)-longest, 0)
+}
+
+// Piece tells apart the pieces between which the time, the maximum of lines, has
+// its corners.
+func (c *Cost) Piece() uint64 {
+	switch t := max(c.Compute(), c.Times[Memory], c.Times[Network]); {
+	case t == c.Times[Memory]:
+		return 1
+	case t == c.Times[Network]:
+		return 2
+	case t == c.Times[Vector] && t != c.Times[Matrix]:
+		return 3
+	}
+	return 0
+}
+
+// Bound says which resource a time is waiting for.
+type Bound uint8
+
+// The bounds.
+const (
+	ByCompute Bound = iota
+	ByMemory
+	ByNetwork
+	ByLaunch
+	NumBounds
+)
+
+var boundNames = [NumBounds]string{"compute", "memory", "network", "launch"}
+
+// String names the bound as the field does, without "-bound".
+func (b Bound) String() string { return boundNames[b] }
+
+// MarshalText writes the name of the bound.
+func (b Bound) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// Bound is the resource that takes most of the time.
+func (t *Times) Bound() Bound {
+	b, most := ByCompute, t.Compute()
+	if m := t[Memory] + t[Serial]; m > most {
+		b, most = ByMemory, m
+	}
+	if t[Network] > most {
+		b, most = ByNetwork, t[Network]
+	}
+	if t[Fixed] > most {
+		if t[Network] > 0 {
+			return ByNetwork // the latency of the link, not of a launch
+		}
+		return ByLaunch
+	}
+	return b
+}

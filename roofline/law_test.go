@@ -1,0 +1,219 @@
+package roofline
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"llmprof/unit"
+)
+
+// peaks are of no GPU in particular.
+func peaks() *Peaks {
+	p := &Peaks{Vector: 60e12, Memory: 3e12, L2: 50e6, Link: 450e9, LinkGPUs: 8, PCIe: 32e9, NIC: 50e9}
+	for f := range p.Matrix {
+		p.Matrix[f] = unit.FLOPsPerSec(100e12 * float64(1+f))
+	}
+	return p
+}
+
+// constants are values that are all possible and all different.
+func constants(random *rand.Rand) *Constants {
+	var c Constants
+	for _, k := range All() {
+		switch table[k].Quantity {
+		case Share, Power:
+			c[k] = 0.3 + 0.6*random.Float64()
+		case Time, Delay:
+			c[k] = 1e-6 + 9e-6*random.Float64()
+		case Tokens:
+			c[k] = 1000 * random.Float64()
+		case Growth:
+			c[k] = 0.1 * random.Float64()
+		default:
+			c[k] = 0.2 + 2*random.Float64()
+		}
+	}
+	return &c
+}
+
+// kernel is a kernel of a class at random.
+func kernel(random *rand.Rand, c Class) *Kernel {
+	up := func(decades float64) float64 { return math.Exp(decades * math.Ln10 * random.Float64()) }
+	return &Kernel{
+		Class: c, Format: unit.BF16, Launches: 1 + float64(random.IntN(3)), Count: float64(1 + random.IntN(80)),
+		Shape: Shape{
+			M: up(4), N: up(4), K: up(4), Matrices: 1, Experts: 64, TopK: 4, Hit: 1 + 63*random.Float64(), Pairs: up(4), Tokens: math.Ceil(up(3)), Ranks: float64(2 + random.IntN(7)),
+		},
+		Work: Work{
+			FLOPs: unit.FLOPs(up(13)), Vector: unit.FLOPs(up(10)), Weights: unit.Bytes(up(9)), KV: unit.Bytes(up(8)), State: unit.Bytes(up(7)),
+			Acts: unit.Bytes(up(8)), Wire: unit.Bytes(up(7)), NodeWire: unit.Bytes(up(7) - 1),
+		},
+		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)),
+	}
+}
+
+// trials calls do with kernels of every class at random.
+func trials(do func(random *rand.Rand, m *Machine, k *Kernel)) {
+	random := rand.New(rand.NewPCG(4, 2))
+	for range 300 {
+		m := NewMachine(peaks(), constants(random))
+		for c := range NumClasses {
+			do(random, m, kernel(random, c))
+		}
+	}
+}
+
+// Every class has a law, with an equation, terms, and a constant for each of them that is
+// a known one.
+func TestEveryClassHasALaw(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for c := range NumClasses {
+		law := LawOf(c)
+		if law.Equation == "" || law.Terms == nil {
+			t.Errorf("class %d has no law: %+v", c, law)
+			continue
+		}
+		terms := law.Terms(kernel(random, c), peaks())
+		if len(terms.List()) == 0 {
+			t.Errorf("class %d: a kernel takes no time", c)
+		}
+		for _, x := range terms.List() {
+			if x.By == None || x.By >= NumConstants || x.And >= NumConstants || x.Resource >= NumResources || !(x.Ideal > 0) {
+				t.Errorf("class %d: term %+v", c, x)
+			}
+		}
+	}
+}
+
+// The time of a kernel is, by another route, what its terms and its overlap say.
+func TestCostIsTermsOverlapped(t *testing.T) {
+	trials(func(_ *rand.Rand, m *Machine, k *Kernel) {
+		var sum [NumResources]float64
+		terms := LawOf(k.Class).Terms(k, &m.Peaks)
+		for _, x := range terms.List() {
+			time := x.Ideal
+			for _, c := range []Constant{x.By, x.And} {
+				switch {
+				case c == None:
+				case c.Info().Quantity == Share:
+					time /= m.Constant(c)
+				default:
+					time *= m.Constant(c)
+				}
+			}
+			sum[x.Resource] += time
+		}
+		compute := math.Max(sum[Matrix], sum[Vector])
+		busy := math.Max(compute, math.Max(sum[Memory], sum[Network]))
+		if LawOf(k.Class).Overlap == Partial {
+			busy = math.Sqrt(compute*compute + sum[Memory]*sum[Memory])
+		}
+		want := (busy + sum[Fixed] + sum[Serial]) * k.Count
+		c := m.Cost(k)
+		if d := float64(c.Time)/want - 1; math.Abs(d) > 1e-9 {
+			t.Errorf("class %d takes %v, want %v s", k.Class, c.Time, want)
+		}
+		if c.Slower(1) != c.Time || c.Slower(2) < c.Time || c.Slower(2) > c.Time.Times(2) {
+			t.Errorf("class %d takes %v, %v at half the clock", k.Class, c.Time, c.Slower(2))
+		}
+	})
+}
+
+// The parts that terms account for add up to the time of the kernel.
+func TestPartsAddUp(t *testing.T) {
+	trials(func(_ *rand.Rand, m *Machine, k *Kernel) {
+		time, parts := m.Parts(k, nil)
+		sum := 0.0
+		for _, p := range parts {
+			sum += p.Time
+			if p.Time < 0 {
+				t.Errorf("class %d: part %+v", k.Class, p)
+			}
+		}
+		if d := sum/float64(time) - 1; math.Abs(d) > 1e-9 {
+			t.Errorf("class %d takes %v, its parts %v s", k.Class, time, sum)
+		}
+		if c := m.Cost(k); math.Abs(float64(c.Time/time)-k.Count) > 1e-9*k.Count {
+			t.Errorf("class %d: %v occurrences of %v take %v", k.Class, k.Count, time, c.Time)
+		}
+	})
+}
+
+// More work of any kind, and a slower constant, shorten no kernel; a kernel that reads
+// and computes no less than once takes no less than its floor.
+func TestLawsAreMonotone(t *testing.T) {
+	trials(func(random *rand.Rand, m *Machine, k *Kernel) {
+		base := m.Cost(k).Time
+		x := 1 + random.Float64()
+		for i, grow := range []func(k *Kernel){
+			func(k *Kernel) { k.Work.FLOPs *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Vector *= unit.FLOPs(x) }, func(k *Kernel) { k.Work.Weights *= unit.Bytes(x) },
+			func(k *Kernel) { k.Work.KV *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Acts *= unit.Bytes(x) }, func(k *Kernel) { k.Work.Wire *= unit.Bytes(x) },
+			func(k *Kernel) { k.Work.NodeWire *= unit.Bytes(x) }, func(k *Kernel) { k.Reread *= unit.Bytes(x) }, func(k *Kernel) { k.Reload *= unit.Bytes(x) },
+			func(k *Kernel) { k.Permuted *= unit.Bytes(x) }, func(k *Kernel) { k.Launches *= x }, func(k *Kernel) { k.Shape.M *= x }, func(k *Kernel) { k.Shape.Pairs *= x },
+		} {
+			more := *k
+			grow(&more)
+			if got := m.Cost(&more).Time; got < base.Times(1-1e-12) {
+				t.Errorf("class %d takes %v, with more of the work %d %v", k.Class, base, i, got)
+			}
+		}
+		for _, c := range All() {
+			slow := *m
+			slow.Set(c, c.Slower(m.Constant(c), 0.1))
+			if got := slow.Cost(k).Time; got < base.Times(1-1e-12) {
+				t.Errorf("class %d takes %v, with a slower %s %v", k.Class, base, c, got)
+			}
+		}
+	})
+}
+
+// No kernel that does all of its work beats the floor of it.
+func TestFloor(t *testing.T) {
+	trials(func(_ *rand.Rand, m *Machine, k *Kernel) {
+		w := k.Work
+		switch k.Class {
+		case MoERouting: // its law counts pairs, not bytes
+			return
+		case AllReduce, OneShotAllReduce, FusedAllReduce, PCIeCollective:
+			w = Work{Wire: w.Wire, NodeWire: w.NodeWire}
+		case WGMMAGEMM, MoEDecode, MoEPrefill:
+			w.KV, w.State, w.Wire, w.NodeWire = 0, 0, 0, 0
+		default:
+			w.Wire, w.NodeWire = 0, 0
+		}
+		f := m.Peaks.FloorOf(&w, k.Format, k.Shape.Ranks, k.Count)
+		if got := m.Cost(k).Time; got < f.Time() {
+			t.Errorf("class %d takes %v, less than the floor %v", k.Class, got, f.Time())
+		}
+	})
+}
+
+// A bound is the resource with the most time; a step within a link's latency waits for
+// the network.
+func TestBound(t *testing.T) {
+	for _, x := range []struct {
+		times Times
+		want  Bound
+	}{
+		{Times{Matrix: 2, Memory: 1}, ByCompute}, {Times{Vector: 2, Memory: 1}, ByCompute}, {Times{Matrix: 1, Memory: 2}, ByMemory},
+		{Times{Matrix: 2, Memory: 1, Serial: 1.5}, ByMemory}, {Times{Network: 1, Fixed: 2}, ByNetwork}, {Times{Memory: 1, Fixed: 2}, ByLaunch}, {Times{Memory: 1, Network: 3, Fixed: 2}, ByNetwork},
+	} {
+		if got := x.times.Bound(); got != x.want {
+			t.Errorf("%v is %v-bound, want %v", x.times, got, x.want)
+		}
+	}
+}
+
+// Weights that the L2 cache does not hold come for every tile again.
+func TestTiles(t *testing.T) {
+	p := peaks()
+	for _, x := range []struct{ expert, pairs, tile, want float64 }{{40e6, 1000, 160, 1}, {100e6, 100, 160, 1}, {100e6, 320, 160, 1.5}, {200e6, 480, 160, 1 + 2*0.75}, {100e6, 320, 64, 1 + 4*0.5}} {
+		if got := p.Tiles(unit.Bytes(x.expert), x.pairs, x.tile); math.Abs(got-x.want) > 1e-9 {
+			t.Errorf("%+v: %v times", x, got)
+		}
+	}
+	if p.L2 = 0; p.Tiles(100e6, 320, 160) != 1 {
+		t.Error("an L2 cache that is not known holds nothing")
+	}
+}

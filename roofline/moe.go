@@ -1,0 +1,104 @@
+package roofline
+
+import (
+	"math"
+
+	"llmprof/unit"
+)
+
+// The mixture of a decode step is router, top-k and all products of the experts
+// together. The weights of an expert are read once for each group of its pairs
+// (Reread), and some once for each pair, out of the L2 cache (Reload). The pairs of
+// several sequences are sorted by expert first, which takes batched in place of fixed.
+var moeDecode = Law{
+	Equation: "(fixed or batched) + bytes of weights / (memory × bandwidth) + reload × bytes read again / bandwidth",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		fixed := MoEDecodeFixed
+		if k.Shape.Tokens > 1 {
+			fixed = MoEDecodeBatched
+		}
+		t.arithmetic(k, p, GEMMCompute)
+		t.add(Memory, MoEDecodeMemory, None, seconds(k.Work.Weights+k.Reread, p.Memory))
+		t.add(Memory, MoEDecodeReload, None, seconds(k.Reload, p.Memory))
+		t.add(Fixed, fixed, None, 1)
+		return t
+	},
+	Power: PowerSkinnyGEMM,
+}
+
+// One block chooses the experts of a prompt and sorts the pairs of a token and an
+// expert by expert.
+var moeRouting = Law{
+	Equation: "fixed + pairs × pair + experts × expert",
+	Terms: func(k *Kernel, _ *Peaks) (t Terms) {
+		t.add(Fixed, RoutingPair, None, k.Shape.Pairs)
+		t.add(Fixed, RoutingExpert, None, k.Shape.Experts)
+		t.add(Fixed, RoutingFixed, None, k.Launches)
+		return t
+	},
+	Power: PowerMemory,
+}
+
+// The experts of a prompt are grouped products whose tiles are of one expert each.
+// Inputs are permuted before the first product and results after the last by kernels
+// of their own, which nothing overlaps. A block has few stages of weights in flight, so
+// that arithmetic and memory hide only a part of each other.
+var moePrefill = Law{
+	Equation: "gemm.fixed + √(C² + M²) + (permute or unpermute) × bytes of the pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.arithmetic(k, p, MoEPrefillCompute)
+		t.add(Memory, MoEPrefillMemory, None, seconds(k.Work.Weights+k.Reread, p.Memory))
+		t.add(Serial, MoEPrefillPermute, None, seconds(k.Permuted, p.Memory))
+		t.add(Serial, MoEPrefillUnpermute, None, seconds(k.Unpermuted, p.Memory))
+		t.add(Fixed, GEMMFixed, None, k.Launches)
+		return t
+	},
+	Overlap: Partial,
+	Power:   PowerMemory,
+}
+
+// Distinct is the expected number of different experts among count that tokens
+// touch when each takes k at random: E·(1 − (1 − k/E)^T).
+func Distinct(count, k, tokens float64) float64 {
+	if k >= count {
+		return count
+	}
+	return -count * math.Expm1(tokens*math.Log1p(-k/count))
+}
+
+// Groups is the expected number of groups of up to size tokens, each of one expert,
+// where every one of so many tokens takes k of count experts at random: an expert
+// that n tokens take has ⌈n/size⌉, and n is binomial. A fractional number of tokens
+// lies on the line between those on either side.
+func Groups(count, k, tokens float64, size int) float64 {
+	low := math.Floor(tokens)
+	sum := wholeGroups(count, k, int(low), size)
+	if tokens > low {
+		sum += (tokens - low) * (wholeGroups(count, k, int(low)+1, size) - sum)
+	}
+	return sum
+}
+
+func wholeGroups(count, k float64, tokens, size int) float64 {
+	if k >= count {
+		return count * float64((tokens+size-1)/size)
+	}
+	odds := k / (count - k)
+	p := math.Exp(float64(tokens) * math.Log1p(-k/count)) // that no token takes the expert
+	sum := 0.0
+	for n := 1; n <= tokens; n++ {
+		p *= odds * float64(tokens-n+1) / float64(n)
+		sum += p * float64((n+size-1)/size)
+	}
+	return count * sum
+}
+
+// Tiles is how often the weights of an expert are read from memory by a product
+// whose tiles have so many pairs: what the L2 cache does not hold of them comes again
+// for every tile. A GPU whose L2 size is not known reads them once.
+func (p *Peaks) Tiles(expert unit.Bytes, pairs, tile float64) float64 {
+	if p.L2 == 0 {
+		return 1
+	}
+	return 1 + (max(1, pairs/tile)-1)*max(0, 1-float64(p.L2/expert))
+}
