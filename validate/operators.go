@@ -11,6 +11,12 @@ import (
 	"llmprof/unit"
 )
 
+// ResultOperators is the operators of one result.
+type ResultOperators struct {
+	File   string // name of the result file
+	Phases []OperatorPhase
+}
+
 // OperatorPhase is the operators of one step as they were timed, beside those of
 // the estimate.
 type OperatorPhase struct {

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
@@ -136,6 +137,17 @@ var shipped = sync.OnceValues(func() (map[string]string, error) {
 func Origin(data []byte) (source string, err error) {
 	sources, err := shipped()
 	return sources[digest(data)], err
+}
+
+// ReduceFile makes observations of a result whose file has that content. Where the
+// file is one that embedded observations were reduced from, they have the embedded
+// source, so that what a constant was fitted on is scored apart.
+func ReduceFile(source string, data []byte, r *result.Result) ([]Observation, error) {
+	embedded, err := Origin(data)
+	if err != nil {
+		return nil, err
+	}
+	return Reduce(cmp.Or(embedded, source), r)
 }
 
 func parseFiles(name string, data []byte) ([]File, error) {

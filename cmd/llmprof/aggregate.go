@@ -2,13 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
 	record "llmprof/measure/result"
 	"llmprof/models"
@@ -83,72 +82,8 @@ func (a *app) makeReport(results []*record.Result, o aggregate.Options) (*aggreg
 
 func reportForms(r *aggregate.Report) result {
 	return result{
-		page:  func() *render.Document { return reportPage(r) },
-		table: func() *render.Table { return reportTable(r) },
+		page:  func() *render.Document { return view.AggregatePage(r) },
+		table: func() *render.Table { return view.AggregateTable(r) },
 		data:  func() any { return r },
 	}
 }
-
-// reportPage shows one experiment whole, and several as a table with what is to
-// be said of them.
-func reportPage(r *aggregate.Report) *render.Document {
-	d := &render.Document{}
-	if len(r.Experiments) == 1 {
-		d = aggregatePage(&r.Experiments[0])
-	} else {
-		var warned []string
-		for i := range r.Experiments {
-			e := &r.Experiments[i]
-			for _, w := range e.Method.Warnings {
-				warned = append(warned, e.ID+": "+w)
-			}
-		}
-		d.Blocks = append(d.Blocks, experimentTable(r), render.Notes{Title: "Warnings", Items: warned})
-	}
-	for i := range r.Cycles {
-		d.Blocks = append(d.Blocks, cycleTable(&r.Cycles[i]))
-	}
-	return d
-}
-
-// reportTable is every experiment with every figure, one a row, under the keys
-// of the JSON.
-func reportTable(r *aggregate.Report) *render.Table {
-	t := &render.Table{}
-	var none aggregate.Aggregate
-	for _, f := range flatten("", &none) {
-		t.Columns = append(t.Columns, render.Column{Key: f.key})
-	}
-	for i := range r.Experiments {
-		var row render.Row
-		for _, f := range flatten("", &r.Experiments[i]) {
-			row.Cells = append(row.Cells, f.value)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
-func cycleTable(c *aggregate.Cycles) render.Table {
-	t := render.Table{Title: fmt.Sprintf("%d cycles of %s", c.N, c.Experiment), Columns: []render.Column{
-		{Title: "metric", Left: true}, {Title: "mean"}, {Title: "±95 %"}, {Title: "std"}, {Title: "min"}, {Title: "max"}, {Title: "CV, %"}, {Title: "class", Left: true},
-	}}
-	for i := range c.Metrics {
-		m := &c.Metrics[i]
-		var half, cv, std any
-		if m.CIHigh != nil {
-			half = digits(*m.CIHigh - m.Mean)
-		}
-		if m.CV != nil {
-			cv = render.Percent(*m.CV)
-		}
-		if m.Std != nil {
-			std = digits(*m.Std)
-		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{m.Name, digits(m.Mean), half, std, digits(m.Min), digits(m.Max), cv, cell(m.Class)}})
-	}
-	return t
-}
-
-// digits is a number in four digits.
-func digits(v float64) string { return strings.TrimSpace(fmt.Sprintf("%.4g", v)) }

@@ -11,6 +11,7 @@ import (
 	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/roofline"
@@ -21,14 +22,11 @@ import (
 // 0 leaves one as it is.
 type efficiencies struct{ compute, memory, link, interNode float64 }
 
-// An answer is an estimate with what it was computed from.
+// An answer is an estimate with the question that it answers.
 type answer struct {
-	analytic.Case
-	analytic.Report
-	q         *question
-	gpu       *hardware.GPU
-	schemeWhy string
-	priceWhy  string
+	view.Estimate
+	q   *question
+	gpu *hardware.GPU
 }
 
 // check refuses command lines that cannot be meant before anything is read.
@@ -65,7 +63,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	ans := &answer{q: q}
+	ans := &answer{q: q, Estimate: view.Estimate{ModelName: q.model, GPUName: q.gpu, Top: q.top}}
 	if err := a.load(ctx, ans); err != nil {
 		return nil, err
 	}
@@ -87,7 +85,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		return nil, usageError{err}
 	}
 	ans.idleFlags()
-	if hint := ans.whatFits(); hint != "" {
+	if hint := ans.WhatFits(); hint != "" {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
 	}
 	return ans, nil
@@ -125,11 +123,11 @@ func (ans *answer) chooseScheme() error {
 		if s, err = analytic.ParseScheme(q.weights); err != nil {
 			return err
 		}
-		ans.schemeWhy = "as asked for"
+		ans.SchemeReason = "as asked for"
 	case stored.Method != "" && stored.Weights != unit.NoFormat:
-		ans.schemeWhy = "as the published checkpoint is stored (" + stored.Method + ")"
+		ans.SchemeReason = "as the published checkpoint is stored (" + stored.Method + ")"
 	default:
-		ans.schemeWhy = "16 bits by default, since its checkpoint names no quantization"
+		ans.SchemeReason = "16 bits by default, since its checkpoint names no quantization"
 	}
 	if q.act != unit.NoFormat {
 		if !ans.gpu.Has(q.act) {
@@ -142,7 +140,7 @@ func (ans *answer) chooseScheme() error {
 	}
 	ans.Scheme = s.For(ans.gpu)
 	if ans.Scheme.Weights != s.Weights || ans.Scheme.Act != s.Act {
-		ans.schemeWhy += "; " + ans.gpu.Name + " has no unit for bf16"
+		ans.SchemeReason += "; " + ans.gpu.Name + " has no unit for bf16"
 	}
 	return nil
 }
@@ -157,12 +155,12 @@ func formatList(formats []unit.Format) string {
 
 // choosePrice takes the price that was given, else the table's.
 func (ans *answer) choosePrice() {
-	ans.Price, ans.priceWhy = unit.DollarsPerHour(ans.q.price), "--price"
+	ans.Price, ans.PriceSource = unit.DollarsPerHour(ans.q.price), "--price"
 	if ans.Price > 0 {
 		return
 	}
 	if p, ok := ans.gpu.Price(); ok {
-		ans.Price, ans.priceWhy = p, ans.gpu.PriceSource
+		ans.Price, ans.PriceSource = p, ans.gpu.PriceSource
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 )
 
@@ -95,7 +96,7 @@ func checkExperiment(file string, check func(*experiment.Point) []experiment.Pro
 			mistakes = experiment.Mistakes{{File: file, Problem: err.Error()}}
 		}
 		for _, m := range mistakes {
-			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, orNull(m.Line), orNull(m.Column), m.Problem})
+			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, view.OrNull(m.Line), view.OrNull(m.Column), m.Problem})
 		}
 		if e != nil {
 			c.Warnings = append(c.Warnings, e.Warnings...)

@@ -95,7 +95,7 @@ func (q *question) splitFlags(cmd *cobra.Command) {
 func (q *question) machineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
-	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak that products reach (default: calibrated)")
+	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
 	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
@@ -115,7 +115,9 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 		return err
 	}
 	if q.verbose {
-		a.explain(ans)
+		for _, line := range ans.Inputs() {
+			a.logf("%s", line)
+		}
 	}
-	return q.output.write(a, result{page: ans.page, table: ans.csv, data: ans.json})
+	return q.output.write(a, result{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
 }

@@ -7,6 +7,7 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 )
 
@@ -26,16 +27,16 @@ func (a *app) gpusCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			checks := make([]sheetCheck, len(args))
+			checks := make([]view.HardwareCheck, len(args))
 			failed := 0
 			for i, file := range args {
-				if checks[i] = checkSheet(table, file); !checks[i].OK {
+				if checks[i] = view.CheckHardware(table, file); !checks[i].OK {
 					failed++
 				}
 			}
 			err = o.write(a, result{
-				page:  func() *render.Document { return sheetPage(checks) },
-				table: func() *render.Table { t := sheetTable(checks); return &t },
+				page:  func() *render.Document { return view.HardwareChecksPage(checks) },
+				table: func() *render.Table { t := view.HardwareChecksTable(checks); return &t },
 				data:  func() any { return checks },
 			})
 			if err == nil && failed > 0 {
@@ -46,53 +47,4 @@ func (a *app) gpusCheck() *cobra.Command {
 	}
 	o.flags(cmd)
 	return cmd
-}
-
-// A sheetCheck is what was found in one hardware file.
-type sheetCheck struct {
-	File  string   `json:"file"`
-	OK    bool     `json:"ok"`
-	Error *string  `json:"error"`
-	Added []string `json:"added"` // keys that the built-in table lacks
-	GPUs  *int     `json:"gpus"`  // with the built-in ones
-}
-
-func checkSheet(table *hardware.Table, file string) sheetCheck {
-	t, err := table.OverlayFile(file)
-	if err != nil {
-		text := err.Error()
-		return sheetCheck{File: file, Error: &text}
-	}
-	names := t.Names()
-	n := len(names)
-	return sheetCheck{File: file, OK: true, Added: append([]string{}, names[len(table.Names()):]...), GPUs: &n}
-}
-
-func sheetTable(checks []sheetCheck) render.Table {
-	t := render.Table{Columns: []render.Column{
-		{Title: "file", Key: "file", Left: true}, {Title: "ok", Key: "ok", Left: true},
-		{Title: "added", Key: "added"}, {Title: "GPUs in all", Key: "gpus"}, {Title: "error", Key: "error", Left: true},
-	}}
-	for i := range checks {
-		c := &checks[i]
-		if !c.OK {
-			t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, render.Painted{Value: "no", Color: render.Bad}, nil, nil, *c.Error}})
-			continue
-		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.File, render.Painted{Value: "yes", Color: render.Good}, len(c.Added), *c.GPUs, nil}})
-	}
-	return t
-}
-
-func sheetPage(checks []sheetCheck) *render.Document {
-	t := sheetTable(checks)
-	t.Columns = t.Columns[:len(t.Columns)-1]
-	var failed []string
-	for i := range checks {
-		t.Rows[i].Cells = t.Rows[i].Cells[:len(t.Columns)]
-		if e := checks[i].Error; e != nil {
-			failed = append(failed, *e)
-		}
-	}
-	return &render.Document{Blocks: []render.Block{t, render.Notes{Title: "Not read", Items: failed}}}
 }

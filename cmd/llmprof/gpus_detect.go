@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/unit"
 )
@@ -43,8 +44,8 @@ func (a *app) gpusDetect() *cobra.Command {
 			}
 			unknown := match(table, found)
 			err = o.write(a, result{
-				page:  func() *render.Document { return detectPage(found) },
-				table: func() *render.Table { t := detectTable(found); return &t },
+				page:  func() *render.Document { return view.DevicesPage(found) },
+				table: func() *render.Table { t := view.DevicesTable(found); return &t },
 				data:  func() any { return found },
 			})
 			if err == nil && unknown > 0 {
@@ -60,14 +61,7 @@ func (a *app) gpusDetect() *cobra.Command {
 }
 
 // A device is a GPU as the machine names it.
-type device struct {
-	Name   string      `json:"name"`
-	Bus    *string     `json:"bus_id"`
-	UUID   *string     `json:"uuid"`
-	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
-	Key    *string     `json:"key"`          // in the table
-	Error  *string     `json:"error"`
-}
+type device = view.Device
 
 // detect lists the GPUs that a file system names. The driver's files have no
 // memory size, so where nvidia-smi can be asked it is asked first.
@@ -77,8 +71,8 @@ func detect(ctx context.Context, root fs.FS, here bool) []device {
 		found = jetson(root)
 	}
 	if here && (len(found) == 0 || found[0].Memory == nil) {
-		if told := nvidiaSMI(ctx); len(told) > 0 {
-			return told
+		if named := nvidiaSMI(ctx); len(named) > 0 {
+			return named
 		}
 	}
 	return found
@@ -103,7 +97,7 @@ func procDevices(root fs.FS) []device {
 			case "Model":
 				d.Name = value
 			case "GPU UUID":
-				d.UUID = orNull(value)
+				d.UUID = view.OrNull(value)
 			}
 		}
 		bus := path.Base(path.Dir(file))
@@ -148,7 +142,7 @@ func memTotal(meminfo string) *unit.Bytes {
 // to wake the GPU.
 const smiTimeout = 10 * time.Second
 
-// nvidiaSMI asks the driver's own tool.
+// nvidiaSMI asks the driver's tool.
 func nvidiaSMI(ctx context.Context) []device {
 	ctx, cancel := context.WithTimeout(ctx, smiTimeout)
 	defer cancel()
@@ -163,7 +157,7 @@ func nvidiaSMI(ctx context.Context) []device {
 		if len(f) != 4 || f[0] == "" {
 			continue
 		}
-		d := device{Name: f[0], Bus: orNull(f[2]), UUID: orNull(f[3])}
+		d := device{Name: f[0], Bus: view.OrNull(f[2]), UUID: view.OrNull(f[3])}
 		if mib, err := strconv.ParseUint(f[1], 10, 40); err == nil {
 			b := unit.Bytes(mib << 20)
 			d.Memory = &b
@@ -191,34 +185,4 @@ func match(table *hardware.Table, found []device) (unknown int) {
 		d.Key = &g.Key
 	}
 	return unknown
-}
-
-func detectTable(found []device) render.Table {
-	t := render.Table{Columns: []render.Column{
-		{Title: "device", Key: "name", Left: true}, {Title: "in the table", Key: "key", Left: true},
-		{Title: "memory", Key: "memory_bytes"}, {Title: "bus", Key: "bus_id", Left: true},
-	}}
-	for i := range found {
-		d := &found[i]
-		t.Rows = append(t.Rows, render.Row{Cells: []any{d.Name, deref(d.Key), deref(d.Memory), deref(d.Bus)}})
-	}
-	return t
-}
-
-// deref is what p points to, or nil.
-func deref[T any](p *T) any {
-	if p == nil {
-		return nil
-	}
-	return *p
-}
-
-func detectPage(found []device) *render.Document {
-	var unknown []string
-	for i := range found {
-		if e := found[i].Error; e != nil {
-			unknown = append(unknown, *e)
-		}
-	}
-	return &render.Document{Blocks: []render.Block{detectTable(found), render.Notes{Title: "Not known", Items: unknown}}}
 }

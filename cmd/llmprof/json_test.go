@@ -22,7 +22,7 @@ func schema(t *testing.T, name string) *jsonschema.Schema {
 	return s
 }
 
-func validate(t *testing.T, s *jsonschema.Schema, text string) {
+func checkSchema(t *testing.T, s *jsonschema.Schema, text string) {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
@@ -54,7 +54,7 @@ func TestEstimateSchema(t *testing.T) {
 			if got.code != 0 {
 				t.Fatalf("exit %d: %s", got.code, got.stderr)
 			}
-			validate(t, s, got.stdout)
+			checkSchema(t, s, got.stdout)
 		})
 	}
 }
@@ -68,7 +68,7 @@ func TestEveryEntry(t *testing.T) {
 			t.Errorf("%s on %s: exit %d: %s", model, gpu, got.code, got.stderr)
 			return
 		}
-		validate(t, s, got.stdout)
+		checkSchema(t, s, got.stdout)
 	}
 	all, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
@@ -143,5 +143,5 @@ func TestCheckSchema(t *testing.T) {
 	if got.code != 1 {
 		t.Errorf("exit %d, want 1: %s", got.code, got.stderr)
 	}
-	validate(t, schema(t, "models-check.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "models-check.v1.json"), got.stdout)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
 	"llmprof/plots"
@@ -56,11 +57,13 @@ func (a *app) sayLoads(points []experiment.Point) func(experiment.Event) {
 // loadSet is the results of several loads in their forms: one table of all, and as
 // JSON a list of results.
 func loadSet(results []*record.Result) result {
-	rows := summaries(results)
+	rows := view.ResultRows(results)
 	set := resultSet(rows, nil)
 	set.data = func() any { return results }
-	if !slices.ContainsFunc(rows, func(r listed) bool { return r.Server == nil }) {
-		set.page = func() *render.Document { return &render.Document{Blocks: []render.Block{serverPage(rows, false)}} }
+	if !slices.ContainsFunc(rows, func(r view.ResultRow) bool { return r.Server == nil }) {
+		set.page = func() *render.Document {
+			return &render.Document{Blocks: []render.Block{view.ServerTable(rows, false)}}
+		}
 	}
 	return set
 }
@@ -117,11 +120,11 @@ func loadFigure(results []*record.Result) (*plots.Figure, error) {
 		return nil, errors.New("a chart of loads is of servers, and no result is of one")
 	}
 	slices.SortStableFunc(served, func(a, b *record.Result) int {
-		x, y := serverOf(a), serverOf(b)
+		x, y := view.Server(a), view.Server(b)
 		return cmp.Or(cmp.Compare(value(x.Rate), value(y.Rate)), cmp.Compare(value(x.Concurrency), value(y.Concurrency)))
 	})
 	of := plots.TokensPerSecond
-	if slices.ContainsFunc(served, func(r *record.Result) bool { return value(serverOf(r).Generated) == 0 }) {
+	if slices.ContainsFunc(served, func(r *record.Result) bool { return value(view.Server(r).Generated) == 0 }) {
 		of = plots.RequestsPerSecond
 	}
 	var order []loadLine
@@ -165,7 +168,7 @@ func shared(lines []loadLine) (caption string, names []string) {
 
 // loaded is a result as a mark of the chart.
 func loaded(r *record.Result, of plots.Throughput) plots.Loaded {
-	s := serverOf(r)
+	s := view.Server(r)
 	l := plots.Loaded{
 		Load: fmt.Sprint(value(s.Concurrency)), Throughput: value(s.Generated),
 		Failed: slices.Contains(r.Marks, "failed") || slices.Contains(r.Marks, "interrupted"),

@@ -14,7 +14,7 @@ import (
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
 	"llmprof/models"
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
 // A trial is a measurement as it was asked for on the command line.
@@ -253,7 +253,7 @@ func (a *app) writeMeasured(o *output, results []*record.Result, list bool) erro
 
 // measured is what was measured in its forms: as JSON one process's result is
 // itself, those of replicas are a list.
-func measured(results []*record.Result, s *compare.Scorer) result {
+func measured(results []*record.Result, s *validate.Scorer) result {
 	forms := rawForms(results, s)
 	if len(results) == 1 {
 		forms.data = func() any { return results[0] }

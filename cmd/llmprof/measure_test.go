@@ -69,7 +69,7 @@ func TestMeasure(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit %d: %s", code, errs.String())
 			}
-			validate(t, schema(t, "measure.v1.json"), out.String())
+			checkSchema(t, schema(t, "measure.v1.json"), out.String())
 			var r record.Result
 			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 				t.Fatal(err)

@@ -5,8 +5,8 @@ import (
 
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
-	"llmprof/unit"
 )
 
 func (a *app) models() *cobra.Command {
@@ -40,12 +40,12 @@ func (a *app) modelsList() *cobra.Command {
 				return err
 			}
 			return o.write(a, result{
-				page:  func() *render.Document { return listPage(modelTable(all)) },
-				table: func() *render.Table { t := modelTable(all); return &t },
+				page:  func() *render.Document { return listPage(view.ModelsTable(all)) },
+				table: func() *render.Table { t := view.ModelsTable(all); return &t },
 				data: func() any {
-					list := make([]shapeJSON, len(all))
+					list := make([]view.ModelSummary, len(all))
 					for i, m := range all {
-						list[i] = shapeOf(m)
+						list[i] = view.SummarizeModel(m)
 					}
 					return list
 				},
@@ -58,50 +58,4 @@ func (a *app) modelsList() *cobra.Command {
 
 func listPage(t render.Table) *render.Document {
 	return &render.Document{Blocks: []render.Block{t}}
-}
-
-// cacheFormat is the format in which a model's cache and state are stated.
-const cacheFormat = unit.BF16
-
-func modelTable(all []*models.Model) render.Table {
-	t := render.Table{Columns: []render.Column{
-		{Title: "name", Key: "name", Left: true},
-		{Title: "family", Key: "family", Left: true, Drop: 1},
-		{Title: "params", Key: "params_total"},
-		{Title: "active", Key: "params_active"},
-		{Title: "layers", Key: "layers"},
-		{Title: "KV/token", Key: "kv_bytes_per_token"},
-		{Title: "state", Key: "state_bytes_per_sequence", Drop: 2},
-		{Title: "max context", Key: "max_context"},
-	}}
-	for _, m := range all {
-		t.Rows = append(t.Rows, render.Row{Cells: []any{
-			m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(),
-			m.KVBytesPerToken(cacheFormat), m.StateBytes(cacheFormat), known(m.MaxContext, m.MaxContext > 0),
-		}})
-	}
-	return t
-}
-
-// A shapeJSON is a model for programs, its cache in 16 bits.
-type shapeJSON struct {
-	Name         string      `json:"name"`
-	Family       string      `json:"family"`
-	Source       string      `json:"source"`
-	ParamsTotal  int64       `json:"params_total"`
-	ParamsActive int64       `json:"params_active"`
-	Layers       int         `json:"layers"`
-	LayerKinds   []layerJSON `json:"layer_kinds"`
-	KVPerToken   unit.Bytes  `json:"kv_bytes_per_token"`
-	State        unit.Bytes  `json:"state_bytes_per_sequence"`
-	MaxContext   *int        `json:"max_context"`
-	Notes        []string    `json:"notes"`
-}
-
-func shapeOf(m *models.Model) shapeJSON {
-	return shapeJSON{
-		Name: m.Name, Family: m.Family, Source: m.Source, ParamsTotal: m.Params(), ParamsActive: m.ActiveParams(),
-		Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat),
-		State: m.StateBytes(cacheFormat), MaxContext: orNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
-	}
 }

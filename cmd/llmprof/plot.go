@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plots"
 )
 
@@ -42,7 +43,7 @@ func (a *app) plot() *cobra.Command {
 		a.drawingCommand("breakdown", "Draw what parameters, FLOPs, traffic, time and energy are made of",
 			"Draw bars of the parameters, and of FLOPs, memory traffic, time and energy of either phase, by\ngroups of operators.", a.drawBreakdown),
 		a.drawingCommand("memory", "Draw the memory of a GPU over batch or context",
-			"Draw what the memory of a GPU holds over batch or context, and how much fits.", a.drawMemory),
+			"Draw what the memory of a GPU is used for over batch or context, and how much fits.", a.drawMemory),
 		a.drawingCommand("sweep", "Draw TTFT and TPOT over batch, context or tensor parallelism",
 			"Draw TTFT and TPOT over batch, context or tensor parallelism, of one or several GPUs or models\n(names with commas between).", a.drawSweep),
 	)
@@ -173,16 +174,5 @@ func (d *drawing) steps(v plots.Variable, c *analytic.Case) []int {
 		slices.Sort(xs)
 		return slices.Compact(xs)
 	}
-	switch v {
-	case plots.ByContext:
-		most := c.Model.MaxContext
-		if most <= 0 || most > 1<<17 {
-			most = 1 << 17
-		}
-		return plots.Doublings(min(max(128, c.Workload.CachedPrefix+1), most), most)
-	case plots.ByTP:
-		return plots.Doublings(1, max(c.Machine.GPU.GPUsPerNode, 1))
-	}
-	least := max(c.Parallel.MicroBatches, 1)
-	return plots.Doublings(least, 512*least)
+	return view.SweepValues(v, c)
 }

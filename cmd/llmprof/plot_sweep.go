@@ -49,7 +49,7 @@ func names(list string) (all []string) {
 	return all
 }
 
-// curveName is what tells a curve from the others.
+// curveName is what distinguishes a curve from the others.
 func curveName(models, gpus []string, ans *answer) string {
 	switch {
 	case len(models) > 1 && len(gpus) > 1:

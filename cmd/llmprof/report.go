@@ -15,6 +15,8 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/plots"
 )
 
 // A paper is a report as it was asked for on the command line.
@@ -60,7 +62,7 @@ func (a *app) report() *cobra.Command {
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.
-// Of the page's own file it has the name alone: where it lies is nobody's business.
+// Of the file that is written it has the name alone, since a path can identify a person.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -176,42 +178,30 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 
 // reportPage puts the page together.
 func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *validation, files bool) (*report.Page, error) {
-	pictures, err := p.pictures(ans, files)
-	if err != nil {
-		return nil, err
-	}
-	doc := ans.page()
-	page := &report.Page{
-		Title: doc.Title, Lead: ans.lead(), Cards: ans.cards(), Warnings: ans.Warnings,
-		Command: p.command, Version: versionText(),
-	}
-	operators := []report.Part{{Block: ans.phaseTable("Prefill: "+ans.prefillText()+ans.rankText(), &ans.Prefill, ans.PrefillOps), Sortable: true}}
-	if ans.Tokens > 0 {
-		operators = append(operators, report.Part{Block: ans.phaseTable(ans.decodeTitle(), &ans.Decode, ans.DecodeOps), Sortable: true})
-	}
-	page.Sections = []report.Section{
-		{ID: "times", Title: "Times, energy and cost", Parts: []report.Part{{Block: ans.times()}, {Block: ans.rates()}, pictures["roofline"]}},
-		{ID: "operators", Title: "Operators", Parts: append(operators, pictures["breakdown"], pictures["graph"])},
-		{ID: "memory", Title: "Memory", Parts: []report.Part{{Block: ans.memoryTable()}, {Block: ans.limits()}, pictures["memory-batch"], pictures["memory-context"]}},
-		{ID: "sweeps", Title: "Batch, context and split", Parts: []report.Part{pictures["sweep-batch"], pictures["sweep-context"], pictures["sweep-tp"]}},
-	}
+	var beside []report.Section
 	if observed != nil {
-		s, err := observed.section(ans, files)
+		s, err := observed.section(files)
 		if err != nil {
 			return nil, err
 		}
-		page.Sections = append(page.Sections, s)
+		beside = append(beside, s)
 	}
 	for i, r := range results {
 		section := r.section(i, ans)
 		if err := a.addOperators(&section, &r, ans, files); err != nil {
 			return nil, err
 		}
-		page.Sections = append(page.Sections, section)
+		beside = append(beside, section)
 	}
-	page.Sections = append(page.Sections,
-		report.Section{ID: "assumptions", Title: "Assumptions", Parts: []report.Part{{Block: ans.setup()}, {Block: ans.assumptions()}}},
-		report.Section{ID: "sources", Title: "Sources", Parts: []report.Part{{Block: ans.sources()}}})
-	page.Drop()
+	page, err := ans.ReportPage(beside, files)
+	if err != nil {
+		return nil, err
+	}
+	page.Command, page.Version = p.command, versionText()
 	return page, nil
+}
+
+// picture draws a figure of a comparison for the report.
+func (ans *answer) picture(name string, draw func() (*plots.Figure, error), files bool) (*report.Picture, error) {
+	return view.Picture(name, draw, files)
 }

@@ -9,6 +9,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
 	"llmprof/plots"
 	compare "llmprof/validate"
@@ -75,7 +76,7 @@ func differing(rows []compare.Row, dims ...compare.Dimension) (some []compare.Di
 }
 
 // section is the comparison as a part of the report.
-func (v *validation) section(ans *answer, files bool) (report.Section, error) {
+func (v *validation) section(files bool) (report.Section, error) {
 	s := report.Section{ID: "observed", Title: "Predicted and observed"}
 	statement := render.Notes{Items: []string{
 		fmt.Sprintf("%d of %d figures of %d measured results are compared, each with the prediction for the model, GPU, engine, split and lengths that it "+
@@ -100,7 +101,7 @@ func (v *validation) section(ans *answer, files bool) (report.Section, error) {
 			s.Parts = append(s.Parts, report.Part{Block: render.Notes{Items: []string{"Not drawn: " + err.Error()}}})
 			continue
 		}
-		picture, err := ans.picture(draw.name, draw.figure, files)
+		picture, err := view.Picture(draw.name, draw.figure, files)
 		if err != nil {
 			return s, fmt.Errorf("picture %s: %w", draw.name, err)
 		}

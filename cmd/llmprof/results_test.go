@@ -72,15 +72,15 @@ func TestAggregateSchema(t *testing.T) {
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	validate(t, s, got.stdout)
+	checkSchema(t, s, got.stdout)
 	got = try(t, "results", "show", "pair", "--results", dir, "--format", "json")
-	validate(t, s, got.stdout)
+	checkSchema(t, s, got.stdout)
 	got = try(t, "results", "show", "pair", "--raw", "--results", dir, "--format", "json")
 	var raw []json.RawMessage
 	if err := json.Unmarshal([]byte(got.stdout), &raw); err != nil || len(raw) != 2 {
 		t.Fatalf("%d results, %v", len(raw), err)
 	}
 	for _, r := range raw {
-		validate(t, schema(t, "measure.v1.json"), string(r))
+		checkSchema(t, schema(t, "measure.v1.json"), string(r))
 	}
 }

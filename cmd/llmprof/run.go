@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
@@ -97,7 +98,7 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 			failed = append(failed, f)
 		}
 	}
-	return errors.Join(a.writeListed(o, resultSet(summaries(mine), failed), mine), err)
+	return errors.Join(a.writeListed(o, resultSet(view.ResultRows(mine), failed), mine), err)
 }
 
 // notify says how far an experiment is, a line an event.

@@ -133,7 +133,7 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 // resultOf reads the JSON of a measurement, which has to keep to its schema.
 func resultOf(t *testing.T, text string) *record.Result {
 	t.Helper()
-	validate(t, schema(t, "measure.v1.json"), text)
+	checkSchema(t, schema(t, "measure.v1.json"), text)
 	var r record.Result
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,45 +11,35 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/models"
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
-// A validation is a comparison as it was asked for on the command line.
-type validation struct {
-	files    []string
+// A comparison is predictions beside observations, as the command line asks for it.
+type comparison struct {
+	view.Validation
 	by       []string
 	models   []string
 	gpu      string
 	engines  []string
 	ablate   bool
-	worst    int
-	failOver float64
 	chart    string
 	constant string // file of constants, "default", or ""
-	live     live
+	live     liveFlags
 	output   output
 	given    func(flag string) bool
-
-	scorer  *compare.Scorer
-	dims    []compare.Dimension
-	score   *compare.Score
-	timed   []timedResult // of the files, those that hold operators
-	sources []compare.Source
-	total   int // observations, those not scored included
-
-	rehearsal *rehearsal // nil unless it was measured for
 }
 
 // validate is the command that holds predictions against observations.
 func (a *app) validate() *cobra.Command {
-	v := &validation{live: live{gpus: thisMachine}}
+	v := &comparison{live: liveFlags{gpus: thisMachine}}
 	return a.validateCommand(v)
 }
 
 // validateCommand is the command with what it measures by.
-func (a *app) validateCommand(v *validation) *cobra.Command {
+func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
 		Short: "Compare predictions with observations",
@@ -78,7 +69,7 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
 			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v.files, v.given = args, cmd.Flags().Changed
+			v.Files, v.given = args, cmd.Flags().Changed
 			return a.runValidate(cmd.Context(), v)
 		},
 	}
@@ -89,12 +80,12 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
 	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
 	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
-	f.IntVar(&v.worst, "worst", 10, "show the `N` observations that are farthest off")
-	f.Float64Var(&v.failOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
+	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
+	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
 	calibrationFlag(cmd, &v.constant)
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
-	v.liveFlags(cmd)
+	v.live.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
@@ -105,22 +96,22 @@ func (a *app) validateCommand(v *validation) *cobra.Command {
 }
 
 // check refuses command lines that cannot be meant.
-func (v *validation) check() error {
+func (v *comparison) check() error {
 	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
 		return usageError{err}
 	}
 	for _, name := range v.by {
-		d, err := compare.ParseDimension(name)
+		d, err := validate.ParseDimension(name)
 		if err != nil {
 			return usage("--by: %w", err)
 		}
-		v.dims = append(v.dims, d)
+		v.By = append(v.By, d)
 	}
 	switch {
-	case v.worst < 0:
-		return usage("--worst %d: want a number of observations, or 0 for none", v.worst)
-	case v.given("fail-over") && !(v.failOver > 0 && v.failOver < 1e6):
-		return usage("--fail-over %v: want percent, above 0", v.failOver)
+	case v.Worst < 0:
+		return usage("--worst %d: want a number of observations, or 0 for none", v.Worst)
+	case v.given("fail-over") && !(v.FailOver > 0 && v.FailOver < 1e6):
+		return usage("--fail-over %v: want percent, above 0", v.FailOver)
 	case v.chart != "scatter" && v.chart != "follow" && v.chart != "ops":
 		return usage("--chart %.40q: want scatter, follow or ops", v.chart)
 	case v.ablate:
@@ -131,7 +122,7 @@ func (v *validation) check() error {
 	return nil
 }
 
-func (a *app) runValidate(ctx context.Context, v *validation) error {
+func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if err := v.check(); err != nil {
 		return err
 	}
@@ -146,11 +137,11 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 	if err != nil {
 		return err
 	}
-	v.scorer = scorer
+	v.Scorer = scorer
 	if err := a.ownModels(ctx, v); err != nil {
 		return err
 	}
-	all, refused, err := v.observations()
+	all, refused, err := v.readObservations()
 	if err != nil {
 		return err
 	}
@@ -158,18 +149,18 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 	if err != nil {
 		return err
 	}
-	v.total = len(all)
-	v.score = scorer.Score(all)
+	v.Observations = len(all)
+	v.Score = scorer.Score(all)
 	if c := constants.named; c != nil && !constants.used {
 		return usage("--calibration %s: it is of %s, and no observation is", v.constant, c.GPU)
 	}
 	for _, e := range refused {
-		v.score.Refuse(e.path, e.err)
+		v.Score.Refuse(e.path, e.err)
 	}
-	if v.timed, err = v.operators(); err != nil {
+	if v.Operators, err = v.operators(); err != nil {
 		return err
 	}
-	if v.sources, err = compare.Sources(); err != nil {
+	if v.Sources, err = validate.Sources(); err != nil {
 		return err
 	}
 	if v.ablate {
@@ -180,19 +171,42 @@ func (a *app) runValidate(ctx context.Context, v *validation) error {
 
 // writeComparison writes the comparison, or the chart to the file and the
 // comparison to standard output.
-func (a *app) writeComparison(v *validation) error {
-	forms := v.output
+func (a *app) writeComparison(v *comparison) error {
+	forms, whole := v.output, result{page: v.Page, table: v.Table, data: v.JSON}
 	kind := v.output.picture()
 	if kind == "" {
-		return forms.write(a, v.result())
+		return forms.write(a, whole)
 	}
 	forms.file = ""
-	return errors.Join(forms.write(a, v.result()), v.draw(kind))
+	return errors.Join(forms.write(a, whole), v.draw(kind))
+}
+
+// draw writes the chart to the file.
+func (v *comparison) draw(kind string) error {
+	figure := v.Scatter
+	switch v.chart {
+	case "follow":
+		figure = v.Follow
+	case "ops":
+		figure = v.OperatorChart
+	}
+	f, err := figure()
+	if err != nil && v.chart != "scatter" {
+		err = fmt.Errorf("--chart %s: %w", v.chart, err)
+	}
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, kind); err != nil {
+		return err
+	}
+	return writeFile(v.output.file, b.Bytes())
 }
 
 // scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and
 // predicts by calibrations; nil ones are those that come with the program.
-func (a *app) scorer(file string, constants *calibrations) (*compare.Scorer, error) {
+func (a *app) scorer(file string, constants *calibrations) (*validate.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
@@ -206,7 +220,7 @@ func (a *app) scorer(file string, constants *calibrations) (*compare.Scorer, err
 			return nil, err
 		}
 	}
-	return &compare.Scorer{
+	return &validate.Scorer{
 		Model:       table.Model,
 		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
 		Calibration: constants.among,
@@ -215,8 +229,8 @@ func (a *app) scorer(file string, constants *calibrations) (*compare.Scorer, err
 
 // ownModels lets models of directories and config.json files be found by their own
 // names, as results have them.
-func (a *app) ownModels(ctx context.Context, v *validation) error {
-	own, table := map[string]*models.Model{}, v.scorer.Model
+func (a *app) ownModels(ctx context.Context, v *comparison) error {
+	own, table := map[string]*models.Model{}, v.Scorer.Model
 	for i, name := range v.models {
 		if !strings.ContainsAny(name, `/\`) {
 			continue
@@ -227,7 +241,7 @@ func (a *app) ownModels(ctx context.Context, v *validation) error {
 		}
 		own[m.Name], v.models[i] = m, m.Name
 	}
-	v.scorer.Model = func(name string) (*models.Model, error) {
+	v.Scorer.Model = func(name string) (*models.Model, error) {
 		if m := own[name]; m != nil {
 			return m, nil
 		}
@@ -238,7 +252,7 @@ func (a *app) ownModels(ctx context.Context, v *validation) error {
 
 // only keeps the observations that the flags ask for, whose names it puts as the
 // tables have them.
-func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compare.Observation, error) {
+func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]validate.Observation, error) {
 	for i, name := range v.models {
 		m, err := s.Model(name)
 		if err != nil {
@@ -258,7 +272,7 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 			}
 		}
 	}
-	kept := slices.DeleteFunc(all, func(o compare.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
+	kept := slices.DeleteFunc(all, func(o validate.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
 	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {
 		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q",
 			strings.Join(v.models, ","), v.gpu, strings.Join(v.engines, ","))
@@ -267,23 +281,23 @@ func (v *validation) only(s *compare.Scorer, all []compare.Observation) ([]compa
 }
 
 // wants reports whether the flags ask for a configuration.
-func (v *validation) wants(c compare.Config) bool {
+func (v *comparison) wants(c validate.Config) bool {
 	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
 		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))
 }
 
 // verdict is an error where a group is off by more than --fail-over, or where
 // nothing could be compared.
-func (v *validation) verdict() error {
-	if len(v.score.Rows) == 0 && len(v.timed) == 0 {
-		return fmt.Errorf("none of %d observations could be compared", v.total)
+func (v *comparison) verdict() error {
+	if len(v.Score.Rows) == 0 && len(v.Operators) == 0 {
+		return fmt.Errorf("none of %d observations could be compared", v.Observations)
 	}
-	if v.failOver == 0 {
+	if v.FailOver == 0 {
 		return nil
 	}
 	var wrong []error
-	for _, s := range compare.Over(compare.Summarize(v.score.Rows, v.dims...), v.failOver/100) {
-		wrong = append(wrong, fmt.Errorf("%s: the median error is %.1f %%, over %g %%", s.String(), 100*s.MedianAPE, v.failOver))
+	for _, s := range validate.Over(validate.Summarize(v.Score.Rows, v.By...), v.FailOver/100) {
+		wrong = append(wrong, fmt.Errorf("%s: the median error is %.1f %%, over %g %%", s.String(), 100*s.MedianAPE, v.FailOver))
 	}
 	return errors.Join(wrong...)
 }

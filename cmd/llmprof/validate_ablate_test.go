@@ -5,6 +5,8 @@ import (
 	"math"
 	"path/filepath"
 	"testing"
+
+	"llmprof/cmd/llmprof/internal/view"
 )
 
 // TestAblateSchema holds the JSON of an ablation to its schema, and its errors to
@@ -18,8 +20,8 @@ func TestAblateSchema(t *testing.T) {
 		if got.code != 0 {
 			t.Fatalf("%v: exit %d: %s", args, got.code, got.stderr)
 		}
-		validate(t, s, got.stdout)
-		var a ablateJSON
+		checkSchema(t, s, got.stdout)
+		var a view.AblationDocument
 		if err := json.Unmarshal([]byte(got.stdout), &a); err != nil {
 			t.Fatal(err)
 		}

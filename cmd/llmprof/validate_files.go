@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,7 @@ import (
 
 	"llmprof/input"
 	record "llmprof/measure/result"
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
 // A refusal is a file that no observations could be made of.
@@ -35,13 +34,13 @@ func unread(refused []refusal) error {
 	return fmt.Errorf("%d of the files could not be read", n)
 }
 
-// observations reads the files, or those that come with the program.
-func (v *validation) observations() (all []compare.Observation, refused []refusal, err error) {
-	if len(v.files) == 0 {
-		all, err = compare.Embedded()
+// readObservations reads the files, or those that come with the program.
+func (v *comparison) readObservations() (all []validate.Observation, refused []refusal, err error) {
+	if len(v.Files) == 0 {
+		all, err = validate.Embedded()
 		return all, nil, err
 	}
-	paths, err := expand(v.files)
+	paths, err := expand(v.Files)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,13 +79,13 @@ func expand(paths []string) (all []string, err error) {
 const mostObservations = 32 << 20
 
 // observationsOf reads one file: CSV of observations, else a result.
-func (v *validation) observationsOf(path string) ([]compare.Observation, *refusal) {
+func (v *comparison) observationsOf(path string) ([]validate.Observation, *refusal) {
 	if strings.EqualFold(filepath.Ext(path), ".csv") {
 		data, err := input.Read(path, mostObservations)
 		if err != nil {
 			return nil, &refusal{path: path, err: err}
 		}
-		all, err := compare.Parse(path, data)
+		all, err := validate.Parse(path, data)
 		if err != nil {
 			return nil, &refusal{path: path, err: err}
 		}
@@ -96,7 +95,7 @@ func (v *validation) observationsOf(path string) ([]compare.Observation, *refusa
 	if err != nil {
 		return nil, &refusal{path: path, err: err}
 	}
-	all, err := reduced(path, data, v.named(r))
+	all, err := validate.ReduceFile(path, data, v.named(r))
 	if err == nil && len(all) == 0 {
 		err = errors.New("it holds no time and no energy")
 	}
@@ -106,24 +105,41 @@ func (v *validation) observationsOf(path string) ([]compare.Observation, *refusa
 	return all, nil
 }
 
-// reduced are the observations of a result, whose file has that content. Those of a
-// file that comes with the program are of its source: what a constant was fitted on
-// is scored apart wherever it is read.
-func reduced(from string, data []byte, r *record.Result) ([]compare.Observation, error) {
-	source, err := compare.Origin(data)
-	if err != nil {
-		return nil, err
-	}
-	return compare.Reduce(cmp.Or(source, from), r)
-}
-
 // named is a result with a name for what it ran on: that of --gpu where it ran on
 // a processor and --device cpu says that this is meant, else its own.
-func (v *validation) named(r *record.Result) *record.Result {
+func (v *comparison) named(r *record.Result) *record.Result {
 	if v.live.device != "cpu" || len(r.Machine.GPUs) > 0 {
 		return r
 	}
 	own := *r
 	own.Machine.GPUs = []record.GPU{{Key: v.gpu, Name: v.gpu}}
 	return &own
+}
+
+// operators reads those of the given files that the flags ask for. Files that are
+// no whole results were refused already.
+func (v *comparison) operators() ([]validate.ResultOperators, error) {
+	if len(v.Files) == 0 {
+		return nil, nil
+	}
+	paths, err := expand(v.Files)
+	if err != nil {
+		return nil, err
+	}
+	var all []validate.ResultOperators
+	for _, path := range paths {
+		if strings.EqualFold(filepath.Ext(path), ".csv") {
+			continue
+		}
+		r, err := record.Read(path)
+		if err != nil || r.Operators == nil {
+			continue
+		}
+		phases := v.Scorer.Operators(v.named(r))
+		if !v.wants(phases[0].Config) {
+			continue
+		}
+		all = append(all, validate.ResultOperators{File: record.FileName(r.ID, r.Process), Phases: phases})
+	}
+	return all, nil
 }

@@ -7,16 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/hardware"
-	"llmprof/measure"
 	"llmprof/measure/experiment"
-	"llmprof/models"
-	compare "llmprof/validate"
+	"llmprof/validate/live"
 )
 
-// A live is a comparison with what is measured on this machine, as it was asked
-// for on the command line.
-type live struct {
+// liveFlags say what --live measures on this machine.
+type liveFlags struct {
 	wanted                    bool
 	batches, prompts          []int
 	gen                       int
@@ -29,9 +25,9 @@ type live struct {
 	measure experiment.Measure             // nil for a lab of this machine
 }
 
-// liveFlags are about measuring.
-func (v *validation) liveFlags(cmd *cobra.Command) {
-	f, l := cmd.Flags(), &v.live
+// add defines the flags.
+func (l *liveFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.BoolVar(&l.wanted, "live", false, "predict, then measure on this machine, then compare")
 	f.StringVar(&l.grid, "grid", "", "with --live: measure the points of an experiment `FILE`")
 	f.IntSliceVarP(&l.batches, "batch", "b", []int{1, 8, 32}, "with --live: `sequences` that run together")
@@ -56,7 +52,7 @@ var (
 )
 
 // checkLive refuses command lines that cannot be meant.
-func (v *validation) checkLive() error {
+func (v *comparison) checkLive() error {
 	l := &v.live
 	switch {
 	case l.device != "" && l.device != "cuda" && l.device != "cpu":
@@ -79,8 +75,8 @@ func (v *validation) checkLive() error {
 		}
 	}
 	switch {
-	case len(v.files) > 0:
-		return usage("%s: --live compares what it measures; leave the files out, or --live", v.files[0])
+	case len(v.Files) > 0:
+		return usage("%s: --live compares what it measures; leave the files out, or --live", v.Files[0])
 	case v.ablate:
 		return usage("--ablate: first measure with --live, then ablate the result files")
 	case l.results == "":
@@ -89,127 +85,71 @@ func (v *validation) checkLive() error {
 	return nil
 }
 
-// A rehearsal is a live comparison with all that it is about.
-type rehearsal struct {
-	*app
-	v      *validation
-	lab    *measure.Lab
-	gpu    hardware.GPU
-	gpus   []string // UUIDs of the GPUs to use; none for all that are visible
-	exp    *experiment.Experiment
-	trials []experiment.Trial
-	models map[string]*models.Model // by their own names
-	named  map[string]*models.Model // by the names that points have
-
-	predictions *compare.Predictions
-	kept        compare.Kept
-	outcome     experiment.Summary
-	before      int          // results that are older than the predictions
-	missing     []unmeasured // points without a result
-}
-
-// An unmeasured point has no result.
-type unmeasured struct{ id, name, why string }
-
 // runLive predicts, measures and compares.
-func (a *app) runLive(ctx context.Context, v *validation) error {
-	r, err := a.rehearse(ctx, v)
+func (a *app) runLive(ctx context.Context, v *comparison) error {
+	made, err := a.compareLive(ctx, v)
+	if wrong := (live.RequestError{}); errors.As(err, &wrong) {
+		return usageError{err}
+	}
 	if err != nil {
 		return err
 	}
-	if r.kept, err = r.predictions.Keep(v.live.results); err != nil {
-		return err
-	}
-	r.announce()
-	if err := r.measured(ctx); err != nil {
-		return err
-	}
-	if err := r.collect(); err != nil {
-		return err
-	}
-	v.rehearsal = r
+	v.Live, v.Scorer, v.Score, v.Operators, v.Observations = made, made.Scorer, made.Score, made.Operators, made.Observations
 	if err := a.writeComparison(v); err != nil {
 		return err
 	}
-	if r.outcome.Measured+r.outcome.Kept == 0 {
-		return fmt.Errorf("none of %d points could be measured", len(r.trials))
+	if made.Runs.Measured+made.Runs.Kept == 0 {
+		return fmt.Errorf("none of %d points could be measured", made.Runs.Trials)
 	}
 	return v.verdict()
 }
 
-// rehearse finds GPU, models and points, and predicts the points.
-func (a *app) rehearse(ctx context.Context, v *validation) (r *rehearsal, err error) {
+// compareLive finds the GPU and the engines of this machine and runs the comparison.
+func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Comparison, err error) {
 	l := &v.live
-	r = &rehearsal{app: a, v: v, models: map[string]*models.Model{}, named: map[string]*models.Model{}}
 	table, err := a.gpuTable(l.hardware)
 	if err != nil {
 		return nil, err
 	}
-	if r.gpu, r.gpus, err = target(ctx, table, l.device, v.gpu, l.gpus); err != nil {
+	gpu, uuids, err := target(ctx, table, l.device, v.gpu, l.gpus)
+	if err != nil {
 		return nil, err
 	}
 	if l.device == "cpu" {
-		if err := processor(&r.gpu); err != nil {
+		if err := processor(&gpu); err != nil {
 			return nil, err
 		}
 	}
-	if r.lab, err = a.lab(l.offline); err != nil {
+	lab, err := a.lab(l.offline)
+	if err != nil {
 		return nil, err
 	}
-	r.lab.GPUs, r.lab.Shared = table, l.shared
+	lab.GPUs, lab.Shared = table, l.shared
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	measure := l.measure
+	if measure == nil {
+		measure = lab.Measure
+	}
 	constants, err := newCalibrations(v.constant)
 	if err != nil {
 		return nil, err
 	}
-	v.scorer = &compare.Scorer{
-		Model: func(name string) (*models.Model, error) {
-			if m := r.models[name]; m != nil {
-				return m, nil
-			}
-			return r.lab.Models.Table.Model(name)
+	return live.Run(ctx, live.Options{
+		Grid: live.Grid{
+			File: l.grid, Models: v.models, Engines: v.engines, Batches: l.batches, PromptLens: l.prompts, GenLen: l.gen,
+			Python: l.python, Libraries: l.libraries,
 		},
-		GPU:         func(name string) (*hardware.GPU, error) { g, err := table.GPU(name); return &g, err },
-		Calibration: constants.only,
-	}
-	if err := r.points(ctx); err != nil {
-		return nil, err
-	}
-	return r, r.predict(ctx)
+		Target:  live.Target{GPU: gpu, Named: v.gpu != "", UUIDs: uuids, CPU: l.device == "cpu"},
+		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
+		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.only,
+	}, liveReporter{a})
 }
 
-// announce says where the predictions are, before anything is measured.
-func (r *rehearsal) announce() {
-	k := &r.kept
-	switch {
-	case k.Earlier:
-		r.logf("predictions as written on %s, unchanged: %s", k.Written.Format("2006-01-02 15:04:05 MST"), k.File)
-	case k.Others > 0:
-		r.logf("the predictions differ from those of %d files beside it, so they are written anew: %s", k.Others, k.File)
-	default:
-		r.logf("predictions of %d points written before the first measurement: %s", len(r.predictions.Points), k.File)
-	}
-	r.logf("SHA-256 %s", k.SHA256)
-}
+// A liveReporter writes on standard error how far a comparison is.
+type liveReporter struct{ app *app }
 
-// measured runs what is left of the points. That some fail is no error here.
-func (r *rehearsal) measured(ctx context.Context) (err error) {
-	run := r.v.live.measure
-	if run == nil {
-		run = r.lab.Measure
-		defer func() { err = errors.Join(err, r.lab.Close()) }()
-	}
-	r.outcome, err = experiment.Run(ctx, r.trials, placed(run), experiment.Options{
-		Store: experiment.Store{Dir: r.v.live.results}, File: r.exp.File, Gap: r.exp.Gap, Notify: r.notify,
-	})
-	if r.outcome.Trials > 0 {
-		r.logf("%s: %v", r.exp.Name, r.outcome)
-	}
-	if ctx.Err() != nil {
-		r.logf("what was measured is kept in %s: the same command goes on from there", r.v.live.results)
-		return ctx.Err()
-	}
-	if o := &r.outcome; o.Trials > 0 && o.Measured+o.Kept+o.Failed == o.Trials {
-		return nil // what failed is said point by point
-	}
-	return err
-}
+// Logf writes a line.
+func (r liveReporter) Logf(format string, args ...any) { r.app.logf(format, args...) }
+
+// Notify writes what happened to a point.
+func (r liveReporter) Notify(e experiment.Event) { r.app.notify(e) }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
 // liveGrid is two points of a tiny model that a processor measures in seconds, the
@@ -80,7 +80,7 @@ func TestLiveOnProcessor(t *testing.T) {
 	if l := j.Live; l.Points != 2 || l.Measured != 2 || l.Older != 0 || l.GPU != "my-cpu" || len(j.Rows) != 6 {
 		t.Errorf("%+v, %d rows", l, len(j.Rows))
 	}
-	p, err := compare.ReadPredictions(j.Live.File)
+	p, err := validate.ReadPredictions(j.Live.File)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
 	record "llmprof/measure/result"
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
 // A machine is a made-up one: the GPUs that it says it has, and a measurement
@@ -34,7 +35,7 @@ func (m *machine) tryLive(t *testing.T, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
-	v := &validation{live: live{gpus: func(context.Context) []device { return m.devices }}}
+	v := &comparison{live: liveFlags{gpus: func(context.Context) []device { return m.devices }}}
 	v.live.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
 		m.calls++
 		if m.before != nil {
@@ -82,11 +83,11 @@ func liveArgs(dir, batches string, more ...string) []string {
 }
 
 func liveOf(t *testing.T, got ran) (j struct {
-	Live *liveJSON
+	Live *view.LiveDocument
 	Rows []compared
 }) {
 	t.Helper()
-	validate(t, schema(t, "validate.v1.json"), got.stdout)
+	checkSchema(t, schema(t, "validate.v1.json"), got.stdout)
 	if err := json.Unmarshal([]byte(got.stdout), &j); err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +108,8 @@ func TestLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		validate(t, schema(t, "predictions.v1.json"), string(text))
-		if p, err := compare.ReadPredictions(files[0]); err != nil || len(p.Points) != 3 {
+		checkSchema(t, schema(t, "predictions.v1.json"), string(text))
+		if p, err := validate.ReadPredictions(files[0]); err != nil || len(p.Points) != 3 {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
@@ -313,7 +314,7 @@ func TestLiveDefault(t *testing.T) {
 		if len(files) != 1 {
 			t.Fatalf("%s: %v", gpu, files)
 		}
-		p, err := compare.ReadPredictions(files[0])
+		p, err := validate.ReadPredictions(files[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,8 +363,8 @@ func TestLiveKeepsWhatIsFitted(t *testing.T) {
 	}}
 	got := m.tryLive(t, "--grid", filepath.Join("..", "..", "experiments", "h200.toml"), "--results", dir, "--format", "json")
 	var c struct {
-		Live *liveJSON
-		Rows []rowJSON
+		Live *view.LiveDocument
+		Rows []view.RowDocument
 	}
 	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
 		t.Fatalf("exit %d: %s: %v", got.code, got.stderr, err)
@@ -372,8 +373,8 @@ func TestLiveKeepsWhatIsFitted(t *testing.T) {
 		t.Fatalf("nothing was kept: %+v", c.Live)
 	}
 	for _, r := range c.Rows {
-		want := r.Metric == string(compare.TPOT) && r.Engine == "transformers" && r.Model == "llama3.1-8b"
-		if r.Metric == string(compare.TPOT) && r.Fitted != want {
+		want := r.Metric == string(validate.TPOT) && r.Engine == "transformers" && r.Model == "llama3.1-8b"
+		if r.Metric == string(validate.TPOT) && r.Fitted != want {
 			t.Errorf("%s of %s by %s: fitted %t, want %t", r.Metric, r.Model, r.Engine, r.Fitted, want)
 		}
 	}

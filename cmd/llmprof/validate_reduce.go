@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	record "llmprof/measure/result"
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
 // validateReduce is the command that makes observations of results.
@@ -40,8 +40,8 @@ func (a *app) validateReduce() *cobra.Command {
 
 // runReduce writes nothing unless all files could be read.
 func (a *app) runReduce(paths []string, source, file string, conditions bool) error {
-	var all []compare.Observation
-	var files []compare.File
+	var all []validate.Observation
+	var files []validate.File
 	var wrong []error
 	paths, err := expand(paths)
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 		if name == "" {
 			name = path
 		}
-		some, err := compare.Reduce(name, r)
+		some, err := validate.Reduce(name, r)
 		for i := range some {
 			err = errors.Join(err, some[i].Check()) // what is written can be read
 		}
@@ -66,15 +66,15 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 			continue
 		}
 		all = append(all, some...)
-		files = append(files, compare.Describe(data, r))
+		files = append(files, validate.Describe(data, r))
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	write := func() error { return compare.WriteCSV(&b, all) }
+	write := func() error { return validate.WriteCSV(&b, all) }
 	if conditions {
-		write = func() error { return compare.WriteFiles(&b, files) }
+		write = func() error { return validate.WriteFiles(&b, files) }
 	}
 	if err := write(); err != nil {
 		return err

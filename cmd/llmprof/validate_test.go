@@ -37,7 +37,7 @@ func TestValidateSchema(t *testing.T) {
 		if got.code != c.code {
 			t.Errorf("%v: exit %d, want %d: %s", c.args, got.code, c.code, got.stderr)
 		}
-		validate(t, s, got.stdout)
+		checkSchema(t, s, got.stdout)
 	}
 }
 
@@ -55,7 +55,7 @@ type compared struct {
 	Fitted                     bool
 }
 
-type comparison struct {
+type comparisonJSON struct {
 	Observations  int
 	Rows, Skipped []compared
 	Summary       []struct {
@@ -67,7 +67,7 @@ type comparison struct {
 	}
 }
 
-func readComparison(t *testing.T, args ...string) (c comparison) {
+func readComparison(t *testing.T, args ...string) (c comparisonJSON) {
 	t.Helper()
 	got := try(t, append([]string{"validate", "--format", "json"}, args...)...)
 	if got.code != 0 {

@@ -1,0 +1,14 @@
+package view
+
+import "llmprof/analytic"
+
+// An Estimate is an estimate with what its page says about where it comes from.
+type Estimate struct {
+	analytic.Case
+	analytic.Report
+	ModelName    string // as the user gave it
+	GPUName      string // as the user gave it
+	SchemeReason string // why these formats were taken
+	PriceSource  string // empty where no price is known
+	Top          int    // only so many operators of each phase are shown, the longest; 0 for all
+}

@@ -1,0 +1,111 @@
+package view
+
+import (
+	"llmprof/analytic"
+	"llmprof/models"
+	"llmprof/roofline"
+)
+
+// Document is the estimate for programs.
+func (e *Estimate) Document() *EstimateDocument {
+	w, s, c := &e.Workload, &e.Scheme, &e.Machine.Cal
+	k := &c.Constants
+	runs, _ := e.Machine.Runs(s.Act)
+	j := &EstimateDocument{
+		Schema: EstimateSchema, Model: modelOf(e.Model),
+		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source},
+		Workload: workloadJSON{
+			Batch: w.Batch, PromptLen: w.Prompt, GenLen: w.Gen, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
+			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: runs,
+			Scheme: s.Name, SchemeReason: e.SchemeReason,
+		},
+		Engine: e.Machine.Engine.Profile().Name,
+		Calibration: calibrationJSON{
+			Name: c.Name, Source: c.Source, PrefillError: c.PrefillError, DecodeError: c.DecodeError,
+			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting], MemoryEff: k[roofline.GEMMMemory],
+			LinkEff: k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],
+		},
+		Memory:     memoryOf(&e.Memory),
+		Prefill:    e.phaseOf(&e.Prefill, e.PrefillOps),
+		TTFT:       spanOf(e.TTFT),
+		TTLT:       spanOf(e.TTLT),
+		Throughput: throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate},
+		MFU:        e.MFU,
+		Count:      countJSON{e.Count.Method, e.Count.Confidence, e.Count.Reason},
+		Warnings:   append([]string{}, e.Warnings...),
+	}
+	p := &e.Parallel
+	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
+	e.decodeOf(j)
+	e.costOf(j)
+	return j
+}
+
+// decodeOf fills in what exists only where more than one token is generated.
+func (e *Estimate) decodeOf(j *EstimateDocument) {
+	energy := &e.Energy
+	j.Energy = energyJSON{PerPrompt: energy.PerPrompt, PerRequest: energy.PerRequest, IdleKnown: energy.IdleKnown}
+	j.Power = powerJSON{Prefill: energy.Prefill}
+	if e.Tokens == 0 {
+		return
+	}
+	j.Decode = e.phaseOf(&e.Decode, e.DecodeOps)
+	j.Decode.Context = &e.Context
+	j.TPOT, j.MBU = spanOf(e.TPOT), &e.MBU
+	j.Energy.PerToken, j.Power.Decode = &energy.PerToken, &energy.Decode
+}
+
+func (e *Estimate) costOf(j *EstimateDocument) {
+	if e.Price <= 0 {
+		return
+	}
+	d := &e.Money
+	j.Cost = &costJSON{
+		PerGPUHour: e.Price, PerHour: d.PerHour, PerRequest: d.PerRequest,
+		PerMillionGenerated: d.PerMillionGenerated, PerMillionTokens: d.PerMillionTokens, PriceSource: e.PriceSource,
+	}
+}
+
+func modelOf(m *models.Model) modelJSON {
+	return modelJSON{
+		Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), ParamsActive: m.ActiveParams(),
+		Layers: m.NumLayers(), LayerKinds: kinds(m), MaxContext: OrNull(m.MaxContext),
+	}
+}
+
+func memoryOf(m *analytic.Memory) memoryJSON {
+	j := memoryJSON{
+		Weights: m.Weights, KV: m.KV, State: m.State, Activations: m.Activations, Reserve: m.Reserve,
+		Total: m.Total, Capacity: m.Capacity, Fits: m.Fits(),
+		MaxBatch: m.MaxBatch, MaxPrefillBatch: m.MaxPrefillBatch, MaxDecodeBatch: m.MaxDecodeBatch,
+	}
+	if !m.Unbounded {
+		j.MaxTokens = &m.MaxTokens
+	}
+	return j
+}
+
+func (e *Estimate) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON {
+	shown, _ := top(lines, e.Top)
+	j := &phaseJSON{
+		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Throttled: p.Throttled, Clock: p.Clock,
+		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
+	}
+	for _, l := range analytic.Layers(lines) {
+		j.Layers = append(j.Layers, layerSumJSON{
+			Name: l.Name, Count: l.Count, FLOPs: l.FLOPs, Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire,
+			Floor: l.Floor, Expected: l.Expected, Each: l.Expected.Times(1 / l.Count), Share: l.Share,
+		})
+	}
+	for i := range shown {
+		l := &shown[i]
+		j.Ops[i] = opJSON{
+			Name: l.Name, Layer: l.Layer, Layers: l.Layers, FLOPs: l.FLOPs, Vector: l.Vector,
+			Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire, Intensity: finite(l.Intensity()),
+			Bound: l.Bound, Floor: l.Floor, Expected: l.Expected, Share: l.Share, Energy: l.Energy, In: l.In,
+		}
+	}
+	return j
+}
+
+func spanOf(s analytic.Span) *spanJSON { return &spanJSON{s.Floor, s.Expected, s.Low, s.High} }

@@ -1,0 +1,171 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// prefillTable is the prefill operator by operator.
+func (e *Estimate) prefillTable() render.Table {
+	return e.phaseTable("Prefill: "+e.prefillText()+e.rankText(), &e.Prefill, e.PrefillOps)
+}
+
+// decodeTable is one step of decode operator by operator.
+func (e *Estimate) decodeTable() render.Table {
+	title := fmt.Sprintf("Decode: one step at the mean context of %s tokens%s", trimFloat(e.Context), e.rankText())
+	return e.phaseTable(title, &e.Decode, e.DecodeOps)
+}
+
+// phaseTable is a phase operator by operator, in the order they run.
+func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.Line) render.Table {
+	t := render.Table{Title: title, Columns: []render.Column{
+		{Title: "operator", Left: true, Max: 22},
+		{Title: "FLOPs", Unit: "FLOP"},
+		{Title: "weights", Unit: "B"},
+		{Title: "KV/state", Unit: "B"},
+		{Title: "acts", Unit: "B", Drop: 3},
+		{Title: "wire", Unit: "B", Drop: 1},
+		{Title: "FLOP/B", Unit: " ", Fixed: true, Drop: 2},
+		{Title: "floor", Unit: "s"},
+		{Title: "expected", Unit: "s"},
+		{Title: "share", Unit: "%", Fixed: true},
+		{Title: "bound", Left: true},
+	}}
+	shown, others := top(lines, e.Top)
+	layers := analytic.Layers(lines)
+	layer := ""
+	for i := range shown {
+		l := &shown[i]
+		if l.Layer != layer {
+			layer = l.Layer
+			if layer != "" {
+				t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{layerTitle(layers, layer)}})
+			}
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: opCells(l.Name, l, layer != "")})
+	}
+	if others != nil {
+		t.Rows = append(t.Rows, render.Row{Cells: opCells(others.Name, others, false)})
+	}
+	sum := total(lines)
+	cells := opCells("sum of operators", &sum, false)
+	cells[len(cells)-1] = ""
+	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: cells})
+	phase := make([]any, len(t.Columns))
+	for i := range phase {
+		phase[i] = ""
+	}
+	phase[0], phase[7], phase[8] = "phase", p.Floor, p.Expected
+	phase[10] = PaintedBound(p.Bound)
+	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: phase})
+	return dropEmpty(t)
+}
+
+// layerTitle names a kind of layer, how many there are and what one of them takes.
+func layerTitle(layers []analytic.LayerSum, name string) string {
+	i := slices.IndexFunc(layers, func(l analytic.LayerSum) bool { return l.Name == name })
+	l := &layers[i]
+	return fmt.Sprintf("%s, %s layers, %v each", name, trimFloat(l.Count), l.Expected.Times(1/l.Count))
+}
+
+// opCells is one operator under the columns of a phase.
+func opCells(name string, l *analytic.Line, indent bool) []any {
+	name = strings.Replace(name, "layernorm", "norm", 1) // leaves room for a column
+	if indent {
+		name = "  " + name
+	}
+	intensity := any("")
+	if l.FLOPs > 0 && l.Traffic() > 0 {
+		intensity = l.Intensity()
+	}
+	return []any{
+		name, Some(l.FLOPs), Some(l.Weights), Some(l.KV + l.State), Some(l.Acts), Some(l.Wire),
+		intensity, Some(l.Floor), l.Expected, 100 * l.Share, PaintedBound(l.Bound),
+	}
+}
+
+// top keeps the n lines that take longest, in the order they run, and sums the
+// rest.
+func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.Line) {
+	if n == 0 || n >= len(lines) {
+		return lines, nil
+	}
+	order := make([]int, len(lines))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch x, y := lines[a].Expected, lines[b].Expected; {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	keep := order[:n]
+	var rest []analytic.Line
+	for i := range lines {
+		if slices.Contains(keep, i) {
+			shown = append(shown, lines[i])
+		} else {
+			rest = append(rest, lines[i])
+		}
+	}
+	sum := total(rest)
+	sum.Name = fmt.Sprintf("%d others", len(rest))
+	return shown, &sum
+}
+
+// total adds lines up; its bound is that of the resource that took longest.
+func total(lines []analytic.Line) (sum analytic.Line) {
+	var by [4]unit.Seconds
+	for i := range lines {
+		l := &lines[i]
+		sum.Add(&l.Work, 1)
+		sum.Floor += l.Floor
+		sum.Expected += l.Expected
+		sum.Share += l.Share
+		by[int(l.Bound)%len(by)] += l.Expected
+	}
+	for b := range by {
+		if by[b] > by[sum.Bound] {
+			sum.Bound = roofline.Bound(b)
+		}
+	}
+	return sum
+}
+
+// dropEmpty leaves out the columns in which no operator has anything.
+func dropEmpty(t render.Table) render.Table {
+	var keep []int
+	for i := range t.Columns {
+		for _, r := range t.Rows {
+			if r.Kind == render.Plain && r.Cells[i] != "" {
+				keep = append(keep, i)
+				break
+			}
+		}
+	}
+	out := render.Table{Title: t.Title}
+	for _, i := range keep {
+		out.Columns = append(out.Columns, t.Columns[i])
+	}
+	for _, r := range t.Rows {
+		row := render.Row{Kind: r.Kind, Cells: r.Cells}
+		if r.Kind != render.Group {
+			row.Cells = nil
+			for _, i := range keep {
+				row.Cells = append(row.Cells, r.Cells[i])
+			}
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}

@@ -1,0 +1,295 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/hardware"
+	"llmprof/unit"
+)
+
+// Page is the estimate for people.
+func (e *Estimate) Page() *render.Document {
+	d := &render.Document{Title: e.title(), Blocks: []render.Block{
+		e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits(), e.prefillTable(),
+	}}
+	if e.Tokens > 0 {
+		d.Blocks = append(d.Blocks, e.decodeTable())
+	}
+	d.Blocks = append(d.Blocks, e.notes())
+	return d
+}
+
+func (e *Estimate) title() string {
+	w := &e.Workload
+	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, e.gpusText(), w.Batch, w.Prompt, w.Gen)
+}
+
+func (e *Estimate) gpusText() string {
+	if e.GPUs == 1 {
+		return e.Machine.GPU.Name
+	}
+	return fmt.Sprintf("%d × %s", e.GPUs, e.Machine.GPU.Name)
+}
+
+// prefillText says what the prefill runs on.
+func (e *Estimate) prefillText() string {
+	w := &e.Workload
+	s := fmt.Sprintf("%d tokens", w.Prompt-w.CachedPrefix)
+	if w.Batch > 1 {
+		s = fmt.Sprintf("%d × %s", w.Batch, s)
+	}
+	if w.CachedPrefix > 0 {
+		s += fmt.Sprintf(" after %d cached ones", w.CachedPrefix)
+	}
+	if fresh := w.Prompt - w.CachedPrefix; w.Chunk > 0 && w.Chunk < fresh {
+		s += fmt.Sprintf(", in %d steps", (fresh+w.Chunk-1)/w.Chunk)
+	}
+	return s
+}
+
+// rankText says whose work the operators are.
+func (e *Estimate) rankText() string {
+	if e.Parallel.TP < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", on one of %d TP ranks", e.Parallel.TP)
+}
+
+// setup says what is estimated: model, GPU, split, formats, engine, calibration.
+func (e *Estimate) setup() render.Fields {
+	m, g, c := e.Model, e.Machine.GPU, &e.Machine.Cal
+	return render.Fields{Rows: []render.Field{
+		{Name: "Model", Lines: append([]string{asked(e.ModelName, m.Name) + modelLine(m), "from " + m.Source}, layerLines(m)...)},
+		{Name: "GPU", Lines: []string{e.gpuLine(g)}},
+		{Name: "Split", Lines: []string{e.splitLine()}},
+		{Name: "Formats", Lines: []string{e.schemeLine()}},
+		{Name: "Engine", Lines: []string{e.Machine.Engine.Profile().Name + ": " + e.Machine.Engine.Profile().Source}},
+		{Name: "Calibration", Lines: []string{fmt.Sprintf("%s: %s; error ±%.0f %% in prefill, ±%.0f %% in decode",
+			c.Name, c.Source, 100*c.PrefillError, 100*c.DecodeError)}},
+	}}
+}
+
+func (e *Estimate) gpuLine(g *hardware.GPU) string {
+	run, peak := e.Machine.Runs(e.Scheme.Act)
+	s := fmt.Sprintf("%s: %v, %v, %v dense in %v, %v", g.Name, g.Memory, g.Bandwidth, peak, run, g.TDP)
+	if g.Link > 0 {
+		s += fmt.Sprintf(", %v link each way", g.Link)
+	}
+	return asked(e.GPUName, g.Name) + s
+}
+
+// asked is the name that was given, where it is not the full one.
+func asked(as, name string) string {
+	if as == name {
+		return ""
+	}
+	return as + " = "
+}
+
+func (e *Estimate) splitLine() string {
+	p := &e.Parallel
+	if e.GPUs == 1 {
+		return "one GPU"
+	}
+	s := fmt.Sprintf("TP %d", p.TP)
+	add := func(name string, n int) {
+		if n > 1 {
+			s += fmt.Sprintf(" × %s %d", name, n)
+		}
+	}
+	add("PP", p.PP)
+	add("DP", p.DP)
+	s += fmt.Sprintf(" = %d GPUs", e.GPUs)
+	if p.EP > 1 {
+		s += fmt.Sprintf(", experts over EP %d", p.EP)
+	}
+	if p.SP {
+		s += ", sequence parallel"
+	}
+	if p.MicroBatches > 1 {
+		s += fmt.Sprintf(", %d micro-batches", p.MicroBatches)
+	}
+	nodes := "one node"
+	if n := p.Nodes(); n > 1 {
+		nodes = fmt.Sprintf("%d nodes", n)
+	}
+	if p.GPUsPerNode > 0 {
+		nodes += fmt.Sprintf(" of %d", p.GPUsPerNode)
+	}
+	return s + ", on " + nodes
+}
+
+func (e *Estimate) schemeLine() string {
+	s := &e.Scheme
+	what := "weights"
+	if s.Experts {
+		what = "experts' weights"
+	}
+	text := fmt.Sprintf("%s in %v, activations in %v, KV cache in %v", what, s.Weights, s.Act, s.KV)
+	if s.Group > 0 {
+		text += fmt.Sprintf(", a scale for each %d weights", s.Group)
+	}
+	return fmt.Sprintf("%s: %s; %s", s.Name, text, e.SchemeReason)
+}
+
+// times are TTFT, TPOT and TTLT with their intervals.
+func (e *Estimate) times() render.Table {
+	t := render.Table{Title: "Time, with a 90 % interval from low to high", Columns: []render.Column{
+		{Title: "", Left: true}, {Title: "floor"}, {Title: "expected"}, {Title: "low"}, {Title: "high"},
+		{Title: "bound by", Left: true}, {Title: "", Left: true, Drop: 1},
+	}}
+	add := func(name string, s analytic.Span, bound any, what string) {
+		t.Rows = append(t.Rows, render.Row{Cells: []any{name, s.Floor, s.Expected, s.Low, s.High, bound, what}})
+	}
+	add("TTFT", e.TTFT, PaintedBound(e.Prefill.Bound), "to the first token")
+	if e.Tokens > 0 {
+		add("TPOT", e.TPOT, PaintedBound(e.Decode.Bound), "for each token after it")
+	}
+	add("TTLT", e.TTLT, "", "to the last token")
+	return t
+}
+
+// throttling says what the power limit costs; it is empty where the limit is not reached.
+func (e *Estimate) throttling() string {
+	var all []string
+	for _, p := range []struct {
+		name  string
+		phase *analytic.Phase
+	}{{"the prefill", &e.Prefill}, {"a decode step", &e.Decode}} {
+		if h := p.phase.Throttled; h > 0 {
+			all = append(all, fmt.Sprintf("%v of %s, whose arithmetic it slows %.2f times", h, p.name, p.phase.Clock))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%v a GPU: costs %s", e.Machine.GPU.TDP, strings.Join(all, ", "))
+}
+
+// rates are throughput, utilization, work, energy and cost.
+func (e *Estimate) rates() render.Fields {
+	energy, gpus := &e.Energy, float64(e.GPUs)
+	f := render.Fields{Rows: []render.Field{
+		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s tok/s generated (%s a GPU), %s prompt tok/s while prefilling",
+			Rate(e.Throughput), Rate(e.Throughput/gpus), Rate(e.InputRate))}},
+		{Name: "Utilization", Lines: []string{e.utilization()}},
+		{Name: "Work", Lines: []string{e.work()}},
+	}}
+	used := fmt.Sprintf("%v a prompt, %v a request", energy.PerPrompt, energy.PerRequest)
+	power := fmt.Sprintf("%v a GPU in prefill", energy.Prefill)
+	if e.Tokens > 0 {
+		used = fmt.Sprintf("%v a prompt, %v a token, %v a request", energy.PerPrompt, energy.PerToken, energy.PerRequest)
+		power += fmt.Sprintf(", %v in decode", energy.Decode)
+	}
+	f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: []string{used + ", all GPUs together; " + power + ", on the mean"}})
+	if text := e.throttling(); text != "" {
+		f.Rows = append(f.Rows, render.Field{Name: "Power limit", Lines: []string{text}})
+	}
+	cost := "n/a: the GPU table has no price for " + e.Machine.GPU.Name + "; give --price"
+	if e.Price > 0 {
+		d := &e.Money
+		cost = fmt.Sprintf("%v for a million generated tokens, %v for a million of all tokens, %v for a thousand requests, at %v a GPU (%s)",
+			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, e.Price, e.PriceSource)
+	}
+	f.Rows = append(f.Rows, render.Field{Name: "Cost", Lines: []string{cost}})
+	return f
+}
+
+func (e *Estimate) utilization() string {
+	s := fmt.Sprintf("MFU %.1f %% of the peak in prefill", 100*e.MFU)
+	if e.Tokens > 0 {
+		s += fmt.Sprintf(", MBU %.1f %% of the bandwidth in decode", 100*e.MBU)
+	}
+	return s
+}
+
+// work is how much one replica computes.
+func (e *Estimate) work() string {
+	s := fmt.Sprintf("%v in prefill", e.Prefill.FLOPs)
+	if e.Tokens > 0 {
+		s += fmt.Sprintf(", %v a decode step", e.Decode.FLOPs)
+	}
+	return s + ", matrix products of the model for the batch"
+}
+
+// notes are the warnings, how the figures are computed, and the source of the GPU's.
+func (e *Estimate) notes() render.Notes {
+	return render.Notes{Title: "Notes", Items: slices.Concat(e.Warnings, e.method(), []string{"GPU figures: " + e.Machine.GPU.Source})}
+}
+
+// method says how the figures are computed.
+func (e *Estimate) method() []string {
+	all := []string{
+		"The floor takes the data sheet's peaks and lets all resources work at once; nothing beats it. It is less than " +
+			"the sum of the operators' floors, in which only the resources of one operator overlap.",
+		fmt.Sprintf("FLOPs: %s. Confidence %s: %s.", e.Count.Method, e.Count.Confidence, e.Count.Reason),
+	}
+	for _, p := range []struct {
+		name  string
+		lines []analytic.Line
+	}{{"prefill", e.PrefillOps}, {"decode", e.DecodeOps}} {
+		if in := fusedOps(p.lines); len(in) > 0 {
+			all = append(all, fmt.Sprintf("Fused in %s: %s. A fused operator has no launch, and its activations do not go through memory.",
+				p.name, strings.Join(in, ", ")))
+		}
+	}
+	return all
+}
+
+// fusedOps names the operators that the engine fuses into the kernels of others.
+func fusedOps(lines []analytic.Line) (all []string) {
+	for i := range lines {
+		if l := &lines[i]; l.In != "" {
+			if text := l.Name + " into " + l.In; !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+// memoryTable is what the memory of one GPU is used for.
+func (e *Estimate) memoryTable() render.Table {
+	m := &e.Memory
+	t := render.Table{Title: "Memory of one GPU", Columns: []render.Column{
+		{Title: "", Left: true}, {Title: "size", Unit: "B"}, {Title: "share", Unit: "%", Fixed: true}, {Title: "", Left: true, Drop: 1},
+	}}
+	add := func(kind render.RowKind, name string, b unit.Bytes, note any) {
+		share := float64(b) / float64(m.Capacity)
+		if note == nil {
+			note = render.Bar(share)
+		}
+		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: []any{name, b, 100 * share, note}})
+	}
+	add(render.Plain, "weights", m.Weights, nil)
+	add(render.Plain, "KV cache", m.KV, nil)
+	if m.State > 0 {
+		add(render.Plain, "state", m.State, nil)
+	}
+	add(render.Plain, "activations", m.Activations, nil)
+	add(render.Plain, "reserve", m.Reserve, nil)
+	verdict := render.Painted{Value: "fits", Color: render.Good}
+	if !m.Fits() {
+		verdict = render.Painted{Value: "does not fit", Color: render.Bad}
+	}
+	add(render.Total, "total", m.Total, verdict)
+	add(render.Total, "capacity", m.Capacity, "")
+	return t
+}
+
+// limits are the largest batch and the most tokens that fit.
+func (e *Estimate) limits() render.Fields {
+	m := &e.Memory
+	tokens := "not limited by the cache, which does not grow"
+	if !m.Unbounded {
+		tokens = fmt.Sprintf("%d tokens of context in all", m.MaxTokens)
+	}
+	return render.Fields{Rows: []render.Field{
+		{Name: "Max batch", Lines: []string{fmt.Sprintf("%d (%d in prefill alone, %d in decode alone)", m.MaxBatch, m.MaxPrefillBatch, m.MaxDecodeBatch)}},
+		{Name: "Max tokens", Lines: []string{tokens}},
+	}}
+}

@@ -1,0 +1,186 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/hardware"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// GPUsTable lists GPUs, one a row.
+func GPUsTable(all []hardware.GPU) render.Table {
+	rate := func(f unit.Format, drop int) render.Column {
+		return render.Column{Title: f.String(), Key: f.String() + "_flop_per_s", Unit: "TFLOP/s", Fixed: true, By: 1e12, Drop: drop}
+	}
+	t := render.Table{Columns: []render.Column{
+		{Title: "name", Key: "key", Left: true}, {Title: "generation", Key: "generation", Left: true, Drop: 2},
+		{Title: "memory", Key: "memory_bytes", Unit: "GB", Fixed: true, By: 1e9},
+		{Title: "speed", Key: "bandwidth_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9},
+	}}
+	for _, f := range unit.Formats() {
+		drop := 4
+		switch f {
+		case unit.BF16, unit.FP8:
+			drop = 0
+		case unit.FP16:
+			drop = 3
+		}
+		t.Columns = append(t.Columns, rate(f, drop))
+	}
+	t.Columns = append(t.Columns,
+		render.Column{Title: "link", Key: "link_bytes_per_s", Unit: "GB/s", Fixed: true, By: 1e9, Drop: 1},
+		render.Column{Title: "power", Key: "tdp_w", Unit: "W", Fixed: true},
+		render.Column{Title: "price", Key: "price_usd_per_hour", Unit: "$/h", Fixed: true, Places: 2, Drop: 1})
+	for i := range all {
+		g := &all[i]
+		cells := []any{g.Key, g.Generation, g.Memory, g.Bandwidth}
+		for _, f := range unit.Formats() {
+			cells = append(cells, Known(g.Peak(f)))
+		}
+		cells = append(cells, Known(g.Link, g.Link > 0), g.TDP, Known(g.Price()))
+		t.Rows = append(t.Rows, render.Row{Cells: cells})
+	}
+	return t
+}
+
+// GPUPage is a GPU for people. Name is the one that it was asked for by.
+func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Document {
+	title := g.Name
+	if name != g.Name {
+		title = name + " = " + g.Name
+	}
+	or := func(q any) string {
+		if q == nil {
+			return "n/a: no source gives it"
+		}
+		return fmt.Sprint(q)
+	}
+	node := fmt.Sprintf("%d GPUs", g.GPUsPerNode)
+	if g.NIC > 0 {
+		node += fmt.Sprintf(", a network of %v for each, each way", g.NIC)
+	}
+	link := "none"
+	if g.Link > 0 {
+		link = fmt.Sprintf("%v each way", g.Link)
+	}
+	pcie := "none: on the host's die"
+	if g.PCIe > 0 {
+		pcie = fmt.Sprintf("%v each way", g.PCIe)
+	}
+	f := render.Fields{Rows: []render.Field{
+		{Name: "Key", Lines: []string{strings.Join(append([]string{g.Key}, g.Aliases...), ", ")}},
+		{Name: "Chip", Lines: []string{fmt.Sprintf("%s %s, %s, %d SMs at up to %v", g.Vendor, g.Generation, g.ComputeCapability, g.SMs, g.Clock)}},
+		{Name: "Memory", Lines: []string{fmt.Sprintf("%v at %v, L2 cache of %v", g.Memory, g.Bandwidth, g.L2)}},
+		{Name: "Link", Lines: []string{link}},
+		{Name: "PCIe", Lines: []string{pcie}},
+		{Name: "Node", Lines: []string{node}},
+		{Name: "Power", Lines: []string{fmt.Sprintf("%v, idle %s", g.TDP, or(Known(g.Idle())))}},
+		{Name: "Price", Lines: []string{priceText(g)}},
+		{Name: "Source", Lines: []string{g.Source}},
+	}}
+	return &render.Document{Title: title, Blocks: []render.Block{
+		f, PeaksTable(g), calibrationFields(g, c),
+		render.Notes{Title: "Notes", Items: g.Notes}, render.Notes{Title: "Traps", Items: g.Traps},
+	}}
+}
+
+func priceText(g *hardware.GPU) string {
+	p, ok := g.Price()
+	if !ok {
+		return "n/a: no source gives it"
+	}
+	return fmt.Sprintf("%v (%s)", p, g.PriceSource)
+}
+
+// PeaksTable lists what a GPU computes at most in each format.
+func PeaksTable(g *hardware.GPU) render.Table {
+	t := render.Table{Title: "Dense peaks", Columns: []render.Column{
+		{Title: "format", Key: "format", Left: true}, {Title: "peak", Key: "peak_flop_per_s"}, {Title: "ridge, FLOP/B", Key: "ridge_flop_per_byte"},
+	}}
+	for _, f := range g.Formats() {
+		rate, _ := g.Peak(f)
+		ridge, _ := g.Ridge(f)
+		t.Rows = append(t.Rows, render.Row{Cells: []any{f, rate, render.Tenths(ridge)}})
+	}
+	return t
+}
+
+// calibrationFields are the shares of its peaks that the GPU reaches in an estimate.
+func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
+	k := &c.Constants
+	kernel := func(compute, memory, fixed roofline.Constant) []string {
+		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, after %v", 100*k[compute], 100*k[memory], unit.Seconds(k[fixed]))}
+	}
+	return render.Fields{Title: "In practice", Rows: []render.Field{
+		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
+		{Name: "GEMM", Lines: kernel(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed)},
+		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("of few rows: %.0f %% of the bandwidth, after %v; %.1f %% of the weights' time more for each row",
+			100*k[roofline.SkinnyGEMMMemory], unit.Seconds(k[roofline.SkinnyGEMMFixed]), 100*k[roofline.SkinnyGEMMRow])}},
+		{Name: "Power limit", Lines: []string{limitText(g, k)}},
+		{Name: "Attention", Lines: kernel(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed)},
+		{Name: "Element-wise", Lines: kernel(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed)},
+		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the rate, after %v and %v a GPU", 100*k[roofline.LinkShare],
+			unit.Seconds(k[roofline.LinkBase]), unit.Seconds(k[roofline.LinkPerGPU]))}},
+		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError, 100*c.DecodeError)}},
+	}}
+}
+
+// limitText says to which rate the power limit throttles GEMMs, and what power a waiting GPU draws.
+func limitText(g *hardware.GPU, k *roofline.Constants) string {
+	limit := "one GEMM rate is known, throttled or not"
+	if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
+		limit = fmt.Sprintf("throttles large GEMMs to %.1f %% of the peak", 100*k[roofline.GEMMSustained])
+	}
+	return fmt.Sprintf("%s; a GPU that waits for its host draws %.1f %% of what lies between idle power and the %v", limit, 100*k[roofline.PowerWaiting], g.TDP)
+}
+
+// A GPUDocument is a GPU for programs.
+type GPUDocument struct {
+	Key         string                      `json:"key"`
+	Name        string                      `json:"name"`
+	Aliases     []string                    `json:"aliases"`
+	Vendor      string                      `json:"vendor"`
+	Generation  string                      `json:"generation"`
+	Capability  string                      `json:"compute_capability"`
+	SMs         int                         `json:"sms"`
+	Clock       unit.Hertz                  `json:"clock_hz"`
+	Peaks       map[string]unit.FLOPsPerSec `json:"peak_flop_per_s"`
+	Memory      unit.Bytes                  `json:"memory_bytes"`
+	Bandwidth   unit.BytesPerSec            `json:"bandwidth_bytes_per_s"`
+	L2          unit.Bytes                  `json:"l2_bytes"`
+	Link        *unit.BytesPerSec           `json:"link_bytes_per_s"`
+	PCIe        *unit.BytesPerSec           `json:"pcie_bytes_per_s"`
+	NIC         *unit.BytesPerSec           `json:"nic_bytes_per_s"`
+	GPUsPerNode int                         `json:"gpus_per_node"`
+	TDP         unit.Watts                  `json:"tdp_w"`
+	Idle        *unit.Watts                 `json:"idle_w"`
+	Price       *unit.DollarsPerHour        `json:"price_usd_per_hour"`
+	PriceSource *string                     `json:"price_source"`
+	Source      string                      `json:"source"`
+	Notes       []string                    `json:"notes"`
+	Traps       []string                    `json:"traps"`
+}
+
+// DocumentGPU is the document of a GPU.
+func DocumentGPU(g *hardware.GPU) GPUDocument {
+	j := GPUDocument{
+		Key: g.Key, Name: g.Name, Aliases: append([]string{}, g.Aliases...), Vendor: g.Vendor, Generation: g.Generation,
+		Capability: g.ComputeCapability, SMs: g.SMs, Clock: g.Clock, Peaks: map[string]unit.FLOPsPerSec{},
+		Memory: g.Memory, Bandwidth: g.Bandwidth, L2: g.L2, Link: OrNull(g.Link), PCIe: OrNull(g.PCIe), NIC: OrNull(g.NIC),
+		GPUsPerNode: g.GPUsPerNode, TDP: g.TDP, PriceSource: OrNull(g.PriceSource), Source: g.Source,
+		Notes: append([]string{}, g.Notes...), Traps: append([]string{}, g.Traps...),
+	}
+	for _, f := range g.Formats() {
+		j.Peaks[f.String()], _ = g.Peak(f)
+	}
+	if w, ok := g.Idle(); ok {
+		j.Idle = &w
+	}
+	if p, ok := g.Price(); ok {
+		j.Price = &p
+	}
+	return j
+}

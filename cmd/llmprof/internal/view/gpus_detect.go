@@ -1,0 +1,48 @@
+package view
+
+import (
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/unit"
+)
+
+// A Device is a GPU as the machine names it.
+type Device struct {
+	Name   string      `json:"name"`
+	Bus    *string     `json:"bus_id"`
+	UUID   *string     `json:"uuid"`
+	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
+	Key    *string     `json:"key"`          // in the table
+	Error  *string     `json:"error"`
+}
+
+// DevicesTable lists the GPUs of a machine, one a row.
+func DevicesTable(found []Device) render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "device", Key: "name", Left: true}, {Title: "in the table", Key: "key", Left: true},
+		{Title: "memory", Key: "memory_bytes"}, {Title: "bus", Key: "bus_id", Left: true},
+	}}
+	for i := range found {
+		d := &found[i]
+		t.Rows = append(t.Rows, render.Row{Cells: []any{d.Name, deref(d.Key), deref(d.Memory), deref(d.Bus)}})
+	}
+	return t
+}
+
+// deref is what p points to, or nil.
+func deref[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// DevicesPage is the GPUs of a machine for people.
+func DevicesPage(found []Device) *render.Document {
+	var unknown []string
+	for i := range found {
+		if e := found[i].Error; e != nil {
+			unknown = append(unknown, *e)
+		}
+	}
+	return &render.Document{Blocks: []render.Block{DevicesTable(found), render.Notes{Title: "Not known", Items: unknown}}}
+}

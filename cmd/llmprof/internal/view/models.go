@@ -1,0 +1,95 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// cacheFormat is the format in which a model's cache and state are stated.
+const cacheFormat = unit.BF16
+
+// ModelsTable lists models, one a row.
+func ModelsTable(all []*models.Model) render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "name", Key: "name", Left: true},
+		{Title: "family", Key: "family", Left: true, Drop: 1},
+		{Title: "params", Key: "params_total"},
+		{Title: "active", Key: "params_active"},
+		{Title: "layers", Key: "layers"},
+		{Title: "KV/token", Key: "kv_bytes_per_token"},
+		{Title: "state", Key: "state_bytes_per_sequence", Drop: 2},
+		{Title: "max context", Key: "max_context"},
+	}}
+	for _, m := range all {
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			m.Name, m.Family, render.Count(m.Params()), render.Count(m.ActiveParams()), m.NumLayers(),
+			m.KVBytesPerToken(cacheFormat), m.StateBytes(cacheFormat), Known(m.MaxContext, m.MaxContext > 0),
+		}})
+	}
+	return t
+}
+
+// A ModelSummary is a model for programs, its cache in 16 bits.
+type ModelSummary struct {
+	Name         string      `json:"name"`
+	Family       string      `json:"family"`
+	Source       string      `json:"source"`
+	ParamsTotal  int64       `json:"params_total"`
+	ParamsActive int64       `json:"params_active"`
+	Layers       int         `json:"layers"`
+	LayerKinds   []layerJSON `json:"layer_kinds"`
+	KVPerToken   unit.Bytes  `json:"kv_bytes_per_token"`
+	State        unit.Bytes  `json:"state_bytes_per_sequence"`
+	MaxContext   *int        `json:"max_context"`
+	Notes        []string    `json:"notes"`
+}
+
+// SummarizeModel is the summary of a model.
+func SummarizeModel(m *models.Model) ModelSummary {
+	return ModelSummary{
+		Name: m.Name, Family: m.Family, Source: m.Source, ParamsTotal: m.Params(), ParamsActive: m.ActiveParams(),
+		Layers: m.NumLayers(), LayerKinds: kinds(m), KVPerToken: m.KVBytesPerToken(cacheFormat),
+		State: m.StateBytes(cacheFormat), MaxContext: OrNull(m.MaxContext), Notes: append([]string{}, m.Notes...),
+	}
+}
+
+// ModelPage is a model for people. Name is the one that it was asked for by, aliases are its other names.
+func ModelPage(m *models.Model, name string, aliases []string) *render.Document {
+	kv, state := m.KVBytesPerToken(cacheFormat), m.StateBytes(cacheFormat)
+	f := render.Fields{Rows: []render.Field{
+		{Name: "Family", Lines: []string{m.Family}},
+		{Name: "Source", Lines: []string{m.Source}},
+		{Name: "Parameters", Lines: []string{fmt.Sprintf("%d, of which a token takes part in %d", m.Params(), m.ActiveParams())}},
+		{Name: "Shape", Lines: []string{fmt.Sprintf("hidden size %d, vocabulary of %d, %s", m.Hidden, m.Vocab, headText(m))}},
+		{Name: "Layers", Lines: append([]string{fmt.Sprint(m.NumLayers())}, layerLines(m)...)},
+		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v a token while no window is full, in %v", kv, cacheFormat)}},
+	}}
+	if state > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "State", Lines: []string{fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, cacheFormat)}})
+	}
+	if m.MaxContext > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "Context", Lines: []string{fmt.Sprintf("up to %d tokens", m.MaxContext)}})
+	}
+	if m.Stored.Method != "" {
+		f.Rows = append(f.Rows, render.Field{Name: "Checkpoint", Lines: []string{fmt.Sprintf("%s, weights in %v", m.Stored.Method, m.Stored.Weights)}})
+	}
+	if len(aliases) > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "Also", Lines: []string{strings.Join(aliases, ", ")}})
+	}
+	title := m.Name
+	if name != m.Name {
+		title = name + " = " + m.Name
+	}
+	return &render.Document{Title: title, Blocks: []render.Block{f, MatrixTable(m), render.Notes{Title: "Notes", Items: m.Notes}}}
+}
+
+func headText(m *models.Model) string {
+	if m.TiedHead {
+		return "LM head tied to the embedding"
+	}
+	return "LM head not tied"
+}

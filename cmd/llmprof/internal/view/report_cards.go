@@ -1,0 +1,76 @@
+package view
+
+import (
+	"fmt"
+
+	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/cmd/llmprof/internal/report"
+	"llmprof/plots"
+)
+
+// lead is the configuration in a line.
+func (e *Estimate) lead() string { return plots.Caption(&e.Case) }
+
+// cards are the headline figures.
+func (e *Estimate) cards() []report.Card {
+	cards := []report.Card{
+		spanCard("Time to first token (TTFT)", e.TTFT),
+		{Name: "Throughput", Value: Rate(e.Throughput) + " tok/s", Detail: []string{
+			fmt.Sprintf("generated, %s a GPU", Rate(e.Throughput/float64(e.GPUs))), e.utilization()}},
+		e.energyCard(), e.memoryCard(),
+	}
+	if e.Tokens > 0 {
+		cards = append([]report.Card{cards[0], spanCard("Time per token (TPOT)", e.TPOT), spanCard("Time to last token (TTLT)", e.TTLT)}, cards[1:]...)
+	}
+	if e.Price > 0 {
+		cards = append(cards, report.Card{Name: "Cost", Value: e.Money.PerMillionGenerated.String(), Detail: []string{
+			"a million generated tokens", fmt.Sprintf("at %v a GPU", e.Price)}})
+	}
+	return cards
+}
+
+func spanCard(name string, s analytic.Span) report.Card {
+	return report.Card{Name: name, Value: s.Expected.String(), Detail: []string{
+		fmt.Sprintf("90 %%: %v to %v", s.Low, s.High), fmt.Sprintf("floor %v", s.Floor)}}
+}
+
+func (e *Estimate) energyCard() report.Card {
+	energy := &e.Energy
+	if e.Tokens == 0 {
+		return report.Card{Name: "Energy", Value: energy.PerRequest.String() + " a request", Detail: []string{"all GPUs together"}}
+	}
+	return report.Card{Name: "Energy", Value: energy.PerToken.String() + " a token", Detail: []string{
+		fmt.Sprintf("%v a prompt, %v a request", energy.PerPrompt, energy.PerRequest), "all GPUs together"}}
+}
+
+func (e *Estimate) memoryCard() report.Card {
+	m := &e.Memory
+	c := report.Card{Name: "Memory of one GPU", Value: fmt.Sprintf("%v of %v", m.Total, m.Capacity), Bad: !m.Fits(),
+		Detail: []string{fmt.Sprintf("max batch %d", m.MaxBatch)}}
+	if !m.Fits() {
+		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v too much", m.Total-m.Capacity))
+	}
+	return c
+}
+
+// assumptions are what the figures rest on.
+func (e *Estimate) assumptions() render.Notes {
+	return render.Notes{Title: "How the figures come about", Items: e.method()}
+}
+
+// sources are where every table's figure was read.
+func (e *Estimate) sources() render.Fields {
+	c, profile := &e.Machine.Cal, e.Machine.Engine.Profile()
+	f := render.Fields{Rows: []render.Field{
+		{Name: "Model", Lines: []string{e.Model.Name + ": " + e.Model.Source}},
+		{Name: "GPU", Lines: append([]string{e.Machine.GPU.Name + ": " + e.Machine.GPU.Source}, e.Machine.GPU.Traps...)},
+		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
+		{Name: "Engine", Lines: []string{profile.Name + ": " + profile.Source}},
+		{Name: "Formats", Lines: []string{e.Scheme.Name + ": " + e.SchemeReason}},
+	}}
+	if e.Price > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "Price", Lines: []string{e.PriceSource}})
+	}
+	return f
+}

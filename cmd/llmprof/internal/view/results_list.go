@@ -1,0 +1,129 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/experiment"
+	"llmprof/measure/result"
+	"llmprof/unit"
+)
+
+// A ResultRow is the result of one process, in a line.
+type ResultRow struct {
+	ID        string         `json:"id"`
+	Process   int            `json:"process"`
+	Processes int            `json:"processes"`
+	Cycle     int            `json:"cycle"`
+	Model     string         `json:"model"`
+	Engine    string         `json:"engine"`
+	GPU       *string        `json:"gpu"`
+	GPUs      int            `json:"gpus"`
+	Batch     *int           `json:"batch"` // null of a server
+	PromptLen int            `json:"prompt_len"`
+	GenLen    int            `json:"gen_len"`
+	TTFT      *unit.Seconds  `json:"ttft_s"` // medians
+	TPOT      *unit.Seconds  `json:"tpot_s"`
+	TTLT      *unit.Seconds  `json:"ttlt_s"`
+	PerToken  *unit.Joules   `json:"energy_per_token_j"`
+	Marks     []string       `json:"marks"`
+	Server    *ServerFigures `json:"server"` // null of an engine that is not asked over HTTP
+}
+
+// ResultRows puts each result in a line.
+func ResultRows(all []*result.Result) []ResultRow {
+	rows := make([]ResultRow, len(all))
+	for i, r := range all {
+		rows[i] = ResultRow{
+			ID: r.ID, Process: r.Process, Processes: r.Processes, Cycle: r.Cycle, Model: r.Model.Name, Engine: r.Engine.Name,
+			GPUs: len(r.Machine.GPUs), Batch: OrNull(r.Workload.Batch), PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen,
+			TTFT: medianOf(r.TTFT), TPOT: medianOf(r.TPOT), TTLT: medianOf(r.TTLT), Marks: append([]string{}, r.Marks...),
+			Server: Server(r),
+		}
+		if len(r.Machine.GPUs) > 0 {
+			g := r.Machine.GPUs[0]
+			rows[i].GPU = OrNull(g.Key)
+			if g.Key == "" {
+				rows[i].GPU = OrNull(g.Name)
+			}
+		}
+		if r.Energy != nil && r.Energy.PerToken != nil {
+			j := unit.Joules(*r.Energy.PerToken)
+			rows[i].PerToken = &j
+		}
+	}
+	return rows
+}
+
+func medianOf(t *result.Times) *unit.Seconds {
+	if t == nil {
+		return nil
+	}
+	s := unit.Seconds(t.Median)
+	return &s
+}
+
+// ResultPage lists results for people, those of servers apart, and the runs that failed.
+func ResultPage(rows []ResultRow, failures []experiment.Failure) *render.Document {
+	var notes []string
+	for _, f := range failures {
+		notes = append(notes, fmt.Sprintf("%s (tried %d times): %s", f.ID, f.Attempts, strings.Join(f.Errors[:min(1, len(f.Errors))], "")))
+	}
+	return &render.Document{Blocks: []render.Block{engineTable(rows), ServerTable(rows, true), render.Notes{Title: "Failed", Items: notes}}}
+}
+
+// ResultDocument lists results and the runs that failed, for programs.
+func ResultDocument(rows []ResultRow, failures []experiment.Failure) any {
+	return struct {
+		Results  []ResultRow          `json:"results"`
+		Failures []experiment.Failure `json:"failures"`
+	}{rows, append([]experiment.Failure{}, failures...)}
+}
+
+// ResultTable lists results for programs.
+func ResultTable(rows []ResultRow) *render.Table {
+	t := &render.Table{Columns: []render.Column{
+		{Key: "id"}, {Key: "process"}, {Key: "processes"}, {Key: "cycle"}, {Key: "model"}, {Key: "engine"}, {Key: "gpu"}, {Key: "gpus"},
+		{Key: "batch"}, {Key: "prompt_len"}, {Key: "gen_len"}, {Key: "ttft_s"}, {Key: "tpot_s"}, {Key: "ttlt_s"}, {Key: "energy_per_token_j"}, {Key: "marks"},
+	}}
+	t.Columns = append(t.Columns, serverColumns()...)
+	for i := range rows {
+		r := &rows[i]
+		t.Rows = append(t.Rows, render.Row{Cells: append([]any{
+			r.ID, r.Process, r.Processes, r.Cycle, r.Model, r.Engine, cell(r.GPU), r.GPUs, cell(r.Batch), r.PromptLen, r.GenLen,
+			cell(r.TTFT), cell(r.TPOT), cell(r.TTLT), cell(r.PerToken), joined(r.Marks),
+		}, r.Server.cells()...)})
+	}
+	return t
+}
+
+// engineTable lists the results that are not of servers.
+func engineTable(rows []ResultRow) render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 2}, {Title: "GPU", Left: true, Drop: 4},
+		{Title: "batch"}, {Title: "prompt"}, {Title: "gen"}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"}, {Title: "marks", Left: true, Drop: 1, Max: 24},
+	}}
+	for i := range rows {
+		r := &rows[i]
+		if r.Server != nil {
+			continue
+		}
+		id, gpu := r.name(), cell(r.GPU)
+		if r.GPUs > 1 {
+			gpu = fmt.Sprintf("%d × %v", r.GPUs, gpu)
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			id, r.Model, r.Engine, gpu, cell(r.Batch), r.PromptLen, r.GenLen, cell(r.TTFT), cell(r.TPOT), cell(r.PerToken), joined(r.Marks),
+		}})
+	}
+	return t
+}
+
+// name is the ID, with the number of the process where there are several.
+func (r *ResultRow) name() string {
+	if r.Processes > 1 {
+		return fmt.Sprintf("%s, %d of %d", r.ID, r.Process, r.Processes)
+	}
+	return r.ID
+}

@@ -1,0 +1,150 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/result"
+	"llmprof/plots"
+	"llmprof/unit"
+	"llmprof/validate"
+)
+
+// OperatorBlocks compare the operators of results with the estimate's, a table for
+// each phase. Results without operators give no table.
+func OperatorBlocks(s *validate.Scorer, results []*result.Result) (blocks []render.Block) {
+	for _, r := range results {
+		for _, p := range s.Operators(r) {
+			blocks = append(blocks, operatorTable(&p), operatorNotes(&p))
+		}
+	}
+	return blocks
+}
+
+// phaseName names the step that a phase of operators is.
+func phaseName(p *validate.OperatorPhase) string {
+	if p.Decode {
+		return fmt.Sprintf("decode step at context %d", p.Context)
+	}
+	return "prefill"
+}
+
+// operatorTable has a row for each operator of a step, one for their sum and one for
+// the whole step.
+func operatorTable(p *validate.OperatorPhase) render.Table {
+	t := render.Table{Title: "Operators of a " + phaseName(p), Columns: []render.Column{
+		{Title: "operator", Left: true, Max: 24}, {Title: "layers", Drop: 4}, {Title: "kernels", Drop: 5}, {Title: "observed"}, {Title: "floor"}, {Title: "expected"},
+		{Title: "× floor", Unit: " ", Fixed: true, Places: 2}, {Title: "error", Unit: "%", Fixed: true}, {Title: "bandwidth", Unit: "B/s", Drop: 1}, {Title: "FLOP/s", Unit: "FLOP/s", Drop: 2},
+		{Title: "bound", Left: true, Drop: 3},
+	}}
+	for i := range p.Rows {
+		t.Rows = append(t.Rows, render.Row{Cells: operatorCells(&p.Rows[i])})
+	}
+	for _, row := range []validate.OperatorRow{p.Sum, p.Step} {
+		cells := operatorCells(&row)
+		cells[1], cells[10] = "", ""
+		t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: cells})
+	}
+	return t
+}
+
+// operatorCells is the row of one operator in operatorTable.
+func operatorCells(r *validate.OperatorRow) []any {
+	name := strings.Replace(r.Name, "layernorm", "norm", 1) // leaves room for a column
+	cells := []any{name, r.Layers, r.Kernels, unit.Seconds(r.Observed), "", "", "", "", "", "", ""}
+	p := r.Predicted
+	if p == nil {
+		return cells
+	}
+	cells[4], cells[5], cells[7], cells[10] = floorCell(p.Floor), p.Expected, 100*r.Error(), PaintedBound(p.Bound)
+	if over := r.OverFloor(); over > 0 && over < mostOver {
+		cells[6] = over
+	}
+	if p.Bytes > 0 {
+		cells[8] = r.Bandwidth()
+	}
+	if p.FLOPs > 0 {
+		cells[9] = r.Rate()
+	}
+	return cells
+}
+
+// floorCell is empty where an operator has no floor.
+func floorCell(s unit.Seconds) any {
+	if s == 0 {
+		return ""
+	}
+	return s
+}
+
+// mostOver bounds the ratio to the floor that is shown. A larger one says only that
+// the operator is bound by something that the floor does not count.
+const mostOver = 100
+
+// operatorNotes say how to read the table, and which figures are suspicious.
+func operatorNotes(p *validate.OperatorPhase) render.Notes {
+	whole, why := "prefill", "It runs without a graph."
+	if p.Decode {
+		whole, why = "step", "In it a kernel can begin while another operator's ends."
+	}
+	n := render.Notes{Items: []string{fmt.Sprintf("The operators sum to %v, the %s takes %v: %+.1f %%. %s",
+		unit.Seconds(p.Sum.Observed), whole, unit.Seconds(p.Step.Observed), 100*p.Off(), why)}}
+	var fused []string
+	for i := range p.Rows {
+		if r := &p.Rows[i]; len(r.Includes) > 0 {
+			fused = append(fused, r.Name+" does "+strings.Join(r.Includes, ", ")+" too")
+		}
+	}
+	if len(fused) > 0 {
+		n.Items = append(n.Items, strings.Join(fused, "; ")+"; what is predicted is of all of them")
+	}
+	if p.Why != nil {
+		n.Items = append(n.Items, "Nothing is predicted: "+p.Why.Error())
+	}
+	if len(p.Untimed) > 0 {
+		n.Items = append(n.Items, "Of the estimate, not timed: "+strings.Join(p.Untimed, ", "))
+	}
+	for _, text := range p.Impossible() {
+		n.Items = append(n.Items, "Faster than its floor, so the measurement or the floor is wrong: "+text)
+	}
+	return n
+}
+
+// OperatorFigure draws the phases of one result.
+func OperatorFigure(gpu func(key string) string, phases []validate.OperatorPhase) (*plots.Figure, error) {
+	var steps []plots.OperatorStep
+	for i := range phases {
+		p := &phases[i]
+		step := plots.OperatorStep{Title: "A " + phaseName(p), Total: []plots.TimedOperator{drawn(&p.Sum), drawn(&p.Step)}}
+		if !p.Decode {
+			step.Title = fmt.Sprintf("A prefill of %d tokens a sequence", p.Config.Prompt)
+		}
+		for k := range p.Rows {
+			step.Ops = append(step.Ops, drawn(&p.Rows[k]))
+		}
+		steps = append(steps, step)
+	}
+	if len(phases) == 0 {
+		return nil, fmt.Errorf("there are no operators to draw")
+	}
+	c := &phases[0].Config
+	board := gpu(c.GPU)
+	if c.TP > 1 {
+		board = fmt.Sprintf("%s · TP %d", board, c.TP)
+	}
+	parts := []string{c.Model, board, c.Runs(), fmt.Sprintf("batch %d", c.Batch), fmt.Sprintf("prompt %d, %d generated", c.Prompt, c.Gen), c.Weights, "llmprof"}
+	if phases[0].Why != nil {
+		parts = []string{"nothing is predicted: " + phases[0].Why.Error(), "llmprof"}
+	}
+	return plots.Operators(strings.Join(parts, " · "), steps)
+}
+
+// drawn is an operator in the form that package plots draws.
+func drawn(r *validate.OperatorRow) plots.TimedOperator {
+	o := plots.TimedOperator{Name: r.Name, Includes: r.Includes, Observed: r.Observed}
+	if r.Predicted != nil {
+		o.Span = r.Predicted.Span
+	}
+	return o
+}

@@ -1,0 +1,268 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+	"llmprof/unit"
+)
+
+// ProcessBlocks show the result of one process.
+func ProcessBlocks(r *result.Result) []render.Block {
+	t := render.Table{Title: "Times", Columns: timeColumns()}
+	for _, d := range durationsOf(r) {
+		if d.times != nil {
+			t.Rows = append(t.Rows, timeRow(d.title, &d.times.Summary, d.times.Device))
+		}
+	}
+	return []render.Block{
+		processFields(r), t, servingFields(r.Serving), rateFields(r), sizeTable(r.Sizes), windowTable(r.Energy), closureTable(r.Closure),
+		conditionTable(r), missing(r), render.Notes{Title: "Warnings", Items: r.Warnings},
+	}
+}
+
+// processFields say what ran on which machine.
+func processFields(r *result.Result) render.Fields {
+	w := &r.Workload
+	f := render.Fields{Title: fmt.Sprintf("Process %d of %d", r.Process, r.Processes), Rows: []render.Field{
+		{Name: "Model", Lines: []string{modelText(&r.Model)}},
+		{Name: "Engine", Lines: engineLines(&r.Engine)},
+		{Name: "GPU", Lines: gpuLines(&r.Machine)},
+		{Name: "Workload", Lines: []string{fmt.Sprintf("batch %s, prompt %d, generate %d, weights %s, KV %s, TP %s",
+			orUnknown(w.Batch), w.PromptLen, w.GenLen, orUnknown(w.Weights), orUnknown(w.KV), orUnknown(r.Parallelism.TP))}},
+		{Name: "Ran", Lines: []string{fmt.Sprintf("%s, for %v", r.Started.Format("2006-01-02 15:04:05 MST"), unit.Seconds(r.Ended.Sub(r.Started).Seconds()))}},
+	}}
+	if len(r.Marks) > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "Marked", Lines: []string{strings.Join(r.Marks, ", ")}})
+	}
+	return f
+}
+
+func modelText(m *result.Model) string {
+	text := m.Name
+	if m.ParamsTotal > 0 {
+		text += fmt.Sprintf(", %s parameters (%s)", unit.Count(float64(m.ParamsTotal)), m.Source)
+	}
+	if m.RandomWeights {
+		text += ", random weights"
+	}
+	return text
+}
+
+// engineLines name the engine, the versions of its libraries and its options.
+func engineLines(e *result.Engine) []string {
+	list := func(from map[string]string, between string) string {
+		var all []string
+		for _, key := range slices.Sorted(maps.Keys(from)) {
+			all = append(all, key+between+from[key])
+		}
+		return strings.Join(all, ", ")
+	}
+	lines := []string{strings.TrimSpace(e.Name + " " + e.Version)}
+	for _, text := range []string{list(e.Versions, " "), list(e.Options, " = ")} {
+		if text != "" {
+			lines = append(lines, text)
+		}
+	}
+	lines = append(lines, "times: "+e.Timer)
+	return append(lines, e.Notes...)
+}
+
+func gpuLines(m *result.Machine) []string {
+	var lines []string
+	for i := range m.GPUs {
+		g := &m.GPUs[i]
+		text := g.Name
+		if g.PowerLimitW != nil {
+			text += fmt.Sprintf(", limit %v", unit.Watts(*g.PowerLimitW))
+		}
+		if g.UUID != "" {
+			text += ", " + g.UUID
+		}
+		lines = append(lines, text)
+	}
+	if len(lines) == 0 {
+		return []string{"none"}
+	}
+	if m.Driver != "" {
+		lines = append(lines, "driver "+m.Driver+", CUDA "+m.CUDA)
+	}
+	return lines
+}
+
+func timeColumns() []render.Column {
+	return []render.Column{
+		{Title: "time", Left: true}, {Title: "n"}, {Title: "median"}, {Title: "by device", Drop: 1}, {Title: "mean"}, {Title: "±95 %"}, {Title: "p5", Drop: 4},
+		{Title: "p95", Drop: 3}, {Title: "p99", Drop: 2}, {Title: "max", Drop: 5},
+	}
+}
+
+func timeRow(title string, s *stats.Summary, device *float64) render.Row {
+	var half any
+	if s.MeanHigh != nil {
+		half = unit.Seconds(*s.MeanHigh - s.Mean)
+	}
+	return render.Row{Cells: []any{
+		title, s.N, unit.Seconds(s.Median), as[unit.Seconds](device), unit.Seconds(s.Mean), half, unit.Seconds(s.P5), unit.Seconds(s.P95), unit.Seconds(s.P99), unit.Seconds(s.Max),
+	}}
+}
+
+// rateFields are throughput, energy per prompt, token and request, and CO2.
+func rateFields(r *result.Result) render.Fields {
+	f := render.Fields{}
+	if t := r.Throughput; t != nil {
+		var parts []string
+		for _, p := range []struct {
+			of   *float64
+			what string
+		}{{t.Generated, "tok/s generated"}, {t.Decode, "tok/s while decoding"}, {t.Prompt, "prompt tok/s while prefilling"}} {
+			if p.of != nil {
+				parts = append(parts, Rate(*p.of)+" "+p.what)
+			}
+		}
+		f.Rows = append(f.Rows, render.Field{Name: "Throughput", Lines: []string{strings.Join(parts, ", ")}})
+	}
+	if e := r.Energy; e != nil {
+		lines := []string{energyText(e.PerPrompt, e.PerToken, e.PerRequest) + ", gross; scope: " + e.Scope}
+		if n := e.Net; n != nil {
+			lines = append(lines, energyText(n.PerPrompt, n.PerToken, n.PerRequest)+", net of idle")
+		}
+		f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: lines})
+		if c := e.CO2; c != nil {
+			f.Rows = append(f.Rows, render.Field{Name: "CO2", Lines: []string{fmt.Sprintf("%.4g g a request at %v g/kWh (%s)", c.PerRequest, c.GramsPerKWh, c.Source)}})
+		}
+	}
+	if m := r.Meter; m != nil && m.Overhead != nil {
+		f.Rows = append(f.Rows, render.Field{Name: "Meter", Lines: []string{fmt.Sprintf("changes TPOT by %+.2f %%; power each %v", 100**m.Overhead, unit.Seconds(m.PeriodS))}})
+	}
+	return f
+}
+
+// energyText gives the energy per prompt, token and request of one sequence.
+func energyText(prompt, token, request *float64) string {
+	var parts []string
+	for _, p := range []struct {
+		of    string
+		value *float64
+	}{{"prompt", prompt}, {"token", token}, {"request", request}} {
+		if p.value != nil {
+			parts = append(parts, fmt.Sprintf("%v a %s", unit.Joules(*p.value), p.of))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sizeTable compares the sizes that the engine counted with those of the theory.
+func sizeTable(s *result.Sizes) render.Table {
+	t := render.Table{Title: "Memory", Columns: []render.Column{{Title: "", Left: true}, {Title: "counted"}, {Title: "theory"}, {Title: "difference", Unit: "%", Fixed: true, Places: 2}}}
+	if s == nil {
+		return t
+	}
+	a := s.Analytic
+	if a == nil {
+		a = &result.AnalyticSizes{}
+	}
+	for _, row := range []struct {
+		name   string
+		value  *int64
+		theory float64
+	}{
+		{"parameters", s.Params, a.Params}, {"buffers", s.Buffers, 0}, {"KV cache", s.KV, a.KV}, {"state", s.State, a.State},
+		{"activations, peak", s.Activations, a.Activations}, {"all, peak", s.Peak, 0}, {"held by the allocator", s.Reserved, 0},
+	} {
+		if row.value == nil || *row.value == 0 && row.theory == 0 {
+			continue
+		}
+		var theory, off any
+		if row.theory > 0 {
+			theory = unit.Bytes(row.theory)
+			off = 100 * (float64(*row.value)/row.theory - 1)
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{row.name, unit.Bytes(*row.value), theory, off}})
+	}
+	return t
+}
+
+// windowTable has a row for the energy of each phase by each meter.
+func windowTable(e *result.Energy) render.Table {
+	t := render.Table{Title: "Energy", Columns: []render.Column{
+		{Title: "phase", Left: true}, {Title: "domain", Left: true}, {Title: "sensor", Left: true, Drop: 1}, {Title: "energy"}, {Title: "mean power"}, {Title: "window"}, {Title: "passes"},
+	}}
+	if e == nil {
+		return t
+	}
+	for _, w := range []struct {
+		name string
+		*result.Window
+	}{{"prefill", e.Prefill}, {"decode", e.Decode}, {"request", e.Request}, {"idle", e.Idle}, {"idle, loaded", e.IdleLoaded}} {
+		if w.Window == nil {
+			continue
+		}
+		for i := range w.Domains {
+			d := &w.Domains[i]
+			passes := any(render.Tenths(w.Passes))
+			if w.Passes == 0 {
+				passes = nil
+			}
+			t.Rows = append(t.Rows, render.Row{Cells: []any{
+				w.name, d.Name, d.Sensor, unit.Joules(d.EnergyJ), unit.Watts(d.MeanW), unit.Seconds(w.Seconds), passes,
+			}})
+		}
+	}
+	return t
+}
+
+// closureTable says whether measured parts sum to the measured wholes.
+func closureTable(all []result.Closure) render.Table {
+	t := render.Table{Title: "Closure", Columns: []render.Column{
+		{Title: "test", Left: true}, {Title: "off by", Unit: "%", Fixed: true, Places: 2}, {Title: "limit", Unit: "%", Fixed: true}, {Title: "", Left: true},
+	}}
+	for i := range all {
+		c := &all[i]
+		verdict := render.Painted{Value: "closes", Color: render.Good}
+		if !c.Passed {
+			verdict = render.Painted{Value: "does not close", Color: render.Bad}
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Name, 100 * c.Off, 100 * c.Limit, verdict}})
+	}
+	return t
+}
+
+// conditionTable shows clocks, temperature and throttling of each GPU.
+func conditionTable(r *result.Result) render.Table {
+	t := render.Table{Title: "Conditions", Columns: []render.Column{
+		{Title: "phase", Left: true}, {Title: "GPU", Left: true, Max: 12}, {Title: "SM clock"}, {Title: "at least"}, {Title: "°C"}, {Title: "held down by", Left: true},
+	}}
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		var clock, least, celsius any
+		if s := c.SMClockHz; s != nil {
+			clock, least = unit.Hertz(s.Median), unit.Hertz(s.Min)
+		}
+		if s := c.Temperature; s != nil {
+			celsius = int(s.Max)
+		}
+		var held []string
+		for _, reason := range slices.Sorted(maps.Keys(c.ThrottledS)) {
+			held = append(held, fmt.Sprintf("%s for %v", reason, unit.Seconds(c.ThrottledS[reason])))
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Phase, c.UUID, clock, least, celsius, strings.Join(held, ", ")}})
+	}
+	return t
+}
+
+// missing says why figures that readers expect were not measured.
+func missing(r *result.Result) render.Notes {
+	n := render.Notes{Title: "Not measured"}
+	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators"} {
+		if why := r.Reasons[key]; why != "" && why != "not asked for" && why != result.Earlier {
+			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
+		}
+	}
+	return n
+}

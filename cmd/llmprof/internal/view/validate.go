@@ -1,0 +1,221 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/unit"
+	"llmprof/validate"
+	"llmprof/validate/live"
+)
+
+// A Validation is predictions beside observations.
+type Validation struct {
+	Files        []string // that the observations were read from; none for those that come with the program
+	Observations int      // those that are not scored included
+	By           []validate.Dimension
+	Worst        int     // so many rows are listed as farthest off
+	FailOver     float64 // limit of a group's median error, in percent; 0 for none
+
+	Scorer    *validate.Scorer
+	Score     *validate.Score
+	Operators []validate.ResultOperators
+	Sources   []validate.Source
+	Live      *live.Comparison // nil unless the observations were measured for the comparison
+}
+
+// Page shows the validation to people.
+func (v *Validation) Page() *render.Document {
+	d := &render.Document{
+		Title: fmt.Sprintf("%d observations, %d of them compared with their predictions", v.Observations, len(v.Score.Rows)),
+		Blocks: []render.Block{
+			v.SummaryTable("Error in %, of observations that nothing was fitted on", false),
+			v.SummaryTable("Scored apart: a constant was fitted on these", true),
+			v.worstTable(),
+			render.Notes{Title: "Not compared", Items: v.Skipped()},
+			render.Notes{Title: "To be looked at", Items: v.Findings()},
+		},
+	}
+	d.Blocks = append(d.Blocks, v.operatorBlocks()...)
+	if v.Live != nil {
+		d.Blocks = append(d.Blocks, missingNotes(v.Live), liveFields(v.Live))
+	} else {
+		d.Blocks = append(d.Blocks, v.sourceFields())
+	}
+	return d
+}
+
+// SummaryTable has a row for each group and metric, and a row for each metric over
+// all groups, of observations that a constant was fitted on or of the others.
+func (v *Validation) SummaryTable(title string, fitted bool) render.Table {
+	groups, all := validate.Summarize(v.Score.Rows, v.By...), validate.Summarize(v.Score.Rows)
+	other := func(s validate.Summary) bool { return s.Fitted != fitted }
+	groups, all = slices.DeleteFunc(groups, other), slices.DeleteFunc(all, other)
+	t := render.Table{Title: title, Columns: []render.Column{{Title: "metric", Left: true}}}
+	for _, d := range v.By {
+		t.Columns = append(t.Columns, render.Column{Title: string(d), Left: d != validate.ByTP && d != validate.ByBatch})
+	}
+	t.Columns = append(t.Columns, render.Column{Title: "n"}, render.Column{Title: "bias"}, render.Column{Title: "median"},
+		render.Column{Title: "mean"}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "noise", Drop: 1})
+	for i := range groups {
+		t.Rows = append(t.Rows, render.Row{Cells: v.summaryCells(&groups[i])})
+	}
+	if len(v.By) == 0 {
+		return t // the groups are all of a metric
+	}
+	for i := range all {
+		cells := v.summaryCells(&all[i])
+		cells[0] = "all " + MetricTitle(all[i].Metric)
+		t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: cells})
+	}
+	return t
+}
+
+func (v *Validation) summaryCells(s *validate.Summary) []any {
+	cells := []any{MetricTitle(s.Metric)}
+	for _, d := range v.By {
+		cells = append(cells, groupCell(s, d))
+	}
+	return append(cells, s.N, render.Percent(s.Bias), render.Percent(s.MedianAPE), render.Percent(s.MeanAPE),
+		render.Percent(s.P90APE), share(s.Coverage), share(s.Noise))
+}
+
+// MetricTitle is the name of a metric in tables, as "TTFT" or "J/token".
+func MetricTitle(m validate.Metric) string {
+	switch m {
+	case validate.EnergyPerPrompt:
+		return "J/prompt"
+	case validate.EnergyPerToken:
+		return "J/token"
+	case validate.EnergyPerRequest:
+		return "J/request"
+	}
+	return strings.ToUpper(strings.TrimSuffix(string(m), "_s"))
+}
+
+// share puts a share into percent; it is nil where there is none.
+func share(s *float64) any {
+	if s == nil {
+		return nil
+	}
+	return render.Percent(*s)
+}
+
+func groupCell(s *validate.Summary, d validate.Dimension) any {
+	switch d {
+	case validate.ByEngine:
+		return cell(s.Engine)
+	case validate.ByGPU:
+		return cell(s.GPU)
+	case validate.ByTP:
+		return cell(s.TP)
+	case validate.ByModel:
+		return cell(s.Model)
+	case validate.ByBatch:
+		return cell(s.Batch)
+	}
+	return cell(s.Source)
+}
+
+// worstTable lists the observations that are farthest off.
+func (v *Validation) worstTable() render.Table {
+	t := render.Table{Title: "Farthest off", Columns: []render.Column{
+		{Title: "metric", Left: true}, {Title: "model", Left: true, Max: 18}, {Title: "GPU", Left: true, Max: 14, Drop: 1}, {Title: "engine", Left: true, Max: 13},
+		{Title: "TP"}, {Title: "batch"}, {Title: "tokens"}, {Title: "floor", Drop: 3}, {Title: "predicted"}, {Title: "observed"}, {Title: "%"},
+		{Title: "source", Left: true, Drop: 2, Max: 24},
+	}}
+	for _, r := range v.Score.Worst(v.Worst) {
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			MetricTitle(r.Metric), r.Model, r.GPU, r.Runs(), r.TP, r.Batch, fmt.Sprintf("%d+%d", r.Prompt, r.Gen), Quantity(r.Metric, r.Floor),
+			Quantity(r.Metric, &r.Predicted), Quantity(r.Metric, &r.Value), render.Percent(r.Error), r.Source,
+		}})
+	}
+	return t
+}
+
+// Quantity gives a figure the unit of its metric.
+func Quantity(m validate.Metric, v *float64) any {
+	switch {
+	case v == nil:
+		return nil
+	case m.Energy():
+		return unit.Joules(*v)
+	}
+	return unit.Seconds(*v)
+}
+
+// Skipped counts the observations that are not compared, by reason and source, with
+// an example of each.
+func (v *Validation) Skipped() []string {
+	type group struct{ reason, source string }
+	count := map[group]int{}
+	example := map[group]string{}
+	var order []group
+	for _, s := range v.Score.Skipped {
+		g := group{string(s.Reason), s.Source}
+		if count[g] == 0 {
+			order = append(order, g)
+			example[g] = s.Detail
+			if s.Observation != nil {
+				example[g] = s.Observation.String() + ": " + s.Detail
+			}
+		}
+		count[g]++
+	}
+	var items []string
+	for _, g := range order {
+		items = append(items, fmt.Sprintf("%d of %s: %s (%s)", count[g], g.source, g.reason, example[g]))
+	}
+	return items
+}
+
+// Findings are contradictions and impossible figures among the observations.
+func (v *Validation) Findings() []string {
+	var items []string
+	for _, f := range v.Score.Findings {
+		items = append(items, f.Kind+": "+f.Detail)
+	}
+	return items
+}
+
+// sourceFields list the sources of the compared observations that come with the program.
+func (v *Validation) sourceFields() render.Fields {
+	f := render.Fields{Title: "Sources"}
+	if len(v.Files) > 0 {
+		return f
+	}
+	for _, s := range v.Sources {
+		n := 0
+		for i := range v.Score.Rows {
+			if v.Score.Rows[i].Source == s.Key {
+				n++
+			}
+		}
+		if n > 0 {
+			f.Rows = append(f.Rows, render.Field{Name: s.Key, Lines: []string{fmt.Sprintf("%d of %s (%s): %s", n, s.Title, s.Licence, s.How), s.URL}})
+		}
+	}
+	return f
+}
+
+// Table has a row for each scored observation.
+func (v *Validation) Table() *render.Table {
+	t := &render.Table{}
+	for _, key := range []string{
+		"metric", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "load", "fitted", "observed", "observed_low",
+		"observed_high", "predicted", "low", "high", "floor", "error", "source", "id", "marks", "note",
+	} {
+		t.Columns = append(t.Columns, render.Column{Key: key})
+	}
+	for i := range v.Score.Rows {
+		r := &v.Score.Rows[i]
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			string(r.Metric), r.Model, r.GPU, r.Engine, r.Mode, r.TP, r.Batch, r.Prompt, r.Gen, r.Weights, string(r.Load), r.Fitted, r.Value,
+			cell(r.Low), cell(r.High), r.Predicted, cell(r.PredictedLow), cell(r.PredictedHigh), cell(r.Floor), r.Error,
+			r.Source, r.ID, strings.Join(r.Marks, " "), r.Note,
+		}})
+	}
+	return t
+}

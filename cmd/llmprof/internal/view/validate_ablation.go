@@ -1,0 +1,198 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/validate"
+)
+
+// ablationSchema names the form of an ablation's JSON, which schema/ablate.v2.json
+// describes.
+const ablationSchema = "llmprof.ablate/v2"
+
+// An Ablation is how the errors of a validation change where constants are ideal.
+type Ablation struct {
+	Score *validate.Score
+	Each  []validate.Ablation // one constant ideal at a time
+	All   *validate.Ablation  // all of them ideal
+}
+
+// Page shows the ablation to people.
+func (b *Ablation) Page() *render.Document {
+	return &render.Document{
+		Title: fmt.Sprintf("What each constant buys, by %d observations", len(b.Score.Rows)),
+		Blocks: []render.Block{
+			b.effects("Median |error| in %, and by how many points it grows where one constant is ideal", false),
+			b.idle(false),
+			b.effects("Scored apart: a constant was fitted on these", true),
+			b.idle(true),
+			render.Notes{Title: "How to read it", Items: []string{
+				"Constants have the names of a calibration file.",
+				"ideal: what the constant is put to, all others kept: a share 1, a time 0.",
+				"moves: observations whose prediction depends on the constant; – where it depends on it for none of a metric.",
+				"The order is that of the mean over the metrics. Below 0 the median error is smaller without the constant.",
+			}},
+		},
+	}
+}
+
+// effects has a row for each constant that moves a prediction, and a column for
+// each metric that was observed.
+func (b *Ablation) effects(title string, fitted bool) render.Table {
+	t := render.Table{Title: title, Columns: []render.Column{{Title: "constant", Left: true}, {Title: "ideal"}, {Title: "moves"}}}
+	kinds := effectsOf(b.All, fitted)
+	if len(kinds) == 0 {
+		return render.Table{}
+	}
+	first, n := []any{"as they are", nil, nil}, 0
+	for _, e := range kinds {
+		t.Columns = append(t.Columns, render.Column{Title: MetricTitle(e.Metric)})
+		first, n = append(first, render.Percent(e.Median)), n+e.N
+	}
+	first[2] = n
+	t.Rows = append(t.Rows, render.Row{Cells: first})
+	order := slices.Clone(b.Each)
+	slices.SortStableFunc(order, func(x, y validate.Ablation) int {
+		one, _ := x.Buys(fitted)
+		other, _ := y.Buys(fitted)
+		return cmp.Compare(other, one)
+	})
+	for i := range order {
+		if order[i].Moved(fitted) > 0 {
+			t.Rows = append(t.Rows, render.Row{Cells: effectCells(&order[i], fitted)})
+		}
+	}
+	last := effectCells(b.All, fitted)
+	last[1] = nil
+	t.Rows = append(t.Rows, render.Row{Kind: render.Total, Cells: last})
+	return t
+}
+
+// idle names the constants that no prediction depends on.
+func (b *Ablation) idle(fitted bool) render.Notes {
+	var names []string
+	for i := range b.Each {
+		if k := &b.Each[i]; k.Moved(fitted) == 0 && len(effectsOf(k, fitted)) > 0 {
+			names = append(names, k.Name)
+		}
+	}
+	if len(names) == 0 {
+		return render.Notes{}
+	}
+	return render.Notes{Items: []string{"None of these depends on " + strings.Join(names, ", ") + "."}}
+}
+
+func effectCells(k *validate.Ablation, fitted bool) []any {
+	cells := []any{k.Name, fmt.Sprint(k.Ideal), k.Moved(fitted)}
+	for _, e := range effectsOf(k, fitted) {
+		if e.Moved == 0 {
+			cells = append(cells, nil)
+			continue
+		}
+		cells = append(cells, points(e.Buys()))
+	}
+	return cells
+}
+
+// points formats a difference of shares in percentage points, with its sign.
+func points(d float64) string {
+	if text := fmt.Sprintf("%+.1f", 100*d); text != "-0.0" && text != "+0.0" {
+		return text
+	}
+	return "0.0"
+}
+
+func effectsOf(k *validate.Ablation, fitted bool) (some []validate.Effect) {
+	for _, e := range k.Effects {
+		if e.Fitted == fitted {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// Table has a row for each effect.
+func (b *Ablation) Table() *render.Table {
+	t := &render.Table{}
+	for _, key := range []string{"constant", "ideal", "metric", "fitted", "n", "moved", "median_ape", "ideal_median_ape", "buys", "about"} {
+		t.Columns = append(t.Columns, render.Column{Key: key})
+	}
+	for _, k := range b.list() {
+		for _, e := range k.Effects {
+			t.Rows = append(t.Rows, render.Row{Cells: []any{
+				k.Name, ideal(k, b.All), string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal, e.Buys(), k.About,
+			}})
+		}
+	}
+	return t
+}
+
+// list has each constant by itself, then all of them together.
+func (b *Ablation) list() (all []*validate.Ablation) {
+	for i := range b.Each {
+		all = append(all, &b.Each[i])
+	}
+	return append(all, b.All)
+}
+
+// ideal is the value that the constant was set to, nil for all constants together.
+func ideal(k, all *validate.Ablation) any {
+	if k == all {
+		return nil
+	}
+	return k.Ideal
+}
+
+// An AblationDocument is an ablation for programs.
+type AblationDocument struct {
+	Schema       string             `json:"schema"`
+	Observations int                `json:"observations"` // that were compared
+	Skipped      int                `json:"skipped"`      // that were not
+	Constants    []ConstantDocument `json:"constants"`
+	All          []EffectDocument   `json:"all_ideal"`
+}
+
+// A ConstantDocument is what one ideal constant does to the errors.
+type ConstantDocument struct {
+	Constant string           `json:"constant"`
+	About    string           `json:"about"`
+	Ideal    float64          `json:"ideal"`
+	Buys     *float64         `json:"buys"`
+	Effects  []EffectDocument `json:"effects"`
+}
+
+// An EffectDocument is the errors of one metric with and without a constant.
+type EffectDocument struct {
+	Metric string  `json:"metric"`
+	Fitted bool    `json:"fitted"`
+	N      int     `json:"n"`
+	Moved  int     `json:"moved"`
+	Median float64 `json:"median_ape"`
+	Ideal  float64 `json:"ideal_median_ape"`
+}
+
+// JSON is the document of the ablation, for programs.
+func (b *Ablation) JSON() any {
+	j := &AblationDocument{Schema: ablationSchema, Observations: len(b.Score.Rows), Skipped: len(b.Score.Skipped), All: effectList(b.All)}
+	for i := range b.Each {
+		k := &b.Each[i]
+		c := ConstantDocument{Constant: k.Name, About: k.About, Ideal: k.Ideal, Effects: effectList(k)}
+		if mean, ok := k.Buys(false); ok {
+			c.Buys = &mean
+		}
+		j.Constants = append(j.Constants, c)
+	}
+	return j
+}
+
+func effectList(k *validate.Ablation) []EffectDocument {
+	list := []EffectDocument{}
+	for _, e := range k.Effects {
+		list = append(list, EffectDocument{string(e.Metric), e.Fitted, e.N, e.Moved, e.Median, e.Ideal})
+	}
+	return list
+}

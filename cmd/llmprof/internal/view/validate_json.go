@@ -1,0 +1,164 @@
+package view
+
+import "llmprof/validate"
+
+// validateSchema names the form of a validation's JSON, which
+// schema/validate.v1.json describes.
+const validateSchema = "llmprof.validate/v1"
+
+// A ValidationDocument is a validation for programs.
+type ValidationDocument struct {
+	Schema       string            `json:"schema"`
+	Observations int               `json:"observations"` // those not compared included
+	FailOver     *float64          `json:"fail_over_percent"`
+	Summary      []SummaryDocument `json:"summary"`
+	Rows         []RowDocument     `json:"rows"`
+	Skipped      []SkipDocument    `json:"skipped"`
+	Findings     []FindingDocument `json:"findings"`
+	Sources      []SourceDocument  `json:"sources"`
+	Live         *LiveDocument     `json:"live"`
+
+	Operators []OperatorPhaseDocument `json:"operators"`
+}
+
+// A SummaryDocument is the errors of a group of observations.
+type SummaryDocument struct {
+	Metric    string   `json:"metric"`
+	Engine    *string  `json:"engine"`
+	GPU       *string  `json:"gpu"`
+	TP        *int     `json:"tp"`
+	Model     *string  `json:"model"`
+	Batch     *int     `json:"batch"`
+	Source    *string  `json:"source"`
+	Fitted    bool     `json:"fitted"`
+	N         int      `json:"n"`
+	Bias      float64  `json:"bias"`
+	MedianAPE float64  `json:"median_ape"`
+	MeanAPE   float64  `json:"mean_ape"`
+	P90APE    float64  `json:"p90_ape"`
+	Coverage  *float64 `json:"coverage"`
+	Noise     *float64 `json:"noise"`
+	Reason    *string  `json:"coverage_reason"`
+}
+
+// A RowDocument is one observation beside its prediction.
+type RowDocument struct {
+	Metric        string   `json:"metric"`
+	Engine        string   `json:"engine"`
+	Mode          *string  `json:"mode"`
+	GPU           string   `json:"gpu"`
+	TP            int      `json:"tp"`
+	Model         string   `json:"model"`
+	Batch         int      `json:"batch"`
+	PromptLen     int      `json:"prompt_len"`
+	GenLen        int      `json:"gen_len"`
+	Weights       string   `json:"weights"`
+	Load          string   `json:"load"`
+	Fitted        bool     `json:"fitted"`
+	FittedBy      *string  `json:"fitted_constant"`
+	PredictedS    *float64 `json:"predicted_s"`
+	LowS          *float64 `json:"low_s"`
+	HighS         *float64 `json:"high_s"`
+	ObservedS     *float64 `json:"observed_s"`
+	ObservedLowS  *float64 `json:"observed_low_s"`
+	ObservedHighS *float64 `json:"observed_high_s"`
+	DeviceS       *float64 `json:"observed_device_s"`
+	FloorS        *float64 `json:"floor_s"`
+	PredictedJ    *float64 `json:"predicted_j"`
+	ObservedJ     *float64 `json:"observed_j"`
+	Error         float64  `json:"error"`
+	Inside        *bool    `json:"inside"`
+	BelowFloor    bool     `json:"below_floor"`
+	Source        string   `json:"source"`
+	ID            *string  `json:"id"`
+	Samples       *int     `json:"samples"`
+	Marks         []string `json:"marks"`
+	Note          *string  `json:"note"`
+}
+
+// A SkipDocument is an observation that was not scored.
+type SkipDocument struct {
+	Reason string  `json:"reason"`
+	Detail string  `json:"detail"`
+	Source string  `json:"source"`
+	ID     *string `json:"id"`
+	Metric *string `json:"metric"`
+	Model  *string `json:"model"`
+	GPU    *string `json:"gpu"`
+	Engine *string `json:"engine"`
+}
+
+// A FindingDocument is something suspicious about the observations.
+type FindingDocument struct {
+	Kind   string `json:"kind"`
+	Detail string `json:"detail"`
+}
+
+// A SourceDocument is where observations come from.
+type SourceDocument struct {
+	Key     string `json:"key"`
+	Title   string `json:"title"`
+	URL     string `json:"url"`
+	Licence string `json:"licence"`
+	How     string `json:"how"`
+}
+
+// JSON is the document of the validation, for programs.
+func (v *Validation) JSON() any {
+	j := &ValidationDocument{
+		Schema: validateSchema, Observations: v.Observations, FailOver: OrNull(v.FailOver), Summary: []SummaryDocument{}, Rows: []RowDocument{},
+		Skipped: []SkipDocument{}, Findings: []FindingDocument{}, Sources: []SourceDocument{},
+		Operators: v.operatorsJSON(),
+	}
+	for _, s := range validate.Summarize(v.Score.Rows, v.By...) {
+		j.Summary = append(j.Summary, SummaryDocument{
+			string(s.Metric), s.Engine, s.GPU, s.TP, s.Model, s.Batch, s.Source, s.Fitted, s.N,
+			s.Bias, s.MedianAPE, s.MeanAPE, s.P90APE, s.Coverage, s.Noise, OrNull(s.Reason),
+		})
+	}
+	for i := range v.Score.Rows {
+		j.Rows = append(j.Rows, rowOf(&v.Score.Rows[i]))
+	}
+	for i := range v.Score.Skipped {
+		j.Skipped = append(j.Skipped, skipOf(&v.Score.Skipped[i]))
+	}
+	for _, f := range v.Score.Findings {
+		j.Findings = append(j.Findings, FindingDocument{f.Kind, f.Detail})
+	}
+	if v.Live != nil {
+		j.Live = liveDocument(v.Live)
+	} else if len(v.Files) == 0 {
+		for _, s := range v.Sources {
+			j.Sources = append(j.Sources, SourceDocument{s.Key, s.Title, s.URL, s.Licence, s.How})
+		}
+	}
+	return j
+}
+
+func rowOf(r *validate.Row) RowDocument {
+	j := RowDocument{
+		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Batch: r.Batch,
+		PromptLen: r.Prompt, GenLen: r.Gen, Weights: r.Weights, Load: string(r.Load),
+		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
+		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
+	}
+	if inside, ok := r.Inside(); ok {
+		j.Inside = &inside
+	}
+	if r.Metric.Energy() {
+		j.PredictedJ, j.ObservedJ = &r.Predicted, &r.Value
+		return j
+	}
+	j.PredictedS, j.LowS, j.HighS, j.FloorS = &r.Predicted, r.PredictedLow, r.PredictedHigh, r.Floor
+	j.ObservedS, j.ObservedLowS, j.ObservedHighS, j.DeviceS = &r.Value, r.Low, r.High, r.Device
+	return j
+}
+
+func skipOf(s *validate.Skip) SkipDocument {
+	j := SkipDocument{Reason: string(s.Reason), Detail: s.Detail, Source: s.Source}
+	if o := s.Observation; o != nil {
+		metric, runs := string(o.Metric), o.Runs()
+		j.ID, j.Metric, j.Model, j.GPU, j.Engine = OrNull(o.ID), &metric, &o.Model, &o.GPU, &runs
+	}
+	return j
+}

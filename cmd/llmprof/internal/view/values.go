@@ -1,0 +1,66 @@
+package view
+
+import (
+	"math"
+	"strconv"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// OrNull is a pointer to v, or nil for the zero value that means "none".
+func OrNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// finite is a pointer to v, or nil if it is no number.
+func finite(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// Some leaves a cell empty where there is nothing of it.
+func Some[Q unit.FLOPs | unit.Bytes | unit.Seconds](q Q) any {
+	if q == 0 {
+		return ""
+	}
+	return q
+}
+
+// Rate is a number of tokens a second in four digits.
+func Rate(v float64) string {
+	decimals := 0
+	for limit := 999.95; v < limit && decimals < 3; limit /= 10 {
+		decimals++
+	}
+	return strconv.FormatFloat(v, 'f', decimals, 64)
+}
+
+// trimFloat is a number with the decimals that it has, at most one.
+func trimFloat(v float64) string {
+	if v == float64(int64(v)) {
+		return strconv.FormatInt(int64(v), 10)
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
+}
+
+// PaintedBound is a bound in its colour.
+func PaintedBound(b roofline.Bound) render.Painted {
+	colors := [...]render.Color{render.Compute, render.Memory, render.Network, render.Launch}
+	return render.Painted{Value: b, Color: colors[int(b)%len(colors)]}
+}
+
+// Known is q, or nil if it is not known.
+func Known[Q any](q Q, ok bool) any {
+	if !ok {
+		return nil
+	}
+	return q
+}
