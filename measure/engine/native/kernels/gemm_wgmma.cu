@@ -431,7 +431,7 @@ struct WgmmaGemm {
   }
 };
 
-#define WGMMA_PRODUCT(name, SHAPE, OUT)                                                                                           \
+#define WGMMA_KERNEL(name, SHAPE, OUT)                                                                                           \
   extern "C" __global__ void __launch_bounds__(WgmmaGemm<SHAPE, OUT>::ALL, 2)                                                           \
       name(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm) {                       \
     GemmArgs a = {nullptr, nullptr, n, k, batch, eps, squares, y, h, sums, norm};                                              \
@@ -440,7 +440,7 @@ struct WgmmaGemm {
 
 #if RANKS > 1
 #define WGMMA_RESIDUAL(rows)                                                                                                        \
-  WGMMA_PRODUCT(wgmma_plain_##rows, WGMMA_RESIDUAL_##rows, STORE)                                                                     \
+  WGMMA_KERNEL(wgmma_plain_##rows, WGMMA_RESIDUAL_##rows, STORE)                                                                     \
   extern "C" __global__ void __launch_bounds__(WgmmaGemm<WGMMA_RESIDUAL_##rows, ALL_REDUCE>::ALL, 2)                                            \
       wgmma_all_reduce_##rows(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, int n, int k, int batch, float eps, \
                          const float *squares, float *y, bf16 *h, float *sums, const bf16 *norm, u64 *const *packets, u32 *late, u64 limit, int rank, u32 *epochs) { \
@@ -448,20 +448,20 @@ struct WgmmaGemm {
     WgmmaGemm<WGMMA_RESIDUAL_##rows, ALL_REDUCE>::run(a, weights, inputs);                                                                   \
   }
 #else
-#define WGMMA_RESIDUAL(rows) WGMMA_PRODUCT(wgmma_residual_##rows, WGMMA_RESIDUAL_##rows, RESIDUAL)
+#define WGMMA_RESIDUAL(rows) WGMMA_KERNEL(wgmma_residual_##rows, WGMMA_RESIDUAL_##rows, RESIDUAL)
 #endif
 
-#define WGMMA_PRODUCTS(rows)                                        \
-  WGMMA_PRODUCT(wgmma_norm_##rows, WGMMA_NORM_##rows, NORM_STORE)     \
-  WGMMA_PRODUCT(wgmma_head_##rows, WGMMA_HEAD_##rows, NORM_STORE)         \
-  WGMMA_PRODUCT(wgmma_swiglu_##rows, WGMMA_SWIGLU_##rows, SWIGLU)       \
+#define WGMMA_KERNELS(rows)                                        \
+  WGMMA_KERNEL(wgmma_norm_##rows, WGMMA_NORM_##rows, NORM_STORE)     \
+  WGMMA_KERNEL(wgmma_head_##rows, WGMMA_HEAD_##rows, NORM_STORE)         \
+  WGMMA_KERNEL(wgmma_swiglu_##rows, WGMMA_SWIGLU_##rows, SWIGLU)       \
   WGMMA_RESIDUAL(rows)
 
 #ifdef WGMMA_NORM_32
-WGMMA_PRODUCTS(32)
+WGMMA_KERNELS(32)
 #endif
 #ifdef WGMMA_NORM_64
-WGMMA_PRODUCTS(64)
+WGMMA_KERNELS(64)
 #endif
 
 #endif
