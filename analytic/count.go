@@ -9,9 +9,9 @@ import (
 type Counts struct {
 	PrefillFLOPs unit.FLOPs    // matrix products that the model needs for the prompts of one replica
 	DecodeFLOPs  unit.FLOPs    // for all tokens after the first
-	Prefill      roofline.Work // of one rank of each stage
-	Decode       roofline.Work
-	Memory       Memory // of one GPU, without what CUDA, the engine and the system reserve
+	Prefill      roofline.Work // what one rank of each stage does for the prompts
+	Decode       roofline.Work // what it does for all tokens after the first
+	Memory       Memory        // the memory of one GPU, without what CUDA, the engine and the system reserve
 	Method       FLOPCount
 }
 

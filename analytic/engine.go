@@ -58,7 +58,7 @@ type Lowering struct {
 	Constants *roofline.Constants
 	Kernels   []Kernel
 
-	step  Step // that Step points to
+	step  Step // Step points to it
 	parts [PartLast + 1]timing
 }
 

@@ -58,8 +58,8 @@ func class(l *analytic.Lowering, o *analytic.Op) roofline.Class {
 	return roofline.Elementwise
 }
 
-// oneShotBytes is up to where vLLM and TensorRT-LLM do an all-reduce in kernels
-// of their own, over peer memory, instead of by NCCL.
+// oneShotBytes is the largest all-reduce that vLLM and TensorRT-LLM do by custom
+// kernels over peer memory. NCCL does larger ones.
 const oneShotBytes = unit.Bytes(8e6)
 
 // collective is the transport of a collective.

@@ -16,7 +16,7 @@ const (
 	WGMMARows     = 64 // wgmma GEMM, with 16-bit weights, of dense models on compute capability 9.0
 	QuantizedRows = 32 // skinny GEMM with quantized weights
 	MoEDecodeRows = 64 // one kernel from router to experts, with 16-bit weights
-	PairRows      = 16 // of such a kernel, the first product reads an expert for each pair of it and a token
+	PairRows      = 16 // the first product of that kernel reads an expert once for each pair of a token and it
 	PersistentRow = 1  // one persistent kernel for a layer with a mixture, on one GPU
 
 	GroupPairs = 8 // pairs of one expert that a decode step multiplies together

@@ -97,7 +97,7 @@ func follow(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// visitor is for pages that are asked for now and then.
+// visitor makes the client for pages that are asked for rarely, as /metrics is.
 func (o *Options) visitor() *clients {
 	alone := *o
 	alone.Concurrency, alone.Connections = 1, Pooled
