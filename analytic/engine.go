@@ -30,9 +30,8 @@ type Profile struct {
 	// were would switch earlier.
 	Switches []float64
 
-	// Error is what it adds to the half-width of the interval, as a share of the time;
-	// of a phase whose launches are the host's, for as much of it as they could fill.
-	Error float64
+	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
+	HostError float64 // by how much longer another host may take, as a share of the host's time
 
 	// Older is by how much longer than expected, as a share of the time, releases may
 	// take that are older than the one that the constants are of: it adds to the upper
@@ -46,6 +45,8 @@ type Kernel struct {
 	Main    int     // the operator that it is named after, of the part's
 	Ops     uint64  // bit i for operator i of the part
 	Helpers float64 // further launches, whose time is in the terms of the law
+	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
+	Pieces  float64 // CUDA graphs of other kernels that the host launches ahead of it
 	Phase   string  // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
 }
 
