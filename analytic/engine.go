@@ -21,6 +21,7 @@ type Profile struct {
 	Name   string
 	Source string
 
+	Support   Support
 	Constants func(c *roofline.Constants) // sets the engine's own constants where no calibration has them; nil if it has none
 	Graph     bool                        // decode steps are one CUDA graph, so that their launches take the host no time
 	Reserve   unit.Bytes                  // memory that it holds besides weights, cache and activations
@@ -37,6 +38,19 @@ type Profile struct {
 	// take that are older than the one that the constants are of: it adds to the upper
 	// end of the interval alone.
 	Older float64
+}
+
+// Support is what an engine runs. A nil list is no limit.
+type Support struct {
+	Default    bool     // it is among the engines that are named to a user who named none
+	Families   []string // of models, by Hugging Face's model_type without _text
+	Not        []string // families that it does not run
+	Vendors    []string
+	Capability float64 // least compute capability of NVIDIA's GPUs
+	Integrated bool    // it runs on modules alone whose memory is the CPU's too: Jetson, DGX Spark
+	Weights    []unit.Format
+	Acts       []unit.Format // in which products run
+	KV         []unit.Format
 }
 
 // A Kernel is a kernel of an engine and the operators that it does.

@@ -5,6 +5,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // vllm is vLLM's V1 engine of 2026: asynchronous scheduling, chunked prefill, full CUDA
@@ -14,6 +15,7 @@ var vllm = graphed{profile: analytic.Profile{
 	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
 		"on an H200 and an H100 (experiments/h200-vllm); 3.5 GB from aiconfigurator's system tables",
 	Constants: vllmConstants, Reserve: 3.5e9, HostError: 0.5,
+	Support: vllmRuns,
 }, rows: vllmRows, pieces: 512, sampling: 30}
 
 // vllm2024 stands for releases up to mid-2024.
@@ -23,8 +25,17 @@ var vllm2024 = fused{profile: analytic.Profile{
 	Constants: func(c *roofline.Constants) {
 		setDefault(c, roofline.HostStep, 2.1e-3)
 	},
-	Older: older, Reserve: vllm.profile.Reserve,
+	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
 }}
+
+// vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)
+// and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, of
+// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers.
+var vllmRuns = analytic.Support{
+	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
+	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
+	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8},
+}
 
 // vllmConstants are those of vLLM's host, measured on 16 cores of a Xeon: steps of
 // llama3.2-1b, whose kernels take less than the host, and the launches of its prompts.
