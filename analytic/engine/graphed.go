@@ -16,6 +16,7 @@ type graphed struct {
 	rows     func(batch float64) (rows float64, ok bool) // of the graph that a decode step runs in, if one holds it
 	pieces   float64                                     // most tokens of a step whose kernels but attention are graphs
 	sampling float64                                     // small kernels from the logits to the next step's inputs
+	fusedKV  bool                                        // rotary embedding and cache write are one kernel
 }
 
 // Profile is what the engine adds to its kernels.
@@ -49,14 +50,8 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 func (e *graphed) lower(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	switch o.Type {
-	case analytic.Rotary: // norms of queries and keys are a kernel of their own
-		n := 1.0
-		if slices.ContainsFunc(o.Norms, func(n models.Norm) bool { return n.PerHead }) {
-			n++
-		}
-		l.Launch(i, roofline.Elementwise, n)
-	case analytic.CacheWrite:
-		l.Launch(i, roofline.Elementwise, 1)
+	case analytic.Rotary, analytic.CacheWrite:
+		e.rotary(l, i)
 	case analytic.Product:
 		e.product(l, i)
 	case analytic.TopK:
@@ -70,6 +65,25 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 	default:
 		lowerFused(l, i)
 	}
+}
+
+// rotary makes the kernels of rotary embedding and cache write. Norms of queries and keys
+// are a kernel of their own.
+func (e *graphed) rotary(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	if o.Type == analytic.CacheWrite {
+		if e.fusedKV {
+			lowerFused(l, i)
+			return
+		}
+		l.Launch(i, roofline.Elementwise, 1)
+		return
+	}
+	n := 1.0
+	if !e.fusedKV && slices.ContainsFunc(o.Norms, func(n models.Norm) bool { return n.PerHead }) {
+		n++
+	}
+	l.Launch(i, roofline.Elementwise, n)
 }
 
 // routing is the kernels of the choice of experts: gating, filling and the sum of the

@@ -6,15 +6,17 @@ import (
 	"llmprof/unit"
 )
 
-// tensorRT is TensorRT-LLM as measured by aiconfigurator's serving points.
-var tensorRT = fused{profile: analytic.Profile{
-	Name:   "tensorrt-llm",
-	Source: "host time of 0.6 ms a step fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0); 3.5 GB from its system tables",
-	Constants: func(c *roofline.Constants) {
-		setDefault(c, roofline.HostStep, 0.6e-3)
-	},
-	Reserve: 3.5e9, Support: tensorRTRuns,
-}}
+// tensorRT is TensorRT-LLM's PyTorch backend with its overlap scheduler and CUDA graphs.
+// No run of it alone is among the observations: its host's time is taken to be vLLM's.
+var tensorRT = graphed{profile: analytic.Profile{
+	Name: "tensorrt-llm",
+	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
+		"3.5 GB from aiconfigurator's system tables",
+	Constants: vllmConstants, Reserve: 3.5e9, HostError: 0.5, Support: tensorRTRuns,
+}, rows: exactRows, sampling: 10, fusedKV: true}
+
+// exactRows are graphs of every batch: cuda_graph_config.enable_padding is off by default.
+func exactRows(batch float64) (rows float64, ok bool) { return batch, true }
 
 // tensorRTRuns is read from the page of supported models of TensorRT-LLM 1.3.0rc20, of the
 // PyTorch backend, and its matrix of number formats.
@@ -32,9 +34,12 @@ var tensorRTRuns = analytic.Support{
 
 // tensorRT2024 stands for releases up to mid-2024.
 var tensorRT2024 = fused{profile: analytic.Profile{
-	Name:      "tensorrt-llm-2024",
-	Source:    "the constants of tensorrt-llm, for releases up to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
-	Constants: tensorRT.profile.Constants, Older: older, Reserve: tensorRT.profile.Reserve,
+	Name:   "tensorrt-llm-2024",
+	Source: "synchronous host time of 0.6 ms a step, fitted to aiconfigurator's TensorRT-LLM serving points (Apache-2.0), for releases up to mid-2024, which may take up to 1.8 times as long: taken as for vllm-2024",
+	Constants: func(c *roofline.Constants) {
+		setDefault(c, roofline.HostStep, 0.6e-3)
+	},
+	Older: older, Reserve: 3.5e9,
 	Support: analytic.Support{Vendors: []string{nvidia}, Capability: 7, Acts: tensorRTRuns.Acts, KV: tensorRTRuns.KV},
 }}
 
