@@ -249,6 +249,9 @@ func (p *Predictor) engineError(t *total) float64 {
 
 // request is what the first token takes beyond the steps of its prompt.
 func (p *Predictor) request() unit.Seconds {
+	if p.machine == nil {
+		return 0
+	}
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
 }
 
