@@ -20,8 +20,8 @@ type Parallelism struct {
 	GPUsPerNode  int // 0 for all in one node
 }
 
-// whole is p with every degree at least 1.
-func (p Parallelism) whole() Parallelism {
+// Whole is p with every degree at least 1.
+func (p Parallelism) Whole() Parallelism {
 	p.TP, p.PP, p.EP, p.DP = max(p.TP, 1), max(p.PP, 1), max(p.EP, 1), max(p.DP, 1)
 	p.MicroBatches = max(p.MicroBatches, 1)
 	if p.GPUsPerNode <= 0 {
@@ -76,7 +76,7 @@ func (p *Parallelism) check() error {
 			return fmt.Errorf("%s is %d: it must be from 1 to %d", d.name, d.n, maxGPUs)
 		}
 	}
-	w := p.whole()
+	w := p.Whole()
 	if n := float64(w.TP) * float64(w.PP) * float64(w.DP); n > maxGPUs {
 		return fmt.Errorf("tp × pp × dp is %.0f GPUs: at most %d are understood", n, maxGPUs)
 	}

@@ -203,3 +203,15 @@ type Stored struct {
 	Experts bool        // only the experts' matrices are quantized (gpt-oss)
 	Group   int         // weights that share a scale, 0 for a whole row or tensor
 }
+
+// HasExperts reports whether any layer routes its tokens.
+func (m *Model) HasExperts() bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if m.Layers[i].Blocks[j].Experts != nil {
+				return true
+			}
+		}
+	}
+	return false
+}

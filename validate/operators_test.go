@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
@@ -55,12 +56,12 @@ func TestOperators(t *testing.T) {
 		t.Fatalf("%+v", phases)
 	}
 	d := &phases[1]
-	lines := map[string]analytic.Line{}
+	lines := map[string]breakdown.Operator{}
 	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", Mode: "graph", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16", Load: Static})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := analytic.Explain(c)
+	report, err := breakdown.Explain(c)
 	if err != nil {
 		t.Fatal(err)
 	}

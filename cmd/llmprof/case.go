@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"llmprof"
-	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -78,7 +78,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if ans.Machine, err = ans.machine(runs); err != nil {
 		return nil, err
 	}
-	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {
+	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return nil, usageError{err}
 	}
 	if err := ans.unused(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	lowering "llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/measure/engine/native/cuda"
@@ -134,7 +135,7 @@ func TestProfileIsTheEngine(t *testing.T) {
 			r := estimate(t, &e.opt)
 			for what, c := range map[string]struct {
 				s     sequence
-				lines []analytic.Line
+				lines []breakdown.Operator
 			}{"prefill": {e.prefill, r.PrefillOps}, "decode": {e.decode, r.DecodeOps}} {
 				want := map[string]string{}
 				for i := range c.lines {
@@ -187,7 +188,7 @@ func divides(t *testing.T, config string, ranks int) bool {
 }
 
 // estimate is that of what an engine runs.
-func estimate(t *testing.T, o *Options) analytic.Report {
+func estimate(t *testing.T, o *Options) breakdown.Report {
 	t.Helper()
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
 	if err != nil {
@@ -211,7 +212,7 @@ func estimate(t *testing.T, o *Options) analytic.Report {
 			t.Fatal(err)
 		}
 	}
-	r, err := analytic.Explain(&analytic.Case{
+	r, err := breakdown.Explain(&analytic.Case{
 		Model: o.Model, Machine: machine, Scheme: scheme.For(&g),
 		Workload: analytic.Workload{Batch: o.Batch, Prompt: o.PromptLen, Gen: o.GenLen},
 		Parallel: analytic.Parallelism{TP: o.ranks()},
@@ -246,7 +247,7 @@ func theory(t *testing.T, o *Options) *analytic.Memory {
 func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
 	t.Helper()
 	r := estimate(t, &e.opt)
-	layers := func(lines []analytic.Line) map[string]int {
+	layers := func(lines []breakdown.Operator) map[string]int {
 		out := map[string]int{}
 		for i := range lines {
 			if lines[i].Name != "host" {

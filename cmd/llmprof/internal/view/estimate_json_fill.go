@@ -2,6 +2,7 @@ package view
 
 import (
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/models"
 	"llmprof/roofline"
 )
@@ -85,13 +86,13 @@ func memoryOf(m *analytic.Memory) memoryJSON {
 	return j
 }
 
-func (e *Estimate) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON {
+func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phaseJSON {
 	shown, _ := top(lines, e.Top)
 	j := &phaseJSON{
 		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Throttled: p.Throttled, Clock: p.Clock,
 		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
 	}
-	for _, l := range analytic.Layers(lines) {
+	for _, l := range breakdown.Layers(lines) {
 		j.Layers = append(j.Layers, layerSumJSON{
 			Name: l.Name, Count: l.Count, FLOPs: l.FLOPs, Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire,
 			Floor: l.Floor, Expected: l.Expected, Each: l.Expected.Times(1 / l.Count), Share: l.Share,
