@@ -82,6 +82,28 @@ func (l Linear) Params() int64 {
 	return n * int64(max(l.Times, 1))
 }
 
+// Parts is into how many different parts tp ranks cut l, or 0 if they cannot.
+// With fewer heads than ranks each head is held by several of them, as KV heads
+// are.
+func (l *Linear) Parts(tp int) int {
+	if l.Split == Replicated || tp == 1 {
+		return 1
+	}
+	n := l.Heads
+	if n == 0 {
+		if n = l.Out; l.Split == Rows {
+			n = l.In
+		}
+	}
+	switch {
+	case n%tp == 0:
+		return tp
+	case l.Split == Columns && l.Heads > 0 && tp%l.Heads == 0:
+		return l.Heads
+	}
+	return 0
+}
+
 // Split says how tensor parallelism cuts a Linear (Shoeybi et al. 2019,
 // Megatron-LM): by its outputs, by its inputs, or not at all.
 type Split uint8
