@@ -7,6 +7,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
 // Which models and batches have wide products, and that of rings for any sizes two stages
@@ -257,7 +258,7 @@ func TestSharedWgmmaAgainstReference(t *testing.T) {
 				continue // a quarter of its feed-forward is 160 wide
 			}
 			t.Run(fmt.Sprintf("%s/tp%d/%d/%d", name, c.tp, c.batch, c.oneShot), func(t *testing.T) {
-				opt := asHopper(Options{TP: c.tp, Seed: 7, Batch: c.batch, PromptLen: 3, GenLen: 4, oneShot: c.oneShot})
+				opt := asHopper(Options{TP: c.tp, Seed: 7, Sequences: workload.Sequences{Batch: c.batch, PromptLen: 3, GenLen: 4}, oneShot: c.oneShot})
 				team := openShared(t, config, opt)
 				e := team.Lead()
 				if gemm := e.stepGEMM(); gemm == nil || !gemm.isWgmma() || e.opt.fusesAllReduce(&e.shape) != (c.oneShot == always) {
@@ -274,7 +275,7 @@ func TestSharedWgmmaAgainstReference(t *testing.T) {
 // A decode step by wide products.
 func TestWgmmaAgainstReference(t *testing.T) {
 	emulate.Device(t)
-	opt := asHopper(Options{Seed: 7, PromptLen: 5, GenLen: 3})
+	opt := asHopper(Options{Seed: 7, Sequences: workload.Sequences{PromptLen: 5, GenLen: 3}})
 	type variant struct {
 		batch int
 		fp16  bool

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
 // mixture is the feed-forward of a mixture of experts.
@@ -253,7 +254,7 @@ func (b *moeBench) step(rows int, normed bool) {
 
 // engine is as much of one as queues the experts.
 func (b *moeBench) engine(rows int) *Engine {
-	e := &Engine{opt: Options{Batch: rows, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
+	e := &Engine{opt: Options{Sequences: workload.Sequences{Batch: rows}, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
 	e.shape.eps = 1e-5
 	return e
 }

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/roofline"
+	"llmprof/workload"
 )
 
 // deepMixture has layers enough that the streams of all tokens turn alike, where nothing
@@ -19,7 +20,7 @@ const deepMixture = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_s
 // hit is how many experts the tokens of a random prompt choose in the last layer.
 func hit(t *testing.T, layers, tokens int, spread bool) int {
 	t.Helper()
-	e := open(t, fmt.Sprintf(deepMixture, layers), Options{Seed: 7, Batch: 1, PromptLen: tokens, GenLen: 1, Spread: spread})
+	e := open(t, fmt.Sprintf(deepMixture, layers), Options{Seed: 7, Sequences: workload.Sequences{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
 	if err := e.SetPrompts(randomPrompts(3, 1, tokens, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +56,6 @@ func TestSpread(t *testing.T) {
 
 // Tokens and scores with a large embedding are the plain model's with it.
 func TestSpreadIsTheModels(t *testing.T) {
-	opt := Options{Seed: 7, Batch: 2, PromptLen: 9, GenLen: 3, Spread: true}
+	opt := Options{Seed: 7, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 3}, Spread: true}
 	compare(t, open(t, tinyQwen3MoE, opt), referenceOf(t, tinyQwen3MoE, opt), opt.GenLen)
 }

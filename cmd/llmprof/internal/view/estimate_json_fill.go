@@ -5,6 +5,7 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/workload"
 )
 
 // Document is the estimate for programs.
@@ -16,7 +17,7 @@ func (e *Estimate) Document() *EstimateDocument {
 		Schema: EstimateSchema, Model: modelOf(e.Model),
 		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source},
 		Workload: workloadJSON{
-			Batch: w.Batch, PromptLen: w.Prompt, GenLen: w.Gen, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
+			Sequences: workload.Sequences{Batch: w.Batch, PromptLen: w.Prompt, GenLen: w.Gen}, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: runs,
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
