@@ -50,7 +50,7 @@ func (a *app) configValidate() *cobra.Command {
 					failed++
 				}
 			}
-			err = o.write(a, result{
+			err = o.write(a, forms{
 				page:  func() *render.Document { return experimentsPage(checks) },
 				table: func() *render.Table { return mistakeTable(checks) },
 				data:  func() any { return checks },

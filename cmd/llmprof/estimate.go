@@ -120,5 +120,5 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 			a.logf("%s", line)
 		}
 	}
-	return q.output.write(a, result{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
+	return q.output.write(a, forms{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
 }

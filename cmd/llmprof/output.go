@@ -28,7 +28,7 @@ type output struct {
 }
 
 // A result is what a command found out, in the forms it can be written in.
-type result struct {
+type forms struct {
 	page  func() *render.Document
 	table func() *render.Table
 	data  func() any
@@ -83,7 +83,7 @@ func (o *output) check() error {
 }
 
 // write renders the whole result before the first byte goes out.
-func (o *output) write(a *app, r result) error {
+func (o *output) write(a *app, r forms) error {
 	var b bytes.Buffer
 	var err error
 	switch o.format {
