@@ -27,7 +27,7 @@ type output struct {
 	binary bool
 }
 
-// A result is what a command found out, in the forms it can be written in.
+// forms is what a command found out, in the forms it can be written in.
 type forms struct {
 	page  func() *render.Document
 	table func() *render.Table
