@@ -163,7 +163,7 @@ func TestKernelQuantize(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
-		s.quant, s.sandwich = q, true // TestKernelQuantizedGEMM's program
+		s.quant, s.outputNorm = q, true // TestKernelQuantizedGEMM's program
 		t.Run(q.String(), func(t *testing.T) {
 			both(t, s, func(b *bench) {
 				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
@@ -189,7 +189,7 @@ func TestKernelQuantize(t *testing.T) {
 func TestKernelArrange(t *testing.T) {
 	t.Parallel()
 	s := plain
-	s.quant, s.sandwich = FP8, true // TestKernelQuantizedGEMM's program
+	s.quant, s.outputNorm = FP8, true // TestKernelQuantizedGEMM's program
 	both(t, s, func(b *bench) {
 		const n, k = 4, 64
 		raw := make([]uint8, n*k)
@@ -213,7 +213,7 @@ func TestKernelArrange(t *testing.T) {
 func TestKernelQuantizedGEMM(t *testing.T) {
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
-		s.quant, s.sandwich = q, true
+		s.quant, s.outputNorm = q, true
 		t.Run(q.String(), func(t *testing.T) {
 			t.Parallel()
 			if q == FP8 {

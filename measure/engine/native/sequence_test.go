@@ -62,7 +62,7 @@ const windowed = `{"model_type":"mistral","hidden_size":512,"intermediate_size":
 	"num_key_value_heads":1,"head_dim":128,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":4096}`
 
-// mixed is a Qwen2 of which one layer has a window and one has none.
+// mixedQwen2 is a Qwen2 of which one layer has a window and one has none.
 const mixedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1216,"num_hidden_layers":2,"num_attention_heads":7,
 	"num_key_value_heads":1,"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu","rms_norm_eps":1e-6,
 	"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":true,"sliding_window":2048,"max_window_layers":1}`
@@ -115,9 +115,8 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 }
 
-// What the engine does within another operator's kernel is what its profile says
-// (analytic/engine), at the batches around the limits too: an operator that is
-// charged as a kernel of its own is one.
+// The engine fuses the operators that its profile (analytic/engine) says it fuses, at the
+// batches around the limits too, and launches a kernel for each of the others.
 func TestProfileIsTheEngine(t *testing.T) {
 	configs := maps.Clone(tiny())
 	for name, config := range shareable() {
@@ -296,13 +295,13 @@ func TestLaunchOrder(t *testing.T) {
 	layer = []string{"wgmma_norm_64", "attention_decode", "wgmma_residual_64", "wgmma_swiglu_64", "wgmma_residual_64"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wgmma_head_64", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
-		t.Errorf("decode by wide products (-want +got):\n%s", diff)
+		t.Errorf("decode by wgmma GEMMs (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, shareable()["llama"], Options{Sequences: workload.Sequences{Batch: 17, PromptLen: 30, GenLen: 8}, TP: 2})
 	layer = []string{"wgmma_norm_32", "attention_decode", "wgmma_all_reduce_32", "wgmma_swiglu_32", "wgmma_all_reduce_32"}
 	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wgmma_head_32", "sampling_shared"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
-		t.Errorf("decode of a rank by wide products (-want +got):\n%s", diff)
+		t.Errorf("decode of a rank by wgmma GEMMs (-want +got):\n%s", diff)
 	}
 	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 65, PromptLen: 500, GenLen: 8}})
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
@@ -315,8 +314,8 @@ func TestLaunchOrder(t *testing.T) {
 	}
 }
 
-// All kernels of a step by own products start early but the first: what those behind it
-// read before they wait (weights, the cache, positions) the step before has written.
+// All kernels of a step by the engine's own GEMMs but the first start early (PDL): what they
+// read before they wait (weights, the cache, positions) was written by the step before.
 func TestStepsStartLate(t *testing.T) {
 	configs := maps.Clone(tiny())
 	configs["windowed"], configs["mixed"] = windowed, mixedQwen2

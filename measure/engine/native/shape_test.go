@@ -27,7 +27,7 @@ func TestSplits(t *testing.T) {
 	}
 	for _, c := range []struct{ batch, capacity, want int }{{17, 1056, 2}, {32, 1056, 2}, {33, 1056, 2}, {34, 1056, 1}, {32, 255, 1}, {64, 1056, 1}} {
 		if got := splitsBesideWgmma(s, c.batch, c.capacity, 132); got != c.want {
-			t.Errorf("beside wide products, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
+			t.Errorf("beside wgmma GEMMs, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
 		}
 	}
 	for _, sms := range []int{1, 16, 108, 132, 188} {

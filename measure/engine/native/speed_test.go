@@ -268,8 +268,8 @@ func (m *meter) prefillOperators(e *Engine) {
 	m.must(r.Close())
 }
 
-// spread reports whether the embeddings of the model are large, as measurements have those
-// of a mixture.
+// spread reports whether the embeddings of the model are large, as measurements of MoE
+// models have them.
 func (m *meter) spread() bool {
 	return strings.Contains(m.model, "num_experts") && os.Getenv("LLMPROF_NATIVE_SPEED_SPREAD") != "0"
 }
@@ -289,7 +289,7 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 		sh, err := whole.shape(0)
 		m.must(err)
 		if opt.wgmma = wgmmaGEMMs(&sh, batch, 132); opt.wgmma == nil {
-			m.t.Fatalf("no wide products of batch %d", batch)
+			m.t.Fatalf("no wgmma GEMMs of batch %d", batch)
 		}
 		parseWide(m.t, &opt.wgmma[0].wgmma, rings)
 	} else if shape != "" {

@@ -438,7 +438,7 @@ func TestOneShotBytes(t *testing.T) {
 	}
 }
 
-// Products post their sums where the estimate says so.
+// GEMMs do their all-reduce themselves where the estimate says so.
 func TestPostsAsEstimated(t *testing.T) {
 	for _, ranks := range []int{2, 4, 8} {
 		for batch := 1; batch <= 65; batch++ {

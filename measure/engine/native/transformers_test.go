@@ -208,8 +208,8 @@ func TestReferenceIsTransformers(t *testing.T) {
 
 // TestGPUIsTransformers holds the engine itself against transformers, on real
 // checkpoints: short prompts and one of 4096 tokens, batches 1 and 8, 64 steps.
-// Transformers is given the tokens that the engine chose, so that what is told
-// apart is a score and not a choice between two that tie.
+// Transformers is given the tokens that the engine chose, so that scores are compared and
+// not choices between two tokens that tie.
 func TestGPUIsTransformers(t *testing.T) {
 	emulate.Device(t)
 	t.Parallel()
