@@ -15,7 +15,7 @@ type Case struct {
 	Machine  *Machine
 	Workload Workload
 	Parallel Parallelism
-	Scheme   Scheme
+	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
 }
 
@@ -27,6 +27,7 @@ type Span struct{ Floor, Expected, Low, High unit.Seconds }
 type Phase struct {
 	Floor, Expected unit.Seconds
 	Throttled       unit.Seconds // of Expected, what the GPU's power limit costs
+	Raised          unit.Seconds // of Expected, what the batch takes no less than a smaller one
 	Clock           float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
 	Bound           roofline.Bound
 	Bounds          [roofline.NumBounds]unit.Seconds // expected time by what bounds it
@@ -36,8 +37,6 @@ type Phase struct {
 	Traffic         unit.Bytes                       // between memory and one rank of each stage
 	Compulsory      unit.Bytes                       // of it, weights, cache and state
 	Wire            unit.Bytes                       // that one rank of each stage sends
-
-	raised unit.Seconds // of Expected, what the batch takes no less than a smaller one
 }
 
 // An Estimate is the answer to a Case.
@@ -71,7 +70,7 @@ func (c *Case) Check() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.Workload.check(c.Parallel.whole().MicroBatches)
+	return c.Workload.check(c.Parallel.Whole().MicroBatches)
 }
 
 // checkSplit is Check without the machine and the workload.
@@ -79,13 +78,13 @@ func (c *Case) checkSplit() error {
 	if c.Model == nil {
 		return fmt.Errorf("no model is given")
 	}
-	if err := c.Scheme.check(); err != nil {
+	if err := c.Scheme.Check(); err != nil {
 		return err
 	}
 	if err := c.Parallel.check(); err != nil {
 		return err
 	}
-	par := c.Parallel.whole()
+	par := c.Parallel.Whole()
 	return par.checkModel(c.Model)
 }
 
@@ -97,7 +96,7 @@ func (c *Case) check() error {
 	if c.Machine == nil {
 		return fmt.Errorf("no machine is given")
 	}
-	par, g := c.Parallel.whole(), c.Machine.GPU
+	par, g := c.Parallel.Whole(), c.Machine.GPU
 	together := par.TP * par.PP * par.expertReplicas() // GPUs that talk to each other
 	if near := min(together, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
@@ -136,13 +135,10 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 
 // phases sums the steps of prefill and of decode, of one micro-batch.
 func (p *Predictor) phases(w *Workload) (prefill, decode total) {
-	st := p.template()
-	st.Batch, st.Cache = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.context())
 	r := run{p: p, budget: maxSteps}
-	prefill = r.prefill(w, st)
+	prefill = r.prefill(w)
 	if w.Gen > 1 {
-		st.Past = float64(w.Prompt)
-		decode = r.sum(st, 1, float64(w.Gen-1))
+		decode = r.sum(p.FirstDecode(w), 1, float64(w.Gen-1))
 	}
 	return prefill, decode
 }
@@ -157,23 +153,11 @@ func (p *Predictor) limit(t *total, prefill bool) {
 	t.pipeline(float64(p.par.MicroBatches), prefill)
 }
 
-// prefill sums the chunks of the prompt; the LM head runs in the last, unless
-// it runs on every position.
-func (r *run) prefill(w *Workload, st Step) (all total) {
-	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
-	whole := (fresh - 1) / chunk // chunks before the last
-	st.Past, st.New, st.Logits = float64(w.CachedPrefix), float64(chunk), 0
-	if w.AllLogits {
-		st.Logits = st.New
-	}
-	if whole > 0 {
-		all = r.sum(st, st.New, float64(whole))
-	}
-	st.Past += float64(whole * chunk)
-	st.New = float64(fresh - whole*chunk)
-	st.Logits = 1
-	if w.AllLogits {
-		st.Logits = st.New
+// prefill sums the chunks of the prompt.
+func (r *run) prefill(w *Workload) (all total) {
+	full, n, st := r.p.Chunks(w)
+	if n > 0 {
+		all = r.sum(full, full.New, float64(n))
 	}
 	last := r.p.step(&st)
 	all.add(&last, 1)
@@ -223,7 +207,7 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 // phase is share of a total.
 func phase(t *total, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, raised: t.raised.Times(share),
+		Floor: t.least.Times(share), Expected: t.expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
 		FLOPs: t.model.Times(share), Executed: t.work.FLOPs.Times(share), Vector: t.work.Vector.Times(share),
 		Traffic: t.work.Traffic().Times(share), Compulsory: t.work.Compulsory().Times(share),
 		Wire: (t.work.Wire + t.work.NodeWire).Times(share),
@@ -261,14 +245,4 @@ func (p *Predictor) span(floor, expected unit.Seconds, off float64) Span {
 		Floor: floor, Expected: max(expected, floor),
 		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Profile().Older), floor),
 	}
-}
-
-// parts returns the scheme of the dense matrices and that of what is never
-// quantized.
-func (s *Scheme) parts() (dense, plain Scheme) {
-	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV}
-	if s.Experts {
-		return plain, plain
-	}
-	return *s, plain
 }

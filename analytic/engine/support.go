@@ -13,7 +13,7 @@ import (
 
 // Runs tells why an engine cannot run a model with a scheme on a GPU, and which engines
 // can; nil if it can.
-func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *analytic.Scheme) error {
+func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme) error {
 	p := e.Profile()
 	why := refusal(&p.Support, m, g, s)
 	if why == "" {
@@ -33,7 +33,7 @@ func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *analytic.Schem
 
 // Default is the engine that is taken where none is named: vllm where it runs the model
 // on the GPU, else the first that does, else vllm, which tells why it does not.
-func Default(m *models.Model, g *hardware.GPU, s *analytic.Scheme) analytic.Engine {
+func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) analytic.Engine {
 	for _, e := range all() {
 		if p := e.Profile(); p.Support.Default && refusal(&p.Support, m, g, s) == "" {
 			return e
@@ -43,7 +43,7 @@ func Default(m *models.Model, g *hardware.GPU, s *analytic.Scheme) analytic.Engi
 }
 
 // refusal says what an engine does not run, "" if it runs all.
-func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *analytic.Scheme) string {
+func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *models.Scheme) string {
 	family := strings.TrimSuffix(m.Family, "_text")
 	switch {
 	case s.Families != nil && !slices.Contains(s.Families, family), slices.Contains(s.Not, family):

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"llmprof"
-	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -54,7 +53,7 @@ func TestRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := analytic.ParseScheme(x.weights)
+		s, err := models.ParseScheme(x.weights)
 		if err != nil {
 			t.Fatal(err)
 		}

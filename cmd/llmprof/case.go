@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -78,7 +79,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if ans.Machine, err = ans.machine(runs); err != nil {
 		return nil, err
 	}
-	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {
+	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return nil, usageError{err}
 	}
 	if err := ans.unused(); err != nil {
@@ -128,11 +129,11 @@ func (a *app) model(ctx context.Context, name string, offline bool) (*models.Mod
 // published checkpoint has, and notes why.
 func (ans *answer) chooseScheme() error {
 	q := ans.q
-	s, stored := analytic.StoredScheme(ans.Model), ans.Model.Stored
+	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
 	switch {
 	case q.weights != "":
 		var err error
-		if s, err = analytic.ParseScheme(q.weights); err != nil {
+		if s, err = models.ParseScheme(q.weights); err != nil {
 			return err
 		}
 		ans.SchemeReason = "as asked for"

@@ -16,7 +16,7 @@ import (
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
-	sandwich                                              bool // The output of a block is normed.
+	outputNorm                                            bool // The output of a block is normed.
 	window                                                int  // the shortest, 0 for none
 	sliding                                               bool // The context is longer than a window.
 	eps                                                   float32
@@ -131,7 +131,7 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	next.qkNorm = false
 	for _, n := range att.Norms {
 		next.qkNorm = next.qkNorm || n.Name == "q_norm" && n.Width == a.KeyDim
-		next.sandwich = next.sandwich || n.Name == "post_attention_layernorm"
+		next.outputNorm = next.outputNorm || n.Name == "post_attention_layernorm"
 	}
 	next.layers += l.Count
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {
