@@ -87,7 +87,7 @@ func (v *validation) section(files bool) (report.Section, error) {
 	s.Parts = []report.Part{
 		{Block: statement},
 		{Block: v.summaryTable("Error in %, of observations that nothing was fitted on", false)},
-		{Block: v.summaryTable("Scored apart: a constant was fitted on these", true)},
+		{Block: v.summaryTable("Scored separately: a constant was fitted on these", true)},
 	}
 	for _, draw := range []struct {
 		name   string

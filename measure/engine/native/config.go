@@ -15,7 +15,7 @@ import (
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
-	outputNorm                                              bool // The output of a block is normed.
+	outputNorm                                            bool // The output of a block is normed.
 	window                                                int  // the shortest, 0 for none
 	sliding                                               bool // The context is longer than a window.
 	eps                                                   float32
