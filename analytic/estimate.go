@@ -153,14 +153,12 @@ func (p *Predictor) limit(t *total, prefill bool) {
 	t.pipeline(float64(p.par.MicroBatches), prefill)
 }
 
-// prefill sums the chunks of the prompt.
+// prefill sums the steps of the prompts.
 func (r *run) prefill(w *Workload) (all total) {
-	full, n, st := r.p.Chunks(w)
-	if n > 0 {
-		all = r.sum(full, full.New, float64(n))
+	for _, group := range r.p.Prefill(w) {
+		sum := r.sum(group.First, group.First.New, float64(group.Steps))
+		all.add(&sum, group.Times)
 	}
-	last := r.p.step(&st)
-	all.add(&last, 1)
 	all.waitsForHost(r.p.request())
 	return all
 }

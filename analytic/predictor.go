@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"math"
 	"sync"
 
 	"llmprof/models"
@@ -61,18 +62,50 @@ func (p *Predictor) at(w *Workload, past int) Step {
 // follows has one more token past.
 func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.Prompt) }
 
-// Chunks are the steps of a prefill of one micro-batch: n like full, each Past the one
-// before by New, and the last. The LM head runs in the last, unless it runs on every
-// position.
-func (p *Predictor) Chunks(w *Workload) (full Step, n int, last Step) {
-	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
-	n = (fresh - 1) / chunk
-	full, last = p.at(w, w.CachedPrefix), p.at(w, w.CachedPrefix+n*chunk)
-	full.New, full.Logits, last.New = float64(chunk), 0, float64(fresh-n*chunk)
+// A Run is a number of steps like its first, each Past the one before by New, that is
+// repeated for several groups of sequences.
+type Run struct {
+	First Step
+	Steps int
+	Times float64
+}
+
+// Prefill is the steps of a prefill of one micro-batch: of groups of sequences as large as
+// a step's budget of tokens allows, chunk by chunk. The LM head runs in the last of a
+// group, unless it runs on every position.
+func (p *Predictor) Prefill(w *Workload) []Run {
+	st := p.at(w, w.CachedPrefix)
+	size, chunk := w.steps(st.Batch, p.budget())
+	groups := math.Floor(st.Batch / size)
+	runs := p.group(nil, w, size, chunk, groups)
+	if rest := st.Batch - groups*size; rest > 0 {
+		runs = p.group(runs, w, rest, chunk, 1)
+	}
+	return runs
+}
+
+// group appends the prefill of times groups of so many sequences.
+func (p *Predictor) group(runs []Run, w *Workload, sequences, chunk, times float64) []Run {
+	fresh := w.Prompt - w.CachedPrefix
+	n := (fresh - 1) / int(chunk)
+	full, last := p.at(w, w.CachedPrefix), p.at(w, w.CachedPrefix+n*int(chunk))
+	full.Batch, last.Batch = sequences, sequences
+	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
 	if w.AllLogits {
 		full.Logits, last.Logits = full.New, last.New
 	}
-	return full, n, last
+	if n > 0 {
+		runs = append(runs, Run{full, n, times})
+	}
+	return append(runs, Run{last, 1, times})
+}
+
+// budget is how many tokens a step of the engine takes at most, 0 for no limit.
+func (p *Predictor) budget() int {
+	if p.machine == nil {
+		return 0
+	}
+	return p.machine.Engine.Profile().Budget
 }
 
 // A Visit sees the kernels of a part of a step with what they cost.

@@ -9,6 +9,7 @@ type Workload struct {
 	Prompt       int  // tokens of each prompt
 	Gen          int  // tokens generated for each, the first by the prefill
 	Chunk        int  // most prompt tokens of one prefill step; 0 for all of them
+	Budget       int  // most tokens of one step of all sequences together; 0 for the engine's default
 	CachedPrefix int  // leading prompt tokens whose KV is in the cache already
 	AllLogits    bool // the LM head runs on every prompt position, not on the last alone
 }
@@ -27,6 +28,8 @@ func (w *Workload) check(microBatches int) error {
 		return fmt.Errorf("generated length is %d: it must be from 1 to %d (the prefill yields the first token)", w.Gen, maxTokens)
 	case w.Chunk < 0:
 		return fmt.Errorf("chunk is %d: it must be positive, or 0 for a prefill in one step", w.Chunk)
+	case w.Budget < 0:
+		return fmt.Errorf("budget of a step is %d tokens: it must be positive, or 0 for the engine's default", w.Budget)
 	case w.CachedPrefix < 0 || w.CachedPrefix >= w.Prompt:
 		return fmt.Errorf("cached prefix is %d of a prompt of %d: it must be from 0 to %d (the last token has to run to predict the next)",
 			w.CachedPrefix, w.Prompt, w.Prompt-1)
@@ -36,13 +39,21 @@ func (w *Workload) check(microBatches int) error {
 	return nil
 }
 
-// chunk is the most tokens of a sequence that one prefill step takes.
-func (w *Workload) chunk() int {
+// steps is how many sequences of a batch a prefill step takes, and how many tokens of each,
+// where a step has at most budget tokens; 0 is no limit.
+func (w *Workload) steps(batch float64, budget int) (sequences, tokens float64) {
 	fresh := w.Prompt - w.CachedPrefix
-	if w.Chunk == 0 || w.Chunk > fresh {
-		return fresh
+	if w.Chunk > 0 {
+		fresh = min(fresh, w.Chunk)
 	}
-	return w.Chunk
+	if w.Budget > 0 {
+		budget = w.Budget
+	}
+	if budget == 0 {
+		return batch, float64(fresh)
+	}
+	fresh = min(fresh, budget)
+	return min(batch, float64(budget/fresh)), float64(fresh)
 }
 
 // Context is the longest context of a sequence, prompt and answer.
