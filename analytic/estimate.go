@@ -156,8 +156,10 @@ func (p *Predictor) limit(t *total, prefill bool) {
 // prefill sums the steps of the prompts.
 func (r *run) prefill(w *Workload) (all total) {
 	for _, group := range r.p.Prefill(w) {
-		sum := r.sum(group.First, group.First.New, float64(group.Steps))
-		all.add(&sum, group.Times)
+		if group.Steps > 0 {
+			sum := r.sum(group.First, group.First.New, float64(group.Steps))
+			all.add(&sum, group.Times)
+		}
 	}
 	all.waitsForHost(r.p.request())
 	return all

@@ -42,13 +42,13 @@ const ncclBytes = unit.Bytes(0.39e9)
 // memory sums what a workload needs on one GPU.
 func (p *Predictor) memory(w *Workload) (m Memory) {
 	f, batch, logits := &p.footprint, float64(w.Batch), 1.0
-	together, tokens := w.steps(batch, p.budget())
+	most, tokens := w.step(p.budget())
 	if w.AllLogits {
 		logits = tokens
 	}
 	kv, act := f.cached(float64(w.Context())), p.alive(tokens, logits)
 	m.Weights, m.Reserve = f.fixed, f.reserve
-	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(together)
+	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(min(batch, most))
 	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
 	if p.machine == nil {
 		return m
@@ -57,7 +57,6 @@ func (p *Predictor) memory(w *Workload) (m Memory) {
 	m.Usable = m.Capacity.Times(p.machine.Utilization)
 
 	left := m.Usable - m.Weights - m.Reserve
-	most, _ := w.steps(math.MaxInt32, p.budget())
 	m.MaxBatch = howMany(left, kv+f.state, act, most)
 	m.MaxPrefillBatch = howMany(left, f.cached(float64(w.Prompt))+f.state, act, most)
 	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(1, 1), 0, 0)

@@ -70,34 +70,28 @@ type Run struct {
 	Times float64
 }
 
-// Prefill is the steps of a prefill of one micro-batch: of groups of sequences as large as
-// a step's budget of tokens allows, chunk by chunk. The LM head runs in the last of a
-// group, unless it runs on every position.
-func (p *Predictor) Prefill(w *Workload) []Run {
-	st := p.at(w, w.CachedPrefix)
-	size, chunk := w.steps(st.Batch, p.budget())
-	groups := math.Floor(st.Batch / size)
-	runs := p.group(nil, w, size, chunk, groups)
-	if rest := st.Batch - groups*size; rest > 0 {
-		runs = p.group(runs, w, rest, chunk, 1)
+// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: those before the
+// last, if there are any, and the last. The LM head runs in the last, unless it runs on
+// every position. A batch that a step's budget of tokens does not hold prefills in equal
+// groups; an engine fills its steps and splits a prompt between two of them, which is the
+// same work in as many steps.
+func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
+	full := p.at(w, w.CachedPrefix)
+	most, chunk := w.step(p.budget())
+	groups := math.Ceil(full.Batch / most)
+	if groups == 0 {
+		groups = 1
 	}
-	return runs
-}
-
-// group appends the prefill of times groups of so many sequences.
-func (p *Predictor) group(runs []Run, w *Workload, sequences, chunk, times float64) []Run {
 	fresh := w.Prompt - w.CachedPrefix
 	n := (fresh - 1) / int(chunk)
-	full, last := p.at(w, w.CachedPrefix), p.at(w, w.CachedPrefix+n*int(chunk))
-	full.Batch, last.Batch = sequences, sequences
+	last := p.at(w, w.CachedPrefix+n*int(chunk))
+	full.Batch /= groups
+	last.Batch = full.Batch
 	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
 	if w.AllLogits {
 		full.Logits, last.Logits = full.New, last.New
 	}
-	if n > 0 {
-		runs = append(runs, Run{full, n, times})
-	}
-	return append(runs, Run{last, 1, times})
+	return [2]Run{{full, n, groups}, {last, 1, groups}}
 }
 
 // budget is how many tokens a step of the engine takes at most, 0 for no limit.

@@ -1,6 +1,9 @@
 package analytic
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // A Workload is what is asked of the engine: Batch equal sequences in each
 // data-parallel replica, started together.
@@ -39,9 +42,9 @@ func (w *Workload) check(microBatches int) error {
 	return nil
 }
 
-// steps is how many sequences of a batch a prefill step takes, and how many tokens of each,
-// where a step has at most budget tokens; 0 is no limit.
-func (w *Workload) steps(batch float64, budget int) (sequences, tokens float64) {
+// step is how many sequences a prefill step takes at most, where it has at most budget
+// tokens, and how many tokens of each; a budget of 0 is no limit.
+func (w *Workload) step(budget int) (sequences, tokens float64) {
 	fresh := w.Prompt - w.CachedPrefix
 	if w.Chunk > 0 {
 		fresh = min(fresh, w.Chunk)
@@ -50,10 +53,10 @@ func (w *Workload) steps(batch float64, budget int) (sequences, tokens float64) 
 		budget = w.Budget
 	}
 	if budget == 0 {
-		return batch, float64(fresh)
+		return math.Inf(1), float64(fresh)
 	}
 	fresh = min(fresh, budget)
-	return min(batch, float64(budget/fresh)), float64(fresh)
+	return float64(budget) / float64(fresh), float64(fresh)
 }
 
 // Context is the longest context of a sequence, prompt and answer.
