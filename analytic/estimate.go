@@ -161,6 +161,7 @@ func (r *run) prefill(w *Workload) (all total) {
 	}
 	last := r.p.step(&st)
 	all.add(&last, 1)
+	all.waitsForHost(r.p.request())
 	return all
 }
 
@@ -169,11 +170,11 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	cal, par := &p.machine.Cal, &p.par
 	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = p.span(prefill.least, prefill.expected, cal.PrefillError+p.engineError(prefill, false))
+	e.TTFT = p.span(prefill.least, prefill.expected, cal.PrefillError+p.engineError(prefill))
 	e.TTLT = e.TTFT
 	if w.Gen > 1 {
 		e.Decode = phase(decode, 1/float64(w.Gen-1))
-		off := cal.DecodeError + p.engineError(decode, true)
+		off := cal.DecodeError + p.engineError(decode)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.expected, off)
 		e.TTLT.Floor += all.Floor
@@ -220,19 +221,22 @@ func phase(t *total, share float64) Phase {
 	return p
 }
 
-// engineError is what the engine adds to the error of a phase. Launches by the host
-// count as far as they could fill it: a slower host makes no longer prefill of one
-// that the GPU takes much longer for.
-func (p *Predictor) engineError(t *total, decode bool) float64 {
-	m, e := p.machine, p.machine.Engine.Profile()
-	launch := m.seconds(roofline.HostLaunch)
-	switch {
-	case m.hostKnown: // it was measured where it runs
+// engineError is what the engine adds to the error of a phase: what a slower host would
+// add to it. A host that the GPU's work hides adds nothing until it takes longer.
+func (p *Predictor) engineError(t *total) float64 {
+	e := p.machine.Engine.Profile()
+	if p.machine.hostKnown { // it was measured where it runs
 		return 0
-	case launch == 0 || (e.Graph && decode):
-		return e.Error
 	}
-	return e.Error * min(float64(launch.Times(t.launches)/t.expected), 1)
+	return e.Error + max(float64(t.host.Times(1+e.HostError)/t.expected)-1, 0)
+}
+
+// request is what the first token takes beyond the steps of its prompt.
+func (p *Predictor) request() unit.Seconds {
+	if p.machine == nil {
+		return 0
+	}
+	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
 }
 
 // span is the expected time with its interval, which the floor cuts off.

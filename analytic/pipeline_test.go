@@ -99,7 +99,7 @@ func TestPipelineFloorHasTheHead(t *testing.T) {
 // after the other.
 func TestPipelineWaitsForHost(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "h100", 16, 1)
-	c.Machine = casetest.Machine(t, "h100", "vllm")
+	c.Machine = casetest.Machine(t, "h100", "vllm-2024")
 	c.Parallel.PP, c.Parallel.MicroBatches = 4, 16
 	e := predict(t, c)
 	near(t, "TPOT", e.TPOT.Expected, unit.Seconds(16*c.Machine.Cal.Constants[roofline.HostStep]), 1e-9)

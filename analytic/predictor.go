@@ -101,23 +101,23 @@ func (p *Predictor) walk(s *Step, see Visit) (t total) {
 	}
 	p.part(&t, l, PartLast, s.appendLast(l.Ops[:0]), see)
 	if p.machine != nil {
-		p.time(&t, &l.parts, s.Decode())
+		p.time(&t, &l.parts, s)
 	}
 	rooms.Put(l)
 	return t
 }
 
 // time sums the times of the parts of a step, and adds those of the host.
-func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, decode bool) {
+func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, s *Step) {
 	for i := range parts {
 		t.timing.add(&parts[i], 1)
 	}
-	p.launch(t, &t.timing, decode)
+	p.launch(t, &t.timing, s)
 	host := p.machine.seconds(roofline.HostStep)
 	if p.par.MicroBatches > 1 {
 		t.stages(parts, p.par.PP, p.layers)
 		for i := range t.stage {
-			p.launch(t, &t.stage[i], decode)
+			p.launch(t, &t.stage[i], s)
 		}
 		t.stage[len(t.stage)-1].waitsForHost(host)
 	}
@@ -191,22 +191,37 @@ func (t *total) raise(own, small *timing, limit float64) {
 	}
 }
 
-// launch adds to the time of a stage what the host's launches take longer than the GPU
-// takes for the kernels, unless a graph has them all. Where the host is ahead of the GPU,
-// a kernel still begins later than one of a graph does.
-func (p *Predictor) launch(t *total, stage *timing, decode bool) {
+// launch adds to the time of a stage what the host takes longer than the GPU takes for
+// the kernels. Where the host is ahead of the GPU, a kernel still begins later than one
+// of a graph does.
+func (p *Predictor) launch(t *total, stage *timing, s *Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
 	t.mark(stage.floor.Slowest())
-	if decode && m.Engine.Profile().Graph {
-		return
+	stage.host = p.host(stage.launches, s)
+	if stage.host > stage.expected {
+		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
+		t.mark(1 | stage.hide(stage.host-stage.expected))
+		stage.expected = stage.host
 	}
-	if launch := m.seconds(roofline.HostLaunch).Times(stage.launches); launch > stage.expected {
-		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: launch}
-		t.mark(1 | stage.hide(launch-stage.expected))
-		stage.expected = launch
+	if !s.Decode() || !m.Engine.Profile().Graph {
+		stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
 	}
-	stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
+}
+
+// host is how long the host takes for a step while the GPU works: launches, and with
+// asynchronous scheduling what a decode step takes besides. What the first step of a
+// prompt takes besides cannot be hidden.
+func (p *Predictor) host(launches float64, s *Step) unit.Seconds {
+	m := p.machine
+	if !s.Decode() {
+		return m.seconds(roofline.HostLaunch).Times(launches)
+	}
+	async := m.seconds(roofline.HostAsync) + m.seconds(roofline.HostSequence).Times(s.Batch)
+	if m.Engine.Profile().Graph {
+		return async
+	}
+	return async + m.seconds(roofline.HostLaunch).Times(launches)
 }
 
 // waitsForHost adds time of the host.

@@ -18,7 +18,8 @@ type total struct {
 type timing struct {
 	floor    roofline.Floor
 	least    unit.Seconds // the floor of each step, summed
-	launches float64
+	launches float64      // by the host
+	host     unit.Seconds // that it takes, hidden or not
 	compute  unit.Seconds // of the kernels, overlap disregarded
 	network  unit.Seconds
 	fixed    unit.Seconds
@@ -53,6 +54,7 @@ func (t *timing) add(u *timing, n float64) {
 	t.floor.Add(&u.floor, n)
 	t.least += u.least.Times(n)
 	t.launches += u.launches * n
+	t.host += u.host.Times(n)
 	t.compute += u.compute.Times(n)
 	t.network += u.network.Times(n)
 	t.fixed += u.fixed.Times(n)
@@ -98,8 +100,8 @@ func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
 	t.network += c.Times[roofline.Network]
 	t.fixed += c.Times[roofline.Fixed]
 	t.draw.Add(m.DrawOf(c), 1)
-	if k.Phase == "" {
-		t.launches += (k.Launches + k.Helpers) * k.Count
+	if k.Phase == "" && !k.Graphed {
+		t.launches += (k.Launches + k.Helpers + k.Pieces) * k.Count
 	}
 	piece := c.Piece()
 	if m.Throttle > 1 {
@@ -127,6 +129,7 @@ func (t *total) pipeline(m float64, prefill bool) {
 	}
 	t.work, t.model = t.work.Scale(m), t.model.Times(m)
 	t.launches *= m
+	t.host = t.host.Times(m)
 	t.compute, t.network, t.fixed = t.compute.Times(m), t.network.Times(m), t.fixed.Times(m)
 	t.draw = Draw{t.draw.Memory.Times(m), t.draw.Chip.Times(m)}
 	longest, least := &t.stage[0], unit.Seconds(0)

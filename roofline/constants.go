@@ -122,6 +122,9 @@ var (
 	PowerIdle       = define(Info{Key: "power.idle", Help: "of an idle GPU whose idle power no source gives, of the whole limit", Quantity: Power, Unfiled: true})
 
 	HostStep        = define(Info{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", Quantity: Time, Optional: true, Engine: true})
+	HostAsync       = define(Info{Key: "host.async_step", Help: "the host in every step, hidden behind the GPU as far as that takes as long: asynchronous scheduling", Quantity: Time, Optional: true, Engine: true})
+	HostSequence    = define(Info{Key: "host.async_sequence", Help: "by how much longer that is with each sequence", Quantity: Time, Optional: true, Engine: true})
+	HostRequest     = define(Info{Key: "host.request", Help: "a request's way to its first step, and the first token's way back", Quantity: Time, Optional: true, Engine: true})
 	HostLaunch      = define(Info{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
 )

@@ -124,7 +124,7 @@ func TestMoEPrefillByHand(t *testing.T) {
 			t.Errorf("%d tokens: quantized experts are priced as others: %+v, %+v", tokens, got.Prefill, want.Prefill)
 		}
 	}
-	other := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, Prompt: 1024, Gen: 2})
+	other := onEngine(t, "qwen3-30b-a3b", "vllm-2024", analytic.Workload{Batch: 1, Prompt: 1024, Gen: 2})
 	all := func(k *roofline.Constants) {
 		moePrefill(k)
 		moeDecode(k)

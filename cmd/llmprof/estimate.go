@@ -95,7 +95,7 @@ func (q *question) splitFlags(cmd *cobra.Command) {
 // machineFlags are about what the GPUs and the engine reach.
 func (q *question) machineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
+	f.StringVar(&q.engine, "engine", "", "inference `engine` (default: vllm where it runs the model)")
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")

@@ -149,7 +149,7 @@ func TestReportResults(t *testing.T) {
 		want string
 	}{
 		{append(matching, "--engine", "transformers-graph"), ""},
-		{matching, "engine: measured with transformers graph, estimated with native"},
+		{matching, "engine: measured with transformers graph, estimated with vllm"},
 		{mixture, "batch: measured with 8, estimated with 16"},
 	} {
 		page, err := os.ReadFile(reported(t, append([]string{"--results", estimate + "," + measured}, test.args...)...))
