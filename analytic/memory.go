@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // Memory is what one GPU has to hold, the fullest one of the pipeline.
@@ -41,7 +42,7 @@ const ncclBytes = unit.Bytes(0.39e9)
 // memory sums what a workload needs on one GPU.
 func (p *Predictor) memory(w *Workload) (m Memory) {
 	f := &p.footprint
-	batch, fresh, logits := float64(w.Batch), float64(w.chunk()), 1.0
+	batch, fresh, logits := float64(w.Batch), float64(w.ChunkLen()), 1.0
 	if w.AllLogits {
 		logits = fresh
 	}
@@ -58,7 +59,7 @@ func (p *Predictor) memory(w *Workload) (m Memory) {
 	m.MaxBatch = howMany(left, kv+f.state+act)
 	m.MaxPrefillBatch = howMany(left, f.cached(float64(w.Prompt))+f.state+act)
 	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(1, 1))
-	m.Unbounded = f.cached(2*maxTokens) == f.cached(maxTokens)
+	m.Unbounded = f.cached(2*workload.MaxTokens) == f.cached(workload.MaxTokens)
 	if !m.Unbounded {
 		m.MaxTokens = w.Batch * f.longest((left - m.State - m.Activations).Times(1/batch))
 	}

@@ -65,7 +65,7 @@ func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.Prompt) }
 // before by New, and the last. The LM head runs in the last, unless it runs on every
 // position.
 func (p *Predictor) Chunks(w *Workload) (full Step, n int, last Step) {
-	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
+	fresh, chunk := w.Prompt-w.CachedPrefix, w.ChunkLen()
 	n = (fresh - 1) / chunk
 	full, last = p.at(w, w.CachedPrefix), p.at(w, w.CachedPrefix+n*chunk)
 	full.New, full.Logits, last.New = float64(chunk), 0, float64(fresh-n*chunk)
