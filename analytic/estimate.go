@@ -6,6 +6,7 @@ import (
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // A Case is one question: what does this workload cost with this model, split in
@@ -18,6 +19,9 @@ type Case struct {
 	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
 }
+
+// A Workload is what is asked of the engine.
+type Workload = workload.Workload
 
 // A Span is a time with its floor, and the interval that holds it in nine cases
 // of ten.
@@ -70,7 +74,7 @@ func (c *Case) Check() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.Workload.check(c.Parallel.Whole().MicroBatches)
+	return c.Workload.Check(c.Parallel.Whole().MicroBatches)
 }
 
 // checkSplit is Check without the machine and the workload.
@@ -119,7 +123,7 @@ func Predict(c *Case) (Estimate, error) {
 
 // Predict answers for one workload.
 func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
-	if err := w.check(p.par.MicroBatches); err != nil {
+	if err := w.Check(p.par.MicroBatches); err != nil {
 		return e, err
 	}
 	prefill, decode := p.phases(w)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // Memory is what one GPU has to hold, the fullest one of the pipeline.
@@ -42,13 +43,13 @@ const ncclBytes = unit.Bytes(0.39e9)
 // memory sums what a workload needs on one GPU.
 func (p *Predictor) memory(w *Workload) (m Memory) {
 	f, batch, logits := &p.footprint, float64(w.Batch), 1.0
-	most, tokens := w.step(p.budget())
+	most, tokens := w.Step(p.budget())
 	if w.AllLogits {
 		logits = tokens
 	}
 	kv, act := f.cached(float64(w.Context())), p.alive(tokens, logits)
 	m.Weights, m.Reserve = f.fixed, f.reserve
-	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(min(batch, most))
+	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), max(act.Times(min(batch, most)), p.alive(1, 1).Times(batch))
 	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
 	if p.machine == nil {
 		return m
@@ -57,10 +58,10 @@ func (p *Predictor) memory(w *Workload) (m Memory) {
 	m.Usable = m.Capacity.Times(p.machine.Utilization)
 
 	left := m.Usable - m.Weights - m.Reserve
-	m.MaxBatch = howMany(left, kv+f.state, act, most)
 	m.MaxPrefillBatch = howMany(left, f.cached(float64(w.Prompt))+f.state, act, most)
 	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(1, 1), 0, 0)
-	m.Unbounded = f.cached(2*maxTokens) == f.cached(maxTokens)
+	m.MaxBatch = min(howMany(left, kv+f.state, act, most), m.MaxDecodeBatch)
+	m.Unbounded = f.cached(2*workload.MaxTokens) == f.cached(workload.MaxTokens)
 	if !m.Unbounded {
 		m.MaxTokens = w.Batch * f.longest((left - m.State - m.Activations).Times(1/batch))
 	}

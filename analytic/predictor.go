@@ -77,7 +77,7 @@ type Run struct {
 // same work in as many steps.
 func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
 	full := p.at(w, w.CachedPrefix)
-	most, chunk := w.step(p.budget())
+	most, chunk := w.Step(p.budget())
 	groups := math.Ceil(full.Batch / most)
 	if groups == 0 {
 		groups = 1
