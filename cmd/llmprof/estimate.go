@@ -69,7 +69,7 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
 	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`; 0 for one step")
-	f.IntVar(&q.workload.Budget, "max-num-batched-tokens", 0, "most `tokens` of a prefill step of all sequences (default: the engine's)")
+	f.IntVar(&q.workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a prefill step, all sequences (default: the engine's)")
 	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
 	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
 	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8 or w4a16-g128 (default: the checkpoint's)")
