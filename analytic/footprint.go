@@ -50,8 +50,9 @@ func (p *Predictor) memoryOf() (f footprint) {
 // reserve is what CUDA, the system, NCCL and the engine keep for themselves.
 func (p *Predictor) reserve() unit.Bytes {
 	r := contextBytes + p.machine.Engine.Profile().Reserve
-	if p.machine.GPU.Integrated {
-		r += sharedBytes
+	if g := p.machine.GPU; g.Integrated { // what the driver withholds already counts
+		withheld := max(g.Memory-g.Capacity(), 0)
+		r += max(sharedBytes-withheld, 0)
 	}
 	if max(p.par.TP*p.par.PP, p.par.EP) > 1 {
 		r += ncclBytes

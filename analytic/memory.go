@@ -52,7 +52,7 @@ func (p *Predictor) memory(w *Workload) (m Memory) {
 	if p.machine == nil {
 		return m
 	}
-	m.Capacity = p.machine.GPU.Memory
+	m.Capacity = p.machine.GPU.Capacity()
 
 	left := m.Capacity - m.Weights - m.Reserve
 	m.MaxBatch = howMany(left, kv+f.state+act)
