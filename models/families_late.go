@@ -33,15 +33,6 @@ func lates() []family {
 			finish: normsButFirst, amend: denseBeforeHead,
 		},
 		{
-			types: []string{"minimax_m3_vl_text"}, names: map[string]string{"shared_expert_intermediate_size": "shared_intermediate_size"}, assume: untied,
-			norms: preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}}, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
-			plan: layerPlan{ffn: minimaxFFN, alter: func(r *reader, _ int, k *kind) {
-				if k.ffn == "mlp" {
-					k.width = r.size("dense_intermediate_size")
-				}
-			}},
-		},
-		{
 			types: []string{"mllama_text_model"}, assume: `{"tie_word_embeddings": false, "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`, norms: preNorm(scaleOnly),
 			mixers: map[string]mixer{"cross_attention": crossAttention},
 			plan:   layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
