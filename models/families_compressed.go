@@ -1,9 +1,12 @@
 package models
 
+import "slices"
+
 // compressed are families whose caches hold one entry for several tokens, or
 // whose indexers choose blocks of keys.
 func compressed() []family {
 	return []family{
+		inkling(),
 		{
 			types: []string{"deepseek_v4"},
 			assume: `{"tie_word_embeddings": false, "n_shared_experts": 1, "hc_mult": 4, "sliding_window": 128, "head_dim": 512, "q_lora_rank": 1024,
@@ -35,6 +38,81 @@ func compressed() []family {
 			}},
 		},
 	}
+}
+
+// inkling is Thinking Machines' family: positions are learned distances, and
+// short convolutions run over keys, values and what each block adds.
+func inkling() family {
+	return family{
+		types:  []string{"inkling_text"},
+		names:  map[string]string{"sliding_window": "sliding_window_size", "conv_kernel_size": "conv_kernel_size|sconv_kernel_size"},
+		assume: `{"tie_word_embeddings": false, "conv_kernel_size": 4, "n_shared_experts": 2}`,
+		norms:  preNorm(scaleOnly), embed: embedShape{norms: []string{"embed_norm"}},
+		attn: attentionShape{norms: headNorms{on: yes}, positions: unrotated}, moe: moeShape{shared: sharedCount},
+		mixers: map[string]mixer{"hybrid": relativeAttention, "hybrid_sliding": relativeAttention},
+		plan:   layerPlan{mixer: inklingLayer, ffn: inklingFFN}, finish: finishInkling, amend: noteConvolutions,
+	}
+}
+
+func inklingLayer(r *reader, i int) string {
+	if !r.has("local_layer_ids") {
+		if (i+1)%6 == 0 {
+			return "hybrid"
+		}
+		return "hybrid_sliding"
+	}
+	if slices.Contains(r.numbersOf("local_layer_ids"), i) {
+		return "hybrid_sliding"
+	}
+	return "hybrid"
+}
+
+func inklingFFN(r *reader, i int) string {
+	if ffn, ok := r.listedFFN(i); ok {
+		return ffn
+	}
+	if i < r.countOr("dense_mlp_idx", 0) {
+		return "mlp"
+	}
+	return "moe"
+}
+
+// relativeAttention is attention whose scores get a learned logit for each
+// distance, of a few values that every head makes of the query's token.
+func relativeAttention(r *reader, k kind) []Block {
+	extent, prefix := r.size("rel_extent"), ""
+	if k.mixer == "hybrid_sliding" {
+		extent, prefix = r.size("sliding_window"), "swa_"
+	}
+	a := Attention{
+		Heads: r.size(prefix + "num_attention_heads"), KVHeads: r.size(prefix + "num_key_value_heads"), KeyDim: r.size(prefix + "head_dim"),
+	}
+	a.ValueDim = a.KeyDim
+	r.divide(a.Heads, a.KVHeads, prefix+"num_attention_heads", prefix+"num_key_value_heads")
+	if prefix != "" {
+		a.Window = extent
+	}
+	b, rel := r.attend(k, a), r.size("d_rel")
+	b.In = append(b.In, Linear{Name: "r_proj", In: r.hidden, Out: a.Heads * rel, Heads: a.Heads})
+	b.Extra += r.product("the table of distances", rel, extent) + r.product("the convolutions of keys and values", 2*a.KVHeads*a.KeyDim, r.size("conv_kernel_size"))
+	return []Block{b}
+}
+
+// finishInkling adds the convolution behind each block, the scale of the
+// feed-forward and the scores of the shared experts.
+func finishInkling(r *reader, _ kind, b []Block) []Block {
+	for i := range b {
+		b[i].Extra += r.product("the convolution of a block", r.hidden, r.size("conv_kernel_size"))
+	}
+	b[1].Extra++
+	if e := b[1].Experts; e != nil {
+		e.Router[0].Out += r.countOr("n_shared_experts", 0)
+	}
+	return b
+}
+
+func noteConvolutions(_ *reader, m *Model) {
+	m.Notes = append(m.Notes, "the time and the state of its short convolutions and the logits of distances are not counted: they are vectors, and no product of size")
 }
 
 // compressRatio reads how many tokens an entry of a layer's cache stands for.
