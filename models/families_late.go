@@ -71,7 +71,7 @@ func finishGemma3n(r *reader, _ kind, b []Block) []Block {
 		Linear{Name: "laurel_left", In: r.hidden, Out: rank, Split: Replicated},
 		Linear{Name: "laurel_right", In: rank, Out: r.hidden, Split: Replicated},
 		Linear{Name: "altup_router", In: r.hidden, Out: streams, Split: Replicated})
-	b[0].Norms = append(b[0].Norms, scaleOnly.norm("post_laurel_norm", r.hidden, 1), scaleOnly.norm("router_norm", r.hidden, 1))
+	b[0].Norms = append(b[0].Norms, scaleOnly.norm("post_laurel_norm", r.hidden, 1), scaleOnly.norm("altup_router_norm", r.hidden, 1))
 	b[0].Extra += int64(r.hidden) + r.product("altup_num_inputs", streams, streams) + r.product("altup_num_inputs", streams, streams, streams)
 	r.lookupGate(&b[1])
 	return b
