@@ -20,7 +20,7 @@ func compressed() []family {
 			finish: manifoldConnections, amend: hyperHead,
 		},
 		{
-			types: []string{"minimax_m3", "minimax_m3_vl_text"},
+			types: []string{"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"},
 			names: map[string]string{
 				"shared_expert_intermediate_size": "shared_intermediate_size",
 				"index_n_heads":                   "sparse_attention_config.sparse_num_index_heads|index_n_heads",
