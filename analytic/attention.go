@@ -22,7 +22,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
 	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
 	o.Variant = s.variant(a)
-	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.KeyDim+a.ValueDim))
+	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.EntryDim()))
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	return append(dst, o)
 }
@@ -47,11 +47,25 @@ func (s *Step) variant(a *models.Attention) uint32 {
 	if a.Indexer != nil {
 		w = float64(a.Indexer.TopK)
 	}
+	if a.Compress > 0 {
+		near, far := s.filled(float64(a.Window)), s.filled(w*float64(a.Compress))
+		if a.Indexer == nil {
+			far = 0
+		}
+		return near | far<<2
+	}
 	switch {
 	case w == 0:
 		return 0
 	case a.Chunked && a.Indexer == nil:
 		return uint32(int64((s.Past+s.New-1)/w)) ^ uint32(int64(s.Past/w))<<16
+	}
+	return s.filled(w)
+}
+
+// filled says whether a window is still filling, or full, or fills within the step.
+func (s *Step) filled(w float64) uint32 {
+	switch {
 	case s.Past+s.New <= w:
 		return 1
 	case s.Past >= w:
@@ -68,6 +82,8 @@ func attentionName(a *models.Attention) string {
 	switch {
 	case a.Indexer != nil:
 		return "sparse_attention"
+	case a.Compress > 0:
+		return "compressed_attention"
 	case a.Chunked && a.Window > 0:
 		return "chunked_attention"
 	case a.Window > 0:
@@ -127,6 +143,8 @@ func (s *Step) Rotated(a *models.Attention) float64 {
 // mask, the window and the indexer's choice.
 func (s *Step) pairs(a *models.Attention) float64 {
 	switch {
+	case a.Compress > 0:
+		return windowPairs(s.New, s.Past, float64(a.Window)) + s.compressedPairs(a)
 	case a.Indexer != nil:
 		return windowPairs(s.New, s.Past, float64(a.Indexer.TopK))
 	case a.Window > 0 && a.Chunked:
@@ -134,7 +152,20 @@ func (s *Step) pairs(a *models.Attention) float64 {
 	case a.Window > 0:
 		return windowPairs(s.New, s.Past, float64(a.Window))
 	}
-	return s.New*s.Past + s.New*(s.New+1)/2
+	return s.causalPairs()
+}
+
+// causalPairs is the pairs of a query with each position up to its own.
+func (s *Step) causalPairs() float64 { return s.New*s.Past + s.New*(s.New+1)/2 }
+
+// compressedPairs is the pairs of a query with each entry of several tokens that
+// lies behind it, as many as its indexer keeps.
+func (s *Step) compressedPairs(a *models.Attention) float64 {
+	m := float64(a.Compress)
+	if a.Indexer == nil {
+		return s.causalPairs() / m
+	}
+	return windowPairs(s.New, s.Past, float64(a.Indexer.TopK)*m) / m
 }
 
 // windowPairs is the sum over i = 1..n of min(p+i, w).
@@ -155,6 +186,12 @@ func chunkPairs(n, w float64) float64 {
 func (s *Step) Keys(a *models.Attention) float64 {
 	all := s.Past + s.New
 	switch {
+	case a.Compress > 0:
+		far := all / float64(a.Compress)
+		if a.Indexer != nil {
+			far = min(far, float64(a.Indexer.TopK)*s.New)
+		}
+		return min(all, float64(a.Window)-1+s.New) + far
 	case a.Indexer != nil:
 		return min(all, float64(a.Indexer.TopK)*s.New)
 	case a.Window > 0 && a.Chunked:
@@ -205,14 +242,15 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	if x.Heads == 0 {
 		return dst // an earlier layer chose
 	}
-	pairs := s.Batch * (s.New*s.Past + s.New*(s.New+1)/2)
+	each := float64(max(a.Compress, 1)) // tokens of a key
+	pairs := s.Batch * s.causalPairs() / each
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
 	return append(dst, Op{
 		Name: "indexer", Type: Index, Format: s.Dense.Act, Model: flops,
 		Shape: roofline.Shape{M: s.Tokens(), K: float64(x.Heads * x.Dim)},
 		Work: roofline.Work{
 			FLOPs: flops, Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),
-			KV:   s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) * float64(x.Dim)),
+			KV:   s.Scheme.KV.Bytes(s.Batch * (s.Past + s.New) / each * float64(x.Dim)),
 			Acts: s.Bytes(s.Tokens() * float64(x.Heads*x.Dim)),
 		},
 	})

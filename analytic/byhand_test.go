@@ -102,6 +102,29 @@ func TestByHandDeepSeekV3OnH200(t *testing.T) {
 	}
 }
 
+// DeepSeek-V4-Flash: 43 layers with a window of 128, of which 21 keep an entry of
+// every 4 tokens, with the 128 values of its indexer, and 20 one of every 128;
+// keys and values are the same 512.
+func TestByHandDeepSeekV4Cache(t *testing.T) {
+	for _, prompt := range []int{1024, 131072} {
+		c := testCase(t, "deepseek-v4-flash", "h200", 2, 8)
+		c.Workload.Prompt = prompt
+		r := explain(t, c)
+		context := float64(prompt + c.Workload.Gen)
+		values := 43*128*512 + 21*context/4*(512+128) + 20*context/128*512
+		near(t, "KV of a GPU", float64(r.Memory.KV), 2*2*values, 1e-9)
+
+		mean := float64(prompt) + 63 + 1
+		read := 43*128*512 + 21*(min(mean/4, 512)*512+mean/4*128) + 20*mean/128*512
+		written := 43*512 + 21*(512+128)/4.0 + 20*512/128.0
+		moved := 0.0
+		for _, l := range r.DecodeOps {
+			moved += float64(l.KV)
+		}
+		near(t, "KV of a decode step", moved, 2*2*(read+written), 1e-3)
+	}
+}
+
 // Nemotron-H-8B: 52 layers of which 24 are Mamba-2, 24 MLPs and 4 attentions; h
 // 4096, 128 heads of 64 with 128 states, 8 groups, MLP 21504 ungated.
 func TestByHandNemotronHOnA6000(t *testing.T) {

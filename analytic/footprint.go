@@ -50,8 +50,9 @@ func (p *Predictor) memoryOf() (f footprint) {
 // reserve is what CUDA, the system, NCCL and the engine keep for themselves.
 func (p *Predictor) reserve() unit.Bytes {
 	r := contextBytes + p.machine.Engine.Profile().Reserve
-	if p.machine.GPU.Integrated {
-		r += sharedBytes
+	if g := p.machine.GPU; g.Integrated { // what the driver withholds already counts
+		withheld := max(g.Memory-g.Capacity(), 0)
+		r += max(sharedBytes-withheld, 0)
 	}
 	if max(p.par.TP*p.par.PP, p.par.EP) > 1 {
 		r += ncclBytes
@@ -164,17 +165,27 @@ func (s *Step) caches(m *models.Model, share float64) (all []cache) {
 			if a.Window > 0 {
 				window = float64(a.Window)
 			}
-			each := s.Scheme.KV.Bytes(s.cachedValues(a)).Times(float64(l.Count) * share)
-			k := slices.IndexFunc(all, func(c cache) bool { return c.window == window })
-			if k < 0 {
-				k = len(all)
-				all = append(all, cache{window: window})
+			values, layers := s.cachedValues(a), float64(l.Count)*share
+			if far := s.compressedValues(a); far > 0 {
+				all = withCache(all, cache{math.Inf(1), s.Scheme.KV.Bytes(far).Times(layers)})
+				values -= far
 			}
-			all[k].each += each
+			all = withCache(all, cache{window, s.Scheme.KV.Bytes(values).Times(layers)})
 		}
 	}
 	slices.SortFunc(all, func(a, b cache) int { return cmp.Compare(a.window, b.window) })
 	return all
+}
+
+// withCache adds a cache to those of its window.
+func withCache(all []cache, c cache) []cache {
+	for i := range all {
+		if all[i].window == c.window {
+			all[i].each += c.each
+			return all
+		}
+	}
+	return append(all, c)
 }
 
 // state is what a rank keeps of one sequence that does not grow.
@@ -198,7 +209,10 @@ func (s *Step) scanState(c *models.Scan) unit.Bytes {
 
 // cachedValues is how many values of a token a rank keeps for one attention.
 func (s *Step) cachedValues(a *models.Attention) float64 {
-	n := s.LocalKV(a) * float64(a.KeyDim+a.ValueDim)
+	n := s.LocalKV(a) * float64(a.EntryDim())
+	if a.Compress > 0 {
+		return n + s.compressedValues(a)
+	}
 	if a.Latent != nil {
 		n = float64(a.Latent.Rank + a.Latent.RopeDim)
 	}
@@ -206,6 +220,18 @@ func (s *Step) cachedValues(a *models.Attention) float64 {
 		n += float64(a.Indexer.Dim)
 	}
 	return n
+}
+
+// compressedValues is a token's share of the entry that stands for several.
+func (s *Step) compressedValues(a *models.Attention) float64 {
+	if a.Compress == 0 {
+		return 0
+	}
+	n := s.LocalKV(a) * float64(a.EntryDim())
+	if a.Indexer != nil {
+		n += float64(a.Indexer.Dim)
+	}
+	return n / float64(a.Compress)
 }
 
 // widest is the most values of a token that any block has alive.

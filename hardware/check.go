@@ -56,7 +56,7 @@ func bounds(g *GPU) []bound {
 		{"clock", float64(g.Clock), 100e6, 10e9, true, g.Clock},
 		{"tensor_clock", float64(g.TensorClock), 100e6, 10e9, true, g.TensorClock},
 		{"memory", float64(g.Memory), 1e9, 100e12, true, g.Memory},
-		{"driver_memory", float64(g.driverMemory), 0.8 * float64(g.Memory), 1.2 * float64(g.Memory), false, g.driverMemory},
+		{"driver_memory", float64(g.driverMemory), 0.6 * float64(g.Memory), 1.2 * float64(g.Memory), false, g.driverMemory},
 		{"bandwidth", float64(g.Bandwidth), 1e9, 1e15, true, g.Bandwidth},
 		{"l2", float64(g.L2), 64e3, 100e9, true, g.L2},
 		{"link", float64(g.Link), 1e9, 100e12, false, g.Link},
@@ -80,10 +80,11 @@ func checkPeaks(g *GPU) (field string, err error) {
 			return "peak." + f.String(), fmt.Errorf("a rate of %v is not plausible", rate)
 		}
 	}
-	for _, must := range []unit.Format{unit.FP32, unit.FP16} {
-		if !g.Has(must) {
-			return "peak." + must.String(), fmt.Errorf("GPU %s has no peak.%v", g.Key, must)
-		}
+	if !g.Has(unit.FP32) {
+		return "peak.fp32", fmt.Errorf("GPU %s has no peak.fp32", g.Key)
+	}
+	if !g.Has(unit.FP16) && !g.Has(unit.BF16) {
+		return "peak.fp16", fmt.Errorf("GPU %s has neither peak.fp16 nor peak.bf16", g.Key)
 	}
 	// A narrower format is never slower. INT8 against FP8 is not held: Blackwell
 	// Ultra cut it to a thirtieth.
@@ -108,8 +109,8 @@ func checkDense(g *GPU) (field string, err error) {
 		return "", nil
 	}
 	limit := unit.FLOPsPerSec(float64(perClock*g.SMs) * float64(max(g.TensorClock, g.Clock)))
-	if rate, _ := g.Peak(unit.FP16); rate > limit.Times(1.05) {
-		return "peak.fp16", fmt.Errorf("%v is more than %d SMs can do at %v (%v): is it a figure with sparsity?", rate, g.SMs, max(g.TensorClock, g.Clock), limit)
+	if f, rate := g.Runs(unit.BF16); rate > limit.Times(1.05) {
+		return "peak." + f.String(), fmt.Errorf("%v is more than %d SMs can do at %v (%v): is it a figure with sparsity?", rate, g.SMs, max(g.TensorClock, g.Clock), limit)
 	}
 	return "", nil
 }
@@ -118,10 +119,16 @@ func checkDense(g *GPU) (field string, err error) {
 // that one SM (or compute unit) completes in a clock. GeForce cards do half.
 //
 // Volta, Turing, Ampere, Ada, Hopper and RTX Blackwell: the architecture white
-// papers; B200 and B300 follow from 2250 TFLOP/s, 148 SMs and 1856 MHz. CDNA:
-// the instruction set guides of AMD.
+// papers; B200 and B300 follow from 2250 TFLOP/s, 148 SMs and 1856 MHz. CDNA and
+// RDNA: the instruction set guides of AMD. Before Volta fp16 ran on the CUDA cores.
 func densePerClock(capability string) (flops int, ok bool) {
 	switch capability {
+	case "5.3", "6.2", "gfx1100", "gfx1101", "gfx1102", "gfx1151":
+		return 512, true
+	case "gfx1200", "gfx1201":
+		return 1024, true
+	case "xe2":
+		return 2048, true
 	case "7.0", "7.2", "7.5", "8.6", "8.9", "12.0", "12.1", "gfx90a":
 		return 1024, true
 	case "8.0", "8.7", "gfx942":

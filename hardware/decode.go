@@ -115,6 +115,9 @@ func (t *Table) addEntry(file, text, key string, p toml.Primitive, meta *toml.Me
 	if kind := meta.Type("gpu", key, "peak"); kind != "" && kind != "Hash" {
 		return at("peak", "peak has to name formats: peak.bf16 = \"989.4 TFLOP/s\"")
 	}
+	if meta.IsDefined("gpu", key, "memory") && !meta.IsDefined("gpu", key, "driver_memory") {
+		e.DriverMemory = 0 // the base's driver reported another memory
+	}
 	if e.Source == "" && file != "hardware.toml" {
 		e.Source = file
 	}

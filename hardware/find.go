@@ -7,14 +7,26 @@ import "strings"
 // text goes unseen, so this is for the table that the program is built with.
 func Find(text, name string) (GPU, error) {
 	want := fold(name)
+	var reported []string // sections whose driver reports the name
 	for _, section := range sections(text) {
-		if !names(section, want) {
-			continue
+		switch names(section, want) {
+		case byName:
+			return findIn(text, section, name)
+		case byDriver:
+			reported = append(reported, section)
 		}
-		// One that has a base, or that does not stand alone, takes the long way.
-		if t, err := Load(section); err == nil && len(t.gpus) == 1 {
-			return t.GPU(name)
-		}
+	}
+	if len(reported) == 1 {
+		return findIn(text, reported[0], name)
+	}
+	return findIn(text, "", name)
+}
+
+// findIn finds name in a section, or in all of text where the section has a base
+// or does not stand alone.
+func findIn(text, section, name string) (GPU, error) {
+	if t, err := Load(section); err == nil && len(t.gpus) == 1 {
+		return t.GPU(name)
 	}
 	t, err := Load(text)
 	if err != nil {
@@ -41,24 +53,40 @@ func sections(text string) []string {
 	}
 }
 
+// A naming says how a section answers to a name.
+type naming int
+
+const (
+	notAtAll naming = iota
+	byDriver
+	byName
+)
+
 // names reports whether a section is of the GPU that a folded name finds, as
-// far as its first lines tell.
-func names(section, want string) bool {
+// far as its first lines tell: key, name, aliases and devices come first, and what
+// follows is long.
+func names(section, want string) naming {
+	found, devices := notAtAll, false
 	for line := range strings.Lines(section) {
 		if key, ok := strings.CutPrefix(line, "[gpu."); ok {
 			if fold(key) == want {
-				return true
+				return byName
 			}
 			continue
 		}
-		if !strings.HasPrefix(line, "name = ") && !strings.HasPrefix(line, "aliases = ") {
-			return false // they come first, and what follows is long
+		if strings.HasPrefix(line, "vendor = ") {
+			break
 		}
+		devices = devices || strings.HasPrefix(line, "devices = ")
 		for i, quoted := range strings.Split(line, `"`) {
-			if i%2 == 1 && fold(quoted) == want {
-				return true
+			if i%2 == 0 || fold(quoted) != want {
+				continue
 			}
+			if !devices {
+				return byName
+			}
+			found = byDriver
 		}
 	}
-	return false
+	return found
 }

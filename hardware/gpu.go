@@ -16,11 +16,11 @@ type GPU struct {
 	Name       string   // as people write it: "H200 SXM 141GB"
 	Key        string   // as the table writes it: "h200-sxm-141gb"
 	Aliases    []string // other names that find it: "h200"
-	Vendor     string   // "nvidia" or "amd"
-	Generation string   // "volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4"
+	Vendor     string   // "nvidia", "amd", "intel", "apple" or "google"
+	Generation string   // "volta" to "blackwell", "cdna2" to "cdna4", "rdna3", "rdna4", "xe2", "apple7" to "apple10", "tpu"...
 
-	// ComputeCapability is NVIDIA's version of the instruction set, "9.0", or
-	// AMD's target, "gfx942".
+	// ComputeCapability is NVIDIA's version of the instruction set, "9.0", AMD's
+	// target, "gfx942", or what another vendor's generation is called.
 	ComputeCapability string
 	Jetson            bool // a Jetson module, measured with tegrastats rather than NVML
 	Integrated        bool // its memory is also the CPU's
@@ -33,7 +33,7 @@ type GPU struct {
 	// on most it is Clock.
 	TensorClock unit.Hertz
 
-	Memory       unit.Bytes // as sold, GB being 10^9
+	Memory       unit.Bytes // as sold, GB being 10^9; see Capacity for what is there
 	driverMemory unit.Bytes
 	Bandwidth    unit.BytesPerSec
 	L2           unit.Bytes // the last cache that all SMs share
@@ -86,8 +86,8 @@ func (g *GPU) Formats() []unit.Format {
 // known. It is what nvidia-smi shows, before anything has been allocated.
 func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.driverMemory, g.driverMemory > 0 }
 
-// Capacity is the memory that is there: what the driver reports where that is known,
-// which is the memory as sold less or more some percent, or else the memory as sold.
+// Capacity is the memory that a model can lie in: what the driver reports in
+// all, or where no source gives that what g is sold with.
 func (g *GPU) Capacity() unit.Bytes {
 	if g.driverMemory > 0 {
 		return g.driverMemory

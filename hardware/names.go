@@ -18,7 +18,7 @@ func fold(name string) string {
 		}
 		return -1
 	}, name)
-	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "jetson"} {
+	for _, brand := range []string{"nvidia", "amd", "tesla", "geforce", "quadro", "radeon", "instinct", "jetson", "apple", "google"} {
 		if rest, ok := strings.CutPrefix(f, brand); ok && rest != "" {
 			f = rest
 		}

@@ -184,7 +184,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, g := range table.All() {
-			if rate, ok := g.Peak(unit.FP16); !ok || !(rate > 0) || !(g.Bandwidth > 0) || !(g.Memory > 0) || g.SMs < 1 || g.Source == "" {
+			if _, rate := g.Runs(unit.BF16); !(rate > 0) || !(g.Bandwidth > 0) || !(g.Memory > 0) || g.SMs < 1 || g.Source == "" {
 				t.Errorf("loaded %+v", g)
 			}
 		}

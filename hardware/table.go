@@ -61,11 +61,19 @@ func UserFile() (string, error) {
 	return filepath.Join(dir, "llmprof", "hardware.toml"), nil
 }
 
-// GPU looks up a key, name or alias, ignoring case, punctuation and the
-// vendor's name. The error for one that is not there lists near misses.
+// GPU looks up a key, name, alias or the name that a driver reports, ignoring
+// case, punctuation and the vendor's name. The error for one that is not there
+// lists near misses.
 func (t *Table) GPU(name string) (GPU, error) {
-	if i, ok := t.names[fold(name)]; ok {
+	f := fold(name)
+	if i, ok := t.names[f]; ok {
 		return t.gpus[i], nil
+	}
+	switch found := t.devices[f]; {
+	case len(found) == 1:
+		return t.gpus[found[0]], nil
+	case len(found) > 1:
+		return GPU{}, fmt.Errorf("GPU %q is what the drivers of %s report; name one of these", name, t.keys(found))
 	}
 	near := t.near(name)
 	if len(near) == 0 {
@@ -73,6 +81,15 @@ func (t *Table) GPU(name string) (GPU, error) {
 			name, len(t.gpus), strings.Join(t.Names()[:min(8, len(t.gpus))], ", "))
 	}
 	return GPU{}, fmt.Errorf("GPU %q is not known; did you mean %s?", name, strings.Join(near, ", "))
+}
+
+// keys lists the keys of the GPUs at these indexes.
+func (t *Table) keys(of []int) string {
+	keys := make([]string, len(of))
+	for n, i := range of {
+		keys[n] = t.gpus[i].Key
+	}
+	return strings.Join(keys, ", ")
 }
 
 // All lists every GPU in the order of the file.

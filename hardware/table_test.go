@@ -2,6 +2,7 @@ package hardware_test
 
 import (
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,19 +32,18 @@ func gpu(t testing.TB, name string) hardware.GPU {
 
 func TestTableIsComplete(t *testing.T) {
 	table := load(t)
-	if n := len(table.All()); n < 36 {
-		t.Errorf("%d GPUs, want at least 36", n)
+	if n := len(table.All()); n < 162 {
+		t.Errorf("%d GPUs, want at least 162", n)
 	}
 	for _, g := range table.All() {
 		if len(g.Source) < 10 {
 			t.Errorf("%s: source is %q", g.Key, g.Source)
 		}
-		// What is said to fit has to fit.
-		if m, ok := g.DriverMemory(); ok && m < g.Memory {
-			t.Errorf("%s: sold as %v, but its driver has only %v", g.Key, g.Memory, m)
-		}
 		if len(g.Traps) == 0 {
 			t.Errorf("%s: no trap is written down", g.Key)
+		}
+		if len(g.Aliases) == 0 {
+			t.Errorf("%s: no short name finds it", g.Key)
 		}
 		for _, name := range append([]string{g.Key, g.Name, strings.ToUpper(g.Key)}, g.Aliases...) {
 			if found, err := table.GPU(name); err != nil || found.Key != g.Key {
@@ -72,12 +72,79 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// What a driver reports finds the entry, and where it may mean several names them.
+func TestNamesOfDrivers(t *testing.T) {
+	devices := regexp.MustCompile(`(?m)^\[gpu\.(.*)\]\nname = .*\naliases = .*\ndevices = \[([^\]]*)\]`)
+	table, of := load(t), map[string][]string{}
+	for _, section := range devices.FindAllStringSubmatch(llmprof.HardwareTOML, -1) {
+		for i, name := range strings.Split(section[2], `"`) {
+			if i%2 == 1 {
+				of[name] = append(of[name], section[1])
+			}
+		}
+	}
+	if n := len(devices.FindAllString(llmprof.HardwareTOML, -1)); n != len(table.All()) {
+		t.Errorf("%d of %d entries have devices after their aliases", n, len(table.All()))
+	}
+	for name, keys := range of {
+		g, err := table.GPU(name)
+		found, findErr := hardware.Find(llmprof.HardwareTOML, name)
+		switch {
+		case len(keys) == 1 && (err != nil || g.Key != keys[0] || findErr != nil || found.Key != keys[0]):
+			t.Errorf("%q finds %q, %v and %q, %v; want %s", name, g.Key, err, found.Key, findErr, keys[0])
+		case len(keys) > 1 && err == nil && !slices.Contains(g.Aliases, fold(name)):
+			t.Errorf("%q finds %q, but is what the drivers of %v report", name, g.Key, keys)
+		case len(keys) > 1 && err != nil && (!strings.Contains(err.Error(), keys[1]) || findErr == nil):
+			t.Errorf("%q: %v, %v; want an error that names %v", name, err, findErr, keys)
+		}
+	}
+}
+
+// fold is a driver's name as an alias is written.
+func fold(name string) string {
+	name = strings.ToLower(name)
+	for _, brand := range []string{"nvidia ", "geforce ", "amd ", "radeon ", "apple ", "jetson "} {
+		name = strings.TrimPrefix(name, brand)
+	}
+	return strings.ReplaceAll(name, " ", "-")
+}
+
+// Totals that nvidia-smi and amd-smi print, in MiB, as public reports have them.
+func TestCapacity(t *testing.T) {
+	for name, mib := range map[string]float64{
+		"h100": 81559, "h200": 143771, "a100": 81920, "a100-40gb": 40960, "h100-nvl": 95830, "h20": 97871, "b200": 183359, "gb200": 189471,
+		"b300": 275040, "gb300": 284208, "l40s": 46068, "l40": 46068, "l20": 46068, "l4": 23034, "a40": 46068, "a10": 23028, "a10g": 23028,
+		"a2": 15356, "t4": 15360, "a6000": 49140, "a5000": 24564, "a4000": 16376, "rtx-6000-ada": 49140, "rtx-4000-ada": 20475,
+		"3060": 12288, "3080": 10240, "3090": 24576, "4060": 8188, "4060-ti": 16380, "4070": 12282, "4080": 16376, "4090": 24564,
+		"5060-ti": 16311, "5070": 12227, "5070-ti": 16303, "5080": 16303, "5090": 32607, "pro-6000-server": 97887, "pro-5000": 48935,
+		"mi300x": 196592, "mi325x": 262128, "mi355x": 294896, "7900-xtx": 24560, "r9700": 32624, "thor": 125772, "orin-nano": 7620, "gb10": 122502,
+	} {
+		g := gpu(t, name)
+		if got := float64(g.Capacity()) / (1 << 20); math.Abs(got-mib) > 0.5 {
+			t.Errorf("%s: %.1f MiB, want %.0f", g.Key, got, mib)
+		}
+	}
+	if g := gpu(t, "h100"); !near(float64(g.Capacity()), 85.52e9, 1e-4) {
+		t.Errorf("an H100 has %v, want 85.52 GB", g.Capacity())
+	}
+	mine, err := load(t).Overlay("mine.toml", "[gpu.mine]\nbase = \"4090\"\nmemory = \"48 GB\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := mine.GPU("mine"); err != nil || g.Capacity() != 48e9 {
+		t.Errorf("a 4090 with 48 GB has %v, %v", g.Capacity(), err)
+	}
+	if g := gpu(t, "tpu-v5e"); g.Capacity() != g.Memory {
+		t.Errorf("no driver's figure is known of a TPU v5e, but it has %v of %v", g.Capacity(), g.Memory)
+	}
+}
+
 func TestUnknownNamesListNearMisses(t *testing.T) {
 	table := load(t)
 	for name, want := range map[string]string{
 		"h10":    "h100",
 		"a1000":  "a100",
-		"4080":   "4090",
+		"4099":   "4090",
 		"orin n": "orin-nano",
 		"zzzzzz": "nor any like it",
 		"":       "nor any like it",
@@ -103,10 +170,10 @@ func TestPeaksFollowFromTheSilicon(t *testing.T) {
 	perClock := map[string]float64{
 		"7.0": 1024, "7.2": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.7": 2048, "8.9": 1024, "9.0": 4096,
 		"10.0": 8192, "10.3": 8192, "11.0": 8192, "12.0": 1024, "12.1": 1024, "gfx90a": 1024, "gfx942": 2048, "gfx950": 4096,
+		"5.3": 512, "6.2": 512, "gfx1100": 512, "gfx1101": 512, "gfx1102": 512, "gfx1151": 512, "gfx1200": 1024, "gfx1201": 1024, "xe2": 2048,
+		"gaudi3": 16384, "apple7": 256, "apple8": 256, "apple9": 256, "apple10": 1024, "v5e": 4 * 2 * 128 * 128, "v5p": 4 * 2 * 128 * 128, "v6e": 4 * 2 * 256 * 256,
 	}
-	share := map[string]float64{
-		"rtx-3090-24gb": 0.5, "rtx-4090-24gb": 0.5, "rtx-5090-32gb": 0.5, "a10g-24gb": 0.5, "l40-48gb": 0.5, "h20-96gb": 0.25,
-	}
+	share := map[string]float64{"a10g-24gb": 0.5, "l40-48gb": 0.5, "l20-48gb": 0.5, "h20-96gb": 0.25}
 	for _, g := range load(t).All() {
 		per, ok := perClock[g.ComputeCapability]
 		if !ok {
@@ -116,9 +183,12 @@ func TestPeaksFollowFromTheSilicon(t *testing.T) {
 		if s, ok := share[g.Key]; ok {
 			per *= s
 		}
+		if strings.HasPrefix(g.Name, "GeForce") {
+			per *= 0.5
+		}
 		want := float64(g.SMs) * per * float64(g.TensorClock)
-		if got, _ := g.Peak(unit.FP16); !near(float64(got), want, 0.03) {
-			t.Errorf("%s: %v in fp16, but %d SMs at %v make %v", g.Key, got, g.SMs, g.TensorClock, unit.FLOPsPerSec(want))
+		if _, got := g.Runs(unit.BF16); !near(float64(got), want, 0.03) {
+			t.Errorf("%s: %v in 16 bits, but %d SMs at %v make %v", g.Key, got, g.SMs, g.TensorClock, unit.FLOPsPerSec(want))
 		}
 	}
 }
@@ -128,8 +198,10 @@ func TestVectorPeaksFollowFromTheCores(t *testing.T) {
 	for _, g := range load(t).All() {
 		cores := 128.0
 		switch {
-		case slices.Contains([]string{"7.0", "7.2", "7.5", "8.0"}, g.ComputeCapability), g.Generation == "cdna2":
+		case slices.Contains([]string{"7.0", "7.2", "7.5", "8.0"}, g.ComputeCapability), g.Generation == "cdna2", g.Generation == "gaudi3":
 			cores = 64
+		case g.Generation == "tpu": // a vector unit of 8 × 128 lanes with four ALUs each, of one operation
+			cores = 2048
 		case g.Generation == "cdna3", g.Generation == "cdna4":
 			cores = 128
 		}

@@ -110,7 +110,7 @@ func (m *Model) NumLayers() int {
 
 // CacheWidth is the number of values that the attention keeps of each token: keys and
 // values of every head, or the latent vector and the rotated key, and the
-// indexer's key. A layer that reads another's cache keeps none.
+// indexer's key where it is a token's. A layer that reads another's cache keeps none.
 func (a *Attention) CacheWidth() int64 {
 	if a == nil || a.Shared {
 		return 0
@@ -119,8 +119,33 @@ func (a *Attention) CacheWidth() int64 {
 	if a.Latent != nil {
 		n = int64(a.Latent.Rank) + int64(a.Latent.RopeDim)
 	} else {
-		n = int64(a.KVHeads) * (int64(a.KeyDim) + int64(a.ValueDim))
+		n = int64(a.KVHeads) * int64(a.EntryDim())
 	}
+	if a.Compress > 0 {
+		return n
+	}
+	if a.Indexer != nil {
+		n += int64(a.Indexer.Dim)
+	}
+	return n
+}
+
+// EntryDim is the values that one head keeps of a position: its key and its value,
+// or the one that is both.
+func (a *Attention) EntryDim() int {
+	if a.SameKV {
+		return a.KeyDim
+	}
+	return a.KeyDim + a.ValueDim
+}
+
+// CompressedWidth is the number of values of an entry that stands for Compress
+// tokens, with the indexer's key of it; 0 where there are no such entries.
+func (a *Attention) CompressedWidth() int64 {
+	if a == nil || a.Shared || a.Compress == 0 {
+		return 0
+	}
+	n := a.CacheWidth()
 	if a.Indexer != nil {
 		n += int64(a.Indexer.Dim)
 	}
@@ -147,6 +172,9 @@ func (m *Model) CacheBytes(context int, f unit.Format) unit.Bytes {
 				kept = min(kept, w)
 			}
 			values += float64(l.Count) * float64(kept) * float64(b.Attention.CacheWidth())
+			if m := b.Attention.Compress; m > 0 {
+				values += float64(l.Count) * float64(context) / float64(m) * float64(b.Attention.CompressedWidth())
+			}
 		}
 	}
 	return f.Bytes(values)

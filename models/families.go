@@ -8,7 +8,7 @@ import (
 
 // families lists every family that is understood.
 func families() []family {
-	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news())
+	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news(), compressed())
 }
 
 func concat(lists ...[]family) []family {

@@ -33,15 +33,6 @@ func lates() []family {
 			finish: normsButFirst, amend: denseBeforeHead,
 		},
 		{
-			types: []string{"minimax_m3_vl_text"}, names: map[string]string{"shared_expert_intermediate_size": "shared_intermediate_size"}, assume: untied,
-			norms: preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}}, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
-			plan: layerPlan{ffn: minimaxFFN, alter: func(r *reader, _ int, k *kind) {
-				if k.ffn == "mlp" {
-					k.width = r.size("dense_intermediate_size")
-				}
-			}},
-		},
-		{
 			types: []string{"mllama_text_model"}, assume: `{"tie_word_embeddings": false, "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]}`, norms: preNorm(scaleOnly),
 			mixers: map[string]mixer{"cross_attention": crossAttention},
 			plan:   layerPlan{mixer: mllamaLayer}, finish: finishMllama, amend: amendMllama,
@@ -80,7 +71,7 @@ func finishGemma3n(r *reader, _ kind, b []Block) []Block {
 		Linear{Name: "laurel_left", In: r.hidden, Out: rank, Split: Replicated},
 		Linear{Name: "laurel_right", In: rank, Out: r.hidden, Split: Replicated},
 		Linear{Name: "altup_router", In: r.hidden, Out: streams, Split: Replicated})
-	b[0].Norms = append(b[0].Norms, scaleOnly.norm("post_laurel_norm", r.hidden, 1), scaleOnly.norm("router_norm", r.hidden, 1))
+	b[0].Norms = append(b[0].Norms, scaleOnly.norm("post_laurel_norm", r.hidden, 1), scaleOnly.norm("altup_router_norm", r.hidden, 1))
 	b[0].Extra += int64(r.hidden) + r.product("altup_num_inputs", streams, streams) + r.product("altup_num_inputs", streams, streams, streams)
 	r.lookupGate(&b[1])
 	return b

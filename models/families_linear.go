@@ -10,11 +10,12 @@ func linears() []family {
 				"linear_num_heads": "linear_attn_config.num_heads|linear_num_heads", "linear_head_dim": "linear_attn_config.head_dim|linear_head_dim",
 				"linear_conv_kernel_dim": "linear_attn_config.short_conv_kernel_size|linear_conv_kernel_dim",
 				"num_experts_per_tok":    "num_experts_per_token|num_experts_per_tok",
+				"use_full_rank_gate":     "linear_attn_config.use_full_rank_gate|use_full_rank_gate",
 			},
 			assume: `{"tie_word_embeddings": false, "first_k_dense_replace": 1, "n_shared_experts": 1}`, norms: preNorm(scaleOnly),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias}, moe: moeShape{shared: sharedCount},
-			mixers: map[string]mixer{full: latentAttention, linear: kimiDelta},
-			plan:   layerPlan{mixer: kimiLayer, ffn: sparseAfterDense},
+			mixers: map[string]mixer{full: kimiLatent, linear: kimiDelta},
+			plan:   layerPlan{mixer: kimiLayer, ffn: sparseAfterDense}, finish: latentExperts, amend: attentionResiduals,
 		},
 		{
 			types:  []string{"rwkv"},
@@ -60,21 +61,64 @@ func kimiLayer(r *reader, i int) string {
 func kimiDelta(r *reader, _ kind) []Block {
 	heads, dim, kernel := r.size("linear_num_heads"), r.size("linear_head_dim"), r.size("linear_conv_kernel_dim")
 	inner := heads * dim
+	gate := []Linear{{Name: "g_a_proj", In: r.hidden, Out: dim, Split: Replicated}, {Name: "g_b_proj", In: dim, Out: inner, Heads: heads}}
+	if r.flag("use_full_rank_gate") {
+		gate = []Linear{{Name: "g_proj", In: r.hidden, Out: inner, Heads: heads}}
+	}
 	return []Block{{
 		Name:  "linear attention",
 		Norms: []Norm{scaleOnly.norm("o_norm", dim, heads)},
-		In: []Linear{
+		In: append([]Linear{
 			{Name: "qkv_proj", In: r.hidden, Out: 3 * inner, Heads: heads},
 			{Name: "f_a_proj", In: r.hidden, Out: dim, Split: Replicated},
 			{Name: "f_b_proj", In: dim, Out: inner, Heads: heads},
 			{Name: "b_proj", In: r.hidden, Out: heads, Heads: heads},
-			{Name: "g_a_proj", In: r.hidden, Out: dim, Split: Replicated},
-			{Name: "g_b_proj", In: dim, Out: inner, Heads: heads},
-		},
+		}, gate...),
 		Scan:  &Scan{Kind: GatedDelta, Heads: heads, HeadDim: dim, StateDim: dim, Groups: heads, Conv: 3 * inner, Kernel: kernel},
 		Out:   []Linear{{Name: "o_proj", In: inner, Out: r.hidden, Split: Rows, Heads: heads}},
 		Extra: 3*int64(inner)*int64(kernel) + int64(inner) + int64(heads),
 	}}
+}
+
+// kimiLatent is latent attention, in Kimi-K3 with a gate for its output.
+func kimiLatent(r *reader, k kind) []Block {
+	blocks := latentAttention(r, k)
+	a := blocks[0].Attention
+	if r.flag("mla_use_nope") {
+		a.RotaryDim = 0
+	}
+	if r.flag("mla_use_output_gate") {
+		blocks[0].In = append(blocks[0].In, Linear{Name: "g_proj", In: r.hidden, Out: a.Heads * a.ValueDim, Heads: a.Heads})
+	}
+	return blocks
+}
+
+// latentExperts lets the routed experts work on a narrower stream where the
+// config states its width (Kimi-K3).
+func latentExperts(r *reader, k kind, b []Block) []Block {
+	if k.ffn != "moe" || !r.has("routed_expert_hidden_size") {
+		return b
+	}
+	latent, moe := r.size("routed_expert_hidden_size"), &b[1]
+	for i := range moe.Experts.In {
+		moe.Experts.In[i].In = latent
+	}
+	moe.Experts.Out[0].Out = latent
+	moe.Experts.Router = append(moe.Experts.Router,
+		Linear{Name: "routed_expert_down_proj", In: r.hidden, Out: latent, Split: Replicated},
+		Linear{Name: "routed_expert_up_proj", In: latent, Out: r.hidden, Split: Replicated})
+	if r.flag("latent_moe_use_norm") {
+		moe.Extra += int64(latent)
+	}
+	return b
+}
+
+// attentionResiduals says what is left out: every so many layers the stream is
+// mixed from what earlier ones added, by scores of one vector.
+func attentionResiduals(r *reader, m *Model) {
+	if r.has("attn_res_block_size") {
+		m.Notes = append(m.Notes, "its attention residuals (attn_res_block_size) are not counted: they are a few vectors and no product of size")
+	}
 }
 
 // rwkvTime builds the time mixing of RWKV-4 (arXiv:2305.13048, section 3.1).

@@ -109,18 +109,14 @@ func mixtureOfAttention(r *reader, _ kind) []Block {
 
 // shortcut: a layer of LongCat-Flash is attention and feed-forward twice, and a
 // mixture that reads what the first feed-forward reads and adds to the end.
-// Some of what the router may choose are experts that do nothing, for which
-// transformers nevertheless allots matrices.
+// Some of what the router may choose are experts that do nothing and have no
+// weights, though transformers allots matrices for them.
 func shortcut(r *reader, k kind, b []Block) []Block {
 	moe := r.mixture(k)
 	e := moe.Experts
 	e.Idle = r.countOr("zero_expert_num", 0)
 	e.Router[0].Out += e.Idle
 	moe.Parallel = true
-	if e.Idle > 0 {
-		moe.Extra += r.product("the idle experts", 2, e.Idle, e.Activation.Width, r.hidden)
-		r.notes = append(r.notes, "counted as transformers does, with gate and up matrices for experts that do nothing; published weights have none")
-	}
 	return append(append(b, b...), moe)
 }
 

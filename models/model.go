@@ -137,6 +137,8 @@ type Attention struct {
 	Softcap        bool
 	Latent         *Latent  // multi-head latent attention
 	Indexer        *Indexer // sparse attention that picks the keys it reads
+	SameKV         bool     // its keys are its values: one of both is held and read
+	Compress       int      // tokens that one further entry of the cache stands for, beyond the window (DeepSeek-V4); 0 for none
 	Shared         bool     // reads the cache of an earlier layer, has none of its own
 }
 
@@ -150,8 +152,9 @@ type Latent struct {
 }
 
 // An Indexer scores all keys with a few light heads and keeps TopK of them for
-// the attention proper (DeepSeek-V3.2). Its matrices are the block's own. One
-// without heads stands for an earlier layer's choice, used again (GLM-5).
+// the attention proper (DeepSeek-V3.2), of compressed entries where there are
+// some. Its matrices are the block's own. One without heads stands for an earlier
+// layer's choice, used again (GLM-5).
 type Indexer struct {
 	Heads, Dim, TopK int
 }

@@ -52,6 +52,16 @@ func TestActive(t *testing.T) {
 		{"minimax-m1", 45.9, 2},          // arXiv:2506.13585
 		{"dbrx", 36, 0},                  // databricks.com/blog/introducing-dbrx
 		{"hunyuan-a13b", 13, 0},          // model card
+		{"deepseek-v4-flash", 13, 1},     // model card
+		{"deepseek-v4-pro", 49, 1},       // model card
+		{"minimax-m3", 23, 2},            // model card: some 23
+		{"kimi-k3", 104, 0},              // github.com/JustVugg/colibri, docs/kimi_k3.md
+		{"qwen3.5-397b-a17b", 17, 0},     // its name
+		{"qwen3.5-122b-a10b", 10, 0},     // its name
+		{"glm-5", 40, 1},                 // model card
+		{"mimo-v2-flash", 15, 1},         // model card
+		{"nemotron-3-super-120b-a12b", 12, 1},
+		{"nemotron-3-ultra-550b-a55b", 55, 1},
 	} {
 		m, err := table.Model(test.name)
 		if err != nil {

@@ -1,8 +1,12 @@
 package models
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -19,9 +23,10 @@ func (t *Table) unknown(name string) error {
 	return fmt.Errorf("unknown model %.80q; did you mean %s?", name, strings.Join(near, ", "))
 }
 
-// near lists names of the table: those that name is the beginning of, or else
-// those that are the fewest edits from it, by the nearest of each model's own
-// name and aliases.
+// near lists names of the table: those that name is the beginning of; or else,
+// of a release that the table lacks, the family's nearest releases; or
+// else those that are the fewest edits from it, by the nearest of each model's
+// own name and aliases.
 func (t *Table) near(name string) []string {
 	const fewest, most, longest = 3, 8, 80
 	typed := fold(name)
@@ -30,6 +35,9 @@ func (t *Table) near(name string) []string {
 	}
 	if begun := t.beginning(typed); len(begun) > 0 {
 		return begun[:min(most, len(begun))]
+	}
+	if others := t.otherReleases(name); len(others) > 0 {
+		return others[:min(fewest, len(others))]
 	}
 	type candidate struct {
 		name  string
@@ -60,6 +68,55 @@ func (t *Table) beginning(typed string) []string {
 		if strings.HasPrefix(fold(e.Name), typed) {
 			names = append(names, e.Name)
 		}
+	}
+	return names
+}
+
+// released splits a name into its family and its release, as "qwen" and 3.6 of
+// "qwen3.6-27b". A number of billions or millions is a size and no release.
+var released = regexp.MustCompile(`^([a-z-]*[a-z])-?(\d(?:\.\d+)?)(?:-|$)`)
+
+// release is the family and the release that a name states, if it does.
+func release(name string) (family string, number float64, ok bool) {
+	parts := released.FindStringSubmatch(strings.ReplaceAll(strings.ToLower(name), "_", "-"))
+	if parts == nil {
+		return "", 0, false
+	}
+	number, err := strconv.ParseFloat(parts[2], 64)
+	return fold(parts[1]), number, err == nil
+}
+
+// otherReleases lists the models of a name's family, the nearest release first,
+// where the table has none of the release that the name states: those of its
+// own generation come before those of another.
+func (t *Table) otherReleases(name string) []string {
+	family, wanted, ok := release(name)
+	if !ok {
+		return nil
+	}
+	type candidate struct {
+		name       string
+		far        float64 // in releases; a generation counts as 100
+		edits, row int
+	}
+	var found []candidate
+	for i, e := range t.entries {
+		of, number, ok := release(e.Name)
+		if !ok || of != family {
+			continue
+		}
+		if number == wanted {
+			return nil
+		}
+		far := math.Abs(number-wanted) + 100*math.Abs(math.Floor(number)-math.Floor(wanted))
+		found = append(found, candidate{e.Name, far, levenshtein.ComputeDistance(fold(name), fold(e.Name)), i})
+	}
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.far, b.far), a.edits-b.edits, a.row-b.row)
+	})
+	names := make([]string, len(found))
+	for i, c := range found {
+		names[i] = c.name
 	}
 	return names
 }

@@ -130,6 +130,12 @@ func TestUnknownName(t *testing.T) {
 		{"meta-llama/Llama-2-71b-hf", []string{"llama2-70b"}},
 		{"qwen3-235b", []string{"qwen3-235b-a22b"}},
 		{"Llama2", []string{"llama2-7b", "llama2-13b", "llama2-70b"}},
+		{"qwen3.7-27b", []string{"mean qwen3.6-27b, "}}, // the nearest release
+		{"qwen3.7", []string{"mean qwen3.6-27b, qwen3.6-35b-a3b, "}},
+		{"GLM_4.8-Flash", []string{"mean glm-4.7-flash, "}},
+		{"kimi-k2.8", []string{"mean kimi-k2.5, "}}, // of its generation, though K3 is nearer
+		{"deepseek-v5", []string{"mean deepseek-v4-"}},
+		{"qwen35-27b", []string{"mean qwen3.5-27b"}}, // a typing error, no release
 		{"zzzzzzzzzzzz", nil},
 		{"", nil},
 		{strings.Repeat("llama", 1000), nil},

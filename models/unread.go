@@ -5,10 +5,6 @@ func unread(modelType string) string {
 	switch modelType {
 	case "blt":
 		return "its bytes are grouped into patches by a model of their own (patcher_config), and only the patches go through the large layers"
-	case "deepseek_v4":
-		return "its caches that hold one entry for several tokens (compress_rates) are not understood"
-	case "inkling_text", "inkling":
-		return "its learned relative positions and convolutions of keys and values are not understood"
 	case "hrm_text":
 		return "its two modules run in cycles (H_cycles, L_cycles), which is not understood"
 	case "qwen4_exp", "qwen4_exp_text":

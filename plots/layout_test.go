@@ -78,9 +78,9 @@ func TestTextIsInsideAndApart(t *testing.T) {
 	}
 }
 
-// TestCapacityLine finds the capacity where the axis says that it is: 80 GB of
-// the A100 on the height of the tick of 80 GB, and the batch that fits where the
-// estimate says that it is.
+// TestCapacityLine finds the capacity where the axis says that it is: the 85.9 GB
+// of the A100 between the ticks of 80 and 100 GB, and the batch that fits where
+// the estimate says that it is.
 func TestCapacityLine(t *testing.T) {
 	c := testCase(t, "llama2-70b", "a100", 32, 8)
 	curve, err := MemorySweep(c, ByBatch)
@@ -91,18 +91,13 @@ func TestCapacityLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tick, label vg.Rectangle
+	middle := map[string]float64{}
 	for _, w := range texts(t, f) {
-		switch w.text {
-		case "80 GB":
-			tick = w.box
-		case "capacity 80.00 GB":
-			label = w.box
-		}
+		middle[w.text] = float64(w.box.Min.Y+w.box.Max.Y) / 2
 	}
-	middle := func(r vg.Rectangle) float64 { return float64(r.Min.Y+r.Max.Y) / 2 }
-	if label.Max.X == 0 || tick.Max.X == 0 || math.Abs(middle(tick)-middle(label)) > 12 {
-		t.Errorf("the label of the capacity is at %v, the tick of 80 GB at %v", label, tick)
+	low, high, label := middle["80 GB"], middle["100 GB"], middle["capacity 85.90 GB"]
+	if want := low + (high-low)*5.9/20; low == 0 || high == 0 || label == 0 || math.Abs(label-want) > 12 {
+		t.Errorf("the label of the capacity is at %v, the ticks of 80 and 100 GB at %v and %v", label, low, high)
 	}
 	if got, want := mostThatFits(curve.Points), float64(explain(t, c).Memory.MaxBatch); got != want {
 		t.Errorf("the areas cross the capacity at batch %v, the estimate at %v", got, want)

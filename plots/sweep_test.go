@@ -163,7 +163,7 @@ func TestUnfitIsHatched(t *testing.T) {
 		want       []scope // values
 	}{
 		{"llama3.1-8b", "h200", ByBatch, []int{1, 2, 4}, nil},
-		{"llama3.1-8b", "a100", ByBatch, []int{1, 16, 256, 512}, []scope{{256, 512}}},
+		{"llama3.1-8b", "a40", ByBatch, []int{1, 16, 256, 512}, []scope{{256, 512}}},
 		{"deepseek-v3", "h200", ByTP, []int{1, 2, 4, 8}, []scope{{1, 4}}},
 		{"llama2-70b", "l4", ByTP, []int{1, 2}, []scope{{1, 2}}},
 	} {

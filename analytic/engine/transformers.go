@@ -138,7 +138,7 @@ func copied(s *analytic.Step, a *models.Attention) unit.Bytes {
 	if r := float64(a.Heads) / float64(s.Par.TP) / kv; r > 1 {
 		moves += 2 * r
 	}
-	return s.Scheme.KV.Bytes(moves * s.Batch * positions * kv * float64(a.KeyDim+a.ValueDim))
+	return s.Scheme.KV.Bytes(moves * s.Batch * positions * kv * float64(a.EntryDim()))
 }
 
 // element makes the element-wise kernels of an operator. Each reads and writes tensors

@@ -36,7 +36,7 @@ func GPUsTable(all []hardware.GPU) render.Table {
 		render.Column{Title: "price", Key: "price_usd_per_hour", Unit: "$/h", Fixed: true, Places: 2, Drop: 1})
 	for i := range all {
 		g := &all[i]
-		cells := []any{g.Key, g.Generation, g.Memory, g.Bandwidth}
+		cells := []any{g.Key, g.Generation, g.Capacity(), g.Bandwidth}
 		for _, f := range unit.Formats() {
 			cells = append(cells, Known(g.Peak(f)))
 		}
@@ -70,10 +70,14 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 	if g.PCIe > 0 {
 		pcie = fmt.Sprintf("%v each way", g.PCIe)
 	}
+	memory := fmt.Sprintf("%v as sold, no source gives what its driver reports,", g.Memory)
+	if m, ok := g.DriverMemory(); ok {
+		memory = fmt.Sprintf("%v by its driver, sold as %v,", m, g.Memory)
+	}
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Key", Lines: []string{strings.Join(append([]string{g.Key}, g.Aliases...), ", ")}},
 		{Name: "Chip", Lines: []string{fmt.Sprintf("%s %s, %s, %d SMs at up to %v", g.Vendor, g.Generation, g.ComputeCapability, g.SMs, g.Clock)}},
-		{Name: "Memory", Lines: []string{fmt.Sprintf("%v at %v, L2 cache of %v", g.Memory, g.Bandwidth, g.L2)}},
+		{Name: "Memory", Lines: []string{fmt.Sprintf("%v at %v, L2 cache of %v", memory, g.Bandwidth, g.L2)}},
 		{Name: "Link", Lines: []string{link}},
 		{Name: "PCIe", Lines: []string{pcie}},
 		{Name: "Node", Lines: []string{node}},
@@ -149,6 +153,7 @@ type GPUDocument struct {
 	Clock       unit.Hertz                  `json:"clock_hz"`
 	Peaks       map[string]unit.FLOPsPerSec `json:"peak_flop_per_s"`
 	Memory      unit.Bytes                  `json:"memory_bytes"`
+	Driver      *unit.Bytes                 `json:"driver_memory_bytes"`
 	Bandwidth   unit.BytesPerSec            `json:"bandwidth_bytes_per_s"`
 	L2          unit.Bytes                  `json:"l2_bytes"`
 	Link        *unit.BytesPerSec           `json:"link_bytes_per_s"`
@@ -175,6 +180,9 @@ func DocumentGPU(g *hardware.GPU) GPUDocument {
 	}
 	for _, f := range g.Formats() {
 		j.Peaks[f.String()], _ = g.Peak(f)
+	}
+	if m, ok := g.DriverMemory(); ok {
+		j.Driver = &m
 	}
 	if w, ok := g.Idle(); ok {
 		j.Idle = &w

@@ -1,0 +1,241 @@
+package models
+
+import "slices"
+
+// compressed are families whose caches hold one entry for several tokens, or
+// whose indexers choose blocks of keys.
+func compressed() []family {
+	return []family{
+		inkling(),
+		{
+			types: []string{"deepseek_v4"},
+			assume: `{"tie_word_embeddings": false, "n_shared_experts": 1, "hc_mult": 4, "sliding_window": 128, "head_dim": 512, "q_lora_rank": 1024,
+				"o_groups": 8, "o_lora_rank": 1024, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512, "qk_rope_head_dim": 64}`,
+			norms: preNorm(scaleOnly), moe: moeShape{shared: sharedCount},
+			mixers: map[string]mixer{
+				"sliding_attention":           compressedAttention,
+				"compressed_sparse_attention": compressedAttention, "heavily_compressed_attention": compressedAttention,
+			},
+			plan:   layerPlan{mixer: compressRatio, ffn: func(*reader, int) string { return "moe" }},
+			finish: manifoldConnections, amend: hyperHead,
+		},
+		{
+			types: []string{"minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text"},
+			names: map[string]string{
+				"shared_expert_intermediate_size": "shared_intermediate_size",
+				"index_n_heads":                   "sparse_attention_config.sparse_num_index_heads|index_n_heads",
+				"index_head_dim":                  "sparse_attention_config.sparse_index_dim|index_head_dim",
+				"index_block_size":                "sparse_attention_config.sparse_block_size|index_block_size",
+				"index_topk_blocks":               "sparse_attention_config.sparse_topk_blocks|index_topk_blocks",
+			},
+			assume: `{"tie_word_embeddings": false, "dense_intermediate_size": 12288, "index_block_size": 128, "index_topk_blocks": 16}`,
+			norms:  preNorm(scaleOnly), attn: attentionShape{norms: headNorms{on: yes}}, moe: moeShape{width: "intermediate_size", shared: sharedWidth},
+			mixers: map[string]mixer{"minimax_m3_sparse": blockSparseAttention},
+			plan: layerPlan{mixer: minimaxSparse, ffn: minimaxFFN, alter: func(r *reader, _ int, k *kind) {
+				if k.ffn == "mlp" {
+					k.width = r.size("dense_intermediate_size")
+				}
+			}},
+		},
+	}
+}
+
+// inkling is Thinking Machines' family: positions are learned distances, and
+// short convolutions run over keys, values and what each block adds.
+func inkling() family {
+	return family{
+		types:  []string{"inkling_text"},
+		names:  map[string]string{"sliding_window": "sliding_window_size", "conv_kernel_size": "conv_kernel_size|sconv_kernel_size"},
+		assume: `{"tie_word_embeddings": false, "conv_kernel_size": 4, "n_shared_experts": 2}`,
+		norms:  preNorm(scaleOnly), embed: embedShape{norms: []string{"embed_norm"}},
+		attn: attentionShape{norms: headNorms{on: yes}, positions: unrotated}, moe: moeShape{shared: sharedCount},
+		mixers: map[string]mixer{"hybrid": relativeAttention, "hybrid_sliding": relativeAttention},
+		plan:   layerPlan{mixer: inklingLayer, ffn: inklingFFN}, finish: finishInkling, amend: noteConvolutions,
+	}
+}
+
+func inklingLayer(r *reader, i int) string {
+	if !r.has("local_layer_ids") {
+		if (i+1)%6 == 0 {
+			return "hybrid"
+		}
+		return "hybrid_sliding"
+	}
+	if slices.Contains(r.numbersOf("local_layer_ids"), i) {
+		return "hybrid_sliding"
+	}
+	return "hybrid"
+}
+
+func inklingFFN(r *reader, i int) string {
+	if ffn, ok := r.listedFFN(i); ok {
+		return ffn
+	}
+	if i < r.countOr("dense_mlp_idx", 0) {
+		return "mlp"
+	}
+	return "moe"
+}
+
+// relativeAttention is attention whose scores get a learned logit for each
+// distance, of a few values that every head makes of the query's token.
+func relativeAttention(r *reader, k kind) []Block {
+	extent, prefix := r.size("rel_extent"), ""
+	if k.mixer == "hybrid_sliding" {
+		extent, prefix = r.size("sliding_window"), "swa_"
+	}
+	a := Attention{
+		Heads: r.size(prefix + "num_attention_heads"), KVHeads: r.size(prefix + "num_key_value_heads"), KeyDim: r.size(prefix + "head_dim"),
+	}
+	a.ValueDim = a.KeyDim
+	r.divide(a.Heads, a.KVHeads, prefix+"num_attention_heads", prefix+"num_key_value_heads")
+	if prefix != "" {
+		a.Window = extent
+	}
+	b, rel := r.attend(k, a), r.size("d_rel")
+	b.In = append(b.In, Linear{Name: "r_proj", In: r.hidden, Out: a.Heads * rel, Heads: a.Heads})
+	b.Extra += r.product("the table of distances", rel, extent) + r.product("the convolutions of keys and values", 2*a.KVHeads*a.KeyDim, r.size("conv_kernel_size"))
+	return []Block{b}
+}
+
+// finishInkling adds the convolution behind each block, the scale of the
+// feed-forward and the scores of the shared experts.
+func finishInkling(r *reader, _ kind, b []Block) []Block {
+	for i := range b {
+		b[i].Extra += r.product("the convolution of a block", r.hidden, r.size("conv_kernel_size"))
+	}
+	b[1].Extra++
+	if e := b[1].Experts; e != nil {
+		e.Router[0].Out += r.countOr("n_shared_experts", 0)
+	}
+	return b
+}
+
+func noteConvolutions(_ *reader, m *Model) {
+	m.Notes = append(m.Notes, "the time and the state of its short convolutions and the logits of distances are not counted: they are vectors, and no product of size")
+}
+
+// compressRatio reads how many tokens an entry of a layer's cache stands for.
+func compressRatio(r *reader, i int) string {
+	const list = "compress_ratios"
+	if !r.has(list) { // as transformers lays the layers out
+		if i < 2 || i%2 == 0 {
+			return "heavily_compressed_attention"
+		}
+		return "compressed_sparse_attention"
+	}
+	ratios := r.numbersOf(list)
+	if len(ratios) < r.layers {
+		r.fail("%s has %d entries for %d layers", list, len(ratios), r.layers)
+		return ""
+	}
+	switch ratios[i] {
+	case 0:
+		return "sliding_attention"
+	case 4:
+		return "compressed_sparse_attention"
+	case 128:
+		return "heavily_compressed_attention"
+	}
+	r.fail("%s[%d] is %d; 0, 4 and 128 are understood", list, i, ratios[i])
+	return ""
+}
+
+// compressedAttention builds the attention of DeepSeek-V4: one head of keys that
+// are the values too, a window of single tokens, beyond it entries that each
+// stand for several, and an output of low rank in groups.
+func compressedAttention(r *reader, k kind) []Block {
+	heads, dim, rank := r.size("num_attention_heads"), r.size("head_dim"), r.size("q_lora_rank")
+	groups, low := r.size("o_groups"), r.size("o_lora_rank")
+	r.divide(heads, groups, "num_attention_heads", "o_groups")
+	if kv := r.sizeOr("num_key_value_heads", 1); kv != 1 {
+		r.fail("num_key_value_heads is %d; one head of keys, which are the values too, is understood", kv)
+	}
+	a := &Attention{
+		Heads: heads, KVHeads: 1, KeyDim: dim, ValueDim: dim, SameKV: true, Window: r.size("sliding_window"), RotaryDim: min(r.size("qk_rope_head_dim"), dim),
+	}
+	b := Block{
+		Name: "attention", Attention: a, Extra: int64(heads), // a sink a head
+		Norms: []Norm{
+			scaleOnly.norm("q_a_norm", rank, 1), ofHead(weightless.norm("q_b_norm", dim, heads)), ofHead(scaleOnly.norm("kv_norm", dim, 1)),
+		},
+		In: []Linear{
+			{Name: "q_a_proj", In: r.hidden, Out: rank, Split: Replicated},
+			{Name: "q_b_proj", In: rank, Out: heads * dim, Heads: heads},
+			{Name: "kv_proj", In: r.hidden, Out: dim, Split: Replicated},
+		},
+		Out: []Linear{
+			{Name: "o_a_proj", In: heads * dim / groups, Out: low, Times: groups, Heads: groups},
+			{Name: "o_b_proj", In: groups * low, Out: r.hidden, Split: Rows, Heads: groups},
+		},
+	}
+	switch k.mixer {
+	case "compressed_sparse_attention":
+		a.Compress = r.sizeOr("compress_rates.compressed_sparse_attention", 4)
+		r.compressor(&b, "compressor", 2*dim, dim)
+		x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: r.size("index_topk")}
+		a.Indexer = &x
+		r.compressor(&b, "indexer", 2*x.Dim, x.Dim)
+		b.In = append(b.In,
+			Linear{Name: "indexer.q_b_proj", In: rank, Out: x.Heads * x.Dim, Split: Replicated},
+			Linear{Name: "indexer.weights_proj", In: r.hidden, Out: x.Heads, Split: Replicated})
+	case "heavily_compressed_attention":
+		a.Compress = r.sizeOr("compress_rates.heavily_compressed_attention", 128)
+		r.compressor(&b, "compressor", dim, dim)
+	}
+	return []Block{b}
+}
+
+// compressor adds what makes one entry of Compress tokens: candidates, gates, and
+// a bias for each place in the group.
+func (r *reader) compressor(b *Block, name string, width, dim int) {
+	b.In = append(b.In,
+		Linear{Name: name + ".kv_proj", In: r.hidden, Out: width, Split: Replicated},
+		Linear{Name: name + ".gate_proj", In: r.hidden, Out: width, Split: Replicated})
+	b.Norms = append(b.Norms, scaleOnly.norm(name+".kv_norm", dim, 1))
+	b.Extra += r.product("the position bias of "+name, b.Attention.Compress, width)
+}
+
+// ofHead marks a norm as one of each head by itself.
+func ofHead(n Norm) Norm {
+	n.PerHead = true
+	return n
+}
+
+// manifoldConnections are hyper-connections that mix the streams by a matrix of
+// their own (mHC, arXiv:2512.24880).
+func manifoldConnections(r *reader, _ kind, b []Block) []Block {
+	streams := r.size("hc_mult")
+	mix := (2 + streams) * streams
+	for i := range b {
+		b[i].In = append(b[i].In, Linear{Name: "hyper_connection", In: streams * r.hidden, Out: mix, Split: Replicated})
+		b[i].Extra += int64(mix) + 3
+	}
+	return b
+}
+
+// minimaxSparse reads which layers of MiniMax-M3 have an indexer.
+func minimaxSparse(r *reader, i int) string {
+	const list = "sparse_attention_config.sparse_attention_freq"
+	if !r.has(list) {
+		return full
+	}
+	if r.marked(list, i) == "moe" {
+		return "minimax_m3_sparse"
+	}
+	return full
+}
+
+// blockSparseAttention is attention to the blocks of keys that an indexer picks,
+// scored key by key (MiniMax Sparse Attention, arXiv:2606.13392).
+func blockSparseAttention(r *reader, k kind) []Block {
+	blocks := attention(r, k)
+	b := &blocks[0]
+	x := Indexer{Heads: r.size("index_n_heads"), Dim: r.size("index_head_dim"), TopK: int(r.product("the keys of an indexer", r.size("index_topk_blocks"), r.size("index_block_size")))}
+	b.Attention.Indexer = &x
+	b.In = append(b.In,
+		Linear{Name: "indexer.q_proj", In: r.hidden, Out: x.Heads * x.Dim, Split: Replicated},
+		Linear{Name: "indexer.k_proj", In: r.hidden, Out: x.Dim, Split: Replicated})
+	b.Norms = append(b.Norms, scaleOnly.norm("indexer.q_norm", x.Dim, x.Heads), scaleOnly.norm("indexer.k_norm", x.Dim, 1))
+	return blocks
+}
