@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"llmprof/input"
+	"llmprof/models/gguf"
 )
 
 // A Resolver finds the model that a user names.
@@ -60,8 +61,11 @@ func beforeAt(name string) string {
 	return repo
 }
 
-// fromFile reads a config.json, whatever its name.
+// fromFile reads a config.json, whatever its name, or the header of a GGUF file.
 func fromFile(path string) (*Model, error) {
+	if strings.EqualFold(filepath.Ext(path), ".gguf") {
+		return fromGGUF(path)
+	}
 	if err := weights(path); err != nil {
 		return nil, err
 	}
@@ -70,16 +74,28 @@ func fromFile(path string) (*Model, error) {
 		return nil, fmt.Errorf("reading a model's config.json: %w", err)
 	}
 	if bytes.HasPrefix(config, []byte("GGUF")) {
-		return nil, weightsError(path, "a GGUF file")
+		return nil, fmt.Errorf("%s is a GGUF file and is not called so: give it the ending .gguf", path)
 	}
 	return read(nameOf(path), path, config)
+}
+
+// fromGGUF reads the header of a GGUF file and, if it is split, of its other parts.
+func fromGGUF(path string) (*Model, error) {
+	headers, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the header of a GGUF file: %w", err)
+	}
+	m, err := ReadGGUF(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), headers...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m.Source = path
+	return m, nil
 }
 
 // weights refuses a file of weights by its name.
 func weights(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".gguf":
-		return weightsError(path, "a GGUF file")
 	case ".safetensors", ".bin", ".pt", ".pth":
 		return weightsError(path, "a file of weights")
 	}
