@@ -61,6 +61,11 @@ func ggufConfig(h *gguf.Header) (map[string]any, error) {
 			c[field] = asNumber(int(n))
 		}
 	}
+	for _, field := range []string{"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"} {
+		if c[field] == nil {
+			return nil, fmt.Errorf("the key %s.%s is missing; want a whole number", arch, ggufKeys()[field])
+		}
+	}
 	fromTensors(c, h)
 	err := amendGGUF(c, h, arch)
 	return c, err
@@ -154,6 +159,9 @@ func amendDeepSeek(c map[string]any, whole func(string) int) error {
 		c[field] = asNumber(n)
 	}
 	c["num_key_value_heads"] = c["num_attention_heads"]
+	if c["q_lora_rank"] == nil {
+		c["q_lora_rank"] = asNumber(0)
+	}
 	delete(c, "head_dim")
 	delete(c, "rotary_dim")
 	return nil
