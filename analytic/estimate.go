@@ -15,7 +15,7 @@ type Case struct {
 	Machine  *Machine
 	Workload Workload
 	Parallel Parallelism
-	Scheme   Scheme
+	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
 }
 
@@ -79,7 +79,7 @@ func (c *Case) checkSplit() error {
 	if c.Model == nil {
 		return fmt.Errorf("no model is given")
 	}
-	if err := c.Scheme.check(); err != nil {
+	if err := c.Scheme.Check(); err != nil {
 		return err
 	}
 	if err := c.Parallel.check(); err != nil {
@@ -257,14 +257,4 @@ func (p *Predictor) span(floor, expected unit.Seconds, off float64) Span {
 		Floor: floor, Expected: max(expected, floor),
 		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Profile().Older), floor),
 	}
-}
-
-// parts returns the scheme of the dense matrices and that of what is never
-// quantized.
-func (s *Scheme) parts() (dense, plain Scheme) {
-	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV}
-	if s.Experts {
-		return plain, plain
-	}
-	return *s, plain
 }

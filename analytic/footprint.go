@@ -120,7 +120,7 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 	if a := b.Attention; a != nil && a.Latent != nil {
 		l := &a.Latent.Expand
 		n := float64(l.In) * float64(l.Out) / float64(max(parts(l, s.Par.TP), 1))
-		sum += s.Dense.weightBytes(n, float64(l.Out)/float64(max(parts(l, s.Par.TP), 1)))
+		sum += s.Dense.WeightBytes(n, float64(l.Out)/float64(max(parts(l, s.Par.TP), 1)))
 	}
 	e := b.Experts
 	if e == nil {
@@ -135,7 +135,7 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 }
 
 // matrices is the memory of matrices on a rank of tp.
-func (s *Step) matrices(f *Scheme, ls []models.Linear, tp int) unit.Bytes {
+func (s *Step) matrices(f *models.Scheme, ls []models.Linear, tp int) unit.Bytes {
 	var sum unit.Bytes
 	for i := range ls {
 		sum += s.weightsOf(f, &ls[i], tp)
@@ -245,7 +245,7 @@ func (s *Step) blockWidth(b *models.Block) float64 {
 }
 
 // weightsOf is the memory of a matrix on a rank of tp, its bias and scales included.
-func (s *Step) weightsOf(f *Scheme, l *models.Linear, tp int) unit.Bytes {
+func (s *Step) weightsOf(f *models.Scheme, l *models.Linear, tp int) unit.Bytes {
 	ls := [1]models.Linear{*l}
 	o := s.gemm(Product, f, ls[:], 0, tp)
 	return o.Work.Weights

@@ -64,7 +64,7 @@ func (m *Machine) powers() power {
 	// The square product of n rows reads and writes 3n² values for its 2n³ FLOPs.
 	const n = hardware.SquareRows
 	t := m.prices.Times(&roofline.Kernel{
-		Class: roofline.GEMM, Format: sixteen, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: sixteen.Bytes(3 * n * n)},
+		Class: roofline.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: unit.BF16.Bytes(3 * n * n)},
 	})
 	p.matrix = p.throttle * (p.throttle - m.constant(roofline.PowerMemory)*min(float64(t[roofline.Memory])/float64(t.Compute()), 1))
 	return p

@@ -13,6 +13,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -214,7 +215,7 @@ func TestEveryMachineIsSane(t *testing.T) {
 	for range 3000 {
 		c := *cases[rng.IntN(len(cases))]
 		c.Machine = machines[rng.IntN(len(machines))]
-		c.Scheme = scheme(t, analytic.SchemeNames()[rng.IntN(len(analytic.SchemeNames()))], c.Machine.GPU)
+		c.Scheme = scheme(t, models.SchemeNames()[rng.IntN(len(models.SchemeNames()))], c.Machine.GPU)
 		c.Workload = analytic.Workload{Batch: 1 + rng.IntN(1<<rng.IntN(10)), Prompt: 1 + rng.IntN(1<<rng.IntN(14)), Gen: 1 + rng.IntN(1<<rng.IntN(9)), AllLogits: rng.IntN(2) == 0}
 		if rng.IntN(3) == 0 {
 			c.Parallel = analytic.Parallelism{TP: 1, PP: 2, MicroBatches: 1 + rng.IntN(c.Workload.Batch), GPUsPerNode: 8}

@@ -14,9 +14,9 @@ type Predictor struct {
 	model     *models.Model
 	machine   *Machine
 	par       Parallelism // whole
-	scheme    Scheme
-	dense     Scheme
-	plain     Scheme
+	scheme    models.Scheme
+	dense     models.Scheme
+	plain     models.Scheme
 	price     unit.DollarsPerHour
 	layers    int
 	footprint footprint
@@ -40,7 +40,7 @@ func newPredictor(c *Case, m *Machine) *Predictor {
 	if p.scheme.KV == unit.NoFormat {
 		p.scheme.KV = p.scheme.Stream()
 	}
-	p.dense, p.plain = p.scheme.parts()
+	p.dense, p.plain = p.scheme.Parts()
 	p.footprint = p.memoryOf()
 	return p
 }

@@ -131,7 +131,7 @@ func every(*models.Block, *models.Norm) bool { return true }
 // as engines fuse q, k and v, or gate and up.
 //
 //	FLOPs = 2·rows·in·out, bytes = in·out·w + rows·(in + out)·a
-func (s *Step) linears(dst []Op, t Type, f *Scheme, ls []models.Linear, rows float64, tp int) []Op {
+func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) []Op {
 	for i := 0; i < len(ls); {
 		j := i + 1
 		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split {
@@ -145,7 +145,7 @@ func (s *Step) linears(dst []Op, t Type, f *Scheme, ls []models.Linear, rows flo
 
 // gemm is the fused product of rows rows with all of ls, on the share of them
 // that one of tp ranks has.
-func (s *Step) gemm(t Type, f *Scheme, ls []models.Linear, rows float64, tp int) Op {
+func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) Op {
 	var local, whole, out, bias float64
 	in := float64(ls[0].In)
 	for i := range ls {
@@ -173,7 +173,7 @@ func (s *Step) gemm(t Type, f *Scheme, ls []models.Linear, rows float64, tp int)
 		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
 		Work: roofline.Work{
 			FLOPs:   unit.FLOPs(2 * rows * local),
-			Weights: f.weightBytes(local, out) + stream.Bytes(bias),
+			Weights: f.WeightBytes(local, out) + stream.Bytes(bias),
 			Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
 		},
 	}

@@ -78,7 +78,7 @@ func carbon(p *experiment.Point) (*result.CO2, error) {
 // theory is what one GPU's memory holds of the model in an engine whose cache
 // has room for so many tokens. It is the same on every GPU.
 func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analytic.Memory, error) {
-	scheme, err := analytic.ParseScheme(p.WeightFormat())
+	scheme, err := models.ParseScheme(p.WeightFormat())
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func exampleCase() (*analytic.Case, error) {
 		return nil, err
 	}
 	return &analytic.Case{
-		Model: model, Machine: machine, Scheme: analytic.StoredScheme(model).For(&gpu),
+		Model: model, Machine: machine, Scheme: models.StoredScheme(model).For(&gpu),
 		Workload: analytic.Workload{Batch: 32, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: 8, GPUsPerNode: 8},
 	}, nil

@@ -38,7 +38,7 @@ func testCase(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 		t.Fatal(err)
 	}
 	return &analytic.Case{
-		Model: m, Machine: machine, Scheme: analytic.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
 		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: max(g.GPUsPerNode, tp)},
 	}

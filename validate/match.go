@@ -203,8 +203,8 @@ func (s *Scorer) changed(g *hardware.GPU, e analytic.Engine, file *hardware.Cali
 	return m, nil
 }
 
-func schemeOf(c *Config) (s analytic.Scheme, err error) {
-	if s, err = analytic.ParseScheme(c.Weights); err != nil {
+func schemeOf(c *Config) (s models.Scheme, err error) {
+	if s, err = models.ParseScheme(c.Weights); err != nil {
 		return s, err
 	}
 	if c.KV == "" {

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/models"
 )
 
 // TestScoreOdd holds that whatever cannot be scored is among those skipped, with
@@ -138,7 +139,7 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scheme, err := analytic.ParseScheme(r.Weights)
+		scheme, err := models.ParseScheme(r.Weights)
 		if err != nil {
 			t.Fatal(err)
 		}

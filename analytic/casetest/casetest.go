@@ -162,9 +162,9 @@ func With(t testing.TB, c *analytic.Case, change func(*roofline.Constants)) *ana
 }
 
 // Scheme is a scheme by its name, in the 16-bit formats of a GPU.
-func Scheme(t testing.TB, name string, g *hardware.GPU) analytic.Scheme {
+func Scheme(t testing.TB, name string, g *hardware.GPU) models.Scheme {
 	t.Helper()
-	s, err := analytic.ParseScheme(name)
+	s, err := models.ParseScheme(name)
 	must(t, err)
 	return s.For(g)
 }

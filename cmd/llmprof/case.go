@@ -116,11 +116,11 @@ func (a *app) model(ctx context.Context, name string, offline bool) (*models.Mod
 // published checkpoint has, and notes why.
 func (ans *answer) chooseScheme() error {
 	q := ans.q
-	s, stored := analytic.StoredScheme(ans.Model), ans.Model.Stored
+	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
 	switch {
 	case q.weights != "":
 		var err error
-		if s, err = analytic.ParseScheme(q.weights); err != nil {
+		if s, err = models.ParseScheme(q.weights); err != nil {
 			return err
 		}
 		ans.SchemeReason = "as asked for"

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -74,7 +75,7 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("weights", words(models.SchemeNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
 }

@@ -29,7 +29,7 @@ func tinyLaunches(batch int) int {
 	if err != nil {
 		return 0 // a test holds that it is read
 	}
-	plain, err := analytic.ParseScheme("bf16")
+	plain, err := models.ParseScheme("bf16")
 	if err != nil {
 		return 0
 	}

@@ -127,7 +127,7 @@ func Default() Point {
 }
 
 // WeightFormat names the format of the weights as estimates do
-// (analytic.ParseScheme). The native engine's products run in 16 bits whatever its
+// (models.ParseScheme). The native engine's products run in 16 bits whatever its
 // weights are kept in.
 func (p *Point) WeightFormat() string {
 	switch {

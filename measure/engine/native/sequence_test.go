@@ -205,9 +205,9 @@ func estimate(t *testing.T, o *Options) analytic.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := analytic.StoredScheme(o.Model)
+	scheme := models.StoredScheme(o.Model)
 	if name := formats(o); name != "" {
-		if scheme, err = analytic.ParseScheme(name); err != nil {
+		if scheme, err = models.ParseScheme(name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -93,7 +93,7 @@ func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *analyti
 		t.Fatal(err)
 	}
 	c := &analytic.Case{
-		Model: m, Machine: machine, Scheme: analytic.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
 		Workload: analytic.Workload{Batch: 16, Prompt: 1024, Gen: 128}, Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
 	}
 	r, err := analytic.Explain(c)
