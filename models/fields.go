@@ -22,6 +22,9 @@ type fields struct {
 	stated map[string]any      // what a family worked out, before all else
 	names  map[string][]string // a family's own names, by the common name
 	err    error
+
+	lenient bool     // what is not understood is left out
+	left    []string // what was
 }
 
 // fail keeps the first error.
@@ -29,6 +32,16 @@ func (f *fields) fail(format string, args ...any) {
 	if f.err == nil {
 		f.err = fmt.Errorf(format, args...)
 	}
+}
+
+// doubt keeps an error about what a config states and nobody here understands. A lenient
+// reader leaves it out and notes so.
+func (f *fields) doubt(format string, args ...any) {
+	if !f.lenient {
+		f.fail(format, args...)
+		return
+	}
+	f.left = append(f.left, fmt.Sprintf(format, args...)+"; it is left out of account")
 }
 
 // look finds a value by its common name, and the name that the config gives

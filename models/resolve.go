@@ -16,8 +16,9 @@ import (
 
 // A Resolver finds the model that a user names.
 type Resolver struct {
-	Table *Table
-	Hub   Hub
+	Table   *Table
+	Hub     Hub
+	Lenient bool // of a config.json, note what is not understood instead of refusing it
 }
 
 // Resolve reads the model that name stands for. A name without a slash is a
@@ -34,9 +35,9 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 	}
 	if info, err := os.Stat(name); err == nil {
 		if info.IsDir() {
-			return fromDir(name)
+			return fromDir(name, r.Lenient)
 		}
-		return fromFile(name)
+		return fromFile(name, r.Lenient)
 	}
 	if isPath(name) {
 		return nil, fmt.Errorf("%s: no such file or directory; want a built-in name, a hub id (org/name), "+
@@ -62,7 +63,7 @@ func beforeAt(name string) string {
 }
 
 // fromFile reads a config.json, whatever its name, or the header of a GGUF file.
-func fromFile(path string) (*Model, error) {
+func fromFile(path string, lenient bool) (*Model, error) {
 	if strings.EqualFold(filepath.Ext(path), ".gguf") {
 		return fromGGUF(path)
 	}
@@ -76,7 +77,20 @@ func fromFile(path string) (*Model, error) {
 	if bytes.HasPrefix(config, []byte("GGUF")) {
 		return nil, fmt.Errorf("%s is a GGUF file and is not called so: give it the ending .gguf", path)
 	}
-	return read(nameOf(path), path, config)
+	return readBeside(nameOf(path), path, config, lenient)
+}
+
+// readBeside reads a config.json with what lies beside it.
+func readBeside(name, path string, config []byte, lenient bool) (*Model, error) {
+	c := Checkpoint{Config: config, Lenient: lenient}
+	var err error
+	if prefix, ok := strings.CutSuffix(path, configFile); ok {
+		c.Quant, err = input.Read(prefix+quantFile, maxConfig)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("reading %s: %w", prefix+quantFile, err)
+		}
+	}
+	return read(name, path, c)
 }
 
 // fromGGUF reads the header of a GGUF file and, if it is split, of its other parts.
@@ -120,11 +134,11 @@ func nameOf(path string) string {
 }
 
 // fromDir reads the config.json of a directory.
-func fromDir(dir string) (*Model, error) {
+func fromDir(dir string, lenient bool) (*Model, error) {
 	path := filepath.Join(dir, configFile)
 	config, err := input.Read(path, maxConfig)
 	if err == nil {
-		return read(nameOf(path), path, config)
+		return readBeside(nameOf(path), path, config, lenient)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading a model's config.json: %w", err)
@@ -170,8 +184,8 @@ func escapeGlob(dir string) string {
 }
 
 // read makes a model of a config.json and notes where it came from.
-func read(name, source string, config []byte) (*Model, error) {
-	m, err := Read(name, config)
+func read(name, source string, c Checkpoint) (*Model, error) {
+	m, err := c.Read(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
