@@ -203,6 +203,7 @@ type Activation struct {
 type Stored struct {
 	Method  string      // quantization_config.quant_method, "" for none
 	Weights unit.Format // of the quantized matrices; dtype of the others if none is
+	Act     unit.Format // of the activations of most products; NoFormat for 16 bits
 	Experts bool        // only the experts' matrices are quantized (gpt-oss)
 	Group   int         // weights that share a scale, 0 for a whole row or tensor
 	Plain   unit.Format // of what is not quantized

@@ -146,7 +146,7 @@ func (m *Model) summarize() {
 		m.Notes = append(m.Notes, "the checkpoint names a quantization and excludes every matrix from it")
 		return
 	}
-	m.Stored.Weights, m.Stored.Group, m.Stored.Experts = most.Format, max(most.BlockIn, 1)*max(most.BlockOut, 1), !dense
+	m.Stored.Weights, m.Stored.Act, m.Stored.Group, m.Stored.Experts = most.Format, most.Act, max(most.BlockIn, 1)*max(most.BlockOut, 1), !dense
 	if most.BlockIn == 0 && most.BlockOut <= 1 {
 		m.Stored.Group = 0
 	}
