@@ -33,6 +33,9 @@ func (r *reader) model() *Model {
 	}
 	m.Notes = append(m.Notes, r.notes...)
 	r.noteDraft(m)
+	r.refuseUnread()
+	r.knownActivation()
+	r.knownWindow()
 	return m
 }
 

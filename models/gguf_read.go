@@ -20,7 +20,7 @@ func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	m, err := Read(name, config)
+	m, err := Checkpoint{Config: config, tensors: true}.Read(name)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 type Checkpoint struct {
 	Config  []byte // config.json
 	Quant   []byte // hf_quant_config.json, which NVIDIA's checkpoints have beside it; may be nil
+	tensors bool   // a table of tensors accounts for what Config says
 	Lenient bool   // note what is not understood and leave it out of account, instead of an error
 }
 
@@ -31,7 +32,7 @@ func (c Checkpoint) Read(name string) (*Model, error) {
 	if err := c.addQuantization(object); err != nil {
 		return nil, fmt.Errorf("%s: hf_quant_config.json: %w", name, err)
 	}
-	m, err := readModel(object, c.Lenient)
+	m, err := readModel(object, c.Lenient, c.tensors)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -79,7 +80,7 @@ func (c Checkpoint) addQuantization(object map[string]any) error {
 	return nil
 }
 
-func readModel(object map[string]any, lenient bool) (*Model, error) {
+func readModel(object map[string]any, lenient, tensors bool) (*Model, error) {
 	d, err := findDecoder(object)
 	if err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func readModel(object map[string]any, lenient bool) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.lenient = lenient
+	r.lenient, r.tensors = lenient, tensors
 	m := r.model()
 	if r.err != nil {
 		return nil, fmt.Errorf("%s: %w", d.modelType, r.err)
