@@ -64,6 +64,7 @@ func (r *reader) groupStorage(name string, group map[string]any) *Storage {
 	a.symmetric = w["symmetric"] != false
 	a.ordered = w["actorder"] != nil && w["actorder"] != false && w["actorder"] != "static" && w["actorder"] != "weight"
 	a.micro = w["scale_dtype"] == "torch.uint8" || group["format"] == "mxfp4-pack-quantized" || group["format"] == "mxfp4" || group["format"] == "mxfp8-quantized"
+	a.loose = group["format"] == "int-quantized" || group["format"] == nil && r.text(quantField+"format") == "int-quantized"
 	if block, ok := w["block_structure"].([]any); ok && len(block) == 2 {
 		a.block = [2]int{r.whole(block[0], where+"block_structure", 1, maxSize), r.whole(block[1], where+"block_structure", 1, maxSize)}
 	}
@@ -119,6 +120,7 @@ type args struct {
 	symmetric      bool
 	ordered        bool // the groups are in an order of their own
 	micro          bool // scales of a byte for 32 values
+	loose          bool // each value has a byte, however few bits it has
 	block          [2]int
 }
 
@@ -139,7 +141,10 @@ func (a *args) storage() *Storage {
 		if a.ordered {
 			s.PerInput = 4
 		}
-		if a.bits != 8 || a.group > 0 {
+		switch {
+		case a.loose:
+			s.Bits = 8
+		case a.bits != 8 || a.group > 0:
 			s.Fixed = 16 // the shape, as packing hides it
 		}
 		return s
@@ -153,12 +158,16 @@ func (a *args) eight() *Storage {
 	case a.micro:
 		return mxfp8()
 	case a.strategy == "channel":
-		return fp8Rows()
+		s := fp8Rows()
+		s.Scale = 2 // in the 16 bits of the model
+		return s
 	case a.block[0] > 0:
-		return fp8Blocks(a.block[0], a.block[1])
+		s := fp8Blocks(a.block[0], a.block[1])
+		s.Scale = 2
+		return s
 	case a.group > 0:
 		s := fp8Rows()
-		s.Name, s.BlockIn = fmt.Sprintf("fp8 g%d", a.group), a.group
+		s.Name, s.BlockIn, s.Scale = fmt.Sprintf("fp8 g%d", a.group), a.group, 2
 		return s
 	}
 	return fp8Tensor(true)

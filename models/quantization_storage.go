@@ -83,9 +83,9 @@ func bitsAndBytes(four, nested bool) *Storage {
 	if !four {
 		return &Storage{Name: "int8", Format: unit.INT8, Act: unit.INT8, Bits: 8, BlockOut: 1, Scale: 4}
 	}
-	s := &Storage{Name: "nf4", Format: unit.INT4, Bits: 4 + 8*4.0/64, Fixed: 200} // the map of values and the state as JSON
+	s := &Storage{Name: "nf4", Format: unit.INT4, Bits: 4 + 8*4.0/64, Fixed: 144} // the map of values, and the state as JSON
 	if nested {
-		s.Bits, s.Fixed = 4+8*(1+4.0/256)/64, 1300
+		s.Bits, s.Fixed = 4+8*(1+4.0/256)/64, 1260
 	}
 	return s
 }

@@ -90,7 +90,14 @@ func readBeside(name, path string, config []byte, lenient bool) (*Model, error) 
 			return nil, fmt.Errorf("reading %s: %w", prefix+quantFile, err)
 		}
 	}
-	return read(name, path, c)
+	m, err := read(name, path, c)
+	if dir := dirOf(path); err == nil && dir != "" {
+		err = m.checkTensors(dir, lenient)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // fromGGUF reads the header of a GGUF file and, if it is split, of its other parts.
