@@ -121,8 +121,8 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 	sum := s.matrices(s.Dense, b.In, s.Par.TP) + s.matrices(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.Scheme.VectorBytes(s.Model, float64(b.Extra))
 	if a := b.Attention; a != nil && a.Latent != nil {
 		l := &a.Latent.Expand
-		n := float64(l.In) * float64(l.Out) / float64(max(parts(l, s.Par.TP), 1))
-		sum += s.Dense.MatrixBytes(l, n, float64(l.Out)/float64(max(parts(l, s.Par.TP), 1)))
+		cut := float64(max(l.Parts(s.Par.TP), 1))
+		sum += s.Dense.MatrixBytes(l, float64(l.In)*float64(l.Out)/cut, float64(l.Out)/cut)
 	}
 	e := b.Experts
 	if e == nil {
@@ -226,7 +226,7 @@ func (s *Step) blockWidth(b *models.Block) float64 {
 	tp := float64(s.Par.TP)
 	var w float64
 	for i := range b.In {
-		w += float64(b.In[i].Out) / float64(max(parts(&b.In[i], s.Par.TP), 1))
+		w += float64(b.In[i].Out) / float64(max(b.In[i].Parts(s.Par.TP), 1))
 	}
 	switch {
 	case b.Attention != nil:

@@ -66,7 +66,7 @@ func TestPowerBalances(t *testing.T) {
 					case p.Clock > 1:
 						seen[0]++
 						near(t, "power", p.drawn, c.Machine.GPU.TDP, 1e-9)
-					case p.Throttled != 0 || p.drawn > c.Machine.GPU.TDP || p.drawn < c.Machine.Waiting():
+					case p.Throttled != 0 || p.drawn > c.Machine.GPU.TDP || p.drawn < c.Machine.Waiting:
 						t.Errorf("%s %+v: at %v, %v of its time for the power limit", engine, c.Workload, p.drawn, p.Throttled)
 					default:
 						seen[1]++
@@ -263,7 +263,7 @@ func TestLinesAddUpToEnergy(t *testing.T) {
 				c := hungry(t, testCase(t, "llama3.1-8b", gpu, 4, tp))
 				c.Workload.Prompt = prompt
 				r := explain(t, c)
-				sum := c.Machine.Waiting().For(r.TTFT.Expected).Times(float64(tp))
+				sum := c.Machine.Waiting.For(r.TTFT.Expected).Times(float64(tp))
 				for i := range r.PrefillOps {
 					sum += r.PrefillOps[i].Energy
 				}
@@ -307,5 +307,5 @@ func TestWaitingPowerOfH200(t *testing.T) {
 	}
 	slices.Sort(drawn)
 	t.Logf("%d windows, %.1f to %.1f W", len(drawn), drawn[0], drawn[len(drawn)-1])
-	near(t, "waiting power", float64(casetest.Machine(t, "h200", "native").Waiting()), drawn[len(drawn)/2], 0.005)
+	near(t, "waiting power", float64(casetest.Machine(t, "h200", "native").Waiting), drawn[len(drawn)/2], 0.005)
 }

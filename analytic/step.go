@@ -124,9 +124,6 @@ func innerNorm(_ *models.Block, n *models.Norm) bool {
 // inputNorm reports whether a norm is one of the block's input.
 func inputNorm(b *models.Block, n *models.Norm) bool { return !outputNorm(b, n) && !innerNorm(b, n) }
 
-// every wants all norms.
-func every(*models.Block, *models.Norm) bool { return true }
-
 // linears appends one GEMM for each run of matrices that read the same input,
 // as engines fuse q, k and v, or gate and up.
 //
@@ -153,7 +150,7 @@ func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, 
 		l := &ls[i]
 		times := float64(max(l.Times, 1))
 		n := float64(l.In) * float64(l.Out) * times
-		cut := float64(max(parts(l, tp), 1))
+		cut := float64(max(l.Parts(tp), 1))
 		whole += n
 		local += n / cut
 		outputs := float64(l.Out) * times
@@ -197,7 +194,7 @@ func fusedName(ls []models.Linear) string {
 	return first
 }
 
-// norms appends those norms of the residual stream that are wanted, each with the
+// norms appends those norms of the residual stream that are wanted (nil wants all), each with the
 // residual sum fused to it: two tensors read and two written.
 func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func(*models.Block, *models.Norm) bool) []Op {
 	t := s.Tokens()
@@ -206,7 +203,7 @@ func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func
 	}
 	for i := range norms {
 		n := &norms[i]
-		if n.PerHead || !wanted(b, n) {
+		if n.PerHead || wanted != nil && !wanted(b, n) {
 			continue
 		}
 		w := float64(n.Width)
@@ -231,7 +228,7 @@ func (s *Step) appendFirst(dst []Op) []Op {
 	if len(m.Embedding.Project) > 0 {
 		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[:1], t, 1)
 	}
-	dst = s.norms(dst, nil, m.Embedding.Norms, every)
+	dst = s.norms(dst, nil, m.Embedding.Norms, nil)
 	if s.Par.TP > 1 {
 		dst = s.allReduce(dst, "embedding_all_reduce", s.Bytes(t*w))
 	}
@@ -243,7 +240,7 @@ func (s *Step) appendFirst(dst []Op) []Op {
 // part of the vocabulary each.
 func (s *Step) appendLast(dst []Op) []Op {
 	first := len(dst)
-	dst = s.norms(dst, nil, s.Model.FinalNorms, every)
+	dst = s.norms(dst, nil, s.Model.FinalNorms, nil)
 	if s.Logits > 0 {
 		dst = s.head(dst)
 	}

@@ -85,6 +85,28 @@ func (l Linear) Params() int64 {
 	return n * int64(max(l.Times, 1))
 }
 
+// Parts is into how many different parts tp ranks cut l, or 0 if they cannot.
+// With fewer heads than ranks each head is held by several of them, as KV heads
+// are.
+func (l *Linear) Parts(tp int) int {
+	if l.Split == Replicated || tp == 1 {
+		return 1
+	}
+	n := l.Heads
+	if n == 0 {
+		if n = l.Out; l.Split == Rows {
+			n = l.In
+		}
+	}
+	switch {
+	case n%tp == 0:
+		return tp
+	case l.Split == Columns && l.Heads > 0 && tp%l.Heads == 0:
+		return l.Heads
+	}
+	return 0
+}
+
 // Split says how tensor parallelism cuts a Linear (Shoeybi et al. 2019,
 // Megatron-LM): by its outputs, by its inputs, or not at all.
 type Split uint8
@@ -210,4 +232,16 @@ type Stored struct {
 	Vectors unit.Format // of norms and biases; NoFormat if it is Plain
 	Bytes   int64       // of the checkpoint's tensors, where their table was read; 0 where it was not
 	KV      unit.Format // of the cache that the checkpoint was calibrated for; NoFormat if it says nothing
+}
+
+// HasExperts reports whether any layer routes its tokens.
+func (m *Model) HasExperts() bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if m.Layers[i].Blocks[j].Experts != nil {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -47,7 +48,7 @@ func ExampleRoofline() {
 		fmt.Println(err)
 		return
 	}
-	report, err := analytic.Explain(c)
+	report, err := breakdown.Explain(c)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -5,6 +5,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -44,9 +45,9 @@ func testCase(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 	}
 }
 
-func explain(t testing.TB, c *analytic.Case) *analytic.Report {
+func explain(t testing.TB, c *analytic.Case) *breakdown.Report {
 	t.Helper()
-	r, err := analytic.Explain(c)
+	r, err := breakdown.Explain(c)
 	if err != nil {
 		t.Fatal(err)
 	}

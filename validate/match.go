@@ -160,8 +160,12 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
+	used := scheme.For(g)
+	if err := engine.Runs(runs, m, g, &used); err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
 	question := &analytic.Case{
-		Model: m, Scheme: scheme.For(g),
+		Model: m, Scheme: used,
 		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}

@@ -7,6 +7,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -40,7 +41,7 @@ func estimate(t *testing.T, model, gpu string, batch int) *Estimate {
 		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUsPerNode: g.GPUsPerNode},
 	}
-	if e.Report, err = analytic.Explain(&e.Case); err != nil {
+	if e.Report, err = breakdown.Explain(&e.Case); err != nil {
 		t.Fatal(err)
 	}
 	return e
