@@ -7,9 +7,7 @@ func (q *quantizer) pick(at place, l *Linear) (*Storage, error) {
 	if at.part == latentPart {
 		return q.latent(at.block.Attention.Latent), nil
 	}
-	in := int64(l.In)
-	t := q.typeOf(at, l)
-	return q.storage(t, in), nil
+	return q.storage(q.typeOf(at, l), int64(l.In)), nil
 }
 
 // latent keeps the two halves of the expansion of a latent cache, of which that of the keys is
@@ -43,7 +41,7 @@ func (q *quantizer) typeOf(at place, l *Linear) *gguf.Type {
 		}
 		return typeNamed("Q8_0")
 	case at.block.Attention != nil && at.part == ownPart:
-		return q.attention(at, l)
+		return q.attention(l)
 	case at.block.Scan != nil:
 		return q.base
 	case l.Name == "down_proj":
@@ -66,11 +64,10 @@ func keptWhole(name string) bool {
 }
 
 // attention chooses the type of a matrix of attention.
-func (q *quantizer) attention(at place, l *Linear) *gguf.Type {
+func (q *quantizer) attention(l *Linear) *gguf.Type {
 	if fusedAttention(q.model.Family) && (l.Name == "q_proj" || l.Name == "k_proj" || l.Name == "v_proj") {
 		if l.Name != "v_proj" { // the index of the layer's one matrix
-			t := q.valueType(q.value)
-			return t
+			return q.valueType(q.value)
 		}
 		q.value++
 		return q.valueType(q.value - 1)

@@ -141,24 +141,33 @@ func (r *reader) algorithm(name string, group int) *Storage {
 		return mxfp4(unit.FP8)
 	case "MXFP8":
 		return mxfp8()
-	case "INT4_AWQ", "W4A16_AWQ", "W4A16":
-		s := integer(4, group, false)
-		s.PerInput = 2
-		return s
-	case "W4A8_AWQ":
-		s := integer(4, group, false)
-		s.PerInput, s.Act = 2, unit.FP8
-		return s
-	case "INT8_SQ", "W8A8_SQ_PER_CHANNEL", "INT8_WO", "W8A16":
-		s := integer(8, 0, false)
-		s.Scale = 4
-		if name != "INT8_WO" && name != "W8A16" {
-			s.Act, s.PerInput = unit.INT8, 4
-		}
-		return s
 	}
-	r.doubt("quantization_config.quant_algo is %s, which is not understood", quote(name))
-	return nil
+	s := integerAlgorithm(name, group)
+	if s == nil {
+		r.doubt("quantization_config.quant_algo is %s, which is not understood", quote(name))
+	}
+	return s
+}
+
+// integerAlgorithm is the storage of an algorithm of integers, nil for another. Inputs are scaled before
+// the product.
+func integerAlgorithm(name string, group int) *Storage {
+	s := integer(8, 0, false)
+	s.Scale = 4
+	switch name {
+	case "INT4_AWQ", "W4A16_AWQ", "W4A16":
+		s = integer(4, group, false)
+		s.PerInput = 2
+	case "W4A8_AWQ":
+		s = integer(4, group, false)
+		s.PerInput, s.Act = 2, unit.FP8
+	case "INT8_SQ", "W8A8_SQ_PER_CHANNEL":
+		s.Act, s.PerInput = unit.INT8, 4
+	case "INT8_WO", "W8A16":
+	default:
+		return nil
+	}
+	return s
 }
 
 // bits reads the number of bits of a value.
