@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,11 @@ func TestFetchAndCache(t *testing.T) {
 	if m.Name != "Org/Some-Model" || m.Source != hub.URL+"/Org/Some-Model/blob/"+commit+"/config.json" || m.Params() != tinyParams {
 		t.Errorf("got %q of %q with %d parameters", m.Name, m.Source, m.Params())
 	}
-	if want := "/Org/Some-Model/resolve/main/config.json Bearer " + token; len(asked) != 1 || asked[0] != want {
+	var want []string // the second file, since the first names no quantization
+	for _, file := range []string{"config.json", "hf_quant_config.json"} {
+		want = append(want, "/Org/Some-Model/resolve/main/"+file+" Bearer "+token)
+	}
+	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
 	checkLayout(t, filepath.Join(r.Hub.CacheDir, "models--Org--Some-Model"))
@@ -258,6 +263,28 @@ func TestSecretIsNotPrinted(t *testing.T) {
 			if got := fmt.Sprintf(verb, v); strings.Contains(got, token) || strings.Contains(got, fmt.Sprintf("%x", token)) {
 				t.Errorf("%s prints %s", verb, got)
 			}
+		}
+	}
+}
+
+// NVIDIA's checkpoints state their formats in a second file, which the cache keeps too.
+func TestHubQuantization(t *testing.T) {
+	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/hf_quant_config.json") {
+			_, _ = w.Write([]byte(`{"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8","exclude_modules":["lm_head"]}}`))
+			return
+		}
+		good(t)(w, r)
+	})
+	r := at(t, hub.URL)
+	for _, offline := range []bool{false, true} {
+		r.Hub.Offline = offline
+		m, err := r.Resolve(t.Context(), "nvidia/FP8")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Stored.Weights.String() != "fp8" || m.Stored.KV.String() != "fp8" || m.Head.Stored != nil {
+			t.Errorf("offline %v: stored %+v", offline, m.Stored)
 		}
 	}
 }

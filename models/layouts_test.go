@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"llmprof/models"
@@ -70,5 +71,36 @@ func TestLayoutsHaveTheirBytes(t *testing.T) {
 	}
 	if len(all) < 20 {
 		t.Errorf("%d layouts", len(all))
+	}
+}
+
+// Tensors that are not what config.json says are an error, and so is an index; --lenient notes it.
+func TestTensorsHaveToAgree(t *testing.T) {
+	for _, l := range layouts(t) {
+		if l.Name != "FP8" {
+			continue
+		}
+		l.Config = bytes.Replace(l.Config, []byte(`"ignore":["lm_head"]`), []byte(`"ignore":["lm_head","re:.*mlp.*"]`), 1)
+		dir := l.write(t)
+		if _, err := (models.Resolver{}).Resolve(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "the tensors beside it have 0.002199 GB") {
+			t.Error(err)
+		}
+		m, err := models.Resolver{Lenient: true}.Resolve(t.Context(), dir)
+		if err != nil || len(m.Notes) != 1 {
+			t.Errorf("%v, %v", m, err)
+		}
+		if err := os.Remove(filepath.Join(dir, "model.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+		for total, want := range map[string]string{"2199208": "the tensors beside it have", "3379240": ""} {
+			index := `{"metadata":{"total_size":` + total + `},"weight_map":{"model.norm.weight":"model.safetensors"}}`
+			if err := os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), []byte(index), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (models.Resolver{}).Resolve(t.Context(), dir); (err != nil) != (want != "") {
+				t.Errorf("total_size %s: %v", total, err)
+			}
+		}
+		return
 	}
 }

@@ -61,7 +61,7 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 	if err := r.Hub.store(at, f); err != nil {
 		source += fmt.Sprintf(" (not cached: %v)", err)
 	}
-	return read(id.String(), source, Checkpoint{Config: f.config, Lenient: r.Lenient})
+	return read(id.String(), source, Checkpoint{Config: f.config, Quant: f.quant, Lenient: r.Lenient})
 }
 
 // page is the address at which a person reads the file.

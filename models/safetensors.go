@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"llmprof/input"
+	"llmprof/unit"
 )
 
 // Limits on the header of a safetensors file; the format's own reader has the first.
@@ -28,16 +29,24 @@ const mostOff = 0.005
 // and holds the shape and its formats against them.
 func (m *Model) checkTensors(dir string, lenient bool) error {
 	paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.safetensors"))
-	if err != nil || len(paths) == 0 || len(paths) > maxTensorFiles || m.Stored.Plain == 0 || incomplete(dir, paths) {
+	index := readIndex(dir)
+	if err != nil || len(paths) > maxTensorFiles || m.Stored.Plain == unit.NoFormat {
 		return err
 	}
 	var total int64
-	for _, path := range paths {
-		n, err := m.tensorBytes(path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+	switch {
+	case len(paths) > 0 && !index.lacks(paths):
+		for _, path := range paths {
+			n, err := m.tensorBytes(path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			total += n
 		}
-		total += n
+	case index.decoderAlone(m): // the index counts all tensors together
+		total = index.Metadata.Total
+	default:
+		return nil
 	}
 	m.Stored.Bytes = total
 	want := float64(m.StoredBytes())
@@ -60,28 +69,49 @@ func (m *Model) storedName() string {
 	return m.Stored.Method
 }
 
-// incomplete tells whether the index names files that are not there, as while a checkpoint is fetched.
-func incomplete(dir string, paths []string) bool {
-	data, err := input.Read(filepath.Join(dir, "model.safetensors.index.json"), 64<<20)
+// A tensorIndex is model.safetensors.index.json: in which file each tensor is, and the bytes of all.
+type tensorIndex struct {
+	Metadata struct {
+		Total int64 `json:"total_size"`
+	} `json:"metadata"`
+	Files map[string]string `json:"weight_map"`
+}
+
+// readIndex reads the index of a directory. One that is missing or unreadable holds nothing.
+func readIndex(dir string) (index tensorIndex) {
+	data, err := input.Read(filepath.Join(dir, "model.safetensors.index.json"), maxTensorHeader)
 	if err != nil {
-		return false
+		return tensorIndex{}
 	}
-	var index struct {
-		Files map[string]string `json:"weight_map"`
+	limits := input.Limits{Bytes: maxTensorHeader, Depth: 4, Values: 5_000_000}
+	if limits.JSON(string(data)) != nil || json.Unmarshal(data, &index) != nil {
+		return tensorIndex{}
 	}
-	if json.Unmarshal(data, &index) != nil {
-		return false
-	}
+	return index
+}
+
+// lacks tells whether the index names files that are not there, as while a checkpoint is fetched.
+func (x *tensorIndex) lacks(paths []string) bool {
 	have := make(map[string]bool, len(paths))
 	for _, p := range paths {
 		have[filepath.Base(p)] = true
 	}
-	for _, file := range index.Files {
+	for _, file := range x.Files {
 		if !have[file] {
 			return true
 		}
 	}
 	return false
+}
+
+// decoderAlone tells whether the index counts tensors of the decoder and no others.
+func (x *tensorIndex) decoderAlone(m *Model) bool {
+	for name := range x.Files {
+		if !m.isDecoders(name) {
+			return false
+		}
+	}
+	return x.Metadata.Total > 0 && len(x.Files) > 0
 }
 
 // A tensorEntry is one tensor of a header.
