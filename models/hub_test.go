@@ -50,6 +50,15 @@ func good(t testing.TB) http.HandlerFunc {
 	}
 }
 
+// unquantized answers for a checkpoint without hf_quant_config.json.
+func unquantized(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.HasSuffix(r.URL.Path, "/hf_quant_config.json") {
+		return false
+	}
+	w.WriteHeader(http.StatusNotFound)
+	return true
+}
+
 // at is a resolver without a table at the hub, with a cache of its own.
 func at(t testing.TB, endpoint string) models.Resolver {
 	t.Helper()
@@ -134,6 +143,9 @@ func TestRevisions(t *testing.T) {
 	var path string
 	answer := good(t)
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if unquantized(w, r) {
+			return
+		}
 		path = r.URL.EscapedPath()
 		answer(w, r)
 	})
@@ -165,6 +177,9 @@ func TestKnownRefStays(t *testing.T) {
 	var path string
 	data := config(t)
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if unquantized(w, r) {
+			return
+		}
 		path = r.URL.Path
 		_, _ = w.Write(data)
 	})
@@ -205,6 +220,9 @@ func TestTokenStaysHome(t *testing.T) {
 	})
 	var hops int
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if unquantized(w, r) {
+			return
+		}
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("the endpoint got no token for %s", r.URL)
 		}
