@@ -128,7 +128,7 @@ func TestQuantizationsRefused(t *testing.T) {
 		`"routed_expert_hidden_size":3584`:                                                    "routed_expert_hidden_size (3584)",
 		`"kv_compress_ratio":4`:                                                               "kv_compress_ratio (4)",
 		`"sliding_window":"4096"`:                                                             `sliding_window`,
-		`"hidden_act":"situ"`:                                                                 `hidden_act is "situ", a function that is not known`,
+		`"hidden_act":"zilu"`:                                                                 `hidden_act is "zilu", a function that is not known`,
 		`"hidden_act":["silu"]`:                                                               "hidden_act is a list",
 		`"quantization_config":{"quant_method":"fp8","kv_cache_scheme":{"num_bits":3}}`:       "kv_cache_scheme is an object, which is not understood",
 		`"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"a":1}}`: "config_groups.a is 1; want an object",

@@ -14,7 +14,8 @@ type quantization struct {
 	named   map[string]*Storage // by path, where each module is named
 	general *Storage            // of what no rule names; nil for what is not quantized
 	ignored pathSet
-	experts bool // only the experts are quantized, whatever is ignored
+	routed  *Storage // of the experts, where they have a format of their own
+	experts bool     // only the experts are quantized, whatever is ignored
 	kv      unit.Format
 }
 
@@ -71,6 +72,9 @@ func (q *quantization) storageOf(family string, at place, l *Linear) *Storage {
 		if q.rules[i].targets.has(paths) {
 			return q.rules[i].storage
 		}
+	}
+	if at.part == expertPart && q.routed != nil {
+		return q.routed
 	}
 	return q.general
 }

@@ -69,6 +69,13 @@ func (r *reader) readFP8(q *quantization) {
 	default:
 		q.general = fp8Tensor(r.text(quantField+"activation_scheme") == "static")
 	}
+	switch experts := r.text("expert_dtype"); experts {
+	case "", "fp8":
+	case "fp4": // DeepSeek-V4: a byte for each 32 values, activations in FP8
+		q.routed = mxfp4(unit.FP8)
+	default:
+		r.doubt("expert_dtype is %s, which is not understood", quote(experts))
+	}
 	if r.has(quantField + "quantized_layers") {
 		r.readNamed(q)
 		q.ignored = pathSet{} // those are left to FP8

@@ -77,7 +77,7 @@ func (r *reader) knownActivation() {
 		}
 		switch strings.ToLower(text) {
 		case "silu", "swish", "swiglu", "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "gelu_10", "quick_gelu", "geglu",
-			"gegelu", "relu", "relu2", "relu6", "relu_squared", "squared_relu", "sqrelu", "leaky_relu", "xielu", "tanh", "sigmoid", "mish", "laplace", "linear", "softplus":
+			"gegelu", "relu", "relu2", "relu6", "relu_squared", "squared_relu", "sqrelu", "leaky_relu", "xielu", "tanh", "sigmoid", "mish", "laplace", "linear", "softplus", "situ", "swigluoai":
 		default:
 			r.doubt("%s is %s, a function that is not known", field, quote(text))
 		}

@@ -72,13 +72,9 @@ var idleFields = sync.OnceValue(func() map[string][]string {
 })
 
 const idleText = `
-attn_rotary_emb: bamba
-mla_use_nope: kimi_linear
-mlp_type: starcoder2
-moe_use_aux_free: ernie4_5_moe
-postnorm: minimax_text_01
-qk_norm: apertus
 _sliding_window_pattern: gemma3_text
+activation_situ_beta: kimi_linear
+activation_situ_linear_beta: kimi_linear
 activation_sparsity_pattern: gemma3n_text
 add_swa_attention_sink_bias: mimo_v2_flash
 attention_bias: mimo nemotron_h
@@ -89,6 +85,7 @@ attention_types: gpt_neo
 attn_layer_offset: zamba
 attn_layer_period: zamba
 attn_output_gate: qwen3_5_moe_text qwen3_5_text
+attn_rotary_emb: bamba
 attn_type_list: minimax_m2
 block_dim: lfm2
 block_ffn_dim_multiplier: lfm2
@@ -98,36 +95,41 @@ blocksparse_block_size: phi3small
 blocksparse_num_local_blocks: phi3small
 blocksparse_triton_kernel_block_size: phi3small
 blocksparse_vert_stride: phi3small
+compress_rope_theta: deepseek_v4
 conv_L_cache: lfm2
 conv_dim: lfm2
 conv_dim_out: lfm2
 dense_attention_every_n_layers: phi3small
-dense_intermediate_size: minimax_m3_vl_text
+dense_intermediate_size: minimax_m3_vl_text minimax_m3
 embedding_fraction: mpt
 expand: falcon_mamba mamba mamba2 nemotron_h
 ff_factor: falcon
 ffn_hidden_size: zamba2
-first_k_dense_replace: deepseek_v32 exaone_moe glm_moe_dsa
+first_k_dense_replace: deepseek_v32 exaone_moe glm_moe_dsa minimax_m3
 full_attention_interval: qwen3_5_moe_text qwen3_5_text
 full_attn_idxs: lfm2
 gating: laguna
 global_attn_every_n_layers: afmoe
+hc_sinkhorn_iters: deepseek_v4
 head_dim: axk1 axk2 deepseek_v2 deepseek_v3 deepseek_v32 glm_moe_dsa hy_v4 kimi_linear longcat_flash minicpm3 youtu
 hybrid_layer_ids: zamba2
-index_block_size: minimax_m3_vl_text
-index_head_dim: minimax_m3_vl_text
-index_local_blocks: minimax_m3_vl_text
-index_n_heads: minimax_m3_vl_text
+index_block_size: minimax_m3_vl_text minimax_m3
+index_head_dim: minimax_m3_vl_text minimax_m3
+index_local_blocks: minimax_m3_vl_text minimax_m3
+index_n_heads: minimax_m3_vl_text minimax_m3
 index_skip_topk_offset: glm_moe_dsa
-index_topk_blocks: minimax_m3_vl_text
+index_topk_blocks: minimax_m3_vl_text minimax_m3
 index_topk_freq: glm_moe_dsa
 interleave_moe_layer_step: llama4_text
-intermediate_size: deepseek_v2 mellum nemotron_h qwen2_moe qwen3_moe qwen3_next
+intermediate_size: deepseek_v2 mellum nemotron_h qwen2_moe qwen3_moe qwen3_next inkling_text
 intermediate_size_mlp: llama4_text
 keep_window_size: doge
 kv_channels: zamba2
 learned_pos_emb: mpt
 local_attention: modernbert-decoder
+local_layer_ids: inkling_text
+log_scaling_alpha: inkling_text
+logits_mup_width_multiplier: inkling_text
 mamba_chunk_size: granitemoehybrid
 mamba_conv_bias: granitemoehybrid
 mamba_d_conv: granitemoehybrid
@@ -138,44 +140,56 @@ mamba_expand: bamba falcon_h1 granitemoehybrid zamba2
 mamba_n_groups: granitemoehybrid
 mamba_n_heads: granitemoehybrid
 max_window_layers: dots1 mimo qwen2 qwen2_moe qwen3 qwen3_moe smollm3
+mla_use_nope: kimi_linear
 mlp_bias: apertus youtu
+mlp_layer_types: deepseek_v4
+mlp_type: starcoder2
 mode: xlstm
-moe_intermediate_size: hunyuan_v1_moe nemotron_h
+moe_intermediate_size: hunyuan_v1_moe nemotron_h minimax_m3
 moe_layer_freq: glm_moe_dsa
 moe_shared_expert_intermediate_size: nemotron_h
+moe_use_aux_free: ernie4_5_moe
+mtp_hidden_states_first: inkling_text
 multi_query: falcon
 mup_use_scaling: phi3small
 n_routed_experts: nemotron_h
-n_shared_experts: nemotron_h
+n_shared_experts: nemotron_h minimax_m3
 no_rope_layer_interval: llama4_text smollm3
 norm_type: mpt starcoder2
 num_attention_heads: bamba granitemoehybrid jetmoe laguna
 num_experts: doge
 num_experts_per_tok: doge granitemoehybrid jamba nemotron_h
 num_gqa_groups: openelm
+num_hash_layers: deepseek_v4
 num_heads: lfm2
 num_key_value_heads: axk1 axk2 bamba deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa gpt_bigcode granitemoehybrid hy_v4 kimi_linear longcat_flash minicpm3 youtu
 num_kv_heads: falcon
 num_query_groups: nemotron_h zamba2
 num_shared_expert: hunyuan_v1_moe
+number_of_conv_states: inkling_text
 offset_alibi: bloom
 original_rope: chatglm
-partial_rotary_factor: bamba glm glm4 glm4_moe minimax_m2 nemotron nemotron_h persimmon phi qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma solar_open stablelm
+partial_rotary_factor: bamba glm glm4 glm4_moe minimax_m2 nemotron nemotron_h persimmon phi qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma solar_open stablelm minimax_m3 deepseek_v4
 post_layer_norm: chatglm
+postnorm: minimax_text_01
 prefix_dense_sliding_window_pattern: cohere2_moe
 qk_head_dim: axk1 axk2 deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa hy_v4 kimi_linear longcat_flash minicpm3 youtu
-qk_norm_type: minimax_m2
+qk_norm: apertus
+qk_norm_type: minimax_m2 minimax_m3
 qkv_multipliers: openelm
 rms_norm: mamba2 mamba_ssm
+rms_norm_eps_moe_gate: inkling_text
+shared_expert_sink: inkling_text
 sliding_window: dots1 laguna mellum mimo qwen2
 sliding_window_pattern: cohere2_moe exaone4 exaone_moe
 time_step_rank: mamba2 nemotron_h
 use_dynamic_ntk: qwen
 use_expert_bias: lfm2_moe
+use_gemma_norm: minimax_m3
 use_logn_attn: qwen
 use_mixed_mlp_moe: hunyuan_v1_moe
-use_qk_norm: hunyuan_v1_moe minimax_m2 qwen3_moe
-use_routing_bias: minimax_m2
+use_qk_norm: hunyuan_v1_moe minimax_m2 qwen3_moe minimax_m3
+use_routing_bias: minimax_m2 minimax_m3
 vocab_size_per_layer_input: gemma4_text
 weight_mode: xlstm
 `
