@@ -101,13 +101,15 @@ func (s *Step) weights(m *models.Model) (layers, embedding, head unit.Bytes) {
 		layers += one.Times(float64(l.Count))
 	}
 	e := &m.Embedding
-	embedding = s.Bytes((float64(m.Vocab)*float64(e.Width)+float64(e.Extra))/tp + float64(e.Positions)*float64(m.Hidden))
+	table := m.Table()
+	embedding = s.Plain.MatrixBytes(&table, float64(m.Vocab)*float64(e.Width)/tp, float64(m.Vocab)/tp)
+	embedding += s.Bytes(float64(e.Extra)/tp + float64(e.Positions)*float64(m.Hidden))
 	embedding += s.matrices(s.Plain, e.Project, 1) + s.normWeights(e.Norms)
 	if !m.TiedHead {
-		head = s.Bytes(float64(m.Head.In) * float64(m.Head.Out) / tp)
+		head = s.Plain.MatrixBytes(&m.Head, float64(m.Head.In)*float64(m.Head.Out)/tp, float64(m.Head.Out)/tp)
 	}
 	if m.Head.Bias {
-		head += s.Bytes(float64(m.Head.Out) / tp)
+		head += s.Scheme.VectorBytes(m, float64(m.Head.Out)/tp)
 	}
 	return layers, embedding, head + s.normWeights(m.FinalNorms)
 }
@@ -117,11 +119,11 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 	if b.Reused {
 		return 0
 	}
-	sum := s.matrices(s.Dense, b.In, s.Par.TP) + s.matrices(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.Bytes(float64(b.Extra))
+	sum := s.matrices(s.Dense, b.In, s.Par.TP) + s.matrices(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.Scheme.VectorBytes(s.Model, float64(b.Extra))
 	if a := b.Attention; a != nil && a.Latent != nil {
 		l := &a.Latent.Expand
 		cut := float64(max(l.Parts(s.Par.TP), 1))
-		sum += s.Dense.WeightBytes(float64(l.In)*float64(l.Out)/cut, float64(l.Out)/cut)
+		sum += s.Dense.MatrixBytes(l, float64(l.In)*float64(l.Out)/cut, float64(l.Out)/cut)
 	}
 	e := b.Experts
 	if e == nil {
@@ -149,7 +151,7 @@ func (s *Step) normWeights(norms []models.Norm) unit.Bytes {
 	for i := range norms {
 		n += norms[i].Params
 	}
-	return s.Bytes(float64(n))
+	return s.Scheme.VectorBytes(s.Model, float64(n))
 }
 
 // caches is what a rank keeps of one sequence in share of the layers, by window.

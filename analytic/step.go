@@ -131,7 +131,7 @@ func inputNorm(b *models.Block, n *models.Norm) bool { return !outputNorm(b, n) 
 func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) []Op {
 	for i := 0; i < len(ls); {
 		j := i + 1
-		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split {
+		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split && f.ActOf(&ls[j]) == f.ActOf(&ls[i]) {
 			j++
 		}
 		dst = append(dst, s.gemm(t, f, ls[i:j], rows, tp))
@@ -144,7 +144,8 @@ func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, r
 // that one of tp ranks has.
 func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) Op {
 	var local, whole, out, bias float64
-	in := float64(ls[0].In)
+	var weights unit.Bytes
+	in, act := float64(ls[0].In), f.ActOf(&ls[0])
 	for i := range ls {
 		l := &ls[i]
 		times := float64(max(l.Times, 1))
@@ -157,6 +158,7 @@ func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, 
 			outputs /= cut
 		}
 		out += outputs
+		weights += f.MatrixBytes(l, n/cut, outputs)
 		if l.Bias {
 			bias += outputs
 		}
@@ -166,12 +168,12 @@ func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, 
 	}
 	stream := f.Stream()
 	return Op{
-		Name: fusedName(ls), Type: t, Format: f.Act, Model: unit.FLOPs(2 * rows * whole),
+		Name: fusedName(ls), Type: t, Format: act, Model: unit.FLOPs(2 * rows * whole),
 		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
 		Work: roofline.Work{
 			FLOPs:   unit.FLOPs(2 * rows * local),
-			Weights: f.WeightBytes(local, out) + stream.Bytes(bias),
-			Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
+			Weights: weights + f.VectorBytes(s.Model, bias),
+			Acts:    act.Bytes(rows*in) + stream.Bytes(rows*out),
 		},
 	}
 }
@@ -254,11 +256,17 @@ func (s *Step) head(dst []Op) []Op {
 		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[1:], rows, 1)
 	}
 	n := float64(m.Head.In) * v
+	matrix := &m.Head
+	if m.TiedHead {
+		table := m.Table()
+		matrix = &table
+	}
+	act := s.Plain.ActOf(matrix)
 	dst = append(dst, Op{
-		Name: "lm_head", Type: Head, Format: stream, Model: unit.FLOPs(2 * rows * n),
+		Name: "lm_head", Type: Head, Format: act, Model: unit.FLOPs(2 * rows * n),
 		Shape: roofline.Shape{M: rows, N: v / tp, K: float64(m.Head.In), Matrices: 1},
 		Work: roofline.Work{
-			FLOPs: unit.FLOPs(2 * rows * n / tp), Weights: stream.Bytes(n / tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
+			FLOPs: unit.FLOPs(2 * rows * n / tp), Weights: s.Plain.MatrixBytes(matrix, n/tp, v/tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
 		},
 	})
 	if s.Par.TP > 1 {

@@ -6,28 +6,39 @@ import (
 	"os"
 )
 
-// Read reads a regular file of at most the given bytes. A pipe or a device may
-// never end, and a file may grow while it is read: neither is trusted.
-func Read(path string, most int64) ([]byte, error) {
+// Open opens a regular file and says how many bytes it has. A pipe or a device may
+// never end.
+func Open(path string) (*os.File, int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() { // before it is opened: a pipe without a writer would block
-		return nil, fmt.Errorf("%s is not a regular file", path)
+		return nil, 0, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, 0, fmt.Errorf("%s is not a regular file", path)
+	}
+	return f, info.Size(), nil
+}
+
+// Read reads a regular file of at most the given bytes. It may grow while it is
+// read, so its size is not trusted.
+func Read(path string, most int64) ([]byte, error) {
+	f, size, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	if info.Size() > most {
+	if size > most {
 		return nil, tooLarge(path, most)
 	}
-	data := make([]byte, 0, info.Size()+1)
+	data := make([]byte, 0, size+1)
 	for int64(len(data)) <= most {
 		if len(data) == cap(data) {
 			data = append(data, 0)[:len(data)]

@@ -132,7 +132,7 @@ func (r *reader) rotaryDim(k kind, dim int) int {
 		"rope_parameters." + k.mixer + ".partial_rotary_factor", "rope_parameters.partial_rotary_factor",
 		"partial_rotary_factor", "rotary_pct", "rope_pct", "rotary_percent", "rope_ratio_dim",
 	} {
-		if v, ok := dig(r.config, name); ok && v != nil {
+		if v, ok := r.dig(name); ok && v != nil {
 			return share(dim, r.ratio(name))
 		}
 	}

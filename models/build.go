@@ -27,12 +27,15 @@ func (r *reader) model() *Model {
 		m.FinalNorms = []Norm{r.norms.shape.norm("norm", r.hidden, 0)}
 	}
 	m.Head = Linear{Name: "lm_head", In: m.Embedding.Width, Out: m.Vocab, Bias: r.on(r.embed.headBias)}
-	m.Stored = r.stored()
+	r.stored(m)
 	if r.amend != nil {
 		r.amend(r, m)
 	}
 	m.Notes = append(m.Notes, r.notes...)
 	r.noteDraft(m)
+	r.refuseUnread()
+	r.knownActivation()
+	r.knownWindow()
 	return m
 }
 

@@ -139,7 +139,7 @@ func globalAttention(r *reader, k kind) []Block {
 // globalFigure reads a figure of the full layers, from per_layer_config where
 // transformers has written it there.
 func (r *reader) globalFigure(inner, outer string, def int) int {
-	layers, _ := r.config["per_layer_config"].(map[string]any)
+	layers, _ := r.value("per_layer_config").(map[string]any)
 	for _, v := range layers {
 		if object, ok := v.(map[string]any); ok && object[inner] != nil {
 			return r.whole(object[inner], "per_layer_config "+inner, 1, maxSize)

@@ -64,7 +64,7 @@ func indexerOnce(own func(r *reader, i int) bool) func(*reader, int, *kind) {
 // glmIndexer reads GLM's older ways to say which layers have an indexer: a
 // letter a layer, or one layer in index_topk_freq.
 func glmIndexer(r *reader, i int) bool {
-	if pattern, ok := r.config["index_topk_pattern"].(string); ok {
+	if pattern, ok := r.value("index_topk_pattern").(string); ok {
 		if len(pattern) != r.layers {
 			r.fail("index_topk_pattern has %d letters for %d layers", len(pattern), r.layers)
 			return false

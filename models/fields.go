@@ -22,6 +22,11 @@ type fields struct {
 	stated map[string]any      // what a family worked out, before all else
 	names  map[string][]string // a family's own names, by the common name
 	err    error
+
+	asked   map[string]bool // fields of the config that were looked up
+	tensors bool            // a table of tensors tells whether all was read
+	lenient bool            // what is not understood is left out
+	left    []string        // what was
 }
 
 // fail keeps the first error.
@@ -31,18 +36,29 @@ func (f *fields) fail(format string, args ...any) {
 	}
 }
 
+// doubt keeps an error about what a config states and nobody here understands. A lenient
+// reader leaves it out and notes so.
+func (f *fields) doubt(format string, args ...any) {
+	if !f.lenient {
+		f.fail(format, args...)
+		return
+	}
+	f.left = append(f.left, fmt.Sprintf(format, args...)+"; it is left out of account")
+}
+
 // look finds a value by its common name, and the name that the config gives
 // it. A null is found as nil: it is stated, and nothing is assumed for it.
 func (f *fields) look(name string) (v any, as string, found bool) {
+	f.ask(name)
 	if v, found := f.stated[name]; found {
 		return v, f.name(name), true
 	}
 	for _, as := range f.names[name] {
-		if v, found := dig(f.config, as); found {
+		if v, found := f.dig(as); found {
 			return v, as, true
 		}
 	}
-	if v, found := dig(f.config, name); found {
+	if v, found := f.dig(name); found {
 		return v, name, true
 	}
 	for _, as := range append([]string{name}, f.names[name]...) {
@@ -59,6 +75,30 @@ func (f *fields) set(name string, v any) {
 		f.stated = make(map[string]any)
 	}
 	f.stated[name] = v
+}
+
+// ask remembers that a field was asked for, under all of its names.
+func (f *fields) ask(name string) {
+	f.dig(name)
+	for _, as := range f.names[name] {
+		f.dig(as)
+	}
+}
+
+// dig follows a path of keys in the config, and remembers that the field was asked for.
+func (f *fields) dig(path string) (any, bool) {
+	key, _, _ := strings.Cut(path, ".")
+	if f.asked == nil {
+		f.asked = make(map[string]bool)
+	}
+	f.asked[key] = true
+	return dig(f.config, path)
+}
+
+// value is what a field holds, nil if it is not there.
+func (f *fields) value(name string) any {
+	v, _ := f.dig(name)
+	return v
 }
 
 // dig follows a path of keys, "attn_config.kv_n_heads".

@@ -82,7 +82,7 @@ func TestReadRefusesLargeFiles(t *testing.T) {
 
 // transformers writes bare Infinity where a limit has no end.
 func TestReadAcceptsInfinityElsewhere(t *testing.T) {
-	config := strings.Replace(llama, `{`, `{"time_step_limit":[0.0,Infinity],"note":"Infinity, \"NaN\"","low":-Infinity,`, 1)
+	config := strings.Replace(llama, `{`, `{"time_step_limit":[0.0,Infinity],"_name_or_path":"Infinity, \"NaN\"","attention_dropout":-Infinity,`, 1)
 	m, err := Read("x", []byte(config))
 	if err != nil {
 		t.Fatal(err)

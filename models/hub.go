@@ -20,6 +20,7 @@ const (
 	maxConfig   = 8 << 20 // bytes; the largest real config.json is under 100 kB
 	hubTimeout  = 20 * time.Second
 	configFile  = "config.json"
+	quantFile   = "hf_quant_config.json"
 	mainBranch  = "main"
 	maxRepoID   = 96 // characters, the hub's own limit
 	maxRevision = 128

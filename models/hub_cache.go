@@ -78,6 +78,11 @@ func (h Hub) store(id HubID, f fetched) error {
 	}
 	repo := h.folder(id)
 	snapshot := filepath.Join(repo, "snapshots", f.commit, configFile)
+	if f.quant != nil { // first, so that whoever finds the config finds it too
+		if err := writeAtomic(filepath.Join(filepath.Dir(snapshot), quantFile), f.quant); err != nil {
+			return err
+		}
+	}
 	if err := storeConfig(repo, snapshot, f); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ var errUnreachable = errors.New("the hub cannot be reached")
 // fetched is a config.json as the hub sent it.
 type fetched struct {
 	config []byte
+	quant  []byte // hf_quant_config.json, where the config names no quantization and there is one
 	commit string // of the repository; "" if the hub did not say
 	etag   string // of the file; "" if the hub did not say
 }
@@ -41,8 +42,11 @@ func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	r := request{client: h.client(), base: base, id: id, token: token}
+	r := request{client: h.client(), base: base, id: id, token: token, file: configFile}
 	f, err := r.do(limited)
+	if err == nil && !bytes.Contains(f.config, []byte(`"quantization_config"`)) {
+		f.quant, err = r.quantization(limited)
+	}
 	err = r.hide(err)
 	switch {
 	case err == nil:
@@ -96,6 +100,17 @@ type request struct {
 	base   *url.URL
 	id     HubID
 	token  string
+	file   string
+}
+
+// quantization asks for the file in which NVIDIA's checkpoints state their formats; most have none.
+func (r request) quantization(ctx context.Context) ([]byte, error) {
+	r.file = quantFile
+	f, err := r.do(ctx)
+	if err != nil || !bytes.Contains(f.config, []byte(`"quant_algo"`)) {
+		return nil, err
+	}
+	return f.config, nil
 }
 
 // hide keeps the token out of an error that repeats what a server sent.
@@ -110,7 +125,7 @@ func (r request) hide(err error) error {
 // to itself or to a content network; the token must not travel there, and the
 // commit is told by the hub's own answers alone.
 func (r request) do(ctx context.Context) (fetched, error) {
-	to := r.base.JoinPath(r.id.Org, r.id.Name, "resolve", url.PathEscape(r.id.Revision), configFile)
+	to := r.base.JoinPath(r.id.Org, r.id.Name, "resolve", url.PathEscape(r.id.Revision), r.file)
 	var f fetched
 	for range maxRedirects {
 		resp, err := r.get(ctx, to)
@@ -119,6 +134,10 @@ func (r request) do(ctx context.Context) (fetched, error) {
 		}
 		if r.own(to) {
 			f.note(resp.Header)
+		}
+		if resp.StatusCode == http.StatusNotFound && r.file == quantFile {
+			_ = resp.Body.Close()
+			return fetched{}, nil
 		}
 		if !isRedirect(resp.StatusCode) {
 			f.config, err = r.body(resp)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,15 @@ func good(t testing.TB) http.HandlerFunc {
 	}
 }
 
+// unquantized answers for a checkpoint without hf_quant_config.json.
+func unquantized(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.HasSuffix(r.URL.Path, "/hf_quant_config.json") {
+		return false
+	}
+	w.WriteHeader(http.StatusNotFound)
+	return true
+}
+
 // at is a resolver without a table at the hub, with a cache of its own.
 func at(t testing.TB, endpoint string) models.Resolver {
 	t.Helper()
@@ -76,7 +86,11 @@ func TestFetchAndCache(t *testing.T) {
 	if m.Name != "Org/Some-Model" || m.Source != hub.URL+"/Org/Some-Model/blob/"+commit+"/config.json" || m.Params() != tinyParams {
 		t.Errorf("got %q of %q with %d parameters", m.Name, m.Source, m.Params())
 	}
-	if want := "/Org/Some-Model/resolve/main/config.json Bearer " + token; len(asked) != 1 || asked[0] != want {
+	var want []string // the second file, since the first names no quantization
+	for _, file := range []string{"config.json", "hf_quant_config.json"} {
+		want = append(want, "/Org/Some-Model/resolve/main/"+file+" Bearer "+token)
+	}
+	if !slices.Equal(asked, want) {
 		t.Errorf("asked for %q, want %q", asked, want)
 	}
 	checkLayout(t, filepath.Join(r.Hub.CacheDir, "models--Org--Some-Model"))
@@ -129,6 +143,9 @@ func TestRevisions(t *testing.T) {
 	var path string
 	answer := good(t)
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if unquantized(w, r) {
+			return
+		}
 		path = r.URL.EscapedPath()
 		answer(w, r)
 	})
@@ -160,6 +177,9 @@ func TestKnownRefStays(t *testing.T) {
 	var path string
 	data := config(t)
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if unquantized(w, r) {
+			return
+		}
 		path = r.URL.Path
 		_, _ = w.Write(data)
 	})
@@ -200,6 +220,9 @@ func TestTokenStaysHome(t *testing.T) {
 	})
 	var hops int
 	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if unquantized(w, r) {
+			return
+		}
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			t.Errorf("the endpoint got no token for %s", r.URL)
 		}
@@ -258,6 +281,28 @@ func TestSecretIsNotPrinted(t *testing.T) {
 			if got := fmt.Sprintf(verb, v); strings.Contains(got, token) || strings.Contains(got, fmt.Sprintf("%x", token)) {
 				t.Errorf("%s prints %s", verb, got)
 			}
+		}
+	}
+}
+
+// NVIDIA's checkpoints state their formats in a second file, which the cache keeps too.
+func TestHubQuantization(t *testing.T) {
+	hub := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/hf_quant_config.json") {
+			_, _ = w.Write([]byte(`{"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8","kv_cache_quant_algo":"FP8","exclude_modules":["lm_head"]}}`))
+			return
+		}
+		good(t)(w, r)
+	})
+	r := at(t, hub.URL)
+	for _, offline := range []bool{false, true} {
+		r.Hub.Offline = offline
+		m, err := r.Resolve(t.Context(), "nvidia/FP8")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Stored.Weights.String() != "fp8" || m.Stored.KV.String() != "fp8" || m.Head.Stored != nil {
+			t.Errorf("offline %v: stored %+v", offline, m.Stored)
 		}
 	}
 }

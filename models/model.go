@@ -35,6 +35,7 @@ type Embedding struct {
 	Project   []Linear // from Width to Hidden and, before the head, back
 	Norms     []Norm   // BLOOM has one after the embedding
 	Extra     int64    // parameters of further tables that are gathered from, a row a token
+	Stored    *Storage // how the checkpoint keeps the table of tokens; nil as for a Linear
 }
 
 // A Layer is one kind of layer and how often the model has it.
@@ -71,6 +72,8 @@ type Linear struct {
 	Split   Split
 	Heads   int // the most ways that tensor parallelism can cut it without copies; 0 for the split dimension itself
 	Times   int // how many of this shape there are; 0 and 1 are one
+
+	Stored *Storage // how the checkpoint keeps it; nil for the format of what is not quantized
 }
 
 // Params counts the weights and the biases.
@@ -225,8 +228,13 @@ type Activation struct {
 type Stored struct {
 	Method  string      // quantization_config.quant_method, "" for none
 	Weights unit.Format // of the quantized matrices; dtype of the others if none is
+	Act     unit.Format // of the activations of most products; NoFormat for 16 bits
 	Experts bool        // only the experts' matrices are quantized (gpt-oss)
 	Group   int         // weights that share a scale, 0 for a whole row or tensor
+	Plain   unit.Format // of what is not quantized
+	Vectors unit.Format // of norms and biases; NoFormat if it is Plain
+	Bytes   int64       // of the checkpoint's tensors, where their table was read; 0 where it was not
+	KV      unit.Format // of the cache that the checkpoint was calibrated for; NoFormat if it says nothing
 }
 
 // HasExperts reports whether any layer routes its tokens.

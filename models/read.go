@@ -2,20 +2,37 @@ package models
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 )
 
+// A Checkpoint is the files that describe a model.
+type Checkpoint struct {
+	Config  []byte // config.json
+	Quant   []byte // hf_quant_config.json, which NVIDIA's checkpoints have beside it; may be nil
+	tensors bool   // a table of tensors accounts for what Config says
+	Lenient bool   // note what is not understood and leave it out of account, instead of an error
+}
+
 // Read reads the shape of a decoder from the config.json that Hugging Face
 // transformers, or the model's own code on the hub, would build it from. What
 // it does not know for certain is an error that names the field.
 func Read(name string, config []byte) (*Model, error) {
-	object, err := parseConfig(config)
+	return Checkpoint{Config: config}.Read(name)
+}
+
+// Read reads the shape of the model and how its weights are stored.
+func (c Checkpoint) Read(name string) (*Model, error) {
+	object, err := parseConfig(c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	m, err := readModel(object)
+	if err := c.addQuantization(object); err != nil {
+		return nil, fmt.Errorf("%s: hf_quant_config.json: %w", name, err)
+	}
+	m, err := readModel(object, c.Lenient, c.tensors)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -23,7 +40,47 @@ func Read(name string, config []byte) (*Model, error) {
 	return m, nil
 }
 
-func readModel(object map[string]any) (*Model, error) {
+// addQuantization puts what hf_quant_config.json says where config.json would say it. Both have the
+// same names but for the object around them; config.json has precedence.
+func (c Checkpoint) addQuantization(object map[string]any) error {
+	if len(c.Quant) == 0 {
+		return nil
+	}
+	file, err := parseConfig(c.Quant)
+	if err != nil {
+		return err
+	}
+	q, ok := file["quantization"].(map[string]any)
+	if !ok {
+		q = file
+	}
+	if _, ok := q["quant_algo"]; !ok {
+		return errors.New("quantization.quant_algo is missing; want the algorithm, such as \"FP8\"")
+	}
+	if q["quant_algo"] == nil {
+		return nil // of the checkpoint nothing is quantized
+	}
+	for _, path := range append([]string{""}, wrapped()...) {
+		place := object
+		if path != "" {
+			inner, _ := dig(object, path)
+			place, _ = inner.(map[string]any)
+		}
+		if stated, ok := place["quantization_config"].(map[string]any); ok {
+			for k, v := range q {
+				if _, has := stated[k]; !has {
+					stated[k] = v
+				}
+			}
+			return nil
+		}
+	}
+	q["quant_method"] = "modelopt"
+	object["quantization_config"] = q
+	return nil
+}
+
+func readModel(object map[string]any, lenient, tensors bool) (*Model, error) {
 	d, err := findDecoder(object)
 	if err != nil {
 		return nil, err
@@ -36,6 +93,7 @@ func readModel(object map[string]any) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.lenient, r.tensors = lenient, tensors
 	m := r.model()
 	if r.err != nil {
 		return nil, fmt.Errorf("%s: %w", d.modelType, r.err)
@@ -43,7 +101,7 @@ func readModel(object map[string]any) (*Model, error) {
 	if err := check(m); err != nil {
 		return nil, fmt.Errorf("%s: %w", d.modelType, err)
 	}
-	m.Notes = append(d.notes, m.Notes...)
+	m.Notes = append(append(d.notes, m.Notes...), r.left...)
 	return m, nil
 }
 

@@ -11,12 +11,14 @@ import (
 	"strings"
 
 	"llmprof/input"
+	"llmprof/models/gguf"
 )
 
 // A Resolver finds the model that a user names.
 type Resolver struct {
-	Table *Table
-	Hub   Hub
+	Table   *Table
+	Hub     Hub
+	Lenient bool // of a config.json, note what is not understood instead of refusing it
 }
 
 // Resolve reads the model that name stands for. A name without a slash is a
@@ -33,9 +35,9 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 	}
 	if info, err := os.Stat(name); err == nil {
 		if info.IsDir() {
-			return fromDir(name)
+			return fromDir(name, r.Lenient)
 		}
-		return fromFile(name)
+		return fromFile(name, r.Lenient)
 	}
 	if isPath(name) {
 		return nil, fmt.Errorf("%s: no such file or directory; want a built-in name, a hub id (org/name), "+
@@ -60,8 +62,11 @@ func beforeAt(name string) string {
 	return repo
 }
 
-// fromFile reads a config.json, whatever its name.
-func fromFile(path string) (*Model, error) {
+// fromFile reads a config.json, whatever its name, or the header of a GGUF file.
+func fromFile(path string, lenient bool) (*Model, error) {
+	if strings.EqualFold(filepath.Ext(path), ".gguf") {
+		return fromGGUF(path)
+	}
 	if err := weights(path); err != nil {
 		return nil, err
 	}
@@ -70,16 +75,48 @@ func fromFile(path string) (*Model, error) {
 		return nil, fmt.Errorf("reading a model's config.json: %w", err)
 	}
 	if bytes.HasPrefix(config, []byte("GGUF")) {
-		return nil, weightsError(path, "a GGUF file")
+		return nil, fmt.Errorf("%s is a GGUF file and is not called so: give it the ending .gguf", path)
 	}
-	return read(nameOf(path), path, config)
+	return readBeside(nameOf(path), path, config, lenient)
+}
+
+// readBeside reads a config.json with what lies beside it.
+func readBeside(name, path string, config []byte, lenient bool) (*Model, error) {
+	c := Checkpoint{Config: config, Lenient: lenient}
+	var err error
+	if prefix, ok := strings.CutSuffix(path, configFile); ok {
+		c.Quant, err = input.Read(prefix+quantFile, maxConfig)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("reading %s: %w", prefix+quantFile, err)
+		}
+	}
+	m, err := read(name, path, c)
+	if dir := dirOf(path); err == nil && dir != "" {
+		err = m.checkTensors(dir, lenient)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// fromGGUF reads the header of a GGUF file and, if it is split, of its other parts.
+func fromGGUF(path string) (*Model, error) {
+	headers, err := gguf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the header of a GGUF file: %w", err)
+	}
+	m, err := ReadGGUF(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), headers...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m.Source = path
+	return m, nil
 }
 
 // weights refuses a file of weights by its name.
 func weights(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
-	case ".gguf":
-		return weightsError(path, "a GGUF file")
 	case ".safetensors", ".bin", ".pt", ".pth":
 		return weightsError(path, "a file of weights")
 	}
@@ -104,11 +141,11 @@ func nameOf(path string) string {
 }
 
 // fromDir reads the config.json of a directory.
-func fromDir(dir string) (*Model, error) {
+func fromDir(dir string, lenient bool) (*Model, error) {
 	path := filepath.Join(dir, configFile)
 	config, err := input.Read(path, maxConfig)
 	if err == nil {
-		return read(nameOf(path), path, config)
+		return readBeside(nameOf(path), path, config, lenient)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading a model's config.json: %w", err)
@@ -154,8 +191,8 @@ func escapeGlob(dir string) string {
 }
 
 // read makes a model of a config.json and notes where it came from.
-func read(name, source string, config []byte) (*Model, error) {
-	m, err := Read(name, config)
+func read(name, source string, c Checkpoint) (*Model, error) {
+	m, err := c.Read(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}

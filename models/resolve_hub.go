@@ -23,7 +23,7 @@ func (r Resolver) fromHub(ctx context.Context, name string) (*Model, error) {
 		return nil, err
 	}
 	if config != nil {
-		return read(id.String(), path, config)
+		return readBeside(id.String(), path, config, r.Lenient)
 	}
 	if r.Hub.Offline {
 		return r.offline(id)
@@ -61,7 +61,7 @@ func (r Resolver) fromNetwork(ctx context.Context, id HubID, commit string) (*Mo
 	if err := r.Hub.store(at, f); err != nil {
 		source += fmt.Sprintf(" (not cached: %v)", err)
 	}
-	return read(id.String(), source, f.config)
+	return read(id.String(), source, Checkpoint{Config: f.config, Quant: f.quant, Lenient: r.Lenient})
 }
 
 // page is the address at which a person reads the file.

@@ -66,7 +66,7 @@ func TestResolveRefuses(t *testing.T) {
 	for _, test := range []struct{ arg, want string }{
 		{"", "no model given"},
 		{"gguf", "gguf has no config.json|model.gguf"},
-		{"gguf/model.gguf", "a GGUF file|a config.json is needed"},
+		{"gguf/model.gguf", "the header of a GGUF file|cut off"},
 		{"mistral", "no config.json|params.json"},
 		{"[x]", "no config.json|" + filepath.Join("sub", "config.json")},
 		{"empty", "nor anything like one"},

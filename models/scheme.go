@@ -18,6 +18,8 @@ type Scheme struct {
 	Group   int         // weights that share a scale; 0 for one scale a row
 	Zero    bool        // each group has a zero point beside its scale
 	Experts bool        // only the experts' matrices are quantized
+	Stored  bool        // each matrix is kept as its Linear.Stored says, and what has none in 16 bits
+	given   unit.Format // of the activations in place of what each matrix asks for
 }
 
 // sixteen stands in a scheme for whichever 16-bit format the GPU has.
@@ -66,22 +68,22 @@ func ParseScheme(name string) (Scheme, error) {
 			return s, nil
 		}
 	}
-	return Scheme{}, fmt.Errorf("unknown weight scheme %q (known: %s)", name, strings.Join(SchemeNames(), ", "))
+	return Scheme{}, fmt.Errorf("unknown weight scheme %q (known: %s; of llama.cpp %s)", name, strings.Join(SchemeNames(), ", "), strings.Join(Mixes(), ", "))
 }
 
 // StoredScheme is the scheme that a model's published checkpoint is stored in.
 func StoredScheme(m *Model) Scheme {
 	st := m.Stored
-	s := Scheme{Name: "w16a16", Weights: sixteen, Act: sixteen}
+	s := Scheme{Name: "w16a16", Weights: sixteen, Act: sixteen, KV: st.KV}
 	if st.Method == "" || st.Weights == unit.NoFormat {
 		return s
 	}
-	s = Scheme{Name: st.Method, Weights: st.Weights, Act: sixteen, Group: st.Group, Experts: st.Experts}
-	switch st.Weights {
-	case unit.FP8, unit.NVFP4: // activations are quantized as they come
-		s.Act = st.Weights
-	case unit.INT4:
-		s.Zero = true
+	s = Scheme{Name: st.Method, Weights: st.Weights, Act: sixteen, KV: st.KV, Group: st.Group, Experts: st.Experts, Stored: true}
+	switch {
+	case st.Act != unit.NoFormat:
+		s.Act = st.Act
+	case st.Weights == unit.FP32:
+		s.Act = unit.FP32
 	}
 	return s
 }
@@ -91,8 +93,46 @@ func (s Scheme) WithAct(f unit.Format) Scheme {
 	if f != s.Act {
 		s.Name += "+act-" + f.String()
 	}
-	s.Act = f
+	s.Act, s.given = f, f
 	return s
+}
+
+// ActOf is the format in which the product with a matrix runs.
+func (s *Scheme) ActOf(l *Linear) unit.Format {
+	switch {
+	case !s.Stored:
+		return s.Act
+	case l.Stored == nil || l.Stored.Act == unit.NoFormat && s.given == unit.NoFormat:
+		return s.Stream()
+	case s.given != unit.NoFormat:
+		return s.given
+	}
+	return l.Stored.Act
+}
+
+// MatrixBytes is the memory of the share of a matrix that has n of its values in rows outputs.
+func (s *Scheme) MatrixBytes(l *Linear, n, rows float64) unit.Bytes {
+	switch {
+	case !s.Stored:
+		return s.WeightBytes(n, rows)
+	case l.Stored == nil:
+		return s.Stream().Bytes(n)
+	}
+	in, out := float64(l.In), float64(l.Out)
+	return l.Stored.Bytes(in, out).Times(n / (in * out))
+}
+
+// VectorBytes is the memory of n values of norms and biases.
+func (s *Scheme) VectorBytes(m *Model, n float64) unit.Bytes {
+	if s.Stored && m.Stored.Vectors != unit.NoFormat {
+		return m.Stored.Vectors.Bytes(n)
+	}
+	return s.Stream().Bytes(n)
+}
+
+// Table is the embedding as a matrix, whose rows tokens are looked up in.
+func (m *Model) Table() Linear {
+	return Linear{Name: "embedding", In: m.Embedding.Width, Out: m.Vocab, Stored: m.Embedding.Stored}
 }
 
 // For returns s with the 16-bit formats that a GPU computes in: FP16 where it has no
@@ -162,7 +202,7 @@ func (s *Scheme) WeightBytes(n, rows float64) unit.Bytes {
 // Parts returns the scheme of the dense matrices and that of what is never
 // quantized.
 func (s *Scheme) Parts() (dense, plain Scheme) {
-	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV}
+	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV, Stored: s.Stored}
 	if s.Experts {
 		return plain, plain
 	}

@@ -145,10 +145,10 @@ func TestActiveParams(t *testing.T) {
 // How the checkpoint is stored is read from quantization_config or dtype.
 func TestStored(t *testing.T) {
 	for name, want := range map[string]Stored{
-		"llama2-70b":  {Weights: unit.FP16},
-		"qwen2.5-7b":  {Weights: unit.BF16},
-		"gpt-oss-20b": {Method: "mxfp4", Weights: unit.MXFP4, Experts: true, Group: 32},
-		"deepseek-v3": {Method: "fp8", Weights: unit.FP8, Group: 128 * 128},
+		"llama2-70b":  {Weights: unit.FP16, Plain: unit.FP16},
+		"qwen2.5-7b":  {Weights: unit.BF16, Plain: unit.BF16},
+		"gpt-oss-20b": {Method: "mxfp4", Weights: unit.MXFP4, Experts: true, Group: 32, Plain: unit.BF16},
+		"deepseek-v3": {Method: "fp8", Weights: unit.FP8, Act: unit.FP8, Group: 128 * 128, Plain: unit.BF16},
 	} {
 		if got := published(t, name).Stored; got != want {
 			t.Errorf("%s: stored %+v, want %+v", name, got, want)
@@ -157,10 +157,9 @@ func TestStored(t *testing.T) {
 	for config, want := range map[string]Stored{
 		`{"quant_method":"gptq","bits":4,"group_size":128}`:   {Method: "gptq", Weights: unit.INT4, Group: 128},
 		`{"quant_method":"awq","bits":4,"group_size":-1}`:     {Method: "awq", Weights: unit.INT4},
-		`{"quant_method":"bitsandbytes","load_in_8bit":true}`: {Method: "bitsandbytes", Weights: unit.INT8},
-		`{"quant_method":"bitsandbytes","load_in_4bit":true}`: {Method: "bitsandbytes", Weights: unit.INT4, Group: 64},
-		`{"quant_method":"modelopt","quant_algo":"NVFP4"}`:    {Method: "modelopt", Weights: unit.NVFP4, Group: 16},
-		`{"quant_method":"new"}`:                              {Method: "new", Weights: unit.BF16},
+		`{"quant_method":"bitsandbytes","load_in_8bit":true}`: {Method: "bitsandbytes", Weights: unit.INT8, Act: unit.INT8},
+		`{"quant_method":"bitsandbytes","load_in_4bit":true}`: {Method: "bitsandbytes", Weights: unit.INT4},
+		`{"quant_method":"modelopt","quant_algo":"NVFP4"}`:    {Method: "modelopt", Weights: unit.NVFP4, Act: unit.NVFP4, Group: 16},
 		`{"quant_method":"compressed-tensors","config_groups":{"group_0":{"weights":{"num_bits":8,"type":"float","strategy":"channel"}}}}`: {
 			Method: "compressed-tensors", Weights: unit.FP8,
 		},
@@ -169,6 +168,7 @@ func TestStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		want.Plain = unit.BF16
 		if m.Stored != want {
 			t.Errorf("%s: stored %+v, want %+v", config, m.Stored, want)
 		}

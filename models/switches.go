@@ -119,10 +119,10 @@ func falconHeads(r *reader, _ int, k *kind) {
 // tuneMPT reads MPT's nested attention settings.
 func tuneMPT(r *reader) {
 	r.ffn.times = r.size("expansion_ratio")
-	if v, ok := dig(r.config, "attn_config.alibi"); ok && v == false {
+	if v, ok := r.dig("attn_config.alibi"); ok && v == false {
 		r.attn.positions = unrotated
 	}
-	if v, ok := dig(r.config, "attn_config.qk_ln"); ok && v == true {
+	if v, ok := r.dig("attn_config.qk_ln"); ok && v == true {
 		r.attn.norms = headNorms{on: yes, scope: wholeHead}
 	}
 	if !r.flag("no_bias") {

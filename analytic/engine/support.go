@@ -31,9 +31,13 @@ func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme)
 	return fmt.Errorf("%s %s; engines that can: %s", p.Name, why, strings.Join(others, ", "))
 }
 
-// Default is the engine that is taken where none is named: vllm where it runs the model
-// on the GPU, else the first that does, else vllm, which tells why it does not.
+// Default is the engine that is taken where none is named: llama.cpp for weights in its own
+// types; vllm where it runs the model on the GPU, else the first that does, else vllm,
+// which tells why it does not.
 func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) analytic.Engine {
+	if s.Stored && strings.HasPrefix(s.Name, "gguf") && refusal(&llamaCPP.profile.Support, m, g, s) == "" {
+		return &llamaCPP
+	}
 	for _, e := range all() {
 		if p := e.Profile(); p.Support.Default && refusal(&p.Support, m, g, s) == "" {
 			return e

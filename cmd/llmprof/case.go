@@ -109,20 +109,25 @@ func (a *app) load(ctx context.Context, ans *answer) error {
 	var gpuErr, modelErr error
 	var both sync.WaitGroup
 	both.Go(func() { ans.gpu, gpuErr = a.gpu(ans.q.gpu, ans.q.hardware) })
-	both.Go(func() { ans.Model, modelErr = a.model(ctx, ans.q.model, ans.q.offline) })
+	both.Go(func() { ans.Model, modelErr = a.modelWith(ctx, ans.q.model, ans.q.offline, ans.q.lenient) })
 	both.Wait()
 	return errors.Join(modelErr, gpuErr)
 }
 
 // model reads the model that a name stands for.
 func (a *app) model(ctx context.Context, name string, offline bool) (*models.Model, error) {
+	return a.modelWith(ctx, name, offline, false)
+}
+
+// modelWith reads it and, if lenient, notes what of its config is not understood.
+func (a *app) modelWith(ctx context.Context, name string, offline, lenient bool) (*models.Model, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
 	}
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
-	return models.Resolver{Table: table, Hub: hub}.Resolve(ctx, name)
+	return models.Resolver{Table: table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
 }
 
 // chooseScheme takes the formats that were asked for, else those that the
@@ -131,6 +136,13 @@ func (ans *answer) chooseScheme() error {
 	q := ans.q
 	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
 	switch {
+	case models.IsMix(q.weights):
+		m, err := models.Quantize(ans.Model, q.weights)
+		if err != nil {
+			return err
+		}
+		ans.Model, s = m, models.StoredScheme(m)
+		ans.SchemeReason = "as llama.cpp quantizes each matrix"
 	case q.weights != "":
 		var err error
 		if s, err = models.ParseScheme(q.weights); err != nil {
@@ -141,6 +153,9 @@ func (ans *answer) chooseScheme() error {
 		ans.SchemeReason = "as the published checkpoint is stored (" + stored.Method + ")"
 	default:
 		ans.SchemeReason = "16 bits by default, since its checkpoint names no quantization"
+	}
+	if s.KV != unit.NoFormat && q.kv == unit.NoFormat {
+		ans.SchemeReason += fmt.Sprintf("; the cache in %v, for which it has scales", s.KV)
 	}
 	if q.act != unit.NoFormat {
 		if !ans.gpu.Has(q.act) {

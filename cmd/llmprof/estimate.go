@@ -21,7 +21,7 @@ type question struct {
 	utilization                 float64
 	price                       price
 	hardware, calibration       string
-	offline                     bool
+	offline, lenient            bool
 
 	top     int
 	verbose bool
@@ -72,12 +72,12 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.IntVar(&q.workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a prefill step, all sequences (default: the engine's)")
 	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
 	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
-	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8 or w4a16-g128 (default: the checkpoint's)")
+	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8, w4a16-g128 or q4_k_m (default: the checkpoint's)")
 	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(models.SchemeNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("weights", words(append(models.SchemeNames(), models.Mixes()...)...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
 }
@@ -107,6 +107,7 @@ func (q *question) machineFlags(cmd *cobra.Command) {
 	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	calibrationFlag(cmd, &q.calibration)
 	f.BoolVar(&q.offline, "offline", false, "never use the network")
+	f.BoolVar(&q.lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
 	_ = cmd.RegisterFlagCompletionFunc("engine", words(engine.Names()...))
 }
 

@@ -16,6 +16,7 @@ import (
 
 func (a *app) modelsCheck() *cobra.Command {
 	o := &output{}
+	var lenient bool
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Read config.json files and say what models they are",
@@ -30,7 +31,7 @@ func (a *app) modelsCheck() *cobra.Command {
 			checks := make([]view.ModelCheck, len(args))
 			failed := 0
 			for i, file := range args {
-				if checks[i] = a.checkModel(cmd.Context(), file); !checks[i].OK {
+				if checks[i] = a.checkModel(cmd.Context(), file, lenient); !checks[i].OK {
 					failed++
 				}
 			}
@@ -46,12 +47,13 @@ func (a *app) modelsCheck() *cobra.Command {
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().BoolVar(&lenient, "lenient", false, "note what is not understood, instead of refusing it")
 	return cmd
 }
 
 // checkModel reads one file.
-func (a *app) checkModel(ctx context.Context, file string) view.ModelCheck {
-	m, err := a.readFile(ctx, file)
+func (a *app) checkModel(ctx context.Context, file string, lenient bool) view.ModelCheck {
+	m, err := a.readFile(ctx, file, lenient)
 	c := view.CheckModel(file, m, err)
 	if c.Error != nil { // without the "./" that readFile put before the name
 		*c.Error = strings.Replace(*c.Error, here+file, file, 1)
@@ -67,13 +69,13 @@ const here = "." + string(filepath.Separator)
 const mostStdin = 16 << 20
 
 // readFile reads a path, which is never taken for a built-in name or a hub id.
-func (a *app) readFile(ctx context.Context, file string) (*models.Model, error) {
+func (a *app) readFile(ctx context.Context, file string, lenient bool) (*models.Model, error) {
 	if file == "-" {
 		data, err := io.ReadAll(io.LimitReader(a.stdin, mostStdin))
 		if err != nil {
 			return nil, fmt.Errorf("reading standard input: %w", err)
 		}
-		return models.Read("stdin", data)
+		return models.Checkpoint{Config: data, Lenient: lenient}.Read("stdin")
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -82,5 +84,5 @@ func (a *app) readFile(ctx context.Context, file string) (*models.Model, error) 
 	if !filepath.IsAbs(path) && !strings.HasPrefix(path, ".") {
 		path = here + path
 	}
-	return models.Resolver{Table: &models.Table{}}.Resolve(ctx, path)
+	return models.Resolver{Table: &models.Table{}, Lenient: lenient}.Resolve(ctx, path)
 }

@@ -11,7 +11,7 @@ import (
 
 func (a *app) modelsShow() *cobra.Command {
 	o := &output{}
-	var offline bool
+	var offline, lenient bool
 	cmd := &cobra.Command{
 		Use:     "show MODEL",
 		Short:   "Show the shape of a model, matrix by matrix",
@@ -21,7 +21,7 @@ func (a *app) modelsShow() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			m, err := a.model(cmd.Context(), args[0], offline)
+			m, err := a.modelWith(cmd.Context(), args[0], offline, lenient)
 			if err != nil {
 				return err
 			}
@@ -35,6 +35,7 @@ func (a *app) modelsShow() *cobra.Command {
 	}
 	o.flags(cmd)
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
+	cmd.Flags().BoolVar(&lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
 	return cmd
 }
 

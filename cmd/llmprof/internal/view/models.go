@@ -75,7 +75,7 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 		f.Rows = append(f.Rows, render.Field{Name: "Context", Lines: []string{fmt.Sprintf("up to %d tokens", m.MaxContext)}})
 	}
 	if m.Stored.Method != "" {
-		f.Rows = append(f.Rows, render.Field{Name: "Checkpoint", Lines: []string{fmt.Sprintf("%s, weights in %v", m.Stored.Method, m.Stored.Weights)}})
+		f.Rows = append(f.Rows, render.Field{Name: "Checkpoint", Lines: []string{fmt.Sprintf("%s, weights in %v: %v", m.Stored.Method, m.Stored.Weights, m.StoredBytes())}})
 	}
 	if len(aliases) > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "Also", Lines: []string{strings.Join(aliases, ", ")}})

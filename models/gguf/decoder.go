@@ -1,0 +1,271 @@
+package gguf
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"unicode/utf8"
+)
+
+// A decoder reads figures one after the other. The first error sticks.
+type decoder struct {
+	r    *bufio.Reader
+	at   int64 // bytes read
+	most int64 // that may be read
+	err  error
+}
+
+func newDecoder(r io.Reader, size int64) *decoder {
+	return &decoder{r: bufio.NewReaderSize(r, 1<<16), most: min(size, maxHeader)}
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf(format, args...)
+	}
+}
+
+// has reports whether n bytes more may be read, before they are asked for: no
+// length that a file names is believed until then.
+func (d *decoder) has(n int64) bool {
+	switch {
+	case d.err != nil:
+		return false
+	case n <= d.most-d.at:
+		return true
+	case d.most == maxHeader:
+		d.fail("it has more than %d bytes, the most that is read of a header", maxHeader)
+	default:
+		d.err = fmt.Errorf("it needs %d bytes more and %d are left: the file is cut off (%w)", n, d.most-d.at, io.ErrUnexpectedEOF)
+	}
+	return false
+}
+
+// bytes reads n of them.
+func (d *decoder) bytes(n int64) []byte {
+	if !d.has(n) {
+		return make([]byte, min(n, 8))
+	}
+	buf := make([]byte, n)
+	read, err := io.ReadFull(d.r, buf)
+	d.at += int64(read)
+	d.ended(err)
+	return buf
+}
+
+// skip reads n bytes and keeps none.
+func (d *decoder) skip(n int64) {
+	if !d.has(n) {
+		return
+	}
+	for n > 0 && d.err == nil {
+		done, err := d.r.Discard(int(min(n, 1<<20)))
+		d.at += int64(done)
+		n -= int64(done)
+		d.ended(err)
+	}
+}
+
+func (d *decoder) ended(err error) {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		d.fail("the file is cut off here: %w", io.ErrUnexpectedEOF)
+	case err != nil:
+		d.fail("%w", err)
+	}
+}
+
+func (d *decoder) uint32() uint32 { return binary.LittleEndian.Uint32(d.bytes(4)) }
+func (d *decoder) uint64() uint64 { return binary.LittleEndian.Uint64(d.bytes(8)) }
+
+// version reads the magic bytes and the version.
+func (d *decoder) version() int {
+	if magic := d.bytes(4); d.err == nil && string(magic) != "GGUF" {
+		d.fail("it begins with %q; want \"GGUF\"", magic)
+	}
+	v := d.uint32()
+	switch {
+	case d.err != nil:
+	case v == 1:
+		d.fail("GGUF version 1, which was in use for a week of August 2023, is not read: convert the model anew")
+	case v&0xffff == 0:
+		d.fail("the file is in big-endian order, which is not read")
+	case v != 2 && v != 3:
+		d.fail("GGUF version %d is not known; 2 and 3 are read", v)
+	}
+	return int(v)
+}
+
+// count reads how many things follow.
+func (d *decoder) count(what string, most uint64) int {
+	n := d.uint64()
+	if d.err == nil && n > most {
+		d.fail("it has %d %s; at most %d are read", n, what, most)
+	}
+	if d.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// text reads a text of at most the given bytes.
+func (d *decoder) text(most uint64, what string) string {
+	n := d.uint64()
+	if d.err == nil && n > most {
+		d.fail("%s has %d bytes; at most %d are read", what, n, most)
+	}
+	if d.err != nil {
+		return ""
+	}
+	s := string(d.bytes(int64(n)))
+	if d.err == nil && !utf8.ValidString(s) {
+		d.fail("%s is no text: %.40q", what, s)
+	}
+	return s
+}
+
+// values reads keys and their values.
+func (d *decoder) values(n int) map[string]any {
+	all := make(map[string]any)
+	for range n {
+		key := d.text(maxName, "a key")
+		if _, twice := all[key]; twice {
+			d.fail("the key %q is given twice", short(key))
+		}
+		v := d.value(d.uint32(), key)
+		if d.err != nil {
+			return nil
+		}
+		all[key] = v
+	}
+	return all
+}
+
+// The types of values.
+const (
+	typeUint8 = iota
+	typeInt8
+	typeUint16
+	typeInt16
+	typeUint32
+	typeInt32
+	typeFloat32
+	typeBool
+	typeString
+	typeArray
+	typeUint64
+	typeInt64
+	typeFloat64
+)
+
+// value reads a value of the type kind.
+func (d *decoder) value(kind uint32, key string) any {
+	switch kind {
+	case typeString:
+		return d.longText(key)
+	case typeArray:
+		return d.list(key)
+	case typeFloat32:
+		return float64(math.Float32frombits(d.uint32()))
+	case typeFloat64:
+		return math.Float64frombits(d.uint64())
+	case typeBool:
+		return d.whole(kind, key) != 0
+	}
+	return d.whole(kind, key)
+}
+
+// width is the bytes of a number of the type kind, 0 for what is none.
+func width(kind uint32) int64 {
+	switch kind {
+	case typeUint8, typeInt8, typeBool:
+		return 1
+	case typeUint16, typeInt16:
+		return 2
+	case typeUint32, typeInt32, typeFloat32:
+		return 4
+	case typeUint64, typeInt64, typeFloat64:
+		return 8
+	}
+	return 0
+}
+
+// whole reads a whole number.
+func (d *decoder) whole(kind uint32, key string) int64 {
+	n := width(kind)
+	if n == 0 {
+		d.fail("the key %q has a value of the type %d, which is not known", short(key), kind)
+		return 0
+	}
+	var buf [8]byte
+	copy(buf[:], d.bytes(n))
+	v := binary.LittleEndian.Uint64(buf[:])
+	switch kind {
+	case typeInt8:
+		return int64(int8(v))
+	case typeInt16:
+		return int64(int16(v))
+	case typeInt32:
+		return int64(int32(v))
+	case typeUint64:
+		if v > math.MaxInt64 {
+			d.fail("the key %q has the value %d, which is out of all proportion", short(key), v)
+		}
+	}
+	return int64(v)
+}
+
+// longText reads a text, of which one beyond the limit (a chat template) is passed over.
+func (d *decoder) longText(key string) string {
+	n := d.uint64()
+	if d.err != nil {
+		return ""
+	}
+	if n > maxHeader {
+		d.fail("the key %q has a text of %d bytes; at most %d are read", short(key), n, maxHeader)
+		return ""
+	}
+	if n > maxText {
+		d.skip(int64(n))
+		return ""
+	}
+	return string(d.bytes(int64(n)))
+}
+
+// list reads a list.
+func (d *decoder) list(key string) List {
+	kind, n := d.uint32(), d.uint64()
+	if d.err == nil && n > maxItems {
+		d.fail("the key %q has a list of %d values; at most %d are read", short(key), n, maxItems)
+	}
+	if d.err != nil {
+		return List{}
+	}
+	l := List{Len: int(n)}
+	size := width(kind)
+	switch {
+	case kind == typeString:
+		for range n {
+			if length := d.uint64(); length <= maxHeader {
+				d.skip(int64(length))
+			} else {
+				d.fail("the key %q has a text of %d bytes; at most %d are read", short(key), length, maxHeader)
+			}
+			if d.err != nil {
+				return l
+			}
+		}
+	case size == 0:
+		d.fail("the key %q has a list of values of the type %d, which is not read", short(key), kind)
+	case kind == typeFloat32 || kind == typeFloat64 || n > maxList:
+		d.skip(int64(n) * size)
+	case d.has(int64(n) * size):
+		for range n {
+			l.Numbers = append(l.Numbers, d.whole(kind, key))
+		}
+	}
+	return l
+}

@@ -1,0 +1,174 @@
+// Package gguf reads the header of GGUF files: keys and values, and the table of tensors.
+// It reads no weights. The format is described in
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+package gguf
+
+import (
+	"fmt"
+	"io"
+	"math"
+)
+
+// Limits on a header. Published ones have some 50 keys, at most 20 MB of tokens and
+// at most 3,000 tensors.
+const (
+	maxHeader  = 256 << 20 // bytes
+	maxKeys    = 10_000
+	maxTensors = 200_000
+	maxName    = 1 << 16 // bytes of a key or of the name of a tensor
+	maxText    = 1 << 16 // bytes of a value that is kept
+	maxList    = 1 << 16 // numbers of a list that are kept
+	maxItems   = 1 << 26 // of a list, kept or not
+	maxDims    = 4
+	maxBytes   = 1 << 50 // of all weights
+)
+
+// A Header is what stands before the weights.
+type Header struct {
+	Version int
+	Values  map[string]any // int64, float64, bool, string or List
+	Tensors []Tensor
+	Start   int64 // of the weights in the file
+	Size    int64 // bytes of the weights, padding included
+}
+
+// A List is a value of several numbers or texts. Texts and numbers in excess of a limit are
+// counted and not kept.
+type List struct {
+	Len     int
+	Numbers []int64 // whole numbers; 0 and 1 for no and yes
+}
+
+// A Tensor is one entry of the table.
+type Tensor struct {
+	Name   string
+	Dims   []int64 // the innermost first: of a matrix its inputs, then its outputs
+	Type   *Type
+	Offset int64 // from Start
+}
+
+// Elements is the number of values.
+func (t *Tensor) Elements() int64 {
+	n := int64(1)
+	for _, d := range t.Dims {
+		n *= d
+	}
+	return n
+}
+
+// Bytes is the memory of the values with their scales.
+func (t *Tensor) Bytes() int64 { return t.Elements() / t.Type.Block * t.Type.Size }
+
+// Parse reads the header of a file of size bytes.
+func Parse(r io.Reader, size int64) (*Header, error) {
+	d := newDecoder(r, size)
+	h := &Header{}
+	h.Version = d.version()
+	tensors, keys := d.count("tensors", maxTensors), d.count("keys", maxKeys)
+	h.Values = d.values(keys)
+	for range tensors {
+		if d.err != nil {
+			break
+		}
+		h.Tensors = append(h.Tensors, d.tensor())
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("the header at byte %d: %w", d.at, d.err)
+	}
+	if err := h.place(d.at, size); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// place finds where the weights stand, and that they are all in the file.
+func (h *Header) place(end, size int64) error {
+	align, err := h.alignment()
+	if err != nil {
+		return err
+	}
+	h.Start = padded(end, align)
+	seen := make(map[string]bool, len(h.Tensors))
+	for i := range h.Tensors {
+		t := &h.Tensors[i]
+		if seen[t.Name] {
+			return fmt.Errorf("the tensor %q is in the table twice", short(t.Name))
+		}
+		seen[t.Name] = true
+		if t.Offset != h.Size {
+			return fmt.Errorf("the tensor %q begins at byte %d of the weights; the one before it ends at %d", short(t.Name), t.Offset, h.Size)
+		}
+		h.Size += padded(t.Bytes(), align)
+		if h.Size > maxBytes {
+			return fmt.Errorf("the tensors up to %q take %.3g bytes; more than %.3g is a mistake", short(t.Name), float64(h.Size), float64(int64(maxBytes)))
+		}
+	}
+	last := h.Start + h.Size
+	if n := len(h.Tensors); n > 0 { // the padding of the last tensor may be missing
+		last += h.Tensors[n-1].Bytes() - padded(h.Tensors[n-1].Bytes(), align)
+	}
+	if size < last {
+		return fmt.Errorf("the file has %d bytes of the %d that its table of tensors names: it is cut off", size, last)
+	}
+	return nil
+}
+
+// alignment is what the beginning of each tensor is a multiple of.
+func (h *Header) alignment() (int64, error) {
+	v, ok := h.Values["general.alignment"]
+	if !ok {
+		return 32, nil
+	}
+	n, isInt := v.(int64)
+	if !isInt || n < 1 || n > 1<<20 || n&(n-1) != 0 {
+		return 0, fmt.Errorf("general.alignment is %v; want a power of two", v)
+	}
+	return n, nil
+}
+
+func padded(n, align int64) int64 { return (n + align - 1) / align * align }
+
+// short is s, cut to a length that fits into an error.
+func short(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+// tensor reads one entry of the table.
+func (d *decoder) tensor() Tensor {
+	t := Tensor{Name: d.text(maxName, "the name of a tensor")}
+	n := d.uint32()
+	if d.err == nil && (n < 1 || n > maxDims) {
+		d.fail("the tensor %q has %d dimensions; want 1 to %d", short(t.Name), n, maxDims)
+	}
+	total := 1.0
+	for range min(n, maxDims) {
+		dim := d.uint64()
+		if d.err == nil && (dim < 1 || dim > math.MaxInt32) {
+			d.fail("the tensor %q has a dimension of %d; want 1 to %d", short(t.Name), dim, math.MaxInt32)
+			break
+		}
+		t.Dims = append(t.Dims, int64(dim))
+		total *= float64(dim)
+	}
+	id, offset := d.uint32(), d.uint64()
+	if d.err != nil {
+		return t
+	}
+	if total > maxBytes || offset > maxBytes {
+		d.fail("the tensor %q has %.3g values from byte %.3g on; more than %.3g is a mistake", short(t.Name), total, float64(offset), float64(int64(maxBytes)))
+		return t
+	}
+	t.Offset = int64(offset)
+	if t.Type, d.err = typeOf(id); d.err != nil {
+		d.err = fmt.Errorf("the tensor %q %w", short(t.Name), d.err)
+		return t
+	}
+	if !t.Type.Fits(t.Dims[0]) {
+		d.fail("the tensor %q of type %s has rows of %d values, no multiple of its blocks of %d", short(t.Name), t.Type.Name, t.Dims[0], t.Type.Block)
+	}
+	return t
+}

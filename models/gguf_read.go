@@ -1,0 +1,173 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/models/gguf"
+	"llmprof/unit"
+)
+
+// ReadGGUF reads the shape of a decoder from the header of a GGUF file, or from those of
+// the parts of a split one, the first one first. Every tensor has to be accounted for.
+func ReadGGUF(name string, headers ...*gguf.Header) (*Model, error) {
+	h, err := gguf.Join(headers)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	config, err := ggufJSON(h)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m, err := Checkpoint{Config: config, tensors: true}.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := newTensorTable(m, h).apply(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m.Stored.Method, m.Stored.Plain, m.Stored.Vectors = "gguf", unit.BF16, unit.FP32
+	if kind, ok := h.Values["general.file_type"].(int64); ok {
+		if mix := mixOfFile(kind); mix != "" {
+			m.Stored.Method = "gguf " + mix
+		}
+	}
+	return m, nil
+}
+
+// A tensorTable pairs the tensors of a file with the matrices of a model.
+type tensorTable struct {
+	model   *Model
+	tensors map[string]*gguf.Tensor
+	left    map[string]int64 // values of a tensor that no matrix accounts for yet
+	kept    map[string]*Storage
+	bytes   map[unit.Format]float64 // of the matrices, by the nearest format
+}
+
+func newTensorTable(m *Model, h *gguf.Header) *tensorTable {
+	t := &tensorTable{model: m, tensors: make(map[string]*gguf.Tensor), left: make(map[string]int64),
+		kept: make(map[string]*Storage), bytes: make(map[unit.Format]float64)}
+	for i := range h.Tensors {
+		t.tensors[h.Tensors[i].Name] = &h.Tensors[i]
+		t.left[h.Tensors[i].Name] = h.Tensors[i].Elements()
+	}
+	return t
+}
+
+// apply sets how each matrix is kept.
+func (t *tensorTable) apply() error {
+	m := t.model
+	err := m.store(func(at place, l *Linear) (*Storage, error) {
+		return t.find(fmt.Sprintf("blk.%d.", at.layer), l, at.copies(), ggufNames(at, l))
+	})
+	if err != nil {
+		return err
+	}
+	embedding := Linear{Name: "embedding", In: m.Embedding.Width, Out: m.Vocab}
+	if m.Embedding.Stored, err = t.find("", &embedding, 1, [][]string{{"token_embd"}}); err != nil {
+		return err
+	}
+	if !m.TiedHead {
+		if m.Head.Stored, err = t.find("", &m.Head, 1, [][]string{{"output"}}); err != nil {
+			return err
+		}
+	}
+	for f, b := range t.bytes {
+		if b > t.bytes[m.Stored.Weights] {
+			m.Stored.Weights = f
+		}
+	}
+	return t.rest()
+}
+
+// find looks for the tensor of a matrix by its names.
+func (t *tensorTable) find(prefix string, l *Linear, copies int64, names [][]string) (*Storage, error) {
+	size := int64(l.In) * int64(l.Out) * int64(max(l.Times, 1)) * copies
+	for _, group := range names {
+		var parts []*gguf.Tensor
+		for _, name := range group {
+			if tensor := t.tensors[prefix+name+".weight"]; tensor != nil {
+				parts = append(parts, tensor)
+			}
+		}
+		if len(parts) == len(group) {
+			return t.take(parts, l, size)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no tensor of GGUF is known for %s", l.Name)
+	}
+	return nil, fmt.Errorf("the tensor %s%s.weight is missing, which the model's keys ask for", prefix, names[0][0])
+}
+
+// take accounts for size values in parts, all of them if there are several.
+func (t *tensorTable) take(parts []*gguf.Tensor, l *Linear, size int64) (*Storage, error) {
+	var elements, bytes int64
+	for _, p := range parts {
+		elements += p.Elements()
+		bytes += p.Bytes()
+	}
+	first := parts[0]
+	if len(parts) > 1 {
+		if elements != size {
+			return nil, fmt.Errorf("the tensors from %s on have %d values; the model's keys make %d of %s", first.Name, elements, size, l.Name)
+		}
+		for _, p := range parts {
+			t.left[p.Name] = 0
+		}
+		return t.several(parts, float64(bytes)*8/float64(elements)), nil
+	}
+	if t.left[first.Name] < size || first.Dims[0] != int64(l.In) {
+		return nil, fmt.Errorf("the tensor %s is %v; the model's keys make %d by %d of %s", first.Name, first.Dims, l.In, size/int64(l.In), l.Name)
+	}
+	t.left[first.Name] -= size
+	return t.several(parts, first.Type.Bits()), nil
+}
+
+// several is the storage of a matrix in tensors of one type or more.
+func (t *tensorTable) several(parts []*gguf.Tensor, bits float64) *Storage {
+	var names []string
+	for _, p := range parts {
+		if !slices.Contains(names, p.Type.Name) {
+			names = append(names, p.Type.Name)
+		}
+		t.bytes[p.Type.Format] += float64(p.Bytes())
+	}
+	name := strings.Join(names, "+")
+	if t.kept[name] == nil {
+		s := ggmlStorage(parts[0].Type)
+		s.Name, s.Bits = name, bits
+		t.kept[name] = s
+	}
+	return t.kept[name]
+}
+
+// rest accounts for what is no matrix. Draft layers and the factors of rotary positions are no part
+// of the shape.
+func (t *tensorTable) rest() error {
+	var bytes int64
+	for _, name := range sortedKeys(t.tensors) {
+		tensor, left := t.tensors[name], t.left[name]
+		vector := len(tensor.Dims) == 1 || strings.HasSuffix(name, ".bias")
+		switch {
+		case t.draft(name) || strings.HasPrefix(name, "rope_"):
+			continue
+		case left == 0:
+		case !vector && left == tensor.Elements():
+			return fmt.Errorf("the tensor %s (%s, %v) belongs to nothing that is understood of the architecture", name, tensor.Type.Name, tensor.Dims)
+		case !vector:
+			return fmt.Errorf("the tensor %s has %d values more than the model's keys make of it", name, left)
+		}
+		bytes += tensor.Bytes()
+	}
+	t.model.Stored.Bytes = bytes
+	return nil
+}
+
+// draft tells whether a tensor is of a layer behind the last one.
+func (t *tensorTable) draft(name string) bool {
+	var layer int
+	_, err := fmt.Sscanf(name, "blk.%d.", &layer)
+	return err == nil && layer >= t.model.NumLayers()
+}

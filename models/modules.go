@@ -1,0 +1,195 @@
+package models
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Checkpoints name their modules by paths such as "model.layers.3.self_attn.q_proj", of which the
+// beginning differs between families and between a model and its multimodal wrapper.
+// Paths are compared without it: "layers.3.self_attn.q_proj".
+
+// bare is a path, or a pattern of paths, without what stands before the layers.
+func bare(path string) string {
+	for {
+		rest, found := path, false
+		for _, prefix := range []string{"model.", "language_model.", "text_model.", "backbone.", "transformer."} {
+			if r, ok := strings.CutPrefix(rest, prefix); ok {
+				rest, found = r, true
+			}
+		}
+		if !found {
+			return rest
+		}
+		path = rest
+	}
+}
+
+// modules lists the paths that a matrix may have. An expert is the first one's.
+func modules(family string, at place, l *Linear) []string {
+	var out []string
+	for _, owner := range owners(family, at) {
+		for _, name := range linearNames(at, l) {
+			out = append(out, fmt.Sprintf("layers.%d.%s.%s", at.layer, owner, name))
+		}
+	}
+	return out
+}
+
+// owners are the modules of a layer that a block's matrices may be in.
+func owners(family string, at place) []string {
+	if strings.HasPrefix(family, "nemotron_h") {
+		return []string{"mixer"}
+	}
+	switch {
+	case at.part == ownPart && at.block.Attention != nil || at.part == latentPart:
+		return []string{"self_attn", "attn", "attention"}
+	case at.part == ownPart && at.block.Scan != nil:
+		return []string{"linear_attn", "mamba", "mixer", "self_attn", "conv"}
+	case strings.HasPrefix(family, "gemma4") && (at.part == expertPart || at.part == routerPart):
+		return []string{"moe"} // beside a dense mlp; "layers.0.experts" and "layers.0.router" are among its names
+	case at.block.Experts != nil:
+		return []string{"mlp", "block_sparse_moe", "feed_forward", "ffn", "moe"}
+	}
+	return []string{"mlp", "feed_forward", "ffn"}
+}
+
+// linearNames are what a matrix may be called within its module.
+func linearNames(at place, l *Linear) []string {
+	names := []string{l.Name}
+	switch l.Name {
+	case "gate_proj":
+		names = []string{"gate_proj", "w1", "gate_up_proj"}
+	case "up_proj":
+		names = []string{"up_proj", "w3", "gate_up_proj"}
+	case "down_proj":
+		names = []string{"down_proj", "w2"}
+	case "q_proj", "k_proj", "v_proj":
+		names = []string{l.Name, "qkv_proj"}
+	case "kv_a_proj":
+		names = []string{"kv_a_proj_with_mqa"}
+	case "o_proj", "out_proj":
+		names = []string{"o_proj", "out_proj"}
+	case "in_proj_qkvz":
+		names = []string{"in_proj_qkvz", "in_proj_qkv"}
+	case "in_proj_ba":
+		names = []string{"in_proj_ba", "in_proj_b"}
+	}
+	switch at.part {
+	case expertPart:
+		return prefixed(names, "experts.0.")
+	case sharedPart:
+		if l.Name == "shared_expert_gate" {
+			return names
+		}
+		return append(prefixed(names, "shared_experts."), append(prefixed(names, "shared_expert."), prefixed(names, "shared_mlp.")...)...)
+	case routerPart:
+		return []string{"gate", "router", "router.proj"}
+	}
+	return names
+}
+
+func prefixed(names []string, prefix string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = prefix + n
+	}
+	return out
+}
+
+// A pathSet is a list of patterns of modules: paths, paths with "*", and regular expressions
+// after "re:". A path stands for all modules below it, a single word for every module of that name.
+type pathSet struct {
+	byLayer map[string][]string // patterns that begin with the number of a layer
+	others  []string
+	exprs   []*regexp.Regexp
+}
+
+func newPathSet(patterns []string) (pathSet, error) {
+	s := pathSet{byLayer: make(map[string][]string)}
+	for _, p := range patterns {
+		if expr, ok := strings.CutPrefix(p, "re:"); ok {
+			re, err := regexp.Compile("^(?:" + expr + ")")
+			if err != nil {
+				return s, fmt.Errorf("the pattern %s is no regular expression that is understood: %w", quote(p), err)
+			}
+			s.exprs = append(s.exprs, re)
+			continue
+		}
+		p = bare(p)
+		if layer, ok := layerOf(p); ok {
+			s.byLayer[layer] = append(s.byLayer[layer], p)
+			continue
+		}
+		s.others = append(s.others, p)
+	}
+	return s, nil
+}
+
+// layerOf is the number of the layer that a pattern begins with.
+func layerOf(pattern string) (string, bool) {
+	rest, ok := strings.CutPrefix(pattern, "layers.")
+	if !ok {
+		return "", false
+	}
+	layer, _, ok := strings.Cut(rest, ".")
+	return layer, ok && !strings.Contains(layer, "*")
+}
+
+// has tells whether one of the paths is in the set.
+func (s *pathSet) has(paths []string) bool {
+	for _, path := range paths {
+		layer, _ := layerOf(path)
+		for _, p := range s.byLayer[layer] {
+			if covers(p, path) {
+				return true
+			}
+		}
+		for _, p := range s.others {
+			if covers(p, path) {
+				return true
+			}
+		}
+		for _, re := range s.exprs {
+			for _, full := range []string{path, "model." + path, "language_model.model." + path, "model.language_model." + path} {
+				if re.MatchString(full) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// covers tells whether a pattern stands for a path.
+func covers(pattern, path string) bool {
+	if pattern == path || strings.HasPrefix(path, pattern+".") {
+		return true
+	}
+	if strings.Contains(pattern, "*") {
+		return glob(pattern, path) || glob(pattern+".*", path)
+	}
+	return !strings.Contains(pattern, ".") && slices.Contains(strings.Split(path, "."), pattern)
+}
+
+// glob matches "*" with any text.
+func glob(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	if !strings.HasPrefix(text, parts[0]) {
+		return false
+	}
+	text = text[len(parts[0]):]
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(text, p)
+		if i < 0 {
+			return false
+		}
+		text = text[i+len(p):]
+	}
+	return strings.HasSuffix(text, parts[len(parts)-1])
+}

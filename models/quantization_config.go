@@ -1,0 +1,250 @@
+package models
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"llmprof/unit"
+)
+
+const quantField = "quantization_config."
+
+// quantization reads quantization_config. What it does not understand is an error: bytes and speed of
+// the whole model hang on it.
+func (r *reader) quantization() *quantization {
+	method := r.text(quantField + "quant_method")
+	if method == "" && r.has(quantField+"quant_algo") {
+		method = "modelopt"
+	}
+	q := &quantization{method: method, kv: r.cacheFormat()}
+	r.readIgnored(q)
+	switch method {
+	case "fp8", "fbgemm_fp8", "FP8":
+		r.readFP8(q)
+	case "mxfp4":
+		q.general, q.experts = mxfp4(unit.NoFormat), true // gpt-oss
+	case "gptq", "gptq_v2", "auto-round", "intel/auto-round", "auto_round":
+		q.general = gptq(r.bits(), r.group(quantField+"group_size"))
+	case "awq", "gemm", "marlin":
+		q.general = integer(r.bits(), r.group(quantField+"group_size"), true)
+	case "bitsandbytes":
+		q.general = bitsAndBytes(r.flag(quantField+"load_in_4bit") || r.flag(quantField+"_load_in_4bit"), r.flag(quantField+"bnb_4bit_use_double_quant"))
+	case "compressed-tensors":
+		r.readGroups(q)
+	case "modelopt", "modelopt_fp4", "modelopt_mixed", "NVFP4", "nvfp4":
+		r.readModelOpt(q, method)
+	default:
+		r.doubt("quantization_config.quant_method is %s, which is not understood (known: awq, bitsandbytes, compressed-tensors, fp8, fbgemm_fp8, gptq, auto-round, modelopt, mxfp4)", quote(method))
+		return nil
+	}
+	if q.method == "FP8" {
+		q.method = "fp8"
+	}
+	return q
+}
+
+// readIgnored reads which modules are not quantized.
+func (r *reader) readIgnored(q *quantization) {
+	var patterns []string
+	for _, field := range []string{"ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers", "llm_int8_skip_modules"} {
+		patterns = append(patterns, r.texts(quantField+field)...)
+	}
+	var err error
+	if q.ignored, err = newPathSet(patterns); err != nil {
+		r.fail("quantization_config.ignore: %w", err)
+	}
+}
+
+// readFP8 reads DeepSeek's FP8 in blocks, FP8 with one scale, and Meta's with one an output. NVIDIA
+// puts other formats of some modules beside it.
+func (r *reader) readFP8(q *quantization) {
+	switch block := r.wholes(quantField + "weight_block_size"); {
+	case len(block) == 2 && block[0] > 0 && block[1] > 0:
+		q.general = fp8Blocks(block[0], block[1])
+	case len(block) > 0:
+		r.fail("quantization_config.weight_block_size is %v; want two sizes", block)
+	case q.method == "fbgemm_fp8":
+		q.general = fp8Rows()
+	default:
+		q.general = fp8Tensor(r.text(quantField+"activation_scheme") == "static")
+	}
+	switch experts := r.text("expert_dtype"); experts {
+	case "", "fp8":
+	case "fp4": // DeepSeek-V4: a byte for each 32 values, activations in FP8
+		q.routed = mxfp4(unit.FP8)
+	default:
+		r.doubt("expert_dtype is %s, which is not understood", quote(experts))
+	}
+	if r.has(quantField + "quantized_layers") {
+		r.readNamed(q)
+		q.ignored = pathSet{} // those are left to FP8
+	}
+}
+
+// readModelOpt reads what NVIDIA's Model Optimizer writes, in config.json or in hf_quant_config.json.
+func (r *reader) readModelOpt(q *quantization, method string) {
+	algorithm := strings.ToUpper(r.text(quantField + "quant_algo"))
+	if algorithm == "" && method != "modelopt" {
+		algorithm = "NVFP4"
+	}
+	if algorithm == "MIXED_PRECISION" {
+		r.readNamed(q)
+		return
+	}
+	q.general = r.algorithm(algorithm, r.group(quantField+"group_size"))
+}
+
+// readNamed reads the algorithm of each module that is named.
+func (r *reader) readNamed(q *quantization) {
+	v, _, _ := r.look(quantField + "quantized_layers")
+	layers, ok := v.(map[string]any)
+	if !ok {
+		r.fail("quantization_config.quantized_layers is %s; want the algorithm of each module", kindOf(v))
+		return
+	}
+	q.named = make(map[string]*Storage, len(layers))
+	kinds := make(map[string]*Storage)
+	for _, path := range slices.Sorted(maps.Keys(layers)) {
+		entry, _ := layers[path].(map[string]any)
+		algorithm, _ := entry["quant_algo"].(string)
+		if kinds[algorithm] == nil {
+			kinds[algorithm] = r.algorithm(strings.ToUpper(algorithm), 128)
+		}
+		if kinds[algorithm] != nil {
+			q.named[bare(path)] = kinds[algorithm]
+		}
+	}
+}
+
+// algorithm is the storage of an algorithm of Model Optimizer
+// (https://nvidia.github.io/Model-Optimizer/, QUANTIZATION_* of modelopt.torch.export).
+func (r *reader) algorithm(name string, group int) *Storage {
+	if group == 0 {
+		group = 128
+	}
+	switch name {
+	case "FP8":
+		return fp8Tensor(true)
+	case "FP8_PER_CHANNEL_PER_TOKEN":
+		return fp8Rows()
+	case "FP8_PB_WO", "FP8_PB_REAL":
+		return fp8Blocks(128, 128)
+	case "NVFP4":
+		return nvfp4(unit.NVFP4)
+	case "NVFP4_AWQ":
+		s := nvfp4(unit.NVFP4)
+		s.PerInput = 2 // a scale of each input before the product
+		return s
+	case "W4A16_NVFP4":
+		return nvfp4(unit.NoFormat)
+	case "W4A8_NVFP4_FP8":
+		return nvfp4(unit.FP8)
+	case "MXFP4":
+		return mxfp4(unit.MXFP4)
+	case "W4A16_MXFP4":
+		return mxfp4(unit.NoFormat)
+	case "W4A8_MXFP4_FP8":
+		return mxfp4(unit.FP8)
+	case "MXFP8":
+		return mxfp8()
+	}
+	s := integerAlgorithm(name, group)
+	if s == nil {
+		r.doubt("quantization_config.quant_algo is %s, which is not understood", quote(name))
+	}
+	return s
+}
+
+// integerAlgorithm is the storage of an algorithm of integers, nil for another. Inputs are scaled before
+// the product.
+func integerAlgorithm(name string, group int) *Storage {
+	s := integer(8, 0, false)
+	s.Scale = 4
+	switch name {
+	case "INT4_AWQ", "W4A16_AWQ", "W4A16":
+		s = integer(4, group, false)
+		s.PerInput = 2
+	case "W4A8_AWQ":
+		s = integer(4, group, false)
+		s.PerInput, s.Act = 2, unit.FP8
+	case "INT8_SQ", "W8A8_SQ_PER_CHANNEL":
+		s.Act, s.PerInput = unit.INT8, 4
+	case "INT8_WO", "W8A16":
+	default:
+		return nil
+	}
+	return s
+}
+
+// bits reads the number of bits of a value.
+func (r *reader) bits() int {
+	for _, field := range []string{"bits", "w_bit", "weight_bits"} {
+		if !r.has(quantField + field) {
+			continue
+		}
+		n := r.size(quantField + field)
+		if n < 2 || n > 8 {
+			r.fail("quantization_config.%s is %d; want 2 to 8", field, n)
+		}
+		return n
+	}
+	return 4
+}
+
+// group reads a group size, of which -1 and nothing mean a whole row.
+func (r *reader) group(name string) int {
+	if v, _, _ := r.look(name); v == nil || v == asNumber(-1) {
+		return 0
+	}
+	return r.countOr(name, 0)
+}
+
+// cacheFormat reads the format of the cache that a checkpoint has scales for.
+func (r *reader) cacheFormat() unit.Format {
+	for _, field := range []string{"kv_cache_quant_algo", "kv_cache_scheme"} {
+		v, as, _ := r.look(quantField + field)
+		switch v := v.(type) {
+		case nil:
+			continue
+		case string:
+			if strings.EqualFold(v, "FP8") {
+				return unit.FP8
+			}
+			if strings.EqualFold(v, "NVFP4") {
+				return unit.NVFP4
+			}
+			if strings.EqualFold(v, "INT8") {
+				return unit.INT8
+			}
+		case map[string]any:
+			if v["num_bits"] == asNumber(8) && v["type"] == "float" {
+				return unit.FP8
+			}
+			if v["num_bits"] == asNumber(8) && v["type"] == "int" {
+				return unit.INT8
+			}
+			if v["num_bits"] == asNumber(4) && v["type"] == "float" {
+				return unit.NVFP4
+			}
+		}
+		r.doubt("%s is %s, which is not understood", as, kindOf(v))
+	}
+	return unit.NoFormat
+}
+
+// format reads a dtype of PyTorch. An unknown one is left open.
+func (r *reader) format(name string) unit.Format {
+	v, _, _ := r.look(name)
+	switch v {
+	case "float32", "torch.float32", "float":
+		return unit.FP32
+	case "float16", "torch.float16", "half":
+		return unit.FP16
+	case "bfloat16", "torch.bfloat16":
+		return unit.BF16
+	case "float8_e4m3fn", "float8":
+		return unit.FP8
+	}
+	return unit.NoFormat
+}

@@ -1,0 +1,210 @@
+package models
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"llmprof/input"
+	"llmprof/unit"
+)
+
+// Limits on the header of a safetensors file; the format's own reader has the first.
+const (
+	maxTensorHeader = 100_000_000
+	maxTensorFiles  = 2000
+)
+
+// mostOff is how far the bytes of a shape may be from those of the tensors beside it.
+const mostOff = 0.005
+
+// checkTensors counts the bytes of the safetensors files beside a config.json by their headers, no weights read,
+// and holds the shape and its formats against them.
+func (m *Model) checkTensors(dir string, lenient bool) error {
+	paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.safetensors"))
+	index := readIndex(dir)
+	if err != nil || len(paths) > maxTensorFiles || m.Stored.Plain == unit.NoFormat {
+		return err
+	}
+	var total int64
+	switch {
+	case len(paths) > 0 && !index.lacks(paths):
+		for _, path := range paths {
+			n, err := m.tensorBytes(path)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			total += n
+		}
+	case index.decoderAlone(m): // the index counts all tensors together
+		total = index.Metadata.Total
+	default:
+		return nil
+	}
+	m.Stored.Bytes = total
+	want := float64(m.StoredBytes())
+	if off := (want - float64(total)) / float64(total); off > mostOff || off < -mostOff {
+		err := fmt.Errorf("config.json makes %.4g GB of weights (%s); the tensors beside it have %.4g GB (%+.1f %%): the files are not of one checkpoint, "+
+			"or a format is not understood; --lenient goes on with the former", want/1e9, m.storedName(), float64(total)/1e9, 100*off)
+		if !lenient {
+			return err
+		}
+		m.Notes = append(m.Notes, err.Error())
+	}
+	return nil
+}
+
+// storedName names the formats for people.
+func (m *Model) storedName() string {
+	if m.Stored.Method == "" {
+		return m.Stored.Plain.String()
+	}
+	return m.Stored.Method
+}
+
+// A tensorIndex is model.safetensors.index.json: in which file each tensor is, and the bytes of all.
+type tensorIndex struct {
+	Metadata struct {
+		Total int64 `json:"total_size"`
+	} `json:"metadata"`
+	Files map[string]string `json:"weight_map"`
+}
+
+// readIndex reads the index of a directory. One that is missing or unreadable holds nothing.
+func readIndex(dir string) (index tensorIndex) {
+	data, err := input.Read(filepath.Join(dir, "model.safetensors.index.json"), maxTensorHeader)
+	if err != nil {
+		return tensorIndex{}
+	}
+	limits := input.Limits{Bytes: maxTensorHeader, Depth: 4, Values: 5_000_000}
+	if limits.JSON(string(data)) != nil || json.Unmarshal(data, &index) != nil {
+		return tensorIndex{}
+	}
+	return index
+}
+
+// lacks tells whether the index names files that are not there, as while a checkpoint is fetched.
+func (x *tensorIndex) lacks(paths []string) bool {
+	have := make(map[string]bool, len(paths))
+	for _, p := range paths {
+		have[filepath.Base(p)] = true
+	}
+	for _, file := range x.Files {
+		if !have[file] {
+			return true
+		}
+	}
+	return false
+}
+
+// decoderAlone tells whether the index counts tensors of the decoder and no others.
+func (x *tensorIndex) decoderAlone(m *Model) bool {
+	for name := range x.Files {
+		if !m.isDecoders(name) {
+			return false
+		}
+	}
+	return x.Metadata.Total > 0 && len(x.Files) > 0
+}
+
+// A tensorEntry is one tensor of a header.
+type tensorEntry struct {
+	Type    string  `json:"dtype"`
+	Shape   []int64 `json:"shape"`
+	Offsets []int64 `json:"data_offsets"`
+}
+
+// tensorBytes is the memory of the decoder's tensors in a file.
+func (m *Model) tensorBytes(path string) (int64, error) {
+	f, size, err := input.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	entries, err := tensorHeader(f, size)
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for name, e := range entries {
+		if len(e.Offsets) != 2 || e.Offsets[0] < 0 || e.Offsets[1] < e.Offsets[0] || e.Offsets[1] > size {
+			return 0, fmt.Errorf("the tensor %s has the offsets %v; want two within the file", quote(name), e.Offsets)
+		}
+		if m.isDecoders(name) {
+			total += e.Offsets[1] - e.Offsets[0]
+		}
+	}
+	return total, nil
+}
+
+// tensorHeader reads the header of a safetensors file of size bytes: its length in 8 bytes, then JSON.
+func tensorHeader(r io.Reader, size int64) (map[string]tensorEntry, error) {
+	var length [8]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, errors.New("it has no header: the file is cut off")
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > maxTensorHeader || int64(n) > size-8 {
+		return nil, fmt.Errorf("its header would have %d bytes; at most %d are read, and %d are left", n, maxTensorHeader, max(size-8, 0))
+	}
+	data := make([]byte, n)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, errors.New("its header is cut off")
+	}
+	limits := input.Limits{Bytes: maxTensorHeader, Depth: 4, Values: 5_000_000}
+	if err := limits.JSON(string(data)); err != nil {
+		return nil, fmt.Errorf("its header: %w", err)
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("its header is not valid JSON: %w", err)
+	}
+	delete(raw, "__metadata__")
+	entries := make(map[string]tensorEntry, len(raw))
+	for name, text := range raw {
+		var e tensorEntry
+		if err := json.Unmarshal(text, &e); err != nil {
+			return nil, fmt.Errorf("the tensor %s of its header is not valid JSON: %w", quote(name), err)
+		}
+		entries[name] = e
+	}
+	return entries, nil
+}
+
+// layerNumber finds the number of the layer in the name of a tensor.
+var layerNumber = regexp.MustCompile(`(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.`)
+
+// isDecoders tells whether a tensor is a part of the decoder whose shape was read: no tower, no
+// projector, no draft layer, no buffer of positions.
+func (m *Model) isDecoders(name string) bool {
+	for _, other := range []string{
+		"visual", "vision", "audio", "multi_modal", "mm_projector", "image_newline", "embed_vision", "talker", "code2wav", "mtp", "patch_merge", "inv_freq", "masked_bias",
+	} {
+		if strings.Contains(name, other) {
+			return false
+		}
+	}
+	if found := layerNumber.FindStringSubmatch(name); found != nil {
+		n, err := strconv.Atoi(found[1])
+		return err == nil && n < m.NumLayers()
+	}
+	return true
+}
+
+// dirOf is the directory of a config.json that is called so, "" for another file.
+func dirOf(path string) string {
+	if filepath.Base(path) != configFile {
+		return ""
+	}
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return filepath.Dir(path)
+}

@@ -1,0 +1,98 @@
+package models
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// refuseUnread refuses fields that were not asked for while the model was built and are not known to
+// be harmless: they may change shapes or cost.
+func (r *reader) refuseUnread() {
+	if r.tensors {
+		return
+	}
+	harmless, idle := harmlessFields(), idleFields()
+	var unread []string
+	for _, field := range slices.Sorted(maps.Keys(r.config)) {
+		v := r.config[field]
+		if r.asked[field] || silent(v) || harmless[field] || slices.Contains(idle[field], r.types[0]) || r.repeats(field) {
+			continue
+		}
+		unread = append(unread, short(field)+" ("+kindOf(v)+")")
+	}
+	const most = 8
+	if n := len(unread) - most; n > 0 {
+		unread = append(unread[:most], fmt.Sprintf("%d more", n))
+	}
+	if len(unread) > 0 {
+		r.doubt("fields that may change shapes or cost are not understood for this model_type: %s; --lenient leaves them out of account", strings.Join(unread, ", "))
+	}
+}
+
+// repeats tells whether a field states again what another one does.
+func (r *reader) repeats(field string) bool {
+	same := map[string]string{
+		"experts_per_token": "num_experts_per_tok", "sliding_window_size": "sliding_window",
+		"swa_head_dim": "head_dim", "swa_num_attention_heads": "num_attention_heads", "swa_v_head_dim": "v_head_dim",
+	}
+	other, known := same[field]
+	_, number := r.config[field].(json.Number)
+	return known && number && r.config[field] == r.config[other]
+}
+
+// silent tells whether a value says that there is nothing: null, false, zero, an empty text, list or object.
+func silent(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	case json.Number:
+		f, err := v.Float64()
+		return err == nil && f == 0
+	}
+	return false
+}
+
+// knownActivation refuses a non-linearity whose cost and shape are not known.
+func (r *reader) knownActivation() {
+	for _, field := range []string{"hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act"} {
+		v := r.config[field]
+		if v == nil {
+			continue
+		}
+		text, ok := v.(string)
+		if !ok {
+			r.fail("%s is %s; want the name of a function such as \"silu\"", field, kindOf(v))
+			continue
+		}
+		switch strings.ToLower(text) {
+		case "silu", "swish", "swiglu", "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "gelu_10", "quick_gelu", "geglu",
+			"gegelu", "relu", "relu2", "relu6", "relu_squared", "squared_relu", "sqrelu", "leaky_relu", "xielu", "tanh", "sigmoid", "mish", "laplace", "linear", "softplus", "situ", "swigluoai":
+		default:
+			r.doubt("%s is %s, a function that is not known", field, quote(text))
+		}
+	}
+}
+
+// knownWindow refuses a window that is no number of positions.
+func (r *reader) knownWindow() {
+	switch v := r.config["sliding_window"].(type) {
+	case nil, json.Number, []any:
+	case bool:
+		if v {
+			r.fail("sliding_window is true; want a number of positions, or null")
+		}
+	default:
+		r.fail("sliding_window is %s; want a number of positions, or null", kindOf(v))
+	}
+}
