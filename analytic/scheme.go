@@ -6,6 +6,7 @@ import (
 
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -86,6 +87,44 @@ func StoredScheme(m *models.Model) Scheme {
 		s.Zero = true
 	}
 	return s
+}
+
+// kernels is the scheme as kernels of products tell it apart.
+func (s *Scheme) kernels() roofline.Scheme {
+	sixteen := s.Act == s.Stream()
+	switch s.Weights {
+	case unit.FP8:
+		switch {
+		case sixteen:
+			return roofline.WeightFP8
+		case s.Group > 0:
+			return roofline.FP8Block
+		}
+		return roofline.FP8
+	case unit.INT8:
+		if sixteen {
+			return roofline.WeightINT8
+		}
+		return roofline.INT8
+	case unit.INT4:
+		return roofline.WeightINT4
+	case unit.MXFP4:
+		if sixteen {
+			return roofline.WeightMXFP4
+		}
+		return roofline.MXFP4
+	case unit.NVFP4:
+		return roofline.NVFP4
+	}
+	return roofline.Unquantized
+}
+
+// cache is the scheme of the KV cache as kernels of attention tell it apart.
+func (s *Scheme) cache() roofline.Scheme {
+	if s.KV != unit.NoFormat && s.KV.Bits() < 16 {
+		return roofline.FP8
+	}
+	return roofline.Unquantized
 }
 
 // WithAct returns s computing in format f.

@@ -169,7 +169,7 @@ func (s *Step) gemm(t Type, f *Scheme, ls []models.Linear, rows float64, tp int)
 	}
 	stream := f.Stream()
 	return Op{
-		Name: fusedName(ls), Type: t, Format: f.Act, Model: unit.FLOPs(2 * rows * whole),
+		Name: fusedName(ls), Type: t, Format: f.Act, Scheme: f.kernels(), Model: unit.FLOPs(2 * rows * whole),
 		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
 		Work: roofline.Work{
 			FLOPs:   unit.FLOPs(2 * rows * local),
