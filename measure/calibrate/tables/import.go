@@ -1,0 +1,233 @@
+package tables
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"llmprof/hardware"
+	"llmprof/measure/calibrate"
+	"llmprof/measure/stats"
+)
+
+// An Imported is what tables have of one GPU and one engine.
+type Imported struct {
+	Rows     []calibrate.Row
+	Files    []hardware.TableFile
+	Versions []string // of the engine and of what it calls, as "vllm 0.24.0"
+	Devices  []string // as the tables call them
+	Notes    []string
+}
+
+// engines are the names that tables and their folders have for engines.
+var engines = map[string]string{"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
+
+// Import reads the tables below a path, or the one that it names, as far as they are of
+// an engine. Of several versions it takes that of the products' table.
+func Import(path, engine string) (*Imported, error) {
+	files, err := find(path)
+	if err != nil {
+		return nil, err
+	}
+	name, ok := engines[engine]
+	if !ok {
+		name = engine
+	}
+	out := &Imported{}
+	for _, file := range choose(files, name) {
+		if err := out.file(file, path); err != nil {
+			return nil, err
+		}
+	}
+	if len(out.Rows) == 0 {
+		return nil, fmt.Errorf("%s has no table of operators of %s: want Parquet or CSV with the columns of aiconfigurator's database, as %s", path, engine, strings.Join(forms[0].columns, ", "))
+	}
+	slices.Sort(out.Devices)
+	out.Devices = slices.Compact(out.Devices)
+	out.Versions = slices.Compact(out.Versions)
+	return out, nil
+}
+
+// mostFiles is more than any database of tables has.
+const mostFiles = 10000
+
+// find lists the tables below a path.
+func find(path string) (files []string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("tables: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if ext := filepath.Ext(p); d.Type().IsRegular() && (ext == ".parquet" || ext == ".csv") {
+			if files = append(files, p); len(files) > mostFiles {
+				return errors.New("more than 10,000 tables")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tables: %w", err)
+	}
+	return files, nil
+}
+
+// wanted are the tables whose rows a law is fitted to, by the name of their file.
+var wanted = []string{"gemm_perf", "context_attention_perf", "generation_attention_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
+
+// choose picks those of an engine among tables in folders named ENGINE/VERSION: of each
+// kind the version that the products have, else the next lower. A single file is taken as it is.
+func choose(files []string, engine string) (chosen []string) {
+	if len(files) == 1 {
+		return files
+	}
+	version := ""
+	for _, base := range wanted {
+		folder := engine
+		if base == "nccl_perf" {
+			folder = "nccl"
+		}
+		best, newest := "", ""
+		for _, file := range files {
+			name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+			v := filepath.Base(filepath.Dir(file))
+			if name != base || filepath.Base(filepath.Dir(filepath.Dir(file))) != folder {
+				continue
+			}
+			if allowed := version == "" || folder == "nccl" || !older(version, v); allowed && (best == "" || older(newest, v)) {
+				best, newest = file, v
+			}
+		}
+		if best != "" {
+			chosen = append(chosen, best)
+		}
+		if base == "gemm_perf" {
+			version = newest
+		}
+	}
+	return chosen
+}
+
+// older reports whether version a is older than b: numbers in them compare as numbers.
+func older(a, b string) bool {
+	x, y := pieces(a), pieces(b)
+	for i := range min(len(x), len(y)) {
+		m, errM := strconv.Atoi(x[i])
+		n, errN := strconv.Atoi(y[i])
+		switch {
+		case errM == nil && errN == nil && m != n:
+			return m < n
+		case (errM != nil || errN != nil) && x[i] != y[i]:
+			return x[i] < y[i]
+		}
+	}
+	return len(x) < len(y)
+}
+
+// pieces are the numbers of a version and what stands between them.
+func pieces(v string) (all []string) {
+	digit := func(c byte) bool { return c >= '0' && c <= '9' }
+	for i := 0; i < len(v); {
+		j := i + 1
+		for j < len(v) && digit(v[j]) == digit(v[i]) {
+			j++
+		}
+		all = append(all, v[i:j])
+		i = j
+	}
+	return all
+}
+
+// file takes the rows of a table in.
+func (out *Imported) file(path, root string) error {
+	t, err := read(path)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(forms, func(f form) bool { return t.has(f.columns...) })
+	if at < 0 {
+		return fmt.Errorf("table %s has the columns %s, which are of no table that is known", path, strings.Join(t.names, ", "))
+	}
+	var rows []calibrate.Row
+	for i := range t.n {
+		r := &record{t: t, i: i}
+		row, ok := forms[at].row(r)
+		if r.err != nil {
+			return r.err
+		}
+		if !ok {
+			continue
+		}
+		if row.Median, row.Source = row.Seconds[0], r.text("kernel_source"); row.Seconds[0] > 1e4 {
+			return fmt.Errorf("table %s, row %d took %v s", path, i+1, row.Seconds[0])
+		}
+		rows = append(rows, row)
+	}
+	rows = out.launched(rows)
+	if len(rows) == 0 {
+		return nil
+	}
+	for _, name := range []string{"device"} {
+		if cells := t.texts[name]; len(cells) > 0 {
+			out.Devices = append(out.Devices, slices.Compact(slices.Sorted(slices.Values(cells)))...)
+		}
+	}
+	if f, v := t.texts["framework"], t.texts["version"]; len(f) > 0 && len(v) > 0 {
+		framework := strings.ToLower(f[0])
+		if t.has("nccl_dtype") {
+			framework = "nccl"
+		}
+		out.Versions = append(out.Versions, framework+" "+v[0])
+	}
+	name, err := filepath.Rel(root, path)
+	if err != nil || name == "." {
+		name = filepath.Base(path)
+	}
+	out.Rows = append(out.Rows, rows...)
+	out.Files = append(out.Files, hardware.TableFile{Path: filepath.ToSlash(name), SHA256: t.hash, Rows: len(rows)})
+	return nil
+}
+
+// slowStart is longer than any kernel takes to start and end: products that never take
+// less were timed launch by launch, and small ones show the host.
+const slowStart = 25e-6
+
+// hostBound is how many times the least time of such products a row has to take to be
+// the GPU's.
+const hostBound = 2
+
+// launched leaves out products that show the host's launches in place of the GPU.
+func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
+	type key struct{ kernel, format string }
+	small := map[key][]float64{}
+	of := func(r *calibrate.Row) key { return key{r.Source, r.Scheme.String()} }
+	for i := range rows {
+		if s := &rows[i].Shape; rows[i].Kind == calibrate.GEMM && s.M <= 64 && s.N <= 1024 && s.K <= 1024 {
+			small[of(&rows[i])] = append(small[of(&rows[i])], rows[i].Median)
+		}
+	}
+	floor := map[key]float64{}
+	for k, times := range small {
+		sort.Float64s(times)
+		if middle := stats.Percentile(times, 50); middle > slowStart {
+			floor[k] = hostBound * middle
+		}
+	}
+	kept := slices.DeleteFunc(rows, func(r calibrate.Row) bool { return r.Kind == calibrate.GEMM && r.Median < floor[of(&r)] })
+	for k, least := range floor {
+		out.Notes = append(out.Notes, fmt.Sprintf("products by %s that took less than %.0f µs left out, for they show the launches of the host", k.kernel, 1e6*least))
+	}
+	slices.Sort(out.Notes)
+	return kept
+}
