@@ -25,6 +25,10 @@ type Import struct {
 	Version string // of llmprof
 	Made    time.Time
 	Notes   []string
+
+	// Launched are the schemes of which products were timed launch by launch, so that what
+	// they take beside their work is the host's.
+	Launched []roofline.Scheme
 }
 
 // FitImport makes a calibration of the rows of tables. Each section of constants is
@@ -52,7 +56,23 @@ func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 			return nil, err
 		}
 	}
+	for _, s := range in.Launched {
+		b.fixedOf(s)
+	}
 	return f, b.plausible()
+}
+
+// fixedOf takes the fixed time of products in a scheme from those in FP8 by another kernel, else
+// from those in 16 bits.
+func (b *builder) fixedOf(s roofline.Scheme) {
+	for _, from := range []roofline.Constant{roofline.ConstantOf("gemm_fp8.fixed"), roofline.GEMMFixed} {
+		key := "gemm_" + s.String() + ".fixed"
+		if v, ok := b.file.Values[from.String()]; ok && v.N > 0 && from.String() != key {
+			b.note("products in %s were timed launch by launch, with %v that no size takes away: %s is that of %s", s, unit.Seconds(b.file.Values[key].Value), key, from)
+			b.file.Values[key] = hardware.Value{Value: v.Value, From: "default: " + from.String()}
+			return
+		}
+	}
 }
 
 // An importedSection is what one section of constants is fitted to.
@@ -160,6 +180,9 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 			continue
 		}
 		v := base[c]
+		if v == 0 && c.Info().Base != roofline.None {
+			v = b.file.Values[c.Info().Base.String()].Value
+		}
 		if v == 0 {
 			v = starts[key]
 		}
@@ -167,7 +190,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 		if _, ok := b.file.Values[c.String()]; !ok {
 			b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
 		}
-		if unfelt(c, key, samples) {
+		if unfelt(key, samples) {
 			hold = append(hold, c)
 			b.file.Values[c.String()] = hardware.Value{Value: 0, From: "default: no such kernel"}
 		}
@@ -177,7 +200,7 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 
 // unfelt reports whether a constant is of what the samples do not do: activations that
 // are not quantized are quantized by no kernel.
-func unfelt(_ roofline.Constant, key string, samples []sample) bool {
+func unfelt(key string, samples []sample) bool {
 	switch samples[0].kernel.Scheme {
 	case roofline.Unquantized, roofline.WeightFP8, roofline.WeightINT8, roofline.WeightINT4, roofline.WeightMXFP4:
 		return key == "quantize" || key == "row"

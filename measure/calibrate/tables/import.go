@@ -14,6 +14,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
 )
 
 // An Imported is what tables have of one GPU and one engine.
@@ -23,6 +24,7 @@ type Imported struct {
 	Versions []string // of the engine and of what it calls, as "vllm 0.24.0"
 	Devices  []string // as the tables call them
 	Notes    []string
+	Launched []roofline.Scheme // of which products were timed launch by launch
 }
 
 // engines are the names that tables and their folders have for engines.
@@ -209,9 +211,12 @@ const hostBound = 2
 
 // launched leaves out products that show the host's launches in place of the GPU.
 func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
-	type key struct{ kernel, format string }
+	type key struct {
+		kernel string
+		scheme roofline.Scheme
+	}
 	small := map[key][]float64{}
-	of := func(r *calibrate.Row) key { return key{r.Source, r.Scheme.String()} }
+	of := func(r *calibrate.Row) key { return key{r.Source, r.Scheme} }
 	for i := range rows {
 		if s := &rows[i].Shape; rows[i].Kind == calibrate.GEMM && s.M <= 64 && s.N <= 1024 && s.K <= 1024 {
 			small[of(&rows[i])] = append(small[of(&rows[i])], rows[i].Median)
@@ -222,6 +227,7 @@ func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
 		sort.Float64s(times)
 		if middle := stats.Percentile(times, 50); middle > slowStart {
 			floor[k] = hostBound * middle
+			out.Launched = append(out.Launched, k.scheme)
 		}
 	}
 	kept := slices.DeleteFunc(rows, func(r calibrate.Row) bool { return r.Kind == calibrate.GEMM && r.Median < floor[of(&r)] })
@@ -229,5 +235,7 @@ func (out *Imported) launched(rows []calibrate.Row) []calibrate.Row {
 		out.Notes = append(out.Notes, fmt.Sprintf("products by %s that took less than %.0f µs left out, for they show the launches of the host", k.kernel, 1e6*least))
 	}
 	slices.Sort(out.Notes)
+	slices.Sort(out.Launched)
+	out.Launched = slices.Compact(out.Launched)
 	return kept
 }
