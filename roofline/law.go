@@ -151,11 +151,14 @@ func (m *Machine) resolve(k Constant) {
 }
 
 // Constant is the value of a constant, or of what stands in for it.
-func (m *Machine) Constant(k Constant) float64 {
+func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective(k)] }
+
+// effective is a constant, or what stands in for it.
+func (m *Machine) effective(k Constant) Constant {
 	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
-		return m.Constant(i.Base)
+		return m.effective(i.Base)
 	}
-	return m.constants[k]
+	return k
 }
 
 // Times is how long one occurrence of a kernel keeps each resource busy.
@@ -174,13 +177,14 @@ type Part struct {
 	Time float64 // seconds
 }
 
-// Parts appends the terms of a kernel with the part of its time that each accounts
+// Parts appends the terms of a kernel, with the constants in effect and the part of its time that each accounts
 // for, and returns that time, of one occurrence.
 func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
 	law, t := &laws[k.Class], m.Times(k)
 	terms := law.Terms(k, &m.Peaks)
 	for _, x := range terms.List() {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
+		x.By, x.And = m.effective(x.By), m.effective(x.And)
 		dst = append(dst, Part{x, time * law.Overlap.share(&t, x.Resource)})
 	}
 	return law.Overlap.Time(&t), dst
