@@ -32,7 +32,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.
 func (s *Step) attend(name string, heads, keyDim, valueDim, pairs float64) Op {
 	return Op{
-		Name: name, Type: Attend, Format: s.Scheme.Stream(), Scheme: s.Scheme.cache(),
+		Name: name, Type: Attend, Format: s.Scheme.Stream(), Scheme: cacheScheme(s.Scheme),
 		Shape: roofline.Shape{M: s.Tokens(), K: heads * (keyDim + valueDim)},
 		Work: roofline.Work{
 			FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
@@ -195,7 +195,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 		Name: "kv_b_proj", Type: Expand, Format: s.Dense.Act, Model: unit.FLOPs(up * upRows * tp),
 		Shape: roofline.Shape{M: upRows, N: heads * float64(l.NopeDim+a.ValueDim), K: rank, Matrices: 1},
 		Work: roofline.Work{
-			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
+			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.WeightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
 			Acts: s.Bytes(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
 		},
 	})

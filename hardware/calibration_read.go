@@ -83,7 +83,7 @@ type residualText struct {
 
 // sections reads the tables of constants, by the names that they have now or had
 // formerly.
-func (r *calibrationReader) sections() (map[string]map[string]valueText, error) {
+func (r *calibrationReader) calibrationSections() (map[string]map[string]valueText, error) {
 	var all map[string]toml.Primitive
 	meta, err := toml.Decode(r.text, &all)
 	if err != nil {
@@ -111,8 +111,8 @@ func (r *calibrationReader) sections() (map[string]map[string]valueText, error) 
 
 // sectionNames lists the tables of constants, those of earlier versions last.
 func sectionNames() (names []string) {
-	for _, s := range roofline.Sections() {
-		names = append(names, s.Name)
+	for _, s := range calibrationSections() {
+		names = append(names, s[0])
 	}
 	for _, c := range roofline.All() {
 		if section, _, _ := strings.Cut(c.Info().Formerly, "."); section != "" && !slices.Contains(names, section) {
@@ -160,7 +160,7 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 			return nil, r.unknown(key, &meta)
 		}
 	}
-	sections, err := r.sections()
+	sections, err := r.calibrationSections()
 	if err != nil {
 		return nil, err
 	}
@@ -408,9 +408,8 @@ func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error
 			f.Tables.Files = append(f.Tables.Files, TableFile(file))
 		}
 	}
-	sections := roofline.Sections()
 	for section, o := range t.Operators {
-		if !slices.ContainsFunc(sections, func(s roofline.Section) bool { return s.Name == section }) {
+		if len(constantsIn(section)) == 0 {
 			return r.at("operators."+section, "%q is no section of constants", section)
 		}
 		if o.N < 1 || o.HeldOut < 1 || !(o.Fitted >= 0 && o.Fitted < 10 && o.Median >= 0 && o.Median <= o.P90 && o.P90 < 100) {

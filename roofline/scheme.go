@@ -27,6 +27,9 @@ var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", 
 // String is the name of the scheme, as sections of calibration files end with it.
 func (s Scheme) String() string { return schemeNames[s] }
 
+// Help says what is quantized.
+func (s Scheme) Help() string { return schemeHelp[s] }
+
 // SchemeOf finds a scheme by its name.
 func SchemeOf(name string) (Scheme, bool) {
 	for s, n := range schemeNames {

@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -74,7 +75,7 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("weights", words(models.SchemeNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
 }
@@ -94,7 +95,7 @@ func (q *question) splitFlags(cmd *cobra.Command) {
 // machineFlags are about what the GPUs and the engine reach.
 func (q *question) machineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
+	f.StringVar(&q.engine, "engine", "", "inference `engine` (default: vllm where it runs the model)")
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
@@ -119,5 +120,5 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 			a.logf("%s", line)
 		}
 	}
-	return q.output.write(a, result{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
+	return q.output.write(a, forms{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
 }
