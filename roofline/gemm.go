@@ -25,16 +25,16 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 
 // A tile of a product adds up its products along the inputs, one step after the other,
 // which takes longer the more of them there are, however few tiles there are. Where
-// activations are quantized, a kernel of its own does it ahead of the product, each
-// row with a maximum of its own.
+// a kernel of its own quantizes the activations, each row with a maximum of its own, it
+// does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + inputs × depth + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)) + quantize × bytes of inputs / bandwidth + rows × row",
+	Equation: "fixed + inputs × depth + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {
 		c := gemmOf[k.Scheme]
 		t.once(k, p, c[0], c[1], c[2])
 		t.add(Fixed, c[3], None, k.Launches*k.Shape.K)
-		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Shape.M*k.Shape.K), p.Memory))
-		t.add(Serial, c[5], None, k.Shape.M)
+		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
+		t.add(Serial, c[5], None, k.Quantized)
 		return t
 	},
 	Power: PowerMemory,

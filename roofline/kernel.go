@@ -58,6 +58,8 @@ type Kernel struct {
 	Permuted   unit.Bytes // of a mixture's pairs, gathered before a grouped product
 	Unpermuted unit.Bytes // of a mixture's pairs, summed after a grouped product
 
+	Quantized float64 // rows of inputs that a kernel of its own quantizes
+
 	Launches float64 // kernel starts, each with the class's fixed time
 	Count    float64 // occurrences in a step
 }

@@ -30,6 +30,11 @@ func (s Scheme) String() string { return schemeNames[s] }
 // Help says what is quantized.
 func (s Scheme) Help() string { return schemeHelp[s] }
 
+// Quantizes reports whether activations are quantized before a product.
+func (s Scheme) Quantizes() bool {
+	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
+}
+
 // SchemeOf finds a scheme by its name.
 func SchemeOf(name string) (Scheme, bool) {
 	for s, n := range schemeNames {

@@ -240,7 +240,7 @@ func (f *fit) bootstrap() error {
 			begin[k] = max(begin[k], drawOfNone)
 		}
 	}
-	for range min(resamples, max(resamples*200/len(f.samples), 24)) { // of thousands of samples a few tell as much
+	for range min(resamples, max(resamples*200/len(f.samples), 20)) { // of thousands of samples a few tell as much
 		for i := range drawn {
 			drawn[i] = f.samples[random.IntN(len(f.samples))]
 		}

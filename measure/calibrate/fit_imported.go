@@ -201,16 +201,12 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 // unfelt reports whether a constant is of what the samples do not do: activations that
 // are not quantized are quantized by no kernel.
 func unfelt(key string, samples []sample) bool {
-	switch samples[0].kernel.Scheme {
-	case roofline.Unquantized, roofline.WeightFP8, roofline.WeightINT8, roofline.WeightINT4, roofline.WeightMXFP4:
-		return key == "quantize" || key == "row"
-	}
-	return false
+	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
 }
 
 // mostFitted is how many samples a fit takes of a table, and mostResampled of how
 // many fits an interval is made.
-const mostFitted = 1500
+const mostFitted = 800
 
 // thin takes at most so many samples, evenly.
 func thin(samples []sample, most int) []sample {

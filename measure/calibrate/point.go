@@ -244,6 +244,9 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 	switch p.Kind.times() {
 	case GEMM, Sustained:
 		k.Shape.M, k.Shape.N, k.Shape.K = float64(s.M), float64(s.N), float64(s.K)
+		if p.Scheme.Quantizes() {
+			k.Quantized = k.Shape.M
+		}
 		if s.M <= skinny {
 			k.Class = roofline.SkinnyGEMM
 		}

@@ -25,7 +25,12 @@ type Imported struct {
 	Devices  []string // as the tables call them
 	Notes    []string
 	Launched []roofline.Scheme // of which products were timed launch by launch
+
+	quantizing map[side]float64 // seconds, of activations to FP8 by kernels of their own
 }
+
+// A side is the activations of a product.
+type side struct{ m, k int }
 
 // engines are the names that tables and their folders have for engines.
 var engines = map[string]string{"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm"}
@@ -41,7 +46,7 @@ func Import(path, engine string) (*Imported, error) {
 	if !ok {
 		name = engine
 	}
-	out := &Imported{}
+	out := &Imported{quantizing: map[side]float64{}}
 	for _, file := range choose(files, name) {
 		if err := out.file(file, path); err != nil {
 			return nil, err
@@ -86,7 +91,7 @@ func find(path string) (files []string, err error) {
 }
 
 // wanted are the tables whose rows a law is fitted to, by the name of their file.
-var wanted = []string{"gemm_perf", "context_attention_perf", "generation_attention_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
+var wanted = []string{"computescale_perf", "scale_matrix_perf", "gemm_perf", "context_attention_perf", "generation_attention_perf", "moe_perf", "custom_allreduce_perf", "nccl_perf"}
 
 // choose picks those of an engine among tables in folders named ENGINE/VERSION: of each
 // kind the version that the products have, else the next lower. A single file is taken as it is.
@@ -157,6 +162,9 @@ func (out *Imported) file(path, root string) error {
 	if err != nil {
 		return err
 	}
+	if t.has(quantizeColumns...) {
+		return out.quantize(t, root)
+	}
 	at := slices.IndexFunc(forms, func(f form) bool { return t.has(f.columns...) })
 	if at < 0 {
 		return fmt.Errorf("table %s has the columns %s, which are of no table that is known", path, strings.Join(t.names, ", "))
@@ -176,15 +184,11 @@ func (out *Imported) file(path, root string) error {
 		}
 		rows = append(rows, row)
 	}
-	rows = out.launched(rows)
+	rows = out.launched(out.apart(rows))
 	if len(rows) == 0 {
 		return nil
 	}
-	for _, name := range []string{"device"} {
-		if cells := t.texts[name]; len(cells) > 0 {
-			out.Devices = append(out.Devices, slices.Compact(slices.Sorted(slices.Values(cells)))...)
-		}
-	}
+	out.Devices = append(out.Devices, slices.Compact(slices.Sorted(slices.Values(t.texts["device"])))...)
 	if f, v := t.texts["framework"], t.texts["version"]; len(f) > 0 && len(v) > 0 {
 		framework := strings.ToLower(f[0])
 		if t.has("nccl_dtype") {
@@ -192,13 +196,67 @@ func (out *Imported) file(path, root string) error {
 		}
 		out.Versions = append(out.Versions, framework+" "+v[0])
 	}
-	name, err := filepath.Rel(root, path)
-	if err != nil || name == "." {
-		name = filepath.Base(path)
-	}
 	out.Rows = append(out.Rows, rows...)
-	out.Files = append(out.Files, hardware.TableFile{Path: filepath.ToSlash(name), SHA256: t.hash, Rows: len(rows)})
+	return out.taken(t, root, len(rows))
+}
+
+// taken notes a table that rows were taken of.
+func (out *Imported) taken(t *table, root string, rows int) error {
+	name, err := filepath.Rel(root, t.path)
+	if err != nil || name == "." {
+		name = filepath.Base(t.path)
+	}
+	out.Files = append(out.Files, hardware.TableFile{Path: filepath.ToSlash(name), SHA256: t.hash, Rows: rows})
 	return nil
+}
+
+// quantizeColumns are those of tables of kernels that quantize activations: one that finds the
+// scales, one that applies them.
+var quantizeColumns = []string{"m", "k", "quant_dtype", "latency"}
+
+// quantize takes the times of a table of such kernels in.
+func (out *Imported) quantize(t *table, root string) error {
+	n := 0
+	for i := range t.n {
+		r := &record{t: t, i: i}
+		at, seconds := side{r.size("m"), r.size("k")}, r.number("latency")*1e-3
+		if r.err != nil {
+			return r.err
+		}
+		if r.text("quant_dtype") == "fp8" {
+			out.quantizing[at] += seconds
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return out.taken(t, root, n)
+}
+
+// apart takes the time that quantizes activations away from products in FP8, which
+// tables have together: engines let the norm or the activation before quantize. It leaves
+// out products of rows that are no multiple of 8: decode batches are padded to one.
+func (out *Imported) apart(rows []calibrate.Row) []calibrate.Row {
+	before := len(rows)
+	rows = slices.DeleteFunc(rows, func(r calibrate.Row) bool {
+		return r.Kind == calibrate.GEMM && r.Scheme.Quantizes() && r.Shape.M > 16 && r.Shape.M%8 != 0
+	})
+	if left := before - len(rows); left > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("quantized products of more than 16 rows that are no multiple of 8 left out: %d", left))
+	}
+	taken := 0
+	for i := range rows {
+		r := &rows[i]
+		if less := out.quantizing[side{r.Shape.M, r.Shape.K}]; r.Kind == calibrate.GEMM && r.Scheme == roofline.FP8 && less > 0 && less < r.Median {
+			r.Median -= less
+			taken++
+		}
+	}
+	if taken > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("the time of quantizing activations, of tables of its own, is taken away from products in FP8: %d", taken))
+	}
+	return rows
 }
 
 // slowStart is longer than any kernel takes to start and end: products that never take
