@@ -41,7 +41,7 @@ func (a *app) importTables(c *fitting) error {
 		return err
 	}
 	for _, device := range found.Devices {
-		if of, err := table.Match(device, g.Memory); err == nil && of.Key != g.Key {
+		if of, err := table.Match(device, 0); err == nil && of.Key != g.Key {
 			return fmt.Errorf("%s is of %s, not of %s: give --gpu %s", c.imports, device, g.Key, of.Key)
 		}
 	}

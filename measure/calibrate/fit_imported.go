@@ -130,6 +130,7 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 	keys, hold := b.begin(name, samples)
 	hold = append(hold, held...)
 	law := b.law(keys...)
+	law.resamples = fewResamples
 	start := make([]float64, len(keys))
 	for i, c := range keys {
 		start[i] = b.value(c)
@@ -204,9 +205,12 @@ func unfelt(key string, samples []sample) bool {
 	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
 }
 
-// mostFitted is how many samples a fit takes of a table, and mostResampled of how
-// many fits an interval is made.
-const mostFitted = 800
+// mostFitted is how many samples a fit takes of a table, evenly, and fewResamples how many
+// fits its interval is made of.
+const (
+	mostFitted   = 800
+	fewResamples = 20
+)
 
 // thin takes at most so many samples, evenly.
 func thin(samples []sample, most int) []sample {

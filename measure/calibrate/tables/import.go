@@ -219,7 +219,7 @@ func (out *Imported) quantize(t *table, root string) error {
 	n := 0
 	for i := range t.n {
 		r := &record{t: t, i: i}
-		at, seconds := side{r.size("m"), r.size("k")}, r.number("latency")*1e-3
+		at, seconds := side{r.size("m"), r.size("k")}, r.difference("latency")*1e-3
 		if r.err != nil {
 			return r.err
 		}

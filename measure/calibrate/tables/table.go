@@ -256,6 +256,16 @@ func (r *record) number(name string) float64 {
 	return cells[r.i]
 }
 
+// difference is a cell of a column of differences of times: 0 where it is below.
+func (r *record) difference(name string) float64 {
+	cells := r.t.numbers[name]
+	if cells == nil || math.IsNaN(cells[r.i]) || math.IsInf(cells[r.i], 0) {
+		r.fail(name)
+		return 0
+	}
+	return max(cells[r.i], 0)
+}
+
 // size is a whole number from 1 on.
 func (r *record) size(name string) int { return r.atLeast(name, 1) }
 
