@@ -22,6 +22,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 	o := s.attend(attentionName(a), heads, float64(a.KeyDim), float64(a.ValueDim), s.Batch*s.pairs(a))
 	o.Model = o.Work.FLOPs.Times(float64(s.Par.TP))
 	o.Variant = s.variant(a)
+	o.Shape.Tiles = s.tiles(heads, s.LocalKV(a))
 	o.Work.KV = s.Scheme.KV.Bytes(s.Batch * s.Keys(a) * s.LocalKV(a) * float64(a.EntryDim()))
 	o.Work.Acts = s.Bytes(s.Tokens() * heads * float64(a.KeyDim+a.ValueDim))
 	return append(dst, o)
@@ -31,13 +32,19 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.
 func (s *Step) attend(name string, heads, keyDim, valueDim, pairs float64) Op {
 	return Op{
-		Name: name, Type: Attend, Format: s.Scheme.Stream(),
+		Name: name, Type: Attend, Format: s.Scheme.Stream(), Scheme: cacheScheme(s.Scheme),
 		Shape: roofline.Shape{M: s.Tokens(), K: heads * (keyDim + valueDim)},
 		Work: roofline.Work{
 			FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
 			Vector: unit.FLOPs(5 * heads * pairs),
 		},
 	}
+}
+
+// tiles is how many tiles of queries attention has on one rank: the query heads that
+// share a KV head are rows of one tile, which has up to roofline.TileQueries.
+func (s *Step) tiles(heads, kv float64) float64 {
+	return s.Batch * kv * max(1, s.New*heads/kv/roofline.TileQueries)
 }
 
 // variant tells the linear pieces of pairs and keys apart: the window is still
@@ -218,6 +225,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 		op = s.attend("latent_attention", heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
 		upRows = s.Batch * (s.Past + s.New)
 	}
+	op.Shape.Tiles = s.tiles(heads, 1)
 	tp := float64(s.Par.TP)
 	weights := rank * heads * float64(l.NopeDim+a.ValueDim)
 	dst = append(dst, Op{

@@ -29,7 +29,7 @@ func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardwa
 // The interval follows from the calibration: each constant moved alone to the
 // slow end of its 90 % interval moves the times of the case, and the squares of
 // these moves add up, as those of errors that have nothing to do with each other.
-// Where the calibration did not time the kernels of the engine, the interval is no
+// Where the calibration did not time the kernels of the engine, or not its host, the interval is no
 // narrower than by the generation's defaults.
 func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
 	cal, err := Constants(g, e, f)
@@ -55,7 +55,7 @@ func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile
 		return nil, err
 	}
 	m.Cal.PrefillError, m.Cal.DecodeError = prefill, decode
-	if !f.Serves(name) {
+	if !f.Serves(name) || f.Tables != nil {
 		m.Cal.PrefillError, m.Cal.DecodeError = max(prefill, cal.PrefillError), max(decode, cal.DecodeError)
 	}
 	if base.TPOT.Expected == 0 { // one token: no time of decode is asked for

@@ -87,7 +87,7 @@ const MaxOps = 64
 func (l *Lowering) Launch(i int, class roofline.Class, launches float64) *Kernel {
 	o := &l.Ops[i]
 	l.Kernels = append(l.Kernels, Kernel{
-		Kernel: roofline.Kernel{Class: class, Format: o.Format, Shape: o.Shape, Work: o.Work, Launches: launches, Count: o.Count},
+		Kernel: roofline.Kernel{Class: class, Format: o.Format, Scheme: o.Scheme, Shape: o.Shape, Work: o.Work, Launches: launches, Count: o.Count},
 		Main:   i, Ops: 1 << i,
 	})
 	return &l.Kernels[len(l.Kernels)-1]

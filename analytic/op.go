@@ -14,7 +14,8 @@ type Op struct {
 	Layer  string // the kind of layer it belongs to, "" for what the model has once
 	Type   Type
 	Count  float64
-	Format unit.Format // of the matrix products
+	Format unit.Format     // of the matrix products
+	Scheme roofline.Scheme // of their operands; of attention, of the cache
 	Shape  roofline.Shape
 	Work   roofline.Work
 	Model  unit.FLOPs // of matrix products before any split: what the model needs, not what ranks repeat

@@ -168,7 +168,7 @@ func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, 
 	}
 	stream := f.Stream()
 	return Op{
-		Name: fusedName(ls), Type: t, Format: act, Model: unit.FLOPs(2 * rows * whole),
+		Name: fusedName(ls), Type: t, Format: act, Scheme: productScheme(f), Model: unit.FLOPs(2 * rows * whole),
 		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
 		Work: roofline.Work{
 			FLOPs:   unit.FLOPs(2 * rows * local),

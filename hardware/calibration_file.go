@@ -33,6 +33,32 @@ type CalibrationFile struct {
 	Values  map[string]Value    // by the key of the constant
 	HeldOut map[string]Residual // by the key of the constant that bounds the rows
 	Notes   []string
+
+	Tables    *Tables              // where rows were imported from; nil where they were measured
+	Operators map[string]Operators // of imported rows, by the section of their constants
+}
+
+// Tables are published tables of operator times that constants were fitted to.
+type Tables struct {
+	Package string
+	Version string
+	Licence string
+	Files   []TableFile
+}
+
+// A TableFile is one table.
+type TableFile struct {
+	Path   string
+	SHA256 string
+	Rows   int // that were taken
+}
+
+// Operators is how well a law does on the rows of a section: constants fitted to all
+// of them, and to one half of their shapes alone for the error of the other half.
+type Operators struct {
+	N       int
+	Fitted  float64 // the median error of all rows, as a share of the time
+	HeldOut Residual
 }
 
 // A CalibratedDevice says which board it was, and which peaks the shares are of.

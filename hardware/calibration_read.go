@@ -31,7 +31,30 @@ type calibrationText struct {
 	Tools   map[string]string `toml:"versions"`
 	Device  deviceText        `toml:"device"`
 
-	HeldOut map[string]residualText `toml:"held_out"`
+	HeldOut   map[string]residualText  `toml:"held_out"`
+	Tables    *tablesText              `toml:"tables"`
+	Operators map[string]operatorsText `toml:"operators"`
+}
+
+type tablesText struct {
+	Package string          `toml:"package"`
+	Version string          `toml:"version"`
+	Licence string          `toml:"licence"`
+	Files   []tableFileText `toml:"files"`
+}
+
+type tableFileText struct {
+	Path   string `toml:"path"`
+	SHA256 string `toml:"sha256"`
+	Rows   int    `toml:"rows"`
+}
+
+type operatorsText struct {
+	N       int     `toml:"n"`
+	Fitted  float64 `toml:"fitted"`
+	HeldOut int     `toml:"held_out"`
+	Median  float64 `toml:"median"`
+	P90     float64 `toml:"p90"`
 }
 
 type deviceText struct {
@@ -151,7 +174,10 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 	if err := r.values(f, sections); err != nil {
 		return nil, err
 	}
-	return f, r.heldOut(f, t.HeldOut)
+	if err := r.heldOut(f, t.HeldOut); err != nil {
+		return nil, err
+	}
+	return f, r.tables(f, &t)
 }
 
 // A calibrationReader makes errors that name a place.
@@ -215,7 +241,7 @@ func (r *calibrationReader) head(f *CalibrationFile, t *calibrationText) (err er
 }
 
 // whole are sections of optional constants of which one alone is of no use.
-var whole = []string{"wgmma_gemm", "moe_prefill", "moe_routing"}
+var whole = []string{"wgmma_gemm", "moe_prefill", "moe_routing", "grouped_gemm"}
 
 // retired is a constant of earlier files that no law has any more.
 const retired = "mixture.row"
@@ -271,7 +297,7 @@ func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[s
 		switch {
 		case k.Unfiled:
 			continue
-		case !ok && slices.Contains(whole, section) && begun[section]:
+		case !ok && begun[section] && (slices.Contains(whole, section) || c.OfScheme()):
 			return r.at(section, "the file has no %s (%s), but others of %s: give all of them or none", k.Key, k.Help, section)
 		case !ok && !k.Optional:
 			return r.at(k.Key, "the file has no %s (%s): give its value, or the default's with n = 0", k.Key, k.Help)
@@ -364,6 +390,35 @@ func (r *calibrationReader) heldOut(f *CalibrationFile, all map[string]residualT
 		if _, ok := f.HeldOut[k.Key]; !ok && k.Quantity == roofline.Share && !k.Engine && f.Values[k.Key].N >= 2 {
 			return r.at("held_out", "held_out has no %q, which was fitted: an interval cannot be made without it", k.Key)
 		}
+	}
+	return nil
+}
+
+// tables checks where imported rows come from, and what the laws make of them.
+func (r *calibrationReader) tables(f *CalibrationFile, t *calibrationText) error {
+	if t.Tables != nil {
+		f.Tables = &Tables{Package: t.Tables.Package, Version: t.Tables.Version, Licence: t.Tables.Licence}
+		if f.Tables.Package == "" || f.Tables.Version == "" || f.Tables.Licence == "" || len(t.Tables.Files) == 0 {
+			return r.at("tables", "the tables lack package, version, licence or files: want where the rows come from, and by which licence")
+		}
+		for _, file := range t.Tables.Files {
+			if file.Path == "" || len(file.SHA256) != 64 || file.Rows < 1 {
+				return r.at("tables.files", "the table %q has sha256 %q and %d rows: want a path, 64 hexadecimal digits and 1 row at least", file.Path, file.SHA256, file.Rows)
+			}
+			f.Tables.Files = append(f.Tables.Files, TableFile(file))
+		}
+	}
+	for section, o := range t.Operators {
+		if len(constantsIn(section)) == 0 {
+			return r.at("operators."+section, "%q is no section of constants", section)
+		}
+		if o.N < 1 || o.HeldOut < 1 || !(o.Fitted >= 0 && o.Fitted < 10 && o.Median >= 0 && o.Median <= o.P90 && o.P90 < 100) {
+			return r.at("operators."+section, "the errors of %s are %+v: want shares of the time of 1 row at least", section, o)
+		}
+		if f.Operators == nil {
+			f.Operators = map[string]Operators{}
+		}
+		f.Operators[section] = Operators{o.N, o.Fitted, Residual{o.HeldOut, o.Median, o.P90}}
 	}
 	return nil
 }

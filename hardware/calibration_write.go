@@ -44,17 +44,50 @@ func (f *CalibrationFile) Text() string {
 			line("%s = %s", quote(name), quote(f.Tools[name]))
 		}
 	}
+	f.writeTables(line)
 	f.writeDevice(line)
 	f.writeValues(line)
 	if len(f.HeldOut) > 0 {
-		line("\n# Errors of rows that were left out of the fit, a third at a time, as shares of their time.\n[held_out]")
+		left := "a third at a time"
+		if f.Tables != nil {
+			left = "half of the shapes"
+		}
+		line("\n# Errors of rows that were left out of the fit, %s, as shares of their time.\n[held_out]", left)
 		for _, c := range roofline.All() {
 			if h, ok := f.HeldOut[c.String()]; ok {
 				line("%s = {n = %d, median = %s, p90 = %s}", quote(c.String()), h.N, number(h.Median), number(h.P90))
 			}
 		}
 	}
+	f.writeOperators(line)
 	return b.String()
+}
+
+func (f *CalibrationFile) writeTables(line func(string, ...any)) {
+	t := f.Tables
+	if t == nil {
+		return
+	}
+	line("\n# The published tables of operator times that the constants were fitted to.\n[tables]")
+	line("package = %s", quote(t.Package))
+	line("version = %s", quote(t.Version))
+	line("licence = %s", quote(t.Licence))
+	line("files = [")
+	for _, file := range t.Files {
+		line("  {path = %s, sha256 = %s, rows = %d},", quote(file.Path), quote(file.SHA256), file.Rows)
+	}
+	line("]")
+}
+
+func (f *CalibrationFile) writeOperators(line func(string, ...any)) {
+	if len(f.Operators) == 0 {
+		return
+	}
+	line("\n# Errors of the rows of each section as shares of their time: fitted is the median with the constants above; median\n# and p90 are of the rows whose shapes were left out, by constants fitted to the other half of the shapes.\n[operators]")
+	for _, section := range slices.Sorted(maps.Keys(f.Operators)) {
+		o := f.Operators[section]
+		line("%s = {n = %d, fitted = %s, held_out = %d, median = %s, p90 = %s}", quote(section), o.N, number(o.Fitted), o.HeldOut.N, number(o.HeldOut.Median), number(o.HeldOut.P90))
+	}
 }
 
 func (f *CalibrationFile) writeDevice(line func(string, ...any)) {

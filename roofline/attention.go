@@ -1,24 +1,33 @@
 package roofline
 
+// TileQueries is how many queries of one sequence and KV head a tile of FlashAttention has
+// at most.
+const TileQueries = 128
+
 // Prefill attention reaches its rate only with long prompts: tiles on the diagonal
 // are half empty, and short sequences do not fill the GPU. It is taken to do the
 // work of ramp/2 more keys for every query.
 var attentionPrefill = Law{
-	Equation: "fixed + max((FLOPs + ramp/2 × FLOPs a key) / (compute × peak), bytes / (memory × bandwidth))",
+	Equation: "fixed + tiles × tile + max((FLOPs + ramp/2 × FLOPs a key) / (compute × peak), bytes / (memory × bandwidth))",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {
-		t.once(k, p, AttentionCompute, AttentionMemory, AttentionFixed)
+		c := of(&attentionOf, k.Scheme)
+		t.once(k, p, c[0], c[1], c[2])
 		key := 2 * k.Shape.M * k.Shape.K // FLOPs of one more key for every query
-		t.add(Matrix, AttentionCompute, AttentionRamp, key/2/float64(p.matrix(k.Format)))
+		t.add(Matrix, c[0], c[3], key/2/float64(p.matrix(k.Format)))
+		t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
 		return t
 	},
 	Power: PowerAttention,
 }
 
-// Decode attention splits the keys over the GPU, so it has no ramp.
+// Decode attention splits the keys over the GPU, so it has no ramp. The block of a
+// sequence and a KV head takes some time however few keys it has.
 var attentionDecode = Law{
-	Equation: "fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
+	Equation: "fixed + tiles × tile + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {
-		t.once(k, p, AttentionCompute, AttentionMemory, AttentionFixed)
+		c := of(&attentionOf, k.Scheme)
+		t.once(k, p, c[0], c[1], c[2])
+		t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
 		return t
 	},
 	Power: PowerAttention,

@@ -10,7 +10,7 @@ type Constant uint8
 const None Constant = 0
 
 // NumConstants is one more than the most constants that there can be.
-const NumConstants = 64
+const NumConstants = 192
 
 // table has the entries of the constants.
 var table []Info
@@ -20,8 +20,15 @@ func define(i Info) Constant {
 	if len(table) == 0 {
 		table = append(table, Info{}) // of None
 	}
+	c := Constant(len(table))
+	if i.Base != None {
+		if i.Leader == None {
+			i.Leader = c
+		}
+		table[i.Base].variants = append(table[i.Base].variants, c)
+	}
 	table = append(table, i)
-	return Constant(len(table) - 1)
+	return c
 }
 
 // Constants has a value for each constant.
@@ -38,6 +45,7 @@ const (
 	Tokens                  // a number of tokens that may be 0
 	Growth                  // of a time, with each row
 	Repeats                 // that something is done
+	Often                   // the same, and it may be done not at all
 	Power                   // a share of the power between waiting and the limit, or of that limit
 	Burst                   // the same of kernels that ask for more than the limit
 )
@@ -52,10 +60,13 @@ type Info struct {
 	Formerly string // the key in files of earlier versions, where it was another
 	Help     string
 	Quantity Quantity
-	Ideal    float64 // of ideal hardware and an ideal engine
-	Optional bool    // a calibration file may leave it out
-	Engine   bool    // it is the engine's on its host, not the GPU's
-	Unfiled  bool    // no calibration file has it: nothing here measures it
+	Ideal    float64  // of ideal hardware and an ideal engine
+	Optional bool     // a calibration file may leave it out
+	Engine   bool     // it is the engine's on its host, not the GPU's
+	Unfiled  bool     // no calibration file has it: nothing here measures it
+	Base     Constant // what stands in for it where Leader is 0; None for nothing
+	Leader   Constant
+	variants []Constant // that have it as their Base
 }
 
 // The constants, in the order of a calibration file.
@@ -64,6 +75,9 @@ var (
 	GEMMSustained = define(Info{Key: "gemm.sustained", Help: "share of the matrix peak after seconds at the power limit", Ideal: 1, Optional: true})
 	GEMMMemory    = define(Info{Key: "gemm.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	GEMMFixed     = define(Info{Key: "gemm.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
+	GEMMDepth     = define(Info{Key: "gemm.depth", Help: "time of an input: a tile adds its products up one after the other", Quantity: Delay, Optional: true})
+	GEMMQuantize  = define(Info{Key: "gemm.quantize", Help: "how often activations are moved that a kernel of its own quantizes", Quantity: Often, Optional: true})
+	GEMMRow       = define(Info{Key: "gemm.row", Help: "time of a row that a kernel of its own quantizes", Quantity: Delay, Optional: true})
 
 	SkinnyGEMMMemory = define(Info{Key: "skinny_gemm.memory", Formerly: "own.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true})
 	SkinnyGEMMRow    = define(Info{Key: "skinny_gemm.row", Formerly: "own.row", Help: "what each row adds, of the time that the weights take at the bandwidth", Quantity: Growth, Optional: true})
@@ -93,6 +107,14 @@ var (
 	AttentionRamp    = define(Info{Key: "attention.ramp", Help: "tokens of a prefill at which it reaches half of its rate", Quantity: Tokens})
 	AttentionCopies  = define(Info{Key: "attention.copies", Help: "share of the memory bandwidth at which copies of the KV cache for every query head are read", Ideal: 1, Engine: true, Unfiled: true})
 
+	AttentionTile = define(Info{Key: "attention.tile", Help: "time of a tile of queries, of which there is one at least for each sequence and KV head, spread over the SMs", Quantity: Delay, Optional: true})
+
+	GroupedCompute = define(Info{Key: "grouped_gemm.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: GEMMCompute})
+	GroupedMemory  = define(Info{Key: "grouped_gemm.memory", Help: "share of the memory bandwidth", Ideal: 1, Optional: true, Base: GEMMMemory, Leader: GroupedCompute})
+	GroupedPermute = define(Info{Key: "grouped_gemm.permute", Help: "how often inputs of all pairs of a token and an expert are moved", Quantity: Often, Optional: true})
+	GroupedExpert  = define(Info{Key: "grouped_gemm.expert", Help: "time of an expert that tokens are sent to", Quantity: Delay, Optional: true})
+	GroupedFixed   = define(Info{Key: "grouped_gemm.fixed", Help: "time of a product of the experts that no size takes away", Quantity: Time, Optional: true, Base: GEMMFixed, Leader: GroupedCompute})
+
 	ElementwiseCompute = define(Info{Key: "element.compute", Help: "share of the FP32 vector peak", Ideal: 1})
 	ElementwiseMemory  = define(Info{Key: "element.memory", Help: "share of the memory bandwidth", Ideal: 1})
 	ElementwiseFixed   = define(Info{Key: "element.fixed", Help: "time of a launch that no size takes away", Quantity: Time})
@@ -103,6 +125,7 @@ var (
 	LinkShare            = define(Info{Key: "link.share", Help: "share of the link that a large all-reduce reaches", Ideal: 1})
 	LinkBase             = define(Info{Key: "link.base", Help: "latency of an all-reduce over n GPUs: base + n × per_gpu", Quantity: Time})
 	LinkPerGPU           = define(Info{Key: "link.per_gpu", Help: "see base", Quantity: Time})
+	OneShotShare         = define(Info{Key: "one_shot.share", Help: "share of the link that a small all-reduce over peer memory reaches", Ideal: 1, Optional: true, Base: LinkShare})
 	OneShotBase          = define(Info{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", Quantity: Time})
 	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "see base", Quantity: Time})
 	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Formerly: "posted.base", Help: "the same for all-reduces that products do themselves", Quantity: Time, Optional: true})
@@ -127,6 +150,13 @@ var (
 	HostRequest     = define(Info{Key: "host.request", Help: "a request's way to its first step, and the first token's way back", Quantity: Time, Optional: true, Engine: true})
 	HostLaunch      = define(Info{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
+)
+
+// The constants of schemes follow: gemm_fp8.compute, attention_fp8.memory and so on.
+var (
+	gemmOf      = defineBySchemes(NumSchemes, GEMMCompute, GEMMMemory, GEMMFixed, GEMMDepth, GEMMQuantize, GEMMRow)
+	groupedOf   = defineBySchemes(NumSchemes, GroupedCompute, GroupedMemory, GroupedFixed, GroupedPermute, GroupedExpert)
+	attentionOf = defineBySchemes(FP8+1, AttentionCompute, AttentionMemory, AttentionFixed, AttentionRamp, AttentionTile)
 )
 
 // All lists the constants.
@@ -191,6 +221,8 @@ func (q Quantity) limits() (above, most float64) {
 		return belowZero, 0.1
 	case Repeats:
 		return 0, 1000
+	case Often:
+		return belowZero, 1000
 	case Power:
 		return belowZero, 0.99
 	case Burst:
@@ -215,6 +247,8 @@ func (q Quantity) Want() string {
 		return "what each row adds to the time of the weights, above 0 and at most 1"
 	case Repeats:
 		return "how often something is done, above 0 and at most 1000"
+	case Often:
+		return "how often something is done, from 0 to 1000"
 	case Power:
 		return "a share of the power limit, from 0 to 0.99"
 	case Burst:

@@ -23,13 +23,41 @@ func (t *Terms) once(k *Kernel, p *Peaks, compute, memory, fixed Constant) {
 	t.add(Fixed, fixed, None, k.Launches)
 }
 
+// A tile of a product adds up its products along the inputs, one step after the other,
+// which takes longer the more of them there are, however few tiles there are. Where
+// a kernel of its own quantizes the activations, each row with a maximum of its own, it
+// does so ahead of the product; most engines let the norm or the activation before do it.
 var gemm = Law{
-	Equation: "fixed + max(FLOPs / (compute × peak), bytes / (memory × bandwidth))",
+	Equation: "fixed + inputs × depth + max(FLOPs / (compute × peak), bytes / (memory × bandwidth)) + quantize × bytes of quantized inputs / bandwidth + quantized rows × row",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {
-		t.once(k, p, GEMMCompute, GEMMMemory, GEMMFixed)
+		c := gemmOf[k.Scheme]
+		t.once(k, p, c[0], c[1], c[2])
+		t.add(Fixed, c[3], None, k.Launches*k.Shape.K)
+		t.add(Serial, c[4], None, seconds(k.Format.Bytes(k.Quantized*k.Shape.K), p.Memory))
+		t.add(Serial, c[5], None, k.Quantized)
 		return t
 	},
 	Power: PowerMemory,
+}
+
+// The experts of a layer are one product of many groups of rows, each with the weights of
+// an expert. Tiles have few stages of weights in flight, so that arithmetic and memory hide only
+// a part of each other; each expert that has rows at all takes tiles of its own, mostly
+// padded. The pairs' inputs are gathered and their results summed by kernels of their
+// own, over all pairs of the layer, those of other ranks too.
+var groupedGEMM = Law{
+	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		c := groupedOf[k.Scheme]
+		t.arithmetic(k, p, c[0])
+		t.add(Memory, c[1], None, seconds(k.Work.Weights, p.Memory))
+		t.add(Fixed, c[2], None, k.Launches)
+		t.add(Serial, c[3], None, seconds(k.Permuted, p.Memory))
+		t.add(Fixed, c[4], None, k.Launches*k.Shape.Hit)
+		return t
+	},
+	Overlap: Partial,
+	Power:   PowerMemory,
 }
 
 // A product of few rows streams its weights. Every row makes the inputs come again

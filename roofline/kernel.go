@@ -10,6 +10,7 @@ const (
 	GEMM             Class = iota // a product with weights by a library: cuBLASLt, CUTLASS
 	SkinnyGEMM                    // a product of few rows that streams its weights through CUDA cores or mma
 	WGMMAGEMM                     // a product of 17 to 64 rows by wgmma, its weights streamed by TMA
+	GroupedGEMM                   // a product of the experts that tokens are sent to, each with its own rows
 	AttentionPrefill              // FlashAttention over the prompt
 	AttentionDecode               // FlashAttention with the keys split (FlashDecoding)
 	AttentionCopied               // attention that reads keys and values copied for every query head
@@ -39,6 +40,7 @@ type Shape struct {
 	Pairs   float64 // of a token and an expert, of this rank
 	Tokens  float64 // that share the experts, of all ranks
 
+	Tiles float64 // of attention: groups of up to TileQueries queries of one sequence and KV head, of this rank
 	Ranks float64 // GPUs that take part in a collective
 }
 
@@ -47,6 +49,7 @@ type Shape struct {
 type Kernel struct {
 	Class  Class
 	Format unit.Format // of the matrix products, NoFormat if there are none
+	Scheme Scheme      // in which operands are quantized
 	Shape  Shape
 	Work   Work
 
@@ -54,6 +57,8 @@ type Kernel struct {
 	Reload     unit.Bytes // weights read again, most of them from the L2 cache
 	Permuted   unit.Bytes // of a mixture's pairs, gathered before a grouped product
 	Unpermuted unit.Bytes // of a mixture's pairs, summed after a grouped product
+
+	Quantized float64 // rows of inputs that a kernel of its own quantizes
 
 	Launches float64 // kernel starts, each with the class's fixed time
 	Count    float64 // occurrences in a step

@@ -103,11 +103,11 @@ type Law struct {
 // laws has the law of every class. Kernels that no table has are a mistake of the
 // program, found by a test.
 var laws = [NumClasses]Law{
-	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM,
+	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, GroupedGEMM: groupedGEMM,
 	AttentionPrefill: attentionPrefill, AttentionDecode: attentionDecode, AttentionCopied: attentionCopied,
 	Elementwise: elementwise, SmallElementwise: smallElementwise,
 	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
-	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: ring(LinkShare, OneShotBase, OneShotPerGPU),
+	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: ring(OneShotShare, OneShotBase, OneShotPerGPU),
 	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU),
 }
 
@@ -124,25 +124,42 @@ type Machine struct {
 // NewMachine prepares to price kernels.
 func NewMachine(p *Peaks, c *Constants) *Machine {
 	m := &Machine{Peaks: *p, constants: *c}
-	m.Set(None, 0)
-	for _, k := range All() {
-		m.Set(k, c[k])
+	m.stretch[None] = 1
+	for k := Constant(1); int(k) < len(table); k++ {
+		if table[k].Base == None {
+			m.resolve(k)
+		}
 	}
 	return m
 }
 
-// Set changes a constant.
+// Set changes a constant, and those that it stands in for.
 func (m *Machine) Set(k Constant, v float64) {
-	m.constants[k], m.stretch[k] = v, v
-	if k == None {
-		m.stretch[k] = 1
-	} else if table[k].Quantity == Share {
+	m.constants[k] = v
+	m.resolve(k)
+}
+
+// resolve says what a constant makes of a term, and those that it stands in for.
+func (m *Machine) resolve(k Constant) {
+	v := m.Constant(k)
+	if m.stretch[k] = v; table[k].Quantity == Share {
 		m.stretch[k] = 1 / v
+	}
+	for _, variant := range table[k].variants {
+		m.resolve(variant)
 	}
 }
 
-// Constant is the value of a constant.
-func (m *Machine) Constant(k Constant) float64 { return m.constants[k] }
+// Constant is the value of a constant, or of what stands in for it.
+func (m *Machine) Constant(k Constant) float64 { return m.constants[m.effective(k)] }
+
+// effective is a constant, or what stands in for it.
+func (m *Machine) effective(k Constant) Constant {
+	if i := &table[k]; i.Base != None && m.constants[i.Leader] == 0 {
+		return m.effective(i.Base)
+	}
+	return k
+}
 
 // Times is how long one occurrence of a kernel keeps each resource busy.
 func (m *Machine) Times(k *Kernel) (t Times) {
@@ -160,13 +177,14 @@ type Part struct {
 	Time float64 // seconds
 }
 
-// Parts appends the terms of a kernel with the part of its time that each accounts
+// Parts appends the terms of a kernel, with the constants in effect and the part of its time that each accounts
 // for, and returns that time, of one occurrence.
 func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
 	law, t := &laws[k.Class], m.Times(k)
 	terms := law.Terms(k, &m.Peaks)
 	for _, x := range terms.List() {
 		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
+		x.By, x.And = m.effective(x.By), m.effective(x.And)
 		dst = append(dst, Part{x, time * law.Overlap.share(&t, x.Resource)})
 	}
 	return law.Overlap.Time(&t), dst

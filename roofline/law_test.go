@@ -41,15 +41,15 @@ func constants(random *rand.Rand) *Constants {
 func kernel(random *rand.Rand, c Class) *Kernel {
 	up := func(decades float64) float64 { return math.Exp(decades * math.Ln10 * random.Float64()) }
 	return &Kernel{
-		Class: c, Format: unit.BF16, Launches: 1 + float64(random.IntN(3)), Count: float64(1 + random.IntN(80)),
+		Class: c, Format: unit.BF16, Scheme: Scheme(random.IntN(int(NumSchemes))), Launches: 1 + float64(random.IntN(3)), Count: float64(1 + random.IntN(80)),
 		Shape: Shape{
-			M: up(4), N: up(4), K: up(4), Matrices: 1, Experts: 64, TopK: 4, Hit: 1 + 63*random.Float64(), Pairs: up(4), Tokens: math.Ceil(up(3)), Ranks: float64(2 + random.IntN(7)),
+			M: up(4), N: up(4), K: up(4), Matrices: 1, Experts: 64, TopK: 4, Hit: 1 + 63*random.Float64(), Pairs: up(4), Tokens: math.Ceil(up(3)), Ranks: float64(2 + random.IntN(7)), Tiles: up(3),
 		},
 		Work: Work{
 			FLOPs: unit.FLOPs(up(13)), Vector: unit.FLOPs(up(10)), Weights: unit.Bytes(up(9)), KV: unit.Bytes(up(8)), State: unit.Bytes(up(7)),
 			Acts: unit.Bytes(up(8)), Wire: unit.Bytes(up(7)), NodeWire: unit.Bytes(up(7) - 1),
 		},
-		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)),
+		Reread: unit.Bytes(up(8)), Reload: unit.Bytes(up(8)), Permuted: unit.Bytes(up(7)), Unpermuted: unit.Bytes(up(7)), Quantized: up(4),
 	}
 }
 
@@ -177,7 +177,7 @@ func TestFloor(t *testing.T) {
 			return
 		case AllReduce, OneShotAllReduce, FusedAllReduce, PCIeCollective:
 			w = Work{Wire: w.Wire, NodeWire: w.NodeWire}
-		case WGMMAGEMM, MoEDecode, MoEPrefill:
+		case WGMMAGEMM, GroupedGEMM, MoEDecode, MoEPrefill:
 			w.KV, w.State, w.Wire, w.NodeWire = 0, 0, 0, 0
 		default:
 			w.Wire, w.NodeWire = 0, 0

@@ -18,6 +18,7 @@ const (
 // classes says what the kernels of each class are.
 var classes = [NumClasses]string{
 	GEMM: "GEMM: a product with weights by a library", SkinnyGEMM: "skinny GEMM: a product of few rows", WGMMAGEMM: "wgmma GEMM: a product of 17 to 64 rows",
+	GroupedGEMM:      "grouped GEMM: the products of all experts with their tokens",
 	AttentionPrefill: "attention, prefill", AttentionDecode: "attention, decode", AttentionCopied: "attention over copies of the cache for every query head",
 	Elementwise: "element-wise: norms, activations, rotary embedding, cache writes, gathers, scans", SmallElementwise: "element-wise, unfused: one of many small kernels in a stream",
 	MoEDecode: "MoE, decode: router, top-k and experts together", MoERouting: "MoE routing: top-k of a prompt and the sort of its pairs", MoEPrefill: "MoE, prefill: a grouped product of the experts",
@@ -83,6 +84,9 @@ func constantTable() string {
 	b.WriteString("| constant | what it is | unit | ideal | in the laws of |\n|---|---|---|---|---|\n")
 	for _, k := range All() {
 		i := k.Info()
+		if k.OfScheme() {
+			continue
+		}
 		laws := strings.Join(in[k], "; ")
 		if laws == "" {
 			laws = "–"
@@ -93,7 +97,7 @@ func constantTable() string {
 }
 
 var units = [...]string{
-	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Power: "share of power", Burst: "share of power, may exceed 1",
+	Share: "share of a peak", Time: "s", Delay: "s, may be 0", Tokens: "tokens", Growth: "share of the weights' time", Repeats: "times", Often: "times, may be 0", Power: "share of power", Burst: "share of power, may exceed 1",
 }
 
 // constantsOf lists the constants that terms of a law name, of kernels in which
@@ -105,8 +109,8 @@ func constantsOf(c Class) (all []Constant) {
 	}
 	for _, tokens := range []float64{1, 2} {
 		k := Kernel{
-			Class: c, Format: 1, Launches: 1, Count: 1, Reread: 1, Reload: 1, Permuted: 1, Unpermuted: 1,
-			Shape: Shape{M: 8, N: 8, K: 8, Matrices: 1, Experts: 8, TopK: 2, Hit: 4, Pairs: 4, Tokens: tokens, Ranks: 2},
+			Class: c, Format: 1, Launches: 1, Count: 1, Reread: 1, Reload: 1, Permuted: 1, Unpermuted: 1, Quantized: 1,
+			Shape: Shape{M: 8, N: 8, K: 8, Matrices: 1, Experts: 8, TopK: 2, Hit: 4, Pairs: 4, Tokens: tokens, Ranks: 2, Tiles: 1},
 			Work:  Work{FLOPs: 1e9, Vector: 1e9, Weights: 1e9, KV: 1e9, State: 1e9, Acts: 1e9, Wire: 1e9, NodeWire: 1e9},
 		}
 		terms := laws[c].Terms(&k, &p)

@@ -74,12 +74,12 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 			return nil, nil, err
 		}
 	}
-	constants := roofline.All()
+	constants := slices.DeleteFunc(roofline.All(), roofline.Constant.OfScheme)
 	sets := make([][]roofline.Constant, 0, len(constants)+1)
-	for i := range constants {
-		sets = append(sets, constants[i:i+1])
+	for _, c := range constants {
+		sets = append(sets, append([]roofline.Constant{c}, c.Variants()...))
 	}
-	sets = append(sets, constants)
+	sets = append(sets, roofline.All())
 	found, errs := make([]Ablation, len(sets)), make([]error, len(sets))
 	var all sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))

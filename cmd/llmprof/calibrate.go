@@ -26,6 +26,8 @@ type fitting struct {
 	hardware string
 	name     string
 	file     string // where the calibration goes
+	imports  string // tables of operators
+	source   string // where they are from
 	shared   bool
 	given    func(flag string) bool
 	gpus     func(context.Context) []device // of this machine
@@ -47,14 +49,20 @@ func (a *app) calibrate() *cobra.Command {
 			"GPU's generation.\n\n" +
 			"With --rows FILE every time is kept in FILE (JSON Lines) as soon as it is measured, and a later\n" +
 			"call with the same flags goes on there. With --rows alone, of a file that exists, nothing is\n" +
-			"measured: the constants are fitted to its rows again, and no GPU is needed.",
+			"measured: the constants are fitted to its rows again, and no GPU is needed.\n\n" +
+			"With --import nothing is measured either: published tables of the operator times of --engine on\n" +
+			"--gpu are fitted, each number format by itself, and scored on shapes that were left out.",
 		Example: "  llmprof calibrate -o h200.toml\n" +
 			"  llmprof calibrate --engine transformers --tp 8 --rows h200.jsonl -o h200.toml\n" +
 			"  llmprof calibrate --rows h200.jsonl\n" +
+			"  llmprof calibrate --import aiconfigurator_core/systems/data/h200_sxm --engine vllm --gpu h200 -o h200.vllm.toml\n" +
 			"  llmprof estimate --model llama3.1-8b --gpu h200 --calibration h200.toml",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = cmd.Flags().Changed
+			if c.imports != "" {
+				return a.importTables(c)
+			}
 			return a.runCalibrate(cmd.Context(), c)
 		},
 	}
@@ -68,6 +76,8 @@ func (a *app) calibrate() *cobra.Command {
 	f.StringVar(&c.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.StringVar(&c.File, "rows", "", "keep the rows in `FILE`, and go on with those that it has")
 	f.DurationVar(&c.Limit, "limit", 5*time.Minute, "begin nothing more after this `time`")
+	f.StringVar(&c.imports, "import", "", "fit to the tables of operator times in `DIR` or FILE (Parquet, CSV) in place of measuring")
+	f.StringVar(&c.source, "source", "", "of --import: `NAME,VERSION,LICENCE` of the tables (default: of the Python package they lie in)")
 	f.BoolVar(&c.Quick, "quick", false, "tiny shapes, to see whether all of it works")
 	f.BoolVar(&c.shared, "shared", false, "measure although others use the GPUs")
 	f.StringVar(&c.name, "name", "", "`name` of the calibration (default: that of -o, or the GPU's key)")
@@ -205,19 +215,28 @@ func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
 	if len(rows.Rows) == 0 {
 		return errors.New("not a point was measured: there is nothing to fit")
 	}
-	name := c.name
-	if name == "" {
-		name = strings.TrimSuffix(filepath.Base(c.file), filepath.Ext(c.file))
-		if c.file == "" {
-			name = c.GPU.Key
-		}
-	}
-	f, err := calibrate.Fit(rows, c.GPU, name)
+	f, err := calibrate.Fit(rows, c.GPU, c.called())
 	if err != nil {
 		return err
 	}
+	return a.writeFitted(c, f)
+}
+
+// called is the name of the calibration.
+func (c *fitting) called() string {
+	switch {
+	case c.name != "":
+		return c.name
+	case c.file == "":
+		return c.GPU.Key
+	}
+	return strings.TrimSuffix(filepath.Base(c.file), filepath.Ext(c.file))
+}
+
+// writeFitted writes a calibration that can be read.
+func (a *app) writeFitted(c *fitting, f *hardware.CalibrationFile) error {
 	text := f.Text()
-	if _, err := hardware.ParseCalibration(name, text); err != nil { // no file is written that cannot be read
+	if _, err := hardware.ParseCalibration(f.Name, text); err != nil { // no file is written that cannot be read
 		return fmt.Errorf("the constants make no calibration: %w", err)
 	}
 	if c.file == "" {

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -26,13 +27,15 @@ type sample struct {
 type equation struct {
 	keys  []roofline.Constant
 	parts func(p []float64, s *sample, parts []float64) (time float64)
+
+	resamples int // of an interval; 0 for the usual
 }
 
 // byLaw is the time of a sample's kernel by the law of its class, on a machine whose
 // other constants are known.
 func byLaw(m *roofline.Machine, keys ...roofline.Constant) equation {
 	var list []roofline.Part
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+	return equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
 		for i, k := range keys {
 			m.Set(k, p[i])
 		}
@@ -167,7 +170,13 @@ func (f *fit) release(start []float64) (again bool) {
 
 // bears is the share of a sample's time from which a constant can be read off it.
 func (f *fit) bears(k int) float64 {
-	switch f.keys[k] {
+	c := f.keys[k]
+	if c.OfScheme() && c.Info().Quantity != roofline.Time {
+		c = c.Info().Base
+	}
+	switch c {
+	case roofline.GEMMDepth, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.GroupedPermute, roofline.GroupedExpert:
+		return tenth
 	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute:
 		return tenth
 	case roofline.GEMMFixed, roofline.SkinnyGEMMFixed, roofline.AttentionFixed, roofline.ElementwiseFixed:
@@ -240,7 +249,7 @@ func (f *fit) bootstrap() error {
 			begin[k] = max(begin[k], drawOfNone)
 		}
 	}
-	for range resamples {
+	for range cmp.Or(f.resamples, resamples) {
 		for i := range drawn {
 			drawn[i] = f.samples[random.IntN(len(f.samples))]
 		}

@@ -323,7 +323,7 @@ func TestFormOfExperts(t *testing.T) {
 			}
 			samples = append(samples, s)
 		}
-		e := equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+		e := equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
 			k := &s.kernel
 			clear(parts)
 			parts[0], parts[1] = float64(k.Work.Weights+k.Reread)/(p[0]*h200Bandwidth), float64(k.Work.FLOPs)/(p[1]*h200Peak)

@@ -141,7 +141,7 @@ func Plan(g *hardware.GPU, dtype unit.Format, engine string, tp int, fast bool) 
 	}
 	var out []Point
 	add := func(kind Kind, shape Shape, ranks int) {
-		p := Point{kind, shape, dtype, ranks}
+		p := Point{Kind: kind, Shape: shape, DType: dtype, Ranks: ranks}
 		peak, _ := g.Peak(dtype)
 		if w := p.Work(); w.Traffic() <= g.Memory.Times(mostBytes) && (kind == Sustained || w.FLOPs.Over(peak) <= mostTime) {
 			out = append(out, p)

@@ -37,6 +37,8 @@ const (
 	SmallKernel      Kind = "small_kernel"            // launches: element-wise kernels of a few thousand values in one CUDA graph
 	EagerLaunch      Kind = "eager_launch"            // launches: empty kernels, launched one by one
 	AllReduce        Kind = "all_reduce"              // bytes, over ranks
+	OneShot          Kind = "all_reduce_one_shot"     // the same, by an engine's own kernel over peer memory
+	Mixture          Kind = "mixture"                 // tokens, experts, top_k, hidden, width, ep, matrices: the grouped products of a layer's experts with what lies between and around them, tokens spread evenly over the experts
 	HostStep         Kind = "host_step"               // the host's part of a decode step of a tiny model, not hidden behind the GPU
 	EagerStep        Kind = "eager_step"              // launches: a decode step of a tiny model, kernel after kernel
 	GEMMPower        Kind = "gemm_power"              // m, n, k: a product for seconds, for the power that it draws
@@ -81,16 +83,19 @@ type Shape struct {
 	Experts  int `json:"experts,omitempty"`
 	TopK     int `json:"top_k,omitempty"`
 	Hidden   int `json:"hidden,omitempty"`
+	EP       int `json:"ep,omitempty"`       // ranks that share the experts; 0 for 1
+	Matrices int `json:"matrices,omitempty"` // of an expert; 0 for 3
 	Bytes    int `json:"bytes,omitempty"`
 	Launches int `json:"launches,omitempty"`
 }
 
 // A Point is one thing to time.
 type Point struct {
-	Kind  Kind
-	Shape Shape
-	DType unit.Format
-	Ranks int // 1 for all but AllReduce
+	Kind   Kind
+	Shape  Shape
+	DType  unit.Format
+	Scheme roofline.Scheme // of imported rows
+	Ranks  int             // 1 for all but all-reduces
 }
 
 // String names the point as progress shows it.
@@ -105,7 +110,7 @@ func (p Point) String() string {
 		return fmt.Sprintf("%s at context %d, batch %d, %d heads on %d", p.Kind, s.Context, s.Batch, s.Heads, s.KVHeads)
 	case MixtureDecode:
 		return fmt.Sprintf("%s of %d of %d experts of %d×%d, batch %d", p.Kind, s.TopK, s.Experts, s.Hidden, s.Width, s.Batch)
-	case TopKPrefill, GateUpPrefill, DownPrefill:
+	case TopKPrefill, GateUpPrefill, DownPrefill, Mixture:
 		return fmt.Sprintf("%s of %d tokens, %d of %d experts of %d×%d", p.Kind, s.Tokens, s.TopK, s.Experts, s.Hidden, s.Width)
 	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 		_, n, k := p.product()
@@ -116,7 +121,7 @@ func (p Point) String() string {
 		return fmt.Sprintf("%s %d×%d", p.Kind, s.Tokens, s.Width)
 	case Read, Copy:
 		return fmt.Sprintf("%s %v", p.Kind, unit.Bytes(s.Bytes))
-	case AllReduce:
+	case AllReduce, OneShot:
 		return fmt.Sprintf("%s %v over %d", p.Kind, unit.Bytes(s.Bytes), p.Ranks)
 	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
 		return fmt.Sprintf("%s, %d launches", p.Kind, s.Launches)
@@ -136,7 +141,7 @@ func (p *Point) needs() []int {
 		return []int{s.Batch, s.Context, s.Heads, s.KVHeads, s.HeadDim}
 	case MixtureDecode:
 		return []int{s.Batch, s.Experts, s.TopK, s.Hidden, s.Width}
-	case TopKPrefill, GateUpPrefill, DownPrefill:
+	case TopKPrefill, GateUpPrefill, DownPrefill, Mixture:
 		return []int{s.Tokens, s.Experts, s.TopK, s.Hidden, s.Width}
 	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 		return []int{s.Batch, s.Hidden, s.Width, s.Heads, s.KVHeads, s.HeadDim, s.N}
@@ -144,7 +149,7 @@ func (p *Point) needs() []int {
 		return []int{s.Tokens, s.Hidden, s.Width, s.Heads, s.KVHeads, s.HeadDim, s.N}
 	case RMSNorm, Activation:
 		return []int{s.Tokens, s.Width}
-	case Read, Copy, AllReduce:
+	case Read, Copy, AllReduce, OneShot:
 		return []int{s.Bytes}
 	case GraphNode, SmallKernel, EagerLaunch, EagerStep:
 		return []int{s.Launches}
@@ -171,7 +176,7 @@ func (p *Point) check() error {
 	if p.Shape.TopK > p.Shape.Experts {
 		return fmt.Errorf("a %s of %d of %d experts", p.Kind, p.Shape.TopK, p.Shape.Experts)
 	}
-	if p.Ranks < 1 || p.Ranks > 4096 || p.Kind == AllReduce && p.Ranks < 2 {
+	if p.Ranks < 1 || p.Ranks > 4096 || (p.Kind == AllReduce || p.Kind == OneShot) && p.Ranks < 2 {
 		return fmt.Errorf("a %s over %d ranks", p.Kind, p.Ranks)
 	}
 	return nil
@@ -193,6 +198,9 @@ func (p *Point) check() error {
 func (p *Point) Work() roofline.Work {
 	s := &p.Shape
 	f := func(n int) float64 { return float64(n) }
+	if p.Scheme != roofline.Unquantized || p.Kind == Mixture || p.Shape.Batch > 0 && p.Kind == AttentionPrefill {
+		return p.imported()
+	}
 	size := func(n float64) unit.Bytes { return p.DType.Bytes(n) }
 	switch p.Kind.times() {
 	case GEMM, Sustained, QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
@@ -221,7 +229,7 @@ func (p *Point) Work() roofline.Work {
 		return roofline.Work{Acts: unit.Bytes(s.Bytes)}
 	case Copy:
 		return roofline.Work{Acts: 2 * unit.Bytes(s.Bytes)}
-	case AllReduce:
+	case AllReduce, OneShot:
 		n := f(p.Ranks)
 		return roofline.Work{Wire: unit.Bytes(2 * (n - 1) / n * f(s.Bytes))}
 	}
@@ -231,20 +239,26 @@ func (p *Point) Work() roofline.Work {
 // kernel is the kernel that the point times on a GPU, of an engine that multiplies up to
 // so many rows by skinny GEMM.
 func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
-	k := roofline.Kernel{Format: p.DType, Work: p.Work(), Launches: 1, Count: 1}
+	k := roofline.Kernel{Format: p.DType, Scheme: p.Scheme, Work: p.Work(), Launches: 1, Count: 1}
 	s := &p.Shape
 	switch p.Kind.times() {
 	case GEMM, Sustained:
-		k.Shape.M = float64(s.M)
+		k.Shape.M, k.Shape.N, k.Shape.K = float64(s.M), float64(s.N), float64(s.K)
+		if p.Scheme.Quantizes() {
+			k.Quantized = k.Shape.M
+		}
 		if s.M <= skinny {
 			k.Class = roofline.SkinnyGEMM
 		}
 	case QKVDecode, ODecode, DenseUpDecode, DenseDownDecode, HeadDecode:
 		k.Class = roofline.WGMMAGEMM
 	case AttentionPrefill:
-		k.Class, k.Shape.M, k.Shape.K = roofline.AttentionPrefill, float64(s.Tokens), 2*float64(s.Heads)*float64(s.HeadDim)
+		k.Class, k.Shape.M, k.Shape.K = roofline.AttentionPrefill, float64(s.Tokens*max(s.Batch, 1)), 2*float64(s.Heads)*float64(s.HeadDim)
+		k.Shape.Tiles = p.tiles()
 	case AttentionDecode:
-		k.Class = roofline.AttentionDecode
+		k.Class, k.Shape.Tiles = roofline.AttentionDecode, p.tiles()
+	case Mixture:
+		p.grouped(&k)
 	case MixtureDecode:
 		p.moeDecode(&k)
 	case TopKPrefill:
@@ -253,6 +267,8 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 		p.moePrefill(&k, g)
 	case AllReduce:
 		k.Class, k.Shape.Ranks = roofline.AllReduce, float64(p.Ranks)
+	case OneShot:
+		k.Class, k.Shape.Ranks = roofline.OneShotAllReduce, float64(p.Ranks)
 	default:
 		k.Class = roofline.Elementwise
 	}

@@ -34,7 +34,7 @@ type drawing struct {
 
 // draws is the power of a call, above waiting and as a share of the rest.
 func draws(keys ...roofline.Constant) equation {
-	return equation{keys, func(p []float64, s *sample, parts []float64) float64 {
+	return equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
 		d := &s.drawing
 		clear(parts)
 		share, base := p[d.of], p[0]

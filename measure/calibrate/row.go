@@ -10,6 +10,7 @@ import (
 
 	"llmprof/hardware"
 	"llmprof/measure/stats"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -19,23 +20,25 @@ const RowSchema = "llmprof.bench/v1"
 
 // A Row is what was seen of one point: a line of JSON.
 type Row struct {
-	Schema  string      `json:"schema"`
-	Kind    Kind        `json:"kind"`
-	Shape   Shape       `json:"shape"`
-	DType   unit.Format `json:"dtype"`
-	Ranks   int         `json:"ranks"`
-	Engine  string      `json:"engine"`
-	Graph   bool        `json:"graph"`      // timed in a CUDA graph
-	Cold    bool        `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
-	Seconds []float64   `json:"seconds"`    // samples, each of one call
-	Median  float64     `json:"median_s"`   // of them
-	FLOPs   float64     `json:"flops"`      // of one call
-	Bytes   float64     `json:"bytes"`      // of one call
-	Wire    float64     `json:"wire_bytes"` // bytes that one rank sends
-	Power   *float64    `json:"power_w"`    // of a GPU, the median of the last half of the time; null where no sensor was read
-	Clock   *float64    `json:"clock_hz"`   // of its multiprocessors, the median
-	Limited []string    `json:"throttled"`  // reasons for which clocks were held down
-	When    time.Time   `json:"when"`
+	Schema  string          `json:"schema"`
+	Kind    Kind            `json:"kind"`
+	Shape   Shape           `json:"shape"`
+	DType   unit.Format     `json:"dtype"`
+	Ranks   int             `json:"ranks"`
+	Scheme  roofline.Scheme `json:"-"` // of imported rows, which no file of rows has
+	Source  string          `json:"-"` // the kernel, as the table of imported rows names it
+	Engine  string          `json:"engine"`
+	Graph   bool            `json:"graph"`      // timed in a CUDA graph
+	Cold    bool            `json:"cold"`       // its buffers were rotated, so that none was in the L2 cache
+	Seconds []float64       `json:"seconds"`    // samples, each of one call
+	Median  float64         `json:"median_s"`   // of them
+	FLOPs   float64         `json:"flops"`      // of one call
+	Bytes   float64         `json:"bytes"`      // of one call
+	Wire    float64         `json:"wire_bytes"` // bytes that one rank sends
+	Power   *float64        `json:"power_w"`    // of a GPU, the median of the last half of the time; null where no sensor was read
+	Clock   *float64        `json:"clock_hz"`   // of its multiprocessors, the median
+	Limited []string        `json:"throttled"`  // reasons for which clocks were held down
+	When    time.Time       `json:"when"`
 }
 
 // A Machine is what the rows of a file were measured on: its first line.
@@ -74,7 +77,7 @@ func newRow(p *Point, seconds []float64) (Row, error) {
 }
 
 // Point is what the row is of.
-func (r *Row) Point() Point { return Point{r.Kind, r.Shape, r.DType, r.Ranks} }
+func (r *Row) Point() Point { return Point{r.Kind, r.Shape, r.DType, r.Scheme, r.Ranks} }
 
 // check tells what is wrong with the row, if anything is. Its median and its work
 // are held to what they are computed from.

@@ -362,7 +362,7 @@ func TestRowMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Point{GEMM, Shape{M: 8, N: 64, K: 64}, unit.BF16, 1}
+	p := Point{Kind: GEMM, Shape: Shape{M: 8, N: 64, K: 64}, DType: unit.BF16, Ranks: 1}
 	r, err := newRow(&p, []float64{1e-5, 3e-5, 2e-5})
 	if err != nil {
 		t.Fatal(err)
@@ -420,7 +420,7 @@ func TestAppend(t *testing.T) {
 	if err != nil || len(had.Rows) != 0 {
 		t.Fatal(had, err)
 	}
-	p := Point{GEMM, Shape{M: 8, N: 64, K: 64}, unit.BF16, 1}
+	p := Point{Kind: GEMM, Shape: Shape{M: 8, N: 64, K: 64}, DType: unit.BF16, Ranks: 1}
 	r, err := newRow(&p, []float64{1e-5})
 	if err != nil {
 		t.Fatal(err)
@@ -483,7 +483,7 @@ func FuzzParseRows(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p := Point{AllReduce, Shape{Bytes: 64}, unit.BF16, 2}
+	p := Point{Kind: AllReduce, Shape: Shape{Bytes: 64}, DType: unit.BF16, Ranks: 2}
 	r, err := newRow(&p, []float64{1e-5, 3e-5})
 	if err != nil {
 		f.Fatal(err)

@@ -1,0 +1,282 @@
+package calibrate
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"llmprof/hardware"
+	"llmprof/measure/stats"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// An Import is rows of published tables, and what they are to be called.
+type Import struct {
+	Rows    []Row
+	Tables  hardware.Tables
+	Engine  string // whose kernels they are of
+	Kernels string
+	Device  string
+	Name    string
+	Version string // of llmprof
+	Made    time.Time
+	Notes   []string
+
+	// Launched are the schemes of which products were timed launch by launch, so that what
+	// they take beside their work is the host's.
+	Launched []roofline.Scheme
+}
+
+// FitImport makes a calibration of the rows of tables. Each section of constants is
+// fitted by itself, and once more to one half of its shapes for the errors of the other.
+func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
+	f, err := hardware.NewCalibration(g, unit.BF16)
+	if err != nil {
+		return nil, err
+	}
+	f.Name, f.Engine, f.Kernels, f.Made, f.Version = in.Name, in.Engine, in.Kernels, in.Made, in.Version
+	f.Device.Name, f.Tables, f.Notes = in.Device, &in.Tables, slices.Clone(in.Notes)
+	f.Operators = map[string]hardware.Operators{}
+	peaks, err := g.Peaks()
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{file: f, gpu: g, peaks: peaks, rows: in.Rows}
+	for i := range in.Rows {
+		f.TP = append(f.TP, in.Rows[i].Ranks)
+	}
+	slices.Sort(f.TP)
+	f.TP = slices.Compact(f.TP)
+	for _, s := range importedSections {
+		if err := b.imported(&s); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range in.Launched {
+		b.fixedOf(s)
+	}
+	return f, b.plausible()
+}
+
+// fixedOf takes the fixed time of products in a scheme from those in FP8 by another kernel, else
+// from those in 16 bits.
+func (b *builder) fixedOf(s roofline.Scheme) {
+	for _, from := range []roofline.Constant{roofline.ConstantOf("gemm_fp8.fixed"), roofline.GEMMFixed} {
+		key := "gemm_" + s.String() + ".fixed"
+		if v, ok := b.file.Values[from.String()]; ok && v.N > 0 && from.String() != key {
+			b.note("products in %s were timed launch by launch, with %v that no size takes away: %s is that of %s", s, unit.Seconds(b.file.Values[key].Value), key, from)
+			b.file.Values[key] = hardware.Value{Value: v.Value, From: "default: " + from.String()}
+			return
+		}
+	}
+}
+
+// An importedSection is what one section of constants is fitted to.
+type importedSection struct {
+	name  string
+	kinds []Kind
+	what  string
+	start []float64 // where the fit of the constants that have no default begins, in their order
+}
+
+// importedSections are in an order in which the unquantized constants come first.
+var importedSections = []importedSection{
+	{"gemm", []Kind{GEMM}, "products", nil},
+	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps", nil},
+	{"grouped_gemm", []Kind{Mixture}, "mixtures", nil},
+	{"link", []Kind{AllReduce}, "all-reduces", nil},
+	{"one_shot", []Kind{OneShot}, "all-reduces over peer memory", nil},
+}
+
+// starts are where fits begin of constants that have no default.
+var starts = map[string]float64{
+	"depth": 2e-10, "quantize": 2, "row": 1e-9, "tile": 2e-8, "permute": 4, "expert": 1e-7,
+	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
+}
+
+// imported fits a section, in each scheme that there are rows of.
+func (b *builder) imported(s *importedSection) error {
+	for scheme := range roofline.NumSchemes {
+		var samples []sample
+		for _, r := range b.of(s.kinds...) {
+			if r.Scheme == scheme {
+				samples = append(samples, b.sample(r))
+			}
+		}
+		if len(samples) < folds*least {
+			continue
+		}
+		name := s.name
+		if scheme != roofline.Unquantized {
+			name += "_" + scheme.String()
+		}
+		if err := b.section(name, samples, s.what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// section fits the constants of a section to samples.
+func (b *builder) section(name string, samples []sample, what string) error {
+	return b.sectionHolding(name, samples, what, nil)
+}
+
+func (b *builder) sectionHolding(name string, samples []sample, what string, held []roofline.Constant) error {
+	keys, hold := b.begin(name, samples)
+	hold = append(hold, held...)
+	law := b.law(keys...)
+	law.resamples = fewResamples
+	start := make([]float64, len(keys))
+	for i, c := range keys {
+		start[i] = b.value(c)
+	}
+	var halves [2][]sample
+	for i := range samples {
+		h := samples[i].half()
+		halves[h] = append(halves[h], samples[i])
+	}
+	first, err := fitHalf(law, thin(halves[0], mostFitted), start, hold)
+	if err != nil {
+		return err
+	}
+	whole, err := solve(law, thin(samples, mostFitted), start, hold...)
+	if err != nil {
+		return err
+	}
+	for k, c := range keys {
+		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows tell of it
+			base := b.file.Values[c.Info().Base.String()]
+			b.file.Values[c.String()] = hardware.Value{Value: base.Value, From: "default: " + c.Info().Base.String()}
+			return b.sectionHolding(name, samples, what, append(hold, c))
+		}
+	}
+	b.put(whole, what)
+	fitted, left := errorsOf(whole, samples), errorsOf(first, halves[1])
+	for k, c := range keys {
+		if v := b.file.Values[c.String()]; v.N > 0 {
+			v.From = fmt.Sprintf("%d of %d %s", len(whole.samples), len(samples), what)
+			b.file.Values[c.String()] = v
+			if c.Relative() {
+				b.file.HeldOut[c.String()] = residual(boundBy(first, k, halves[1], left))
+			}
+		}
+	}
+	slices.Sort(fitted)
+	b.file.Operators[name] = hardware.Operators{N: len(samples), Fitted: stats.Percentile(fitted, 50), HeldOut: residual(left)}
+	return nil
+}
+
+// begin enters the constants of a section where they have no value yet, and says which
+// of them are to be left as they are.
+func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Constant) {
+	base := hardware.DefaultCalibration(b.gpu).Constants
+	for _, c := range roofline.All() {
+		section, key, _ := strings.Cut(c.String(), ".")
+		if i := c.Info(); section != name || i.Unfiled || c == roofline.GEMMSustained {
+			continue
+		}
+		v := base[c]
+		if v == 0 && c.Info().Base != roofline.None {
+			v = b.file.Values[c.Info().Base.String()].Value
+		}
+		if v == 0 {
+			v = starts[key]
+		}
+		keys = append(keys, c)
+		if _, ok := b.file.Values[c.String()]; !ok {
+			b.file.Values[c.String()] = hardware.Value{Value: v, From: "default for " + b.gpu.Generation}
+		}
+		if unfelt(key, samples) {
+			hold = append(hold, c)
+			b.file.Values[c.String()] = hardware.Value{Value: 0, From: "default: no such kernel"}
+		}
+	}
+	return keys, hold
+}
+
+// unfelt reports whether a constant is of what the samples do not do: activations that
+// are not quantized are quantized by no kernel.
+func unfelt(key string, samples []sample) bool {
+	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
+}
+
+// mostFitted is how many samples a fit takes of a table, evenly, and fewResamples how many
+// fits its interval is made of.
+const (
+	mostFitted   = 800
+	fewResamples = 20
+)
+
+// thin takes at most so many samples, evenly.
+func thin(samples []sample, most int) []sample {
+	if len(samples) <= most {
+		return samples
+	}
+	out := make([]sample, 0, most)
+	for i := range most {
+		out = append(out, samples[i*len(samples)/most])
+	}
+	return out
+}
+
+// half is 0 or 1, by a hash of the shape that is left when the number of tokens is taken away.
+func (s *sample) half() int {
+	k := &s.kernel
+	h := fnv.New32a()
+	switch k.Class {
+	case roofline.GEMM:
+		fmt.Fprint(h, k.Shape.N, k.Shape.K)
+	case roofline.GroupedGEMM:
+		fmt.Fprint(h, k.Shape.Experts, k.Shape.TopK, float64(k.Work.Weights)/k.Shape.Hit, k.Shape.Pairs/k.Shape.Tokens)
+	default:
+		fmt.Fprint(h, k.Class, k.Work, k.Shape)
+	}
+	return int(h.Sum32()>>7) & 1
+}
+
+// fitHalf is a fit without an interval.
+func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Constant) (*fit, error) {
+	f := &fit{equation: e, samples: samples, held: make([]bool, len(e.keys))}
+	f.value = slices.Clone(start)
+	for i, key := range e.keys {
+		f.held[i] = slices.Contains(hold, key)
+	}
+	value, err := f.minimize(samples, start, 2)
+	f.value = value
+	return f, err
+}
+
+// errorsOf are the errors of samples by the constants of a fit.
+func errorsOf(f *fit, samples []sample) []float64 {
+	parts := make([]float64, len(f.keys))
+	out := make([]float64, len(samples))
+	for i := range samples {
+		out[i] = math.Abs(f.parts(f.value, &samples[i], parts)/samples[i].time - 1)
+	}
+	return out
+}
+
+// boundBy are the errors of those samples that a constant bounds, of all where it bounds none.
+func boundBy(f *fit, k int, samples []sample, errs []float64) (out []float64) {
+	parts := make([]float64, len(f.keys))
+	for i := range samples {
+		if t := f.parts(f.value, &samples[i], parts); parts[k] >= 0.5*t {
+			out = append(out, errs[i])
+		}
+	}
+	if len(out) == 0 {
+		return errs
+	}
+	return out
+}
+
+// residual sums errors up.
+func residual(errs []float64) hardware.Residual {
+	errs = slices.Sorted(slices.Values(errs))
+	return hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
+}

@@ -1,0 +1,116 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"llmprof/hardware"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// truth is what the rows of an invented table follow.
+var truth = map[string]float64{
+	"gemm.compute": 0.72, "gemm.memory": 0.84, "gemm.fixed": 4e-6, "gemm.depth": 3e-10,
+	"gemm_fp8.compute": 0.61, "gemm_fp8.memory": 0.7, "gemm_fp8.fixed": 6e-6, "gemm_fp8.depth": 5e-10, "gemm_fp8.quantize": 3, "gemm_fp8.row": 2e-9,
+	"attention.compute": 0.6, "attention.memory": 0.8, "attention.fixed": 8e-6, "attention.ramp": 500, "attention.tile": 3e-8,
+	"grouped_gemm.compute": 0.55, "grouped_gemm.memory": 0.75, "grouped_gemm.fixed": 1.5e-5, "grouped_gemm.permute": 4, "grouped_gemm.expert": 1e-7,
+	"link.share": 0.7, "link.base": 5e-6, "link.per_gpu": 2e-6, "one_shot.share": 0.5, "one_shot.base": 4e-6, "one_shot.per_gpu": 2e-7,
+}
+
+// invented are rows of a table that follows truth.
+func invented(t *testing.T, g *hardware.GPU) (rows []Row) {
+	t.Helper()
+	peaks, err := g.Peaks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := hardware.DefaultCalibration(g).Constants
+	for key, v := range truth {
+		c[roofline.ConstantOf(key)] = v
+	}
+	m := roofline.NewMachine(peaks, &c)
+	add := func(kind Kind, scheme roofline.Scheme, act unit.Format, s Shape, ranks int) {
+		r := Row{Kind: kind, Shape: s, DType: act, Scheme: scheme, Ranks: ranks}
+		p := r.Point()
+		k := p.kernel(g, 0)
+		r.Median = float64(m.Cost(&k).Time)
+		r.Seconds = []float64{r.Median}
+		rows = append(rows, r)
+	}
+	for _, tokens := range []int{1, 8, 64, 256, 1024, 8192} {
+		for _, n := range []int{1024, 4096, 8192, 28672} {
+			for _, k := range []int{512, 4096, 14336} {
+				add(GEMM, roofline.Unquantized, unit.BF16, Shape{M: tokens, N: n, K: k}, 1)
+				add(GEMM, roofline.FP8, unit.FP8, Shape{M: tokens, N: n, K: k}, 1)
+			}
+		}
+		for _, experts := range []int{8, 64, 128, 256} {
+			for _, width := range []int{512, 768, 2048, 14336} {
+				add(Mixture, roofline.Unquantized, unit.BF16, Shape{Tokens: tokens, Experts: experts, TopK: 4, Hidden: 4096, Width: width, EP: 1}, 1)
+			}
+		}
+		for _, heads := range []int{8, 32, 64} {
+			add(AttentionPrefill, roofline.Unquantized, unit.BF16, Shape{Batch: 2, Tokens: 16 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
+			for _, batch := range []int{1, 16, 256} {
+				add(AttentionDecode, roofline.Unquantized, unit.BF16, Shape{Batch: batch, Context: 8 * tokens, Heads: heads, KVHeads: 8, HeadDim: 128}, 1)
+			}
+		}
+		for _, ranks := range []int{2, 4, 8} {
+			add(AllReduce, roofline.Unquantized, unit.BF16, Shape{Bytes: 8192 * tokens}, ranks)
+			add(OneShot, roofline.Unquantized, unit.BF16, Shape{Bytes: 1024 * tokens}, ranks)
+		}
+	}
+	return rows
+}
+
+// TestFitImport finds the constants that rows were made with, in each scheme by itself,
+// and writes a file that reads back.
+func TestFitImport(t *testing.T) {
+	g := board(t, "h200")
+	f, err := FitImport(&Import{
+		Rows: invented(t, g), Engine: "vllm", Kernels: "vllm 0.24.0", Device: "NVIDIA H200", Name: "invented", Version: "v0.1.0", Made: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
+		Tables: hardware.Tables{Package: "invented", Version: "1", Licence: "Apache-2.0", Files: []hardware.TableFile{{Path: "gemm.csv", SHA256: strings.Repeat("0", 64), Rows: 1}}},
+	}, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range truth {
+		v := f.Values[key]
+		if off := math.Abs(v.Value/want - 1); v.N > 0 && off > 0.1 || v.N == 0 && !strings.HasSuffix(key, "per_gpu") && !strings.HasSuffix(key, "expert") {
+			t.Errorf("%s is %v (%s), want %v", key, v.Value, v.From, want)
+		}
+	}
+	for _, section := range []string{"gemm", "gemm_fp8", "attention", "grouped_gemm", "link", "one_shot"} {
+		if o := f.Operators[section]; o.N == 0 || o.HeldOut.N == 0 || o.HeldOut.Median > 0.01 || o.Fitted > 0.01 {
+			t.Errorf("%s: %+v", section, o)
+		}
+	}
+	back, err := hardware.ParseCalibration("invented.toml", f.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := fmt.Sprint(*back.Tables, back.Operators["gemm"].N), fmt.Sprint(*f.Tables, f.Operators["gemm"].N); a != b || back.Text() != f.Text() {
+		t.Errorf("read back: %s, want %s", a, b)
+	}
+}
+
+// TestImportedWork counts by hand.
+func TestImportedWork(t *testing.T) {
+	for _, x := range []struct {
+		p    Point
+		want roofline.Work
+	}{
+		{Point{Kind: GEMM, Scheme: roofline.FP8, DType: unit.FP8, Shape: Shape{M: 3, N: 5, K: 7}}, roofline.Work{FLOPs: 210, Weights: 35, Acts: 3*7 + 2*3*5}},
+		{Point{Kind: GEMM, Scheme: roofline.WeightINT4, DType: unit.BF16, Shape: Shape{M: 1, N: 128, K: 2}}, roofline.Work{FLOPs: 512, Weights: 128 + 4, Acts: 4 + 256}},
+		{Point{Kind: AttentionDecode, Scheme: roofline.FP8, DType: unit.BF16, Shape: Shape{Batch: 2, Context: 10, Heads: 4, KVHeads: 2, HeadDim: 8}}, roofline.Work{FLOPs: 4 * 4 * 8 * 10 * 2, KV: 2 * 2 * 8 * 10 * 2, Acts: 2 * 2 * 4 * 8 * 2}},
+		{Point{Kind: Mixture, DType: unit.BF16, Shape: Shape{Tokens: 4, Experts: 8, TopK: 2, Hidden: 16, Width: 32, EP: 2}}, roofline.Work{FLOPs: 2 * 4 * 3 * 16 * 32, Weights: 4 * 3 * 16 * 32 * 2}},
+	} {
+		if got := x.p.Work(); got != x.want {
+			t.Errorf("%v: %+v, want %+v", x.p, got, x.want)
+		}
+	}
+}

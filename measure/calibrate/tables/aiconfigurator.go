@@ -1,0 +1,122 @@
+package tables
+
+import (
+	"strings"
+
+	"llmprof/measure/calibrate"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// A form is a kind of table, which its columns tell.
+type form struct {
+	columns []string
+	row     func(r *record) (calibrate.Row, bool) // false: the law of the kernel has nothing to say of it
+}
+
+// forms are the tables of aiconfigurator's database, whose latency is in milliseconds.
+var forms = []form{
+	{[]string{"gemm_dtype", "m", "n", "k", "latency"}, gemmRow},
+	{[]string{"attn_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "latency"}, attentionRow},
+	{[]string{"moe_dtype", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "distribution", "latency"}, mixtureRow},
+	{[]string{"allreduce_dtype", "num_gpus", "message_size", "latency"}, oneShotRow},
+	{[]string{"nccl_dtype", "op_name", "num_gpus", "message_size", "latency"}, ncclRow},
+}
+
+// A quantization is what a table calls one.
+type quantization struct {
+	scheme roofline.Scheme
+	act    unit.Format
+}
+
+// quantizations are by the names that tables have for them.
+var quantizations = map[string]quantization{
+	"bfloat16": {roofline.Unquantized, unit.BF16}, "float16": {roofline.Unquantized, unit.BF16},
+	"fp8": {roofline.FP8, unit.FP8}, "fp8_block": {roofline.FP8Block, unit.FP8}, "fp8_static": {roofline.FP8, unit.FP8},
+	"sq": {roofline.INT8, unit.INT8}, "int8_wo": {roofline.WeightINT8, unit.BF16}, "int4_wo": {roofline.WeightINT4, unit.BF16},
+	"w4a16_mxfp4": {roofline.WeightMXFP4, unit.BF16}, "w4a8_mxfp4_mxfp8": {roofline.MXFP4, unit.FP8}, "nvfp4": {roofline.NVFP4, unit.NVFP4},
+}
+
+// quantized reads the formats of a product.
+func quantized(r *record, name string) (quantization, bool) {
+	q, ok := quantizations[r.text(name)]
+	return q, ok
+}
+
+// seconds is the time of a row.
+func seconds(r *record) []float64 { return []float64{r.number("latency") * 1e-3} }
+
+// leastSide is the least inputs and outputs of a product that a model's layers have.
+const leastSide = 256
+
+func gemmRow(r *record) (row calibrate.Row, ok bool) {
+	q, ok := quantized(r, "gemm_dtype")
+	row = calibrate.Row{
+		Kind: calibrate.GEMM, DType: q.act, Scheme: q.scheme, Ranks: 1, Seconds: seconds(r),
+		Shape: calibrate.Shape{M: r.size("m"), N: r.size("n"), K: r.size("k")},
+	}
+	return row, ok && row.Shape.N >= leastSide && row.Shape.K >= leastSide
+}
+
+// attentionRow reads prefills, whose sequences are isl tokens long and have no past, and
+// decode steps, whose sequences have step tokens.
+func attentionRow(r *record) (row calibrate.Row, ok bool) {
+	row = calibrate.Row{DType: unit.BF16, Ranks: 1, Seconds: seconds(r)}
+	row.Shape = calibrate.Shape{Batch: r.size("batch_size"), Heads: r.size("num_heads"), KVHeads: r.size("num_key_value_heads"), HeadDim: r.size("head_dim")}
+	if strings.HasPrefix(r.text("op_name"), "generation") {
+		row.Kind, row.Shape.Context = calibrate.AttentionDecode, r.atLeast("step", 0)+1
+	} else {
+		row.Kind, row.Shape.Tokens = calibrate.AttentionPrefill, r.size("isl")
+	}
+	switch r.text("kv_cache_dtype") {
+	case "bfloat16", "float16":
+	case "fp8", "int8":
+		row.Scheme = roofline.FP8
+	default:
+		return row, false
+	}
+	window := 0
+	if r.t.has("window_size") {
+		window = r.atLeast("window_size", 0)
+	}
+	act := r.text("attn_dtype")
+	return row, (act == "bfloat16" || act == "float16") && window == 0 && row.Shape.HeadDim == 128 && row.Shape.Heads%row.Shape.KVHeads == 0
+}
+
+// ungated are the hidden and inner widths of mixtures whose experts have two matrices and
+// a squared ReLU: Nemotron 3 Nano and Super. The tables do not tell them apart.
+var ungated = map[[2]int]bool{{2688, 1856}: true, {2048, 5120}: true, {1024, 2688}: true}
+
+// mixtureRow reads mixtures whose tokens go to all experts alike: how many experts have
+// tokens is known of these alone. An inner width that is cut to no whole number of 64 runs by
+// kernels that engines avoid.
+func mixtureRow(r *record) (row calibrate.Row, ok bool) {
+	q, ok := quantized(r, "moe_dtype")
+	tp, inner := r.size("moe_tp_size"), r.size("inter_size")
+	row = calibrate.Row{Kind: calibrate.Mixture, DType: q.act, Scheme: q.scheme, Ranks: 1, Seconds: seconds(r)}
+	row.Shape = calibrate.Shape{
+		Tokens: r.size("num_tokens"), Hidden: r.size("hidden_size"), TopK: r.size("topk"), Experts: r.size("num_experts"),
+		Width: inner / tp, EP: r.size("moe_ep_size"),
+	}
+	s := &row.Shape
+	if ungated[[2]int{s.Hidden, inner}] {
+		s.Matrices = 2
+	}
+	whole := inner%(64*tp) == 0 && s.Tokens*s.TopK >= s.EP && s.EP <= 8
+	return row, ok && whole && r.text("distribution") == "balanced"
+}
+
+// oneShotRow reads all-reduces of engines' own kernels, timed in a graph. Messages are in
+// elements of 16 bits; engines leave those above 8 MB to NCCL.
+func oneShotRow(r *record) (row calibrate.Row, ok bool) {
+	row = calibrate.Row{Kind: calibrate.OneShot, DType: unit.BF16, Ranks: r.size("num_gpus"), Seconds: seconds(r)}
+	row.Shape.Bytes = 2 * r.size("message_size")
+	return row, row.Ranks > 1 && row.Shape.Bytes <= 8<<20 && !strings.Contains(r.text("kernel_source"), "eager")
+}
+
+// ncclRow reads all-reduces by NCCL.
+func ncclRow(r *record) (row calibrate.Row, ok bool) {
+	row = calibrate.Row{Kind: calibrate.AllReduce, DType: unit.BF16, Ranks: r.size("num_gpus"), Seconds: seconds(r)}
+	row.Shape.Bytes = 2 * r.size("message_size")
+	return row, row.Ranks > 1 && r.text("op_name") == "all_reduce" && r.text("nccl_dtype") == "half"
+}

@@ -1,0 +1,293 @@
+package tables
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"llmprof/input"
+)
+
+// What a table may have at most.
+const (
+	mostBytes   = 64 << 20
+	mostRows    = 1 << 20
+	mostColumns = 64
+	mostText    = 1 << 10 // bytes of a cell
+)
+
+// A table is a file with its columns. A column has numbers, or texts where any of its
+// cells is none.
+type table struct {
+	path    string
+	hash    string
+	n       int
+	names   []string
+	texts   map[string][]string
+	numbers map[string][]float64
+}
+
+// read reads a table of either format, which its content tells.
+func read(path string) (*table, error) {
+	data, err := input.Read(path, mostBytes)
+	if err != nil {
+		return nil, fmt.Errorf("table: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	t := &table{path: path, hash: hex.EncodeToString(sum[:]), texts: map[string][]string{}, numbers: map[string][]float64{}}
+	if bytes.HasPrefix(data, []byte("PAR1")) {
+		err = t.parquet(data)
+	} else {
+		err = t.csv(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", path, err)
+	}
+	return t, nil
+}
+
+// columns enters the names of the columns.
+func (t *table) columns(names []string) error {
+	if len(names) == 0 || len(names) > mostColumns {
+		return fmt.Errorf("%d columns: want 1 to %d", len(names), mostColumns)
+	}
+	for i, name := range names {
+		if name == "" || slices.Contains(names[:i], name) {
+			return fmt.Errorf("column %d is called %.40q: want a name of its own", i+1, name)
+		}
+	}
+	t.names = names
+	return nil
+}
+
+func (t *table) csv(data []byte) error {
+	r := csv.NewReader(bytes.NewReader(data))
+	r.ReuseRecord = true
+	head, err := r.Read()
+	if err != nil {
+		return fmt.Errorf("no line of column names: %w", err)
+	}
+	if err := t.columns(slices.Clone(head)); err != nil {
+		return err
+	}
+	for {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if t.n++; t.n > mostRows {
+			return fmt.Errorf("more than %d rows", mostRows)
+		}
+		for i, cell := range record {
+			if len(cell) > mostText {
+				return fmt.Errorf("row %d: %s has %d bytes: want at most %d", t.n, t.names[i], len(cell), mostText)
+			}
+			t.texts[t.names[i]] = append(t.texts[t.names[i]], strings.Clone(cell))
+		}
+	}
+	t.parseNumbers()
+	return nil
+}
+
+// parseNumbers makes numbers of the columns that have nothing else.
+func (t *table) parseNumbers() {
+	for name, cells := range t.texts {
+		values := make([]float64, len(cells))
+		for i, cell := range cells {
+			v, err := strconv.ParseFloat(strings.TrimSpace(cell), 64)
+			if err != nil {
+				values = nil
+				break
+			}
+			values[i] = v
+		}
+		if values != nil {
+			t.numbers[name] = values
+			delete(t.texts, name)
+		}
+	}
+}
+
+// parquet reads flat columns. The library may panic on a file that is damaged.
+func (t *table) parquet(data []byte) (err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fmt.Errorf("the Parquet file is damaged: %v", input.Short(fmt.Sprint(broken)))
+		}
+	}()
+	file, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)), parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	if err != nil {
+		return fmt.Errorf("not a Parquet file: %w", err)
+	}
+	if n := file.NumRows(); n < 0 || n > mostRows {
+		return fmt.Errorf("%d rows: want at most %d", n, mostRows)
+	}
+	var names []string
+	for _, path := range file.Schema().Columns() {
+		names = append(names, strings.Join(path, "."))
+	}
+	if err := t.columns(names); err != nil {
+		return err
+	}
+	for _, group := range file.RowGroups() {
+		if err := t.group(group); err != nil {
+			return err
+		}
+	}
+	for _, name := range t.names {
+		if len(t.texts[name])+len(t.numbers[name]) != t.n {
+			return fmt.Errorf("column %s has %d cells of %d rows", name, len(t.texts[name])+len(t.numbers[name]), t.n)
+		}
+	}
+	return nil
+}
+
+// group reads a row group.
+func (t *table) group(group parquet.RowGroup) error {
+	rows := group.Rows()
+	defer rows.Close()
+	buffer := make([]parquet.Row, 256)
+	for {
+		n, err := rows.ReadRows(buffer)
+		for _, row := range buffer[:n] {
+			if t.n++; t.n > mostRows {
+				return fmt.Errorf("more than %d rows", mostRows)
+			}
+			for _, v := range row {
+				if err := t.cell(v); err != nil {
+					return fmt.Errorf("row %d: %w", t.n, err)
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errors.New("a row group ends before its rows do")
+		}
+	}
+}
+
+// cell takes one value in.
+func (t *table) cell(v parquet.Value) error {
+	if v.Column() < 0 || v.Column() >= len(t.names) {
+		return fmt.Errorf("a value of column %d of %d", v.Column(), len(t.names))
+	}
+	name := t.names[v.Column()]
+	switch v.Kind() {
+	case parquet.Boolean:
+		n := 0.0
+		if v.Boolean() {
+			n = 1
+		}
+		t.numbers[name] = append(t.numbers[name], n)
+	case parquet.Int32:
+		t.numbers[name] = append(t.numbers[name], float64(v.Int32()))
+	case parquet.Int64:
+		t.numbers[name] = append(t.numbers[name], float64(v.Int64()))
+	case parquet.Float:
+		t.numbers[name] = append(t.numbers[name], float64(v.Float()))
+	case parquet.Double:
+		t.numbers[name] = append(t.numbers[name], v.Double())
+	case parquet.ByteArray, parquet.FixedLenByteArray:
+		text := v.ByteArray()
+		if len(text) > mostText {
+			return fmt.Errorf("%s has %d bytes: want at most %d", name, len(text), mostText)
+		}
+		t.texts[name] = append(t.texts[name], string(text))
+	default: // null
+		if t.numbers[name] != nil || t.texts[name] == nil {
+			t.numbers[name] = append(t.numbers[name], math.NaN())
+		} else {
+			t.texts[name] = append(t.texts[name], "")
+		}
+	}
+	return nil
+}
+
+// has reports whether the table has all of some columns.
+func (t *table) has(names ...string) bool {
+	for _, name := range names {
+		if !slices.Contains(t.names, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// A record is a row of a table, with the first thing that was wrong with it.
+type record struct {
+	t   *table
+	i   int
+	err error
+}
+
+// text is a cell of a column of texts.
+func (r *record) text(name string) string {
+	if cells := r.t.texts[name]; cells != nil {
+		return cells[r.i]
+	}
+	return ""
+}
+
+// number is a cell of a column of numbers, above 0.
+func (r *record) number(name string) float64 {
+	cells := r.t.numbers[name]
+	if cells == nil || !(cells[r.i] > 0) || math.IsInf(cells[r.i], 1) {
+		r.fail(name)
+		return 1
+	}
+	return cells[r.i]
+}
+
+// difference is a cell of a column of differences of times: 0 where it is below.
+func (r *record) difference(name string) float64 {
+	cells := r.t.numbers[name]
+	if cells == nil || math.IsNaN(cells[r.i]) || math.IsInf(cells[r.i], 0) {
+		r.fail(name)
+		return 0
+	}
+	return max(cells[r.i], 0)
+}
+
+// size is a whole number from 1 on.
+func (r *record) size(name string) int { return r.atLeast(name, 1) }
+
+// atLeast is a whole number from least on.
+func (r *record) atLeast(name string, least float64) int {
+	cells := r.t.numbers[name]
+	if cells == nil || !(cells[r.i] >= least && cells[r.i] <= 1e12 && cells[r.i] == math.Trunc(cells[r.i])) {
+		r.fail(name)
+		return 1
+	}
+	return int(cells[r.i])
+}
+
+// fail keeps the first mistake.
+func (r *record) fail(name string) {
+	if r.err == nil {
+		value := any("missing")
+		if cells := r.t.numbers[name]; cells != nil {
+			value = cells[r.i]
+		} else if cells := r.t.texts[name]; cells != nil {
+			value = input.Short(cells[r.i])
+		}
+		r.err = fmt.Errorf("table %s, row %d: %s is %v: want a size or a time above 0", r.t.path, r.i+1, name, value)
+	}
+}

@@ -1,0 +1,160 @@
+package tables
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"llmprof/measure/calibrate"
+	"llmprof/roofline"
+)
+
+// imported are the rows of the excerpts.
+func imported(t *testing.T) *Imported {
+	t.Helper()
+	got, err := Import(filepath.Join("testdata", "h200_sxm"), "vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// find is the row of a point.
+func (out *Imported) find(t *testing.T, kind calibrate.Kind, scheme roofline.Scheme, s calibrate.Shape, ranks int) calibrate.Row {
+	t.Helper()
+	i := slices.IndexFunc(out.Rows, func(r calibrate.Row) bool {
+		return r.Kind == kind && r.Scheme == scheme && r.Shape == s && r.Ranks == ranks
+	})
+	if i < 0 {
+		t.Fatalf("no row of %s %v %+v", kind, scheme, s)
+	}
+	return out.Rows[i]
+}
+
+// TestImport holds rows to what pandas shows of the same files.
+func TestImport(t *testing.T) {
+	got := imported(t)
+	for _, x := range []struct {
+		kind   calibrate.Kind
+		scheme roofline.Scheme
+		shape  calibrate.Shape
+		ranks  int
+		want   float64 // seconds
+	}{
+		{calibrate.GEMM, roofline.Unquantized, calibrate.Shape{M: 16, N: 4096, K: 4096}, 1, 12.792e-6},
+		{calibrate.GEMM, roofline.FP8, calibrate.Shape{M: 16, N: 4096, K: 4096}, 1, 10.320e-6 - 2.034e-6}, // less the kernel that quantizes
+		{calibrate.AttentionDecode, roofline.Unquantized, calibrate.Shape{Batch: 8, Context: 1024, Heads: 32, KVHeads: 8, HeadDim: 128}, 1, 17.4e-6},
+		{calibrate.AttentionPrefill, roofline.Unquantized, calibrate.Shape{Batch: 1, Tokens: 4096, Heads: 32, KVHeads: 8, HeadDim: 128}, 1, 267.7e-6},
+		{calibrate.Mixture, roofline.Unquantized, calibrate.Shape{Tokens: 16, Hidden: 2048, Width: 768, TopK: 8, Experts: 128, EP: 1}, 1, 305e-6},
+		{calibrate.OneShot, roofline.Unquantized, calibrate.Shape{Bytes: 2048}, 8, 4.8e-6},
+		{calibrate.AllReduce, roofline.Unquantized, calibrate.Shape{Bytes: 32 << 20}, 4, 171.6e-6},
+	} {
+		r := got.find(t, x.kind, x.scheme, x.shape, x.ranks)
+		if d := r.Median/x.want - 1; !(d < 0.02 && d > -0.02) {
+			t.Errorf("%s %+v took %.6g s, want %v", x.kind, x.shape, r.Median, x.want)
+		}
+	}
+	for _, r := range got.Rows {
+		if r.Kind == calibrate.Mixture && (r.Shape.Matrices == 2) != (r.Shape.Hidden == 2688) {
+			t.Errorf("an expert of %+v", r.Shape)
+		}
+		if r.Kind == calibrate.OneShot && (r.Shape.Bytes > 8<<20 || strings.Contains(r.Source, "eager")) {
+			t.Errorf("%s of %d bytes is none of a graph over peer memory", r.Source, r.Shape.Bytes)
+		}
+	}
+	if want := []string{"NVIDIA H200"}; !slices.Equal(got.Devices, want) {
+		t.Errorf("devices %q, want %q", got.Devices, want)
+	}
+	for _, f := range got.Files {
+		if strings.Contains(f.Path, "0.9.1") || len(f.SHA256) != 64 || f.Rows == 0 {
+			t.Errorf("file %+v", f)
+		}
+	}
+	if len(got.Files) != 7 {
+		t.Errorf("%d files were read, want 7", len(got.Files))
+	}
+}
+
+// TestCSV reads the same rows as CSV.
+func TestCSV(t *testing.T) {
+	got, err := Import(filepath.Join("testdata", "h200_sxm", "gemm", "vllm", "0.9.1", "gemm_perf.csv"), "vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parquet, err := Import(filepath.Join("testdata", "h200_sxm", "gemm", "vllm", "0.24.0", "gemm_perf.parquet"), "vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := calibrate.Shape{M: 1, N: 1024, K: 1024}
+	a, b := got.find(t, calibrate.GEMM, roofline.Unquantized, shape, 1), parquet.find(t, calibrate.GEMM, roofline.Unquantized, shape, 1)
+	if len(got.Rows) != 2 || a.Median != b.Median {
+		t.Errorf("%d rows, %v s in CSV and %v s in Parquet", len(got.Rows), a.Median, b.Median)
+	}
+}
+
+// TestVersions orders versions as their projects do.
+func TestVersions(t *testing.T) {
+	for _, x := range [][2]string{{"0.5.6.post2", "0.5.14"}, {"1.3.0rc11", "1.3.0rc20"}, {"0.9.1", "0.24.0"}, {"2.23", "2.27.3"}, {"0.24", "0.24.0"}} {
+		if !older(x[0], x[1]) || older(x[1], x[0]) {
+			t.Errorf("%s is taken for no older than %s", x[0], x[1])
+		}
+	}
+}
+
+// TestMistakes names the file, the row and what is wrong there.
+func TestMistakes(t *testing.T) {
+	const head = "kernel_source,gemm_dtype,m,n,k,latency\n"
+	for _, x := range []struct{ text, want string }{
+		{"", "no line of column names"},
+		{"a,b\n1,2\n", "of no table that is known"},
+		{"a,a\n1,2\n", "column 2 is called"},
+		{head + "x,bfloat16,1,1024,1024\n", "wrong number of fields"},
+		{head + "x,bfloat16,1,1024,1024,-1\n", "row 1: latency is -1"},
+		{head + "x,bfloat16,1,1024,1024,0.01\nx,bfloat16,1,1024,1024,NaN\n", "row 2: latency is NaN"},
+		{head + "x,bfloat16,1,1024,1024,fast\n", "row 1: latency is fast"},
+		{head + "x,bfloat16,1.5,1024,1024,0.01\n", "row 1: m is 1.5"},
+		{head + "x,bfloat16,1,1024,1e15,0.01\n", "row 1: k is 1e+15"},
+		{head + "x,bfloat16,1,1024,1024,1e9\n", "row 1 took 1e+06 s"},
+		{head + "x,fp3,1,1024,1024,0.01\n", "has no table of operators"},
+		{"PAR1 but no more", "not a Parquet file"},
+	} {
+		path := filepath.Join(t.TempDir(), "gemm_perf.csv")
+		if err := os.WriteFile(path, []byte(x.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Import(path, "vllm"); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%q: %v, want %q", x.text, err, x.want)
+		}
+	}
+	if _, err := Import(t.TempDir(), "vllm"); err == nil || !strings.Contains(err.Error(), "no table of operators of vllm") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// FuzzTable reads whatever is given without a panic, and nothing that is no time.
+func FuzzTable(f *testing.F) {
+	for _, name := range []string{"gemm/vllm/0.24.0/gemm_perf.parquet", "gemm/vllm/0.9.1/gemm_perf.csv", "comm/vllm/0.24.0/custom_allreduce_perf.csv"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "h200_sxm", filepath.FromSlash(name)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "gemm_perf.csv")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Import(path, "vllm")
+		if err != nil {
+			return
+		}
+		for _, r := range got.Rows {
+			if !(r.Median > 0 && r.Median <= 1e4) {
+				t.Errorf("%+v takes %v s", r.Shape, r.Median)
+			}
+		}
+	})
+}

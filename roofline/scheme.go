@@ -1,0 +1,86 @@
+package roofline
+
+import "strings"
+
+// A Scheme says how the operands of a product are quantized, as far as kernels for it
+// differ: a scheme has constants of its own where a calibration has any of it. For
+// attention it is that of the KV cache.
+type Scheme uint8
+
+// The schemes.
+const (
+	Unquantized Scheme = iota // weights and activations in the format of the stream
+	FP8                       // both in FP8, a scale for each tensor, row or column
+	FP8Block                  // both in FP8, a scale for each block of 128×128 weights and of 128 activations
+	INT8                      // both in INT8
+	WeightFP8                 // weights in FP8 alone
+	WeightINT8                // weights in INT8 alone
+	WeightINT4                // weights in INT4 alone, a scale for each group
+	WeightMXFP4               // weights in MXFP4 alone
+	MXFP4                     // weights in MXFP4, activations in MXFP4 or FP8
+	NVFP4                     // both in NVFP4
+	NumSchemes
+)
+
+var schemeNames = [NumSchemes]string{"unquantized", "fp8", "fp8_block", "int8", "w8a16_fp8", "w8a16", "w4a16", "w4a16_mxfp4", "mxfp4", "nvfp4"}
+
+// String is the name of the scheme, as sections of calibration files end with it.
+func (s Scheme) String() string { return schemeNames[s] }
+
+// Help says what is quantized.
+func (s Scheme) Help() string { return schemeHelp[s] }
+
+// Quantizes reports whether activations are quantized before a product.
+func (s Scheme) Quantizes() bool {
+	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
+}
+
+// SchemeOf finds a scheme by its name.
+func SchemeOf(name string) (Scheme, bool) {
+	for s, n := range schemeNames {
+		if strings.EqualFold(n, name) {
+			return Scheme(s), true
+		}
+	}
+	return Unquantized, false
+}
+
+// schemeHelp says of each scheme what is quantized.
+var schemeHelp = [NumSchemes]string{
+	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",
+	FP8Block: "in FP8 with a scale for each block of 128", INT8: "in INT8", WeightFP8: "with weights alone in FP8", WeightINT8: "with weights alone in INT8",
+	WeightINT4: "with weights alone in INT4", WeightMXFP4: "with weights alone in MXFP4", MXFP4: "with weights in MXFP4 and activations in 4 or 8 bits", NVFP4: "in NVFP4",
+}
+
+// defineBySchemes enters constants again for each scheme up to end, and returns them
+// behind those that they are variants of: gemm_fp8.compute behind gemm.compute.
+// Where a calibration does not have the first of them, it has none.
+func defineBySchemes(end Scheme, first ...Constant) (all [NumSchemes][]Constant) {
+	all[Unquantized] = first
+	for s := FP8; s < end; s++ {
+		leader := Constant(len(table))
+		for _, c := range first {
+			i := table[c]
+			section, name, _ := strings.Cut(i.Key, ".")
+			i.Key, i.Formerly, i.Optional, i.variants = section+"_"+s.String()+"."+name, "", true, nil
+			i.Base, i.Leader = c, leader
+			all[s] = append(all[s], define(i))
+		}
+	}
+	return all
+}
+
+// of are the constants for the scheme s of a kernel.
+func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
+	if set := all[s]; set != nil {
+		return set
+	}
+	return all[FP8] // the cache in other formats of 8 bits
+}
+
+// OfScheme reports whether the constant is of one scheme, as gemm_fp8.compute, and in
+// the place of another.
+func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][0] }
+
+// Variants are the constants that c stands in for where a calibration has none of them.
+func (c Constant) Variants() []Constant { return table[c].variants }
