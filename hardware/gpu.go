@@ -86,8 +86,8 @@ func (g *GPU) Formats() []unit.Format {
 // known. It is what nvidia-smi shows, before anything has been allocated.
 func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.driverMemory, g.driverMemory > 0 }
 
-// Capacity is the memory that a model can lie in: what the driver reports in
-// all, or where no source gives that what g is sold with.
+// Capacity is the memory that is there: what the driver reports where that is known,
+// which is the memory as sold less or more some percent, or else the memory as sold.
 func (g *GPU) Capacity() unit.Bytes {
 	if g.driverMemory > 0 {
 		return g.driverMemory
