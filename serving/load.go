@@ -57,18 +57,6 @@ func (l *Lengths) moments() (mean, square float64) {
 	return l.Mean, l.Mean * l.Mean
 }
 
-// most is the greatest length to reckon with: of a lognormal, one that one in a million exceeds.
-func (l *Lengths) most() float64 {
-	switch l.Kind {
-	case "uniform":
-		return l.High
-	case "lognormal":
-		s2 := math.Log1p(l.Spread * l.Spread)
-		return math.Exp(math.Log(l.Mean) - s2/2 + 4.75*math.Sqrt(s2))
-	}
-	return l.Mean
-}
-
 func (l *Lengths) check(what string) error {
 	ok := l.Mean >= 1 && l.Mean <= maxLength
 	switch l.Kind {
@@ -249,4 +237,41 @@ func (t *times) Pop() any {
 	x := (*t)[n]
 	*t = (*t)[:n]
 	return x
+}
+
+// mean is the mean length.
+func (l *Lengths) mean() float64 { m, _ := l.moments(); return m }
+
+// quantiles are lengths in the middle of equal parts of the distribution, spread so that
+// their mean and variance are those of the distribution.
+func (l *Lengths) quantiles() []int {
+	if l.Kind == "fixed" {
+		return []int{int(l.Mean)}
+	}
+	var all [quantiles]float64
+	s2 := math.Log1p(l.Spread * l.Spread)
+	for i := range all {
+		share := (float64(i) + 0.5) / quantiles
+		v := l.Low + share*(l.High-l.Low)
+		if l.Kind == "lognormal" {
+			v = math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
+		}
+		all[i] = v
+	}
+	return l.spread(all)
+}
+
+func (l *Lengths) spread(all [quantiles]float64) []int {
+	mean, square := l.moments()
+	var ownMean, ownSquare float64
+	for _, v := range all {
+		ownMean += v / quantiles
+		ownSquare += v * v / quantiles
+	}
+	wider := math.Sqrt((square - mean*mean) / max(ownSquare-ownMean*ownMean, 1e-9))
+	lengths := make([]int, quantiles)
+	for i, v := range all {
+		lengths[i] = max(int(math.Round(mean+(v-ownMean)*wider)), 1)
+	}
+	return lengths
 }
