@@ -57,6 +57,20 @@ func (l *Lengths) moments() (mean, square float64) {
 	return l.Mean, l.Mean * l.Mean
 }
 
+// Check tells what is wrong with the lengths, if anything is.
+func (l *Lengths) Check() error { return l.check("drawn") }
+
+// String is the lengths as the command line gives them.
+func (l *Lengths) String() string {
+	switch l.Kind {
+	case "uniform":
+		return fmt.Sprintf("%g..%g", l.Low, l.High)
+	case "lognormal":
+		return fmt.Sprintf("lognormal:%g,%g", l.Mean, l.Spread)
+	}
+	return fmt.Sprintf("%g", l.Mean)
+}
+
 func (l *Lengths) check(what string) error {
 	ok := l.Mean >= 1 && l.Mean <= maxLength
 	switch l.Kind {

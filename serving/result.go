@@ -259,3 +259,6 @@ func (t *timeline) all(replicas float64) []Bin {
 	}
 	return bins
 }
+
+// Counted is how many requests the figures are of.
+func (r *Result) Counted() int { return r.E2E.N }

@@ -145,3 +145,9 @@ func (s *Server) cached(prompt int) int {
 	hit := int(s.HitRate * float64(prompt))
 	return min(hit/s.Scheduler.Block*s.Scheduler.Block, prompt-1)
 }
+
+// Tokens is what the KV cache of a replica holds.
+func (s *Server) Tokens() int {
+	r := s.room()
+	return r.blocks * r.size
+}
