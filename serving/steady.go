@@ -17,11 +17,11 @@ import (
 // (Kelly, Reversibility and Stochastic Networks, 1979, section 3.3). With n sequences a step
 // takes
 //
-//	c(n) = d(n) + (1 - e^(-m)) (p - q) + m q,    m = rate × c(n)
+//	c(n) = d(n) + Σ P(k; rate × c(n)) × e(n, k)
 //
-// d(n) being the step that only decodes, p by how much longer it takes with one prompt and q
-// by how much longer with each further one that came during the step before. A request that
-// decodes for s steps leaves n sequences with the weight Π rate × s × c(i) / i.
+// d(n) being the step that only decodes, e(n, k) by how much longer it takes with k prompts,
+// and P the Poisson distribution of how many came during the step before. If requests decode
+// for s steps, n sequences have the weight Π rate × s × c(i) / i.
 type Steady struct {
 	Running     float64      // sequences that decode, of all replicas
 	Waiting     float64      // requests without their first token
@@ -105,11 +105,75 @@ type flow struct {
 // A piece is the steps with n sequences that decode.
 type piece struct {
 	decode Cost
-	one    Cost    // by how much longer it takes with a prompt
-	square float64 // mean of the square of that time
-	more   Cost    // with each further prompt
-	alone  Cost    // a step of one prompt with nothing else
-	apart  bool    // prompts have steps of their own
+	extra  [knots]Cost // by how much longer it takes with 1, 2, 4, ... prompts
+	spread float64     // variance of that time of one prompt
+	alone  Cost        // a step of one prompt with nothing else
+	apart  bool        // prompts have steps of their own
+}
+
+// knots is for how many numbers of prompts steps are priced.
+const knots = 7
+
+// with is by how much longer a step takes with k prompts, on lines between the knots.
+func (p *piece) with(k float64) (time, energy float64) {
+	at := func(i int) (float64, float64) { return float64(p.extra[i].Time), float64(p.extra[i].Energy) }
+	if k <= 1 {
+		t, e := at(0)
+		return k * t, k * e
+	}
+	i := min(int(math.Log2(k)), knots-2)
+	low := float64(int(1) << i)
+	t0, e0 := at(i)
+	t1, e1 := at(i + 1)
+	x := (k - low) / low
+	return t0 + x*(t1-t0), e0 + x*(e1-e0)
+}
+
+// prompts is by how much longer a step takes for the prompts that came in a time in which m
+// do on average: mean, mean of the square, and energy.
+func (p *piece) prompts(m float64) (mean, square, energy float64) {
+	if m > 12 { // the number hardly varies
+		t, e := p.with(m)
+		slope, _ := p.with(m + 1)
+		slope -= t
+		return t, t*t + m*(slope*slope+p.spread), e
+	}
+	chance := math.Exp(-m)
+	for k := 1.0; k < 40; k++ {
+		chance *= m / k
+		t, e := p.with(k)
+		mean += chance * t
+		square += chance * (t*t + k*p.spread)
+		energy += chance * e
+		if k > m && chance < 1e-7 {
+			break
+		}
+	}
+	return mean, square, energy
+}
+
+// joined is by how much longer a step takes with a prompt and those that came besides, m on
+// average.
+func (p *piece) joined(m float64) (mean float64) {
+	if m > 12 {
+		mean, _ = p.with(m + 1)
+		return mean
+	}
+	chance := math.Exp(-m)
+	for k := 0.0; k < 40; k++ {
+		if k > 0 {
+			chance *= m / k
+		}
+		t, _ := p.with(k + 1)
+		mean += chance * t
+	}
+	return mean
+}
+
+// further is by how much longer a step takes with one prompt more than came.
+func (p *piece) further(m float64) float64 {
+	mean, _, _ := p.prompts(m)
+	return p.joined(m) - mean
 }
 
 const quantiles = 8
@@ -165,22 +229,27 @@ func (f *flow) piece(n int) piece {
 	if n > 0 {
 		p.decode = f.step(n, 0, 0)
 	}
+	share := 1 / float64(len(f.prompts))
+	var square float64
 	for _, prompt := range f.prompts {
 		whole := f.step(n, prompt, 1)
 		one := Cost{whole.Time - p.decode.Time, whole.Energy - p.decode.Energy}
-		p.one.Time += one.Time.Times(1 / float64(len(f.prompts)))
-		p.one.Energy += one.Energy.Times(1 / float64(len(f.prompts)))
-		p.square += float64(one.Time) * float64(one.Time) / float64(len(f.prompts))
+		p.extra[0].Time += one.Time.Times(share)
+		p.extra[0].Energy += one.Energy.Times(share)
+		square += float64(one.Time) * float64(one.Time) * share
 		if n > 0 && !p.apart {
 			whole = f.step(0, prompt, 1)
 		}
-		p.alone.Time += whole.Time.Times(1 / float64(len(f.prompts)))
+		p.alone.Time += whole.Time.Times(share)
 	}
 	if p.apart {
-		p.alone = p.one
+		p.alone = p.extra[0]
 	}
-	single, double := f.step(n, f.mean, 1), f.step(n, f.mean, 2)
-	p.more = Cost{double.Time - single.Time, double.Energy - single.Energy}
+	p.spread = max(square-float64(p.extra[0].Time)*float64(p.extra[0].Time), 0)
+	for i := 1; i < knots; i++ {
+		c := f.step(n, f.mean, 1<<i)
+		p.extra[i] = Cost{c.Time - p.decode.Time, c.Energy - p.decode.Energy}
+	}
 	f.pieces[n] = p
 	return p
 }
@@ -229,53 +298,52 @@ func (f *flow) step(n, prompt, prompts int) (sum Cost) {
 	return sum
 }
 
-// cycle is a step with n sequences at a rate of arrivals: its mean, and the mean of its
-// square. It is infinite where prompts come faster than they are computed.
+// cycle is a step with n sequences at a rate of arrivals: its mean, the mean of its square,
+// and its energy. It is infinite where prompts come faster than they are computed.
 func (p *piece) cycle(rate float64) (mean, square, energy float64) {
-	d, one, more := float64(p.decode.Time), float64(p.one.Time), float64(p.more.Time)
-	if p.apart {
+	d := float64(p.decode.Time)
+	switch {
+	case d == 0: // a prompt alone
+		t := float64(p.extra[0].Time)
+		return t, t*t + p.spread, float64(p.extra[0].Energy)
+	case p.apart:
 		return p.apartCycle(rate)
 	}
-	if rate*more >= 1 {
-		return math.Inf(1), math.Inf(1), math.Inf(1)
-	}
-	c := d + one
-	for range 60 {
-		next := d + (1-math.Exp(-rate*c))*(one-more) + rate*c*more
-		if math.Abs(next-c) < 1e-9*c {
+	c := d
+	var time, times float64
+	for i := 0; ; i++ {
+		time, times, energy = p.prompts(rate * c)
+		next := d + time
+		if math.Abs(next-c) < 1e-7*c {
 			break
+		}
+		if i > 400 || rate*next > 1<<12 {
+			return math.Inf(1), math.Inf(1), math.Inf(1)
 		}
 		c = next
 	}
-	m := rate * c
-	some := 1 - math.Exp(-m)
-	spread := p.square / (one * one) // prompts differ
 	// How many prompts a step has depends on how long the one before it was: the variance of
 	// a gated queue (Takagi, Analysis of Polling Systems, 1986).
-	variance := some*p.square - some*some*one*one + spread*more*more*max(m-some, 0)
-	square = c*c + max(variance, 0)/(1-rate*rate*more*more)
-	return c, square, float64(p.decode.Energy) + some*float64(p.one.Energy-p.more.Energy) + m*float64(p.more.Energy)
+	load := min(rate*p.further(rate*c), 0.999)
+	return c, c*c + max(times-time*time, 0)/(1-load*load), float64(p.decode.Energy) + energy
 }
 
 // apartCycle is cycle where prompts have steps of their own, which go before those that
 // decode: after a decode step as many of them follow as find further prompts.
 func (p *piece) apartCycle(rate float64) (mean, square, energy float64) {
-	d, one, more := float64(p.decode.Time), float64(p.one.Time), float64(p.more.Time)
-	spread := p.square / (one * one)
+	d := float64(p.decode.Time)
 	mean, square, energy = d, d*d, float64(p.decode.Energy)
 	length, probability := d, 1.0
-	if d == 0 {
-		length = one
-	}
 	for i := 0; probability > 1e-6; i++ {
 		m := rate * length
+		t, t2, e := p.prompts(m)
+		mean += probability * t
+		square += probability * t2
+		energy += probability * e
 		some := 1 - math.Exp(-m)
 		probability *= some
-		length = one - more + m/some*more
-		mean += probability * length
-		square += probability * length * length * spread
-		energy += probability * (float64(p.one.Energy-p.more.Energy) + m/some*float64(p.more.Energy))
-		if i > 2000 {
+		length = t / some
+		if i > 2000 || rate*length > 1<<12 {
 			return math.Inf(1), math.Inf(1), math.Inf(1)
 		}
 	}
@@ -334,7 +402,11 @@ func (p piece) toward(b piece, x float64) piece {
 	line := func(a, b Cost) Cost {
 		return Cost{a.Time + (b.Time - a.Time).Times(x), a.Energy + (b.Energy - a.Energy).Times(x)}
 	}
-	return piece{line(p.decode, b.decode), line(p.one, b.one), p.square + (b.square-p.square)*x, line(p.more, b.more), line(p.alone, b.alone), p.apart}
+	q := piece{decode: line(p.decode, b.decode), spread: p.spread + (b.spread-p.spread)*x, alone: line(p.alone, b.alone), apart: p.apart}
+	for i := range q.extra {
+		q.extra[i] = line(p.extra[i], b.extra[i])
+	}
+	return q
 }
 
 func bitLen(n int) (bits int) {
@@ -358,7 +430,7 @@ func (f *flow) open(rate float64) *Steady {
 		busy := 1.0
 		if n == 0 {
 			busy = min(rate*float64(p.alone.Time), 1)
-			power += w * (busy*float64(p.one.Energy)/float64(p.one.Time) + (1-busy)*float64(f.server.idle()))
+			power += w * (busy*float64(p.extra[0].Energy)/float64(p.extra[0].Time) + (1-busy)*float64(f.server.idle()))
 		} else {
 			power += w * energy / c
 		}
@@ -382,14 +454,14 @@ func (f *flow) open(rate float64) *Steady {
 func (f *flow) first(p *piece, rate, c, square, busy float64) float64 {
 	wait := square / (2 * c)
 	others := rate * square / c
-	own, step := float64(p.decode.Time)+float64(p.one.Time), c
+	own, step := float64(p.decode.Time), c
 	if p.apart {
-		own, step = float64(p.alone.Time), c/(2-math.Exp(-rate*c))
+		own, step = 0, c/(2-math.Exp(-rate*c))
 	}
 	if f.server.Scheduler.Async {
 		wait += step
 	}
-	return busy*(wait+others*float64(p.more.Time)) + own
+	return busy*(wait+p.joined(others)) + (1-busy)*float64(p.extra[0].Time) + own
 }
 
 // closed is the steady state of one replica with so many clients. A request meets those of
@@ -405,14 +477,18 @@ func (f *flow) closed(clients float64) *Steady {
 		beside := min(others*share, float64(f.most))
 		p, mine := f.near(beside), f.near(min(1+beside, float64(f.most)))
 		theirs := rate * others / clients
-		c, _, e := mine.cycle(min(theirs, 0.98/float64(max(mine.more.Time, 1e-9))))
-		energy = (1-math.Pow(1-share, clients))*e/c + rate/clients*float64(p.one.Energy)
-		own := float64(p.decode.Time) + float64(p.one.Time)
+		c, _, e := mine.cycle(theirs)
+		if math.IsInf(c, 1) { // on the way to a lower rate
+			rate /= 2
+			continue
+		}
+		energy = (1-math.Pow(1-share, clients))*e/c + rate/clients*float64(p.extra[0].Energy)
+		own := float64(p.decode.Time)
 		if p.apart {
-			own = float64(p.alone.Time)
+			own = 0
 		}
 		own += (1 - math.Pow(1-share, others)) * c
-		own += theirs * c * float64(p.more.Time)
+		own += p.joined(theirs * c)
 		waits := max(clients-float64(f.most)-rate*own, 0)
 		cycle := f.steps*c + own
 		next := (clients - waits) / cycle
@@ -472,15 +548,23 @@ func (f *flow) complete(st *Steady, rate float64) {
 	}
 }
 
+// stable reports whether a replica that is full answers faster than requests come.
+func (f *flow) stable(rate float64) bool {
+	p := f.at(f.most)
+	c, _, _ := p.cycle(rate)
+	return rate*f.steps*c < float64(f.most)*(1-1e-6)
+}
+
 // capacity is the largest stable rate of all replicas.
 func (f *flow) capacity() Capacity {
 	c := Capacity{Running: f.most, Bound: f.bound}
 	p := f.at(f.most)
-	low, high := 0.0, 1/float64(max(p.more.Time, 1e-9))
-	ceiling := high
-	for range 60 {
-		rate := (low + high) / 2
-		if cycle, _, _ := p.cycle(rate); rate*f.steps*cycle < float64(f.most) {
+	last, _ := p.with(1 << (knots - 1))
+	before, _ := p.with(1 << (knots - 2))
+	ceiling := (1 << (knots - 2)) / (last - before) // prompts a second where steps are full of them
+	low, high := 0.0, ceiling
+	for range 50 {
+		if rate := (low + high) / 2; f.stable(rate) {
 			low = rate
 		} else {
 			high = rate

@@ -34,14 +34,13 @@ type service struct {
 	acceptance float64
 	drafter    string
 
-	replicas   int
 	routing    string
 	prefillers int
 	link       float64 // GB/s
 }
 
-// flags adds the flags of a server.
-func (s *service) flags(cmd *cobra.Command) {
+// flagsOfServer adds the flags of a server.
+func (s *service) flagsOfServer(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.scheduler, "scheduler", "", "`policy`: "+strings.Join(serving.SchedulerNames(), ", ")+" (default: the engine's)")
 	f.IntVar(&s.budget, "max-num-batched-tokens", 0, "most `tokens` of a step (default: the scheduler's)")

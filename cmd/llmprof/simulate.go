@@ -63,7 +63,7 @@ func (a *app) simulate() *cobra.Command {
 	}
 	s.loadFlags(cmd)
 	s.splitFlags(cmd)
-	s.service.flags(cmd)
+	s.flagsOfServer(cmd)
 	s.machineFlags(cmd)
 	f := cmd.Flags()
 	f.Lookup("engine").DefValue, s.engine = "vllm", "vllm"

@@ -129,7 +129,7 @@ func (s *Simulation) Document() *SimulationDocument {
 		d.Points = append(d.Points, one)
 	}
 	d.simulated = d.Points[0].simulated
-	d.simulated.Timeline = nil
+	d.Timeline = nil
 	return d
 }
 
