@@ -157,5 +157,9 @@ func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
 	return p.par.TP * p.par.PP, p.price
 }
 
+// RequestTime is what a request's first token takes beyond the steps of its prompt: its way to
+// the engine, and the token's way back.
+func (p *Predictor) RequestTime() unit.Seconds { return p.request() }
+
 // Waiting is what one GPU draws at full clocks while it does nothing.
-func (p *Predictor) Waiting() unit.Watts { return p.machine.waiting }
+func (p *Predictor) Waiting() unit.Watts { return p.machine.Waiting }

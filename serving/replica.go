@@ -16,6 +16,7 @@ type sequence struct {
 	shared    int          // leading hashes whose entries it holds
 	kept      bool         // the blocks of its prompt were entered into the prefix cache
 	swapped   bool         // its cache is in host memory
+	arrived   unit.Seconds // at the engine
 	ready     unit.Seconds // not before: the cache is on its way
 	last      unit.Seconds // when the latest tokens came
 	gain      int          // tokens that come with the step that runs
@@ -189,7 +190,7 @@ func (r *replica) leave(q *sequence) {
 func (r *replica) admit(budget *int, now, seen unit.Seconds) {
 	for *budget > 0 && len(r.running) < r.rules.MaxSeqs {
 		q := r.waiting.front()
-		if q == nil || q.Request.At > seen || q.ready > now {
+		if q == nil || q.arrived > seen || q.ready > now {
 			return
 		}
 		gpu, host := r.hits(q)

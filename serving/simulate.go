@@ -38,7 +38,7 @@ type cluster struct {
 	handovers handovers
 	turn      int
 	now       unit.Seconds
-	extra     unit.Seconds // of a request's way to the engine and of its tokens' way back
+	way       unit.Seconds // of a request to the engine, and as long again of its tokens back
 }
 
 // Simulate runs the requests of a source through a server. A context that ends stops it; the
@@ -70,7 +70,7 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 }
 
 func newCluster(s *Server, source Source, o *Options) *cluster {
-	c := &cluster{server: s, source: source, options: o}
+	c := &cluster{server: s, source: source, options: o, way: s.Predictor.RequestTime().Times(0.5)}
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -103,7 +103,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 func (c *cluster) step() bool {
 	at, what, who := never, 0, (*replica)(nil)
 	if c.arrivals.any {
-		at, what = c.arrivals.next.At, 1
+		at, what = c.arrivals.next.At+c.way, 1
 	}
 	if len(c.handovers) > 0 && c.handovers[0].at < at {
 		at, what = c.handovers[0].at, 2
@@ -145,7 +145,7 @@ func (c *cluster) arrive() {
 		c.result.Refused++
 		c.source.Finished(c.now)
 	default:
-		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
+		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt, arrived: req.At + c.way}
 		c.enter(c.route(c.first, q), q)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
@@ -207,7 +207,7 @@ func (c *cluster) results(r *replica, begin, end unit.Seconds, gains, ending []*
 		case q.last > 0:
 			c.result.ITL.Add(float64(end-q.last), 1)
 		default:
-			q.First = end + c.extra
+			q.First = end + c.way
 		}
 		q.last = end
 	}
@@ -219,7 +219,7 @@ func (c *cluster) results(r *replica, begin, end unit.Seconds, gains, ending []*
 			heap.Push(&c.handovers, handover{at, q})
 			continue
 		}
-		q.Last = end + c.extra
+		q.Last = end + c.way
 		c.result.answered(&q.Record, c.options)
 		c.source.Finished(q.Last)
 	}

@@ -35,7 +35,7 @@ func TestOneRequest(t *testing.T) {
 	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
 	r := simulate(t, s, poisson(1, 1000, 50, 1), Options{})
 	p := s.Predictor
-	ttft := p.StepTime(1, 1000, 0, 1)
+	ttft := p.StepTime(1, 1000, 0, 1) + p.RequestTime()
 	casetest.Near(t, "TTFT", unit.Seconds(r.TTFT.Mean()), ttft, 1e-9)
 	var decode unit.Seconds
 	for past := 1000.0; past < 1049; past++ {

@@ -437,7 +437,7 @@ func (f *flow) open(rate float64) *Steady {
 		ttft += w * f.first(&p, rate, c, square, busy)
 		st.Utilization += w * busy
 	}
-	st.TTFT = unit.Seconds(ttft + st.Waiting/rate)
+	st.TTFT = unit.Seconds(ttft+st.Waiting/rate) + f.server.Predictor.RequestTime()
 	st.Running = running
 	if f.steps > 0 {
 		st.TPOT = unit.Seconds(running / rate / max(f.gen-1, 1))
@@ -471,6 +471,7 @@ func (f *flow) closed(clients float64) *Steady {
 	st := &Steady{Utilization: 1}
 	others := clients - 1
 	rate, first, decode := 0.0, 0.0, 1.0
+	way := float64(f.server.Predictor.RequestTime())
 	var energy float64
 	for range 500 {
 		share := decode / (first + decode) // of its time that a request decodes
@@ -483,11 +484,11 @@ func (f *flow) closed(clients float64) *Steady {
 			continue
 		}
 		energy = (1-math.Pow(1-share, clients))*e/c + rate/clients*float64(p.extra[0].Energy)
-		own := float64(p.decode.Time)
+		own := way + float64(p.decode.Time)
 		if p.apart {
-			own = 0
+			own = way
 		}
-		own += (1 - math.Pow(1-share, others)) * c
+		own += (1 - math.Pow(1-share, others)) * f.rest(way, c)
 		own += p.joined(theirs * c)
 		waits := max(clients-float64(f.most)-rate*own, 0)
 		cycle := f.steps*c + own
@@ -503,6 +504,17 @@ func (f *flow) closed(clients float64) *Steady {
 	st.Energy = unit.Joules(energy / rate)
 	st.Waiting = clients - st.Running
 	return st
+}
+
+// rest is what is left of the steps of length c that a request of a closed loop waits for:
+// the one that runs when it comes, so long after the step that brought the last answer, and with
+// asynchronous scheduling the next one, which was formed before.
+func (f *flow) rest(way, c float64) float64 {
+	left := c - math.Mod(way, c)
+	if f.server.Scheduler.Async && way > 0 {
+		left += c
+	}
+	return left
 }
 
 // near is the piece of a number of sequences that need not be whole.

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -71,7 +72,7 @@ func (a *app) server(ctx context.Context, s *service, ans *answer) (*serving.Ser
 	if err != nil {
 		return nil, usageError{err}
 	}
-	rules, err := s.rules(ans.q.engine, ans.gpu)
+	rules, err := s.rules(ans.Machine.Engine.Profile().Name, ans.gpu)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -176,7 +177,7 @@ func (a *app) draft(ctx context.Context, name string, ans *answer) (*analytic.Pr
 		return nil, err
 	}
 	c := ans.Case
-	c.Model, c.Scheme = m, analytic.StoredScheme(m).For(ans.gpu)
+	c.Model, c.Scheme = m, models.StoredScheme(m).For(ans.gpu)
 	c.Parallel.EP = 1
 	p, err := analytic.NewPredictor(&c)
 	if err != nil {

@@ -66,7 +66,6 @@ func (a *app) simulate() *cobra.Command {
 	s.flagsOfServer(cmd)
 	s.machineFlags(cmd)
 	f := cmd.Flags()
-	f.Lookup("engine").DefValue, s.engine = "vllm", "vllm"
 	s.output.flags(cmd)
 	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
@@ -305,7 +304,7 @@ func (s *simulation) checkChart() error {
 // writeSimulation writes the result, and the chart if -o names a picture: the result then
 // goes to standard output.
 func (a *app) writeSimulation(s *simulation, v *view.Simulation) error {
-	r := result{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
+	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
 	kind := s.output.picture()
 	if kind == "" {
 		return s.output.write(a, r)
