@@ -24,13 +24,14 @@ type question struct {
 
 	top     int
 	verbose bool
+	load    *steadyLoad // nil where no load can be asked for
 	output  output
 	given   func(flag string) bool
 }
 
 // estimate is the command that predicts.
 func (a *app) estimate() *cobra.Command {
-	q := &question{}
+	q := &question{load: &steadyLoad{}}
 	cmd := &cobra.Command{
 		Use:   "estimate --model MODEL --gpu GPU",
 		Short: "Predict time, memory, energy and cost",
@@ -49,6 +50,7 @@ func (a *app) estimate() *cobra.Command {
 	}
 	q.modelFlags(cmd)
 	q.splitFlags(cmd)
+	q.load.flags(cmd)
 	q.machineFlags(cmd)
 	q.output.flags(cmd)
 	f := cmd.Flags()
@@ -125,6 +127,9 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 	}
 	ans, err := a.answer(ctx, q)
 	if err != nil {
+		return err
+	}
+	if err := a.steady(ctx, q, ans); err != nil {
 		return err
 	}
 	if q.verbose {
