@@ -45,10 +45,10 @@ func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
 
 // Quantile is the value below which a share of the values lie.
 func (s *Sketch) Quantile(share float64) float64 {
-	rank := share * float64(s.N-1)
+	rank := max(share*float64(s.N), 1)
 	seen := 0.0
 	for i, n := range s.counts {
-		if seen += float64(n); seen > rank {
+		if seen += float64(n); seen >= rank {
 			return math.Exp((float64(s.base+i) + 0.5) * width)
 		}
 	}

@@ -182,6 +182,9 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
+	if s.Prefillers > 0 {
+		return nil, fmt.Errorf("%d replicas that prefill: their steady state has no closed form; simulate it", s.Prefillers)
+	}
 	if err := prompt.check("prompt"); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,11 @@ func (a *app) steady(ctx context.Context, q *question, ans *answer) error {
 	case q.given("chunk"):
 		return usage("--chunk: under a load steps have --max-num-batched-tokens")
 	}
+	for _, name := range []string{"routing", "kv-offload", "preemption", "watermark", "no-prefix-cache", "prefill-replicas", "kv-link"} {
+		if q.given(name) {
+			return usage("--%s has no closed form: llmprof simulate takes it", name)
+		}
+	}
 	server, err := a.server(ctx, &l.service, ans)
 	if err != nil {
 		return err

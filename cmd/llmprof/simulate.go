@@ -53,8 +53,8 @@ func (a *app) simulate() *cobra.Command {
 			"ServeGen's, CSV or JSONL of time, prompt and generated tokens, the results of llmprof measure\n" +
 			"--engine openai, and those of vllm bench serve --save-result --save-detailed.",
 		Example: "  llmprof simulate --model llama3.1-8b --gpu h200 --rate 10\n" +
-			"  llmprof simulate --model llama3.1-8b --gpu h200 --rate 1,2,4,8,16,32 --slo ttft=500ms,tpot=30ms -o curve.svg\n" +
-			"  llmprof simulate --model qwen3-32b --gpu h100 --tp 2 --trace AzureLLMInferenceTrace_conv.csv --format json",
+			"  llmprof simulate --model llama3.1-8b --gpu h200 --rate 1,2,4,8,16,32 --slo ttft=500ms -o curve.svg\n" +
+			"  llmprof simulate --model qwen3-32b --gpu h100 --tp 2 --concurrency 32 --prompt-len 512..4096",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.given = cmd.Flags().Changed
@@ -121,6 +121,10 @@ func (s *simulation) points() ([]serving.Load, error) {
 		return nil, usage("which load? Give one of --rate, --concurrency and --trace, as in --rate 10")
 	case s.trace != "" && (s.given("prompt-len") || s.given("gen-len") || s.given("arrival") || s.given("burstiness") || s.given("ramp-from")):
 		return nil, usage("--trace has its own lengths and arrivals: leave out --prompt-len, --gen-len, --arrival, --burstiness and --ramp-from")
+	case s.trace == "" && (s.given("kv-offload") || s.given("no-prefix-cache")):
+		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, or --prefix-hit-rate")
+	case s.given("routing") && s.parallel.DP < 2:
+		return nil, usage("--routing: one replica needs none; give --dp")
 	case s.trace == "" && s.given("speed"):
 		return nil, usage("--speed is of a --trace")
 	case s.given("burstiness") && s.arrival != "gamma":

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,22 +15,23 @@ import (
 
 // validateServers is the command that scores simulations of real servers.
 func (a *app) validateServers() *cobra.Command {
-	o := &output{}
+	o, gpu := &output{}, ""
 	cmd := &cobra.Command{
 		Use:   "servers",
 		Short: "Compare simulations of servers under load with what was measured",
 		Long: "Simulate the servers whose runs come with the program, request by request, and compare TTFT, TPOT,\n" +
 			"E2E and throughput. No constant is fitted on them. The error is predicted over observed, less 1.",
-		Example: "  llmprof validate servers\n  llmprof validate servers -o servers.svg",
+		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runValidateServers(cmd.Context(), o) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runValidateServers(cmd.Context(), o, gpu) },
 	}
 	o.flags(cmd)
-	cmd.Flags().Lookup("output").Usage = chartUsage
+	cmd.Flags().Lookup("output").Usage = chartUsage + " of one GPU"
+	cmd.Flags().StringVarP(&gpu, "gpu", "g", "", "only servers on this `GPU`, as h200")
 	return cmd
 }
 
-func (a *app) runValidateServers(ctx context.Context, o *output) error {
+func (a *app) runValidateServers(ctx context.Context, o *output, gpu string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -39,6 +41,9 @@ func (a *app) runValidateServers(ctx context.Context, o *output) error {
 	}
 	v := &view.Servers{}
 	for i := range runs {
+		if gpu != "" && !strings.EqualFold(gpu, runs[i].GPU) {
+			continue
+		}
 		s, err := a.serverOf(ctx, &runs[i])
 		if err != nil {
 			return err
@@ -48,6 +53,9 @@ func (a *app) runValidateServers(ctx context.Context, o *output) error {
 			return err
 		}
 		v.All = append(v.All, scored)
+	}
+	if len(v.All) == 0 {
+		return usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000", gpu)
 	}
 	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
 	kind := o.picture()

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ type serverGroup struct {
 }
 
 func (s *Servers) groups() []serverGroup {
-	groups := []serverGroup{{name: "median, H200 and H100"}, {name: "median, logs of others"}}
+	groups := []serverGroup{{name: "median, this project's runs"}, {name: "median, logs of others"}}
 	for _, x := range s.All {
 		i := 0
 		if x.Run.Load() == "log" {
@@ -65,7 +64,7 @@ func (s *Servers) groups() []serverGroup {
 		}
 		groups[i].all = append(groups[i].all, x)
 	}
-	return groups
+	return slices.DeleteFunc(groups, func(g serverGroup) bool { return len(g.all) == 0 })
 }
 
 // Table is the comparison for spreadsheets, a row a figure.
@@ -152,18 +151,24 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		c.Loads = append(c.Loads, plots.Loaded{Load: x.Run.Load(), Throughput: of(x.Figure("requests_s")), TTFT: spread("ttft"), TPOT: spread("tpot")})
 	}
 	for _, x := range s.All {
-		if x.Run.Load() == "log" {
+		if x.Run.GPU != s.All[0].Run.GPU || x.Run.Load() == "log" {
 			continue
 		}
-		name := strings.ToUpper(x.Run.GPU)
+		name := "closed loop"
+		if x.Run.Rate > 0 {
+			name = "Poisson arrivals"
+		}
 		add(name+", measured", x, func(f *served.Figure) float64 { return f.Observed })
 		add(name+", simulated", x, func(f *served.Figure) float64 { return f.Predicted })
 	}
 	var list []plots.LoadCurve
 	for _, name := range order {
 		c := curves[name]
-		slices.SortFunc(c.Loads, func(a, b plots.Loaded) int { return cmp.Compare(a.Throughput, b.Throughput) })
 		list = append(list, *c)
 	}
-	return plots.UnderLoad("llama3.1-8b in bf16 · vLLM 0.25.1 · 1024 + 128 tokens (64 at one request at a time) · measured and simulated", plots.RequestsPerSecond, list)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("only logs of requests were made on %s: there is no rate to draw over; want h200 or h100", s.All[0].Run.GPU)
+	}
+	caption := "llama3.1-8b in bf16 on " + strings.ToUpper(s.All[0].Run.GPU) + " · vLLM 0.25.1 · 1024 + 128 tokens (64 at one request at a time)"
+	return plots.UnderLoad(caption, plots.RequestsPerSecond, list)
 }

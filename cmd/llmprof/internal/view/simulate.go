@@ -42,7 +42,7 @@ func (s *Simulation) Add(name string, l *serving.Load, r *serving.Result) {
 	if r.Interrupted {
 		warn("interrupted after %d requests", r.Completed)
 	}
-	if l == nil || l.Arrival.Kind == "closed" {
+	if l == nil || l.Arrival.Kind == "closed" || s.Server.Prefillers > 0 {
 		return
 	}
 	if _, err := s.Server.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
