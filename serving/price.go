@@ -119,6 +119,20 @@ func (b *batch) decode(windows []float64, past int) {
 	b.byWin[i].Past += float64(past)
 }
 
+// alike adds n sequences with the same context.
+func (b *batch) alike(windows []float64, n int, context float64) {
+	if n == 0 {
+		return
+	}
+	b.decode(windows, int(context))
+	b.decodes, b.past = n, float64(n)*context
+	for i := range b.byWin {
+		if g := &b.byWin[i]; g.Batch > 0 {
+			g.Batch, g.Past = float64(n), b.past
+		}
+	}
+}
+
 // chunk adds a part of a prompt; done says that it is the last.
 func (b *batch) chunk(fresh, past int, done bool) {
 	g := analytic.Group{Batch: 1, New: float64(fresh), Past: float64(past)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"llmprof/analytic"
 	"llmprof/unit"
@@ -121,7 +122,7 @@ func (p *piece) with(k float64) (time, energy float64) {
 		t, e := at(0)
 		return k * t, k * e
 	}
-	i := min(int(math.Log2(k)), knots-2)
+	i := min(bits.Len(uint(k))-1, knots-2)
 	low := float64(int(1) << i)
 	t0, e0 := at(i)
 	t1, e1 := at(i + 1)
@@ -145,7 +146,7 @@ func (p *piece) prompts(m float64) (mean, square, energy float64) {
 		mean += chance * t
 		square += chance * (t*t + k*p.spread)
 		energy += chance * e
-		if k > m && chance < 1e-7 {
+		if k > m && chance < 1e-6 {
 			break
 		}
 	}
@@ -274,9 +275,7 @@ func (f *flow) step(n, prompt, prompts int) (sum Cost) {
 	for first := true; first || left > 0; first = false {
 		var b batch
 		b.reset(len(f.prices.windows))
-		for range beside {
-			b.decode(f.prices.windows, int(f.context))
-		}
+		b.alike(f.prices.windows, beside, f.context)
 		take := min(left, room)
 		if done := fresh*prompts - left; take > 0 {
 			group := analytic.Group{Batch: 1, New: float64(take), Past: float64(prompt - fresh + done), Logits: 1}
@@ -317,7 +316,7 @@ func (p *piece) cycle(rate float64) (mean, square, energy float64) {
 	for i := 0; ; i++ {
 		time, times, energy = p.prompts(rate * c)
 		next := d + time
-		if math.Abs(next-c) < 1e-7*c {
+		if math.Abs(next-c) < 1e-6*c {
 			break
 		}
 		if i > 400 || rate*next > 1<<12 {
@@ -384,13 +383,13 @@ func (f *flow) weights(rate float64) []float64 {
 	return logs
 }
 
-// at is the piece of n sequences: worked out up to 16 and at steps of an eighth from there,
+// at is the piece of n sequences: worked out up to 8 and at steps of a quarter from there,
 // on a line between.
 func (f *flow) at(n int) piece {
-	if n <= 16 || n == f.most {
+	if n <= 8 || n == f.most {
 		return f.piece(n)
 	}
-	grid := 1 << (bitLen(n) - 4)
+	grid := 1 << (bits.Len(uint(n)) - 3)
 	low := n / grid * grid
 	high := min(low+grid, f.most)
 	if low == n || high <= low {
@@ -410,13 +409,6 @@ func (p piece) toward(b piece, x float64) piece {
 		q.extra[i] = line(p.extra[i], b.extra[i])
 	}
 	return q
-}
-
-func bitLen(n int) (bits int) {
-	for ; n > 0; n >>= 1 {
-		bits++
-	}
-	return bits
 }
 
 // open is the steady state of one replica at a rate.
@@ -578,7 +570,7 @@ func (f *flow) capacity() Capacity {
 	before, _ := p.with(1 << (knots - 2))
 	ceiling := (1 << (knots - 2)) / (last - before) // prompts a second where steps are full of them
 	low, high := 0.0, ceiling
-	for range 50 {
+	for range 24 {
 		if rate := (low + high) / 2; f.stable(rate) {
 			low = rate
 		} else {
