@@ -140,11 +140,10 @@ func (p *Predictor) Windows() []float64 {
 }
 
 // CacheRoom is the memory of one GPU that is left for the KV cache and the state of
-// sequences, where a step has at most tokens tokens of at most sequences sequences and
-// the engine uses a share of the memory.
-func (p *Predictor) CacheRoom(tokens, sequences int, share float64) unit.Bytes {
+// sequences, where a step has at most tokens tokens of at most sequences sequences.
+func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
 	used := p.footprint.fixed + p.footprint.reserve + p.alive(float64(tokens), float64(sequences))
-	return p.machine.GPU.Memory.Times(share) - used
+	return p.machine.GPU.Capacity().Times(p.machine.Utilization) - used
 }
 
 // SequenceBytes is what one GPU keeps of a sequence of context tokens.

@@ -22,11 +22,10 @@ const (
 // A Scheduler is how an engine forms its steps.
 type Scheduler struct {
 	Name      string
-	Budget    int     // most tokens of a step
-	Pass      int     // most tokens of one forward pass of a step, as llama.cpp's --ubatch-size; 0 for the budget
-	MaxSeqs   int     // most sequences that run
-	Block     int     // tokens of a KV block
-	Share     float64 // of the GPU's memory that the engine uses
+	Budget    int // most tokens of a step
+	Pass      int // most tokens of one forward pass of a step, as llama.cpp's --ubatch-size; 0 for the budget
+	MaxSeqs   int // most sequences that run
+	Block     int // tokens of a KV block
 	Admission Admission
 	Watermark float64 // share of the blocks that stay free when a request is admitted
 	Mixed     bool    // prompts and decodes share a step; else prompts go first, in steps of their own
@@ -67,7 +66,6 @@ func Defaults(name string, memory unit.Bytes) (Scheduler, error) {
 		return Scheduler{}, fmt.Errorf("no scheduler %.40q is known (known: %s)", name, strings.Join(SchedulerNames(), ", "))
 	}
 	s := schedulers[i]
-	s.Share = 1
 	if s.Name == "vllm" && memory >= largeMemory {
 		s.Budget, s.MaxSeqs = 8192, 1024
 	}
@@ -82,8 +80,6 @@ func (s *Scheduler) check() error {
 		return fmt.Errorf("at most %d sequences: want from 1 to %d", s.MaxSeqs, 1<<20)
 	case s.Block < 1 || s.Block > 1<<16:
 		return fmt.Errorf("KV blocks of %d tokens: want from 1 to %d", s.Block, 1<<16)
-	case !(s.Share > 0 && s.Share <= 1):
-		return fmt.Errorf("a share of %g of the memory: want above 0 and at most 1", s.Share)
 	case !(s.Watermark >= 0 && s.Watermark < 1):
 		return fmt.Errorf("a watermark of %g: want from 0 and below 1", s.Watermark)
 	}

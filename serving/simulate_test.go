@@ -169,8 +169,7 @@ func TestRefusals(t *testing.T) {
 		"at most 0":       func(s *Server) { s.Scheduler.Budget = 0 },
 		"longest":         func(s *Server) { s.Context = 100 },
 		"watermark":       func(s *Server) { s.Scheduler.Watermark = 1 },
-		"for a KV cache":  func(s *Server) { s.Scheduler.Share = 0.05 },
-		"share of 2":      func(s *Server) { s.Scheduler.Share = 2 },
+		"for a KV cache":  func(s *Server) { s.Scheduler.Budget = 1 << 25 },
 		"sequences: want": func(s *Server) { s.Scheduler.MaxSeqs = 0 },
 	} {
 		s := server(t, "llama3.1-8b", "h200", 1, "vllm")

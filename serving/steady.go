@@ -383,13 +383,13 @@ func (f *flow) weights(rate float64) []float64 {
 	return logs
 }
 
-// at is the piece of n sequences: worked out up to 8 and at steps of a quarter from there,
+// at is the piece of n sequences: worked out up to 16 and at steps of an eighth from there,
 // on a line between.
 func (f *flow) at(n int) piece {
-	if n <= 8 || n == f.most {
+	if n <= 16 || n == f.most {
 		return f.piece(n)
 	}
-	grid := 1 << (bits.Len(uint(n)) - 3)
+	grid := 1 << (bits.Len(uint(n)) - 4)
 	low := n / grid * grid
 	high := min(low+grid, f.most)
 	if low == n || high <= low {

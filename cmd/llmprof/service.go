@@ -18,10 +18,8 @@ import (
 // A service is a server as it is described on the command line.
 type service struct {
 	scheduler  string
-	budget     int
 	sequences  int
 	block      int
-	share      float64
 	watermark  float64
 	preemption string
 	noAsync    bool
@@ -44,10 +42,8 @@ type service struct {
 func (s *service) flagsOfServer(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.scheduler, "scheduler", "", "`policy`: "+strings.Join(serving.SchedulerNames(), ", ")+" (default: the engine's)")
-	f.IntVar(&s.budget, "max-num-batched-tokens", 0, "most `tokens` of a step (default: the scheduler's)")
 	f.IntVar(&s.sequences, "max-num-seqs", 0, "most `sequences` that run at once (default: the scheduler's)")
 	f.IntVar(&s.block, "block-size", 0, "`tokens` of a KV block (default: the scheduler's)")
-	f.Float64Var(&s.share, "memory-utilization", 0, "`share` of the memory that the engine uses (default: what its reserve leaves)")
 	f.IntVar(&s.cache, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
 	f.Float64Var(&s.watermark, "watermark", 0, "`share` of the KV blocks that admission leaves free (default: the scheduler's)")
 	f.StringVar(&s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: recompute or swap (default: recompute)")
@@ -72,7 +68,7 @@ func (a *app) server(ctx context.Context, s *service, ans *answer) (*serving.Ser
 	if err != nil {
 		return nil, usageError{err}
 	}
-	rules, err := s.rules(ans.Machine.Engine.Profile().Name, ans.gpu)
+	rules, err := s.rules(ans.Machine.Engine.Profile().Name, ans.gpu, ans.q.workload.Budget)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -99,12 +95,12 @@ func (a *app) server(ctx context.Context, s *service, ans *answer) (*serving.Ser
 }
 
 // rules are the scheduler's, as far as flags do not change them.
-func (s *service) rules(engine string, g *hardware.GPU) (serving.Scheduler, error) {
+func (s *service) rules(engine string, g *hardware.GPU, budget int) (serving.Scheduler, error) {
 	name := s.scheduler
 	if name == "" {
 		name = engine
 	}
-	r, err := serving.Defaults(name, g.Memory)
+	r, err := serving.Defaults(name, g.Capacity())
 	if err != nil {
 		if s.scheduler == "" {
 			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine vllm, or one of %s with --scheduler", engine, strings.Join(serving.SchedulerNames(), ", "))
@@ -114,13 +110,10 @@ func (s *service) rules(engine string, g *hardware.GPU) (serving.Scheduler, erro
 	for _, x := range []struct {
 		given int
 		to    *int
-	}{{s.budget, &r.Budget}, {s.sequences, &r.MaxSeqs}, {s.block, &r.Block}} {
+	}{{budget, &r.Budget}, {s.sequences, &r.MaxSeqs}, {s.block, &r.Block}} {
 		if x.given != 0 {
 			*x.to = x.given
 		}
-	}
-	if s.share != 0 {
-		r.Share = s.share
 	}
 	if s.watermark != 0 {
 		r.Watermark = s.watermark
