@@ -25,13 +25,14 @@ type question struct {
 
 	top     int
 	verbose bool
+	load    *steadyLoad // nil where no load can be asked for
 	output  output
 	given   func(flag string) bool
 }
 
 // estimate is the command that predicts.
 func (a *app) estimate() *cobra.Command {
-	q := &question{}
+	q := &question{load: &steadyLoad{}}
 	cmd := &cobra.Command{
 		Use:   "estimate --model MODEL --gpu GPU",
 		Short: "Predict time, memory, energy and cost",
@@ -50,6 +51,7 @@ func (a *app) estimate() *cobra.Command {
 	}
 	q.modelFlags(cmd)
 	q.splitFlags(cmd)
+	q.load.flags(cmd)
 	q.machineFlags(cmd)
 	q.output.flags(cmd)
 	f := cmd.Flags()
@@ -63,8 +65,7 @@ func (a *app) estimate() *cobra.Command {
 // modelFlags are about the model and what it is asked to do.
 func (q *question) modelFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&q.model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
-	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
+	q.nameFlags(cmd)
 	f.IntVarP(&q.workload.Batch, "batch", "b", 1, "`sequences` that run together, in each replica")
 	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
@@ -72,11 +73,24 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.IntVar(&q.workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a prefill step, all sequences (default: the engine's)")
 	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
 	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
+	q.formatFlags(cmd)
+}
+
+// nameFlags name the model and the GPU.
+func (q *question) nameFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&q.model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
+	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+}
+
+// formatFlags are the number formats of weights, activations and cache.
+func (q *question) formatFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8, w4a16-g128 or q4_k_m (default: the checkpoint's)")
 	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("weights", words(append(models.SchemeNames(), models.Mixes()...)...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
@@ -117,6 +131,9 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 	}
 	ans, err := a.answer(ctx, q)
 	if err != nil {
+		return err
+	}
+	if err := a.steady(ctx, q, ans); err != nil {
 		return err
 	}
 	if q.verbose {

@@ -58,6 +58,25 @@ func flagCases() map[string]struct {
 		"top":                    {"", "--top=3", ""},
 		"verbose":                {"", "--verbose", ""},
 		"help":                   {"", "--help", ""},
+		// Flags of a server under load do not go with --batch: serving's TestEveryOptionCounts and simulate.txtar hold them.
+		"rate":                {},
+		"concurrency":         {},
+		"scheduler":           {},
+		"max-num-seqs":        {},
+		"block-size":          {},
+		"kv-cache-tokens":     {},
+		"watermark":           {},
+		"preemption":          {},
+		"no-async-scheduling": {},
+		"prefix-hit-rate":     {},
+		"no-prefix-cache":     {},
+		"kv-offload":          {},
+		"speculative-tokens":  {},
+		"acceptance":          {},
+		"draft-model":         {},
+		"routing":             {},
+		"prefill-replicas":    {},
+		"kv-link":             {},
 	}
 }
 

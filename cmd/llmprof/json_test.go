@@ -145,3 +145,22 @@ func TestCheckSchema(t *testing.T) {
 	}
 	checkSchema(t, schema(t, "models-check.v1.json"), got.stdout)
 }
+
+// TestServingSchemas holds the documents of servers under load to their schemas.
+func TestServingSchemas(t *testing.T) {
+	for _, x := range []struct{ schema, line string }{
+		{"simulate.v1.json", "simulate --model llama3.1-8b --gpu h200 --rate 2,8 --requests 50"},
+		{"simulate.v1.json", "simulate --model deepseek-v3 --gpu h200 --tp 8 --concurrency 4 --requests 20 --gen-len 1 --speculative-tokens 2 --acceptance 0.8"},
+		{"simulate.v1.json", "simulate --model qwen3-30b-a3b --gpu h100 --dp 2 --routing least-loaded --prefill-replicas 1 --rate 3 --requests 50 --scheduler sglang"},
+		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --rate 5"},
+		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --concurrency 4"},
+		{"validate-servers.v1.json", "validate servers --gpu h200"},
+	} {
+		got := try(t, append(strings.Fields(x.line), "--format", "json")...)
+		if got.code != 0 {
+			t.Errorf("%s: %s", x.line, got.stderr)
+			continue
+		}
+		checkSchema(t, schema(t, x.schema), got.stdout)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,10 +39,11 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 99"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.estimate(), a.report(), a.graph(), a.plot(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
+	root.AddCommand(a.estimate(), a.simulate(), a.report(), a.graph(), a.plot(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
 	root.AddCommand(a.measure(), a.runCommand(a.measurer), a.config(), a.aggregate(), a.results(), a.validate(), a.engineNative(), a.calibrate())
 	return root
 }

@@ -91,7 +91,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	f.SortFlags = false
-	cmd.AddCommand(a.validateReduce())
+	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }
 

@@ -13,5 +13,6 @@ type Estimate struct {
 	GPUName      string // as the user gave it
 	SchemeReason string // why these formats were taken
 	PriceSource  string // empty where no price is known
+	Load         *Load  // nil unless the steady state under one was asked for
 	Top          int    // only so many operators of each phase are shown, the longest; 0 for all
 }

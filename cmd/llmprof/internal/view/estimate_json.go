@@ -34,6 +34,7 @@ type EstimateDocument struct {
 	Power       powerJSON       `json:"power_w"`
 	Cost        *costJSON       `json:"cost_usd"`
 	Count       countJSON       `json:"flops_count"`
+	Load        *loadJSON       `json:"load,omitempty"`
 	Warnings    []string        `json:"warnings"`
 }
 

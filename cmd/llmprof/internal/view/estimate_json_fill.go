@@ -34,6 +34,7 @@ func (e *Estimate) Document() *EstimateDocument {
 		Throughput: throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate},
 		MFU:        e.MFU,
 		Count:      countJSON{e.Count.Method, e.Count.Confidence, e.Count.Reason},
+		Load:       e.Load.document(),
 		Warnings:   append([]string{}, e.Warnings...),
 	}
 	p := &e.Parallel

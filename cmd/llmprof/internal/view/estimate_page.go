@@ -17,6 +17,9 @@ func (e *Estimate) Page() *render.Document {
 	d := &render.Document{Title: e.title(), Blocks: []render.Block{
 		e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits(), e.prefillTable(),
 	}}
+	if e.Load != nil {
+		d.Blocks = slices.Insert(d.Blocks, 1, e.Load.block())
+	}
 	if e.Tokens > 0 {
 		d.Blocks = append(d.Blocks, e.decodeTable())
 	}

@@ -1,0 +1,174 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots"
+	"llmprof/validate/served"
+)
+
+// Servers are simulations of real servers beside what was measured.
+type Servers struct{ All []*served.Scored }
+
+// serverFigures are the figures of the page.
+var serverFigures = []string{"ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_p50", "e2e_p99", "requests_s"}
+
+// Page is the comparison for people.
+func (s *Servers) Page() *render.Document {
+	t := render.Table{Title: "Error in %", Columns: []render.Column{{Title: "server", Left: true}, {Title: "load", Left: true}}}
+	for _, name := range serverFigures {
+		t.Columns = append(t.Columns, render.Column{Title: strings.ReplaceAll(strings.Replace(name, "requests_s", "requests/s", 1), "_", " ")})
+	}
+	row := func(kind render.RowKind, name, load string, of func(string) string) {
+		cells := []any{name, load}
+		for _, f := range serverFigures {
+			cells = append(cells, of(f))
+		}
+		t.Rows = append(t.Rows, render.Row{Kind: kind, Cells: cells})
+	}
+	for _, x := range s.All {
+		row(render.Plain, x.Run.Model+" on "+split(x.Run), x.Run.Load(), func(f string) string { return fmt.Sprintf("%+.1f", 100*x.Figure(f).Error()) })
+	}
+	for _, g := range s.groups() {
+		row(render.Total, g.name, "", func(f string) string { return fmt.Sprintf("%.1f", 100*served.Median(g.all, f)) })
+	}
+	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
+		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
+		"vLLM 0.25.1 on an H200 and an H100 was measured for this project (experiments/h200-vllm); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
+	}}}}
+}
+
+// split is the GPUs of a run.
+func split(r *served.Run) string {
+	if n := r.TP * r.DP; n > 1 {
+		return fmt.Sprintf("%d × %s", n, r.GPU)
+	}
+	return r.GPU
+}
+
+// A serverGroup is runs that are summed up together.
+type serverGroup struct {
+	name string
+	all  []*served.Scored
+}
+
+func (s *Servers) groups() []serverGroup {
+	groups := []serverGroup{{name: "median, this project's runs"}, {name: "median, logs of others"}}
+	for _, x := range s.All {
+		i := 0
+		if x.Run.Load() == "log" {
+			i = 1
+		}
+		groups[i].all = append(groups[i].all, x)
+	}
+	return slices.DeleteFunc(groups, func(g serverGroup) bool { return len(g.all) == 0 })
+}
+
+// Table is the comparison for spreadsheets, a row a figure.
+func (s *Servers) Table() *render.Table {
+	t := &render.Table{}
+	for _, key := range []string{"model", "gpu", "tp", "dp", "load", "figure", "observed", "predicted", "error", "source", "licence"} {
+		t.Columns = append(t.Columns, render.Column{Key: key})
+	}
+	for _, x := range s.All {
+		for i := range x.Figures {
+			f := &x.Figures[i]
+			t.Rows = append(t.Rows, render.Row{Cells: []any{
+				x.Run.Model, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), f.Name, f.Observed, f.Predicted, f.Error(), x.Run.Source, x.Run.Licence,
+			}})
+		}
+	}
+	return t
+}
+
+// A ServersDocument is the comparison as JSON.
+type ServersDocument struct {
+	Schema string         `json:"schema"`
+	Runs   []serverRun    `json:"runs"`
+	Median []serverMedian `json:"median_error"`
+}
+
+type serverRun struct {
+	Model   string                `json:"model"`
+	GPU     string                `json:"gpu"`
+	TP      int                   `json:"tp"`
+	DP      int                   `json:"dp"`
+	Load    string                `json:"load"`
+	Source  string                `json:"source"`
+	Licence string                `json:"licence"`
+	Figures map[string]serverPair `json:"figures"`
+}
+
+type serverPair struct {
+	Observed  float64 `json:"observed"`
+	Predicted float64 `json:"predicted"`
+	Error     float64 `json:"error"`
+}
+
+type serverMedian struct {
+	Group  string             `json:"group"`
+	Errors map[string]float64 `json:"errors"`
+}
+
+// Document is the comparison for programs.
+func (s *Servers) Document() *ServersDocument {
+	d := &ServersDocument{Schema: "llmprof.validate-servers/v1"}
+	for _, x := range s.All {
+		r := serverRun{x.Run.Model, x.Run.GPU, x.Run.TP, x.Run.DP, x.Run.Load(), x.Run.Source, x.Run.Licence, map[string]serverPair{}}
+		for i := range x.Figures {
+			f := &x.Figures[i]
+			r.Figures[f.Name] = serverPair{f.Observed, f.Predicted, f.Error()}
+		}
+		d.Runs = append(d.Runs, r)
+	}
+	for _, g := range s.groups() {
+		m := serverMedian{g.name, map[string]float64{}}
+		for i := range s.All[0].Figures {
+			name := s.All[0].Figures[i].Name
+			m.Errors[name] = served.Median(g.all, name)
+		}
+		d.Median = append(d.Median, m)
+	}
+	return d
+}
+
+// Chart draws predicted and observed percentiles over throughput.
+func (s *Servers) Chart() (*plots.Figure, error) {
+	curves := map[string]*plots.LoadCurve{}
+	var order []string
+	add := func(name string, x *served.Scored, of func(*served.Figure) float64) {
+		c := curves[name]
+		if c == nil {
+			c = &plots.LoadCurve{Name: name}
+			curves[name], order = c, append(order, name)
+		}
+		spread := func(f string) plots.Spread {
+			return plots.Spread{Median: of(x.Figure(f + "_p50")), P99: of(x.Figure(f + "_p99"))}
+		}
+		c.Loads = append(c.Loads, plots.Loaded{Load: x.Run.Load(), Throughput: of(x.Figure("requests_s")), TTFT: spread("ttft"), TPOT: spread("tpot")})
+	}
+	for _, x := range s.All {
+		if x.Run.GPU != s.All[0].Run.GPU || x.Run.Load() == "log" {
+			continue
+		}
+		name := "closed loop"
+		if x.Run.Rate > 0 {
+			name = "Poisson arrivals"
+		}
+		add(name+", measured", x, func(f *served.Figure) float64 { return f.Observed })
+		add(name+", simulated", x, func(f *served.Figure) float64 { return f.Predicted })
+	}
+	var list []plots.LoadCurve
+	for _, name := range order {
+		c := curves[name]
+		list = append(list, *c)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("only logs of requests were made on %s: there is no rate to draw over; want h200 or h100", s.All[0].Run.GPU)
+	}
+	caption := "llama3.1-8b in bf16 on " + strings.ToUpper(s.All[0].Run.GPU) + " · vLLM 0.25.1 · 1024 + 128 tokens (64 at one request at a time)"
+	return plots.UnderLoad(caption, plots.RequestsPerSecond, list)
+}

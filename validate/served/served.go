@@ -1,0 +1,265 @@
+// Package served has runs of real servers under load, and scores simulations of them.
+package served
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"llmprof/serving"
+	"llmprof/unit"
+)
+
+// A Run is a server under one load, request by request.
+type Run struct {
+	Name        string
+	Model, GPU  string
+	TP, DP, EP  int
+	Budget      int // most tokens of a step
+	Sequences   int // most that run at once
+	CacheTokens int // that the KV cache holds, as the engine logged it; 0 if it was not recorded
+	Concurrency int // clients of a closed loop; 0 where requests came at times of their own
+	Rate        float64
+	Source      string
+	Licence     string
+	Requests    []Request
+}
+
+// A Request is what was observed of one.
+type Request struct {
+	At          unit.Seconds
+	Prompt, Gen int
+	TTFT, E2E   unit.Seconds
+}
+
+//go:embed data/*.csv
+var data embed.FS
+
+// Runs are those that come with the program.
+func Runs() ([]Run, error) {
+	var runs []Run
+	err := rows("servers.csv", 13, func(f []string) error {
+		r := Run{Name: f[0], Model: f[1], GPU: f[2], Source: f[11], Licence: f[12]}
+		for i, to := range []*int{&r.TP, &r.DP, &r.EP, &r.Budget, &r.Sequences, &r.CacheTokens, &r.Concurrency} {
+			if f[3+i] == "" {
+				continue
+			}
+			var err error
+			if *to, err = strconv.Atoi(f[3+i]); err != nil {
+				return err
+			}
+		}
+		if f[10] != "" {
+			var err error
+			if r.Rate, err = strconv.ParseFloat(f[10], 64); err != nil {
+				return err
+			}
+		}
+		runs = append(runs, r)
+		return nil
+	})
+	for i := range runs {
+		if err == nil {
+			err = runs[i].read()
+		}
+	}
+	return runs, err
+}
+
+// read reads the requests of a run.
+func (r *Run) read() error {
+	return rows(r.Name, 5, func(f []string) error {
+		var v [5]float64
+		for i := range v {
+			var err error
+			if v[i], err = strconv.ParseFloat(f[i], 64); err != nil {
+				return err
+			}
+		}
+		r.Requests = append(r.Requests, Request{unit.Seconds(v[0]), int(v[1]), int(v[2]), unit.Seconds(v[3]), unit.Seconds(v[4])})
+		return nil
+	})
+}
+
+// rows reads the rows of a table below its header.
+func rows(name string, columns int, each func([]string) error) error {
+	f, err := data.Open("data/" + name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c := csv.NewReader(f)
+	c.FieldsPerRecord = columns
+	for line := 1; ; line++ {
+		fields, err := c.Read()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		case line == 1:
+			continue
+		}
+		if err := each(fields); err != nil {
+			return fmt.Errorf("%s, line %d: %w", name, line, err)
+		}
+	}
+}
+
+// Load is a short name of the load.
+func (r *Run) Load() string {
+	switch {
+	case r.Concurrency > 0:
+		return fmt.Sprint(r.Concurrency)
+	case r.Rate > 0:
+		return fmt.Sprintf("%g/s", r.Rate)
+	}
+	return "log"
+}
+
+// Apply sets what is known of the server.
+func (r *Run) Apply(s *serving.Server) {
+	s.Scheduler.Budget, s.Scheduler.MaxSeqs = r.Budget, r.Sequences
+	if r.CacheTokens > 0 {
+		s.CacheTokens = r.CacheTokens
+	}
+	s.Replicas = r.DP
+	if r.DP > 1 {
+		s.Routing = "least-loaded"
+	}
+}
+
+// source is the load again: the clients of a closed loop, or the requests at their times.
+func (r *Run) source() (serving.Source, error) {
+	if r.Concurrency == 0 {
+		return &replayed{left: r.Requests}, nil
+	}
+	l := serving.Load{
+		Arrival: serving.Arrival{Kind: "closed", Concurrency: r.Concurrency}, Requests: len(r.Requests),
+		Prompt: serving.Fixed(r.Requests[0].Prompt), Gen: serving.Fixed(r.Requests[0].Gen),
+	}
+	return l.Source()
+}
+
+// replayed is the requests of a run.
+type replayed struct{ left []Request }
+
+// Next is the next request.
+func (p *replayed) Next() (serving.Request, bool) {
+	if len(p.left) == 0 {
+		return serving.Request{}, false
+	}
+	q := p.left[0]
+	p.left = p.left[1:]
+	return serving.Request{At: q.At, Prompt: q.Prompt, Gen: q.Gen}, true
+}
+
+// Finished is nothing to requests that come at their times.
+func (p *replayed) Finished(unit.Seconds) {}
+
+// Err is nil.
+func (p *replayed) Err() error { return nil }
+
+// A Figure is one figure of a run, observed and predicted.
+type Figure struct {
+	Name                string // "ttft", "tpot", "e2e" with "mean", "p50", "p90" or "p99", or "requests_s"
+	Observed, Predicted float64
+}
+
+// Error is predicted over observed, less 1.
+func (f *Figure) Error() float64 { return f.Predicted/f.Observed - 1 }
+
+// A Scored is a run with its figures.
+type Scored struct {
+	Run     *Run
+	Figures []Figure
+}
+
+// Figure is the one of a name.
+func (s *Scored) Figure(name string) *Figure {
+	i := slices.IndexFunc(s.Figures, func(f Figure) bool { return f.Name == name })
+	return &s.Figures[i]
+}
+
+// quantiles of a time that are scored; below 0 is the mean.
+var quantiles = []struct {
+	name  string
+	share float64
+}{{"mean", -1}, {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}}
+
+// Score simulates a run on a server, to which Apply was given.
+func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
+	source, err := r.source()
+	if err != nil {
+		return nil, err
+	}
+	var predicted [3][]float64
+	var end unit.Seconds
+	_, err = serving.Simulate(ctx, s, source, serving.Options{Each: func(q *serving.Record) {
+		add(&predicted, q.TTFT(), q.E2E(), q.Request.Gen)
+		end = max(end, q.Last)
+	}})
+	if err == nil && len(predicted[0]) != len(r.Requests) {
+		err = fmt.Errorf("%d of %d requests were answered", len(predicted[0]), len(r.Requests))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Name, err)
+	}
+	var observed [3][]float64
+	var last unit.Seconds
+	for _, q := range r.Requests {
+		add(&observed, q.TTFT, q.E2E, q.Gen)
+		last = max(last, q.At+q.E2E)
+	}
+	scored := &Scored{Run: r}
+	for i, name := range []string{"ttft", "tpot", "e2e"} {
+		slices.Sort(predicted[i])
+		slices.Sort(observed[i])
+		for _, q := range quantiles {
+			scored.Figures = append(scored.Figures, Figure{name + "_" + q.name, at(observed[i], q.share), at(predicted[i], q.share)})
+		}
+	}
+	n := float64(len(r.Requests))
+	scored.Figures = append(scored.Figures, Figure{"requests_s", n / float64(last), n / float64(end)})
+	return scored, nil
+}
+
+// add adds the times of a request.
+func add(to *[3][]float64, ttft, e2e unit.Seconds, gen int) {
+	to[0] = append(to[0], float64(ttft))
+	if gen > 1 {
+		to[1] = append(to[1], float64(e2e-ttft)/float64(gen-1))
+	}
+	to[2] = append(to[2], float64(e2e))
+}
+
+// at is a quantile of sorted values, or their mean.
+func at(sorted []float64, share float64) float64 {
+	if share < 0 {
+		sum := 0.0
+		for _, v := range sorted {
+			sum += v
+		}
+		return sum / float64(len(sorted))
+	}
+	rank := share * float64(len(sorted)-1)
+	low := int(rank)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (rank-float64(low))*(sorted[high]-sorted[low])
+}
+
+// Median is the median of the absolute errors of a figure over runs.
+func Median(all []*Scored, name string) float64 {
+	var off []float64
+	for _, s := range all {
+		e := s.Figure(name).Error()
+		off = append(off, max(e, -e))
+	}
+	slices.SortFunc(off, cmp.Compare[float64])
+	return at(off, 0.5)
+}
