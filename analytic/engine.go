@@ -25,6 +25,8 @@ type Profile struct {
 	Graph     bool                        // decode steps are one CUDA graph, so that their launches take the host no time
 	Reserve   unit.Bytes                  // memory that it holds besides weights, cache and activations
 
+	FixedCache bool // its kernels depend on Step.Cache
+
 	// Switches are the batch sizes up to which kernels for small batches decode. The
 	// kernels beyond are taken to be no faster than those at the limit: an engine whose
 	// were would switch earlier.

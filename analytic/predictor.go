@@ -113,6 +113,7 @@ func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see visit)
 		k := &l.Kernels[i]
 		c := p.machine.prices.Cost(&k.Kernel)
 		t.mark(sum.takes(k, &c, p.machine))
+		t.terms |= c.Constants
 		if see != nil {
 			costs = append(costs, c)
 		}
@@ -146,6 +147,7 @@ func (p *Predictor) step(s *Step) total {
 		small := *s
 		small.Batch = limit
 		u := p.walk(&small, nil)
+		t.terms |= u.terms
 		t.raise(&t.timing, &u.timing, limit)
 		for i := range t.stage {
 			t.raise(&t.stage[i], &u.stage[i], limit)
@@ -208,6 +210,7 @@ const maxSteps = 20000
 type run struct {
 	p      *Predictor
 	budget int // steps it may still price before the rest is taken as linear
+	first  *firstStep
 }
 
 // sum sums count steps like s, each Past further by stride than the one before.
@@ -215,7 +218,7 @@ type run struct {
 // fills or a bound changes; a run that agrees at both ends is the mean of the
 // two, any other is halved.
 func (r *run) sum(s Step, stride, count float64) (all total) {
-	first := r.p.step(&s)
+	first := r.begin(&s)
 	if count == 1 {
 		return first
 	}
@@ -224,6 +227,28 @@ func (r *run) sum(s Step, stride, count float64) (all total) {
 	last := r.p.step(&end)
 	r.between(&all, s, stride, count, &first, &last)
 	return all
+}
+
+// A firstStep is the first decode step of the run before, which runs that differ in
+// their length alone share.
+type firstStep struct {
+	step  Step
+	total total
+}
+
+// begin prices the first step of a run.
+func (r *run) begin(s *Step) total {
+	if r.first == nil || !s.Decode() {
+		return r.p.step(s)
+	}
+	key := *s
+	if !r.p.machine.Engine.Profile().FixedCache {
+		key.Cache = 0
+	}
+	if r.first.step != key {
+		r.first.step, r.first.total = key, r.p.step(s)
+	}
+	return r.first.total
 }
 
 func (r *run) between(all *total, s Step, stride, count float64, first, last *total) {

@@ -174,15 +174,22 @@ func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
 
 // A Cost is a kernel on a machine, over all its occurrences in a step.
 type Cost struct {
-	Times // expected; they overlap
-	Class Class
-	Time  unit.Seconds
-	Bound Bound
+	Times     // expected; they overlap
+	Class     Class
+	Time      unit.Seconds
+	Bound     Bound
+	Constants uint64 // bit k for constant k, which a term has
 }
 
 // Cost prices a kernel.
 func (m *Machine) Cost(k *Kernel) (c Cost) {
-	c.Times, c.Class = m.Times(k), k.Class
+	c.Class = k.Class
+	terms := laws[k.Class].Terms(k, &m.Peaks)
+	for i := range terms.n {
+		x := &terms.list[i]
+		c.Times[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
+		c.Constants |= 1<<x.By | 1<<x.And
+	}
 	for r := range c.Times {
 		c.Times[r] = c.Times[r].Times(k.Count)
 	}
