@@ -88,17 +88,6 @@ func (a *Machines) move(cal hardware.Calibration) error {
 	return nil
 }
 
-// With is the machine of a, whose constants are others from here on. The intervals stay
-// those of the calibration.
-func (a *Machines) With(cal hardware.Calibration) (*Machine, error) {
-	m, err := NewMachine(a.Machine.GPU, cal, a.Machine.Engine)
-	if err != nil {
-		return nil, err
-	}
-	m.hostKnown = a.Machine.hostKnown
-	return m, nil
-}
-
 // Calibrated is the machine of a case on g by the constants of a calibration, or
 // by the defaults of the GPU's generation where there is none. The machine that
 // the case names, if any, is left out of account.

@@ -232,23 +232,24 @@ func (r *run) sum(s Step, stride, count float64) (all total) {
 // A firstStep is the first decode step of the run before, which runs that differ in
 // their length alone share.
 type firstStep struct {
-	step  Step
-	total total
+	batch, past, cache float64
+	total              total
 }
 
 // begin prices the first step of a run.
 func (r *run) begin(s *Step) total {
-	if r.first == nil || !s.Decode() {
+	f := r.first
+	if f == nil || !s.Decode() {
 		return r.p.step(s)
 	}
-	key := *s
-	if !r.p.machine.Engine.Profile().FixedCache {
-		key.Cache = 0
+	cache := 0.0
+	if r.p.machine.Engine.Profile().FixedCache {
+		cache = s.Cache
 	}
-	if r.first.step != key {
-		r.first.step, r.first.total = key, r.p.step(s)
+	if f.batch != s.Batch || f.past != s.Past || f.cache != cache {
+		*f = firstStep{s.Batch, s.Past, cache, r.p.step(s)}
 	}
-	return r.first.total
+	return f.total
 }
 
 func (r *run) between(all *total, s Step, stride, count float64, first, last *total) {

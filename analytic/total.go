@@ -114,7 +114,7 @@ func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
 			}
 		}
 	}
-	return uint64(c.Bound) | piece<<4
+	return piece
 }
 
 // pipeline turns a sum over steps of one micro-batch of m into the time of all of them

@@ -86,5 +86,5 @@ func (ans *answer) machine(engine analytic.Engine) (*analytic.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return analytic.NewMachine(ans.gpu, ans.q.eff.apply(m.Cal), m.Engine)
+	return m.With(ans.q.eff.apply(m.Cal))
 }
