@@ -29,7 +29,6 @@ type gridOrder struct {
 	keep   bool
 	shard  string
 	plot   string
-	quiet  bool
 }
 
 // sweep is the command that answers a grid of estimates.
