@@ -31,7 +31,7 @@ func (s *Step) attention(dst []Op, b *models.Block) []Op {
 // 2·d_k for the score, 2·d_v for the mixing, about 5 for the softmax.
 func (s *Step) attend(name string, heads, keyDim, valueDim, pairs float64) Op {
 	return Op{
-		Name: name, Type: Attend, Format: s.Scheme.Stream(),
+		Name: name, Type: Attend, Format: s.Scheme.Stream(), Decode: s.splitsKeys(),
 		Shape: roofline.Shape{M: s.Tokens(), K: heads * (keyDim + valueDim)},
 		Work: roofline.Work{
 			FLOPs:  unit.FLOPs(2 * heads * (keyDim + valueDim) * pairs),
@@ -177,7 +177,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 	pairs, upRows := s.Batch*s.pairs(a), t
 	up := 2 * rank * heads * float64(l.NopeDim+a.ValueDim) // of one token, W_UK and W_UV
 	op := s.attend("latent_attention", heads, row, rank, pairs)
-	if s.New > 1 {
+	if !s.splitsKeys() {
 		op = s.attend("latent_attention", heads, float64(a.KeyDim), float64(a.ValueDim), pairs)
 		upRows = s.Batch * (s.Past + s.New)
 	}
@@ -208,7 +208,7 @@ func (s *Step) indexer(dst []Op, a *models.Attention) []Op {
 	pairs := s.Batch * (s.New*s.Past + s.New*(s.New+1)/2)
 	flops := unit.FLOPs(2 * float64(x.Heads*x.Dim) * pairs)
 	return append(dst, Op{
-		Name: "indexer", Type: Index, Format: s.Dense.Act, Model: flops,
+		Name: "indexer", Type: Index, Format: s.Dense.Act, Model: flops, Decode: s.splitsKeys(),
 		Shape: roofline.Shape{M: s.Tokens(), K: float64(x.Heads * x.Dim)},
 		Work: roofline.Work{
 			FLOPs: flops, Vector: unit.FLOPs(3 * float64(x.Heads) * pairs),

@@ -92,3 +92,10 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 	chip := base.matrix*float64(t.compute)/x + float64(t.draw.chip)
 	return float64(t.expected), chip/x + float64(t.draw.memory) + base.others(t.network, t.fixed)
 }
+
+// Work is that of a step of several groups.
+func (p *Predictor) Work(groups ...Group) roofline.Work {
+	s := p.mixedStep(groups)
+	t := p.step(&s)
+	return t.work
+}

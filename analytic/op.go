@@ -19,6 +19,7 @@ type Op struct {
 	Work   roofline.Work
 	Model  unit.FLOPs // of matrix products before any split: what the model needs, not what ranks repeat
 
+	Decode  bool   // attention of few queries, whose keys are split over the GPU
 	Variant uint32 // which of several formulas held: another one ends a linear run
 
 	Block      *models.Block      // nil for what the model has once
@@ -92,10 +93,17 @@ type Step struct {
 	Past   float64
 	Logits float64 // positions of a sequence that the LM head runs on
 	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
+
+	Drafted bool    // New tokens were drafted, and are verified as a decode step does one
+	Groups  []Group // of a mixed step, whose New, Past and Logits are means; nil where all sequences are alike
 }
 
-// Decode reports whether the step adds one token to sequences that have some.
-func (s *Step) Decode() bool { return s.New == 1 && s.Past > 0 }
+// Decode reports whether the step adds one token, or drafted ones, to sequences that have some.
+func (s *Step) Decode() bool { return s.splitsKeys() && s.Past > 0 }
+
+// splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), for
+// there are too few queries to fill it.
+func (s *Step) splitsKeys() bool { return s.New == 1 || s.Drafted }
 
 // Tokens is how many rows every projection has.
 func (s *Step) Tokens() float64 { return s.Batch * s.New }

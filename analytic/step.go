@@ -72,12 +72,7 @@ func (s *Step) before(dst []Op, b *models.Block) []Op {
 // depends on the context; scans, whose state moves once a step; experts, of
 // which more tokens touch more.
 func (s *Step) core(dst []Op, b *models.Block) []Op {
-	switch {
-	case b.Attention != nil:
-		dst = s.attention(dst, b)
-	case b.Scan != nil:
-		return s.scan(dst, b.Scan)
-	}
+	dst = s.mix(dst, b)
 	if b.Experts != nil {
 		dst = s.routed(dst, b.Experts)
 	}

@@ -48,7 +48,7 @@ func class(l *analytic.Lowering, o *analytic.Op) roofline.Class {
 	case analytic.GEMM:
 		return roofline.GEMM
 	case analytic.Attention:
-		if l.Step.New == 1 || o.Type == analytic.ChunkedScan {
+		if o.Decode || o.Type == analytic.ChunkedScan {
 			return roofline.AttentionDecode
 		}
 		return roofline.AttentionPrefill

@@ -61,19 +61,31 @@ func (a *app) estimate() *cobra.Command {
 // modelFlags are about the model and what it is asked to do.
 func (q *question) modelFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&q.model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
-	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
+	q.nameFlags(cmd)
 	f.IntVarP(&q.workload.Batch, "batch", "b", 1, "`sequences` that run together, in each replica")
 	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
 	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`; 0 for one step")
 	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
 	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
+	q.formatFlags(cmd)
+}
+
+// nameFlags name the model and the GPU.
+func (q *question) nameFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&q.model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
+	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+}
+
+// formatFlags are the number formats of weights, activations and cache.
+func (q *question) formatFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8 or w4a16-g128 (default: the checkpoint's)")
 	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))

@@ -1,0 +1,110 @@
+package analytic_test
+
+import (
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/unit"
+)
+
+// mixedModels are of every kind of attention and mixer.
+var mixedModels = []struct {
+	model, gpu string
+	tp         int
+}{{"llama3.1-8b", "h200", 1}, {"gemma2-9b", "h200", 1}, {"qwen3-30b-a3b", "h200", 1}, {"deepseek-v3", "h200", 8}, {"nemotron-h-8b", "h100", 1}, {"llama2-70b", "a100", 8}}
+
+func mixedPredictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
+	t.Helper()
+	c := casetest.Case(t, model, gpu, 1, tp)
+	c.Machine = casetest.Machine(t, gpu, "vllm")
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A step of one group is the step that estimates are sums of.
+func TestMixedStepOfOneGroup(t *testing.T) {
+	for _, x := range mixedModels {
+		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		for _, g := range []analytic.Group{{Batch: 1, New: 1, Past: 1024, Logits: 1}, {Batch: 64, New: 1, Past: 5000, Logits: 1}, {Batch: 2, New: 900, Past: 300, Logits: 1}} {
+			got, energy := p.MixedStep([]analytic.Group{g})
+			near(t, x.model, got, p.StepTime(g.Batch, g.New, g.Past, g.Logits), 1e-12)
+			if energy <= 0 {
+				t.Errorf("%s: a step of %v J", x.model, energy)
+			}
+		}
+	}
+}
+
+// Groups of which only the past differs are one group with the mean of it, where no window
+// lies between.
+func TestMixedStepIsLinearInContext(t *testing.T) {
+	for _, x := range mixedModels {
+		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		if len(p.Windows()) > 0 {
+			continue
+		}
+		apart, _ := p.MixedStep([]analytic.Group{{Batch: 3, New: 1, Past: 1000, Logits: 1}, {Batch: 1, New: 1, Past: 9000, Logits: 1}})
+		mean, _ := p.MixedStep([]analytic.Group{{Batch: 4, New: 1, Past: 3000, Logits: 1}})
+		near(t, x.model, apart, mean, 1e-9)
+	}
+}
+
+// A chunk that joins decodes shares the weights that they read: the step takes longer than
+// either alone, and less than both one after the other.
+func TestMixedStepSharesWeights(t *testing.T) {
+	for _, x := range mixedModels {
+		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		decode := analytic.Group{Batch: 32, New: 1, Past: 2000, Logits: 1}
+		for _, fresh := range []float64{16, 128, 2048} {
+			chunk := analytic.Group{Batch: 1, New: fresh, Past: 512, Logits: 1}
+			both, _ := p.MixedStep([]analytic.Group{decode, chunk})
+			first, _ := p.MixedStep([]analytic.Group{decode})
+			second, _ := p.MixedStep([]analytic.Group{chunk})
+			// A mixture's decode may take less by the kernels for few tokens, which the mixed step leaves.
+			if both < max(first, second).Times(0.99) || both > first+second {
+				t.Errorf("%s, a chunk of %g: %v together, %v and %v apart", x.model, fresh, both, first, second)
+			}
+		}
+	}
+}
+
+// A mixed step has the arithmetic of its groups, and reads weights once.
+func TestMixedStepWork(t *testing.T) {
+	for _, x := range mixedModels {
+		p := mixedPredictor(t, x.model, x.gpu, x.tp)
+		decode, chunk := analytic.Group{Batch: 5, New: 1, Past: 700, Logits: 1}, analytic.Group{Batch: 1, New: 256, Past: 64, Logits: 1}
+		both, first, second := p.Work(decode, chunk), p.Work(decode), p.Work(chunk)
+		near(t, x.model+": FLOPs", both.FLOPs, first.FLOPs+second.FLOPs, 1e-9)
+		near(t, x.model+": KV", both.KV, first.KV+second.KV, 1e-9)
+		near(t, x.model+": state", both.State, first.State+second.State, 1e-9)
+		if both.Weights > first.Weights+second.Weights || both.Weights < max(first.Weights, second.Weights).Times(1-1e-9) {
+			t.Errorf("%s reads %v of weights, its groups %v and %v", x.model, both.Weights, first.Weights, second.Weights)
+		}
+	}
+}
+
+// Drafted tokens are verified by kernels of a decode step: it takes little longer than a step
+// without them, where weights are what it waits for.
+func TestDraftedTokens(t *testing.T) {
+	p := mixedPredictor(t, "llama3.1-8b", "h200", 1)
+	one, _ := p.MixedStep([]analytic.Group{{Batch: 4, New: 1, Past: 1000, Logits: 1}})
+	four, _ := p.MixedStep([]analytic.Group{{Batch: 4, New: 4, Past: 1000, Logits: 4, Drafted: true}})
+	if four <= one || four > one.Times(1.1) {
+		t.Errorf("a step takes %v, with three drafted tokens a sequence %v", one, four)
+	}
+}
+
+// A share of the memory is what the engine uses of it.
+func TestCacheRoom(t *testing.T) {
+	p := mixedPredictor(t, "llama3.1-8b", "h200", 1)
+	all, most := p.CacheRoom(8192, 1024, 1), p.CacheRoom(8192, 1024, 0.9)
+	near(t, "a tenth of the memory", all-most, casetest.GPU(t, "h200").Memory.Times(0.1), 1e-9)
+	near(t, "1000 tokens", p.SequenceBytes(1000), unit.Bytes(1000*32*2*8*128*2), 1e-9)
+	if more := p.CacheRoom(1<<20, 1024, 1); more >= all {
+		t.Errorf("steps of 2^20 tokens leave %v, those of 8192 %v", more, all)
+	}
+}

@@ -1,0 +1,197 @@
+package view
+
+import (
+	"fmt"
+	"math"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/serving"
+	"llmprof/unit"
+)
+
+// A Simulation is what a server did under one load or several.
+type Simulation struct {
+	Estimate *Estimate
+	Server   *serving.Server
+	Seed     uint64
+	Points   []SimulatedPoint
+	Warnings []string
+}
+
+// A SimulatedPoint is one load with what it came to.
+type SimulatedPoint struct {
+	Name   string
+	Load   *serving.Load // nil of a trace
+	Result *serving.Result
+}
+
+// NewSimulation prepares the view of a server.
+func NewSimulation(e *Estimate, s *serving.Server, seed uint64) *Simulation {
+	return &Simulation{Estimate: e, Server: s, Seed: seed, Warnings: e.Warnings}
+}
+
+// Add adds a load. What is wrong with it is a warning.
+func (s *Simulation) Add(name string, l *serving.Load, r *serving.Result) {
+	s.Points = append(s.Points, SimulatedPoint{name, l, r})
+	warn := func(format string, args ...any) {
+		s.Warnings = append(s.Warnings, name+": "+fmt.Sprintf(format, args...))
+	}
+	if r.Refused > 0 {
+		warn("%d requests were refused: they are longer than the model or the KV cache", r.Refused)
+	}
+	if r.Interrupted {
+		warn("interrupted after %d requests", r.Completed)
+	}
+	if l == nil || l.Arrival.Kind == "closed" {
+		return
+	}
+	if _, err := s.Server.SteadyRate(l.Arrival.Rate, l.Prompt, l.Gen); err != nil {
+		warn("%v; the times grow with the number of requests", err)
+	}
+}
+
+// LoadName is a short name of a load.
+func LoadName(l *serving.Load) string {
+	if l.Arrival.Kind == "closed" {
+		return fmt.Sprint(l.Arrival.Concurrency)
+	}
+	return fmt.Sprintf("%g/s", l.Arrival.Rate)
+}
+
+// figures of a distribution that the page and the table have.
+var quantiles = []struct {
+	name  string
+	share float64
+}{{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}
+
+// sketches are the distributions of a result.
+func sketches(r *serving.Result) []struct {
+	name string
+	of   *serving.Sketch
+} {
+	return []struct {
+		name string
+		of   *serving.Sketch
+	}{{"ttft", &r.TTFT}, {"tpot", &r.TPOT}, {"itl", &r.ITL}, {"e2e", &r.E2E}}
+}
+
+// Page is the result for people.
+func (s *Simulation) Page() *render.Document {
+	d := &render.Document{Title: s.title()}
+	d.Blocks = append(d.Blocks, render.Fields{Rows: s.head()}, s.latencies(), s.rates())
+	if knee, ok := s.Knee(); ok {
+		d.Blocks = append(d.Blocks, render.Fields{Rows: []render.Field{{Name: "knee", Lines: []string{knee}}}})
+	}
+	if len(s.Warnings) > 0 {
+		d.Blocks = append(d.Blocks, render.Notes{Title: "Notes", Items: s.Warnings})
+	}
+	return d
+}
+
+func (s *Simulation) title() string {
+	e := s.Estimate
+	return fmt.Sprintf("%s under load on %d × %s", e.Model.Name, s.gpus(), e.Machine.GPU.Name)
+}
+
+// gpus are those of all replicas.
+func (s *Simulation) gpus() int {
+	each, _ := s.Server.Predictor.Replica()
+	return each * (s.Server.Replicas + s.Server.Prefillers)
+}
+
+func (s *Simulation) head() []render.Field {
+	r := &s.Server.Scheduler
+	rules := fmt.Sprintf("%s: at most %d tokens a step and %d sequences, KV blocks of %d tokens", r.Name, r.Budget, r.MaxSeqs, r.Block)
+	rows := []render.Field{
+		{Name: "engine", Lines: []string{s.Estimate.Machine.Engine.Profile().Name}},
+		{Name: "scheduler", Lines: []string{rules}},
+		{Name: "KV cache", Lines: []string{fmt.Sprintf("%d tokens in each replica", s.Server.Tokens())}},
+	}
+	if s.Server.Replicas > 1 || s.Server.Prefillers > 0 {
+		replicas := fmt.Sprintf("%d", s.Server.Replicas)
+		if s.Server.Prefillers > 0 {
+			replicas = fmt.Sprintf("%d that prefill, %d that decode", s.Server.Prefillers, s.Server.Replicas)
+		}
+		rows = append(rows, render.Field{Name: "replicas", Lines: []string{replicas}})
+	}
+	return rows
+}
+
+// latencies is the table of times.
+func (s *Simulation) latencies() render.Table {
+	t := render.Table{Title: "Latency", Columns: []render.Column{{Title: "load", Left: true}, {Title: "time", Left: true}, {Title: "mean"}}}
+	for _, q := range quantiles {
+		t.Columns = append(t.Columns, render.Column{Title: q.name})
+	}
+	labels := []string{"TTFT", "TPOT", "ITL", "E2E"}
+	for _, p := range s.Points {
+		for i, k := range sketches(p.Result) {
+			name := ""
+			if i == 0 {
+				name = p.Name
+			}
+			cells := []any{name, labels[i], seconds(k.of.Mean())}
+			for _, q := range quantiles {
+				cells = append(cells, seconds(k.of.Quantile(q.share)))
+			}
+			t.Rows = append(t.Rows, render.Row{Cells: cells})
+		}
+	}
+	return t
+}
+
+// seconds is a time, or nothing where there was none.
+func seconds(v float64) any {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return unit.Seconds(v)
+}
+
+// rates is the table of what the server did.
+func (s *Simulation) rates() render.Table {
+	t := render.Table{Title: "Throughput", Columns: []render.Column{
+		{Title: "load", Left: true}, {Title: "requests/s"}, {Title: "goodput/s", Drop: 2}, {Title: "tokens/s"}, {Title: "completed"}, {Title: "preempted"},
+		{Title: "running", Drop: 1}, {Title: "busy %"}, {Title: "KV cache %"}, {Title: "J/request", Drop: 3}, {Title: "$/M tokens", Drop: 4},
+	}}
+	for _, p := range s.Points {
+		r := p.Result
+		var goodput any
+		if r.Met < r.Counted() {
+			goodput = three(r.Goodput())
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			p.Name, three(r.Rate()), goodput, three(r.Throughput()), r.Completed, r.Preempted, three(r.MeanRunning), render.Percent(r.Busy), render.Percent(r.MeanCache),
+			three(float64(r.Energy) / float64(max(r.Completed, 1))), s.dollars(r),
+		}})
+	}
+	return t
+}
+
+// three is a number with three digits.
+func three(v float64) string { return fmt.Sprintf("%.3g", v) }
+
+// dollars are those of a million generated tokens.
+func (s *Simulation) dollars(r *serving.Result) any {
+	_, price := s.Server.Predictor.Replica()
+	if price <= 0 {
+		return nil
+	}
+	return fmt.Sprintf("%.2f", float64(price)*float64(s.gpus())/3600/r.Throughput()*1e6)
+}
+
+// Knee is where more load brings latency and little throughput: the last load whose
+// throughput for its mean E2E time is the best of all (Kleinrock's power).
+func (s *Simulation) Knee() (string, bool) {
+	if len(s.Points) < 3 {
+		return "", false
+	}
+	best, most := 0, 0.0
+	for i, p := range s.Points {
+		if power := p.Result.Rate() / p.Result.E2E.Mean(); power > most {
+			best, most = i, power
+		}
+	}
+	p := &s.Points[best]
+	return fmt.Sprintf("%s: %.3g requests/s at a mean E2E of %v, the most throughput for the time", p.Name, p.Result.Rate(), unit.Seconds(p.Result.E2E.Mean())), true
+}

@@ -1,0 +1,191 @@
+package view
+
+import (
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/serving"
+)
+
+// SimulationSchema is the version of the document.
+const SimulationSchema = "llmprof.simulate/v1"
+
+// A SimulationDocument is a simulation as JSON; its figures are of the first load where there
+// are several, and all loads are in points.
+type SimulationDocument struct {
+	Schema    string         `json:"schema"`
+	Model     string         `json:"model"`
+	GPU       string         `json:"gpu"`
+	GPUs      int            `json:"gpus"`
+	Engine    string         `json:"engine"`
+	Scheduler schedulerJSON  `json:"scheduler"`
+	Replicas  int            `json:"replicas"`
+	Prefill   int            `json:"prefill_replicas"`
+	KVTokens  int            `json:"kv_cache_tokens"`
+	Seed      uint64         `json:"seed"`
+	simulated                // of the first load
+	Points    []simulatedOne `json:"points"`
+	Warnings  []string       `json:"warnings"`
+}
+
+type schedulerJSON struct {
+	Name   string `json:"name"`
+	Budget int    `json:"max_num_batched_tokens"`
+	Seqs   int    `json:"max_num_seqs"`
+	Block  int    `json:"block_size"`
+	Async  bool   `json:"async_scheduling"`
+}
+
+type simulatedOne struct {
+	Load string   `json:"load"`
+	Rate *float64 `json:"request_rate_hz"`
+	N    *int     `json:"concurrency"`
+	simulated
+}
+
+type simulated struct {
+	TTFT        *sketchJSON `json:"ttft_s"`
+	TPOT        *sketchJSON `json:"tpot_s"`
+	ITL         *sketchJSON `json:"itl_s"`
+	E2E         *sketchJSON `json:"e2e_s"`
+	Generated   float64     `json:"generated_tok_s"`
+	Requests    float64     `json:"requests_s"`
+	Goodput     float64     `json:"goodput_s"`
+	Completed   int         `json:"completed"`
+	Refused     int         `json:"refused"`
+	Preempted   int         `json:"preempted"`
+	Duration    float64     `json:"duration_s"`
+	Steps       int         `json:"steps"`
+	Running     float64     `json:"running"`
+	Utilization float64     `json:"utilization"`
+	KV          float64     `json:"kv_cache_share"`
+	HitRate     float64     `json:"prefix_hit_rate"`
+	Energy      float64     `json:"energy_j"`
+	PerRequest  float64     `json:"energy_j_request"`
+	Cost        *float64    `json:"cost_usd_request"`
+	Interrupted bool        `json:"interrupted"`
+	Timeline    []binJSON   `json:"timeline"`
+}
+
+type sketchJSON struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P95  float64 `json:"p95"`
+	P99  float64 `json:"p99"`
+}
+
+type binJSON struct {
+	Begin   float64 `json:"begin_s"`
+	End     float64 `json:"end_s"`
+	Waiting float64 `json:"waiting"`
+	Running float64 `json:"running"`
+	KV      float64 `json:"kv_cache_share"`
+	Tokens  float64 `json:"tok_s"`
+}
+
+// A RecordJSON is what became of one request.
+type RecordJSON struct {
+	Load      string   `json:"load"`
+	Index     int      `json:"index"`
+	Arrival   float64  `json:"arrival_s"`
+	Prompt    int      `json:"prompt_tokens"`
+	Generated int      `json:"generated_tokens"`
+	Cached    int      `json:"cached_tokens"`
+	TTFT      float64  `json:"ttft_s"`
+	TPOT      *float64 `json:"tpot_s"`
+	E2E       float64  `json:"e2e_s"`
+	Preempted int      `json:"preempted"`
+	Replica   int      `json:"replica"`
+}
+
+// RecordOf is the record of a request.
+func RecordOf(load string, r *serving.Record) RecordJSON {
+	j := RecordJSON{
+		Load: load, Index: r.Index, Arrival: float64(r.Request.At), Prompt: r.Request.Prompt, Generated: r.Request.Gen, Cached: r.Cached,
+		TTFT: float64(r.TTFT()), E2E: float64(r.E2E()), Preempted: r.Preempted, Replica: r.Replica,
+	}
+	if tpot, ok := r.TPOT(); ok {
+		v := float64(tpot)
+		j.TPOT = &v
+	}
+	return j
+}
+
+// Document is the simulation for programs.
+func (s *Simulation) Document() *SimulationDocument {
+	r := &s.Server.Scheduler
+	d := &SimulationDocument{
+		Schema: SimulationSchema, Model: s.Estimate.Model.Name, GPU: s.Estimate.Machine.GPU.Name, GPUs: s.gpus(), Engine: s.Estimate.Machine.Engine.Profile().Name,
+		Scheduler: schedulerJSON{r.Name, r.Budget, r.MaxSeqs, r.Block, r.Async},
+		Replicas:  s.Server.Replicas, Prefill: s.Server.Prefillers, KVTokens: s.Server.Tokens(), Seed: s.Seed, Warnings: s.Warnings,
+	}
+	if d.Warnings == nil {
+		d.Warnings = []string{}
+	}
+	for _, p := range s.Points {
+		one := simulatedOne{Load: p.Name, simulated: s.simulated(p.Result)}
+		if l := p.Load; l != nil {
+			one.Rate, one.N = OrNull(l.Arrival.Rate), OrNull(l.Arrival.Concurrency)
+		}
+		d.Points = append(d.Points, one)
+	}
+	d.simulated = d.Points[0].simulated
+	d.simulated.Timeline = nil
+	return d
+}
+
+func (s *Simulation) simulated(r *serving.Result) simulated {
+	j := simulated{
+		TTFT: sketchOf(&r.TTFT), TPOT: sketchOf(&r.TPOT), ITL: sketchOf(&r.ITL), E2E: sketchOf(&r.E2E),
+		Generated: r.Throughput(), Requests: r.Rate(), Goodput: r.Goodput(), Completed: r.Completed, Refused: r.Refused, Preempted: r.Preempted,
+		Duration: float64(r.Duration), Steps: r.Steps, Running: r.MeanRunning, Utilization: r.Busy, KV: r.MeanCache,
+		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy), PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted,
+	}
+	if _, price := s.Server.Predictor.Replica(); price > 0 {
+		v := float64(price) * float64(s.gpus()) / 3600 / r.Rate()
+		j.Cost = &v
+	}
+	for _, b := range r.Timeline {
+		j.Timeline = append(j.Timeline, binJSON{float64(b.Begin), float64(b.End), b.Waiting, b.Running, b.Cache, b.Tokens})
+	}
+	return j
+}
+
+func sketchOf(k *serving.Sketch) *sketchJSON {
+	if k.N == 0 {
+		return nil
+	}
+	return &sketchJSON{k.Mean(), k.Quantile(0.5), k.Quantile(0.9), k.Quantile(0.95), k.Quantile(0.99)}
+}
+
+// Table is the simulation for spreadsheets, a row a load.
+func (s *Simulation) Table() *render.Table {
+	t := &render.Table{Columns: []render.Column{{Key: "load"}, {Key: "request_rate_hz"}, {Key: "concurrency"}}}
+	for _, k := range []string{"ttft", "tpot", "itl", "e2e"} {
+		t.Columns = append(t.Columns, render.Column{Key: k + "_mean_s"})
+		for _, q := range quantiles {
+			t.Columns = append(t.Columns, render.Column{Key: k + "_" + q.name + "_s"})
+		}
+	}
+	for _, key := range []string{"generated_tok_s", "requests_s", "goodput_s", "completed", "refused", "preempted", "running", "utilization", "kv_cache_share", "energy_j_request"} {
+		t.Columns = append(t.Columns, render.Column{Key: key})
+	}
+	for _, p := range s.Points {
+		cells := []any{p.Name, nil, nil}
+		if p.Load != nil && p.Load.Arrival.Rate > 0 {
+			cells[1] = p.Load.Arrival.Rate
+		}
+		if p.Load != nil && p.Load.Arrival.Concurrency > 0 {
+			cells[2] = p.Load.Arrival.Concurrency
+		}
+		r := p.Result
+		for _, k := range sketches(r) {
+			cells = append(cells, seconds(k.of.Mean()))
+			for _, q := range quantiles {
+				cells = append(cells, seconds(k.of.Quantile(q.share)))
+			}
+		}
+		cells = append(cells, r.Throughput(), r.Rate(), r.Goodput(), r.Completed, r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
+		t.Rows = append(t.Rows, render.Row{Cells: cells})
+	}
+	return t
+}

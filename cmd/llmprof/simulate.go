@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/measure/engine/openai"
+	"llmprof/serving"
+	"llmprof/serving/replay"
+	"llmprof/unit"
+)
+
+// A simulation is what llmprof simulate was asked for.
+type simulation struct {
+	question
+	service
+	prompt, gen   serving.Lengths
+	rates         []float64
+	concurrencies []int
+	arrival       string
+	burstiness    float64
+	from          float64
+	requests      int
+	warmup        int
+	seed          uint64
+	trace         string
+	speed         float64
+	slo           string
+	records       string
+	chart         string
+}
+
+// simulate is the command that runs requests over time.
+func (a *app) simulate() *cobra.Command {
+	s := &simulation{prompt: serving.Fixed(1024), gen: serving.Fixed(128)}
+	cmd := &cobra.Command{
+		Use:   "simulate --model MODEL --gpu GPU (--rate R | --concurrency N | --trace FILE)",
+		Short: "Predict what users of a server see under load",
+		Long: "Run requests over time through the scheduler of a server, step by step, each step as long as the\n" +
+			"estimate says: TTFT, TPOT, ITL and E2E with percentiles, throughput, goodput, queue, KV cache,\n" +
+			"energy. Several rates or concurrencies make a curve with its knee.\n\n" +
+			"A trace is known by its content: Azure's, BurstGPT's, Mooncake's (with the hashes of prefixes),\n" +
+			"ServeGen's, CSV or JSONL of time, prompt and generated tokens, the results of llmprof measure\n" +
+			"--engine openai, and those of vllm bench serve --save-result --save-detailed.",
+		Example: "  llmprof simulate --model llama3.1-8b --gpu h200 --rate 10\n" +
+			"  llmprof simulate --model llama3.1-8b --gpu h200 --rate 1,2,4,8,16,32 --slo ttft=500ms,tpot=30ms -o curve.svg\n" +
+			"  llmprof simulate --model qwen3-32b --gpu h100 --tp 2 --trace AzureLLMInferenceTrace_conv.csv --format json",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.given = cmd.Flags().Changed
+			return a.runSimulate(cmd.Context(), s)
+		},
+	}
+	s.loadFlags(cmd)
+	s.splitFlags(cmd)
+	s.service.flags(cmd)
+	s.machineFlags(cmd)
+	f := cmd.Flags()
+	f.Lookup("engine").DefValue, s.engine = "vllm", "vllm"
+	s.output.flags(cmd)
+	f.Lookup("output").Usage = chartUsage
+	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
+	f.StringVar(&s.records, "records", "", "write a line of JSON for every request to `FILE`")
+	_ = cmd.RegisterFlagCompletionFunc("chart", words("latency", "timeline", "cdf"))
+	f.SortFlags = false
+	return cmd
+}
+
+// loadFlags are about the model and the requests.
+func (s *simulation) loadFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	s.nameFlags(cmd)
+	f.Var(ratesFlag{&s.rates}, "rate", "requests a `second`, or several, as 1,2,4")
+	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
+	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
+	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
+	f.Var(lengthsFlag{&s.prompt}, "prompt-len", "`tokens` of the prompts: 1024, 512..2048 or lognormal:1024,0.8")
+	f.Var(lengthsFlag{&s.gen}, "gen-len", "`tokens` generated, the first included: as --prompt-len")
+	f.StringVar(&s.arrival, "arrival", "poisson", "`arrivals` at a rate: poisson, gamma, constant or ramp")
+	f.Float64Var(&s.burstiness, "burstiness", 1, "`shape` of gamma arrivals: 1 is Poisson, less comes in bursts")
+	f.Float64Var(&s.from, "ramp-from", 0, "requests a `second` at which a ramp to --rate begins")
+	f.IntVar(&s.requests, "requests", 1000, "how many `requests`; of a trace at most so many if given")
+	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts")
+	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
+	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
+	s.formatFlags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("arrival", words("poisson", "gamma", "constant", "ramp"))
+}
+
+// points are the loads that were asked for.
+func (s *simulation) points() ([]serving.Load, error) {
+	base := serving.Load{Prompt: s.prompt, Gen: s.gen, Requests: s.requests, Seed: s.seed}
+	var all []serving.Load
+	for _, hz := range s.rates {
+		l := base
+		l.Arrival = serving.Arrival{Kind: s.arrival, Rate: hz, Burstiness: s.burstiness, From: s.from}
+		all = append(all, l)
+	}
+	for _, n := range s.concurrencies {
+		l := base
+		l.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}
+		all = append(all, l)
+	}
+	kinds := 0
+	for _, given := range []bool{len(s.rates) > 0, len(s.concurrencies) > 0, s.trace != ""} {
+		if given {
+			kinds++
+		}
+	}
+	switch {
+	case kinds != 1:
+		return nil, usage("which load? Give one of --rate, --concurrency and --trace, as in --rate 10")
+	case s.trace != "" && (s.given("prompt-len") || s.given("gen-len") || s.given("arrival") || s.given("burstiness") || s.given("ramp-from")):
+		return nil, usage("--trace has its own lengths and arrivals: leave out --prompt-len, --gen-len, --arrival, --burstiness and --ramp-from")
+	case s.trace == "" && s.given("speed"):
+		return nil, usage("--speed is of a --trace")
+	case s.given("burstiness") && s.arrival != "gamma":
+		return nil, usage("--burstiness is of --arrival gamma")
+	case s.given("ramp-from") != (s.arrival == "ramp"):
+		return nil, usage("--arrival ramp and --ramp-from go together, as in --arrival ramp --ramp-from 1 --rate 20")
+	case len(s.rates) == 0 && s.given("arrival"):
+		return nil, usage("--arrival is of a --rate")
+	case s.warmup < 0 || s.trace == "" && s.warmup >= s.requests:
+		return nil, usage("--warmup %d of %d requests: some have to count", s.warmup, s.requests)
+	}
+	for i := range all {
+		if _, err := all[i].Source(); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	return all, nil
+}
+
+// objectives are the limits of goodput.
+func (s *simulation) objectives() (o serving.SLO, err error) {
+	given, err := openai.ParseSLO(s.slo)
+	if err != nil {
+		return o, usage("--slo: %w", err)
+	}
+	for _, x := range []struct {
+		from *time.Duration
+		to   *unit.Seconds
+	}{{given.TTFT, &o.TTFT}, {given.TPOT, &o.TPOT}, {given.TTLT, &o.E2E}} {
+		if x.from != nil {
+			*x.to = unit.Seconds(x.from.Seconds())
+		}
+	}
+	return o, nil
+}
+
+func (a *app) runSimulate(ctx context.Context, s *simulation) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	loads, err := s.points()
+	if err != nil {
+		return err
+	}
+	o := serving.Options{Warmup: s.warmup, Seed: s.seed}
+	if o.SLO, err = s.objectives(); err != nil {
+		return err
+	}
+	if err := s.checkChart(); err != nil {
+		return err
+	}
+	s.workload.Batch, s.workload.Prompt, s.workload.Gen = 1, 1024, 2
+	ans, err := a.answer(ctx, &s.question)
+	if err != nil {
+		return err
+	}
+	server, err := a.server(ctx, &s.service, ans)
+	if err != nil {
+		return err
+	}
+	v := view.NewSimulation(&ans.Estimate, server, s.seed)
+	err = a.simulateAll(ctx, s, server, loads, o, v)
+	if len(v.Points) == 0 {
+		return err
+	}
+	return errors.Join(err, a.writeSimulation(s, v))
+}
+
+// simulateAll runs every load. What was interrupted keeps what it has.
+func (a *app) simulateAll(ctx context.Context, s *simulation, server *serving.Server, loads []serving.Load, o serving.Options, v *view.Simulation) (err error) {
+	out, done, err := s.recordFile()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done(err == nil || len(v.Points) > 0)) }()
+	follow := a.follow()
+	defer follow.progress("")
+	one := func(name string, source serving.Source, l *serving.Load, of int) error {
+		if out != nil {
+			o.Each = func(r *serving.Record) { _ = out.Encode(view.RecordOf(name, r)) }
+		}
+		o.Progress = func(answered int, at unit.Seconds) {
+			if of > 0 {
+				follow.progress(fmt.Sprintf("%s: %d of %d requests (%d %%), %.0f s of server time", name, answered, of, 100*answered/of, float64(at)))
+			} else {
+				follow.progress(fmt.Sprintf("%s: %d requests, %.0f s of server time", name, answered, float64(at)))
+			}
+		}
+		r, err := serving.Simulate(ctx, server, source, o)
+		if err != nil {
+			return err
+		}
+		v.Add(name, l, r)
+		if r.Interrupted {
+			return context.Canceled
+		}
+		return nil
+	}
+	if s.trace != "" {
+		return a.replayTrace(s, v, one)
+	}
+	for i := range loads {
+		l := &loads[i]
+		source, err := l.Source()
+		if err != nil {
+			return usageError{err}
+		}
+		if err := one(view.LoadName(l), source, l, l.Requests); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replayTrace runs the requests of a file.
+func (a *app) replayTrace(s *simulation, v *view.Simulation, one func(string, serving.Source, *serving.Load, int) error) error {
+	info, err := os.Stat(s.trace)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", s.trace, reason(err))
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("--trace %s: not a regular file", s.trace)
+	}
+	f, err := os.Open(s.trace)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", s.trace, reason(err))
+	}
+	defer f.Close()
+	o := replay.Options{Speed: s.speed}
+	if s.given("requests") {
+		o.Requests = s.requests
+	}
+	t, err := replay.Read(f, o)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", s.trace, err)
+	}
+	if err := one(t.Format, t, nil, o.Requests); err != nil {
+		if t.Err() != nil {
+			err = fmt.Errorf("--trace %s: %w", s.trace, err)
+		}
+		return err
+	}
+	if t.Skipped > 0 {
+		v.Warnings = append(v.Warnings, fmt.Sprintf("%d requests of the trace generated nothing and were left out", t.Skipped))
+	}
+	return nil
+}
+
+// recordFile is where records of the requests go. It is complete once it has its name.
+func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) {
+	if s.records == "" {
+		return nil, func(bool) error { return nil }, nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(s.records), ".llmprof-records-*")
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing %s: %w", s.records, reason(err))
+	}
+	b := bufio.NewWriter(f)
+	return json.NewEncoder(b), func(keep bool) error {
+		err := errors.Join(b.Flush(), f.Close())
+		if err == nil && keep {
+			return os.Rename(f.Name(), s.records)
+		}
+		return errors.Join(err, os.Remove(f.Name()))
+	}, nil
+}
+
+// checkChart refuses a chart that is not known, or that goes nowhere.
+func (s *simulation) checkChart() error {
+	switch s.chart {
+	case "latency", "timeline", "cdf":
+	default:
+		return usage("--chart %.40q: want latency, timeline or cdf", s.chart)
+	}
+	if s.given("chart") && s.output.picture() == "" {
+		return usage("--chart %s: give -o with a name that ends in .svg, .png or .pdf", s.chart)
+	}
+	return nil
+}
+
+// writeSimulation writes the result, and the chart if -o names a picture: the result then
+// goes to standard output.
+func (a *app) writeSimulation(s *simulation, v *view.Simulation) error {
+	r := result{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
+	kind := s.output.picture()
+	if kind == "" {
+		return s.output.write(a, r)
+	}
+	forms := s.output
+	forms.file = ""
+	figure, err := v.Chart(s.chart)
+	if err != nil {
+		return errors.Join(forms.write(a, r), err)
+	}
+	var b strings.Builder
+	if err := figure.Write(&b, kind); err != nil {
+		return err
+	}
+	return errors.Join(forms.write(a, r), writeFile(s.output.file, []byte(b.String())))
+}

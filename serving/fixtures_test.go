@@ -1,0 +1,50 @@
+package serving
+
+import (
+	"context"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+)
+
+// predictor is of a model on GPUs by vLLM.
+func predictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
+	t.Helper()
+	c := casetest.Case(t, model, gpu, 1, tp)
+	c.Machine = casetest.Machine(t, gpu, "vllm")
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// server is one replica of a model on GPUs with a scheduler.
+func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
+	t.Helper()
+	rules, err := Defaults(scheduler, casetest.GPU(t, gpu).Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Server{Predictor: predictor(t, model, gpu, tp), Scheduler: rules, Replicas: 1}
+}
+
+// simulate runs a load.
+func simulate(t testing.TB, s *Server, l Load, o Options) *Result {
+	t.Helper()
+	source, err := l.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Simulate(context.Background(), s, source, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// poisson is a load of prompts and answers of fixed lengths.
+func poisson(rate float64, prompt, gen, requests int) Load {
+	return Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: Fixed(prompt), Gen: Fixed(gen), Requests: requests, Seed: 1}
+}

@@ -1,0 +1,291 @@
+package serving
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"llmprof/unit"
+)
+
+// A Source yields requests in the order of their arrival.
+type Source interface {
+	// Next returns the next request; false if none comes before another one finishes.
+	Next() (Request, bool)
+	// Finished tells that a request ended; a client of a closed loop sends its next one then.
+	Finished(at unit.Seconds)
+	// Err is why the source ended before its end, if it did.
+	Err() error
+}
+
+// A Lengths draws the tokens of a prompt or of an answer.
+type Lengths struct {
+	Kind   string  // "fixed", "uniform" or "lognormal"
+	Mean   float64 // of fixed and lognormal
+	Low    float64 // of uniform
+	High   float64 // of uniform
+	Spread float64 // of lognormal: standard deviation over mean
+}
+
+// Fixed is always n tokens.
+func Fixed(n int) Lengths { return Lengths{Kind: "fixed", Mean: float64(n)} }
+
+// draw draws a length.
+func (l *Lengths) draw(r *rand.Rand) int {
+	switch l.Kind {
+	case "uniform":
+		return int(l.Low) + r.IntN(int(l.High)-int(l.Low)+1)
+	case "lognormal":
+		s2 := math.Log1p(l.Spread * l.Spread)
+		v := math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*r.NormFloat64())
+		return int(min(max(math.Round(v), 1), maxLength))
+	}
+	return int(l.Mean)
+}
+
+// moments are the mean of a length, and the mean of its square.
+func (l *Lengths) moments() (mean, square float64) {
+	switch l.Kind {
+	case "uniform":
+		n := l.High - l.Low + 1
+		mean = (l.Low + l.High) / 2
+		return mean, mean*mean + (n*n-1)/12
+	case "lognormal":
+		return l.Mean, l.Mean * l.Mean * (1 + l.Spread*l.Spread)
+	}
+	return l.Mean, l.Mean * l.Mean
+}
+
+// Check tells what is wrong with the lengths, if anything is.
+func (l *Lengths) Check() error { return l.check("drawn") }
+
+// String is the lengths as the command line gives them.
+func (l *Lengths) String() string {
+	switch l.Kind {
+	case "uniform":
+		return fmt.Sprintf("%g..%g", l.Low, l.High)
+	case "lognormal":
+		return fmt.Sprintf("lognormal:%g,%g", l.Mean, l.Spread)
+	}
+	return fmt.Sprintf("%g", l.Mean)
+}
+
+func (l *Lengths) check(what string) error {
+	ok := l.Mean >= 1 && l.Mean <= maxLength
+	switch l.Kind {
+	case "fixed":
+	case "uniform":
+		ok = l.Low >= 1 && l.High >= l.Low && l.High <= maxLength
+	case "lognormal":
+		ok = ok && l.Spread > 0 && l.Spread <= 10
+	default:
+		return fmt.Errorf("the %s lengths are %q: want fixed, uniform or lognormal", what, l.Kind)
+	}
+	if !ok {
+		return fmt.Errorf("the %s lengths are out of range: want tokens from 1 to %d, and a spread above 0 and at most 10", what, maxLength)
+	}
+	return nil
+}
+
+// An Arrival says how requests arrive.
+type Arrival struct {
+	Kind        string  // "poisson", "gamma", "constant", "ramp" or "closed"
+	Rate        float64 // requests a second; of a ramp, at its end
+	From        float64 // of a ramp, at its beginning
+	Burstiness  float64 // of gamma: the shape, 1 for Poisson, less for bursts
+	Concurrency int     // of a closed loop: clients, each with one request at a time
+}
+
+// A Load is requests that a distribution draws.
+type Load struct {
+	Arrival     Arrival
+	Prompt, Gen Lengths
+	Requests    int
+	Seed        uint64
+}
+
+func (l *Load) check() error {
+	a := &l.Arrival
+	switch a.Kind {
+	case "closed":
+		if a.Concurrency < 1 || a.Concurrency > 1<<20 {
+			return fmt.Errorf("a concurrency of %d: want from 1 to %d", a.Concurrency, 1<<20)
+		}
+	case "ramp":
+		if !(a.From > 0 && a.From <= 1e6) {
+			return fmt.Errorf("a ramp from %g requests a second: want above 0 and at most 1e6", a.From)
+		}
+	case "gamma":
+		if !(a.Burstiness > 0 && a.Burstiness <= 1000) {
+			return fmt.Errorf("a burstiness of %g: want above 0 and at most 1000; 1 is Poisson, less comes in bursts", a.Burstiness)
+		}
+	case "poisson", "constant":
+	default:
+		return fmt.Errorf("arrivals are %q: want poisson, gamma, constant, ramp or closed", a.Kind)
+	}
+	if a.Kind != "closed" && !(a.Rate > 0 && a.Rate <= 1e6) {
+		return fmt.Errorf("%g requests a second: want above 0 and at most 1e6", a.Rate)
+	}
+	if l.Requests < 1 {
+		return fmt.Errorf("%d requests: want at least 1", l.Requests)
+	}
+	if err := l.Prompt.check("prompt"); err != nil {
+		return err
+	}
+	return l.Gen.check("generated")
+}
+
+// Source draws the requests of the load.
+func (l *Load) Source() (Source, error) {
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	d := drawn{load: *l, random: rand.New(rand.NewPCG(l.Seed, 0x6c6c6d70726f66))}
+	if l.Arrival.Kind == "closed" {
+		c := &closed{drawn: d}
+		for range min(l.Arrival.Concurrency, l.Requests) {
+			c.ready = append(c.ready, 0)
+		}
+		return c, nil
+	}
+	return &d, nil
+}
+
+// drawn is an open loop.
+type drawn struct {
+	load   Load
+	random *rand.Rand
+	sent   int
+	at     float64
+}
+
+// Next draws the next request.
+func (d *drawn) Next() (Request, bool) {
+	if d.sent >= d.load.Requests {
+		return Request{}, false
+	}
+	if d.sent > 0 {
+		d.at += d.gap()
+	}
+	return d.request(unit.Seconds(d.at)), true
+}
+
+func (d *drawn) request(at unit.Seconds) Request {
+	d.sent++
+	return Request{At: at, Prompt: d.load.Prompt.draw(d.random), Gen: d.load.Gen.draw(d.random)}
+}
+
+// gap draws the time to the next arrival.
+func (d *drawn) gap() float64 {
+	a := &d.load.Arrival
+	switch a.Kind {
+	case "constant":
+		return 1 / a.Rate
+	case "gamma":
+		return gamma(d.random, a.Burstiness) / (a.Burstiness * a.Rate)
+	case "ramp": // Poisson at a rate that grows with the requests sent
+		share := float64(d.sent) / float64(d.load.Requests)
+		return d.random.ExpFloat64() / (a.From + (a.Rate-a.From)*share)
+	}
+	return d.random.ExpFloat64() / a.Rate
+}
+
+// Finished is nothing to an open loop.
+func (d *drawn) Finished(unit.Seconds) {}
+
+// Err is nil: a distribution does not end early.
+func (d *drawn) Err() error { return nil }
+
+// gamma draws from a gamma distribution of a shape and scale 1 (Marsaglia and Tsang, 2000).
+func gamma(r *rand.Rand, shape float64) float64 {
+	if shape < 1 {
+		return gamma(r, shape+1) * math.Pow(r.Float64(), 1/shape)
+	}
+	d := shape - 1.0/3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := r.NormFloat64()
+		v := 1 + c*x
+		if v <= 0 {
+			continue
+		}
+		v = v * v * v
+		if u := r.Float64(); math.Log(u) < x*x/2+d-d*v+d*math.Log(v) {
+			return d * v
+		}
+	}
+}
+
+// closed is a closed loop: a client sends its next request when it has an answer.
+type closed struct {
+	drawn
+	ready times
+}
+
+// Next is the request of the client that has been ready for longest.
+func (c *closed) Next() (Request, bool) {
+	if len(c.ready) == 0 || c.sent >= c.load.Requests {
+		return Request{}, false
+	}
+	return c.request(heap.Pop(&c.ready).(unit.Seconds)), true
+}
+
+// Finished makes a client ready.
+func (c *closed) Finished(at unit.Seconds) { heap.Push(&c.ready, at) }
+
+// times is a heap of times, the earliest first.
+type times []unit.Seconds
+
+// Len, Less, Swap, Push and Pop are those of a heap.
+func (t times) Len() int           { return len(t) }
+func (t times) Less(i, j int) bool { return t[i] < t[j] }
+func (t times) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+
+// Push appends a time.
+func (t *times) Push(x any) { *t = append(*t, x.(unit.Seconds)) }
+
+// Pop takes the last time.
+func (t *times) Pop() any {
+	n := len(*t) - 1
+	x := (*t)[n]
+	*t = (*t)[:n]
+	return x
+}
+
+// mean is the mean length.
+func (l *Lengths) mean() float64 { m, _ := l.moments(); return m }
+
+// quantiles are lengths in the middle of equal parts of the distribution, spread so that
+// their mean and variance are those of the distribution.
+func (l *Lengths) quantiles() []int {
+	if l.Kind == "fixed" {
+		return []int{int(l.Mean)}
+	}
+	var all [quantiles]float64
+	s2 := math.Log1p(l.Spread * l.Spread)
+	for i := range all {
+		share := (float64(i) + 0.5) / quantiles
+		v := l.Low + share*(l.High-l.Low)
+		if l.Kind == "lognormal" {
+			v = math.Exp(math.Log(l.Mean) - s2/2 + math.Sqrt(s2)*math.Sqrt2*math.Erfinv(2*share-1))
+		}
+		all[i] = v
+	}
+	return l.spread(all)
+}
+
+func (l *Lengths) spread(all [quantiles]float64) []int {
+	mean, square := l.moments()
+	var ownMean, ownSquare float64
+	for _, v := range all {
+		ownMean += v / quantiles
+		ownSquare += v * v / quantiles
+	}
+	wider := math.Sqrt((square - mean*mean) / max(ownSquare-ownMean*ownMean, 1e-9))
+	lengths := make([]int, quantiles)
+	for i, v := range all {
+		lengths[i] = max(int(math.Round(mean+(v-ownMean)*wider)), 1)
+	}
+	return lengths
+}

@@ -1,0 +1,232 @@
+package serving
+
+import (
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A Cost is what one step takes.
+type Cost struct {
+	Time   unit.Seconds
+	Energy unit.Joules // of all GPUs of the replica
+}
+
+// A Stepper prices a step of several groups, decodes before chunks of prompts.
+// analytic.Predictor is the one evaluator behind it.
+type Stepper interface {
+	MixedStep(groups []analytic.Group) (unit.Seconds, unit.Joules)
+	Windows() []float64
+}
+
+// prices prices steps. Those that only decode come again and again, and between the
+// contexts where a bound changes their time is linear in the context: they are tabulated.
+type prices struct {
+	stepper Stepper
+	windows []float64
+	pass    float64 // most tokens of a forward pass
+	drafted bool
+	curves  map[int]*curve // of decode steps, by their batch
+	groups  []analytic.Group
+	part    []analytic.Group
+}
+
+func newPrices(s Stepper, pass int, drafted bool) *prices {
+	return &prices{stepper: s, windows: s.Windows(), pass: float64(pass), drafted: drafted, curves: map[int]*curve{}}
+}
+
+// decode is the cost of a step in which batch sequences with so many tokens in all gain one each.
+func (p *prices) decode(batch int, past float64) Cost {
+	c := p.curves[batch]
+	if c == nil {
+		c = &curve{}
+		p.curves[batch] = c
+	}
+	return c.at(past/float64(batch), func(mean float64) Cost {
+		group := [1]analytic.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
+		return p.whole(group[:])
+	})
+}
+
+// whole is the cost of one forward pass.
+func (p *prices) whole(groups []analytic.Group) Cost {
+	t, e := p.stepper.MixedStep(groups)
+	return Cost{t, e}
+}
+
+// mixed is the cost of a step, in as many forward passes as it takes.
+func (p *prices) mixed(groups []analytic.Group) (sum Cost) {
+	if p.pass == 0 {
+		return p.whole(groups)
+	}
+	left := p.pass
+	p.part = p.part[:0]
+	flush := func() {
+		if len(p.part) > 0 {
+			c := p.whole(p.part)
+			sum.Time += c.Time
+			sum.Energy += c.Energy
+		}
+		p.part, left = p.part[:0], p.pass
+	}
+	for _, g := range groups {
+		for g.New > 0 {
+			if left < g.Batch {
+				flush()
+			}
+			head := g
+			if head.New = min(g.New, max(float64(int(left/g.Batch)), 1)); head.New < g.New {
+				head.Logits = 0
+			}
+			p.part = append(p.part, head)
+			left -= head.New * g.Batch
+			g.Past += head.New
+			g.New -= head.New
+		}
+	}
+	flush()
+	return sum
+}
+
+// batch makes the groups of a step anew: decodes of sequences on either side of a
+// window apart, for attention is linear in the context only there.
+type batch struct {
+	decodes int
+	past    float64 // tokens of all that decode
+	byWin   []analytic.Group
+	chunks  []analytic.Group
+}
+
+func (b *batch) reset(windows int) {
+	b.decodes, b.past, b.chunks = 0, 0, b.chunks[:0]
+	b.byWin = slices.Grow(b.byWin[:0], windows+1)[:windows+1]
+	clear(b.byWin)
+}
+
+// decode adds a sequence that gains fresh tokens after past ones.
+func (b *batch) decode(windows []float64, past int) {
+	b.decodes++
+	b.past += float64(past)
+	if len(windows) == 0 {
+		return
+	}
+	i := 0
+	for i < len(windows) && float64(past) >= windows[i] {
+		i++
+	}
+	b.byWin[i].Batch++
+	b.byWin[i].Past += float64(past)
+}
+
+// chunk adds a part of a prompt; done says that it is the last.
+func (b *batch) chunk(fresh, past int, done bool) {
+	g := analytic.Group{Batch: 1, New: float64(fresh), Past: float64(past)}
+	if done {
+		g.Logits = 1
+	}
+	if n := len(b.chunks); n > 0 {
+		if l := &b.chunks[n-1]; l.New == g.New && l.Past == g.Past && l.Logits == g.Logits {
+			l.Batch++
+			return
+		}
+	}
+	b.chunks = append(b.chunks, g)
+}
+
+func (b *batch) empty() bool { return b.decodes == 0 && len(b.chunks) == 0 }
+
+// cost prices a batch whose decodes verify drafts tokens each besides their own.
+func (p *prices) cost(b *batch, drafts int) Cost {
+	if len(b.chunks) == 0 && drafts == 0 && len(p.windows) == 0 && p.pass == 0 {
+		return p.decode(b.decodes, b.past)
+	}
+	p.groups = p.groups[:0]
+	fresh := float64(1 + drafts)
+	switch {
+	case b.decodes == 0:
+	case len(p.windows) == 0:
+		p.groups = append(p.groups, analytic.Group{Batch: float64(b.decodes), Past: b.past})
+	default:
+		for _, g := range b.byWin {
+			if g.Batch > 0 {
+				p.groups = append(p.groups, g)
+			}
+		}
+	}
+	for i := range p.groups {
+		g := &p.groups[i]
+		g.Past, g.New, g.Logits, g.Drafted = g.Past/g.Batch, fresh, fresh, p.drafted
+	}
+	p.groups = append(p.groups, b.chunks...)
+	return p.mixed(p.groups)
+}
+
+// A curve is a cost over the context, linear between knots.
+type curve struct{ knots []knot }
+
+// A knot is a context with its cost. Up to the next one the cost is linear if sure.
+type knot struct {
+	context float64
+	cost    Cost
+	sure    bool
+}
+
+// exact is by how much of a step's time a curve may be off, as a share.
+const exact = 5e-4
+
+// at is the cost at a context; price is asked where the curve is not known yet.
+func (c *curve) at(context float64, price func(float64) Cost) Cost {
+	if len(c.knots) == 0 {
+		c.knots = []knot{{context: 0.5, cost: price(0.5)}, {context: 1024, cost: price(1024)}}
+	}
+	for last := c.knots[len(c.knots)-1].context; last < context; last = c.knots[len(c.knots)-1].context {
+		c.knots = append(c.knots, knot{context: 2 * last, cost: price(2 * last)})
+	}
+	for {
+		i, found := slices.BinarySearchFunc(c.knots, context, func(k knot, x float64) int {
+			if k.context < x {
+				return -1
+			} else if k.context > x {
+				return 1
+			}
+			return 0
+		})
+		switch {
+		case found:
+			return c.knots[i].cost
+		case i == 0:
+			return c.knots[0].cost
+		}
+		a, b := &c.knots[i-1], &c.knots[i]
+		if a.sure || b.context-a.context < 2 {
+			return between(a, b, context)
+		}
+		c.split(i, price)
+	}
+}
+
+// split tries whether the cost is linear between knot i-1 and knot i, at three points, and puts
+// the middle one between them if it is not.
+func (c *curve) split(i int, price func(float64) Cost) {
+	a, b := &c.knots[i-1], &c.knots[i]
+	var middle knot
+	a.sure = true
+	for _, share := range [...]float64{0.25, 0.75, 0.5} {
+		middle = knot{context: a.context + share*(b.context-a.context)}
+		middle.cost = price(middle.context)
+		line := between(a, b, middle.context)
+		if off := line.Time - middle.cost.Time; max(off, -off) > middle.cost.Time.Times(exact) {
+			a.sure = false
+		}
+	}
+	if !a.sure {
+		c.knots = slices.Insert(c.knots, i, middle)
+	}
+}
+
+// between is the cost on the line between two knots.
+func between(a, b *knot, context float64) Cost {
+	x := (context - a.context) / (b.context - a.context)
+	return Cost{a.cost.Time + (b.cost.Time - a.cost.Time).Times(x), a.cost.Energy + (b.cost.Energy - a.cost.Energy).Times(x)}
+}

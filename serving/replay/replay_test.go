@@ -1,0 +1,139 @@
+package replay
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof/serving"
+)
+
+// all reads a trace to its end.
+func all(t testing.TB, r io.Reader, o Options) (*Trace, []serving.Request) {
+	t.Helper()
+	tr, err := Read(r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []serving.Request
+	for {
+		r, ok := tr.Next()
+		if !ok {
+			return tr, list
+		}
+		list = append(list, r)
+	}
+}
+
+// Every format is known by its content, and its requests come at the time and with the
+// tokens that it states.
+func TestFormats(t *testing.T) {
+	server, err := filepath.Glob("../../experiments/h200-vllm/server/*.json")
+	if err != nil || len(server) == 0 {
+		t.Fatal("no results of a server", err)
+	}
+	for _, x := range []struct {
+		file, format  string
+		n, skipped    int
+		last          float64
+		prompts, gens int
+	}{
+		{"testdata/azure.csv", "azure", 8, 0, 8.251431, 3913, 550},
+		{"testdata/mooncake.jsonl", "mooncake", 5, 0, 9, 7747, 1666},
+		{"testdata/burstgpt.csv", "burstgpt", 2, 1, 113, 700, 170},
+		{"testdata/servegen.csv", "servegen", 2, 0, 0.237, 1300, 180},
+		{"testdata/plain.csv", "csv", 2, 0, 0.75, 1536, 192},
+		{"testdata/plain.jsonl", "jsonl", 2, 0, 0.75, 1536, 192},
+		{"testdata/vllm.json", "vllm", 2, 0, 0.75, 1536, 192},
+		{server[0], "llmprof", 24, 0, 8.046, 24 * 1024, 24 * 64},
+	} {
+		f, err := os.Open(x.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, list := all(t, f, Options{})
+		f.Close()
+		prompts, gens, last := 0, 0, 0.0
+		for _, r := range list {
+			prompts, gens, last = prompts+r.Prompt, gens+r.Gen, float64(r.At)
+		}
+		if tr.Err() != nil || tr.Format != x.format || len(list) != x.n || tr.Skipped != x.skipped || prompts != x.prompts || gens != x.gens || last < x.last-0.01 || last > x.last+0.01 {
+			t.Errorf("%s: %q, %d requests and %d skipped, %d + %d tokens, the last at %g: %v", x.file, tr.Format, len(list), tr.Skipped, prompts, gens, last, tr.Err())
+		}
+	}
+}
+
+// Hashes stand for blocks of 512 tokens, and a speed makes arrivals come sooner.
+func TestMooncake(t *testing.T) {
+	data, err := os.ReadFile("testdata/mooncake.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list := all(t, strings.NewReader(string(data)), Options{Speed: 2, Requests: 3})
+	if len(list) != 3 || list[1].At != 1.5 || list[0].HashTokens != 512 || len(list[0].Hashes) != 5 || list[0].Hashes[1] != 42 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// What is no trace is refused with the line and what would be right.
+func TestRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "empty",
+		"hello\n1\n":                            "no columns for time",
+		"time,prompt\n1,2\n":                    "no columns for time",
+		"{}":                                    "without records",
+		"{\"a\": 1}\n{\"a\": 2}\n":              "no fields for prompt",
+		"time,prompt,generated\n1,2\n":          "2 columns where the header has 3",
+		"time,prompt,generated\n1,x,3\n":        "no number of tokens",
+		"time,prompt,generated\nnoon,2,3\n":     "no time",
+		"time,prompt,generated\n5,2,3\n1,2,3\n": "sort the trace",
+		"time,prompt,generated\n5,2,-3\n":       "no number of tokens",
+		"time,prompt,generated\nNaN,2,3\n":      "no time in seconds",
+		"time,prompt,generated\n1,2,0\n":        "no request that generated",
+		"{\"prompt\": 5, \"generated\": 5}\n{\"prompt\": 5, \"generated\": 5}\n": "no field for the time",
+		"time,prompt,generated\n" + strings.Repeat("1", mostLine+5) + "\n":       "longer than",
+	} {
+		tr, err := Read(strings.NewReader(text), Options{})
+		if err == nil {
+			for {
+				if _, ok := tr.Next(); !ok {
+					break
+				}
+			}
+			err = tr.Err()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzRead holds that no text panics, and that every request that comes out is possible.
+func FuzzRead(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.[cj]s*")
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tr, err := Read(strings.NewReader(text), Options{})
+		if err != nil {
+			return
+		}
+		for last := 0.0; ; {
+			r, ok := tr.Next()
+			if !ok {
+				return
+			}
+			if float64(r.At) < last || r.Prompt < 1 || r.Gen < 1 {
+				t.Fatalf("%+v", r)
+			}
+			last = float64(r.At)
+		}
+	})
+}

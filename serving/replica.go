@@ -1,0 +1,398 @@
+package serving
+
+import (
+	"math/rand/v2"
+
+	"llmprof/unit"
+)
+
+// A sequence is a request on its way through a replica.
+type sequence struct {
+	Record
+	goal      int // tokens whose cache has to be there before the next token comes
+	computed  int // tokens whose cache is there
+	generated int
+	blocks    int          // of its own
+	shared    int          // leading hashes whose entries it holds
+	kept      bool         // the blocks of its prompt were entered into the prefix cache
+	swapped   bool         // its cache is in host memory
+	ready     unit.Seconds // not before: the cache is on its way
+	last      unit.Seconds // when the latest tokens came
+	gain      int          // tokens that come with the step that runs
+}
+
+func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed == 1 }
+
+// A replica is one instance of the model with its scheduler's state.
+type replica struct {
+	server *Server
+	index  int
+	rules  *Scheduler
+	prices *prices
+	draft  *prices
+	room   *room
+	pool   *pool
+	random *rand.Rand
+	only   bool // it prefills and hands over
+
+	waiting queue
+	running []*sequence
+	due     int     // tokens that the running sequences still generate
+	expect  float64 // share of them that SGLang reserves room for
+	planned int     // blocks of all running sequences at their longest
+
+	batch      batch
+	busy       bool
+	begin, end unit.Seconds // of the step that runs
+	gains      []*sequence  // of that step
+	ending     []*sequence  // whose last token that step brings
+	spare      []*sequence
+	spareEnd   []*sequence
+
+	cost      Cost
+	tokens    int
+	preempted int
+}
+
+// New token ratio of SGLang: it begins at 0.7 and falls to 0.14 of that within 600 steps
+// without a retraction (python/sglang/srt/managers/schedule_policy.py).
+const (
+	expectFirst = 0.7
+	expectLeast = 0.098
+	expectFalls = (expectFirst - expectLeast) / 600
+	expectClip  = 4096 // tokens of its own answer that a request has to have room for
+)
+
+// schedule forms the next step of what had arrived when it was seen, and starts it at now.
+// It reports whether there is one.
+func (r *replica) schedule(now, seen unit.Seconds) bool {
+	r.batch.reset(len(r.prices.windows))
+	r.gains, r.spare = r.spare[:0], r.gains
+	r.ending, r.spareEnd = r.spareEnd[:0], r.ending
+	r.tokens = 0
+	budget, preempted := r.rules.Budget, r.preempted
+	r.continueRunning(&budget, now, !r.rules.Mixed)
+	if preempted == r.preempted {
+		r.admit(&budget, now, seen)
+	}
+	if r.batch.empty() && !r.rules.Mixed {
+		r.continueRunning(&budget, now, false)
+		r.expect = max(r.expect-expectFalls, expectLeast)
+	}
+	if r.batch.empty() {
+		return false
+	}
+	r.cost = r.price()
+	r.begin, r.end, r.busy = now, now+r.cost.Time, true
+	return true
+}
+
+// price prices the step, and what the drafting of its tokens takes.
+func (r *replica) price() Cost {
+	c := r.prices.cost(&r.batch, r.server.Drafts)
+	if r.draft != nil && r.batch.decodes > 0 {
+		d := r.draft.decode(r.batch.decodes, r.batch.past)
+		c.Time += d.Time.Times(float64(r.server.Drafts))
+		c.Energy += d.Energy.Times(float64(r.server.Drafts))
+	}
+	return c
+}
+
+// continueRunning gives the running sequences their tokens, in the order in which they
+// began; prompts says that those that decode have to wait.
+func (r *replica) continueRunning(budget *int, now unit.Seconds, prompts bool) {
+	kept := r.running[:0]
+	for i := 0; i < len(r.running); i++ {
+		q := r.running[i]
+		n := q.goal - q.computed
+		decodes := q.decoding()
+		if decodes {
+			n += r.server.Drafts
+		}
+		n = min(n, *budget)
+		if n == 0 || q.ready > now || decodes && prompts {
+			kept = append(kept, q)
+			continue
+		}
+		if !r.grow(q, n, i, now) {
+			break // it was the last one, and was preempted itself
+		}
+		*budget -= n
+		if !r.advance(q, n, decodes) {
+			kept = append(kept, q)
+		}
+	}
+	clear(r.running[len(kept):])
+	r.running = kept
+}
+
+// grow takes the blocks for n more tokens of running sequence i, and preempts the youngest
+// sequences until there are enough. It fails where that comes to the sequence itself.
+func (r *replica) grow(q *sequence, n, i int, now unit.Seconds) bool {
+	more := r.more(q, q.computed+n)
+	for more > 0 && !r.pool.take(more) {
+		last := len(r.running) - 1
+		victim := r.running[last]
+		r.running = r.running[:last]
+		r.preempt(victim, now)
+		if last == i {
+			return false
+		}
+	}
+	q.blocks += max(more, 0)
+	return true
+}
+
+// more is how many blocks a sequence lacks for a context.
+func (r *replica) more(q *sequence, context int) int {
+	return r.room.of(context) - q.blocks - q.shared*r.entryBlocks(q)
+}
+
+// entryBlocks is the blocks of one hash of the sequence's prompt.
+func (r *replica) entryBlocks(q *sequence) int {
+	if q.Request.HashTokens == 0 {
+		return 0
+	}
+	return r.room.of(q.Request.HashTokens)
+}
+
+// preempt takes a sequence's blocks away. It is the first to begin again.
+func (r *replica) preempt(q *sequence, now unit.Seconds) {
+	r.preempted++
+	q.Preempted++
+	r.leave(q)
+	if r.rules.Swap && q.decoding() {
+		q.swapped = true
+		q.ready = now + r.move(q.computed, r.server.ToHost)
+	} else {
+		q.computed, q.kept = 0, false
+	}
+	r.expect = max(r.expect, 0.5*(expectFirst+expectLeast))
+	r.waiting.pushFront(q)
+}
+
+// move is the time in which the cache of so many tokens goes over a link of each GPU.
+func (r *replica) move(tokens int, link unit.BytesPerSec) unit.Seconds {
+	return r.room.bytes(float64(tokens)).Over(link)
+}
+
+// leave returns what a sequence holds.
+func (r *replica) leave(q *sequence) {
+	r.pool.free += q.blocks
+	r.pool.release(q.Request.Hashes[:q.shared])
+	q.blocks, q.shared = 0, 0
+	r.due -= q.Request.Gen - q.generated
+	r.planned -= r.room.of(q.Request.Prompt + q.Request.Gen)
+}
+
+// admit lets waiting sequences begin, in their order.
+func (r *replica) admit(budget *int, now, seen unit.Seconds) {
+	for *budget > 0 && len(r.running) < r.rules.MaxSeqs {
+		q := r.waiting.front()
+		if q == nil || q.Request.At > seen || q.ready > now {
+			return
+		}
+		gpu, host := r.hits(q)
+		n := min(q.goal-r.found(q, gpu+host), *budget)
+		if r.rules.Whole && q.goal-r.found(q, gpu+host) > *budget && !r.batch.empty() {
+			return
+		}
+		if !r.fits(q, gpu) {
+			return
+		}
+		r.waiting.popFront()
+		r.start(q, gpu, host, now)
+		if q.ready > now {
+			r.running = append(r.running, q)
+			continue
+		}
+		q.blocks += r.pool.must(r.more(q, q.computed+n))
+		*budget -= n
+		if !r.advance(q, n, q.decoding()) {
+			r.running = append(r.running, q)
+		}
+	}
+}
+
+// hits is how many leading hashes of a sequence the GPU's cache has, and host memory beyond.
+func (r *replica) hits(q *sequence) (gpu, host int) {
+	if r.server.NoCache || q.computed > 0 || len(q.Request.Hashes) == 0 {
+		return 0, 0
+	}
+	return r.pool.lookup(q.Request.Hashes[:r.cacheable(q)])
+}
+
+// cacheable is how many hashes of a prompt cover whole blocks before its last token.
+func (r *replica) cacheable(q *sequence) int {
+	return min(len(q.Request.Hashes), (q.Request.Prompt-1)/q.Request.HashTokens)
+}
+
+// found is how many tokens of a sequence need not be computed.
+func (r *replica) found(q *sequence, hashes int) int {
+	switch {
+	case q.computed > 0:
+		return q.computed
+	case hashes > 0:
+		return hashes * q.Request.HashTokens
+	case r.server.NoCache || len(q.Request.Hashes) > 0:
+		return 0
+	}
+	return r.server.cached(q.Request.Prompt)
+}
+
+// fits reports whether a waiting sequence may begin.
+func (r *replica) fits(q *sequence, gpu int) bool {
+	left := q.Request.Gen - q.generated
+	need := r.room.of(q.goal) - gpu*r.entryBlocks(q)
+	room := r.pool.available() - int(r.rules.Watermark*float64(r.pool.total))
+	room -= r.pool.idleOf(q.Request.Hashes[:gpu])
+	switch r.rules.Admission {
+	case ForAll:
+		return need <= room && r.planned+r.room.of(q.Request.Prompt+q.Request.Gen) <= r.pool.total
+	case ForExpected:
+		return need <= room && (len(r.running) == 0 || need+r.room.of(int(float64(r.due)*r.expect)+min(left, expectClip)) <= room)
+	}
+	return need <= room
+}
+
+// start gives a sequence what the caches have of it.
+func (r *replica) start(q *sequence, gpu, host int, now unit.Seconds) {
+	found := r.found(q, gpu+host)
+	if q.generated == 0 && q.computed == 0 {
+		q.Cached = found
+	}
+	q.computed = found
+	r.due += q.Request.Gen - q.generated
+	r.planned += r.room.of(q.Request.Prompt + q.Request.Gen)
+	if gpu+host > 0 {
+		r.pool.must(r.pool.use(q.Request.Hashes[:gpu+host]))
+		q.shared = gpu + host
+		if host > 0 {
+			q.ready = now + r.move(host*q.Request.HashTokens, r.server.ToHost)
+		}
+	}
+	if q.swapped {
+		q.swapped = false
+		q.blocks += r.pool.must(r.more(q, q.computed))
+		q.ready = now + r.move(q.computed, r.server.ToHost)
+	}
+}
+
+// advance adds n tokens of a sequence to the step, and reports whether the step is its last.
+func (r *replica) advance(q *sequence, n int, decodes bool) (ends bool) {
+	if decodes {
+		r.batch.decode(r.prices.windows, q.computed)
+		q.gain = r.accepted(n-1, q)
+	} else {
+		done := q.computed+n == q.goal
+		r.batch.chunk(n, q.computed, done)
+		r.tokens += n
+		q.computed += n
+		if !done {
+			return false
+		}
+		q.gain = 1
+		q.computed-- // the token that comes is computed by the step after
+		r.keep(q)
+	}
+	q.computed += q.gain
+	q.goal = q.computed + 1
+	q.generated += q.gain
+	r.due -= q.gain
+	r.tokens += q.gain
+	r.gains = append(r.gains, q)
+	if ends = q.generated == q.Request.Gen || r.only; ends {
+		r.ending = append(r.ending, q)
+	}
+	return ends
+}
+
+// accepted is how many tokens a decode step gains that verifies drafts tokens.
+func (r *replica) accepted(drafts int, q *sequence) int {
+	gain := 1
+	for ; gain <= drafts; gain++ {
+		if r.random.Float64() >= r.server.Acceptance {
+			break
+		}
+	}
+	return min(gain, q.Request.Gen-q.generated)
+}
+
+// keep enters the blocks of a prompt into the prefix cache.
+func (r *replica) keep(q *sequence) {
+	if r.server.NoCache || q.kept || len(q.Request.Hashes) == 0 {
+		return
+	}
+	q.kept = true
+	given, held := r.pool.keep(q.Request.Hashes[:r.cacheable(q)], q.shared, r.entryBlocks(q))
+	q.blocks -= given
+	q.shared = held
+}
+
+// free returns the blocks of the sequences whose last token came.
+func (r *replica) free(ended []*sequence) {
+	for _, q := range ended {
+		r.leave(q)
+	}
+}
+
+// wakes is when the next sequence has its cache; +Inf if none waits for it.
+func (r *replica) wakes(now unit.Seconds) unit.Seconds {
+	at := never
+	for _, q := range r.running {
+		if q.ready > now {
+			at = min(at, q.ready)
+		}
+	}
+	if q := r.waiting.front(); q != nil && q.ready > now {
+		at = min(at, q.ready)
+	}
+	return at
+}
+
+// load is the requests that a replica has.
+func (r *replica) load() int { return r.waiting.n + len(r.running) + len(r.ending) }
+
+// A queue is the sequences that wait, a ring.
+type queue struct {
+	ring    []*sequence
+	head, n int
+}
+
+func (w *queue) front() *sequence {
+	if w.n == 0 {
+		return nil
+	}
+	return w.ring[w.head]
+}
+
+func (w *queue) popFront() {
+	w.ring[w.head] = nil
+	w.head = (w.head + 1) % len(w.ring)
+	w.n--
+}
+
+func (w *queue) pushBack(q *sequence) {
+	w.room()
+	w.ring[(w.head+w.n)%len(w.ring)] = q
+	w.n++
+}
+
+func (w *queue) pushFront(q *sequence) {
+	w.room()
+	w.head = (w.head - 1 + len(w.ring)) % len(w.ring)
+	w.ring[w.head] = q
+	w.n++
+}
+
+// room makes the ring larger if it is full.
+func (w *queue) room() {
+	if w.n < len(w.ring) {
+		return
+	}
+	ring := make([]*sequence, max(2*len(w.ring), 64))
+	for i := range w.n {
+		ring[i] = w.ring[(w.head+i)%len(w.ring)]
+	}
+	w.ring, w.head = ring, 0
+}

@@ -1,0 +1,264 @@
+package serving
+
+import (
+	"math"
+	"slices"
+
+	"llmprof/unit"
+)
+
+// A Sketch is a distribution of positive values in constant memory: a histogram whose bins
+// are 0.4 % wide, so that a quantile is within 0.2 %.
+type Sketch struct {
+	counts []int // by the logarithm of the value, from base on
+	base   int
+	N      int
+	Sum    float64
+}
+
+// width is the logarithm of the ratio of a bin's ends.
+const width = 0.004
+
+// Add adds a value n times.
+func (s *Sketch) Add(v float64, n int) {
+	if n <= 0 {
+		return
+	}
+	s.N += n
+	s.Sum += v * float64(n)
+	bin := int(math.Floor(math.Log(max(v, 1e-9)) / width))
+	switch {
+	case len(s.counts) == 0:
+		s.base = bin
+	case bin < s.base:
+		s.counts = slices.Insert(s.counts, 0, make([]int, s.base-bin)...)
+		s.base = bin
+	}
+	if more := bin - s.base + 1 - len(s.counts); more > 0 {
+		s.counts = append(s.counts, make([]int, more)...)
+	}
+	s.counts[bin-s.base] += n
+}
+
+// Mean is the mean of the values.
+func (s *Sketch) Mean() float64 { return s.Sum / float64(s.N) }
+
+// Quantile is the value below which a share of the values lie.
+func (s *Sketch) Quantile(share float64) float64 {
+	rank := share * float64(s.N-1)
+	seen := 0.0
+	for i, n := range s.counts {
+		if seen += float64(n); seen > rank {
+			return math.Exp((float64(s.base+i) + 0.5) * width)
+		}
+	}
+	return math.NaN()
+}
+
+// A Point is a value with the share of the values up to it.
+type Point struct{ Value, Share float64 }
+
+// CDF is the distribution as points, at most about n of them.
+func (s *Sketch) CDF(n int) []Point {
+	var all []Point
+	seen, last := 0, -1.0
+	for i, count := range s.counts {
+		if count == 0 {
+			continue
+		}
+		seen += count
+		share := float64(seen) / float64(s.N)
+		if share-last >= 1/float64(n) || seen == s.N {
+			all = append(all, Point{math.Exp((float64(s.base+i) + 0.5) * width), share})
+			last = share
+		}
+	}
+	return all
+}
+
+// An SLO is what a request has to meet to count for goodput; 0 for no limit.
+type SLO struct{ TTFT, TPOT, E2E unit.Seconds }
+
+// Given reports whether there is any limit.
+func (s *SLO) Given() bool { return *s != SLO{} }
+
+func (s *SLO) meets(r *Record) bool {
+	tpot, _ := r.TPOT()
+	return (s.TTFT == 0 || r.TTFT() <= s.TTFT) && (s.TPOT == 0 || tpot <= s.TPOT) && (s.E2E == 0 || r.E2E() <= s.E2E)
+}
+
+// A Result is what a simulation came to.
+type Result struct {
+	TTFT, TPOT, ITL, E2E Sketch
+	Completed            int
+	Refused              int // longer than the model or the cache
+	Preempted            int // times
+	Met                  int // requests within the SLO
+	Prompt, Generated    int // tokens of the requests completed
+	Cached               int // prompt tokens found in a prefix cache
+	Duration             unit.Seconds
+	Energy               unit.Joules
+	Steps                int
+	Busy                 float64 // share of the time in which a replica ran a step
+	MeanRunning          float64 // sequences of all replicas, over time
+	MeanCache            float64 // share of the blocks, over time
+	Timeline             []Bin
+	Interrupted          bool
+
+	counted  int
+	begun    unit.Seconds // when the first request that counts arrived
+	busy     float64
+	running  float64
+	cache    float64
+	replicas float64
+	blocks   float64
+	bins     timeline
+}
+
+// A Bin is a part of the timeline.
+type Bin struct {
+	Begin, End unit.Seconds
+	Waiting    float64 // requests, mean
+	Running    float64
+	Cache      float64 // share of the KV blocks
+	Tokens     float64 // processed, prompt and generated, a second
+}
+
+func newResult(s *Server, _ *Options, r *room) *Result {
+	return &Result{replicas: float64(s.Replicas + s.Prefillers), blocks: float64(r.blocks)}
+}
+
+// step enters a step that begins.
+func (r *Result) step(one *replica) {
+	r.Steps++
+	r.Energy += one.cost.Energy
+	t := float64(one.cost.Time)
+	r.busy += t
+	running := float64(len(one.running) + len(one.ending))
+	used := 1 - float64(one.pool.available())/float64(one.pool.total)
+	r.running += running * t
+	r.cache += used * t
+	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
+}
+
+// answered enters a request that was answered.
+func (r *Result) answered(q *Record, o *Options) {
+	r.Completed++
+	if o.Each != nil {
+		o.Each(q)
+	}
+	if r.counted++; r.counted <= o.Warmup {
+		r.begun = q.Last
+		r.ITL = Sketch{}
+		return
+	}
+	r.Prompt += q.Request.Prompt
+	r.Generated += q.Request.Gen
+	r.Cached += q.Cached
+	r.TTFT.Add(float64(q.TTFT()), 1)
+	r.E2E.Add(float64(q.E2E()), 1)
+	if tpot, ok := q.TPOT(); ok {
+		r.TPOT.Add(float64(tpot), 1)
+	}
+	if o.SLO.meets(q) {
+		r.Met++
+	}
+	r.Duration = q.Last - r.begun
+}
+
+// finish works out what is of the whole.
+func (r *Result) finish(mixed, first []*replica, now unit.Seconds) {
+	all := mixed
+	if len(first) > 0 && first[0] != mixed[0] {
+		all = slices.Concat(mixed, first)
+	}
+	for _, one := range all {
+		r.Preempted += one.preempted
+	}
+	if whole := float64(now) * r.replicas; whole > 0 {
+		r.Busy = r.busy / whole
+		r.MeanRunning = r.running / float64(now)
+		r.MeanCache = r.cache / whole
+		idle := all[0].server.idle()
+		r.Energy += idle.For(unit.Seconds(max(whole-r.busy, 0)))
+	}
+	r.Timeline = r.bins.all(r.replicas)
+}
+
+// idle is what all GPUs of a replica draw while no step runs.
+func (s *Server) idle() unit.Watts {
+	gpus, _ := s.Predictor.Replica()
+	return unit.Watts(float64(s.Predictor.Waiting()) * float64(gpus))
+}
+
+// Rate is the requests answered a second, of those that count.
+func (r *Result) Rate() float64 { return float64(r.E2E.N) / float64(r.Duration) }
+
+// Throughput is the tokens generated a second.
+func (r *Result) Throughput() float64 { return float64(r.Generated) / float64(r.Duration) }
+
+// Goodput is the requests a second that met the SLO.
+func (r *Result) Goodput() float64 { return float64(r.Met) / float64(r.Duration) }
+
+// timeline sums samples over at most maxBins bins of equal width, which doubles when
+// the time goes beyond the last.
+type timeline struct {
+	width float64
+	sums  []sample
+}
+
+type sample struct{ waiting, running, cache, tokens float64 }
+
+func (s *sample) add(o sample, n float64) {
+	s.waiting += o.waiting * n
+	s.running += o.running * n
+	s.cache += o.cache * n
+	s.tokens += o.tokens * n
+}
+
+const maxBins = 512
+
+// add adds a sample that held from begin to end.
+func (t *timeline) add(begin, end unit.Seconds, s sample) {
+	if t.width == 0 {
+		t.width = 1e-3
+	}
+	for float64(end) >= t.width*maxBins {
+		half := t.sums[:0]
+		for i := 0; i < len(t.sums); i += 2 {
+			sum := t.sums[i]
+			if i+1 < len(t.sums) {
+				sum.add(t.sums[i+1], 1)
+			}
+			half = append(half, sum)
+		}
+		t.sums, t.width = half, 2*t.width
+	}
+	for at := float64(begin); at < float64(end); {
+		bin := int(at / t.width)
+		stop := min(float64(end), float64(bin+1)*t.width)
+		for len(t.sums) <= bin {
+			t.sums = append(t.sums, sample{})
+		}
+		if stop <= at { // rounding
+			break
+		}
+		t.sums[bin].add(s, stop-at)
+		at = stop
+	}
+}
+
+// all is the bins, of so many replicas together.
+func (t *timeline) all(replicas float64) []Bin {
+	bins := make([]Bin, len(t.sums))
+	for i, s := range t.sums {
+		bins[i] = Bin{
+			Begin: unit.Seconds(float64(i) * t.width), End: unit.Seconds(float64(i+1) * t.width),
+			Waiting: s.waiting / t.width, Running: s.running / t.width, Cache: s.cache / t.width / replicas, Tokens: s.tokens / t.width,
+		}
+	}
+	return bins
+}
+
+// Counted is how many requests the figures are of.
+func (r *Result) Counted() int { return r.E2E.N }

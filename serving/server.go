@@ -1,0 +1,153 @@
+package serving
+
+import (
+	"fmt"
+	"math"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A Server is what serves requests: replicas of a model, each with a scheduler of its own.
+type Server struct {
+	Predictor *analytic.Predictor
+	Scheduler Scheduler
+	Replicas  int    // that decode, and prefill unless Prefillers do
+	Routing   string // "round-robin", "least-loaded" or "prefix-aware"
+
+	CacheTokens int // that the KV cache of a replica holds, as the engine logs it; 0 to work it out
+	Context     int // longest that the model takes, prompt and answer; 0 for no limit
+
+	HitRate float64    // of the prompts' tokens that a prefix cache has, where requests have no hashes
+	NoCache bool       // prefix caching is off
+	Offload unit.Bytes // of host memory on each GPU's behalf, for the cache of prefixes and preempted sequences
+	ToHost  unit.BytesPerSec
+
+	Drafts     int                 // tokens that are drafted and verified with each token
+	Acceptance float64             // probability that a drafted token is right if those before it are
+	Drafter    *analytic.Predictor // the model that drafts; nil if drafting takes no time, as from n-grams
+
+	Prefillers int              // replicas that prefill and hand the cache over to those that decode
+	Link       unit.BytesPerSec // by which one GPU hands it over
+}
+
+// Check tells what is wrong with the server, if anything is.
+func (s *Server) Check() error {
+	switch {
+	case s.Predictor == nil:
+		return fmt.Errorf("the server has no model")
+	case s.Replicas < 1 || s.Replicas+s.Prefillers > 1<<14 || s.Prefillers < 0:
+		return fmt.Errorf("%d replicas and %d that prefill: want from 1 to %d in all", s.Replicas, s.Prefillers, 1<<14)
+	case !(s.HitRate >= 0 && s.HitRate < 1):
+		return fmt.Errorf("a prefix hit rate of %g: want from 0 and below 1", s.HitRate)
+	case s.Drafts < 0 || s.Drafts > 64:
+		return fmt.Errorf("%d drafted tokens: want from 0 to 64", s.Drafts)
+	case s.Drafts > 0 && !(s.Acceptance >= 0 && s.Acceptance <= 1):
+		return fmt.Errorf("an acceptance of %g: want a probability", s.Acceptance)
+	case s.Prefillers > 0 && s.Link <= 0:
+		return fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
+	case (s.Offload > 0 || s.Scheduler.Swap) && s.ToHost <= 0:
+		return fmt.Errorf("cache in host memory: the rate of the link to the host is not known")
+	}
+	switch s.Routing {
+	case "", "round-robin", "least-loaded", "prefix-aware":
+	default:
+		return fmt.Errorf("routing is %.40q: want round-robin, least-loaded or prefix-aware", s.Routing)
+	}
+	if err := s.Scheduler.check(); err != nil {
+		return err
+	}
+	return s.room().check(s)
+}
+
+// A room is the KV cache of a replica in blocks.
+type room struct {
+	blocks int
+	size   int        // tokens of a block
+	each   unit.Bytes // of one block on one GPU
+	linear bool       // a sequence takes a block for every size tokens
+	bytes  func(context float64) unit.Bytes
+}
+
+// room works out the KV cache. A sequence of a model with windows or a state takes as many
+// blocks as its bytes fill.
+func (s *Server) room() *room {
+	p, block := s.Predictor, s.Scheduler.Block
+	r := &room{size: block, bytes: p.SequenceBytes}
+	state := p.SequenceBytes(0)
+	r.each = p.SequenceBytes(float64(block)) - state
+	r.linear = state == 0 && len(p.Windows()) == 0
+	if r.each <= 0 { // there is a state alone
+		r.each = state
+	}
+	left := p.CacheRoom(s.Scheduler.Budget, min(s.Scheduler.MaxSeqs, s.Scheduler.Budget), s.Scheduler.Share)
+	r.blocks = int(min(max(math.Floor(float64(left)/float64(r.each)), 0), math.MaxInt32))
+	if s.CacheTokens > 0 {
+		r.blocks = s.CacheTokens / block
+	}
+	return r
+}
+
+func (r *room) check(s *Server) error {
+	if r.blocks > 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing is left of the GPU's memory for a KV cache beside the weights and steps of %d tokens: give more GPUs, narrower weights or smaller steps",
+		s.Scheduler.Budget)
+}
+
+// of is the blocks of a sequence of context tokens.
+func (r *room) of(context int) int {
+	if r.linear {
+		return (context + r.size - 1) / r.size
+	}
+	whole := (context + r.size - 1) / r.size * r.size
+	return int(math.Ceil(float64(r.bytes(float64(whole))) / float64(r.each) * (1 - 1e-12)))
+}
+
+// longest is the longest sequence that one replica can ever hold.
+func (s *Server) longest(r *room) int {
+	blocks := r.blocks
+	if s.Scheduler.Admission == ForSlot {
+		blocks /= s.Scheduler.MaxSeqs
+	}
+	low, high := 0, maxLength
+	if s.Context > 0 {
+		high = s.Context
+	}
+	for low < high {
+		if middle := (low + high + 1) / 2; r.of(middle) <= blocks {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low
+}
+
+// yields is the mean of the tokens that a decode step gains for a sequence.
+func (s *Server) yields() float64 {
+	if s.Drafts == 0 {
+		return 1
+	}
+	if s.Acceptance == 1 {
+		return float64(s.Drafts + 1)
+	}
+	return (1 - math.Pow(s.Acceptance, float64(s.Drafts+1))) / (1 - s.Acceptance)
+}
+
+// cached is how many tokens of a prompt a prefix cache has by the hit rate: whole blocks,
+// and not the last token, which has to run to predict the next.
+func (s *Server) cached(prompt int) int {
+	if s.HitRate == 0 {
+		return 0
+	}
+	hit := int(s.HitRate * float64(prompt))
+	return min(hit/s.Scheduler.Block*s.Scheduler.Block, prompt-1)
+}
+
+// Tokens is what the KV cache of a replica holds.
+func (s *Server) Tokens() int {
+	r := s.room()
+	return r.blocks * r.size
+}

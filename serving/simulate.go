@@ -1,0 +1,298 @@
+package serving
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"llmprof/unit"
+)
+
+const never = unit.Seconds(math.MaxFloat64)
+
+// Options say what a simulation does besides.
+type Options struct {
+	SLO      SLO
+	Warmup   int           // requests at the beginning that no figure counts
+	Seed     uint64        // of what is drawn besides the load
+	Each     func(*Record) // gets every request that was answered, in the order of their ends
+	Progress func(answered int, at unit.Seconds)
+}
+
+// A cluster is the replicas of a server and what happens next to them.
+type cluster struct {
+	server   *Server
+	source   Source
+	options  *Options
+	mixed    []*replica // that decode
+	first    []*replica // that prefill; those that decode where none does only that
+	longest  int
+	result   *Result
+	arrivals struct {
+		next Request
+		any  bool
+		sent int
+	}
+	handovers handovers
+	turn      int
+	now       unit.Seconds
+	extra     unit.Seconds // of a request's way to the engine and of its tokens' way back
+}
+
+// Simulate runs the requests of a source through a server. A context that ends stops it; the
+// result is then of what was answered so far, and says so.
+func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	c := newCluster(s, source, &o)
+	for steps := 0; c.step(); steps++ {
+		if steps%1024 == 0 {
+			if ctx.Err() != nil {
+				c.result.Interrupted = true
+				break
+			}
+			if o.Progress != nil {
+				o.Progress(c.result.Completed, c.now)
+			}
+		}
+	}
+	if err := source.Err(); err != nil && !c.result.Interrupted {
+		return nil, err
+	}
+	if c.result.Completed == 0 && c.result.Refused > 0 {
+		return nil, fmt.Errorf("all %d requests were refused: the longest that fits has %d tokens, prompt and answer", c.result.Refused, c.longest)
+	}
+	c.result.finish(c.mixed, c.first, c.now)
+	return c.result, nil
+}
+
+func newCluster(s *Server, source Source, o *Options) *cluster {
+	c := &cluster{server: s, source: source, options: o}
+	r := s.room()
+	c.longest = s.longest(r)
+	prefill, decode := s.Prefillers, s.Replicas
+	priced := newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0)
+	var draft *prices
+	if s.Drafter != nil {
+		draft = newPrices(s.Drafter, 0, false)
+	}
+	for i := range decode + prefill {
+		one := &replica{
+			server: s, index: i, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode,
+			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
+		}
+		if one.only {
+			c.first = append(c.first, one)
+		} else {
+			c.mixed = append(c.mixed, one)
+		}
+	}
+	if prefill == 0 {
+		c.first = c.mixed
+	}
+	c.result = newResult(s, o, r)
+	c.arrivals.next, c.arrivals.any = source.Next()
+	return c
+}
+
+// step lets the next thing happen: an arrival, the arrival of a cache, or the end of a
+// step. It reports whether anything did.
+func (c *cluster) step() bool {
+	at, what, who := never, 0, (*replica)(nil)
+	if c.arrivals.any {
+		at, what = c.arrivals.next.At, 1
+	}
+	if len(c.handovers) > 0 && c.handovers[0].at < at {
+		at, what = c.handovers[0].at, 2
+	}
+	for _, all := range [2][]*replica{c.mixed, c.first} {
+		for _, r := range all {
+			if r.end > 0 && r.end < at {
+				at, what, who = r.end, 3, r
+			}
+		}
+		if c.server.Prefillers == 0 {
+			break
+		}
+	}
+	if what == 0 {
+		return false
+	}
+	c.now = max(c.now, at)
+	switch what {
+	case 1:
+		c.arrive()
+	case 2:
+		h := heap.Pop(&c.handovers).(handover)
+		c.enter(c.route(c.mixed, h.sequence), h.sequence)
+	case 3:
+		c.ended(who)
+	}
+	return true
+}
+
+// arrive hands the next request to a replica.
+func (c *cluster) arrive() {
+	req := c.arrivals.next
+	index := c.arrivals.sent
+	c.arrivals.sent++
+	err := req.check()
+	switch {
+	case err != nil || req.Prompt+req.Gen > c.longest:
+		c.result.Refused++
+		c.source.Finished(c.now)
+	default:
+		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
+		c.enter(c.route(c.first, q), q)
+	}
+	c.arrivals.next, c.arrivals.any = c.source.Next()
+}
+
+// enter puts a sequence into the queue of a replica, which begins at once if it is idle.
+func (c *cluster) enter(r *replica, q *sequence) {
+	q.Replica = r.index
+	r.waiting.pushBack(q)
+	if !r.busy {
+		c.start(r, c.now)
+	}
+}
+
+// start begins a step if there is something to do.
+func (c *cluster) start(r *replica, seen unit.Seconds) bool {
+	if r.schedule(c.now, seen) {
+		c.result.step(r)
+		return true
+	}
+	r.busy, r.end = false, 0
+	if at := r.wakes(c.now); at < never {
+		r.end = at
+	}
+	return false
+}
+
+// ended is the end of a step. With asynchronous scheduling the next one was formed when it
+// began, and knows neither requests that came since nor blocks that it frees.
+func (c *cluster) ended(r *replica) {
+	if !r.busy { // a cache has arrived
+		c.start(r, c.now)
+		return
+	}
+	begin, end, gains, ending := r.begin, r.end, r.gains, r.ending
+	if r.rules.Async {
+		seen := begin
+		started := c.start(r, seen)
+		c.results(r, begin, end, gains, ending)
+		if !started && !r.busy {
+			c.start(r, c.now)
+		}
+		return
+	}
+	r.busy = false
+	c.results(r, begin, end, gains, ending)
+	if !r.busy {
+		c.start(r, c.now)
+	}
+}
+
+// results gives out the tokens of a step that ended, and frees what its last tokens free.
+func (c *cluster) results(r *replica, begin, end unit.Seconds, gains, ending []*sequence) {
+	same := 0
+	for _, q := range gains {
+		switch {
+		case q.last == begin && begin > 0:
+			same++
+		case q.last > 0:
+			c.result.ITL.Add(float64(end-q.last), 1)
+		default:
+			q.First = end + c.extra
+		}
+		q.last = end
+	}
+	c.result.ITL.Add(float64(end-begin), same)
+	r.free(ending)
+	for _, q := range ending {
+		if r.only && q.generated < q.Request.Gen {
+			at := end + r.move(q.computed, c.server.Link)
+			heap.Push(&c.handovers, handover{at, q})
+			continue
+		}
+		q.Last = end + c.extra
+		c.result.answered(&q.Record, c.options)
+		c.source.Finished(q.Last)
+	}
+	if len(ending) > 0 && !c.arrivals.any {
+		c.arrivals.next, c.arrivals.any = c.source.Next()
+	}
+}
+
+// A handover is a cache on its way from a replica that prefilled.
+type handover struct {
+	at       unit.Seconds
+	sequence *sequence
+}
+
+// handovers is a heap of them, the earliest first.
+type handovers []handover
+
+// Len, Less, Swap, Push and Pop are those of a heap.
+func (h handovers) Len() int           { return len(h) }
+func (h handovers) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h handovers) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push appends a handover.
+func (h *handovers) Push(x any) { *h = append(*h, x.(handover)) }
+
+// Pop takes the last one.
+func (h *handovers) Pop() any {
+	n := len(*h) - 1
+	x := (*h)[n]
+	*h = (*h)[:n]
+	return x
+}
+
+// route chooses the replica of a sequence.
+func (c *cluster) route(among []*replica, q *sequence) *replica {
+	if len(among) == 1 {
+		return among[0]
+	}
+	switch c.server.Routing {
+	case "least-loaded":
+		return least(among)
+	case "prefix-aware":
+		return c.prefixAware(among, q)
+	}
+	c.turn++
+	return among[(c.turn-1)%len(among)]
+}
+
+// least is the replica with the fewest requests.
+func least(among []*replica) *replica {
+	best := among[0]
+	for _, r := range among[1:] {
+		if r.load() < best.load() {
+			best = r
+		}
+	}
+	return best
+}
+
+// uneven is by how many requests a replica may be ahead of the least loaded one and
+// still get those whose prefix it has.
+const uneven = 32
+
+// prefixAware is the replica that has most of a sequence's prefix, unless it is much
+// busier than another.
+func (c *cluster) prefixAware(among []*replica, q *sequence) *replica {
+	idle := least(among)
+	best, most := idle, 0
+	for _, r := range among {
+		gpu, host := r.hits(q)
+		if gpu+host > most && r.load() <= idle.load()+uneven {
+			best, most = r, gpu+host
+		}
+	}
+	return best
+}

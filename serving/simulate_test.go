@@ -1,0 +1,200 @@
+package serving
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/unit"
+)
+
+// Tabulated decode steps are within 0.1 % of the evaluator's, wherever a bound changes.
+func TestTabulatedSteps(t *testing.T) {
+	for _, x := range []struct {
+		model, gpu string
+		tp         int
+	}{{"llama3.1-8b", "h200", 1}, {"llama2-70b", "a100", 8}, {"qwen3-30b-a3b", "rtx-4090", 4}, {"deepseek-v3", "h200", 8}} {
+		p := predictor(t, x.model, x.gpu, x.tp)
+		prices := newPrices(p, 0, false)
+		for _, batch := range []int{1, 3, 16, 17, 64, 255, 700} {
+			for context := 3.0; context < 200000; context *= 1.37 {
+				want, energy := p.MixedStep([]analytic.Group{{Batch: float64(batch), New: 1, Past: context, Logits: 1}})
+				got := prices.decode(batch, context*float64(batch))
+				casetest.Near(t, x.model+": time", got.Time, want, 1e-3)
+				casetest.Near(t, x.model+": energy", got.Energy, energy, 2e-3)
+			}
+		}
+	}
+}
+
+// One request alone takes its prefill and its decode steps.
+func TestOneRequest(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	r := simulate(t, s, poisson(1, 1000, 50, 1), Options{})
+	p := s.Predictor
+	ttft := p.StepTime(1, 1000, 0, 1)
+	casetest.Near(t, "TTFT", unit.Seconds(r.TTFT.Mean()), ttft, 1e-9)
+	var decode unit.Seconds
+	for past := 1000.0; past < 1049; past++ {
+		decode += p.StepTime(1, 1, past, 1)
+	}
+	casetest.Near(t, "E2E", unit.Seconds(r.E2E.Mean()), ttft+decode, 1e-3)
+}
+
+// Whatever the scheduler, all requests are answered, no sequence is left, all blocks are
+// free again, and no more steps are drawn than the tokens need.
+func TestEveryRequestIsAnswered(t *testing.T) {
+	for _, name := range SchedulerNames() {
+		for _, cache := range []int{0, 6000} {
+			s := server(t, "llama3.1-8b", "h200", 1, name)
+			s.CacheTokens = cache
+			l := Load{
+				Arrival: Arrival{Kind: "poisson", Rate: 30}, Requests: 500, Seed: 3,
+				Prompt: Lengths{Kind: "lognormal", Mean: 400, Spread: 0.7}, Gen: Lengths{Kind: "uniform", Low: 1, High: 300},
+			}
+			source, err := l.Source()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newCluster(s, source, &Options{})
+			for c.step() {
+			}
+			r := c.mixed[0]
+			if got := c.result.Completed + c.result.Refused; got != 500 {
+				t.Errorf("%s, %d tokens of cache: %d of 500 requests answered", name, cache, got)
+			}
+			if r.pool.free != r.pool.total || r.due != 0 || r.planned != 0 || len(r.running) != 0 || r.waiting.n != 0 {
+				t.Errorf("%s, %d tokens of cache: %d of %d blocks free, %d tokens due, %d blocks planned, %d running, %d waiting",
+					name, cache, r.pool.free, r.pool.total, r.due, r.planned, len(r.running), r.waiting.n)
+			}
+			never := s.Scheduler.Admission == ForAll || s.Scheduler.Admission == ForSlot
+			if never && r.preempted > 0 || cache > 0 && r.preempted == 0 && s.Scheduler.Admission == ForPrompt {
+				t.Errorf("%s: %d preemptions in a cache of %d tokens", name, r.preempted, cache)
+			}
+		}
+	}
+}
+
+// No step has more tokens than its budget, nor more sequences than may run.
+func TestBudget(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	s.Scheduler.Budget, s.Scheduler.MaxSeqs = 700, 20
+	l := poisson(40, 3000, 80, 200)
+	source, _ := l.Source()
+	c := newCluster(s, source, &Options{})
+	for c.step() {
+		r := c.mixed[0]
+		tokens := float64(r.batch.decodes)
+		for _, g := range r.batch.chunks {
+			tokens += g.New * g.Batch
+		}
+		if tokens > 700 || len(r.running) > 20 {
+			t.Fatalf("a step of %g tokens with %d running", tokens, len(r.running))
+		}
+	}
+}
+
+// The same seed gives the same result, another one another.
+func TestSeed(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	l := poisson(8, 700, 90, 300)
+	a, b := simulate(t, s, l, Options{}), simulate(t, s, l, Options{})
+	l.Seed = 2
+	c := simulate(t, s, l, Options{})
+	if a.E2E.Sum != b.E2E.Sum || a.Energy != b.Energy || a.E2E.Sum == c.E2E.Sum {
+		t.Errorf("E2E in all: %v and %v with one seed, %v with another", a.E2E.Sum, b.E2E.Sum, c.E2E.Sum)
+	}
+}
+
+// Little's law: the mean of the requests in the system is the rate times the mean time.
+func TestLittle(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	s.Scheduler.Async = false
+	r := simulate(t, s, poisson(10, 1024, 128, 3000), Options{})
+	want := float64(r.Completed) / float64(r.Duration) * (r.E2E.Mean() - r.TTFT.Mean())
+	if got := r.MeanRunning; math.Abs(got-want) > 0.15*want+0.6 {
+		t.Errorf("%g running on average, Little's law has %g that decode", got, want)
+	}
+}
+
+// Every option of a server changes the result.
+func TestEveryOptionCounts(t *testing.T) {
+	base := func() (*Server, Load) {
+		s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+		s.CacheTokens, s.ToHost, s.Link = 9000, 50e9, 400e9
+		return s, poisson(14, 900, 160, 400)
+	}
+	s, l := base()
+	plain := simulate(t, s, l, Options{})
+	for name, change := range map[string]func(*Server){
+		"budget":      func(s *Server) { s.Scheduler.Budget = 512 },
+		"sequences":   func(s *Server) { s.Scheduler.MaxSeqs = 3 },
+		"block":       func(s *Server) { s.Scheduler.Block = 256 },
+		"watermark":   func(s *Server) { s.Scheduler.Watermark = 0.3 },
+		"mixed":       func(s *Server) { s.Scheduler.Mixed = false },
+		"whole":       func(s *Server) { s.Scheduler.Budget, s.Scheduler.Whole = 1000, true },
+		"pass":        func(s *Server) { s.Scheduler.Pass = 256 },
+		"swap":        func(s *Server) { s.Scheduler.Swap = true },
+		"async":       func(s *Server) { s.Scheduler.Async = false },
+		"admission":   func(s *Server) { s.Scheduler.Admission = ForAll },
+		"hit rate":    func(s *Server) { s.HitRate = 0.5 },
+		"drafts":      func(s *Server) { s.Drafts, s.Acceptance = 3, 0.7 },
+		"drafter":     func(s *Server) { s.Drafts, s.Acceptance, s.Drafter = 3, 0.7, predictor(t, "llama3.2-1b", "h200", 1) },
+		"replicas":    func(s *Server) { s.Replicas = 2 },
+		"least":       func(s *Server) { s.Replicas, s.Routing = 2, "least-loaded" },
+		"prefillers":  func(s *Server) { s.Prefillers = 1 },
+		"slower link": func(s *Server) { s.Prefillers, s.Link = 1, 1e9 },
+	} {
+		s, l := base()
+		change(s)
+		r := simulate(t, s, l, Options{})
+		if r.Completed != 400 || r.E2E.Sum == plain.E2E.Sum {
+			t.Errorf("%s: %d answered, E2E %g s in all, %g without", name, r.Completed, r.E2E.Sum, plain.E2E.Sum)
+		}
+	}
+}
+
+// What cannot be is refused in words.
+func TestRefusals(t *testing.T) {
+	for want, change := range map[string]func(*Server){
+		"hit rate":        func(s *Server) { s.HitRate = 1 },
+		"link":            func(s *Server) { s.Prefillers = 1 },
+		"host":            func(s *Server) { s.Scheduler.Swap = true },
+		"acceptance":      func(s *Server) { s.Drafts, s.Acceptance = 1, 1.5 },
+		"routing":         func(s *Server) { s.Routing = "random" },
+		"replicas":        func(s *Server) { s.Replicas = 0 },
+		"at most 0":       func(s *Server) { s.Scheduler.Budget = 0 },
+		"longest":         func(s *Server) { s.Context = 100 },
+		"watermark":       func(s *Server) { s.Scheduler.Watermark = 1 },
+		"for a KV cache":  func(s *Server) { s.Scheduler.Share = 0.05 },
+		"share of 2":      func(s *Server) { s.Scheduler.Share = 2 },
+		"sequences: want": func(s *Server) { s.Scheduler.MaxSeqs = 0 },
+	} {
+		s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+		change(s)
+		l := poisson(1, 900, 16, 10)
+		source, _ := l.Source()
+		if _, err := Simulate(context.Background(), s, source, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// A context that ends leaves what was answered.
+func TestInterrupted(t *testing.T) {
+	s := server(t, "llama3.1-8b", "h200", 1, "vllm")
+	ctx, stop := context.WithCancel(context.Background())
+	l := poisson(10, 900, 100, 100000)
+	source, _ := l.Source()
+	r, err := Simulate(ctx, s, source, Options{Progress: func(answered int, _ unit.Seconds) {
+		if answered > 50 {
+			stop()
+		}
+	}})
+	if err != nil || !r.Interrupted || r.Completed < 50 || r.Completed > 5000 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}

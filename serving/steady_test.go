@@ -1,0 +1,98 @@
+package serving
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// The steady state agrees with the simulation within 5 %, away from saturation.
+func TestSteadyAgreesWithSimulation(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	models := []struct {
+		name, gpu string
+		tp        int
+	}{{"llama3.1-8b", "h200", 1}, {"llama3.1-8b", "a100", 1}, {"qwen3-30b-a3b", "h200", 1}, {"llama2-70b", "h100", 8}}
+	for i := range 40 {
+		m := models[random.IntN(len(models))]
+		s := server(t, m.name, m.gpu, m.tp, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
+		s.Scheduler.Async = random.IntN(2) == 0
+		if random.IntN(4) == 0 {
+			s.HitRate = 0.5
+		}
+		prompt, gen := drawLengths(random, 200, 2000), drawLengths(random, 50, 400)
+		f, err := s.flow(prompt, gen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rate := f.capacity().Rate * (0.1 + 0.5*random.Float64())
+		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
+		st, err := s.SteadyRate(rate, prompt, gen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 6000, Seed: uint64(i)}, Options{Warmup: 500})
+		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
+	}
+}
+
+func drawLengths(r *rand.Rand, low, high int) Lengths {
+	mean := low + r.IntN(high-low)
+	switch r.IntN(3) {
+	case 0:
+		return Fixed(mean)
+	case 1:
+		return Lengths{Kind: "uniform", Low: float64(mean / 2), High: float64(mean * 3 / 2)}
+	}
+	return Lengths{Kind: "lognormal", Mean: float64(mean), Spread: 0.2 + 0.6*r.Float64()}
+}
+
+func agree(t *testing.T, what string, got, want, rel float64) {
+	t.Helper()
+	if math.Abs(got-want) > rel*want {
+		t.Errorf("%s: steady state %.4g, simulated %.4g (%+.1f %%)", what, got, want, 100*(got/want-1))
+	}
+}
+
+// A closed loop agrees too, whether answers differ or have one length, which makes clients
+// run in waves.
+func TestSteadyConcurrencyAgrees(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 7))
+	for i := range 30 {
+		s := server(t, "llama3.1-8b", []string{"h200", "a100"}[random.IntN(2)], 1, []string{"vllm", "vllm", "tensorrt-llm", "sglang"}[random.IntN(4)])
+		s.Scheduler.Async = random.IntN(2) == 0
+		prompt, gen := drawLengths(random, 200, 2000), drawLengths(random, 50, 400)
+		clients := 1 << random.IntN(7)
+		what := fmt.Sprintf("%d: %s async %v, %+v + %+v by %d", i, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, clients)
+		st, err := s.SteadyConcurrency(clients, prompt, gen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, _ := s.flow(prompt, gen); st.Rate*float64(f.near(st.Running).more.Time) > 0.5 {
+			continue // saturated by prompts
+		}
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: 400 + 60*clients, Seed: uint64(i)}
+		r := simulate(t, s, l, Options{Warmup: 100 + 10*clients})
+		agree(t, what+": rate", st.Rate, r.Rate(), 0.05)
+		if gen.Kind != "fixed" || prompt.Kind == "fixed" { // prompts of various lengths never settle into the same waves
+			agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05)
+		}
+		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.06)
+	}
+}
+
+func BenchmarkSteadyRate(b *testing.B) {
+	s := server(b, "llama3.1-8b", "h200", 1, "vllm")
+	for b.Loop() {
+		if _, err := s.SteadyRate(10, Fixed(1024), Fixed(128)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
