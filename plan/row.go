@@ -26,6 +26,8 @@ type Row struct {
 	JToken          unit.Joules
 	PerHour         unit.Dollars // 0 where no price is known
 	PerMillion      unit.Dollars // generated tokens
+	Running         float64      // sequences at once, of all replicas; 0 without a load
+	Utilization     float64      // share of the time in which steps run; 0 without a load
 	Estimate        Spans        // where the figures above are from
 	Pareto          bool         // no other deployment is better in cost, TTFT and TPOT
 	order           int
@@ -59,12 +61,18 @@ func (r *Row) String() string {
 	return fmt.Sprintf("%s, weights %s, KV cache %v, batch %d", s, r.Scheme, r.Formats.KV, r.Batch)
 }
 
-// Args are the arguments of "llmprof estimate" that give the figures of the row. Model is
-// the name that finds the model.
-func (r *Row) Args(model string, q *Request) []string {
-	args := []string{
-		"--model", model, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String(),
+// Command is the command of llmprof that gives the figures of the row with Args: estimate,
+// or simulate, which gives the means of a load.
+func (r *Row) Command(q *Request) string {
+	if r.Running > 0 {
+		return "simulate"
 	}
+	return "estimate"
+}
+
+// Args are the arguments of Command. Model is the name that finds the model.
+func (r *Row) Args(model string, q *Request) []string {
+	args := []string{"--model", model, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String()}
 	if r.Formats.Weights != "" {
 		args = append(args, "--weights", r.Formats.Weights)
 	}
@@ -73,13 +81,19 @@ func (r *Row) Args(model string, q *Request) []string {
 		n, none int
 	}{
 		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
-		{"--batch", r.Batch, 0}, {"--prompt-len", q.Prompt, 0}, {"--gen-len", q.Gen, 0},
+		{"--prompt-len", q.Prompt, 0}, {"--gen-len", q.Gen, 0},
 	} {
 		if n.n != n.none {
 			args = append(args, n.flag, strconv.Itoa(n.n))
 		}
 	}
-	return args
+	switch {
+	case r.Running == 0:
+		return append(args, "--batch", strconv.Itoa(r.Batch))
+	case q.Load.Concurrency > 0:
+		return append(args, "--concurrency", strconv.Itoa(q.Load.Concurrency))
+	}
+	return append(args, "--rate", strconv.FormatFloat(q.rate(), 'g', -1, 64))
 }
 
 // score is what the row is ranked by, less being better.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"llmprof/analytic"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -104,6 +105,10 @@ type search struct {
 func (s *search) run(ctx context.Context) {
 	if s.q.By == Cost && s.card.Price == 0 {
 		s.miss.Reason = "no price of it is known: give one with --price"
+		return
+	}
+	if _, err := serving.Defaults(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {
+		s.loaded(ctx)
 		return
 	}
 	for _, f := range s.card.Formats {

@@ -294,12 +294,15 @@ func checkpoint(q *plan.Request, name string) string {
 
 // checks is the command line that measures a row's server.
 func checks(r *plan.Row, q *plan.Request, model string) []string {
-	load := r.Batch * r.DP
-	if q.Load.Concurrency > 0 {
-		load = q.Load.Concurrency
+	load := fmt.Sprintf("--concurrency %d --requests %d", r.Batch*r.DP, max(4*r.Batch*r.DP, 32))
+	switch rate := q.Load.Rate + q.Load.Throughput/float64(q.Gen); {
+	case q.Load.Concurrency > 0:
+		load = fmt.Sprintf("--concurrency %d --requests %d", q.Load.Concurrency, max(4*q.Load.Concurrency, 32))
+	case rate > 0:
+		load = fmt.Sprintf("--rate %.4g --requests %d", rate, max(int(120*rate), 32)) // two minutes
 	}
-	return []string{fmt.Sprintf("llmprof measure --engine openai --url http://127.0.0.1:8000/v1 --model %s --concurrency %d --prompt-len %d --gen-len %d --requests %d",
-		checkpoint(q, model), load, q.Prompt, q.Gen, max(4*load, 32))}
+	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %d --gen-len %d",
+		checkpoint(q, model), load, q.Prompt, q.Gen)}
 }
 
 // accuracy scores the engine of each row against the built-in observations.

@@ -107,8 +107,8 @@ func (p *Plan) rows() render.Table {
 		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true}, {Title: "split", Key: "split", Left: true},
 		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true}, {Title: "batch", Key: "batch"},
 		{Title: "TTFT", Key: "ttft_s", Unit: "s"}, {Title: "TPOT", Key: "tpot_s", Unit: "s"}, {Title: "tok/s", Key: "tok_s"},
-		{Title: "$/h", Key: "usd_h", Fixed: true, Places: 2}, {Title: "$/Mtok", Key: "usd_mtok", Fixed: true, Places: 2},
-		{Title: "J/tok", Key: "j_token", Fixed: true, Places: 2, Drop: 1}, {Title: "error", Key: "accuracy", Left: true, Drop: 2},
+		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok"},
+		{Title: "J/tok", Key: "j_token", Drop: 1}, {Title: "error", Key: "accuracy", Left: true, Drop: 2},
 	}}
 	for i := range p.Shown {
 		r := &p.Shown[i]
@@ -118,11 +118,19 @@ func (p *Plan) rows() render.Table {
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
 			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
-			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0),
-			float64(r.JToken), p.Accuracy[i].short(),
+			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
+			cents(float64(r.JToken)), p.Accuracy[i].short(),
 		}})
 	}
 	return t
+}
+
+// cents is a figure with two decimals; nil where there is none.
+func cents(v float64) any {
+	if v == 0 {
+		return nil
+	}
+	return fmt.Sprintf("%.2f", v)
 }
 
 // Split is how a row is spread over GPUs, in a few words.
@@ -146,7 +154,7 @@ func (p *Plan) best() render.Fields {
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
 		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
-		{Name: "Same by", Lines: []string{"llmprof estimate " + strings.Join(r.Args(p.Name, p.Request), " ")}},
+		{Name: "Same by", Lines: []string{"llmprof " + r.Command(p.Request) + " " + strings.Join(r.Args(p.Name, p.Request), " ")}},
 	}}
 	if len(p.Checks) > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "Check by", Lines: p.Checks})

@@ -50,14 +50,23 @@ type planRowJSON struct {
 	TTFT         unit.Seconds     `json:"ttft_s"`
 	TPOT         *unit.Seconds    `json:"tpot_s"`
 	E2E          unit.Seconds     `json:"e2e_s"`
+	Expected     planTimesJSON    `json:"expected"`
 	TokS         float64          `json:"tok_s"`
 	TokSGPU      float64          `json:"tok_s_gpu"`
+	Running      *float64         `json:"running"`
 	PerHour      *unit.Dollars    `json:"usd_h"`
 	PerMillion   *unit.Dollars    `json:"usd_mtok"`
 	JToken       unit.Joules      `json:"j_token"`
 	Pareto       bool             `json:"pareto"`
 	Accuracy     planAccuracyJSON `json:"accuracy"`
+	Command      string           `json:"command"`
 	EstimateArgs []string         `json:"estimate_args"`
+}
+
+type planTimesJSON struct {
+	TTFT unit.Seconds  `json:"ttft_s"`
+	TPOT *unit.Seconds `json:"tpot_s"`
+	E2E  unit.Seconds  `json:"e2e_s"`
 }
 
 type planAccuracyJSON struct {
@@ -112,7 +121,8 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MicroBatches: r.MicroBatches,
 		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
-		Pareto: r.Pareto, EstimateArgs: r.Args(p.Name, p.Request),
+		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
+		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: r.Command(p.Request), EstimateArgs: r.Args(p.Name, p.Request),
 		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
 	}
 	if a.N > 0 {
