@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"math"
+	"sync"
 
 	"llmprof/roofline"
 )
@@ -150,7 +151,12 @@ func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) tot
 
 // beyondKernels are the constants that a phase depends on beside those of its kernels: the
 // host's, and those of the power limit.
-func beyondKernels() uint64 {
-	return 1<<roofline.HostStep | 1<<roofline.HostLaunch | 1<<roofline.StreamNode |
-		1<<roofline.GEMMCompute | 1<<roofline.GEMMSustained | 1<<roofline.GEMMMemory
-}
+var beyondKernels = sync.OnceValue(func() uint64 {
+	all := uint64(1<<roofline.GEMMCompute | 1<<roofline.GEMMSustained | 1<<roofline.GEMMMemory)
+	for _, k := range roofline.All() {
+		if k.Info().Engine {
+			all |= 1 << k
+		}
+	}
+	return all
+})

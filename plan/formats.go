@@ -1,17 +1,16 @@
 package plan
 
 import (
-	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
 	"llmprof/unit"
 )
 
 // scheme is the scheme of the formats for a model on a GPU.
-func (f *Formats) scheme(m *models.Model, g *hardware.GPU) (s analytic.Scheme, err error) {
-	s = analytic.StoredScheme(m)
+func (f *Formats) scheme(m *models.Model, g *hardware.GPU) (s models.Scheme, err error) {
+	s = models.StoredScheme(m)
 	if f.Weights != "" {
-		if s, err = analytic.ParseScheme(f.Weights); err != nil {
+		if s, err = models.ParseScheme(f.Weights); err != nil {
 			return s, err
 		}
 	}
@@ -31,7 +30,7 @@ func DefaultFormats(m *models.Model, g *hardware.GPU, names []string, floor floa
 	if g.Has(unit.FP8) && floor <= 8 {
 		caches = append(caches, unit.FP8)
 	}
-	stored := analytic.StoredScheme(m)
+	stored := models.StoredScheme(m)
 	for _, name := range append([]string{""}, names...) {
 		f := Formats{Weights: name}
 		s, err := f.scheme(m, g)

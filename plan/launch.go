@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"llmprof/analytic"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -86,7 +86,7 @@ func quote(w string) string {
 
 // stored reports whether the row's weights are those of the checkpoint.
 func (r *Row) stored(q *Request) bool {
-	return r.Formats.Weights == "" || r.Scheme == analytic.StoredScheme(q.Model).Name
+	return r.Formats.Weights == "" || r.Scheme == models.StoredScheme(q.Model).Name
 }
 
 // quantize adds what quantizes the weights while they are loaded, or says which checkpoint
@@ -95,7 +95,7 @@ func (r *Row) quantize(a *args, q *Request, flag string, online map[unit.Format]
 	if r.stored(q) {
 		return
 	}
-	s, err := analytic.ParseScheme(r.Formats.Weights)
+	s, err := models.ParseScheme(r.Formats.Weights)
 	if err != nil || s.Weights == s.Act && s.Weights == s.Stream() {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -163,6 +164,9 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 		return nil, err
 	}
 	r.Scheme = c.Scheme.Name
+	if err := engine.Runs(m.Engine, s.q.Model, m.GPU, &c.Scheme); err != nil {
+		return nil, err
+	}
 	c.Parallel = analytic.Parallelism{
 		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: m.GPU.GPUsPerNode,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -59,10 +60,6 @@ func (q *question) check() error {
 
 // answer computes what was asked.
 func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
-	runs, err := engine.Parse(q.engine)
-	if err != nil {
-		return nil, usageError{err}
-	}
 	ans := &answer{q: q, Estimate: view.Estimate{ModelName: q.model, GPUName: q.gpu, Top: q.top}}
 	if err := a.load(ctx, ans); err != nil {
 		return nil, err
@@ -70,10 +67,14 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if err := ans.settle(); err != nil {
 		return nil, usageError{err}
 	}
+	runs, err := ans.engine()
+	if err != nil {
+		return nil, usageError{err}
+	}
 	if ans.Machine, err = ans.machine(runs); err != nil {
 		return nil, err
 	}
-	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {
+	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return nil, usageError{err}
 	}
 	if err := ans.unused(); err != nil {
@@ -84,6 +85,18 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
 	}
 	return ans, nil
+}
+
+// engine is the engine that was named, if it runs the model, else the default.
+func (ans *answer) engine() (analytic.Engine, error) {
+	runs := engine.Default(ans.Model, ans.gpu, &ans.Scheme)
+	if ans.q.engine != "" {
+		var err error
+		if runs, err = engine.Parse(ans.q.engine); err != nil {
+			return nil, err
+		}
+	}
+	return runs, engine.Runs(runs, ans.Model, ans.gpu, &ans.Scheme)
 }
 
 // load reads model and GPU side by side: either takes some milliseconds.
@@ -124,11 +137,11 @@ func (ans *answer) settle() error {
 // published checkpoint has, and notes why.
 func (ans *answer) chooseScheme() error {
 	q := ans.q
-	s, stored := analytic.StoredScheme(ans.Model), ans.Model.Stored
+	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
 	switch {
 	case q.weights != "":
 		var err error
-		if s, err = analytic.ParseScheme(q.weights); err != nil {
+		if s, err = models.ParseScheme(q.weights); err != nil {
 			return err
 		}
 		ans.SchemeReason = "as asked for"

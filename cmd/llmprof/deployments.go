@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"llmprof/analytic"
-	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -81,11 +80,8 @@ type deployment struct {
 
 // prepare prepares a question.
 func (d *deployments) prepare(ctx context.Context, q *question) (*deployment, error) {
-	runs, err := engine.Parse(q.engine)
-	if err != nil {
-		return nil, usageError{err}
-	}
 	ans := &answer{q: q, Estimate: view.Estimate{ModelName: q.model, GPUName: q.gpu}}
+	var err error
 	if ans.Model, err = d.model(ctx, q.model, q.offline); err != nil {
 		return nil, err
 	}
@@ -93,6 +89,10 @@ func (d *deployments) prepare(ctx context.Context, q *question) (*deployment, er
 		return nil, err
 	}
 	if err := ans.settle(); err != nil {
+		return nil, usageError{err}
+	}
+	runs, err := ans.engine()
+	if err != nil {
 		return nil, usageError{err}
 	}
 	all, err := d.machinesOf(q, ans.gpu, runs)

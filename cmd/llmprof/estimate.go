@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -86,7 +87,7 @@ func (q *question) formatFlags(cmd *cobra.Command) {
 	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8 or w4a16-g128 (default: the checkpoint's)")
 	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("weights", words(models.SchemeNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
 }
@@ -106,7 +107,7 @@ func (q *question) splitFlags(cmd *cobra.Command) {
 // machineFlags are about what the GPUs and the engine reach.
 func (q *question) machineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
+	f.StringVar(&q.engine, "engine", "", "inference `engine` (default: vllm where it runs the model)")
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
@@ -131,5 +132,5 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 			a.logf("%s", line)
 		}
 	}
-	return q.output.write(a, result{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
+	return q.output.write(a, forms{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"llmprof/models"
+
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
@@ -144,7 +146,7 @@ func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) 
 		return nil, usage("--quality-floor: %w", err)
 	}
 	for _, name := range o.weights {
-		if _, err := analytic.ParseScheme(name); err != nil {
+		if _, err := models.ParseScheme(name); err != nil {
 			return nil, usage("--weights: %w", err)
 		}
 	}
@@ -236,7 +238,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 // writePlan writes the plan, and the chart where -o names one.
 func (a *app) writePlan(o *planOrder, p *view.Plan) error {
 	out := o.output
-	form := result{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
+	form := forms{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
 	kind := out.picture()
 	if kind == "" {
 		return out.write(a, form)

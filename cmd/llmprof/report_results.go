@@ -7,7 +7,7 @@ import (
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	compare "llmprof/validate"
 )
 
@@ -16,7 +16,7 @@ import (
 type stored struct {
 	file     string
 	origin   string // source of its observations, if they come with the program
-	measured *record.Result
+	measured *result.Result
 	estimate *view.OtherEstimate
 }
 
@@ -49,14 +49,14 @@ func readStored(file string) (stored, error) {
 		return s, fmt.Errorf("--results %s: not a JSON object: %w", file, err)
 	}
 	switch head.Schema {
-	case record.Schema:
-		if s.measured, err = record.Decode(file, data); err == nil {
+	case result.Schema:
+		if s.measured, err = result.Decode(file, data); err == nil {
 			s.origin, err = compare.Origin(data)
 		}
 	case view.EstimateSchema:
 		s.estimate, err = view.DecodeEstimate(data)
 	default:
-		err = fmt.Errorf("schema %.80q: want %s", head.Schema, orList([]string{record.Schema, view.EstimateSchema}))
+		err = fmt.Errorf("schema %.80q: want %s", head.Schema, orList([]string{result.Schema, view.EstimateSchema}))
 	}
 	if err != nil {
 		return s, fmt.Errorf("--results %s: %w", file, err)

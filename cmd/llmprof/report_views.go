@@ -3,7 +3,7 @@ package main
 import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/validate"
 )
@@ -45,4 +45,4 @@ func short(m validate.Metric) string { return view.MetricTitle(m) }
 
 func quantity(m validate.Metric, v *float64) any { return view.Quantity(m, v) }
 
-func rawBlocks(r *record.Result) []render.Block { return view.ProcessBlocks(r) }
+func rawBlocks(r *result.Result) []render.Block { return view.ProcessBlocks(r) }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"llmprof/models"
+
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
@@ -177,7 +179,7 @@ func (a *app) draft(ctx context.Context, name string, ans *answer) (*analytic.Pr
 		return nil, err
 	}
 	c := ans.Case
-	c.Model, c.Scheme = m, analytic.StoredScheme(m).For(ans.gpu)
+	c.Model, c.Scheme = m, models.StoredScheme(m).For(ans.gpu)
 	c.Parallel.EP = 1
 	p, err := analytic.NewPredictor(&c)
 	if err != nil {

@@ -305,7 +305,7 @@ func (s *simulation) checkChart() error {
 // writeSimulation writes the result, and the chart if -o names a picture: the result then
 // goes to standard output.
 func (a *app) writeSimulation(s *simulation, v *view.Simulation) error {
-	r := result{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
+	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
 	kind := s.output.picture()
 	if kind == "" {
 		return s.output.write(a, r)

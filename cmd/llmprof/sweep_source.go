@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/models"
+
 	"github.com/spf13/pflag"
 
-	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/sweep"
 )
@@ -103,7 +104,7 @@ func (a *app) knownValue(ctx context.Context, d *deployments, q *question, flag,
 	case "engine":
 		_, err = engine.Parse(value)
 	case "weights":
-		_, err = analytic.ParseScheme(value)
+		_, err = models.ParseScheme(value)
 	}
 	if err != nil {
 		return usageError{err}

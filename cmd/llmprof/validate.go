@@ -66,7 +66,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
 			"  llmprof validate --live --grid experiments/h200.toml --results h200\n" +
-			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
+			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 --engine native -o follow.svg\n" +
 			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.Files, v.given = args, cmd.Flags().Changed
@@ -172,13 +172,13 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 // writeComparison writes the comparison, or the chart to the file and the
 // comparison to standard output.
 func (a *app) writeComparison(v *comparison) error {
-	forms, whole := v.output, result{page: v.Page, table: v.Table, data: v.JSON}
+	other, whole := v.output, forms{page: v.Page, table: v.Table, data: v.JSON}
 	kind := v.output.picture()
 	if kind == "" {
-		return forms.write(a, whole)
+		return other.write(a, whole)
 	}
-	forms.file = ""
-	return errors.Join(forms.write(a, whole), v.draw(kind))
+	other.file = ""
+	return errors.Join(other.write(a, whole), v.draw(kind))
 }
 
 // draw writes the chart to the file.

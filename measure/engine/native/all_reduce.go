@@ -121,7 +121,7 @@ func (e *Engine) blockOut(b block) cuda.Ptr {
 	switch {
 	case e.shape.ranks > 1:
 		return e.b.exchange[b]
-	case e.shape.sandwich:
+	case e.shape.outputNorm:
 		return e.b.branch
 	}
 	return e.b.x

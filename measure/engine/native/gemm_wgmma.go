@@ -108,7 +108,7 @@ func (l *gemmKernels) isWgmma() bool { return l.wgmma.norm.units > 0 }
 // 16-bit weights whose blocks add their output to the stream without a norm. The boxes of tensor
 // copies have to divide the part of each rank.
 func (s *shape) usesWgmma() bool {
-	return !s.sandwich && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
+	return !s.outputNorm && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
 // wgmmaDefines are the constants that the kernels are compiled with.

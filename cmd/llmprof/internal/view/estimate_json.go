@@ -4,6 +4,7 @@ import (
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // EstimateSchema names the form of an estimate's JSON, which
@@ -72,9 +73,7 @@ type splitJSON struct {
 }
 
 type workloadJSON struct {
-	Batch        int         `json:"batch"`
-	PromptLen    int         `json:"prompt_len"`
-	GenLen       int         `json:"gen_len"`
+	workload.Sequences
 	Chunk        *int        `json:"chunk"`
 	CachedPrefix int         `json:"cached_prefix"`
 	AllLogits    bool        `json:"all_logits"`

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -23,7 +24,7 @@ func (e *Estimate) decodeTable() render.Table {
 }
 
 // phaseTable is a phase operator by operator, in the order they run.
-func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.Line) render.Table {
+func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []breakdown.Operator) render.Table {
 	t := render.Table{Title: title, Columns: []render.Column{
 		{Title: "operator", Left: true, Max: 22},
 		{Title: "FLOPs", Unit: "FLOP"},
@@ -38,7 +39,7 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.
 		{Title: "bound", Left: true},
 	}}
 	shown, others := top(lines, e.Top)
-	layers := analytic.Layers(lines)
+	layers := breakdown.Layers(lines)
 	layer := ""
 	for i := range shown {
 		l := &shown[i]
@@ -68,14 +69,14 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.
 }
 
 // layerTitle names a kind of layer, how many there are and what one of them takes.
-func layerTitle(layers []analytic.LayerSum, name string) string {
-	i := slices.IndexFunc(layers, func(l analytic.LayerSum) bool { return l.Name == name })
+func layerTitle(layers []breakdown.Layer, name string) string {
+	i := slices.IndexFunc(layers, func(l breakdown.Layer) bool { return l.Name == name })
 	l := &layers[i]
 	return fmt.Sprintf("%s, %s layers, %v each", name, trimFloat(l.Count), l.Expected.Times(1/l.Count))
 }
 
 // opCells is one operator under the columns of a phase.
-func opCells(name string, l *analytic.Line, indent bool) []any {
+func opCells(name string, l *breakdown.Operator, indent bool) []any {
 	name = strings.Replace(name, "layernorm", "norm", 1) // leaves room for a column
 	if indent {
 		name = "  " + name
@@ -92,7 +93,7 @@ func opCells(name string, l *analytic.Line, indent bool) []any {
 
 // top keeps the n lines that take longest, in the order they run, and sums the
 // rest.
-func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.Line) {
+func top(lines []breakdown.Operator, n int) (shown []breakdown.Operator, others *breakdown.Operator) {
 	if n == 0 || n >= len(lines) {
 		return lines, nil
 	}
@@ -110,7 +111,7 @@ func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.
 		return 0
 	})
 	keep := order[:n]
-	var rest []analytic.Line
+	var rest []breakdown.Operator
 	for i := range lines {
 		if slices.Contains(keep, i) {
 			shown = append(shown, lines[i])
@@ -124,7 +125,7 @@ func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.
 }
 
 // total adds lines up; its bound is that of the resource that took longest.
-func total(lines []analytic.Line) (sum analytic.Line) {
+func total(lines []breakdown.Operator) (sum breakdown.Operator) {
 	var by [4]unit.Seconds
 	for i := range lines {
 		l := &lines[i]
