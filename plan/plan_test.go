@@ -10,15 +10,16 @@ import (
 	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/unit"
 )
 
 // card is a GPU of the built-in table with an engine, by its own calibration.
-func card(t testing.TB, gpu, engine string) Card {
+func card(t testing.TB, gpu, by string) Card {
 	t.Helper()
-	g, e := casetest.GPU(t, gpu), casetest.Engine(t, engine)
-	f, err := hardware.BuiltIn(llmprof.Calibrations, g, engine)
+	g, e := casetest.GPU(t, gpu), casetest.Engine(t, by)
+	f, err := hardware.BuiltIn(llmprof.Calibrations, g, by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +34,14 @@ func card(t testing.TB, gpu, engine string) Card {
 // request is one for a model on some cards in all formats that are tried.
 func request(t testing.TB, model string, gpus ...string) *Request {
 	t.Helper()
+	return requestOn(t, "vllm", model, gpus...)
+}
+
+func requestOn(t testing.TB, by, model string, gpus ...string) *Request {
+	t.Helper()
 	q := &Request{Model: casetest.Model(t, model), Prompt: 1024, Gen: 256, By: Cost}
 	for _, gpu := range gpus {
-		c := card(t, gpu, "vllm")
+		c := card(t, gpu, by)
 		c.Formats = DefaultFormats(q.Model, c.GPU, []string{"fp8"}, 8)
 		q.Cards = append(q.Cards, c)
 	}
@@ -83,6 +89,9 @@ func single(t *testing.T, q *Request, r *Row) bool {
 		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: g.GPUsPerNode},
 	}
 	e := r.Card.Machines.Machine.Engine
+	if engine.Runs(e, q.Model, g, &scheme) != nil {
+		return false
+	}
 	f, err := hardware.BuiltIn(llmprof.Calibrations, g, e.Profile().Name)
 	if err != nil {
 		t.Fatal(err)
@@ -104,6 +113,7 @@ func single(t *testing.T, q *Request, r *Row) bool {
 // The search finds what trying everything finds, whatever is asked for.
 func TestSearchEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 3))
+	unscheduled := requestOn(t, "native", "llama3.1-8b", "l40s", "h100") // its batches start together under any load
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "a100"), request(t, "qwen3-30b-a3b", "h200", "l4")}
 	found := 0
 	for i := range 40 {
@@ -114,6 +124,10 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 			q.Splits = append(q.Splits[:2:2], Split{1, 1, 4})
 		}
 		draw(&q, random)
+		if q.Load.Given() {
+			q.Model, q.Cards = unscheduled.Model, unscheduled.Cards
+			q.Splits = q.Splits[:2:2]
+		}
 		got, err := Search(t.Context(), &q)
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func (a *app) sweepCommand() *cobra.Command {
 			"impossible are left out and counted, or kept with the reason (--keep).",
 		Example: "  llmprof sweep --model llama3.1-8b --gpu h100,h200 --tp 1..8x2 --batch 1..256 -o grid.csv\n" +
 			"  llmprof sweep --model qwen3-32b --gpu h100 --weights w16a16,fp8 --batch 1..256x2 --plot grid.svg\n" +
-			"  llmprof sweep --model llama3.1-8b --gpu h100 --batch 1..512 --gen-len 64..1024x2 --shard 1/8 -o part1.csv",
+			"  llmprof sweep --model llama3.1-8b --gpu h100 --batch 1..512 --shard 1/8 -o part1.csv",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
@@ -58,10 +58,10 @@ func (a *app) sweepCommand() *cobra.Command {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
 		}
 	})
-	f.StringVar(&o.format, "format", "", "`form` of the rows: csv, jsonl or parquet (default: what FILE ends in, else csv)")
+	f.StringVar(&o.format, "format", "", "`form`: csv, jsonl or parquet (default: what FILE ends in, else csv)")
 	f.StringVarP(&o.file, "output", "o", "", "write the rows to `FILE`, not to standard output")
 	f.BoolVar(&o.keep, "keep", false, "keep impossible points, with the reason")
-	f.StringVar(&o.shard, "shard", "", "the `I/N`-th part alone, as 2/8; the parts put together are the whole, byte for byte")
+	f.StringVar(&o.shard, "shard", "", "one `I/N` of the rows, as 2/8; all of them put together are the whole")
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
 	f.SortFlags = false
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
