@@ -1,7 +1,9 @@
 package roofline
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"llmprof/unit"
 )
@@ -237,6 +239,17 @@ func (b Bound) String() string { return boundNames[b] }
 
 // MarshalText writes the name of the bound.
 func (b Bound) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText reads the name of a bound.
+func (b *Bound) UnmarshalText(text []byte) error {
+	for i, name := range boundNames {
+		if name == string(text) {
+			*b = Bound(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%.40q is no bound: want one of %s", text, strings.Join(boundNames[:], ", "))
+}
 
 // Bound is the resource that takes most of the time.
 func (t *Times) Bound() Bound {
