@@ -141,15 +141,20 @@ func (r *Row) nodes(a *args) {
 // router.
 func sglang(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"python3", "-m", "sglang.launch_server", "--model-path", checkpoint}}
-	a.above("--tp-size", r.Split.TP)
-	a.above("--pp-size", r.Split.PP)
-	a.above("--dp-size", r.DP)
-	if r.Split.EP > 1 {
-		a.number("--ep-size", min(r.Split.EP, r.Split.TP))
-		if r.Split.EP > r.Split.TP {
-			a.note("SGLang spreads experts over TP ranks: for EP %d give --tp-size %d with --enable-dp-attention", r.Split.EP, r.Split.EP)
+	if r.Split.EP > r.Split.TP { // attention by replica, experts over all of them
+		each := max(r.Split.EP/r.Split.TP, 1)
+		a.number("--tp-size", r.Split.EP)
+		a.number("--dp-size", each)
+		a.add("--enable-dp-attention")
+		if more := r.DP / each; more > 1 {
+			a.note("start %d of these servers behind a router: each has the replicas that share one set of experts", more)
 		}
+	} else {
+		a.above("--tp-size", r.Split.TP)
+		a.above("--dp-size", r.DP)
 	}
+	a.above("--pp-size", r.Split.PP)
+	a.above("--ep-size", r.Split.EP)
 	r.quantize(a, q, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv-cache-dtype", "fp8_e4m3")
@@ -164,11 +169,16 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 // of its own.
 func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	a := &args{list: []string{"trtllm-serve", "serve", checkpoint}}
-	a.above("--tp_size", r.Split.TP)
-	a.above("--pp_size", r.Split.PP)
-	if r.Split.EP > 1 {
-		a.number("--ep_size", min(r.Split.EP, r.Split.TP))
+	replicas := r.DP
+	if each := r.Split.EP / r.Split.TP; each > 1 {
+		a.number("--tp_size", r.Split.EP)
+		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica", each)
+		replicas /= each
+	} else {
+		a.above("--tp_size", r.Split.TP)
 	}
+	a.above("--pp_size", r.Split.PP)
+	a.above("--ep_size", r.Split.EP)
 	a.number("--max_seq_len", longest(q))
 	a.number("--max_batch_size", r.Batch)
 	if r.Formats.KV == unit.FP8 {
@@ -177,8 +187,8 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	if !r.stored(q) {
 		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", r.Formats.Weights)
 	}
-	if r.DP > 1 {
-		a.note("start %d of these servers behind a router: one has no replicas", r.DP)
+	if replicas > 1 {
+		a.note("start %d of these servers behind a router: one has no replicas", replicas)
 	}
 	return a.launch("tensorrt-llm")
 }

@@ -90,7 +90,7 @@ func TestLaunchNotes(t *testing.T) {
 		want        string
 	}{
 		{0, 2, "start 3 of these servers"}, {2, 0, "checkpoint with weights quantized as w4a16-g128"}, {3, 0, "16 GPUs take 2 machines of 8"},
-		{3, 1, "--tp-size 16 with --enable-dp-attention"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
+		{3, 2, "enable_attention_dp"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
 	} {
 		if got := strings.Join(all[x.row][x.engine].Notes, "\n"); !strings.Contains(got, x.want) {
 			t.Errorf("%s of row %d says %q, want %q", all[x.row][x.engine].Engine, x.row, got, x.want)

@@ -88,13 +88,12 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(Miss{why, 1e6 * float64(m.Total/m.Capacity), nil})
 		return why
 	}
-	rules, err := serving.Defaults(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory)
+	server, err := s.q.server(s.card, c.units, c.DP)
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	c.Batch = rules.MaxSeqs
-	c.server = serving.Server{Predictor: c.units.Predictor, Scheduler: rules, Replicas: c.DP, Context: s.q.Model.MaxContext, ToHost: s.card.GPU.Bandwidth}
+	c.server, c.Batch = *server, server.Scheduler.MaxSeqs
 	c.slower = 1
 	if !s.q.Expected {
 		c.slower = float64(e.TTFT.High / e.TTFT.Expected)
@@ -242,6 +241,7 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	}
 	r.TTFT, r.TPOT, r.E2E = slow.TTFT.Times(c.slower), slow.TPOT.Times(c.slower), slow.E2E.Times(c.slower)
 	r.Throughput = slow.Rate / c.slower * float64(s.q.Gen)
+	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
 	r.JToken = slow.Energy.Times(1 / float64(s.q.Gen))
 	r.PerMillion = unit.Dollars(float64(r.PerHour) / 3600 / r.Throughput * 1e6)

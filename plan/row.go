@@ -28,9 +28,12 @@ type Row struct {
 	PerMillion      unit.Dollars // generated tokens
 	Running         float64      // sequences at once, of all replicas; 0 without a load
 	Utilization     float64      // share of the time in which steps run; 0 without a load
+	Tail            Tail         // 0 where nothing was simulated
 	Estimate        Spans        // where the figures above are from
 	Pareto          bool         // no other deployment is better in cost, TTFT and TPOT
 	order           int
+	slower          float64 // by how much longer than expected everything takes
+	alone           Spans   // of a request with no other
 }
 
 // Spans are the times of a deployment with their intervals.

@@ -37,6 +37,7 @@ type planOrder struct {
 	floor           string
 	by              string
 	expected        bool
+	p99             bool
 	top             int
 	perCard         int
 	launch          bool
@@ -91,6 +92,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
 	f.StringVar(&o.by, "by", "cost", "`objective`: cost, energy, latency or throughput")
 	f.BoolVar(&o.expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
+	f.BoolVar(&o.p99, "p99", false, "hold targets to the 99th percentiles of a simulation of the rows shown")
 	f.IntVar(&o.top, "top", 10, "show the best `N` rows; 0 for all")
 	f.IntVar(&o.perCard, "per-gpu", 1, "show at most `N` rows of a GPU; 0 for any number")
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
@@ -216,6 +218,16 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	}
 	p := &view.Plan{Name: o.model, Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
 	p.Shown = o.shown(found.Rows)
+	if o.p99 {
+		if !q.Load.Given() {
+			return usage("--p99: give a load, as --rate 10")
+		}
+		var left []plan.Rejected
+		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {
+			return err
+		}
+		found.Rejected = append(left, found.Rejected...)
+	}
 	if p.Accuracy, err = a.accuracy(p.Shown); err != nil {
 		return err
 	}
@@ -229,7 +241,7 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	if err := a.writePlan(o, p); err != nil {
 		return err
 	}
-	if len(found.Rows) == 0 {
+	if len(p.Shown) == 0 {
 		return nothing(found)
 	}
 	return nil

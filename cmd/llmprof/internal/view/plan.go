@@ -66,7 +66,10 @@ func (p *Plan) Page() *render.Document {
 		d.Blocks = append(d.Blocks, p.rejected())
 	}
 	for _, l := range p.Launch {
-		d.Blocks = append(d.Blocks, render.Notes{Title: "Launch with " + l.Engine, Items: append([]string{l.Text}, l.Notes...)})
+		d.Blocks = append(d.Blocks, render.Verbatim{Title: "Launch with " + l.Engine, Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")})
+		if len(l.Notes) > 0 {
+			d.Blocks = append(d.Blocks, render.Notes{Items: l.Notes})
+		}
 	}
 	return d
 }
@@ -156,6 +159,9 @@ func (p *Plan) best() render.Fields {
 		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
 		{Name: "Same by", Lines: []string{"llmprof " + r.Command(p.Request) + " " + strings.Join(r.Args(p.Name, p.Request), " ")}},
 	}}
+	if r.Tail.TTFT > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "At p99", Lines: []string{fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E)}})
+	}
 	if len(p.Checks) > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "Check by", Lines: p.Checks})
 	}

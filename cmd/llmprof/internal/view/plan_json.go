@@ -51,6 +51,7 @@ type planRowJSON struct {
 	TPOT         *unit.Seconds    `json:"tpot_s"`
 	E2E          unit.Seconds     `json:"e2e_s"`
 	Expected     planTimesJSON    `json:"expected"`
+	P99          *planTimesJSON   `json:"p99"`
 	TokS         float64          `json:"tok_s"`
 	TokSGPU      float64          `json:"tok_s_gpu"`
 	Running      *float64         `json:"running"`
@@ -124,6 +125,9 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
 		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: r.Command(p.Request), EstimateArgs: r.Args(p.Name, p.Request),
 		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
+	}
+	if t := &r.Tail; t.TTFT > 0 {
+		j.P99 = &planTimesJSON{t.TTFT, OrNull(t.TPOT), t.E2E}
 	}
 	if a.N > 0 {
 		j.Accuracy.MedianAPE = &a.Median
