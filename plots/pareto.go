@@ -1,0 +1,160 @@
+package plots
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Deployment is a point of the Pareto plot.
+type Deployment struct {
+	Group   string  // its GPU
+	PerUser float64 // tokens a second that a request sees
+	PerGPU  float64 // generated tokens a second
+	Cost    float64 // 0 where no price is known
+	Latency float64 // seconds
+}
+
+// Pareto draws deployments, a colour a GPU: the throughput of a GPU over the speed that a
+// user sees, and cost over latency. A line joins those that no other is better than in both.
+// Cost says what its axis is.
+func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
+	if len(all) == 0 {
+		return nil, fmt.Errorf("pareto: there is nothing to draw")
+	}
+	for _, d := range all {
+		if !finite(d.PerUser, d.PerGPU, d.Cost, d.Latency) {
+			return nil, fmt.Errorf("pareto: %s has figures that are no numbers", d.Group)
+		}
+	}
+	groups := groupsOf(all)
+	v := &paretoView{groups: groups}
+	v.add(all, "Throughput over speed", "tokens/s that a user sees", func(d *Deployment) (x, y float64) { return d.PerUser, d.PerGPU }, "tokens/s a GPU", true)
+	v.add(all, "Cost over latency", "time of a request", func(d *Deployment) (x, y float64) { return d.Latency, d.Cost }, cost, false)
+	if len(v.panels) == 0 {
+		return nil, fmt.Errorf("pareto: no deployment has two figures to draw")
+	}
+	for i, g := range groups {
+		if i < NumSeries-1 {
+			color, _, marker := Series(i)
+			v.keys = append(v.keys, key{g, func(c *draw.Canvas, box vg.Rectangle) { marker.draw(c, middle(box), color) }})
+		}
+	}
+	if len(groups) >= NumSeries {
+		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), Rule()) }})
+	}
+	v.keys = append(v.keys, lineKey("Pareto set", Line(1.2, Ink())))
+	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"Every mark is a deployment. All axes are logarithmic."}}
+	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	return f, nil
+}
+
+// groupsOf names the groups, in the order of their first deployments.
+func groupsOf(all []Deployment) (groups []string) {
+	for i := range all {
+		if !slices.Contains(groups, all[i].Group) {
+			groups = append(groups, all[i].Group)
+		}
+	}
+	return groups
+}
+
+// A paretoPanel is one pair of figures.
+type paretoPanel struct {
+	title, below string
+	points       []paretoPoint
+	front        []paretoPoint
+	plot         *plot.Plot
+}
+
+type paretoPoint struct {
+	x, y  float64
+	group int
+}
+
+type paretoView struct {
+	groups []string
+	panels []*paretoPanel
+	keys   []key
+}
+
+// add adds a panel, unless too few deployments have both figures. More says that more is
+// better in both; else less is.
+func (v *paretoView) add(all []Deployment, title, below string, of func(*Deployment) (x, y float64), beside string, more bool) {
+	p := &paretoPanel{title: title + ": " + beside, below: below}
+	var x, y scope
+	for i := range all {
+		d := &all[i]
+		a, b := of(d)
+		if a <= 0 || b <= 0 {
+			continue
+		}
+		x.take(a)
+		y.take(b)
+		p.points = append(p.points, paretoPoint{a, b, slices.Index(v.groups, d.Group)})
+	}
+	if len(p.points) == 0 {
+		return
+	}
+	p.front = frontOf(p.points, more)
+	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 3))
+	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	label := func(v float64) string { return si(v, "") }
+	p.plot.X.Tick.Marker = decades{label: label}
+	if !more {
+		p.plot.X.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
+	}
+	p.plot.Y.Tick.Marker = decades{label: label}
+	p.plot.Add(grid{}, p)
+	v.panels = append(v.panels, p)
+}
+
+// frontOf are the points that no other is better than in both, along x.
+func frontOf(points []paretoPoint, more bool) (front []paretoPoint) {
+	sign := 1.0
+	if more {
+		sign = -1
+	}
+	sorted := slices.Clone(points)
+	slices.SortFunc(sorted, func(a, b paretoPoint) int { return cmp.Or(cmp.Compare(sign*a.x, sign*b.x), cmp.Compare(sign*a.y, sign*b.y)) })
+	for _, p := range sorted {
+		if len(front) == 0 || sign*p.y < sign*front[len(front)-1].y {
+			front = append(front, p)
+		}
+	}
+	return front
+}
+
+// Plot implements plot.Plotter.
+func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
+	tx, ty := pl.Transforms(&c)
+	at := func(q paretoPoint) vg.Point { return vg.Point{X: tx(q.x), Y: ty(q.y)} }
+	for i := len(p.points) - 1; i >= 0; i-- { // the best ranked last, on top
+		q := p.points[i]
+		color, _, marker := Series(q.group)
+		if q.group >= NumSeries-1 {
+			color, marker = Rule(), Marker(0)
+		}
+		marker.draw(&c, at(q), color)
+	}
+	var line []vg.Point
+	for _, q := range p.front {
+		line = append(line, at(q))
+	}
+	c.StrokeLines(Line(1.2, Ink()), line)
+}
+
+func (v *paretoView) draw(c draw.Canvas) {
+	legend(&c, v.keys)
+	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
+	const gap = 14
+	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
+	for i, p := range v.panels {
+		left := (wide + gap) * vg.Length(i)
+		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), 0, 0), p.plot, p.title, p.below)
+	}
+}
