@@ -18,7 +18,7 @@ const (
 )
 
 // fits lists the constants that were fitted on embedded observations, so that
-// these are scored apart. A constant computed from times of single operators is
+// these are scored separately. A constant computed from times of single operators is
 // not fitted here: no operator is an observation.
 func fits() []fit {
 	return []fit{

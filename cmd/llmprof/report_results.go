@@ -8,7 +8,7 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
 	"llmprof/measure/result"
-	compare "llmprof/validate"
+	"llmprof/validate"
 )
 
 // A stored is a result file that becomes a section of the report: of a
@@ -51,7 +51,7 @@ func readStored(file string) (stored, error) {
 	switch head.Schema {
 	case result.Schema:
 		if s.measured, err = result.Decode(file, data); err == nil {
-			s.origin, err = compare.Origin(data)
+			s.origin, err = validate.Origin(data)
 		}
 	case view.EstimateSchema:
 		s.estimate, err = view.DecodeEstimate(data)
@@ -72,5 +72,5 @@ func (s *stored) section(i int, ans *answer) report.Section {
 	if s.estimate != nil {
 		return ans.BesideEstimate(id, s.estimate)
 	}
-	return ans.BesideMeasured(id, s.measured, rawBlocks(s.measured))
+	return ans.BesideMeasured(id, s.measured, view.ProcessBlocks(s.measured))
 }

@@ -48,7 +48,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"The error is predicted over observed, less 1. Of each group it prints the bias (the mean of the\n" +
 			"error), the median, mean and 90th percentile of its absolute value, the share of observations\n" +
 			"inside of the predicted 90 % interval, and the noise: half the width of the observations' own\n" +
-			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
+			"95 % interval. Observations that a constant was fitted on are scored separately. What cannot be\n" +
 			"compared is counted by reason. Results of \"llmprof measure --ops\" have a table of operators too.\n\n" +
 			"--by takes engine, gpu, tp, model, batch and source. A chart is a scatter of all, follows one model\n" +
 			"over prompt and batch, or shows the operators (ops) of one result.\n\n" +

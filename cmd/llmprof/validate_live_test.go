@@ -141,7 +141,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	again := m.tryLive(t, liveArgs(dir, "1,2,8")...)
-	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Held to", first.Live.SHA256, "0 measured, 2 kept from before, 1 failed"} {
+	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Compared with", first.Live.SHA256, "0 measured, 2 kept from before, 1 failed"} {
 		if !strings.Contains(again.stdout, want) {
 			t.Errorf("no %q in %s", want, again.stdout)
 		}
@@ -352,7 +352,7 @@ func TestLiveLibraries(t *testing.T) {
 }
 
 // TestLiveKeepsWhatIsFitted keeps results that come with the program: what a constant
-// was fitted on is scored apart here too.
+// was fitted on is scored separately here too.
 func TestLiveKeepsWhatIsFitted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "results")
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "experiments", "h200"))); err != nil {

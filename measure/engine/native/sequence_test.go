@@ -12,7 +12,7 @@ import (
 	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
@@ -194,7 +194,7 @@ func estimate(t *testing.T, o *Options) breakdown.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile, err := lowering.Parse("native")
+	profile, err := engine.Parse("native")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof"
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
@@ -444,7 +444,7 @@ func TestPostsAsEstimated(t *testing.T) {
 		for batch := 1; batch <= 65; batch++ {
 			s := shape{ranks: ranks, heads: 8, kvHeads: 2, headDim: 128, hidden: 4096, inner: 1792, tokens: 16032}
 			o := Options{Sequences: workload.Sequences{Batch: batch}, TP: ranks, wgmma: wgmmaGEMMs(&s, batch, 132)}
-			want := batch <= maxWgmmaBatch && lowering.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
+			want := batch <= maxWgmmaBatch && engine.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
 			if got := o.fusesAllReduce(&s); got != want {
 				t.Errorf("%d ranks, batch %d: posts %v, estimated %v", ranks, batch, got, want)
 			}

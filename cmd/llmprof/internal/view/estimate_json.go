@@ -121,8 +121,8 @@ type phaseJSON struct {
 	Vector    unit.FLOPs     `json:"vector_flops"`
 	Floor     unit.Seconds   `json:"floor_s"`
 	Expected  unit.Seconds   `json:"expected_s"`
-	Throttled unit.Seconds   `json:"held_s"`
-	Clock     float64        `json:"slowed"`
+	Throttled unit.Seconds   `json:"throttled_s"`
+	Clock     float64        `json:"throttle_factor"`
 	Bound     roofline.Bound `json:"bound"`
 	Traffic   unit.Bytes     `json:"traffic_bytes"`
 	Wire      unit.Bytes     `json:"wire_bytes"`

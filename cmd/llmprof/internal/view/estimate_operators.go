@@ -85,11 +85,19 @@ func opCells(name string, l *breakdown.Operator, indent bool) []any {
 	if l.FLOPs > 0 && l.Traffic() > 0 {
 		intensity = l.Intensity()
 	}
+	expected, bound := any(l.Expected), any(PaintedBound(l.Bound))
+	if l.In != "" && l.Share < fusedShare {
+		expected, bound = "fused", ""
+	}
 	return []any{
 		name, Some(l.FLOPs), Some(l.Weights), Some(l.KV + l.State), Some(l.Acts), Some(l.Wire),
-		intensity, Some(l.Floor), l.Expected, 100 * l.Share, PaintedBound(l.Bound),
+		intensity, Some(l.Floor), expected, 100 * l.Share, bound,
 	}
 }
+
+// fusedShare is the share of the phase below which an operator that another's kernel does
+// has no time and no bound worth showing. The notes say into which it is fused.
+const fusedShare = 0.0005
 
 // top keeps the n lines that take longest, in the order they run, and sums the
 // rest.
