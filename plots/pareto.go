@@ -19,8 +19,9 @@ type Deployment struct {
 	Latency float64 // seconds
 }
 
-// Pareto draws deployments, a colour a GPU: the throughput of a GPU over the speed that a
-// user sees, and cost over latency. A line joins those that no other is better than in both.
+// Pareto draws deployments, a line a GPU: the throughput of a GPU over the speed that a
+// user sees, and cost over latency. Of each GPU those are drawn that no other of it is better
+// than in both, and a line joins those that no other of any GPU is.
 // Cost says what its axis is.
 func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 	if len(all) == 0 {
@@ -47,8 +48,8 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 	if len(groups) >= NumSeries {
 		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), Rule()) }})
 	}
-	v.keys = append(v.keys, lineKey("Pareto set", Line(1.2, Ink())))
-	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"Every mark is a deployment. All axes are logarithmic."}}
+	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, Ink())))
+	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"Marks: the deployments of a GPU that none of the same GPU beats in both figures. All axes are logarithmic."}}
 	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
 	return f, nil
 }
@@ -66,7 +67,7 @@ func groupsOf(all []Deployment) (groups []string) {
 // A paretoPanel is one pair of figures.
 type paretoPanel struct {
 	title, below string
-	points       []paretoPoint
+	groups       [][]paretoPoint // of each GPU those that none of the same GPU is better than
 	front        []paretoPoint
 	plot         *plot.Plot
 }
@@ -86,21 +87,31 @@ type paretoView struct {
 // better in both; else less is.
 func (v *paretoView) add(all []Deployment, title, below string, of func(*Deployment) (x, y float64), beside string, more bool) {
 	p := &paretoPanel{title: title + ": " + beside, below: below}
-	var x, y scope
+	groups := make([][]paretoPoint, len(v.groups))
 	for i := range all {
 		d := &all[i]
-		a, b := of(d)
-		if a <= 0 || b <= 0 {
+		g := slices.Index(v.groups, d.Group)
+		if a, b := of(d); a > 0 && b > 0 {
+			groups[g] = append(groups[g], paretoPoint{a, b, g})
+		}
+	}
+	var x, y scope
+	var best []paretoPoint
+	for _, points := range groups {
+		if len(points) == 0 {
 			continue
 		}
-		x.take(a)
-		y.take(b)
-		p.points = append(p.points, paretoPoint{a, b, slices.Index(v.groups, d.Group)})
+		front := frontOf(points, more)
+		for _, q := range front {
+			x.take(q.x)
+			y.take(q.y)
+		}
+		p.groups, best = append(p.groups, front), append(best, front...)
 	}
-	if len(p.points) == 0 {
+	if len(best) == 0 {
 		return
 	}
-	p.front = frontOf(p.points, more)
+	p.front = frontOf(best, more)
 	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 3))
 	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	label := func(v float64) string { return si(v, "") }
@@ -120,7 +131,9 @@ func frontOf(points []paretoPoint, more bool) (front []paretoPoint) {
 		sign = -1
 	}
 	sorted := slices.Clone(points)
-	slices.SortFunc(sorted, func(a, b paretoPoint) int { return cmp.Or(cmp.Compare(sign*a.x, sign*b.x), cmp.Compare(sign*a.y, sign*b.y)) })
+	slices.SortFunc(sorted, func(a, b paretoPoint) int {
+		return cmp.Or(cmp.Compare(sign*a.x, sign*b.x), cmp.Compare(sign*a.y, sign*b.y))
+	})
 	for _, p := range sorted {
 		if len(front) == 0 || sign*p.y < sign*front[len(front)-1].y {
 			front = append(front, p)
@@ -133,19 +146,25 @@ func frontOf(points []paretoPoint, more bool) (front []paretoPoint) {
 func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 	tx, ty := pl.Transforms(&c)
 	at := func(q paretoPoint) vg.Point { return vg.Point{X: tx(q.x), Y: ty(q.y)} }
-	for i := len(p.points) - 1; i >= 0; i-- { // the best ranked last, on top
-		q := p.points[i]
-		color, _, marker := Series(q.group)
-		if q.group >= NumSeries-1 {
-			color, marker = Rule(), Marker(0)
-		}
-		marker.draw(&c, at(q), color)
-	}
 	var line []vg.Point
 	for _, q := range p.front {
 		line = append(line, at(q))
 	}
-	c.StrokeLines(Line(1.2, Ink()), line)
+	c.StrokeLines(Line(1.6, Ink()), line)
+	for _, front := range slices.Backward(p.groups) { // the best ranked on top
+		color, dash, marker := Series(front[0].group)
+		if front[0].group >= NumSeries-1 {
+			color, dash, marker = Rule(), nil, Marker(0)
+		}
+		line := line[:0:0]
+		for _, q := range front {
+			line = append(line, at(q))
+		}
+		c.StrokeLines(Line(0.8, color, dash...), line)
+		for _, q := range line {
+			marker.draw(&c, q, color)
+		}
+	}
 }
 
 func (v *paretoView) draw(c draw.Canvas) {
