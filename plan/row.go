@@ -90,6 +90,9 @@ func (r *Row) Args(model string, q *Request) []string {
 			args = append(args, n.flag, strconv.Itoa(n.n))
 		}
 	}
+	if known, _ := r.Card.GPU.Price(); r.Card.Price > 0 && r.Card.Price != known {
+		args = append(args, "--price", strconv.FormatFloat(float64(r.Card.Price), 'g', -1, 64))
+	}
 	switch {
 	case r.Running == 0:
 		return append(args, "--batch", strconv.Itoa(r.Batch))

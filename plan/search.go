@@ -105,7 +105,7 @@ type search struct {
 
 func (s *search) run(ctx context.Context) {
 	if s.q.By == Cost && s.card.Price == 0 {
-		s.miss.Reason = "no price of it is known: give one with --price"
+		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
 		return
 	}
 	if _, err := serving.Defaults(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {

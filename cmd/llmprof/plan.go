@@ -33,6 +33,7 @@ type planOrder struct {
 	budget          price
 	maxGPUs         int
 	gpus, engines   []string
+	prices          []string
 	weights         []string
 	floor           string
 	by              string
@@ -87,6 +88,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.Var(&o.budget, "budget", "most `dollars` an hour")
 	f.IntVar(&o.maxGPUs, "max-gpus", 0, fmt.Sprintf("most `GPUs` (default %d)", plan.DefaultGPUs))
 	f.StringSliceVar(&o.gpus, "gpus", nil, "`GPUs` to try (default: all)")
+	f.StringSliceVar(&o.prices, "price", nil, "`dollars` an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)")
 	f.StringSliceVar(&o.engines, "engines", []string{"vllm"}, "`engines` to try")
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
@@ -156,6 +158,10 @@ func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) 
 	if err != nil {
 		return nil, err
 	}
+	prices, err := a.planPrices(o)
+	if err != nil {
+		return nil, err
+	}
 	constants, err := newCalibrations(o.calibration)
 	if err != nil {
 		return nil, err
@@ -175,7 +181,10 @@ func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) 
 			if err != nil {
 				return nil, err
 			}
-			price, _ := g.Price()
+			price, ok := prices[g.Key]
+			if !ok {
+				price, _ = g.Price()
+			}
 			all = append(all, plan.Card{GPU: g, Price: price, Machines: machines, Formats: plan.DefaultFormats(q.Model, g, o.weights, floor.Bits())})
 		}
 	}
@@ -198,6 +207,27 @@ func (a *app) planGPUs(o *planOrder) ([]hardware.GPU, error) {
 			return nil, usage("--gpus: %w", err)
 		}
 		all = append(all, g)
+	}
+	return all, nil
+}
+
+// planPrices are the prices that were given, by the key of the GPU.
+func (a *app) planPrices(o *planOrder) (map[string]unit.DollarsPerHour, error) {
+	all := map[string]unit.DollarsPerHour{}
+	for _, item := range o.prices {
+		name, text, ok := strings.Cut(item, "=")
+		if !ok {
+			return nil, usage("--price %.60q: want a GPU and dollars, as h100=1.99", item)
+		}
+		g, err := a.gpu(strings.TrimSpace(name), o.hardware)
+		if err != nil {
+			return nil, usage("--price: %w", err)
+		}
+		var p price
+		if err := p.Set(strings.TrimSpace(text)); err != nil {
+			return nil, usage("--price %s: %w", name, err)
+		}
+		all[g.Key] = unit.DollarsPerHour(p)
 	}
 	return all, nil
 }
