@@ -158,4 +158,4 @@ func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
 }
 
 // Waiting is what one GPU draws at full clocks while it does nothing.
-func (p *Predictor) Waiting() unit.Watts { return p.machine.Power.Waiting }
+func (p *Predictor) Waiting() unit.Watts { return p.machine.Waiting }

@@ -66,7 +66,7 @@ func (r *Row) String() string {
 
 // Command is the command of llmprof that gives the figures of the row with Args: estimate,
 // or simulate, which gives the means of a load.
-func (r *Row) Command(q *Request) string {
+func (r *Row) Command() string {
 	if r.Running > 0 {
 		return "simulate"
 	}

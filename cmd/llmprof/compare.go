@@ -147,18 +147,18 @@ func fileSide(file string) (s view.Side, err error) {
 	var head struct {
 		Schema string `json:"schema"`
 	}
-	if err := json.Unmarshal([]byte(data), &head); err != nil {
+	if err := json.Unmarshal(data, &head); err != nil {
 		return s, fmt.Errorf("%s: no estimate and no result: %w", file, err)
 	}
 	switch head.Schema {
 	case view.EstimateSchema:
 		var d view.EstimateDocument
-		if err := json.Unmarshal([]byte(data), &d); err != nil {
+		if err := json.Unmarshal(data, &d); err != nil {
 			return s, fmt.Errorf("%s: %w", file, err)
 		}
 		return view.DocumentSide(file, &d)
 	case record.Schema:
-		r, err := record.Decode(file, []byte(data))
+		r, err := record.Decode(file, data)
 		if err != nil {
 			return s, err
 		}

@@ -17,17 +17,17 @@ func (c *Comparison) figures() render.Table {
 	differences := c.Differences()
 	at := 0
 	for _, m := range metrics {
-		cells, any := []any{title(m)}, false
+		cells, some := []any{title(m)}, false
 		for i := range c.Sides {
 			f := c.Sides[i].figure(m)
-			any = any || f.Value != nil
+			some = some || f.Value != nil
 			cells = append(cells, shown(f))
 			if i > 0 {
 				cells = append(cells, ratio(&differences[at]))
 				at++
 			}
 		}
-		if any {
+		if some {
 			t.Rows = append(t.Rows, render.Row{Cells: cells})
 		}
 	}

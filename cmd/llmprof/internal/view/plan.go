@@ -157,7 +157,7 @@ func (p *Plan) best() render.Fields {
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
 		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
-		{Name: "Same by", Lines: []string{"llmprof " + r.Command(p.Request) + " " + strings.Join(r.Args(p.Name, p.Request), " ")}},
+		{Name: "Same by", Lines: []string{"llmprof " + r.Command() + " " + strings.Join(r.Args(p.Name, p.Request), " ")}},
 	}}
 	if r.Tail.TTFT > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "At p99", Lines: []string{fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E)}})

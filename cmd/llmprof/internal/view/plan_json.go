@@ -123,7 +123,7 @@ func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
-		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: r.Command(p.Request), EstimateArgs: r.Args(p.Name, p.Request),
+		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: r.Command(), EstimateArgs: r.Args(p.Name, p.Request),
 		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
 	}
 	if t := &r.Tail; t.TTFT > 0 {
