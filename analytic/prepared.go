@@ -70,7 +70,7 @@ func (p *Prepared) Predict(w *Workload) (Estimate, error) {
 
 // predict answers for one workload, and says how wide its interval is.
 func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
-	if err := w.check(p.par.MicroBatches); err != nil {
+	if err := w.Check(p.par.MicroBatches); err != nil {
 		return e, off, err
 	}
 	p.prefills(w)

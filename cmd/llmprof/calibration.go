@@ -86,5 +86,8 @@ func (ans *answer) machine(engine analytic.Engine) (*analytic.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.With(ans.q.eff.apply(m.Cal))
+	if m, err = m.With(ans.q.eff.apply(m.Cal)); err == nil && ans.q.utilization > 0 {
+		m.Utilization = ans.q.utilization
+	}
+	return m, err
 }

@@ -100,9 +100,12 @@ func (d *deployments) prepare(ctx context.Context, q *question) (*deployment, er
 		return nil, err
 	}
 	ans.Machine = all.Machine
-	if q.eff != (efficiencies{}) {
+	if q.eff != (efficiencies{}) || q.utilization > 0 {
 		if ans.Machine, err = ans.Machine.With(q.eff.apply(ans.Machine.Cal)); err != nil {
 			return nil, err
+		}
+		if q.utilization > 0 {
+			ans.Machine.Utilization = q.utilization
 		}
 	}
 	p, err := ans.Prepare(all, ans.Machine)

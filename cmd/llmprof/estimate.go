@@ -18,6 +18,7 @@ type question struct {
 	workload                    analytic.Workload
 	parallel                    analytic.Parallelism
 	eff                         efficiencies
+	utilization                 float64
 	price                       price
 	hardware, calibration       string
 	offline                     bool
@@ -67,6 +68,7 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
 	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`; 0 for one step")
+	f.IntVar(&q.workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a prefill step, all sequences (default: the engine's)")
 	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
 	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
 	q.formatFlags(cmd)
@@ -112,6 +114,7 @@ func (q *question) machineFlags(cmd *cobra.Command) {
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
 	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
 	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
+	f.Var(shareFlag{&q.utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes (default: the engine's)")
 	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	calibrationFlag(cmd, &q.calibration)

@@ -22,7 +22,6 @@ type service struct {
 	budget     int
 	sequences  int
 	block      int
-	share      float64
 	watermark  float64
 	preemption string
 	noAsync    bool
@@ -49,7 +48,6 @@ func (s *service) flags(cmd *cobra.Command) {
 	f.IntVar(&s.budget, "max-num-batched-tokens", 0, "most `tokens` of a step (default: the scheduler's)")
 	f.IntVar(&s.sequences, "max-num-seqs", 0, "most `sequences` that run at once (default: the scheduler's)")
 	f.IntVar(&s.block, "block-size", 0, "`tokens` of a KV block (default: the scheduler's)")
-	f.Float64Var(&s.share, "memory-utilization", 0, "`share` of the memory that the engine uses (default: what its reserve leaves)")
 	f.IntVar(&s.cache, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
 	f.Float64Var(&s.watermark, "watermark", 0, "`share` of the KV blocks that admission leaves free (default: the scheduler's)")
 	f.StringVar(&s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: recompute or swap (default: recompute)")
@@ -77,6 +75,9 @@ func (a *app) server(ctx context.Context, s *service, ans *answer) (*serving.Ser
 	rules, err := s.rules(ans.q.engine, ans.gpu)
 	if err != nil {
 		return nil, usageError{err}
+	}
+	if u := ans.q.utilization; u > 0 {
+		rules.Share = u
 	}
 	if err := s.together(ans.q.given); err != nil {
 		return nil, err
@@ -120,9 +121,6 @@ func (s *service) rules(engine string, g *hardware.GPU) (serving.Scheduler, erro
 		if x.given != 0 {
 			*x.to = x.given
 		}
-	}
-	if s.share != 0 {
-		r.Share = s.share
 	}
 	if s.watermark != 0 {
 		r.Watermark = s.watermark
