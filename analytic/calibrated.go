@@ -1,8 +1,6 @@
 package analytic
 
 import (
-	"math"
-
 	"llmprof/hardware"
 	"llmprof/roofline"
 )
@@ -22,6 +20,74 @@ func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardwa
 	return c, nil
 }
 
+// Machines are a GPU and its engine by a calibration, and by that calibration with one
+// constant after the other at the slow end of its interval. They do not change, and
+// serve any number of cases.
+type Machines struct {
+	Machine *Machine
+	fitted  bool // there is a calibration
+	serves  bool // it timed the kernels of the engine and its host
+	moved   []movedMachine
+}
+
+// A movedMachine has one constant of the calibration at the slow end of its interval.
+type movedMachine struct {
+	*Machine
+	changed roofline.Set
+}
+
+// NewMachines prepares a GPU by the constants of a calibration, or by the defaults of
+// its generation where there is none.
+func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machines, error) {
+	cal, err := Constants(g, e, f)
+	if err != nil {
+		return nil, err
+	}
+	m, err := NewMachine(g, cal, e)
+	if err != nil {
+		return nil, err
+	}
+	all := &Machines{Machine: m, fitted: f != nil}
+	if f == nil {
+		return all, nil
+	}
+	name := e.Profile().Name
+	all.serves = f.Serves(name) && f.Tables == nil // tables of operators do not tell of the host
+	m.hostKnown = all.serves && f.Values[roofline.HostLaunch.String()].Value > 0
+	moved, err := f.Moved(g, name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range moved {
+		if err := all.move(moved[i].Calibration); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// move adds a machine in which one constant is moved.
+func (a *Machines) move(cal hardware.Calibration) error {
+	if set := a.Machine.Engine.Profile().Constants; set != nil {
+		set(&cal.Constants)
+	}
+	var changed roofline.Set
+	for _, k := range roofline.All() {
+		if cal.Constants[k] != a.Machine.Cal.Constants[k] {
+			changed |= roofline.SetOf(k)
+		}
+	}
+	if changed == 0 {
+		return nil
+	}
+	m, err := NewMachine(a.Machine.GPU, cal, a.Machine.Engine)
+	if err != nil {
+		return err
+	}
+	a.moved = append(a.moved, movedMachine{m, changed})
+	return nil
+}
+
 // Calibrated is the machine of a case on g by the constants of a calibration, or
 // by the defaults of the GPU's generation where there is none. The machine that
 // the case names, if any, is left out of account.
@@ -32,64 +98,15 @@ func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardwa
 // Where the calibration did not time the kernels of the engine, or not its host, the interval is no
 // narrower than by the generation's defaults.
 func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machine, error) {
-	cal, err := Constants(g, e, f)
+	all, err := NewMachines(g, e, f)
 	if err != nil {
 		return nil, err
 	}
-	m, err := NewMachine(g, cal, e)
-	if err != nil || f == nil {
-		return m, err
-	}
-	name := e.Profile().Name
-	m.hostKnown = f.Serves(name) && f.Values[roofline.HostLaunch.String()].Value > 0
-	base, ok := c.on(m)
-	if !ok {
-		return m, nil // whoever estimates the case will be told why it cannot be
-	}
-	moved, err := f.Moved(g, name)
-	if err != nil {
-		return nil, err
-	}
-	prefill, decode, err := c.spread(moved, m, &base)
-	if err != nil {
-		return nil, err
-	}
-	m.Cal.PrefillError, m.Cal.DecodeError = prefill, decode
-	if !f.Serves(name) || f.Tables != nil {
-		m.Cal.PrefillError, m.Cal.DecodeError = max(prefill, cal.PrefillError), max(decode, cal.DecodeError)
-	}
-	if base.TPOT.Expected == 0 { // one token: no time of decode is asked for
-		m.Cal.DecodeError = m.Cal.PrefillError
+	m := all.Machine
+	if p, err := c.Prepare(all, m); err == nil { // else whoever estimates the case will be told why it cannot be
+		if _, off, err := p.predict(&c.Workload); err == nil {
+			m.Cal.PrefillError, m.Cal.DecodeError = off.prefill, off.decode
+		}
 	}
 	return m, nil
-}
-
-// spread is how far the times of the case lie off where each of the constants lies at
-// the end of its interval, in quadrature.
-func (c *Case) spread(moved []hardware.Moved, m *Machine, base *Estimate) (prefill, decode float64, err error) {
-	for i := range moved {
-		cal := moved[i].Calibration
-		if set := m.Engine.Profile().Constants; set != nil {
-			set(&cal.Constants)
-		}
-		other, err := NewMachine(m.GPU, cal, m.Engine)
-		if err != nil {
-			return 0, 0, err
-		}
-		if slow, ok := c.on(other); ok {
-			prefill = math.Hypot(prefill, float64(slow.TTFT.Expected/base.TTFT.Expected)-1)
-			if base.TPOT.Expected > 0 {
-				decode = math.Hypot(decode, float64(slow.TPOT.Expected/base.TPOT.Expected)-1)
-			}
-		}
-	}
-	return prefill, decode, nil
-}
-
-// on is the estimate of the case on another machine, if it can be made.
-func (c *Case) on(m *Machine) (e Estimate, ok bool) {
-	other := *c
-	other.Machine = m
-	e, err := Predict(&other)
-	return e, err == nil
 }

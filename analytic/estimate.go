@@ -131,20 +131,41 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	if w.Gen > 1 {
 		p.limit(&decode, false)
 	}
-	e.Memory = p.memory(w)
-	e.Energy = p.energy(w, &prefill, &decode)
-	p.assemble(&e, w, &prefill, &decode)
+	p.fill(&e, w, &prefill, &decode, widths{p.machine.Cal.PrefillError, p.machine.Cal.DecodeError})
 	return e, nil
+}
+
+// A widths is the half-widths of the intervals of the two phases, as shares of their
+// expected times, without what the engine adds.
+type widths struct{ prefill, decode float64 }
+
+// fill makes the estimate of the phases of a workload.
+func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
+	e.Memory = p.memory(w)
+	e.Energy = p.energy(w, prefill, decode)
+	p.assemble(e, w, prefill, decode, off)
 }
 
 // phases sums the steps of prefill and of decode, of one micro-batch.
 func (p *Predictor) phases(w *Workload) (prefill, decode total) {
-	r := run{p: p, budget: maxSteps}
-	prefill = r.prefill(w)
+	prefill = p.prefill(w)
 	if w.Gen > 1 {
-		decode = r.sum(p.FirstDecode(w), 1, float64(w.Gen-1))
+		decode = p.decode(w, nil)
 	}
 	return prefill, decode
+}
+
+// prefill sums the steps of the prompts, of one micro-batch.
+func (p *Predictor) prefill(w *Workload) total {
+	r := run{p: p, budget: maxSteps}
+	return r.prefill(w)
+}
+
+// decode sums the steps of the tokens after the first, of one micro-batch. First, where
+// it is not nil, remembers a step.
+func (p *Predictor) decode(w *Workload, first *firstStep) total {
+	r := run{p: p, budget: maxSteps, first: first}
+	return r.sum(p.FirstDecode(w), 1, float64(w.Gen-1))
 }
 
 // limit turns the sum over the steps of a micro-batch into a phase of all of them, no
@@ -170,15 +191,15 @@ func (r *run) prefill(w *Workload) (all total) {
 }
 
 // assemble turns the sums into the answer.
-func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
-	cal, par := &p.machine.Cal, &p.par
+func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, width widths) {
+	par := &p.par
 	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = p.span(prefill.least, prefill.expected, cal.PrefillError+p.engineError(prefill))
+	e.TTFT = p.span(prefill.least, prefill.expected, width.prefill+p.engineError(prefill))
 	e.TTLT = e.TTFT
 	if w.Gen > 1 {
 		e.Decode = phase(decode, 1/float64(w.Gen-1))
-		off := cal.DecodeError + p.engineError(decode)
+		off := width.decode + p.engineError(decode)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.expected, off)
 		e.TTLT.Floor += all.Floor

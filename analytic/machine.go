@@ -43,6 +43,16 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 	return m, nil
 }
 
+// With is the machine with other constants.
+func (m *Machine) With(c hardware.Calibration) (*Machine, error) {
+	other, err := NewMachine(m.GPU, c, m.Engine)
+	if err != nil {
+		return nil, err
+	}
+	other.hostKnown = m.hostKnown
+	return other, nil
+}
+
 // checkConstants keeps impossible constants out, as a share that has an expected time
 // below the floor. An optional constant may be 0: nothing is known of it then.
 func checkConstants(c *roofline.Constants) error {

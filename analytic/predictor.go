@@ -168,6 +168,7 @@ func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see Visit)
 		k := &l.Kernels[i]
 		c := p.machine.prices.Cost(&k.Kernel)
 		t.mark(sum.takes(k, &c, p.machine))
+		t.terms |= c.Constants
 		if see != nil {
 			costs = append(costs, c)
 		}
@@ -201,6 +202,7 @@ func (p *Predictor) step(s *Step) total {
 		small := *s
 		small.Batch = limit
 		u := p.walk(&small, nil)
+		t.terms |= u.terms
 		t.raise(&t.timing, &u.timing, limit)
 		for i := range t.stage {
 			t.raise(&t.stage[i], &u.stage[i], limit)
@@ -278,6 +280,7 @@ const maxSteps = 20000
 type run struct {
 	p      *Predictor
 	budget int // steps it may still price before the rest is taken as linear
+	first  *firstStep
 }
 
 // sum sums count steps like s, each Past further by stride than the one before.
@@ -285,7 +288,7 @@ type run struct {
 // fills or a bound changes; a run that agrees at both ends is the mean of the
 // two, any other is halved.
 func (r *run) sum(s Step, stride, count float64) (all total) {
-	first := r.p.step(&s)
+	first := r.begin(&s)
 	if count == 1 {
 		return first
 	}
@@ -294,6 +297,29 @@ func (r *run) sum(s Step, stride, count float64) (all total) {
 	last := r.p.step(&end)
 	r.between(&all, s, stride, count, &first, &last)
 	return all
+}
+
+// A firstStep is the first decode step of the run before, which runs that differ in
+// their length alone share.
+type firstStep struct {
+	batch, past, cache float64
+	total              total
+}
+
+// begin prices the first step of a run.
+func (r *run) begin(s *Step) total {
+	f := r.first
+	if f == nil || !s.Decode() {
+		return r.p.step(s)
+	}
+	cache := 0.0
+	if r.p.machine.Engine.Profile().FixedCache {
+		cache = s.Cache
+	}
+	if f.batch != s.Batch || f.past != s.Past || f.cache != cache {
+		*f = firstStep{s.Batch, s.Past, cache, r.p.step(s)}
+	}
+	return f.total
 }
 
 func (r *run) between(all *total, s Step, stride, count float64, first, last *total) {

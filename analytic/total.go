@@ -12,6 +12,7 @@ type total struct {
 	timing               // of all stages, one after the other
 	stage  [4]timing     // of what may be the longest in a pipeline of several micro-batches: stages, and the host
 	sig    uint64        // differs where another bound or formula holds
+	terms  roofline.Set  // constants that a kernel depends on
 }
 
 // A timing is how long a part of a step takes, summed over the steps of a run.
@@ -41,6 +42,7 @@ func (t *total) mark(what uint64) { t.sig = (t.sig ^ what) * 1099511628211 } // 
 func (t *total) add(u *total, n float64) {
 	t.work.Add(&u.work, n)
 	t.model += u.model.Times(n)
+	t.terms |= u.terms
 	t.timing.add(&u.timing, n)
 	for i := range t.stage {
 		if u.stage[i].expected > 0 {
@@ -114,7 +116,7 @@ func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
 			}
 		}
 	}
-	return uint64(c.Bound) | piece<<4
+	return piece
 }
 
 // pipeline turns a sum over steps of one micro-batch of m into the time of all of them

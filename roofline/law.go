@@ -1,7 +1,9 @@
 package roofline
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"llmprof/unit"
 )
@@ -192,15 +194,22 @@ func (m *Machine) Parts(k *Kernel, dst []Part) (unit.Seconds, []Part) {
 
 // A Cost is a kernel on a machine, over all its occurrences in a step.
 type Cost struct {
-	Times // expected; they overlap
-	Class Class
-	Time  unit.Seconds
-	Bound Bound
+	Times     // expected; they overlap
+	Class     Class
+	Time      unit.Seconds
+	Bound     Bound
+	Constants Set // that a term has
 }
 
 // Cost prices a kernel.
 func (m *Machine) Cost(k *Kernel) (c Cost) {
-	c.Times, c.Class = m.Times(k), k.Class
+	c.Class = k.Class
+	terms := laws[k.Class].Terms(k, &m.Peaks)
+	for i := range terms.n {
+		x := &terms.list[i]
+		c.Times[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
+		c.Constants |= sets[x.By] | sets[x.And]
+	}
 	for r := range c.Times {
 		c.Times[r] = c.Times[r].Times(k.Count)
 	}
@@ -248,6 +257,17 @@ func (b Bound) String() string { return boundNames[b] }
 
 // MarshalText writes the name of the bound.
 func (b Bound) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText reads the name of a bound.
+func (b *Bound) UnmarshalText(text []byte) error {
+	for i, name := range boundNames {
+		if name == string(text) {
+			*b = Bound(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%.40q is no bound: want one of %s", text, strings.Join(boundNames[:], ", "))
+}
 
 // Bound is the resource that takes most of the time.
 func (t *Times) Bound() Bound {

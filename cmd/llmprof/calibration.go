@@ -86,7 +86,7 @@ func (ans *answer) machine(engine analytic.Engine) (*analytic.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m, err = analytic.NewMachine(ans.gpu, ans.q.eff.apply(m.Cal), m.Engine); err == nil && ans.q.utilization > 0 {
+	if m, err = m.With(ans.q.eff.apply(m.Cal)); err == nil && ans.q.utilization > 0 {
 		m.Utilization = ans.q.utilization
 	}
 	return m, err

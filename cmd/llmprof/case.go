@@ -64,18 +64,13 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if err := a.load(ctx, ans); err != nil {
 		return nil, err
 	}
-	if err := ans.chooseScheme(); err != nil {
+	if err := ans.settle(); err != nil {
 		return nil, usageError{err}
 	}
 	runs, err := ans.engine()
 	if err != nil {
 		return nil, usageError{err}
 	}
-	ans.Workload, ans.Parallel = q.workload, q.parallel
-	if ans.Parallel.GPUsPerNode == 0 {
-		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
-	}
-	ans.choosePrice()
 	if ans.Machine, err = ans.machine(runs); err != nil {
 		return nil, err
 	}
@@ -128,6 +123,19 @@ func (a *app) modelWith(ctx context.Context, name string, offline, lenient bool)
 	hub := models.HubFromEnv(a.env)
 	hub.Offline = hub.Offline || offline
 	return models.Resolver{Table: table, Hub: hub, Lenient: lenient}.Resolve(ctx, name)
+}
+
+// settle makes the case of what was asked for, once model and GPU are known.
+func (ans *answer) settle() error {
+	if err := ans.chooseScheme(); err != nil {
+		return err
+	}
+	ans.Workload, ans.Parallel = ans.q.workload, ans.q.parallel
+	if ans.Parallel.GPUsPerNode == 0 {
+		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
+	}
+	ans.choosePrice()
+	return nil
 }
 
 // chooseScheme takes the formats that were asked for, else those that the

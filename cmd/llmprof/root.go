@@ -43,7 +43,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.estimate(), a.simulate(), a.report(), a.graph(), a.plot(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
+	root.AddCommand(a.estimate(), a.sweepCommand(), a.planCommand(), a.compare(), a.simulate(), a.report(), a.graph(), a.plot(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
 	root.AddCommand(a.measure(), a.runCommand(a.measurer), a.config(), a.aggregate(), a.results(), a.validate(), a.engineNative(), a.calibrate())
 	return root
 }

@@ -1,0 +1,162 @@
+package analytic
+
+import (
+	"math"
+	"sync"
+
+	"llmprof/roofline"
+)
+
+// A Prepared answers for many workloads of one case, each with the interval that
+// Calibrated gives it. It remembers the prefill and the first decode step of the
+// workload before, which workloads that differ in their generated length alone share. It
+// is for one goroutine.
+type Prepared struct {
+	*Predictor
+	machines *Machines
+	interval *Prepared // gives the intervals: by the constants of the calibration alone
+	moved    []movedPredictor
+
+	last      Workload // whose prefill is remembered
+	known     bool
+	prompt    total
+	promptOff float64
+	first     firstStep
+	run       Workload // whose decode steps are remembered; the zero one where none are
+	decoded   total
+}
+
+// A movedPredictor has one constant at the slow end of its interval.
+type movedPredictor struct {
+	*Predictor
+	changed roofline.Set
+	first   firstStep
+}
+
+// Prepare prepares for estimates of c on a machine of all, or on one that differs from it
+// in constants that were asked for, whatever the Workload.
+func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
+	own := *c
+	own.Machine = on
+	p, err := NewPredictor(&own)
+	if err != nil {
+		return nil, err
+	}
+	prepared := &Prepared{Predictor: p, machines: all}
+	prepared.interval = prepared
+	if on != all.Machine {
+		prepared.interval = &Prepared{Predictor: p.on(all.Machine), machines: all}
+		prepared.interval.interval = prepared.interval
+	}
+	for i := range all.moved {
+		m := &all.moved[i]
+		prepared.interval.moved = append(prepared.interval.moved, movedPredictor{Predictor: p.on(m.Machine), changed: m.changed})
+	}
+	return prepared, nil
+}
+
+// on is the predictor on another machine of the same GPU and engine.
+func (p *Predictor) on(m *Machine) *Predictor {
+	q := *p
+	q.machine = m
+	return &q
+}
+
+// Predict answers for one workload.
+func (p *Prepared) Predict(w *Workload) (Estimate, error) {
+	e, _, err := p.predict(w)
+	return e, err
+}
+
+// predict answers for one workload, and says how wide its interval is.
+func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
+	if err := w.Check(p.par.MicroBatches); err != nil {
+		return e, off, err
+	}
+	p.prefills(w)
+	decode := &total{}
+	if w.Gen > 1 {
+		decode = p.decodes(w)
+	}
+	off = p.interval.widths(w)
+	p.fill(&e, w, &p.prompt, decode, off)
+	return e, off, nil
+}
+
+// prefills sums the prefill of a workload, unless it is that of the workload before. It
+// depends on the generated length only where a cache of fixed length does.
+func (p *Prepared) prefills(w *Workload) {
+	key := *w
+	if !p.machine.Engine.Profile().FixedCache {
+		key.Gen = 0
+	}
+	if p.known && key == p.last {
+		return
+	}
+	p.prompt = p.prefill(w)
+	p.limit(&p.prompt, true)
+	p.last, p.known = key, true
+	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total {
+		t := m.prefill(w)
+		m.limit(&t, true)
+		return t
+	})
+}
+
+// decodes sums the decode steps of a workload.
+func (p *Prepared) decodes(w *Workload) *total {
+	if p.run != *w {
+		p.decoded = p.decode(w, &p.first)
+		p.limit(&p.decoded, false)
+		p.run = *w
+	}
+	return &p.decoded
+}
+
+// widths are how wide the intervals of a workload are.
+func (p *Prepared) widths(w *Workload) (off widths) {
+	cal := &p.machine.Cal
+	if !p.machines.fitted {
+		return widths{cal.PrefillError, cal.DecodeError}
+	}
+	p.prefills(w)
+	off.prefill = p.promptOff
+	if w.Gen > 1 {
+		off.decode = spread(p.moved, p.decodes(w), func(m *movedPredictor) total {
+			t := m.decode(w, &m.first)
+			m.limit(&t, false)
+			return t
+		})
+	}
+	if !p.machines.serves {
+		off.prefill, off.decode = max(off.prefill, cal.PrefillError), max(off.decode, cal.DecodeError)
+	}
+	if w.Gen == 1 { // no time of decode is asked for
+		off.decode = off.prefill
+	}
+	return off
+}
+
+// spread is how far the time of a phase lies off where each of the constants that it
+// depends on lies at the end of its interval, in quadrature.
+func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) total) (off float64) {
+	for i := range moved {
+		if m := &moved[i]; m.changed&(base.terms|beyondKernels()) != 0 {
+			t := phase(m)
+			off = math.Hypot(off, float64(max(t.expected, t.least)/max(base.expected, base.least))-1)
+		}
+	}
+	return off
+}
+
+// beyondKernels are the constants that a phase depends on beside those of its kernels: the
+// host's, and those of the power limit.
+var beyondKernels = sync.OnceValue(func() roofline.Set {
+	all := roofline.SetOf(roofline.GEMMCompute, roofline.GEMMSustained, roofline.GEMMMemory)
+	for _, k := range roofline.All() {
+		if k.Info().Engine {
+			all |= roofline.SetOf(k)
+		}
+	}
+	return all
+})

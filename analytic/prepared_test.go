@@ -1,0 +1,129 @@
+package analytic_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"llmprof"
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/hardware"
+)
+
+// builtIn is the calibration of a GPU that comes with the program.
+func builtIn(t testing.TB, g *hardware.GPU, engine string) *hardware.CalibrationFile {
+	t.Helper()
+	f, err := hardware.BuiltIn(llmprof.Calibrations, g, engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// movedByHand is the spread of a case by its definition: an estimate for every constant
+// of the calibration, relevant or not.
+func movedByHand(t *testing.T, c *analytic.Case, g *hardware.GPU, e analytic.Engine, f *hardware.CalibrationFile) (prefill, decode float64) {
+	t.Helper()
+	base := predict(t, c)
+	moved, err := f.Moved(g, e.Profile().Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range moved {
+		cal := moved[i].Calibration
+		if set := e.Profile().Constants; set != nil {
+			set(&cal.Constants)
+		}
+		one := *c
+		if one.Machine, err = analytic.NewMachine(g, cal, e); err != nil {
+			t.Fatal(err)
+		}
+		slow := predict(t, &one)
+		prefill = math.Hypot(prefill, float64(slow.TTFT.Expected/base.TTFT.Expected)-1)
+		decode = math.Hypot(decode, float64(slow.TPOT.Expected/base.TPOT.Expected)-1)
+	}
+	return prefill, decode
+}
+
+// A series of workloads gets what each of them gets alone, intervals included, whatever it
+// remembers of the workloads before.
+func TestPreparedSeries(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, x := range []struct {
+		model, gpu, engine string
+		tp                 int
+	}{
+		{"llama3.1-8b", "h200", "native", 1}, {"qwen3-30b-a3b", "h200", "native", 2}, {"llama3.1-8b", "h100", "vllm", 2},
+		{"gemma2-9b", "a100", "transformers-graph", 1}, {"deepseek-v3", "h200", "vllm", 8},
+	} {
+		g, e := casetest.GPU(t, x.gpu), casetest.Engine(t, x.engine)
+		f := builtIn(t, g, x.engine)
+		c := testCase(t, x.model, x.gpu, 1, x.tp)
+		all, err := analytic.NewMachines(g, e, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		series, err := c.Prepare(all, all.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 40 {
+			w := analytic.Workload{Batch: 1 << random.IntN(7), Prompt: 512 << random.IntN(2), Gen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
+			got, err := series.Predict(&w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := *c
+			one.Workload = w
+			if one.Machine, err = one.Calibrated(g, e, f); err != nil {
+				t.Fatal(err)
+			}
+			if want := predict(t, &one); got != want {
+				t.Fatalf("%+v of %+v: the series has %+v, alone it is %+v", w, x, got, want)
+			}
+			if f != nil {
+				prefill, decode := movedByHand(t, &one, g, e, f)
+				cal := &one.Machine.Cal
+				if !f.Serves(x.engine) {
+					d := hardware.DefaultCalibration(g)
+					prefill, decode = max(prefill, d.PrefillError), max(decode, d.DecodeError)
+				}
+				if math.Abs(prefill-cal.PrefillError) > 1e-9 || math.Abs(decode-cal.DecodeError) > 1e-9 {
+					t.Errorf("%+v of %+v: ±%v and ±%v, by hand ±%v and ±%v", w, x, cal.PrefillError, cal.DecodeError, prefill, decode)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkPreparedSeries is an estimate of one more generated length, batch or, where the
+// calibration was measured, of either with its interval.
+func BenchmarkPreparedSeries(b *testing.B) {
+	for _, x := range []struct{ name, gpu, engine string }{{"default", "a100", "vllm"}, {"measured", "h200", "native"}} {
+		g, e := casetest.GPU(b, x.gpu), casetest.Engine(b, x.engine)
+		c := testCase(b, "llama3.1-8b", x.gpu, 1, 1)
+		all, err := analytic.NewMachines(g, e, builtIn(b, g, x.engine))
+		if err != nil {
+			b.Fatal(err)
+		}
+		series, err := c.Prepare(all, all.Machine)
+		if err != nil {
+			b.Fatal(err)
+		}
+		run := func(vary func(w *analytic.Workload, i int)) func(*testing.B) {
+			return func(b *testing.B) {
+				w := analytic.Workload{Batch: 8, Prompt: 1024, Gen: 128}
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					vary(&w, i)
+					if _, err := series.Predict(&w); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		}
+		b.Run(x.name+"/gen", run(func(w *analytic.Workload, i int) { w.Gen = 2 + i%1000 }))
+		b.Run(x.name+"/batch", run(func(w *analytic.Workload, i int) { w.Batch = 1 + i%256 }))
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/input"
+	record "llmprof/measure/result"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// compare is the command that sets deployments side by side.
+func (a *app) compare() *cobra.Command {
+	q := &question{}
+	var top int
+	cmd := &cobra.Command{
+		Use:   "compare DEPLOYMENT DEPLOYMENT... [flags of estimate]",
+		Short: "Set deployments side by side",
+		Long: "Compare deployments with the first of them: headline figures with their ratio, whether the 90 %\n" +
+			"intervals overlap, and which operators make the difference.\n\n" +
+			"A deployment is a GPU with what differs from the flags, as \"h100 tp2 fp8 b48\": tpN, ppN, epN,\n" +
+			"dpN, bN (batch), inN and outN (tokens), a scheme of the weights, an engine, or any flag as\n" +
+			"flag=value. It may also be a file: an estimate (llmprof estimate --format json) or a result of\n" +
+			"llmprof measure, so that predicted stands against measured.",
+		Example: "  llmprof compare --model qwen3-32b \"h100 tp2 fp8 b48\" \"h200 tp1 fp8 b24\"\n" +
+			"  llmprof compare --model llama3.1-8b --prompt-len 4096 h100 h200 b200\n" +
+			"  llmprof compare --model llama3.1-8b \"h200 native in1024 out512\" results/measure-1.json",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runCompare(cmd, q, args, top)
+		},
+	}
+	q.modelFlags(cmd)
+	q.splitFlags(cmd)
+	q.machineFlags(cmd)
+	q.output.flags(cmd)
+	cmd.Flags().IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top int) error {
+	if err := base.output.check(); err != nil {
+		return err
+	}
+	if len(args) < 2 {
+		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
+	}
+	c := &view.Comparison{Top: top}
+	for _, text := range args {
+		side, err := a.side(cmd.Context(), cmd.Flags(), text)
+		if err != nil {
+			return err
+		}
+		c.Sides = append(c.Sides, side)
+	}
+	return base.output.write(a, forms{page: c.Page, table: c.Table, data: func() any { return c.Document() }})
+}
+
+// side is a deployment of a comparison: a file, or a description.
+func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s view.Side, err error) {
+	if info, err := os.Stat(text); err == nil && info.Mode().IsRegular() {
+		return fileSide(text)
+	}
+	q := &question{}
+	flags := estimateFlags(q)
+	given := map[string]bool{}
+	base.Visit(func(f *pflag.Flag) {
+		if own := flags.Lookup(f.Name); own != nil && err == nil {
+			given[f.Name] = true
+			err = flags.Set(f.Name, f.Value.String())
+		}
+	})
+	if err != nil {
+		return s, usageError{err}
+	}
+	for _, word := range strings.Fields(text) {
+		name, err := describe(flags, word)
+		if err != nil {
+			return s, usage("%q: %w", text, err)
+		}
+		given[name] = true
+	}
+	q.given = func(name string) bool { return given[name] }
+	q.output = output{format: "table", color: "auto"}
+	if err := q.check(); err != nil {
+		return s, fmt.Errorf("%q: %w", text, err)
+	}
+	ans, err := a.answer(ctx, q)
+	if err != nil {
+		return s, fmt.Errorf("%q: %w", text, err)
+	}
+	return view.PredictedSide(text, &ans.Estimate), nil
+}
+
+// numbered matches a word that is a flag and its number.
+var numbered = regexp.MustCompile(`^(tp|pp|ep|dp|b|batch|in|out)=?([0-9].*)$`)
+
+// describe sets the flag that a word of a description stands for.
+func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
+	names := map[string]string{"b": "batch", "in": "prompt-len", "out": "gen-len"}
+	value := word
+	if m := numbered.FindStringSubmatch(strings.ToLower(word)); m != nil {
+		if flag, value = m[1], m[2]; names[flag] != "" {
+			flag = names[flag]
+		}
+	} else if name, v, ok := strings.Cut(strings.TrimLeft(word, "-"), "="); ok {
+		flag, value = name, v
+	} else if _, err := models.ParseScheme(word); err == nil {
+		flag = "weights"
+	} else if _, err := unit.ParseFormat(word); err == nil {
+		flag = "weights"
+	} else if _, err := engine.Parse(word); err == nil {
+		flag = "engine"
+	} else {
+		flag = "gpu"
+		if flags.Changed("gpu") && flags.Lookup("gpu").Value.String() != "" {
+			return "", fmt.Errorf("%q is the second GPU, or no word of a deployment: want a GPU, tp2, pp2, ep8, dp2, b48, in1024, out128, a scheme, an engine, or flag=value", word)
+		}
+	}
+	if flags.Lookup(flag) == nil {
+		return "", fmt.Errorf("%q: llmprof estimate has no flag --%s", word, flag)
+	}
+	return flag, flags.Set(flag, value)
+}
+
+// mostSide is far more than the JSON of any estimate.
+const mostSide = 64 << 20
+
+// fileSide reads an estimate or a result.
+func fileSide(file string) (s view.Side, err error) {
+	data, err := input.Read(file, mostSide)
+	if err != nil {
+		return s, err
+	}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return s, fmt.Errorf("%s: no estimate and no result: %w", file, err)
+	}
+	switch head.Schema {
+	case view.EstimateSchema:
+		var d view.EstimateDocument
+		if err := json.Unmarshal(data, &d); err != nil {
+			return s, fmt.Errorf("%s: %w", file, err)
+		}
+		return view.DocumentSide(file, &d)
+	case record.Schema:
+		r, err := record.Decode(file, data)
+		if err != nil {
+			return s, err
+		}
+		return view.MeasuredSide(file, r), nil
+	}
+	return s, errors.New(file + ": want an estimate (llmprof estimate --format json) or a result of llmprof measure, but its schema is " + fmt.Sprintf("%.60q", head.Schema))
+}

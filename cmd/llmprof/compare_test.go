@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"llmprof/cmd/llmprof/internal/view"
+)
+
+// A comparison has the figures of the estimates that it is of, and a ratio of 1 to itself;
+// an estimate that was written as JSON is the same side as the estimate.
+func TestCompare(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "estimate.json")
+	got := try(t, "estimate", "--model", "llama3.1-8b", "--gpu", "h200", "--tp", "2", "--batch", "8", "--weights", "fp8", "--engine", "vllm", "--format", "json")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	if err := os.WriteFile(file, []byte(got.stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got = try(t, "compare", "--format", "json", "--model", "llama3.1-8b", "h200 tp2 b8 fp8 vllm", file, "l40s vllm batch=8 weights=fp8 --tp=1")
+	if got.code != 0 {
+		t.Fatal(got.stderr)
+	}
+	checkSchema(t, schema(t, "compare.v1.json"), got.stdout)
+	var c view.CompareDocument
+	if err := json.Unmarshal([]byte(got.stdout), &c); err != nil {
+		t.Fatal(err)
+	}
+	same := 0
+	for _, d := range c.Differences {
+		if d.Side == 1 && d.Ratio != nil {
+			if math.Abs(*d.Ratio-1) > 1e-12 || d.Overlap != nil && !*d.Overlap {
+				t.Errorf("%+v", d)
+			}
+			same++
+		}
+	}
+	if same < 8 || len(c.Operators) == 0 {
+		t.Errorf("%d figures, %d operators", same, len(c.Operators))
+	}
+	sum := 0.0
+	for _, o := range c.Sides[0].Ops {
+		if o.Phase == "decode" {
+			sum += o.Time
+		}
+	}
+	if tpot := *c.Sides[0].Figures[1].Value; math.Abs(sum/tpot-1) > 0.01 {
+		t.Errorf("the operators of a decode step come to %v, TPOT is %v", sum, tpot)
+	}
+	if !strings.Contains(strings.Join(c.Warnings, "\n"), `the constants of "h200 tp2 b8 fp8 vllm" were measured, those of "l40s`) {
+		t.Errorf("%q", c.Warnings)
+	}
+}
+
+// What is no deployment is said, and no figure is made of it.
+func TestCompareRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"h100":                           "want two deployments",
+		"h100 h200,tp3q":                 "tp3q",
+		"h100 h101":                      "did you mean",
+		"h100 a100,l4":                   "second GPU",
+		"h100 h200,nonsense=3":           "no flag --nonsense",
+		"h100 ../../go.mod":              "no estimate and no result",
+		"h100 ../../schema/plan.v1.json": "want an estimate",
+	} {
+		words := []string{"compare", "--model", "llama3.1-8b"}
+		for _, w := range strings.Fields(args) {
+			words = append(words, strings.ReplaceAll(w, ",", " "))
+		}
+		if got := try(t, words...); got.code == 0 || got.stdout != "" || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: exit %d, %q, want %q", args, got.code, got.stderr, want)
+		}
+	}
+}

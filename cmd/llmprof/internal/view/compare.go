@@ -1,0 +1,346 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"llmprof/analytic/breakdown"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/result"
+)
+
+// CompareSchema names the form of a comparison's JSON, which schema/compare.v1.json
+// describes.
+const CompareSchema = "llmprof.compare/v1"
+
+// A Side is one deployment of a comparison, predicted or measured.
+type Side struct {
+	Name     string         `json:"name"`
+	Kind     string         `json:"kind"`     // "predicted" or "measured"
+	Measured bool           `json:"measured"` // it was, or its constants were on a GPU of the kind
+	Basis    string         `json:"basis"`    // what the figures rest on
+	Batch    int            `json:"batch"`
+	Prompt   int            `json:"prompt_len"`
+	Gen      int            `json:"gen_len"`
+	Figures  []SideFigure   `json:"figures"`
+	Ops      []SideOperator `json:"ops"`
+	Warnings []string       `json:"warnings"`
+}
+
+// A SideFigure is a headline figure with its interval; nil where it has none.
+type SideFigure struct {
+	Metric string   `json:"metric"`
+	Value  *float64 `json:"value"`
+	Low    *float64 `json:"low"`
+	High   *float64 `json:"high"`
+}
+
+// A SideOperator is what an operator takes in a phase.
+type SideOperator struct {
+	Phase string  `json:"phase"` // "prefill" or "decode"
+	Name  string  `json:"name"`
+	Time  float64 `json:"expected_s"`
+}
+
+// metrics are the headline figures, in their order.
+var metrics = []string{"ttft_s", "tpot_s", "ttlt_s", "tok_s", "tok_s_gpu", "j_token", "j_request", "usd_h", "usd_mtok", "memory_bytes"}
+
+func (s *Side) figure(metric string) *SideFigure {
+	for i := range s.Figures {
+		if s.Figures[i].Metric == metric {
+			return &s.Figures[i]
+		}
+	}
+	return &SideFigure{Metric: metric}
+}
+
+// PredictedSide is the side of an estimate.
+func PredictedSide(name string, e *Estimate) Side {
+	c := &e.Machine.Cal
+	s := Side{Name: name, Kind: "predicted", Measured: c.Measured, Basis: c.Name + ": " + c.Source, Warnings: append([]string{}, e.Warnings...)}
+	s.Batch, s.Prompt, s.Gen = e.Workload.Batch, e.Workload.Prompt, e.Workload.Gen
+	add := func(metric string, v, low, high float64) {
+		f := SideFigure{Metric: metric}
+		if v > 0 {
+			f.Value = &v
+			if low > 0 && high > 0 {
+				f.Low, f.High = &low, &high
+			}
+		}
+		s.Figures = append(s.Figures, f)
+	}
+	total := &e.TTLT
+	slow, fast := float64(total.Expected/total.High), float64(total.Expected/total.Low)
+	add("ttft_s", float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High))
+	add("tpot_s", float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High))
+	add("ttlt_s", float64(total.Expected), float64(total.Low), float64(total.High))
+	add("tok_s", e.Throughput, e.Throughput*slow, e.Throughput*fast)
+	each := e.Throughput / float64(e.GPUs)
+	add("tok_s_gpu", each, each*slow, each*fast)
+	add("j_token", float64(e.Energy.PerToken), 0, 0)
+	add("j_request", float64(e.Energy.PerRequest), 0, 0)
+	add("usd_h", float64(e.Money.PerHour), 0, 0)
+	usd := float64(e.Money.PerMillionGenerated)
+	add("usd_mtok", usd, usd/fast, usd/slow)
+	add("memory_bytes", float64(e.Memory.Total), 0, 0)
+	s.operators("prefill", e.PrefillOps)
+	s.operators("decode", e.DecodeOps)
+	return s
+}
+
+// operators sums operators by name.
+func (s *Side) operators(phase string, ops []breakdown.Operator) {
+	for i := range ops {
+		s.operator(phase, ops[i].Name, float64(ops[i].Expected))
+	}
+}
+
+func (s *Side) operator(phase, name string, time float64) {
+	for i := range s.Ops {
+		if o := &s.Ops[i]; o.Phase == phase && o.Name == name {
+			o.Time += time
+			return
+		}
+	}
+	s.Ops = append(s.Ops, SideOperator{phase, name, time})
+}
+
+// DocumentSide is the side of an estimate that was written as JSON.
+func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
+	if d.TTFT == nil || d.TTLT == nil || d.Prefill == nil {
+		return s, fmt.Errorf("%s: an estimate without times", name)
+	}
+	s = Side{Name: name, Kind: "predicted", Measured: !strings.HasPrefix(d.Calibration.Name, "default for "), Basis: d.Calibration.Name + ": " + d.Calibration.Source, Warnings: append([]string{}, d.Warnings...)}
+	s.Batch, s.Prompt, s.Gen = d.Workload.Batch, d.Workload.PromptLen, d.Workload.GenLen
+	span := func(metric string, x *spanJSON) {
+		f := SideFigure{Metric: metric}
+		if x != nil {
+			v, low, high := float64(x.Expected), float64(x.Low), float64(x.High)
+			f.Value, f.Low, f.High = &v, &low, &high
+		}
+		s.Figures = append(s.Figures, f)
+	}
+	span("ttft_s", d.TTFT)
+	span("tpot_s", d.TPOT)
+	span("ttlt_s", d.TTLT)
+	slow, fast := float64(d.TTLT.Expected/d.TTLT.High), float64(d.TTLT.Expected/d.TTLT.Low)
+	rate := func(metric string, v float64) {
+		low, high := v*slow, v*fast
+		s.Figures = append(s.Figures, SideFigure{metric, &v, &low, &high})
+	}
+	rate("tok_s", d.Throughput.Expected)
+	rate("tok_s_gpu", d.Throughput.PerGPU)
+	alone := func(metric string, v float64) {
+		s.Figures = append(s.Figures, SideFigure{Metric: metric, Value: OrNull(v)})
+	}
+	if d.Energy.PerToken != nil {
+		alone("j_token", float64(*d.Energy.PerToken))
+	}
+	alone("j_request", float64(d.Energy.PerRequest))
+	if d.Cost != nil {
+		alone("usd_h", float64(d.Cost.PerHour))
+		alone("usd_mtok", float64(d.Cost.PerMillionGenerated))
+	}
+	alone("memory_bytes", float64(d.Memory.Total))
+	for _, o := range d.Prefill.Ops {
+		s.operator("prefill", o.Name, float64(o.Expected))
+	}
+	if d.Decode != nil {
+		for _, o := range d.Decode.Ops {
+			s.operator("decode", o.Name, float64(o.Expected))
+		}
+	}
+	return s, nil
+}
+
+// MeasuredSide is the side of a result.
+func MeasuredSide(name string, r *result.Result) Side {
+	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Warnings: append([]string{}, r.Warnings...)}
+	s.Batch, s.Prompt, s.Gen = r.Workload.Batch, r.Workload.PromptLen, r.Workload.GenLen
+	for _, x := range []struct {
+		metric string
+		t      *result.Times
+	}{{"ttft_s", r.TTFT}, {"tpot_s", r.TPOT}, {"ttlt_s", r.TTLT}} {
+		f := SideFigure{Metric: x.metric}
+		if x.t != nil {
+			f.Value, f.Low, f.High = &x.t.Median, x.t.MedianLow, x.t.MedianHigh
+		}
+		s.Figures = append(s.Figures, f)
+	}
+	if r.Throughput != nil {
+		s.Figures = append(s.Figures, SideFigure{Metric: "tok_s", Value: r.Throughput.Generated})
+	}
+	if r.Energy != nil {
+		s.Figures = append(s.Figures, SideFigure{Metric: "j_token", Value: r.Energy.PerToken}, SideFigure{Metric: "j_request", Value: r.Energy.PerRequest})
+	}
+	if r.Operators != nil {
+		for phase, p := range map[string]*result.OperatorPhase{"prefill": r.Operators.Prefill, "decode": r.Operators.Decode} {
+			if p == nil {
+				continue
+			}
+			for i := range p.Ops {
+				s.operator(phase, p.Ops[i].Name, p.Ops[i].Time.Median)
+			}
+		}
+	}
+	return s
+}
+
+// A Comparison is two or more sides, of which the first is what the others are compared
+// with.
+type Comparison struct {
+	Sides []Side
+	Top   int // operators that are shown of each phase
+}
+
+// A Difference is a figure of one side over that of the first.
+type Difference struct {
+	Metric  string   `json:"metric"`
+	Side    int      `json:"side"`    // index among the sides
+	Ratio   *float64 `json:"ratio"`   // null where either has none
+	Overlap *bool    `json:"overlap"` // of the intervals; null where either has none
+}
+
+// Differences compares every figure of the further sides with the first.
+func (c *Comparison) Differences() (all []Difference) {
+	for _, m := range metrics {
+		a := c.Sides[0].figure(m)
+		for i := 1; i < len(c.Sides); i++ {
+			b := c.Sides[i].figure(m)
+			d := Difference{Metric: m, Side: i}
+			if a.Value != nil && b.Value != nil && *a.Value != 0 {
+				ratio := *b.Value / *a.Value
+				d.Ratio = &ratio
+			}
+			if a.Low != nil && b.Low != nil && a.High != nil && b.High != nil {
+				overlap := *a.Low <= *b.High && *b.Low <= *a.High
+				d.Overlap = &overlap
+			}
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// An OperatorDifference is by how much longer an operator takes on one side than on the first.
+type OperatorDifference struct {
+	Phase string    `json:"phase"`
+	Name  string    `json:"name"`
+	Times []float64 `json:"expected_s"` // of each side; 0 where it has none of that name
+	More  float64   `json:"more_s"`     // the largest difference from the first side
+	Share float64   `json:"share"`      // of the phase's difference between those two
+}
+
+// Operators are the operators that make the difference, the greatest first.
+func (c *Comparison) Operators() (all []OperatorDifference) {
+	for _, phase := range []string{"prefill", "decode"} {
+		if slices.ContainsFunc(c.Sides, func(s Side) bool { return s.time(phase, "") == 0 }) {
+			continue // a side of which nothing is known by operator
+		}
+		var names []string
+		for i := range c.Sides {
+			for _, o := range c.Sides[i].Ops {
+				if o.Phase == phase && !slices.Contains(names, o.Name) {
+					names = append(names, o.Name)
+				}
+			}
+		}
+		var some []OperatorDifference
+		for _, name := range names {
+			d := OperatorDifference{Phase: phase, Name: name}
+			for i := range c.Sides {
+				d.Times = append(d.Times, c.Sides[i].time(phase, name))
+			}
+			far := slices.MaxFunc(d.Times, func(a, b float64) int { return cmp.Compare(math.Abs(a-d.Times[0]), math.Abs(b-d.Times[0])) })
+			d.More = far - d.Times[0]
+			if whole := c.Sides[slices.Index(d.Times, far)].time(phase, "") - c.Sides[0].time(phase, ""); whole != 0 {
+				d.Share = d.More / whole
+			}
+			some = append(some, d)
+		}
+		slices.SortStableFunc(some, func(a, b OperatorDifference) int { return cmp.Compare(math.Abs(b.More), math.Abs(a.More)) })
+		all = append(all, some...)
+	}
+	return all
+}
+
+// time is what an operator takes in a phase, or the whole phase where name is empty.
+func (s *Side) time(phase, name string) (sum float64) {
+	for _, o := range s.Ops {
+		if o.Phase == phase && (name == "" || o.Name == name) {
+			sum += o.Time
+		}
+	}
+	return sum
+}
+
+// Warnings say what makes the sides hard to compare.
+func (c *Comparison) Warnings() (all []string) {
+	first := &c.Sides[0]
+	for i := 1; i < len(c.Sides); i++ {
+		s := &c.Sides[i]
+		if s.Prompt != first.Prompt || s.Gen != first.Gen {
+			all = append(all, fmt.Sprintf("%q is of %d + %d tokens, %q of %d + %d: these are different workloads", first.Name, first.Prompt, first.Gen, s.Name, s.Prompt, s.Gen))
+		}
+		if s.Kind == "predicted" && first.Kind == "predicted" && s.Measured != first.Measured {
+			known, unknown := s, first
+			if first.Measured {
+				known, unknown = first, s
+			}
+			all = append(all, fmt.Sprintf("the constants of %q were measured, those of %q were not (%s): the difference between them is as uncertain as the latter", known.Name, unknown.Name, unknown.Basis))
+		}
+	}
+	for i := range c.Sides {
+		for _, w := range c.Sides[i].Warnings {
+			all = append(all, c.Sides[i].Name+": "+w)
+		}
+	}
+	return all
+}
+
+// CompareDocument is a comparison for programs.
+type CompareDocument struct {
+	Schema      string               `json:"schema"`
+	Sides       []Side               `json:"sides"`
+	Differences []Difference         `json:"differences"` // from the first side
+	Operators   []OperatorDifference `json:"operators"`
+	Warnings    []string             `json:"warnings"`
+}
+
+// Document is the comparison for programs.
+func (c *Comparison) Document() *CompareDocument {
+	d := &CompareDocument{CompareSchema, c.Sides, c.Differences(), c.Operators(), append([]string{}, c.Warnings()...)}
+	for i := range d.Sides {
+		if d.Sides[i].Ops == nil {
+			d.Sides[i].Ops = []SideOperator{}
+		}
+	}
+	if d.Operators == nil {
+		d.Operators = []OperatorDifference{}
+	}
+	return d
+}
+
+// Page is the comparison for people.
+func (c *Comparison) Page() *render.Document {
+	var names []string
+	for i := range c.Sides {
+		names = append(names, c.Sides[i].Name)
+	}
+	d := &render.Document{Title: strings.Join(names, " · "), Blocks: []render.Block{c.figures()}}
+	if t := c.operatorTable(); len(t.Rows) > 0 {
+		d.Blocks = append(d.Blocks, t)
+	}
+	basis := render.Fields{Title: "Rests on"}
+	for i := range c.Sides {
+		basis.Rows = append(basis.Rows, render.Field{Name: c.Sides[i].Name, Lines: []string{c.Sides[i].Basis}})
+	}
+	d.Blocks = append(d.Blocks, basis)
+	if w := c.Warnings(); len(w) > 0 {
+		d.Blocks = append(d.Blocks, render.Notes{Title: "Warnings", Items: w})
+	}
+	return d
+}

@@ -1,0 +1,198 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plan"
+	"llmprof/unit"
+)
+
+// A Plan is a search with what was asked for.
+type Plan struct {
+	Name     string // that the model was asked for by
+	Request  *plan.Request
+	Result   *plan.Result
+	Shown    []plan.Row
+	Accuracy []Accuracy    // of each row shown
+	Launch   []plan.Launch // of the first row; nil where they are not asked for
+	Checks   []string      // the command line that measures the first row
+	Took     unit.Seconds
+}
+
+// An Accuracy is what stands behind a row: how far the predictions of its engine on its
+// GPU are from observations.
+type Accuracy struct {
+	N        int     // observations
+	Median   float64 // absolute error, as a share
+	Engine   int     // observations of the engine on any GPU
+	EngineBy float64 // their median absolute error
+	Measured bool    // the constants were measured on a GPU of the kind
+}
+
+// String says it in a few words.
+func (a Accuracy) String() string {
+	constants := "constants of its generation"
+	if a.Measured {
+		constants = "constants measured on it"
+	}
+	switch {
+	case a.N > 0:
+		return fmt.Sprintf("%d observations of this engine on this GPU, median error %.1f %%; %s", a.N, 100*a.Median, constants)
+	case a.Engine > 0:
+		return fmt.Sprintf("no observation of this engine on this GPU (%d on others, median error %.1f %%); %s", a.Engine, 100*a.EngineBy, constants)
+	}
+	return "no observation of this engine; " + constants
+}
+
+// Short is the accuracy in a cell.
+func (a Accuracy) short() string {
+	if a.N == 0 {
+		return "not observed"
+	}
+	return fmt.Sprintf("±%.0f %% of %d", 100*a.Median, a.N)
+}
+
+// Page is the plan for people.
+func (p *Plan) Page() *render.Document {
+	d := &render.Document{Title: p.title()}
+	t := p.rows()
+	d.Blocks = append(d.Blocks, t)
+	if len(p.Shown) > 0 {
+		d.Blocks = append(d.Blocks, p.best())
+	}
+	if len(p.Result.Rejected) > 0 {
+		d.Blocks = append(d.Blocks, p.rejected())
+	}
+	for _, l := range p.Launch {
+		d.Blocks = append(d.Blocks, render.Verbatim{Title: "Launch with " + l.Engine, Lines: strings.Split(strings.TrimRight(l.Text, "\n"), "\n")})
+		if len(l.Notes) > 0 {
+			d.Blocks = append(d.Blocks, render.Notes{Items: l.Notes})
+		}
+	}
+	return d
+}
+
+// title says what was asked for.
+func (p *Plan) title() string {
+	q := p.Request
+	parts := []string{fmt.Sprintf("%s, %d + %d tokens", q.Model.Name, q.Prompt, q.Gen)}
+	for _, x := range []struct {
+		name string
+		t    unit.Seconds
+	}{{"TTFT", q.Targets.TTFT}, {"TPOT", q.Targets.TPOT}, {"E2E", q.Targets.E2E}} {
+		if x.t > 0 {
+			parts = append(parts, fmt.Sprintf("%s %v", x.name, x.t))
+		}
+	}
+	switch l := &q.Load; {
+	case l.Rate > 0:
+		parts = append(parts, fmt.Sprintf("%g requests/s", l.Rate))
+	case l.Throughput > 0:
+		parts = append(parts, fmt.Sprintf("%g tok/s", l.Throughput))
+	case l.Concurrency > 0:
+		parts = append(parts, fmt.Sprintf("%d at a time", l.Concurrency))
+	}
+	if q.Budget > 0 {
+		parts = append(parts, fmt.Sprintf("%g $/h", float64(q.Budget)))
+	}
+	end := "slow end of the 90 % interval"
+	if q.Expected {
+		end = "expected times"
+	}
+	return strings.Join(append(parts, "by "+string(q.By), end), " · ")
+}
+
+// rows is the ranked table.
+func (p *Plan) rows() render.Table {
+	t := render.Table{Columns: []render.Column{
+		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true}, {Title: "split", Key: "split", Left: true},
+		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true}, {Title: "batch", Key: "batch"},
+		{Title: "TTFT", Key: "ttft_s", Unit: "s"}, {Title: "TPOT", Key: "tpot_s", Unit: "s"}, {Title: "tok/s", Key: "tok_s"},
+		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok"},
+		{Title: "J/tok", Key: "j_token", Drop: 1}, {Title: "error", Key: "accuracy", Left: true, Drop: 2},
+	}}
+	for i := range p.Shown {
+		r := &p.Shown[i]
+		mark := ""
+		if r.Pareto {
+			mark = "*"
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			i + 1, mark, fmt.Sprintf("%d × %s", r.GPUs, r.Card.GPU.Key), Split(r), r.Scheme, r.Formats.KV.String(), r.Batch,
+			r.TTFT, Known(r.TPOT, r.TPOT > 0), Rate(r.Throughput), cents(float64(r.PerHour)), cents(float64(r.PerMillion)),
+			cents(float64(r.JToken)), p.Accuracy[i].short(),
+		}})
+	}
+	return t
+}
+
+// cents is a figure with two decimals; nil where there is none.
+func cents(v float64) any {
+	if v == 0 {
+		return nil
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// Split is how a row is spread over GPUs, in a few words.
+func Split(r *plan.Row) string {
+	s := fmt.Sprintf("tp %d", r.Split.TP)
+	if r.Split.PP > 1 {
+		s += fmt.Sprintf(" pp %d", r.Split.PP)
+	}
+	if r.Split.EP > 1 {
+		s += fmt.Sprintf(" ep %d", r.Split.EP)
+	}
+	if r.DP > 1 {
+		s += fmt.Sprintf(" dp %d", r.DP)
+	}
+	return s
+}
+
+// best says what stands behind the first row, and how to reproduce and to check it.
+func (p *Plan) best() render.Fields {
+	r := &p.Shown[0]
+	f := render.Fields{Rows: []render.Field{
+		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
+		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
+		{Name: "Same by", Lines: []string{"llmprof " + r.Command() + " " + strings.Join(r.Args(p.Name, p.Request), " ")}},
+	}}
+	if r.Tail.TTFT > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "At p99", Lines: []string{fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E)}})
+	}
+	if len(p.Checks) > 0 {
+		f.Rows = append(f.Rows, render.Field{Name: "Check by", Lines: p.Checks})
+	}
+	f.Rows = append(f.Rows, render.Field{Name: "Searched", Lines: []string{fmt.Sprintf("%d deployments of %d GPUs in %v; * is in the Pareto set of price, TTFT and TPOT",
+		p.Result.Searched, len(p.Request.Cards), p.Took)}})
+	return f
+}
+
+// rejected says why cards fell out, one a line.
+func (p *Plan) rejected() render.Fields {
+	f := render.Fields{Title: "Fell out"}
+	for i := range p.Result.Rejected {
+		x := &p.Result.Rejected[i]
+		f.Rows = append(f.Rows, render.Field{Name: x.Card.GPU.Key, Lines: []string{x.Miss.Reason}})
+	}
+	return f
+}
+
+// Table is the plan as a table for programs.
+func (p *Plan) Table() *render.Table {
+	t := &render.Table{}
+	for _, key := range []string{"gpu", "count", "tp", "pp", "dp", "ep", "micro_batches", "engine", "weights", "kv", "batch", "ttft_s", "tpot_s", "e2e_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args"} {
+		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
+	}
+	for i := range p.Shown {
+		r := &p.Shown[i]
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
+			r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E, r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
+			strings.Join(r.Args(p.Name, p.Request), " "),
+		}})
+	}
+	return t
+}

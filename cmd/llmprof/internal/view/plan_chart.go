@@ -1,0 +1,21 @@
+package view
+
+import "llmprof/plots"
+
+// Chart is the Pareto plot of all deployments that qualify.
+func (p *Plan) Chart() (*plots.Figure, error) {
+	cost := "$ a million tokens"
+	if p.Request.Load.Given() {
+		cost = "$ an hour"
+	}
+	var all []plots.Deployment
+	for i := range p.Result.Rows {
+		r := &p.Result.Rows[i]
+		d := plots.Deployment{Group: r.Card.GPU.Key, PerUser: r.PerUser(), PerGPU: r.Throughput / float64(r.GPUs), Cost: float64(r.PerMillion), Latency: float64(r.E2E)}
+		if p.Request.Load.Given() {
+			d.Cost = float64(r.PerHour)
+		}
+		all = append(all, d)
+	}
+	return plots.Pareto(p.title(), cost, all)
+}

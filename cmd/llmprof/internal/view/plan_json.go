@@ -1,0 +1,139 @@
+package view
+
+import (
+	"llmprof/plan"
+	"llmprof/unit"
+)
+
+// PlanSchema names the form of a plan's JSON, which schema/plan.v1.json describes.
+const PlanSchema = "llmprof.plan/v1"
+
+// A PlanDocument is a plan for programs.
+type PlanDocument struct {
+	Schema   string           `json:"schema"`
+	Model    string           `json:"model"`
+	Asked    planAskedJSON    `json:"asked"`
+	Searched int              `json:"searched"`
+	Rows     []planRowJSON    `json:"rows"`
+	Rejected []planRejectJSON `json:"rejected"`
+	Launch   []planLaunchJSON `json:"launch"`
+	Check    []string         `json:"check"`
+}
+
+type planAskedJSON struct {
+	PromptLen   int           `json:"prompt_len"`
+	GenLen      int           `json:"gen_len"`
+	TTFT        *unit.Seconds `json:"ttft_s"`
+	TPOT        *unit.Seconds `json:"tpot_s"`
+	E2E         *unit.Seconds `json:"e2e_s"`
+	Rate        *float64      `json:"requests_s"`
+	Concurrency *int          `json:"concurrency"`
+	Throughput  *float64      `json:"tok_s"`
+	Budget      *float64      `json:"usd_h"`
+	MaxGPUs     *int          `json:"max_gpus"`
+	By          string        `json:"by"`
+	At          string        `json:"at"`
+}
+
+type planRowJSON struct {
+	GPU          string           `json:"gpu"`
+	Count        int              `json:"count"`
+	TP           int              `json:"tp"`
+	PP           int              `json:"pp"`
+	DP           int              `json:"dp"`
+	EP           int              `json:"ep"`
+	MicroBatches int              `json:"micro_batches"`
+	Engine       string           `json:"engine"`
+	Weights      string           `json:"weights"`
+	KV           string           `json:"kv"`
+	Batch        int              `json:"batch"`
+	TTFT         unit.Seconds     `json:"ttft_s"`
+	TPOT         *unit.Seconds    `json:"tpot_s"`
+	E2E          unit.Seconds     `json:"e2e_s"`
+	Expected     planTimesJSON    `json:"expected"`
+	P99          *planTimesJSON   `json:"p99"`
+	TokS         float64          `json:"tok_s"`
+	TokSGPU      float64          `json:"tok_s_gpu"`
+	Running      *float64         `json:"running"`
+	PerHour      *unit.Dollars    `json:"usd_h"`
+	PerMillion   *unit.Dollars    `json:"usd_mtok"`
+	JToken       unit.Joules      `json:"j_token"`
+	Pareto       bool             `json:"pareto"`
+	Accuracy     planAccuracyJSON `json:"accuracy"`
+	Command      string           `json:"command"`
+	EstimateArgs []string         `json:"estimate_args"`
+}
+
+type planTimesJSON struct {
+	TTFT unit.Seconds  `json:"ttft_s"`
+	TPOT *unit.Seconds `json:"tpot_s"`
+	E2E  unit.Seconds  `json:"e2e_s"`
+}
+
+type planAccuracyJSON struct {
+	Measured  bool     `json:"measured"`
+	N         int      `json:"n"`
+	MedianAPE *float64 `json:"median_ape"`
+	EngineN   int      `json:"engine_n"`
+	EngineAPE *float64 `json:"engine_median_ape"`
+}
+
+type planRejectJSON struct {
+	GPU    string `json:"gpu"`
+	Reason string `json:"reason"`
+}
+
+type planLaunchJSON struct {
+	Engine string   `json:"engine"`
+	Text   string   `json:"text"`
+	Notes  []string `json:"notes"`
+}
+
+// Document is the plan for programs.
+func (p *Plan) Document() *PlanDocument {
+	q := p.Request
+	j := &PlanDocument{
+		Schema: PlanSchema, Model: q.Model.Name, Searched: p.Result.Searched, Rows: []planRowJSON{}, Rejected: []planRejectJSON{}, Launch: []planLaunchJSON{},
+		Check: append([]string{}, p.Checks...),
+		Asked: planAskedJSON{
+			PromptLen: q.Prompt, GenLen: q.Gen, TTFT: OrNull(q.Targets.TTFT), TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
+			Rate: OrNull(q.Load.Rate), Concurrency: OrNull(q.Load.Concurrency), Throughput: OrNull(q.Load.Throughput), Budget: OrNull(float64(q.Budget)),
+			MaxGPUs: OrNull(q.MaxGPUs), By: string(q.By), At: "high",
+		},
+	}
+	if q.Expected {
+		j.Asked.At = "expected"
+	}
+	for i := range p.Shown {
+		j.Rows = append(j.Rows, p.row(&p.Shown[i], &p.Accuracy[i]))
+	}
+	for i := range p.Result.Rejected {
+		x := &p.Result.Rejected[i]
+		j.Rejected = append(j.Rejected, planRejectJSON{x.Card.GPU.Key, x.Miss.Reason})
+	}
+	for _, l := range p.Launch {
+		j.Launch = append(j.Launch, planLaunchJSON{l.Engine, l.Text, append([]string{}, l.Notes...)})
+	}
+	return j
+}
+
+func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
+	j := planRowJSON{
+		GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MicroBatches: r.MicroBatches,
+		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
+		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
+		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
+		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: r.Command(), EstimateArgs: r.Args(p.Name, p.Request),
+		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
+	}
+	if t := &r.Tail; t.TTFT > 0 {
+		j.P99 = &planTimesJSON{t.TTFT, OrNull(t.TPOT), t.E2E}
+	}
+	if a.N > 0 {
+		j.Accuracy.MedianAPE = &a.Median
+	}
+	if a.Engine > 0 {
+		j.Accuracy.EngineAPE = &a.EngineBy
+	}
+	return j
+}

@@ -1,0 +1,401 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"llmprof/models"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/hardware"
+	"llmprof/plan"
+	"llmprof/plots"
+	"llmprof/unit"
+	"llmprof/validate"
+)
+
+// A planOrder is a plan as it was asked for on the command line.
+type planOrder struct {
+	model           string
+	prompt, gen     int
+	ttft, tpot, e2e string
+	rate, tps       float64
+	concurrency     int
+	budget          price
+	maxGPUs         int
+	gpus, engines   []string
+	prices          []string
+	weights         []string
+	floor           string
+	by              string
+	expected        bool
+	p99             bool
+	top             int
+	perCard         int
+	launch          bool
+	hardware        string
+	calibration     string
+	offline         bool
+	output          output
+}
+
+// planCommand is the command that searches deployments.
+func (a *app) planCommand() *cobra.Command {
+	o := &planOrder{}
+	cmd := &cobra.Command{
+		Use:   "plan MODEL",
+		Short: "Find the GPUs, split, formats and batch that meet targets at least cost",
+		Long: "Search GPUs, their number, tensor, pipeline, expert and data parallelism, formats and batch for\n" +
+			"deployments of a model that meet targets of latency under a load and a budget, and rank them. Times\n" +
+			"are those of the slow end of the 90 % interval unless --expected is given. Every row names the\n" +
+			"\"llmprof estimate\" that it is from. Exits with 1, and the nearest miss, where nothing qualifies.",
+		Example: "  llmprof plan qwen3-32b --in 2048 --out 512 --ttft 500ms --tpot 30ms --tps 2000 --budget 8\n" +
+			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
+			"  llmprof plan llama3.1-8b --gpus rtx-4090 --max-gpus 1 --tpot 25ms --quality-floor int4 --by energy",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				o.model = args[0]
+			}
+			return a.runPlan(cmd.Context(), o)
+		},
+	}
+	o.flags(cmd)
+	cmd.ValidArgsFunction = completeModels
+	return cmd
+}
+
+func (o *planOrder) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&o.model, "model", "m", "", "`model`, as \"llmprof estimate\" takes it")
+	f.IntVar(&o.prompt, "in", 1024, "`tokens` of a prompt")
+	f.IntVar(&o.gen, "out", 256, "`tokens` of an answer")
+	f.StringVar(&o.ttft, "ttft", "", "longest `time` to the first token, as 500ms")
+	f.StringVar(&o.tpot, "tpot", "", "longest `time` per output token, as 30ms")
+	f.StringVar(&o.e2e, "e2e", "", "longest `time` of a request, as 10s")
+	f.Float64Var(&o.rate, "rate", 0, "load: `requests` a second")
+	f.IntVar(&o.concurrency, "concurrency", 0, "load: `requests` at a time")
+	f.Float64Var(&o.tps, "tps", 0, "load: generated `tokens` a second")
+	f.Var(&o.budget, "budget", "most `dollars` an hour")
+	f.IntVar(&o.maxGPUs, "max-gpus", 0, fmt.Sprintf("most `GPUs` (default %d)", plan.DefaultGPUs))
+	f.StringSliceVar(&o.gpus, "gpus", nil, "`GPUs` to try (default: all)")
+	f.StringSliceVar(&o.prices, "price", nil, "`dollars` an hour of a GPU, as h100=1.99,t4=0.35 (default: the GPU table's)")
+	f.StringSliceVar(&o.engines, "engines", []string{"vllm"}, "`engines` to try")
+	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
+	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
+	f.StringVar(&o.by, "by", "cost", "`objective`: cost, energy, latency or throughput")
+	f.BoolVar(&o.expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
+	f.BoolVar(&o.p99, "p99", false, "hold targets to the 99th percentiles of a simulation of the rows shown")
+	f.IntVar(&o.top, "top", 10, "show the best `N` rows; 0 for all")
+	f.IntVar(&o.perCard, "per-gpu", 1, "show at most `N` rows of a GPU; 0 for any number")
+	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
+	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+	calibrationFlag(cmd, &o.calibration)
+	f.BoolVar(&o.offline, "offline", false, "never use the network")
+	o.output.flags(cmd)
+	f.Lookup("output").Usage = chartUsage
+	f.SortFlags = false
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
+	_ = cmd.RegisterFlagCompletionFunc("engines", words(engine.Names()...))
+	_ = cmd.RegisterFlagCompletionFunc("by", words(plan.Objectives()...))
+}
+
+// request is the search that was asked for.
+func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, err error) {
+	if o.model == "" {
+		return nil, usage("which model? As in llmprof plan llama3.1-8b; \"llmprof models list\" has the names")
+	}
+	q = &plan.Request{
+		Prompt: o.prompt, Gen: o.gen, Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
+		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
+	}
+	if q.By, err = plan.ParseObjective(o.by); err != nil {
+		return nil, usage("--by: %w", err)
+	}
+	for _, t := range []struct {
+		flag, text string
+		to         *unit.Seconds
+	}{{"ttft", o.ttft, &q.Targets.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT}, {"e2e", o.e2e, &q.Targets.E2E}} {
+		if t.text == "" {
+			continue
+		}
+		if err := t.to.UnmarshalText([]byte(t.text)); err != nil {
+			return nil, usage("--%s: %w", t.flag, err)
+		}
+		if *t.to <= 0 {
+			return nil, usage("--%s %s: want a time above 0", t.flag, t.text)
+		}
+	}
+	if q.Model, err = a.model(ctx, o.model, o.offline); err != nil {
+		return nil, err
+	}
+	q.Cards, err = a.cards(o, q)
+	return q, err
+}
+
+// cards are the GPUs with the engines that are to be tried.
+func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) {
+	floor, err := unit.ParseFormat(o.floor)
+	if err != nil {
+		return nil, usage("--quality-floor: %w", err)
+	}
+	for _, name := range o.weights {
+		if _, err := models.ParseScheme(name); err != nil {
+			return nil, usage("--weights: %w", err)
+		}
+	}
+	gpus, err := a.planGPUs(o)
+	if err != nil {
+		return nil, err
+	}
+	prices, err := a.planPrices(o)
+	if err != nil {
+		return nil, err
+	}
+	constants, err := newCalibrations(o.calibration)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range o.engines {
+		e, err := engine.Parse(name)
+		if err != nil {
+			return nil, usage("--engines: %w", err)
+		}
+		for i := range gpus {
+			g := &gpus[i]
+			file, err := constants.among(g, e.Profile().Name)
+			if err != nil {
+				return nil, err
+			}
+			machines, err := analytic.NewMachines(g, e, file)
+			if err != nil {
+				return nil, err
+			}
+			price, ok := prices[g.Key]
+			if !ok {
+				price, _ = g.Price()
+			}
+			all = append(all, plan.Card{GPU: g, Price: price, Machines: machines, Formats: plan.DefaultFormats(q.Model, g, o.weights, floor.Bits())})
+		}
+	}
+	return all, nil
+}
+
+// planGPUs are the GPUs that are to be tried.
+func (a *app) planGPUs(o *planOrder) ([]hardware.GPU, error) {
+	table, err := a.gpuTable(o.hardware)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.gpus) == 0 {
+		return table.All(), nil
+	}
+	var all []hardware.GPU
+	for _, name := range o.gpus {
+		g, err := table.GPU(name)
+		if err != nil {
+			return nil, usage("--gpus: %w", err)
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// planPrices are the prices that were given, by the key of the GPU.
+func (a *app) planPrices(o *planOrder) (map[string]unit.DollarsPerHour, error) {
+	all := map[string]unit.DollarsPerHour{}
+	for _, item := range o.prices {
+		name, text, ok := strings.Cut(item, "=")
+		if !ok {
+			return nil, usage("--price %.60q: want a GPU and dollars, as h100=1.99", item)
+		}
+		g, err := a.gpu(strings.TrimSpace(name), o.hardware)
+		if err != nil {
+			return nil, usage("--price: %w", err)
+		}
+		var p price
+		if err := p.Set(strings.TrimSpace(text)); err != nil {
+			return nil, usage("--price %s: %w", name, err)
+		}
+		all[g.Key] = unit.DollarsPerHour(p)
+	}
+	return all, nil
+}
+
+// runPlan searches and says what was found.
+func (a *app) runPlan(ctx context.Context, o *planOrder) error {
+	if err := o.output.check(); err != nil {
+		return err
+	}
+	q, err := a.planRequest(ctx, o)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	found, err := plan.Search(ctx, q)
+	if err != nil {
+		return usageError{err}
+	}
+	p := &view.Plan{Name: o.model, Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
+	p.Shown = o.shown(found.Rows)
+	if o.p99 {
+		if !q.Load.Given() {
+			return usage("--p99: give a load, as --rate 10")
+		}
+		var left []plan.Rejected
+		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {
+			return err
+		}
+		found.Rejected = append(left, found.Rejected...)
+	}
+	if p.Accuracy, err = a.accuracy(p.Shown); err != nil {
+		return err
+	}
+	if len(p.Shown) > 0 {
+		best := &p.Shown[0]
+		p.Checks = checks(best, q, o.model)
+		if o.launch {
+			p.Launch = plan.Launches(best, q, checkpoint(q, o.model))
+		}
+	}
+	if err := a.writePlan(o, p); err != nil {
+		return err
+	}
+	if len(p.Shown) == 0 {
+		return nothing(found)
+	}
+	return nil
+}
+
+// writePlan writes the plan, and the chart where -o names one.
+func (a *app) writePlan(o *planOrder, p *view.Plan) error {
+	out := o.output
+	form := forms{page: p.Page, table: p.Table, data: func() any { return p.Document() }}
+	kind := out.picture()
+	if kind == "" {
+		return out.write(a, form)
+	}
+	out.file = ""
+	if err := out.write(a, form); err != nil || len(p.Result.Rows) == 0 {
+		return err
+	}
+	figure, err := p.Chart()
+	if err != nil {
+		return err
+	}
+	return a.writeFigure(figure, o.output.file, kind)
+}
+
+// writeFigure writes a picture to a file.
+func (a *app) writeFigure(f *plots.Figure, file, kind string) error {
+	var b bytes.Buffer
+	if err := f.Write(&b, kind); err != nil {
+		return err
+	}
+	return writeFile(file, b.Bytes())
+}
+
+// nothing says that no deployment qualifies, and which came nearest.
+func nothing(r *plan.Result) error {
+	if len(r.Rejected) == 0 || r.Rejected[0].Miss.Row == nil {
+		return errors.New("no deployment qualifies, on no GPU")
+	}
+	return fmt.Errorf("no deployment qualifies; %s", r.Rejected[0].Miss.Reason)
+}
+
+// shown are the best rows, of each GPU no more than were asked for.
+func (o *planOrder) shown(rows []plan.Row) (all []plan.Row) {
+	of := map[*hardware.GPU]int{}
+	for i := range rows {
+		r := &rows[i]
+		if of[r.Card.GPU]++; o.perCard > 0 && of[r.Card.GPU] > o.perCard {
+			continue
+		}
+		if all = append(all, *r); len(all) == o.top {
+			break
+		}
+	}
+	return all
+}
+
+// checkpoint is the name of the weights, which a file of a config stands beside.
+func checkpoint(q *plan.Request, name string) string {
+	if strings.ContainsAny(name, `/\`) {
+		return strings.TrimSuffix(strings.TrimSuffix(name, "config.json"), "/")
+	}
+	return q.Model.Name
+}
+
+// checks is the command line that measures a row's server.
+func checks(r *plan.Row, q *plan.Request, model string) []string {
+	load := fmt.Sprintf("--concurrency %d --requests %d", r.Batch*r.DP, max(4*r.Batch*r.DP, 32))
+	switch rate := q.Load.Rate + q.Load.Throughput/float64(q.Gen); {
+	case q.Load.Concurrency > 0:
+		load = fmt.Sprintf("--concurrency %d --requests %d", q.Load.Concurrency, max(4*q.Load.Concurrency, 32))
+	case rate > 0:
+		load = fmt.Sprintf("--rate %.4g --requests %d", rate, max(int(120*rate), 32)) // two minutes
+	}
+	return []string{fmt.Sprintf("llmprof measure --engine openai --base-url http://127.0.0.1:8000/v1 --model %s %s --prompt-len %d --gen-len %d",
+		checkpoint(q, model), load, q.Prompt, q.Gen)}
+}
+
+// accuracy scores the engine of each row against the built-in observations.
+func (a *app) accuracy(rows []plan.Row) ([]view.Accuracy, error) {
+	scorer, err := a.scorer("", nil)
+	if err != nil {
+		return nil, err
+	}
+	observed, err := validate.Embedded()
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]validate.Row{}
+	var all []view.Accuracy
+	for i := range rows {
+		name := rows[i].Engine()
+		if _, ok := of[name]; !ok {
+			some := slices.DeleteFunc(slices.Clone(observed), func(x validate.Observation) bool { return x.Engine != name })
+			of[name] = scorer.Score(some).Rows
+		}
+		all = append(all, accuracyOf(&rows[i], of[name]))
+	}
+	return all, nil
+}
+
+// accuracyOf is the errors of an engine, and of those on the GPU of a row.
+func accuracyOf(r *plan.Row, rows []validate.Row) (a view.Accuracy) {
+	a.Measured = r.Card.Machines.Machine.Cal.Measured
+	var on, anywhere []float64
+	for i := range rows {
+		x := &rows[i]
+		if x.Metric.Energy() || x.Fitted != "" { // what a constant was fitted on says little of the rest
+			continue
+		}
+		off := max(x.Error, -x.Error)
+		anywhere = append(anywhere, off)
+		if x.GPU == r.Card.GPU.Key {
+			on = append(on, off)
+		}
+	}
+	a.N, a.Median, a.Engine, a.EngineBy = len(on), median(on), len(anywhere), median(anywhere)
+	return a
+}
+
+// median is the middle of some numbers, 0 of none.
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	slices.Sort(xs)
+	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
+}

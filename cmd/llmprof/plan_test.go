@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+// planned is the part of a plan's JSON that tests look at.
+type planned struct {
+	Rows []struct {
+		GPU, Command string
+		Count        int
+		Expected     struct {
+			TTFT float64  `json:"ttft_s"`
+			TPOT *float64 `json:"tpot_s"`
+			E2E  float64  `json:"e2e_s"`
+		}
+		TTFT    float64  `json:"ttft_s"`
+		TokS    float64  `json:"tok_s"`
+		PerHour *float64 `json:"usd_h"`
+		JToken  float64  `json:"j_token"`
+		Args    []string `json:"estimate_args"`
+	}
+	Rejected []struct{ GPU, Reason string }
+}
+
+// planJSON runs a plan and holds its JSON to the schema.
+func planJSON(t *testing.T, wantCode int, args string) (p planned) {
+	t.Helper()
+	got := try(t, append([]string{"plan", "--format", "json"}, strings.Fields(args)...)...)
+	if got.code != wantCode {
+		t.Fatalf("plan %s: exit %d: %s", args, got.code, got.stderr)
+	}
+	checkSchema(t, schema(t, "plan.v1.json"), got.stdout)
+	if err := json.Unmarshal([]byte(got.stdout), &p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Every row of a plan of batches is what the estimate that it prints says.
+func TestPlanRowsAreEstimates(t *testing.T) {
+	for _, args := range []string{
+		"llama3.1-8b --gpus h100,h200,l40s,mi300x --per-gpu 3 --by energy --tpot 30ms",
+		"qwen3-30b-a3b --gpus h200,a100,b200 --per-gpu 2 --max-gpus 8 --in 512 --out 1",
+		"deepseek-v3 --gpus h200,b200 --max-gpus 16 --per-gpu 4 --by latency --expected",
+		"llama2-70b --gpus a100,h100 --per-gpu 4 --by throughput --budget 40 --in 512",
+	} {
+		p := planJSON(t, 0, args)
+		if len(p.Rows) < 2 {
+			t.Fatalf("%s: %d rows", args, len(p.Rows))
+		}
+		for _, r := range p.Rows {
+			e := estimateOf(t, r.Args)
+			for _, x := range []struct {
+				what      string
+				got, want float64
+			}{
+				{"TTFT", r.Expected.TTFT, e.TTFT.Expected}, {"E2E", r.Expected.E2E, e.TTLT.Expected}, {"GPUs", float64(r.Count), float64(e.GPU.Count)},
+				{"J/token", r.JToken, e.Energy.PerRequest / float64(e.Workload.Gen)},
+			} {
+				if math.Abs(x.got-x.want) > 1e-9*x.want {
+					t.Errorf("%s: %s: %s %v, by estimate %v", args, strings.Join(r.Args, " "), x.what, x.got, x.want)
+				}
+			}
+			slow := e.TTFT.High
+			if strings.Contains(args, "--expected") {
+				slow = e.TTFT.Expected
+			}
+			if math.Abs(r.TTFT-slow) > 1e-9*slow {
+				t.Errorf("%s: a TTFT of %v, by estimate %v", strings.Join(r.Args, " "), r.TTFT, slow)
+			}
+			if e.Cost != nil && math.Abs(*r.PerHour-e.Cost.PerHour) > 1e-9*e.Cost.PerHour {
+				t.Errorf("%s: %v $/h, by estimate %v", strings.Join(r.Args, " "), *r.PerHour, e.Cost.PerHour)
+			}
+		}
+	}
+}
+
+// estimated is the part of an estimate's JSON that tests look at.
+type estimated struct {
+	GPU      struct{ Count int }
+	Workload struct {
+		Gen int `json:"gen_len"`
+	}
+	TTFT, TTLT struct{ Expected, High float64 }
+	Energy     struct {
+		PerRequest float64 `json:"per_request"`
+	} `json:"energy_j"`
+	Cost *struct {
+		PerHour float64 `json:"per_hour"`
+	} `json:"cost_usd"`
+}
+
+func estimateOf(t *testing.T, args []string) (e estimated) {
+	t.Helper()
+	got := try(t, append([]string{"estimate", "--format", "json"}, args...)...)
+	if got.code != 0 {
+		t.Fatalf("estimate %s: exit %d: %s", strings.Join(args, " "), got.code, got.stderr)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(got.stdout), &all); err != nil {
+		t.Fatal(err)
+	}
+	for key, to := range map[string]any{"gpu": &e.GPU, "workload": &e.Workload, "ttft_s": &e.TTFT, "ttlt_s": &e.TTLT, "energy_j": &e.Energy, "cost_usd": &e.Cost} {
+		if err := json.Unmarshal(all[key], to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return e
+}
+
+// A row under a load is within what a simulation of the same deployment says.
+func TestPlanRowsUnderLoad(t *testing.T) {
+	p := planJSON(t, 0, "llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch")
+	if len(p.Rows) == 0 {
+		t.Fatal("no rows")
+	}
+	for _, r := range p.Rows {
+		got := try(t, append([]string{r.Command, "--format", "json", "--seed", "3"}, r.Args...)...)
+		if got.code != 0 {
+			t.Fatalf("%s: exit %d: %s", strings.Join(r.Args, " "), got.code, got.stderr)
+		}
+		var s struct {
+			TPOT struct{ Mean float64 } `json:"tpot_s"`
+		}
+		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil {
+			t.Fatal(err)
+		}
+		if off := s.TPOT.Mean / *r.Expected.TPOT; math.Abs(off-1) > 0.1 {
+			t.Errorf("%s: TPOT %v, simulated %v", strings.Join(r.Args, " "), *r.Expected.TPOT, s.TPOT.Mean)
+		}
+	}
+}
+
+// Where nothing qualifies the plan says what came nearest, and fails.
+func TestPlanNothing(t *testing.T) {
+	p := planJSON(t, 1, "llama3.1-8b --gpus h100,l4 --tpot 1ms")
+	if len(p.Rows) != 0 || len(p.Rejected) != 2 || !strings.Contains(p.Rejected[0].Reason, "TPOT") || p.Rejected[0].GPU != "h100-sxm-80gb" {
+		t.Errorf("%+v", p)
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/plots"
+	"llmprof/sweep"
+	"llmprof/unit"
+)
+
+// A gridPicture draws TTFT and TPOT over one list of numbers, with a curve for each value of
+// another list.
+type gridPicture struct {
+	file, kind string
+	variable   plots.Variable
+	over       string // flag
+	by         *sweep.Axis
+	names      []string
+	curves     []plots.Curve
+	rows       []sweep.Row
+}
+
+// drawn are the flags that a picture can be drawn over.
+var drawn = map[string]plots.Variable{"batch": plots.ByBatch, "prompt-len": plots.ByContext, "tp": plots.ByTP}
+
+// mostDrawn is more points than a picture shows.
+const mostDrawn = 5000
+
+// newGridPicture finds out what is drawn over what.
+func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
+	p := &gridPicture{file: file, kind: strings.TrimPrefix(strings.ToLower(filepath.Ext(file)), ".")}
+	if !slices.Contains(plots.Formats(), p.kind) {
+		return nil, usage("--plot %.40q: want a name that ends in .svg, .png or .pdf", file)
+	}
+	if points, _, err := g.Points(); err != nil || points > mostDrawn {
+		return nil, usage("--plot: a picture has at most %d points", mostDrawn)
+	}
+	lists := slices.Clone(g.Axes)
+	for n, name := range []string{"batch", "prompt-len", "cached-prefix", "chunk", "gen-len"} {
+		a := sweep.Axis{Name: name}
+		for _, v := range g.Workload[n] {
+			a.Values = append(a.Values, strconv.Itoa(v))
+		}
+		lists = append(lists, a)
+	}
+	lists = slices.DeleteFunc(lists, func(a sweep.Axis) bool { return len(a.Values) < 2 })
+	x := slices.IndexFunc(lists, func(a sweep.Axis) bool { _, ok := drawn[a.Name]; return ok })
+	if x < 0 || len(lists) > 2 {
+		return nil, usage("--plot: want a list of --batch, --prompt-len or --tp, and at most one more list; these have several values: %s", axisNames(lists))
+	}
+	p.over, p.variable = lists[x].Name, drawn[lists[x].Name]
+	if lists = slices.Delete(lists, x, x+1); len(lists) == 1 {
+		p.by = &lists[0]
+		if len(p.by.Values) > plots.NumSeries {
+			return nil, usage("--plot: --%s has %d values, of which at most %d can be told apart as curves", p.by.Name, len(p.by.Values), plots.NumSeries)
+		}
+	}
+	return p, nil
+}
+
+func axisNames(lists []sweep.Axis) string {
+	var names []string
+	for _, a := range lists {
+		names = append(names, "--"+a.Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// see keeps the rows that are possible.
+func (p *gridPicture) see(rows []sweep.Row) {
+	for i := range rows {
+		if rows[i].Reason == "" {
+			p.rows = append(p.rows, rows[i])
+		}
+	}
+}
+
+// draw writes the picture.
+func (p *gridPicture) draw() error {
+	for i := range p.rows {
+		p.add(&p.rows[i])
+	}
+	for i := range p.curves {
+		slices.SortFunc(p.curves[i].Points, func(a, b plots.Point) int { return int(a.X - b.X) })
+	}
+	f, err := plots.Latency(p.caption(), p.variable, p.curves)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := f.Write(&b, p.kind); err != nil {
+		return err
+	}
+	return writeFile(p.file, b.Bytes())
+}
+
+// caption names the setting of the rows, as far as they share it.
+func (p *gridPicture) caption() string {
+	if len(p.rows) == 0 {
+		return ""
+	}
+	r := &p.rows[0]
+	var parts []string
+	add := func(flag, text string) {
+		if flag != p.over && (p.by == nil || flag != p.by.Name) {
+			parts = append(parts, text)
+		}
+	}
+	add("model", r.Model)
+	add("gpu", r.GPU)
+	add("engine", r.Engine)
+	add("tp", fmt.Sprintf("TP %d", r.TP))
+	add("weights", r.Weights)
+	add("kv", "KV "+r.KV)
+	add("batch", fmt.Sprintf("batch %d", r.Batch))
+	add("prompt-len", fmt.Sprintf("%d prompt tokens", r.Prompt))
+	add("gen-len", fmt.Sprintf("%d generated", r.Gen))
+	return strings.Join(parts, " · ")
+}
+
+// add adds a row to its curve.
+func (p *gridPicture) add(r *sweep.Row) {
+	name := p.name(r)
+	i := slices.Index(p.names, name)
+	if i < 0 {
+		i = len(p.names)
+		p.names, p.curves = append(p.names, name), append(p.curves, plots.Curve{Name: name})
+	}
+	x := map[string]int{"batch": r.Batch, "prompt-len": r.Prompt, "tp": r.TP}[p.over]
+	var e analytic.Estimate
+	e.TTFT = analytic.Span{Floor: unit.Seconds(r.TTFTFloor), Expected: unit.Seconds(r.TTFT), Low: unit.Seconds(r.TTFTLow), High: unit.Seconds(r.TTFTHigh)}
+	e.TPOT = analytic.Span{Floor: unit.Seconds(r.TPOTFloor), Expected: unit.Seconds(r.TPOT), Low: unit.Seconds(r.TPOTLow), High: unit.Seconds(r.TPOTHigh)}
+	e.Memory.Total, e.Memory.Capacity = unit.Bytes(r.Total), unit.Bytes(r.Capacity)
+	p.curves[i].Points = append(p.curves[i].Points, plots.Point{X: float64(x), Estimate: e})
+}
+
+// name is what tells a row's curve from the others.
+func (p *gridPicture) name(r *sweep.Row) string {
+	if p.by == nil {
+		return r.GPU
+	}
+	text := map[string]string{
+		"model": r.Model, "gpu": r.GPU, "engine": r.Engine, "weights": r.Weights, "act": "act " + r.Act, "kv": "KV " + r.KV, "tp": fmt.Sprintf("TP %d", r.TP),
+		"pp": fmt.Sprintf("PP %d", r.PP), "ep": fmt.Sprintf("EP %d", r.EP), "dp": fmt.Sprintf("DP %d", r.DP), "batch": fmt.Sprintf("batch %d", r.Batch),
+		"prompt-len": fmt.Sprintf("%d prompt tokens", r.Prompt), "gen-len": fmt.Sprintf("%d generated", r.Gen), "chunk": fmt.Sprintf("chunk %d", r.Chunk),
+		"cached-prefix": fmt.Sprintf("%d cached", r.CachedPrefix), "micro-batches": fmt.Sprintf("%d micro-batches", r.MicroBatches),
+		"sp": fmt.Sprintf("SP %v", r.SP), "all-logits": fmt.Sprintf("all logits %v", r.AllLogits),
+	}[p.by.Name]
+	if text == "" {
+		return r.Other
+	}
+	return text
+}

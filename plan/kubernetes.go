@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// kubernetes is a Deployment of vLLM's image with a Service: one pod for each replica, so
+// that the replicas may be on any machines.
+func kubernetes(r *Row, vllm *Launch, checkpoint string) Launch {
+	l := Launch{Engine: "kubernetes"}
+	name := dnsLabel(lastPart(checkpoint))
+	gpus, pods := r.Split.TP*r.Split.PP, r.DP
+	words := vllm.Args[2:]
+	if r.Split.EP > r.Split.TP { // the experts are shared by replicas, which makes them one server
+		gpus, pods = r.GPUs, 1
+	} else if pods > 1 {
+		words = without(words, "--data-parallel-size")
+	}
+	if per := r.Card.GPU.GPUsPerNode; per > 0 && gpus > per {
+		l.Notes = append(l.Notes, fmt.Sprintf("a pod of %d GPUs is on no machine of %d: use a LeaderWorkerSet (lws.sigs.k8s.io)", gpus, per))
+	}
+	var args strings.Builder
+	for _, w := range words {
+		args.WriteString("\n            - " + strconv.Quote(w))
+	}
+	resource := "nvidia.com/gpu"
+	if r.Card.GPU.Vendor == "amd" {
+		resource = "amd.com/gpu"
+	}
+	image := "vllm/vllm-openai:latest"
+	if r.Card.GPU.Vendor == "amd" {
+		image = "vllm/vllm-openai-rocm:latest"
+	}
+	l.Text = fmt.Sprintf(manifest, name, pods, image, args.String(), resource, gpus)
+	l.Notes = append(l.Notes, "pin the image to the release that you tested", "gated checkpoints want a secret with a token of the hub in HF_TOKEN")
+	return l
+}
+
+// manifest is what a pod of the server needs: shared memory for the exchange of tensors
+// between its processes, and a probe that waits until the weights are loaded.
+const manifest = `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: %[1]s
+spec:
+  replicas: %[2]d
+  selector:
+    matchLabels:
+      app: %[1]s
+  template:
+    metadata:
+      labels:
+        app: %[1]s
+    spec:
+      containers:
+        - name: server
+          image: %[3]s
+          args:%[4]s
+          ports:
+            - containerPort: 8000
+          resources:
+            limits:
+              %[5]s: %[6]d
+          startupProbe:
+            httpGet:
+              path: /health
+              port: 8000
+            periodSeconds: 10
+            failureThreshold: 180
+          readinessProbe:
+            httpGet:
+              path: /health
+              port: 8000
+          volumeMounts:
+            - name: shm
+              mountPath: /dev/shm
+      volumes:
+        - name: shm
+          emptyDir:
+            medium: Memory
+            sizeLimit: 16Gi
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: %[1]s
+spec:
+  selector:
+    app: %[1]s
+  ports:
+    - port: 8000
+      targetPort: 8000
+`
+
+// without leaves out a flag and its value.
+func without(words []string, flag string) (left []string) {
+	for i := 0; i < len(words); i++ {
+		if words[i] == flag {
+			i++
+			continue
+		}
+		left = append(left, words[i])
+	}
+	return left
+}
+
+// dnsLabel makes a name of Kubernetes: at most 63 lower-case letters, digits and dashes.
+func dnsLabel(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, s)
+	s = strings.Trim(s, "-")
+	if s == "" || s[0] >= '0' && s[0] <= '9' {
+		s = "llm-" + s
+	}
+	return strings.Trim(s[:min(len(s), 63)], "-")
+}

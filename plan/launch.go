@@ -1,0 +1,221 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Launch is how an engine is started as a row says.
+type Launch struct {
+	Engine string
+	Text   string   // a command line, or a file
+	Args   []string // of the command line; nil for a file
+	Notes  []string // what the engine does otherwise than the row has it
+}
+
+// Launches are the commands that start one machine's part of a deployment with the engines
+// that people run, and a Kubernetes manifest for the first of them. Checkpoint is the name or
+// the folder of the weights.
+func Launches(r *Row, q *Request, checkpoint string) []Launch {
+	all := []Launch{vllm(r, q, checkpoint), sglang(r, q, checkpoint), tensorRT(r, q, checkpoint), llamaCPP(r, q, checkpoint)}
+	return append(all, kubernetes(r, &all[0], checkpoint))
+}
+
+// longest is the longest context that requests come to, with an eighth to spare.
+func longest(q *Request) int {
+	n := (q.Prompt + q.Gen) * 9 / 8
+	if most := q.Model.MaxContext; most > 0 {
+		n = min(n, most)
+	}
+	return n
+}
+
+// args makes a command line.
+type args struct {
+	list  []string
+	notes []string
+}
+
+func (a *args) add(flags ...string)       { a.list = append(a.list, flags...) }
+func (a *args) number(flag string, n int) { a.add(flag, strconv.Itoa(n)) }
+func (a *args) note(format string, values ...any) {
+	a.notes = append(a.notes, fmt.Sprintf(format, values...))
+}
+
+// above adds a flag whose number is above 1.
+func (a *args) above(flag string, n int) {
+	if n > 1 {
+		a.number(flag, n)
+	}
+}
+
+func (a *args) launch(engine string) Launch {
+	return Launch{Engine: engine, Text: commandLine(a.list), Args: a.list, Notes: a.notes}
+}
+
+// commandLine breaks a command before its flags, quoted for a shell.
+func commandLine(list []string) string {
+	var b strings.Builder
+	for i, w := range list {
+		switch {
+		case i == 0:
+		case strings.HasPrefix(w, "-"):
+			b.WriteString(" \\\n  ")
+		default:
+			b.WriteByte(' ')
+		}
+		b.WriteString(quote(w))
+	}
+	return b.String()
+}
+
+// quote quotes a word for a POSIX shell where it has to be.
+func quote(w string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
+	}
+	if w != "" && strings.IndexFunc(w, func(r rune) bool { return !plain(r) }) < 0 {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
+// stored reports whether the row's weights are those of the checkpoint.
+func (r *Row) stored(q *Request) bool {
+	return r.Formats.Weights == "" || r.Scheme == models.StoredScheme(q.Model).Name
+}
+
+// quantize adds what quantizes the weights while they are loaded, or says which checkpoint
+// is needed.
+func (r *Row) quantize(a *args, q *Request, flag string, online map[unit.Format]string) {
+	if r.stored(q) {
+		return
+	}
+	s, err := models.ParseScheme(r.Formats.Weights)
+	if err != nil || s.Weights == s.Act && s.Weights == s.Stream() {
+		return
+	}
+	if word, ok := online[s.Weights]; ok && s.Group == 0 && s.Act == s.Weights {
+		a.add(flag, word)
+		return
+	}
+	a.note("give a checkpoint with weights quantized as %s in place of %s", r.Formats.Weights, q.Model.Name)
+}
+
+// vllm is the server of vLLM 0.32. Replicas are engines of one server, which routes among
+// them.
+func vllm(r *Row, q *Request, checkpoint string) Launch {
+	a := &args{list: []string{"vllm", "serve", checkpoint}}
+	a.above("--tensor-parallel-size", r.Split.TP)
+	a.above("--pipeline-parallel-size", r.Split.PP)
+	a.above("--data-parallel-size", r.DP)
+	if r.Split.EP > 1 {
+		a.add("--enable-expert-parallel")
+		if r.Split.EP != r.Split.TP*r.DP {
+			a.note("vLLM spreads the experts over all %d GPUs of TP and DP, not over %d", r.Split.TP*r.DP, r.Split.EP)
+		}
+	}
+	r.quantize(a, q, "--quantization", map[unit.Format]string{unit.FP8: "fp8"})
+	if r.Formats.KV == unit.FP8 {
+		a.add("--kv-cache-dtype", "fp8")
+	}
+	a.number("--max-model-len", longest(q))
+	a.number("--max-num-seqs", r.Batch)
+	r.nodes(a)
+	return a.launch("vllm")
+}
+
+// nodes says that the deployment takes several machines.
+func (r *Row) nodes(a *args) {
+	if per := r.Card.GPU.GPUsPerNode; per > 0 && r.GPUs > per {
+		a.note("%d GPUs take %d machines of %d: start the engine on each of them, as its manual says for several nodes, or start one server for each replica behind a router",
+			r.GPUs, (r.GPUs+per-1)/per, per)
+	}
+}
+
+// sglang is the server of SGLang 0.5. Its data parallelism of whole replicas is that of its
+// router.
+func sglang(r *Row, q *Request, checkpoint string) Launch {
+	a := &args{list: []string{"python3", "-m", "sglang.launch_server", "--model-path", checkpoint}}
+	if r.Split.EP > r.Split.TP { // attention by replica, experts over all of them
+		each := max(r.Split.EP/r.Split.TP, 1)
+		a.number("--tp-size", r.Split.EP)
+		a.number("--dp-size", each)
+		a.add("--enable-dp-attention")
+		if more := r.DP / each; more > 1 {
+			a.note("start %d of these servers behind a router: each has the replicas that share one set of experts", more)
+		}
+	} else {
+		a.above("--tp-size", r.Split.TP)
+		a.above("--dp-size", r.DP)
+	}
+	a.above("--pp-size", r.Split.PP)
+	a.above("--ep-size", r.Split.EP)
+	r.quantize(a, q, "--quantization", map[unit.Format]string{unit.FP8: "fp8", unit.INT8: "w8a8_int8"})
+	if r.Formats.KV == unit.FP8 {
+		a.add("--kv-cache-dtype", "fp8_e4m3")
+	}
+	a.number("--context-length", longest(q))
+	a.number("--max-running-requests", r.Batch*r.DP)
+	r.nodes(a)
+	return a.launch("sglang")
+}
+
+// tensorRT is the server of TensorRT-LLM 1.x with its PyTorch backend. It has no replicas
+// of its own.
+func tensorRT(r *Row, q *Request, checkpoint string) Launch {
+	a := &args{list: []string{"trtllm-serve", "serve", checkpoint}}
+	replicas := r.DP
+	if each := r.Split.EP / r.Split.TP; each > 1 {
+		a.number("--tp_size", r.Split.EP)
+		a.note("give enable_attention_dp: true in a file for --extra_llm_api_options, so that each of %d ranks of attention is a replica", each)
+		replicas /= each
+	} else {
+		a.above("--tp_size", r.Split.TP)
+	}
+	a.above("--pp_size", r.Split.PP)
+	a.above("--ep_size", r.Split.EP)
+	a.number("--max_seq_len", longest(q))
+	a.number("--max_batch_size", r.Batch)
+	if r.Formats.KV == unit.FP8 {
+		a.add("--kv_cache_dtype", "fp8")
+	}
+	if !r.stored(q) {
+		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", r.Formats.Weights)
+	}
+	if replicas > 1 {
+		a.note("start %d of these servers behind a router: one has no replicas", replicas)
+	}
+	return a.launch("tensorrt-llm")
+}
+
+// llamaCPP is llama-server. Its slots share a context of fixed size.
+func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
+	a := &args{list: []string{"llama-server", "--model", lastPart(checkpoint) + ".gguf", "--n-gpu-layers", "999"}}
+	a.number("--parallel", r.Batch)
+	a.number("--ctx-size", longest(q)*r.Batch)
+	a.add("--flash-attn", "on")
+	if gpus := r.Split.TP * r.Split.PP; gpus > 1 {
+		mode := "layer"
+		if r.Split.TP > 1 {
+			mode = "row"
+		}
+		a.add("--split-mode", mode)
+		a.note("llama.cpp splits over the %d GPUs of one machine that it sees, set by CUDA_VISIBLE_DEVICES", gpus)
+	}
+	if r.Formats.KV == unit.FP8 {
+		a.add("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")
+		a.note("llama.cpp has no FP8 cache: Q8_0 takes a sixteenth more")
+	}
+	a.note("convert the checkpoint to GGUF first; llama.cpp is not the engine of the estimate, and is slower at large batches")
+	if r.DP > 1 {
+		a.note("start %d of these servers behind a router", r.DP)
+	}
+	return a.launch("llama.cpp")
+}
+
+func lastPart(path string) string { return path[strings.LastIndexAny(path, `/\`)+1:] }

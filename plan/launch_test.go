@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"llmprof/unit"
+)
+
+// launched are launch commands of a few kinds of rows.
+func launched(t *testing.T) (all [][]Launch) {
+	t.Helper()
+	for _, x := range []struct {
+		model, gpu string
+		row        Row
+	}{
+		{"qwen3-32b", "h100", Row{Formats: Formats{"fp8", unit.FP8}, Split: Split{2, 1, 1}, DP: 3, Batch: 64, GPUs: 6}},
+		{"llama3.1-8b", "a100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 2, 1}, DP: 1, Batch: 8, GPUs: 2}},
+		{"llama3.1-8b", "l4", Row{Formats: Formats{"w4a16-g128", unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 1, GPUs: 1}},
+		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 16}, DP: 2, Batch: 256, GPUs: 16}},
+		{"qwen3-30b-a3b", "mi300x", Row{Formats: Formats{"", unit.BF16}, Split: Split{4, 1, 4}, DP: 1, Batch: 32, GPUs: 4}},
+	} {
+		q := request(t, x.model, x.gpu)
+		x.row.Card = &q.Cards[0]
+		s, err := x.row.Formats.scheme(q.Model, x.row.Card.GPU)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.row.Scheme = s.Name
+		all = append(all, Launches(&x.row, q, "org/"+x.model))
+	}
+	return all
+}
+
+// parse is a Python program that parses the command lines of standard input by vLLM's own
+// parser, and writes what it made of them.
+const parse = `
+import json, sys
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+out = []
+for words in json.load(sys.stdin):
+    parser = make_arg_parser(FlexibleArgumentParser(exit_on_error=False))
+    a = parser.parse_args(words)
+    out.append([a.model_tag, a.tensor_parallel_size, a.pipeline_parallel_size, a.data_parallel_size, bool(a.enable_expert_parallel),
+                a.quantization, a.kv_cache_dtype, a.max_model_len, a.max_num_seqs])
+print("\n" + json.dumps(out))
+`
+
+// vLLM itself parses its launch commands.
+func TestVLLMParses(t *testing.T) {
+	vllm := os.Getenv("LLMPROF_VLLM")
+	if vllm == "" {
+		t.Skip("LLMPROF_VLLM does not name the folder of a virtual environment with vLLM")
+	}
+	var words [][]string
+	for _, l := range launched(t) {
+		words = append(words, l[0].Args[2:])
+	}
+	in, err := json.Marshal(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), vllm+"/bin/python", "-c", parse)
+	cmd.Stdin = strings.NewReader(string(in))
+	cmd.Env = append(os.Environ(), "VLLM_LOGGING_LEVEL=ERROR", "HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1")
+	var failed strings.Builder
+	cmd.Stderr = &failed
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, failed.String())
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32]]`
+	if got := lines[len(lines)-1]; got != want {
+		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What an engine cannot do as the row has it is said.
+func TestLaunchNotes(t *testing.T) {
+	all := launched(t)
+	for _, x := range []struct {
+		row, engine int
+		want        string
+	}{
+		{0, 2, "start 3 of these servers"}, {2, 0, "checkpoint with weights quantized as w4a16-g128"}, {3, 0, "16 GPUs take 2 machines of 8"},
+		{3, 2, "enable_attention_dp"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
+	} {
+		if got := strings.Join(all[x.row][x.engine].Notes, "\n"); !strings.Contains(got, x.want) {
+			t.Errorf("%s of row %d says %q, want %q", all[x.row][x.engine].Engine, x.row, got, x.want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for word, want := range map[string]string{"a/b-c_1.0": "a/b-c_1.0", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
+		if got := quote(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Request is what a deployment is wanted for. What is 0 is not asked for.
+type Request struct {
+	Model       *models.Model
+	Prompt, Gen int // tokens of a request
+	Targets     Targets
+	Load        Load
+	Budget      unit.DollarsPerHour
+	MaxGPUs     int // of a deployment; DefaultGPUs where it is 0
+	By          Objective
+	Expected    bool // hold targets to the expected times, not to the slow end of their intervals
+
+	Cards   []Card
+	Batches []int   // DefaultBatches where there are none
+	Splits  []Split // DefaultSplits where there are none
+}
+
+// DefaultGPUs is the most GPUs of a deployment where nothing else is asked for.
+const DefaultGPUs = 64
+
+// Targets are the longest times that are allowed.
+type Targets struct{ TTFT, TPOT, E2E unit.Seconds }
+
+// A Load is what comes at the deployment. At most one of its figures is given.
+type Load struct {
+	Rate        float64 // requests a second
+	Concurrency int     // requests at a time
+	Throughput  float64 // generated tokens a second
+}
+
+// Given reports whether there is any load.
+func (l *Load) Given() bool { return *l != Load{} }
+
+// An Objective is what deployments are ranked by.
+type Objective string
+
+// The objectives.
+const (
+	Cost       Objective = "cost"       // dollars an hour where a load is given, else dollars a token
+	Energy     Objective = "energy"     // joules a token
+	Latency    Objective = "latency"    // the time of a request
+	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded, else of each
+)
+
+// Objectives lists the objectives.
+func Objectives() []string {
+	return []string{string(Cost), string(Energy), string(Latency), string(Throughput)}
+}
+
+// ParseObjective finds an objective by name.
+func ParseObjective(s string) (Objective, error) {
+	for _, o := range Objectives() {
+		if strings.EqualFold(o, s) {
+			return Objective(o), nil
+		}
+	}
+	return "", fmt.Errorf("objective %.40q: want one of %s", s, strings.Join(Objectives(), ", "))
+}
+
+// A Card is a GPU that may be taken, with an engine that runs on it.
+type Card struct {
+	GPU      *hardware.GPU
+	Price    unit.DollarsPerHour // of one; 0 where it is not known
+	Machines *analytic.Machines
+	Formats  []Formats // that are allowed on it
+}
+
+// Formats are how weights and cache are kept.
+type Formats struct {
+	Weights string // name of the scheme, "" for the checkpoint's
+	KV      unit.Format
+}
+
+// A Split is how one replica is spread over GPUs. EP may span several replicas.
+type Split struct{ TP, PP, EP int }
+
+// check tells what is wrong with the request, if anything is.
+func (r *Request) check() error {
+	given := 0
+	for _, is := range []bool{r.Load.Rate != 0, r.Load.Concurrency != 0, r.Load.Throughput != 0} {
+		if is {
+			given++
+		}
+	}
+	t := &r.Targets
+	switch {
+	case r.Model == nil:
+		return fmt.Errorf("no model is given")
+	case len(r.Cards) == 0:
+		return fmt.Errorf("no GPU is given")
+	case r.Prompt < 1 || r.Gen < 1:
+		return fmt.Errorf("a prompt of %d and an answer of %d tokens: either has to have at least one", r.Prompt, r.Gen)
+	case given > 1:
+		return fmt.Errorf("the load is given more than once: want a rate, a concurrency or a throughput")
+	case r.Load.Rate < 0 || r.Load.Concurrency < 0 || r.Load.Throughput < 0 || t.TTFT < 0 || t.TPOT < 0 || t.E2E < 0 || r.Budget < 0 || r.MaxGPUs < 0:
+		return fmt.Errorf("a load, a target or a budget is negative")
+	}
+	if most := r.Model.MaxContext; most > 0 && r.Prompt+r.Gen > most {
+		return fmt.Errorf("a context of %d tokens is over the %d that %s was made for", r.Prompt+r.Gen, most, r.Model.Name)
+	}
+	return nil
+}
+
+// DefaultBatches are the batch limits that are tried: those at which engines have CUDA
+// graphs, and a few beyond.
+func DefaultBatches() []int {
+	return []int{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
+}
+
+// DefaultSplits are the splits that are tried of a model on up to most GPUs.
+func DefaultSplits(m *models.Model, most int) (all []Split) {
+	experts := hasExperts(m)
+	for tp := 1; tp <= min(most, 16); tp *= 2 {
+		for pp := 1; pp <= 8 && tp*pp <= min(most, 32); pp *= 2 {
+			if pp > 1 && tp < 4 && tp*pp > 4 {
+				continue // a longer pipeline of narrow stages than anyone runs
+			}
+			all = append(all, Split{tp, pp, 1})
+			if !experts {
+				continue
+			}
+			for ep := tp; ep <= 8*tp && ep*pp <= most; ep *= 2 {
+				if ep > 1 {
+					all = append(all, Split{tp, pp, ep})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func hasExperts(m *models.Model) bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if m.Layers[i].Blocks[j].Experts != nil {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"llmprof/analytic"
+	"llmprof/unit"
+)
+
+// A Row is a deployment that qualifies.
+type Row struct {
+	Card         *Card
+	Formats      Formats
+	Scheme       string // of the weights
+	Split        Split
+	DP           int // replicas
+	MicroBatches int
+	Batch        int // sequences of a replica at once
+	GPUs         int
+
+	TTFT, TPOT, E2E unit.Seconds // at the end of the interval that was asked for
+	Throughput      float64      // generated tokens a second
+	JToken          unit.Joules
+	PerHour         unit.Dollars // 0 where no price is known
+	PerMillion      unit.Dollars // generated tokens
+	Running         float64      // sequences at once, of all replicas; 0 without a load
+	Utilization     float64      // share of the time in which steps run; 0 without a load
+	Tail            Tail         // 0 where nothing was simulated
+	Estimate        Spans        // where the figures above are from
+	Pareto          bool         // no other deployment is better in cost, TTFT and TPOT
+	order           int
+	slower          float64 // by how much longer than expected everything takes
+	alone           Spans   // of a request with no other
+}
+
+// Spans are the times of a deployment with their intervals.
+type Spans struct{ TTFT, TPOT, E2E analytic.Span }
+
+// Engine is the name of the engine.
+func (r *Row) Engine() string { return r.Card.Machines.Machine.Engine.Profile().Name }
+
+// PerUser is the tokens a second that one request sees.
+func (r *Row) PerUser() float64 {
+	if r.TPOT == 0 {
+		return 0
+	}
+	return 1 / float64(r.TPOT)
+}
+
+// String names the deployment in a few words.
+func (r *Row) String() string {
+	s := fmt.Sprintf("%d × %s, tp %d", r.GPUs, r.Card.GPU.Key, r.Split.TP)
+	for _, d := range []struct {
+		name string
+		n    int
+	}{{"pp", r.Split.PP}, {"ep", r.Split.EP}, {"dp", r.DP}} {
+		if d.n > 1 {
+			s += fmt.Sprintf(" %s %d", d.name, d.n)
+		}
+	}
+	return fmt.Sprintf("%s, weights %s, KV cache %v, batch %d", s, r.Scheme, r.Formats.KV, r.Batch)
+}
+
+// Command is the command of llmprof that gives the figures of the row with Args: estimate,
+// or simulate, which gives the means of a load.
+func (r *Row) Command() string {
+	if r.Running > 0 {
+		return "simulate"
+	}
+	return "estimate"
+}
+
+// Args are the arguments of Command. Model is the name that finds the model.
+func (r *Row) Args(model string, q *Request) []string {
+	args := []string{"--model", model, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String()}
+	if r.Formats.Weights != "" {
+		args = append(args, "--weights", r.Formats.Weights)
+	}
+	for _, n := range []struct {
+		flag    string
+		n, none int
+	}{
+		{"--tp", r.Split.TP, 1}, {"--pp", r.Split.PP, 1}, {"--ep", r.Split.EP, 1}, {"--dp", r.DP, 1}, {"--micro-batches", r.MicroBatches, 1},
+		{"--prompt-len", q.Prompt, 0}, {"--gen-len", q.Gen, 0},
+	} {
+		if n.n != n.none {
+			args = append(args, n.flag, strconv.Itoa(n.n))
+		}
+	}
+	if known, _ := r.Card.GPU.Price(); r.Card.Price > 0 && r.Card.Price != known {
+		args = append(args, "--price", strconv.FormatFloat(float64(r.Card.Price), 'g', -1, 64))
+	}
+	switch {
+	case r.Running == 0:
+		return append(args, "--batch", strconv.Itoa(r.Batch))
+	case q.Load.Concurrency > 0:
+		return append(args, "--concurrency", strconv.Itoa(q.Load.Concurrency))
+	}
+	return append(args, "--rate", strconv.FormatFloat(q.rate(), 'g', -1, 64))
+}
+
+// score is what the row is ranked by, less being better.
+func (q *Request) score(r *Row) float64 {
+	switch q.By {
+	case Energy:
+		return float64(r.JToken)
+	case Latency:
+		return float64(r.E2E)
+	case Throughput:
+		if q.bounded() {
+			return -r.Throughput
+		}
+		return -r.Throughput / float64(r.GPUs)
+	}
+	if q.Load.Given() {
+		return float64(r.PerHour)
+	}
+	return float64(r.PerMillion)
+}
+
+// bounded reports whether the number of GPUs is, so that more of them can be too many.
+func (q *Request) bounded() bool { return q.Budget > 0 || q.MaxGPUs > 0 }
+
+// compare ranks two rows: by the objective, and where that is equal by price, GPUs,
+// time of a request, and the order of the search.
+func (q *Request) compare(a, b *Row) int {
+	return cmp.Or(
+		cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour), cmp.Compare(a.GPUs, b.GPUs),
+		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
+	)
+}
+
+// markPareto marks the rows that no other is better than in price, TTFT and TPOT. Where a
+// load is given the price is that of an hour, else that of a token.
+func (q *Request) markPareto(rows []Row) {
+	price := func(r *Row) float64 {
+		if q.Load.Given() {
+			return float64(r.PerHour)
+		}
+		return float64(r.PerMillion)
+	}
+	better := func(a, b *Row) bool { // a is no worse in anything, and better in something
+		return price(a) <= price(b) && a.TTFT <= b.TTFT && a.TPOT <= b.TPOT && (price(a) < price(b) || a.TTFT < b.TTFT || a.TPOT < b.TPOT)
+	}
+	order := make([]*Row, len(rows))
+	for i := range rows {
+		order[i] = &rows[i]
+	}
+	slices.SortFunc(order, func(a, b *Row) int {
+		return cmp.Or(cmp.Compare(price(a), price(b)), cmp.Compare(a.TTFT, b.TTFT), cmp.Compare(a.TPOT, b.TPOT))
+	})
+	var front []*Row // no later row is better than an earlier one
+	for _, r := range order {
+		if !slices.ContainsFunc(front, func(f *Row) bool { return better(f, r) }) {
+			r.Pareto = true
+			front = append(front, r)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package plan
+
+import (
+	"context"
+
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/serving"
+	"llmprof/unit"
+)
+
+// A Result is what a search came to.
+type Result struct {
+	Rows     []Row // that qualify, in the order of their rank
+	Rejected []Rejected
+	Searched int // deployments that were estimated
+}
+
+// A Rejected is a card that no row is of.
+type Rejected struct {
+	Card *Card
+	Miss Miss
+}
+
+// A Miss is the deployment that came nearest to what was asked for.
+type Miss struct {
+	Reason string  // in words, with what would have to give
+	By     float64 // how many times too much the worst figure is; +Inf where there is no estimate
+	Row    *Row    // nil where there is no estimate
+}
+
+// Search finds the deployments that qualify.
+func Search(ctx context.Context, q *Request) (*Result, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	own := *q
+	if len(own.Batches) == 0 {
+		own.Batches = DefaultBatches()
+	}
+	if own.MaxGPUs == 0 {
+		own.MaxGPUs = DefaultGPUs
+	}
+	if len(own.Splits) == 0 {
+		own.Splits = DefaultSplits(own.Model, own.MaxGPUs)
+	}
+	own.Batches = slices.Sorted(slices.Values(own.Batches))
+	asked := *q
+	found := make([]search, len(own.Cards))
+	next := make(chan int)
+	var team sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		team.Go(func() {
+			for i := range next {
+				found[i] = search{q: &own, bounded: asked.bounded(), card: &own.Cards[i], miss: noMiss()}
+				found[i].run(ctx)
+			}
+		})
+	}
+	for i := range own.Cards {
+		next <- i
+	}
+	close(next)
+	team.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return gather(q, found), nil
+}
+
+// gather ranks what was found on all cards.
+func gather(q *Request, found []search) *Result {
+	r := &Result{}
+	for i := range found {
+		s := &found[i]
+		r.Searched += s.searched
+		for j := range s.rows {
+			s.rows[j].order = len(r.Rows)
+			r.Rows = append(r.Rows, s.rows[j])
+		}
+		if len(s.rows) == 0 {
+			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss})
+		}
+	}
+	q.markPareto(r.Rows)
+	slices.SortFunc(r.Rows, func(a, b Row) int { return q.compare(&a, &b) })
+	slices.SortStableFunc(r.Rejected, func(a, b Rejected) int { return compareMisses(&a.Miss, &b.Miss) })
+	return r
+}
+
+// A search is one over the deployments of one card.
+type search struct {
+	q        *Request
+	bounded  bool
+	card     *Card
+	rows     []Row
+	miss     Miss
+	searched int
+}
+
+func (s *search) run(ctx context.Context) {
+	if s.q.By == Cost && s.card.Price == 0 {
+		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
+		return
+	}
+	if _, err := serving.Defaults(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {
+		s.loaded(ctx)
+		return
+	}
+	for _, f := range s.card.Formats {
+		for _, split := range s.q.Splits {
+			if ctx.Err() != nil {
+				return
+			}
+			s.split(f, split)
+		}
+	}
+}
+
+// split searches the batches of one split. The estimates are of one replica, or of as many
+// as share the experts; more replicas change neither times nor what a GPU does.
+func (s *search) split(f Formats, split Split) {
+	unitDP := max(split.EP/split.TP, 1)
+	if split.TP*split.PP*unitDP > s.q.MaxGPUs {
+		return
+	}
+	for _, parts := range microBatches(split) {
+		r := Row{Card: s.card, Formats: f, Split: split, DP: unitDP, MicroBatches: parts}
+		p, err := s.prepare(&r)
+		if err != nil {
+			s.missed(Miss{err.Error(), infinite, nil})
+			continue
+		}
+		for _, batch := range s.q.Batches {
+			if batch%parts != 0 {
+				continue
+			}
+			r.Batch = batch
+			if larger := s.batch(p, r, unitDP); !larger {
+				break
+			}
+		}
+	}
+}
+
+// microBatches are the numbers of parts in which a batch goes through a pipeline.
+func microBatches(s Split) []int {
+	if s.PP == 1 {
+		return []int{1}
+	}
+	return []int{1, s.PP}
+}
+
+// prepare prepares the estimates of a deployment.
+func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
+	c, m := &analytic.Case{Model: s.q.Model, Price: s.card.Price}, s.card.Machines.Machine
+	var err error
+	if c.Scheme, err = r.Formats.scheme(s.q.Model, m.GPU); err != nil {
+		return nil, err
+	}
+	r.Scheme = c.Scheme.Name
+	if err := engine.Runs(m.Engine, s.q.Model, m.GPU, &c.Scheme); err != nil {
+		return nil, err
+	}
+	c.Parallel = analytic.Parallelism{
+		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: m.GPU.GPUsPerNode,
+	}
+	return c.Prepare(s.card.Machines, m)
+}
+
+// batch estimates one batch, and reports whether a larger one may qualify. A larger batch
+// shortens no step and takes more memory.
+func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
+	e, err := p.Predict(&analytic.Workload{Batch: r.Batch, Prompt: s.q.Prompt, Gen: s.q.Gen})
+	s.searched++
+	if err != nil {
+		s.missed(Miss{err.Error(), infinite, nil})
+		return false
+	}
+	if m := &e.Memory; !m.Fits() {
+		by := float64(m.Total / m.Capacity)
+		s.missed(Miss{fmt.Sprintf("does not fit: %s needs %v of the %v of a GPU", r.String(), m.Total, m.Capacity), 1e6 * by, nil})
+		return false
+	}
+	r.fill(s.q, &e)
+	s.scale(&r, &e, unitDP)
+	if miss := s.q.misses(&r); miss.Reason != "" {
+		miss.Row = &r
+		s.missed(miss)
+		return !s.q.late(&r)
+	}
+	s.rows = append(s.rows, r)
+	return true
+}
+
+// fill takes the figures of the estimate of one unit of replicas, at the end of the
+// interval that is asked for.
+func (r *Row) fill(q *Request, e *analytic.Estimate) {
+	end := func(s analytic.Span) unit.Seconds {
+		if q.Expected {
+			return s.Expected
+		}
+		return s.High
+	}
+	r.Estimate = Spans{e.TTFT, e.TPOT, e.TTLT}
+	r.TTFT, r.TPOT, r.E2E = end(e.TTFT), end(e.TPOT), end(e.TTLT)
+	slower := float64(r.E2E / e.TTLT.Expected)
+	r.Throughput = e.Throughput / slower
+	r.JToken = e.Energy.PerRequest.Times(1 / float64(q.Gen))
+	r.PerMillion = unit.Dollars(float64(e.Money.PerMillionGenerated) * slower)
+}
+
+// scale chooses how many units of replicas there are: as few as the load takes, or as many
+// as are allowed where throughput is the objective.
+func (s *search) scale(r *Row, e *analytic.Estimate, unitDP int) {
+	units := s.q.units(r, unitDP)
+	if s.q.By == Throughput && s.bounded {
+		units = max(units, s.q.affordable(r, e.GPUs))
+	}
+	r.DP = units * unitDP
+	r.GPUs = units * e.GPUs
+	r.Throughput *= float64(units)
+	r.PerHour = unit.Dollars(float64(r.Card.Price) * float64(r.GPUs))
+}
+
+// units is how many units of replicas the load takes.
+func (q *Request) units(r *Row, unitDP int) int {
+	var need float64
+	switch {
+	case q.Load.Rate > 0:
+		need = q.Load.Rate * float64(q.Gen) / r.Throughput
+	case q.Load.Throughput > 0:
+		need = q.Load.Throughput / r.Throughput
+	case q.Load.Concurrency > 0:
+		need = float64(q.Load.Concurrency) / float64(r.Batch*unitDP)
+	}
+	units := int(min(need, 1<<30))
+	if float64(units) < need {
+		units++
+	}
+	return max(units, 1)
+}
+
+// affordable is how many units of so many GPUs are allowed.
+func (q *Request) affordable(r *Row, gpus int) int {
+	most := q.MaxGPUs / gpus
+	if q.Budget > 0 && r.Card.Price > 0 {
+		most = min(most, int(float64(q.Budget)/(float64(r.Card.Price)*float64(gpus))))
+	}
+	return most
+}

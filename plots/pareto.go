@@ -1,0 +1,179 @@
+package plots
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// A Deployment is a point of the Pareto plot.
+type Deployment struct {
+	Group   string  // its GPU
+	PerUser float64 // tokens a second that a request sees
+	PerGPU  float64 // generated tokens a second
+	Cost    float64 // 0 where no price is known
+	Latency float64 // seconds
+}
+
+// Pareto draws deployments, a line a GPU: the throughput of a GPU over the speed that a
+// user sees, and cost over latency. Of each GPU those are drawn that no other of it is better
+// than in both, and a line joins those that no other of any GPU is.
+// Cost says what its axis is.
+func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
+	if len(all) == 0 {
+		return nil, fmt.Errorf("pareto: there is nothing to draw")
+	}
+	for _, d := range all {
+		if !finite(d.PerUser, d.PerGPU, d.Cost, d.Latency) {
+			return nil, fmt.Errorf("pareto: %s has figures that are no numbers", d.Group)
+		}
+	}
+	groups := groupsOf(all)
+	v := &paretoView{groups: groups}
+	v.add(all, "Throughput over speed", "tokens/s that a user sees", func(d *Deployment) (x, y float64) { return d.PerUser, d.PerGPU }, "tokens/s a GPU", true)
+	v.add(all, "Cost over latency", "time of a request", func(d *Deployment) (x, y float64) { return d.Latency, d.Cost }, cost, false)
+	if len(v.panels) == 0 {
+		return nil, fmt.Errorf("pareto: no deployment has two figures to draw")
+	}
+	for i, g := range groups {
+		if i < NumSeries-1 {
+			color, _, marker := Series(i)
+			v.keys = append(v.keys, key{g, func(c *draw.Canvas, box vg.Rectangle) { marker.draw(c, middle(box), color) }})
+		}
+	}
+	if len(groups) >= NumSeries {
+		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), Rule()) }})
+	}
+	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, Ink())))
+	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"Marks: the deployments of a GPU that none of the same GPU beats in both figures. All axes are logarithmic."}}
+	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	return f, nil
+}
+
+// groupsOf names the groups, in the order of their first deployments.
+func groupsOf(all []Deployment) (groups []string) {
+	for i := range all {
+		if !slices.Contains(groups, all[i].Group) {
+			groups = append(groups, all[i].Group)
+		}
+	}
+	return groups
+}
+
+// A paretoPanel is one pair of figures.
+type paretoPanel struct {
+	title, below string
+	groups       [][]paretoPoint // of each GPU those that none of the same GPU is better than
+	front        []paretoPoint
+	plot         *plot.Plot
+}
+
+type paretoPoint struct {
+	x, y  float64
+	group int
+}
+
+type paretoView struct {
+	groups []string
+	panels []*paretoPanel
+	keys   []key
+}
+
+// add adds a panel, unless too few deployments have both figures. More says that more is
+// better in both; else less is.
+func (v *paretoView) add(all []Deployment, title, below string, of func(*Deployment) (x, y float64), beside string, more bool) {
+	p := &paretoPanel{title: title + ": " + beside, below: below}
+	groups := make([][]paretoPoint, len(v.groups))
+	for i := range all {
+		d := &all[i]
+		g := slices.Index(v.groups, d.Group)
+		if a, b := of(d); a > 0 && b > 0 {
+			groups[g] = append(groups[g], paretoPoint{a, b, g})
+		}
+	}
+	var x, y scope
+	var best []paretoPoint
+	for _, points := range groups {
+		if len(points) == 0 {
+			continue
+		}
+		front := frontOf(points, more)
+		for _, q := range front {
+			x.take(q.x)
+			y.take(q.y)
+		}
+		p.groups, best = append(p.groups, front), append(best, front...)
+	}
+	if len(best) == 0 {
+		return
+	}
+	p.front = frontOf(best, more)
+	p.plot = newPlot(x.padded(1.2, 1.2, 2), y.padded(1.3, 1.3, 3))
+	p.plot.X.Scale, p.plot.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	label := func(v float64) string { return si(v, "") }
+	p.plot.X.Tick.Marker = decades{label: label}
+	if !more {
+		p.plot.X.Tick.Marker = decades{label: func(v float64) string { return si(v, "s") }}
+	}
+	p.plot.Y.Tick.Marker = decades{label: label}
+	p.plot.Add(grid{}, p)
+	v.panels = append(v.panels, p)
+}
+
+// frontOf are the points that no other is better than in both, along x.
+func frontOf(points []paretoPoint, more bool) (front []paretoPoint) {
+	sign := 1.0
+	if more {
+		sign = -1
+	}
+	sorted := slices.Clone(points)
+	slices.SortFunc(sorted, func(a, b paretoPoint) int {
+		return cmp.Or(cmp.Compare(sign*a.x, sign*b.x), cmp.Compare(sign*a.y, sign*b.y))
+	})
+	for _, p := range sorted {
+		if len(front) == 0 || sign*p.y < sign*front[len(front)-1].y {
+			front = append(front, p)
+		}
+	}
+	return front
+}
+
+// Plot implements plot.Plotter.
+func (p *paretoPanel) Plot(c draw.Canvas, pl *plot.Plot) {
+	tx, ty := pl.Transforms(&c)
+	at := func(q paretoPoint) vg.Point { return vg.Point{X: tx(q.x), Y: ty(q.y)} }
+	var line []vg.Point
+	for _, q := range p.front {
+		line = append(line, at(q))
+	}
+	c.StrokeLines(Line(1.6, Ink()), line)
+	for _, front := range slices.Backward(p.groups) { // the best ranked on top
+		color, dash, marker := Series(front[0].group)
+		if front[0].group >= NumSeries-1 {
+			color, dash, marker = Rule(), nil, Marker(0)
+		}
+		line := line[:0:0]
+		for _, q := range front {
+			line = append(line, at(q))
+		}
+		c.StrokeLines(Line(0.8, color, dash...), line)
+		for _, q := range line {
+			marker.draw(&c, q, color)
+		}
+	}
+}
+
+func (v *paretoView) draw(c draw.Canvas) {
+	legend(&c, v.keys)
+	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
+	const gap = 14
+	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
+	for i, p := range v.panels {
+		left := (wide + gap) * vg.Length(i)
+		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), 0, 0), p.plot, p.title, p.below)
+	}
+}

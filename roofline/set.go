@@ -1,0 +1,36 @@
+package roofline
+
+// A Set is a set of constants. A constant of a quantization and the one that stands in
+// for it are the same to it.
+type Set uint64
+
+// sets has the set of each constant.
+var sets [NumConstants]Set
+
+func init() {
+	next := 0
+	for _, k := range All() {
+		if table[k].Base == None {
+			sets[k] = 1 << next
+			next++
+		}
+	}
+	if next > 64 {
+		panic("roofline: a Set has room for 64 constants")
+	}
+	for _, k := range All() {
+		base := k
+		for table[base].Base != None {
+			base = table[base].Base
+		}
+		sets[k] = sets[base]
+	}
+}
+
+// SetOf is a set of constants.
+func SetOf(all ...Constant) (s Set) {
+	for _, k := range all {
+		s |= sets[k]
+	}
+	return s
+}

@@ -1,0 +1,193 @@
+package sweep
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmprof/printable"
+)
+
+// A column appends one value of a row.
+type column struct {
+	name   string
+	text   func(r *Row) string
+	number func(r *Row) float64
+	count  func(r *Row) int
+	flag   func(r *Row) bool
+}
+
+// settings are the columns that the workload does not change.
+func settings() []column {
+	return []column{
+		{name: "model", text: func(r *Row) string { return r.Model }},
+		{name: "gpu", text: func(r *Row) string { return r.GPU }},
+		{name: "engine", text: func(r *Row) string { return r.Engine }},
+		{name: "calibration", text: func(r *Row) string { return r.Calibration }},
+		{name: "measured", flag: func(r *Row) bool { return r.Measured }},
+		{name: "gpus", count: func(r *Row) int { return r.GPUs }},
+		{name: "tp", count: func(r *Row) int { return r.TP }},
+		{name: "pp", count: func(r *Row) int { return r.PP }},
+		{name: "ep", count: func(r *Row) int { return r.EP }},
+		{name: "dp", count: func(r *Row) int { return r.DP }},
+		{name: "sp", flag: func(r *Row) bool { return r.SP }},
+		{name: "micro_batches", count: func(r *Row) int { return r.MicroBatches }},
+		{name: "weights", text: func(r *Row) string { return r.Weights }},
+		{name: "act", text: func(r *Row) string { return r.Act }},
+		{name: "kv", text: func(r *Row) string { return r.KV }},
+		{name: "all_logits", flag: func(r *Row) bool { return r.AllLogits }},
+		{name: "other", text: func(r *Row) string { return r.Other }},
+		{name: "usd_h", number: func(r *Row) float64 { return r.PerHour }},
+	}
+}
+
+// numbers are the columns of the workload and of its figures.
+func numbers() []column {
+	return []column{
+		{name: "batch", count: func(r *Row) int { return r.Batch }},
+		{name: "prompt_len", count: func(r *Row) int { return r.Prompt }},
+		{name: "cached_prefix", count: func(r *Row) int { return r.CachedPrefix }},
+		{name: "chunk", count: func(r *Row) int { return r.Chunk }},
+		{name: "gen_len", count: func(r *Row) int { return r.Gen }},
+		{name: "fits", flag: func(r *Row) bool { return r.Fits }},
+		{name: "memory_bytes", number: func(r *Row) float64 { return r.Total }},
+		{name: "capacity_bytes", number: func(r *Row) float64 { return r.Capacity }},
+		{name: "max_batch", count: func(r *Row) int { return r.MaxBatch }},
+		{name: "ttft_s", number: func(r *Row) float64 { return r.TTFT }},
+		{name: "ttft_low_s", number: func(r *Row) float64 { return r.TTFTLow }},
+		{name: "ttft_high_s", number: func(r *Row) float64 { return r.TTFTHigh }},
+		{name: "ttft_floor_s", number: func(r *Row) float64 { return r.TTFTFloor }},
+		{name: "ttft_bound", text: func(r *Row) string { return r.TTFTBound }},
+		{name: "tpot_s", number: func(r *Row) float64 { return r.TPOT }},
+		{name: "tpot_low_s", number: func(r *Row) float64 { return r.TPOTLow }},
+		{name: "tpot_high_s", number: func(r *Row) float64 { return r.TPOTHigh }},
+		{name: "tpot_floor_s", number: func(r *Row) float64 { return r.TPOTFloor }},
+		{name: "tpot_bound", text: func(r *Row) string { return r.TPOTBound }},
+		{name: "ttlt_s", number: func(r *Row) float64 { return r.TTLT }},
+		{name: "ttlt_low_s", number: func(r *Row) float64 { return r.TTLTLow }},
+		{name: "ttlt_high_s", number: func(r *Row) float64 { return r.TTLTHigh }},
+		{name: "tok_s", number: func(r *Row) float64 { return r.Throughput }},
+		{name: "tok_s_low", number: func(r *Row) float64 { return r.ThroughputLow }},
+		{name: "tok_s_high", number: func(r *Row) float64 { return r.ThroughputHigh }},
+		{name: "tok_s_gpu", number: func(r *Row) float64 { return r.PerGPU }},
+		{name: "j_token", number: func(r *Row) float64 { return r.JToken }},
+		{name: "j_request", number: func(r *Row) float64 { return r.JRequest }},
+		{name: "usd_mtok", number: func(r *Row) float64 { return r.PerMillion }},
+		{name: "usd_mtok_low", number: func(r *Row) float64 { return r.PerMillionLow }},
+		{name: "usd_mtok_high", number: func(r *Row) float64 { return r.PerMillionHigh }},
+		{name: "reason", text: func(r *Row) string { return r.Reason }},
+	}
+}
+
+// Columns names the columns of a row, in their order.
+func Columns() (names []string) {
+	for _, c := range slices.Concat(settings(), numbers()) {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// A text writes rows as CSV or JSON Lines. What the workload does not change is written
+// once for all rows that share it.
+type text struct {
+	json              bool
+	settings, numbers []column
+	prefix            []byte
+	setting           Setting
+}
+
+func newText(f Format) *text {
+	return &text{json: f == JSONL, settings: settings(), numbers: numbers()}
+}
+
+// header is the first line of a CSV file.
+func (t *text) header() []byte {
+	if t.json {
+		return nil
+	}
+	return []byte(strings.Join(Columns(), ",") + "\n")
+}
+
+// append appends the line of a row.
+func (t *text) append(dst []byte, r *Row) []byte {
+	if t.prefix == nil || r.Setting != t.setting {
+		t.setting, t.prefix = r.Setting, t.prefix[:0]
+		if t.json {
+			t.prefix = append(t.prefix, '{')
+		}
+		t.prefix = t.columns(t.prefix, t.settings, r)
+	}
+	dst = append(dst, t.prefix...)
+	dst = t.columns(dst, t.numbers, r)
+	dst = dst[:len(dst)-1] // the last comma
+	if t.json {
+		dst = append(dst, '}')
+	}
+	return append(dst, '\n')
+}
+
+// columns appends values, each with a comma behind it.
+func (t *text) columns(dst []byte, columns []column, r *Row) []byte {
+	for i := range columns {
+		c := &columns[i]
+		if t.json {
+			dst = append(append(append(dst, '"'), c.name...), '"', ':')
+		}
+		dst = append(t.value(dst, c, r), ',')
+	}
+	return dst
+}
+
+// value appends the value of a column; one that does not exist is empty in CSV, and null
+// in JSON. No counts but those of a cached prefix can be 0.
+func (t *text) value(dst []byte, c *column, r *Row) []byte {
+	switch {
+	case c.flag != nil:
+		return strconv.AppendBool(dst, c.flag(r))
+	case c.count != nil:
+		if n := c.count(r); n != 0 || c.name == "cached_prefix" {
+			return strconv.AppendInt(dst, int64(n), 10)
+		}
+	case c.number != nil:
+		if v := c.number(r); v != 0 {
+			return strconv.AppendFloat(dst, v, 'g', -1, 64)
+		}
+	default:
+		if s := c.text(r); s != "" {
+			return t.quote(dst, s)
+		}
+	}
+	if t.json {
+		return append(dst, "null"...)
+	}
+	return dst
+}
+
+// quote appends a text as the format wants it.
+func (t *text) quote(dst []byte, s string) []byte {
+	if t.json {
+		if plain(s) {
+			return append(append(append(dst, '"'), s...), '"')
+		}
+		quoted, _ := json.Marshal(s) // a string always can be
+		return append(dst, quoted...)
+	}
+	s = printable.Cell(s)
+	if !strings.ContainsAny(s, ",\"\r\n") {
+		return append(dst, s...)
+	}
+	dst = append(dst, '"')
+	dst = append(dst, strings.ReplaceAll(s, `"`, `""`)...)
+	return append(dst, '"')
+}
+
+// plain reports whether JSON has the text as it stands.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package sweep
+
+import (
+	"math"
+
+	"llmprof/analytic"
+)
+
+// A Row is a point with its headline figures, in SI units. A figure that is 0 does not
+// exist.
+type Row struct {
+	Setting
+	Batch        int `parquet:"batch"`
+	Prompt       int `parquet:"prompt_len"`
+	CachedPrefix int `parquet:"cached_prefix"`
+	Chunk        int `parquet:"chunk,optional"`
+	Gen          int `parquet:"gen_len"`
+	Figures
+	Reason string `parquet:"reason,optional"` // why the point is impossible; empty where it is not
+}
+
+// A Setting is what the workload does not change.
+type Setting struct {
+	Model        string  `parquet:"model,dict"`
+	GPU          string  `parquet:"gpu,dict"`
+	Engine       string  `parquet:"engine,dict"`
+	Calibration  string  `parquet:"calibration,dict,optional"`
+	Measured     bool    `parquet:"measured"` // the constants were measured on a GPU of the kind
+	GPUs         int     `parquet:"gpus,optional"`
+	TP           int     `parquet:"tp"`
+	PP           int     `parquet:"pp"`
+	EP           int     `parquet:"ep"`
+	DP           int     `parquet:"dp"`
+	SP           bool    `parquet:"sp"`
+	MicroBatches int     `parquet:"micro_batches"`
+	Weights      string  `parquet:"weights,dict,optional"` // the scheme
+	Act          string  `parquet:"act,dict,optional"`
+	KV           string  `parquet:"kv,dict,optional"`
+	AllLogits    bool    `parquet:"all_logits"`
+	Other        string  `parquet:"other,dict,optional"` // settings without a column of their own, as flags
+	PerHour      float64 `parquet:"usd_h,optional"`
+}
+
+// Figures are the headline figures of a point.
+type Figures struct {
+	Fits     bool    `parquet:"fits"`
+	Total    float64 `parquet:"memory_bytes,optional"` // of one GPU
+	Capacity float64 `parquet:"capacity_bytes,optional"`
+	MaxBatch int     `parquet:"max_batch,optional"`
+
+	TTFT      float64 `parquet:"ttft_s,optional"`
+	TTFTLow   float64 `parquet:"ttft_low_s,optional"`
+	TTFTHigh  float64 `parquet:"ttft_high_s,optional"`
+	TTFTFloor float64 `parquet:"ttft_floor_s,optional"`
+	TTFTBound string  `parquet:"ttft_bound,dict,optional"`
+	TPOT      float64 `parquet:"tpot_s,optional"`
+	TPOTLow   float64 `parquet:"tpot_low_s,optional"`
+	TPOTHigh  float64 `parquet:"tpot_high_s,optional"`
+	TPOTFloor float64 `parquet:"tpot_floor_s,optional"`
+	TPOTBound string  `parquet:"tpot_bound,dict,optional"`
+	TTLT      float64 `parquet:"ttlt_s,optional"`
+	TTLTLow   float64 `parquet:"ttlt_low_s,optional"`
+	TTLTHigh  float64 `parquet:"ttlt_high_s,optional"`
+
+	Throughput     float64 `parquet:"tok_s,optional"`
+	ThroughputLow  float64 `parquet:"tok_s_low,optional"`
+	ThroughputHigh float64 `parquet:"tok_s_high,optional"`
+	PerGPU         float64 `parquet:"tok_s_gpu,optional"`
+	JToken         float64 `parquet:"j_token,optional"`
+	JRequest       float64 `parquet:"j_request,optional"`
+	PerMillion     float64 `parquet:"usd_mtok,optional"` // generated tokens, the prompt's cost in them
+	PerMillionLow  float64 `parquet:"usd_mtok_low,optional"`
+	PerMillionHigh float64 `parquet:"usd_mtok_high,optional"`
+}
+
+// set fills in the figures of an estimate.
+func (f *Figures) set(e *analytic.Estimate, w *analytic.Workload) {
+	m := &e.Memory
+	f.Fits, f.Total, f.Capacity, f.MaxBatch = m.Fits(), float64(m.Total), float64(m.Capacity), m.MaxBatch
+	f.TTFT, f.TTFTLow, f.TTFTHigh, f.TTFTFloor = float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High), float64(e.TTFT.Floor)
+	f.TTFTBound, f.TPOTBound = e.Prefill.Bound.String(), ""
+	f.TPOT, f.TPOTLow, f.TPOTHigh, f.TPOTFloor = float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High), float64(e.TPOT.Floor)
+	if w.Gen > 1 {
+		f.TPOTBound = e.Decode.Bound.String()
+	}
+	f.TTLT, f.TTLTLow, f.TTLTHigh = float64(e.TTLT.Expected), float64(e.TTLT.Low), float64(e.TTLT.High)
+	slow, fast := f.TTLT/f.TTLTHigh, f.TTLT/f.TTLTLow
+	f.Throughput, f.ThroughputLow, f.ThroughputHigh = e.Throughput, e.Throughput*slow, e.Throughput*fast
+	f.PerGPU = e.Throughput / float64(e.GPUs)
+	f.JToken, f.JRequest = float64(e.Energy.PerToken), float64(e.Energy.PerRequest)
+	usd := float64(e.Money.PerMillionGenerated)
+	f.PerMillion, f.PerMillionLow, f.PerMillionHigh = usd, usd/fast, usd/slow
+}
+
+// finite reports whether the figures are numbers.
+func (f *Figures) finite() bool {
+	sum := f.TTLTHigh + f.ThroughputHigh + f.JRequest + f.PerMillionHigh + f.TTFTFloor
+	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+}

@@ -1,0 +1,337 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"llmprof/analytic"
+)
+
+// A Format is a form in which rows are written.
+type Format string
+
+// The formats.
+const (
+	CSV     Format = "csv"
+	JSONL   Format = "jsonl"
+	Parquet Format = "parquet"
+)
+
+// Formats lists the formats.
+func Formats() []string { return []string{string(CSV), string(JSONL), string(Parquet)} }
+
+// A Setup answers for all workloads of one setting.
+type Setup struct {
+	Setting    Setting
+	Case       *analytic.Prepared
+	Workload   analytic.Workload // what no axis varies of it
+	MaxContext int               // of the model; 0 where it is not known
+}
+
+// A Source prepares the settings of a grid. It is for one goroutine.
+type Source interface {
+	// Prepare takes a value of each axis. A setting that cannot be has an error, and as much
+	// of a Setting as is known of it.
+	Prepare(values []string) (*Setup, error)
+}
+
+// Options say what is written, and where.
+type Options struct {
+	Format   Format
+	Shard    Shard
+	Keep     bool                   // impossible points too, with the reason
+	Workers  int                    // 0 for as many as there are processors
+	Progress func(done, all uint64) // called from one goroutine, in order
+	See      func(rows []Row)       // is shown all rows, in order
+	Source   func() (Source, error) // makes one for each worker
+	Out      io.Writer
+}
+
+// A Summary says what became of the points.
+type Summary struct {
+	Points  uint64 // of the shard
+	Written uint64
+	Left    map[string]*Reason // out, by the kind of reason
+}
+
+// Possible is how many points are not impossible.
+func (s *Summary) Possible() uint64 {
+	n := s.Points
+	for _, r := range s.Left {
+		n -= r.Points
+	}
+	return n
+}
+
+// Reasons lists why points are impossible, the most frequent first.
+func (s *Summary) Reasons() []Reason {
+	var all []Reason
+	for _, kind := range slices.Sorted(maps.Keys(s.Left)) {
+		all = append(all, *s.Left[kind])
+	}
+	slices.SortStableFunc(all, func(a, b Reason) int { return cmp.Compare(b.Points, a.Points) })
+	return all
+}
+
+// A Reason is why points are impossible.
+type Reason struct {
+	Points  uint64
+	Example string
+}
+
+// blockPoints is how many points a worker answers at a time.
+const blockPoints = 2048
+
+// A block is a run of points with what was written of them.
+type block struct {
+	from, to uint64
+	rows     []Row
+	text     []byte
+	summary  Summary
+	err      error
+	done     chan struct{}
+}
+
+// Run answers the points of a grid in order. What was written before the context ended
+// stays, up to the last whole block.
+func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
+	points, inner, err := g.Points()
+	if err != nil {
+		return all, err
+	}
+	out, err := newSink(&o)
+	if err != nil {
+		return all, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all.Left = map[string]*Reason{}
+	workers := o.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	jobs, order := make(chan *block), make(chan *block, 4*workers)
+	var team sync.WaitGroup
+	for range workers {
+		source, err := o.Source()
+		if err != nil {
+			return all, err
+		}
+		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0), text: newText(o.Format)}
+		team.Go(func() { w.run(ctx, jobs) })
+	}
+	from, to := o.Shard.span(points)
+	team.Go(func() { deal(ctx, from, to, jobs, order) })
+	all.Points = to - from
+	for b := range order {
+		if err = b.wait(ctx); err != nil {
+			break
+		}
+		if err = out.write(b); err != nil {
+			break
+		}
+		all.add(&b.summary)
+		if o.Progress != nil {
+			o.Progress(b.to-from, all.Points)
+		}
+		recycle(b)
+	}
+	cancel()
+	team.Wait()
+	if closed := out.close(); err == nil {
+		err = closed
+	}
+	return all, err
+}
+
+// deal hands out the blocks, in order.
+func deal(ctx context.Context, from, to uint64, jobs, order chan<- *block) {
+	defer close(order)
+	defer close(jobs)
+	for at := from; at < to; at += blockPoints {
+		b := newBlock(at, min(at+blockPoints, to))
+		select {
+		case order <- b:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case jobs <- b:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wait waits for a block.
+func (b *block) wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// blocks are used again, since their slices have grown.
+var blocks = sync.Pool{New: func() any { return new(block) }}
+
+func newBlock(from, to uint64) *block {
+	b := blocks.Get().(*block)
+	*b = block{from: from, to: to, rows: b.rows[:0], text: b.text[:0], done: make(chan struct{}), summary: Summary{Left: map[string]*Reason{}}}
+	return b
+}
+
+func recycle(b *block) { blocks.Put(b) }
+
+// add adds the counts of a block.
+func (s *Summary) add(b *Summary) {
+	s.Written += b.Written
+	for kind, r := range b.Left {
+		s.left(kind, r.Example, r.Points)
+	}
+}
+
+// left counts points that were left out.
+func (s *Summary) left(kind, example string, n uint64) {
+	if r := s.Left[kind]; r != nil {
+		r.Points += n
+		return
+	}
+	s.Left[kind] = &Reason{n, example}
+}
+
+// kindOf is a reason without its numbers, so that those that differ in them alone are
+// counted together.
+func kindOf(reason string) string {
+	var b strings.Builder
+	digits := false
+	for _, r := range reason {
+		if unicode.IsDigit(r) {
+			if !digits {
+				b.WriteByte('N')
+			}
+			digits = true
+			continue
+		}
+		digits = false
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// A worker answers blocks.
+type worker struct {
+	grid    *Grid
+	inner   uint64
+	source  Source
+	options *Options
+	values  []string
+	outer   uint64 // whose setup is at hand
+	setup   *Setup
+	wrong   error // why that setting cannot be
+	text    *text
+}
+
+func (w *worker) run(ctx context.Context, jobs <-chan *block) {
+	for b := range jobs {
+		if ctx.Err() != nil {
+			b.err = ctx.Err()
+		} else {
+			w.answer(b)
+		}
+		close(b.done)
+	}
+}
+
+// answer answers the points of a block.
+func (w *worker) answer(b *block) {
+	for at := b.from; at < b.to; {
+		outer := at / w.inner
+		if outer != w.outer {
+			w.grid.at(outer, w.values)
+			w.setup, w.wrong = w.source.Prepare(w.values)
+			w.outer = outer
+			if w.setup == nil && w.wrong == nil {
+				w.wrong = fmt.Errorf("no setting")
+			}
+		}
+		end := min((outer+1)*w.inner, b.to)
+		if w.wrong != nil && !w.options.Keep {
+			reason := w.wrong.Error()
+			b.summary.left(kindOf(reason), reason, end-at)
+			at = end
+			continue
+		}
+		for ; at < end; at++ {
+			w.point(b, at-outer*w.inner)
+		}
+	}
+}
+
+// point answers one point.
+func (w *worker) point(b *block, inner uint64) {
+	var r Row
+	reason := ""
+	if w.setup != nil {
+		r.Setting = w.setup.Setting
+	}
+	if w.wrong != nil {
+		var load analytic.Workload
+		w.grid.workload(inner, &load)
+		r.workload(&load)
+		reason = w.wrong.Error()
+	} else {
+		reason = w.predict(&r, inner)
+	}
+	if reason != "" && !w.options.Keep {
+		b.summary.left(kindOf(reason), reason, 1)
+		return
+	}
+	if r.Reason = reason; reason != "" {
+		b.summary.left(kindOf(reason), reason, 1)
+	}
+	b.summary.Written++
+	if w.options.Format == Parquet || w.options.See != nil {
+		b.rows = append(b.rows, r)
+	}
+	if w.options.Format != Parquet {
+		b.text = w.text.append(b.text, &r)
+	}
+}
+
+// predict fills in a row, and says why the point is impossible if it is.
+func (w *worker) predict(r *Row, inner uint64) (reason string) {
+	load := w.setup.Workload
+	w.grid.workload(inner, &load)
+	r.workload(&load)
+	if most := w.setup.MaxContext; most > 0 && load.Prompt+load.Gen > most {
+		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.Prompt+load.Gen, most, r.Model)
+	}
+	e, err := w.setup.Case.Predict(&load)
+	if err != nil {
+		return err.Error()
+	}
+	r.set(&e, &load)
+	if !r.finite() {
+		r.Figures = Figures{}
+		return "the figures are beyond any number"
+	}
+	if !r.Fits {
+		r.Figures = Figures{Total: r.Total, Capacity: r.Capacity, MaxBatch: r.MaxBatch}
+		return "does not fit in memory"
+	}
+	return ""
+}
+
+func (r *Row) workload(w *analytic.Workload) {
+	r.Batch, r.Prompt, r.CachedPrefix, r.Chunk, r.Gen = w.Batch, w.Prompt, w.CachedPrefix, w.Chunk, w.Gen
+}
