@@ -28,3 +28,15 @@ func TestAround(t *testing.T) {
 		t.Errorf("joules: %q", got)
 	}
 }
+
+// TestFormatAliases holds that the names of torch and of engines are read, and no others.
+func TestFormatAliases(t *testing.T) {
+	for name, want := range map[string]Format{"BF16": BF16, "bfloat16": BF16, "half": FP16, "fp8_e4m3": FP8, "float8_e4m3fn": FP8} {
+		if f, err := ParseFormat(name); err != nil || f != want {
+			t.Errorf("ParseFormat(%q) = %v, %v", name, f, err)
+		}
+	}
+	if f, err := ParseFormat("fp9"); err == nil {
+		t.Errorf("fp9 is %v", f)
+	}
+}

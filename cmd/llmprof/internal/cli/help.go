@@ -3,11 +3,14 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"llmprof/printable"
 )
 
 // Width is how many columns the help takes at most.
@@ -33,10 +36,10 @@ func (e *everything) String() string { return "" }
 func (e *everything) Type() string { return "bool" }
 
 // Install gives the command and all commands below it their help and --version.
-func Install(root *cobra.Command, version string) {
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd.OutOrStdout(), cmd) })
+func Install(root *cobra.Command, version string, ascii bool) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd.OutOrStdout(), cmd, ascii) })
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
-		help(cmd.OutOrStderr(), cmd)
+		help(cmd.OutOrStderr(), cmd, ascii)
 		return nil
 	})
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -52,22 +55,27 @@ func install(cmd *cobra.Command, version string) {
 	f.BoolP("help", "h", false, "show this help")
 	f.Lookup("version").Hidden = cmd.HasParent()
 	f.Lookup("help").Hidden = true
-	if _, left := sections(cmd, false); left > 0 {
+	if _, left := Sections(cmd, false); left > 0 {
 		f.Var(&everything{}, helpAllFlag, "show all flags")
 		f.Lookup(helpAllFlag).NoOptDefVal, f.Lookup(helpAllFlag).Hidden = "true", true
 	}
+	f.VisitAll(lenient)
 	for _, c := range cmd.Commands() {
 		install(c, version)
 	}
 }
 
 // help writes the help of a command.
-func help(w io.Writer, cmd *cobra.Command) {
+func help(w io.Writer, cmd *cobra.Command, ascii bool) {
 	all := false
 	if f := cmd.Flags().Lookup(helpAllFlag); f != nil {
 		all = f.Value.(*everything).asked
 	}
-	fmt.Fprint(w, text(cmd, all))
+	page := text(cmd, all)
+	if ascii {
+		page = printable.ASCII(page)
+	}
+	fmt.Fprint(w, page)
 }
 
 func text(cmd *cobra.Command, all bool) string {
@@ -76,22 +84,28 @@ func text(cmd *cobra.Command, all bool) string {
 	if about == "" {
 		about = cmd.Short + "."
 	}
-	b.WriteString(fill(about) + "\nUsage:\n  " + cmd.UseLine() + "\n")
+	b.WriteString(fill(about) + "Usage:\n  " + cmd.UseLine())
+	list, left := Sections(cmd, all)
+	if len(list) > 0 {
+		b.WriteString(" [flags]")
+	}
+	b.WriteString("\n")
 	if cmd.Example != "" {
 		b.WriteString("\nExamples:\n" + cmd.Example + "\n")
 	}
 	commands(&b, cmd)
-	list, left := sections(cmd, all)
 	for _, s := range list {
-		heading := string(s.group)
+		heading := string(s.Group)
 		if heading == "" {
 			heading = "Flags"
 		}
 		b.WriteString("\n" + heading + ":\n")
-		writeFlags(&b, s.flags)
+		writeFlags(&b, s.Flags)
 	}
 	switch {
-	case left > 0:
+	case left == 1:
+		fmt.Fprintf(&b, "\n1 more flag: %s --help-all\n", cmd.CommandPath())
+	case left > 1:
 		fmt.Fprintf(&b, "\n%d more flags: %s --help-all\n", left, cmd.CommandPath())
 	case cmd.HasAvailableSubCommands():
 		fmt.Fprintf(&b, "\nMore about a command: %s COMMAND --help\n", cmd.CommandPath())
@@ -104,12 +118,27 @@ func commands(b *strings.Builder, cmd *cobra.Command) {
 	if !cmd.HasAvailableSubCommands() {
 		return
 	}
-	b.WriteString("\nCommands:\n")
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
+	write := func(title, group string) {
+		first := true
+		for _, c := range cmd.Commands() {
+			if !c.IsAvailableCommand() || c.GroupID != group {
+				continue
+			}
+			if first {
+				b.WriteString("\n" + title + ":\n")
+				first = false
+			}
 			fmt.Fprintf(b, "  %-12s %s\n", c.Name(), c.Short)
 		}
 	}
+	for _, g := range cmd.Groups() {
+		write(g.Title, g.ID)
+	}
+	title := "Commands"
+	if len(cmd.Groups()) > 0 {
+		title = "Other commands"
+	}
+	write(title, "")
 }
 
 // writeFlags lists flags, their texts in a column.
@@ -125,8 +154,8 @@ func writeFlags(b *strings.Builder, flags []*pflag.Flag) {
 			names[i] += " " + value
 		}
 		texts[i] = text
-		if d := f.DefValue; d != "" && d != "0" && d != "false" && d != "[]" && !strings.Contains(text, "(default") {
-			texts[i] += " (default " + d + ")"
+		if d := f.DefValue; !slices.Contains([]string{"", "0", "1", "false", "[]"}, d) && !strings.Contains(text, "(default") {
+			texts[i] += " (default " + strings.Trim(d, "[]") + ")"
 		}
 		column = max(column, utf8.RuneCountInString(names[i])+2)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -9,73 +10,37 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A count is a flag of a whole number, as people write it: 4096, 4k, 4K, 1e3.
-type count struct{ n *int }
-
-// Count adds a flag of a whole number.
-func Count(f *pflag.FlagSet, n *int, name string, initial int, usage string) {
-	CountP(f, n, name, "", initial, usage)
+// A number is a flag of whole numbers, which people may write as 4096, 4k, 4K or 1e3.
+type number struct {
+	pflag.Value
+	list bool // several, with commas between
 }
 
-// CountP is Count with a letter.
-func CountP(f *pflag.FlagSet, n *int, name, letter string, initial int, usage string) {
-	*n = initial
-	f.VarP(count{n}, name, letter, usage)
-}
-
-// String is the number.
-func (c count) String() string {
-	if c.n == nil {
-		return "0"
+// lenient lets a flag of whole numbers be written as people write them.
+func lenient(f *pflag.Flag) {
+	switch f.Value.Type() {
+	case "int":
+		f.Value = number{Value: f.Value}
+	case "intSlice":
+		f.Value = number{Value: f.Value, list: true}
 	}
-	return strconv.Itoa(*c.n)
 }
 
-// Set reads the number.
-func (c count) Set(s string) error {
-	n, err := ParseCount(s)
-	if err == nil {
-		*c.n = n
+// Set reads the number, or the numbers.
+func (n number) Set(s string) error {
+	parts := []string{s}
+	if n.list {
+		parts = strings.Split(s, ",")
 	}
-	return err
-}
-
-// Type is the name that help shows.
-func (c count) Type() string { return "int" }
-
-// counts is a flag of several whole numbers.
-type counts struct{ list *[]int }
-
-// Counts adds a flag of whole numbers with commas between.
-func Counts(f *pflag.FlagSet, list *[]int, name string, initial []int, usage string) {
-	*list = initial
-	f.Var(&counts{list}, name, usage)
-}
-
-// String is the numbers.
-func (c *counts) String() string {
-	if c.list == nil || len(*c.list) == 0 {
-		return ""
-	}
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(*c.list), "[]"), " ", ",")
-}
-
-// Set reads "8" or "1,8,64".
-func (c *counts) Set(s string) error {
-	var list []int
-	for _, part := range strings.Split(s, ",") {
-		n, err := ParseCount(strings.TrimSpace(part))
+	for i, part := range parts {
+		v, err := ParseCount(strings.TrimSpace(part))
 		if err != nil {
 			return err
 		}
-		list = append(list, n)
+		parts[i] = strconv.Itoa(v)
 	}
-	*c.list = list
-	return nil
+	return n.Value.Set(strings.Join(parts, ","))
 }
-
-// Type is the name that help shows.
-func (c *counts) Type() string { return "ints" }
 
 // mostCount is beyond any number of tokens or sequences that a flag can mean.
 const mostCount = math.MaxInt32
@@ -93,17 +58,17 @@ func ParseCount(s string) (int, error) {
 	end := len(strings.TrimRight(s, "kmgKMGi"))
 	factor, ok := suffixes[s[end:]]
 	if !ok && end < len(s) {
-		return 0, notCount(s)
+		return 0, errCount
 	}
 	if end == len(s) {
 		factor = 1
 	}
 	if strings.Trim(s[:end], "+-.0123456789eE") != "" { // neither inf nor a hexadecimal number
-		return 0, notCount(s)
+		return 0, errCount
 	}
 	v, err := strconv.ParseFloat(s[:end], 64)
 	if err != nil {
-		return 0, notCount(s)
+		return 0, errCount
 	}
 	v *= factor
 	if v != math.Trunc(v) {
@@ -115,6 +80,5 @@ func ParseCount(s string) (int, error) {
 	return int(v), nil
 }
 
-func notCount(string) error {
-	return fmt.Errorf("want a whole number, as 512, 32k (32000), 32K (32768) or 1e3")
-}
+// errCount says what a whole number looks like.
+var errCount = errors.New("want a whole number, as 512, 32k (32000), 32K (32768) or 1e3")

@@ -39,3 +39,17 @@ func argumentNames(flags []string) string {
 	}
 	return s
 }
+
+// Needs takes from least to most arguments, named as the usage names them; most is -1
+// where any number will do.
+func Needs(what string, least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return fmt.Errorf("%s takes one argument, %s, and got none%s", cmd.CommandPath(), what, see(cmd))
+		case most >= 0 && len(args) > most:
+			return fmt.Errorf("%s takes one argument, %s, and got %.40q as well%s", cmd.CommandPath(), what, args[most], see(cmd))
+		}
+		return nil
+	}
+}

@@ -25,7 +25,7 @@ func (e *Estimate) Verdict() Verdict {
 	}
 	if limit, need := e.Model.MaxContext, e.Workload.Prompt+e.Workload.Gen; limit > 0 && need > limit {
 		over := need - limit
-		text := fmt.Sprintf("context too long by %d tokens: prompt and answer are %d, and %s takes %d", over, need, e.Model.Name, limit)
+		text := e.overText(over)
 		if v.Possible {
 			v.Text = text
 		} else {
@@ -34,4 +34,10 @@ func (e *Estimate) Verdict() Verdict {
 		v.Possible, v.Over = false, &over
 	}
 	return v
+}
+
+// overText says by how much the context is too long.
+func (e *Estimate) overText(over int) string {
+	return fmt.Sprintf("context too long by %d tokens: prompt and answer are %d, %s takes %d",
+		over, e.Workload.Prompt+e.Workload.Gen, e.Model.Name, e.Model.MaxContext)
 }
