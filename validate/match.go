@@ -25,6 +25,9 @@ type Scorer struct {
 	// asked for again by several goroutines at a time.
 	Calibration func(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error)
 
+	// Progress, if not nil, is told how many parts of a long computation are done.
+	Progress func(done, of int)
+
 	// change, if not nil, alters the constants of every estimate.
 	change func(*roofline.Constants)
 
