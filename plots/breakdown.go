@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/unit"
 )
 
@@ -32,7 +33,7 @@ const leastPart = 0.01
 
 // Breakdown draws what the parameters, and each phase's FLOPs, memory traffic,
 // time and energy are made of: bars from nothing to all, by groups of operators.
-func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+func Breakdown(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	bars, err := breakdownBars(c, r)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 }
 
 // breakdownBars are the bars that have anything in them.
-func breakdownBars(c *analytic.Case, r *analytic.Report) (bars []bar, err error) {
+func breakdownBars(c *analytic.Case, r *breakdown.Report) (bars []bar, err error) {
 	params := paramsByGroup(c.Model)
 	add := func(name string, sums [numGroups]float64, text func(float64) string) {
 		b, e := newBar(name, sums, text)
@@ -69,18 +70,18 @@ func breakdownBars(c *analytic.Case, r *analytic.Report) (bars []bar, err error)
 	}
 	phases := []struct {
 		name  string
-		lines []analytic.Line
+		lines []breakdown.Operator
 	}{{"prefill", r.PrefillOps}, {"decode", r.DecodeOps}}
 	add("parameters", params, unit.Count)
 	for _, q := range []struct {
 		name string
-		of   func(*analytic.Line) float64
+		of   func(*breakdown.Operator) float64
 		text func(float64) string
 	}{
-		{"FLOPs", func(l *analytic.Line) float64 { return float64(l.FLOPs) }, func(v float64) string { return measured(v, "FLOP") }},
-		{"traffic", func(l *analytic.Line) float64 { return float64(l.Traffic()) }, func(v float64) string { return measured(v, "B") }},
-		{"time", func(l *analytic.Line) float64 { return float64(l.Expected) }, func(v float64) string { return measured(v, "s") }},
-		{"energy", func(l *analytic.Line) float64 { return float64(l.Energy) }, func(v float64) string { return measured(v, "J") }},
+		{"FLOPs", func(l *breakdown.Operator) float64 { return float64(l.FLOPs) }, func(v float64) string { return measured(v, "FLOP") }},
+		{"traffic", func(l *breakdown.Operator) float64 { return float64(l.Traffic()) }, func(v float64) string { return measured(v, "B") }},
+		{"time", func(l *breakdown.Operator) float64 { return float64(l.Expected) }, func(v float64) string { return measured(v, "s") }},
+		{"energy", func(l *breakdown.Operator) float64 { return float64(l.Energy) }, func(v float64) string { return measured(v, "J") }},
 	} {
 		for _, p := range phases {
 			var sums [numGroups]float64

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/models"
 	"llmprof/roofline"
 )
@@ -107,7 +108,7 @@ func (l dress) fill(c *draw.Canvas, r vg.Rectangle) {
 
 // groupOf finds the group of an operator: of a product by the block of the model
 // whose matrix it is, of what else there is by its kind.
-func groupOf(m *models.Model, l *analytic.Line) group {
+func groupOf(m *models.Model, l *breakdown.Operator) group {
 	switch {
 	case l.Kind == analytic.Collective:
 		return collectives
@@ -129,7 +130,7 @@ func groupOf(m *models.Model, l *analytic.Line) group {
 
 // groupOfProduct finds the group of a product with weights. Fused products are
 // named for their first matrix.
-func groupOfProduct(m *models.Model, l *analytic.Line) group {
+func groupOfProduct(m *models.Model, l *breakdown.Operator) group {
 	switch {
 	case strings.HasPrefix(l.Name, "experts"):
 		return experts

@@ -9,7 +9,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 )
 
 // layouts are the shapes of a published table.
@@ -35,15 +35,15 @@ func (a *app) resultsTable() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			all, broken := record.ReadFolder(dir)
+			all, broken := result.ReadFolder(dir)
 			if len(all) == 0 {
 				return errors.Join(errors.New(dir+" has no results"), broken)
 			}
-			forms, err := a.published(all, layout, may)
+			tables, err := a.published(all, layout, may)
 			if err != nil {
 				return err
 			}
-			return errors.Join(o.write(a, forms), unreadable(broken))
+			return errors.Join(o.write(a, tables), unreadable(broken))
 		},
 	}
 	o.flags(cmd)
@@ -55,29 +55,29 @@ func (a *app) resultsTable() *cobra.Command {
 }
 
 // published is the tables of a layout in their forms.
-func (a *app) published(all []*record.Result, layout string, may aggregate.Options) (forms result, err error) {
+func (a *app) published(all []*result.Result, layout string, may aggregate.Options) (f forms, err error) {
 	p := view.Publish(all, layout == "elana")
-	forms = result{table: p.Table, data: func() any { return p.Rows }}
+	f = forms{table: p.Table, data: func() any { return p.Rows }}
 	switch layout {
 	case "latency":
-		forms.page = p.LatencyPage
+		f.page = p.LatencyPage
 	case "sizes":
-		forms.page = p.SizesPage
+		f.page = p.SizesPage
 	case "elana":
-		forms.page = p.ElanaPage
+		f.page = p.ElanaPage
 	case "energy":
 		report, err := a.makeReport(all, may)
 		if report == nil {
-			return forms, err
+			return f, err
 		}
 		t := view.EnergyTable(report)
-		forms.page = func() *render.Document { return &render.Document{Blocks: []render.Block{t}} }
-		forms.table, forms.data = func() *render.Table { return &t }, func() any { return report.Experiments }
+		f.page = func() *render.Document { return &render.Document{Blocks: []render.Block{t}} }
+		f.table, f.data = func() *render.Table { return &t }, func() any { return report.Experiments }
 		if err != nil {
 			a.logf("left out: %v", err)
 		}
 	default:
-		return forms, usage("--layout %.40q: want latency, sizes, elana or energy", layout)
+		return f, usage("--layout %.40q: want latency, sizes, elana or energy", layout)
 	}
-	return forms, nil
+	return f, nil
 }

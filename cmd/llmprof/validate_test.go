@@ -237,7 +237,7 @@ func TestValidationDoc(t *testing.T) {
 	for _, c := range []struct{ args, until string }{
 		{"--by engine --worst 0", "\n\nNot compared"},
 		{"--engine native --by tp --worst 0", "\n\nSources"},
-		{"--ablate", "\n\nScored apart"},
+		{"--ablate", "\n\nScored separately"},
 	} {
 		got := try(t, append([]string{"validate"}, strings.Fields(c.args)...)...)
 		if got.code != 0 {
