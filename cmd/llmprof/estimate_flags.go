@@ -14,7 +14,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Hardware, q.hardwareFlags)
 	cli.Define(cmd, cli.Workload, q.workloadFlags)
 	cli.Define(cmd, cli.Engine, q.engineFlags)
-	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits",
+	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline")
 }
 
@@ -55,6 +55,7 @@ func (q *question) workloadFlags(cmd *cobra.Command) {
 	f.IntVar(&w.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&w.Gen, "gen-len", 128, "`tokens` generated, the first included")
 	f.IntVar(&w.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`")
+	f.IntVar(&w.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a prefill step, all sequences (default: the engine's)")
 	f.IntVar(&w.CachedPrefix, "cached-prefix", 0, "leading `tokens` of it that the KV cache has")
 	f.BoolVar(&w.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
 }
@@ -63,6 +64,7 @@ func (q *question) workloadFlags(cmd *cobra.Command) {
 func (q *question) engineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.engine, "engine", "", "`engine` (default: vllm where it runs the model)")
+	f.Var(shareFlag{&q.utilization}, "memory-utilization", "`share` of the GPU's memory (default: the engine's)")
 	calibrationFlag(cmd, &q.calibration)
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")

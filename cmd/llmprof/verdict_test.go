@@ -28,8 +28,8 @@ func TestVerdict(t *testing.T) {
 				Over     *int     `json:"context_over_tokens"`
 			} `json:"verdict"`
 			Memory struct {
-				Total    float64 `json:"total_bytes"`
-				Capacity float64 `json:"capacity_bytes"`
+				Total  float64 `json:"total_bytes"`
+				Usable float64 `json:"usable_bytes"`
 			} `json:"memory"`
 			TTFT       *struct{ Expected float64 } `json:"ttft_s"`
 			Throughput *struct{}                   `json:"throughput_tok_s"`
@@ -45,7 +45,7 @@ func TestVerdict(t *testing.T) {
 		if runs := c.code == 0; v.Possible != runs || (doc.Throughput != nil) != runs || (doc.Cost != nil) != runs {
 			t.Errorf("%s: possible %v, throughput %v, cost %v", c.name, v.Possible, doc.Throughput, doc.Cost)
 		}
-		if (v.Short != nil) != (c.name == "memory") || v.Short != nil && *v.Short != doc.Memory.Total-doc.Memory.Capacity {
+		if (v.Short != nil) != (c.name == "memory") || v.Short != nil && *v.Short != doc.Memory.Total-doc.Memory.Usable {
 			t.Errorf("%s: short by %v", c.name, v.Short)
 		}
 		if (v.Over != nil) != (c.name == "context") || v.Over != nil && *v.Over != 5128-4096 {
