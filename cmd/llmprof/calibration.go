@@ -11,7 +11,7 @@ import (
 // calibrationFlag names a file of constants that were measured.
 func calibrationFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "calibration", "",
-		"`FILE` of \"llmprof calibrate\", or default: the generation's")
+		"`FILE` of \"llmprof calibrate\"; \"default\" takes no file")
 }
 
 // noCalibration asks for the defaults of the GPU's generation.
@@ -68,7 +68,9 @@ func (c *calibrations) among(g *hardware.GPU, engine string) (*hardware.Calibrat
 	if c.named == nil || c.named.GPU != g.Key {
 		return c.of(g, engine)
 	}
-	c.used = true
+	if !c.used { // predictions that run at once read it after the first
+		c.used = true
+	}
 	return c.named, c.named.Check(g)
 }
 

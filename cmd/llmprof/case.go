@@ -28,6 +28,8 @@ type answer struct {
 	view.Estimate
 	q   *question
 	gpu *hardware.GPU
+
+	node string // what was taken for the GPUs of a node, where no flag says it
 }
 
 // check refuses command lines that cannot be meant before anything is read.
@@ -37,9 +39,9 @@ func (q *question) check() error {
 	}
 	switch {
 	case q.model == "":
-		return usage("which model? Give --model, as in --model llama3.1-8b; \"llmprof models list\" has the names")
+		return usage("which model? Give --model, or an argument as in \"estimate llama3.1-8b h100\"; \"llmprof models list\" has the names")
 	case q.gpu == "":
-		return usage("which GPU? Give --gpu, as in --gpu h100; \"llmprof gpus list\" has the names")
+		return usage("which GPU? Give --gpu, or a second argument as in \"estimate llama3.1-8b h100\"; \"llmprof gpus list\" has the names")
 	case q.top < 0:
 		return usage("--top %d: want a number of operators, or 0 for all", q.top)
 	}
@@ -81,10 +83,30 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		return nil, usageError{err}
 	}
 	ans.idleFlags()
+	if ans.node != "" {
+		ans.Warnings = append(ans.Warnings, ans.node)
+	}
 	if hint := ans.WhatFits(); hint != "" {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
 	}
 	return ans, nil
+}
+
+// mostInNode is how many GPUs without a network are taken to be in one machine.
+const mostInNode = 16
+
+// nodeOf is how many GPUs a node has where no flag says so: the usual number, or as many
+// as work together where the usual node is smaller and has no network. Then it says so.
+func nodeOf(g *hardware.GPU, p *analytic.Parallelism) (n int, note string) {
+	together := p.TP * p.PP
+	if p.EP > 1 {
+		together = p.GPUs()
+	}
+	if g.NIC > 0 || together <= g.GPUsPerNode || together > mostInNode || g.LinkAmong(together) == 0 {
+		return g.GPUsPerNode, ""
+	}
+	return together, fmt.Sprintf("%d GPUs are taken to be in one node, where %d are usual: no network is listed for %s; --gpus-per-node says otherwise",
+		together, g.GPUsPerNode, g.Name)
 }
 
 // engine is the engine that was named, if it runs the model, else the default.
@@ -132,7 +154,7 @@ func (ans *answer) settle() error {
 	}
 	ans.Workload, ans.Parallel = ans.q.workload, ans.q.parallel
 	if ans.Parallel.GPUsPerNode == 0 {
-		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
+		ans.Parallel.GPUsPerNode, ans.node = nodeOf(ans.gpu, &ans.Parallel)
 	}
 	ans.choosePrice()
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
 	record "llmprof/measure/result"
@@ -41,12 +42,12 @@ func (a *app) compare() *cobra.Command {
 			return a.runCompare(cmd, q, args, top)
 		},
 	}
-	q.modelFlags(cmd)
-	q.splitFlags(cmd)
-	q.machineFlags(cmd)
-	q.output.flags(cmd)
-	cmd.Flags().IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
-	cmd.Flags().SortFlags = false
+	q.flags(cmd)
+	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) {
+		q.output.flags(cmd)
+		cmd.Flags().IntVar(&top, "top", 5, "show the `N` operators of each phase that differ most; 0 for all")
+	})
+	cli.Rare(cmd, "color")
 	return cmd
 }
 

@@ -42,7 +42,7 @@ func flagCases() map[string]struct {
 		"gpus-per-node":          {"--tp=4", "--gpus-per-node=2", "one GPU needs no node"},
 		"engine":                 {"", "--engine=transformers", ""},
 		"max-num-batched-tokens": {"--batch=64", "--max-num-batched-tokens=512", ""},
-		"memory-utilization":     {"", "--memory-utilization=0.5", ""},
+		"memory-utilization":     {"", "--memory-utilization=0.8", ""},
 		"compute-eff":            {"", "--compute-eff=0.5", ""},
 		"memory-eff":             {"", "--memory-eff=0.5", ""},
 		"link-eff":               {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},
@@ -54,8 +54,11 @@ func flagCases() map[string]struct {
 		"format":                 {"", "--format=json", ""},
 		"output":                 {"", "--output=/dev/null", ""},
 		"color":                  {"", "--color=always", ""},
-		"binary":                 {"", "--binary", ""},
-		"top":                    {"", "--top=3", ""},
+		"binary":                 {"--full", "--binary", ""},
+		"top":                    {"--ops", "--top=3", ""},
+		"ops":                    {"", "--ops", ""},
+		"explain":                {"", "--explain", ""},
+		"full":                   {"", "--full", ""},
 		"verbose":                {"", "--verbose", ""},
 		"help":                   {"", "--help", ""},
 		// Flags of a server under load do not go with --batch: serving's TestEveryOptionCounts and simulate.txtar hold them.
@@ -120,7 +123,7 @@ func TestEveryFlagMatters(t *testing.T) {
 // presentation reports whether a flag is about the looks of the result alone.
 func presentation(flag string) bool {
 	switch flag {
-	case "format", "output", "color", "binary", "top", "verbose", "help":
+	case "format", "output", "color", "binary", "top", "verbose", "help", "ops", "explain", "full":
 		return true
 	}
 	return false
@@ -133,7 +136,7 @@ func figures(t *testing.T, args ...string) string {
 	if err := json.Unmarshal([]byte(try(t, append(args, "--format=json")...).stdout), &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count"} {
+	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count", "sensitivity"} {
 		delete(all, echo)
 	}
 	rest, err := json.Marshal(all)

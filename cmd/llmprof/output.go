@@ -17,6 +17,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots"
+	"llmprof/printable"
 )
 
 // An output says in which form a result is written, and where to.
@@ -25,6 +26,7 @@ type output struct {
 	file   string
 	color  string
 	binary bool
+	latex  bool // LaTeX is a form of the result too
 }
 
 // forms is what a command found out, in the forms it can be written in.
@@ -36,15 +38,19 @@ type forms struct {
 
 func (o *output) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "table", "`form` of the result: table, json, csv or markdown")
+	forms := []string{"table", "json", "csv", "markdown"}
+	if o.latex {
+		forms = append(forms, "latex")
+	}
+	f.StringVar(&o.format, "format", "table", "`form`: "+strings.Join(forms[:len(forms)-1], ", ")+" or "+forms[len(forms)-1])
 	f.StringVarP(&o.file, "output", "o", "", "write the result to `FILE`, whole or not at all")
 	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
-	_ = cmd.RegisterFlagCompletionFunc("format", words("table", "json", "csv", "markdown"))
+	_ = cmd.RegisterFlagCompletionFunc("format", words(forms...))
 	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
 }
 
 // chartUsage is the help of --output where a command has a chart too.
-const chartUsage = "write the result to `FILE`; .svg, .png or .pdf gets the chart"
+const chartUsage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
 
 // picture is the form of the chart that is wanted; "" if none is.
 func (o *output) picture() string {
@@ -64,6 +70,10 @@ func words(list ...string) cobra.CompletionFunc {
 func (o *output) check() error {
 	switch o.format {
 	case "table", "json", "csv", "markdown":
+	case "latex":
+		if !o.latex {
+			return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
+		}
 	default:
 		return usage("--format %.40q: want table, json, csv or markdown", o.format)
 	}
@@ -91,10 +101,17 @@ func (o *output) write(a *app, r forms) error {
 		err = render.JSON(&b, r.data())
 	case "csv":
 		err = render.CSV(&b, r.table())
+	case "latex":
+		err = render.Latex(&b, r.page(), o.style(a))
 	case "markdown":
 		err = render.Markdown(&b, r.page(), o.style(a))
 	default:
 		err = render.Text(&b, r.page(), o.style(a))
+		if o.file == "" && a.ascii() {
+			plain := printable.ASCII(b.String())
+			b.Reset()
+			b.WriteString(plain)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
@@ -30,7 +32,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			"others are run, and the next run tries it again. The results are listed at the end. Before it\n" +
 			"starts it says which commands of the file it will execute and where it will send a key.",
 		Example: "  llmprof run experiment.toml\n  llmprof run experiment.toml --results h200 --no-retry",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Needs("FILE", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err := o.check(); err != nil {
 				return err
@@ -45,7 +47,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, end()) }()
 			return a.runExperiment(cmd.Context(), e, points, o, experiment.Options{
-				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: a.notify,
+				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify,
 			})
 		},
 	}
@@ -101,16 +103,37 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 	return errors.Join(a.writeListed(o, resultSet(view.ResultRows(mine), failed), mine), err)
 }
 
-// notify says how far an experiment is, a line an event.
-func (a *app) notify(e experiment.Event) {
-	switch {
-	case e.Trial == nil:
+// A notifier says how far an experiment is, a line an event, with the time left as far as
+// the trials before tell it.
+type notifier struct {
+	app   *app
+	begun time.Time // of the trial that runs
+	pace  pace
+}
+
+// notify is told an event.
+func (n *notifier) notify(e experiment.Event) {
+	a := n.app
+	if e.Trial == nil {
 		a.logf("%s", e.Note)
+		return
+	}
+	left := ""
+	switch e.State {
+	case experiment.Started:
+		n.begun = time.Now()
+	case experiment.Done, experiment.Failed:
+		n.pace.add(1, time.Since(n.begun))
+		if text := n.pace.left(e.Of - e.At); text != "" {
+			left = ", " + text
+		}
+	}
+	switch {
 	case e.State == experiment.Remark:
 		a.logf("%s: %s", e.Trial.ID, e.Note)
 	case e.Err != nil:
-		a.logf("[%d/%d] %s: %s: %v", e.At, e.Of, e.Trial.ID, e.State, e.Err)
+		a.logf("[%d/%d] %s: %s: %v%s", e.At, e.Of, e.Trial.ID, e.State, e.Err, left)
 	default:
-		a.logf("[%d/%d] %s: %s", e.At, e.Of, e.Trial.ID, e.State)
+		a.logf("[%d/%d] %s: %s%s", e.At, e.Of, e.Trial.ID, e.State, left)
 	}
 }

@@ -38,6 +38,12 @@ type service struct {
 	link       float64 // GB/s
 }
 
+// serverFlags are those of a server that few need.
+var serverFlags = []string{
+	"max-num-seqs", "block-size", "kv-cache-tokens", "watermark", "preemption", "no-async-scheduling", "no-prefix-cache", "kv-offload", "draft-model",
+	"routing", "prefill-replicas", "kv-link",
+}
+
 // flagsOfServer adds the flags of a server.
 func (s *service) flagsOfServer(cmd *cobra.Command) {
 	f := cmd.Flags()

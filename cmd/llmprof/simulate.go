@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/engine/openai"
 	"llmprof/serving"
@@ -61,24 +62,32 @@ func (a *app) simulate() *cobra.Command {
 			return a.runSimulate(cmd.Context(), s)
 		},
 	}
-	s.loadFlags(cmd)
-	s.splitFlags(cmd)
-	s.flagsOfServer(cmd)
-	s.machineFlags(cmd)
+	cli.Define(cmd, "Load", s.loadFlags)
+	cli.Define(cmd, cli.Model, s.modelFlags)
+	cli.Define(cmd, cli.Hardware, s.hardwareFlags)
+	cli.Define(cmd, "Server", s.flagsOfServer)
+	cli.Define(cmd, cli.Engine, s.engineFlags)
+	cli.Define(cmd, cli.Output, s.outputFlags)
+	cli.Rare(cmd, append([]string{
+		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient",
+		"burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "max-num-batched-tokens",
+	}, serverFlags...)...)
+	return cmd
+}
+
+// outputFlags are about what a simulation writes.
+func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	s.output.flags(cmd)
 	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
 	f.StringVar(&s.records, "records", "", "write a line of JSON for every request to `FILE`")
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("latency", "timeline", "cdf"))
-	f.SortFlags = false
-	return cmd
 }
 
 // loadFlags are about the model and the requests.
 func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	s.nameFlags(cmd)
 	f.Var(ratesFlag{&s.rates}, "rate", "requests a `second`, or several, as 1,2,4")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
@@ -93,7 +102,6 @@ func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
 	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
 	f.IntVar(&s.workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
-	s.formatFlags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("arrival", words("poisson", "gamma", "constant", "ramp"))
 }
 

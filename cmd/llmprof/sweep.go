@@ -73,9 +73,7 @@ func (a *app) sweepCommand() *cobra.Command {
 // estimateFlags are the settings of "llmprof estimate", which set q.
 func estimateFlags(q *question) *pflag.FlagSet {
 	cmd := &cobra.Command{}
-	q.modelFlags(cmd)
-	q.splitFlags(cmd)
-	q.machineFlags(cmd)
+	q.flags(cmd)
 	cmd.Flags().SortFlags = false
 	return cmd.Flags()
 }

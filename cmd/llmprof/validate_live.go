@@ -29,17 +29,17 @@ type liveFlags struct {
 func (l *liveFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&l.wanted, "live", false, "predict, then measure on this machine, then compare")
-	f.StringVar(&l.grid, "grid", "", "with --live: measure the points of an experiment `FILE`")
-	f.IntSliceVarP(&l.batches, "batch", "b", []int{1, 8, 32}, "with --live: `sequences` that run together")
-	f.IntSliceVar(&l.prompts, "prompt-len", []int{128, 1024, 4096}, "with --live: `tokens` of each prompt")
-	f.IntVar(&l.gen, "gen-len", 32, "with --live: `tokens` generated for each prompt")
+	f.StringVar(&l.grid, "grid", "", "measure the points of an experiment `FILE`")
+	f.IntSliceVarP(&l.batches, "batch", "b", []int{1, 8, 32}, "`sequences` that run together")
+	f.IntSliceVar(&l.prompts, "prompt-len", []int{128, 1024, 4096}, "`tokens` of each prompt")
+	f.IntVar(&l.gen, "gen-len", 32, "`tokens` generated for each prompt")
 	f.StringVar(&l.device, "device", "", "`device` that is measured: cuda or cpu (default: cuda)")
 	f.StringVar(&l.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
-	f.StringVar(&l.results, "results", defaultResults, "with --live: `FOLDER` of result files and predictions")
-	f.StringVar(&l.python, "python", "", "with --live: Python `interpreter` of the transformers engine")
-	f.StringVar(&l.libraries, "cuda-libs", "", "with --live: `folder` of the CUDA libraries that the native engine opens")
-	f.BoolVar(&l.shared, "shared", false, "with --live: measure although others use the GPU")
-	f.BoolVar(&l.offline, "offline", false, "with --live: never use the network")
+	f.StringVar(&l.results, "results", defaultResults, "`FOLDER` of result files and predictions")
+	f.StringVar(&l.python, "python", "", "Python `interpreter` of the transformers engine")
+	f.StringVar(&l.libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
+	f.BoolVar(&l.shared, "shared", false, "measure although others use the GPU")
+	f.BoolVar(&l.offline, "offline", false, "never use the network")
 	_ = cmd.MarkFlagDirname("results")
 	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
 }
@@ -142,14 +142,14 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Compar
 		Target:  live.Target{GPU: gpu, Named: v.gpu != "", UUIDs: uuids, CPU: l.device == "cpu"},
 		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
 		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.only,
-	}, liveReporter{a})
+	}, liveReporter{&notifier{app: a}})
 }
 
 // A liveReporter writes on standard error how far a comparison is.
-type liveReporter struct{ app *app }
+type liveReporter struct{ events *notifier }
 
 // Logf writes a line.
-func (r liveReporter) Logf(format string, args ...any) { r.app.logf(format, args...) }
+func (r liveReporter) Logf(format string, args ...any) { r.events.app.logf(format, args...) }
 
 // Notify writes what happened to a point.
-func (r liveReporter) Notify(e experiment.Event) { r.app.notify(e) }
+func (r liveReporter) Notify(e experiment.Event) { r.events.notify(e) }
