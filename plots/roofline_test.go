@@ -124,13 +124,13 @@ func TestNumbersAreApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		var badges []vg.Rectangle
-		count := map[string]int{}
+		count, marks := map[string]int{}, marksOf(f)
 		for _, w := range texts(t, f) {
 			if !isNumber(w.text) || w.box.Max.X < 50 && w.box.Min.Y > f.Height/2 { // the labels of axes
 				continue
 			}
 			at := middle(w.box)
-			for _, m := range marksOf(f) {
+			for _, m := range marks {
 				if inside(m.box, at) && m.box.Max.X-m.box.Min.X > 8 {
 					badges = append(badges, m.box)
 					count[w.text]++
@@ -223,8 +223,9 @@ func TestRidges(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := map[string]vg.Point{}
+		marks := marksOf(f)
 		for _, w := range texts(t, f) {
-			if !slices.ContainsFunc(marksOf(f), func(m painted) bool { return inside(m.box, middle(w.box)) }) {
+			if !slices.ContainsFunc(marks, func(m painted) bool { return inside(m.box, middle(w.box)) }) {
 				at[w.text] = middle(w.box)
 			}
 		}
