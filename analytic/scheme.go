@@ -52,6 +52,13 @@ var schemes = []Scheme{
 	{Name: "w4a8-mxfp4", Weights: unit.MXFP4, Act: unit.FP8},
 }
 
+// schemeAliases are names that people give a quantization, and the scheme that they mean.
+var schemeAliases = map[string]string{
+	"awq": "w4a16-g128", "gptq": "w4a16-g128", "awq-marlin": "w4a16-g128", "gptq-marlin": "w4a16-g128", "4bit": "int4", "8bit": "int8",
+	"smoothquant": "w8a8", "fp4": "nvfp4", "deepseek-fp8": "fp8-block",
+	"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32", "fp8-e4m3": "fp8", "float8": "fp8",
+}
+
 // SchemeNames lists the named schemes.
 func SchemeNames() []string {
 	names := make([]string, len(schemes))
@@ -61,14 +68,18 @@ func SchemeNames() []string {
 	return names
 }
 
-// ParseScheme finds a scheme by name, ignoring case.
+// ParseScheme finds a scheme by its name or an alias, ignoring case and taking _ for -.
 func ParseScheme(name string) (Scheme, error) {
+	want := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	if full, ok := schemeAliases[want]; ok {
+		want = full
+	}
 	for _, s := range schemes {
-		if strings.EqualFold(s.Name, name) {
+		if s.Name == want {
 			return s, nil
 		}
 	}
-	return Scheme{}, fmt.Errorf("unknown weight scheme %q (known: %s)", name, strings.Join(SchemeNames(), ", "))
+	return Scheme{}, fmt.Errorf("unknown weight scheme %.40q (known: %s; and awq, gptq, smoothquant)", name, strings.Join(SchemeNames(), ", "))
 }
 
 // StoredScheme is the scheme that a model's published checkpoint is stored in.

@@ -61,11 +61,21 @@ func UserFile() (string, error) {
 	return filepath.Join(dir, "llmprof", "hardware.toml"), nil
 }
 
-// GPU looks up a key, name or alias, ignoring case, punctuation and the
-// vendor's name. The error for one that is not there lists near misses.
+// GPU looks up a key, name or alias, or the one GPU that drivers call so, ignoring
+// case, punctuation and the vendor's name. The error for one that is not there lists near misses.
 func (t *Table) GPU(name string) (GPU, error) {
 	if i, ok := t.names[fold(name)]; ok {
 		return t.gpus[i], nil
+	}
+	switch found := t.devices[fold(name)]; {
+	case len(found) == 1:
+		return t.gpus[found[0]], nil
+	case len(found) > 1:
+		keys := make([]string, len(found))
+		for i, f := range found {
+			keys[i] = t.gpus[f].Key
+		}
+		return GPU{}, fmt.Errorf("GPU %q is what drivers call each of %s: name one of them", name, strings.Join(keys, ", "))
 	}
 	near := t.near(name)
 	if len(near) == 0 {

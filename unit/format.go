@@ -54,12 +54,23 @@ func (f Format) Bits() float64 { return formatBits[f] }
 // Bytes is the memory that n values take.
 func (f Format) Bytes(n float64) Bytes { return Bytes(n * formatBits[f] / 8) }
 
-// ParseFormat reads the name of a format, ignoring case.
+// formatAliases are the names that torch and engines give the formats.
+var formatAliases = map[string]Format{
+	"float32": FP32, "float": FP32, "float16": FP16, "half": FP16, "bfloat16": BF16, "float8": FP8,
+	"fp8_e4m3": FP8, "fp8_e5m2": FP8, "float8_e4m3fn": FP8, "float8_e5m2": FP8,
+}
+
+// ParseFormat reads the name of a format, or the one that torch or an engine has for it,
+// ignoring case.
 func ParseFormat(s string) (Format, error) {
+	name := strings.ToLower(s)
 	for f := FP32; f < NumFormats; f++ {
-		if strings.EqualFold(s, formatNames[f]) {
+		if name == formatNames[f] {
 			return f, nil
 		}
+	}
+	if f, ok := formatAliases[name]; ok {
+		return f, nil
 	}
 	return NoFormat, fmt.Errorf("%q is not a number format (known: %s)", s, strings.Join(formatNames[1:], ", "))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
@@ -26,7 +27,7 @@ func (a *app) aggregate() *cobra.Command {
 			"GPUs of its own, with one configuration, and that none is missing. Repeats of a configuration\n" +
 			"(cycles) are compared.",
 		Example: "  llmprof aggregate example-c0\n  llmprof aggregate --all --format json -o aggregate.out",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Needs("ID", 0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -11,7 +11,7 @@ import (
 // calibrationFlag names a file of constants that were measured.
 func calibrationFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "calibration", "",
-		"`FILE` of \"llmprof calibrate\", or default: the generation's")
+		"`FILE` of \"llmprof calibrate\"; \"default\" takes no file")
 }
 
 // noCalibration asks for the defaults of the GPU's generation.

@@ -71,8 +71,9 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		return nil, usageError{err}
 	}
 	ans.Workload, ans.Parallel = q.workload, q.parallel
+	node := ""
 	if ans.Parallel.GPUsPerNode == 0 {
-		ans.Parallel.GPUsPerNode = ans.gpu.GPUsPerNode
+		ans.Parallel.GPUsPerNode, node = nodeOf(ans.gpu, &ans.Parallel)
 	}
 	ans.choosePrice()
 	if ans.Machine, err = ans.machine(runs); err != nil {
@@ -85,10 +86,30 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 		return nil, usageError{err}
 	}
 	ans.idleFlags()
+	if node != "" {
+		ans.Warnings = append(ans.Warnings, node)
+	}
 	if hint := ans.WhatFits(); hint != "" {
 		ans.Warnings = slices.Insert(ans.Warnings, 1, hint) // after the warning that it does not
 	}
 	return ans, nil
+}
+
+// mostInNode is how many GPUs without a network are taken to be in one machine.
+const mostInNode = 16
+
+// nodeOf is how many GPUs a node has where no flag says so: the usual number, or as many
+// as work together where the usual node is smaller and has no network. Then it says so.
+func nodeOf(g *hardware.GPU, p *analytic.Parallelism) (n int, note string) {
+	together := p.TP * p.PP
+	if p.EP > 1 {
+		together = p.GPUs()
+	}
+	if g.NIC > 0 || together <= g.GPUsPerNode || together > mostInNode || g.LinkAmong(together) == 0 {
+		return g.GPUsPerNode, ""
+	}
+	return together, fmt.Sprintf("%d GPUs are taken to be in one node, where %d are usual: no network is listed for %s; --gpus-per-node says otherwise",
+		together, g.GPUsPerNode, g.Name)
 }
 
 // load reads model and GPU side by side: either takes some milliseconds.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
@@ -33,7 +34,7 @@ func (a *app) configValidate() *cobra.Command {
 			"fetched. Warnings are of what runs, and is probably not meant. The names of LLM Energy Measure's\n" +
 			"files are read too. It fails if any file has a mistake.",
 		Example: "  llmprof config validate experiment.toml\n  llmprof config validate --format json experiment.toml",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

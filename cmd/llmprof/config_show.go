@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/experiment"
 	"llmprof/unit"
@@ -21,7 +22,7 @@ func (a *app) configShow() *cobra.Command {
 		Long: "Show what an experiment file comes to: the settings with all that it extends, and each point\n" +
 			"with the hash of its configuration, by which results are found again.",
 		Example: "  llmprof config show experiment.toml\n  llmprof config show experiment.toml --format csv",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Needs("FILE", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
-	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/unit"
 )
 
@@ -22,6 +24,7 @@ type question struct {
 	offline                     bool
 
 	top     int
+	shows   struct{ ops, explain, full bool }
 	verbose bool
 	output  output
 	given   func(flag string) bool
@@ -31,84 +34,48 @@ type question struct {
 func (a *app) estimate() *cobra.Command {
 	q := &question{}
 	cmd := &cobra.Command{
-		Use:   "estimate --model MODEL --gpu GPU",
+		Use:   "estimate MODEL GPU",
 		Short: "Predict time, memory, energy and cost",
-		Long: "Predict what it takes to serve a model on a GPU: time to the first token (TTFT), per token\n" +
-			"(TPOT) and to the last (TTLT), memory, energy and money, operator by operator.\n\n" +
-			"Each time has a floor, which nothing beats (data-sheet peaks, perfect overlap), and an\n" +
-			"expected value with a 90 % interval (what kernels reach in practice).",
-		Example: "  llmprof estimate --model llama2-70b --gpu a100 --tp 8 --batch 32\n" +
-			"  llmprof estimate --model deepseek-v3 --gpu h200 --tp 8 --kv fp8 --format json\n" +
-			"  llmprof estimate --model ./config.json --gpu rtx-4090 --weights w4a16-g128",
-		Args: noArgs,
+		Long: "Predict what it takes to serve a model on a GPU: whether it fits, the time to the first token " +
+			"(TTFT) and for each one after it (TPOT), throughput, memory, energy and cost, what that rests on " +
+			"and what would change it most. Each time has a floor, which nothing beats (data-sheet peaks, " +
+			"perfect overlap), and an expected value with a 90 % interval.\n\n" +
+			"What cannot run, for want of memory or context, is an answer too; it exits with 1.",
+		Example: "  llmprof estimate llama3.1-8b h100\n" +
+			"  llmprof estimate llama2-70b a100 --tp 8 --batch 32 --ops\n" +
+			"  llmprof estimate deepseek-v3 h200 --tp 8 --kv fp8 --format json\n" +
+			"  llmprof estimate ./config.json rtx-4090 --weights awq --prompt-len 8k",
+		Args:              cli.Positional("model", "gpu"),
+		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q.given = cmd.Flags().Changed
 			return a.runEstimate(cmd.Context(), q)
 		},
 	}
-	q.modelFlags(cmd)
-	q.splitFlags(cmd)
-	q.machineFlags(cmd)
-	q.output.flags(cmd)
-	f := cmd.Flags()
-	f.BoolVar(&q.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
-	f.IntVar(&q.top, "top", 0, "show the `N` longest operators of each phase; 0 for all")
-	f.BoolVarP(&q.verbose, "verbose", "v", false, "say on standard error what the estimate is computed from")
-	f.SortFlags = false
+	q.flags(cmd)
+	cli.Define(cmd, cli.Output, q.estimateFlags)
+	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
 }
 
-// modelFlags are about the model and what it is asked to do.
-func (q *question) modelFlags(cmd *cobra.Command) {
+// estimateFlags are about what an estimate shows.
+func (q *question) estimateFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&q.model, "model", "m", "", "built-in `model`, hub id (org/name), directory or config.json")
-	f.StringVarP(&q.gpu, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\"")
-	f.IntVarP(&q.workload.Batch, "batch", "b", 1, "`sequences` that run together, in each replica")
-	f.IntVar(&q.workload.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
-	f.IntVar(&q.workload.Gen, "gen-len", 128, "`tokens` generated for each prompt, the first included")
-	f.IntVar(&q.workload.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`; 0 for one step")
-	f.IntVar(&q.workload.CachedPrefix, "cached-prefix", 0, "leading `tokens` of the prompt that the KV cache has already")
-	f.BoolVar(&q.workload.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
-	f.StringVar(&q.weights, "weights", "", "`format` or scheme, as fp8 or w4a16-g128 (default: the checkpoint's)")
-	f.Var(formatFlag{&q.act}, "act", "`format` of the activations (default: the scheme's)")
-	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
-	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
-	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
-}
-
-// splitFlags are about how the model is spread over GPUs.
-func (q *question) splitFlags(cmd *cobra.Command) {
-	f, p := cmd.Flags(), &q.parallel
-	f.IntVar(&p.TP, "tp", 1, "tensor parallelism: `GPUs` that share every matrix")
-	f.IntVar(&p.PP, "pp", 1, "pipeline parallelism: `stages` that share the layers")
-	f.IntVar(&p.EP, "ep", 1, "expert parallelism: `GPUs` that share the experts")
-	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
-	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
-	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")
-	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
-}
-
-// machineFlags are about what the GPUs and the engine reach.
-func (q *question) machineFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&q.engine, "engine", "native", "inference `engine`: native, transformers, vllm, ...")
-	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
-	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
-	f.Var(shareFlag{&q.eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
-	f.Var(shareFlag{&q.eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
-	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
-	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
-	calibrationFlag(cmd, &q.calibration)
-	f.BoolVar(&q.offline, "offline", false, "never use the network")
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(engine.Names()...))
+	f.BoolVar(&q.shows.ops, "ops", false, "show every operator too")
+	f.BoolVar(&q.shows.explain, "explain", false, "show what it is computed from and how too")
+	f.BoolVar(&q.shows.full, "full", false, "show all of it: --explain and --ops")
+	q.output.flags(cmd)
+	f.BoolVar(&q.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
+	f.IntVar(&q.top, "top", 0, "show the `N` longest operators of each phase; 0 for all")
+	f.BoolVarP(&q.verbose, "verbose", "v", false, "say on standard error what the estimate is computed from")
 }
 
 func (a *app) runEstimate(ctx context.Context, q *question) error {
 	if err := q.check(); err != nil {
 		return err
+	}
+	if s := &q.shows; (s.ops || s.explain || s.full) && (q.output.format == "json" || q.output.format == "csv") {
+		return usage("--ops, --explain and --full are about a table: %s has all of it", q.output.format)
 	}
 	ans, err := a.answer(ctx, q)
 	if err != nil {
@@ -119,5 +86,22 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 			a.logf("%s", line)
 		}
 	}
-	return q.output.write(a, result{page: ans.Page, table: ans.Table, data: func() any { return ans.Document() }})
+	err = q.output.write(a, result{page: q.page(ans), table: ans.Table, data: func() any { return ans.Document() }})
+	if v := ans.Verdict(); err == nil && !v.Possible {
+		return errors.New(v.Text)
+	}
+	return err
+}
+
+// page is as much of the estimate as is asked for.
+func (q *question) page(ans *answer) func() *render.Document {
+	switch s := &q.shows; {
+	case s.full, s.explain && s.ops:
+		return ans.Page
+	case s.explain:
+		return ans.Explanation
+	case s.ops, q.given("top"):
+		return ans.Operators
+	}
+	return ans.Brief
 }

@@ -52,8 +52,11 @@ func flagCases() map[string]struct {
 		"format":         {"", "--format=json", ""},
 		"output":         {"", "--output=/dev/null", ""},
 		"color":          {"", "--color=always", ""},
-		"binary":         {"", "--binary", ""},
-		"top":            {"", "--top=3", ""},
+		"binary":         {"--full", "--binary", ""},
+		"top":            {"--ops", "--top=3", ""},
+		"ops":            {"", "--ops", ""},
+		"explain":        {"", "--explain", ""},
+		"full":           {"", "--full", ""},
 		"verbose":        {"", "--verbose", ""},
 		"help":           {"", "--help", ""},
 	}
@@ -99,7 +102,7 @@ func TestEveryFlagMatters(t *testing.T) {
 // presentation reports whether a flag is about the looks of the result alone.
 func presentation(flag string) bool {
 	switch flag {
-	case "format", "output", "color", "binary", "top", "verbose", "help":
+	case "format", "output", "color", "binary", "top", "verbose", "help", "ops", "explain", "full":
 		return true
 	}
 	return false
@@ -112,7 +115,7 @@ func figures(t *testing.T, args ...string) string {
 	if err := json.Unmarshal([]byte(try(t, append(args, "--format=json")...).stdout), &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count"} {
+	for _, echo := range []string{"model", "gpu", "parallelism", "workload", "engine", "calibration", "warnings", "flops_count", "sensitivity"} {
 		delete(all, echo)
 	}
 	rest, err := json.Marshal(all)

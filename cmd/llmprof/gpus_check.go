@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -18,7 +19,7 @@ func (a *app) gpusCheck() *cobra.Command {
 		Short:   "Check hardware files as --hardware reads them",
 		Long:    "Lay each hardware file over the built-in table and say what it adds, or what is wrong in it\nand where. It fails if any of them does.",
 		Example: "  llmprof gpus check ./hardware.toml",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

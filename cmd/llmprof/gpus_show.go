@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -16,7 +17,7 @@ func (a *app) gpusShow() *cobra.Command {
 		Use:     "show GPU",
 		Short:   "Show what a GPU can do, and what it does in practice",
 		Example: "  llmprof gpus show h200\n  llmprof gpus show a100 --format json",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Needs("GPU", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

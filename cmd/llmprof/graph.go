@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/measure/spelling"
 	"llmprof/plots"
 )
@@ -17,33 +18,36 @@ func (a *app) graph() *cobra.Command {
 	d := &drawing{}
 	var phase string
 	cmd := &cobra.Command{
-		Use:   "graph --model MODEL --gpu GPU -o FILE",
+		Use:   "graph MODEL GPU -o FILE",
 		Short: "Draw the model as a graph, every operator with its cost",
 		Long: "Draw one layer of each kind with its repeat count, what comes before and after the layers, and\n" +
 			"of every operator its shape, and its share of time, FLOPs, bytes, intensity and bound in prefill\n" +
 			"and decode. The experts of a mixture are one node, and a strip shows how kinds of layers\n" +
 			"alternate. As SVG, PNG (200 dots an inch) or PDF, or as DOT, the language of Graphviz.",
-		Example: "  llmprof graph --model llama2-70b --gpu a100 --tp 8 -o graph.svg\n" +
-			"  llmprof graph --model deepseek-v3 --gpu h200 --tp 8 --batch 32 -o graph.dot\n" +
-			"  llmprof graph --model nemotron-h-8b --gpu h100 --phase decode -o decode.png",
-		Args: noArgs,
+		Example: "  llmprof graph llama2-70b a100 --tp 8 -o graph.svg\n" +
+			"  llmprof graph deepseek-v3 h200 --tp 8 --batch 32 -o graph.dot\n" +
+			"  llmprof graph nemotron-h-8b h100 --phase decode -o decode.png",
+		Args:              cli.Positional("model", "gpu"),
+		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.given = cmd.Flags().Changed
 			return a.runGraph(cmd.Context(), d, phase)
 		},
 	}
 	d.output = output{format: "table", color: "auto"}
-	d.modelFlags(cmd)
-	d.splitFlags(cmd)
-	d.machineFlags(cmd)
+	d.flags(cmd)
+	cli.Define(cmd, cli.Output, func(cmd *cobra.Command) { d.graphFlags(cmd, &phase) })
+	return cmd
+}
+
+// graphFlags are about what the graph shows.
+func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
 	f := cmd.Flags()
 	f.StringVarP(&d.file, "output", "o", "", "write the graph to `FILE`, whole or not at all; - for standard output")
 	f.StringVar(&d.kind, "format", "", "`form` of the graph: svg, png, pdf or dot (default: what FILE ends in)")
 	_ = cmd.RegisterFlagCompletionFunc("format", words(append(plots.Formats(), "dot")...))
-	f.StringVar(&phase, "phase", "both", "`phase` to show: both, prefill or decode")
+	f.StringVar(phase, "phase", "both", "`phase` to show: both, prefill or decode")
 	_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
-	f.SortFlags = false
-	return cmd
 }
 
 // runGraph draws all of the graph before the first byte goes out.

@@ -2,31 +2,50 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"llmprof/cmd/llmprof/internal/cli"
 )
 
-// man writes the manual pages, from the same texts as the help.
+// man shows or writes the manual pages, from the same texts as the help.
 func (a *app) man() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use:    "man",
-		Short:  "Write the manual pages",
-		Hidden: true,
-		Args:   noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:     "man [COMMAND...]",
+		Short:   "Show a manual page, or write all of them",
+		Long:    "Show the manual page of a command, as source for man(1), or write those of all commands to a folder.",
+		Example: "  llmprof man estimate\n  llmprof man --dir man1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dir == "" {
+				return a.showManual(cmd.Root(), args)
+			}
+			if len(args) > 0 {
+				return usage("--dir writes the pages of all commands; leave out %.40q", args[0])
+			}
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
 			return writeManual(cmd.Root(), dir)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", ".", "`folder` to write them to")
+	cmd.Flags().StringVar(&dir, "dir", "", "write the pages of all commands to `FOLDER`")
 	return cmd
+}
+
+// showManual writes the page of one command to standard output.
+func (a *app) showManual(root *cobra.Command, args []string) error {
+	about, rest, err := root.Find(args)
+	if err != nil || len(rest) > 0 {
+		return usageError{cli.UnknownCommand(about, strings.Join(rest, " "))}
+	}
+	_, err = io.WriteString(a.stdout, manPage(about))
+	return err
 }
 
 // writeManual writes a page for cmd and each command below it.
@@ -61,7 +80,7 @@ func manPage(cmd *cobra.Command) string {
 	if cmd.Example != "" {
 		b.WriteString(".SH EXAMPLES\n.nf\n" + roff(cmd.Example) + "\n.fi\n")
 	}
-	b.WriteString(manFlags("OPTIONS", cmd.NonInheritedFlags()))
+	b.WriteString(manOptions(cmd))
 	if cmd.HasParent() {
 		b.WriteString(".SH EXIT STATUS\n0 if done, 1 if it failed, 2 if the command line was wrong.\n")
 	}
@@ -86,31 +105,42 @@ func manPage(cmd *cobra.Command) string {
 	return b.String()
 }
 
-func manFlags(section string, flags *pflag.FlagSet) string {
-	var b strings.Builder
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
-		value, text := pflag.UnquoteUsage(f)
-		b.WriteString(".TP\n\\fB")
-		if f.Shorthand != "" {
-			b.WriteString("\\-" + f.Shorthand + "\\fR, \\fB")
-		}
-		b.WriteString(roff("--"+f.Name) + "\\fR")
-		if value != "" {
-			b.WriteString(" \\fI" + roff(value) + "\\fR")
-		}
-		b.WriteString("\n" + roff(text))
-		if d := f.DefValue; d != "" && d != "0" && d != "false" {
-			b.WriteString(" (default " + roff(d) + ")")
-		}
-		b.WriteString("\n")
-	})
-	if b.Len() == 0 {
+// manOptions are the flags, by their groups.
+func manOptions(cmd *cobra.Command) string {
+	list, _ := cli.Sections(cmd, true)
+	if len(list) == 0 {
 		return ""
 	}
-	return ".SH " + section + "\n" + b.String()
+	var b strings.Builder
+	b.WriteString(".SH OPTIONS\n")
+	for _, s := range list {
+		if s.Group != "" {
+			b.WriteString(".SS " + roff(string(s.Group)) + "\n")
+		}
+		for _, f := range s.Flags {
+			b.WriteString(manFlag(f))
+		}
+	}
+	return b.String()
+}
+
+func manFlag(f *pflag.Flag) string {
+	var b strings.Builder
+	value, text := pflag.UnquoteUsage(f)
+	b.WriteString(".TP\n\\fB")
+	if f.Shorthand != "" {
+		b.WriteString("\\-" + f.Shorthand + "\\fR, \\fB")
+	}
+	b.WriteString(roff("--"+f.Name) + "\\fR")
+	if value != "" {
+		b.WriteString(" \\fI" + roff(value) + "\\fR")
+	}
+	b.WriteString("\n" + roff(text))
+	if d := f.DefValue; d != "" && d != "0" && d != "false" {
+		b.WriteString(" (default " + roff(d) + ")")
+	}
+	b.WriteString("\n")
+	return b.String()
 }
 
 // paragraphs separates the paragraphs of a text; indented lines stay as they are.

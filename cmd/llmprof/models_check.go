@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
@@ -22,7 +23,7 @@ func (a *app) modelsCheck() *cobra.Command {
 		Long: "Read config.json files, or directories that hold one, and say for each what model it is,\n" +
 			"or why it is none that is known. \"-\" reads standard input. It fails if any of them does.",
 		Example: "  llmprof models check ./config.json\n  llmprof models check --format json */config.json",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.Needs("FILE", 1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/models"
@@ -16,7 +17,7 @@ func (a *app) modelsShow() *cobra.Command {
 		Use:     "show MODEL",
 		Short:   "Show the shape of a model, matrix by matrix",
 		Example: "  llmprof models show llama3.1-8b\n  llmprof models show ./config.json --format json",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Needs("MODEL", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -45,6 +46,17 @@ func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return table.Names(), cobra.ShellCompDirectiveDefault
+}
+
+// completeModelThenGPU completes the arguments MODEL and GPU.
+func completeModelThenGPU(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return completeModels(cmd, args, begun)
+	case 1:
+		return completeGPUs(cmd, args, begun)
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 // aliasesOf lists the other names of a built-in model.

@@ -17,6 +17,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots"
+	"llmprof/printable"
 )
 
 // An output says in which form a result is written, and where to.
@@ -36,7 +37,7 @@ type result struct {
 
 func (o *output) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "table", "`form` of the result: table, json, csv or markdown")
+	f.StringVar(&o.format, "format", "table", "`form`: table, json, csv or markdown")
 	f.StringVarP(&o.file, "output", "o", "", "write the result to `FILE`, whole or not at all")
 	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
 	_ = cmd.RegisterFlagCompletionFunc("format", words("table", "json", "csv", "markdown"))
@@ -44,7 +45,7 @@ func (o *output) flags(cmd *cobra.Command) {
 }
 
 // chartUsage is the help of --output where a command has a chart too.
-const chartUsage = "write the result to `FILE`; .svg, .png or .pdf gets the chart"
+const chartUsage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
 
 // picture is the form of the chart that is wanted; "" if none is.
 func (o *output) picture() string {
@@ -95,6 +96,11 @@ func (o *output) write(a *app, r result) error {
 		err = render.Markdown(&b, r.page(), o.style(a))
 	default:
 		err = render.Text(&b, r.page(), o.style(a))
+		if o.file == "" && a.ascii() {
+			plain := printable.ASCII(b.String())
+			b.Reset()
+			b.WriteString(plain)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)

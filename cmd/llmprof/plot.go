@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plots"
 )
@@ -32,8 +33,8 @@ func (a *app) plot() *cobra.Command {
 		Short: "Draw rooflines, breakdowns, memory and sweeps",
 		Long: "Draw what an estimate is made of, as SVG, PNG (200 dots an inch) or PDF, in the width of a\n" +
 			"page. Every picture names its configuration.",
-		Example: "  llmprof plot roofline --model llama2-70b --gpu a100 --tp 8 --batch 32 -o roofline.svg\n" +
-			"  llmprof plot sweep --model llama3.1-8b --gpu a100,h100,h200 -o sweep.pdf",
+		Example: "  llmprof plot roofline llama2-70b a100 --tp 8 --batch 32 -o roofline.svg\n" +
+			"  llmprof plot sweep llama3.1-8b a100,h100,h200 -o sweep.pdf",
 		Args: noArgs,
 		RunE: needCommand,
 	}
@@ -54,23 +55,28 @@ func (a *app) plot() *cobra.Command {
 func (a *app) drawingCommand(name, short, long string, draw func(context.Context, *drawing) (*plots.Figure, error)) *cobra.Command {
 	d := &drawing{make: draw}
 	cmd := &cobra.Command{
-		Use: name + " --model MODEL --gpu GPU -o FILE", Short: short, Long: long,
-		Example: "  llmprof plot " + name + " --model llama2-70b --gpu a100 --tp 8 -o " + name + ".svg",
-		Args:    noArgs,
+		Use: name + " MODEL GPU -o FILE", Short: short, Long: long,
+		Example:           "  llmprof plot " + name + " llama2-70b a100 --tp 8 -o " + name + ".svg",
+		Args:              cli.Positional("model", "gpu"),
+		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.given = cmd.Flags().Changed
 			return a.runPlot(cmd.Context(), d)
 		},
 	}
 	d.output = output{format: "table", color: "auto"}
-	d.modelFlags(cmd)
-	d.splitFlags(cmd)
-	d.machineFlags(cmd)
+	d.flags(cmd)
+	cli.Define(cmd, cli.Output, d.outputFlags)
+	return cmd
+}
+
+// outputFlags are about what is drawn, and where to.
+func (d *drawing) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&d.file, "output", "o", "", "write the picture to `FILE`, whole or not at all; - for standard output")
 	f.StringVar(&d.kind, "format", "", "`form` of the picture: svg, png or pdf (default: what FILE ends in)")
 	_ = cmd.RegisterFlagCompletionFunc("format", words(plots.Formats()...))
-	switch name {
+	switch cmd.Name() {
 	case "memory":
 		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
 		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))
@@ -79,8 +85,6 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 		f.IntSliceVar(&d.values, "values", nil, "`values` to try, as 1,2,4 (default: doublings)")
 		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context", "tp"))
 	}
-	f.SortFlags = false
-	return cmd
 }
 
 // form is what the picture is written as.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
@@ -32,15 +33,16 @@ type paper struct {
 func (a *app) report() *cobra.Command {
 	p := &paper{}
 	cmd := &cobra.Command{
-		Use:   "report --model MODEL --gpu GPU -o FILE",
+		Use:   "report MODEL GPU -o FILE",
 		Short: "Make one page of everything: tables, pictures, sources",
 		Long: "Make one page of an estimate: headline figures, every operator, all pictures, memory,\n" +
 			"assumptions, sources, warnings and the command that makes it again. As HTML it is one file that\n" +
 			"fetches nothing; as Markdown its pictures (PNG) and the graph (DOT) lie in a folder beside it.\n" +
 			"Stored results become sections of the page, and measured ones are compared with their predictions.",
-		Example: "  llmprof report --model llama2-70b --gpu a100 --tp 8 --batch 32 -o report.html\n" +
-			"  llmprof report --model llama3.1-8b --gpu h200 -o report.md",
-		Args: noArgs,
+		Example: "  llmprof report llama2-70b a100 --tp 8 --batch 32 -o report.html\n" +
+			"  llmprof report llama3.1-8b h200 -o report.md",
+		Args:              cli.Positional("model", "gpu"),
+		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p.given = cmd.Flags().Changed
 			p.command = commandLine(cmd)
@@ -48,17 +50,20 @@ func (a *app) report() *cobra.Command {
 		},
 	}
 	p.output = output{format: "table", color: "auto"}
-	p.modelFlags(cmd)
-	p.splitFlags(cmd)
-	p.machineFlags(cmd)
+	p.flags(cmd)
+	cli.Define(cmd, cli.Output, p.outputFlags)
+	cli.Rare(cmd, "binary")
+	return cmd
+}
+
+// outputFlags are about the page.
+func (p *paper) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&p.results, "results", nil, "stored `FILES` of measurements or estimates to set beside it")
 	f.BoolVar(&p.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 	f.StringVarP(&p.file, "output", "o", "", "write the page to `FILE`, whole or not at all; - for standard output")
 	f.StringVar(&p.form, "format", "", "`form` of the page: html or md (default: what FILE ends in)")
 	_ = cmd.RegisterFlagCompletionFunc("format", words("html", "md"))
-	f.SortFlags = false
-	return cmd
 }
 
 // commandLine is the command with the flags that were given, quoted for a shell.

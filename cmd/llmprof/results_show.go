@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
@@ -23,7 +24,7 @@ func (a *app) resultsShow() *cobra.Command {
 		Long: "Show what the processes of an experiment measured, put together. With --raw, show each process\n" +
 			"by itself: as JSON the stored results, as CSV every sample.",
 		Example: "  llmprof results show example-c0\n  llmprof results show example-c0 --raw --format csv",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Needs("ID", 1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/printable"
 	"llmprof/redact"
 )
@@ -22,13 +24,13 @@ type app struct {
 // root is the command tree.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "llmprof",
+		Use:   "llmprof COMMAND",
 		Short: "Predict what LLM inference costs on a GPU",
 		Long: "llmprof predicts what inference of a large language model costs on a GPU (time, memory,\n" +
 			"energy, money) from the shape of the model and the data sheet of the GPU.",
-		Example: "  llmprof estimate --model llama2-70b --gpu a100 --tp 8\n" +
-			"  llmprof models show qwen3-30b-a3b\n" +
-			"  llmprof gpus list",
+		Example: "  llmprof estimate llama3.1-8b h100\n" +
+			"  llmprof estimate llama2-70b a100 --tp 8 --batch 32 --ops\n" +
+			"  llmprof models show qwen3-30b-a3b",
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              noArgs,
@@ -38,12 +40,40 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w; see \"%s --help\"", err, cmd.CommandPath())
-	})
-	root.AddCommand(a.estimate(), a.report(), a.graph(), a.plot(), a.models(), a.gpus(), a.version(), a.completion(), a.man())
-	root.AddCommand(a.measure(), a.runCommand(a.measurer), a.config(), a.aggregate(), a.results(), a.validate(), a.engineNative(), a.calibrate())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
+	root.SetHelpCommand(helpCommand())
+	cobra.EnableCommandSorting = false // they stand as they are added
+	group(root, "Predict", a.estimate(), a.report(), a.graph(), a.plot())
+	group(root, "Measure", a.measure(), a.validate(), a.calibrate())
+	group(root, "Experiments", a.runCommand(a.measurer), a.config(), a.aggregate(), a.results())
+	group(root, "Look up", a.models(), a.gpus())
+	root.AddCommand(a.version(), a.completion(), a.man(), a.engineNative())
+	cli.Install(root, versionText(), a.ascii())
 	return root
+}
+
+// group adds commands under a heading of the help.
+func group(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
+
+// helpCommand shows the help of another command.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{cli.UnknownCommand(about, strings.Join(rest, " "))}
+			}
+			return about.Help()
+		},
+	}
 }
 
 // noArgs refuses arguments, which may be misspelt commands.
@@ -51,12 +81,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return usage("unknown command %.40q; did you mean %q?", args[0], cmd.CommandPath()+" "+near[0])
-	}
 	if cmd.HasSubCommands() {
-		return usage("unknown command %.40q; see \"%s --help\"", args[0], cmd.CommandPath())
+		return usageError{cli.UnknownCommand(cmd, args[0])}
 	}
 	return usage("%s takes no arguments, but got %.40q; see \"%s --help\"", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
@@ -74,5 +100,12 @@ func needCommand(cmd *cobra.Command, _ []string) error {
 
 // logf writes a remark to standard error.
 func (a *app) logf(format string, args ...any) {
-	fmt.Fprintf(a.stderr, "llmprof: %s\n", printable.Text(a.secrets.Text(fmt.Sprintf(format, args...))))
+	text := printable.Text(a.secrets.Text(fmt.Sprintf(format, args...)))
+	if a.ascii() {
+		text = printable.ASCII(text)
+	}
+	fmt.Fprintf(a.stderr, "llmprof: %s\n", text)
 }
+
+// ascii reports whether the locale shows no characters beyond ASCII.
+func (a *app) ascii() bool { return a.env != nil && !printable.UTF8(a.env) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
@@ -30,7 +31,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			"others are run, and the next run tries it again. The results are listed at the end. Before it\n" +
 			"starts it says which commands of the file it will execute and where it will send a key.",
 		Example: "  llmprof run experiment.toml\n  llmprof run experiment.toml --results h200 --no-retry",
-		Args:    cobra.ExactArgs(1),
+		Args:    cli.Needs("FILE", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if err := o.check(); err != nil {
 				return err

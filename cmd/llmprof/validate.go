@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -45,27 +46,16 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 		Short: "Compare predictions with observations",
 		Long: "Compare predictions with observations: those that come with the program, or else those of the\n" +
 			"given result files, folders of them, or files of \"llmprof validate reduce\". No GPU is needed.\n\n" +
-			"The error is predicted over observed, less 1. Of each group it prints the bias (the mean of the\n" +
-			"error), the median, mean and 90th percentile of its absolute value, the share of observations\n" +
-			"inside of the predicted 90 % interval, and the noise: half the width of the observations' own\n" +
-			"95 % interval. Observations that a constant was fitted on are scored apart. What cannot be\n" +
-			"compared is counted by reason. Results of \"llmprof measure --ops\" have a table of operators too.\n\n" +
-			"--by takes engine, gpu, tp, model, batch and source. A chart is a scatter of all, follows one model\n" +
-			"over prompt and batch, or shows the operators (ops) of one result.\n\n" +
-			"With --live it measures on this machine: it finds the GPU, predicts every point of a grid, writes\n" +
-			"the predictions to a file that is named after its SHA-256, and only then runs the engine. What is\n" +
-			"interrupted goes on where it stopped when the command is given again. There --model, --engine and\n" +
-			"--gpu say what is measured: any model, native or transformers, a GPU that its driver's name is not\n" +
-			"known of. Points that fail are named; it fails where none was measured.\n\n" +
-			"--ablate puts one constant of the theory after the other to its ideal (a share to 1, a time to 0)\n" +
-			"and says by how much the median error grows.",
+			"The error is predicted over observed, less 1. Each group has its bias, the median, mean and 90th " +
+			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, and " +
+			"the noise of the observations. Observations that a constant was fitted on are scored apart.\n\n" +
+			"With --live it predicts a grid, measures it on this machine, and compares; --model, --engine and --gpu " +
+			"then say what is measured. What is interrupted goes on when the command is given again.",
 		Example: "  llmprof validate\n" +
 			"  llmprof validate results --by model,batch\n" +
 			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
-			"  llmprof validate -o chart.svg\n" +
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
-			"  llmprof validate --live --grid experiments/h200.toml --results h200\n" +
 			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
 			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,26 +63,38 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			return a.runValidate(cmd.Context(), v)
 		},
 	}
-	v.output.flags(cmd)
-	f := cmd.Flags()
-	f.Lookup("output").Usage = chartUsage
-	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "`keys` that tell groups apart")
-	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
-	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
-	f.StringSliceVar(&v.engines, "engine", nil, "only observations by these `engines`, as \"transformers graph\"")
-	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
-	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where an unfitted group's median error is over this many `percent`")
-	calibrationFlag(cmd, &v.constant)
-	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
-	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
-	v.live.add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
-	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
-	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	f.SortFlags = false
+	cli.Define(cmd, "What is compared", v.chosenFlags)
+	cli.Define(cmd, "Measured here (--live)", v.live.add)
+	cli.Define(cmd, cli.Output, v.outputFlags)
+	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color")
 	cmd.AddCommand(a.validateReduce())
 	return cmd
+}
+
+// chosenFlags are about which observations are compared, and with what.
+func (v *comparison) chosenFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVarP(&v.models, "model", "m", nil, "only observations of these `models`; a directory names your own")
+	f.StringVarP(&v.gpu, "gpu", "g", "", "only observations on this `GPU`")
+	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
+	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, batch, source")
+	f.Lookup("by").DefValue = "engine,gpu,tp"
+	calibrationFlag(cmd, &v.constant)
+	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
+	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a group's median error is over this `percent`")
+	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+}
+
+// outputFlags are about the result.
+func (v *comparison) outputFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	v.output.flags(cmd)
+	f.Lookup("output").Usage = chartUsage
+	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
+	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
+	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 }
 
 // check refuses command lines that cannot be meant.

@@ -21,6 +21,7 @@ import (
 // A Document is a page for people: a title and blocks under it.
 type Document struct {
 	Title  string
+	Width  int // most columns of it; 0 for those of the style
 	Blocks []Block
 }
 
@@ -41,6 +42,7 @@ type Fields struct {
 type Field struct {
 	Name  string
 	Lines []string
+	Color Color // of the name
 }
 
 // Notes are remarks under a result, numbered.

@@ -18,6 +18,9 @@ type Style struct {
 
 // Text writes a document for a terminal.
 func Text(w io.Writer, d *Document, s Style) error {
+	if d.Width > 0 {
+		s.Width = min(s.Width, d.Width)
+	}
 	t := &textWriter{Style: s}
 	if d.Title != "" {
 		for _, l := range wrap(d.Title, s.Width) {
@@ -65,7 +68,7 @@ func (f Fields) text(w *textWriter) {
 		label := pad(printable.Line(r.Name), name)
 		for _, paragraph := range r.Lines {
 			for _, l := range wrap(paragraph, w.Width-name-2) {
-				w.line(label + "  " + l)
+				w.line(w.paint(label, r.Color) + "  " + l)
 				label = strings.Repeat(" ", name)
 			}
 		}

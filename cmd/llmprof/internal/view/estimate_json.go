@@ -20,18 +20,20 @@ type EstimateDocument struct {
 	Workload    workloadJSON    `json:"workload"`
 	Engine      string          `json:"engine"`
 	Calibration calibrationJSON `json:"calibration"`
+	Verdict     Verdict         `json:"verdict"`
 	Memory      memoryJSON      `json:"memory"`
 	Prefill     *phaseJSON      `json:"prefill"`
 	Decode      *phaseJSON      `json:"decode"`
 	TTFT        *spanJSON       `json:"ttft_s"`
 	TPOT        *spanJSON       `json:"tpot_s"`
 	TTLT        *spanJSON       `json:"ttlt_s"`
-	Throughput  throughputJSON  `json:"throughput_tok_s"`
+	Throughput  *throughputJSON `json:"throughput_tok_s"` // null: it cannot run
 	MFU         float64         `json:"mfu"`
 	MBU         *float64        `json:"mbu"`
 	Energy      energyJSON      `json:"energy_j"`
 	Power       powerJSON       `json:"power_w"`
 	Cost        *costJSON       `json:"cost_usd"`
+	Sensitivity []changeJSON    `json:"sensitivity"`
 	Count       countJSON       `json:"flops_count"`
 	Warnings    []string        `json:"warnings"`
 }
@@ -200,6 +202,16 @@ type costJSON struct {
 	PerMillionGenerated unit.Dollars        `json:"per_million_generated_tokens"`
 	PerMillionTokens    unit.Dollars        `json:"per_million_tokens"`
 	PriceSource         string              `json:"price_source"`
+}
+
+// A changeJSON is the answer where one thing is changed.
+type changeJSON struct {
+	Name       string       `json:"change"`
+	Flags      *string      `json:"flags"` // null for a resource that is made faster by 10 %
+	TTFT       unit.Seconds `json:"ttft_s"`
+	TPOT       unit.Seconds `json:"tpot_s"`
+	TTLT       unit.Seconds `json:"ttlt_s"`
+	Throughput float64      `json:"throughput_tok_s_per_gpu"`
 }
 
 type countJSON struct {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"llmprof/analytic"
+	"llmprof/analytic/sensitivity"
 	"llmprof/models"
 	"llmprof/roofline"
 )
@@ -25,20 +26,33 @@ func (e *Estimate) Document() *EstimateDocument {
 			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting], MemoryEff: k[roofline.GEMMMemory],
 			LinkEff: k[roofline.LinkShare], InterNodeEff: k[roofline.InterNodeShare],
 		},
-		Memory:     memoryOf(&e.Memory),
-		Prefill:    e.phaseOf(&e.Prefill, e.PrefillOps),
-		TTFT:       spanOf(e.TTFT),
-		TTLT:       spanOf(e.TTLT),
-		Throughput: throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate},
-		MFU:        e.MFU,
-		Count:      countJSON{e.Count.Method, e.Count.Confidence, e.Count.Reason},
-		Warnings:   append([]string{}, e.Warnings...),
+		Memory:   memoryOf(&e.Memory),
+		Prefill:  e.phaseOf(&e.Prefill, e.PrefillOps),
+		TTFT:     spanOf(e.TTFT),
+		TTLT:     spanOf(e.TTLT),
+		Verdict:  e.Verdict(),
+		MFU:      e.MFU,
+		Count:    countJSON{e.Count.Method, e.Count.Confidence, e.Count.Reason},
+		Warnings: append([]string{}, e.Warnings...),
 	}
 	p := &e.Parallel
 	j.Parallelism = splitJSON{p.TP, p.PP, p.EP, p.DP, p.SP, p.MicroBatches, p.GPUsPerNode}
 	e.decodeOf(j)
-	e.costOf(j)
+	e.sensitivityOf(j)
+	if j.Verdict.Possible {
+		j.Throughput = &throughputJSON{e.Throughput, e.Throughput / float64(e.GPUs), e.InputRate}
+		e.costOf(j)
+	}
 	return j
+}
+
+// sensitivityOf fills in what each change of one thing would bring.
+func (e *Estimate) sensitivityOf(j *EstimateDocument) {
+	for _, c := range append(sensitivity.Resources(&e.Case), sensitivity.Choices(&e.Case)...) {
+		j.Sensitivity = append(j.Sensitivity, changeJSON{
+			c.Name, OrNull(c.Flags), c.TTFT.Expected, c.TPOT.Expected, c.TTLT.Expected, c.PerGPU(),
+		})
+	}
 }
 
 // decodeOf fills in what exists only where more than one token is generated.

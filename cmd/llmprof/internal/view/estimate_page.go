@@ -11,16 +11,34 @@ import (
 	"llmprof/unit"
 )
 
-// Page is the estimate for people.
+// Page is all of the estimate for people.
 func (e *Estimate) Page() *render.Document {
-	d := &render.Document{Title: e.title(), Blocks: []render.Block{
-		e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits(), e.prefillTable(),
-	}}
-	if e.Tokens > 0 {
-		d.Blocks = append(d.Blocks, e.decodeTable())
-	}
-	d.Blocks = append(d.Blocks, e.notes())
+	blocks := append(e.figures(), e.operatorTables()...)
+	return &render.Document{Title: e.title(), Blocks: append(blocks, e.notes())}
+}
+
+// Explanation is the estimate with what it is computed from and how.
+func (e *Estimate) Explanation() *render.Document {
+	return &render.Document{Title: e.title(), Blocks: append(e.figures(), e.notes())}
+}
+
+// Operators is the short estimate with every operator.
+func (e *Estimate) Operators() *render.Document {
+	d := e.Brief()
+	d.Width = 0
+	d.Blocks = append(d.Blocks, e.operatorTables()...)
 	return d
+}
+
+func (e *Estimate) figures() []render.Block {
+	return []render.Block{e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits()}
+}
+
+func (e *Estimate) operatorTables() []render.Block {
+	if e.Tokens == 0 {
+		return []render.Block{e.prefillTable()}
+	}
+	return []render.Block{e.prefillTable(), e.decodeTable()}
 }
 
 func (e *Estimate) title() string {

@@ -1,0 +1,123 @@
+// Package sensitivity says what would change an estimate most: it answers the case
+// again with one thing changed at a time.
+package sensitivity
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// Step is the share by which a resource is made faster.
+const Step = 0.1
+
+// A Change is a case with one thing changed, and its answer.
+type Change struct {
+	Name  string // what is changed: "memory bandwidth", "TP 2"
+	Flags string // that ask for it; "" for what no flag gives
+	analytic.Estimate
+}
+
+// Resources answers the case with each resource of the machine faster by Step, the
+// one that shortens a request most first.
+func Resources(c *analytic.Case) []Change {
+	var all []Change
+	add := func(name string, m *analytic.Machine, err error) {
+		changed := *c
+		changed.Machine = m
+		if err != nil {
+			return
+		}
+		if e, err := analytic.Predict(&changed); err == nil {
+			all = append(all, Change{Name: name, Estimate: e})
+		}
+	}
+	const more = 1 + Step
+	for _, r := range []struct {
+		name string
+		by   hardware.Factors
+	}{
+		{"compute", hardware.Factors{Compute: more}},
+		{"memory bandwidth", hardware.Factors{Memory: more}},
+		{"network", hardware.Factors{Network: more}},
+		{"power limit", hardware.Factors{Power: more}},
+	} {
+		m, err := analytic.NewMachine(c.Machine.GPU.Scaled(r.by), c.Machine.Cal, c.Machine.Engine)
+		add(r.name, m, err)
+	}
+	for _, r := range []struct {
+		name string
+		host bool
+	}{{"launch latency", false}, {"host", true}} {
+		m, err := analytic.NewMachine(c.Machine.GPU, faster(c.Machine.Cal, r.host), c.Machine.Engine)
+		add(r.name, m, err)
+	}
+	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(a.TTLT.Expected, b.TTLT.Expected) })
+	return all
+}
+
+// faster shortens the fixed times of the host, or those of kernels and collectives, by Step.
+func faster(c hardware.Calibration, host bool) hardware.Calibration {
+	for _, k := range roofline.All() {
+		if i := k.Info(); i.Quantity.Timed() && i.Engine == host {
+			c.Constants[k] /= 1 + Step
+		}
+	}
+	return c
+}
+
+// Choices answers the case with each of the choices that a user has on the same kind
+// of GPU and that fit: a larger batch, narrower formats, more GPUs. Those that
+// generate most tokens a second on each GPU come first.
+func Choices(c *analytic.Case) []Change {
+	var all []Change
+	add := func(name, flags string, changed analytic.Case) {
+		if changed.Check() != nil {
+			return
+		}
+		e, err := analytic.Predict(&changed)
+		if err == nil && e.Memory.Fits() {
+			all = append(all, Change{name, flags, e})
+		}
+	}
+	twice := *c
+	twice.Workload.Batch *= 2
+	add(fmt.Sprintf("batch %d", twice.Workload.Batch), fmt.Sprintf("--batch %d", twice.Workload.Batch), twice)
+	for _, name := range []string{"fp8", "nvfp4", "w4a16-g128"} {
+		if changed, ok := Narrowed(c, name); ok {
+			add("weights in "+changed.Scheme.Weights.String(), "--weights "+name, changed)
+		}
+	}
+	if c.Scheme.KV.Bits() > 8 {
+		changed := *c
+		changed.Scheme.KV = unit.FP8
+		add("KV cache in fp8", "--kv fp8", changed)
+	}
+	if split := *c; split.Parallel.TP*2 <= max(split.Parallel.GPUsPerNode, 1) {
+		split.Parallel.TP = max(split.Parallel.TP, 1) * 2
+		add(fmt.Sprintf("TP %d", split.Parallel.TP), fmt.Sprintf("--tp %d", split.Parallel.TP), split)
+	}
+	slices.SortStableFunc(all, func(a, b Change) int { return -cmp.Compare(a.PerGPU(), b.PerGPU()) })
+	return all
+}
+
+// PerGPU is how many tokens a second each GPU generates.
+func (c *Change) PerGPU() float64 { return c.Throughput / float64(c.GPUs) }
+
+// Narrowed keeps the weights in a named scheme, if that makes them smaller and the
+// GPU has the unit for it.
+func Narrowed(c *analytic.Case, name string) (analytic.Case, bool) {
+	changed := *c
+	s, err := analytic.ParseScheme(name)
+	if err != nil || s.Weights.Bits() >= c.Scheme.Weights.Bits() || !c.Machine.GPU.Has(s.Act) {
+		return changed, false
+	}
+	s.KV = c.Scheme.KV
+	changed.Scheme = s.For(c.Machine.GPU)
+	return changed, true
+}

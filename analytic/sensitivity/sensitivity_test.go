@@ -1,0 +1,98 @@
+package sensitivity_test
+
+import (
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/sensitivity"
+	"llmprof/hardware"
+	"llmprof/roofline"
+)
+
+// TestResources holds that a faster resource lengthens nothing, that none gives more than
+// its share, and that the one that bounds a phase comes first.
+func TestResources(t *testing.T) {
+	for _, test := range []struct {
+		model, gpu string
+		gen        int
+		first      string
+	}{
+		{"llama3.1-8b", "h200", 512, "memory bandwidth"},
+		{"llama3.1-8b", "l40s", 512, "memory bandwidth"},
+		{"llama3.1-8b", "h100", 1, "compute"},
+	} {
+		c := casetest.Case(t, test.model, test.gpu, 1, 1)
+		c.Workload = analytic.Workload{Batch: 1, Prompt: 4096, Gen: test.gen}
+		base := casetest.Predict(t, c)
+		all := sensitivity.Resources(c)
+		if len(all) != 6 {
+			t.Fatalf("%s on %s: %d resources", test.model, test.gpu, len(all))
+		}
+		for _, r := range all {
+			if ratio := float64(r.TTLT.Expected / base.TTLT.Expected); ratio > 1+1e-12 || ratio < 1/(1+sensitivity.Step)-1e-9 {
+				t.Errorf("%s on %s: 10 %% more %s makes a request %.4f times as long", test.model, test.gpu, r.Name, ratio)
+			}
+		}
+		if all[0].Name != test.first {
+			t.Errorf("%s on %s, %d generated: %s comes first", test.model, test.gpu, test.gen, all[0].Name)
+		}
+	}
+}
+
+// TestScaledTogether holds that a machine of which everything is faster by one factor is
+// faster by that factor: no resource is left out of the list.
+func TestScaledTogether(t *testing.T) {
+	const factor = 1.1
+	c := casetest.Case(t, "llama2-70b", "a100", 1, 1)
+	c.Parallel.TP = 8
+	base := casetest.Predict(t, c)
+	cal := c.Machine.Cal
+	for _, k := range roofline.All() {
+		if k.Info().Quantity.Timed() {
+			cal.Constants[k] /= factor
+		}
+	}
+	m, err := analytic.NewMachine(c.Machine.GPU.Scaled(hardware.Factors{Compute: factor, Memory: factor, Network: factor, Power: factor}), cal, c.Machine.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Machine = m
+	fast := casetest.Predict(t, c)
+	casetest.Near(t, "TTLT", fast.TTLT.Expected*factor, base.TTLT.Expected, 1e-6)
+	casetest.Near(t, "TTFT floor", fast.TTFT.Floor*factor, base.TTFT.Floor, 1e-9)
+}
+
+// TestChoices holds that every choice fits, that the best comes first, and that what cannot
+// be chosen is left out.
+func TestChoices(t *testing.T) {
+	c := casetest.Case(t, "llama3.1-8b", "h100", 1, 1)
+	all := sensitivity.Choices(c)
+	names := map[string]bool{}
+	for i := range all {
+		names[all[i].Flags] = true
+		if !all[i].Memory.Fits() {
+			t.Errorf("%s does not fit", all[i].Name)
+		}
+		if i > 0 && all[i].PerGPU() > all[i-1].PerGPU() {
+			t.Errorf("%s is better than %s before it", all[i].Name, all[i-1].Name)
+		}
+	}
+	for _, want := range []string{"--batch 2", "--weights fp8", "--weights w4a16-g128", "--kv fp8", "--tp 2"} {
+		if !names[want] {
+			t.Errorf("%s is no choice; there are %v", want, names)
+		}
+	}
+	if names["--weights nvfp4"] {
+		t.Error("an H100 has no unit for nvfp4")
+	}
+	if a100 := sensitivity.Choices(casetest.Case(t, "llama2-70b", "a100", 1, 1)); len(a100) == 0 {
+		t.Error("llama2-70b does not fit one A100; --tp 2 does")
+	} else {
+		for _, choice := range a100 {
+			if choice.Flags == "--batch 2" {
+				t.Error("a larger batch of what does not fit is no choice")
+			}
+		}
+	}
+}

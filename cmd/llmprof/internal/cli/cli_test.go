@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+func TestParseCount(t *testing.T) {
+	for text, want := range map[string]int{
+		"0": 0, "8": 8, "-1": -1, "1k": 1000, "32k": 32000, "32K": 32768, "1Ki": 1024, "1e3": 1000, "1.5k": 1500, "0.5K": 512, "2M": 2 << 20, "2m": 2000000, "+7": 7,
+	} {
+		if got, err := ParseCount(text); err != nil || got != want {
+			t.Errorf("ParseCount(%q) = %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "k", "x", "1.5", "1kk", "1ik", "0x10", "inf", "nan", "1e99", "3G", "1e-3", "1_000", "1,000", "--1", "9999999999"} {
+		if got, err := ParseCount(text); err == nil {
+			t.Errorf("ParseCount(%q) = %d", text, got)
+		} else if strings.Contains(err.Error(), "strconv") {
+			t.Errorf("ParseCount(%q): %v", text, err)
+		}
+	}
+}
+
+// FuzzParseCount holds that what is read is in the range of the flags.
+func FuzzParseCount(f *testing.F) {
+	for _, s := range []string{"8", "32k", "1e3", "-0.5K", "Ki", "1e999", "."} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if n, err := ParseCount(s); err == nil && (n > mostCount || n < -mostCount) {
+			t.Errorf("ParseCount(%q) = %d", s, n)
+		}
+	})
+}
+
+// command is a command with flags of two groups.
+func command(ran *[]int) *cobra.Command {
+	root := &cobra.Command{Use: "root", SilenceErrors: true, SilenceUsage: true}
+	var size int
+	var list []int
+	var name string
+	cmd := &cobra.Command{Use: "estimate NAME", Short: "Do it", Args: Positional("name"), Run: func(*cobra.Command, []string) {
+		*ran = append([]int{size}, list...)
+	}}
+	Define(cmd, Workload, func(cmd *cobra.Command) {
+		cmd.Flags().IntVarP(&size, "size", "s", 1, "`tokens`")
+		cmd.Flags().IntSliceVar(&list, "list", nil, "`sizes` to try")
+		cmd.Flags().StringVar(&name, "name", "", "`name` of it")
+	})
+	Define(cmd, Output, func(cmd *cobra.Command) { cmd.Flags().Bool("seldom", false, "seldom used") })
+	Rare(cmd, "seldom")
+	root.AddCommand(cmd)
+	root.SetFlagErrorFunc(FlagError)
+	Install(root, "root 1.2", false)
+	return root
+}
+
+func execute(t *testing.T, ran *[]int, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	root := command(ran)
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	err := root.Execute()
+	return out.String(), err
+}
+
+func TestLenientFlags(t *testing.T) {
+	var ran []int
+	if _, err := execute(t, &ran, "estimate", "-s", "32k", "--list", "1,2K", "--list", "1e3"); err != nil {
+		t.Fatal(err)
+	}
+	if len(ran) != 4 || ran[0] != 32000 || ran[1] != 1 || ran[2] != 2048 || ran[3] != 1000 {
+		t.Errorf("ran with %v", ran)
+	}
+}
+
+func TestFlagErrors(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"estimate --siez 3", "unknown flag --siez; did you mean --size?"},
+		{"estimate --zzzzzz 3", `unknown flag --zzzzzz; see "root estimate --help"`},
+		{"estimate -x", `unknown flag -x; see "root estimate --help"`},
+		{"estimate --size many", `--size "many": want a whole number, as 512, 32k (32000), 32K (32768) or 1e3`},
+		{"estimate --size", `--size needs a value, a whole number, as 8; see "root estimate --help"`},
+		{"estimate --seldom=perhaps", `--seldom "perhaps": want true or false, or no value at all`},
+		{"estimate a b", `root estimate takes one argument, the name, and got "b" as well; see "root estimate --help"`},
+		{"estimate a --name b", `--name "b" and the argument "a": give one of them`},
+	} {
+		var ran []int
+		if _, err := execute(t, &ran, strings.Fields(c.args)...); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v; want %s", c.args, err, c.want)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var ran []int
+	short, err := execute(t, &ran, "estimate", "--help")
+	if err != nil || strings.Contains(short, "--seldom") || !strings.Contains(short, "Workload:\n  -s, --size tokens") || !strings.Contains(short, "1 more flag: root estimate --help-all") {
+		t.Errorf("%v: %s", err, short)
+	}
+	if all, err := execute(t, &ran, "estimate", "--help-all"); err != nil || !strings.Contains(all, "Output:\n      --seldom") || strings.Contains(all, "more flag") {
+		t.Errorf("%v: %s", err, all)
+	}
+	for line := range strings.Lines(short) {
+		if utf8.RuneCountInString(line) > Width+1 {
+			t.Errorf("a line of %d columns: %s", len(line), line)
+		}
+	}
+	if text, err := execute(t, &ran, "estimate", "--version"); err != nil || text != "root 1.2\n" {
+		t.Errorf("--version: %v, %q", err, text)
+	}
+}
+
+func TestUnknownCommand(t *testing.T) {
+	var ran []int
+	root := command(&ran)
+	if err := UnknownCommand(root, "estimat"); err.Error() != `unknown command "estimat"; did you mean "root estimate"?` {
+		t.Error(err)
+	}
+	if err := UnknownCommand(root, "zebra"); err.Error() != `unknown command "zebra"; see "root --help"` {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"llmprof/printable"
+)
+
+// Width is how many columns the help takes at most.
+const Width = 80
+
+// helpAllFlag shows the flags that are rarely needed too.
+const helpAllFlag = "help-all"
+
+// An everything is the value of --help-all: it ends the reading of the flags as
+// --help does.
+type everything struct{ asked bool }
+
+// Set asks for the whole help.
+func (e *everything) Set(string) error {
+	e.asked = true
+	return pflag.ErrHelp
+}
+
+// String is empty: the flag has no value.
+func (e *everything) String() string { return "" }
+
+// Type makes it a switch.
+func (e *everything) Type() string { return "bool" }
+
+// Install gives the command and all commands below it their help and --version.
+func Install(root *cobra.Command, version string, ascii bool) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd.OutOrStdout(), cmd, ascii) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		help(cmd.OutOrStderr(), cmd, ascii)
+		return nil
+	})
+	root.SetVersionTemplate("{{.Version}}\n")
+	install(root, version)
+}
+
+func install(cmd *cobra.Command, version string) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	cmd.DisableFlagsInUseLine = true
+	cmd.Version = version
+	f.Bool("version", false, "print the version")
+	f.BoolP("help", "h", false, "show this help")
+	f.Lookup("version").Hidden = cmd.HasParent()
+	f.Lookup("help").Hidden = true
+	if _, left := Sections(cmd, false); left > 0 {
+		f.Var(&everything{}, helpAllFlag, "show all flags")
+		f.Lookup(helpAllFlag).NoOptDefVal, f.Lookup(helpAllFlag).Hidden = "true", true
+	}
+	f.VisitAll(lenient)
+	for _, c := range cmd.Commands() {
+		install(c, version)
+	}
+}
+
+// help writes the help of a command.
+func help(w io.Writer, cmd *cobra.Command, ascii bool) {
+	all := false
+	if f := cmd.Flags().Lookup(helpAllFlag); f != nil {
+		all = f.Value.(*everything).asked
+	}
+	page := text(cmd, all)
+	if ascii {
+		page = printable.ASCII(page)
+	}
+	fmt.Fprint(w, page)
+}
+
+func text(cmd *cobra.Command, all bool) string {
+	var b strings.Builder
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short + "."
+	}
+	b.WriteString(fill(about) + "Usage:\n  " + cmd.UseLine())
+	list, left := Sections(cmd, all)
+	if len(list) > 0 {
+		b.WriteString(" [flags]")
+	}
+	b.WriteString("\n")
+	if cmd.Example != "" {
+		b.WriteString("\nExamples:\n" + cmd.Example + "\n")
+	}
+	commands(&b, cmd)
+	for _, s := range list {
+		heading := string(s.Group)
+		if heading == "" {
+			heading = "Flags"
+		}
+		b.WriteString("\n" + heading + ":\n")
+		writeFlags(&b, s.Flags)
+	}
+	switch {
+	case left == 1:
+		fmt.Fprintf(&b, "\n1 more flag: %s --help-all\n", cmd.CommandPath())
+	case left > 1:
+		fmt.Fprintf(&b, "\n%d more flags: %s --help-all\n", left, cmd.CommandPath())
+	case cmd.HasAvailableSubCommands():
+		fmt.Fprintf(&b, "\nMore about a command: %s COMMAND --help\n", cmd.CommandPath())
+	}
+	return b.String()
+}
+
+// commands lists the commands below one.
+func commands(b *strings.Builder, cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	write := func(title, group string) {
+		first := true
+		for _, c := range cmd.Commands() {
+			if !c.IsAvailableCommand() || c.GroupID != group {
+				continue
+			}
+			if first {
+				b.WriteString("\n" + title + ":\n")
+				first = false
+			}
+			fmt.Fprintf(b, "  %-12s %s\n", c.Name(), c.Short)
+		}
+	}
+	for _, g := range cmd.Groups() {
+		write(g.Title, g.ID)
+	}
+	title := "Commands"
+	if len(cmd.Groups()) > 0 {
+		title = "Other commands"
+	}
+	write(title, "")
+}
+
+// writeFlags lists flags, their texts in a column.
+func writeFlags(b *strings.Builder, flags []*pflag.Flag) {
+	names, texts, column := make([]string, len(flags)), make([]string, len(flags)), 0
+	for i, f := range flags {
+		value, text := pflag.UnquoteUsage(f)
+		names[i] = "      --" + f.Name
+		if f.Shorthand != "" {
+			names[i] = "  -" + f.Shorthand + ", --" + f.Name
+		}
+		if value != "" {
+			names[i] += " " + value
+		}
+		texts[i] = text
+		if d := f.DefValue; !slices.Contains([]string{"", "0", "1", "false", "[]"}, d) && !strings.Contains(text, "(default") {
+			texts[i] += " (default " + strings.Trim(d, "[]") + ")"
+		}
+		column = max(column, utf8.RuneCountInString(names[i])+2)
+	}
+	for i := range names {
+		lines := wrap(texts[i], Width-column)
+		for j, line := range lines {
+			name := ""
+			if j == 0 {
+				name = names[i]
+			}
+			fmt.Fprintf(b, "%-*s%s\n", column, name, line)
+		}
+	}
+}
+
+// fill wraps the paragraphs of a text; indented ones stay as they are.
+func fill(s string) string {
+	var b strings.Builder
+	for _, p := range strings.Split(strings.TrimSpace(s), "\n\n") {
+		if strings.HasPrefix(p, " ") {
+			b.WriteString(p + "\n\n")
+			continue
+		}
+		b.WriteString(strings.Join(wrap(p, Width), "\n") + "\n\n")
+	}
+	return b.String()
+}
+
+// wrap breaks a text at its spaces.
+func wrap(s string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}

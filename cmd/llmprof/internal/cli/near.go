@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Near is the name of a list that a misspelt one is nearest to, "" if none is near.
+func Near(name string, known []string) string {
+	const longest = 64
+	if name == "" || len(name) > longest {
+		return ""
+	}
+	name = fold(name)
+	best, least := "", max(2, len(name)/3)+1
+	for _, k := range known {
+		d := levenshtein.ComputeDistance(name, fold(k))
+		if len(name) > 2 && strings.HasPrefix(fold(k), name) {
+			d = 1
+		}
+		if d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// fold leaves what tells two names apart.
+func fold(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
+}
+
+// FlagError says what is wrong with a flag, and which one may have been meant.
+func FlagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case errors.As(err, &unknown):
+		return unknownFlag(cmd, unknown)
+	case errors.As(err, &missing):
+		return fmt.Errorf("--%s needs a value, %s%s", missing.GetFlag().Name, wanted(missing.GetFlag()), see(cmd))
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		return fmt.Errorf("--%s %.40q: %w", f.Name, invalid.GetValue(), plainly(f, invalid.Unwrap()))
+	}
+	return fmt.Errorf("%w%s", err, see(cmd))
+}
+
+func see(cmd *cobra.Command) string { return fmt.Sprintf("; see %q", cmd.CommandPath()+" --help") }
+
+// unknownFlag is the error of a flag that the command does not have.
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	name := err.GetSpecifiedName()
+	if err.GetSpecifiedShortnames() != "" {
+		return fmt.Errorf("unknown flag -%.40s%s", name, see(cmd))
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden || f.Name == helpAllFlag {
+			known = append(known, f.Name)
+		}
+	})
+	if near := Near(name, known); near != "" {
+		return fmt.Errorf("unknown flag --%.40s; did you mean --%s?", name, near)
+	}
+	return fmt.Errorf("unknown flag --%.40s%s", name, see(cmd))
+}
+
+// plainly says what a flag wants where Go's reader of numbers refused its value.
+func plainly(f *pflag.Flag, err error) error {
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err
+	}
+	if errors.Is(number, strconv.ErrRange) {
+		return fmt.Errorf("the number is too large")
+	}
+	return fmt.Errorf("want %s", wanted(f))
+}
+
+// wanted says what kind of value a flag takes.
+func wanted(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "int", "int64", "uint64":
+		return "a whole number, as 8"
+	case "float64":
+		return "a number, as 0.5"
+	case "bool":
+		return "true or false, or no value at all"
+	case "duration":
+		return "a time, as 500ms or 2m"
+	case "string":
+		value, _ := pflag.UnquoteUsage(f)
+		return "as in --" + f.Name + " " + strings.ToUpper(value)
+	}
+	value, _ := pflag.UnquoteUsage(f)
+	return "as in --" + f.Name + " " + value
+}
+
+// UnknownCommand is the error of a word that is no command below cmd.
+func UnknownCommand(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(append(known, c.Name()), c.Aliases...)
+		}
+	}
+	if near := Near(name, known); near != "" {
+		return fmt.Errorf("unknown command %.40q; did you mean %q?", name, cmd.CommandPath()+" "+near)
+	}
+	return fmt.Errorf("unknown command %.40q%s", name, see(cmd))
+}

@@ -1,0 +1,246 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/analytic/sensitivity"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/unit"
+)
+
+// briefWidth is the width of the short answer, also where there is more room.
+const briefWidth = 80
+
+// Brief is the estimate for people in some 15 lines: whether it fits, the figures in as
+// many digits as they mean, what they rest on, and what would change them most.
+func (e *Estimate) Brief() *render.Document {
+	f := render.Fields{}
+	paint := func(color render.Color, name string, lines ...string) {
+		f.Rows = append(f.Rows, render.Field{Name: name, Lines: lines, Color: color})
+	}
+	add := func(name string, lines ...string) { paint(render.NoColor, name, lines...) }
+	verdict := e.Verdict()
+	color := render.Good
+	if !verdict.Possible {
+		color = render.Bad
+	}
+	paint(color, "Fits", e.verdictLine(&verdict))
+	paint(PaintedBound(e.Prefill.Bound).Color, "TTFT", e.timeLine(e.TTFT, &e.Prefill, "90 % interval "))
+	if e.Tokens > 0 {
+		paint(PaintedBound(e.Decode.Bound).Color, "TPOT", e.timeLine(e.TPOT, &e.Decode, ""))
+	}
+	add("TTLT", around(unit.Around(e.TTLT.Expected, e.TTLT.Low, e.TTLT.High), ""))
+	add("Throughput", e.throughputLine(verdict.Possible))
+	add("Energy", e.energyLine())
+	add("Cost", e.costLine(verdict.Possible))
+	add("Rests on", e.basis())
+	if text := e.resourceLine(); text != "" {
+		add("Depends on", text)
+	}
+	if lines := e.choiceLines(); len(lines) > 0 && verdict.Possible {
+		add("Try", lines...)
+	}
+	if notes := e.briefNotes(); len(notes) > 0 {
+		add("Note", notes...)
+	}
+	add("More", "--ops, --explain, --full, or llmprof report for a page with pictures")
+	return &render.Document{Title: e.title(), Width: briefWidth, Blocks: []render.Block{f}}
+}
+
+// verdictLine says whether it fits, in which memory, and what would make it fit.
+func (e *Estimate) verdictLine(v *Verdict) string {
+	m := &e.Memory
+	if v.Possible {
+		return fmt.Sprintf("yes: %s; max batch %d", e.memoryLine(), m.MaxBatch)
+	}
+	text := "no: " + v.Text
+	if v.Short != nil {
+		text = fmt.Sprintf("no: %s GB short, %s", gigabytes(*v.Short), e.memoryLine())
+		if v.Over != nil {
+			text += "; " + e.overText(*v.Over)
+		}
+	}
+	if hint := e.WhatFits(); hint != "" {
+		text += "; " + hint
+	}
+	return text
+}
+
+// timeLine is a time with its interval, its floor and its bound.
+func (e *Estimate) timeLine(s analytic.Span, p *analytic.Phase, label string) string {
+	floor := unit.Around(s.Floor, s.Floor, s.Floor)
+	return fmt.Sprintf("%s; %s-bound, floor %v", around(unit.Around(s.Expected, s.Low, s.High), label), p.Bound, floor)
+}
+
+// around is a rounded quantity with its interval.
+func around(r unit.Rounded, label string) string {
+	return fmt.Sprintf("%v (%s%s)", r, label, r.Interval())
+}
+
+// throughputLine is the generated tokens a second.
+func (e *Estimate) throughputLine(possible bool) string {
+	if !possible {
+		return "none: it cannot run"
+	}
+	low, high := e.scaled(e.Throughput, e.TTLT.High), e.scaled(e.Throughput, e.TTLT.Low)
+	v, interval := roundedNumber(e.Throughput, low, high)
+	s := fmt.Sprintf("%s tok/s (%s)", v, interval)
+	if e.GPUs > 1 {
+		each, _ := roundedNumber(e.Throughput/float64(e.GPUs), low/float64(e.GPUs), high/float64(e.GPUs))
+		s += fmt.Sprintf(", %s per GPU", each)
+	}
+	return s
+}
+
+// scaled is a rate at another length of the request.
+func (e *Estimate) scaled(rate float64, ttlt unit.Seconds) float64 {
+	return rate * float64(e.TTLT.Expected/ttlt)
+}
+
+// roundedNumber is a number and its interval in as many digits as the interval leaves.
+func roundedNumber(v, low, high float64) (value, interval string) {
+	digits := 3
+	if high-low >= 0.2*v {
+		digits = 2
+	}
+	return unit.Significant(v, digits), unit.Significant(low, digits) + " to " + unit.Significant(high, digits)
+}
+
+// memoryLine is what the memory of one GPU holds.
+func (e *Estimate) memoryLine() string {
+	m := &e.Memory
+	parts := []string{fmt.Sprintf("weights %s", gigabytes(m.Weights))}
+	if m.KV > 0 {
+		parts = append(parts, "KV cache "+gigabytes(m.KV))
+	}
+	if m.State > 0 {
+		parts = append(parts, "state "+gigabytes(m.State))
+	}
+	return fmt.Sprintf("%s of %s GB (%s)", gigabytes(m.Total), gigabytes(m.Capacity), strings.Join(parts, ", "))
+}
+
+// gigabytes is a size in GB with three digits, and two decimals at most.
+func gigabytes(b unit.Bytes) string {
+	v := float64(b) / 1e9
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case v > 0 && v < 0.005:
+		return "<0.01"
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// energyLine is the energy, its interval being that of the time at the same power.
+func (e *Estimate) energyLine() string {
+	span := func(j unit.Joules, s analytic.Span) unit.Rounded {
+		return unit.Around(j, j.Times(float64(s.Low/s.Expected)), j.Times(float64(s.High/s.Expected)))
+	}
+	prompt, request := span(e.Energy.PerPrompt, e.TTFT), span(e.Energy.PerRequest, e.TTLT)
+	text := around(prompt, "") + " per prompt"
+	if e.Tokens > 0 {
+		token := span(e.Energy.PerToken, e.TPOT)
+		text = fmt.Sprintf("%s per token, %v per prompt, %v per request", around(token, ""), prompt, request)
+	}
+	if !e.Energy.IdleKnown {
+		text += " (idle power assumed)"
+	}
+	return text
+}
+
+// costLine is the price of a million generated tokens.
+func (e *Estimate) costLine(possible bool) string {
+	switch {
+	case !possible:
+		return "none: it cannot run"
+	case e.Price <= 0:
+		return "n/a: no price of " + e.Machine.GPU.Name + " is known; give --price"
+	}
+	c := e.Money.PerMillionGenerated
+	v, interval := roundedNumber(float64(c), float64(c)*float64(e.TTLT.Low/e.TTLT.Expected), float64(c)*float64(e.TTLT.High/e.TTLT.Expected))
+	return fmt.Sprintf("$%s (%s) per million generated tokens, at $%.2f/GPU-hour", v, interval, float64(e.Price))
+}
+
+// basis says what the figures rest on.
+func (e *Estimate) basis() string {
+	formats := fmt.Sprintf("%s weights, %s KV cache", e.Scheme.Weights, e.Scheme.KV)
+	switch {
+	case e.Memory.KV == 0:
+		formats = fmt.Sprintf("%s weights", e.Scheme.Weights)
+	case e.Scheme.KV == e.Scheme.Weights:
+		formats = fmt.Sprintf("%s weights and KV cache", e.Scheme.Weights)
+	}
+	return fmt.Sprintf("%s engine; %s; constants: %s", e.Machine.Engine.Profile().Name, formats, e.Machine.Cal.Name)
+}
+
+// least is the change of a request's time that is worth a word.
+const least = 0.005
+
+// resourceLine says which resources a request's time depends on most.
+func (e *Estimate) resourceLine() string {
+	var parts []string
+	for _, r := range sensitivity.Resources(&e.Case) {
+		if gain := 1 - float64(r.TTLT.Expected/e.TTLT.Expected); gain >= least && len(parts) < 3 {
+			text := fmt.Sprintf("%s (−%.1f %%)", r.Name, 100*gain)
+			if len(parts) == 0 {
+				text = fmt.Sprintf("%s (10 %% faster: TTLT −%.1f %%)", r.Name, 100*gain)
+			}
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// choiceLines say which choices gain most: those that generate most tokens a second on
+// each GPU, and the one with the least TPOT.
+func (e *Estimate) choiceLines() []string {
+	all := sensitivity.Choices(&e.Case)
+	base := e.Throughput / float64(e.GPUs)
+	var parts []string
+	fastest := -1
+	for i := range all {
+		if e.Tokens > 0 && all[i].TPOT.Expected < e.TPOT.Expected.Times(1-least) && (fastest < 0 || all[i].TPOT.Expected < all[fastest].TPOT.Expected) {
+			fastest = i
+		}
+	}
+	var named []string
+	for i := range all {
+		gain, flag := all[i].PerGPU()/base, strings.Fields(all[i].Flags)[0]
+		if i != fastest && (len(parts) >= mostChoices || gain < 1+least || slices.Contains(named, flag)) {
+			continue
+		}
+		named = append(named, flag)
+		text := fmt.Sprintf("%s: tok/s per GPU × %.2f", all[i].Flags, gain)
+		if e.Tokens > 0 {
+			text += fmt.Sprintf(", TPOT × %.2f", float64(all[i].TPOT.Expected/e.TPOT.Expected))
+		}
+		parts = append(parts, text)
+	}
+	return parts
+}
+
+// mostChoices is how many choices are named for their throughput.
+const mostChoices = 2
+
+// mostNotes is how many remarks the short answer has; the others are in --explain.
+const mostNotes = 1
+
+// briefNotes are the first remarks that the other lines do not say.
+func (e *Estimate) briefNotes() (notes []string) {
+	said := []string{"does not fit", "context of", "it fits with", "no split over", "no source gives the idle power"}
+	for _, w := range e.Warnings {
+		if !slices.ContainsFunc(said, func(begin string) bool { return strings.HasPrefix(w, begin) }) {
+			notes = append(notes, w)
+		}
+	}
+	if left := len(notes) - mostNotes; left > 0 {
+		notes = notes[:mostNotes]
+		notes[mostNotes-1] += fmt.Sprintf(" (%d more with --explain)", left)
+	}
+	return notes
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/measure/experiment"
+)
+
+// flags are those of a measurement, the engine first: the others depend on it.
+func (t *trial) flags(cmd *cobra.Command) {
+	cli.Define(cmd, "Engine and model", t.engineFlags)
+	cli.Define(cmd, cli.Workload, t.workloadFlags)
+	cli.Define(cmd, "What is measured", t.figureFlags)
+	cli.Define(cmd, "Where it runs", t.placementFlags)
+	cli.Define(cmd, "Server (--engine openai)", t.serverFlags)
+	cli.Define(cmd, "What the server runs", t.servedFlags)
+	cli.Define(cmd, cli.Output, t.outputFlags)
+	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
+		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
+		"replicas", "nodes", "rdzv", "node", "shared", "api", "max-failures", "timeout", "connections", "records",
+		"served-model", "served-weights", "served-kv", "served-tp", "binary", "color")
+}
+
+// engineFlags are about the engine and the model that it runs.
+func (t *trial) engineFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringVar(&p.Engine, "engine", p.Engine, "`engine`: native, transformers or openai")
+	f.Lookup("engine").DefValue = ""
+	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id, directory or config.json")
+	f.BoolVar(&p.RandomWeights, "random-weights", false, "download nothing; times are the same")
+	f.StringVar(&p.WeightsDir, "weights", "", "`folder` of safetensors")
+	f.StringVar(&p.DType, "dtype", p.DType, "`format` of the model: bf16, fp16 or fp32")
+	f.StringVar(&p.Quantization, "quantize", "", "quantize the weights to `FORMAT`: int8, int4 or fp8")
+	f.BoolVar(&t.eager, "eager", false, "decode without a graph, the cache growing")
+	f.StringVar(&p.Attention, "attention", "", "`kernel`: sdpa, eager or flash_attention_2 (default: the engine's)")
+	f.BoolVar(&p.Graph, "graph", p.Graph, "decode through a CUDA graph with a static cache")
+	f.BoolVar(&p.Compile, "compile", false, "torch.compile the model")
+	f.StringVar(&p.Device, "device", "", "`device`: cuda or cpu (default: a GPU where there is one)")
+	f.StringVar(&p.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
+	f.StringVar(&p.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
+	f.BoolVar(&p.TrustRemoteCode, "trust-remote-code", false, "run Python code that the model's repository brings")
+	f.BoolVar(&t.offline, "offline", false, "never use the network")
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(experiment.Native, experiment.Transformers, experiment.OpenAI))
+	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
+	_ = cmd.RegisterFlagCompletionFunc("quantize", words("int8", "int4", "fp8"))
+	_ = cmd.RegisterFlagCompletionFunc("attention", words("sdpa", "eager", "flash_attention_2"))
+	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
+}
+
+// workloadFlags are about what the engine is given.
+func (t *trial) workloadFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")
+	f.IntVar(&p.PromptLen, "prompt-len", p.PromptLen, "`tokens` of each prompt")
+	f.IntVar(&p.GenLen, "gen-len", p.GenLen, "`tokens` generated, the first included")
+	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
+	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of weights and prompts (default for a server: a new one)")
+}
+
+// figureFlags are about what is looked at, and how often.
+func (t *trial) figureFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.BoolVar(&p.TTFT, "ttft", false, "measure the time to the first token")
+	f.BoolVar(&p.TPOT, "tpot", false, "measure the time per token after it")
+	f.BoolVar(&p.TTLT, "ttlt", false, "measure the time to the last token")
+	f.BoolVar(&p.Size, "size", false, "count parameters, caches and activations")
+	f.BoolVar(&p.Energy, "energy", false, "measure energy; without a sensor this is an error")
+	f.BoolVar(&p.Ops, "ops", false, "time operators one by one, beside the estimate's")
+	f.StringVar(&p.Trace, "trace", "", "write traces for Perfetto and CSV to `FOLDER`")
+	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
+	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
+	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")
+	f.BoolVar(&p.SaveOutputs, "save-outputs", false, "keep the generated tokens in the result")
+	f.Float64Var(&p.CarbonIntensity, "carbon-intensity", 0, "`g/kWh` of CO2 that the power grid stands for")
+	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` whose CO2 a kWh is looked up, as germany or us")
+}
+
+// placementFlags are about where it runs.
+func (t *trial) placementFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringSliceVar(&p.GPUs, "gpus", nil, "`UUIDs` or numbers of GPUs (default: the visible)")
+	f.IntVar(&p.TP, "tp", p.TP, "tensor parallelism: `GPUs` that share every matrix")
+	f.IntVar(&p.Replicas, "replicas", p.Replicas, "`processes` with a whole model each, side by side")
+	f.IntVar(&p.Nodes, "nodes", p.Nodes, "`hosts` that the ranks are spread over")
+	f.StringVar(&p.Rdzv, "rdzv", "", "`HOST:PORT` where the hosts meet")
+	f.IntVar(&t.node, "node", 0, "`number` of this host, of several: 0 leads and reports")
+	f.BoolVar(&t.shared, "shared", false, "measure although others use the GPUs")
+}
+
+// serverFlags are about asking a server.
+func (t *trial) serverFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
+	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` that starts it, for the run alone")
+	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
+	f.Var(ratesFlag{&t.rates}, "rate", "`requests` a second, arriving at random, or several")
+	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
+	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
+	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")
+	f.Var(failuresFlag{&p.MaxFailures}, "max-failures", "`share` of requests that may fail in a run that counts (default 1%)")
+	f.Float64Var((*float64)(&p.Timeout), "timeout", 0, "`seconds` of silence after which a request has failed (default 120)")
+	f.StringVar(&p.Connections, "connections", "", "`use` of connections: pooled, new or worker (default: pooled)")
+	f.StringVar(&t.records, "records", "", "write each request to `FILE` as it ends, a JSON object a line")
+	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
+	_ = cmd.RegisterFlagCompletionFunc("connections", words("pooled", "new", "worker"))
+}
+
+// servedFlags are about what a server runs, for the estimate beside it.
+func (t *trial) servedFlags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &t.point
+	f.StringVar(&p.ServedModel, "served-model", "", "the server's `name` of the model (default: that of --model)")
+	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of the server's weights (default: what it says)")
+	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of the server's KV cache (default: what it says)")
+	f.IntVar(&p.ServedTP, "served-tp", 0, "`GPUs` that the server splits a matrix over (default: what it says)")
+}
+
+// outputFlags are about the result.
+func (t *trial) outputFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	t.output.flags(cmd)
+	f.Lookup("output").Usage = chartUsage
+	f.StringVar(&t.results, "results", "", "store the results in `FOLDER`, as \"llmprof run\" does")
+	f.BoolVar(&t.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
+}
