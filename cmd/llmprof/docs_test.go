@@ -1,8 +1,10 @@
 package main
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,8 +44,9 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// A shown block is what a command prints: its command in a comment, which may end in
-// filters (head N, grep EXPRESSION, from TEXT, until TEXT) after "|", and its output between that and "<!-- end -->".
+// A shown block is what commands print: the commands in a comment, each with filters
+// (head N, grep EXPRESSION, from TEXT, until TEXT) after "|" if it has any, with "&&"
+// between commands, and their output from there to "<!-- end -->".
 var shown = regexp.MustCompile(`(?s)<!-- llmprof ([^\n]*) -->\n.*?<!-- end -->`)
 
 // included is a file of testdata that a document shows.
@@ -58,7 +61,12 @@ func TestDocumentOutput(t *testing.T) {
 		want := shown.ReplaceAllStringFunc(doc, func(old string) string {
 			blocks++
 			line := shown.FindStringSubmatch(old)[1]
-			return "<!-- llmprof " + line + " -->\n```\n" + printed(t, line) + "\n```\n<!-- end -->"
+			var outputs []string
+			for _, one := range strings.Split(line, " && llmprof ") {
+				command, _, _ := strings.Cut(one, " | ")
+				outputs = append(outputs, "$ llmprof "+command+"\n"+printed(t, one))
+			}
+			return "<!-- llmprof " + line + " -->\n```\n" + strings.Join(outputs, "\n\n") + "\n```\n<!-- end -->"
 		})
 		want = included.ReplaceAllStringFunc(want, func(old string) string {
 			name := included.FindStringSubmatch(old)[1]
@@ -143,7 +151,7 @@ func commands(doc string) (lines []string) {
 		if !fenced && !indented {
 			continue
 		}
-		text, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "$ "), "  #")
+		text, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "$ "), " # ")
 		if strings.HasPrefix(text, "llmprof ") && !strings.HasPrefix(text, "llmprof =") {
 			lines = append(lines, strings.TrimSpace(text))
 		}
@@ -192,13 +200,31 @@ func TestDocumentCommands(t *testing.T) {
 }
 
 // belongings are the files that the commands of documents name: the user's model,
-// rows of operators, results and what the repository has.
+// rows of operators, a calibration, results and what the repository has.
 func belongings(root, dir string) error {
-	model := filepath.Join(dir, "my-model")
+	const result = "measure-20261122T123928-2136e0693642-c0.p0.json"
+	rows, err := unzipped(filepath.Join(root, "measure", "calibrate", "testdata", "h200-transformers.jsonl.gz"))
 	return errors.Join(
-		os.Mkdir(model, 0o755),
-		os.WriteFile(filepath.Join(model, "config.json"), []byte(tinyLlama), 0o644),
+		err,
+		os.Mkdir(filepath.Join(dir, "my-model"), 0o755),
+		os.WriteFile(filepath.Join(dir, "my-model", "config.json"), []byte(tinyLlama), 0o644),
+		os.WriteFile(filepath.Join(dir, "mine.jsonl"), rows, 0o644),
+		os.Symlink(filepath.Join(root, "calibrations", "h200-sxm-141gb.toml"), filepath.Join(dir, "mine.toml")),
 		os.Symlink(filepath.Join(root, "experiments"), filepath.Join(dir, "experiments")),
-		os.Symlink(filepath.Join(root, "experiments", "h200-native"), filepath.Join(dir, "results")),
+		os.Mkdir(filepath.Join(dir, "mine"), 0o755),
+		os.Symlink(filepath.Join(root, "experiments", "h200-native", result), filepath.Join(dir, "mine", result)),
 	)
+}
+
+func unzipped(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
 }
