@@ -187,7 +187,7 @@ func (s *Step) latent(dst []Op, a *models.Attention, heads float64) []Op {
 		Name: "kv_b_proj", Type: Expand, Format: s.Dense.Act, Model: unit.FLOPs(up * upRows * tp),
 		Shape: roofline.Shape{M: upRows, N: heads * float64(l.NopeDim+a.ValueDim), K: rank, Matrices: 1},
 		Work: roofline.Work{
-			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.weightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
+			FLOPs: unit.FLOPs(up * upRows), Weights: s.Dense.WeightBytes(weights, heads*float64(l.NopeDim+a.ValueDim)),
 			Acts: s.Bytes(upRows * (rank + heads*float64(l.NopeDim+a.ValueDim))),
 		},
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/hardware"
 )
 
@@ -82,7 +83,7 @@ func BenchmarkExplain(b *testing.B) {
 	c := testCase(b, "llama3.1-8b", "h200", 1, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := analytic.Explain(c); err != nil {
+		if _, err := breakdown.Explain(c); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,7 +3,7 @@ package analytic_test
 import (
 	"testing"
 
-	"llmprof/analytic"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -72,7 +72,7 @@ func TestByHandQwen30BA3BOnA100(t *testing.T) {
 func TestByHandDeepSeekV3OnH200(t *testing.T) {
 	for _, gpus := range []int{8, 16} {
 		c := testCase(t, "deepseek-v3", "h200", 1, gpus)
-		c.Scheme = analytic.StoredScheme(c.Model).For(c.Machine.GPU)
+		c.Scheme = models.StoredScheme(c.Model).For(c.Machine.GPU)
 		r := explain(t, c)
 		const (
 			replicated = 7168*1536 + 7168*(512+64)

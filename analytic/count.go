@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -12,7 +13,7 @@ type Counts struct {
 	Prefill      roofline.Work // what one rank of each stage does for the prompts
 	Decode       roofline.Work // what it does for all tokens after the first
 	Memory       Memory        // the memory of one GPU, without what CUDA, the engine and the system reserve
-	Method       FLOPCount
+	Method       models.FLOPCount
 }
 
 // Count counts a case. It needs no machine.
@@ -21,7 +22,7 @@ func Count(c *Case) (n Counts, err error) {
 		return n, err
 	}
 	w := &c.Workload
-	if err := w.check(c.Parallel.whole().MicroBatches); err != nil {
+	if err := w.check(c.Parallel.Whole().MicroBatches); err != nil {
 		return n, err
 	}
 	p := newPredictor(c, nil)
@@ -29,6 +30,6 @@ func Count(c *Case) (n Counts, err error) {
 	m := float64(p.par.MicroBatches)
 	n.PrefillFLOPs, n.DecodeFLOPs = prefill.model.Times(m), decode.model.Times(m)
 	n.Prefill, n.Decode = prefill.work.Scale(m), decode.work.Scale(m)
-	n.Memory, n.Method = p.memory(w), c.countFLOPs()
+	n.Memory, n.Method = p.memory(w), c.Model.FLOPCount()
 	return n, nil
 }

@@ -21,6 +21,7 @@ type Profile struct {
 	Name   string
 	Source string
 
+	Support   Support
 	Constants func(c *roofline.Constants) // sets the engine's own constants where no calibration has them; nil if it has none
 	Graph     bool                        // decode steps are one CUDA graph, so that their launches take the host no time
 	Reserve   unit.Bytes                  // memory that it holds besides weights, cache and activations
@@ -30,14 +31,26 @@ type Profile struct {
 	// were would switch earlier.
 	Switches []float64
 
-	// Error is what it adds to the half-width of the interval, as a share of the time;
-	// of a phase whose launches are the host's, for as much of it as they could fill.
-	Error float64
+	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
+	HostError float64 // by how much longer another host may take, as a share of the host's time
 
 	// Older is by how much longer than expected, as a share of the time, releases may
 	// take that are older than the one that the constants are of: it adds to the upper
 	// end of the interval alone.
 	Older float64
+}
+
+// Support is what an engine runs. A nil list is no limit.
+type Support struct {
+	Default    bool     // it is among the engines that are named to a user who named none
+	Families   []string // of models, by Hugging Face's model_type without _text
+	Not        []string // families that it does not run
+	Vendors    []string
+	Capability float64 // least compute capability of NVIDIA's GPUs
+	Integrated bool    // it runs on modules alone whose memory is the CPU's too: Jetson, DGX Spark
+	Weights    []unit.Format
+	Acts       []unit.Format // in which products run
+	KV         []unit.Format
 }
 
 // A Kernel is a kernel of an engine and the operators that it does.
@@ -46,6 +59,8 @@ type Kernel struct {
 	Main    int     // the operator that it is named after, of the part's
 	Ops     uint64  // bit i for operator i of the part
 	Helpers float64 // further launches, whose time is in the terms of the law
+	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
+	Pieces  float64 // CUDA graphs of other kernels that the host launches ahead of it
 	Phase   string  // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
 }
 

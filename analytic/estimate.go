@@ -15,7 +15,7 @@ type Case struct {
 	Machine  *Machine
 	Workload Workload
 	Parallel Parallelism
-	Scheme   Scheme
+	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
 }
 
@@ -27,6 +27,7 @@ type Span struct{ Floor, Expected, Low, High unit.Seconds }
 type Phase struct {
 	Floor, Expected unit.Seconds
 	Throttled       unit.Seconds // of Expected, what the GPU's power limit costs
+	Raised          unit.Seconds // of Expected, what the batch takes no less than a smaller one
 	Clock           float64      // how many times longer arithmetic takes for it than in a burst; 1 where the limit is not reached
 	Bound           roofline.Bound
 	Bounds          [roofline.NumBounds]unit.Seconds // expected time by what bounds it
@@ -36,8 +37,6 @@ type Phase struct {
 	Traffic         unit.Bytes                       // between memory and one rank of each stage
 	Compulsory      unit.Bytes                       // of it, weights, cache and state
 	Wire            unit.Bytes                       // that one rank of each stage sends
-
-	raised unit.Seconds // of Expected, what the batch takes no less than a smaller one
 }
 
 // An Estimate is the answer to a Case.
@@ -71,7 +70,7 @@ func (c *Case) Check() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.Workload.check(c.Parallel.whole().MicroBatches)
+	return c.Workload.check(c.Parallel.Whole().MicroBatches)
 }
 
 // checkSplit is Check without the machine and the workload.
@@ -79,13 +78,13 @@ func (c *Case) checkSplit() error {
 	if c.Model == nil {
 		return fmt.Errorf("no model is given")
 	}
-	if err := c.Scheme.check(); err != nil {
+	if err := c.Scheme.Check(); err != nil {
 		return err
 	}
 	if err := c.Parallel.check(); err != nil {
 		return err
 	}
-	par := c.Parallel.whole()
+	par := c.Parallel.Whole()
 	return par.checkModel(c.Model)
 }
 
@@ -97,7 +96,7 @@ func (c *Case) check() error {
 	if c.Machine == nil {
 		return fmt.Errorf("no machine is given")
 	}
-	par, g := c.Parallel.whole(), c.Machine.GPU
+	par, g := c.Parallel.Whole(), c.Machine.GPU
 	together := par.TP * par.PP * par.expertReplicas() // GPUs that talk to each other
 	if near := min(together, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
@@ -136,13 +135,10 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 
 // phases sums the steps of prefill and of decode, of one micro-batch.
 func (p *Predictor) phases(w *Workload) (prefill, decode total) {
-	st := p.template()
-	st.Batch, st.Cache = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.context())
 	r := run{p: p, budget: maxSteps}
-	prefill = r.prefill(w, st)
+	prefill = r.prefill(w)
 	if w.Gen > 1 {
-		st.Past = float64(w.Prompt)
-		decode = r.sum(st, 1, float64(w.Gen-1))
+		decode = r.sum(p.FirstDecode(w), 1, float64(w.Gen-1))
 	}
 	return prefill, decode
 }
@@ -157,26 +153,15 @@ func (p *Predictor) limit(t *total, prefill bool) {
 	t.pipeline(float64(p.par.MicroBatches), prefill)
 }
 
-// prefill sums the chunks of the prompt; the LM head runs in the last, unless
-// it runs on every position.
-func (r *run) prefill(w *Workload, st Step) (all total) {
-	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
-	whole := (fresh - 1) / chunk // chunks before the last
-	st.Past, st.New, st.Logits = float64(w.CachedPrefix), float64(chunk), 0
-	if w.AllLogits {
-		st.Logits = st.New
-	}
-	if whole > 0 {
-		all = r.sum(st, st.New, float64(whole))
-	}
-	st.Past += float64(whole * chunk)
-	st.New = float64(fresh - whole*chunk)
-	st.Logits = 1
-	if w.AllLogits {
-		st.Logits = st.New
+// prefill sums the chunks of the prompt.
+func (r *run) prefill(w *Workload) (all total) {
+	full, n, st := r.p.Chunks(w)
+	if n > 0 {
+		all = r.sum(full, full.New, float64(n))
 	}
 	last := r.p.step(&st)
 	all.add(&last, 1)
+	all.waitsForHost(r.p.request())
 	return all
 }
 
@@ -185,11 +170,11 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total) {
 	cal, par := &p.machine.Cal, &p.par
 	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = p.span(prefill.least, prefill.expected, cal.PrefillError+p.engineError(prefill, false))
+	e.TTFT = p.span(prefill.least, prefill.expected, cal.PrefillError+p.engineError(prefill))
 	e.TTLT = e.TTFT
 	if w.Gen > 1 {
 		e.Decode = phase(decode, 1/float64(w.Gen-1))
-		off := cal.DecodeError + p.engineError(decode, true)
+		off := cal.DecodeError + p.engineError(decode)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
 		all := p.span(decode.least, decode.expected, off)
 		e.TTLT.Floor += all.Floor
@@ -222,7 +207,7 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 // phase is share of a total.
 func phase(t *total, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, raised: t.raised.Times(share),
+		Floor: t.least.Times(share), Expected: t.expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
 		FLOPs: t.model.Times(share), Executed: t.work.FLOPs.Times(share), Vector: t.work.Vector.Times(share),
 		Traffic: t.work.Traffic().Times(share), Compulsory: t.work.Compulsory().Times(share),
 		Wire: (t.work.Wire + t.work.NodeWire).Times(share),
@@ -236,19 +221,22 @@ func phase(t *total, share float64) Phase {
 	return p
 }
 
-// engineError is what the engine adds to the error of a phase. Launches by the host
-// count as far as they could fill it: a slower host makes no longer prefill of one
-// that the GPU takes much longer for.
-func (p *Predictor) engineError(t *total, decode bool) float64 {
-	m, e := p.machine, p.machine.Engine.Profile()
-	launch := m.seconds(roofline.HostLaunch)
-	switch {
-	case m.hostKnown: // it was measured where it runs
+// engineError is what the engine adds to the error of a phase: what a slower host would
+// add to it. A host that the GPU's work hides adds nothing until it takes longer.
+func (p *Predictor) engineError(t *total) float64 {
+	e := p.machine.Engine.Profile()
+	if p.machine.hostKnown { // it was measured where it runs
 		return 0
-	case launch == 0 || (e.Graph && decode):
-		return e.Error
 	}
-	return e.Error * min(float64(launch.Times(t.launches)/t.expected), 1)
+	return e.Error + max(float64(t.host.Times(1+e.HostError)/t.expected)-1, 0)
+}
+
+// request is what the first token takes beyond the steps of its prompt.
+func (p *Predictor) request() unit.Seconds {
+	if p.machine == nil {
+		return 0
+	}
+	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
 }
 
 // span is the expected time with its interval, which the floor cuts off.
@@ -257,14 +245,4 @@ func (p *Predictor) span(floor, expected unit.Seconds, off float64) Span {
 		Floor: floor, Expected: max(expected, floor),
 		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Profile().Older), floor),
 	}
-}
-
-// parts returns the scheme of the dense matrices and that of what is never
-// quantized.
-func (s *Scheme) parts() (dense, plain Scheme) {
-	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV}
-	if s.Experts {
-		return plain, plain
-	}
-	return *s, plain
 }

@@ -44,7 +44,7 @@ func Example() {
 	}
 	estimate, err := analytic.Predict(&analytic.Case{
 		Model: model, Machine: machine,
-		Scheme:   analytic.StoredScheme(model).For(&gpu),
+		Scheme:   models.StoredScheme(model).For(&gpu),
 		Workload: analytic.Workload{Batch: 1, Prompt: 1024, Gen: 128},
 	})
 	if err != nil {

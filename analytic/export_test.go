@@ -1,9 +1,6 @@
 package analytic
 
 import (
-	"maps"
-	"slices"
-
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -53,11 +50,6 @@ func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
 func (p *Predictor) Longest(left unit.Bytes) int       { return p.footprint.longest(left) }
 func (p *Predictor) Cached(context float64) unit.Bytes { return p.footprint.cached(context) }
 
-// Waiting is what the machine draws with nothing to do, and Rest what lies from there to
-// its power limit.
-func (m *Machine) Waiting() unit.Watts { return m.waiting }
-func (m *Machine) Rest() unit.Watts    { return m.rest }
-
 // Phase is a phase of one kernel at the power limit, and what it draws.
 func (m *Machine) Phase(k *roofline.Kernel) (unit.Seconds, unit.Watts) {
 	var t timing
@@ -73,7 +65,7 @@ func (m *Machine) Draws(compute, memory, fixed unit.Seconds) unit.Watts {
 	t := timing{expected: 1, compute: compute, fixed: fixed}
 	var c roofline.Cost
 	c.Times[roofline.Memory] = memory
-	t.draw = m.drawOf(&c)
+	t.draw = m.DrawOf(&c)
 	m.limit(&t)
 	return m.draws(&t, 1)
 }
@@ -82,19 +74,14 @@ func (m *Machine) Draws(compute, memory, fixed unit.Seconds) unit.Watts {
 // arithmetic takes x times as long as on base, and what they draw there in shares of what
 // lies between waiting and the limit.
 func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn float64) {
-	s := p.template()
-	s.Batch, s.Cache = float64(w.Batch), float64(w.context())
 	r := run{p: p, budget: maxSteps}
 	var t total
 	if w.Gen == 1 {
-		t = r.prefill(w, s)
+		t = r.prefill(w)
 	} else {
-		s.Past = float64(w.Prompt)
+		s := p.FirstDecode(w)
 		t = p.step(&s)
 	}
-	chip := base.matrix*float64(t.compute)/x + float64(t.draw.chip)
-	return float64(t.expected), chip/x + float64(t.draw.memory) + base.others(t.network, t.fixed)
+	chip := base.Matrix*float64(t.compute)/x + float64(t.draw.Chip)
+	return float64(t.expected), chip/x + float64(t.draw.Memory) + base.others(t.network, t.fixed)
 }
-
-// SchemeAliases lists the other names of schemes.
-func SchemeAliases() []string { return slices.Collect(maps.Keys(schemeAliases)) }

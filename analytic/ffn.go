@@ -19,24 +19,32 @@ func (s *Step) activation(dst []Op, t Type, a *models.Activation, rows float64, 
 	})
 }
 
+// The operators of a feed-forward by their names in a mixture.
+var (
+	sharedNames = map[string]string{
+		"gate_up_proj": "shared_gate_up_proj", "up_proj": "shared_up_proj", "down_proj": "shared_down_proj", "activation": "shared_activation",
+	}
+	expertNames = map[string]string{
+		"gate_up_proj": "experts_gate_up", "up_proj": "experts_up", "down_proj": "experts_down", "activation": "experts_activation",
+	}
+)
+
+// rename gives operators the names that they have in a mixture.
+func rename(ops []Op, names map[string]string) {
+	for i := range ops {
+		if name, ok := names[ops[i].Name]; ok {
+			ops[i].Name = name
+		}
+	}
+}
+
 // shared appends the feed-forward that every token of a mixture takes.
 func (s *Step) shared(dst []Op, e *models.Shared) []Op {
 	first := len(dst)
 	dst = s.linears(dst, Product, s.Scheme, e.In, s.Tokens(), s.Par.TP)
 	dst = s.activation(dst, NonLinear, &e.Activation, s.Tokens(), s.Par.TP)
 	dst = s.linears(dst, Product, s.Scheme, e.Out, s.Tokens(), s.Par.TP)
-	for i := first; i < len(dst); i++ {
-		switch o := &dst[i]; o.Name {
-		case "gate_up_proj":
-			o.Name = "shared_gate_up_proj"
-		case "up_proj":
-			o.Name = "shared_up_proj"
-		case "down_proj":
-			o.Name = "shared_down_proj"
-		case "activation":
-			o.Name = "shared_activation"
-		}
-	}
+	rename(dst[first:], sharedNames)
 	return dst
 }
 
@@ -77,18 +85,7 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	dst = s.grouped(dst, e.In, &shape)
 	dst = s.activation(dst, ExpertNonLinear, &e.Activation, shape.Pairs, p.expertTP())
 	dst = s.grouped(dst, e.Out, &shape)
-	for i := first; i < len(dst); i++ {
-		switch o := &dst[i]; o.Name {
-		case "activation":
-			o.Name = "experts_activation"
-		case "gate_up_proj":
-			o.Name = "experts_gate_up"
-		case "up_proj":
-			o.Name = "experts_up"
-		case "down_proj":
-			o.Name = "experts_down"
-		}
-	}
+	rename(dst[first:], expertNames)
 	return dst
 }
 

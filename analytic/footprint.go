@@ -119,8 +119,8 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 	sum := s.matrices(s.Dense, b.In, s.Par.TP) + s.matrices(s.Dense, b.Out, s.Par.TP) + s.normWeights(b.Norms) + s.Bytes(float64(b.Extra))
 	if a := b.Attention; a != nil && a.Latent != nil {
 		l := &a.Latent.Expand
-		n := float64(l.In) * float64(l.Out) / float64(max(parts(l, s.Par.TP), 1))
-		sum += s.Dense.weightBytes(n, float64(l.Out)/float64(max(parts(l, s.Par.TP), 1)))
+		cut := float64(max(l.Parts(s.Par.TP), 1))
+		sum += s.Dense.WeightBytes(float64(l.In)*float64(l.Out)/cut, float64(l.Out)/cut)
 	}
 	e := b.Experts
 	if e == nil {
@@ -135,7 +135,7 @@ func (s *Step) blockWeights(b *models.Block) unit.Bytes {
 }
 
 // matrices is the memory of matrices on a rank of tp.
-func (s *Step) matrices(f *Scheme, ls []models.Linear, tp int) unit.Bytes {
+func (s *Step) matrices(f *models.Scheme, ls []models.Linear, tp int) unit.Bytes {
 	var sum unit.Bytes
 	for i := range ls {
 		sum += s.weightsOf(f, &ls[i], tp)
@@ -224,7 +224,7 @@ func (s *Step) blockWidth(b *models.Block) float64 {
 	tp := float64(s.Par.TP)
 	var w float64
 	for i := range b.In {
-		w += float64(b.In[i].Out) / float64(max(parts(&b.In[i], s.Par.TP), 1))
+		w += float64(b.In[i].Out) / float64(max(b.In[i].Parts(s.Par.TP), 1))
 	}
 	switch {
 	case b.Attention != nil:
@@ -245,7 +245,7 @@ func (s *Step) blockWidth(b *models.Block) float64 {
 }
 
 // weightsOf is the memory of a matrix on a rank of tp, its bias and scales included.
-func (s *Step) weightsOf(f *Scheme, l *models.Linear, tp int) unit.Bytes {
+func (s *Step) weightsOf(f *models.Scheme, l *models.Linear, tp int) unit.Bytes {
 	ls := [1]models.Linear{*l}
 	o := s.gemm(Product, f, ls[:], 0, tp)
 	return o.Work.Weights

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/models"
 )
 
 // FuzzPredict asks for whatever fits the types: a case is refused, or its answer
@@ -16,7 +17,7 @@ func FuzzPredict(f *testing.F) {
 	f.Add(uint8(9), 3, 4096, 2000, 512, 100, 2, 1, 2, 1, uint8(11))
 	f.Add(uint8(12), 0, -1, 1<<40, -5, 1<<31, -3, 0, 0, 0, uint8(255))
 	f.Add(uint8(3), 1, 8191, 5, 8191, 0, 1, 1, 1, 1, uint8(7))
-	names := analytic.SchemeNames()
+	names := models.SchemeNames()
 	cases := make([]*analytic.Case, len(variety))
 	for i, name := range variety {
 		cases[i] = testCase(f, name, "h200", 1, 1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 )
 
 // A golden case is one whose figures are held.
@@ -129,7 +130,7 @@ func TestGolden(t *testing.T) {
 // is done in, what it does and what it takes.
 func TestGoldenOperators(t *testing.T) {
 	var b strings.Builder
-	write := func(phase string, lines []analytic.Line) {
+	write := func(phase string, lines []breakdown.Operator) {
 		for i := range lines {
 			l := &lines[i]
 			name, in := l.Name, l.In

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
 	"llmprof/models"
 	"llmprof/roofline"
@@ -236,9 +237,9 @@ func TestLinesAddUp(t *testing.T) {
 	for _, name := range variety {
 		c := testCase(t, name, "h200", 4, 1)
 		c.Workload.Chunk = 300
-		for _, r := range []analytic.Report{explain(t, c)} {
+		for _, r := range []breakdown.Report{explain(t, c)} {
 			for _, phase := range []struct {
-				lines []analytic.Line
+				lines []breakdown.Operator
 				p     analytic.Phase
 			}{{r.PrefillOps, r.Prefill}, {r.DecodeOps, r.Decode}} {
 				var time, floors unit.Seconds
@@ -255,7 +256,7 @@ func TestLinesAddUp(t *testing.T) {
 				near(t, name+" FLOPs", flops, phase.p.Executed, 2e-3)
 				near(t, name+" shares", share, 1, 2e-3)
 				var layers unit.Seconds
-				for _, l := range analytic.Layers(phase.lines) {
+				for _, l := range breakdown.Layers(phase.lines) {
 					layers += l.Expected
 				}
 				near(t, name+" time of the layers", layers, time, 1e-9)

@@ -16,7 +16,7 @@ type Machine struct {
 	Engine Engine
 
 	prices *roofline.Machine
-	power
+	Power
 	hostKnown bool // the launches of the engine's host were measured where it runs
 }
 
@@ -36,7 +36,7 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 		return nil, err
 	}
 	m := &Machine{GPU: g, Cal: c, Engine: e, prices: roofline.NewMachine(peaks, &c.Constants)}
-	m.power = m.powers()
+	m.Power = m.powers()
 	return m, nil
 }
 
@@ -54,6 +54,9 @@ func checkConstants(c *roofline.Constants) error {
 	}
 	return nil
 }
+
+// Peaks are the rates of the GPU's data sheet.
+func (m *Machine) Peaks() *roofline.Peaks { return &m.prices.Peaks }
 
 // Runs is the format that products in f are computed in, and its peak.
 func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m.GPU.Runs(f) }

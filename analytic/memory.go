@@ -45,7 +45,7 @@ func (p *Predictor) memory(w *Workload) (m Memory) {
 	if w.AllLogits {
 		logits = fresh
 	}
-	kv, act := f.cached(float64(w.context())), p.alive(fresh, logits)
+	kv, act := f.cached(float64(w.Context())), p.alive(fresh, logits)
 	m.Weights, m.Reserve = f.fixed, f.reserve
 	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(batch)
 	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve

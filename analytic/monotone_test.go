@@ -11,6 +11,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -61,7 +62,7 @@ func (d *draw) next() *analytic.Case {
 		c.Workload.Batch *= max(c.Parallel.MicroBatches, 1)
 		gpus := casetest.GPUs(d.t)
 		g := casetest.GPU(d.t, pick(d, append(gpus, "h200", "h200", "h200", "h200", "l40s", "h100")...))
-		c.Scheme = casetest.Scheme(d.t, pick(d, append(analytic.SchemeNames(), "w16a16", "w16a16", "w16a16", "w16a16")...), g)
+		c.Scheme = casetest.Scheme(d.t, pick(d, append(models.SchemeNames(), "w16a16", "w16a16", "w16a16", "w16a16")...), g)
 		name := pick(d, append(names, "native", "native", "native", "native", "native")...)
 		c.Machine = d.machine(g, name)
 		if c.Check() == nil {

@@ -83,10 +83,10 @@ func (t Type) Kind() Kind {
 // tokens after the Past ones it has. Nothing else tells prefill from decode.
 type Step struct {
 	Model  *models.Model
-	Par    *Parallelism // whole
-	Scheme *Scheme      // of the experts' matrices
-	Dense  *Scheme      // of the other matrices of the blocks
-	Plain  *Scheme      // of what is never quantized: routers
+	Par    *Parallelism   // whole
+	Scheme *models.Scheme // of the experts' matrices
+	Dense  *models.Scheme // of the other matrices of the blocks
+	Plain  *models.Scheme // of what is never quantized: routers
 	Batch  float64
 	New    float64
 	Past   float64

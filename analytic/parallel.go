@@ -20,8 +20,8 @@ type Parallelism struct {
 	GPUsPerNode  int // 0 for all in one node
 }
 
-// whole is p with every degree at least 1.
-func (p Parallelism) whole() Parallelism {
+// Whole is p with every degree at least 1.
+func (p Parallelism) Whole() Parallelism {
 	p.TP, p.PP, p.EP, p.DP = max(p.TP, 1), max(p.PP, 1), max(p.EP, 1), max(p.DP, 1)
 	p.MicroBatches = max(p.MicroBatches, 1)
 	if p.GPUsPerNode <= 0 {
@@ -76,7 +76,7 @@ func (p *Parallelism) check() error {
 			return fmt.Errorf("%s is %d: it must be from 1 to %d", d.name, d.n, maxGPUs)
 		}
 	}
-	w := p.whole()
+	w := p.Whole()
 	if n := float64(w.TP) * float64(w.PP) * float64(w.DP); n > maxGPUs {
 		return fmt.Errorf("tp × pp × dp is %.0f GPUs: at most %d are understood", n, maxGPUs)
 	}
@@ -110,17 +110,14 @@ func (p *Parallelism) checkModel(m *models.Model) error {
 	if p.PP > 1 && p.PP > m.NumLayers() {
 		return fmt.Errorf("pp %d: %s has only %d layers", p.PP, m.Name, m.NumLayers())
 	}
-	experts := false
 	for i := range m.Layers {
 		for j := range m.Layers[i].Blocks {
-			b := &m.Layers[i].Blocks[j]
-			if err := p.checkBlock(m, b); err != nil {
+			if err := p.checkBlock(m, &m.Layers[i].Blocks[j]); err != nil {
 				return err
 			}
-			experts = experts || b.Experts != nil
 		}
 	}
-	if p.EP > 1 && !experts {
+	if p.EP > 1 && !m.HasExperts() {
 		return fmt.Errorf("ep %d: %s has no experts", p.EP, m.Name)
 	}
 	return nil
@@ -154,7 +151,7 @@ func (p *Parallelism) checkLinears(m *models.Model, b *models.Block, ls []models
 		return nil
 	}
 	for i := range ls {
-		if l := &ls[i]; parts(l, tp) == 0 {
+		if l := &ls[i]; l.Parts(tp) == 0 {
 			what, n := "outputs", l.Out
 			switch {
 			case l.Heads > 0:
@@ -166,26 +163,4 @@ func (p *Parallelism) checkLinears(m *models.Model, b *models.Block, ls []models
 		}
 	}
 	return nil
-}
-
-// parts is into how many different parts tp ranks cut l, or 0 if they cannot.
-// With fewer heads than ranks each head is held by several of them, as KV heads
-// are.
-func parts(l *models.Linear, tp int) int {
-	if l.Split == models.Replicated || tp == 1 {
-		return 1
-	}
-	n := l.Heads
-	if n == 0 {
-		if n = l.Out; l.Split == models.Rows {
-			n = l.In
-		}
-	}
-	switch {
-	case n%tp == 0:
-		return tp
-	case l.Split == models.Columns && l.Heads > 0 && tp%l.Heads == 0:
-		return l.Heads
-	}
-	return 0
 }

@@ -10,7 +10,7 @@ import (
 // Over two nodes of 8, an all-reduce runs within each node and an eighth of it
 // between them.
 func TestAllReduceOverNodes(t *testing.T) {
-	par := Parallelism{TP: 16, GPUsPerNode: 8}.whole()
+	par := Parallelism{TP: 16, GPUsPerNode: 8}.Whole()
 	st := Step{Par: &par}
 	o := st.ring(Reduce, "all_reduce", 1e6, 2)
 	for what, x := range map[string][2]unit.Bytes{"within a node": {o.Work.Wire, 2 * 7.0 / 8 * 1e6}, "between nodes": {o.Work.NodeWire, 2 * 1.0 / 2 * 1e6 / 8}} {
@@ -29,7 +29,7 @@ func TestAllReduceOverNodes(t *testing.T) {
 		{Parallelism{TP: 8, PP: 3, GPUsPerNode: 8}, 0, 2},
 		{Parallelism{TP: 1, PP: 8, GPUsPerNode: 8}, 7, 0},
 	} {
-		w := x.p.whole()
+		w := x.p.Whole()
 		if near, far := w.hops(); near != x.near || far != x.far {
 			t.Errorf("%+v: %v borders within nodes and %v between, want %v and %v", x.p, near, far, x.near, x.far)
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -17,7 +18,7 @@ func inBursts(t *testing.T, c *analytic.Case) *analytic.Case {
 // stages are the times of the stages of a pipeline whose layers are all alike, by the
 // operators of one micro-batch: the embedding in the first, the head in the last, so
 // many layers in each. What passes between the stages is spread as the layers are.
-func stages(lines []analytic.Line, layers []float64, time func(*analytic.Line) unit.Seconds) []unit.Seconds {
+func stages(lines []breakdown.Operator, layers []float64, time func(*breakdown.Operator) unit.Seconds) []unit.Seconds {
 	all := make([]unit.Seconds, len(layers))
 	sum := 0.0
 	for _, n := range layers {
@@ -59,8 +60,8 @@ func TestPipelineTurns(t *testing.T) {
 			c := *one
 			c.Workload.Batch, c.Parallel.MicroBatches = 2*m, m
 			r := explain(t, &c)
-			expected := func(l *analytic.Line) unit.Seconds { return l.Expected }
-			longest := func(lines []analytic.Line) (t unit.Seconds) {
+			expected := func(l *breakdown.Operator) unit.Seconds { return l.Expected }
+			longest := func(lines []breakdown.Operator) (t unit.Seconds) {
 				for _, s := range stages(lines, x.layers, expected) {
 					t = max(t, s)
 				}
@@ -98,7 +99,7 @@ func TestPipelineFloorHasTheHead(t *testing.T) {
 // after the other.
 func TestPipelineWaitsForHost(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "h100", 16, 1)
-	c.Machine = casetest.Machine(t, "h100", "vllm")
+	c.Machine = casetest.Machine(t, "h100", "vllm-2024")
 	c.Parallel.PP, c.Parallel.MicroBatches = 4, 16
 	e := predict(t, c)
 	near(t, "TPOT", e.TPOT.Expected, unit.Seconds(16*c.Machine.Cal.Constants[roofline.HostStep]), 1e-9)

@@ -13,6 +13,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -65,7 +66,7 @@ func TestPowerBalances(t *testing.T) {
 					case p.Clock > 1:
 						seen[0]++
 						near(t, "power", p.drawn, c.Machine.GPU.TDP, 1e-9)
-					case p.Throttled != 0 || p.drawn > c.Machine.GPU.TDP || p.drawn < c.Machine.Waiting():
+					case p.Throttled != 0 || p.drawn > c.Machine.GPU.TDP || p.drawn < c.Machine.Waiting:
 						t.Errorf("%s %+v: at %v, %v of its time for the power limit", engine, c.Workload, p.drawn, p.Throttled)
 					default:
 						seen[1]++
@@ -214,7 +215,7 @@ func TestEveryMachineIsSane(t *testing.T) {
 	for range 3000 {
 		c := *cases[rng.IntN(len(cases))]
 		c.Machine = machines[rng.IntN(len(machines))]
-		c.Scheme = scheme(t, analytic.SchemeNames()[rng.IntN(len(analytic.SchemeNames()))], c.Machine.GPU)
+		c.Scheme = scheme(t, models.SchemeNames()[rng.IntN(len(models.SchemeNames()))], c.Machine.GPU)
 		c.Workload = analytic.Workload{Batch: 1 + rng.IntN(1<<rng.IntN(10)), Prompt: 1 + rng.IntN(1<<rng.IntN(14)), Gen: 1 + rng.IntN(1<<rng.IntN(9)), AllLogits: rng.IntN(2) == 0}
 		if rng.IntN(3) == 0 {
 			c.Parallel = analytic.Parallelism{TP: 1, PP: 2, MicroBatches: 1 + rng.IntN(c.Workload.Batch), GPUsPerNode: 8}
@@ -262,7 +263,7 @@ func TestLinesAddUpToEnergy(t *testing.T) {
 				c := hungry(t, testCase(t, "llama3.1-8b", gpu, 4, tp))
 				c.Workload.Prompt = prompt
 				r := explain(t, c)
-				sum := c.Machine.Waiting().For(r.TTFT.Expected).Times(float64(tp))
+				sum := c.Machine.Waiting.For(r.TTFT.Expected).Times(float64(tp))
 				for i := range r.PrefillOps {
 					sum += r.PrefillOps[i].Energy
 				}
@@ -306,5 +307,5 @@ func TestWaitingPowerOfH200(t *testing.T) {
 	}
 	slices.Sort(drawn)
 	t.Logf("%d windows, %.1f to %.1f W", len(drawn), drawn[0], drawn[len(drawn)-1])
-	near(t, "waiting power", float64(casetest.Machine(t, "h200", "native").Waiting()), drawn[len(drawn)/2], 0.005)
+	near(t, "waiting power", float64(casetest.Machine(t, "h200", "native").Waiting), drawn[len(drawn)/2], 0.005)
 }

@@ -14,9 +14,9 @@ type Predictor struct {
 	model     *models.Model
 	machine   *Machine
 	par       Parallelism // whole
-	scheme    Scheme
-	dense     Scheme
-	plain     Scheme
+	scheme    models.Scheme
+	dense     models.Scheme
+	plain     models.Scheme
 	price     unit.DollarsPerHour
 	layers    int
 	footprint footprint
@@ -36,11 +36,11 @@ func NewPredictor(c *Case) (*Predictor, error) {
 // newPredictor prepares for a case that was checked; without a machine it can count, but
 // has no times.
 func newPredictor(c *Case, m *Machine) *Predictor {
-	p := &Predictor{model: c.Model, machine: m, par: c.Parallel.whole(), scheme: c.Scheme, price: c.Price, layers: c.Model.NumLayers()}
+	p := &Predictor{model: c.Model, machine: m, par: c.Parallel.Whole(), scheme: c.Scheme, price: c.Price, layers: c.Model.NumLayers()}
 	if p.scheme.KV == unit.NoFormat {
 		p.scheme.KV = p.scheme.Stream()
 	}
-	p.dense, p.plain = p.scheme.parts()
+	p.dense, p.plain = p.scheme.Parts()
 	p.footprint = p.memoryOf()
 	return p
 }
@@ -50,13 +50,41 @@ func (p *Predictor) template() Step {
 	return Step{Model: p.model, Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1}
 }
 
-// A visit sees the kernels of a part of a step with what they cost.
-type visit func(l *Lowering, costs []roofline.Cost)
+// at is a step of a micro-batch of a workload after past tokens.
+func (p *Predictor) at(w *Workload, past int) Step {
+	st := p.template()
+	st.Batch, st.Cache, st.Past = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.Context()), float64(past)
+	return st
+}
+
+// FirstDecode is the first decode step of a workload, of one micro-batch. Each that
+// follows has one more token past.
+func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.Prompt) }
+
+// Chunks are the steps of a prefill of one micro-batch: n like full, each Past the one
+// before by New, and the last. The LM head runs in the last, unless it runs on every
+// position.
+func (p *Predictor) Chunks(w *Workload) (full Step, n int, last Step) {
+	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
+	n = (fresh - 1) / chunk
+	full, last = p.at(w, w.CachedPrefix), p.at(w, w.CachedPrefix+n*chunk)
+	full.New, full.Logits, last.New = float64(chunk), 0, float64(fresh-n*chunk)
+	if w.AllLogits {
+		full.Logits, last.Logits = full.New, last.New
+	}
+	return full, n, last
+}
+
+// A Visit sees the kernels of a part of a step with what they cost.
+type Visit func(l *Lowering, costs []roofline.Cost)
+
+// Walk shows the kernels of a step, part by part.
+func (p *Predictor) Walk(s *Step, see Visit) { p.walk(s, see) }
 
 // walk prices a step, all stages of the pipeline one after the other: it lists the
 // operators of each part, lets the engine lower them to kernels, and sums what these
 // cost. Every estimate and every report is such a walk.
-func (p *Predictor) walk(s *Step, see visit) (t total) {
+func (p *Predictor) walk(s *Step, see Visit) (t total) {
 	l := rooms.Get().(*Lowering)
 	if p.machine != nil {
 		l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
@@ -73,23 +101,23 @@ func (p *Predictor) walk(s *Step, see visit) (t total) {
 	}
 	p.part(&t, l, PartLast, s.appendLast(l.Ops[:0]), see)
 	if p.machine != nil {
-		p.time(&t, &l.parts, s.Decode())
+		p.time(&t, &l.parts, s)
 	}
 	rooms.Put(l)
 	return t
 }
 
 // time sums the times of the parts of a step, and adds those of the host.
-func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, decode bool) {
+func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, s *Step) {
 	for i := range parts {
 		t.timing.add(&parts[i], 1)
 	}
-	p.launch(t, &t.timing, decode)
+	p.launch(t, &t.timing, s)
 	host := p.machine.seconds(roofline.HostStep)
 	if p.par.MicroBatches > 1 {
 		t.stages(parts, p.par.PP, p.layers)
 		for i := range t.stage {
-			p.launch(t, &t.stage[i], decode)
+			p.launch(t, &t.stage[i], s)
 		}
 		t.stage[len(t.stage)-1].waitsForHost(host)
 	}
@@ -97,7 +125,7 @@ func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, decode bool) {
 }
 
 // part counts the operators of a part of a step, and prices their kernels.
-func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see visit) {
+func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see Visit) {
 	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
 	if p.machine != nil {
 		p.machine.Engine.Lower(l)
@@ -163,22 +191,37 @@ func (t *total) raise(own, small *timing, limit float64) {
 	}
 }
 
-// launch adds to the time of a stage what the host's launches take longer than the GPU
-// takes for the kernels, unless a graph has them all. Where the host is ahead of the GPU,
-// a kernel still begins later than one of a graph does.
-func (p *Predictor) launch(t *total, stage *timing, decode bool) {
+// launch adds to the time of a stage what the host takes longer than the GPU takes for
+// the kernels. Where the host is ahead of the GPU, a kernel still begins later than one
+// of a graph does.
+func (p *Predictor) launch(t *total, stage *timing, s *Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
 	t.mark(stage.floor.Slowest())
-	if decode && m.Engine.Profile().Graph {
-		return
+	stage.host = p.host(stage.launches, s)
+	if stage.host > stage.expected {
+		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
+		t.mark(1 | stage.hide(stage.host-stage.expected))
+		stage.expected = stage.host
 	}
-	if launch := m.seconds(roofline.HostLaunch).Times(stage.launches); launch > stage.expected {
-		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: launch}
-		t.mark(1 | stage.hide(launch-stage.expected))
-		stage.expected = launch
+	if !s.Decode() || !m.Engine.Profile().Graph {
+		stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
 	}
-	stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
+}
+
+// host is how long the host takes for a step while the GPU works: launches, and with
+// asynchronous scheduling what a decode step takes besides. What the first step of a
+// prompt takes besides cannot be hidden.
+func (p *Predictor) host(launches float64, s *Step) unit.Seconds {
+	m := p.machine
+	if !s.Decode() {
+		return m.seconds(roofline.HostLaunch).Times(launches)
+	}
+	async := m.seconds(roofline.HostAsync) + m.seconds(roofline.HostSequence).Times(s.Batch)
+	if m.Engine.Profile().Graph {
+		return async
+	}
+	return async + m.seconds(roofline.HostLaunch).Times(launches)
 }
 
 // waitsForHost adds time of the host.

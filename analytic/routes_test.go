@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -71,7 +72,7 @@ func TestEnergyOverStages(t *testing.T) {
 	four := *one
 	four.Parallel.PP = 4
 	a, b := predict(t, one), predict(t, &four)
-	waiting := one.Machine.Waiting()
+	waiting := one.Machine.Waiting
 	work := func(joules unit.Joules, time unit.Seconds, gpus float64) unit.Joules { // beyond waiting, of the batch
 		return joules.Times(4) - waiting.For(time).Times(gpus)
 	}
@@ -129,7 +130,7 @@ func TestNetworkPowerByHand(t *testing.T) {
 	for i := range a.PrefillOps {
 		sent += a.PrefillOps[i].Network
 	}
-	near(t, "prefill", float64(a.Energy.PerPrompt-b.Energy.PerPrompt)*4, 4*share*float64(c.Machine.Rest().For(sent)), 1e-9)
+	near(t, "prefill", float64(a.Energy.PerPrompt-b.Energy.PerPrompt)*4, 4*share*float64(c.Machine.Rest.For(sent)), 1e-9)
 	if a.TTFT != b.TTFT {
 		t.Errorf("TTFT %v, %v where the network draws nothing", a.TTFT, b.TTFT)
 	}
@@ -165,7 +166,7 @@ func TestExplainIsPredict(t *testing.T) {
 		}
 		for _, x := range []struct {
 			what  string
-			lines []analytic.Line
+			lines []breakdown.Operator
 			phase analytic.Phase
 		}{{"prefill", r.PrefillOps, e.Prefill}, {"decode", r.DecodeOps, e.Decode}} {
 			var time unit.Seconds

@@ -28,10 +28,10 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	width := float64(c.Heads) * float64(c.HeadDim) / tp
 	gates := 2 * float64(c.Groups) * float64(c.StateDim)
 	op := Op{
-		Name: scanName(c), Type: Scan, Format: stream,
+		Name: scans[c.Kind].name, Type: Scan, Format: stream,
 		Work: roofline.Work{State: s.stateFormat(c).Bytes(2 * s.Batch * elements), Acts: stream.Bytes(t * (2*width + gates))},
 	}
-	flops := t * elements * stateFLOPs[c.Kind]
+	flops := t * elements * scans[c.Kind].flops
 	if chunk := s.chunkLen(c); chunk > 1 {
 		op.Type, op.Work.FLOPs = ChunkedScan, unit.FLOPs(s.chunked(c, chunk)/tp)
 		op.Model = op.Work.FLOPs.Times(tp)
@@ -41,15 +41,18 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	return append(dst, op)
 }
 
-// stateFLOPs is what a token costs for each state value when the recurrence runs
-// token by token: decay, update, read-out.
-var stateFLOPs = [...]float64{
-	models.Mamba1:     7, // exp(Δ·A), Δ·B·x, multiply-add, C·h
-	models.Mamba2:     5, // decay, x·B, sum, C·h
-	models.GatedDelta: 7, // decay, kᵀS, the rank-one update, qᵀS
-	models.Linear1:    5,
-	models.ShortConv:  0,
-	models.LinearRNN:  6,
+// scans has the names of the recurrences, and what a token costs for each state value
+// where one runs token by token: decay, update, read-out.
+var scans = [...]struct {
+	name  string
+	flops float64
+}{
+	models.Mamba1:     {"selective_scan", 7},   // exp(Δ·A), Δ·B·x, multiply-add, C·h
+	models.Mamba2:     {"ssd_scan", 5},         // decay, x·B, sum, C·h
+	models.GatedDelta: {"gated_delta_scan", 7}, // decay, kᵀS, the rank-one update, qᵀS
+	models.Linear1:    {"linear_attention_scan", 5},
+	models.ShortConv:  {"linear_attention_scan", 0},
+	models.LinearRNN:  {"linear_rnn_scan", 6},
 }
 
 // chunkLen is how many tokens the parallel form takes at a time, or 1 where the
@@ -87,18 +90,4 @@ func (s *Step) stateFormat(c *models.Scan) unit.Format {
 		return c.StateFormat
 	}
 	return s.Scheme.Stream()
-}
-
-func scanName(c *models.Scan) string {
-	switch c.Kind {
-	case models.Mamba1:
-		return "selective_scan"
-	case models.Mamba2:
-		return "ssd_scan"
-	case models.GatedDelta:
-		return "gated_delta_scan"
-	case models.LinearRNN:
-		return "linear_rnn_scan"
-	}
-	return "linear_attention_scan"
 }

@@ -124,14 +124,11 @@ func innerNorm(_ *models.Block, n *models.Norm) bool {
 // inputNorm reports whether a norm is one of the block's input.
 func inputNorm(b *models.Block, n *models.Norm) bool { return !outputNorm(b, n) && !innerNorm(b, n) }
 
-// every wants all norms.
-func every(*models.Block, *models.Norm) bool { return true }
-
 // linears appends one GEMM for each run of matrices that read the same input,
 // as engines fuse q, k and v, or gate and up.
 //
 //	FLOPs = 2·rows·in·out, bytes = in·out·w + rows·(in + out)·a
-func (s *Step) linears(dst []Op, t Type, f *Scheme, ls []models.Linear, rows float64, tp int) []Op {
+func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) []Op {
 	for i := 0; i < len(ls); {
 		j := i + 1
 		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split {
@@ -145,14 +142,14 @@ func (s *Step) linears(dst []Op, t Type, f *Scheme, ls []models.Linear, rows flo
 
 // gemm is the fused product of rows rows with all of ls, on the share of them
 // that one of tp ranks has.
-func (s *Step) gemm(t Type, f *Scheme, ls []models.Linear, rows float64, tp int) Op {
+func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) Op {
 	var local, whole, out, bias float64
 	in := float64(ls[0].In)
 	for i := range ls {
 		l := &ls[i]
 		times := float64(max(l.Times, 1))
 		n := float64(l.In) * float64(l.Out) * times
-		cut := float64(max(parts(l, tp), 1))
+		cut := float64(max(l.Parts(tp), 1))
 		whole += n
 		local += n / cut
 		outputs := float64(l.Out) * times
@@ -173,7 +170,7 @@ func (s *Step) gemm(t Type, f *Scheme, ls []models.Linear, rows float64, tp int)
 		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
 		Work: roofline.Work{
 			FLOPs:   unit.FLOPs(2 * rows * local),
-			Weights: f.weightBytes(local, out) + stream.Bytes(bias),
+			Weights: f.WeightBytes(local, out) + stream.Bytes(bias),
 			Acts:    f.Act.Bytes(rows*in) + stream.Bytes(rows*out),
 		},
 	}
@@ -195,7 +192,7 @@ func fusedName(ls []models.Linear) string {
 	return first
 }
 
-// norms appends those norms of the residual stream that are wanted, each with the
+// norms appends those norms of the residual stream that are wanted (nil wants all), each with the
 // residual sum fused to it: two tensors read and two written.
 func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func(*models.Block, *models.Norm) bool) []Op {
 	t := s.Tokens()
@@ -204,7 +201,7 @@ func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func
 	}
 	for i := range norms {
 		n := &norms[i]
-		if n.PerHead || !wanted(b, n) {
+		if n.PerHead || wanted != nil && !wanted(b, n) {
 			continue
 		}
 		w := float64(n.Width)
@@ -229,7 +226,7 @@ func (s *Step) appendFirst(dst []Op) []Op {
 	if len(m.Embedding.Project) > 0 {
 		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[:1], t, 1)
 	}
-	dst = s.norms(dst, nil, m.Embedding.Norms, every)
+	dst = s.norms(dst, nil, m.Embedding.Norms, nil)
 	if s.Par.TP > 1 {
 		dst = s.allReduce(dst, "embedding_all_reduce", s.Bytes(t*w))
 	}
@@ -241,7 +238,7 @@ func (s *Step) appendFirst(dst []Op) []Op {
 // part of the vocabulary each.
 func (s *Step) appendLast(dst []Op) []Op {
 	first := len(dst)
-	dst = s.norms(dst, nil, s.Model.FinalNorms, every)
+	dst = s.norms(dst, nil, s.Model.FinalNorms, nil)
 	if s.Logits > 0 {
 		dst = s.head(dst)
 	}

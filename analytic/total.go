@@ -18,11 +18,12 @@ type total struct {
 type timing struct {
 	floor    roofline.Floor
 	least    unit.Seconds // the floor of each step, summed
-	launches float64
+	launches float64      // by the host
+	host     unit.Seconds // that it takes, hidden or not
 	compute  unit.Seconds // of the kernels, overlap disregarded
 	network  unit.Seconds
 	fixed    unit.Seconds
-	draw     draw
+	draw     Draw
 
 	expected  unit.Seconds
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it
@@ -53,10 +54,11 @@ func (t *timing) add(u *timing, n float64) {
 	t.floor.Add(&u.floor, n)
 	t.least += u.least.Times(n)
 	t.launches += u.launches * n
+	t.host += u.host.Times(n)
 	t.compute += u.compute.Times(n)
 	t.network += u.network.Times(n)
 	t.fixed += u.fixed.Times(n)
-	t.draw.add(u.draw, n)
+	t.draw.Add(u.draw, n)
 	t.expected += u.expected.Times(n)
 	for i := range t.bound {
 		t.bound[i] += u.bound[i].Times(n)
@@ -97,14 +99,14 @@ func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
 	t.compute += c.Compute()
 	t.network += c.Times[roofline.Network]
 	t.fixed += c.Times[roofline.Fixed]
-	t.draw.add(m.drawOf(c), 1)
-	if k.Phase == "" {
-		t.launches += (k.Launches + k.Helpers) * k.Count
+	t.draw.Add(m.DrawOf(c), 1)
+	if k.Phase == "" && !k.Graphed {
+		t.launches += (k.Launches + k.Helpers + k.Pieces) * k.Count
 	}
 	piece := c.Piece()
-	if m.throttle > 1 {
-		if slowest := c.Slower(m.throttle * m.throttle); slowest > c.Time {
-			slower := c.Slower(m.throttle)
+	if m.Throttle > 1 {
+		if slowest := c.Slower(m.Throttle * m.Throttle); slowest > c.Time {
+			slower := c.Slower(m.Throttle)
 			t.slowest += slowest - c.Time
 			t.slower += slower - c.Time
 			if piece |= 4; slower > c.Time {
@@ -127,8 +129,9 @@ func (t *total) pipeline(m float64, prefill bool) {
 	}
 	t.work, t.model = t.work.Scale(m), t.model.Times(m)
 	t.launches *= m
+	t.host = t.host.Times(m)
 	t.compute, t.network, t.fixed = t.compute.Times(m), t.network.Times(m), t.fixed.Times(m)
-	t.draw = draw{t.draw.memory.Times(m), t.draw.chip.Times(m)}
+	t.draw = Draw{t.draw.Memory.Times(m), t.draw.Chip.Times(m)}
 	longest, least := &t.stage[0], unit.Seconds(0)
 	for i := range t.stage {
 		s := &t.stage[i]

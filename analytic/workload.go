@@ -45,5 +45,5 @@ func (w *Workload) chunk() int {
 	return w.Chunk
 }
 
-// context is the longest context of a sequence, prompt and answer.
-func (w *Workload) context() int { return w.Prompt + w.Gen }
+// Context is the longest context of a sequence, prompt and answer.
+func (w *Workload) Context() int { return w.Prompt + w.Gen }

@@ -60,7 +60,7 @@ type residualText struct {
 
 // sections reads the tables of constants, by the names that they have now or had
 // formerly.
-func (r *calibrationReader) sections() (map[string]map[string]valueText, error) {
+func (r *calibrationReader) calibrationSections() (map[string]map[string]valueText, error) {
 	var all map[string]toml.Primitive
 	meta, err := toml.Decode(r.text, &all)
 	if err != nil {
@@ -88,8 +88,8 @@ func (r *calibrationReader) sections() (map[string]map[string]valueText, error) 
 
 // sectionNames lists the tables of constants, those of earlier versions last.
 func sectionNames() (names []string) {
-	for _, s := range roofline.Sections() {
-		names = append(names, s.Name)
+	for _, s := range calibrationSections() {
+		names = append(names, s[0])
 	}
 	for _, c := range roofline.All() {
 		if section, _, _ := strings.Cut(c.Info().Formerly, "."); section != "" && !slices.Contains(names, section) {
@@ -137,7 +137,7 @@ func ParseCalibration(file, text string) (*CalibrationFile, error) {
 			return nil, r.unknown(key, &meta)
 		}
 	}
-	sections, err := r.sections()
+	sections, err := r.calibrationSections()
 	if err != nil {
 		return nil, err
 	}

@@ -77,8 +77,8 @@ func (f *CalibrationFile) writeDevice(line func(string, ...any)) {
 
 func (f *CalibrationFile) writeValues(line func(string, ...any)) {
 	about := map[string]string{}
-	for _, s := range roofline.Sections() {
-		about[s.Name] = s.About
+	for _, s := range calibrationSections() {
+		about[s[0]] = s[1]
 	}
 	last := ""
 	for _, c := range roofline.All() {

@@ -12,7 +12,7 @@ import "llmprof/roofline"
 //     and 32 rows, which nothing was taken from, then come within 3 % of the 572 and
 //     663 W measured.
 //   - Fixed: the least mean error of the energy per token of Llama-3.1-8B in a graph
-//     (validate/observations/h200.csv), so those rows are scored apart.
+//     (validate/observations/h200.csv), so those rows are scored separately.
 //   - Network, Own, Attention: not measured apart; kernels are taken to draw what the
 //     products of a library do for the bytes that they move.
 func powerOfH200(c *roofline.Constants) {

@@ -12,6 +12,7 @@ import (
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // settings turn a point into what a session needs, with the model's shape and
@@ -26,11 +27,11 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		Load: engine.Load{
 			Model: p.Model, RandomWeights: p.RandomWeights, Weights: p.WeightsDir, DType: p.DType, Quantization: p.Quantization,
 			Attention: p.Attention, Graph: p.Graph, Compile: p.Compile, Device: p.Device, TP: p.TP, TrustRemoteCode: p.TrustRemoteCode,
-			Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen, Seed: p.Seed, SaveOutputs: p.SaveOutputs,
+			Sequences: workload.Sequences{Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen}, Seed: p.Seed, SaveOutputs: p.SaveOutputs,
 			AllLogits: p.Elana, FrozenContext: p.Elana, Libraries: p.Libraries, Config: config,
 		},
 		Parallelism: result.Parallelism{TP: p.TP, PP: 1, EP: 1, DP: 1, Replicas: p.Replicas},
-		Workload:    workload(p),
+		Workload:    workloadOf(p),
 		Size:        p.Size, TTFT: p.TTFT, TPOT: p.TPOT, TTLT: p.TTLT, Energy: p.Energy, Ops: p.Ops,
 		Repeats: p.Repeats, Warmup: p.Warmup,
 		Theory:      func(tokens int) (*analytic.Memory, error) { return l.theory(m, p, tokens) },
@@ -53,9 +54,9 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 	return set, nil
 }
 
-func workload(p *experiment.Point) result.Workload {
+func workloadOf(p *experiment.Point) result.Workload {
 	return result.Workload{
-		Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen, Weights: p.WeightFormat(), KV: p.DType, Act: p.DType,
+		Sequences: workload.Sequences{Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen}, Weights: p.WeightFormat(), KV: p.DType, Act: p.DType,
 		Prompts: p.Prompts, Seed: p.Seed, Elana: p.Elana,
 	}
 }
@@ -78,7 +79,7 @@ func carbon(p *experiment.Point) (*result.CO2, error) {
 // theory is what one GPU's memory holds of the model in an engine whose cache
 // has room for so many tokens. It is the same on every GPU.
 func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analytic.Memory, error) {
-	scheme, err := analytic.ParseScheme(p.WeightFormat())
+	scheme, err := models.ParseScheme(p.WeightFormat())
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func gemmas() []family {
 		{
 			types:  []string{"gemma2"},
 			assume: `{"tie_word_embeddings": true, "head_dim": 256, "sliding_window": 4096, "attn_logit_softcapping": 50.0}`,
-			norms:  sandwich(), attn: capped, plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2)},
+			norms:  prePostNorm(), attn: capped, plan: layerPlan{mixer: fullEvery("sliding_window_pattern", 2)},
 		},
 		{
 			types:  []string{"vaultgemma"},
@@ -25,7 +25,7 @@ func gemmas() []family {
 			types: []string{"gemma3_text", "gemma3"}, names: pattern,
 			assume: `{"tie_word_embeddings": true, "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4,
 				"head_dim": 256, "sliding_window": 4096, "max_position_embeddings": 131072}`,
-			norms: sandwich(),
+			norms: prePostNorm(),
 			attn:  attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, softcap: "attn_logit_softcapping"},
 			plan:  layerPlan{mixer: fullEvery("sliding_window_pattern", 6)},
 		},

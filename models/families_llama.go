@@ -16,8 +16,8 @@ func postNorm() normPlan {
 	return normPlan{mixer: []string{"post_attention_layernorm"}, ffn: []string{"post_feedforward_layernorm"}}
 }
 
-// sandwich has norms before and after each block (Gemma 2).
-func sandwich() normPlan {
+// prePostNorm has norms before and after each block (Gemma 2).
+func prePostNorm() normPlan {
 	return normPlan{
 		mixer: []string{"input_layernorm", "post_attention_layernorm"},
 		ffn:   []string{"pre_feedforward_layernorm", "post_feedforward_layernorm"},
@@ -94,14 +94,14 @@ func normedLlamas() []family {
 		{
 			types:  []string{"glm4", "glm4v_text"},
 			assume: `{"tie_word_embeddings": false, "attention_bias": true, "partial_rotary_factor": 0.5, "head_dim": 128}`,
-			norms:  sandwich(), attn: attentionShape{bias: attentionBias},
+			norms:  prePostNorm(), attn: attentionShape{bias: attentionBias},
 		},
 		{
 			types:  []string{"hyperclovax"},
 			assume: untied, norms: preNorm(scaleOnly), attn: biased(), ffn: ffnShape{bias: "mlp_bias"},
 			tune: func(r *reader) {
 				if r.flag("use_post_norm") {
-					r.norms = sandwich()
+					r.norms = prePostNorm()
 				}
 			},
 		},

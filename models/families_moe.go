@@ -108,7 +108,7 @@ func mixedMixtures() []family {
 		},
 		{
 			types: []string{"afmoe"}, names: map[string]string{"first_k_dense_replace": "num_dense_layers"},
-			assume: `{"tie_word_embeddings": false, "num_dense_layers": 1}`, norms: sandwich(),
+			assume: `{"tie_word_embeddings": false, "num_dense_layers": 1}`, norms: prePostNorm(),
 			attn: attentionShape{bias: attentionBias, outBias: attentionBias, norms: headNorms{on: yes}, gate: plainGate},
 			moe:  moeShape{shared: sharedCount, correction: yes},
 			plan: layerPlan{mixer: fullEvery("global_attn_every_n_layers", 4), ffn: sparseAfterDense, alter: unrotatedFull},

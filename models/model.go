@@ -82,6 +82,28 @@ func (l Linear) Params() int64 {
 	return n * int64(max(l.Times, 1))
 }
 
+// Parts is into how many different parts tp ranks cut l, or 0 if they cannot.
+// With fewer heads than ranks each head is held by several of them, as KV heads
+// are.
+func (l *Linear) Parts(tp int) int {
+	if l.Split == Replicated || tp == 1 {
+		return 1
+	}
+	n := l.Heads
+	if n == 0 {
+		if n = l.Out; l.Split == Rows {
+			n = l.In
+		}
+	}
+	switch {
+	case n%tp == 0:
+		return tp
+	case l.Split == Columns && l.Heads > 0 && tp%l.Heads == 0:
+		return l.Heads
+	}
+	return 0
+}
+
 // Split says how tensor parallelism cuts a Linear (Shoeybi et al. 2019,
 // Megatron-LM): by its outputs, by its inputs, or not at all.
 type Split uint8
@@ -202,4 +224,16 @@ type Stored struct {
 	Weights unit.Format // of the quantized matrices; dtype of the others if none is
 	Experts bool        // only the experts' matrices are quantized (gpt-oss)
 	Group   int         // weights that share a scale, 0 for a whole row or tensor
+}
+
+// HasExperts reports whether any layer routes its tokens.
+func (m *Model) HasExperts() bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if m.Layers[i].Blocks[j].Experts != nil {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -45,7 +46,7 @@ const leastPart = 0.01
 // Breakdown draws what the parameters, and each phase's FLOPs, memory traffic,
 // time and energy are made of: a table with a row for each group of operators, a
 // column for each quantity and a bar in each cell.
-func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+func Breakdown(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	columns, err := breakdownColumns(c, r)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func Breakdown(c *analytic.Case, r *analytic.Report) (*Figure, error) {
 }
 
 // breakdownColumns are the columns that have anything in them.
-func breakdownColumns(c *analytic.Case, r *analytic.Report) (columns []quantity, err error) {
+func breakdownColumns(c *analytic.Case, r *breakdown.Report) (columns []quantity, err error) {
 	params := quantity{section: "params", text: unit.Count}
 	for g, n := range paramsByGroup(c.Model) {
 		params.pieces[g].value = n
@@ -79,18 +80,18 @@ func breakdownColumns(c *analytic.Case, r *analytic.Report) (columns []quantity,
 	all := []quantity{params}
 	for _, q := range []struct {
 		name  string
-		of    func(*analytic.Line) float64
+		of    func(*breakdown.Operator) float64
 		unit  string
 		paint paintOf
 	}{
-		{"FLOPs", func(l *analytic.Line) float64 { return float64(l.FLOPs) }, "", asCompute},
-		{"memory traffic", func(l *analytic.Line) float64 { return float64(l.Traffic()) }, "B", asMemory},
-		{"time", func(l *analytic.Line) float64 { return float64(l.Expected) }, "s", byBound},
-		{"energy", func(l *analytic.Line) float64 { return float64(l.Energy) }, "J", neutral},
+		{"FLOPs", func(l *breakdown.Operator) float64 { return float64(l.FLOPs) }, "", asCompute},
+		{"memory traffic", func(l *breakdown.Operator) float64 { return float64(l.Traffic()) }, "B", asMemory},
+		{"time", func(l *breakdown.Operator) float64 { return float64(l.Expected) }, "s", byBound},
+		{"energy", func(l *breakdown.Operator) float64 { return float64(l.Energy) }, "J", neutral},
 	} {
 		for _, p := range []struct {
 			name  string
-			lines []analytic.Line
+			lines []breakdown.Operator
 		}{{"prefill", r.PrefillOps}, {"decode", r.DecodeOps}} {
 			col := quantity{section: q.name, phase: p.name, paint: q.paint, text: func(v float64) string { return measured(v, q.unit) }}
 			for i := range p.lines {

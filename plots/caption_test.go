@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -21,7 +22,7 @@ func TestCaption(t *testing.T) {
 		{func(c *analytic.Case) { c.Scheme.Weights, c.Scheme.KV = unit.INT8, unit.FP8 }, ByBatch,
 			"llama2-70b · 8 × A100 SXM 80GB · native engine · TP 8 · batch varied · prompt 1024, context 1152 · weights int8, KV fp8, activations bf16 · llmprof"},
 		{func(c *analytic.Case) {
-			c.Scheme = analytic.Scheme{Name: "w4a16-g128", Weights: unit.INT4, Act: unit.BF16, Group: 128}
+			c.Scheme = models.Scheme{Name: "w4a16-g128", Weights: unit.INT4, Act: unit.BF16, Group: 128}
 		}, ByTP, "llama2-70b · A100 SXM 80GB · native engine · TP varied · batch 32 · prompt 1024, context 1152 · weights int4 (w4a16-g128), KV, activations bf16 · llmprof"},
 		{func(c *analytic.Case) {
 			c.Workload.CachedPrefix, c.Workload.Chunk, c.Workload.AllLogits = 512, 256, true

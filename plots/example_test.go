@@ -6,6 +6,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -35,7 +36,7 @@ func exampleCase() (*analytic.Case, error) {
 		return nil, err
 	}
 	return &analytic.Case{
-		Model: model, Machine: machine, Scheme: analytic.StoredScheme(model).For(&gpu),
+		Model: model, Machine: machine, Scheme: models.StoredScheme(model).For(&gpu),
 		Workload: analytic.Workload{Batch: 32, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: 8, GPUsPerNode: 8},
 	}, nil
@@ -47,7 +48,7 @@ func ExampleRoofline() {
 		fmt.Println(err)
 		return
 	}
-	report, err := analytic.Explain(c)
+	report, err := breakdown.Explain(c)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -5,6 +5,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -38,15 +39,15 @@ func testCase(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 		t.Fatal(err)
 	}
 	return &analytic.Case{
-		Model: m, Machine: machine, Scheme: analytic.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
 		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: max(g.GPUsPerNode, tp)},
 	}
 }
 
-func explain(t testing.TB, c *analytic.Case) *analytic.Report {
+func explain(t testing.TB, c *analytic.Case) *breakdown.Report {
 	t.Helper()
-	r, err := analytic.Explain(c)
+	r, err := breakdown.Explain(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,10 +55,14 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 	switch {
 	case len(courses) == 0:
 		return nil, fmt.Errorf("follow: there is nothing to draw")
-	case len(v.batches) > mostBatches:
-		return nil, fmt.Errorf("follow: %d batches: at most %d can be told apart in one picture", len(v.batches), mostBatches)
 	case len(v.engines) > mostRows:
 		return nil, fmt.Errorf("follow: %d engines: at most %d fit in one picture", len(v.engines), mostRows)
+	}
+	notes := []string{"Marks: median of the observations, with its 95 % interval where that is wider than the mark. Bands: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap. Both axes are logarithmic."}
+	if left := len(v.batches) - mostBatches; left > 0 {
+		v.batches = spread(v.batches, mostBatches)
+		courses = slices.DeleteFunc(slices.Clone(courses), func(c Course) bool { return !slices.Contains(v.batches, c.Batch) })
+		notes = append(notes, fmt.Sprintf("%d other batches are left out.", left))
 	}
 	for _, e := range v.engines {
 		for _, decode := range []bool{false, true} {
@@ -68,10 +72,19 @@ func Follow(caption string, courses []Course) (*Figure, error) {
 	v.keys = v.legend()
 	f := &Figure{
 		Title: "Floor, expected and observed over the prompt", Caption: caption, body: v.draw,
-		Notes: []string{"Marks: median of the observations, with its 95 % interval where that is wider than the mark. Bands: 90 % interval of the expected time. Floor: data-sheet peaks at perfect overlap. Both axes are logarithmic."},
+		Notes: notes,
 	}
 	f.Height = f.outside() + 2.1*vg.Inch*vg.Length(len(v.engines)) + legendHeight(v.keys, Width-2*Margin)
 	return f, nil
+}
+
+// spread is n of the values, the first, the last and others evenly between them.
+func spread(values []int, n int) []int {
+	some := make([]int, n)
+	for i := range some {
+		some[i] = values[i*(len(values)-1)/(n-1)]
+	}
+	return some
 }
 
 // mostBatches is how many lines one panel keeps apart.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -54,7 +55,7 @@ type work struct {
 func (w *work) intensity() float64 { return w.flops.Per(w.bytes) }
 
 // add adds part of an operator.
-func (w *work) add(l *analytic.Line, part float64) {
+func (w *work) add(l *breakdown.Operator, part float64) {
 	bytes := l.Traffic()
 	if l.Kind == analytic.Collective {
 		bytes = l.Wire
@@ -73,7 +74,7 @@ func (w *work) add(l *analytic.Line, part float64) {
 }
 
 // newGraph arranges the operators of a report.
-func newGraph(c *analytic.Case, r *analytic.Report) (*graph, error) {
+func newGraph(c *analytic.Case, r *breakdown.Report) (*graph, error) {
 	if err := drawable(r); err != nil {
 		return nil, err
 	}
@@ -123,8 +124,8 @@ func (g *graph) layers(c *analytic.Case, ops []op) {
 }
 
 // drawable refuses figures that no bar can show.
-func drawable(r *analytic.Report) error {
-	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+func drawable(r *breakdown.Report) error {
+	for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
 		for i := range lines {
 			l := &lines[i]
 			switch {
@@ -144,12 +145,12 @@ func drawable(r *analytic.Report) error {
 type op struct {
 	name, layer     string
 	kind            analytic.Kind
-	prefill, decode *analytic.Line
+	prefill, decode *breakdown.Operator
 }
 
 // merge pairs the operators of the phases. One that only decode has follows the
 // operator that it follows there.
-func merge(prefill, decode []analytic.Line) []op {
+func merge(prefill, decode []breakdown.Operator) []op {
 	ops := make([]op, 0, len(prefill)+1)
 	for i := range prefill {
 		l := &prefill[i]

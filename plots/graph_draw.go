@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -31,12 +32,12 @@ const (
 
 // Graph draws the model as a graph of its operators, with what each costs in
 // prefill and in decode.
-func Graph(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+func Graph(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	return PhaseGraph(c, r, BothPhases)
 }
 
 // PhaseGraph is Graph with the chosen phases only.
-func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error) {
+func PhaseGraph(c *analytic.Case, r *breakdown.Report, p Phases) (*Figure, error) {
 	only, err := p.of(r)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func PhaseGraph(c *analytic.Case, r *analytic.Report, p Phases) (*Figure, error)
 }
 
 // phaseNote says what the figures of either phase are of, and its time.
-func (g *graph) phaseNote(r *analytic.Report) string {
+func (g *graph) phaseNote(r *breakdown.Report) string {
 	var parts []string
 	for _, col := range g.columns {
 		var sum unit.Seconds

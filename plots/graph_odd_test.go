@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -17,11 +18,11 @@ import (
 // TestOddGraphs draws graphs of what no model has, or says what is wrong with it.
 func TestOddGraphs(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 1, 8)
-	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1}
-	with := func(f func(*analytic.Line)) analytic.Line { l := one; f(&l); return l }
-	many := make([]analytic.Line, 1000)
+	one := breakdown.Operator{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1}
+	with := func(f func(*breakdown.Operator)) breakdown.Operator { l := one; f(&l); return l }
+	many := make([]breakdown.Operator, 1000)
 	for i := range many {
-		many[i] = with(func(l *analytic.Line) { l.Name, l.Layer, l.Share = "op", fmt.Sprintf("layer %d", i), 0.001 })
+		many[i] = with(func(l *breakdown.Operator) { l.Name, l.Layer, l.Share = "op", fmt.Sprintf("layer %d", i), 0.001 })
 	}
 	long := *c.Model
 	long.Order = make([]int, 1000)
@@ -31,31 +32,33 @@ func TestOddGraphs(t *testing.T) {
 	c.Model = &long
 	for _, q := range []struct {
 		name  string
-		lines []analytic.Line
+		lines []breakdown.Operator
 		want  string // what the error says, "" if it can be drawn
 	}{
 		{"none", nil, "nothing to draw"},
-		{"zero", []analytic.Line{{Name: "zero"}}, "nothing to draw"},
-		{"one", []analytic.Line{one}, ""},
-		{"one of a layer", []analytic.Line{with(func(l *analytic.Line) { l.Layer = "attention + moe" })}, ""},
+		{"zero", []breakdown.Operator{{Name: "zero"}}, "nothing to draw"},
+		{"one", []breakdown.Operator{one}, ""},
+		{"one of a layer", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Layer = "attention + moe" })}, ""},
 		{"fifty kinds", many[:50], ""},
 		{"a thousand kinds", many, "no page is higher than 14400"},
-		{"a thousand layers", []analytic.Line{
-			with(func(l *analytic.Line) { l.Layer, l.Share = "attention + mlp", 0.5 }),
-			with(func(l *analytic.Line) { l.Layer, l.Share = "attention + moe", 0.5 }),
+		{"a thousand layers", []breakdown.Operator{
+			with(func(l *breakdown.Operator) { l.Layer, l.Share = "attention + mlp", 0.5 }),
+			with(func(l *breakdown.Operator) { l.Layer, l.Share = "attention + moe", 0.5 }),
 		}, ""},
-		{"odd name", []analytic.Line{with(func(l *analytic.Line) { l.Name, l.Layer = "<&>\"\\\n\x00\xff", "]]>{|}" })}, ""},
-		{"no name", []analytic.Line{with(func(l *analytic.Line) { l.Name = "" })}, ""},
-		{"long name", []analytic.Line{with(func(l *analytic.Line) { l.Name, l.Layer = strings.Repeat("proj_", 60), strings.Repeat("layer", 60) })}, ""},
-		{"vast", []analytic.Line{with(func(l *analytic.Line) { l.FLOPs, l.Weights, l.Expected = 1e300, 1e-300, 1e300 })}, ""},
-		{"NaN", []analytic.Line{with(func(l *analytic.Line) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `operator "only" is not a number`},
-		{"infinite", []analytic.Line{with(func(l *analytic.Line) { l.Expected = unit.Seconds(math.Inf(1)) })}, `operator "only" is not a number`},
-		{"negative", []analytic.Line{with(func(l *analytic.Line) { l.Share = -1 })}, `operator "only" is not a number of at least 0`},
-		{"more than all", []analytic.Line{with(func(l *analytic.Line) { l.Share = 2 })}, `operator "only" has a share of 2`},
-		{"no bound", []analytic.Line{with(func(l *analytic.Line) { l.Bound = 99 })}, `operator "only"`},
+		{"odd name", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Name, l.Layer = "<&>\"\\\n\x00\xff", "]]>{|}" })}, ""},
+		{"no name", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Name = "" })}, ""},
+		{"long name", []breakdown.Operator{with(func(l *breakdown.Operator) {
+			l.Name, l.Layer = strings.Repeat("proj_", 60), strings.Repeat("layer", 60)
+		})}, ""},
+		{"vast", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs, l.Weights, l.Expected = 1e300, 1e-300, 1e300 })}, ""},
+		{"NaN", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `operator "only" is not a number`},
+		{"infinite", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Expected = unit.Seconds(math.Inf(1)) })}, `operator "only" is not a number`},
+		{"negative", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Share = -1 })}, `operator "only" is not a number of at least 0`},
+		{"more than all", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Share = 2 })}, `operator "only" has a share of 2`},
+		{"no bound", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Bound = 99 })}, `operator "only"`},
 	} {
 		t.Run(q.name, func(t *testing.T) {
-			for _, r := range []*analytic.Report{{PrefillOps: q.lines}, {DecodeOps: q.lines}, {PrefillOps: q.lines, DecodeOps: q.lines}} {
+			for _, r := range []*breakdown.Report{{PrefillOps: q.lines}, {DecodeOps: q.lines}, {PrefillOps: q.lines, DecodeOps: q.lines}} {
 				f, err := Graph(c, r)
 				drawn(t, f, err, q.want)
 				if err == nil {
@@ -68,7 +71,7 @@ func TestOddGraphs(t *testing.T) {
 			}
 		})
 	}
-	if _, err := PhaseGraph(c, &analytic.Report{PrefillOps: many}, DecodeOnly); err == nil || !strings.Contains(err.Error(), "there is no decode") {
+	if _, err := PhaseGraph(c, &breakdown.Report{PrefillOps: many}, DecodeOnly); err == nil || !strings.Contains(err.Error(), "there is no decode") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -98,10 +101,10 @@ func FuzzGraph(f *testing.F) {
 	f.Add("experts.gate_up_proj", "attention + moe", 0.0, 5e-324, 5e-324, 5e-324)
 	f.Add("all_reduce", "", 1.0, 1.0, 1.0, 1e300)
 	f.Fuzz(func(t *testing.T, name, layer string, flops, weights, time, share float64) {
-		l := analytic.Line{Name: name, Layer: layer, Work: roofline.Work{FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights)}, Expected: unit.Seconds(time), Share: share}
+		l := breakdown.Operator{Name: name, Layer: layer, Work: roofline.Work{FLOPs: unit.FLOPs(flops), Weights: unit.Bytes(weights)}, Expected: unit.Seconds(time), Share: share}
 		other := l
 		other.Name, other.Share = "input_layernorm", 0.5
-		r := &analytic.Report{PrefillOps: []analytic.Line{other, l}, DecodeOps: []analytic.Line{l}}
+		r := &breakdown.Report{PrefillOps: []breakdown.Operator{other, l}, DecodeOps: []breakdown.Operator{l}}
 		if fig, err := Graph(c, r); err == nil {
 			checkGraph(t, c, r)
 			wellFormed(t, fig)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 )
 
 // Phases says which phases a graph shows.
@@ -34,7 +34,7 @@ func ParsePhases(s string) (Phases, error) {
 }
 
 // of is a report with the operators of these phases only.
-func (p Phases) of(r *analytic.Report) (*analytic.Report, error) {
+func (p Phases) of(r *breakdown.Report) (*breakdown.Report, error) {
 	only := *r
 	if p == DecodeOnly && len(r.DecodeOps) == 0 {
 		return nil, fmt.Errorf("model graph: there is no decode: prefill gives the first token, generate 2 or more")
@@ -55,7 +55,7 @@ type column struct {
 }
 
 // columns are those of the phases that a report has.
-func columns(r *analytic.Report) (cs []column) {
+func columns(r *breakdown.Report) (cs []column) {
 	if len(r.PrefillOps) > 0 {
 		cs = append(cs, column{"prefill", func(n *node) *work { return &n.prefill }})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/models"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // checkGraph fails where boxes, lanes and text of a graph are in each other's
 // way.
-func checkGraph(t testing.TB, c *analytic.Case, r *analytic.Report) *Figure {
+func checkGraph(t testing.TB, c *analytic.Case, r *breakdown.Report) *Figure {
 	t.Helper()
 	f, err := Graph(c, r)
 	if err != nil {
@@ -141,7 +142,7 @@ func TestGraphOfEveryModel(t *testing.T) {
 			split.GPUsPerNode = 8
 			c.Parallel = split
 			c.Workload = analytic.Workload{Batch: 4, Prompt: 64, Gen: 1 + 8*(i%3)}
-			r, err := analytic.Explain(c)
+			r, err := breakdown.Explain(c)
 			if err != nil {
 				continue // it cannot be split, or has fewer positions
 			}
@@ -156,13 +157,13 @@ func TestGraphOfEveryModel(t *testing.T) {
 }
 
 // checkSums fails if the nodes of a graph lack a part of the report.
-func checkSums(t testing.TB, c *analytic.Case, r *analytic.Report) {
+func checkSums(t testing.TB, c *analytic.Case, r *breakdown.Report) {
 	t.Helper()
 	g, err := newGraph(c, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+	for i, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
 		var got, want work
 		names := map[string]bool{}
 		for k := range lines {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/models"
 )
 
@@ -39,7 +40,7 @@ func (g group) String() string {
 
 // groupOf finds the group of an operator: of a product by the block of the model
 // whose matrix it is, of what else there is by its kind.
-func groupOf(m *models.Model, l *analytic.Line) group {
+func groupOf(m *models.Model, l *breakdown.Operator) group {
 	switch {
 	case l.Kind == analytic.Collective:
 		return collectives
@@ -61,7 +62,7 @@ func groupOf(m *models.Model, l *analytic.Line) group {
 
 // groupOfProduct finds the group of a product with weights. Fused products are
 // named for their first matrix.
-func groupOfProduct(m *models.Model, l *analytic.Line) group {
+func groupOfProduct(m *models.Model, l *breakdown.Operator) group {
 	switch {
 	case strings.HasPrefix(l.Name, "experts"):
 		return experts

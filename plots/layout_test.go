@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/recorder"
 
-	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 )
 
 // A written text is one with the box that its letters fill.
@@ -146,7 +146,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 		for _, w := range texts(t, f) {
 			written = append(written, w.text)
 		}
-		for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+		for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
 			ds, err := dots(lines, PrefillMark())
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -16,9 +17,9 @@ import (
 // TestOddOperators draws what no model has, or says what is wrong with it.
 func TestOddOperators(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
-	one := analytic.Line{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1, Energy: 1}
-	with := func(f func(*analytic.Line)) analytic.Line { l := one; f(&l); return l }
-	many := make([]analytic.Line, 1000)
+	one := breakdown.Operator{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1, Energy: 1}
+	with := func(f func(*breakdown.Operator)) breakdown.Operator { l := one; f(&l); return l }
+	many := make([]breakdown.Operator, 1000)
 	for i := range many {
 		many[i] = one
 		many[i].Name, many[i].Share = fmt.Sprintf("op_%d", i), 0.001*float64(i%40)
@@ -26,21 +27,21 @@ func TestOddOperators(t *testing.T) {
 	}
 	for _, q := range []struct {
 		name                string
-		lines               []analytic.Line
+		lines               []breakdown.Operator
 		roofline, breakdown string // what the errors say, "" if it can be drawn
 	}{
 		{"none", nil, "nothing to draw", ""},
-		{"one", []analytic.Line{one}, "", ""},
+		{"one", []breakdown.Operator{one}, "", ""},
 		{"a thousand", many, "", ""},
-		{"zero", []analytic.Line{{Name: "zero"}}, "nothing to draw", ""},
-		{"NaN", []analytic.Line{with(func(l *analytic.Line) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `"only" has FLOPs NaN`, `operator "only" is NaN`},
-		{"infinite", []analytic.Line{with(func(l *analytic.Line) { l.Expected = unit.Seconds(math.Inf(1)) })}, "must be finite", "must be finite"},
-		{"negative", []analytic.Line{with(func(l *analytic.Line) { l.Weights = -1 })}, "not negative", "not negative"},
-		{"vast", []analytic.Line{with(func(l *analytic.Line) { l.FLOPs = 1e300; l.Weights = 1e-300 })}, "nothing to draw", ""},
-		{"long name", []analytic.Line{with(func(l *analytic.Line) { l.Name = strings.Repeat("proj_", 60) })}, "", ""},
+		{"zero", []breakdown.Operator{{Name: "zero"}}, "nothing to draw", ""},
+		{"NaN", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = unit.FLOPs(math.NaN()) })}, `"only" has FLOPs NaN`, `operator "only" is NaN`},
+		{"infinite", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Expected = unit.Seconds(math.Inf(1)) })}, "must be finite", "must be finite"},
+		{"negative", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Weights = -1 })}, "not negative", "not negative"},
+		{"vast", []breakdown.Operator{with(func(l *breakdown.Operator) { l.FLOPs = 1e300; l.Weights = 1e-300 })}, "nothing to draw", ""},
+		{"long name", []breakdown.Operator{with(func(l *breakdown.Operator) { l.Name = strings.Repeat("proj_", 60) })}, "", ""},
 	} {
 		t.Run(q.name, func(t *testing.T) {
-			r := &analytic.Report{PrefillOps: q.lines}
+			r := &breakdown.Report{PrefillOps: q.lines}
 			f, err := Roofline(c, r)
 			drawn(t, f, err, q.roofline)
 			f, err = Breakdown(c, r)
@@ -164,10 +165,10 @@ func FuzzRoofline(f *testing.F) {
 	f.Add(1e9, 1e6, 1e-3, 0.5, 1e9, 1e6, 1e-3, 0.5)
 	f.Add(1e300, 1e-300, 1e300, 1.0, 5e-324, 1e300, 1e-300, 1e300)
 	f.Fuzz(func(t *testing.T, a, b, s, share, a2, b2, s2, share2 float64) {
-		line := func(a, b, s, share float64) analytic.Line {
-			return analytic.Line{Name: "op", Format: unit.BF16, Work: roofline.Work{FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b)}, Expected: unit.Seconds(s), Share: share}
+		line := func(a, b, s, share float64) breakdown.Operator {
+			return breakdown.Operator{Name: "op", Format: unit.BF16, Work: roofline.Work{FLOPs: unit.FLOPs(a), Acts: unit.Bytes(b)}, Expected: unit.Seconds(s), Share: share}
 		}
-		r := &analytic.Report{PrefillOps: []analytic.Line{line(a, b, s, share)}, DecodeOps: []analytic.Line{line(a2, b2, s2, share2)}}
+		r := &breakdown.Report{PrefillOps: []breakdown.Operator{line(a, b, s, share)}, DecodeOps: []breakdown.Operator{line(a2, b2, s2, share2)}}
 		if fig, err := Roofline(c, r); err == nil {
 			checkLayout(t, fig)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/unit"
 )
 
@@ -17,7 +18,7 @@ func syntheticSteps(t testing.TB) []OperatorStep {
 	t.Helper()
 	c := testCase(t, "qwen3-8b", "h200", 1, 1)
 	r := explain(t, c)
-	op := func(lines []analytic.Line, factor float64, name string, includes ...string) TimedOperator {
+	op := func(lines []breakdown.Operator, factor float64, name string, includes ...string) TimedOperator {
 		o := TimedOperator{Name: name, Includes: includes}
 		for i := range lines {
 			for _, n := range append([]string{name}, includes...) {

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -18,7 +19,7 @@ import (
 // Roofline draws the operators of a report under the roofs of its GPU, after
 // Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009): FLOPs by
 // memory traffic to the right, FLOPs by expected time upwards.
-func Roofline(c *analytic.Case, r *analytic.Report) (*Figure, error) {
+func Roofline(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	r, err := oneByOne(c, r)
 	if err != nil {
 		return nil, err
@@ -80,14 +81,14 @@ func (v *rooflineView) under(ds []dot) {
 
 // oneByOne is the report of one micro-batch by itself: those of a pipeline overlap,
 // and what several GPUs do in the time of one lies above its roofs.
-func oneByOne(c *analytic.Case, r *analytic.Report) (*analytic.Report, error) {
+func oneByOne(c *analytic.Case, r *breakdown.Report) (*breakdown.Report, error) {
 	m := c.Parallel.MicroBatches
 	if m <= 1 {
 		return r, nil
 	}
 	one := *c
 	one.Workload.Batch, one.Parallel.MicroBatches = c.Workload.Batch/m, 1
-	alone, err := analytic.Explain(&one)
+	alone, err := breakdown.Explain(&one)
 	return &alone, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -44,7 +45,7 @@ func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
 
 // dots are the operators of a phase by name, those of several kinds of layers
 // as one, less those that have no place on a roofline.
-func dots(lines []analytic.Line, m PhaseMark) (ds []dot, err error) {
+func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, err error) {
 	type sum struct {
 		flops, traffic, time, share, most float64
 		bound                             roofline.Bound
@@ -86,9 +87,9 @@ func dots(lines []analytic.Line, m PhaseMark) (ds []dot, err error) {
 func shown(x float64) bool { return x >= leastShown && x <= mostShown }
 
 // roofs are those of the formats that the report's products run in, highest first.
-func roofs(m *analytic.Machine, r *analytic.Report) (rs []roof) {
+func roofs(m *analytic.Machine, r *breakdown.Report) (rs []roof) {
 	var seen [unit.NumFormats]bool
-	for _, lines := range [][]analytic.Line{r.PrefillOps, r.DecodeOps} {
+	for _, lines := range [][]breakdown.Operator{r.PrefillOps, r.DecodeOps} {
 		for i := range lines {
 			f := lines[i].Format
 			if f == unit.NoFormat || f >= unit.NumFormats || seen[f] || lines[i].FLOPs == 0 {

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
@@ -38,7 +38,7 @@ const mostListed = 12
 
 // newPhaseTable lists the operators of a phase and numbers the marks of those that
 // have one. Small operators have none, and share the last row.
-func newPhaseTable(lines []analytic.Line, m PhaseMark, ds []dot) phaseTable {
+func newPhaseTable(lines []breakdown.Operator, m PhaseMark, ds []dot) phaseTable {
 	t := phaseTable{mark: m}
 	floor := map[string]float64{}
 	var all []phaseRow

@@ -122,6 +122,9 @@ var (
 	PowerIdle       = define(Info{Key: "power.idle", Help: "of an idle GPU whose idle power no source gives, of the whole limit", Quantity: Power, Unfiled: true})
 
 	HostStep        = define(Info{Key: "host.step", Help: "the host in every step, not hidden behind the GPU", Quantity: Time, Optional: true, Engine: true})
+	HostAsync       = define(Info{Key: "host.async_step", Help: "the host in every step, hidden behind the GPU as far as that takes as long: asynchronous scheduling", Quantity: Time, Optional: true, Engine: true})
+	HostSequence    = define(Info{Key: "host.async_sequence", Help: "by how much longer that is with each sequence", Quantity: Time, Optional: true, Engine: true})
+	HostRequest     = define(Info{Key: "host.request", Help: "a request's way to its first step, and the first token's way back", Quantity: Time, Optional: true, Engine: true})
 	HostLaunch      = define(Info{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
 )
@@ -222,28 +225,3 @@ func (q Quantity) Want() string {
 
 // Timed reports whether the quantity has a unit of time.
 func (q Quantity) Timed() bool { return q == Time || q == Delay }
-
-// A Section is a table of a calibration file: the constants of one law, or of what
-// is no kernel.
-type Section struct{ Name, About string }
-
-// Sections lists the tables of a calibration file, with the equation of each.
-func Sections() []Section {
-	return []Section{
-		{"gemm", "Products with weights by a library: " + gemm.Equation},
-		{"skinny_gemm", "Products of a decode step of few sequences by the engine's skinny GEMM: " + skinnyGEMM.Equation},
-		{"wgmma_gemm", "Products of a decode step of 17 to 64 sequences by the engine's wgmma kernel: " + wgmmaGEMM.Equation},
-		{"moe_decode", "The mixture of a layer in a decode step, from router to experts: " + moeDecode.Equation},
-		{"moe_prefill", "The grouped products of a prompt's experts: " + moePrefill.Equation},
-		{"moe_routing", "Top-k of a prompt's tokens and the sort of the pairs of a token and an expert: " + moeRouting.Equation},
-		{"attention", "Softmax attention between its projections: " + attentionPrefill.Equation + "; decode has no ramp"},
-		{"element", "Norms, activations, rotary embedding, cache writes: " + elementwise.Equation},
-		{"graph", "Kernels of a CUDA graph"},
-		{"stream", "Kernels outside a CUDA graph"},
-		{"link", "All-reduce over n GPUs: " + laws[AllReduce].Equation},
-		{"one_shot", "Latency of small all-reduces over peer memory: base + n × per_gpu"},
-		{"fused_all_reduce", "Latency of all-reduces that products do themselves: base + n × per_gpu"},
-		{"power", "What the GPU draws beside arithmetic, as shares of what lies between waiting power and limit, added up"},
-		{"host", "The engine and its host"},
-	}
-}

@@ -12,22 +12,11 @@ import (
 // Every constant has an entry, with a key of its own that no other has or had.
 func TestEveryConstantHasAnEntry(t *testing.T) {
 	seen := map[string]Constant{}
-	sections := map[string]bool{}
-	for _, s := range Sections() {
-		if s.About == "" || strings.HasSuffix(s.About, " ") || sections[s.Name] {
-			t.Errorf("section %+v", s)
-		}
-		sections[s.Name] = true
-	}
-	used := map[string]bool{}
 	for _, c := range All() {
 		i := c.Info()
 		section, name, ok := strings.Cut(i.Key, ".")
 		if !ok || section == "" || name == "" || i.Help == "" {
 			t.Errorf("constant %d: %+v", c, i)
-		}
-		if used[section] = true; !sections[section] && !i.Unfiled {
-			t.Errorf("%s: a calibration file has no such section", i.Key)
 		}
 		for _, key := range []string{i.Key, i.Formerly} {
 			if other, twice := seen[key]; twice && key != "" {
@@ -41,11 +30,6 @@ func TestEveryConstantHasAnEntry(t *testing.T) {
 			t.Errorf("%s: the ideal of a share is 1, of all else 0: %v", c, i.Ideal)
 		}
 	}
-	for s := range sections {
-		if !used[s] {
-			t.Errorf("no constant is in section %q", s)
-		}
-	}
 	if ConstantOf("") != None || ConstantOf("gemm") != None {
 		t.Error("what is no key is taken for a constant")
 	}
@@ -55,7 +39,8 @@ func TestEveryConstantHasAnEntry(t *testing.T) {
 // limit leaves, what the host and a graph add to every step.
 var outside = map[Constant]string{
 	GEMMSustained: "analytic/power.go", PowerWaiting: "analytic/power.go", PowerMemory: "analytic/power.go", PowerNetwork: "analytic/power.go",
-	PowerFixed: "analytic/power.go", PowerIdle: "analytic/power.go", HostStep: "analytic/predictor.go", HostLaunch: "analytic/predictor.go", StreamNode: "analytic/predictor.go",
+	PowerFixed: "analytic/power.go", PowerIdle: "analytic/power.go", HostStep: "analytic/predictor.go", HostLaunch: "analytic/predictor.go",
+	HostAsync: "analytic/predictor.go", HostSequence: "analytic/predictor.go", HostRequest: "analytic/estimate.go", StreamNode: "analytic/predictor.go",
 	GraphNode: "analytic/engine/transformers.go",
 }
 

@@ -204,16 +204,3 @@ func TestBound(t *testing.T) {
 		}
 	}
 }
-
-// Weights that the L2 cache does not hold come for every tile again.
-func TestTiles(t *testing.T) {
-	p := peaks()
-	for _, x := range []struct{ expert, pairs, tile, want float64 }{{40e6, 1000, 160, 1}, {100e6, 100, 160, 1}, {100e6, 320, 160, 1.5}, {200e6, 480, 160, 1 + 2*0.75}, {100e6, 320, 64, 1 + 4*0.5}} {
-		if got := p.Tiles(unit.Bytes(x.expert), x.pairs, x.tile); math.Abs(got-x.want) > 1e-9 {
-			t.Errorf("%+v: %v times", x, got)
-		}
-	}
-	if p.L2 = 0; p.Tiles(100e6, 320, 160) != 1 {
-		t.Error("an L2 cache that is not known holds nothing")
-	}
-}

@@ -18,7 +18,7 @@ const (
 )
 
 // fits lists the constants that were fitted on embedded observations, so that
-// these are scored apart. A constant computed from times of single operators is
+// these are scored separately. A constant computed from times of single operators is
 // not fitted here: no operator is an observation.
 func fits() []fit {
 	return []fit{
@@ -28,8 +28,8 @@ func fits() []fit {
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TTLT, constant: graph},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerToken, constant: fixed},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerRequest, constant: fixed},
-		{source: "aiconfigurator", engine: "vllm", constant: "host.step of vllm"},
-		{source: "aiconfigurator", engine: "tensorrt-llm", constant: "host.step of tensorrt-llm"},
+		{source: "h200-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch of vllm"},
+		{source: "h100-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch of vllm"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "gemm.memory of integrated modules"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "gemm.memory of integrated modules"},
 	}

@@ -160,8 +160,12 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
+	used := scheme.For(g)
+	if err := engine.Runs(runs, m, g, &used); err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
 	question := &analytic.Case{
-		Model: m, Scheme: scheme.For(g),
+		Model: m, Scheme: used,
 		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}
@@ -203,8 +207,8 @@ func (s *Scorer) changed(g *hardware.GPU, e analytic.Engine, file *hardware.Cali
 	return m, nil
 }
 
-func schemeOf(c *Config) (s analytic.Scheme, err error) {
-	if s, err = analytic.ParseScheme(c.Weights); err != nil {
+func schemeOf(c *Config) (s models.Scheme, err error) {
+	if s, err = models.ParseScheme(c.Weights); err != nil {
 		return s, err
 	}
 	if c.KV == "" {

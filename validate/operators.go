@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
@@ -126,7 +127,7 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	if err != nil {
 		return err
 	}
-	report, err := analytic.Explain(c)
+	report, err := breakdown.Explain(c)
 	if err != nil {
 		return &mismatch{Impossible, err}
 	}
@@ -164,8 +165,8 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 
 // predicted is the estimate of a row: of all layers' lines of its name, and of
 // those that it includes. It is nil if there is no line of its name.
-func predicted(m *analytic.Machine, lines []analytic.Line, row *OperatorRow, wide float64) *OperatorPrediction {
-	var own, others []*analytic.Line
+func predicted(m *analytic.Machine, lines []breakdown.Operator, row *OperatorRow, wide float64) *OperatorPrediction {
+	var own, others []*breakdown.Operator
 	for i := range lines {
 		switch l := &lines[i]; {
 		case l.Name == row.Name:
@@ -178,7 +179,7 @@ func predicted(m *analytic.Machine, lines []analytic.Line, row *OperatorRow, wid
 		return nil
 	}
 	out := &OperatorPrediction{}
-	all := m.Combined(append(slices.Clone(own), others...)...)
+	all := breakdown.Fused(m, append(slices.Clone(own), others...)...)
 	out.Floor, out.Expected = all.Floor, max(all.Expected, all.Floor)
 	out.Low, out.High = max(out.Expected.Times(1-wide), out.Floor), out.Expected.Times(1+wide)
 	out.FLOPs, out.Bound = all.FLOPs, all.Bound

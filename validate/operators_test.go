@@ -9,10 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // syntheticTimes are three samples around a time.
@@ -35,7 +37,7 @@ func syntheticOperators(t testing.TB) *result.Result {
 	}
 	return &result.Result{
 		Model: result.Model{Name: "llama3.1-8b"}, Engine: result.Engine{Name: "native", Options: map[string]string{"graph": "true"}},
-		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Batch: 1, PromptLen: 1024, GenLen: 128, Weights: "bf16", KV: "bf16", Act: "bf16"},
+		Parallelism: result.Parallelism{TP: 1}, Workload: result.Workload{Sequences: workload.Sequences{Batch: 1, PromptLen: 1024, GenLen: 128}, Weights: "bf16", KV: "bf16", Act: "bf16"},
 		Machine: result.Machine{GPUs: []result.GPU{{Key: "h200-sxm-141gb", Name: "NVIDIA H200"}}},
 		Operators: &result.Operators{
 			Prefill: &result.OperatorPhase{Step: syntheticTimes(t, 24e-3), Sum: 2.005e-3, Ops: []result.OperatorTime{op("qkv_proj", 2e-3), op("norm", 5e-6)}},
@@ -55,12 +57,12 @@ func TestOperators(t *testing.T) {
 		t.Fatalf("%+v", phases)
 	}
 	d := &phases[1]
-	lines := map[string]analytic.Line{}
+	lines := map[string]breakdown.Operator{}
 	c, err := s.question(&Config{Model: "llama3.1-8b", GPU: "h200", Engine: "native", Mode: "graph", TP: 1, Batch: 1, Prompt: 1087, Gen: 2, Weights: "bf16", Load: Static})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := analytic.Explain(c)
+	report, err := breakdown.Explain(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"llmprof/measure/result"
+	"llmprof/workload"
 )
 
 // PredictionsSchema names the form of a file of predictions, which
@@ -49,21 +50,19 @@ type Named struct {
 // A Predicted is a point of the experiment with its predictions, or with why it
 // has none.
 type Predicted struct {
-	Hash        string          `json:"config_hash"` // of the settings, as the results of the point have it
-	Settings    json.RawMessage `json:"settings"`    // of the point, in canonical JSON
-	Model       string          `json:"model"`
-	Params      int64           `json:"params_total"`
-	Engine      string          `json:"engine"`
-	Mode        string          `json:"mode"` // "graph", "eager" or ""
-	TP          int             `json:"tp"`
-	Batch       int             `json:"batch"`
-	PromptLen   int             `json:"prompt_len"`
-	GenLen      int             `json:"gen_len"`
-	Weights     string          `json:"weights"`
-	AllLogits   bool            `json:"all_logits"`
-	Calibration *string         `json:"calibration"` // name of the one that it was predicted with; nil without figures
-	Figures     []Figure        `json:"figures"`
-	Reason      *string         `json:"reason"` // why there are no figures
+	Hash     string          `json:"config_hash"` // of the settings, as the results of the point have it
+	Settings json.RawMessage `json:"settings"`    // of the point, in canonical JSON
+	Model    string          `json:"model"`
+	Params   int64           `json:"params_total"`
+	Engine   string          `json:"engine"`
+	Mode     string          `json:"mode"` // "graph", "eager" or ""
+	TP       int             `json:"tp"`
+	workload.Sequences
+	Weights     string   `json:"weights"`
+	AllLogits   bool     `json:"all_logits"`
+	Calibration *string  `json:"calibration"` // name of the one that it was predicted with; nil without figures
+	Figures     []Figure `json:"figures"`
+	Reason      *string  `json:"reason"` // why there are no figures
 }
 
 // A Figure is the prediction of one metric, in its unit. An energy has no floor
@@ -120,7 +119,7 @@ func (p *Predicted) Refuse(why string) {
 // predicted is what is predicted of a configuration, or why nothing is.
 func (s *Scorer) predicted(c Config) Predicted {
 	p := Predicted{
-		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen,
+		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Sequences: workload.Sequences{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
 		Weights: c.Weights, AllLogits: c.Logits, Figures: []Figure{},
 	}
 	all, err := s.Forecast(c)

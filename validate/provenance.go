@@ -133,7 +133,7 @@ var shipped = sync.OnceValues(func() (map[string]string, error) {
 
 // Origin is the source of a result file that embedded observations were reduced
 // from, "" of any other. Its observations are those, so what a constant was fitted
-// on is scored apart there too.
+// on is scored separately there too.
 func Origin(data []byte) (source string, err error) {
 	sources, err := shipped()
 	return sources[digest(data)], err
@@ -141,7 +141,7 @@ func Origin(data []byte) (source string, err error) {
 
 // ReduceFile makes observations of a result whose file has that content. Where the
 // file is one that embedded observations were reduced from, they have the embedded
-// source, so that what a constant was fitted on is scored apart.
+// source, so that what a constant was fitted on is scored separately.
 func ReduceFile(source string, data []byte, r *result.Result) ([]Observation, error) {
 	embedded, err := Origin(data)
 	if err != nil {

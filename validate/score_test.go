@@ -7,6 +7,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/models"
 )
 
 // TestScoreOdd holds that whatever cannot be scored is among those skipped, with
@@ -19,7 +20,7 @@ func TestScoreOdd(t *testing.T) {
 	}{
 		{func(o *Observation) { o.Model = "llama3.1-8c" }, UnknownModel, "llama3.1-8b"},
 		{func(o *Observation) { o.GPU = "h2000" }, UnknownGPU, "h200"},
-		{func(o *Observation) { o.Engine = "sglang" }, UnknownEngine, "sglang"},
+		{func(o *Observation) { o.Engine = "mlc-llm" }, UnknownEngine, "mlc-llm"},
 		{func(o *Observation) { o.Params = 7 }, OtherModel, "8030261248"},
 		{func(o *Observation) { o.Weights = "w3" }, Impossible, "w3"},
 		{func(o *Observation) { o.KV = "q4" }, Impossible, "q4"},
@@ -138,7 +139,7 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scheme, err := analytic.ParseScheme(r.Weights)
+		scheme, err := models.ParseScheme(r.Weights)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -162,9 +163,9 @@ func With(t testing.TB, c *analytic.Case, change func(*roofline.Constants)) *ana
 }
 
 // Scheme is a scheme by its name, in the 16-bit formats of a GPU.
-func Scheme(t testing.TB, name string, g *hardware.GPU) analytic.Scheme {
+func Scheme(t testing.TB, name string, g *hardware.GPU) models.Scheme {
 	t.Helper()
-	s, err := analytic.ParseScheme(name)
+	s, err := models.ParseScheme(name)
 	must(t, err)
 	return s.For(g)
 }
@@ -178,15 +179,15 @@ func Predict(t testing.TB, c *analytic.Case) analytic.Estimate {
 }
 
 // Explain is the report of a case.
-func Explain(t testing.TB, c *analytic.Case) analytic.Report {
+func Explain(t testing.TB, c *analytic.Case) breakdown.Report {
 	t.Helper()
-	r, err := analytic.Explain(c)
+	r, err := breakdown.Explain(c)
 	must(t, err)
 	return r
 }
 
 // Line is the line of that name, the sum over all kinds of layers.
-func Line(t testing.TB, lines []analytic.Line, name string) (sum analytic.Line) {
+func Line(t testing.TB, lines []breakdown.Operator, name string) (sum breakdown.Operator) {
 	t.Helper()
 	found := false
 	for i := range lines {

@@ -12,7 +12,7 @@ import (
 // all lists the engines in the order in which they are shown.
 func all() []analytic.Engine {
 	return []analytic.Engine{
-		&native, &transformers, &transformersGraph, &vllm, &tensorRT, &vllm2024, &tensorRT2024, &elana, &edge,
+		&vllm, &sglang, &tensorRT, &llamaCPP, &transformers, &transformersGraph, &native, &edge, &elana, &vllm2024, &tensorRT2024,
 	}
 }
 
@@ -25,8 +25,17 @@ func Names() []string {
 	return names
 }
 
-// Parse finds an engine by name, ignoring case.
+// aliases are further names that people type.
+var aliases = map[string]string{
+	"trt-llm": "tensorrt-llm", "trtllm": "tensorrt-llm", "trt": "tensorrt-llm", "hf": "transformers", "huggingface": "transformers",
+	"llamacpp": "llama.cpp", "llama-cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",
+}
+
+// Parse finds an engine by name or alias, ignoring case.
 func Parse(name string) (analytic.Engine, error) {
+	if full, ok := aliases[strings.ToLower(name)]; ok {
+		name = full
+	}
 	for _, e := range all() {
 		if strings.EqualFold(e.Profile().Name, name) {
 			return e, nil

@@ -22,6 +22,10 @@ const (
 	GroupPairs = 8 // pairs of one expert that a decode step multiplies together
 )
 
+// NativeFamilies are the model families that llmprof's own engine computes as transformers
+// does.
+var NativeFamilies = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "qwen3_moe", "mixtral"}
+
 type nativeEngine struct{ profile analytic.Profile }
 
 var native = nativeEngine{profile: analytic.Profile{
@@ -30,7 +34,11 @@ var native = nativeEngine{profile: analytic.Profile{
 		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
 	Constants: func(c *roofline.Constants) { setDefault(c, roofline.HostStep, 20e-6) },
 	Graph:     true,
-	Switches:  []float64{PersistentRow, SkinnyRows, QuantizedRows, WGMMARows},
+	Support: analytic.Support{
+		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies,
+		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16}, KV: []unit.Format{unit.BF16, unit.FP16},
+	},
+	Switches: []float64{PersistentRow, SkinnyRows, QuantizedRows, WGMMARows},
 }}
 
 // Profile is what the engine adds to its kernels.

@@ -61,7 +61,7 @@ func MoEDecodeReads(k *roofline.Kernel, o *analytic.Op, first bool) {
 		return
 	}
 	share := s.Pairs / (s.Tokens * s.TopK) // of the experts, one rank's
-	k.Reread += expert.Times(roofline.Groups(s.Experts, s.TopK, s.Tokens, GroupPairs)*share - s.Hit)
+	k.Reread += expert.Times(Groups(s.Experts, s.TopK, s.Tokens, GroupPairs)*share - s.Hit)
 }
 
 // topK lowers the choice of experts.
@@ -112,8 +112,7 @@ func expertTile(g *hardware.GPU) float64 {
 func MoEPrefillMoves(k *roofline.Kernel, o *analytic.Op, g *hardware.GPU, first bool) {
 	s := &o.Shape
 	expert := o.Work.Weights.Times(1 / s.Hit)
-	peaks := roofline.Peaks{L2: g.L2}
-	k.Reread = o.Work.Weights.Times(peaks.Tiles(expert, s.Pairs/s.Hit, expertTile(g)) - 1)
+	k.Reread = o.Work.Weights.Times(Tiles(g.L2, expert, s.Pairs/s.Hit, expertTile(g)) - 1)
 	if first {
 		k.Permuted = o.Format.Bytes(s.Pairs * s.K)
 	} else {

@@ -35,7 +35,7 @@ func TestMoEDecodeByHand(t *testing.T) {
 			r := explain(t, c)
 			name := fmt.Sprintf("%s, batch %d", x.model, batch)
 			b := float64(batch)
-			pairs, hit, groups, fixed := b*x.top, x.experts*(1-math.Pow(1-x.top/x.experts, b)), roofline.Groups(x.experts, x.top, b, 8), 20e-6
+			pairs, hit, groups, fixed := b*x.top, x.experts*(1-math.Pow(1-x.top/x.experts, b)), engine.Groups(x.experts, x.top, b, 8), 20e-6
 			if batch == 1 {
 				hit, groups, fixed = x.top, x.top, 12e-6
 			}
@@ -124,7 +124,7 @@ func TestMoEPrefillByHand(t *testing.T) {
 			t.Errorf("%d tokens: quantized experts are priced as others: %+v, %+v", tokens, got.Prefill, want.Prefill)
 		}
 	}
-	other := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, Prompt: 1024, Gen: 2})
+	other := onEngine(t, "qwen3-30b-a3b", "vllm-2024", analytic.Workload{Batch: 1, Prompt: 1024, Gen: 2})
 	all := func(k *roofline.Constants) {
 		moePrefill(k)
 		moeDecode(k)
@@ -164,7 +164,7 @@ func TestGroupsOfSharedExperts(t *testing.T) {
 	lines := explain(t, with(t, c, moeDecode)).DecodeOps
 	up, down := line(t, lines, "experts_gate_up"), line(t, lines, "experts_down")
 	tokens := 64 * 8.0
-	groups := roofline.Groups(128, 8, tokens, engine.GroupPairs) / 8 // of a rank
+	groups := engine.Groups(128, 8, tokens, engine.GroupPairs) / 8 // of a rank
 	const expert = 48 * 3 * 2048 * 768 * 2.0
 	if got, least := float64(up.Memory+down.Memory), float64(up.Weights+down.Weights)/4.8e12; got < least {
 		t.Errorf("the experts' %v are read in %v s", up.Weights+down.Weights, got)

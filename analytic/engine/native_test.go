@@ -23,7 +23,7 @@ func TestFusedByHand(t *testing.T) {
 		w := analytic.Workload{Batch: batch, Prompt: 512, Gen: 2}
 		c := with(t, onEngine(t, "llama3.1-8b", "native", w), inBursts)
 		k := &c.Machine.Cal.Constants
-		apart := with(t, onEngine(t, "llama3.1-8b", "vllm", w), func(other *roofline.Constants) { *other = *k })
+		apart := with(t, onEngine(t, "llama3.1-8b", "vllm-2024", w), func(other *roofline.Constants) { *other = *k })
 		fused, plain := predict(t, c), predict(t, apart)
 		fixed := k[roofline.ElementwiseFixed]
 		moved := func(values float64) float64 {

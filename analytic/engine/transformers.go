@@ -19,7 +19,7 @@ var transformers = eager{
 	profile: analytic.Profile{
 		Name:      "transformers",
 		Source:    "Hugging Face transformers, eager: 13.9 ms a token for Llama-3.1-8B on an H200 and its host, about 1,300 launches; another host took 28 ms",
-		Constants: eagerConstants, Error: 0.25,
+		Constants: eagerConstants, HostError: 0.25, Support: eagerRuns,
 	},
 	joins: true,
 }
@@ -28,7 +28,7 @@ var transformersGraph = eager{
 	profile: analytic.Profile{
 		Name:      "transformers-graph",
 		Source:    "Hugging Face transformers, a static cache and decoding through a CUDA graph: fitted to the time per token of Llama-3.1-8B on an H200",
-		Constants: eagerConstants, Graph: true, Error: 0.10,
+		Constants: eagerConstants, Graph: true, Error: 0.10, HostError: 0.25, Support: eagerGraphRuns,
 	},
 	copies: true,
 }
@@ -38,8 +38,16 @@ var transformersGraph = eager{
 var elana = eager{profile: analytic.Profile{
 	Name:      "elana",
 	Source:    "transformers in a CUDA graph without a static cache, as ELANA runs it; the constants of transformers-graph",
-	Constants: eagerConstants, Graph: true, Error: 0.10,
+	Constants: eagerConstants, Graph: true, Error: 0.10, HostError: 0.25, Support: eagerGraphRuns,
 }}
+
+// eagerRuns is what PyTorch runs on: transformers has every family that is known here.
+var eagerRuns = analytic.Support{
+	Default: true, Vendors: []string{nvidia, amd, intel, apple}, Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.MXFP4},
+}
+
+// eagerGraphRuns leaves out what has no CUDA graphs.
+var eagerGraphRuns = analytic.Support{Vendors: []string{nvidia, amd}}
 
 // eagerConstants are of Llama-3.1-8B on an H200 (validate/observations/h200.csv). The
 // time of a launch is the median of the time per token over the launches of a step, run

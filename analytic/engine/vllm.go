@@ -1,26 +1,71 @@
 package engine
 
 import (
+	"math"
+
 	"llmprof/analytic"
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
-// vllm is as measured by aiconfigurator's serving points.
-var vllm = fused{profile: analytic.Profile{
-	Name:   "vllm",
-	Source: "host time of 1.8 to 2.4 ms a step fitted to aiconfigurator's vLLM serving points (Apache-2.0); 3.5 GB from its system tables",
-	Constants: func(c *roofline.Constants) {
-		setDefault(c, roofline.HostStep, 2.1e-3)
-	},
-	Reserve: 3.5e9,
-}}
+// vllm is vLLM's V1 engine of 2026: asynchronous scheduling, chunked prefill, full CUDA
+// graphs of decode steps and piecewise ones of short prompts, both up to 512 tokens.
+var vllm = graphed{profile: analytic.Profile{
+	Name: "vllm",
+	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
+		"on an H200 and an H100 (experiments/h200-vllm); 3.5 GB from aiconfigurator's system tables",
+	Constants: vllmConstants, Reserve: 3.5e9, HostError: 0.5,
+	Support: vllmRuns,
+}, rows: vllmRows, pieces: 512, sampling: 30}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{
-	Name:      "vllm-2024",
-	Source:    "the constants of vllm, for releases up to mid-2024, which may take up to 1.8 times as long: what vLLM 0.6.0 gained over 0.5.3 by its authors' account",
-	Constants: vllm.profile.Constants, Older: older, Reserve: vllm.profile.Reserve,
+	Name:   "vllm-2024",
+	Source: "releases up to mid-2024: synchronous host time of 2.1 ms a step, which may take up to 1.8 times as long: what vLLM 0.6.0 gained over 0.5.3 by its authors' account",
+	Constants: func(c *roofline.Constants) {
+		setDefault(c, roofline.HostStep, 2.1e-3)
+	},
+	Older: older, Reserve: 3.5e9, Support: analytic.Support{Not: vllmRuns.Not, Vendors: vllmRuns.Vendors, Capability: 7, Acts: vllmRuns.Acts, KV: vllmRuns.KV},
 }}
+
+// vllmRuns is read from the registry of vLLM 0.32.0 (vllm/model_executor/models/registry.py)
+// and its documentation of hardware and quantization: GPUs of NVIDIA from Turing on, of
+// AMD and of Intel, TPUs by a plugin. It has no products in 4-bit integers.
+var vllmRuns = analytic.Support{
+	Default: true, Not: []string{"gpt_neo", "recurrent_gemma"}, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
+	Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8, unit.INT8, unit.NVFP4, unit.MXFP4},
+	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8},
+}
+
+// vllmConstants are those of vLLM's host, measured on 16 cores of a Xeon: steps of
+// llama3.2-1b, whose kernels take less than the host, and the launches of its prompts.
+func vllmConstants(c *roofline.Constants) {
+	setDefault(c, roofline.HostAsync, 2.4e-3)
+	setDefault(c, roofline.HostSequence, 10e-6)
+	setDefault(c, roofline.HostLaunch, 54e-6)
+	setDefault(c, roofline.HostRequest, 2.8e-3)
+	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
+	setDefault(c, roofline.MoEPrefillCompute, 0.5)
+	setDefault(c, roofline.MoEPrefillMemory, 0.8)
+	setDefault(c, roofline.MoEPrefillPermute, 1)
+	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
+}
+
+// vllmRows is the smallest batch of vLLM's captured graphs that holds a decode step:
+// 1, 2, 4, then multiples of 8 up to 256 and of 16 up to 512. A larger step has no graph.
+func vllmRows(batch float64) (rows float64, ok bool) {
+	switch {
+	case batch <= 2:
+		return math.Ceil(batch), true
+	case batch <= 4:
+		return 4, true
+	case batch <= 256:
+		return 8 * math.Ceil(batch/8), true
+	case batch <= 512:
+		return 16 * math.Ceil(batch/16), true
+	}
+	return batch, false
+}
 
 // older is what releases can come to. The authors of vLLM have 0.6.0 of September
 // 2024 at 1.8 (70B on four H100) to 2.7 (8B on one) times the throughput of 0.5.3, of

@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -113,7 +114,7 @@ func (c *Change) PerGPU() float64 { return c.Throughput / float64(c.GPUs) }
 // GPU has the unit for it.
 func Narrowed(c *analytic.Case, name string) (analytic.Case, bool) {
 	changed := *c
-	s, err := analytic.ParseScheme(name)
+	s, err := models.ParseScheme(name)
 	if err != nil || s.Weights.Bits() >= c.Scheme.Weights.Bits() || !c.Machine.GPU.Has(s.Act) {
 		return changed, false
 	}

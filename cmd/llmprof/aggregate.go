@@ -10,7 +10,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/models"
 )
 
@@ -35,7 +35,7 @@ func (a *app) aggregate() *cobra.Command {
 			if (len(args) == 1) == all {
 				return usage("aggregate what? Give the ID of an experiment, or --all")
 			}
-			results, broken := record.ReadFolder(dir)
+			results, broken := result.ReadFolder(dir)
 			if results == nil && broken != nil {
 				return broken
 			}
@@ -68,7 +68,7 @@ func allowFlags(cmd *cobra.Command, o *aggregate.Options) {
 // makeReport aggregates results, with FLOPs from the table of models. Of some
 // that cannot be aggregated the error is beside the report of the others; nil
 // is returned where there are no others.
-func (a *app) makeReport(results []*record.Result, o aggregate.Options) (*aggregate.Report, error) {
+func (a *app) makeReport(results []*result.Result, o aggregate.Options) (*aggregate.Report, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (a *app) makeReport(results []*record.Result, o aggregate.Options) (*aggreg
 	return report, err
 }
 
-func reportForms(r *aggregate.Report) result {
-	return result{
+func reportForms(r *aggregate.Report) forms {
+	return forms{
 		page:  func() *render.Document { return view.AggregatePage(r) },
 		table: func() *render.Table { return view.AggregateTable(r) },
 		data:  func() any { return r },

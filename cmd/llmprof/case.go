@@ -10,6 +10,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
@@ -59,15 +60,15 @@ func (q *question) check() error {
 
 // answer computes what was asked.
 func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
-	runs, err := engine.Parse(q.engine)
-	if err != nil {
-		return nil, usageError{err}
-	}
 	ans := &answer{q: q, Estimate: view.Estimate{ModelName: q.model, GPUName: q.gpu, Top: q.top}}
 	if err := a.load(ctx, ans); err != nil {
 		return nil, err
 	}
 	if err := ans.chooseScheme(); err != nil {
+		return nil, usageError{err}
+	}
+	runs, err := ans.engine()
+	if err != nil {
 		return nil, usageError{err}
 	}
 	ans.Workload, ans.Parallel = q.workload, q.parallel
@@ -79,7 +80,7 @@ func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
 	if ans.Machine, err = ans.machine(runs); err != nil {
 		return nil, err
 	}
-	if ans.Report, err = analytic.Explain(&ans.Case); err != nil {
+	if ans.Report, err = breakdown.Explain(&ans.Case); err != nil {
 		return nil, usageError{err}
 	}
 	if err := ans.unused(); err != nil {
@@ -112,6 +113,18 @@ func nodeOf(g *hardware.GPU, p *analytic.Parallelism) (n int, note string) {
 		together, g.GPUsPerNode, g.Name)
 }
 
+// engine is the engine that was named, if it runs the model, else the default.
+func (ans *answer) engine() (analytic.Engine, error) {
+	runs := engine.Default(ans.Model, ans.gpu, &ans.Scheme)
+	if ans.q.engine != "" {
+		var err error
+		if runs, err = engine.Parse(ans.q.engine); err != nil {
+			return nil, err
+		}
+	}
+	return runs, engine.Runs(runs, ans.Model, ans.gpu, &ans.Scheme)
+}
+
 // load reads model and GPU side by side: either takes some milliseconds.
 func (a *app) load(ctx context.Context, ans *answer) error {
 	var gpuErr, modelErr error
@@ -137,11 +150,11 @@ func (a *app) model(ctx context.Context, name string, offline bool) (*models.Mod
 // published checkpoint has, and notes why.
 func (ans *answer) chooseScheme() error {
 	q := ans.q
-	s, stored := analytic.StoredScheme(ans.Model), ans.Model.Stored
+	s, stored := models.StoredScheme(ans.Model), ans.Model.Stored
 	switch {
 	case q.weights != "":
 		var err error
-		if s, err = analytic.ParseScheme(q.weights); err != nil {
+		if s, err = models.ParseScheme(q.weights); err != nil {
 			return err
 		}
 		ans.SchemeReason = "as asked for"

@@ -11,6 +11,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
+	"llmprof/measure/experiment/tree"
 )
 
 func (a *app) config() *cobra.Command {
@@ -51,7 +52,7 @@ func (a *app) configValidate() *cobra.Command {
 					failed++
 				}
 			}
-			err = o.write(a, result{
+			err = o.write(a, forms{
 				page:  func() *render.Document { return experimentsPage(checks) },
 				table: func() *render.Table { return mistakeTable(checks) },
 				data:  func() any { return checks },
@@ -92,9 +93,9 @@ func checkExperiment(file string, check func(*experiment.Point) []experiment.Pro
 	e, err := experiment.Load(file, check)
 	if err != nil {
 		c.text = strings.Split(err.Error(), "\n")
-		var mistakes experiment.Mistakes
+		var mistakes tree.Mistakes
 		if !errors.As(err, &mistakes) {
-			mistakes = experiment.Mistakes{{File: file, Problem: err.Error()}}
+			mistakes = tree.Mistakes{{File: file, Problem: err.Error()}}
 		}
 		for _, m := range mistakes {
 			c.Mistakes = append(c.Mistakes, mistakeJSON{m.File, view.OrNull(m.Line), view.OrNull(m.Column), m.Problem})

@@ -31,7 +31,7 @@ func (a *app) configShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.write(a, result{page: s.page, table: s.table, data: func() any { return s }})
+			return o.write(a, forms{page: s.page, table: s.table, data: func() any { return s }})
 		},
 	}
 	o.flags(cmd)

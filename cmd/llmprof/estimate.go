@@ -86,7 +86,7 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 			a.logf("%s", line)
 		}
 	}
-	err = q.output.write(a, result{page: q.page(ans), table: ans.Table, data: func() any { return ans.Document() }})
+	err = q.output.write(a, forms{page: q.page(ans), table: ans.Table, data: func() any { return ans.Document() }})
 	if v := ans.Verdict(); err == nil && !v.Possible {
 		return errors.New(v.Text)
 	}

@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/models"
 )
 
 // flags are those of all commands that make an estimate.
@@ -27,7 +27,7 @@ func (q *question) modelFlags(cmd *cobra.Command) {
 	f.Var(formatFlag{&q.kv}, "kv", "`format` of the KV cache (default: 16 bits)")
 	f.BoolVar(&q.offline, "offline", false, "never use the network")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
-	_ = cmd.RegisterFlagCompletionFunc("weights", words(analytic.SchemeNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("weights", words(models.SchemeNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("act", words(formatNames()...))
 	_ = cmd.RegisterFlagCompletionFunc("kv", words(formatNames()...))
 }
@@ -62,7 +62,7 @@ func (q *question) workloadFlags(cmd *cobra.Command) {
 // engineFlags are about the engine, and what it and the GPUs reach.
 func (q *question) engineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.engine, "engine", "native", "`engine`, as native, vllm or transformers")
+	f.StringVar(&q.engine, "engine", "", "`engine`, as vllm or native (default: vllm where it runs the model)")
 	calibrationFlag(cmd, &q.calibration)
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")

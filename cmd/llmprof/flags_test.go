@@ -40,7 +40,7 @@ func flagCases() map[string]struct {
 		"sp":             {"--tp=2", "--sp", "needs tp above 1"},
 		"micro-batches":  {"--pp=2", "--micro-batches=2", "give pp above 1"},
 		"gpus-per-node":  {"--tp=4", "--gpus-per-node=2", "one GPU needs no node"},
-		"engine":         {"", "--engine=vllm", ""},
+		"engine":         {"", "--engine=transformers", ""},
 		"compute-eff":    {"", "--compute-eff=0.5", ""},
 		"memory-eff":     {"", "--memory-eff=0.5", ""},
 		"link-eff":       {"--tp=2", "--link-eff=0.3", "nothing is sent between GPUs"},
@@ -131,7 +131,7 @@ func TestEfficiencyMovesNumbers(t *testing.T) {
 	for _, c := range []struct{ with, flag, key string }{
 		{"", "--compute-eff", "ttft_s"},
 		{"", "--memory-eff", "tpot_s"},
-		{"--tp=2", "--link-eff", "ttft_s"},
+		{"--tp=2 --prompt-len=4096", "--link-eff", "ttft_s"},
 		{"--tp=4 --gpus-per-node=2", "--inter-node-eff", "ttft_s"},
 	} {
 		args := append(base(), append(strings.Fields(c.with), "--format=json")...)

@@ -88,7 +88,7 @@ func (a *app) gpusList() *cobra.Command {
 				return err
 			}
 			all := t.All()
-			return o.write(a, result{
+			return o.write(a, forms{
 				page:  func() *render.Document { return listPage(view.GPUsTable(all)) },
 				table: func() *render.Table { t := view.GPUsTable(all); return &t },
 				data: func() any {

@@ -35,7 +35,7 @@ func (a *app) gpusCheck() *cobra.Command {
 					failed++
 				}
 			}
-			err = o.write(a, result{
+			err = o.write(a, forms{
 				page:  func() *render.Document { return view.HardwareChecksPage(checks) },
 				table: func() *render.Table { t := view.HardwareChecksTable(checks); return &t },
 				data:  func() any { return checks },

@@ -43,7 +43,7 @@ func (a *app) gpusDetect() *cobra.Command {
 				return errors.New("no GPU found: neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi names one")
 			}
 			unknown := match(table, found)
-			err = o.write(a, result{
+			err = o.write(a, forms{
 				page:  func() *render.Document { return view.DevicesPage(found) },
 				table: func() *render.Table { t := view.DevicesTable(found); return &t },
 				data:  func() any { return found },

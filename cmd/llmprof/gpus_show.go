@@ -26,7 +26,7 @@ func (a *app) gpusShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.write(a, result{
+			return o.write(a, forms{
 				page:  func() *render.Document { c := practice(g); return view.GPUPage(g, args[0], &c) },
 				table: func() *render.Table { t := view.PeaksTable(g); return &t },
 				data:  func() any { return view.DocumentGPU(g) },

@@ -11,7 +11,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/plots"
 )
 
@@ -56,7 +56,7 @@ func (a *app) sayLoads(points []experiment.Point) func(experiment.Event) {
 
 // loadSet is the results of several loads in their forms: one table of all, and as
 // JSON a list of results.
-func loadSet(results []*record.Result) result {
+func loadSet(results []*result.Result) forms {
 	rows := view.ResultRows(results)
 	set := resultSet(rows, nil)
 	set.data = func() any { return results }
@@ -70,7 +70,7 @@ func loadSet(results []*record.Result) result {
 
 // writeListed writes a list, and the chart of the servers in it if -o names a picture:
 // the list then goes to standard output.
-func (a *app) writeListed(o *output, list result, results []*record.Result) error {
+func (a *app) writeListed(o *output, list forms, results []*result.Result) error {
 	kind := o.picture()
 	if kind == "" {
 		return o.write(a, list)
@@ -81,7 +81,7 @@ func (a *app) writeListed(o *output, list result, results []*record.Result) erro
 }
 
 // drawLoads draws latency over throughput.
-func drawLoads(file, kind string, results []*record.Result) error {
+func drawLoads(file, kind string, results []*result.Result) error {
 	f, err := loadFigure(results)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ type loadLine struct {
 	open                     bool
 }
 
-func lineOf(r *record.Result) loadLine {
+func lineOf(r *result.Result) loadLine {
 	return loadLine{r.Model.Name, r.Serving.Endpoint, fmt.Sprintf("%d + %d tokens", r.Workload.PromptLen, r.Workload.GenLen), r.Serving.RateHz != nil}
 }
 
@@ -114,17 +114,17 @@ func (l *loadLine) parts() []string {
 
 // loadFigure draws the results that are of servers. What all lines have in common is
 // in the caption, what tells them apart in their names.
-func loadFigure(results []*record.Result) (*plots.Figure, error) {
-	served := slices.DeleteFunc(slices.Clone(results), func(r *record.Result) bool { return r.Serving == nil })
+func loadFigure(results []*result.Result) (*plots.Figure, error) {
+	served := slices.DeleteFunc(slices.Clone(results), func(r *result.Result) bool { return r.Serving == nil })
 	if len(served) == 0 {
 		return nil, errors.New("a chart of loads is of servers, and no result is of one")
 	}
-	slices.SortStableFunc(served, func(a, b *record.Result) int {
+	slices.SortStableFunc(served, func(a, b *result.Result) int {
 		x, y := view.Server(a), view.Server(b)
 		return cmp.Or(cmp.Compare(value(x.Rate), value(y.Rate)), cmp.Compare(value(x.Concurrency), value(y.Concurrency)))
 	})
 	of := plots.TokensPerSecond
-	if slices.ContainsFunc(served, func(r *record.Result) bool { return value(view.Server(r).Generated) == 0 }) {
+	if slices.ContainsFunc(served, func(r *result.Result) bool { return value(view.Server(r).Generated) == 0 }) {
 		of = plots.RequestsPerSecond
 	}
 	var order []loadLine
@@ -167,7 +167,7 @@ func shared(lines []loadLine) (caption string, names []string) {
 }
 
 // loaded is a result as a mark of the chart.
-func loaded(r *record.Result, of plots.Throughput) plots.Loaded {
+func loaded(r *result.Result, of plots.Throughput) plots.Loaded {
 	s := view.Server(r)
 	l := plots.Loaded{
 		Load: fmt.Sprint(value(s.Concurrency)), Throughput: value(s.Generated),

@@ -13,7 +13,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/models"
 	"llmprof/validate"
 )
@@ -137,11 +137,11 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 
 // writeMeasured writes results as their files have them: those of several loads as a
 // list.
-func (a *app) writeMeasured(o *output, results []*record.Result, list bool) error {
-	whole := make([]*record.Result, len(results))
+func (a *app) writeMeasured(o *output, results []*result.Result, list bool) error {
+	whole := make([]*result.Result, len(results))
 	for i, r := range results {
 		var err error
-		if whole[i], err = record.Complete(r); err != nil {
+		if whole[i], err = result.Complete(r); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (a *app) writeMeasured(o *output, results []*record.Result, list bool) erro
 
 // measured is what was measured in its forms: as JSON one process's result is
 // itself, those of replicas are a list.
-func measured(results []*record.Result, s *validate.Scorer) result {
+func measured(results []*result.Result, s *validate.Scorer) forms {
 	forms := rawForms(results, s)
 	if len(results) == 1 {
 		forms.data = func() any { return results[0] }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 )
 
 // imports is that Python, and whether it has transformers. To import it takes seconds,
@@ -70,7 +70,7 @@ func TestMeasure(t *testing.T) {
 				t.Fatalf("exit %d: %s", code, errs.String())
 			}
 			checkSchema(t, schema(t, "measure.v1.json"), out.String())
-			var r record.Result
+			var r result.Result
 			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestMeasurePrompts(t *testing.T) {
 		if code := run(args, nil, &out, &errs, os.Getenv); code != 0 {
 			t.Fatalf("exit %d: %s", code, errs.String())
 		}
-		var r record.Result
+		var r result.Result
 		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestMeasureReplicas(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
-	all, broken := record.ReadFolder(dir)
+	all, broken := result.ReadFolder(dir)
 	if len(all) != 2 || all[0].ID != all[1].ID || all[1].Process != 1 || all[1].Processes != 2 {
 		t.Errorf("%d results, broken %v", len(all), broken)
 	}

@@ -39,7 +39,7 @@ func (a *app) modelsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.write(a, result{
+			return o.write(a, forms{
 				page:  func() *render.Document { return listPage(view.ModelsTable(all)) },
 				table: func() *render.Table { t := view.ModelsTable(all); return &t },
 				data: func() any {

@@ -35,7 +35,7 @@ func (a *app) modelsCheck() *cobra.Command {
 					failed++
 				}
 			}
-			err := o.write(a, result{
+			err := o.write(a, forms{
 				page:  func() *render.Document { return view.ModelChecksPage(checks) },
 				table: func() *render.Table { t := view.ModelChecksTable(checks); return &t },
 				data:  func() any { return checks },

@@ -26,7 +26,7 @@ func (a *app) modelsShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.write(a, result{
+			return o.write(a, forms{
 				page:  func() *render.Document { return view.ModelPage(m, args[0], aliasesOf(m.Name)) },
 				table: func() *render.Table { t := view.MatrixTable(m); return &t },
 				data:  func() any { return view.DocumentModel(m) },

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
 
@@ -18,14 +18,14 @@ func writeSynthetic(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	r, err := record.Read(fixturePath)
+	r, err := result.Read(fixturePath)
 	if err != nil {
 		return err
 	}
 	r.ID, r.Engine.Name, r.Workload.Batch = "synthetic-operators", "native", 1
 	r.Warnings = []string{"synthetic: made up for tests, not measured"}
 	delete(r.Reasons, "operators")
-	r.Operators = &record.Operators{How: "synthetic: made up for tests, not measured"}
+	r.Operators = &result.Operators{How: "synthetic: made up for tests, not measured"}
 	if r.Operators.Prefill, err = syntheticPhase(0, 24e-3, map[string][]string{"rotary": {"kv_write"}}, []syntheticOp{
 		{"embedding", 1, 8e-6}, {"input_layernorm", 32, 4e-4}, {"qkv_proj", 32, 2.4e-3}, {"rotary", 32, 4e-4}, {"attention", 32, 1.5e-3}, {"o_proj", 32, 1.6e-3},
 		{"post_attention_layernorm", 32, 4e-4}, {"gate_up_proj", 32, 10e-3}, {"activation", 32, 9e-4}, {"down_proj", 32, 5e-3}, {"norm", 1, 5e-6}, {"lm_head", 1, 3e-4}, {"sampling", 1, 1e-5},
@@ -39,7 +39,7 @@ func writeSynthetic(dir string) error {
 	}); err != nil {
 		return err
 	}
-	_, err = record.Write(dir, r)
+	_, err = result.Write(dir, r)
 	return err
 }
 
@@ -49,16 +49,16 @@ type syntheticOp struct {
 	seconds float64
 }
 
-func syntheticPhase(context int, step float64, includes map[string][]string, ops []syntheticOp) (*record.OperatorPhase, error) {
-	times := func(s float64) (record.OperatorTimes, error) {
+func syntheticPhase(context int, step float64, includes map[string][]string, ops []syntheticOp) (*result.OperatorPhase, error) {
+	times := func(s float64) (result.OperatorTimes, error) {
 		samples := []float64{0.98 * s, s, s, s, 1.01 * s, 1.03 * s}
 		sum, err := stats.Summarize(samples)
 		if err != nil {
-			return record.OperatorTimes{}, err
+			return result.OperatorTimes{}, err
 		}
-		return record.OperatorTimes{Summary: *sum, Samples: samples}, nil
+		return result.OperatorTimes{Summary: *sum, Samples: samples}, nil
 	}
-	p := &record.OperatorPhase{Context: context}
+	p := &result.OperatorPhase{Context: context}
 	var err error
 	if p.Step, err = times(step); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func syntheticPhase(context int, step float64, includes map[string][]string, ops
 			return nil, err
 		}
 		p.Sum += t.Median
-		p.Ops = append(p.Ops, record.OperatorTime{Name: o.name, Includes: includes[o.name], Layers: o.layers, Kernels: o.layers, Time: t})
+		p.Ops = append(p.Ops, result.OperatorTime{Name: o.name, Includes: includes[o.name], Layers: o.layers, Kernels: o.layers, Time: t})
 	}
 	return p, nil
 }

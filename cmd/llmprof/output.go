@@ -28,8 +28,8 @@ type output struct {
 	binary bool
 }
 
-// A result is what a command found out, in the forms it can be written in.
-type result struct {
+// forms is what a command found out, in the forms it can be written in.
+type forms struct {
 	page  func() *render.Document
 	table func() *render.Table
 	data  func() any
@@ -84,7 +84,7 @@ func (o *output) check() error {
 }
 
 // write renders the whole result before the first byte goes out.
-func (o *output) write(a *app, r result) error {
+func (o *output) write(a *app, r forms) error {
 	var b bytes.Buffer
 	var err error
 	switch o.format {

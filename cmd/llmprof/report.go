@@ -182,10 +182,10 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 }
 
 // reportPage puts the page together.
-func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *validation, files bool) (*report.Page, error) {
+func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *view.Validation, files bool) (*report.Page, error) {
 	var beside []report.Section
 	if observed != nil {
-		s, err := observed.section(files)
+		s, err := observed.Section(files)
 		if err != nil {
 			return nil, err
 		}

@@ -6,14 +6,14 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/plots"
 	"llmprof/validate"
 )
 
 // operatorParts are the tables and the picture of a result's operators for a
 // page, none if it has no operators.
-func operatorParts(name string, s *validate.Scorer, r *record.Result, ans *answer, files bool) ([]report.Part, error) {
+func operatorParts(name string, s *validate.Scorer, r *result.Result, ans *answer, files bool) ([]report.Part, error) {
 	phases := s.Operators(r)
 	if len(phases) == 0 {
 		return nil, nil
@@ -23,7 +23,7 @@ func operatorParts(name string, s *validate.Scorer, r *record.Result, ans *answe
 		return nil, err
 	}
 	parts := []report.Part{{Picture: picture}}
-	for _, b := range view.OperatorBlocks(s, []*record.Result{r}) {
+	for _, b := range view.OperatorBlocks(s, []*result.Result{r}) {
 		_, table := b.(render.Table)
 		parts = append(parts, report.Part{Block: b, Sortable: table})
 	}

@@ -7,8 +7,8 @@ import (
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
-	record "llmprof/measure/result"
-	compare "llmprof/validate"
+	"llmprof/measure/result"
+	"llmprof/validate"
 )
 
 // A stored is a result file that becomes a section of the report: of a
@@ -16,7 +16,7 @@ import (
 type stored struct {
 	file     string
 	origin   string // source of its observations, if they come with the program
-	measured *record.Result
+	measured *result.Result
 	estimate *view.OtherEstimate
 }
 
@@ -49,14 +49,14 @@ func readStored(file string) (stored, error) {
 		return s, fmt.Errorf("--results %s: not a JSON object: %w", file, err)
 	}
 	switch head.Schema {
-	case record.Schema:
-		if s.measured, err = record.Decode(file, data); err == nil {
-			s.origin, err = compare.Origin(data)
+	case result.Schema:
+		if s.measured, err = result.Decode(file, data); err == nil {
+			s.origin, err = validate.Origin(data)
 		}
 	case view.EstimateSchema:
 		s.estimate, err = view.DecodeEstimate(data)
 	default:
-		err = fmt.Errorf("schema %.80q: want %s", head.Schema, orList([]string{record.Schema, view.EstimateSchema}))
+		err = fmt.Errorf("schema %.80q: want %s", head.Schema, orList([]string{result.Schema, view.EstimateSchema}))
 	}
 	if err != nil {
 		return s, fmt.Errorf("--results %s: %w", file, err)
@@ -72,5 +72,5 @@ func (s *stored) section(i int, ans *answer) report.Section {
 	if s.estimate != nil {
 		return ans.BesideEstimate(id, s.estimate)
 	}
-	return ans.BesideMeasured(id, s.measured, rawBlocks(s.measured))
+	return ans.BesideMeasured(id, s.measured, view.ProcessBlocks(s.measured))
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 )
 
 // golden compares a page with a file, pictures, style and script apart (they
@@ -132,13 +132,13 @@ func TestReportResults(t *testing.T) {
 	if got := try(t, append([]string{"estimate", "--format", "json", "-o", estimate}, mixture...)...); got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	r, err := record.Read(fixturePath)
+	r, err := result.Read(fixturePath)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Model.Name = "llama3.1-8b"
 	r.Engine.Notes = []string{`<b>note</b>`}
-	measured, err := record.Write(dir, r)
+	measured, err := result.Write(dir, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestReportResults(t *testing.T) {
 		want string
 	}{
 		{append(matching, "--engine", "transformers-graph"), ""},
-		{matching, "engine: measured with transformers graph, estimated with native"},
+		{matching, "engine: measured with transformers graph, estimated with vllm"},
 		{mixture, "batch: measured with 8, estimated with 16"},
 	} {
 		page, err := os.ReadFile(reported(t, append([]string{"--results", estimate + "," + measured}, test.args...)...))
@@ -178,7 +178,7 @@ func withResults(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	files := []string{filepath.Join(dir, "bare.p0.json")}
-	all, err := record.ReadFolder(filepath.Join("..", "..", "experiments", "h200"))
+	all, err := result.ReadFolder(filepath.Join("..", "..", "experiments", "h200"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func withResults(t *testing.T) []string {
 		llama := r.Model.Name == "llama3.1-8b" && r.Engine.Options["graph"] == "true" && r.Parallelism.TP == 1 && w.Batch < 32 && r.Cycle == 0
 		qwen := r.Model.Name == "qwen2.5-7b" && r.Engine.Options["graph"] == "false" && w.Batch == 8 && w.PromptLen == 1024
 		if llama || qwen {
-			files = append(files, filepath.Join("..", "..", "experiments", "h200", record.FileName(r.ID, r.Process)))
+			files = append(files, filepath.Join("..", "..", "experiments", "h200", result.FileName(r.ID, r.Process)))
 		}
 	}
 	return []string{"--model", "llama3.1-8b", "--gpu", "h200", "--engine", "transformers-graph", "--gen-len", "32", "--results", strings.Join(files, ",")}

@@ -10,7 +10,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/measure/spelling"
 )
 
@@ -48,7 +48,7 @@ func (a *app) resultsList() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			all, broken := record.ReadFolder(dir)
+			all, broken := result.ReadFolder(dir)
 			if all == nil && broken != nil {
 				return broken
 			}
@@ -73,8 +73,8 @@ func unreadable(broken error) error {
 }
 
 // resultSet is the list in all its forms.
-func resultSet(rows []view.ResultRow, failures []experiment.Failure) result {
-	return result{
+func resultSet(rows []view.ResultRow, failures []experiment.Failure) forms {
+	return forms{
 		page:  func() *render.Document { return view.ResultPage(rows, failures) },
 		table: func() *render.Table { return view.ResultTable(rows) },
 		data:  func() any { return view.ResultDocument(rows, failures) },
@@ -82,8 +82,8 @@ func resultSet(rows []view.ResultRow, failures []experiment.Failure) result {
 }
 
 // ofID picks the results of one experiment.
-func ofID(all []*record.Result, id string) ([]*record.Result, error) {
-	var found []*record.Result
+func ofID(all []*result.Result, id string) ([]*result.Result, error) {
+	var found []*result.Result
 	var known []string
 	for _, r := range all {
 		if r.ID == id {

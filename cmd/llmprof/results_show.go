@@ -9,7 +9,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/aggregate"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/validate"
 )
 
@@ -29,7 +29,7 @@ func (a *app) resultsShow() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			all, broken := record.ReadFolder(dir)
+			all, broken := result.ReadFolder(dir)
 			found, err := ofID(all, args[0])
 			if err != nil {
 				if broken != nil {
@@ -59,7 +59,7 @@ func (a *app) resultsShow() *cobra.Command {
 }
 
 // withOperators adds the operators of the processes to a page.
-func withOperators(forms result, all []*record.Result, s *validate.Scorer) result {
+func withOperators(forms forms, all []*result.Result, s *validate.Scorer) forms {
 	page := forms.page
 	forms.page = func() *render.Document {
 		d := page()
@@ -70,8 +70,8 @@ func withOperators(forms result, all []*record.Result, s *validate.Scorer) resul
 }
 
 // rawForms are the results of an experiment as they are stored.
-func rawForms(all []*record.Result, s *validate.Scorer) result {
-	return result{
+func rawForms(all []*result.Result, s *validate.Scorer) forms {
+	return forms{
 		page:  func() *render.Document { return view.ProcessPage(all, s) },
 		table: func() *render.Table { return view.SampleTable(all) },
 		data:  func() any { return all },

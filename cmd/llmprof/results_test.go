@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/measure/stats"
 )
 
@@ -18,34 +18,34 @@ func writeFixtures(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	write := func(change func(*record.Result)) error {
-		r, err := record.Read(fixturePath)
+	write := func(change func(*result.Result)) error {
+		r, err := result.Read(fixturePath)
 		if err != nil {
 			return err
 		}
 		change(r)
-		_, err = record.Write(dir, r)
+		_, err = result.Write(dir, r)
 		return err
 	}
-	list := []func(*record.Result){
-		func(r *record.Result) { r.ID = "example-c0" },
-		func(r *record.Result) {
+	list := []func(*result.Result){
+		func(r *result.Result) { r.ID = "example-c0" },
+		func(r *result.Result) {
 			r.ID, r.Marks = "bare", []string{"contaminated"}
 			r.TTFT, r.TPOT, r.TTLT, r.Throughput, r.Sizes, r.Energy = nil, nil, nil, nil, nil, nil
 		},
 	}
 	for i := range 2 {
-		list = append(list, func(r *record.Result) {
+		list = append(list, func(r *result.Result) {
 			r.ID, r.Process, r.Processes = "pair", i, 2
 			uuid := fmt.Sprintf("GPU-%d", i)
 			r.Machine.GPUs[0].UUID = uuid
-			for _, w := range []*record.Window{r.Energy.Request, r.Energy.IdleLoaded} {
+			for _, w := range []*result.Window{r.Energy.Request, r.Energy.IdleLoaded} {
 				w.Domains[0].ID = uuid
 			}
 		})
 	}
 	for i := range 3 {
-		list = append(list, func(r *record.Result) {
+		list = append(list, func(r *result.Result) {
 			r.ID, r.Cycle, r.Provenance.Hash = fmt.Sprintf("repeated-0123-c%d", i), i, "0123"
 			samples := []float64{0.20 + 0.01*float64(i), 0.21 + 0.01*float64(i)}
 			if s, err := stats.Summarize(samples); err == nil {

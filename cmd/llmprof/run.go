@@ -11,7 +11,7 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 )
 
 // A measurer prepares for measuring points, and says how to end it.
@@ -85,8 +85,8 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 	for i := range trials {
 		ours[trials[i].ID] = true
 	}
-	all, _ := record.ReadFolder(store.Dir) // files of others are none of this run's
-	var mine []*record.Result
+	all, _ := result.ReadFolder(store.Dir) // files of others are none of this run's
+	var mine []*result.Result
 	for _, r := range all {
 		if ours[r.ID] {
 			mine = append(mine, r)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"llmprof/measure/experiment"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 )
 
 // fixturePath is a result made up for tests.
@@ -18,12 +18,12 @@ var fixturePath = filepath.Join("..", "..", "measure", "result", "testdata", "fi
 
 // tryRun runs "run" with a measurement that gives the fixture, and fails for a
 // batch of 2.
-func tryRun(t *testing.T, fixture *record.Result, args ...string) ran {
+func tryRun(t *testing.T, fixture *result.Result, args ...string) ran {
 	t.Helper()
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
 	cmd := a.runCommand(func(bool) (experiment.Measure, func() error, error) {
-		return experiment.One(func(_ context.Context, p experiment.Point) (*record.Result, error) {
+		return experiment.One(func(_ context.Context, p experiment.Point) (*result.Result, error) {
 			if p.Batch == 2 {
 				return nil, errors.New("CUDA out of memory")
 			}
@@ -44,7 +44,7 @@ func tryRun(t *testing.T, fixture *record.Result, args ...string) ran {
 
 // TestRun runs an experiment of which one point fails, twice.
 func TestRun(t *testing.T) {
-	fixture, err := record.Read(fixturePath)
+	fixture, err := result.Read(fixturePath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 
 // TestRunSaysItsEffects: before anything is measured.
 func TestRunSaysItsEffects(t *testing.T) {
-	fixture, err := record.Read(fixturePath)
+	fixture, err := result.Read(fixturePath)
 	if err != nil {
 		t.Fatal(err)
 	}

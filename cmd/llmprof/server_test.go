@@ -18,7 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 )
 
 // The test binary is llmprof itself, or a server, where a test starts it so.
@@ -131,10 +131,10 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 }
 
 // resultOf reads the JSON of a measurement, which has to keep to its schema.
-func resultOf(t *testing.T, text string) *record.Result {
+func resultOf(t *testing.T, text string) *result.Result {
 	t.Helper()
 	checkSchema(t, schema(t, "measure.v1.json"), text)
-	var r record.Result
+	var r result.Result
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatal(err)
 	}

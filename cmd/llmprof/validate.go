@@ -48,7 +48,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"given result files, folders of them, or files of \"llmprof validate reduce\". No GPU is needed.\n\n" +
 			"The error is predicted over observed, less 1. Each group has its bias, the median, mean and 90th " +
 			"percentile of its absolute value, the share of observations inside the predicted 90 % interval, and " +
-			"the noise of the observations. Observations that a constant was fitted on are scored apart.\n\n" +
+			"the noise of the observations. Observations that a constant was fitted on are scored separately.\n\n" +
 			"With --live it predicts a grid, measures it on this machine, and compares; --model, --engine and --gpu " +
 			"then say what is measured. What is interrupted goes on when the command is given again.",
 		Example: "  llmprof validate\n" +
@@ -56,7 +56,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
-			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 -o follow.svg\n" +
+			"  llmprof validate --chart follow --model llama3.1-8b --gpu h200 --engine native -o follow.svg\n" +
 			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.Files, v.given = args, cmd.Flags().Changed
@@ -174,13 +174,13 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 // writeComparison writes the comparison, or the chart to the file and the
 // comparison to standard output.
 func (a *app) writeComparison(v *comparison) error {
-	forms, whole := v.output, result{page: v.Page, table: v.Table, data: v.JSON}
+	other, whole := v.output, forms{page: v.Page, table: v.Table, data: v.JSON}
 	kind := v.output.picture()
 	if kind == "" {
-		return forms.write(a, whole)
+		return other.write(a, whole)
 	}
-	forms.file = ""
-	return errors.Join(forms.write(a, whole), v.draw(kind))
+	other.file = ""
+	return errors.Join(other.write(a, whole), v.draw(kind))
 }
 
 // draw writes the chart to the file.

@@ -30,5 +30,5 @@ func (a *app) writeAblation(v *comparison) error {
 		return err
 	}
 	b := &view.Ablation{Score: v.Score, Each: each, All: all}
-	return v.output.write(a, result{page: b.Page, table: b.Table, data: b.JSON})
+	return v.output.write(a, forms{page: b.Page, table: b.Table, data: b.JSON})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"llmprof/input"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/validate"
 )
 
@@ -65,10 +65,10 @@ func expand(paths []string) (all []string, err error) {
 			all = append(all, path)
 			continue
 		}
-		inside, err := filepath.Glob(filepath.Join(path, "*"+record.Extension))
-		inside = slices.DeleteFunc(inside, func(file string) bool { return record.IsPredictions(filepath.Base(file)) })
+		inside, err := filepath.Glob(filepath.Join(path, "*"+result.Extension))
+		inside = slices.DeleteFunc(inside, func(file string) bool { return result.IsPredictions(filepath.Base(file)) })
 		if err != nil || len(inside) == 0 {
-			return nil, fmt.Errorf("reading observations: %s has no result files (*%s)", path, record.Extension)
+			return nil, fmt.Errorf("reading observations: %s has no result files (*%s)", path, result.Extension)
 		}
 		all = append(all, inside...)
 	}
@@ -107,12 +107,12 @@ func (v *comparison) observationsOf(path string) ([]validate.Observation, *refus
 
 // named is a result with a name for what it ran on: that of --gpu where it ran on
 // a processor and --device cpu says that this is meant, else its own.
-func (v *comparison) named(r *record.Result) *record.Result {
+func (v *comparison) named(r *result.Result) *result.Result {
 	if v.live.device != "cpu" || len(r.Machine.GPUs) > 0 {
 		return r
 	}
 	own := *r
-	own.Machine.GPUs = []record.GPU{{Key: v.gpu, Name: v.gpu}}
+	own.Machine.GPUs = []result.GPU{{Key: v.gpu, Name: v.gpu}}
 	return &own
 }
 
@@ -131,7 +131,7 @@ func (v *comparison) operators() ([]validate.ResultOperators, error) {
 		if strings.EqualFold(filepath.Ext(path), ".csv") {
 			continue
 		}
-		r, err := record.Read(path)
+		r, err := result.Read(path)
 		if err != nil || r.Operators == nil {
 			continue
 		}
@@ -139,7 +139,7 @@ func (v *comparison) operators() ([]validate.ResultOperators, error) {
 		if !v.wants(phases[0].Config) {
 			continue
 		}
-		all = append(all, validate.ResultOperators{File: record.FileName(r.ID, r.Process), Phases: phases})
+		all = append(all, validate.ResultOperators{File: result.FileName(r.ID, r.Process), Phases: phases})
 	}
 	return all, nil
 }

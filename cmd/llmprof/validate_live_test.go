@@ -12,7 +12,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/validate"
 )
 
@@ -36,7 +36,7 @@ func (m *machine) tryLive(t *testing.T, args ...string) ran {
 	var out, errs bytes.Buffer
 	a := &app{stdout: &out, stderr: &errs, env: func(string) string { return "" }}
 	v := &comparison{live: liveFlags{gpus: func(context.Context) []device { return m.devices }}}
-	v.live.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+	v.live.measure = func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 		m.calls++
 		if m.before != nil {
 			m.before()
@@ -58,11 +58,11 @@ func (m *machine) tryLive(t *testing.T, args ...string) ran {
 // for a batch of 2.
 func seen(t *testing.T) experiment.Measure {
 	t.Helper()
-	fixture, err := record.Read(fixturePath)
+	fixture, err := result.Read(fixturePath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return experiment.One(func(_ context.Context, p experiment.Point) (*record.Result, error) {
+	return experiment.One(func(_ context.Context, p experiment.Point) (*result.Result, error) {
 		if p.Batch == 2 {
 			return nil, errors.New("CUDA out of memory")
 		}
@@ -141,7 +141,7 @@ func TestLive(t *testing.T) {
 		}
 	}
 	again := m.tryLive(t, liveArgs(dir, "1,2,8")...)
-	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Held to", first.Live.SHA256, "0 measured, 2 kept from before, 1 failed"} {
+	for _, want := range []string{"Not measured: 1 of 3 points", "batch 2, 128+32 (live-", "of memory", "Compared with", first.Live.SHA256, "0 measured, 2 kept from before, 1 failed"} {
 		if !strings.Contains(again.stdout, want) {
 			t.Errorf("no %q in %s", want, again.stdout)
 		}
@@ -186,7 +186,7 @@ func TestLiveOtherPredictions(t *testing.T) {
 	dir := t.TempDir()
 	m := &machine{devices: one(h200Name), measure: seen(t)}
 	fixture := m.measure
-	m.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+	m.measure = func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 		all, err := fixture(ctx, p)
 		for _, r := range all {
 			r.Started, r.Ended = r.Started.AddDate(-10, 0, 0), r.Ended.AddDate(-10, 0, 0)
@@ -258,15 +258,15 @@ func TestLiveTarget(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := &machine{devices: c.devices, measure: seen(t)}
 			fixture := m.measure
-			m.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+			m.measure = func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 				if p.Device != "cuda" || (len(p.GPUs) == 1) != (c.name == "unlike and named") {
 					t.Errorf("device %q, GPUs %v", p.Device, p.GPUs)
 				}
 				all, err := fixture(ctx, p)
 				if c.name == "unknown and named" {
 					r := *all[0]
-					r.Machine.GPUs = []record.GPU{{Name: "NVIDIA Q9000", UUID: "GPU-1"}}
-					all = []*record.Result{&r}
+					r.Machine.GPUs = []result.GPU{{Name: "NVIDIA Q9000", UUID: "GPU-1"}}
+					all = []*result.Result{&r}
 				}
 				return all, err
 			}
@@ -286,7 +286,7 @@ func TestLiveTarget(t *testing.T) {
 func TestLiveOtherwise(t *testing.T) {
 	m := &machine{devices: one(h200Name), measure: seen(t)}
 	fixture := m.measure
-	m.measure = func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+	m.measure = func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 		p.Graph = p.Batch != 8
 		return fixture(ctx, p)
 	}
@@ -305,7 +305,7 @@ func TestLiveDefault(t *testing.T) {
 		devices := one(gpu)
 		devices[0].Memory = nil
 		dir := t.TempDir()
-		m := &machine{devices: devices, measure: func(context.Context, experiment.Point) ([]*record.Result, error) { return nil, errors.New("no engine") }}
+		m := &machine{devices: devices, measure: func(context.Context, experiment.Point) ([]*result.Result, error) { return nil, errors.New("no engine") }}
 		got := m.tryLive(t, "--results", dir, "--engine", "transformers")
 		if got.code != 1 || !strings.Contains(got.stderr, "points could be measured") {
 			t.Errorf("%s: exit %d: %s", gpu, got.code, got.stderr)
@@ -338,7 +338,7 @@ func TestLiveDefault(t *testing.T) {
 func TestLiveLibraries(t *testing.T) {
 	take := seen(t)
 	for engine, want := range map[string]string{"native": "/cuda", "transformers": ""} {
-		m := &machine{devices: one(h200Name), measure: func(ctx context.Context, p experiment.Point) ([]*record.Result, error) {
+		m := &machine{devices: one(h200Name), measure: func(ctx context.Context, p experiment.Point) ([]*result.Result, error) {
 			if p.Libraries != want {
 				t.Errorf("%s: libraries %q, want %q", engine, p.Libraries, want)
 			}
@@ -352,13 +352,13 @@ func TestLiveLibraries(t *testing.T) {
 }
 
 // TestLiveKeepsWhatIsFitted keeps results that come with the program: what a constant
-// was fitted on is scored apart here too.
+// was fitted on is scored separately here too.
 func TestLiveKeepsWhatIsFitted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "results")
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "experiments", "h200"))); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{devices: one(h200Name), measure: func(context.Context, experiment.Point) ([]*record.Result, error) {
+	m := &machine{devices: one(h200Name), measure: func(context.Context, experiment.Point) ([]*result.Result, error) {
 		return nil, errors.New("not measured here")
 	}}
 	got := m.tryLive(t, "--grid", filepath.Join("..", "..", "experiments", "h200.toml"), "--results", dir, "--format", "json")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	record "llmprof/measure/result"
+	"llmprof/measure/result"
 	"llmprof/validate"
 )
 
@@ -87,11 +87,11 @@ func (a *app) runReduce(paths []string, source, file string, conditions bool) er
 }
 
 // readRecord reads a result and what its file holds.
-func readRecord(path string) ([]byte, *record.Result, error) {
-	data, err := record.Load(path)
+func readRecord(path string) ([]byte, *result.Result, error) {
+	data, err := result.Load(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := record.Decode(path, data)
+	r, err := result.Decode(path, data)
 	return data, r, err
 }

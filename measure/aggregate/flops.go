@@ -31,7 +31,7 @@ func Analytic(table *models.Table) FLOPs {
 		if n := r.Model.ParamsTotal; n > 0 && n != m.Params() {
 			return w, fmt.Errorf("the %s that was run has %d parameters, that of the table %d: it is another model", r.Model.Name, n, m.Params())
 		}
-		scheme, err := analytic.ParseScheme("w16a16")
+		scheme, err := models.ParseScheme("w16a16")
 		if err != nil {
 			return w, err
 		}

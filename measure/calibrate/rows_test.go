@@ -147,7 +147,7 @@ func (h *byHand) moeDecode(p *Point) float64 {
 	fixed, memory, again := c[roofline.MoEDecodeFixed], 2*e*float64(s.Hidden)+hit*expert, 0.0
 	if s.Batch > 1 {
 		fixed = c[roofline.MoEDecodeBatched]
-		more := roofline.Groups(e, top, b, 8) - hit
+		more := engine.Groups(e, top, b, 8) - hit
 		if s.Batch <= 16 {
 			memory, again = memory+more*expert/3, (b*top-hit)*expert*2/3
 		} else {

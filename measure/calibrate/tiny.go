@@ -8,6 +8,7 @@ import (
 	engines "llmprof/analytic/engine"
 	"llmprof/measure/engine"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // tinyConfig is a model whose kernels take less than the host takes to launch
@@ -29,7 +30,7 @@ func tinyLaunches(batch int) int {
 	if err != nil {
 		return 0 // a test holds that it is read
 	}
-	plain, err := analytic.ParseScheme("bf16")
+	plain, err := models.ParseScheme("bf16")
 	if err != nil {
 		return 0
 	}
@@ -46,7 +47,7 @@ func tinyLaunches(batch int) int {
 func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine.Timed, error) {
 	l := engine.Load{
 		Model: "tiny", Config: []byte(tinyConfig), RandomWeights: true, DType: p.DType.String(), Device: o.Device, TP: 1,
-		Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
+		Sequences: workload.Sequences{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
 	}
 	ready, err := w.Load(ctx, l)
 	if err != nil {

@@ -19,7 +19,11 @@
 // is not taken for a whole one.
 package engine
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"llmprof/workload"
+)
 
 // Protocol is the version of the messages; a worker of another is refused.
 const Protocol = 1
@@ -51,29 +55,29 @@ type Command struct {
 
 // Load says which model is to be run, and how.
 type Load struct {
-	Model           string          `json:"model"`                    // a hub id, a directory, or a file config.json
-	Config          json.RawMessage `json:"config,omitempty"`         // the config.json itself, if the table of models has it
-	RandomWeights   bool            `json:"random_weights"`           // take the shapes alone; nothing is downloaded
-	Weights         string          `json:"weights,omitempty"`        // a directory of safetensors
-	DType           string          `json:"dtype"`                    // "bf16", "fp16" or "fp32"
-	Quantization    string          `json:"quantization,omitempty"`   // "", "int8", "int4", "fp8"
-	Attention       string          `json:"attention,omitempty"`      // "", "sdpa", "eager", "flash_attention_2"
-	Graph           bool            `json:"graph"`                    // decode through a CUDA graph with a static cache
-	StaticCache     bool            `json:"static_cache,omitempty"`   // a cache of its whole length from the start; Graph and Compile have one anyway
-	Compile         bool            `json:"compile"`                  // torch.compile of the decode step
-	Device          string          `json:"device,omitempty"`         // "cuda" or "cpu"; "" for a GPU where there is one
-	TP              int             `json:"tp"`                       // ranks that a layer is split over; 0 is 1
-	TrustRemoteCode bool            `json:"trust_remote_code"`        // run Python that the repository brings
-	Batch           int             `json:"batch"`                    // sequences in a step
-	PromptLen       int             `json:"prompt_len"`               // tokens of each prompt; longer ones are cut; 0 takes given prompts as they are
-	GenLen          int             `json:"gen_len"`                  // tokens generated for each prompt
-	Prompts         [][]int         `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without; the passes take them in turn
-	Texts           []string        `json:"texts,omitempty"`          // prompts as text, for the model's tokenizer
-	Seed            uint64          `json:"seed"`                     // of random weights and prompts
-	AllLogits       bool            `json:"all_logits,omitempty"`     // LM head on every position of the prompt
-	FrozenContext   bool            `json:"frozen_context,omitempty"` // decode at one length for ever, as ELANA does
-	SaveOutputs     bool            `json:"save_outputs,omitempty"`   // send the generated ids with the tokens
-	Libraries       string          `json:"libraries,omitempty"`      // where to look for the CUDA libraries
+	Model           string          `json:"model"`                  // a hub id, a directory, or a file config.json
+	Config          json.RawMessage `json:"config,omitempty"`       // the config.json itself, if the table of models has it
+	RandomWeights   bool            `json:"random_weights"`         // take the shapes alone; nothing is downloaded
+	Weights         string          `json:"weights,omitempty"`      // a directory of safetensors
+	DType           string          `json:"dtype"`                  // "bf16", "fp16" or "fp32"
+	Quantization    string          `json:"quantization,omitempty"` // "", "int8", "int4", "fp8"
+	Attention       string          `json:"attention,omitempty"`    // "", "sdpa", "eager", "flash_attention_2"
+	Graph           bool            `json:"graph"`                  // decode through a CUDA graph with a static cache
+	StaticCache     bool            `json:"static_cache,omitempty"` // a cache of its whole length from the start; Graph and Compile have one anyway
+	Compile         bool            `json:"compile"`                // torch.compile of the decode step
+	Device          string          `json:"device,omitempty"`       // "cuda" or "cpu"; "" for a GPU where there is one
+	TP              int             `json:"tp"`                     // ranks that a layer is split over; 0 is 1
+	TrustRemoteCode bool            `json:"trust_remote_code"`      // run Python that the repository brings
+
+	workload.Sequences // A prompt longer than PromptLen is cut; 0 takes given prompts as they are.
+
+	Prompts       [][]int  `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without; the passes take them in turn
+	Texts         []string `json:"texts,omitempty"`          // prompts as text, for the model's tokenizer
+	Seed          uint64   `json:"seed"`                     // of random weights and prompts
+	AllLogits     bool     `json:"all_logits,omitempty"`     // LM head on every position of the prompt
+	FrozenContext bool     `json:"frozen_context,omitempty"` // decode at one length for ever, as ELANA does
+	SaveOutputs   bool     `json:"save_outputs,omitempty"`   // send the generated ids with the tokens
+	Libraries     string   `json:"libraries,omitempty"`      // where to look for the CUDA libraries
 }
 
 // Run says how often, or for how long, to repeat a phase. A worker ends after

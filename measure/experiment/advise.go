@@ -1,6 +1,10 @@
 package experiment
 
-import "slices"
+import (
+	"slices"
+
+	"llmprof/measure/experiment/tree"
+)
 
 // longAnswer is from where on a generated length is more likely a slip than meant.
 const longAnswer = 2048
@@ -11,14 +15,14 @@ func (r *reader) advise(p *Point, from *plan) {
 		if !bad || len(r.warnings) >= mostMistakes {
 			return
 		}
-		at := from.base.at
-		for _, n := range []*node{from.base, from.grid} {
-			if n != nil && n.get(key) != nil {
-				at = n.get(key).at
+		at := from.base.At
+		for _, n := range []*tree.Node{from.base, from.grid} {
+			if n != nil && n.Get(key) != nil {
+				at = n.Get(key).At
 			}
 		}
-		m := at.mistake(format, args...)
-		if !slices.ContainsFunc(r.warnings, func(w *Mistake) bool { return *w == *m }) {
+		m := at.Mistake(format, args...)
+		if !slices.ContainsFunc(r.warnings, func(w *tree.Mistake) bool { return *w == *m }) {
 			r.warnings = append(r.warnings, m)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/measure/experiment/compat"
 )
 
 // TestDocumented holds that docs/experiments.md names every key of a file, and
@@ -20,12 +22,13 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("docs/experiments.md does not say what %s is", key)
 		}
 	}
-	for key := range renames() {
+	renamed, void := compat.Names()
+	for _, key := range renamed {
 		if !strings.Contains(text, "`"+key+"`") {
 			t.Errorf("docs/experiments.md does not say what becomes of %s", key)
 		}
 	}
-	for key := range voids() {
+	for _, key := range void {
 		if !strings.Contains(text, "`"+key+"`") {
 			t.Errorf("docs/experiments.md does not say that %s has no effect", key)
 		}

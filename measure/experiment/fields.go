@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"llmprof/measure/engine/openai"
+	"llmprof/measure/experiment/tree"
 	"llmprof/measure/power"
 	"llmprof/measure/spelling"
 	"llmprof/unit"
@@ -49,43 +50,43 @@ func (p *Point) Value(key string) any {
 }
 
 // set gives a setting the value of a node.
-func (p *Point) set(key string, n *node) *Mistake {
+func (p *Point) set(key string, n *tree.Node) *tree.Mistake {
 	v := p.field(key)
 	if !v.IsValid() {
-		return n.at.mistake("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))
+		return n.At.Mistake("%.60q is not a setting; %s", key, spelling.Hint(key, settingKeys))
 	}
 	if err := assign(v, n); err != nil {
-		return n.at.mistake("%s: %v", key, err)
+		return n.At.Mistake("%s: %v", key, err)
 	}
 	return nil
 }
 
 // assign converts n to the type of v. Nothing is rounded, and no text is taken
 // for a number except one with a unit.
-func assign(v reflect.Value, n *node) error {
+func assign(v reflect.Value, n *tree.Node) error {
 	switch v.Kind() {
 	case reflect.String:
-		s, ok := n.scalar.(string)
+		s, ok := n.Scalar.(string)
 		if !ok {
-			return fmt.Errorf("%s: want a text", n.what())
+			return fmt.Errorf("%s: want a text", n.What())
 		}
 		v.SetString(s)
 	case reflect.Bool:
-		b, ok := n.scalar.(bool)
+		b, ok := n.Scalar.(bool)
 		if !ok {
-			return fmt.Errorf("%s: want true or false", n.what())
+			return fmt.Errorf("%s: want true or false", n.What())
 		}
 		v.SetBool(b)
 	case reflect.Int:
-		i, ok := whole(n.scalar)
-		if !ok || i > mostCount {
-			return fmt.Errorf("%s: want a whole number from 0 to %d", n.what(), mostCount)
+		i, ok := tree.Whole(n.Scalar)
+		if !ok || i > tree.MostCount {
+			return fmt.Errorf("%s: want a whole number from 0 to %d", n.What(), tree.MostCount)
 		}
 		v.SetInt(int64(i))
 	case reflect.Uint64:
-		u, ok := whole(n.scalar)
+		u, ok := tree.Whole(n.Scalar)
 		if !ok {
-			return fmt.Errorf("%s: want a whole number from 0 to %d", n.what(), uint64(math.MaxUint64))
+			return fmt.Errorf("%s: want a whole number from 0 to %d", n.What(), uint64(math.MaxUint64))
 		}
 		v.SetUint(u)
 	case reflect.Float64:
@@ -102,23 +103,9 @@ func assign(v reflect.Value, n *node) error {
 	return nil
 }
 
-// mostCount bounds what is counted: beyond any use.
-const mostCount = 1 << 30
-
-// whole is a number without a fraction and not below 0.
-func whole(scalar any) (uint64, bool) {
-	switch v := scalar.(type) {
-	case int64:
-		return uint64(max(v, 0)), v >= 0
-	case uint64:
-		return v, true
-	}
-	return 0, false
-}
-
-func assignFloat(v reflect.Value, n *node) error {
+func assignFloat(v reflect.Value, n *tree.Node) error {
 	f := math.NaN()
-	switch s := n.scalar.(type) {
+	switch s := n.Scalar.(type) {
 	case float64:
 		f = s
 	case int64:
@@ -134,26 +121,26 @@ func assignFloat(v reflect.Value, n *node) error {
 		}
 	}
 	if !(f >= 0 && f <= math.MaxFloat64) {
-		return fmt.Errorf("%s: want a number from 0 up", n.what())
+		return fmt.Errorf("%s: want a number from 0 up", n.What())
 	}
 	v.SetFloat(f)
 	return nil
 }
 
 // assignList reads a list of names, of which some may be written as numbers.
-func assignList(v reflect.Value, n *node) error {
-	if n.kind != listKind {
-		return fmt.Errorf("%s: want a list", n.what())
+func assignList(v reflect.Value, n *tree.Node) error {
+	if n.Kind != tree.ListKind {
+		return fmt.Errorf("%s: want a list", n.What())
 	}
 	list := []string{}
-	for _, item := range n.items {
-		switch s := item.scalar.(type) {
+	for _, item := range n.Items {
+		switch s := item.Scalar.(type) {
 		case string:
 			list = append(list, s)
 		case int64, uint64:
 			list = append(list, fmt.Sprint(s))
 		default:
-			return fmt.Errorf("%s in the list: want texts", item.what())
+			return fmt.Errorf("%s in the list: want texts", item.What())
 		}
 	}
 	v.Set(reflect.ValueOf(list))

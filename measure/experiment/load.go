@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"llmprof/measure/experiment/tree"
 	"llmprof/measure/result"
 	"llmprof/unit"
 )
@@ -44,30 +45,30 @@ func Load(file string, checks ...func(*Point) []Problem) (*Experiment, error) {
 
 func load(file string, open func(string) ([]byte, error), checks ...func(*Point) []Problem) (*Experiment, error) {
 	r := &reader{open: open, checks: checks}
-	n, err := r.file(file, place{}, nil)
+	n, err := r.file(file, tree.Place{}, nil)
 	if err != nil {
-		var m *Mistake
+		var m *tree.Mistake
 		if errors.As(err, &m) {
 			return nil, append(r.mistakes, m)
 		}
 		return nil, err
 	}
-	r.regroup(n)
+	r.other().Joined(n)
 	base := filepath.Base(file)
 	e := &Experiment{File: file, Name: strings.TrimSuffix(base, filepath.Ext(base)), Cycles: 1, Order: Sequential}
 	r.experiment(e, n)
 	for _, w := range r.warnings {
 		e.Warnings = append(e.Warnings, w.Error())
 	}
-	if err := r.mistakes.err(); err != nil {
+	if err := r.mistakes.Err(); err != nil {
 		return &Experiment{File: file, Warnings: e.Warnings}, err
 	}
 	return e, nil
 }
 
 // experiment reads a whole table: what is about the experiment, then its points.
-func (r *reader) experiment(e *Experiment, n *node) {
-	plan := plan{grid: n.take("grid"), points: n.take("points"), exclude: n.take("exclude")}
+func (r *reader) experiment(e *Experiment, n *tree.Node) {
+	plan := plan{grid: n.Take("grid"), points: n.Take("points"), exclude: n.Take("exclude")}
 	r.frame(e, n)
 	plan.base = n
 	e.Points = r.points(&plan)
@@ -77,34 +78,34 @@ func (r *reader) experiment(e *Experiment, n *node) {
 }
 
 // frame takes what is about the experiment as a whole off n.
-func (r *reader) frame(e *Experiment, n *node) {
-	if v := n.take("name"); v != nil {
-		name, _ := v.scalar.(string)
+func (r *reader) frame(e *Experiment, n *tree.Node) {
+	if v := n.Take("name"); v != nil {
+		name, _ := v.Scalar.(string)
 		if !result.ValidID(name) || len(name) > mostName {
-			r.wrong(v.at.mistake("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and underscores, a letter or digit first",
-				v.what(), mostName))
+			r.wrong(v.At.Mistake("name: %s: results are files that are named after it; want up to %d letters, digits, dots, dashes and underscores, a letter or digit first",
+				v.What(), mostName))
 		}
 		e.Name = name
 	}
 	e.Name = fileName(e.Name)
-	e.Cycles = int(r.count(n.take("cycles"), "cycles", 1, mostCycles, 1))
-	e.OrderSeed = r.count(n.take("order_seed"), "order_seed", 0, 1<<62, 0)
-	if v := n.take("order"); v != nil {
+	e.Cycles = int(r.count(n.Take("cycles"), "cycles", 1, mostCycles, 1))
+	e.OrderSeed = r.count(n.Take("order_seed"), "order_seed", 0, 1<<62, 0)
+	if v := n.Take("order"); v != nil {
 		var err error
-		text, _ := v.scalar.(string)
+		text, _ := v.Scalar.(string)
 		if e.Order, err = ParseOrder(text); err != nil {
-			r.wrong(v.at.mistake("order: %v", err))
+			r.wrong(v.At.Mistake("order: %v", err))
 		}
 	}
-	if v := n.take("gap_s"); v != nil {
+	if v := n.Take("gap_s"); v != nil {
 		if err := assignSeconds(&e.Gap, v); err != nil {
-			r.wrong(v.at.mistake("gap_s: %v", err))
+			r.wrong(v.At.Mistake("gap_s: %v", err))
 		}
 	}
-	if v := n.take("metadata"); v != nil {
-		table, ok := v.plain().(map[string]any)
+	if v := n.Take("metadata"); v != nil {
+		table, ok := v.Plain().(map[string]any)
 		if !ok {
-			r.wrong(v.at.mistake("metadata: %s: want a table", v.what()))
+			r.wrong(v.At.Mistake("metadata: %s: want a table", v.What()))
 		}
 		e.Metadata = table
 	}
@@ -129,13 +130,13 @@ func fileName(name string) string {
 }
 
 // count reads a whole number of the experiment's frame.
-func (r *reader) count(n *node, key string, least, most, otherwise uint64) uint64 {
+func (r *reader) count(n *tree.Node, key string, least, most, otherwise uint64) uint64 {
 	if n == nil {
 		return otherwise
 	}
-	v, ok := whole(n.scalar)
+	v, ok := tree.Whole(n.Scalar)
 	if !ok || v < least || v > most {
-		r.wrong(n.at.mistake("%s: %s: want a whole number from %d to %d", key, n.what(), least, most))
+		r.wrong(n.At.Mistake("%s: %s: want a whole number from %d to %d", key, n.What(), least, most))
 		return otherwise
 	}
 	return v

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof/measure/experiment/tree"
+
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 )
@@ -133,9 +135,9 @@ func TestEveryField(t *testing.T) {
 		default:
 			v = int64(77)
 		}
-		n := &node{scalar: v}
+		n := &tree.Node{Scalar: v}
 		if v == nil {
-			n = &node{kind: listKind, items: []*node{{scalar: "x"}}}
+			n = &tree.Node{Kind: tree.ListKind, Items: []*tree.Node{{Scalar: "x"}}}
 		}
 		if m := p.set(key, n); m != nil {
 			t.Fatal(m)
@@ -262,7 +264,7 @@ func TestMistakes(t *testing.T) {
 		got := ""
 		if err != nil {
 			got = err.Error() + "\n"
-			var ms Mistakes
+			var ms tree.Mistakes
 			if !errors.As(err, &ms) {
 				t.Errorf("%s: %T is not of Mistakes", f.Name, err)
 			}

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"llmprof/measure/experiment/tree"
 	"llmprof/measure/spelling"
 	"llmprof/unit"
 )
 
 // A plan is the tables of an experiment that its points come from.
-type plan struct{ base, grid, points, exclude *node }
+type plan struct{ base, grid, points, exclude *tree.Node }
 
 // frameKeys are the keys of an experiment that are no settings of a point.
 func frameKeys() []string {
@@ -40,7 +41,7 @@ func (r *reader) points(p *plan) []Point {
 		}
 		hash, err := point.Hash()
 		if err != nil || seen[hash] {
-			r.warn(row.at, "the point %s stands twice: it is run once; for repeats give cycles", describe(row))
+			r.warn(row.At, "the point %s stands twice: it is run once; for repeats give cycles", describe(row))
 			continue
 		}
 		seen[hash] = true
@@ -50,91 +51,91 @@ func (r *reader) points(p *plan) []Point {
 		points = append(points, point)
 	}
 	if len(points) == 0 && len(r.mistakes) == 0 {
-		r.wrong(p.base.at.mistake("no point is left: exclude leaves none of %d", len(all)))
+		r.wrong(p.base.At.Mistake("no point is left: exclude leaves none of %d", len(all)))
 	}
 	return points
 }
 
 // lay gives a point the settings of a table.
-func (r *reader) lay(p *Point, n *node, beside []string) {
+func (r *reader) lay(p *Point, n *tree.Node, beside []string) {
 	if n == nil {
 		return
 	}
-	for _, pair := range n.pairs {
+	for _, pair := range n.Pairs {
 		if r.full() {
 			return
 		}
-		if !slices.Contains(settingKeys, pair.key) {
+		if !slices.Contains(settingKeys, pair.Key) {
 			r.wrong(unknown(pair, beside))
 			continue
 		}
-		r.wrong(p.set(pair.key, pair.value))
+		r.wrong(p.set(pair.Key, pair.Value))
 	}
 }
 
-func unknown(p pair, beside []string) *Mistake {
-	at := p.at
+func unknown(p tree.Pair, beside []string) *tree.Mistake {
+	at := p.At
 	known := append(Settings(), beside...)
-	return at.mistake("%.60q is not a setting; %s", p.key, spelling.Hint(p.key, known))
+	return at.Mistake("%.60q is not a setting; %s", p.Key, spelling.Hint(p.Key, known))
 }
 
 // hold notes what is wrong with a point, at the setting that it is wrong in.
-func (r *reader) hold(p *Point, row, base *node) {
+func (r *reader) hold(p *Point, row, base *tree.Node) {
 	found := p.problems()
 	for _, check := range r.checks {
 		found = append(found, check(p)...)
 	}
 	for _, w := range found {
-		at := base.at
-		for _, n := range []*node{row, base} {
-			if v := n.get(w.Key); v != nil {
-				at = v.at
+		at := base.At
+		for _, n := range []*tree.Node{row, base} {
+			if v := n.Get(w.Key); v != nil {
+				at = v.At
 				break
 			}
 		}
-		list := (*[]*Mistake)(&r.mistakes)
+		list := (*[]*tree.Mistake)(&r.mistakes)
 		if w.Warning {
 			list = &r.warnings
 		}
-		m := at.mistake("%s: %s", w.Key, w.Text)
-		if !slices.ContainsFunc(*list, func(o *Mistake) bool { return reflect.DeepEqual(o, m) }) {
+		m := at.Mistake("%s: %s", w.Key, w.Text)
+		if !slices.ContainsFunc(*list, func(o *tree.Mistake) bool { return reflect.DeepEqual(o, m) }) {
 			*list = append(*list, m)
 		}
 	}
 }
 
 // combinations are the rows of a grid, the last key varying fastest.
-func (r *reader) combinations(grid *node) []*node {
-	rows := []*node{{kind: tableKind}}
+func (r *reader) combinations(grid *tree.Node) []*tree.Node {
+	rows := []*tree.Node{{Kind: tree.TableKind}}
 	if grid == nil {
 		return rows
 	}
-	if grid.kind != tableKind {
-		r.wrong(grid.at.mistake("grid: %s: want a table of settings with lists of their values", grid.what()))
+	if grid.Kind != tree.TableKind {
+		r.wrong(grid.At.Mistake("grid: %s: want a table of settings with lists of their values", grid.What()))
 		return nil
 	}
-	for _, axis := range grid.pairs {
+	for _, axis := range grid.Pairs {
 		if r.full() {
 			return nil
 		}
-		if !slices.Contains(settingKeys, axis.key) {
+		if !slices.Contains(settingKeys, axis.Key) {
 			r.wrong(unknown(axis, nil))
 			continue
 		}
-		values := axis.value.items
+		values := axis.Value.Items
 		switch {
-		case axis.value.kind != listKind || len(values) == 0:
-			r.wrong(axis.value.at.mistake("grid: %s is %s: want a list of values, as [1, 8, 32]", axis.key, axis.value.what()))
+		case axis.Value.Kind != tree.ListKind || len(values) == 0:
+			r.wrong(axis.Value.At.Mistake("grid: %s is %s: want a list of values, as [1, 8, 32]", axis.Key, axis.Value.What()))
 			continue
 		case len(rows)*len(values) > mostPoints:
-			r.wrong(axis.value.at.mistake("grid: more than %d points", mostPoints))
+			r.wrong(axis.Value.At.Mistake("grid: more than %d points", mostPoints))
 			return nil
 		}
-		next := make([]*node, 0, len(rows)*len(values))
+		next := make([]*tree.Node, 0, len(rows)*len(values))
 		for _, row := range rows {
 			for _, v := range values {
-				joined := &node{at: v.at, kind: tableKind, pairs: slices.Clone(row.pairs)}
-				joined.put(pair{axis.key, axis.at, v})
+				joined := &tree.Node{At: v.At, Kind: tree.TableKind, Pairs: slices.Clone(row.Pairs)}
+				joined.Put(tree.Pair{Key: axis.Key, At: axis.At, Value: v})
 				next = append(next, joined)
 			}
 		}
@@ -144,18 +145,18 @@ func (r *reader) combinations(grid *node) []*node {
 }
 
 // tables reads a list of tables.
-func (r *reader) tables(n *node, key string) []*node {
+func (r *reader) tables(n *tree.Node, key string) []*tree.Node {
 	if n == nil {
 		return nil
 	}
-	if n.kind != listKind || len(n.items) > mostPoints {
-		r.wrong(n.at.mistake("%s: %s: want a list of at most %d tables", key, n.what(), mostPoints))
+	if n.Kind != tree.ListKind || len(n.Items) > mostPoints {
+		r.wrong(n.At.Mistake("%s: %s: want a list of at most %d tables", key, n.What(), mostPoints))
 		return nil
 	}
-	var tables []*node
-	for _, item := range n.items {
-		if item.kind != tableKind || len(item.pairs) == 0 {
-			r.wrong(item.at.mistake("%s: %s: want a table with settings", key, item.what()))
+	var tables []*tree.Node
+	for _, item := range n.Items {
+		if item.Kind != tree.TableKind || len(item.Pairs) == 0 {
+			r.wrong(item.At.Mistake("%s: %s: want a table with settings", key, item.What()))
 			continue
 		}
 		tables = append(tables, item)
@@ -170,14 +171,14 @@ type condition struct {
 }
 
 // rules reads what is excluded, each value converted as a setting.
-func (r *reader) rules(n *node) [][]condition {
+func (r *reader) rules(n *tree.Node) [][]condition {
 	var rules [][]condition
 	for _, table := range r.tables(n, "exclude") {
 		probe := Default()
 		r.lay(&probe, flat(table), nil)
 		var rule []condition
-		for _, p := range table.pairs {
-			rule = append(rule, condition{p.key, converted(p)})
+		for _, p := range table.Pairs {
+			rule = append(rule, condition{p.Key, converted(p)})
 		}
 		rules = append(rules, rule)
 	}
@@ -186,29 +187,29 @@ func (r *reader) rules(n *node) [][]condition {
 
 // converted are the values of a rule's setting, of which a list has several.
 // What cannot be converted matches nothing.
-func converted(p pair) []any {
-	nodes := []*node{p.value}
-	if p.key != "gpus" && p.value.kind == listKind {
-		nodes = p.value.items
+func converted(p tree.Pair) []any {
+	nodes := []*tree.Node{p.Value}
+	if p.Key != "gpus" && p.Value.Kind == tree.ListKind {
+		nodes = p.Value.Items
 	}
 	var values []any
 	for _, n := range nodes {
 		probe := Default()
-		if probe.set(p.key, n) == nil {
-			values = append(values, probe.Value(p.key))
+		if probe.set(p.Key, n) == nil {
+			values = append(values, probe.Value(p.Key))
 		}
 	}
 	return values
 }
 
 // flat is a rule with the first of each list of values.
-func flat(rule *node) *node {
-	out := &node{at: rule.at, kind: tableKind}
-	for _, p := range rule.pairs {
-		if p.key != "gpus" && p.value.kind == listKind && len(p.value.items) > 0 {
-			p.value = p.value.items[0]
+func flat(rule *tree.Node) *tree.Node {
+	out := &tree.Node{At: rule.At, Kind: tree.TableKind}
+	for _, p := range rule.Pairs {
+		if p.Key != "gpus" && p.Value.Kind == tree.ListKind && len(p.Value.Items) > 0 {
+			p.Value = p.Value.Items[0]
 		}
-		out.pairs = append(out.pairs, p)
+		out.Pairs = append(out.Pairs, p)
 	}
 	return out
 }
@@ -223,10 +224,10 @@ func matches(p *Point, rule []condition) bool {
 }
 
 // describe is a row in short: "batch = 8, prompt_len = 128".
-func describe(row *node) string {
+func describe(row *tree.Node) string {
 	var parts []string
-	for _, p := range row.pairs {
-		parts = append(parts, fmt.Sprintf("%s = %v", p.key, p.value.plain()))
+	for _, p := range row.Pairs {
+		parts = append(parts, fmt.Sprintf("%s = %v", p.Key, p.Value.Plain()))
 	}
 	if len(parts) == 0 {
 		return "without settings of its own"
@@ -234,4 +235,4 @@ func describe(row *node) string {
 	return strings.Join(parts, ", ")
 }
 
-func assignSeconds(s *unit.Seconds, n *node) error { return assign(reflect.ValueOf(s).Elem(), n) }
+func assignSeconds(s *unit.Seconds, n *tree.Node) error { return assign(reflect.ValueOf(s).Elem(), n) }

@@ -1,6 +1,9 @@
 package experiment
 
-import "llmprof/unit"
+import (
+	"llmprof/unit"
+	"llmprof/workload"
+)
 
 // A Point is all that one run is made of, in the words of the experiment files.
 // Its zero fields are what was not asked for.
@@ -46,9 +49,7 @@ type Placement struct {
 
 // Workload is what it is given.
 type Workload struct {
-	Batch       int    `json:"batch"`        // sequences of a step
-	PromptLen   int    `json:"prompt_len"`   // tokens of each prompt
-	GenLen      int    `json:"gen_len"`      // tokens generated for each, the first included
+	workload.Sequences
 	Prompts     string `json:"prompts"`      // "random", or a file of prompts
 	Seed        uint64 `json:"seed"`         // of random weights and prompts; 0 for a server draws one each time, which the result has
 	SaveOutputs bool   `json:"save_outputs"` // keep the generated tokens
@@ -120,14 +121,14 @@ func Default() Point {
 		Subject:   Subject{DType: "bf16"},
 		Runtime:   Runtime{Engine: Transformers, Graph: true},
 		Placement: Placement{TP: 1, Replicas: 1, Nodes: 1},
-		Workload:  Workload{Batch: 1, PromptLen: 1024, GenLen: 128, Prompts: "random"},
+		Workload:  Workload{Sequences: workload.Sequences{Batch: 1, PromptLen: 1024, GenLen: 128}, Prompts: "random"},
 		Protocol:  Protocol{TTFT: true, TPOT: true, TTLT: true, Size: true, Energy: true},
 		Client:    Client{API: "completions"},
 	}
 }
 
 // WeightFormat names the format of the weights as estimates do
-// (analytic.ParseScheme). The native engine's products run in 16 bits whatever its
+// (models.ParseScheme). The native engine's products run in 16 bits whatever its
 // weights are kept in.
 func (p *Point) WeightFormat() string {
 	switch {

@@ -3,7 +3,7 @@ package experiment
 import (
 	"testing"
 
-	"llmprof/analytic"
+	"llmprof/models"
 )
 
 // What a point's weights are called is a scheme of the estimate's, whose products run
@@ -16,7 +16,7 @@ func TestWeightFormat(t *testing.T) {
 	} {
 		p := Default()
 		p.Engine, p.DType, p.Quantization = c.engine, c.dtype, c.quantization
-		s, err := analytic.ParseScheme(p.WeightFormat())
+		s, err := models.ParseScheme(p.WeightFormat())
 		if err != nil || p.WeightFormat() != c.want || s.Act.String() != c.act {
 			t.Errorf("%+v: %s, products in %v, %v", c, p.WeightFormat(), s.Act, err)
 		}

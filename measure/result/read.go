@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 
 	"llmprof/input"
 )
@@ -95,11 +96,14 @@ func foreign(data []byte) error {
 	return nil
 }
 
+// embedded is the name of an embedded struct in the path of a field, which no file has.
+var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
+
 // typeError says where a value of another type stands.
 func typeError(data []byte, err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), input.Short(wrong.Field), input.Short(wrong.Value), wrong.Type)
+		return fmt.Errorf("line %d: %s is a %s: want %s", lineAt(data, wrong.Offset), input.Short(embedded.ReplaceAllString(wrong.Field, "")), input.Short(wrong.Value), wrong.Type)
 	}
 	return err
 }

@@ -1,20 +1,22 @@
 package result
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"llmprof/workload"
+)
 
 // Workload is what it was given. The lengths are tokens of each sequence; those of a
 // server's prompts are the mean by its own count, where it counts them. The batch
 // and formats that are not known of a server are zero here and null in a file.
 type Workload struct {
-	Batch     int    `json:"batch"`
-	PromptLen int    `json:"prompt_len"`
-	GenLen    int    `json:"gen_len"`
-	Weights   string `json:"weights"`
-	KV        string `json:"kv"`
-	Act       string `json:"act"`
-	Prompts   string `json:"prompts"` // "random", or the file that they came from
-	Seed      uint64 `json:"seed"`
-	Elana     bool   `json:"elana"` // ELANA's protocol: frozen context, logits of all positions
+	workload.Sequences
+	Weights string `json:"weights"`
+	KV      string `json:"kv"`
+	Act     string `json:"act"`
+	Prompts string `json:"prompts"` // "random", or the file that they came from
+	Seed    uint64 `json:"seed"`
+	Elana   bool   `json:"elana"` // ELANA's protocol: frozen context, logits of all positions
 }
 
 // MarshalJSON writes null for what is not known.

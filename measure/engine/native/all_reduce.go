@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -51,7 +51,7 @@ const maxEarlyTokens = 64
 
 // oneShotBytes is the size up to which every rank reads an all-reduce's message from all ranks, as the
 // estimate has it.
-func oneShotBytes(ranks int) int { return int(min(lowering.OneShotBytes(ranks), maxBytes)) }
+func oneShotBytes(ranks int) int { return int(min(engine.OneShotBytes(ranks), maxBytes)) }
 
 // peerTimeout is how long a rank waits for another before it gives up. It is longer than any step that
 // this engine is meant for, and short enough for a user who waits for the error.
@@ -121,7 +121,7 @@ func (e *Engine) blockOut(b block) cuda.Ptr {
 	switch {
 	case e.shape.ranks > 1:
 		return e.b.exchange[b]
-	case e.shape.sandwich:
+	case e.shape.outputNorm:
 		return e.b.branch
 	}
 	return e.b.x
@@ -143,7 +143,7 @@ func (o *Options) fusesAllReduce(s *shape) bool {
 	if gemm.isWgmma() {
 		bytes /= 2
 	}
-	if gemm.isWgmma() && s.ranks <= lowering.FusedRanks {
+	if gemm.isWgmma() && s.ranks <= engine.FusedRanks {
 		limit = cmp.Or(o.oneShot, maxBytes)
 	}
 	return bytes <= limit

@@ -136,8 +136,8 @@ func TestBencher(t *testing.T) {
 	}
 }
 
-// A mixture is timed by the calls of each kind of step, whose tokens choose experts of
-// their own.
+// The MoE layer is timed by the calls of each kind of step. Each token chooses experts by
+// its own scores.
 func TestMixtureBencher(t *testing.T) {
 	emulate.Long(t)
 	folder := emulate.Device(t)
@@ -178,8 +178,8 @@ func TestMixtureBencher(t *testing.T) {
 	}
 }
 
-// Of a mixture whose kernel does attention's block too, that is taken off: here all kernels
-// take a microsecond, four of them a layer less the three.
+// Where one kernel does attention and MoE of a layer, the time of attention is subtracted.
+// All kernels take a microsecond here: a layer has four kernels, attention three of them.
 func TestMixtureLessAttention(t *testing.T) {
 	b, _, _ := onStandIn(t)
 	open := b.open

@@ -111,7 +111,7 @@ func measureBuffers(s *shape, o *Options, sms int) *buffers {
 	if s.localRope.Theta != 0 {
 		b.reserve(&b.localFrequencies, "the local rotation's frequencies", 4*s.headDim/2)
 	}
-	if s.sandwich {
+	if s.outputNorm {
 		b.reserve(&b.branch, "a block's output", 4*step*s.hidden)
 	}
 	b.measureCache(s, o)

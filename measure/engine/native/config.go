@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	lowering "llmprof/analytic/engine"
 	"llmprof/models"
 )
 
@@ -15,7 +16,7 @@ import (
 type shape struct {
 	layers, hidden, heads, kvHeads, headDim, inner, vocab int
 	bias, qkNorm, tied                                    bool
-	sandwich                                              bool // The output of a block is normed.
+	outputNorm                                            bool // The output of a block is normed.
 	window                                                int  // the shortest, 0 for none
 	sliding                                               bool // The context is longer than a window.
 	eps                                                   float32
@@ -63,11 +64,6 @@ type rope struct {
 	Original float64 `json:"original_max_position_embeddings"`
 }
 
-// families are the model families that the engine computes as transformers does.
-func families() []string {
-	return []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", gemma3, "qwen3_moe", mixtral}
-}
-
 // An UnsupportedError is a model or a setting that this engine does not have.
 type UnsupportedError struct{ Text string }
 
@@ -95,8 +91,8 @@ func Tried(o *Options) bool {
 
 // readShape joins the model's sizes with the numbers of its config.json.
 func readShape(m *models.Model, config []byte) (shape, error) {
-	if !slices.Contains(families(), m.Family) {
-		return shape{}, unsupported("%s is of the family %q; this engine runs %s", m.Name, m.Family, strings.Join(families(), ", "))
+	if !slices.Contains(lowering.NativeFamilies, strings.TrimSuffix(m.Family, "_text")) {
+		return shape{}, unsupported("%s is of the family %q; this engine runs %s", m.Name, m.Family, strings.Join(lowering.NativeFamilies, ", "))
 	}
 	s := shape{family: m.Family, hidden: m.Hidden, vocab: m.Vocab, tied: m.TiedHead}
 	for i := range m.Layers {
@@ -135,7 +131,7 @@ func (s *shape) layer(l *models.Layer) (why string) {
 	next.qkNorm = false
 	for _, n := range att.Norms {
 		next.qkNorm = next.qkNorm || n.Name == "q_norm" && n.Width == a.KeyDim
-		next.sandwich = next.sandwich || n.Name == "post_attention_layernorm"
+		next.outputNorm = next.outputNorm || n.Name == "post_attention_layernorm"
 	}
 	next.layers += l.Count
 	if a.Window > 0 && (next.window == 0 || a.Window < next.window) {

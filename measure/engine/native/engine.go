@@ -10,17 +10,16 @@ import (
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // Options say what an Engine is to run.
 type Options struct {
-	Model     *models.Model
-	Config    []byte // its config.json
-	Weights   string // a folder of safetensors; "" for random weights
-	Seed      uint64 // of random weights
-	Batch     int    // sequences
-	PromptLen int    // tokens of each prompt
-	GenLen    int    // tokens to generate for each, the first from the prefill
+	Model   *models.Model
+	Config  []byte // its config.json
+	Weights string // a folder of safetensors; "" for random weights
+	Seed    uint64 // of random weights
+	workload.Sequences
 	Eager     bool   // Queue each step's kernels anew and record no graph.
 	TP        int    // GPUs that share the model; 0 is 1
 	Device    int    // number of the GPU among those that are visible, the first of several

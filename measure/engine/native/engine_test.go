@@ -7,6 +7,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
 // TestAgainstReference runs prefill and decode of each family and compares the
@@ -31,14 +32,14 @@ func TestAgainstReference(t *testing.T) {
 	for name, config := range tiny() {
 		for i, c := range all {
 			if name != "llama" && i%2 == 0 && slow() {
-				continue // the processor takes its time: one row of a long prompt, a few, and more than own kernels take
+				continue // An emulated GPU is slow: one prompt, a few, and more than the skinny GEMMs take are enough.
 			}
 			t.Run(fmt.Sprintf("%s/%dx%d/%d", name, c.batch, c.prompt, c.products), func(t *testing.T) {
 				t.Parallel()
 				if name != "llama" && (c.batch != 9 || !slices.Contains([]string{"gemma2", "qwen3_moe"}, name)) {
 					emulate.Long(t)
 				}
-				e := open(t, config, Options{Seed: 7, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products})
+				e := open(t, config, Options{Seed: 7, Sequences: workload.Sequences{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products})
 				compare(t, e, newReference(t, config, 7), c.gen)
 			})
 		}
@@ -53,7 +54,7 @@ func TestSanitizedAgainstReference(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
 				emulate.Long(t)
-				opt := Options{Seed: 7, Batch: batch, PromptLen: 12, GenLen: 2, defines: []string{cuda.Sanitizer}}
+				opt := Options{Seed: 7, Sequences: workload.Sequences{Batch: batch, PromptLen: 12, GenLen: 2}, defines: []string{cuda.Sanitizer}}
 				compare(t, open(t, tiny()[name], opt), newReference(t, tiny()[name], 7), opt.GenLen)
 			})
 		}
@@ -82,7 +83,7 @@ func TestCutsAgainstReference(t *testing.T) {
 				if name != "llama" || batch != 5 {
 					emulate.Long(t)
 				}
-				e := open(t, config, Options{Seed: 7, Batch: batch, PromptLen: 9, GenLen: gen, skinny: rings, sms: 132})
+				e := open(t, config, Options{Seed: 7, Sequences: workload.Sequences{Batch: batch, PromptLen: 9, GenLen: gen}, skinny: rings, sms: 132})
 				if gemm := e.stepGEMM(); gemm.splitKFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), residualEpilogue, e.opt.sms).parts < 2 && e.shape.experts == 0 {
 					t.Fatal("no product is cut")
 				}
@@ -178,7 +179,7 @@ func TestSameAgain(t *testing.T) {
 	if emulate.RealGPU() != nil {
 		gen = 6
 	}
-	e := open(t, tinyLlama, Options{Seed: 1, Batch: 5, PromptLen: 70, GenLen: gen})
+	e := open(t, tinyLlama, Options{Seed: 1, Sequences: workload.Sequences{Batch: 5, PromptLen: 70, GenLen: gen}})
 	if err := e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}

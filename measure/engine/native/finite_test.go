@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"llmprof/workload"
 )
 
 // spoil overwrites the first n values of a tensor of a bf16 checkpoint.
@@ -51,7 +53,7 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 	} {
 		folder := checkpointOf(t, config, 7)
 		spoil(t, folder, c.tensor, c.bits, c.n)
-		team := openShared(t, config, Options{TP: 1, Weights: folder, Batch: 2, PromptLen: 9, GenLen: 1})
+		team := openShared(t, config, Options{TP: 1, Weights: folder, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 1}})
 		if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
 			t.Fatal(err)
 		}

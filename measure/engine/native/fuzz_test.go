@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // Whatever config.json a model is read from, the engine runs it, with angles that
@@ -23,7 +24,7 @@ func FuzzShape(f *testing.F) {
 		if err != nil {
 			return
 		}
-		o := &Options{Model: m, Config: config, Batch: batch, PromptLen: prompt, GenLen: gen}
+		o := &Options{Model: m, Config: config, Sequences: workload.Sequences{Batch: batch, PromptLen: prompt, GenLen: gen}}
 		if err := Check(o); err != nil {
 			var no *UnsupportedError
 			if !errors.As(err, &no) {

@@ -82,7 +82,7 @@ func (e *Engine) stepKey() planKey {
 // outKey is the last GEMM of a block. It adds to the stream unless a norm or an all-reduce comes
 // between.
 func (e *Engine) outKey(rows, in int) planKey {
-	return planKey{rows: rows, in: in, out: e.shape.hidden, typ: cuda.Float32, add: !e.shape.sandwich && e.shape.ranks == 1}
+	return planKey{rows: rows, in: in, out: e.shape.hidden, typ: cuda.Float32, add: !e.shape.outputNorm && e.shape.ranks == 1}
 }
 
 func (e *Engine) gateUpKey(rows int) planKey {

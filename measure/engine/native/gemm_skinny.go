@@ -282,7 +282,7 @@ func (l *gemmKernels) names(s *shape, to map[string]**cuda.Kernel) {
 	if l.quant != Unquantized {
 		first = "quantized"
 	}
-	if s.sandwich || s.ranks > 1 {
+	if s.outputNorm || s.ranks > 1 {
 		to[fmt.Sprintf("%s_plain_%d", first, l.rows)] = &l.plainGEMM
 	}
 	if s.ranks > 1 && l.quant == Unquantized {

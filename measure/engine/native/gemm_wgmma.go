@@ -3,7 +3,7 @@ package native
 import (
 	"fmt"
 
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -65,7 +65,7 @@ func (r *wgmmaRing) sent(rows int) int { return (r.cluster - 1) * r.units * 32 *
 func (r *wgmmaRing) staticShared(rows int) int { return 1<<10 + r.sent(rows) + 512 + 1<<10 }
 
 // maxWgmmaBatch is the largest batch that the wgmma GEMM is compiled for.
-const maxWgmmaBatch = lowering.WGMMARows
+const maxWgmmaBatch = engine.WGMMARows
 
 // wgmmaGEMMs are the kernels of gemm_wgmma.cu for a batch: at most one entry, because compiling takes
 // time. A multiprocessor has room for two blocks, but not for two with the residual epilogue, as in
@@ -108,7 +108,7 @@ func (l *gemmKernels) isWgmma() bool { return l.wgmma.norm.units > 0 }
 // 16-bit weights whose blocks add their output to the stream without a norm. The boxes of tensor
 // copies have to divide the part of each rank.
 func (s *shape) usesWgmma() bool {
-	return !s.sandwich && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
+	return !s.outputNorm && s.experts == 0 && s.quant == Unquantized && s.hidden%64 == 0 && s.inner%64 == 0 && s.attWidth()%64 == 0
 }
 
 // wgmmaDefines are the constants that the kernels are compiled with.

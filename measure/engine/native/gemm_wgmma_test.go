@@ -7,10 +7,11 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
-// Which models and batches have wide products, and that of rings for any sizes two stages
-// are there, and a block that adds to the stream finds room beside any other.
+// The test says which models and batches have wgmma GEMMs. A ring has at least two stages
+// for any size, and a block that adds to the stream finds room beside any other.
 func TestWgmmaGEMMs(t *testing.T) {
 	llama := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
 	got := wgmmaGEMMs(&llama, 32, 132)[0].wgmma
@@ -30,16 +31,16 @@ func TestWgmmaGEMMs(t *testing.T) {
 		t.Errorf("half of llama3.1-8b: %+v, want %+v", got, want)
 	}
 	for what, change := range map[string]func(*shape){
-		"sandwich": func(s *shape) { s.sandwich = true }, "experts": func(s *shape) { s.experts = 8 },
+		"output norm": func(s *shape) { s.outputNorm = true }, "experts": func(s *shape) { s.experts = 8 },
 		"quantized": func(s *shape) { s.quant = FP8 }, "width": func(s *shape) { s.inner += 32 },
 	} {
 		s := llama
 		if change(&s); wgmmaGEMMs(&s, 32, 132) != nil {
-			t.Errorf("%s: wide products", what)
+			t.Errorf("%s: it has wgmma GEMMs", what)
 		}
 	}
 	if wgmmaGEMMs(&llama, 16, 132) != nil || wgmmaGEMMs(&llama, 65, 132) != nil {
-		t.Error("wide products of 16 or 65 sequences")
+		t.Error("there are wgmma GEMMs of 16 or 65 sequences")
 	}
 	for _, sms := range []int{6, 78, 114, 132, 1 << 10} { // the last have fewer rows than there are blocks
 		for _, heads := range []int{1, 8, 32, 64} {
@@ -116,7 +117,8 @@ func TestKernelWgmmaGEMM(t *testing.T) {
 	}
 }
 
-// The same of two ranks, which post their sums or leave them.
+// TestKernelWgmmaGEMMRanks runs the wgmma GEMMs of two ranks, which send their sums or leave
+// them to an all-reduce.
 func TestKernelWgmmaGEMMRanks(t *testing.T) {
 	emulate.Long(t)
 	t.Parallel()
@@ -167,7 +169,7 @@ func parseWide(t *testing.T, w *wgmmaRings, text string) {
 // for them. Of 14336 columns an H200 was 1.2e-5 off.
 const wgmmaError = 3e-5
 
-// wide tries products of one size in all uses.
+// wgmma runs GEMMs of one size with every epilogue.
 func (b *bench) wgmma(l *gemmKernels, batch, n, k, sms int) {
 	b.t.Helper()
 	run := func(kernel *cuda.Kernel, u epilogue, head bool, w, x cuda.Ptr, n int, more ...any) {
@@ -243,8 +245,8 @@ func asHopper(opt Options) Options {
 	return opt
 }
 
-// A decode step by wide products of a model that GPUs share, whose sums are posted, or
-// left for a kernel that adds them in one shot or in two.
+// A decode step by wgmma GEMMs of a model that GPUs share, whose products send their sums, or
+// leave them to a kernel that adds them in one shot or in two.
 func TestSharedWgmmaAgainstReference(t *testing.T) {
 	emulate.Long(t)
 	const never, always = 1, 1 << 30
@@ -257,7 +259,7 @@ func TestSharedWgmmaAgainstReference(t *testing.T) {
 				continue // a quarter of its feed-forward is 160 wide
 			}
 			t.Run(fmt.Sprintf("%s/tp%d/%d/%d", name, c.tp, c.batch, c.oneShot), func(t *testing.T) {
-				opt := asHopper(Options{TP: c.tp, Seed: 7, Batch: c.batch, PromptLen: 3, GenLen: 4, oneShot: c.oneShot})
+				opt := asHopper(Options{TP: c.tp, Seed: 7, Sequences: workload.Sequences{Batch: c.batch, PromptLen: 3, GenLen: 4}, oneShot: c.oneShot})
 				team := openShared(t, config, opt)
 				e := team.Lead()
 				if gemm := e.stepGEMM(); gemm == nil || !gemm.isWgmma() || e.opt.fusesAllReduce(&e.shape) != (c.oneShot == always) {
@@ -271,10 +273,10 @@ func TestSharedWgmmaAgainstReference(t *testing.T) {
 	}
 }
 
-// A decode step by wide products.
+// A decode step by wgmma GEMMs agrees with the reference.
 func TestWgmmaAgainstReference(t *testing.T) {
 	emulate.Device(t)
-	opt := asHopper(Options{Seed: 7, PromptLen: 5, GenLen: 3})
+	opt := asHopper(Options{Seed: 7, Sequences: workload.Sequences{PromptLen: 5, GenLen: 3}})
 	type variant struct {
 		batch int
 		fp16  bool
@@ -293,7 +295,7 @@ func TestWgmmaAgainstReference(t *testing.T) {
 				o.Batch, o.FP16 = c.batch, c.fp16
 				e := open(t, config, o)
 				if gemm := e.stepGEMM(); gemm == nil || !gemm.isWgmma() {
-					t.Fatal("the engine has no wide products")
+					t.Fatal("the engine has no wgmma GEMMs")
 				}
 				compare(t, e, referenceOf(t, config, o), 3)
 			})

@@ -118,7 +118,7 @@ func (s *shape) scale() float32 {
 
 // moreDefines are the constants of kernels that only some families have.
 func (s *shape) moreDefines() (out []string) {
-	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "SANDWICH": s.sandwich, "SLIDING": s.sliding, "MOE": s.experts > 0} {
+	for name, on := range map[string]bool{"NORM_OFFSET": s.offset, "GELU": s.gelu, "OUTPUT_NORM": s.outputNorm, "SLIDING": s.sliding, "MOE": s.experts > 0} {
 		if on {
 			out = append(out, name+"=1")
 		}
@@ -132,9 +132,9 @@ func (s *shape) moreDefines() (out []string) {
 	return out
 }
 
-// addSandwich adds a block's output, in branch, to the stream after its norm. next is the weights of
+// addOutputNorm adds a block's output, in branch, to the stream after its norm. next is the weights of
 // the norm that the engine's next GEMM fuses; 0 is for GEMMs of cuBLASLt.
-func (e *Engine) addSandwich(s *sequence, layer, rows int, w, next cuda.Ptr, name string) {
+func (e *Engine) addOutputNorm(s *sequence, layer, rows int, w, next cuda.Ptr, name string) {
 	b, sh := e.b, &e.shape
 	h, squares := b.h, b.squares
 	if next == 0 {
@@ -171,7 +171,7 @@ func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outPr
 		e.addSum(s, layer, rows, o)
 	}
 	if o.post != 0 {
-		e.addSandwich(s, layer, rows, o.post, o.next, o.postName)
+		e.addOutputNorm(s, layer, rows, o.post, o.next, o.postName)
 	}
 }
 
@@ -195,7 +195,7 @@ func (e *Engine) mlpOut(w *layerWeights, next cuda.Ptr) outProduct {
 
 // mlpNormName is the estimate's name of the norm before the feed-forward.
 func (e *Engine) mlpNormName() string {
-	if e.shape.sandwich {
+	if e.shape.outputNorm {
 		return "pre_feedforward_layernorm"
 	}
 	return "post_attention_layernorm"

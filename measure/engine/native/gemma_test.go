@@ -8,6 +8,7 @@ import (
 
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // A layer with a window keeps no more of the context than that, and a prompt can
@@ -23,7 +24,7 @@ func TestWindows(t *testing.T) {
 			if c.name != "gemma2" || c.prompt != 70 {
 				emulate.Long(t)
 			}
-			e := open(t, tiny()[c.name], Options{Seed: 3, Batch: 2, PromptLen: c.prompt, GenLen: c.gen})
+			e := open(t, tiny()[c.name], Options{Seed: 3, Sequences: workload.Sequences{Batch: 2, PromptLen: c.prompt, GenLen: c.gen}})
 			if err := e.SetPrompts(randomPrompts(4, 2, c.prompt, e.shape.vocab)); err != nil {
 				t.Fatal(err)
 			}
@@ -76,11 +77,11 @@ func TestTried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !Tried(&Options{Model: m, Config: []byte(config), Batch: 1, PromptLen: 100, GenLen: 2}) {
+		if !Tried(&Options{Model: m, Config: []byte(config), Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}) {
 			t.Errorf("%s: has run on a GPU", name)
 		}
-		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Batch: 1, PromptLen: 100, GenLen: 2}) ||
-			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Batch: 1, PromptLen: 100, GenLen: 2}) {
+		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}) ||
+			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}) {
 			t.Errorf("%s: fp16 and fp8 are for those who name the engine", name)
 		}
 	}
@@ -90,7 +91,7 @@ func TestTried(t *testing.T) {
 			t.Fatal(err)
 		}
 		for tp, want := range map[int]bool{2: true, 4: true, 8: false} {
-			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Batch: 1, PromptLen: 100, GenLen: 2}); got != want {
+			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}); got != want {
 				t.Errorf("%s on %d GPUs: tried %v", name, tp, got)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // run is a request's tokens.
@@ -43,8 +44,8 @@ func TestGPUReplay(t *testing.T) {
 	gpu(t)
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Seed: 7, Batch: 1, PromptLen: 130, GenLen: 20}, {Seed: 7, Batch: 33, PromptLen: 20, GenLen: 6},
-			{Seed: 7, Batch: 2, PromptLen: 9000, GenLen: 4}, {Seed: 7, Batch: 2, PromptLen: 30, GenLen: 8, Products: CublasGEMM, Eager: true},
+			{Seed: 7, Sequences: workload.Sequences{Batch: 1, PromptLen: 130, GenLen: 20}}, {Seed: 7, Sequences: workload.Sequences{Batch: 33, PromptLen: 20, GenLen: 6}},
+			{Seed: 7, Sequences: workload.Sequences{Batch: 2, PromptLen: 9000, GenLen: 4}}, {Seed: 7, Sequences: workload.Sequences{Batch: 2, PromptLen: 30, GenLen: 8}, Products: CublasGEMM, Eager: true},
 		} {
 			e := open(t, config, opt)
 			if err := e.SetPrompts(randomPrompts(3, opt.Batch, opt.PromptLen, e.shape.vocab)); err != nil {
@@ -88,7 +89,7 @@ func TestGPUReplay(t *testing.T) {
 // ends. It needs 17 GB.
 func TestGPUReplayCloses(t *testing.T) {
 	gpu(t)
-	e := open(t, llama8B, Options{Seed: 1, Batch: 1, PromptLen: 1024, GenLen: 32})
+	e := open(t, llama8B, Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: 1024, GenLen: 32}})
 	if err := e.SetPrompts(randomPrompts(1, 1, 1024, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestGPUTracer(t *testing.T) {
 		if emulate.RealGPU() != nil && !slices.Contains([]string{"llama", "gemma2", "qwen3_moe"}, name) || emulate.Brief() && name != "llama" {
 			continue // the processor takes its time
 		}
-		e := open(t, config, Options{Seed: 7, Batch: 3, PromptLen: 63, GenLen: 6})
+		e := open(t, config, Options{Seed: 7, Sequences: workload.Sequences{Batch: 3, PromptLen: 63, GenLen: 6}})
 		if err := e.SetPrompts(randomPrompts(3, 3, 63, e.shape.vocab)); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ func TestKernelSkinnyGEMMRanks(t *testing.T) {
 	})
 }
 
-// postedAt is the word that value i of n to a sequence is posted in by a wide product, and
+// packetAt is the word in which a wgmma GEMM sends value i of n of a sequence, and
 // how far up there.
 func (l *gemmKernels) packetAt(n, i int) (word, shift int) {
 	seq, o := i/n, i%n
@@ -38,9 +38,9 @@ func (l *gemmKernels) packetAt(n, i int) (word, shift int) {
 	return (o/16*(l.rows/8)+seq/8)*64 + 2*lane + o%16/8, o % 2 * 24
 }
 
-// summed runs rank 1 of two, for which the other's sums are there, after so many
-// turns. It may add to the stream or not. parts are of the columns, or of wide products
-// the multiprocessors.
+// allReduce runs rank 1 of two after some turns; the sums of rank 0 are in its buffer. It
+// adds to the stream where adds is set. A skinny GEMM cuts the columns into parts, a wgmma
+// GEMM takes so many multiprocessors.
 func (b *bench) allReduce(l *gemmKernels, batch, n, k, parts int, turns uint32, adds bool) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)
@@ -106,25 +106,25 @@ func (b *bench) allReduce(l *gemmKernels, batch, n, k, parts int, turns uint32, 
 		near(b.t, what+", normed", b.toFloat(get[uint16](b, h, batch*n)), normed, b.rounding())
 		near(b.t, what+", squares", get[float32](b, sums, batch*n/16), squares, 10*limit)
 	}
-	posted := make([]float32, batch*n)
+	sent := make([]float32, batch*n)
 	left0 := get[uint64](b, boxes[0], 4*batch*n)
-	for i := range posted {
+	for i := range sent {
 		if l.isWgmma() {
 			at, shift := l.packetAt(n, i)
 			v := left0[(side+1)*l.rows*n/2+at]
 			if uint32(v>>48) != turn {
-				b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>48, turn)
+				b.t.Fatalf("%s: value %d was sent in turn %d, not %d", what, i, v>>48, turn)
 			}
-			posted[i] = math.Float32frombits(uint32(v>>shift) << 8)
+			sent[i] = math.Float32frombits(uint32(v>>shift) << 8)
 			continue
 		}
 		v := left0[(side+1)*batch*n+i]
 		if uint32(v>>32) != turn {
-			b.t.Fatalf("%s: value %d was posted in turn %d, not %d", what, i, v>>32, turn)
+			b.t.Fatalf("%s: value %d was sent in turn %d, not %d", what, i, v>>32, turn)
 		}
-		posted[i] = math.Float32frombits(uint32(v))
+		sent[i] = math.Float32frombits(uint32(v))
 	}
-	near(b.t, what+", posted", posted, gemm, limit)
+	near(b.t, what+", sent", sent, gemm, limit)
 	for i, v := range get[uint32](b, left, n/16) {
 		if v != turn {
 			b.t.Errorf("%s: tile %d had turn %d, not %d", what, i, v, turn)

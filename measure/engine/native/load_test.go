@@ -18,6 +18,7 @@ import (
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
+	"llmprof/workload"
 )
 
 // wideLlama has the widths of llama3.1-8b, and fewer layers and tokens.
@@ -95,7 +96,7 @@ func BenchmarkLoad(b *testing.B) {
 // other buffers than the loader's, bytes/number/readers.
 func BenchmarkGPULoad(b *testing.B) {
 	gpu(b)
-	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1), Options{Batch: 1, PromptLen: 4, GenLen: 2})
+	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1), Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 4, GenLen: 2}})
 	var size int64
 	opt.Weights, size = fileOf(b, opt, "BF16")
 	usual := fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())
@@ -250,7 +251,7 @@ func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
 func TestLoadTruncated(t *testing.T) {
 	config := shareable()["llama"]
 	for _, tp := range []int{1, 2} {
-		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Batch: 1, PromptLen: 4, GenLen: 2, staged: 5000})
+		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Sequences: workload.Sequences{Batch: 1, PromptLen: 4, GenLen: 2}, staged: 5000})
 		_, err := openTeam(opt, func(int) (*cuda.Device, error) {
 			return cuda.NewStandIn().Device, os.Truncate(filepath.Join(opt.Weights, "model.safetensors"), 100_000)
 		}, (*Engine).compileNothing)

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
 )
@@ -84,7 +84,7 @@ func (w *weights) placeExperts(s *shape, l *layerWeights, layer string) {
 }
 
 // pairsOfTile repeats PAIRS of moe.cu. A pair is a token and one of its experts.
-const pairsOfTile = lowering.MMATile
+const pairsOfTile = engine.MMATile
 
 // maxTiles is the most tiles that so many pairs fill.
 func (m *moeShape) maxTiles(pairs, tile int) int { return pairs/tile + min(m.experts, pairs) }

@@ -3,7 +3,7 @@ package native
 import (
 	"fmt"
 
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
@@ -28,10 +28,10 @@ func expertRings() []expertRing {
 }
 
 // maxDecodeTokens is the most tokens that the MoE decode kernels take.
-const maxDecodeTokens = lowering.MoEDecodeRows
+const maxDecodeTokens = engine.MoEDecodeRows
 
 // pairsOfGroup repeats GROUP_PAIRS of moe_decode.cu.
-const pairsOfGroup = lowering.GroupPairs
+const pairsOfGroup = engine.GroupPairs
 
 // copyWarps repeats PRODUCERS of gemm_skinny.cu. Each warp fills its own stages.
 const copyWarps = 4

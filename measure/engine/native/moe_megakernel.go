@@ -59,7 +59,7 @@ func (o *Options) stepParts() int {
 // memory. Every block computes some of experts_gate_up, because the blocks infer from its packets how
 // far the others are (moe_megakernel_state.cuh).
 func (s *shape) megakernelGrid(p *cuda.Properties, sms, parts int) megakernelGrid {
-	if s.experts == 0 || s.quant != Unquantized || s.ranks > 1 || s.sandwich || p.Major < 8 {
+	if s.experts == 0 || s.quant != Unquantized || s.ranks > 1 || s.outputNorm || p.Major < 8 {
 		return megakernelGrid{}
 	}
 	g := megakernelGrid{blocks: min(sms, s.topK*s.inner/8), stages: stepRing, prefetched: stepPrefetched}

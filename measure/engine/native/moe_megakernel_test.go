@@ -9,6 +9,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
 // wideMixture has groups of eight heads of 128, as Qwen3-30B-A3B has, and widths that leave
@@ -49,7 +50,7 @@ func TestStepIsItsKernels(t *testing.T) {
 				if name != "qwen3_moe" || prompt != 15 {
 					emulate.Long(t)
 				}
-				opt := Options{Seed: 7, Batch: 1, PromptLen: prompt, GenLen: 4, FP16: c.fp16, splits: c.parts}
+				opt := Options{Seed: 7, Sequences: workload.Sequences{Batch: 1, PromptLen: prompt, GenLen: 4}, FP16: c.fp16, splits: c.parts}
 				one := stepScores(t, c.config, opt)
 				opt.unfused, opt.splits = true, 0
 				for step, want := range stepScores(t, c.config, opt) {
@@ -91,7 +92,7 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 	for _, context := range strings.Split(contexts, ",") {
 		for _, parts := range []int{fewParts, maxSplits} {
 			t.Run(fmt.Sprintf("%s/%d", context, parts), func(t *testing.T) {
-				opt := Options{Seed: 1, Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33, Spread: true, splits: parts}
+				opt := Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true, splits: parts}
 				one := stepScores(t, qwen30BA3B, opt)
 				opt.unfused, opt.splits = true, 0
 				apart := stepScores(t, qwen30BA3B, opt)
@@ -158,7 +159,7 @@ func TestStepFits(t *testing.T) {
 		{qwen, 227 << 10, 132, 1, true, 16}, {qwen, 163 << 10, 108, 1, true, 8}, {qwen, 99 << 10, 142, 1, false, 0}, {qwen, 227 << 10, 132, 2, false, 0},
 		{mixtral, 227 << 10, 132, 1, true, 8}, {qwen, 227 << 10, 3, 1, false, 0}, // fewer blocks than key heads
 	} {
-		e := &Engine{shape: c.shape, opt: Options{Batch: c.batch, sms: c.sms}, dev: &cuda.Device{}, p: &program{gemms: skinnyGEMMs()}, b: &buffers{}}
+		e := &Engine{shape: c.shape, opt: Options{Sequences: workload.Sequences{Batch: c.batch}, sms: c.sms}, dev: &cuda.Device{}, p: &program{gemms: skinnyGEMMs()}, b: &buffers{}}
 		e.dev.SharedOptIn, e.dev.SMs, e.dev.Major = c.memory, c.sms, 9
 		e.p.decode = decodeFor(9, &c.shape)
 		e.shape.megakernel = e.shape.megakernelGrid(&e.dev.Properties, c.sms, fewParts)

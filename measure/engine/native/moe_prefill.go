@@ -1,12 +1,12 @@
 package native
 
 import (
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 )
 
 // pairsOfItem repeats MOST_PAIRS of moe_prefill_hopper.cu, and pairsOfBox repeats BOX_PAIRS.
-const pairsOfItem, pairsOfBox = lowering.WGMMATile, 16
+const pairsOfItem, pairsOfBox = engine.WGMMATile, 16
 
 // hopperShared is the dynamic shared memory of a block in moe_prefill_hopper.cu: four stages of 256
 // weight rows and the pairs, with 64 columns each, and the alignment.

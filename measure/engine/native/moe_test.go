@@ -10,9 +10,10 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
-// mixture is the feed-forward of a mixture of experts.
+// moe is the feed-forward of an MoE layer.
 func (r *reference) moe(h []float64, layer string) []float64 {
 	s := &r.s
 	router, expert, gate, up, down := expertNames(s.family, layer)
@@ -60,7 +61,7 @@ func choose(scores []float64, top int, normalized bool) (chosen []int, shares []
 	return chosen, shares, gap
 }
 
-// A mixtureBench is one layer's mixture on the device, and the same here.
+// A moeBench is the MoE of one layer, on the device and in the reference.
 type moeBench struct {
 	*bench
 	s               *shape
@@ -72,8 +73,8 @@ type moeBench struct {
 	scores          cuda.Ptr
 }
 
-// Each kernel of a mixture: sizes that no tile divides, experts that nobody takes
-// and one that all take.
+// Each kernel of an MoE layer is run with sizes that no tile divides, with experts that no
+// token takes, and with one that all take.
 func TestKernelMixture(t *testing.T) {
 	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
@@ -253,7 +254,7 @@ func (b *moeBench) step(rows int, normed bool) {
 
 // engine is as much of one as queues the experts.
 func (b *moeBench) engine(rows int) *Engine {
-	e := &Engine{opt: Options{Batch: rows, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
+	e := &Engine{opt: Options{Sequences: workload.Sequences{Batch: rows}, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
 	e.shape.eps = 1e-5
 	return e
 }

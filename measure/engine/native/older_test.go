@@ -9,6 +9,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
 // older are GPUs before compute capability 8.0, with the shared memory of their
@@ -44,7 +45,7 @@ func TestOlderAgainstReference(t *testing.T) {
 				if c.name == "gemma" && capability == "7.5" {
 					return // heads of 256 do not fit
 				}
-				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Batch: c.batch, PromptLen: 66, GenLen: 3, like: like}
+				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Sequences: workload.Sequences{Batch: c.batch, PromptLen: 66, GenLen: 3}, like: like}
 				if c.batch > 8 {
 					opt.PromptLen = 5
 				}
@@ -68,7 +69,7 @@ func TestTooOld(t *testing.T) {
 	} {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = c.major, c.minor, 64<<10
-		_, err := OnStandIn(modelOf(t, tinyLlama, Options{FP16: c.fp16, Batch: 16, PromptLen: 30, GenLen: 2}), s)
+		_, err := OnStandIn(modelOf(t, tinyLlama, Options{FP16: c.fp16, Sequences: workload.Sequences{Batch: 16, PromptLen: 30, GenLen: 2}}), s)
 		var no *UnsupportedError
 		if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &no) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%d.%d: %v, want %q", c.major, c.minor, err, c.want)
@@ -79,7 +80,7 @@ func TestTooOld(t *testing.T) {
 			for _, batch := range []int{1, 8, 16, 32} {
 				s := cuda.NewStandIn()
 				s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 7, 5, kib<<10
-				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Batch: batch, PromptLen: 30, GenLen: 2})
+				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Sequences: workload.Sequences{Batch: batch, PromptLen: 30, GenLen: 2}})
 				e := ready(t, opt, func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 				if err := e.queueStep(); err != nil {
 					t.Errorf("batch %d, weights %q in %d KiB: %v", batch, q, kib, err)

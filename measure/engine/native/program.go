@@ -147,7 +147,7 @@ func (p *program) find(s *shape) error {
 	if s.ranks > 1 {
 		names["all_reduce"], names["embedding_shared"], names["sampling_shared"] = &p.allReduce, &p.embeddingShared, &p.samplingShared
 	}
-	if s.sandwich {
+	if s.outputNorm {
 		names["norm_residual"] = &p.normResidual
 	}
 	if s.experts > 0 {

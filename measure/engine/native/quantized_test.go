@@ -19,6 +19,7 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // quantized is what the weights of a matrix of width columns are worth once they
@@ -162,7 +163,7 @@ func TestKernelQuantize(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
-		s.quant, s.sandwich = q, true // TestKernelQuantizedGEMM's program
+		s.quant, s.outputNorm = q, true // TestKernelQuantizedGEMM's program
 		t.Run(q.String(), func(t *testing.T) {
 			both(t, s, func(b *bench) {
 				for _, c := range [][2]int{{16, 128}, {48, 384}, {80, 1152}} {
@@ -188,7 +189,7 @@ func TestKernelQuantize(t *testing.T) {
 func TestKernelArrange(t *testing.T) {
 	t.Parallel()
 	s := plain
-	s.quant, s.sandwich = FP8, true // TestKernelQuantizedGEMM's program
+	s.quant, s.outputNorm = FP8, true // TestKernelQuantizedGEMM's program
 	both(t, s, func(b *bench) {
 		const n, k = 4, 64
 		raw := make([]uint8, n*k)
@@ -212,7 +213,7 @@ func TestKernelArrange(t *testing.T) {
 func TestKernelQuantizedGEMM(t *testing.T) {
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
-		s.quant, s.sandwich = q, true
+		s.quant, s.outputNorm = q, true
 		t.Run(q.String(), func(t *testing.T) {
 			t.Parallel()
 			if q == FP8 {
@@ -368,7 +369,7 @@ func TestFormatsAgainstReference(t *testing.T) {
 						emulate.Long(t)
 					}
 					// With seed 7 a Gemma 3 of 20 tokens is at 8.8e-3 in bf16 and at 1.004e-2 in fp8, with 9 at 6.0e-3 and 7.2e-3.
-					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen, Products: c.products}
+					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Sequences: workload.Sequences{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products}
 					compare(t, open(t, config, opt), referenceOf(t, config, opt), c.gen)
 				})
 			}
@@ -394,7 +395,7 @@ func TestFormatsSizesAreTheEstimates(t *testing.T) {
 		}
 		for _, q := range []Quantization{Unquantized, FP8, INT4} {
 			for _, fp16 := range []bool{false, true} {
-				opt := Options{Model: m, Config: config, Batch: 3, PromptLen: 1000, GenLen: 25, FP16: fp16, Quantization: q}
+				opt := Options{Model: m, Config: config, Sequences: workload.Sequences{Batch: 3, PromptLen: 1000, GenLen: 25}, FP16: fp16, Quantization: q}
 				e, err := newEngine(opt, 0)
 				if err != nil {
 					t.Fatal(err)
@@ -514,7 +515,7 @@ func storeOf(t *testing.T, config string, f safetensors.Format, fp8 bool) (*stor
 // quantized when they are read.
 func TestFormatsCheckpoints(t *testing.T) {
 	emulate.Device(t)
-	opt := Options{Batch: 2, PromptLen: 9, GenLen: 3}
+	opt := Options{Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 3}}
 	for _, c := range []struct {
 		stored safetensors.Format
 		fp8    bool
@@ -566,7 +567,7 @@ func TestFormatsCheckpointsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := storeOf(t, tinyMistral, safetensors.BFloat16, true)
 			c.change(s)
-			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Batch: 1, PromptLen: 4, GenLen: 2, Quantization: c.quant})
+			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Sequences: workload.Sequences{Batch: 1, PromptLen: 4, GenLen: 2}, Quantization: c.quant})
 			if name == "bad weights" { // which are read when they are loaded
 				opt.Libraries, opt.Cache.Folder = emulate.Device(t), os.TempDir()+"/llmprof-test-kernels"
 			}
@@ -599,14 +600,14 @@ func TestSharedFormats(t *testing.T) {
 		name string
 		opt  Options
 	}{
-		{"copies", Options{TP: 4, Quantization: FP8, Batch: 9, PromptLen: 3, GenLen: 2}},
-		{"mistral", Options{TP: 2, Quantization: INT4, Batch: 3, PromptLen: 9, GenLen: 3}},
-		{"qwen3_moe", Options{TP: 2, Quantization: FP8, Batch: 3, PromptLen: 9, GenLen: 3}},
-		{"llama", Options{TP: 2, FP16: true, Batch: 3, PromptLen: 9, GenLen: 3}},
-		{"copies", Options{TP: 4, FP16: true, Batch: 1, PromptLen: 5, GenLen: 2}},
-		{"llama", Options{TP: 2, Quantization: FP8, Batch: 3, PromptLen: 9, GenLen: 3}},
-		{"gemma2", Options{TP: 2, Quantization: FP8, FP16: true, Batch: 33, PromptLen: 3, GenLen: 2}},
-		{"mistral", Options{TP: 4, Quantization: INT4, FP16: true, Batch: 17, PromptLen: 3, GenLen: 2}},
+		{"copies", Options{TP: 4, Quantization: FP8, Sequences: workload.Sequences{Batch: 9, PromptLen: 3, GenLen: 2}}},
+		{"mistral", Options{TP: 2, Quantization: INT4, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"qwen3_moe", Options{TP: 2, Quantization: FP8, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"llama", Options{TP: 2, FP16: true, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"copies", Options{TP: 4, FP16: true, Sequences: workload.Sequences{Batch: 1, PromptLen: 5, GenLen: 2}}},
+		{"llama", Options{TP: 2, Quantization: FP8, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"gemma2", Options{TP: 2, Quantization: FP8, FP16: true, Sequences: workload.Sequences{Batch: 33, PromptLen: 3, GenLen: 2}}},
+		{"mistral", Options{TP: 4, Quantization: INT4, FP16: true, Sequences: workload.Sequences{Batch: 17, PromptLen: 3, GenLen: 2}}},
 	} {
 		if few && i > 0 {
 			break
@@ -638,7 +639,7 @@ func TestSharedFormatsCheckpoints(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%v/%v", c.name, c.fp8, c.quant), func(t *testing.T) {
 			config := shareable()[c.name]
 			s, r := storeOf(t, config, safetensors.BFloat16, c.fp8)
-			opt := Options{TP: 2, Weights: s.write(t), Quantization: c.quant, Batch: 2, PromptLen: 9, GenLen: 2}
+			opt := Options{TP: 2, Weights: s.write(t), Quantization: c.quant, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 2}}
 			r.s.quant = c.quant
 			if !c.fp8 {
 				for _, ts := range layout(&r.s).tensors {

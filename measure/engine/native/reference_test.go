@@ -119,7 +119,7 @@ func (r *reference) norm(x []float64, name string) []float64 {
 
 // branch is what a block adds to the stream.
 func (r *reference) branch(y []float64, norm string) []float64 {
-	if !r.s.sandwich {
+	if !r.s.outputNorm {
 		return y
 	}
 	return r.norm(y, norm)
@@ -170,7 +170,7 @@ func (r *reference) next(token int) []float64 {
 			x[i] += v
 		}
 		before := "post_attention_layernorm"
-		if s.sandwich {
+		if s.outputNorm {
 			before = "pre_feedforward_layernorm"
 		}
 		h := r.quant(r.norm(x, p+before))

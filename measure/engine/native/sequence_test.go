@@ -11,10 +11,12 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/breakdown"
+	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // standIn makes an engine that computes nothing.
@@ -60,7 +62,7 @@ const windowed = `{"model_type":"mistral","hidden_size":512,"intermediate_size":
 	"num_key_value_heads":1,"head_dim":128,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":4096}`
 
-// mixed is a Qwen2 of which one layer has a window and one has none.
+// mixedQwen2 is a Qwen2 of which one layer has a window and one has none.
 const mixedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1216,"num_hidden_layers":2,"num_attention_heads":7,
 	"num_key_value_heads":1,"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu","rms_norm_eps":1e-6,
 	"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":true,"sliding_window":2048,"max_window_layers":1}`
@@ -75,9 +77,9 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 1000, GenLen: 8}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasGEMM},
-			{Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 1000, GenLen: 8, TP: 2},
-			{Batch: 1, PromptLen: 30, GenLen: 8, FP16: true}, {Batch: 8, PromptLen: 30, GenLen: 8, Quantization: FP8}, {Batch: 33, PromptLen: 30, GenLen: 8, Quantization: FP8},
+			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 1000, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
+			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 1000, GenLen: 8}, TP: 2},
+			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}, FP16: true}, {Sequences: workload.Sequences{Batch: 8, PromptLen: 30, GenLen: 8}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}, Quantization: FP8},
 		} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
@@ -113,9 +115,8 @@ func TestOperatorsAreTheEstimates(t *testing.T) {
 	}
 }
 
-// What the engine does within another operator's kernel is what its profile says
-// (analytic/engine), at the batches around the limits too: an operator that is
-// charged as a kernel of its own is one.
+// The engine fuses the operators that its profile (analytic/engine) says it fuses, at the
+// batches around the limits too, and launches a kernel for each of the others.
 func TestProfileIsTheEngine(t *testing.T) {
 	configs := maps.Clone(tiny())
 	for name, config := range shareable() {
@@ -123,8 +124,8 @@ func TestProfileIsTheEngine(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Batch: 1}, {Batch: 16}, {Batch: 17}, {Batch: 64}, {Batch: 65}, {Batch: 16, TP: 2}, {Batch: 17, TP: 2}, {Batch: 64, TP: 4}, {Batch: 65, TP: 2},
-			{Batch: 16, Quantization: FP8}, {Batch: 17, Quantization: FP8}, {Batch: 32, Quantization: FP8}, {Batch: 33, Quantization: FP8},
+			{Sequences: workload.Sequences{Batch: 1}}, {Sequences: workload.Sequences{Batch: 16}}, {Sequences: workload.Sequences{Batch: 17}}, {Sequences: workload.Sequences{Batch: 64}}, {Sequences: workload.Sequences{Batch: 65}}, {Sequences: workload.Sequences{Batch: 16}, TP: 2}, {Sequences: workload.Sequences{Batch: 17}, TP: 2}, {Sequences: workload.Sequences{Batch: 64}, TP: 4}, {Sequences: workload.Sequences{Batch: 65}, TP: 2},
+			{Sequences: workload.Sequences{Batch: 16}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 17}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 32}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 33}, Quantization: FP8},
 		} {
 			opt.PromptLen, opt.GenLen = 30, 8
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
@@ -134,7 +135,7 @@ func TestProfileIsTheEngine(t *testing.T) {
 			r := estimate(t, &e.opt)
 			for what, c := range map[string]struct {
 				s     sequence
-				lines []analytic.Line
+				lines []breakdown.Operator
 			}{"prefill": {e.prefill, r.PrefillOps}, "decode": {e.decode, r.DecodeOps}} {
 				want := map[string]string{}
 				for i := range c.lines {
@@ -187,13 +188,13 @@ func divides(t *testing.T, config string, ranks int) bool {
 }
 
 // estimate is that of what an engine runs.
-func estimate(t *testing.T, o *Options) analytic.Report {
+func estimate(t *testing.T, o *Options) breakdown.Report {
 	t.Helper()
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
 	if err != nil {
 		t.Fatal(err)
 	}
-	profile, err := lowering.Parse("native")
+	profile, err := engine.Parse("native")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,13 +206,13 @@ func estimate(t *testing.T, o *Options) analytic.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme := analytic.StoredScheme(o.Model)
+	scheme := models.StoredScheme(o.Model)
 	if name := formats(o); name != "" {
-		if scheme, err = analytic.ParseScheme(name); err != nil {
+		if scheme, err = models.ParseScheme(name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r, err := analytic.Explain(&analytic.Case{
+	r, err := breakdown.Explain(&analytic.Case{
 		Model: o.Model, Machine: machine, Scheme: scheme.For(&g),
 		Workload: analytic.Workload{Batch: o.Batch, Prompt: o.PromptLen, Gen: o.GenLen},
 		Parallel: analytic.Parallelism{TP: o.ranks()},
@@ -246,7 +247,7 @@ func theory(t *testing.T, o *Options) *analytic.Memory {
 func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
 	t.Helper()
 	r := estimate(t, &e.opt)
-	layers := func(lines []analytic.Line) map[string]int {
+	layers := func(lines []breakdown.Operator) map[string]int {
 		out := map[string]int{}
 		for i := range lines {
 			if lines[i].Name != "host" {
@@ -268,7 +269,7 @@ func TestLaunchOrder(t *testing.T) {
 	}
 	join := func(parts ...[]string) []string { return slices.Concat(parts...) }
 	prefillLayer := []string{"rms_norm", "product", "rotary", "attention_prefill_hopper", "product", "rms_norm", "product", "activation", "product"}
-	e, s := standIn(t, tinyLlama, Options{Batch: 1, PromptLen: 30, GenLen: 8})
+	e, s := standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}})
 	group := join([]string{"embedding"}, repeat(2, prefillLayer...), []string{"rms_norm"})
 	tail := []string{"product", "fill", "sampling"}
 	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
@@ -279,7 +280,7 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Batch: 3, PromptLen: 30, GenLen: 8, Quantization: FP8})
+	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 3, PromptLen: 30, GenLen: 8}, Quantization: FP8})
 	layer = []string{"quantized_norm_8", "attention_decode", "quantized_residual_8", "quantized_swiglu_8", "quantized_residual_8"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"skinny_norm_8", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
@@ -290,19 +291,19 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Batch: 33, PromptLen: 30, GenLen: 8})
+	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}})
 	layer = []string{"wgmma_norm_64", "attention_decode", "wgmma_residual_64", "wgmma_swiglu_64", "wgmma_residual_64"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wgmma_head_64", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
-		t.Errorf("decode by wide products (-want +got):\n%s", diff)
+		t.Errorf("decode by wgmma GEMMs (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, shareable()["llama"], Options{Batch: 17, PromptLen: 30, GenLen: 8, TP: 2})
+	e, s = standIn(t, shareable()["llama"], Options{Sequences: workload.Sequences{Batch: 17, PromptLen: 30, GenLen: 8}, TP: 2})
 	layer = []string{"wgmma_norm_32", "attention_decode", "wgmma_all_reduce_32", "wgmma_swiglu_32", "wgmma_all_reduce_32"}
 	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wgmma_head_32", "sampling_shared"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
-		t.Errorf("decode of a rank by wide products (-want +got):\n%s", diff)
+		t.Errorf("decode of a rank by wgmma GEMMs (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Batch: 65, PromptLen: 500, GenLen: 8})
+	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 65, PromptLen: 500, GenLen: 8}})
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}
@@ -313,13 +314,13 @@ func TestLaunchOrder(t *testing.T) {
 	}
 }
 
-// All kernels of a step by own products start early but the first: what those behind it
-// read before they wait (weights, the cache, positions) the step before has written.
+// All kernels of a step by the engine's own GEMMs but the first start early (PDL): what they
+// read before they wait (weights, the cache, positions) was written by the step before.
 func TestStepsStartLate(t *testing.T) {
 	configs := maps.Clone(tiny())
 	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
 	for name, config := range configs {
-		for _, opt := range []Options{{Batch: 1, PromptLen: 30, GenLen: 8}, {Batch: 16, PromptLen: 30, GenLen: 8}, {Batch: 1, PromptLen: 30, GenLen: 8, TP: 2}, {Batch: 33, PromptLen: 30, GenLen: 8}, {Batch: 33, PromptLen: 30, GenLen: 8, TP: 2}} {
+		for _, opt := range []Options{{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 16, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}, TP: 2}} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
 			}
@@ -338,8 +339,8 @@ func TestStepsStartLate(t *testing.T) {
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Batch: 1, PromptLen: 30, GenLen: 9}, {Batch: 40, PromptLen: 900, GenLen: 4, Eager: true}, {Batch: 2, PromptLen: 8, GenLen: 2, Products: CublasGEMM},
-			{Batch: 5, PromptLen: 30, GenLen: 9, Quantization: FP8}, {Batch: 40, PromptLen: 8, GenLen: 4, Quantization: FP8},
+			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 9}}, {Sequences: workload.Sequences{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true}, {Sequences: workload.Sequences{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
+			{Sequences: workload.Sequences{Batch: 5, PromptLen: 30, GenLen: 9}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 40, PromptLen: 8, GenLen: 4}, Quantization: FP8},
 		} {
 			e, s := standIn(t, config, opt)
 			first, err := e.Prefill()
@@ -415,7 +416,7 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart [
 // A replay leaves the prompt in the cache of a step alone: the next Rewind and
 // Step queue what they did before, and a Step without it is refused.
 func TestStepAfterReplay(t *testing.T) {
-	e, s := standIn(t, tinyLlama, Options{Batch: 2, PromptLen: 30, GenLen: 9})
+	e, s := standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 2, PromptLen: 30, GenLen: 9}})
 	first, err := e.Prefill()
 	if err != nil {
 		t.Fatal(err)
@@ -452,7 +453,7 @@ func TestStepAfterReplay(t *testing.T) {
 // A traced step queues what the step does, and its spans follow each other from
 // its begin to its end.
 func TestTracer(t *testing.T) {
-	e, s := standIn(t, tinyQwen3, Options{Batch: 2, PromptLen: 30, GenLen: 9, Eager: true})
+	e, s := standIn(t, tinyQwen3, Options{Sequences: workload.Sequences{Batch: 2, PromptLen: 30, GenLen: 9}, Eager: true})
 	ns := int64(0)
 	tracer, err := e.NewTracer(func() int64 { ns += 1e6; return ns })
 	if err != nil {
@@ -495,7 +496,7 @@ func TestTracer(t *testing.T) {
 
 // Every operator of the table in docs/native.md is one that the engine has.
 func TestOperatorNames(t *testing.T) {
-	e, _ := standIn(t, tinyQwen3, Options{Batch: 1, PromptLen: 30, GenLen: 9})
+	e, _ := standIn(t, tinyQwen3, Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 9}})
 	var got []string
 	for _, o := range e.decode.operators() {
 		got = append(got, strings.Join(append([]string{o.name}, o.includes...), " + "))

@@ -11,6 +11,7 @@ import (
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // The parts that attention cuts a context into: those that were measured, and
@@ -26,7 +27,7 @@ func TestSplits(t *testing.T) {
 	}
 	for _, c := range []struct{ batch, capacity, want int }{{17, 1056, 2}, {32, 1056, 2}, {33, 1056, 2}, {34, 1056, 1}, {32, 255, 1}, {64, 1056, 1}} {
 		if got := splitsBesideWgmma(s, c.batch, c.capacity, 132); got != c.want {
-			t.Errorf("beside wide products, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
+			t.Errorf("beside wgmma GEMMs, batch %d, %d tokens: %d parts, want %d", c.batch, c.capacity, got, c.want)
 		}
 	}
 	for _, sms := range []int{1, 16, 108, 132, 188} {
@@ -147,7 +148,7 @@ func TestRingsFit(t *testing.T) {
 	for _, batch := range []int{1, 8, 16} {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
-		e := ready(t, modelOf(t, tinyLlama, Options{Batch: batch, PromptLen: 30, GenLen: 2}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
+		e := ready(t, modelOf(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: batch, PromptLen: 30, GenLen: 2}}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 		if err := e.queueStep(); err != nil {
 			t.Errorf("batch %d: %v", batch, err)
 		}
@@ -161,7 +162,7 @@ func TestNoRoomForHeads(t *testing.T) {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, kib<<10
 		for _, heads := range []string{"2", "8"} {
-			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(tinyLlama), Options{Batch: 1, PromptLen: 30, GenLen: 2})
+			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(tinyLlama), Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 2}})
 			e, err := OnStandIn(opt, s)
 			if err == nil {
 				err = e.Prepare()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/workload"
 )
 
 const llama8B = `{"model_type":"llama","hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,
@@ -267,15 +268,15 @@ func (m *meter) prefillOperators(e *Engine) {
 	m.must(r.Close())
 }
 
-// spread reports whether the embeddings of the model are large, as measurements have those
-// of a mixture.
+// spread reports whether the embeddings of the model are large, as measurements of MoE
+// models have them.
 func (m *meter) spread() bool {
 	return strings.Contains(m.model, "num_experts") && os.Getenv("LLMPROF_NATIVE_SPEED_SPREAD") != "0"
 }
 
 // options are those of a case.
 func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
-	opt := Options{Seed: 1, TP: tp, Batch: batch, PromptLen: prompt, GenLen: gen, Spread: m.spread()}
+	opt := Options{Seed: 1, TP: tp, Sequences: workload.Sequences{Batch: batch, PromptLen: prompt, GenLen: gen}, Spread: m.spread()}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -288,7 +289,7 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 		sh, err := whole.shape(0)
 		m.must(err)
 		if opt.wgmma = wgmmaGEMMs(&sh, batch, 132); opt.wgmma == nil {
-			m.t.Fatalf("no wide products of batch %d", batch)
+			m.t.Fatalf("no wgmma GEMMs of batch %d", batch)
 		}
 		parseWide(m.t, &opt.wgmma[0].wgmma, rings)
 	} else if shape != "" {
@@ -390,7 +391,7 @@ func (m *meter) operators(e *Engine, first []int32) {
 
 // prefill measures a prompt of one sequence.
 func (m *meter) prefill(length int, shape string) {
-	opt := Options{Seed: 1, Batch: 1, PromptLen: length, GenLen: 1, Spread: m.spread()}
+	opt := Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: length, GenLen: 1}, Spread: m.spread()}
 	if rest := m.formats(&opt, shape); rest != "" {
 		m.t.Fatalf("a prefill has no %q", rest)
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof"
-	lowering "llmprof/analytic/engine"
+	"llmprof/analytic/engine"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // shareable are small models of each family that four GPUs can share, the
@@ -99,8 +100,8 @@ func TestSharedAgainstReference(t *testing.T) {
 				continue // each has kernels of its own to compile
 			}
 			for i, opt := range []Options{
-				{Batch: 1, PromptLen: 1, GenLen: 4, oneShot: never}, {Batch: 3, PromptLen: 37, GenLen: 3, oneShot: always},
-				{Batch: 9, PromptLen: 5, GenLen: 3, Eager: true}, {Batch: 33, PromptLen: 3, GenLen: 2, oneShot: always},
+				{Sequences: workload.Sequences{Batch: 1, PromptLen: 1, GenLen: 4}, oneShot: never}, {Sequences: workload.Sequences{Batch: 3, PromptLen: 37, GenLen: 3}, oneShot: always},
+				{Sequences: workload.Sequences{Batch: 9, PromptLen: 5, GenLen: 3}, Eager: true}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 3, GenLen: 2}, oneShot: always},
 			} {
 				if name != "llama" && !slices.Contains(map[int][]int{2: {0, 1}, 4: {2}}[tp], i) && emulate.RealGPU() != nil {
 					continue // the processor takes its time
@@ -126,7 +127,7 @@ func TestSharedSameAgain(t *testing.T) {
 	config := shareable()["llama"]
 	var before string
 	for _, eager := range []bool{false, true} {
-		team := openShared(t, config, Options{TP: 2, Seed: 1, Batch: 5, PromptLen: 35, GenLen: 6, Eager: eager})
+		team := openShared(t, config, Options{TP: 2, Seed: 1, Sequences: workload.Sequences{Batch: 5, PromptLen: 35, GenLen: 6}, Eager: eager})
 		if err := team.SetPrompts(randomPrompts(9, 5, 35, 1000)); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestSharedCheckpoint(t *testing.T) {
 		folder := checkpointOf(t, config, 7)
 		var before string
 		for _, weights := range []string{"", folder} {
-			team := openShared(t, config, Options{TP: 2, Seed: 7, Weights: weights, Batch: 2, PromptLen: 9, GenLen: 1})
+			team := openShared(t, config, Options{TP: 2, Seed: 7, Weights: weights, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 1}})
 			if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +236,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tp := range []int{1, 2, 4, 8} {
-			opt := Options{Model: m, Config: config, TP: tp, Batch: 3, PromptLen: 1000, GenLen: 25}
+			opt := Options{Model: m, Config: config, TP: tp, Sequences: workload.Sequences{Batch: 3, PromptLen: 1000, GenLen: 25}}
 			if name == "qwen3-235b-a22b" && tp < 8 { // a key head has 16 query heads
 				if err := Check(&opt); err == nil || !strings.Contains(err.Error(), "query heads share a key head on a GPU") {
 					t.Errorf("tp %d: %v", tp, err)
@@ -265,7 +266,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 // A rank that does not come is an error of those that wait for it, which names it;
 // a rank that fails is one with its reason. Nothing hangs.
 func TestSharedRankFails(t *testing.T) {
-	for device, opt := range map[int]Options{6: {Batch: 1}, 4: asHopper(Options{Batch: 17})} { // what failed a GPU cannot be used after
+	for device, opt := range map[int]Options{6: {Sequences: workload.Sequences{Batch: 1}}, 4: asHopper(Options{Sequences: workload.Sequences{Batch: 17}})} { // what failed a GPU cannot be used after
 		opt.TP, opt.Device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
 		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) {
 			if opt.Batch > 1 {
@@ -319,7 +320,7 @@ func TestIndivisible(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Batch: 1, PromptLen: 1, GenLen: 1})
+		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Sequences: workload.Sequences{Batch: 1, PromptLen: 1, GenLen: 1}})
 		var no *UnsupportedError
 		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.want+"; it can be shared by 1, 2, 4") {
 			t.Errorf("tp %d: %v, want %q", c.tp, err, c.want)
@@ -335,7 +336,7 @@ func TestOpenAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	var no *UnsupportedError
-	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Batch: 1, PromptLen: 1, GenLen: 1}); !errors.As(err, &no) {
+	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Sequences: workload.Sequences{Batch: 1, PromptLen: 1, GenLen: 1}}); !errors.As(err, &no) {
 		t.Errorf("%v", err)
 	}
 }
@@ -437,13 +438,13 @@ func TestOneShotBytes(t *testing.T) {
 	}
 }
 
-// Products post their sums where the estimate says so.
+// GEMMs do their all-reduce themselves where the estimate says so.
 func TestPostsAsEstimated(t *testing.T) {
 	for _, ranks := range []int{2, 4, 8} {
 		for batch := 1; batch <= 65; batch++ {
 			s := shape{ranks: ranks, heads: 8, kvHeads: 2, headDim: 128, hidden: 4096, inner: 1792, tokens: 16032}
-			o := Options{Batch: batch, TP: ranks, wgmma: wgmmaGEMMs(&s, batch, 132)}
-			want := batch <= maxWgmmaBatch && lowering.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
+			o := Options{Sequences: workload.Sequences{Batch: batch}, TP: ranks, wgmma: wgmmaGEMMs(&s, batch, 132)}
+			want := batch <= maxWgmmaBatch && engine.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
 			if got := o.fusesAllReduce(&s); got != want {
 				t.Errorf("%d ranks, batch %d: posts %v, estimated %v", ranks, batch, got, want)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
+	"llmprof/workload"
 )
 
 // TestGPUIsTransformersAt8B is TestGPUIsTransformers of llama3.1-8b, on one GPU and on
@@ -43,7 +44,7 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 	var said answers
 	for i, name := range names {
 		folder := filepath.Join(dir, strconv.Itoa(i))
-		add := func(name string, w workload, e interface {
+		add := func(name string, w workload.Sequences, e interface {
 			runner
 			Close() error
 		}) {
@@ -51,14 +52,14 @@ func TestGPUIsTransformersAt8B(t *testing.T) {
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%s: batch %d, prompt %d: %d tokens after %.0f s", name, w.batch, w.prompt, w.gen, time.Since(begin).Seconds())
+			t.Logf("%s: batch %d, prompt %d: %d tokens after %.0f s", name, w.Batch, w.PromptLen, w.GenLen, time.Since(begin).Seconds())
 		}
-		for _, w := range []workload{{1, 1, 64}, {8, 77, 64}, {1, 4096, 3}} {
-			add(name, w, open(t, llama8B, Options{Weights: folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen}))
+		for _, w := range []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}} {
+			add(name, w, open(t, llama8B, Options{Weights: folder, Sequences: w}))
 		}
 		if n, err := cuda.Count(libraries); err == nil && n > 1 {
-			w := workload{8, 77, 64}
-			add(name+" on two GPUs", w, openShared(t, llama8B, Options{TP: 2, Weights: folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen}))
+			w := workload.Sequences{Batch: 8, PromptLen: 77, GenLen: 64}
+			add(name+" on two GPUs", w, openShared(t, llama8B, Options{TP: 2, Weights: folder, Sequences: w}))
 		}
 	}
 	said.checkLarge(t, 1e-2)

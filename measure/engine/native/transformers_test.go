@@ -17,6 +17,7 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // venv is the Python of "make venv", and whether it has torch and transformers. To
@@ -205,27 +206,25 @@ func TestReferenceIsTransformers(t *testing.T) {
 	}
 }
 
-type workload struct{ batch, prompt, gen int }
-
 // TestGPUIsTransformers holds the engine itself against transformers, on real
 // checkpoints: short prompts and one of 4096 tokens, batches 1 and 8, 64 steps.
-// Transformers is given the tokens that the engine chose, so that what is told
-// apart is a score and not a choice between two that tie.
+// Transformers is given the tokens that the engine chose, so that scores are compared and
+// not choices between two tokens that tie.
 func TestGPUIsTransformers(t *testing.T) {
 	emulate.Device(t)
 	t.Parallel()
 	var families []string
-	workloads := []workload{{1, 1, 64}, {8, 77, 64}, {1, 4096, 3}}
+	workloads := []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}}
 	if emulate.RealGPU() != nil { // the processor takes its time
-		workloads = []workload{{1, 1, 4}, {2, 77, 3}}
+		workloads = []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 4}, {Batch: 2, PromptLen: 77, GenLen: 3}}
 		families = []string{"gemma2", "gemma3", "mixtral", "qwen2"}
 	}
 	var said answers
 	for _, c := range checkpoints(t, families...) {
 		for _, w := range workloads {
-			e := open(t, string(c.config), Options{Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen})
+			e := open(t, string(c.config), Options{Weights: c.folder, Sequences: w})
 			said.add(t, c.name, c.folder, e, w, e.shape.vocab)
-			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.prompt-1))
+			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.PromptLen-1))
 			if err := e.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -243,16 +242,16 @@ type answers struct {
 }
 
 // add has an engine generate, and asks transformers for the scores of the same tokens.
-func (a *answers) add(t *testing.T, name, folder string, e runner, w workload, vocab int) {
+func (a *answers) add(t *testing.T, name, folder string, e runner, w workload.Sequences, vocab int) {
 	t.Helper()
-	sequences := randomPrompts(5, w.batch, w.prompt, vocab)
-	steps, chosen := generate(t, e, w.gen, sequences)
+	sequences := randomPrompts(5, w.Batch, w.PromptLen, vocab)
+	steps, chosen := generate(t, e, w.GenLen, sequences)
 	for i := range sequences {
-		for _, tokens := range chosen[:w.gen-1] {
+		for _, tokens := range chosen[:w.GenLen-1] {
 			sequences[i] = append(sequences[i], int(tokens[i]))
 		}
 	}
-	a.requests = append(a.requests, scoreRequest{Folder: folder, Sequences: sequences, First: w.prompt - 1, vocab: vocab})
+	a.requests = append(a.requests, scoreRequest{Folder: folder, Sequences: sequences, First: w.PromptLen - 1, vocab: vocab})
 	a.names, a.logits = append(a.names, name), append(a.logits, steps)
 }
 
@@ -321,9 +320,9 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 	}{
 		{2, tiny(), []string{"mistral", "gemma", "qwen3"}}, {4, shareable(), []string{"copies", "mistral", "gemma2", "gemma3", "qwen3_moe", "mixtral"}},
 	} {
-		workloads, families := []workload{{1, 1, 32}, {8, 77, 32}, {1, 1024, 3}}, c.families
+		workloads, families := []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 32}, {Batch: 8, PromptLen: 77, GenLen: 32}, {Batch: 1, PromptLen: 1024, GenLen: 3}}, c.families
 		if emulate.RealGPU() != nil { // the processor takes its time
-			workloads, families = []workload{{2, 40, 3}}, families[:1]
+			workloads, families = []workload.Sequences{{Batch: 2, PromptLen: 40, GenLen: 3}}, families[:1]
 		}
 		tp := c.tp
 		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
@@ -331,10 +330,10 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 			var said answers
 			for _, c := range checkpointsOf(t, c.configs, families...) {
 				for _, w := range workloads {
-					opt := Options{TP: tp, Weights: c.folder, Batch: w.batch, PromptLen: w.prompt, GenLen: w.gen, FP16: c.name == "mistral"}
+					opt := Options{TP: tp, Weights: c.folder, Sequences: w, FP16: c.name == "mistral"}
 					team := openShared(t, string(c.config), opt)
 					said.add(t, c.name, c.folder, team, w, team.Lead().shape.vocab)
-					said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.prompt-1))
+					said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.PromptLen-1))
 				}
 			}
 			said.hold(t)

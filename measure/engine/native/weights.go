@@ -141,7 +141,7 @@ func layout(s *shape) *weights {
 			l.qNorm, l.kNorm = norm(a+"q_norm", s.headDim), norm(a+"k_norm", s.headDim)
 		}
 		l.o = w.placeLinear(s.quant, s.columnsOf(a+"o_proj.weight", s.hidden, q))
-		if s.sandwich {
+		if s.outputNorm {
 			l.attPost = norm(p+"post_attention_layernorm", s.hidden)
 			l.mlpNorm = norm(p+"pre_feedforward_layernorm", s.hidden)
 			l.mlpPost = norm(p+"post_feedforward_layernorm", s.hidden)

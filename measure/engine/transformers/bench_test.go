@@ -45,7 +45,7 @@ func TestBench(t *testing.T) {
 	wantFailure(t, "a dtype", err, engine.Unsupported, "no dtype 'int3'")
 	_, err = w.Bench(t.Context(), engine.Bench{Kind: "gemm", Shape: map[string]int{"m": 1, "n": 8, "k": 8}, DType: "fp32", Device: "cuda", Samples: 1})
 	wantFailure(t, "no GPU", err, engine.Missing, "torch sees no GPU here")
-	load(t, w, workload(t, "llama"))
+	load(t, w, tinyLoad(t, "llama"))
 	repeat(t, w, engine.Request, 1)
 }
 

@@ -62,12 +62,12 @@ func TestLoadRefuses(t *testing.T) {
 		"texts":      {func(l *engine.Load) { l.Texts = []string{"Once upon a time"} }, engine.NotFound, "tokenizer"},
 	}
 	for name, test := range tests {
-		l := workload(t, "llama")
+		l := tinyLoad(t, "llama")
 		test.change(&l)
 		_, err := w.Load(t.Context(), l)
 		wantFailure(t, name, err, test.kind, test.says)
 	}
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.GenLen = 1
 	load(t, w, l)
 	_, err := w.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 1}, nil)
@@ -104,7 +104,7 @@ for folder, tensor, value, many in zip(*[iter(rest)] * 4):
 	}
 	w := start(t)
 	for i, c := range cases {
-		l := workload(t, "llama")
+		l := tinyLoad(t, "llama")
 		l.Model, l.Config, l.RandomWeights = folders[i], nil, false
 		_, err := w.Load(t.Context(), l)
 		if c.want == "" && err == nil {
@@ -136,7 +136,7 @@ func TestPythonWithoutTorch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	_, err = w.Load(t.Context(), workload(t, "llama"))
+	_, err = w.Load(t.Context(), tinyLoad(t, "llama"))
 	wantFailure(t, "no torch", err, engine.Missing, "has no torch: install torch 2.5 or later there")
 }
 
@@ -153,7 +153,7 @@ func TestOldTransformers(t *testing.T) {
 	}
 	t.Setenv("PYTHONPATH", old)
 	w := start(t)
-	_, err := w.Load(t.Context(), workload(t, "llama"))
+	_, err := w.Load(t.Context(), tinyLoad(t, "llama"))
 	wantFailure(t, "old transformers", err, engine.Unsupported, "has transformers 4.30.0: 4.57 or later is needed")
 }
 

@@ -46,8 +46,8 @@ func TestTokensAreThoseOfGenerate(t *testing.T) {
 	var loads []engine.Load
 	var texts []string
 	for _, name := range []string{"llama", "qwen3moe", "mamba2", "qwen3next", "bamba", "gemma3"} {
-		loads = append(loads, workload(t, name))
-		texts = append(texts, inJSON(t, workload(t, name)))
+		loads = append(loads, tinyLoad(t, name))
+		texts = append(texts, inJSON(t, tinyLoad(t, name)))
 	}
 	var tokens [][][]int
 	script(t, &tokens, "generate.py", texts...)
@@ -83,7 +83,7 @@ func everyWay(t *testing.T, w *engine.Worker, first [][]int) map[string][][]int 
 }
 
 func TestLogitsOfTheLastPosition(t *testing.T) {
-	last := workload(t, "llama")
+	last := tinyLoad(t, "llama")
 	all := last
 	all.AllLogits = true
 	var positions [][]int
@@ -96,7 +96,7 @@ func TestLogitsOfTheLastPosition(t *testing.T) {
 // A random prompt hits as many experts of a random mixture as a uniform choice does, as
 // estimates take it. As transformers initialises it, it hits few.
 func TestRandomMixturesSpread(t *testing.T) {
-	l := workload(t, "qwen3moe")
+	l := tinyLoad(t, "qwen3moe")
 	var config map[string]any
 	if err := json.Unmarshal(l.Config, &config); err != nil {
 		t.Fatal(err)

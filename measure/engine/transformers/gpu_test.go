@@ -40,7 +40,7 @@ func TestGPUGraphChoosesTheSameTokens(t *testing.T) {
 	w := start(t)
 	for _, name := range []string{"llama", "qwen3moe", "mamba2", "qwen3next", "gemma3", "bamba"} {
 		t.Run(name, func(t *testing.T) {
-			l := workload(t, name)
+			l := tinyLoad(t, name)
 			l.Device, l.GenLen, l.StaticCache = "cuda", 12, true
 			load(t, w, l)
 			want := ids(repeat(t, w, engine.Request, 1)[0])
@@ -63,7 +63,7 @@ func TestGPUClocksAgree(t *testing.T) {
 	tokens := map[int][][]int{}
 	for _, batch := range []int{1, 32} {
 		for _, graph := range []bool{false, true} {
-			l := workload(t, "llama3.1-8b")
+			l := tinyLoad(t, "llama3.1-8b")
 			l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen = "bf16", "cuda", batch, 1024, 33
 			l.Graph, l.StaticCache = graph, batch == 1
 			ready := load(t, w, l)
@@ -93,7 +93,7 @@ func TestGPUClocksAgree(t *testing.T) {
 func TestGPULongPromptAndTrace(t *testing.T) {
 	onGPU(t)
 	w := start(t)
-	l := workload(t, "llama3.1-8b")
+	l := tinyLoad(t, "llama3.1-8b")
 	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen = "bf16", "cuda", 1, 4096, 4
 	for _, static := range []bool{false, true} {
 		l.StaticCache = static
@@ -114,7 +114,7 @@ func TestGPUTooSmall(t *testing.T) {
 	onGPU(t)
 	w := start(t)
 	for _, batch := range []int{1024, 200000} {
-		l := workload(t, "llama3.1-8b")
+		l := tinyLoad(t, "llama3.1-8b")
 		l.DType, l.Device, l.Batch, l.PromptLen = "bf16", "cuda", batch, 4096
 		_, err := w.Load(t.Context(), l)
 		var failure *engine.Failure
@@ -123,7 +123,7 @@ func TestGPUTooSmall(t *testing.T) {
 		}
 		t.Log(err)
 	}
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.Device, l.Graph, l.Compile = "cuda", true, true
 	load(t, w, l) // the worker survives
 	want := ids(repeat(t, w, engine.Request, 1)[0])
@@ -137,7 +137,7 @@ func TestGPUTooSmall(t *testing.T) {
 // Two GPUs choose the tokens of one, also through a graph.
 func TestGPUTensorParallel(t *testing.T) {
 	onGPU(t)
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.Device, l.GenLen = "cuda", 12
 	one := start(t)
 	load(t, one, l)
@@ -160,7 +160,7 @@ func TestGPUTensorParallel(t *testing.T) {
 			t.Errorf("graph %v: two ranks chose other tokens (-one +two):\n%s", graph, diff)
 		}
 	}
-	l = workload(t, "llama3.1-8b")
+	l = tinyLoad(t, "llama3.1-8b")
 	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen, l.TP = "bf16", "cuda", 1, 1024, 17, 2
 	for _, graph := range []bool{false, true} {
 		l.Graph = graph
@@ -181,7 +181,7 @@ func TestGPUReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer two.Close()
-	l := workload(t, "llama3.1-8b")
+	l := tinyLoad(t, "llama3.1-8b")
 	l.DType, l.Device, l.Batch, l.PromptLen, l.GenLen, l.Graph = "bf16", "cuda", 1, 1024, 17, true
 	ready, err := two.Load(t.Context(), l)
 	if err != nil {

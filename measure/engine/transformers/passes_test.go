@@ -17,7 +17,7 @@ import (
 // each pass; only with a frozen one does it stay.
 func TestContextGrows(t *testing.T) {
 	w := start(t)
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	for _, frozen := range []bool{false, true} {
 		l.FrozenContext = frozen
 		load(t, w, l)
@@ -40,7 +40,7 @@ func TestContextGrows(t *testing.T) {
 // The time to the last token is at least its parts: steps do not overlap.
 func TestPartsMakeUpTheWhole(t *testing.T) {
 	w := start(t)
-	load(t, w, workload(t, "llama"))
+	load(t, w, tinyLoad(t, "llama"))
 	for _, pass := range repeat(t, w, engine.Request, 5) {
 		var parts int64
 		for _, step := range pass.Steps {
@@ -57,7 +57,7 @@ func TestPartsMakeUpTheWhole(t *testing.T) {
 // What a killed worker had finished is not lost.
 func TestKilledInARun(t *testing.T) {
 	w := start(t)
-	load(t, w, workload(t, "llama"))
+	load(t, w, tinyLoad(t, "llama"))
 	finished := 0
 	_, err := w.Run(t.Context(), engine.Run{Phase: engine.Request, Seconds: 600}, func(p engine.Pass) {
 		if len(p.Steps) != 6 || len(p.Tokens) != 6 || p.Index != finished {
@@ -75,7 +75,7 @@ func TestKilledInARun(t *testing.T) {
 
 func TestStopAndIdle(t *testing.T) {
 	w := start(t)
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.SaveOutputs = false
 	load(t, w, l)
 	passes := 0
@@ -99,7 +99,7 @@ func TestStopAndIdle(t *testing.T) {
 // Prompts are taken in turn, a batch a pass, from the start again at the end.
 func TestPromptsInTurn(t *testing.T) {
 	w := start(t)
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.PromptLen, l.Batch = 0, 2
 	l.Prompts = [][]int{{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}}
 	if ready := load(t, w, l); ready.PromptLen != 4 {
@@ -124,7 +124,7 @@ func TestCheckpoint(t *testing.T) {
 	script(t, nil, "checkpoint.py", plain, "testdata/llama.json")
 	script(t, nil, "checkpoint.py", custom, "testdata/llama.json", "code")
 	w := start(t)
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.Model, l.Config, l.RandomWeights, l.PromptLen = plain, nil, false, 3
 	l.Texts = []string{"w5 w6 w7 w8", "w1 w2 w3"}
 	load(t, w, l)
@@ -148,7 +148,7 @@ func TestCheckpoint(t *testing.T) {
 // host's.
 func TestTrace(t *testing.T) {
 	w := start(t)
-	load(t, w, workload(t, "llama"))
+	load(t, w, tinyLoad(t, "llama"))
 	file := filepath.Join(t.TempDir(), "trace.json.gz")
 	traced, err := w.Trace(t.Context(), engine.Trace{Phase: engine.Request, Passes: 2, File: file})
 	if err != nil {

@@ -40,7 +40,7 @@ func TestPlantedModulesDoNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := plant(t, folder)
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	l.Model, l.Config, l.GenLen = config, nil, 2
 	t.Chdir(folder)
 	for tp, path := range map[int]string{1: "", 2: string(os.PathListSeparator) + t.TempDir()} {

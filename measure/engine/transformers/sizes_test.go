@@ -20,7 +20,7 @@ func TestSizesAgreeWithTheShapes(t *testing.T) {
 			if name == "gemma3" && !static {
 				continue // a growing window is a view of tensors that are longer
 			}
-			l := workload(t, name)
+			l := tinyLoad(t, name)
 			l.StaticCache = static
 			ready := load(t, w, l)
 			size, err := w.Size(t.Context())

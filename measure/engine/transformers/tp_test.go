@@ -15,7 +15,7 @@ import (
 
 // Two ranks choose the tokens that one chooses, and hold together what one holds.
 func TestTensorParallel(t *testing.T) {
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	one := start(t)
 	load(t, one, l)
 	want := ids(repeat(t, one, engine.Request, 1)[0])
@@ -80,7 +80,7 @@ func losesARank(t *testing.T, w *engine.Worker, ranks []engine.Device) {
 // Two nodes on one host, the second of which joins: their ranks choose the tokens
 // that one chooses, and the second ends when the first does.
 func TestNodes(t *testing.T) {
-	l := workload(t, "llama")
+	l := tinyLoad(t, "llama")
 	one := start(t)
 	load(t, one, l)
 	want := ids(repeat(t, one, engine.Request, 1)[0])

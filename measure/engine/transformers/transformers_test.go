@@ -11,6 +11,7 @@ import (
 
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/transformers"
+	"llmprof/workload"
 )
 
 // venv is the Python of "make venv", and whether it has torch and transformers. To
@@ -53,12 +54,12 @@ func tiny(t *testing.T, name string) json.RawMessage {
 	return text
 }
 
-// workload is a load of a tiny model in fp32, in which the greedy choice between
+// load is a load of a tiny model in fp32, in which the greedy choice between
 // tokens does not hang on rounding.
-func workload(t *testing.T, name string) engine.Load {
+func tinyLoad(t *testing.T, name string) engine.Load {
 	return engine.Load{
 		Model: name, Config: tiny(t, name), RandomWeights: true, DType: "fp32", Device: "cpu",
-		Batch: 2, PromptLen: 24, GenLen: 6, Seed: 7, SaveOutputs: true,
+		Sequences: workload.Sequences{Batch: 2, PromptLen: 24, GenLen: 6}, Seed: 7, SaveOutputs: true,
 	}
 }
 

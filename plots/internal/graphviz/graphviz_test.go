@@ -21,6 +21,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -70,7 +71,7 @@ func render(t testing.TB, dot string) *layout {
 }
 
 // testCase is a model in its checkpoint's format on tp GPUs.
-func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *analytic.Report) {
+func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *breakdown.Report) {
 	t.Helper()
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
@@ -93,17 +94,17 @@ func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *analyti
 		t.Fatal(err)
 	}
 	c := &analytic.Case{
-		Model: m, Machine: machine, Scheme: analytic.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
 		Workload: analytic.Workload{Batch: 16, Prompt: 1024, Gen: 128}, Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
 	}
-	r, err := analytic.Explain(c)
+	r, err := breakdown.Explain(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c, &r
 }
 
-func graphDOT(t testing.TB, c *analytic.Case, r *analytic.Report, p plots.Phases) string {
+func graphDOT(t testing.TB, c *analytic.Case, r *breakdown.Report, p plots.Phases) string {
 	t.Helper()
 	dot, err := plots.PhaseGraphDOT(c, r, p)
 	if err != nil {
@@ -179,7 +180,7 @@ func odd(t testing.TB, model, op, layer string) (string, error) {
 	c.Model = &m
 	line := r.PrefillOps[0]
 	line.Name, line.Layer, line.Share = op, layer, 1
-	return plots.GraphDOT(c, &analytic.Report{PrefillOps: []analytic.Line{line, line}})
+	return plots.GraphDOT(c, &breakdown.Report{PrefillOps: []breakdown.Operator{line, line}})
 }
 
 // oddNames are what no file should be broken by.

@@ -1,11 +1,14 @@
 package view
 
-import "llmprof/analytic"
+import (
+	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
+)
 
 // An Estimate is an estimate with what its page says about where it comes from.
 type Estimate struct {
 	analytic.Case
-	analytic.Report
+	breakdown.Report
 	ModelName    string // as the user gave it
 	GPUName      string // as the user gave it
 	SchemeReason string // why these formats were taken

@@ -1,7 +1,7 @@
 package view
 
 import (
-	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/cmd/llmprof/internal/render"
 )
 
@@ -14,7 +14,7 @@ func (e *Estimate) Table() *render.Table {
 	} {
 		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
 	}
-	add := func(phase string, lines []analytic.Line) {
+	add := func(phase string, lines []breakdown.Operator) {
 		shown, _ := top(lines, e.Top)
 		for i := range shown {
 			l := &shown[i]
@@ -30,7 +30,7 @@ func (e *Estimate) Table() *render.Table {
 }
 
 // intensity is nil where nothing is moved.
-func intensity(l *analytic.Line) any {
+func intensity(l *breakdown.Operator) any {
 	if l.Traffic() == 0 {
 		return nil
 	}

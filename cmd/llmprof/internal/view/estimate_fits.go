@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/models"
 )
 
 // mostStages is how far a larger split is looked for.
@@ -71,7 +72,7 @@ func fits(c *analytic.Case) bool {
 // narrowed keeps the weights in a named scheme, if that makes them smaller.
 func (e *Estimate) narrowed(name string) (analytic.Case, bool) {
 	c := e.Case
-	s, err := analytic.ParseScheme(name)
+	s, err := models.ParseScheme(name)
 	if err != nil || s.Weights.Bits() >= c.Scheme.Weights.Bits() || !e.Machine.GPU.Has(s.Act) {
 		return c, false
 	}

@@ -7,6 +7,7 @@ import (
 
 	"llmprof"
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
@@ -36,11 +37,11 @@ func estimate(t *testing.T, model, gpu string, batch int) *Estimate {
 	}
 	e := &Estimate{ModelName: model, GPUName: gpu}
 	e.Case = analytic.Case{
-		Model: m, Machine: machine, Scheme: analytic.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
 		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUsPerNode: g.GPUsPerNode},
 	}
-	if e.Report, err = analytic.Explain(&e.Case); err != nil {
+	if e.Report, err = breakdown.Explain(&e.Case); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -74,7 +75,7 @@ func TestWhatFits(t *testing.T) {
 				mustFit(t, hint, &other)
 			case "weights":
 				narrow := e.Case
-				s, err := analytic.ParseScheme(f[2])
+				s, err := models.ParseScheme(f[2])
 				if err != nil {
 					t.Fatal(err)
 				}

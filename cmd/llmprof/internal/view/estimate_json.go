@@ -4,6 +4,7 @@ import (
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // EstimateSchema names the form of an estimate's JSON, which
@@ -74,9 +75,7 @@ type splitJSON struct {
 }
 
 type workloadJSON struct {
-	Batch        int         `json:"batch"`
-	PromptLen    int         `json:"prompt_len"`
-	GenLen       int         `json:"gen_len"`
+	workload.Sequences
 	Chunk        *int        `json:"chunk"`
 	CachedPrefix int         `json:"cached_prefix"`
 	AllLogits    bool        `json:"all_logits"`
@@ -124,8 +123,8 @@ type phaseJSON struct {
 	Vector    unit.FLOPs     `json:"vector_flops"`
 	Floor     unit.Seconds   `json:"floor_s"`
 	Expected  unit.Seconds   `json:"expected_s"`
-	Throttled unit.Seconds   `json:"held_s"`
-	Clock     float64        `json:"slowed"`
+	Throttled unit.Seconds   `json:"throttled_s"`
+	Clock     float64        `json:"throttle_factor"`
 	Bound     roofline.Bound `json:"bound"`
 	Traffic   unit.Bytes     `json:"traffic_bytes"`
 	Wire      unit.Bytes     `json:"wire_bytes"`

@@ -2,9 +2,11 @@ package view
 
 import (
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/analytic/sensitivity"
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/workload"
 )
 
 // Document is the estimate for programs.
@@ -16,7 +18,7 @@ func (e *Estimate) Document() *EstimateDocument {
 		Schema: EstimateSchema, Model: modelOf(e.Model),
 		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source},
 		Workload: workloadJSON{
-			Batch: w.Batch, PromptLen: w.Prompt, GenLen: w.Gen, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
+			Sequences: workload.Sequences{Batch: w.Batch, PromptLen: w.Prompt, GenLen: w.Gen}, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: runs,
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
@@ -99,13 +101,13 @@ func memoryOf(m *analytic.Memory) memoryJSON {
 	return j
 }
 
-func (e *Estimate) phaseOf(p *analytic.Phase, lines []analytic.Line) *phaseJSON {
+func (e *Estimate) phaseOf(p *analytic.Phase, lines []breakdown.Operator) *phaseJSON {
 	shown, _ := top(lines, e.Top)
 	j := &phaseJSON{
 		FLOPs: p.FLOPs, Executed: p.Executed, Vector: p.Vector, Floor: p.Floor, Expected: p.Expected, Throttled: p.Throttled, Clock: p.Clock,
 		Bound: p.Bound, Traffic: p.Traffic, Wire: p.Wire, Ops: make([]opJSON, len(shown)),
 	}
-	for _, l := range analytic.Layers(lines) {
+	for _, l := range breakdown.Layers(lines) {
 		j.Layers = append(j.Layers, layerSumJSON{
 			Name: l.Name, Count: l.Count, FLOPs: l.FLOPs, Weights: l.Weights, KV: l.KV, State: l.State, Acts: l.Acts, Wire: l.Wire,
 			Floor: l.Floor, Expected: l.Expected, Each: l.Expected.Times(1 / l.Count), Share: l.Share,

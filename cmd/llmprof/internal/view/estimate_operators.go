@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -23,7 +24,7 @@ func (e *Estimate) decodeTable() render.Table {
 }
 
 // phaseTable is a phase operator by operator, in the order they run.
-func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.Line) render.Table {
+func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []breakdown.Operator) render.Table {
 	t := render.Table{Title: title, Columns: []render.Column{
 		{Title: "operator", Left: true, Max: 22},
 		{Title: "FLOPs", Unit: "FLOP"},
@@ -38,7 +39,7 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.
 		{Title: "bound", Left: true},
 	}}
 	shown, others := top(lines, e.Top)
-	layers := analytic.Layers(lines)
+	layers := breakdown.Layers(lines)
 	layer := ""
 	for i := range shown {
 		l := &shown[i]
@@ -68,14 +69,14 @@ func (e *Estimate) phaseTable(title string, p *analytic.Phase, lines []analytic.
 }
 
 // layerTitle names a kind of layer, how many there are and what one of them takes.
-func layerTitle(layers []analytic.LayerSum, name string) string {
-	i := slices.IndexFunc(layers, func(l analytic.LayerSum) bool { return l.Name == name })
+func layerTitle(layers []breakdown.Layer, name string) string {
+	i := slices.IndexFunc(layers, func(l breakdown.Layer) bool { return l.Name == name })
 	l := &layers[i]
 	return fmt.Sprintf("%s, %s layers, %v each", name, trimFloat(l.Count), l.Expected.Times(1/l.Count))
 }
 
 // opCells is one operator under the columns of a phase.
-func opCells(name string, l *analytic.Line, indent bool) []any {
+func opCells(name string, l *breakdown.Operator, indent bool) []any {
 	name = strings.Replace(name, "layernorm", "norm", 1) // leaves room for a column
 	if indent {
 		name = "  " + name
@@ -84,15 +85,23 @@ func opCells(name string, l *analytic.Line, indent bool) []any {
 	if l.FLOPs > 0 && l.Traffic() > 0 {
 		intensity = l.Intensity()
 	}
+	expected, bound := any(l.Expected), any(PaintedBound(l.Bound))
+	if l.In != "" && l.Share < fusedShare {
+		expected, bound = "fused", ""
+	}
 	return []any{
 		name, Some(l.FLOPs), Some(l.Weights), Some(l.KV + l.State), Some(l.Acts), Some(l.Wire),
-		intensity, Some(l.Floor), l.Expected, 100 * l.Share, PaintedBound(l.Bound),
+		intensity, Some(l.Floor), expected, 100 * l.Share, bound,
 	}
 }
 
+// fusedShare is the share of the phase below which an operator that another's kernel does
+// has no time and no bound worth showing. The notes say into which it is fused.
+const fusedShare = 0.0005
+
 // top keeps the n lines that take longest, in the order they run, and sums the
 // rest.
-func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.Line) {
+func top(lines []breakdown.Operator, n int) (shown []breakdown.Operator, others *breakdown.Operator) {
 	if n == 0 || n >= len(lines) {
 		return lines, nil
 	}
@@ -110,7 +119,7 @@ func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.
 		return 0
 	})
 	keep := order[:n]
-	var rest []analytic.Line
+	var rest []breakdown.Operator
 	for i := range lines {
 		if slices.Contains(keep, i) {
 			shown = append(shown, lines[i])
@@ -124,7 +133,7 @@ func top(lines []analytic.Line, n int) (shown []analytic.Line, others *analytic.
 }
 
 // total adds lines up; its bound is that of the resource that took longest.
-func total(lines []analytic.Line) (sum analytic.Line) {
+func total(lines []breakdown.Operator) (sum breakdown.Operator) {
 	var by [4]unit.Seconds
 	for i := range lines {
 		l := &lines[i]

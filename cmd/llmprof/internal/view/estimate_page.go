@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/hardware"
 	"llmprof/unit"
@@ -248,7 +249,7 @@ func (e *Estimate) method() []string {
 	}
 	for _, p := range []struct {
 		name  string
-		lines []analytic.Line
+		lines []breakdown.Operator
 	}{{"prefill", e.PrefillOps}, {"decode", e.DecodeOps}} {
 		if in := fusedOps(p.lines); len(in) > 0 {
 			all = append(all, fmt.Sprintf("Fused in %s: %s. A fused operator has no launch, and its activations do not go through memory.",
@@ -260,7 +261,7 @@ func (e *Estimate) method() []string {
 
 // fusedOps names the operators that the engine fuses into the kernel of another, for
 // each such kernel.
-func fusedOps(lines []analytic.Line) (all []string) {
+func fusedOps(lines []breakdown.Operator) (all []string) {
 	fused := map[string][]string{}
 	var kernels []string
 	for i := range lines {

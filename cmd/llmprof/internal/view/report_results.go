@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/analytic"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/measure/result"
+	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -47,7 +47,7 @@ func (e *Estimate) BesideMeasured(id string, r *result.Result, page []render.Blo
 
 // storedFormat is the format in which a scheme keeps weights.
 func storedFormat(scheme string) string {
-	if s, err := analytic.ParseScheme(scheme); err == nil {
+	if s, err := models.ParseScheme(scheme); err == nil {
 		return s.Weights.String()
 	}
 	return scheme

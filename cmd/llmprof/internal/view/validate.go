@@ -32,7 +32,7 @@ func (v *Validation) Page() *render.Document {
 		Title: fmt.Sprintf("%d observations, %d of them compared with their predictions", v.Observations, len(v.Score.Rows)),
 		Blocks: []render.Block{
 			v.SummaryTable("Error in %, of observations that nothing was fitted on", false),
-			v.SummaryTable("Scored apart: a constant was fitted on these", true),
+			v.SummaryTable("Scored separately: a constant was fitted on these", true),
 			v.worstTable(),
 			render.Notes{Title: "Not compared", Items: v.Skipped()},
 			render.Notes{Title: "To be looked at", Items: v.Findings()},

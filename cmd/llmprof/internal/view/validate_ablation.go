@@ -28,7 +28,7 @@ func (b *Ablation) Page() *render.Document {
 		Blocks: []render.Block{
 			b.effects("Median |error| in %, and by how many points it grows where one constant is ideal", false),
 			b.idle(false),
-			b.effects("Scored apart: a constant was fitted on these", true),
+			b.effects("Scored separately: a constant was fitted on these", true),
 			b.idle(true),
 			render.Notes{Title: "How to read it", Items: []string{
 				"Constants have the names of a calibration file.",

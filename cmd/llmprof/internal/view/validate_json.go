@@ -1,6 +1,9 @@
 package view
 
-import "llmprof/validate"
+import (
+	"llmprof/validate"
+	"llmprof/workload"
+)
 
 // validateSchema names the form of a validation's JSON, which
 // schema/validate.v1.json describes.
@@ -43,15 +46,13 @@ type SummaryDocument struct {
 
 // A RowDocument is one observation beside its prediction.
 type RowDocument struct {
-	Metric        string   `json:"metric"`
-	Engine        string   `json:"engine"`
-	Mode          *string  `json:"mode"`
-	GPU           string   `json:"gpu"`
-	TP            int      `json:"tp"`
-	Model         string   `json:"model"`
-	Batch         int      `json:"batch"`
-	PromptLen     int      `json:"prompt_len"`
-	GenLen        int      `json:"gen_len"`
+	Metric string  `json:"metric"`
+	Engine string  `json:"engine"`
+	Mode   *string `json:"mode"`
+	GPU    string  `json:"gpu"`
+	TP     int     `json:"tp"`
+	Model  string  `json:"model"`
+	workload.Sequences
 	Weights       string   `json:"weights"`
 	Load          string   `json:"load"`
 	Fitted        bool     `json:"fitted"`
@@ -137,8 +138,7 @@ func (v *Validation) JSON() any {
 
 func rowOf(r *validate.Row) RowDocument {
 	j := RowDocument{
-		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Batch: r.Batch,
-		PromptLen: r.Prompt, GenLen: r.Gen, Weights: r.Weights, Load: string(r.Load),
+		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Sequences: workload.Sequences{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
 		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
 		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
 	}

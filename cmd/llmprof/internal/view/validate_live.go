@@ -25,7 +25,7 @@ func liveFields(c *live.Comparison) render.Fields {
 	k := &c.Kept
 	written := fmt.Sprintf("written on %s, before the first measurement", k.Written.Format("2006-01-02 15:04:05 MST"))
 	if c.Older > 0 {
-		written = fmt.Sprintf("written on %s; %d results are older, so that they were not foretold",
+		written = fmt.Sprintf("written on %s; %d results are older than they are",
 			k.Written.Format("2006-01-02 15:04:05 MST"), c.Older)
 	}
 	if k.Others > 0 {
@@ -36,7 +36,7 @@ func liveFields(c *live.Comparison) render.Fields {
 		calibrations = append(calibrations, cal.Name+": "+cal.Source)
 	}
 	runs := &c.Runs
-	return render.Fields{Title: "Held to", Rows: []render.Field{
+	return render.Fields{Title: "Compared with", Rows: []render.Field{
 		{Name: "Predictions", Lines: []string{k.File, written}},
 		{Name: "SHA-256", Lines: []string{k.SHA256}},
 		{Name: "GPU", Lines: []string{fmt.Sprintf("%s = %s", c.GPU.Key, c.GPU.Name)}},

@@ -7,6 +7,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/plots"
 	"llmprof/validate"
+	"llmprof/workload"
 )
 
 // OperatorChart draws the operators of the one result that has some.
@@ -41,21 +42,19 @@ func (v *Validation) operatorBlocks() (blocks []render.Block) {
 
 // An OperatorPhaseDocument is the operators of one step, for programs.
 type OperatorPhaseDocument struct {
-	ID        string             `json:"id"`
-	Phase     string             `json:"phase"`
-	Model     string             `json:"model"`
-	GPU       string             `json:"gpu"`
-	Engine    string             `json:"engine"`
-	Batch     int                `json:"batch"`
-	PromptLen int                `json:"prompt_len"`
-	GenLen    int                `json:"gen_len"`
-	Context   int                `json:"context"`
-	SumS      float64            `json:"sum_s"`
-	StepS     float64            `json:"step_s"`
-	Off       float64            `json:"off"` // sum over step, less 1
-	Ops       []OperatorDocument `json:"ops"`
-	Untimed   []string           `json:"untimed"`
-	Reason    *string            `json:"reason"` // nothing is predicted
+	ID     string `json:"id"`
+	Phase  string `json:"phase"`
+	Model  string `json:"model"`
+	GPU    string `json:"gpu"`
+	Engine string `json:"engine"`
+	workload.Sequences
+	Context int                `json:"context"`
+	SumS    float64            `json:"sum_s"`
+	StepS   float64            `json:"step_s"`
+	Off     float64            `json:"off"` // sum over step, less 1
+	Ops     []OperatorDocument `json:"ops"`
+	Untimed []string           `json:"untimed"`
+	Reason  *string            `json:"reason"` // nothing is predicted
 }
 
 // An OperatorDocument is one operator of all layers, for programs.
@@ -89,7 +88,7 @@ func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
 func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 	c := &p.Config
 	j := OperatorPhaseDocument{
-		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, Context: p.Context,
+		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Sequences: workload.Sequences{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
 		SumS: p.Sum.Observed, StepS: p.Step.Observed, Off: p.Off(), Ops: []OperatorDocument{}, Untimed: append([]string{}, p.Untimed...),
 	}
 	if p.Decode {

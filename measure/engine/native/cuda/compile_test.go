@@ -62,7 +62,7 @@ func wheels(t *testing.T) (folders []string) {
 func shapes() [][]string {
 	shared := [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "RANKS=2"}, append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
-		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, wide(), append(wide(), "RANKS=2"), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
+		return append(shared, []string{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0"}, wgmma(), append(wgmma(), "RANKS=2"), []string{"HEAD_DIM=64", "GROUP=7", "QK_NORM=1", "QKV_BIAS=1"}, gemma("128", 4))
 	}
 	var all [][]string
 	for _, dim := range []int{64, 128, 256} {
@@ -74,8 +74,8 @@ func shapes() [][]string {
 	return append(append(all, shared...), gemma("64", 8), gemma("128", 1), gemma("256", 4))
 }
 
-// wide are the kernels with products of llama3.1-8b at batches of 17 to 64.
-func wide() []string {
+// wgmma defines the kernels of llama3.1-8b for batches of 17 to 64.
+func wgmma() []string {
 	return []string{
 		"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "WGMMA_GEMM=1",
 		"WGMMA_NORM_32=48,3,32,2,2", "WGMMA_HEAD_32=112,3,32,1,1", "WGMMA_SWIGLU_32=112,6,32,1,1", "WGMMA_RESIDUAL_32=32,4,32,2,2",
@@ -112,7 +112,7 @@ func formats() [][]string {
 // gemma defines all that only Gemma's kernels, and those of mixtures, have.
 func gemma(dim string, group int) []string {
 	return []string{
-		"HEAD_DIM=" + dim, fmt.Sprintf("GROUP=%d", group), "QK_NORM=1", "QKV_BIAS=0", "NORM_OFFSET=1", "GELU=1", "SANDWICH=1", "SLIDING=1",
+		"HEAD_DIM=" + dim, fmt.Sprintf("GROUP=%d", group), "QK_NORM=1", "QKV_BIAS=0", "NORM_OFFSET=1", "GELU=1", "OUTPUT_NORM=1", "SLIDING=1",
 		"MOE=1", "EXPERTS_1=512,4,256,12", "EXPERTS_8=256,8,256,8", "EMBED_SCALE=4.8e+01f", "ATT_SOFTCAP=50.f", "LOGIT_SOFTCAP=30.f",
 	}
 }

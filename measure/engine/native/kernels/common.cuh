@@ -12,7 +12,7 @@
 //
 //   NORM_OFFSET 1       norms multiply by 1 plus their weights
 //   GELU 1              the activation is GELU by tanh, not SiLU
-//   SANDWICH 1          the output of a block is normed before the residual sum
+//   OUTPUT_NORM 1          the output of a block is normed before the residual sum
 //   SLIDING 1           the context is longer than the window of some layers
 //   QUANTIZED n         weights of the layers' GEMMs have n bits (quantized.cuh)
 //   EMBED_SCALE x       the embedding is multiplied by x

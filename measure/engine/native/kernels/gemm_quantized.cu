@@ -530,7 +530,7 @@ constexpr int QUANTIZED_BLOCKS = NT > 1 && CW > 8 || (CW + COPIERS(CW)) * WARP >
     QuantizedGemm<SHAPE, OUT>::run(a);                                                                                            \
   }
 
-#if SANDWICH || RANKS > 1
+#if OUTPUT_NORM || RANKS > 1
 #define QUANTIZED_PLAIN(rows) QUANTIZED_GEMM(quantized_plain_##rows, QUANTIZED_RESIDUAL_##rows, STORE)
 #else
 #define QUANTIZED_PLAIN(rows)

@@ -505,7 +505,7 @@ struct SkinnyGemm {
     SkinnyGemm<SHAPE, OUT>::run(a);                                                                                            \
   }
 
-#if SANDWICH || RANKS > 1
+#if OUTPUT_NORM || RANKS > 1
 #define SKINNY_PLAIN(rows) SKINNY_GEMM(skinny_plain_##rows, SKINNY_RESIDUAL_##rows, STORE)
 #else
 #define SKINNY_PLAIN(rows)

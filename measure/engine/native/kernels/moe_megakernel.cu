@@ -14,7 +14,7 @@ struct Step : StepToken {
 #pragma unroll 1
     for (int i = threadIdx.x; i < items_of_block(a.hidden / 16) * 4; i += STEP_THREADS) {
       const bf16 *from = (i & 2 ? w.norm : w.mid) + item(i / 4) * 16 + (i & 1) * 8;
-      copy16(shared_address(gains_of(l, i / 4, i / 2 & 1) + (i & 1) * 8), from);
+      copy16(shared_address(norm_weights_of(l, i / 4, i / 2 & 1) + (i & 1) * 8), from);
     }
 #if QK_NORM
 #pragma unroll 1
@@ -74,14 +74,14 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
   __shared__ __align__(16) HeadShared sh;
   int tiles = (a.hidden / 16 + a.blocks - 1) / a.blocks;
   u8 *prefetch = ring + a.stages * STEP_STAGE;
-  bf16 *in = (bf16 *)(prefetch + max(a.prefetched * STEP_STAGE, DEC_WARPS * STEP_TILES)), *row = in + widest, *norms = row + a.hidden, *gains = norms + 2 * HEAD_DIM;
-  float *stream = (float *)(gains + tiles * 64);
+  bf16 *in = (bf16 *)(prefetch + max(a.prefetched * STEP_STAGE, DEC_WARPS * STEP_TILES)), *row = in + widest, *norms = row + a.hidden, *norm_weights = norms + 2 * HEAD_DIM;
+  float *stream = (float *)(norm_weights + tiles * 64);
   StepLayer *here_table = (StepLayer *)(stream + tiles * 16);
   float *squares = (float *)(here_table + a.layers), *sums = squares + (a.hidden / 16 + 3) / 4 * 4;
   u64 *partials = a.packets + a.rows, *att = partials + a.kv_heads * a.parts * (DEC_VALUES + 2 * a.parts * max(1, (1 << a.share) / HEAD_DIM)), *ended = att + a.width / 2;
   int normed = a.hidden / 2 + a.hidden / 16;
   u64 *acts = ended + STREAM_COPIES * normed, *after = acts + a.top * a.inner / 2, *scores = after + STREAM_COPIES * normed, *bests = scores + (SCORE_COPIES * a.experts + 1) / 2 * 2;
-  StepState state = {a,    here_table, ring, full,    empty,  prefetch_full,   &consumed, &attended, &decided, prefetch, in,    row, norms, gains, stream, sums,
+  StepState state = {a,    here_table, ring, full,    empty,  prefetch_full,   &consumed, &attended, &decided, prefetch, in,    row, norms, norm_weights, stream, sums,
               red, squares, keys, chosen, share, score, scaling, sh, a.packets, partials, att, ended, after, acts, scores, bests};
   Step s{{{{{{state}}}}}};
   if (threadIdx.x == 0) {

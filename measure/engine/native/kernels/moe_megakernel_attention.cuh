@@ -211,7 +211,7 @@ struct StepAttention : StepGemm {
       float low = 0.f, high = 0.f;
       multiply(first + i * stages_of(a.width), stages_of(a.width), a.width, low, high, nullptr, epoch);
       store_sums(buffer, low, high);
-      if (warp == i % CONSUMERS) add_to_stream(buffer, stream + i * 16, gains_of(l, i, 0), ended + item(i) * 8, ended + a.hidden / 2 + item(i), epoch);
+      if (warp == i % CONSUMERS) add_to_stream(buffer, stream + i * 16, norm_weights_of(l, i, 0), ended + item(i) * 8, ended + a.hidden / 2 + item(i), epoch);
     }
   }
 };

@@ -101,7 +101,7 @@ struct StepExperts : StepAttention {
     float y = stream[i * 16 + r], ss = y * y;
 #pragma unroll
     for (int d = 8; d > 0; d /= 2) ss += __shfl_xor_sync(FULL, ss, d);
-    a.x[o] = y, a.h[o] = to_16bit(y * gain(to_float(gains_of(l, i, 1)[r])));
+    a.x[o] = y, a.h[o] = to_16bit(y * gain(to_float(norm_weights_of(l, i, 1)[r])));
     a.squares[item(i)] = ss;
   }
 
@@ -122,7 +122,7 @@ struct StepExperts : StepAttention {
       multiply(first + i * stages, stages, a.inner, low, high, i ? nullptr : acts, epoch, share);
       store_sums(buffer, low, high);
       if (warp == i % CONSUMERS) {
-        add_to_stream(buffer, stream + i * 16, gains_of(l, i, 1), after + item(i) * 8, after + a.hidden / 2 + item(i), epoch);
+        add_to_stream(buffer, stream + i * 16, norm_weights_of(l, i, 1), after + item(i) * 8, after + a.hidden / 2 + item(i), epoch);
         if (l + 1 == a.layers && !a.head) store_stream(l, i);
       }
     }

@@ -54,11 +54,11 @@ __device__ __forceinline__ void store_scale(float *to, const float *squares, flo
 
 // add_to_stream adds 16 outputs to the block's part of the residual stream. It sends the result times the
 // norm's weights, and the sum of its squares, in all copies. One warp calls it.
-__device__ __forceinline__ void add_to_stream(const float *red, float *stream, const bf16 *gains, u64 *packets, u64 *squares, u32 epoch) {
+__device__ __forceinline__ void add_to_stream(const float *red, float *stream, const bf16 *norm_weights, u64 *packets, u64 *squares, u32 epoch) {
   const int size = StepArgs::hidden / 2 + StepArgs::hidden / 16; // packets of a copy
   int lane = threadIdx.x % WARP, r = lane % 16;
   float y = stream[r] + of_warps(red, r), ss = y * y;
-  u32 v = to_16bit(y * gain(to_float(gains[r])));
+  u32 v = to_16bit(y * gain(to_float(norm_weights[r])));
   u32 beside = __shfl_xor_sync(FULL, v, 1);
   v = lane % 2 ? beside | v << 16 : v | beside << 16;
   ll_store(packets + (lane / 16 * 2 + lane % 2) * size + r / 2, v, epoch);

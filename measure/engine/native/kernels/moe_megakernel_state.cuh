@@ -89,7 +89,7 @@ struct StepState {
   bf16 *in;       // the inputs of a GEMM; qkv_proj has up to 8 copies, one for each warp
   bf16 *row;      // a row of the router's weights
   bf16 *norms;    // weights of the norms of queries and keys
-  bf16 *gains;    // [2][tiles][2][16], weights of both norms for the block's tiles of 16 outputs; layers alternate
+  bf16 *norm_weights;    // [2][tiles][2][16], weights of both norms for the block's tiles of 16 outputs; layers alternate
   float *stream;  // the residual stream of the same outputs
   float *sums;    // sums of the stages of qkv_proj
   float *red;     // sums of the warps; two items alternate
@@ -132,7 +132,7 @@ struct StepState {
   __device__ __forceinline__ float *other_buffer(float *r) const { return r == red ? red + CONSUMERS * RED_PITCH : red; }
 
   __device__ __forceinline__ int tiles() const { return (a.hidden / 16 + a.blocks - 1) / a.blocks; }
-  __device__ __forceinline__ const bf16 *gains_of(int l, int tile, int which) const { return gains + (((l & 1) * tiles() + tile) * 2 + which) * 16; }
+  __device__ __forceinline__ const bf16 *norm_weights_of(int l, int tile, int which) const { return norm_weights + (((l & 1) * tiles() + tile) * 2 + which) * 16; }
 
   // normed is how many packets a copy of the normed stream has; copy_of is the copy that this block reads.
   __device__ __forceinline__ int normed() const { return a.hidden / 2 + a.hidden / 16; }

@@ -11,6 +11,7 @@ import (
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
 	"llmprof/models"
+	"llmprof/workload"
 )
 
 // Check says why the engine cannot do what a load asks for, as far as that is
@@ -57,7 +58,7 @@ func options(l *engine.Load) (native.Options, error) {
 	}
 	o := native.Options{
 		Config: l.Config, Weights: l.Weights, Seed: l.Seed,
-		Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen, Eager: !l.Graph, Libraries: l.Libraries, TP: l.TP,
+		Sequences: workload.Sequences{Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen}, Eager: !l.Graph, Libraries: l.Libraries, TP: l.TP,
 	}
 	o.FP16 = l.DType == "fp16"
 	var err error

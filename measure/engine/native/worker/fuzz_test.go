@@ -62,7 +62,7 @@ func tame(c *engine.Command, folder string) {
 // Whatever commands come, in whichever order, the engine answers each with events of the
 // protocol, and does not panic. It runs on a GPU that computes nothing.
 func FuzzCommands(f *testing.F) {
-	load, err := json.Marshal(engine.Command{Do: "load", Load: new(workload())})
+	load, err := json.Marshal(engine.Command{Do: "load", Load: new(tinyLoad())})
 	if err != nil {
 		f.Fatal(err)
 	}

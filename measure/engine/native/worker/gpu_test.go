@@ -74,7 +74,7 @@ func TestGPUPhasesAgree(t *testing.T) {
 	w := start(t)
 	var want [][]int
 	for _, graph := range []bool{true, false, true} {
-		l := workload()
+		l := tinyLoad()
 		l.Graph = graph
 		ready := load(t, w, l)
 		if len(ready.Devices) != 1 || ready.Devices[0].UUID == "" || ready.Options["graph"] != map[bool]string{true: "true", false: "false"}[graph] || ready.PromptLen != 12 {
@@ -105,7 +105,7 @@ func TestGPUPhasesAgree(t *testing.T) {
 			t.Errorf("sizes %+v, %d parameters, want %d bytes of cache", sizes, ready.Params, kv)
 		}
 	}
-	other := workload()
+	other := tinyLoad()
 	other.Seed++
 	load(t, w, other)
 	if cmp.Equal(want, ids(repeat(t, w, other, engine.Request, 1)[0])) {
@@ -124,7 +124,7 @@ func TestGPUFormats(t *testing.T) {
 		dtype, kept string
 		saved       int64 // bytes, of two for each parameter
 	}{{"fp16", "", 0}, {"bf16", "fp8", linear - 4*rows}, {"fp16", "fp8", linear - 4*rows}} {
-		l := workload()
+		l := tinyLoad()
 		l.DType, l.Quantization = c.dtype, c.kept
 		ready := load(t, w, l)
 		if ready.Options["dtype"] != c.dtype || ready.Options["quantization"] != c.kept {
@@ -150,7 +150,7 @@ func TestGPUPromptsInTurn(t *testing.T) {
 	emulate.Long(t)
 	onGPU(t)
 	w := start(t)
-	l := workload()
+	l := tinyLoad()
 	l.Batch, l.PromptLen, l.Prompts = 1, 3, [][]int{{1, 2, 3, 4}, {7, 8, 9}}
 	load(t, w, l)
 	passes := repeat(t, w, l, engine.Request, 4)
@@ -164,17 +164,17 @@ func TestGPUPromptsInTurn(t *testing.T) {
 func TestGPUErrors(t *testing.T) {
 	onGPU(t)
 	w := start(t)
-	l := workload()
+	l := tinyLoad()
 	l.Batch, l.PromptLen = 60000, 20000
 	if f := loadFails(t, w, l); f.Kind != engine.OutOfMemory || f.Fatal {
 		t.Errorf("%+v, want %s", f, engine.OutOfMemory)
 	}
-	l = workload()
+	l = tinyLoad()
 	l.Libraries = t.TempDir()
 	if f := loadFails(t, w, l); f.Kind != engine.Missing || f.Fatal {
 		t.Errorf("%+v, want %s", f, engine.Missing)
 	}
-	l = workload()
+	l = tinyLoad()
 	l.GenLen = 1
 	load(t, w, l)
 	if _, err := w.Run(t.Context(), engine.Run{Phase: engine.Decode, Passes: 1}, nil); err == nil {
@@ -187,7 +187,7 @@ func TestGPUErrors(t *testing.T) {
 func TestGPUStop(t *testing.T) {
 	onGPU(t)
 	w := start(t)
-	l := workload()
+	l := tinyLoad()
 	load(t, w, l)
 	for _, phase := range []engine.Phase{engine.Decode, engine.Prefill, engine.Request} {
 		seen := 0

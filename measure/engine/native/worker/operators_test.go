@@ -19,7 +19,7 @@ import (
 // the operators are timed in their order and make up the whole.
 func TestOps(t *testing.T) {
 	w := startAs(t, onStandIn)
-	l := workload()
+	l := tinyLoad()
 	l.GenLen = 9
 	load(t, w, l)
 	for phase, want := range map[engine.Phase]string{
@@ -69,7 +69,7 @@ func TestOps(t *testing.T) {
 // A trace has the phase, its steps, their layers and operators, and its anchor.
 func TestTrace(t *testing.T) {
 	w := startAs(t, onStandIn)
-	l := workload()
+	l := tinyLoad()
 	load(t, w, l)
 	for phase, want := range map[engine.Phase]map[string]int{
 		engine.Prefill: {"embedding": 1, "input_layernorm": 2, "qkv_proj": 2, "norm": 1, "sampling": 1},
@@ -123,7 +123,7 @@ func TestGPUOpsLeaveTokens(t *testing.T) {
 	onGPU(t)
 	w := start(t)
 	for _, graph := range []bool{true, false} {
-		l := workload()
+		l := tinyLoad()
 		l.Graph = graph
 		load(t, w, l)
 		want := ids(repeat(t, w, l, engine.Request, 1)[0])

@@ -18,7 +18,7 @@ import (
 func shared(t *testing.T) engine.Load {
 	t.Helper()
 	onGPU(t)
-	l := workload()
+	l := tinyLoad()
 	l.TP = 2
 	if n, err := cuda.Count(l.Libraries); err != nil || n < l.TP {
 		t.Skipf("TP 2 needs two GPUs: there are %d here, %v", n, err)
@@ -94,7 +94,7 @@ func TestGPUOpsOfRanks(t *testing.T) {
 // The operators of two GPUs that compute nothing.
 func TestOpsOfRanks(t *testing.T) {
 	w := startAs(t, onStandIn)
-	l := workload()
+	l := tinyLoad()
 	l.TP = 2
 	load(t, w, l)
 	for phase, want := range map[engine.Phase]string{
@@ -131,7 +131,7 @@ func TestGPUsThatCannotShare(t *testing.T) {
 			}
 			t.Setenv(c.env, c.value)
 			w := start(t)
-			l := workload()
+			l := tinyLoad()
 			l.TP = 2
 			if f := loadFails(t, w, l); f.Kind != engine.Missing || f.Fatal || !strings.Contains(f.Message, c.want) {
 				t.Errorf("%+v, want %s with %q", f, engine.Missing, c.want)

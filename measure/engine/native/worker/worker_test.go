@@ -15,6 +15,7 @@ import (
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
 	"llmprof/measure/engine/native/worker"
+	"llmprof/workload"
 )
 
 // The test binary is the worker too, on a GPU or on one that computes nothing.
@@ -63,11 +64,11 @@ func startAs(t *testing.T, what string) *engine.Worker {
 const tiny = `{"model_type":"llama","hidden_size":256,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":4,
 	"num_key_value_heads":2,"head_dim":64,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":500000.0}`
 
-// workload is a small one that the engine runs where there is a GPU.
-func workload() engine.Load {
+// load is a small one that the engine runs where there is a GPU.
+func tinyLoad() engine.Load {
 	return engine.Load{
 		Model: "tiny", Config: json.RawMessage(tiny), RandomWeights: true, DType: "bf16", Graph: true, TP: 1,
-		Batch: 2, PromptLen: 12, GenLen: 6, Seed: 3, SaveOutputs: true, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
+		Sequences: workload.Sequences{Batch: 2, PromptLen: 12, GenLen: 6}, Seed: 3, SaveOutputs: true, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
 	}
 }
 
@@ -119,7 +120,7 @@ func TestRefused(t *testing.T) {
 		"no folder": {func(l *engine.Load) { l.RandomWeights, l.Weights = false, "/nowhere" }, engine.NotFound, "/nowhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := workload()
+			l := tinyLoad()
 			c.change(&l)
 			if f := loadFails(t, w, l); f.Kind != c.kind || f.Fatal || !strings.Contains(f.Message, c.want) {
 				t.Errorf("%+v, want %s with %q", f, c.kind, c.want)
@@ -157,7 +158,7 @@ func TestCheckpointRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := workload()
+	l := tinyLoad()
 	l.RandomWeights, l.Weights = false, dir
 	write("config.json", strings.Replace(tiny, "1000", "2000", 1))
 	if f := loadFails(t, w, l); f.Kind != engine.Invalid || !strings.Contains(f.Message, "parameters") {

@@ -47,12 +47,12 @@ struct Thread {
   const u64 *mbarrier;
   u32 parity;
   u32 group;   // of the copies that are begun now
-  u32 met;     // meetings of the cluster that it has come to
+  u32 reached; // barriers of the cluster that it has reached
   bool waited; // for the kernel ahead
   std::vector<Copy> copies;
 };
 
-// A Warp is a meeting of its lanes, at which each leaves up to 32 bytes.
+// A Warp is a rendezvous of its lanes, at which each leaves up to 32 bytes.
 struct Warp {
   u32 arrived, mask, generation;
   int what;
@@ -87,7 +87,7 @@ inline int inside;             // of blocks, that which runs
 inline u32 cluster;            // blocks of one
 inline bool reversed;          // the order of threads and blocks
 inline bool early;             // the kernel may start before the one ahead has ended
-inline u32 arrived, meetings;  // of its threads
+inline u32 arrived, cluster_barriers;  // of its threads
 inline u32 dynamic;            // bytes of a block
 inline Static statics;
 inline Thread *current;
@@ -148,7 +148,7 @@ inline bool can_go_on(const Thread &t, int i) {
     case AT_BARRIER: return blocks[inside].barriers[t.barrier].generation != t.ticket;
     case AT_WARP: return warps[i / 32].generation != t.ticket;
     case AT_MBARRIER: return phase_done(t.mbarrier, t.parity);
-    case AT_CLUSTER: return meetings >= t.met;
+    case AT_CLUSTER: return cluster_barriers >= t.reached;
     case ENDED: return false;
   }
   return false;
@@ -174,14 +174,14 @@ inline void barrier(int number, u32 expected) {
   wait(AT_BARRIER);
 }
 
-// The meetings of a cluster. A thread that has ended would be missed at the next.
+// The barriers of a cluster. The next one would wait for ever for a thread that has ended.
 inline void arrive_at_cluster() {
-  if (current->met > meetings) fail("a thread arrives twice at one meeting of the cluster");
-  current->met++;
-  if (++arrived == cluster * blockDim.x * blockDim.y * blockDim.z) arrived = 0, meetings++;
+  if (current->reached > cluster_barriers) fail("a thread arrives twice at one barrier of the cluster");
+  current->reached++;
+  if (++arrived == cluster * blockDim.x * blockDim.y * blockDim.z) arrived = 0, cluster_barriers++;
 }
 inline void wait_for_cluster() {
-  if (meetings < current->met) wait(AT_CLUSTER);
+  if (cluster_barriers < current->reached) wait(AT_CLUSTER);
 }
 
 // in_cluster is where block rank has what at is of this one.
@@ -281,7 +281,7 @@ inline void prepare(int n, int of) {
     Thread &t = threads[i];
     unsigned k = i % n;
     t.index = {k % blockDim.x, k / blockDim.x % blockDim.y, k / blockDim.x / blockDim.y}, t.block = i / n;
-    t.state = READY, t.group = 0, t.met = 0, t.waited = false;
+    t.state = READY, t.group = 0, t.reached = 0, t.waited = false;
     t.copies.clear();
     if (t.stack) continue;
     void **top = (void **)(stacks + (size_t)(i + 1) * STACK - i % 64 * 17 * 64); // or all would fall into the same lines of the caches
@@ -323,7 +323,7 @@ inline Static static_shared() {
 // each other along x.
 inline void run_cluster(int n, u64 first, bool reverse) {
   prepare(n, cluster);
-  arrived = meetings = 0;
+  arrived = cluster_barriers = 0;
   for (u32 b = 0; b < cluster; b++) {
     u64 k = first + b;
     blocks[b].index = {(u32)(k % gridDim.x), (u32)(k / gridDim.x % gridDim.y), (u32)(k / gridDim.x / gridDim.y)};

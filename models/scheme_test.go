@@ -1,9 +1,7 @@
-package analytic_test
+package models
 
 import (
 	"testing"
-
-	"llmprof/analytic"
 )
 
 // TestSchemeAliases holds that the names people give a quantization find it, and that
@@ -12,16 +10,16 @@ func TestSchemeAliases(t *testing.T) {
 	for alias, name := range map[string]string{
 		"awq": "w4a16-g128", "GPTQ": "w4a16-g128", "gptq_marlin": "w4a16-g128", "smoothquant": "w8a8", "half": "fp16", "fp8_e4m3": "fp8", "W4A16_G64": "w4a16-g64",
 	} {
-		if s, err := analytic.ParseScheme(alias); err != nil || s.Name != name {
+		if s, err := ParseScheme(alias); err != nil || s.Name != name {
 			t.Errorf("ParseScheme(%q) = %q, %v; want %q", alias, s.Name, err, name)
 		}
 	}
-	for _, alias := range analytic.SchemeAliases() {
-		if _, err := analytic.ParseScheme(alias); err != nil {
+	for alias := range schemeAliases {
+		if _, err := ParseScheme(alias); err != nil {
 			t.Errorf("the alias %s: %v", alias, err)
 		}
 	}
-	if s, err := analytic.ParseScheme("w5a5"); err == nil {
+	if s, err := ParseScheme("w5a5"); err == nil {
 		t.Errorf("w5a5 is %s", s.Name)
 	}
 }

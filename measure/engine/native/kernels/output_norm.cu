@@ -1,6 +1,6 @@
 // Norms of the output of a block before the residual sum (Gemma 2, arXiv:2408.00118).
 
-#if SANDWICH
+#if OUTPUT_NORM
 
 // norm_residual adds the norm of y to the stream x. In a decode step it also prepares the next GEMM:
 // xn = x times the weights of the next norm, and the sum of squares of each 16 values. One block does

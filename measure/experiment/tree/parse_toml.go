@@ -1,4 +1,4 @@
-package experiment
+package tree
 
 import (
 	"errors"
@@ -12,21 +12,21 @@ import (
 	"llmprof/input"
 )
 
-// parseTOML reads a TOML file. Its reader gives no places of what is right, so
+// ParseTOML reads a TOML file. Its reader gives no places of what is right, so
 // that those of values are found in the text.
-func parseTOML(s *source) (*node, error) {
+func ParseTOML(s *Source) (*Node, error) {
 	if err := s.within(input.Limits.TOML); err != nil {
 		return nil, err
 	}
 	var tree map[string]any
-	meta, err := toml.Decode(s.text, &tree)
+	meta, err := toml.Decode(s.Text, &tree)
 	if err != nil {
 		var parse toml.ParseError
 		if errors.As(err, &parse) {
 			p := parse.Position
-			return nil, place{s, p.Line, p.Col, p.Len}.mistake("%s", parse.Message)
+			return nil, Place{s, p.Line, p.Col, p.Len}.Mistake("%s", parse.Message)
 		}
-		return nil, place{source: s}.mistake("%s", strings.TrimPrefix(err.Error(), "toml: "))
+		return nil, Place{Source: s}.Mistake("%s", strings.TrimPrefix(err.Error(), "toml: "))
 	}
 	t := tomlTree{source: s, order: map[string]int{}}
 	t.keys, t.values = findKeys(s)
@@ -39,43 +39,43 @@ func parseTOML(s *source) (*node, error) {
 }
 
 type tomlTree struct {
-	source *source
-	keys   map[string]place // of a key with the numbers of the tables on its way: "points[1].batch"
-	values map[string]place // of what follows it
+	source *Source
+	keys   map[string]Place // of a key with the numbers of the tables on its way: "points[1].batch"
+	values map[string]Place // of what follows it
 	order  map[string]int   // of a key in the file
 }
 
 // node converts a value; path is its key with the numbers of list items, key
 // without them.
-func (t *tomlTree) node(path, key string, v any) *node {
-	n := &node{at: t.find(t.values, path)}
+func (t *tomlTree) node(path, key string, v any) *Node {
+	n := &Node{At: t.find(t.values, path)}
 	switch v := v.(type) {
 	case map[string]any:
-		n.kind = tableKind
+		n.Kind = TableKind
 		for k, value := range v {
 			at := join(path, k)
-			n.pairs = append(n.pairs, pair{k, t.find(t.keys, at), t.node(at, join(key, k), value)})
+			n.Pairs = append(n.Pairs, Pair{k, t.find(t.keys, at), t.node(at, join(key, k), value)})
 		}
-		slices.SortFunc(n.pairs, func(a, b pair) int {
-			if d := t.order[join(key, quoted(a.key))] - t.order[join(key, quoted(b.key))]; d != 0 {
+		slices.SortFunc(n.Pairs, func(a, b Pair) int {
+			if d := t.order[join(key, quoted(a.Key))] - t.order[join(key, quoted(b.Key))]; d != 0 {
 				return d
 			}
-			return strings.Compare(a.key, b.key)
+			return strings.Compare(a.Key, b.Key)
 		})
 	case []map[string]any:
-		n.kind = listKind
+		n.Kind = ListKind
 		for i, item := range v {
-			n.items = append(n.items, t.node(fmt.Sprintf("%s[%d]", path, i), key, item))
+			n.Items = append(n.Items, t.node(fmt.Sprintf("%s[%d]", path, i), key, item))
 		}
 	case []any:
-		n.kind = listKind
+		n.Kind = ListKind
 		for i, item := range v {
-			n.items = append(n.items, t.node(fmt.Sprintf("%s[%d]", path, i), key, item))
+			n.Items = append(n.Items, t.node(fmt.Sprintf("%s[%d]", path, i), key, item))
 		}
 	case string, bool, int64, float64:
-		n.scalar = v
+		n.Scalar = v
 	default: // dates
-		n.scalar = fmt.Sprint(v)
+		n.Scalar = fmt.Sprint(v)
 	}
 	return n
 }
@@ -86,34 +86,34 @@ func quoted(key string) string { return toml.Key{key}.String() }
 func join(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
 
 // find is the place of a key, else that of the nearest above it.
-func (t *tomlTree) find(in map[string]place, path string) place {
+func (t *tomlTree) find(in map[string]Place, path string) Place {
 	for path != "" {
 		if at, ok := in[path]; ok {
 			return at
 		}
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
-	return place{source: t.source}
+	return Place{Source: t.source}
 }
 
 // findKeys finds the lines of a file that set a key or open a table.
-func findKeys(s *source) (keys, values map[string]place) {
+func findKeys(s *Source) (keys, values map[string]Place) {
 	header := regexp.MustCompile(`^\s*(\[\[?)([^\[\]]+)\]`)
 	assign := regexp.MustCompile(`^\s*([A-Za-z0-9_."' -]+?)\s*=\s*`)
-	keys, values = map[string]place{}, map[string]place{}
+	keys, values = map[string]Place{}, map[string]Place{}
 	counts, table := map[string]int{}, ""
-	add := func(path string, key, value place) {
+	add := func(path string, key, value Place) {
 		if _, ok := keys[path]; !ok {
 			keys[path], values[path] = key, value
 		}
 	}
 	i := 0
-	for line := range strings.Lines(s.text) {
+	for line := range strings.Lines(s.Text) {
 		i++
 		line = strings.TrimRight(line, "\r\n")
 		if m := header.FindStringSubmatchIndex(line); m != nil {
 			table = plainKey(line[m[4]:m[5]])
-			at := place{s, i, 1 + runes(line[:m[4]]), m[5] - m[4]}
+			at := Place{s, i, 1 + runes(line[:m[4]]), m[5] - m[4]}
 			add(table, at, at)
 			if line[m[2]:m[3]] == "[[" {
 				n := counts[table]
@@ -127,7 +127,7 @@ func findKeys(s *source) (keys, values map[string]place) {
 			value := line[m[1]:]
 			width := runes(strings.TrimRight(value, " \t"))
 			key := line[m[2]:m[3]]
-			add(join(table, plainKey(key)), place{s, i, 1 + runes(line[:m[2]]), runes(key)}, place{s, i, 1 + runes(line[:m[1]]), width})
+			add(join(table, plainKey(key)), Place{s, i, 1 + runes(line[:m[2]]), runes(key)}, Place{s, i, 1 + runes(line[:m[1]]), width})
 		}
 	}
 	return keys, values

@@ -1,4 +1,4 @@
-package experiment
+package tree
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// parseYAML reads a YAML file of one document.
-func parseYAML(s *source) (*node, error) {
+// ParseYAML reads a YAML file of one document.
+func ParseYAML(s *Source) (*Node, error) {
 	tokens, err := yamlTokens(s)
 	if err != nil {
 		return nil, err
@@ -25,9 +25,9 @@ func parseYAML(s *source) (*node, error) {
 		var located yaml.Error
 		if errors.As(err, &located) && located.GetToken() != nil {
 			p := located.GetToken().Position
-			return nil, place{s, p.Line, p.Column, len(located.GetToken().Value)}.mistake("%s", located.GetMessage())
+			return nil, Place{s, p.Line, p.Column, len(located.GetToken().Value)}.Mistake("%s", located.GetMessage())
 		}
-		return nil, place{source: s}.mistake("%v", err)
+		return nil, Place{Source: s}.Mistake("%v", err)
 	}
 	var body []ast.Node
 	for _, doc := range file.Docs {
@@ -36,11 +36,11 @@ func parseYAML(s *source) (*node, error) {
 		}
 	}
 	if len(body) == 0 {
-		return &node{at: place{source: s}, kind: tableKind}, nil
+		return &Node{At: Place{Source: s}, Kind: TableKind}, nil
 	}
 	y := yamlParser{source: s, anchors: map[string]ast.Node{}}
 	if len(body) > 1 {
-		return nil, y.at(body[1]).mistake("a second document: want one")
+		return nil, y.at(body[1]).Mistake("a second document: want one")
 	}
 	return y.node(body[0], 0)
 }
@@ -53,17 +53,17 @@ const mostMarks = 40_000
 // deep it will is counted first: brackets within each other, and on one line what
 // nests without any, as "- - -". Indented lines nest less than a thousand deep in a
 // file of the size that is read.
-func yamlTokens(s *source) (token.Tokens, error) {
+func yamlTokens(s *Source) (token.Tokens, error) {
 	marks := 0
-	for i := range len(s.text) {
-		if strings.IndexByte("[]{},:-?&*!\n", s.text[i]) >= 0 {
+	for i := range len(s.Text) {
+		if strings.IndexByte("[]{},:-?&*!\n", s.Text[i]) >= 0 {
 			marks++
 		}
 	}
 	if marks > mostMarks {
-		return nil, place{source: s}.mistake("more than %d lines, colons, commas and brackets; a grid gives many points in few", mostMarks)
+		return nil, Place{Source: s}.Mistake("more than %d lines, colons, commas and brackets; a grid gives many points in few", mostMarks)
 	}
-	tokens := lexer.Tokenize(s.text)
+	tokens := lexer.Tokenize(s.Text)
 	brackets, inLine, line := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
@@ -81,33 +81,33 @@ func yamlTokens(s *source) (token.Tokens, error) {
 			inLine++
 		}
 		if brackets > deepest || inLine > deepest {
-			return nil, place{s, line, t.Position.Column, 1}.mistake("nested more than %d deep", deepest)
+			return nil, Place{s, line, t.Position.Column, 1}.Mistake("nested more than %d deep", deepest)
 		}
 	}
 	return tokens, nil
 }
 
 type yamlParser struct {
-	source  *source
+	source  *Source
 	anchors map[string]ast.Node
 	nodes   int
 }
 
-func (y *yamlParser) at(n ast.Node) place {
+func (y *yamlParser) at(n ast.Node) Place {
 	t := n.GetToken()
 	if t == nil || t.Position == nil {
-		return place{source: y.source}
+		return Place{Source: y.source}
 	}
-	return place{y.source, t.Position.Line, t.Position.Column, max(runes(t.Value), 1)}
+	return Place{y.source, t.Position.Line, t.Position.Column, max(runes(t.Value), 1)}
 }
 
-func (y *yamlParser) node(n ast.Node, depth int) (*node, error) {
+func (y *yamlParser) node(n ast.Node, depth int) (*Node, error) {
 	if n == nil {
-		return &node{at: place{source: y.source}}, nil
+		return &Node{At: Place{Source: y.source}}, nil
 	}
 	y.nodes++
 	if depth > deepest || y.nodes > mostValues {
-		return nil, y.at(n).mistake("nested deeper than %d, or more than %d values", deepest, mostValues)
+		return nil, y.at(n).Mistake("nested deeper than %d, or more than %d values", deepest, mostValues)
 	}
 	switch v := n.(type) {
 	case *ast.MappingNode:
@@ -115,13 +115,13 @@ func (y *yamlParser) node(n ast.Node, depth int) (*node, error) {
 	case *ast.MappingValueNode:
 		return y.table(n, []*ast.MappingValueNode{v}, depth)
 	case *ast.SequenceNode:
-		list := &node{at: y.at(n), kind: listKind}
+		list := &Node{At: y.at(n), Kind: ListKind}
 		for _, item := range v.Values {
 			value, err := y.node(item, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			list.items = append(list.items, value)
+			list.Items = append(list.Items, value)
 		}
 		return list, nil
 	case *ast.AnchorNode:
@@ -130,7 +130,7 @@ func (y *yamlParser) node(n ast.Node, depth int) (*node, error) {
 	case *ast.AliasNode:
 		target, ok := y.anchors[v.Value.String()]
 		if !ok {
-			return nil, y.at(n).mistake("no anchor %q stands before this alias", v.Value.String())
+			return nil, y.at(n).Mistake("no anchor %q stands before this alias", v.Value.String())
 		}
 		return y.node(target, depth+1)
 	}
@@ -142,38 +142,38 @@ var exponent = regexp.MustCompile(`^[-+]?(\.\d+|\d+(\.\d*)?)[eE][-+]?\d+$`)
 
 // scalar reads one value. The parser takes "4e2" for a text, which YAML 1.2.2
 // (section 10.3.2) has as a number.
-func (y *yamlParser) scalar(n ast.Node) (*node, error) {
-	out := &node{at: y.at(n)}
+func (y *yamlParser) scalar(n ast.Node) (*Node, error) {
+	out := &Node{At: y.at(n)}
 	switch v := n.(type) {
 	case *ast.NullNode:
 	case *ast.BoolNode:
-		out.scalar = v.Value
+		out.Scalar = v.Value
 	case *ast.IntegerNode:
-		out.scalar = v.Value
+		out.Scalar = v.Value
 		if u, ok := v.Value.(uint64); ok && u <= math.MaxInt64 {
-			out.scalar = int64(u)
+			out.Scalar = int64(u)
 		}
 	case *ast.FloatNode:
-		out.scalar = v.Value
+		out.Scalar = v.Value
 	case *ast.StringNode:
-		out.scalar = v.Value
+		out.Scalar = v.Value
 		if exponent.MatchString(v.Value) && v.GetToken().Type == token.StringType {
 			f, err := number(v.Value)
 			if err != nil {
-				return nil, out.at.mistake("%v", err)
+				return nil, out.At.Mistake("%v", err)
 			}
-			out.scalar = f
+			out.Scalar = f
 		}
 	case *ast.LiteralNode:
-		out.scalar = v.Value.Value
+		out.Scalar = v.Value.Value
 	default:
-		return nil, out.at.mistake("%v: want a text, a number, true, false, null, a list or a table", n.Type())
+		return nil, out.At.Mistake("%v: want a text, a number, true, false, null, a list or a table", n.Type())
 	}
 	return out, nil
 }
 
-func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth int) (*node, error) {
-	table := &node{at: y.at(at), kind: tableKind}
+func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth int) (*Node, error) {
+	table := &Node{At: y.at(at), Kind: TableKind}
 	seen := map[string]bool{}
 	for _, v := range values {
 		value, err := y.node(v.Value, depth+1)
@@ -181,12 +181,12 @@ func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth in
 			return nil, err
 		}
 		if _, ok := v.Key.(*ast.MergeKeyNode); ok {
-			if value.kind != tableKind {
-				return nil, y.at(v.Key).mistake("<< takes %s: want a table", value.what())
+			if value.Kind != TableKind {
+				return nil, y.at(v.Key).Mistake("<< takes %s: want a table", value.What())
 			}
-			table = table.over(value)
-			for _, p := range table.pairs {
-				seen[p.key] = true
+			table = table.Over(value)
+			for _, p := range table.Pairs {
+				seen[p.Key] = true
 			}
 			continue
 		}
@@ -195,15 +195,15 @@ func (y *yamlParser) table(at ast.Node, values []*ast.MappingValueNode, depth in
 			key = k.Value
 		}
 		keyAt := y.at(v.Key)
-		if value.at.line == 0 {
-			value.at = keyAt
+		if value.At.line == 0 {
+			value.At = keyAt
 		}
 		if seen[key] {
-			table.put(pair{key, keyAt, value})
+			table.Put(Pair{key, keyAt, value})
 			continue
 		}
 		seen[key] = true
-		table.pairs = append(table.pairs, pair{key, keyAt, value})
+		table.Pairs = append(table.Pairs, Pair{key, keyAt, value})
 	}
 	return table, nil
 }

@@ -1,13 +1,13 @@
-package analytic
+package breakdown
 
 import (
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// A LayerSum is what the operators of one kind of layer come to in a phase, all
+// A Layer is what the operators of one kind of layer come to in a phase, all
 // layers of the kind together.
-type LayerSum struct {
+type Layer struct {
 	Name  string // "" for what the model has once: embedding, head, host
 	Count float64
 	roofline.Work
@@ -16,11 +16,11 @@ type LayerSum struct {
 	Energy          unit.Joules
 }
 
-// Layers sums lines by the kind of layer they belong to, in order of appearance.
-func Layers(lines []Line) []LayerSum {
-	var all []LayerSum
-	for i := range lines {
-		l := &lines[i]
+// Layers sums operators by the kind of layer they belong to, in order of appearance.
+func Layers(ops []Operator) []Layer {
+	var all []Layer
+	for i := range ops {
+		l := &ops[i]
 		s := layerOf(&all, l.Layer)
 		s.Count = max(s.Count, l.Layers)
 		s.Add(&l.Work, 1)
@@ -32,12 +32,12 @@ func Layers(lines []Line) []LayerSum {
 	return all
 }
 
-func layerOf(all *[]LayerSum, name string) *LayerSum {
+func layerOf(all *[]Layer, name string) *Layer {
 	for i := range *all {
 		if s := &(*all)[i]; s.Name == name {
 			return s
 		}
 	}
-	*all = append(*all, LayerSum{Name: name})
+	*all = append(*all, Layer{Name: name})
 	return &(*all)[len(*all)-1]
 }

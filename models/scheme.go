@@ -1,11 +1,9 @@
-package analytic
+package models
 
 import (
 	"fmt"
 	"strings"
 
-	"llmprof/hardware"
-	"llmprof/models"
 	"llmprof/unit"
 )
 
@@ -83,7 +81,7 @@ func ParseScheme(name string) (Scheme, error) {
 }
 
 // StoredScheme is the scheme that a model's published checkpoint is stored in.
-func StoredScheme(m *models.Model) Scheme {
+func StoredScheme(m *Model) Scheme {
 	st := m.Stored
 	s := Scheme{Name: "w16a16", Weights: sixteen, Act: sixteen}
 	if st.Method == "" || st.Weights == unit.NoFormat {
@@ -108,11 +106,11 @@ func (s Scheme) WithAct(f unit.Format) Scheme {
 	return s
 }
 
-// For returns s with the 16-bit formats that g computes in: FP16 where it has no
+// For returns s with the 16-bit formats that a GPU computes in: FP16 where it has no
 // BF16 unit.
-func (s Scheme) For(g *hardware.GPU) Scheme {
+func (s Scheme) For(gpu interface{ Has(f unit.Format) bool }) Scheme {
 	swap := func(f unit.Format) unit.Format {
-		if f == unit.BF16 && !g.Has(unit.BF16) && g.Has(unit.FP16) {
+		if f == unit.BF16 && !gpu.Has(unit.BF16) && gpu.Has(unit.FP16) {
 			return unit.FP16
 		}
 		return f
@@ -124,7 +122,8 @@ func (s Scheme) For(g *hardware.GPU) Scheme {
 	return s
 }
 
-func (s *Scheme) check() error {
+// Check tells what is wrong with the scheme, if anything is.
+func (s *Scheme) Check() error {
 	if s.Weights == unit.NoFormat || s.Weights >= unit.NumFormats || s.Act == unit.NoFormat ||
 		s.Act >= unit.NumFormats || s.KV >= unit.NumFormats {
 		return fmt.Errorf("scheme %q lacks the format of its weights, activations or cache", s.Name)
@@ -149,8 +148,8 @@ func (s *Scheme) Stream() unit.Format {
 	return sixteen
 }
 
-// weightBytes is the memory of n weights in rows outputs, the scales included.
-func (s *Scheme) weightBytes(n, rows float64) unit.Bytes {
+// WeightBytes is the memory of n weights in rows outputs, the scales included.
+func (s *Scheme) WeightBytes(n, rows float64) unit.Bytes {
 	b := s.Weights.Bytes(n)
 	switch s.Weights {
 	case unit.FP8, unit.INT8:
@@ -169,4 +168,14 @@ func (s *Scheme) weightBytes(n, rows float64) unit.Bytes {
 		return b + unit.Bytes(2*groups)
 	}
 	return b
+}
+
+// Parts returns the scheme of the dense matrices and that of what is never
+// quantized.
+func (s *Scheme) Parts() (dense, plain Scheme) {
+	plain = Scheme{Name: "stream", Weights: s.Stream(), Act: s.Stream(), KV: s.KV}
+	if s.Experts {
+		return plain, plain
+	}
+	return *s, plain
 }

@@ -1,4 +1,4 @@
-package experiment
+package tree
 
 import (
 	"cmp"
@@ -13,16 +13,16 @@ import (
 	"llmprof/redact"
 )
 
-// A source is the text of a file.
-type source struct {
-	name, text string
+// A Source is the text of a file.
+type Source struct {
+	Name, Text string
 	lines      []int // where each begins, from the first on; found when a place is asked for
 }
 
-// A place is where something stands in a file: line and column from 1, 0 where
+// A Place is where something stands in a file: line and column from 1, 0 where
 // they are not known.
-type place struct {
-	source              *source
+type Place struct {
+	Source              *Source
 	line, column, width int
 }
 
@@ -52,13 +52,13 @@ func (m *Mistake) excerpt() string {
 	return input.Excerpt(m.Text, m.Column, m.Width)
 }
 
-// mistake is a Mistake at the place.
-func (p place) mistake(format string, args ...any) *Mistake {
+// Mistake is a Mistake at the place.
+func (p Place) Mistake(format string, args ...any) *Mistake {
 	m := &Mistake{Line: p.line, Column: p.column, Width: p.width, Problem: input.Short(redact.Text(fmt.Sprintf(format, args...)))}
-	if p.source == nil {
+	if p.Source == nil {
 		return m
 	}
-	m.File, m.Text = p.source.name, p.source.lineAt(p.line)
+	m.File, m.Text = p.Source.Name, p.Source.lineAt(p.line)
 	if rest := len([]rune(m.Text)) - m.Column + 1; m.Width > rest {
 		m.Width = rest
 	}
@@ -66,36 +66,36 @@ func (p place) mistake(format string, args ...any) *Mistake {
 }
 
 // String is the place in short.
-func (p place) String() string {
+func (p Place) String() string {
 	switch {
-	case p.source == nil:
+	case p.Source == nil:
 		return "the defaults"
 	case p.line == 0:
-		return p.source.name
+		return p.Source.Name
 	}
-	return fmt.Sprintf("%s:%d", p.source.name, p.line)
+	return fmt.Sprintf("%s:%d", p.Source.Name, p.line)
 }
 
 // index finds where the lines begin.
-func (s *source) index() {
+func (s *Source) index() {
 	if s.lines != nil {
 		return
 	}
 	s.lines = []int{0}
-	for i := range len(s.text) {
-		if s.text[i] == '\n' {
+	for i := range len(s.Text) {
+		if s.Text[i] == '\n' {
 			s.lines = append(s.lines, i+1)
 		}
 	}
 }
 
 // lineAt is the nth line, from 1.
-func (s *source) lineAt(n int) string {
+func (s *Source) lineAt(n int) string {
 	s.index()
 	if n < 1 || n > len(s.lines) {
 		return ""
 	}
-	text, _, _ := strings.Cut(s.text[s.lines[n-1]:], "\n")
+	text, _, _ := strings.Cut(s.Text[s.lines[n-1]:], "\n")
 	return strings.TrimSuffix(text, "\r")
 }
 
@@ -104,16 +104,16 @@ func (s *source) lineAt(n int) string {
 const longLine = 4096
 
 // at is the place of a byte of the text.
-func (s *source) at(offset, width int) place {
+func (s *Source) at(offset, width int) Place {
 	s.index()
-	offset = min(max(offset, 0), len(s.text))
+	offset = min(max(offset, 0), len(s.Text))
 	n := sort.SearchInts(s.lines, offset+1)
-	before := s.text[s.lines[n-1]:offset]
+	before := s.Text[s.lines[n-1]:offset]
 	column := 1 + len(before)
 	if len(before) < longLine {
 		column = 1 + utf8.RuneCountInString(before)
 	}
-	return place{s, n, column, width}
+	return Place{s, n, column, width}
 }
 
 // Mistakes are all that is wrong with an experiment.
@@ -128,9 +128,9 @@ func (ms Mistakes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err is nil if there are none. Those of each file are in the order of its lines,
+// Err is nil if there are none. Those of each file are in the order of its lines,
 // those without a line last.
-func (ms Mistakes) err() error {
+func (ms Mistakes) Err() error {
 	if len(ms) == 0 {
 		return nil
 	}

@@ -1,17 +1,18 @@
-package analytic
+package breakdown
 
 import (
+	"llmprof/analytic"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// Combined is what operators of a Report are when one kernel is timed that does them
+// Fused is what operators of a Report are when one kernel is timed that does them
 // together: their work and their expected times are summed, and the floor lets the
 // resources overlap. The name is the first's. Only the activations of the first
 // operator are counted: those between it and the others stay on the chip.
-func (m *Machine) Combined(lines ...*Line) (sum Line) {
+func Fused(m *analytic.Machine, ops ...*Operator) (sum Operator) {
 	var f roofline.Floor
-	for i, l := range lines {
+	for i, l := range ops {
 		acts := sum.Acts
 		sum.Add(&l.Work, 1)
 		if i == 0 {
@@ -19,15 +20,15 @@ func (m *Machine) Combined(lines ...*Line) (sum Line) {
 		} else {
 			sum.Acts = acts
 		}
-		own := m.prices.Peaks.FloorOf(&l.Work, l.Format, 1, 1)
+		floor := m.Peaks().FloorOf(&l.Work, l.Format, 1, 1)
 		if l.Format != unit.NoFormat {
 			sum.Format = l.Format
 		}
-		own.Link, own.Node = 0, 0
+		floor.Link, floor.Node = 0, 0
 		if l.Wire+l.NodeWire > 0 {
-			own.Link = l.Floor
+			floor.Link = l.Floor
 		}
-		f.Add(&own, 1)
+		f.Add(&floor, 1)
 		sum.Expected += l.Expected
 		sum.Compute += l.Compute
 		sum.Memory += l.Memory

@@ -1,4 +1,4 @@
-package experiment
+package tree
 
 import (
 	"encoding/json"
@@ -11,12 +11,12 @@ import (
 	"llmprof/input"
 )
 
-// parseJSON reads a JSON file.
-func parseJSON(s *source) (*node, error) {
+// ParseJSON reads a JSON file.
+func ParseJSON(s *Source) (*Node, error) {
 	if err := s.within(input.Limits.JSON); err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(strings.NewReader(s.text))
+	d := json.NewDecoder(strings.NewReader(s.Text))
 	d.UseNumber()
 	p := jsonParser{s, d}
 	n, err := p.value()
@@ -24,28 +24,28 @@ func parseJSON(s *source) (*node, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, p.here(1).mistake("more follows the first value: want one object")
+		return nil, p.here(1).Mistake("more follows the first value: want one object")
 	}
 	return n, nil
 }
 
 type jsonParser struct {
-	source *source
+	source *Source
 	d      *json.Decoder
 }
 
 // here is the place of the token that ends where the decoder is.
-func (p *jsonParser) here(width int) place {
+func (p *jsonParser) here(width int) Place {
 	return p.source.at(int(p.d.InputOffset())-width, width)
 }
 
 // start is where the next token begins.
 func (p *jsonParser) start() int {
-	rest := p.source.text[p.d.InputOffset():]
-	return len(p.source.text) - len(strings.TrimLeft(rest, " \t\r\n,:"))
+	rest := p.source.Text[p.d.InputOffset():]
+	return len(p.source.Text) - len(strings.TrimLeft(rest, " \t\r\n,:"))
 }
 
-func (p *jsonParser) token() (json.Token, place, error) {
+func (p *jsonParser) token() (json.Token, Place, error) {
 	from := p.start()
 	token, err := p.d.Token()
 	if err == nil {
@@ -53,12 +53,12 @@ func (p *jsonParser) token() (json.Token, place, error) {
 	}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return nil, place{}, p.source.at(int(syntax.Offset)-1, 1).mistake("not JSON: %v", err)
+		return nil, Place{}, p.source.at(int(syntax.Offset)-1, 1).Mistake("not JSON: %v", err)
 	}
-	return nil, place{}, p.source.at(len(strings.TrimSpace(p.source.text))-1, 1).mistake("the file ends in the middle of a value")
+	return nil, Place{}, p.source.at(len(strings.TrimSpace(p.source.Text))-1, 1).Mistake("the file ends in the middle of a value")
 }
 
-func (p *jsonParser) value() (*node, error) {
+func (p *jsonParser) value() (*Node, error) {
 	token, at, err := p.token()
 	if err != nil {
 		return nil, err
@@ -72,28 +72,28 @@ func (p *jsonParser) value() (*node, error) {
 	case json.Number:
 		n, err := number(v.String())
 		if err != nil {
-			return nil, at.mistake("%v", err)
+			return nil, at.Mistake("%v", err)
 		}
-		return &node{at: at, scalar: n}, nil
+		return &Node{At: at, Scalar: n}, nil
 	}
-	return &node{at: at, scalar: token}, nil
+	return &Node{At: at, Scalar: token}, nil
 }
 
-func (p *jsonParser) list(at place) (*node, error) {
-	n := &node{at: at, kind: listKind}
+func (p *jsonParser) list(at Place) (*Node, error) {
+	n := &Node{At: at, Kind: ListKind}
 	for p.d.More() {
 		item, err := p.value()
 		if err != nil {
 			return nil, err
 		}
-		n.items = append(n.items, item)
+		n.Items = append(n.Items, item)
 	}
 	_, _, err := p.token()
 	return n, err
 }
 
-func (p *jsonParser) table(at place) (*node, error) {
-	n := &node{at: at, kind: tableKind}
+func (p *jsonParser) table(at Place) (*Node, error) {
+	n := &Node{At: at, Kind: TableKind}
 	seen := map[string]bool{}
 	for p.d.More() {
 		token, at, err := p.token()
@@ -102,14 +102,14 @@ func (p *jsonParser) table(at place) (*node, error) {
 		}
 		key, _ := token.(string)
 		if seen[key] {
-			return nil, at.mistake("%.60q stands twice", key)
+			return nil, at.Mistake("%.60q stands twice", key)
 		}
 		seen[key] = true
 		value, err := p.value()
 		if err != nil {
 			return nil, err
 		}
-		n.pairs = append(n.pairs, pair{key, at, value})
+		n.Pairs = append(n.Pairs, Pair{key, at, value})
 	}
 	_, _, err := p.token()
 	return n, err

@@ -1,0 +1,292 @@
+// Package breakdown shares the time and the energy of an estimate among the operators of
+// the model, and says what a reader has to know before trusting it. It walks the kernels
+// that package analytic prices.
+package breakdown
+
+import (
+	"math/bits"
+
+	"llmprof/analytic"
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// A Report is an Estimate with the operators it is the sum of, and what a reader
+// has to know before trusting it.
+type Report struct {
+	analytic.Estimate
+	PrefillOps []Operator // of the whole prompt
+	DecodeOps  []Operator // of one step at the mean context
+	Context    float64    // that mean context, the new token included
+	Count      models.FLOPCount
+	Warnings   []string
+}
+
+// An Operator is an operator of the model over all its occurrences in a phase, on one
+// rank of the tensor-parallel group, through all stages of the pipeline.
+type Operator struct {
+	Name   string
+	Layer  string // the kind of layer, "" for what the model has once
+	Layers float64
+	Kind   analytic.Kind
+	In     string      // the operator within whose kernel it is done, "" for a kernel of its own
+	Format unit.Format // that its products run in, NoFormat if it has none
+
+	roofline.Work            // Wire is all that is sent, within the node and beyond
+	Bound                    roofline.Bound
+	Floor, Expected          unit.Seconds
+	Compute, Memory, Network unit.Seconds // expected, overlapping
+	Fixed                    unit.Seconds
+	Share                    float64     // of the phase's expected time
+	Energy                   unit.Joules // of all ranks of the replica, what they draw while they wait left out
+
+	slower unit.Seconds // by how much more it takes where products are held at the power limit
+	draw   analytic.Draw
+}
+
+// Explain answers the case operator by operator.
+func Explain(c *analytic.Case) (Report, error) {
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		return Report{}, err
+	}
+	e, err := p.Predict(&c.Workload)
+	if err != nil {
+		return Report{}, err
+	}
+	b := breakdown{c: c, p: p}
+	r := Report{Estimate: e, Count: c.Model.FLOPCount(), PrefillOps: b.finish(b.prefill(), &e.Prefill)}
+	if e.Tokens > 0 {
+		one := p.FirstDecode(&c.Workload)
+		one.Past += float64(e.Tokens-1) / 2
+		r.Context = one.Past + 1
+		r.DecodeOps = b.finish(b.add(nil, &one, 1), &e.Decode)
+	}
+	r.Warnings = warnings(c, &e)
+	return r, nil
+}
+
+// A breakdown shares the time and energy of an estimate among its operators.
+type breakdown struct {
+	c *analytic.Case
+	p *analytic.Predictor
+}
+
+// maxChunks is how many prefill steps are listed one by one; more are sampled.
+const maxChunks = 64
+
+// prefill sums the operators over the chunks of the prompt.
+func (b *breakdown) prefill() (sum []Operator) {
+	full, whole, last := b.p.Chunks(&b.c.Workload)
+	samples := min(whole, maxChunks)
+	for i := range samples {
+		// The middle of each of the samples' equal parts of the run.
+		at := (float64(i)+0.5)*float64(whole)/float64(samples) - 0.5
+		step := full
+		step.Past += full.New * at
+		sum = b.add(sum, &step, float64(whole)/float64(samples))
+	}
+	return b.add(sum, &last, 1)
+}
+
+// add adds times times the operators of a step to sum.
+func (b *breakdown) add(sum []Operator, st *analytic.Step, times float64) []Operator {
+	b.p.Walk(st, func(l *analytic.Lowering, costs []roofline.Cost) {
+		for i := range l.Ops {
+			sum = b.work(sum, &l.Ops[i], times)
+		}
+		for i := range l.Kernels {
+			b.charge(sum, l, &l.Kernels[i], &costs[i], times)
+		}
+	})
+	return sum
+}
+
+// work adds what an operator of a step does to its sum.
+func (b *breakdown) work(sum []Operator, o *analytic.Op, times float64) []Operator {
+	sum, l := sumOf(sum, o)
+	l.Layers = max(l.Layers, o.Count)
+	if o.Work.FLOPs > 0 {
+		l.Format, _ = b.c.Machine.Runs(o.Format)
+	}
+	l.Add(&o.Work, o.Count*times)
+	l.Wire, l.NodeWire = l.Wire+l.NodeWire, 0
+	f := b.c.Machine.Peaks().FloorOf(&o.Work, o.Format, o.Shape.Ranks, o.Count*times)
+	l.Floor += f.Time()
+	return sum
+}
+
+// busy is how long an operator of a kernel keeps each resource busy at the peaks. The
+// activations of the operator that the kernel is named after go through memory; those
+// of the others stay on the chip.
+func (b *breakdown) busy(o *analytic.Op, main bool) roofline.Floor {
+	peaks := b.c.Machine.Peaks()
+	f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, 1)
+	if main {
+		f.Memory = o.Work.Traffic().Over(peaks.Memory)
+	}
+	return f
+}
+
+// charge shares what a kernel takes among the operators that it does: each resource by
+// how long they keep it busy at the peaks, and what is fixed to the operator that the
+// kernel is named after.
+func (b *breakdown) charge(sum []Operator, l *analytic.Lowering, k *analytic.Kernel, cost *roofline.Cost, times float64) {
+	var whole roofline.Floor
+	for set := k.Ops; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		f := b.busy(&l.Ops[i], i == k.Main)
+		whole.Add(&f, 1)
+	}
+	busy := cost.Time - cost.Times[roofline.Fixed]
+	slower := cost.Slower(b.c.Machine.Throttle) - cost.Time
+	for set := k.Ops; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		o := &l.Ops[i]
+		_, line := sumOf(sum, o)
+		main := i == k.Main
+		f := b.busy(o, main)
+		compute := share(f.Matrix+f.Vector, whole.Matrix+whole.Vector, main)
+		memory := share(f.Memory, whole.Memory, main)
+		network := share(f.Link+f.Node, whole.Link+whole.Node, main)
+		part := memory
+		switch cost.Bound {
+		case roofline.ByCompute:
+			part = compute
+		case roofline.ByNetwork:
+			part = network
+		}
+		line.Compute += cost.Compute().Times(compute * times)
+		line.Memory += (cost.Times[roofline.Memory] + cost.Times[roofline.Serial]).Times(memory * times)
+		line.Network += cost.Times[roofline.Network].Times(network * times)
+		line.Expected += busy.Times(part * times)
+		line.slower += slower.Times(compute * times)
+		line.draw.Add(b.c.Machine.DrawOf(cost), memory*times)
+		if main {
+			line.Fixed += cost.Times[roofline.Fixed].Times(times)
+			line.Expected += cost.Times[roofline.Fixed].Times(times)
+			line.In = k.Phase
+			continue
+		}
+		if line.In = k.Phase; line.In == "" {
+			line.In = l.Ops[k.Main].Name
+		}
+	}
+}
+
+// share is the part of a whole; where there is none, the kernel's main operator has it.
+func share(part, whole unit.Seconds, main bool) float64 {
+	switch {
+	case whole > 0:
+		return float64(part / whole)
+	case main:
+		return 1
+	}
+	return 0
+}
+
+// sumOf returns the sum that o belongs to, a new one at the end if there is none. An
+// operator that a layer has twice, as its norms, is summed.
+func sumOf(sum []Operator, o *analytic.Op) ([]Operator, *Operator) {
+	for i := range sum {
+		if l := &sum[i]; l.Name == o.Name && l.Layer == o.Layer {
+			return sum, l
+		}
+	}
+	sum = append(sum, Operator{Name: o.Name, Layer: o.Layer, Kind: o.Type.Kind()})
+	return sum, &sum[len(sum)-1]
+}
+
+// finish gives the operators their bounds and shares. The time of the host, which is
+// no operator's, is listed as one more, so that all add up to the phase.
+func (b *breakdown) finish(ops []Operator, p *analytic.Phase) []Operator {
+	b.energy(ops, p)
+	var sum unit.Seconds
+	for i := range ops {
+		sum += ops[i].Expected
+	}
+	b.throttle(ops, &sum, p)
+	b.raise(ops, &sum, p)
+	b.scale(ops, &sum, p)
+	host := p.Expected - sum
+	if host > sum.Times(1e-9) {
+		ops = append(ops, Operator{Name: "host", Layers: 1, Kind: analytic.Element, Fixed: host, Expected: host})
+	}
+	for i := range ops {
+		l := &ops[i]
+		times := roofline.Times{roofline.Matrix: l.Compute, roofline.Memory: l.Memory, roofline.Network: l.Network, roofline.Fixed: l.Fixed}
+		l.Bound = times.Bound()
+		l.Share = float64(l.Expected) / float64(p.Expected)
+	}
+	return ops
+}
+
+// raise spreads over the operators what the phase takes more for kernels that are no faster
+// than those of a smaller batch.
+func (b *breakdown) raise(ops []Operator, sum *unit.Seconds, p *analytic.Phase) {
+	if p.Raised == 0 || *sum == 0 {
+		return
+	}
+	ratio := 1 + float64(p.Raised / *sum)
+	for i := range ops {
+		ops[i].Expected = ops[i].Expected.Times(ratio)
+	}
+	*sum += p.Raised
+}
+
+// energy gives the operators their energy, all of them together no more than the power
+// limit allows.
+func (b *breakdown) energy(ops []Operator, p *analytic.Phase) {
+	ranks, passes := float64(max(b.c.Parallel.TP, 1)), float64(max(b.c.Parallel.MicroBatches, 1))
+	var all unit.Joules
+	for i := range ops {
+		l := &ops[i]
+		l.Energy = b.c.Machine.Active(l.Compute, l.draw, l.Network, l.Fixed, p.Clock).Times(ranks * passes)
+		all += l.Energy
+	}
+	if most := b.c.Machine.Rest.For(p.Expected).Times(ranks); all > most {
+		for i := range ops {
+			ops[i].Energy = ops[i].Energy.Times(float64(most) / float64(all))
+		}
+	}
+}
+
+// throttle gives the operators their parts of the time that the power limit costs.
+func (b *breakdown) throttle(ops []Operator, sum *unit.Seconds, p *analytic.Phase) {
+	var slower unit.Seconds
+	for i := range ops {
+		slower += ops[i].slower
+	}
+	if p.Throttled == 0 || slower == 0 {
+		return
+	}
+	more := p.Throttled
+	if b.c.Parallel.MicroBatches > 1 { // which the pipeline multiplies as it does the rest
+		more = sum.Times(float64(p.Throttled) / float64(p.Expected-p.Throttled))
+	}
+	for i := range ops {
+		l := &ops[i]
+		l.Expected += more.Times(float64(l.slower) / float64(slower))
+		l.Compute = l.Compute.Times(p.Clock)
+	}
+	*sum += more
+}
+
+// scale makes the operators of one micro-batch share the time of all of them, which
+// overlap in the pipeline.
+func (b *breakdown) scale(ops []Operator, sum *unit.Seconds, p *analytic.Phase) {
+	m := float64(max(b.c.Parallel.MicroBatches, 1))
+	if m == 1 {
+		return
+	}
+	ratio := float64(p.Expected) / float64(*sum)
+	for i := range ops {
+		l := &ops[i]
+		for _, t := range []*unit.Seconds{&l.Floor, &l.Expected, &l.Compute, &l.Memory, &l.Network, &l.Fixed} {
+			*t = t.Times(ratio)
+		}
+		l.Work = l.Scale(m)
+	}
+	*sum = p.Expected
+}

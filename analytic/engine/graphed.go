@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"slices"
+
+	"llmprof/analytic"
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// graphed is a server whose decode steps are CUDA graphs of some batch sizes, with the
+// kernels of fused but for those of its own below.
+type graphed struct {
+	profile  analytic.Profile
+	rows     func(batch float64) (rows float64, ok bool) // of the graph that a decode step runs in, if one holds it
+	pieces   float64                                     // most tokens of a step whose kernels but attention are graphs
+	sampling float64                                     // small kernels from the logits to the next step's inputs
+	fusedKV  bool                                        // rotary embedding and cache write are one kernel
+}
+
+// Profile is what the engine adds to its kernels.
+func (e *graphed) Profile() *analytic.Profile { return &e.profile }
+
+// Lower makes the kernels of a part of a step, and says which of them graphs launch.
+func (e *graphed) Lower(l *analytic.Lowering) {
+	for i := range l.Ops {
+		e.lower(l, i)
+	}
+	s := l.Step
+	rows, ok := e.rows(s.Batch)
+	switch {
+	case s.Decode() && ok:
+		for i := range l.Kernels {
+			k := &l.Kernels[i]
+			k.Graphed = true
+			if padded(l.Ops[k.Main].Type) {
+				pad(k, s.Batch, rows)
+				if l.Part == analytic.PartFirst { // a gather of rows
+					k.Work.Weights = k.Work.Weights.Times(rows / s.Batch)
+				}
+			}
+		}
+	case !s.Decode() && s.Tokens() <= e.pieces:
+		e.piecewise(l)
+	}
+}
+
+// lower appends the kernels of operator i.
+func (e *graphed) lower(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	switch o.Type {
+	case analytic.Rotary, analytic.CacheWrite:
+		e.rotary(l, i)
+	case analytic.Product:
+		e.product(l, i)
+	case analytic.TopK:
+		l.Launch(i, roofline.Elementwise, routing(l.Step.Tokens()))
+	case analytic.ExpertProduct:
+		e.experts(l, i)
+	case analytic.Sampling:
+		k := l.Launch(i, roofline.SmallElementwise, e.sampling)
+		k.Work.Acts = k.Work.Acts.Times(samplingMoves)
+		k.Graphed = true // the host's time of a step has these launches
+	default:
+		lowerFused(l, i)
+	}
+}
+
+// rotary makes the kernels of rotary embedding and cache write. Norms of queries and keys
+// are a kernel of their own.
+func (e *graphed) rotary(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	if o.Type == analytic.CacheWrite {
+		if e.fusedKV {
+			lowerFused(l, i)
+			return
+		}
+		l.Launch(i, roofline.Elementwise, 1)
+		return
+	}
+	n := 1.0
+	if !e.fusedKV && slices.ContainsFunc(o.Norms, func(n models.Norm) bool { return n.PerHead }) {
+		n++
+	}
+	l.Launch(i, roofline.Elementwise, n)
+}
+
+// routing is the kernels of the choice of experts: gating, filling and the sum of the
+// experts' results, and of several tokens two that sort the pairs by expert.
+func routing(tokens float64) float64 {
+	if tokens > 1 {
+		return 5
+	}
+	return 3
+}
+
+// samplingMoves is how often logits of 16 bits are moved: they are copied to float32,
+// and the copy is read for the scores' noise and for their maximum.
+const samplingMoves = 5
+
+// product makes the kernel of a dense product, after one that quantizes its input where
+// the product is of quantized activations. The traces have that in norms and
+// activations, which take as much longer.
+func (e *graphed) product(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	if stream := l.Step.Scheme.Stream(); o.Format != stream && o.Format != unit.NoFormat {
+		k := l.Launch(i, roofline.Elementwise, 1)
+		values := o.Shape.M * o.Shape.K
+		k.Work = roofline.Work{Acts: stream.Bytes(values) + o.Format.Bytes(values)}
+		k.Graphed = true // no launch of its own
+	}
+	l.Launch(i, roofline.GEMM, 1)
+}
+
+// experts makes the grouped product of a layer's experts. In tiles of few pairs it
+// streams the weights, in those of a prompt arithmetic and memory hide each other in part.
+func (e *graphed) experts(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	k := l.Launch(i, roofline.MoEPrefill, 1)
+	if l.Next(i+1, analytic.ExpertProduct) < 0 { // the last of them
+		k.Unpermuted = l.Step.Bytes(o.Shape.Pairs * o.Shape.N)
+	}
+}
+
+// piecewise marks the kernels that graphs of the layers' pieces launch, one graph
+// between two attentions.
+func (e *graphed) piecewise(l *analytic.Lowering) {
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		switch t := l.Ops[k.Main].Type; {
+		case t.Kind() == analytic.Attention:
+			k.Pieces = 1
+		case padded(t):
+			k.Graphed = true
+		}
+	}
+}
+
+// padded reports whether an operator runs on the rows that fill a graph up: attention
+// has no work for them, and the LM head runs outside of the graph.
+func padded(t analytic.Type) bool {
+	return t.Kind() != analytic.Attention && t != analytic.CacheWrite && t != analytic.Head && t != analytic.Sampling
+}
+
+// pad lets a kernel run on the rows of a graph. The rows that fill it up choose experts
+// too.
+func pad(k *analytic.Kernel, batch, rows float64) {
+	more := rows / batch
+	k.Shape.M *= more
+	w, s := &k.Work, &k.Shape
+	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)
+	w.Wire, w.NodeWire = w.Wire.Times(more), w.NodeWire.Times(more)
+	if s.Hit > 0 {
+		tokens := s.Tokens * more
+		hit := s.Hit * roofline.Distinct(s.Experts, s.TopK, tokens) / roofline.Distinct(s.Experts, s.TopK, s.Tokens)
+		w.Weights = w.Weights.Times(hit / s.Hit)
+		s.Tokens, s.Hit, s.Pairs = tokens, hit, s.Pairs*more
+	}
+	k.Unpermuted = k.Unpermuted.Times(more)
+}

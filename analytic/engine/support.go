@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// Runs tells why an engine cannot run a model with a scheme on a GPU, and which engines
+// can; nil if it can.
+func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme) error {
+	p := e.Profile()
+	why := refusal(&p.Support, m, g, s)
+	if why == "" {
+		return nil
+	}
+	var others []string
+	for _, other := range all() {
+		if q := other.Profile(); q.Support.Default && refusal(&q.Support, m, g, s) == "" {
+			others = append(others, q.Name)
+		}
+	}
+	if len(others) == 0 {
+		return fmt.Errorf("%s %s; no engine that is known here can", p.Name, why)
+	}
+	return fmt.Errorf("%s %s; engines that can: %s", p.Name, why, strings.Join(others, ", "))
+}
+
+// Default is the engine that is taken where none is named: vllm where it runs the model
+// on the GPU, else the first that does, else vllm, which tells why it does not.
+func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) analytic.Engine {
+	for _, e := range all() {
+		if p := e.Profile(); p.Support.Default && refusal(&p.Support, m, g, s) == "" {
+			return e
+		}
+	}
+	return &vllm
+}
+
+// refusal says what an engine does not run, "" if it runs all.
+func refusal(s *analytic.Support, m *models.Model, g *hardware.GPU, scheme *models.Scheme) string {
+	family := strings.TrimSuffix(m.Family, "_text")
+	switch {
+	case s.Families != nil && !slices.Contains(s.Families, family), slices.Contains(s.Not, family):
+		return fmt.Sprintf("does not run models of the family %q (%s)", m.Family, m.Name)
+	case s.Vendors != nil && !slices.Contains(s.Vendors, g.Vendor):
+		return fmt.Sprintf("does not run on %s: it runs on GPUs of %s", g.Name, strings.Join(s.Vendors, ", "))
+	case s.Integrated && !g.Integrated:
+		return fmt.Sprintf("does not run on %s: it runs on Jetson modules and DGX Spark", g.Name)
+	case g.Vendor == nvidia && capability(g) < s.Capability:
+		return fmt.Sprintf("does not run on %s: it needs compute capability %.1f or newer", g.Name, s.Capability)
+	case s.Weights != nil && !slices.Contains(s.Weights, scheme.Weights):
+		return fmt.Sprintf("has no weights in %v: it has %s", scheme.Weights, words(s.Weights))
+	case s.Acts != nil && !slices.Contains(s.Acts, scheme.Act):
+		return fmt.Sprintf("has no products in %v: it has %s", scheme.Act, words(s.Acts))
+	case s.KV != nil && !slices.Contains(s.KV, scheme.KV) && scheme.KV != unit.NoFormat:
+		return fmt.Sprintf("has no KV cache in %v: it has %s", scheme.KV, words(s.KV))
+	}
+	return ""
+}
+
+// The vendors of GPUs.
+const (
+	nvidia = "nvidia"
+	amd    = "amd"
+	intel  = "intel"
+	apple  = "apple"
+	google = "google"
+)
+
+// capability is the compute capability of a GPU of NVIDIA as a number.
+func capability(g *hardware.GPU) (c float64) {
+	_, _ = fmt.Sscanf(g.ComputeCapability, "%f", &c)
+	return c
+}
+
+// words lists formats.
+func words(formats []unit.Format) string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// sixteenBit are the formats of 16 bits, and float32.
+var sixteenBit = []unit.Format{unit.BF16, unit.FP16, unit.FP32}

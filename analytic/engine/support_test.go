@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+
+	"llmprof"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+	"llmprof/models"
+)
+
+// refused are a combination of each kind that an engine cannot run, the words of the
+// refusal, and the engine that is taken instead.
+var refused = []struct{ engine, model, gpu, weights, why, instead string }{
+	{"native", "deepseek-v3", "mi300x", "fp8", `family "deepseek_v3"`, "vllm"},
+	{"native", "llama3.1-8b", "mi300x", "bf16", "GPUs of nvidia", "vllm"},
+	{"native", "llama3.1-8b", "h100", "int8", "weights in int8", "vllm"},
+	{"native", "llama3.1-8b", "h100", "fp8", "products in fp8", "vllm"},
+	{"vllm", "gpt-neo-2.7b", "h100", "fp16", `family "gpt_neo"`, "transformers"},
+	{"vllm", "recurrentgemma-2b", "h100", "bf16", `family "recurrent_gemma"`, "transformers"},
+	{"vllm", "llama3.1-8b", "v100", "fp16", "compute capability 7.5", "llama.cpp"},
+	{"vllm", "llama3.1-8b", "h100", "w4a4", "products in int4", ""},
+	{"sglang", "olmo3-7b", "h100", "bf16", `family "olmo3"`, "vllm"},
+	{"sglang", "jamba-1.5-mini", "h100", "bf16", `family "jamba"`, "vllm"},
+	{"tensorrt-llm", "llama3.1-8b", "mi300x", "bf16", "GPUs of nvidia", "vllm"},
+	{"tensorrt-llm", "llama3.1-8b", "v100", "fp16", "compute capability 8.0", "llama.cpp"},
+	{"tensorrt-llm", "bloom-7b1", "h100", "bf16", `family "bloom"`, "vllm"},
+	{"trt-llm", "llama3.1-8b", "h100", "w4a4", "products in int4", ""},
+	{"llama.cpp", "llama3.1-8b", "h100", "fp8", "weights in fp8", "vllm"},
+	{"ollama", "opt-1.3b", "h100", "bf16", `family "opt"`, "vllm"},
+	{"hf", "llama3.1-8b", "h100", "nvfp4", "products in nvfp4", "vllm"},
+	{"tensorrt-edge-llm", "llama3.1-8b", "h100", "bf16", "Jetson modules and DGX Spark", "vllm"},
+}
+
+// TestRefusals holds that what an engine cannot run is refused with the reason and the
+// engines that can, and that the default is one of these.
+func TestRefusals(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpus, err := hardware.Load(llmprof.HardwareTOML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range refused {
+		m, err := table.Model(x.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := gpus.GPU(x.gpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := models.ParseScheme(x.weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := engine.Parse(x.engine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = s.For(&g)
+		err = engine.Runs(e, m, &g, &s)
+		if err == nil || !strings.Contains(err.Error(), x.why) {
+			t.Errorf("%s, %s, %s, %s: %v, want %q", x.engine, x.model, x.gpu, x.weights, err, x.why)
+			continue
+		}
+		instead := engine.Default(m, &g, &s)
+		switch {
+		case x.instead == "" && !strings.Contains(err.Error(), "no engine"):
+			t.Errorf("%s, %s: %v, want no engine that can", x.engine, x.weights, err)
+		case x.instead != "" && (instead.Profile().Name != x.instead || !strings.Contains(err.Error(), x.instead) || engine.Runs(instead, m, &g, &s) != nil):
+			t.Errorf("%s, %s, %s, %s: %v; by default %s, want %s", x.engine, x.model, x.gpu, x.weights, err, instead.Profile().Name, x.instead)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package engine_test
+
+import (
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// TestGraphRows holds that a decode step takes the time of the graph that holds it: 9
+// sequences run as 16 but for attention, the cache and what follows the LM head.
+func TestGraphRows(t *testing.T) {
+	for _, model := range []string{"llama3.1-8b", "qwen3-30b-a3b"} {
+		w := analytic.Workload{Batch: 9, Prompt: 512, Gen: 2}
+		nine := explain(t, onEngine(t, model, "vllm", w)).DecodeOps
+		w.Batch = 16
+		sixteen := explain(t, onEngine(t, model, "vllm", w)).DecodeOps
+		for i := range nine {
+			if nine[i].Name != sixteen[i].Name {
+				t.Fatalf("%s: operator %d is %s and %s", model, i, nine[i].Name, sixteen[i].Name)
+			}
+			switch nine[i].Name {
+			case "attention", "kv_write", "lm_head", "sampling":
+				if nine[i].Expected >= sixteen[i].Expected {
+					t.Errorf("%s: %s of 9 sequences takes %v, of 16 %v", model, nine[i].Name, nine[i].Expected, sixteen[i].Expected)
+				}
+			default:
+				near(t, model+" "+nine[i].Name, nine[i].Expected, sixteen[i].Expected, 1e-12)
+			}
+		}
+	}
+}
+
+// TestAsyncHost holds that the host's part of a decode step shows where it takes longer
+// than the GPU, and there alone.
+func TestAsyncHost(t *testing.T) {
+	const step, sequence = 2.4e-3, 10e-6
+	w := analytic.Workload{Batch: 8, Prompt: 128, Gen: 2}
+	small := predict(t, onEngine(t, "llama3.2-1b", "vllm", w))
+	near(t, "TPOT of a small model", small.TPOT.Expected, unit.Seconds(step+8*sequence), 1e-9)
+	if small.Decode.Bound != roofline.ByLaunch {
+		t.Errorf("decoding is %v-bound", small.Decode.Bound)
+	}
+	large := onEngine(t, "llama3.1-8b", "vllm", w)
+	none := with(t, onEngine(t, "llama3.1-8b", "vllm", w), func(k *roofline.Constants) { k[roofline.HostAsync], k[roofline.HostSequence] = 1e-9, 1e-9 })
+	near(t, "TPOT of a large model", predict(t, large).TPOT.Expected, predict(t, none).TPOT.Expected, 1e-12)
+}
+
+// TestPromptLaunches counts the launches of a prompt's kernels by hand. Beyond 512 tokens
+// the host launches all of them: of 16 layers two norms, four products, the rotation, the
+// cache write, attention and the activation; the embedding, the final norm and the LM
+// head. Up to 512 tokens, a layer is a graph, a cache write and attention.
+func TestPromptLaunches(t *testing.T) {
+	const launch, beyond = 54e-6, 2.4e-3 + 2.8e-3
+	for prompt, launches := range map[int]float64{700: 16*10 + 3, 513: 16*10 + 3, 512: 16*3 + 1, 128: 16*3 + 1} {
+		e := predict(t, onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, Prompt: prompt, Gen: 2}))
+		near(t, "TTFT", e.TTFT.Expected, unit.Seconds(beyond+launches*launch), 1e-9)
+	}
+}

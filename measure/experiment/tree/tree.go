@@ -1,0 +1,118 @@
+// Package tree parses files of settings, in TOML, YAML or JSON, to one tree of values, each
+// with the place where it stands, so that a mistake in them can be shown.
+package tree
+
+import "fmt"
+
+// A Node is a value of a file, whatever form the file has: a scalar, a list or
+// a table, and where it stands.
+type Node struct {
+	At     Place
+	Kind   Kind
+	Scalar any // string, bool, int64, uint64, float64 or nil
+	Items  []*Node
+	Pairs  []Pair
+	Legacy bool // it stood under a name of LLM Energy Measure
+}
+
+// A Pair is a key of a table with its value.
+type Pair struct {
+	Key   string
+	At    Place
+	Value *Node
+}
+
+// Kind is what a node is.
+type Kind uint8
+
+// The kinds.
+const (
+	ScalarKind Kind = iota
+	ListKind
+	TableKind
+)
+
+// What names the node's type in errors.
+func (n *Node) What() string {
+	switch n.Kind {
+	case ListKind:
+		return "a list"
+	case TableKind:
+		return "a table"
+	}
+	switch v := n.Scalar.(type) {
+	case nil:
+		return "null"
+	case string:
+		return fmt.Sprintf("the text %.40q", v)
+	case bool:
+		return fmt.Sprint(v)
+	}
+	return fmt.Sprintf("the number %v", n.Scalar)
+}
+
+// Get is the value of a key, nil if the table has none.
+func (n *Node) Get(key string) *Node {
+	for i := range n.Pairs {
+		if n.Pairs[i].Key == key {
+			return n.Pairs[i].Value
+		}
+	}
+	return nil
+}
+
+// Take is get, and removes the key.
+func (n *Node) Take(key string) *Node {
+	for i := range n.Pairs {
+		if n.Pairs[i].Key == key {
+			v := n.Pairs[i].Value
+			n.Pairs = append(n.Pairs[:i:i], n.Pairs[i+1:]...)
+			return v
+		}
+	}
+	return nil
+}
+
+// Put sets the value of a key.
+func (n *Node) Put(p Pair) {
+	for i := range n.Pairs {
+		if n.Pairs[i].Key == p.Key {
+			n.Pairs[i] = p
+			return
+		}
+	}
+	n.Pairs = append(n.Pairs, p)
+}
+
+// Over lays n over base: tables are joined key by key, anything else replaces
+// what was there. Neither is changed.
+func (n *Node) Over(base *Node) *Node {
+	if base == nil || n.Kind != TableKind || base.Kind != TableKind {
+		return n
+	}
+	joined := &Node{At: n.At, Kind: TableKind, Pairs: append([]Pair(nil), base.Pairs...)}
+	for _, p := range n.Pairs {
+		p.Value = p.Value.Over(base.Get(p.Key))
+		joined.Put(p)
+	}
+	return joined
+}
+
+// Plain is n without places, for what is free of form.
+func (n *Node) Plain() any {
+	switch n.Kind {
+	case ListKind:
+		list := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			list[i] = item.Plain()
+		}
+		return list
+	case TableKind:
+		table := make(map[string]any, len(n.Pairs))
+		for _, p := range n.Pairs {
+			table[p.Key] = p.Value.Plain()
+		}
+		return table
+	}
+	return n.Scalar
+}
