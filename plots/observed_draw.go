@@ -50,7 +50,7 @@ func (v *accuracyView) layOut(points []Observed) {
 		p.points = append(p.points, o)
 		v.times[i].take(o.Observed)
 	}
-	v.far = reach(points)
+	v.far = v.reach()
 	for i := range v.times {
 		v.times[i] = v.times[i].padded(1.4, 1.4, 10)
 	}
@@ -63,20 +63,25 @@ func (v *accuracyView) layOut(points []Observed) {
 	v.keys = v.looks.keys(points)
 }
 
-// reach is the error that the axes go to: that of all points that were held out but
-// the farthest fiftieth, which are drawn at the border.
-func reach(points []Observed) float64 {
-	var far []float64
-	for i := range points {
-		if !points[i].Fitted {
-			far = append(far, math.Abs(points[i].off()))
+// reach is the error that the axes go to: what nine in ten of the held-out points of
+// every panel are within. What is beyond is drawn at the border.
+func (v *accuracyView) reach() float64 {
+	most := math.Log(1.5)
+	for _, row := range v.panels {
+		for i := range row {
+			var far []float64
+			for _, o := range row[i].points {
+				if !o.Fitted {
+					far = append(far, math.Abs(o.off()))
+				}
+			}
+			slices.Sort(far)
+			if n := len(far); n > 0 {
+				most = max(most, far[(n-1)*9/10])
+			}
 		}
 	}
-	slices.Sort(far)
-	if len(far) == 0 {
-		return math.Log(2)
-	}
-	return min(max(far[(len(far)-1)*49/50], math.Log(1.5)), math.Log(4)) * 1.15
+	return min(most, math.Log(4)) * 1.15
 }
 
 func boolOrder(b bool) int {
@@ -228,7 +233,10 @@ func intervalLine(holds bool) draw.LineStyle {
 // errors draws the intervals, the marks over all of them, and the name of the
 // farthest.
 func (v *accuracyView) errors(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel) {
-	const r = 2.1
+	r := vg.Length(2.1)
+	if len(p.points) > manyPoints {
+		r = 1.4
+	}
 	q := &placer{bounds: box}
 	place := func(o *Observed) vg.Point {
 		return vg.Point{X: timeAt(p.times, o.Observed, box.Min.X, box.Max.X), Y: v.at(o.off(), box)}
@@ -250,6 +258,9 @@ func (v *accuracyView) errors(c *draw.Canvas, box vg.Rectangle, p *accuracyPanel
 		nameMark(c, q, place(o), r, o.Name)
 	}
 }
+
+// manyPoints is from how many points on the marks of a panel are small.
+const manyPoints = 200
 
 // leastNamed is the error from which the farthest observation has its name.
 const leastNamed = 0.25
