@@ -62,9 +62,10 @@ build: ; go build -o bin/llmprof ./cmd/llmprof
 
 ## dist: archives for Linux, macOS and Windows in dist/, with completions, man pages, checksums and SBOMs; nothing is published
 dist: bin/tools/goreleaser bin/tools/syft/bin/syft
-	SYFT=$(abspath bin/tools/syft/bin/syft) SYFT_CHECK_FOR_APP_UPDATE=false LLMPROF_RELEASE=$(RELEASE) \
+	PATH=$(abspath bin/tools/syft/bin):$$PATH SYFT_CHECK_FOR_APP_UPDATE=false \
+	  LLMPROF_RELEASE=$(RELEASE)-$$(git rev-parse --short HEAD) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
 	  bin/tools/goreleaser release --snapshot --clean --parallelism 2
-	SYFT=yes .ci/dist
+	.ci/dist
 
 RELEASE := $(shell sed -n 's/^const release = "\(.*\)"/\1/p' cmd/llmprof/version.go)
 

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// families lists every family that is understood.
-func families() []family {
+// families lists every family that is understood, made once for all models that are read.
+var families = sync.OnceValue(func() []family {
 	return concat(llamas(), classics(), gemmas(), mixtures(), latents(), scans(), hybrids(), singular(), remotes(), sharers(), linears(), lates(), news())
-}
+})
 
 func concat(lists ...[]family) []family {
 	var all []family

@@ -1,6 +1,8 @@
 package models
 
 import (
+	"maps"
+	"slices"
 	"testing"
 )
 
@@ -14,7 +16,7 @@ func TestSchemeAliases(t *testing.T) {
 			t.Errorf("ParseScheme(%q) = %q, %v; want %q", alias, s.Name, err, name)
 		}
 	}
-	for alias := range schemeAliases {
+	for _, alias := range slices.Collect(maps.Keys(schemeAliases)) {
 		if _, err := ParseScheme(alias); err != nil {
 			t.Errorf("the alias %s: %v", alias, err)
 		}

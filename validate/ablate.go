@@ -83,11 +83,18 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 	found, errs := make([]Ablation, len(sets)), make([]error, len(sets))
 	var all sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var told sync.Mutex
+	done := 0
 	for i, set := range sets {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			found[i].Effects, errs[i] = s.without(set, rows)
+			told.Lock()
+			defer told.Unlock()
+			if done++; s.Progress != nil {
+				s.Progress(done, len(sets))
+			}
 		})
 	}
 	all.Wait()

@@ -21,8 +21,12 @@ type Scorer struct {
 	GPU func(name string) (*hardware.GPU, error)
 
 	// Calibration finds what a GPU and an engine reach in practice; nil, or a nil
-	// file, stands for the defaults of the GPU's generation.
+	// file, stands for the defaults of the GPU's generation. What was asked for once is
+	// asked for again by several goroutines at a time.
 	Calibration func(g *hardware.GPU, engine string) (*hardware.CalibrationFile, error)
+
+	// Progress, if not nil, is told how many parts of a long computation are done.
+	Progress func(done, of int)
 
 	// change, if not nil, alters the constants of every estimate.
 	change func(*roofline.Constants)
@@ -152,7 +156,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownGPU, err}
 	}
-	runs, err := engine.ParseMode(c.Engine, c.Mode)
+	runs, err := engineOf(c)
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
@@ -172,6 +176,9 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	question.Machine, err = s.machine(question, g, runs)
 	return question, err
 }
+
+// engineOf is the engine of a configuration, in its mode.
+func engineOf(c *Config) (analytic.Engine, error) { return engine.ParseMode(c.Engine, c.Mode) }
 
 // machine is what the case runs on, by the calibration of its GPU and engine.
 func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {

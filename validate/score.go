@@ -58,6 +58,7 @@ type Score struct {
 // Score matches observations with estimates. None is left out without a word:
 // each is in a row or among those skipped.
 func (s *Scorer) Score(all []Observation) *Score {
+	s.predictAhead(all)
 	out := &Score{}
 	seen := map[string]bool{}
 	for i := range all {

@@ -68,7 +68,9 @@ func (c *calibrations) among(g *hardware.GPU, engine string) (*hardware.Calibrat
 	if c.named == nil || c.named.GPU != g.Key {
 		return c.of(g, engine)
 	}
-	c.used = true
+	if !c.used { // predictions that run at once read it after the first
+		c.used = true
+	}
 	return c.named, c.named.Check(g)
 }
 

@@ -62,7 +62,7 @@ func (q *question) workloadFlags(cmd *cobra.Command) {
 // engineFlags are about the engine, and what it and the GPUs reach.
 func (q *question) engineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.engine, "engine", "", "`engine`, as vllm or native (default: vllm where it runs the model)")
+	f.StringVar(&q.engine, "engine", "", "`engine` (default: vllm where it runs the model)")
 	calibrationFlag(cmd, &q.calibration)
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")

@@ -26,6 +26,7 @@ type output struct {
 	file   string
 	color  string
 	binary bool
+	latex  bool // LaTeX is a form of the result too
 }
 
 // forms is what a command found out, in the forms it can be written in.
@@ -37,10 +38,14 @@ type forms struct {
 
 func (o *output) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.format, "format", "table", "`form`: table, json, csv or markdown")
+	forms := []string{"table", "json", "csv", "markdown"}
+	if o.latex {
+		forms = append(forms, "latex")
+	}
+	f.StringVar(&o.format, "format", "table", "`form`: "+strings.Join(forms[:len(forms)-1], ", ")+" or "+forms[len(forms)-1])
 	f.StringVarP(&o.file, "output", "o", "", "write the result to `FILE`, whole or not at all")
 	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
-	_ = cmd.RegisterFlagCompletionFunc("format", words("table", "json", "csv", "markdown"))
+	_ = cmd.RegisterFlagCompletionFunc("format", words(forms...))
 	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
 }
 
@@ -65,6 +70,10 @@ func words(list ...string) cobra.CompletionFunc {
 func (o *output) check() error {
 	switch o.format {
 	case "table", "json", "csv", "markdown":
+	case "latex":
+		if !o.latex {
+			return usage("--format latex: only \"llmprof results table\" makes LaTeX; want table, json, csv or markdown")
+		}
 	default:
 		return usage("--format %.40q: want table, json, csv or markdown", o.format)
 	}
@@ -92,6 +101,8 @@ func (o *output) write(a *app, r forms) error {
 		err = render.JSON(&b, r.data())
 	case "csv":
 		err = render.CSV(&b, r.table())
+	case "latex":
+		err = render.Latex(&b, r.page(), o.style(a))
 	case "markdown":
 		err = render.Markdown(&b, r.page(), o.style(a))
 	default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,4 +61,41 @@ func (f *follower) clear() {
 		fmt.Fprint(f.to, "\r\x1b[K")
 		f.shown = false
 	}
+}
+
+// A pace is how long the parts of something have taken so far.
+type pace struct {
+	spent time.Duration
+	parts int
+}
+
+// add notes parts that took so long.
+func (p *pace) add(parts int, took time.Duration) { p.parts, p.spent = p.parts+parts, p.spent+took }
+
+// left says how long as many parts more will take, "" where none is known.
+func (p *pace) left(parts int) string {
+	if p.parts == 0 || parts <= 0 {
+		return ""
+	}
+	all := time.Duration(float64(p.spent) / float64(p.parts) * float64(parts))
+	return fmt.Sprintf("%v left", all.Round(time.Second))
+}
+
+// barLength is how many characters a full progress bar has.
+const barLength = 24
+
+// bar draws how many of all parts are done.
+func bar(done, of int) string {
+	full := barLength * done / max(of, 1)
+	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barLength-full), done, of)
+}
+
+// counted shows a progress bar with the time left while parts of something are done; end
+// takes it away.
+func (f *follower) counted(what string) (part func(done, of int), end func()) {
+	begun := time.Now()
+	return func(done, of int) {
+		p := pace{time.Since(begun), done}
+		f.progress(strings.TrimSuffix(fmt.Sprintf("%s %s %s", what, bar(done, of), p.left(of-done)), " "))
+	}, func() { f.progress("") }
 }

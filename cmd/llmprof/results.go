@@ -17,11 +17,11 @@ import (
 func (a *app) results() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results",
-		Short: "List or show stored results",
+		Short: "List or show stored results, or make tables of them",
 		Args:  noArgs,
 		RunE:  needCommand,
 	}
-	cmd.AddCommand(a.resultsList(), a.resultsShow())
+	cmd.AddCommand(a.resultsList(), a.resultsShow(), a.resultsTable())
 	return cmd
 }
 

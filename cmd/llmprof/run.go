@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			}
 			defer func() { err = errors.Join(err, end()) }()
 			return a.runExperiment(cmd.Context(), e, points, o, experiment.Options{
-				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: a.notify,
+				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify,
 			})
 		},
 	}
@@ -102,16 +103,37 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 	return errors.Join(a.writeListed(o, resultSet(view.ResultRows(mine), failed), mine), err)
 }
 
-// notify says how far an experiment is, a line an event.
-func (a *app) notify(e experiment.Event) {
-	switch {
-	case e.Trial == nil:
+// A notifier says how far an experiment is, a line an event, with the time left as far as
+// the trials before tell it.
+type notifier struct {
+	app   *app
+	begun time.Time // of the trial that runs
+	pace  pace
+}
+
+// notify is told an event.
+func (n *notifier) notify(e experiment.Event) {
+	a := n.app
+	if e.Trial == nil {
 		a.logf("%s", e.Note)
+		return
+	}
+	left := ""
+	switch e.State {
+	case experiment.Started:
+		n.begun = time.Now()
+	case experiment.Done, experiment.Failed:
+		n.pace.add(1, time.Since(n.begun))
+		if text := n.pace.left(e.Of - e.At); text != "" {
+			left = ", " + text
+		}
+	}
+	switch {
 	case e.State == experiment.Remark:
 		a.logf("%s: %s", e.Trial.ID, e.Note)
 	case e.Err != nil:
-		a.logf("[%d/%d] %s: %s: %v", e.At, e.Of, e.Trial.ID, e.State, e.Err)
+		a.logf("[%d/%d] %s: %s: %v%s", e.At, e.Of, e.Trial.ID, e.State, e.Err, left)
 	default:
-		a.logf("[%d/%d] %s: %s", e.At, e.Of, e.Trial.ID, e.State)
+		a.logf("[%d/%d] %s: %s%s", e.At, e.Of, e.Trial.ID, e.State, left)
 	}
 }

@@ -56,7 +56,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"  llmprof validate --engine vllm-2024 --fail-over 25\n" +
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
-			"  llmprof validate --chart follow --gpu h200 --engine native -o follow.svg\n" +
+			"  llmprof validate --chart follow -m qwen3-8b -g h200 --engine native -o a.svg\n" +
 			"  llmprof validate --chart ops timed -o operators.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.Files, v.given = args, cmd.Flags().Changed

@@ -25,7 +25,10 @@ func (a *app) writeAblation(v *comparison) error {
 	if len(v.Score.Rows) == 0 {
 		return fmt.Errorf("none of %d observations could be compared", v.Observations)
 	}
+	part, end := a.follow().counted("predicting without each constant")
+	v.Scorer.Progress = part
 	each, all, err := v.Scorer.Ablate(v.Score.Rows)
+	end()
 	if err != nil {
 		return err
 	}

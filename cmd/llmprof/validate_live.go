@@ -142,14 +142,14 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Compar
 		Target:  live.Target{GPU: gpu, Named: v.gpu != "", UUIDs: uuids, CPU: l.device == "cpu"},
 		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
 		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.only,
-	}, liveReporter{a})
+	}, liveReporter{&notifier{app: a}})
 }
 
 // A liveReporter writes on standard error how far a comparison is.
-type liveReporter struct{ app *app }
+type liveReporter struct{ events *notifier }
 
 // Logf writes a line.
-func (r liveReporter) Logf(format string, args ...any) { r.app.logf(format, args...) }
+func (r liveReporter) Logf(format string, args ...any) { r.events.app.logf(format, args...) }
 
 // Notify writes what happened to a point.
-func (r liveReporter) Notify(e experiment.Event) { r.app.notify(e) }
+func (r liveReporter) Notify(e experiment.Event) { r.events.notify(e) }

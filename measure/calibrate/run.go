@@ -272,9 +272,23 @@ func (r *run) all(ctx context.Context, plan []Point) error {
 				return err
 			}
 		}
-		r.say("[%d/%d] %v: %v", i+1, len(plan), p, unit.Seconds(row.Median))
+		r.say("[%d/%d] %v: %v%s", i+1, len(plan), p, unit.Seconds(row.Median), r.left(i+1, len(plan)))
 	}
 	return nil
+}
+
+// left says how much time is left after as many points of a plan as are done, as far as
+// those tell it.
+func (r *run) left(done, of int) string {
+	took := time.Since(r.begun)
+	rest := time.Duration(float64(took) / float64(done) * float64(of-done))
+	if r.o.Limit > 0 {
+		rest = min(rest, r.o.Limit-took)
+	}
+	if rest < time.Second {
+		return ""
+	}
+	return fmt.Sprintf(", %v left", rest.Round(time.Second))
 }
 
 // leftOut reports whether one point could not be measured, and others may be.

@@ -1,0 +1,404 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/measure/aggregate"
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+)
+
+// A Publication is stored results in the shape of a paper's tables: a row for each
+// configuration, over all its repeats and processes.
+type Publication struct {
+	Rows  []PublishedRow
+	Whole bool // energies are of the whole batch, as ELANA's tables have them, not of one sequence
+}
+
+// A PublishedRow is one configuration. Times are over all samples.
+type PublishedRow struct {
+	Device      string         `json:"device"`
+	Engine      string         `json:"engine"`
+	Model       string         `json:"model"`
+	Batch       int            `json:"batch"` // 0 of a server, to which requests come one by one
+	PromptLen   int            `json:"prompt_len"`
+	GenLen      int            `json:"gen_len"`
+	Runs        int            `json:"runs"` // results that the row is made of
+	TTFT        *stats.Summary `json:"ttft_s"`
+	TPOT        *stats.Summary `json:"tpot_s"`
+	TTLT        *stats.Summary `json:"ttlt_s"`
+	PerPrompt   *float64       `json:"energy_per_prompt_j"` // of one sequence
+	PerToken    *float64       `json:"energy_per_token_j"`
+	PerRequest  *float64       `json:"energy_per_request_j"`
+	Generated   *float64       `json:"generated_tok_s"`
+	Params      *float64       `json:"params_bytes"`
+	Cache       *float64       `json:"cache_bytes"`  // KV and state of the whole batch
+	CacheTokens int            `json:"cache_tokens"` // of each sequence, that the cache was counted with
+	Marks       []string       `json:"marks"`        // what makes the figures doubtful
+}
+
+// Publish puts the results of each configuration into a row.
+func Publish(all []*result.Result, whole bool) *Publication {
+	p := &Publication{Whole: whole}
+	groups := map[string][]*result.Result{}
+	var order []string
+	for _, r := range all {
+		key := cmp.Or(r.Provenance.Hash, r.ID)
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], r)
+	}
+	for _, key := range order {
+		p.Rows = append(p.Rows, publishedRow(groups[key]))
+	}
+	slices.SortStableFunc(p.Rows, func(a, b PublishedRow) int {
+		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Engine, b.Engine), a.Batch-b.Batch, a.PromptLen-b.PromptLen, a.GenLen-b.GenLen, cmp.Compare(a.Model, b.Model))
+	})
+	return p
+}
+
+func publishedRow(of []*result.Result) PublishedRow {
+	first := of[0]
+	row := PublishedRow{
+		Model: first.Model.Name, Device: deviceOf(first), Engine: engineText(first), Batch: first.Workload.Batch,
+		PromptLen: first.Workload.PromptLen, GenLen: first.Workload.GenLen, Runs: len(of),
+		TTFT: pooled(of, func(r *result.Result) *result.Times { return r.TTFT }),
+		TPOT: pooled(of, func(r *result.Result) *result.Times { return r.TPOT }),
+		TTLT: pooled(of, func(r *result.Result) *result.Times { return r.TTLT }),
+	}
+	energy := func(pick func(*result.Energy) *float64) *float64 {
+		return meanOver(of, func(r *result.Result) *float64 {
+			if r.Energy == nil {
+				return nil
+			}
+			return pick(r.Energy)
+		})
+	}
+	row.PerPrompt = energy(func(e *result.Energy) *float64 { return e.PerPrompt })
+	row.PerToken = energy(func(e *result.Energy) *float64 { return e.PerToken })
+	row.PerRequest = energy(func(e *result.Energy) *float64 { return e.PerRequest })
+	row.Generated = meanOver(of, func(r *result.Result) *float64 {
+		if r.Throughput == nil {
+			return nil
+		}
+		return r.Throughput.Generated
+	})
+	row.Marks = []string{}
+	for _, r := range of {
+		for _, m := range r.Marks {
+			if !slices.Contains(row.Marks, m) {
+				row.Marks = append(row.Marks, m)
+			}
+		}
+	}
+	if s := first.Sizes; s != nil {
+		row.Params, row.Cache, row.CacheTokens = bytesOf(s.Params), bytesOf(s.KV, s.State), cacheTokens(first)
+	}
+	return row
+}
+
+// cacheTokens is how many tokens of a sequence the cache of a result was counted with:
+// the prompt's, unless the engine noted another number.
+func cacheTokens(r *result.Result) int {
+	for _, note := range r.Engine.Notes {
+		var n int
+		if _, err := fmt.Sscanf(note, "the KV cache was counted with room for %d tokens", &n); err == nil {
+			return n
+		}
+	}
+	return r.Workload.PromptLen
+}
+
+// deviceOf is the GPU of a result, and how many there are.
+func deviceOf(r *result.Result) string {
+	if len(r.Machine.GPUs) == 0 {
+		return cmp.Or(r.Machine.CPU, "unknown device")
+	}
+	if n := len(r.Machine.GPUs); n > 1 {
+		return fmt.Sprintf("%d × %s", n, r.Machine.GPUs[0].Name)
+	}
+	return r.Machine.GPUs[0].Name
+}
+
+// engineText is the engine with what changes its times most.
+func engineText(r *result.Result) string {
+	text := r.Engine.Name
+	if r.Engine.Version != "" {
+		text += " " + r.Engine.Version
+	}
+	switch r.Engine.Options["graph"] {
+	case "true":
+		text += ", CUDA graph"
+	case "false":
+		text += ", eager"
+	}
+	if r.Workload.Weights != "" {
+		text += ", " + r.Workload.Weights
+	}
+	return text
+}
+
+// pooled summarizes the samples of several results together.
+func pooled(of []*result.Result, pick func(*result.Result) *result.Times) *stats.Summary {
+	var samples []float64
+	for _, r := range of {
+		if t := pick(r); t != nil {
+			samples = append(samples, t.Samples...)
+		}
+	}
+	if len(of) == 1 && pick(of[0]) != nil {
+		return &pick(of[0]).Summary
+	}
+	sum, err := stats.Summarize(samples)
+	if err != nil {
+		return nil
+	}
+	return sum
+}
+
+// meanOver is the mean of a figure over the results that have it.
+func meanOver(of []*result.Result, pick func(*result.Result) *float64) *float64 {
+	sum, n := 0.0, 0
+	for _, r := range of {
+		if v := pick(r); v != nil {
+			sum, n = sum+*v, n+1
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	sum /= float64(n)
+	return &sum
+}
+
+// bytesOf adds sizes up, nil where none is known.
+func bytesOf(sizes ...*int64) *float64 {
+	var sum float64
+	known := false
+	for _, s := range sizes {
+		if s != nil {
+			sum, known = sum+float64(*s), true
+		}
+	}
+	if !known {
+		return nil
+	}
+	return &sum
+}
+
+// LatencyPage is times and energies by device and setting, as in ELANA's tables 3 and 4.
+func (p *Publication) LatencyPage() *render.Document {
+	return &render.Document{Blocks: append(p.latencyTables(), p.notes())}
+}
+
+// ElanaPage is ELANA's tables 2 to 4: sizes, then a table of times and energies for
+// each device.
+func (p *Publication) ElanaPage() *render.Document {
+	blocks := []render.Block{p.sizeTable()}
+	return &render.Document{Blocks: append(append(blocks, p.latencyTables()...), p.notes())}
+}
+
+// SizesPage is sizes alone, as in ELANA's table 2.
+func (p *Publication) SizesPage() *render.Document {
+	return &render.Document{Blocks: []render.Block{p.sizeTable()}}
+}
+
+// notes say what the figures are.
+func (p *Publication) notes() render.Notes {
+	energy := "Energies are of one sequence of the batch, gross of idle power."
+	if p.Whole {
+		energy = "Energies are of the whole batch, gross of idle power, as in ELANA's tables; divide by the batch for one sequence."
+	}
+	notes := render.Notes{Items: []string{"Times are the mean ± the standard deviation of all samples. " + energy}}
+	if slices.ContainsFunc(p.Rows, func(r PublishedRow) bool { return len(r.Marks) > 0 }) {
+		notes.Items = append(notes.Items, "* marked by the measurement (throttled, contaminated, ...): \"llmprof results list\" says why")
+	}
+	return notes
+}
+
+// A setting is what the rows of a group have in common.
+type setting struct {
+	engine              string
+	batch, prompt, answ int
+}
+
+func (s setting) String() string {
+	text := fmt.Sprintf("batch %d", s.batch)
+	if s.batch == 0 {
+		text = "server"
+	}
+	return fmt.Sprintf("%s, %d + %d tokens, %s", text, s.prompt, s.answ, s.engine)
+}
+
+// latencyTables are one table for each device.
+func (p *Publication) latencyTables() []render.Block {
+	var blocks []render.Block
+	var t *render.Table
+	device, last := "", setting{}
+	flush := func() {
+		if t != nil {
+			blocks = append(blocks, *t)
+		}
+	}
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		if t == nil || r.Device != device {
+			flush()
+			device, last = r.Device, setting{}
+			t = &render.Table{Title: "Latency and energy on " + device, Columns: latencyColumns()}
+		}
+		if now := (setting{r.Engine, r.Batch, r.PromptLen, r.GenLen}); now != last {
+			last = now
+			t.Rows = append(t.Rows, render.Row{Kind: render.Group, Cells: []any{now.String()}})
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: p.latencyCells(r)})
+	}
+	flush()
+	return blocks
+}
+
+func latencyColumns() []render.Column {
+	figure := func(title, unit string) render.Column {
+		return render.Column{Title: title, Unit: unit, Fixed: true, Places: 2}
+	}
+	spread := render.Column{Title: "±", Unit: "ms", Fixed: true, Places: 2, Drop: 1}
+	return []render.Column{
+		{Title: "model", Left: true, Max: 28}, figure("TTFT", "ms"), spread, figure("J/prompt", "J"),
+		figure("TPOT", "ms"), spread, figure("J/token", "J"), figure("TTLT", "ms"), spread, figure("J/request", "J"),
+	}
+}
+
+func (p *Publication) latencyCells(r *PublishedRow) []any {
+	name := r.Model
+	if len(r.Marks) > 0 {
+		name += " *"
+	}
+	cells := []any{name}
+	for _, f := range []struct {
+		times  *stats.Summary
+		energy *float64
+	}{{r.TTFT, r.PerPrompt}, {r.TPOT, r.PerToken}, {r.TTLT, r.PerRequest}} {
+		mean, spread := any(nil), any(nil)
+		if f.times != nil {
+			mean, spread = 1e3*f.times.Mean, spreadCell(f.times.StdDev)
+		}
+		cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
+	}
+	return cells
+}
+
+// spreadCell is a standard deviation in ms; one that rounds to nothing is not nothing.
+func spreadCell(s *float64) any {
+	if s != nil && *s > 0 && *s < 0.005e-3 {
+		return "<0.01"
+	}
+	return scaledCell(s, 1e3)
+}
+
+// share is what an energy of one sequence is multiplied by.
+func (p *Publication) share(r *PublishedRow) float64 {
+	if p.Whole && r.Batch > 0 {
+		return float64(r.Batch)
+	}
+	return 1
+}
+
+// scaledCell is a number times a factor, nil where there is none.
+func scaledCell(v *float64, factor float64) any {
+	if v == nil {
+		return nil
+	}
+	return *v * factor
+}
+
+// sizeTable is the size of each model, and of its cache at each batch and length.
+func (p *Publication) sizeTable() render.Table {
+	type shape struct{ batch, length int }
+	var shapes []shape
+	var models []string
+	params, caches := map[string]*float64{}, map[string]map[shape]*float64{}
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		if r.Params == nil && r.Cache == nil {
+			continue
+		}
+		s := shape{r.Batch, r.CacheTokens}
+		if !slices.Contains(shapes, s) {
+			shapes = append(shapes, s)
+		}
+		if caches[r.Model] == nil {
+			models, caches[r.Model] = append(models, r.Model), map[shape]*float64{}
+		}
+		params[r.Model], caches[r.Model][s] = r.Params, r.Cache
+	}
+	slices.Sort(models)
+	slices.SortFunc(shapes, func(a, b shape) int { return cmp.Or(a.batch-b.batch, a.length-b.length) })
+	t := render.Table{Title: "Sizes: parameters, and cache by batch and tokens", Columns: []render.Column{
+		{Title: "model", Left: true}, {Title: "param.", Unit: "GB", Fixed: true, Places: 2},
+	}}
+	for i, s := range shapes {
+		t.Columns = append(t.Columns, render.Column{Title: fmt.Sprintf("b%d L%d", s.batch, s.length), Unit: "GB", Fixed: true, Places: 2, Drop: 1 + i})
+	}
+	for _, m := range models {
+		cells := []any{m, scaledCell(params[m], 1e-9)}
+		for _, s := range shapes {
+			cells = append(cells, scaledCell(caches[m][s], 1e-9))
+		}
+		t.Rows = append(t.Rows, render.Row{Cells: cells})
+	}
+	return t
+}
+
+// Table has a row for each configuration, in SI units, which the keys name.
+func (p *Publication) Table() *render.Table {
+	t := &render.Table{}
+	for _, key := range []string{
+		"device", "engine", "model", "batch", "prompt_len", "gen_len", "runs",
+		"ttft_s", "ttft_stddev_s", "energy_per_prompt_j", "tpot_s", "tpot_stddev_s", "energy_per_token_j",
+		"ttlt_s", "ttlt_stddev_s", "energy_per_request_j", "generated_tok_s", "params_bytes", "cache_bytes", "cache_tokens", "marks",
+	} {
+		t.Columns = append(t.Columns, render.Column{Key: key})
+	}
+	for i := range p.Rows {
+		r := &p.Rows[i]
+		cells := []any{r.Device, r.Engine, r.Model, cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
+		for _, f := range []struct {
+			times  *stats.Summary
+			energy *float64
+		}{{r.TTFT, r.PerPrompt}, {r.TPOT, r.PerToken}, {r.TTLT, r.PerRequest}} {
+			mean, spread := any(nil), any(nil)
+			if f.times != nil {
+				mean, spread = f.times.Mean, cell(f.times.StdDev)
+			}
+			cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
+		}
+		cells = append(cells, scaledCell(r.Generated, 1), scaledCell(r.Params, 1), scaledCell(r.Cache, 1), cell(OrNull(r.CacheTokens)), joined(r.Marks))
+		t.Rows = append(t.Rows, render.Row{Cells: cells})
+	}
+	return t
+}
+
+// EnergyTable is the totals of each experiment, as LLM Energy Measure's tables have them.
+func EnergyTable(r *aggregate.Report) render.Table {
+	figure := func(title, unit, key string, places int) render.Column {
+		return render.Column{Title: title, Key: key, Unit: unit, Fixed: true, Places: places}
+	}
+	t := render.Table{Title: "Energy of experiments, all processes together", Columns: []render.Column{
+		{Title: "experiment", Key: "id", Left: true, Max: 24}, {Title: "model", Key: "model", Left: true, Max: 16}, {Title: "batch", Key: "batch"}, {Title: "proc.", Key: "processes", Drop: 3},
+		figure("tokens", " ", "total_tokens", 1), figure("time", "s", "total_inference_time_sec", 2), figure("energy", "J", "total_energy_j", 1),
+		figure("rate", "tok/s", "tokens_per_second", 1), figure("J/token", "J", "avg_energy_per_token_j", 4), figure("work", "TFLOP", "total_flops", 2),
+	}}
+	for i := range r.Experiments {
+		a := &r.Experiments[i]
+		o := &a.Totals
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			a.ID, a.ModelName, cell(OrNull(a.Workload.Batch)), a.Method.NumProcesses, cell(o.Tokens), cell(o.InferenceS), cell(o.EnergyJ),
+			cell(o.TokensPerS), cell(o.AvgEnergyToken), scaledCell(o.FLOPs, 1e-12),
+		}})
+	}
+	return t
+}

@@ -1,0 +1,58 @@
+package validate
+
+import (
+	"runtime"
+	"sync"
+)
+
+// predictAhead answers for the configurations of observations on all processors, so that
+// the rows are then made from what is kept. What all answers read (models, GPUs and
+// calibrations) is found first, one after the other.
+func (s *Scorer) predictAhead(all []Observation) {
+	var todo []Config
+	known := map[Config]bool{}
+	for i := range all {
+		c := all[i].Config
+		if _, kept := s.answers[c]; kept || known[c] || all[i].Check() != nil {
+			continue
+		}
+		known[c] = true
+		s.findInputs(&c)
+		todo = append(todo, c)
+	}
+	answers := make([]found[prediction], len(todo))
+	var next sync.Mutex
+	var workers sync.WaitGroup
+	at := 0
+	for range min(runtime.GOMAXPROCS(0), len(todo)) {
+		workers.Go(func() {
+			for {
+				next.Lock()
+				i := at
+				at++
+				next.Unlock()
+				if i >= len(todo) {
+					return
+				}
+				answers[i].value, answers[i].err = s.estimate(todo[i])
+			}
+		})
+	}
+	workers.Wait()
+	if s.answers == nil {
+		s.answers = make(map[Config]found[prediction], len(todo))
+	}
+	for i, c := range todo {
+		s.answers[c] = answers[i]
+	}
+}
+
+// findInputs looks up what the answer for a configuration reads.
+func (s *Scorer) findInputs(c *Config) {
+	_, _ = once(&s.models, c.Model, s.Model) // the answer says what was wrong
+	g, err := once(&s.gpus, c.GPU, s.GPU)
+	e, wrong := engineOf(c)
+	if err == nil && wrong == nil && s.Calibration != nil {
+		_, _ = s.Calibration(g, e.Profile().Name)
+	}
+}
