@@ -22,7 +22,7 @@ func Count(c *Case) (n Counts, err error) {
 		return n, err
 	}
 	w := &c.Workload
-	if err := w.check(c.Parallel.Whole().MicroBatches); err != nil {
+	if err := w.Check(c.Parallel.Whole().MicroBatches); err != nil {
 		return n, err
 	}
 	p := newPredictor(c, nil)

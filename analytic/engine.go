@@ -26,6 +26,9 @@ type Profile struct {
 	Graph     bool                        // decode steps are one CUDA graph, so that their launches take the host no time
 	Reserve   unit.Bytes                  // memory that it holds besides weights, cache and activations
 
+	Budget      int     // most tokens of a step of all sequences, by default; 0 for no limit
+	Utilization float64 // share of the GPU's memory that it takes, by default; 0 for all of it
+
 	// Switches are the batch sizes up to which kernels for small batches decode. The
 	// kernels beyond are taken to be no faster than those at the limit: an engine whose
 	// were would switch earlier.

@@ -6,6 +6,7 @@ import (
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // A Case is one question: what does this workload cost with this model, split in
@@ -18,6 +19,9 @@ type Case struct {
 	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
 }
+
+// A Workload is what is asked of the engine.
+type Workload = workload.Workload
 
 // A Span is a time with its floor, and the interval that holds it in nine cases
 // of ten.
@@ -70,7 +74,7 @@ func (c *Case) Check() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return c.Workload.check(c.Parallel.Whole().MicroBatches)
+	return c.Workload.Check(c.Parallel.Whole().MicroBatches)
 }
 
 // checkSplit is Check without the machine and the workload.
@@ -119,7 +123,7 @@ func Predict(c *Case) (Estimate, error) {
 
 // Predict answers for one workload.
 func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
-	if err := w.check(p.par.MicroBatches); err != nil {
+	if err := w.Check(p.par.MicroBatches); err != nil {
 		return e, err
 	}
 	prefill, decode := p.phases(w)
@@ -153,14 +157,14 @@ func (p *Predictor) limit(t *total, prefill bool) {
 	t.pipeline(float64(p.par.MicroBatches), prefill)
 }
 
-// prefill sums the chunks of the prompt.
+// prefill sums the steps of the prompts.
 func (r *run) prefill(w *Workload) (all total) {
-	full, n, st := r.p.Chunks(w)
-	if n > 0 {
-		all = r.sum(full, full.New, float64(n))
+	for _, group := range r.p.Prefill(w) {
+		if group.Steps > 0 {
+			sum := r.sum(group.First, group.First.New, float64(group.Steps))
+			all.add(&sum, group.Times)
+		}
 	}
-	last := r.p.step(&st)
-	all.add(&last, 1)
 	all.waitsForHost(r.p.request())
 	return all
 }

@@ -84,7 +84,7 @@ func (f *footprint) longest(left unit.Bytes) int {
 		context = c.window
 		slope -= c.each
 	}
-	return int(context) + howMany(left, slope)
+	return int(context) + howMany(left, slope, 0, 0)
 }
 
 // weights is the memory of a rank: of the layers, the embedding and the head.

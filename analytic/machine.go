@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"cmp"
 	"fmt"
 
 	"llmprof/hardware"
@@ -14,6 +15,8 @@ type Machine struct {
 	GPU    *hardware.GPU
 	Cal    hardware.Calibration
 	Engine Engine
+
+	Utilization float64 // share of the GPU's memory that the engine takes
 
 	prices *roofline.Machine
 	Power
@@ -35,7 +38,7 @@ func NewMachine(g *hardware.GPU, c hardware.Calibration, e Engine) (*Machine, er
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{GPU: g, Cal: c, Engine: e, prices: roofline.NewMachine(peaks, &c.Constants)}
+	m := &Machine{GPU: g, Cal: c, Engine: e, Utilization: cmp.Or(e.Profile().Utilization, 1), prices: roofline.NewMachine(peaks, &c.Constants)}
 	m.Power = m.powers()
 	return m, nil
 }

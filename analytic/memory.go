@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/unit"
+	"llmprof/workload"
 )
 
 // Memory is what one GPU has to hold, the fullest one of the pipeline.
@@ -14,7 +15,8 @@ type Memory struct {
 	Activations unit.Bytes // at the peak of the prefill
 	Reserve     unit.Bytes // CUDA context, communication buffers, the engine's own
 	Total       unit.Bytes
-	Capacity    unit.Bytes
+	Capacity    unit.Bytes // of the GPU
+	Usable      unit.Bytes // of it, what the engine takes
 
 	MaxBatch        int  // sequences of one replica that fit, prompt and answer
 	MaxPrefillBatch int  // that fit while the prompt runs
@@ -24,7 +26,7 @@ type Memory struct {
 }
 
 // Fits reports whether all of it fits.
-func (m *Memory) Fits() bool { return m.Total <= m.Capacity }
+func (m *Memory) Fits() bool { return m.Total <= m.Usable }
 
 // contextBytes is what CUDA keeps for itself on a GPU once a program has loaded
 // its kernels; 0.3 to 0.5 GB is usual.
@@ -40,25 +42,26 @@ const ncclBytes = unit.Bytes(0.39e9)
 
 // memory sums what a workload needs on one GPU.
 func (p *Predictor) memory(w *Workload) (m Memory) {
-	f := &p.footprint
-	batch, fresh, logits := float64(w.Batch), float64(w.chunk()), 1.0
+	f, batch, logits := &p.footprint, float64(w.Batch), 1.0
+	most, tokens := w.Step(p.budget())
 	if w.AllLogits {
-		logits = fresh
+		logits = tokens
 	}
-	kv, act := f.cached(float64(w.Context())), p.alive(fresh, logits)
+	kv, act := f.cached(float64(w.Context())), p.alive(tokens, logits)
 	m.Weights, m.Reserve = f.fixed, f.reserve
-	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), act.Times(batch)
+	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), max(act.Times(min(batch, most)), p.alive(1, 1).Times(batch))
 	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
 	if p.machine == nil {
 		return m
 	}
-	m.Capacity = p.machine.GPU.Memory
+	m.Capacity = p.machine.GPU.Capacity()
+	m.Usable = m.Capacity.Times(p.machine.Utilization)
 
-	left := m.Capacity - m.Weights - m.Reserve
-	m.MaxBatch = howMany(left, kv+f.state+act)
-	m.MaxPrefillBatch = howMany(left, f.cached(float64(w.Prompt))+f.state+act)
-	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(1, 1))
-	m.Unbounded = f.cached(2*maxTokens) == f.cached(maxTokens)
+	left := m.Usable - m.Weights - m.Reserve
+	m.MaxPrefillBatch = howMany(left, f.cached(float64(w.Prompt))+f.state, act, most)
+	m.MaxDecodeBatch = howMany(left, kv+f.state+p.alive(1, 1), 0, 0)
+	m.MaxBatch = min(howMany(left, kv+f.state, act, most), m.MaxDecodeBatch)
+	m.Unbounded = f.cached(2*workload.MaxTokens) == f.cached(workload.MaxTokens)
 	if !m.Unbounded {
 		m.MaxTokens = w.Batch * f.longest((left - m.State - m.Activations).Times(1/batch))
 	}
@@ -75,10 +78,15 @@ func (p *Predictor) alive(fresh, logits float64) unit.Bytes {
 	return st.Bytes(2*fresh*float64(p.model.Hidden)) + max(values, scores)
 }
 
-// howMany of each fit into left, at most what an int32 counts.
-func howMany(left, each unit.Bytes) int {
-	if left <= 0 || each <= 0 {
+// howMany sequences fit into left, at most what an int32 counts: each takes some bytes,
+// and those of them that a step takes together, at most so many, further bytes.
+func howMany(left, each, stepped unit.Bytes, most float64) int {
+	if left <= 0 || each+stepped <= 0 {
 		return 0
 	}
-	return int(min(math.Floor(float64(left)/float64(each)), math.MaxInt32))
+	n := math.Floor(float64(left) / float64(each+stepped))
+	if n > most && stepped > 0 {
+		n = max(most, math.Floor(float64(left-stepped.Times(most))/float64(each)))
+	}
+	return int(min(n, math.MaxInt32))
 }

@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"math"
 	"sync"
 
 	"llmprof/models"
@@ -61,18 +62,44 @@ func (p *Predictor) at(w *Workload, past int) Step {
 // follows has one more token past.
 func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.Prompt) }
 
-// Chunks are the steps of a prefill of one micro-batch: n like full, each Past the one
-// before by New, and the last. The LM head runs in the last, unless it runs on every
-// position.
-func (p *Predictor) Chunks(w *Workload) (full Step, n int, last Step) {
-	fresh, chunk := w.Prompt-w.CachedPrefix, w.chunk()
-	n = (fresh - 1) / chunk
-	full, last = p.at(w, w.CachedPrefix), p.at(w, w.CachedPrefix+n*chunk)
-	full.New, full.Logits, last.New = float64(chunk), 0, float64(fresh-n*chunk)
+// A Run is a number of steps like its first, each Past the one before by New, that is
+// repeated for several groups of sequences.
+type Run struct {
+	First Step
+	Steps int
+	Times float64
+}
+
+// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: those before the
+// last, if there are any, and the last. The LM head runs in the last, unless it runs on
+// every position. A batch that a step's budget of tokens does not hold prefills in equal
+// groups; an engine fills its steps and splits a prompt between two of them, which is the
+// same work in as many steps.
+func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
+	full := p.at(w, w.CachedPrefix)
+	most, chunk := w.Step(p.budget())
+	groups := math.Ceil(full.Batch / most)
+	if groups == 0 {
+		groups = 1
+	}
+	fresh := w.Prompt - w.CachedPrefix
+	n := (fresh - 1) / int(chunk)
+	last := p.at(w, w.CachedPrefix+n*int(chunk))
+	full.Batch /= groups
+	last.Batch = full.Batch
+	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
 	if w.AllLogits {
 		full.Logits, last.Logits = full.New, last.New
 	}
-	return full, n, last
+	return [2]Run{{full, n, groups}, {last, 1, groups}}
+}
+
+// budget is how many tokens a step of the engine takes at most, 0 for no limit.
+func (p *Predictor) budget() int {
+	if p.machine == nil {
+		return 0
+	}
+	return p.machine.Engine.Profile().Budget
 }
 
 // A Visit sees the kernels of a part of a step with what they cost.

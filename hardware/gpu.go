@@ -86,6 +86,15 @@ func (g *GPU) Formats() []unit.Format {
 // known. It is what nvidia-smi shows, before anything has been allocated.
 func (g *GPU) DriverMemory() (m unit.Bytes, ok bool) { return g.driverMemory, g.driverMemory > 0 }
 
+// Capacity is the memory that is there: what the driver reports where that is known,
+// which is the memory as sold less or more some percent, or else the memory as sold.
+func (g *GPU) Capacity() unit.Bytes {
+	if g.driverMemory > 0 {
+		return g.driverMemory
+	}
+	return g.Memory
+}
+
 // Idle is the power that g draws when it has nothing to do, and whether a
 // source gives it.
 func (g *GPU) Idle() (w unit.Watts, ok bool) { return g.idle, g.idle > 0 }

@@ -3,43 +3,19 @@ package plots
 import (
 	"testing"
 
-	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/engine"
-	"llmprof/hardware"
+	"llmprof/analytic/casetest"
 	"llmprof/models"
 )
 
 // testCase is a model in its checkpoint's format on tp GPUs of a kind.
 func testCase(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := table.Model(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := hardware.Find(llmprof.HardwareTOML, gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.Parse("native")
-	if err != nil {
-		t.Fatal(err)
-	}
-	constants, err := analytic.Constants(&g, e, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := analytic.NewMachine(&g, constants, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, machine := casetest.Model(t, model), casetest.Machine(t, gpu, "native")
+	g := machine.GPU
 	return &analytic.Case{
-		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(g),
 		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
 		Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: max(g.GPUsPerNode, tp)},
 	}

@@ -126,7 +126,7 @@ func mostThatFits(ps []Point) float64 {
 	for i := 1; i < len(ps); i++ {
 		a, b := &ps[i-1].Estimate.Memory, &ps[i].Estimate.Memory
 		if !b.Fits() {
-			share := float64(a.Capacity-a.Total) / float64(b.Total-a.Total)
+			share := float64(a.Usable-a.Total) / float64(b.Total-a.Total)
 			return math.Floor(ps[i-1].X + share*(ps[i].X-ps[i-1].X) + 1e-9)
 		}
 	}

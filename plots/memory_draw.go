@@ -29,7 +29,7 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 			c.StrokeLines(Line(0.5, Paper()), c.ClipLinesXY(under)...)
 		}
 	}
-	capacity := v.points[0].Estimate.Memory.Capacity
+	capacity := v.points[0].Estimate.Memory.Usable
 	full := ty(float64(capacity))
 	v.beyond(&c, tx, ty)
 	over(&c, Line(1.3, Alarm()), vg.Point{X: c.Min.X, Y: full}, vg.Point{X: c.Max.X, Y: full})
@@ -43,7 +43,7 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 // beyond hatches what is used beyond the capacity: strips as wide as a step of the
 // curve, from the capacity up to the total.
 func (v *memoryView) beyond(c *draw.Canvas, tx, ty func(float64) vg.Length) {
-	capacity := float64(v.points[0].Estimate.Memory.Capacity)
+	capacity := float64(v.points[0].Estimate.Memory.Usable)
 	var over []vg.Point
 	for i, p := range v.points {
 		total := float64(p.Estimate.Memory.Total)

@@ -138,7 +138,7 @@ func holds(c *Config, m *analytic.Memory) error {
 	case c.Load == Closed && c.Batch > m.MaxDecodeBatch:
 		return fmt.Errorf("%d sequences fit at once, not %d", m.MaxDecodeBatch, c.Batch)
 	case c.Load == Static && !m.Fits():
-		return fmt.Errorf("%v are needed of %v", m.Total, m.Capacity)
+		return fmt.Errorf("%v are needed of %v", m.Total, m.Usable)
 	}
 	return nil
 }

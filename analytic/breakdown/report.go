@@ -76,18 +76,18 @@ type breakdown struct {
 // maxChunks is how many prefill steps are listed one by one; more are sampled.
 const maxChunks = 64
 
-// prefill sums the operators over the chunks of the prompt.
+// prefill sums the operators over the steps of the prompts.
 func (b *breakdown) prefill() (sum []Operator) {
-	full, whole, last := b.p.Chunks(&b.c.Workload)
-	samples := min(whole, maxChunks)
-	for i := range samples {
-		// The middle of each of the samples' equal parts of the run.
-		at := (float64(i)+0.5)*float64(whole)/float64(samples) - 0.5
-		step := full
-		step.Past += full.New * at
-		sum = b.add(sum, &step, float64(whole)/float64(samples))
+	for _, run := range b.p.Prefill(&b.c.Workload) {
+		samples := min(run.Steps, maxChunks)
+		each := float64(run.Steps) / float64(samples)
+		for i := range samples {
+			step := run.First
+			step.Past += step.New * ((float64(i)+0.5)*each - 0.5) // the middle of each of the samples' equal parts of the run
+			sum = b.add(sum, &step, each*run.Times)
+		}
 	}
-	return b.add(sum, &last, 1)
+	return sum
 }
 
 // add adds times times the operators of a step to sum.

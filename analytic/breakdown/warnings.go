@@ -14,7 +14,7 @@ func warnings(c *analytic.Case, e *analytic.Estimate) []string {
 	add := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
 	m, g, par := &e.Memory, c.Machine.GPU, c.Parallel.Whole()
 	if !m.Fits() {
-		add("does not fit: %v needed of the %v of one %s, %v short", m.Total, m.Capacity, g.Name, m.Total-m.Capacity)
+		add("does not fit: %v needed of the %v that %s takes of one %s, %v short", m.Total, m.Usable, c.Machine.Engine.Profile().Name, g.Name, m.Total-m.Usable)
 	}
 	if limit, need := c.Model.MaxContext, c.Workload.Context(); limit > 0 && need > limit {
 		add("context of %d tokens is over the %d that %s was made for", need, limit, c.Model.Name)

@@ -13,7 +13,7 @@ var llamaCPP = fused{profile: analytic.Profile{
 	Source: "llama.cpp: one CUDA graph a decode step, products of q, k and v apart, sampling on the host: 0.3 ms a step assumed; " +
 		"nobody here has measured it on a GPU",
 	Constants: func(c *roofline.Constants) { setDefault(c, roofline.HostStep, 0.3e-3) },
-	Graph:     true, Error: 0.10,
+	Graph:     true, Budget: 512, Error: 0.10,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 		Not:     []string{"bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},

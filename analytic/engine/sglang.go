@@ -12,8 +12,8 @@ import (
 var sglang = graphed{profile: analytic.Profile{
 	Name: "sglang",
 	Source: "SGLang 0.5: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with SGLang; " +
-		"3.5 GB from aiconfigurator's system tables",
-	Constants: vllmConstants, Reserve: 3.5e9, HostError: 0.5, Error: 0.05,
+		"the memory of vllm",
+	Constants: vllmConstants, Reserve: 1.1e9, Budget: 8192, Utilization: 0.9, HostError: 0.5, Error: 0.05,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, google}, Capability: 7.5,
 		// read from the models' EntryClass in the wheel of SGLang 0.5.23

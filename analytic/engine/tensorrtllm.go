@@ -11,8 +11,8 @@ import (
 var tensorRT = graphed{profile: analytic.Profile{
 	Name: "tensorrt-llm",
 	Source: "TensorRT-LLM 1.3: overlap scheduler, CUDA graphs of decode steps; the host time of vllm, which nobody here has measured with TensorRT-LLM; " +
-		"3.5 GB from aiconfigurator's system tables",
-	Constants: vllmConstants, Reserve: 3.5e9, HostError: 0.5, Support: tensorRTRuns,
+		"the memory of vllm",
+	Constants: vllmConstants, Reserve: 1.1e9, Budget: 8192, Utilization: 0.9, HostError: 0.5, Support: tensorRTRuns,
 }, rows: exactRows, sampling: 10, fusedKV: true}
 
 // exactRows are graphs of every batch: cuda_graph_config.enable_padding is off by default.

@@ -88,5 +88,8 @@ func (ans *answer) machine(engine analytic.Engine) (*analytic.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return analytic.NewMachine(ans.gpu, ans.q.eff.apply(m.Cal), m.Engine)
+	if m, err = analytic.NewMachine(ans.gpu, ans.q.eff.apply(m.Cal), m.Engine); err == nil && ans.q.utilization > 0 {
+		m.Utilization = ans.q.utilization
+	}
+	return m, err
 }

@@ -19,6 +19,7 @@ type question struct {
 	workload                    analytic.Workload
 	parallel                    analytic.Parallelism
 	eff                         efficiencies
+	utilization                 float64
 	price                       price
 	hardware, calibration       string
 	offline                     bool

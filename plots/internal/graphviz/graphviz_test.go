@@ -19,11 +19,9 @@ import (
 
 	"github.com/goccy/go-graphviz"
 
-	"llmprof"
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
-	"llmprof/analytic/engine"
-	"llmprof/hardware"
+	"llmprof/analytic/casetest"
 	"llmprof/models"
 	"llmprof/plots"
 )
@@ -73,34 +71,12 @@ func render(t testing.TB, dot string) *layout {
 // testCase is a model in its checkpoint's format on tp GPUs.
 func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *breakdown.Report) {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := table.Model(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := hardware.Find(llmprof.HardwareTOML, gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := engine.Parse("native")
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, err := analytic.NewMachine(&g, hardware.DefaultCalibration(&g), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, machine := casetest.Model(t, model), casetest.Machine(t, gpu, "native")
 	c := &analytic.Case{
-		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
+		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(machine.GPU),
 		Workload: analytic.Workload{Batch: 16, Prompt: 1024, Gen: 128}, Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
 	}
-	r, err := breakdown.Explain(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := casetest.Explain(t, c)
 	return c, &r
 }
 

@@ -119,7 +119,7 @@ func (e *Estimate) memoryLine() string {
 	if m.State > 0 {
 		parts = append(parts, "state "+gigabytes(m.State))
 	}
-	return fmt.Sprintf("%s of %s GB (%s)", gigabytes(m.Total), gigabytes(m.Capacity), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s of %s GB (%s)", gigabytes(m.Total), gigabytes(m.Usable), strings.Join(parts, ", "))
 }
 
 // gigabytes is a size in GB with three digits, and two decimals at most.

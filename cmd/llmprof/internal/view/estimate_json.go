@@ -109,6 +109,7 @@ type memoryJSON struct {
 	Reserve         unit.Bytes `json:"reserve_bytes"`
 	Total           unit.Bytes `json:"total_bytes"`
 	Capacity        unit.Bytes `json:"capacity_bytes"`
+	Usable          unit.Bytes `json:"usable_bytes"`
 	Fits            bool       `json:"fits"`
 	MaxBatch        int        `json:"max_batch"`
 	MaxPrefillBatch int        `json:"max_prefill_batch"`

@@ -92,7 +92,7 @@ func modelOf(m *models.Model) modelJSON {
 func memoryOf(m *analytic.Memory) memoryJSON {
 	j := memoryJSON{
 		Weights: m.Weights, KV: m.KV, State: m.State, Activations: m.Activations, Reserve: m.Reserve,
-		Total: m.Total, Capacity: m.Capacity, Fits: m.Fits(),
+		Total: m.Total, Capacity: m.Capacity, Usable: m.Usable, Fits: m.Fits(),
 		MaxBatch: m.MaxBatch, MaxPrefillBatch: m.MaxPrefillBatch, MaxDecodeBatch: m.MaxDecodeBatch,
 	}
 	if !m.Unbounded {

@@ -305,6 +305,9 @@ func (e *Estimate) memoryTable() render.Table {
 		verdict = render.Painted{Value: "does not fit", Color: render.Bad}
 	}
 	add(render.Total, "total", m.Total, verdict)
+	if m.Usable < m.Capacity {
+		add(render.Plain, "usable by "+e.Machine.Engine.Profile().Name, m.Usable, "")
+	}
 	add(render.Total, "capacity", m.Capacity, "")
 	return t
 }

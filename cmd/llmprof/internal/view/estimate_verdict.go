@@ -19,9 +19,9 @@ func (e *Estimate) Verdict() Verdict {
 	m := &e.Memory
 	v := Verdict{Possible: true, Text: "fits"}
 	if !m.Fits() {
-		short := m.Total - m.Capacity
+		short := m.Total - m.Usable
 		v.Possible, v.Short = false, &short
-		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and has %v", short, m.Total, m.Capacity)
+		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and has %v", short, m.Total, m.Usable)
 	}
 	if limit, need := e.Model.MaxContext, e.Workload.Prompt+e.Workload.Gen; limit > 0 && need > limit {
 		over := need - limit

@@ -49,7 +49,7 @@ func (e *Estimate) memoryCard() report.Card {
 	c := report.Card{Name: "Memory of one GPU", Value: fmt.Sprintf("%v of %v", m.Total, m.Capacity), Bad: !m.Fits(),
 		Detail: []string{fmt.Sprintf("max batch %d", m.MaxBatch)}}
 	if !m.Fits() {
-		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Capacity))
+		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
 	}
 	return c
 }

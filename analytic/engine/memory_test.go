@@ -1,0 +1,52 @@
+package engine_test
+
+import (
+	"encoding/csv"
+	"math"
+	"os"
+	"strconv"
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/models"
+)
+
+// TestCacheAsLogged holds the tokens of KV cache that vLLM 0.25.1 said it had, for dense
+// models on an H200 and an H100. The mixture ran by vLLM's older model runner, which keeps
+// some 2.4 GB more for sampling 1024 sequences at once.
+func TestCacheAsLogged(t *testing.T) {
+	for folder, gpu := range map[string]string{"h200-vllm": "h200", "h100-vllm": "h100"} {
+		f, err := os.Open("../../experiments/" + folder + "/engines.csv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(f).ReadAll()
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows[1:] {
+			if r[10] == "vllm.v1.worker.gpu_model_runner" {
+				continue
+			}
+			logged, err := strconv.ParseFloat(r[3], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := onEngine(t, r[0], "vllm", analytic.Workload{Batch: 1, Prompt: 8192, Gen: 2})
+			c.Machine = casetest.Machine(t, gpu, "vllm")
+			s, err := models.ParseScheme(r[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Scheme = s.For(c.Machine.GPU)
+			got := float64(predict(t, c).Memory.MaxTokens)
+			if off := got/logged - 1; math.Abs(off) > 0.015 {
+				t.Errorf("%s %s %s: %.0f tokens, vLLM had %.0f (%+.1f %%)", gpu, r[0], r[1], got, logged, 100*off)
+			} else {
+				t.Logf("%s %s %s: %+.1f %%", gpu, r[0], r[1], 100*off)
+			}
+		}
+	}
+}
