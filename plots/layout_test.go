@@ -91,18 +91,21 @@ func TestCapacityLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tick, label vg.Rectangle
+	usable := explain(t, c).Memory.Usable
+	var none, tick, label vg.Rectangle
 	for _, w := range texts(t, f) {
 		switch w.text {
+		case "0 B":
+			none = w.box
 		case "80 GB":
 			tick = w.box
-		case "capacity 80.00 GB":
+		case "capacity " + usable.String():
 			label = w.box
 		}
 	}
 	middle := func(r vg.Rectangle) float64 { return float64(r.Min.Y+r.Max.Y) / 2 }
-	if label.Max.X == 0 || tick.Max.X == 0 || math.Abs(middle(tick)-middle(label)) > 12 {
-		t.Errorf("the label of the capacity is at %v, the tick of 80 GB at %v", label, tick)
+	if label.Max.X == 0 || tick.Max.X == 0 || math.Abs(middle(none)+(middle(tick)-middle(none))*float64(usable)/80e9-middle(label)) > 12 {
+		t.Errorf("the label of %v is at %v, the tick of 80 GB at %v", usable, label, tick)
 	}
 	if got, want := mostThatFits(curve.Points), float64(explain(t, c).Memory.MaxBatch); got != want {
 		t.Errorf("the areas cross the capacity at batch %v, the estimate at %v", got, want)
