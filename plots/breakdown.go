@@ -9,139 +9,130 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
-// A part is one group's piece of a bar.
-type part struct {
-	group  group
-	merged int // groups in it, if it is what is left
-	value  float64
-	share  float64
+// A piece is what one group of operators has of a column: all of it has one colour,
+// or, of time, each resource that it waits for.
+type piece struct {
+	value   float64
+	byBound [roofline.NumBounds]float64
 }
 
-// A bar is a whole and what it is made of.
-type bar struct {
-	name  string
-	total float64
-	parts []part
-	text  func(float64) string
+// A quantity is a whole and what it is made of.
+type quantity struct {
+	section string // "time"
+	phase   string // "prefill", "" for what has none
+	total   float64
+	pieces  [numGroups]piece
+	text    func(float64) string
+	paint   paintOf
 }
 
-// leastPart is the share below which a group is merged into "other".
+// A paintOf says how the bars of a column are coloured.
+type paintOf uint8
+
+const (
+	neutral paintOf = iota
+	asCompute
+	asMemory
+	byBound
+)
+
+// leastPart is the share of every column below which a group is merged into "other".
 const leastPart = 0.01
 
 // Breakdown draws what the parameters, and each phase's FLOPs, memory traffic,
-// time and energy are made of: bars from nothing to all, by groups of operators.
+// time and energy are made of: a table with a row for each group of operators, a
+// column for each quantity and a bar in each cell.
 func Breakdown(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
-	bars, err := breakdownBars(c, r)
+	columns, err := breakdownColumns(c, r)
 	if err != nil {
 		return nil, err
 	}
-	v := &breakdownView{bars: bars}
+	v := &breakdownView{columns: columns}
 	v.layOut()
-	whose := "one GPU's"
+	whose := "of one GPU"
 	if c.Parallel.PP > 1 {
-		whose = "those of one GPU of each stage"
+		whose = "of one GPU of each stage"
 	}
 	f := &Figure{
 		Title: "Where parameters, work, time and energy go", Caption: Caption(c), body: v.draw,
 		Notes: []string{
-			"Each bar is the whole of its total, at its right.",
-			"Parameters: all that are stored, the embedding included. FLOPs (of matrix products), traffic and time: " + whose + "; energy: all GPUs of a replica, without what they draw waiting.",
-			fmt.Sprintf("Decode: one step at the mean context. Groups below %.0f\u00a0%% are merged into other.", 100*leastPart),
+			"Bars are shares of the total at the head of their column. Parameters: of the whole model. FLOPs (of matrix products), memory traffic and time: " + whose +
+				". Energy: of all GPUs of a replica, without what they draw while they wait. Decode: one step at the mean context.",
 		},
+	}
+	if v.merged > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("Other: %s below %.0f\u00a0%% of every column.", count(v.merged, "group"), 100*leastPart))
 	}
 	f.hold(v.height)
 	return f, nil
 }
 
-// breakdownBars are the bars that have anything in them.
-func breakdownBars(c *analytic.Case, r *breakdown.Report) (bars []bar, err error) {
-	params := paramsByGroup(c.Model)
-	add := func(name string, sums [numGroups]float64, text func(float64) string) {
-		b, e := newBar(name, sums, text)
-		switch {
-		case e != nil && err == nil:
-			err = e
-		case e == nil && b.total > 0:
-			bars = append(bars, b)
-		}
+// breakdownColumns are the columns that have anything in them.
+func breakdownColumns(c *analytic.Case, r *breakdown.Report) (columns []quantity, err error) {
+	params := quantity{section: "params", text: unit.Count}
+	for g, n := range paramsByGroup(c.Model) {
+		params.pieces[g].value = n
 	}
-	phases := []struct {
-		name  string
-		lines []breakdown.Operator
-	}{{"prefill", r.PrefillOps}, {"decode", r.DecodeOps}}
-	add("parameters", params, unit.Count)
+	all := []quantity{params}
 	for _, q := range []struct {
-		name string
-		of   func(*breakdown.Operator) float64
-		text func(float64) string
+		name  string
+		of    func(*breakdown.Operator) float64
+		unit  string
+		paint paintOf
 	}{
-		{"FLOPs", func(l *breakdown.Operator) float64 { return float64(l.FLOPs) }, func(v float64) string { return measured(v, "FLOP") }},
-		{"traffic", func(l *breakdown.Operator) float64 { return float64(l.Traffic()) }, func(v float64) string { return measured(v, "B") }},
-		{"time", func(l *breakdown.Operator) float64 { return float64(l.Expected) }, func(v float64) string { return measured(v, "s") }},
-		{"energy", func(l *breakdown.Operator) float64 { return float64(l.Energy) }, func(v float64) string { return measured(v, "J") }},
+		{"FLOPs", func(l *breakdown.Operator) float64 { return float64(l.FLOPs) }, "", asCompute},
+		{"memory traffic", func(l *breakdown.Operator) float64 { return float64(l.Traffic()) }, "B", asMemory},
+		{"time", func(l *breakdown.Operator) float64 { return float64(l.Expected) }, "s", byBound},
+		{"energy", func(l *breakdown.Operator) float64 { return float64(l.Energy) }, "J", neutral},
 	} {
-		for _, p := range phases {
-			var sums [numGroups]float64
+		for _, p := range []struct {
+			name  string
+			lines []breakdown.Operator
+		}{{"prefill", r.PrefillOps}, {"decode", r.DecodeOps}} {
+			col := quantity{section: q.name, phase: p.name, paint: q.paint, text: func(v float64) string { return measured(v, q.unit) }}
 			for i := range p.lines {
 				l := &p.lines[i]
 				x := q.of(l)
 				if !finite(x) {
 					return nil, fmt.Errorf("breakdown: %s of %s operator %q is %v: it must be finite and not negative", q.name, p.name, l.Name, x)
 				}
-				sums[groupOf(c.Model, l)] += x
+				piece := &col.pieces[groupOf(c.Model, l)]
+				piece.value += x
+				piece.byBound[min(l.Bound, roofline.ByLaunch)] += x
 			}
-			add(p.name+" "+q.name, sums, q.text)
+			all = append(all, col)
 		}
 	}
-	if err == nil && len(bars) == 0 {
-		err = fmt.Errorf("breakdown: every figure is zero, so there is nothing to draw")
-	}
-	return bars, err
-}
-
-// newBar makes shares of sums and merges the small ones.
-func newBar(name string, sums [numGroups]float64, text func(float64) string) (bar, error) {
-	b := bar{name: name, text: text}
-	for _, x := range sums {
-		b.total += x
-	}
-	if !finite(b.total) || !finite(sums[:]...) {
-		return b, fmt.Errorf("breakdown: the sum of %s is %v: it must be finite and not negative", name, b.total)
-	}
-	if b.total == 0 {
-		return b, nil
-	}
-	var rest part
-	for g, x := range sums {
-		p := part{group: group(g), value: x, share: x / b.total}
-		switch {
-		case x == 0:
-		case p.share < leastPart || p.group == other:
-			if rest.group = p.group; rest.merged > 0 {
-				rest.group = other
-			}
-			rest.value += x
-			rest.share += p.share
-			rest.merged++
-		default:
-			b.parts = append(b.parts, p)
+	for i := range all {
+		if err := all[i].sum(); err != nil {
+			return nil, err
+		}
+		if all[i].total > 0 {
+			columns = append(columns, all[i])
 		}
 	}
-	if rest.merged > 0 {
-		b.parts = append(b.parts, rest)
+	if len(columns) == 0 {
+		return nil, fmt.Errorf("breakdown: every figure is zero, so there is nothing to draw")
 	}
-	return b, nil
+	return columns, nil
 }
 
-// name is what a part is called.
-func (p *part) name() string {
-	if p.merged > 1 {
-		return fmt.Sprintf("other (%d)", p.merged)
+// sum adds the pieces up.
+func (c *quantity) sum() error {
+	for g := range c.pieces {
+		if v := c.pieces[g].value; !finite(v) {
+			return fmt.Errorf("breakdown: %s of %v is %v: it must be finite and not negative", c.section, group(g), v)
+		}
+		c.total += c.pieces[g].value
 	}
-	return p.group.String()
+	if !finite(c.total) {
+		return fmt.Errorf("breakdown: the sum of %s %s is %v: it must be finite and not negative", c.phase, c.section, c.total)
+	}
+	return nil
 }
 
 // percent is a share without digits that mean nothing.
@@ -153,52 +144,103 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", math.Round(p))
 }
 
-// A breakdownView is the layout of the bars.
+// A breakdownView is the layout of the table.
 type breakdownView struct {
-	bars   []bar
-	below  [][][]label // of each bar, rows of labels that do not fit inside
-	height vg.Length
-	keys   []key
-}
-
-// A label is text at a place in a row below a bar.
-type label struct {
-	text  string
-	group group
-	x     vg.Length
+	columns []quantity
+	rows    []group
+	merged  int         // groups in other
+	left    []vg.Length // of each column, from the left border
+	width   vg.Length   // of a cell
+	height  vg.Length
+	keys    []key
 }
 
 // The sizes of a breakdown.
 const (
-	nameColumn  vg.Length = 74
-	totalColumn vg.Length = 62
-	barHeight   vg.Length = 21
-	barGap      vg.Length = 7
-	smallRow    vg.Length = 10.5
-	barWidth              = Width - 2*Margin - nameColumn - totalColumn
+	nameColumn    vg.Length = 82
+	columnGap     vg.Length = 6
+	sectionGap    vg.Length = 13
+	widestColumn  vg.Length = 64
+	breakdownHead vg.Length = 37
+	breakdownRow  vg.Length = 16.5
+	shareBar      vg.Length = 4.6 // the height of a bar
 )
 
 func smallText() draw.TextStyle { return Sans(TickSize-0.5, Ink()) }
 
-// layOut finds what has no room inside its bar.
+// layOut chooses the rows and the places of the columns.
 func (v *breakdownView) layOut() {
-	var seen [numGroups]bool
-	for i := range v.bars {
-		b := &v.bars[i]
-		rows := b.outside()
-		v.below = append(v.below, rows)
-		v.height += barHeight + barGap + smallRow*vg.Length(len(rows))
-		for _, p := range b.parts {
-			seen[p.group] = true
+	v.merge()
+	gaps := vg.Length(0)
+	v.left = make([]vg.Length, len(v.columns))
+	for i := range v.columns {
+		if i > 0 && v.columns[i].section == v.columns[i-1].section {
+			gaps += columnGap
+		} else if i > 0 {
+			gaps += sectionGap
+		}
+		v.left[i] = nameColumn + gaps
+	}
+	v.width = min((Width-2*Margin-nameColumn-gaps)/vg.Length(len(v.columns)), widestColumn)
+	for i := range v.left {
+		v.left[i] += v.width * vg.Length(i)
+	}
+	var bounds []roofline.Bound
+	for b := range roofline.NumBounds {
+		for i := range v.columns {
+			if v.columns[i].paint == byBound && v.columns[i].waits(b) {
+				bounds = append(bounds, b)
+				break
+			}
 		}
 	}
-	for g := range numGroups {
-		if seen[g] {
-			v.keys = append(v.keys, key{g.String(), func(c *draw.Canvas, box vg.Rectangle) {
-				g.dress().fill(c, box)
-				outline(c, box, Faint())
-			}})
+	v.keys = boundKeys(bounds...)
+	v.height = breakdownHead + breakdownRow*vg.Length(len(v.rows)) + 3
+	if len(v.keys) > 0 {
+		v.height += legendHeight(v.keys, Width-2*Margin)
+	}
+}
+
+// waits reports whether any time of the column waits for a resource.
+func (c *quantity) waits(b roofline.Bound) bool {
+	for g := range c.pieces {
+		if c.pieces[g].byBound[b] > 0 {
+			return true
 		}
 	}
-	v.height += legendHeight(v.keys, Width-2*Margin)
+	return false
+}
+
+// merge chooses the groups that have a row, and adds the others up in "other".
+func (v *breakdownView) merge() {
+	for g := range other {
+		most, some := 0.0, false
+		for i := range v.columns {
+			most = max(most, v.columns[i].pieces[g].value/v.columns[i].total)
+			some = some || v.columns[i].pieces[g].value > 0
+		}
+		if most >= leastPart {
+			v.rows = append(v.rows, g)
+			continue
+		}
+		if some {
+			v.merged++
+		}
+		for i := range v.columns {
+			v.columns[i].pieces[other].add(&v.columns[i].pieces[g])
+		}
+	}
+	for i := range v.columns {
+		if v.columns[i].pieces[other].value > 0 {
+			v.rows = append(v.rows, other)
+			return
+		}
+	}
+}
+
+func (p *piece) add(q *piece) {
+	p.value += q.value
+	for b := range p.byBound {
+		p.byBound[b] += q.byBound[b]
+	}
 }

@@ -3,120 +3,84 @@ package plots
 import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/plots/colors"
+	"llmprof/roofline"
 )
 
-// inside is what a piece of a bar has room for: two lines, a percentage, or
-// nothing.
-func (b *bar) inside(p *part) []string {
-	room := barWidth*vg.Length(p.share) - 5
-	style := smallText()
-	fits := func(texts ...string) bool {
-		for _, t := range texts {
-			if style.Width(t) > room {
-				return false
-			}
-		}
-		return true
-	}
-	figure := b.text(p.value) + " · " + percent(p.share)
-	switch {
-	case fits(p.name(), figure):
-		return []string{p.name(), figure}
-	case fits(b.text(p.value), percent(p.share)):
-		return []string{b.text(p.value), percent(p.share)}
-	case fits(percent(p.share)):
-		return []string{percent(p.share)}
-	}
-	return nil
-}
-
-// outside are the labels of the pieces that have no room for a figure inside, in
-// rows below the bar.
-func (b *bar) outside() (rows [][]label) {
-	style := smallText()
-	var x vg.Length
-	for i := range b.parts {
-		p := &b.parts[i]
-		if p.group != other && len(b.inside(p)) > 1 {
-			continue
-		}
-		text := p.name() + " " + b.text(p.value) + " · " + percent(p.share)
-		w := 8 + style.Width(text) + 9
-		if len(rows) == 0 || x+w-9 > barWidth+totalColumn {
-			rows, x = append(rows, nil), 0
-		}
-		rows[len(rows)-1] = append(rows[len(rows)-1], label{text, p.group, x})
-		x += w
-	}
-	return rows
-}
-
 func (v *breakdownView) draw(c draw.Canvas) {
-	y := c.Max.Y
-	for i := range v.bars {
-		v.bars[i].draw(&c, y)
-		y -= barHeight
-		for _, row := range v.below[i] {
-			y -= smallRow
-			drawRow(&c, row, y)
+	v.heads(&c)
+	y := c.Max.Y - breakdownHead
+	name := Sans(LabelSize-0.3, Ink())
+	for _, g := range v.rows {
+		c.FillText(name, vg.Point{X: c.Min.X, Y: y - breakdownRow/2 - ascent(name)/2}, g.String())
+		for i := range v.columns {
+			v.columns[i].cell(&c, g, vg.Point{X: c.Min.X + v.left[i], Y: y}, v.width)
 		}
-		y -= barGap
+		y -= breakdownRow
+		c.StrokeLine2(Line(0.4, Rule()), c.Min.X, y+0.8, c.Max.X, y+0.8)
 	}
 	legend(&c, v.keys)
 }
 
-// draw draws the bar below y.
-func (b *bar) draw(c *draw.Canvas, y vg.Length) {
-	name, total := Sans(LabelSize, Ink()), Bold(LabelSize, Ink())
-	base := y - barHeight/2 - ascent(name)/2
-	c.FillText(name, vg.Point{X: c.Min.X, Y: base}, b.name)
-	left := c.Min.X + nameColumn
-	c.FillText(total, vg.Point{X: left + barWidth + 5, Y: base}, b.text(b.total))
-	x := left
-	for i := range b.parts {
-		p := &b.parts[i]
-		w := barWidth * vg.Length(p.share)
-		box := vg.Rectangle{Min: vg.Point{X: x, Y: y - barHeight}, Max: vg.Point{X: x + w, Y: y}}
-		p.group.dress().fill(c, box)
-		c.SetLineStyle(Line(0.8, Paper()))
-		c.Stroke(box.Path())
-		b.write(c, p, box)
+// heads names the quantities, the phases under them, and the totals.
+func (v *breakdownView) heads(c *draw.Canvas) {
+	section, phase, total := Bold(LabelSize, Ink()), Sans(TickSize-0.5, Faint()), Bold(TickSize, Ink())
+	for i := range v.columns {
+		col, x := &v.columns[i], c.Min.X+v.left[i]
+		if i == 0 || v.columns[i-1].section != col.section {
+			c.FillText(section, vg.Point{X: x, Y: c.Max.Y - ascent(section)}, col.section)
+		}
+		c.FillText(phase, vg.Point{X: x, Y: c.Max.Y - 18}, col.phase)
+		c.FillText(total, vg.Point{X: x, Y: c.Max.Y - 29}, col.text(col.total))
+	}
+	y := c.Max.Y - breakdownHead + 2.5
+	c.StrokeLine2(Line(0.7, Faint()), c.Min.X, y, c.Max.X, y)
+	whole := Bold(TickSize, Ink())
+	c.FillText(whole, vg.Point{X: c.Min.X, Y: c.Max.Y - 29}, "total")
+}
+
+// cell draws what a group has of a column: its share, and a bar of it.
+func (c *quantity) cell(to *draw.Canvas, g group, at vg.Point, width vg.Length) {
+	bar := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - breakdownRow + 3.2}}
+	bar.Max = vg.Point{X: at.X + width, Y: bar.Min.Y + shareBar}
+	p := &c.pieces[g]
+	if p.value <= 0 {
+		return
+	}
+	fill(to, bar, colors.Panel())
+	style := smallText()
+	to.FillText(style, vg.Point{X: at.X, Y: bar.Max.Y + 1.8}, percent(p.value/c.total))
+	x := bar.Min.X
+	for _, part := range c.parts(p) {
+		w := width * vg.Length(part.value/c.total)
+		fill(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, part.ink)
+		outline(to, vg.Rectangle{Min: vg.Point{X: x, Y: bar.Min.Y}, Max: vg.Point{X: x + max(w, 0.4), Y: bar.Max.Y}}, Faint())
 		x += w
 	}
-	outline(c, vg.Rectangle{Min: vg.Point{X: left, Y: y - barHeight}, Max: vg.Point{X: left + barWidth, Y: y}}, Faint())
 }
 
-// write writes into a piece what it has room for.
-func (b *bar) write(c *draw.Canvas, p *part, box vg.Rectangle) {
-	style := smallText()
-	lines := b.inside(p)
-	if p.group == other {
-		lines = nil
+// A part is a piece of a bar in one colour.
+type part struct {
+	value float64
+	ink   colors.Color
+}
+
+// parts are the colours of a piece: of time those of the resources that it waits
+// for, of FLOPs and traffic those of compute and memory.
+func (c *quantity) parts(p *piece) (all []part) {
+	switch c.paint {
+	case asCompute:
+		return []part{{p.value, colors.Bound(roofline.ByCompute)}}
+	case asMemory:
+		return []part{{p.value, colors.Bound(roofline.ByMemory)}}
+	case neutral:
+		return []part{{p.value, Faint()}}
 	}
-	l := p.group.dress()
-	style.Color = inkOn(l.ink)
-	row := style.Font.Size * 1.15
-	base := (box.Min.Y+box.Max.Y)/2 + row*vg.Length(len(lines))/2 - ascent(style) - 0.9
-	for _, text := range lines {
-		at := vg.Point{X: (box.Min.X+box.Max.X)/2 - style.Width(text)/2, Y: base}
-		if l.pattern != plain { // no line runs through text
-			back := textBox(style, at, text)
-			back.Min.X, back.Max.X = back.Min.X-1.5, back.Max.X+1.5
-			fill(c, back, l.ink)
+	for b, x := range p.byBound {
+		if x > 0 {
+			all = append(all, part{x, colors.Bound(roofline.Bound(b))})
 		}
-		c.FillText(style, at, text)
-		base -= row
 	}
-}
-
-// drawRow draws labels below a bar.
-func drawRow(c *draw.Canvas, row []label, y vg.Length) {
-	style := smallText()
-	for _, l := range row {
-		x := c.Min.X + nameColumn + l.x
-		box := vg.Rectangle{Min: vg.Point{X: x, Y: y + 1.5}, Max: vg.Point{X: x + 5.5, Y: y + 7}}
-		l.group.dress().fill(c, box)
-		outline(c, box, Faint())
-		c.FillText(style, vg.Point{X: x + 8, Y: y + 2}, l.text)
-	}
+	return all
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"html"
+	"image/color"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
@@ -13,6 +15,8 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgpdf"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"llmprof/plots/colors"
 )
 
 // A Figure is a drawing with its title and what has to be known to read it. It
@@ -45,6 +49,52 @@ func (f *Figure) SVG() (string, error) {
 	var b strings.Builder
 	err := f.Write(&b, "svg")
 	return b.String(), err
+}
+
+// Adaptive is the figure as an SVG document whose colours follow the colour scheme
+// of the page that it stands in. Readers that do not know light-dark() of CSS show
+// the colours on light ground.
+func (f *Figure) Adaptive() (string, error) {
+	light, err := f.SVG()
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	s := vgsvg.New(Width, f.Height)
+	f.Draw(darkCanvas{s})
+	if err := f.accessible(&b, s); err != nil {
+		return "", fmt.Errorf("drawing %q: %w", f.Title, err)
+	}
+	dark := svgColor.FindAllString(b.String(), -1)
+	n := 0
+	text := svgColor.ReplaceAllStringFunc(light, func(day string) string {
+		night := dark[min(n, len(dark)-1)]
+		n++
+		if day == night {
+			return day
+		}
+		attribute, hex, _ := strings.Cut(day, ":")
+		_, other, _ := strings.Cut(night, ":")
+		return fmt.Sprintf("%s;%s:light-dark(%s,%s)", day, attribute, hex, other)
+	})
+	if n != len(dark) {
+		return "", fmt.Errorf("drawing %q: it has %d colours on light ground and %d on dark", f.Title, n, len(dark))
+	}
+	return text, nil
+}
+
+// svgColor is a colour in an SVG that vgsvg wrote.
+var svgColor = regexp.MustCompile(`(fill|stroke):#[0-9A-F]{6}`)
+
+// A darkCanvas draws with the colours on dark ground.
+type darkCanvas struct{ vg.CanvasSizer }
+
+// SetColor implements vg.Canvas.
+func (c darkCanvas) SetColor(ink color.Color) {
+	if p, ok := ink.(colors.Color); ok {
+		ink = p.Dark
+	}
+	c.CanvasSizer.SetColor(ink)
 }
 
 func (f *Figure) render(b *bytes.Buffer, format string) error {

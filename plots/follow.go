@@ -173,7 +173,7 @@ func (p *followPanel) Plot(c draw.Canvas, pl *plot.Plot) {
 		}
 		if len(o.Predicted) > 1 {
 			ink, _, _ := Series(slices.Index(p.batches, o.Batch))
-			c.FillPolygon(faded(ink, 38), band)
+			c.FillPolygon(ink.Faded(38), band)
 		}
 	}
 	for _, o := range p.courses {
@@ -228,7 +228,7 @@ func (v *followView) legend() (keys []key) {
 	}
 	return append(keys,
 		lineKey("expected", Line(1.3, Faint())),
-		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(Faint(), 60)) }},
+		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, Faint().Faded(60)) }},
 		lineKey("floor", Line(0.9, Faint(), 1.2, 1.8)),
 	)
 }

@@ -3,12 +3,12 @@ package plots
 import (
 	"fmt"
 	"html"
-	"image/color"
 	"strings"
 	"unicode"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/plots/colors"
 )
 
 // GraphDOT is the graph in the language of Graphviz (graphviz.org/doc/info/lang.html),
@@ -125,7 +125,7 @@ func (g *graph) table(n *node) string {
 			bytes += " on the wire"
 		}
 		fmt.Fprintf(&b, `<tr><td bgcolor="%s"><font color="%s">%s %s</font></td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>`,
-			hex(BoundColor(w.bound)), hex(BoundInk(w.bound)), col.name, html.EscapeString(shareText(w.share)), flops, bytes, html.EscapeString(intensity), w.bound)
+			hex(colors.Bound(w.bound)), hex(colors.Bound(w.bound).On()), col.name, html.EscapeString(shareText(w.share)), flops, bytes, html.EscapeString(intensity), w.bound)
 	}
 	b.WriteString("</table>")
 	return b.String()
@@ -149,7 +149,4 @@ func printable(s string) string {
 }
 
 // hex is an opaque colour as DOT and CSS write it.
-func hex(c color.Color) string {
-	r, g, b, _ := c.RGBA()
-	return fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)
-}
+func hex(c colors.Color) string { return colors.Hex(c.Light) }

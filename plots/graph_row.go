@@ -1,12 +1,12 @@
 package plots
 
 import (
-	"image/color"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // clusterPaper is behind the nodes of a layer.
-func clusterPaper() color.Color { return color.NRGBA{0xf5, 0xf6, 0xf8, 255} }
+func clusterPaper() colors.Color { return colors.Panel() }
 
 // cells are the left of a phase's mark and bar, and the right edges of the bar
 // and of the figures: time, share, FLOPs, bytes and intensity.
@@ -75,7 +75,7 @@ func (g *graph) node(c *draw.Canvas, n *node, box vg.Rectangle) {
 	fill(c, box, Paper())
 	ink := Faint()
 	if n.wire {
-		ink = BoundColor(roofline.ByNetwork)
+		ink = colors.Bound(roofline.ByNetwork)
 	}
 	outline(c, box, ink)
 	s := Bold(CaptionSize, Ink())
@@ -116,7 +116,7 @@ func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) 
 	bar := vg.Rectangle{Min: vg.Point{X: at.bar, Y: y - 0.4}, Max: vg.Point{X: at.barEnd, Y: y + 5.6}}
 	fill(c, bar, Rule())
 	bar.Max.X = bar.Min.X + (bar.Max.X-bar.Min.X)*vg.Length(w.share/g.most)
-	fill(c, bar, BoundColor(w.bound))
+	fill(c, bar, colors.Bound(w.bound))
 	outline(c, bar, Faint())
 	if at.time > 0 {
 		right(c, s, at.time, y, w.time.String())
@@ -137,9 +137,9 @@ func (g *graph) work(c *draw.Canvas, w *work, wire bool, at cells, y vg.Length) 
 // who does not see the colour.
 func boundMark(c *draw.Canvas, b roofline.Bound, at vg.Point) {
 	box := vg.Rectangle{Min: at, Max: vg.Point{X: at.X + swatch, Y: at.Y + swatch}}
-	fill(c, box, BoundColor(b))
+	fill(c, box, colors.Bound(b))
 	outline(c, box, Faint())
-	s := Bold(CaptionSize, BoundInk(b))
+	s := Bold(CaptionSize, colors.Bound(b).On())
 	text := strings.ToUpper(b.String()[:1])
 	c.FillText(s, vg.Point{X: at.X + (swatch-s.Width(text))/2, Y: at.Y + (swatch-ascent(s))/2}, text)
 }

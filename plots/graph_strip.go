@@ -2,7 +2,6 @@ package plots
 
 import (
 	"fmt"
-	"image/color"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/models"
+	"llmprof/plots/colors"
 )
 
 // A strip shows how the kinds of layers of a hybrid alternate, a cell a layer.
@@ -56,13 +56,7 @@ func letter(kind int) string {
 
 // kindColor is that of a kind: of one hue that is no resource's, from light to
 // dark and again.
-func kindColor(kind int) color.Color {
-	shades := []color.Color{
-		color.NRGBA{0xf3, 0xe9, 0xf1, 255}, color.NRGBA{0xb5, 0x7f, 0xab, 255},
-		color.NRGBA{0x66, 0x24, 0x59, 255}, color.NRGBA{0xd8, 0xb9, 0xd2, 255},
-	}
-	return shades[kind%len(shades)]
-}
+func kindColor(kind int) colors.Color { return colors.Shade(kind % colors.NumShades) }
 
 // A run is layers of one kind, or of one pattern, that follow each other.
 type run struct {
@@ -180,7 +174,7 @@ func (s *strip) draw(c *draw.Canvas, y vg.Length) {
 
 // cells draws layers of one kind, with its letter in each or once, where there is room.
 func (s *strip) cells(c *draw.Canvas, box vg.Rectangle, kind, n int) {
-	ink := inkOn(kindColor(kind))
+	ink := kindColor(kind).On()
 	fill(c, box, kindColor(kind))
 	style := Bold(CaptionSize, ink)
 	name := letter(kind)

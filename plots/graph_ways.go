@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
 
@@ -57,7 +58,7 @@ func port(c *draw.Canvas, n *node, p vg.Point) {
 	var path vg.Path
 	c.SetColor(Ink())
 	if n.wire {
-		c.SetColor(BoundColor(roofline.ByNetwork))
+		c.SetColor(colors.Bound(roofline.ByNetwork))
 		r = 2.9
 		path.Move(vg.Point{X: p.X, Y: p.Y + r})
 		path.Line(vg.Point{X: p.X + r, Y: p.Y})

@@ -1,22 +1,17 @@
 package plots
 
 import (
-	"image/color"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/models"
-	"llmprof/roofline"
 )
 
 // A group is a kind of operator that breakdowns add up.
 type group uint8
 
-// The groups, in the order in which bars show them.
+// The groups, in the order in which a breakdown shows them.
 const (
 	attentionProjections group = iota
 	attentionCore
@@ -41,69 +36,6 @@ func (g group) String() string {
 		"attention projections", "attention", "feed-forward", "routed experts", "shared experts", "router",
 		"scan projections", "scan", "embedding", "LM head", "norms, element-wise", "collectives", "host", "other",
 	}[min(g, other)]
-}
-
-// A dress is the colour of a group and what is drawn over it. In grey, groups of
-// the same pattern differ in lightness, by a tenth of it or more.
-type dress struct {
-	ink     color.Color
-	pattern pattern
-}
-
-// A pattern is what a group is hatched with.
-type pattern uint8
-
-const (
-	plain pattern = iota
-	rising
-	falling
-)
-
-// dress is that of a group. What waits for the network or the host has the colour
-// that it has everywhere; the others have none of the four bounds'.
-func (g group) dress() dress {
-	rgb := func(r, g, b uint8, p pattern) dress { return dress{color.NRGBA{r, g, b, 255}, p} }
-	switch g {
-	case attentionProjections:
-		return rgb(0x43, 0x2a, 0x6b, plain)
-	case attentionCore:
-		return rgb(0xa8, 0x80, 0xc2, rising)
-	case feedForward:
-		return rgb(0x93, 0x31, 0x47, plain)
-	case experts:
-		return rgb(0xe0, 0x7a, 0x5f, plain)
-	case sharedExperts:
-		return rgb(0xf6, 0xcf, 0xbe, rising)
-	case routers:
-		return rgb(0x6b, 0x42, 0x26, rising)
-	case scanProjections:
-		return rgb(0x1f, 0x42, 0x27, falling)
-	case scanCore:
-		return rgb(0x9c, 0xc4, 0x7a, rising)
-	case embeddings:
-		return rgb(0xb9, 0xc9, 0xda, falling)
-	case lmHead:
-		return rgb(0x6f, 0x82, 0x96, falling)
-	case elementwise:
-		return rgb(0xbf, 0xb9, 0x94, plain)
-	case collectives:
-		return dress{ink: BoundColor(roofline.ByNetwork)}
-	case host:
-		return dress{ink: BoundColor(roofline.ByLaunch)}
-	}
-	return dress{Paper(), rising}
-}
-
-// fill paints a rectangle as a group.
-func (l dress) fill(c *draw.Canvas, r vg.Rectangle) {
-	fill(c, r, l.ink)
-	ink := blend(inkOn(l.ink), l.ink, 0.45)
-	switch l.pattern {
-	case rising:
-		slanted(c, r, Line(0.5, ink), 4, true)
-	case falling:
-		hatch(c, r, ink, 4)
-	}
 }
 
 // groupOf finds the group of an operator: of a product by the block of the model

@@ -4,6 +4,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
 
@@ -71,7 +72,7 @@ func lineKey(text string, s draw.LineStyle) key {
 func boundKeys(bounds ...roofline.Bound) (keys []key) {
 	for _, b := range bounds {
 		keys = append(keys, key{b.String() + "-bound", func(c *draw.Canvas, box vg.Rectangle) {
-			fill(c, box, BoundColor(b))
+			fill(c, box, colors.Bound(b))
 			outline(c, box, Faint())
 		}})
 	}

@@ -2,7 +2,6 @@ package plots
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"strings"
 
@@ -11,25 +10,25 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"llmprof/analytic"
+	"llmprof/plots/colors"
 	"llmprof/unit"
 )
 
 // A layer is one thing that memory is taken by, from the bottom up.
 type layer struct {
 	name string
-	ink  color.Color
+	ink  colors.Color
 	of   func(*analytic.Memory) unit.Bytes
 }
 
-// memoryLayers are ordered so that what does not change is at the bottom. In grey
-// they differ by a tenth of the lightness.
+// memoryLayers are ordered so that what does not change is at the bottom.
 func memoryLayers() []layer {
 	return []layer{
-		{"weights", color.NRGBA{0x43, 0x38, 0x6a, 255}, func(m *analytic.Memory) unit.Bytes { return m.Weights }},
-		{"reserve of driver and engine", color.NRGBA{0xb9, 0xbd, 0xc4, 255}, func(m *analytic.Memory) unit.Bytes { return m.Reserve }},
-		{"KV cache", color.NRGBA{0xb0, 0x4d, 0x6c, 255}, func(m *analytic.Memory) unit.Bytes { return m.KV }},
-		{"state", color.NRGBA{0x6f, 0x9f, 0xd0, 255}, func(m *analytic.Memory) unit.Bytes { return m.State }},
-		{"activations", color.NRGBA{0xf7, 0xe0, 0xc4, 255}, func(m *analytic.Memory) unit.Bytes { return m.Activations }},
+		{"weights", colors.Stack(0), func(m *analytic.Memory) unit.Bytes { return m.Weights }},
+		{"reserve of driver and engine", colors.Stack(1), func(m *analytic.Memory) unit.Bytes { return m.Reserve }},
+		{"KV cache", colors.Stack(2), func(m *analytic.Memory) unit.Bytes { return m.KV }},
+		{"state", colors.Stack(3), func(m *analytic.Memory) unit.Bytes { return m.State }},
+		{"activations", colors.Stack(4), func(m *analytic.Memory) unit.Bytes { return m.Activations }},
 	}
 }
 
@@ -99,6 +98,11 @@ func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
 		here = float64(c.Workload.Prompt)
 	}
 	view.most, view.here = mostThatFits(curve.Points), here
+	now, err := analytic.Predict(c)
+	if err != nil {
+		return nil, err
+	}
+	view.need = now.Memory.Total
 	view.layOut()
 	f := &Figure{
 		Title: "Memory of one GPU", Caption: SweepCaption(v, c), body: view.draw,
@@ -122,7 +126,7 @@ func mostThatFits(ps []Point) float64 {
 	for i := 1; i < len(ps); i++ {
 		a, b := &ps[i-1].Estimate.Memory, &ps[i].Estimate.Memory
 		if !b.Fits() {
-			share := float64(a.Capacity-a.Total) / float64(b.Total-a.Total)
+			share := float64(a.Usable-a.Total) / float64(b.Total-a.Total)
 			return math.Floor(ps[i-1].X + share*(ps[i].X-ps[i-1].X) + 1e-9)
 		}
 	}
@@ -134,6 +138,7 @@ type memoryView struct {
 	variable   Variable
 	points     []Point
 	most, here float64
+	need       unit.Bytes // of the workload
 	plot       *plot.Plot
 	keys       []key
 }
@@ -162,9 +167,7 @@ func (v *memoryView) layOut() {
 	first, last := v.points[0], v.points[len(v.points)-1]
 	top := float64(last.Estimate.Memory.Capacity) * 1.06
 	for _, p := range v.points {
-		// An area that goes far beyond the capacity says no more than one that goes beyond.
-		m := &p.Estimate.Memory
-		top = max(top, min(float64(m.Total), 1.6*float64(m.Capacity))*1.04)
+		top = max(top, float64(p.Estimate.Memory.Total)*1.04)
 	}
 	p := newPlot(scope{first.X, last.X}, scope{0, top})
 	v.plot = p

@@ -1,6 +1,7 @@
 package plots
 
 import (
+	"fmt"
 	"math"
 
 	"gonum.org/v1/plot"
@@ -28,9 +29,9 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 			c.StrokeLines(Line(0.5, Paper()), c.ClipLinesXY(under)...)
 		}
 	}
-	capacity := v.points[0].Estimate.Memory.Capacity
+	capacity := v.points[0].Estimate.Memory.Usable
 	full := ty(float64(capacity))
-	v.beyond(&c, tx)
+	v.beyond(&c, tx, ty)
 	over(&c, Line(1.3, Alarm()), vg.Point{X: c.Min.X, Y: full}, vg.Point{X: c.Max.X, Y: full})
 	q := &placer{bounds: c.Rectangle}
 	v.marks(&c, q, tx, full)
@@ -39,13 +40,63 @@ func (v *memoryView) Plot(c draw.Canvas, p *plot.Plot) {
 	v.put(&c, q, style, text, vg.Point{X: c.Min.X + style.Width(text)/2 + 4, Y: full})
 }
 
-// beyond hatches what does not fit.
-func (v *memoryView) beyond(c *draw.Canvas, tx func(float64) vg.Length) {
-	from := c.Min.X
-	if v.most > 0 {
-		from = tx(min(v.most, v.plot.X.Max))
+// beyond hatches what is used beyond the capacity: strips as wide as a step of the
+// curve, from the capacity up to the total.
+func (v *memoryView) beyond(c *draw.Canvas, tx, ty func(float64) vg.Length) {
+	capacity := float64(v.points[0].Estimate.Memory.Usable)
+	var over []vg.Point
+	for i, p := range v.points {
+		total := float64(p.Estimate.Memory.Total)
+		if total <= capacity {
+			continue
+		}
+		if i > 0 && len(over) == 0 {
+			over = append(over, vg.Point{X: tx(min(v.most, p.X)), Y: ty(capacity)})
+		}
+		over = append(over, vg.Point{X: tx(p.X), Y: ty(total)})
 	}
-	unfitHatch(c, vg.Rectangle{Min: vg.Point{X: max(from, c.Min.X), Y: c.Min.Y}, Max: c.Max}, 9)
+	if len(over) < 2 {
+		return
+	}
+	over = append(over, vg.Point{X: over[len(over)-1].X, Y: ty(capacity)}, vg.Point{X: over[0].X, Y: ty(capacity)})
+	hatchArea(c, over, 11)
+}
+
+// hatchArea draws falling lines over a polygon that rises to the right.
+func hatchArea(c *draw.Canvas, area []vg.Point, gap vg.Length) {
+	low, high := area[0], area[0]
+	for _, p := range area {
+		low = vg.Point{X: min(low.X, p.X), Y: min(low.Y, p.Y)}
+		high = vg.Point{X: max(high.X, p.X), Y: max(high.Y, p.Y)}
+	}
+	for d := gap; d < high.X-low.X+high.Y-low.Y; d += gap {
+		a, b := vg.Point{X: low.X, Y: low.Y + d}, vg.Point{X: low.X + d, Y: low.Y}
+		if from, to, ok := within(area, a, b); ok {
+			over(c, Line(0.5, Alarm()), from, to)
+		}
+	}
+}
+
+// within is the part of the line from a to b that lies in a polygon, from the first
+// crossing with its border to the last.
+func within(area []vg.Point, a, b vg.Point) (from, to vg.Point, ok bool) {
+	first, last := 1.0, 0.0
+	for i, p := range area {
+		q := area[(i+1)%len(area)]
+		d := float64((b.X-a.X)*(q.Y-p.Y) - (b.Y-a.Y)*(q.X-p.X))
+		if d == 0 {
+			continue
+		}
+		t := float64((p.X-a.X)*(q.Y-p.Y)-(p.Y-a.Y)*(q.X-p.X)) / d
+		u := float64((p.X-a.X)*(b.Y-a.Y)-(p.Y-a.Y)*(b.X-a.X)) / d
+		if t >= 0 && t <= 1 && u >= 0 && u <= 1 {
+			first, last = min(first, t), max(last, t)
+		}
+	}
+	at := func(t float64) vg.Point {
+		return vg.Point{X: a.X + (b.X-a.X)*vg.Length(t), Y: a.Y + (b.Y-a.Y)*vg.Length(t)}
+	}
+	return at(first), at(last), last > first
 }
 
 // unfitHatch hatches what does not fit so that it shows on dark and on light.
@@ -75,12 +126,12 @@ func (v *memoryView) marks(c *draw.Canvas, q *placer, tx func(float64) vg.Length
 		v.put(c, q, Bold(TickSize, Alarm()), "all fit", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: full})
 	}
 	if v.most == 0 {
-		v.put(c, q, Bold(TickSize, Alarm()), "nothing fits", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Min.Y + (full-c.Min.Y)*0.55})
+		v.put(c, q, Bold(TickSize, Alarm()), "nothing fits", vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: (full + c.Max.Y) / 2})
 	}
 	if v.here >= v.plot.X.Min && v.here <= v.plot.X.Max {
 		x := tx(v.here)
 		over(c, Line(1, Ink(), 3, 2), vg.Point{X: x, Y: c.Min.Y}, vg.Point{X: x, Y: c.Max.Y})
-		v.put(c, q, Sans(TickSize, Ink()), "this workload: "+noun+" "+counted(v.here), vg.Point{X: x, Y: v.free(c, full)})
+		v.put(c, q, Sans(TickSize, Ink()), fmt.Sprintf("this workload: %s %s, %v", noun, counted(v.here), v.need), vg.Point{X: x, Y: v.free(c, full)})
 	}
 }
 

@@ -3,58 +3,74 @@ package plots
 import (
 	"cmp"
 	"fmt"
-	"image/color"
 	"math"
 	"slices"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/plots/colors"
 )
 
 // An Observed is a time that was measured beside the one that was predicted.
 type Observed struct {
 	Decode    bool    // TPOT rather than TTFT
 	Name      string  // what an outlier is called
-	GPU       string  // has a shape
-	Engine    string  // has a colour
+	GPU       string  // has a shape and a colour
+	Engine    string  // has a row of panels
 	Predicted float64 // seconds
+	Low, High float64 // the prediction's 90 % interval, both 0 for none
 	Observed  float64
 	Fitted    bool // a constant was fitted on it
 }
 
-// Accuracy draws predicted over observed times, TTFT and TPOT each on a panel of
-// its own, with the outliers named.
+// off is how far the prediction is from the observation: 0 where they are the same,
+// and as much above as below for twice and half of it.
+func (o *Observed) off() float64 { return math.Log(o.Predicted / o.Observed) }
+
+// hasInterval reports whether the prediction has an interval.
+func (o *Observed) hasInterval() bool { return o.Low > 0 && o.High >= o.Low }
+
+// inside reports whether the observation is in the prediction's interval.
+func (o *Observed) inside() bool { return o.Low <= o.Observed && o.Observed <= o.High }
+
+// Accuracy draws the errors of predicted times over what was observed, a row of
+// panels an engine, TTFT on the left and TPOT on the right. Each error has the
+// interval of its prediction, which touches zero where it holds.
 func Accuracy(caption string, points []Observed) (*Figure, error) {
 	for i := range points {
-		if p := &points[i]; !shown(p.Predicted) || !shown(p.Observed) {
-			return nil, fmt.Errorf("accuracy: %s is predicted to take %v s and observed to take %v s: both must be above 0", p.Name, p.Predicted, p.Observed)
+		if p := &points[i]; !shown(p.Predicted) || !shown(p.Observed) || !finite(p.Low, p.High) {
+			return nil, fmt.Errorf("accuracy: %s is predicted to take %v s (%v to %v) and observed to take %v s: both must be above 0", p.Name, p.Predicted, p.Low, p.High, p.Observed)
 		}
 	}
 	v := &accuracyView{looks: newLooks(points)}
-	if n := len(v.looks.engines); n > numInks {
-		return nil, fmt.Errorf("accuracy: %d engines: at most %d can be told apart in one picture", n, numInks)
+	if n := len(v.looks.engines); n > mostEngines {
+		return nil, fmt.Errorf("accuracy: %d engines: at most %d fit in one picture", n, mostEngines)
 	}
-	if n := len(v.looks.gpus); n > 2*len(signs) {
-		return nil, fmt.Errorf("accuracy: %d GPUs: at most %d can be told apart in one picture", n, 2*len(signs))
+	if n := len(v.looks.gpus); n > mostGPUs {
+		return nil, fmt.Errorf("accuracy: %d GPUs: at most %d can be told apart in one picture", n, mostGPUs)
 	}
-	for _, decode := range []bool{false, true} {
-		if p := newAccuracyPanel(points, decode, v.looks); p != nil {
-			v.panels = append(v.panels, p)
-		}
-	}
+	v.layOut(points)
 	if len(v.panels) == 0 {
 		return nil, fmt.Errorf("accuracy: there is no TTFT and no TPOT among the observations, so there is nothing to draw")
 	}
-	v.keys = v.looks.keys(points)
 	f := &Figure{
-		Title: "Predicted and observed", Caption: caption, body: v.draw,
-		Notes: []string{"Bands: predictions within 10 % and 25 % of the observation. Both axes are logarithmic. Named: the observations farthest off that no constant was fitted on."},
+		Title: "Predicted and observed, by engine", Caption: caption, body: v.draw,
+		Notes: []string{"Error: predicted over observed, less 1; half and twice are equally far from zero. A mark is an observation, the line through it the 90 % interval of its prediction, which holds where it crosses zero. " +
+			"Held out: no constant was fitted on it. Named: the farthest off. What is beyond an axis is drawn at its end."},
 	}
-	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
+	f.Height = f.outside() + v.height()
 	return f, nil
 }
 
-// looks are the shape of each GPU and the colour of each engine.
+// mostEngines is how many rows of panels fit on a page, mostGPUs how many pairs of a
+// shape and a colour there are.
+const (
+	mostEngines = 12
+	mostGPUs    = len(signs) * colors.NumSeries
+)
+
+// looks are the shape and the colour of each GPU, and the order of the engines.
 type looks struct{ gpus, engines []string }
 
 func newLooks(points []Observed) *looks {
@@ -74,24 +90,26 @@ func newLooks(points []Observed) *looks {
 	return l
 }
 
-// ink is the colour of an engine.
-func (l *looks) ink(engine string) color.Color { return ink(slices.Index(l.engines, engine)) }
-
-// keys are the legend: engines by colour, GPUs by shape, and what is faint.
+// keys are the legend: GPUs, and what intervals look like.
 func (l *looks) keys(points []Observed) (keys []key) {
-	for _, e := range l.engines {
-		keys = append(keys, key{e, func(c *draw.Canvas, b vg.Rectangle) {
-			fill(c, vg.Rectangle{Min: vg.Point{X: b.Min.X, Y: b.Min.Y + 2}, Max: vg.Point{X: b.Max.X, Y: b.Max.Y - 2}}, l.ink(e))
-		}})
-	}
+	middle := func(b vg.Rectangle) vg.Point { return vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2} }
 	for _, g := range l.gpus {
-		keys = append(keys, key{g, func(c *draw.Canvas, b vg.Rectangle) {
-			l.sign(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}, g, 3, Ink())
+		keys = append(keys, key{g, func(c *draw.Canvas, b vg.Rectangle) { l.sign(c, middle(b), g, 3, false) }})
+	}
+	upright := func(text string, s draw.LineStyle) {
+		keys = append(keys, key{text, func(c *draw.Canvas, b vg.Rectangle) {
+			c.StrokeLine2(s, middle(b).X, b.Min.Y-1, middle(b).X, b.Max.Y+1)
 		}})
 	}
-	if slices.ContainsFunc(points, func(p Observed) bool { return p.Fitted }) {
+	if slices.ContainsFunc(points, func(o Observed) bool { return o.hasInterval() && o.inside() }) {
+		upright("interval that holds", intervalLine(true))
+	}
+	if slices.ContainsFunc(points, func(o Observed) bool { return o.hasInterval() && !o.inside() }) {
+		upright("interval that does not", intervalLine(false))
+	}
+	if slices.ContainsFunc(points, func(o Observed) bool { return o.Fitted }) {
 		keys = append(keys, key{"faint: a constant was fitted on it", func(c *draw.Canvas, b vg.Rectangle) {
-			l.sign(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y + b.Max.Y) / 2}, l.gpus[0], 3, faded(Ink(), fittedAlpha))
+			l.sign(c, middle(b), l.gpus[0], 3, true)
 		}})
 	}
 	return keys
@@ -100,20 +118,15 @@ func (l *looks) keys(points []Observed) (keys []key) {
 // fittedAlpha is how much is seen of what a constant was fitted on.
 const fittedAlpha = 70
 
-// sign draws the shape of a GPU: the commonest are filled, others outlines of the
-// same shapes.
-func (l *looks) sign(c *draw.Canvas, p vg.Point, gpu string, r vg.Length, ink color.Color) {
+// sign draws the shape of a GPU in its colour.
+func (l *looks) sign(c *draw.Canvas, p vg.Point, gpu string, r vg.Length, faint bool) {
 	n := slices.Index(l.gpus, gpu)
-	path := polygon(signs[n%len(signs)], p, r)
-	if n/len(signs)%2 == 0 {
-		c.SetColor(ink)
-		c.Fill(path)
-		return
+	ink := colors.Series(n)
+	if faint {
+		ink = ink.Faded(fittedAlpha)
 	}
-	c.SetColor(Paper())
-	c.Fill(path)
-	c.SetLineStyle(Line(0.9, ink))
-	c.Stroke(path)
+	c.SetColor(ink)
+	c.Fill(polygon(signs[n%len(signs)], p, r))
 }
 
 // A sides is a regular figure: how many corners, and where the first is, in turns

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/vg"
+
 	"llmprof/analytic"
+	"llmprof/plots/colors"
 	"llmprof/unit"
 )
 
@@ -23,6 +26,9 @@ func observedPoints() (points []Observed) {
 			Decode: i%2 == 1, Name: fmt.Sprintf("model-%d, batch %d", i, 1<<(i%6)), GPU: gpus[i%len(gpus)], Engine: engines[i%len(engines)],
 			Observed: observed, Predicted: observed * math.Pow(2, math.Sin(float64(i))*float64(1+i%3)/3), Fitted: i%5 == 0,
 		})
+		if p := &points[i]; i%7 > 0 {
+			p.Low, p.High = p.Predicted*0.8, p.Predicted*1.3
+		}
 	}
 	return points
 }
@@ -72,55 +78,82 @@ func TestObservedGolden(t *testing.T) {
 	}
 }
 
-// TestAccuracyNames holds that the farthest are named, none that a constant was
-// fitted on and none within the wider band.
+// TestAccuracyNames holds that the farthest of a panel is named, no fitted one and
+// none that is near.
 func TestAccuracyNames(t *testing.T) {
-	points := []Observed{
-		{Name: "far", Predicted: 4, Observed: 1}, {Name: "farther", Predicted: 1, Observed: 5}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true},
-		{Name: "near", Predicted: 1.2, Observed: 1}, {Name: "far", Predicted: 3, Observed: 1},
+	for want, points := range map[string][]Observed{
+		"farther": {{Name: "far", Predicted: 4, Observed: 1}, {Name: "farther", Predicted: 1, Observed: 5}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true}},
+		"":        {{Name: "near", Predicted: 1.2, Observed: 1}, {Name: "fitted", Predicted: 9, Observed: 1, Fitted: true}},
+	} {
+		got := ""
+		if o := (&accuracyPanel{points: points}).farthest(); o != nil {
+			got = o.Name
+		}
+		if got != want {
+			t.Errorf("named %q, want %q", got, want)
+		}
 	}
-	var names []string
-	for _, o := range outliers(points) {
-		names = append(names, o.Name)
+}
+
+// TestAccuracySums holds the summary of a panel to what was held out: the fitted
+// observation moves nothing, and an interval counts where there is one.
+func TestAccuracySums(t *testing.T) {
+	p := &accuracyPanel{points: []Observed{
+		{Predicted: 1.1, Low: 0.9, High: 1.3, Observed: 1}, {Predicted: 1.3, Low: 1.2, High: 1.4, Observed: 1},
+		{Predicted: 0.8, Observed: 1}, {Predicted: 9, Observed: 1, Fitted: true},
+	}}
+	if got, want := p.summary(), "3 held out, median 20.0 %, 50 % inside"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := strings.Join(names, " "); got != "farther far" {
-		t.Errorf("named %q, want \"farther far\"", got)
+	if got, want := (&accuracyPanel{points: p.points[3:]}).summary(), "1 fitted, median 800.0 %"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	f, err := Accuracy("", points)
-	if err != nil {
-		t.Fatal(err)
-	}
-	svg, err := f.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(svg, ">farther<") || strings.Contains(svg, ">near<") || strings.Contains(svg, ">fitted<") {
-		t.Error("the picture names others than the outliers")
+}
+
+// TestIntervalsCrossZero draws intervals that hold across the line of no error, in
+// faint, and those that do not beside it, in the colour of an alarm.
+func TestIntervalsCrossZero(t *testing.T) {
+	for _, o := range []Observed{
+		{Engine: "e", GPU: "g", Predicted: 1.1, Low: 0.9, High: 1.3, Observed: 1}, {Engine: "e", GPU: "g", Predicted: 1.3, Low: 1.2, High: 1.4, Observed: 1},
+	} {
+		f, err := Accuracy("", []Observed{o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &accuracyView{far: 1}
+		box := vg.Rectangle{Max: vg.Point{X: 10, Y: 10}}
+		low, high, zero := v.at(math.Log(o.Low), box), v.at(math.Log(o.High), box), v.at(0, box)
+		if crosses := low <= zero && zero <= high; crosses != o.inside() {
+			t.Errorf("the interval from %v to %v crosses zero at %v: %t, inside: %t", low, high, zero, crosses, o.inside())
+		}
+		if n := len(strokes(f, colors.Alarm().Faded(130))); (n > 0) == o.inside() {
+			t.Errorf("inside %t: %d lines of alarm", o.inside(), n)
+		}
 	}
 }
 
 // TestAccuracyLooks holds that no two GPUs look the same.
 func TestAccuracyLooks(t *testing.T) {
 	seen := map[string]string{}
-	for i := range 2 * len(signs) {
-		style := fmt.Sprint(signs[i%len(signs)], i/len(signs)%2)
+	for i := range mostGPUs {
+		style := fmt.Sprint(signs[i%len(signs)], colors.Series(i))
 		if other := seen[style]; other != "" {
 			t.Errorf("GPU %d looks like %s", i, other)
 		}
 		seen[style] = fmt.Sprint("GPU ", i)
 	}
-	points := observedPoints()
+	points := slices.Repeat(observedPoints(), 2)
 	for i := range points {
-		points[i].GPU = fmt.Sprint("GPU ", i%19)
+		points[i].GPU = fmt.Sprint("GPU ", i%(mostGPUs+1))
 	}
-	if _, err := Accuracy("", points); err == nil || !strings.Contains(err.Error(), "19 GPUs") {
-		t.Errorf("19 GPUs in one picture: %v", err)
+	if _, err := Accuracy("", points); err == nil || !strings.Contains(err.Error(), "73 GPUs") {
+		t.Errorf("73 GPUs in one picture: %v", err)
 	}
 	for i := range points {
-		points[i].GPU, points[i].Engine = "GPU", fmt.Sprint("engine ", i%9)
+		points[i].GPU, points[i].Engine = "GPU", fmt.Sprint("engine ", i%(mostEngines+1))
 	}
-	if _, err := Accuracy("", points); err == nil || !strings.Contains(err.Error(), "9 engines") {
-		t.Errorf("9 engines in one picture: %v", err)
+	if _, err := Accuracy("", points); err == nil || !strings.Contains(err.Error(), "13 engines") {
+		t.Errorf("13 engines in one picture: %v", err)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestOddCurves(t *testing.T) {
 	point := func(x float64, s unit.Seconds, total unit.Bytes) Point {
 		p := Point{X: x}
 		p.Estimate.TTFT = analytic.Span{Floor: s, Expected: s, Low: s, High: s}
-		p.Estimate.Memory = analytic.Memory{Weights: total, Total: total, Capacity: 8e9}
+		p.Estimate.Memory = analytic.Memory{Weights: total, Total: total, Capacity: 8e9, Usable: 8e9}
 		return p
 	}
 	for _, q := range []struct {

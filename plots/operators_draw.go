@@ -1,17 +1,18 @@
 package plots
 
 import (
-	"image/color"
 	"math"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/plots/colors"
 )
 
 // The looks of a row: they differ in shape as well as in colour.
-func observedInk() color.Color { ink, _, _ := Series(1); return ink }
-func expectedInk() color.Color { ink, _, _ := Series(0); return ink }
-func intervalInk() color.Color { return blend(expectedInk(), Paper(), 0.2) }
+func observedInk() colors.Color { return colors.Series(1) }
+func expectedInk() colors.Color { return colors.Series(0) }
+func intervalInk() colors.Color { return expectedInk().Mixed(Paper(), 0.2) }
 
 // operatorKeys are the legend.
 func operatorKeys(predicted bool) []key {

@@ -145,16 +145,3 @@ func TestOperatorsOdd(t *testing.T) {
 		}
 	}
 }
-
-// The marks of a row are told apart in grey and by every kind of eye.
-func TestOperatorMarksAreToldApart(t *testing.T) {
-	for kind, eye := range blind() {
-		delta, _ := apart(eye, observedInk(), expectedInk())
-		if delta < 20 {
-			t.Errorf("%s: observed and expected differ by ΔE %.0f, want 20", kind, delta)
-		}
-	}
-	if _, grey := apart(blind()["normal"], intervalInk(), observedInk()); grey < 35 {
-		t.Errorf("in grey the interval and what lies on it differ by L* %.0f, want 35", grey)
-	}
-}

@@ -15,6 +15,8 @@ type placer struct {
 	texts   []vg.Rectangle // those of them that leaders must not pass through
 	lines   []line         // that a label had better not lie on
 	leaders [][2]vg.Point
+	most    float64                 // the cost that a place may have; 0 for misleading
+	below   func(vg.Rectangle) bool // where labels may be; nil for everywhere
 }
 
 // misleading is the cost of a leader through a mark that is not its own: no label
@@ -38,7 +40,15 @@ func (q *placer) fork() *placer {
 // returns the lower left corner, and whether there is any.
 func (q *placer) near(p vg.Point, r, w, h vg.Length) (vg.Point, bool) {
 	at, cost := q.best(p, r, w, h)
-	return at, cost < misleading
+	return at, cost < q.limit()
+}
+
+// limit is the cost from which no label is better.
+func (q *placer) limit() float64 {
+	if q.most > 0 {
+		return q.most
+	}
+	return misleading
 }
 
 // best is near with what the place costs: misleading or more if there is none.
@@ -67,7 +77,7 @@ func (q *placer) best(p vg.Point, r, w, h vg.Length) (vg.Point, float64) {
 			break // farther out is no better
 		}
 	}
-	if cost >= misleading {
+	if cost >= q.limit() {
 		return best, cost
 	}
 	box := vg.Rectangle{Min: best, Max: vg.Point{X: best.X + w, Y: best.Y + h}}
@@ -79,6 +89,9 @@ func (q *placer) best(p vg.Point, r, w, h vg.Length) (vg.Point, float64) {
 // free reports whether a box is inside and touches nothing.
 func (q *placer) free(b vg.Rectangle) bool {
 	if b.Min.X < q.bounds.Min.X || b.Min.Y < q.bounds.Min.Y || b.Max.X > q.bounds.Max.X || b.Max.Y > q.bounds.Max.Y {
+		return false
+	}
+	if q.below != nil && !q.below(b) {
 		return false
 	}
 	for _, t := range q.taken {

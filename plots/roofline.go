@@ -24,44 +24,59 @@ func Roofline(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefill, none, err := dots(r.PrefillOps, PrefillMark())
+	prefill, err := dots(r.PrefillOps, PrefillMark())
 	if err != nil {
 		return nil, err
 	}
-	decode, more, err := dots(r.DecodeOps, DecodeMark())
+	decode, err := dots(r.DecodeOps, DecodeMark())
 	if err != nil {
 		return nil, err
 	}
-	all := append(prefill, decode...)
-	if len(all) == 0 {
+	if len(prefill)+len(decode) == 0 {
 		return nil, fmt.Errorf("roofline: no operator has both FLOPs and memory traffic, so there is nothing to draw")
 	}
-	// Large ones first: their labels matter most, and small ones lie on top.
-	slices.SortStableFunc(all, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
-	v := &rooflineView{dots: all, roofs: roofs(c.Machine, r)}
-	for _, r := range v.roofs {
+	v := &rooflineView{roofs: roofs(c.Machine, r)}
+	for i := range v.roofs {
+		r := &v.roofs[i]
 		if !shown(r.peak) || !shown(r.bandwidth) {
 			return nil, fmt.Errorf("roofline: %s has a peak of %v FLOP/s in %v and a bandwidth of %v B/s: both must be finite and above 0",
 				c.Machine.GPU.Name, r.peak, r.format, r.bandwidth)
 		}
 	}
+	v.under(prefill)
+	v.under(decode)
+	v.tables = []phaseTable{newPhaseTable(r.PrefillOps, PrefillMark(), prefill)}
+	if len(r.DecodeOps) > 0 {
+		v.tables = append(v.tables, newPhaseTable(r.DecodeOps, DecodeMark(), decode))
+	}
+	// Long ones first, so that their numbers are nearest and small ones lie on top.
+	v.dots = append(prefill, decode...)
+	slices.SortStableFunc(v.dots, func(a, b dot) int { return cmp.Compare(b.share, a.share) })
 	f := &Figure{Title: "Roofline of one GPU", Caption: Caption(c)}
-	left := v.layOut(f)
-	f.Notes = append(f.Notes, "Area of a mark: its share of the phase's expected time. Achieved: by large matrix products in bursts, "+c.Machine.Cal.Name+".")
-	if v.shared {
-		f.Notes = append(f.Notes, "Marks in one another share a label, the largest first.")
-	}
+	f.Notes = append(f.Notes, "Share: of the phase's expected time. Of roof: the least time by the data sheet's peak arithmetic, memory bandwidth or link, over the expected time. "+
+		"Achieved: by large matrix products in bursts, "+c.Machine.Cal.Name+".")
 	if m := c.Parallel.MicroBatches; m > 1 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Drawn is one micro-batch of %d.", m))
+		f.Notes = append(f.Notes, fmt.Sprintf("One micro-batch of %d is drawn.", m))
 	}
-	if n := none + more; n > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Not shown: %s without matrix FLOPs.", count(n, "operator")))
+	if left := v.layOut(f); left > 0 {
+		f.Notes = append(f.Notes, fmt.Sprintf("Without a number for want of room: %s.", count(left, "mark")))
+		f.hold(v.height())
 	}
-	if left > 0 {
-		f.Notes = append(f.Notes, fmt.Sprintf("Without a label: %s (below %.0f\u00a0%%, or without room).", count(left, "mark"), 100*leastLabel))
-	}
-	f.hold(rooflineBody)
 	return f, nil
+}
+
+// under finds the roof of each operator, the one of the number format that its
+// products run in, and how much of it the operator reaches.
+func (v *rooflineView) under(ds []dot) {
+	for i := range ds {
+		d := &ds[i]
+		for j := range v.roofs {
+			if v.roofs[j].format == d.format {
+				d.roof = &v.roofs[j]
+				d.ofRoof = min(d.y/d.roof.at(d.x, false), 1)
+			}
+		}
+	}
 }
 
 // oneByOne is the report of one micro-batch by itself: those of a pipeline overlap,
@@ -84,22 +99,30 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// rooflineBody is the height of axes and legend.
-const rooflineBody = 3.8 * vg.Inch
+// rooflineAxes is the height of the axes.
+const rooflineAxes = 3.1 * vg.Inch
 
-// A rooflineView is a roofline ready to be drawn.
+// A rooflineView is a roofline ready to be drawn, with a table of each phase below.
 type rooflineView struct {
-	dots  []dot
-	roofs []roof
-	plot  *plot.Plot
-	keys  []key
+	dots   []dot
+	roofs  []roof // the highest first
+	tables []phaseTable
+	plot   *plot.Plot
+	keys   []key
 
-	left   int  // dots without a label
-	shared bool // some share one
+	left int // numbers that found no room
+}
+
+func (v *rooflineView) height() vg.Length {
+	high := vg.Length(0)
+	for i := range v.tables {
+		high = max(high, v.tables[i].height())
+	}
+	return rooflineAxes + legendHeight(v.keys, Width-2*Margin) + 10 + high + 4
 }
 
 // layOut chooses axes and legend, and draws once into nowhere to learn how many
-// labels find no room.
+// numbers find no room.
 func (v *rooflineView) layOut(f *Figure) (left int) {
 	var x, y scope
 	for _, d := range v.dots {
@@ -131,15 +154,24 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 	}
 	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved", roofStyle(true)))
 	f.body = v.draw
-	f.hold(rooflineBody)
+	f.hold(v.height())
 	f.Draw(nowhere(f))
 	return v.left
 }
 
 func (v *rooflineView) draw(c draw.Canvas) {
-	panel(draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X), 0), v.plot,
-		"performance: FLOPs by expected time (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
-	legend(&c, v.keys)
+	axes := draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-rooflineAxes, 0)
+	panel(axes, v.plot, "performance: FLOPs by expected time (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
+	keys := legendHeight(v.keys, c.Max.X-c.Min.X)
+	below := draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-rooflineAxes-keys, 0)
+	legend(&below, v.keys)
+	below = draw.Crop(c, 0, 0, 0, -rooflineAxes-keys-10)
+	wide := (below.Max.X - below.Min.X - phaseGap) / 2
+	for i := range v.tables {
+		left := (wide + phaseGap) * vg.Length(i)
+		one := draw.Crop(below, left, left+wide-(below.Max.X-below.Min.X), 0, 0)
+		v.tables[i].draw(&one)
+	}
 }
 
 // intensity is one in three digits or more, without an exponent where people read it.
@@ -170,32 +202,37 @@ func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
 	at := make([]vg.Point, len(v.dots))
 	for i, d := range v.dots {
 		at[i] = vg.Point{X: tx(d.x), Y: ty(d.y)}
-		h := half(d.mark, radius(d.share))
+		const h = dotRadius
 		q.taken = append(q.taken, vg.Rectangle{Min: vg.Point{X: at[i].X - h, Y: at[i].Y - h}, Max: vg.Point{X: at[i].X + h, Y: at[i].Y + h}})
 	}
 	for i := range v.roofs {
 		v.roofLabels(&c, q, &v.roofs[i], p)
 	}
-	v.labels(&c, q, at)
+	v.marks(&c, q, at, v.bend(&c, &v.roofs[0], false))
 }
 
-// radius is that of a mark: its area is the share of the time.
-func radius(share float64) vg.Length { return max(1.7, 15*vg.Length(math.Sqrt(share))) }
+// bend is a roof on the canvas: where it begins, its knee and where it ends.
+func (v *rooflineView) bend(c *draw.Canvas, r *roof, achieved bool) (bend []vg.Point) {
+	tx, ty := v.plot.Transforms(c)
+	knee := r.ridge()
+	if achieved {
+		knee *= r.computeEff / r.memoryEff
+	}
+	for _, x := range []float64{v.plot.X.Min, knee, v.plot.X.Max} {
+		bend = append(bend, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
+	}
+	return bend
+}
 
 // roof draws the two lines of a roof and its ridge.
 func (v *rooflineView) roof(c *draw.Canvas, q *placer, r *roof, p *plot.Plot) {
 	tx, ty := p.Transforms(c)
 	for _, achieved := range []bool{false, true} {
-		knee, cost := r.ridge(), 8.0
+		cost := 8.0
 		if achieved {
 			cost = 1
-			knee *= r.computeEff / r.memoryEff
 		}
-		var bend []vg.Point
-		for _, x := range []float64{p.X.Min, knee, p.X.Max} {
-			bend = append(bend, vg.Point{X: tx(x), Y: ty(r.at(x, achieved))})
-		}
-		for _, part := range c.ClipLinesXY(bend) {
+		for _, part := range c.ClipLinesXY(v.bend(c, r, achieved)) {
 			c.StrokeLines(roofStyle(achieved), part)
 			for i := 1; i < len(part); i++ {
 				q.lines = append(q.lines, line{part[i-1], part[i], cost})
@@ -220,7 +257,9 @@ func (v *rooflineView) roofLabels(c *draw.Canvas, q *placer, r *roof, p *plot.Pl
 	put := func(text string, at vg.Point) {
 		w, h := style.Width(text)+2*labelPad, lineHeight(style)
 		if box, ok := q.near(at, 0, w, h); ok {
-			c.FillText(style, vg.Point{X: box.X + labelPad, Y: box.Y - descent(style) + labelPad/2}, text)
+			at := vg.Point{X: box.X + labelPad, Y: box.Y - descent(style) + labelPad/2}
+			fill(c, textBox(style, at, text), Paper())
+			c.FillText(style, at, text)
 			q.leaders = q.leaders[:len(q.leaders)-1]
 		}
 	}

@@ -18,6 +18,11 @@ type dot struct {
 	bound roofline.Bound
 	x, y  float64 // FLOP/byte, FLOP/s
 	share float64 // of the phase's time
+
+	format unit.Format
+	roof   *roof
+	ofRoof float64 // reached
+	number int     // that it is called by, 0 for none
 }
 
 // A roof is what a GPU can do in one number format.
@@ -38,19 +43,20 @@ func (r *roof) at(x float64, achieved bool) float64 {
 // ridge is the intensity from which arithmetic is what limits.
 func (r *roof) ridge() float64 { return r.peak / r.bandwidth }
 
-// dots are the operators of a phase by name, the same ones of several kinds of
-// layers as one, and the number of those that have no place on a roofline.
-func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, none int, err error) {
+// dots are the operators of a phase by name, those of several kinds of layers
+// as one, less those that have no place on a roofline.
+func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, err error) {
 	type sum struct {
 		flops, traffic, time, share, most float64
 		bound                             roofline.Bound
+		format                            unit.Format
 	}
 	var names []string
 	sums := map[string]*sum{}
 	for i := range lines {
 		l := &lines[i]
 		if !finite(float64(l.FLOPs), float64(l.Traffic()), float64(l.Expected), l.Share) {
-			return nil, 0, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
+			return nil, fmt.Errorf("roofline: %s operator %q has FLOPs %v, traffic %v, time %v and share %v: all must be finite and not negative",
 				m.Name, l.Name, l.FLOPs, l.Traffic(), l.Expected, l.Share)
 		}
 		s := sums[l.Name]
@@ -63,19 +69,18 @@ func dots(lines []breakdown.Operator, m PhaseMark) (ds []dot, none int, err erro
 		s.time += float64(l.Expected)
 		s.share += l.Share
 		if l.Share >= s.most {
-			s.most, s.bound = l.Share, l.Bound
+			s.most, s.bound, s.format = l.Share, l.Bound, l.Format
 		}
 	}
 	for _, n := range names {
 		s := sums[n]
-		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1)}
+		d := dot{name: n, mark: m, bound: s.bound, x: s.flops / s.traffic, y: s.flops / s.time, share: min(s.share, 1), format: s.format}
 		if !shown(d.x) || !shown(d.y) {
-			none++
 			continue
 		}
 		ds = append(ds, d)
 	}
-	return ds, none, nil
+	return ds, nil
 }
 
 // shown reports whether a logarithmic axis can show x.

@@ -5,13 +5,15 @@ import (
 	"image/color"
 	"math"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/recorder"
 
 	"llmprof/analytic"
+	"llmprof/plots/colors"
 	"llmprof/roofline"
 )
 
@@ -70,7 +72,26 @@ func bounds(p vg.Path) vg.Rectangle {
 	return b
 }
 
-// TestRooflineLabelsTouchNothing finds no label on another one or on a mark.
+// marksOf are the areas of a figure in the colour of a bound.
+func marksOf(f *Figure) (marks []painted) {
+	for _, p := range paintings(f) {
+		for b := range roofline.NumBounds {
+			if p.ink == colors.Bound(b) {
+				marks = append(marks, p)
+			}
+		}
+	}
+	return marks
+}
+
+// isNumber reports whether a text is the number of a mark.
+func isNumber(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n > 0 && n <= mostListed && len(text) <= 2
+}
+
+// TestRooflineLabelsTouchNothing finds no text on another one or on a mark, but the
+// numbers in theirs.
 func TestRooflineLabelsTouchNothing(t *testing.T) {
 	for name, c := range looked(t) {
 		t.Run(name, func(t *testing.T) {
@@ -79,21 +100,14 @@ func TestRooflineLabelsTouchNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkLayout(t, f)
-			var marks []vg.Rectangle
-			for _, p := range paintings(f) {
-				for b := roofline.ByCompute; b <= roofline.ByLaunch; b++ {
-					if p.ink == BoundColor(b) {
-						marks = append(marks, p.box)
-					}
-				}
-			}
+			marks := marksOf(f)
 			if len(marks) < 8 {
 				t.Fatalf("%d marks were found, want 8 or more", len(marks))
 			}
 			for _, w := range texts(t, f) {
 				for _, m := range marks {
-					if overlap(w.box, m) {
-						t.Errorf("%q at %v lies on the mark at %v", w.text, w.box, m)
+					if !isNumber(w.text) && overlap(w.box, m.box) {
+						t.Errorf("%q at %v lies on the mark at %v", w.text, w.box, m.box)
 					}
 				}
 			}
@@ -101,20 +115,93 @@ func TestRooflineLabelsTouchNothing(t *testing.T) {
 	}
 }
 
-// TestCalloutsNameEveryMarkOnce finds each operator of a hundredth of its phase in
-// one callout, after the larger marks that it lies in.
-func TestCalloutsNameEveryMarkOnce(t *testing.T) {
-	v := &rooflineView{}
-	at := []vg.Point{{X: 100, Y: 100}, {X: 101, Y: 100}, {X: 101, Y: 101}, {X: 300, Y: 100}, {X: 102, Y: 100}}
-	for i, m := range []PhaseMark{DecodeMark(), DecodeMark(), PrefillMark(), DecodeMark(), DecodeMark()} {
-		v.dots = append(v.dots, dot{name: fmt.Sprint(i), mark: m, share: []float64{0.5, 0.2, 0.1, 0.05, 0.001}[i]})
+// TestNumbersAreApart finds the numbers of a roofline spread so that none covers
+// another, and each of a phase once in the axes and once in the table.
+func TestNumbersAreApart(t *testing.T) {
+	for name, c := range looked(t) {
+		f, err := Roofline(c, explain(t, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var badges []vg.Rectangle
+		count, marks := map[string]int{}, marksOf(f)
+		for _, w := range texts(t, f) {
+			if !isNumber(w.text) || w.box.Max.X < 50 && w.box.Min.Y > f.Height/2 { // the labels of axes
+				continue
+			}
+			at := middle(w.box)
+			for _, m := range marks {
+				if inside(m.box, at) && m.box.Max.X-m.box.Min.X > 8 {
+					badges = append(badges, m.box)
+					count[w.text]++
+				}
+			}
+		}
+		for i := range badges {
+			for j := range i {
+				if overlap(badges[i], badges[j]) {
+					t.Errorf("%s: the numbers at %v and %v cover each other", name, badges[i], badges[j])
+				}
+			}
+		}
+		for text, n := range count {
+			if n > 4 {
+				t.Errorf("%s: number %s is drawn %d times, want at most twice a phase", name, text, n)
+			}
+		}
+		if len(badges) < 8 {
+			t.Errorf("%s: %d numbers, want 8 or more", name, len(badges))
+		}
 	}
-	var got []string
-	for _, l := range v.callouts(at) {
-		got = append(got, strings.Join(l.lines, " "))
+}
+
+// TestNoMarkAboveItsRoof draws a mark that reaches all of its roof, on the slope, on
+// the level and at the ridge, and finds none of its ink above the line.
+func TestNoMarkAboveItsRoof(t *testing.T) {
+	roof := []vg.Point{{X: 0, Y: 0}, {X: 100, Y: 60}, {X: 200, Y: 60}}
+	for _, m := range []PhaseMark{PrefillMark(), DecodeMark()} {
+		for _, at := range []vg.Point{{X: 50, Y: 30}, {X: 150, Y: 60}, {X: 100, Y: 60}, {X: 50, Y: 28}} {
+			c := &blank{w: 200, h: 100}
+			canvas := draw.New(c)
+			new(rooflineView).dot(&canvas, &dot{mark: m}, at, roof)
+			drawn := 0
+			for _, a := range c.Actions {
+				if p, ok := a.(*recorder.Fill); ok {
+					for _, s := range p.Path {
+						if s.Type != vg.CloseComp && !under(roof, s.Pos, -1e-6) {
+							t.Errorf("%s at %v: %v is above the roof", m.Name, at, s.Pos)
+						}
+						drawn++
+					}
+				}
+			}
+			if drawn < 3 {
+				t.Errorf("%s at %v: nothing is drawn", m.Name, at)
+			}
+		}
 	}
-	if text, want := strings.Join(got, ", "), "0 50 % 1 20 %, 2 10 %, 3 5 %"; text != want {
-		t.Errorf("got callouts %s, want %s", text, want)
+}
+
+// TestTimeBesideTheRoof finds what has no FLOPs in the table, where all of each
+// phase's time adds up: all-reduces, norms and the host.
+func TestTimeBesideTheRoof(t *testing.T) {
+	c := testCase(t, "llama2-70b", "a100", 32, 8)
+	r := explain(t, c)
+	ds, err := dots(r.PrefillOps, PrefillMark())
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newPhaseTable(r.PrefillOps, PrefillMark(), ds)
+	sum, found := 0.0, false
+	for _, row := range table.rows {
+		sum += row.time
+		found = found || row.name == "all_reduce" && row.number == 0 && row.ofRoof > 0.1 && row.ofRoof < 1
+	}
+	if want := float64(r.Prefill.Expected); math.Abs(sum/want-1) > 1e-9 || math.Abs(table.time/want-1) > 1e-9 {
+		t.Errorf("the table adds up to %v and says %v, the phase takes %v", sum, table.time, want)
+	}
+	if !found {
+		t.Errorf("no all_reduce in %+v", table.rows)
 	}
 }
 
@@ -136,8 +223,11 @@ func TestRidges(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := map[string]vg.Point{}
+		marks := marksOf(f)
 		for _, w := range texts(t, f) {
-			at[w.text] = middle(w.box)
+			if !slices.ContainsFunc(marks, func(m painted) bool { return inside(m.box, middle(w.box)) }) {
+				at[w.text] = middle(w.box)
+			}
 		}
 		// Ticks a decade apart are the scale; on all three axes there are these.
 		x := decade(at["10"].X, at["100"].X, 10)

@@ -175,7 +175,7 @@ func (v *latencyView) legend(curves []Curve) {
 	}
 	v.keys = append(v.keys,
 		lineKey("expected", Line(1.4, color, dash...)),
-		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, faded(color, 45)) }},
+		key{"90 % interval", func(c *draw.Canvas, b vg.Rectangle) { fill(c, b, color.Faded(45)) }},
 		lineKey("floor", floorLine(color)),
 	)
 	if slices.ContainsFunc(v.panels, func(p *latencyPanel) bool { return p.anyUnfit() }) {

@@ -12,12 +12,6 @@ import (
 	"llmprof/unit"
 )
 
-// faded is a colour that lets through what is under it.
-func faded(c color.Color, alpha uint8) color.Color {
-	r, g, b, _ := c.RGBA()
-	return color.NRGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), alpha}
-}
-
 // floorLine is the stroke of the fastest that is possible.
 func floorLine(ink color.Color) draw.LineStyle { return Line(0.9, ink, 1.2, 1.8) }
 
@@ -58,7 +52,7 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, u := range l.unfit {
 		hatch(&c, vg.Rectangle{
 			Min: vg.Point{X: max(tx(u.lo)-6, c.Min.X), Y: c.Min.Y}, Max: vg.Point{X: min(tx(u.hi)+6, c.Max.X), Y: c.Max.Y},
-		}, faded(Alarm(), 110), 7)
+		}, Alarm().Faded(110), 7)
 	}
 	all := l.traces(&c, p)
 	for i, t := range all { // all bands under all lines
@@ -67,7 +61,7 @@ func (l *latencyPanel) Plot(c draw.Canvas, p *plot.Plot) {
 			band = append(band, q)
 		}
 		if ink, _, _ := Series(i); len(band) > 0 {
-			c.FillPolygon(faded(ink, 45), band)
+			c.FillPolygon(ink.Faded(45), band)
 			if len(all) > 1 {
 				t.hatch(&c, ink)
 			}

@@ -180,7 +180,7 @@ func TestUnfitIsHatched(t *testing.T) {
 			ticks[w.text] = middle(w.box).X
 		}
 		lo, hi := vg.Length(math.Inf(1)), vg.Length(math.Inf(-1))
-		for _, s := range strokes(f, faded(Alarm(), 110)) {
+		for _, s := range strokes(f, Alarm().Faded(110)) {
 			if x := max(s[0].X, s[1].X); x < Width/2 {
 				lo, hi = min(lo, s[0].X, s[1].X), max(hi, x)
 			}

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 )
@@ -197,37 +195,5 @@ func TestRefit(t *testing.T) {
 	}
 	if got := try(t, "calibrate", "--rows", rows, "--gpu", "a100"); got.code != 1 || !strings.Contains(got.stderr, "the rows are of h200-sxm-141gb, not of a100-sxm-80gb") {
 		t.Errorf("another GPU: exit %d: %s", got.code, got.stderr)
-	}
-}
-
-// TestCalibrationDocument holds what docs/calibration.md shows of commands to what
-// they print.
-func TestCalibrationDocument(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "calibration.md")
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile(`(?s)<!-- llmprof ([^\n]*) -->\n.*?<!-- end -->`)
-	want := block.ReplaceAllStringFunc(string(doc), func(old string) string {
-		args := block.FindStringSubmatch(old)[1]
-		got := try(t, strings.Fields(args)...)
-		if got.code != 0 {
-			t.Errorf("llmprof %s: exit %d: %s", args, got.code, got.stderr)
-		}
-		shown, _, _ := strings.Cut(got.stdout, "\nNot compared")
-		return "<!-- llmprof " + args + " -->\n```\n" + strings.TrimSpace(shown) + "\n```\n<!-- end -->"
-	})
-	if strings.Count(want, "<!-- end -->") != 2 {
-		t.Error("the document has lost a place for results")
-	}
-	if update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if d := cmp.Diff(strings.Split(string(doc), "\n"), strings.Split(want, "\n")); d != "" {
-		t.Errorf("the results have changed; make golden, and read what the text says of them:\n%s", d)
 	}
 }

@@ -14,7 +14,7 @@ func (q *question) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Hardware, q.hardwareFlags)
 	cli.Define(cmd, cli.Workload, q.workloadFlags)
 	cli.Define(cmd, cli.Engine, q.engineFlags)
-	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
+	cli.Rare(cmd, "memory-utilization", "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens",
 		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient")
 }
 
@@ -44,6 +44,7 @@ func (q *question) hardwareFlags(cmd *cobra.Command) {
 	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
 	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")
 	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
+	f.Var(shareFlag{&q.utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes")
 	f.Var(&q.price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
 	f.StringVar(&q.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
@@ -55,8 +56,8 @@ func (q *question) workloadFlags(cmd *cobra.Command) {
 	f.IntVarP(&w.Batch, "batch", "b", 1, "`sequences` together, in each replica (default 1)")
 	f.IntVar(&w.Prompt, "prompt-len", 1024, "`tokens` of each prompt")
 	f.IntVar(&w.Gen, "gen-len", 128, "`tokens` generated, the first included")
+	f.IntVar(&w.Budget, "max-num-batched-tokens", 0, "most `tokens` of a prefill step, all sequences together")
 	f.IntVar(&w.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`")
-	f.IntVar(&w.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a prefill step, all sequences (default: the engine's)")
 	f.IntVar(&w.CachedPrefix, "cached-prefix", 0, "leading `tokens` of it that the KV cache has")
 	f.BoolVar(&w.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
 }

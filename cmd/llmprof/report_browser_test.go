@@ -19,6 +19,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"llmprof/plots/colors"
+	"llmprof/roofline"
 )
 
 // A tab is a page in a real browser, with all that it complained of.
@@ -223,6 +226,61 @@ func TestReportSorts(t *testing.T) {
 	}
 }
 
+// Pictures follow the reader's colour scheme, and their colours of compute, memory,
+// network and launch are those of the tables.
+func TestPicturesFollowTheScheme(t *testing.T) {
+	p := open(t, reported(t, mixture...))
+	for _, q := range []struct {
+		scheme, media string
+		dark          bool
+	}{{"light", "screen", false}, {"dark", "screen", true}, {"dark", "print", false}} {
+		p.do(t, emulation.SetEmulatedMedia().WithMedia(q.media).WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: q.scheme}}))
+		for b := range roofline.NumBounds {
+			one := colors.Bound(b).Light
+			if q.dark {
+				one = colors.Bound(b).Dark
+			}
+			want := fmt.Sprintf("rgb(%d, %d, %d)", one.R, one.G, one.B)
+			var marks, swatches []string
+			p.eval(t, `Array.from(document.querySelectorAll("#roofline path")).map(e => getComputedStyle(e).fill)`, &marks)
+			p.eval(t, `Array.from(document.querySelectorAll("td.`+b.String()+` > span")).map(e => getComputedStyle(e, "::before").backgroundColor)`, &swatches)
+			if (b == roofline.ByCompute || b == roofline.ByMemory) && !slices.Contains(marks, want) {
+				t.Errorf("%+v: no %v mark in %s", q, b, want)
+			}
+			if slices.ContainsFunc(swatches, func(s string) bool { return s != want }) {
+				t.Errorf("%+v: swatches of %v in %v, want %s", q, b, swatches, want)
+			}
+		}
+	}
+}
+
+// A table that is wider than its box says so, and stops saying so at its end; at
+// 1000 pixels all columns of all tables are seen.
+func TestReportHintsAtScrolling(t *testing.T) {
+	p := open(t, reported(t, "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--batch", "32"))
+	const hints = `Array.from(document.querySelectorAll(".scroll")).filter(b => b.scrollWidth > b.clientWidth + 1).map(b => getComputedStyle(b.previousElementSibling).display)`
+	var shown []string
+	p.do(t, emulation.SetDeviceMetricsOverride(390, 900, 1, false), chromedp.Sleep(100*time.Millisecond))
+	p.eval(t, hints, &shown)
+	if len(shown) < 4 || slices.Contains(shown, "none") {
+		t.Errorf("390 px: hints of boxes that scroll: %v", shown)
+	}
+	var ended bool
+	p.eval(t, `(() => { const b = document.querySelector("table.sortable").parentElement; b.scrollLeft = 1e6; return true })()`, nil)
+	p.do(t, chromedp.Sleep(100*time.Millisecond))
+	p.eval(t, `document.querySelector("table.sortable").parentElement.classList.contains("ended")`, &ended)
+	if !ended {
+		t.Error("390 px: the shade stays at the end of the table")
+	}
+	for _, width := range []int64{1000, 1600} {
+		p.do(t, emulation.SetDeviceMetricsOverride(width, 900, 1, false), chromedp.Sleep(100*time.Millisecond))
+		p.eval(t, hints, &shown)
+		if len(shown) > 0 {
+			t.Errorf("%d px: %d boxes scroll", width, len(shown))
+		}
+	}
+}
+
 func TestReportPrints(t *testing.T) {
 	p := open(t, reported(t, mixture...))
 	var pdf []byte
@@ -230,6 +288,12 @@ func TestReportPrints(t *testing.T) {
 		pdf, _, err = page.PrintToPDF().WithPreferCSSPageSize(true).Do(ctx)
 		return err
 	}))
+	var head []string
+	p.do(t, emulation.SetEmulatedMedia().WithMedia("print"))
+	p.eval(t, `["thead", ".sortable thead button"].map(s => getComputedStyle(document.querySelector(s))).flatMap(c => [c.breakInside, c.display])`, &head)
+	if want := []string{"avoid", "table-header-group", "auto", "contents"}; !slices.Equal(head, want) {
+		t.Errorf("a head and its buttons in print: %v, want %v, without which Chromium repeats no head", head, want)
+	}
 	if n := strings.Count(string(pdf), "/Type /Page\n"); n < 4 || n > 20 {
 		t.Errorf("the printed report has %d pages", n)
 	}

@@ -58,7 +58,7 @@ func processor(g *hardware.GPU) error {
 		return nil
 	}
 	return usage("--device cpu --gpu %s: %s is a GPU (of generation %q), and what a processor does says nothing of it; "+
-		"describe the processor in a file for --hardware, with generation = \"cpu\", as docs/validation.md does under \"On your own GPU\"",
+		"describe the processor in a file for --hardware, with generation = \"cpu\", as docs/validate-live.md does",
 		g.Key, g.Name, g.Generation)
 }
 

@@ -59,7 +59,7 @@ func (v *comparison) checkLive() error {
 		return usage("--device %.40q: want cuda or cpu", l.device)
 	case l.device == "cpu" && v.gpu == "":
 		return usage("--device cpu: a processor has no row in the table of GPUs; describe it in a file for --hardware and name it with --gpu, " +
-			"as docs/validation.md does under \"On your own GPU\"")
+			"as docs/validate-live.md does")
 	}
 	if !l.wanted {
 		for _, flag := range liveOnly {

@@ -1,5 +1,10 @@
 package render
 
+import (
+	"llmprof/plots/colors"
+	"llmprof/roofline"
+)
+
 // A Color is one of the few that say something. Bounds have the same colours
 // in every output.
 type Color uint8
@@ -29,14 +34,8 @@ func (c Color) code() string {
 		return "\x1b[32m"
 	case Bad:
 		return "\x1b[31m"
-	case Compute:
-		return "\x1b[33m"
-	case Memory:
-		return "\x1b[34m"
-	case Network:
-		return "\x1b[35m"
-	case Launch:
-		return "\x1b[36m"
+	case Compute, Memory, Network, Launch:
+		return colors.Terminal(roofline.ByCompute + roofline.Bound(c-Compute))
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots/colors"
 )
 
 // A Page is a report.
@@ -85,7 +86,7 @@ func (p *Page) HTML(w io.Writer, s render.Style) error {
 	if err != nil {
 		return err
 	}
-	v := view{Page: p, Style: template.CSS(style), Script: template.JS(script), Policy: policy()} //nolint:gosec // files of this package
+	v := view{Page: p, Style: template.CSS(colorProperties() + style), Script: template.JS(script), Policy: policy()} //nolint:gosec // files of this package
 	for i := range p.Sections {
 		c, err := p.Sections[i].html(s)
 		if err != nil {
@@ -94,6 +95,13 @@ func (p *Page) HTML(w io.Writer, s render.Style) error {
 		v.Body = append(v.Body, c)
 	}
 	return t.Execute(w, &v)
+}
+
+// colorProperties are the colours that the page shares with its pictures: on light ground, on dark
+// ground where the reader wants that, and on light ground in print.
+func colorProperties() string {
+	light, dark := colors.CSS(false), colors.CSS(true)
+	return ":root{" + light + "}@media (prefers-color-scheme: dark){:root{" + dark + "}}@media print{:root{" + light + "}}\n"
 }
 
 // policy lets the page run its own script and its styles, and fetch nothing.
@@ -126,6 +134,6 @@ func (p *Picture) html() template.HTML {
 	if i := strings.Index(svg, "<svg"); i > 0 {
 		svg = svg[i:] // a page has no XML declaration within
 	}
-	return template.HTML(fmt.Sprintf("<figure id=\"%s\" class=\"picture\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">%s</div></figure>\n",
+	return template.HTML(fmt.Sprintf("<figure id=\"%s\" class=\"picture\"><p class=\"hint\">Scroll sideways for all of the picture.</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">%s</div></figure>\n",
 		template.HTMLEscapeString(p.Name), template.HTMLEscapeString(p.Title), svg)) //nolint:gosec // the SVG is drawn by package plots, which escapes its texts
 }

@@ -1,4 +1,18 @@
 
+// Says where something is wider than its box, and takes the shade at the box's
+// right end away once that end is reached.
+for (const box of document.querySelectorAll(".scroll")) {
+  const hint = box.previousElementSibling;
+  if (!hint || !hint.classList.contains("hint")) continue;
+  const look = () => {
+    hint.classList.toggle("shown", box.scrollWidth > box.clientWidth + 1);
+    box.classList.toggle("ended", box.scrollLeft + box.clientWidth >= box.scrollWidth - 1);
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+  look();
+}
+
 // Sorts a table by the column whose button is pressed: down for numbers and up
 // for texts first, then the other way, then as it was.
 for (const table of document.querySelectorAll("table.sortable")) {

@@ -184,38 +184,38 @@ func (e *Estimate) throttling() string {
 		phase *analytic.Phase
 	}{{"the prefill", &e.Prefill}, {"a decode step", &e.Decode}} {
 		if h := p.phase.Throttled; h > 0 {
-			all = append(all, fmt.Sprintf("%v of %s, whose arithmetic it slows %.2f times", h, p.name, p.phase.Clock))
+			all = append(all, fmt.Sprintf("adds %v to %s, whose arithmetic runs %.2f times slower", h, p.name, p.phase.Clock))
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%v a GPU: costs %s", e.Machine.GPU.TDP, strings.Join(all, ", "))
+	return fmt.Sprintf("%v per GPU %s", e.Machine.GPU.TDP, strings.Join(all, " and "))
 }
 
 // rates are throughput, utilization, work, energy and cost.
 func (e *Estimate) rates() render.Fields {
 	energy, gpus := &e.Energy, float64(e.GPUs)
 	f := render.Fields{Rows: []render.Field{
-		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s tok/s generated (%s a GPU), %s prompt tok/s while prefilling",
+		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s tok/s generated (%s per GPU), %s prompt tok/s in prefill",
 			Rate(e.Throughput), Rate(e.Throughput/gpus), Rate(e.InputRate))}},
 		{Name: "Utilization", Lines: []string{e.utilization()}},
 		{Name: "Work", Lines: []string{e.work()}},
 	}}
-	used := fmt.Sprintf("%v a prompt, %v a request", energy.PerPrompt, energy.PerRequest)
-	power := fmt.Sprintf("%v a GPU in prefill", energy.Prefill)
+	used := fmt.Sprintf("%v per prompt, %v per request", energy.PerPrompt, energy.PerRequest)
+	power := fmt.Sprintf("a GPU draws %v in prefill", energy.Prefill)
 	if e.Tokens > 0 {
-		used = fmt.Sprintf("%v a prompt, %v a token, %v a request", energy.PerPrompt, energy.PerToken, energy.PerRequest)
-		power += fmt.Sprintf(", %v in decode", energy.Decode)
+		used = fmt.Sprintf("%v per prompt, %v per token, %v per request", energy.PerPrompt, energy.PerToken, energy.PerRequest)
+		power += fmt.Sprintf(" and %v in decode", energy.Decode)
 	}
-	f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: []string{used + ", all GPUs together; " + power + ", on the mean"}})
+	f.Rows = append(f.Rows, render.Field{Name: "Energy", Lines: []string{used + ", over all GPUs; on average " + power}})
 	if text := e.throttling(); text != "" {
 		f.Rows = append(f.Rows, render.Field{Name: "Power limit", Lines: []string{text}})
 	}
 	cost := "n/a: the GPU table has no price for " + e.Machine.GPU.Name + "; give --price"
 	if e.Price > 0 {
 		d := &e.Money
-		cost = fmt.Sprintf("%v for a million generated tokens, %v for a million of all tokens, %v for a thousand requests, at %v a GPU (%s)",
+		cost = fmt.Sprintf("%v per million generated tokens, %v per million prompt and generated tokens, %v per thousand requests, at %v per GPU (%s)",
 			d.PerMillionGenerated, d.PerMillionTokens, 1000*d.PerRequest, e.Price, e.PriceSource)
 	}
 	f.Rows = append(f.Rows, render.Field{Name: "Cost", Lines: []string{cost}})
@@ -232,11 +232,11 @@ func (e *Estimate) utilization() string {
 
 // work is how much one replica computes.
 func (e *Estimate) work() string {
-	s := fmt.Sprintf("%v in prefill", e.Prefill.FLOPs)
+	s := fmt.Sprintf("%v of matrix products in the prefill of the batch", e.Prefill.FLOPs)
 	if e.Tokens > 0 {
-		s += fmt.Sprintf(", %v a decode step", e.Decode.FLOPs)
+		s += fmt.Sprintf(", %v in each decode step", e.Decode.FLOPs)
 	}
-	return s + ", matrix products of the model for the batch"
+	return s
 }
 
 // notes are the warnings, how the figures are computed, and the source of the GPU's.
@@ -247,8 +247,8 @@ func (e *Estimate) notes() render.Notes {
 // method says how the figures are computed.
 func (e *Estimate) method() []string {
 	all := []string{
-		"The floor takes the data sheet's peaks and lets all resources work at once; nothing beats it. It is less than " +
-			"the sum of the operators' floors, in which only the resources of one operator overlap.",
+		"The floor assumes the data sheet's peaks and perfect overlap of all resources; nothing beats it. It is less than " +
+			"the sum of the operators' floors, where only the resources of one operator overlap.",
 		fmt.Sprintf("FLOPs: %s. Confidence %s: %s.", e.Count.Method, e.Count.Confidence, e.Count.Reason),
 	}
 	for _, p := range []struct {
@@ -257,20 +257,29 @@ func (e *Estimate) method() []string {
 	}{{"prefill", e.PrefillOps}, {"decode", e.DecodeOps}} {
 		if in := fusedOps(p.lines); len(in) > 0 {
 			all = append(all, fmt.Sprintf("Fused in %s: %s. A fused operator has no launch, and its activations do not go through memory.",
-				p.name, strings.Join(in, ", ")))
+				p.name, strings.Join(in, "; ")))
 		}
 	}
 	return all
 }
 
-// fusedOps names the operators that the engine fuses into the kernels of others.
+// fusedOps names the operators that the engine fuses into the kernel of another, for
+// each such kernel.
 func fusedOps(lines []breakdown.Operator) (all []string) {
+	fused := map[string][]string{}
+	var kernels []string
 	for i := range lines {
-		if l := &lines[i]; l.In != "" {
-			if text := l.Name + " into " + l.In; !slices.Contains(all, text) {
-				all = append(all, text)
-			}
+		l := &lines[i]
+		if l.In == "" || slices.Contains(fused[l.In], l.Name) {
+			continue
 		}
+		if fused[l.In] == nil {
+			kernels = append(kernels, l.In)
+		}
+		fused[l.In] = append(fused[l.In], l.Name)
+	}
+	for _, k := range kernels {
+		all = append(all, strings.Join(fused[k], ", ")+" into "+k)
 	}
 	return all
 }
@@ -310,12 +319,12 @@ func (e *Estimate) memoryTable() render.Table {
 // limits are the largest batch and the most tokens that fit.
 func (e *Estimate) limits() render.Fields {
 	m := &e.Memory
-	tokens := "not limited by the cache, which does not grow"
+	tokens := "no limit: the state does not grow with the context"
 	if !m.Unbounded {
-		tokens = fmt.Sprintf("%d tokens of context in all", m.MaxTokens)
+		tokens = fmt.Sprintf("%d tokens of context, all sequences together", m.MaxTokens)
 	}
 	return render.Fields{Rows: []render.Field{
-		{Name: "Max batch", Lines: []string{fmt.Sprintf("%d (%d in prefill alone, %d in decode alone)", m.MaxBatch, m.MaxPrefillBatch, m.MaxDecodeBatch)}},
+		{Name: "Max batch", Lines: []string{fmt.Sprintf("%d (prefill alone: %d, decode alone: %d)", m.MaxBatch, m.MaxPrefillBatch, m.MaxDecodeBatch)}},
 		{Name: "Max tokens", Lines: []string{tokens}},
 	}}
 }

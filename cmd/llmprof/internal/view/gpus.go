@@ -60,13 +60,13 @@ func GPUPage(g *hardware.GPU, name string, c *hardware.Calibration) *render.Docu
 	}
 	node := fmt.Sprintf("%d GPUs", g.GPUsPerNode)
 	if g.NIC > 0 {
-		node += fmt.Sprintf(", a network of %v for each, each way", g.NIC)
+		node += fmt.Sprintf(", each with %v to the network, each way", g.NIC)
 	}
 	link := "none"
 	if g.Link > 0 {
 		link = fmt.Sprintf("%v each way", g.Link)
 	}
-	pcie := "none: on the host's die"
+	pcie := "none: the GPU is on the host's die"
 	if g.PCIe > 0 {
 		pcie = fmt.Sprintf("%v each way", g.PCIe)
 	}
@@ -116,17 +116,17 @@ func PeaksTable(g *hardware.GPU) render.Table {
 func calibrationFields(g *hardware.GPU, c *hardware.Calibration) render.Fields {
 	k := &c.Constants
 	kernel := func(compute, memory, fixed roofline.Constant) []string {
-		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, after %v", 100*k[compute], 100*k[memory], unit.Seconds(k[fixed]))}
+		return []string{fmt.Sprintf("%.0f %% of the peak, %.0f %% of the bandwidth, plus %v per kernel", 100*k[compute], 100*k[memory], unit.Seconds(k[fixed]))}
 	}
 	return render.Fields{Title: "In practice", Rows: []render.Field{
 		{Name: "Calibration", Lines: []string{c.Name + ": " + c.Source}},
 		{Name: "GEMM", Lines: kernel(roofline.GEMMCompute, roofline.GEMMMemory, roofline.GEMMFixed)},
-		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("of few rows: %.0f %% of the bandwidth, after %v; %.1f %% of the weights' time more for each row",
+		{Name: "Skinny GEMM", Lines: []string{fmt.Sprintf("%.0f %% of the bandwidth, plus %v per kernel; each row adds %.1f %% of the time to read the weights",
 			100*k[roofline.SkinnyGEMMMemory], unit.Seconds(k[roofline.SkinnyGEMMFixed]), 100*k[roofline.SkinnyGEMMRow])}},
 		{Name: "Power limit", Lines: []string{limitText(g, k)}},
 		{Name: "Attention", Lines: kernel(roofline.AttentionCompute, roofline.AttentionMemory, roofline.AttentionFixed)},
 		{Name: "Element-wise", Lines: kernel(roofline.ElementwiseCompute, roofline.ElementwiseMemory, roofline.ElementwiseFixed)},
-		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the rate, after %v and %v a GPU", 100*k[roofline.LinkShare],
+		{Name: "Links", Lines: []string{fmt.Sprintf("%.0f %% of the peak rate, plus %v and %v for each GPU", 100*k[roofline.LinkShare],
 			unit.Seconds(k[roofline.LinkBase]), unit.Seconds(k[roofline.LinkPerGPU]))}},
 		{Name: "Error", Lines: []string{fmt.Sprintf("±%.0f %% in prefill, ±%.0f %% in decode, of the generation's defaults", 100*c.PrefillError, 100*c.DecodeError)}},
 	}}
@@ -138,7 +138,7 @@ func limitText(g *hardware.GPU, k *roofline.Constants) string {
 	if k[roofline.GEMMSustained] < k[roofline.GEMMCompute] {
 		limit = fmt.Sprintf("throttles large GEMMs to %.1f %% of the peak", 100*k[roofline.GEMMSustained])
 	}
-	return fmt.Sprintf("%s; a GPU that waits for its host draws %.1f %% of what lies between idle power and the %v", limit, 100*k[roofline.PowerWaiting], g.TDP)
+	return fmt.Sprintf("%s; a GPU that waits for its host draws idle power plus %.1f %% of the rest up to %v", limit, 100*k[roofline.PowerWaiting], g.TDP)
 }
 
 // A GPUDocument is a GPU for programs.

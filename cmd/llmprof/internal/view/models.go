@@ -63,10 +63,10 @@ func ModelPage(m *models.Model, name string, aliases []string) *render.Document 
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Family", Lines: []string{m.Family}},
 		{Name: "Source", Lines: []string{m.Source}},
-		{Name: "Parameters", Lines: []string{fmt.Sprintf("%d, of which a token takes part in %d", m.Params(), m.ActiveParams())}},
+		{Name: "Parameters", Lines: []string{fmt.Sprintf("%d, of which %d are active for a token", m.Params(), m.ActiveParams())}},
 		{Name: "Shape", Lines: []string{fmt.Sprintf("hidden size %d, vocabulary of %d, %s", m.Hidden, m.Vocab, headText(m))}},
 		{Name: "Layers", Lines: append([]string{fmt.Sprint(m.NumLayers())}, layerLines(m)...)},
-		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v a token while no window is full, in %v", kv, cacheFormat)}},
+		{Name: "KV cache", Lines: []string{fmt.Sprintf("%v per token until a sliding window is full, in %v", kv, cacheFormat)}},
 	}}
 	if state > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "State", Lines: []string{fmt.Sprintf("%v a sequence, in %v unless the config says otherwise", state, cacheFormat)}})

@@ -17,7 +17,7 @@ func (e *Estimate) cards() []report.Card {
 	cards := []report.Card{
 		spanCard("Time to first token (TTFT)", e.TTFT),
 		{Name: "Throughput", Value: Rate(e.Throughput) + " tok/s", Detail: []string{
-			fmt.Sprintf("generated, %s a GPU", Rate(e.Throughput/float64(e.GPUs))), e.utilization()}},
+			fmt.Sprintf("generated, %s per GPU", Rate(e.Throughput/float64(e.GPUs))), e.utilization()}},
 		e.energyCard(), e.memoryCard(),
 	}
 	if e.Tokens > 0 {
@@ -25,7 +25,7 @@ func (e *Estimate) cards() []report.Card {
 	}
 	if e.Price > 0 {
 		cards = append(cards, report.Card{Name: "Cost", Value: e.Money.PerMillionGenerated.String(), Detail: []string{
-			"a million generated tokens", fmt.Sprintf("at %v a GPU", e.Price)}})
+			"per million generated tokens", fmt.Sprintf("at %v per GPU", e.Price)}})
 	}
 	return cards
 }
@@ -38,10 +38,10 @@ func spanCard(name string, s analytic.Span) report.Card {
 func (e *Estimate) energyCard() report.Card {
 	energy := &e.Energy
 	if e.Tokens == 0 {
-		return report.Card{Name: "Energy", Value: energy.PerRequest.String() + " a request", Detail: []string{"all GPUs together"}}
+		return report.Card{Name: "Energy", Value: energy.PerRequest.String() + " per request", Detail: []string{"over all GPUs"}}
 	}
-	return report.Card{Name: "Energy", Value: energy.PerToken.String() + " a token", Detail: []string{
-		fmt.Sprintf("%v a prompt, %v a request", energy.PerPrompt, energy.PerRequest), "all GPUs together"}}
+	return report.Card{Name: "Energy", Value: energy.PerToken.String() + " per token", Detail: []string{
+		fmt.Sprintf("%v per prompt, %v per request", energy.PerPrompt, energy.PerRequest), "over all GPUs"}}
 }
 
 func (e *Estimate) memoryCard() report.Card {
@@ -49,7 +49,7 @@ func (e *Estimate) memoryCard() report.Card {
 	c := report.Card{Name: "Memory of one GPU", Value: fmt.Sprintf("%v of %v", m.Total, m.Capacity), Bad: !m.Fits(),
 		Detail: []string{fmt.Sprintf("max batch %d", m.MaxBatch)}}
 	if !m.Fits() {
-		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v too much", m.Total-m.Usable))
+		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
 	}
 	return c
 }

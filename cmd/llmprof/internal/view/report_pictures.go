@@ -68,7 +68,7 @@ func Picture(name string, draw func() (*plots.Figure, error), files bool) (*repo
 	}
 	picture := &report.Picture{Name: name, Title: f.Title, Caption: f.Caption, Files: map[string][]byte{}}
 	if !files {
-		picture.SVG, err = f.SVG()
+		picture.SVG, err = f.Adaptive()
 		return picture, err
 	}
 	var b bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"llmprof/validate"
 )
 
-// Scatter plots predicted over observed TTFT and TPOT of everything that was compared.
+// Scatter plots the errors of predicted TTFT and TPOT of everything that was compared.
 func (v *Validation) Scatter() (*plots.Figure, error) {
 	var points []plots.Observed
 	for i := range v.Score.Rows {
@@ -18,21 +18,25 @@ func (v *Validation) Scatter() (*plots.Figure, error) {
 		if r.Metric != validate.TTFT && r.Metric != validate.TPOT {
 			continue
 		}
-		points = append(points, plots.Observed{
+		o := plots.Observed{
 			Decode: r.Metric == validate.TPOT, Name: pointName(r), GPU: v.GPUName(r.GPU), Engine: anyRelease(r.Runs()),
 			Predicted: r.Predicted, Observed: r.Value, Fitted: r.Fitted != "",
-		})
+		}
+		if r.PredictedLow != nil && r.PredictedHigh != nil {
+			o.Low, o.High = *r.PredictedLow, *r.PredictedHigh
+		}
+		points = append(points, o)
 	}
 	parts := []string{fmt.Sprintf("%d observations", len(points))}
 	for _, s := range validate.Summarize(v.Score.Rows) {
 		if !s.Fitted && (s.Metric == validate.TTFT || s.Metric == validate.TPOT) {
-			parts = append(parts, fmt.Sprintf("%s: median error %.1f %% of %d that nothing was fitted on", MetricTitle(s.Metric), 100*s.MedianAPE, s.N))
+			parts = append(parts, fmt.Sprintf("%s: median error %.1f %% of %d held out", MetricTitle(s.Metric), 100*s.MedianAPE, s.N))
 		}
 	}
 	return plots.Accuracy(strings.Join(append(parts, "llmprof"), " · "), points)
 }
 
-// anyRelease removes the year from an engine's name, so that all its releases have one colour.
+// anyRelease removes the year from an engine's name, so that all its releases share a panel.
 func anyRelease(engine string) string { return strings.TrimSuffix(engine, "-2024") }
 
 // GPUName is the full name of the GPU with that key.
