@@ -7,7 +7,7 @@ type Set uint64
 // sets has the set of each constant.
 var sets [NumConstants]Set
 
-func init() {
+func init() { //nolint:gochecknoinits // the constants have to be defined first
 	next := 0
 	for _, k := range All() {
 		if table[k].Base == None {

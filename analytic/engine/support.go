@@ -91,6 +91,3 @@ func words(formats []unit.Format) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// sixteenBit are the formats of 16 bits, and float32.
-var sixteenBit = []unit.Format{unit.BF16, unit.FP16, unit.FP32}

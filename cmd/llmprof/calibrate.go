@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/engine/native/cuda"
@@ -55,7 +56,7 @@ func (a *app) calibrate() *cobra.Command {
 		Example: "  llmprof calibrate -o h200.toml\n" +
 			"  llmprof calibrate --engine transformers --tp 8 --rows h200.jsonl -o h200.toml\n" +
 			"  llmprof calibrate --rows h200.jsonl\n" +
-			"  llmprof calibrate --import aiconfigurator_core/systems/data/h200_sxm --engine vllm --gpu h200 -o h200.vllm.toml\n" +
+			"  llmprof calibrate --import data/h200_sxm --engine vllm -g h200 -o v.toml\n" +
 			"  llmprof estimate --model llama3.1-8b --gpu h200 --calibration h200.toml",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -87,6 +88,7 @@ func (a *app) calibrate() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
 	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+	cli.Rare(cmd, "python", "cuda-libs", "shared", "device", "quick", "source", "name")
 	f.SortFlags = false
 	return cmd
 }

@@ -36,7 +36,7 @@ func (a *app) compare() *cobra.Command {
 			"llmprof measure, so that predicted stands against measured.",
 		Example: "  llmprof compare --model qwen3-32b \"h100 tp2 fp8 b48\" \"h200 tp1 fp8 b24\"\n" +
 			"  llmprof compare --model llama3.1-8b --prompt-len 4096 h100 h200 b200\n" +
-			"  llmprof compare --model llama3.1-8b \"h200 native in1024 out512\" results/measure-1.json",
+			"  llmprof compare -m llama3.1-8b \"h200 native in1024 out512\" results/one.json",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runCompare(cmd, q, args, top)
@@ -86,7 +86,10 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 	if err != nil {
 		return s, usageError{err}
 	}
-	for _, word := range strings.Fields(text) {
+	for i, word := range strings.Fields(text) {
+		if _, err := a.gpu(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
+			word = "gpu=" + word
+		}
 		name, err := describe(flags, word)
 		if err != nil {
 			return s, usage("%q: %w", text, err)

@@ -56,7 +56,7 @@ func (a *app) estimate() *cobra.Command {
 	}
 	q.flags(cmd)
 	cli.Define(cmd, "Load", q.load.flags)
-	cli.Rare(cmd, serverFlags...)
+	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, q.estimateFlags)
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd

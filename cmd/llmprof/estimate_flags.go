@@ -66,7 +66,6 @@ func (q *question) workloadFlags(cmd *cobra.Command) {
 func (q *question) engineFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.engine, "engine", "", "`engine` (default: vllm where it runs the model)")
-	f.Var(shareFlag{&q.utilization}, "memory-utilization", "`share` of the GPU's memory (default: the engine's)")
 	calibrationFlag(cmd, &q.calibration)
 	f.Var(shareFlag{&q.eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
 	f.Var(shareFlag{&q.eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")

@@ -62,6 +62,7 @@ func flagCases() map[string]struct {
 		"verbose":                {"", "--verbose", ""},
 		"help":                   {"", "--help", ""},
 		// Flags of a server under load do not go with --batch: serving's TestEveryOptionCounts and simulate.txtar hold them.
+		"lenient":             {},
 		"rate":                {},
 		"concurrency":         {},
 		"scheduler":           {},

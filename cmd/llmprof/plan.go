@@ -53,14 +53,14 @@ func (a *app) planCommand() *cobra.Command {
 	o := &planOrder{}
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
-		Short: "Find the GPUs, split, formats and batch that meet targets at least cost",
+		Short: "Find the GPUs and settings that meet targets at least cost",
 		Long: "Search GPUs, their number, tensor, pipeline, expert and data parallelism, formats and batch for\n" +
 			"deployments of a model that meet targets of latency under a load and a budget, and rank them. Times\n" +
 			"are those of the slow end of the 90 % interval unless --expected is given. Every row names the\n" +
 			"\"llmprof estimate\" that it is from. Exits with 1, and the nearest miss, where nothing qualifies.",
-		Example: "  llmprof plan qwen3-32b --in 2048 --out 512 --ttft 500ms --tpot 30ms --tps 2000 --budget 8\n" +
+		Example: "  llmprof plan qwen3-32b --in 2048 --ttft 500ms --tpot 30ms --tps 2000\n" +
 			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
-			"  llmprof plan llama3.1-8b --gpus rtx-4090 --max-gpus 1 --tpot 25ms --quality-floor int4 --by energy",
+			"  llmprof plan llama3.1-8b --gpus rtx-4090 --max-gpus 1 --tpot 25ms --by energy",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

@@ -45,7 +45,7 @@ type simulation struct {
 func (a *app) simulate() *cobra.Command {
 	s := &simulation{prompt: serving.Fixed(1024), gen: serving.Fixed(128)}
 	cmd := &cobra.Command{
-		Use:   "simulate --model MODEL --gpu GPU (--rate R | --concurrency N | --trace FILE)",
+		Use:   "simulate --model MODEL --gpu GPU",
 		Short: "Predict what users of a server see under load",
 		Long: "Run requests over time through the scheduler of a server, step by step, each step as long as the\n" +
 			"estimate says: TTFT, TPOT, ITL and E2E with percentiles, throughput, goodput, queue, KV cache,\n" +
@@ -54,8 +54,8 @@ func (a *app) simulate() *cobra.Command {
 			"ServeGen's, CSV or JSONL of time, prompt and generated tokens, the results of llmprof measure\n" +
 			"--engine openai, and those of vllm bench serve --save-result --save-detailed.",
 		Example: "  llmprof simulate --model llama3.1-8b --gpu h200 --rate 10\n" +
-			"  llmprof simulate --model llama3.1-8b --gpu h200 --rate 1,2,4,8,16,32 --slo ttft=500ms -o curve.svg\n" +
-			"  llmprof simulate --model qwen3-32b --gpu h100 --tp 2 --concurrency 32 --prompt-len 512..4096",
+			"  llmprof simulate -m llama3.1-8b -g h200 --rate 1,4 --slo ttft=500ms -o c.svg\n" +
+			"  llmprof simulate -m qwen3-8b -g h100 --concurrency 32 --prompt-len 512..4096",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.given = cmd.Flags().Changed
@@ -70,7 +70,7 @@ func (a *app) simulate() *cobra.Command {
 	cli.Define(cmd, cli.Output, s.outputFlags)
 	cli.Rare(cmd, append([]string{
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient",
-		"burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "max-num-batched-tokens",
+		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "max-num-batched-tokens",
 	}, serverFlags...)...)
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/sweep"
 	"llmprof/unit"
 )
@@ -42,9 +43,9 @@ func (a *app) sweepCommand() *cobra.Command {
 			"1..256x2 doubles, 0..1024+128 adds. Rows come in the order of the flags below, of which those\n" +
 			"of the workload vary fastest: batch, prompt-len, cached-prefix, chunk, gen-len. Points that are\n" +
 			"impossible are left out and counted, or kept with the reason (--keep).",
-		Example: "  llmprof sweep --model llama3.1-8b --gpu h100,h200 --tp 1..8x2 --batch 1..256 -o grid.csv\n" +
-			"  llmprof sweep --model qwen3-32b --gpu h100 --weights w16a16,fp8 --batch 1..256x2 --plot grid.svg\n" +
-			"  llmprof sweep --model llama3.1-8b --gpu h100 --batch 1..512 --shard 1/8 -o part1.csv",
+		Example: "  llmprof sweep -m llama3.1-8b -g h100,h200 --tp 1..8x2 -b 1..256 -o grid.csv\n" +
+			"  llmprof sweep -m qwen3-32b -g h100 --weights bf16,fp8 -b 1..256x2 --plot g.svg\n" +
+			"  llmprof sweep -m llama3.1-8b -g h100 -b 1..512 --shard 1/8 -o part1.csv",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
@@ -64,6 +65,8 @@ func (a *app) sweepCommand() *cobra.Command {
 	f.StringVar(&o.shard, "shard", "", "one `I/N` of the rows, as 2/8; all of them put together are the whole")
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
 	f.SortFlags = false
+	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
+		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("format", words(sweep.Formats()...))
