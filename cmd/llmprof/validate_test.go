@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"llmprof"
+	"llmprof/models"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -85,6 +88,10 @@ func TestValidateIsEstimate(t *testing.T) {
 	keys := map[string]string{"ttft_s": "ttft_s", "tpot_s": "tpot_s", "ttlt_s": "ttlt_s"}
 	engines := map[string]string{"transformers eager": "transformers", "transformers graph": "transformers-graph", "vllm-2024": "vllm-2024", "tensorrt-llm-2024": "tensorrt-llm-2024"}
 	tried := map[string]int{}
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, r := range readComparison(t).Rows {
 		name := r.Engine
 		if r.Mode != nil {
@@ -93,6 +100,9 @@ func TestValidateIsEstimate(t *testing.T) {
 		engine, ok := engines[name]
 		if !ok || keys[r.Metric] == "" || r.Load != "static" || r.Weights == "fp32" || tried[name+r.Metric] == 3 {
 			continue
+		}
+		if m, err := table.Model(r.Model); err != nil || m.MaxContext > 0 && r.Prompt+r.Gen > m.MaxContext {
+			continue // an estimate over the model's context is no answer
 		}
 		tried[name+r.Metric]++
 		want := expected(t, keys[r.Metric], "estimate", "--format", "json", "--model", r.Model, "--gpu", r.GPU, "--engine", engine,

@@ -47,7 +47,11 @@ func (e *Estimate) Brief() *render.Document {
 		add("Note", notes...)
 	}
 	add("More", "--ops, --explain, --full, or llmprof report for a page with pictures")
-	return &render.Document{Title: e.title(), Width: briefWidth, Blocks: []render.Block{f}}
+	d := &render.Document{Title: e.title(), Width: briefWidth, Blocks: []render.Block{f}}
+	if e.Load != nil {
+		d.Blocks = append(d.Blocks, e.Load.block())
+	}
+	return d
 }
 
 // verdictLine says whether it fits, in which memory, and what would make it fit.

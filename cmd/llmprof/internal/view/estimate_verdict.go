@@ -21,7 +21,7 @@ func (e *Estimate) Verdict() Verdict {
 	if !m.Fits() {
 		short := m.Total - m.Usable
 		v.Possible, v.Short = false, &short
-		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and has %v", short, m.Total, m.Usable)
+		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and may take %v", short, m.Total, m.Usable)
 	}
 	if limit, need := e.Model.MaxContext, e.Workload.Prompt+e.Workload.Gen; limit > 0 && need > limit {
 		over := need - limit
