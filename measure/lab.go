@@ -40,7 +40,7 @@ type Lab struct {
 	WarmupBlock, WarmupLimit, Window, Idle time.Duration
 
 	Say      func(string) // what is going on, a line each; nil for nobody
-	Progress func(string) // how far a server's requests are, each second, and "" at the end; nil for nobody
+	Progress func(string) // how far requests of a server or passes of an engine are, and "" at the end; nil for nobody
 	Records  io.Writer    // takes each request of a server as it ends, a JSON object a line; nil for nothing
 
 	bench  *bench

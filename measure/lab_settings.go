@@ -23,7 +23,8 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		return nil, err
 	}
 	set := &Settings{
-		Model: result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), RandomWeights: p.RandomWeights},
+		Progress: l.Progress,
+		Model:    result.Model{Name: m.Name, Source: m.Source, Family: m.Family, ParamsTotal: m.Params(), RandomWeights: p.RandomWeights},
 		Load: engine.Load{
 			Model: p.Model, RandomWeights: p.RandomWeights, Weights: p.WeightsDir, DType: p.DType, Quantization: p.Quantization,
 			Attention: p.Attention, Graph: p.Graph, Compile: p.Compile, Device: p.Device, TP: p.TP, TrustRemoteCode: p.TrustRemoteCode,

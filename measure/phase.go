@@ -68,6 +68,7 @@ type watch struct {
 	opened chan error
 	closed chan edge
 	err    error
+	said   time.Time // how far it is
 }
 
 // An edge is what closing a window gave.
@@ -97,6 +98,9 @@ func (s *session) phase(ctx context.Context, p engine.Phase) (*phaseRun, error) 
 			w.err = errors.Join(w.err, s.worker.Stop())
 		}
 	})
+	if s.set.Progress != nil {
+		s.set.Progress("")
+	}
 	if err := errors.Join(w.err, err); err != nil {
 		return nil, err
 	}
@@ -106,6 +110,7 @@ func (s *session) phase(ctx context.Context, p engine.Phase) (*phaseRun, error) 
 // pass takes a finished pass and moves the watch on.
 func (w *watch) pass(p engine.Pass) error {
 	w.all = append(w.all, pass{p})
+	w.say()
 	switch w.stage {
 	case warming:
 		if w.warmed() {

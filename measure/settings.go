@@ -30,6 +30,8 @@ type Settings struct {
 	// with room for so many tokens of each sequence. Nil if the shape is not known.
 	Theory func(tokens int) (*analytic.Memory, error)
 
+	Progress func(string) // how far a phase is, and "" at its end; nil for nobody
+
 	Unloaded *result.Window // idle power before the engine was started; nil if not measured
 	Carbon   *result.CO2    // intensity of the power grid; nil if not given
 }

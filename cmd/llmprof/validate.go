@@ -152,6 +152,10 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		return err
 	}
 	v.Observations = len(all)
+	if f := a.follow(); f.terminal {
+		f.progress(fmt.Sprintf("predicting %d observations", len(all)))
+		defer f.progress("")
+	}
 	v.Score = scorer.Score(all)
 	if c := constants.named; c != nil && !constants.used {
 		return usage("--calibration %s: it is of %s, and no observation is", v.constant, c.GPU)
