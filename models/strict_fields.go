@@ -106,7 +106,7 @@ expand: falcon_mamba mamba mamba2 nemotron_h
 ff_factor: falcon
 ffn_hidden_size: zamba2
 first_k_dense_replace: deepseek_v32 exaone_moe glm_moe_dsa minimax_m3
-full_attention_interval: qwen3_5_moe_text qwen3_5_text
+full_attention_interval: qwen3_5_moe_text qwen3_5_text qwen3_next
 full_attn_idxs: lfm2
 gating: laguna
 global_attn_every_n_layers: afmoe
@@ -181,7 +181,7 @@ rms_norm: mamba2 mamba_ssm
 rms_norm_eps_moe_gate: inkling_text
 shared_expert_sink: inkling_text
 sliding_window: dots1 laguna mellum mimo qwen2
-sliding_window_pattern: cohere2_moe exaone4 exaone_moe
+sliding_window_pattern: cohere2_moe exaone4 exaone_moe gemma2 gemma3_text gemma3n_text cohere2 olmo3
 time_step_rank: mamba2 nemotron_h
 use_dynamic_ntk: qwen
 use_expert_bias: lfm2_moe

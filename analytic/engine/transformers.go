@@ -41,9 +41,10 @@ var elana = eager{profile: analytic.Profile{
 	Constants: eagerConstants, Graph: true, Error: 0.10, HostError: 0.25, Support: eagerGraphRuns,
 }}
 
-// eagerRuns is what PyTorch runs on: transformers has every family that is known here.
+// eagerRuns is what PyTorch runs: transformers has every family that is known here, and
+// PyTorch a backend for every vendor and for processors.
 var eagerRuns = analytic.Support{
-	Default: true, Vendors: []string{nvidia, amd, intel, apple}, Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.MXFP4},
+	Default: true, Acts: []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.TF32, unit.FP8, unit.INT8, unit.MXFP4},
 }
 
 // eagerGraphRuns leaves out what has no CUDA graphs.
