@@ -46,14 +46,14 @@ type Profile struct {
 
 // Support is what an engine runs. A nil list is no limit.
 type Support struct {
-	Default    bool     // it is among the engines that are named to a user who named none
-	Families   []string // of models, by Hugging Face's model_type without _text
-	Not        []string // families that it does not run
+	Default    bool     // the engine is offered to a user who named none
+	Families   []string // the engine runs these model families: Hugging Face's model_type without _text
+	Not        []string // the engine does not run these families
 	Vendors    []string
-	Capability float64 // least compute capability of NVIDIA's GPUs
+	Capability float64 // NVIDIA's GPUs need at least this compute capability
 	Integrated bool    // it runs on modules alone whose memory is the CPU's too: Jetson, DGX Spark
 	Weights    []unit.Format
-	Acts       []unit.Format // in which products run
+	Acts       []unit.Format // products run in these formats
 	KV         []unit.Format
 }
 

@@ -78,10 +78,7 @@ type Run struct {
 func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
 	full := p.at(w, w.CachedPrefix)
 	most, chunk := w.Step(p.budget())
-	groups := math.Ceil(full.Batch / most)
-	if groups == 0 {
-		groups = 1
-	}
+	groups := max(math.Ceil(full.Batch/most), 1)
 	fresh := w.Prompt - w.CachedPrefix
 	n := (fresh - 1) / int(chunk)
 	last := p.at(w, w.CachedPrefix+n*int(chunk))

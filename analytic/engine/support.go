@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"llmprof/analytic"
@@ -78,8 +79,11 @@ const (
 )
 
 // capability is the compute capability of a GPU of NVIDIA as a number.
-func capability(g *hardware.GPU) (c float64) {
-	_, _ = fmt.Sscanf(g.ComputeCapability, "%f", &c)
+func capability(g *hardware.GPU) float64 {
+	c, err := strconv.ParseFloat(g.ComputeCapability, 64)
+	if err != nil { // of a GPU that a user's table describes
+		return 0
+	}
 	return c
 }
 
