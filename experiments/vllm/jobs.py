@@ -36,6 +36,8 @@ def greedy(*batches):
 
 FULL = decode([1024, 128]) + prompts() + decode([4096, 16384])
 FP8 = {"weights": "fp8", "args": {"quantization": "fp8"}}
+TP2 = {"tensor_parallel_size": 2}
+PAIR = decode([1024], [1, 8, 32, 64, 2, 4, 16]) + prompts([1024, 128, 4096, 512, 2048, 8192], TOGETHER[:2]) + decode([4096], [1, 8, 32]) + decode([128], [1, 32, 64])
 SERVER = {"name": "server", "command": "bash $HERE/server.sh", "least_s": 150, "most_s": 260}
 JOBS = {
     "h200": [
@@ -63,6 +65,13 @@ JOBS = {
         SERVER,
         job("qwen3-8b-fp8", FULL, "qwen3-8b", **FP8),
     ],
+    "h100-tp2": [
+        job("llama3.1-8b-tp2", PAIR + traces([1, 32], [1024], ()), "llama3.1-8b", tp=2, args=TP2),
+        job("qwen3-30b-a3b-tp2", PAIR + traces([1, 32], [1024], ()), "qwen3-30b-a3b", temperature=1.0, tp=2, args=TP2),
+        job("qwen3-8b-tp2", PAIR, "qwen3-8b", tp=2, args=TP2),
+    ],
+    "tiny-tp2": [job("tiny", [["decode", 1, 128, {"repeats": 2}], ["prompts", 1, 128, 1], ["trace", "decode-b4", 4, 128, True]], tp=2,
+                     args={"enforce_eager": True, "max_model_len": 2048, "tensor_parallel_size": 2})],
     "tiny": [
         job("tiny", [["decode", 1, 128, {"repeats": 2}], ["decode", 8, 256, {"repeats": 2, "temperature": 1.0}], ["prompts", 1, 128, 1], ["prompts", 3, 100, 6],
                      ["mixed", 4, 128, 256], ["trace", "decode-b4", 4, 128, True], ["trace", "prompt-256", 1, 0, True, 256]],

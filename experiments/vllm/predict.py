@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what `llmprof estimate` says today of every point of jobs.py, before it is measured: predict.py LLMPROF GPU FOLDER
+"""Write what `llmprof estimate` says today of every point of jobs.py, before it is measured: predict.py LLMPROF JOBS FOLDER
 
 The file is named after the SHA-256 of its content.
 """
@@ -14,37 +14,37 @@ import sys
 import jobs
 
 
-def estimate(program, gpu, model, weights, batch, prompt, gen):
+def estimate(program, gpu, model, weights, tp, batch, prompt, gen):
     args = [program, "estimate", "--engine", "vllm", "-m", model, "-g", gpu, "-b", str(batch), "--prompt-len", str(prompt), "--gen-len", str(gen),
-            "--weights", weights, "--offline", "--format", "json"]
+            "--weights", weights, "--tp", str(tp), "--offline", "--format", "json"]
     r = subprocess.run(args, capture_output=True, text=True)
-    row = {"model": model, "weights": weights, "batch": batch, "prompt_len": prompt, "gen_len": gen}
+    row = {"model": model, "weights": weights, "tp": tp, "batch": batch, "prompt_len": prompt, "gen_len": gen}
     if r.returncode:
         return {**row, "error": r.stderr.strip()}
     answer = json.loads(r.stdout)
     return {**row, **{k: answer[k] for k in ("ttft_s", "tpot_s", "ttlt_s")}}
 
 
-def points(gpu):
+def points(name):
     seen = {}
-    for j in jobs.JOBS[gpu]:
+    for j in jobs.JOBS[name]:
         for kind, *a in j.get("points", []):
             if kind in ("decode", "prompts"):
                 gen = 32 if kind == "decode" or a[2] == 1 else a[2]
-                seen[(j["model"], j.get("weights", "bf16"), a[0], a[1], gen)] = None
+                seen[(j["model"], j.get("weights", "bf16"), j.get("tp", 1), a[0], a[1], gen)] = None
     return list(seen)
 
 
 def main():
-    program, gpu, folder = sys.argv[1:]
+    program, name, folder = sys.argv[1:]
+    gpu = name.partition("-")[0]
     version = subprocess.run([program, "version"], capture_output=True, text=True).stdout.strip()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        rows = list(pool.map(lambda p: estimate(program, gpu, *p), points(gpu)))
+        rows = list(pool.map(lambda p: estimate(program, gpu, *p), points(name)))
     text = json.dumps({"written": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "llmprof": version, "commit": commit,
                        "gpu": gpu, "engine": "vllm", "points": rows}, indent=0)
-    name = hashlib.sha256(text.encode()).hexdigest()
-    path = pathlib.Path(folder) / f"predictions-{name}.json"
+    path = pathlib.Path(folder) / f"predictions-{hashlib.sha256(text.encode()).hexdigest()}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     print(path, len(rows), sum("error" in r for r in rows))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reduce what steps.py left to CSV, with what was predicted before: reduce.py GPU FOLDER RESULTS...
 
-FOLDER is experiments/GPU-vllm, where the predictions lie; RESULTS are folders that steps.py wrote, a machine each.
+FOLDER is experiments/GPU-vllm or another, where the predictions lie; RESULTS are folders that steps.py wrote, a machine each.
 """
 import bisect
 import csv
@@ -41,7 +41,7 @@ def seconds(x):
 
 
 def predicted(predictions, r, batch, prompt, gen, metric):
-    p = predictions.get((r["model"], r["weights"], batch, prompt, gen))
+    p = predictions.get((r["model"], r["weights"], r["tp"], batch, prompt, gen))
     p = p and p.get(metric)
     return {f"predicted_{metric}": seconds(p and p["expected"]), "predicted_low_s": seconds(p and p["low"]), "predicted_high_s": seconds(p and p["high"])}
 
@@ -49,7 +49,7 @@ def predicted(predictions, r, batch, prompt, gen, metric):
 def decode_row(r, clocks, predictions):
     reps = r["repeats"]
     flat = [s for x in reps for s in x["step_s"]]
-    row = {"model": r["model"], "weights": r["weights"], "batch": r["batch"], "prompt_len": r["context"], "context_tokens": round(statistics.mean(x["context"] for x in reps), 1),
+    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "batch": r["batch"], "prompt_len": r["context"], "context_tokens": round(statistics.mean(x["context"] for x in reps), 1),
            "temperature": r["temperature"], "repeats": len(reps), "steps": len(flat), **spread([x["tpot_s"] for x in reps], "tpot"),
            "step_median_s": seconds(statistics.median(flat)), "schedule_s": seconds(statistics.median(x["schedule_s"] for x in reps if x["schedule_s"]))}
     return {**row, **clocks.between(reps[0]["sent"], r["t"]), **predicted(predictions, r, r["batch"], r["context"], 32, "tpot_s")}
@@ -70,7 +70,7 @@ def pairs(core):
 def prompts_row(r, clocks, predictions):
     reps = r["repeats"]
     first = [pairs(x["core"])[0] for x in reps]
-    row = {"model": r["model"], "weights": r["weights"], "batch": r["batch"], "prompt_len": r["prompt"], "gen_len": r["gen"], "temperature": r["temperature"], "repeats": len(reps),
+    row = {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "batch": r["batch"], "prompt_len": r["prompt"], "gen_len": r["gen"], "temperature": r["temperature"], "repeats": len(reps),
            **spread([x["ttft_s"] for x in reps], "ttft"), **{f"{k}_s": seconds(statistics.median(x[f"{k}_s"] for x in reps)) for k in ("ttft_first", "ttft_last", "ttlt")},
            "tpot_s": seconds(statistics.median(x["tpot_s"] for x in reps)) if "tpot_s" in reps[0] else "",
            "first_step_tokens": first[-1]["tokens"], "first_step_s": seconds(statistics.median(f["done"] - f["at"] for f in first)),
@@ -85,19 +85,19 @@ def mixed_rows(r, clocks):
         decode = [b["done"] - a["done"] for a, b in zip(steps, steps[1:]) if b["tokens"] == b["sequences"] == r["batch"] and b["done"] < 0]
         for a, b, c in zip(steps, steps[1:], steps[2:]):
             if c["tokens"] > c["sequences"] and c["done"] > 0:
-                yield {"model": r["model"], "weights": r["weights"], "batch": r["batch"], "context_tokens": r["context"], "prompt_len": r["prompt"], "repeat": n,
+                yield {"model": r["model"], "weights": r["weights"], "tp": r["tp"], "batch": r["batch"], "context_tokens": r["context"], "prompt_len": r["prompt"], "repeat": n,
                        "ttft_s": seconds(x["ttft_s"]), "step_sequences": c["sequences"], "step_tokens": c["tokens"], "decode_step_s": seconds(statistics.median(decode)) if decode else "",
                        "step_before_s": seconds(b["done"] - a["done"]), "step_s": seconds(c["done"] - b["done"]), "launch_s": seconds(c["next"] - c["at"])}
 
 
-def observations(gpu, name, rows, metric):
+def observations(gpu, source, name, rows, metric):
     for r in rows:
         if metric == "ttft_s" and (r["batch"] != 1 or r["gen_len"] != 1) or metric == "tpot_s" and r["temperature"] > 0 and r["model"] != "qwen3-30b-a3b":
             continue
         if metric == "tpot_s" and r["temperature"] == 0 and r["model"] == "qwen3-30b-a3b":
             continue
-        yield {**dict.fromkeys(OBSERVATION, ""), "source": f"{gpu}-vllm", "id": f"{name}:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}", "model": r["model"], "gpu": GPUS[gpu],
-               "engine": "vllm", "tp": 1, "batch": r["batch"], "prompt_len": r["prompt_len"], "gen_len": 32, "weights": r["weights"], "load": "static", "params": PARAMS[r["model"]],
+        yield {**dict.fromkeys(OBSERVATION, ""), "source": source, "id": f"{name}:{r['model']}-{r['weights']}-b{r['batch']}-p{r['prompt_len']}", "model": r["model"], "gpu": GPUS[gpu],
+               "engine": "vllm", "tp": r["tp"], "batch": r["batch"], "prompt_len": r["prompt_len"], "gen_len": 32, "weights": r["weights"], "load": "static", "params": PARAMS[r["model"]],
                "metric": metric, "value": r[metric], "low": r[metric.replace("_s", "_low_s")], "high": r[metric.replace("_s", "_high_s")], "samples": r["repeats"],
                "note": "vLLM 0.25.1, Python API"}
 
@@ -114,14 +114,17 @@ def write(path, rows):
 def main():
     gpu, folder, *results = sys.argv[1:]
     files = glob.glob(os.path.join(folder, "predictions-*.json"))
-    predictions = {(p["model"], p["weights"], p["batch"], p["prompt_len"], p["gen_len"]): p for f in files for p in json.load(open(f))["points"]}
+    predictions = {(p["model"], p["weights"], p.get("tp", 1), p["batch"], p["prompt_len"], p["gen_len"]): p for f in files for p in json.load(open(f))["points"]}
     decode, prompts, mixed, engines = [], [], [], []
     with gzip.GzipFile(os.path.join(folder, "steps.jsonl.gz"), "wb", 9, mtime=0) as raw:
         for result in results:
             clocks = Clocks(os.path.join(result, "gpu.csv"))
             for path in sorted(glob.glob(os.path.join(result, "*.jsonl"))):
+                tp = 1
                 for line in open(path):
                     r = json.loads(line)
+                    tp = r.get("args", {}).get("tensor_parallel_size", tp)
+                    r["tp"] = tp
                     raw.write(line.encode())
                     if r["kind"] == "decode":
                         decode.append(decode_row(r, clocks, predictions))
@@ -130,14 +133,15 @@ def main():
                     elif r["kind"] == "mixed":
                         mixed.extend(mixed_rows(r, clocks))
                     elif r["kind"] == "engine":
-                        engines.append({"model": r["model"], "weights": r["weights"], "start_s": round(r["start_s"], 1), "kv_tokens": 16 * r["blocks"], "kv_bytes": r["kv_bytes"],
+                        engines.append({"model": r["model"], "weights": r["weights"], "tp": tp, "start_s": round(r["start_s"], 1), "kv_tokens": 16 * r["blocks"], "kv_bytes": r["kv_bytes"],
                                         "max_model_len": r["max_model_len"], "max_num_seqs": r["max_num_seqs"], "max_num_batched_tokens": r["max_num_batched_tokens"],
                                         "async_scheduling": r["async_scheduling"], "cudagraph_mode": r["cudagraph_mode"], "runner": r["runner"]})
     decode.sort(key=lambda r: (r["model"], r["weights"], r["temperature"], r["prompt_len"], r["batch"]))
     prompts.sort(key=lambda r: (r["model"], r["weights"], r["batch"], r["prompt_len"], r["gen_len"]))
     for name, rows in (("decode", decode), ("prompts", prompts), ("mixed", mixed), ("engines", engines)):
         write(os.path.join(folder, name + ".csv"), rows)
-    write(os.path.join(folder, "observations.csv"), [*observations(gpu, "decode.csv", decode, "tpot_s"), *observations(gpu, "prompts.csv", prompts, "ttft_s")])
+    source = os.path.basename(os.path.normpath(folder))
+    write(os.path.join(folder, "observations.csv"), [*observations(gpu, source, "decode.csv", decode, "tpot_s"), *observations(gpu, source, "prompts.csv", prompts, "ttft_s")])
 
 
 main()

@@ -114,27 +114,33 @@ def drain(self):
     return out
 
 
-def runner(self):
-    return self.model_executor.driver_worker.worker.model_runner
-
-
 def fill(self):
     """Fill the KV cache with random values, and say what the engine is."""
+    s, (name, kv_bytes) = self.scheduler, self.model_executor.collective_rpc(fill_cache)[0]
+    return {"kv_bytes": kv_bytes, "runner": name, "scheduler": type(s).__name__, "max_model_len": s.max_model_len,
+            "blocks": s.kv_cache_manager.block_pool.num_gpu_blocks, "max_num_seqs": s.max_num_running_reqs,
+            "max_num_batched_tokens": s.max_num_scheduled_tokens}
+
+
+def fill_cache(worker):
+    """Fill one rank's KV cache; return the model runner's module and the cache's bytes."""
     import torch
-    r, n = runner(self), 0
+    r, n = getattr(worker, "worker", worker).model_runner, 0
     for cache in r.kv_caches:
         for block in cache.view(-1).split(1 << 28):
             if block.dtype in (torch.bfloat16, torch.float16, torch.float32):
                 block.normal_()
             n += block.nbytes
-    s = self.scheduler
-    return {"kv_bytes": n, "runner": type(r).__module__, "scheduler": type(s).__name__, "max_model_len": s.max_model_len,
-            "blocks": s.kv_cache_manager.block_pool.num_gpu_blocks, "max_num_seqs": s.max_num_running_reqs,
-            "max_num_batched_tokens": s.max_num_scheduled_tokens}
+    return type(r).__module__, n
 
 
 def profile(self, path, cpu):
-    """Start PyTorch's profiler, or with a path stop it and write the trace there."""
+    """Start PyTorch's profiler in each rank, or with a path stop it and write the first rank's trace there."""
+    self.model_executor.collective_rpc(profile_rank, args=(path, cpu))
+    return True
+
+
+def profile_rank(worker, path, cpu):
     import torch
     import vllm.v1.utils
     from torch.profiler import ProfilerActivity as A
@@ -145,14 +151,14 @@ def profile(self, path, cpu):
         vllm.v1.utils._PROFILER_FUNC = torch.profiler.record_function if cpu else vllm.v1.utils.contextlib.nullcontext
         p.__enter__()
         PROFILER["on"] = p
-        return True
+        return
     p, PROFILER["on"] = PROFILER["on"], None
     if cuda:
         torch.cuda.synchronize()
     p.__exit__(None, None, None)
     vllm.v1.utils._PROFILER_FUNC = vllm.v1.utils.contextlib.nullcontext
-    p.export_chrome_trace(path)
-    return True
+    if getattr(worker, "worker", worker).rank == 0:
+        p.export_chrome_trace(path)
 
 
 KEEP = {"kernel", "gpu_memcpy", "gpu_memset", "user_annotation", "cuda_runtime", "cuda_driver"}

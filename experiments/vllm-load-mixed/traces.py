@@ -1,0 +1,34 @@
+"""Draw the requests of the loads, a line of JSON each: time, prompt and generated tokens, and the hashes of prefixes."""
+import json, math, os, random, sys
+
+def lognormal(r, mean, spread, most):
+    s2 = math.log1p(spread * spread)
+    return max(1, min(round(math.exp(math.log(mean) - s2 / 2 + math.sqrt(s2) * r.gauss(0, 1))), most))
+
+def poisson(name, rate, seconds, lengths, seed):
+    r = random.Random(seed)
+    at, rows = 0.0, []
+    while at < seconds:
+        rows.append((at, lengths(r)))
+        at += r.expovariate(rate)
+    with open(os.path.join(sys.argv[1], name + ".jsonl"), "w") as f:
+        for at, q in rows:
+            row = {"time": round(at, 4), "prompt": q[0], "generated": q[1]}
+            if len(q) > 2:  # Mooncake's names: milliseconds, and hashes of 512 tokens
+                row = {"timestamp": round(1000 * at, 1), "input_length": q[0], "output_length": q[1], "hash_ids": q[2]}
+            f.write(json.dumps(row) + "\n")
+    print(name, len(rows), "requests", sum(q[0] for _, q in rows), "+", sum(q[1] for _, q in rows), "tokens")
+
+fixed = lambda r: (1024, 128)
+mixed = lambda r: (lognormal(r, 1024, 1.0, 16000), lognormal(r, 200, 0.8, 2000))
+own = iter(range(1000, 10**9))
+def documents(r):  # one of 12 documents of 2048 tokens, a question of 300, of which nothing is shared
+    d = r.randrange(12)
+    return (2048 + 300, 128, [10 * d + k for k in range(4)] + [next(own)])
+
+os.makedirs(sys.argv[1], exist_ok=True)
+for percent, rate in ((20, 6), (50, 15), (80, 24), (95, 28), (120, 35.5)):
+    poisson(f"load{percent}", rate, 20, fixed, percent)
+poisson("mixed50", 12, 20, mixed, 1)
+poisson("mixed80", 19, 20, mixed, 2)
+poisson("prefix", 9, 20, documents, 3)

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Work out what vLLM's host takes for the step of a prompt: host.py EXPERIMENT... (experiments/h200-vllm experiments/h100-vllm).
+
+From the traces of prompts: the time of a launch between two kernels of a compiled piece, and how many of them attention, the
+way from attention to the next product and the experts take beyond their own launches. From steps.jsonl.gz: the launch of
+steps that are not scored (several prompts at once; prompts of 4096 and more, whose time is the kernels'; llama3.2-1b), fitted
+as fixed + per request + launch x (launches + 5 calls) with the least absolute error of the logarithm.
+"""
+import gzip
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+LAYERS = {"llama3.2-1b": 16, "llama3.2-3b": 28, "llama3.1-8b": 32, "qwen2.5-7b": 28, "qwen3-8b": 36, "qwen3-30b-a3b": 48}
+MOE = ("topkGating", "moe_align", "count_and_sort", "fused_moe_kernel", "act_and_mul", "moe_sum", "DtoD")
+ATTENTION = ("FlashAttnFwdSm90", "flash::enable", "reshape_and_cache")
+
+
+def kind(name):
+    if "Combine" in name:
+        return "piece"
+    for key, words in (("attention", ATTENTION), ("experts", MOE), ("fill", ("FillFunc", "Memset"))):
+        if any(w in name for w in words):
+            return key
+    return "piece"
+
+
+def trace(path):
+    events = json.load(gzip.open(path))["traceEvents"]
+    kernels = {(e.get("args") or {}).get("correlation"): e["name"] for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")}
+    calls = sorted((e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver") and e["args"].get("correlation") in kernels), key=lambda e: e["ts"])
+    names = [kernels[e["args"]["correlation"]] for e in calls]
+    flash = [i for i, n in enumerate(names) if kind(n) == "attention" and "reshape" not in n and "Combine" not in n]
+    parts = {"attention": [], "to the next product": [], "experts": [], "launch": []}
+    for a, b in zip(flash[2:], flash[3:]):
+        sums = dict.fromkeys(parts, 0.0)
+        for i in range(a, b):
+            gap, k = calls[i + 1]["ts"] - calls[i]["ts"], kind(names[i + 1])
+            if k == "attention":
+                sums["attention"] += gap
+            elif i == a or i == a + 1 and kind(names[i]) == "fill":
+                sums["to the next product"] += gap
+            elif k == "experts":
+                sums["experts"] += gap
+            else:
+                parts["launch"].append(gap)
+        for k in ("attention", "to the next product", "experts"):
+            parts[k].append(sums[k])
+    if len(flash) < 5:
+        return
+    launch = statistics.median(parts["launch"])
+    print(f"{path.parent.parent.name}/{path.name}: a launch {launch:.0f} µs; in launches: " + ", ".join(f"{k} {statistics.median(parts[k]) / launch:.1f}" for k in parts if k != "launch"))
+
+
+def steps(folder):
+    for line in gzip.open(folder / "steps.jsonl.gz"):
+        point = json.loads(line)
+        if point["kind"] != "prompts" or not (point["batch"] > 1 or point["prompt"] >= 4096 or point["model"] == "llama3.2-1b"):
+            continue
+        layers, moe, heads = LAYERS[point["model"]], point["model"] == "qwen3-30b-a3b", "qwen3" in point["model"]
+        for repeat in point["repeats"]:
+            seen = [x for x in repeat["core"] if len(x) > 1]
+            if len(seen) > 1:
+                first = seen[0]
+                n = layers * (10 + heads + 7 * moe + 5 * (2 + 3 * moe)) if first[3] > 512 else layers * (3 + 5)
+                yield seen[1][0] - first[0], first[2], n
+
+
+def fit(rows):
+    def cost(c):
+        return sum(abs(math.log(t / (c[0] + c[1] * r + c[2] * n))) for t, r, n in rows)
+    c, scale = [2e-3, 1e-3, 36e-6], 0.5
+    best = cost(c)
+    while scale > 1e-3:
+        improved = False
+        for i in range(3):
+            for f in (1 + scale, 1 / (1 + scale)):
+                d = c[:i] + [c[i] * f] + c[i + 1:]
+                if (x := cost(d)) < best:
+                    c, best, improved = d, x, True
+        scale = scale if improved else scale / 2
+    return c
+
+
+if __name__ == "__main__":
+    rows = []
+    for folder in map(pathlib.Path, sys.argv[1:]):
+        for path in sorted(folder.glob("traces/*prompt*.json.gz")):
+            trace(path)
+        rows += steps(folder)
+    c = fit(rows)
+    ratio = sorted(t / (c[0] + c[1] * r + c[2] * n) for t, r, n in rows)
+    print(f"{len(rows)} steps: fixed {1e3 * c[0]:.2f} ms, a request {1e3 * c[1]:.2f} ms, a launch {1e6 * c[2]:.1f} µs; 5 % take {ratio[len(ratio) // 20]:.2f} times as long, 95 % {ratio[-len(ratio) // 20]:.2f}")
