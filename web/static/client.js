@@ -1,0 +1,113 @@
+// The client asks a worker. Of the requests of a kind the latest wins: one that has not
+// begun is dropped when the next of its kind comes. A worker that takes too long is ended
+// and started anew.
+
+// program is the compiled program, which all workers share.
+let compiled;
+export function program() {
+  compiled ??= (async () => {
+    const response = await fetch("llmprof.wasm.gz");
+    if (!response.ok) throw new Error(`llmprof.wasm.gz: ${response.status} ${response.statusText}`);
+    const text = response.headers.get("Content-Encoding") === "gzip" ? response.body : response.body.pipeThrough(new DecompressionStream("gzip"));
+    return WebAssembly.compileStreaming(new Response(text, { headers: { "Content-Type": "application/wasm" } }));
+  })();
+  return compiled;
+}
+
+const files = new Map(); // that were dropped, for workers that start later
+
+export class Client {
+  // limit is how many milliseconds a request may take. The worker starts once hold has come.
+  constructor(limit, hold) {
+    this.limit = limit;
+    this.hold = hold;
+    this.answered = new Promise((resolve) => { this.onanswer = resolve; });
+    this.waiting = new Map(); // by kind
+    this.running = null;
+    this.count = 0;
+    this.start();
+  }
+
+  async start() {
+    this.ready = false;
+    this.fresh = true;
+    const worker = new Worker("worker.js", { type: "module" });
+    this.worker = worker;
+    worker.onmessage = ({ data }) => {
+      if (worker !== this.worker) return;
+      if (data.started) { this.ready = true; this.next(); return; }
+      this.finish(data);
+    };
+    worker.onerror = (e) => { if (worker === this.worker) this.fail(new Error(e.message || "the worker failed")); };
+    try {
+      const module = await program();
+      await this.hold;
+      for (const [name, f] of files) worker.postMessage({ file: name, ...f });
+      worker.postMessage({ module });
+    } catch (e) {
+      this.broken = e;
+      this.fail(e);
+    }
+  }
+
+  // ask answers with the parsed answer, or null where a later request of the kind came.
+  ask(kind, request) {
+    return new Promise((resolve, reject) => {
+      if (this.broken) { reject(this.broken); return; }
+      this.waiting.get(kind)?.resolve(null);
+      this.waiting.delete(kind); // so that the latest is last
+      this.waiting.set(kind, { kind, request, resolve, reject });
+      this.next();
+    });
+  }
+
+  next() {
+    if (!this.ready || this.running || this.waiting.size === 0) return;
+    const [kind, job] = this.waiting.entries().next().value;
+    this.waiting.delete(kind);
+    job.id = ++this.count;
+    job.begin = performance.now();
+    this.running = job;
+    const limit = this.fresh && !job.request.flags?.model?.startsWith("./") ? 5 * this.limit : this.limit; // the browser compiles as it goes
+    job.timer = setTimeout(() => this.end(job, limit), limit);
+    this.worker.postMessage({ id: job.id, request: job.request });
+  }
+
+  finish({ id, answer }) {
+    const job = this.running;
+    if (!job || job.id !== id) return;
+    clearTimeout(job.timer);
+    this.running = null;
+    this.fresh = false;
+    this.onanswer();
+    const parsed = JSON.parse(answer);
+    this.took = performance.now() - job.begin;
+    if (parsed.error) job.reject(new Error(parsed.error));
+    else job.resolve(parsed);
+    this.next();
+  }
+
+  // end stops a worker that takes too long.
+  end(job, limit) {
+    this.worker.terminate();
+    this.running = null;
+    this.onanswer();
+    job.reject(new Error(`no answer within ${limit / 1000} s: the estimator was ended and starts anew`));
+    this.start();
+  }
+
+  fail(error) {
+    const jobs = [this.running, ...this.waiting.values()].filter(Boolean);
+    this.running = null;
+    this.waiting.clear();
+    for (const job of jobs) { clearTimeout(job.timer); job.reject(error); }
+  }
+
+  file(name, f) { this.worker.postMessage({ file: name, ...f }); }
+}
+
+// addFile hands a file to all clients, and to the workers that they start later.
+export function addFile(clients, name, bytes, size = bytes.length) {
+  files.set(name, { bytes, size });
+  for (const c of clients) c.file(name, { bytes, size });
+}

@@ -1,0 +1,42 @@
+// What a file that is dropped on the page is, and what becomes of it.
+
+const LARGEST = 8 << 20, HEADER = 48 << 20; // bytes: of a text, and of a GGUF's header
+
+const named = (name) => "./" + name.replace(/[^A-Za-z0-9._-]/g, "_").slice(-80);
+
+export async function opened(files, { set, clients, addFile, second, setOwn, setNote }) {
+  for (const file of files) {
+    try {
+      setNote(await one(file, { set, clients, addFile, second, setOwn }));
+    } catch (e) {
+      setNote(`${file.name}: ${e.message}`);
+    }
+  }
+}
+
+async function one(file, { set, clients, addFile, second, setOwn }) {
+  const name = named(file.name);
+  if (/\.gguf$/i.test(name)) {
+    addFile(clients, name, new Uint8Array(await file.slice(0, HEADER).arrayBuffer()), file.size);
+    set((s) => { s.flags.model = name; delete s.flags.weights; });
+    return `${file.name}: the model of its header.`;
+  }
+  if (file.size > LARGEST) throw new Error(`${file.size} bytes are too many: want a config.json, a .gguf, a result of llmprof measure or a calibration`);
+  const text = await file.text();
+  const take = () => addFile(clients, name, new TextEncoder().encode(text));
+  if (/\.toml$/i.test(name)) {
+    take();
+    set((s) => { s.flags.calibration = name; });
+    return `${file.name}: constants of this file.`;
+  }
+  let value;
+  try { value = JSON.parse(text); } catch (e) { throw new Error(`it is no JSON: ${e.message}`); }
+  if (typeof value?.schema === "string" && value.schema.startsWith("llmprof.measure/")) {
+    const answer = await second.ask("result " + file.name, { do: "result", file: text, name: file.name });
+    setOwn((all) => [...all.filter((o) => o.file !== file.name), ...answer.data.map((o) => ({ ...o, file: file.name }))]);
+    return `${file.name}: ${answer.data.length} measured figures are drawn over the predicted ones.`;
+  }
+  take();
+  set((s) => { s.flags.model = name; delete s.flags.weights; });
+  return `${file.name}: the model of this config.json.`;
+}

@@ -1,0 +1,95 @@
+// The model as a graph, laid out by dagre and zoomed by d3.
+import { h, htm, useEffect, useMemo, useRef, Graph, layout, select, zoom, zoomIdentity } from "./libraries.js";
+import { letterOf } from "./charts.js";
+const html = htm.bind(h);
+
+const WIDE = 196, HIGH = 46, GAP = 46, HEAD = 40;
+
+// arranged places the groups side by side, each laid out by itself from top to bottom.
+function arranged(doc) {
+  let x = 0, tall = 0;
+  const place = new Map(), groups = [];
+  for (const part of doc.groups) {
+    const g = new Graph();
+    g.setGraph({ rankdir: "TB", ranksep: 18, nodesep: 22, marginx: 16, marginy: 14 });
+    g.setDefaultEdgeLabel(() => ({}));
+    for (const n of part.nodes) g.setNode(n.id, { width: WIDE, height: HIGH });
+    for (const s of part.sums) g.setNode(s, { width: 18, height: 18 });
+    const own = new Set(g.nodes()), edges = [];
+    for (const f of doc.flows) if (own.has(f.from) && own.has(f.to)) { g.setEdge(f.from, f.to, { weight: f.residual ? 0.2 : 2 }); edges.push(f); }
+    let last = null; // what flows nowhere stands below what it is listed after
+    for (const n of part.nodes) { if (!doc.flows.some((f) => f.from === n.id || f.to === n.id) && last) g.setEdge(last, n.id, {}); last = n.id; }
+    layout(g);
+    const { width, height } = g.graph();
+    for (const id of g.nodes()) { const p = g.node(id); place.set(id, { x: x + p.x, y: HEAD + p.y, width: p.width, height: p.height }); }
+    groups.push({ ...part, x, width, height: height + HEAD, edges: edges.map((f) => ({ ...f, points: g.edge(f.from, f.to).points.map((p) => [x + p.x, HEAD + p.y]) })) });
+    x += width + GAP;
+    tall = Math.max(tall, height + HEAD);
+  }
+  const between = doc.flows.filter((f) => place.has(f.from) && place.has(f.to) && !groups.some((g) => g.edges.some((e) => e.from === f.from && e.to === f.to)));
+  return { groups, place, between, width: x - GAP, height: tall };
+}
+
+const path = (points) => "M" + points.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join("L");
+const cut = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
+
+export function ModelGraph({ doc, phase, selected, onselect, was }) {
+  const svg = useRef(), inner = useRef(), zoomed = useRef();
+  const shape = useMemo(() => JSON.stringify([doc.groups.map((g) => [g.nodes.map((n) => n.id), g.sums]), doc.flows]), [doc]);
+  const laid = useMemo(() => arranged(doc), [shape]);
+  const groups = doc.groups.map((g, i) => ({ ...laid.groups[i], ...g }));
+  const fit = () => {
+    const box = svg.current.getBoundingClientRect();
+    const k = Math.min(box.width / (laid.width + 20), box.height / (laid.height + 20), 1);
+    select(svg.current).call(zoomed.current.transform, zoomIdentity.translate(Math.max((box.width - laid.width * k) / 2, 8), 8).scale(k));
+  };
+  useEffect(() => {
+    zoomed.current = zoom().scaleExtent([0.1, 3]).filter((e) => (e.type === "wheel" ? e.ctrlKey || document.activeElement === svg.current : !e.button))
+      .on("zoom", ({ transform }) => inner.current.setAttribute("transform", transform));
+    select(svg.current).call(zoomed.current).on("dblclick.zoom", null);
+    fit();
+  }, [shape]);
+  const by = (k) => select(svg.current).call(zoomed.current.scaleBy, k);
+  const move = (x, y) => select(svg.current).call(zoomed.current.translateBy, x, y);
+  const keys = (e) => {
+    const act = { "+": () => by(1.25), "=": () => by(1.25), "-": () => by(0.8), 0: fit, ArrowLeft: () => move(60, 0), ArrowRight: () => move(-60, 0), ArrowUp: () => move(0, 60), ArrowDown: () => move(0, -60) }[e.key];
+    if (act) { act(); e.preventDefault(); }
+  };
+  return html`<div class="graph">
+    <div class="row tools">
+      <button type="button" onClick=${() => by(1.25)} aria-label="Zoom in">+</button>
+      <button type="button" onClick=${() => by(0.8)} aria-label="Zoom out">−</button>
+      <button type="button" onClick=${fit}>Fit</button>
+      <span class="hint">Drag to move; Ctrl and the wheel, or + and −, to zoom. ${doc.strip}</span>
+    </div>
+    <svg ref=${svg} class="export" tabindex="0" role="group" aria-label=${`The model as a graph: ${doc.caption}`} onKeyDown=${keys}>
+      <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0L8,4L0,8z" fill="var(--faint)" /></marker></defs>
+      <g ref=${inner}>
+        ${groups.map((g, i) => g.title && html`<rect key=${i} x=${g.x} y="0" width=${g.width} height=${g.height} rx="4" fill="var(--panel)" stroke="var(--rule)" />`)}
+        ${laid.between.map((f) => {
+          const a = laid.place.get(f.from), b = laid.place.get(f.to), x1 = a.x + a.width / 2, x2 = b.x - b.width / 2, m = (x1 + x2) / 2;
+          return html`<path key=${f.from + f.to} d=${`M${x1},${a.y}C${m},${a.y} ${m},${b.y} ${x2},${b.y}`} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} marker-end="url(#arrow)" stroke-width=${f.residual ? 1.8 : 1.2} />`;
+        })}
+        ${groups.map((g, i) => html`<g key=${i}>
+          ${g.title && html`<text x=${g.x + 10} y="17" font-size="12" font-weight="600" fill="var(--ink)">${cut(g.title.split(": ")[0], Math.floor(g.width / 7))}</text>
+            <text x=${g.x + 10} y="33" font-size="11" fill="var(--faint)">${cut(g.title.split(": ")[1] ?? "", Math.floor(g.width / 5.6))}</text>`}
+          ${g.edges.map((f) => html`<path key=${f.from + f.to} d=${path(f.points)} fill="none" stroke=${f.residual ? "var(--ink)" : "var(--faint)"} stroke-width=${f.residual ? 1.8 : 1.2} stroke-dasharray=${f.branch ? "4,3" : null} marker-end="url(#arrow)" />`)}
+          ${g.sums.map((s) => { const p = laid.place.get(s); return html`<g key=${s}><circle cx=${p.x} cy=${p.y} r="8" fill="var(--paper)" stroke="var(--ink)" /><path d=${`M${p.x - 4},${p.y}h8M${p.x},${p.y - 4}v8`} stroke="var(--ink)" /></g>`; })}
+          ${g.nodes.map((n) => html`<${Node} key=${n.id} n=${n} p=${laid.place.get(n.id)} work=${n[phase]} was=${was.get(n.name)} selected=${selected === n.name} onselect=${onselect} />`)}
+        </g>`)}
+      </g>
+    </svg>
+  </div>`;
+}
+
+function Node({ n, p, work, was, selected, onselect }) {
+  const x = p.x - p.width / 2, y = p.y - p.height / 2, share = work?.share ?? 0, bar = Math.max(share * (p.width - 2), work ? 2 : 0);
+  return html`<g class="node" onClick=${() => onselect(n.name)}>
+    <title>${n.name} ${n.shape} ${n.more}${work ? `: ${(100 * share).toFixed(1)} % of the phase, ${work.bound}-bound` : ": not in this phase"}</title>
+    <rect x=${x} y=${y} width=${p.width} height=${p.height} rx="3" fill="var(--paper)" stroke=${selected ? "var(--alarm)" : "var(--faint)"} stroke-width=${selected ? 3 : 1} stroke-dasharray=${n.wire ? "5,3" : null} />
+    <rect x=${x + 1} y=${y + p.height - 7} width=${bar} height="6" fill=${work ? `var(--${work.bound})` : "none"} />
+    <text x=${x + 7} y=${y + 15} font-size="12" font-weight="600" fill="var(--ink)">${cut(n.name, was !== undefined ? 13 : 18)}</text>
+    <text x=${x + p.width - 7} y=${y + 15} font-size="11" text-anchor="end" fill="var(--ink)">${work ? `${was !== undefined ? `A ${(100 * was).toFixed(1)}, ` : ""}${(100 * share).toFixed(1)} % ${letterOf(work.bound)}` : "–"}</text>
+    <text x=${x + 7} y=${y + 31} font-size="11" fill="var(--faint)">${cut([n.shape, n.more].filter(Boolean).join(", "), 33)}</text>
+  </g>`;
+}

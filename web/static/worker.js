@@ -1,0 +1,24 @@
+// The worker runs the page's program and answers one request at a time.
+import { put } from "./files.js";
+import "./wasm_exec.js";
+
+let ready;
+const started = new Promise((resolve) => { ready = resolve; });
+globalThis.llmprofReady = () => ready();
+
+async function start(module) {
+  const go = new Go();
+  go.run(await WebAssembly.instantiate(module, go.importObject));
+  await started;
+  postMessage({ started: true });
+}
+
+onmessage = ({ data }) => {
+  if (data.module) { start(data.module); return; }
+  if (data.file) {
+    put(data.file, data.bytes, data.size);
+    if (globalThis.llmprof) globalThis.llmprof('{"do":"forget"}');
+    return;
+  }
+  postMessage({ id: data.id, answer: globalThis.llmprof(JSON.stringify(data.request)) });
+};
