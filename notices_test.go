@@ -68,6 +68,12 @@ func notices(t *testing.T) string {
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		section(t, &b, name, modules[name])
 	}
+	// The libraries of the page, bundled from npm's registry by "make vendor".
+	page, err := os.ReadFile(filepath.Join("web", "vendor", "LICENSES.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "\n======== The libraries of the page (web/vendor/libraries.js)\n\n%s\n", plainText(string(page)))
 	return b.String()
 }
 

@@ -47,7 +47,7 @@ func (s *Step) tiles(heads, kv float64) float64 {
 	return s.Batch * kv * max(1, s.New*heads/kv/roofline.TileQueries)
 }
 
-// variant tells the linear pieces of pairs and keys apart: the window is still
+// variant distinguishes the linear pieces of pairs and keys: the window is still
 // filling, or full, or fills within the step, or which chunk the step ends in.
 func (s *Step) variant(a *models.Attention) uint32 {
 	w := float64(a.Window)
@@ -81,8 +81,8 @@ func (s *Step) filled(w float64) uint32 {
 	return turning
 }
 
-// turning marks a step within which a formula changes: a run of such steps is not
-// linear even though they agree on it.
+// turning is the variant of an operator whose formula changes within the step. Such steps have no regime
+// in common (total.mark), because a run of them is not linear in the context.
 const turning = 1 << 31
 
 func attentionName(a *models.Attention) string {
@@ -97,12 +97,6 @@ func attentionName(a *models.Attention) string {
 		return "sliding_attention"
 	}
 	return "attention"
-}
-
-// LocalKV is the KV heads that one rank holds: with more ranks than heads each
-// head is held by several.
-func (s *Step) LocalKV(a *models.Attention) float64 {
-	return max(float64(a.KVHeads)/float64(s.Par.TP), 1)
 }
 
 // rotary appends the norms of queries and keys, their rotation, and the write to
@@ -135,7 +129,7 @@ func (s *Step) rotary(dst []Op, b *models.Block) []Op {
 	if a.Shared {
 		return dst
 	}
-	values := t * s.cachedValues(a)
+	values := t * s.CachedValues(a)
 	return append(dst, Op{
 		Name: "kv_write", Type: CacheWrite, Work: roofline.Work{KV: s.Scheme.KV.Bytes(values), Acts: s.Bytes(values)},
 	})

@@ -108,9 +108,9 @@ func TestByHandDeepSeekV3OnH200(t *testing.T) {
 func TestByHandDeepSeekV4Cache(t *testing.T) {
 	for _, prompt := range []int{1024, 131072} {
 		c := testCase(t, "deepseek-v4-flash", "h200", 2, 8)
-		c.Workload.Prompt = prompt
+		c.Workload.PromptLen = prompt
 		r := explain(t, c)
-		context := float64(prompt + c.Workload.Gen)
+		context := float64(prompt + c.Workload.GenLen)
 		values := 43*128*512 + 21*context/4*(512+128) + 20*context/128*512
 		near(t, "KV of a GPU", float64(r.Memory.KV), 2*2*values, 1e-9)
 

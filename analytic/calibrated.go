@@ -14,9 +14,7 @@ func Constants(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (c hardwa
 			return c, err
 		}
 	}
-	if set := e.Profile().Constants; set != nil {
-		set(&c.Constants)
-	}
+	e.Profile().Set(g, &c)
 	return c, nil
 }
 
@@ -68,9 +66,7 @@ func NewMachines(g *hardware.GPU, e Engine, f *hardware.CalibrationFile) (*Machi
 
 // move adds a machine in which one constant is moved.
 func (a *Machines) move(cal hardware.Calibration) error {
-	if set := a.Machine.Engine.Profile().Constants; set != nil {
-		set(&cal.Constants)
-	}
+	a.Machine.Engine.Profile().Set(a.Machine.GPU, &cal)
 	var changed roofline.Set
 	for _, k := range roofline.All() {
 		if cal.Constants[k] != a.Machine.Cal.Constants[k] {
@@ -102,11 +98,16 @@ func (c *Case) Calibrated(g *hardware.GPU, e Engine, f *hardware.CalibrationFile
 	if err != nil {
 		return nil, err
 	}
-	m := all.Machine
-	if p, err := c.Prepare(all, m); err == nil { // else whoever estimates the case will be told why it cannot be
+	return c.On(all), nil
+}
+
+// On is Calibrated on a GPU that is prepared, which it leaves as it is.
+func (c *Case) On(all *Machines) *Machine {
+	m := *all.Machine
+	if p, err := c.Prepare(all, all.Machine); err == nil { // else whoever estimates the case will be told why it cannot be
 		if _, off, err := p.predict(&c.Workload); err == nil {
 			m.Cal.PrefillError, m.Cal.DecodeError = off.prefill, off.decode
 		}
 	}
-	return m, nil
+	return &m
 }

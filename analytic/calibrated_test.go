@@ -38,14 +38,15 @@ func TestCalibratedInterval(t *testing.T) {
 	c, g := calibratedCase(t), casetest.GPU(t, "h200")
 	native := casetest.Engine(t, "native")
 	f := measured(t, g, "native")
+	f.Values["gemm.fixed"] = hardware.Value{Value: 5e-6, N: 10, From: "rows"}
 	m, err := c.Calibrated(g, native, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Cal.DecodeError > 1e-6 || m.Cal.PrefillError > 1e-6 {
-		t.Errorf("nothing is uncertain, but the interval is ±%v and ±%v", m.Cal.PrefillError, m.Cal.DecodeError)
+	certain := m.Cal.DecodeError // what is left without the constants' uncertainty: the scatter of shapes
+	if certain < 0.01 || certain > 0.08 {
+		t.Errorf("no constant is uncertain, but the interval is ±%v", certain)
 	}
-	f.HeldOut["gemm.memory"] = hardware.Residual{N: 10, Median: 0.05, P90: 0.1}
 	f.Values["gemm.fixed"] = hardware.Value{Value: 5e-6, Uncertainty: 2e-6, N: 10, From: "rows"}
 	if m, err = c.Calibrated(g, native, f); err != nil {
 		t.Fatal(err)
@@ -57,13 +58,12 @@ func TestCalibratedInterval(t *testing.T) {
 	one.Machine = m
 	base := predict(t, &one)
 	// The file says nothing of skinny GEMMs: they go with all others.
-	memory := predict(t, with(t, &one, func(k *roofline.Constants) { k[roofline.GEMMMemory] *= 0.9; k[roofline.SkinnyGEMMMemory] *= 0.9 }))
 	fixed := predict(t, with(t, &one, func(k *roofline.Constants) {
 		k[roofline.GEMMFixed] *= 1 + 2.0/5*1.645/1.960
 		k[roofline.SkinnyGEMMFixed] = k[roofline.GEMMFixed]
 	}))
-	want := math.Hypot(float64(memory.TPOT.Expected/base.TPOT.Expected)-1, float64(fixed.TPOT.Expected/base.TPOT.Expected)-1)
-	if math.Abs(m.Cal.DecodeError-want) > 1e-5 || want < 0.05 {
+	want := math.Hypot(certain, float64(fixed.TPOT.Expected/base.TPOT.Expected)-1)
+	if math.Abs(m.Cal.DecodeError-want) > 1e-5 || want < certain*1.05 {
 		t.Errorf("decode: ±%v, want ±%v", m.Cal.DecodeError, want)
 	}
 	if got := float64(base.TPOT.High / base.TPOT.Expected); math.Abs(got-1-want) > 1e-5 {
@@ -80,8 +80,8 @@ func TestCalibratedOtherEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := casetest.Machine(t, "h200", "vllm").Cal
-	if math.Abs(m.Cal.DecodeError-d.DecodeError) > 1e-6 || math.Abs(m.Cal.PrefillError-d.PrefillError) > 1e-6 {
-		t.Errorf("±%v and ±%v, want the default's", m.Cal.PrefillError, m.Cal.DecodeError)
+	if own, err := c.Calibrated(g, casetest.Engine(t, "native"), measured(t, g, "native")); err != nil || m.Cal.DecodeError <= own.Cal.DecodeError || m.Cal.DecodeError < d.Board {
+		t.Errorf("±%v and ±%v, of the engine that was timed %+v (%v)", m.Cal.PrefillError, m.Cal.DecodeError, own.Cal.DecodeError, err)
 	}
 	if m.Engine != vllm {
 		t.Errorf("the engine is %+v", m.Engine)
@@ -90,7 +90,7 @@ func TestCalibratedOtherEngine(t *testing.T) {
 		t.Error("a calibration of another GPU was taken")
 	}
 	m, err = c.Calibrated(g, vllm, nil)
-	if err != nil || m.Cal != d {
+	if err != nil || m.Cal.Constants != d.Constants || m.Cal.DecodeError >= d.DecodeError {
 		t.Errorf("without a calibration: %+v, %v", m, err)
 	}
 }

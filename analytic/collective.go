@@ -49,7 +49,7 @@ func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 
 // hops appends the passing of the stream from stage to stage of the pipeline.
 func (s *Step) hops(dst []Op) []Op {
-	near, far := s.Par.hops()
+	near, far := s.Par.Hops()
 	size := s.Bytes(s.Tokens() * float64(s.Model.Hidden) / float64(s.Par.TP)) // each rank sends its part
 	if near > 0 {
 		dst = append(dst, Op{Name: "pipeline_send", Count: near, Type: Send, Shape: roofline.Shape{Ranks: 2}, Work: roofline.Work{Wire: size}})
@@ -58,18 +58,4 @@ func (s *Step) hops(dst []Op) []Op {
 		dst = append(dst, Op{Name: "pipeline_send_node", Count: far, Type: Send, Shape: roofline.Shape{Ranks: 1}, Work: roofline.Work{NodeWire: size}})
 	}
 	return dst
-}
-
-// hops counts the borders between stages within a node and between nodes.
-func (p *Parallelism) hops() (near, far float64) {
-	stride := p.TP * p.expertReplicas()
-	for stage := 1; stage < p.PP; stage++ {
-		last := (stage*stride - 1) / p.GPUsPerNode
-		if stage*stride/p.GPUsPerNode == last {
-			near++
-		} else {
-			far++
-		}
-	}
-	return near, far
 }

@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"llmprof/hardware"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -11,8 +12,8 @@ import (
 // each.
 type Engine interface {
 	Profile() *Profile
-	// Lower appends the kernels that do the operators of a part of a step. It reduces the
-	// work of an operator that the engine does in part alone.
+	// Lower appends the kernels that do the operators of a part of a step, and leaves the
+	// operators as they are.
 	Lower(l *Lowering)
 }
 
@@ -22,13 +23,18 @@ type Profile struct {
 	Source string
 
 	Support   Support
-	Constants func(c *roofline.Constants) // sets the engine's own constants where no calibration has them; nil if it has none
-	Graph     bool                        // decode steps are one CUDA graph, so that their launches take the host no time
-	Reserve   unit.Bytes                  // memory that it holds besides weights, cache and activations
+	Constants func(c *roofline.Constants)                    // sets the engine's own constants where no calibration has them; nil if it has none
+	Operators func(g *hardware.GPU, c *hardware.Calibration) // sets those of its kernels on a GPU where no calibration has them; nil if none are known
+	Graph     bool                                           // decode steps are one CUDA graph, so that their launches take the host no time
+	Reserve   unit.Bytes                                     // memory that it holds besides weights, cache and activations
 
-	FixedCache  bool    // its kernels depend on Step.Cache
-	Budget      int     // most tokens of a step of all sequences, by default; 0 for no limit
-	Utilization float64 // share of the GPU's memory that it takes, by default; 0 for all of it
+	// Sampler is the memory that it keeps to choose the tokens of as many sequences as may
+	// run, on a GPU with so much memory; nil for none.
+	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
+
+	FixedCache  bool                        // its kernels depend on Step.Cache
+	Budget      func(memory unit.Bytes) int // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
+	Utilization float64                     // share of the GPU's memory that it takes, by default; 0 for all of it
 
 	// Switches are the batch sizes up to which kernels for small batches decode. The
 	// kernels beyond are taken to be no faster than those at the limit: an engine whose
@@ -36,12 +42,24 @@ type Profile struct {
 	Switches []float64
 
 	Error     float64 // what its kernels add to the half-width of the interval, as a share of the time
-	HostError float64 // by how much longer another host may take, as a share of the host's time
+	HostError float64 // by how much longer another host may take, as a share of the host's time; it may be as many times faster
 
 	// Older is by how much longer than expected, as a share of the time, releases may
 	// take that are older than the one that the constants are of: it adds to the upper
 	// end of the interval alone.
 	Older float64
+}
+
+// Set sets the constants of the engine on a GPU that no calibration has.
+func (e *Profile) Set(g *hardware.GPU, c *hardware.Calibration) {
+	if e.Operators == nil {
+		c.Board = 0 // no operators of the engine were timed
+	} else {
+		e.Operators(g, c)
+	}
+	if e.Constants != nil {
+		e.Constants(&c.Constants)
+	}
 }
 
 // Support is what an engine runs. A nil list is no limit.
@@ -65,7 +83,11 @@ type Kernel struct {
 	Helpers float64 // further launches, whose time is in the terms of the law
 	Graphed bool    // the kernel is part of a CUDA graph, so that its launch takes the host no time
 	Pieces  float64 // CUDA graphs of other kernels that the host launches ahead of it
-	Phase   string  // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
+
+	Dispatches float64 // calls of Python that the host makes for it beyond its launches: an operator, a compiled piece
+
+	Reduced bool   // the engine does only Work of the main operator, which is less than the operator has, such as the final norm of the last token alone
+	Phase   string // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
 }
 
 // A Lowering is a part of a step while an engine turns its operators to kernels.
@@ -117,4 +139,19 @@ func (l *Lowering) Next(i int, t Type) int {
 		}
 	}
 	return -1
+}
+
+// reduceOps gives the main operator of each reduced kernel the kernel's work. The floor is then that of
+// the work that the engine does, and not of work that it avoids. The floor of a product is that of the
+// format in which the engine runs it.
+func (l *Lowering) reduceOps() {
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		if k.Reduced {
+			l.Ops[k.Main].Work = k.Work
+		}
+		if k.Format != unit.NoFormat {
+			l.Ops[k.Main].Format = k.Format
+		}
+	}
 }

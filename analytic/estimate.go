@@ -2,9 +2,14 @@ package analytic
 
 import (
 	"fmt"
+	"math"
 
+	"llmprof/energy"
+	"llmprof/footprint"
 	"llmprof/models"
+	"llmprof/parallel"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 	"llmprof/workload"
 )
@@ -18,10 +23,18 @@ type Case struct {
 	Parallel Parallelism
 	Scheme   models.Scheme
 	Price    unit.DollarsPerHour // of one GPU; 0 if not known
+
+	Popularity *routing.Popularity // of a mixture's experts; nil where all are chosen as often
 }
 
-// A Workload is what is asked of the engine.
+// Workload is what the engine is asked to do.
 type Workload = workload.Workload
+
+// Parallelism is how the model is split.
+type Parallelism = parallel.Parallelism
+
+// Memory is what one GPU has to have room for.
+type Memory = footprint.Memory
 
 // A Span is a time with its floor, and the interval that holds it in nine cases
 // of ten.
@@ -57,7 +70,7 @@ type Estimate struct {
 	MFU              float64 // of the prefill: the model's FLOPs over the GPUs' peak in that time
 	MBU              float64 // of the decode: bytes that must move over the GPUs' bandwidth in that time
 
-	Energy Energy
+	Energy energy.Energy
 	Money  Money
 }
 
@@ -69,7 +82,7 @@ type Money struct {
 	PerMillionTokens    unit.Dollars // prompt and generated tokens
 }
 
-// Check tells what is wrong with the case, if anything is.
+// Check returns what is wrong with the case, if anything is.
 func (c *Case) Check() error {
 	if err := c.check(); err != nil {
 		return err
@@ -85,11 +98,16 @@ func (c *Case) checkSplit() error {
 	if err := c.Scheme.Check(); err != nil {
 		return err
 	}
-	if err := c.Parallel.check(); err != nil {
+	if err := c.Parallel.Check(); err != nil {
 		return err
 	}
+	if c.Popularity != nil {
+		if err := c.Popularity.Check(c.Model); err != nil {
+			return err
+		}
+	}
 	par := c.Parallel.Whole()
-	return par.checkModel(c.Model)
+	return par.CheckModel(c.Model)
 }
 
 // check is Check without the workload.
@@ -101,7 +119,7 @@ func (c *Case) check() error {
 		return fmt.Errorf("no machine is given")
 	}
 	par, g := c.Parallel.Whole(), c.Machine.GPU
-	together := par.TP * par.PP * par.expertReplicas() // GPUs that talk to each other
+	together := par.TP * par.PP * par.ExpertReplicas() // GPUs that talk to each other
 	if near := min(together, par.GPUsPerNode); near > 1 && g.LinkAmong(near) == 0 {
 		return fmt.Errorf("%d GPUs: %s has no link to another", par.GPUs(), g.Name)
 	}
@@ -123,12 +141,12 @@ func Predict(c *Case) (Estimate, error) {
 
 // Predict answers for one workload.
 func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
-	if err := w.Check(p.par.MicroBatches); err != nil {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, err
 	}
 	prefill, decode := p.phases(w)
 	p.limit(&prefill, true)
-	if w.Gen > 1 {
+	if w.GenLen > 1 {
 		p.limit(&decode, false)
 	}
 	p.fill(&e, w, &prefill, &decode, widths{p.machine.Cal.PrefillError, p.machine.Cal.DecodeError})
@@ -141,15 +159,17 @@ type widths struct{ prefill, decode float64 }
 
 // fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
-	e.Memory = p.memory(w)
-	e.Energy = p.energy(w, prefill, decode)
+	e.Memory = p.footprint.Memory(w, p.budget(), p.machine.room())
+	stages, each := float64(p.Par.PP), float64(p.Par.TP*p.Par.PP)/float64(w.Batch)
+	e.Energy = energy.Of(prefill.draws(p.machine, stages), decode.draws(p.machine, stages), prefill.Expected, decode.Expected, w.GenLen-1, each)
+	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
 	p.assemble(e, w, prefill, decode, off)
 }
 
 // phases sums the steps of prefill and of decode, of one micro-batch.
 func (p *Predictor) phases(w *Workload) (prefill, decode total) {
 	prefill = p.prefill(w)
-	if w.Gen > 1 {
+	if w.GenLen > 1 {
 		decode = p.decode(w, nil)
 	}
 	return prefill, decode
@@ -165,17 +185,17 @@ func (p *Predictor) prefill(w *Workload) total {
 // it is not nil, remembers a step.
 func (p *Predictor) decode(w *Workload, first *firstStep) total {
 	r := run{p: p, budget: maxSteps, first: first}
-	return r.sum(p.FirstDecode(w), 1, float64(w.Gen-1))
+	return r.sum(p.FirstDecode(w), 1, float64(w.GenLen-1))
 }
 
 // limit turns the sum over the steps of a micro-batch into a phase of all of them, no
 // GPU of which draws more than its power limit.
 func (p *Predictor) limit(t *total, prefill bool) {
-	p.machine.limit(&t.timing)
+	t.limit(p.machine)
 	for i := range t.stage {
-		p.machine.limit(&t.stage[i])
+		t.stage[i].limit(p.machine)
 	}
-	t.pipeline(float64(p.par.MicroBatches), prefill)
+	t.pipeline(float64(p.Par.MicroBatches), prefill)
 }
 
 // prefill sums the steps of the prompts.
@@ -186,34 +206,34 @@ func (r *run) prefill(w *Workload) (all total) {
 			all.add(&sum, group.Times)
 		}
 	}
-	all.waitsForHost(r.p.request())
+	all.waitsForHost(r.p.RequestTime())
 	return all
 }
 
 // assemble turns the sums into the answer.
 func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, width widths) {
-	par := &p.par
-	e.GPUs, e.Tokens = par.GPUs(), w.Gen-1
+	par := p.Par
+	e.GPUs, e.Tokens = par.GPUs(), w.GenLen-1
 	e.Prefill = phase(prefill, 1)
-	e.TTFT = p.span(prefill.least, prefill.expected, width.prefill+p.engineError(prefill))
+	e.TTFT = p.span(prefill.least, prefill.Expected, p.engineError(prefill, width.prefill))
 	e.TTLT = e.TTFT
-	if w.Gen > 1 {
-		e.Decode = phase(decode, 1/float64(w.Gen-1))
-		off := width.decode + p.engineError(decode)
+	if w.GenLen > 1 {
+		e.Decode = phase(decode, 1/float64(w.GenLen-1))
+		off := p.engineError(decode, width.decode)
 		e.TPOT = p.span(e.Decode.Floor, e.Decode.Expected, off)
-		all := p.span(decode.least, decode.expected, off)
+		all := p.span(decode.least, decode.Expected, off)
 		e.TTLT.Floor += all.Floor
 		e.TTLT.Expected += all.Expected
 		e.TTLT.Low += all.Low
 		e.TTLT.High += all.High
-		gpuTime := float64(decode.expected) * float64(par.PP)
+		gpuTime := float64(decode.Expected) * float64(par.PP)
 		e.MBU = float64(decode.work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
 	batch := float64(w.Batch) * float64(par.DP)
-	e.Throughput = batch * float64(w.Gen) / float64(e.TTLT.Expected)
-	e.InputRate = batch * float64(w.Prompt-w.CachedPrefix) / float64(e.TTFT.Expected)
-	_, peak := p.machine.Runs(p.scheme.Act)
-	e.MFU = float64(prefill.model) / (float64(prefill.expected) * float64(peak) * float64(par.TP*par.PP))
+	e.Throughput = batch * float64(w.GenLen) / float64(e.TTLT.Expected)
+	e.InputRate = batch * float64(w.PromptLen-w.CachedPrefix) / float64(e.TTFT.Expected)
+	_, peak := p.machine.Runs(p.Scheme.Act)
+	e.MFU = float64(prefill.model) / (float64(prefill.Expected) * float64(peak) * float64(par.TP*par.PP))
 	e.Money = p.money(e, w, batch)
 }
 
@@ -224,15 +244,15 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 	}
 	d.PerHour = unit.Dollars(float64(p.price) * float64(e.GPUs))
 	d.PerRequest = p.price.For(e.TTLT.Expected.Times(float64(e.GPUs) / batch))
-	d.PerMillionGenerated = unit.Dollars(float64(d.PerRequest) * 1e6 / float64(w.Gen))
-	d.PerMillionTokens = unit.Dollars(float64(d.PerRequest) * 1e6 / float64(w.Prompt+w.Gen))
+	d.PerMillionGenerated = unit.Dollars(float64(d.PerRequest) * 1e6 / float64(w.GenLen))
+	d.PerMillionTokens = unit.Dollars(float64(d.PerRequest) * 1e6 / float64(w.PromptLen+w.GenLen))
 	return d
 }
 
 // phase is share of a total.
 func phase(t *total, share float64) Phase {
 	p := Phase{
-		Floor: t.least.Times(share), Expected: t.expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
+		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
 		FLOPs: t.model.Times(share), Executed: t.work.FLOPs.Times(share), Vector: t.work.Vector.Times(share),
 		Traffic: t.work.Traffic().Times(share), Compulsory: t.work.Compulsory().Times(share),
 		Wire: (t.work.Wire + t.work.NodeWire).Times(share),
@@ -246,18 +266,33 @@ func phase(t *total, share float64) Phase {
 	return p
 }
 
-// engineError is what the engine adds to the error of a phase: what a slower host would
-// add to it. A host that the GPU's work hides adds nothing until it takes longer.
-func (p *Predictor) engineError(t *total) float64 {
-	e := p.machine.Engine.Profile()
-	if p.machine.hostKnown { // it was measured where it runs
-		return 0
+// An ends is how far the ends of an interval lie from the expected time, as shares of it.
+type ends struct{ low, high float64 }
+
+// engineError adds to the error of the kernels of a phase what the engine may be off, and
+// what its host may take longer or shorter on another machine or in another run. A host
+// that the kernels hide adds nothing until it takes longer than they do, and kernels that
+// it hides nothing until they take longer than it.
+func (p *Predictor) engineError(t *total, off float64) ends {
+	e, all := p.machine.Engine.Profile(), float64(t.Expected)
+	off += e.Error
+	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
+	if p.machine.hostKnown || x == 0 { // it was measured where it runs, and is in the error
+		return ends{off, off}
 	}
-	return e.Error + max(float64(t.host.Times(1+e.HostError)/t.expected)-1, 0)
+	apart := max(all-max(kernels, host), 0) * x // a part that nothing hides
+	if host <= kernels {
+		return ends{off, off + max(host*(1+x)-kernels, 0)/all}
+	}
+	return ends{
+		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + apart) / (1 + x) / all, // as many times shorter as longer
+		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + apart) / all,
+	}
 }
 
-// request is what the first token takes beyond the steps of its prompt.
-func (p *Predictor) request() unit.Seconds {
+// RequestTime is what the first token of a request takes beyond the steps of its prompt:
+// the request's way to the engine, and the token's way back.
+func (p *Predictor) RequestTime() unit.Seconds {
 	if p.machine == nil {
 		return 0
 	}
@@ -265,9 +300,9 @@ func (p *Predictor) request() unit.Seconds {
 }
 
 // span is the expected time with its interval, which the floor cuts off.
-func (p *Predictor) span(floor, expected unit.Seconds, off float64) Span {
+func (p *Predictor) span(floor, expected unit.Seconds, off ends) Span {
 	return Span{
 		Floor: floor, Expected: max(expected, floor),
-		Low: max(expected.Times(1-off), floor), High: max(expected.Times(1+off+p.machine.Engine.Profile().Older), floor),
+		Low: max(expected.Times(1-off.low), floor), High: max(expected.Times(1+off.high+p.machine.Engine.Profile().Older), floor),
 	}
 }

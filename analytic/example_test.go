@@ -45,7 +45,7 @@ func Example() {
 	estimate, err := analytic.Predict(&analytic.Case{
 		Model: model, Machine: machine,
 		Scheme:   models.StoredScheme(model).For(&gpu),
-		Workload: analytic.Workload{Batch: 1, Prompt: 1024, Gen: 128},
+		Workload: analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 128},
 	})
 	if err != nil {
 		log.Fatal(err)

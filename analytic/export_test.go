@@ -18,7 +18,7 @@ type Sum struct {
 	Work            roofline.Work
 }
 
-func sumOf(t *total) Sum { return Sum{t.expected, t.least, t.work} }
+func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.work} }
 
 // steps is a step of a predictor that its own template fills.
 func (p *Predictor) steps(batch, fresh, past, logits float64) Step {
@@ -46,44 +46,20 @@ func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
 	return sumOf(&t)
 }
 
-// Longest is the longest context whose cache fits into left, and what n tokens take.
-func (p *Predictor) Longest(left unit.Bytes) int       { return p.footprint.longest(left) }
-func (p *Predictor) Cached(context float64) unit.Bytes { return p.footprint.cached(context) }
-
-// Phase is a phase of one kernel at the power limit, and what it draws.
-func (m *Machine) Phase(k *roofline.Kernel) (unit.Seconds, unit.Watts) {
-	var t timing
-	c := m.prices.Cost(k)
-	t.takes(&Kernel{Kernel: *k}, &c, m)
-	m.limit(&t)
-	return t.expected, m.draws(&t, 1)
-}
-
-// Draws is what the machine draws in a second of which its arithmetic, its memory and the
-// starts of kernels take so much.
-func (m *Machine) Draws(compute, memory, fixed unit.Seconds) unit.Watts {
-	t := timing{expected: 1, compute: compute, fixed: fixed}
-	var c roofline.Cost
-	c.Times[roofline.Memory] = memory
-	t.draw = m.DrawOf(&c)
-	m.limit(&t)
-	return m.draws(&t, 1)
-}
-
 // AtClock is how long the steps of a workload's prefill, or its decode step, take where
 // arithmetic takes x times as long as on base, and what they draw there in shares of what
 // lies between waiting and the limit.
 func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn float64) {
 	r := run{p: p, budget: maxSteps}
 	var t total
-	if w.Gen == 1 {
+	if w.GenLen == 1 {
 		t = r.prefill(w)
 	} else {
 		s := p.FirstDecode(w)
 		t = p.step(&s)
 	}
-	chip := base.Matrix*float64(t.compute)/x + float64(t.draw.Chip)
-	return float64(t.expected), chip/x + float64(t.draw.Memory) + base.others(t.network, t.fixed)
+	t.Compute = t.Compute.Times(1 / x)
+	return float64(t.Expected), float64(base.Active(&t.Busy, x)) / float64(base.Rest)
 }
 
 // Work is that of a step of several groups.
@@ -91,4 +67,10 @@ func (p *Predictor) Work(groups ...Group) roofline.Work {
 	s := p.mixedStep(groups)
 	t := p.step(&s)
 	return t.work
+}
+
+// Scatter is the half-widths that the shapes of kernels give the phases of the workload that
+// was predicted last.
+func (p *Prepared) Scatter() (prefill, decode float64) {
+	return p.prompt.scattered(), p.decoded.scattered()
 }

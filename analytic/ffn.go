@@ -60,13 +60,16 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 
 // routed appends the experts that the router chose. Memory moves the distinct
 // ones that the tokens of the step fall on, arithmetic runs TopK of them for
-// every token; a rank of EP has its even share of both. Routing is taken as
-// uniform: skew makes fewer experts busy, and the busiest slower.
+// every token; a rank of EP has its even share of both, unless a routing.Popularity
+// says that some experts are chosen more often: then fewer are hit, and the busiest rank has more pairs.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 	if s.Par.EP == 1 {
 		return s.experts(dst, e)
 	}
 	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(e.TopK) * float64(s.Model.Hidden))
+	if r := s.routings.Of(e); r != nil {
+		size = size.Times(r.Uneven) // what the busiest rank is sent
+	}
 	dst = s.allToAll(dst, "all_to_all_dispatch", size)
 	dst = s.experts(dst, e)
 	return s.allToAll(dst, "all_to_all_combine", size)
@@ -76,14 +79,17 @@ func (s *Step) routed(dst []Op, e *models.Experts) []Op {
 func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
 	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
-	group := s.Tokens() * float64(p.expertReplicas())
+	group := s.Tokens() * float64(p.ExpertReplicas())
 	shape := roofline.Shape{
 		Experts: float64(e.Count), TopK: busy, Tokens: group,
 		Hit: roofline.Distinct(float64(e.Count), busy, group) / float64(p.EP), Pairs: group * busy / float64(p.EP),
 	}
+	if r := s.routings.Of(e); r != nil {
+		shape.Hit, shape.Pairs = r.Hit(group), group*r.Pairs
+	}
 	first := len(dst)
 	dst = s.grouped(dst, e.In, &shape)
-	dst = s.activation(dst, ExpertNonLinear, &e.Activation, shape.Pairs, p.expertTP())
+	dst = s.activation(dst, ExpertNonLinear, &e.Activation, shape.Pairs, p.ExpertTP())
 	dst = s.grouped(dst, e.Out, &shape)
 	rename(dst[first:], expertNames)
 	return dst
@@ -93,7 +99,7 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 // the experts that are hit.
 func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op {
 	first := len(dst)
-	dst = s.linears(dst, ExpertProduct, s.Scheme, ls, shape.Pairs, s.Par.expertTP())
+	dst = s.linears(dst, ExpertProduct, s.Scheme, ls, shape.Pairs, s.Par.ExpertTP())
 	for i := first; i < len(dst); i++ {
 		o := &dst[i]
 		o.Work.Weights = o.Work.Weights.Times(shape.Hit)
@@ -101,4 +107,12 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op
 		o.Shape.Experts, o.Shape.TopK, o.Shape.Tokens, o.Shape.Hit, o.Shape.Pairs = shape.Experts, shape.TopK, shape.Tokens, shape.Hit, shape.Pairs
 	}
 	return dst
+}
+
+// Hit is how many experts of the busiest rank tokens would be sent to, of a mixture of which shape is a product.
+func (s *Step) Hit(shape *roofline.Shape, tokens float64) float64 {
+	if r := s.routings.Counting(shape.Experts); r != nil {
+		return r.Hit(tokens)
+	}
+	return shape.Hit * roofline.Distinct(shape.Experts, shape.TopK, tokens) / roofline.Distinct(shape.Experts, shape.TopK, shape.Tokens)
 }

@@ -24,7 +24,7 @@ func FuzzPredict(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, model uint8, batch, prompt, gen, chunk, prefix, tp, pp, ep, dp int, sch uint8) {
 		c := *cases[int(model)%len(cases)]
-		c.Workload = analytic.Workload{Batch: batch, Prompt: prompt, Gen: gen, Chunk: chunk, CachedPrefix: prefix}
+		c.Workload = analytic.Workload{Batch: batch, PromptLen: prompt, GenLen: gen, Chunk: chunk, CachedPrefix: prefix}
 		c.Parallel = analytic.Parallelism{TP: tp, PP: pp, EP: ep, DP: dp, GPUsPerNode: 8}
 		c.Scheme = scheme(t, names[int(sch)%len(names)], c.Machine.GPU)
 		p, err := analytic.NewPredictor(&c)
@@ -40,10 +40,10 @@ func FuzzPredict(f *testing.F) {
 			func(w *analytic.Workload) { w.Batch *= 2 },
 			func(w *analytic.Workload) {
 				if c.Model.Family != "llama4_text" { // whose attention starts anew at every chunk
-					w.Prompt++
+					w.PromptLen++
 				}
 			},
-			func(w *analytic.Workload) { w.Gen++ },
+			func(w *analytic.Workload) { w.GenLen++ },
 		} {
 			w := c.Workload
 			more(&w)

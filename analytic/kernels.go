@@ -6,37 +6,27 @@ import (
 	"llmprof/unit"
 )
 
-// productScheme is a scheme as kernels of products tell it apart.
-func productScheme(s *models.Scheme) roofline.Scheme {
-	sixteen := s.Act == s.Stream()
-	switch s.Weights {
-	case unit.FP8:
-		switch {
-		case sixteen:
-			return roofline.WeightFP8
-		case s.Group > 0:
-			return roofline.FP8Block
-		}
-		return roofline.FP8
-	case unit.INT8:
-		if sixteen {
-			return roofline.WeightINT8
-		}
-		return roofline.INT8
-	case unit.INT4:
-		return roofline.WeightINT4
-	case unit.MXFP4:
-		if sixteen {
-			return roofline.WeightMXFP4
-		}
-		return roofline.MXFP4
-	case unit.NVFP4:
-		return roofline.NVFP4
-	}
-	return roofline.Unquantized
+// productSchemes has for each format of weights the scheme of products of quantized
+// activations, and that of products of activations in the format of the stream.
+var productSchemes = [unit.NumFormats][2]roofline.Scheme{
+	unit.FP8:  {roofline.FP8, roofline.WeightFP8},
+	unit.INT8: {roofline.INT8, roofline.WeightINT8}, unit.INT4: {roofline.WeightINT4, roofline.WeightINT4},
+	unit.MXFP4: {roofline.MXFP4, roofline.WeightMXFP4}, unit.NVFP4: {roofline.NVFP4, roofline.NVFP4},
 }
 
-// cacheScheme is the scheme of the KV cache as kernels of attention tell it apart.
+// productScheme is the scheme of the kernels of products.
+func productScheme(s *models.Scheme) roofline.Scheme {
+	both := productSchemes[s.Weights]
+	switch {
+	case s.Act == s.Stream():
+		return both[1]
+	case both[0] == roofline.FP8 && s.Group > 0:
+		return roofline.FP8Block
+	}
+	return both[0]
+}
+
+// cacheScheme is the scheme of the kernels of attention, which that of the KV cache decides.
 func cacheScheme(s *models.Scheme) roofline.Scheme {
 	if s.KV != unit.NoFormat && s.KV.Bits() < 16 {
 		return roofline.FP8

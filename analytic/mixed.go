@@ -1,9 +1,8 @@
 package analytic
 
 import (
-	"slices"
-
 	"llmprof/models"
+	"llmprof/roofline"
 	"llmprof/unit"
 )
 
@@ -77,11 +76,11 @@ func join(earlier, ops []Op) bool {
 // products, and each has attention of its own.
 func (p *Predictor) MixedStep(groups []Group) (unit.Seconds, unit.Joules) {
 	s := p.mixedStep(groups)
-	s.inParts(float64(p.par.MicroBatches))
+	s.inParts(float64(p.Par.MicroBatches))
 	t := p.step(&s)
 	p.limit(&t, !s.Decode())
-	power := p.machine.draws(&t.timing, float64(p.par.PP))
-	return t.expected, power.For(t.expected).Times(float64(p.par.TP * p.par.PP))
+	power := t.draws(p.machine, float64(p.Par.PP))
+	return t.Expected, power.For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
 }
 
 // mixedStep is a step of several groups.
@@ -119,46 +118,28 @@ func (s *Step) inParts(parts float64) {
 	s.Groups = own
 }
 
-// Windows are the sliding windows of the model's layers: a step of sequences on both
-// sides of one is not the step of their mean.
-func (p *Predictor) Windows() []float64 {
-	var all []float64
-	for i := range p.model.Layers {
-		for j := range p.model.Layers[i].Blocks {
-			a := p.model.Layers[i].Blocks[j].Attention
-			switch {
-			case a == nil:
-			case a.Indexer != nil:
-				all = append(all, float64(a.Indexer.TopK))
-			case a.Window > 0:
-				all = append(all, float64(a.Window))
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // CacheRoom is the memory of one GPU that is left for the KV cache and the state of
 // sequences, where a step has at most tokens tokens of at most sequences sequences.
 func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
-	used := p.footprint.fixed + p.footprint.reserve + p.alive(float64(tokens), float64(sequences))
-	return p.machine.GPU.Capacity().Times(p.machine.Utilization) - used
+	return p.footprint.ForCache(p.machine.room(), tokens, sequences)
 }
 
+// Weights is what one GPU keeps of the weights, and of the layers' alone.
+func (p *Predictor) Weights() (all, layers unit.Bytes) { return p.footprint.Weights() }
+
 // SequenceBytes is what one GPU keeps of a sequence of context tokens.
-func (p *Predictor) SequenceBytes(context float64) unit.Bytes {
-	return p.footprint.cached(context) + p.footprint.state
-}
+func (p *Predictor) SequenceBytes(context float64) unit.Bytes { return p.footprint.Sequence(context) }
 
 // Replica is the GPUs of one replica, and what one of them costs; 0 if that is not known.
 func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
-	return p.par.TP * p.par.PP, p.price
+	return p.Par.TP * p.Par.PP, p.price
 }
 
-// RequestTime is what a request's first token takes beyond the steps of its prompt: its way to
-// the engine, and the token's way back.
-func (p *Predictor) RequestTime() unit.Seconds { return p.request() }
+// FrontendTime is what the thread that speaks to clients takes for a request on its way in, and
+// for each token on its way out.
+func (p *Predictor) FrontendTime() (request, token unit.Seconds) {
+	return p.machine.seconds(roofline.HostIntake), p.machine.seconds(roofline.HostToken)
+}
 
 // Waiting is what one GPU draws at full clocks while it does nothing.
 func (p *Predictor) Waiting() unit.Watts { return p.machine.Waiting }

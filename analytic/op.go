@@ -1,8 +1,10 @@
 package analytic
 
 import (
+	"llmprof/footprint"
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -82,18 +84,16 @@ func (t Type) Kind() Kind {
 }
 
 // A Step is one forward pass of one replica: each of Batch sequences gains New
-// tokens after the Past ones it has. Nothing else tells prefill from decode.
+// tokens after the Past ones it has. Nothing else distinguishes prefill from decode.
 type Step struct {
-	Model  *models.Model
-	Par    *Parallelism   // whole
-	Scheme *models.Scheme // of the experts' matrices
-	Dense  *models.Scheme // of the other matrices of the blocks
-	Plain  *models.Scheme // of what is never quantized: routers
+	footprint.Rank
 	Batch  float64
 	New    float64
 	Past   float64
 	Logits float64 // positions of a sequence that the LM head runs on
 	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
+
+	routings routing.Routings // of the model's mixtures; nil where experts are chosen evenly
 
 	Drafted bool    // New tokens were drafted, and are verified as a decode step does one
 	Groups  []Group // of a mixed step, whose New, Past and Logits are means; nil where all sequences are alike
@@ -108,6 +108,3 @@ func (s *Step) splitsKeys() bool { return s.New == 1 || s.Drafted }
 
 // Tokens is how many rows every projection has.
 func (s *Step) Tokens() float64 { return s.Batch * s.New }
-
-// Bytes is the memory of n activations of the residual stream.
-func (s *Step) Bytes(n float64) unit.Bytes { return s.Scheme.Stream().Bytes(n) }

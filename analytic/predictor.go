@@ -4,23 +4,21 @@ import (
 	"math"
 	"sync"
 
-	"llmprof/models"
+	"llmprof/footprint"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
 // A Predictor answers for any number of workloads of one model, machine, split
 // and scheme. It may be used by several goroutines at once.
 type Predictor struct {
-	model     *models.Model
+	footprint.Rank
 	machine   *Machine
-	par       Parallelism // whole
-	scheme    models.Scheme
-	dense     models.Scheme
-	plain     models.Scheme
 	price     unit.DollarsPerHour
 	layers    int
-	footprint footprint
+	footprint footprint.Footprint
+	routings  routing.Routings
 }
 
 // rooms has Lowerings, whose slices have grown.
@@ -37,30 +35,36 @@ func NewPredictor(c *Case) (*Predictor, error) {
 // newPredictor prepares for a case that was checked; without a machine it can count, but
 // has no times.
 func newPredictor(c *Case, m *Machine) *Predictor {
-	p := &Predictor{model: c.Model, machine: m, par: c.Parallel.Whole(), scheme: c.Scheme, price: c.Price, layers: c.Model.NumLayers()}
-	if p.scheme.KV == unit.NoFormat {
-		p.scheme.KV = p.scheme.Stream()
+	p := &Predictor{Rank: footprint.NewRank(c.Model, c.Parallel, c.Scheme), machine: m, price: c.Price, layers: c.Model.NumLayers()}
+	var reserve unit.Bytes
+	if m != nil {
+		e := m.Engine.Profile()
+		own := e.Reserve
+		if e.Sampler != nil {
+			own += e.Sampler(c.Model, m.GPU.Capacity())
+		}
+		reserve = footprint.Reserve(p.Par, m.GPU, own)
 	}
-	p.dense, p.plain = p.scheme.Parts()
-	p.footprint = p.memoryOf()
+	p.footprint = footprint.Of(&p.Rank, reserve)
+	p.routings = c.Popularity.Routings(c.Model, p.Par.EP)
 	return p
 }
 
 // template is a step of one token of one sequence.
 func (p *Predictor) template() Step {
-	return Step{Model: p.model, Par: &p.par, Scheme: &p.scheme, Dense: &p.dense, Plain: &p.plain, Batch: 1, New: 1, Logits: 1}
+	return Step{Rank: p.Rank, Batch: 1, New: 1, Logits: 1, routings: p.routings}
 }
 
 // at is a step of a micro-batch of a workload after past tokens.
 func (p *Predictor) at(w *Workload, past int) Step {
 	st := p.template()
-	st.Batch, st.Cache, st.Past = float64(w.Batch)/float64(p.par.MicroBatches), float64(w.Context()), float64(past)
+	st.Batch, st.Cache, st.Past = float64(w.Batch)/float64(p.Par.MicroBatches), float64(w.Context()), float64(past)
 	return st
 }
 
 // FirstDecode is the first decode step of a workload, of one micro-batch. Each that
 // follows has one more token past.
-func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.Prompt) }
+func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.PromptLen) }
 
 // A Run is a number of steps like its first, each Past the one before by New, that is
 // repeated for several groups of sequences.
@@ -79,7 +83,7 @@ func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
 	full := p.at(w, w.CachedPrefix)
 	most, chunk := w.Step(p.budget())
 	groups := max(math.Ceil(full.Batch/most), 1)
-	fresh := w.Prompt - w.CachedPrefix
+	fresh := w.PromptLen - w.CachedPrefix
 	n := (fresh - 1) / int(chunk)
 	last := p.at(w, w.CachedPrefix+n*int(chunk))
 	full.Batch /= groups
@@ -91,12 +95,15 @@ func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
 	return [2]Run{{full, n, groups}, {last, 1, groups}}
 }
 
+// Budget is how many tokens a step of the engine takes at most, 0 for no limit.
+func (p *Predictor) Budget() float64 { return float64(p.budget()) }
+
 // budget is how many tokens a step of the engine takes at most, 0 for no limit.
 func (p *Predictor) budget() int {
 	if p.machine == nil {
 		return 0
 	}
-	return p.machine.Engine.Profile().Budget
+	return p.machine.Budget
 }
 
 // A Visit sees the kernels of a part of a step with what they cost.
@@ -117,10 +124,10 @@ func (p *Predictor) walk(s *Step, see Visit) (t total) {
 	l.Step = &l.step
 	l.parts = [PartLast + 1]timing{}
 	p.part(&t, l, PartFirst, s.appendFirst(l.Ops[:0]), see)
-	for i := range p.model.Layers {
-		p.part(&t, l, PartLayers, s.appendLayer(l.Ops[:0], &p.model.Layers[i]), see)
+	for i := range p.Model.Layers {
+		p.part(&t, l, PartLayers, s.appendLayer(l.Ops[:0], &p.Model.Layers[i]), see)
 	}
-	if p.par.PP > 1 {
+	if p.Par.PP > 1 {
 		p.part(&t, l, PartLayers, s.hops(l.Ops[:0]), see)
 	}
 	p.part(&t, l, PartLast, s.appendLast(l.Ops[:0]), see)
@@ -136,10 +143,11 @@ func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, s *Step) {
 	for i := range parts {
 		t.timing.add(&parts[i], 1)
 	}
+	t.scatter = unit.Seconds(math.Sqrt(t.variance))
 	p.launch(t, &t.timing, s)
 	host := p.machine.seconds(roofline.HostStep)
-	if p.par.MicroBatches > 1 {
-		t.stages(parts, p.par.PP, p.layers)
+	if p.Par.MicroBatches > 1 {
+		t.stages(parts, p.Par.PP, p.layers)
 		for i := range t.stage {
 			p.launch(t, &t.stage[i], s)
 		}
@@ -153,6 +161,7 @@ func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see Visit)
 	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
 	if p.machine != nil {
 		p.machine.Engine.Lower(l)
+		l.reduceOps()
 	}
 	t.counts(ops, uint64(l.Step.Past))
 	if p.machine == nil {
@@ -181,8 +190,8 @@ func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 	s := p.template()
 	s.Batch, s.New, s.Past, s.Logits = batch, fresh, past, logits
 	t := p.step(&s)
-	p.machine.limit(&t.timing)
-	return t.expected
+	t.limit(p.machine)
+	return t.Expected
 }
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no
@@ -210,8 +219,8 @@ func (p *Predictor) step(s *Step) total {
 
 // raise lets a part of the step take no less than it does with a batch at a switch.
 func (t *total) raise(own, small *timing, limit float64) {
-	if more := small.expected - own.expected; more > 0 {
-		own.expected, own.raised = small.expected, own.raised+more
+	if more := small.Expected - own.Expected; more > 0 {
+		own.Expected, own.raised = small.Expected, own.raised+more
 		own.bound[roofline.ByMemory] += more
 		t.mark(uint64(limit))
 	}
@@ -224,11 +233,11 @@ func (p *Predictor) launch(t *total, stage *timing, s *Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
 	t.mark(stage.floor.Slowest())
-	stage.host = p.host(stage.launches, s)
-	if stage.host > stage.expected {
+	stage.host = p.host(stage, s)
+	if stage.host > stage.Expected {
 		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
-		t.mark(1 | stage.hide(stage.host-stage.expected))
-		stage.expected = stage.host
+		t.mark(1 | stage.hide(stage.host-stage.Expected))
+		stage.Expected = stage.host
 	}
 	if !s.Decode() || !m.Engine.Profile().Graph {
 		stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
@@ -238,34 +247,35 @@ func (p *Predictor) launch(t *total, stage *timing, s *Step) {
 // host is how long the host takes for a step while the GPU works: launches, and with
 // asynchronous scheduling what a decode step takes besides. What the first step of a
 // prompt takes besides cannot be hidden.
-func (p *Predictor) host(launches float64, s *Step) unit.Seconds {
+func (p *Predictor) host(t *timing, s *Step) unit.Seconds {
 	m := p.machine
+	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
 	if !s.Decode() {
-		return m.seconds(roofline.HostLaunch).Times(launches)
+		return eager
 	}
 	async := m.seconds(roofline.HostAsync) + m.seconds(roofline.HostSequence).Times(s.Batch)
 	if m.Engine.Profile().Graph {
 		return async
 	}
-	return async + m.seconds(roofline.HostLaunch).Times(launches)
+	return async + eager
 }
 
 // waitsForHost adds time of the host.
 func (t *timing) waitsForHost(host unit.Seconds) {
-	t.expected += host
+	t.Expected += host
 	t.bound[roofline.ByLaunch] += host
 }
 
 // hide takes from what slower arithmetic would cost what launches take longer than
-// the GPU: so much of it does not show. It tells apart how much that is.
+// the GPU: so much of it does not show. The result differs where another part of it shows.
 func (t *timing) hide(wait unit.Seconds) (what uint64) {
-	if wait >= t.slower {
+	if wait >= t.Slower {
 		what |= 2
 	}
-	if wait >= t.slowest {
+	if wait >= t.Slowest {
 		what |= 4
 	}
-	t.slower, t.slowest = max(t.slower-wait, 0), max(t.slowest-wait, 0)
+	t.Slower, t.Slowest = max(t.Slower-wait, 0), max(t.Slowest-wait, 0)
 	return what
 }
 
@@ -280,10 +290,8 @@ type run struct {
 	first  *firstStep
 }
 
-// sum sums count steps like s, each Past further by stride than the one before.
-// Every quantity of an Op is linear in Past between the contexts where a window
-// fills or a bound changes; a run that agrees at both ends is the mean of the
-// two, any other is halved.
+// sum sums count steps like s, each Past further by stride than the one before. It prices the first and
+// the last step, and between halves the run where these differ in their regime (total.regime).
 func (r *run) sum(s Step, stride, count float64) (all total) {
 	first := r.begin(&s)
 	if count == 1 {
@@ -319,8 +327,10 @@ func (r *run) begin(s *Step) total {
 	return f.total
 }
 
+// between adds the steps from first to last: count times their mean if both are of one regime, else the
+// sums of the two halves of the run. A run of two steps is their sum in any case.
 func (r *run) between(all *total, s Step, stride, count float64, first, last *total) {
-	if count <= 2 || first.sig == last.sig || r.budget <= 0 {
+	if count <= 2 || first.regime == last.regime || r.budget <= 0 {
 		all.add(first, count/2)
 		all.add(last, count/2)
 		return

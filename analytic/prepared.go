@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"llmprof/roofline"
+	"llmprof/unit"
 )
 
 // A Prepared answers for many workloads of one case, each with the interval that
@@ -70,12 +71,12 @@ func (p *Prepared) Predict(w *Workload) (Estimate, error) {
 
 // predict answers for one workload, and says how wide its interval is.
 func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
-	if err := w.Check(p.par.MicroBatches); err != nil {
+	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, off, err
 	}
 	p.prefills(w)
 	decode := &total{}
-	if w.Gen > 1 {
+	if w.GenLen > 1 {
 		decode = p.decodes(w)
 	}
 	off = p.interval.widths(w)
@@ -88,7 +89,7 @@ func (p *Prepared) predict(w *Workload) (e Estimate, off widths, err error) {
 func (p *Prepared) prefills(w *Workload) {
 	key := *w
 	if !p.machine.Engine.Profile().FixedCache {
-		key.Gen = 0
+		key.GenLen = 0
 	}
 	if p.known && key == p.last {
 		return
@@ -115,26 +116,39 @@ func (p *Prepared) decodes(w *Workload) *total {
 
 // widths are how wide the intervals of a workload are.
 func (p *Prepared) widths(w *Workload) (off widths) {
-	cal := &p.machine.Cal
-	if !p.machines.fitted {
-		return widths{cal.PrefillError, cal.DecodeError}
+	cal := p.machine.Cal
+	if p.Scheme.Act == unit.FP32 {
+		cal.Board = 0 // tables are in 16 bits and less
 	}
 	p.prefills(w)
-	off.prefill = p.promptOff
-	if w.Gen > 1 {
-		off.decode = spread(p.moved, p.decodes(w), func(m *movedPredictor) total {
+	off.prefill = p.machines.within(math.Hypot(p.promptOff, p.prompt.scattered()), cal.Board, cal.PrefillError)
+	if w.GenLen > 1 {
+		decode := p.decodes(w)
+		off.decode = spread(p.moved, decode, func(m *movedPredictor) total {
 			t := m.decode(w, &m.first)
 			m.limit(&t, false)
 			return t
 		})
+		off.decode = p.machines.within(math.Hypot(off.decode, decode.scattered()), cal.Board, cal.DecodeError)
 	}
-	if !p.machines.serves {
-		off.prefill, off.decode = max(off.prefill, cal.PrefillError), max(off.decode, cal.DecodeError)
-	}
-	if w.Gen == 1 { // no time of decode is asked for
+	if w.GenLen == 1 { // no time of decode is asked for
 		off.decode = off.prefill
 	}
 	return off
+}
+
+// within is the half-width of an interval whose constants and shapes make it so wide. Where
+// no calibration timed the kernels of the engine and its host, the board may be off
+// besides; where the operators of no board of its kind were timed, the interval is no
+// narrower than the generation's.
+func (a *Machines) within(off, board, generation float64) float64 {
+	switch {
+	case a.fitted && a.serves:
+		return off
+	case board > 0:
+		return math.Hypot(off, board)
+	}
+	return max(off, generation)
 }
 
 // spread is how far the time of a phase lies off where each of the constants that it
@@ -143,7 +157,7 @@ func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) tot
 	for i := range moved {
 		if m := &moved[i]; m.changed&(base.terms|beyondKernels()) != 0 {
 			t := phase(m)
-			off = math.Hypot(off, float64(max(t.expected, t.least)/max(base.expected, base.least))-1)
+			off = math.Hypot(off, float64(max(t.Expected, t.least)/max(base.Expected, base.least))-1)
 		}
 	}
 	return off

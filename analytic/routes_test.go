@@ -31,36 +31,6 @@ func TestHopIsSharedByRanks(t *testing.T) {
 	}
 }
 
-// Beside the widest block's values a prefill has the residual stream and its normed copy
-// alive: two times the hidden size for every token.
-func TestActivationsHaveTheResidual(t *testing.T) {
-	e := predict(t, testCase(t, "llama3.1-8b", "h200", 3, 1))
-	const widest = 2*14336 + 14336 // gate, up and their product
-	near(t, "activations", float64(e.Memory.Activations), 3*1024*(2*4096+widest)*2, 1e-12)
-	c := testCase(t, "llama3.1-8b", "h200", 3, 1)
-	c.Workload.AllLogits = true // in FP32
-	near(t, "activations with all scores", float64(predict(t, c).Memory.Activations), 3*1024*(2*4096*2+4*128256), 1e-12)
-}
-
-// Once they decode, sequences have the activations of one token alive, not of the prompt.
-func TestMaxDecodeBatchByHand(t *testing.T) {
-	c := testCase(t, "llama3.1-8b", "h200", 3, 1)
-	m := predict(t, c).Memory
-	const kv, token = 32 * 2 * 8 * 128 * 2, 2*4096*2 + 128256*4 // its scores in FP32 are more than its widest block
-	const prompt = 1024 * (2*4096 + 3*14336) * 2
-	left := float64(m.Capacity - m.Weights - m.Reserve)
-	for what, x := range map[string]struct {
-		got  int
-		each float64
-	}{
-		"batch": {m.MaxBatch, 1152*kv + prompt}, "prefill": {m.MaxPrefillBatch, 1024*kv + prompt}, "decode": {m.MaxDecodeBatch, 1152*kv + token},
-	} {
-		if want := int(left / x.each); x.got != want {
-			t.Errorf("%s: %d sequences fit, want %d", what, x.got, want)
-		}
-	}
-}
-
 // A pipeline of one micro-batch has one of its stages at work at a time, the others wait:
 // they draw the power of waiting, and the work adds its energy once.
 func TestEnergyOverStages(t *testing.T) {
@@ -92,7 +62,7 @@ func TestRatesByHand(t *testing.T) {
 	e := predict(t, c)
 	near(t, "input rate", e.InputRate, 3*6*24/float64(e.TTFT.Expected), 1e-12)
 	near(t, "throughput", e.Throughput, 3*6*128/float64(e.TTFT.Expected+e.TPOT.Expected.Times(127)), 1e-12)
-	c.Workload.Gen = 1
+	c.Workload.GenLen = 1
 	e = predict(t, c)
 	near(t, "throughput of the first token alone", e.Throughput, 3*6/float64(e.TTFT.Expected), 1e-12)
 }
@@ -140,7 +110,7 @@ func TestNetworkPowerByHand(t *testing.T) {
 func TestStepTimeIsTheEstimate(t *testing.T) {
 	for _, batch := range []int{1, 17, 64, 300} {
 		c := testCase(t, "llama3.1-8b", "h200", batch, 1)
-		c.Workload.Gen = 2
+		c.Workload.GenLen = 2
 		p, err := analytic.NewPredictor(c)
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +145,7 @@ func TestExplainIsPredict(t *testing.T) {
 				time += x.lines[i].Expected
 				share += x.lines[i].Share
 			}
-			if c.Workload.Gen > 2 || c.Workload.Chunk > 0 { // the mean of many steps is that of the middle one's operators
+			if c.Workload.GenLen > 2 || c.Workload.Chunk > 0 { // the mean of many steps is that of the middle one's operators
 				off = 0.02
 			}
 			if len(x.lines) > 0 && (math.Abs(float64(time/x.phase.Expected)-1) > off || math.Abs(share-1) > off) {

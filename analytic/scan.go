@@ -29,7 +29,7 @@ func (s *Step) scan(dst []Op, c *models.Scan) []Op {
 	gates := 2 * float64(c.Groups) * float64(c.StateDim)
 	op := Op{
 		Name: scans[c.Kind].name, Type: Scan, Format: stream,
-		Work: roofline.Work{State: s.stateFormat(c).Bytes(2 * s.Batch * elements), Acts: stream.Bytes(t * (2*width + gates))},
+		Work: roofline.Work{State: s.StateFormat(c).Bytes(2 * s.Batch * elements), Acts: stream.Bytes(t * (2*width + gates))},
 	}
 	flops := t * elements * scans[c.Kind].flops
 	if chunk := s.chunkLen(c); chunk > 1 {
@@ -82,12 +82,4 @@ func (s *Step) chunked(c *models.Scan, q float64) float64 {
 		perToken += q*heads*(n+p) + q*q*heads/3
 	}
 	return s.Tokens() * perToken
-}
-
-// stateFormat is what the recurrent state is kept in.
-func (s *Step) stateFormat(c *models.Scan) unit.Format {
-	if c.StateFormat != unit.NoFormat {
-		return c.StateFormat
-	}
-	return s.Scheme.Stream()
 }

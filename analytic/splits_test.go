@@ -54,14 +54,6 @@ func TestSequenceParallelism(t *testing.T) {
 	near(t, "bytes on the wire", sp.Prefill.Wire, plain.Prefill.Wire, 1e-12)
 }
 
-// The states of a scan, and heads fewer than ranks, are cut as their projections are.
-func TestShardedState(t *testing.T) {
-	one := explain(t, testCase(t, "nemotron-h-8b", "h200", 1, 1))
-	four := explain(t, testCase(t, "nemotron-h-8b", "h200", 1, 4))
-	near(t, "state", four.Memory.State, one.Memory.State.Times(1.0/4), 1e-9)
-	near(t, "cache", four.Memory.KV, one.Memory.KV.Times(1.0/4), 1e-9)
-}
-
 // The norm of the only key head is no norm of the stream, whatever their number.
 func TestOnlyKeyHead(t *testing.T) {
 	r := explain(t, testCase(t, "gemma3-1b", "h200", 1, 1))

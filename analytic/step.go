@@ -138,28 +138,17 @@ func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, r
 // gemm is the fused product of rows rows with all of ls, on the share of them
 // that one of tp ranks has.
 func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) Op {
-	var local, whole, out, bias float64
+	var local, whole, out float64
 	var weights unit.Bytes
 	in, act := float64(ls[0].In), f.ActOf(&ls[0])
+	if ls[0].Split == models.Rows {
+		in /= float64(max(ls[0].Parts(tp), 1))
+	}
 	for i := range ls {
-		l := &ls[i]
-		times := float64(max(l.Times, 1))
-		n := float64(l.In) * float64(l.Out) * times
-		cut := float64(max(l.Parts(tp), 1))
-		whole += n
-		local += n / cut
-		outputs := float64(l.Out) * times
-		if l.Split == models.Columns {
-			outputs /= cut
-		}
-		out += outputs
-		weights += f.MatrixBytes(l, n/cut, outputs)
-		if l.Bias {
-			bias += outputs
-		}
-		if i == 0 && l.Split == models.Rows {
-			in /= cut
-		}
+		values, outputs := ls[i].Share(tp)
+		all, _ := ls[i].Share(1)
+		local, whole, out = local+values, whole+all, out+outputs
+		weights += f.ShareBytes(s.Model, &ls[i], tp)
 	}
 	stream := f.Stream()
 	return Op{
@@ -167,7 +156,7 @@ func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, 
 		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
 		Work: roofline.Work{
 			FLOPs:   unit.FLOPs(2 * rows * local),
-			Weights: weights + f.VectorBytes(s.Model, bias),
+			Weights: weights,
 			Acts:    act.Bytes(rows*in) + stream.Bytes(rows*out),
 		},
 	}

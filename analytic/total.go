@@ -1,6 +1,7 @@
 package analytic
 
 import (
+	"llmprof/energy"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -11,7 +12,7 @@ type total struct {
 	model  unit.FLOPs    // matrix products that the model needs
 	timing               // of all stages, one after the other
 	stage  [4]timing     // of what may be the longest in a pipeline of several micro-batches: stages, and the host
-	sig    uint64        // differs where another bound or formula holds
+	regime uint64        // a hash of the formulas, bounds and clocks that the step has (mark)
 	terms  roofline.Set  // constants that a kernel depends on
 }
 
@@ -20,23 +21,28 @@ type timing struct {
 	floor    roofline.Floor
 	least    unit.Seconds // the floor of each step, summed
 	launches float64      // by the host
+	calls    float64      // of Python, for operators and compiled pieces
 	host     unit.Seconds // that it takes, hidden or not
-	compute  unit.Seconds // of the kernels, overlap disregarded
-	network  unit.Seconds
-	fixed    unit.Seconds
-	draw     Draw
 
-	expected  unit.Seconds
+	kernels  unit.Seconds // expected time of the kernels, one after the other
+	variance float64      // of a step: squares of half-widths of its kernels
+	scatter  unit.Seconds // half-width of what its kernels take, for their shapes; that of the same kernels in another step is the same
+
+	energy.Load
 	bound     [roofline.NumBounds]unit.Seconds // expected time by what bounds it
 	throttled unit.Seconds                     // of the expected time, what the power limit costs
 	raised    unit.Seconds                     // of the expected time, what larger batches take no less than smaller ones
 	clock     float64                          // how many times longer arithmetic takes for the power limit; 0: not worked out yet
-	slower    unit.Seconds                     // by how much more it takes where arithmetic takes throttle times as long (power.go)
-	slowest   unit.Seconds                     // by how much more where arithmetic takes throttle² times as long
 }
 
-// mark tells the total apart from those of steps in which something else holds.
-func (t *total) mark(what uint64) { t.sig = (t.sig ^ what) * 1099511628211 } // FNV-1a
+// mark adds a choice that the step made to its regime: which formula an operator has, what bounds a
+// kernel, whether the host is ahead, whether the power limit slows the clock. While all choices are the
+// same, every time and every count is linear in the context. So a run of decode steps whose first and
+// last step have the same regime costs its length times the mean of the two, however long it is. If the
+// regimes differ, a window fills or a bound changes somewhere in between; run.between then halves the run
+// until its parts have one regime, which takes a logarithmic number of steps. Regimes are compared, and
+// never read, so a hash (FNV-1a) is enough.
+func (t *total) mark(choice uint64) { t.regime = (t.regime ^ choice) * 1099511628211 }
 
 // add adds n times u.
 func (t *total) add(u *total, n float64) {
@@ -45,7 +51,7 @@ func (t *total) add(u *total, n float64) {
 	t.terms |= u.terms
 	t.timing.add(&u.timing, n)
 	for i := range t.stage {
-		if u.stage[i].expected > 0 {
+		if u.stage[i].Expected > 0 {
 			t.stage[i].add(&u.stage[i], n)
 		}
 	}
@@ -56,18 +62,16 @@ func (t *timing) add(u *timing, n float64) {
 	t.floor.Add(&u.floor, n)
 	t.least += u.least.Times(n)
 	t.launches += u.launches * n
+	t.calls += u.calls * n
 	t.host += u.host.Times(n)
-	t.compute += u.compute.Times(n)
-	t.network += u.network.Times(n)
-	t.fixed += u.fixed.Times(n)
-	t.draw.Add(u.draw, n)
-	t.expected += u.expected.Times(n)
+	t.kernels += u.kernels.Times(n)
+	t.variance += u.variance * n * n
+	t.scatter += u.scatter.Times(n)
+	t.Add(&u.Load, n)
 	for i := range t.bound {
 		t.bound[i] += u.bound[i].Times(n)
 	}
 	t.raised += u.raised.Times(n)
-	t.slower += u.slower.Times(n)
-	t.slowest += u.slowest.Times(n)
 }
 
 // counts adds the work of the operators of a part.
@@ -78,7 +82,7 @@ func (t *total) counts(ops []Op, past uint64) {
 		t.model += o.Model.Times(o.Count)
 		t.mark(uint64(o.Variant))
 		if o.Variant&turning != 0 {
-			t.mark(past) // no two of them are alike
+			t.mark(past) // No two of these steps share a regime.
 		}
 	}
 }
@@ -92,31 +96,29 @@ func (t *timing) floors(ops []Op, peaks *roofline.Peaks) {
 	}
 }
 
-// takes adds what a kernel costs, and what it would if its arithmetic took throttle
-// times as long, and throttle² times. Memory and links have clocks of their own. It tells
-// apart what the kernel waits for.
+// takes adds what a kernel costs. The result differs where the kernel waits for another
+// resource, at the clocks of bursts or at those of the power limit.
 func (t *timing) takes(k *Kernel, c *roofline.Cost, m *Machine) (waits uint64) {
-	t.expected += c.Time
+	t.kernels += c.Time
+	t.variance += m.variance(k, c)
 	t.bound[c.Bound] += c.Time
-	t.compute += c.Compute()
-	t.network += c.Times[roofline.Network]
-	t.fixed += c.Times[roofline.Fixed]
-	t.draw.Add(m.DrawOf(c), 1)
 	if k.Phase == "" && !k.Graphed {
 		t.launches += (k.Launches + k.Helpers + k.Pieces) * k.Count
+		t.calls += k.Dispatches * k.Count
 	}
-	piece := c.Piece()
-	if m.Throttle > 1 {
-		if slowest := c.Slower(m.Throttle * m.Throttle); slowest > c.Time {
-			slower := c.Slower(m.Throttle)
-			t.slowest += slowest - c.Time
-			t.slower += slower - c.Time
-			if piece |= 4; slower > c.Time {
-				piece |= 8
-			}
-		}
-	}
-	return piece
+	return c.Piece() | m.Take(&t.Load, c)
+}
+
+// limit slows a phase until it draws no more than the power limit.
+func (t *timing) limit(m *Machine) {
+	t.clock, t.throttled = m.Limit(&t.Load)
+	t.Expected += t.throttled
+	t.bound[roofline.ByCompute] += t.throttled
+}
+
+// draws is what one GPU of so many stages draws on the mean of a phase.
+func (t *timing) draws(m *Machine, stages float64) unit.Watts {
+	return m.Mean(&t.Load, t.clock, stages)
 }
 
 // pipeline turns a sum over steps of one micro-batch of m into the time of all of them
@@ -130,15 +132,14 @@ func (t *total) pipeline(m float64, prefill bool) {
 		return
 	}
 	t.work, t.model = t.work.Scale(m), t.model.Times(m)
-	t.launches *= m
+	t.launches, t.calls = t.launches*m, t.calls*m
 	t.host = t.host.Times(m)
-	t.compute, t.network, t.fixed = t.compute.Times(m), t.network.Times(m), t.fixed.Times(m)
-	t.draw = Draw{t.draw.Memory.Times(m), t.draw.Chip.Times(m)}
+	t.Busy = t.Times(m)
 	longest, least := &t.stage[0], unit.Seconds(0)
 	for i := range t.stage {
 		s := &t.stage[i]
 		least = max(least, s.least)
-		if s.expected > longest.expected {
+		if s.Expected > longest.Expected {
 			longest = s
 		}
 	}
@@ -148,15 +149,15 @@ func (t *total) pipeline(m float64, prefill bool) {
 		return
 	}
 	t.least = max(t.least, least.Times(m))
-	if longest.expected.Times(m) > t.expected {
-		t.expected, t.throttled, t.raised, t.bound = 0, 0, 0, [roofline.NumBounds]unit.Seconds{}
+	if longest.Expected.Times(m) > t.Expected {
+		t.Expected, t.throttled, t.raised, t.bound = 0, 0, 0, [roofline.NumBounds]unit.Seconds{}
 		t.waits(longest, m)
 	}
 }
 
 // waits adds n times the time of u.
 func (t *timing) waits(u *timing, n float64) {
-	t.expected += u.expected.Times(n)
+	t.Expected += u.Expected.Times(n)
 	t.throttled += u.throttled.Times(n)
 	t.raised += u.raised.Times(n)
 	t.clock = max(t.clock, u.clock)

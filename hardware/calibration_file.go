@@ -88,7 +88,7 @@ type Residual struct {
 	Median, P90 float64
 }
 
-// Check tells what is wrong with the file for g, if anything is.
+// Check returns what is wrong with the file for g, if anything is.
 func (f *CalibrationFile) Check(g *GPU) error {
 	switch peak, ok := g.Peak(f.DType); {
 	case f.GPU != g.Key:
@@ -121,6 +121,9 @@ func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error
 	c = DefaultCalibration(g)
 	throttled := c.Constants[roofline.GEMMSustained] < c.Constants[roofline.GEMMCompute]
 	f.put(&c.Constants, engine, func(_ roofline.Constant, v Value) float64 { return v.Value })
+	for key, h := range f.HeldOut {
+		c.Residuals[roofline.ConstantOf(key)] = h.width()
+	}
 	if _, ok := f.Values["gemm.sustained"]; !ok && !throttled { // nothing is known of a power limit
 		c.Constants[roofline.GEMMSustained] = c.Constants[roofline.GEMMCompute]
 	}
@@ -165,10 +168,9 @@ type Moved struct {
 	Calibration
 }
 
-// Moved gives the calibrations that an interval is made of. How far a constant
-// moves is its own uncertainty and, in quadrature, the error of rows left out of
-// the fit that it bounds. A constant that was left to the default may be off by
-// what the default's error is. What the GPU draws is left out: an interval is of times.
+// Moved gives the calibrations that an interval is made of. A constant moves as far as it
+// is uncertain itself; what kernels of other shapes are off by besides is in Residuals. A
+// constant that was left to the default may be off by what the default's error is. What the GPU draws is left out: an interval is of times.
 func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 	base, err := f.Apply(g, engine)
 	if err != nil {
@@ -185,7 +187,7 @@ func (f *CalibrationFile) Moved(g *GPU, engine string) ([]Moved, error) {
 			if c != k {
 				return w.Value
 			}
-			return c.Slower(w.Value, f.width(c.String(), v, &base))
+			return c.Slower(w.Value, width(v, &base))
 		})
 		all = append(all, m)
 	}
@@ -209,20 +211,26 @@ func unmeasured(base *Calibration) (all []Moved) {
 	return all
 }
 
-// normal90 and normal95 are how many standard deviations the halves of these
+// width is half of the 90 % interval of a kernel: that of a normal distribution with the same
+// median error, where the 90th percentile is larger. It is larger for the shortest of the
+// rows, which a step has little of.
+func (r *Residual) width() float64 { return min(r.P90, r.Median*normal90/normal50) }
+
+// normal50, normal90 and normal95 are how many standard deviations the halves of these
 // intervals of a normal distribution have.
-const normal90, normal95 = 1.645, 1.960
+const normal50, normal90, normal95 = 0.6745, 1.645, 1.960
 
 // width is half of the 90 % interval of a constant, as a share of it.
-func (f *CalibrationFile) width(key string, v Value, defaults *Calibration) float64 {
-	if v.N < 2 { // one row says nothing of its own error
+func width(v Value, defaults *Calibration) float64 {
+	switch {
+	case v.N < 2 && defaults.Board > 0: // one row says nothing of its own error
+		return defaults.Board
+	case v.N < 2:
 		return max(defaults.DecodeError, defaults.PrefillError)
+	case v.Value == 0:
+		return 0
 	}
-	own := 0.0
-	if v.Value > 0 {
-		own = v.Uncertainty / v.Value * normal90 / normal95
-	}
-	return math.Hypot(own, f.HeldOut[key].P90)
+	return v.Uncertainty / v.Value * normal90 / normal95
 }
 
 // BuiltIn finds the calibration of a GPU among those that come with the program:

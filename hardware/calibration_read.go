@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -110,7 +111,7 @@ func (r *calibrationReader) calibrationSections() (map[string]map[string]valueTe
 }
 
 // sectionNames lists the tables of constants, those of earlier versions last.
-func sectionNames() (names []string) {
+var sectionNames = sync.OnceValue(func() (names []string) {
 	for _, s := range calibrationSections() {
 		names = append(names, s[0])
 	}
@@ -119,8 +120,8 @@ func sectionNames() (names []string) {
 			names = append(names, section)
 		}
 	}
-	return names
-}
+	return slices.Clip(names)
+})
 
 // ReadCalibration reads a calibration file.
 func ReadCalibration(path string) (*CalibrationFile, error) {
@@ -268,16 +269,20 @@ func (r *calibrationReader) known(sections map[string]map[string]valueText) (map
 }
 
 // constantsIn lists the keys of a section.
-func constantsIn(section string) (keys []string) {
+func constantsIn(section string) []string { return keysBySection()[section] }
+
+// keysBySection is made once: every calibration file asks for all sections several times.
+var keysBySection = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
 	for _, c := range roofline.All() {
 		for _, key := range []string{c.Info().Key, c.Info().Formerly} {
-			if s, k, _ := strings.Cut(key, "."); s == section && !c.Info().Unfiled {
-				keys = append(keys, k)
+			if section, k, _ := strings.Cut(key, "."); key != "" && !c.Info().Unfiled {
+				all[section] = append(all[section], k)
 			}
 		}
 	}
-	return keys
-}
+	return all
+})
 
 // values checks every constant.
 func (r *calibrationReader) values(f *CalibrationFile, sections map[string]map[string]valueText) error {

@@ -73,7 +73,7 @@ type count int
 
 func (c count) String() string { return fmt.Sprint(int(c)) }
 
-// checkPeaks holds the rates against each other and against the silicon.
+// checkPeaks compares the peaks with each other and with the silicon.
 func checkPeaks(g *GPU) (field string, err error) {
 	for f := unit.FP32; f < unit.NumFormats; f++ {
 		if rate, ok := g.Peak(f); ok && (rate < 10e9 || rate > 1e18) {

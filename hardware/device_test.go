@@ -8,7 +8,7 @@ import (
 	"llmprof/hardware"
 )
 
-// TestDriverNames holds that every name that a driver reports finds its GPU, unless it
+// TestDriverNames checks that every name that a driver reports finds its GPU, unless it
 // stands for several.
 func TestDriverNames(t *testing.T) {
 	table, err := hardware.Load(llmprof.HardwareTOML)

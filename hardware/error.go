@@ -59,7 +59,7 @@ const (
 	maxValues = 50_000
 )
 
-// within holds the text of a file to the limits before it is parsed.
+// within checks the text of a file against the limits before it is parsed.
 func within(file, text string) error {
 	err := input.Limits{Bytes: maxFile, Depth: maxDepth, Values: maxValues}.TOML(text)
 	var excess *input.Excess

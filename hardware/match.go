@@ -14,7 +14,7 @@ const memoryTolerance = 0.15
 
 // Match finds the GPU that a driver means by a device name, as NVML,
 // nvidia-smi, rocm-smi or /proc/device-tree/model give it. The memory that the
-// system reports in all tells variants apart; 0 means it is not known.
+// system reports in all distinguishes variants; 0 means it is not known.
 func (t *Table) Match(name string, memory unit.Bytes) (GPU, error) {
 	name = strings.TrimSpace(strings.TrimRight(name, "\x00")) // the device tree ends strings in NUL
 	var fits, all []string

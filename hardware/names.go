@@ -9,7 +9,7 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// fold reduces a name to what tells GPUs apart: "NVIDIA A100-SXM4-80GB" and
+// fold reduces a name to what GPUs differ in: "NVIDIA A100-SXM4-80GB" and
 // "a100_sxm4_80gb" are the same, and so are "GeForce RTX 4090" and "rtx-4090".
 func fold(name string) string {
 	f := strings.Map(func(r rune) rune {

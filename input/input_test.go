@@ -39,7 +39,7 @@ func depth(v any) (deep, values int) {
 	return deep + 1, values + 1
 }
 
-// FuzzJSON holds that what passes is within the limits once it is parsed.
+// FuzzJSON checks that what passes is within the limits once it is parsed.
 func FuzzJSON(f *testing.F) {
 	f.Add(`{"a":[[[[1]]]]}`)
 	f.Add(`{"a\"[":["]",{}]}`)
@@ -55,7 +55,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzTOML holds the same. A header and a key may each be as deep as is allowed.
+// FuzzTOML checks that TOML that passes is within the limits once it is parsed. A header and a key
+// may each have the allowed depth.
 func FuzzTOML(f *testing.F) {
 	f.Add("a = [[[[[1]]]]]")
 	f.Add("a = [\"\"\"x\"\"\"\", [[[[1]]]]]")

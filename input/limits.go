@@ -22,7 +22,7 @@ func (e *Excess) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
 }
 
-// A counter holds what was seen of a text against the limits.
+// A counter counts the values of a text against the limits.
 type counter struct {
 	Limits
 	text   string

@@ -114,8 +114,12 @@ func (m *ticker) End(context.Context, power.Mark) (*power.Window, error) {
 			{Name: "GPU 0", Kind: "gpu", ID: "GPU-0", Sensor: "a test", Summed: true, EnergyJ: counter, CounterJ: &counter, IntegralJ: &integral, MeanW: counter / seconds, Seconds: seconds},
 			{Name: "package-0", Kind: "cpu", Sensor: "a test", Summed: true, EnergyJ: 90 * seconds, MeanW: 90, Seconds: seconds},
 		},
-		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled}},
+		Conditions: []result.Condition{{UUID: "GPU-0", OtherPIDs: m.others, ThrottledS: m.throttled, Seconds: &seconds}},
 	}, nil
+}
+
+func (m *ticker) Look(context.Context) func() ([]result.Condition, error) {
+	return func() ([]result.Condition, error) { return nil, nil }
 }
 
 func (m *ticker) Scope() string   { return "a board and a processor" }

@@ -48,7 +48,7 @@ func (g *group) leave(p engine.Phase) {
 	g.done[p]++
 }
 
-// over tells if all have.
+// over reports whether all have.
 func (g *group) over(p engine.Phase) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-// FuzzHost holds that nothing in /proc makes a memory of no bytes or fewer.
+// FuzzHost checks that nothing in /proc makes a memory of no bytes or fewer.
 func FuzzHost(f *testing.F) {
 	f.Add("model name : x\n", "MemTotal: 64349180 kB\n", "NVIDIA Jetson\x00")
 	f.Add("", "MemTotal: 9223372036854775807 kB\n", "")

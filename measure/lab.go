@@ -117,7 +117,7 @@ func (l *Lab) replicas(ctx context.Context, set *Settings, p *experiment.Point, 
 	workers, readers := make([]Worker, len(b.workers)), make([]Meter, len(b.workers))
 	for i, w := range b.workers {
 		workers[i] = w
-		if m := b.meters.of(i); m != nil && set.Energy {
+		if m := b.meters.of(i); m != nil {
 			readers[i] = m
 		}
 	}

@@ -63,6 +63,7 @@ func (l *Lab) openMeters(ctx context.Context, p *experiment.Point) (*meters, err
 		if err := l.unused(ctx, one); err != nil {
 			return nil, errors.Join(err, m.close())
 		}
+		l.sayClocks(one)
 	}
 	if !p.Energy {
 		return m, nil
@@ -138,6 +139,12 @@ func (l *Lab) describe(r *result.Result, m *meters, replica int) {
 		}
 	}
 	l.nameGPUs(r.Machine.GPUs)
+	if len(r.Conditions) == 0 && r.Reasons["conditions"] == "" {
+		r.Reasons["conditions"] = unseen
+		if one == nil {
+			r.Reasons["conditions"] = m.why.Error()
+		}
+	}
 	if one == nil {
 		if r.Reasons["energy"] != notWanted {
 			r.Reasons["energy"], r.Reasons["meter"] = m.why.Error(), m.why.Error()

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"llmprof"
-	"llmprof/hardware"
+	"llmprof/analytic/casetest"
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/experiment"
 	"llmprof/models"
@@ -18,14 +17,7 @@ import (
 
 func nativeLab(t *testing.T) *Lab {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, gpus := casetest.Tables(t)
 	return &Lab{Models: models.Resolver{Table: table, Hub: models.Hub{Offline: true}}, GPUs: gpus, Root: os.DirFS("/"), Env: os.Getenv}
 }
 

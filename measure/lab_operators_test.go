@@ -81,7 +81,7 @@ func TestNativeOperators(t *testing.T) {
 	}
 }
 
-// nested holds that a trace is what Perfetto takes: rows that are named, and on
+// nested checks that a trace is what Perfetto takes: rows that are named, and on
 // each of them spans that lie one in another or apart.
 func nested(t *testing.T, path string) {
 	t.Helper()

@@ -12,7 +12,6 @@ import (
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/models"
-	"llmprof/workload"
 )
 
 // settings turn a point into what a session needs, with the model's shape and
@@ -28,7 +27,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 		Load: engine.Load{
 			Model: p.Model, RandomWeights: p.RandomWeights, Weights: p.WeightsDir, DType: p.DType, Quantization: p.Quantization,
 			Attention: p.Attention, Graph: p.Graph, Compile: p.Compile, Device: p.Device, TP: p.TP, TrustRemoteCode: p.TrustRemoteCode,
-			Sequences: workload.Sequences{Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen}, Seed: p.Seed, SaveOutputs: p.SaveOutputs,
+			Workload: p.Workload.Workload, Seed: p.Seed, SaveOutputs: p.SaveOutputs,
 			AllLogits: p.Elana, FrozenContext: p.Elana, Libraries: p.Libraries, Config: config,
 		},
 		Parallelism: result.Parallelism{TP: p.TP, PP: 1, EP: 1, DP: 1, Replicas: p.Replicas},
@@ -57,7 +56,7 @@ func (l *Lab) settings(ctx context.Context, p *experiment.Point) (*Settings, err
 
 func workloadOf(p *experiment.Point) result.Workload {
 	return result.Workload{
-		Sequences: workload.Sequences{Batch: p.Batch, PromptLen: p.PromptLen, GenLen: p.GenLen}, Weights: p.WeightFormat(), KV: p.DType, Act: p.DType,
+		Workload: p.Workload.Workload, Weights: p.WeightFormat(), KV: p.DType, Act: p.DType,
 		Prompts: p.Prompts, Seed: p.Seed, Elana: p.Elana,
 	}
 }
@@ -86,7 +85,7 @@ func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analyti
 	}
 	n, err := analytic.Count(&analytic.Case{
 		Model: m, Scheme: scheme, Parallel: analytic.Parallelism{TP: p.TP},
-		Workload: analytic.Workload{Batch: p.Batch, Prompt: max(tokens-1, 1), Gen: 1, AllLogits: p.Elana},
+		Workload: analytic.Workload{Batch: p.Batch, PromptLen: max(tokens-1, 1), GenLen: 1, AllLogits: p.Elana},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the theory of %s: %w", m.Name, err)

@@ -20,6 +20,7 @@ type Meter interface {
 	End(context.Context, power.Mark) (*power.Window, error)
 	Scope() string
 	Own(pids ...int)
+	Look(context.Context) (end func() ([]result.Condition, error)) // reads clocks alone
 }
 
 // settle is how long a GPU is left alone after work before its idle power is
@@ -87,22 +88,9 @@ func (s *session) attribute(p engine.Phase, run *phaseRun) (*result.Window, erro
 	if w.Passes < 1 {
 		return nil, fmt.Errorf("%s: %.2f passes ran between the edges of the window of %.3g s: it is too short, or the clocks differ", p, w.Passes, w.Seconds)
 	}
-	for _, c := range run.window.Conditions {
-		c.Phase = string(p)
-		s.res.Conditions = append(s.res.Conditions, c)
-		if len(c.OtherPIDs) > 0 {
-			s.warn("contaminated", "%s: %s ran the processes %v of others", p, c.UUID, c.OtherPIDs)
-		}
-	}
-	if why := run.window.Throttled(throttledShare); len(why) > 0 {
-		s.warn("throttled", "%s: clocks were held down for more than %.0f %% of the time: %v", p, 100*throttledShare, why)
-	}
+	saw(s.res, p, run.window.Conditions)
 	return w, nil
 }
-
-// throttledShare is the part of a window that clocks may be held down for before
-// it is said.
-const throttledShare = 0.01
 
 // overhead is what metering cost: the TPOT of passes in the window over that of
 // the passes before and after it, less 1. The mean of both sides cancels a drift.

@@ -42,7 +42,7 @@ func blankResult() *result.Result {
 // a closure that names the difference.
 func TestOperators(t *testing.T) {
 	w := &bellows{ops: map[engine.Phase][]engine.Op{engine.Prefill: made(engine.Prefill, 7.1e-3), engine.Decode: made(engine.Decode, 8e-3)}}
-	set := &Settings{TTFT: true, TPOT: true, Repeats: 3, Load: engine.Load{Sequences: workload.Sequences{GenLen: 5}}}
+	set := &Settings{TTFT: true, TPOT: true, Repeats: 3, Load: engine.Load{Workload: workload.Workload{GenLen: 5}}}
 	r := blankResult()
 	if err := operators(t.Context(), w, set, r, func(string) {}); err != nil {
 		t.Fatal(err)

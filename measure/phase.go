@@ -145,7 +145,10 @@ func (w *watch) pass(p engine.Pass) error {
 }
 
 // measure begins to count passes.
-func (w *watch) measure() { w.from, w.begun, w.stage = len(w.all), time.Now(), measuring }
+func (w *watch) measure() {
+	w.from, w.begun, w.stage = len(w.all), time.Now(), measuring
+	w.s.look(w.ctx)
+}
 
 // open finds the first edge of the meters' window while the worker goes on;
 // without meters there is nothing to wait for.
@@ -172,6 +175,7 @@ func (w *watch) finish() {
 func (w *watch) close() {
 	if w.s.meter == nil {
 		w.passes = w.all[w.from:]
+		w.s.seen(w.phase)
 		w.finish()
 		return
 	}

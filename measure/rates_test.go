@@ -11,7 +11,7 @@ import (
 // A rate is there where the time that it comes from is, and never 0 for one that
 // nobody measured.
 func TestRatesOfWhatWasMeasured(t *testing.T) {
-	s := &session{set: &Settings{Load: engine.Load{Sequences: workload.Sequences{Batch: 2, PromptLen: 100, GenLen: 10}}}, res: &result.Result{}}
+	s := &session{set: &Settings{Load: engine.Load{Workload: workload.Workload{Batch: 2, PromptLen: 100, GenLen: 10}}}, res: &result.Result{}}
 	if s.rates(); s.res.Throughput != nil {
 		t.Errorf("nothing was measured and has the rates %+v", s.res.Throughput)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"llmprof/measure/engine"
 	"llmprof/measure/engine/openai"
 	"llmprof/measure/experiment"
 	"llmprof/measure/power"
@@ -24,13 +25,17 @@ type visit struct {
 	meters *meters
 	carbon *result.CO2 // intensity of the grid; nil if not known
 	mark   power.Mark
-	err    error // of the meter's first edge
+	err    error                              // of the meter's first edge
+	looked func() ([]result.Condition, error) // ends the reading of clocks where no energy is measured
 	seed   uint64
 	asked  progress
 
 	counted   string // how the server counted the tokens of random texts; "" where they are tokens
 	unwritten error  // of a request's record
 }
+
+// elsewhere is why a server that runs already has neither energy nor clocks.
+const elsewhere = "nothing ties the GPUs of this machine to a server that was started elsewhere: engine_cmd starts one around the run"
 
 // serve measures a point by asking a server, which is started and stopped around
 // it where the point says how.
@@ -59,12 +64,15 @@ func (l *Lab) serve(ctx context.Context, p *experiment.Point) (_ []*result.Resul
 	started := time.Now()
 	if p.EngineCmd == "" {
 		if p.Energy {
-			v.meters.why = errors.New("nothing ties the GPUs of this machine to a server that was started elsewhere: engine_cmd starts one around the run")
+			v.meters.why = errors.New(elsewhere)
 			if l.NeedEnergy {
 				return nil, fmt.Errorf("energy: %w", v.meters.why)
 			}
 		}
 		r, err := v.measure(ctx)
+		if r != nil {
+			r.Reasons["conditions"] = elsewhere
+		}
 		return v.finish(started, r, err)
 	}
 	if v.meters, err = l.openMeters(ctx, p); err != nil {
@@ -141,14 +149,7 @@ func (v *visit) energy(ctx context.Context, r *result.Result) error {
 	if gap := interval(seen.Samples); gap != nil {
 		r.Meter.PeriodS = *gap
 	}
-	for _, c := range seen.Conditions {
-		c.Phase = "request"
-		r.Conditions = append(r.Conditions, c)
-	}
-	if why := seen.Throttled(throttledShare); len(why) > 0 {
-		r.Marks = append(r.Marks, "throttled")
-		r.Warnings = append(r.Warnings, fmt.Sprintf("clocks were held down for more than %.0f %% of the time: %v", 100*throttledShare, why))
-	}
+	saw(r, engine.Request, seen.Conditions)
 	return nil
 }
 

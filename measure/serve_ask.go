@@ -52,10 +52,13 @@ func (v *visit) options(ctx context.Context) (o openai.Options, err error) {
 	}
 	o.SLO, err = openai.ParseSLO(p.SLO)
 	o.Begin = func() {
-		if m := v.meters.of(0); m != nil && p.Energy {
+		switch m := v.meters.of(0); {
+		case m != nil && p.Energy:
 			v.mark, v.err = m.Begin(ctx)
+		case m != nil:
+			v.looked = m.Look(ctx)
 		}
-		v.say(fmt.Sprintf("%d requests; one that hears nothing for %v has failed", o.Requests, o.Timeout))
+		v.say(fmt.Sprintf("%d requests; one that hears nothing for %v has failed", v.asks.Requests, o.Timeout))
 		v.asked.begin()
 	}
 	if v.Records != nil {
@@ -84,7 +87,19 @@ func (v *visit) prepare(ctx context.Context) (err error) {
 	if v.point.Prompts != randomPrompts {
 		return nil
 	}
-	v.asks.Prompts, err = v.random(ctx, v.seed, v.asks.Requests+v.asks.Warmup, v.point.PromptLen)
+	n := v.asks.Requests + v.asks.Warmup
+	l, err := plan(v.point, n, v.seed)
+	switch {
+	case err != nil:
+	case l == nil:
+		v.asks.Prompts, err = v.random(ctx, v.seed, n, v.point.PromptLen)
+	default:
+		if v.point.Load != "" {
+			v.asks.Requests, v.asks.Arrivals, v.asks.Concurrency, v.asks.Warmup = len(l.lengths), l.arrivals, 0, 0
+		}
+		v.asks.PromptLen = 0
+		v.asks.Prompts, err = v.planned(ctx, l)
+	}
 	return err
 }
 
@@ -108,18 +123,12 @@ func promptsOf(file string) ([]openai.Prompt, error) {
 // takes them and the vocabulary is known, else of words, as many as make the tokens
 // by its own count.
 func (v *visit) random(ctx context.Context, seed uint64, n, length int) ([]openai.Prompt, error) {
-	if v.point.API == openai.Completions {
-		if vocab := v.vocabulary(); vocab > 0 {
-			prompts := openai.RandomTokens(n, length, min(firstToken, vocab/2), vocab, seed)
-			takes, err := openai.TakesTokens(ctx, v.asks, openai.Prompt{Tokens: prompts[0].Tokens[:1]})
-			if err != nil {
-				return nil, v.named(err)
-			}
-			if takes {
-				return prompts, nil
-			}
-			v.say("the server takes no prompts of tokens: they are texts")
-		}
+	takes, vocab, err := v.takesTokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if takes {
+		return openai.RandomTokens(n, length, min(firstToken, vocab/2), vocab, seed), nil
 	}
 	prompts := openai.RandomText(n, length, seed)
 	counter, err := openai.NewCounter(ctx, v.asks)
@@ -129,6 +138,24 @@ func (v *visit) random(ctx context.Context, seed uint64, n, length int) ([]opena
 	defer counter.Close()
 	v.counted = counter.How
 	return prompts, openai.Fit(ctx, counter, prompts, length)
+}
+
+// takesTokens reports whether the server takes prompts of tokens, and the size of its vocabulary.
+func (v *visit) takesTokens(ctx context.Context) (takes bool, vocab int, err error) {
+	if v.point.API != openai.Completions {
+		return false, 0, nil
+	}
+	if vocab = v.vocabulary(); vocab == 0 {
+		return false, 0, nil
+	}
+	takes, err = openai.TakesTokens(ctx, v.asks, openai.Prompt{Tokens: []int{min(firstToken, vocab/2)}})
+	if err != nil {
+		return false, 0, v.named(err)
+	}
+	if !takes {
+		v.say("the server takes no prompts of tokens: they are texts")
+	}
+	return takes, vocab, nil
 }
 
 // vocabulary is the least that the model and the server say, 0 where neither does.
@@ -229,7 +256,7 @@ func (p *progress) line(of int, timeout time.Duration) string {
 	return fmt.Sprintf("%s, %.3g/s, %v left", text, rate, left.Round(time.Second))
 }
 
-// report tells how far the requests are, each second, until it is stopped.
+// report says how far the requests are, each second, until it is stopped.
 func (v *visit) report(ctx context.Context) (stop func()) {
 	if v.Progress == nil {
 		return func() {}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"llmprof/measure/engine"
 	"llmprof/measure/engine/openai"
 	"llmprof/measure/result"
 	"llmprof/workload"
@@ -21,6 +22,9 @@ func (v *visit) measure(ctx context.Context) (*result.Result, error) {
 	stop := v.report(ctx)
 	s, err := openai.Run(ctx, v.asks, v.asked.count)
 	stop()
+	if v.looked != nil {
+		looked(r, engine.Request, v.looked)
+	}
 	if s == nil || s.Completed == 0 {
 		return nil, v.named(err)
 	}
@@ -55,7 +59,7 @@ func (v *visit) blank() *result.Result {
 			Timer: "client clock, from when a request is begun (in an open loop: due) to the arrival of chunks",
 		},
 		Parallelism: result.Parallelism{Replicas: p.Replicas},
-		Workload:    result.Workload{Sequences: workload.Sequences{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: v.seed},
+		Workload:    result.Workload{Workload: workload.Workload{PromptLen: p.PromptLen, GenLen: p.GenLen}, Prompts: p.Prompts, Seed: v.seed},
 		Reasons: map[string]string{
 			"step_s": "a server does not say its steps", "sizes_bytes": "a server does not say what it holds",
 			"operators": "a server does not say its operators",
@@ -88,7 +92,7 @@ func (v *visit) deployment(r *result.Result) {
 	if shown := v.meters.shares(p)[0]; p.EngineCmd != "" && len(shown) == 1 && par.TP == 0 {
 		par.TP = 1 // it saw no other GPU
 	}
-	if p.RequestRate == 0 && v.asks.Concurrency == 1 {
+	if p.RequestRate == 0 && p.Load == "" && v.asks.Concurrency == 1 {
 		w.Batch = 1
 	}
 	const unsaid = "the server does not say it; give "
@@ -129,7 +133,7 @@ func (v *visit) counts(r *result.Result) {
 	if r.TPOT == nil && r.Workload.GenLen > 1 {
 		r.Reasons["tpot_s"] = "no answer came in several parts over time with a count of its tokens"
 	}
-	if m := s.Metrics; m != nil && m.Running != nil && s.RateHz == nil && m.Running.Max > float64(s.Concurrency) {
+	if m := s.Metrics; m != nil && m.Running != nil && s.Arrivals == "closed" && m.Running.Max > float64(s.Concurrency) {
 		warn(r, "contaminated", "the server ran up to %.0f requests at a time, of which %d can be this client's", m.Running.Max, s.Concurrency)
 	}
 }

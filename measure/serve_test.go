@@ -13,8 +13,7 @@ import (
 	"testing/fstest"
 	"time"
 
-	"llmprof"
-	"llmprof/hardware"
+	"llmprof/analytic/casetest"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"
@@ -70,14 +69,7 @@ func stream(w http.ResponseWriter, r *http.Request) {
 // newLab is a lab on a machine without sensors.
 func newLab(t *testing.T) *Lab {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, gpus := casetest.Tables(t)
 	t.Setenv("PATH", t.TempDir()) // no nvidia-smi
 	l := &Lab{
 		Models: models.Resolver{Table: table}, GPUs: gpus, Root: fstest.MapFS{}, Version: "a test",

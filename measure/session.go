@@ -25,23 +25,25 @@ type Worker interface {
 
 // A session is one measurement under way.
 type session struct {
-	set    *Settings
-	worker Worker
-	meter  Meter // nil if energy is not measured
-	clock  func(time.Time) (int64, error)
-	group  *group
-	say    func(string)
-	res    *result.Result
-	phases map[engine.Phase]*phaseRun
-	rest   *result.Window // idle, with the weights resident
+	set     *Settings
+	worker  Worker
+	meter   Meter                              // nil if energy is not measured
+	sensors Meter                              // nil where the machine has none
+	looked  func() ([]result.Condition, error) // ends the reading of clocks
+	clock   func(time.Time) (int64, error)
+	group   *group
+	say     func(string)
+	res     *result.Result
+	phases  map[engine.Phase]*phaseRun
+	rest    *result.Window // idle, with the weights resident
 }
 
 // notWanted is the reason of what nobody asked for.
 const notWanted = "not asked for"
 
 // Measure loads the model into the worker, repeats each phase that is wanted,
-// and returns all that it saw. The meter is nil where energy is not wanted. What
-// is going on is said to say, a line each.
+// and returns all that it saw. The meter is nil where there is no sensor; where no
+// energy is wanted, it is asked for clocks alone. What is going on is said to say, a line each.
 func Measure(ctx context.Context, set *Settings, worker Worker, meter Meter, say func(string)) (*result.Result, error) {
 	if err := set.check(); err != nil {
 		return nil, err
@@ -90,7 +92,11 @@ func Replicas(ctx context.Context, set *Settings, workers []Worker, meters []Met
 }
 
 func newSession(set *Settings, w Worker, meter Meter, g *group, say func(string)) *session {
-	return &session{set: set, worker: w, meter: meter, clock: workerTime, group: g, say: say}
+	s := &session{set: set, worker: w, sensors: meter, clock: workerTime, group: g, say: say}
+	if set.Energy {
+		s.meter = meter
+	}
+	return s
 }
 
 // measure is all of a session.
@@ -152,8 +158,8 @@ func (s *session) load(ctx context.Context) error {
 	e.Notes = append(e.Notes, ready.Notes...)
 	maps.Copy(e.Options, ready.Options)
 	s.res.Machine.GPUs = gpusOf(ready.Devices)
-	if s.meter != nil {
-		s.meter.Own(os.Getpid(), s.worker.Hello().PID)
+	if s.sensors != nil {
+		s.sensors.Own(os.Getpid(), s.worker.Hello().PID)
 	}
 	if s.res.Model.ParamsTotal == 0 {
 		s.res.Model.ParamsTotal = ready.Params

@@ -90,9 +90,9 @@ func (c *clockwork) Prepare(context.Context, engine.Phase) error { return nil }
 func settings() *Settings {
 	return &Settings{
 		Model: result.Model{Name: "a model", ParamsTotal: 1000},
-		Load:  engine.Load{Sequences: workload.Sequences{Batch: 4, PromptLen: 16, GenLen: 9}, TP: 1},
+		Load:  engine.Load{Workload: workload.Workload{Batch: 4, PromptLen: 16, GenLen: 9}, TP: 1},
 		Workload: result.Workload{
-			Sequences: workload.Sequences{Batch: 4, PromptLen: 16, GenLen: 9},
+			Workload: workload.Workload{Batch: 4, PromptLen: 16, GenLen: 9},
 		},
 		Size: true, TTFT: true, TPOT: true, TTLT: true,
 		Repeats: 7, Warmup: Steady, WarmupLimit: time.Minute,

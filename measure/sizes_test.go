@@ -7,7 +7,7 @@ import (
 	"llmprof/measure/engine"
 )
 
-// TestSizesOfRanks holds that what all ranks hold is set against the theory of
+// TestSizesOfRanks checks that what all ranks hold is set against the theory of
 // all, which is of one GPU.
 func TestSizesOfRanks(t *testing.T) {
 	counted := &engine.Sizes{ParamsBytes: 1600, KVBytes: 640}

@@ -61,7 +61,7 @@ func (s *steadiness) still() bool {
 	return *sum.CV <= steadyCV || n > 2 && agree(last, s.blockAt(n-3), *sum.CV)
 }
 
-// agree tells if the medians of two blocks differ by no more than the drift that
+// agree reports whether the medians of two blocks differ by no more than the drift that
 // is allowed, or than what is noise: two standard errors of a median, which of a
 // normal sample is sqrt(pi/2) of the mean's.
 func agree(last, before []float64, cv float64) bool {

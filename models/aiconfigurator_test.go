@@ -115,7 +115,7 @@ func TestStoredBytesByHand(t *testing.T) {
 	}
 }
 
-// What a quantization is and whether it is refused, each of a tiny config of its own.
+// The test reads quantizations from tiny configs and checks what each is, or that it is refused.
 func TestQuantizationsRefused(t *testing.T) {
 	for config, want := range map[string]string{
 		`"quantization_config":{"quant_method":"exl3"}`:                                       `quant_method is "exl3", which is not understood`,

@@ -42,7 +42,8 @@ func (r *reader) model() *Model {
 // noteDraft says of draft (MTP) layers that they are not counted.
 func (r *reader) noteDraft(m *Model) {
 	for _, field := range []string{"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"} {
-		if r.countOr(field, 0) > 0 {
+		if n := r.countOr(field, 0); n > 0 {
+			m.Drafts = n
 			m.Notes = append(m.Notes, "the draft (MTP) layers ("+field+") are not counted")
 		}
 	}

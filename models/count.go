@@ -88,8 +88,8 @@ func (m *Model) params() (total, active int64) {
 	return total, active
 }
 
-// EmbeddingParams counts the tables that tokens and positions are looked up
-// in, with their projections and norms, the head apart.
+// EmbeddingParams counts the tables in which tokens and positions are looked up, with their
+// projections and norms, without the LM head.
 func (m *Model) EmbeddingParams() int64 {
 	e := m.Embedding
 	n := int64(m.Vocab)*int64(e.Width) + int64(e.Positions)*int64(m.Hidden) + e.Extra + normParams(e.Norms)

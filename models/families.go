@@ -19,7 +19,7 @@ func concat(lists ...[]family) []family {
 	return all
 }
 
-// defaultsJSON holds what the configuration classes of transformers 5.17 assume
+// defaultsJSON checks what the configuration classes of transformers 5.17 assume
 // of the fields that are read here, by model_type.
 //
 //go:embed defaults.json
@@ -55,7 +55,7 @@ func classDefaults(d decoder) (map[string]any, error) {
 	return defaults, nil
 }
 
-// mainSize tells whether a field is one of those without which a config is
+// mainSize reports whether a field is one of those without which a config is
 // incomplete, whatever its class assumes.
 func mainSize(field string) bool {
 	switch field {

@@ -202,8 +202,8 @@ func ofHead(n Norm) Norm {
 	return n
 }
 
-// manifoldConnections are hyper-connections that mix the streams by a matrix of
-// their own (mHC, arXiv:2512.24880).
+// manifoldConnections are hyper-connections that mix the streams by a learned matrix (mHC,
+// arXiv:2512.24880).
 func manifoldConnections(r *reader, _ kind, b []Block) []Block {
 	streams := r.size("hc_mult")
 	mix := (2 + streams) * streams

@@ -56,7 +56,8 @@ func gemma3nLayer(r *reader, i int, k *kind) {
 	k.width = widths[i]
 }
 
-// sharesCache: the last num_kv_shared_layers layers have no keys and values of their own.
+// sharesCache marks the last num_kv_shared_layers layers, which have no keys and values and read
+// those of earlier layers.
 func sharesCache(r *reader, i int, k *kind) {
 	own := r.layers - r.countOr("num_kv_shared_layers", 0)
 	k.shared = own > 0 && i >= own
@@ -99,7 +100,7 @@ func amendGemma3n(r *reader, m *Model) {
 		Linear{Name: "altup_unembed_projections", In: r.hidden, Out: r.hidden, Times: streams, Split: Replicated})
 }
 
-// lookupTable adds the table that holds an embedding of each token for each layer.
+// lookupTable adds the table with an embedding of each token for each layer.
 func lookupTable(r *reader, m *Model) {
 	width := r.countOr("hidden_size_per_layer_input", 0)
 	if width == 0 || m.Family == "gemma4_unified_text" {

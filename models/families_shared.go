@@ -52,7 +52,7 @@ func firstUses(r *reader, _ int, k *kind) {
 	r.uses++
 }
 
-// zambaScan is Mamba's scan in several heads, each with a selection of its own.
+// zambaScan is Mamba's scan in several heads, each with separate selection parameters.
 func zambaScan(r *reader, k kind) []Block {
 	blocks := mamba1Scan(r, k)
 	b := &blocks[0]

@@ -35,7 +35,7 @@ const (
 // A mixer builds the blocks that take the place of attention in a layer.
 type mixer func(*reader, kind) []Block
 
-// A kind is what tells one layer of a model from another.
+// A kind describes one layer of a model, as far as it differs from the others.
 type kind struct {
 	mixer   string // a layer type of transformers: "full_attention", "mamba"...
 	ffn     string // "mlp", "moe" or "" for none

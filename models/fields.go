@@ -24,7 +24,7 @@ type fields struct {
 	err    error
 
 	asked   map[string]bool // fields of the config that were looked up
-	tensors bool            // a table of tensors tells whether all was read
+	tensors bool            // a table of tensors reports whether all was read
 	lenient bool            // what is not understood is left out
 	left    []string        // what was
 }
@@ -123,7 +123,7 @@ func (f *fields) name(name string) string {
 	return name
 }
 
-// has tells whether a field is there and not null.
+// has reports whether a field is there and not null.
 func (f *fields) has(name string) bool {
 	v, _, _ := f.look(name)
 	return v != nil

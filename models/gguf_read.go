@@ -165,7 +165,7 @@ func (t *tensorTable) rest() error {
 	return nil
 }
 
-// draft tells whether a tensor is of a layer behind the last one.
+// draft reports whether a tensor is of a layer behind the last one.
 func (t *tensorTable) draft(name string) bool {
 	var layer int
 	_, err := fmt.Sscanf(name, "blk.%d.", &layer)

@@ -3,7 +3,6 @@ package models
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,7 +35,19 @@ type Hub struct {
 	TokenFile string        // holds the token if Token is ""
 	Offline   bool          // never use the network
 	Timeout   time.Duration // of a whole fetch; 0 for 20 s
-	Client    *http.Client  // nil for one that heeds HTTPS_PROXY and NO_PROXY
+	Client    *client       // nil for one that heeds HTTPS_PROXY and NO_PROXY
+}
+
+// errUnreachable marks a hub that did not answer at all, which says nothing
+// about the repository asked for.
+var errUnreachable = errors.New("the hub cannot be reached")
+
+// fetched is a config.json as the hub sent it.
+type fetched struct {
+	config []byte
+	quant  []byte // hf_quant_config.json, where the config names no quantization and there is one
+	commit string // of the repository; "" if the hub did not say
+	etag   string // of the file; "" if the hub did not say
 }
 
 // A Secret is a text that no formatting verb prints.

@@ -61,8 +61,8 @@ func (h Hub) cached(id HubID, commit string) (config []byte, path string, err er
 	return config, path, nil
 }
 
-// absent tells a file that is not there from one that cannot be read. A path
-// through something that is no directory is not there either.
+// absent distinguishes a file that does not exist from one that cannot be read. A path through
+// something that is no directory does not exist either.
 func absent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
@@ -131,8 +131,8 @@ func writeAtomic(path string, data []byte) (err error) {
 	return os.Rename(tmp.Name(), path)
 }
 
-// linkAtomic makes path a symbolic link to target. The link is made in a
-// directory of its own, the only name that is surely free, and moved.
+// linkAtomic makes path a symbolic link to target. It makes the link in a new directory, which is
+// the only name that is surely free, and moves it.
 func linkAtomic(target, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err

@@ -198,7 +198,7 @@ func TestBadEndpoint(t *testing.T) {
 	}
 }
 
-// TestOffline holds that offline no request is sent, and what is said instead.
+// TestOffline checks that offline no request is sent, and what is said instead.
 func TestOffline(t *testing.T) {
 	hub := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	r := at(t, hub.URL)
@@ -218,7 +218,7 @@ func TestOffline(t *testing.T) {
 	checkError(t, err, "org/Tiny@v2")
 }
 
-// TestBuiltInStandsIn holds when a built-in model serves for its hub id: if the
+// TestBuiltInStandsIn checks when a built-in model serves for its hub id: if the
 // hub does not answer, not if it answers no.
 func TestBuiltInStandsIn(t *testing.T) {
 	hub := serve(t, refuse(401, "GatedRepo"))

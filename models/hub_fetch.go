@@ -1,3 +1,5 @@
+//go:build !js
+
 package models
 
 import (
@@ -14,17 +16,8 @@ import (
 
 const maxRedirects = 5
 
-// errUnreachable marks a hub that did not answer at all, which says nothing
-// about the repository asked for.
-var errUnreachable = errors.New("the hub cannot be reached")
-
-// fetched is a config.json as the hub sent it.
-type fetched struct {
-	config []byte
-	quant  []byte // hf_quant_config.json, where the config names no quantization and there is one
-	commit string // of the repository; "" if the hub did not say
-	etag   string // of the file; "" if the hub did not say
-}
+// client asks a hub.
+type client = http.Client
 
 // fetch asks the hub for the config.json of a revision.
 func (h Hub) fetch(ctx context.Context, id HubID) (fetched, error) {
@@ -156,7 +149,7 @@ func (r request) do(ctx context.Context) (fetched, error) {
 	return fetched{}, fmt.Errorf("%s redirected more than %d times: check HF_ENDPOINT", r.base.Host, maxRedirects)
 }
 
-// own tells whether u is at the endpoint: same scheme, host and port.
+// own reports whether u is at the endpoint: same scheme, host and port.
 func (r request) own(u *url.URL) bool {
 	return u.Scheme == r.base.Scheme && strings.EqualFold(u.Host, r.base.Host)
 }

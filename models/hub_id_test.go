@@ -51,7 +51,7 @@ func TestParseHubID(t *testing.T) {
 	}
 }
 
-// FuzzParseHubID holds that an id, where it is one, names a place within the
+// FuzzParseHubID checks that an id, where it is one, names a place within the
 // cache and within the hub.
 func FuzzParseHubID(f *testing.F) {
 	for _, seed := range []string{"Qwen/Qwen3-8B", "o/n@refs/pr/1", "../x", "a/b@../../c", "a/b%2f", "a/..", "a\\b/c"} {

@@ -59,7 +59,7 @@ func unquantized(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// at is a resolver without a table at the hub, with a cache of its own.
+// at returns a resolver for the hub without a table, with a cache that no other test uses.
 func at(t testing.TB, endpoint string) models.Resolver {
 	t.Helper()
 	table, err := models.Load([]byte("[]"))
@@ -107,7 +107,7 @@ func TestFetchAndCache(t *testing.T) {
 	}
 }
 
-// checkLayout holds a repository's cache against that of the official client.
+// checkLayout compares a repository's cache with that of the official client.
 func checkLayout(t *testing.T, repo string) {
 	t.Helper()
 	want := map[string]string{
@@ -170,7 +170,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestKnownRefStays holds that a revision whose weights are cached without a
+// TestKnownRefStays checks that a revision whose weights are cached without a
 // config.json is not moved to a newer commit.
 func TestKnownRefStays(t *testing.T) {
 	const old = "ffffffffffffffffffffffffffffffffffffffff"
@@ -208,7 +208,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestTokenStaysHome holds that the token reaches the endpoint alone, not the
+// TestTokenStaysHome checks that the token reaches the endpoint alone, not the
 // host, nor the port, that a redirect leads to.
 func TestTokenStaysHome(t *testing.T) {
 	data := config(t)

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// What the hybrids read to tell attention from scans.
+// These functions distinguish the attention and scan layers of hybrids.
 
 // linearBut gives every layer a scan but the last of each group of n.
 func linearBut(field string, n int) func(*reader, int) string {

@@ -51,7 +51,7 @@ func findMix(name string) (*mix, bool) {
 	return nil, false
 }
 
-// IsMix tells whether name is a quantization of llama.cpp.
+// IsMix reports whether name is a quantization of llama.cpp.
 func IsMix(name string) bool {
 	_, ok := findMix(name)
 	return ok
@@ -148,7 +148,7 @@ func newQuantizer(m *Model, x *mix, base *gguf.Type) *quantizer {
 	return q
 }
 
-// fusedAttention tells of which families a GGUF file has queries, keys and values in one matrix.
+// fusedAttention reports whether a family's GGUF files have queries, keys and values in one matrix.
 func fusedAttention(family string) bool {
 	switch family {
 	case "phi3", "gpt2", "gpt_neox", "bloom", "mpt", "falcon", "gpt_bigcode", "dbrx", "chatglm", "qwen", "codeshell":

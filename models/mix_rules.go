@@ -54,7 +54,7 @@ func (q *quantizer) typeOf(at place, l *Linear) *gguf.Type {
 	return q.base
 }
 
-// keptWhole tells which small matrices are not quantized (tensor_allows_quantization).
+// keptWhole reports which small matrices are not quantized (tensor_allows_quantization).
 func keptWhole(name string) bool {
 	switch name {
 	case "altup_projections", "altup_router", "altup_unembed_projections", "laurel_left", "laurel_right", "per_layer_model_projection":
@@ -91,7 +91,7 @@ func (q *quantizer) attention(l *Linear) *gguf.Type {
 	return q.base
 }
 
-// low tells whether the mix is one of those below 3 bits that go by rules of their own.
+// low reports whether the mix is one below 3 bits, which has separate rules.
 func (q *quantizer) low() bool {
 	switch q.mix {
 	case "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M":
@@ -100,10 +100,10 @@ func (q *quantizer) low() bool {
 	return false
 }
 
-// roomy tells of the larger two of them.
+// roomy reports whether it is one of the larger two mixes below 3 bits.
 func (q *quantizer) roomy() bool { return q.mix == "IQ2_S" || q.mix == "IQ2_M" }
 
-// more tells whether layer i of n is one of those that a middle-sized mix gives more bits: the first and
+// more reports whether layer i of n is one of those that a middle-sized mix gives more bits: the first and
 // the last eighth, and every third between them.
 func more(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 

@@ -24,6 +24,7 @@ type Model struct {
 	FinalNorms []Norm
 	Head       Linear // to the vocabulary; its weights are the embedding's if TiedHead
 	TiedHead   bool
+	Drafts     int      // draft (MTP) layers, which are no part of Layers
 	Stored     Stored   // the formats that the published checkpoint is stored in
 	Notes      []string // what the shape leaves out: a vision tower, a draft (MTP) layer
 }
@@ -83,6 +84,16 @@ func (l Linear) Params() int64 {
 		n += int64(l.Out)
 	}
 	return n * int64(max(l.Times, 1))
+}
+
+// Share is the values of the matrix, and its outputs, that one of tp ranks has.
+func (l *Linear) Share(tp int) (values, outputs float64) {
+	cut, times := float64(max(l.Parts(tp), 1)), float64(max(l.Times, 1))
+	values, outputs = float64(l.In)*float64(l.Out)*times/cut, float64(l.Out)*times
+	if l.Split == Columns {
+		outputs /= cut
+	}
+	return values, outputs
 }
 
 // Parts is into how many different parts tp ranks cut l, or 0 if they cannot.

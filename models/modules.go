@@ -3,7 +3,9 @@ package models
 import (
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -29,10 +31,11 @@ func bare(path string) string {
 
 // modules lists the paths that a matrix may have. An expert is the first one's.
 func modules(family string, at place, l *Linear) []string {
-	var out []string
-	for _, owner := range owners(family, at) {
-		for _, name := range linearNames(at, l) {
-			out = append(out, fmt.Sprintf("layers.%d.%s.%s", at.layer, owner, name))
+	layer, owned, names := "layers."+strconv.Itoa(at.layer)+".", owners(family, at), linearNames(at, l)
+	out := make([]string, 0, len(owned)*len(names))
+	for _, owner := range owned {
+		for _, name := range names {
+			out = append(out, layer+owner+"."+name)
 		}
 	}
 	return out
@@ -104,14 +107,47 @@ func prefixed(names []string, prefix string) []string {
 type pathSet struct {
 	byLayer map[string][]string // patterns that begin with the number of a layer
 	others  []string
-	exprs   []*regexp.Regexp
+	exprs   []expression
+}
+
+// An expression is a regular expression with texts that are in all that it matches: it is tried where they are
+// there, for a checkpoint has thousands of paths.
+type expression struct {
+	*regexp.Regexp
+	literals []string
+}
+
+// newExpression compiles an expression that begins where a path does.
+func newExpression(text string) (expression, error) {
+	re, err := regexp.Compile("^(?:" + text + ")")
+	if err != nil {
+		return expression{}, err
+	}
+	e := expression{Regexp: re}
+	if tree, err := syntax.Parse(text, syntax.Perl); err == nil && tree.Op == syntax.OpConcat {
+		for _, part := range tree.Sub {
+			if part.Op == syntax.OpLiteral && part.Flags&syntax.FoldCase == 0 {
+				e.literals = append(e.literals, string(part.Rune))
+			}
+		}
+	}
+	return e, nil
+}
+
+func (e *expression) matches(path string) bool {
+	for _, l := range e.literals {
+		if !strings.Contains(path, l) {
+			return false
+		}
+	}
+	return e.MatchString(path)
 }
 
 func newPathSet(patterns []string) (pathSet, error) {
 	s := pathSet{byLayer: make(map[string][]string)}
 	for _, p := range patterns {
 		if expr, ok := strings.CutPrefix(p, "re:"); ok {
-			re, err := regexp.Compile("^(?:" + expr + ")")
+			re, err := newExpression(expr)
 			if err != nil {
 				return s, fmt.Errorf("the pattern %s is no regular expression that is understood: %w", quote(p), err)
 			}
@@ -138,7 +174,7 @@ func layerOf(pattern string) (string, bool) {
 	return layer, ok && !strings.Contains(layer, "*")
 }
 
-// has tells whether one of the paths is in the set.
+// has reports whether one of the paths is in the set.
 func (s *pathSet) has(paths []string) bool {
 	for _, path := range paths {
 		layer, _ := layerOf(path)
@@ -152,18 +188,29 @@ func (s *pathSet) has(paths []string) bool {
 				return true
 			}
 		}
-		for _, re := range s.exprs {
-			for _, full := range []string{path, "model." + path, "language_model.model." + path, "model.language_model." + path} {
-				if re.MatchString(full) {
-					return true
-				}
+		if s.matches(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether an expression matches a path, as any model or wrapper begins it.
+func (s *pathSet) matches(path string) bool {
+	if len(s.exprs) == 0 {
+		return false
+	}
+	for _, full := range []string{path, "model." + path, "language_model.model." + path, "model.language_model." + path} {
+		for i := range s.exprs {
+			if s.exprs[i].matches(full) {
+				return true
 			}
 		}
 	}
 	return false
 }
 
-// covers tells whether a pattern stands for a path.
+// covers reports whether a pattern stands for a path.
 func covers(pattern, path string) bool {
 	if pattern == path || strings.HasPrefix(path, pattern+".") {
 		return true

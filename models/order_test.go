@@ -34,7 +34,7 @@ func TestOrderCounts(t *testing.T) {
 	}
 }
 
-// TestOrderOfHybrids holds the places of layers to the published configs.
+// TestOrderOfHybrids compares the places of layers with the published configs.
 func TestOrderOfHybrids(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {

@@ -150,7 +150,7 @@ func sparseStep(r *reader, i int) string {
 	return "moe"
 }
 
-// hasExperts tells whether there are experts; a config of a mixture must say so.
+// hasExperts reports whether there are experts; a config of a mixture must say so.
 func (r *reader) hasExperts() bool {
 	if v, as, found := r.look("num_experts"); v == nil && !found {
 		r.fail("%s is missing; want the number of experts, or 0", as)

@@ -25,7 +25,7 @@ type quantRule struct {
 	storage *Storage
 }
 
-// stored reads how the published checkpoint is stored and tells each matrix.
+// stored reads how the published checkpoint is stored, and sets the storage of each matrix.
 func (r *reader) stored(m *Model) {
 	m.Stored = Stored{Weights: r.format("dtype"), Plain: r.format("dtype")}
 	if !r.has("quantization_config") {
@@ -104,7 +104,7 @@ func neverQuantized(name string) bool {
 	return false
 }
 
-// headIsQuantized tells whether the LM head is quantized, which a checkpoint has to say expressly.
+// headIsQuantized reports whether the LM head is quantized, which a checkpoint has to say expressly.
 func (q *quantization) headIsQuantized() bool {
 	if s := q.named["lm_head"]; s != nil {
 		q.general = s

@@ -153,7 +153,7 @@ func assumed(f family, d decoder) (map[string]any, error) {
 	return all, nil
 }
 
-// commonNames holds the spellings that many families share, by the common name.
+// commonNames has the spellings that many families share, by the common name.
 func commonNames() map[string]string {
 	return map[string]string{
 		"hidden_size":             "hidden_size|n_embd|d_model",

@@ -37,7 +37,7 @@ func (r Resolver) Resolve(ctx context.Context, name string) (*Model, error) {
 		if info.IsDir() {
 			return fromDir(name, r.Lenient)
 		}
-		return fromFile(name, r.Lenient)
+		return ReadFile(name, r.Lenient)
 	}
 	if isPath(name) {
 		return nil, fmt.Errorf("%s: no such file or directory; want a built-in name, a hub id (org/name), "+
@@ -62,8 +62,9 @@ func beforeAt(name string) string {
 	return repo
 }
 
-// fromFile reads a config.json, whatever its name, or the header of a GGUF file.
-func fromFile(path string, lenient bool) (*Model, error) {
+// ReadFile reads a config.json, whatever its name, or the header of a GGUF file. If
+// lenient, it notes what of a config.json is not understood instead of refusing it.
+func ReadFile(path string, lenient bool) (*Model, error) {
 	if strings.EqualFold(filepath.Ext(path), ".gguf") {
 		return fromGGUF(path)
 	}

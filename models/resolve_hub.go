@@ -108,3 +108,27 @@ func (r Resolver) instead(id HubID, builtin, why string) (*Model, error) {
 	m.Source = fmt.Sprintf("built-in model %s, for %s is not in the hub cache (%s); %s", builtin, id, why, m.Source)
 	return m, nil
 }
+
+// HubConfig is the config.json of a hub id: from the hub's local cache, else from the hub.
+func (r Resolver) HubConfig(ctx context.Context, name string) ([]byte, error) {
+	id, err := ParseHubID(name)
+	if err != nil {
+		return nil, err
+	}
+	commit, err := r.Hub.commit(id)
+	if err != nil {
+		return nil, err
+	}
+	if config, _, err := r.Hub.cached(id, commit); config != nil || err != nil {
+		return config, err
+	}
+	if r.Hub.Offline {
+		return nil, fmt.Errorf("%s is not in the hub cache, and the network is not used (--offline or HF_HUB_OFFLINE)", id)
+	}
+	at := id
+	if commit != "" {
+		at.Revision = commit
+	}
+	f, err := r.Hub.fetch(ctx, at)
+	return f.config, err
+}

@@ -90,7 +90,7 @@ func readIndex(dir string) (index tensorIndex) {
 	return index
 }
 
-// lacks tells whether the index names files that are not there, as while a checkpoint is fetched.
+// lacks reports whether the index names files that are not there, as while a checkpoint is fetched.
 func (x *tensorIndex) lacks(paths []string) bool {
 	have := make(map[string]bool, len(paths))
 	for _, p := range paths {
@@ -104,7 +104,7 @@ func (x *tensorIndex) lacks(paths []string) bool {
 	return false
 }
 
-// decoderAlone tells whether the index counts tensors of the decoder and no others.
+// decoderAlone reports whether the index counts tensors of the decoder and no others.
 func (x *tensorIndex) decoderAlone(m *Model) bool {
 	for name := range x.Files {
 		if !m.isDecoders(name) {
@@ -181,7 +181,7 @@ func tensorHeader(r io.Reader, size int64) (map[string]tensorEntry, error) {
 // layerNumber finds the number of the layer in the name of a tensor.
 var layerNumber = regexp.MustCompile(`(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.`)
 
-// isDecoders tells whether a tensor is a part of the decoder whose shape was read: no tower, no
+// isDecoders reports whether a tensor is a part of the decoder whose shape was read: no tower, no
 // projector, no draft layer, no buffer of positions.
 func (m *Model) isDecoders(name string) bool {
 	for _, other := range []string{

@@ -141,6 +141,17 @@ func (s *Scheme) VectorBytes(m *Model, n float64) unit.Bytes {
 	return s.Stream().Bytes(n)
 }
 
+// ShareBytes is the memory of the share of a matrix of m that one of tp ranks has, its
+// scales and its bias included.
+func (s *Scheme) ShareBytes(m *Model, l *Linear, tp int) unit.Bytes {
+	values, outputs := l.Share(tp)
+	b := s.MatrixBytes(l, values, outputs)
+	if l.Bias {
+		b += s.VectorBytes(m, outputs)
+	}
+	return b
+}
+
 // Table is the embedding as a matrix, whose rows tokens are looked up in.
 func (m *Model) Table() Linear {
 	return Linear{Name: "embedding", In: m.Embedding.Width, Out: m.Vocab, Stored: m.Embedding.Stored}
@@ -162,7 +173,7 @@ func (s Scheme) For(gpu interface{ Has(f unit.Format) bool }) Scheme {
 	return s
 }
 
-// Check tells what is wrong with the scheme, if anything is.
+// Check returns what is wrong with the scheme, if anything is.
 func (s *Scheme) Check() error {
 	if s.Weights == unit.NoFormat || s.Weights >= unit.NumFormats || s.Act == unit.NoFormat ||
 		s.Act >= unit.NumFormats || s.KV >= unit.NumFormats {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSchemeAliases holds that the names people give a quantization find it, and that
+// TestSchemeAliases checks that the names people give a quantization find it, and that
 // every alias stands for a scheme.
 func TestSchemeAliases(t *testing.T) {
 	for alias, name := range map[string]string{

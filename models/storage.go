@@ -38,7 +38,7 @@ func blocks(n float64, size int) float64 {
 	return math.Ceil(n / float64(size))
 }
 
-// plainStorage keeps a matrix in a format without scales of its own.
+// plainStorage stores a matrix in a format without scales.
 func plainStorage(f unit.Format) *Storage {
 	return &Storage{Name: f.String(), Format: f, Bits: f.Bits()}
 }

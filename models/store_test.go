@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzStore holds that whatever a hub answers of a file lands in the repository's
+// FuzzStore checks that whatever a hub answers of a file lands in the repository's
 // own folder, and that what the cache gives back is what was put in.
 func FuzzStore(f *testing.F) {
 	const commit = "0123456789abcdef0123456789abcdef01234567"

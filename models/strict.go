@@ -32,7 +32,7 @@ func (r *reader) refuseUnread() {
 	}
 }
 
-// repeats tells whether a field states again what another one does.
+// repeats reports whether a field states again what another one does.
 func (r *reader) repeats(field string) bool {
 	same := map[string]string{
 		"experts_per_token": "num_experts_per_tok", "sliding_window_size": "sliding_window",
@@ -43,7 +43,7 @@ func (r *reader) repeats(field string) bool {
 	return known && number && r.config[field] == r.config[other]
 }
 
-// silent tells whether a value says that there is nothing: null, false, zero, an empty text, list or object.
+// silent reports whether a value says that there is nothing: null, false, zero, an empty text, list or object.
 func silent(v any) bool {
 	switch v := v.(type) {
 	case nil:

@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // A Table is the built-in models by name. It builds the one that is asked for:
@@ -103,7 +107,7 @@ func (t *Table) Names() []string {
 	return names
 }
 
-// Has tells whether the table has a model of that name or alias.
+// Has reports whether the table has a model of that name or alias.
 func (t *Table) Has(name string) bool {
 	_, ok := t.byName[fold(name)]
 	return ok
@@ -159,17 +163,18 @@ func (t *Table) Model(name string) (*Model, error) {
 
 // All builds every model; the error names each that fails.
 func (t *Table) All() ([]*Model, error) {
-	var all []*Model
-	var errs []error
-	for i := range t.entries {
-		m, err := t.entries[i].build()
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		all = append(all, m)
+	built, errs := make([]*Model, len(t.entries)), make([]error, len(t.entries))
+	var workers sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(t.entries); i = int(next.Add(1)) - 1 {
+				built[i], errs[i] = t.entries[i].build()
+			}
+		})
 	}
-	return all, errors.Join(errs...)
+	workers.Wait()
+	return slices.DeleteFunc(built, func(m *Model) bool { return m == nil }), errors.Join(errs...)
 }
 
 // build makes the model and holds it against the published count.

@@ -17,7 +17,7 @@ type Published struct {
 	Source string `json:"params_source"`
 }
 
-// check tells whether the statement is complete and agrees with itself.
+// check reports whether the statement is complete and agrees with itself.
 func (p Published) check() error {
 	switch {
 	case p.Params <= 0:
@@ -39,7 +39,7 @@ func (p Published) check() error {
 	return nil
 }
 
-// reproduce holds the count of a shape against the published one.
+// reproduce compares the count of a shape with the published one.
 func (p Published) reproduce(params int64) error {
 	diff := params - p.Params
 	if p.Exact {

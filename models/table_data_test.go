@@ -17,10 +17,9 @@ func TestBuiltIn(t *testing.T) {
 	}
 }
 
-// TestActive holds mixtures against the active parameters that their publishers
-// state, which checks what the total does not: experts a token, shared experts
-// and dense layers. Some publishers leave
-// the input embedding out, or the head too.
+// TestActive compares the active parameters of MoE models with those that their publishers state.
+// That checks what the total does not: experts a token, shared experts and dense layers. Some
+// publishers leave out the input embedding, or the head too.
 func TestActive(t *testing.T) {
 	const tolerance = 0.03 // most are given to two digits
 	table := builtIn(t)

@@ -156,7 +156,7 @@ func TestUnknownName(t *testing.T) {
 	}
 }
 
-// TestPeersNames holds the names that llm_profiler, LLM-Viewer, llm-analysis,
+// TestPeersNames checks that the table finds the names that llm_profiler, LLM-Viewer, llm-analysis,
 // ELANA and LLM Energy Measure give to models.
 func TestPeersNames(t *testing.T) {
 	table := builtIn(t)
@@ -228,7 +228,7 @@ func BenchmarkLoadOne(b *testing.B) {
 	}
 }
 
-// FuzzLoad holds that no table makes Load or the building of its models panic,
+// FuzzLoad checks that no table makes Load or the building of its models panic,
 // and that each model that is built has the count that its entry states.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(tableOf(fmt.Sprintf(`"params":%d,"params_exact":true`, tinyParams))))

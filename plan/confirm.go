@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/roofline"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -38,12 +40,11 @@ func Confirm(ctx context.Context, q *Request, rows []Row) (kept []Row, left []Re
 				kept = append(kept, r)
 				break
 			}
-			units := r.DP/each + 1
-			if more := units * each * r.Split.TP * r.Split.PP; more > own.MaxGPUs || own.Budget > 0 && float64(more)*float64(r.Card.Price) > float64(own.Budget) || units > 2*rows[i].DP/each+1 {
-				left = append(left, Rejected{r.Card, Miss{fmt.Sprintf("at the 99th percentile %s", miss.Reason), miss.By, &r}})
+			if own.tooLarge(&r, each, &rows[i]) {
+				left = append(left, Rejected{Card: r.Card, Miss: Miss{fmt.Sprintf("at the 99th percentile %s", miss.Reason), miss.By, &r}})
 				break
 			}
-			if err := own.grow(&r, units*each); err != nil {
+			if err := own.grow(&r, each); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -61,16 +62,55 @@ func (q *Request) serverOf(r *Row) (*serving.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.server(r.Card, p, r.DP)
+	return q.server(r.Card, p, r)
 }
 
-// server is the server of so many replicas of a deployment.
-func (q *Request) server(card *Card, p *analytic.Prepared, replicas int) (*serving.Server, error) {
-	rules, err := serving.Defaults(card.Machines.Machine.Engine.Profile().Name, card.GPU.Memory)
+// server is the server of a row.
+func (q *Request) server(card *Card, p *analytic.Prepared, r *Row) (*serving.Server, error) {
+	rules, err := engine.SchedulerOf(card.Machines.Machine.Engine.Profile().Name, card.GPU.Capacity())
 	if err != nil {
 		return nil, err
 	}
-	return &serving.Server{Predictor: p.Predictor, Scheduler: rules, Replicas: replicas, Context: q.Model.MaxContext, ToHost: card.GPU.Bandwidth}, nil
+	if r.Budget > 0 {
+		rules.Budget = r.Budget
+	}
+	s := &serving.Server{
+		Predictor: p.Predictor, Scheduler: rules, Replicas: r.DP, Prefillers: r.Prefill, Link: r.layout().Link, Context: q.Model.MaxContext, ToHost: card.GPU.Bandwidth,
+	}
+	return s, q.speculate(s, card, r)
+}
+
+// speculate adds the speculation of a row to a server.
+func (q *Request) speculate(s *serving.Server, card *Card, r *Row) error {
+	if r.Drafts == 0 {
+		return nil
+	}
+	s.Drafts, s.Acceptance = r.Drafts, q.Acceptance
+	if q.Model.Drafts == 0 {
+		return nil // drafts of n-grams take no time
+	}
+	one := search{q: q, card: card}
+	own := *r
+	own.DP = max(r.Split.EP/r.Split.TP, 1)
+	c, err := one.caseOf(&own)
+	if err != nil {
+		return err
+	}
+	s.Modules = q.Model.Drafts
+	s.Drafter, err = Drafter(c)
+	return err
+}
+
+// Drafter prices the model's own draft (MTP) module on the GPUs of a case.
+func Drafter(of *analytic.Case) (*analytic.Predictor, error) {
+	d := of.Model.DraftModule()
+	if d == nil {
+		return nil, fmt.Errorf("the draft (MTP) layer of %s has no attention: give --draft-model", of.Model.Name)
+	}
+	c, m := *of, *of.Machine
+	m.Cal.Constants[roofline.HostAsync], m.Cal.Constants[roofline.HostSequence], m.Cal.Constants[roofline.HostStep] = 0, 0, 0
+	c.Model, c.Machine, c.Parallel.PP, c.Parallel.MicroBatches = d, &m, 1, 1
+	return analytic.NewPredictor(&c)
 }
 
 // simulate runs the load of the request on a row.
@@ -101,17 +141,29 @@ func simulate(ctx context.Context, q *Request, r *Row) (t Tail, err error) {
 	return Tail{at(&result.TTFT), at(&result.TPOT), at(&result.E2E)}, nil
 }
 
-// grow gives a row more replicas.
-func (q *Request) grow(r *Row, replicas int) error {
-	server, err := q.serverOf(r)
+// tooLarge reports whether a row may not get further replicas.
+func (q *Request) tooLarge(r *Row, each int, first *Row) bool {
+	more := r.GPUs + each*r.Split.TP*r.Split.PP
+	return more > q.MaxGPUs || q.Budget > 0 && float64(more)*float64(r.Card.Price) > float64(q.Budget) || more > 2*first.GPUs+each*r.Split.TP*r.Split.PP
+}
+
+// grow gives a row more replicas: of those that prefill where the first token is late.
+func (q *Request) grow(r *Row, each int) error {
+	own := *r
+	if r.Prefill > 0 && q.Targets.TTFT > 0 && r.Tail.TTFT > q.Targets.TTFT {
+		own.Prefill += each
+	} else {
+		own.DP += each
+	}
+	own.GPUs += each * r.Split.TP * r.Split.PP
+	own.PerHour = unit.Dollars(float64(r.Card.Price) * float64(own.GPUs))
+	server, err := q.serverOf(&own)
 	if err != nil {
 		return err
 	}
 	s := search{q: q, card: r.Card, miss: noMiss()}
-	each := max(r.Split.EP/r.Split.TP, 1)
-	c := config{Row: *r, server: *server, slower: r.slower, single: r.alone}
-	c.DP, c.GPUs = each, each*r.Split.TP*r.Split.PP
-	grown, _ := s.steady(&c, replicas/each)
+	c := config{Row: own, server: *server, slower: r.slower, single: r.alone}
+	grown, _ := s.settled(&c, own)
 	*r = grown
 	return nil
 }

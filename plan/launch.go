@@ -125,6 +125,18 @@ func vllm(r *Row, q *Request, checkpoint string) Launch {
 	}
 	a.number("--max-model-len", longest(q))
 	a.number("--max-num-seqs", r.Batch)
+	a.above("--max-num-batched-tokens", r.Budget)
+	if r.Drafts > 0 {
+		method := `"method": "ngram", "prompt_lookup_max": 4`
+		if q.Model.Drafts > 0 {
+			method = `"method": "mtp"`
+		}
+		a.add("--speculative-config", fmt.Sprintf(`{%s, "num_speculative_tokens": %d}`, method, r.Drafts))
+	}
+	if r.Prefill > 0 {
+		a.add("--kv-transfer-config", `{"kv_connector": "NixlConnector", "kv_role": "kv_both"}`)
+		a.note("this is the server that decodes: start %d replicas more that prefill, by the same command with --data-parallel-size %d, and a proxy that sends each request to both in turn", r.Prefill, r.Prefill)
+	}
 	r.nodes(a)
 	return a.launch("vllm")
 }
@@ -161,6 +173,20 @@ func sglang(r *Row, q *Request, checkpoint string) Launch {
 	}
 	a.number("--context-length", longest(q))
 	a.number("--max-running-requests", r.Batch*r.DP)
+	a.above("--chunked-prefill-size", r.Budget)
+	if r.Drafts > 0 {
+		if q.Model.Drafts > 0 {
+			a.add("--speculative-algorithm", "NEXTN", "--speculative-eagle-topk", "1")
+		} else {
+			a.add("--speculative-algorithm", "NGRAM")
+		}
+		a.number("--speculative-num-steps", r.Drafts)
+		a.number("--speculative-num-draft-tokens", r.Drafts+1)
+	}
+	if r.Prefill > 0 {
+		a.add("--disaggregation-mode", "decode")
+		a.note("this is the server that decodes: start %d replicas more that prefill, with --disaggregation-mode prefill, behind SGLang's router", r.Prefill)
+	}
 	r.nodes(a)
 	return a.launch("sglang")
 }
@@ -184,6 +210,13 @@ func tensorRT(r *Row, q *Request, checkpoint string) Launch {
 	if r.Formats.KV == unit.FP8 {
 		a.add("--kv_cache_dtype", "fp8")
 	}
+	a.above("--max_num_tokens", r.Budget)
+	if r.Drafts > 0 {
+		a.note("give speculative_config with %d tokens in a file for --extra_llm_api_options", r.Drafts)
+	}
+	if r.Prefill > 0 {
+		a.note("this is a server that decodes: start %d replicas more that prefill, and trtllm-serve disaggregated in front of both", r.Prefill)
+	}
 	if !r.stored(q) {
 		a.note("TensorRT-LLM serves weights as the checkpoint has them: give one quantized as %s", r.Formats.Weights)
 	}
@@ -199,6 +232,13 @@ func llamaCPP(r *Row, q *Request, checkpoint string) Launch {
 	a.number("--parallel", r.Batch)
 	a.number("--ctx-size", longest(q)*r.Batch)
 	a.add("--flash-attn", "on")
+	a.above("--batch-size", r.Budget)
+	if r.Drafts > 0 {
+		a.note("llama.cpp speculates with a draft model of its own: --model-draft FILE --draft-max %d", r.Drafts)
+	}
+	if r.Prefill > 0 {
+		a.note("llama.cpp has no replicas that only prefill: %d servers do less than the row says", r.DP+r.Prefill)
+	}
 	if gpus := r.Split.TP * r.Split.PP; gpus > 1 {
 		mode := "layer"
 		if r.Split.TP > 1 {

@@ -22,6 +22,8 @@ func launched(t *testing.T) (all [][]Launch) {
 		{"llama3.1-8b", "l4", Row{Formats: Formats{"w4a16-g128", unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Batch: 1, GPUs: 1}},
 		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 16}, DP: 2, Batch: 256, GPUs: 16}},
 		{"qwen3-30b-a3b", "mi300x", Row{Formats: Formats{"", unit.BF16}, Split: Split{4, 1, 4}, DP: 1, Batch: 32, GPUs: 4}},
+		{"deepseek-v3", "h200", Row{Formats: Formats{"", unit.FP8}, Split: Split{8, 1, 1}, DP: 2, Prefill: 1, Budget: 4096, Drafts: 1, Batch: 256, GPUs: 24}},
+		{"llama3.1-8b", "h100", Row{Formats: Formats{"", unit.BF16}, Split: Split{1, 1, 1}, DP: 1, Drafts: 3, Batch: 256, GPUs: 1}},
 	} {
 		q := request(t, x.model, x.gpu)
 		x.row.Card = &q.Cards[0]
@@ -46,7 +48,9 @@ for words in json.load(sys.stdin):
     parser = make_arg_parser(FlexibleArgumentParser(exit_on_error=False))
     a = parser.parse_args(words)
     out.append([a.model_tag, a.tensor_parallel_size, a.pipeline_parallel_size, a.data_parallel_size, bool(a.enable_expert_parallel),
-                a.quantization, a.kv_cache_dtype, a.max_model_len, a.max_num_seqs])
+                a.quantization, a.kv_cache_dtype, a.max_model_len, a.max_num_seqs, a.max_num_batched_tokens,
+                (a.speculative_config or {}).get("method"), (a.speculative_config or {}).get("num_speculative_tokens"),
+                a.kv_transfer_config and a.kv_transfer_config.kv_connector])
 print("\n" + json.dumps(out))
 `
 
@@ -74,9 +78,10 @@ func TestVLLMParses(t *testing.T) {
 		t.Fatalf("%v\n%s", err, failed.String())
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8], ` +
-		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256], ` +
-		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32]]`
+	want := `[["org/qwen3-32b", 2, 1, 3, false, "fp8", "fp8", 1440, 64, null, null, null, null], ["org/llama3.1-8b", 1, 2, 1, false, null, "auto", 1440, 8, null, null, null, null], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 1, null, null, null, null], ["org/deepseek-v3", 8, 1, 2, true, null, "fp8", 1440, 256, null, null, null, null], ` +
+		`["org/qwen3-30b-a3b", 4, 1, 1, true, null, "auto", 1440, 32, null, null, null, null], ["org/deepseek-v3", 8, 1, 2, false, null, "fp8", 1440, 256, 4096, "mtp", 1, "NixlConnector"], ` +
+		`["org/llama3.1-8b", 1, 1, 1, false, null, "auto", 1440, 256, null, "ngram", 3, null]]`
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("vLLM understands\n%s\nwant\n%s", got, want)
 	}
@@ -91,6 +96,7 @@ func TestLaunchNotes(t *testing.T) {
 	}{
 		{0, 2, "start 3 of these servers"}, {2, 0, "checkpoint with weights quantized as w4a16-g128"}, {3, 0, "16 GPUs take 2 machines of 8"},
 		{3, 2, "enable_attention_dp"}, {3, 4, "LeaderWorkerSet"}, {0, 3, "no FP8 cache"},
+		{5, 0, "1 replicas more that prefill"}, {5, 4, "a proxy in front of both"}, {5, 2, "speculative_config"},
 	} {
 		if got := strings.Join(all[x.row][x.engine].Notes, "\n"); !strings.Contains(got, x.want) {
 			t.Errorf("%s of row %d says %q, want %q", all[x.row][x.engine].Engine, x.row, got, x.want)

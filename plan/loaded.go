@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/serving"
 	"llmprof/unit"
 )
@@ -16,11 +17,12 @@ import (
 // share their experts, or one replica.
 type config struct {
 	Row
-	units  *analytic.Prepared
-	server serving.Server // of one unit
-	slower float64        // by how much longer than expected everything takes at the end that is asked for
-	single Spans          // of a request alone
-	least  int            // units that the load takes at least
+	units    *analytic.Prepared
+	server   serving.Server // of one unit
+	steadies *serving.Steadies
+	slower   float64 // by how much longer than expected everything takes at the end that is asked for
+	single   Spans   // of a request alone
+	least    int     // units that the load takes at least
 }
 
 // loaded searches deployments under a load, in which requests come and go: steps are those
@@ -36,7 +38,7 @@ func (s *search) loaded(ctx context.Context) {
 	}
 	bound := func(c *config) float64 { return float64(c.least * c.GPUs) }
 	slices.SortStableFunc(open, func(a, b config) int { return cmp.Compare(bound(&a), bound(&b)) })
-	best := math.Inf(1)
+	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
 	for i := range open {
 		c := &open[i]
 		if ctx.Err() != nil {
@@ -46,10 +48,81 @@ func (s *search) loaded(ctx context.Context) {
 			break // a GPU costs the same in all of them
 		}
 		if r, ok := s.serve(c, best); ok {
+			best, plain = min(best, float64(r.GPUs)), min(plain, float64(r.GPUs))
+			s.rows = append(s.rows, r)
+		}
+		for _, r := range s.extras(c, best, plain) {
 			best = min(best, float64(r.GPUs))
 			s.rows = append(s.rows, r)
 		}
+		c.steadies = nil // frees the times of its steps
 	}
+}
+
+// extras are the deployments with other settings than a server starts with: speculation, other
+// steps, replicas that only prefill. Where the price counts they have to save a GPU over one without.
+func (s *search) extras(c *config, best, plain float64) (rows []Row) {
+	if s.q.rate() == 0 {
+		return nil
+	}
+	most := best
+	if s.q.By == Cost {
+		if most = min(best, plain-1); float64(c.least*c.GPUs) > most {
+			return nil
+		}
+	}
+	keep := func(r Row, ok bool) {
+		if ok {
+			rows = append(rows, r)
+			if s.q.By == Cost {
+				most = min(most, float64(r.GPUs))
+			}
+		}
+	}
+	for _, drafts := range append([]int{0}, s.q.Drafts...) {
+		for _, budget := range append([]int{0}, s.q.Budgets...) {
+			if budget == 0 && drafts == 0 || !fitsSteps(&c.server.Scheduler, budget, drafts) {
+				continue
+			}
+			other, err := s.with(c, budget, drafts)
+			if err != nil {
+				s.missed(Miss{err.Error(), infinite, nil})
+				continue
+			}
+			if !s.hopeless(other) {
+				keep(s.serve(other, most))
+			}
+		}
+		if other, err := s.with(c, 0, drafts); err == nil && !s.q.Together && fitsSteps(&c.server.Scheduler, 0, drafts) && !s.hopeless(other) {
+			keep(s.apart(other, most))
+		}
+	}
+	return rows
+}
+
+// fitsSteps reports whether a budget differs from the scheduler's, and leaves prompts half of a
+// step where as many sequences decode, and verify drafts, as may run.
+func fitsSteps(rules *engine.Scheduler, budget, drafts int) bool {
+	switch budget {
+	case 0:
+		budget = rules.Budget
+	case rules.Budget:
+		return false
+	}
+	return budget >= 2*rules.MaxSeqs*(1+drafts)
+}
+
+// with is the deployment with other settings. The steps of the plain one are known already.
+func (s *search) with(c *config, budget, drafts int) (*config, error) {
+	if budget == 0 && drafts == 0 {
+		return c, nil
+	}
+	other := *c
+	other.steadies, other.Budget, other.Drafts = nil, budget, drafts
+	if budget > 0 {
+		other.server.Scheduler.Budget = budget
+	}
+	return &other, s.q.speculate(&other.server, s.card, &other.Row)
 }
 
 // configs are the deployments of a split that may qualify.
@@ -76,7 +149,7 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
-	e, err := c.units.Predict(&analytic.Workload{Batch: c.MicroBatches, Prompt: s.q.Prompt, Gen: s.q.Gen})
+	e, err := c.units.Predict(&analytic.Workload{Batch: c.MicroBatches, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
@@ -88,24 +161,23 @@ func (s *search) screen(c *config) (why string) {
 		s.missed(Miss{why, 1e6 * float64(m.Total/m.Capacity), nil})
 		return why
 	}
-	server, err := s.q.server(s.card, c.units, c.DP)
+	server, err := s.q.server(s.card, c.units, &c.Row)
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})
 		return err.Error()
 	}
 	c.server, c.Batch = *server, server.Scheduler.MaxSeqs
-	c.slower = 1
-	if !s.q.Expected {
-		c.slower = float64(e.TTFT.High / e.TTFT.Expected)
-		if e.TPOT.Expected > 0 {
-			c.slower = max(c.slower, float64(e.TPOT.High/e.TPOT.Expected))
-		}
+	if c.slower = 1; !s.q.Expected {
+		c.slower = Slower(&e)
 	}
 	c.single, c.least = Spans{e.TTFT, e.TPOT, e.TTLT}, 1
 	if parts := c.MicroBatches; parts == 1 {
 		alone := c.Row
 		alone.fill(s.q, &e)
 		alone.PerHour = unit.Dollars(float64(s.card.Price) * float64(alone.GPUs))
+		if n := s.gain(); n > 1 { // with speculation a token may take that much less
+			alone.TPOT, alone.E2E = alone.TPOT.Times(1/n), alone.TTFT+(alone.E2E-alone.TTFT).Times(1/n)
+		}
 		if miss := s.q.misses(&alone); miss.Reason != "" {
 			miss.Row = &alone
 			s.missed(miss)
@@ -127,18 +199,18 @@ func (s *search) atLeast(c *config) (why string) {
 		if batch%c.MicroBatches != 0 {
 			continue
 		}
-		e, err := c.units.Predict(&analytic.Workload{Batch: batch, Prompt: s.q.Prompt, Gen: s.q.Gen})
+		e, err := c.units.Predict(&analytic.Workload{Batch: batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
 		s.searched++
 		if err != nil {
 			break
 		}
 		// Sequences come and go: they hold less cache than a batch at its longest.
 		most = max(most, 1.25*float64(batch*c.DP)/float64(e.TTLT.Expected))
-		if s.q.Targets.TPOT > 0 && e.TPOT.Expected.Times(c.slower) > s.q.Targets.TPOT || batch > 2*e.Memory.MaxBatch {
+		if s.q.Targets.TPOT > 0 && e.TPOT.Expected.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*e.Memory.MaxBatch {
 			break
 		}
 	}
-	c.least = max(int(math.Ceil(rate*c.slower/most)), 1)
+	c.least = max(int(math.Ceil(rate*c.slower/(most*s.gain()))), 1)
 	if c.least*c.GPUs > s.q.MaxGPUs {
 		return s.tooMany(c, c.least)
 	}
@@ -146,6 +218,14 @@ func (s *search) atLeast(c *config) (why string) {
 		return s.tooMany(c, c.least)
 	}
 	return ""
+}
+
+// gain is by how many times speculation may shorten a decode at most.
+func (s *search) gain() float64 {
+	if len(s.q.Drafts) == 0 || s.q.rate() == 0 {
+		return 1
+	}
+	return float64(1 + slices.Max(s.q.Drafts))
 }
 
 // tooMany remembers that the load takes more units than are allowed.
@@ -176,13 +256,7 @@ func (q *Request) rate() float64 {
 // serve finds the fewest units with which the deployment qualifies, unless they are more
 // GPUs than the best one has. More units of the same never make anything slower.
 func (s *search) serve(c *config, best float64) (r Row, ok bool) {
-	most := s.q.MaxGPUs / c.GPUs
-	if s.q.Budget > 0 && s.card.Price > 0 {
-		most = min(most, int(float64(s.q.Budget)/(float64(s.card.Price)*float64(c.GPUs))))
-	}
-	if s.q.By == Cost && !math.IsInf(best, 1) {
-		most = min(most, int(best)/c.GPUs)
-	}
+	most := s.mostUnits(c, best)
 	if most < c.least {
 		return r, false
 	}
@@ -215,32 +289,29 @@ func (s *search) fewest(c *config, enough Row, low, high int) Row {
 	return enough
 }
 
-// steady is the deployment with so many units, and whether it qualifies. A server whose
-// steps all take x times as long does at a rate what it would do at x times the rate, only x
-// times as slowly.
+// steady is the deployment with so many units, and whether it qualifies.
 func (s *search) steady(c *config, units int) (r Row, ok bool) {
 	r = c.Row
 	s.sized(&r, units)
-	server := c.server
-	server.Replicas = r.DP
-	expected, err := s.state(&server, 1)
-	slow := expected
-	if err == nil && c.slower > 1 {
-		slow, err = s.state(&server, c.slower)
-	}
+	return s.settled(c, r)
+}
+
+// settled is a row of the deployment at its steady state, and whether it qualifies.
+func (s *search) settled(c *config, r Row) (Row, bool) {
+	expected, slow, err := s.q.states(c, &r)
 	s.searched++
 	if err != nil {
 		s.missed(Miss{fmt.Sprintf("nearest is %s: %v", r.String(), err), 1e3, nil})
 		return r, false
 	}
 	span := func(alone analytic.Span, mean, high unit.Seconds) analytic.Span {
-		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high.Times(c.slower)}
+		return analytic.Span{Floor: alone.Floor, Expected: mean, Low: mean.Times(float64(alone.Low / max(alone.Expected, 1e-12))), High: high}
 	}
 	r.Estimate = Spans{
 		span(c.single.TTFT, expected.TTFT, slow.TTFT), span(c.single.TPOT, expected.TPOT, slow.TPOT), span(c.single.E2E, expected.E2E, slow.E2E),
 	}
-	r.TTFT, r.TPOT, r.E2E = slow.TTFT.Times(c.slower), slow.TPOT.Times(c.slower), slow.E2E.Times(c.slower)
-	r.Throughput = slow.Rate / c.slower * float64(s.q.Gen)
+	r.TTFT, r.TPOT, r.E2E = slow.TTFT, slow.TPOT, slow.E2E
+	r.Throughput = slow.Rate * float64(s.q.Gen)
 	r.slower, r.alone = c.slower, c.single
 	r.Running, r.Utilization = slow.Running, slow.Utilization
 	r.JToken = slow.Energy.Times(1 / float64(s.q.Gen))
@@ -251,14 +322,4 @@ func (s *search) steady(c *config, units int) (r Row, ok bool) {
 		s.missed(miss)
 	}
 	return r, miss.Reason == ""
-}
-
-// state is the steady state where everything takes x times as long, in units of time x
-// times as long.
-func (s *search) state(server *serving.Server, x float64) (*serving.Steady, error) {
-	prompt, gen := serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen)
-	if n := s.q.Load.Concurrency; n > 0 {
-		return server.SteadyConcurrency(n, prompt, gen)
-	}
-	return server.SteadyRate(s.q.rate()*x, prompt, gen)
 }

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"llmprof/analytic"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -16,7 +18,7 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 	for i := range 8 {
 		q := *space
 		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
-		q.Batches = DefaultBatches()
+		q.Batches, q.Budgets, q.Together = DefaultBatches(), []int{}, true
 		q.Prompt, q.Gen = 200+random.IntN(1000), 50+random.IntN(200)
 		q.Load.Rate = 12 * random.ExpFloat64()
 		q.MaxGPUs = 4
@@ -68,4 +70,113 @@ func everyNumber(t *testing.T, q *Request) (best *Row) {
 		}
 	}
 	return best
+}
+
+// With speculation, other steps and replicas that only prefill the search finds what trying all
+// of them finds.
+func TestExtrasEqualBruteForce(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 2))
+	space := request(t, "llama3.1-8b", "l40s", "a100")
+	found, extra := 0, 0
+	for i := range 9 {
+		q := *space
+		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
+		q.Batches = DefaultBatches()
+		q.Budgets = []int{4096}
+		q.By = []Objective{Cost, Latency, Energy}[i%3]
+		if i%2 == 1 {
+			q.Drafts, q.Acceptance = []int{2}, 0.7
+		}
+		q.Prompt, q.Gen = 500+random.IntN(1500), 50+random.IntN(200)
+		q.Load.Rate = 6 * random.ExpFloat64()
+		q.MaxGPUs = 3
+		q.Targets = Targets{TPOT: unit.Seconds(0.008 + 0.02*random.Float64()), TTFT: unit.Seconds(0.1 + 0.6*random.Float64())}
+		got, err := Search(t.Context(), &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := everyExtra(t, &q)
+		switch {
+		case want == nil && len(got.Rows) == 0:
+		case want == nil || len(got.Rows) == 0 || want.String() != got.Rows[0].String():
+			t.Errorf("%d: by %s, %+v at %v: found %d rows, %v; by brute force %v", i, q.By, q.Targets, q.Load.Rate, len(got.Rows), first(got.Rows), want)
+		default:
+			if found++; want.extras() > 0 {
+				extra++
+			}
+		}
+	}
+	if found < 4 || extra < 2 {
+		t.Errorf("%d of 9 loads have an answer, %d of them with extras", found, extra)
+	}
+}
+
+// everyExtra works out the steady state of every deployment of a request, one by one.
+func everyExtra(t *testing.T, q *Request) (best *Row) {
+	t.Helper()
+	for i := range q.Cards {
+		for _, f := range q.Cards[i].Formats {
+			for _, split := range q.Splits {
+				for _, drafts := range append([]int{0}, q.Drafts...) {
+					for _, budget := range append([]int{0}, q.Budgets...) {
+						var all *serving.Steadies
+						for prefill := range q.MaxGPUs {
+							for dp := 1; (dp+prefill)*split.TP <= q.MaxGPUs; dp++ {
+								r := Row{Card: &q.Cards[i], Formats: f, Split: split, DP: dp, Prefill: prefill, Budget: budget, Drafts: drafts, MicroBatches: 1}
+								if prefill > 0 && budget > 0 {
+									continue
+								}
+								if served(q, &r, &all) && (best == nil || q.compare(&r, best) < 0) {
+									best = &r
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return best
+}
+
+// served works out the steady state of one row by a server of its own; rows that differ in
+// their replicas share the times of its steps.
+func served(q *Request, r *Row, all **serving.Steadies) bool {
+	r.GPUs = (r.DP + r.Prefill) * r.Split.TP
+	r.PerHour = unit.Dollars(float64(r.Card.Price) * float64(r.GPUs))
+	s := search{q: q, card: r.Card, miss: noMiss()}
+	one := *r
+	one.DP = 1
+	p, err := s.prepare(&one)
+	if err != nil {
+		return false
+	}
+	r.Scheme = one.Scheme
+	server, err := q.server(r.Card, p, r)
+	if err != nil || server.Check() != nil {
+		return false
+	}
+	plain := *r
+	plain.Budget = 0
+	if rules, _ := q.server(r.Card, p, &plain); !fitsSteps(&rules.Scheduler, r.Budget, r.Drafts) {
+		return false
+	}
+	r.Batch = server.Scheduler.MaxSeqs
+	e, err := p.Predict(&analytic.Workload{Batch: 1, PromptLen: q.Prompt, GenLen: q.Gen})
+	if err != nil || !e.Memory.Fits() {
+		return false
+	}
+	x := Slower(&e)
+	if *all == nil {
+		if *all, err = server.Steadies(serving.Fixed(q.Prompt), serving.Fixed(q.Gen)); err != nil {
+			return false
+		}
+	}
+	st, err := (*all).Rate(q.rate()*x, r.layout())
+	if err != nil {
+		return false
+	}
+	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
+	r.JToken = st.Energy.Times(1 / float64(q.Gen))
+	return q.misses(r).Reason == ""
 }

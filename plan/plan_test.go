@@ -85,7 +85,7 @@ func single(t *testing.T, q *Request, r *Row) bool {
 		t.Fatal(err)
 	}
 	c := &analytic.Case{
-		Model: q.Model, Scheme: scheme, Price: r.Card.Price, Workload: analytic.Workload{Batch: r.Batch, Prompt: q.Prompt, Gen: q.Gen},
+		Model: q.Model, Scheme: scheme, Price: r.Card.Price, Workload: analytic.Workload{Batch: r.Batch, PromptLen: q.Prompt, GenLen: q.Gen},
 		Parallel: analytic.Parallelism{TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: g.GPUsPerNode},
 	}
 	e := r.Card.Machines.Machine.Engine
@@ -115,8 +115,9 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 3))
 	unscheduled := requestOn(t, "native", "llama3.1-8b", "l40s", "h100") // its batches start together under any load
 	spaces := []*Request{request(t, "llama3.1-8b", "l40s", "a100"), request(t, "qwen3-30b-a3b", "h200", "l4")}
+	const objectives = 40
 	found := 0
-	for i := range 40 {
+	for i := range objectives {
 		q := *spaces[i%2]
 		q.Batches = []int{1, 8, 64}
 		q.Splits = []Split{{1, 1, 1}, {2, 2, 1}, {4, 1, 1}}
@@ -143,8 +144,8 @@ func TestSearchEqualsBruteForce(t *testing.T) {
 			found++
 		}
 	}
-	if found < 12 {
-		t.Errorf("only %d of 40 objectives have an answer", found)
+	if 10*found < 3*objectives {
+		t.Errorf("only %d of %d objectives have an answer", found, objectives)
 	}
 }
 

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 
 	"llmprof/analytic"
@@ -24,6 +26,15 @@ type Request struct {
 	Cards   []Card
 	Batches []int   // DefaultBatches where there are none
 	Splits  []Split // DefaultSplits where there are none
+
+	// Progress, if not nil, is told how many of the cards are done, by one goroutine at a time.
+	Progress func(done, of int)
+
+	// Under a rate of requests:
+	Budgets    []int   // most tokens of a step that are tried beside the scheduler's; DefaultBudgets where it is nil
+	Drafts     []int   // tokens to draft that are tried beside none
+	Acceptance float64 // probability that a drafted token is right if those before it are
+	Together   bool    // every replica prefills and decodes: no disaggregated deployments
 }
 
 // DefaultGPUs is the most GPUs of a deployment where nothing else is asked for.
@@ -85,7 +96,7 @@ type Formats struct {
 // A Split is how one replica is spread over GPUs. EP may span several replicas.
 type Split struct{ TP, PP, EP int }
 
-// check tells what is wrong with the request, if anything is.
+// check returns what is wrong with the request, if anything is.
 func (r *Request) check() error {
 	given := 0
 	for _, is := range []bool{r.Load.Rate != 0, r.Load.Concurrency != 0, r.Load.Throughput != 0} {
@@ -94,6 +105,7 @@ func (r *Request) check() error {
 		}
 	}
 	t := &r.Targets
+	figures := []float64{float64(t.TTFT), float64(t.TPOT), float64(t.E2E), r.Load.Rate, r.Load.Throughput, float64(r.Budget), r.Acceptance}
 	switch {
 	case r.Model == nil:
 		return fmt.Errorf("no model is given")
@@ -103,6 +115,14 @@ func (r *Request) check() error {
 		return fmt.Errorf("a prompt of %d and an answer of %d tokens: either has to have at least one", r.Prompt, r.Gen)
 	case given > 1:
 		return fmt.Errorf("the load is given more than once: want a rate, a concurrency or a throughput")
+	case slices.ContainsFunc(figures, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }):
+		return fmt.Errorf("a load, a target or a budget is no finite number")
+	case len(r.Drafts) > 0 && !(r.Acceptance > 0 && r.Acceptance <= 1):
+		return fmt.Errorf("an acceptance of %g: want a probability above 0 and at most 1", r.Acceptance)
+	case len(r.Drafts) > 0 && (slices.Min(r.Drafts) < 1 || slices.Max(r.Drafts) > 64):
+		return fmt.Errorf("%d tokens to draft: want from 1 to 64", r.Drafts)
+	case len(r.Budgets) > 0 && (slices.Min(r.Budgets) < 1 || slices.Max(r.Budgets) > 1<<20):
+		return fmt.Errorf("steps of at most %d tokens: want from 1 to %d", r.Budgets, 1<<20)
 	case r.Load.Rate < 0 || r.Load.Concurrency < 0 || r.Load.Throughput < 0 || t.TTFT < 0 || t.TPOT < 0 || t.E2E < 0 || r.Budget < 0 || r.MaxGPUs < 0:
 		return fmt.Errorf("a load, a target or a budget is negative")
 	}
@@ -117,6 +137,10 @@ func (r *Request) check() error {
 func DefaultBatches() []int {
 	return []int{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512}
 }
+
+// DefaultBudgets are the most tokens of a step that are tried: shorter steps lengthen a decode
+// less, longer ones prefill faster.
+func DefaultBudgets() []int { return []int{512, 1024, 2048, 4096, 8192, 16384} }
 
 // DefaultSplits are the splits that are tried of a model on up to most GPUs.
 func DefaultSplits(m *models.Model, most int) (all []Split) {

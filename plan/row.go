@@ -16,7 +16,10 @@ type Row struct {
 	Formats      Formats
 	Scheme       string // of the weights
 	Split        Split
-	DP           int // replicas
+	DP           int // replicas that decode, and prefill unless others do
+	Prefill      int // replicas that only prefill and hand the cache over; 0 for none
+	Budget       int // most tokens of a step; 0 for the scheduler's
+	Drafts       int // tokens drafted with each one; 0 for no speculation
 	MicroBatches int
 	Batch        int // sequences of a replica at once
 	GPUs         int
@@ -61,19 +64,28 @@ func (r *Row) String() string {
 			s += fmt.Sprintf(" %s %d", d.name, d.n)
 		}
 	}
+	s += r.Extras()
 	return fmt.Sprintf("%s, weights %s, KV cache %v, batch %d", s, r.Scheme, r.Formats.KV, r.Batch)
 }
 
-// Command is the command of llmprof that gives the figures of the row with Args: estimate,
-// or simulate, which gives the means of a load.
-func (r *Row) Command() string {
-	if r.Running > 0 {
-		return "simulate"
+// Extras names the settings that differ from those that a server starts with.
+func (r *Row) Extras() (s string) {
+	if r.Prefill > 0 {
+		s += fmt.Sprintf(" + %d prefill", r.Prefill)
 	}
-	return "estimate"
+	if r.Budget > 0 {
+		s += fmt.Sprintf(" steps of %d", r.Budget)
+	}
+	if r.Drafts > 0 {
+		s += fmt.Sprintf(" drafts %d", r.Drafts)
+	}
+	return s
 }
 
-// Args are the arguments of Command. Model is the name that finds the model.
+// extras counts the settings that differ from those that a server starts with.
+func (r *Row) extras() int { return min(r.Prefill, 1) + min(r.Budget, 1) + min(r.Drafts, 1) }
+
+// Args are the arguments of "llmprof estimate" that give the figures of the row. Model is the name that finds the model.
 func (r *Row) Args(model string, q *Request) []string {
 	args := []string{"--model", model, "--gpu", r.Card.GPU.Key, "--engine", r.Engine(), "--kv", r.Formats.KV.String()}
 	if r.Formats.Weights != "" {
@@ -93,6 +105,7 @@ func (r *Row) Args(model string, q *Request) []string {
 	if known, _ := r.Card.GPU.Price(); r.Card.Price > 0 && r.Card.Price != known {
 		args = append(args, "--price", strconv.FormatFloat(float64(r.Card.Price), 'g', -1, 64))
 	}
+	args = append(args, r.serverArgs(q)...)
 	switch {
 	case r.Running == 0:
 		return append(args, "--batch", strconv.Itoa(r.Batch))
@@ -100,6 +113,20 @@ func (r *Row) Args(model string, q *Request) []string {
 		return append(args, "--concurrency", strconv.Itoa(q.Load.Concurrency))
 	}
 	return append(args, "--rate", strconv.FormatFloat(q.rate(), 'g', -1, 64))
+}
+
+// serverArgs are the arguments of a server that has other settings than it starts with.
+func (r *Row) serverArgs(q *Request) (args []string) {
+	if r.Budget > 0 {
+		args = append(args, "--max-num-batched-tokens", strconv.Itoa(r.Budget))
+	}
+	if r.Prefill > 0 {
+		args = append(args, "--prefill-replicas", strconv.Itoa(r.Prefill))
+	}
+	if r.Drafts > 0 {
+		args = append(args, "--speculative-tokens", strconv.Itoa(r.Drafts), "--acceptance", strconv.FormatFloat(q.Acceptance, 'g', -1, 64))
+	}
+	return args
 }
 
 // score is what the row is ranked by, less being better.
@@ -125,10 +152,10 @@ func (q *Request) score(r *Row) float64 {
 func (q *Request) bounded() bool { return q.Budget > 0 || q.MaxGPUs > 0 }
 
 // compare ranks two rows: by the objective, and where that is equal by price, GPUs,
-// time of a request, and the order of the search.
+// fewer settings that a server does not start with, time of a request, and the order of the search.
 func (q *Request) compare(a, b *Row) int {
 	return cmp.Or(
-		cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour), cmp.Compare(a.GPUs, b.GPUs),
+		cmp.Compare(q.score(a), q.score(b)), cmp.Compare(a.PerHour, b.PerHour), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.extras(), b.extras()),
 		cmp.Compare(a.E2E, b.E2E), cmp.Compare(a.order, b.order),
 	)
 }

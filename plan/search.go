@@ -10,7 +10,6 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
-	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -23,8 +22,9 @@ type Result struct {
 
 // A Rejected is a card that no row is of.
 type Rejected struct {
-	Card *Card
-	Miss Miss
+	Card     *Card
+	Miss     Miss
+	Unpriced bool // no price of the card is known, so that nothing was searched
 }
 
 // A Miss is the deployment that came nearest to what was asked for.
@@ -49,16 +49,26 @@ func Search(ctx context.Context, q *Request) (*Result, error) {
 	if len(own.Splits) == 0 {
 		own.Splits = DefaultSplits(own.Model, own.MaxGPUs)
 	}
+	if own.Budgets == nil {
+		own.Budgets = DefaultBudgets()
+	}
 	own.Batches = slices.Sorted(slices.Values(own.Batches))
 	asked := *q
 	found := make([]search, len(own.Cards))
 	next := make(chan int)
 	var team sync.WaitGroup
+	var told sync.Mutex
+	done := 0
 	for range runtime.GOMAXPROCS(0) {
 		team.Go(func() {
 			for i := range next {
 				found[i] = search{q: &own, bounded: asked.bounded(), card: &own.Cards[i], miss: noMiss()}
 				found[i].run(ctx)
+				told.Lock()
+				if done++; q.Progress != nil {
+					q.Progress(done, len(own.Cards))
+				}
+				told.Unlock()
 			}
 		})
 	}
@@ -84,7 +94,7 @@ func gather(q *Request, found []search) *Result {
 			r.Rows = append(r.Rows, s.rows[j])
 		}
 		if len(s.rows) == 0 {
-			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss})
+			r.Rejected = append(r.Rejected, Rejected{s.card, s.miss, s.unpriced()})
 		}
 	}
 	q.markPareto(r.Rows)
@@ -103,12 +113,15 @@ type search struct {
 	searched int
 }
 
+// unpriced reports whether the card falls out for want of a price.
+func (s *search) unpriced() bool { return s.q.By == Cost && s.card.Price == 0 }
+
 func (s *search) run(ctx context.Context) {
-	if s.q.By == Cost && s.card.Price == 0 {
+	if s.unpriced() {
 		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
 		return
 	}
-	if _, err := serving.Defaults(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {
+	if _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {
 		s.loaded(ctx)
 		return
 	}
@@ -158,7 +171,16 @@ func microBatches(s Split) []int {
 
 // prepare prepares the estimates of a deployment.
 func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
-	c, m := &analytic.Case{Model: s.q.Model, Price: s.card.Price}, s.card.Machines.Machine
+	c, err := s.caseOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return c.Prepare(s.card.Machines, c.Machine)
+}
+
+// caseOf is the case of a deployment.
+func (s *search) caseOf(r *Row) (*analytic.Case, error) {
+	c, m := &analytic.Case{Model: s.q.Model, Price: s.card.Price, Machine: s.card.Machines.Machine}, s.card.Machines.Machine
 	var err error
 	if c.Scheme, err = r.Formats.scheme(s.q.Model, m.GPU); err != nil {
 		return nil, err
@@ -170,13 +192,13 @@ func (s *search) prepare(r *Row) (*analytic.Prepared, error) {
 	c.Parallel = analytic.Parallelism{
 		TP: r.Split.TP, PP: r.Split.PP, EP: r.Split.EP, DP: r.DP, MicroBatches: r.MicroBatches, GPUsPerNode: m.GPU.GPUsPerNode,
 	}
-	return c.Prepare(s.card.Machines, m)
+	return c, nil
 }
 
 // batch estimates one batch, and reports whether a larger one may qualify. A larger batch
 // shortens no step and takes more memory.
 func (s *search) batch(p *analytic.Prepared, r Row, unitDP int) (larger bool) {
-	e, err := p.Predict(&analytic.Workload{Batch: r.Batch, Prompt: s.q.Prompt, Gen: s.q.Gen})
+	e, err := p.Predict(&analytic.Workload{Batch: r.Batch, PromptLen: s.q.Prompt, GenLen: s.q.Gen})
 	s.searched++
 	if err != nil {
 		s.missed(Miss{err.Error(), infinite, nil})

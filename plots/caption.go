@@ -99,27 +99,26 @@ func batchPart(c *analytic.Case, v Variable) string {
 // contextPart is the prompt, and the context that it makes with what is generated.
 func contextPart(c *analytic.Case, v Variable) string {
 	w := &c.Workload
-	s := fmt.Sprintf("prompt %d", w.Prompt)
+	s := fmt.Sprintf("prompt %d", w.PromptLen)
 	if v == ByContext {
 		s = "prompt varied"
 	}
 	if w.CachedPrefix > 0 {
 		s += fmt.Sprintf(" (%d cached)", w.CachedPrefix)
 	}
-	if w.Chunk > 0 && (v == ByContext || w.Chunk < w.Prompt) {
+	if w.Chunk > 0 && (v == ByContext || w.Chunk < w.PromptLen) {
 		s += fmt.Sprintf(" in chunks of %d", w.Chunk)
 	}
 	if w.AllLogits {
 		s += " with all logits"
 	}
 	if v == ByContext {
-		return s + fmt.Sprintf(", %d generated", w.Gen)
+		return s + fmt.Sprintf(", %d generated", w.GenLen)
 	}
-	return s + fmt.Sprintf(", context %d", w.Prompt+w.Gen)
+	return s + fmt.Sprintf(", context %d", w.PromptLen+w.GenLen)
 }
 
-// formatsPart is the number formats, and the name of a scheme that they alone do
-// not tell.
+// formatsPart returns the number formats, and the scheme's name if they alone do not identify it.
 func formatsPart(c *analytic.Case) string {
 	s := c.Scheme.For(c.Machine.GPU)
 	weights := s.Weights.String()

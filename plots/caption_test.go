@@ -50,8 +50,8 @@ func TestCaptionOfSeveralNamesWhatDiffers(t *testing.T) {
 	}
 }
 
-// TestEveryPictureHasTheCaption finds in each picture of a case the one caption
-// of all, apart from what the picture varies.
+// TestEveryPictureHasTheCaption checks that all pictures of a case have the same caption, except
+// for what the picture varies.
 func TestEveryPictureHasTheCaption(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 32, 8)
 	g, err := Graph(c, explain(t, c))

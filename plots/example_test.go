@@ -37,7 +37,7 @@ func exampleCase() (*analytic.Case, error) {
 	}
 	return &analytic.Case{
 		Model: model, Machine: machine, Scheme: models.StoredScheme(model).For(&gpu),
-		Workload: analytic.Workload{Batch: 32, Prompt: 1024, Gen: 128},
+		Workload: analytic.Workload{Batch: 32, PromptLen: 1024, GenLen: 128},
 		Parallel: analytic.Parallelism{TP: 8, GPUsPerNode: 8},
 	}, nil
 }

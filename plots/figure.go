@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -6,7 +8,6 @@ import (
 	"html"
 	"image/color"
 	"io"
-	"math"
 	"regexp"
 	"strings"
 
@@ -220,14 +221,4 @@ func (f *Figure) captionIn(room vg.Length) (lines []string) {
 
 func (f *Figure) noteLines() []string {
 	return wrap(Sans(CaptionSize, Faint()), strings.Join(f.Notes, " "), Width-2*Margin)
-}
-
-// finite reports whether all of xs are numbers of at least 0.
-func finite(xs ...float64) bool {
-	for _, x := range xs {
-		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -16,7 +16,7 @@ func testCase(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 	g := machine.GPU
 	return &analytic.Case{
 		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(g),
-		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
+		Workload: analytic.Workload{Batch: batch, PromptLen: 1024, GenLen: 128},
 		Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: max(g.GPUsPerNode, tp)},
 	}
 }

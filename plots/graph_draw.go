@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -206,22 +208,6 @@ func (g *graph) frame(c *draw.Canvas, cl *cluster, x, y vg.Length) {
 		x += cellHeight + 4
 	}
 	c.FillText(s, vg.Point{X: x, Y: base}, fit(s, g.heading(cl), c.Max.X-x-4))
-}
-
-// heading is the name of a kind of layer, how often there is one, and its share.
-func (g *graph) heading(cl *cluster) string {
-	s := fmt.Sprintf("%d × %s: ", cl.count, cl.title)
-	for i, col := range g.columns {
-		share := 0.0
-		for _, n := range cl.nodes {
-			share += col.of(n).share
-		}
-		if i > 0 {
-			s += ", "
-		}
-		s += shareText(share) + " of " + col.name
-	}
-	return s
 }
 
 // stream is from where to where the residual stream runs: from the first node

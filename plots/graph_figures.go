@@ -36,3 +36,29 @@ func shareText(share float64) string {
 	}
 	return fmt.Sprintf("%.1f %%", share*100)
 }
+
+// heading is the name of a kind of layer, how often there is one, and its share.
+func (g *graph) heading(cl *cluster) string {
+	s := fmt.Sprintf("%d × %s: ", cl.count, cl.title)
+	for i, col := range g.columns {
+		share := 0.0
+		for _, n := range cl.nodes {
+			share += col.of(n).share
+		}
+		if i > 0 {
+			s += ", "
+		}
+		s += shareText(share) + " of " + col.name
+	}
+	return s
+}
+
+// finite reports whether all of xs are numbers of at least 0.
+func finite(xs ...float64) bool {
+	for _, x := range xs {
+		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -75,12 +75,12 @@ func mixture(c *analytic.Case, l *models.Layer) string {
 		}
 		w := &c.Workload
 		batch := float64(w.Batch) / float64(max(c.Parallel.MicroBatches, 1)) * float64(groupReplicas(&c.Parallel))
-		fresh := w.Prompt - w.CachedPrefix
+		fresh := w.PromptLen - w.CachedPrefix
 		if w.Chunk > 0 {
 			fresh = min(fresh, w.Chunk)
 		}
 		s += fmt.Sprintf("; distinct in a step: %.0f in prefill", distinctExperts(e, batch*float64(fresh)))
-		if w.Gen > 1 {
+		if w.GenLen > 1 {
 			s += fmt.Sprintf(", %.0f in decode", distinctExperts(e, batch))
 		}
 		return s

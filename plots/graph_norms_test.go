@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// TestOrderOfNodes holds the operators of layers, and what flows between them, to
-// the models' code in transformers (src/transformers/models): "(" is
-// where a block reads the stream, ")" where it adds to it, "[" and "]" are around
-// a branch.
+// TestOrderOfNodes compares the operators of layers, and what flows between them, with the models'
+// code in transformers (src/transformers/models): "(" is where a block reads the stream, ")" where
+// it adds to it, "[" and "]" are around a branch.
 func TestOrderOfNodes(t *testing.T) {
 	for model, want := range map[string]string{
 		"llama2-70b": "( input_layernorm qkv_proj rotary kv_write attention o_proj all_reduce ) " +

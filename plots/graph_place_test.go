@@ -145,7 +145,7 @@ func TestGraphOfEveryModel(t *testing.T) {
 			c := testCase(t, name, "h200", 4, 1)
 			split.GPUsPerNode = 8
 			c.Parallel = split
-			c.Workload = analytic.Workload{Batch: 4, Prompt: 64, Gen: 1 + 8*(i%3)}
+			c.Workload = analytic.Workload{Batch: 4, PromptLen: 64, GenLen: 1 + 8*(i%3)}
 			r, err := breakdown.Explain(c)
 			if err != nil {
 				continue // it cannot be split, or has fewer positions

@@ -8,8 +8,8 @@ import (
 	"llmprof/models"
 )
 
-// shapeOf is the shape of a node in a layer, with what tensor parallelism cuts
-// as "8192 to 28672/8"; empty where it has none of its own.
+// shapeOf returns the shape of a node in a layer, with the dimension that tensor parallelism splits
+// as "8192 to 28672/8". It is empty for a node without a shape.
 func shapeOf(c *analytic.Case, l *models.Layer, n *node) string {
 	if n.wire {
 		return wireShape(n.name, c)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGraphGolden holds the graphs to the SVG and DOT in testdata, and their text
-// inside and apart.
+// TestGraphGolden compares the graphs with the SVG and DOT in testdata, and checks that their text
+// is inside and does not overlap.
 func TestGraphGolden(t *testing.T) {
 	for _, s := range subjects() {
 		t.Run(s.model, func(t *testing.T) {

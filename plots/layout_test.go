@@ -163,7 +163,7 @@ func TestLongOperatorsAreNamed(t *testing.T) {
 	}
 }
 
-// TestDecadesApart holds that the labels of a horizontal logarithmic axis do not
+// TestDecadesApart checks that the labels of a horizontal logarithmic axis do not
 // touch, whatever it spans, and that it has some.
 func TestDecadesApart(t *testing.T) {
 	const wide = Width/2 - 60

@@ -22,7 +22,7 @@ func underLoad() []LoadCurve {
 	}
 }
 
-// TestUnderLoad holds the picture to the one that was looked at.
+// TestUnderLoad compares the picture with the reviewed one in testdata.
 func TestUnderLoad(t *testing.T) {
 	f, err := UnderLoad("llama3.1-8b · 1024 + 128 tokens · llmprof", TokensPerSecond, underLoad())
 	if err != nil {

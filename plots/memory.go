@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -48,7 +50,7 @@ func MemorySweep(c *analytic.Case, v Variable) (Curve, error) {
 	}
 	step, hi := max(c.Parallel.MicroBatches, 1), max(c.Workload.Batch*5/4, now.Memory.MaxBatch*5/4, 4)
 	if v == ByContext {
-		step, hi = c.Workload.CachedPrefix+1, max(c.Workload.Prompt*5/4, now.Memory.MaxTokens/c.Workload.Batch*5/4, 64)
+		step, hi = c.Workload.CachedPrefix+1, max(c.Workload.PromptLen*5/4, now.Memory.MaxTokens/c.Workload.Batch*5/4, 64)
 	}
 	curve, err := memoryUpTo(c, p, v, step, min(hi, 1<<28))
 	if err != nil {
@@ -58,7 +60,7 @@ func MemorySweep(c *analytic.Case, v Variable) (Curve, error) {
 	if most := mostThatFits(curve.Points); most > 0 && !math.IsInf(most, 0) {
 		here := max(c.Workload.Batch, 4)
 		if v == ByContext {
-			here = max(c.Workload.Prompt, 64)
+			here = max(c.Workload.PromptLen, 64)
 		}
 		return memoryUpTo(c, p, v, step, min(hi, max(int(most), here)*5/4))
 	}
@@ -95,7 +97,7 @@ func Memory(c *analytic.Case, v Variable, curve Curve) (*Figure, error) {
 	}
 	here := float64(c.Workload.Batch)
 	if v == ByContext {
-		here = float64(c.Workload.Prompt)
+		here = float64(c.Workload.PromptLen)
 	}
 	view.most, view.here = mostThatFits(curve.Points), here
 	now, err := analytic.Predict(c)

@@ -42,21 +42,21 @@ func longest(t *testing.T, c *analytic.Case) float64 {
 	lo, hi := 0, 1<<24
 	for hi-lo > 1 {
 		one := *c
-		one.Workload.Prompt = (lo + hi) / 2
+		one.Workload.PromptLen = (lo + hi) / 2
 		e, err := analytic.Predict(&one)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if e.Memory.Fits() {
-			lo = one.Workload.Prompt
+			lo = one.Workload.PromptLen
 		} else {
-			hi = one.Workload.Prompt
+			hi = one.Workload.PromptLen
 		}
 	}
 	return float64(lo)
 }
 
-// checkMost holds the mark in f to most, which 0 is if nothing fits.
+// checkMost checks that the mark in f is at most, which is 0 if nothing fits.
 func checkMost(t *testing.T, name string, f *Figure, noun string, most float64) {
 	t.Helper()
 	var hatched []vg.Length // where lines begin at the left

@@ -54,7 +54,7 @@ func courses() (all []Course) {
 	return all
 }
 
-// TestObservedGolden holds the two pictures to those that were looked at.
+// TestObservedGolden compares the two pictures with the reviewed ones in testdata.
 func TestObservedGolden(t *testing.T) {
 	for _, p := range []picture{
 		{"accuracy", func() (*Figure, error) { return Accuracy("made up · llmprof", observedPoints()) }},
@@ -78,7 +78,7 @@ func TestObservedGolden(t *testing.T) {
 	}
 }
 
-// TestAccuracyNames holds that the farthest of a panel is named, no fitted one and
+// TestAccuracyNames checks that the farthest of a panel is named, no fitted one and
 // none that is near.
 func TestAccuracyNames(t *testing.T) {
 	for want, points := range map[string][]Observed{
@@ -95,8 +95,8 @@ func TestAccuracyNames(t *testing.T) {
 	}
 }
 
-// TestAccuracySums holds the summary of a panel to what was held out: the fitted
-// observation moves nothing, and an interval counts where there is one.
+// TestAccuracySums checks that a panel's summary counts only unfitted observations, and intervals
+// only where there are any.
 func TestAccuracySums(t *testing.T) {
 	p := &accuracyPanel{points: []Observed{
 		{Predicted: 1.1, Low: 0.9, High: 1.3, Observed: 1}, {Predicted: 1.3, Low: 1.2, High: 1.4, Observed: 1},
@@ -132,7 +132,7 @@ func TestIntervalsCrossZero(t *testing.T) {
 	}
 }
 
-// TestAccuracyLooks holds that no two GPUs look the same.
+// TestAccuracyLooks checks that no two GPUs look the same.
 func TestAccuracyLooks(t *testing.T) {
 	seen := map[string]string{}
 	for i := range mostGPUs {
@@ -157,7 +157,7 @@ func TestAccuracyLooks(t *testing.T) {
 	}
 }
 
-// TestObservedOdd holds that what cannot be drawn is an error, and what is odd a
+// TestObservedOdd checks that what cannot be drawn is an error, and what is odd a
 // picture.
 func TestObservedOdd(t *testing.T) {
 	for _, v := range []float64{0, -1, math.NaN(), math.Inf(1), 1e300} {

@@ -1,6 +1,9 @@
+//go:build !js
+
 package plots
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -15,7 +18,11 @@ type OperatorStep struct {
 	Title string          // what it is of, as "decode step at context 1087"
 	Ops   []TimedOperator // in the order of the step
 	Total []TimedOperator // under a line: their sum, and the whole step
+	How   string          // what the observed times are; "" for operators that were replayed
 }
+
+// Replayed is what the times of "llmprof measure --ops" are.
+const Replayed = "median of each operator of all layers, replayed by itself in a CUDA graph, by the GPU's events"
 
 // A TimedOperator is one operator of all layers: what it took, and what was
 // predicted.
@@ -62,7 +69,7 @@ func Operators(caption string, steps []OperatorStep) (*Figure, error) {
 	v.keys = operatorKeys(predicted)
 	f := &Figure{
 		Title: "Operators: predicted and observed", Caption: caption, body: v.draw,
-		Notes: []string{"Observed: median of each operator of all layers, replayed by itself in a CUDA graph, by the GPU's events. Where one kernel does several operators of the estimate, the prediction is of all of them. " +
+		Notes: []string{"Observed: " + cmp.Or(steps[0].How, Replayed) + ". Where one kernel does several operators of the estimate, the prediction is of all of them. " +
 			"Share: of the whole. The interval is that of the whole phase. Error: expected over observed, less 1. The axes are logarithmic; a triangle at their left end is a floor beyond it."},
 	}
 	f.Height = f.outside() + v.height() + legendHeight(v.keys, Width-2*Margin)

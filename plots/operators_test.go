@@ -63,7 +63,7 @@ func syntheticSteps(t testing.TB) []OperatorStep {
 	return steps
 }
 
-// TestOperatorsGolden holds the picture to the one that was looked at.
+// TestOperatorsGolden compares the picture with the reviewed one in testdata.
 func TestOperatorsGolden(t *testing.T) {
 	steps := syntheticSteps(t)
 	for name, some := range map[string][]OperatorStep{"operators": steps, "operators-decode": steps[1:]} {

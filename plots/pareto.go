@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -49,7 +51,7 @@ func Pareto(caption, cost string, all []Deployment) (*Figure, error) {
 		v.keys = append(v.keys, key{count(len(groups)-NumSeries+1, "other GPU"), func(c *draw.Canvas, box vg.Rectangle) { Marker(0).draw(c, middle(box), Rule()) }})
 	}
 	v.keys = append(v.keys, lineKey("best of all GPUs", Line(1.6, Ink())))
-	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"Marks: the deployments of a GPU that none of the same GPU beats in both figures. All axes are logarithmic."}}
+	f := &Figure{Title: "Deployments that qualify", Caption: caption, body: v.draw, Notes: []string{"A mark is a deployment that no other on the same GPU beats in both figures. All axes are logarithmic."}}
 	f.Height = f.outside() + 2.9*vg.Inch + legendHeight(v.keys, Width-2*Margin)
 	return f, nil
 }

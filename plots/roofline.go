@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -19,7 +21,9 @@ import (
 // Roofline draws the operators of a report under the roofs of its GPU, after
 // Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009): FLOPs by
 // memory traffic to the right, FLOPs by expected time upwards.
-func Roofline(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
+func Roofline(c *analytic.Case, r *breakdown.Report) (*Figure, error) { return rooflineOf(c, r, nil) }
+
+func rooflineOf(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator) (*Figure, error) {
 	r, err := oneByOne(c, r)
 	if err != nil {
 		return nil, err
@@ -57,6 +61,13 @@ func Roofline(c *analytic.Case, r *breakdown.Report) (*Figure, error) {
 		"Achieved: by large matrix products in bursts, "+c.Machine.Cal.Name+".")
 	if m := c.Parallel.MicroBatches; m > 1 {
 		f.Notes = append(f.Notes, fmt.Sprintf("One micro-batch of %d is drawn.", m))
+	}
+	if measured != nil {
+		notes, err := v.measure(measured)
+		if err != nil {
+			return nil, err
+		}
+		f.Notes = append(f.Notes, notes...)
 	}
 	if left := v.layOut(f); left > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("Without a number for want of room: %s.", count(left, "mark")))
@@ -110,6 +121,8 @@ type rooflineView struct {
 	plot   *plot.Plot
 	keys   []key
 
+	measured []dot // operators as they were timed
+
 	left int // numbers that found no room
 }
 
@@ -125,7 +138,7 @@ func (v *rooflineView) height() vg.Length {
 // numbers find no room.
 func (v *rooflineView) layOut(f *Figure) (left int) {
 	var x, y scope
-	for _, d := range v.dots {
+	for _, d := range append(slices.Clone(v.dots), v.measured...) {
 		x.take(d.x)
 		y.take(d.y)
 	}
@@ -152,6 +165,9 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 			v.keys = append(v.keys, phaseKey(m))
 		}
 	}
+	if len(v.measured) > 0 {
+		v.keys = append(v.keys, measuredKey())
+	}
 	v.keys = append(v.keys, lineKey("data sheet", roofStyle(false)), lineKey("achieved", roofStyle(true)))
 	f.body = v.draw
 	f.hold(v.height())
@@ -161,7 +177,11 @@ func (v *rooflineView) layOut(f *Figure) (left int) {
 
 func (v *rooflineView) draw(c draw.Canvas) {
 	axes := draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-rooflineAxes, 0)
-	panel(axes, v.plot, "performance: FLOPs by expected time (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
+	by := "expected time"
+	if len(v.measured) > 0 {
+		by = "expected or observed time"
+	}
+	panel(axes, v.plot, "performance: FLOPs by "+by+" (FLOP/s)", "intensity: FLOPs for each byte of memory traffic (FLOP/byte)")
 	keys := legendHeight(v.keys, c.Max.X-c.Min.X)
 	below := draw.Crop(c, 0, 0, c.Max.Y-c.Min.Y-rooflineAxes-keys, 0)
 	legend(&below, v.keys)
@@ -209,6 +229,9 @@ func (v *rooflineView) Plot(c draw.Canvas, p *plot.Plot) {
 		v.roofLabels(&c, q, &v.roofs[i], p)
 	}
 	v.marks(&c, q, at, v.bend(&c, &v.roofs[0], false))
+	for i := range v.measured {
+		arrow(&c, vg.Point{X: tx(v.measured[i].x), Y: ty(v.measured[i].y)})
+	}
 }
 
 // bend is a roof on the canvas: where it begins, its knee and where it ends.

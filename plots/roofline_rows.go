@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -20,7 +22,8 @@ type phaseTable struct {
 	mark   PhaseMark
 	time   float64 // of the phase
 	rows   []phaseRow
-	others int // operators in the last row, 0 if it is one itself
+	others int  // operators in the last row, 0 if it is one itself
+	timed  bool // operators were measured: what they reach of the roof stands in place of bars
 }
 
 // A phaseRow is the operators of one name.
@@ -31,6 +34,7 @@ type phaseRow struct {
 	time   float64
 	share  float64 // of the phase
 	ofRoof float64 // of what the data sheet allows, 0 for none
+	timed  float64 // the same by the measured time
 }
 
 // mostListed is how many operators of a phase are listed.
@@ -103,12 +107,18 @@ func (t *phaseTable) height() vg.Length { return phaseHead + listedRow*vg.Length
 // draw draws the table at the top of c.
 func (t *phaseTable) draw(c *draw.Canvas) {
 	title, head, text := Bold(LabelSize, Ink()), Sans(TickSize-0.5, Faint()), Sans(TickSize, Ink())
-	right := []vg.Length{c.Max.X - ofRoofWide - shareWide, c.Max.X - ofRoofWide, c.Max.X}
+	right, heads := []vg.Length{c.Max.X - ofRoofWide - shareWide, c.Max.X - ofRoofWide, c.Max.X}, []string{"time", "share", "of roof"}
+	if t.timed {
+		for i := range right {
+			right[i] -= listedBar
+		}
+		right, heads = append(right, c.Max.X), append(heads, "measured")
+	}
 	ends := func(s draw.TextStyle, i int, y vg.Length, text string) {
 		c.FillText(s, vg.Point{X: right[i] - s.Width(text), Y: y}, text)
 	}
 	c.FillText(title, vg.Point{X: c.Min.X, Y: c.Max.Y - ascent(title)}, t.mark.Name+": "+measured(t.time, "s"))
-	for i, h := range []string{"time", "share", "of roof"} {
+	for i, h := range heads {
 		ends(head, i, c.Max.Y-phaseHead+6, h)
 	}
 	y := c.Max.Y - phaseHead
@@ -126,18 +136,32 @@ func (t *phaseTable) draw(c *draw.Canvas) {
 			t.badge(c, vg.Point{X: c.Min.X + badge + 0.5, Y: y + listedRow/2}, r.number, ink)
 		}
 		name := c.Min.X + 2*badge + 5
-		c.FillText(text, vg.Point{X: name, Y: base}, fit(text, strings.Replace(r.name, "layernorm", "norm", 1), barEnd-listedBar-name-3))
-		bar := vg.Rectangle{Min: vg.Point{X: barEnd - listedBar, Y: y + 3.4}, Max: vg.Point{X: barEnd, Y: y + listedRow - 3.4}}
-		fill(c, bar, colors.Panel())
-		bar.Max.X = bar.Min.X + max(listedBar*vg.Length(min(r.share, 1)), 0.5)
-		fill(c, bar, ink)
-		outline(c, bar, Faint())
+		nameEnd := barEnd
+		if !t.timed {
+			nameEnd -= listedBar
+		}
+		c.FillText(text, vg.Point{X: name, Y: base}, fit(text, strings.Replace(r.name, "layernorm", "norm", 1), nameEnd-name-3))
+		if !t.timed {
+			r.bar(c, vg.Point{X: nameEnd, Y: y}, ink)
+		}
 		ends(text, 0, base, measured(r.time, "s"))
 		ends(text, 1, base, percent(r.share))
 		if r.ofRoof > 0 {
 			ends(text, 2, base, percent(r.ofRoof))
 		}
+		if r.timed > 0 {
+			ends(text, 3, base, percent(r.timed))
+		}
 	}
+}
+
+// bar draws the row's share of the phase's time.
+func (r *phaseRow) bar(c *draw.Canvas, at vg.Point, ink colors.Color) {
+	bar := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y + 3.4}, Max: vg.Point{X: at.X + listedBar, Y: at.Y + listedRow - 3.4}}
+	fill(c, bar, colors.Panel())
+	bar.Max.X = bar.Min.X + max(listedBar*vg.Length(min(r.share, 1)), 0.5)
+	fill(c, bar, ink)
+	outline(c, bar, Faint())
 }
 
 // badge draws the numbered mark of an operator.

@@ -229,7 +229,7 @@ func TestRidges(t *testing.T) {
 				at[w.text] = middle(w.box)
 			}
 		}
-		// Ticks a decade apart are the scale; on all three axes there are these.
+		// The scale has a tick for each decade, on all three axes.
 		x := decade(at["10"].X, at["100"].X, 10)
 		y := decade(at["10 T"].Y, at["100 T"].Y, 10e12)
 		for ridge, peak := range q.ridges {

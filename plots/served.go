@@ -1,3 +1,5 @@
+//go:build !js
+
 package plots
 
 import (
@@ -126,10 +128,10 @@ func Timeline(caption string, times []ServedTime) (*Figure, error) {
 	}
 	end := times[len(times)-1].At
 	panels := []*servedPanel{
-		{title: "Requests that run", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Running })}},
-		{title: "Requests that wait", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Waiting })}},
+		{title: "Running requests", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Running })}},
+		{title: "Waiting requests", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Waiting })}},
 		{title: "KV cache in use, %", lines: []servedLine{line(func(t *ServedTime) float64 { return 100 * t.Cache })}},
-		{title: "Tokens processed a second", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Tokens })}},
+		{title: "Tokens per second, prompts and output", lines: []servedLine{line(func(t *ServedTime) float64 { return t.Tokens })}},
 	}
 	for _, p := range panels {
 		most := 0.0
@@ -187,7 +189,7 @@ func Distributions(caption string, loads []Distribution) (*Figure, error) {
 		p.plot.Add(grid{}, p)
 		v.panels = append(v.panels, p)
 	}
-	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of the requests, of ITL of the tokens, up to a time. The horizontal axes are logarithmic."}}
+	f := &Figure{Title: "Latency under load", Caption: caption, body: v.draw, Notes: []string{"Share of requests (ITL: of tokens) that took no longer than a time. Time axes are logarithmic."}}
 	f.Height = f.outside() + 4.8*vg.Inch + legendHeight(v.keys, Width-2*Margin)
 	return f, nil
 }

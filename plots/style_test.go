@@ -10,9 +10,9 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// TestSeriesAreToldApart holds the lines of a picture apart by marker and dash,
-// whatever the eye or the printer.
-func TestSeriesAreToldApart(t *testing.T) {
+// TestSeriesAreDistinct checks that the lines of a picture differ in marker and dash, for any
+// colour vision or printer.
+func TestSeriesAreDistinct(t *testing.T) {
 	origin := vg.Point{}
 	for i := range NumSeries {
 		_, dash, marker := Series(i)

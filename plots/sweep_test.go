@@ -216,7 +216,7 @@ func TestBandsOfWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestTicksAreEven finds labels at every n-th value, and apart.
+// TestTicksAreEven checks that labels are at every n-th value and do not overlap.
 func TestTicksAreEven(t *testing.T) {
 	for wide := vg.Length(5); wide < 400; wide += 7 {
 		at := []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 100000}

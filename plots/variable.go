@@ -48,7 +48,7 @@ func (v Variable) Set(c analytic.Case, x int) analytic.Case {
 	case ByBatch:
 		c.Workload.Batch = x
 	case ByContext:
-		c.Workload.Prompt = x
+		c.Workload.PromptLen = x
 	case ByTP:
 		c.Parallel.TP = x
 	}

@@ -99,7 +99,7 @@ var (
 	known   = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[0-9A-Z]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+)`)
 )
 
-// rewrite puts the mark in the place of secrets and tells found of each.
+// rewrite replaces secrets by the mark and calls found for each.
 func rewrite(text string, found func(secret string)) string {
 	if len(text) < shortest {
 		return text

@@ -85,7 +85,7 @@ func TestStructCopies(t *testing.T) {
 	}
 }
 
-// TestResultsStay holds that nothing of the project's own results is taken for a
+// TestResultsStay checks that nothing of the project's own results is taken for a
 // secret.
 func TestResultsStay(t *testing.T) {
 	files, err := filepath.Glob("../experiments/*/*.json")
@@ -105,7 +105,7 @@ func TestResultsStay(t *testing.T) {
 	}
 }
 
-// FuzzText holds that a URL's password never stays, wherever it stands.
+// FuzzText checks that a URL's password never stays, wherever it stands.
 func FuzzText(f *testing.F) {
 	f.Add("a ", " b")
 	f.Add("--base-url=", "/v1?x=y")

@@ -7,17 +7,29 @@ const TileQueries = 128
 // Prefill attention reaches its rate only with long prompts: tiles on the diagonal
 // are half empty, and short sequences do not fill the GPU. It is taken to do the
 // work of ramp/2 more keys for every query.
-var attentionPrefill = Law{
-	Equation: "fixed + tiles × tile + max((FLOPs + ramp/2 × FLOPs a key) / (compute × peak), bytes / (memory × bandwidth))",
-	Terms: func(k *Kernel, p *Peaks) (t Terms) {
-		c := of(&attentionOf, k.Scheme)
-		t.once(k, p, c[0], c[1], c[2])
-		key := 2 * k.Shape.M * k.Shape.K // FLOPs of one more key for every query
-		t.add(Matrix, c[0], c[3], key/2/float64(p.matrix(k.Format)))
-		t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
-		return t
-	},
-	Power: PowerAttention,
+//
+// By mma it has a share of the peak of its own.
+func prefillAttention(mma Constant) Law {
+	share := "compute"
+	if mma != None {
+		share = "mma"
+	}
+	return Law{
+		Equation: "fixed + tiles × tile + max((FLOPs + ramp/2 × FLOPs a key) / (" + share + " × peak), bytes / (memory × bandwidth))",
+		Terms: func(k *Kernel, p *Peaks) (t Terms) {
+			c := of(&attentionOf, k.Scheme)
+			compute := c[0]
+			if mma != None {
+				compute = mma
+			}
+			t.once(k, p, compute, c[1], c[2])
+			key := 2 * k.Shape.M * k.Shape.K // FLOPs of one more key for every query
+			t.add(Matrix, compute, c[3], key/2/float64(p.matrix(k.Format)))
+			t.add(Fixed, c[4], None, k.Launches*k.Shape.Tiles)
+			return t
+		},
+		Power: PowerAttention,
+	}
 }
 
 // Decode attention splits the keys over the GPU, so it has no ramp. The block of a
@@ -33,8 +45,8 @@ var attentionDecode = Law{
 	Power: PowerAttention,
 }
 
-// Attention over copies for every query head reads those copies at a share of the
-// bandwidth of its own.
+// Some engines copy keys and values for every query head. Attention reads those copies at
+// another share of the bandwidth than it reads a cache without copies.
 var attentionCopied = Law{
 	Equation: "fixed + max(FLOPs / (compute × peak), bytes of the copies / (copies × bandwidth))",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {

@@ -17,3 +17,17 @@ func ring(share, base, perGPU Constant) Law {
 		},
 	}
 }
+
+// Nothing runs beside a copy that the host waits for. Where the GPU shares the host's
+// memory, it reads and writes that alone.
+var hostCopy = Law{
+	Equation: "max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth)) + bytes / (share × PCIe)",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.arithmetic(k, p, ElementwiseCompute)
+		t.add(Memory, ElementwiseMemory, None, seconds(k.Work.Traffic(), p.Memory))
+		if p.PCIe > 0 {
+			t.add(Serial, PCIeShare, None, seconds(k.Work.Acts, p.PCIe))
+		}
+		return t
+	},
+}

@@ -107,6 +107,8 @@ var (
 	AttentionRamp    = define(Info{Key: "attention.ramp", Help: "tokens of a prefill at which it reaches half of its rate", Quantity: Tokens})
 	AttentionCopies  = define(Info{Key: "attention.copies", Help: "share of the memory bandwidth at which copies of the KV cache for every query head are read", Ideal: 1, Engine: true, Unfiled: true})
 
+	AttentionMMACompute = define(Info{Key: "attention.mma", Help: "share of the matrix peak, prefill by mma where wgmma is the faster", Ideal: 1, Optional: true, Engine: true, Unfiled: true, Base: AttentionCompute})
+
 	AttentionTile = define(Info{Key: "attention.tile", Help: "time of a tile of queries, of which there is one at least for each sequence and KV head, spread over the SMs", Quantity: Delay, Optional: true})
 
 	GroupedCompute = define(Info{Key: "grouped_gemm.compute", Help: "share of the matrix peak", Ideal: 1, Optional: true, Base: GEMMCompute})
@@ -148,7 +150,10 @@ var (
 	HostAsync       = define(Info{Key: "host.async_step", Help: "the host in every step, hidden behind the GPU as far as that takes as long: asynchronous scheduling", Quantity: Time, Optional: true, Engine: true})
 	HostSequence    = define(Info{Key: "host.async_sequence", Help: "by how much longer that is with each sequence", Quantity: Time, Optional: true, Engine: true})
 	HostRequest     = define(Info{Key: "host.request", Help: "a request's way to its first step, and the first token's way back", Quantity: Time, Optional: true, Engine: true})
+	HostIntake      = define(Info{Key: "host.intake", Help: "of that, the thread that speaks to clients, for a request", Quantity: Time, Optional: true, Engine: true})
+	HostToken       = define(Info{Key: "host.token", Help: "that thread, for a token that it sends", Quantity: Time, Optional: true, Engine: true})
 	HostLaunch      = define(Info{Key: "host.launch", Help: "the host for every kernel that is launched eagerly", Quantity: Time, Optional: true, Engine: true})
+	HostDispatch    = define(Info{Key: "host.dispatch", Help: "the host for every operator or compiled piece that Python calls in an eager step, beyond its launches", Quantity: Time, Optional: true, Engine: true})
 	HostSmallKernel = define(Info{Key: "host.small_kernel", Help: "least time of an element-wise kernel that is not fused", Quantity: Time, Optional: true, Engine: true})
 )
 
@@ -196,8 +201,8 @@ func (c Constant) IsPower() bool {
 
 // Valid reports whether v can be the constant. NaN cannot.
 func (c Constant) Valid(v float64) bool {
-	above, most := table[c].Quantity.limits()
-	return v > above && v <= most
+	q := &quantities[table[c].Quantity]
+	return v > q.above && v <= q.most
 }
 
 // Slower is the value v of the constant moved by the share x to where everything
@@ -209,53 +214,28 @@ func (c Constant) Slower(v, x float64) float64 {
 	return v * (1 + x)
 }
 
-// limits are what a constant of these decades can be: above the first, and up to
-// the second.
-func (q Quantity) limits() (above, most float64) {
-	switch q {
-	case Share, Growth:
-		return 0, 1
-	case Time:
-		return 0, 0.1
-	case Delay:
-		return belowZero, 0.1
-	case Repeats:
-		return 0, 1000
-	case Often:
-		return belowZero, 1000
-	case Power:
-		return belowZero, 0.99
-	case Burst:
-		return 0, MaxBurst
-	}
-	return belowZero, 1e5
+// quantities has what a constant of each quantity can be: above the first figure and up to
+// the second, and the same in words.
+var quantities = [...]struct {
+	above, most float64
+	want        string
+}{
+	Share:   {0, 1, "a share of the data-sheet peak, above 0 and at most 1"},
+	Time:    {0, 0.1, "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""},
+	Delay:   {belowZero, 0.1, "a time from 0 to 100 ms, with its unit, as \"90 ns\""},
+	Tokens:  {belowZero, 1e5, "a number of tokens, from 0 to 100000"},
+	Growth:  {0, 1, "what each row adds to the time of the weights, above 0 and at most 1"},
+	Repeats: {0, 1000, "how often something is done, above 0 and at most 1000"},
+	Often:   {belowZero, 1000, "how often something is done, from 0 to 1000"},
+	Power:   {belowZero, 0.99, "a share of the power limit, from 0 to 0.99"},
+	Burst:   {0, MaxBurst, "a share of the power limit, above 0 and at most 3"},
 }
 
 // belowZero is above any negative number that a file may have, and lets 0 be one.
 const belowZero = -math.SmallestNonzeroFloat64
 
 // Want says in words what a constant of the quantity can be.
-func (q Quantity) Want() string {
-	switch q {
-	case Share:
-		return "a share of the data-sheet peak, above 0 and at most 1"
-	case Time:
-		return "a time above 0 and at most 100 ms, with its unit, as \"3.8 µs\""
-	case Delay:
-		return "a time from 0 to 100 ms, with its unit, as \"90 ns\""
-	case Growth:
-		return "what each row adds to the time of the weights, above 0 and at most 1"
-	case Repeats:
-		return "how often something is done, above 0 and at most 1000"
-	case Often:
-		return "how often something is done, from 0 to 1000"
-	case Power:
-		return "a share of the power limit, from 0 to 0.99"
-	case Burst:
-		return "a share of the power limit, above 0 and at most 3"
-	}
-	return "a number of tokens, from 0 to 100000"
-}
+func (q Quantity) Want() string { return quantities[q].want }
 
 // Timed reports whether the quantity has a unit of time.
 func (q Quantity) Timed() bool { return q == Time || q == Delay }

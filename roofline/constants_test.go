@@ -38,10 +38,10 @@ func TestEveryConstantHasAnEntry(t *testing.T) {
 // outside are the constants that are no term of a law: powers, the rate that the power
 // limit leaves, what the host and a graph add to every step.
 var outside = map[Constant]string{
-	GEMMSustained: "analytic/power.go", PowerWaiting: "analytic/power.go", PowerMemory: "analytic/power.go", PowerNetwork: "analytic/power.go",
-	PowerFixed: "analytic/power.go", PowerIdle: "analytic/power.go", HostStep: "analytic/predictor.go", HostLaunch: "analytic/predictor.go",
+	GEMMSustained: "energy/energy.go", PowerWaiting: "energy/energy.go", PowerMemory: "energy/energy.go", PowerNetwork: "energy/energy.go",
+	PowerFixed: "energy/energy.go", PowerIdle: "energy/energy.go", HostStep: "analytic/predictor.go", HostLaunch: "analytic/predictor.go", HostDispatch: "analytic/predictor.go",
 	HostAsync: "analytic/predictor.go", HostSequence: "analytic/predictor.go", HostRequest: "analytic/estimate.go", StreamNode: "analytic/predictor.go",
-	GraphNode: "analytic/engine/transformers.go",
+	HostIntake: "analytic/mixed.go", HostToken: "analytic/mixed.go", GraphNode: "analytic/engine/transformers.go",
 }
 
 // Every constant is a term of some law, what some class draws, or named where it is used.

@@ -9,7 +9,7 @@ var elementwise = Law{
 	Power: PowerMemory,
 }
 
-// Element-wise kernels that follow each other in a stream hide most of their start.
+// Element-wise kernels that follow each other in a stream overlap most of their launch.
 var smallElementwise = Law{
 	Equation: "launches × small_kernel + max(FLOPs / (compute × vector peak), bytes / (memory × bandwidth))",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {

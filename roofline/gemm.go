@@ -42,9 +42,9 @@ var gemm = Law{
 
 // The experts of a layer are one product of many groups of rows, each with the weights of
 // an expert. Tiles have few stages of weights in flight, so that arithmetic and memory hide only
-// a part of each other; each expert that has rows at all takes tiles of its own, mostly
-// padded. The pairs' inputs are gathered and their results summed by kernels of their
-// own, over all pairs of the layer, those of other ranks too.
+// a part of each other. Each expert with at least one row takes tiles, most of whose rows
+// are padding. Separate kernels gather the inputs and sum the results of all token-expert
+// pairs of the layer, those of other ranks too.
 var groupedGEMM = Law{
 	Equation: "fixed + experts with rows × expert + √(C² + M²) + permute × bytes of the inputs of all pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {
@@ -89,4 +89,20 @@ var wgmmaGEMM = Law{
 		return t
 	},
 	Power: PowerMemory,
+}
+
+// A product that unpacks its weights on the vector units spends more instructions on that
+// and on scaling the sums of each block than the matrix units take for the sums. Few loads
+// are in flight meanwhile, so that the two hide each other in part.
+var unpackGEMM = Law{
+	Equation: "launches × small_kernel + √(C² + M²), C = max(FLOPs / (gemm.compute × peak), vector operations / (element.compute × vector peak)), M = bytes / (gemm.memory × bandwidth)",
+	Terms: func(k *Kernel, p *Peaks) (t Terms) {
+		t.arithmetic(k, p, GEMMCompute)
+		t.add(Memory, GEMMMemory, None, seconds(k.Work.Traffic(), p.Memory))
+		t.add(Fixed, HostSmallKernel, None, k.Launches)
+		return t
+	},
+	Overlap: Partial,
+	Power:   PowerMemory,
+	Steady:  true,
 }

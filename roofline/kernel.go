@@ -10,9 +10,11 @@ const (
 	GEMM             Class = iota // a product with weights by a library: cuBLASLt, CUTLASS
 	SkinnyGEMM                    // a product of few rows that streams its weights through CUDA cores or mma
 	WGMMAGEMM                     // a product of 17 to 64 rows by wgmma, its weights streamed by TMA
+	UnpackGEMM                    // a product of llama.cpp, which unpacks quantized weights and multiplies them in 8-bit integers
 	GroupedGEMM                   // a product of the experts that tokens are sent to, each with its own rows
 	AttentionPrefill              // FlashAttention over the prompt
 	AttentionDecode               // FlashAttention with the keys split (FlashDecoding)
+	AttentionMMA                  // FlashAttention over the prompt by mma, which Hopper's tensor cores run below the rate of wgmma
 	AttentionCopied               // attention that reads keys and values copied for every query head
 	Elementwise                   // norms, activations, rotary embedding, cache writes, gathers, scans
 	SmallElementwise              // an element-wise kernel of an engine that does not fuse, in a stream of many
@@ -23,6 +25,7 @@ const (
 	OneShotAllReduce              // a small all-reduce by one exchange over peer memory
 	FusedAllReduce                // an all-reduce that the products ahead of it do themselves
 	PCIeCollective                // a collective between GPUs that no link joins
+	HostCopy                      // a copy between the GPU and the host
 	NumClasses
 )
 

@@ -100,17 +100,18 @@ type Law struct {
 	Terms    func(k *Kernel, p *Peaks) Terms
 	Overlap  Overlap
 	Power    Constant // what the GPU draws while the kernel's bytes move
+	Steady   bool     // the GPU draws that all the time, for matrix units wait for vector units
 }
 
 // laws has the law of every class. Kernels that no table has are a mistake of the
 // program, found by a test.
 var laws = [NumClasses]Law{
-	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, GroupedGEMM: groupedGEMM,
-	AttentionPrefill: attentionPrefill, AttentionDecode: attentionDecode, AttentionCopied: attentionCopied,
+	GEMM: gemm, SkinnyGEMM: skinnyGEMM, WGMMAGEMM: wgmmaGEMM, UnpackGEMM: unpackGEMM, GroupedGEMM: groupedGEMM,
+	AttentionPrefill: prefillAttention(None), AttentionDecode: attentionDecode, AttentionMMA: prefillAttention(AttentionMMACompute), AttentionCopied: attentionCopied,
 	Elementwise: elementwise, SmallElementwise: smallElementwise,
 	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
 	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: ring(OneShotShare, OneShotBase, OneShotPerGPU),
-	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU),
+	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU), HostCopy: hostCopy,
 }
 
 // LawOf is the law of a class.
@@ -198,17 +199,23 @@ type Cost struct {
 	Class     Class
 	Time      unit.Seconds
 	Bound     Bound
-	Constants Set // that a term has
+	Constants Set      // that a term has
+	Leads     Constant // share of a peak that the longest of the terms with one has; None where no term has one
 }
 
 // Cost prices a kernel.
 func (m *Machine) Cost(k *Kernel) (c Cost) {
 	c.Class = k.Class
 	terms := laws[k.Class].Terms(k, &m.Peaks)
+	longest := 0.0
 	for i := range terms.n {
 		x := &terms.list[i]
-		c.Times[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
+		time := x.Ideal * m.stretch[x.By] * m.stretch[x.And]
+		c.Times[x.Resource] += unit.Seconds(time)
 		c.Constants |= sets[x.By] | sets[x.And]
+		if time > longest && table[x.By].Quantity == Share && x.By != None {
+			longest, c.Leads = time, x.By
+		}
 	}
 	for r := range c.Times {
 		c.Times[r] = c.Times[r].Times(k.Count)
@@ -218,14 +225,19 @@ func (m *Machine) Cost(k *Kernel) (c Cost) {
 }
 
 // Slower is the time of the kernel where its arithmetic takes x times as long: longer
-// as far as the arithmetic then takes longest.
+// as far as the law of the kernel does not hide the arithmetic.
 func (c *Cost) Slower(x float64) unit.Seconds {
+	if o := laws[c.Class].Overlap; o == Partial {
+		t := c.Times
+		t[Matrix], t[Vector] = t[Matrix].Times(x), t[Vector].Times(x)
+		return o.Time(&t)
+	}
 	longest := max(c.Compute(), c.Times[Memory], c.Times[Network])
 	return c.Time + max(c.Compute().Times(x)-longest, 0)
 }
 
-// Piece tells apart the pieces between which the time, the maximum of lines, has
-// its corners.
+// Piece is another number on each linear piece of the time, which is the maximum of several
+// linear functions.
 func (c *Cost) Piece() uint64 {
 	switch t := max(c.Compute(), c.Times[Memory], c.Times[Network]); {
 	case t == c.Times[Memory]:

@@ -204,3 +204,20 @@ func TestBound(t *testing.T) {
 		}
 	}
 }
+
+// TestSlowerIsLessPeak checks that a kernel whose arithmetic is slowed takes what it takes on a
+// GPU with so much less peak, by the overlap of its law.
+func TestSlowerIsLessPeak(t *testing.T) {
+	trials(func(random *rand.Rand, m *Machine, k *Kernel) {
+		x := 1 + 3*random.Float64()
+		cost, slow := m.Cost(k), m.Peaks
+		slow.Vector = unit.FLOPsPerSec(float64(slow.Vector) / x)
+		for f := range slow.Matrix {
+			slow.Matrix[f] = unit.FLOPsPerSec(float64(slow.Matrix[f]) / x)
+		}
+		want := NewMachine(&slow, &m.constants).Cost(k).Time
+		if got := cost.Slower(x); math.Abs(float64(got/want-1)) > 1e-9 {
+			t.Errorf("class %d: %v times slower it takes %v, on a slower GPU %v", k.Class, x, got, want)
+		}
+	})
+}

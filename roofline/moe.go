@@ -4,10 +4,10 @@ import (
 	"math"
 )
 
-// The mixture of a decode step is router, top-k and all products of the experts
-// together. The weights of an expert are read once for each group of its pairs
-// (Reread), and some once for each pair, out of the L2 cache (Reload). The pairs of
-// several sequences are sorted by expert first, which takes batched in place of fixed.
+// The MoE kernel of a decode step computes the router, top-k and all products of the experts.
+// It reads the weights of an expert from memory once for each group of tokens (Reread), and
+// some of them from the L2 cache once for each token (Reload). The kernel sorts the
+// token-expert pairs of several sequences by expert first: its fixed time is batched then.
 var moeDecode = Law{
 	Equation: "(fixed or batched) + bytes of weights / (memory × bandwidth) + reload × bytes read again / bandwidth",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {
@@ -24,8 +24,8 @@ var moeDecode = Law{
 	Power: PowerSkinnyGEMM,
 }
 
-// One block chooses the experts of a prompt and sorts the pairs of a token and an
-// expert by expert.
+// The routing kernel is one thread block, which chooses the experts of a prompt's tokens and
+// sorts the token-expert pairs by expert.
 var moeRouting = Law{
 	Equation: "fixed + pairs × pair + experts × expert",
 	Terms: func(k *Kernel, _ *Peaks) (t Terms) {
@@ -37,10 +37,10 @@ var moeRouting = Law{
 	Power: PowerMemory,
 }
 
-// The experts of a prompt are grouped products whose tiles are of one expert each.
-// Inputs are permuted before the first product and results after the last by kernels
-// of their own, which nothing overlaps. A block has few stages of weights in flight, so
-// that arithmetic and memory hide only a part of each other.
+// The experts of a prompt are grouped GEMMs, each tile of which has the weights of one expert.
+// Separate kernels permute the inputs before the first GEMM and the results after the last
+// one, and nothing overlaps them. A thread block prefetches few stages of weights, so
+// arithmetic and memory traffic overlap only in part.
 var moePrefill = Law{
 	Equation: "gemm.fixed + √(C² + M²) + (permute or unpermute) × bytes of the pairs / bandwidth, C = FLOPs / (compute × peak), M = bytes of weights / (memory × bandwidth)",
 	Terms: func(k *Kernel, p *Peaks) (t Terms) {

@@ -78,6 +78,9 @@ func of(all *[NumSchemes][]Constant, s Scheme) []Constant {
 	return all[FP8] // the cache in other formats of 8 bits
 }
 
+// GroupedOf is the constant that is known where anything is of grouped products in a scheme.
+func GroupedOf(s Scheme) Constant { return groupedOf[s][0] }
+
 // OfScheme reports whether the constant is of one scheme, as gemm_fp8.compute, and in
 // the place of another.
 func (c Constant) OfScheme() bool { return c >= gemmOf[FP8][0] }

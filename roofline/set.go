@@ -1,16 +1,20 @@
 package roofline
 
 // A Set is a set of constants. A constant of a quantization and the one that stands in
-// for it are the same to it.
+// for it are the same to it, and so are all constants of an engine on its host.
 type Set uint64
 
 // sets has the set of each constant.
 var sets [NumConstants]Set
 
 func init() { //nolint:gochecknoinits // the constants have to be defined first
-	next := 0
+	next := 1
 	for _, k := range All() {
-		if table[k].Base == None {
+		switch {
+		case table[k].Base != None:
+		case table[k].Engine:
+			sets[k] = 1
+		default:
 			sets[k] = 1 << next
 			next++
 		}

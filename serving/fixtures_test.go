@@ -6,6 +6,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 )
 
 // predictor is of a model on GPUs by vLLM.
@@ -23,7 +24,7 @@ func predictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor {
 // server is one replica of a model on GPUs with a scheduler.
 func server(t testing.TB, model, gpu string, tp int, scheduler string) *Server {
 	t.Helper()
-	rules, err := Defaults(scheduler, casetest.GPU(t, gpu).Memory)
+	rules, err := engine.SchedulerOf(scheduler, casetest.GPU(t, gpu).Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

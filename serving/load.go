@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 
 	"llmprof/unit"
 )
@@ -30,6 +32,40 @@ type Lengths struct {
 
 // Fixed is always n tokens.
 func Fixed(n int) Lengths { return Lengths{Kind: "fixed", Mean: float64(n)} }
+
+// ParseLengths reads "1024", "512..2048" or "lognormal:1024,0.8".
+func ParseLengths(text string) (l Lengths, err error) {
+	text = strings.TrimSpace(text)
+	wrong := fmt.Errorf("want tokens as 1024, a range as 512..2048, or a mean and its relative spread as lognormal:1024,0.8")
+	number := func(s string) float64 {
+		v, failed := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if failed != nil || !(v > 0) {
+			err = wrong
+		}
+		return v
+	}
+	low, high, isRange := strings.Cut(text, "..")
+	rest, isLog := strings.CutPrefix(text, "lognormal:")
+	switch {
+	case isLog:
+		mean, spread, ok := strings.Cut(rest, ",")
+		if !ok {
+			return l, wrong
+		}
+		l = Lengths{Kind: "lognormal", Mean: number(mean), Spread: number(spread)}
+	case isRange:
+		l = Lengths{Kind: "uniform", Low: number(low), High: number(high)}
+	default:
+		l = Lengths{Kind: "fixed", Mean: number(text)}
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, l.Check()
+}
+
+// MeanLength is the mean of the lengths.
+func (l *Lengths) MeanLength() float64 { return l.mean() }
 
 // draw draws a length.
 func (l *Lengths) draw(r *rand.Rand) int {
@@ -57,7 +93,7 @@ func (l *Lengths) moments() (mean, square float64) {
 	return l.Mean, l.Mean * l.Mean
 }
 
-// Check tells what is wrong with the lengths, if anything is.
+// Check returns what is wrong with the lengths, if anything is.
 func (l *Lengths) Check() error { return l.check("drawn") }
 
 // String is the lengths as the command line gives them.
@@ -234,6 +270,61 @@ func (c *closed) Next() (Request, bool) {
 // Finished makes a client ready.
 func (c *closed) Finished(at unit.Seconds) { heap.Push(&c.ready, at) }
 
+// Replay is given requests at their times, which do not fall.
+func Replay(requests []Request) Source { return &replayed{requests} }
+
+// replayed is what Replay gives.
+type replayed struct{ left []Request }
+
+// Next is the next request.
+func (p *replayed) Next() (Request, bool) {
+	if len(p.left) == 0 {
+		return Request{}, false
+	}
+	q := p.left[0]
+	p.left = p.left[1:]
+	return q, true
+}
+
+// Finished is nothing to requests that come at their times.
+func (p *replayed) Finished(unit.Seconds) {}
+
+// Err is nil: the requests are there.
+func (p *replayed) Err() error { return nil }
+
+// Again is a closed loop of clients that send given requests in their order, each when one of them has
+// an answer. The times of the requests play no part.
+func Again(requests []Request, clients int) Source {
+	a := &again{left: requests}
+	for range min(clients, len(requests)) {
+		a.ready = append(a.ready, 0)
+	}
+	return a
+}
+
+// again is what Again gives.
+type again struct {
+	left  []Request
+	ready times
+}
+
+// Next is the next request, of the client that has been ready for longest.
+func (a *again) Next() (Request, bool) {
+	if len(a.ready) == 0 || len(a.left) == 0 {
+		return Request{}, false
+	}
+	q := a.left[0]
+	a.left = a.left[1:]
+	q.At = heap.Pop(&a.ready).(unit.Seconds)
+	return q, true
+}
+
+// Finished makes a client ready.
+func (a *again) Finished(at unit.Seconds) { heap.Push(&a.ready, at) }
+
+// Err is nil: the requests are there.
+func (a *again) Err() error { return nil }
+
 // times is a heap of times, the earliest first.
 type times []unit.Seconds
 
@@ -255,6 +346,17 @@ func (t *times) Pop() any {
 
 // mean is the mean length.
 func (l *Lengths) mean() float64 { m, _ := l.moments(); return m }
+
+// inverse is the mean of the inverse of a length less one, times the mean length less one.
+func (l *Lengths) inverse() float64 {
+	sum, n := 0.0, 0.0
+	for _, v := range l.quantiles() {
+		if v > 1 {
+			sum, n = sum+1/float64(v-1), n+1
+		}
+	}
+	return max(sum/max(n, 1)*(l.mean()-1), 1)
+}
 
 // quantiles are lengths in the middle of equal parts of the distribution, spread so that
 // their mean and variance are those of the distribution.

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"testing"
 
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
 	"llmprof/unit"
 )
 
 // conversations are requests of which several begin alike, in the order of their arrival.
 func conversations(n int) Source {
 	r := rand.New(rand.NewPCG(5, 5))
-	l := &list{}
+	var all []Request
 	at := 0.0
 	for i := range n {
 		at += r.ExpFloat64() / 6
@@ -25,29 +27,10 @@ func conversations(n int) Source {
 			}
 			q.Hashes = append(q.Hashes, hash)
 		}
-		l.all = append(l.all, q)
+		all = append(all, q)
 	}
-	return l
+	return Replay(all)
 }
-
-// list is requests of a test.
-type list struct{ all []Request }
-
-// Next is the next request.
-func (l *list) Next() (Request, bool) {
-	if len(l.all) == 0 {
-		return Request{}, false
-	}
-	q := l.all[0]
-	l.all = l.all[1:]
-	return q, true
-}
-
-// Finished and Err are those of an open loop.
-func (l *list) Finished(unit.Seconds) {}
-
-// Err is nil.
-func (l *list) Err() error { return nil }
 
 // prefixRun runs conversations, and holds that no block is lost.
 func prefixRun(t *testing.T, change func(*Server)) *Result {
@@ -111,6 +94,36 @@ func TestDisaggregation(t *testing.T) {
 	if slow.E2E.Mean() <= fast.E2E.Mean()+0.1 || slow.TTFT.Mean() != fast.TTFT.Mean() {
 		t.Errorf("E2E %g s and TTFT %g s over a slow link, %g and %g over a fast one", slow.E2E.Mean(), slow.TTFT.Mean(), fast.E2E.Mean(), fast.TTFT.Mean())
 	}
+}
+
+// A module of the model that drafts takes time in steps of prompts too, holds weights and cache, and
+// the steady state has it.
+func TestDraftModule(t *testing.T) {
+	free := server(t, "glm-4.5-air", "h200", 4, "vllm")
+	free.Drafts, free.Acceptance = 2, 0.8
+	own := *free
+	c := casetest.Case(t, "glm-4.5-air", "h200", 1, 4)
+	c.Model, c.Machine = c.Model.DraftModule(), casetest.Machine(t, "h200", "vllm")
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Drafter, own.Modules = p, 1
+	if own.Tokens() >= free.Tokens() {
+		t.Errorf("a cache of %d tokens with the module, %d without", own.Tokens(), free.Tokens())
+	}
+	l := poisson(2, 1000, 200, 300)
+	l.Gen = Lengths{Kind: "uniform", Low: 100, High: 300}
+	with, without := simulate(t, &own, l, Options{}), simulate(t, free, l, Options{})
+	if with.TTFT.Mean() <= without.TTFT.Mean() || with.TPOT.Mean() <= without.TPOT.Mean() {
+		t.Errorf("TTFT %g and TPOT %g s with the module, %g and %g without", with.TTFT.Mean(), with.TPOT.Mean(), without.TTFT.Mean(), without.TPOT.Mean())
+	}
+	st, err := own.SteadyRate(2, l.Prompt, l.Gen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agree(t, "TPOT", float64(st.TPOT), with.TPOT.Mean(), 0.07)
+	agree(t, "TTFT", float64(st.TTFT), with.TTFT.Mean(), 0.07)
 }
 
 // Drafted tokens gain what the acceptance says.

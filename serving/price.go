@@ -27,6 +27,7 @@ type prices struct {
 	windows []float64
 	pass    float64 // most tokens of a forward pass
 	drafted bool
+	once    bool           // steps hardly come again: none is tabulated
 	curves  map[int]*curve // of decode steps, by their batch
 	groups  []analytic.Group
 	part    []analytic.Group
@@ -152,7 +153,7 @@ func (b *batch) empty() bool { return b.decodes == 0 && len(b.chunks) == 0 }
 
 // cost prices a batch whose decodes verify drafts tokens each besides their own.
 func (p *prices) cost(b *batch, drafts int) Cost {
-	if len(b.chunks) == 0 && drafts == 0 && len(p.windows) == 0 && p.pass == 0 {
+	if len(b.chunks) == 0 && drafts == 0 && len(p.windows) == 0 && p.pass == 0 && !p.once {
 		return p.decode(b.decodes, b.past)
 	}
 	p.groups = p.groups[:0]

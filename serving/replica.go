@@ -3,6 +3,7 @@ package serving
 import (
 	"math/rand/v2"
 
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -18,8 +19,10 @@ type sequence struct {
 	swapped   bool         // its cache is in host memory
 	arrived   unit.Seconds // at the engine
 	ready     unit.Seconds // not before: the cache is on its way
-	last      unit.Seconds // when the latest tokens came
+	last      unit.Seconds // when the client had the latest tokens
 	gain      int          // tokens that come with the step that runs
+	unsent    int          // tokens that wait to be sent
+	complete  bool         // with those, or those that were sent, the answer is complete
 }
 
 func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed == 1 }
@@ -28,7 +31,8 @@ func (q *sequence) decoding() bool { return q.generated > 0 && q.goal-q.computed
 type replica struct {
 	server *Server
 	index  int
-	rules  *Scheduler
+	front  frontend
+	rules  *engine.Scheduler
 	prices *prices
 	draft  *prices
 	room   *room
@@ -91,12 +95,27 @@ func (r *replica) schedule(now, seen unit.Seconds) bool {
 // price prices the step, and what the drafting of its tokens takes.
 func (r *replica) price() Cost {
 	c := r.prices.cost(&r.batch, r.server.Drafts)
-	if r.draft != nil && r.batch.decodes > 0 {
-		d := r.draft.decode(r.batch.decodes, r.batch.past)
-		c.Time += d.Time.Times(float64(r.server.Drafts))
-		c.Energy += d.Energy.Times(float64(r.server.Drafts))
+	d := r.server.drafting(r.draft, &r.batch)
+	return Cost{c.Time + d.Time, c.Energy + d.Energy}
+}
+
+// drafting is what the drafts of a step's batch take. A module of the model has to see all tokens of the step
+// first, those of prompts too, and drafts with them; each further token is a pass of its own.
+func (s *Server) drafting(draft *prices, b *batch) (sum Cost) {
+	passes := s.Drafts
+	switch {
+	case draft == nil:
+		return sum
+	case s.Modules > 0:
+		sum = draft.cost(b, s.Drafts)
+		passes--
 	}
-	return c
+	if b.decodes > 0 && passes > 0 {
+		d := draft.decode(b.decodes, b.past)
+		sum.Time += d.Time.Times(float64(passes))
+		sum.Energy += d.Energy.Times(float64(passes))
+	}
+	return sum
 }
 
 // continueRunning gives the running sequences their tokens, in the order in which they
@@ -248,9 +267,9 @@ func (r *replica) fits(q *sequence, gpu int) bool {
 	room := r.pool.available() - int(r.rules.Watermark*float64(r.pool.total))
 	room -= r.pool.idleOf(q.Request.Hashes[:gpu])
 	switch r.rules.Admission {
-	case ForAll:
+	case engine.ForAll:
 		return need <= room && r.planned+r.room.of(q.Request.Prompt+q.Request.Gen) <= r.pool.total
-	case ForExpected:
+	case engine.ForExpected:
 		return need <= room && (len(r.running) == 0 || need+r.room.of(int(float64(r.due)*r.expect)+min(left, expectClip)) <= room)
 	}
 	return need <= room
@@ -352,7 +371,9 @@ func (r *replica) wakes(now unit.Seconds) unit.Seconds {
 }
 
 // load is the requests that a replica has.
-func (r *replica) load() int { return r.waiting.n + len(r.running) + len(r.ending) }
+func (r *replica) load() int {
+	return len(r.front.entering) + r.waiting.n + len(r.running) + len(r.ending)
+}
 
 // A queue is the sequences that wait, a ring.
 type queue struct {

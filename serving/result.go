@@ -91,11 +91,12 @@ func (s *SLO) meets(r *Record) bool {
 type Result struct {
 	TTFT, TPOT, ITL, E2E Sketch
 	Completed            int
-	Refused              int // longer than the model or the cache
-	Preempted            int // times
-	Met                  int // requests within the SLO
-	Prompt, Generated    int // tokens of the requests completed
-	Cached               int // prompt tokens found in a prefix cache
+	Refused              int  // longer than the model or the cache
+	Preempted            int  // times
+	Limited              bool // there is an SLO
+	Met                  int  // requests within it; all without one
+	Prompt, Generated    int  // tokens of the requests completed
+	Cached               int  // prompt tokens found in a prefix cache
 	Duration             unit.Seconds
 	Energy               unit.Joules
 	Steps                int
@@ -105,6 +106,8 @@ type Result struct {
 	Timeline             []Bin
 	Interrupted          bool
 
+	lastGap  unit.Seconds // and how many as long came one after the other
+	gaps     int
 	counted  int
 	begun    unit.Seconds // when the first request that counts arrived
 	busy     float64
@@ -124,8 +127,8 @@ type Bin struct {
 	Tokens     float64 // processed, prompt and generated, a second
 }
 
-func newResult(s *Server, _ *Options, r *room) *Result {
-	return &Result{replicas: float64(s.Replicas + s.Prefillers), blocks: float64(r.blocks)}
+func newResult(s *Server, o *Options, r *room) *Result {
+	return &Result{Limited: o.SLO.Given(), replicas: float64(s.Replicas + s.Prefillers), blocks: float64(r.blocks)}
 }
 
 // step enters a step that begins.
@@ -141,6 +144,15 @@ func (r *Result) step(one *replica) {
 	r.bins.add(one.begin, one.end, sample{waiting: float64(one.waiting.n), running: running, cache: used, tokens: float64(one.tokens) / t})
 }
 
+// gap enters the time between tokens of an answer that came to a client apart.
+func (r *Result) gap(t unit.Seconds) {
+	if d := t - r.lastGap; max(d, -d) > r.lastGap.Times(1e-3) {
+		r.ITL.Add(float64(r.lastGap), r.gaps)
+		r.lastGap, r.gaps = t, 0
+	}
+	r.gaps++
+}
+
 // answered enters a request that was answered.
 func (r *Result) answered(q *Record, o *Options) {
 	r.Completed++
@@ -149,7 +161,7 @@ func (r *Result) answered(q *Record, o *Options) {
 	}
 	if r.counted++; r.counted <= o.Warmup {
 		r.begun = q.Last
-		r.ITL = Sketch{}
+		r.ITL, r.gaps = Sketch{}, 0
 		return
 	}
 	r.Prompt += q.Request.Prompt
@@ -163,11 +175,12 @@ func (r *Result) answered(q *Record, o *Options) {
 	if o.SLO.meets(q) {
 		r.Met++
 	}
-	r.Duration = q.Last - r.begun
+	r.Duration = max(r.Duration, q.Last-r.begun)
 }
 
 // finish works out what is of the whole.
 func (r *Result) finish(mixed, first []*replica, now unit.Seconds) {
+	r.ITL.Add(float64(r.lastGap), r.gaps)
 	all := mixed
 	if len(first) > 0 && first[0] != mixed[0] {
 		all = slices.Concat(mixed, first)

@@ -5,13 +5,14 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
 // A Server is what serves requests: replicas of a model, each with a scheduler of its own.
 type Server struct {
 	Predictor *analytic.Predictor
-	Scheduler Scheduler
+	Scheduler engine.Scheduler
 	Replicas  int    // that decode, and prefill unless Prefillers do
 	Routing   string // "round-robin", "least-loaded" or "prefix-aware"
 
@@ -26,12 +27,13 @@ type Server struct {
 	Drafts     int                 // tokens that are drafted and verified with each token
 	Acceptance float64             // probability that a drafted token is right if those before it are
 	Drafter    *analytic.Predictor // the model that drafts; nil if drafting takes no time, as from n-grams
+	Modules    int                 // the model's own draft (MTP) modules, of which Drafter is one; 0 if it is another model
 
 	Prefillers int              // replicas that prefill and hand the cache over to those that decode
 	Link       unit.BytesPerSec // by which one GPU hands it over
 }
 
-// Check tells what is wrong with the server, if anything is.
+// Check returns what is wrong with the server, if anything is.
 func (s *Server) Check() error {
 	switch {
 	case s.Predictor == nil:
@@ -54,7 +56,7 @@ func (s *Server) Check() error {
 	default:
 		return fmt.Errorf("routing is %.40q: want round-robin, least-loaded or prefix-aware", s.Routing)
 	}
-	if err := s.Scheduler.check(); err != nil {
+	if err := checkRules(&s.Scheduler); err != nil {
 		return err
 	}
 	return s.room().check(s)
@@ -74,13 +76,24 @@ type room struct {
 func (s *Server) room() *room {
 	p, block := s.Predictor, s.Scheduler.Block
 	r := &room{size: block, bytes: p.SequenceBytes}
-	state := p.SequenceBytes(0)
-	r.each = p.SequenceBytes(float64(block)) - state
+	draft := unit.Bytes(0)
+	if d := s.Drafter; d != nil { // its weights and its cache are there too
+		all, layers := d.Weights()
+		each := 1.0
+		if draft = all; s.Modules > 0 {
+			draft, each = layers.Times(float64(s.Modules)), float64(s.Modules)
+		}
+		r.bytes = func(context float64) unit.Bytes {
+			return p.SequenceBytes(context) + d.SequenceBytes(context).Times(each)
+		}
+	}
+	state := r.bytes(0)
+	r.each = r.bytes(float64(block)) - state
 	r.linear = state == 0 && len(p.Windows()) == 0
 	if r.each <= 0 { // there is a state alone
 		r.each = state
 	}
-	left := p.CacheRoom(s.Scheduler.Budget, min(s.Scheduler.MaxSeqs, s.Scheduler.Budget))
+	left := p.CacheRoom(s.Scheduler.Budget, min(s.Scheduler.MaxSeqs, s.Scheduler.Budget)) - draft
 	r.blocks = int(min(max(math.Floor(float64(left)/float64(r.each)), 0), math.MaxInt32))
 	if s.CacheTokens > 0 {
 		r.blocks = s.CacheTokens / block
@@ -108,7 +121,7 @@ func (r *room) of(context int) int {
 // longest is the longest sequence that one replica can ever hold.
 func (s *Server) longest(r *room) int {
 	blocks := r.blocks
-	if s.Scheduler.Admission == ForSlot {
+	if s.Scheduler.Admission == engine.ForSlot {
 		blocks /= s.Scheduler.MaxSeqs
 	}
 	low, high := 0, maxLength

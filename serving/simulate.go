@@ -70,7 +70,8 @@ func Simulate(ctx context.Context, s *Server, source Source, o Options) (*Result
 }
 
 func newCluster(s *Server, source Source, o *Options) *cluster {
-	c := &cluster{server: s, source: source, options: o, way: s.Predictor.RequestTime().Times(0.5)}
+	front := s.frontend()
+	c := &cluster{server: s, source: source, options: o, way: front.way}
 	r := s.room()
 	c.longest = s.longest(r)
 	prefill, decode := s.Prefillers, s.Replicas
@@ -81,7 +82,7 @@ func newCluster(s *Server, source Source, o *Options) *cluster {
 	}
 	for i := range decode + prefill {
 		one := &replica{
-			server: s, index: i, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode,
+			server: s, index: i, front: front, rules: &s.Scheduler, prices: priced, draft: draft, room: r, expect: expectFirst, only: i >= decode,
 			pool: newPool(r.blocks, int(float64(s.Offload)/float64(r.each))), random: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 		if one.only {
@@ -113,6 +114,9 @@ func (c *cluster) step() bool {
 			if r.end > 0 && r.end < at {
 				at, what, who = r.end, 3, r
 			}
+			if r.front.end > 0 && r.front.end < at {
+				at, what, who = r.front.end, 4, r
+			}
 		}
 		if c.server.Prefillers == 0 {
 			break
@@ -130,6 +134,9 @@ func (c *cluster) step() bool {
 		c.enter(c.route(c.mixed, h.sequence), h.sequence)
 	case 3:
 		c.ended(who)
+	case 4:
+		who.front.finish(func(q *sequence) { c.enter(who, q) })
+		who.front.begin(c.now, c.sent)
 	}
 	return true
 }
@@ -145,15 +152,21 @@ func (c *cluster) arrive() {
 		c.result.Refused++
 		c.source.Finished(c.now)
 	default:
-		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt, arrived: req.At + c.way}
-		c.enter(c.route(c.first, q), q)
+		q := &sequence{Record: Record{Index: index, Request: req}, goal: req.Prompt}
+		r := c.route(c.first, q)
+		if r.front.free() {
+			c.enter(r, q)
+			break
+		}
+		r.front.entering = append(r.front.entering, entering{q, stages})
+		r.front.begin(c.now, c.sent)
 	}
 	c.arrivals.next, c.arrivals.any = c.source.Next()
 }
 
 // enter puts a sequence into the queue of a replica, which begins at once if it is idle.
 func (c *cluster) enter(r *replica, q *sequence) {
-	q.Replica = r.index
+	q.Replica, q.arrived = r.index, c.now
 	r.waiting.pushBack(q)
 	if !r.busy {
 		c.start(r, c.now)
@@ -161,16 +174,15 @@ func (c *cluster) enter(r *replica, q *sequence) {
 }
 
 // start begins a step if there is something to do.
-func (c *cluster) start(r *replica, seen unit.Seconds) bool {
+func (c *cluster) start(r *replica, seen unit.Seconds) {
 	if r.schedule(c.now, seen) {
 		c.result.step(r)
-		return true
+		return
 	}
 	r.busy, r.end = false, 0
 	if at := r.wakes(c.now); at < never {
 		r.end = at
 	}
-	return false
 }
 
 // ended is the end of a step. With asynchronous scheduling the next one was formed when it
@@ -180,50 +192,54 @@ func (c *cluster) ended(r *replica) {
 		c.start(r, c.now)
 		return
 	}
-	begin, end, gains, ending := r.begin, r.end, r.gains, r.ending
-	if r.rules.Async {
-		seen := begin
-		started := c.start(r, seen)
-		c.results(r, begin, end, gains, ending)
-		if !started && !r.busy {
-			c.start(r, c.now)
-		}
-		return
-	}
+	begin, ending := r.begin, r.ending
+	c.output(r)
 	r.busy = false
-	c.results(r, begin, end, gains, ending)
+	if r.rules.Async {
+		c.start(r, begin)
+	}
+	r.free(ending)
 	if !r.busy {
 		c.start(r, c.now)
 	}
 }
 
-// results gives out the tokens of a step that ended, and frees what its last tokens free.
-func (c *cluster) results(r *replica, begin, end unit.Seconds, gains, ending []*sequence) {
-	same := 0
-	for _, q := range gains {
-		switch {
-		case q.last == begin && begin > 0:
-			same++
-		case q.last > 0:
-			c.result.ITL.Add(float64(end-q.last), 1)
-		default:
-			q.First = end + c.way
+// output gives out the tokens of a step that ended.
+func (c *cluster) output(r *replica) {
+	f, end := &r.front, r.end
+	if f.free() {
+		for _, q := range r.gains {
+			q.complete = q.generated == q.Request.Gen
+			c.sent(q, end+c.way)
 		}
-		q.last = end
+	} else {
+		for _, q := range r.gains {
+			f.outputs = append(f.outputs, output{q, q.gain, q.generated == q.Request.Gen})
+		}
+		f.begin(c.now, c.sent)
 	}
-	c.result.ITL.Add(float64(end-begin), same)
-	r.free(ending)
-	for _, q := range ending {
+	for _, q := range r.ending {
 		if r.only && q.generated < q.Request.Gen {
-			at := end + r.move(q.computed, c.server.Link)
-			heap.Push(&c.handovers, handover{at, q})
-			continue
+			heap.Push(&c.handovers, handover{end + r.move(q.computed, c.server.Link), q})
 		}
-		q.Last = end + c.way
-		c.result.answered(&q.Record, c.options)
-		c.source.Finished(q.Last)
 	}
-	if len(ending) > 0 && !c.arrivals.any {
+}
+
+// sent is a client that has tokens at a time: the first ones, the last ones or those between.
+func (c *cluster) sent(q *sequence, at unit.Seconds) {
+	if q.last > 0 {
+		c.result.gap(at - q.last)
+	} else {
+		q.First = at
+	}
+	q.last, q.unsent = at, 0
+	if !q.complete {
+		return
+	}
+	q.Last = at
+	c.result.answered(&q.Record, c.options)
+	c.source.Finished(at)
+	if !c.arrivals.any {
 		c.arrivals.next, c.arrivals.any = c.source.Next()
 	}
 }

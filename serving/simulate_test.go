@@ -8,6 +8,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -47,7 +48,7 @@ func TestOneRequest(t *testing.T) {
 // Whatever the scheduler, all requests are answered, no sequence is left, all blocks are
 // free again, and no more steps are drawn than the tokens need.
 func TestEveryRequestIsAnswered(t *testing.T) {
-	for _, name := range SchedulerNames() {
+	for _, name := range engine.SchedulerNames() {
 		for _, cache := range []int{0, 6000} {
 			s := server(t, "llama3.1-8b", "h200", 1, name)
 			s.CacheTokens = cache
@@ -70,8 +71,8 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 				t.Errorf("%s, %d tokens of cache: %d of %d blocks free, %d tokens due, %d blocks planned, %d running, %d waiting",
 					name, cache, r.pool.free, r.pool.total, r.due, r.planned, len(r.running), r.waiting.n)
 			}
-			never := s.Scheduler.Admission == ForAll || s.Scheduler.Admission == ForSlot
-			if never && r.preempted > 0 || cache > 0 && r.preempted == 0 && s.Scheduler.Admission == ForPrompt {
+			never := s.Scheduler.Admission == engine.ForAll || s.Scheduler.Admission == engine.ForSlot
+			if never && r.preempted > 0 || cache > 0 && r.preempted == 0 && s.Scheduler.Admission == engine.ForPrompt {
 				t.Errorf("%s: %d preemptions in a cache of %d tokens", name, r.preempted, cache)
 			}
 		}
@@ -139,7 +140,7 @@ func TestEveryOptionCounts(t *testing.T) {
 		"pass":        func(s *Server) { s.Scheduler.Pass = 256 },
 		"swap":        func(s *Server) { s.Scheduler.Swap = true },
 		"async":       func(s *Server) { s.Scheduler.Async = false },
-		"admission":   func(s *Server) { s.Scheduler.Admission = ForAll },
+		"admission":   func(s *Server) { s.Scheduler.Admission = engine.ForAll },
 		"hit rate":    func(s *Server) { s.HitRate = 0.5 },
 		"drafts":      func(s *Server) { s.Drafts, s.Acceptance = 3, 0.7 },
 		"drafter":     func(s *Server) { s.Drafts, s.Acceptance, s.Drafter = 3, 0.7, predictor(t, "llama3.2-1b", "h200", 1) },

@@ -1,12 +1,10 @@
 package serving
 
 import (
-	"context"
 	"fmt"
 	"math"
-	"math/bits"
 
-	"llmprof/analytic"
+	"llmprof/analytic/engine"
 	"llmprof/unit"
 )
 
@@ -41,34 +39,26 @@ type Steady struct {
 // A Capacity is the largest rate that is stable, and what bounds it.
 type Capacity struct {
 	Rate    float64
-	Bound   string // "compute", "KV blocks", "sequences" or "prefill"
+	Bound   string // "compute", "KV blocks", "sequences", "prefill" or "API server"
 	Running int    // sequences of one replica that fit at once
 }
 
 // SteadyRate is the steady state with Poisson arrivals at a rate. A rate that is not stable
 // is an error that names the largest that is.
 func (s *Server) SteadyRate(rate float64, prompt, gen Lengths) (*Steady, error) {
-	f, err := s.flow(prompt, gen)
+	all, err := s.Steadies(prompt, gen)
 	if err != nil {
 		return nil, err
 	}
-	if !(rate > 0 && rate <= 1e6) {
-		return nil, fmt.Errorf("%g requests a second: want above 0 and at most 1e6", rate)
-	}
-	c := f.capacity()
-	if rate >= c.Rate {
-		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d replicas)",
-			rate, c.Rate, c.Bound, c.Running, s.Replicas)
-	}
-	st := f.open(rate / float64(s.Replicas))
-	st.Capacity = c
-	f.complete(st, rate)
-	return st, nil
+	return all.Rate(rate, Layout{s.Replicas, s.Prefillers, s.Link})
 }
 
 // SteadyConcurrency is the steady state of a closed loop of clients that have one request
 // each at a time.
 func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, error) {
+	if s.Prefillers > 0 {
+		return nil, fmt.Errorf("%d replicas that prefill: the steady state of clients that wait has no closed form; simulate it", s.Prefillers)
+	}
 	f, err := s.flow(prompt, gen)
 	if err != nil {
 		return nil, err
@@ -82,99 +72,29 @@ func (s *Server) SteadyConcurrency(clients int, prompt, gen Lengths) (*Steady, e
 			return nil, err
 		}
 	}
-	st.Capacity = f.capacity()
-	f.complete(st, st.Rate*float64(s.Replicas))
+	st.Capacity = f.capacity(s.Replicas)
+	f.complete(st, st.Rate*float64(s.Replicas), s.Replicas)
 	return st, nil
 }
 
 // A flow is what the steady state of one replica is worked out from.
 type flow struct {
 	server  *Server
+	front   frontend
 	prices  *prices
 	draft   *prices
 	steps   float64 // that a sequence decodes for
 	gen     float64
+	inverse float64 // mean of 1/(gen-1), over that of the mean
 	context float64 // of a sequence that decodes, mean over time
 	prompts []int   // quantiles of the prompts' lengths
 	mean    int
 	most    int // sequences at once
 	bound   string
 	held    float64
+	handed  bool // sequences come with the cache of their prompts
 	pieces  map[int]piece
-}
-
-// A piece is the steps with n sequences that decode.
-type piece struct {
-	decode Cost
-	extra  [knots]Cost // by how much longer it takes with 1, 2, 4, ... prompts
-	spread float64     // variance of that time of one prompt
-	alone  Cost        // a step of one prompt with nothing else
-	apart  bool        // prompts have steps of their own
-}
-
-// knots is for how many numbers of prompts steps are priced.
-const knots = 7
-
-// with is by how much longer a step takes with k prompts, on lines between the knots.
-func (p *piece) with(k float64) (time, energy float64) {
-	at := func(i int) (float64, float64) { return float64(p.extra[i].Time), float64(p.extra[i].Energy) }
-	if k <= 1 {
-		t, e := at(0)
-		return k * t, k * e
-	}
-	i := min(bits.Len(uint(k))-1, knots-2)
-	low := float64(int(1) << i)
-	t0, e0 := at(i)
-	t1, e1 := at(i + 1)
-	x := (k - low) / low
-	return t0 + x*(t1-t0), e0 + x*(e1-e0)
-}
-
-// prompts is by how much longer a step takes for the prompts that came in a time in which m
-// do on average: mean, mean of the square, and energy.
-func (p *piece) prompts(m float64) (mean, square, energy float64) {
-	if m > 12 { // the number hardly varies
-		t, e := p.with(m)
-		slope, _ := p.with(m + 1)
-		slope -= t
-		return t, t*t + m*(slope*slope+p.spread), e
-	}
-	chance := math.Exp(-m)
-	for k := 1.0; k < 40; k++ {
-		chance *= m / k
-		t, e := p.with(k)
-		mean += chance * t
-		square += chance * (t*t + k*p.spread)
-		energy += chance * e
-		if k > m && chance < 1e-6 {
-			break
-		}
-	}
-	return mean, square, energy
-}
-
-// joined is by how much longer a step takes with a prompt and those that came besides, m on
-// average.
-func (p *piece) joined(m float64) (mean float64) {
-	if m > 12 {
-		mean, _ = p.with(m + 1)
-		return mean
-	}
-	chance := math.Exp(-m)
-	for k := 0.0; k < 40; k++ {
-		if k > 0 {
-			chance *= m / k
-		}
-		t, _ := p.with(k + 1)
-		mean += chance * t
-	}
-	return mean
-}
-
-// further is by how much longer a step takes with one prompt more than came.
-func (p *piece) further(m float64) float64 {
-	mean, _, _ := p.prompts(m)
-	return p.joined(m) - mean
+	filled  map[int]filled
 }
 
 const quantiles = 8
@@ -182,9 +102,6 @@ const quantiles = 8
 func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
-	}
-	if s.Prefillers > 0 {
-		return nil, fmt.Errorf("%d replicas that prefill: their steady state has no closed form; simulate it", s.Prefillers)
 	}
 	if err := prompt.check("prompt"); err != nil {
 		return nil, err
@@ -196,13 +113,15 @@ func (s *Server) flow(prompt, gen Lengths) (*flow, error) {
 	if longest := s.longest(r); prompt.mean()+gen.mean() > float64(longest) {
 		return nil, fmt.Errorf("requests of %g + %g tokens do not fit: the longest that does has %d, prompt and answer", prompt.mean(), gen.mean(), longest)
 	}
-	f := &flow{server: s, prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]piece{}}
+	f := &flow{server: s, front: s.frontend(), prices: newPrices(s.Predictor, s.Scheduler.Pass, s.Drafts > 0), pieces: map[int]piece{}, filled: map[int]filled{}}
+	f.prices.once = true
 	if s.Drafter != nil {
 		f.draft = newPrices(s.Drafter, 0, false)
 	}
 	mean, square := gen.moments()
 	f.gen, f.steps = mean, (mean-1)/s.yields()
 	f.mean = int(prompt.mean())
+	f.inverse = gen.inverse()
 	f.context = prompt.mean() + square/(2*mean)
 	f.prompts = prompt.quantiles()
 	f.limit(r, prompt, gen)
@@ -214,7 +133,7 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	s := f.server
 	f.held = float64(r.of(int(f.context))) / float64(r.blocks)
 	share := f.held
-	if s.Scheduler.Admission == ForAll {
+	if s.Scheduler.Admission == engine.ForAll {
 		share = float64(r.of(int(prompt.mean()+gen.mean()))) / float64(r.blocks)
 	}
 	f.most, f.bound = int(1/share), "KV blocks"
@@ -224,218 +143,49 @@ func (f *flow) limit(r *room, prompt, gen Lengths) {
 	f.most = max(f.most, 1)
 }
 
-// piece works out the steps with n sequences that decode.
-func (f *flow) piece(n int) piece {
-	if p, ok := f.pieces[n]; ok {
-		return p
-	}
-	p := piece{apart: !f.server.Scheduler.Mixed}
-	if n > 0 {
-		p.decode = f.step(n, 0, 0)
-	}
-	share := 1 / float64(len(f.prompts))
-	var square float64
-	for _, prompt := range f.prompts {
-		whole := f.step(n, prompt, 1)
-		one := Cost{whole.Time - p.decode.Time, whole.Energy - p.decode.Energy}
-		p.extra[0].Time += one.Time.Times(share)
-		p.extra[0].Energy += one.Energy.Times(share)
-		square += float64(one.Time) * float64(one.Time) * share
-		if n > 0 && !p.apart {
-			whole = f.step(0, prompt, 1)
-		}
-		p.alone.Time += whole.Time.Times(share)
-	}
-	if p.apart {
-		p.alone = p.extra[0]
-	}
-	p.spread = max(square-float64(p.extra[0].Time)*float64(p.extra[0].Time), 0)
-	for i := 1; i < knots; i++ {
-		c := f.step(n, f.mean, 1<<i)
-		p.extra[i] = Cost{c.Time - p.decode.Time, c.Energy - p.decode.Energy}
-	}
-	f.pieces[n] = p
-	return p
-}
-
-// step is what n decodes and some prompts take, over as many steps as the budget makes of
-// them; the decodes of further steps are those that decode anyway.
-func (f *flow) step(n, prompt, prompts int) (sum Cost) {
-	s := f.server
-	rules := &s.Scheduler
-	fresh := prompt - s.cached(prompt)
-	left := fresh * prompts
-	beside := n
-	if !rules.Mixed && left > 0 && n > 0 {
-		sum = f.step(n, 0, 0)
-		beside = 0
-	}
-	room := max(rules.Budget-beside*(1+s.Drafts), 1)
-	base := Cost{}
-	for first := true; first || left > 0; first = false {
-		var b batch
-		b.reset(len(f.prices.windows))
-		b.alike(f.prices.windows, beside, f.context)
-		take := min(left, room)
-		if done := fresh*prompts - left; take > 0 {
-			group := analytic.Group{Batch: 1, New: float64(take), Past: float64(prompt - fresh + done), Logits: 1}
-			if each := take / fresh; each > 0 && prompts > 1 {
-				group.Batch, group.New, group.Past = float64(each), float64(take)/float64(each), float64(prompt-fresh)
-			}
-			b.chunks = append(b.chunks, group)
-		}
-		left -= take
-		c := f.prices.cost(&b, s.Drafts)
-		if f.draft != nil && beside > 0 {
-			d := f.draft.decode(beside, b.past)
-			c.Time, c.Energy = c.Time+d.Time.Times(float64(s.Drafts)), c.Energy+d.Energy.Times(float64(s.Drafts))
-		}
-		if !first { // the decodes of this step would have run without it
-			c.Time, c.Energy = c.Time-base.Time, c.Energy-base.Energy
-		} else if left > 0 && beside > 0 {
-			base = f.step(n, 0, 0)
-		}
-		sum.Time, sum.Energy = sum.Time+c.Time, sum.Energy+c.Energy
-	}
-	return sum
-}
-
-// cycle is a step with n sequences at a rate of arrivals: its mean, the mean of its square,
-// and its energy. It is infinite where prompts come faster than they are computed.
-func (p *piece) cycle(rate float64) (mean, square, energy float64) {
-	d := float64(p.decode.Time)
-	switch {
-	case d == 0: // a prompt alone
-		t := float64(p.extra[0].Time)
-		return t, t*t + p.spread, float64(p.extra[0].Energy)
-	case p.apart:
-		return p.apartCycle(rate)
-	}
-	c := d
-	var time, times float64
-	for i := 0; ; i++ {
-		time, times, energy = p.prompts(rate * c)
-		next := d + time
-		if math.Abs(next-c) < 1e-6*c {
-			break
-		}
-		if i > 400 || rate*next > 1<<12 {
-			return math.Inf(1), math.Inf(1), math.Inf(1)
-		}
-		c = next
-	}
-	// How many prompts a step has depends on how long the one before it was: the variance of
-	// a gated queue (Takagi, Analysis of Polling Systems, 1986).
-	load := min(rate*p.further(rate*c), 0.999)
-	return c, c*c + max(times-time*time, 0)/(1-load*load), float64(p.decode.Energy) + energy
-}
-
-// apartCycle is cycle where prompts have steps of their own, which go before those that
-// decode: after a decode step as many of them follow as find further prompts.
-func (p *piece) apartCycle(rate float64) (mean, square, energy float64) {
-	d := float64(p.decode.Time)
-	mean, square, energy = d, d*d, float64(p.decode.Energy)
-	length, probability := d, 1.0
-	for i := 0; probability > 1e-6; i++ {
-		m := rate * length
-		t, t2, e := p.prompts(m)
-		mean += probability * t
-		square += probability * t2
-		energy += probability * e
-		some := 1 - math.Exp(-m)
-		probability *= some
-		length = t / some
-		if i > 2000 || rate*length > 1<<12 {
-			return math.Inf(1), math.Inf(1), math.Inf(1)
-		}
-	}
-	return mean, square, energy
-}
-
-// weights are the probabilities of n sequences that decode, up to where they are
-// negligible; beyond most the rest waits. They are nil where the rate is not stable.
-func (f *flow) weights(rate float64) []float64 {
-	const least, longest = 1e-9, 1 << 16
-	logs, top := []float64{0}, 0.0
-	for n := 1; n < longest; n++ {
-		at := min(n, f.most)
-		p := f.at(at)
-		c, _, _ := p.cycle(rate)
-		ratio := rate * f.steps * c / float64(at)
-		if at == f.most && ratio >= 1-1e-6 || math.IsInf(c, 1) {
-			return nil
-		}
-		next := logs[n-1] + math.Log(max(ratio, 1e-300))
-		logs = append(logs, next)
-		top = max(top, next)
-		if ratio < 1 && next < top+math.Log(least) {
-			break
-		}
-	}
-	sum := 0.0
-	for i := range logs {
-		logs[i] = math.Exp(logs[i] - top)
-		sum += logs[i]
-	}
-	for i := range logs {
-		logs[i] /= sum
-	}
-	return logs
-}
-
-// at is the piece of n sequences: worked out up to 16 and at steps of an eighth from there,
-// on a line between.
-func (f *flow) at(n int) piece {
-	if n <= 16 || n == f.most {
-		return f.piece(n)
-	}
-	grid := 1 << (bits.Len(uint(n)) - 4)
-	low := n / grid * grid
-	high := min(low+grid, f.most)
-	if low == n || high <= low {
-		return f.piece(n)
-	}
-	a, b, x := f.piece(low), f.piece(high), float64(n-low)/float64(high-low)
-	return a.toward(b, x)
-}
-
-// toward is a share of the way from one piece to another.
-func (p piece) toward(b piece, x float64) piece {
-	line := func(a, b Cost) Cost {
-		return Cost{a.Time + (b.Time - a.Time).Times(x), a.Energy + (b.Energy - a.Energy).Times(x)}
-	}
-	q := piece{decode: line(p.decode, b.decode), spread: p.spread + (b.spread-p.spread)*x, alone: line(p.alone, b.alone), apart: p.apart}
-	for i := range q.extra {
-		q.extra[i] = line(p.extra[i], b.extra[i])
-	}
-	return q
-}
-
-// open is the steady state of one replica at a rate.
+// open is the steady state of one replica at a rate; nil where it has none, as where the
+// sequences that decode leave prompts too little of a step.
 func (f *flow) open(rate float64) *Steady {
 	st := &Steady{Rate: rate}
-	weights := f.weights(rate)
+	weights, cycles := f.weights(rate)
+	if weights == nil {
+		return nil
+	}
 	var running, power, ttft float64
+	behind := 0.0 // by how much longer the decode steps after a prompt are, for more came during its step
 	for n, w := range weights {
+		if n == 0 && f.handed {
+			power += w * float64(f.server.idle())
+			continue
+		}
 		at := min(n, f.most)
 		p := f.at(at)
-		c, square, energy := p.cycle(rate)
+		c, energy := cycles[at].mean, cycles[at].energy
 		running += float64(at) * w
 		st.Waiting += float64(n-at) * w
 		busy := 1.0
 		if n == 0 {
-			busy = min(rate*float64(p.alone.Time), 1)
+			busy = min(rate*float64(p.extra[0].Time), 1)
 			power += w * (busy*float64(p.extra[0].Energy)/float64(p.extra[0].Time) + (1-busy)*float64(f.server.idle()))
 		} else {
 			power += w * energy / c
 		}
-		ttft += w * f.first(&p, rate, c, square, busy)
+		first, own := f.first(at, &p, rate, &cycles[at], busy)
+		ttft += w * first
+		more, _, _ := p.prompts(rate * own)
+		behind += w * max(more-(c-float64(p.decode.Time)), 0)
 		st.Utilization += w * busy
 	}
-	st.TTFT = unit.Seconds(ttft+st.Waiting/rate) + f.server.Predictor.RequestTime()
+	if st.TTFT = unit.Seconds(ttft + st.Waiting/rate); !f.handed {
+		st.TTFT += f.server.Predictor.RequestTime()
+	}
+	if f.steps == 0 {
+		behind = 0
+	}
+	running += rate * behind
 	st.Running = running
 	if f.steps > 0 {
-		st.TPOT = unit.Seconds(running / rate / max(f.gen-1, 1))
+		st.TPOT = unit.Seconds((running/rate + behind*(f.inverse-1)) / max(f.gen-1, 1))
 	}
 	st.E2E = st.TTFT + unit.Seconds(running/rate)
 	st.Energy = unit.Joules(power / rate)
@@ -446,106 +196,41 @@ func (f *flow) open(rate float64) *Steady {
 // first is the time to the first token of a request that finds a step running with
 // probability busy: what is left of that step, one more with asynchronous scheduling, and
 // the one that it shares with the prompts that came besides.
-func (f *flow) first(p *piece, rate, c, square, busy float64) float64 {
-	wait := square / (2 * c)
-	others := rate * square / c
-	own, step := float64(p.decode.Time), c
+func (f *flow) first(n int, p *piece, rate float64, steps *cycle, busy float64) (ttft, step float64) {
+	c, window, d := steps.mean, steps.square/steps.mean, float64(p.decode.Time)
+	wait := window / 2
+	if f.handed { // its first token is known already
+		if f.server.Scheduler.Async {
+			wait += c
+		}
+		return wait, 0
+	}
+	// A request that comes at any time meets long steps more often than short ones, and with it come as many
+	// as in the whole step: in one without prompts with probability short, else in one as much longer.
+	short := math.Exp(-rate*c) * d / c
+	joined := short*p.joined(rate*d) + (1-short)*p.joined(rate*(window-short*d)/(1-short))
+	own, next := d, c
 	if p.apart {
-		own, step = 0, c/(2-math.Exp(-rate*c))
+		own, next = 0, c/(2-math.Exp(-rate*c))
 	}
 	if f.server.Scheduler.Async {
-		wait += step
+		wait += next
 	}
-	return busy*(wait+p.joined(others)) + (1-busy)*float64(p.extra[0].Time) + own
+	return busy*(wait+joined) + (1-busy)*float64(p.extra[0].Time) + own + f.out(p, float64(n)), own + joined
 }
 
-// closed is the steady state of one replica with so many clients. A request meets those of
-// the others alone; a client sends its next one when a step ends and the next one was
-// formed already, so that it waits for all of that.
-func (f *flow) closed(clients float64) *Steady {
-	st := &Steady{Utilization: 1}
-	others := clients - 1
-	rate, first, decode := 0.0, 0.0, 1.0
-	way := float64(f.server.Predictor.RequestTime())
-	var energy float64
-	for range 500 {
-		share := decode / (first + decode) // of its time that a request decodes
-		beside := min(others*share, float64(f.most))
-		p, mine := f.near(beside), f.near(min(1+beside, float64(f.most)))
-		theirs := rate * others / clients
-		c, _, e := mine.cycle(theirs)
-		if math.IsInf(c, 1) { // on the way to a lower rate
-			rate /= 2
-			continue
-		}
-		energy = (1-math.Pow(1-share, clients))*e/c + rate/clients*float64(p.extra[0].Energy)
-		own := way + float64(p.decode.Time)
-		if p.apart {
-			own = way
-		}
-		own += (1 - math.Pow(1-share, others)) * f.rest(way, c)
-		own += p.joined(theirs * c)
-		waits := max(clients-float64(f.most)-rate*own, 0)
-		cycle := f.steps*c + own
-		next := (clients - waits) / cycle
-		if own += waits / next; math.Abs(next-rate) < 1e-7*rate && math.Abs(own-first) < 1e-7*own {
-			break
-		}
-		rate, first, decode = (rate+next)/2, (first+own)/2, f.steps*c
+// out is by how much later a first token is sent because n tokens of the same step go first. What the same
+// thread does while a request comes in costs nothing, as long as the request is there when the step ends.
+func (f *flow) out(p *piece, n float64) float64 {
+	if p.apart { // those of decode steps were sent while the prompt was computed
+		return 0
 	}
-	st.Rate, st.Running = rate, rate*decode
-	st.TTFT, st.E2E = unit.Seconds(first), unit.Seconds(first+decode)
-	st.TPOT = unit.Seconds(decode / max(f.gen-1, 1))
-	st.Energy = unit.Joules(energy / rate)
-	st.Waiting = clients - st.Running
-	return st
-}
-
-// rest is what is left of the steps of length c that a request of a closed loop waits for:
-// the one that runs when it comes, so long after the step that brought the last answer, and with
-// asynchronous scheduling the next one, which was formed before.
-func (f *flow) rest(way, c float64) float64 {
-	left := c - math.Mod(way, c)
-	if f.server.Scheduler.Async && way > 0 {
-		left += c
-	}
-	return left
-}
-
-// near is the piece of a number of sequences that need not be whole.
-func (f *flow) near(n float64) piece {
-	low := math.Floor(n)
-	a := f.at(int(low))
-	if low == n {
-		return a
-	}
-	return a.toward(f.at(min(int(low)+1, f.most)), n-low)
-}
-
-// waves is a closed loop whose answers have one length: clients that began together end
-// together, so that there is no steady state but waves of prompts. A few of them are simulated.
-func (s *Server) waves(clients int, prompt, gen Lengths) (*Steady, error) {
-	const warmup, waves, least = 4, 40, 200
-	l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: max(clients*(warmup+waves), least)}
-	source, err := l.Source()
-	if err != nil {
-		return nil, err
-	}
-	r, err := Simulate(context.Background(), s, source, Options{Warmup: clients * warmup})
-	if err != nil {
-		return nil, err
-	}
-	n := float64(s.Replicas)
-	return &Steady{
-		Running: r.MeanRunning / n, Waiting: max(float64(clients)-r.MeanRunning, 0) / n, Rate: r.Rate() / n,
-		TTFT: unit.Seconds(r.TTFT.Mean()), TPOT: unit.Seconds(r.TPOT.Mean()), E2E: unit.Seconds(r.E2E.Mean()),
-		Utilization: r.Busy, Energy: r.Energy.Times(1 / float64(r.Completed)),
-	}, nil
+	return n * float64(f.front.token)
 }
 
 // complete adds what is of all replicas together.
-func (f *flow) complete(st *Steady, rate float64) {
-	n := float64(f.server.Replicas)
+func (f *flow) complete(st *Steady, rate float64, replicas int) {
+	n := float64(replicas)
 	st.Rate, st.Throughput = rate, rate*f.gen
 	st.Cache = min(st.Running*f.held, 1)
 	st.Running, st.Waiting = st.Running*n, st.Waiting*n
@@ -558,19 +243,21 @@ func (f *flow) complete(st *Steady, rate float64) {
 // stable reports whether a replica that is full answers faster than requests come.
 func (f *flow) stable(rate float64) bool {
 	p := f.at(f.most)
-	c, _, _ := p.cycle(rate)
-	return rate*f.steps*c < float64(f.most)*(1-1e-6)
+	return rate*f.steps*p.cycle(rate).mean < float64(f.most)*(1-1e-6)
 }
 
 // capacity is the largest stable rate of all replicas.
-func (f *flow) capacity() Capacity {
+func (f *flow) capacity(replicas int) Capacity {
 	c := Capacity{Running: f.most, Bound: f.bound}
 	p := f.at(f.most)
 	last, _ := p.with(1 << (knots - 1))
 	before, _ := p.with(1 << (knots - 2))
 	ceiling := (1 << (knots - 2)) / (last - before) // prompts a second where steps are full of them
+	if f.handed {
+		ceiling = float64(f.most) / (f.steps * float64(p.decode.Time))
+	}
 	low, high := 0.0, ceiling
-	for range 24 {
+	for range 16 {
 		if rate := (low + high) / 2; f.stable(rate) {
 			low = rate
 		} else {
@@ -578,7 +265,7 @@ func (f *flow) capacity() Capacity {
 		}
 	}
 	switch {
-	case low > 0.97*ceiling:
+	case low > 0.97*ceiling && !f.handed:
 		c.Bound = "prefill"
 	case f.most > 1:
 		// Half as many sequences would give nearly the same rate: steps are as long as they have sequences.
@@ -587,6 +274,9 @@ func (f *flow) capacity() Capacity {
 			c.Bound = "compute"
 		}
 	}
-	c.Rate = low * float64(f.server.Replicas)
+	if most := 1 / f.front.load(1, f.gen/2); most < low { // tokens that wait are sent together
+		low, c.Bound = most, "API server"
+	}
+	c.Rate = low * float64(replicas)
 	return c
 }

@@ -26,17 +26,26 @@ func TestSteadyAgreesWithSimulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rate := f.capacity().Rate * (0.1 + 0.5*random.Float64())
-		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity().Rate)
+		rate := f.capacity(1).Rate * (0.1 + 0.5*random.Float64())
+		if f.front.load(rate, f.gen) > 0.5 {
+			continue // saturated by tokens that are sent
+		}
+		what := fmt.Sprintf("%d: %s %s %s async %v, %+v + %+v at %.3g of %.3g/s", i, m.name, m.gpu, s.Scheduler.Name, s.Scheduler.Async, prompt, gen, rate, f.capacity(1).Rate)
 		st, err := s.SteadyRate(rate, prompt, gen)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 6000, Seed: uint64(i)}, Options{Warmup: 500})
-		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.08)
-		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
-		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
-		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
+		r := simulate(t, s, Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 8000, Seed: uint64(i)}, Options{Warmup: 500})
+		// A prompt that joins a mixture's decode step makes it four to eight times as long, for the
+		// host launches the mixed step: the mean of the steps says less of their queue.
+		apart := 1.0
+		if m.name == "qwen3-30b-a3b" {
+			apart = 5
+		}
+		agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.05*apart)
+		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05*apart)
+		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05*apart)
+		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05*apart)
 		agree(t, what+": utilization", st.Utilization, r.Busy, 0.05)
 	}
 }
@@ -54,7 +63,7 @@ func drawLengths(r *rand.Rand, low, high int) Lengths {
 
 func agree(t *testing.T, what string, got, want, rel float64) {
 	t.Helper()
-	if math.Abs(got-want) > rel*want {
+	if !(math.Abs(got-want) <= rel*want) {
 		t.Errorf("%s: steady state %.4g, simulated %.4g (%+.1f %%)", what, got, want, 100*(got/want-1))
 	}
 }
@@ -73,18 +82,18 @@ func TestSteadyConcurrencyAgrees(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, _ := s.flow(prompt, gen); near(f, st) > 0.5 {
-			continue // saturated by prompts
+		if f, _ := s.flow(prompt, gen); near(f, st) > 0.5 || f.front.load(st.Rate, f.gen) > 0.5 {
+			continue // saturated by prompts, or by tokens that are sent
 		}
-		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: 400 + 60*clients, Seed: uint64(i)}
+		l := Load{Arrival: Arrival{Kind: "closed", Concurrency: clients}, Prompt: prompt, Gen: gen, Requests: 2000 + 60*clients, Seed: uint64(i)}
 		r := simulate(t, s, l, Options{Warmup: 100 + 10*clients})
-		agree(t, what+": rate", st.Rate, r.Rate(), 0.06)
+		agree(t, what+": rate", st.Rate, r.Rate(), 0.05)
 		if gen.Kind != "fixed" || prompt.Kind == "fixed" { // prompts of various lengths never settle into the same waves
-			agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.2)
+			agree(t, what+": TTFT", float64(st.TTFT), r.TTFT.Mean(), 0.07)
 		}
-		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.06)
-		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.06)
-		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.07)
+		agree(t, what+": TPOT", float64(st.TPOT), r.TPOT.Mean(), 0.05)
+		agree(t, what+": E2E", float64(st.E2E), r.E2E.Mean(), 0.05)
+		agree(t, what+": energy", float64(st.Energy), float64(r.Energy)/float64(r.Completed), 0.05)
 	}
 }
 

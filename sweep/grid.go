@@ -100,7 +100,7 @@ func (g *Grid) workload(inner uint64, w *analytic.Workload) {
 		v[i] = g.Workload[i][inner%n]
 		inner /= n
 	}
-	w.Batch, w.Prompt, w.CachedPrefix, w.Chunk, w.Gen = v[Batch], v[Prompt], v[CachedPrefix], v[Chunk], v[Gen]
+	w.Batch, w.PromptLen, w.CachedPrefix, w.Chunk, w.GenLen = v[Batch], v[Prompt], v[CachedPrefix], v[Chunk], v[Gen]
 }
 
 // A Shard is part I of N of a grid, from 1; the zero Shard is all of it.
@@ -115,9 +115,9 @@ func ParseShard(text string) (s Shard, err error) {
 	return s, nil
 }
 
-// span is the points of the shard among all of them. The shards of a grid put together
-// are all of it, in order.
-func (s Shard) span(all uint64) (from, to uint64) {
+// Span is the share of all points, or of whatever else, that the shard has. The shards put
+// together are all of them, in order.
+func (s Shard) Span(all uint64) (from, to uint64) {
 	if s.N == 0 {
 		return 0, all
 	}

@@ -80,7 +80,7 @@ func (f *Figures) set(e *analytic.Estimate, w *analytic.Workload) {
 	f.TTFT, f.TTFTLow, f.TTFTHigh, f.TTFTFloor = float64(e.TTFT.Expected), float64(e.TTFT.Low), float64(e.TTFT.High), float64(e.TTFT.Floor)
 	f.TTFTBound, f.TPOTBound = e.Prefill.Bound.String(), ""
 	f.TPOT, f.TPOTLow, f.TPOTHigh, f.TPOTFloor = float64(e.TPOT.Expected), float64(e.TPOT.Low), float64(e.TPOT.High), float64(e.TPOT.Floor)
-	if w.Gen > 1 {
+	if w.GenLen > 1 {
 		f.TPOTBound = e.Decode.Bound.String()
 	}
 	f.TTLT, f.TTLTLow, f.TTLTHigh = float64(e.TTLT.Expected), float64(e.TTLT.Low), float64(e.TTLT.High)

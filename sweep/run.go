@@ -47,6 +47,7 @@ type Source interface {
 type Options struct {
 	Format   Format
 	Shard    Shard
+	Skip     uint64                 // points of the shard that were answered before; the header was written then
 	Keep     bool                   // impossible points too, with the reason
 	Workers  int                    // 0 for as many as there are processors
 	Progress func(done, all uint64) // called from one goroutine, in order
@@ -57,9 +58,17 @@ type Options struct {
 
 // A Summary says what became of the points.
 type Summary struct {
-	Points  uint64 // of the shard
-	Written uint64
-	Left    map[string]*Reason // out, by the kind of reason
+	Points  uint64             `json:"points"` // of the shard
+	Done    uint64             `json:"done"`   // of them, from the first on, which are in the output or left out of it
+	Written uint64             `json:"written"`
+	Left    map[string]*Reason `json:"left"` // out, by the kind of reason
+	Bytes   int64              `json:"-"`    // of CSV or JSON Lines that the points done take, with the header
+}
+
+// Add adds the counts of another shard.
+func (s *Summary) Add(o *Summary) {
+	s.Points, s.Done = s.Points+o.Points, s.Done+o.Done
+	s.add(o)
 }
 
 // Possible is how many points are not impossible.
@@ -83,8 +92,8 @@ func (s *Summary) Reasons() []Reason {
 
 // A Reason is why points are impossible.
 type Reason struct {
-	Points  uint64
-	Example string
+	Points  uint64 `json:"points"`
+	Example string `json:"example"`
 }
 
 // blockPoints is how many points a worker answers at a time.
@@ -128,9 +137,10 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		w := &worker{grid: g, inner: inner, source: source, options: &o, values: make([]string, len(g.Axes)), outer: ^uint64(0), text: newText(o.Format)}
 		team.Go(func() { w.run(ctx, jobs) })
 	}
-	from, to := o.Shard.span(points)
+	from, to := o.Shard.Span(points)
+	all.Points, from = to-from, min(from+o.Skip, to)
+	all.Done, all.Bytes = min(o.Skip, all.Points), out.bytes
 	team.Go(func() { deal(ctx, from, to, jobs, order) })
-	all.Points = to - from
 	for b := range order {
 		if err = b.wait(ctx); err != nil {
 			break
@@ -139,6 +149,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 			break
 		}
 		all.add(&b.summary)
+		all.Done, all.Bytes = all.Done+b.to-b.from, out.bytes
 		if o.Progress != nil {
 			o.Progress(b.to-from, all.Points)
 		}
@@ -202,6 +213,9 @@ func (s *Summary) add(b *Summary) {
 
 // left counts points that were left out.
 func (s *Summary) left(kind, example string, n uint64) {
+	if s.Left == nil {
+		s.Left = map[string]*Reason{}
+	}
 	if r := s.Left[kind]; r != nil {
 		r.Points += n
 		return
@@ -313,8 +327,8 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 	load := w.setup.Workload
 	w.grid.workload(inner, &load)
 	r.workload(&load)
-	if most := w.setup.MaxContext; most > 0 && load.Prompt+load.Gen > most {
-		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.Prompt+load.Gen, most, r.Model)
+	if most := w.setup.MaxContext; most > 0 && load.PromptLen+load.GenLen > most {
+		return fmt.Sprintf("a context of %d tokens is over the %d that %s was made for", load.PromptLen+load.GenLen, most, r.Model)
 	}
 	e, err := w.setup.Case.Predict(&load)
 	if err != nil {
@@ -333,5 +347,5 @@ func (w *worker) predict(r *Row, inner uint64) (reason string) {
 }
 
 func (r *Row) workload(w *analytic.Workload) {
-	r.Batch, r.Prompt, r.CachedPrefix, r.Chunk, r.Gen = w.Batch, w.Prompt, w.CachedPrefix, w.Chunk, w.Gen
+	r.Batch, r.Prompt, r.CachedPrefix, r.Chunk, r.Gen = w.Batch, w.PromptLen, w.CachedPrefix, w.Chunk, w.GenLen
 }

@@ -1,16 +1,17 @@
 package sweep
 
 import (
+	"errors"
 	"fmt"
 	"io"
-
-	"github.com/parquet-go/parquet-go"
 )
 
 // A sink writes blocks.
 type sink struct {
 	out     io.Writer
-	parquet *parquet.GenericWriter[Row]
+	parquet rowWriter // nil for text
+	bytes   int64     // written of CSV or JSON Lines
+	pending []Row     // of a Parquet file, fewer than batchRows
 	see     func([]Row)
 }
 
@@ -19,12 +20,13 @@ func newSink(o *Options) (*sink, error) {
 	s := &sink{out: o.Out, see: o.See}
 	switch o.Format {
 	case Parquet:
-		s.parquet = parquet.NewGenericWriter[Row](o.Out, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowGroup))
+		s.parquet = newParquet(o.Out)
 	case CSV, JSONL:
-		if o.Shard.I > 1 {
+		if o.Shard.I > 1 || o.Skip > 0 {
 			return s, nil
 		}
-		if _, err := o.Out.Write(newText(o.Format).header()); err != nil {
+		n, err := o.Out.Write(newText(o.Format).header())
+		if s.bytes = int64(n); err != nil {
 			return nil, fmt.Errorf("writing the rows: %w", err)
 		}
 	default:
@@ -33,18 +35,37 @@ func newSink(o *Options) (*sink, error) {
 	return s, nil
 }
 
-// rowGroup is how many rows a row group of a Parquet file has at most, which bounds what
-// is held in memory.
-const rowGroup = 1 << 17
+// A rowWriter writes rows in a form that is no text.
+type rowWriter interface {
+	Write(rows []Row) (int, error)
+	Close() error
+}
+
+// batchRows is how many rows are written to a Parquet file at a time, so that the file is the
+// same bytes however the rows came.
+const batchRows = 2048
+
+// rows writes rows to a Parquet file.
+func (s *sink) rows(rows []Row) error {
+	s.pending = append(s.pending, rows...)
+	for len(s.pending) >= batchRows {
+		if _, err := s.parquet.Write(s.pending[:batchRows]); err != nil {
+			return err
+		}
+		s.pending = s.pending[:copy(s.pending, s.pending[batchRows:])]
+	}
+	return nil
+}
 
 func (s *sink) write(b *block) (err error) {
 	if s.see != nil {
 		s.see(b.rows)
 	}
 	if s.parquet != nil {
-		_, err = s.parquet.Write(b.rows)
+		err = s.rows(b.rows)
 	} else {
 		_, err = s.out.Write(b.text)
+		s.bytes += int64(len(b.text))
 	}
 	if err != nil {
 		return fmt.Errorf("writing the rows: %w", err)
@@ -56,7 +77,8 @@ func (s *sink) close() error {
 	if s.parquet == nil {
 		return nil
 	}
-	if err := s.parquet.Close(); err != nil {
+	_, err := s.parquet.Write(s.pending)
+	if err = errors.Join(err, s.parquet.Close()); err != nil {
 		return fmt.Errorf("writing the rows: %w", err)
 	}
 	return nil

@@ -26,9 +26,9 @@ const (
 
 var formatNames = [NumFormats]string{"", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4"}
 
-// formatBits holds the bits a value takes in memory. The block scales of the
-// two FP4 formats belong to the format (OCP Microscaling Formats v1.0; NVFP4
-// as in cuDNN and TensorRT-LLM); the group scales of INT4 belong to the scheme.
+// formatBits has the bits of a value in memory. The block scales of the two FP4 formats belong to
+// the format (OCP Microscaling Formats v1.0; NVFP4 as in cuDNN and TensorRT-LLM); the group scales
+// of INT4 belong to the scheme.
 var formatBits = [NumFormats]float64{0, 32, 32, 16, 16, 8, 8, 4, 4 + 8.0/16, 4 + 8.0/32}
 
 // Formats lists every number format, widest first.

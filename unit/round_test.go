@@ -2,7 +2,7 @@ package unit
 
 import "testing"
 
-// TestAround holds that no more digits are shown than the interval leaves a meaning to.
+// TestAround checks that no more digits are shown than the interval leaves a meaning to.
 func TestAround(t *testing.T) {
 	for _, c := range []struct {
 		v, low, high   Seconds
@@ -29,7 +29,7 @@ func TestAround(t *testing.T) {
 	}
 }
 
-// TestFormatAliases holds that the names of torch and of engines are read, and no others.
+// TestFormatAliases checks that the names of torch and of engines are read, and no others.
 func TestFormatAliases(t *testing.T) {
 	for name, want := range map[string]Format{"BF16": BF16, "bfloat16": BF16, "half": FP16, "fp8_e4m3": FP8, "float8_e4m3fn": FP8} {
 		if f, err := ParseFormat(name); err != nil || f != want {

@@ -115,7 +115,13 @@ func TestAblate(t *testing.T) {
 	}
 	at := slices.IndexFunc(each, func(a Ablation) bool { return a.Name == "gemm.memory" })
 	other := scorer(t)
-	other.change = func(c *roofline.Constants) { c[roofline.GEMMMemory] = 1 }
+	other.change = func(c *roofline.Constants) {
+		for _, k := range append([]roofline.Constant{roofline.GEMMMemory}, roofline.GEMMMemory.Variants()...) {
+			if c[k] != 0 { // else the first stands in for it
+				c[k] = 1
+			}
+		}
+	}
 	summary := map[Metric]map[bool]Summary{}
 	for _, sum := range Summarize(other.Score(embedded(t)).Rows) {
 		if summary[sum.Metric] == nil {

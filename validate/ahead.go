@@ -50,9 +50,10 @@ func (s *Scorer) predictAhead(all []Observation) {
 // findInputs looks up what the answer for a configuration reads.
 func (s *Scorer) findInputs(c *Config) {
 	_, _ = once(&s.models, c.Model, s.Model) // the answer says what was wrong
-	g, err := once(&s.gpus, c.GPU, s.GPU)
-	e, wrong := engineOf(c)
-	if err == nil && wrong == nil && s.Calibration != nil {
-		_, _ = s.Calibration(g, e.Profile().Name)
+	_, _ = once(&s.gpus, c.GPU, s.GPU)
+	if s.change != nil {
+		_, _ = once(&s.altered, c.runner(), s.changed)
+		return
 	}
+	_, _ = once(&s.machines, c.runner(), s.prepare)
 }

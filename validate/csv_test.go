@@ -40,7 +40,7 @@ func record(change map[string]string) string {
 	return strings.Join(columns, ",") + "\n" + strings.Join(list, ",") + "\n"
 }
 
-// TestParseOdd holds that each mistake is named with its line.
+// TestParseOdd checks that each mistake is named with its line.
 func TestParseOdd(t *testing.T) {
 	for _, c := range []struct {
 		change map[string]string
@@ -94,7 +94,7 @@ func TestParseOdd(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that any text is observations that check and survive being
+// FuzzParse checks that any text is observations that check and survive being
 // written, or an error.
 func FuzzParse(f *testing.F) {
 	f.Add(record(nil))

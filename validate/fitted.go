@@ -28,8 +28,10 @@ func fits() []fit {
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: TTLT, constant: graph},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerToken, constant: fixed},
 		{source: "h200", engine: "transformers", mode: "graph", model: llama, metric: EnergyPerRequest, constant: fixed},
-		{source: "h200-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch of vllm"},
-		{source: "h100-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch of vllm"},
+		{source: "h200-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
+		{source: "h100-vllm", model: "llama3.2-1b", constant: "host.async_step host.async_sequence host.request host.launch host.dispatch of vllm"},
+		{source: "h100-llamacpp", model: llama, constant: "host.step host.small_kernel attention.compute attention.ramp attention.fixed skinny_gemm.memory skinny_gemm.row of llama-cpp"},
+		{source: "h100-llamacpp", model: "llama3.2-1b", constant: "host.launch host.request of llama-cpp"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TPOT, constant: "gemm.memory of integrated modules"},
 		{source: "elana", gpu: "agx-thor-128gb", metric: TTLT, constant: "gemm.memory of integrated modules"},
 	}

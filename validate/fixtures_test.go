@@ -3,22 +3,14 @@ package validate
 import (
 	"testing"
 
-	"llmprof"
+	"llmprof/analytic/casetest"
 	"llmprof/hardware"
-	"llmprof/models"
 )
 
 // scorer scores with the tables that come with the program.
 func scorer(t testing.TB) *Scorer {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, gpus := casetest.Tables(t)
 	return &Scorer{
 		Model: table.Model,
 		GPU:   func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },

@@ -3,6 +3,7 @@ package validate
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
@@ -31,9 +32,11 @@ type Scorer struct {
 	// change, if not nil, alters the constants of every estimate.
 	change func(*roofline.Constants)
 
-	models  map[string]found[*models.Model]
-	gpus    map[string]found[*hardware.GPU]
-	answers map[Config]found[prediction]
+	models   map[string]found[*models.Model]
+	gpus     map[string]found[*hardware.GPU]
+	machines map[runner]found[*analytic.Machines]
+	altered  map[runner]found[*analytic.Machine] // by change
+	answers  map[Config]found[prediction]
 }
 
 // found is what a name or a configuration led to, or why to nothing.
@@ -46,6 +49,7 @@ type found[T any] struct {
 type prediction struct {
 	analytic.Estimate
 	first analytic.Estimate // of one client alone; only where the load is Closed
+	joins unit.Seconds      // by how much longer a decode step of all clients takes for a prompt in it; only where the load is Closed
 }
 
 // A Reason is why an observation is not scored.
@@ -127,6 +131,7 @@ func (s *Scorer) estimate(c Config) (p prediction, err error) {
 		if p.first, err = predictor.Predict(&alone); err != nil {
 			return p, &mismatch{Impossible, err}
 		}
+		p.joins = joins(predictor, &question.Workload)
 	}
 	return p, nil
 }
@@ -160,7 +165,7 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	scheme, err := schemeOf(c)
+	m, scheme, err := quantized(c, m)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
@@ -170,38 +175,61 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	}
 	question := &analytic.Case{
 		Model: m, Scheme: used,
-		Workload: analytic.Workload{Batch: c.Batch, Prompt: c.Prompt, Gen: c.Gen, AllLogits: c.Logits},
+		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}
-	question.Machine, err = s.machine(question, g, runs)
+	question.Machine, err = s.machine(question, c)
 	return question, err
 }
 
 // engineOf is the engine of a configuration, in its mode.
 func engineOf(c *Config) (analytic.Engine, error) { return engine.ParseMode(c.Engine, c.Mode) }
 
+// A runner is an engine on a GPU, by the names that an observation has.
+type runner struct{ gpu, engine, mode string }
+
 // machine is what the case runs on, by the calibration of its GPU and engine.
-func (s *Scorer) machine(c *analytic.Case, g *hardware.GPU, e analytic.Engine) (*analytic.Machine, error) {
-	var file *hardware.CalibrationFile
-	if s.Calibration != nil {
-		var err error
-		if file, err = s.Calibration(g, e.Profile().Name); err != nil {
-			return nil, &mismatch{Impossible, err}
-		}
-	}
+func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
 	if s.change != nil {
-		return s.changed(g, e, file)
+		return once(&s.altered, config.runner(), s.changed)
 	}
-	m, err := c.Calibrated(g, e, file)
+	all, err := once(&s.machines, config.runner(), s.prepare)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	return m, nil
+	return c.On(all), nil
+}
+
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode} }
+
+// prepare is an engine on a GPU with the calibration of both.
+func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
+	g, e, file, err := s.calibrated(r)
+	if err != nil {
+		return nil, err
+	}
+	return analytic.NewMachines(g, e, file)
+}
+
+// calibrated finds an engine, a GPU and their calibration, nil where there is none.
+func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file *hardware.CalibrationFile, err error) {
+	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
+		return nil, nil, nil, err
+	}
+	if e, err = engine.ParseMode(r.engine, r.mode); err != nil || s.Calibration == nil {
+		return g, e, nil, err
+	}
+	file, err = s.Calibration(g, e.Profile().Name)
+	return g, e, file, err
 }
 
 // changed is the machine with the constants altered. Its interval is that of the
 // generation: nobody asks for one, and making one takes some twenty estimates.
-func (s *Scorer) changed(g *hardware.GPU, e analytic.Engine, file *hardware.CalibrationFile) (*analytic.Machine, error) {
+func (s *Scorer) changed(r runner) (*analytic.Machine, error) {
+	g, e, file, err := s.calibrated(r)
+	if err != nil {
+		return nil, &mismatch{Impossible, err}
+	}
 	cal, err := analytic.Constants(g, e, file)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
@@ -214,9 +242,38 @@ func (s *Scorer) changed(g *hardware.GPU, e analytic.Engine, file *hardware.Cali
 	return m, nil
 }
 
-func schemeOf(c *Config) (s models.Scheme, err error) {
-	if s, err = models.ParseScheme(c.Weights); err != nil {
+// quantized is the model as a quantization of llama.cpp stores it, or as it is, and its scheme.
+func quantized(c *Config, m *models.Model) (*models.Model, models.Scheme, error) {
+	if !models.IsMix(c.Weights) {
+		s, err := schemeOf(c, m)
+		return m, s, err
+	}
+	q, err := models.Quantize(m, c.Weights)
+	if err != nil {
+		return nil, models.Scheme{}, err
+	}
+	s := models.StoredScheme(q)
+	if c.KV != "" {
+		err = s.KV.UnmarshalText([]byte(c.KV))
+	}
+	return q, s, err
+}
+
+// schemeOf is the scheme of a configuration. Weights are "stored" as the model's checkpoint has
+// them, and a format of activations may follow, as in "stored+act-fp8".
+func schemeOf(c *Config, m *models.Model) (s models.Scheme, err error) {
+	name, act, given := strings.Cut(c.Weights, "+act-")
+	if name == "stored" {
+		s = models.StoredScheme(m)
+	} else if s, err = models.ParseScheme(name); err != nil {
 		return s, err
+	}
+	if given {
+		var f unit.Format
+		if err := f.UnmarshalText([]byte(act)); err != nil {
+			return s, err
+		}
+		s = s.WithAct(f)
 	}
 	if c.KV == "" {
 		return s, nil
@@ -290,22 +347,47 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 	}, nil
 }
 
+// joins is by how much longer a decode step of all sequences of a workload takes where a prompt
+// of another client joins it. In a closed loop of so many clients that several ask during a
+// step, their prompts join it together. A prompt longer than a step's budget of tokens takes
+// several steps.
+func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
+	prompts := max(float64(w.Batch)/float64(w.GenLen), 1)
+	decode := analytic.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
+	step, _ := p.MixedStep([]analytic.Group{decode})
+	budget := p.Budget()
+	if budget == 0 {
+		budget = prompts * float64(w.PromptLen)
+	}
+	budget = max(budget-decode.Batch, 1)
+	sum, left := unit.Seconds(0), prompts*float64(w.PromptLen)
+	for past := 0.0; left > 0 && past < 1e6; past += budget / prompts {
+		chunk := min(left, budget)
+		prompt := analytic.Group{Batch: prompts, New: chunk / prompts, Past: past}
+		if left -= chunk; left <= 0 {
+			prompt.Logits = 1
+		}
+		mixed, _ := p.MixedStep([]analytic.Group{decode, prompt})
+		sum += max(mixed-step, 0)
+	}
+	return sum.Times(1 / prompts)
+}
+
 // interrupted is the time per token in a closed loop of C clients: while one of
-// them generates, each of the others asks once more, and its prefill stops the
-// decoding of all.
+// them generates, each of the others asks once more, and its prompt joins a step of all.
 //
-//	TPOT = decode step of C sequences + (C - 1) × prefill of one / generated
+//	TPOT = decode step of C sequences + (C - 1) × what a prompt adds to a step / generated
 //
-// The floor leaves the prefills out, since an engine may hide them. A prefill among
+// The floor leaves the prompts out, since an engine may hide them. A prompt among
 // decode steps is a burst: the power limit is kept over some 100 ms, and decoding
 // draws less than it.
 func (p *prediction) interrupted(c *Config) span {
 	s := times(p.TPOT)
-	stops := float64(c.Batch-1) / float64(c.Gen)
-	burst := 1 - float64(p.first.Prefill.Throttled/p.first.Prefill.Expected)
-	s.expected += stops * burst * float64(p.first.TTFT.Expected)
-	*s.low += stops * burst * float64(p.first.TTFT.Low)
-	*s.high += stops * float64(p.first.TTFT.High)
+	stops := float64(c.Batch-1) / float64(c.Gen) * float64(p.joins)
+	first := &p.first.TTFT
+	s.expected += stops
+	*s.low += stops * float64(first.Low/first.Expected)
+	*s.high += stops * float64(first.High/first.Expected)
 	return s
 }
 

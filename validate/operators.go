@@ -116,8 +116,8 @@ func (s *Scorer) operatorPhase(r *result.Result, p *result.OperatorPhase, decode
 	return out
 }
 
-// predict adds the estimate's figures, of the very step that was timed.
-func (p *OperatorPhase) predict(s *Scorer) error {
+// report is the estimate of the very step that was timed.
+func (p *OperatorPhase) report(s *Scorer) (*analytic.Case, *breakdown.Report, error) {
 	at := p.Config
 	at.Gen = 2
 	if p.Decode { // the one step of a request whose prompt is what the cache held
@@ -125,11 +125,20 @@ func (p *OperatorPhase) predict(s *Scorer) error {
 	}
 	c, err := s.question(&at)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	report, err := breakdown.Explain(c)
 	if err != nil {
-		return &mismatch{Impossible, err}
+		return nil, nil, &mismatch{Impossible, err}
+	}
+	return c, &report, nil
+}
+
+// predict adds the estimate's figures.
+func (p *OperatorPhase) predict(s *Scorer) error {
+	c, report, err := p.report(s)
+	if err != nil {
+		return err
 	}
 	lines, phase, whole := report.PrefillOps, &report.Prefill, &report.TTFT
 	if p.Decode {
@@ -213,3 +222,18 @@ func (p *OperatorPhase) Impossible() (names []string) {
 	}
 	return names
 }
+
+// Lines are the operators of the estimate of a phase's step.
+func (s *Scorer) Lines(p *OperatorPhase) ([]breakdown.Operator, error) {
+	_, report, err := p.report(s)
+	if err != nil {
+		return nil, err
+	}
+	if p.Decode {
+		return report.DecodeOps, nil
+	}
+	return report.PrefillOps, nil
+}
+
+// Predict adds the estimate's figures to the rows of a phase.
+func (p *OperatorPhase) Predict(s *Scorer) error { return p.predict(s) }

@@ -57,7 +57,7 @@ type Predicted struct {
 	Engine   string          `json:"engine"`
 	Mode     string          `json:"mode"` // "graph", "eager" or ""
 	TP       int             `json:"tp"`
-	workload.Sequences
+	workload.Workload
 	Weights     string   `json:"weights"`
 	AllLogits   bool     `json:"all_logits"`
 	Calibration *string  `json:"calibration"` // name of the one that it was predicted with; nil without figures
@@ -119,7 +119,7 @@ func (p *Predicted) Refuse(why string) {
 // predicted is what is predicted of a configuration, or why nothing is.
 func (s *Scorer) predicted(c Config) Predicted {
 	p := Predicted{
-		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Sequences: workload.Sequences{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
+		Model: c.Model, Params: c.Params, Engine: c.Engine, Mode: c.Mode, TP: c.TP, Workload: workload.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen},
 		Weights: c.Weights, AllLogits: c.Logits, Figures: []Figure{},
 	}
 	all, err := s.Forecast(c)

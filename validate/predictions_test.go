@@ -27,7 +27,7 @@ func forecast(t testing.TB, s *Scorer) *Predictions {
 	return p
 }
 
-// TestForecast holds that what is forecast is what is scored, and that a point
+// TestForecast checks that what is forecast is what is scored, and that a point
 // without an estimate says why.
 func TestForecast(t *testing.T) {
 	s := scorer(t)
@@ -61,7 +61,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestKeep holds that the same predictions are written once, others beside them,
+// TestKeep checks that the same predictions are written once, others beside them,
 // and that an altered file is found.
 func TestKeep(t *testing.T) {
 	s, dir := scorer(t), filepath.Join(t.TempDir(), "new", "results")
@@ -106,7 +106,7 @@ func readError(file string) error { _, err := ReadPredictions(file); return err 
 
 func keepError(p *Predictions, dir string) error { _, err := p.Keep(dir); return err }
 
-// TestKeepNowhere holds that a folder that cannot be one is an error.
+// TestKeepNowhere checks that a folder that cannot be one is an error.
 func TestKeepNowhere(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -117,7 +117,7 @@ func TestKeepNowhere(t *testing.T) {
 	}
 }
 
-// TestPredictionsDamaged holds that nothing passes for predictions that has their
+// TestPredictionsDamaged checks that nothing passes for predictions that has their
 // hash and not their form.
 func TestPredictionsDamaged(t *testing.T) {
 	good, err := json.Marshal(&Predictions{
@@ -157,7 +157,7 @@ func TestPredictionsDamaged(t *testing.T) {
 	}
 }
 
-// FuzzPredictions holds that no content panics.
+// FuzzPredictions checks that no content panics.
 func FuzzPredictions(f *testing.F) {
 	f.Add(`{"schema": "llmprof.predictions/v1", "points": [{}]}`)
 	f.Add(`{"schema": "llmprof.predictions/v1", "written": "2026-11-21T00:00:00Z", "gpu": {"key": "a"}, "points": [{"figures": [], "reason": "x"}]}`)

@@ -21,7 +21,7 @@ func served(t *testing.T) *result.Result {
 	return r
 }
 
-// TestReduceServer holds that one request at a time is a batch of one of the engine
+// TestReduceServer checks that one request at a time is a batch of one of the engine
 // that serves it, and that the reason is said of everything else.
 func TestReduceServer(t *testing.T) {
 	r := served(t)

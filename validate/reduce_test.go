@@ -25,7 +25,7 @@ func readResult(t *testing.T, file string) ([]byte, *result.Result) {
 	return data, r
 }
 
-// TestReduceAgain holds that the embedded rows are what the result files reduce
+// TestReduceAgain checks that the embedded rows are what the result files reduce
 // to.
 func TestReduceAgain(t *testing.T) {
 	var files []string
@@ -129,7 +129,7 @@ func TestReduceOdd(t *testing.T) {
 	}
 }
 
-// TestReduceConfig holds what is read of a result besides its figures.
+// TestReduceConfig checks what is read of a result besides its figures.
 func TestReduceConfig(t *testing.T) {
 	_, r := readResult(t, "../experiments/h200/h200-73cfdef37d59-c0.p0.json")
 	r.Workload.KV, r.Workload.Elana = "fp8", true

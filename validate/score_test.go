@@ -86,18 +86,18 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := static
-	one.Batch, one.Metric, one.Value = 1, TTFT, 0.1
-	prefill, err := s.row(&one)
+	q, err := s.question(&static.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := s.predict(prefill.Config)
+	p, err := analytic.NewPredictor(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	burst := prefill.Predicted - float64(alone.Prefill.Throttled) // among decode steps it is not throttled
-	if want := step.Predicted + 15*burst/128; math.Abs(closed.Predicted-want) > 1e-12 {
+	decode := analytic.Group{Batch: 16, New: 1, Past: float64(static.Prompt) + float64(static.Gen)/2, Logits: 1}
+	mixed, _ := p.MixedStep([]analytic.Group{decode, {Batch: 1, New: float64(static.Prompt), Logits: 1}})
+	alone, _ := p.MixedStep([]analytic.Group{decode})
+	if want := step.Predicted + 15*float64(mixed-alone)/128; math.Abs(closed.Predicted-want) > 1e-12 {
 		t.Errorf("%v s, want %v s", closed.Predicted, want)
 	}
 	if *closed.Floor != *step.Floor {
@@ -145,7 +145,7 @@ func TestScoreIsTheEstimate(t *testing.T) {
 		}
 		want, err := analytic.Predict(&analytic.Case{
 			Model: m, Machine: machine, Scheme: scheme.For(g), Parallel: analytic.Parallelism{TP: r.TP, GPUsPerNode: g.GPUsPerNode},
-			Workload: analytic.Workload{Batch: r.Batch, Prompt: r.Prompt, Gen: r.Gen, AllLogits: r.Logits},
+			Workload: analytic.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen, AllLogits: r.Logits},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ func TestSummarizeByHand(t *testing.T) {
 	}
 }
 
-// TestSummarizeGroups holds that groups are told apart by what was asked for, by
+// TestSummarizeGroups checks that groups are told apart by what was asked for, by
 // metric and by fit, and by nothing else.
 func TestSummarizeGroups(t *testing.T) {
 	rows := []Row{

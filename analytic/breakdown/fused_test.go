@@ -15,7 +15,7 @@ import (
 func TestFused(t *testing.T) {
 	for _, model := range []string{"llama3.1-8b", "qwen3-8b", "qwen2.5-7b"} {
 		c := casetest.Case(t, model, "h200", 8, 1)
-		c.Workload = analytic.Workload{Batch: 8, Prompt: 700, Gen: 2}
+		c.Workload = analytic.Workload{Batch: 8, PromptLen: 700, GenLen: 2}
 		r, err := breakdown.Explain(c)
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"llmprof/analytic"
+	"llmprof/energy"
 	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -23,14 +24,14 @@ type Report struct {
 	Warnings   []string
 }
 
-// An Operator is an operator of the model over all its occurrences in a phase, on one
-// rank of the tensor-parallel group, through all stages of the pipeline.
+// An Operator sums all occurrences of an operator of the model in a phase, on one rank of
+// the tensor-parallel group, over all stages of the pipeline.
 type Operator struct {
 	Name   string
 	Layer  string // the kind of layer, "" for what the model has once
 	Layers float64
 	Kind   analytic.Kind
-	In     string      // the operator within whose kernel it is done, "" for a kernel of its own
+	In     string      // the operator whose kernel computes it too; "" where a separate kernel does
 	Format unit.Format // that its products run in, NoFormat if it has none
 
 	roofline.Work            // Wire is all that is sent, within the node and beyond
@@ -41,8 +42,8 @@ type Operator struct {
 	Share                    float64     // of the phase's expected time
 	Energy                   unit.Joules // of all ranks of the replica, what they draw while they wait left out
 
-	slower unit.Seconds // by how much more it takes where products are held at the power limit
-	draw   analytic.Draw
+	slower unit.Seconds // the additional time where the power limit slows its arithmetic
+	draw   energy.Draw
 }
 
 // Explain answers the case operator by operator.
@@ -76,7 +77,7 @@ type breakdown struct {
 // maxChunks is how many prefill steps are listed one by one; more are sampled.
 const maxChunks = 64
 
-// prefill sums the operators over the steps of the prompts.
+// prefill sums the operators over the steps that compute the prompts.
 func (b *breakdown) prefill() (sum []Operator) {
 	for _, run := range b.p.Prefill(&b.c.Workload) {
 		samples := min(run.Steps, maxChunks)
@@ -118,8 +119,8 @@ func (b *breakdown) work(sum []Operator, o *analytic.Op, times float64) []Operat
 }
 
 // busy is how long an operator of a kernel keeps each resource busy at the peaks. The
-// activations of the operator that the kernel is named after go through memory; those
-// of the others stay on the chip.
+// activations of the kernel's main operator move through memory; the activations of the
+// operators that are fused into it stay on the chip.
 func (b *breakdown) busy(o *analytic.Op, main bool) roofline.Floor {
 	peaks := b.c.Machine.Peaks()
 	f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, 1)
@@ -129,9 +130,9 @@ func (b *breakdown) busy(o *analytic.Op, main bool) roofline.Floor {
 	return f
 }
 
-// charge shares what a kernel takes among the operators that it does: each resource by
-// how long they keep it busy at the peaks, and what is fixed to the operator that the
-// kernel is named after.
+// charge divides the time of a kernel among its operators: the time of each resource in
+// proportion to how long they keep it busy at the peaks, and the fixed time to the main
+// operator.
 func (b *breakdown) charge(sum []Operator, l *analytic.Lowering, k *analytic.Kernel, cost *roofline.Cost, times float64) {
 	var whole roofline.Floor
 	for set := k.Ops; set != 0; set &= set - 1 {
@@ -175,7 +176,8 @@ func (b *breakdown) charge(sum []Operator, l *analytic.Lowering, k *analytic.Ker
 	}
 }
 
-// share is the part of a whole; where there is none, the kernel's main operator has it.
+// share is a part divided by its whole. Where the whole is 0, the kernel's main operator has
+// all of it.
 func share(part, whole unit.Seconds, main bool) float64 {
 	switch {
 	case whole > 0:
@@ -186,8 +188,8 @@ func share(part, whole unit.Seconds, main bool) float64 {
 	return 0
 }
 
-// sumOf returns the sum that o belongs to, a new one at the end if there is none. An
-// operator that a layer has twice, as its norms, is summed.
+// sumOf returns the sum that o belongs to, and appends a new one if there is none. A layer's
+// operators with the same name, such as its two norms, have one sum.
 func sumOf(sum []Operator, o *analytic.Op) ([]Operator, *Operator) {
 	for i := range sum {
 		if l := &sum[i]; l.Name == o.Name && l.Layer == o.Layer {
@@ -198,8 +200,8 @@ func sumOf(sum []Operator, o *analytic.Op) ([]Operator, *Operator) {
 	return sum, &sum[len(sum)-1]
 }
 
-// finish gives the operators their bounds and shares. The time of the host, which is
-// no operator's, is listed as one more, so that all add up to the phase.
+// finish sets the bounds and the shares of the operators. It lists the time of the host as
+// one more operator, so that the times add up to that of the phase.
 func (b *breakdown) finish(ops []Operator, p *analytic.Phase) []Operator {
 	b.energy(ops, p)
 	var sum unit.Seconds
@@ -222,8 +224,8 @@ func (b *breakdown) finish(ops []Operator, p *analytic.Phase) []Operator {
 	return ops
 }
 
-// raise spreads over the operators what the phase takes more for kernels that are no faster
-// than those of a smaller batch.
+// raise spreads Phase.Raised over the operators: the time by which a step is longer because
+// it is taken to be no faster than a step of a smaller batch.
 func (b *breakdown) raise(ops []Operator, sum *unit.Seconds, p *analytic.Phase) {
 	if p.Raised == 0 || *sum == 0 {
 		return
@@ -235,14 +237,13 @@ func (b *breakdown) raise(ops []Operator, sum *unit.Seconds, p *analytic.Phase) 
 	*sum += p.Raised
 }
 
-// energy gives the operators their energy, all of them together no more than the power
-// limit allows.
+// energy sets the energy of the operators. Their sum is at most what the power limit allows.
 func (b *breakdown) energy(ops []Operator, p *analytic.Phase) {
 	ranks, passes := float64(max(b.c.Parallel.TP, 1)), float64(max(b.c.Parallel.MicroBatches, 1))
 	var all unit.Joules
 	for i := range ops {
 		l := &ops[i]
-		l.Energy = b.c.Machine.Active(l.Compute, l.draw, l.Network, l.Fixed, p.Clock).Times(ranks * passes)
+		l.Energy = b.c.Machine.Active(&energy.Busy{Compute: l.Compute, Network: l.Network, Fixed: l.Fixed, Draw: l.draw}, p.Clock).Times(ranks * passes)
 		all += l.Energy
 	}
 	if most := b.c.Machine.Rest.For(p.Expected).Times(ranks); all > most {
@@ -252,7 +253,7 @@ func (b *breakdown) energy(ops []Operator, p *analytic.Phase) {
 	}
 }
 
-// throttle gives the operators their parts of the time that the power limit costs.
+// throttle divides the time that the power limit costs among the operators.
 func (b *breakdown) throttle(ops []Operator, sum *unit.Seconds, p *analytic.Phase) {
 	var slower unit.Seconds
 	for i := range ops {
@@ -262,7 +263,7 @@ func (b *breakdown) throttle(ops []Operator, sum *unit.Seconds, p *analytic.Phas
 		return
 	}
 	more := p.Throttled
-	if b.c.Parallel.MicroBatches > 1 { // which the pipeline multiplies as it does the rest
+	if b.c.Parallel.MicroBatches > 1 { // the pipeline multiplies this time as it does the rest
 		more = sum.Times(float64(p.Throttled) / float64(p.Expected-p.Throttled))
 	}
 	for i := range ops {
@@ -273,8 +274,8 @@ func (b *breakdown) throttle(ops []Operator, sum *unit.Seconds, p *analytic.Phas
 	*sum += more
 }
 
-// scale makes the operators of one micro-batch share the time of all of them, which
-// overlap in the pipeline.
+// scale turns the times of one micro-batch into shares of the time of all micro-batches.
+// Micro-batches overlap in the pipeline.
 func (b *breakdown) scale(ops []Operator, sum *unit.Seconds, p *analytic.Phase) {
 	m := float64(max(b.c.Parallel.MicroBatches, 1))
 	if m == 1 {

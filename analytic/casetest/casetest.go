@@ -30,6 +30,16 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// Tables are the built-in tables of models and GPUs.
+func Tables(t testing.TB) (*models.Table, *hardware.Table) {
+	t.Helper()
+	m, err := modelTable()
+	must(t, err)
+	g, err := gpuTable()
+	must(t, err)
+	return m, g
+}
+
 // Model is a model of the built-in table.
 func Model(t testing.TB, name string) *models.Model {
 	t.Helper()
@@ -138,7 +148,7 @@ func Case(t testing.TB, model, gpu string, batch, tp int) *analytic.Case {
 	m := Machine(t, gpu, "native")
 	return &analytic.Case{
 		Model: Model(t, model), Machine: m, Scheme: Scheme(t, "w16a16", m.GPU),
-		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
+		Workload: analytic.Workload{Batch: batch, PromptLen: 1024, GenLen: 128},
 		Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
 	}
 }

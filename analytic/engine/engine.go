@@ -41,7 +41,7 @@ func Parse(name string) (analytic.Engine, error) {
 			return e, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown engine %q (known: %s)", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("unknown engine %.40q; known are %s", name, strings.Join(Names(), ", "))
 }
 
 // ParseMode finds an engine by name and by how it ran, as a graph.

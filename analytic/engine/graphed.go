@@ -14,7 +14,7 @@ import (
 type graphed struct {
 	profile  analytic.Profile
 	rows     func(batch float64) (rows float64, ok bool) // of the graph that a decode step runs in, if one holds it
-	pieces   float64                                     // most tokens of a step whose kernels but attention are graphs
+	pieces   float64                                     // most tokens of a step whose kernels but attention are graphs; 0 if the model is not compiled in pieces
 	sampling float64                                     // small kernels from the logits to the next step's inputs
 	fusedKV  bool                                        // rotary embedding and cache write are one kernel
 }
@@ -35,7 +35,7 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 			k := &l.Kernels[i]
 			k.Graphed = true
 			if padded(l.Ops[k.Main].Type) {
-				pad(k, s.Batch, rows)
+				pad(k, s, rows)
 				if l.Part == analytic.PartFirst { // a gather of rows
 					k.Work.Weights = k.Work.Weights.Times(rows / s.Batch)
 				}
@@ -43,6 +43,8 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 		}
 	case !s.Decode() && s.Tokens() <= e.pieces:
 		e.piecewise(l)
+	default:
+		e.dispatched(l)
 	}
 }
 
@@ -55,9 +57,15 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 	case analytic.Product:
 		e.product(l, i)
 	case analytic.TopK:
-		l.Launch(i, roofline.Elementwise, routing(l.Step.Tokens()))
+		e.routing(l, i)
 	case analytic.ExpertProduct:
 		e.experts(l, i)
+	case analytic.ExpertNonLinear:
+		if k := groupedKernel(l); k != nil {
+			l.Fuse(k, i)
+			return
+		}
+		lowerFused(l, i)
 	case analytic.Sampling:
 		k := l.Launch(i, roofline.SmallElementwise, e.sampling)
 		k.Work.Acts = k.Work.Acts.Times(samplingMoves)
@@ -86,13 +94,18 @@ func (e *graphed) rotary(l *analytic.Lowering, i int) {
 	l.Launch(i, roofline.Elementwise, n)
 }
 
-// routing is the kernels of the choice of experts: gating, filling and the sum of the
-// experts' results, and of several tokens two that sort the pairs by expert.
-func routing(tokens float64) float64 {
-	if tokens > 1 {
-		return 5
+// routing makes the kernels of the choice of experts: gating, filling and the sum of the
+// experts' results, and of several tokens two that sort the pairs by expert. The times of
+// grouped products in tables have all of them but the gating.
+func (e *graphed) routing(l *analytic.Lowering, i int) {
+	n := 3.0
+	if l.Step.Tokens() > 1 {
+		n = 5
 	}
-	return 3
+	if j := l.Next(i, analytic.ExpertProduct); j >= 0 && groupedKnown(l.Constants, l.Ops[j].Scheme) {
+		n = 1
+	}
+	l.Launch(i, roofline.Elementwise, n)
 }
 
 // samplingMoves is how often logits of 16 bits are moved: they are copied to float32,
@@ -117,22 +130,60 @@ func (e *graphed) product(l *analytic.Lowering, i int) {
 // streams the weights, in those of a prompt arithmetic and memory hide each other in part.
 func (e *graphed) experts(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
+	if k := groupedKernel(l); k != nil {
+		l.Beside(k, i)
+		return
+	}
+	if groupedKnown(l.Constants, o.Scheme) {
+		k := l.Launch(i, roofline.GroupedGEMM, 2)
+		k.Permuted = l.Step.Bytes(o.Shape.Tokens * o.Shape.TopK * o.Shape.K)
+		return
+	}
 	k := l.Launch(i, roofline.MoEPrefill, 1)
 	if l.Next(i+1, analytic.ExpertProduct) < 0 { // the last of them
 		k.Unpermuted = l.Step.Bytes(o.Shape.Pairs * o.Shape.N)
 	}
 }
 
+// groupedKernel is the kernel of all products of a layer's experts, nil ahead of it.
+func groupedKernel(l *analytic.Lowering) *analytic.Kernel {
+	for i := range l.Kernels {
+		if k := &l.Kernels[i]; k.Class == roofline.GroupedGEMM {
+			return k
+		}
+	}
+	return nil
+}
+
 // piecewise marks the kernels that graphs of the layers' pieces launch, one graph
 // between two attentions.
 func (e *graphed) piecewise(l *analytic.Lowering) {
+	called := false // one call does the attention of prompts and of sequences that decode
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
-		case t.Kind() == analytic.Attention:
-			k.Pieces = 1
+		case t.Kind() == analytic.Attention && !called:
+			k.Pieces, k.Dispatches, called = 1, 1, true
 		case padded(t):
 			k.Graphed = true
+		}
+	}
+}
+
+// dispatched counts what Python calls in a step that no graph holds: attention, the piece of
+// the model behind it where the engine compiles those, the choice of experts and each of
+// their products.
+func (e *graphed) dispatched(l *analytic.Lowering) {
+	called := false
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		switch t := l.Ops[k.Main].Type; {
+		case t.Kind() == analytic.Attention && !called:
+			if k.Dispatches, called = 1, true; e.pieces > 0 {
+				k.Dispatches = 2
+			}
+		case t == analytic.TopK, t == analytic.ExpertProduct:
+			k.Dispatches = 1
 		}
 	}
 }
@@ -145,17 +196,17 @@ func padded(t analytic.Type) bool {
 
 // pad lets a kernel run on the rows of a graph. The rows that fill it up choose experts
 // too.
-func pad(k *analytic.Kernel, batch, rows float64) {
-	more := rows / batch
+func pad(k *analytic.Kernel, step *analytic.Step, rows float64) {
+	more := rows / step.Batch
 	k.Shape.M *= more
 	w, s := &k.Work, &k.Shape
 	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)
 	w.Wire, w.NodeWire = w.Wire.Times(more), w.NodeWire.Times(more)
 	if s.Hit > 0 {
 		tokens := s.Tokens * more
-		hit := s.Hit * roofline.Distinct(s.Experts, s.TopK, tokens) / roofline.Distinct(s.Experts, s.TopK, s.Tokens)
+		hit := step.Hit(s, tokens)
 		w.Weights = w.Weights.Times(hit / s.Hit)
 		s.Tokens, s.Hit, s.Pairs = tokens, hit, s.Pairs*more
 	}
-	k.Unpermuted = k.Unpermuted.Times(more)
+	k.Permuted, k.Unpermuted = k.Permuted.Times(more), k.Unpermuted.Times(more)
 }

@@ -6,14 +6,18 @@ import (
 	"llmprof/unit"
 )
 
-// llamaCPP is llama.cpp's server, which Ollama runs too. No run of it on a GPU is among
-// the observations.
-var llamaCPP = fused{profile: analytic.Profile{
+// ggml is llama.cpp's CUDA backend, which keeps activations in FP32 and has kernels that
+// unpack quantized weights.
+type ggml struct{ profile analytic.Profile }
+
+// llamaCPP is llama.cpp, which Ollama runs too.
+var llamaCPP = ggml{profile: analytic.Profile{
 	Name: "llama.cpp",
-	Source: "llama.cpp: one CUDA graph a decode step, products of q, k and v apart, sampling on the host: 0.3 ms a step assumed; " +
-		"nobody here has measured it on a GPU",
-	Constants: func(c *roofline.Constants) { setDefault(c, roofline.HostStep, 0.3e-3) },
-	Graph:     true, Budget: 512, Error: 0.10,
+	Source: "llama.cpp v0.5.0 on an H100 and its host, kernels of llama3.1-8b in q4_k_m, q8_0 and f16 (experiments/h100-llamacpp); " +
+		"arithmetic goes with the FP32 peak of other GPUs, reads with their bandwidth, which nobody here has measured; " +
+		"choosing a token on the host is not in it; CUDA graphs, which it used at times, are not either",
+	Constants: ggmlConstants,
+	Budget:    budget("llama.cpp"), Switches: []float64{vecRows, floatRows}, Error: 0.05, HostError: 0.5,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia, amd, intel, apple}, Capability: 6,
 		Not:     []string{"bamba", "gpt_neo", "gptj", "internlm", "minimax_m1", "opt", "recurrent_gemma", "zamba2"},
@@ -22,3 +26,264 @@ var llamaCPP = fused{profile: analytic.Profile{
 		KV:      []unit.Format{unit.FP32, unit.FP16, unit.BF16, unit.INT8, unit.INT4},
 	},
 }}
+
+// ggmlConstants are of the kernels of llama3.1-8b at batch 1 to 32 and in a prompt, and of
+// the gaps between its steps. Constants of other engines' kernels do not stand in for them.
+func ggmlConstants(c *roofline.Constants) {
+	setDefault(c, roofline.HostStep, 0.115e-3)
+	setDefault(c, roofline.HostLaunch, 5.3e-6)
+	setDefault(c, roofline.HostRequest, 2.5e-3)
+	setDefault(c, roofline.HostSmallKernel, 2.3e-6)
+	c[roofline.AttentionCompute], c[roofline.AttentionRamp], c[roofline.AttentionFixed] = 0.33, 1600, 4e-6
+	c[roofline.SkinnyGEMMMemory], c[roofline.SkinnyGEMMRow], c[roofline.SkinnyGEMMFixed] = 0.67, 0.01, 1e-6
+}
+
+// Sizes at which llama.cpp's backend takes other kernels (ggml/src/ggml-cuda).
+const (
+	vecRows     = 8   // most rows of mul_mat_vec_q, MMVQ_MAX_BATCH_SIZE
+	floatRows   = 16  // most rows of mul_mat_f
+	tileRows    = 128 // most rows of a tile of mul_mat_q
+	leastTile   = 8   // rows of the smallest tile of mul_mat_q
+	leastFull   = 16  // rows from which on a tile's weights take as long to unpack as for a full one
+	fixupBlocks = 132 // blocks that share tiles of mul_mat_q, one for each SM of the H100
+	fixupTiles  = 256 // tiles of attention from which on none is split over blocks
+)
+
+// An unpacking is the operations on the vector units that a weight takes: to unpack it, and
+// for each row.
+type unpacking struct{ weight, row float64 }
+
+// unpackings has a row for mul_mat_vec_q and one for mul_mat_q. The first entry is for weights
+// in up to 7 bits, whose super-blocks have scales of scales, the second for weights in 8 bits.
+var unpackings = [2][2]unpacking{
+	{{5.0, 2.78}, {19.4, 0.25}},
+	{{1.6, 2.45}, {22, 0.165}},
+}
+
+// Profile is what the engine adds to its kernels.
+func (e *ggml) Profile() *analytic.Profile { return &e.profile }
+
+// Lower makes the kernels of llama.cpp's graph of every operator.
+func (e *ggml) Lower(l *analytic.Lowering) {
+	for i := range l.Ops {
+		e.lower(l, i)
+	}
+}
+
+// lower appends the kernels of operator i.
+func (e *ggml) lower(l *analytic.Lowering, i int) {
+	o, s := &l.Ops[i], l.Step
+	switch o.Type {
+	case analytic.Embedding:
+		copyHost(l, i, s.Tokens()*float64(s.Model.Hidden))
+	case analytic.Norm:
+		ggmlNorm(l, i)
+	case analytic.Product, analytic.Router, analytic.Head, analytic.Expand:
+		ggmlProduct(l, i)
+	case analytic.ExpertProduct:
+		ggmlExperts(l, i)
+	case analytic.Rotary: // queries, and keys into the cache
+		ggmlElement(l, i, 2, 2*o.Work.Acts)
+	case analytic.CacheWrite:
+		ggmlElement(l, i, bySequences(s, 1, 2), 2*o.Work.Acts)
+	case analytic.Attend:
+		ggmlAttention(l, i)
+	case analytic.NonLinear, analytic.ExpertNonLinear:
+		if fusesActivation(s, o) {
+			l.Fuse(&l.Kernels[len(l.Kernels)-1], i)
+			return
+		}
+		ggmlElement(l, i, 1, 2*o.Work.Acts)
+	case analytic.TopK:
+		ggmlElement(l, i, routes(s), o.Work.Acts)
+	case analytic.Sampling:
+		copyHost(l, i, s.Batch*s.Logits*float64(s.Model.Head.Out))
+	default:
+		lowerFused(l, i)
+	}
+}
+
+// bySequences is one for steps of one sequence, and several for those of more.
+func bySequences(s *analytic.Step, one, several float64) float64 {
+	if s.Batch > 1 {
+		return several
+	}
+	return one
+}
+
+// routes is the kernels of the choice of experts and of the sum of their results, and of the
+// sum with the stream that no product of one row does here. Of more tokens than mul_mat_vec_q
+// takes, pairs are sorted by expert.
+func routes(s *analytic.Step) float64 {
+	switch tokens := s.Tokens(); {
+	case tokens == 1:
+		return 3
+	case tokens > vecRows:
+		return 5
+	}
+	return 2
+}
+
+// fusesActivation reports whether the product of gate and up does the activation.
+func fusesActivation(s *analytic.Step, o *analytic.Op) bool {
+	most := 1.0
+	if o.Type == analytic.ExpertNonLinear {
+		most = vecRows
+	}
+	return s.Tokens() <= most && o.Activation.Gated
+}
+
+// copyHost copies FP32 values between the GPU and pageable memory of the host, in pieces
+// through a pinned buffer: at 15.5 GB/s over PCIe 5.0, as long as 2.5 copies of pinned memory.
+func copyHost(l *analytic.Lowering, i int, values float64) {
+	k := l.Launch(i, roofline.HostCopy, 1)
+	k.Work = roofline.Work{Acts: unit.FP32.Bytes(2.5 * values)}
+	k.Graphed = true // not a kernel
+}
+
+// ggmlElement makes element-wise kernels that move so many bytes.
+func ggmlElement(l *analytic.Lowering, i int, launches float64, moved unit.Bytes) *analytic.Kernel {
+	k := l.Launch(i, roofline.SmallElementwise, launches)
+	k.Work.Acts, k.Format = moved, unit.NoFormat
+	return k
+}
+
+// ggmlNorm makes the kernels of a norm and of the sum before it, which products of one row
+// do. Ahead of the final norm, two kernels choose the rows that get logits.
+func ggmlNorm(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	n, moves := 1.0, 2.0
+	if l.Step.Tokens() > 1 {
+		n, moves = 2, 5
+	}
+	if l.Part == analytic.PartLast {
+		n = finalSum(l.Step) + 3
+	}
+	ggmlElement(l, i, n, unit.FP32.Bytes(moves*o.Shape.M*o.Shape.N))
+}
+
+// finalSum is 1 for a step of one row, whose last sum no product does, else 0.
+func finalSum(s *analytic.Step) float64 {
+	if s.Tokens() == 1 {
+		return 1
+	}
+	return 0
+}
+
+// weightBits is what a weight takes on the mean.
+func weightBits(o *analytic.Op) float64 {
+	return 8 * float64(o.Work.Weights) / max(o.Shape.Hit, 1) / (o.Shape.N * o.Shape.K)
+}
+
+// ggmlProduct makes the kernels of the matrices of a dense product, each of which has its
+// input quantized or converted for itself.
+func ggmlProduct(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	rows, n := o.Shape.M, max(o.Shape.Matrices, 1)
+	if next := i + 1; next < len(l.Ops) && l.Ops[next].Type == analytic.NonLinear && fusesActivation(l.Step, &l.Ops[next]) {
+		n = 1 // gate and up
+	}
+	if weightBits(o) > 9 {
+		floatProduct(l, i, n)
+		return
+	}
+	quantizeInput(l, i, rows, n)
+	k := l.Launch(i, roofline.UnpackGEMM, n)
+	k.Format = unit.INT8
+	each := operations(o, min(rows, vecRows), false)
+	if rows > vecRows {
+		each = max(each, operations(o, rows, true))
+	}
+	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each)
+	if rows > vecRows && o.Type != analytic.Head { // whose tiles are so many that no block shares one
+		fixup(l, i, min(rows, tileRows), n)
+	}
+}
+
+// operations is what each weight takes in a product of rows, which tiles of rows share.
+func operations(o *analytic.Op, rows float64, tiled bool) float64 {
+	u := &unpackings[0]
+	if weightBits(o) > 7 {
+		u = &unpackings[1]
+	}
+	if !tiled {
+		return u[0].weight + rows*u[0].row
+	}
+	return u[1].weight*max(1, rows/tileRows)*min(1, max(rows, leastTile)/leastFull) + rows*u[1].row
+}
+
+// quantizeInput makes the kernels that turn FP32 into blocks of 8 bits with a scale.
+func quantizeInput(l *analytic.Lowering, i int, rows, n float64) {
+	k := ggmlElement(l, i, n, unit.Bytes(n*rows*l.Ops[i].Shape.K*(4+1.125)))
+	k.Work.Weights, k.Work.FLOPs = 0, 0
+}
+
+// fixup makes the kernels that add up the tiles which several blocks share.
+func fixup(l *analytic.Lowering, i int, rows, n float64) {
+	k := ggmlElement(l, i, n, unit.FP32.Bytes(2*n*fixupBlocks*tileRows*rows))
+	k.Work.Weights, k.Work.FLOPs = 0, 0
+}
+
+// floatProduct makes the kernels of a product with weights in 16 or 32 bits: kernels of
+// llama.cpp's own up to some rows, then cuBLAS between conversions.
+func floatProduct(l *analytic.Lowering, i int, n float64) {
+	o := &l.Ops[i]
+	rows := o.Shape.M
+	if rows == 1 {
+		l.Launch(i, roofline.UnpackGEMM, n).Work.Vector = 0
+		return
+	}
+	if rows > floatRows {
+		k := ggmlElement(l, i, 2*n, unit.Bytes(6*rows*(n*o.Shape.K+o.Shape.N)))
+		k.Work.Weights, k.Work.FLOPs = 0, 0
+	}
+	k := l.Launch(i, roofline.SkinnyGEMM, n)
+	k.Shape.M = min(rows, floatRows)
+}
+
+// ggmlExperts makes the kernels of a grouped product. Of few tokens each pair of a token
+// and an expert unpacks the weights for itself.
+func ggmlExperts(l *analytic.Lowering, i int) {
+	o := &l.Ops[i]
+	tokens, n := o.Shape.Tokens, max(o.Shape.Matrices, 1)
+	if tokens <= vecRows {
+		n = 1
+	}
+	quantizeInput(l, i, o.Shape.Pairs/n, n)
+	k := l.Launch(i, roofline.UnpackGEMM, n)
+	k.Format = unit.INT8
+	weights := o.Shape.N * o.Shape.K
+	if tokens <= vecRows {
+		k.Work.Vector = unit.FLOPs(weights * o.Shape.Pairs * operations(o, 1, false))
+		return
+	}
+	k.Work.Vector = unit.FLOPs(weights * o.Shape.Hit * operations(o, o.Shape.Pairs/o.Shape.Hit, true))
+}
+
+// ggmlAttention makes the kernels of attention. One sequence's token takes a kernel that reads
+// the cache for every query head, most of it from the L2 cache, and a kernel that adds up its
+// parts. Several sequences take a kernel that looks for the end of the mask, and a kernel that
+// adds up tiles where several blocks share one.
+func ggmlAttention(l *analytic.Lowering, i int) {
+	o, s := &l.Ops[i], l.Step
+	k := l.Launch(i, class(l, o), 1)
+	more := 0.0
+	switch {
+	case o.Decode && s.Batch == 1:
+		if a := o.Block.Attention; float64(a.Heads)/float64(s.Par.TP) > s.LocalKV(a) {
+			k.Work.KV = k.Work.KV.Times(vecReads)
+		}
+		more = 1
+	case s.Batch > 1 && o.Shape.Tiles < fixupTiles:
+		more = 2
+	case s.Batch > 1:
+		more = 1
+	}
+	if more > 0 {
+		k := ggmlElement(l, i, more, 0)
+		k.Work = roofline.Work{}
+	}
+}
+
+// vecReads is how often the cache is read as far as the bandwidth of memory tells.
+const vecReads = 1.45

@@ -32,14 +32,20 @@ var native = nativeEngine{profile: analytic.Profile{
 	Name: "native",
 	Source: "llmprof's own: one CUDA graph a decode step. Fused in decode: RoPE and KV write into attention; norms and activation into GEMMs up to batch 16 " +
 		"(dense models on one Hopper GPU: 64; quantized weights: 32) (docs/native.md); 20 µs to read the token back assumed",
-	Constants: func(c *roofline.Constants) { setDefault(c, roofline.HostStep, 20e-6) },
-	Graph:     true,
+	Constants: nativeConstants, Graph: true, FixedCache: true,
 	Support: analytic.Support{
 		Default: true, Vendors: []string{nvidia}, Capability: 7, Families: NativeFamilies,
 		Weights: []unit.Format{unit.BF16, unit.FP16, unit.FP8, unit.INT4}, Acts: []unit.Format{unit.BF16, unit.FP16}, KV: []unit.Format{unit.BF16, unit.FP16},
 	},
 	Switches: []float64{PersistentRow, SkinnyRows, QuantizedRows, WGMMARows},
 }}
+
+// nativeConstants are of its host, and of attention by mma on Hopper, where FlashAttention-2, which
+// is of mma too, reaches 35 % of the peak (FlashAttention-3, arXiv:2407.08608).
+func nativeConstants(c *roofline.Constants) {
+	setDefault(c, roofline.HostStep, 20e-6)
+	setDefault(c, roofline.AttentionMMACompute, 0.35)
+}
 
 // Profile is what the engine adds to its kernels.
 func (e *nativeEngine) Profile() *analytic.Profile { return &e.profile }
@@ -125,9 +131,34 @@ func (n *nativeStep) lower(i int) {
 		n.reduce(i)
 	case analytic.Head:
 		n.Launch(i, n.class(n.skinny), 1)
+	case analytic.Attend:
+		if k := lowerFused(n.Lowering, i); k.Class == roofline.AttentionPrefill && n.byMMA(o.Block.Attention) {
+			k.Class = roofline.AttentionMMA
+		}
 	default:
 		lowerFused(n.Lowering, i)
 	}
+}
+
+// byMMA reports whether Hopper attends to a prompt by mma: by wgmma it has no windows that the
+// context outgrows, no soft caps and no heads of more than 128 values.
+func (n *nativeStep) byMMA(a *models.Attention) bool {
+	if n.GPU.Generation != "hopper" {
+		return false
+	}
+	return a.Softcap || a.KeyDim > 128 || outgrown(n.Step.Model, n.Step.Cache-1)
+}
+
+// outgrown reports whether a context is longer than the window of a layer.
+func outgrown(m *models.Model, context float64) bool {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if a := m.Layers[i].Blocks[j].Attention; a != nil && a.Window > 0 && context > float64(a.Window) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // class is the kernel class of a product of the step.
@@ -171,7 +202,7 @@ func (n *nativeStep) norm(i int) {
 		if n.Part == analytic.PartLast && s.Logits > 0 && s.Logits < s.New { // the last token alone
 			k.Work = o.Work.Scale(s.Logits / s.New)
 			k.Work.Weights = o.Work.Weights
-			o.Work = k.Work // the rest of the operator is not done at all, nor in its floor
+			k.Reduced = true
 		}
 		return
 	}

@@ -30,7 +30,7 @@ func TestMoEDecodeByHand(t *testing.T) {
 		layers, hidden, width, experts, top float64
 	}{{"qwen3-30b-a3b", 48, 2048, 768, 128, 8}, {"mixtral-8x7b", 32, 4096, 14336, 8, 2}} {
 		for _, batch := range []int{1, 2, 16, 17, 64, 65} {
-			was := onEngine(t, x.model, "native", analytic.Workload{Batch: batch, Prompt: 512, Gen: 2})
+			was := onEngine(t, x.model, "native", analytic.Workload{Batch: batch, PromptLen: 512, GenLen: 2})
 			c := with(t, was, moeDecode)
 			r := explain(t, c)
 			name := fmt.Sprintf("%s, batch %d", x.model, batch)
@@ -80,7 +80,7 @@ func TestMoEPrefillByHand(t *testing.T) {
 		k[roofline.RoutingFixed], k[roofline.RoutingPair], k[roofline.RoutingExpert] = 5e-6, 2e-9, 3e-8
 	}
 	for _, tokens := range []int{64, 65, 1024, 8192} {
-		was := onEngine(t, "qwen3-30b-a3b", "native", analytic.Workload{Batch: 1, Prompt: tokens, Gen: 2})
+		was := onEngine(t, "qwen3-30b-a3b", "native", analytic.Workload{Batch: 1, PromptLen: tokens, GenLen: 2})
 		was = with(t, was, inBursts) // no power limit
 		c := with(t, was, moePrefill)
 		r, before := explain(t, c), explain(t, was)
@@ -124,7 +124,7 @@ func TestMoEPrefillByHand(t *testing.T) {
 			t.Errorf("%d tokens: quantized experts are priced as others: %+v, %+v", tokens, got.Prefill, want.Prefill)
 		}
 	}
-	other := onEngine(t, "qwen3-30b-a3b", "vllm-2024", analytic.Workload{Batch: 1, Prompt: 1024, Gen: 2})
+	other := onEngine(t, "qwen3-30b-a3b", "vllm-2024", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 2})
 	all := func(k *roofline.Constants) {
 		moePrefill(k)
 		moeDecode(k)
@@ -135,7 +135,7 @@ func TestMoEPrefillByHand(t *testing.T) {
 	}
 }
 
-// TestRereadByHand holds that weights which the L2 cache does not hold come for every tile
+// TestRereadByHand checks that weights which the L2 cache does not hold come for every tile
 // again, and those that it holds once: 160 pairs a tile on Hopper, 64 elsewhere.
 func TestRereadByHand(t *testing.T) {
 	for _, x := range []struct {
@@ -159,7 +159,7 @@ func TestRereadByHand(t *testing.T) {
 // TestGroupsOfSharedExperts counts the groups of a step whose experts see the tokens of
 // other ranks too: no expert that is hit is read less than once.
 func TestGroupsOfSharedExperts(t *testing.T) {
-	c := onEngine(t, "qwen3-30b-a3b", "native", analytic.Workload{Batch: 64, Prompt: 512, Gen: 2})
+	c := onEngine(t, "qwen3-30b-a3b", "native", analytic.Workload{Batch: 64, PromptLen: 512, GenLen: 2})
 	c.Parallel = analytic.Parallelism{TP: 1, EP: 8, DP: 8}
 	lines := explain(t, with(t, c, moeDecode)).DecodeOps
 	up, down := line(t, lines, "experts_gate_up"), line(t, lines, "experts_down")

@@ -20,7 +20,7 @@ func inBursts(k *roofline.Constants) { k[roofline.GEMMSustained] = k[roofline.GE
 func TestFusedByHand(t *testing.T) {
 	const layers, hidden, inner, heads, dim = 32, 4096, 14336, 32 + 8, 128
 	for _, batch := range []int{1, 16, 64, 65} {
-		w := analytic.Workload{Batch: batch, Prompt: 512, Gen: 2}
+		w := analytic.Workload{Batch: batch, PromptLen: 512, GenLen: 2}
 		c := with(t, onEngine(t, "llama3.1-8b", "native", w), inBursts)
 		k := &c.Machine.Cal.Constants
 		apart := with(t, onEngine(t, "llama3.1-8b", "vllm-2024", w), func(other *roofline.Constants) { *other = *k })
@@ -81,7 +81,7 @@ func TestFusedInto(t *testing.T) {
 		{"qwen3-30b-a3b", "", 64, nil, false, activation},
 		{"gemma2-9b", "", 1, map[string]string{"input_layernorm": "qkv_proj", "pre_feedforward_layernorm": "gate_up_proj", "activation": "gate_up_proj"}, true, nil},
 	} {
-		c := onEngine(t, x.model, "native", analytic.Workload{Batch: x.batch, Prompt: 512, Gen: 2})
+		c := onEngine(t, x.model, "native", analytic.Workload{Batch: x.batch, PromptLen: 512, GenLen: 2})
 		if x.scheme != "" {
 			c.Scheme = scheme(t, x.scheme, c.Machine.GPU)
 		}
@@ -122,7 +122,7 @@ func TestFusedInto(t *testing.T) {
 // take by skinny GEMMs, and that beyond their rows, in a prefill and with
 // quantized weights it is other constants that hold.
 func TestSkinnyGEMMByHand(t *testing.T) {
-	c := onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: 1, Prompt: 512, Gen: 2})
+	c := onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 2})
 	other := with(t, c, func(k *roofline.Constants) {
 		k[roofline.SkinnyGEMMMemory], k[roofline.SkinnyGEMMRow], k[roofline.SkinnyGEMMFixed] = 0.9, 0.01, 3e-6
 	}).Machine
@@ -169,11 +169,12 @@ func TestSkinnyGEMMByHand(t *testing.T) {
 }
 
 // TestOthersFuseNothing holds that no other engine does an operator within another's
-// kernel, but the cache write in that of the rotation.
+// kernel, but the cache write in that of the rotation, and llama.cpp's product of gate and
+// up the activation of one row.
 func TestOthersFuseNothing(t *testing.T) {
 	for _, name := range engine.Names() {
-		for _, l := range explain(t, onEngine(t, "llama3.1-8b", name, analytic.Workload{Batch: 1, Prompt: 512, Gen: 2})).DecodeOps {
-			if name != "native" && l.In != "" && (l.Name != "kv_write" || l.In != "rotary") {
+		for _, l := range explain(t, onEngine(t, "llama3.1-8b", name, analytic.Workload{Batch: 1, PromptLen: 512, GenLen: 2})).DecodeOps {
+			if name != "native" && l.In != "" && (l.Name != "kv_write" || l.In != "rotary") && (name != "llama.cpp" || l.Name != "activation") {
 				t.Errorf("%s: %s is fused into %s", name, l.Name, l.In)
 			}
 		}
@@ -189,7 +190,7 @@ func TestWGMMAByHand(t *testing.T) {
 		k[roofline.WGMMAMemory], k[roofline.WGMMAReload], k[roofline.WGMMAFixed] = memory, reload, fixed
 	}
 	for _, batch := range []int{16, 17, 64} {
-		was := onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: batch, Prompt: 512, Gen: 2})
+		was := onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: batch, PromptLen: 512, GenLen: 2})
 		c := with(t, was, wgmma)
 		r, before := explain(t, c), explain(t, was)
 		time := func(in, out float64) float64 {
@@ -215,11 +216,11 @@ func TestWGMMAByHand(t *testing.T) {
 		}
 	}
 	at := func(batch int) unit.Seconds {
-		return predict(t, with(t, onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: batch, Prompt: 512, Gen: 2}), wgmma)).TPOT.Expected
+		return predict(t, with(t, onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: batch, PromptLen: 512, GenLen: 2}), wgmma)).TPOT.Expected
 	}
 	near(t, "batch 65, by kernels that are faster", at(65), at(64), 1e-9)
 	for _, other := range []string{"gemma2-9b", "qwen3-30b-a3b"} { // which have no wgmma GEMMs
-		was := onEngine(t, other, "native", analytic.Workload{Batch: 32, Prompt: 512, Gen: 2})
+		was := onEngine(t, other, "native", analytic.Workload{Batch: 32, PromptLen: 512, GenLen: 2})
 		if got, want := predict(t, with(t, was, wgmma)), predict(t, was); got != want {
 			t.Errorf("%s: %+v, %+v", other, got.Decode, want.Decode)
 		}
@@ -229,7 +230,7 @@ func TestWGMMAByHand(t *testing.T) {
 // TestStreamByHand counts the kernels of a prompt of Llama-3.1-8B, none of which a graph has: nine a
 // layer, the embedding, the last norm, the LM head and the choice. Steps are graphs.
 func TestStreamByHand(t *testing.T) {
-	was := onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: 4, Prompt: 512, Gen: 2})
+	was := onEngine(t, "llama3.1-8b", "native", analytic.Workload{Batch: 4, PromptLen: 512, GenLen: 2})
 	was = with(t, was, inBursts)
 	c := with(t, was, func(k *roofline.Constants) { k[roofline.StreamNode] = 2e-6 })
 	got, before := predict(t, c), predict(t, was)
@@ -257,7 +258,7 @@ func TestFusedAllReduceByHand(t *testing.T) {
 		{"llama3.1-8b", 8, 17, 0},
 		{"llama3.1-8b", 8, 5, 64}, {"llama3.1-8b", 8, 6, 0}, {"qwen3-30b-a3b", 2, 16, 48}, {"qwen3-30b-a3b", 4, 1, 48}, {"qwen3-30b-a3b", 2, 17, 0},
 	} {
-		was := onEngine(t, x.model, "native", analytic.Workload{Batch: x.batch, Prompt: 512, Gen: 2})
+		was := onEngine(t, x.model, "native", analytic.Workload{Batch: x.batch, PromptLen: 512, GenLen: 2})
 		was.Parallel = analytic.Parallelism{TP: x.tp, GPUsPerNode: 8}
 		was = with(t, was, func(k *roofline.Constants) {
 			k[roofline.OneShotBase], k[roofline.OneShotPerGPU], k[roofline.FusedAllReduceBase], k[roofline.FusedAllReducePerGPU] = 5e-6, 0, 5e-6, 0

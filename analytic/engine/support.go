@@ -12,7 +12,7 @@ import (
 	"llmprof/unit"
 )
 
-// Runs tells why an engine cannot run a model with a scheme on a GPU, and which engines
+// Runs returns why an engine cannot run a model with a scheme on a GPU, and which engines
 // can; nil if it can.
 func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme) error {
 	p := e.Profile()
@@ -32,19 +32,32 @@ func Runs(e analytic.Engine, m *models.Model, g *hardware.GPU, s *models.Scheme)
 	return fmt.Errorf("%s %s; engines that can: %s", p.Name, why, strings.Join(others, ", "))
 }
 
-// Default is the engine that is taken where none is named: llama.cpp for weights in its own
-// types; vllm where it runs the model on the GPU, else the first that does, else vllm,
-// which tells why it does not.
-func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) analytic.Engine {
-	if s.Stored && strings.HasPrefix(s.Name, "gguf") && refusal(&llamaCPP.profile.Support, m, g, s) == "" {
-		return &llamaCPP
+// smallModule is the memory below which llama.cpp is what a Jetson module is served with: vLLM's
+// libraries, graphs and buffers would take a third of it and more.
+const smallModule = unit.Bytes(16e9)
+
+// Default is the engine that is taken where none is named, and why: llama.cpp for weights in its
+// own types and on small modules; vllm where it runs the model on the GPU, else the first that does,
+// else vllm, which returns why it does not.
+func Default(m *models.Model, g *hardware.GPU, s *models.Scheme) (runs analytic.Engine, why string) {
+	if refusal(&llamaCPP.profile.Support, m, g, s) == "" {
+		switch {
+		case s.Stored && strings.HasPrefix(s.Name, "gguf"):
+			return &llamaCPP, "default for GGUF weights"
+		case g.Vendor == nvidia && g.Integrated && g.Memory < smallModule:
+			return &llamaCPP, "default on modules under 16 GB"
+		}
+	}
+	refused := refusal(&vllm.profile.Support, m, g, s)
+	if refused == "" {
+		return &vllm, "default"
 	}
 	for _, e := range all() {
 		if p := e.Profile(); p.Support.Default && refusal(&p.Support, m, g, s) == "" {
-			return e
+			return e, "default, since vllm " + refused
 		}
 	}
-	return &vllm
+	return &vllm, "default"
 }
 
 // refusal says what an engine does not run, "" if it runs all.
@@ -81,7 +94,7 @@ const (
 // capability is the compute capability of a GPU of NVIDIA as a number.
 func capability(g *hardware.GPU) float64 {
 	c, err := strconv.ParseFloat(g.ComputeCapability, 64)
-	if err != nil { // of a GPU that a user's table describes
+	if err != nil { // a user's table may leave it out
 		return 0
 	}
 	return c

@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof"
+	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
-	"llmprof/hardware"
 	"llmprof/models"
 )
 
@@ -33,17 +32,10 @@ var refused = []struct{ engine, model, gpu, weights, why, instead string }{
 	{"tensorrt-edge-llm", "llama3.1-8b", "h100", "bf16", "Jetson modules and DGX Spark", "vllm"},
 }
 
-// TestRefusals holds that what an engine cannot run is refused with the reason and the
+// TestRefusals checks that what an engine cannot run is refused with the reason and the
 // engines that can, and that the default is one of these.
 func TestRefusals(t *testing.T) {
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, gpus := casetest.Tables(t)
 	for _, x := range refused {
 		m, err := table.Model(x.model)
 		if err != nil {
@@ -67,12 +59,33 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s, %s, %s, %s: %v, want %q", x.engine, x.model, x.gpu, x.weights, err, x.why)
 			continue
 		}
-		instead := engine.Default(m, &g, &s)
+		instead, _ := engine.Default(m, &g, &s)
 		switch {
 		case x.instead == "" && !strings.Contains(err.Error(), "no engine"):
 			t.Errorf("%s, %s: %v, want no engine that can", x.engine, x.weights, err)
 		case x.instead != "" && (instead.Profile().Name != x.instead || !strings.Contains(err.Error(), x.instead) || engine.Runs(instead, m, &g, &s) != nil):
 			t.Errorf("%s, %s, %s, %s: %v; by default %s, want %s", x.engine, x.model, x.gpu, x.weights, err, instead.Profile().Name, x.instead)
+		}
+	}
+}
+
+// TestDefaultSaysWhy holds which engine is taken where none is named, and the reason that
+// the user reads.
+func TestDefaultSaysWhy(t *testing.T) {
+	m := casetest.Model(t, "llama3.2-1b")
+	for _, x := range []struct{ gpu, engine, why string }{
+		{"h100", "vllm", "default"},
+		{"orin-nano-8gb", "llama.cpp", "default on modules under 16 GB"},
+		{"orin-nx-8gb", "llama.cpp", "default on modules under 16 GB"},
+		{"orin-nx-16gb", "vllm", "default"},
+		{"agx-orin-64gb", "vllm", "default"},
+		{"v100", "llama.cpp", "default, since vllm does not run on V100 SXM2 32GB: it needs compute capability 7.5 or newer"},
+		{"jetson-nano-4gb", "transformers", "default, since vllm does not run on Jetson Nano 4GB: it needs compute capability 7.5 or newer"},
+	} {
+		g := casetest.GPU(t, x.gpu)
+		s := models.StoredScheme(m).For(g)
+		if e, why := engine.Default(m, g, &s); e.Profile().Name != x.engine || why != x.why {
+			t.Errorf("%s: %s, %s; want %s, %s", x.gpu, e.Profile().Name, why, x.engine, x.why)
 		}
 	}
 }

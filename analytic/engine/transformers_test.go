@@ -9,6 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/footprint"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -17,8 +18,8 @@ import (
 // with its length: 32 layers, 8 KV heads of 128 for 32 query heads, in 16 bits.
 func TestCopiesByHand(t *testing.T) {
 	const batch, more = 32, 1024
-	short := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: batch, Prompt: 1024, Gen: 32}))
-	long := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: batch, Prompt: 1024 + more, Gen: 32}))
+	short := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: batch, PromptLen: 1024, GenLen: 32}))
+	long := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: batch, PromptLen: 1024 + more, GenLen: 32}))
 	const kv = 32 * 2 * 8 * 128 * 2 // bytes of a position, all layers
 	copies := casetest.Machine(t, "h200", "transformers-graph").Cal.Constants[roofline.AttentionCopies]
 	want := (1 + 2*4) * kv * batch * more / (copies * 4.8e12)
@@ -31,20 +32,20 @@ func TestCopiesByHand(t *testing.T) {
 	}
 }
 
-// TestStaticCache holds that a cache of fixed length costs every step the same,
+// TestStaticCache checks that a cache of fixed length costs every step the same,
 // whichever token of the answer it makes.
 func TestStaticCache(t *testing.T) {
-	one := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 1024, Gen: 1025}))
-	other := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 2047, Gen: 2}))
+	one := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: 8, PromptLen: 1024, GenLen: 1025}))
+	other := predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", analytic.Workload{Batch: 8, PromptLen: 2047, GenLen: 2}))
 	if d := float64(one.TPOT.Expected/other.TPOT.Expected - 1); math.Abs(d) > 1e-9 {
 		t.Errorf("a cache of 2049 positions costs %v over a long answer, %v for one token", one.TPOT.Expected, other.TPOT.Expected)
 	}
 }
 
-// TestGraphHidesLaunches holds that a graph takes the launches out of decoding
+// TestGraphHidesLaunches checks that a graph takes the launches out of decoding
 // and leaves them in the prefill.
 func TestGraphHidesLaunches(t *testing.T) {
-	w := analytic.Workload{Batch: 1, Prompt: 128, Gen: 32}
+	w := analytic.Workload{Batch: 1, PromptLen: 128, GenLen: 32}
 	eager, graph := predict(t, onEngine(t, "llama3.1-8b", "transformers", w)), predict(t, onEngine(t, "llama3.1-8b", "transformers-graph", w))
 	if eager.Decode.Bound != roofline.ByLaunch || graph.Decode.Bound == roofline.ByLaunch {
 		t.Errorf("decoding is %v-bound eagerly and %v-bound in a graph", eager.Decode.Bound, graph.Decode.Bound)
@@ -54,12 +55,12 @@ func TestGraphHidesLaunches(t *testing.T) {
 	}
 }
 
-// TestNoCopyWithoutGroups holds that heads with keys of their own are not copied, and are
+// TestNoCopyWithoutGroups checks that heads with keys of their own are not copied, and are
 // read at the rate of copies all the same: 32 layers, 32 heads of 128.
 func TestNoCopyWithoutGroups(t *testing.T) {
 	const more = 1024
-	short := predict(t, onEngine(t, "llama2-7b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 1024, Gen: 2}))
-	long := predict(t, onEngine(t, "llama2-7b", "transformers-graph", analytic.Workload{Batch: 8, Prompt: 1024 + more, Gen: 2}))
+	short := predict(t, onEngine(t, "llama2-7b", "transformers-graph", analytic.Workload{Batch: 8, PromptLen: 1024, GenLen: 2}))
+	long := predict(t, onEngine(t, "llama2-7b", "transformers-graph", analytic.Workload{Batch: 8, PromptLen: 1024 + more, GenLen: 2}))
 	copies := casetest.Machine(t, "h200", "transformers-graph").Cal.Constants[roofline.AttentionCopies]
 	near(t, "a longer cache", float64(long.TPOT.Expected-short.TPOT.Expected), 8*more*32*32*256*2/(copies*4.8e12), 1e-6)
 }
@@ -68,9 +69,9 @@ func TestNoCopyWithoutGroups(t *testing.T) {
 // every step, where that and not the launches is what takes the time.
 func TestGrowingCacheByHand(t *testing.T) {
 	const batch, more = 64, 1024
-	w := analytic.Workload{Batch: batch, Prompt: 4096, Gen: 2}
+	w := analytic.Workload{Batch: batch, PromptLen: 4096, GenLen: 2}
 	short := predict(t, onEngine(t, "llama3.1-8b", "transformers", w))
-	w.Prompt += more
+	w.PromptLen += more
 	long := predict(t, onEngine(t, "llama3.1-8b", "transformers", w))
 	if short.Decode.Bound != roofline.ByMemory {
 		t.Fatalf("decoding is %v-bound, want memory", short.Decode.Bound)
@@ -125,10 +126,7 @@ func TestUnfusedIsWhatTransformersDispatches(t *testing.T) {
 
 // unfusedPart is the kernels of a part of the first layer and the bytes that they move.
 func unfusedPart(c *analytic.Case, tokens float64, part string) (kernels float64, moved unit.Bytes) {
-	st := analytic.Step{
-		Model: c.Model, Par: &analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, GPUsPerNode: 1},
-		Scheme: &c.Scheme, Dense: &c.Scheme, Plain: &c.Scheme, Batch: 1, New: tokens,
-	}
+	st := analytic.Step{Rank: footprint.NewRank(c.Model, analytic.Parallelism{}, c.Scheme), Batch: 1, New: tokens}
 	var ops []analytic.Op
 	for _, o := range st.AppendOps(nil) {
 		if o.Layer == c.Model.Layers[0].Name {

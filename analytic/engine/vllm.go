@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"llmprof/analytic"
+	"llmprof/models"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -14,8 +15,8 @@ var vllm = graphed{profile: analytic.Profile{
 	Name: "vllm",
 	Source: "vLLM 0.25.1, asynchronous scheduling, CUDA graphs; host time of llama3.2-1b's steps and kernels of llama3.1-8b's traces " +
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
-	Constants: vllmConstants, Reserve: 1.1e9, Budget: 8192, Utilization: 0.92, HostError: 0.5,
-	Support: vllmRuns,
+	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: 0.92, HostError: vllmHostError,
+	Support: vllmRuns, Sampler: sortedLogits,
 }, rows: vllmRows, pieces: 512, sampling: 30}
 
 // vllm2024 stands for releases up to mid-2024.
@@ -37,18 +38,48 @@ var vllmRuns = analytic.Support{
 	KV:   []unit.Format{unit.BF16, unit.FP16, unit.FP32, unit.FP8},
 }
 
-// vllmConstants are those of vLLM's host, measured on 16 cores of a Xeon: steps of
-// llama3.2-1b, whose kernels take less than the host, and the launches of its prompts.
+// vllmConstants sets the constants of vLLM's host, which were measured on 16 cores of a Xeon:
+// llama3.2-1b's decode steps show them, whose kernels take less than the host, and prompts' launches do. In
+// traces of prompts a call of Python takes as long as five launches; how long that is
+// comes from the steps of several prompts together, which are not scored, and those of
+// llama3.2-1b (experiments/vllm/host.py).
 func vllmConstants(c *roofline.Constants) {
 	setDefault(c, roofline.HostAsync, 2.4e-3)
 	setDefault(c, roofline.HostSequence, 10e-6)
-	setDefault(c, roofline.HostLaunch, 54e-6)
-	setDefault(c, roofline.HostRequest, 2.8e-3)
+	setDefault(c, roofline.HostLaunch, 36e-6)
+	setDefault(c, roofline.HostDispatch, 180e-6)
+	setDefault(c, roofline.HostRequest, 2.4e-3)
 	setDefault(c, roofline.HostSmallKernel, 2.9e-6)
 	setDefault(c, roofline.MoEPrefillCompute, 0.5)
 	setDefault(c, roofline.MoEPrefillMemory, 0.8)
 	setDefault(c, roofline.MoEPrefillPermute, 1)
 	setDefault(c, roofline.MoEPrefillUnpermute, 1.2)
+}
+
+// sortedLogits is what vLLM's older model runner, which runs mixtures, keeps to sample the
+// most sequences that run: their scores in float32, the same sorted, and where each was, in 8
+// bytes (vllm/v1/sample/ops/topk_topp_sampler.py). The newer one, which runs dense models,
+// samples without a sort.
+func sortedLogits(m *models.Model, memory unit.Bytes) unit.Bytes {
+	if !m.HasExperts() {
+		return 0
+	}
+	s, _ := SchedulerOf("vllm", memory)
+	return unit.Bytes(float64(s.MaxSeqs) * float64(m.Vocab) * (4 + 4 + 8))
+}
+
+// vllmHostError is how far vLLM's host may be off: of the launches of prompts, nine in ten took
+// 0.62 to 1.43 times as long as the constants say, over repeats, processes and two machines
+// (experiments/vllm/host.py).
+const vllmHostError = 0.5
+
+// vllmServerConstants are those of vLLM with its API server, one thread of Python: at 128 at a time the
+// headers of 128 requests that come together are out after 156 ms, and streams that get 111 tokens in
+// steps of 13.6 ms get 103 pieces, so that a pass over all of them takes 14.6 ms (experiments/vllm-load).
+func vllmServerConstants(c *roofline.Constants) {
+	vllmConstants(c)
+	setDefault(c, roofline.HostIntake, 1.2e-3)
+	setDefault(c, roofline.HostToken, 0.11e-3)
 }
 
 // vllmRows is the smallest batch of vLLM's captured graphs that holds a decode step:

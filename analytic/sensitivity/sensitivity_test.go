@@ -10,7 +10,7 @@ import (
 	"llmprof/roofline"
 )
 
-// TestResources holds that a faster resource lengthens nothing, that none gives more than
+// TestResources checks that a faster resource lengthens nothing, that none gives more than
 // its share, and that the one that bounds a phase comes first.
 func TestResources(t *testing.T) {
 	for _, test := range []struct {
@@ -23,7 +23,7 @@ func TestResources(t *testing.T) {
 		{"llama3.1-8b", "h100", 1, "compute"},
 	} {
 		c := casetest.Case(t, test.model, test.gpu, 1, 1)
-		c.Workload = analytic.Workload{Batch: 1, Prompt: 4096, Gen: test.gen}
+		c.Workload = analytic.Workload{Batch: 1, PromptLen: 4096, GenLen: test.gen}
 		base := casetest.Predict(t, c)
 		all := sensitivity.Resources(c)
 		if len(all) != 6 {
@@ -40,7 +40,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestScaledTogether holds that a machine of which everything is faster by one factor is
+// TestScaledTogether checks that a machine of which everything is faster by one factor is
 // faster by that factor: no resource is left out of the list.
 func TestScaledTogether(t *testing.T) {
 	const factor = 1.1
@@ -63,7 +63,7 @@ func TestScaledTogether(t *testing.T) {
 	casetest.Near(t, "TTFT floor", fast.TTFT.Floor*factor, base.TTFT.Floor, 1e-9)
 }
 
-// TestChoices holds that every choice fits, that the best comes first, and that what cannot
+// TestChoices checks that every choice fits, that the best comes first, and that what cannot
 // be chosen is left out.
 func TestChoices(t *testing.T) {
 	c := casetest.Case(t, "llama3.1-8b", "h100", 1, 1)

@@ -11,10 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
 	"llmprof/measure/calibrate"
 	"llmprof/measure/engine/native/cuda"
+	"llmprof/measure/experiment"
 	"llmprof/measure/power"
 	"llmprof/unit"
 )
@@ -28,6 +30,7 @@ type fitting struct {
 	name     string
 	file     string // where the calibration goes
 	imports  string // tables of operators
+	server   serverFit
 	source   string // where they are from
 	shared   bool
 	given    func(flag string) bool
@@ -36,12 +39,12 @@ type fitting struct {
 
 // calibrate is the command that measures constants.
 func (a *app) calibrate() *cobra.Command {
-	c := &fitting{gpus: thisMachine}
+	c := &fitting{gpus: thisMachine, server: serverFit{point: experiment.Default()}}
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Measure what the GPU here reaches, for estimates",
 		Long: "Time single operators on the GPU of this machine (products, attention, memory, element-wise\n" +
-			"kernels, launches, all-reduces, the engine's host), see what it draws while some of them run, and\n" +
+			"kernels, launches, all-reduces, the engine's host), measure its power meanwhile, and\n" +
 			"fit the constants that estimates are made with. The result is a TOML file, for --calibration.\n\n" +
 			"Without --engine the kernels of the native engine are timed where it finds a GPU and its\n" +
 			"libraries, else those of torch as transformers calls them, both in a graph and eagerly. All-reduces\n" +
@@ -52,31 +55,56 @@ func (a *app) calibrate() *cobra.Command {
 			"call with the same flags goes on there. With --rows alone, of a file that exists, nothing is\n" +
 			"measured: the constants are fitted to its rows again, and no GPU is needed.\n\n" +
 			"With --import nothing is measured either: published tables of the operator times of --engine on\n" +
-			"--gpu are fitted, each number format by itself, and scored on shapes that were left out.",
+			"--gpu are fitted, each number format by itself, and scored on shapes that were left out.\n\n" +
+			"With --engine openai a server that runs is asked for two minutes (--limit): TTFT over prompt\n" +
+			"lengths, the time of a decode step over batches and contexts. The constants of its host and of its\n" +
+			"GPU that these times tell of are fitted; every third point is held out and scored.",
 		Example: "  llmprof calibrate -o h200.toml\n" +
 			"  llmprof calibrate --engine transformers --tp 8 --rows h200.jsonl -o h200.toml\n" +
 			"  llmprof calibrate --rows h200.jsonl\n" +
 			"  llmprof calibrate --import data/h200_sxm --engine vllm -g h200 -o v.toml\n" +
+			"  llmprof calibrate --engine openai --base-url http://gpu1:8000/v1 -g h200\n" +
 			"  llmprof estimate --model llama3.1-8b --gpu h200 --calibration h200.toml",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.given = cmd.Flags().Changed
+			if c.Engine == experiment.OpenAI {
+				return a.calibrateServer(cmd.Context(), c)
+			}
+			for _, flag := range ofServer {
+				if c.given(flag) {
+					return usage("--%s is about a server: give --engine openai", flag)
+				}
+			}
 			if c.imports != "" {
 				return a.importTables(c)
 			}
 			return a.runCalibrate(cmd.Context(), c)
 		},
 	}
+	cli.Define(cmd, "What is fitted", c.flags)
+	cli.Define(cmd, "Server (--engine openai)", c.server.flags)
+	_ = cmd.RegisterFlagCompletionFunc("engine", words(calibrate.Native, calibrate.Transformers, experiment.OpenAI))
+	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
+	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
+	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
+	cli.Rare(cmd, "python", "cuda-libs", "shared", "device", "quick", "source", "name")
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// flags are those of operators that are timed here.
+func (c *fitting) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.Engine, "engine", "", "`engine`: native or transformers (default: native if it can)")
+	f.StringVar(&c.Engine, "engine", "", "`engine`: native, transformers or openai, a server (default: native if it can)")
 	f.StringVarP(&c.gpu, "gpu", "g", "", "`GPU` of the table (default: the one found here)")
 	f.StringVar(&c.Device, "device", "", "`device`: cuda or cpu (default: a GPU)")
-	f.Var(formatFlag{&c.dtype}, "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
+	f.Var(ask.FormatFlag{Format: &c.dtype}, "dtype", "`format` of products: bf16, fp16 or fp32 (default: bf16; cpu: fp32)")
 	f.IntVar(&c.TP, "tp", 1, "time all-reduces over up to this many `GPUs`")
 	f.StringVar(&c.Python, "python", "", "Python `interpreter` of the transformers engine (default: python3)")
 	f.StringVar(&c.Libraries, "cuda-libs", "", "`folder` of the CUDA libraries that the native engine opens")
 	f.StringVar(&c.File, "rows", "", "keep the rows in `FILE`, and go on with those that it has")
-	f.DurationVar(&c.Limit, "limit", 5*time.Minute, "begin nothing more after this `time`")
+	f.DurationVar(&c.Limit, "limit", 5*time.Minute, "begin nothing more after this `time`; a server: 2m unless given")
 	f.StringVar(&c.imports, "import", "", "fit to the tables of operator times in `DIR` or FILE (Parquet, CSV) in place of measuring")
 	f.StringVar(&c.source, "source", "", "of --import: `NAME,VERSION,LICENCE` of the tables (default: of the Python package they lie in)")
 	f.BoolVar(&c.Quick, "quick", false, "tiny shapes, to see whether all of it works")
@@ -84,20 +112,13 @@ func (a *app) calibrate() *cobra.Command {
 	f.StringVar(&c.name, "name", "", "`name` of the calibration (default: that of -o, or the GPU's key)")
 	hardwareFlag(cmd, &c.hardware)
 	f.StringVarP(&c.file, "output", "o", "", "write the calibration to `FILE`, whole or not at all")
-	_ = cmd.RegisterFlagCompletionFunc("engine", words(calibrate.Native, calibrate.Transformers))
-	_ = cmd.RegisterFlagCompletionFunc("device", words("cuda", "cpu"))
-	_ = cmd.RegisterFlagCompletionFunc("dtype", words("bf16", "fp16", "fp32"))
-	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
-	cli.Rare(cmd, "python", "cuda-libs", "shared", "device", "quick", "source", "name")
-	f.SortFlags = false
-	return cmd
 }
 
 // check refuses command lines that cannot be meant.
 func (c *fitting) check() error {
 	switch {
 	case c.Engine != "" && c.Engine != calibrate.Native && c.Engine != calibrate.Transformers:
-		return usage("--engine %.40q: want native or transformers", c.Engine)
+		return usage("--engine %.40q: want native, transformers or openai", c.Engine)
 	case c.Device != "" && c.Device != "cuda" && c.Device != "cpu":
 		return usage("--device %.40q: want cuda or cpu", c.Device)
 	case c.Device == "cpu" && c.Engine == calibrate.Native:

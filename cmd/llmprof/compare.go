@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof"
 	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/input"
@@ -26,7 +28,7 @@ func (a *app) compare() *cobra.Command {
 	q := &question{}
 	var top int
 	cmd := &cobra.Command{
-		Use:   "compare DEPLOYMENT DEPLOYMENT... [flags of estimate]",
+		Use:   "compare [MODEL] DEPLOYMENT DEPLOYMENT...",
 		Short: "Set deployments side by side",
 		Long: "Compare deployments with the first of them: headline figures with their ratio, whether the 90 %\n" +
 			"intervals overlap, and which operators make the difference.\n\n" +
@@ -58,6 +60,12 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 	if len(args) < 2 {
 		return usage("want two deployments or more, as in llmprof compare --model qwen3-32b \"h100 tp2 fp8\" \"h200 tp1 fp8\"")
 	}
+	if !cmd.Flags().Changed("model") && len(args) > 2 && a.isModel(args[0]) {
+		if err := cmd.Flags().Set("model", args[0]); err != nil {
+			return err
+		}
+		args = args[1:]
+	}
 	c := &view.Comparison{Top: top}
 	for _, text := range args {
 		side, err := a.side(cmd.Context(), cmd.Flags(), text)
@@ -69,13 +77,19 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 	return base.output.write(a, forms{page: c.Page, table: c.Table, data: func() any { return c.Document() }})
 }
 
+// isModel tells whether a name is a built-in model's.
+func (a *app) isModel(name string) bool {
+	table, err := models.Load(llmprof.ModelsJSON)
+	return err == nil && table.Has(name)
+}
+
 // side is a deployment of a comparison: a file, or a description.
 func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s view.Side, err error) {
 	if info, err := os.Stat(text); err == nil && info.Mode().IsRegular() {
 		return fileSide(text)
 	}
 	q := &question{}
-	flags := estimateFlags(q)
+	flags := ask.Flags(&q.Question)
 	given := map[string]bool{}
 	base.Visit(func(f *pflag.Flag) {
 		if own := flags.Lookup(f.Name); own != nil && err == nil {
@@ -84,7 +98,7 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 		}
 	})
 	if err != nil {
-		return s, usageError{err}
+		return s, wrong(err)
 	}
 	for i, word := range strings.Fields(text) {
 		if _, err := a.gpu(word, ""); err == nil && i == 0 { // b200 is a GPU, and no batch
@@ -96,7 +110,7 @@ func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s vie
 		}
 		given[name] = true
 	}
-	q.given = func(name string) bool { return given[name] }
+	q.Given = func(name string) bool { return given[name] }
 	q.output = output{format: "table", color: "auto"}
 	if err := q.check(); err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)

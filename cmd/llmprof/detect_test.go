@@ -19,7 +19,7 @@ func driverFiles() fstest.MapFS {
 	}}
 }
 
-// TestNvidiaSMI holds that the driver's tool is asked for what its files lack,
+// TestNvidiaSMI checks that the driver's tool is asked for what its files lack,
 // and only on the machine itself.
 func TestNvidiaSMI(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -51,7 +51,7 @@ func TestNvidiaSMI(t *testing.T) {
 	}
 }
 
-// FuzzProc holds that no file under /proc panics or makes a negative memory.
+// FuzzProc checks that no file under /proc panics or makes a negative memory.
 func FuzzProc(f *testing.F) {
 	f.Add("Model: NVIDIA H200\nGPU UUID: GPU-1\n", "NVIDIA Jetson AGX Orin\x00", "MemTotal: 64349180 kB\n")
 	f.Add(":::", "jetson", "MemTotal: 99999999999999999999 kB\n")

@@ -6,35 +6,51 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
-	"llmprof/unit"
 )
 
 // A question is an estimate as it was asked for on the command line.
 type question struct {
-	model, gpu, engine, weights string
-	act, kv                     unit.Format
-	workload                    analytic.Workload
-	parallel                    analytic.Parallelism
-	eff                         efficiencies
-	utilization                 float64
-	price                       price
-	hardware, calibration       string
-	offline, lenient            bool
-
+	ask.Question
 	top     int
 	shows   struct{ ops, explain, full bool }
 	verbose bool
-	load    *steadyLoad // nil where no load can be asked for
+	load    *ask.SteadyLoad // nil where no load can be asked for
 	output  output
-	given   func(flag string) bool
+}
+
+// An answer is an estimate with the question that it answers.
+type answer = ask.Answer
+
+// check refuses command lines that cannot be meant before anything is read.
+func (q *question) check() error {
+	if err := q.output.check(); err != nil {
+		return err
+	}
+	if err := q.Check(); err != nil {
+		return err
+	}
+	if q.top < 0 {
+		return usage("--top %d: want a number of operators, or 0 for all", q.top)
+	}
+	return nil
+}
+
+// answer computes what was asked.
+func (a *app) answer(ctx context.Context, q *question) (*answer, error) {
+	ans, err := q.Answer(ctx, a)
+	if err == nil {
+		ans.Top = q.top
+	}
+	return ans, err
 }
 
 // estimate is the command that predicts.
 func (a *app) estimate() *cobra.Command {
-	q := &question{load: &steadyLoad{}}
+	q := &question{load: &ask.SteadyLoad{}}
 	cmd := &cobra.Command{
 		Use:   "estimate MODEL GPU",
 		Short: "Predict time, memory, energy and cost",
@@ -50,16 +66,36 @@ func (a *app) estimate() *cobra.Command {
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q.given = cmd.Flags().Changed
+			q.Given = cmd.Flags().Changed
 			return a.runEstimate(cmd.Context(), q)
 		},
 	}
 	q.flags(cmd)
-	cli.Define(cmd, "Load", q.load.flags)
-	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep"}, serverFlags...)...)
+	cli.Define(cmd, "Load", q.loadFlags)
+	cli.Define(cmd, cli.Hardware, q.skewFlag)
+	cli.Rare(cmd, append([]string{"scheduler", "speculative-tokens", "acceptance", "prefix-hit-rate", "chunk", "cached-prefix", "ep", "expert-skew"}, serverFlags...)...)
 	cli.Define(cmd, cli.Output, q.estimateFlags)
 	cli.Rare(cmd, "color", "binary", "verbose", "top")
 	return cmd
+}
+
+// loadFlags are about a load, and the server that answers it.
+func (q *question) loadFlags(cmd *cobra.Command) {
+	q.load.Flags(cmd.Flags())
+	completeServer(cmd)
+}
+
+// serverFlags are those of a server that few need.
+var serverFlags = []string{
+	"max-num-seqs", "block-size", "kv-cache-tokens", "watermark", "preemption", "no-async-scheduling", "no-prefix-cache", "kv-offload", "draft-model",
+	"routing", "prefill-replicas", "kv-link",
+}
+
+// completeServer completes the flags of a server.
+func completeServer(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("scheduler", words(engine.SchedulerNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("routing", words("round-robin", "least-loaded", "prefix-aware"))
+	_ = cmd.RegisterFlagCompletionFunc("preemption", words("recompute", "swap"))
 }
 
 // estimateFlags are about what an estimate shows.
@@ -75,6 +111,9 @@ func (q *question) estimateFlags(cmd *cobra.Command) {
 }
 
 func (a *app) runEstimate(ctx context.Context, q *question) error {
+	if (q.Given("rate") || q.Given("concurrency")) && !q.Given("batch") { // under a load nobody chooses it
+		q.Workload.Batch = max(q.Parallel.MicroBatches, 1)
+	}
 	if err := q.check(); err != nil {
 		return err
 	}
@@ -85,7 +124,7 @@ func (a *app) runEstimate(ctx context.Context, q *question) error {
 	if err != nil {
 		return err
 	}
-	if err := a.steady(ctx, q, ans); err != nil {
+	if err := q.load.Answer(ctx, a, ans); err != nil {
 		return err
 	}
 	if q.verbose {
@@ -107,7 +146,7 @@ func (q *question) page(ans *answer) func() *render.Document {
 		return ans.Page
 	case s.explain:
 		return ans.Explanation
-	case s.ops, q.given("top"):
+	case s.ops, q.Given("top"):
 		return ans.Operators
 	}
 	return ans.Brief

@@ -36,6 +36,7 @@ func flagCases() map[string]struct {
 		"tp":                     {"", "--tp=2", ""},
 		"pp":                     {"", "--pp=2", ""},
 		"ep":                     {"--tp=2", "--ep=2", "ep 2 does not divide tp × dp = 1"},
+		"expert-skew":            {"", "--expert-skew=0.8", ""},
 		"dp":                     {"", "--dp=2", ""},
 		"sp":                     {"--tp=2", "--sp", "needs tp above 1"},
 		"micro-batches":          {"--pp=2", "--micro-batches=2", "give pp above 1"},
@@ -84,7 +85,7 @@ func flagCases() map[string]struct {
 	}
 }
 
-// TestEveryFlagMatters holds that a flag changes the result or is refused.
+// TestEveryFlagMatters checks that a flag changes the result or is refused.
 func TestEveryFlagMatters(t *testing.T) {
 	cases := flagCases()
 	flags := (&app{}).estimate()
@@ -147,14 +148,14 @@ func figures(t *testing.T, args ...string) string {
 	return string(rest)
 }
 
-// TestEfficiencyMovesNumbers holds that a lower efficiency is a longer time, not
+// TestEfficiencyMovesNumbers checks that a lower efficiency is a longer time, not
 // only another caption.
 func TestEfficiencyMovesNumbers(t *testing.T) {
 	for _, c := range []struct{ with, flag, key string }{
 		{"", "--compute-eff", "ttft_s"},
 		{"", "--memory-eff", "tpot_s"},
 		{"--tp=2 --prompt-len=4096", "--link-eff", "ttft_s"},
-		{"--tp=4 --gpus-per-node=2", "--inter-node-eff", "ttft_s"},
+		{"--tp=4 --gpus-per-node=2 --prompt-len=16384", "--inter-node-eff", "ttft_s"},
 	} {
 		args := append(base(), append(strings.Fields(c.with), "--format=json")...)
 		slow := expected(t, c.key, append(args, c.flag+"=0.2")...)

@@ -17,6 +17,7 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
+	"llmprof/measure/power"
 	"llmprof/unit"
 )
 
@@ -43,6 +44,7 @@ func (a *app) gpusDetect() *cobra.Command {
 				return errors.New("no GPU found: neither /proc/driver/nvidia/gpus nor /proc/device-tree/model nor nvidia-smi names one")
 			}
 			unknown := match(table, found)
+			clocks(cmd.Context(), os.DirFS(root), root == "/", found)
 			err = o.write(a, forms{
 				page:  func() *render.Document { return view.DevicesPage(found) },
 				table: func() *render.Table { t := view.DevicesTable(found); return &t },
@@ -76,6 +78,26 @@ func detect(ctx context.Context, root fs.FS, here bool) []device {
 		}
 	}
 	return found
+}
+
+// clocks adds the clocks at which the GPUs run now, where a sensor tells them.
+func clocks(ctx context.Context, root fs.FS, here bool, found []device) {
+	m, err := power.Open(ctx, power.Options{Root: root, NoGPUs: !here})
+	if err != nil {
+		return
+	}
+	defer m.Close()
+	now, err := m.Now()
+	if err != nil {
+		return
+	}
+	for i := range now {
+		for j := range found {
+			if d := &found[j]; d.UUID != nil && *d.UUID == now[i].UUID || now[i].UUID == "" && len(found) == 1 {
+				d.Clocks = view.OrNull(power.Clocks(&now[i]))
+			}
+		}
+	}
 }
 
 // procDevices reads the NVIDIA driver's files: lines of "Key:  value".

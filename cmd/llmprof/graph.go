@@ -30,7 +30,7 @@ func (a *app) graph() *cobra.Command {
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.given = cmd.Flags().Changed
+			d.Given = cmd.Flags().Changed
 			return a.runGraph(cmd.Context(), d, phase)
 		},
 	}
@@ -74,7 +74,7 @@ func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 		return err
 	}
 	a.warn(ans)
-	text, err := ans.graph(kind, phases)
+	text, err := graphOf(ans, kind, phases)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 	return writeFile(d.file, text)
 }
 
-// graph is the graph in one of its forms.
-func (ans *answer) graph(kind string, phases plots.Phases) ([]byte, error) {
+// graphOf is the graph in one of its forms.
+func graphOf(ans *answer, kind string, phases plots.Phases) ([]byte, error) {
 	if kind == "dot" {
 		text, err := plots.PhaseGraphDOT(&ans.Case, &ans.Report, phases)
 		return []byte(text), err

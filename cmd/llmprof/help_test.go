@@ -39,11 +39,11 @@ func TestHelpExamples(t *testing.T) {
 			if args[0] != "llmprof" {
 				t.Errorf("%s: the example %q is of another command", cmd.CommandPath(), line)
 			}
-			if slices.Contains([]string{"detect", "measure", "run", "calibrate"}, cmd.Name()) || strings.Contains(line, "--live") {
+			if slices.Contains([]string{"detect", "measure", "run", "calibrate", "serve"}, cmd.Name()) || strings.Contains(line, "--live") {
 				continue // they depend on the machine, and have tests of their own
 			}
-			if strings.Contains(line, "results/one.json") {
-				continue // a result of a measurement
+			if strings.Contains(line, "results/one.json") || strings.Contains(line, "--trace t.json.gz") {
+				continue // a result of a measurement, or a trace
 			}
 			args = quotedFields(strings.ReplaceAll(line, "*/config.json", "one/config.json"))
 			if got := try(t, args[1:]...); got.code != 0 || got.stdout == "" && !strings.Contains(line, " -o ") && !strings.Contains(line, "--dir") {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestHugeConfig holds that a file of 100 MB is refused without being read.
+// TestHugeConfig checks that a file of 100 MB is refused without being read.
 func TestHugeConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")
 	f, err := os.Create(path)
@@ -37,7 +37,7 @@ func TestHugeConfig(t *testing.T) {
 	}
 }
 
-// TestInterrupt holds that Ctrl-C ends a command that waits for the network, and
+// TestInterrupt checks that Ctrl-C ends a command that waits for the network, and
 // that no file is left of it.
 func TestInterrupt(t *testing.T) {
 	hub := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// FuzzEstimate holds that no command line and no config.json panics, and that an
+// FuzzEstimate checks that no command line and no config.json panics, and that an
 // estimate is printed only where there is one.
 func FuzzEstimate(f *testing.F) {
 	f.Add(tinyLlama, "h100", "fp8", 1, 64, 8, 1)
@@ -87,7 +87,7 @@ func number(n int) string {
 	return string(b)
 }
 
-// TestWriteFile holds that a file is replaced whole, keeps its mode, and that a
+// TestWriteFile checks that a file is replaced whole, keeps its mode, and that a
 // link stays one.
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()

@@ -104,7 +104,7 @@ func expected(t *testing.T, key string, args ...string) float64 {
 	return span.Expected
 }
 
-// TestOpsAddUp holds that the operators' times and shares are those of the phase.
+// TestOpsAddUp checks that the operators' times and shares are those of the phase.
 func TestOpsAddUp(t *testing.T) {
 	got := try(t, "estimate", "--model", "deepseek-v3", "--gpu", "h200", "--tp", "8", "--format", "json")
 	var e struct{ Prefill, Decode phaseFigures }
@@ -155,6 +155,7 @@ func TestServingSchemas(t *testing.T) {
 		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --rate 5"},
 		{"estimate.v1.json", "estimate --model llama3.1-8b --gpu h200 --concurrency 4"},
 		{"validate-servers.v1.json", "validate servers --gpu h200"},
+		{"validate-trace.v1.json", "validate --trace ../../experiments/h100-vllm/traces/llama3.1-8b-prompt-1024.json.gz"},
 	} {
 		got := try(t, append(strings.Fields(x.line), "--format", "json")...)
 		if got.code != 0 {

@@ -40,7 +40,7 @@ func (t *trial) loads() ([]experiment.Point, error) {
 	return points, nil
 }
 
-// sayLoads tells how far several loads are, a line each; nil of one.
+// sayLoads says how far several loads are, a line each; nil of one.
 func (a *app) sayLoads(points []experiment.Point) func(experiment.Event) {
 	if len(points) < 2 {
 		return nil
@@ -113,7 +113,7 @@ func (l *loadLine) parts() []string {
 }
 
 // loadFigure draws the results that are of servers. What all lines have in common is
-// in the caption, what tells them apart in their names.
+// in the caption, what their names differ in.
 func loadFigure(results []*result.Result) (*plots.Figure, error) {
 	served := slices.DeleteFunc(slices.Clone(results), func(r *result.Result) bool { return r.Serving == nil })
 	if len(served) == 0 {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/redact"
 )
 
@@ -35,7 +36,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	var i interruption
 	ctx, stop := i.watch(context.Background())
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...)}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, env: env, secrets: redact.Of(args...), args: args}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -55,10 +56,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 }
 
 // A usageError is a command line that cannot be meant.
-type usageError struct{ error }
+type usageError = ask.UsageError
 
-// Unwrap returns what was wrong.
-func (e usageError) Unwrap() error { return e.error }
+// wrong is an error of the command line.
+func wrong(err error) error { return ask.Wrong(err) }
 
 // usage is a usageError with a text of its own.
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+func usage(format string, args ...any) error { return ask.Usage(format, args...) }

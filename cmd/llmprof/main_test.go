@@ -34,7 +34,9 @@ func TestScript(t *testing.T) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "home", "config"))
 			env.Setenv("HF_HUB_CACHE", filepath.Join(env.WorkDir, "home", "hub"))
 			env.Setenv("HF_ENDPOINT", hub.URL)
-			return errors.Join(writeFixtures(filepath.Join(env.WorkDir, "results")), writeSynthetic(filepath.Join(env.WorkDir, "synthetic")))
+			experiments, err := filepath.Abs("../../experiments")
+			env.Setenv("EXPERIMENTS", experiments)
+			return errors.Join(err, writeFixtures(filepath.Join(env.WorkDir, "results")), writeSynthetic(filepath.Join(env.WorkDir, "synthetic")))
 		},
 	})
 }

@@ -42,7 +42,7 @@ func (a *app) man() *cobra.Command {
 func (a *app) showManual(root *cobra.Command, args []string) error {
 	about, rest, err := root.Find(args)
 	if err != nil || len(rest) > 0 {
-		return usageError{cli.UnknownCommand(about, strings.Join(rest, " "))}
+		return wrong(cli.UnknownCommand(about, strings.Join(rest, " ")))
 	}
 	_, err = io.WriteString(a.stdout, manPage(about))
 	return err

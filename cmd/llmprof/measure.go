@@ -26,8 +26,9 @@ type trial struct {
 	shared  bool
 	node    int // this host, of several
 
-	concurrencies []int     // each a run
-	rates         []float64 // likewise
+	concurrencies []int      // each a run
+	rates         []float64  // likewise
+	span          [2]float64 // of rates between which the knee is searched
 
 	results string // folder that the results are stored in
 	records string // file of a server's requests
@@ -83,21 +84,27 @@ func (t *trial) settle() error {
 	if t.output.picture() != "" && p.Engine != experiment.OpenAI {
 		return usage("-o %s: the chart is of the loads of a server, with --engine openai", t.output.file)
 	}
+	if p.Engine == experiment.OpenAI {
+		p.Load, p.Trace = p.Trace, ""
+	}
 	if len(t.concurrencies) > 0 {
 		p.Concurrency = t.concurrencies[0]
 	}
 	if len(t.rates) > 0 {
 		p.RequestRate = t.rates[0]
 	}
+	if t.span[1] > 0 {
+		p.RequestRate = t.span[0]
+	}
 	if err := p.Check(); err != nil {
-		return usageError{err}
+		return wrong(err)
 	}
 	return nil
 }
 
 func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if err := errors.Join(t.output.check(), t.settle()); err != nil {
-		return usageError{err}
+		return wrong(err)
 	}
 	p := &t.point
 	lab, err := a.lab(t.offline)
@@ -128,11 +135,20 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.results != "" {
 		store = &experiment.Store{Dir: t.results}
 	}
-	results, failed := experiment.Several(ctx, points, lab.Measure, store, a.sayLoads(points))
+	several := func(points []experiment.Point) ([]*result.Result, error) {
+		return experiment.Several(ctx, points, lab.Measure, store, a.sayLoads(points))
+	}
+	var results []*result.Result
+	var failed error
+	if t.span[1] > 0 {
+		results, failed = a.searchKnee(ctx, t, several)
+	} else {
+		results, failed = several(points)
+	}
 	if len(results) == 0 {
 		return failed
 	}
-	return errors.Join(failed, a.writeMeasured(&t.output, results, len(points) > 1))
+	return errors.Join(failed, a.writeMeasured(&t.output, results, len(points) > 1 || t.span[1] > 0))
 }
 
 // writeMeasured writes results as their files have them: those of several loads as a

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/measure/experiment"
 )
@@ -18,7 +19,7 @@ func (t *trial) flags(cmd *cobra.Command) {
 	cli.Define(cmd, cli.Output, t.outputFlags)
 	cli.Rare(cmd, "attention", "graph", "compile", "device", "python", "cuda-libs", "trust-remote-code", "offline",
 		"prompts", "seed", "elana", "save-outputs", "carbon-intensity", "carbon-region", "warmup",
-		"replicas", "nodes", "rdzv", "node", "shared", "api", "max-failures", "timeout", "connections", "records",
+		"replicas", "nodes", "rdzv", "node", "shared", "api", "max-failures", "timeout", "connections", "records", "speed",
 		"served-model", "served-weights", "served-kv", "served-tp", "binary", "color")
 }
 
@@ -53,8 +54,8 @@ func (t *trial) engineFlags(cmd *cobra.Command) {
 func (t *trial) workloadFlags(cmd *cobra.Command) {
 	f, p := cmd.Flags(), &t.point
 	f.IntVarP(&p.Batch, "batch", "b", p.Batch, "`sequences` that run together")
-	f.IntVar(&p.PromptLen, "prompt-len", p.PromptLen, "`tokens` of each prompt")
-	f.IntVar(&p.GenLen, "gen-len", p.GenLen, "`tokens` generated, the first included")
+	f.Var(lensFlag{&p.PromptLen, &p.PromptLens}, "prompt-len", "`tokens` of each prompt; of a server's also 64..512")
+	f.Var(lensFlag{&p.GenLen, &p.GenLens}, "gen-len", "all `tokens` of an answer; likewise")
 	f.StringVar(&p.Prompts, "prompts", p.Prompts, "\"random\", or a `FILE` of text lines or JSONL")
 	f.Uint64Var(&p.Seed, "seed", p.Seed, "`seed` of weights and prompts (default for a server: a new one)")
 }
@@ -68,7 +69,8 @@ func (t *trial) figureFlags(cmd *cobra.Command) {
 	f.BoolVar(&p.Size, "size", false, "count parameters, caches and activations")
 	f.BoolVar(&p.Energy, "energy", false, "measure energy; without a sensor this is an error")
 	f.BoolVar(&p.Ops, "ops", false, "time operators one by one, beside the estimate's")
-	f.StringVar(&p.Trace, "trace", "", "write traces for Perfetto and CSV to `FOLDER`")
+	f.StringVar(&p.Trace, "trace", "", "write traces to `FOLDER`; of a server, a load to replay")
+	f.Float64Var(&p.Speed, "speed", 0, "`times` as fast as the requests of --trace were recorded")
 	f.IntVar(&p.Repeats, "repeats", 0, "least `samples` of each time (default 10)")
 	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
 	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")
@@ -95,7 +97,7 @@ func (t *trial) serverFlags(cmd *cobra.Command) {
 	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
 	f.StringVar(&p.EngineCmd, "engine-cmd", "", "`command` that starts it, for the run alone")
 	f.IntSliceVar(&t.concurrencies, "concurrency", nil, "`requests` at a time, or several, as 1,8,64")
-	f.Var(ratesFlag{&t.rates}, "rate", "`requests` a second, arriving at random, or several")
+	f.Var(ask.RatesFlag{Rates: &t.rates, Span: &t.span}, "rate", "`requests` a second, at random; 1..32 finds the knee")
 	f.IntVar(&p.Requests, "requests", 0, "`requests` in all")
 	f.StringVar(&p.SLO, "slo", "", "`limits` of goodput, as ttft=500ms,tpot=50ms")
 	f.StringVar(&p.API, "api", p.API, "`endpoint` of the server: chat or completions")

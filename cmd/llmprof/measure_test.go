@@ -5,43 +5,26 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/result"
 )
 
-// imports is that Python, and whether it has transformers. To import it takes seconds,
-// and is done once. All threads of a Python wait for each other over a tiny model,
-// which costs a busy machine six times what the work does: each has one.
-var imports = sync.OnceValues(func() (path string, err error) {
-	path = os.Getenv("LLMPROF_PYTHON")
-	if path == "" || path == "required" {
-		if path, err = filepath.Abs("../../.venv/bin/python"); err != nil {
-			return "", err
-		}
-	}
-	if err := os.Setenv("OMP_NUM_THREADS", "1"); err != nil {
-		return "", err
-	}
-	return path, exec.Command(path, "-c", "import torch, transformers").Run()
-})
+// oneThread makes every Python run on one thread. With a tiny model the threads of a Python mostly wait
+// for each other, which costs a busy machine six times the work.
+var oneThread = sync.OnceValue(func() error { return os.Setenv("OMP_NUM_THREADS", "1") })
 
-// python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
-// names, or that of "make venv". LLMPROF_PYTHON=required makes its lack an error.
+// python finds a Python with torch and transformers, and runs it on one thread.
 func python(t *testing.T) string {
 	t.Helper()
-	path, err := imports()
-	if err != nil {
-		if os.Getenv("LLMPROF_PYTHON") == "required" {
-			t.Fatalf("%s has no transformers: make venv: %v", path, err)
-		}
-		t.Skip("no Python with transformers: make venv, or name one in LLMPROF_PYTHON")
+	if err := oneThread(); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	return pythontest.Find(t)
 }
 
 // A dense model, a mixture and a Mamba2 are measured for real, on the processor.

@@ -22,7 +22,7 @@ func (a *app) modelsShow() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			m, err := a.modelWith(cmd.Context(), args[0], offline, lenient)
+			m, err := a.Model(cmd.Context(), args[0], offline, lenient)
 			if err != nil {
 				return err
 			}

@@ -90,7 +90,7 @@ func TestServerDiesWithUs(t *testing.T) {
 	}
 }
 
-// TestLeftServerIsNamed holds that a server that got away, since it is in a session
+// TestLeftServerIsNamed checks that a server that got away, since it is in a session
 // of its own, is found by the next run, which says how to end it.
 func TestLeftServerIsNamed(t *testing.T) {
 	file, word := around(t, "setsid")

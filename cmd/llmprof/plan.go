@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/plan"
@@ -30,8 +33,12 @@ type planOrder struct {
 	ttft, tpot, e2e string
 	rate, tps       float64
 	concurrency     int
-	budget          price
+	budget          ask.Price
 	maxGPUs         int
+	budgets, drafts []int
+	acceptance      float64
+	aggregated      bool
+	given           func(string) bool
 	gpus, engines   []string
 	prices          []string
 	weights         []string
@@ -66,6 +73,7 @@ func (a *app) planCommand() *cobra.Command {
 			if len(args) == 1 {
 				o.model = args[0]
 			}
+			o.given = cmd.Flags().Changed
 			return a.runPlan(cmd.Context(), o)
 		},
 	}
@@ -92,6 +100,10 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.engines, "engines", []string{"vllm"}, "`engines` to try")
 	f.StringSliceVar(&o.weights, "weights", []string{"fp8", "w4a16-g128"}, "`schemes` of weights to try beside the checkpoint's")
 	f.StringVar(&o.floor, "quality-floor", "fp8", "least `format` of weights and cache, as bf16, fp8 or int4")
+	f.IntSliceVar(&o.budgets, "max-num-batched-tokens", plan.DefaultBudgets(), "most `tokens` of a step to try beside the scheduler's")
+	f.Float64Var(&o.acceptance, "acceptance", 0, "try speculation: `probability` that a drafted token is right")
+	f.IntSliceVar(&o.drafts, "speculative-tokens", []int{1, 2, 3}, "`tokens` to draft, where --acceptance is given")
+	f.BoolVar(&o.aggregated, "aggregated", false, "try no replicas that only prefill")
 	f.StringVar(&o.by, "by", "cost", "`objective`: cost, energy, latency or throughput")
 	f.BoolVar(&o.expected, "expected", false, "hold targets to expected times, not to the intervals' slow end")
 	f.BoolVar(&o.p99, "p99", false, "hold targets to the 99th percentiles of a simulation of the rows shown")
@@ -99,11 +111,12 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.IntVar(&o.perCard, "per-gpu", 1, "show at most `N` rows of a GPU; 0 for any number")
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
 	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
-	calibrationFlag(cmd, &o.calibration)
+	ask.CalibrationFlag(cmd.Flags(), &o.calibration)
 	f.BoolVar(&o.offline, "offline", false, "never use the network")
 	o.output.flags(cmd)
 	f.Lookup("output").Usage = chartUsage
 	f.SortFlags = false
+	cli.Rare(cmd, "max-num-batched-tokens", "speculative-tokens", "aggregated", "offline", "hardware")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpus", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("engines", words(engine.Names()...))
@@ -118,6 +131,13 @@ func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, e
 	q = &plan.Request{
 		Prompt: o.prompt, Gen: o.gen, Load: plan.Load{Rate: o.rate, Concurrency: o.concurrency, Throughput: o.tps},
 		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
+		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated,
+	}
+	if err := o.together(); err != nil {
+		return nil, err
+	}
+	if o.given("acceptance") {
+		q.Drafts = o.drafts
 	}
 	if q.By, err = plan.ParseObjective(o.by); err != nil {
 		return nil, usage("--by: %w", err)
@@ -128,6 +148,9 @@ func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, e
 	}{{"ttft", o.ttft, &q.Targets.TTFT}, {"tpot", o.tpot, &q.Targets.TPOT}, {"e2e", o.e2e, &q.Targets.E2E}} {
 		if t.text == "" {
 			continue
+		}
+		if _, err := strconv.ParseFloat(t.text, 64); err == nil { // 500 is rarely meant to be 500 s
+			return nil, usage("--%s %s: want a unit, as %sms or %ss", t.flag, t.text, t.text, t.text)
 		}
 		if err := t.to.UnmarshalText([]byte(t.text)); err != nil {
 			return nil, usage("--%s: %w", t.flag, err)
@@ -141,6 +164,24 @@ func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, e
 	}
 	q.Cards, err = a.cards(o, q)
 	return q, err
+}
+
+// together refuses flags that say nothing without another one.
+func (o *planOrder) together() error {
+	rate := o.given("rate") || o.given("tps")
+	for _, x := range []struct {
+		flag string
+		ok   bool
+		need string
+	}{
+		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
+		{"speculative-tokens", o.given("acceptance"), "--acceptance"},
+	} {
+		if o.given(x.flag) && !x.ok {
+			return usage("--%s changes nothing without %s", x.flag, x.need)
+		}
+	}
+	return nil
 }
 
 // cards are the GPUs with the engines that are to be tried.
@@ -162,7 +203,7 @@ func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) 
 	if err != nil {
 		return nil, err
 	}
-	constants, err := newCalibrations(o.calibration)
+	constants, err := ask.NewCalibrations(o.calibration)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +214,7 @@ func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) 
 		}
 		for i := range gpus {
 			g := &gpus[i]
-			file, err := constants.among(g, e.Profile().Name)
+			file, err := constants.Among(g, e.Profile().Name)
 			if err != nil {
 				return nil, err
 			}
@@ -223,7 +264,7 @@ func (a *app) planPrices(o *planOrder) (map[string]unit.DollarsPerHour, error) {
 		if err != nil {
 			return nil, usage("--price: %w", err)
 		}
-		var p price
+		var p ask.Price
 		if err := p.Set(strings.TrimSpace(text)); err != nil {
 			return nil, usage("--price %s: %w", name, err)
 		}
@@ -242,9 +283,12 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 		return err
 	}
 	begin := time.Now()
+	part, end := a.follow().counted("searching GPUs")
+	q.Progress = part
 	found, err := plan.Search(ctx, q)
+	end()
 	if err != nil {
-		return usageError{err}
+		return wrong(err)
 	}
 	p := &view.Plan{Name: o.model, Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
 	p.Shown = o.shown(found.Rows)

@@ -18,12 +18,14 @@ type planned struct {
 			E2E  float64  `json:"e2e_s"`
 		}
 		TTFT    float64  `json:"ttft_s"`
+		E2E     float64  `json:"e2e_s"`
 		TokS    float64  `json:"tok_s"`
 		PerHour *float64 `json:"usd_h"`
 		JToken  float64  `json:"j_token"`
 		Args    []string `json:"estimate_args"`
 	}
 	Rejected []struct{ GPU, Reason string }
+	Check    []string
 }
 
 // planJSON runs a plan and holds its JSON to the schema.
@@ -112,25 +114,68 @@ func estimateOf(t *testing.T, args []string) (e estimated) {
 	return e
 }
 
-// A row under a load is within what a simulation of the same deployment says.
+// A row under a load is the steady state that the estimate it prints has.
 func TestPlanRowsUnderLoad(t *testing.T) {
-	p := planJSON(t, 0, "llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch")
-	if len(p.Rows) == 0 {
-		t.Fatal("no rows")
+	for _, args := range []string{
+		"llama3.1-8b --gpus h100,l40s --in 1024 --out 200 --ttft 1s --tpot 40ms --rate 8 --launch",
+		"llama3.1-8b --gpus a100,h200 --in 2048 --out 200 --by latency --max-gpus 4 --rate 10 --per-gpu 0 --top 25",
+		"deepseek-v3 --gpus h200 --rate 4 --tpot 22ms --acceptance 0.8 --speculative-tokens 1 --max-gpus 16 --per-gpu 0 --top 5",
+		"llama3.1-8b --gpus h100 --concurrency 32 --per-gpu 2",
+	} {
+		p := planJSON(t, 0, args)
+		if len(p.Rows) == 0 {
+			t.Fatal("no rows")
+		}
+		for _, r := range p.Rows {
+			got := try(t, append([]string{"estimate", "--format", "json"}, r.Args...)...)
+			if got.code != 0 {
+				t.Fatalf("%s: exit %d: %s", strings.Join(r.Args, " "), got.code, got.stderr)
+			}
+			var s struct {
+				Load struct {
+					TTFT float64 `json:"ttft_s"`
+					TPOT float64 `json:"tpot_s"`
+					High *struct {
+						TTFT float64 `json:"ttft_s"`
+						E2E  float64 `json:"e2e_s"`
+					}
+				}
+			}
+			if err := json.Unmarshal([]byte(got.stdout), &s); err != nil {
+				t.Fatal(err)
+			}
+			near := func(what string, is, want float64) {
+				if math.Abs(is/want-1) > 1e-9 {
+					t.Errorf("%s: %s %v, by estimate %v", strings.Join(r.Args, " "), what, is, want)
+				}
+			}
+			near("TTFT", r.Expected.TTFT, s.Load.TTFT)
+			near("TPOT", *r.Expected.TPOT, s.Load.TPOT)
+			if !strings.Contains(args, "--concurrency") {
+				near("slow TTFT", r.TTFT, s.Load.High.TTFT)
+				near("slow E2E", r.E2E, s.Load.High.E2E)
+			}
+		}
 	}
-	for _, r := range p.Rows {
-		got := try(t, append([]string{r.Command, "--format", "json", "--seed", "3"}, r.Args...)...)
-		if got.code != 0 {
-			t.Fatalf("%s: exit %d: %s", strings.Join(r.Args, " "), got.code, got.stderr)
+}
+
+// The command that checks a plan is one of this program.
+func TestPlanChecks(t *testing.T) {
+	for _, args := range []string{"llama3.1-8b --gpus h100 --rate 8", "llama3.1-8b --gpus h100 --concurrency 16", "llama3.1-8b --gpus h100 --tps 500", "llama3.1-8b --gpus h100 --max-gpus 1"} {
+		p := planJSON(t, 0, args)
+		if len(p.Check) == 0 {
+			t.Errorf("%s: nothing checks it", args)
 		}
-		var s struct {
-			TPOT struct{ Mean float64 } `json:"tpot_s"`
-		}
-		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil {
-			t.Fatal(err)
-		}
-		if off := s.TPOT.Mean / *r.Expected.TPOT; math.Abs(off-1) > 0.1 {
-			t.Errorf("%s: TPOT %v, simulated %v", strings.Join(r.Args, " "), *r.Expected.TPOT, s.TPOT.Mean)
+		for _, line := range p.Check {
+			words := quotedFields(line)
+			cmd, rest, err := (&app{}).root().Find(words[1:])
+			if err != nil || words[0] != "llmprof" || cmd.Name() != "measure" {
+				t.Errorf("%s: %v", line, err)
+				continue
+			}
+			if err := cmd.ParseFlags(rest); err != nil || cmd.Flags().NArg() > 0 {
+				t.Errorf("%s: %v, %v", line, err, cmd.Flags().Args())
+			}
 		}
 	}
 }

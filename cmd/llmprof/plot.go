@@ -23,7 +23,11 @@ type drawing struct {
 	kind   string // "svg", "png" or "pdf"; "" for what the file's name ends in
 	by     string
 	values []int
-	make   func(context.Context, *drawing) (*plots.Figure, error)
+
+	measured string // file of operators that were timed; "" for none
+	timed    []plots.MeasuredOperator
+
+	make func(context.Context, *drawing) (*plots.Figure, error)
 }
 
 // plot is the command that draws.
@@ -60,7 +64,7 @@ func (a *app) drawingCommand(name, short, long string, draw func(context.Context
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d.given = cmd.Flags().Changed
+			d.Given = cmd.Flags().Changed
 			return a.runPlot(cmd.Context(), d)
 		},
 	}
@@ -77,6 +81,8 @@ func (d *drawing) outputFlags(cmd *cobra.Command) {
 	f.StringVar(&d.kind, "format", "", "`form` of the picture: svg, png or pdf (default: what FILE ends in)")
 	_ = cmd.RegisterFlagCompletionFunc("format", words(plots.Formats()...))
 	switch cmd.Name() {
+	case "roofline":
+		d.measuredFlag(cmd)
 	case "memory":
 		f.StringVar(&d.by, "by", "batch", "`what` to vary: batch or context")
 		_ = cmd.RegisterFlagCompletionFunc("by", words("batch", "context"))
@@ -110,6 +116,11 @@ func (a *app) runPlot(ctx context.Context, d *drawing) error {
 	if err != nil {
 		return err
 	}
+	if d.measured != "" { // which says what is drawn
+		if d.timed, err = a.timedOperators(ctx, d); err != nil {
+			return err
+		}
+	}
 	if err := d.check(); err != nil {
 		return err
 	}
@@ -136,6 +147,9 @@ func (a *app) drawRoofline(ctx context.Context, d *drawing) (*plots.Figure, erro
 		return nil, err
 	}
 	a.warn(ans)
+	if d.measured != "" {
+		return plots.RooflineMeasured(&ans.Case, &ans.Report, d.timed)
+	}
 	return plots.Roofline(&ans.Case, &ans.Report)
 }
 

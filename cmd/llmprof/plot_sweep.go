@@ -12,9 +12,9 @@ import (
 func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) {
 	v, err := plots.ParseVariable(d.by)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, wrong(err)
 	}
-	models, gpus := names(d.model), names(d.gpu)
+	models, gpus := names(d.Model), names(d.GPU)
 	if len(models) == 0 || len(gpus) == 0 {
 		return nil, usage("which model on which GPU? Give --model and --gpu a name each, or several with commas between")
 	}
@@ -23,7 +23,7 @@ func (a *app) drawSweep(ctx context.Context, d *drawing) (*plots.Figure, error) 
 	for _, m := range models {
 		for _, g := range gpus {
 			q := d.question
-			q.model, q.gpu = m, g
+			q.Model, q.GPU = m, g
 			ans, err := a.answer(ctx, &q)
 			if err != nil {
 				return nil, err
@@ -53,11 +53,11 @@ func names(list string) (all []string) {
 func curveName(models, gpus []string, ans *answer) string {
 	switch {
 	case len(models) > 1 && len(gpus) > 1:
-		return ans.q.gpu + ", " + ans.Model.Name
+		return ans.Q.GPU + ", " + ans.Model.Name
 	case len(models) > 1:
 		return ans.Model.Name
 	}
-	return ans.q.gpu
+	return ans.Q.GPU
 }
 
 // sweep answers at each value. Of the doublings it leaves out those that the
@@ -69,7 +69,7 @@ func (a *app) sweep(d *drawing, v plots.Variable, c *analytic.Case, name string)
 		one, err := plots.Sweep(c, v, []int{x}, name)
 		if err != nil {
 			if len(d.values) > 0 {
-				return curve, usageError{err}
+				return curve, wrong(err)
 			}
 			a.logf("left out: %v", err)
 			continue

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestPace holds that the time left is that of the parts so far.
+// TestPace checks that the time left is that of the parts so far.
 func TestPace(t *testing.T) {
 	var p pace
 	if got := p.left(3); got != "" {
@@ -22,7 +22,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestCounted holds that a terminal sees one line, which is gone at the end, and that a file
+// TestCounted checks that a terminal sees one line, which is gone at the end, and that a file
 // sees none of a short run.
 func TestCounted(t *testing.T) {
 	for _, terminal := range []bool{true, false} {

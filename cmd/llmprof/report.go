@@ -17,7 +17,6 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
-	"llmprof/plots"
 )
 
 // A paper is a report as it was asked for on the command line.
@@ -44,7 +43,7 @@ func (a *app) report() *cobra.Command {
 		Args:              cli.Positional("model", "gpu"),
 		ValidArgsFunction: completeModelThenGPU,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p.given = cmd.Flags().Changed
+			p.Given = cmd.Flags().Changed
 			p.command = commandLine(cmd)
 			return a.runReport(cmd.Context(), p)
 		},
@@ -204,9 +203,4 @@ func (a *app) reportPage(p *paper, ans *answer, results []stored, observed *view
 	}
 	page.Command, page.Version = p.command, versionText()
 	return page, nil
-}
-
-// picture draws a figure of a comparison for the report.
-func (ans *answer) picture(name string, draw func() (*plots.Figure, error), files bool) (*report.Picture, error) {
-	return view.Picture(name, draw, files)
 }

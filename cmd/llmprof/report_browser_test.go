@@ -30,23 +30,30 @@ type tab struct {
 	complaints []string
 }
 
-// open opens a file in headless Chromium. LLMPROF_BROWSER=required makes the
-// lack of one an error, as it has to be in CI.
-func open(t *testing.T, file string) *tab {
+// chromium is the browser. LLMPROF_BROWSER=required makes the lack of one an error, as it
+// has to be in CI.
+func chromium(t *testing.T) string {
 	t.Helper()
-	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
-			browser = path
-			break
+			return path
 		}
 	}
-	if browser == "" {
-		if os.Getenv("LLMPROF_BROWSER") == "required" {
-			t.Fatal("no Chromium: install the package chromium")
-		}
-		t.Skip("no Chromium to open the report in: install the package chromium")
+	if os.Getenv("LLMPROF_BROWSER") == "required" {
+		t.Fatal("no Chromium: install the package chromium")
 	}
+	t.Skip("no Chromium to open a page in: install the package chromium")
+	return ""
+}
+
+func (p *tab) complain(format string, args ...any) {
+	p.complaints = append(p.complaints, fmt.Sprintf(format, args...))
+}
+
+// open opens a file in headless Chromium.
+func open(t *testing.T, file string) *tab {
+	t.Helper()
+	browser := chromium(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox)
 	ctx, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(cancel)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
@@ -13,12 +14,12 @@ import (
 
 // operatorParts are the tables and the picture of a result's operators for a
 // page, none if it has no operators.
-func operatorParts(name string, s *validate.Scorer, r *result.Result, ans *answer, files bool) ([]report.Part, error) {
+func operatorParts(name string, s *validate.Scorer, r *result.Result, files bool) ([]report.Part, error) {
 	phases := s.Operators(r)
 	if len(phases) == 0 {
 		return nil, nil
 	}
-	picture, err := ans.picture(name, func() (*plots.Figure, error) { return view.OperatorFigure(gpuName(s), phases) }, files)
+	picture, err := view.Picture(name, func() (*plots.Figure, error) { return view.OperatorFigure(gpuName(s), phases) }, files)
 	if err != nil {
 		return nil, err
 	}
@@ -35,15 +36,15 @@ func (a *app) addOperators(section *report.Section, s *stored, ans *answer, file
 	if s.measured == nil || s.measured.Operators == nil {
 		return nil
 	}
-	constants, err := newCalibrations(ans.q.calibration)
+	constants, err := ask.NewCalibrations(ans.Q.Calibration)
 	if err != nil {
 		return err
 	}
-	scorer, err := a.scorer(ans.q.hardware, constants)
+	scorer, err := a.scorer(ans.Q.Hardware, constants)
 	if err != nil {
 		return err
 	}
-	parts, err := operatorParts(section.ID+"-operators", scorer, s.measured, ans, files)
+	parts, err := operatorParts(section.ID+"-operators", scorer, s.measured, files)
 	if err != nil {
 		return fmt.Errorf("--results %s: %w", s.file, err)
 	}

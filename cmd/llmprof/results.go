@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/experiment"
@@ -37,13 +38,13 @@ func (a *app) resultsList() *cobra.Command {
 	o := &output{}
 	var dir string
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use:   "list [FOLDER]",
 		Short: "List the results in a folder",
 		Long: "List the results in a folder, one process a row, and the runs that failed. Files that are no\n" +
 			"results, or are damaged, are named on standard error; then it fails. A chart is of the latency of\n" +
 			"servers over their throughput.",
-		Example: "  llmprof results list\n  llmprof results list --results results --format csv",
-		Args:    noArgs,
+		Example: "  llmprof results list\n  llmprof results list results --format csv",
+		Args:    cli.Positional("results"),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
 				return err

@@ -19,6 +19,7 @@ type app struct {
 	env            func(string) string
 	started        bool            // the command line was understood
 	secrets        redact.Redactor // of the command line
+	args           []string        // the command line without the program
 }
 
 // root is the command tree.
@@ -40,10 +41,10 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cli.FlagError(cmd, err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrong(cli.FlagError(cmd, err)) })
 	root.SetHelpCommand(helpCommand())
 	cobra.EnableCommandSorting = false // they stand as they are added
-	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot())
+	group(root, "Predict", a.estimate(), a.planCommand(), a.compare(), a.sweepCommand(), a.simulate(), a.report(), a.graph(), a.plot(), a.serve())
 	group(root, "Measure", a.measure(), a.validate(), a.calibrate())
 	group(root, "Experiments", a.runCommand(a.measurer), a.config(), a.aggregate(), a.results())
 	group(root, "Look up", a.models(), a.gpus())
@@ -69,7 +70,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return usageError{cli.UnknownCommand(about, strings.Join(rest, " "))}
+				return wrong(cli.UnknownCommand(about, strings.Join(rest, " ")))
 			}
 			return about.Help()
 		},
@@ -82,7 +83,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
-		return usageError{cli.UnknownCommand(cmd, args[0])}
+		return wrong(cli.UnknownCommand(cmd, args[0]))
 	}
 	return usage("%s takes no arguments, but got %.40q; see \"%s --help\"", cmd.CommandPath(), args[0], cmd.CommandPath())
 }

@@ -13,6 +13,7 @@ import (
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
+	"llmprof/sweep"
 )
 
 // A measurer prepares for measuring points, and says how to end it.
@@ -23,6 +24,7 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 	o := &output{}
 	var dir string
 	var noRetry, offline bool
+	machines := &submission{}
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run an experiment file, or what is left of it",
@@ -41,31 +43,48 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("the experiment has mistakes:\n%w", err)
 			}
+			if err := machines.check(); err != nil {
+				return err
+			}
+			store := experiment.Store{Dir: dir}
+			if machines.to != "" {
+				return a.submitExperiment(cmd.Context(), machines, e, o, store)
+			}
 			points, end, err := start(offline)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, end()) }()
-			return a.runExperiment(cmd.Context(), e, points, o, experiment.Options{
-				Store: experiment.Store{Dir: dir}, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify,
+			return a.runExperiment(cmd.Context(), e, points, o, machines, experiment.Options{
+				Store: store, File: e.File, Gap: e.Gap, NoRetry: noRetry, Notify: (&notifier{app: a}).notify, Shard: machines.shard,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&noRetry, "no-retry", false, "leave alone what failed before")
 	o.flags(cmd)
 	cmd.Flags().Lookup("output").Usage = chartUsage
 	resultsFlag(cmd, &dir)
-	cmd.Flags().BoolVar(&noRetry, "no-retry", false, "leave alone what failed before")
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
+	cli.Define(cmd, "Run", func(*cobra.Command) {}) // all flags so far
+	machines.flags(cmd, "runs")
 	return cmd
 }
 
-func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output, how experiment.Options) error {
+func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one experiment.Measure, o *output, machines *submission, how experiment.Options) error {
 	for _, w := range e.Warnings {
 		a.logf("warning: %s", w)
 	}
 	trials, err := e.Trials()
 	if err != nil {
 		return err
+	}
+	if how.Shard != "" {
+		shard, err := machines.mine(a)
+		if err != nil {
+			return err
+		}
+		from, to := shard.Span(uint64(len(trials)))
+		trials, how.Shard = trials[from:to], fmt.Sprintf("%d/%d", shard.I, shard.N)
 	}
 	for _, line := range experiment.Effects(e.Points, measure.KeyVariable, a.env(measure.KeyVariable) != "") {
 		a.logf("%s: %s", e.Name, line)
@@ -78,6 +97,36 @@ func (a *app) runExperiment(ctx context.Context, e *experiment.Experiment, one e
 		return err
 	}
 	return errors.Join(a.listTrials(trials, o, how.Store), err)
+}
+
+// submitExperiment has the runs of an experiment made elsewhere, those that the store lacks, and
+// lists the results.
+func (a *app) submitExperiment(ctx context.Context, s *submission, e *experiment.Experiment, o *output, store experiment.Store) error {
+	trials, err := e.Trials()
+	if err != nil {
+		return err
+	}
+	f, err := s.folder(len(trials), "")
+	if err != nil {
+		return err
+	}
+	missing := func() (all []int) {
+		for i := 1; i <= f.Shards; i++ {
+			from, to := sweep.Shard{I: i, N: f.Shards}.Span(uint64(len(trials)))
+			if len(store.Lacks(trials[from:to])) > 0 {
+				all = append(all, i)
+			}
+		}
+		return all
+	}
+	ready, err := a.elsewhere(ctx, s, f, missing)
+	if err != nil && ctx.Err() == nil { // what was measured is shown even so
+		return errors.Join(a.listTrials(trials, o, store), err)
+	}
+	if err != nil || !ready {
+		return err
+	}
+	return a.listTrials(trials, o, store)
 }
 
 // listTrials writes the results and the failures of an experiment.

@@ -319,7 +319,27 @@ func TestLoads(t *testing.T) {
 	}
 }
 
-// TestLoadFails holds that a load under which requests fail is said so, and that the
+// TestKnee searches a range of rates: a server that holds at none is asked once, one that holds at all is asked
+// at each doubling.
+func TestKnee(t *testing.T) {
+	url := serve(t, &standIn{})
+	for slo, want := range map[string]struct {
+		runs int
+		text string
+	}{
+		"ttft=1ns": {1, "knee: none: at 50 requests a second it does not hold that 90 % of the requests are within --slo"},
+		"ttft=1h":  {3, "knee: none up to 180 requests a second"},
+	} {
+		got := try(t, "measure", "--engine", "openai", "--model", "llama3.2-1b", "--offline", "--base-url", url, "--rate", "50..180", "--slo", slo,
+			"--prompt-len", "12", "--gen-len", "4", "--ttft", "--requests", "10", "--format", "json")
+		var all []json.RawMessage
+		if err := json.Unmarshal([]byte(got.stdout), &all); got.code != 0 || err != nil || len(all) != want.runs || !strings.Contains(got.stderr, want.text) {
+			t.Errorf("%s: exit %d, %d results, %v: %s", slo, got.code, len(all), err, got.stderr)
+		}
+	}
+}
+
+// TestLoadFails checks that a load under which requests fail is said so, and that the
 // others are measured.
 func TestLoadFails(t *testing.T) {
 	server := failing(7)

@@ -2,17 +2,20 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/measure/engine/openai"
@@ -24,9 +27,10 @@ import (
 // A simulation is what llmprof simulate was asked for.
 type simulation struct {
 	question
-	service
+	ask.Service
 	prompt, gen   serving.Lengths
 	rates         []float64
+	span          [2]float64 // where the knee is searched
 	concurrencies []int
 	arrival       string
 	burstiness    float64
@@ -39,13 +43,14 @@ type simulation struct {
 	slo           string
 	records       string
 	chart         string
+	machines      submission
 }
 
 // simulate is the command that runs requests over time.
 func (a *app) simulate() *cobra.Command {
 	s := &simulation{prompt: serving.Fixed(1024), gen: serving.Fixed(128)}
 	cmd := &cobra.Command{
-		Use:   "simulate --model MODEL --gpu GPU",
+		Use:   "simulate MODEL GPU",
 		Short: "Predict what users of a server see under load",
 		Long: "Run requests over time through the scheduler of a server, step by step, each step as long as the\n" +
 			"estimate says: TTFT, TPOT, ITL and E2E with percentiles, throughput, goodput, queue, KV cache,\n" +
@@ -56,23 +61,31 @@ func (a *app) simulate() *cobra.Command {
 		Example: "  llmprof simulate --model llama3.1-8b --gpu h200 --rate 10\n" +
 			"  llmprof simulate -m llama3.1-8b -g h200 --rate 1,4 --slo ttft=500ms -o c.svg\n" +
 			"  llmprof simulate -m qwen3-8b -g h100 --concurrency 32 --prompt-len 512..4096",
-		Args: noArgs,
+		Args: cli.Positional("model", "gpu"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s.given = cmd.Flags().Changed
+			s.Given = cmd.Flags().Changed
 			return a.runSimulate(cmd.Context(), s)
 		},
 	}
 	cli.Define(cmd, "Load", s.loadFlags)
 	cli.Define(cmd, cli.Model, s.modelFlags)
 	cli.Define(cmd, cli.Hardware, s.hardwareFlags)
-	cli.Define(cmd, "Server", s.flagsOfServer)
+	cli.Define(cmd, cli.Hardware, s.skewFlag)
+	cli.Define(cmd, "Server", s.serverFlags)
 	cli.Define(cmd, cli.Engine, s.engineFlags)
 	cli.Define(cmd, cli.Output, s.outputFlags)
+	s.machines.flags(cmd, "loads")
 	cli.Rare(cmd, append([]string{
 		"act", "sp", "micro-batches", "gpus-per-node", "hardware", "compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient",
-		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "max-num-batched-tokens",
+		"arrival", "seed", "prefix-hit-rate", "records", "memory-utilization", "speculative-tokens", "acceptance", "scheduler", "burstiness", "ramp-from", "speed", "warmup", "color", "price", "pp", "ep", "shard", "expert-skew", "max-num-batched-tokens",
 	}, serverFlags...)...)
 	return cmd
+}
+
+// serverFlags are about the server.
+func (s *simulation) serverFlags(cmd *cobra.Command) {
+	s.Flags(cmd.Flags())
+	completeServer(cmd)
 }
 
 // outputFlags are about what a simulation writes.
@@ -88,7 +101,7 @@ func (s *simulation) outputFlags(cmd *cobra.Command) {
 // loadFlags are about the model and the requests.
 func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Var(ratesFlag{&s.rates}, "rate", "requests a `second`, or several, as 1,2,4")
+	f.Var(ask.RatesFlag{Rates: &s.rates, Span: &s.span}, "rate", "requests a `second`, or several, as 1,2,4; 1..32 finds the knee")
 	f.IntSliceVar(&s.concurrencies, "concurrency", nil, "`clients` that each have one request at a time, or several, as 1,8,32")
 	f.StringVar(&s.trace, "trace", "", "replay the requests of `FILE`")
 	f.Float64Var(&s.speed, "speed", 1, "`times` as fast as the trace was recorded")
@@ -101,15 +114,19 @@ func (s *simulation) loadFlags(cmd *cobra.Command) {
 	f.IntVar(&s.warmup, "warmup", 0, "`requests` at the beginning that no figure counts")
 	f.Uint64Var(&s.seed, "seed", 0, "`seed` of what is drawn")
 	f.StringVar(&s.slo, "slo", "", "`limits` that goodput counts within, as ttft=500ms,tpot=50ms,ttlt=10s")
-	f.IntVar(&s.workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
+	f.IntVar(&s.Workload.Budget, "max-num-batched-tokens", 0, "most tokens `n` of a step, all sequences (default: the scheduler's)")
 	_ = cmd.RegisterFlagCompletionFunc("arrival", words("poisson", "gamma", "constant", "ramp"))
 }
 
-// points are the loads that were asked for.
-func (s *simulation) points() ([]serving.Load, error) {
+// drawn are the loads whose requests are drawn; of a range of rates, its lowest.
+func (s *simulation) drawn() []serving.Load {
 	base := serving.Load{Prompt: s.prompt, Gen: s.gen, Requests: s.requests, Seed: s.seed}
+	rates := s.rates
+	if s.span[1] > 0 {
+		rates = s.span[:1]
+	}
 	var all []serving.Load
-	for _, hz := range s.rates {
+	for _, hz := range rates {
 		l := base
 		l.Arrival = serving.Arrival{Kind: s.arrival, Rate: hz, Burstiness: s.burstiness, From: s.from}
 		all = append(all, l)
@@ -119,8 +136,14 @@ func (s *simulation) points() ([]serving.Load, error) {
 		l.Arrival = serving.Arrival{Kind: "closed", Concurrency: n}
 		all = append(all, l)
 	}
+	return all
+}
+
+// points are the loads that were asked for.
+func (s *simulation) points() ([]serving.Load, error) {
+	all := s.drawn()
 	kinds := 0
-	for _, given := range []bool{len(s.rates) > 0, len(s.concurrencies) > 0, s.trace != ""} {
+	for _, given := range []bool{len(s.rates) > 0 || s.span[1] > 0, len(s.concurrencies) > 0, s.trace != ""} {
 		if given {
 			kinds++
 		}
@@ -128,26 +151,26 @@ func (s *simulation) points() ([]serving.Load, error) {
 	switch {
 	case kinds != 1:
 		return nil, usage("which load? Give one of --rate, --concurrency and --trace, as in --rate 10")
-	case s.trace != "" && (s.given("prompt-len") || s.given("gen-len") || s.given("arrival") || s.given("burstiness") || s.given("ramp-from")):
+	case s.trace != "" && (s.Given("prompt-len") || s.Given("gen-len") || s.Given("arrival") || s.Given("burstiness") || s.Given("ramp-from")):
 		return nil, usage("--trace has its own lengths and arrivals: leave out --prompt-len, --gen-len, --arrival, --burstiness and --ramp-from")
-	case s.trace == "" && (s.given("kv-offload") || s.given("no-prefix-cache")):
+	case s.trace == "" && (s.Given("kv-offload") || s.Given("no-prefix-cache")):
 		return nil, usage("--kv-offload and --no-prefix-cache are of prompts that share prefixes: give a --trace with hashes, as Mooncake's, or --prefix-hit-rate")
-	case s.given("routing") && s.parallel.DP < 2:
+	case s.Given("routing") && s.Parallel.DP < 2:
 		return nil, usage("--routing: one replica needs none; give --dp")
-	case s.trace == "" && s.given("speed"):
+	case s.trace == "" && s.Given("speed"):
 		return nil, usage("--speed is of a --trace")
-	case s.given("burstiness") && s.arrival != "gamma":
+	case s.Given("burstiness") && s.arrival != "gamma":
 		return nil, usage("--burstiness is of --arrival gamma")
-	case s.given("ramp-from") != (s.arrival == "ramp"):
+	case s.Given("ramp-from") != (s.arrival == "ramp"):
 		return nil, usage("--arrival ramp and --ramp-from go together, as in --arrival ramp --ramp-from 1 --rate 20")
-	case len(s.rates) == 0 && s.given("arrival"):
+	case len(s.rates) == 0 && s.span[1] == 0 && s.Given("arrival"):
 		return nil, usage("--arrival is of a --rate")
 	case s.warmup < 0 || s.trace == "" && s.warmup >= s.requests:
 		return nil, usage("--warmup %d of %d requests: some have to count", s.warmup, s.requests)
 	}
 	for i := range all {
 		if _, err := all[i].Source(); err != nil {
-			return nil, usageError{err}
+			return nil, wrong(err)
 		}
 	}
 	return all, nil
@@ -171,7 +194,7 @@ func (s *simulation) objectives() (o serving.SLO, err error) {
 }
 
 func (a *app) runSimulate(ctx context.Context, s *simulation) error {
-	if err := s.check(); err != nil {
+	if err := errors.Join(s.check(), s.checkShards()); err != nil {
 		return err
 	}
 	loads, err := s.points()
@@ -185,16 +208,22 @@ func (a *app) runSimulate(ctx context.Context, s *simulation) error {
 	if err := s.checkChart(); err != nil {
 		return err
 	}
-	s.workload.Batch, s.workload.Prompt, s.workload.Gen = 1, 1024, 2
+	s.Workload.Batch, s.Workload.PromptLen, s.Workload.GenLen = 1, 1024, 2
 	ans, err := a.answer(ctx, &s.question)
 	if err != nil {
 		return err
 	}
-	server, err := a.server(ctx, &s.service, ans)
+	server, err := s.Server(ctx, a, ans)
 	if err != nil {
 		return err
 	}
 	v := view.NewSimulation(&ans.Estimate, server, s.seed)
+	switch {
+	case s.machines.to != "":
+		return a.submitSimulation(ctx, s, v, loads)
+	case s.machines.shard != "":
+		return a.simulateShard(ctx, s, server, loads, o, v)
+	}
 	err = a.simulateAll(ctx, s, server, loads, o, v)
 	if len(v.Points) == 0 {
 		return err
@@ -209,15 +238,21 @@ func (a *app) simulateAll(ctx context.Context, s *simulation, server *serving.Se
 		return err
 	}
 	defer func() { err = errors.Join(err, done(err == nil || len(v.Points) > 0)) }()
+	return a.simulateTo(ctx, s, server, loads, o, v, out)
+}
+
+// simulateTo runs every load, and writes records of the requests where out is not nil.
+func (a *app) simulateTo(ctx context.Context, s *simulation, server *serving.Server, loads []serving.Load, o serving.Options, v *view.Simulation, out *json.Encoder) error {
 	follow := a.follow()
 	defer follow.progress("")
 	one := func(name string, source serving.Source, l *serving.Load, of int) error {
 		if out != nil {
 			o.Each = func(r *serving.Record) { _ = out.Encode(view.RecordOf(name, r)) }
 		}
+		part, _ := follow.counted(name + ", requests")
 		o.Progress = func(answered int, at unit.Seconds) {
 			if of > 0 {
-				follow.progress(fmt.Sprintf("%s: %d of %d requests (%d %%), %.0f s of server time", name, answered, of, 100*answered/of, float64(at)))
+				part(answered, of)
 			} else {
 				follow.progress(fmt.Sprintf("%s: %d requests, %.0f s of server time", name, answered, float64(at)))
 			}
@@ -235,17 +270,54 @@ func (a *app) simulateAll(ctx context.Context, s *simulation, server *serving.Se
 	if s.trace != "" {
 		return a.replayTrace(s, v, one)
 	}
+	if s.span[1] > 0 {
+		return s.searchKnee(v, loads[0], one)
+	}
 	for i := range loads {
 		l := &loads[i]
 		source, err := l.Source()
 		if err != nil {
-			return usageError{err}
+			return wrong(err)
 		}
 		if err := one(view.LoadName(l), source, l, l.Requests); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// searchKnee simulates rates until the knee is found.
+func (s *simulation) searchKnee(v *view.Simulation, l serving.Load, one func(string, serving.Source, *serving.Load, int) error) error {
+	var light serving.Light
+	limited := s.slo != ""
+	knee, err := serving.Search(s.span[0], s.span[1], refinements, func(rate float64) (bool, error) {
+		at := l
+		at.Arrival.Rate = rate
+		source, err := at.Source()
+		if err != nil {
+			return false, wrong(err)
+		}
+		if err := one(view.LoadName(&at), source, &at, at.Requests); err != nil {
+			return false, err
+		}
+		r := v.Points[len(v.Points)-1].Result
+		if limited {
+			return float64(r.Met) >= serving.Within*float64(r.Counted()), nil
+		}
+		ttft, tpot := r.TTFT.Quantile(0.5), 0.0
+		if r.TPOT.N > 0 {
+			tpot = r.TPOT.Quantile(0.5)
+		}
+		if light == (serving.Light{}) {
+			light = serving.Light{TTFT: ttft, TPOT: tpot}
+		}
+		return light.Holds(ttft, tpot), nil
+	})
+	slices.SortStableFunc(v.Points, func(x, y view.SimulatedPoint) int { return cmp.Compare(x.Load.Arrival.Rate, y.Load.Arrival.Rate) })
+	if err == nil {
+		v.Found = kneeText(knee, s.span, limited)
+	}
+	return err
 }
 
 // replayTrace runs the requests of a file.
@@ -263,7 +335,7 @@ func (a *app) replayTrace(s *simulation, v *view.Simulation, one func(string, se
 	}
 	defer f.Close()
 	o := replay.Options{Speed: s.speed}
-	if s.given("requests") {
+	if s.Given("requests") {
 		o.Requests = s.requests
 	}
 	t, err := replay.Read(f, o)
@@ -308,7 +380,7 @@ func (s *simulation) checkChart() error {
 	default:
 		return usage("--chart %.40q: want latency, timeline or cdf", s.chart)
 	}
-	if s.given("chart") && s.output.picture() == "" {
+	if s.Given("chart") && s.output.picture() == "" {
 		return usage("--chart %s: give -o with a name that ends in .svg, .png or .pdf", s.chart)
 	}
 	return nil

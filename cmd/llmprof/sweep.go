@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/sweep"
 	"llmprof/unit"
@@ -28,15 +27,16 @@ type gridOrder struct {
 	format string
 	file   string
 	keep   bool
-	shard  string
+	from   uint64
 	plot   string
+	submission
 }
 
 // sweep is the command that answers a grid of estimates.
 func (a *app) sweepCommand() *cobra.Command {
 	o := &gridOrder{lists: map[string]*string{}}
 	cmd := &cobra.Command{
-		Use:   "sweep --model MODELS --gpu GPUS",
+		Use:   "sweep MODELS GPUS",
 		Short: "Predict a grid of estimates, one row a point",
 		Long: "Predict every combination of lists of the settings of \"llmprof estimate\", one row a point, as CSV,\n" +
 			"JSON Lines or Parquet. Lists have commas, whole numbers ranges too: 1..256 has every number,\n" +
@@ -46,14 +46,14 @@ func (a *app) sweepCommand() *cobra.Command {
 		Example: "  llmprof sweep -m llama3.1-8b -g h100,h200 --tp 1..8x2 -b 1..256 -o grid.csv\n" +
 			"  llmprof sweep -m qwen3-32b -g h100 --weights bf16,fp8 -b 1..256x2 --plot g.svg\n" +
 			"  llmprof sweep -m llama3.1-8b -g h100 -b 1..512 --shard 1/8 -o part1.csv",
-		Args: noArgs,
+		Args: cli.Positional("model", "gpu"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.flags = cmd.Flags()
 			return a.runSweep(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	estimateFlags(&question{}).VisitAll(func(e *pflag.Flag) {
+	ask.Flags(&ask.Question{}).VisitAll(func(e *pflag.Flag) {
 		o.lists[e.Name] = f.StringP(e.Name, e.Shorthand, "", listUsage(e))
 		if e.NoOptDefVal != "" {
 			f.Lookup(e.Name).NoOptDefVal = e.NoOptDefVal
@@ -62,23 +62,17 @@ func (a *app) sweepCommand() *cobra.Command {
 	f.StringVar(&o.format, "format", "", "`form`: csv, jsonl or parquet (default: what FILE ends in, else csv)")
 	f.StringVarP(&o.file, "output", "o", "", "write the rows to `FILE`, not to standard output")
 	f.BoolVar(&o.keep, "keep", false, "keep impossible points, with the reason")
-	f.StringVar(&o.shard, "shard", "", "one `I/N` of the rows, as 2/8; all of them put together are the whole")
+	f.Uint64Var(&o.from, "from", 0, "append to the rows of FILE from `point` N on, to go on after an interruption")
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
+	cli.Define(cmd, "Grid", func(*cobra.Command) {}) // all flags so far
+	o.submission.flags(cmd, "rows")
 	f.SortFlags = false
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
-		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk")
+		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "from")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("format", words(sweep.Formats()...))
 	return cmd
-}
-
-// estimateFlags are the settings of "llmprof estimate", which set q.
-func estimateFlags(q *question) *pflag.FlagSet {
-	cmd := &cobra.Command{}
-	q.flags(cmd)
-	cmd.Flags().SortFlags = false
-	return cmd.Flags()
 }
 
 // listUsage is the help of a flag of estimate that takes a list.
@@ -92,65 +86,6 @@ func listUsage(f *pflag.Flag) string {
 		quoted += fmt.Sprintf(" (default %s)", f.DefValue)
 	}
 	return quoted
-}
-
-// alone are flags whose value is no list.
-var alone = []string{"hardware", "offline", "calibration"}
-
-// grid makes the axes of the lists that were given. Every value is tried, so that a
-// mistake in one is not counted as an impossible point.
-func (o *gridOrder) grid() (g *sweep.Grid, err error) {
-	g = &sweep.Grid{}
-	q := &question{}
-	of := estimateFlags(q)
-	of.VisitAll(func(f *pflag.Flag) {
-		if err != nil {
-			return
-		}
-		var a sweep.Axis
-		if a, err = o.axis(f); err == nil && len(a.Values) > 0 {
-			err = g.Add(a)
-		}
-	})
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return g, nil
-}
-
-// axis is the values of a flag. A number of the workload that was not given has its
-// default.
-func (o *gridOrder) axis(f *pflag.Flag) (a sweep.Axis, err error) {
-	a.Name = f.Name
-	_, number := sweep.NumberOf(f.Name)
-	given := o.flags.Changed(f.Name)
-	text := *o.lists[f.Name]
-	switch {
-	case !given && number:
-		text = f.DefValue
-	case !given:
-		return a, nil
-	}
-	switch {
-	case slices.Contains(alone, f.Name):
-		a.Values = []string{text}
-	case f.Value.Type() == "int" || number:
-		a.Values, err = sweep.Range(text, func(s string) (int, error) {
-			if err := f.Value.Set(s); err != nil {
-				return 0, err
-			}
-			return strconv.Atoi(f.Value.String())
-		})
-	default:
-		a.Values, err = sweep.List(text)
-		for i := 0; i < len(a.Values) && err == nil; i++ {
-			err = f.Value.Set(a.Values[i])
-		}
-	}
-	if err != nil {
-		return a, fmt.Errorf("--%s: %w", f.Name, err)
-	}
-	return a, nil
 }
 
 // form is how the rows are written.
@@ -171,24 +106,39 @@ func (o *gridOrder) form() (sweep.Format, error) {
 	return sweep.Format(form), nil
 }
 
+// check refuses what does not go together.
+func (o *gridOrder) check(form sweep.Format) error {
+	switch {
+	case o.plot != "" && (o.to != "" || o.shard != ""):
+		return usage("--plot draws the whole: leave out --shard and --submit, or draw from the rows")
+	case o.from > 0 && (o.to != "" || o.plot != "" || form == sweep.Parquet):
+		return usage("--from goes on with rows of CSV or JSON Lines: leave out --submit and --plot")
+	}
+	return o.submission.check()
+}
+
 // runSweep answers the grid.
 func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
-	options := sweep.Options{Keep: o.keep}
+	options := sweep.Options{Keep: o.keep, Skip: o.from}
 	if options.Format, err = o.form(); err != nil {
 		return err
 	}
-	if o.shard != "" {
-		if options.Shard, err = sweep.ParseShard(o.shard); err != nil {
-			return usage("--shard: %w", err)
-		}
+	if err := o.check(options.Format); err != nil {
+		return err
 	}
-	g, err := o.grid()
+	if options.Shard, err = o.mine(a); err != nil {
+		return err
+	}
+	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, cli.ParseCount)
 	if err != nil {
 		return err
 	}
-	known := a.deployments()
+	known := ask.NewDeployments(a)
 	if err := a.known(ctx, known, g); err != nil {
 		return err
+	}
+	if o.to != "" {
+		return a.submitSweep(ctx, o, g, options.Format)
 	}
 	var picture *gridPicture
 	if o.plot != "" {
@@ -197,27 +147,65 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 		}
 		options.See = picture.see
 	}
-	options.Source = func() (sweep.Source, error) { return newGridSource(ctx, known, g), nil }
+	options.Source = func() (sweep.Source, error) { return ask.NewGridSource(ctx, known, g), nil }
 	summary, err := a.stream(ctx, o, g, options)
 	a.saySummary(&summary, o.keep)
 	if err != nil {
+		a.sayRest(o, &summary)
 		return err
 	}
 	if picture != nil {
 		return picture.draw()
 	}
-	if summary.Written == 0 {
+	return possible(o, &summary)
+}
+
+// possible refuses a whole grid of which no point is possible.
+func possible(o *gridOrder, s *sweep.Summary) error {
+	if s.Written == 0 && o.shard == "" && o.from == 0 {
 		return errors.New("no point of the grid is possible")
 	}
 	return nil
 }
 
+// submitSweep has the shards answered elsewhere, and puts them together.
+func (a *app) submitSweep(ctx context.Context, o *gridOrder, g *sweep.Grid, form sweep.Format) error {
+	points, _, err := g.Points()
+	if err != nil {
+		return wrong(err)
+	}
+	f, err := o.folder(int(points), string(form))
+	if err != nil {
+		return err
+	}
+	if ready, err := a.elsewhere(ctx, &o.submission, f, nil); err != nil || !ready {
+		return err
+	}
+	var all sweep.Summary
+	for i := 1; i <= f.Shards; i++ {
+		var one sweep.Summary
+		if err := f.Note(i, &one); err != nil {
+			return err
+		}
+		all.Add(&one)
+	}
+	join := func(out io.Writer) error { return f.Join(out, "rows") }
+	if form == sweep.Parquet {
+		join = f.JoinParquet
+	}
+	if err := a.whole(o.file, join); err != nil {
+		return err
+	}
+	a.saySummary(&all, o.keep)
+	return possible(o, &all)
+}
+
 // known looks every name of the grid up before the first row is written.
-func (a *app) known(ctx context.Context, d *deployments, g *sweep.Grid) error {
-	q := &question{}
-	flags := estimateFlags(q)
+func (a *app) known(ctx context.Context, d *ask.Deployments, g *sweep.Grid) error {
+	q := &ask.Question{}
+	flags := ask.Flags(q)
 	for _, axis := range g.Axes {
-		if slices.Contains(alone, axis.Name) {
+		if ask.Alone(axis.Name) {
 			_ = flags.Set(axis.Name, axis.Values[0]) // was tried before
 		}
 	}
@@ -228,7 +216,7 @@ func (a *app) known(ctx context.Context, d *deployments, g *sweep.Grid) error {
 	}
 	for _, axis := range g.Axes {
 		for _, v := range axis.Values {
-			if err := a.knownValue(ctx, d, q, axis.Name, v); err != nil {
+			if err := d.Known(ctx, q, axis.Name, v); err != nil {
 				return err
 			}
 		}
@@ -236,27 +224,69 @@ func (a *app) known(ctx context.Context, d *deployments, g *sweep.Grid) error {
 	return nil
 }
 
-// stream writes the rows to where they go.
+// stream writes the rows to where they go. What an error leaves in a file are whole rows.
 func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
-	to := a.stdout
-	var file *os.File
-	if o.file != "" && o.file != "-" {
-		if file, err = os.Create(o.file); err != nil {
-			return summary, fmt.Errorf("writing %s: %w", o.file, reason(err))
-		}
-		to = file
-	}
-	buffered := bufio.NewWriterSize(to, 1<<20)
-	options.Out = io.Writer(buffered)
 	options.Progress = a.sweepProgress()
-	summary, err = sweep.Run(ctx, g, options)
-	if err == nil || ctx.Err() != nil {
-		err = errors.Join(err, buffered.Flush())
+	if options.Out = a.stdout; o.part != "" {
+		return a.streamPart(ctx, o, g, options)
 	}
-	if file != nil {
-		err = errors.Join(err, file.Close())
+	if o.file == "" || o.file == "-" {
+		return sweep.Run(ctx, g, options)
+	}
+	file, begin, err := o.open()
+	if err != nil {
+		return summary, err
+	}
+	options.Out = file
+	summary, err = sweep.Run(ctx, g, options)
+	if info, failed := file.Stat(); err != nil && failed == nil && info.Mode().IsRegular() && options.Format != sweep.Parquet {
+		err = errors.Join(err, file.Truncate(begin+summary.Bytes))
+	}
+	if closed := file.Close(); closed != nil {
+		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, reason(closed)))
 	}
 	return summary, err
+}
+
+// open opens the file of the rows, and says where they begin.
+func (o *gridOrder) open() (file *os.File, begin int64, err error) {
+	if o.from == 0 {
+		file, err = os.Create(o.file)
+	} else if file, err = os.OpenFile(o.file, os.O_WRONLY, 0); err == nil {
+		begin, err = file.Seek(0, io.SeekEnd)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("writing %s: %w", o.file, reason(err))
+	}
+	return file, begin, nil
+}
+
+// streamPart keeps the rows in the folder of the shards.
+func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
+	part, done, err := o.begin(options.Shard)
+	if err != nil || done {
+		return summary, err
+	}
+	defer part.Drop()
+	if options.Out, err = part.File("rows"); err != nil {
+		return summary, err
+	}
+	if summary, err = sweep.Run(ctx, g, options); err != nil {
+		return summary, err
+	}
+	return summary, part.Keep(&summary)
+}
+
+// sayRest says how a sweep that stopped goes on.
+func (a *app) sayRest(o *gridOrder, s *sweep.Summary) {
+	if s.Points == 0 || o.part != "" {
+		return
+	}
+	if s.Done == 0 || o.file == "" || o.file == "-" || strings.EqualFold(filepath.Ext(o.file), ".parquet") {
+		a.logf("%d of %d points were answered", s.Done, s.Points)
+		return
+	}
+	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d to append the others", s.Done, s.Points, o.file, s.Done)
 }
 
 // sweepProgress says how far the sweep is, four times a second.

@@ -143,7 +143,7 @@ func (p *gridPicture) add(r *sweep.Row) {
 	p.curves[i].Points = append(p.curves[i].Points, plots.Point{X: float64(x), Estimate: e})
 }
 
-// name is what tells a row's curve from the others.
+// name is what a row's curve differs in from the others.
 func (p *gridPicture) name(r *sweep.Row) string {
 	if p.by == nil {
 		return r.GPU

@@ -20,7 +20,7 @@ func thisMachine(ctx context.Context) []device { return detect(ctx, os.DirFS("/"
 func target(ctx context.Context, table *hardware.Table, on, name string, gpus func(context.Context) []device) (g hardware.GPU, uuids []string, err error) {
 	if name != "" {
 		if g, err = table.GPU(name); err != nil {
-			return g, nil, usageError{err}
+			return g, nil, wrong(err)
 		}
 	}
 	if on == "cpu" {

@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmprof"
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/plots"
 	"llmprof/validate"
 )
 
@@ -29,6 +31,7 @@ type comparison struct {
 	chart    string
 	constant string // file of constants, "default", or ""
 	live     liveFlags
+	trace    traceFlags
 	output   output
 	given    func(flag string) bool
 }
@@ -57,7 +60,7 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 			"  llmprof validate --ablate\n" +
 			"  llmprof validate --live --engine native --model llama3.1-8b -o live.svg\n" +
 			"  llmprof validate --chart follow -m qwen3-8b -g h200 --engine native -o a.svg\n" +
-			"  llmprof validate --chart ops timed -o operators.svg",
+			"  llmprof validate --trace t.json.gz -m llama3.1-8b --batch 32 --context 1024",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.Files, v.given = args, cmd.Flags().Changed
 			return a.runValidate(cmd.Context(), v)
@@ -65,8 +68,9 @@ func (a *app) validateCommand(v *comparison) *cobra.Command {
 	}
 	cli.Define(cmd, "What is compared", v.chosenFlags)
 	cli.Define(cmd, "Measured here (--live)", v.live.add)
+	cli.Define(cmd, "Operators of a trace (--trace)", v.trace.add)
 	cli.Define(cmd, cli.Output, v.outputFlags)
-	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color")
+	cli.Rare(cmd, "device", "hardware", "python", "cuda-libs", "shared", "offline", "color", "grid", "gen-len", "context", "tp", "weights", "kv")
 	cmd.AddCommand(a.validateReduce(), a.validateServers())
 	return cmd
 }
@@ -79,7 +83,7 @@ func (v *comparison) chosenFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&v.engines, "engine", nil, "only by these `engines`, as \"transformers graph\"")
 	f.StringSliceVar(&v.by, "by", []string{"engine", "gpu", "tp"}, "group by `keys`: engine, gpu, tp, model, batch, source")
 	f.Lookup("by").DefValue = "engine,gpu,tp"
-	calibrationFlag(cmd, &v.constant)
+	ask.CalibrationFlag(cmd.Flags(), &v.constant)
 	f.BoolVar(&v.ablate, "ablate", false, "say what each constant buys: errors where it is ideal")
 	f.Float64Var(&v.FailOver, "fail-over", 0, "fail where a group's median error is over this `percent`")
 	_ = cmd.RegisterFlagCompletionFunc("by", words("engine", "gpu", "tp", "model", "batch", "source"))
@@ -100,7 +104,10 @@ func (v *comparison) outputFlags(cmd *cobra.Command) {
 // check refuses command lines that cannot be meant.
 func (v *comparison) check() error {
 	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
-		return usageError{err}
+		return wrong(err)
+	}
+	if err := v.checkTrace(); err != nil || v.trace.file != "" {
+		return err
 	}
 	for _, name := range v.by {
 		d, err := validate.ParseDimension(name)
@@ -128,10 +135,13 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	if v.live.wanted {
+	switch {
+	case v.live.wanted:
 		return a.runLive(ctx, v)
+	case v.trace.file != "":
+		return a.runTrace(ctx, v)
 	}
-	constants, err := newCalibrations(v.constant)
+	constants, err := ask.NewCalibrations(v.constant)
 	if err != nil {
 		return err
 	}
@@ -157,8 +167,8 @@ func (a *app) runValidate(ctx context.Context, v *comparison) error {
 		defer f.progress("")
 	}
 	v.Score = scorer.Score(all)
-	if c := constants.named; c != nil && !constants.used {
-		return usage("--calibration %s: it is of %s, and no observation is", v.constant, c.GPU)
+	if gpu := constants.Unused(); gpu != "" {
+		return usage("--calibration %s: it is of %s, and no observation is", v.constant, gpu)
 	}
 	for _, e := range refused {
 		v.Score.Refuse(e.path, e.err)
@@ -184,11 +194,11 @@ func (a *app) writeComparison(v *comparison) error {
 		return other.write(a, whole)
 	}
 	other.file = ""
-	return errors.Join(other.write(a, whole), v.draw(kind))
+	return errors.Join(other.write(a, whole), a.drawChart(v, kind))
 }
 
 // draw writes the chart to the file.
-func (v *comparison) draw(kind string) error {
+func (a *app) drawChart(v *comparison, kind string) error {
 	figure := v.Scatter
 	switch v.chart {
 	case "follow":
@@ -196,10 +206,18 @@ func (v *comparison) draw(kind string) error {
 	case "ops":
 		figure = v.OperatorChart
 	}
+	return a.drawTo(v.output.file, kind, func() (*plots.Figure, error) {
+		f, err := figure()
+		if err != nil && v.chart != "scatter" {
+			err = fmt.Errorf("--chart %s: %w", v.chart, err)
+		}
+		return f, err
+	})
+}
+
+// drawTo writes a figure to a file, whole or not at all.
+func (a *app) drawTo(file, kind string, figure func() (*plots.Figure, error)) error {
 	f, err := figure()
-	if err != nil && v.chart != "scatter" {
-		err = fmt.Errorf("--chart %s: %w", v.chart, err)
-	}
 	if err != nil {
 		return err
 	}
@@ -207,12 +225,12 @@ func (v *comparison) draw(kind string) error {
 	if err := f.Write(&b, kind); err != nil {
 		return err
 	}
-	return writeFile(v.output.file, b.Bytes())
+	return writeFile(file, b.Bytes())
 }
 
 // scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and
 // predicts by calibrations; nil ones are those that come with the program.
-func (a *app) scorer(file string, constants *calibrations) (*validate.Scorer, error) {
+func (a *app) scorer(file string, constants *ask.Calibrations) (*validate.Scorer, error) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
 		return nil, err
@@ -222,14 +240,14 @@ func (a *app) scorer(file string, constants *calibrations) (*validate.Scorer, er
 		return nil, err
 	}
 	if constants == nil {
-		if constants, err = newCalibrations(""); err != nil {
+		if constants, err = ask.NewCalibrations(""); err != nil {
 			return nil, err
 		}
 	}
 	return &validate.Scorer{
 		Model:       table.Model,
 		GPU:         func(name string) (*hardware.GPU, error) { g, err := gpus.GPU(name); return &g, err },
-		Calibration: constants.among,
+		Calibration: constants.Among,
 	}, nil
 }
 
@@ -262,14 +280,14 @@ func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]val
 	for i, name := range v.models {
 		m, err := s.Model(name)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, wrong(err)
 		}
 		v.models[i] = m.Name
 	}
 	if v.gpu != "" {
 		g, err := s.GPU(v.gpu)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, wrong(err)
 		}
 		v.gpu = g.Key
 		if v.live.device == "cpu" {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/measure/experiment"
 	"llmprof/validate/live"
 )
@@ -51,6 +53,9 @@ var (
 	gridOnly = []string{"model", "engine", "batch", "prompt-len", "gen-len", "python", "cuda-libs"}
 )
 
+// traceToo are those of them that say what a trace is of, too.
+var traceToo = []string{"batch", "prompt-len", "offline"}
+
 // checkLive refuses command lines that cannot be meant.
 func (v *comparison) checkLive() error {
 	l := &v.live
@@ -63,7 +68,7 @@ func (v *comparison) checkLive() error {
 	}
 	if !l.wanted {
 		for _, flag := range liveOnly {
-			if v.given(flag) {
+			if v.given(flag) && (v.trace.file == "" || !slices.Contains(traceToo, flag)) {
 				return usage("--%s is about measuring: give --live too", flag)
 			}
 		}
@@ -88,8 +93,8 @@ func (v *comparison) checkLive() error {
 // runLive predicts, measures and compares.
 func (a *app) runLive(ctx context.Context, v *comparison) error {
 	made, err := a.compareLive(ctx, v)
-	if wrong := (live.RequestError{}); errors.As(err, &wrong) {
-		return usageError{err}
+	if asked := (live.RequestError{}); errors.As(err, &asked) {
+		return wrong(err)
 	}
 	if err != nil {
 		return err
@@ -130,7 +135,7 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Compar
 	if measure == nil {
 		measure = lab.Measure
 	}
-	constants, err := newCalibrations(v.constant)
+	constants, err := ask.NewCalibrations(v.constant)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +146,7 @@ func (a *app) compareLive(ctx context.Context, v *comparison) (made *live.Compar
 		},
 		Target:  live.Target{GPU: gpu, Named: v.gpu != "", UUIDs: uuids, CPU: l.device == "cpu"},
 		Engine:  live.Engine{Measure: measure, Choose: lab.Engine},
-		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.only,
+		Results: l.results, Version: versionText(), Models: lab.Models, GPUs: table, Calibration: constants.Only,
 	}, liveReporter{&notifier{app: a}})
 }
 

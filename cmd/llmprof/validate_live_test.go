@@ -155,7 +155,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLiveAfterRun holds that what "llmprof run" measured of a grid file is kept.
+// TestLiveAfterRun checks that what "llmprof run" measured of a grid file is kept.
 func TestLiveAfterRun(t *testing.T) {
 	dir := t.TempDir()
 	grid := filepath.Join(dir, "grid.toml")
@@ -180,7 +180,7 @@ func TestLiveAfterRun(t *testing.T) {
 	}
 }
 
-// TestLiveOtherPredictions holds that a wider grid gets a file of its own, and
+// TestLiveOtherPredictions checks that a wider grid gets a file of its own, and
 // that results older than it are said to be so.
 func TestLiveOtherPredictions(t *testing.T) {
 	dir := t.TempDir()
@@ -205,7 +205,7 @@ func TestLiveOtherPredictions(t *testing.T) {
 	}
 }
 
-// TestLiveAltered holds that nothing is measured against predictions that were
+// TestLiveAltered checks that nothing is measured against predictions that were
 // altered after they were written.
 func TestLiveAltered(t *testing.T) {
 	dir := t.TempDir()
@@ -281,7 +281,7 @@ func TestLiveTarget(t *testing.T) {
 	}
 }
 
-// TestLiveOtherwise holds that a point that ran otherwise than it was predicted is
+// TestLiveOtherwise checks that a point that ran otherwise than it was predicted is
 // not compared.
 func TestLiveOtherwise(t *testing.T) {
 	m := &machine{devices: one(h200Name), measure: seen(t)}

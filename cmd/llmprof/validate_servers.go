@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/measure/result"
 	"llmprof/serving"
 	"llmprof/validate/served"
 )
@@ -17,33 +21,36 @@ import (
 func (a *app) validateServers() *cobra.Command {
 	o, gpu := &output{}, ""
 	cmd := &cobra.Command{
-		Use:   "servers",
+		Use:   "servers [FILE...]",
 		Short: "Compare simulations of servers under load with what was measured",
 		Long: "Simulate the servers whose runs come with the program, request by request, and compare TTFT, TPOT,\n" +
-			"E2E and throughput. No constant is fitted on them. The error is predicted over observed, less 1.",
+			"E2E and throughput. No constant is fitted on them. The error is predicted over observed, less 1.\n" +
+			"With files, the runs of llmprof measure --engine openai in them: requests come when they came,\n" +
+			"with the tokens that they had. --gpu says what the server ran on.",
 		Example: "  llmprof validate servers\n  llmprof validate servers --gpu h200 -o servers.svg",
-		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runValidateServers(cmd.Context(), o, gpu) },
+		RunE: func(cmd *cobra.Command, files []string) error {
+			return a.runValidateServers(cmd.Context(), o, gpu, files)
+		},
 	}
 	o.flags(cmd)
 	cmd.Flags().Lookup("output").Usage = chartUsage + " of one GPU"
-	cmd.Flags().StringVarP(&gpu, "gpu", "g", "", "only servers on this `GPU`, as h200")
+	cmd.Flags().StringVarP(&gpu, "gpu", "g", "", "only servers on this `GPU`, as h200; of files, what the server ran on")
 	return cmd
 }
 
-func (a *app) runValidateServers(ctx context.Context, o *output, gpu string) error {
+func (a *app) runValidateServers(ctx context.Context, o *output, gpu string, files []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	runs, err := served.Runs()
+	runs, err := servedRuns(gpu, files)
 	if err != nil {
 		return err
 	}
+	part, end := a.follow().counted("simulating servers")
+	defer end()
 	v := &view.Servers{}
 	for i := range runs {
-		if gpu != "" && !strings.EqualFold(gpu, runs[i].GPU) {
-			continue
-		}
+		part(i, len(runs))
 		s, err := a.serverOf(ctx, &runs[i])
 		if err != nil {
 			return err
@@ -54,9 +61,7 @@ func (a *app) runValidateServers(ctx context.Context, o *output, gpu string) err
 		}
 		v.All = append(v.All, scored)
 	}
-	if len(v.All) == 0 {
-		return usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000", gpu)
-	}
+	end()
 	r := forms{page: v.Page, table: v.Table, data: func() any { return v.Document() }}
 	kind := o.picture()
 	if kind == "" {
@@ -75,16 +80,51 @@ func (a *app) runValidateServers(ctx context.Context, o *output, gpu string) err
 	return errors.Join(text.write(a, r), writeFile(o.file, b.Bytes()))
 }
 
+// servedRuns are those that come with the program, or those of files.
+func servedRuns(gpu string, files []string) ([]served.Run, error) {
+	if len(files) == 0 {
+		runs, err := served.Runs()
+		runs = slices.DeleteFunc(runs, func(r served.Run) bool { return gpu != "" && !strings.EqualFold(gpu, r.GPU) })
+		if err == nil && len(runs) == 0 {
+			err = usage("--gpu %.40q: the runs are on h200, h100, rtx-4090 and rtx-pro-6000", gpu)
+		}
+		return runs, err
+	}
+	if gpu == "" {
+		return nil, usage("which GPU did the server run on? Give --gpu, as in --gpu h100")
+	}
+	files, err := expand(files)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]served.Run, 0, len(files))
+	for _, file := range files {
+		d, err := result.Read(file)
+		if err != nil {
+			return nil, err
+		}
+		r, err := served.FromResult(filepath.Base(file), d, gpu)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, *r)
+	}
+	return runs, nil
+}
+
 // serverOf is the server of a run as it is predicted.
 func (a *app) serverOf(ctx context.Context, r *served.Run) (*serving.Server, error) {
-	q := &question{model: r.Model, gpu: r.GPU, engine: "vllm", given: func(string) bool { return false }, output: output{format: "table", color: "auto"}}
-	q.workload.Batch, q.workload.Prompt, q.workload.Gen = 1, 1024, 2
-	q.parallel.TP, q.parallel.DP, q.parallel.EP, q.parallel.PP, q.parallel.MicroBatches = r.TP, r.DP, r.EP, 1, 1
+	q := &question{
+		Question: ask.Question{Model: r.Model, GPU: r.GPU, Engine: "vllm", Given: func(string) bool { return false }},
+		output:   output{format: "table", color: "auto"},
+	}
+	q.Workload.Batch, q.Workload.PromptLen, q.Workload.GenLen = 1, 1024, 2
+	q.Parallel.TP, q.Parallel.DP, q.Parallel.EP, q.Parallel.PP, q.Parallel.MicroBatches = r.TP, r.DP, r.EP, 1, 1
 	ans, err := a.answer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.server(ctx, &service{}, ans)
+	s, err := new(ask.Service).Server(ctx, a, ans)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func readComparison(t *testing.T, args ...string) (c comparisonJSON) {
 	return c
 }
 
-// TestValidateIsEstimate holds that a row is predicted as "llmprof estimate"
+// TestValidateIsEstimate checks that a row is predicted as "llmprof estimate"
 // predicts it.
 func TestValidateIsEstimate(t *testing.T) {
 	keys := map[string]string{"ttft_s": "ttft_s", "tpot_s": "tpot_s", "ttlt_s": "ttlt_s"}
@@ -121,7 +121,7 @@ func itoa(n int) string {
 	return string(b)
 }
 
-// TestValidateAddsUp holds that every observation is in a row or among those
+// TestValidateAddsUp checks that every observation is in a row or among those
 // skipped, and every row in one group.
 func TestValidateAddsUp(t *testing.T) {
 	c := readComparison(t)
@@ -152,7 +152,7 @@ func TestValidateAddsUp(t *testing.T) {
 	}
 }
 
-// TestReduceThenValidate holds that a folder of results and what it is reduced to
+// TestReduceThenValidate checks that a folder of results and what it is reduced to
 // are compared alike.
 func TestReduceThenValidate(t *testing.T) {
 	dir := t.TempDir()
@@ -169,7 +169,7 @@ func TestReduceThenValidate(t *testing.T) {
 	}
 }
 
-// TestShippedFiles holds that result files which embedded observations were
+// TestShippedFiles checks that result files which embedded observations were
 // reduced from are scored as those are, what was fitted on apart.
 func TestShippedFiles(t *testing.T) {
 	type row struct {

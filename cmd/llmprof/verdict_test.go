@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestVerdict holds that what cannot run exits with 1, says by how much, has no throughput
+// TestVerdict checks that what cannot run exits with 1, says by how much, has no throughput
 // and no price, and is whole otherwise.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestExitStatus holds that a wrong command line exits with 2.
+// TestExitStatus checks that a wrong command line exits with 2.
 func TestExitStatus(t *testing.T) {
 	for _, args := range [][]string{
 		{"help", "nonsense"}, {"nonsense"}, {"estimate", "--nonsense"}, {"estimate", "a", "b", "c"}, {"man", "nonsense"}, {"estimate", "--batch", "x"}, {"estimate", "--batch"},

@@ -104,7 +104,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestIdentities holds what must be so whatever the figures.
+// TestIdentities checks what must be so whatever the figures.
 func TestIdentities(t *testing.T) {
 	a, err := Of([]*result.Result{fixture(t, 0, 2), fixture(t, 1, 2)}, Options{FLOPs: analyticFLOPs(t)})
 	if err != nil {
@@ -156,7 +156,7 @@ func TestFLOPs(t *testing.T) {
 	}
 }
 
-// TestPercentiles holds that percentiles are of all samples: the mean of the
+// TestPercentiles checks that percentiles are of all samples: the mean of the
 // processes' own would be 55.5 and 1100.
 func TestPercentiles(t *testing.T) {
 	a, b := fixture(t, 0, 2), fixture(t, 1, 2)
@@ -238,7 +238,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// explained holds that every null has a reason, by its own key or one above it.
+// explained checks that every null has a reason, by its own key or one above it.
 func explained(t *testing.T, a *Aggregate) {
 	t.Helper()
 	text, err := json.Marshal(a)
@@ -433,7 +433,7 @@ func TestCycles(t *testing.T) {
 	}
 }
 
-// TestMakeGoesOn holds that one experiment that cannot be aggregated does not
+// TestMakeGoesOn checks that one experiment that cannot be aggregated does not
 // take the others with it.
 func TestMakeGoesOn(t *testing.T) {
 	broken := fixture(t, 0, 2)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDocumented holds that docs/results.md names every key of a report.
+// TestDocumented checks that docs/results.md names every key of a report.
 func TestDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "results.md"))
 	if err != nil {

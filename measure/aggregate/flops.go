@@ -38,7 +38,7 @@ func Analytic(table *models.Table) FLOPs {
 		n, err := analytic.Count(&analytic.Case{
 			Model: m, Scheme: scheme,
 			Workload: analytic.Workload{
-				Batch: r.Workload.Batch, Prompt: r.Workload.PromptLen, Gen: r.Workload.GenLen, AllLogits: r.Workload.Elana,
+				Batch: r.Workload.Batch, PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen, AllLogits: r.Workload.Elana,
 			},
 		})
 		if err != nil {

@@ -426,7 +426,7 @@ func (b *builder) links() error {
 		s.kernel.Class = class
 		switch {
 		case b.gpu.LinkAmong(r.Ranks) == 0:
-			b.note("%v tells nothing: the table has no link of %s", r.Point(), b.gpu.Key)
+			b.note("%v says nothing: the table has no link of %s", r.Point(), b.gpu.Key)
 		case r.Ranks > b.gpu.LinkGPUs:
 			b.note("%v went over PCIe, of which a calibration has no constants", r.Point())
 		case r.Shape.Bytes <= b.skinny()*sumRow && engine.FusesAllReduce(r.Ranks, unit.Bytes(r.Shape.Bytes), false):

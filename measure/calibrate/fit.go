@@ -18,7 +18,8 @@ import (
 type sample struct {
 	time    float64 // seconds; of power, the share that was drawn
 	kernel  roofline.Kernel
-	drawing // of power alone
+	drawing              // of power alone
+	point   *ServedPoint // of a server alone
 }
 
 // An equation says what a sample takes with certain constants, and which part of
@@ -27,6 +28,8 @@ type sample struct {
 type equation struct {
 	keys  []roofline.Constant
 	parts func(p []float64, s *sample, parts []float64) (time float64)
+
+	fast func(p []float64, s *sample) (time float64) // the time alone, where parts cost more; nil for parts
 
 	resamples int // of an interval; 0 for the usual
 }
@@ -114,6 +117,9 @@ func (f *fit) unknown() (again bool) {
 		c := f.keys[k]
 		ratio := f.half[k] / f.value[k]
 		switch {
+		case c.Info().Engine && f.value[k] < hostOfNone:
+			f.value[k] = max(f.value[k], leastHost)
+			continue
 		case !c.Relative() && !c.Valid(f.value[k]):
 			ratio = math.Inf(1)
 		case c == roofline.AttentionRamp && f.value[k] < rampOfNone, c == roofline.PowerFixed && f.value[k] < drawOfNone:
@@ -131,6 +137,10 @@ func (f *fit) unknown() (again bool) {
 
 // rampOfNone is a ramp of so few tokens that it is as good as none.
 const rampOfNone = 64
+
+// hostOfNone is a time of the host that is as good as none, and leastHost what stands for
+// none: the constant is above 0.
+const hostOfNone, leastHost = 10e-6, 1e-6
 
 // drawOfNone is what starts and ends draw that is as good as nothing.
 const drawOfNone = 0.05
@@ -174,10 +184,14 @@ func (f *fit) bears(k int) float64 {
 	if c.OfScheme() && c.Info().Quantity != roofline.Time {
 		c = c.Info().Base
 	}
+	if c == roofline.GEMMFixed && f.samples[0].point != nil { // of whole steps, in which products have all sizes
+		return bearing
+	}
 	switch c {
 	case roofline.GEMMDepth, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.GroupedPermute, roofline.GroupedExpert:
 		return tenth
-	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute:
+	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute,
+		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch:
 		return tenth
 	case roofline.GEMMFixed, roofline.SkinnyGEMMFixed, roofline.AttentionFixed, roofline.ElementwiseFixed:
 		return intercept
@@ -213,7 +227,13 @@ func (f *fit) minimize(samples []sample, start []float64, restarts int) ([]float
 		}
 		sum := 0.0
 		for i := range samples {
-			r := math.Log(f.parts(trial, &samples[i], parts) / samples[i].time)
+			var t float64
+			if f.fast != nil {
+				t = f.fast(trial, &samples[i])
+			} else {
+				t = f.parts(trial, &samples[i], parts)
+			}
+			r := math.Log(t / samples[i].time)
 			sum += math.Sqrt(r*r+knee*knee) - knee
 		}
 		return sum

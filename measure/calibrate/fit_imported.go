@@ -14,11 +14,11 @@ import (
 	"llmprof/unit"
 )
 
-// An Import is rows of published tables, and what they are to be called.
+// An Import is the rows of published tables with the names for the calibration file.
 type Import struct {
 	Rows    []Row
 	Tables  hardware.Tables
-	Engine  string // whose kernels they are of
+	Engine  string // the engine whose kernels the tables time
 	Kernels string
 	Device  string
 	Name    string
@@ -26,13 +26,13 @@ type Import struct {
 	Made    time.Time
 	Notes   []string
 
-	// Launched are the schemes of which products were timed launch by launch, so that what
-	// they take beside their work is the host's.
+	// Launched are the schemes whose products were timed launch by launch: the time of those
+	// products beyond their work is time of the host.
 	Launched []roofline.Scheme
 }
 
-// FitImport makes a calibration of the rows of tables. Each section of constants is
-// fitted by itself, and once more to one half of its shapes for the errors of the other.
+// FitImport makes a calibration of the rows of tables. It fits each section of constants
+// separately, and fits it again to one half of the shapes to find the errors of the other half.
 func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	f, err := hardware.NewCalibration(g, unit.BF16)
 	if err != nil {
@@ -62,8 +62,8 @@ func FitImport(in *Import, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	return f, b.plausible()
 }
 
-// fixedOf takes the fixed time of products in a scheme from those in FP8 by another kernel, else
-// from those in 16 bits.
+// fixedOf gives products in a scheme the fixed time of FP8 products by another kernel, or
+// else that of 16-bit products.
 func (b *builder) fixedOf(s roofline.Scheme) {
 	for _, from := range []roofline.Constant{roofline.ConstantOf("gemm_fp8.fixed"), roofline.GEMMFixed} {
 		key := "gemm_" + s.String() + ".fixed"
@@ -75,7 +75,7 @@ func (b *builder) fixedOf(s roofline.Scheme) {
 	}
 }
 
-// An importedSection is what one section of constants is fitted to.
+// An importedSection names the rows that one section of constants is fitted to.
 type importedSection struct {
 	name  string
 	kinds []Kind
@@ -83,7 +83,7 @@ type importedSection struct {
 	start []float64 // where the fit of the constants that have no default begins, in their order
 }
 
-// importedSections are in an order in which the unquantized constants come first.
+// importedSections lists the sections so that unquantized constants come first.
 var importedSections = []importedSection{
 	{"gemm", []Kind{GEMM}, "products", nil},
 	{"attention", []Kind{AttentionPrefill, AttentionDecode}, "prefills and decode steps", nil},
@@ -92,13 +92,13 @@ var importedSections = []importedSection{
 	{"one_shot", []Kind{OneShot}, "all-reduces over peer memory", nil},
 }
 
-// starts are where fits begin of constants that have no default.
+// starts has the value from which the fit of each constant without a default begins.
 var starts = map[string]float64{
 	"depth": 2e-10, "quantize": 2, "row": 1e-9, "tile": 2e-8, "permute": 4, "expert": 1e-7,
 	"compute": 0.6, "memory": 0.8, "fixed": 1e-5, "share": 0.6,
 }
 
-// imported fits a section, in each scheme that there are rows of.
+// imported fits a section in each scheme that has rows.
 func (b *builder) imported(s *importedSection) error {
 	for scheme := range roofline.NumSchemes {
 		var samples []sample
@@ -149,7 +149,7 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 		return err
 	}
 	for k, c := range keys {
-		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows tell of it
+		if c.Relative() && whole.value[k] > 1 && !slices.Contains(hold, c) && c.Info().Base != roofline.None { // few rows depend on it
 			base := b.file.Values[c.Info().Base.String()]
 			b.file.Values[c.String()] = hardware.Value{Value: base.Value, From: "default: " + c.Info().Base.String()}
 			return b.sectionHolding(name, samples, what, append(hold, c))
@@ -171,8 +171,8 @@ func (b *builder) sectionHolding(name string, samples []sample, what string, hel
 	return nil
 }
 
-// begin enters the constants of a section where they have no value yet, and says which
-// of them are to be left as they are.
+// begin gives the constants of a section a first value where they have none, and returns
+// those that the fit leaves unchanged.
 func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Constant) {
 	base := hardware.DefaultCalibration(b.gpu).Constants
 	for _, c := range roofline.All() {
@@ -199,20 +199,20 @@ func (b *builder) begin(name string, samples []sample) (keys, hold []roofline.Co
 	return keys, hold
 }
 
-// unfelt reports whether a constant is of what the samples do not do: activations that
-// are not quantized are quantized by no kernel.
+// unfelt reports whether no sample depends on a constant: no kernel quantizes activations
+// in a scheme that leaves them in 16 bits.
 func unfelt(key string, samples []sample) bool {
 	return !samples[0].kernel.Scheme.Quantizes() && (key == "quantize" || key == "row")
 }
 
-// mostFitted is how many samples a fit takes of a table, evenly, and fewResamples how many
-// fits its interval is made of.
+// mostFitted is the largest number of samples that a fit takes, evenly spread over the table.
+// fewResamples is the number of fits that the interval is computed from.
 const (
 	mostFitted   = 800
 	fewResamples = 20
 )
 
-// thin takes at most so many samples, evenly.
+// thin keeps at most the given number of samples, evenly spread.
 func thin(samples []sample, most int) []sample {
 	if len(samples) <= most {
 		return samples
@@ -224,7 +224,7 @@ func thin(samples []sample, most int) []sample {
 	return out
 }
 
-// half is 0 or 1, by a hash of the shape that is left when the number of tokens is taken away.
+// half is 0 or 1, by a hash of the shape without its number of tokens.
 func (s *sample) half() int {
 	k := &s.kernel
 	h := fnv.New32a()
@@ -239,7 +239,7 @@ func (s *sample) half() int {
 	return int(h.Sum32()>>7) & 1
 }
 
-// fitHalf is a fit without an interval.
+// fitHalf fits samples without computing an interval.
 func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Constant) (*fit, error) {
 	f := &fit{equation: e, samples: samples, held: make([]bool, len(e.keys))}
 	f.value = slices.Clone(start)
@@ -251,7 +251,7 @@ func fitHalf(e equation, samples []sample, start []float64, hold []roofline.Cons
 	return f, err
 }
 
-// errorsOf are the errors of samples by the constants of a fit.
+// errorsOf returns the relative error of each sample by the constants of a fit.
 func errorsOf(f *fit, samples []sample) []float64 {
 	parts := make([]float64, len(f.keys))
 	out := make([]float64, len(samples))
@@ -261,7 +261,8 @@ func errorsOf(f *fit, samples []sample) []float64 {
 	return out
 }
 
-// boundBy are the errors of those samples that a constant bounds, of all where it bounds none.
+// boundBy returns the errors of those samples whose time a constant bounds, and of all
+// samples where it bounds none.
 func boundBy(f *fit, k int, samples []sample, errs []float64) (out []float64) {
 	parts := make([]float64, len(f.keys))
 	for i := range samples {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,8 +101,8 @@ func board(t testing.TB, name string) *hardware.GPU {
 	return &g
 }
 
-// TestH200 holds the calibration of the H200 that comes with the program to the
-// rows that it is made of, and these to what was measured.
+// TestH200 compares the built-in calibration of the H200 with the fit of its rows, and the rows
+// with the measurements.
 func TestH200(t *testing.T) {
 	text := h200Rows(t)
 	golden(t, filepath.Join("testdata", "h200.jsonl"), text)
@@ -151,21 +152,33 @@ func packedRows(t *testing.T, name string) *Rows {
 	return rows
 }
 
-// TestH200Native holds the calibration of the native engine on an H200 to the rows
-// that llmprof calibrate left there.
+// nativeFit fits the rows of the native engine once for all tests.
+func nativeFit(t *testing.T) *hardware.CalibrationFile {
+	t.Helper()
+	fitOnce.Do(func() { fitted, fitErr = Fit(nativeRows(t), board(t, "h200"), "h200-native") })
+	if fitErr != nil {
+		t.Fatal(fitErr)
+	}
+	return fitted
+}
+
+var (
+	fitOnce sync.Once
+	fitted  *hardware.CalibrationFile
+	fitErr  error
+)
+
+// TestH200Native checks that the rows that llmprof calibrate measured on an H200 give the native
+// engine's calibration file.
 func TestH200Native(t *testing.T) {
 	rows := nativeRows(t)
 	if len(rows.Rows) != 355 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
-	f, err := Fit(rows, board(t, "h200"), "h200-native")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), []byte(f.Text()))
+	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), []byte(nativeFit(t).Text()))
 }
 
-// TestBytesHaveAPrice holds what docs/calibration.md says that kernels draw for a byte on
+// TestBytesHaveAPrice checks what docs/log/h200-calibration.md says that kernels draw for a byte on
 // an H200, above the waiting power: of skinny GEMMs and of torch's products it is the
 // same within 8 % over three times the bandwidth, and skinny GEMMs of eight rows cost less
 // of it since they load inputs once.
@@ -217,15 +230,11 @@ func lawOfFit(t *testing.T, g *hardware.GPU, f *hardware.CalibrationFile) *roofl
 	return roofline.NewMachine(peaks, &cal.Constants)
 }
 
-// TestMixturesOfH200 holds what docs/calibration.md says of the mixtures of decode steps
-// that were timed on an H200: constants, and how far the law is from the rows, by
-// sequences.
+// TestMixturesOfH200 checks the figures of docs/log/h200-calibration.md for MoE layers of decode steps on
+// an H200: the constants, and the error of the law by sequences.
 func TestMixturesOfH200(t *testing.T) {
 	rows, g := nativeRows(t), board(t, "h200")
-	f, err := Fit(rows, g, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := nativeFit(t)
 	for k, want := range map[roofline.Constant]float64{roofline.MoEDecodeMemory: 0.88, roofline.MoEDecodeFixed: 1.27e-6, roofline.MoEDecodeBatched: 23.4e-6} {
 		if v := f.Values[k.String()]; v.N < 3 || math.Abs(v.Value/want-1) > 0.15 {
 			t.Errorf("%s is %+v, want %v", k, v, want)
@@ -263,7 +272,7 @@ func missed(t *testing.T, e equation, samples []sample, start []float64) []float
 	return errs
 }
 
-// TestSkinnyRows holds that what each row adds is seen in the products of few rows that
+// TestSkinnyRows checks that what each row adds is seen in the products of few rows that
 // the native engine does by skinny GEMM, and not in what is left over: without it, shares
 // and a fixed time miss them by more.
 func TestSkinnyRows(t *testing.T) {
@@ -303,7 +312,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// TestFormOfExperts holds what docs/calibration.md says of the law of a prompt's experts:
+// TestFormOfExperts checks what docs/log/h200-calibration.md says of the law of a prompt's experts:
 // rows of an H200 are nearer to the root of the squares of arithmetic and memory than to
 // their sum or the greater, and nearer with weights that come again where the L2 cache
 // does not hold them.

@@ -162,7 +162,7 @@ func (p *Point) needs() []int {
 // largest is more than any size of a shape that can be timed.
 const largest = 1 << 40
 
-// check tells what is wrong with the point, if anything is.
+// check returns what is wrong with the point, if anything is.
 func (p *Point) check() error {
 	sizes := p.needs()
 	if sizes == nil {

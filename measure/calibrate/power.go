@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"llmprof/analytic"
+	"llmprof/energy"
 	"llmprof/hardware"
 	"llmprof/roofline"
 )
 
 // What a GPU draws is fitted to rows that were run for it. It is taken to be that of
-// package analytic (analytic/power.go): the waiting power, and of what lies between it
+// package energy: the waiting power, and of what lies between it
 // and the power limit
 //
 //	(matrix·C + (share - memory)·M)/x + memory·M + fixed·F
@@ -67,7 +67,7 @@ func (b *builder) power(m *Machine) error {
 	if err != nil {
 		return err
 	}
-	arithmetic, err := analytic.BurstPower(b.gpu, &cal)
+	arithmetic, err := energy.BurstPower(b.gpu, &cal)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func newRow(p *Point, seconds []float64) (Row, error) {
 // Point is what the row is of.
 func (r *Row) Point() Point { return Point{r.Kind, r.Shape, r.DType, r.Scheme, r.Ranks} }
 
-// check tells what is wrong with the row, if anything is. Its median and its work
+// check returns what is wrong with the row, if anything is. Its median and its work
 // are held to what they are computed from.
 func (r *Row) check() error {
 	p := r.Point()
@@ -114,7 +114,7 @@ func (r *Row) check() error {
 	return nil
 }
 
-// check tells what is wrong with the machine's line.
+// check returns what is wrong with the machine's line.
 func (m *Machine) check() error {
 	switch {
 	case m.GPU == "" || m.Device == "" || m.Kernels == "" || m.Version == "":

@@ -219,11 +219,15 @@ func synthetic(t *testing.T, engine string, g *hardware.GPU, truth *roofline.Con
 	return rows
 }
 
-// TestFitOfPower holds that rows give back what a GPU draws, of an engine whose skinny
-// GEMM draws more than a library's products, and of one that has none.
+// TestFitOfPower checks that rows of known power give the power constants back, for an engine whose
+// skinny GEMM draws more than a library's GEMMs, and for one without skinny GEMMs.
 func TestFitOfPower(t *testing.T) {
 	g := board(t, "h200")
-	for _, engine := range []string{Native, Transformers} {
+	engines := []string{Transformers, Native}
+	if brief() {
+		engines = engines[1:]
+	}
+	for _, engine := range engines {
 		truth := truthOf(g)
 		for k, v := range map[roofline.Constant]float64{
 			roofline.GEMMCompute: 0.66, roofline.GEMMMemory: 0.88, roofline.GEMMFixed: 3e-6, roofline.AttentionMemory: 0.9, roofline.AttentionFixed: 6e-6,
@@ -252,9 +256,10 @@ func TestFitOfPower(t *testing.T) {
 	}
 }
 
-// Rows without a sensor's reading leave power to the defaults, and no section of it in
-// the file.
+// Rows without a power reading leave the power constants at their defaults, and the file without a
+// section for them.
 func TestFitWithoutPower(t *testing.T) {
+	skipBrief(t)
 	g := board(t, "h200")
 	rows := synthetic(t, Native, g, truthOf(g), 0.01)
 	for i := range rows.Rows {
@@ -271,8 +276,9 @@ func TestFitWithoutPower(t *testing.T) {
 	}
 }
 
-// Power that no constants give leaves the defaults, with a word.
+// Power that no constants can explain leaves the defaults, with a note.
 func TestFitOfImpossiblePower(t *testing.T) {
+	skipBrief(t)
 	g := board(t, "h200")
 	rows := synthetic(t, Native, g, truthOf(g), 0.01)
 	for i := range rows.Rows {
@@ -293,8 +299,8 @@ func TestFitOfImpossiblePower(t *testing.T) {
 	}
 }
 
-// Rows of a whole plan give the constants back that they were made with, each
-// within twice its stated interval: of seventeen, one is often beside it.
+// Rows of a whole plan give the constants back that they were made with, each within twice its stated
+// interval, because one of seventeen is often outside of it.
 func TestFitOfAPlan(t *testing.T) {
 	g := board(t, "h200")
 	truth := truthOf(g)
@@ -537,7 +543,7 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
-// Rows that something disturbed cost their own constants, and no others.
+// Disturbed rows change the constants of their kinds, and no others.
 func TestFitOfDisturbedRows(t *testing.T) {
 	g := board(t, "h200")
 	truth := truthOf(g)
@@ -578,7 +584,7 @@ func TestReadRowsOfADevice(t *testing.T) {
 	}
 }
 
-// recovered holds that rows of the native engine give constants back: those in a file,
+// recovered checks that rows of the native engine give constants back: those in a file,
 // and those that the file makes of a GPU.
 func recovered(t *testing.T, g *hardware.GPU, rows *Rows, want map[roofline.Constant]float64) {
 	t.Helper()
@@ -601,7 +607,7 @@ func recovered(t *testing.T, g *hardware.GPU, rows *Rows, want map[roofline.Cons
 	}
 }
 
-// TestFitOfEngineKernels holds that rows of a whole plan give back the constants of the
+// TestFitOfEngineKernels checks that rows of a whole plan give back the constants of the
 // native engine's own kernels: skinny and wgmma products, the mixtures of decode steps
 // and prompts, routing, and launches outside a graph.
 func TestFitOfEngineKernels(t *testing.T) {
@@ -619,19 +625,23 @@ func TestFitOfEngineKernels(t *testing.T) {
 	}
 	rows := synthetic(t, Native, g, truth, 0.01)
 	recovered(t, g, rows, want)
+	if brief() {
+		return
+	}
 	rows.Rows = slices.DeleteFunc(rows.Rows, func(r Row) bool { return r.Kind == MixtureDecode && r.Shape.Batch > 1 })
 	f, err := Fit(rows, g, "x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if v, ok := f.Values[roofline.MoEDecodeReload.String()]; ok && v.N > 0 {
-		t.Errorf("one row of each expert tells of more: %+v", v)
+		t.Errorf("one row of each expert gives more: %+v", v)
 	}
 }
 
-// TestFitOfFusedAllReduces holds that all-reduces that products do have constants of
-// their own, and that the engine's others have one latency, large and small.
+// TestFitOfFusedAllReduces checks that all-reduces fused into GEMMs have separate constants, and that the
+// engine's other all-reduces have one latency for large and small messages.
 func TestFitOfFusedAllReduces(t *testing.T) {
+	skipBrief(t)
 	g := board(t, "h200")
 	truth := truthOf(g)
 	truth[roofline.LinkShare], truth[roofline.LinkBase], truth[roofline.LinkPerGPU] = 0.35, 4e-6, 0.5e-6

@@ -111,7 +111,7 @@ func TestRunForPower(t *testing.T) {
 		case strings.HasPrefix(args[0], "--query-gpu=uuid"):
 			return []byte("GPU-1, A Board, 143771, 700.00, Enabled, Disabled, Enabled, 580.1\n"), nil
 		case strings.HasPrefix(args[0], "--query-gpu=power"):
-			return []byte("350.50, 1980, 3201, 41, 97, [N/A], 17000, 0x0000000000000004\n"), nil
+			return []byte("350.50, 1980, 3201, 41, 97, [N/A], 17000, 0x0000000000000004, 1980, 3201, 700.00, 700.00\n"), nil
 		case strings.HasPrefix(args[0], "--query-compute-apps="):
 			return nil, nil
 		}

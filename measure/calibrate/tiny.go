@@ -6,6 +6,7 @@ import (
 
 	"llmprof/analytic"
 	engines "llmprof/analytic/engine"
+	"llmprof/footprint"
 	"llmprof/measure/engine"
 	"llmprof/models"
 	"llmprof/workload"
@@ -34,11 +35,7 @@ func tinyLaunches(batch int) int {
 	if err != nil {
 		return 0
 	}
-	step := analytic.Step{
-		Model:  m,
-		Par:    &analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUsPerNode: 1},
-		Scheme: &plain, Dense: &plain, Plain: &plain, Batch: float64(batch), New: 1, Past: tinyPrompt, Logits: 1,
-	}
+	step := analytic.Step{Rank: footprint.NewRank(m, analytic.Parallelism{}, plain), Batch: float64(batch), New: 1, Past: tinyPrompt, Logits: 1}
 	return int(engines.EagerLaunches(&step))
 }
 
@@ -47,7 +44,7 @@ func tinyLaunches(batch int) int {
 func steps(ctx context.Context, w *engine.Worker, p *Point, o *Options) (*engine.Timed, error) {
 	l := engine.Load{
 		Model: "tiny", Config: []byte(tinyConfig), RandomWeights: true, DType: p.DType.String(), Device: o.Device, TP: 1,
-		Sequences: workload.Sequences{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
+		Workload: workload.Workload{Batch: p.Shape.Batch, PromptLen: tinyPrompt, GenLen: tinyGen}, Seed: 1, Graph: p.Kind == HostStep, Libraries: o.Libraries,
 	}
 	ready, err := w.Load(ctx, l)
 	if err != nil {

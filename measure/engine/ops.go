@@ -91,7 +91,7 @@ func (w *Worker) Ops(ctx context.Context, o Ops) ([]Op, error) {
 	}
 }
 
-// fits holds that an operator belongs to those before it.
+// fits checks that an operator belongs to those before it.
 func fits(before []Op, o *Op, phase Phase) error {
 	switch {
 	case o.Phase != phase:

@@ -69,7 +69,7 @@ type Load struct {
 	TP              int             `json:"tp"`                     // ranks that a layer is split over; 0 is 1
 	TrustRemoteCode bool            `json:"trust_remote_code"`      // run Python that the repository brings
 
-	workload.Sequences // A prompt longer than PromptLen is cut; 0 takes given prompts as they are.
+	workload.Workload // A prompt longer than PromptLen is cut; 0 takes given prompts as they are.
 
 	Prompts       [][]int  `json:"prompts,omitempty"`        // token ids, a sequence each; random ones without; the passes take them in turn
 	Texts         []string `json:"texts,omitempty"`          // prompts as text, for the model's tokenizer

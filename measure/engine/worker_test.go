@@ -182,7 +182,7 @@ func TestGoesWrongAtTheStart(t *testing.T) {
 
 func TestOutOfMemorySaysWhatWasAsked(t *testing.T) {
 	w := started(t, "small", engine.Limits{})
-	_, err := w.Load(t.Context(), engine.Load{Model: "llama2-70b", DType: "bf16", Sequences: workload.Sequences{Batch: 32, PromptLen: 4096, GenLen: 128}})
+	_, err := w.Load(t.Context(), engine.Load{Model: "llama2-70b", DType: "bf16", Workload: workload.Workload{Batch: 32, PromptLen: 4096, GenLen: 128}})
 	var failure *engine.Failure
 	if !errors.As(err, &failure) || failure.Kind != engine.OutOfMemory {
 		t.Fatalf("got %v", err)

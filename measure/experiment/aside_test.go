@@ -12,7 +12,7 @@ import (
 	"llmprof/measure/result"
 )
 
-// TestSetAside holds that what stands where a result goes is never overwritten: not
+// TestSetAside checks that what stands where a result goes is never overwritten: not
 // one of a newer version, whose keys are not known here, nor a damaged one.
 func TestSetAside(t *testing.T) {
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestMaxFailures holds that 0 is a limit of its own, and that no limit is the same
+// TestMaxFailures checks that 0 is a limit of its own, and that no limit is the same
 // setting as before there was one.
 func TestMaxFailures(t *testing.T) {
 	e := mustLoad(t, "f.toml", "-- f.toml --\nmodel = \"m\"\nengine = \"openai\"\nbase_url = \"http://h/v1\"\ngrid = {max_failures = [0, 0.05, 1]}\n"+

@@ -9,7 +9,7 @@ import (
 	"llmprof/measure/experiment/compat"
 )
 
-// TestDocumented holds that docs/experiments.md names every key of a file, and
+// TestDocumented checks that docs/experiments.md names every key of a file, and
 // that the example in it is one.
 func TestDocumented(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "experiments.md"))

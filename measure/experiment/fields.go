@@ -13,6 +13,7 @@ import (
 	"llmprof/measure/experiment/tree"
 	"llmprof/measure/power"
 	"llmprof/measure/spelling"
+	"llmprof/serving"
 	"llmprof/unit"
 )
 
@@ -22,8 +23,8 @@ var settingFields, settingKeys = listSettings()
 
 func listSettings() (fields []reflect.StructField, keys []string) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Point]()) {
-		if !f.Anonymous {
-			fields, keys = append(fields, f), append(keys, f.Tag.Get("json"))
+		if key := f.Tag.Get("json"); !f.Anonymous && key != "-" {
+			fields, keys = append(fields, f), append(keys, key)
 		}
 	}
 	return fields, keys
@@ -225,7 +226,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 			}
 		}
 	}
-	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "timeout_s", "engine_cmd",
+	only(OpenAI, "base_url", "api", "concurrency", "request_rate_hz", "requests", "load", "load_speed", "prompt_lengths", "gen_lengths", "timeout_s", "engine_cmd",
 		"max_failures", "connections", "slo", "served_model", "served_weights", "served_kv", "served_tp")
 	only(Transformers, "python", "compile", "trust_remote_code", "attention", "rdzv")
 	only(Native, "libraries")
@@ -241,6 +242,7 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	hold(p.BaseURL != "", "base_url", "where is the server? Give base_url = \"http://localhost:8000/v1\"")
 	hold(p.BaseURL == "" || isServer(p.BaseURL), "base_url", "it does not begin with http:// or https:// and a host: want \"http://HOST:PORT/v1\"")
 	hold(p.Concurrency == 0 || p.RequestRate == 0, "request_rate_hz", "a closed loop of %d requests has no rate: give concurrency or request_rate_hz", p.Concurrency)
+	p.loadProblems(hold)
 	hold(p.FailuresAllowed() <= 1, "max_failures", "%v: want a share of the requests, from 0 to 1, as 0.01", p.FailuresAllowed())
 	hold(p.Batch == 1, "batch", "%d: a server makes its own batches; give concurrency", p.Batch)
 	base := Default()
@@ -250,6 +252,21 @@ func (p *Point) engineProblems(hold func(bool, string, string, ...any)) {
 	hold(p.DType == base.DType, "dtype", "%q: a server that is asked over HTTP chose it already; give served_weights where it does not say it", p.DType)
 	hold(p.TP == base.TP || p.EngineCmd != "", "tp", "%d: a server that is asked over HTTP chose it already; give served_tp where it does not say it", p.TP)
 	p.clientProblems(hold)
+}
+
+// loadProblems refuses loads that contradict one another.
+func (p *Point) loadProblems(hold func(bool, string, string, ...any)) {
+	for key, text := range map[string]string{"prompt_lengths": p.PromptLens, "gen_lengths": p.GenLens} {
+		_, err := serving.ParseLengths(text)
+		hold(text == "" || err == nil, key, "%q: %v", text, err)
+		hold(text == "" || p.Load == "", key, "the load has its own lengths: leave it out")
+		hold(text == "" || p.Prompts == "random", key, "the prompts of a file have their own lengths: leave it out")
+	}
+	hold(p.Load == "" || p.RequestRate == 0 && p.Concurrency == 0, "load", "it has its own arrivals: leave out concurrency and request_rate_hz")
+	hold(p.Load == "" || p.Prompts == "random", "load", "it has its own prompts: leave out prompts")
+	hold(p.Speed == 0 || p.Load != "", "load_speed", "it is of a load")
+	hold(p.Speed >= 0 && p.Speed <= 1e9, "load_speed", "%v: want above 0 and at most 1e9", p.Speed)
+	hold(p.Load == "" || p.Connections != openai.Worker, "connections", "%q: requests of a load have no worker of their own", p.Connections)
 }
 
 // isServer reports whether a text is the URL of a server. It may hold a password, so

@@ -72,7 +72,7 @@ carbon_intensity_g_kwh: 4e2
  "grid": {"prompt_len": [128, 1024], "batch": [1, 8]}}
 `
 
-// TestForms holds that the form of a file does not matter, nor its order of keys
+// TestForms checks that the form of a file does not matter, nor its order of keys
 // where they are no axes of a grid.
 func TestForms(t *testing.T) {
 	var first *Experiment
@@ -117,7 +117,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestEveryField holds that each setting changes the hash, so that none can be
+// TestEveryField checks that each setting changes the hash, so that none can be
 // forgotten in it.
 func TestEveryField(t *testing.T) {
 	base := Default()
@@ -288,7 +288,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// FuzzLoad holds that no file panics, and that what loads has runs with names
+// FuzzLoad checks that no file panics, and that what loads has runs with names
 // that files can have.
 func FuzzLoad(f *testing.F) {
 	for _, file := range txtar.Parse([]byte(inThreeForms)).Files {

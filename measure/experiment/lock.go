@@ -12,7 +12,7 @@ import (
 
 // lockFile holds the process that runs in a store. The system's lock on the open
 // file is what counts: it goes with the process however that ends, while the
-// number in it stays and tells who it was.
+// number in it stays and says who it was.
 const lockFile = ".llmprof.lock"
 
 // errLocked is another process's lock.
@@ -24,22 +24,64 @@ type lock struct {
 	note string // of a process that ended without releasing it
 }
 
-// lock takes the store's lock, or says who has it.
-func (s Store) lock() (*lock, error) {
-	file := filepath.Join(s.Dir, lockFile)
+// lock takes the store's lock, or that of one shard of an experiment, or says who has it.
+// Shards may run at a time, but none beside a run of the whole.
+func (s Store) lock(shard string) (*lock, error) {
+	if shard == "" {
+		l, err := s.lockAs(lockFile)
+		if err != nil {
+			return nil, err
+		}
+		others, _ := filepath.Glob(filepath.Join(s.Dir, ".llmprof-*"+lockFile[len(".llmprof"):]))
+		for _, other := range others {
+			if err := s.free(filepath.Base(other)); err != nil {
+				return nil, errors.Join(err, l.release())
+			}
+		}
+		return l, nil
+	}
+	l, err := s.lockAs(".llmprof-" + strings.ReplaceAll(shard, "/", "-of-") + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	if err := s.free(lockFile); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
+}
+
+// free reports who has a lock, if anyone does.
+func (s Store) free(name string) error {
+	f, err := os.OpenFile(filepath.Join(s.Dir, name), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("locking the results folder: %w", err)
+	}
+	defer f.Close()
+	if err := lockSystem(f); err != nil {
+		return s.inUse(f, err)
+	}
+	return nil
+}
+
+// inUse says why a lock was not taken.
+func (s Store) inUse(f *os.File, err error) error {
+	if errors.Is(err, errLocked) {
+		return fmt.Errorf("the results folder %s is in use by another run (process %s): wait for it, or give another folder", s.Dir, ownerOf(f))
+	}
+	return fmt.Errorf("locking the results folder %s: %w", s.Dir, err)
+}
+
+// lockAs takes a lock by its name.
+func (s Store) lockAs(name string) (*lock, error) {
+	file := filepath.Join(s.Dir, name)
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("locking the results folder: %w", err)
 	}
-	err = lockSystem(f)
-	owner := ownerOf(f)
-	if err != nil {
-		_ = f.Close()
-		if errors.Is(err, errLocked) {
-			return nil, fmt.Errorf("the results folder %s is in use by another run (process %s): wait for it, or give another folder", s.Dir, owner)
-		}
-		return nil, fmt.Errorf("locking the results folder %s: %w", s.Dir, err)
+	if err := lockSystem(f); err != nil {
+		return nil, errors.Join(s.inUse(f, err), f.Close())
 	}
+	owner := ownerOf(f)
 	l := &lock{f: f}
 	if owner != "" {
 		l.note = fmt.Sprintf("process %s ended in the middle of a run here: its lock is taken over, and what it finished is kept", owner)

@@ -49,7 +49,7 @@ type Placement struct {
 
 // Workload is what it is given.
 type Workload struct {
-	workload.Sequences
+	workload.Workload
 	Prompts     string `json:"prompts"`      // "random", or a file of prompts
 	Seed        uint64 `json:"seed"`         // of random weights and prompts; 0 for a server draws one each time, which the result has
 	SaveOutputs bool   `json:"save_outputs"` // keep the generated tokens
@@ -80,7 +80,11 @@ type Client struct {
 	API         string       `json:"api"`             // chat or completions
 	Concurrency int          `json:"concurrency"`     // requests at a time in a closed loop
 	RequestRate float64      `json:"request_rate_hz"` // of Poisson arrivals; 0 for a closed loop
-	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice
+	Requests    int          `json:"requests"`        // in all; 0 for the measurer's choice, or all of load
+	Load        string       `json:"load"`            // a file of requests that are replayed: times, tokens, prefixes; "" for none
+	Speed       float64      `json:"load_speed"`      // how many times as fast as the load was recorded; 0 for 1
+	PromptLens  string       `json:"prompt_lengths"`  // lengths of prompts, as "512..2048" or "lognormal:1024,0.8"; "" for prompt_len
+	GenLens     string       `json:"gen_lengths"`     // lengths of answers, likewise; "" for gen_len
 	Timeout     unit.Seconds `json:"timeout_s"`       // longest silence of the server, until the first byte and between two events; 0 for 2 minutes
 	MaxFailures *float64     `json:"max_failures"`    // share of requests that may fail; nil for 0.01
 	Connections string       `json:"connections"`     // "" or pooled: kept for any request; new: one a request; worker: one a client
@@ -121,7 +125,7 @@ func Default() Point {
 		Subject:   Subject{DType: "bf16"},
 		Runtime:   Runtime{Engine: Transformers, Graph: true},
 		Placement: Placement{TP: 1, Replicas: 1, Nodes: 1},
-		Workload:  Workload{Sequences: workload.Sequences{Batch: 1, PromptLen: 1024, GenLen: 128}, Prompts: "random"},
+		Workload:  Workload{Workload: workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 128}, Prompts: "random"},
 		Protocol:  Protocol{TTFT: true, TPOT: true, TTLT: true, Size: true, Energy: true},
 		Client:    Client{API: "completions"},
 	}

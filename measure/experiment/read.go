@@ -120,7 +120,10 @@ func (r *reader) parse(name string, from tree.Place) (*tree.Node, error) {
 	parse := parsers[strings.ToLower(filepath.Ext(name))]
 	if parse == nil {
 		ext := filepath.Ext(name)
-		return nil, from.Mistake("the form of %s cannot be told from its name (%q); %s", name, ext, spelling.Hint(ext, []string{".toml", ".yaml", ".yml", ".json"}))
+		if ext == "" {
+			return nil, from.Mistake("the name has no ending that says which form it has: want .toml, .yaml, .yml or .json")
+		}
+		return nil, from.Mistake("no form of experiment files ends in %q; %s", ext, spelling.Hint(ext, []string{".toml", ".yaml", ".yml", ".json"}))
 	}
 	data, err := r.open(name)
 	switch {

@@ -97,12 +97,13 @@ type Options struct {
 	File    string       // of the experiment, for the results' provenance
 	Gap     unit.Seconds // of rest between two runs
 	NoRetry bool         // leave runs alone that failed before
+	Shard   string       // "2/8" where the trials are a shard of an experiment of which others run elsewhere; they share the store
 
 	// Notify, if not nil, is called before and after each run.
 	Notify func(Event)
 }
 
-// An Event tells how far a run of an experiment is.
+// An Event says how far a run of an experiment is.
 type Event struct {
 	Trial *Trial // nil for a remark on the store
 	At    int    // of Of trials, from 1
@@ -145,7 +146,7 @@ func Run(ctx context.Context, trials []Trial, measure Measure, o Options) (sum S
 	if err := o.Store.open(); err != nil {
 		return sum, err
 	}
-	l, err := o.Store.lock()
+	l, err := o.Store.lock(o.Shard)
 	if err != nil {
 		return sum, err
 	}

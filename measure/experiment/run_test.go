@@ -217,7 +217,7 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// TestLock holds that a second runner is refused while the first lives, and
+// TestLock checks that a second runner is refused while the first lives, and
 // takes over once it is dead, and says so.
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
@@ -348,7 +348,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestStamp holds what a result is given by the runner, and that a changed
+// TestStamp checks what a result is given by the runner, and that a changed
 // setting is another run.
 func TestStamp(t *testing.T) {
 	dir := t.TempDir()

@@ -12,20 +12,18 @@ import (
 // A board is a GPU, through NVML or nvidia-smi. Its methods may be called from
 // several goroutines.
 type board interface {
-	id() string                    // UUID
-	sensor() string                // what is read, for the result
-	joules() (float64, error)      // total energy; errNoCounter where there is none
-	watts() (float64, error)       // power at the moment
-	state() (*state, error)        // clocks and the like
-	held() map[string]float64      // seconds for which clocks were held down since ever, by reason; nil if not counted
-	processes() ([]Process, error) // that compute on it
-	coarse() bool                  // its power is averaged, or seldom read
-	pace() time.Duration           // at which its power is worth reading
+	clocked
+	sensor() string           // what is read, for the result
+	joules() (float64, error) // total energy; errNoCounter where there is none
+	watts() (float64, error)  // power at the moment
+	coarse() bool             // its power is averaged, or seldom read
 }
 
 // A state is what a board says of itself at a moment; what it does not say is nil.
 type state struct {
 	smHz, memoryHz, celsius *float64
+	smMaxHz, memoryMaxHz    *float64
+	limit, limitDefault     *float64 // watts
 	busy, memoryBusy        *float64 // shares of time
 	used                    *int64   // bytes of memory
 	reasons                 []string // for which clocks are held down
@@ -132,6 +130,6 @@ func (w *gpuWatch) end(ctx context.Context) (*reading, error) {
 	}
 	d.MeanW = d.EnergyJ / seconds
 	r.domains = []result.Domain{d}
-	r.condition, err = w.condition(seconds)
+	r.condition, err = condition(w.board, w.states, w.held0, seconds)
 	return r, err
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"llmprof/measure/result"
-	"llmprof/measure/stats"
 )
 
 // A log gathers samples of a board until it is finished.
@@ -91,61 +88,4 @@ func (l *log) timed(read func() (float64, error)) (time.Time, float64, error) {
 	l.slowest = max(l.slowest, took)
 	l.mu.Unlock()
 	return begin.Add(took / 2), v, err
-}
-
-// condition sums up the states of the window.
-func (w *gpuWatch) condition(seconds float64) (*result.Condition, error) {
-	c := &result.Condition{UUID: w.board.id(), ThrottledS: map[string]float64{}, OtherPIDs: []int{}}
-	var err error
-	gather := func(of func(*state) *float64) *stats.Summary {
-		var xs []float64
-		for i := range w.states {
-			if x := of(&w.states[i]); x != nil {
-				xs = append(xs, *x)
-			}
-		}
-		if len(xs) == 0 || err != nil {
-			return nil
-		}
-		var s *stats.Summary
-		s, err = stats.Summarize(xs)
-		return s
-	}
-	c.SMClockHz = gather(func(s *state) *float64 { return s.smHz })
-	c.MemClockHz = gather(func(s *state) *float64 { return s.memoryHz })
-	c.Temperature = gather(func(s *state) *float64 { return s.celsius })
-	c.Utilization = gather(func(s *state) *float64 { return s.busy })
-	c.MemoryUtil = gather(func(s *state) *float64 { return s.memoryBusy })
-	if err != nil {
-		return nil, err
-	}
-	for i := range w.states {
-		if w.states[i].used != nil {
-			c.MemoryUsed = w.states[i].used
-		}
-	}
-	w.throttled(c, seconds)
-	running, err := w.board.processes()
-	for _, p := range running {
-		c.OtherPIDs = append(c.OtherPIDs, p.PID) // the monitor takes out its own
-	}
-	return c, err
-}
-
-// throttled fills in for how long clocks were held down: by the board's own count
-// where it has one, else by the share of the states that say so.
-func (w *gpuWatch) throttled(c *result.Condition, seconds float64) {
-	if now := w.board.held(); now != nil && w.held0 != nil {
-		for reason, s := range now {
-			if d := s - w.held0[reason]; d > 0 {
-				c.ThrottledS[reason] = min(d, seconds)
-			}
-		}
-		return
-	}
-	for i := range w.states {
-		for _, reason := range w.states[i].reasons {
-			c.ThrottledS[reason] += seconds / float64(len(w.states))
-		}
-	}
 }

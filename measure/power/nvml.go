@@ -74,6 +74,8 @@ type nvmlBoard struct {
 	instant  bool // it has the power at the moment; else an average
 	root     fs.FS
 	heldFrom []uint32 // fields that count how long clocks were held down
+
+	smMaxHz, memoryMaxHz, limitDefault *float64 // which stand still
 }
 
 // newNVMLBoard finds out what the board can say.
@@ -92,6 +94,12 @@ func newNVMLBoard(lib nvml.Interface, device nvml.Device, root fs.FS) (*nvmlBoar
 			b.heldFrom = append(b.heldFrom, f.id)
 		}
 	}
+	sm, ret := device.GetMaxClockInfo(nvml.CLOCK_SM)
+	b.smMaxHz = number(float64(sm)*1e6, ret)
+	memory, ret := device.GetMaxClockInfo(nvml.CLOCK_MEM)
+	b.memoryMaxHz = number(float64(memory)*1e6, ret)
+	limit, ret := device.GetPowerManagementDefaultLimit()
+	b.limitDefault = number(float64(limit)/1e3, ret)
 	return b, nil
 }
 
@@ -189,16 +197,13 @@ func (b *nvmlBoard) held() map[string]float64 {
 
 func (b *nvmlBoard) state() (*state, error) {
 	s := &state{}
-	number := func(v float64, ret nvml.Return) *float64 {
-		if ret != nvml.SUCCESS {
-			return nil
-		}
-		return &v
-	}
 	sm, ret := b.device.GetClockInfo(nvml.CLOCK_SM)
 	s.smHz = number(float64(sm)*1e6, ret)
 	memory, ret := b.device.GetClockInfo(nvml.CLOCK_MEM)
 	s.memoryHz = number(float64(memory)*1e6, ret)
+	s.smMaxHz, s.memoryMaxHz, s.limitDefault = b.smMaxHz, b.memoryMaxHz, b.limitDefault
+	limit, ret := b.device.GetEnforcedPowerLimit()
+	s.limit = number(float64(limit)/1e3, ret)
 	celsius, ret := b.device.GetTemperature(nvml.TEMPERATURE_GPU)
 	s.celsius = number(float64(celsius), ret)
 	use, ret := b.device.GetUtilizationRates()
@@ -211,6 +216,14 @@ func (b *nvmlBoard) state() (*state, error) {
 		s.reasons = reasonsOf(mask)
 	}
 	return s, nil
+}
+
+// number is a value that was read, nil if it was not.
+func number(v float64, ret nvml.Return) *float64 {
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	return &v
 }
 
 // noMemory is NVML_VALUE_NOT_AVAILABLE, as a container or Windows gives it.

@@ -25,6 +25,7 @@ type fake struct {
 	back    bool // the counter goes back after a second
 	still   bool // it never moves
 	dead    time.Duration
+	reads   int // of the counter
 }
 
 func (f *fake) watts(t time.Duration) float64 {
@@ -41,6 +42,7 @@ func (f *fake) joules(t time.Duration) float64 {
 }
 
 func (f *fake) counter() (uint64, nvml.Return) {
+	f.reads++
 	time.Sleep(2 * time.Millisecond)
 	age := time.Since(f.born)
 	time.Sleep(2 * time.Millisecond)
@@ -86,11 +88,15 @@ func (f *fake) device(uuid string) *mock.Device {
 		GetEccModeFunc: func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
 			return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, ok
 		},
-		GetClockInfoFunc:                 func(nvml.ClockType) (uint32, nvml.Return) { return 1980, ok },
-		GetTemperatureFunc:               func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 40, ok },
-		GetUtilizationRatesFunc:          func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 100, Memory: 50}, ok },
-		GetComputeRunningProcessesFunc:   func() ([]nvml.ProcessInfo, nvml.Return) { return f.running, ok },
-		GetCurrentClocksEventReasonsFunc: func() (uint64, nvml.Return) { return 4, ok },
+		GetClockInfoFunc: func(nvml.ClockType) (uint32, nvml.Return) { return 1980, ok },
+		GetMaxClockInfoFunc: func(c nvml.ClockType) (uint32, nvml.Return) {
+			return map[nvml.ClockType]uint32{nvml.CLOCK_SM: 1980, nvml.CLOCK_MEM: 2619}[c], ok
+		},
+		GetPowerManagementDefaultLimitFunc: func() (uint32, nvml.Return) { return 700000, ok },
+		GetTemperatureFunc:                 func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 40, ok },
+		GetUtilizationRatesFunc:            func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 100, Memory: 50}, ok },
+		GetComputeRunningProcessesFunc:     func() ([]nvml.ProcessInfo, nvml.Return) { return f.running, ok },
+		GetCurrentClocksEventReasonsFunc:   func() (uint64, nvml.Return) { return 4, ok },
 	}
 }
 
@@ -162,7 +168,7 @@ func TestNVML(t *testing.T) {
 		if held := c.ThrottledS["sw_power_cap"]; math.Abs(held/seconds-0.1) > 0.01 {
 			t.Errorf("held down for %v s of %v", held, seconds)
 		}
-		if got := w.Throttled(0.05); len(got) != 1 || got[0] != "sw_power_cap" || len(w.Throttled(0.2)) != 0 {
+		if got := Throttled(w.Conditions, 0.05); len(got) != 1 || got[0] != "sw_power_cap" || len(Throttled(w.Conditions, 0.2)) != 0 {
 			t.Errorf("throttled by %v", got)
 		}
 		if c.SMClockHz.Mean != 1.98e9 || c.Utilization.Mean != 1 || c.MemoryUtil.Mean != 0.5 || *c.MemoryUsed != 17<<30 {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// ours tells if a process is one that was named, or descends from one. One that
+// ours reports whether a process is one that was named, or descends from one. One that
 // cannot be looked at, such as that of another container, is not.
 func (m *Monitor) ours(pid int) bool {
 	for range 64 { // generations, against a loop of numbers that are reused

@@ -3,7 +3,6 @@ package power
 import (
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
@@ -21,8 +20,9 @@ const smiLimit = 10 * time.Second
 // What nvidia-smi is asked of a board once, and at each sample. Names that an
 // older driver does not know are answered with an error that names them.
 var (
-	smiBoards  = []string{"uuid", "name", "memory.total", "enforced.power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current", "driver_version"}
-	smiSample  = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory", "memory.used", "clocks_event_reasons.active"}
+	smiBoards = []string{"uuid", "name", "memory.total", "enforced.power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current", "driver_version"}
+	smiSample = []string{"power.draw.instant", "clocks.sm", "clocks.mem", "temperature.gpu", "utilization.gpu", "utilization.memory", "memory.used", "clocks_event_reasons.active",
+		"clocks.max.sm", "clocks.max.memory", "enforced.power.limit", "power.default_limit"}
 	smiRunning = []string{"pid", "name", "used_memory"}
 )
 
@@ -157,19 +157,31 @@ func smiState(row []string) *state {
 	if mib, ok := quantity(row[6]); ok {
 		s.used = ptr(int64(mib) << 20)
 	}
+	s.smMaxHz, s.memoryMaxHz, s.limit, s.limitDefault = scaled(8, 1e6), scaled(9, 1e6), scaled(10, 1), scaled(11, 1)
 	if mask, err := strconv.ParseUint(strings.TrimPrefix(row[7], "0x"), 16, 64); err == nil {
 		s.reasons = reasonsOf(mask)
 	}
 	return s
 }
 
+// state is what came with the last power that was asked for; once it is taken, the
+// program is asked again.
 func (b *smiBoard) state() (*state, error) {
+	if s := b.take(); s != nil {
+		return s, nil
+	}
+	if _, err := b.watts(); err != nil {
+		return nil, err
+	}
+	return b.take(), nil
+}
+
+func (b *smiBoard) take() *state {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.last == nil {
-		return nil, errors.New("nvidia-smi was not asked yet")
-	}
-	return b.last, nil
+	s := b.last
+	b.last = nil
+	return s
 }
 
 func (b *smiBoard) processes() ([]Process, error) {

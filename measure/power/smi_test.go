@@ -28,7 +28,7 @@ func smi(answers map[string]string) Runner {
 
 var h200 = map[string]string{
 	"--query-gpu=uuid":      "GPU-1, NVIDIA H200, 143771, 700.00, Enabled, Disabled, Enabled, 580.1\n",
-	"--query-gpu=power":     "350.50, 1980, 3201, 41, 97, [N/A], 17000, 0x0000000000000004\n",
+	"--query-gpu=power":     "350.50, 1980, 3201, 41, 97, [N/A], 17000, 0x0000000000000004, 1980, 3201, 700.00, 700.00\n",
 	"--query-compute-apps=": "4711, python, 16000\n",
 }
 
@@ -57,7 +57,7 @@ func TestSMI(t *testing.T) {
 			t.Errorf("%+v: want an empty list of what it includes, as the schema has it", one)
 		}
 		c := w.Conditions[0]
-		if c.MemoryUtil != nil || c.Utilization.Mean != 0.97 || c.SMClockHz.Mean != 1.98e9 || len(c.OtherPIDs) != 1 || len(w.Throttled(0.5)) != 1 {
+		if c.MemoryUtil != nil || c.Utilization.Mean != 0.97 || c.SMClockHz.Mean != 1.98e9 || len(c.OtherPIDs) != 1 || len(Throttled(w.Conditions, 0.5)) != 1 {
 			t.Errorf("%+v", c)
 		}
 		g := m.GPUs()[0]
@@ -77,7 +77,7 @@ func TestSMIFails(t *testing.T) {
 			t.Errorf("%v: want it to say %q", err, want)
 		}
 	}
-	b := &smiBoard{uuid: "GPU-1", run: smi(map[string]string{"--query-gpu=power": "[N/A], 1, 1, 1, 1, 1, 1, 0x0\n"})}
+	b := &smiBoard{uuid: "GPU-1", run: smi(map[string]string{"--query-gpu=power": "[N/A], 1, 1, 1, 1, 1, 1, 0x0, 1, 1, 1, 1\n"})}
 	if w, err := b.watts(); err == nil || !strings.Contains(err.Error(), `gives "[N/A]"`) {
 		t.Errorf("%v W, %v: a power that is not there is no power of 0", w, err)
 	}

@@ -21,7 +21,7 @@ func TestRangeThatIsNoNumber(t *testing.T) {
 	}
 }
 
-// FuzzRAPLTree holds that a counter, whatever the tree says of it, moves by a
+// FuzzRAPLTree checks that a counter, whatever the tree says of it, moves by a
 // number from 0 up or is an error.
 func FuzzRAPLTree(f *testing.F) {
 	f.Add("intel-rapl:0", "package-0", "1000", "5", "262143328850")
@@ -48,7 +48,7 @@ func FuzzRAPLTree(f *testing.F) {
 	})
 }
 
-// FuzzRails holds that the rails of a tree are read or refused, each once in the
+// FuzzRails checks that the rails of a tree are read or refused, each once in the
 // sum at most.
 func FuzzRails(f *testing.F) {
 	f.Add("ina3221", "VDD_IN", "5000", "200", "VDD_CPU")

@@ -109,10 +109,14 @@ func (m *Monitor) window(readings []*reading) (*Window, error) {
 	}
 	slices.SortStableFunc(w.Samples, func(a, b Sample) int { return a.Time.Compare(b.Time) })
 	for i := range w.Conditions {
-		c := &w.Conditions[i]
-		c.OtherPIDs = slices.DeleteFunc(c.OtherPIDs, m.ours)
+		m.disown(&w.Conditions[i])
 	}
 	return w, nil
+}
+
+// disown leaves the processes of others.
+func (m *Monitor) disown(c *result.Condition) {
+	c.OtherPIDs = slices.DeleteFunc(c.OtherPIDs, m.ours)
 }
 
 // Energy is the sum of the domains that may be added up, in J.
@@ -127,12 +131,13 @@ func (w *Window) Energy() float64 {
 }
 
 // Throttled names the reasons for which the clocks of some GPU were held down for
-// more than a share of the window, in order.
-func (w *Window) Throttled(share float64) []string {
+// more than a share of the time, in order.
+func Throttled(conditions []result.Condition, share float64) []string {
 	var why []string
-	for i := range w.Conditions {
-		for reason, seconds := range w.Conditions[i].ThrottledS {
-			if seconds > share*w.End.Sub(w.Begin).Seconds() && !slices.Contains(why, reason) {
+	for i := range conditions {
+		c := &conditions[i]
+		for reason, seconds := range c.ThrottledS {
+			if c.Seconds != nil && seconds > share**c.Seconds && !slices.Contains(why, reason) {
 				why = append(why, reason)
 			}
 		}

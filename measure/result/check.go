@@ -90,7 +90,7 @@ func (c *checker) absent(r *Result) {
 	}
 }
 
-// provenance holds that the hash is of the settings.
+// provenance checks that the hash is of the settings.
 func (c *checker) provenance(p *Provenance) {
 	if len(p.Settings) == 0 || string(p.Settings) == "null" {
 		return

@@ -73,7 +73,7 @@ func allFinite(samples []float64) bool {
 	return !slices.ContainsFunc(samples, func(x float64) bool { return !(x >= 0 && x <= math.MaxFloat64) })
 }
 
-// times holds that each summary is that of its samples. TTFT and TTLT are of
+// times checks that each summary is that of its samples. TTFT and TTLT are of
 // passes apart, whose speeds may differ: how they fit is for the closure tests.
 func (c *checker) times(r *Result) {
 	for _, t := range []struct {
@@ -149,7 +149,7 @@ func (c *checker) serving(s *Serving) {
 	}
 }
 
-// energy holds that no energy comes from no time.
+// energy checks that no energy comes from no time.
 func (c *checker) energy(e *Energy) {
 	if e == nil {
 		return

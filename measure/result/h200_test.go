@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestH200 holds what docs/measuring.md says of the results of experiments/h200.
+// TestH200 checks what docs/log/h200-measurements.md says of the results of experiments/h200.
 func TestH200(t *testing.T) {
 	results, err := ReadFolder("../../experiments/h200")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestH200(t *testing.T) {
 	}
 }
 
-// TestH200Native holds what experiments/h200-native says of its results.
+// TestH200Native checks what experiments/h200-native says of its results.
 func TestH200Native(t *testing.T) {
 	results, err := ReadFolder("../../experiments/h200-native")
 	if err != nil {

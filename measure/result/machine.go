@@ -38,4 +38,10 @@ type Condition struct {
 	ThrottledS  map[string]float64 `json:"throttled_s"`        // reason to seconds, as "hw_thermal" or "sw_power_cap"
 	MemoryUsed  *int64             `json:"memory_used_bytes"`
 	OtherPIDs   []int              `json:"other_pids"`
+
+	Seconds            *float64 `json:"seconds" late:"true"`             // that the GPU was watched
+	SMClockMaxHz       *float64 `json:"sm_clock_max_hz" late:"true"`     // the greatest that the GPU has
+	MemClockMaxHz      *float64 `json:"memory_clock_max_hz" late:"true"` // likewise
+	PowerLimitW        *float64 `json:"power_limit_w" late:"true"`       // that was in force
+	PowerLimitDefaultW *float64 `json:"power_limit_default_w" late:"true"`
 }

@@ -33,7 +33,7 @@ type OperatorTimes struct {
 	Samples []float64 `json:"samples"`
 }
 
-// operators holds that operators are those of one step each, and sums right.
+// operators checks that operators are those of one step each, and sums right.
 func (c *checker) operators(o *Operators) {
 	if o == nil {
 		return

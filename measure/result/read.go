@@ -73,7 +73,7 @@ func explainAbsent(r *Result, absent []string) {
 	}
 }
 
-// foreign tells files that are no results from results with a mistake.
+// foreign separates files that are no results from results with a mistake.
 func foreign(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("the file is empty: no result was written to it")

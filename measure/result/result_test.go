@@ -14,7 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// TestRoundTrip holds that what is read is what was written, and that the
+// TestRoundTrip checks that what is read is what was written, and that the
 // fixture which other packages' tests read is that of fixture.
 func TestRoundTrip(t *testing.T) {
 	r := fixture(t)
@@ -62,7 +62,7 @@ func golden(t *testing.T, file string) {
 	}
 }
 
-// TestWriteLeavesNothing holds that a result which is refused, or a folder that
+// TestWriteLeavesNothing checks that a result which is refused, or a folder that
 // cannot be written, leaves no file and keeps the one that was there.
 func TestWriteLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
@@ -149,7 +149,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestOrder holds that no last token of a request is before its first. Requests
+// TestOrder checks that no last token of a request is before its first. Requests
 // that were all faster than the prefills, measured apart, are no reason to lose
 // them.
 func TestOrder(t *testing.T) {
@@ -169,7 +169,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestShares holds that a utilization is no percentage.
+// TestShares checks that a utilization is no percentage.
 func TestShares(t *testing.T) {
 	r := fixture(t)
 	r.Conditions[0].Utilization = summary(t, 97, 98)
@@ -267,7 +267,7 @@ func set(v reflect.Value) {
 	}
 }
 
-// FuzzDecode holds that no input panics, and that what is read can be written
+// FuzzDecode checks that no input panics, and that what is read can be written
 // and read again.
 func FuzzDecode(f *testing.F) {
 	good, err := Encode(fixture(f))

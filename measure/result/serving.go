@@ -7,7 +7,7 @@ type Serving struct {
 	Endpoint    string         `json:"endpoint"` // without user, key or query
 	API         string         `json:"api"`      // "chat" or "completions"
 	Concurrency int            `json:"concurrency"`
-	RateHz      *float64       `json:"request_rate_hz"` // of Poisson arrivals; null in a closed loop
+	RateHz      *float64       `json:"request_rate_hz"` // of Poisson arrivals; null in a closed loop and of a trace
 	Warmups     int            `json:"warmups"`         // requests before the first that counts
 	Requests    int            `json:"requests"`
 	Completed   int            `json:"completed"`
@@ -21,6 +21,7 @@ type Serving struct {
 	Notes       []string       `json:"notes"` // what the server refused, and what makes figures doubtful
 	Records     []Record       `json:"records"`
 
+	Arrivals    string  `json:"arrivals" late:"true"`         // "closed", "poisson" or "trace"
 	ServedModel string  `json:"served_model" late:"true"`     // the name of the model in requests
 	Connections string  `json:"connections" late:"true"`      // "pooled": a kept one for any request, "new": one a request, "worker": one a client
 	Reconnects  int     `json:"reconnects" late:"true"`       // requests sent once more, because the server had closed the kept connection
@@ -30,7 +31,7 @@ type Serving struct {
 	PromptTokens    *stats.Summary `json:"prompt_tokens" late:"true"`    // of completed requests, as the server counted them
 	GeneratedTokens *stats.Summary `json:"generated_tokens" late:"true"` // likewise
 	Adjusted        *Adjusted      `json:"error_adjusted" late:"true"`
-	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo
+	Goodput         *Goodput       `json:"goodput" late:"true"` // null without --slo: no request can be told from a good one
 	PrefixCache     *PrefixCache   `json:"prefix_cache" late:"true"`
 	Metrics         *ServerMetrics `json:"server_metrics" late:"true"` // null where the server has no /metrics
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	"llmprof/input"
 	"llmprof/measure/spelling"
@@ -129,20 +130,34 @@ func (s *shaper) object(path string, t reflect.Type) error {
 	return nil
 }
 
+// keys are those of a struct that is written as an object, in order, with their fields.
+type keys struct {
+	known  []string
+	fields map[string]reflect.StructField
+}
+
+// keysOfType has the keys of each struct type that was met, since reflection takes longer than
+// reading the object.
+var keysOfType sync.Map
+
 // keysOf lists the keys of a struct that is written as an object, those of its
 // embedded structs among them.
 func keysOf(t reflect.Type) (known []string, fields map[string]reflect.StructField) {
 	if t == nil || t.Kind() != reflect.Struct || t.PkgPath() == "time" {
 		return nil, nil
 	}
+	if k, ok := keysOfType.Load(t); ok {
+		return k.(keys).known, k.(keys).fields
+	}
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if key == "" || f.Anonymous {
+		if key == "" || key == "-" || f.Anonymous {
 			continue
 		}
 		known = append(known, key)
 		fields[key] = f
 	}
+	keysOfType.Store(t, keys{known, fields})
 	return known, fields
 }

@@ -10,7 +10,7 @@ import (
 // server's prompts are the mean by its own count, where it counts them. The batch
 // and formats that are not known of a server are zero here and null in a file.
 type Workload struct {
-	workload.Sequences
+	workload.Workload
 	Weights string `json:"weights"`
 	KV      string `json:"kv"`
 	Act     string `json:"act"`

@@ -1,4 +1,4 @@
-// Package stats says what a sample of repeated measurements tells: its middle,
+// Package stats says what a sample of repeated measurements says: its middle,
 // its spread, its tails, and how far the mean and the median can be trusted.
 package stats
 

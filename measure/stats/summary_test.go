@@ -59,7 +59,7 @@ func TestStudent(t *testing.T) {
 	}
 }
 
-// TestFew holds what one value and two can tell.
+// TestFew checks what one value and two can tell.
 func TestFew(t *testing.T) {
 	one := summarize(t, 0.25)
 	for _, v := range []float64{one.Mean, one.Median, one.Min, one.Max, one.P5, one.P25, one.P75, one.P90, one.P95, one.P99} {
@@ -81,7 +81,7 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// TestTies holds that equal values have no spread and intervals of no width, and
+// TestTies checks that equal values have no spread and intervals of no width, and
 // that a mean of 0 has no coefficient of variation.
 func TestTies(t *testing.T) {
 	s := summarize(t, 2, 2, 2, 2, 2, 2, 2)
@@ -93,7 +93,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// TestLeavesInput holds that the sample is not sorted in place.
+// TestLeavesInput checks that the sample is not sorted in place.
 func TestLeavesInput(t *testing.T) {
 	xs := []float64{3, 1, 2}
 	summarize(t, xs...)

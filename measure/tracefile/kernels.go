@@ -33,7 +33,7 @@ var talking = []string{
 	"nccl", "nvshmem", "one_shot_all_reduce", "two_shot_all_reduce", "multimem_", "cross_device_reduce", "allreducekernel",
 }
 
-// TypeOf tells a kernel's type from its name, by the rules of Holistic Trace
+// TypeOf finds a kernel's type from its name, by the rules of Holistic Trace
 // Analysis (hta/utils/utils.py, get_kernel_type): copies and fills of the driver
 // are memory, collectives are communication, everything else computes.
 func TypeOf(name string) Type {

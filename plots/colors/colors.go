@@ -104,7 +104,7 @@ func Terminal(b roofline.Bound) string {
 	return "\x1b[2m" // launch: faint
 }
 
-// NumSeries is how many kinds of points or lines Series tells apart.
+// NumSeries is how many kinds of points or lines Series distinguishes.
 const NumSeries = 8
 
 // Series is the n-th of the colours of lines and points of one picture.
@@ -115,7 +115,7 @@ func Series(n int) Color {
 	}[max(n, 0)%NumSeries]
 }
 
-// NumStack is how many layers Stack tells apart.
+// NumStack is how many layers Stack distinguishes.
 const NumStack = 5
 
 // Stack is the n-th of the colours of areas that lie on one another. In grey they
@@ -126,7 +126,7 @@ func Stack(n int) Color {
 	}[max(n, 0)%NumStack]
 }
 
-// NumShades is how many kinds Shade tells apart.
+// NumShades is how many kinds Shade distinguishes.
 const NumShades = 4
 
 // Shade is the n-th of the shades of one hue, for kinds of layers.

@@ -23,7 +23,7 @@ func lab(c [3]float64) [3]float64 {
 	return [3]float64{116*f(y) - 16, 500 * (f(x) - f(y)), 200 * (f(y) - f(z))}
 }
 
-// linear RGB of sRGB, IEC 61966-2-1.
+// linearRGB converts sRGB to linear RGB (IEC 61966-2-1).
 func linearRGB(c color.Color) (l [3]float64) {
 	r, g, b, _ := c.RGBA()
 	for i, v := range []uint32{r, g, b} {
@@ -47,8 +47,8 @@ func blind() map[string][3][3]float64 {
 	}
 }
 
-// apart is how far two colours are for an eye (ΔE of CIE 1976), and in grey (L*).
-func apart(eye [3][3]float64, a, b color.Color) (delta, grey float64) {
+// distance is how far two colours differ for an eye (ΔE of CIE 1976), and in grey (L*).
+func distance(eye [3][3]float64, a, b color.Color) (delta, grey float64) {
 	p, q := lab(seen(eye, a)), lab(seen(eye, b))
 	return math.Hypot(math.Hypot(p[0]-q[0], p[1]-q[1]), p[2]-q[2]), math.Abs(p[0] - q[0])
 }
@@ -66,9 +66,9 @@ func grounds(c Color) map[string]color.Color {
 	return map[string]color.Color{"light": c.Light, "dark": c.Dark}
 }
 
-// TestColorsAreToldApart holds the colours of areas, lines and points apart for
-// every kind of eye, on either ground, and those of areas on paper also in grey.
-func TestColorsAreToldApart(t *testing.T) {
+// TestColorsAreDistinct checks that the colours of areas, lines and points differ for every kind of
+// colour vision, on either ground, and those of areas on paper also in grey.
+func TestColorsAreDistinct(t *testing.T) {
 	for _, q := range []struct {
 		name        string
 		n           int
@@ -84,7 +84,7 @@ func TestColorsAreToldApart(t *testing.T) {
 				for j := range i {
 					for ground := range grounds(Paper()) {
 						a, b := grounds(q.of(i))[ground], grounds(q.of(j))[ground]
-						delta, grey := apart(eye, a, b)
+						delta, grey := distance(eye, a, b)
 						if delta < q.delta {
 							t.Errorf("%s, %s ground: %s: %d and %d differ by ΔE %.0f, want %.0f", q.name, ground, kind, i, j, delta, q.delta)
 						}
@@ -98,27 +98,27 @@ func TestColorsAreToldApart(t *testing.T) {
 	}
 }
 
-// TestSeriesAreLegible holds lines and letters in the colours of series apart from
-// their ground.
+// TestSeriesAreLegible checks that lines and letters in the colours of series differ from their
+// ground.
 func TestSeriesAreLegible(t *testing.T) {
 	for i := range NumSeries {
 		for ground, paper := range grounds(Paper()) {
-			if _, grey := apart(blind()["normal"], grounds(Series(i))[ground], paper); grey < 35 {
+			if _, grey := distance(blind()["normal"], grounds(Series(i))[ground], paper); grey < 35 {
 				t.Errorf("series %d has L* %.0f from the %s ground, want 35", i, grey, ground)
 			}
 		}
 	}
 }
 
-// TestRowsAreToldApart holds the marks of predicted and observed, series 0 and 1,
-// apart, and observed on the interval of predicted.
-func TestRowsAreToldApart(t *testing.T) {
+// TestRowsAreDistinct checks that the marks of predicted and observed, series 0 and 1, differ, and
+// that observed is visible on the interval of predicted.
+func TestRowsAreDistinct(t *testing.T) {
 	for kind, eye := range blind() {
-		if delta, _ := apart(eye, Series(0), Series(1)); delta < 20 {
+		if delta, _ := distance(eye, Series(0), Series(1)); delta < 20 {
 			t.Errorf("%s: observed and expected differ by ΔE %.0f, want 20", kind, delta)
 		}
 	}
-	if _, grey := apart(blind()["normal"], Series(0).Mixed(Paper(), 0.2), Series(1)); grey < 35 {
+	if _, grey := distance(blind()["normal"], Series(0).Mixed(Paper(), 0.2), Series(1)); grey < 35 {
 		t.Errorf("in grey the interval and what lies on it differ by L* %.0f, want 35", grey)
 	}
 }

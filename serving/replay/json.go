@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,9 @@ func (t *Trace) lines(b *bufio.Reader) error {
 		}
 		return w, mooncake, err
 	}
+	if head, _ := b.Peek(recordHead); recordLine(head) {
+		return t.records(read)
+	}
 	first, mooncake, err := read()
 	if err != nil && !errors.Is(err, errSkip) {
 		return err
@@ -57,6 +61,57 @@ func (t *Trace) lines(b *bufio.Reader) error {
 	return nil
 }
 
+// recordHead is how much of a record tells it from another trace.
+const recordHead = 4096
+
+// recordLine reports whether a file begins with a record that llmprof wrote. It writes them as requests
+// end, so that they have to be sorted.
+func recordLine(head []byte) bool {
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	return bytes.Contains(line, []byte(`"index"`)) && (bytes.Contains(line, []byte(`"sent_s"`)) || bytes.Contains(line, []byte(`"arrival_s"`)))
+}
+
+// mostRecords bounds how many records are sorted.
+const mostRecords = 1 << 24
+
+// records reads those of llmprof measure and llmprof simulate, with --records.
+func (t *Trace) records(read func() (row, bool, error)) error {
+	t.Format = "records"
+	var rows []row
+	for {
+		w, _, err := read()
+		switch {
+		case errors.Is(err, io.EOF):
+			t.sorted(rows)
+			return nil
+		case errors.Is(err, errSkip):
+			t.Skipped++
+			continue
+		case err != nil:
+			return err
+		case len(rows) == mostRecords:
+			return fmt.Errorf("more than %d records: they are sorted by time, and no more are kept", mostRecords)
+		}
+		rows = append(rows, w)
+	}
+}
+
+// sorted yields rows in the order of their arrival.
+func (t *Trace) sorted(rows []row) {
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.at, b.at) })
+	t.next = func() (row, error) {
+		if len(rows) == 0 {
+			return row{}, io.EOF
+		}
+		w := rows[0]
+		rows = rows[1:]
+		if w.prompt < 1 || w.gen < 1 {
+			return w, errSkip
+		}
+		return w, nil
+	}
+}
+
 // object reads a request. Mooncake's have milliseconds and hashes.
 func object(text string) (w row, mooncake bool, err error) {
 	if err := lineLimits.JSON(text); err != nil {
@@ -65,6 +120,9 @@ func object(text string) (w row, mooncake bool, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &fields); err != nil {
 		return w, false, fmt.Errorf("not a JSON object: %s", input.Short(err.Error()))
+	}
+	if f := field(fields, []string{"failure"}); f != "" && f != "null" {
+		return w, false, errSkip
 	}
 	at, prompt, gen := field(fields, timeNames), field(fields, promptNames), field(fields, genNames)
 	if prompt == "" || gen == "" {
@@ -145,17 +203,6 @@ func (t *Trace) document(r io.Reader) error {
 	default:
 		return fmt.Errorf("a JSON document without records of requests: want those of llmprof measure --engine openai, or of vllm bench serve --save-result --save-detailed")
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.at, b.at) })
-	t.next = func() (row, error) {
-		if len(rows) == 0 {
-			return row{}, io.EOF
-		}
-		w := rows[0]
-		rows = rows[1:]
-		if w.prompt < 1 || w.gen < 1 {
-			return w, errSkip
-		}
-		return w, nil
-	}
+	t.sorted(rows)
 	return nil
 }

@@ -30,7 +30,7 @@ type Options struct {
 // A Trace is the requests of a file in the order of their arrival. It is a serving.Source
 // that reads as it goes.
 type Trace struct {
-	Format  string // "azure", "burstgpt", "mooncake", "servegen", "csv", "jsonl", "llmprof" or "vllm"
+	Format  string // "azure", "burstgpt", "mooncake", "servegen", "csv", "jsonl", "records", "llmprof" or "vllm"
 	Skipped int    // requests that generated nothing
 
 	next    func() (row, error)

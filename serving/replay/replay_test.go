@@ -46,6 +46,7 @@ func TestFormats(t *testing.T) {
 		{"testdata/servegen.csv", "servegen", 2, 0, 0.237, 1300, 180},
 		{"testdata/plain.csv", "csv", 2, 0, 0.75, 1536, 192},
 		{"testdata/plain.jsonl", "jsonl", 2, 0, 0.75, 1536, 192},
+		{"testdata/records.jsonl", "records", 3, 1, 1.5, 700, 70},
 		{"testdata/vllm.json", "vllm", 2, 0, 0.75, 1536, 192},
 		{server[0], "llmprof", 24, 0, 8.046, 24 * 1024, 24 * 64},
 	} {
@@ -110,7 +111,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzRead holds that no text panics, and that every request that comes out is possible.
+// FuzzRead checks that no text panics, and that every request that comes out is possible.
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.[cj]s*")
 	for _, name := range files {

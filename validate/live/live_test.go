@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof"
-	"llmprof/hardware"
+	"llmprof/analytic/casetest"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
 	"llmprof/models"
@@ -32,14 +31,7 @@ func (l *log) Notify(e experiment.Event) { l.events = append(l.events, e) }
 // options measure llama3.2-1b on an H200 with an engine that is never asked.
 func options(t *testing.T) live.Options {
 	t.Helper()
-	table, err := models.Load(llmprof.ModelsJSON)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpus, err := hardware.Load(llmprof.HardwareTOML)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, gpus := casetest.Tables(t)
 	gpu, err := gpus.GPU("h200")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +49,7 @@ func options(t *testing.T) live.Options {
 	}
 }
 
-// TestRunWritesPredictionsFirst holds that the file of predictions is whole when the
+// TestRunWritesPredictionsFirst checks that the file of predictions is whole when the
 // first point is measured, and that points that fail are listed with their reasons.
 func TestRunWritesPredictionsFirst(t *testing.T) {
 	o, seen := options(t), &log{}

@@ -20,11 +20,12 @@ type Run struct {
 	Name        string
 	Model, GPU  string
 	TP, DP, EP  int
-	Budget      int // most tokens of a step
-	Sequences   int // most that run at once
+	Budget      int // most tokens of a step; 0 for the engine's default
+	Sequences   int // most that run at once; 0 for the engine's default
 	CacheTokens int // that the KV cache holds, as the engine logged it; 0 if it was not recorded
 	Concurrency int // clients of a closed loop; 0 where requests came at times of their own
 	Rate        float64
+	HitRate     float64 // of the prompts' tokens that its prefix cache had, as it said itself
 	Source      string
 	Licence     string
 	Requests    []Request
@@ -36,6 +37,9 @@ type Request struct {
 	Prompt, Gen int
 	TTFT, E2E   unit.Seconds
 }
+
+// Own is the licence of this project's own runs.
+const Own = "this project's"
 
 //go:embed data/*.csv
 var data embed.FS
@@ -124,7 +128,13 @@ func (r *Run) Load() string {
 
 // Apply sets what is known of the server.
 func (r *Run) Apply(s *serving.Server) {
-	s.Scheduler.Budget, s.Scheduler.MaxSeqs = r.Budget, r.Sequences
+	if r.Budget > 0 {
+		s.Scheduler.Budget = r.Budget
+	}
+	if r.Sequences > 0 {
+		s.Scheduler.MaxSeqs = r.Sequences
+	}
+	s.HitRate = r.HitRate
 	if r.CacheTokens > 0 {
 		s.CacheTokens = r.CacheTokens
 	}
@@ -134,36 +144,18 @@ func (r *Run) Apply(s *serving.Server) {
 	}
 }
 
-// source is the load again: the clients of a closed loop, or the requests at their times.
-func (r *Run) source() (serving.Source, error) {
-	if r.Concurrency == 0 {
-		return &replayed{left: r.Requests}, nil
+// source is the load again, with the lengths of each request: the clients of a closed loop, or the requests
+// at their times.
+func (r *Run) source() serving.Source {
+	requests := make([]serving.Request, len(r.Requests))
+	for i, q := range r.Requests {
+		requests[i] = serving.Request{At: q.At, Prompt: q.Prompt, Gen: q.Gen}
 	}
-	l := serving.Load{
-		Arrival: serving.Arrival{Kind: "closed", Concurrency: r.Concurrency}, Requests: len(r.Requests),
-		Prompt: serving.Fixed(r.Requests[0].Prompt), Gen: serving.Fixed(r.Requests[0].Gen),
+	if r.Concurrency > 0 {
+		return serving.Again(requests, r.Concurrency)
 	}
-	return l.Source()
+	return serving.Replay(requests)
 }
-
-// replayed is the requests of a run.
-type replayed struct{ left []Request }
-
-// Next is the next request.
-func (p *replayed) Next() (serving.Request, bool) {
-	if len(p.left) == 0 {
-		return serving.Request{}, false
-	}
-	q := p.left[0]
-	p.left = p.left[1:]
-	return serving.Request{At: q.At, Prompt: q.Prompt, Gen: q.Gen}, true
-}
-
-// Finished is nothing to requests that come at their times.
-func (p *replayed) Finished(unit.Seconds) {}
-
-// Err is nil.
-func (p *replayed) Err() error { return nil }
 
 // A Figure is one figure of a run, observed and predicted.
 type Figure struct {
@@ -194,13 +186,9 @@ var quantiles = []struct {
 
 // Score simulates a run on a server, to which Apply was given.
 func (r *Run) Score(ctx context.Context, s *serving.Server) (*Scored, error) {
-	source, err := r.source()
-	if err != nil {
-		return nil, err
-	}
 	var predicted [3][]float64
 	var end unit.Seconds
-	_, err = serving.Simulate(ctx, s, source, serving.Options{Each: func(q *serving.Record) {
+	_, err := serving.Simulate(ctx, s, r.source(), serving.Options{Each: func(q *serving.Record) {
 		add(&predicted, q.TTFT(), q.E2E(), q.Request.Gen)
 		end = max(end, q.Last)
 	}})

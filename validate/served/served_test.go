@@ -6,6 +6,8 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
+	"llmprof/measure/result"
 	"llmprof/serving"
 	"llmprof/validate/served"
 )
@@ -16,7 +18,7 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 14 {
+	if len(runs) != 29 {
 		t.Errorf("%d runs", len(runs))
 	}
 	n := 0
@@ -32,7 +34,7 @@ func TestRuns(t *testing.T) {
 			}
 		}
 	}
-	if want := 2*(24+96+192+80+150) + 4*300; n != want {
+	if want := 2*(24+96+192+80+150) + 4*300 + (320 + 512 + 320 + 400 + 400 + 600 + 60) + (131 + 306 + 476 + 587 + 724 + 264 + 379 + 480); n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
 }
@@ -55,7 +57,7 @@ func TestScore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rules, err := serving.Defaults("vllm", c.Machine.GPU.Memory)
+		rules, err := engine.SchedulerOf("vllm", c.Machine.GPU.Memory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,5 +73,24 @@ func TestScore(t *testing.T) {
 		if got := served.Median(all, name); got > most {
 			t.Errorf("%s: median error %.1f %%, want at most %.0f %%", name, 100*got, 100*most)
 		}
+	}
+}
+
+// A result of a server is a run with the arrivals and the tokens of its records.
+func TestFromResult(t *testing.T) {
+	d, err := result.Read("../../experiments/vllm-load/h100/rate16.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := served.FromResult("rate16.json", d, "h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Rate != 16 || r.Concurrency != 0 || r.CacheTokens != 462944 || len(r.Requests) != 320 || r.Requests[319].At < 15 || r.Requests[0].Prompt != 1024 {
+		t.Errorf("%g/s, %d clients, %d tokens of cache, %d requests, the last at %g", r.Rate, r.Concurrency, r.CacheTokens, len(r.Requests), float64(r.Requests[319].At))
+	}
+	d.Serving.Completed--
+	if _, err := served.FromResult("rate16.json", d, "h100"); err == nil {
+		t.Error("a run with a failure is taken")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mark is the assignment that tells this program's children from others'.
+// mark is the assignment that marks this program's children.
 func mark() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("%s=%d:%s", startedBy, pid, bornAt(strconv.Itoa(pid)))

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// mark is the assignment that tells this program's children from others'.
+// mark is the assignment that marks this program's children.
 func mark() string { return fmt.Sprintf("%s=%d:", startedBy, os.Getpid()) }
 
 // Left lists nothing: other processes' environments cannot be read here.

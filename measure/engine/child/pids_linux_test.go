@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzKinOf holds that the name of a program, which may hold anything, never moves
+// FuzzKinOf checks that the name of a program, which may hold anything, never moves
 // the numbers after it.
 func FuzzKinOf(f *testing.F) {
 	f.Add("sh", 1, 2)

@@ -43,11 +43,11 @@ func operatorOptions(q *Query) (o Options, cold bool, err error) {
 		experts := 2 * 3 * s["hidden"] * s["width"] * s["experts"]
 		layers, cold := sets(experts/3, q.Rotate) // the weights of experts_down, the smaller GEMM
 		layers = max(1, min(layers, mixtureLayers, maxRotatedBytes/experts))
-		o = Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // The decode step does not run, so its kernels are those of short prompts.
+		o = Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Spread: true, Config: mixtureConfig(s, layers), splits: fewParts} // The decode step does not run, so its kernels are those of short prompts.
 		return o, cold, o.readModel(q)
 	}
 	layers, cold := sets(2*s["hidden"]*s["heads"]*s["head_dim"], q.Rotate) // the weights of o_proj, the smallest GEMM
-	o = Options{Seed: 1, Sequences: workload.Sequences{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Config: denseConfig(s, min(layers, maxBenchLayers))}
+	o = Options{Seed: 1, Workload: workload.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Config: denseConfig(s, min(layers, maxBenchLayers))}
 	return o, cold && layers <= maxBenchLayers, o.readModel(q)
 }
 
@@ -151,7 +151,7 @@ const launchLayers = 16
 
 // launchOptions are the options of an engine that runs the prompt of a query.
 func launchOptions(q *Query) (Options, error) {
-	o := Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1}, Config: denseConfig(q.Shape, launchLayers)}
+	o := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: q.Shape["tokens"], GenLen: 1}, Config: denseConfig(q.Shape, launchLayers)}
 	return o, o.readModel(q)
 }
 

@@ -25,7 +25,7 @@ func mixtureOptions(q *Query) (o Options, cold bool, err error) {
 	expert := 2 * 3 * s["hidden"] * s["width"]
 	layers := max(1, min(mixtureLayers, maxRotatedBytes/(expert*s["experts"])))
 	cold = layers*s["top_k"]*expert > q.Rotate
-	o = Options{Seed: 1, Sequences: workload.Sequences{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Spread: true}
+	o = Options{Seed: 1, Workload: workload.Workload{Batch: s["batch"], PromptLen: 1, GenLen: 2}, Spread: true}
 	o.Config = mixtureConfig(s, layers)
 	if s["batch"] > mixtureVocabulary {
 		return o, false, unsupported("a mixture of %d sequences: each has another of %d tokens", s["batch"], mixtureVocabulary)

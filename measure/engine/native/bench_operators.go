@@ -193,7 +193,7 @@ func benchModel(q *Query, layers int) (config string) {
 // all caches together exceed the L2.
 func attentionOptions(q *Query) (o Options, cold bool, err error) {
 	s := q.Shape
-	o = Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Products: CublasGEMM} // No GEMM is timed; the engine's own would have to be compiled.
+	o = Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: s["tokens"], GenLen: 1}, Products: CublasGEMM} // No GEMM is timed; the engine's own would have to be compiled.
 	layers := 1
 	if q.Kind == "attention_decode" {
 		o.Batch, o.PromptLen, o.GenLen = s["batch"], s["context"], 2 // The cache has room for the step's own token.

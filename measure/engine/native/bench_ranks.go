@@ -27,7 +27,7 @@ func sumOptions(q *Query) (o Options, rows int, err error) {
 		return o, 0, unsupported("an all-reduce of %d bytes: of rows of up to %d values, a multiple of 64, in 16 bits", q.Shape["bytes"], sumWidth)
 	}
 	rows = values / width
-	o = Options{Seed: 1, TP: q.TP, Sequences: workload.Sequences{Batch: 1, PromptLen: rows, GenLen: 1}}
+	o = Options{Seed: 1, TP: q.TP, Workload: workload.Workload{Batch: 1, PromptLen: rows, GenLen: 1}}
 	if skinnyNext(rows) {
 		o.Batch, o.PromptLen, o.GenLen = rows, 1, 2
 	}

@@ -13,7 +13,7 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// An all-reduce is timed over the GPUs that are asked for, by the rows of its message.
+// The options of a timed all-reduce follow from the number of GPUs and the rows of its message.
 func TestSumOptions(t *testing.T) {
 	for _, c := range []struct{ bytes, tp, rows, batch, prompt, width int }{
 		{1 << 10, 2, 1, 1, 1, 512}, {8 << 10, 2, 1, 1, 1, 4096}, {64 << 10, 4, 8, 8, 1, 4096}, {512 << 10, 8, 64, 1, 64, 4096}, {1 << 30, 8, 1 << 17, 1, 1 << 17, 4096},
@@ -48,8 +48,8 @@ func TestSumOptions(t *testing.T) {
 	}
 }
 
-// Sums over ranks are timed where there are GPUs, in one shot and in two, and leave
-// nothing behind.
+// The test times all-reduces in one shot and in two on GPUs, and checks that they release their
+// memory.
 func TestSharedBencher(t *testing.T) {
 	emulate.Long(t)
 	folder := emulate.Device(t)
@@ -86,9 +86,9 @@ func TestSharedBencher(t *testing.T) {
 	}
 }
 
-// What is queued for an all-reduce on each of two GPUs that compute nothing: sums of
-// both blocks in turn, many of a small message and few of a large one. The smallest are
-// within products, which take as long with them as without on these.
+// The test checks the launches of an all-reduce on two GPUs that compute nothing. The
+// all-reduces of both blocks alternate, with many calls of a small message and few of a large one.
+// The smallest messages are summed within GEMMs, whose own time is the same on these GPUs.
 func TestSharedBencherQueues(t *testing.T) {
 	for _, c := range []struct{ bytes, calls, grid int }{{8 << 10, 256, 0}, {256 << 10, 256, 64}, {64 << 20, 58, 64}, {1 << 30, 2, 64}} {
 		b, _, _ := onStandIn(t)

@@ -42,8 +42,7 @@ func TestQueryCheck(t *testing.T) {
 	}
 }
 
-// The attention that calibrations time is one that the engine runs, over caches
-// that no L2 holds.
+// Calibrations time the attention of shapes that the engine runs, over caches larger than any L2.
 func TestAttentionOptions(t *testing.T) {
 	const l2 = 50 << 20
 	for _, h := range [][3]int{{32, 8, 128}, {64, 8, 128}, {32, 8, 64}, {4, 2, 64}} {
@@ -55,8 +54,8 @@ func TestAttentionOptions(t *testing.T) {
 					t.Fatal(err)
 				}
 				layers := o.Model.NumLayers()
-				if held := 4 * layers * batch * h[1] * h[2] * context; cold != (held > 4*l2) || !cold && layers != maxBenchLayers {
-					t.Errorf("%v: %d layers hold %d bytes, cold %v", q.Shape, layers, held, cold)
+				if cacheBytes := 4 * layers * batch * h[1] * h[2] * context; cold != (cacheBytes > 4*l2) || !cold && layers != maxBenchLayers {
+					t.Errorf("%v: %d layers hold %d bytes, cold %v", q.Shape, layers, cacheBytes, cold)
 				}
 				if o.PromptLen != context || o.GenLen != 2 {
 					t.Errorf("%+v", o)
@@ -97,7 +96,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// Every kind is timed where there is a GPU.
+// Every kind of operator is timed if there is a GPU.
 func TestBencher(t *testing.T) {
 	gpu(t)
 	b, err := OpenBencher(os.Getenv("LLMPROF_TEST_CUDA_LIBS"), cuda.Cache{Folder: os.TempDir() + "/llmprof-test-kernels"})
@@ -132,7 +131,7 @@ func TestBencher(t *testing.T) {
 		}
 	}
 	if now, _ := b.dev.Used(); now > 64<<20 {
-		t.Errorf("%d bytes are held after all of it", now)
+		t.Errorf("%d bytes are allocated after all of it", now)
 	}
 }
 
@@ -178,8 +177,8 @@ func TestMixtureBencher(t *testing.T) {
 	}
 }
 
-// Where one kernel does attention and MoE of a layer, the time of attention is subtracted.
-// All kernels take a microsecond here: a layer has four kernels, attention three of them.
+// If one kernel does attention and MoE of a layer, the time of attention is subtracted. All kernels
+// take a microsecond here: a layer has four kernels, and attention has three of them.
 func TestMixtureLessAttention(t *testing.T) {
 	b, _, _ := onStandIn(t)
 	open := b.open
@@ -214,8 +213,8 @@ func TestMixtureLessAttention(t *testing.T) {
 	}
 }
 
-// onStandIn is a Bencher of a GPU that computes nothing, on which every kernel and
-// every product takes a microsecond.
+// onStandIn returns a Bencher on a GPU that computes nothing, on which every kernel and every GEMM
+// takes a microsecond.
 func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	t.Helper()
 	s := cuda.NewStandIn()
@@ -238,9 +237,9 @@ func onStandIn(t *testing.T) (*Bencher, *cuda.StandIn, func() *cuda.StandIn) {
 	return b, s, func() *cuda.StandIn { return last }
 }
 
-// What is queued of each kind is what it says: at least as many calls as a model has
-// layers, fewer only where few take long; the buffers in turn, none again before all
-// others were used, in the next replay too; and a time of one call.
+// Each kind queues at least as many calls as a model has layers, and fewer only if few take long.
+// It uses its buffers in turn, none again before all others, in the next replay too. The reported
+// time is that of one call.
 func TestBencherQueues(t *testing.T) {
 	for _, c := range []struct {
 		query  Query
@@ -302,13 +301,13 @@ func TestBencherQueues(t *testing.T) {
 			t.Errorf("%s: %+v", q.Kind, got)
 		}
 		if now, _ := b.dev.Used(); now > cuda.WorkspaceBytes {
-			t.Errorf("%s: %d bytes are held after it", q.Kind, now)
+			t.Errorf("%s: %d bytes are allocated after it", q.Kind, now)
 		}
 	}
 }
 
-// Operators of a mixture's prompt, and of steps of many sequences, are timed as the engine calls them,
-// by one engine as long as the shape is the same.
+// Operators of a MoE prefill, and of steps of many sequences, are timed as the engine calls them.
+// One engine serves all points of the same shape.
 func TestOperatorBencher(t *testing.T) {
 	emulate.Long(t)
 	folder := emulate.Device(t)

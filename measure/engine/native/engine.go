@@ -19,7 +19,7 @@ type Options struct {
 	Config  []byte // its config.json
 	Weights string // a folder of safetensors; "" for random weights
 	Seed    uint64 // of random weights
-	workload.Sequences
+	workload.Workload
 	Eager     bool   // Queue each step's kernels anew and record no graph.
 	TP        int    // GPUs that share the model; 0 is 1
 	Device    int    // number of the GPU among those that are visible, the first of several

@@ -39,14 +39,14 @@ func TestAgainstReference(t *testing.T) {
 				if name != "llama" && (c.batch != 9 || !slices.Contains([]string{"gemma2", "qwen3_moe"}, name)) {
 					emulate.Long(t)
 				}
-				e := open(t, config, Options{Seed: 7, Sequences: workload.Sequences{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products})
+				e := open(t, config, Options{Seed: 7, Workload: workload.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products})
 				compare(t, e, newReference(t, config, 7), c.gen)
 			})
 		}
 	}
 }
 
-// The form of the kernels that compute-sanitizer's racecheck follows computes the same.
+// Kernels compiled for compute-sanitizer's racecheck compute the same results.
 func TestSanitizedAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	for name, batches := range map[string][]int{"llama": {9}, "qwen3_moe": {1, 3}} {
@@ -54,15 +54,14 @@ func TestSanitizedAgainstReference(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", name, batch), func(t *testing.T) {
 				t.Parallel()
 				emulate.Long(t)
-				opt := Options{Seed: 7, Sequences: workload.Sequences{Batch: batch, PromptLen: 12, GenLen: 2}, defines: []string{cuda.Sanitizer}}
+				opt := Options{Seed: 7, Workload: workload.Workload{Batch: batch, PromptLen: 12, GenLen: 2}, defines: []string{cuda.Sanitizer}}
 				compare(t, open(t, tiny()[name], opt), newReference(t, tiny()[name], 7), opt.GenLen)
 			})
 		}
 	}
 }
 
-// Products whose tiles are cut along their columns, which no tiny model's are by
-// themselves.
+// Split-K GEMMs compute the same results. No tiny model has them by default.
 func TestCutsAgainstReference(t *testing.T) {
 	emulate.Device(t)
 	rings := skinnyGEMMs()
@@ -83,7 +82,7 @@ func TestCutsAgainstReference(t *testing.T) {
 				if name != "llama" || batch != 5 {
 					emulate.Long(t)
 				}
-				e := open(t, config, Options{Seed: 7, Sequences: workload.Sequences{Batch: batch, PromptLen: 9, GenLen: gen}, skinny: rings, sms: 132})
+				e := open(t, config, Options{Seed: 7, Workload: workload.Workload{Batch: batch, PromptLen: 9, GenLen: gen}, skinny: rings, sms: 132})
 				if gemm := e.stepGEMM(); gemm.splitKFor(e.shape.hidden, max(e.shape.inner, e.shape.attWidth()), residualEpilogue, e.opt.sms).parts < 2 && e.shape.experts == 0 {
 					t.Fatal("no product is cut")
 				}
@@ -107,7 +106,7 @@ type runner interface {
 	Logits() ([][]float32, error)
 }
 
-// compareRun compares what e says with r.
+// compareRun compares the scores of e with those of r.
 func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, poison func() error) {
 	t.Helper()
 	prompts := randomPrompts(3, opt.Batch, opt.PromptLen, r.s.vocab)
@@ -141,7 +140,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 		}
 		for i := range gen {
 			limit := r.limit()
-			if d := apart(logits[i][seq], want); d > limit {
+			if d := relativeError(logits[i][seq], want); d > limit {
 				t.Fatalf("sequence %d, step %d: scores are %.2e from the reference, want %.2e", seq, i, d, limit)
 			}
 			if limit < afterTie && !sameChoice(want, chosen[i][seq], limit) {
@@ -152,7 +151,7 @@ func compareRun(t *testing.T, e runner, opt Options, r *reference, gen int, pois
 	}
 }
 
-// poison fills what the engine writes before it reads with NaN.
+// poison fills with NaN all buffers that the engine writes before it reads them.
 func poison(e *Engine) error {
 	skip := map[*cuda.Ptr]bool{
 		&e.b.tokens: true, &e.b.arrived: true, &e.b.splitArrived: true, &e.b.routed: true, &e.b.stepEpochs: true, &e.b.layerTable: true, &e.b.sampled: true, &e.b.best: true, &e.b.frequencies: true, &e.b.localFrequencies: true,
@@ -179,7 +178,7 @@ func TestSameAgain(t *testing.T) {
 	if emulate.RealGPU() != nil {
 		gen = 6
 	}
-	e := open(t, tinyLlama, Options{Seed: 1, Sequences: workload.Sequences{Batch: 5, PromptLen: 70, GenLen: gen}})
+	e := open(t, tinyLlama, Options{Seed: 1, Workload: workload.Workload{Batch: 5, PromptLen: 70, GenLen: gen}})
 	if err := e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ type NumbersError struct{ Text string }
 // Error is the text.
 func (e *NumbersError) Error() string { return "native: " + e.Text }
 
-// CheckNumbers holds that the scores of the last Prefill or Step, which step names, are
+// CheckNumbers checks that the scores of the last Prefill or Step, which step names, are
 // numbers. Else the error names the first weight that is none, if there is one.
 func (t *Team) CheckNumbers(step string) error {
 	return t.Each(func(_ int, e *Engine) error { return e.checkNumbers(step) })

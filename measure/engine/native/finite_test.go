@@ -35,8 +35,8 @@ func spoil(t *testing.T, folder, name string, bits uint16, n int) {
 	}
 }
 
-// Weights that are NaN, infinite or too large is found in the first scores, and named
-// where it is no number itself.
+// Weights that are NaN, infinite or too large are found in the first scores. The error names the
+// tensor if its values are no numbers.
 func TestWeightsThatAreNoNumbers(t *testing.T) {
 	const nan, inf, huge = 0x7fc0, 0x7f80, 0x7f7f
 	config := shareable()["llama"]
@@ -53,7 +53,7 @@ func TestWeightsThatAreNoNumbers(t *testing.T) {
 	} {
 		folder := checkpointOf(t, config, 7)
 		spoil(t, folder, c.tensor, c.bits, c.n)
-		team := openShared(t, config, Options{TP: 1, Weights: folder, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 1}})
+		team := openShared(t, config, Options{TP: 1, Weights: folder, Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 1}})
 		if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
 			t.Fatal(err)
 		}

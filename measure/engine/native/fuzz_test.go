@@ -10,8 +10,8 @@ import (
 	"llmprof/workload"
 )
 
-// Whatever config.json a model is read from, the engine runs it, with angles that
-// are numbers and memory that an integer counts, or says that it does not.
+// For every config.json the engine either runs the model, with finite angles and sizes that fit an
+// integer, or refuses it.
 func FuzzShape(f *testing.F) {
 	for _, config := range slices.Sorted(maps.Values(tiny())) {
 		f.Add([]byte(config), 1, 16, 4)
@@ -24,7 +24,7 @@ func FuzzShape(f *testing.F) {
 		if err != nil {
 			return
 		}
-		o := &Options{Model: m, Config: config, Sequences: workload.Sequences{Batch: batch, PromptLen: prompt, GenLen: gen}}
+		o := &Options{Model: m, Config: config, Workload: workload.Workload{Batch: batch, PromptLen: prompt, GenLen: gen}}
 		if err := Check(o); err != nil {
 			var no *UnsupportedError
 			if !errors.As(err, &no) {

@@ -56,13 +56,13 @@ func (o *llOperands) args() []any {
 	return []any{o.buffers, o.timedOut, uint64(o.limit), int32(o.rank), o.epochs}
 }
 
-// queueOwn queues one GEMM of a decode step by a kernel of the engine.
+// queueGEMM queues one GEMM of a decode step by a kernel of the engine.
 func (e *Engine) queueGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilogue, o *gemmOperands) error {
 	return e.queueFusedGEMM(gemm, kernel, u, o, nil)
 }
 
-// queueExchanging is queueOwn for a kernel that exchanges its sums with the other ranks, if ll is
-// not nil.
+// queueFusedGEMM is queueGEMM for a kernel that also exchanges its sums with the other ranks, if ll
+// is not nil.
 func (e *Engine) queueFusedGEMM(gemm *gemmKernels, kernel *cuda.Kernel, u epilogue, o *gemmOperands, ll *llOperands) error {
 	launch, args, err := e.gemmLaunch(gemm, u, o)
 	if err != nil {

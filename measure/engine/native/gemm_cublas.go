@@ -195,5 +195,5 @@ func (e *Engine) ProductsText() string {
 	if e.stepGEMM() == nil {
 		return "cuBLASLt"
 	}
-	return "own kernels"
+	return "native kernels"
 }

@@ -10,8 +10,8 @@ import (
 	"llmprof/workload"
 )
 
-// The test says which models and batches have wgmma GEMMs. A ring has at least two stages
-// for any size, and a block that adds to the stream finds room beside any other.
+// The test lists the models and batches that have wgmma GEMMs. A ring has at least two stages for
+// any size, and a block that adds to the stream fits beside any other on a multiprocessor.
 func TestWgmmaGEMMs(t *testing.T) {
 	llama := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
 	got := wgmmaGEMMs(&llama, 32, 132)[0].wgmma
@@ -58,8 +58,8 @@ func TestWgmmaGEMMs(t *testing.T) {
 	}
 }
 
-// wideBench is a bench of a Hopper GPU, or of the emulated one taken for it, with the
-// products of gemm_wgmma.cu.
+// wgmmaBench returns a bench with the GEMMs of gemm_wgmma.cu on a Hopper GPU, or on the emulated
+// one as if it were Hopper's.
 func wgmmaBench(t *testing.T, s *shape, shapes []gemmKernels) (*bench, []gemmKernels) {
 	t.Helper()
 	var more []string
@@ -89,7 +89,8 @@ func wgmmaBench(t *testing.T, s *shape, shapes []gemmKernels) (*bench, []gemmKer
 	return b, shapes
 }
 
-// Products of batches of 17 to 64 on Hopper, as TestKernelSkinnyGEMM tries those of fewer.
+// The test runs the wgmma GEMMs of batches of 17 to 64, as TestKernelSkinnyGEMM runs those of
+// smaller batches.
 func TestKernelWgmmaGEMM(t *testing.T) {
 	sizes := []struct{ batch, n, k int }{{17, 16, 64}, {32, 208, 704}, {33, 80, 192}, {64, 1008, 320}}
 	if !slow() {
@@ -139,16 +140,16 @@ func TestKernelWgmmaGEMMRanks(t *testing.T) {
 	}
 }
 
-// testedWide are those of llama3.1-8b, of batches up to 32 and up to 64.
+// testedWgmma are the rings of llama3.1-8b for batches up to 32 and up to 64.
 func testedWgmma() []gemmKernels {
 	sh := shape{ranks: 1, heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 128256}
 	return append(wgmmaGEMMs(&sh, 17, 132), wgmmaGEMMs(&sh, 64, 132)...)
 }
 
-// parseWide reads units/stages/cluster/span of scores, head, gated ones and those that add
-// to the stream, "_" between them and nothing for one that stays, with a "!" where no two
-// blocks fit on a multiprocessor.
-func parseWide(t *testing.T, w *wgmmaRings, text string) {
+// parseWGMMA reads units/stages/cluster/span for the rings of the norm, head, SwiGLU and residual
+// GEMMs, separated by "_". An empty entry leaves a ring as it is, and a "!" says that no two blocks
+// fit on a multiprocessor.
+func parseWGMMA(t *testing.T, w *wgmmaRings, text string) {
 	t.Helper()
 	if text == "" {
 		return
@@ -164,9 +165,9 @@ func parseWide(t *testing.T, w *wgmmaRings, text string) {
 	}
 }
 
-// wideError is the most of the sums' error, relative to the largest of them: the tensor
-// cores add all of a result's columns to one float32, where gemm_skinny.cu has several warps
-// for them. Of 14336 columns an H200 was 1.2e-5 off.
+// wgmmaError bounds the error of the sums relative to the largest sum. The tensor cores add all
+// columns of a result to one float32, where gemm_skinny.cu has several warps for them. With 14336
+// columns an H200 had an error of 1.2e-5.
 const wgmmaError = 3e-5
 
 // wgmma runs GEMMs of one size with every epilogue.
@@ -236,7 +237,7 @@ func (b *bench) wgmma(l *gemmKernels, batch, n, k, sms int) {
 	near(b.t, "residual "+what+", squares", get[float32](b, squares, len(totals)), totals, 1e-4)
 }
 
-// asHopper takes the emulated GPU for one of Hopper's generation.
+// asHopper treats the emulated GPU as one of Hopper's generation.
 func asHopper(opt Options) Options {
 	if emulate.RealGPU() != nil {
 		opt.like = func(p *cuda.Properties) { p.Major, p.Minor = 9, 0 }
@@ -245,8 +246,8 @@ func asHopper(opt Options) Options {
 	return opt
 }
 
-// A decode step by wgmma GEMMs of a model that GPUs share, whose products send their sums, or
-// leave them to a kernel that adds them in one shot or in two.
+// A decode step by wgmma GEMMs of a model that GPUs share agrees with the reference. Its GEMMs
+// exchange their sums, or leave them to an all-reduce in one shot or in two.
 func TestSharedWgmmaAgainstReference(t *testing.T) {
 	emulate.Long(t)
 	const never, always = 1, 1 << 30
@@ -259,7 +260,7 @@ func TestSharedWgmmaAgainstReference(t *testing.T) {
 				continue // a quarter of its feed-forward is 160 wide
 			}
 			t.Run(fmt.Sprintf("%s/tp%d/%d/%d", name, c.tp, c.batch, c.oneShot), func(t *testing.T) {
-				opt := asHopper(Options{TP: c.tp, Seed: 7, Sequences: workload.Sequences{Batch: c.batch, PromptLen: 3, GenLen: 4}, oneShot: c.oneShot})
+				opt := asHopper(Options{TP: c.tp, Seed: 7, Workload: workload.Workload{Batch: c.batch, PromptLen: 3, GenLen: 4}, oneShot: c.oneShot})
 				team := openShared(t, config, opt)
 				e := team.Lead()
 				if gemm := e.stepGEMM(); gemm == nil || !gemm.isWgmma() || e.opt.fusesAllReduce(&e.shape) != (c.oneShot == always) {
@@ -276,7 +277,7 @@ func TestSharedWgmmaAgainstReference(t *testing.T) {
 // A decode step by wgmma GEMMs agrees with the reference.
 func TestWgmmaAgainstReference(t *testing.T) {
 	emulate.Device(t)
-	opt := asHopper(Options{Seed: 7, Sequences: workload.Sequences{PromptLen: 5, GenLen: 3}})
+	opt := asHopper(Options{Seed: 7, Workload: workload.Workload{PromptLen: 5, GenLen: 3}})
 	type variant struct {
 		batch int
 		fp16  bool

@@ -11,8 +11,8 @@ import (
 	"llmprof/workload"
 )
 
-// A layer with a window keeps no more of the context than that, and a prompt can
-// be decoded from again after steps that took the place of its tokens.
+// A layer with a window caches no more of the context than its window. A prompt can be decoded from
+// again after steps that overwrote its tokens.
 func TestWindows(t *testing.T) {
 	emulate.Device(t)
 	for _, c := range []struct {
@@ -24,7 +24,7 @@ func TestWindows(t *testing.T) {
 			if c.name != "gemma2" || c.prompt != 70 {
 				emulate.Long(t)
 			}
-			e := open(t, tiny()[c.name], Options{Seed: 3, Sequences: workload.Sequences{Batch: 2, PromptLen: c.prompt, GenLen: c.gen}})
+			e := open(t, tiny()[c.name], Options{Seed: 3, Workload: workload.Workload{Batch: 2, PromptLen: c.prompt, GenLen: c.gen}})
 			if err := e.SetPrompts(randomPrompts(4, 2, c.prompt, e.shape.vocab)); err != nil {
 				t.Fatal(err)
 			}
@@ -70,18 +70,18 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Without being named, the engine is for what has run on a GPU.
+// Unless the user names it, the engine is chosen only for models that have run on a GPU.
 func TestTried(t *testing.T) {
 	for name, config := range tiny() {
 		m, err := models.Read(name, []byte(config))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !Tried(&Options{Model: m, Config: []byte(config), Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}) {
+		if !Tried(&Options{Model: m, Config: []byte(config), Workload: workload.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}) {
 			t.Errorf("%s: has run on a GPU", name)
 		}
-		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}) ||
-			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}) {
+		if Tried(&Options{Model: m, Config: []byte(config), FP16: true, Workload: workload.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}) ||
+			Tried(&Options{Model: m, Config: []byte(config), Quantization: FP8, Workload: workload.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}) {
 			t.Errorf("%s: fp16 and fp8 are for those who name the engine", name)
 		}
 	}
@@ -91,15 +91,14 @@ func TestTried(t *testing.T) {
 			t.Fatal(err)
 		}
 		for tp, want := range map[int]bool{2: true, 4: true, 8: false} {
-			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Sequences: workload.Sequences{Batch: 1, PromptLen: 100, GenLen: 2}}); got != want {
+			if got := Tried(&Options{Model: m, Config: []byte(config), TP: tp, Workload: workload.Workload{Batch: 1, PromptLen: 100, GenLen: 2}}); got != want {
 				t.Errorf("%s on %d GPUs: tried %v", name, tp, got)
 			}
 		}
 	}
 }
 
-// Gemma's numbers are read by the names and with the defaults that transformers
-// has for them.
+// Gemma's config is read by the names that transformers uses, and with its defaults.
 func TestGemmaNumbers(t *testing.T) {
 	read := func(family, more string) (shape, error) {
 		config := []byte(`{"model_type":"` + family + `","hidden_size":2304,"intermediate_size":128,"num_hidden_layers":2,

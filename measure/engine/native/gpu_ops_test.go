@@ -13,7 +13,7 @@ import (
 	"llmprof/workload"
 )
 
-// run is a request's tokens.
+// run returns the tokens of a request.
 func run(t *testing.T, e *Engine) [][]int32 {
 	t.Helper()
 	first, err := e.Prefill()
@@ -31,21 +31,21 @@ func run(t *testing.T, e *Engine) [][]int32 {
 	return all
 }
 
-// median of times.
+// median returns the median of some times.
 func median(ts []unit.Seconds) float64 {
 	s := slices.Clone(ts)
 	slices.SortFunc(s, cmp.Compare[unit.Seconds])
 	return float64(s[len(s)/2])
 }
 
-// TestGPUReplay times the operators of small models, with poisoned buffers, and
-// holds that tokens after it are those before.
+// TestGPUReplay times the operators of small models, with poisoned buffers, and checks that the
+// tokens afterwards are those from before.
 func TestGPUReplay(t *testing.T) {
 	gpu(t)
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Seed: 7, Sequences: workload.Sequences{Batch: 1, PromptLen: 130, GenLen: 20}}, {Seed: 7, Sequences: workload.Sequences{Batch: 33, PromptLen: 20, GenLen: 6}},
-			{Seed: 7, Sequences: workload.Sequences{Batch: 2, PromptLen: 9000, GenLen: 4}}, {Seed: 7, Sequences: workload.Sequences{Batch: 2, PromptLen: 30, GenLen: 8}, Products: CublasGEMM, Eager: true},
+			{Seed: 7, Workload: workload.Workload{Batch: 1, PromptLen: 130, GenLen: 20}}, {Seed: 7, Workload: workload.Workload{Batch: 33, PromptLen: 20, GenLen: 6}},
+			{Seed: 7, Workload: workload.Workload{Batch: 2, PromptLen: 9000, GenLen: 4}}, {Seed: 7, Workload: workload.Workload{Batch: 2, PromptLen: 30, GenLen: 8}, Products: CublasGEMM, Eager: true},
 		} {
 			e := open(t, config, opt)
 			if err := e.SetPrompts(randomPrompts(3, opt.Batch, opt.PromptLen, e.shape.vocab)); err != nil {
@@ -84,12 +84,12 @@ func TestGPUReplay(t *testing.T) {
 	}
 }
 
-// TestGPUReplayCloses holds, for llama3.1-8b at batch 1, that the operators make
-// up the step: within 10 %, for in the step each begins while the one before it
-// ends. It needs 17 GB.
+// TestGPUReplayCloses checks for llama3.1-8b at batch 1 that the times of the operators add up to
+// that of the step within 10 %, because each operator of a step begins while the previous one ends.
+// It needs 17 GB.
 func TestGPUReplayCloses(t *testing.T) {
 	gpu(t)
-	e := open(t, llama8B, Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: 1024, GenLen: 32}})
+	e := open(t, llama8B, Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: 1024, GenLen: 32}})
 	if err := e.SetPrompts(randomPrompts(1, 1, 1024, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +121,8 @@ func TestGPUReplayCloses(t *testing.T) {
 	}
 }
 
-// TestGPUTracer holds that a traced request gives the tokens of one in a graph,
-// and that its spans fill the steps.
+// TestGPUTracer checks that a traced request gives the tokens of one in a graph, and that its spans
+// cover the steps.
 func TestGPUTracer(t *testing.T) {
 	emulate.Device(t)
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestGPUTracer(t *testing.T) {
 		if emulate.RealGPU() != nil && !slices.Contains([]string{"llama", "gemma2", "qwen3_moe"}, name) || emulate.Brief() && name != "llama" {
 			continue // the processor takes its time
 		}
-		e := open(t, config, Options{Seed: 7, Sequences: workload.Sequences{Batch: 3, PromptLen: 63, GenLen: 6}})
+		e := open(t, config, Options{Seed: 7, Workload: workload.Workload{Batch: 3, PromptLen: 63, GenLen: 6}})
 		if err := e.SetPrompts(randomPrompts(3, 3, 63, e.shape.vocab)); err != nil {
 			t.Fatal(err)
 		}

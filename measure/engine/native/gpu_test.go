@@ -25,16 +25,16 @@ func gpu(t testing.TB) {
 	}
 }
 
-// slow reports whether tests are to do with fewer and smaller cases: where the processor
-// emulates the GPU, and where LLMPROF_TEST_SLOW says so, as under compute-sanitizer.
+// slow reports whether tests run fewer and smaller cases: on an emulated GPU, and if
+// LLMPROF_TEST_SLOW is set, as under compute-sanitizer.
 func slow() bool { return emulate.RealGPU() != nil || underTool() }
 
-// underTool reports whether LLMPROF_TEST_SLOW says so, on a GPU.
+// underTool reports whether LLMPROF_TEST_SLOW is set on a real GPU.
 func underTool() bool { return emulate.RealGPU() == nil && os.Getenv("LLMPROF_TEST_SLOW") != "" }
 
 var opening sync.Map // config.json to a mutex
 
-// open makes an engine for the test and closes it after it.
+// open opens an engine and closes it after the test.
 func open(t testing.TB, config string, opt Options) *Engine {
 	t.Helper()
 	opt.Libraries = emulate.Device(t)
@@ -49,7 +49,7 @@ func open(t testing.TB, config string, opt Options) *Engine {
 	})
 }
 
-// modelOf gives the options their model.
+// modelOf sets the model of the options.
 func modelOf(t testing.TB, config string, opt Options) Options {
 	t.Helper()
 	m, err := models.Read("test", []byte(config))
@@ -118,8 +118,7 @@ const (
 		"sliding_window":33,"sliding_window_pattern":2,"query_pre_attn_scalar":50,"rope_scaling":{"rope_type":"linear","factor":8.0}}`
 )
 
-// tiny are small models of each family that differ in every way that the
-// engine has a switch for.
+// tiny has small models of each family, which cover every switch of the engine.
 func tiny() map[string]string {
 	return map[string]string{
 		"llama": tinyLlama, "mistral": tinyMistral, "qwen2": tinyQwen2, "qwen3": tinyQwen3,

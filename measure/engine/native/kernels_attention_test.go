@@ -10,8 +10,8 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// heads are shapes of attention that differ in all that the kernels have a
-// switch for: width, queries on a key, norms and biases; fewer where a tool looks on.
+// heads has shapes of attention that cover every switch of the kernels: head size, group size,
+// norms and biases. There are fewer under a tool.
 func heads() []shape {
 	all := []shape{
 		{heads: 8, kvHeads: 2, headDim: 64}, {heads: 2, kvHeads: 2, headDim: 128, qkNorm: true}, {heads: 7, kvHeads: 1, headDim: 64, bias: true},
@@ -24,8 +24,8 @@ func heads() []shape {
 	return all
 }
 
-// projections are queries, keys and values of some tokens with all that belongs
-// to them, on the device and here.
+// projections has queries, keys and values of some tokens, with norms, biases and angles, on the
+// device and on the host.
 type projections struct {
 	s                           *shape
 	bias, qNorm, kNorm          []float64
@@ -53,8 +53,8 @@ func (b *bench) projections(s *shape) *projections {
 	return p
 }
 
-// head is head h of a row of the projections, queries first, then keys, then
-// values, as attention takes it at a position.
+// head returns head h of a row of the projections, in the order queries, keys, values, as attention
+// uses it at a position.
 func (p *projections) head(row []float64, h, pos int) []float64 {
 	d := p.s.headDim
 	v := append([]float64(nil), row[h*d:(h+1)*d]...)
@@ -86,7 +86,7 @@ func (p *projections) head(row []float64, h, pos int) []float64 {
 	return out
 }
 
-// attend is soft-max attention of one query over keys [n][d] and values.
+// attend is softmax attention of one query over keys [n][d] and values.
 func attend(q, keys, values []float64, scale float64) []float64 {
 	d := len(q)
 	n := len(keys) / d
@@ -109,8 +109,8 @@ func attend(q, keys, values []float64, scale float64) []float64 {
 	return out
 }
 
-// Attention of one new token over a cache, at contexts around every edge that
-// the kernel has: none, one, a round of keys, the parts of the split.
+// The test runs decode attention at contexts around every edge of the kernel: none, one, a round of
+// keys, and the parts of the split.
 func TestKernelAttentionDecode(t *testing.T) {
 	for i, s := range heads() {
 		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {
@@ -183,8 +183,8 @@ func (b *bench) attentionDecode(p *projections, splits int, past []int) {
 	}
 }
 
-// Heads of prompts on their way to attention, and attention of whole prompts, at
-// lengths around the tile's.
+// The test runs the preparation of a prompt's heads and the attention of whole prompts, at lengths
+// around the tile's.
 func TestKernelPrompts(t *testing.T) {
 	for i, s := range heads() {
 		t.Run(fmt.Sprintf("%dx%d on %d in %d", s.heads, s.headDim, s.kvHeads, s.float()), func(t *testing.T) {

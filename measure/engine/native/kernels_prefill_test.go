@@ -9,7 +9,7 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// hopperBench is a bench of a Hopper GPU, or of the emulated one taken for it.
+// hopperBench returns a bench on a Hopper GPU, or on the emulated one as if it were Hopper's.
 func hopperBench(t *testing.T, s *shape) *bench {
 	t.Helper()
 	var more []string
@@ -28,9 +28,8 @@ func hopperBench(t *testing.T, s *shape) *bench {
 	return b
 }
 
-// Attention of prompts by Hopper's tensor cores, at lengths around the edges of its
-// tiles, of more items than there are multiprocessors, with caches that hold no numbers
-// behind the prompt's end.
+// The test runs Hopper's prefill attention at lengths around the edges of its tiles, with more
+// items than there are multiprocessors, and with NaN in the caches behind the prompt's end.
 func TestKernelHopperPrompts(t *testing.T) {
 	type prompt struct {
 		s             shape

@@ -9,7 +9,7 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// The products that only ranks of a model have, for each ring: those that exchange
+// The test runs the GEMMs that only models on several GPUs have, for each ring: those that exchange
 // their sums, and those of half tiles.
 func TestKernelSkinnyGEMMRanks(t *testing.T) {
 	t.Parallel()
@@ -30,17 +30,17 @@ func TestKernelSkinnyGEMMRanks(t *testing.T) {
 	})
 }
 
-// packetAt is the word in which a wgmma GEMM sends value i of n of a sequence, and
-// how far up there.
+// packetAt returns the packet in which a wgmma GEMM sends value i of n of a sequence, and the
+// position of its bits.
 func (l *gemmKernels) packetAt(n, i int) (word, shift int) {
 	seq, o := i/n, i%n
 	lane := seq%8*4 + o%8/2
 	return (o/16*(l.rows/8)+seq/8)*64 + 2*lane + o%16/8, o % 2 * 24
 }
 
-// allReduce runs rank 1 of two after some turns; the sums of rank 0 are in its buffer. It
-// adds to the stream where adds is set. A skinny GEMM cuts the columns into parts, a wgmma
-// GEMM takes so many multiprocessors.
+// allReduce runs rank 1 of two after some turns; the sums of rank 0 are in its buffer. If adds is
+// set, it adds to the stream. A skinny GEMM is split along k into parts, and a wgmma GEMM uses so
+// many multiprocessors.
 func (b *bench) allReduce(l *gemmKernels, batch, n, k, parts int, turns uint32, adds bool) {
 	w, ws := b.normal(n*k, 0.05)
 	x, xs := b.normal(batch*k, 2)

@@ -13,7 +13,7 @@ import (
 	"llmprof/measure/engine/native/safetensors"
 )
 
-// A bench is the kernels of one shape on a device, to be tried one by one.
+// A bench has the kernels of one shape on a device, to run them one by one.
 type bench struct {
 	t   testing.TB
 	dev *cuda.Device
@@ -29,7 +29,7 @@ func newBench(t testing.TB, s *shape, more ...string) *bench {
 	return newBenchLike(t, s, func(*cuda.Properties) {}, more...)
 }
 
-// newBenchLike does as if the GPU were another one, as far as like says.
+// newBenchLike does what newBench does on a GPU whose properties `like` has changed.
 func newBenchLike(t testing.TB, s *shape, like func(*cuda.Properties), more ...string) *bench {
 	t.Helper()
 	folder := emulate.Device(t)
@@ -59,7 +59,7 @@ func (b *bench) noError(err error) {
 	}
 }
 
-// put gives the device a copy of v.
+// put copies v to the device.
 func put[T cuda.Number](b *bench, v []T) cuda.Ptr {
 	b.t.Helper()
 	p := room[T](b, len(v))
@@ -67,7 +67,7 @@ func put[T cuda.Number](b *bench, v []T) cuda.Ptr {
 	return p
 }
 
-// room is memory of n values that are not numbers.
+// room allocates n values, which are NaN.
 func room[T cuda.Number](b *bench, n int) cuda.Ptr {
 	b.t.Helper()
 	var zero T
@@ -90,7 +90,7 @@ func sizeOf[T cuda.Number](v T) uintptr {
 	return 4
 }
 
-// get reads n values back.
+// get copies n values from the device.
 func get[T cuda.Number](b *bench, p cuda.Ptr, n int) []T {
 	b.t.Helper()
 	b.noError(b.s.Sync())
@@ -104,7 +104,8 @@ func (b *bench) run(k *cuda.Kernel, l cuda.Launch, args ...any) {
 	b.noError(k.Queue(b.s, l, args...))
 }
 
-// normal are n values of a normal distribution, rounded to the kernels' format.
+// normal returns n values of a normal distribution, rounded to the kernels' format, on the device
+// and on the host.
 func (b *bench) normal(n int, deviation float64) ([]uint16, []float64) {
 	raw, v := make([]uint16, n), make([]float64, n)
 	for i := range raw {
@@ -131,8 +132,8 @@ func (b *bench) toFloat(raw []uint16) []float64 {
 	return v
 }
 
-// rounding is the distance of two values of the kernels' format at its greatest,
-// relative to them, and twice what rounding may do.
+// rounding is twice the greatest relative distance of two neighbouring values of the kernels'
+// format, which bounds what rounding may do.
 func (b *bench) rounding() float64 {
 	if b.f == safetensors.Float16 {
 		return 1.0 / 2048
@@ -140,7 +141,7 @@ func (b *bench) rounding() float64 {
 	return 1.0 / 256
 }
 
-// both runs a test of kernels in bf16 and in fp16, beside other tests.
+// both runs a test of kernels in bf16 and in fp16, in parallel with other tests.
 func both(t *testing.T, s shape, test func(b *bench)) {
 	for name, fp16 := range map[string]bool{"bf16": false, "fp16": true} {
 		s := s
@@ -155,7 +156,7 @@ func both(t *testing.T, s shape, test func(b *bench)) {
 	}
 }
 
-// near holds got against want, each value within limit of the largest.
+// near checks that each value of got is within limit of want, relative to the largest value.
 func near[T float32 | float64](t testing.TB, what string, got []T, want []float64, limit float64) {
 	t.Helper()
 	top := 0.0
@@ -174,7 +175,7 @@ func near[T float32 | float64](t testing.TB, what string, got []T, want []float6
 
 func silu(v float64) float64 { return v / (1 + math.Exp(-v)) }
 
-// dot is row of w [][k] times row of x [][k].
+// dot is the product of a row of w [][k] and a row of x [][k].
 func dot(w, x []float64, i, j, k int) float64 {
 	sum := 0.0
 	for c := range k {
@@ -185,14 +186,14 @@ func dot(w, x []float64, i, j, k int) float64 {
 
 var plain = shape{heads: 4, kvHeads: 1, headDim: 64}
 
-// The products of decoding, for each ring, at batches that fill it and not, with
+// The test runs the GEMMs of decoding for each ring, at batches that fill it and that do not, with
 // rows that end within a tile and inputs that end within a stage.
 func TestKernelSkinnyGEMM(t *testing.T) {
 	t.Parallel()
 	both(t, plain, (*bench).skinny)
 }
 
-// cuts are into how many parts products are cut: 0 is one part, on few blocks.
+// cuts has numbers of parts of split-K; 0 stands for one part on few blocks.
 func cuts() []int {
 	if underTool() {
 		return []int{3, 0}
@@ -219,8 +220,8 @@ func (b *bench) skinny() {
 	}
 }
 
-// squares are the sums that the kernel ahead leaves for the norm: parts of
-// rows·k values, of which all but 16 are irrelevant to how they are cut.
+// squares returns the sums of squares that the previous kernel leaves for the norm: rows·k values,
+// of which only the sum of each 16 matters.
 func (b *bench) squares(x []float64, k int) (raw []float32, scale []float64) {
 	for i := 0; i < len(x); i += k {
 		total := 0.0
@@ -236,8 +237,8 @@ func (b *bench) squares(x []float64, k int) (raw []float32, scale []float64) {
 	return raw, scale
 }
 
-// product runs a kernel of n rows of results, with its tiles cut into so many parts
-// along their columns, or as many as there are stages.
+// product runs a GEMM with n rows of results, whose tiles are split along k into so many parts, or
+// into as many as there are stages.
 func (b *bench) product(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, args ...any) {
 	b.t.Helper()
 	c := l.splitKFor(n, k, u, 1)
@@ -304,7 +305,7 @@ func (b *bench) swiglu(l *gemmKernels, batch, n, k, parts int) {
 	near(b.t, fmt.Sprintf("swiglu %d of %dx%dx%d", l.rows, batch, n, k), b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
 }
 
-// What touches each value once.
+// The test runs the elementwise kernels.
 func TestKernelElementwise(t *testing.T) {
 	t.Parallel()
 	both(t, plain, (*bench).elementwise)
@@ -365,8 +366,8 @@ func (b *bench) elementwise() {
 	near(t, "activation", b.toFloat(get[uint16](b, out, rows*width)), want, b.rounding())
 }
 
-// The greedy choice: the lowest index among equals, whatever the signs, at sizes
-// that no block divides; counters are left as they were found.
+// The greedy choice takes the lowest index among equal scores of any sign, at sizes that no block
+// divides. It leaves its counters as it found them.
 func TestKernelSampling(t *testing.T) {
 	b := newBench(t, &plain)
 	for _, vocab := range []int{1, 31, 1001, 16385, 70000} {
@@ -392,9 +393,9 @@ func TestKernelSampling(t *testing.T) {
 			want[s] = argmax(row)
 		}
 		best, arrived := put(b, make([]uint64, batch)), put(b, make([]uint32, batch))
-		next, told, positions := room[int32](b, batch), room[int32](b, batch), put(b, []int32{5, 0, 7, 9})
-		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived, next, positions, told)
-		for _, at := range []cuda.Ptr{next, told} {
+		next, nextHost, positions := room[int32](b, batch), room[int32](b, batch), put(b, []int32{5, 0, 7, 9})
+		b.run(b.p.sampling, cuda.Launch{Grid: cuda.Dim{X: 64, Y: batch}, Block: cuda.Dim{X: 256}}, put(b, logits), int32(vocab), best, arrived, next, positions, nextHost)
+		for _, at := range []cuda.Ptr{next, nextHost} {
 			if got := get[int32](b, at, batch); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("vocabulary of %d: tokens %d, want %d", vocab, got, want)
 			}
@@ -408,7 +409,7 @@ func TestKernelSampling(t *testing.T) {
 	}
 }
 
-// Random weights are equal to the bit with the rule that any program can follow.
+// Random weights equal, to the bit, the published rule.
 func TestKernelRandom(t *testing.T) {
 	t.Parallel()
 	both(t, plain, (*bench).random)

@@ -21,12 +21,12 @@ import (
 	"llmprof/workload"
 )
 
-// wideLlama has the widths of llama3.1-8b, and fewer layers and tokens.
-const wideLlama = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":4096,"intermediate_size":14336,
+// llama8BWidths has the widths of llama3.1-8b, and fewer layers and tokens.
+const llama8BWidths = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":4096,"intermediate_size":14336,
 "num_hidden_layers":4,"num_attention_heads":32,"num_key_value_heads":8,"head_dim":128,"vocab_size":32000,"rms_norm_eps":1e-5,
 "rope_theta":500000,"max_position_embeddings":8192,"tie_word_embeddings":false,"torch_dtype":"bfloat16"}`
 
-// fileOf writes a checkpoint whose values are all 1, or nearly so, and gives its bytes.
+// fileOf writes a checkpoint whose values are all about 1, and returns its bytes.
 func fileOf(b *testing.B, opt Options, dtype string) (folder string, size int64) {
 	b.Helper()
 	opt.TP, opt.Quantization = 1, Unquantized
@@ -61,8 +61,8 @@ func fileOf(b *testing.B, opt Options, dtype string) (folder string, size int64)
 	return folder, size
 }
 
-// BenchmarkLoad loads a checkpoint of 2.3 GB in 16 bits, twice that in 32, to stand-ins:
-// what the host does of it. TMPDIR=/dev/shm leaves disks out.
+// BenchmarkLoad loads a checkpoint of 2.3 GB in 16 bits, and twice that in 32, to stand-ins, so it
+// measures the host's part. TMPDIR=/dev/shm excludes disks.
 func BenchmarkLoad(b *testing.B) {
 	for _, c := range []struct {
 		dtype string
@@ -74,7 +74,7 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/fp16=%v/%v/tp%d", c.dtype, c.opt.FP16, c.opt.Quantization, c.opt.ranks()), func(b *testing.B) {
 			opt := c.opt
 			opt.Batch, opt.PromptLen, opt.GenLen = 1, 4, 2
-			opt = modelOf(b, wideLlama, opt)
+			opt = modelOf(b, llama8BWidths, opt)
 			var size int64
 			opt.Weights, size = fileOf(b, opt, c.dtype)
 			b.SetBytes(size)
@@ -91,12 +91,13 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkGPULoad loads a checkpoint of 3.1 GB to a GPU, and does by itself what that is
-// made of: to read, to copy, and to make the buffers, which is in all of them. TMPDIR=/dev/shm leaves disks out. LLMPROF_TEST_STAGING names
-// other buffers than the loader's, bytes/number/readers.
+// BenchmarkGPULoad loads a checkpoint of 3.1 GB to a GPU. It also measures reading, copying and
+// allocating the buffers separately; every case includes the allocation. TMPDIR=/dev/shm excludes
+// disks. LLMPROF_TEST_STAGING names other staging buffers than the loader's, as
+// bytes/number/readers.
 func BenchmarkGPULoad(b *testing.B) {
 	gpu(b)
-	opt := modelOf(b, strings.Replace(wideLlama, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1), Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 4, GenLen: 2}})
+	opt := modelOf(b, strings.Replace(llama8BWidths, `"num_hidden_layers":4`, `"num_hidden_layers":6`, 1), Options{Workload: workload.Workload{Batch: 1, PromptLen: 4, GenLen: 2}})
 	var size int64
 	opt.Weights, size = fileOf(b, opt, "BF16")
 	usual := fmt.Sprintf("%d/%d/%d", stagedBytes, stagedChunks, (&loader{ranks: 1}).readers())
@@ -117,7 +118,7 @@ func BenchmarkGPULoad(b *testing.B) {
 	}
 }
 
-// loadOnly does a part of loading to memory on a GPU that is the weights'.
+// loadOnly does one part of loading into a GPU's memory.
 func loadOnly(b *testing.B, opt Options, bytes, most int, do func(*staging) error) {
 	b.Helper()
 	must := func(err error) {
@@ -215,7 +216,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// weightsOf are all bytes of a rank's weights, without the gaps.
+// weightsOf returns all bytes of a rank's weights, without the gaps.
 func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
 	t.Helper()
 	err := team.Each(func(r int, e *Engine) error {
@@ -251,7 +252,7 @@ func weightsOf(t *testing.T, team *Team, rank int) (out []byte) {
 func TestLoadTruncated(t *testing.T) {
 	config := shareable()["llama"]
 	for _, tp := range []int{1, 2} {
-		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Sequences: workload.Sequences{Batch: 1, PromptLen: 4, GenLen: 2}, staged: 5000})
+		opt := modelOf(t, config, Options{TP: tp, Weights: checkpointOf(t, config, 7), Workload: workload.Workload{Batch: 1, PromptLen: 4, GenLen: 2}, staged: 5000})
 		_, err := openTeam(opt, func(int) (*cuda.Device, error) {
 			return cuda.NewStandIn().Device, os.Truncate(filepath.Join(opt.Weights, "model.safetensors"), 100_000)
 		}, (*Engine).compileNothing)
@@ -262,7 +263,7 @@ func TestLoadTruncated(t *testing.T) {
 	}
 }
 
-// The first e4m3 that is no number is found wherever it is.
+// The loader finds the first e4m3 value that is NaN, wherever it is.
 func TestNoNumber(t *testing.T) {
 	for n := range 40 {
 		values := bytes.Repeat([]byte{0x7e, 0xfe, 0x80, 0}, 10)[:n]

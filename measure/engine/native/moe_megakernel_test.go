@@ -12,35 +12,36 @@ import (
 	"llmprof/workload"
 )
 
-// wideMixture has groups of eight heads of 128, as Qwen3-30B-A3B has, and widths that leave
+// groupedHeadsMoE has groups of eight heads of 128, as Qwen3-30B-A3B has, and widths that leave
 // parts of stages.
-const wideMoE = `{"model_type":"qwen3_moe","hidden_size":576,"intermediate_size":512,"moe_intermediate_size":192,"num_hidden_layers":2,
+const groupedHeadsMoE = `{"model_type":"qwen3_moe","hidden_size":576,"intermediate_size":512,"moe_intermediate_size":192,"num_hidden_layers":2,
 	"num_attention_heads":16,"num_key_value_heads":2,"head_dim":128,"num_experts":40,"num_experts_per_tok":8,"norm_topk_prob":true,
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":320,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false,"use_sliding_window":false}`
 
-// windowedMixture looks back on fewer tokens than the context has.
+// windowedMoE looks back on fewer tokens than the context has.
 const windowedMoE = `{"model_type":"mixtral","hidden_size":320,"intermediate_size":448,"num_hidden_layers":2,"num_attention_heads":5,
 	"num_key_value_heads":1,"head_dim":64,"num_local_experts":4,"num_experts_per_tok":2,"vocab_size":640,"max_position_embeddings":4096,
 	"hidden_act":"silu","rms_norm_eps":1e-5,"rope_theta":1000000.0,"tie_word_embeddings":false,"sliding_window":16}`
 
-// A step in one kernel gives the scores that it gives in a kernel for each operator: after
-// prompts that end before and at the end of a tile of keys, and with one token; on a GPU
-// with long contexts too, in 16 parts and in 32. Where two tokens tie the one may take the
-// other, and what follows is another text.
+// The megakernel gives the scores of a step with a kernel for each operator: after prompts that end
+// before and at the end of a tile of keys, and after one token. A GPU also runs long contexts, in
+// 16 parts and in 32. If two tokens tie, the two steps may choose differently, and their texts then
+// differ.
 func TestStepIsItsKernels(t *testing.T) {
 	emulate.Device(t)
-	// All experts are chosen: where two are nearly as likely rounding would choose, and scores be another model's.
-	longContext := strings.NewReplacer("4096", "16384", `"num_experts":40`, `"num_experts":8`).Replace(wideMoE)
+	// This model chooses all experts. Otherwise rounding would decide between two that are nearly
+	// as likely, and the scores would be another model's.
+	longContext := strings.NewReplacer("4096", "16384", `"num_experts":40`, `"num_experts":8`).Replace(groupedHeadsMoE)
 	for name, c := range map[string]struct {
 		config  string
 		prompts []int
 		fp16    bool
 		parts   int
 	}{
-		"wide": {wideMoE, []int{14}, false, 0}, "qwen3_moe": {tinyQwen3MoE, []int{1, 15, 70}, false, 0}, "mixtral": {tinyMixtral, []int{14, 31}, false, 0},
+		"wide": {groupedHeadsMoE, []int{14}, false, 0}, "qwen3_moe": {tinyQwen3MoE, []int{1, 15, 70}, false, 0}, "mixtral": {tinyMixtral, []int{14, 31}, false, 0},
 		"fp16_mixtral": {tinyMixtral, []int{15}, true, 0}, "sliding": {windowedMoE, []int{14, 40}, false, 0},
-		"parts": {wideMoE, []int{30}, false, maxSplits}, "long": {longContext, []int{4093, 8190}, false, 0}, "long_parts": {longContext, []int{4093}, false, maxSplits},
+		"parts": {groupedHeadsMoE, []int{30}, false, maxSplits}, "long": {longContext, []int{4093, 8190}, false, 0}, "long_parts": {longContext, []int{4093}, false, maxSplits},
 	} {
 		for _, prompt := range c.prompts {
 			t.Run(fmt.Sprintf("%s/%d", name, prompt), func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestStepIsItsKernels(t *testing.T) {
 				if name != "qwen3_moe" || prompt != 15 {
 					emulate.Long(t)
 				}
-				opt := Options{Seed: 7, Sequences: workload.Sequences{Batch: 1, PromptLen: prompt, GenLen: 4}, FP16: c.fp16, splits: c.parts}
+				opt := Options{Seed: 7, Workload: workload.Workload{Batch: 1, PromptLen: prompt, GenLen: 4}, FP16: c.fp16, splits: c.parts}
 				one := stepScores(t, c.config, opt)
 				opt.unfused, opt.splits = true, 0
 				for step, want := range stepScores(t, c.config, opt) {
@@ -69,7 +70,8 @@ func TestStepIsItsKernels(t *testing.T) {
 	}
 }
 
-// furthest is how far one of the scores is from what is wanted, and how large those are.
+// furthest returns the greatest difference of a score from the wanted one, and the greatest wanted
+// score.
 func furthest(got, want []float32) (worst, size float64) {
 	for i, v := range want {
 		worst = max(worst, math.Abs(float64(v-got[i])))
@@ -78,11 +80,11 @@ func furthest(got, want []float32) (worst, size float64) {
 	return worst, size
 }
 
-// The step of qwen3-30b-a3b in one kernel against that in a kernel for each operator, at the
-// contexts that LLMPROF_TEST_STEP names ("4096,8192"), with 60 GB of random weights. In all of
-// the model rounding decides between experts here and there, so scores are held to twice how
-// far those are whose operators' products are cuBLASLt's. Where the tokens part, what the one
-// kernel chose is said to be so near to the best.
+// The test compares the megakernel with a kernel for each operator, for qwen3-30b-a3b with 60 GB of
+// random weights, at the contexts that LLMPROF_TEST_STEP names ("4096,8192"). In this model
+// rounding decides between experts in places, so the limit is twice the difference of a step whose
+// GEMMs are cuBLASLt's. If the tokens differ, the test logs how near to the best the megakernel's
+// choice is.
 func TestGPUStepIsItsKernels(t *testing.T) {
 	contexts := os.Getenv("LLMPROF_TEST_STEP")
 	if contexts == "" {
@@ -92,12 +94,12 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 	for _, context := range strings.Split(contexts, ",") {
 		for _, parts := range []int{fewParts, maxSplits} {
 			t.Run(fmt.Sprintf("%s/%d", context, parts), func(t *testing.T) {
-				opt := Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true, splits: parts}
+				opt := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: number(t, context) - 32, GenLen: 33}, Spread: true, splits: parts}
 				one := stepScores(t, qwen30BA3B, opt)
 				opt.unfused, opt.splits = true, 0
-				apart := stepScores(t, qwen30BA3B, opt)
+				unfused := stepScores(t, qwen30BA3B, opt)
 				opt.Products = CublasGEMM
-				moved, limit := parted(t, "one kernel", one, apart), parted(t, "products of cuBLASLt", stepScores(t, qwen30BA3B, opt), apart)
+				moved, limit := firstDifference(t, "one kernel", one, unfused), firstDifference(t, "products of cuBLASLt", stepScores(t, qwen30BA3B, opt), unfused)
 				if !(moved < 2*limit) {
 					t.Errorf("scores differ by %.3g of them, those of cuBLASLt's products by %.3g", moved, limit)
 				}
@@ -106,9 +108,9 @@ func TestGPUStepIsItsKernels(t *testing.T) {
 	}
 }
 
-// parted is how far scores are from what is wanted, relative to the greatest, of the steps
-// up to the first whose token is another.
-func parted(t *testing.T, what string, got, want [][]float32) (moved float64) {
+// firstDifference returns the greatest difference of scores, relative to the greatest score, of the
+// steps up to the first with different tokens.
+func firstDifference(t *testing.T, what string, got, want [][]float32) (moved float64) {
 	t.Helper()
 	for step, scores := range want {
 		worst, size := furthest(got[step], scores)
@@ -122,12 +124,13 @@ func parted(t *testing.T, what string, got, want [][]float32) (moved float64) {
 	return moved
 }
 
-// stepScores are those of the prompt and of each step, with what these do not write themselves poisoned.
+// stepScores returns the scores of the prompt and of each step, with all buffers poisoned that
+// these write before they read.
 func stepScores(t *testing.T, config string, opt Options) (out [][]float32) {
 	t.Helper()
 	e := open(t, config, opt)
 	if e.usesMegakernel() == opt.unfused {
-		t.Fatalf("apart %v: one kernel %v", opt.unfused, e.usesMegakernel())
+		t.Fatalf("unfused %v: one kernel %v", opt.unfused, e.usesMegakernel())
 	}
 	m := &meter{t: t}
 	m.must(e.SetPrompts(randomPrompts(3, 1, opt.PromptLen, e.shape.vocab)))
@@ -143,8 +146,8 @@ func stepScores(t *testing.T, config string, opt Options) (out [][]float32) {
 	return out
 }
 
-// The step's kernel fits into the shared memory of a block, where it is launched at all, and
-// each of its warps that copy has as many stages.
+// The megakernel fits into the shared memory of a block wherever it is launched, and all of its
+// copying warps have equally many stages.
 func TestStepFits(t *testing.T) {
 	qwen := shape{heads: 32, kvHeads: 4, headDim: 128, hidden: 2048, inner: 768, layers: 48, moeShape: moeShape{experts: 128, topK: 8}}
 	mixtral := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, layers: 32, moeShape: moeShape{experts: 8, topK: 2}}
@@ -159,7 +162,7 @@ func TestStepFits(t *testing.T) {
 		{qwen, 227 << 10, 132, 1, true, 16}, {qwen, 163 << 10, 108, 1, true, 8}, {qwen, 99 << 10, 142, 1, false, 0}, {qwen, 227 << 10, 132, 2, false, 0},
 		{mixtral, 227 << 10, 132, 1, true, 8}, {qwen, 227 << 10, 3, 1, false, 0}, // fewer blocks than key heads
 	} {
-		e := &Engine{shape: c.shape, opt: Options{Sequences: workload.Sequences{Batch: c.batch}, sms: c.sms}, dev: &cuda.Device{}, p: &program{gemms: skinnyGEMMs()}, b: &buffers{}}
+		e := &Engine{shape: c.shape, opt: Options{Workload: workload.Workload{Batch: c.batch}, sms: c.sms}, dev: &cuda.Device{}, p: &program{gemms: skinnyGEMMs()}, b: &buffers{}}
 		e.dev.SharedOptIn, e.dev.SMs, e.dev.Major = c.memory, c.sms, 9
 		e.p.decode = decodeFor(9, &c.shape)
 		e.shape.megakernel = e.shape.megakernelGrid(&e.dev.Properties, c.sms, fewParts)
@@ -180,7 +183,8 @@ func TestStepFits(t *testing.T) {
 	}
 }
 
-// A share is a power of 2 that divides a head's output, of as few values as the blocks allow.
+// A share is a power of 2 that divides a head's output, and as small as the number of blocks
+// allows.
 func TestShares(t *testing.T) {
 	for _, c := range []struct{ group, dim, blocks, want int }{
 		{8, 128, 16, 6}, {8, 128, 32, 5}, {8, 128, 33, 5}, {8, 128, 7, 8}, {8, 128, 1, 10}, {5, 64, 6, 6}, {5, 64, 4, -1}, {1, 64, 100, 2}, {7, 128, 14, 6},

@@ -34,8 +34,8 @@ func (r *reference) moe(h []float64, layer string) []float64 {
 	return out
 }
 
-// choose is the router's rule: the top of a soft-max, the lower index first, and
-// how far the last of them is from the next, as a share of it.
+// choose applies the router's rule: the highest softmax weights, and the lower index among equals.
+// It also returns the distance of the last chosen weight from the next, relative to it.
 func choose(scores []float64, top int, normalized bool) (chosen []int, shares []float64, gap float64) {
 	peak, sum := slices.Max(scores), 0.0
 	p := make([]float64, len(scores))
@@ -61,7 +61,7 @@ func choose(scores []float64, top int, normalized bool) (chosen []int, shares []
 	return chosen, shares, gap
 }
 
-// A moeBench is the MoE of one layer, on the device and in the reference.
+// A moeBench has the MoE layer of one model, on the device and in the reference.
 type moeBench struct {
 	*bench
 	s               *shape
@@ -73,8 +73,8 @@ type moeBench struct {
 	scores          cuda.Ptr
 }
 
-// Each kernel of an MoE layer is run with sizes that no tile divides, with experts that no
-// token takes, and with one that all take.
+// The test runs each kernel of an MoE layer with sizes that no tile divides, with experts that no
+// token chooses, and with one that all tokens choose.
 func TestKernelMixture(t *testing.T) {
 	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 256, topK: 32, normalized: true}, {experts: 3, topK: 3}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestKernelMixture(t *testing.T) {
 	}
 }
 
-// newMixtureBench makes the experts' weights.
+// newMixtureBench makes a bench with the experts' weights.
 func newMixtureBench(t *testing.T, on *bench, s *shape) *moeBench {
 	t.Helper()
 	b := &moeBench{bench: on, s: s}
@@ -112,8 +112,8 @@ func newMixtureBench(t *testing.T, on *bench, s *shape) *moeBench {
 	return b
 }
 
-// The rings of a step's experts fit where a block has little shared memory too, for up to
-// 16 tokens; for more it is known when they do not.
+// The rings of a decode step's experts fit into little shared memory too, for up to 16 tokens. For
+// more tokens the host knows when they do not.
 func TestExpertRingsFit(t *testing.T) {
 	for _, m := range []moeShape{{experts: 8, topK: 2}, {experts: 128, topK: 8}, {experts: maxExperts, topK: maxTopK}} {
 		for _, memory := range []int{227 << 10, 163 << 10, 99 << 10, 96 << 10, 64 << 10} {
@@ -140,8 +140,8 @@ func TestExpertRingsFit(t *testing.T) {
 	}
 }
 
-// A router of few experts is cut along its columns, as in Mixtral-8x7B: there is room for
-// its parts where no other product of the model has any.
+// The GEMM of a router with few experts is split along k, as in Mixtral-8x7B. Its buffer has room
+// for the parts even if no other GEMM of the model has any.
 func TestRouterHasRoomForParts(t *testing.T) {
 	s := shape{heads: 32, kvHeads: 8, headDim: 128, hidden: 4096, inner: 14336, tokens: 32000, moeShape: moeShape{experts: 8, topK: 2}}
 	splitK := 0
@@ -160,8 +160,8 @@ func TestRouterHasRoomForParts(t *testing.T) {
 	}
 }
 
-// All tokens of a step with one expert, which makes as many groups of it, and the most
-// tokens that these kernels take.
+// The test runs a step in which all tokens choose one expert, which makes many groups of it, with
+// the most tokens that these kernels take.
 func TestKernelMixtureOfOne(t *testing.T) {
 	s := shape{heads: 4, kvHeads: 1, headDim: 64, hidden: 576, inner: 320, moeShape: moeShape{experts: 4, topK: 1}}
 	b := newMixtureBench(t, newBench(t, &s), &s)
@@ -171,7 +171,7 @@ func TestKernelMixtureOfOne(t *testing.T) {
 	}
 }
 
-// choose holds the choice of the experts.
+// choose checks the choice of the experts.
 func (b *moeBench) choose(rows int) {
 	s, n := b.s, b.s.experts
 	scores, values := b.floats(rows*n, 1)
@@ -196,7 +196,7 @@ func (b *moeBench) choose(rows int) {
 	}
 }
 
-// pair is what an expert makes of a token's normed input, before down.
+// pair returns an expert's activations for a token's normed input, before down.
 func (b *moeBench) pair(e int, x []float64) []float64 {
 	s := b.s
 	w := b.gateUps[e*2*s.inner*s.hidden:]
@@ -207,7 +207,7 @@ func (b *moeBench) pair(e int, x []float64) []float64 {
 	return out
 }
 
-// output is what the experts of a row add to the stream.
+// output returns what the experts of a row add to the stream.
 func (b *moeBench) output(row int, act []float64) []float64 {
 	s := b.s
 	out := make([]float64, s.hidden)
@@ -221,7 +221,7 @@ func (b *moeBench) output(row int, act []float64) []float64 {
 	return out
 }
 
-// step holds both halves of a decode step, of x whose norm is not done yet, or is.
+// step checks both halves of a decode step, with x normed or not yet normed.
 func (b *moeBench) step(rows int, normed bool) {
 	s := b.s
 	x, xs := b.normal(rows*s.hidden, 2)
@@ -252,14 +252,14 @@ func (b *moeBench) step(rows int, normed bool) {
 	b.down(e, rows, acts, normed)
 }
 
-// engine is as much of one as queues the experts.
+// engine returns an engine that can queue the experts and no more.
 func (b *moeBench) engine(rows int) *Engine {
-	e := &Engine{opt: Options{Sequences: workload.Sequences{Batch: rows}, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
+	e := &Engine{opt: Options{Workload: workload.Workload{Batch: rows}, sms: b.dev.SMs}, shape: *b.s, dev: b.dev, s: b.bench.s, p: b.p, b: &buffers{}}
 	e.shape.eps = 1e-5
 	return e
 }
 
-// groups puts the pairs in groups.
+// groups sorts the pairs into groups.
 func (b *moeBench) groups(e *Engine, rows int) {
 	pairs, s := rows*b.s.topK, b.s
 	most := s.maxTiles(pairs, pairsOfGroup)
@@ -276,7 +276,7 @@ func (b *moeBench) groups(e *Engine, rows int) {
 	b.checkOrder(get[int32](b.bench, e.b.order, most*pairsOfGroup), get[int32](b.bench, e.b.tiles, 1+most), pairsOfGroup)
 }
 
-// holdActs holds what gate and up made of each pair, of inputs that are normed.
+// checkActs checks the activations of gate and up for each pair, from normed inputs.
 func (b *moeBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []float64) []float64 {
 	s := b.s
 	acts := b.toFloat(get[uint16](b.bench, act, rows*s.topK*s.inner))
@@ -286,7 +286,7 @@ func (b *moeBench) checkActs(act cuda.Ptr, rows int, normed func(row int) []floa
 	return acts
 }
 
-// down holds the second half, with or without what the next product needs.
+// down checks the second half, with and without what the next GEMM needs.
 func (b *moeBench) down(e *Engine, rows int, acts []float64, last bool) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
@@ -336,8 +336,8 @@ func (b *moeBench) prompt(rows int) {
 	b.sum(rows, outputs, acts)
 }
 
-// The experts' products of prompts by Hopper's tensor cores: experts of none, of few and
-// of more pairs than an item has, rows of weights that fill no item.
+// The test runs the grouped GEMMs of a MoE prefill on Hopper's tensor cores, with experts of no,
+// few and more pairs than an item has, and with rows of weights that fill no item.
 func TestKernelHopperExperts(t *testing.T) {
 	for _, m := range []moeShape{{experts: 8, topK: 2, normalized: true}, {experts: 37, topK: 5}, {experts: 3, topK: 1}} {
 		t.Run(fmt.Sprintf("%d of %d", m.topK, m.experts), func(t *testing.T) {
@@ -375,7 +375,7 @@ func (b *moeBench) hopper(rows int) {
 		sorted: room[uint16](b.bench, pairs*s.hidden), act: room[uint16](b.bench, pairs*s.inner)}
 	b.noError(p.sort())
 	order, tiles := get[int32](b.bench, p.order, pairs), get[int32](b.bench, p.tiles, 1+3*most)
-	var list, experts []int32 // as holdOrder takes them
+	var list, experts []int32 // in the form that checkOrder takes
 	for i := range tiles[0] {
 		tile := tiles[1+3*i:]
 		row := make([]int32, pairsOfItem)
@@ -398,7 +398,7 @@ func (b *moeBench) hopper(rows int) {
 	b.sum(rows, p.sorted, acts)
 }
 
-// sum holds the sum of the experts' outputs, and so them.
+// sum checks the sum of the experts' outputs, and with it the outputs.
 func (b *moeBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 	s := b.s
 	stream, old := b.floats(rows*s.hidden, 1)
@@ -414,7 +414,7 @@ func (b *moeBench) sum(rows int, outputs cuda.Ptr, acts []float64) {
 	}
 }
 
-// holdOrder checks that each pair is in one tile, of its expert.
+// checkOrder checks that each pair is in one tile of its expert.
 func (b *moeBench) checkOrder(order, tiles []int32, size int) {
 	seen := map[int32]int{}
 	for i, p := range order[:int(tiles[0])*size] {

@@ -12,8 +12,8 @@ import (
 	"llmprof/workload"
 )
 
-// older are GPUs before compute capability 8.0, with the shared memory of their
-// blocks (CUDA Programming Guide, "Technical Specifications per Compute Capability").
+// older has GPUs before compute capability 8.0, with the shared memory of their blocks (CUDA
+// Programming Guide, "Technical Specifications per Compute Capability").
 func older() map[string]func(*cuda.Properties) {
 	return map[string]func(*cuda.Properties){
 		"7.0": func(p *cuda.Properties) { p.Major, p.Minor, p.SharedOptIn = 7, 0, 96<<10 },
@@ -21,8 +21,7 @@ func older() map[string]func(*cuda.Properties) {
 	}
 }
 
-// Models in fp16 with the kernels of GPUs before 8.0, their copies, barriers and
-// products, on the GPU at hand.
+// The test runs models in fp16 with the kernels for GPUs before 8.0, on the GPU at hand.
 func TestOlderAgainstReference(t *testing.T) {
 	emulate.Long(t)
 	emulate.Device(t)
@@ -45,7 +44,7 @@ func TestOlderAgainstReference(t *testing.T) {
 				if c.name == "gemma" && capability == "7.5" {
 					return // heads of 256 do not fit
 				}
-				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Sequences: workload.Sequences{Batch: c.batch, PromptLen: 66, GenLen: 3}, like: like}
+				opt := Options{FP16: true, Quantization: c.quant, Seed: 9, Workload: workload.Workload{Batch: c.batch, PromptLen: 66, GenLen: 3}, like: like}
 				if c.batch > 8 {
 					opt.PromptLen = 5
 				}
@@ -55,8 +54,8 @@ func TestOlderAgainstReference(t *testing.T) {
 	}
 }
 
-// What a generation of GPUs does not do is said before memory is taken, with what it
-// does.
+// Formats that a GPU's generation lacks are refused before memory is allocated. The error names
+// those that it has.
 func TestTooOld(t *testing.T) {
 	for _, c := range []struct {
 		major, minor int
@@ -69,7 +68,7 @@ func TestTooOld(t *testing.T) {
 	} {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = c.major, c.minor, 64<<10
-		_, err := OnStandIn(modelOf(t, tinyLlama, Options{FP16: c.fp16, Sequences: workload.Sequences{Batch: 16, PromptLen: 30, GenLen: 2}}), s)
+		_, err := OnStandIn(modelOf(t, tinyLlama, Options{FP16: c.fp16, Workload: workload.Workload{Batch: 16, PromptLen: 30, GenLen: 2}}), s)
 		var no *UnsupportedError
 		if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &no) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%d.%d: %v, want %q", c.major, c.minor, err, c.want)
@@ -80,7 +79,7 @@ func TestTooOld(t *testing.T) {
 			for _, batch := range []int{1, 8, 16, 32} {
 				s := cuda.NewStandIn()
 				s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 7, 5, kib<<10
-				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Sequences: workload.Sequences{Batch: batch, PromptLen: 30, GenLen: 2}})
+				opt := modelOf(t, tinyMistral, Options{FP16: true, Quantization: q, Workload: workload.Workload{Batch: batch, PromptLen: 30, GenLen: 2}})
 				e := ready(t, opt, func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 				if err := e.queueStep(); err != nil {
 					t.Errorf("batch %d, weights %q in %d KiB: %v", batch, q, kib, err)

@@ -22,8 +22,8 @@ import (
 	"llmprof/workload"
 )
 
-// quantized is what the weights of a matrix of width columns are worth once they
-// have been quantized.
+// quantized returns the values that the weights of a matrix of `width` columns have after
+// quantization.
 func quantized(q Quantization, f safetensors.Format, w []float64, width int) []float64 {
 	switch q {
 	case FP8:
@@ -69,7 +69,7 @@ func e4m3(b byte) float64 {
 	return v
 }
 
-// e4m3s are the values from 0 on.
+// e4m3s has all values of e4m3 from 0 on.
 var e4m3s = sync.OnceValue(func() (v []float64) {
 	for b := range 0x7f {
 		v = append(v, e4m3(byte(b)))
@@ -77,7 +77,7 @@ var e4m3s = sync.OnceValue(func() (v []float64) {
 	return v
 })
 
-// roundE4M3 is the nearest of all values, the even one of two.
+// roundE4M3 rounds to the nearest value, ties to even.
 func roundE4M3(v float32) byte {
 	a, all := math.Abs(float64(v)), e4m3s()
 	above := min(sort.SearchFloat64s(all, a), len(all)-1)
@@ -115,7 +115,7 @@ func quantizedGroups(f safetensors.Format, w []float64) []float64 {
 	return out
 }
 
-// A quantizedMatrix is one on the device, and what it is worth.
+// A quantizedMatrix is a quantized matrix on the device, and its values on the host.
 type quantizedMatrix struct {
 	w, scales, zeros cuda.Ptr
 	values           []float64
@@ -158,7 +158,7 @@ func (b *bench) matrix(q Quantization, n, k int) quantizedMatrix {
 	return m
 }
 
-// Weights are quantized as plain Go does, and widened to what they are worth.
+// The kernels quantize weights as plain Go does, and dequantize them to the same values.
 func TestKernelQuantize(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Quantization{FP8, INT4} {
@@ -209,7 +209,8 @@ func TestKernelArrange(t *testing.T) {
 	})
 }
 
-// The products of decoding with quantized weights, as TestKernelSkinnyGEMM has them.
+// The test runs the GEMMs of decoding with quantized weights, with the cases of
+// TestKernelSkinnyGEMM.
 func TestKernelQuantizedGEMM(t *testing.T) {
 	for _, q := range []Quantization{FP8, INT4} {
 		s := plain
@@ -244,7 +245,7 @@ func (b *bench) quantizedGEMM(q Quantization) {
 	}
 }
 
-// narrowProduct is product with quantized weights.
+// quantizedProduct is product with quantized weights.
 func (b *bench) quantizedProduct(l *gemmKernels, kernel *cuda.Kernel, u epilogue, n, k, parts int, m quantizedMatrix, args ...any) {
 	few := parts != 1
 	if kernel == l.plainGEMM {
@@ -323,7 +324,7 @@ func (b *bench) quantizedSwiglu(l *gemmKernels, batch, n, k, parts int) {
 	near(b.t, fmt.Sprintf("%s of %dx%dx%d in %d", l.swigluGEMM.Name, batch, n, k, parts), b.toFloat(get[uint16](b, h, batch*n)), want, b.rounding())
 }
 
-// fit are the small dense models whose sizes groups of 128 divide.
+// fit returns the small dense models whose sizes are multiples of 128.
 func fit() map[string]string {
 	return map[string]string{
 		"mistral": tinyMistral, "qwen3": tinyQwen3, "window": tinyWindow, "qwen3_moe": strings.Replace(tinyQwen3MoE, ":192", ":384", 1),
@@ -368,8 +369,9 @@ func TestFormatsAgainstReference(t *testing.T) {
 					if f.quant != FP8 || name != "mistral" || c.batch != 9 {
 						emulate.Long(t)
 					}
-					// With seed 7 a Gemma 3 of 20 tokens is at 8.8e-3 in bf16 and at 1.004e-2 in fp8, with 9 at 6.0e-3 and 7.2e-3.
-					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Sequences: workload.Sequences{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products}
+					// A Gemma 3 of 20 tokens has an error of 8.8e-3 in bf16 and 1.004e-2 in fp8
+					// with seed 7, and of 6.0e-3 and 7.2e-3 with seed 9.
+					opt := Options{FP16: f.fp16, Quantization: f.quant, Seed: 9, Workload: workload.Workload{Batch: c.batch, PromptLen: c.prompt, GenLen: c.gen}, Products: c.products}
 					compare(t, open(t, config, opt), referenceOf(t, config, opt), c.gen)
 				})
 			}
@@ -377,8 +379,8 @@ func TestFormatsAgainstReference(t *testing.T) {
 	}
 }
 
-// The bytes of weights and cache are the theory's in every format, scales and zero
-// points among them.
+// The bytes of weights and cache are the estimate's in every format, scales and zero points
+// included.
 func TestFormatsSizesAreTheEstimates(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
@@ -395,7 +397,7 @@ func TestFormatsSizesAreTheEstimates(t *testing.T) {
 		}
 		for _, q := range []Quantization{Unquantized, FP8, INT4} {
 			for _, fp16 := range []bool{false, true} {
-				opt := Options{Model: m, Config: config, Sequences: workload.Sequences{Batch: 3, PromptLen: 1000, GenLen: 25}, FP16: fp16, Quantization: q}
+				opt := Options{Model: m, Config: config, Workload: workload.Workload{Batch: 3, PromptLen: 1000, GenLen: 25}, FP16: fp16, Quantization: q}
 				e, err := newEngine(opt, 0)
 				if err != nil {
 					t.Fatal(err)
@@ -412,7 +414,7 @@ func TestFormatsSizesAreTheEstimates(t *testing.T) {
 	}
 }
 
-// What is not there is refused by name, before the GPU is touched.
+// Formats that do not exist are refused by name before the GPU is used.
 func TestFormatsRefused(t *testing.T) {
 	for _, c := range []struct {
 		config string
@@ -511,11 +513,11 @@ func storeOf(t *testing.T, config string, f safetensors.Format, fp8 bool) (*stor
 	return out, r
 }
 
-// Checkpoints in fp16, in fp8 with scales of rows and of tensors, and in bf16 that are
-// quantized when they are read.
+// The test loads checkpoints in fp16, in fp8 with scales of rows and of tensors, and in bf16 that
+// are quantized as they are read.
 func TestFormatsCheckpoints(t *testing.T) {
 	emulate.Device(t)
-	opt := Options{Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 3}}
+	opt := Options{Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 3}}
 	for _, c := range []struct {
 		stored safetensors.Format
 		fp8    bool
@@ -545,8 +547,8 @@ func TestFormatsCheckpoints(t *testing.T) {
 	}
 }
 
-// A checkpoint that is quantized otherwise than asked for is refused, and what is
-// wrong with one named.
+// A checkpoint with another quantization than the one asked for is refused, and the error names
+// what is wrong.
 func TestFormatsCheckpointsRefused(t *testing.T) {
 	const q = "model.layers.1.self_attn.q_proj"
 	for name, c := range map[string]struct {
@@ -567,7 +569,7 @@ func TestFormatsCheckpointsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := storeOf(t, tinyMistral, safetensors.BFloat16, true)
 			c.change(s)
-			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Sequences: workload.Sequences{Batch: 1, PromptLen: 4, GenLen: 2}, Quantization: c.quant})
+			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Workload: workload.Workload{Batch: 1, PromptLen: 4, GenLen: 2}, Quantization: c.quant})
 			if name == "bad weights" { // which are read when they are loaded
 				opt.Libraries, opt.Cache.Folder = emulate.Device(t), os.TempDir()+"/llmprof-test-kernels"
 			}
@@ -600,14 +602,14 @@ func TestSharedFormats(t *testing.T) {
 		name string
 		opt  Options
 	}{
-		{"copies", Options{TP: 4, Quantization: FP8, Sequences: workload.Sequences{Batch: 9, PromptLen: 3, GenLen: 2}}},
-		{"mistral", Options{TP: 2, Quantization: INT4, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
-		{"qwen3_moe", Options{TP: 2, Quantization: FP8, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
-		{"llama", Options{TP: 2, FP16: true, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
-		{"copies", Options{TP: 4, FP16: true, Sequences: workload.Sequences{Batch: 1, PromptLen: 5, GenLen: 2}}},
-		{"llama", Options{TP: 2, Quantization: FP8, Sequences: workload.Sequences{Batch: 3, PromptLen: 9, GenLen: 3}}},
-		{"gemma2", Options{TP: 2, Quantization: FP8, FP16: true, Sequences: workload.Sequences{Batch: 33, PromptLen: 3, GenLen: 2}}},
-		{"mistral", Options{TP: 4, Quantization: INT4, FP16: true, Sequences: workload.Sequences{Batch: 17, PromptLen: 3, GenLen: 2}}},
+		{"copies", Options{TP: 4, Quantization: FP8, Workload: workload.Workload{Batch: 9, PromptLen: 3, GenLen: 2}}},
+		{"mistral", Options{TP: 2, Quantization: INT4, Workload: workload.Workload{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"qwen3_moe", Options{TP: 2, Quantization: FP8, Workload: workload.Workload{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"llama", Options{TP: 2, FP16: true, Workload: workload.Workload{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"copies", Options{TP: 4, FP16: true, Workload: workload.Workload{Batch: 1, PromptLen: 5, GenLen: 2}}},
+		{"llama", Options{TP: 2, Quantization: FP8, Workload: workload.Workload{Batch: 3, PromptLen: 9, GenLen: 3}}},
+		{"gemma2", Options{TP: 2, Quantization: FP8, FP16: true, Workload: workload.Workload{Batch: 33, PromptLen: 3, GenLen: 2}}},
+		{"mistral", Options{TP: 4, Quantization: INT4, FP16: true, Workload: workload.Workload{Batch: 17, PromptLen: 3, GenLen: 2}}},
 	} {
 		if few && i > 0 {
 			break
@@ -623,8 +625,8 @@ func TestSharedFormats(t *testing.T) {
 	}
 }
 
-// Ranks take their parts of checkpoints in fp8, and of those in 16 bits that are
-// quantized when they are read.
+// Ranks load their parts of checkpoints in fp8, and of 16-bit ones that are quantized as they are
+// read.
 func TestSharedFormatsCheckpoints(t *testing.T) {
 	emulate.Long(t)
 	few := emulate.RealGPU() != nil && os.Getenv("LLMPROF_TEST_SHAPES") != "all" // the processor takes its time
@@ -639,7 +641,7 @@ func TestSharedFormatsCheckpoints(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%v/%v", c.name, c.fp8, c.quant), func(t *testing.T) {
 			config := shareable()[c.name]
 			s, r := storeOf(t, config, safetensors.BFloat16, c.fp8)
-			opt := Options{TP: 2, Weights: s.write(t), Quantization: c.quant, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 2}}
+			opt := Options{TP: 2, Weights: s.write(t), Quantization: c.quant, Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 2}}
 			r.s.quant = c.quant
 			if !c.fp8 {
 				for _, ts := range layout(&r.s).tensors {

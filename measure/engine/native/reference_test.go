@@ -9,8 +9,8 @@ import (
 	"llmprof/models"
 )
 
-// reference is the model once more, in the plainest way: float64 on the host,
-// one token after the other, with the weights that fill_random makes.
+// A reference computes the model in the plainest way: in float64 on the host, one token after the
+// other, with the weights that fill_random makes.
 type reference struct {
 	s       shape
 	w       map[string][]float64
@@ -29,8 +29,8 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 	return referenceOf(t, config, Options{Seed: seed})
 }
 
-// referenceOf is that of weights in the options' formats, which are quantized as
-// the engine quantizes them.
+// referenceOf returns a reference with weights in the options' formats, quantized as the engine
+// quantizes them.
 func referenceOf(t testing.TB, config string, opt Options) *reference {
 	t.Helper()
 	m, err := models.Read("test", []byte(config))
@@ -63,7 +63,7 @@ func (r *reference) reset() {
 	r.last, r.before = 1, 1
 }
 
-// randomWeight is element i of random.cu's fill_random.
+// randomWeight returns element i of random.cu's fill_random.
 func randomWeight(f safetensors.Format, seed, i uint64, scale float32) float64 {
 	z := seed + (i+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -117,7 +117,7 @@ func (r *reference) norm(x []float64, name string) []float64 {
 	return y
 }
 
-// branch is what a block adds to the stream.
+// branch returns what a block adds to the stream.
 func (r *reference) branch(y []float64, norm string) []float64 {
 	if !r.s.outputNorm {
 		return y
@@ -132,7 +132,7 @@ func soften(v, limit float64) float64 {
 	return limit * math.Tanh(v/limit)
 }
 
-// head takes one head of a projection, normed and rotated.
+// head returns one head of a projection, after norm and RoPE.
 func (r *reference) head(x []float64, h, layer, pos int, norm string) []float64 {
 	d := r.s.headDim
 	freq := r.s.rope.frequencies(d)
@@ -152,7 +152,7 @@ func (r *reference) head(x []float64, h, layer, pos int, norm string) []float64 
 	return out
 }
 
-// next puts one token through and returns the scores.
+// next runs one token and returns the scores.
 func (r *reference) next(token int) []float64 {
 	s, pos := &r.s, r.lastPos
 	r.lastPos++
@@ -240,8 +240,8 @@ func (r *reference) attend(h []float64, l, pos int, p string) []float64 {
 	return out
 }
 
-// apart is how far a lies from b, relative to b; NaN is far.
-func apart[T float32 | float64](a []T, b []float64) float64 {
+// relativeError is the distance of a from b, relative to b, and infinite for NaN.
+func relativeError[T float32 | float64](a []T, b []float64) float64 {
 	var d, n float64
 	for i := range b {
 		d += (float64(a[i]) - b[i]) * (float64(a[i]) - b[i])
@@ -254,8 +254,8 @@ func apart[T float32 | float64](a []T, b []float64) float64 {
 	return e
 }
 
-// sameChoice reports whether token is the best of scores, or tied with it
-// within what scores may be off by.
+// sameChoice reports whether token has the best score, or one that differs from it by no more than
+// the error of the scores.
 func sameChoice(scores []float64, token int32, limit float64) bool {
 	best, spread := math.Inf(-1), 0.0
 	for _, v := range scores {

@@ -12,10 +12,10 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// Rings in all forms that testdata/rings.cu has. Of those that are right the sums are
-// held. Those that are wrong by purpose, and may give any sums, run where
-// LLMPROF_TEST_WRONG_RINGS is set: racecheck has to report them, and does it show what it
-// would make of a race in the kernels. LLMPROF_TEST_RINGS is a pattern of those that run.
+// The test runs the rings of testdata/rings.cu and checks the sums of the correct ones. The wrong
+// ones, which may give any sums, run only if LLMPROF_TEST_WRONG_RINGS is set: racecheck has to
+// report them, which shows that it would report a race in the kernels. LLMPROF_TEST_RINGS is a
+// pattern of the rings to run.
 func TestKernelRings(t *testing.T) {
 	gpu(t)
 	dev, err := cuda.Open(0, os.Getenv("LLMPROF_TEST_CUDA_LIBS"))
@@ -53,7 +53,7 @@ var words string
 //go:embed testdata/rings.cu
 var rings string
 
-// ringNames are the rings' kernels.
+// ringNames lists the kernels of the rings.
 func ringNames() (names []string) {
 	for _, m := range regexp.MustCompile(`(?m)^RING\((\w+)`).FindAllStringSubmatch(rings, -1) {
 		names = append(names, m[1])
@@ -61,7 +61,7 @@ func ringNames() (names []string) {
 	return names
 }
 
-// ring runs one on two blocks, and gives their sums and what they should be.
+// ring runs one ring on two blocks, and returns their sums and the correct ones.
 func (b *bench) ring(k *cuda.Kernel) (got, want []uint32) {
 	const blocks, threads, stages, words = 2, 64, 11, 4
 	in := make([]uint32, blocks*stages*threads*words)
@@ -88,5 +88,5 @@ func (b *bench) ring(k *cuda.Kernel) (got, want []uint32) {
 	return get[uint32](b, out, blocks*threads), want
 }
 
-// scrambled is a number that only i decides.
+// scrambled returns a hash of i.
 func scrambled(i int) uint32 { return uint32(i)*2654435761 ^ uint32(i)>>7 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// kept rounds what the engine keeps in 16 bits, if the reference is to do as it does.
+// quant rounds the values that the engine stores in 16 bits, if the reference is to round them too.
 func (r *reference) quant(values []float64) []float64 {
 	if r.rounds {
 		for i, v := range values {
@@ -23,10 +23,10 @@ const (
 	afterTie = 0.1  // how far scores may be where a token before took another expert
 )
 
-// limit is how far the engine's scores may be from the reference's: what rounding
-// to 16 bits does, but where it may have made a token take another expert, of two that
-// are nearly as likely. What follows is then another model's, the less so the longer
-// ago.
+// limit is how far the engine's scores may be from the reference's: as far as rounding to 16 bits
+// moves them, and further if rounding may have made a token choose another of two experts that are
+// nearly as likely. The tokens after that are another model's, and the effect fades with their
+// distance.
 func (r *reference) limit() float64 {
 	switch {
 	case r.last < tied:
@@ -60,15 +60,14 @@ func (r *reference) rounding() (worst float64) {
 		for _, token := range prompt {
 			want, got := exact.next(token), coarse.next(token)
 			if min(exact.last, exact.before) >= tied {
-				worst = max(worst, apart(got, want))
+				worst = max(worst, relativeError(got, want))
 			}
 		}
 	}
 	return worst
 }
 
-// Rounding moves scores by a percent at most, so that what a wrong kernel does is
-// more.
+// Rounding moves scores by a percent at most, so the effect of a wrong kernel is larger.
 func TestRounding(t *testing.T) {
 	for name, config := range tiny() {
 		t.Run(name, func(t *testing.T) {

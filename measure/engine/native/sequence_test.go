@@ -19,7 +19,7 @@ import (
 	"llmprof/workload"
 )
 
-// standIn makes an engine that computes nothing.
+// standIn opens an engine on a GPU that computes nothing.
 func standIn(t testing.TB, config string, opt Options) (*Engine, *cuda.StandIn) {
 	t.Helper()
 	s := cuda.NewStandIn()
@@ -31,7 +31,7 @@ func standIn(t testing.TB, config string, opt Options) (*Engine, *cuda.StandIn) 
 	return e, s
 }
 
-// queued is what work queues.
+// queued returns the launches that work queues.
 func queued(t testing.TB, s *cuda.StandIn, work func() error) []string {
 	t.Helper()
 	s.Queued = nil
@@ -41,7 +41,7 @@ func queued(t testing.TB, s *cuda.StandIn, work func() error) []string {
 	return slices.Clone(s.Queued)
 }
 
-// kernel is the name of a line's kernel; a product is one, as is a fill.
+// kernel returns the kernel's name of a recorded line; a GEMM and a fill have names too.
 func kernel(line string) string {
 	f := strings.Fields(line)
 	if f[0] == "kernel" {
@@ -57,29 +57,29 @@ func kernelsOf(lines []string) (names []string) {
 	return names
 }
 
-// windowed is a Mistral whose layers look back so far.
+// windowed is a Mistral whose layers have a window of so many tokens.
 const windowed = `{"model_type":"mistral","hidden_size":512,"intermediate_size":1024,"num_hidden_layers":2,"num_attention_heads":4,
 	"num_key_value_heads":1,"head_dim":128,"vocab_size":776,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-5,"rope_theta":10000.0,"tie_word_embeddings":false,"sliding_window":4096}`
 
-// mixedQwen2 is a Qwen2 of which one layer has a window and one has none.
-const mixedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1216,"num_hidden_layers":2,"num_attention_heads":7,
+// partlyWindowedQwen2 is a Qwen2 of which one layer has a window and one has none.
+const partlyWindowedQwen2 = `{"model_type":"qwen2","hidden_size":448,"intermediate_size":1216,"num_hidden_layers":2,"num_attention_heads":7,
 	"num_key_value_heads":1,"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu","rms_norm_eps":1e-6,
 	"rope_theta":1000000.0,"tie_word_embeddings":true,"use_sliding_window":true,"sliding_window":2048,"max_window_layers":1}`
 
-// The operators of a step are those of the estimate: each of them is named once,
-// by itself or as what another's kernel does too.
+// The operators of a step are those of the estimate. Each is named once, either alone or as an
+// operator that another operator's kernel does too.
 func TestOperatorsAreTheEstimates(t *testing.T) {
 	configs := tiny()
-	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
+	configs["windowed"], configs["partly windowed"] = windowed, partlyWindowedQwen2
 	for name, config := range shareable() {
 		configs["shared "+name] = config
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 1000, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
-			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 1000, GenLen: 8}, TP: 2},
-			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}, FP16: true}, {Sequences: workload.Sequences{Batch: 8, PromptLen: 30, GenLen: 8}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}, Quantization: FP8},
+			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: workload.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}}, {Workload: workload.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
+			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Workload: workload.Workload{Batch: 33, PromptLen: 1000, GenLen: 8}, TP: 2},
+			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, FP16: true}, {Workload: workload.Workload{Batch: 8, PromptLen: 30, GenLen: 8}, Quantization: FP8}, {Workload: workload.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, Quantization: FP8},
 		} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
@@ -124,8 +124,8 @@ func TestProfileIsTheEngine(t *testing.T) {
 	}
 	for name, config := range configs {
 		for _, opt := range []Options{
-			{Sequences: workload.Sequences{Batch: 1}}, {Sequences: workload.Sequences{Batch: 16}}, {Sequences: workload.Sequences{Batch: 17}}, {Sequences: workload.Sequences{Batch: 64}}, {Sequences: workload.Sequences{Batch: 65}}, {Sequences: workload.Sequences{Batch: 16}, TP: 2}, {Sequences: workload.Sequences{Batch: 17}, TP: 2}, {Sequences: workload.Sequences{Batch: 64}, TP: 4}, {Sequences: workload.Sequences{Batch: 65}, TP: 2},
-			{Sequences: workload.Sequences{Batch: 16}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 17}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 32}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 33}, Quantization: FP8},
+			{Workload: workload.Workload{Batch: 1}}, {Workload: workload.Workload{Batch: 16}}, {Workload: workload.Workload{Batch: 17}}, {Workload: workload.Workload{Batch: 64}}, {Workload: workload.Workload{Batch: 65}}, {Workload: workload.Workload{Batch: 16}, TP: 2}, {Workload: workload.Workload{Batch: 17}, TP: 2}, {Workload: workload.Workload{Batch: 64}, TP: 4}, {Workload: workload.Workload{Batch: 65}, TP: 2},
+			{Workload: workload.Workload{Batch: 16}, Quantization: FP8}, {Workload: workload.Workload{Batch: 17}, Quantization: FP8}, {Workload: workload.Workload{Batch: 32}, Quantization: FP8}, {Workload: workload.Workload{Batch: 33}, Quantization: FP8},
 		} {
 			opt.PromptLen, opt.GenLen = 30, 8
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
@@ -156,8 +156,8 @@ func TestProfileIsTheEngine(t *testing.T) {
 	}
 }
 
-// fusedOperators are the operators of a sequence that another operator's kernel does. The
-// estimate has sums over ranks as operators of their own.
+// fusedOperators returns the operators of a sequence that another operator's kernel does. The
+// estimate has all-reduces as separate operators.
 func (e *Engine) fusedOperators(s sequence) map[string]string {
 	got := map[string]string{}
 	for _, o := range s.operators() {
@@ -187,7 +187,7 @@ func divides(t *testing.T, config string, ranks int) bool {
 	return s.indivisible(ranks) == ""
 }
 
-// estimate is that of what an engine runs.
+// estimate estimates what an engine runs.
 func estimate(t *testing.T, o *Options) breakdown.Report {
 	t.Helper()
 	g, err := hardware.Find(llmprof.HardwareTOML, "h200")
@@ -214,7 +214,7 @@ func estimate(t *testing.T, o *Options) breakdown.Report {
 	}
 	r, err := breakdown.Explain(&analytic.Case{
 		Model: o.Model, Machine: machine, Scheme: scheme.For(&g),
-		Workload: analytic.Workload{Batch: o.Batch, Prompt: o.PromptLen, Gen: o.GenLen},
+		Workload: analytic.Workload{Batch: o.Batch, PromptLen: o.PromptLen, GenLen: o.GenLen},
 		Parallel: analytic.Parallelism{TP: o.ranks()},
 	})
 	if err != nil {
@@ -223,7 +223,7 @@ func estimate(t *testing.T, o *Options) breakdown.Report {
 	return r
 }
 
-// formats is the estimate's name of the options' formats, "" for that of the model.
+// formats returns the estimate's name of the options' formats, "" for the model's format.
 func formats(o *Options) string {
 	switch {
 	case o.Quantization == FP8:
@@ -236,14 +236,14 @@ func formats(o *Options) string {
 	return ""
 }
 
-// theory is the memory of one GPU.
+// theory returns the estimated memory of one GPU.
 func theory(t *testing.T, o *Options) *analytic.Memory {
 	t.Helper()
 	r := estimate(t, o)
 	return &r.Memory
 }
 
-// estimated are the layers of each operator of the estimate.
+// estimated returns the layers of each operator of the estimate.
 func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
 	t.Helper()
 	r := estimate(t, &e.opt)
@@ -259,7 +259,7 @@ func estimated(t *testing.T, e *Engine) (prefill, decode map[string]int) {
 	return layers(r.PrefillOps), layers(r.DecodeOps)
 }
 
-// What a step is, kernel by kernel, in the order that was measured on a GPU.
+// The test lists the kernels of a step in the order that was measured on a GPU.
 func TestLaunchOrder(t *testing.T) {
 	repeat := func(n int, names ...string) (all []string) {
 		for range n {
@@ -269,7 +269,7 @@ func TestLaunchOrder(t *testing.T) {
 	}
 	join := func(parts ...[]string) []string { return slices.Concat(parts...) }
 	prefillLayer := []string{"rms_norm", "product", "rotary", "attention_prefill_hopper", "product", "rms_norm", "product", "activation", "product"}
-	e, s := standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}})
+	e, s := standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}})
 	group := join([]string{"embedding"}, repeat(2, prefillLayer...), []string{"rms_norm"})
 	tail := []string{"product", "fill", "sampling"}
 	if diff := cmp.Diff(join(group, tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
@@ -280,7 +280,7 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 3, PromptLen: 30, GenLen: 8}, Quantization: FP8})
+	e, s = standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 3, PromptLen: 30, GenLen: 8}, Quantization: FP8})
 	layer = []string{"quantized_norm_8", "attention_decode", "quantized_residual_8", "quantized_swiglu_8", "quantized_residual_8"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"skinny_norm_8", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
@@ -291,19 +291,19 @@ func TestLaunchOrder(t *testing.T) {
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill with fp8 weights (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}})
+	e, s = standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 33, PromptLen: 30, GenLen: 8}})
 	layer = []string{"wgmma_norm_64", "attention_decode", "wgmma_residual_64", "wgmma_swiglu_64", "wgmma_residual_64"}
 	want = join([]string{"embedding"}, repeat(2, layer...), []string{"wgmma_head_64", "sampling"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode by wgmma GEMMs (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, shareable()["llama"], Options{Sequences: workload.Sequences{Batch: 17, PromptLen: 30, GenLen: 8}, TP: 2})
+	e, s = standIn(t, shareable()["llama"], Options{Workload: workload.Workload{Batch: 17, PromptLen: 30, GenLen: 8}, TP: 2})
 	layer = []string{"wgmma_norm_32", "attention_decode", "wgmma_all_reduce_32", "wgmma_swiglu_32", "wgmma_all_reduce_32"}
 	want = join([]string{"embedding_shared"}, repeat(2, layer...), []string{"wgmma_head_32", "sampling_shared"})
 	if diff := cmp.Diff(want, kernelsOf(queued(t, s, e.queueStep))); diff != "" {
 		t.Errorf("decode of a rank by wgmma GEMMs (-want +got):\n%s", diff)
 	}
-	e, s = standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 65, PromptLen: 500, GenLen: 8}})
+	e, s = standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 65, PromptLen: 500, GenLen: 8}})
 	if diff := cmp.Diff(join(repeat(3, group...), tail), kernelsOf(queued(t, s, e.QueuePrefill))); diff != "" {
 		t.Errorf("prefill of three groups (-want +got):\n%s", diff)
 	}
@@ -314,13 +314,13 @@ func TestLaunchOrder(t *testing.T) {
 	}
 }
 
-// All kernels of a step by the engine's own GEMMs but the first start early (PDL): what they
-// read before they wait (weights, the cache, positions) was written by the step before.
+// All kernels of a step but the first start early (PDL) if the engine does the GEMMs. What they
+// read before they wait (weights, the cache, positions) was written by the previous step.
 func TestStepsStartLate(t *testing.T) {
 	configs := maps.Clone(tiny())
-	configs["windowed"], configs["mixed"] = windowed, mixedQwen2
+	configs["windowed"], configs["partly windowed"] = windowed, partlyWindowedQwen2
 	for name, config := range configs {
-		for _, opt := range []Options{{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 16, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 30, GenLen: 8}, TP: 2}} {
+		for _, opt := range []Options{{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}}, {Workload: workload.Workload{Batch: 16, PromptLen: 30, GenLen: 8}}, {Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 8}, TP: 2}, {Workload: workload.Workload{Batch: 33, PromptLen: 30, GenLen: 8}}, {Workload: workload.Workload{Batch: 33, PromptLen: 30, GenLen: 8}, TP: 2}} {
 			if opt.TP > 1 && !divides(t, config, opt.TP) {
 				continue
 			}
@@ -334,13 +334,13 @@ func TestStepsStartLate(t *testing.T) {
 	}
 }
 
-// The graphs of the operators hold what the step holds, to the last argument,
-// and nothing else; of a step in one kernel what it is in parts.
+// The graphs of the operators have the launches of the step, to the last argument, and no others.
+// Those of a megakernel's step have the launches of the separate kernels.
 func TestReplaysMakeUpTheStep(t *testing.T) {
 	for name, config := range tiny() {
 		for _, opt := range []Options{
-			{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 9}}, {Sequences: workload.Sequences{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true}, {Sequences: workload.Sequences{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
-			{Sequences: workload.Sequences{Batch: 5, PromptLen: 30, GenLen: 9}, Quantization: FP8}, {Sequences: workload.Sequences{Batch: 40, PromptLen: 8, GenLen: 4}, Quantization: FP8},
+			{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 9}}, {Workload: workload.Workload{Batch: 40, PromptLen: 900, GenLen: 4}, Eager: true}, {Workload: workload.Workload{Batch: 2, PromptLen: 8, GenLen: 2}, Products: CublasGEMM},
+			{Workload: workload.Workload{Batch: 5, PromptLen: 30, GenLen: 9}, Quantization: FP8}, {Workload: workload.Workload{Batch: 40, PromptLen: 8, GenLen: 4}, Quantization: FP8},
 		} {
 			e, s := standIn(t, config, opt)
 			first, err := e.Prefill()
@@ -363,19 +363,19 @@ func TestReplaysMakeUpTheStep(t *testing.T) {
 			if want := e.usesMegakernel() && e.shape.vocab%8 == 0; e.decode.one() != want {
 				t.Errorf("%s: a step is one kernel: %v", name, !want)
 			}
-			holds(t, name, s, step, whole, parts)
+			compareReplay(t, name, s, step, whole, parts)
 			prefill, err := e.ReplayPrefill()
 			if err != nil {
 				t.Fatal(err)
 			}
 			whole = queued(t, s, e.QueuePrefill)
-			holds(t, name, s, prefill, whole, whole)
+			compareReplay(t, name, s, prefill, whole, whole)
 		}
 	}
 }
 
-// holds compares a replay with what is queued by the step that it is of, as it runs and in parts.
-func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart []string) {
+// compareReplay compares a replay with the launches of its step, as it runs and in parts.
+func compareReplay(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, separate []string) {
 	t.Helper()
 	var parts []string
 	for _, o := range r.Operators {
@@ -388,7 +388,7 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart [
 	if r.Whole.Kernels != len(whole) {
 		t.Errorf("%s: the whole has %d kernels, %d are queued", name, r.Whole.Kernels, len(whole))
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(apart)), slices.Sorted(slices.Values(parts))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(separate)), slices.Sorted(slices.Values(parts))); diff != "" {
 		t.Errorf("%s: -step +operators:\n%s", name, diff)
 	}
 	const rounds = 3
@@ -404,8 +404,8 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart [
 		}
 		sum += float64(o.Times[rounds-1])
 	}
-	// Each kernel takes a microsecond on a stand-in, so the parts are the whole.
-	if want := float64(r.Whole.Times[0]) * float64(len(apart)) / float64(len(whole)); sum < 0.999*want || sum > 1.001*want {
+	// Each kernel takes a microsecond on a stand-in, so the times of the parts add up to the whole.
+	if want := float64(r.Whole.Times[0]) * float64(len(separate)) / float64(len(whole)); sum < 0.999*want || sum > 1.001*want {
 		t.Errorf("%s: the operators take %v s, want %v s", name, sum, want)
 	}
 	if err := r.Close(); err != nil {
@@ -413,10 +413,10 @@ func holds(t *testing.T, name string, s *cuda.StandIn, r *Replay, whole, apart [
 	}
 }
 
-// A replay leaves the prompt in the cache of a step alone: the next Rewind and
-// Step queue what they did before, and a Step without it is refused.
+// A replay does not change the prompt in the cache: the next Rewind and Step queue what they queued
+// before, and a Step without Rewind is refused.
 func TestStepAfterReplay(t *testing.T) {
-	e, s := standIn(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: 2, PromptLen: 30, GenLen: 9}})
+	e, s := standIn(t, tinyLlama, Options{Workload: workload.Workload{Batch: 2, PromptLen: 30, GenLen: 9}})
 	first, err := e.Prefill()
 	if err != nil {
 		t.Fatal(err)
@@ -450,10 +450,9 @@ func TestStepAfterReplay(t *testing.T) {
 	}
 }
 
-// A traced step queues what the step does, and its spans follow each other from
-// its begin to its end.
+// A traced step queues the launches of the step, and its spans cover it without gaps.
 func TestTracer(t *testing.T) {
-	e, s := standIn(t, tinyQwen3, Options{Sequences: workload.Sequences{Batch: 2, PromptLen: 30, GenLen: 9}, Eager: true})
+	e, s := standIn(t, tinyQwen3, Options{Workload: workload.Workload{Batch: 2, PromptLen: 30, GenLen: 9}, Eager: true})
 	ns := int64(0)
 	tracer, err := e.NewTracer(func() int64 { ns += 1e6; return ns })
 	if err != nil {
@@ -496,7 +495,7 @@ func TestTracer(t *testing.T) {
 
 // Every operator of the table in docs/native.md is one that the engine has.
 func TestOperatorNames(t *testing.T) {
-	e, _ := standIn(t, tinyQwen3, Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 9}})
+	e, _ := standIn(t, tinyQwen3, Options{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 9}})
 	var got []string
 	for _, o := range e.decode.operators() {
 		got = append(got, strings.Join(append([]string{o.name}, o.includes...), " + "))

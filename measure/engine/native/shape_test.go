@@ -14,8 +14,8 @@ import (
 	"llmprof/workload"
 )
 
-// The parts that attention cuts a context into: those that were measured, and
-// for every other workload some number that the kernel takes.
+// The test compares the numbers of parts of split attention with the measured ones. Every other
+// workload has a number that the kernel accepts.
 func TestSplits(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
 	for _, c := range []struct{ batch, capacity, want int }{
@@ -43,8 +43,8 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// The parts of a head are a cluster where the GPU has those and they share the output
-// evenly; a ring of every head width is of one size but the widest's.
+// The parts of a head form a cluster if the GPU has clusters and the parts divide the output
+// evenly. All head sizes but the largest have rings of one size.
 func TestDecodeLaunch(t *testing.T) {
 	s := &shape{heads: 32, kvHeads: 8, headDim: 128}
 	for _, c := range []struct{ major, splits, cluster int }{
@@ -64,9 +64,9 @@ func TestDecodeLaunch(t *testing.T) {
 	}
 }
 
-// The cuts of llama3.1-8b's products: by tiles alone where these fill an H200's 132
-// multiprocessors, else along the columns too; and for any product, every part has
-// work and no more blocks are asked for than there are multiprocessors.
+// The GEMMs of llama3.1-8b are split by tiles alone if these fill an H200's 132 multiprocessors,
+// and else along k too. For any GEMM every part has work, and there are no more blocks than
+// multiprocessors.
 func TestCuts(t *testing.T) {
 	rings := skinnyGEMMs()
 	for _, c := range []struct {
@@ -107,9 +107,9 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// On a multiprocessor of Hopper, with 228 KiB of shared memory of which a block costs
-// 1, there is room for a block of each kind of product, and never for two that
-// add to the stream; of 9 to 16 sequences gate_up_proj's block is alone there.
+// A multiprocessor of Hopper has 228 KiB of shared memory, of which each block costs 1 KiB in
+// addition. There is room for a block of each kind of GEMM, and never for two that add to the
+// stream. With 9 to 16 sequences the block of gate_up_proj is alone.
 func TestRingsLieEvenly(t *testing.T) {
 	const all, barriers = 228 << 10, 512
 	for _, l := range fitted(slices.Concat(skinnyGEMMs(), quantizedGEMMs(FP8), quantizedGEMMs(INT4)), 227<<10) {
@@ -127,9 +127,9 @@ func TestRingsLieEvenly(t *testing.T) {
 	}
 }
 
-// GPUs of compute capability 8.6, 8.9 and 12.0 give a block 99 KiB of shared memory:
-// rings are as long as they fit there beside the sums, and as they were measured on
-// the others. A step asks for no more.
+// GPUs of compute capability 8.6, 8.9 and 12.0 give a block 99 KiB of shared memory. Their rings
+// are as long as fits beside the sums; on other GPUs rings have the measured lengths. No step needs
+// more.
 func TestRingsFit(t *testing.T) {
 	for memory, want := range map[int][][2]int{227 << 10: {{5, 7}, {3, 6}, {3, 4}}, 163 << 10: {{5, 7}, {3, 6}, {3, 4}}, 99 << 10: {{5, 5}, {3, 4}, {2, 3}}} {
 		for i, l := range fitted(skinnyGEMMs(), memory) {
@@ -148,21 +148,21 @@ func TestRingsFit(t *testing.T) {
 	for _, batch := range []int{1, 8, 16} {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, 99<<10
-		e := ready(t, modelOf(t, tinyLlama, Options{Sequences: workload.Sequences{Batch: batch, PromptLen: 30, GenLen: 2}}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
+		e := ready(t, modelOf(t, tinyLlama, Options{Workload: workload.Workload{Batch: batch, PromptLen: 30, GenLen: 2}}), func(o Options) (*Engine, error) { return OnStandIn(o, s) })
 		if err := e.queueStep(); err != nil {
 			t.Errorf("batch %d: %v", batch, err)
 		}
 	}
 }
 
-// Heads that attention has no room for on a GPU are refused before weights are loaded;
-// 99 KiB are enough for all.
+// Heads for which attention has no room on a GPU are refused before weights are loaded; 99 KiB are
+// enough for all.
 func TestNoRoomForHeads(t *testing.T) {
 	for kib, want := range map[int]string{99: "", 64: "takes 69 KiB of shared memory for heads of 256 values; a block of stand-in has 64"} {
 		s := cuda.NewStandIn()
 		s.Device.Major, s.Device.Minor, s.Device.SharedOptIn = 8, 9, kib<<10
 		for _, heads := range []string{"2", "8"} {
-			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(tinyLlama), Options{Sequences: workload.Sequences{Batch: 1, PromptLen: 30, GenLen: 2}})
+			opt := modelOf(t, strings.NewReplacer(`"head_dim":64`, `"head_dim":256`, `heads":2`, `heads":1`, `heads":8`, `heads":`+heads).Replace(tinyLlama), Options{Workload: workload.Workload{Batch: 1, PromptLen: 30, GenLen: 2}})
 			e, err := OnStandIn(opt, s)
 			if err == nil {
 				err = e.Prepare()
@@ -178,8 +178,8 @@ func TestNoRoomForHeads(t *testing.T) {
 	}
 }
 
-// Every model of the table is either run or refused with a reason of its own;
-// the parameters that the engine lays out are those that the model has.
+// Every model of the table either runs or is refused with a reason. The parameters that the engine
+// lays out are the model's.
 func TestTable(t *testing.T) {
 	table, err := models.Load(llmprof.ModelsJSON)
 	if err != nil {
@@ -212,8 +212,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Numbers that no model can have are refused, and what is missing has
-// transformers' default.
+// Numbers that no model can have are refused, and missing numbers have transformers' defaults.
 func TestNumbers(t *testing.T) {
 	const base = `{"model_type":"llama","hidden_size":256,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
 		"num_key_value_heads":2,"vocab_size":256`

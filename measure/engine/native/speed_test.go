@@ -22,7 +22,7 @@ const llama8B = `{"model_type":"llama","hidden_size":4096,"intermediate_size":14
 	"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":false,"attention_bias":false,"mlp_bias":false,
 	"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192}}`
 
-// speedModels are those that TestSpeed takes beside llama3.1-8b.
+// qwen30BA3B is a model that TestSpeed can measure in place of llama3.1-8b.
 const qwen30BA3B = `{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,"moe_intermediate_size":768,"num_hidden_layers":48,
 	"num_attention_heads":32,"num_key_value_heads":4,"head_dim":128,"num_experts":128,"num_experts_per_tok":8,"norm_topk_prob":true,
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":151936,"max_position_embeddings":40960,"hidden_act":"silu","rms_norm_eps":1e-6,
@@ -112,7 +112,7 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// partOf is a model of which everything that ranks divide is one of so many parts.
+// partOf returns a model whose divisible sizes are one of so many parts.
 func partOf(t *testing.T, model string, parts int) string {
 	divided := regexp.MustCompile(`"(num_attention_heads|num_key_value_heads|intermediate_size|moe_intermediate_size|vocab_size)":(\d+)`)
 	return divided.ReplaceAllStringFunc(model, func(field string) string {
@@ -130,7 +130,7 @@ func number(t *testing.T, s string) int {
 	return n
 }
 
-// meter collects rows; ceilings are measured once.
+// A meter collects rows; it measures the ceilings once.
 type meter struct {
 	t         *testing.T
 	model     string
@@ -151,7 +151,7 @@ func (m *meter) must(err error) {
 	}
 }
 
-// median of n timings of work, in milliseconds, by the GPU's events.
+// median returns the median of n timings of work in milliseconds, by the GPU's events.
 func (m *meter) median(e *Engine, n int, work func() error) float64 {
 	m.t.Helper()
 	var ts []float64
@@ -164,8 +164,7 @@ func (m *meter) median(e *Engine, n int, work func() error) float64 {
 	return ts[len(ts)/2]
 }
 
-// ceilings measures the best bandwidth and the best product, with the engine's
-// own memory as the data.
+// ceilings measures the best bandwidth and the best GEMM, on the engine's memory.
 func (m *meter) ceilings(e *Engine) {
 	if m.bandwidth != 0 {
 		return
@@ -198,7 +197,7 @@ func (m *meter) ceilings(e *Engine) {
 	m.must(e.dev.Free(sink))
 }
 
-// decode measures steps in the middle of which the context is ctx.
+// decode measures steps whose mean context is ctx.
 func (m *meter) decode(batch, ctx int, shape string) {
 	const gen = 65
 	begin := time.Now()
@@ -245,8 +244,8 @@ func (m *meter) decode(batch, ctx int, shape string) {
 	m.must(e.Close())
 }
 
-// unread are the bytes of the experts that a step leaves out, if each token's are
-// chosen by chance.
+// unread returns the bytes of the experts that a step does not read, if each token chooses
+// uniformly.
 func (s *shape) unread(batch int) int64 {
 	if s.experts == 0 {
 		return 0
@@ -255,7 +254,7 @@ func (s *shape) unread(batch int) int64 {
 	return int64(left * float64(2*3*s.layers*s.experts*s.hidden*s.inner))
 }
 
-// prefillOperators times those of a prefill one by one.
+// prefillOperators times the operators of a prefill one by one.
 func (m *meter) prefillOperators(e *Engine) {
 	r, err := e.ReplayPrefill()
 	m.must(err)
@@ -274,9 +273,9 @@ func (m *meter) spread() bool {
 	return strings.Contains(m.model, "num_experts") && os.Getenv("LLMPROF_NATIVE_SPEED_SPREAD") != "0"
 }
 
-// options are those of a case.
+// options returns the options of a case.
 func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
-	opt := Options{Seed: 1, TP: tp, Sequences: workload.Sequences{Batch: batch, PromptLen: prompt, GenLen: gen}, Spread: m.spread()}
+	opt := Options{Seed: 1, TP: tp, Workload: workload.Workload{Batch: batch, PromptLen: prompt, GenLen: gen}, Spread: m.spread()}
 	shape, parts, split := strings.Cut(shape, "%")
 	if split {
 		opt.splits = number(m.t, parts)
@@ -291,14 +290,14 @@ func (m *meter) options(tp, batch, prompt, gen int, shape string) Options {
 		if opt.wgmma = wgmmaGEMMs(&sh, batch, 132); opt.wgmma == nil {
 			m.t.Fatalf("no wgmma GEMMs of batch %d", batch)
 		}
-		parseWide(m.t, &opt.wgmma[0].wgmma, rings)
+		parseWGMMA(m.t, &opt.wgmma[0].wgmma, rings)
 	} else if shape != "" {
 		opt.skinny = m.ring(&opt, shape)
 	}
 	return opt
 }
 
-// formats takes those that a case begins with, and gives what is left of it.
+// formats parses the formats that a case begins with, and returns the rest of the case.
 func (m *meter) formats(opt *Options, shape string) string {
 	names, rest, _ := strings.Cut(shape, "=")
 	for _, name := range strings.Split(names, "+") {
@@ -316,8 +315,8 @@ func (m *meter) formats(opt *Options, shape string) string {
 	return rest
 }
 
-// ring is Options.rings with another ring for the batch, of quantized weights if
-// there are any.
+// ring returns Options.rings with another ring for the batch, for quantized weights if there are
+// any.
 func (m *meter) ring(opt *Options, shape string) []gemmKernels {
 	out := opt.rings()
 	for i := range out {
@@ -344,7 +343,8 @@ func (m *meter) ring(opt *Options, shape string) []gemmKernels {
 	return out
 }
 
-// ringOf is that of tiles, stages and, if they differ from the others', columns.
+// ringOf returns the ring of tiles, stages and columns; without columns they are those of the
+// others.
 func (m *meter) ringOf(f []string) ring {
 	r := ring{tiles: number(m.t, f[0]), stages: number(m.t, f[1])}
 	if len(f) > 2 {
@@ -391,7 +391,7 @@ func (m *meter) operators(e *Engine, first []int32) {
 
 // prefill measures a prompt of one sequence.
 func (m *meter) prefill(length int, shape string) {
-	opt := Options{Seed: 1, Sequences: workload.Sequences{Batch: 1, PromptLen: length, GenLen: 1}, Spread: m.spread()}
+	opt := Options{Seed: 1, Workload: workload.Workload{Batch: 1, PromptLen: length, GenLen: 1}, Spread: m.spread()}
 	if rest := m.formats(&opt, shape); rest != "" {
 		m.t.Fatalf("a prefill has no %q", rest)
 	}
@@ -423,8 +423,7 @@ func (m *meter) prefill(length int, shape string) {
 	m.must(e.Close())
 }
 
-// ranks measures steps of a model that GPUs share, in the middle of which the context
-// is ctx, by rank 0's events.
+// ranks measures steps of a model that GPUs share, whose mean context is ctx, by rank 0's events.
 func (m *meter) ranks(tp, batch, ctx int, shape string) {
 	const gen = 65
 	opt := m.options(tp, batch, ctx-gen/2, gen, shape)

@@ -10,17 +10,17 @@ import (
 	"llmprof/workload"
 )
 
-// deepMixture has so many layers that the streams of all tokens become alike, unless their
+// deepMixture has so many layers that the streams of all tokens become similar, unless their
 // embeddings are large.
 const deepMixture = `{"model_type":"qwen3_moe","hidden_size":256,"intermediate_size":512,"moe_intermediate_size":64,"num_hidden_layers":%d,
 	"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"num_experts":32,"num_experts_per_tok":2,"norm_topk_prob":true,
 	"decoder_sparse_step":1,"mlp_only_layers":[],"vocab_size":1001,"max_position_embeddings":4096,"hidden_act":"silu",
 	"rms_norm_eps":1e-6,"rope_theta":1000000.0,"tie_word_embeddings":false,"attention_bias":false,"use_sliding_window":false}`
 
-// hit is how many experts the tokens of a random prompt choose in the last layer.
+// hit returns how many experts the tokens of a random prompt choose in the last layer.
 func hit(t *testing.T, layers, tokens int, spread bool) int {
 	t.Helper()
-	e := open(t, fmt.Sprintf(deepMixture, layers), Options{Seed: 7, Sequences: workload.Sequences{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
+	e := open(t, fmt.Sprintf(deepMixture, layers), Options{Seed: 7, Workload: workload.Workload{Batch: 1, PromptLen: tokens, GenLen: 1}, Spread: spread})
 	if err := e.SetPrompts(randomPrompts(3, 1, tokens, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func hit(t *testing.T, layers, tokens int, spread bool) int {
 	return hits(t, e, tokens)
 }
 
-// hits is how many experts so many tokens chose in the layer that ran last.
+// hits returns how many experts so many tokens chose in the layer that ran last.
 func hits(t *testing.T, e *Engine, tokens int) int {
 	t.Helper()
 	chosen := make([]int32, tokens*e.shape.topK)
@@ -41,9 +41,9 @@ func hits(t *testing.T, e *Engine, tokens int) int {
 	return len(slices.Compact(chosen))
 }
 
-// A random prompt hits as many experts as a uniform choice does, as estimates assume, where
-// the embedding is so large that every token keeps its own direction. With a small embedding
-// it hits the fewer the deeper the layer is.
+// A random prompt chooses as many experts as a uniform choice does, as estimates assume, if the
+// embedding is so large that every token keeps its direction. With a small embedding the number
+// falls with the depth of the layer.
 func TestSpread(t *testing.T) {
 	const layers, tokens = 12, 40
 	want := roofline.Distinct(32, 2, tokens)
@@ -54,8 +54,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Tokens and scores with a large embedding are the plain model's with it.
+// Tokens and scores with a large embedding are those of the plain model with it.
 func TestSpreadIsTheModels(t *testing.T) {
-	opt := Options{Seed: 7, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 3}, Spread: true}
+	opt := Options{Seed: 7, Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 3}, Spread: true}
 	compare(t, open(t, tinyQwen3MoE, opt), referenceOf(t, tinyQwen3MoE, opt), opt.GenLen)
 }

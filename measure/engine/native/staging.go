@@ -21,7 +21,7 @@ const (
 	stagedChunks = 32
 )
 
-// mostReaders bounds the goroutines that read for one GPU.
+// maxReaders bounds the goroutines that read for one GPU.
 const maxReaders = 16
 
 // A chunk is some bytes of a tensor's piece.

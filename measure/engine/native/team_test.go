@@ -26,8 +26,8 @@ import (
 	"llmprof/workload"
 )
 
-// shareable are small models of each family that four GPUs can share, the
-// vocabulary of some not evenly, and two with fewer key heads than GPUs.
+// shareable has small models of each family that four GPUs can share. Some have a vocabulary that
+// does not divide evenly, and two have fewer key heads than GPUs.
 func shareable() map[string]string {
 	return map[string]string{
 		"llama": `{"model_type":"llama","hidden_size":256,"intermediate_size":768,"num_hidden_layers":2,"num_attention_heads":8,
@@ -61,7 +61,7 @@ func shareable() map[string]string {
 	}
 }
 
-// needGPUs skips the test where there are fewer GPUs.
+// needGPUs skips the test if there are fewer GPUs.
 func needGPUs(t testing.TB, n int) {
 	t.Helper()
 	if there, err := cuda.Count(emulate.Device(t)); err != nil || there < n {
@@ -69,8 +69,8 @@ func needGPUs(t testing.TB, n int) {
 	}
 }
 
-// openShared makes a team for the test and closes it after it. It skips the test
-// where there are GPUs, but too few.
+// openShared opens a team and closes it after the test. It skips the test if there are GPUs, but
+// too few.
 func openShared(t testing.TB, config string, opt Options) *Team {
 	t.Helper()
 	opt.Libraries = emulate.Device(t)
@@ -84,10 +84,9 @@ func openShared(t testing.TB, config string, opt Options) *Team {
 	})
 }
 
-// TestSharedAgainstReference runs models that GPUs share, each sum over the ranks in
-// one shot and in two, with buffers that begin as no numbers, and compares the scores
-// of every step with the plain reference's. The tokens of all ranks are equal, or
-// the step fails.
+// TestSharedAgainstReference runs models that GPUs share, each all-reduce in one shot and in two,
+// with buffers that begin as NaN. It compares the scores of every step with the plain reference's.
+// If the tokens of the ranks differ, the step fails.
 func TestSharedAgainstReference(t *testing.T) {
 	const always, never = 1, 1 << 30
 	for name, config := range shareable() {
@@ -100,8 +99,8 @@ func TestSharedAgainstReference(t *testing.T) {
 				continue // each has kernels of its own to compile
 			}
 			for i, opt := range []Options{
-				{Sequences: workload.Sequences{Batch: 1, PromptLen: 1, GenLen: 4}, oneShot: never}, {Sequences: workload.Sequences{Batch: 3, PromptLen: 37, GenLen: 3}, oneShot: always},
-				{Sequences: workload.Sequences{Batch: 9, PromptLen: 5, GenLen: 3}, Eager: true}, {Sequences: workload.Sequences{Batch: 33, PromptLen: 3, GenLen: 2}, oneShot: always},
+				{Workload: workload.Workload{Batch: 1, PromptLen: 1, GenLen: 4}, oneShot: never}, {Workload: workload.Workload{Batch: 3, PromptLen: 37, GenLen: 3}, oneShot: always},
+				{Workload: workload.Workload{Batch: 9, PromptLen: 5, GenLen: 3}, Eager: true}, {Workload: workload.Workload{Batch: 33, PromptLen: 3, GenLen: 2}, oneShot: always},
 			} {
 				if name != "llama" && !slices.Contains(map[int][]int{2: {0, 1}, 4: {2}}[tp], i) && emulate.RealGPU() != nil {
 					continue // the processor takes its time
@@ -121,13 +120,13 @@ func TestSharedAgainstReference(t *testing.T) {
 	}
 }
 
-// A request twice, with graphs and without: tokens and scores are equal to the bit.
+// Two runs of a request, with graphs and without, give tokens and scores that are equal to the bit.
 func TestSharedSameAgain(t *testing.T) {
 	emulate.Long(t)
 	config := shareable()["llama"]
 	var before string
 	for _, eager := range []bool{false, true} {
-		team := openShared(t, config, Options{TP: 2, Seed: 1, Sequences: workload.Sequences{Batch: 5, PromptLen: 35, GenLen: 6}, Eager: eager})
+		team := openShared(t, config, Options{TP: 2, Seed: 1, Workload: workload.Workload{Batch: 5, PromptLen: 35, GenLen: 6}, Eager: eager})
 		if err := team.SetPrompts(randomPrompts(9, 5, 35, 1000)); err != nil {
 			t.Fatal(err)
 		}
@@ -156,15 +155,15 @@ func TestSharedSameAgain(t *testing.T) {
 	}
 }
 
-// Ranks take their parts of a checkpoint: what they make of one with the random
-// weights is what they make of random weights, to the bit.
+// Ranks load their parts of a checkpoint with the random weights, and compute what they compute
+// with random weights, to the bit.
 func TestSharedCheckpoint(t *testing.T) {
 	for _, name := range []string{"llama", "qwen2"} { // the second has biases, and its LM head is the embedding
 		config := shareable()[name]
 		folder := checkpointOf(t, config, 7)
 		var before string
 		for _, weights := range []string{"", folder} {
-			team := openShared(t, config, Options{TP: 2, Seed: 7, Weights: weights, Sequences: workload.Sequences{Batch: 2, PromptLen: 9, GenLen: 1}})
+			team := openShared(t, config, Options{TP: 2, Seed: 7, Weights: weights, Workload: workload.Workload{Batch: 2, PromptLen: 9, GenLen: 1}})
 			if err := team.SetPrompts(randomPrompts(9, 2, 9, 1000)); err != nil {
 				t.Fatal(err)
 			}
@@ -219,8 +218,8 @@ func checkpointOf(t *testing.T, config string, seed uint64) string {
 	return folder
 }
 
-// The bytes of weights and cache that all ranks hold are the theory's for one GPU,
-// times the ranks; of a vocabulary that does not divide, the theory's padding.
+// The bytes of weights and cache of all ranks are those of the estimate for one GPU, times the
+// ranks. A vocabulary that does not divide is padded as in the estimate.
 func TestSharedSizesAreTheEstimates(t *testing.T) {
 	for _, name := range []string{"llama3.1-8b", "qwen2.5-32b", "qwen3-32b", "gemma2-27b", "mixtral-8x7b", "qwen2.5-3b", "gemma-2b", "qwen3-30b-a3b", "qwen3-235b-a22b"} {
 		table, err := models.Load(llmprof.ModelsJSON)
@@ -236,7 +235,7 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tp := range []int{1, 2, 4, 8} {
-			opt := Options{Model: m, Config: config, TP: tp, Sequences: workload.Sequences{Batch: 3, PromptLen: 1000, GenLen: 25}}
+			opt := Options{Model: m, Config: config, TP: tp, Workload: workload.Workload{Batch: 3, PromptLen: 1000, GenLen: 25}}
 			if name == "qwen3-235b-a22b" && tp < 8 { // a key head has 16 query heads
 				if err := Check(&opt); err == nil || !strings.Contains(err.Error(), "query heads share a key head on a GPU") {
 					t.Errorf("tp %d: %v", tp, err)
@@ -263,10 +262,10 @@ func TestSharedSizesAreTheEstimates(t *testing.T) {
 	}
 }
 
-// A rank that does not come is an error of those that wait for it, which names it;
-// a rank that fails is one with its reason. Nothing hangs.
+// If a rank does not arrive, the ranks that wait for it return an error that names it. If a rank
+// fails, its reason is returned. Nothing hangs.
 func TestSharedRankFails(t *testing.T) {
-	for device, opt := range map[int]Options{6: {Sequences: workload.Sequences{Batch: 1}}, 4: asHopper(Options{Sequences: workload.Sequences{Batch: 17}})} { // what failed a GPU cannot be used after
+	for device, opt := range map[int]Options{6: {Workload: workload.Workload{Batch: 1}}, 4: asHopper(Options{Workload: workload.Workload{Batch: 17}})} { // what failed a GPU cannot be used after
 		opt.TP, opt.Device, opt.PromptLen, opt.GenLen, opt.peerTimeout = 2, device, 5, 4, 200*time.Millisecond
 		t.Run(fmt.Sprint(opt.Batch), func(t *testing.T) {
 			if opt.Batch > 1 {
@@ -307,7 +306,7 @@ func rankFails(t *testing.T, opt Options) {
 	}
 }
 
-// What cannot be shared is said before a GPU is touched, with what can.
+// A split that is impossible is refused before a GPU is used, with the splits that are possible.
 func TestIndivisible(t *testing.T) {
 	for _, c := range []struct {
 		tp   int
@@ -320,7 +319,7 @@ func TestIndivisible(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Sequences: workload.Sequences{Batch: 1, PromptLen: 1, GenLen: 1}})
+		err = Check(&Options{Model: m, Config: []byte(shareable()["qwen2"]), TP: c.tp, Workload: workload.Workload{Batch: 1, PromptLen: 1, GenLen: 1}})
 		var no *UnsupportedError
 		if !errors.As(err, &no) || !strings.Contains(err.Error(), c.want+"; it can be shared by 1, 2, 4") {
 			t.Errorf("tp %d: %v, want %q", c.tp, err, c.want)
@@ -328,22 +327,20 @@ func TestIndivisible(t *testing.T) {
 	}
 }
 
-// An engine by itself is not opened on a part of a model, which would wait for the
-// others for ever.
+// A single engine refuses a part of a model, because it would wait for the other ranks forever.
 func TestOpenAlone(t *testing.T) {
 	m, err := models.Read("test", []byte(shareable()["llama"]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var no *UnsupportedError
-	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Sequences: workload.Sequences{Batch: 1, PromptLen: 1, GenLen: 1}}); !errors.As(err, &no) {
+	if _, err := Open(Options{Model: m, Config: []byte(shareable()["llama"]), TP: 2, Workload: workload.Workload{Batch: 1, PromptLen: 1, GenLen: 1}}); !errors.As(err, &no) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Every element of every tensor is on exactly the ranks that it must be: norms and
-// routers on all, keys and values on those whose query heads share them, everything
-// else on one.
+// Every element of every tensor is on exactly the right ranks: norms and routers are on all, keys
+// and values on those whose query heads share them, and everything else on one.
 func TestShards(t *testing.T) {
 	for name, config := range shareable() {
 		m, err := models.Read("test", []byte(config))
@@ -356,7 +353,7 @@ func TestShards(t *testing.T) {
 		}
 		for _, ranks := range []int{1, 2, 4} {
 			var params int64
-			held := map[string][]int{}
+			counts := map[string][]int{}
 			for rank := range ranks {
 				s, err := whole.divide("test", rank, ranks)
 				if err != nil {
@@ -365,7 +362,7 @@ func TestShards(t *testing.T) {
 				w := layout(&s)
 				params += w.params
 				for i := range w.tensors {
-					hold(&w.tensors[i], held)
+					countElements(&w.tensors[i], counts)
 				}
 			}
 			more, copies := int64(0), max(1, ranks/whole.kvHeads)
@@ -378,15 +375,15 @@ func TestShards(t *testing.T) {
 					want = copies
 				}
 				more += int64((want - 1) * ts.elements())
-				for i, n := range held[ts.name] {
-					if n != want || len(held[ts.name]) != ts.elements() {
+				for i, n := range counts[ts.name] {
+					if n != want || len(counts[ts.name]) != ts.elements() {
 						t.Fatalf("%s, tp %d: element %d of %d of %s is on %d ranks, want %d", name, ranks, i, ts.elements(), ts.name, n, want)
 					}
 				}
-				delete(held, ts.name)
+				delete(counts, ts.name)
 			}
-			if len(held) > 0 {
-				t.Errorf("%s, tp %d: tensors that the model has not: %v", name, ranks, held)
+			if len(counts) > 0 {
+				t.Errorf("%s, tp %d: tensors that the model has not: %v", name, ranks, counts)
 			}
 			if want := m.Params() + more; params != want {
 				t.Errorf("%s, tp %d: all ranks have %d parameters, want %d", name, ranks, params, want)
@@ -395,23 +392,23 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// hold counts the elements of a rank's part.
-func hold(t *tensor, held map[string][]int) {
-	if held[t.name] == nil {
+// countElements counts the elements of a rank's part.
+func countElements(t *tensor, counts map[string][]int) {
+	if counts[t.name] == nil {
 		n := 1
 		for _, d := range t.shape {
 			n *= d
 		}
-		held[t.name] = make([]int, n)
+		counts[t.name] = make([]int, n)
 	}
 	for r := range t.rows.N {
 		for c := range t.cols.N {
-			held[t.name][(t.rows.Begin+r)*t.width()+t.cols.Begin+c]++
+			counts[t.name][(t.rows.Begin+r)*t.width()+t.cols.Begin+c]++
 		}
 	}
 }
 
-// The tokens of ranks are compared to the last.
+// Ranks compare their tokens to the last one.
 func TestAgree(t *testing.T) {
 	if got, err := Agree([][]int32{{1, 2}, {1, 2}}); err != nil || !cmp.Equal(got, []int32{1, 2}) {
 		t.Errorf("%v, %v", got, err)
@@ -423,7 +420,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// At the border both ways of a sum take as long, by the bytes that they read.
+// At the threshold an all-reduce reads as many bytes in one shot as in two.
 func TestOneShotBytes(t *testing.T) {
 	for _, c := range []struct{ ranks, want int }{{2, maxBytes}, {4, 600000}, {8, 171428}} {
 		got := oneShotBytes(c.ranks)
@@ -438,12 +435,12 @@ func TestOneShotBytes(t *testing.T) {
 	}
 }
 
-// GEMMs do their all-reduce themselves where the estimate says so.
+// GEMMs do their all-reduce themselves if the estimate says so.
 func TestPostsAsEstimated(t *testing.T) {
 	for _, ranks := range []int{2, 4, 8} {
 		for batch := 1; batch <= 65; batch++ {
 			s := shape{ranks: ranks, heads: 8, kvHeads: 2, headDim: 128, hidden: 4096, inner: 1792, tokens: 16032}
-			o := Options{Sequences: workload.Sequences{Batch: batch}, TP: ranks, wgmma: wgmmaGEMMs(&s, batch, 132)}
+			o := Options{Workload: workload.Workload{Batch: batch}, TP: ranks, wgmma: wgmmaGEMMs(&s, batch, 132)}
 			want := batch <= maxWgmmaBatch && engine.FusesAllReduce(ranks, unit.Bytes(2*batch*s.hidden), batch > 16)
 			if got := o.fusesAllReduce(&s); got != want {
 				t.Errorf("%d ranks, batch %d: posts %v, estimated %v", ranks, batch, got, want)
@@ -452,7 +449,7 @@ func TestPostsAsEstimated(t *testing.T) {
 	}
 }
 
-// GPUs that could share a model are there, and no more than the driver shows.
+// The GPUs of a possible split exist, and are no more than the driver lists.
 func TestTogether(t *testing.T) {
 	folder := emulate.Device(t)
 	n, err := cuda.Count(folder)
@@ -470,7 +467,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// What one rank compiles for all is what they load: else each would compile again, all at the same time.
+// All ranks load the kernels that one rank compiles for all. Otherwise each would compile them
+// again at the same time.
 func TestTeamCompilesWhatItLoads(t *testing.T) {
 	q := Query{Kind: "all_reduce", Shape: map[string]int{"bytes": 8 << 10}, TP: 4}
 	o, _, err := sumOptions(&q)

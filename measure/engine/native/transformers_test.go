@@ -11,47 +11,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 
 	"llmprof/measure/engine/native/internal/emulate"
 	"llmprof/measure/engine/native/safetensors"
+	"llmprof/measure/engine/pythontest"
 	"llmprof/models"
 	"llmprof/workload"
 )
 
-// venv is the Python of "make venv", and whether it has torch and transformers. To
-// import them takes seconds, and is done once.
-var venv = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../../../.venv/bin/python")
-	if err != nil {
-		return "", err
-	}
-	return path, exec.Command(path, "-c", "import torch, transformers").Run()
-})
-
-// python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
-// names, or that of "make venv". LLMPROF_PYTHON=required makes its lack an error.
-func python(t *testing.T) string {
-	t.Helper()
-	named := os.Getenv("LLMPROF_PYTHON")
-	if named != "" && named != "required" {
-		return named
-	}
-	path, err := venv()
-	if err == nil {
-		return path
-	}
-	if named == "required" {
-		t.Fatalf("%s has no torch and transformers: make venv: %v", path, err)
-	}
-	t.Skip("no Python with torch and transformers: make venv, or name one in LLMPROF_PYTHON")
-	return ""
-}
-
 func logitsScript(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.Command(python(t), append([]string{filepath.Join("testdata", "logits.py")}, args...)...)
+	cmd := exec.Command(pythontest.Find(t), append([]string{filepath.Join("testdata", "logits.py")}, args...)...)
 	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1")
 	if emulate.RealGPU() != nil {
 		cmd.Env = append(cmd.Env, "OMP_NUM_THREADS=1") // of tiny models: more wait for each other
@@ -67,13 +38,13 @@ type checkpoint struct {
 	config       []byte // as transformers wrote it
 }
 
-// checkpoints has transformers write one of each family, or of some.
+// checkpoints lets transformers write a checkpoint of each family, or of some.
 func checkpoints(t *testing.T, some ...string) []checkpoint {
 	t.Helper()
 	return checkpointsOf(t, tiny(), some...)
 }
 
-// checkpointsOf has it write one of each model, or of some.
+// checkpointsOf lets transformers write a checkpoint of each model, or of some.
 func checkpointsOf(t *testing.T, configs map[string]string, some ...string) []checkpoint {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +87,7 @@ type scoreRequest struct {
 	vocab     int
 }
 
-// scores are those that transformers gives: [request][sequence][position][token].
+// scores has the scores of transformers: [request][sequence][position][token].
 func scores(t *testing.T, requests []scoreRequest) [][][][]float64 {
 	t.Helper()
 	dir := t.TempDir()
@@ -154,7 +125,7 @@ func scores(t *testing.T, requests []scoreRequest) [][][][]float64 {
 	return out
 }
 
-// fromCheckpoint is the reference with the weights of a checkpoint.
+// fromCheckpoint returns the reference with the weights of a checkpoint.
 func fromCheckpoint(t *testing.T, c checkpoint) *reference {
 	t.Helper()
 	m, err := models.Read(c.name, c.config)
@@ -184,9 +155,8 @@ func fromCheckpoint(t *testing.T, c checkpoint) *reference {
 	return r
 }
 
-// TestReferenceIsTransformers holds the plain reference, which the kernels are
-// held against where there is a GPU, against transformers where there is a
-// Python: names and shapes of the tensors, the rotation's frequencies, norms,
+// TestReferenceIsTransformers compares the plain reference, with which the kernels are compared on a
+// GPU, with transformers where there is a Python: names and shapes of the tensors, the rotation's frequencies, norms,
 // biases and the order of everything.
 func TestReferenceIsTransformers(t *testing.T) {
 	t.Parallel()
@@ -199,14 +169,14 @@ func TestReferenceIsTransformers(t *testing.T) {
 	}
 	for i, got := range scores(t, requests) {
 		for pos, want := range got[0] {
-			if d := apart(references[i].next(requests[i].Sequences[0][pos]), want); d > 1e-4 {
+			if d := relativeError(references[i].next(requests[i].Sequences[0][pos]), want); d > 1e-4 {
 				t.Fatalf("%s: scores of position %d are %.2e from transformers'", requests[i].Folder, pos, d)
 			}
 		}
 	}
 }
 
-// TestGPUIsTransformers holds the engine itself against transformers, on real
+// TestGPUIsTransformers compares the engine itself with transformers, on real
 // checkpoints: short prompts and one of 4096 tokens, batches 1 and 8, 64 steps.
 // Transformers is given the tokens that the engine chose, so that scores are compared and
 // not choices between two tokens that tie.
@@ -214,15 +184,15 @@ func TestGPUIsTransformers(t *testing.T) {
 	emulate.Device(t)
 	t.Parallel()
 	var families []string
-	workloads := []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}}
+	workloads := []workload.Workload{{Batch: 1, PromptLen: 1, GenLen: 64}, {Batch: 8, PromptLen: 77, GenLen: 64}, {Batch: 1, PromptLen: 4096, GenLen: 3}}
 	if emulate.RealGPU() != nil { // the processor takes its time
-		workloads = []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 4}, {Batch: 2, PromptLen: 77, GenLen: 3}}
+		workloads = []workload.Workload{{Batch: 1, PromptLen: 1, GenLen: 4}, {Batch: 2, PromptLen: 77, GenLen: 3}}
 		families = []string{"gemma2", "gemma3", "mixtral", "qwen2"}
 	}
 	var said answers
 	for _, c := range checkpoints(t, families...) {
 		for _, w := range workloads {
-			e := open(t, string(c.config), Options{Weights: c.folder, Sequences: w})
+			e := open(t, string(c.config), Options{Weights: c.folder, Workload: w})
 			said.add(t, c.name, c.folder, e, w, e.shape.vocab)
 			said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.PromptLen-1))
 			if err := e.Close(); err != nil {
@@ -230,10 +200,10 @@ func TestGPUIsTransformers(t *testing.T) {
 			}
 		}
 	}
-	said.hold(t)
+	said.compare(t)
 }
 
-// answers are what engines said, and how far it may be from what transformers does.
+// answers has the results of engines, and how far they may be from those of transformers.
 type answers struct {
 	requests []scoreRequest
 	names    []string        // of each request's family
@@ -241,8 +211,8 @@ type answers struct {
 	limits   [][][]float64   // [request][sequence][step]
 }
 
-// add has an engine generate, and asks transformers for the scores of the same tokens.
-func (a *answers) add(t *testing.T, name, folder string, e runner, w workload.Sequences, vocab int) {
+// add lets an engine generate, and asks transformers for the scores of the same tokens.
+func (a *answers) add(t *testing.T, name, folder string, e runner, w workload.Workload, vocab int) {
 	t.Helper()
 	sequences := randomPrompts(5, w.Batch, w.PromptLen, vocab)
 	steps, chosen := generate(t, e, w.GenLen, sequences)
@@ -257,7 +227,7 @@ func (a *answers) add(t *testing.T, name, folder string, e runner, w workload.Se
 
 func (a *answers) last() *scoreRequest { return &a.requests[len(a.requests)-1] }
 
-// A comparison is what an engine said at a step of a sequence.
+// A comparison is an engine's result at a step of a sequence.
 type comparison struct {
 	what           string // which it is
 	sequence, step int
@@ -265,7 +235,8 @@ type comparison struct {
 	want           [][]float64 // transformers' of the same tokens, of each way
 }
 
-// compared are those of each request, beside transformers' of so many ways.
+// compared returns the comparisons of each request, with the scores of transformers in several
+// precisions.
 func (a *answers) compared(t *testing.T, ways ...string) [][]comparison {
 	t.Helper()
 	var asked []scoreRequest
@@ -289,13 +260,13 @@ func (a *answers) compared(t *testing.T, ways ...string) [][]comparison {
 	return out
 }
 
-// hold holds them against transformers'.
-func (a *answers) hold(t *testing.T) {
+// compare compares the answers with transformers'.
+func (a *answers) compare(t *testing.T) {
 	t.Helper()
 	for i, all := range a.compared(t, "exact") {
 		worst := 0.0
 		for _, s := range all {
-			d, limit := apart(s.got, s.want[0]), a.limits[i][s.sequence][s.step]
+			d, limit := relativeError(s.got, s.want[0]), a.limits[i][s.sequence][s.step]
 			worst = max(worst, d)
 			if d > limit {
 				t.Fatalf("%s: scores are %.2e from transformers', want %.2e", s.what, d, limit)
@@ -320,9 +291,9 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 	}{
 		{2, tiny(), []string{"mistral", "gemma", "qwen3"}}, {4, shareable(), []string{"copies", "mistral", "gemma2", "gemma3", "qwen3_moe", "mixtral"}},
 	} {
-		workloads, families := []workload.Sequences{{Batch: 1, PromptLen: 1, GenLen: 32}, {Batch: 8, PromptLen: 77, GenLen: 32}, {Batch: 1, PromptLen: 1024, GenLen: 3}}, c.families
+		workloads, families := []workload.Workload{{Batch: 1, PromptLen: 1, GenLen: 32}, {Batch: 8, PromptLen: 77, GenLen: 32}, {Batch: 1, PromptLen: 1024, GenLen: 3}}, c.families
 		if emulate.RealGPU() != nil { // the processor takes its time
-			workloads, families = []workload.Sequences{{Batch: 2, PromptLen: 40, GenLen: 3}}, families[:1]
+			workloads, families = []workload.Workload{{Batch: 2, PromptLen: 40, GenLen: 3}}, families[:1]
 		}
 		tp := c.tp
 		t.Run(fmt.Sprintf("tp%d", tp), func(t *testing.T) {
@@ -330,13 +301,13 @@ func TestGPUSharedIsTransformers(t *testing.T) {
 			var said answers
 			for _, c := range checkpointsOf(t, c.configs, families...) {
 				for _, w := range workloads {
-					opt := Options{TP: tp, Weights: c.folder, Sequences: w, FP16: c.name == "mistral"}
+					opt := Options{TP: tp, Weights: c.folder, Workload: w, FP16: c.name == "mistral"}
 					team := openShared(t, string(c.config), opt)
 					said.add(t, c.name, c.folder, team, w, team.Lead().shape.vocab)
 					said.limits = append(said.limits, limitsOf(t, c, said.last().Sequences, w.PromptLen-1))
 				}
 			}
-			said.hold(t)
+			said.compare(t)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -109,4 +110,31 @@ func BenchmarkDelay(b *testing.B) {
 			b.ReportMetric(sum.P99, "p99-µs")
 		})
 	}
+}
+
+// TTFT of 200 requests a second, each of 1024 tokens, at a server that answers at once: all of it is the
+// client, the connection and the server's reading, on the same cores.
+func BenchmarkRate200(b *testing.B) {
+	o := options(serve(b, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		stream(w, role+content("x")+content("y")+content("z")+stop+counts+done)
+	}))
+	o.API, o.Concurrency, o.RequestRate, o.Requests = Completions, 0, 200, 400
+	o.Prompts = RandomTokens(o.Requests, 1024, 1000, 128000, 1)
+	var all []float64
+	for b.Loop() {
+		s, err := Run(context.Background(), o, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range s.Records {
+			all = append(all, 1e6**s.Records[i].FirstTokenS)
+		}
+	}
+	sum, err := stats.Summarize(all)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(sum.Median, "median-µs")
+	b.ReportMetric(sum.P99, "p99-µs")
 }

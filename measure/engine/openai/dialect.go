@@ -66,7 +66,7 @@ func (d *dialect) notes() []string {
 
 // body writes a request.
 func (o *Options) body(p *Prompt, d *dialect) []byte {
-	r := map[string]any{"stream": true, d.MaxTokens: o.GenLen}
+	r := map[string]any{"stream": true, d.MaxTokens: o.asked(p)}
 	if o.Model != "" {
 		r["model"] = o.Model
 	}

@@ -73,7 +73,7 @@ func (r *runner) exchange(ctx context.Context, worker int, body []byte, due time
 	resp, err := r.send(ctx, r.clients.of(worker), body, o, &a)
 	if err != nil && ctx.Err() == nil && a.kept.Load() && a.headers.ns.Load() == 0 {
 		// The server had closed the connection, or did so as the request came: the
-		// request was not answered, and a new connection tells whether it can be.
+		// request was not answered, and a new connection reports whether it can be.
 		o.reconnected, a = true, attempt{}
 		resp, err = r.send(ctx, r.clients.fresh, body, o, &a)
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -28,10 +29,11 @@ type Options struct {
 	Model   string // as the server names it; "" for a server that has one and does not ask
 	Key     string // bearer token; it enters no error and no result
 
-	Concurrency int     // requests at a time; in an open loop the most at a time, 0 for no bound
-	RequestRate float64 // of Poisson arrivals, a second; 0 for a closed loop
-	Requests    int     // that count
-	Warmup      int     // requests before them, in a closed loop
+	Concurrency int             // requests at a time; in an open loop the most at a time, 0 for no bound
+	RequestRate float64         // of Poisson arrivals, a second; 0 for a closed loop
+	Arrivals    []time.Duration // when requests are sent, as of a trace; nil for Poisson arrivals or a closed loop
+	Requests    int             // that count
+	Warmup      int             // requests before them, in a closed loop
 
 	Prompts     []Prompt      // taken in turn, those of the warm-up first
 	PromptLen   int           // tokens that each is meant to have; 0 for whatever they have
@@ -58,6 +60,7 @@ type Options struct {
 type Prompt struct {
 	Text   string
 	Tokens []int // of Completions alone; they go before Text
+	Gen    int   // most tokens generated; 0 for those of Options
 }
 
 // check says all that is wrong with o at once.
@@ -70,7 +73,8 @@ func (o *Options) check() error {
 	}
 	hold(o.API == Chat || o.API == Completions, "no API %.40q: there are %q and %q", o.API, Chat, Completions)
 	hold(o.Concurrency >= 0, "a concurrency of %d: want at least 1", o.Concurrency)
-	hold(o.Concurrency != 0 || o.RequestRate != 0, "neither a concurrency nor a request rate: want one of them")
+	hold(len(o.Arrivals) == 0 || len(o.Arrivals) == o.Requests && o.RequestRate == 0 && slices.IsSorted(o.Arrivals), "%d arrivals of %d requests: want one of each, in their order, and no rate", len(o.Arrivals), o.Requests)
+	hold(o.Concurrency != 0 || o.openLoop(), "neither a concurrency nor a request rate: want one of them")
 	hold(o.RequestRate >= 0 && !math.IsInf(o.RequestRate, 0), "a request rate of %v a second: want a finite number, or 0 for a closed loop", o.RequestRate)
 	hold(o.Requests >= 1, "%d requests: want at least 1", o.Requests)
 	hold(o.Warmup >= 0, "a warm-up of %d requests: want 0 or more", o.Warmup)
@@ -79,7 +83,7 @@ func (o *Options) check() error {
 	hold(o.Timeout >= 0, "a timeout of %v: want more than 0", o.Timeout)
 	hold(len(o.Prompts) > 0, "no prompts")
 	hold(slices.Contains([]string{"", Pooled, New, Worker}, o.Connections), "connections %.40q: there are %q, %q and %q", o.Connections, Pooled, New, Worker)
-	hold(o.Connections != Worker || o.RequestRate == 0, "connections %q: requests that come at a rate have no worker of their own; want %q or %q", Worker, Pooled, New)
+	hold(o.Connections != Worker || !o.openLoop(), "connections %q: requests that come at a rate have no worker of their own; want %q or %q", Worker, Pooled, New)
 	hold(!strings.ContainsAny(o.Key, "\r\n\x00"), "the API key has a line break or a NUL in it")
 	for i, p := range o.Prompts {
 		if err := p.check(o.API); err != nil {
@@ -104,6 +108,12 @@ func (p *Prompt) check(api string) error {
 	}
 	return nil
 }
+
+// openLoop reports whether requests come at times of their own.
+func (o *Options) openLoop() bool { return o.RequestRate > 0 || len(o.Arrivals) > 0 }
+
+// asked is the tokens that a request asks for.
+func (o *Options) asked(p *Prompt) int { return cmp.Or(p.Gen, o.GenLen) }
 
 func (o *Options) timeout() time.Duration {
 	if o.Timeout == 0 {

@@ -33,6 +33,39 @@ func RandomTokens(n, length, first, vocab int, seed uint64) []Prompt {
 	return prompts
 }
 
+// A Length is what a prompt is meant to have. Those whose first hashes are equal begin alike.
+type Length struct {
+	Prompt, Gen int
+	Hashes      []uint64 // of blocks of HashTokens tokens each
+	HashTokens  int
+}
+
+// TokensOf makes prompts of given lengths of tokens drawn from a vocabulary, as RandomTokens does. A
+// block with a hash has the tokens that the hash stands for.
+func TokensOf(lengths []Length, first, vocab int, seed uint64) []Prompt {
+	if first < 0 || vocab <= first {
+		return nil
+	}
+	fill := func(to []int, stream, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, stream))
+		for k := range to {
+			to[k] = first + random.IntN(vocab-first)
+		}
+	}
+	prompts := make([]Prompt, len(lengths))
+	for i, l := range lengths {
+		tokens := make([]int, max(l.Prompt, 1))
+		fill(tokens, uint64(i)+0x746f6b656e73, seed)
+		for k, hash := range l.Hashes {
+			if begin := k * l.HashTokens; begin < len(tokens) {
+				fill(tokens[begin:min(begin+l.HashTokens, len(tokens))], hash, ^seed)
+			}
+		}
+		prompts[i] = Prompt{Tokens: tokens, Gen: l.Gen}
+	}
+	return prompts
+}
+
 // RandomText makes n prompts of as many words. How many tokens they are is the
 // server's to say: a chat has a template around them, and some words are two.
 func RandomText(n, words int, seed uint64) []Prompt {

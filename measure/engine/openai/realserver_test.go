@@ -4,35 +4,16 @@ package openai
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-// llamaPython finds a Python that has llama.cpp's server: the one that LLMPROF_PYTHON
-// names, or the one of "make venv". LLMPROF_PYTHON=required makes its lack an error.
+// llamaPython finds a Python that has llama.cpp's server.
 func llamaPython(t *testing.T) string {
 	t.Helper()
-	named := os.Getenv("LLMPROF_PYTHON")
-	path := named
-	if named == "" || named == "required" {
-		var err error
-		if path, err = filepath.Abs("../../../.venv/bin/python"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := exec.Command(path, "-c", "import xllamacpp, gguf").CombinedOutput()
-	switch {
-	case err == nil:
-		return path
-	case named == "required":
-		t.Fatalf("%s has no xllamacpp and gguf: make venv: %v %s", path, err, out)
-	}
-	t.Skip("no Python with xllamacpp and gguf: make venv, or name one in LLMPROF_PYTHON")
-	return ""
+	return pythonWith(t, "xllamacpp and gguf", "xllamacpp, gguf")
 }
 
 // llamaServer starts llama.cpp's server with a tiny model of random weights, whose

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"llmprof/measure/result"
@@ -44,7 +45,11 @@ func (t *tally) remarks(s *result.Serving) {
 		t.note(fmt.Sprintf("%d answers came without usage: their tokens are not known, and they have no TPOT", u.Missing))
 	}
 	if u := s.Usage; u != nil && u.Discrepant > 0 {
-		t.note(fmt.Sprintf("%d answers do not have the %d tokens that were asked for", u.Discrepant, t.options.GenLen))
+		asked := fmt.Sprintf("%d ", t.options.GenLen)
+		if slices.ContainsFunc(t.options.Prompts, func(p Prompt) bool { return p.Gen > 0 }) {
+			asked = ""
+		}
+		t.note(fmt.Sprintf("%d answers do not have the %stokens that were asked for", u.Discrepant, asked))
 	}
 	t.promptRemarks(s)
 }

@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options, progress func(done, failed int)) (*resu
 	r.start = time.Now()
 	metrics.begin(ctx, r.start)
 	keep := t.keeper(progress)
-	if o.RequestRate > 0 {
+	if o.openLoop() {
 		r.open(ctx, keep)
 	} else {
 		r.closed(ctx, o.Requests, o.Warmup, keep)
@@ -143,9 +143,12 @@ func (r *runner) open(ctx context.Context, keep func(*outcome)) {
 	}
 }
 
-// arrivals are a Poisson process's: the times between them are exponential, and
+// arrivals are those given, or a Poisson process's: the times between them are exponential, and
 // independent. The first is at 0.
 func (o *Options) arrivals() []time.Duration {
+	if len(o.Arrivals) > 0 {
+		return o.Arrivals
+	}
 	random := rand.New(rand.NewPCG(o.Seed, 0x706f6973736f6e)) // "poisson": a stream of its own
 	at := make([]time.Duration, o.Requests)
 	sum := 0.

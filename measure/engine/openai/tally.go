@@ -81,6 +81,7 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 	if o.RequestRate > 0 {
 		s.RateHz = &o.RequestRate
 	}
+	s.Arrivals = o.process()
 	for i, x := range t.outcomes {
 		s.Records[i] = x.record
 		if x.failure != nil {
@@ -97,7 +98,7 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 	s.FirstChunk = times(s, func(r *result.Record) *float64 { return r.FirstChunkS })
 	s.TTFO = times(s, func(r *result.Record) *float64 { return r.FirstOutputS })
 	s.ChunkGap = t.gaps()
-	s.Usage = checkUsage(s.Records, o.GenLen)
+	s.Usage = checkUsage(s.Records, func(r *result.Record) int { return o.asked(o.prompt(r.Index + o.Warmup)) })
 	s.PromptTokens = tokens(s, func(r *result.Record) *int { return r.Prompt })
 	s.GeneratedTokens = tokens(s, func(r *result.Record) *int { return r.Generated })
 	s.Metrics = t.metrics
@@ -113,6 +114,17 @@ func (t *tally) serving(ctx context.Context) (*result.Serving, error) {
 		return s, t.allFailed()
 	}
 	return s, nil
+}
+
+// process is how requests come.
+func (o *Options) process() string {
+	switch {
+	case len(o.Arrivals) > 0:
+		return "trace"
+	case o.RequestRate > 0:
+		return "poisson"
+	}
+	return "closed"
 }
 
 // maxGaps is how many times between chunks a result holds. Of more, every second,
@@ -209,7 +221,7 @@ func heldBack(r *result.Record) bool {
 
 // checkUsage sets the server's count of tokens against the chunks that came and
 // what was asked for; nil where nothing was completed.
-func checkUsage(records []result.Record, asked int) *result.UsageCheck {
+func checkUsage(records []result.Record, asked func(*result.Record) int) *result.UsageCheck {
 	var u result.UsageCheck
 	completed := 0
 	for i := range records {
@@ -222,7 +234,7 @@ func checkUsage(records []result.Record, asked int) *result.UsageCheck {
 		default:
 			u.Tokens += *r.Generated
 			u.Chunks += r.Chunks
-			if *r.Generated != asked {
+			if *r.Generated != asked(r) {
 				u.Discrepant++
 			}
 		}

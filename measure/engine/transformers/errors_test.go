@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
 )
 
@@ -99,7 +100,7 @@ for folder, tensor, value, many in zip(*[iter(rest)] * 4):
 		folders = append(folders, t.TempDir())
 		arguments = append(arguments, folders[len(folders)-1], c.tensor, c.value, c.many)
 	}
-	if out, err := exec.Command(python(t), arguments...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(pythontest.Find(t), arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%v, %s", err, out)
 	}
 	w := start(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/pythontest"
 	"llmprof/roofline"
 )
 
@@ -16,7 +17,7 @@ import (
 // JSON that it prints.
 func script(t *testing.T, into any, name string, args ...string) {
 	t.Helper()
-	cmd := exec.Command(python(t), append([]string{"testdata/" + name}, args...)...)
+	cmd := exec.Command(pythontest.Find(t), append([]string{"testdata/" + name}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()

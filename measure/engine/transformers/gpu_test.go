@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
 )
 
@@ -143,7 +144,7 @@ func TestGPUTensorParallel(t *testing.T) {
 	load(t, one, l)
 	want := ids(repeat(t, one, engine.Request, 1)[0])
 	one.Close()
-	two, err := transformers.Start(t.Context(), transformers.Options{Python: python(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1"}})
+	two, err := transformers.Start(t.Context(), transformers.Options{Python: pythontest.Find(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestGPUTensorParallel(t *testing.T) {
 // Replicas on GPUs of their own begin together.
 func TestGPUReplicas(t *testing.T) {
 	onGPU(t)
-	two, err := transformers.StartReplicas(t.Context(), transformers.Options{Python: python(t)}, [][]string{{"0"}, {"1"}})
+	two, err := transformers.StartReplicas(t.Context(), transformers.Options{Python: pythontest.Find(t)}, [][]string{{"0"}, {"1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

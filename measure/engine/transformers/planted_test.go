@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
 )
 
@@ -30,7 +31,7 @@ func plant(t *testing.T, folder string) (told string) {
 // Nothing in the working directory or beside the model's config.json is run, neither by
 // Python nor by torchrun and its ranks, also where an empty entry of PYTHONPATH names it.
 func TestPlantedModulesDoNotRun(t *testing.T) {
-	interpreter, err := filepath.Abs(python(t))
+	interpreter, err := filepath.Abs(pythontest.Find(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
 )
 
@@ -21,7 +22,7 @@ func TestTensorParallel(t *testing.T) {
 	want := ids(repeat(t, one, engine.Request, 1)[0])
 
 	two, err := transformers.Start(t.Context(), transformers.Options{
-		Python: python(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
+		Python: pythontest.Find(t), TP: 2, Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func TestNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := transformers.Options{
-		Python: python(t), TP: 2, Nodes: 2, Rdzv: meet.Addr().String(), Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
+		Python: pythontest.Find(t), TP: 2, Nodes: 2, Rdzv: meet.Addr().String(), Env: []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	}
 	meet.Close()
 	joined := make(chan error, 1)

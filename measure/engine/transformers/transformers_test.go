@@ -4,45 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"llmprof/measure/engine"
+	"llmprof/measure/engine/pythontest"
 	"llmprof/measure/engine/transformers"
 	"llmprof/workload"
 )
-
-// venv is the Python of "make venv", and whether it has torch and transformers. To
-// import them takes seconds, and is done once.
-var venv = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../../../.venv/bin/python")
-	if err != nil {
-		return "", err
-	}
-	return path, exec.Command(path, "-c", "import torch, transformers").Run()
-})
-
-// python finds a Python with torch and transformers: the one that LLMPROF_PYTHON
-// names, or the one of "make venv". LLMPROF_PYTHON=required makes its lack an
-// error, as it has to be in CI.
-func python(t *testing.T) string {
-	t.Helper()
-	named := os.Getenv("LLMPROF_PYTHON")
-	if named != "" && named != "required" {
-		return named
-	}
-	path, err := venv()
-	if err == nil {
-		return path
-	}
-	if named == "required" {
-		t.Fatalf("%s has no torch and transformers: make venv: %v", path, err)
-	}
-	t.Skip("no Python with torch and transformers: make venv, or name one in LLMPROF_PYTHON")
-	return ""
-}
 
 // tiny gives the config of a small model of the tests' own.
 func tiny(t *testing.T, name string) json.RawMessage {
@@ -59,7 +28,7 @@ func tiny(t *testing.T, name string) json.RawMessage {
 func tinyLoad(t *testing.T, name string) engine.Load {
 	return engine.Load{
 		Model: name, Config: tiny(t, name), RandomWeights: true, DType: "fp32", Device: "cpu",
-		Sequences: workload.Sequences{Batch: 2, PromptLen: 24, GenLen: 6}, Seed: 7, SaveOutputs: true,
+		Workload: workload.Workload{Batch: 2, PromptLen: 24, GenLen: 6}, Seed: 7, SaveOutputs: true,
 	}
 }
 
@@ -68,7 +37,7 @@ func tinyLoad(t *testing.T, name string) engine.Load {
 func start(t *testing.T) *engine.Worker {
 	t.Helper()
 	w, err := transformers.Start(context.Background(), transformers.Options{
-		Python: python(t),
+		Python: pythontest.Find(t),
 		Env:    []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},
 	})
 	if err != nil {

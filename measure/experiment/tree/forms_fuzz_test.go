@@ -17,7 +17,7 @@ func (n *Node) depthOf() int {
 	return deepest + 1
 }
 
-// parsed holds what is true of every form: a tree within the limits, or a mistake
+// parsed checks what is true of every form: a tree within the limits, or a mistake
 // that is short and stands in the file.
 func parsed(t *testing.T, form func(*Source) (*Node, error), text string) {
 	t.Helper()

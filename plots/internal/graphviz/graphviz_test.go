@@ -74,7 +74,7 @@ func testCase(t testing.TB, model, gpu string, tp int) (*analytic.Case, *breakdo
 	m, machine := casetest.Model(t, model), casetest.Machine(t, gpu, "native")
 	c := &analytic.Case{
 		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(machine.GPU),
-		Workload: analytic.Workload{Batch: 16, Prompt: 1024, Gen: 128}, Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
+		Workload: analytic.Workload{Batch: 16, PromptLen: 1024, GenLen: 128}, Parallel: analytic.Parallelism{TP: tp, GPUsPerNode: 8},
 	}
 	r := casetest.Explain(t, c)
 	return c, &r

@@ -25,7 +25,7 @@ func TestParseCount(t *testing.T) {
 	}
 }
 
-// FuzzParseCount holds that what is read is in the range of the flags.
+// FuzzParseCount checks that what is read is in the range of the flags.
 func FuzzParseCount(f *testing.F) {
 	for _, s := range []string{"8", "32k", "1e3", "-0.5K", "Ki", "1e999", "."} {
 		f.Add(s)

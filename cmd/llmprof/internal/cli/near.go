@@ -3,12 +3,15 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"llmprof/printable"
 )
 
 // Near is the name of a list that a misspelt one is nearest to, "" if none is near.
@@ -24,6 +27,9 @@ func Near(name string, known []string) string {
 		if len(name) > 2 && strings.HasPrefix(fold(k), name) {
 			d = 1
 		}
+		if d == 2 && sorted(name) == sorted(fold(k)) { // two letters swapped
+			d = 1
+		}
 		if d < least {
 			best, least = k, d
 		}
@@ -31,7 +37,13 @@ func Near(name string, known []string) string {
 	return best
 }
 
-// fold leaves what tells two names apart.
+func sorted(s string) string {
+	b := []byte(s)
+	slices.Sort(b)
+	return string(b)
+}
+
+// fold leaves what two names differ in.
 func fold(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }
@@ -61,6 +73,9 @@ func see(cmd *cobra.Command) string { return fmt.Sprintf("; see %q", cmd.Command
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	name := err.GetSpecifiedName()
 	if err.GetSpecifiedShortnames() != "" {
+		if long := err.GetSpecifiedShortnames(); len(long) > 1 && cmd.Flags().Lookup(long) != nil {
+			return fmt.Errorf("unknown flag -%.40s; did you mean --%s, with two dashes?", name, long)
+		}
 		return fmt.Errorf("unknown flag -%.40s%s", name, see(cmd))
 	}
 	var known []string
@@ -69,10 +84,26 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			known = append(known, f.Name)
 		}
 	})
+	if here := elsewhere[fold(name)]; here != "" && cmd.Flags().Lookup(strings.Fields(here)[0]) != nil {
+		return fmt.Errorf("unknown flag --%.40s; here it is --%s", name, here)
+	}
 	if near := Near(name, known); near != "" {
 		return fmt.Errorf("unknown flag --%.40s; did you mean --%s?", name, near)
 	}
 	return fmt.Errorf("unknown flag --%.40s%s", name, see(cmd))
+}
+
+// elsewhere are flags of engines and of other tools, by what stands for them here.
+var elsewhere = map[string]string{
+	"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp", "expert-parallel-size": "ep",
+	"tp-size": "tp", "pp-size": "pp", "dp-size": "dp", "ep-size": "ep",
+	"input-len": "prompt-len", "isl": "prompt-len", "in": "prompt-len", "input": "prompt-len", "prompt": "prompt-len", "seq-len": "prompt-len",
+	"output-len": "gen-len", "osl": "gen-len", "out": "gen-len", "max-tokens": "gen-len", "max-new-tokens": "gen-len",
+	"context": "prompt-len", "context-len": "prompt-len", "max-model-len": "prompt-len with --gen-len", "ctx-size": "prompt-len with --gen-len",
+	"batch-size": "batch", "max-num-seqs": "batch", "bs": "batch",
+	"quantization": "weights", "quant": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
+	"gpu-memory-utilization": "memory-utilization", "mem-fraction-static": "memory-utilization", "num-gpus": "tp", "gpus": "tp",
+	"json": "format json", "csv": "format csv", "backend": "engine", "model-path": "model",
 }
 
 // plainly says what a flag wants where Go's reader of numbers refused its value.
@@ -116,6 +147,18 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 	}
 	if near := Near(name, known); near != "" {
 		return fmt.Errorf("unknown command %.40q; did you mean %q?", name, cmd.CommandPath()+" "+near)
+	}
+	if slices.Contains(known, "show") {
+		return fmt.Errorf("unknown command %.40q; did you mean %q?", name, cmd.CommandPath()+" show "+printable.Text(name))
+	}
+	var below []string
+	for _, c := range cmd.Commands() {
+		if sub, _, err := c.Find([]string{name}); err == nil && sub != c && c.IsAvailableCommand() {
+			below = append(below, strconv.Quote(sub.CommandPath()))
+		}
+	}
+	if len(below) > 0 {
+		return fmt.Errorf("unknown command %.40q; did you mean %s?", name, strings.Join(below, " or "))
 	}
 	return fmt.Errorf("unknown command %.40q%s", name, see(cmd))
 }

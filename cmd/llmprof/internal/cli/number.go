@@ -72,7 +72,7 @@ func ParseCount(s string) (int, error) {
 	}
 	v *= factor
 	if v != math.Trunc(v) {
-		return 0, fmt.Errorf("want a whole number, and %s is %v", s, v)
+		return 0, fmt.Errorf("want a whole number, as %.0f", math.Ceil(v))
 	}
 	if math.Abs(v) > mostCount {
 		return 0, fmt.Errorf("want a number of at most %d", mostCount)

@@ -10,7 +10,7 @@ import (
 	"llmprof/unit"
 )
 
-// FuzzRender holds that a page of any texts and numbers is written in all forms,
+// FuzzRender checks that a page of any texts and numbers is written in all forms,
 // and that a program that reads the table finds as many cells as were put in.
 func FuzzRender(f *testing.F) {
 	f.Add("a model", "a | b\n<c>", 1.5, uint16(40), true)

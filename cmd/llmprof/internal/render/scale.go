@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 )
@@ -22,7 +23,7 @@ const decimals = 3
 // between 1 and 1000, once it is rounded.
 func scaleOf(c *Column, greatest float64, binary bool) scale {
 	if c.Fixed {
-		return scale{unit: c.Unit, by: max(c.By, 1), fixed: true, places: max(c.Places, 1)}
+		return scale{unit: c.Unit, by: cmp.Or(c.By, 1), fixed: true, places: max(c.Places, 1)}
 	}
 	if greatest == 0 || math.IsNaN(greatest) || math.IsInf(greatest, 0) {
 		return scale{unit: c.Unit, by: 1}

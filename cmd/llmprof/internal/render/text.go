@@ -112,7 +112,9 @@ func (t Table) text(w *textWriter) {
 		w.line(l.row(w, i, r))
 	}
 	if len(l.dropped) > 0 {
-		w.line(w.paint("columns left out at this width: "+strings.Join(l.dropped, ", "), Faint))
+		for _, line := range wrap("columns left out at this width: "+strings.Join(l.dropped, ", "), w.Width) {
+			w.line(w.paint(line, Faint))
+		}
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -130,15 +132,15 @@ func figureTable(e *aggregate.Aggregate) render.Table {
 	}{
 		{"totals.total_input_tokens", "input tokens", as[whole](e.Totals.InputTokens)},
 		{"totals.total_output_tokens", "output tokens", as[whole](e.Totals.OutputTokens)},
-		{"totals.tokens_per_second", "output tokens a second", tenths(e.Totals.TokensPerS)},
+		{"totals.tokens_per_second", "output tokens per second", tenths(e.Totals.TokensPerS)},
 		{"totals.total_energy_j", "energy", as[unit.Joules](e.Totals.EnergyJ)},
 		{"energy_breakdown.adjusted_j", "energy, idle left out", as[unit.Joules](e.Breakdown.AdjustedJ)},
-		{"efficiency.joules_per_token", "energy a token, input and output", as[unit.Joules](e.Efficiency.JoulesPerToken)},
-		{"aiperf.energy_per_output_token_j", "GPU energy an output token", as[unit.Joules](e.AIPerf.PerOutputToken)},
-		{"aiperf.energy_per_request_j", "GPU energy a request", as[unit.Joules](e.AIPerf.PerRequest)},
+		{"efficiency.joules_per_token", "energy per token, input and output", as[unit.Joules](e.Efficiency.JoulesPerToken)},
+		{"aiperf.energy_per_output_token_j", "GPU energy per output token", as[unit.Joules](e.AIPerf.PerOutputToken)},
+		{"aiperf.energy_per_request_j", "GPU energy per request", as[unit.Joules](e.AIPerf.PerRequest)},
 		{"aiperf.average_gpu_power_w", "GPU power, all together", as[unit.Watts](e.AIPerf.AverageGPUPower)},
 		{"totals.total_flops", "FLOPs", as[unit.FLOPs](e.Totals.FLOPs)},
-		{"efficiency.flops_per_second", "FLOPs a second", as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond)},
+		{"efficiency.flops_per_second", "FLOPs per second", as[unit.FLOPsPerSec](e.Efficiency.FLOPsPerSecond)},
 	} {
 		why := ""
 		if f.value == nil {

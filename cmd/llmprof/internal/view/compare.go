@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -10,6 +12,7 @@ import (
 	"llmprof/analytic/breakdown"
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/measure/result"
+	"llmprof/workload"
 )
 
 // CompareSchema names the form of a comparison's JSON, which schema/compare.v1.json
@@ -18,13 +21,11 @@ const CompareSchema = "llmprof.compare/v1"
 
 // A Side is one deployment of a comparison, predicted or measured.
 type Side struct {
-	Name     string         `json:"name"`
-	Kind     string         `json:"kind"`     // "predicted" or "measured"
-	Measured bool           `json:"measured"` // it was, or its constants were on a GPU of the kind
-	Basis    string         `json:"basis"`    // what the figures rest on
-	Batch    int            `json:"batch"`
-	Prompt   int            `json:"prompt_len"`
-	Gen      int            `json:"gen_len"`
+	Name     string `json:"name"`
+	Kind     string `json:"kind"`     // "predicted" or "measured"
+	Measured bool   `json:"measured"` // it was, or its constants were on a GPU of the kind
+	Basis    string `json:"basis"`    // what the figures rest on
+	workload.Workload
 	Figures  []SideFigure   `json:"figures"`
 	Ops      []SideOperator `json:"ops"`
 	Warnings []string       `json:"warnings"`
@@ -61,7 +62,7 @@ func (s *Side) figure(metric string) *SideFigure {
 func PredictedSide(name string, e *Estimate) Side {
 	c := &e.Machine.Cal
 	s := Side{Name: name, Kind: "predicted", Measured: c.Measured, Basis: c.Name + ": " + c.Source, Warnings: append([]string{}, e.Warnings...)}
-	s.Batch, s.Prompt, s.Gen = e.Workload.Batch, e.Workload.Prompt, e.Workload.Gen
+	s.Workload = e.Workload
 	add := func(metric string, v, low, high float64) {
 		f := SideFigure{Metric: metric}
 		if v > 0 {
@@ -114,7 +115,7 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 		return s, fmt.Errorf("%s: an estimate without times", name)
 	}
 	s = Side{Name: name, Kind: "predicted", Measured: !strings.HasPrefix(d.Calibration.Name, "default for "), Basis: d.Calibration.Name + ": " + d.Calibration.Source, Warnings: append([]string{}, d.Warnings...)}
-	s.Batch, s.Prompt, s.Gen = d.Workload.Batch, d.Workload.PromptLen, d.Workload.GenLen
+	s.Workload = d.Workload.Workload
 	span := func(metric string, x *spanJSON) {
 		f := SideFigure{Metric: metric}
 		if x != nil {
@@ -159,7 +160,7 @@ func DocumentSide(name string, d *EstimateDocument) (s Side, err error) {
 // MeasuredSide is the side of a result.
 func MeasuredSide(name string, r *result.Result) Side {
 	s := Side{Name: name, Kind: "measured", Measured: true, Basis: r.Engine.Name + " " + r.Engine.Version, Warnings: append([]string{}, r.Warnings...)}
-	s.Batch, s.Prompt, s.Gen = r.Workload.Batch, r.Workload.PromptLen, r.Workload.GenLen
+	s.Workload = r.Workload.Workload
 	for _, x := range []struct {
 		metric string
 		t      *result.Times
@@ -282,8 +283,8 @@ func (c *Comparison) Warnings() (all []string) {
 	first := &c.Sides[0]
 	for i := 1; i < len(c.Sides); i++ {
 		s := &c.Sides[i]
-		if s.Prompt != first.Prompt || s.Gen != first.Gen {
-			all = append(all, fmt.Sprintf("%q is of %d + %d tokens, %q of %d + %d: these are different workloads", first.Name, first.Prompt, first.Gen, s.Name, s.Prompt, s.Gen))
+		if s.PromptLen != first.PromptLen || s.GenLen != first.GenLen {
+			all = append(all, fmt.Sprintf("%q is of %d + %d tokens, %q of %d + %d: these are different workloads", first.Name, first.PromptLen, first.GenLen, s.Name, s.PromptLen, s.GenLen))
 		}
 		if s.Kind == "predicted" && first.Kind == "predicted" && s.Measured != first.Measured {
 			known, unknown := s, first

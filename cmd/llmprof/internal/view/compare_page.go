@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -59,7 +61,12 @@ func shown(f *SideFigure) any {
 	if f.Low == nil || f.High == nil {
 		return text(*f.Value)
 	}
-	return fmt.Sprintf("%s (%s to %s)", text(*f.Value), text(*f.Low), text(*f.High))
+	switch f.Metric { // as estimate rounds them
+	case "ttft_s", "tpot_s", "ttlt_s":
+		return around(unit.Around(unit.Seconds(*f.Value), unit.Seconds(*f.Low), unit.Seconds(*f.High)), "")
+	}
+	value, interval := roundedNumber(*f.Value, *f.Low, *f.High)
+	return fmt.Sprintf("%s (%s)", value, interval)
 }
 
 // ratio is a difference in a cell.

@@ -12,6 +12,7 @@ type Estimate struct {
 	ModelName    string // as the user gave it
 	GPUName      string // as the user gave it
 	SchemeReason string // why these formats were taken
+	EngineReason string // why this engine was taken, empty where it was asked for
 	PriceSource  string // empty where no price is known
 	Load         *Load  // nil unless the steady state under one was asked for
 	Top          int    // only so many operators of each phase are shown, the longest; 0 for all

@@ -179,7 +179,16 @@ func (e *Estimate) basis() string {
 	case e.Scheme.KV == e.Scheme.Weights:
 		formats = fmt.Sprintf("%s weights and KV cache", e.Scheme.Weights)
 	}
-	return fmt.Sprintf("%s engine; %s; constants: %s", e.Machine.Engine.Profile().Name, formats, e.Machine.Cal.Name)
+	return fmt.Sprintf("%s; %s; constants: %s", e.engine(" engine"), formats, e.Machine.Cal.Name)
+}
+
+// engine names the engine and, where nobody asked for it, why it was taken.
+func (e *Estimate) engine(noun string) string {
+	name := e.Machine.Engine.Profile().Name + noun
+	if e.EngineReason == "" {
+		return name
+	}
+	return name + " (" + e.EngineReason + ")"
 }
 
 // least is the change of a request's time that is worth a word.

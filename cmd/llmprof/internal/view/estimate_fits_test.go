@@ -38,7 +38,7 @@ func estimate(t *testing.T, model, gpu string, batch int) *Estimate {
 	e := &Estimate{ModelName: model, GPUName: gpu}
 	e.Case = analytic.Case{
 		Model: m, Machine: machine, Scheme: models.StoredScheme(m).For(&g),
-		Workload: analytic.Workload{Batch: batch, Prompt: 1024, Gen: 128},
+		Workload: analytic.Workload{Batch: batch, PromptLen: 1024, GenLen: 128},
 		Parallel: analytic.Parallelism{TP: 1, PP: 1, EP: 1, DP: 1, MicroBatches: 1, GPUsPerNode: g.GPUsPerNode},
 	}
 	if e.Report, err = breakdown.Explain(&e.Case); err != nil {
@@ -47,7 +47,7 @@ func estimate(t *testing.T, model, gpu string, batch int) *Estimate {
 	return e
 }
 
-// TestWhatFits holds that what is advised fits, and that nothing is advised where
+// TestWhatFits checks that what is advised fits, and that nothing is advised where
 // the case fits.
 func TestWhatFits(t *testing.T) {
 	if text := estimate(t, "llama3.1-8b", "h100", 1).WhatFits(); text != "" {

@@ -20,6 +20,7 @@ type EstimateDocument struct {
 	Parallelism splitJSON       `json:"parallelism"`
 	Workload    workloadJSON    `json:"workload"`
 	Engine      string          `json:"engine"`
+	EngineWhy   string          `json:"engine_reason"`
 	Calibration calibrationJSON `json:"calibration"`
 	Verdict     Verdict         `json:"verdict"`
 	Memory      memoryJSON      `json:"memory"`
@@ -76,7 +77,7 @@ type splitJSON struct {
 }
 
 type workloadJSON struct {
-	workload.Sequences
+	workload.Workload
 	Chunk        *int        `json:"chunk"`
 	CachedPrefix int         `json:"cached_prefix"`
 	AllLogits    bool        `json:"all_logits"`

@@ -6,7 +6,6 @@ import (
 	"llmprof/analytic/sensitivity"
 	"llmprof/models"
 	"llmprof/roofline"
-	"llmprof/workload"
 )
 
 // Document is the estimate for programs.
@@ -18,11 +17,11 @@ func (e *Estimate) Document() *EstimateDocument {
 		Schema: EstimateSchema, Model: modelOf(e.Model),
 		GPU: gpuJSON{e.Machine.GPU.Name, e.Machine.GPU.Key, e.GPUName, e.GPUs, e.Machine.GPU.Source},
 		Workload: workloadJSON{
-			Sequences: workload.Sequences{Batch: w.Batch, PromptLen: w.Prompt, GenLen: w.Gen}, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
+			Workload: *w, Chunk: OrNull(w.Chunk), CachedPrefix: w.CachedPrefix,
 			AllLogits: w.AllLogits, Weights: s.Weights, Act: s.Act, KV: s.KV, Computes: runs,
 			Scheme: s.Name, SchemeReason: e.SchemeReason,
 		},
-		Engine: e.Machine.Engine.Profile().Name,
+		Engine: e.Machine.Engine.Profile().Name, EngineWhy: e.EngineReason,
 		Calibration: calibrationJSON{
 			Name: c.Name, Source: c.Source, PrefillError: c.PrefillError, DecodeError: c.DecodeError,
 			ComputeEff: k[roofline.GEMMCompute], SustainedEff: k[roofline.GEMMSustained], WaitingShare: k[roofline.PowerWaiting], MemoryEff: k[roofline.GEMMMemory],

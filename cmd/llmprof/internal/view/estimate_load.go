@@ -2,9 +2,11 @@ package view
 
 import (
 	"fmt"
+	"strings"
 
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/serving"
+	"llmprof/unit"
 )
 
 // A Load is the steady state of a server under a load.
@@ -13,20 +15,28 @@ type Load struct {
 	Concurrency *int
 	Server      *serving.Server
 	Steady      *serving.Steady
+	High        *serving.Steady // at the slow end of the interval; nil where that is not stable, or not worked out
 }
 
 // block is the steady state for people.
-func (l *Load) block() render.Block {
+func (l *Load) block() render.Fields {
 	s, name := l.Steady, ""
 	if l.Rate != nil {
 		name = fmt.Sprintf("Under load: %g requests a second", *l.Rate)
 	} else {
 		name = fmt.Sprintf("Under load: %d clients, one request each at a time", *l.Concurrency)
 	}
+	high := func(of func(*serving.Steady) unit.Seconds) []string {
+		text := of(s).String() + " mean"
+		if l.High != nil {
+			text += fmt.Sprintf(", %v at the slow end of the 90 %% interval", of(l.High))
+		}
+		return []string{text}
+	}
 	rows := []render.Field{
-		{Name: "TTFT", Lines: []string{s.TTFT.String() + " mean"}},
-		{Name: "TPOT", Lines: []string{s.TPOT.String() + " mean"}},
-		{Name: "E2E", Lines: []string{s.E2E.String() + " mean"}},
+		{Name: "TTFT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TTFT })},
+		{Name: "TPOT", Lines: high(func(s *serving.Steady) unit.Seconds { return s.TPOT })},
+		{Name: "E2E", Lines: high(func(s *serving.Steady) unit.Seconds { return s.E2E })},
 		{Name: "Throughput", Lines: []string{fmt.Sprintf("%s requests/s, %s generated tokens/s", three(s.Rate), three(s.Throughput))}},
 		{Name: "Running", Lines: []string{fmt.Sprintf("%s sequences decode, %s requests wait for their first token", three(s.Running), three(s.Waiting))}},
 		{Name: "In use", Lines: []string{fmt.Sprintf("%.0f %% of the time, %.1f %% of the KV cache of %d tokens", 100*s.Utilization, 100*s.Cache, l.Server.Tokens())}},
@@ -60,6 +70,13 @@ type loadJSON struct {
 	Energy      float64      `json:"energy_j_request"`
 	Cost        *float64     `json:"cost_usd_request"`
 	Capacity    capacityJSON `json:"capacity"`
+	High        *highJSON    `json:"high"` // null where the slow end is not stable
+}
+
+type highJSON struct {
+	TTFT float64 `json:"ttft_s"`
+	TPOT float64 `json:"tpot_s"`
+	E2E  float64 `json:"e2e_s"`
 }
 
 type capacityJSON struct {
@@ -74,9 +91,25 @@ func (l *Load) document() *loadJSON {
 		return nil
 	}
 	s := l.Steady
-	return &loadJSON{
+	j := &loadJSON{
 		Rate: l.Rate, Concurrency: l.Concurrency, Scheduler: l.Server.Scheduler.Name, TTFT: float64(s.TTFT), TPOT: float64(s.TPOT), E2E: float64(s.E2E),
 		Requests: s.Rate, Generated: s.Throughput, Running: s.Running, Waiting: s.Waiting, Utilization: s.Utilization, KVTokens: l.Server.Tokens(), KV: s.Cache,
 		Energy: float64(s.Energy), Cost: OrNull(float64(s.Cost)), Capacity: capacityJSON{s.Capacity.Rate, s.Capacity.Bound, s.Capacity.Running},
 	}
+	if h := l.High; h != nil {
+		j.High = &highJSON{float64(h.TTFT), float64(h.TPOT), float64(h.E2E)}
+	}
+	return j
+}
+
+// Document is the steady state for programs, as an estimate has it; nil if none was
+// asked for.
+func (l *Load) Document() any { return l.document() }
+
+// words are the names and the texts of the steady state.
+func (l *Load) words() (all [][2]string) {
+	for _, row := range l.block().Rows {
+		all = append(all, [2]string{row.Name, strings.Join(row.Lines, " ")})
+	}
+	return all
 }

@@ -34,7 +34,7 @@ func (e *Estimate) Operators() *render.Document {
 func (e *Estimate) figures() []render.Block {
 	blocks := []render.Block{e.setup(), e.times(), e.rates(), e.memoryTable(), e.limits()}
 	if e.Load != nil {
-		blocks = slices.Insert(blocks, 1, e.Load.block())
+		blocks = slices.Insert(blocks, 1, render.Block(e.Load.block()))
 	}
 	return blocks
 }
@@ -48,7 +48,7 @@ func (e *Estimate) operatorTables() []render.Block {
 
 func (e *Estimate) title() string {
 	w := &e.Workload
-	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, e.gpusText(), w.Batch, w.Prompt, w.Gen)
+	return fmt.Sprintf("%s on %s: batch %d, prompt %d, generate %d", e.Model.Name, e.gpusText(), w.Batch, w.PromptLen, w.GenLen)
 }
 
 func (e *Estimate) gpusText() string {
@@ -61,14 +61,14 @@ func (e *Estimate) gpusText() string {
 // prefillText says what the prefill runs on.
 func (e *Estimate) prefillText() string {
 	w := &e.Workload
-	s := fmt.Sprintf("%d tokens", w.Prompt-w.CachedPrefix)
+	s := fmt.Sprintf("%d tokens", w.PromptLen-w.CachedPrefix)
 	if w.Batch > 1 {
 		s = fmt.Sprintf("%d × %s", w.Batch, s)
 	}
 	if w.CachedPrefix > 0 {
 		s += fmt.Sprintf(" after %d cached ones", w.CachedPrefix)
 	}
-	if fresh := w.Prompt - w.CachedPrefix; w.Chunk > 0 && w.Chunk < fresh {
+	if fresh := w.PromptLen - w.CachedPrefix; w.Chunk > 0 && w.Chunk < fresh {
 		s += fmt.Sprintf(", in %d steps", (fresh+w.Chunk-1)/w.Chunk)
 	}
 	return s
@@ -90,7 +90,7 @@ func (e *Estimate) setup() render.Fields {
 		{Name: "GPU", Lines: []string{e.gpuLine(g)}},
 		{Name: "Split", Lines: []string{e.splitLine()}},
 		{Name: "Formats", Lines: []string{e.schemeLine()}},
-		{Name: "Engine", Lines: []string{e.Machine.Engine.Profile().Name + ": " + e.Machine.Engine.Profile().Source}},
+		{Name: "Engine", Lines: []string{e.engine("") + ": " + e.Machine.Engine.Profile().Source}},
 		{Name: "Calibration", Lines: []string{fmt.Sprintf("%s: %s; error ±%.0f %% in prefill, ±%.0f %% in decode",
 			c.Name, c.Source, 100*c.PrefillError, 100*c.DecodeError)}},
 	}}

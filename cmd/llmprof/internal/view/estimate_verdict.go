@@ -23,7 +23,7 @@ func (e *Estimate) Verdict() Verdict {
 		v.Possible, v.Short = false, &short
 		v.Text = fmt.Sprintf("does not fit: %v short on each GPU, which needs %v and may take %v", short, m.Total, m.Usable)
 	}
-	if limit, need := e.Model.MaxContext, e.Workload.Prompt+e.Workload.Gen; limit > 0 && need > limit {
+	if limit, need := e.Model.MaxContext, e.Workload.PromptLen+e.Workload.GenLen; limit > 0 && need > limit {
 		over := need - limit
 		text := e.overText(over)
 		if v.Possible {
@@ -39,5 +39,5 @@ func (e *Estimate) Verdict() Verdict {
 // overText says by how much the context is too long.
 func (e *Estimate) overText(over int) string {
 	return fmt.Sprintf("context too long by %d tokens: prompt and answer are %d, %s takes %d",
-		over, e.Workload.Prompt+e.Workload.Gen, e.Model.Name, e.Model.MaxContext)
+		over, e.Workload.PromptLen+e.Workload.GenLen, e.Model.Name, e.Model.MaxContext)
 }

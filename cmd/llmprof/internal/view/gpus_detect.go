@@ -13,6 +13,7 @@ type Device struct {
 	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
 	Key    *string     `json:"key"`          // in the table
 	Error  *string     `json:"error"`
+	Clocks *string     `json:"clocks"` // at this moment, of the greatest; null where no sensor tells them
 }
 
 // DevicesTable lists the GPUs of a machine, one a row.
@@ -38,11 +39,16 @@ func deref[T any](p *T) any {
 
 // DevicesPage is the GPUs of a machine for people.
 func DevicesPage(found []Device) *render.Document {
-	var unknown []string
+	var unknown, clocks []string
 	for i := range found {
+		if c := found[i].Clocks; c != nil {
+			clocks = append(clocks, found[i].Name+": "+*c)
+		}
 		if e := found[i].Error; e != nil {
 			unknown = append(unknown, *e)
 		}
 	}
-	return &render.Document{Blocks: []render.Block{DevicesTable(found), render.Notes{Title: "Not known", Items: unknown}}}
+	return &render.Document{Blocks: []render.Block{
+		DevicesTable(found), render.Notes{Title: "Clocks now", Items: clocks}, render.Notes{Title: "Not known", Items: unknown},
+	}}
 }

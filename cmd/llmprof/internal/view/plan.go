@@ -74,6 +74,15 @@ func (p *Plan) Page() *render.Document {
 	return d
 }
 
+// asAsked is a time without the zeros of a computed one: 500 ms.
+func asAsked(t unit.Seconds) string {
+	number, symbol, _ := strings.Cut(t.String(), " ")
+	if strings.Contains(number, ".") {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return number + " " + symbol
+}
+
 // title says what was asked for.
 func (p *Plan) title() string {
 	q := p.Request
@@ -83,7 +92,7 @@ func (p *Plan) title() string {
 		t    unit.Seconds
 	}{{"TTFT", q.Targets.TTFT}, {"TPOT", q.Targets.TPOT}, {"E2E", q.Targets.E2E}} {
 		if x.t > 0 {
-			parts = append(parts, fmt.Sprintf("%s %v", x.name, x.t))
+			parts = append(parts, fmt.Sprintf("%s %v", x.name, asAsked(x.t)))
 		}
 	}
 	switch l := &q.Load; {
@@ -108,10 +117,10 @@ func (p *Plan) title() string {
 func (p *Plan) rows() render.Table {
 	t := render.Table{Columns: []render.Column{
 		{Title: "#", Key: "rank"}, {Title: "", Key: "pareto", Left: true}, {Title: "GPUs", Key: "gpu", Left: true}, {Title: "split", Key: "split", Left: true},
-		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true}, {Title: "batch", Key: "batch"},
-		{Title: "TTFT", Key: "ttft_s", Unit: "s"}, {Title: "TPOT", Key: "tpot_s", Unit: "s"}, {Title: "tok/s", Key: "tok_s"},
-		{Title: "$/h", Key: "usd_h"}, {Title: "$/Mtok", Key: "usd_mtok"},
-		{Title: "J/tok", Key: "j_token", Drop: 1}, {Title: "error", Key: "accuracy", Left: true, Drop: 2},
+		{Title: "weights", Key: "weights", Left: true}, {Title: "KV", Key: "kv", Left: true, Drop: 1}, {Title: "batch", Key: "batch", Drop: 2},
+		{Title: "TTFT", Key: "ttft_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "TPOT", Key: "tpot_s", Unit: "ms", Fixed: true, By: 1e-3}, {Title: "tok/s", Key: "tok_s", Drop: 3},
+		{Title: "$/h", Key: "usd_h", Drop: 1}, {Title: "$/Mtok", Key: "usd_mtok"},
+		{Title: "J/tok", Key: "j_token", Drop: 4}, {Title: "error", Key: "accuracy", Left: true, Drop: 5},
 	}}
 	for i := range p.Shown {
 		r := &p.Shown[i]
@@ -148,7 +157,7 @@ func Split(r *plan.Row) string {
 	if r.DP > 1 {
 		s += fmt.Sprintf(" dp %d", r.DP)
 	}
-	return s
+	return s + r.Extras()
 }
 
 // best says what stands behind the first row, and how to reproduce and to check it.
@@ -157,7 +166,7 @@ func (p *Plan) best() render.Fields {
 	f := render.Fields{Rows: []render.Field{
 		{Name: "Best", Lines: []string{r.String() + ", " + r.Engine()}},
 		{Name: "Rests on", Lines: []string{p.Accuracy[0].String()}},
-		{Name: "Same by", Lines: []string{"llmprof " + r.Command() + " " + strings.Join(r.Args(p.Name, p.Request), " ")}},
+		{Name: "Same by", Lines: []string{"llmprof estimate " + strings.Join(r.Args(p.Name, p.Request), " ")}},
 	}}
 	if r.Tail.TTFT > 0 {
 		f.Rows = append(f.Rows, render.Field{Name: "At p99", Lines: []string{fmt.Sprintf("TTFT %v, TPOT %v, E2E %v, simulated", r.Tail.TTFT, r.Tail.TPOT, r.Tail.E2E)}})
@@ -170,12 +179,24 @@ func (p *Plan) best() render.Fields {
 	return f
 }
 
-// rejected says why cards fell out, one a line.
+// rejected says why cards fell out, one a line; those without a price are one line together.
 func (p *Plan) rejected() render.Fields {
-	f := render.Fields{Title: "Fell out"}
+	f := render.Fields{Title: "Rejected"}
+	var unpriced []string
 	for i := range p.Result.Rejected {
 		x := &p.Result.Rejected[i]
+		if x.Unpriced {
+			unpriced = append(unpriced, x.Card.GPU.Key)
+			continue
+		}
 		f.Rows = append(f.Rows, render.Field{Name: x.Card.GPU.Key, Lines: []string{x.Miss.Reason}})
+	}
+	switch n := len(unpriced); {
+	case n == 1:
+		f.Rows = append(f.Rows, render.Field{Name: unpriced[0], Lines: []string{fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", unpriced[0])}})
+	case n > 1:
+		f.Rows = append(f.Rows, render.Field{Name: fmt.Sprintf("%d GPUs", n), Lines: []string{fmt.Sprintf(
+			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], strings.Join(unpriced, ", "))}})
 	}
 	return f
 }
@@ -183,14 +204,14 @@ func (p *Plan) rejected() render.Fields {
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {
 	t := &render.Table{}
-	for _, key := range []string{"gpu", "count", "tp", "pp", "dp", "ep", "micro_batches", "engine", "weights", "kv", "batch", "ttft_s", "tpot_s", "e2e_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args"} {
+	for _, key := range []string{"gpu", "count", "tp", "pp", "dp", "ep", "micro_batches", "engine", "weights", "kv", "batch", "prefill_replicas", "max_num_batched_tokens", "speculative_tokens", "ttft_s", "tpot_s", "e2e_s", "tok_s", "usd_h", "usd_mtok", "j_token", "pareto", "estimate_args"} {
 		t.Columns = append(t.Columns, render.Column{Title: key, Key: key})
 	}
 	for i := range p.Shown {
 		r := &p.Shown[i]
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
 			r.Card.GPU.Key, r.GPUs, r.Split.TP, r.Split.PP, r.DP, r.Split.EP, r.MicroBatches, r.Engine(), r.Scheme, r.Formats.KV.String(), r.Batch,
-			r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E, r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
+			r.Prefill, Known(r.Budget, r.Budget > 0), r.Drafts, r.TTFT, Known(r.TPOT, r.TPOT > 0), r.E2E, r.Throughput, Known(float64(r.PerHour), r.PerHour > 0), Known(float64(r.PerMillion), r.PerMillion > 0), r.JToken, fmt.Sprint(r.Pareto),
 			strings.Join(r.Args(p.Name, p.Request), " "),
 		}})
 	}

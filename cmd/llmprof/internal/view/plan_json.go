@@ -31,6 +31,7 @@ type planAskedJSON struct {
 	Throughput  *float64      `json:"tok_s"`
 	Budget      *float64      `json:"usd_h"`
 	MaxGPUs     *int          `json:"max_gpus"`
+	Acceptance  *float64      `json:"acceptance"`
 	By          string        `json:"by"`
 	At          string        `json:"at"`
 }
@@ -47,6 +48,9 @@ type planRowJSON struct {
 	Weights      string           `json:"weights"`
 	KV           string           `json:"kv"`
 	Batch        int              `json:"batch"`
+	Prefill      int              `json:"prefill_replicas"`
+	Budget       *int             `json:"max_num_batched_tokens"`
+	Drafts       int              `json:"speculative_tokens"`
 	TTFT         unit.Seconds     `json:"ttft_s"`
 	TPOT         *unit.Seconds    `json:"tpot_s"`
 	E2E          unit.Seconds     `json:"e2e_s"`
@@ -98,7 +102,7 @@ func (p *Plan) Document() *PlanDocument {
 		Asked: planAskedJSON{
 			PromptLen: q.Prompt, GenLen: q.Gen, TTFT: OrNull(q.Targets.TTFT), TPOT: OrNull(q.Targets.TPOT), E2E: OrNull(q.Targets.E2E),
 			Rate: OrNull(q.Load.Rate), Concurrency: OrNull(q.Load.Concurrency), Throughput: OrNull(q.Load.Throughput), Budget: OrNull(float64(q.Budget)),
-			MaxGPUs: OrNull(q.MaxGPUs), By: string(q.By), At: "high",
+			MaxGPUs: OrNull(q.MaxGPUs), Acceptance: OrNull(q.Acceptance), By: string(q.By), At: "high",
 		},
 	}
 	if q.Expected {
@@ -120,10 +124,10 @@ func (p *Plan) Document() *PlanDocument {
 func (p *Plan) row(r *plan.Row, a *Accuracy) planRowJSON {
 	j := planRowJSON{
 		GPU: r.Card.GPU.Key, Count: r.GPUs, TP: r.Split.TP, PP: r.Split.PP, DP: r.DP, EP: r.Split.EP, MicroBatches: r.MicroBatches,
-		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
+		Engine: r.Engine(), Weights: r.Scheme, KV: r.Formats.KV.String(), Batch: r.Batch, Prefill: r.Prefill, Budget: OrNull(r.Budget), Drafts: r.Drafts, TTFT: r.TTFT, TPOT: OrNull(r.TPOT), E2E: r.E2E,
 		TokS: r.Throughput, TokSGPU: r.Throughput / float64(r.GPUs), PerHour: OrNull(r.PerHour), PerMillion: OrNull(r.PerMillion), JToken: r.JToken,
 		Expected: planTimesJSON{r.Estimate.TTFT.Expected, OrNull(r.Estimate.TPOT.Expected), r.Estimate.E2E.Expected},
-		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: r.Command(), EstimateArgs: r.Args(p.Name, p.Request),
+		Pareto:   r.Pareto, Running: OrNull(r.Running), Command: "estimate", EstimateArgs: r.Args(p.Name, p.Request),
 		Accuracy: planAccuracyJSON{Measured: a.Measured, N: a.N, EngineN: a.Engine},
 	}
 	if t := &r.Tail; t.TTFT > 0 {

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -46,8 +48,8 @@ func (e *Estimate) energyCard() report.Card {
 
 func (e *Estimate) memoryCard() report.Card {
 	m := &e.Memory
-	c := report.Card{Name: "Memory of one GPU", Value: fmt.Sprintf("%v of %v", m.Total, m.Capacity), Bad: !m.Fits(),
-		Detail: []string{fmt.Sprintf("max batch %d", m.MaxBatch)}}
+	c := report.Card{Name: "Memory of one GPU", Value: m.Total.String(), Bad: !m.Fits(),
+		Detail: []string{fmt.Sprintf("of %v that %s may take", m.Usable, e.Machine.Engine.Profile().Name), fmt.Sprintf("max batch %d", m.MaxBatch)}}
 	if !m.Fits() {
 		c.Detail = append(c.Detail, fmt.Sprintf("does not fit: %v short", m.Total-m.Usable))
 	}

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -63,8 +65,8 @@ func (e *Estimate) differences(r *result.Result) (why []string) {
 	}
 	check("model", r.Model.ParamsTotal, e.Model.Params())
 	check("batch", r.Workload.Batch, w.Batch)
-	check("prompt length", r.Workload.PromptLen, w.Prompt)
-	check("generated length", r.Workload.GenLen, w.Gen)
+	check("prompt length", r.Workload.PromptLen, w.PromptLen)
+	check("generated length", r.Workload.GenLen, w.GenLen)
 	check("weights", storedFormat(r.Workload.Weights), e.Scheme.Weights.String())
 	check("TP", r.Parallelism.TP, max(p.TP, 1))
 	check("engine", resultEngine(r), pageEngine(e.Machine.Engine.Profile().Name))

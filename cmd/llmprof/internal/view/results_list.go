@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -101,8 +103,8 @@ func ResultTable(rows []ResultRow) *render.Table {
 // engineTable lists the results that are not of servers.
 func engineTable(rows []ResultRow) render.Table {
 	t := render.Table{Columns: []render.Column{
-		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 2}, {Title: "GPU", Left: true, Drop: 4},
-		{Title: "batch"}, {Title: "prompt"}, {Title: "gen"}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"}, {Title: "marks", Left: true, Drop: 1, Max: 24},
+		{Title: "id", Left: true}, {Title: "model", Left: true, Max: 24}, {Title: "engine", Left: true, Drop: 3}, {Title: "GPU", Left: true, Drop: 4},
+		{Title: "batch"}, {Title: "prompt", Drop: 1}, {Title: "gen", Drop: 1}, {Title: "TTFT"}, {Title: "TPOT"}, {Title: "J/token"}, {Title: "marks", Left: true, Drop: 2, Max: 24},
 	}}
 	for i := range rows {
 		r := &rows[i]

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -113,10 +115,15 @@ func operatorNotes(p *validate.OperatorPhase) render.Notes {
 
 // OperatorFigure draws the phases of one result.
 func OperatorFigure(gpu func(key string) string, phases []validate.OperatorPhase) (*plots.Figure, error) {
+	return operatorFigure(gpu, phases, plots.Replayed)
+}
+
+// operatorFigure also says what the observed times are.
+func operatorFigure(gpu func(key string) string, phases []validate.OperatorPhase, how string) (*plots.Figure, error) {
 	var steps []plots.OperatorStep
 	for i := range phases {
 		p := &phases[i]
-		step := plots.OperatorStep{Title: "A " + phaseName(p), Total: []plots.TimedOperator{drawn(&p.Sum), drawn(&p.Step)}}
+		step := plots.OperatorStep{Title: "A " + phaseName(p), Total: []plots.TimedOperator{drawn(&p.Sum), drawn(&p.Step)}, How: how}
 		if !p.Decode {
 			step.Title = fmt.Sprintf("A prefill of %d tokens a sequence", p.Config.Prompt)
 		}

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -236,13 +238,17 @@ func closureTable(all []result.Closure) render.Table {
 // conditionTable shows clocks, temperature and throttling of each GPU.
 func conditionTable(r *result.Result) render.Table {
 	t := render.Table{Title: "Conditions", Columns: []render.Column{
-		{Title: "phase", Left: true}, {Title: "GPU", Left: true, Max: 12}, {Title: "SM clock"}, {Title: "at least"}, {Title: "°C"}, {Title: "held down by", Left: true},
+		{Title: "phase", Left: true}, {Title: "GPU", Left: true, Max: 12}, {Title: "SM clock"}, {Title: "at least"}, {Title: "greatest"},
+		{Title: "memory clock"}, {Title: "greatest"}, {Title: "°C"}, {Title: "held down by", Left: true},
 	}}
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
-		var clock, least, celsius any
+		var clock, least, memory, celsius any
 		if s := c.SMClockHz; s != nil {
 			clock, least = unit.Hertz(s.Median), unit.Hertz(s.Min)
+		}
+		if s := c.MemClockHz; s != nil {
+			memory = unit.Hertz(s.Median)
 		}
 		if s := c.Temperature; s != nil {
 			celsius = int(s.Max)
@@ -251,15 +257,25 @@ func conditionTable(r *result.Result) render.Table {
 		for _, reason := range slices.Sorted(maps.Keys(c.ThrottledS)) {
 			held = append(held, fmt.Sprintf("%s for %v", reason, unit.Seconds(c.ThrottledS[reason])))
 		}
-		t.Rows = append(t.Rows, render.Row{Cells: []any{c.Phase, c.UUID, clock, least, celsius, strings.Join(held, ", ")}})
+		t.Rows = append(t.Rows, render.Row{Cells: []any{
+			c.Phase, c.UUID, clock, least, hertz(c.SMClockMaxHz), memory, hertz(c.MemClockMaxHz), celsius, strings.Join(held, ", "),
+		}})
 	}
 	return t
+}
+
+// hertz is a clock as a cell.
+func hertz(hz *float64) any {
+	if hz == nil {
+		return nil
+	}
+	return unit.Hertz(*hz)
 }
 
 // missing says why figures that readers expect were not measured.
 func missing(r *result.Result) render.Notes {
 	n := render.Notes{Title: "Not measured"}
-	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators"} {
+	for _, key := range []string{"ttft_s", "tpot_s", "ttlt_s", "sizes_bytes", "energy", "operators", "conditions"} {
 		if why := r.Reasons[key]; why != "" && why != "not asked for" && why != result.Earlier {
 			n.Items = append(n.Items, key+": "+strings.Join(strings.Fields(why), " "))
 		}

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -9,6 +11,7 @@ import (
 	"llmprof/measure/aggregate"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
+	"llmprof/workload"
 )
 
 // A Publication is stored results in the shape of a paper's tables: a row for each
@@ -20,24 +23,22 @@ type Publication struct {
 
 // A PublishedRow is one configuration. Times are over all samples.
 type PublishedRow struct {
-	Device      string         `json:"device"`
-	Engine      string         `json:"engine"`
-	Model       string         `json:"model"`
-	Batch       int            `json:"batch"` // 0 of a server, to which requests come one by one
-	PromptLen   int            `json:"prompt_len"`
-	GenLen      int            `json:"gen_len"`
-	Runs        int            `json:"runs"` // results that the row is made of
-	TTFT        *stats.Summary `json:"ttft_s"`
-	TPOT        *stats.Summary `json:"tpot_s"`
-	TTLT        *stats.Summary `json:"ttlt_s"`
-	PerPrompt   *float64       `json:"energy_per_prompt_j"` // of one sequence
-	PerToken    *float64       `json:"energy_per_token_j"`
-	PerRequest  *float64       `json:"energy_per_request_j"`
-	Generated   *float64       `json:"generated_tok_s"`
-	Params      *float64       `json:"params_bytes"`
-	Cache       *float64       `json:"cache_bytes"`  // KV and state of the whole batch
-	CacheTokens int            `json:"cache_tokens"` // of each sequence, that the cache was counted with
-	Marks       []string       `json:"marks"`        // what makes the figures doubtful
+	Device            string         `json:"device"`
+	Engine            string         `json:"engine"`
+	Model             string         `json:"model"`
+	workload.Workload                // a server has a batch of 0, for requests come to it one by one
+	Runs              int            `json:"runs"` // results that the row is made of
+	TTFT              *stats.Summary `json:"ttft_s"`
+	TPOT              *stats.Summary `json:"tpot_s"`
+	TTLT              *stats.Summary `json:"ttlt_s"`
+	PerPrompt         *float64       `json:"energy_per_prompt_j"` // of one sequence
+	PerToken          *float64       `json:"energy_per_token_j"`
+	PerRequest        *float64       `json:"energy_per_request_j"`
+	Generated         *float64       `json:"generated_tok_s"`
+	Params            *float64       `json:"params_bytes"`
+	Cache             *float64       `json:"cache_bytes"`  // KV and state of the whole batch
+	CacheTokens       int            `json:"cache_tokens"` // of each sequence, that the cache was counted with
+	Marks             []string       `json:"marks"`        // what makes the figures doubtful
 }
 
 // Publish puts the results of each configuration into a row.
@@ -64,8 +65,7 @@ func Publish(all []*result.Result, whole bool) *Publication {
 func publishedRow(of []*result.Result) PublishedRow {
 	first := of[0]
 	row := PublishedRow{
-		Model: first.Model.Name, Device: deviceOf(first), Engine: engineText(first), Batch: first.Workload.Batch,
-		PromptLen: first.Workload.PromptLen, GenLen: first.Workload.GenLen, Runs: len(of),
+		Model: first.Model.Name, Device: deviceOf(first), Engine: engineText(first), Workload: first.Workload.Workload, Runs: len(of),
 		TTFT: pooled(of, func(r *result.Result) *result.Times { return r.TTFT }),
 		TPOT: pooled(of, func(r *result.Result) *result.Times { return r.TPOT }),
 		TTLT: pooled(of, func(r *result.Result) *result.Times { return r.TTLT }),

@@ -1,6 +1,9 @@
+//go:build !js
+
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,7 +40,7 @@ func (s *Servers) Page() *render.Document {
 	}
 	return &render.Document{Title: "Servers under load, simulated and measured", Blocks: []render.Block{t, render.Notes{Title: "Notes", Items: []string{
 		"The load is requests at a time, requests a second (/s), or the arrivals of a log. The last rows are medians of the absolute error.",
-		"vLLM 0.25.1 on an H200 and an H100 was measured for this project (experiments/h200-vllm); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
+		"vLLM 0.25.1 on an H200 and an H100 was measured for this project (experiments/h200-vllm, vllm-load, vllm-load-mixed); the logs of vLLM 0.19 on an RTX 4090 and RTX PRO 6000 are those of LLMServingSim (MIT).",
 	}}}}
 }
 
@@ -59,7 +62,7 @@ func (s *Servers) groups() []serverGroup {
 	groups := []serverGroup{{name: "median, this project's runs"}, {name: "median, logs of others"}}
 	for _, x := range s.All {
 		i := 0
-		if x.Run.Load() == "log" {
+		if l := x.Run.Licence; l != "" && l != served.Own {
 			i = 1
 		}
 		groups[i].all = append(groups[i].all, x)
@@ -135,6 +138,9 @@ func (s *Servers) Document() *ServersDocument {
 	return d
 }
 
+// drawnPrompt is the tokens of the prompts of the runs that are drawn: a curve is of one kind of request.
+const drawnPrompt = 1024
+
 // Chart draws predicted and observed percentiles over throughput.
 func (s *Servers) Chart() (*plots.Figure, error) {
 	curves := map[string]*plots.LoadCurve{}
@@ -150,10 +156,14 @@ func (s *Servers) Chart() (*plots.Figure, error) {
 		}
 		c.Loads = append(c.Loads, plots.Loaded{Load: x.Run.Load(), Throughput: of(x.Figure("requests_s")), TTFT: spread("ttft"), TPOT: spread("tpot")})
 	}
-	for _, x := range s.All {
-		if x.Run.GPU != s.All[0].Run.GPU || x.Run.Load() == "log" {
-			continue
-		}
+	alike := slices.DeleteFunc(slices.Clone(s.All), func(x *served.Scored) bool {
+		return x.Run.GPU != s.All[0].Run.GPU || x.Run.Load() == "log" ||
+			slices.ContainsFunc(x.Run.Requests, func(q served.Request) bool { return q.Prompt != drawnPrompt })
+	})
+	slices.SortStableFunc(alike, func(a, b *served.Scored) int {
+		return cmp.Or(cmp.Compare(a.Run.Concurrency, b.Run.Concurrency), cmp.Compare(a.Run.Rate, b.Run.Rate))
+	})
+	for _, x := range alike {
 		name := "closed loop"
 		if x.Run.Rate > 0 {
 			name = "Poisson arrivals"

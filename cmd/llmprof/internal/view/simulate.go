@@ -15,6 +15,7 @@ type Simulation struct {
 	Server   *serving.Server
 	Seed     uint64
 	Points   []SimulatedPoint
+	Found    string // what the search for a knee found; "" if none was made
 	Warnings []string
 }
 
@@ -157,7 +158,7 @@ func (s *Simulation) rates() render.Table {
 	for _, p := range s.Points {
 		r := p.Result
 		var goodput any
-		if r.Met < r.Counted() {
+		if r.Limited {
 			goodput = three(r.Goodput())
 		}
 		t.Rows = append(t.Rows, render.Row{Cells: []any{
@@ -168,8 +169,13 @@ func (s *Simulation) rates() render.Table {
 	return t
 }
 
-// three is a number with three digits.
-func three(v float64) string { return fmt.Sprintf("%.3g", v) }
+// three is a number with three digits, and with all before the point where it is larger.
+func three(v float64) string {
+	if v >= 999.5 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
 
 // dollars are those of a million generated tokens.
 func (s *Simulation) dollars(r *serving.Result) any {
@@ -183,6 +189,9 @@ func (s *Simulation) dollars(r *serving.Result) any {
 // Knee is where more load brings latency and little throughput: the last load whose
 // throughput for its mean E2E time is the best of all (Kleinrock's power).
 func (s *Simulation) Knee() (string, bool) {
+	if s.Found != "" {
+		return s.Found, true
+	}
 	if len(s.Points) < 3 {
 		return "", false
 	}

@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -45,7 +47,7 @@ func (s *Simulation) caption() string {
 		s.Estimate.Model.Name, fmt.Sprintf("%d × %s", s.gpus(), s.Estimate.Machine.GPU.Name), s.Estimate.Machine.Engine.Profile().Name + " engine", s.Server.Scheduler.Name + " scheduler",
 	}
 	if l := s.Points[0].Load; l != nil {
-		parts = append(parts, fmt.Sprintf("%s + %s tokens", l.Prompt.String(), l.Gen.String()), l.Arrival.Kind+" arrivals")
+		parts = append(parts, fmt.Sprintf("%s + %s tokens", l.Prompt.String(), l.Gen.String()), arrivals(l.Arrival.Kind))
 	} else {
 		parts = append(parts, s.Points[0].Name+" trace")
 	}
@@ -72,4 +74,12 @@ func (s *Simulation) distributions() []plots.Distribution {
 		all = append(all, d)
 	}
 	return all
+}
+
+// arrivals names how requests come at a rate, Poisson by its capital.
+func arrivals(kind string) string {
+	if kind == "poisson" {
+		kind = "Poisson"
+	}
+	return kind + " arrivals"
 }

@@ -48,7 +48,7 @@ type simulated struct {
 	E2E         *sketchJSON `json:"e2e_s"`
 	Generated   float64     `json:"generated_tok_s"`
 	Requests    float64     `json:"requests_s"`
-	Goodput     float64     `json:"goodput_s"`
+	Goodput     *float64    `json:"goodput_s"`
 	Completed   int         `json:"completed"`
 	Refused     int         `json:"refused"`
 	Preempted   int         `json:"preempted"`
@@ -136,9 +136,13 @@ func (s *Simulation) Document() *SimulationDocument {
 func (s *Simulation) simulated(r *serving.Result) simulated {
 	j := simulated{
 		TTFT: sketchOf(&r.TTFT), TPOT: sketchOf(&r.TPOT), ITL: sketchOf(&r.ITL), E2E: sketchOf(&r.E2E),
-		Generated: r.Throughput(), Requests: r.Rate(), Goodput: r.Goodput(), Completed: r.Completed, Refused: r.Refused, Preempted: r.Preempted,
+		Generated: r.Throughput(), Requests: r.Rate(), Completed: r.Completed, Refused: r.Refused, Preempted: r.Preempted,
 		Duration: float64(r.Duration), Steps: r.Steps, Running: r.MeanRunning, Utilization: r.Busy, KV: r.MeanCache,
 		HitRate: float64(r.Cached) / float64(max(r.Prompt, 1)), Energy: float64(r.Energy), PerRequest: float64(r.Energy) / float64(max(r.Completed, 1)), Interrupted: r.Interrupted,
+	}
+	if r.Limited {
+		v := r.Goodput()
+		j.Goodput = &v
 	}
 	if _, price := s.Server.Predictor.Replica(); price > 0 {
 		v := float64(price) * float64(s.gpus()) / 3600 / r.Rate()
@@ -184,7 +188,11 @@ func (s *Simulation) Table() *render.Table {
 				cells = append(cells, seconds(k.of.Quantile(q.share)))
 			}
 		}
-		cells = append(cells, r.Throughput(), r.Rate(), r.Goodput(), r.Completed, r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
+		var goodput any
+		if r.Limited {
+			goodput = r.Goodput()
+		}
+		cells = append(cells, r.Throughput(), r.Rate(), goodput, r.Completed, r.Refused, r.Preempted, r.MeanRunning, r.Busy, r.MeanCache, float64(r.Energy)/float64(max(r.Completed, 1)))
 		t.Rows = append(t.Rows, render.Row{Cells: cells})
 	}
 	return t

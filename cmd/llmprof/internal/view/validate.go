@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -57,8 +59,8 @@ func (v *Validation) SummaryTable(title string, fitted bool) render.Table {
 	for _, d := range v.By {
 		t.Columns = append(t.Columns, render.Column{Title: string(d), Left: d != validate.ByTP && d != validate.ByBatch})
 	}
-	t.Columns = append(t.Columns, render.Column{Title: "n"}, render.Column{Title: "bias"}, render.Column{Title: "median"},
-		render.Column{Title: "mean"}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "noise", Drop: 1})
+	t.Columns = append(t.Columns, render.Column{Title: "n"}, render.Column{Title: "bias", Drop: 1}, render.Column{Title: "median"},
+		render.Column{Title: "mean", Drop: 2}, render.Column{Title: "p90"}, render.Column{Title: "inside"}, render.Column{Title: "noise", Drop: 3})
 	for i := range groups {
 		t.Rows = append(t.Rows, render.Row{Cells: v.summaryCells(&groups[i])})
 	}

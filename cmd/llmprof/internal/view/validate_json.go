@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -52,7 +54,7 @@ type RowDocument struct {
 	GPU    string  `json:"gpu"`
 	TP     int     `json:"tp"`
 	Model  string  `json:"model"`
-	workload.Sequences
+	workload.Workload
 	Weights       string   `json:"weights"`
 	Load          string   `json:"load"`
 	Fitted        bool     `json:"fitted"`
@@ -138,7 +140,7 @@ func (v *Validation) JSON() any {
 
 func rowOf(r *validate.Row) RowDocument {
 	j := RowDocument{
-		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Sequences: workload.Sequences{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
+		Metric: string(r.Metric), Engine: r.Engine, Mode: OrNull(r.Mode), GPU: r.GPU, TP: r.TP, Model: r.Model, Workload: workload.Workload{Batch: r.Batch, PromptLen: r.Prompt, GenLen: r.Gen}, Weights: r.Weights, Load: string(r.Load),
 		Fitted: r.Fitted != "", FittedBy: OrNull(r.Fitted), Error: r.Error, BelowFloor: r.FasterThanFloor,
 		Source: r.Source, ID: OrNull(r.ID), Samples: OrNull(r.Samples), Marks: append([]string{}, r.Marks...), Note: OrNull(r.Note),
 	}

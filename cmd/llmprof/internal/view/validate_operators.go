@@ -1,3 +1,5 @@
+//go:build !js
+
 package view
 
 import (
@@ -47,7 +49,7 @@ type OperatorPhaseDocument struct {
 	Model  string `json:"model"`
 	GPU    string `json:"gpu"`
 	Engine string `json:"engine"`
-	workload.Sequences
+	workload.Workload
 	Context int                `json:"context"`
 	SumS    float64            `json:"sum_s"`
 	StepS   float64            `json:"step_s"`
@@ -88,7 +90,7 @@ func (v *Validation) operatorsJSON() []OperatorPhaseDocument {
 func timedPhase(id string, p *validate.OperatorPhase) OperatorPhaseDocument {
 	c := &p.Config
 	j := OperatorPhaseDocument{
-		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Sequences: workload.Sequences{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
+		ID: id, Phase: "prefill", Model: c.Model, GPU: c.GPU, Engine: c.Runs(), Workload: workload.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen}, Context: p.Context,
 		SumS: p.Sum.Observed, StepS: p.Step.Observed, Off: p.Off(), Ops: []OperatorDocument{}, Untimed: append([]string{}, p.Untimed...),
 	}
 	if p.Decode {

@@ -11,7 +11,7 @@ import (
 	"unsafe"
 )
 
-// What was written comes back, and a file that was damaged since does not.
+// The cache returns what was written, and rejects a file that was damaged since.
 func TestSealed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "k.cubin")
 	want := []byte("machine code")
@@ -48,8 +48,8 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// A kept program is taken only from a folder and a file that nobody else may write;
-// another is compiled anew and, where the folder is safe, takes the place of the kept one.
+// A cached program is used only if nobody else may write its file and folder. Otherwise the program
+// is compiled again, and replaces the cached one if the folder is safe.
 func TestKeptByOthers(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes are of Unix")
@@ -101,8 +101,8 @@ func TestKeptByOthers(t *testing.T) {
 	}
 }
 
-// What the driver refuses of the cache is compiled anew, once; what it refuses of the
-// compiler is an error.
+// A cached program that the driver refuses is compiled again, once. A compiled program that it
+// refuses is an error.
 func TestRefusedByDriver(t *testing.T) {
 	const noBinary = 209 // CUDA_ERROR_NO_BINARY_FOR_GPU
 	for _, good := range []bool{true, false} {

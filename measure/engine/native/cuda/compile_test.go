@@ -13,9 +13,9 @@ import (
 	"llmprof/measure/engine/native/kernels"
 )
 
-// compiler opens NVRTC, which needs no GPU: of LLMPROF_TEST_CUDA_LIBS, of the usual places,
-// or of the Python environment that the tests have. It skips the test where there is none,
-// unless LLMPROF_PYTHON=required says that there has to be.
+// compiler opens NVRTC, which needs no GPU, from LLMPROF_TEST_CUDA_LIBS, from the usual places, or
+// from the tests' Python environment. Without NVRTC it skips the test, unless
+// LLMPROF_PYTHON=required makes that an error.
 func compiler(t *testing.T) *cuda.Compiler {
 	t.Helper()
 	named := os.Getenv("LLMPROF_TEST_CUDA_LIBS")
@@ -36,7 +36,7 @@ func compiler(t *testing.T) *cuda.Compiler {
 	return c
 }
 
-// wheels are the folders of NVRTC in the Python environment of the tests.
+// wheels returns the folders of NVRTC in the tests' Python environment.
 func wheels(t *testing.T) (folders []string) {
 	t.Helper()
 	python := os.Getenv("LLMPROF_PYTHON")
@@ -57,8 +57,8 @@ func wheels(t *testing.T) (folders []string) {
 	return folders
 }
 
-// shapes are the heads that the kernels are compiled for: two that differ in
-// everything, or, with LLMPROF_TEST_SHAPES=all, all that the engine takes.
+// shapes has the head shapes to compile for: two that differ in everything, or, with
+// LLMPROF_TEST_SHAPES=all, all that the engine supports.
 func shapes() [][]string {
 	shared := [][]string{{"HEAD_DIM=128", "GROUP=4", "QK_NORM=0", "QKV_BIAS=0", "RANKS=2"}, append(gemma("128", 2), "RANKS=8")}
 	if os.Getenv("LLMPROF_TEST_SHAPES") != "all" {
@@ -83,8 +83,8 @@ func wgmma() []string {
 	}
 }
 
-// formats are fp16 and quantized weights: some of them together, or, with
-// LLMPROF_TEST_SHAPES=all, every pair.
+// formats has combinations of fp16 and quantized weights: some, or, with LLMPROF_TEST_SHAPES=all,
+// every one.
 func formats() [][]string {
 	rings := func(bits int, scores, deep [4]string) []string {
 		out := []string{fmt.Sprintf("QUANTIZED=%d", bits)}
@@ -127,8 +127,8 @@ func stepShape(t *testing.T, shape []string) string {
 	return fmt.Sprintf("STEP_SHAPE=%d,2048,768,128,8,1,%d,2,16,6,132,6", 2*group*dim, 2*(group+2)*dim)
 }
 
-// TestKernelsCompile compiles for GPUs with and without Hopper's instructions. A
-// compilation takes some five seconds, so they are done side by side.
+// TestKernelsCompile compiles for GPUs with and without Hopper's instructions. A compilation takes
+// some five seconds, so they run in parallel.
 func TestKernelsCompile(t *testing.T) {
 	c := compiler(t)
 	src, err := kernels.Source()

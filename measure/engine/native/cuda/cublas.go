@@ -124,12 +124,12 @@ type Matmul struct {
 	Beta          float32
 	Bias          Ptr // Out values of the type of y, added before y is rounded; 0 for none
 
-	dev          *Device
-	desc         uintptr
-	lw, lx, ly   uintptr
-	algos        []heuristicResult // the library's best guess first
-	chosen       int
-	scale, carry *float32
+	dev         *Device
+	desc        uintptr
+	lw, lx, ly  uintptr
+	algos       []heuristicResult // the library's best guess first
+	chosen      int
+	alpha, beta *float32
 }
 
 // Plan asks cuBLASLt how it would do m. To it the matrices are column-major, so
@@ -142,8 +142,8 @@ func (dev *Device) Plan(m Matmul) (*Matmul, error) {
 	if m.Rows < 1 || m.In < 1 || m.Out < 1 {
 		return nil, fmt.Errorf("cuda: a product of %d×%d and %d×%d is empty", m.Rows, m.In, m.In, m.Out)
 	}
-	m.dev, m.scale, m.carry = dev, new(float32), new(float32)
-	*m.scale, *m.carry = 1, m.Beta
+	m.dev, m.alpha, m.beta = dev, new(float32), new(float32)
+	*m.alpha, *m.beta = 1, m.Beta
 	err = m.describe(b)
 	if err == nil {
 		err = m.search(b)
@@ -230,8 +230,8 @@ func (m *Matmul) search(b *cublas) error {
 func (m *Matmul) Queue(s *Stream, y, x, w Ptr) error {
 	b, a := m.dev.lt, &m.algos[m.chosen]
 	s.queued++
-	return b.check("cublasLtMatmul", b.fn.matmul(b.handle, m.desc, unsafe.Pointer(m.scale), uint64(w), m.lw, uint64(x), m.lx,
-		unsafe.Pointer(m.carry), uint64(y), m.ly, uint64(y), m.ly, unsafe.Pointer(&a.algo), uint64(b.workspace), WorkspaceBytes, s.h))
+	return b.check("cublasLtMatmul", b.fn.matmul(b.handle, m.desc, unsafe.Pointer(m.alpha), uint64(w), m.lw, uint64(x), m.lx,
+		unsafe.Pointer(m.beta), uint64(y), m.ly, uint64(y), m.ly, unsafe.Pointer(&a.algo), uint64(b.workspace), WorkspaceBytes, s.h))
 }
 
 // Tune times the ways that cuBLASLt proposed, on y, which is overwritten, and

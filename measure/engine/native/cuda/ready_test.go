@@ -10,8 +10,8 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// A GPU that is too old is said to be that before anything is chosen by it. The
-// emulated one reads its age from the environment of the process.
+// A GPU that is too old is refused first. The emulated GPU reads its compute capability from the
+// environment of the process.
 func TestReadyKnowsOldGPUs(t *testing.T) {
 	const major = "LLMPROF_EMULATED_MAJOR"
 	folder := emulate.Device(t)

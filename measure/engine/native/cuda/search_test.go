@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A folder that is named is searched alone, and the error says so.
+// If a folder is named, only that folder is searched, and the error says so.
 func TestMissingInFolder(t *testing.T) {
 	dir := t.TempDir()
 	_, err := OpenCompiler(dir)
@@ -30,7 +30,7 @@ func TestMissingInFolder(t *testing.T) {
 	}
 }
 
-// A file that is no library is named with what the loader says of it.
+// The error for a file that is no library has the loader's message.
 func TestBrokenLibrary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the loader is Linux's")
@@ -73,8 +73,8 @@ func TestSearchedFolders(t *testing.T) {
 	}
 }
 
-// No place that depends on the working directory is searched, whatever the environment
-// names, for whoever can write there would choose the code that is loaded.
+// No folder that depends on the working directory is searched, whatever the environment names,
+// because anyone who can write there would choose the code that is loaded.
 func TestSearchesAbsoluteFoldersAlone(t *testing.T) {
 	here := t.TempDir()
 	for _, root := range []string{".venv", "env", "tools"} {
@@ -113,7 +113,7 @@ func TestSearchesAbsoluteFoldersAlone(t *testing.T) {
 	}
 }
 
-// A library that the loader found by its name is named by its path.
+// A library that the loader found by its name is reported with its path.
 func TestPlaceOfLibrary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the loader is Linux's")
@@ -128,7 +128,7 @@ func TestPlaceOfLibrary(t *testing.T) {
 	}
 }
 
-// What is said when memory is short has both amounts in it.
+// The error for a lack of memory has both amounts.
 func TestMemoryError(t *testing.T) {
 	err := &MemoryError{What: "the model", GPU: "NVIDIA H200", Needed: 160e9, Free: 139.5e9}
 	for _, want := range []string{"the model", "160.00 GB", "139.50 GB", "NVIDIA H200", "20.50 GB short"} {

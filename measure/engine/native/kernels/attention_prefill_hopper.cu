@@ -17,8 +17,8 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(OLDER) && HEAD_DIM <= 128 && !SLIDING && !defined(ATT_SOFTCAP)
 
-#define WIDE 128                       // queries, and keys, of a tile
-#define BLOCK (WIDE * 128)             // bytes of a block of 64 values of each row
+#define HOPPER_TILE 128                // queries, and keys, of a tile
+#define BLOCK (HOPPER_TILE * 128)             // bytes of a block of 64 values of each row
 #define MATRIX (HEAD_DIM / 64 * BLOCK) // bytes of a tile
 
 // A PromptRing is the barriers in shared memory. Queries have one tile, keys and values two each.
@@ -37,7 +37,7 @@ struct Tiles {
 struct Prompts {
   int kv_heads, length, prompts;
   __device__ __forceinline__ int heads() const { return kv_heads * GROUP; }
-  __device__ __forceinline__ int tiles() const { return (length + WIDE - 1) / WIDE; }
+  __device__ __forceinline__ int tiles() const { return (length + HOPPER_TILE - 1) / HOPPER_TILE; }
   __device__ __forceinline__ int items() const { return tiles() * heads() * prompts; }
 };
 
@@ -69,12 +69,12 @@ __device__ __forceinline__ void copy_items(PromptRing &ring, const Tiles &to, co
   for (int round = 0; take(at, p, round); round++) {
     int z = at.prompt * p.kv_heads + at.head / GROUP;
     barrier_wait(&ring.q_empty, ~round & 1);
-    copy_rows(to.q, q, at.head * HEAD_DIM, at.tile * WIDE, at.prompt, &ring.q_full);
+    copy_rows(to.q, q, at.head * HEAD_DIM, at.tile * HOPPER_TILE, at.prompt, &ring.q_full);
     for (int j = at.tile; j >= 0; j--, n++) {
       barrier_wait(ring.k_empty + (n & 1), ~(n >> 1) & 1);
-      copy_rows(to.k + (n & 1) * MATRIX, k, 0, j * WIDE, z, ring.k_full + (n & 1));
+      copy_rows(to.k + (n & 1) * MATRIX, k, 0, j * HOPPER_TILE, z, ring.k_full + (n & 1));
       barrier_wait(ring.v_empty + (n & 1), ~(n >> 1) & 1);
-      copy_rows(to.v + (n & 1) * MATRIX, v, 0, j * WIDE, z, ring.v_full + (n & 1));
+      copy_rows(to.v + (n & 1) * MATRIX, v, 0, j * HOPPER_TILE, z, ring.v_full + (n & 1));
     }
   }
 }
@@ -91,10 +91,10 @@ __device__ __forceinline__ void scores(float (&s)[64], u32 q, u32 k) {
 }
 
 // values starts o += a·v.
-__device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[WIDE / 16][4], u32 v) {
+__device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[HOPPER_TILE / 16][4], u32 v) {
   wgmma_begin();
 #pragma unroll
-  for (int n = 0; n < WIDE / 16; n++) wgmma_values(o, a[n], descriptor(v + n * 16 * 128, BLOCK));
+  for (int n = 0; n < HOPPER_TILE / 16; n++) wgmma_values(o, a[n], descriptor(v + n * 16 * 128, BLOCK));
   wgmma_commit();
 }
 
@@ -102,7 +102,7 @@ __device__ __forceinline__ void values(float (&o)[HEAD_DIM / 2], const u32 (&a)[
 __device__ __forceinline__ void hide(float (&s)[64], int row) {
   int behind = row - threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int n = 0; n < WIDE / 8; n++)
+  for (int n = 0; n < HOPPER_TILE / 8; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
       if (n * 8 + (i & 1) - (i >> 1) * 8 > behind) s[4 * n + i] = -INFINITY;
@@ -114,23 +114,23 @@ __device__ __forceinline__ void soften(float (&s)[64], float (&peak)[2], float (
   for (int h = 0; h < 2; h++) { // rows g and g+8
     float m = peak[h];
 #pragma unroll
-    for (int n = 0; n < WIDE / 8; n++) m = fmaxf(m, fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+    for (int n = 0; n < HOPPER_TILE / 8; n++) m = fmaxf(m, fmaxf(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
     m = fmaxf(m, __shfl_xor_sync(FULL, m, 1));
     m = fmaxf(m, __shfl_xor_sync(FULL, m, 2));
     float row[2] = {0.f, 0.f}, shift = -m * scale;
     old[h] = power_of_2(fmaf(peak[h], scale, shift));
     peak[h] = m;
 #pragma unroll
-    for (int n = 0; n < WIDE / 8; n++)
+    for (int n = 0; n < HOPPER_TILE / 8; n++)
 #pragma unroll
       for (int i = 0; i < 2; i++) row[i] += s[4 * n + 2 * h + i] = power_of_2(fmaf(s[4 * n + 2 * h + i], scale, shift));
     sum[h] = fmaf(sum[h], old[h], row[0] + row[1]);
   }
 }
 
-__device__ __forceinline__ void pack_weights(u32 (&a)[WIDE / 16][4], const float (&s)[64]) {
+__device__ __forceinline__ void pack_weights(u32 (&a)[HOPPER_TILE / 16][4], const float (&s)[64]) {
 #pragma unroll
-  for (int n = 0; n < WIDE / 16; n++)
+  for (int n = 0; n < HOPPER_TILE / 16; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++) a[n][i] = pack(s[8 * n + 2 * i], s[8 * n + 2 * i + 1]);
 }
@@ -184,7 +184,7 @@ __device__ __forceinline__ void attend_items(PromptRing &ring, const Tiles &at_t
   if (group == 1) end_turn(group); // Group 0 has the first turn.
   for (int round = 0; take(at, p, round); round++) {
     float s[64], o[HEAD_DIM / 2] = {}, peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f}, old[2];
-    u32 a[WIDE / 16][4];
+    u32 a[HOPPER_TILE / 16][4];
     barrier_wait(&ring.q_full, round & 1);
     barrier_wait(ring.k_full + (n & 1), n >> 1 & 1);
     scores(s, q, ks + (n & 1) * MATRIX);
@@ -222,7 +222,7 @@ __device__ __forceinline__ void attend_items(PromptRing &ring, const Tiles &at_t
     release(ring.v_empty + (n & 1));
     n++;
     u64 stride = (u64)p.heads() * HEAD_DIM;
-    int first = at.tile * WIDE + group * 64;
+    int first = at.tile * HOPPER_TILE + group * 64;
     write_rows(out + ((u64)at.prompt * p.length + first) * stride + at.head * HEAD_DIM, o, sum, row, p.length - first, stride);
   }
 }

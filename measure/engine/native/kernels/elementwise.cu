@@ -169,12 +169,12 @@ __device__ __forceinline__ int token(u64 winner) { return (int)(0xffffffffu - (u
 // sampling takes the best score of each sequence as the next token, and advances the position.
 //
 //   logits[batch][vocab], best[batch], arrived[batch], next[batch], positions[batch]
-//   told[batch] is host memory: a copy after the kernel would take some 10 us of a step's graph
-extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions, int *told) {
+//   next_host[batch] is host memory: a copy after the kernel would take some 10 us of a step's graph
+extern "C" __global__ void sampling(float *logits, int vocab, u64 *best, u32 *arrived, int *next, int *positions, int *next_host) {
   let_next_start();
   after_previous();
   u64 winner;
   if (!best_score(logits, vocab, 0, best, arrived, winner)) return;
-  next[blockIdx.y] = told[blockIdx.y] = token(winner);
+  next[blockIdx.y] = next_host[blockIdx.y] = token(winner);
   positions[blockIdx.y] += 1;
 }

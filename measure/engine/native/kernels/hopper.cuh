@@ -29,8 +29,8 @@ __device__ __forceinline__ void wgmma_scores(float (&d)[64], u64 a, u64 b, int a
                : "l"(a), "l"(b), "r"(add));
 }
 
-// wgmma_values adds to d 64 rows of weights of 16 keys times their values: heads of
-// 128 values, and of 64.
+// wgmma_values adds to d 64 rows of weights of 16 keys times the keys' values, for heads of 128 values
+// and of 64.
 __device__ __forceinline__ void wgmma_values(float (&d)[64], const u32 (&a)[4], u64 b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." SIXTEEN "." SIXTEEN " {" NAMES_64 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
                : REGISTERS_32(d, 0), REGISTERS_32(d, 32)

@@ -1,6 +1,6 @@
 // How sums and scores travel between ranks without a barrier, as in NCCL's LL protocol: a value and an
 // epoch are one store of 8 bytes, a packet, to the memory of the receiver, which polls the packet
-// until it carries the epoch. No fence is needed, and a packet orders nothing but itself.
+// until it has the epoch. No fence is needed, and a packet orders nothing but itself.
 //
 // The packets of a sender have two sides, which epochs use alternately. Before a rank sends epoch n+2,
 // its kernel of epoch n+1 was complete. That kernel had received what all others sent in epoch n+1,

@@ -35,7 +35,7 @@ struct Step : StepToken {
     else
       load();
     float *buffer = red;
-    int first = 0; // the stage of the ring that the next GEMM begins at
+    int first = 0; // the stage of the ring at which the next GEMM begins
     Context c = {(int)blockIdx.x % a.kv_heads, (int)blockIdx.x / a.kv_heads, 0, 0, nullptr};
 #pragma unroll 1
     for (int l = 0; l < a.layers; l++) {
@@ -104,8 +104,8 @@ __device__ __forceinline__ void step_of(const StepArgs &a, int widest) {
 
 extern "C" __global__ void __launch_bounds__(STEP_ALL, 1)
     mixture_step(const StepLayer *table, int layers, int vocab, int widest, float eps, float scale, int *positions, float *x, bf16 *h, float *squares,
-                 u64 *packets, u32 *epochs, const bf16 *embedding, const bf16 *norm, const bf16 *head, float *logits, int *next, int *told) {
-  StepArgs a = {table, layers, vocab, eps, scale, positions, x, h, squares, packets, epochs, embedding, norm, head, logits, next, told};
+                 u64 *packets, u32 *epochs, const bf16 *embedding, const bf16 *norm, const bf16 *head, float *logits, int *next, int *next_host) {
+  StepArgs a = {table, layers, vocab, eps, scale, positions, x, h, squares, packets, epochs, embedding, norm, head, logits, next, next_host};
   step_of(a, widest);
 }
 

@@ -8,7 +8,7 @@ __device__ __forceinline__ void arrive_block(u64 *b) {
   if (threadIdx.x < BLOCK_ARRIVALS) barrier_arrive(b);
 }
 
-// ll_wait waits for the packet at `at` to carry the epoch and gives its value; got is what the caller read there.
+// ll_wait waits for the packet at `at` to have the epoch and returns its value; got is what the caller read there.
 __device__ __forceinline__ u32 ll_wait(const u64 *at, u64 got, u32 epoch) {
   if ((u32)(got >> 32) == epoch) return (u32)got;
   u64 begin = nanoseconds();

@@ -5,7 +5,7 @@
 // weights, the GEMMs, attention, the experts, the token, and the loop over the layers.
 //
 // Blocks exchange results as NCCL's LL protocol does (ll_protocol.cuh): a value and an epoch are one
-// store of 8 bytes, a packet, and the reader polls the packet until it carries the epoch. One epoch is
+// store of 8 bytes, a packet, and the reader polls the packet until it has the epoch. One epoch is
 // one layer. So operators need no fence, no counter and no kernel boundary between them, and the ring
 // in shared memory never drains: the weights of a GEMM arrive while the results of the operator before
 // it are still on their way.
@@ -56,7 +56,7 @@ struct StepArgs {
   static constexpr int width = shape[0], hidden = shape[1], inner = shape[2], experts = shape[3], top = shape[4], normalized = shape[5];
   static constexpr int rows = shape[6], kv_heads = shape[7];           // rows counts the outputs of qkv_proj.
   static constexpr int stages = shape[8], prefetched = shape[9];       // The ring has stages; the prefetch buffer has prefetched.
-  static constexpr int blocks = shape[10];                             // of the grid
+  static constexpr int blocks = shape[10];                             // blocks counts the blocks of the grid.
   static constexpr int share = shape[11], parts = DEC_VALUES >> share; // A block merges 2^share values of a head's output; a head has so many parts.
   const StepLayer *table;
   int layers, vocab;
@@ -71,8 +71,8 @@ struct StepArgs {
   const bf16 *embedding, *norm; // [vocab][hidden]; the weights of the first layer's norm
   const bf16 *head;             // [vocab][hidden]
   float *logits;                // [vocab]
-  int *next;                    // the token, and the host's copy of it in told
-  int *told;
+  int *next;                    // the token, and the host's copy of it in next_host
+  int *next_host;
 };
 
 // StepState is the state of a block: its shared memory, its barriers, and the packets of all blocks.

@@ -82,7 +82,7 @@ struct StepToken : StepExperts {
       best = key > best ? key : best;
     }
     best = highest(best);
-    if (lane == 0) *a.next = *a.told = token(best), *a.positions += 1;
+    if (lane == 0) *a.next = *a.next_host = token(best), *a.positions += 1;
   }
 
   __device__ __forceinline__ static u64 highest(u64 v) {

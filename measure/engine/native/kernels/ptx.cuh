@@ -153,12 +153,11 @@ __device__ __forceinline__ void give_up() { asm volatile("trap;"); }
 
 __device__ __forceinline__ u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
-#ifndef OLDER // older.cuh has what follows for older GPUs.
+#ifndef OLDER // older.cuh has these functions for older GPUs.
 
-// mma adds the product of a 16x16 tile of a and a 16x8 tile of b to c. Lane
-// 4g+t holds of a: rows g and g+8, columns 2t, 2t+1, 2t+8, 2t+9; of b: those
-// rows of column g; of c: rows g and g+8, columns 2t, 2t+1 (PTX ISA,
-// mma.m16n8k16).
+// mma adds the product of a 16x16 tile of a and a 16x8 tile of b to c. Lane 4g+t has rows g and g+8 of
+// columns 2t, 2t+1, 2t+8 and 2t+9 of a, rows 2t, 2t+1, 2t+8 and 2t+9 of column g of b, and rows g and
+// g+8 of columns 2t and 2t+1 of c (PTX ISA, mma.m16n8k16).
 __device__ __forceinline__ void mma(float c[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." SIXTEEN "." SIXTEEN ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -255,8 +254,8 @@ __device__ __forceinline__ u32 get_shared(u32 at) {
 __device__ __forceinline__ void look_again() { __nanosleep(20); }
 
 #if OLDER >= 75
-// mma_half is mma of the half of the 16 that lie between: columns 2t, 2t+1 of a, rows
-// 2t, 2t+1 of b (PTX ISA, mma.m16n8k8).
+// mma_half is mma of 8 columns of a and 8 rows of b: a lane has columns 2t and 2t+1 of a, and rows 2t
+// and 2t+1 of b (PTX ISA, mma.m16n8k8).
 __device__ __forceinline__ void mma_half(float c[4], u32 a0, u32 a1, u32 b0) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

@@ -1,5 +1,5 @@
-// Weights of 8 and 4 bits: how they lie in memory, and their values in the 16-bit
-// format. QUANTIZED is their bits, where the host defines it.
+// This file defines how weights of 8 and 4 bits lie in memory, and converts them to the 16-bit format.
+// The host defines QUANTIZED as their bits.
 //
 //   8  e4m3 (Micikevicius et al. 2022, arXiv:2209.05433), scales[n] in float32
 //   4  groups of 128 inputs with a scale of 16 bits and a zero point of 4:

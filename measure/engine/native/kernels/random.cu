@@ -23,8 +23,8 @@ extern "C" __global__ void fill_random(bf16 *out, u64 n, u64 seed, float scale) 
   for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) out[i] = random_weight(i, seed, scale);
 }
 
-// fill_random_part fills out[rows][columns] with a part of a tensor that is width
-// wide: from row and column on, what fill_random makes of the whole.
+// fill_random_part fills out[rows][columns] with a part of a tensor whose rows have width values. The
+// part begins at row and column, and its values are those that fill_random gives the whole tensor.
 extern "C" __global__ void fill_random_part(bf16 *out, u64 rows, u64 columns, u64 row, u64 column, u64 width, u64 seed, float scale) {
   for (u64 r = blockIdx.x; r < rows; r += gridDim.x)
     for (u64 c = threadIdx.x; c < columns; c += blockDim.x) out[r * columns + c] = random_weight((row + r) * width + column + c, seed, scale);

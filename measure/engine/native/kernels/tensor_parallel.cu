@@ -144,7 +144,7 @@ extern "C" __global__ void embedding_shared(const int *tokens, const bf16 *const
 //
 //   packets[rank]: [2][RANKS][2*batch], in that rank's memory
 //   epochs: the last epoch, and how many sequences are done, zero before and after
-extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, int *told, u64 *const *packets,
+extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, u64 *best, u32 *arrived, int *next, int *positions, int *next_host, u64 *const *packets,
                                            u32 *late, u64 limit, int rank, u32 *epochs) {
   __shared__ bool last;
   let_next_start();
@@ -172,7 +172,7 @@ extern "C" __global__ void sampling_shared(float *logits, int vocab, int first, 
       u64 other = (u64)(u32)halves[2 * r] << 32 | (u32)halves[2 * r + 1];
       top = other > top ? other : top;
     }
-    next[seq] = told[seq] = token(top);
+    next[seq] = next_host[seq] = token(top);
     positions[seq] += 1;
   }
   if (threadIdx.x == 0) epochs[0] = epoch, epochs[1] = 0;

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever an index and the files beside it hold: a tensor of the checkpoint can be read
-// whole, with as many values as its shape has, or the error says why not.
+// For any index and files a tensor of the checkpoint either can be read whole, with as many values
+// as its shape has, or the error says why not.
 func FuzzOpen(f *testing.F) {
 	other := file(`{"c":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]}}`, make([]byte, 8))
 	f.Add([]byte(nil), two(), other)

@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// file is a safetensors file of a header and data.
+// file returns a safetensors file of a header and data.
 func file(header string, data []byte) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(out, header...), data...)
 }
 
-// two has a bf16 tensor of 2×3 and a float32 tensor of 2.
+// two is a file with a bf16 tensor of 2×3 and a float32 tensor of 2.
 func two() []byte {
 	data := make([]byte, 0, 20)
 	for i := range 6 {
@@ -31,7 +31,7 @@ func two() []byte {
 		`"b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}}`, data)
 }
 
-// folder is one with the files.
+// folder returns a folder with the files.
 func folder(t *testing.T, files map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,7 +65,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A part is what the whole has there; one that is not in the tensor is refused.
+// A part of a tensor equals the same range of the whole. A part outside of the tensor is refused.
 func TestPart(t *testing.T) {
 	c := open(t, folder(t, map[string][]byte{"model.safetensors": two()}))
 	whole := []uint16{0x3f80, 0x3f81, 0x3f82, 0x3f83, 0x3f84, 0x3f85}
@@ -95,7 +95,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// What is cut off anywhere is refused, by name.
+// A file that is truncated anywhere is refused by name.
 func TestTruncated(t *testing.T) {
 	whole := two()
 	for n := range whole {
@@ -144,7 +144,7 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// What the model needs and the checkpoint has otherwise is named.
+// A tensor that differs from what the model needs is named.
 func TestUnfit(t *testing.T) {
 	f := file(`{"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]},"q":{"dtype":"Q4","shape":[16],"data_offsets":[8,16]}}`, make([]byte, 16))
 	c := open(t, folder(t, map[string][]byte{"model.safetensors": f}))
@@ -251,8 +251,7 @@ func FuzzReadHeader(f *testing.F) {
 	})
 }
 
-// Rounding to fp16 keeps every value that fp16 has, takes the nearest of others, and
-// of two the even one.
+// Rounding to fp16 keeps every value of fp16 and rounds others to the nearest, ties to even.
 func TestRoundHalf(t *testing.T) {
 	for h := range uint16(0x7c00) {
 		v, next := float64(half(h)), float64(half(h+1))
@@ -282,7 +281,7 @@ func TestRoundHalf(t *testing.T) {
 	}
 }
 
-// A number that fp16 has no room for is an error, which names the tensor.
+// A number beyond the range of fp16 is an error that names the tensor.
 func TestTooLargeForHalf(t *testing.T) {
 	dir := t.TempDir()
 	data := binary.LittleEndian.AppendUint16(nil, Round(1))

@@ -30,8 +30,8 @@ func stored(t *testing.T, dtype string, n int, value func(i int) float32) (*Chec
 	return open(t, folder(t, map[string][]byte{"model.safetensors": f})), data
 }
 
-// Any run of a slice's elements is what each of them is by itself, in every format, also
-// where more is converted than is read at a time.
+// Any range of a slice equals its elements read one by one, in every format, also if it is longer
+// than the read buffer.
 func TestSlice(t *testing.T) {
 	const n = 390 // 608 kB as F32
 	r := rand.New(rand.NewPCG(1, 2))
@@ -70,7 +70,8 @@ func TestSlice(t *testing.T) {
 	}
 }
 
-// Every 16-bit value is converted as it is by itself; what fp16 has no room for is named.
+// The conversion of many 16-bit values equals that of each one, and values beyond the range of fp16
+// are named.
 func TestSliceOfAllValues(t *testing.T) {
 	for _, c := range []struct {
 		dtype string
@@ -93,7 +94,7 @@ func TestSliceOfAllValues(t *testing.T) {
 	}
 }
 
-// An element is named by where it is in the part, in whatever run it is read.
+// An error names an element by its place in the part, for any range that is read.
 func TestSliceTooLarge(t *testing.T) {
 	const n, at = 390, 100_000
 	for _, dtype := range []string{"BF16", "F32"} {
@@ -119,7 +120,7 @@ func TestSliceTooLarge(t *testing.T) {
 	}
 }
 
-// What is not in the slice is refused, as is a file that became shorter.
+// A range outside of the slice is refused, and so is a file that became shorter.
 func TestSliceRefused(t *testing.T) {
 	c, data := stored(t, "BF16", 8, func(int) float32 { return 1 })
 	s, err := c.Slice(BFloat16, "a", []int{8, 8}, Span{2, 6}, Span{0, 8})

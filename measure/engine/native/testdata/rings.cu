@@ -1,15 +1,15 @@
-// Rings in shared memory as linear.cu has them, of which each kernel changes one thing: how
-// a stage is filled, how a warp says that it has read one, and, where a kernel is wrong by
-// purpose, what is left out. racecheck is to be silent about those that are right, and to
-// report those that are wrong (ring_test.go). It is compiled behind ptx.cuh.
+// These kernels use rings in shared memory as gemm_skinny.cu does. They differ in how a stage is filled,
+// in how a warp signals that it has read one, and in what a kernel omits that is wrong on purpose.
+// racecheck has to accept the correct kernels and to report the wrong ones (ring_test.go). The file is
+// compiled after ptx.cuh.
 
 #define WARP 32
-#define FILLERS 64 // threads that fill, and as many that read
+#define FILLERS 64 // So many threads fill a stage, and as many read it.
 #define STAGE (FILLERS * 16)
 
 enum Fill {
   COPIES,      // cp.async, and an arrival that waits for them (noinc)
-  COUNTED,     // the same without noinc, and one arrival more
+  COUNTED,     // cp.async, and an arrival that waits for them and counts as an additional one
   WAITED,      // cp.async, waited for by its thread, and an arrival
   STORES,      // ordinary stores, and an arrival of each thread
   STORES_WARP, // ordinary stores, and an arrival of each warp
@@ -20,16 +20,16 @@ enum Leave {
   BY_LANES, // all lanes arrive
   BY_BOTH,  // all lanes arrive behind __syncwarp
   BY_BLOCK, // all threads meet at bar.sync, and nobody arrives
-  BY_BLOCK_IF, // the same, of which the instruction has a condition
-  BY_CHAIN, // the lanes of one warp arrive at a barrier that the other waits for, and those of that for both
-  BY_MEETING, // both warps meet at bar.sync, and the lanes of one arrive for both
+  BY_BLOCK_IF, // All threads meet at a bar.sync that has a predicate, and nobody arrives.
+  BY_CHAIN, // The lanes of one warp arrive at a barrier that the other warp waits for, whose lanes then arrive for both.
+  BY_MEETING, // Both warps meet at bar.sync, and the lanes of one arrive for both.
 };
 
 enum Wrong {
   NOTHING,
-  NO_EMPTY, // a stage is filled again ahead of the wait for its readers
-  NO_FULL,  // it is read ahead of the wait for what fills it
-  NO_SYNC,  // lane 0 arrives without __syncwarp
+  NO_EMPTY, // A stage is filled again before the wait for its readers.
+  NO_FULL,  // A stage is read before the wait for what fills it.
+  NO_SYNC,  // Lane 0 arrives without __syncwarp.
 };
 
 __device__ __forceinline__ void arrive_counted(u64 *b) {
@@ -93,7 +93,7 @@ struct Rings {
     }
   }
 
-  // consume adds up two pieces of each stage, of both warps that fill.
+  // consume adds up two pieces of each stage, one from each warp that fills it.
   __device__ u32 consume(int thread, int stages) const {
     int slot = 0;
     u32 phase = 0, sum = 0;

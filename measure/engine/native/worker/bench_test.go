@@ -10,8 +10,8 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// An operator is timed where there is a GPU; elsewhere the worker says what is
-// missing, and lives on.
+// An operator is timed if there is a GPU. Otherwise the worker says what is missing, and keeps
+// running.
 func TestBench(t *testing.T) {
 	w := start(t)
 	good := engine.Bench{Kind: "read", Shape: map[string]int{"bytes": 1 << 20}, DType: "bf16", Rotate: 1 << 24, Samples: 3, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS")}
@@ -45,8 +45,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// All-reduces are timed over as many GPUs as are asked for, between operators of one. The
-// message is too large to be summed within products, of which a graph has too many for a
+// All-reduces are timed over as many GPUs as are asked for, between operators of one GPU. The
+// message is too large to be summed within GEMMs, because a graph has too many of those for a
 // processor that emulates them.
 func TestGPUBenchOfRanks(t *testing.T) {
 	emulate.Long(t)

@@ -11,12 +11,10 @@ import (
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/native"
 	"llmprof/models"
-	"llmprof/workload"
 )
 
-// Check says why the engine cannot do what a load asks for, as far as that is
-// known without a GPU: settings and formats that it does not have, a model that
-// it does not run, a checkpoint that is not there.
+// Check returns why the engine cannot run a load, as far as that is known without a GPU:
+// unsupported settings, formats or models, and a missing checkpoint.
 func Check(l *engine.Load) error {
 	_, err := options(l)
 	return err
@@ -50,15 +48,15 @@ func refused(l *engine.Load) error {
 	return nil
 }
 
-// options turn a load into what the engine is opened with. The prompt's length
-// is not settled yet where the prompts bring their own.
+// options turns a load into the options of the engine. Where prompts are given, the length
+// of the prompts is set later.
 func options(l *engine.Load) (native.Options, error) {
 	if err := refused(l); err != nil {
 		return native.Options{}, err
 	}
 	o := native.Options{
 		Config: l.Config, Weights: l.Weights, Seed: l.Seed,
-		Sequences: workload.Sequences{Batch: l.Batch, PromptLen: l.PromptLen, GenLen: l.GenLen}, Eager: !l.Graph, Libraries: l.Libraries, TP: l.TP,
+		Workload: l.Workload, Eager: !l.Graph, Libraries: l.Libraries, TP: l.TP,
 	}
 	o.FP16 = l.DType == "fp16"
 	var err error
@@ -72,7 +70,7 @@ func options(l *engine.Load) (native.Options, error) {
 		return o, invalid("the native engine needs random weights or a folder of safetensors, one of them")
 	}
 	if l.Weights != "" {
-		if err := ownConfig(&o, l); err != nil {
+		if err := readConfig(&o, l); err != nil {
 			return o, err
 		}
 	}
@@ -89,12 +87,12 @@ func options(l *engine.Load) (native.Options, error) {
 	return o, native.Check(&o)
 }
 
-// mostConfig bounds a config.json.
+// mostConfig is the largest config.json that is read.
 const mostConfig = 8 << 20
 
-// ownConfig takes the config.json that lies beside real weights, for the numbers
-// in it that are no sizes: those of the table of models are left out.
-func ownConfig(o *native.Options, l *engine.Load) error {
+// readConfig reads the config.json beside real weights, for the numbers that
+// are not sizes: the table of models leaves these out.
+func readConfig(o *native.Options, l *engine.Load) error {
 	config, err := input.Read(filepath.Join(l.Weights, "config.json"), mostConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &engine.Failure{Kind: engine.NotFound, Message: fmt.Sprintf("the weights in %s need the config.json that belongs to them beside them: %v", l.Weights, err)}

@@ -8,7 +8,7 @@ import (
 	"llmprof/measure/engine/native/cuda"
 )
 
-// A GPU on which nothing works any more is told apart from other errors of the driver.
+// The worker distinguishes a GPU on which nothing works any more from other errors of the driver.
 func TestClassify(t *testing.T) {
 	for code, want := range map[int]string{
 		2: engine.OutOfMemory, 214: engine.GPUFailed, 220: engine.GPUFailed, 700: engine.GPUFailed, 719: engine.GPUFailed, 999: engine.GPUFailed,

@@ -14,7 +14,7 @@ import (
 	"llmprof/measure/engine/native/worker"
 )
 
-// written is what a worker writes, which may go on when Serve has returned.
+// written has what a worker writes, which may continue after Serve has returned.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -32,8 +32,8 @@ func (w *written) lines() [][]byte {
 	return bytes.Split(bytes.Clone(bytes.TrimSpace(w.text.Bytes())), []byte("\n"))
 }
 
-// tame keeps a command from what takes long, much memory, or files of this machine. The
-// driver, which is this program, is the only one that gives commands.
+// tame changes commands that would take long, use much memory, or read files of this machine. Only
+// the driver, which is this program, gives commands.
 func tame(c *engine.Command, folder string) {
 	least := func(n *int, most int) { *n = min(*n, most) }
 	if l := c.Load; l != nil {
@@ -59,8 +59,8 @@ func tame(c *engine.Command, folder string) {
 	}
 }
 
-// Whatever commands come, in whichever order, the engine answers each with events of the
-// protocol, and does not panic. It runs on a GPU that computes nothing.
+// The worker answers any commands in any order with events of the protocol, and does not panic. It
+// runs on a GPU that computes nothing.
 func FuzzCommands(f *testing.F) {
 	load, err := json.Marshal(engine.Command{Do: "load", Load: new(tinyLoad())})
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// onGPU has the test run on a GPU or, where there is none, on the processor, or
-// skips it.
+// onGPU runs the test on a GPU or, if there is none, on the processor, or skips it.
 func onGPU(t *testing.T) {
 	t.Helper()
 	libraries := emulate.Device(t)
@@ -30,7 +29,7 @@ func load(t *testing.T, w *engine.Worker, l engine.Load) *engine.Ready {
 	return ready
 }
 
-// repeat runs passes of a phase and checks what each of them holds.
+// repeat runs passes of a phase and checks the result of each.
 func repeat(t *testing.T, w *engine.Worker, l engine.Load, phase engine.Phase, passes int) []engine.Pass {
 	t.Helper()
 	var all []engine.Pass
@@ -67,8 +66,7 @@ func ids(p engine.Pass) [][]int {
 	return all
 }
 
-// Whatever the phase, with a graph and without, and after another load: the same
-// tokens.
+// Every phase gives the same tokens, with a graph and without, and after another load.
 func TestGPUPhasesAgree(t *testing.T) {
 	onGPU(t)
 	w := start(t)
@@ -113,8 +111,8 @@ func TestGPUPhasesAgree(t *testing.T) {
 	}
 }
 
-// The worker takes the formats: it says them, and what they hold; tokens of a request
-// are those of its parts.
+// The worker accepts the formats, and reports them and the sizes of the weights and cache. The
+// tokens of a request are those of its prefill and decode.
 func TestGPUFormats(t *testing.T) {
 	emulate.Long(t)
 	onGPU(t)
@@ -145,7 +143,7 @@ func TestGPUFormats(t *testing.T) {
 	}
 }
 
-// Given prompts are taken in turn.
+// The worker uses given prompts in turn.
 func TestGPUPromptsInTurn(t *testing.T) {
 	emulate.Long(t)
 	onGPU(t)
@@ -159,8 +157,8 @@ func TestGPUPromptsInTurn(t *testing.T) {
 	}
 }
 
-// What does not fit is said before it is allocated, a missing library by its
-// name; the worker lives on after both.
+// A model that does not fit is refused before memory is allocated, and a missing library is named.
+// The worker keeps running after both.
 func TestGPUErrors(t *testing.T) {
 	onGPU(t)
 	w := start(t)
@@ -183,7 +181,7 @@ func TestGPUErrors(t *testing.T) {
 	repeat(t, w, l, engine.Request, 1)
 }
 
-// Stop ends a run after the pass that it is in, and the worker is fit for more.
+// Stop ends a run after its current pass, and the worker accepts further commands.
 func TestGPUStop(t *testing.T) {
 	onGPU(t)
 	w := start(t)

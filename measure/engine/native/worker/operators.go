@@ -8,8 +8,8 @@ import (
 	"llmprof/measure/engine/native"
 )
 
-// replays are the operators of a phase as each rank times them. Ranks meet in the
-// middle of a step, so all of them do each round.
+// replays has the timed operators of a phase for each rank. Ranks synchronize in the
+// middle of a step, so every rank takes part in each round.
 type replays struct {
 	team *native.Team
 	of   []*native.Replay
@@ -27,8 +27,7 @@ func (r *replays) each(do func(*native.Replay) error) error {
 
 func (r *replays) close() error { return r.each((*native.Replay).Close) }
 
-// ops times the operators of a phase one by one. One round before the first that
-// counts warms up.
+// ops times the operators of a phase one by one, after one round of warm-up.
 func (w *worker) ops(o *engine.Ops) error {
 	if math.IsNaN(o.Seconds) || o.Seconds < 0 || o.Rounds < 0 || o.Rounds == 0 && o.Seconds == 0 {
 		return invalid("%d rounds and %v s of operators: want a number of rounds or of seconds", o.Rounds, o.Seconds)
@@ -46,8 +45,8 @@ func (w *worker) ops(o *engine.Ops) error {
 	return nil
 }
 
-// rounds does them until they are enough, one at least, and drops the times of
-// the one that warms up.
+// rounds repeats the operators until there are enough rounds, at least one, and drops the
+// times of the warm-up round.
 func (w *worker) rounds(r *replays, o *engine.Ops) (begin int64, rounds int, err error) {
 	if err := r.each((*native.Replay).Round); err != nil {
 		return 0, 0, err
@@ -94,7 +93,7 @@ func (s *session) replay(p engine.Phase) (*replays, error) {
 	return r, nil
 }
 
-// opEvents are the operators in their order, and the whole as the last.
+// opEvents returns an event for each operator in order, and one for the whole step as the last.
 func opEvents(p engine.Phase, r *native.Replay) []engine.Event {
 	var events []engine.Event
 	for _, t := range r.All() {

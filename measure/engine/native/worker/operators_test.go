@@ -15,8 +15,8 @@ import (
 	"llmprof/measure/tracefile"
 )
 
-// On a GPU that computes nothing, and on which each kernel takes a microsecond,
-// the operators are timed in their order and make up the whole.
+// On a GPU that computes nothing each kernel takes a microsecond. The operators are timed in their
+// order and add up to the whole.
 func TestOps(t *testing.T) {
 	w := startAs(t, onStandIn)
 	l := tinyLoad()
@@ -116,8 +116,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// On a GPU, tokens after the operators were timed, and after a trace, are those
-// before.
+// On a GPU, timing operators or writing a trace does not change the tokens.
 func TestGPUOpsLeaveTokens(t *testing.T) {
 	emulate.Long(t)
 	onGPU(t)

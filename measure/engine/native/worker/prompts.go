@@ -19,8 +19,8 @@ func randomPrompts(l *engine.Load, vocab int) [][][]int {
 	return [][][]int{batch}
 }
 
-// givenPrompts cuts sequences to one length and fills whole batches, beginning
-// again where the sequences end. Without given ones there are none.
+// givenPrompts cuts the given sequences to one length and fills whole batches, starting over
+// where the sequences end. It returns none where none are given.
 func givenPrompts(l *engine.Load, vocab int) ([][][]int, error) {
 	if len(l.Prompts) == 0 {
 		return nil, nil

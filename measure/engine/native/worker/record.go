@@ -5,7 +5,7 @@ import (
 	"llmprof/measure/engine/native"
 )
 
-// A record is the events of a pass of one rank, in memory until it has ended.
+// A record keeps the events of one rank's pass in memory until the pass has ended.
 type record struct {
 	phase   engine.Phase
 	pass    int
@@ -18,8 +18,8 @@ type record struct {
 
 func (r *record) add(e engine.Event) { r.events = append(r.events, e) }
 
-// step times one step and records it with its token. prompt is the tokens of
-// the prompt in the cache, 0 for the step that puts them there.
+// step times one step and records it with its token. The argument prompt is the number of
+// prompt tokens in the cache, and 0 for the prefill.
 func (r *record) step(t *native.Timer, prompt int, start func() error) error {
 	timing, tokens, err := t.Time(start)
 	if err != nil {

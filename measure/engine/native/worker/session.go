@@ -16,7 +16,7 @@ import (
 const timerText = "host clock (CLOCK_MONOTONIC) from before the step is given to the GPU until its tokens are in host memory: " +
 	"forward, argmax, the tokens' copy to the host, for a prefill also the prompt's copy to the GPU; device events around all of that"
 
-// sharedText is what they are of where several GPUs share a model.
+// sharedText says which rank's times are reported where several GPUs share a model.
 const sharedText = "; those of rank 0, whose sums over the ranks wait for the others"
 
 // A session is a model that is loaded for one workload.
@@ -32,7 +32,7 @@ type session struct {
 	notes   notes
 }
 
-// notes are what there is to say of how a model was loaded, each once, by any rank.
+// notes collects remarks on how the model was loaded, from all ranks and without repetition.
 type notes struct {
 	mu  sync.Mutex
 	all []string
@@ -46,7 +46,7 @@ func (n *notes) add(text string) {
 	}
 }
 
-// open loads, and makes one prefill and a step, so that what cannot run fails now.
+// open loads the model, and runs one prefill and one decode step so that errors appear early.
 func open(l *engine.Load, clock func() int64, engineFor Opener) (*session, error) {
 	begin := clock()
 	o, err := options(l)
@@ -134,7 +134,7 @@ func (s *session) ready() *engine.Ready {
 	}
 	text := timerText
 	if len(devices) > 1 {
-		taken["all-reduce"] = "own kernels over peer memory, float32"
+		taken["all-reduce"] = "native kernels over peer memory, float32"
 		text += sharedText
 	}
 	ready := &engine.Ready{Devices: devices, LoadS: s.loadS, Timer: text, Options: taken, Params: e.Params(), PromptLen: s.opt.PromptLen}
@@ -155,7 +155,7 @@ func (s *session) fill() error {
 	return err
 }
 
-// prepare does what a phase needs once.
+// prepare does the work that a phase needs once.
 func (s *session) prepare(p engine.Phase) error {
 	switch p {
 	case engine.Idle:
@@ -175,8 +175,8 @@ func (s *session) prepare(p engine.Phase) error {
 	return invalid("no phase %q: there are prefill, decode, request, idle", p)
 }
 
-// pass makes one pass of a phase and gives its events: those of rank 0, whose
-// tokens are those of all.
+// pass runs one pass of a phase and returns the events of rank 0. All ranks generate the same
+// tokens.
 func (s *session) pass(p engine.Phase, index int) ([]engine.Event, error) {
 	records := make([]record, s.team.Ranks())
 	err := s.team.Each(func(rank int, e *native.Engine) error {
@@ -223,8 +223,8 @@ func (s *session) passOf(e *native.Engine, t *native.Timer, r *record) error {
 	return nil
 }
 
-// sizes counts what the model takes, of all ranks together and of each. All of it is
-// taken when it is loaded, and a forward ran then.
+// sizes counts the memory of the model, for all ranks together and for each rank. Loading
+// allocates all of it, and runs one forward pass.
 func (s *session) sizes() *engine.Sizes {
 	var each []engine.Sizes
 	for _, f := range s.team.Footprints() {

@@ -14,7 +14,7 @@ import (
 	"llmprof/measure/engine/native/internal/emulate"
 )
 
-// shared is the workload on two GPUs, where there are two.
+// shared loads the workload on two GPUs, if there are two.
 func shared(t *testing.T) engine.Load {
 	t.Helper()
 	onGPU(t)
@@ -26,9 +26,9 @@ func shared(t *testing.T) engine.Load {
 	return l
 }
 
-// Two GPUs that share a model choose the tokens that one chooses, whatever the
-// phase, with a graph and without, and hold together what one holds, but for norms,
-// which both have.
+// Two GPUs that share a model choose the tokens that one GPU chooses, in every phase, with a graph
+// and without. Their weights and caches together are those of one GPU, except for the norms, which
+// both have.
 func TestGPUTensorParallel(t *testing.T) {
 	emulate.Long(t)
 	l := shared(t)
@@ -37,7 +37,7 @@ func TestGPUTensorParallel(t *testing.T) {
 	one.TP = 1
 	alone := load(t, w, one)
 	want := ids(repeat(t, w, one, engine.Request, 1)[0])
-	held, err := w.Size(t.Context())
+	single, err := w.Size(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +63,14 @@ func TestGPUTensorParallel(t *testing.T) {
 		t.Fatal(err)
 	}
 	const norms = 2 * 5 * 256 // bytes of two layers' two norms and the last
-	if both.ParamsBytes != held.ParamsBytes+norms || both.KVBytes != held.KVBytes || both.KVTokens != held.KVTokens || len(both.Ranks) != 2 ||
+	if both.ParamsBytes != single.ParamsBytes+norms || both.KVBytes != single.KVBytes || both.KVTokens != single.KVTokens || len(both.Ranks) != 2 ||
 		both.Ranks[0].KVBytes*2 != both.KVBytes || both.Ranks[0].ParamsBytes+both.Ranks[1].ParamsBytes != both.ParamsBytes ||
 		*both.PeakBytes != *both.Ranks[0].PeakBytes+*both.Ranks[1].PeakBytes {
-		t.Errorf("two hold %+v, one %+v", both, held)
+		t.Errorf("two hold %+v, one %+v", both, single)
 	}
 }
 
-// Operators and traces of two GPUs leave the tokens as they were.
+// Timing the operators of two GPUs, or tracing them, does not change the tokens.
 func TestGPUOpsOfRanks(t *testing.T) {
 	emulate.Long(t)
 	l := shared(t)
@@ -91,7 +91,7 @@ func TestGPUOpsOfRanks(t *testing.T) {
 	}
 }
 
-// The operators of two GPUs that compute nothing.
+// The test times the operators of two GPUs that compute nothing.
 func TestOpsOfRanks(t *testing.T) {
 	w := startAs(t, onStandIn)
 	l := tinyLoad()
@@ -116,13 +116,12 @@ func TestOpsOfRanks(t *testing.T) {
 	}
 }
 
-// GPUs that cannot share a model are refused with what is wrong with them, and the
-// worker lives on.
+// GPUs that cannot share a model are refused with the reason, and the worker keeps running.
 func TestGPUsThatCannotShare(t *testing.T) {
 	for name, c := range map[string]struct{ env, value, want string }{
-		"too few":    {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs the GPUs 0 to 1: the driver shows 1 of them"},
-		"other kind": {"LLMPROF_EMULATED_OTHER", "1", "needs GPUs of one kind"},
-		"apart":      {"LLMPROF_EMULATED_APART", "1", "rank 0: cuda: emulated GPU (GPU-e0e0e0e0-e0e0-e0e0-e0e0-e0e0e0e0e0e0) cannot reach the memory of emulated GPU (GPU-e1"},
+		"too few":        {"LLMPROF_EMULATED_GPUS", "1", "tp 2 needs the GPUs 0 to 1: the driver shows 1 of them"},
+		"other kind":     {"LLMPROF_EMULATED_OTHER", "1", "needs GPUs of one kind"},
+		"no peer access": {"LLMPROF_EMULATED_NO_PEER", "1", "rank 0: cuda: emulated GPU (GPU-e0e0e0e0-e0e0-e0e0-e0e0-e0e0e0e0e0e0) cannot reach the memory of emulated GPU (GPU-e1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onGPU(t)

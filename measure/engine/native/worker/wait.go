@@ -16,7 +16,7 @@ func (w *worker) waitUntil(ns int64) {
 	}
 }
 
-// idle does nothing until it was long enough or the driver wants it to stop.
+// idle sleeps until its time is over or the driver asks it to stop.
 func (w *worker) idle(long func() bool) {
 	for !long() && !w.stopped.Load() {
 		time.Sleep(5 * time.Millisecond)

@@ -18,7 +18,7 @@ import (
 	"llmprof/workload"
 )
 
-// The test binary is the worker too, on a GPU or on one that computes nothing.
+// The test binary also runs as the worker, on a GPU or on one that computes nothing.
 const (
 	asWorker  = "LLMPROF_TEST_NATIVE_WORKER"
 	onStandIn = "stand-in"
@@ -64,15 +64,15 @@ func startAs(t *testing.T, what string) *engine.Worker {
 const tiny = `{"model_type":"llama","hidden_size":256,"intermediate_size":704,"num_hidden_layers":2,"num_attention_heads":4,
 	"num_key_value_heads":2,"head_dim":64,"vocab_size":1000,"rms_norm_eps":1e-5,"rope_theta":500000.0}`
 
-// load is a small one that the engine runs where there is a GPU.
+// tinyLoad returns a small load that the engine runs if there is a GPU.
 func tinyLoad() engine.Load {
 	return engine.Load{
 		Model: "tiny", Config: json.RawMessage(tiny), RandomWeights: true, DType: "bf16", Graph: true, TP: 1,
-		Sequences: workload.Sequences{Batch: 2, PromptLen: 12, GenLen: 6}, Seed: 3, SaveOutputs: true, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
+		Workload: workload.Workload{Batch: 2, PromptLen: 12, GenLen: 6}, Seed: 3, SaveOutputs: true, Libraries: os.Getenv("LLMPROF_TEST_CUDA_LIBS"),
 	}
 }
 
-// loadFails loads what cannot be and gives the failure.
+// loadFails loads a model that is refused, and returns the failure.
 func loadFails(t *testing.T, w *engine.Worker, l engine.Load) *engine.Failure {
 	t.Helper()
 	_, err := w.Load(t.Context(), l)
@@ -83,7 +83,7 @@ func loadFails(t *testing.T, w *engine.Worker, l engine.Load) *engine.Failure {
 	return f
 }
 
-// One worker refuses everything that the engine does not have, and lives on.
+// One worker refuses everything that the engine does not have, and keeps running.
 func TestRefused(t *testing.T) {
 	w := start(t)
 	if h := w.Hello(); h.Engine != worker.Name || h.Version != "test" || h.PID == os.Getpid() || h.Versions["go"] == "" {
@@ -181,7 +181,7 @@ func TestCheckpointRefused(t *testing.T) {
 	}
 }
 
-// A worker whose driver goes away ends, whatever it does.
+// A worker whose driver exits ends, in any state.
 func TestDriverGone(t *testing.T) {
 	in, commands := io.Pipe()
 	ended := make(chan error, 1)

@@ -1,4 +1,4 @@
-"""The loop that takes commands, on rank 0 from the pipe and elsewhere from rank 0."""
+"""Runs the loop that takes commands: rank 0 from the pipe, the other ranks from rank 0."""
 
 import ctypes
 import gc
@@ -13,7 +13,7 @@ from .hello import hello, require_libraries
 
 
 class Worker:
-    """What is loaded, and the commands that can be given for it."""
+    """Keeps the loaded model and executes the commands for it."""
 
     def __init__(self, channel: pipe.Channel, rank: ranks.Rank) -> None:
         self.channel, self.rank = channel, rank
@@ -81,21 +81,21 @@ def main() -> int:
             return 0
         try:
             worker.obey(command)
-        except BaseException as error:  # everything is told to the driver
+        except BaseException as error:  # The driver gets every error.
             failure = classify(error)
-            if not rank.leads:  # its word goes nowhere else
+            if not rank.leads:  # The error of another rank reaches nobody else.
                 print(f"rank {rank.rank}: {failure.kind}: {failure.message}", file=sys.stderr)
-            fatal = failure.fatal or rank.world > 1  # the others may be inside a collective
+            fatal = failure.fatal or rank.world > 1  # The other ranks may be inside a collective.
             channel.send("error", kind=failure.kind, message=failure.message, fatal=fatal)
             if fatal:
                 return 1
 
 
 def die_with_parent() -> None:
-    """Ends this process with the one that started it, where Linux can do that.
+    """Makes Linux end this process when its parent ends.
 
-    torchrun starts its ranks in sessions of their own, which a signal to the
-    driver's process group does not reach.
+    torchrun starts each rank in a new session, which a signal to the driver's
+    process group does not reach.
     """
     if sys.platform == "linux":
         set_pdeathsig = 1  # PR_SET_PDEATHSIG of linux/prctl.h
@@ -106,4 +106,4 @@ def serve() -> None:
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # CUDA's and NCCL's own ends can hang
+    os._exit(status)  # The exit handlers of CUDA and NCCL can hang.

@@ -16,13 +16,13 @@ from .session import describe_device
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 MOST_SAMPLES = 200
-LONG = 1  # seconds from which on it is not the samples that are asked for but the time
-MOST_BYTES = 8 << 30  # of buffers that are rotated
-PATIENCE = 5  # seconds, or ten times those asked for, after which three samples are enough
-STEADY = 0.02  # by how much the medians of two runs of calls may differ
+LONG = 1  # A request of so many seconds asks for a time, not for samples.
+MOST_BYTES = 8 << 30  # The buffers of all rotations together have at most so many bytes.
+PATIENCE = 5  # After so many seconds, or ten times those requested, three samples are enough.
+STEADY = 0.02  # The medians of two runs of calls may differ by this share.
 
-# How many calls a graph holds: as many as a model has layers, or its start would be in their time.
-# Fewer are enough where they do so much together that a start of some microseconds is lost in it.
+# A graph has as many calls as a model has layers, because the launch of a smaller graph would be part of
+# their time. Fewer calls are enough if they take so long that a launch of some microseconds is negligible.
 LEAST_CALLS = 32
 ENOUGH_FLOPS = 1 << 40
 ENOUGH_BYTES = 32 << 30
@@ -31,7 +31,7 @@ Body = Callable[[], Any]
 
 
 class Operator:
-    """What is timed: a body of so many calls, and what one of them does, where a graph is to hold more."""
+    """Describes the timed work: a body of so many calls, and a single call, with which a graph can have more calls."""
 
     def __init__(
         self, body: Body, calls: int = 1, cold: bool = False, graph: bool = True, flops: int = 0, bytes: int = 0
@@ -40,7 +40,7 @@ class Operator:
         self.flops, self.bytes = flops, bytes
 
     def lengthen(self) -> None:
-        """Goes through the body as often as a graph needs, whole, so that what is rotated stays cold."""
+        """Repeats the whole body as often as a graph needs, so that rotated buffers stay cold in the caches."""
         if not self.flops and not self.bytes:
             return
         calls = LEAST_CALLS
@@ -70,7 +70,7 @@ class Maker:
         return torch.randn(*shape, device=self.device, dtype=torch.float32).to(self.dtype)
 
     def rotated(self, *shapes: tuple[int, ...]) -> list[list[torch.Tensor]]:
-        """As many sets of tensors as no cache holds together."""
+        """Makes so many sets of tensors that together they exceed every cache."""
         size = sum(math.prod(shape) for shape in shapes) * self.dtype.itemsize
         sets = 1 + math.ceil(self.bench["rotate"] / size)
         sets = max(1, min(sets, MOST_BYTES // size))
@@ -95,7 +95,7 @@ class Maker:
     def attention_prefill(self, tokens: int, heads: int, kv_heads: int, head_dim: int) -> Operator:
         q = self.random(1, heads, tokens, head_dim)
         k, v = self.random(1, kv_heads, tokens, head_dim), self.random(1, kv_heads, tokens, head_dim)
-        half = 2 * tokens * tokens * heads * head_dim  # of two products, the causal one
+        half = 2 * tokens * tokens * heads * head_dim  # Two GEMMs, of which causal attention does half.
         return Operator(
             lambda: scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads), flops=half
         )
@@ -120,7 +120,7 @@ class Maker:
         return Operator(body, len(sets), self.is_cold(sets), bytes=4 * tokens * width)
 
     def activation(self, tokens: int, width: int) -> Operator:
-        """One kernel that reads two tensors and writes a third, as a fused activation does."""
+        """Times one kernel that reads two tensors and writes a third, as a fused activation does."""
         sets = self.rotated((tokens, width), (tokens, width), (tokens, width))
 
         def body() -> None:
@@ -164,7 +164,7 @@ class Maker:
         return Operator(self.empty(launches), graph=False)
 
     def small_kernel(self, launches: int) -> Operator:
-        """The kernels of RMSNorm as transformers writes it, eight to a norm."""
+        """Times the kernels of RMSNorm as transformers writes it, eight for each norm."""
         self.needs_gpu("a CUDA graph")
         if launches % 8:
             raise Failure("invalid", f"{launches} launches: small kernels come in eights")
@@ -172,9 +172,9 @@ class Maker:
 
         def body() -> None:
             for _ in range(launches // 8):
-                wide = x.to(torch.float32)
-                scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
-                w * (wide * scale).to(self.dtype)
+                x32 = x.to(torch.float32)
+                scale = torch.rsqrt(x32.pow(2).mean(-1, keepdim=True) + 1e-5)
+                w * (x32 * scale).to(self.dtype)
 
         return Operator(body)
 
@@ -214,7 +214,7 @@ def run(bench: dict[str, Any], rank: Rank) -> dict[str, Any]:
     try:
         return measure(bench, rank, device)
     finally:
-        if device.type == "cuda":  # the next point may need all of it
+        if device.type == "cuda":  # The next point may need all memory.
             gc.collect()
             torch.cuda.empty_cache()
 
@@ -248,7 +248,7 @@ KINDS = tuple(name for name in vars(Maker) if name not in HELPERS and name[0] !=
 
 
 def prepare(operator: Operator, device: torch.device, notes: list[str]) -> tuple[Body, bool]:
-    """Runs the body twice, in which libraries choose kernels, and captures it where it can be."""
+    """Runs the body twice, so that libraries choose their kernels, and captures it if possible."""
     if device.type != "cuda" or not operator.graph:
         for _ in range(2):
             operator.body()
@@ -263,7 +263,7 @@ def prepare(operator: Operator, device: torch.device, notes: list[str]) -> tuple
     operator.lengthen()
     graph = torch.cuda.CUDAGraph()
     try:
-        # NCCL's watchdog asks for events in a thread of its own, which is no part of the capture.
+        # NCCL's watchdog queries events in another thread, which is not part of the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             operator.body()
     except RuntimeError as error:
@@ -273,7 +273,7 @@ def prepare(operator: Operator, device: torch.device, notes: list[str]) -> tuple
 
 
 class GPUClock:
-    """Times by the device's events."""
+    """Times work by the device's events."""
 
     def __init__(self, device: torch.device) -> None:
         self.begin = torch.cuda.Event(enable_timing=True)
@@ -295,10 +295,10 @@ class HostClock:
 
 
 def repeat(call: Body, clock: Any, bench: dict[str, Any], world: int) -> list[float]:
-    """Repeats until times are steady, and then for the samples that were asked for.
+    """Repeats calls until their times are steady, and then for the requested samples.
 
-    With several ranks the number of calls is fixed: a rank that made one more would
-    wait for the others for ever.
+    With several ranks the number of calls is fixed, because a rank that made one more
+    would wait for the others forever.
     """
     if world > 1:
         for _ in range(5):
@@ -313,7 +313,7 @@ def repeat(call: Body, clock: Any, bench: dict[str, Any], world: int) -> list[fl
         if len(seconds) >= 3 and time.perf_counter() - begin > max(PATIENCE, 10 * bench["seconds"]):
             break
         seconds.append(clock(call))
-    return seconds[-MOST_SAMPLES:]  # of one that runs for seconds, those at its end
+    return seconds[-MOST_SAMPLES:]  # A run of seconds keeps the samples at its end.
 
 
 def warm_up(call: Body, clock: Any, patience: float) -> None:

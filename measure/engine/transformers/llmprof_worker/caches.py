@@ -1,4 +1,4 @@
-"""Caches: making them, walking their tensors, and putting them back as they were."""
+"""Makes caches, lists their tensors, and restores their contents."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ KV_NAMES = frozenset({"keys", "values", "indexer_keys", "key_cache", "value_cach
 
 
 def make_cache(model: Any, static_length: int | None) -> Any:
-    """A static cache of that length, or one that grows with None."""
+    """Makes a static cache of that length, or a growing one if the length is None."""
     if static_length is None:
         return DynamicCache(config=model.config)
     if getattr(model, "_can_compile_fullgraph", True) is False:
@@ -29,10 +29,10 @@ def make_cache(model: Any, static_length: int | None) -> Any:
 
 
 def without_host(layer: StaticSlidingWindowLayer, length: int) -> StaticLayer:
-    """A window's layer that a graph can hold.
+    """Makes a sliding-window layer that a CUDA graph can capture.
 
     While it fills, a sliding layer counts its tokens in Python, which a graph would
-    record as a constant. One that is never left needs no window at all.
+    record as a constant. A window that the sequence never leaves needs no window at all.
     """
     if layer.max_cache_len >= length:
         return StaticLayer(max_cache_len=length)
@@ -40,10 +40,10 @@ def without_host(layer: StaticSlidingWindowLayer, length: int) -> StaticLayer:
 
 
 class RollingLayer(StaticSlidingWindowLayer):
-    """A sliding window that takes one more token, once full, without a word of the host.
+    """Implements a full sliding window that takes a token without work of the host.
 
-    The layer that it is made from makes an index on the host for it, which no
-    graph can copy to the device.
+    The layer that it replaces makes an index on the host, which no graph can copy to
+    the device.
     """
 
     def update(
@@ -58,18 +58,18 @@ class RollingLayer(StaticSlidingWindowLayer):
 
 
 def check_windows(cache: Any, prompt_len: int) -> None:
-    """A graph holds for a window that is full from the start."""
+    """Refuses a graph unless the window is full from the start."""
     for layer in cache.layers:
         if slides_in_place(layer) and layer.max_cache_len > prompt_len:
             raise Failure(
                 "unsupported",
                 f"the prompt of {prompt_len} tokens leaves a sliding window of {layer.max_cache_len} to fill while "
-                "decoding, which no CUDA graph can hold: take a longer prompt, or decode without graph",
+                "decoding, which no CUDA graph can capture: take a longer prompt, or decode without graph",
             )
 
 
 def tensors(holder: Any, name: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any, Any, torch.Tensor]]:
-    """Every tensor of a cache once: its name, its holder, its key there, itself."""
+    """Lists every tensor of a cache once, as its name, its container, its key there, and the tensor."""
     seen = set() if seen is None else seen
     if id(holder) in seen:
         return
@@ -95,12 +95,12 @@ def _members(holder: Any) -> list[tuple[Any, Any]]:
 
 
 def is_bookkeeping(tensor: torch.Tensor) -> bool:
-    """Lengths and window sizes are no content."""
+    """Excludes lengths and window sizes, which are not content."""
     return not tensor.is_floating_point() and tensor.numel() <= 1
 
 
 def appends(holder: Any, name: str) -> bool:
-    """Whether what is there is never written over, only followed by more."""
+    """Reports whether a tensor only grows and is never overwritten."""
     return name in KV_NAMES and not slides_in_place(holder)
 
 
@@ -109,11 +109,11 @@ def slides_in_place(layer: Any) -> bool:
 
 
 class Snapshot:
-    """A cache's content at one moment, to return to.
+    """Keeps the content of a cache at one moment, to restore it later.
 
     Keys and values that only grow need no copy: a cache that grows makes new
     tensors, and a static one ignores what lies beyond its length. States and
-    windows are written over, so they are copied.
+    windows are overwritten, so they are copied.
     """
 
     def __init__(self, cache: Any) -> None:
@@ -146,7 +146,7 @@ def _layers(cache: Any) -> list[Any]:
 
 
 def _plain(layer: Any) -> dict[str, Any]:
-    """A layer's own numbers and flags, and its dictionaries of them."""
+    """Lists the numbers and flags of a layer, and its dictionaries of them."""
 
     def kept(value: Any) -> bool:
         if isinstance(value, dict):
@@ -159,7 +159,7 @@ def _plain(layer: Any) -> dict[str, Any]:
 
 
 def empty_static(cache: Any) -> None:
-    """Makes a static cache empty without writing over all of its keys and values."""
+    """Empties a static cache without overwriting all of its keys and values."""
     for layer in cache.layers:
         append_only = hasattr(layer, "max_cache_len") and not slides_in_place(layer)
         if append_only and not hasattr(layer, "recurrent_states") and hasattr(layer, "cumulative_length"):

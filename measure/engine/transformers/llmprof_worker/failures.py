@@ -1,4 +1,4 @@
-"""What went wrong, in the kinds of the protocol."""
+"""Classifies errors by the kinds of the protocol."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ import traceback
 
 
 class Failure(Exception):
-    """An error that says its kind and needs no traceback."""
+    """Is an error that has a kind and needs no traceback."""
 
     def __init__(self, kind: str, message: str, fatal: bool = False) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ def classify(error: BaseException) -> Failure:
     return Failure("internal", shorten(text), fatal=not isinstance(error, Exception) or "CUDA error" in text)
 
 
-# What CUDA, torch and NCCL say where no call to the device works any more.
+# CUDA, torch and NCCL report these errors when no call to the device works any more.
 BROKEN = re.compile(
     r"unspecified launch failure|uncorrectable|illegal memory access|illegal instruction|misaligned address|"
     r"launch timed out|hardware stack error|device-side assert|CUDA error: unknown error|context is destroyed|"

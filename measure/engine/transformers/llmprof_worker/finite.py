@@ -1,4 +1,4 @@
-"""Finds models that compute with what are no numbers: NaN, or infinite."""
+"""Finds models whose computations give NaN or infinity."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +9,13 @@ import torch
 def is_finite(value: torch.Tensor) -> bool:
     if not (value.is_floating_point() or value.is_complex()):
         return True
-    if value.element_size() == 1:  # fp8, of which torch knows no isfinite
+    if value.element_size() == 1:  # Torch has no isfinite for fp8.
         value = value.float()
     return bool(torch.isfinite(value).all())
 
 
 def explain(model: Any, dtype: str, prefill: Callable[[], Any]) -> str:
-    """Names the tensor, or the module, that logits which are no numbers come from."""
+    """Names the tensor or the module that makes the logits NaN or infinite."""
     for name, weight in model.named_parameters():
         if not is_finite(weight):
             bad = int((~torch.isfinite(weight.float())).sum())
@@ -26,7 +26,7 @@ def explain(model: Any, dtype: str, prefill: Callable[[], Any]) -> str:
 
 
 def first_module(model: Any, prefill: Callable[[], Any]) -> str:
-    """Runs a prefill and names the first module that gives what is no number."""
+    """Runs a prefill and names the first module whose output has NaN or infinity."""
     found: list[str] = []
 
     def watch(name: str) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""What is installed, found out without importing any of it."""
+"""Lists installed packages without importing them."""
 
 import os
 import platform

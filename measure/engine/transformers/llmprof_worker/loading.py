@@ -1,4 +1,4 @@
-"""Loading a model: from the hub, a directory, or its config alone with random weights."""
+"""Loads a model from the hub, a directory, or its config alone with random weights."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ ATTENTIONS = ("sdpa", "eager", "flash_attention_2")
 
 @dataclass
 class Loaded:
-    """A model that is ready to run, and what there is to say of it."""
+    """Has a model that is ready to run, and the notes on it."""
 
     model: Any
     device: torch.device
@@ -49,8 +49,8 @@ def load_model(load: dict[str, Any], rank: Rank) -> Loaded:
 
 
 class Notes(logging.Handler):
-    """Keeps what transformers warns of while a model is built and run: slow
-    replacements of missing kernels, above all."""
+    """Collects the warnings of transformers while a model is built and run, mainly those of
+    slow replacements of missing kernels."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -73,7 +73,7 @@ def pick_device(asked: str, rank: Rank) -> torch.device:
     if asked == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     if rank.local >= torch.cuda.device_count():
-        raise Failure("missing", f"rank {rank.rank} needs a GPU of its own, there are {torch.cuda.device_count()}")
+        raise Failure("missing", f"rank {rank.rank} needs a GPU that no other rank uses, and there are {torch.cuda.device_count()}")
     torch.cuda.set_device(rank.local)
     return torch.device("cuda", rank.local)
 
@@ -116,11 +116,11 @@ def pretrained_config(source: str, load: dict[str, Any]) -> Any:
 
 
 def explain(error: Exception, load: dict[str, Any]) -> Exception:
-    """Says in llmprof's words what transformers says in terms of its own calls."""
+    """Translates the errors of transformers into the terms of llmprof."""
     name, text, model = type(error).__name__, str(error), load["model"]
     if "trust_remote_code" in text:
         return Failure(
-            "unsupported", f"{model} brings Python code of its own, which runs only where --trust-remote-code is given"
+            "unsupported", f"{model} has Python code in its repository, which runs only with --trust-remote-code"
         )
     if "GatedRepo" in name or "gated repo" in text:
         return Failure("denied", f"{model} is gated: accept its licence on the hub and set HF_TOKEN")
@@ -160,7 +160,7 @@ def build_meta(load: dict[str, Any], config: Any) -> Any:
 
 
 def build_random(load: dict[str, Any], config: Any, device: torch.device) -> Any:
-    """Builds the model where it will run, initialised there as its authors do.
+    """Builds the model on the device where it will run, with the initialization of its authors.
 
     On a GPU the generator of the device fills 8 billion parameters in well under
     a second; on the host it takes minutes.
@@ -170,23 +170,23 @@ def build_random(load: dict[str, Any], config: Any, device: torch.device) -> Any
     return spread(build(load, config, device))
 
 
-# The deviation of the random embeddings of a mixture. The native engine has the same.
+# The random embeddings of a MoE model have this standard deviation, as in the native engine.
 SPREAD = 20.0
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 
 
 def chooses(config: Any) -> bool:
-    """Tells whether a model has experts that a router chooses among."""
+    """Reports whether a model has experts and a router."""
     return any(getattr(config.get_text_config(), name, 0) for name in EXPERTS)
 
 
 def spread(model: Any) -> Any:
-    """Makes the embeddings of a random mixture so large that layers do not turn them.
+    """Makes the embeddings of a random MoE model so large that layers change them little.
 
-    As initialised, attention outweighs a token's own vector from the first layer on:
-    all tokens come to look alike to the routers, which send them to few experts.
-    Trained routers are balanced, and estimates take their choice as uniform.
+    With the usual initialization attention outweighs the embedding from the first layer on,
+    so all tokens become similar and the routers send them to few experts. Trained routers
+    are balanced, and estimates assume a uniform choice.
     """
     if chooses(model.config):
         with torch.no_grad():
@@ -206,17 +206,17 @@ def check_room(model: Any, device: torch.device) -> None:
 
 
 def load_files(load: dict[str, Any], config: Any, device: torch.device, rank: Rank) -> Any:
-    """Loads from files: the model's own, or random ones that are written first."""
+    """Loads the model from its files, or from random ones that are written first."""
     source = load.get("weights") or load["model"]
     if not load["random_weights"]:
         return from_pretrained(source, load, config, device, rank)
-    # One rank of each node writes, all of it read the same files, in a folder that no other user can have made.
+    # One rank of each node writes the files and all ranks of the node read them. No other user can have made their folder.
     mine = tempfile.mkdtemp(prefix="llmprof-random-") if rank.local == 0 else None
     folder = Path(rank.gather(mine)[rank.rank - rank.local])
     try:
         if rank.local == 0:
             model = spread(build(load, config, device))
-            # Its own rule lets the first rank of all nodes write, and no other.
+            # By default transformers lets only the first rank of all nodes write.
             model.should_save_on_this_rank = lambda is_main_process: is_main_process
             model.save_pretrained(folder)
             del model
@@ -277,5 +277,5 @@ def quantization_config(load: dict[str, Any]) -> Any:
 
 
 def count_params(model: Any) -> int:
-    """Counts each parameter once: parameters() leaves out what is tied."""
+    """Counts each parameter once, because parameters() omits tied ones."""
     return sum(p.numel() for p in model.parameters())

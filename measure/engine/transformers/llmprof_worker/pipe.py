@@ -1,4 +1,4 @@
-"""The pipe to the driver: one JSON object a line each way."""
+"""Implements the pipe to the driver, with one JSON object a line in each direction."""
 
 import json
 import os
@@ -19,13 +19,13 @@ class Channel:
         self.stopped = threading.Event()
         self.commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.out = os.fdopen(os.dup(1), "w", encoding="utf-8") if leads else None
-        os.dup2(2, 1)  # what libraries print belongs to the log
+        os.dup2(2, 1)  # The output of libraries goes to the log.
         if not leads:
             nothing = os.open(os.devnull, os.O_RDONLY)
             os.dup2(nothing, 0)
 
     def listen(self) -> None:
-        """Starts the thread that reads, for "stop" comes while a phase runs."""
+        """Starts the thread that reads, because "stop" arrives while a phase runs."""
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -35,7 +35,7 @@ class Channel:
                 self.stopped.set()
             else:
                 self.commands.put(command)
-        os._exit(0)  # the driver is gone
+        os._exit(0)  # The driver has ended.
 
     def next_command(self) -> dict[str, Any]:
         command = self.commands.get()

@@ -1,4 +1,4 @@
-"""Prompts: random, as token ids, or as text for the model's tokenizer."""
+"""Makes prompts from random tokens, from token ids, or from text by the model's tokenizer."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from .failures import Failure
 
 
 def make_prompts(load: dict[str, Any], vocab: int) -> list[torch.Tensor]:
-    """Batches of equal length, on the host. Passes take them in turn."""
+    """Keeps batches of equal length on the host, which passes use in turn."""
     batch, length = load["batch"], load["prompt_len"]
     if batch < 1 or length < 0 or load["gen_len"] < 1:
         raise Failure("invalid", f"batch {batch}, prompt {length}, {load['gen_len']} generated: no such workload")
@@ -24,7 +24,7 @@ def make_prompts(load: dict[str, Any], vocab: int) -> list[torch.Tensor]:
 
 
 def equal(sequence: list[int], index: int, sequences: list[list[int]], length: int, vocab: int) -> list[int]:
-    """Cuts a sequence to the length that all have to have."""
+    """Cuts a sequence to the common length."""
     if length == 0 and len(sequence) != len(sequences[0]):
         raise Failure(
             "invalid",
@@ -40,7 +40,7 @@ def equal(sequence: list[int], index: int, sequences: list[list[int]], length: i
 
 
 def into_batches(sequences: list[list[int]], batch: int) -> list[torch.Tensor]:
-    """Fills whole batches, beginning again where the sequences end."""
+    """Fills whole batches, and begins again after the last sequence."""
     count = -(-len(sequences) // batch)
     return [torch.tensor([sequences[(i * batch + k) % len(sequences)] for k in range(batch)]) for i in range(count)]
 

@@ -1,17 +1,17 @@
-"""Ranks of one model, as torchrun starts them. Rank 0 alone talks to the driver."""
+"""Implements the ranks of one model, which torchrun starts. Only rank 0 talks to the driver."""
 
 import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-# A collective that takes longer than this means that a rank is gone. Ranks wait
-# in one for their next command too, so it is long.
+# If a collective takes longer than this, a rank has ended. The time is long because ranks
+# also wait in a collective for their next command.
 PATIENCE = timedelta(days=2)
 
 
 class Rank:
-    """This process among those that torchrun started; alone without it."""
+    """Is this process among those that torchrun started, or the only one without torchrun."""
 
     def __init__(self) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
@@ -21,7 +21,7 @@ class Rank:
         self.group: Any = None
 
     def join(self) -> None:
-        """Meets the other ranks: over NCCL for the model, over Gloo for commands."""
+        """Connects to the other ranks, by NCCL for the model and by Gloo for commands."""
         if self.world == 1 or self.group is not None:
             return
         import torch
@@ -34,7 +34,7 @@ class Rank:
         self.group = dist.new_group(backend="gloo", timeout=PATIENCE)
 
     def share(self, make: Callable[[], Any]) -> Any:
-        """Gives every rank what rank 0 makes."""
+        """Returns on every rank what rank 0 makes."""
         if self.world == 1:
             return make()
         import torch.distributed as dist
@@ -45,7 +45,7 @@ class Rank:
         return box[0]
 
     def gather(self, value: Any) -> list[Any]:
-        """Gives every rank the values of all."""
+        """Returns on every rank the values of all."""
         if self.world == 1:
             return [value]
         import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""A loaded model with its workload, and the passes that are made with it."""
+"""Runs passes of a loaded model with its workload."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ ANCHOR = "llmprof clock"
 
 
 class Session:
-    """One model, loaded for one workload."""
+    """Is one model, loaded for one workload."""
 
     def __init__(self, load: dict[str, Any], rank: Rank) -> None:
         begin = now()
@@ -40,8 +40,8 @@ class Session:
         if self.device.type == "cuda":
             self.prompts = [prompt.pin_memory() for prompt in self.prompts]
         self.stepper = Stepper(self.loaded.model, load, self.device, self.prompt_len)
-        self.base: Any = None  # a Snapshot of the cache with the prompt in it
-        self.first: Any = None  # the token after it
+        self.base: Any = None  # This Snapshot is of the cache with the prompt in it.
+        self.first: Any = None  # This is the token after the prompt.
         self.synchronize()
         self.load_s = (now() - begin) / 1e9
         self.try_out()
@@ -57,7 +57,7 @@ class Session:
 
     @torch.inference_mode()
     def try_out(self) -> None:
-        """Makes one prefill and a step, so that what cannot run fails now and notes are complete."""
+        """Runs one prefill and a step, so that a model that cannot run fails now and the notes are complete."""
         self.first_step("the prefill", self.try_prefill)
         if not self.load["compile"]:
             with self.stepper.decoding():
@@ -70,7 +70,7 @@ class Session:
         self.stepper.prefill(self.prompts[0])
 
     def first_step(self, name: str, step: Callable[[], Any]) -> None:
-        """Makes a step, and holds that the logits it chooses from are numbers."""
+        """Runs a step, and checks that its logits are finite."""
         sound: list[bool] = []
         forward = self.stepper.prefill_forward
         forward.watch = lambda logits: sound.append(is_finite(logits))
@@ -117,7 +117,7 @@ class Session:
 
     @torch.inference_mode()
     def prepare(self, phase: str) -> None:
-        """Does what a phase needs once: the prompt in the cache, the graph."""
+        """Prepares a phase once: puts the prompt into the cache and captures the graph."""
         if phase not in PHASES:
             raise Failure("invalid", f"no phase {phase!r}: there are {', '.join(PHASES)}")
         if phase == "decode" and self.load["gen_len"] < 2:
@@ -158,7 +158,7 @@ class Session:
         channel.send("done", passes=done, begin_ns=begin, end_ns=now())
 
     def goes_on(self, run: dict[str, Any], done: int, begin: int, channel: Channel) -> bool:
-        """Rank 0 decides for all whether there is another pass."""
+        """Reports whether there is another pass, which rank 0 decides for all."""
 
         def decide() -> bool:
             enough = done >= run["passes"] and now() - begin >= run["seconds"] * 1e9
@@ -171,7 +171,7 @@ class Session:
             channel.stopped.wait(seconds)
 
     def one_pass(self, phase: str, index: int) -> list[tuple[str, dict[str, Any]]]:
-        """Makes a pass and gives its events."""
+        """Runs a pass and returns its events."""
         events: list[tuple[str, dict[str, Any]]] = []
         stepper = self.stepper
         if phase == "decode":
@@ -220,7 +220,7 @@ class Session:
 
     @torch.inference_mode()
     def sizes(self) -> dict[str, Any]:
-        """Counts after a real prefill into a cache of its own."""
+        """Counts bytes after a real prefill into a new cache."""
         stepper, device = self.stepper, self.device
         self.base = self.first = None
         stepper.release()
@@ -244,7 +244,7 @@ class Session:
 
     @torch.inference_mode()
     def trace(self, trace: dict[str, Any]) -> dict[str, Any]:
-        """Runs passes under torch's profiler and writes what it saw."""
+        """Runs passes under torch's profiler and writes its trace."""
         from torch.profiler import ProfilerActivity, profile, record_function
 
         self.prepare(trace["phase"])
@@ -254,7 +254,7 @@ class Session:
         self.stepper.annotating = True
         try:
             with profile(activities=activities) as profiler:
-                with record_function("llmprof warm-up"):  # the first annotation is slow
+                with record_function("llmprof warm-up"):  # The first annotation is slow.
                     pass
                 before = now()
                 with record_function(ANCHOR):

@@ -1,4 +1,4 @@
-"""Bytes of parameters, buffers and caches, each storage counted once."""
+"""Counts the bytes of parameters, buffers and caches, each storage once."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from .caches import KV_NAMES, is_bookkeeping, tensors
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """A rank's own part of a tensor that is spread over several."""
+    """Returns the local part of a tensor that is sharded over ranks."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -24,13 +24,13 @@ def storage_bytes(found: Iterable[torch.Tensor], seen: set[int]) -> int:
 
 
 def model_bytes(model: Any) -> tuple[int, int]:
-    """Parameters and buffers, apart."""
+    """Counts parameters and buffers separately."""
     seen: set[int] = set()
     return storage_bytes(model.parameters(), seen), storage_bytes(model.buffers(), seen)
 
 
 def cache_bytes(cache: Any) -> tuple[int, int]:
-    """Keys and values, and states of constant size, apart."""
+    """Counts keys and values, and states of constant size, separately."""
     kv: list[torch.Tensor] = []
     state: list[torch.Tensor] = []
     for name, _, _, tensor in tensors(cache):
@@ -41,7 +41,7 @@ def cache_bytes(cache: Any) -> tuple[int, int]:
 
 
 def memory(device: torch.device, resident: int) -> dict[str, int | None]:
-    """The peak since it was reset, and what of it was not resident."""
+    """Returns the peak since the last reset, and the part of it that was not resident."""
     if device.type != "cuda":
         return {"peak_bytes": None, "activations_bytes": None, "reserved_bytes": None}
     peak = torch.cuda.max_memory_allocated(device)
@@ -53,7 +53,7 @@ def memory(device: torch.device, resident: int) -> dict[str, int | None]:
 
 
 def total(ranks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The sum of all ranks, and each of them where there are several."""
+    """Returns the sum over the ranks, and the size of each rank if there are several."""
     if len(ranks) == 1:
         return ranks[0]
 

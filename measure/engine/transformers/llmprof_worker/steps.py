@@ -1,4 +1,4 @@
-"""Forward passes of a model, timed until their token is known to the host."""
+"""Runs forward passes of a model, timed until the host knows their token."""
 
 import inspect
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TIMER = (
 
 
 class Forward:
-    """Calls a model by the arguments that its kind of cache and its version have."""
+    """Calls a model with the arguments that its kind of cache and the version need."""
 
     def __init__(self, model: Any, call: Any, all_logits: bool) -> None:
         self.call = call
@@ -29,10 +29,10 @@ class Forward:
         last = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in names), None)
         self.keeps_last = last is not None and not all_logits
         self.fixed: dict[str, int] = {last: 1} if last and not all_logits else {}
-        self.watch: Callable[[torch.Tensor], None] | None = None  # sees the logits that tokens are chosen from
+        self.watch: Callable[[torch.Tensor], None] | None = None  # It is called with the logits of each step.
 
     def __call__(self, ids: torch.Tensor, cache: Any, positions: torch.Tensor) -> torch.Tensor:
-        """Gives the tokens that follow: batch x 1."""
+        """Returns the next tokens, batch x 1."""
         arguments = {self.cache_name: cache, "use_cache": True, **self.fixed}
         for name in self.positions:
             arguments[name] = positions if name == "cache_position" else positions.unsqueeze(0)
@@ -53,7 +53,7 @@ class Stopwatch:
             self.end = torch.cuda.Event(enable_timing=True)
 
     def time(self, work: Any) -> tuple[int, int, float | None]:
-        """Runs work and gives begin and end in ns and the device's seconds."""
+        """Runs work and returns its begin and end in ns and the device's seconds."""
         start = now()
         if not self.on_gpu:
             self.host.copy_(work())
@@ -68,10 +68,10 @@ class Stopwatch:
 
 
 class Stepper:
-    """A cache with the model that fills it: one prefill, then decode steps.
+    """Runs one prefill and then decode steps of a model with a cache.
 
-    What a decode step reads and writes stays in place, so that it can be replayed
-    as a CUDA graph; the token that it chose is its own next input.
+    The buffers of a decode step do not move, so that it can be replayed as a CUDA
+    graph; the token that it chooses is its next input.
     """
 
     def __init__(self, model: Any, load: dict[str, Any], device: torch.device, prompt_len: int) -> None:
@@ -94,14 +94,14 @@ class Stepper:
 
     @property
     def static_length(self) -> int:
-        """Tokens that a static cache needs: the last one generated is never put in."""
+        """Returns the tokens that a static cache needs, without the last generated one, which is never put in."""
         return self.prompt_len + max(self.gen_len - 1, 1)
 
     def annotate(self, label: str) -> AbstractContextManager[Any]:
         return torch.profiler.record_function(label) if self.annotating else nullcontext()
 
     def clear(self) -> None:
-        """Makes the cache empty; a static one keeps its memory."""
+        """Empties the cache; a static one keeps its memory."""
         if self.static and self.cache is not None:
             empty_static(self.cache)
         else:
@@ -132,10 +132,10 @@ class Stepper:
             return self.stopwatch.time(self.replay if self.graph is not None else self.step)
 
     def decoding(self) -> AbstractContextManager[Any]:
-        """What generate does to a model between prefill and decoding.
+        """Changes a model between prefill and decoding, as generate does.
 
-        It lets experts be gathered by batched products, which need no word from
-        the host about how many tokens each of them got.
+        Experts are then computed by batched GEMMs, for which the host need not know how
+        many tokens each expert has.
         """
         prepare = getattr(self.model, "_optimize_model_for_decode", None)
         return nullcontext() if prepare is None else prepare()
@@ -150,11 +150,11 @@ class Stepper:
         return self.ids
 
     def tokens(self) -> list[int]:
-        """The tokens of the last step, one a sequence."""
+        """Returns the tokens of the last step, one a sequence."""
         return self.stopwatch.host.flatten().tolist()
 
     def capture(self) -> None:
-        """Captures a decode step from the cache as it is, and leaves it so."""
+        """Captures a decode step on the current cache, and restores the cache."""
         if not self.wants_graph or self.graph is not None:
             return
         check_windows(self.cache, self.prompt_len)
@@ -177,7 +177,7 @@ class Stepper:
 
 
 def capture_step(step: Callable[[], Any], rewind: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Captures step after a few calls, in which libraries choose kernels and take memory."""
+    """Captures step after a few calls, during which libraries choose kernels and allocate memory."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

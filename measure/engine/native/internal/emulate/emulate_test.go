@@ -34,7 +34,7 @@ func compiler(t *testing.T) (c *cuda.Compiler, folder string) {
 // a kernel of another file is there with what it uses of the first.
 func TestProgramsShareParts(t *testing.T) {
 	c, folder := compiler(t)
-	own := time.Now().UnixNano() // no other test has these kernels
+	unique := time.Now().UnixNano() // no other test has these kernels
 	source := fmt.Sprintf(`#line 1 "one.cu"
 template <int N>
 struct Times {
@@ -52,20 +52,20 @@ extern "C" __global__ void second_%[1]d(int *out) {
   *out = twos;
 }
 __device__ int later(Kind v) { return v; }
-`, own)
+`, unique)
 	for first := 1; first <= 2; first++ {
 		cubin, log, err := c.Compile("test.cu", source, "sm_100", []string{fmt.Sprintf("FIRST=%d", first)})
 		if err != nil || log != "" {
 			t.Fatalf("%v %s", err, log)
 		}
 		for _, name := range []string{"first", "second"} {
-			if !bytes.Contains(cubin, fmt.Appendf(nil, "emulated_call_%s_%d", name, own)) {
+			if !bytes.Contains(cubin, fmt.Appendf(nil, "emulated_call_%s_%d", name, unique)) {
 				t.Errorf("no kernel %s", name)
 			}
 		}
 	}
 	for name, want := range map[string]int{"first": 2, "second": 1} {
-		if got := objectsWith(t, folder, fmt.Sprintf("emulated_call_%s_%d", name, own)); got != want {
+		if got := objectsWith(t, folder, fmt.Sprintf("emulated_call_%s_%d", name, unique)); got != want {
 			t.Errorf("%s was compiled %d times, want %d", name, got, want)
 		}
 	}

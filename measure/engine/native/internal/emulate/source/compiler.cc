@@ -1,7 +1,7 @@
-// NVRTC's functions over the host's C++ compiler: a program's text with ptx.cuh
-// and hopper.cuh replaced by device.h and hopper.h becomes a shared library. Parts
-// of it are compiled side by side and kept beside this library, for programs that
-// have the same.
+// This file implements NVRTC's functions by the host's C++ compiler. It replaces ptx.cuh and
+// hopper.cuh in a program's text by device.h and hopper.h, and makes a shared library of it. The
+// parts of a program are compiled in parallel and cached beside this library, because other programs
+// have the same parts.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -50,7 +50,7 @@ bool write(const std::string &path, const std::string &text) {
   return fclose(f) == 0 && whole;
 }
 
-// without cuts the part of the program that is one file.
+// without removes one file from the text of a program.
 std::string without(const std::string &s, const std::string &file) {
   const std::string line = "#line 1 \"";
   size_t begin = s.find(line + file + "\"");
@@ -67,17 +67,17 @@ std::string quoted(const std::string &s) {
 
 bool run(const std::string &command) { return system(command.c_str()) == 0; }
 
-// What is seen from outside of a program is what calls its kernels: the loader would
-// take the shared memory of templates from another module that is loaded, and lose it
-// with that.
+// A program exports only the functions that call its kernels. If it exported the static shared memory
+// of templates, the loader would resolve it to another loaded module, and lose it when that module is
+// unloaded.
 std::string compiler() {
   const char *cxx = getenv("CXX");
   return std::string(cxx ? cxx : "g++") +
          " -std=c++17 -w -O2 -ftree-vectorize -fvisibility=hidden -fPIC -fno-strict-aliasing -fno-stack-protector -fno-exceptions -U_FORTIFY_SOURCE -I" + quoted(folder());
 }
 
-// once makes a file that is not there, in whichever process comes first: make writes
-// it to the path that it is given.
+// once makes a file unless it exists. The first process that asks calls make, which writes the file to
+// the path that it is given.
 template <class F>
 bool once(const std::string &path, F make) {
   if (access(path.c_str(), R_OK) == 0) return true;
@@ -90,7 +90,7 @@ bool once(const std::string &path, F make) {
   return done;
 }
 
-// key names a text.
+// key returns a file name for a text, by its hash.
 std::string key(const std::string &s) {
   uint64_t sums[2] = {0xcbf29ce484222325, 0x9e3779b97f4a7c15};
   for (unsigned char c : s)
@@ -100,7 +100,7 @@ std::string key(const std::string &s) {
   return out;
 }
 
-// compiled is the object file of a part, "" where it does not compile.
+// compiled returns the object file of a part, or "" if the part does not compile.
 std::string compiled(const std::string &part, const std::string &log) {
   const std::string dir = folder() + "/parts", path = dir + "/" + key(part) + ".o", system_header = folder() + "/system.h";
   mkdir(dir.c_str(), 0700);
@@ -111,7 +111,7 @@ std::string compiled(const std::string &part, const std::string &log) {
   return done ? path : "";
 }
 
-// compiled_all are the object files of parts, "" for one that does not compile.
+// compiled_all returns the object files of parts, with "" for each part that does not compile.
 std::vector<std::string> compiled_all(const std::vector<std::string> &parts, const std::string &log) {
   std::vector<std::string> objects(parts.size());
   std::atomic<size_t> next(0);
@@ -125,7 +125,7 @@ std::vector<std::string> compiled_all(const std::vector<std::string> &parts, con
   return objects;
 }
 
-// linked makes a shared library of objects, of which none may be missing.
+// linked makes a shared library of objects. It fails if one is missing.
 bool linked(const std::vector<std::string> &objects, const std::string &dir, const std::string &log) {
   std::string link = compiler() + " -shared -Wl,-z,defs -o " + dir + "/kernels.so";
   for (auto &o : objects) {
@@ -135,12 +135,12 @@ bool linked(const std::vector<std::string> &objects, const std::string &dir, con
   return run(link + " 2>" + log);
 }
 
-// build makes a shared library of a program. One that cannot be compiled in parts is
-// compiled as a whole, which tells what is wrong with it.
+// build makes a shared library of a program. If a part does not compile, build compiles the whole
+// program, whose compiler log then names the error.
 bool build(const std::string &source, const std::string &defines, const std::string &dir) {
   const std::string device = "EMULATED_DEVICE", program = "EMULATED_PROGRAM", log = dir + "/log";
   if (!write(dir + "/kernels.cc", "#include \"system.h\"\n" + device + "\n#include \"device.h\"\n#include \"hopper.h\"\n" + program + "\n" + source)) return false;
-  if (!run("cd " + dir + " && " + compiler() + defines + " -E kernels.cc -o kernels.ii 2>log")) return false; // no path of this folder in the text
+  if (!run("cd " + dir + " && " + compiler() + defines + " -E kernels.cc -o kernels.ii 2>log")) return false; // The text then has no path of this folder.
   std::string text = read(dir + "/kernels.ii");
   text = text.substr(text.find(device + "\n") + device.size() + 1);
   size_t begin = text.find(program + "\n");

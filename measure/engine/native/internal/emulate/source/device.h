@@ -1,11 +1,10 @@
-// CUDA C++ for a compiler of C++: the words of the language that the kernels
-// use, and the functions of ptx.cuh, which this file takes the place of. 16-bit
-// values are rounded to nearest even, and products are summed in float32, so a kernel
-// gives what its GPU gives within the order of sums.
+// This file lets a C++ compiler compile the kernels. It defines the keywords of CUDA C++ that they use,
+// and replaces the functions of ptx.cuh. 16-bit values are rounded to nearest even, and products are
+// summed in float32, so a kernel's results differ from a GPU's by the order of the sums alone.
 #include "half.h"
 #include "threads.h"
 
-#define __device__ inline // parts of a program that have the same function are linked
+#define __device__ inline // Several parts of a program may define the same function.
 #define __host__
 #define __global__ EMULATED_KERNEL
 #define __forceinline__
@@ -58,7 +57,7 @@ inline u32 and_or(u32 a, u32 b, u32 c) { return (a & b) | c; }
 inline void __syncthreads() { emulated::barrier(0, 0); }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
-inline u32 __activemask() { return 0xffffffffu; } // of kernels whose warps do not part
+inline u32 __activemask() { return 0xffffffffu; } // The kernels that call it have no divergent warps.
 
 enum { SHUFFLE_XOR = 1, SHUFFLE, SHUFFLE_UP, BALLOT, SYNC_WARP, MMA, LOAD_MATRIX };
 
@@ -126,7 +125,7 @@ inline T atomicExch(T *p, T v) {
 
 inline u32 round_bf16(float v) {
   u32 b = __float_as_uint(v);
-  if ((b & 0x7fffffff) > 0x7f800000) return 0x7fff; // what the instruction makes of any NaN
+  if ((b & 0x7fffffff) > 0x7f800000) return 0x7fff; // The instruction converts every NaN to this value.
   return (b + 0x7fff + (b >> 16 & 1)) >> 16;
 }
 #if FP16
@@ -145,12 +144,12 @@ inline float to_float(bf16 v) { return value16(v); }
 inline float low(u32 p) { return value16(p & 0xffff); }
 inline float high(u32 p) { return value16(p >> 16); }
 
-// The kernel ahead has always ended; but that each thread waits for it is seen to.
+// The previous kernel has always ended here. The emulator still checks that each thread waits for it.
 inline void after_previous() { emulated::current->waited = true; }
 inline void wait_for_previous() { after_previous(); }
 inline void let_next_start() {}
 
-// Addresses of dynamic shared memory; the 1024 tells them from offsets.
+// These functions convert addresses of dynamic shared memory. Adding 1024 distinguishes an address from an offset.
 inline u32 shared_address(const void *p) { return (u32)((const u8 *)p - emulated::shared) + 1024; }
 inline u8 *shared_pointer(u32 at) {
   if (at < 1024 || emulated::shared + (at - 1024) >= emulated::shared_end) emulated::fail("an address outside of shared memory");
@@ -209,7 +208,7 @@ inline void put_shared(u32 to, T v) {
 }
 inline u32 get_shared(u32 at) { return *(const u32 *)shared_pointer(at); }
 inline void look_again() { emulated::look_again(); }
-inline void barrier_arrive(u64 *b); // older.cuh's
+inline void barrier_arrive(u64 *b); // older.cuh calls it.
 #else
 
 inline void begin_copy(u32 to, const void *from, int bytes, u32 size = 16) {
@@ -229,7 +228,7 @@ inline void wait_copies() {
   emulated::copy_now(g > N ? g - N : 0);
 }
 
-// A barrier is the count of arrivals that are missing, those of a phase, and the phase.
+// A barrier has three fields: the arrivals that are missing, the arrivals of a phase, and the phase.
 inline void barrier_init(u64 *b, u32 count) { *b = (u64)count << 20 | count; }
 inline void barrier_arrive(u64 *b) {
   u64 missing = *b & 0xfffff, all = *b >> 20 & 0xfffff, phase = *b >> 63;
@@ -249,8 +248,8 @@ inline void barrier_wait(u64 *b, u32 parity) {
 #endif
 inline void sync_threads_of(int barrier, int threads) { emulated::barrier(barrier, threads); }
 
-// Other GPUs' kernels run on other threads of the host at the same time. A thread
-// that looks for a count lets the others of its block go on, and other GPUs.
+// Kernels of other GPUs run on other threads of the host at the same time. A thread that polls a count
+// therefore yields to the other threads of its block and to other GPUs.
 inline void leave_count(u32 *at, u32 v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
 inline u32 read_count(const u32 *at) {
   emulated::look_again();
@@ -272,8 +271,8 @@ inline void ll_load_pair(const u64 *at, u64 (&v)[2]) {
   v[0] = ll_load(at), v[1] = ll_load(at + 1);
 }
 inline float4 load_peer(const float *at) { return *(const float4 *)at; }
-// nanoseconds pass ten times as slowly as elsewhere: ranks wait longer for each
-// other here than GPUs do, the more so on a busy machine.
+// nanoseconds is a clock that runs ten times slower than the host's, because emulated ranks wait longer
+// for each other than GPUs do, especially on a busy machine.
 inline u64 nanoseconds() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -293,7 +292,7 @@ inline void barrier_expect(u64 *b, u32 bytes) {
   *b += bytes;
   barrier_arrive(b);
 }
-inline bool bulk_copies() { return emulated::reversed; } // both ways in turn
+inline bool bulk_copies() { return emulated::reversed; } // The launches alternate between both kinds of copies.
 inline void before_bulk() {}
 inline void call_ahead(const void *from, u32 bytes) {
   if ((u64)from % 16 || bytes % 16) emulated::fail("bytes ahead that are not aligned");

@@ -1,8 +1,7 @@
-// As much of the CUDA driver as this engine calls, on the processor: up to eight
-// GPUs (LLMPROF_EMULATED_GPUS) of compute capability 10.0, whose work is done when it
-// is queued, by the thread that queues it; but fills of the default stream are done as
-// late as the driver may, when that stream is waited for. Memory is poisoned with NaN,
-// and lies before a page that cannot be touched.
+// This file implements the functions of the CUDA driver that the engine calls, on the processor. It
+// emulates up to eight GPUs (LLMPROF_EMULATED_GPUS) of compute capability 10.0. The thread that queues
+// work does it at once. Only fills of the default stream are done as late as the driver may do them:
+// when that stream is synchronized. Memory is filled with NaN, and ends at an inaccessible page.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -22,7 +21,7 @@
 typedef uint64_t Address;
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500, PEER_ENABLED = 704, FAILED = 719 };
 static const uint64_t total_memory = 4ull << 30;
-static const int most_shared = 227 << 10; // dynamic memory of a block
+static const int most_shared = 227 << 10; // the limit of a block's dynamic shared memory
 
 namespace {
 
@@ -42,15 +41,15 @@ struct Function {
   void (*call)(void **);
   int (*sizes)(uint32_t *);
   int (*launch)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **);
-  uint32_t shared; // that was asked for
-  bool large; // clusters are allowed
+  uint32_t shared; // the limit of dynamic shared memory that the caller set
+  bool large; // Clusters of more than 8 blocks are allowed.
 };
 
 struct Device {
   uint64_t used;
-  bool peers[8]; // whose memory it may touch
-  bool failed;   // a kernel of it trapped, and nothing works any more
-  std::vector<std::function<void()>> late; // fills of the default stream, for which no other stream waits
+  bool peers[8]; // the GPUs whose memory this one may access
+  bool failed;   // A kernel of this GPU trapped, so every later call fails.
+  std::vector<std::function<void()>> late; // fills of the default stream, which other streams do not wait for
 };
 Device devices[8];
 thread_local Device *current = devices;
@@ -63,7 +62,7 @@ struct Block {
 std::mutex lock;
 std::map<Address, Block> blocks;
 
-// from_environment is a number there, or what stands in for it.
+// from_environment returns the number in an environment variable, or a default.
 int from_environment(const char *name, int none) {
   const char *text = getenv(name);
   return text ? atoi(text) : none;
@@ -74,27 +73,27 @@ int status() { return current->failed ? FAILED : OK; }
 const size_t page = 4096;
 
 int take(Address *p, uint64_t size) {
-  std::lock_guard<std::mutex> hold(lock);
+  std::lock_guard<std::mutex> guard(lock);
   if (size == 0) return INVALID;
   if (current->used + size > total_memory) return NO_MEMORY;
   size_t room = (size + page - 1) / page * page;
   char *m = (char *)mmap(nullptr, room + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (m == MAP_FAILED) return NO_MEMORY;
   mprotect(m + room, page, PROT_NONE);
-  *p = (Address)(m + room - (size + 15) / 16 * 16); // 16 bytes are what the kernels load
+  *p = (Address)(m + room - (size + 15) / 16 * 16); // The kernels load 16 bytes at a time.
   blocks[*p] = {m, room + page, size, current};
   current->used += size;
   memset((void *)*p, 0xff, size);
   return OK;
 }
 
-// settle does what is left in the default stream of this GPU.
+// settle does the fills that are still queued in the default stream of this GPU.
 void settle() {
-  static std::mutex settling; // who waits finds them done, also those that another thread has taken
+  static std::mutex settling; // A caller that had to wait for the lock finds all fills done, those of other threads included.
   std::lock_guard<std::mutex> wait(settling);
   std::vector<std::function<void()>> late;
   {
-    std::lock_guard<std::mutex> hold(lock);
+    std::lock_guard<std::mutex> guard(lock);
     late.swap(current->late);
   }
   for (auto &fill : late) fill();
@@ -106,7 +105,7 @@ void fill32(Address p, uint32_t v, uint64_t n) {
 
 } // namespace
 
-// queue does work now, or records it.
+// queue does work at once, or records it if the stream is being captured.
 void emulated_queue(void *stream, std::function<void()> work) {
   Stream *s = (Stream *)stream;
   if (s && s->capture)
@@ -141,8 +140,8 @@ int cuDeviceGetPCIBusId(char *s, int n, int d) { return snprintf(s, n, "0000:%02
 int cuDevicePrimaryCtxRetain(Device **c, int d) { return *c = devices + d, OK; }
 int cuDevicePrimaryCtxRelease_v2(int d) { return devices[d].failed = false, OK; }
 int cuCtxSetCurrent(Device *c) { return current = c, OK; }
-// LLMPROF_EMULATED_APART names a GPU whose memory no other reaches.
-int cuDeviceCanAccessPeer(int *can, int, int peer) { return *can = !peer || peer != from_environment("LLMPROF_EMULATED_APART", 0), OK; }
+// LLMPROF_EMULATED_NO_PEER is the index of a GPU whose memory no other GPU can access.
+int cuDeviceCanAccessPeer(int *can, int, int peer) { return *can = !peer || peer != from_environment("LLMPROF_EMULATED_NO_PEER", 0), OK; }
 int cuCtxEnablePeerAccess(Device *c, unsigned flags) {
   bool &on = current->peers[c - devices];
   if (flags || c == current) return INVALID;
@@ -150,13 +149,13 @@ int cuCtxEnablePeerAccess(Device *c, unsigned flags) {
 }
 
 int cuMemGetInfo_v2(uint64_t *free, uint64_t *total) {
-  std::lock_guard<std::mutex> hold(lock);
+  std::lock_guard<std::mutex> guard(lock);
   return *total = total_memory, *free = total_memory - current->used, OK;
 }
 int cuMemAlloc_v2(Address *p, uint64_t n) { return take(p, n); }
 int cuMemFree_v2(Address p) {
   settle();
-  std::lock_guard<std::mutex> hold(lock);
+  std::lock_guard<std::mutex> guard(lock);
   auto b = blocks.find(p);
   if (b == blocks.end()) return INVALID;
   munmap(b->second.map, b->second.mapped);
@@ -171,7 +170,7 @@ int cuMemcpyDtoH_v2(void *to, Address from, uint64_t n) { return settle(), memcp
 int cuMemcpyHtoDAsync_v2(Address to, const void *from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, from, n); }), OK; }
 int cuMemcpyDtoDAsync_v2(Address to, Address from, uint64_t n, void *s) { return emulated_queue(s, [=] { memcpy((void *)to, (void *)from, n); }), OK; }
 int cuMemsetD8_v2(Address p, uint8_t v, uint64_t n) {
-  std::lock_guard<std::mutex> hold(lock);
+  std::lock_guard<std::mutex> guard(lock);
   return current->late.push_back([=] { memset((void *)p, v, n); }), OK;
 }
 int cuMemsetD8Async(Address p, uint8_t v, uint64_t n, void *s) { return emulated_queue(s, [=] { memset((void *)p, v, n); }), OK; }
@@ -202,14 +201,14 @@ int cuGraphLaunch(Graph *g, void *) {
   return status();
 }
 
-// The code is a shared library behind its length (compiler.cc).
+// The code is the length of a shared library, followed by the library (compiler.cc).
 int cuModuleLoadData(Module **m, const void *image) {
   static int number;
   uint64_t n;
   memcpy(&n, (const char *)image + 8, 8);
   int count;
   {
-    std::lock_guard<std::mutex> hold(lock);
+    std::lock_guard<std::mutex> guard(lock);
     count = number++;
   }
   const char *dir = getenv("TMPDIR");
@@ -234,17 +233,17 @@ int cuModuleGetFunction(Function **f, Module *m, const char *name) {
                     (int (*)(void (*)(void **), const uint32_t *, const uint32_t *, uint32_t, uint32_t, bool, void **))launch, 0, false};
   return OK;
 }
-// A GPU gives a block 48 KiB without being asked, of which the kernel's static memory
-// takes its part. How much that is of one kernel is not known here, so all of a block's
-// dynamic memory has to be asked for.
+// On a GPU a block may use 48 KiB of shared memory, static memory included, unless the host raises the
+// limit. The emulator does not know a kernel's static memory, so it requires that the host sets the
+// limit for all dynamic memory.
 int cuFuncSetAttribute(Function *f, int attribute, int v) {
-  if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // the share of shared memory
-  if (attribute == 14) return f->large = v, OK; // clusters of more than 8
+  if (attribute == 9) return v >= -1 && v <= 100 ? OK : INVALID; // This attribute is the carveout of shared memory.
+  if (attribute == 14) return f->large = v, OK; // This attribute allows clusters of more than 8 blocks.
   if (attribute != 8 || v > most_shared) return INVALID;
   return f->shared = v, OK;
 }
 
-// cuTensorMapEncodeTiled takes what the kernels need (hopper.h).
+// cuTensorMapEncodeTiled accepts only what the kernels need (hopper.h).
 int cuTensorMapEncodeTiled(uint64_t *map, int type, uint32_t rank, void *at, const uint64_t *size, const uint64_t *stride, const uint32_t *box,
                            const uint32_t *step, int interleave, int swizzle, int, int fill) {
   if ((uint64_t)map % 64 || type != 9 || rank != 3 || (uint64_t)at % 16 || interleave || swizzle != 3 || fill) return INVALID;
@@ -278,7 +277,7 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
     if (l.attributes[i].id == 6) early = l.attributes[i].value[0];
   }
   if (cluster < 1 || l.grid[0] % cluster || cluster > (f->large ? 16 : 8)) return INVALID;
-  if (together) cluster = l.grid[0] * l.grid[1] * l.grid[2]; // they run in turns, as those of a cluster
+  if (together) cluster = l.grid[0] * l.grid[1] * l.grid[2]; // The blocks of a cooperative launch take turns, as those of a cluster do.
   uint32_t sizes[64];
   int n = f->sizes(sizes);
   struct alignas(64) Value {
@@ -289,7 +288,7 @@ int cuLaunchKernelEx(const Config *c, Function *f, void **params, void *) {
     if (!params[i] || sizes[i] > sizeof(Value)) return INVALID;
     memcpy(&values[i], params[i], sizes[i]);
   }
-  if (params[n]) return INVALID; // the host ends its list with a null
+  if (params[n]) return INVALID; // The host's list ends with a null.
   emulated_queue(l.stream, [=]() mutable {
     std::vector<void *> p(n);
     for (int i = 0; i < n; i++) p[i] = &values[i];

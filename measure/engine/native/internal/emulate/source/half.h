@@ -1,4 +1,4 @@
-// IEEE 754's binary16, of which not every C++ compiler has a type.
+// These functions convert IEEE 754's binary16, because not every C++ compiler has a type for it.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -19,7 +19,7 @@ inline float half_value(uint16_t h) {
   return out;
 }
 
-// round_half rounds to nearest even; what is too large becomes infinite, any NaN
+// round_half rounds to nearest even. Values that are too large become infinite, and every NaN becomes
 // 0x7fff.
 inline uint16_t round_half(float v) {
   uint32_t b;
@@ -27,7 +27,7 @@ inline uint16_t round_half(float v) {
   uint16_t sign = b >> 16 & 0x8000;
   uint32_t a = b & 0x7fffffff;
   if (a > 0x7f800000) return 0x7fff;
-  if (a < 113u << 23) { // below the least normal value: adding 0.5 leaves its bits, rounded
+  if (a < 113u << 23) { // The value is below the least normal one, and adding 0.5 rounds its bits.
     float f;
     memcpy(&f, &a, 4);
     f += 0.5f;

@@ -1,21 +1,21 @@
-// The functions of hopper.cuh. Products of a warpgroup are made when they are waited
-// for and not before, of what registers held when they were queued and what shared
-// memory holds then, so that a wait that lacks, or memory given back too early, shows.
+// This file replaces the functions of hopper.cuh. The products of a warpgroup are computed when a
+// thread waits for them, from the registers as they were at the wgmma and from shared memory as it is
+// at the wait. So a missing wait, or memory that is released too early, gives wrong results.
 
 struct Product {
   float *d;
   int columns, add;
-  bool registers; // whether a is rows, and b has values as the inner dimension
+  bool registers; // a comes from registers, and b has the values as its inner dimension.
   float rows[2][16];
   u64 a, b;
   u32 group;
 };
-inline std::vector<Product> products[16][emulated::MOST_THREADS]; // of each block of a cluster
+inline std::vector<Product> products[16][emulated::MOST_THREADS]; // [block of the cluster][thread]
 inline u32 product_group[16][emulated::MOST_THREADS];
 
 inline u64 descriptor(u32 at, u32 lead) { return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62; }
 
-// matrix_value reads value i of row r, of rows of 64 values in blocks of d's lead.
+// matrix_value reads value i of row r of a matrix in rows of 64 values; d's lead is the distance of its blocks.
 inline float matrix_value(u64 d, int r, int i) {
   u32 at = (u32)(d & 0x3fff) << 4, lead = (u32)(d >> 16 & 0x3fff) << 4, eight = (u32)(d >> 32 & 0x3fff) << 4;
   at += i / 64 * lead + r / 8 * eight + r % 8 * 128 + i % 64 * 2;
@@ -99,7 +99,7 @@ inline void wgmma_wait() {
   size_t done = 0;
   while (done < all.size() && all[done].group + N < product_group[emulated::inside][threadIdx.x]) make_product(all[done++]);
   all.erase(all.begin(), all.begin() + done);
-  whole_warp(PRODUCTS_WAIT); // a lane that goes on knows that its warp has read what it multiplied
+  whole_warp(PRODUCTS_WAIT); // Once a lane continues, its whole warp has read its operands.
 }
 template <int N>
 inline void settle(float (&)[N]) {}
@@ -111,16 +111,16 @@ inline void leave_registers() {}
 inline void arrive_at(int barrier, int threads) { emulated::arrive(barrier, threads); }
 inline float power_of_2(float v) { return v < -126.f ? 0.f : exp2f(v); }
 
-// A TensorMap is what the emulated driver makes of cuTensorMapEncodeTiled's arguments,
-// 16-bit values in three dimensions swizzled by 128 bytes: address, sizes, strides of the
-// outer two in bytes, box.
+// A TensorMap has the arguments of the emulated driver's cuTensorMapEncodeTiled: the address, the sizes,
+// the strides of the outer two dimensions in bytes, and the box. Values have 16 bits and three
+// dimensions, swizzled by 128 bytes.
 struct alignas(64) TensorMap {
   u64 at, size[3], stride[2], box[3], words[7];
 };
 #define __grid_constant__
 inline void fetch_map(const TensorMap &) {}
 
-// Bytes that a barrier expects are those that the same thread copies next.
+// The emulator takes the bytes that a barrier expects for those that the same thread copies next.
 inline u64 *expected_at;
 inline u32 expected;
 inline void expect_boxes(u64 *b, u32 bytes) {

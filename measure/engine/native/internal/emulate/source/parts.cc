@@ -1,7 +1,7 @@
-// A program is cut into its declarations, and each part has those that its kernels
-// name, or those name: another program whose constants differ elsewhere has the same
-// part, which is compiled once. A declaration that is missed does not compile, and
-// the program is then compiled as a whole.
+// This file splits a program into its declarations. Each part has a few kernels and all declarations
+// that these use, directly or through others. Programs that differ in other constants alone have the
+// same part, which is compiled once. A part that lacks a declaration does not compile; then the
+// program is compiled as a whole.
 #include "parts.h"
 
 #include <algorithm>
@@ -16,30 +16,30 @@ namespace {
 
 const char *const mark = "EMULATED_KERNEL";
 
-const size_t most_kernels = 3; // of a part: several processors share a file that has many
+const size_t most_kernels = 3; // the most kernels of a part, so that several processors share a file with many kernels
 
-// A Declaration is what stands between two, at the outermost level.
+// A Declaration is the text of one declaration at the outermost level.
 struct Declaration {
-  std::string text, file, kernel; // kernel is its name, if it is one
-  std::set<std::string> names;    // that it gives to what it declares; none of an assertion
-  std::set<std::string> used;     // all words of it
-  bool promise = false;           // a function that is defined elsewhere
+  std::string text, file, kernel; // kernel is the name of a kernel, or empty
+  std::set<std::string> names;    // the names that it declares; an assertion declares none
+  std::set<std::string> used;     // all identifiers in its text
+  bool promise = false;           // It declares a function that is defined elsewhere.
 };
 
 bool of_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-// after_string is the place behind a literal that begins at i.
+// after_string returns the position after the literal that begins at i.
 size_t after_string(const std::string &s, size_t i) {
   char quote = s[i++];
   while (i < s.size() && s[i] != quote) i += s[i] == '\\' ? 2 : 1;
   return i + 1;
 }
 
-// A Word of a declaration: depth counts the brackets around it, bodies the braces.
+// A Word is an identifier in a declaration. depth counts the brackets around it, bodies the braces.
 struct Word {
   std::string text;
   int depth, bodies;
-  char next; // the sign behind it
+  char next; // the character after it
 };
 
 std::vector<Word> words_of(const std::string &s) {
@@ -65,7 +65,7 @@ std::vector<Word> words_of(const std::string &s) {
   return out;
 }
 
-// without_parameters cuts those of a template.
+// without_parameters removes the parameters of a template.
 std::string without_parameters(const std::string &s) {
   size_t at = s.find("template <");
   if (at == std::string::npos) return s;
@@ -77,8 +77,9 @@ std::string without_parameters(const std::string &s) {
   return s;
 }
 
-// name finds what a declaration declares: a function before its bracket, a type and
-// its values, and of anything else each word, which is more than it has to be.
+// name finds the names that a declaration declares. A function's name precedes its bracket, and a type
+// declares its name and its values. Any other declaration is taken to declare all of its words, which
+// may be more than it does.
 void name(Declaration &d) {
   for (auto &w : words_of(d.text)) d.used.insert(w.text);
   std::vector<Word> words = words_of(without_parameters(d.text));
@@ -100,12 +101,12 @@ void name(Declaration &d) {
   for (auto &word : {"template", "typename", "const", "constexpr", "static", "inline", "extern", "int", "float", "bool"}) d.names.erase(word);
 }
 
-// declarations cuts the files of a program.
+// declarations splits the files of a program into their declarations.
 std::vector<Declaration> declarations(const std::string &s, size_t i) {
   std::vector<Declaration> out;
   std::string file, text;
   int depth = 0, line = 1;
-  bool function = false; // the brace that is open is a function's body
+  bool function = false; // The open brace is that of a function's body.
   char last = ' ';
   auto end = [&] {
     Declaration d = {text, file};
@@ -140,25 +141,25 @@ std::vector<Declaration> declarations(const std::string &s, size_t i) {
   return out;
 }
 
-// entry makes a kernel known by name: how to call it, and the sizes of its parameters.
+// entry registers a kernel by its name, with a function that calls it and the sizes of its parameters.
 std::string entry(const std::string &name) {
   const std::string seen = "\nextern \"C\" __attribute__((visibility(\"default\"))) ";
   return seen + "void emulated_call_" + name + "(void **p) { emulated::apply(" + name + ", p); }" + seen + "int emulated_sizes_" + name +
          "(u32 *out) { return emulated::sizes(" + name + ", out); }\n";
 }
 
-// uses tells whether declaration last of all needs declaration i: what comes later it
-// cannot name, but promise.
+// uses reports whether declaration last of all needs declaration i. A declaration cannot use a later
+// one, except a function that it declares itself.
 bool uses(const std::vector<Declaration> &all, size_t last, size_t i) {
   const Declaration &d = all[last], &other = all[i];
   if (d.promise && d.names == other.names) return true;
   if (i > last) return false;
-  bool named = other.names.empty() && other.file == d.file; // assertions
+  bool named = other.names.empty() && other.file == d.file; // Every part of a file has its assertions.
   for (auto &n : other.names) named = named || d.used.count(n);
   return named;
 }
 
-// part is the base, what it and some kernels use, and their entries.
+// part returns the base, some kernels, all declarations that these use, and the kernels' entries.
 std::string part(const std::string &base, const std::vector<Declaration> &all, const std::vector<size_t> &kernels) {
   std::set<size_t> in(kernels.begin(), kernels.end());
   std::vector<size_t> next = kernels;
@@ -182,7 +183,7 @@ std::string part(const std::string &base, const std::vector<Declaration> &all, c
   return out + entries;
 }
 
-// launches is what runs a kernel, once for all parts of a program.
+// launches returns the code that runs a kernel, which a program has once for all parts.
 const char *const launches =
     "\nextern \"C\" __attribute__((visibility(\"default\"))) int emulated_launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, "
     "u32 cluster, bool early, void **p) { return emulated::launch(call, grid, block, bytes, cluster, early, p); }\n";
@@ -192,7 +193,7 @@ const char *const launches =
 std::vector<std::string> parts_of(const std::string &text, size_t begin) {
   const std::string base = text.substr(0, begin);
   std::vector<Declaration> all = declarations(text, begin);
-  std::map<std::string, std::vector<size_t>> kernels; // by file
+  std::map<std::string, std::vector<size_t>> kernels; // [file]
   std::vector<std::string> out = {base + launches};
   auto cut = [&](std::vector<size_t> &some) {
     out.push_back(part(base, all, some));

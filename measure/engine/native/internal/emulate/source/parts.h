@@ -1,11 +1,11 @@
-// A program in parts, each of which is compiled by itself.
+// This file splits a program into parts that are compiled separately.
 #include <string>
 #include <vector>
 
-// parts_of are the kernels of each file of a program that the preprocessor has read,
-// a few at a time, with what they use of it and how they are called. begin is where
-// the files of the program begin; what is before, all kernels use.
+// parts_of splits a preprocessed program. Each part has a few kernels of one file, the declarations that
+// they use, and their entries. The files of the program begin at `begin`; every part has the text
+// before it.
 std::vector<std::string> parts_of(const std::string &text, size_t begin);
 
-// whole is all of it as one part.
+// whole returns the whole program as one part.
 std::string whole(const std::string &text, size_t begin);

@@ -1,5 +1,5 @@
-// As much of cuBLASLt as this engine calls: y = x·wᵀ + beta·y + bias in plain
-// loops, summed in float32.
+// This file implements the functions of cuBLASLt that the engine calls. They compute
+// y = x·wᵀ + beta·y + bias in plain loops, summed in float32.
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -39,7 +39,7 @@ float get(uint64_t p, int type, uint64_t i) {
   return type == F16 ? half_value(v) : to_float(v);
 }
 
-// dot sums in 16 lanes that the compiler can keep in vectors.
+// dot adds up 16 sums, which the compiler can vectorize.
 float dot(const float *a, const float *b, uint64_t n) {
   float s[16] = {}, sum = 0;
   uint64_t i = 0;

@@ -1,4 +1,4 @@
-// What device.h and hopper.h include of the system, compiled once (compiler.cc).
+// device.h and hopper.h include these system headers, which compiler.cc precompiles.
 #include <dlfcn.h>
 #include <link.h>
 #include <sched.h>

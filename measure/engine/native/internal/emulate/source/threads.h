@@ -1,12 +1,11 @@
-// The threads of a block, one after the other on one thread of the host: each is
-// a fiber that runs until it has to wait for others. Blocks follow each other, but
-// for those of a cluster, whose threads take turns; what a block has of static memory
-// is exchanged with that of the next.
-// Every other launch runs threads and blocks in the reverse order, and shared
-// memory begins as NaN, so that what depends on an order or on what was there
-// before does not stay hidden. A block in which all threads wait ends the program.
-// Each GPU's kernels run on the thread of the host that queues them, several GPUs'
-// at the same time.
+// This file runs the threads of a block one after the other on one thread of the host. Each is a
+// fiber that runs until it has to wait for others. Blocks run one after the other, except that the
+// threads of a cluster's blocks take turns; the static memory of a block is then swapped with that
+// of the next.
+// Every other launch runs threads and blocks in the reverse order, and shared memory begins as NaN,
+// so that a kernel that depends on an order or on earlier contents gives wrong results. A block in
+// which all threads wait ends the program. The thread of the host that queues a GPU's kernels runs
+// them, so several GPUs run at the same time.
 #include "system.h"
 
 typedef unsigned char u8;
@@ -26,11 +25,11 @@ namespace emulated {
   abort();
 }
 
-// A Copy was begun by cp.async: it is made when its thread waits for it, and not before.
+// A Copy is one that cp.async has begun. It is made only when its thread waits for it.
 struct Copy {
   void *to;
   const void *from;
-  int bytes; // of size; the others become 0
+  int bytes; // The copy reads so many of size bytes and sets the others to 0.
   u32 size;
   u32 group;
 };
@@ -38,17 +37,17 @@ struct Copy {
 enum State { READY, AT_BARRIER, AT_WARP, AT_MBARRIER, AT_CLUSTER, ENDED };
 
 struct Thread {
-  void *stack; // where it is while it does not run
-  Index index; // in its block
-  int block;   // in its cluster
+  void *stack; // the stack pointer of a suspended thread
+  Index index; // the thread's index in its block
+  int block;   // the index of its block in the cluster
   State state;
-  u32 ticket;         // generation of the barrier or warp that it waits for to pass
-  int barrier;        // its number
+  u32 ticket;         // the generation of the barrier or warp that the thread waits for
+  int barrier;        // the number of that barrier
   const u64 *mbarrier;
   u32 parity;
-  u32 group;   // of the copies that are begun now
-  u32 reached; // barriers of the cluster that it has reached
-  bool waited; // for the kernel ahead
+  u32 group;   // the group of the next copies
+  u32 reached; // the cluster barriers that the thread has reached
+  bool waited; // The thread has waited for the previous kernel.
   std::vector<Copy> copies;
 };
 
@@ -65,14 +64,14 @@ struct Barrier {
 };
 
 const int MOST_CLUSTER = 16, MOST_THREADS = 1024, MOST_FIBERS = MOST_THREADS * 4, STACK = 256 << 10, MOST_SHARED = 256 << 10;
-const int APART = MOST_SHARED + 4096; // of the dynamic memory of two blocks
+const int SHARED_STRIDE = MOST_SHARED + 4096; // the distance of the dynamic memory of two blocks
 
-// A Block is one of a cluster, or one by itself.
+// A Block is a block of a cluster, or a single block.
 struct Block {
   Index index;
   unsigned live;
   Barrier barriers[16];
-  std::vector<u8> statics; // while it does not run
+  std::vector<u8> statics; // the static memory of a suspended block
 };
 
 struct Static {
@@ -83,22 +82,22 @@ struct Static {
 inline Thread threads[MOST_FIBERS];
 inline Warp warps[MOST_FIBERS / 32];
 inline Block blocks[MOST_CLUSTER];
-inline int inside;             // of blocks, that which runs
-inline u32 cluster;            // blocks of one
-inline bool reversed;          // the order of threads and blocks
-inline bool early;             // the kernel may start before the one ahead has ended
-inline u32 arrived, cluster_barriers;  // of its threads
-inline u32 dynamic;            // bytes of a block
+inline int inside;             // the index of the running block in its cluster
+inline u32 cluster;            // the blocks of a cluster
+inline bool reversed;          // Threads and blocks run in the reverse order.
+inline bool early;             // The kernel may start before the previous one has ended.
+inline u32 arrived, cluster_barriers;  // of the cluster's threads
+inline u32 dynamic;            // the bytes of dynamic shared memory of a block
 inline Static statics;
 inline Thread *current;
 inline bool trapped;
-inline void *scheduler; // its stack while a thread runs
+inline void *scheduler; // the scheduler's stack pointer while a thread runs
 inline u8 *stacks, *first_end, *shared_end, *shared;
 inline void (*body)(void **);
 inline void **arguments;
-inline std::mutex one; // launch at a time
+inline std::mutex one; // It serializes launches.
 
-// emulated_switch leaves one stack, keeping where it was in *from, for another.
+// emulated_switch switches from one stack to another and stores the old stack pointer in *from.
 extern "C" void emulated_switch(void **from, void *to);
 #if defined(__x86_64__)
 const int SAVED = 6;
@@ -120,7 +119,7 @@ asm(".text\n.local emulated_switch\n.type emulated_switch, %function\nemulated_s
 #error threads of a block are written for x86-64 and 64-bit Arm
 #endif
 
-// switch_back leaves the thread until the scheduler finds that it can go on.
+// switch_back suspends the thread until the scheduler resumes it.
 inline void switch_back() { emulated_switch(&current->stack, scheduler); }
 
 inline void wait(State s) {
@@ -128,13 +127,13 @@ inline void wait(State s) {
   switch_back();
 }
 
-// look_again lets others run before a thread looks for what another GPU does.
+// look_again yields to other threads before a thread polls again for what another GPU writes.
 inline void look_again() {
   sched_yield();
   wait(READY);
 }
 
-// trap ends the kernel, as the instruction does.
+// trap ends the kernel, as the instruction trap does.
 inline void trap() {
   trapped = true;
   wait(ENDED);
@@ -154,8 +153,8 @@ inline bool can_go_on(const Thread &t, int i) {
   return false;
 }
 
-// arrive is bar.arrive, and reports whether the thread was the last; expected 0
-// stands for all threads that have not ended.
+// arrive implements bar.arrive, and reports whether the thread was the last. If expected is 0, all
+// threads that have not ended are expected.
 inline bool arrive(int number, u32 expected) {
   Barrier &b = blocks[inside].barriers[number];
   u32 want = expected ? expected : blocks[inside].live;
@@ -166,7 +165,7 @@ inline bool arrive(int number, u32 expected) {
   return true;
 }
 
-// barrier is bar.sync.
+// barrier implements bar.sync.
 inline void barrier(int number, u32 expected) {
   u32 now = blocks[inside].barriers[number].generation;
   if (arrive(number, expected)) return;
@@ -174,7 +173,7 @@ inline void barrier(int number, u32 expected) {
   wait(AT_BARRIER);
 }
 
-// The barriers of a cluster. The next one would wait for ever for a thread that has ended.
+// These are the barriers of a cluster. The next one would wait forever for a thread that has ended.
 inline void arrive_at_cluster() {
   if (current->reached > cluster_barriers) fail("a thread arrives twice at one barrier of the cluster");
   current->reached++;
@@ -184,20 +183,20 @@ inline void wait_for_cluster() {
   if (cluster_barriers < current->reached) wait(AT_CLUSTER);
 }
 
-// in_cluster is where block rank has what at is of this one.
+// in_cluster is the address in block rank that corresponds to `at` in this block.
 inline u8 *in_cluster(const void *p, u32 rank) {
   const u8 *at = (const u8 *)p;
   if (rank >= cluster) fail("a block that is not of the cluster");
   if (blocks[rank].live == 0) fail("the shared memory of a block that has ended");
   if (at >= statics.at && at < statics.at + statics.size) return rank == (u32)inside ? (u8 *)at : blocks[rank].statics.data() + (at - statics.at);
   if (at < shared || at >= shared_end) fail("no shared memory is known at an address");
-  return (u8 *)at + ((int)rank - inside) * APART;
+  return (u8 *)at + ((int)rank - inside) * SHARED_STRIDE;
 }
 
 typedef u64 Slots[32][4];
 
-// meet exchanges n bytes among the lanes of mask, which all have to do the same.
-// The last to come does what last says.
+// meet exchanges n bytes among the lanes of mask, which all have to call it. The last lane to
+// arrive calls last.
 template <class F>
 inline Warp &meet(u32 mask, int what, const void *value, int n, int &turn, F last) {
   int i = current - threads, lane = i % 32;
@@ -223,7 +222,7 @@ inline const Slots &meet(u32 mask, int what, const void *value, int n) {
   return w.slots[turn];
 }
 
-// copy_now makes the copies of groups before last.
+// copy_now makes the copies of all groups before group last.
 inline void copy_now(u32 last) {
   std::vector<Copy> &c = current->copies;
   size_t kept = 0;
@@ -251,13 +250,13 @@ inline void thread_main() {
   }
 }
 
-// enter makes block b the one that runs.
+// enter switches to block b.
 inline void enter(int b) {
   if (b == inside) return;
   memcpy(blocks[inside].statics.data(), statics.at, statics.size);
   memcpy(statics.at, blocks[b].statics.data(), statics.size);
   inside = b, blockIdx = blocks[b].index;
-  shared_end = first_end + (size_t)b * APART, shared = shared_end - dynamic;
+  shared_end = first_end + (size_t)b * SHARED_STRIDE, shared = shared_end - dynamic;
 }
 
 inline void go_on(Thread &t) {
@@ -267,14 +266,14 @@ inline void go_on(Thread &t) {
   emulated_switch(&scheduler, t.stack);
 }
 
-// prepare makes threads of so many blocks of n.
+// prepare creates the threads of so many blocks of n threads.
 inline void prepare(int n, int of) {
   if (!stacks) {
     stacks = (u8 *)mmap(nullptr, (size_t)MOST_FIBERS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    u8 *s = (u8 *)mmap(nullptr, (size_t)MOST_CLUSTER * APART, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    u8 *s = (u8 *)mmap(nullptr, (size_t)MOST_CLUSTER * SHARED_STRIDE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stacks == MAP_FAILED || s == MAP_FAILED) fail("no memory for stacks");
     for (int b = 0; b < MOST_CLUSTER; b++)
-      if (mprotect(s + (size_t)b * APART, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no shared memory");
+      if (mprotect(s + (size_t)b * SHARED_STRIDE, MOST_SHARED, PROT_READ | PROT_WRITE) != 0) fail("no shared memory");
     first_end = s + MOST_SHARED;
   }
   for (int i = 0; i < n * of; i++) {
@@ -284,9 +283,9 @@ inline void prepare(int n, int of) {
     t.state = READY, t.group = 0, t.reached = 0, t.waited = false;
     t.copies.clear();
     if (t.stack) continue;
-    void **top = (void **)(stacks + (size_t)(i + 1) * STACK - i % 64 * 17 * 64); // or all would fall into the same lines of the caches
+    void **top = (void **)(stacks + (size_t)(i + 1) * STACK - i % 64 * 17 * 64); // The offset spreads the stacks over the sets of the caches.
 #if defined(__x86_64__)
-    *--top = nullptr; // where a caller's address would be
+    *--top = nullptr; // It takes the place of a return address.
     *--top = (void *)thread_main;
     top -= SAVED;
 #else
@@ -298,11 +297,11 @@ inline void prepare(int n, int of) {
   memset(warps, 0, (n * of + 31) / 32 * sizeof *warps);
 }
 
-// Static shared memory is thread_local, and nothing else of this library is.
+// The kernels' static shared memory is thread_local, and nothing else in this library is.
 inline thread_local u8 anchor;
 
 inline Static static_shared() {
-  anchor = 1; // that the block of this thread exists
+  anchor = 1; // This write makes the thread's block of static memory exist.
   Static s = {};
   dl_iterate_phdr(
       [](dl_phdr_info *info, size_t, void *out) {
@@ -319,8 +318,8 @@ inline Static static_shared() {
   return s;
 }
 
-// run_cluster runs blocks first to first+cluster-1 of n threads each, which follow
-// each other along x.
+// run_cluster runs the blocks first to first+cluster-1, of n threads each, which are neighbours
+// along x.
 inline void run_cluster(int n, u64 first, bool reverse) {
   prepare(n, cluster);
   arrived = cluster_barriers = 0;
@@ -330,7 +329,7 @@ inline void run_cluster(int n, u64 first, bool reverse) {
     blocks[b].live = n;
     memset(blocks[b].barriers, 0, sizeof blocks[b].barriers);
     blocks[b].statics.assign(statics.size, 0xff);
-    u8 *end = first_end + (size_t)b * APART;
+    u8 *end = first_end + (size_t)b * SHARED_STRIDE;
     memset(end - dynamic, 0xff, dynamic);
   }
   inside = 0, blockIdx = blocks[0].index, shared_end = first_end, shared = first_end - dynamic;
@@ -350,7 +349,7 @@ inline void run_cluster(int n, u64 first, bool reverse) {
     }
     if (some && !any && !trapped) fail("all threads wait");
   }
-  for (int i = 0; trapped && i < n * (int)cluster; i++) threads[i].stack = nullptr; // none of them goes on
+  for (int i = 0; trapped && i < n * (int)cluster; i++) threads[i].stack = nullptr; // No thread continues after a trap.
 }
 
 template <class... A, size_t... I>
@@ -368,9 +367,9 @@ inline int sizes(void (*)(A...), u32 *out) {
   return sizeof...(A);
 }
 
-// launch runs a kernel, and reports whether it came to its end.
+// launch runs a kernel, and reports whether it ended without a trap.
 inline int launch(void (*call)(void **), const u32 *grid, const u32 *block, u32 bytes, u32 of_cluster, bool starts_early, void **p) {
-  std::lock_guard<std::mutex> hold(one);
+  std::lock_guard<std::mutex> guard(one);
   static unsigned launches;
   bool reverse = reversed = launches++ & 1;
   int n = block[0] * block[1] * block[2];

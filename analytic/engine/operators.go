@@ -1,0 +1,108 @@
+package engine
+
+import (
+	_ "embed"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"llmprof/hardware"
+	"llmprof/roofline"
+)
+
+//go:embed operators.csv
+var operatorsCSV string
+
+// An operatorConstant is what published tables of operator times tell of a constant of the
+// kernels of an engine on a GPU.
+type operatorConstant struct {
+	engine, gpu, generation string
+	constant                roofline.Constant
+	value                   float64 // 0 where that of the generation serves
+	p90                     float64 // the 90th percentile of the error on shapes that the fit did not see; 0 if there are none
+}
+
+// operators reads the table once. A mistake in it is one of the program.
+var operators = sync.OnceValue(func() []operatorConstant {
+	all, err := parseOperators(operatorsCSV)
+	if err != nil {
+		panic(err)
+	}
+	return all
+})
+
+func parseOperators(text string) ([]operatorConstant, error) {
+	r := csv.NewReader(strings.NewReader(text))
+	r.Comment = '#'
+	records, err := r.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("operators.csv: %w", err)
+	}
+	var all []operatorConstant
+	for _, f := range records[1:] {
+		o := operatorConstant{engine: f[0], gpu: f[1], generation: f[2], constant: roofline.ConstantOf(f[3])}
+		if o.value, err = number(f[4]); err == nil {
+			o.p90, err = number(f[5])
+		}
+		if o.constant == roofline.None || err != nil || o.value != 0 && !o.constant.Valid(o.value) {
+			return nil, fmt.Errorf("operators.csv: %s of %s on %s is %q ± %q: want a constant of a calibration and what it can be", f[3], f[0], f[1], f[4], f[5])
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// number reads a number; empty is 0.
+func number(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// tables remembers what operators says of an engine on a GPU.
+var tables sync.Map
+
+// tabled sets the constants of an engine's kernels for quantized operands that published
+// tables give, those of the GPU or else of its generation, where no calibration has them.
+func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
+	return func(g *hardware.GPU, c *hardware.Calibration) {
+		key := [3]string{engine, g.Key, g.Generation}
+		list, ok := tables.Load(key)
+		if !ok {
+			list, _ = tables.LoadOrStore(key, operatorsOf(engine, g))
+		}
+		given := c.Constants
+		for _, o := range list.([]operatorConstant) {
+			if leader := o.constant.Info().Leader; leader != roofline.None && given[leader] == 0 {
+				c.Constants[o.constant] = o.value
+			}
+			if o.p90 != 0 {
+				c.Residuals[o.constant] = o.p90
+			}
+		}
+	}
+}
+
+// operatorsOf is the constants of an engine on a GPU.
+func operatorsOf(engine string, g *hardware.GPU) (list []operatorConstant) {
+	of := func(o operatorConstant) string { return o.gpu }
+	want := g.Key
+	if !slices.ContainsFunc(operators(), func(o operatorConstant) bool { return o.engine == engine && o.gpu == want }) {
+		of, want = func(o operatorConstant) string { return o.generation }, g.Generation
+	}
+	for _, o := range operators() {
+		if o.engine == engine && of(o) == want {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// groupedKnown reports whether the time of the grouped products of experts in a scheme is known.
+func groupedKnown(c *roofline.Constants, s roofline.Scheme) bool {
+	return s != roofline.Unquantized && c[roofline.GroupedOf(s)] != 0
+}

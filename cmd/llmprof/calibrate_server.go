@@ -1,0 +1,396 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/hardware"
+	"llmprof/measure"
+	"llmprof/measure/calibrate"
+	"llmprof/measure/engine/openai"
+	"llmprof/measure/experiment"
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+	"llmprof/models"
+)
+
+// A serverFit is the calibration of a server that is asked over HTTP.
+type serverFit struct {
+	point     experiment.Point
+	engine    string // whose profile the server has
+	maxBatch  int
+	maxTokens int
+	seed      uint64
+	offline   bool
+}
+
+// defaultServerLimit is after how long no further point is begun.
+const defaultServerLimit = 2 * time.Minute
+
+func (s *serverFit) flags(cmd *cobra.Command) {
+	f, p := cmd.Flags(), &s.point
+	f.StringVar(&p.BaseURL, "base-url", "", "its `URL`, as http://localhost:8000/v1")
+	f.StringVarP(&p.Model, "model", "m", "", "built-in `model`, hub id, directory or config.json (default: what it serves)")
+	f.StringVar(&s.engine, "served-engine", "", "`engine` whose profile it has (default: what it says that it is)")
+	f.StringVar(&p.ServedModel, "served-model", "", "its `name` of the model (default: the only one that it lists)")
+	f.StringVar(&p.ServedWeights, "served-weights", "", "`format` of its weights (default: what it says, else the model's)")
+	f.StringVar(&p.ServedKV, "served-kv", "", "`format` of its KV cache (default: what it says)")
+	f.StringVar(&p.API, "api", p.API, "`endpoint`: chat or completions")
+	f.IntVar(&s.maxBatch, "max-batch", 32, "most `requests` at a time")
+	f.IntVar(&s.maxTokens, "max-tokens", 8192, "most `tokens` of a prompt with its answer")
+	f.Uint64Var(&s.seed, "seed", 1, "`seed` of the points that are drawn")
+	f.BoolVar(&s.offline, "offline", false, "never use the network but for the server")
+	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
+	_ = cmd.RegisterFlagCompletionFunc("served-engine", words(engine.Names()...))
+	_ = cmd.RegisterFlagCompletionFunc("api", words("chat", "completions"))
+	cli.Rare(cmd, "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline")
+}
+
+// ofServer are the flags that have a meaning for a server alone.
+var ofServer = []string{"base-url", "model", "served-engine", "served-model", "served-weights", "served-kv", "api", "max-batch", "max-tokens", "seed", "offline"}
+
+func (s *serverFit) check(c *fitting) error {
+	for _, flag := range []string{"device", "dtype", "python", "cuda-libs", "rows", "quick", "shared", "import", "source"} {
+		if c.given(flag) {
+			return usage("--engine openai asks a server: --%s has no meaning beside it", flag)
+		}
+	}
+	switch {
+	case s.point.BaseURL == "":
+		return usage("--engine openai: give the server's --base-url, as http://localhost:8000/v1")
+	case c.gpu == "":
+		return usage("--engine openai: give the --gpu that the server runs on; it does not say")
+	case c.TP < 1 || c.TP > 1024:
+		return usage("--tp %d: want a number of GPUs from 1 to 1024", c.TP)
+	case s.maxBatch < 1 || s.maxBatch > 1024:
+		return usage("--max-batch %d: want from 1 to 1024 requests", s.maxBatch)
+	case s.maxTokens < leastServedTokens || s.maxTokens > 1<<20:
+		return usage("--max-tokens %d: want from %d to %d tokens", s.maxTokens, leastServedTokens, 1<<20)
+	case c.Limit <= 0:
+		return usage("--limit %v: want a time above 0", c.Limit)
+	}
+	return nil
+}
+
+// leastServedTokens is what prompts of some lengths and an answer need.
+const leastServedTokens = 256
+
+// calibrateServer measures points of a server, fits constants to them and writes them.
+func (a *app) calibrateServer(ctx context.Context, c *fitting) (err error) {
+	s := &c.server
+	if err := s.check(c); err != nil {
+		return err
+	}
+	table, err := a.gpuTable(c.hardware)
+	if err != nil {
+		return err
+	}
+	g, err := table.GPU(c.gpu)
+	if err != nil {
+		return wrong(err)
+	}
+	c.GPU = &g
+	lab, err := a.lab(s.offline)
+	if err != nil {
+		return err
+	}
+	lab.GPUs = table
+	say := lab.Say
+	lab.Say, lab.Progress = func(string) {}, nil // a line a point is enough
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	p := &probe{serverFit: s, lab: lab, gpu: &g, tp: c.TP, say: say}
+	served, err := p.inquire(ctx)
+	if err != nil {
+		return err
+	}
+	served.Name, served.Version, served.Made = c.called(), versionText(), time.Now().UTC().Truncate(time.Second)
+	limit := defaultServerLimit
+	if c.given("limit") {
+		limit = c.Limit
+	}
+	if err := p.measure(ctx, served, limit); err != nil {
+		return err
+	}
+	f, err := calibrate.FitServed(served, &g)
+	if err != nil {
+		return err
+	}
+	all, err := served.Score(&g, f)
+	if err != nil {
+		return err
+	}
+	a.sayServed(f, all)
+	return a.writeFitted(c, f)
+}
+
+// A probe asks one server.
+type probe struct {
+	*serverFit
+	lab   *measure.Lab
+	gpu   *hardware.GPU
+	tp    int
+	about *openai.About
+	plan  calibrate.ServedPlan
+	say   func(string)
+}
+
+// inquire finds out what the server runs.
+func (p *probe) inquire(ctx context.Context) (*calibrate.Served, error) {
+	about, err := openai.Inquire(ctx, openai.Options{
+		BaseURL: p.point.BaseURL, API: p.point.API, Model: p.point.ServedModel, Key: p.lab.Env(measure.KeyVariable), Timeout: openai.DefaultTimeout,
+		Concurrency: 1, Requests: 1, GenLen: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.about = about
+	if p.point.ServedModel == "" {
+		p.point.ServedModel = p.point.Model
+		if len(about.Models) == 1 {
+			p.point.ServedModel = about.Models[0]
+		}
+	}
+	s := &calibrate.Served{Parallel: analytic.Parallelism{TP: max(p.tp, about.TP)}, Tools: map[string]string{}}
+	if s.Engine, err = p.profile(); err != nil {
+		return nil, err
+	}
+	if s.Model, err = p.model(ctx); err != nil {
+		return nil, err
+	}
+	if s.Scheme, err = p.scheme(s.Model); err != nil {
+		return nil, err
+	}
+	if err := engine.Runs(s.Engine, s.Model, p.gpu, &s.Scheme); err != nil {
+		return nil, err
+	}
+	all, err := ask.NewCalibrations("")
+	if err != nil {
+		return nil, err
+	}
+	if s.Base, err = all.Of(p.gpu, s.Engine.Profile().Name); err != nil {
+		return nil, err
+	}
+	p.describe(s)
+	p.bound(s)
+	return s, nil
+}
+
+// profile is the engine that the server says it is, or that was given.
+func (p *probe) profile() (analytic.Engine, error) {
+	name := cmp.Or(p.engine, p.about.Kind)
+	if name == "" {
+		return nil, usage("the server does not say what it is: give --served-engine, one of %s", strings.Join(engine.Names(), ", "))
+	}
+	e, err := engine.Parse(name)
+	if err != nil {
+		return nil, usage("--served-engine: %w", err)
+	}
+	return e, nil
+}
+
+// model is the shape of what the server runs.
+func (p *probe) model(ctx context.Context) (*models.Model, error) {
+	name := cmp.Or(p.point.Model, p.point.ServedModel)
+	if name == "" {
+		return nil, usage("the server lists %d models: give --model, and its name there as --served-model", len(p.about.Models))
+	}
+	m, err := p.lab.Models.Resolve(ctx, name)
+	switch {
+	case err != nil && p.point.Model == "":
+		return nil, usage("the server's model %q is not known here, so nothing can be fitted to its times: give --model, a built-in name, a hub id or its config.json (%w)", name, err)
+	case err != nil:
+		return nil, wrong(err)
+	}
+	p.point.Model = name
+	return m, nil
+}
+
+// scheme is in which formats the server keeps weights and cache.
+func (p *probe) scheme(m *models.Model) (s models.Scheme, err error) {
+	s = models.StoredScheme(m)
+	if name := cmp.Or(p.point.ServedWeights, p.about.Weights); name != "" {
+		if s, err = models.ParseScheme(name); err != nil {
+			return s, usage("--served-weights: %w", err)
+		}
+	}
+	if name := cmp.Or(p.point.ServedKV, p.about.KV); name != "" {
+		if err := (ask.FormatFlag{Format: &s.KV}).Set(name); err != nil {
+			return s, usage("--served-kv: %w", err)
+		}
+	}
+	return s.For(p.gpu), nil
+}
+
+// describe keeps what the constants are of.
+func (p *probe) describe(s *calibrate.Served) {
+	kind := cmp.Or(p.about.Kind, s.Engine.Profile().Name)
+	s.Kernels = strings.TrimSpace(kind+" "+p.about.Version) + " as its client sees it"
+	if p.about.Version != "" {
+		s.Tools[kind] = p.about.Version
+	}
+	s.Notes = append(s.Notes, fmt.Sprintf("server: %s in %s, TP %d", s.Model.Name, s.Scheme.Name, max(s.Parallel.TP, 1)))
+	for _, key := range slices.Sorted(maps.Keys(p.about.Options)) {
+		s.Notes = append(s.Notes, "server: "+key+" = "+p.about.Options[key])
+	}
+}
+
+// answerTokens is how many tokens are generated for a decode step's time.
+const answerTokens = 48
+
+// bound keeps points within what the server and the model take, and decode steps free of
+// prompts for most of an answer.
+func (p *probe) bound(s *calibrate.Served) {
+	most := p.maxTokens
+	for _, limit := range []int{p.about.MaxLen, s.Model.MaxContext} {
+		if limit > 0 {
+			most = min(most, limit)
+		}
+	}
+	together := 1 << 17
+	if of := s.Engine.Profile().Budget; of != nil {
+		together = of(p.gpu.Memory) * answerTokens / 4
+	}
+	p.plan = calibrate.ServedPlan{Seed: p.seed, MostTokens: most - 8, MostBatch: p.maxBatch, MostTogether: together, Answer: answerTokens}
+}
+
+// largestPart is how many points, at least, the time that is allowed has to hold: prompts of
+// one that would take longer are left out.
+const largestPart = 10
+
+// measure takes the time of points, as many as the time allows.
+func (p *probe) measure(ctx context.Context, s *calibrate.Served, limit time.Duration) error {
+	points := p.plan.Draw()
+	begun := time.Now()
+	left, token := 0, 0.0
+	for i := range points {
+		x := &points[i]
+		if time.Since(begun) > limit || token*float64(x.Batch*x.Context) > limit.Seconds()/largestPart {
+			left++
+			continue
+		}
+		r, err := p.ask(ctx, x)
+		if err != nil {
+			return fmt.Errorf("%v: %w", x, err)
+		}
+		if why := take(x, r); why != "" {
+			p.say(fmt.Sprintf("%v is left out: %s", x, why))
+			continue
+		}
+		if x.First {
+			token = x.Seconds / float64(x.Context)
+		}
+		role := ""
+		if x.HeldOut {
+			role = ", held out"
+		}
+		p.say(fmt.Sprintf("%d/%d: %v: %.4g ms%s", i+1, len(points), x, 1e3*x.Seconds, role))
+		s.Points = append(s.Points, *x)
+	}
+	if left > 0 {
+		p.say(fmt.Sprintf("%d points did not fit into %v; --limit allows for more", left, limit))
+		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d points did not fit into %v", left, len(points), limit))
+	}
+	return nil
+}
+
+// ask measures one point.
+func (p *probe) ask(ctx context.Context, x *calibrate.ServedPoint) (*result.Result, error) {
+	q := experiment.Default()
+	q.Engine, q.Client, q.Model = experiment.OpenAI, p.point.Client, p.point.Model
+	q.Energy, q.Size = false, false
+	q.PromptLen, q.GenLen, q.Concurrency, q.Requests, q.Warmup = x.Context, 2, 1, 4, 1
+	if !x.First {
+		q.PromptLen, q.GenLen, q.Concurrency, q.Requests = x.Context, answerTokens, x.Batch, x.Batch
+	}
+	all, err := p.lab.Measure(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// take keeps what a run shows of a point; it says why it shows nothing.
+func take(x *calibrate.ServedPoint, r *result.Result) string {
+	s := r.Serving
+	if slices.Contains(r.Marks, "cached") {
+		return "prompts came from a cache of prefixes"
+	}
+	if s.PromptTokens != nil {
+		x.Context = int(math.Round(s.PromptTokens.Mean))
+	}
+	if x.First {
+		if r.TTFT == nil {
+			return "no first token was seen"
+		}
+		x.Seconds, x.Samples = r.TTFT.Median, r.TTFT.N
+		return ""
+	}
+	x.Context += answerTokens / 2
+	tokens, chunks := 0, 0
+	for i := range s.Records {
+		if n := s.Records[i].Generated; n != nil {
+			tokens += *n
+		}
+		chunks += s.Records[i].Chunks
+	}
+	switch {
+	case s.ChunkGap == nil || s.ChunkGap.Median <= 0:
+		return "no answer came in several parts over time"
+	case float64(tokens) > 1.05*float64(chunks) || tokens == 0:
+		return fmt.Sprintf("%d tokens came in %d parts, so that the time between parts is no step's", tokens, chunks)
+	}
+	x.Seconds, x.Samples = s.ChunkGap.Median, s.ChunkGap.N
+	return ""
+}
+
+// sayServed prints what was found, and errors of points before and after.
+func (a *app) sayServed(f *hardware.CalibrationFile, all []calibrate.ServedError) {
+	for _, key := range slices.Sorted(maps.Keys(f.Values)) {
+		if v := f.Values[key]; strings.HasSuffix(v.From, "of the server") {
+			a.logf("%s = %.4g ± %.2g (%s; %d tell of it)", key, v.Value, v.Uncertainty, v.From, v.N)
+		}
+	}
+	for _, of := range []struct {
+		name        string
+		first, held bool
+	}{{"TTFT, held out", true, true}, {"TPOT, held out", false, true}, {"TTFT, fitted", true, false}, {"TPOT, fitted", false, false}} {
+		before, after := errorsOf(all, of.first, of.held)
+		if len(before) == 0 {
+			continue
+		}
+		was, is := stats.Percentile(before, 50), stats.Percentile(after, 50)
+		a.logf("%s: %d points, median error %.1f %% without this calibration, %.1f %% with it (worst %.1f %%, %.1f %%)", of.name, len(before),
+			100*was, 100*is, 100*before[len(before)-1], 100*after[len(after)-1])
+		if of.held && is > was {
+			a.logf("warning: it predicts held-out points worse than nothing did: let nothing else run on the server, and give --limit more time")
+		}
+		if of.held {
+			f.Notes = append(f.Notes, fmt.Sprintf("%s: %d points, median error %.1f %%; %.1f %% without this calibration", of.name, len(before), 100*is, 100*was))
+		}
+	}
+}
+
+// errorsOf are the errors of points of a kind, without the calibration and with it, in order.
+func errorsOf(all []calibrate.ServedError, first, held bool) (before, after []float64) {
+	for i := range all {
+		if e := &all[i]; e.Point.First == first && e.Point.HeldOut == held {
+			before, after = append(before, math.Abs(e.Before)), append(after, math.Abs(e.After))
+		}
+	}
+	slices.Sort(before)
+	slices.Sort(after)
+	return before, after
+}

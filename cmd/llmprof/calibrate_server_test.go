@@ -1,0 +1,224 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"llmprof/hardware"
+)
+
+// A paced server takes known times: 40 ms and 20 µs a token for a prompt, and 15 ms for a
+// step and 1 ms a sequence.
+type paced struct {
+	running atomic.Int64
+	model   string
+}
+
+func (p *paced) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		switch r.URL.Path {
+		case "/v1/models":
+			fmt.Fprintf(w, `{"object": "list", "data": [{"id": %q, "object": "model", "owned_by": "vllm", "max_model_len": 4096}]}`, p.model)
+		case "/version":
+			fmt.Fprint(w, `{"version": "0.25.1"}`)
+		default:
+			http.NotFound(w, r)
+		}
+		return
+	}
+	var ask struct {
+		Prompt    any
+		MaxTokens int `json:"max_tokens"`
+	}
+	if json.NewDecoder(r.Body).Decode(&ask) != nil {
+		http.Error(w, "no JSON", http.StatusBadRequest)
+		return
+	}
+	ids, _ := ask.Prompt.([]any)
+	p.running.Add(1)
+	defer p.running.Add(-1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	time.Sleep(40*time.Millisecond + time.Duration(len(ids))*20*time.Microsecond)
+	for i := range ask.MaxTokens {
+		if i > 0 {
+			time.Sleep(15*time.Millisecond + time.Duration(p.running.Load())*time.Millisecond)
+		}
+		fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \" a\"}]}\n\n")
+		w.(http.Flusher).Flush()
+	}
+	fmt.Fprint(w, "data: {\"choices\": [{\"index\": 0, \"text\": \"\", \"finish_reason\": \"length\"}]}\n\n")
+	fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"prompt_tokens_details\": {\"cached_tokens\": 0}}}\n\ndata: [DONE]\n\n", len(ids), ask.MaxTokens)
+}
+
+func pacedServer(t *testing.T, model string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: &paced{model: model}}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return "http://" + l.Addr().String()
+}
+
+var heldOutLine = regexp.MustCompile(`(TTFT|TPOT), held out: (\d+) points, median error ([0-9.]+) % without this calibration, ([0-9.]+) % with it`)
+
+// A server of known times is predicted by the calibration that it gave, on points that were
+// held out, and every command takes the file.
+func TestCalibrateServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.toml")
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", pacedServer(t, "llama3.2-1b"), "-g", "h200", "--offline",
+		"--limit", "12s", "--max-batch", "8", "--max-tokens", "2048", "-o", file)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	lines := heldOutLine.FindAllStringSubmatch(stderr.String(), -1)
+	if len(lines) != 2 {
+		t.Fatalf("%s", stderr)
+	}
+	for _, l := range lines {
+		before, _ := strconv.ParseFloat(l[3], 64)
+		after, _ := strconv.ParseFloat(l[4], 64)
+		if after > before/3 { // of a machine that others use too
+			t.Errorf("%s", l[0])
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := hardware.ParseCalibration(file, string(text))
+	if err != nil || f.Engine != "vllm" || f.Tools["vllm"] != "0.25.1" || f.Values["host.async_step"].N == 0 || f.GPU != "h200-sxm-141gb" {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if v := f.Values["host.async_step"].Value; v < 0.012 || v > 0.020 {
+		t.Errorf("a step of the host takes %v s, want some 15 ms", v)
+	}
+	for _, args := range [][]string{
+		{"estimate", "llama3.2-1b", "h200", "--engine", "vllm"}, {"validate", "--engine", "vllm", "--gpu", "h200", "--model", "llama3.2-1b"},
+		{"simulate", "--model", "llama3.2-1b", "--gpu", "h200", "--engine", "vllm", "--rate", "1", "--requests", "20"},
+		{"plan", "llama3.1-8b", "--gpus", "h200", "--engines", "vllm", "--concurrency", "4"},
+	} {
+		cmd, stdout, stderr := program(t, append(args, "--calibration", file)...)
+		if err := cmd.Run(); err != nil || stdout.Len() == 0 {
+			t.Errorf("%v: %v\n%s%s", args, err, stdout, stderr)
+		}
+	}
+}
+
+// What cannot be meant, and what is not known, is refused in words before anything is measured.
+func TestCalibrateServerRefuses(t *testing.T) {
+	known, unknown := pacedServer(t, "llama3.2-1b"), pacedServer(t, "somebody/unheard-of")
+	file := filepath.Join(t.TempDir(), "mine.toml")
+	for want, args := range map[string][]string{
+		"give the server's --base-url":            {"-g", "h200"},
+		"give the --gpu that the server runs on":  {"--base-url", known},
+		"--rows has no meaning beside it":         {"--base-url", known, "-g", "h200", "--rows", "x"},
+		`"somebody/unheard-of" is not known here`: {"--base-url", unknown, "-g", "h200"},
+		"want from 1 to 1024 requests":            {"--base-url", known, "-g", "h200", "--max-batch", "0"},
+		"--served-engine":                         {"--base-url", known, "-g", "h200", "--served-engine", "ftl"},
+		"connection refused":                      {"--base-url", "http://127.0.0.1:1", "-g", "h200"},
+	} {
+		cmd, _, stderr := program(t, append([]string{"calibrate", "--engine", "openai", "--offline", "-o", file}, args...)...)
+		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%v: %v: %s: want %q", args, err, stderr, want)
+		}
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("a refused command wrote a file")
+	}
+}
+
+// Ctrl-C in the midst of the points leaves no file.
+func TestCalibrateServerInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", pacedServer(t, "llama3.2-1b"), "-g", "h200", "--offline", "-o", filepath.Join(dir, "mine.toml"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	_ = cmd.Process.Signal(os.Interrupt)
+	if err := cmd.Wait(); err == nil {
+		t.Errorf("it succeeded: %s", stderr)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("%v was left behind", left)
+	}
+}
+
+// llama.cpp's own server gives a calibration that estimates take.
+func TestCalibrateLlamaServer(t *testing.T) {
+	python := os.Getenv("LLMPROF_PYTHON")
+	if python == "" || python == "required" {
+		var err error
+		if python, err = filepath.Abs("../../.venv/bin/python"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(python, "-c", "import xllamacpp, gguf").CombinedOutput(); err != nil {
+		if os.Getenv("LLMPROF_PYTHON") == "required" {
+			t.Fatalf("no xllamacpp and gguf: make venv: %v %s", err, out)
+		}
+		t.Skip("no Python with xllamacpp and gguf: make venv, or name one in LLMPROF_PYTHON")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	host, port, _ := net.SplitHostPort(addr)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	server := exec.Command(python, "../../measure/engine/openai/testdata/llamacpp.py", filepath.Join(dir, "tiny.gguf"), host, port, "4", "the", "of", "and", "to")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	for range 300 {
+		if r, err := http.Get("http://" + addr + "/health"); err == nil {
+			_ = r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				break
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	config := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(config, []byte(tinyServed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "mine.toml")
+	cmd, _, stderr := program(t, "calibrate", "--engine", "openai", "--base-url", "http://"+addr, "--model", config, "--served-weights", "fp32",
+		"-g", "my-cpu", "--hardware", "testdata/cpu.toml", "--offline", "--limit", "8s", "--max-batch", "4", "--max-tokens", "1024", "-o", file)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	t.Logf("%s", stderr)
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(text), `engine = "llama.cpp"`) {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	cmd, stdout, stderr := program(t, "estimate", "--model", config, "-g", "my-cpu", "--hardware", "testdata/cpu.toml", "--engine", "llama.cpp",
+		"--weights", "fp32", "--prompt-len", "256", "--gen-len", "32", "--calibration", file)
+	if err := cmd.Run(); err != nil || !strings.Contains(stdout.String(), "TTFT") {
+		t.Errorf("%v: %s%s", err, stdout, stderr)
+	}
+}
+
+// tinyServed is the shape of testdata/llamacpp.py's model.
+const tinyServed = `{"model_type": "llama", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4,
+"num_key_value_heads": 2, "vocab_size": 1000, "max_position_embeddings": 2048, "torch_dtype": "float32", "tie_word_embeddings": false}`

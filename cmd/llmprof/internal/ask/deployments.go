@@ -1,0 +1,114 @@
+package ask
+
+import (
+	"context"
+	"sync"
+
+	"llmprof/analytic"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/hardware"
+	"llmprof/models"
+)
+
+// Deployments prepare many questions, and read each model, GPU and calibration once. They
+// may be used by several goroutines at once.
+type Deployments struct {
+	from     Sources
+	mu       sync.Mutex
+	models   map[string]*models.Model
+	gpus     map[[2]string]*hardware.GPU
+	files    map[string]*Calibrations
+	machines map[[4]string]*analytic.Machines
+}
+
+// NewDeployments reads from where models and GPUs are found.
+func NewDeployments(from Sources) *Deployments {
+	return &Deployments{
+		from: from, models: map[string]*models.Model{}, gpus: map[[2]string]*hardware.GPU{}, files: map[string]*Calibrations{},
+		machines: map[[4]string]*analytic.Machines{},
+	}
+}
+
+// once finds what was made before by its key, or makes it.
+func once[K comparable, V any](all map[K]V, key K, create func() (V, error)) (V, error) {
+	if v, ok := all[key]; ok {
+		return v, nil
+	}
+	v, err := create()
+	if err == nil {
+		all[key] = v
+	}
+	return v, err
+}
+
+// model reads a model.
+func (d *Deployments) model(ctx context.Context, name string, offline bool) (*models.Model, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return once(d.models, name, func() (*models.Model, error) { return d.from.Model(ctx, name, offline, false) })
+}
+
+// gpu reads a GPU.
+func (d *Deployments) gpu(name, file string) (*hardware.GPU, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return once(d.gpus, [2]string{name, file}, func() (*hardware.GPU, error) { return d.from.GPU(name, file) })
+}
+
+// machinesOf are the GPU of a question with its engine.
+func (d *Deployments) machinesOf(q *Question, g *hardware.GPU, e analytic.Engine) (*analytic.Machines, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := e.Profile().Name
+	return once(d.machines, [4]string{q.GPU, q.Hardware, name, q.Calibration}, func() (*analytic.Machines, error) {
+		files, err := once(d.files, q.Calibration, func() (*Calibrations, error) { return d.from.Constants(q.Calibration) })
+		if err != nil {
+			return nil, err
+		}
+		file, err := files.Only(g, name)
+		if err != nil {
+			return nil, err
+		}
+		return analytic.NewMachines(g, e, file)
+	})
+}
+
+// A Deployment is a question prepared for any number of workloads.
+type Deployment struct {
+	*Answer
+	prepared *analytic.Prepared
+}
+
+// Prepare prepares a question.
+func (d *Deployments) Prepare(ctx context.Context, q *Question) (*Deployment, error) {
+	ans := &Answer{Q: q, Estimate: view.Estimate{ModelName: q.Model, GPUName: q.GPU}}
+	var err error
+	if ans.Model, err = d.model(ctx, q.Model, q.Offline); err != nil {
+		return nil, err
+	}
+	if ans.GPU, err = d.gpu(q.GPU, q.Hardware); err != nil {
+		return nil, err
+	}
+	if err := ans.settle(); err != nil {
+		return nil, UsageError{err}
+	}
+	runs, err := ans.engine()
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	all, err := d.machinesOf(q, ans.GPU, runs)
+	if err != nil {
+		return nil, err
+	}
+	ans.Machine = all.Machine
+	if q.Eff != (efficiencies{}) || q.Utilization > 0 {
+		if ans.Machine, err = ans.Machine.With(q.Eff.apply(ans.Machine.Cal)); err != nil {
+			return nil, err
+		}
+		if q.Utilization > 0 {
+			ans.Machine.Utilization = q.Utilization
+		}
+	}
+	p, err := ans.Prepare(all, ans.Machine)
+	return &Deployment{ans, p}, err
+}

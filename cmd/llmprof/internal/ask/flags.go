@@ -1,0 +1,67 @@
+package ask
+
+import "github.com/spf13/pflag"
+
+// ModelFlags are about the model and its formats.
+func (q *Question) ModelFlags(f *pflag.FlagSet) {
+	f.StringVarP(&q.Model, "model", "m", "", "built-in `model`, hub id, directory, config.json, .gguf")
+	f.StringVar(&q.Weights, "weights", "", "`format`, as fp8, awq or q4_k_m (default: the checkpoint's)")
+	f.Var(FormatFlag{&q.Act}, "act", "`format` of the activations (default: the scheme's)")
+	f.Var(FormatFlag{&q.KV}, "kv", "`format` of the KV cache (default: 16 bits)")
+	f.BoolVar(&q.Offline, "offline", false, "never use the network")
+	f.BoolVar(&q.Lenient, "lenient", false, "note what of a config.json is not understood, instead of refusing it")
+}
+
+// HardwareFlags are about the GPUs, and how the model is spread over them.
+func (q *Question) HardwareFlags(f *pflag.FlagSet) {
+	p := &q.Parallel
+	f.StringVarP(&q.GPU, "gpu", "g", "", "`GPU`: a name from \"llmprof gpus list\", or its driver's")
+	f.IntVar(&p.TP, "tp", 1, "tensor parallelism: `GPUs` that share every matrix")
+	f.IntVar(&p.PP, "pp", 1, "pipeline parallelism: `stages` that share the layers")
+	f.IntVar(&p.EP, "ep", 1, "expert parallelism: `GPUs` that share the experts")
+	f.IntVar(&p.DP, "dp", 1, "data parallelism: `replicas` of the model")
+	f.BoolVar(&p.SP, "sp", false, "sequence parallelism: each TP rank has its share of the norms")
+	f.IntVar(&p.MicroBatches, "micro-batches", 1, "`parts` in which the batch goes through the pipeline")
+	f.IntVar(&p.GPUsPerNode, "gpus-per-node", 0, "`GPUs` of a node (default: the usual node of the GPU)")
+	f.Var(ShareFlag{&q.Utilization}, "memory-utilization", "`share` of the GPU's memory that the engine takes")
+	f.Var(&q.Price, "price", "`dollars` an hour for one GPU (default: the GPU table's)")
+	f.StringVar(&q.Hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
+}
+
+// WorkloadFlags are about what the model is asked to do.
+func (q *Question) WorkloadFlags(f *pflag.FlagSet) {
+	w := &q.Workload
+	f.IntVarP(&w.Batch, "batch", "b", 1, "`sequences` together, in each replica (default 1)")
+	f.IntVar(&w.PromptLen, "prompt-len", 1024, "`tokens` of each prompt")
+	f.IntVar(&w.GenLen, "gen-len", 128, "`tokens` generated, the first included")
+	f.IntVar(&w.Budget, "max-num-batched-tokens", 0, "most `tokens` of a prefill step, all sequences together")
+	f.IntVar(&w.Chunk, "chunk", 0, "prefill in steps of at most this many `tokens`")
+	f.IntVar(&w.CachedPrefix, "cached-prefix", 0, "leading `tokens` of it that the KV cache has")
+	f.BoolVar(&w.AllLogits, "all-logits", false, "run the LM head on every position of the prompt, not only the last")
+}
+
+// EngineFlags are about the engine, and what it and the GPUs reach.
+func (q *Question) EngineFlags(f *pflag.FlagSet) {
+	f.StringVar(&q.Engine, "engine", "", "`engine` (default: vllm where it runs the model)")
+	CalibrationFlag(f, &q.Calibration)
+	f.Var(ShareFlag{&q.Eff.compute}, "compute-eff", "`share` of the peak FLOP/s that is reached (default: calibrated)")
+	f.Var(ShareFlag{&q.Eff.memory}, "memory-eff", "`share` of the memory bandwidth (default: calibrated)")
+	f.Var(ShareFlag{&q.Eff.link}, "link-eff", "`share` of the link between GPUs (default: calibrated)")
+	f.Var(ShareFlag{&q.Eff.interNode}, "inter-node-eff", "`share` of the network between nodes (default: calibrated)")
+}
+
+// CalibrationFlag names a file of constants that were measured.
+func CalibrationFlag(f *pflag.FlagSet, file *string) {
+	f.StringVar(file, "calibration", "", "`FILE` of \"llmprof calibrate\"; \"default\" takes no file")
+}
+
+// Flags are the settings of "llmprof estimate", which set q.
+func Flags(q *Question) *pflag.FlagSet {
+	f := pflag.NewFlagSet("estimate", pflag.ContinueOnError)
+	f.SortFlags = false
+	q.ModelFlags(f)
+	q.HardwareFlags(f)
+	q.WorkloadFlags(f)
+	q.EngineFlags(f)
+	return f
+}

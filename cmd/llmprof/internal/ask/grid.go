@@ -1,0 +1,80 @@
+package ask
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"llmprof/sweep"
+)
+
+// Alone reports whether a flag's value is no list.
+func Alone(flag string) bool {
+	return slices.Contains([]string{"hardware", "offline", "calibration"}, flag)
+}
+
+// lists are the flags of a grid: the settings of an estimate, a list each.
+type lists struct {
+	given func(flag string) bool
+	text  func(flag string) string
+	count func(text string) (int, error)
+}
+
+// NewGrid makes the axes of the lists that were given. Every value is tried, so that a
+// mistake in one is not counted as an impossible point. Count reads whole numbers.
+func NewGrid(given func(flag string) bool, text func(flag string) string, count func(text string) (int, error)) (g *sweep.Grid, err error) {
+	o := &lists{given, text, count}
+	g = &sweep.Grid{}
+	of := Flags(&Question{})
+	of.VisitAll(func(f *pflag.Flag) {
+		if err != nil {
+			return
+		}
+		var a sweep.Axis
+		if a, err = o.axis(f); err == nil && len(a.Values) > 0 {
+			err = g.Add(a)
+		}
+	})
+	if err != nil {
+		return nil, Wrong(err)
+	}
+	return g, nil
+}
+
+// axis is the values of a flag. A number of the workload that was not given has its
+// default.
+func (o *lists) axis(f *pflag.Flag) (a sweep.Axis, err error) {
+	a.Name = f.Name
+	_, number := sweep.NumberOf(f.Name)
+	given := o.given(f.Name)
+	text := o.text(f.Name)
+	switch {
+	case !given && number:
+		text = f.DefValue
+	case !given:
+		return a, nil
+	}
+	switch {
+	case Alone(f.Name):
+		a.Values = []string{text}
+	case f.Value.Type() == "int" || number:
+		a.Values, err = sweep.Range(text, func(s string) (int, error) {
+			n, err := o.count(s)
+			if err != nil {
+				return 0, err
+			}
+			return n, f.Value.Set(strconv.Itoa(n))
+		})
+	default:
+		a.Values, err = sweep.List(text)
+		for i := 0; i < len(a.Values) && err == nil; i++ {
+			err = f.Value.Set(a.Values[i])
+		}
+	}
+	if err != nil {
+		return a, fmt.Errorf("--%s: %w", f.Name, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,180 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"llmprof/analytic"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+	"llmprof/models"
+	"llmprof/plan"
+	"llmprof/serving"
+	"llmprof/unit"
+)
+
+// A Service is a server as it is described on the command line.
+type Service struct {
+	scheduler  string
+	sequences  int
+	block      int
+	watermark  float64
+	preemption string
+	noAsync    bool
+	cache      int // tokens
+
+	hitRate  float64
+	noPrefix bool
+	offload  float64 // GB
+
+	drafts     int
+	acceptance float64
+	drafter    string
+
+	routing    string
+	prefillers int
+	link       float64 // GB/s
+}
+
+// Flags adds the flags of a server.
+func (s *Service) Flags(f *pflag.FlagSet) {
+	f.StringVar(&s.scheduler, "scheduler", "", "`policy`: "+strings.Join(engine.SchedulerNames(), ", ")+" (default: the engine's)")
+	f.IntVar(&s.sequences, "max-num-seqs", 0, "most `sequences` that run at once (default: the scheduler's)")
+	f.IntVar(&s.block, "block-size", 0, "`tokens` of a KV block (default: the scheduler's)")
+	f.IntVar(&s.cache, "kv-cache-tokens", 0, "`tokens` that the KV cache of a replica holds, as the engine logs it (default: worked out)")
+	f.Float64Var(&s.watermark, "watermark", 0, "`share` of the KV blocks that admission leaves free (default: the scheduler's)")
+	f.StringVar(&s.preemption, "preemption", "", "`way` in which a preempted sequence comes back: recompute or swap (default: recompute)")
+	f.BoolVar(&s.noAsync, "no-async-scheduling", false, "form each step when the one before it has ended")
+	f.Float64Var(&s.hitRate, "prefix-hit-rate", 0, "`share` of the prompts' tokens that the prefix cache has")
+	f.BoolVar(&s.noPrefix, "no-prefix-cache", false, "ignore prefixes that prompts share")
+	f.Float64Var(&s.offload, "kv-offload", 0, "`GB` of host memory for each GPU's evicted prefixes")
+	f.IntVar(&s.drafts, "speculative-tokens", 0, "`tokens` that are drafted and verified in a decode step")
+	f.Float64Var(&s.acceptance, "acceptance", 0, "`probability` that a drafted token is right if those before it are")
+	f.StringVar(&s.drafter, "draft-model", "", "`model` that drafts, on the same GPUs or ngram, which takes no time (default: the model's MTP layer, else ngram)")
+	f.StringVar(&s.routing, "routing", "", "`way` to choose among --dp replicas: round-robin, least-loaded or prefix-aware")
+	f.IntVar(&s.prefillers, "prefill-replicas", 0, "`replicas` besides those of --dp that prefill and hand the KV cache over")
+	f.Float64Var(&s.link, "kv-link", 0, "`GB/s` by which one GPU hands its KV cache over (default: the link or the network)")
+}
+
+// Server is the server of an answer's model on its GPUs.
+func (s *Service) Server(ctx context.Context, from Sources, ans *Answer) (*serving.Server, error) {
+	p, err := analytic.NewPredictor(&ans.Case)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	rules, err := s.rules(ans.Machine.Engine.Profile().Name, ans.GPU, ans.Q.Workload.Budget)
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	if err := s.together(ans.Q.Given); err != nil {
+		return nil, err
+	}
+	v := &serving.Server{
+		Predictor: p, Scheduler: rules, Replicas: max(ans.Parallel.DP, 1), Routing: s.routing, CacheTokens: s.cache, Context: ans.Model.MaxContext,
+		HitRate: s.hitRate, NoCache: s.noPrefix, Offload: unit.Bytes(s.offload * 1e9), ToHost: ans.GPU.PCIe,
+		Drafts: s.drafts, Acceptance: s.acceptance, Prefillers: s.prefillers, Link: s.handover(ans),
+	}
+	if v.ToHost == 0 {
+		v.ToHost = ans.GPU.Bandwidth // the host's memory is the GPU's
+	}
+	switch {
+	case s.drafter == "ngram" || s.drafts == 0:
+	case s.drafter != "":
+		v.Drafter, err = draft(ctx, from, s.drafter, ans)
+	case ans.Model.Drafts > 0:
+		v.Modules = ans.Model.Drafts
+		v.Drafter, err = draftModule(ans)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Check(); err != nil {
+		return nil, UsageError{err}
+	}
+	return v, nil
+}
+
+// rules are the scheduler's, as far as flags do not change them.
+func (s *Service) rules(runs string, g *hardware.GPU, budget int) (engine.Scheduler, error) {
+	r, err := engine.SchedulerOf(cmp.Or(s.scheduler, runs), g.Capacity())
+	if err != nil {
+		if s.scheduler == "" {
+			err = fmt.Errorf("the scheduler of engine %s is not known: give --engine vllm, or one of %s with --scheduler", runs, strings.Join(engine.SchedulerNames(), ", "))
+		}
+		return r, err
+	}
+	for _, x := range []struct {
+		given int
+		to    *int
+	}{{budget, &r.Budget}, {s.sequences, &r.MaxSeqs}, {s.block, &r.Block}} {
+		if x.given != 0 {
+			*x.to = x.given
+		}
+	}
+	if s.watermark != 0 {
+		r.Watermark = s.watermark
+	}
+	switch s.preemption {
+	case "", "recompute":
+	case "swap":
+		r.Swap = true
+	default:
+		return r, fmt.Errorf("--preemption %.40q: want recompute or swap", s.preemption)
+	}
+	r.Async = r.Async && !s.noAsync
+	return r, nil
+}
+
+// together refuses flags that say nothing without another one.
+func (s *Service) together(given func(string) bool) error {
+	for _, x := range []struct {
+		flag string
+		ok   bool
+		need string
+	}{
+		{"acceptance", s.drafts > 0, "--speculative-tokens"}, {"draft-model", s.drafts > 0, "--speculative-tokens"},
+		{"kv-link", s.prefillers > 0, "--prefill-replicas"}, {"kv-offload", !s.noPrefix, "a prefix cache"},
+		{"prefix-hit-rate", !s.noPrefix, "a prefix cache"},
+	} {
+		if given(x.flag) && !x.ok {
+			return Usage("--%s changes nothing without %s", x.flag, x.need)
+		}
+	}
+	if s.drafts > 0 && !given("acceptance") {
+		return Usage("--speculative-tokens %d: give --acceptance too, the probability that a drafted token is right", s.drafts)
+	}
+	return nil
+}
+
+// handover is the rate at which one GPU hands its cache to another replica.
+func (s *Service) handover(ans *Answer) unit.BytesPerSec {
+	if s.link > 0 {
+		return unit.BytesPerSec(s.link * 1e9)
+	}
+	p := &ans.Parallel
+	return plan.Handover(ans.GPU, max(p.TP, 1)*max(p.PP, 1)*(max(p.DP, 1)+s.prefillers))
+}
+
+// draft is the model that drafts, on the GPUs of the other.
+func draft(ctx context.Context, from Sources, name string, ans *Answer) (*analytic.Predictor, error) {
+	m, err := from.Model(ctx, name, ans.Q.Offline, false)
+	if err != nil {
+		return nil, err
+	}
+	c := ans.Case
+	c.Model, c.Scheme = m, models.StoredScheme(m).For(ans.GPU)
+	c.Parallel.EP = 1
+	p, err := analytic.NewPredictor(&c)
+	if err != nil {
+		return nil, Usage("--draft-model: %w", err)
+	}
+	return p, nil
+}
+
+// draftModule is the model's own draft module. It runs within the steps of the model, so that the host does
+// nothing for it besides.
+func draftModule(ans *Answer) (*analytic.Predictor, error) { return plan.Drafter(&ans.Case) }

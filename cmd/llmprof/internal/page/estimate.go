@@ -1,0 +1,90 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/plots"
+)
+
+// question reads the flags of "llmprof estimate".
+func question(flags map[string]string) (*ask.Question, *ask.SteadyLoad, error) {
+	q, l := &ask.Question{}, &ask.SteadyLoad{}
+	f := ask.Flags(q)
+	q.SkewFlag(f)
+	l.Flags(f)
+	q.Given = f.Changed
+	if err := set(f, flags); err != nil {
+		return nil, nil, err
+	}
+	return q, l, q.Check()
+}
+
+// set gives flags their values, in the order of their names so that the first error is
+// always the same one.
+func set(f *pflag.FlagSet, flags map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if f.Lookup(name) == nil {
+			return ask.Usage("--%.40s is no flag of llmprof estimate", name)
+		}
+		if err := f.Set(name, flags[name]); err != nil {
+			return ask.Usage("--%s %.60q: %w", name, flags[name], err)
+		}
+	}
+	return nil
+}
+
+// asked is the answer to the flags of a request.
+func (p *Page) asked(ctx context.Context, r *Request) (*ask.Answer, error) {
+	q, l, err := question(r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	ans, err := q.Answer(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return ans, l.Answer(ctx, p, ans)
+}
+
+// estimate is "llmprof estimate --format json".
+func (p *Page) estimate(ctx context.Context, r *Request) (*Answer, error) {
+	ans, err := p.asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = render.JSON(&b, ans.Document())
+	return &Answer{Text: b.String(), Data: ans.Words()}, err
+}
+
+// csv is "llmprof estimate --format csv".
+func (p *Page) csv(ctx context.Context, r *Request) (*Answer, error) {
+	ans, err := p.asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = render.CSV(&b, ans.Table())
+	return &Answer{Text: b.String()}, err
+}
+
+// graph is the model's graph, which "llmprof graph" draws.
+func (p *Page) graph(ctx context.Context, r *Request) (*Answer, error) {
+	q, _, err := question(r.Flags)
+	if err != nil {
+		return nil, err
+	}
+	ans, err := q.Answer(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	d, err := plots.DocumentGraph(&ans.Case, &ans.Report)
+	return &Answer{Data: d}, err
+}

@@ -1,0 +1,172 @@
+// Package page answers the page in a browser: requests in the words of the command line,
+// answers in its JSON documents, from the same code. It runs as WebAssembly in the page,
+// and in tests beside the command line.
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"llmprof"
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/hardware"
+	"llmprof/models"
+)
+
+// A Page keeps what it has read of models, GPUs and calibrations.
+type Page struct {
+	table     *models.Table
+	gpus      map[[2]string]*hardware.GPU
+	models    map[string]*models.Model
+	constants map[string]*ask.Calibrations
+	known     *ask.Deployments
+}
+
+// New reads the table of models.
+func New() (*Page, error) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{table: table}
+	p.Forget()
+	return p, nil
+}
+
+// Forget drops what was read, as files may have changed.
+func (p *Page) Forget() {
+	p.gpus, p.models, p.constants = map[[2]string]*hardware.GPU{}, map[string]*models.Model{}, map[string]*ask.Calibrations{}
+	p.known = ask.NewDeployments(p)
+}
+
+// once finds what was read before, or reads it.
+func once[K comparable, V any](all map[K]V, key K, read func() (V, error)) (V, error) {
+	if v, ok := all[key]; ok {
+		return v, nil
+	}
+	v, err := read()
+	if err == nil {
+		all[key] = v
+	}
+	return v, err
+}
+
+// Model is a built-in model, or one of a file that was handed to the page.
+func (p *Page) Model(_ context.Context, name string, _, lenient bool) (*models.Model, error) {
+	return once(p.models, fmt.Sprintf("%s %v", name, lenient), func() (*models.Model, error) {
+		if strings.HasPrefix(name, "./") {
+			return models.ReadFile(name, lenient)
+		}
+		if strings.Contains(name, "/") && !p.table.Has(name) {
+			return p.fetched(name, lenient)
+		}
+		return p.table.Model(name)
+	})
+}
+
+// fetched is a model of the hub, of which "llmprof serve" has handed the config.json on.
+func (p *Page) fetched(name string, lenient bool) (*models.Model, error) {
+	id, err := models.ParseHubID(name)
+	if err != nil {
+		return nil, err
+	}
+	config, err := os.ReadFile("hub/" + strings.ReplaceAll(id.String(), "/", "--") + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("%s: a page reads no hub: drop its config.json here, or open the page by \"llmprof serve\"", name)
+	}
+	m, err := models.Checkpoint{Config: config, Lenient: lenient}.Read(id.String())
+	if err == nil {
+		m.Source = models.DefaultEndpoint + "/" + id.Repo()
+	}
+	return m, err
+}
+
+// GPU is one of the built-in table, overlaid with that of a file if one is named.
+func (p *Page) GPU(name, file string) (*hardware.GPU, error) {
+	return once(p.gpus, [2]string{name, file}, func() (*hardware.GPU, error) {
+		if file == "" {
+			g, err := hardware.Find(llmprof.HardwareTOML, name)
+			return &g, err
+		}
+		t, err := hardware.Load(llmprof.HardwareTOML)
+		if err == nil {
+			t, err = t.OverlayFile(file)
+		}
+		if err != nil {
+			return nil, err
+		}
+		g, err := t.GPU(name)
+		return &g, err
+	})
+}
+
+// Constants are what GPUs reach in practice.
+func (p *Page) Constants(file string) (*ask.Calibrations, error) {
+	return once(p.constants, file, func() (*ask.Calibrations, error) { return ask.NewCalibrations(file) })
+}
+
+// A Request is what the page asks.
+type Request struct {
+	Do    string              `json:"do"`
+	Flags map[string]string   `json:"flags"` // of the command line
+	Try   map[string][]string `json:"try"`   // values of flags that are to be tried in place of those given
+	Rates []float64           `json:"rates"`
+	File  string              `json:"file"` // the text of a result file
+	Name  string              `json:"name"` // what the file is called
+}
+
+// An Answer is what it is answered. One of Error and the others is set.
+type Answer struct {
+	Error string `json:"error,omitempty"`
+	Text  string `json:"text,omitempty"` // as the command line writes it
+	Data  any    `json:"data,omitempty"`
+}
+
+// Handle answers a request. What goes wrong is an answer too.
+func (p *Page) Handle(ctx context.Context, request []byte) []byte {
+	a, err := p.answer(ctx, request)
+	if err != nil {
+		a = &Answer{Error: err.Error()}
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		text, _ = json.Marshal(&Answer{Error: err.Error()})
+	}
+	return text
+}
+
+func (p *Page) answer(ctx context.Context, request []byte) (a *Answer, err error) {
+	defer func() {
+		if r := recover(); r != nil { // the page goes on after a mistake of the program
+			err = fmt.Errorf("this is a mistake of llmprof: %v", r)
+		}
+	}()
+	var r Request
+	if err := json.Unmarshal(request, &r); err != nil {
+		return nil, fmt.Errorf("reading a request: %w", err)
+	}
+	switch r.Do {
+	case "estimate":
+		return p.estimate(ctx, &r)
+	case "csv":
+		return p.csv(ctx, &r)
+	case "graph":
+		return p.graph(ctx, &r)
+	case "sweep":
+		return p.sweep(ctx, &r)
+	case "load":
+		return p.load(ctx, &r)
+	case "options":
+		return p.options(ctx, &r), nil
+	case "result":
+		return p.result(&r)
+	case "forget":
+		p.Forget()
+		return &Answer{}, nil
+	}
+	return nil, errors.New("what is asked? Want estimate, csv, graph, sweep, load, options or result")
+}

@@ -1,0 +1,179 @@
+package submit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"llmprof/input"
+)
+
+// A Slurm is a cluster that sbatch submits to.
+type Slurm struct {
+	Name    string   // of the jobs
+	Folder  *Folder  // seen by all nodes under this path
+	Command []string // of one task, which finds its shard in SLURM_ARRAY_TASK_ID
+	Options []string // of sbatch besides
+}
+
+// A batch is a job array with its shards, by their numbers.
+type batch struct {
+	Job    string `json:"job"`
+	Shards []int  `json:"shards"`
+}
+
+// A Queue says of the shards that are neither finished nor given up what they do.
+type Queue struct{ Running, Waiting int }
+
+// call runs a command of Slurm.
+func call(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, failed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &failed
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("%s is not here: submit from a machine that has Slurm's commands", name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %s", name, strings.TrimSpace(failed.String()+" ("+err.Error()+")"))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// submit submits shards as one job array.
+func (s *Slurm) submit(ctx context.Context, shards []int) (batch, error) {
+	script := filepath.Join(s.Folder.Dir, "job.sh")
+	if err := os.WriteFile(script, []byte(s.script()), 0o777); err != nil {
+		return batch{}, fmt.Errorf("writing the batch script: %w", err)
+	}
+	args := append([]string{
+		"--parsable", "--job-name=" + s.Name, "--array=" + ranges(shards), "--output=" + filepath.Join(s.Folder.Dir, "slurm-%A_%a.log"),
+		"--no-requeue", // who watches submits again what is missing
+	}, s.Options...)
+	id, err := call(ctx, "sbatch", append(args, script)...)
+	if err != nil {
+		return batch{}, err
+	}
+	id, _, _ = strings.Cut(id, ";") // of the cluster's name
+	return batch{id, shards}, nil
+}
+
+// script runs one task, on as many processors as Slurm gives it.
+func (s *Slurm) script() string {
+	words := make([]string, len(s.Command))
+	for i, w := range s.Command {
+		words[i] = quote(w)
+	}
+	return "#!/bin/sh\n# Written by llmprof: the array has a task for each shard.\n" +
+		"export GOMAXPROCS=\"${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-1}}\"\n" +
+		"exec " + strings.Join(words, " ") + "\n"
+}
+
+// quote quotes a word for a POSIX shell.
+func quote(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" }
+
+// ranges writes numbers as an array of sbatch: 1-4,7.
+func ranges(all []int) string {
+	var b strings.Builder
+	for i := 0; i < len(all); {
+		j := i
+		for j+1 < len(all) && all[j+1] == all[j]+1 {
+			j++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(all[i]))
+		if j > i {
+			fmt.Fprintf(&b, "-%d", all[j])
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// queued are the tasks of a job array that wait or run, by their shards. A task that is
+// ending is no longer one of them.
+func (s *Slurm) queued(ctx context.Context, b *batch) (running map[int]bool, err error) {
+	out, err := call(ctx, "squeue", "--noheader", "--array", "--jobs="+b.Job, "--states=PENDING,RUNNING,SUSPENDED,CONFIGURING,REQUEUED", "--format=%K %T")
+	if err != nil {
+		if strings.Contains(err.Error(), "Invalid job id") { // it ended some minutes ago
+			return nil, nil
+		}
+		return nil, err
+	}
+	running = map[int]bool{}
+	for line := range strings.Lines(out) {
+		task, state, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if i, err := strconv.Atoi(task); err == nil {
+			running[i] = state == "RUNNING"
+		}
+	}
+	return running, nil
+}
+
+// why is what Slurm says of a task that ended, "" where it says nothing: its accounting, or
+// its controller, which forgets a job some minutes after its end.
+func (s *Slurm) why(ctx context.Context, job string, shard int) string {
+	task := fmt.Sprintf("%s_%d", job, shard)
+	if out, err := call(ctx, "sacct", "--noheader", "--parsable2", "--allocations", "--jobs="+task, "--format=State,ExitCode,NodeList"); err == nil {
+		if state, rest, ok := strings.Cut(out, "|"); ok {
+			code, node, _ := strings.Cut(rest, "|")
+			return fmt.Sprintf("%s, exit code %s, on %s", state, code, node)
+		}
+	}
+	out, err := call(ctx, "scontrol", "show", "job", task, "--oneliner")
+	if err != nil {
+		return ""
+	}
+	fields := map[string]string{}
+	for word := range strings.FieldsSeq(out) {
+		key, value, _ := strings.Cut(word, "=")
+		fields[key] = value
+	}
+	return fmt.Sprintf("%s, exit code %s, on %s", fields["JobState"], fields["ExitCode"], fields["NodeList"])
+}
+
+// batches reads which arrays were submitted before.
+func (s *Slurm) batches() (all []batch) {
+	text, err := input.Read(s.state(), most)
+	if err != nil || limits.JSON(string(text)) != nil || json.Unmarshal(text, &all) != nil {
+		return nil
+	}
+	return all
+}
+
+func (s *Slurm) state() string { return filepath.Join(s.Folder.Dir, "slurm.json") }
+
+// remember notes which arrays were submitted.
+func (s *Slurm) remember(all []batch) error {
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	temp := s.state() + ".tmp"
+	if err := errors.Join(os.WriteFile(temp, text, 0o666), os.Rename(temp, s.state())); err != nil {
+		return fmt.Errorf("writing which jobs were submitted: %w", err)
+	}
+	return nil
+}
+
+// log is the end of what a task said.
+func (s *Slurm) log(job string, shard int) string {
+	file, size, err := input.Open(filepath.Join(s.Folder.Dir, fmt.Sprintf("slurm-%s_%d.log", job, shard)))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	tail := make([]byte, min(size, 4096))
+	n, _ := file.ReadAt(tail, max(size-4096, 0))
+	lines := strings.Split(strings.TrimSpace(string(tail[:n])), "\n")
+	return strings.Join(lines[max(len(lines)-3, 0):], "\n")
+}

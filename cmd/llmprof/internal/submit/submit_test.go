@@ -1,0 +1,173 @@
+package submit
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	kube "k8s.io/api/batch/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// finish writes shard i with a text.
+func finish(t *testing.T, f *Folder, i int, text string) {
+	t.Helper()
+	p, err := f.Begin(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Drop()
+	w, err := p.File("rows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if f.Finished(i) {
+		t.Errorf("shard %d is finished before it is kept", i)
+	}
+	if err := p.Keep(map[string]int{"points": i}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A shard is finished only with its record and all bytes of its files.
+func TestFolder(t *testing.T) {
+	f := &Folder{Dir: filepath.Join(t.TempDir(), "a", "b"), Shards: 3}
+	finish(t, f, 1, "one\n")
+	finish(t, f, 3, "three\n")
+	if got := f.Missing(); !slices.Equal(got, []int{2}) {
+		t.Fatalf("missing are %v", got)
+	}
+	finish(t, f, 2, "two\n")
+	var all strings.Builder
+	if err := f.Join(&all, "rows"); err != nil || all.String() != "one\ntwo\nthree\n" || len(f.Missing()) > 0 {
+		t.Errorf("%q, %v", all.String(), err)
+	}
+	note := map[string]int{}
+	if err := f.Note(3, &note); err != nil || note["points"] != 3 {
+		t.Errorf("%v, %v", note, err)
+	}
+	left, err := filepath.Glob(filepath.Join(f.Dir, "*.tmp"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	for name, damage := range map[string]string{"00001-of-00003.rows": "onf\n", "00002-of-00003.json": `{"files":`} {
+		if err := os.WriteFile(filepath.Join(f.Dir, name), []byte(damage), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := &Folder{Dir: f.Dir, Shards: 3}
+	if got := again.Missing(); !slices.Equal(got, []int{1, 2}) {
+		t.Errorf("of a changed file and half a record missing are %v", got)
+	}
+}
+
+// A part that was dropped leaves nothing.
+func TestDrop(t *testing.T) {
+	f := &Folder{Dir: t.TempDir(), Shards: 1}
+	p, err := f.Begin(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.File("rows"); err != nil {
+		t.Fatal(err)
+	}
+	p.Drop()
+	if entries, err := os.ReadDir(f.Dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// The key follows settings and the content of files, not their times.
+func TestKey(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.json")
+	key := func(text string, settings ...string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		k, err := Key(os.Args[0], settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	first := key("{}", "model="+dir, "batch=1")
+	if again := key("{}", "model="+dir, "batch=1"); again != first {
+		t.Error("the same settings have two keys")
+	}
+	for name, other := range map[string]string{
+		"another value": key("{}", "model="+dir, "batch=2"), "another config": key("{ }", "model="+dir, "batch=1"), "words joined": key("{}", "model="+dir+"batch=1"),
+	} {
+		if other == first {
+			t.Errorf("%s has the same key", name)
+		}
+	}
+}
+
+func TestParseShard(t *testing.T) {
+	for _, x := range []struct{ text, slurm, kubernetes, want string }{
+		{"2/8", "", "", "2/8"}, {"auto/8", "3", "", "3/8"}, {"auto/8", "", "0", "1/8"}, {"auto/8", "", "", ""}, {"auto/8", "9", "", ""},
+		{"auto/8", "x", "", ""}, {"auto/", "1", "", ""}, {"3/2", "", "", ""},
+	} {
+		s, err := ParseShard(x.text, func(name string) string {
+			return map[string]string{"SLURM_ARRAY_TASK_ID": x.slurm, "JOB_COMPLETION_INDEX": x.kubernetes}[name]
+		})
+		want, wrong := ParseShard(x.want, os.Getenv)
+		if (err != nil) != (wrong != nil) || s != want && err == nil {
+			t.Errorf("%+v: %v, %v", x, s, err)
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	for want, all := range map[string][]int{"": nil, "4": {4}, "1-3": {1, 2, 3}, "1,3-4,9": {1, 3, 4, 9}} {
+		if got := ranges(all); got != want {
+			t.Errorf("%v: %s, want %s", all, got, want)
+		}
+	}
+}
+
+// A shell runs the words of the batch script as they are.
+func TestScript(t *testing.T) {
+	words := []string{"printf", `%s\n`, "a b", "it's", "$(x)", "--part=/a/b"}
+	s := &Slurm{Folder: &Folder{Dir: t.TempDir()}, Command: words}
+	out, err := exec.Command("sh", "-c", s.script()).Output()
+	if want := strings.Join(words[2:], "\n") + "\n"; err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}
+
+// The manifest is what Kubernetes' own types say that a Job is.
+func TestManifest(t *testing.T) {
+	p := &Pod{
+		Name: "llmprof-sweep-0a", Shards: 7, Image: "host:5000/llmprof:1", Claim: "work", GPUs: 2,
+		Command: []string{"sweep", "--gpu", "h100", "--plot", `a "b" $(c)`, "--shard=auto/7"},
+	}
+	var job kube.Job
+	if err := yaml.UnmarshalStrict([]byte(p.Manifest()), &job); err != nil {
+		t.Fatalf("%v\n%s", err, p.Manifest())
+	}
+	spec, pod := &job.Spec, &job.Spec.Template.Spec
+	if job.Kind != "Job" || job.APIVersion != "batch/v1" || *spec.Completions != 7 || *spec.CompletionMode != kube.IndexedCompletion || *spec.BackoffLimitPerIndex < 1 {
+		t.Errorf("%+v", job)
+	}
+	c := pod.Containers[0]
+	gpus := c.Resources.Limits["nvidia.com/gpu"]
+	if pod.RestartPolicy != "Never" || c.Image != p.Image || gpus.Value() != 2 || c.VolumeMounts[0].Name != pod.Volumes[0].Name ||
+		c.WorkingDir != c.VolumeMounts[0].MountPath || pod.Volumes[0].PersistentVolumeClaim.ClaimName != "work" {
+		t.Errorf("%+v", pod)
+	}
+	want := slices.Clone(p.Command)
+	want[4] = `a "b" $$(c)` // which Kubernetes passes on as $(c)
+	if !slices.Equal(c.Args, want) {
+		t.Errorf("%q, want %q", c.Args, want)
+	}
+}

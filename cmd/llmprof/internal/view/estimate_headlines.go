@@ -1,0 +1,127 @@
+package view
+
+import (
+	"fmt"
+
+	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
+	"llmprof/unit"
+)
+
+// A Headline is one figure of an estimate as people read it.
+type Headline struct {
+	Key      string  `json:"key"`
+	Name     string  `json:"name"`
+	Value    string  `json:"value"`
+	Interval string  `json:"interval"`
+	Note     string  `json:"note"`
+	SI       float64 `json:"si"`
+	High     float64 `json:"high"` // the interval's slow end
+}
+
+// Words is an estimate as a page says it, rounded as the command line rounds it.
+type Words struct {
+	Fits      string      `json:"fits"`
+	Basis     string      `json:"basis"`
+	Headlines []Headline  `json:"headlines"`
+	Memory    [][2]string `json:"memory"`
+	Prefill   []OpWords   `json:"prefill"`
+	Decode    []OpWords   `json:"decode"`
+	Load      [][2]string `json:"load"`
+	Peak      float64     `json:"peak_flop_per_s"` // of the format that products run in
+	Bandwidth float64     `json:"bandwidth_bytes_per_s"`
+}
+
+// OpWords is an operator as a page says it.
+type OpWords struct {
+	Expected  string `json:"expected"`
+	Floor     string `json:"floor"`
+	FLOPs     string `json:"flops"`
+	Bytes     string `json:"bytes"`
+	Intensity string `json:"intensity"`
+	Share     string `json:"share"`
+	Format    string `json:"format"`
+}
+
+// Words is the estimate in words.
+func (e *Estimate) Words() *Words {
+	v := e.Verdict()
+	w := &Words{Fits: e.verdictLine(&v), Basis: e.basis(), Prefill: opWords(e.PrefillOps), Decode: opWords(e.DecodeOps)}
+	w.Headlines = append(w.Headlines, timeHeadline("ttft", "TTFT", e.TTFT, e.Prefill.Bound.String()))
+	if e.Tokens > 0 {
+		w.Headlines = append(w.Headlines, timeHeadline("tpot", "TPOT", e.TPOT, e.Decode.Bound.String()))
+	}
+	w.Headlines = append(w.Headlines, timeHeadline("ttlt", "TTLT", e.TTLT, ""))
+	if v.Possible {
+		w.Headlines = append(w.Headlines, e.rateHeadlines()...)
+	}
+	m := &e.Memory
+	for _, part := range []struct {
+		name string
+		b    unit.Bytes
+	}{
+		{"weights", m.Weights}, {"KV cache", m.KV}, {"state", m.State}, {"activations", m.Activations}, {"reserve", m.Reserve},
+		{"total", m.Total}, {"usable", m.Usable}, {"capacity", m.Capacity},
+	} {
+		w.Memory = append(w.Memory, [2]string{part.name, gigabytes(part.b) + " GB"})
+	}
+	if e.Load != nil {
+		w.Load = e.Load.words()
+	}
+	_, peak := e.Machine.Runs(e.Scheme.Act)
+	w.Peak, w.Bandwidth = float64(peak), float64(e.Machine.GPU.Bandwidth)
+	return w
+}
+
+func timeHeadline(key, name string, s analytic.Span, bound string) Headline {
+	r := unit.Around(s.Expected, s.Low, s.High)
+	note := "floor " + unit.Around(s.Floor, s.Floor, s.Floor).String()
+	if bound != "" {
+		note = bound + "-bound, " + note
+	}
+	return Headline{Key: key, Name: name, Value: r.String(), Interval: r.Interval(), Note: note, SI: float64(s.Expected), High: float64(s.High)}
+}
+
+// rateHeadlines are those that exist only where it can run.
+func (e *Estimate) rateHeadlines() []Headline {
+	slow, fast := float64(e.TTLT.Expected/e.TTLT.High), float64(e.TTLT.Expected/e.TTLT.Low)
+	rate, interval := roundedNumber(e.Throughput, e.Throughput*slow, e.Throughput*fast)
+	each, _ := roundedNumber(e.Throughput/float64(e.GPUs), e.Throughput*slow/float64(e.GPUs), e.Throughput*fast/float64(e.GPUs))
+	all := []Headline{{
+		Key: "tps", Name: "Throughput", Value: rate + " tok/s", Interval: interval, Note: each + " tok/s per GPU", SI: e.Throughput, High: e.Throughput * slow,
+	}}
+	if usd := float64(e.Money.PerMillionGenerated); e.Price > 0 {
+		v, interval := roundedNumber(usd, usd/fast, usd/slow)
+		all = append(all, Headline{
+			Key: "usd", Name: "Cost", Value: "$" + v, Interval: interval, Note: fmt.Sprintf("per million generated; $%.2f per GPU-hour", float64(e.Price)), SI: usd, High: usd / slow,
+		})
+	} else {
+		all = append(all, Headline{Key: "usd", Name: "Cost", Value: "n/a", Note: "no price of " + e.Machine.GPU.Name + " is known: give one"})
+	}
+	j, s, per := e.Energy.PerToken, e.TPOT, "per token"
+	if e.Tokens == 0 {
+		j, s, per = e.Energy.PerPrompt, e.TTFT, "per prompt"
+	}
+	low, high := j.Times(float64(s.Low/s.Expected)), j.Times(float64(s.High/s.Expected))
+	r := unit.Around(j, low, high)
+	return append(all, Headline{Key: "j", Name: "Energy", Value: r.String(), Interval: r.Interval(), Note: per, SI: float64(j), High: float64(high)})
+}
+
+func opWords(ops []breakdown.Operator) []OpWords {
+	all := make([]OpWords, len(ops))
+	for i := range ops {
+		o := &ops[i]
+		w := &all[i]
+		w.Expected, w.Floor, w.Share = o.Expected.String(), o.Floor.String(), fmt.Sprintf("%.1f %%", 100*o.Share)
+		if o.FLOPs > 0 {
+			w.FLOPs, w.Format = o.FLOPs.String(), o.Format.String()
+		}
+		if b := o.Traffic(); b > 0 {
+			w.Bytes = b.String()
+		}
+		if x := finite(o.Intensity()); x != nil && *x > 0 {
+			w.Intensity = unit.Significant(*x, 3)
+		}
+	}
+	return all
+}

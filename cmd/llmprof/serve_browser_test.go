@@ -1,0 +1,576 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"llmprof/web"
+)
+
+// builtPage are the files of the page with its program, which is compiled if "make web"
+// has not done so.
+var builtPage = sync.OnceValues(func() (map[string][]byte, error) {
+	a := &app{env: os.Getenv}
+	files, err := a.pageFiles()
+	if err == nil {
+		return files, nil
+	}
+	dir, err := os.MkdirTemp("", "page")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "page.wasm")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./internal/page/wasm")
+	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, err
+	}
+	start, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib/wasm/wasm_exec.js"))
+	if err != nil {
+		return nil, err
+	}
+	all, err := web.Files()
+	if err != nil {
+		return nil, err
+	}
+	all[web.Program], all["wasm_exec.js"] = zipped(text), start
+	return all, a.derive(all)
+})
+
+func zipped(text []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// browse opens the page in Chromium, at a fragment. Compiling the program and running a
+// browser take minutes on a machine without caches: only the long run does it.
+func browse(t *testing.T, fragment string, order *serveOrder) *tab {
+	t.Helper()
+	if os.Getenv("LLMPROF_TEST_LONG") == "" {
+		t.Skip("LLMPROF_TEST_LONG=1 opens the page in a browser")
+	}
+	files, err := builtPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newPageServer(&app{env: func(string) string { return "" }}, order, files, listener.Addr().String())
+	server := &http.Server{Handler: s}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return newTab(t, s.address()+fragment, "http://"+listener.Addr().String()+"/")
+}
+
+// newTab opens an address in headless Chromium; requests to anywhere else are complaints.
+func newTab(t *testing.T, address, own string) *tab {
+	t.Helper()
+	browser := chromium(t)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.WindowSize(1400, 1000))
+	ctx, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	t.Cleanup(cancel)
+	ctx, _ = chromedp.NewContext(ctx)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx) })
+	p := &tab{Context: ctx}
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			p.complain("console: %s %s", e.Type, e.Args[0].Value)
+		case *runtime.EventExceptionThrown:
+			p.complain("%s", e.ExceptionDetails.Error())
+		case *page.EventJavascriptDialogOpening:
+			p.complain("a script ran: %s", e.Message)
+		case *network.EventRequestWillBeSent:
+			if !strings.HasPrefix(e.Request.URL, own) && !strings.HasPrefix(e.Request.URL, "data:") && !strings.HasPrefix(e.Request.URL, "blob:") {
+				p.complain("request: %s", e.Request.URL)
+			}
+		}
+	})
+	p.do(t, network.Enable(), runtime.Enable(), page.Enable(), chromedp.Navigate(address))
+	p.wait(t, `document.querySelector("#verdict .value") && !document.querySelector("#verdict .verdict").textContent.includes("is loading")`)
+	return p
+}
+
+// wait waits until an expression is true.
+func (p *tab) wait(t *testing.T, expression string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(p, time.Minute)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
+		var text string
+		p.eval(t, `document.getElementById("verdict")?.innerText ?? document.body.innerText`, &text)
+		t.Fatalf("waiting for %s: %v; the page says %.300s; note %q; complaints %v", expression, err, text, p.text(t, "header .note"), p.complaints)
+	}
+}
+
+// text is that of the first element of a selector.
+func (p *tab) text(t *testing.T, selector string) (s string) {
+	t.Helper()
+	p.eval(t, fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector), &s)
+	return s
+}
+
+// content waits for a promise.
+func (p *tab) content(t *testing.T, script string, out any) {
+	t.Helper()
+	p.do(t, chromedp.Evaluate(script, out, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+}
+
+// quiet fails where the browser complained.
+func (p *tab) quiet(t *testing.T) {
+	t.Helper()
+	if len(p.complaints) > 0 {
+		t.Errorf("the browser complains: %v", p.complaints)
+	}
+}
+
+const settled = `!document.querySelector("main.failed") && document.querySelectorAll("main .chart svg").length >= 7`
+
+// The first view has a verdict, all views and their figures, and its transfer is small.
+func TestPageFirstView(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.pareto.length > 0 && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	var views []string
+	p.eval(t, `[...document.querySelectorAll("main section")].map((s) => s.id)`, &views)
+	if want := []string{"verdict", "memory", "roofline", "operators", "graph", "latency", "rates", "pareto", "accuracy"}; !slices.Equal(views, want) {
+		t.Errorf("views %v, want %v", views, want)
+	}
+	if got := p.text(t, "#verdict .verdict"); !strings.HasPrefix(strings.TrimSpace(got), "Fits") {
+		t.Errorf("verdict %q", got)
+	}
+	for selector, least := range map[string]int{"#verdict .tile": 6, "#operators tbody tr": 10, "#graph .node": 12, "#roofline svg [data-mark=dot] *": 5, "#pareto svg circle": 100} {
+		var n int
+		p.eval(t, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector), &n)
+		if n < least {
+			t.Errorf("%d of %s, want %d at least", n, selector, least)
+		}
+	}
+	files, err := builtPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for name, text := range files {
+		if name == web.Program {
+			sum += len(text)
+		} else if name != "LICENSES.txt" {
+			sum += len(zipped(text))
+		}
+	}
+	if t.Logf("transfer %.2f MB with gzip", float64(sum)/1e6); sum > 3e6 {
+		t.Errorf("%d bytes are transferred, want 3 MB at most", sum)
+	}
+	var first float64
+	p.eval(t, `llmprofTimes.first`, &first)
+	t.Logf("first figures after %.0f ms", first)
+	p.quiet(t)
+}
+
+// Every control changes the command line, and the figures follow.
+func TestPageControls(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=4", &serveOrder{})
+	p.wait(t, settled)
+	for _, c := range []struct{ id, value, want string }{
+		{"model", "llama3.1-70b", "--model llama3.1-70b"}, {"gpu", "b200-sxm-180gb", "--gpu b200-sxm-180gb"}, {"engine", "sglang", "--engine sglang"},
+		{"tp", "4", "--tp 4"}, {"dp", "2", "--dp 2"}, {"pp", "2", "--pp 2"}, {"weights", "fp8", "--weights fp8"}, {"kv", "fp8", "--kv fp8"},
+		{"batch", "32", "--batch 32"}, {"prompt-len", "2000", "--prompt-len 2000"}, {"gen-len", "300", "--gen-len 300"}, {"cached-prefix", "500", "--cached-prefix 500"},
+		{"max-num-batched-tokens", "4096", "--max-num-batched-tokens 4096"}, {"memory-utilization", "0.85", "--memory-utilization 0.85"}, {"price", "4.5", "--price 4.5"},
+		{"cached-prefix", "", "--batch 32"}, {"max-num-batched-tokens", "", "--batch 32"}, {"calibration", "", "--calibration default"},
+		{"load=rate", "", "--rate 1"}, {"rate", "3", "--rate 3"}, {"prefix-hit-rate", "0.5", "--prefix-hit-rate 0.5"}, {"load=concurrency", "", "--concurrency 8"},
+		{"concurrency", "20", "--concurrency 20"},
+	} {
+		before := p.text(t, "#verdict .command")
+		p.set(t, c.id, c.value)
+		p.wait(t, fmt.Sprintf(`document.querySelector("#verdict .command").textContent.includes(%q)`, c.want))
+		if c.value != "" && before == p.text(t, "#verdict .command") {
+			t.Errorf("%s: the command stays %s", c.id, before)
+		}
+		p.wait(t, settled)
+	}
+	p.agrees(t)
+	for id, v := range map[string]string{"target-ttft": "500", "target-tpot": "50", "target-tps": "10", "target-usd": "1000"} {
+		p.set(t, id, v)
+	}
+	p.wait(t, `document.querySelectorAll("#verdict .tile .ok, #verdict .tile .no").length === 4`)
+	p.quiet(t)
+}
+
+// set gives a control a value as a user does, by events.
+func (p *tab) set(t *testing.T, id, value string) {
+	t.Helper()
+	var ok bool
+	p.eval(t, fmt.Sprintf(`(() => {
+		const [id, value] = [%q, %q];
+		const e = id.includes("=") ? document.querySelector('input[name="' + id.split("=")[0] + '"][value="' + id.split("=")[1] + '"]') : document.getElementById(id);
+		if (!e || e.disabled) return false;
+		if (e.type === "radio" || e.type === "checkbox") { e.click(); return true; }
+		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(e), "value").set.call(e, value);
+		e.dispatchEvent(new Event("input", { bubbles: true }));
+		e.dispatchEvent(new Event("change", { bubbles: true }));
+		return true;
+	})()`, id, value), &ok)
+	if !ok {
+		t.Fatalf("no control %s", id)
+	}
+}
+
+// agrees holds the figures that are shown to those that the command line gives for the
+// command that is shown.
+func (p *tab) agrees(t *testing.T) {
+	t.Helper()
+	args := strings.Fields(p.text(t, "#verdict .command"))[1:]
+	got := try(t, append(args, "--format", "json")...)
+	var document string
+	p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flagsOf(args[1:])})+`.then((a) => a.text)`, &document)
+	if document != got.stdout {
+		t.Errorf("%v: the page and the command line differ: %s", args, firstDifference(document, got.stdout))
+	}
+}
+
+// workerAsked is a script that asks a worker of its own.
+func workerAsked(t *testing.T, request any) string {
+	t.Helper()
+	text, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`(async () => { const m = await import("/client.js"); globalThis.testClient ??= new m.Client(20000); return testClient.ask(String(Math.random()), %s); })()`, text)
+}
+
+func flagsOf(args []string) map[string]string {
+	flags := map[string]string{}
+	for i := 0; i+1 < len(args); i += 2 {
+		flags[strings.TrimPrefix(args[i], "--")] = args[i+1]
+	}
+	return flags
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return x[i] + " and " + y[i]
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+// randomFlags are a random state of the page; some cannot be.
+func randomFlags(r *rand.Rand) map[string]string {
+	pick := func(list ...string) string { return list[r.IntN(len(list))] }
+	flags := map[string]string{
+		"model": pick("llama3.1-8b", "llama3.1-70b", "qwen3-30b-a3b", "deepseek-v3", "mixtral-8x7b", "nemotron-h-8b", "gemma3-27b", "qwen3-32b"),
+		"gpu":   pick("h100", "h200", "a100", "b200", "mi300x", "l40s", "rtx-4090", "agx-thor"),
+	}
+	for name, list := range map[string][]string{
+		"engine": {"vllm", "sglang", "native", "llama.cpp", "transformers"}, "tp": {"2", "4", "8"}, "weights": {"fp8", "awq", "w8a8", "q4_k_m"}, "kv": {"fp8", "bf16"},
+		"batch": {"3", "16", "64", "200"}, "prompt-len": {"77", "500", "8192"}, "gen-len": {"1", "2", "700"}, "memory-utilization": {"0.5", "0.95"}, "price": {"1.23"},
+		"dp": {"2"}, "pp": {"2"}, "calibration": {"default"}, "chunk": {"256"},
+	} {
+		if r.IntN(4) == 0 {
+			flags[name] = list[r.IntN(len(list))]
+		}
+	}
+	if r.IntN(6) == 0 {
+		delete(flags, "batch")
+		delete(flags, "chunk")
+		flags["rate"] = pick("0.5", "4")
+	}
+	return flags
+}
+
+// The figures of the page's worker are those of the command line to the last digit.
+func TestPageFiguresInBrowser(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	r := rand.New(rand.NewPCG(25, 200))
+	refused := 0
+	for range 200 {
+		flags := randomFlags(r)
+		var got struct{ Text, Error string }
+		p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flags})+`.catch((e) => ({ error: e.message })).then(({ text, error }) => ({ text, error }))`, &got)
+		if !sameAsCommand(t, flags, got.Text, got.Error) {
+			refused++
+		}
+	}
+	if t.Logf("%d of 200 states cannot be", refused); refused > 150 {
+		t.Errorf("%d of 200 states cannot be: too few say something", refused)
+	}
+}
+
+// Shared links bring back the whole state.
+func TestPageLink(t *testing.T) {
+	const link = "#model=qwen3-30b-a3b&gpu=h100-sxm-80gb&tp=2&weights=fp8&batch=16&prompt-len=2048&target.tpot=30&view.phase=prefill&pin.model=qwen3-30b-a3b&pin.gpu=a100-sxm-80gb&pin.tp=4"
+	p := browse(t, link, &serveOrder{})
+	p.wait(t, settled+` && document.querySelectorAll("#verdict .diff").length > 3`)
+	var hash string
+	p.eval(t, `location.hash`, &hash)
+	if hash != link {
+		t.Errorf("the link becomes %s", hash)
+	}
+	p.set(t, "batch", "20")
+	p.wait(t, `location.hash.includes("batch=20")`)
+	p.eval(t, `location.hash`, &hash)
+	var here string
+	p.eval(t, `location.href`, &here)
+	p.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(here))
+	p.wait(t, settled+` && document.querySelectorAll("#verdict .diff").length > 3`)
+	var again string
+	p.eval(t, `location.hash`, &again)
+	if again != hash || p.text(t, "#prefill") != "" {
+		t.Errorf("%s comes back as %s", hash, again)
+	}
+	if p.text(t, "#roof-prefill[aria-pressed=true]") != "prefill" {
+		t.Error("the phase of the link is not shown")
+	}
+	p.quiet(t)
+}
+
+// Pinning sets what is shown beside what changes, in every view.
+func TestPageCompares(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	p.click(t, "Pin as A")
+	p.set(t, "gpu", "a100-sxm-80gb")
+	p.wait(t, `document.querySelector("#compare tbody tr th")?.textContent === "--gpu" && document.querySelectorAll("#verdict .diff").length >= 5`)
+	p.wait(t, `document.querySelector("#memory .legend small") && [...document.querySelectorAll("#operators thead th")].some((h) => h.textContent === "× A")`)
+	p.wait(t, `[...document.querySelectorAll("#graph .node text")].some((x) => x.textContent.startsWith("A "))`)
+	p.wait(t, `document.querySelectorAll('#latency svg [stroke-dasharray="6,3"]').length === 2`)
+	p.click(t, "Unpin A")
+	p.wait(t, `!document.getElementById("compare")`)
+	p.quiet(t)
+}
+
+func (p *tab) click(t *testing.T, name string) {
+	t.Helper()
+	var ok bool
+	p.eval(t, fmt.Sprintf(`(() => { const b = [...document.querySelectorAll("button")].find((b) => b.textContent.trim() === %q); b?.click(); return !!b; })()`, name), &ok)
+	if !ok {
+		t.Fatalf("no button %q", name)
+	}
+}
+
+// Choices that cannot be are grey and say why.
+func TestPageRefusesChoices(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb", &serveOrder{})
+	p.wait(t, `document.querySelector("#ep option[value='8']")?.disabled`)
+	var reason string
+	p.eval(t, `document.querySelector("#ep option[value='8']").textContent`, &reason)
+	if !strings.Contains(reason, "expert") {
+		t.Errorf("EP 8 of a dense model: %q", reason)
+	}
+	p.quiet(t)
+}
+
+// Operators are linked: chosen in the table, they are marked in the graph and the roofline.
+// The keyboard does what the pointer does.
+func TestPageKeyboard(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled)
+	p.do(t, chromedp.Focus(`#operators tbody tr:nth-child(3)`, chromedp.ByQuery), chromedp.KeyEvent(kb.Enter))
+	p.wait(t, `document.querySelectorAll("#operators tr[aria-selected=true]").length === 1 && [...document.querySelectorAll("#graph .node rect")].some((r) => r.getAttribute("stroke-width") === "3")`)
+	var scale [2]string
+	p.eval(t, `document.querySelector("#graph svg > g").getAttribute("transform")`, &scale[0])
+	p.do(t, chromedp.Focus(`#graph svg`, chromedp.ByQuery), chromedp.KeyEvent("+"))
+	p.wait(t, fmt.Sprintf(`document.querySelector("#graph svg > g").getAttribute("transform") !== %q`, scale[0]))
+	// Every control can be reached, in order, and the first ones are those of the head.
+	var reached []string
+	p.eval(t, `document.activeElement.blur(); window.scrollTo(0, 0); 0`, nil)
+	seen := map[string]bool{}
+	for range 60 {
+		var id string
+		p.do(t, chromedp.KeyEvent(kb.Tab))
+		p.eval(t, `document.activeElement.id || document.activeElement.name || ""`, &id)
+		if seen[id] = true; id != "" {
+			reached = append(reached, id)
+		}
+	}
+	for _, id := range []string{"model", "gpu", "engine", "tp", "weights", "batch", "prompt-len", "gen-len", "price", "target-ttft"} {
+		if !seen[id] {
+			t.Errorf("the Tab key does not reach %s; it reaches %v", id, reached)
+		}
+	}
+	p.quiet(t)
+}
+
+// Files that are dropped are models, results or an error in words, and never run script.
+func TestPageTakesFiles(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	p.wait(t, settled)
+	const config = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":true,"hidden_act":"silu","torch_dtype":"bfloat16","head_dim":64}`
+	p.drop(t, "small.json", config)
+	p.wait(t, `document.querySelector("#verdict .command").textContent.includes("--model ./small.json") && document.querySelector("#verdict .verdict").textContent.includes("small on 1")`)
+	results, err := filepath.Glob("../../experiments/h200-native/h200-native-short-*.json")
+	if err != nil || len(results) == 0 {
+		t.Fatal(results, err)
+	}
+	text, err := os.ReadFile(results[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.drop(t, "result.json", string(text))
+	p.wait(t, `/\d+ measured figures/.test(document.querySelector("header .note").textContent)`)
+	for name, hostile := range map[string]string{
+		`<img src=x onerror=alert(1)>.json`: strings.Replace(config, `"llama"`, `"<img src=x onerror=alert(2)>"`, 1),
+		"deep.json":                         strings.Repeat("[", 200000) + strings.Repeat("]", 200000),
+		"huge.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":1e300`, 1),
+		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
+		"no.json":                           `{"schema": "llmprof.measure/v1"}`,
+		"not.json":                          "\x00\xff",
+		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
+		"bad.toml":                          "x = [[[[",
+	} {
+		p.drop(t, name, hostile)
+		said, _ := json.Marshal(name)
+		p.wait(t, fmt.Sprintf(`document.querySelector("header .note").textContent.startsWith(%s)`, said))
+		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"`, nil)
+		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1")`)
+	}
+	p.quiet(t)
+}
+
+// drop drops a file of a text onto the page.
+func (p *tab) drop(t *testing.T, name, text string) {
+	t.Helper()
+	quoted, _ := json.Marshal([]string{name, text})
+	p.eval(t, fmt.Sprintf(`(() => { const [name, text] = %s, d = new DataTransfer(); d.items.add(new File([text], name)); document.body.dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: d })); return 0; })()`, quoted), nil)
+}
+
+// A hostile link shows what is wrong with it and runs nothing.
+func TestPageHostileLinks(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	for _, fragment := range []string{
+		"#model=<img src=x onerror=alert(1)>&gpu=<script>alert(2)</script>", "#model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&gpu=h100",
+		"#model=llama3.1-8b&gpu=h100&gen-len=999999999999&prompt-len=999999999999", "#model=llama3.1-8b&gpu=h100&batch=1e400&price=NaN&tp=-1",
+		"#__proto__=x&constructor=y&pin.__proto__=z&view.__proto__=q&model=llama3.1-8b", "#" + strings.Repeat("model=a&", 5000), "#model=llama3.1-8b&gpu=h100&calibration=/etc/passwd&hardware=/etc/passwd",
+		"#%", "#view.theme=javascript:alert(1)&view.cards=x",
+	} {
+		p.do(t, chromedp.Evaluate(fmt.Sprintf(`location.hash = %q`, fragment), nil))
+		p.wait(t, `!document.querySelector("#verdict .verdict").textContent.includes("is loading")`)
+		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"`, nil)
+		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1")`)
+	}
+	p.quiet(t)
+}
+
+// A worker that takes too long is ended, and the next request is answered.
+func TestPageEndsWorkers(t *testing.T) {
+	p := browse(t, "", &serveOrder{})
+	var said []string
+	p.content(t, `(async () => {
+		const m = await import("/client.js"), c = new m.Client(400);
+		const flags = { model: "llama3.1-8b", gpu: "h100" };
+		await c.ask("warm", { do: "estimate", flags });
+		const slow = await c.ask("slow", { do: "sweep", flags: { model: "deepseek-v3", gpu: "h200,h100,b200,mi300x", tp: "8", batch: "1..1000" } }).catch((e) => e.message);
+		c.limit = 20000;
+		const next = await c.ask("next", { do: "estimate", flags });
+		return [String(slow), next.text.slice(0, 40)];
+	})()`, &said)
+	if len(said) != 2 || !strings.Contains(said[0], "no answer within") || !strings.Contains(said[1], "llmprof.estimate") {
+		t.Errorf("said %q", said)
+	}
+}
+
+// Nothing is wider than the window, texts stand out and controls have names: by axe-core.
+func TestPageFitsAndReads(t *testing.T) {
+	axe, err := os.ReadFile("../../web/vendor/axe.min.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=16&target.tpot=5&target.ttft=900&pin.model=deepseek-v3&pin.gpu=b200-sxm-180gb&pin.tp=8", &serveOrder{})
+	p.wait(t, settled)
+	p.do(t, chromedp.Evaluate(string(axe)+";0", nil))
+	for _, width := range []int64{390, 1000, 2560} {
+		for _, scheme := range []string{"light", "dark"} {
+			p.do(t, emulation.SetDeviceMetricsOverride(width, 1000, 1, false),
+				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+			p.do(t, chromedp.Sleep(500*time.Millisecond))
+			var over int
+			p.eval(t, `document.documentElement.scrollWidth - innerWidth`, &over)
+			if over > 0 {
+				t.Errorf("%d %s: %d px wider than the window", width, scheme, over)
+			}
+			var wrong []string
+			p.content(t, `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) => v.id + ": " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).join(" | ")))`, &wrong)
+			for _, w := range wrong {
+				t.Errorf("%d %s: %s", width, scheme, w)
+			}
+		}
+	}
+	p.quiet(t)
+}
+
+// The page goes on where the network is gone.
+func TestPageOffline(t *testing.T) {
+	p := browse(t, "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=16", &serveOrder{})
+	p.wait(t, settled+` && document.querySelectorAll("#accuracy svg circle, #accuracy svg path").length > 20`)
+	p.do(t, network.EmulateNetworkConditions(true, 0, 0, 0))
+	before := p.text(t, "#verdict .tile .value")
+	p.set(t, "batch", "200")
+	p.wait(t, fmt.Sprintf(`document.querySelector("#verdict .tile .value").textContent !== %q`, before))
+	p.quiet(t)
+}
+
+// The times of changes are printed, not held: they are the machine's.
+func TestPageTimes(t *testing.T) {
+	p := browse(t, "#model=deepseek-v3&gpu=h200-sxm-141gb&tp=8&batch=1", &serveOrder{})
+	p.wait(t, settled+` && llmprofTimes.pareto.length > 0`)
+	for i := range 30 {
+		var n int
+		p.eval(t, `llmprofTimes.change.length`, &n)
+		p.set(t, "batch", fmt.Sprint(i+2))
+		p.wait(t, fmt.Sprintf(`llmprofTimes.change.length > %d`, n))
+	}
+	var times struct {
+		First          float64
+		Change, Pareto []float64
+	}
+	p.eval(t, `llmprofTimes`, &times)
+	var again float64
+	p.content(t, `(async () => {
+		const m = await import("/client.js"), c = new m.Client(60000), catalog = await (await fetch("catalog.json")).json();
+		const gpu = catalog.gpus.filter((g) => g.price_usd_per_hour).map((g) => g.key).join(",");
+		const one = async (prompt) => { const t = performance.now(); await c.ask("x", { do: "sweep", flags: { model: "deepseek-v3", gpu, tp: "1,2,4,8", batch: "1..1024x4", "prompt-len": prompt } }); return performance.now() - t; };
+		await one("1000");
+		return one("1001");
+	})()`, &again)
+	slices.Sort(times.Change)
+	t.Logf("first figures %.0f ms; a change of DeepSeek-V3 %.0f ms in the median of %d, %.0f at most; 528 points of cost over speed %.0f ms at first, %.0f again",
+		times.First, times.Change[len(times.Change)/2], len(times.Change), times.Change[len(times.Change)-1], times.Pareto[0], again)
+}

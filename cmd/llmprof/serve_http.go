@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"os/exec"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// policy is what the page may do: run its own scripts and its program, and ask this
+// server. The hash is of the one style sheet that Observable Plot adds to a chart.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww='; img-src 'self' data: blob:; " +
+	"connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// A pageServer serves the page, and what it cannot know by itself.
+type pageServer struct {
+	a     *app
+	order *serveOrder
+	files map[string][]byte
+	host  string
+	token string // of what does more than read
+	mux   *http.ServeMux
+
+	measuring sync.Mutex
+}
+
+// stopTime is how long a measurement may take to stop.
+const stopTime = 10 * time.Second
+
+func newPageServer(a *app, o *serveOrder, files map[string][]byte, host string) *pageServer {
+	s := &pageServer{a: a, order: o, files: files, host: host, token: rand.Text(), mux: http.NewServeMux()}
+	s.mux.HandleFunc("GET /", s.file)
+	s.local()
+	return s
+}
+
+// address is where the page is.
+func (s *pageServer) address() string { return "http://" + s.host + "/" }
+
+// ServeHTTP refuses requests that other pages make by a name of their own for the loopback.
+func (s *pageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if own := strings.Replace(s.host, "127.0.0.1", "localhost", 1); r.Host != s.host && r.Host != own {
+		http.Error(w, "this page is at http://"+s.host+"/", http.StatusMisdirectedRequest)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-cache")
+	s.mux.ServeHTTP(w, r)
+}
+
+// file serves a file of the page.
+func (s *pageServer) file(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/")
+	if name == "" {
+		name = "index.html"
+	}
+	text, ok := s.files[name]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if kind := contentType(name); kind != "" {
+		w.Header().Set("Content-Type", kind)
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(text))
+}
+
+// contentType is that of a file of the page, whatever the system's table says.
+func contentType(name string) string {
+	switch ext := path.Ext(name); ext {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".gz":
+		return "application/gzip"
+	case ".html", ".css", ".json":
+		return mime.TypeByExtension(ext)
+	}
+	return "text/plain; charset=utf-8"
+}
+
+// jsonText is a value as JSON.
+func jsonText(v any) ([]byte, error) { return json.Marshal(v) }
+
+// openBrowser asks the desktop to open the page; where there is none, the address that
+// was printed serves.
+func openBrowser(ctx context.Context, address string) {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	_ = exec.CommandContext(ctx, name, args...).Start()
+}

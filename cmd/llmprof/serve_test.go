@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"llmprof/cmd/llmprof/internal/page"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// sameAsCommand holds what a page says to what the command line says to the same flags.
+func sameAsCommand(t *testing.T, flags map[string]string, text, refused string) (answered bool) {
+	t.Helper()
+	args := []string{"estimate", "--format", "json"}
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		args = append(args, "--"+name, flags[name])
+	}
+	got := try(t, args...)
+	switch {
+	case refused != "" && got.stdout != "":
+		t.Errorf("%v: the page refuses what the command line answers: %s", flags, refused)
+	case refused == "" && !sameFigures(t, text, got.stdout):
+		t.Errorf("%v: the page and the command line differ: %s; %s", flags, firstDifference(text, got.stdout), got.stderr)
+	}
+	return refused == ""
+}
+
+// The page's answers are those of the command line to the last digit.
+func TestPageFigures(t *testing.T) {
+	p, err := page.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(25, 25))
+	answered := 0
+	for range 40 {
+		flags := randomFlags(r)
+		request, err := json.Marshal(page.Request{Do: "estimate", Flags: flags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a page.Answer
+		if err := json.Unmarshal(p.Handle(t.Context(), request), &a); err != nil {
+			t.Fatal(err)
+		}
+		if sameAsCommand(t, flags, a.Text, a.Error) {
+			answered++
+		}
+	}
+	if answered < 10 {
+		t.Errorf("%d of 40 states can be: too few say something", answered)
+	}
+}
+
+// sameFigures compares two estimates: to the last digit, but for the steady state under a
+// load, whose exponentials Go computes by other instructions on each kind of processor.
+func sameFigures(t *testing.T, a, b string) bool {
+	t.Helper()
+	if a == b {
+		return true
+	}
+	var x, y map[string]any
+	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		return false
+	}
+	one, ok1 := x["load"].(map[string]any)
+	two, ok2 := y["load"].(map[string]any)
+	delete(x, "load")
+	delete(y, "load")
+	return ok1 && ok2 && cmp.Equal(x, y) && cmp.Equal(one, two, cmpopts.EquateApprox(1e-12, 0))
+}
+
+// local is a server of the page, without a browser.
+func local(t *testing.T, folder string) *pageServer {
+	t.Helper()
+	return newPageServer(&app{env: func(string) string { return "" }}, &serveOrder{results: folder, offline: true}, map[string][]byte{"index.html": []byte("<!doctype html>")}, "127.0.0.1:1")
+}
+
+// answered is what a server answers.
+func answered(s *pageServer, method, target, host, token, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = host
+	if token != "" {
+		r.Header.Set("X-Llmprof-Token", token)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// The server answers its own name alone, with headers that let nothing else in, and does
+// more than read only for the token.
+func TestServeIsGuarded(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "one.json"), []byte(`{"schema":"x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(folder), "outside.json"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := local(t, folder)
+	const own = "127.0.0.1:1"
+	for _, c := range []struct {
+		method, target, host, token, body string
+		code                              int
+		holds                             string
+	}{
+		{"GET", "/", own, "", "", 200, "doctype"},
+		{"GET", "/", "localhost:1", "", "", 200, "doctype"},
+		{"GET", "/", "evil.example", "", "", 421, "this page is at"},
+		{"GET", "/nothing", own, "", "", 404, ""},
+		{"GET", "/here.json", own, "", "", 200, s.token},
+		{"GET", "/results/one.json", own, "", "", 403, "token"},
+		{"GET", "/results/one.json", own, s.token, "", 200, "schema"},
+		{"GET", "/results/..%2foutside.json", own, s.token, "", 404, ""},
+		{"GET", "/hub?id=org/name", own, s.token, "", 404, "not in the hub cache"},
+		{"GET", "/hub?id=../../etc/passwd", own, s.token, "", 404, ""},
+		{"POST", "/measure", own, "", "{}", 403, "token"},
+		{"POST", "/measure", own, s.token, "{", 400, ""},
+		{"POST", "/measure", own, s.token, `{"model": "--help"}`, 400, "built-in model"},
+		{"POST", "/measure", own, s.token, `{"model": "llama3.1-8b", "engine": "vllm", "tp": 1}`, 400, "native or transformers"},
+	} {
+		w := answered(s, c.method, c.target, c.host, c.token, c.body)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.holds) {
+			t.Errorf("%s %s of %s: %d %.200s, want %d with %q", c.method, c.target, c.host, w.Code, w.Body, c.code, c.holds)
+		}
+		if c.host == own && !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s %s: headers %v", c.method, c.target, w.Header())
+		}
+	}
+}
+
+// A binary without the page's program says what makes it.
+func TestServeWithoutProgram(t *testing.T) {
+	if _, err := (&app{env: os.Getenv}).pageFiles(); err == nil {
+		t.Skip("this one has the program")
+	}
+	if got := try(t, "serve"); got.code != 1 || !strings.Contains(got.stderr, "make web") {
+		t.Errorf("exit %d: %s", got.code, got.stderr)
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"llmprof/cmd/llmprof/internal/ask"
+	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/measure/tracefile"
+	"llmprof/models"
+	"llmprof/unit"
+	"llmprof/validate"
+	"llmprof/validate/traced"
+)
+
+// traceFlags say what a trace is of, as far as it does not say so itself.
+type traceFlags struct {
+	file    string
+	context int
+	tp      int
+	weights string
+	kv      string
+}
+
+func (t *traceFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.file, "trace", "", "compare operators of a torch profiler's trace `FILE` of vLLM or SGLang")
+	f.IntVar(&t.context, "context", 0, "`tokens` that a sequence has when it decodes (default: the prompt)")
+	f.IntVar(&t.tp, "tp", 1, "`GPUs` that share a matrix")
+	f.StringVar(&t.weights, "weights", "", "`format` of the weights (default: bf16, or what the trace says)")
+	f.StringVar(&t.kv, "kv", "", "`format` of the KV cache (default: 16 bits)")
+}
+
+// ofTrace are the flags that have a meaning for a trace alone.
+var ofTrace = []string{"context", "tp", "weights", "kv"}
+
+// checkTrace refuses what cannot be meant with a trace, or without one.
+func (v *comparison) checkTrace() error {
+	t := &v.trace
+	if t.file == "" {
+		for _, flag := range ofTrace {
+			if v.given(flag) {
+				return usage("--%s is about a trace: give --trace FILE", flag)
+			}
+		}
+		return nil
+	}
+	for _, flag := range []string{"live", "ablate", "by", "fail-over", "worst", "chart"} {
+		if v.given(flag) {
+			return usage("--trace compares operators of one trace: --%s has no meaning beside it", flag)
+		}
+	}
+	switch {
+	case len(v.Files) > 0:
+		return usage("--trace %s: result files are compared without it", t.file)
+	case len(v.models) > 1 || len(v.engines) > 1:
+		return usage("--trace: give one --model and one --engine")
+	case t.context < 0 || t.context > 1<<30 || t.tp < 1 || t.tp > 1024:
+		return usage("--context %d and --tp %d: want numbers above 0", t.context, t.tp)
+	}
+	for flag, given := range map[string][]int{"batch": v.live.batches, "prompt-len": v.live.prompts} {
+		if v.given(flag) && (len(given) != 1 || given[0] < 1 || given[0] > 1<<30) {
+			return usage("--trace: --%s %v: want one number above 0", flag, given)
+		}
+	}
+	return nil
+}
+
+// traced reads a trace and sets its operators beside those of an estimate.
+func (a *app) traced(ctx context.Context, v *comparison) (*view.Traced, error) {
+	l, err := tracefile.ScanFile(v.trace.file)
+	if err != nil {
+		return nil, err
+	}
+	constants, err := ask.NewCalibrations(v.constant)
+	if err != nil {
+		return nil, err
+	}
+	if v.Scorer, err = a.scorer(v.live.hardware, constants); err != nil {
+		return nil, err
+	}
+	if err := a.ownModels(ctx, v); err != nil {
+		return nil, err
+	}
+	q, err := a.traceQuestion(v, l)
+	if err != nil {
+		return nil, err
+	}
+	phases, err := traced.Explain(l, q, v.Scorer)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v.trace.file, err)
+	}
+	return &view.Traced{File: v.trace.file, GPUName: v.GPUName, Phases: phases}, nil
+}
+
+// traceQuestion is what the trace is of: by the flags, else by the trace.
+func (a *app) traceQuestion(v *comparison, l *tracefile.Timeline) (*traced.Question, error) {
+	t, note := &v.trace, traced.NoteOf(l)
+	if v.given("batch") {
+		note.Batch = v.live.batches[0]
+	}
+	if v.given("prompt-len") {
+		note.Prompt = v.live.prompts[0]
+	}
+	q := &traced.Question{Config: validate.Config{
+		Model: note.Model, Engine: "vllm", TP: t.tp, Batch: note.Batch, Prompt: note.Prompt, Gen: 2,
+		Weights: cmp.Or(t.weights, note.Weights, "bf16"), KV: t.kv,
+	}, Context: cmp.Or(t.context, note.Context)}
+	if len(v.models) > 0 {
+		q.Config.Model = v.models[0]
+	}
+	if len(v.engines) > 0 {
+		q.Config.Engine = v.engines[0]
+	}
+	if q.Config.Model == "" {
+		return nil, usage("--trace: the trace does not name its model: give --model")
+	}
+	m, err := v.Scorer.Model(q.Config.Model)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	q.Config.Model, q.Layers = m.Name, attentions(m)
+	if q.Layers == 0 {
+		return nil, fmt.Errorf("%s has no attention, by which the layers of a step are found", m.Name)
+	}
+	q.Config.GPU, err = a.tracedGPU(v, l)
+	return q, err
+}
+
+// attentions is how many layers have attention.
+func attentions(m *models.Model) (n int) {
+	for i := range m.Layers {
+		if slices.ContainsFunc(m.Layers[i].Blocks, func(b models.Block) bool { return b.Attention != nil }) {
+			n += m.Layers[i].Count
+		}
+	}
+	return n
+}
+
+// tracedGPU is the key of the GPU that was given, or that the trace names.
+func (a *app) tracedGPU(v *comparison, l *tracefile.Timeline) (string, error) {
+	table, err := a.gpuTable(v.live.hardware)
+	if err != nil {
+		return "", err
+	}
+	if v.gpu != "" {
+		g, err := table.GPU(v.gpu)
+		if err != nil {
+			return "", wrong(err)
+		}
+		return g.Key, nil
+	}
+	least := -1
+	for id := range l.Devices {
+		if least < 0 || id < least {
+			least = id
+		}
+	}
+	if least < 0 {
+		return "", usage("--trace: the trace does not name its GPU: give --gpu")
+	}
+	g, err := table.Match(l.Devices[least], unit.Bytes(0))
+	if err != nil {
+		return "", usage("--trace: %w; give --gpu", err)
+	}
+	return g.Key, nil
+}
+
+// runTrace writes the operators of a trace, and the chart of them where a picture is wanted.
+func (a *app) runTrace(ctx context.Context, v *comparison) error {
+	t, err := a.traced(ctx, v)
+	if err != nil {
+		return err
+	}
+	other, whole := v.output, forms{page: t.Page, table: t.Table, data: func() any { return t.Document() }}
+	kind := v.output.picture()
+	if kind == "" {
+		return other.write(a, whole)
+	}
+	other.file = ""
+	return errors.Join(other.write(a, whole), a.drawTo(v.output.file, kind, t.Chart))
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"llmprof/serving"
+)
+
+// A failuresFlag reads the share of requests that may fail.
+type failuresFlag struct{ share **float64 }
+
+// String is the share, empty if not given.
+func (f failuresFlag) String() string {
+	if f.share == nil || *f.share == nil {
+		return ""
+	}
+	return strconv.FormatFloat(**f.share, 'g', -1, 64)
+}
+
+// Set reads "0.01" or "1%".
+func (f failuresFlag) Set(s string) error {
+	number, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v <= 1) {
+		return fmt.Errorf("want a share of the requests, from 0 to 1, or percents, as 1%%")
+	}
+	*f.share = &v
+	return nil
+}
+
+// Type is the name that help shows.
+func (f failuresFlag) Type() string { return "share" }
+
+// A lensFlag reads a number of tokens, or how they are distributed.
+type lensFlag struct {
+	fixed *int
+	drawn *string
+}
+
+// String is the lengths as they are given.
+func (f lensFlag) String() string {
+	switch {
+	case f.fixed == nil:
+		return ""
+	case *f.drawn != "":
+		return *f.drawn
+	}
+	return strconv.Itoa(*f.fixed)
+}
+
+// Set reads "1024", "512..2048" or "lognormal:1024,0.8".
+func (f lensFlag) Set(text string) error {
+	if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
+		*f.fixed, *f.drawn = n, "" // how many there may be depends on the engine
+		return nil
+	}
+	l, err := serving.ParseLengths(text)
+	if err != nil {
+		return err
+	}
+	*f.fixed, *f.drawn = int(math.Round(l.MeanLength())), l.String()
+	return nil
+}
+
+// Type is the name that help shows.
+func (f lensFlag) Type() string { return "tokens" }
+
+// A lengthsFlag reads the tokens of prompts or answers.
+type lengthsFlag struct{ lengths *serving.Lengths }
+
+// String is the lengths as they are given.
+func (f lengthsFlag) String() string {
+	if f.lengths == nil {
+		return ""
+	}
+	return f.lengths.String()
+}
+
+// Set reads "1024", "512..2048" or "lognormal:1024,0.8".
+func (f lengthsFlag) Set(text string) error {
+	l, err := serving.ParseLengths(text)
+	if err == nil {
+		*f.lengths = l
+	}
+	return err
+}
+
+// Type is the name that help shows.
+func (f lengthsFlag) Type() string { return "tokens" }

@@ -1,0 +1,241 @@
+// Package energy is the power model of a GPU. At full clocks a GPU draws its waiting power
+// all the time, and these shares of the rest of its power limit, added up:
+//
+//	matrix  while its arithmetic runs at the rate of bursts,
+//	memory  while its memory runs at the rate that it reaches,
+//	chip    while it does in kernels that draw more for it than the products of a library,
+//	network while its links do,
+//	fixed   while a kernel starts and ends,
+//
+// Skinny GEMMs and decode attention may keep the multiprocessors busier for
+// the bytes that they read than a library's products do: that power is the
+// multiprocessors', and falls with their clocks, as the power of arithmetic does. Where the
+// sum is more than the limit, the clocks of the arithmetic are lowered until it is not. The voltage falls with the clocks: the energy of
+// an operation is taken to be proportional to the rate, and the power to its square. Memory and
+// links have clocks of their own. A phase whose arithmetic takes x times as long as in
+// a burst takes t(x), and balances where, all in shares of that rest,
+//
+//	(matrix·C + chip·M)/x + memory·M + network·N + fixed·F = t(x)
+//
+// C, M, N and F being how long each would be busy at the rates of bursts. A phase
+// that draws less than that at x = 1 runs there. On a board whose sustained rate
+// is its generation's rule and no measurement, no phase is slowed by more than the square
+// of what the square product below is: beyond that the rule would make a board with
+// more peak for the same power the slower one. The balance is that of a phase and
+// not of each of its kernels, for the limit is kept over some 100 ms: the
+// model describes a phase among others of its kind, not a short one on an idle GPU.
+//
+// A single large product balances at x = matrix/x + memory·M, so that matrix
+// follows from the rates of bursts and of sustained work, and needs no constant.
+package energy
+
+import (
+	"math"
+
+	"llmprof/hardware"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// Power is the power model of one GPU.
+type Power struct {
+	Waiting  unit.Watts // at full clocks, doing nothing
+	Rest     unit.Watts // from there to the limit
+	Matrix   float64    // of the rest, for arithmetic at the rate of bursts
+	Throttle float64    // how many times longer a large product takes at the power limit, at least 1
+	most     float64    // how many times longer any phase may take
+
+	constants *roofline.Constants
+}
+
+// PowerOf works out the power model of a GPU with a calibration.
+func PowerOf(g *hardware.GPU, c *hardware.Calibration, prices *roofline.Machine) Power {
+	limit, k := g.TDP, &c.Constants
+	idle, ok := g.Idle()
+	if !ok {
+		idle = unit.Watts(k[roofline.PowerIdle] * float64(limit))
+	}
+	m := Power{Throttle: max(k[roofline.GEMMCompute]/k[roofline.GEMMSustained], 1), constants: k}
+	m.Waiting = idle + unit.Watts(k[roofline.PowerWaiting]*float64(limit-idle))
+	m.Rest = limit - m.Waiting
+	m.most = m.Throttle * m.Throttle
+	if c.Measured {
+		m.most = math.Inf(1)
+	}
+	// The square product of n rows reads and writes 3n² values for its 2n³ FLOPs.
+	const n = hardware.SquareRows
+	t := prices.Times(&roofline.Kernel{
+		Class: roofline.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 2 * n * n * n, Acts: unit.BF16.Bytes(3 * n * n)},
+	})
+	m.Matrix = m.Throttle * (m.Throttle - k[roofline.PowerMemory]*min(float64(t[roofline.Memory])/float64(t.Compute()), 1))
+	return m
+}
+
+// BurstPower is what the arithmetic of a GPU draws at the rate of bursts, as a share of
+// what lies between the waiting power and the limit.
+func BurstPower(g *hardware.GPU, c *hardware.Calibration) (float64, error) {
+	peaks, err := g.Peaks()
+	if err != nil {
+		return 0, err
+	}
+	return PowerOf(g, c, roofline.NewMachine(peaks, &c.Constants)).Matrix, nil
+}
+
+// A Draw is the time at full power above waiting that the moving of bytes is worth: of
+// the memory, and of the multiprocessors beyond that.
+type Draw struct{ Memory, Chip unit.Seconds }
+
+// DrawOf is what a kernel draws while its bytes move.
+func (p *Power) DrawOf(c *roofline.Cost) Draw {
+	busy := c.Times[roofline.Memory] + c.Times[roofline.Serial]
+	if roofline.LawOf(c.Class).Steady {
+		busy = c.Time - c.Times[roofline.Fixed]
+	}
+	if busy == 0 {
+		return Draw{}
+	}
+	memory, share := p.constants[roofline.PowerMemory], p.constants[roofline.LawOf(c.Class).Power]
+	return Draw{busy.Times(min(share, memory)), busy.Times(max(share-memory, 0))}
+}
+
+// Add adds n times e.
+func (d *Draw) Add(e Draw, n float64) {
+	d.Memory += e.Memory.Times(n)
+	d.Chip += e.Chip.Times(n)
+}
+
+// Busy is how long kernels keep the units of one GPU busy at the rates of bursts, overlap
+// disregarded.
+type Busy struct {
+	Compute, Network, Fixed unit.Seconds
+	Draw                    Draw // of the bytes that move
+}
+
+// Add adds n times c.
+func (b *Busy) Add(c *Busy, n float64) {
+	b.Compute += c.Compute.Times(n)
+	b.Network += c.Network.Times(n)
+	b.Fixed += c.Fixed.Times(n)
+	b.Draw.Add(c.Draw, n)
+}
+
+// Times is n times b.
+func (b Busy) Times(n float64) (c Busy) {
+	c.Add(&b, n)
+	return c
+}
+
+// A Load is what kernels take on one GPU, and by how much more where their arithmetic is
+// slower.
+type Load struct {
+	Busy
+	Expected unit.Seconds
+	Slower   unit.Seconds // by how much more where arithmetic takes Throttle times as long
+	Slowest  unit.Seconds // by how much more where arithmetic takes Throttle² times as long
+}
+
+// Add adds n times m.
+func (l *Load) Add(m *Load, n float64) {
+	l.Busy.Add(&m.Busy, n)
+	l.Expected += m.Expected.Times(n)
+	l.Slower += m.Slower.Times(n)
+	l.Slowest += m.Slowest.Times(n)
+}
+
+// Take adds a kernel, and what it would take if its arithmetic took Throttle times as
+// long, and Throttle² times. Memory and links have clocks of their own. The result
+// differs where slower arithmetic starts to make the kernel longer.
+func (p *Power) Take(l *Load, c *roofline.Cost) (grows uint64) {
+	l.Expected += c.Time
+	if !roofline.LawOf(c.Class).Steady {
+		l.Compute += c.Compute()
+	}
+	l.Network += c.Times[roofline.Network]
+	l.Fixed += c.Times[roofline.Fixed]
+	l.Draw.Add(p.DrawOf(c), 1)
+	if p.Throttle <= 1 || roofline.LawOf(c.Class).Steady {
+		return 0
+	}
+	if slowest := c.Slower(p.Throttle * p.Throttle); slowest > c.Time {
+		slower := c.Slower(p.Throttle)
+		l.Slowest += slowest - c.Time
+		l.Slower += slower - c.Time
+		if grows = 4; slower > c.Time {
+			grows |= 8
+		}
+	}
+	return grows
+}
+
+// Limit slows a load until it draws no more than the power limit: by how many times
+// arithmetic then takes longer, and how much longer all of it takes. How the time grows
+// with x is taken as two lines, from x = 1 to throttle and from there to throttle².
+func (p *Power) Limit(l *Load) (clock float64, throttled unit.Seconds) {
+	matrix, other := p.chip(&l.Busy), float64(l.Draw.Memory)+p.others(&l.Busy)
+	if p.Throttle <= 1 || matrix+other <= float64(l.Expected) {
+		return 1, 0
+	}
+	slope := float64(l.Slower) / (p.Throttle - 1)
+	clock = balance(float64(l.Expected)-slope, slope, matrix, other)
+	throttled = unit.Seconds(slope * (clock - 1))
+	if clock > p.Throttle {
+		slope = float64(l.Slowest-l.Slower) / (p.Throttle*p.Throttle - p.Throttle)
+		clock = min(balance(float64(l.Expected+l.Slower)-slope*p.Throttle, slope, matrix, other), p.most)
+		throttled = l.Slower + unit.Seconds(slope*(clock-p.Throttle))
+	}
+	return clock, throttled
+}
+
+// balance is the x at which matrix/x + other = base + slope·x.
+func balance(base, slope, matrix, other float64) float64 {
+	b := base - other
+	return 2 * matrix / (b + math.Sqrt(b*b+4*slope*matrix))
+}
+
+// Mean is what one GPU draws on the mean of a load at a clock: stages of a pipeline work
+// in turn, each for its share of the time.
+func (p *Power) Mean(l *Load, clock, stages float64) unit.Watts {
+	if l.Expected <= 0 {
+		return p.Waiting
+	}
+	active := p.Active(&l.Busy, clock)
+	return p.Waiting + unit.Watts(min(float64(active)/float64(l.Expected), float64(p.Rest))/stages)
+}
+
+// Active is the energy besides waiting of a GPU that is so busy, where what its
+// multiprocessors do takes x times as long.
+func (p *Power) Active(b *Busy, x float64) unit.Joules {
+	return p.Rest.For(unit.Seconds(p.chip(b)/x + float64(b.Draw.Memory) + p.others(b)))
+}
+
+// chip is the time at full power above waiting that what the multiprocessors do is worth.
+func (p *Power) chip(b *Busy) float64 { return p.Matrix*float64(b.Compute) + float64(b.Draw.Chip) }
+
+// others is the time at full power above waiting that times of links, and of kernels that
+// start and end, are worth.
+func (p *Power) others(b *Busy) float64 {
+	return p.constants[roofline.PowerNetwork]*float64(b.Network) + p.constants[roofline.PowerFixed]*float64(b.Fixed)
+}
+
+// Energy is what the GPUs draw, all of them together, for one sequence.
+type Energy struct {
+	PerPrompt  unit.Joules // the prefill
+	PerToken   unit.Joules // each token after the first
+	PerRequest unit.Joules // prompt and all tokens
+	Prefill    unit.Watts  // mean of one GPU
+	Decode     unit.Watts
+	IdleKnown  bool // the idle power has a source
+}
+
+// Of is the energy of a sequence by what one GPU draws on the mean of its phases and by
+// their times, where tokens follow the first one. Each is the GPUs for each sequence.
+func Of(prefill, decode unit.Watts, prompt, run unit.Seconds, tokens int, each float64) Energy {
+	e := Energy{Prefill: prefill, PerPrompt: prefill.For(prompt).Times(each)}
+	e.PerRequest = e.PerPrompt
+	if tokens > 0 {
+		all := decode.For(run).Times(each)
+		e.Decode, e.PerToken = decode, all.Times(1/float64(tokens))
+		e.PerRequest += all
+	}
+	return e
+}

@@ -1,0 +1,160 @@
+// Package footprint counts the memory of a GPU: the weights that a rank has, the KV cache and
+// the state of its sequences, its activations, and how large a batch fits.
+package footprint
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"llmprof/models"
+	"llmprof/unit"
+)
+
+// A Footprint is what the memory of a rank is made of before a workload is known, on the
+// stage of a pipeline that has the most layers.
+type Footprint struct {
+	rank    Rank
+	weights unit.Bytes
+	layers  unit.Bytes // of the weights
+	reserve unit.Bytes
+	state   unit.Bytes // of one sequence
+	caches  []cache    // of one sequence, the shortest window first
+	widest  float64    // values of a token that a block has alive
+}
+
+// A cache is what the layers of one window keep of one sequence: each bytes of
+// every token of the context, at most window of them.
+type cache struct {
+	window float64 // +Inf for the whole context
+	each   unit.Bytes
+}
+
+// Of is the footprint of a rank, on a GPU of whose memory some is reserved.
+func Of(r *Rank, reserve unit.Bytes) Footprint {
+	share := r.Par.StageShare(r.Model.NumLayers())
+	layers, embedding, head := r.weights()
+	ends := embedding + head
+	if r.Par.PP > 1 {
+		if r.Model.TiedHead {
+			head = embedding // the last stage has a copy of its own
+		}
+		ends = max(embedding, head)
+	}
+	f := Footprint{rank: *r, weights: layers.Times(share) + ends, layers: layers.Times(share), reserve: reserve, state: r.state().Times(share), caches: r.caches(share)}
+	for i := range r.Model.Layers {
+		for j := range r.Model.Layers[i].Blocks {
+			f.widest = max(f.widest, r.blockWidth(&r.Model.Layers[i].Blocks[j]))
+		}
+	}
+	return f
+}
+
+// Weights is the memory of the weights, and of the layers' alone.
+func (f *Footprint) Weights() (all, layers unit.Bytes) { return f.weights, f.layers }
+
+// Sequence is what a sequence of context tokens keeps: its cache and its state.
+func (f *Footprint) Sequence(context float64) unit.Bytes { return f.Cached(context) + f.state }
+
+// Cached is what a sequence of context tokens takes of the cache.
+func (f *Footprint) Cached(context float64) (b unit.Bytes) {
+	for _, c := range f.caches {
+		b += c.each.Times(min(context, c.window))
+	}
+	return b
+}
+
+// Longest is the longest context whose cache fits into left. It grows by what all
+// caches take of a token until the shortest window is full, then by what the
+// others take.
+func (f *Footprint) Longest(left unit.Bytes) int {
+	var slope unit.Bytes
+	for _, c := range f.caches {
+		slope += c.each
+	}
+	context := 0.0
+	for _, c := range f.caches {
+		if left < slope.Times(c.window-context) {
+			break
+		}
+		left -= slope.Times(c.window - context)
+		context = c.window
+		slope -= c.each
+	}
+	return int(context) + howMany(left, slope, 0, 0)
+}
+
+// caches is what a rank keeps of one sequence in share of the layers, by window.
+func (r *Rank) caches(share float64) (all []cache) {
+	for i := range r.Model.Layers {
+		l := &r.Model.Layers[i]
+		for j := range l.Blocks {
+			a := l.Blocks[j].Attention
+			if a == nil || a.Shared {
+				continue
+			}
+			window := math.Inf(1)
+			if a.Window > 0 {
+				window = float64(a.Window)
+			}
+			values, layers := r.CachedValues(a), float64(l.Count)*share
+			if far := r.compressedValues(a); far > 0 {
+				all = withCache(all, cache{math.Inf(1), r.Scheme.KV.Bytes(far).Times(layers)})
+				values -= far
+			}
+			all = withCache(all, cache{window, r.Scheme.KV.Bytes(values).Times(layers)})
+		}
+	}
+	slices.SortFunc(all, func(a, b cache) int { return cmp.Compare(a.window, b.window) })
+	return all
+}
+
+// withCache adds a cache to those of its window.
+func withCache(all []cache, c cache) []cache {
+	for i := range all {
+		if all[i].window == c.window {
+			all[i].each += c.each
+			return all
+		}
+	}
+	return append(all, c)
+}
+
+// state is what a rank keeps of one sequence that does not grow.
+func (r *Rank) state() (b unit.Bytes) {
+	for i := range r.Model.Layers {
+		l := &r.Model.Layers[i]
+		for j := range l.Blocks {
+			if c := l.Blocks[j].Scan; c != nil {
+				b += r.scanState(c).Times(float64(l.Count))
+			}
+		}
+	}
+	return b
+}
+
+// blockWidth is how many values of a token a block has alive: the outputs of its
+// products in, and the result that goes to its product out.
+func (r *Rank) blockWidth(b *models.Block) float64 {
+	tp := float64(r.Par.TP)
+	var w float64
+	for i := range b.In {
+		w += float64(b.In[i].Out) / float64(max(b.In[i].Parts(r.Par.TP), 1))
+	}
+	switch {
+	case b.Attention != nil:
+		w += float64(b.Attention.Heads*b.Attention.ValueDim) / tp
+	case b.Scan != nil:
+		w += float64(b.Scan.Heads*b.Scan.HeadDim) / tp
+	}
+	w += float64(b.Activation.Width) / tp
+	if e := b.Experts; e != nil {
+		taken := float64(e.TopK) * float64(r.Par.ExpertReplicas()) / float64(r.Par.EP) / float64(r.Par.ExpertTP())
+		in := 1.0
+		if e.Activation.Gated {
+			in = 2
+		}
+		w += taken * ((in + 1) * float64(e.Activation.Width))
+	}
+	return w
+}

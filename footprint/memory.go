@@ -1,0 +1,89 @@
+package footprint
+
+import (
+	"math"
+
+	"llmprof/unit"
+	"llmprof/workload"
+)
+
+// Memory is what one GPU has to hold, the fullest one of the pipeline.
+type Memory struct {
+	Weights     unit.Bytes
+	KV          unit.Bytes // of the whole batch at its longest
+	State       unit.Bytes // of scans and convolutions
+	Activations unit.Bytes // at the peak of the prefill
+	Reserve     unit.Bytes // CUDA context, communication buffers, the engine's own
+	Total       unit.Bytes
+	Capacity    unit.Bytes // of the GPU
+	Usable      unit.Bytes // of it, what the engine takes
+
+	MaxBatch        int  // sequences of one replica that fit, prompt and answer
+	MaxPrefillBatch int  // that fit while the prompt runs
+	MaxDecodeBatch  int  // that fit while they decode
+	MaxTokens       int  // tokens of context that the batch can have in all
+	Unbounded       bool // there is no cache that grows: MaxTokens has no meaning
+}
+
+// Fits reports whether all of it fits.
+func (m *Memory) Fits() bool { return m.Total <= m.Usable }
+
+// Room is the memory of a GPU: all of it, and what the engine takes of it.
+type Room struct{ Capacity, Usable unit.Bytes }
+
+// Memory sums what a workload needs, where a step has at most budget tokens (0 for no
+// limit), and how much more fits into the room. Without a room it only sums.
+func (f *Footprint) Memory(w *workload.Workload, budget int, room Room) (m Memory) {
+	batch, logits := float64(w.Batch), 1.0
+	most, tokens := w.Step(budget)
+	if w.AllLogits {
+		logits = tokens
+	}
+	kv, act := f.Cached(float64(w.Context())), f.Activations(tokens, logits)
+	m.Weights, m.Reserve = f.weights, f.reserve
+	m.KV, m.State, m.Activations = kv.Times(batch), f.state.Times(batch), max(act.Times(min(batch, most)), f.Activations(1, 1).Times(batch))
+	m.Total = m.Weights + m.KV + m.State + m.Activations + m.Reserve
+	if room.Capacity == 0 {
+		return m
+	}
+	m.Capacity, m.Usable = room.Capacity, room.Usable
+
+	left := m.Usable - m.Weights - m.Reserve
+	m.MaxPrefillBatch = howMany(left, f.Cached(float64(w.PromptLen))+f.state, act, most)
+	m.MaxDecodeBatch = howMany(left, kv+f.state+f.Activations(1, 1), 0, 0)
+	m.MaxBatch = min(howMany(left, kv+f.state, act, most), m.MaxDecodeBatch)
+	m.Unbounded = f.Cached(2*workload.MaxTokens) == f.Cached(workload.MaxTokens)
+	if !m.Unbounded {
+		m.MaxTokens = w.Batch * f.Longest((left - m.State - m.Activations).Times(1/batch))
+	}
+	return m
+}
+
+// ForCache is what is left of the room for the KV cache and the state of sequences, where
+// a step has at most tokens tokens of at most sequences sequences.
+func (f *Footprint) ForCache(room Room, tokens, sequences int) unit.Bytes {
+	return room.Usable - (f.weights + f.reserve + f.Activations(float64(tokens), float64(sequences)))
+}
+
+// Activations is the most that one sequence of a step of fresh tokens has alive at
+// once: the residual stream and its normed copy, and either the widest block's
+// intermediate values or the logits, which sampling wants in FP32.
+func (f *Footprint) Activations(fresh, logits float64) unit.Bytes {
+	r := &f.rank
+	values := r.Bytes(fresh * f.widest)
+	scores := unit.FP32.Bytes(logits * float64(r.Model.Head.Out) / float64(r.Par.TP))
+	return r.Bytes(2*fresh*float64(r.Model.Hidden)) + max(values, scores)
+}
+
+// howMany sequences fit into left, at most what an int32 counts: each takes some bytes,
+// and those of them that a step takes together, at most so many, further bytes.
+func howMany(left, each, stepped unit.Bytes, most float64) int {
+	if left <= 0 || each+stepped <= 0 {
+		return 0
+	}
+	n := math.Floor(float64(left) / float64(each+stepped))
+	if n > most && stepped > 0 {
+		n = max(most, math.Floor(float64(left-stepped.Times(most))/float64(each)))
+	}
+	return int(min(n, math.MaxInt32))
+}

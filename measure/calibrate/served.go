@@ -1,0 +1,376 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/measure/stats"
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// A ServedPoint is a time that the client of a server saw.
+type ServedPoint struct {
+	First   bool    // TTFT of a request alone; else the time of a decode step
+	Batch   int     // sequences that run at a time
+	Context int     // tokens of the prompt, or the mean context of the step
+	Seconds float64 // the median
+	Samples int
+	HeldOut bool // nothing is fitted to it
+}
+
+// String names the point.
+func (p *ServedPoint) String() string {
+	if p.First {
+		return fmt.Sprintf("TTFT of a prompt of %d", p.Context)
+	}
+	return fmt.Sprintf("TPOT of %d at a context of %d", p.Batch, p.Context)
+}
+
+// Served is points of one server, and what it runs.
+type Served struct {
+	Points   []ServedPoint
+	Engine   analytic.Engine
+	Model    *models.Model
+	Scheme   models.Scheme
+	Parallel analytic.Parallelism
+
+	Base    *hardware.CalibrationFile // that it goes on from; nil for the defaults of the GPU's generation
+	Name    string
+	Kernels string // "vllm 0.25.1 by its server"
+	Version string // of llmprof
+	Tools   map[string]string
+	Notes   []string
+	Made    time.Time
+}
+
+// servedKeys are the constants that times of a server can tell of, those of its host first.
+// Of which they do, the points decide.
+var servedKeys = []roofline.Constant{
+	roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch,
+	roofline.GEMMMemory, roofline.GEMMCompute, roofline.AttentionMemory, roofline.AttentionCompute,
+	roofline.GEMMFixed,
+	roofline.MoEPrefillMemory, roofline.MoEPrefillCompute, roofline.MoEDecodeMemory,
+}
+
+// leastServed is how many points of the server a fit needs.
+const leastServed = 2 * least
+
+// FitServed fits the constants of an engine and its GPU to what a server's client saw. The
+// points that are held out take no part in it.
+func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
+	v, err := s.evaluator(g)
+	if err != nil {
+		return nil, err
+	}
+	var samples []sample
+	for i := range s.Points {
+		if p := &s.Points[i]; !p.HeldOut {
+			samples = append(samples, sample{time: p.Seconds, point: p})
+		}
+	}
+	if len(samples) < leastServed {
+		return nil, fmt.Errorf("%d points of the server were measured: a fit needs %d", len(samples), leastServed)
+	}
+	keys := v.keys()
+	start := make([]float64, len(keys))
+	for i, k := range keys {
+		start[i] = v.base.Constants[k]
+	}
+	if err := v.possible(); err != nil {
+		return nil, err
+	}
+	e := equation{keys: keys, parts: v.parts(keys), fast: v.fast(keys), resamples: fewResamples}
+	f, err := solve(e, samples, start)
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range keys {
+		if !f.held[i] && !k.Valid(f.value[i]) {
+			return nil, fmt.Errorf("%s comes out as %.4g, which cannot be (want %s): is the GPU, its number or the format of the weights another?", k, f.value[i], k.Info().Quantity.Want())
+		}
+	}
+	return s.file(g, v, f)
+}
+
+// An evaluator predicts points with constants that change.
+type evaluator struct {
+	s    *Served
+	gpu  *hardware.GPU
+	base hardware.Calibration
+}
+
+func (s *Served) evaluator(g *hardware.GPU) (*evaluator, error) {
+	base, err := analytic.Constants(g, s.Engine, s.Base)
+	return &evaluator{s: s, gpu: g, base: base}, err
+}
+
+// predictor is of the server with constants.
+func (v *evaluator) predictor(c roofline.Constants) (*analytic.Predictor, error) {
+	cal := v.base
+	cal.Constants = c
+	m, err := analytic.NewMachine(v.gpu, cal, v.s.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return analytic.NewPredictor(&analytic.Case{
+		Model: v.s.Model, Machine: m, Scheme: v.s.Scheme, Parallel: v.s.Parallel, Workload: analytic.Workload{Batch: 1, PromptLen: 1, GenLen: 1},
+	})
+}
+
+// time is what a point takes by constants.
+func (v *evaluator) time(c roofline.Constants, p *ServedPoint) (unit.Seconds, error) {
+	of, err := v.predictor(c)
+	if err != nil {
+		return 0, err
+	}
+	if !p.First {
+		return of.StepTime(float64(p.Batch), 1, float64(p.Context), 1), nil
+	}
+	e, err := of.Predict(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1})
+	return e.TTFT.Expected, err
+}
+
+// possible refuses points that are faster than the GPU at its best could be.
+func (v *evaluator) possible() error {
+	of, err := v.predictor(v.base.Constants)
+	if err != nil {
+		return err
+	}
+	for i := range v.s.Points {
+		p := &v.s.Points[i]
+		e, err := of.Predict(&analytic.Workload{Batch: p.Batch, PromptLen: p.Context, GenLen: 2})
+		if err != nil {
+			return err
+		}
+		floor := e.TPOT.Floor
+		if p.First {
+			floor = e.TTFT.Floor
+		}
+		if float64(floor) > p.Seconds {
+			return fmt.Errorf("%v took %v, and %s at its best takes %v: is the GPU, the number of GPUs, the model or the format of the weights another?",
+				p, unit.Seconds(p.Seconds), v.gpu.Name, floor)
+		}
+	}
+	return nil
+}
+
+// keys are those of servedKeys that the engine has, and those of the scheme's own products.
+func (v *evaluator) keys() (keys []roofline.Constant) {
+	for _, k := range servedKeys {
+		if v.base.Constants[k] > 0 {
+			keys = append(keys, k)
+		}
+	}
+	for _, k := range roofline.All() {
+		if base := k.Info().Base; k.OfScheme() && v.base.Constants[k] > 0 && k.Relative() && slices.Contains(servedKeys, base) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// with are the constants with some set. Products at the power limit are slower than short
+// ones by as much as before.
+func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constants {
+	c := v.base.Constants
+	for i, k := range keys {
+		c[k] = p[i]
+		if k.Relative() {
+			c[k] = min(p[i], 1)
+		}
+	}
+	c[roofline.GEMMSustained] = v.sustained(c[roofline.GEMMCompute])
+	return c
+}
+
+// sustained is the share of the peak at the power limit where short products reach another.
+func (v *evaluator) sustained(compute float64) float64 {
+	b := &v.base.Constants
+	return b[roofline.GEMMSustained] * compute / b[roofline.GEMMCompute]
+}
+
+// fast is the time of a sample.
+func (v *evaluator) fast(keys []roofline.Constant) func(p []float64, s *sample) float64 {
+	return func(p []float64, s *sample) float64 {
+		t, err := v.time(v.with(keys, p), s.point)
+		if err != nil { // constants that cannot be, which a fit tries
+			return 1e6
+		}
+		return float64(t)
+	}
+}
+
+// nudge is by how much a constant is moved to see what it accounts for.
+const nudge = 0.02
+
+// parts also tells what each constant accounts for: the time by which the sample is longer
+// where the constant is worse, over how much worse it is.
+func (v *evaluator) parts(keys []roofline.Constant) func(p []float64, s *sample, parts []float64) float64 {
+	fast := v.fast(keys)
+	return func(p []float64, s *sample, parts []float64) float64 {
+		t := fast(p, s)
+		moved := slices.Clone(p)
+		for i, k := range keys {
+			moved[i] = p[i] * (1 + nudge)
+			if k.Relative() {
+				moved[i] = min(p[i], 1) / (1 + nudge)
+			}
+			if parts[i] = (fast(moved, s) - t) / nudge; s.point.First && k == roofline.HostAsync {
+				parts[i] = 0 // the way of a request is no shorter: the two cannot be told apart
+			}
+			moved[i] = p[i]
+		}
+		return t
+	}
+}
+
+// file puts the constants into a calibration.
+func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit) (*hardware.CalibrationFile, error) {
+	file, err := s.begun(g)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("%d points of the server", len(f.samples))
+	for i, k := range f.keys {
+		key := k.String()
+		if f.held[i] {
+			why := fmt.Sprintf("%d of %s tell of it", f.n[i], what)
+			if f.n[i] >= least {
+				why = what + " do not settle it"
+			}
+			file.Notes = append(file.Notes, fmt.Sprintf("%s stays at %s: %s", key, valueText(k, v.base.Constants[k]), why))
+			continue
+		}
+		file.Values[key] = hardware.Value{Value: f.value[i], Uncertainty: f.half[i], N: f.n[i], From: what}
+		delete(file.HeldOut, key)
+		if errs := f.heldOut(i); k.Relative() && len(errs) > 0 {
+			file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
+		}
+		if k == roofline.GEMMCompute {
+			file.Values["gemm.sustained"] = hardware.Value{Value: v.sustained(f.value[i]), From: "default: in proportion to gemm.compute"}
+			delete(file.HeldOut, "gemm.sustained")
+		}
+	}
+	return file, nil
+}
+
+// valueText is a constant as a file has it.
+func valueText(k roofline.Constant, v float64) string {
+	if k.Info().Quantity.Timed() {
+		return unit.Seconds(v).String()
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+// begun is the file that the fit goes on from.
+func (s *Served) begun(g *hardware.GPU) (*hardware.CalibrationFile, error) {
+	if g.Key == "" {
+		return nil, errors.New("the GPU has no key in the table")
+	}
+	file, err := hardware.NewCalibration(g, s.Scheme.Stream())
+	if err != nil {
+		return nil, err
+	}
+	if b := s.Base; b != nil {
+		file.Values, file.HeldOut, file.DType, file.Device = maps.Clone(b.Values), maps.Clone(b.HeldOut), b.DType, b.Device
+		for key, x := range file.Values {
+			x.From = strings.TrimSpace(x.From + " (" + b.Name + ")")
+			file.Values[key] = x
+		}
+		file.Tables, file.Operators = b.Tables, b.Operators
+		file.TP = slices.Clone(b.TP)
+		file.Notes = append(file.Notes, fmt.Sprintf("what the server's points do not tell of is of the calibration %s: %s", b.Name, b.Kernels))
+	}
+	if tp := max(s.Parallel.TP, 1); !slices.Contains(file.TP, tp) {
+		file.TP = slices.Sorted(slices.Values(append(file.TP, tp)))
+	}
+	if file.Device.Name == "" {
+		file.Device.Name = g.Name
+	}
+	file.Name, file.Engine, file.Kernels, file.Made, file.Version = s.Name, s.Engine.Profile().Name, s.Kernels, s.Made, s.Version
+	maps.Copy(file.Tools, s.Tools)
+	file.Notes = append(file.Notes, s.Notes...)
+	return file, nil
+}
+
+// A ServedError is how far predictions of points are off.
+type ServedError struct {
+	Point         *ServedPoint
+	Before, After float64 // prediction over time less 1, without the calibration and with it
+}
+
+// Score predicts every point by what was known before, and by a calibration.
+func (s *Served) Score(g *hardware.GPU, f *hardware.CalibrationFile) ([]ServedError, error) {
+	v, err := s.evaluator(g)
+	if err != nil {
+		return nil, err
+	}
+	after, err := analytic.Constants(g, s.Engine, f)
+	if err != nil {
+		return nil, err
+	}
+	var all []ServedError
+	for i := range s.Points {
+		p := &s.Points[i]
+		was, err := v.time(v.base.Constants, p)
+		if err != nil {
+			return nil, err
+		}
+		is, err := v.time(after.Constants, p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ServedError{Point: p, Before: float64(was)/p.Seconds - 1, After: float64(is)/p.Seconds - 1})
+	}
+	return all, nil
+}
+
+// A ServedPlan bounds the points that are drawn.
+type ServedPlan struct {
+	Seed         uint64
+	MostTokens   int // of a prompt with its answer
+	MostBatch    int
+	MostTogether int // tokens of all prompts that run at a time
+	Answer       int // tokens generated for a decode step's time
+}
+
+// shortest is the fewest tokens of a prompt that is drawn.
+const shortest = 32
+
+// servedRounds is how many points of each kind are drawn.
+const servedRounds = 15
+
+// Draw lists points without a time, in an order in which any beginning of the list is spread
+// over all lengths and batches. Every third of each kind is held out.
+func (p *ServedPlan) Draw() (points []ServedPoint) {
+	const golden, plastic = 0.6180339887498949, 0.7548776662466927
+	frac := func(x float64) float64 { return x - math.Floor(x) }
+	between := func(low, high int, u float64) int {
+		return int(math.Round(float64(low) * math.Pow(float64(max(high, low))/float64(low), u)))
+	}
+	offset := frac(float64(p.Seed%1000) * golden)
+	longest := max(p.MostTokens-p.Answer, shortest)
+	for i := range servedRounds {
+		u, w := frac(offset+float64(i)*golden), frac(offset+float64(i)*plastic)
+		held := i%folds == folds-1
+		prompt := between(shortest, longest, u) // where the host shows
+		if i%2 == 1 {
+			prompt = between(max(longest/8, shortest), longest, u) // where arithmetic does
+		}
+		batch := between(1, max(p.MostBatch, 1), w)
+		room := min(longest, max(p.MostTogether/batch, shortest))
+		points = append(points,
+			ServedPoint{First: true, Batch: 1, Context: prompt, HeldOut: held},
+			ServedPoint{Batch: batch, Context: between(shortest, room, frac(u+0.5)), HeldOut: held})
+	}
+	return points
+}

@@ -1,0 +1,190 @@
+package calibrate
+
+import (
+	"context"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
+	"llmprof/hardware"
+	"llmprof/roofline"
+	"llmprof/serving"
+)
+
+// slowServer is a server of vLLM whose host and kernels are slower than the profile's.
+var slowServer = map[roofline.Constant]float64{
+	roofline.HostAsync: 3.6e-3, roofline.HostRequest: 6e-3, roofline.HostLaunch: 90e-6, roofline.GEMMMemory: 0.70, roofline.GEMMCompute: 0.60,
+}
+
+// servedBy simulates a server with the constants, and what its client sees of the points.
+func servedBy(t *testing.T, s *Served, gpu string, constants map[roofline.Constant]float64) {
+	t.Helper()
+	g := casetest.GPU(t, gpu)
+	c, err := analytic.Constants(g, s.Engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ratio := c.Constants[roofline.GEMMSustained] / c.Constants[roofline.GEMMCompute]
+	for k, v := range constants {
+		c.Constants[k] = v
+	}
+	c.Constants[roofline.GEMMSustained] = ratio * c.Constants[roofline.GEMMCompute]
+	m, err := analytic.NewMachine(g, c, s.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := analytic.NewPredictor(&analytic.Case{
+		Model: s.Model, Machine: m, Scheme: s.Scheme, Parallel: s.Parallel, Workload: analytic.Workload{Batch: 1, PromptLen: 1, GenLen: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := engine.SchedulerOf("vllm", g.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s.Points {
+		s.Points[i].Seconds = seenBy(t, &serving.Server{Predictor: p, Scheduler: rules, Replicas: 1}, &s.Points[i])
+		s.Points[i].Samples = 4
+	}
+}
+
+// seenBy is the TTFT of one request, or the TPOT of the last of a batch in a simulation, when
+// no prompt shares its steps.
+func seenBy(t *testing.T, server *serving.Server, p *ServedPoint) (seconds float64) {
+	t.Helper()
+	if p.First {
+		e, err := server.Predictor.Predict(&analytic.Workload{Batch: 1, PromptLen: p.Context, GenLen: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(e.TTFT.Expected)
+	}
+	gen := 33
+	l := serving.Load{
+		Arrival: serving.Arrival{Kind: "closed", Concurrency: p.Batch}, Prompt: serving.Fixed(max(p.Context-gen/2, 1)), Gen: serving.Fixed(gen), Requests: p.Batch, Seed: 1,
+	}
+	source, err := l.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := 0.0
+	_, err = serving.Simulate(context.Background(), server, source, serving.Options{Each: func(r *serving.Record) {
+		if tpot, ok := r.TPOT(); ok && float64(r.First) > first {
+			first, seconds = float64(r.First), float64(tpot)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seconds
+}
+
+func served(t *testing.T, model, runs, gpu string) *Served {
+	t.Helper()
+	c := casetest.Case(t, model, gpu, 1, 1)
+	plan := ServedPlan{Seed: 7, MostTokens: 8192, MostBatch: 32, MostTogether: 32768, Answer: 64}
+	return &Served{
+		Points: plan.Draw(), Engine: casetest.Machine(t, gpu, runs).Engine, Model: c.Model, Scheme: c.Scheme, Parallel: c.Parallel,
+		Name: "mine", Kernels: "vllm 0.25.1 by its server", Version: "test", Tools: map[string]string{"vllm": "0.25.1"}, Made: time.Unix(1e9, 0).UTC(),
+	}
+}
+
+// A server whose constants are known, simulated step by step, is recovered within a few
+// percent, and what the points do not tell of keeps its value with a reason.
+func TestServedConstantsAreRecovered(t *testing.T) {
+	for _, model := range []string{"llama3.2-1b", "llama3.1-8b"} {
+		t.Run(model, func(t *testing.T) {
+			s := served(t, model, "vllm", "h200")
+			constants := maps.Clone(slowServer)
+			if model == "llama3.1-8b" { // whose steps hide the host
+				delete(constants, roofline.HostAsync)
+			} else { // whose prompts and steps are the host's, so that products do not show
+				delete(constants, roofline.GEMMMemory)
+				delete(constants, roofline.GEMMCompute)
+			}
+			servedBy(t, s, "h200", constants)
+			g := casetest.GPU(t, "h200")
+			f, err := FitServed(s, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range f.Notes {
+				t.Log(n)
+			}
+			found := 0
+			for k, want := range constants {
+				v, ok := f.Values[k.String()]
+				if !ok || v.N == 0 {
+					t.Logf("%s was not determined", k)
+					continue
+				}
+				found++
+				if math.Abs(v.Value/want-1) > 0.05 {
+					t.Errorf("%s = %.4g (n %d, ± %.2g), want %.4g", k, v.Value, v.N, v.Uncertainty, want)
+				}
+			}
+			if found < 3 {
+				t.Errorf("%d constants were found: %v", found, f.Notes)
+			}
+			all, err := s.Score(g, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range all {
+				if math.Abs(e.After) > 0.04 {
+					t.Errorf("%v (held out: %v): off by %.1f %% after, %.1f %% before", e.Point, e.Point.HeldOut, 100*e.After, 100*e.Before)
+				}
+			}
+			text := f.Text()
+			read, err := hardware.ParseCalibration("mine", text)
+			if err != nil || read.Engine != "vllm" || !read.Serves("vllm") {
+				t.Fatalf("%v: %s", err, text)
+			}
+		})
+	}
+}
+
+// Points that are too few, or that no hardware of the kind can do, are refused.
+func TestServedRefusals(t *testing.T) {
+	s := served(t, "llama3.1-8b", "vllm", "h200")
+	servedBy(t, s, "h200", nil)
+	all := s.Points
+	s.Points = all[:5]
+	if _, err := FitServed(s, casetest.GPU(t, "h200")); err == nil || !strings.Contains(err.Error(), "a fit needs 6") {
+		t.Errorf("five points: %v", err)
+	}
+	s.Points = all
+	for i := range s.Points {
+		s.Points[i].Seconds /= 20
+	}
+	if _, err := FitServed(s, casetest.GPU(t, "h200")); err == nil || !strings.Contains(err.Error(), "at its best takes") {
+		t.Errorf("a server of 20 times the GPU's speed: %v", err)
+	}
+}
+
+// Whatever the server takes, points lie within it, and a third of each kind is held out.
+func TestServedPlan(t *testing.T) {
+	for _, p := range []ServedPlan{{MostTokens: 8192, MostBatch: 32, MostTogether: 1 << 20, Answer: 64}, {Seed: 5, MostTokens: 100, MostBatch: 1, MostTogether: 100, Answer: 16}} {
+		held, batches := 0, 0
+		points := p.Draw()
+		for i := range points {
+			x := &points[i]
+			if x.HeldOut {
+				held++
+			}
+			batches = max(batches, x.Batch)
+			if x.Context < 1 || x.Context+p.Answer > p.MostTokens || x.Batch < 1 || x.Batch > p.MostBatch || x.Batch > 1 && x.Batch*x.Context > p.MostTogether {
+				t.Errorf("%+v of %+v", x, p)
+			}
+		}
+		if 3*held != len(points) || p.MostBatch > 1 && batches < p.MostBatch/2 {
+			t.Errorf("%d of %d held out, batches up to %d", held, len(points), batches)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"llmprof/measure/result"
+	"llmprof/measure/stats"
+	"llmprof/unit"
+)
+
+// clocked is what says at which clocks a GPU runs: a board, or a Jetson's module.
+type clocked interface {
+	id() string                    // UUID; "" of a Jetson's GPU
+	state() (*state, error)        // clocks and the like, read anew
+	held() map[string]float64      // seconds for which clocks were held down since ever, by reason; nil if not counted
+	processes() ([]Process, error) // that compute on it
+	pace() time.Duration           // at which its power is worth reading
+}
+
+// lookEvery is how many times less often clocks are read than power: each reading
+// asks the driver some ten times, and on an H200 a slow one takes 4 ms of its lock.
+const lookEvery = 10
+
+// Look begins to read clocks, temperatures and reasons of the GPUs, but no power, in
+// goroutines of its own. It waits for no sensor. Its end gives the conditions of the GPUs
+// meanwhile, none where no GPU says any.
+func (m *Monitor) Look(ctx context.Context) (end func() ([]result.Condition, error)) {
+	var watches []*clockWatch
+	for _, c := range m.clocks() {
+		watches = append(watches, watchClocks(ctx, c, lookEvery*c.pace()))
+	}
+	return func() (all []result.Condition, err error) {
+		for _, w := range watches {
+			r, failed := w.end(ctx)
+			if failed != nil {
+				err = errors.Join(err, failed)
+				continue
+			}
+			m.disown(r.condition)
+			all = append(all, *r.condition)
+		}
+		return all, err
+	}
+}
+
+// clocks are all GPUs that say theirs.
+func (m *Monitor) clocks() []clocked {
+	var all []clocked
+	for _, b := range m.boards {
+		all = append(all, b)
+	}
+	for _, s := range m.sensors {
+		if c, ok := s.(*clockSensor); ok {
+			all = append(all, c.of)
+		}
+	}
+	return all
+}
+
+// Now is the state of each GPU at this moment.
+func (m *Monitor) Now() ([]result.Condition, error) {
+	var all []result.Condition
+	for _, c := range m.clocks() {
+		s, err := c.state()
+		if err != nil {
+			return nil, err
+		}
+		sum, err := summarize([]state{*s})
+		if err != nil {
+			return nil, err
+		}
+		for _, reason := range s.reasons {
+			sum.ThrottledS[reason] = 0
+		}
+		sum.UUID = c.id()
+		all = append(all, *sum)
+	}
+	return all, nil
+}
+
+// A clockSensor is a GPU that says its clocks and whose power another sensor reads.
+type clockSensor struct {
+	of     clocked
+	period time.Duration
+}
+
+func (s *clockSensor) begin(ctx context.Context) (watch, error) {
+	return watchClocks(ctx, s.of, s.period), nil
+}
+
+// A clockWatch gathers the states of a GPU.
+type clockWatch struct {
+	of     clocked
+	begun  time.Time
+	held0  map[string]float64
+	states []state
+	err    error
+	stop   context.CancelFunc
+	done   chan struct{}
+}
+
+func watchClocks(ctx context.Context, c clocked, period time.Duration) *clockWatch {
+	w := &clockWatch{of: c, begun: time.Now(), done: make(chan struct{})}
+	ctx, w.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(w.done)
+		w.held0 = c.held()
+		for i := 0; w.err == nil; i++ {
+			if w.look(); pause(ctx, spread(period, i)) != nil {
+				return
+			}
+		}
+	}()
+	return w
+}
+
+func (w *clockWatch) look() {
+	s, err := w.of.state()
+	if err != nil {
+		w.err = err
+		return
+	}
+	w.states = append(w.states, *s)
+}
+
+func (w *clockWatch) end(context.Context) (*reading, error) {
+	w.stop()
+	<-w.done
+	if w.err != nil {
+		return nil, w.err
+	}
+	now := time.Now()
+	c, err := condition(w.of, w.states, w.held0, now.Sub(w.begun).Seconds())
+	return &reading{begin: w.begun, end: now, condition: c}, err
+}
+
+// condition sums up the states that a GPU was in for so many seconds.
+func condition(of clocked, states []state, held0 map[string]float64, seconds float64) (*result.Condition, error) {
+	c, err := summarize(states)
+	if err != nil {
+		return nil, err
+	}
+	c.UUID, c.Seconds = of.id(), ptr(seconds)
+	throttled(c, of, states, held0)
+	running, err := of.processes()
+	for _, p := range running {
+		c.OtherPIDs = append(c.OtherPIDs, p.PID) // the monitor takes out its own
+	}
+	return c, err
+}
+
+// summarize gives the distribution of each figure, and the last of those that stand still.
+func summarize(states []state) (*result.Condition, error) {
+	c := &result.Condition{ThrottledS: map[string]float64{}, OtherPIDs: []int{}}
+	for _, g := range []struct {
+		to *(*stats.Summary)
+		of func(*state) *float64
+	}{
+		{&c.SMClockHz, func(s *state) *float64 { return s.smHz }},
+		{&c.MemClockHz, func(s *state) *float64 { return s.memoryHz }},
+		{&c.Temperature, func(s *state) *float64 { return s.celsius }},
+		{&c.Utilization, func(s *state) *float64 { return s.busy }},
+		{&c.MemoryUtil, func(s *state) *float64 { return s.memoryBusy }},
+	} {
+		var xs []float64
+		for i := range states {
+			if x := g.of(&states[i]); x != nil {
+				xs = append(xs, *x)
+			}
+		}
+		if len(xs) == 0 {
+			continue
+		}
+		sum, err := stats.Summarize(xs)
+		if err != nil {
+			return nil, err
+		}
+		*g.to = sum
+	}
+	for i := range states {
+		s := &states[i]
+		if s.used != nil {
+			c.MemoryUsed = s.used
+		}
+		c.SMClockMaxHz, c.MemClockMaxHz, c.PowerLimitW, c.PowerLimitDefaultW = s.smMaxHz, s.memoryMaxHz, s.limit, s.limitDefault
+	}
+	return c, nil
+}
+
+// throttled fills in for how long clocks were held down: by the GPU's own count
+// where it has one, else by the share of the states that say so.
+func throttled(c *result.Condition, of clocked, states []state, held0 map[string]float64) {
+	if now := of.held(); now != nil && held0 != nil {
+		for reason, s := range now {
+			if d := s - held0[reason]; d > 0 {
+				c.ThrottledS[reason] = min(d, *c.Seconds)
+			}
+		}
+		return
+	}
+	for i := range states {
+		for _, reason := range states[i].reasons {
+			c.ThrottledS[reason] += *c.Seconds / float64(len(states))
+		}
+	}
+}
+
+// Clocks is the state of a GPU in a line.
+func Clocks(c *result.Condition) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if s, most := c.SMClockHz, c.SMClockMaxHz; s != nil {
+		add("SM clock %v%s", unit.Hertz(s.Median), ofMost(most))
+	}
+	if s, most := c.MemClockHz, c.MemClockMaxHz; s != nil {
+		add("memory clock %v%s", unit.Hertz(s.Median), ofMost(most))
+	}
+	if s := c.Temperature; s != nil {
+		add("%.0f °C", s.Median)
+	}
+	if w := c.PowerLimitW; w != nil {
+		add("limit %v", unit.Watts(*w))
+	}
+	if len(c.ThrottledS) > 0 {
+		add("held down by %s", strings.Join(slices.Sorted(maps.Keys(c.ThrottledS)), ", "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ofMost(hz *float64) string {
+	if hz == nil {
+		return ""
+	}
+	return fmt.Sprintf(" of %v", unit.Hertz(*hz))
+}

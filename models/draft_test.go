@@ -1,0 +1,35 @@
+package models_test
+
+import (
+	"math"
+	"testing"
+
+	"llmprof"
+	"llmprof/models"
+)
+
+// A draft module has the parameters that its checkpoint has: those of the published files that the model itself does
+// not account for, routers' biases left out, with the embedding and the head that the files hold twice.
+func TestDraftModule(t *testing.T) {
+	table, err := models.Load(llmprof.ModelsJSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{"glm-4.5": 5539976512, "glm-4.5-air": 3616579328} {
+		m, err := table.Model(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := m.DraftModule()
+		if d == nil || m.Drafts != 1 {
+			t.Fatalf("%s: no draft module of %d", name, m.Drafts)
+		}
+		if got := float64(d.Params()); math.Abs(got-want) > 1e-4*want {
+			t.Errorf("%s: the draft module has %.0f parameters, its checkpoint %.0f", name, got, want)
+		}
+	}
+	m, err := table.Model("qwen3-8b")
+	if err != nil || m.DraftModule() != nil {
+		t.Errorf("qwen3-8b has a draft module: %v", err)
+	}
+}

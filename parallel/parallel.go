@@ -1,0 +1,182 @@
+// Package parallel says how a model is split over GPUs, and which splits there are.
+package parallel
+
+import (
+	"fmt"
+
+	"llmprof/models"
+)
+
+// Parallelism says how a model is split over GPUs. The zero value of a degree
+// is 1. Ranks of a TP group sit side by side in a node, then the stages of the
+// pipeline, then the replicas.
+type Parallelism struct {
+	TP int  // tensor parallelism: every matrix is cut (Megatron-LM, arXiv:1909.08053)
+	PP int  // pipeline parallelism: every stage has some of the layers
+	EP int  // expert parallelism: every rank of EP holds some of the experts whole
+	DP int  // replicas, each with a batch of its own
+	SP bool // sequence parallelism: norms run on a part of the tokens (arXiv:2205.05198)
+
+	MicroBatches int // parts of the batch that follow each other through the pipeline
+	GPUsPerNode  int // 0 for all in one node
+}
+
+// Whole is p with every degree at least 1.
+func (p Parallelism) Whole() Parallelism {
+	p.TP, p.PP, p.EP, p.DP = max(p.TP, 1), max(p.PP, 1), max(p.EP, 1), max(p.DP, 1)
+	p.MicroBatches = max(p.MicroBatches, 1)
+	if p.GPUsPerNode <= 0 {
+		p.GPUsPerNode = p.GPUs()
+	}
+	return p
+}
+
+// GPUs is how many there are in all.
+func (p Parallelism) GPUs() int { return max(p.TP, 1) * max(p.PP, 1) * max(p.DP, 1) }
+
+// Nodes is how many nodes they fill.
+func (p Parallelism) Nodes() int {
+	if p.GPUsPerNode <= 0 {
+		return 1
+	}
+	return (p.GPUs() + p.GPUsPerNode - 1) / p.GPUsPerNode
+}
+
+// ExpertTP is the tensor parallelism within one expert.
+func (p *Parallelism) ExpertTP() int {
+	if p.EP > 1 && p.EP < p.TP {
+		return p.TP / p.EP
+	}
+	if p.EP > 1 {
+		return 1
+	}
+	return p.TP
+}
+
+// ExpertReplicas is how many replicas share one set of experts.
+func (p *Parallelism) ExpertReplicas() int {
+	if p.EP > p.TP {
+		return p.EP / p.TP
+	}
+	return 1
+}
+
+// StageShare is the share of the layers that the longest stage has.
+func (p *Parallelism) StageShare(layers int) float64 {
+	return float64((layers+p.PP-1)/p.PP) / float64(layers)
+}
+
+const maxGPUs = 1 << 20
+
+// Check returns what is wrong with the degrees, if anything is.
+func (p *Parallelism) Check() error {
+	for _, d := range [...]struct {
+		name string
+		n    int
+	}{{"tp", p.TP}, {"pp", p.PP}, {"ep", p.EP}, {"dp", p.DP}, {"micro-batches", p.MicroBatches}, {"gpus-per-node", p.GPUsPerNode}} {
+		if d.n < 0 || d.n > maxGPUs {
+			return fmt.Errorf("%s is %d: it must be from 1 to %d", d.name, d.n, maxGPUs)
+		}
+	}
+	w := p.Whole()
+	if n := float64(w.TP) * float64(w.PP) * float64(w.DP); n > maxGPUs {
+		return fmt.Errorf("tp × pp × dp is %.0f GPUs: at most %d are understood", n, maxGPUs)
+	}
+	switch {
+	case w.SP && w.TP == 1:
+		return fmt.Errorf("sequence parallelism splits the tokens over the TP ranks: it needs tp above 1")
+	case w.MicroBatches > 1 && w.PP == 1:
+		return fmt.Errorf("%d micro-batches: only a pipeline has them, give pp above 1", w.MicroBatches)
+	case w.TP > w.GPUsPerNode && w.TP%w.GPUsPerNode != 0:
+		return fmt.Errorf("tp %d over nodes of %d GPUs: a group that spans nodes has to fill them", w.TP, w.GPUsPerNode)
+	}
+	return w.checkExperts()
+}
+
+// checkExperts checks the rule of expert groups: EP is a part of one TP group or several whole
+// ones.
+func (p *Parallelism) checkExperts() error {
+	switch {
+	case p.EP == 1:
+		return nil
+	case p.TP*p.DP%p.EP != 0:
+		return fmt.Errorf("ep %d does not divide tp × dp = %d: experts are spread over the ranks of tp and dp", p.EP, p.TP*p.DP)
+	case p.EP < p.TP && p.TP%p.EP != 0, p.EP > p.TP && p.EP%p.TP != 0:
+		return fmt.Errorf("ep %d and tp %d: one has to be a multiple of the other", p.EP, p.TP)
+	}
+	return nil
+}
+
+// CheckModel returns why m cannot be cut by p, which is whole, if it cannot.
+func (p *Parallelism) CheckModel(m *models.Model) error {
+	if p.PP > 1 && p.PP > m.NumLayers() {
+		return fmt.Errorf("pp %d: %s has only %d layers", p.PP, m.Name, m.NumLayers())
+	}
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			if err := p.checkBlock(m, &m.Layers[i].Blocks[j]); err != nil {
+				return err
+			}
+		}
+	}
+	if p.EP > 1 && !m.HasExperts() {
+		return fmt.Errorf("ep %d: %s has no experts", p.EP, m.Name)
+	}
+	return nil
+}
+
+func (p *Parallelism) checkBlock(m *models.Model, b *models.Block) error {
+	if err := p.checkLinears(m, b, b.In, p.TP); err != nil {
+		return err
+	}
+	if err := p.checkLinears(m, b, b.Out, p.TP); err != nil {
+		return err
+	}
+	e := b.Experts
+	if e == nil {
+		return nil
+	}
+	if e.Count%p.EP != 0 {
+		return fmt.Errorf("ep %d does not divide the %d experts of %s", p.EP, e.Count, m.Name)
+	}
+	if err := p.checkLinears(m, b, e.In, p.ExpertTP()); err != nil {
+		return err
+	}
+	if e.Shared == nil {
+		return nil
+	}
+	return p.checkLinears(m, b, e.Shared.In, p.TP)
+}
+
+func (p *Parallelism) checkLinears(m *models.Model, b *models.Block, ls []models.Linear, tp int) error {
+	if tp == 1 {
+		return nil
+	}
+	for i := range ls {
+		if l := &ls[i]; l.Parts(tp) == 0 {
+			what, n := "outputs", l.Out
+			switch {
+			case l.Heads > 0:
+				what, n = "heads", l.Heads
+			case l.Split == models.Rows:
+				what, n = "inputs", l.In
+			}
+			return fmt.Errorf("tp %d does not divide the %d %s of %s in %s of %s", tp, n, what, l.Name, b.Name, m.Name)
+		}
+	}
+	return nil
+}
+
+// Hops counts the borders between stages within a node and between nodes.
+func (p *Parallelism) Hops() (near, far float64) {
+	stride := p.TP * p.ExpertReplicas()
+	for stage := 1; stage < p.PP; stage++ {
+		last := (stage*stride - 1) / p.GPUsPerNode
+		if stage*stride/p.GPUsPerNode == last {
+			near++
+		} else {
+			far++
+		}
+	}
+	return near, far
+}

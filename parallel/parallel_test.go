@@ -1,0 +1,97 @@
+package parallel_test
+
+import (
+	"strings"
+	"testing"
+
+	"llmprof/analytic/casetest"
+	"llmprof/parallel"
+)
+
+// Hops within a node and between nodes follow from where the stages of the pipeline lie.
+func TestHops(t *testing.T) {
+	for _, x := range []struct {
+		p         parallel.Parallelism
+		near, far float64
+	}{
+		{parallel.Parallelism{TP: 16, GPUsPerNode: 8}, 0, 0},
+		{parallel.Parallelism{TP: 4, PP: 4, GPUsPerNode: 8}, 2, 1},
+		{parallel.Parallelism{TP: 8, PP: 3, GPUsPerNode: 8}, 0, 2},
+		{parallel.Parallelism{TP: 1, PP: 8, GPUsPerNode: 8}, 7, 0},
+	} {
+		w := x.p.Whole()
+		if near, far := w.Hops(); near != x.near || far != x.far {
+			t.Errorf("%+v: %v borders within nodes and %v between, want %v and %v", x.p, near, far, x.near, x.far)
+		}
+	}
+}
+
+// Every degree of a Parallelism counts GPUs, except EP, whose ranks are those of TP and DP.
+func TestGPUsAndNodes(t *testing.T) {
+	for _, x := range []struct {
+		p           parallel.Parallelism
+		gpus, nodes int
+	}{
+		{parallel.Parallelism{}, 1, 1},
+		{parallel.Parallelism{TP: 4, PP: 2, DP: 3, EP: 12, GPUsPerNode: 8}, 24, 3},
+		{parallel.Parallelism{TP: 8, PP: 3, GPUsPerNode: 16}, 24, 2},
+		{parallel.Parallelism{TP: 16}, 16, 1},
+	} {
+		if gpus, nodes := x.p.GPUs(), x.p.Nodes(); gpus != x.gpus || nodes != x.nodes {
+			t.Errorf("%+v: %d GPUs in %d nodes, want %d in %d", x.p, gpus, nodes, x.gpus, x.nodes)
+		}
+	}
+}
+
+// An expert is split over the TP ranks that EP leaves, and replicas share experts if EP exceeds TP.
+func TestExperts(t *testing.T) {
+	for _, x := range []struct {
+		p            parallel.Parallelism
+		tp, replicas int
+	}{
+		{parallel.Parallelism{TP: 8}, 8, 1},
+		{parallel.Parallelism{TP: 8, EP: 4}, 2, 1},
+		{parallel.Parallelism{TP: 8, EP: 8}, 1, 1},
+		{parallel.Parallelism{TP: 2, DP: 4, EP: 8}, 1, 4},
+	} {
+		w := x.p.Whole()
+		if tp, replicas := w.ExpertTP(), w.ExpertReplicas(); tp != x.tp || replicas != x.replicas {
+			t.Errorf("%+v: experts over %d ranks and %d replicas, want %d and %d", x.p, tp, replicas, x.tp, x.replicas)
+		}
+	}
+}
+
+// A split that is impossible, by itself or for a model, is an error that says why.
+func TestImpossibleSplits(t *testing.T) {
+	m := casetest.Model(t, "llama3.1-8b")
+	for _, bad := range []struct {
+		p    parallel.Parallelism
+		want string
+	}{
+		{parallel.Parallelism{TP: 3}, "does not divide"},
+		{parallel.Parallelism{TP: 7}, "does not divide"},
+		{parallel.Parallelism{PP: 33}, "only 32 layers"},
+		{parallel.Parallelism{EP: 2, DP: 2}, "has no experts"},
+		{parallel.Parallelism{SP: true}, "needs tp above 1"},
+		{parallel.Parallelism{MicroBatches: 2}, "pp above 1"},
+		{parallel.Parallelism{TP: -1}, "must be from 1"},
+		{parallel.Parallelism{TP: 1 << 19, PP: 1 << 19}, "at most"},
+	} {
+		err := bad.p.Check()
+		if err == nil {
+			w := bad.p.Whole()
+			err = w.CheckModel(m)
+		}
+		if err == nil || !strings.Contains(err.Error(), bad.want) {
+			t.Errorf("%+v: error %v, want one with %q", bad.p, err, bad.want)
+		}
+	}
+	for _, good := range []parallel.Parallelism{{}, {TP: 8}, {TP: 16}, {PP: 32}, {TP: 2, SP: true}, {PP: 4, MicroBatches: 3}, {DP: 64}} {
+		w := good.Whole()
+		if err := good.Check(); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		} else if err := w.CheckModel(m); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package plan
+
+import (
+	"llmprof/analytic"
+	"llmprof/hardware"
+	"llmprof/serving"
+	"llmprof/unit"
+)
+
+// Slower is by how much longer than expected everything takes at the slow end of the interval
+// of a request alone.
+func Slower(e *analytic.Estimate) float64 {
+	x := float64(e.TTFT.High / e.TTFT.Expected)
+	if e.TPOT.Expected > 0 {
+		x = max(x, float64(e.TPOT.High/e.TPOT.Expected))
+	}
+	return x
+}
+
+// SlowRate is the steady state at a rate where everything takes x times as long: what the
+// server does at x times the rate, only x times as slowly.
+func SlowRate(t *serving.Steadies, rate float64, l serving.Layout, x float64) (*serving.Steady, error) {
+	st, err := t.Rate(rate*x, l)
+	if err != nil || x == 1 {
+		return st, err
+	}
+	return stretched(st, x), nil
+}
+
+// stretched is a steady state in which everything takes x times as long.
+func stretched(st *serving.Steady, x float64) *serving.Steady {
+	slow := *st
+	slow.TTFT, slow.TPOT, slow.E2E = st.TTFT.Times(x), st.TPOT.Times(x), st.E2E.Times(x)
+	slow.Rate, slow.Throughput, slow.Capacity.Rate = st.Rate/x, st.Throughput/x, st.Capacity.Rate/x
+	return &slow
+}
+
+// Handover is the rate at which one of so many GPUs hands its KV cache to another replica: by
+// the link of one node, or by the network.
+func Handover(g *hardware.GPU, gpus int) unit.BytesPerSec {
+	if gpus <= g.GPUsPerNode {
+		return g.LinkAmong(gpus)
+	}
+	return g.NIC
+}
+
+// layout is the replicas of a row.
+func (r *Row) layout() serving.Layout {
+	return serving.Layout{Replicas: r.DP, Prefillers: r.Prefill, Link: Handover(r.Card.GPU, r.GPUs)}
+}
+
+// states are the expected steady state of a row and the one at the end of the interval that was
+// asked for.
+func (q *Request) states(c *config, r *Row) (expected, slow *serving.Steady, err error) {
+	prompt, gen := serving.Fixed(q.Prompt), serving.Fixed(q.Gen)
+	if n := q.Load.Concurrency; n > 0 {
+		server := c.server
+		server.Replicas = r.DP
+		if expected, err = server.SteadyConcurrency(n, prompt, gen); err != nil {
+			return nil, nil, err
+		}
+		return expected, stretched(expected, c.slower), nil
+	}
+	if c.steadies == nil {
+		if c.steadies, err = c.server.Steadies(prompt, gen); err != nil {
+			return nil, nil, err
+		}
+	}
+	if expected, err = c.steadies.Rate(q.rate(), r.layout()); err != nil || c.slower == 1 {
+		return expected, expected, err
+	}
+	slow, err = SlowRate(c.steadies, q.rate(), r.layout(), c.slower)
+	return expected, slow, err
+}
+
+// hopeless reports whether a request that is alone is too slow already.
+func (s *search) hopeless(c *config) bool {
+	if c.steadies == nil {
+		all, err := c.server.Steadies(serving.Fixed(s.q.Prompt), serving.Fixed(s.q.Gen))
+		if err != nil {
+			s.missed(Miss{err.Error(), infinite, nil})
+			return true
+		}
+		c.steadies = all
+	}
+	st := c.steadies.Idle()
+	if st == nil {
+		return true
+	}
+	r := c.Row
+	r.TTFT, r.TPOT, r.E2E = st.TTFT.Times(c.slower), st.TPOT.Times(c.slower), st.E2E.Times(c.slower)
+	return s.q.late(&r)
+}
+
+// prefillUnits are the numbers of units that only prefill that are tried.
+var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
+
+// apart finds the fewest units of which some only prefill and the others decode.
+func (s *search) apart(c *config, best float64) (found Row, ok bool) {
+	most := s.mostUnits(c, best)
+	for _, prefill := range prefillUnits {
+		if prefill >= most || s.q.By == Cost && ok && (prefill+1)*c.GPUs > found.GPUs {
+			break
+		}
+		first, last := max(c.least-prefill, 1), most-prefill
+		if s.q.By == Latency || s.q.By == Throughput && s.bounded {
+			first = last
+		}
+		if s.q.By == Cost && ok {
+			last = min(last, found.GPUs/c.GPUs-prefill)
+		}
+		r, good := s.decoders(c, prefill, first, last)
+		if !good && s.q.decodesLate(&r) {
+			break // with more that prefill fewer decode
+		}
+		if good && (!ok || s.q.compare(&r, &found) < 0) {
+			found, ok = r, true
+		}
+	}
+	return found, ok
+}
+
+// decodesLate reports whether a row misses its targets for its decodes alone.
+func (q *Request) decodesLate(r *Row) bool {
+	t := &q.Targets
+	return r.TTFT > 0 && t.E2E == 0 && (t.TTFT == 0 || r.TTFT <= t.TTFT)
+}
+
+// decoders finds the fewest units that decode beside some that prefill. More of them make
+// nothing slower but where they no longer fit one node.
+func (s *search) decoders(c *config, prefill, first, last int) (r Row, ok bool) {
+	try := func(units int) (Row, bool) {
+		r := c.Row
+		s.sized(&r, units)
+		r.Prefill, r.GPUs = c.DP*prefill, r.GPUs+c.GPUs*prefill
+		r.PerHour = unit.Dollars(float64(s.card.Price) * float64(r.GPUs))
+		return s.settled(c, r)
+	}
+	near := min(max(s.card.GPU.GPUsPerNode/c.GPUs-prefill, 0), last)
+	for _, span := range [2][2]int{{first, near}, {max(first, near+1), last}} {
+		low, high := span[0], span[1]
+		if low > high {
+			continue
+		}
+		if r, ok = try(high); !ok {
+			continue
+		}
+		for low < high {
+			middle := (low + high) / 2
+			if fewer, good := try(middle); good {
+				r, high = fewer, middle
+			} else {
+				low = middle + 1
+			}
+		}
+		return r, true
+	}
+	return r, false
+}
+
+// mostUnits is how many units are allowed where the best has so many GPUs.
+func (s *search) mostUnits(c *config, best float64) int {
+	most := s.q.MaxGPUs / c.GPUs
+	if s.q.Budget > 0 && s.card.Price > 0 {
+		most = min(most, int(float64(s.q.Budget)/(float64(s.card.Price)*float64(c.GPUs))))
+	}
+	if s.q.By == Cost && best < float64(1<<30) {
+		most = min(most, int(best)/c.GPUs)
+	}
+	return most
+}

@@ -1,0 +1,115 @@
+//go:build !js
+
+package plots
+
+import (
+	"fmt"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"llmprof/analytic"
+	"llmprof/analytic/breakdown"
+	"llmprof/unit"
+)
+
+// A MeasuredOperator is an operator as it was timed.
+type MeasuredOperator struct {
+	Name     string
+	Decode   bool
+	FLOPs    unit.FLOPs // of matrix products
+	Bytes    unit.Bytes // between memory and the chip
+	Observed float64    // seconds
+}
+
+// RooflineMeasured is Roofline with marks of operators as they were timed. None is drawn
+// over its roof: one that would be is named in a note.
+func RooflineMeasured(c *analytic.Case, r *breakdown.Report, measured []MeasuredOperator) (*Figure, error) {
+	return rooflineOf(c, r, measured)
+}
+
+// overRoof is by how much a mark may be over its roof, for the digits that times are kept with.
+const overRoof = 1.001
+
+// measure adds the marks of operators that were timed, and says which have none.
+func (v *rooflineView) measure(all []MeasuredOperator) (notes []string, err error) {
+	var over, without []string
+	for i := range all {
+		m := &all[i]
+		if m.FLOPs == 0 || m.Bytes == 0 {
+			continue
+		}
+		if !finite(float64(m.FLOPs), float64(m.Bytes), m.Observed) || m.Observed <= 0 {
+			return nil, fmt.Errorf("roofline: %q was measured with %v FLOPs and %v bytes in %v s: all must be finite, and the time above 0", m.Name, m.FLOPs, m.Bytes, m.Observed)
+		}
+		d := v.predicted(m)
+		x, y := float64(m.FLOPs)/float64(m.Bytes), float64(m.FLOPs)/m.Observed
+		switch {
+		case d == nil || !shown(x) || !shown(y):
+			without = append(without, m.Name)
+		case y > overRoof*d.roof.at(x, false):
+			over = append(over, fmt.Sprintf("%s (%s, %.2f of the roof)", m.Name, d.mark.Name, y/d.roof.at(x, false)))
+		default:
+			v.measured = append(v.measured, dot{name: m.Name, mark: d.mark, bound: d.bound, x: x, y: y, roof: d.roof, ofRoof: min(y/d.roof.at(x, false), 1)})
+		}
+	}
+	if len(over) > 0 {
+		notes = append(notes, "Left out, for it would be over the roof, as where data stayed in a cache or another GPU was timed: "+strings.Join(over, ", ")+".")
+	}
+	if len(without) > 0 {
+		notes = append(notes, "Measured, and no operator of the estimate: "+strings.Join(without, ", ")+".")
+	}
+	if len(v.measured) == 0 {
+		return nil, fmt.Errorf("roofline: no measured operator has FLOPs and a place under the roof: %s", strings.Join(notes, " "))
+	}
+	v.list()
+	return append(notes, "Measured: FLOPs by observed time at the tip of the mark, and what that is of the roof."), nil
+}
+
+// predicted is the mark of the same operator and phase in the estimate, nil if there is none.
+func (v *rooflineView) predicted(m *MeasuredOperator) *dot {
+	phase := PrefillMark().Name
+	if m.Decode {
+		phase = DecodeMark().Name
+	}
+	for i := range v.dots {
+		if d := &v.dots[i]; d.name == m.Name && d.mark.Name == phase && d.roof != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// list puts what measured operators reach of their roofs into the tables.
+func (v *rooflineView) list() {
+	for i := range v.tables {
+		t := &v.tables[i]
+		for j := range v.measured {
+			m := &v.measured[j]
+			for k := range t.rows {
+				if r := &t.rows[k]; m.mark.Name == t.mark.Name && m.name == r.name {
+					r.timed, t.timed = m.ofRoof, true
+				}
+			}
+		}
+	}
+}
+
+// The size of the mark of a measured operator.
+const markHigh, markWide vg.Length = 5, 2.4
+
+// arrow draws the mark of a measured operator: a triangle whose tip is its performance, so
+// that all of it is below the roof.
+func arrow(c *draw.Canvas, tip vg.Point) {
+	triangle := []vg.Point{tip, {X: tip.X - markWide, Y: tip.Y - markHigh}, {X: tip.X + markWide, Y: tip.Y - markHigh}}
+	c.FillPolygon(Ink(), triangle)
+	c.StrokeLines(Line(0.5, Paper()), append(triangle, tip))
+}
+
+// measuredKey is the entry for measured operators.
+func measuredKey() key {
+	return key{"measured", func(c *draw.Canvas, b vg.Rectangle) {
+		arrow(c, vg.Point{X: (b.Min.X + b.Max.X) / 2, Y: (b.Min.Y+b.Max.Y)/2 + markHigh/2})
+	}}
+}

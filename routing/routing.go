@@ -1,0 +1,185 @@
+// Package routing says how the router of a mixture of experts chooses them: how many distinct ones the tokens of
+// a step fall on, and how many pairs of a token and an expert the busiest rank has.
+package routing
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"llmprof/models"
+)
+
+// A Popularity is how unevenly a router chooses its experts: by a Zipf law, or by given loads.
+type Popularity struct {
+	Zipf  float64   // exponent: the i-th most popular expert is chosen in proportion to 1/i^Zipf
+	Loads []float64 // of each expert, relative, in the order in which ranks hold them; nil for Zipf's law
+}
+
+// Check tells why a model cannot have the popularity.
+func (p *Popularity) Check(m *models.Model) error {
+	if !m.HasExperts() {
+		return fmt.Errorf("expert skew: %s has no experts", m.Name)
+	}
+	if !(p.Zipf >= 0 && p.Zipf <= 10) {
+		return fmt.Errorf("expert skew: an exponent of %g: want from 0, which is even, to 10", p.Zipf)
+	}
+	for i, v := range p.Loads {
+		if !(v >= 0 && v <= 1e18) {
+			return fmt.Errorf("expert skew: the load of expert %d is %g: want 0 or more", i, v)
+		}
+	}
+	for _, e := range expertsOf(m) {
+		if n := len(p.Loads); n > 0 && n != e.Count {
+			return fmt.Errorf("expert skew: %d loads for the %d experts of %s: want one of each", n, e.Count, m.Name)
+		}
+		busy := e.TopK
+		if used := len(slices.DeleteFunc(slices.Clone(p.Loads), func(v float64) bool { return v == 0 })); len(p.Loads) > 0 && used < busy {
+			return fmt.Errorf("expert skew: %d experts have a load, and every token takes %d", used, busy)
+		}
+	}
+	return nil
+}
+
+// expertsOf are the mixtures of a model, each kind once.
+func expertsOf(m *models.Model) (all []*models.Experts) {
+	for i := range m.Layers {
+		for j := range m.Layers[i].Blocks {
+			e := m.Layers[i].Blocks[j].Experts
+			if e != nil && !slices.ContainsFunc(all, func(o *models.Experts) bool { return alike(e, o) }) {
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// alike reports whether routers of two mixtures choose among as many experts.
+func alike(a, b *models.Experts) bool {
+	return a == b || a.Count == b.Count && a.TopK == b.TopK && a.Idle == b.Idle
+}
+
+// A Routing is a popularity over the experts of a mixture. With loads w a token takes expert i with the
+// probability π = min(1, λ·w), λ such that they sum to the experts of a token: where the router
+// wants more of one expert than every token can give, the others get the rest. T tokens touch
+//
+//	Σ 1 − (1 − π)^T
+//
+// experts. A rank of EP holds consecutive experts; Zipf's are dealt to the ranks in turn, most popular first, as a
+// balanced placement does. The step takes as long as the rank with the most pairs of a token and an expert.
+type Routing struct {
+	Pairs  float64 // of a token, on the busiest rank
+	Uneven float64 // Pairs over those of a mean rank
+
+	of   *models.Experts
+	logs []float64 // log(1 − π) of the experts of the busiest rank
+}
+
+// Routings are those of a model's mixtures over ranks of EP; nil where every expert is as popular.
+func (p *Popularity) Routings(m *models.Model, ranks int) (all Routings) {
+	if p == nil || p.Zipf == 0 && p.Loads == nil {
+		return nil
+	}
+	for _, e := range expertsOf(m) {
+		all = append(all, p.routing(e, ranks))
+	}
+	return all
+}
+
+func (p *Popularity) routing(e *models.Experts, ranks int) Routing {
+	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count)
+	chance := inclusion(p.weights(e.Count, ranks), busy)
+	each := e.Count / ranks
+	r := Routing{of: e}
+	var busiest []float64
+	for rank := range ranks {
+		own, sum := chance[rank*each:(rank+1)*each], 0.0
+		for _, v := range own {
+			sum += v
+		}
+		if sum > r.Pairs || busiest == nil {
+			r.Pairs, busiest = sum, own
+		}
+	}
+	for _, v := range busiest {
+		r.logs = append(r.logs, math.Log1p(-min(v, 1-1e-12)))
+	}
+	r.Uneven = r.Pairs * float64(ranks) / busy
+	return r
+}
+
+// weights are the relative loads of experts in the order in which ranks hold them.
+func (p *Popularity) weights(count, ranks int) []float64 {
+	if p.Loads != nil {
+		return p.Loads
+	}
+	w := make([]float64, count)
+	each := count / ranks
+	for i := range w { // the i-th most popular one is on rank i mod ranks
+		w[i%ranks*each+i/ranks] = math.Pow(float64(i+1), -p.Zipf)
+	}
+	return w
+}
+
+// inclusion is the probability of each expert to be among the k of a token.
+func inclusion(weights []float64, k float64) []float64 {
+	chance := make([]float64, len(weights))
+	full := 0.0 // experts that every token takes
+	for {
+		rest := 0.0
+		for i, w := range weights {
+			if chance[i] < 1 {
+				rest += w
+			}
+		}
+		more := false
+		for i, w := range weights {
+			if chance[i] == 1 {
+				continue
+			}
+			if chance[i] = (k - full) * w / rest; chance[i] >= 1 {
+				chance[i], more = 1, true
+			}
+		}
+		if !more {
+			return chance
+		}
+		full = 0
+		for _, v := range chance {
+			if v == 1 {
+				full++
+			}
+		}
+	}
+}
+
+// Hit is how many experts of the busiest rank tokens are expected to be sent to.
+func (r *Routing) Hit(tokens float64) (sum float64) {
+	for _, l := range r.logs {
+		sum -= math.Expm1(tokens * l)
+	}
+	return sum
+}
+
+// Routings are the routings of a model's mixtures.
+type Routings []Routing
+
+// Of is how a mixture's experts are chosen; nil where every expert is as popular.
+func (all Routings) Of(e *models.Experts) *Routing {
+	for i := range all {
+		if alike(all[i].of, e) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Counting is how the experts of a mixture of count of them are chosen; nil where every expert is as popular.
+func (all Routings) Counting(count float64) *Routing {
+	for i := range all {
+		if float64(all[i].of.Count) == count {
+			return &all[i]
+		}
+	}
+	return nil
+}

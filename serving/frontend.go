@@ -1,0 +1,101 @@
+package serving
+
+import "llmprof/unit"
+
+// A frontend is the process of a server that speaks to clients: one thread that runs an event loop, as
+// vLLM's API server does. Each pass of the loop takes every task that is ready one stage further: a
+// request that is parsed and checked, the output of a step that is taken apart, a token that is sent to
+// its client. While many clients get tokens a pass is long, and a new request, which needs several
+// passes, reaches the engine late: those that end together then begin together again.
+type frontend struct {
+	intake unit.Seconds // of a request, over all its stages
+	token  unit.Seconds // of a token: half to take it from a step's output, half to send it
+	way    unit.Seconds // of a token to its client besides
+
+	end      unit.Seconds // of the pass that runs; 0 if none does
+	entering []entering   // in the order of their arrival
+	outputs  []output     // of steps, not taken apart yet
+	ready    []*sequence  // that have tokens to send
+	taken    int          // outputs that the pass takes apart
+}
+
+// stages is in how many passes of the loop a request goes through vLLM's API server to the engine. In
+// experiments/vllm-load, at 128 at a time, a pass takes 13.5 ms, for some streams send two tokens at
+// once, and the first new request gets its headers after 96 ms.
+const stages = 7
+
+// entering is a request on its way to the engine.
+type entering struct {
+	sequence *sequence
+	stages   int
+}
+
+// An output is what a step gained for a sequence.
+type output struct {
+	sequence *sequence
+	gain     int
+	ended    bool
+}
+
+// frontend is the server's process as the engine's constants say. A request's time beyond its steps is that
+// of an idle server: what the process does not take of it is the way, half of it in each direction.
+func (s *Server) frontend() frontend {
+	f := frontend{}
+	f.intake, f.token = s.Predictor.FrontendTime()
+	f.way = max(s.Predictor.RequestTime()-f.intake-f.token, 0).Times(0.5)
+	return f
+}
+
+// free reports whether the process costs no time, as of an engine for which none is known.
+func (f *frontend) free() bool { return f.intake == 0 && f.token == 0 }
+
+// load is the share of its time that the thread is busy at a rate of requests with so many tokens each.
+func (f *frontend) load(rate, gen float64) float64 {
+	return rate * (float64(f.intake) + gen*float64(f.token))
+}
+
+// begin begins a pass if there is anything to do, and gives sent the sequences whose tokens it sends, with
+// the time at which each client has them.
+func (f *frontend) begin(now unit.Seconds, sent func(*sequence, unit.Seconds)) {
+	if f.end > 0 || len(f.entering)+len(f.outputs)+len(f.ready) == 0 {
+		return
+	}
+	half := f.token.Times(0.5)
+	at := now
+	for _, q := range f.ready {
+		at += half
+		sent(q, at+f.way)
+	}
+	f.ready = f.ready[:0]
+	f.taken = 0
+	for i := range f.outputs {
+		f.taken += f.outputs[i].gain
+	}
+	f.end = at + half.Times(float64(f.taken)) + f.intake.Times(float64(len(f.entering))/stages)
+	f.taken = len(f.outputs)
+	for i := range f.entering {
+		f.entering[i].stages--
+	}
+}
+
+// finish ends the pass that runs, and gives enter the requests that have gone through all stages.
+func (f *frontend) finish(enter func(*sequence)) {
+	f.end = 0
+	for _, o := range f.outputs[:f.taken] {
+		if o.sequence.unsent == 0 {
+			f.ready = append(f.ready, o.sequence)
+		}
+		o.sequence.unsent += o.gain
+		o.sequence.complete = o.ended
+	}
+	f.outputs = f.outputs[:copy(f.outputs, f.outputs[f.taken:])]
+	n := 0
+	for n < len(f.entering) && f.entering[n].stages <= 0 {
+		n++
+	}
+	done := f.entering[:n]
+	for i := range done {
+		enter(done[i].sequence)
+	}
+	f.entering = f.entering[:copy(f.entering, f.entering[n:])]
+}

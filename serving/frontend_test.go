@@ -1,0 +1,68 @@
+package serving
+
+import (
+	"testing"
+
+	"llmprof/analytic/casetest"
+	"llmprof/unit"
+)
+
+// passes runs an event loop until it has nothing more to do, and gives when requests reached the engine
+// and tokens their clients.
+func passes(f *frontend, at unit.Seconds) (entered, sent []unit.Seconds) {
+	send := func(q *sequence, at unit.Seconds) { q.unsent = 0; sent = append(sent, at) }
+	for f.begin(at, send); f.end > 0; f.begin(at, send) {
+		at = f.end
+		f.finish(func(*sequence) { entered = append(entered, at) })
+	}
+	return entered, sent
+}
+
+// A request alone takes its own time, and one of many that come together that of nearly all.
+func TestIntake(t *testing.T) {
+	for _, n := range []int{1, 8, 128} {
+		f := &frontend{intake: 1e-3, token: 1e-4}
+		for range n {
+			f.entering = append(f.entering, entering{&sequence{}, stages})
+		}
+		entered, _ := passes(f, 5)
+		if len(entered) != n {
+			t.Fatalf("%d of %d requests reached the engine", len(entered), n)
+		}
+		casetest.Near(t, "intake", entered[n-1]-5, unit.Seconds(float64(n)*1e-3), 1e-9)
+	}
+}
+
+// Tokens of several steps that wait for one client are sent together, and a request that comes while many
+// get tokens waits for a pass at each of its stages.
+func TestStreams(t *testing.T) {
+	f := &frontend{intake: 1e-3, token: 1e-4}
+	all := make([]*sequence, 100)
+	for i := range all {
+		all[i] = &sequence{}
+	}
+	step := func() {
+		for _, q := range all {
+			f.outputs = append(f.outputs, output{q, 1, false})
+		}
+	}
+	step()
+	step()
+	_, sent := passes(f, 1)
+	if len(sent) != 100 {
+		t.Errorf("%d pieces, want one a client", len(sent))
+	}
+	casetest.Near(t, "two tokens", sent[99]-1, unit.Seconds(200*0.5e-4+100*0.5e-4), 1e-9)
+
+	f.entering = append(f.entering, entering{&sequence{}, stages})
+	at, entered := unit.Seconds(2), unit.Seconds(0)
+	for entered == 0 {
+		step()
+		f.begin(at, func(q *sequence, _ unit.Seconds) { q.unsent = 0 })
+		at = f.end
+		f.finish(func(*sequence) { entered = at })
+	}
+	if got := float64(entered - 2); got < 6*0.01 || got > 8*0.01 {
+		t.Errorf("a request reaches the engine after %g s while passes take 0.01 s", got)
+	}
+}

@@ -1,0 +1,214 @@
+package serving
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"llmprof/unit"
+)
+
+// A Layout is how many replicas a server has.
+type Layout struct {
+	Replicas   int              // that decode, and prefill unless Prefillers do
+	Prefillers int              // that prefill and hand the cache over
+	Link       unit.BytesPerSec // by which one GPU hands it over
+}
+
+// Steadies are the steady states of a server at any rate with any number of replicas, which
+// share the times of its steps. It is for one goroutine.
+type Steadies struct {
+	server   Server
+	flow     *flow // of replicas that prefill and decode
+	prompt   Lengths
+	gen      Lengths
+	firsts   map[[2]float64]*Steady // of prefillers, by their rate and number
+	prefill  *flow                  // of replicas that only prefill
+	decode   *flow                  // of replicas that get the cache of every prompt
+	capacity map[*flow]Capacity
+}
+
+// Steadies prepares for steady states with requests of these lengths.
+func (s *Server) Steadies(prompt, gen Lengths) (*Steadies, error) {
+	f, err := s.flow(prompt, gen)
+	if err != nil {
+		return nil, err
+	}
+	return &Steadies{server: *s, flow: f, prompt: prompt, gen: gen, capacity: map[*flow]Capacity{}, firsts: map[[2]float64]*Steady{}}, nil
+}
+
+// Rate is the steady state with Poisson arrivals at a rate.
+func (t *Steadies) Rate(rate float64, l Layout) (*Steady, error) {
+	replicas := l.Replicas
+	switch {
+	case !(rate > 0 && rate <= 1e6):
+		return nil, fmt.Errorf("%g requests a second: want above 0 and at most 1e6", rate)
+	case l.Prefillers > 0:
+		return t.disaggregated(rate, &l)
+	}
+	if err := t.stable(t.flow, rate, replicas, "replicas"); err != nil {
+		return nil, err
+	}
+	st := t.flow.open(rate / float64(replicas))
+	if st == nil {
+		return nil, t.crowded(rate)
+	}
+	st.Capacity = t.most(t.flow, replicas)
+	t.flow.complete(st, rate, replicas)
+	return st, nil
+}
+
+// Idle is the state of a request that meets hardly any other: no load has shorter times.
+func (t *Steadies) Idle() *Steady { return t.flow.open(1e-6) }
+
+// most is what so many replicas answer at most.
+func (t *Steadies) most(f *flow, replicas int) Capacity {
+	one, ok := t.capacity[f]
+	if !ok {
+		one = f.capacity(1)
+		t.capacity[f] = one
+	}
+	one.Rate *= float64(replicas)
+	return one
+}
+
+// stable refuses a rate that so many replicas cannot answer.
+func (t *Steadies) stable(f *flow, rate float64, replicas int, what string) error {
+	if c := t.most(f, replicas); rate >= c.Rate {
+		return fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by %s (%d sequences at once in each of %d %s)",
+			rate, c.Rate, c.Bound, c.Running, replicas, what)
+	}
+	return nil
+}
+
+// crowded says that sequences that decode leave too little of the steps to the prompts.
+func (t *Steadies) crowded(rate float64) error {
+	return fmt.Errorf("%g requests a second are more than the server can answer: prompts come faster than steps of %d tokens take them beside what decodes", rate, t.server.Scheduler.Budget)
+}
+
+// pools prepares the two kinds of replicas of a disaggregated server.
+func (t *Steadies) pools() error {
+	if t.prefill != nil {
+		return nil
+	}
+	first := t.server
+	first.Drafts, first.Drafter = 0, nil
+	prefill, err := first.flow(t.prompt, Fixed(1))
+	if err != nil {
+		return err
+	}
+	decode, err := t.server.flow(t.prompt, t.gen)
+	if err != nil {
+		return err
+	}
+	decode.handed = true
+	t.prefill, t.decode = prefill, decode
+	return nil
+}
+
+// disaggregated is the steady state of replicas that prefill, and of those that decode.
+func (t *Steadies) disaggregated(rate float64, l *Layout) (*Steady, error) {
+	replicas, prefillers := l.Replicas, l.Prefillers
+	if t.gen.mean() < 2 {
+		return nil, fmt.Errorf("answers of %g tokens leave nothing to decode elsewhere", t.gen.mean())
+	}
+	if l.Link <= 0 {
+		return nil, fmt.Errorf("replicas that prefill hand the KV cache over: the rate of their link is not known")
+	}
+	if err := t.pools(); err != nil {
+		return nil, err
+	}
+	rest, err := t.handedOver(rate, l)
+	if err != nil {
+		return nil, err
+	}
+	first, err := t.firstTokens(rate/float64(prefillers), prefillers)
+	if err != nil {
+		return nil, err
+	}
+	st := &Steady{TTFT: first.TTFT, E2E: first.TTFT + rest.E2E, TPOT: rest.E2E.Times(1 / (t.gen.mean() - 1)), Running: rest.Running, Energy: first.Energy + rest.Energy}
+	t.decode.complete(st, rate, replicas)
+	st.Waiting = first.Waiting*float64(prefillers) + rest.Waiting*float64(replicas)
+	st.Utilization = (first.Utilization*float64(prefillers) + rest.Utilization*float64(replicas)) / float64(replicas+prefillers)
+	if st.Capacity = rest.Capacity; first.Capacity.Rate < rest.Capacity.Rate {
+		st.Capacity = first.Capacity
+	}
+	if gpus, price := t.server.Predictor.Replica(); price > 0 {
+		st.Cost = unit.Dollars(float64(price) * float64(gpus*(replicas+prefillers)) / 3600 / rate)
+	}
+	return st, nil
+}
+
+// handedOver is the time from the first token on: the cache goes over the link, waits for the
+// end of the step that runs, and decodes in steps that no prompt lengthens.
+func (t *Steadies) handedOver(rate float64, l *Layout) (*Steady, error) {
+	replicas := l.Replicas
+	if err := t.stable(t.decode, rate, replicas, "replicas that decode"); err != nil {
+		return nil, err
+	}
+	st := t.decode.open(rate / float64(replicas))
+	if st == nil {
+		return nil, t.crowded(rate)
+	}
+	st.E2E += t.server.Predictor.SequenceBytes(t.prompt.mean()).Over(l.Link)
+	st.Capacity = t.most(t.decode, replicas)
+	return st, nil
+}
+
+// prefills is how many prompts are simulated for the time to the first token.
+const prefills = 4000
+
+// firstTokens is a replica that only prefills: each of its steps has the prompts that came
+// before it was formed. These are simulated: a queue that is served in groups of any size has no
+// closed form.
+func (t *Steadies) firstTokens(rate float64, replicas int) (*Steady, error) {
+	key := [2]float64{rate, float64(replicas)}
+	if st, ok := t.firsts[key]; ok {
+		return st, nil
+	}
+	p := t.prefill.piece(0)
+	last, _ := p.with(1 << (knots - 1))
+	before, _ := p.with(1 << (knots - 2))
+	if most := (1 << (knots - 2)) / (last - before); rate >= most {
+		return nil, fmt.Errorf("%g requests a second are more than the server can answer: the largest stable rate is %.3g, bound by prefill (in each of %d replicas that prefill)",
+			rate*float64(replicas), most*float64(replicas), replicas)
+	}
+	st := t.queue(&p, rate)
+	st.Capacity = Capacity{Rate: float64(replicas) * (1 << (knots - 2)) / (last - before), Bound: "prefill", Running: t.prefill.most}
+	t.firsts[key] = st
+	return st, nil
+}
+
+// queue simulates the prompts of a replica that only prefills.
+func (t *Steadies) queue(p *piece, rate float64) *Steady {
+	random := rand.New(rand.NewPCG(1, 1))
+	arrivals := make([]float64, prefills)
+	at := 0.0
+	for i := range arrivals {
+		at += random.ExpFloat64() / rate
+		arrivals[i] = at
+	}
+	way := float64(t.server.Predictor.RequestTime()) / 2
+	var now, formed, busy, energy, sum float64 // formed: up to when the next step knows of arrivals
+	for i := 0; i < prefills; {
+		seen := now
+		if t.server.Scheduler.Async && arrivals[i] <= formed {
+			seen = formed
+		}
+		if arrivals[i] > now {
+			now, seen = arrivals[i], arrivals[i]
+		}
+		k := i
+		for k < prefills && arrivals[k] <= seen {
+			k++
+		}
+		took, joules := p.with(float64(k - i))
+		formed, now = now, now+took
+		busy, energy = busy+took, energy+joules
+		for ; i < k; i++ {
+			sum += now - arrivals[i]
+		}
+	}
+	st := &Steady{TTFT: unit.Seconds(sum/prefills + 2*way), Utilization: busy / now, Waiting: rate * sum / prefills}
+	st.Energy = unit.Joules((energy + float64(t.server.idle())*(now-busy)) / prefills)
+	return st
+}

@@ -1,0 +1,57 @@
+package serving
+
+import (
+	"testing"
+
+	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
+	"llmprof/unit"
+)
+
+// The steady state of a disaggregated server is what a simulation of it comes to.
+func TestSteadyDisaggregated(t *testing.T) {
+	c := casetest.Case(t, "llama3.1-8b", "h100", 1, 1)
+	p, err := analytic.NewPredictor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := engine.SchedulerOf("vllm", c.Machine.GPU.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Predictor: p, Scheduler: rules, Replicas: 2, Prefillers: 1, Link: c.Machine.GPU.LinkAmong(3), Context: c.Model.MaxContext}
+	prompt, gen := Fixed(2048), Fixed(256)
+	for _, rate := range []float64{1, 6, 12} {
+		st, err := s.SteadyRate(rate, prompt, gen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := Load{Arrival: Arrival{Kind: "poisson", Rate: rate}, Prompt: prompt, Gen: gen, Requests: 3000, Seed: 3}
+		source, err := l.Source()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Simulate(t.Context(), s, source, Options{Warmup: 300})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []struct {
+			what       string
+			steady     unit.Seconds
+			simulation float64
+			off        float64
+		}{{"TTFT", st.TTFT, r.TTFT.Mean(), 0.1}, {"TPOT", st.TPOT, r.TPOT.Mean(), 0.05}, {"E2E", st.E2E, r.E2E.Mean(), 0.05}} {
+			if ratio := float64(x.steady) / x.simulation; ratio > 1+x.off || ratio < 1-x.off {
+				t.Errorf("%g/s: %s %v, simulated %v", rate, x.what, x.steady, unit.Seconds(x.simulation))
+			}
+			t.Logf("%g/s: %s %v, simulated %v", rate, x.what, x.steady, unit.Seconds(x.simulation))
+		}
+	}
+	if st, err := s.SteadyRate(1e5, prompt, gen); err == nil {
+		t.Errorf("a rate beyond any server has the state %+v", st)
+	}
+	if st, err := s.SteadyRate(1, prompt, Fixed(1)); err == nil {
+		t.Errorf("answers of one token have the state %+v", st)
+	}
+}

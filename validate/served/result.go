@@ -1,0 +1,45 @@
+package served
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"llmprof/measure/result"
+	"llmprof/unit"
+)
+
+// FromResult is the run of a result of llmprof measure --engine openai, on GPUs of a kind that the client
+// need not have seen. Requests that failed are an error: what they took from the server is not known.
+func FromResult(name string, d *result.Result, gpu string) (*Run, error) {
+	s := d.Serving
+	switch {
+	case s == nil:
+		return nil, fmt.Errorf("%s: no server was asked: want a result of llmprof measure --engine openai", name)
+	case s.Completed < len(s.Records) || s.Completed == 0:
+		return nil, fmt.Errorf("%s: %d of %d requests were completed: a run is compared whole", name, s.Completed, len(s.Records))
+	}
+	r := &Run{
+		Name: name, Model: d.Model.Name, GPU: gpu, TP: 1, DP: 1, EP: 1, Concurrency: s.Concurrency,
+		Source: fmt.Sprintf("%s %s: %s", d.Engine.Options["server"], d.Engine.Version, name),
+	}
+	p := &d.Parallelism
+	r.TP, r.DP, r.EP = max(p.TP, 1), max(p.DP, 1), max(p.EP, 1)
+	if s.RateHz != nil {
+		r.Rate, r.Concurrency = *s.RateHz, 0
+	}
+	r.CacheTokens, _ = strconv.Atoi(d.Engine.Options["kv_cache_size_tokens"])
+	if c := s.PrefixCache; c != nil && c.Share != nil {
+		r.HitRate = *c.Share
+	}
+	for i := range s.Records {
+		q := &s.Records[i]
+		if q.Prompt == nil || q.Generated == nil || *q.Prompt < 1 || *q.Generated < 1 || q.FirstTokenS == nil || q.LastTokenS == nil {
+			return nil, fmt.Errorf("%s: request %d has no count of its tokens, or none", name, q.Index)
+		}
+		r.Requests = append(r.Requests, Request{unit.Seconds(q.SentS), *q.Prompt, *q.Generated, unit.Seconds(*q.FirstTokenS), unit.Seconds(*q.LastTokenS)})
+	}
+	slices.SortStableFunc(r.Requests, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
+	return r, nil
+}

@@ -1,0 +1,198 @@
+package traced
+
+import "slices"
+
+// Roles of kernels that are no operator of an estimate.
+const (
+	inputs = "inputs of the next step"
+	copies = "copies"
+	fills  = "fills"
+	gather = "last positions" // of each sequence, which the LM head runs on
+)
+
+// A walker gives the kernels of a step their operators, in order. A product has no name of its
+// own: what is done ahead of it and after it tells which it is.
+type walker struct {
+	kernels []kernel
+	names   names
+	at      int
+	layer   stage
+	done    bool // the LM head has run
+	product string
+	expert  int // grouped products of the layer so far
+}
+
+// A stage is where in a layer the kernel is.
+type stage uint8
+
+const (
+	ahead  stage = iota // of attention
+	behind              // of attention, until the norm
+	inside              // the feed-forward, until its non-linearity
+	after               // the non-linearity
+)
+
+// assign names the operators of a step's kernels.
+func assign(s *step, n names) {
+	w := &walker{kernels: s.kernels, names: n}
+	for w.at = range w.kernels {
+		w.kernels[w.at].role = w.role()
+	}
+}
+
+// role is the operator of the kernel at hand.
+func (w *walker) role() string {
+	k := &w.kernels[w.at]
+	if w.done {
+		return w.tail(k)
+	}
+	switch k.class {
+	case embedding:
+		return w.names.pick("embedding")
+	case gemm, splitK, quantize:
+		return w.dense(k)
+	case norm:
+		return w.norm()
+	case rotary:
+		return w.names.pick("rotary", "qk_norm_rotary")
+	case unnamed:
+		return w.unnamed()
+	case cacheWrite:
+		return w.names.pick("kv_write")
+	case attention, combine:
+		w.layer, w.expert = behind, 0
+		return w.names.pick("attention", "latent_attention")
+	case filling:
+		return fills
+	}
+	return w.feed(k)
+}
+
+// feed is role of what feed-forwards and collectives have.
+func (w *walker) feed(k *kernel) string {
+	switch k.class {
+	case activation:
+		if w.layer = after; w.expert > 0 {
+			return w.names.pick("experts_activation", "activation")
+		}
+		return w.names.pick("activation", "shared_activation", "experts_activation")
+	case routing:
+		return w.names.pick("top_k")
+	case experts:
+		w.layer = after
+		if w.expert++; w.expert == 1 {
+			return w.names.pick("experts_gate_up")
+		}
+		return w.names.pick("experts_down")
+	case allReduce:
+		return w.names.pick("all_reduce")
+	case allGather:
+		return w.names.pick("all_gather", "logits_all_gather")
+	case preparation:
+		return inputs
+	case copying:
+		return copies
+	case scan:
+		return w.names.pick("scan")
+	}
+	return ""
+}
+
+// norm is that ahead of attention, of queries and keys, ahead of the feed-forward, or the last.
+func (w *walker) norm() string {
+	switch {
+	case w.layer == ahead && w.product != "":
+		return w.names.pick("qk_norm_rotary", "rotary", "q_a_layernorm")
+	case w.layer == ahead:
+		return w.names.pick("input_layernorm")
+	case w.layer == behind:
+		w.layer = inside
+		return w.names.pick("post_attention_layernorm")
+	case w.coming(attention, cacheWrite):
+		w.layer, w.product = ahead, ""
+		return w.names.pick("input_layernorm")
+	}
+	w.layer, w.product = ahead, ""
+	return w.names.pick("norm")
+}
+
+// unnamed is a kernel that torch.compile made of what it does not say: ahead of attention,
+// rotary embedding.
+func (w *walker) unnamed() string {
+	if w.layer == ahead && w.product != "" && w.coming(attention, cacheWrite) {
+		return w.names.pick("rotary", "qk_norm_rotary")
+	}
+	if w.layer == ahead && w.at > 0 && !w.coming(attention, cacheWrite) {
+		return gather
+	}
+	return ""
+}
+
+// dense is which product it is. Quantization belongs to the product after it, and the sum of
+// parts to the one before.
+func (w *walker) dense(k *kernel) string {
+	if k.class == splitK {
+		return w.product
+	}
+	name := ""
+	switch {
+	case w.layer == behind:
+		name = w.names.pick("o_proj")
+	case w.layer == inside && w.soon() == activation:
+		name = w.names.pick("gate_up_proj", "up_proj", "shared_gate_up_proj")
+	case w.layer == inside && (w.soon() == routing || w.soon() == experts):
+		name = w.names.pick("router")
+	case w.layer == after && w.coming(attention, cacheWrite):
+		name = w.names.pick("down_proj", "shared_down_proj")
+	case w.layer == after && w.soon() == norm:
+		name = w.names.pick("down_proj", "shared_down_proj")
+	case w.layer == ahead && w.coming(attention, cacheWrite):
+		name = w.names.pick(w.names.projections...)
+	case k.class == gemm:
+		name, w.done = w.names.pick("lm_head"), true
+	}
+	if k.class == gemm {
+		w.product = name
+	}
+	return name
+}
+
+// soon is the class of the next kernel that is a mark of where in a layer it is.
+func (w *walker) soon() class {
+	for i := w.at + 1; i < len(w.kernels); i++ {
+		switch c := w.kernels[i].class; c {
+		case attention, cacheWrite, activation, routing, experts, norm, sampling:
+			return c
+		}
+	}
+	return unnamed
+}
+
+// coming reports whether a class comes in the step.
+func (w *walker) coming(classes ...class) bool {
+	for i := w.at + 1; i < len(w.kernels); i++ {
+		if slices.Contains(classes, w.kernels[i].class) {
+			return true
+		}
+	}
+	return false
+}
+
+// tail is role of what comes after the LM head: sampling, until the step's result is on its way.
+func (w *walker) tail(k *kernel) string {
+	switch k.class {
+	case splitK:
+		return w.product
+	case copying:
+		return copies
+	case allGather:
+		return w.names.pick("logits_all_gather")
+	case preparation:
+		w.product = inputs
+		return inputs
+	}
+	if w.product == inputs {
+		return inputs
+	}
+	return w.names.pick("sampling")
+}
