@@ -85,7 +85,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	files["accuracy.json"], err = jsonText(page.NewAccuracy(scorer.Score(observed)))
+	files["accuracy.json"], err = jsonText(page.NewColumns(page.NewAccuracy(scorer.Score(observed))))
 	return err
 }
 
