@@ -1,16 +1,12 @@
 package analytic
 
 import (
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // The inside of the package, for tests of it that need an engine, which imports it.
-
-var (
-	WindowPairs = windowPairs
-	ChunkPairs  = chunkPairs
-)
 
 // A Sum is what a run of steps comes to.
 type Sum struct {
@@ -20,21 +16,9 @@ type Sum struct {
 
 func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.work} }
 
-// steps is a step of a predictor that its own template fills.
-func (p *Predictor) steps(batch, fresh, past, logits float64) Step {
-	s := p.template()
-	s.Batch, s.New, s.Past, s.Logits = batch, fresh, past, logits
-	return s
-}
-
-// Template is the step itself, whose operators AppendOps lists.
-func (p *Predictor) Template(batch, fresh, past, logits float64) Step {
-	return p.steps(batch, fresh, past, logits)
-}
-
 // OneStep is what one step comes to.
 func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
-	s := p.steps(batch, fresh, past, logits)
+	s := p.Step(batch, fresh, past, logits)
 	t := p.step(&s)
 	return sumOf(&t)
 }
@@ -42,7 +26,7 @@ func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
 // Run is what count steps come to, each stride tokens further than the one before.
 func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
 	r := run{p: p, budget: maxSteps}
-	t := r.sum(p.steps(batch, fresh, past, logits), stride, count)
+	t := r.sum(p.Step(batch, fresh, past, logits), stride, count)
 	return sumOf(&t)
 }
 
@@ -63,8 +47,8 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 }
 
 // Work is that of a step of several groups.
-func (p *Predictor) Work(groups ...Group) roofline.Work {
-	s := p.mixedStep(groups)
+func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
+	s := p.Mixed(groups)
 	t := p.step(&s)
 	return t.work
 }

@@ -2,6 +2,7 @@ package analytic
 
 import (
 	"llmprof/energy"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -75,20 +76,20 @@ func (t *timing) add(u *timing, n float64) {
 }
 
 // counts adds the work of the operators of a part.
-func (t *total) counts(ops []Op, past uint64) {
+func (t *total) counts(ops []operator.Op, past uint64) {
 	for i := range ops {
 		o := &ops[i]
 		t.work.Add(&o.Work, o.Count)
 		t.model += o.Model.Times(o.Count)
 		t.mark(uint64(o.Variant))
-		if o.Variant&turning != 0 {
+		if o.Variant&operator.Turning != 0 {
 			t.mark(past) // No two of these steps share a regime.
 		}
 	}
 }
 
 // floors adds the floors of the operators of a part.
-func (t *timing) floors(ops []Op, peaks *roofline.Peaks) {
+func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	for i := range ops {
 		o := &ops[i]
 		f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, o.Count)
@@ -169,17 +170,17 @@ func (t *timing) waits(u *timing, n float64) {
 // stages sums the parts of a step up to the stages of a pipeline that may be the
 // longest. The first stage has the embedding and the last the head; layers that do not
 // divide evenly go to the stages between them first, and then to the first.
-func (t *total) stages(parts *[PartLast + 1]timing, stages, layers int) {
+func (t *total) stages(parts *[operator.PartLast + 1]timing, stages, layers int) {
 	each, more := layers/stages, layers%stages
 	first := each
 	if more > stages-2 {
 		first++
 	}
-	t.stage[0].add(&parts[PartFirst], 1)
-	t.stage[0].add(&parts[PartLayers], float64(first)/float64(layers))
-	t.stage[1].add(&parts[PartLayers], float64(each)/float64(layers))
-	t.stage[1].add(&parts[PartLast], 1)
+	t.stage[0].add(&parts[operator.PartFirst], 1)
+	t.stage[0].add(&parts[operator.PartLayers], float64(first)/float64(layers))
+	t.stage[1].add(&parts[operator.PartLayers], float64(each)/float64(layers))
+	t.stage[1].add(&parts[operator.PartLast], 1)
 	if stages > 2 && more > 0 {
-		t.stage[2].add(&parts[PartLayers], float64(each+1)/float64(layers))
+		t.stage[2].add(&parts[operator.PartLayers], float64(each+1)/float64(layers))
 	}
 }
