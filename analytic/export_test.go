@@ -14,7 +14,7 @@ type Sum struct {
 	Work            roofline.Work
 }
 
-func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.work} }
+func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.Work} }
 
 // OneStep is what one step comes to.
 func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
@@ -23,10 +23,10 @@ func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
 	return sumOf(&t)
 }
 
-// Run is what count steps come to, each stride tokens further than the one before.
-func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
-	r := run{p: p, budget: maxSteps}
-	t := r.sum(p.Step(batch, fresh, past, logits), stride, count)
+// Run is what count steps come to.
+func (p *Predictor) Run(batch, fresh, past, logits, count float64) Sum {
+	r := runner{p: p, budget: maxSteps}
+	t := r.sum(&operator.Run{First: p.Step(batch, fresh, past, logits), Steps: int(count)})
 	return sumOf(&t)
 }
 
@@ -34,7 +34,7 @@ func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
 // arithmetic takes x times as long as on base, and what they draw there in shares of what
 // lies between waiting and the limit.
 func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn float64) {
-	r := run{p: p, budget: maxSteps}
+	r := runner{p: p, budget: maxSteps}
 	var t total
 	if w.GenLen == 1 {
 		t = r.prefill(w)
@@ -50,7 +50,7 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
 	s := p.Mixed(groups)
 	t := p.step(&s)
-	return t.work
+	return t.Work
 }
 
 // Scatter is the half-widths that the shapes of kernels give the phases of the workload that

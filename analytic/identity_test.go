@@ -85,13 +85,13 @@ func TestRunIsSumOfSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, run := range []struct{ past, n, stride, count float64 }{
-			{1024, 1, 1, 127}, {1, 1, 1, 300}, {120, 1, 1, 20}, {4000, 1, 1, 500}, {8100, 1, 1, 200}, {0, 128, 128, 40}, {64, 96, 96, 50},
+		for _, run := range []struct{ past, n, count float64 }{
+			{1024, 1, 127}, {1, 1, 300}, {120, 1, 20}, {4000, 1, 500}, {8100, 1, 200}, {0, 128, 40}, {64, 96, 50},
 		} {
-			got := p.Run(4, run.n, run.past, 1, run.stride, run.count)
+			got := p.Run(4, run.n, run.past, 1, run.count)
 			var want analytic.Sum
 			for i := range int(run.count) {
-				one := p.OneStep(4, run.n, run.past+float64(i)*run.stride, 1)
+				one := p.OneStep(4, run.n, run.past+float64(i)*run.n, 1)
 				want.Expected += one.Expected
 				want.Floor += one.Floor
 				want.Work.Add(&one.Work, 1)

@@ -28,39 +28,21 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return newPredictor(c, c.Machine), nil
-}
-
-// newPredictor prepares for a case that was checked; without a machine it can count, but
-// has no times.
-func newPredictor(c *Case, m *Machine) *Predictor {
-	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, c.Scheme, c.Popularity), machine: m, price: c.Price, layers: c.Model.NumLayers()}
-	var reserve unit.Bytes
-	if m != nil {
-		e := m.Engine.Profile()
-		own := e.Reserve
-		if e.Sampler != nil {
-			own += e.Sampler(c.Model, m.GPU.Capacity())
-		}
-		reserve = footprint.Reserve(p.Par, m.GPU.System(), own)
+	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, c.Scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
+	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
+	own := e.Reserve
+	if e.Sampler != nil {
+		own += e.Sampler(c.Model, g.Capacity())
 	}
-	p.footprint = footprint.Of(&p.Rank, reserve)
-	return p
+	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), own))
+	return p, nil
 }
 
 // Prefill is the steps of a prefill of one micro-batch, chunk by chunk.
-func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Shard.Prefill(w, p.budget()) }
+func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Shard.Prefill(w, p.machine.Budget) }
 
 // Budget is how many tokens a step of the engine takes at most, 0 for no limit.
-func (p *Predictor) Budget() float64 { return float64(p.budget()) }
-
-// budget is how many tokens a step of the engine takes at most, 0 for no limit.
-func (p *Predictor) budget() int {
-	if p.machine == nil {
-		return 0
-	}
-	return p.machine.Budget
-}
+func (p *Predictor) Budget() float64 { return float64(p.machine.Budget) }
 
 // A Visit sees the kernels of a part of a step with what they cost.
 type Visit func(l *Lowering, costs []roofline.Cost)
@@ -73,9 +55,7 @@ func (p *Predictor) Walk(s *operator.Step, see Visit) { p.walk(s, see) }
 // cost. Every estimate and every report is such a walk.
 func (p *Predictor) walk(s *operator.Step, see Visit) (t total) {
 	l := rooms.Get().(*Lowering)
-	if p.machine != nil {
-		l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
-	}
+	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
 	l.step = *s
 	l.Step = &l.step
 	l.parts = [operator.PartLast + 1]timing{}
@@ -87,9 +67,7 @@ func (p *Predictor) walk(s *operator.Step, see Visit) (t total) {
 		p.part(&t, l, operator.PartLayers, s.AppendHops(l.Ops[:0]), see)
 	}
 	p.part(&t, l, operator.PartLast, s.AppendLast(l.Ops[:0]), see)
-	if p.machine != nil {
-		p.time(&t, &l.parts, s)
-	}
+	p.time(&t, &l.parts, s)
 	rooms.Put(l)
 	return t
 }
@@ -115,21 +93,16 @@ func (p *Predictor) time(t *total, parts *[operator.PartLast + 1]timing, s *oper
 // part counts the operators of a part of a step, and prices their kernels.
 func (p *Predictor) part(t *total, l *Lowering, which operator.Part, ops []operator.Op, see Visit) {
 	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
-	if p.machine != nil {
-		p.machine.Engine.Lower(l)
-		l.reduceOps()
-	}
-	t.counts(ops, uint64(l.Step.Past))
-	if p.machine == nil {
-		return
-	}
+	p.machine.Engine.Lower(l)
+	l.reduceOps()
+	t.AddOps(ops, l.Step.Past)
 	sum := &l.parts[which]
 	sum.floors(ops, &p.machine.prices.Peaks)
 	var costs []roofline.Cost
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		c := p.machine.prices.Cost(&k.Kernel)
-		t.mark(sum.takes(k, &c, p.machine))
+		t.Piece.Mark(sum.takes(k, &c, p.machine))
 		t.terms |= c.Constants
 		if see != nil {
 			costs = append(costs, c)
@@ -153,7 +126,7 @@ func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 // less than the largest batch before it.
 func (p *Predictor) step(s *operator.Step) total {
 	t := p.walk(s, nil)
-	if p.machine == nil || !s.Decode() {
+	if !s.Decode() {
 		return t
 	}
 	for _, limit := range p.machine.Engine.Profile().Switches {
@@ -177,7 +150,7 @@ func (t *total) raise(own, small *timing, limit float64) {
 	if more := small.Expected - own.Expected; more > 0 {
 		own.Expected, own.raised = small.Expected, own.raised+more
 		own.bound[roofline.ByMemory] += more
-		t.mark(uint64(limit))
+		t.Piece.Mark(uint64(limit))
 	}
 }
 
@@ -187,11 +160,11 @@ func (t *total) raise(own, small *timing, limit float64) {
 func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
-	t.mark(stage.floor.Slowest())
+	t.Piece.Mark(stage.floor.Slowest())
 	stage.host = p.host(stage, s)
 	if stage.host > stage.Expected {
 		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
-		t.mark(1 | stage.hide(stage.host-stage.Expected))
+		t.Piece.Mark(1 | stage.hide(stage.host-stage.Expected))
 		stage.Expected = stage.host
 	}
 	if !s.Decode() || !m.Engine.Profile().Graph {
@@ -238,24 +211,23 @@ func (t *timing) hide(wait unit.Seconds) (what uint64) {
 // tokens under answers of millions come near it.
 const maxSteps = 20000
 
-// A run is a sum over steps that differ in their past alone.
-type run struct {
+// A runner sums runs of steps.
+type runner struct {
 	p      *Predictor
-	budget int // steps it may still price before the rest is taken as linear
+	budget int // steps that it may still price before the rest is taken as linear
 	first  *firstStep
 }
 
-// sum sums count steps like s, each Past further by stride than the one before. It prices the first and
-// the last step, and between halves the run where these differ in their regime (total.regime).
-func (r *run) sum(s operator.Step, stride, count float64) (all total) {
-	first := r.begin(&s)
-	if count == 1 {
+// sum prices the first and the last step of a run, and halves the run where these do not
+// lie on one linear piece.
+func (r *runner) sum(run *operator.Run) (all total) {
+	first := r.begin(&run.First)
+	if run.Steps == 1 {
 		return first
 	}
-	end := s
-	end.Past += stride * (count - 1)
+	end := run.Last()
 	last := r.p.step(&end)
-	r.between(&all, s, stride, count, &first, &last)
+	r.between(&all, run, &first, &last)
 	return all
 }
 
@@ -267,7 +239,7 @@ type firstStep struct {
 }
 
 // begin prices the first step of a run.
-func (r *run) begin(s *operator.Step) total {
+func (r *runner) begin(s *operator.Step) total {
 	f := r.first
 	if f == nil || !s.Decode() {
 		return r.p.step(s)
@@ -282,20 +254,18 @@ func (r *run) begin(s *operator.Step) total {
 	return f.total
 }
 
-// between adds the steps from first to last: count times their mean if both are of one regime, else the
-// sums of the two halves of the run. A run of two steps is their sum in any case.
-func (r *run) between(all *total, s operator.Step, stride, count float64, first, last *total) {
-	if count <= 2 || first.regime == last.regime || r.budget <= 0 {
-		all.add(first, count/2)
-		all.add(last, count/2)
+// between adds the steps of a run: as many times the mean of first and last if both lie on
+// one piece, else the sums of the two halves. A run of two steps is their sum in any case.
+func (r *runner) between(all *total, run *operator.Run, first, last *total) {
+	if run.Steps <= 2 || first.Piece == last.Piece || r.budget <= 0 {
+		all.add(first, float64(run.Steps)/2)
+		all.add(last, float64(run.Steps)/2)
 		return
 	}
 	r.budget -= 2
-	half := float64(int64(count / 2))
-	left, right := s, s
-	left.Past += stride * (half - 1)
-	right.Past += stride * half
-	leftEnd, rightBegin := r.p.step(&left), r.p.step(&right)
-	r.between(all, s, stride, half, first, &leftEnd)
-	r.between(all, right, stride, count-half, &rightBegin, last)
+	left, right := run.Halves()
+	end := left.Last()
+	leftEnd, rightBegin := r.p.step(&end), r.p.step(&right.First)
+	r.between(all, &left, first, &leftEnd)
+	r.between(all, &right, &rightBegin, last)
 }

@@ -78,12 +78,12 @@ func (s *Step) filled(w float64) uint32 {
 	case s.Past >= w:
 		return 2
 	}
-	return Turning
+	return turning
 }
 
-// Turning is the variant of an operator whose formula changes within the step. Such steps have no regime
-// in common (total.mark), because a run of them is not linear in the context.
-const Turning = 1 << 31
+// turning is the variant of an operator whose formula changes within the step. A run of such
+// steps is not linear in the context.
+const turning = 1 << 31
 
 func attentionName(a *models.Attention) string {
 	switch {

@@ -41,14 +41,6 @@ func (s *Shard) at(w *workload.Workload, past int) Step {
 // follows has one more token past.
 func (s *Shard) FirstDecode(w *workload.Workload) Step { return s.at(w, w.PromptLen) }
 
-// A Run is a number of steps like its first, each Past the one before by New, that is
-// repeated for several groups of sequences.
-type Run struct {
-	First Step
-	Steps int
-	Times float64
-}
-
 // Prefill is the steps of a prefill of one micro-batch, chunk by chunk: those before the
 // last, if there are any, and the last. The LM head runs in the last, unless it runs on
 // every position. A batch that a step's budget of tokens (0 for no limit) does not hold
