@@ -50,7 +50,7 @@ type Options struct {
 	Skip     uint64                 // points of the shard that were answered before; the header was written then
 	Keep     bool                   // impossible points too, with the reason
 	Workers  int                    // 0 for as many as there are processors
-	Progress func(done, all uint64) // called from one goroutine, in order
+	Progress func(done, all uint64) // called from one goroutine, in order; done counts skipped points too
 	See      func(rows []Row)       // is shown all rows, in order
 	Source   func() (Source, error) // makes one for each worker
 	Out      io.Writer
@@ -151,7 +151,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		all.add(&b.summary)
 		all.Done, all.Bytes = all.Done+b.to-b.from, out.bytes
 		if o.Progress != nil {
-			o.Progress(b.to-from, all.Points)
+			o.Progress(all.Done, all.Points)
 		}
 		recycle(b)
 	}
