@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,10 +92,10 @@ func listUsage(f *pflag.Flag) string {
 // form is how the rows are written.
 func (o *gridOrder) form() (sweep.Format, error) {
 	form := strings.ToLower(o.format)
-	if ext := strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), "."); form == "" {
-		form = string(sweep.CSV)
-		if slices.Contains(sweep.Formats(), ext) {
-			form = ext
+	if form == "" {
+		form = cmp.Or(ending(o.file), string(sweep.CSV))
+		if !slices.Contains(sweep.Formats(), form) {
+			return "", usage("-o %.60q: want a name that ends in .csv, .jsonl or .parquet, or a --format", o.file)
 		}
 	}
 	if !slices.Contains(sweep.Formats(), form) {
