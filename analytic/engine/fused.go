@@ -26,7 +26,7 @@ func (e *fused) Lower(l *analytic.Lowering) {
 func exchanges(l *analytic.Lowering) {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
-		if k.Class == roofline.OneShotAllReduce && l.Ops[k.Main].Type == analytic.Reduce && !l.Step.Par.SP {
+		if k.Class == roofline.OneShotAllReduce && l.Ops[k.Main].Type == operator.Reduce && !l.Step.Par.SP {
 			k.Exchange(OneShotBytes)
 		}
 	}
