@@ -20,25 +20,39 @@ export function Panel({ id, title, about, wide, drawn = true, tools, children })
   </section>`;
 }
 
-// Chart draws again when what it shows or its width changes; sign marks what is chosen in it, which
-// alone changes where the others stay.
+const later = globalThis.requestIdleCallback ?? ((f) => setTimeout(f, 200)), notLater = globalThis.cancelIdleCallback ?? clearTimeout;
+
+// Chart draws again when what it shows or its width changes, at once where it is in the window and else
+// when nothing more pressing is left. Sign marks what is chosen in it, which alone changes where the others stay.
 export function Chart({ label, height, draw, on, sign, signs = [] }) {
-  const box = useRef(), figure = useRef(), [width, setWidth] = useState(0);
+  const box = useRef(), figure = useRef(), near = useRef(true), due = useRef(null), marks = useRef(), [width, setWidth] = useState(0);
+  marks.current = sign;
   useLayoutEffect(() => {
-    const watch = new ResizeObserver(([e]) => setWidth(Math.floor(e.contentRect.width)));
-    watch.observe(box.current);
+    const size = new ResizeObserver(([e]) => setWidth(Math.floor(e.contentRect.width)));
+    const seen = new IntersectionObserver(([e]) => { near.current = e.isIntersecting; if (near.current) due.current?.(); }, { rootMargin: "200px" });
+    const print = () => due.current?.();
+    size.observe(box.current);
+    seen.observe(box.current);
+    addEventListener("beforeprint", print);
     setWidth(Math.floor(box.current.clientWidth));
-    return () => watch.disconnect();
+    return () => { size.disconnect(); seen.disconnect(); removeEventListener("beforeprint", print); };
   }, []);
   useEffect(() => {
     if (width < 50) return;
-    const f = (figure.current = draw(width, height));
-    f.setAttribute("role", "img");
-    f.setAttribute("aria-label", label);
-    for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }
-    box.current.replaceChildren(f);
+    const show = (due.current = () => {
+      due.current = null;
+      const f = (figure.current = draw(width, height));
+      f.setAttribute("role", "img");
+      f.setAttribute("aria-label", label);
+      for (const g of f.querySelectorAll("g[aria-label]")) { g.dataset.mark = g.getAttribute("aria-label"); g.removeAttribute("aria-label"); }
+      box.current.replaceChildren(f);
+      marks.current?.(f);
+    });
+    if (near.current || !figure.current) { show(); return; }
+    const id = later(() => { if (due.current === show) show(); }, { timeout: 1000 });
+    return () => notLater(id);
   }, [width, ...on]);
-  useEffect(() => { if (figure.current) sign?.(figure.current); }, [width, ...on, ...signs]);
+  useEffect(() => { if (figure.current && !due.current) sign?.(figure.current); }, signs);
   return html`<div class="chart" ref=${box} style=${{ minHeight: `${height}px` }}></div>`;
 }
 
@@ -208,7 +222,7 @@ const KEYS = ["ttft", "tpot"];
 
 export const Latency = kept(function Latency({ curve, oldCurve, batch, load, set, targets, doc, accuracy, own }) {
   const at = load === "batch" ? batch : doc?.workload.batch, adopt = (r) => set((s) => { s.view.load = "batch"; s.flags.batch = String(r.batch); });
-  const measured = (k) => [...observed(accuracy, doc, k), ...own.filter((o) => o.metric === `${k}_s`)];
+  const measured = (k) => [...observed(accuracy, doc, k), ...own.filter((o) => o.metric === `${k}_s` && o.model === doc?.model.name && o.prompt === doc?.workload.prompt_len && (k === "ttft" || o.gen === doc?.workload.gen_len))];
   const same = KEYS.map((k) => JSON.stringify(measured(k)));
   return html`<${Panel} id="latency" title="Latency over batch" about="Expected, with its 90 % interval; dotted: the floor; crosses: measured. Click a point to take its batch.">
       <div class="pair">${KEYS.map((k, i) => html`<${Chart} key=${k} height=${230} label=${`${k.toUpperCase()} over batch`} on=${[curve, oldCurve, same[i], targets[k]]} signs=${[at, doc]} sign=${(f) => charts.point(f, k, "batch", at, load === "batch" && doc?.[`${k}_s`]?.expected)}
@@ -262,9 +276,9 @@ export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: 
   const engine = doc?.engine, now = behind(accuracy, doc), was = old && behind(accuracy, old), w = doc?.workload;
   const order = doc && { model: doc.model.name, engine: doc.engine, tp: doc.parallelism.tp, batch: w.batch, prompt: w.prompt_len, gen: w.gen_len };
   const alone = was && (old.engine !== engine || old.gpu.key !== doc?.gpu.key);
-  return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /> ${now.text}${own.length ? html`. ${own.length} figures of your files: ${error(own)}` : "."} Of those that a constant was fitted on, none is scored.`}>
+  return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /> ${now.text}${own.length ? `. ${own.length} figures of your files: ${error(own.filter((o) => o.predicted > 0))}` : "."} Of those that a constant was fitted on, none is scored.`}>
     ${was && html`<p class="about">A: <${Badge} of=${was} /> ${alone ? `${was.text}, grey.` : "the same engine and card."}</p>`}
-    <${Chart} height=${380} label="Predicted over measured times" on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own, width, height })} />
+    <${Chart} height=${380} label="Predicted over measured times" on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own: own.filter((o) => o.predicted > 0), width, height })} />
     <p class="legend"><span>□ TTFT</span><span>○ TPOT</span><span>△ TTLT</span><span>× your files</span></p>
     ${machine?.token && html`<div class="row tools">
       ${machine.results.length > 0 && html`<label>Local result <select onChange=${(e) => e.target.value && openResult(e.target.value)}><option value="">choose</option>${machine.results.map((n) => html`<option key=${n}>${n}</option>`)}</select></label>`}
