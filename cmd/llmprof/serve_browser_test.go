@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -457,6 +458,10 @@ func TestPageTakesFiles(t *testing.T) {
 		"many.json":                         strings.Replace(config, `"num_hidden_layers":16`, `"num_hidden_layers":2000000000`, 1),
 		"no.json":                           `{"schema": "llmprof.measure/v1"}`,
 		"not.json":                          "\x00\xff",
+		"counts.gguf":                       "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff\xff\xff\xff\xff\xff\xff\x3f", 2),
+		"nested.gguf":                       "GGUF\x03\x00\x00\x00" + count(0) + count(1) + count(1) + "a\x09\x00\x00\x00" + strings.Repeat("\x09\x00\x00\x00"+count(1), 100000),
+		"marked.toml":                       `name = "<img src=x onerror=alert(3)>"` + "\ngpu = \"<script>alert(4)</script>\"",
+		"values.json":                       strings.Replace(config, `"llama"`, `"llama",`+strings.Repeat(`"<b>":[0],`, 100000)+`"x":0`, 1),
 		"weights.gguf":                      "GGUF\x03\x00\x00\x00" + strings.Repeat("\xff", 64),
 		"bad.toml":                          "x = [[[[",
 	} {
@@ -465,6 +470,41 @@ func TestPageTakesFiles(t *testing.T) {
 		p.wait(t, fmt.Sprintf(`document.querySelector("header .note").textContent.startsWith(%s)`, said))
 		p.eval(t, `location.hash = "#model=llama3.1-8b&gpu=h100-sxm-80gb&batch=2"`, nil)
 		p.wait(t, settled+` && document.querySelector("#verdict .verdict").textContent.includes("llama3.1-8b on 1")`)
+	}
+	p.quiet(t)
+}
+
+// count is a number of eight bytes as GGUF has it.
+func count(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
+
+// A result whose names are markup is drawn as text.
+func TestPageTakesMarkedResult(t *testing.T) {
+	results, err := filepath.Glob("../../experiments/h200-native/h200-native-short-*.json")
+	if err != nil || len(results) == 0 {
+		t.Fatal(results, err)
+	}
+	text, err := os.ReadFile(results[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mark = `<img src=x onerror=alert(5)>`
+	var r map[string]any
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	r["model"].(map[string]any)["name"] = mark
+	r["engine"].(map[string]any)["name"] = mark
+	if text, err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	p := browse(t, "", &serveOrder{})
+	p.wait(t, settled)
+	p.drop(t, mark+".json", string(text))
+	p.wait(t, `document.querySelector("header .note").textContent.startsWith("<img src=x")`)
+	var images int
+	p.eval(t, `document.querySelectorAll("img").length`, &images)
+	if images > 0 {
+		t.Errorf("%d images", images)
 	}
 	p.quiet(t)
 }

@@ -270,14 +270,14 @@ function behind(accuracy, doc) {
   return { points: here.length ? here : mine, any: here.length > 0, measured: doc?.calibration.source.startsWith("measured"), text };
 }
 
-const Badge = ({ of }) => html`<span class=${`badge ${of.measured || of.any ? "" : "no"}`}>${of.measured ? "constants measured on this card" : "constants are defaults of its generation"}</span>`;
+const Badge = ({ of }) => of.text && html`<span class=${`badge ${of.measured || of.any ? "" : "no"}`}>${of.measured ? "constants measured on this card" : "constants are defaults of its generation"}</span>`;
 
 export const Accuracy = kept(function Accuracy({ accuracy, doc, old, own, here: machine, openResult, measuring }) {
   const engine = doc?.engine, now = behind(accuracy, doc), was = old && behind(accuracy, old), w = doc?.workload;
   const order = doc && { model: doc.model.name, engine: doc.engine, tp: doc.parallelism.tp, batch: w.batch, prompt: w.prompt_len, gen: w.gen_len };
   const alone = was && (old.engine !== engine || old.gpu.key !== doc?.gpu.key);
-  return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /> ${now.text}${own.length ? `. ${own.length} figures of your files: ${error(own.filter((o) => o.predicted > 0))}` : "."} Of those that a constant was fitted on, none is scored.`}>
-    ${was && html`<p class="about">A: <${Badge} of=${was} /> ${alone ? `${was.text}, grey.` : "the same engine and card."}</p>`}
+  return html`<${Panel} id="accuracy" title="Accuracy" about=${html`<${Badge} of=${now} /><span class="line">${doc ? now.text : "Nothing is predicted yet"}${own.length ? `. ${own.length} figures of your files: ${error(own.filter((o) => o.predicted > 0))}` : "."} Of those that a constant was fitted on, none is scored.</span>`}>
+    ${was && html`<p class="about">A: <${Badge} of=${was} /><span class="line">${alone ? `${was.text}, grey.` : "The same engine and card."}</span></p>`}
     <${Chart} height=${380} label="Predicted over measured times" on=${[accuracy, doc?.engine, doc?.gpu.key, alone && old.engine, alone && old.gpu.key, own]} draw=${(width, height) => charts.accuracy({ points: now.points, pinned: alone ? was.points : [], own: own.filter((o) => o.predicted > 0), width, height })} />
     <p class="legend"><span>□ TTFT</span><span>○ TPOT</span><span>△ TTLT</span><span>× your files</span></p>
     ${machine?.token && html`<div class="row tools">
