@@ -191,7 +191,7 @@ export const Operators = kept(function Operators({ doc, words, old, phase, set, 
         <button type="button" onClick=${() => setSort((s) => (s[0] === key ? (s[1] > 0 ? [key, -1] : ["", 1]) : [key, 1]))}>${name}</button></th>`)}${old && html`<th scope="col" class="n">× A</th>`}</tr></thead>
       <tbody ref=${body}>${rows.map((o, i) => html`<tr key=${i} tabindex="0" aria-selected=${op === o.key} class=${hover === o.key ? "hover" : ""} onClick=${() => setOp(op === o.key ? null : o.key)}
           onKeyDown=${(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); setOp(op === o.key ? null : o.key); } }} onPointerEnter=${() => setHover(o.key)} onPointerLeave=${() => setHover(null)}>
-        <th scope="row">${o.name}${o.in && html`<small> in ${o.in}</small>`}</th><td>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
+        <th scope="row" title=${o.name}>${o.name}${o.in && html`<small> in ${o.in}</small>`}</th><td title=${o.layer}>${o.layer}${o.layers > 1 ? html` <small>× ${o.layers}</small>` : ""}</td>
         <td><i class=${`mark ${o.bound}`} aria-hidden="true"></i> ${o.bound}</td>
         <td class="n">${o.words.expected}</td><td class="n share"><span class=${`fill ${o.bound}`} style=${{ width: `${Math.min(100 * o.share, 100)}%` }}></span><span class="over">${o.words.share}</span></td>
         <td class="n">${o.words.floor}</td><td class="n">${o.words.flops}</td><td class="n">${o.words.bytes}</td><td class="n">${o.words.intensity}</td>
