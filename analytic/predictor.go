@@ -94,7 +94,7 @@ func (p *Predictor) time(t *total, parts *[operator.PartLast + 1]timing, s *oper
 func (p *Predictor) part(t *total, l *Lowering, which operator.Part, ops []operator.Op, see Visit) {
 	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
 	p.machine.Engine.Lower(l)
-	l.reduceOps()
+	l.correctOps()
 	t.AddOps(ops, l.Step.Past)
 	sum := &l.parts[which]
 	sum.floors(ops, &p.machine.prices.Peaks)
