@@ -101,7 +101,7 @@ type Lowering struct {
 	Kernels   []Kernel
 
 	step  operator.Step // Step points to it
-	parts [operator.PartLast + 1]timing
+	costs []roofline.Cost
 }
 
 // MaxOps is the most operators that a part of a step can have.

@@ -15,7 +15,8 @@ import (
 type Prepared struct {
 	*Predictor
 	machines *Machines
-	interval *Prepared // gives the intervals: by the constants of the calibration alone
+	priced   *Predictor // the same one; it remembers steps where there are constants to move
+	interval *Prepared  // gives the intervals: by the constants of the calibration alone
 	moved    []movedPredictor
 
 	last      Workload // whose prefill is remembered
@@ -30,8 +31,7 @@ type Prepared struct {
 // A movedPredictor has one constant at the slow end of its interval.
 type movedPredictor struct {
 	*Predictor
-	changed roofline.Set
-	first   firstStep
+	first firstStep
 }
 
 // Prepare prepares for estimates of c on a machine of all, or on one that differs from it
@@ -43,17 +43,34 @@ func (c *Case) Prepare(all *Machines, on *Machine) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared := &Prepared{Predictor: p, machines: all}
-	prepared.interval = prepared
+	prepared := newPrepared(p, all)
 	if on != all.Machine {
-		prepared.interval = &Prepared{Predictor: p.on(all.Machine), machines: all}
-		prepared.interval.interval = prepared.interval
+		prepared.interval = newPrepared(p.on(all.Machine), all)
 	}
-	for i := range all.moved {
-		m := &all.moved[i]
-		prepared.interval.moved = append(prepared.interval.moved, movedPredictor{Predictor: p.on(m.Machine), changed: m.changed})
-	}
+	prepared.interval.move()
 	return prepared, nil
+}
+
+// newPrepared answers by one machine, without an interval.
+func newPrepared(p *Predictor, all *Machines) *Prepared {
+	prepared := &Prepared{Predictor: p, priced: p, machines: all}
+	prepared.interval = prepared
+	return prepared
+}
+
+// move adds the predictors of which each has one constant moved.
+func (p *Prepared) move() {
+	if len(p.machines.moved) == 0 {
+		return
+	}
+	p.priced = p.on(p.machine)
+	p.priced.known = &pricedSteps{base: p.Predictor}
+	for i := range p.machines.moved {
+		m := &p.machines.moved[i]
+		moved := p.on(m.Machine)
+		moved.known, moved.changed = p.priced.known, m.changed
+		p.moved = append(p.moved, movedPredictor{Predictor: moved})
+	}
 }
 
 // on is the predictor on another machine of the same GPU and engine.
@@ -94,7 +111,8 @@ func (p *Prepared) prefills(w *Workload) {
 	if p.known && key == p.last {
 		return
 	}
-	p.prompt = p.prefill(w)
+	p.priced.known.forget()
+	p.prompt = p.priced.prefill(w)
 	p.limit(&p.prompt, true)
 	p.last, p.known = key, true
 	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total {
@@ -107,7 +125,8 @@ func (p *Prepared) prefills(w *Workload) {
 // decodes sums the decode steps of a workload.
 func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
-		p.decoded = p.decode(w, &p.first)
+		p.priced.known.forget()
+		p.decoded = p.priced.decode(w, &p.first)
 		p.limit(&p.decoded, false)
 		p.run = *w
 	}
