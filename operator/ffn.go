@@ -3,6 +3,7 @@ package operator
 import (
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -82,7 +83,7 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	group := s.Tokens() * float64(p.ExpertReplicas())
 	shape := roofline.Shape{
 		Experts: float64(e.Count), TopK: busy, Tokens: group,
-		Hit: roofline.Distinct(float64(e.Count), busy, group) / float64(p.EP), Pairs: group * busy / float64(p.EP),
+		Hit: routing.Distinct(float64(e.Count), busy, group) / float64(p.EP), Pairs: group * busy / float64(p.EP),
 	}
 	if r := s.routings.Of(e); r != nil {
 		shape.Hit, shape.Pairs = r.Hit(group), group*r.Pairs
@@ -114,5 +115,5 @@ func (s *Step) Hit(shape *roofline.Shape, tokens float64) float64 {
 	if r := s.routings.Counting(shape.Experts); r != nil {
 		return r.Hit(tokens)
 	}
-	return shape.Hit * roofline.Distinct(shape.Experts, shape.TopK, tokens) / roofline.Distinct(shape.Experts, shape.TopK, shape.Tokens)
+	return shape.Hit * routing.Distinct(shape.Experts, shape.TopK, tokens) / routing.Distinct(shape.Experts, shape.TopK, shape.Tokens)
 }
