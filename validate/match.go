@@ -35,7 +35,9 @@ type Scorer struct {
 
 	models   map[string]found[*models.Model]
 	gpus     map[string]found[*hardware.GPU]
+	stored   map[storage]found[stored]
 	machines map[runner]found[*analytic.Machines]
+	alters   map[runner]found[bool]              // whether change alters a constant of it
 	altered  map[runner]found[*analytic.Machine] // by change
 	answers  map[Config]found[prediction]
 }
@@ -166,16 +168,16 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	m, scheme, err := quantized(c, m)
+	held, err := s.store(c, m)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	used := scheme.For(g)
-	if err := engine.Runs(runs, m, g, &used); err != nil {
+	used := held.scheme.For(g)
+	if err := engine.Runs(runs, held.model, g, &used); err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
 	question := &analytic.Case{
-		Model: m, Scheme: used,
+		Model: held.model, Scheme: used,
 		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}
@@ -243,21 +245,33 @@ func (s *Scorer) changed(r runner) (*analytic.Machine, error) {
 	return m, nil
 }
 
-// quantized is the model as a quantization of llama.cpp stores it, or as it is, and its scheme.
-func quantized(c *Config, m *models.Model) (*models.Model, models.Scheme, error) {
-	if !models.IsMix(c.Weights) {
-		s, err := schemeOf(c, m)
-		return m, s, err
-	}
-	q, err := models.Quantize(m, c.Weights)
-	if err != nil {
-		return nil, models.Scheme{}, err
-	}
-	s := models.StoredScheme(q)
-	if c.KV != "" {
-		err = s.KV.UnmarshalText([]byte(c.KV))
-	}
-	return q, s, err
+// A storage names a model with the formats of its weights and its KV cache.
+type storage struct{ model, weights, kv string }
+
+// stored is a model in these formats.
+type stored struct {
+	model  *models.Model
+	scheme models.Scheme
+}
+
+// store is the model of a configuration in its formats: as a quantization of llama.cpp
+// stores it, or as it is.
+func (s *Scorer) store(c *Config, m *models.Model) (stored, error) {
+	return once(&s.stored, storage{c.Model, c.Weights, c.KV}, func(storage) (q stored, err error) {
+		q.model = m
+		if !models.IsMix(c.Weights) {
+			q.scheme, err = schemeOf(c, m)
+			return q, err
+		}
+		if q.model, err = models.Quantize(m, c.Weights); err != nil {
+			return q, err
+		}
+		q.scheme = models.StoredScheme(q.model)
+		if c.KV != "" {
+			err = q.scheme.KV.UnmarshalText([]byte(c.KV))
+		}
+		return q, err
+	})
 }
 
 // schemeOf is the scheme of a configuration. Weights are "stored" as the model's checkpoint has

@@ -19,6 +19,17 @@ func (e *fused) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		lowerFused(l, i)
 	}
+	exchanges(l)
+}
+
+// exchanges says how many exchanges over peer memory small all-reduces take.
+func exchanges(l *analytic.Lowering) {
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		if k.Class == roofline.OneShotAllReduce && l.Ops[k.Main].Type == operator.Reduce && !l.Step.Par.SP {
+			k.Exchange(OneShotBytes)
+		}
+	}
 }
 
 // launches is how many kernels an operator takes where it takes more than one.

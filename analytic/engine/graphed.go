@@ -47,6 +47,7 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 	default:
 		e.dispatched(l)
 	}
+	exchanges(l)
 }
 
 // lower appends the kernels of operator i.

@@ -270,6 +270,7 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 		k.Class, k.Shape.Ranks = roofline.AllReduce, float64(p.Ranks)
 	case OneShot:
 		k.Class, k.Shape.Ranks = roofline.OneShotAllReduce, float64(p.Ranks)
+		k.Exchange(engine.OneShotBytes)
 	default:
 		k.Class = roofline.Elementwise
 	}
