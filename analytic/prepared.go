@@ -1,13 +1,5 @@
 package analytic
 
-import (
-	"math"
-	"sync"
-
-	"llmprof/roofline"
-	"llmprof/unit"
-)
-
 // A Prepared answers for many workloads of one case, each with the interval that
 // Calibrated gives it. It remembers the prefill and the first decode step of the
 // workload before, which workloads that differ in their generated length alone share. It
@@ -19,8 +11,7 @@ type Prepared struct {
 	interval *Prepared  // gives the intervals: by the constants of the calibration alone
 	moved    []movedPredictor
 
-	last      Workload // whose prefill is remembered
-	known     bool
+	last      Workload // whose prefill is remembered; the zero one where none is
 	prompt    total
 	promptOff float64
 	first     firstStep
@@ -108,18 +99,13 @@ func (p *Prepared) prefills(w *Workload) {
 	if !p.machine.Engine.Profile().FixedCache {
 		key.GenLen = 0
 	}
-	if p.known && key == p.last {
+	if key == p.last {
 		return
 	}
 	p.priced.known.forget()
 	p.prompt = p.priced.prefill(w)
-	p.limit(&p.prompt, true)
-	p.last, p.known = key, true
-	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total {
-		t := m.prefill(w)
-		m.limit(&t, true)
-		return t
-	})
+	p.last = key
+	p.promptOff = spread(p.moved, &p.prompt, func(m *movedPredictor) total { return m.prefill(w) })
 }
 
 // decodes sums the decode steps of a workload.
@@ -127,69 +113,7 @@ func (p *Prepared) decodes(w *Workload) *total {
 	if p.run != *w {
 		p.priced.known.forget()
 		p.decoded = p.priced.decode(w, &p.first)
-		p.limit(&p.decoded, false)
 		p.run = *w
 	}
 	return &p.decoded
 }
-
-// widths are how wide the intervals of a workload are.
-func (p *Prepared) widths(w *Workload) (off widths) {
-	cal := p.machine.Cal
-	if p.Scheme.Act == unit.FP32 {
-		cal.Board = 0 // tables are in 16 bits and less
-	}
-	p.prefills(w)
-	off.prefill = p.machines.within(math.Hypot(p.promptOff, p.prompt.scattered()), cal.Board, cal.PrefillError)
-	if w.GenLen > 1 {
-		decode := p.decodes(w)
-		off.decode = spread(p.moved, decode, func(m *movedPredictor) total {
-			t := m.decode(w, &m.first)
-			m.limit(&t, false)
-			return t
-		})
-		off.decode = p.machines.within(math.Hypot(off.decode, decode.scattered()), cal.Board, cal.DecodeError)
-	}
-	if w.GenLen == 1 { // no time of decode is asked for
-		off.decode = off.prefill
-	}
-	return off
-}
-
-// within is the half-width of an interval whose constants and shapes make it so wide. Where
-// no calibration timed the kernels of the engine and its host, the board may be off
-// besides; where the operators of no board of its kind were timed, the interval is no
-// narrower than the generation's.
-func (a *Machines) within(off, board, generation float64) float64 {
-	switch {
-	case a.fitted && a.serves:
-		return off
-	case board > 0:
-		return math.Hypot(off, board)
-	}
-	return max(off, generation)
-}
-
-// spread is how far the time of a phase lies off where each of the constants that it
-// depends on lies at the end of its interval, in quadrature.
-func spread(moved []movedPredictor, base *total, phase func(*movedPredictor) total) (off float64) {
-	for i := range moved {
-		if m := &moved[i]; m.changed&(base.terms|beyondKernels()) != 0 {
-			t := phase(m)
-			off = math.Hypot(off, float64(max(t.Expected, t.least)/max(base.Expected, base.least))-1)
-		}
-	}
-	return off
-}
-
-// beyondKernels are the constants that a phase depends on beside those of its kernels: the
-// host's, and those of the power limit.
-var beyondKernels = sync.OnceValue(func() roofline.Set {
-	all := roofline.SetOf(roofline.GEMMCompute, roofline.GEMMSustained, roofline.GEMMMemory)
-	for _, k := range roofline.All() {
-		if k.Info().Engine {
-			all |= roofline.SetOf(k)
-		}
-	}
-	return all
-})

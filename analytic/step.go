@@ -12,20 +12,20 @@ import (
 // A kernelSums is the kernels of a step, summed up by part.
 type kernelSums struct {
 	operator.Sum
-	parts [operator.PartLast + 1]timing
-	terms roofline.Set // constants that they depend on
-	n     int
-	piece uint64 // the sum of their choices
+	parts     [operator.PartLast + 1]timing
+	constants roofline.Set // constants that they depend on
+	n         int
+	piece     uint64 // the sum of their choices
 }
 
-// rooms has Lowerings, whose slices have grown.
-var rooms = sync.Pool{New: func() any { return new(Lowering) }}
+// lowerings has Lowerings, whose slices have grown.
+var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
 
 // walk lists the operators of each part of a step, all stages of the pipeline one after
 // the other, lets the engine lower them to kernels, and adds what these cost to k. Every
 // estimate and every report is such a walk.
 func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
-	l := rooms.Get().(*Lowering)
+	l := lowerings.Get().(*Lowering)
 	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
 	l.step = *s
 	l.Step = &l.step
@@ -37,7 +37,7 @@ func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
 		p.part(k, l, operator.PartLayers, s.AppendHops(l.Ops[:0]), see)
 	}
 	p.part(k, l, operator.PartLast, s.AppendLast(l.Ops[:0]), see)
-	rooms.Put(l)
+	lowerings.Put(l)
 }
 
 // part counts the operators of a part of a step, and prices their kernels.
@@ -53,7 +53,7 @@ func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []
 		k := &l.Kernels[i]
 		c := p.machine.prices.Cost(&k.Kernel)
 		t.piece += pieceOf(t.n, sum.takes(k, &c, p.machine))
-		t.terms |= c.Constants
+		t.constants |= c.Constants
 		t.n++
 		l.costs = append(l.costs, c)
 	}
@@ -80,7 +80,7 @@ func (p *Predictor) evaluate(t *total, s *operator.Step) {
 
 // time sums the times of the kernels of a step, and adds those of the host.
 func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
-	t.Sum, t.terms = k.Sum, k.terms
+	t.Sum, t.constants = k.Sum, k.constants
 	t.Piece.Mark(k.piece)
 	for i := range k.parts {
 		t.timing.add(&k.parts[i], 1)
@@ -113,7 +113,7 @@ func (p *Predictor) step(s *operator.Step) (t total) {
 		small.Batch = limit
 		var u total
 		p.evaluate(&u, &small)
-		t.terms |= u.terms
+		t.constants |= u.constants
 		t.raise(&t.timing, &u.timing, limit)
 		for i := range t.stage {
 			t.raise(&t.stage[i], &u.stage[i], limit)
