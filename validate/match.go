@@ -175,8 +175,8 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	}
 	question := &analytic.Case{
 		Model: m, Scheme: used,
-		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, AllLogits: c.Logits},
-		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
+		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, Budget: c.Budget, AllLogits: c.Logits},
+		Parallel: analytic.Parallelism{TP: c.TP, EP: c.EP, GPUsPerNode: g.GPUsPerNode},
 	}
 	question.Machine, err = s.machine(question, c)
 	return question, err
@@ -356,6 +356,9 @@ func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 	decode := analytic.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
 	step, _ := p.MixedStep([]analytic.Group{decode})
 	budget := p.Budget()
+	if w.Budget > 0 {
+		budget = float64(w.Budget)
+	}
 	if budget == 0 {
 		budget = prompts * float64(w.PromptLen)
 	}
@@ -395,7 +398,7 @@ func (p *prediction) interrupted(c *Config) span {
 func byConfig(a, b *Config) int {
 	return cmp.Or(
 		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Model, b.Model),
-		cmp.Compare(a.TP, b.TP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
+		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
 		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load),
 	)
 }
