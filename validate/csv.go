@@ -16,7 +16,7 @@ import (
 // columns are the header of a file of observations, in this order. Times are
 // seconds, energies joules; what is not known is empty.
 var columns = []string{
-	"source", "id", "model", "gpu", "engine", "mode", "tp", columnEP, columnBudget, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
+	"source", "id", "model", "gpu", "engine", "mode", "tp", columnEP, columnBudget, columnGraphs, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
 	"all_logits", "params", "metric", "value", "low", "high", "device", "samples", "marks", "note",
 }
 
@@ -24,7 +24,19 @@ var columns = []string{
 const (
 	columnEP     = "ep"
 	columnBudget = "max_batched_tokens"
+	columnGraphs = "graph_tokens"
 )
+
+// few are those columns, in their order, with what they hold.
+func few(o *Observation) []struct {
+	name string
+	n    *int
+} {
+	return []struct {
+		name string
+		n    *int
+	}{{columnEP, &o.EP}, {columnBudget, &o.Budget}, {columnGraphs, &o.Graphs}}
+}
 
 // without is columns without those of the given names.
 func without(names ...string) []string {
@@ -46,9 +58,9 @@ func Parse(name string, data []byte) ([]Observation, error) {
 	}
 	line, _ := r.FieldPos(0)
 	var absent []string
-	for _, c := range []string{columnEP, columnBudget} {
-		if !slices.Contains(head, c) {
-			absent = append(absent, c)
+	for _, c := range few(&Observation{}) {
+		if !slices.Contains(head, c.name) {
+			absent = append(absent, c.name)
 		}
 	}
 	known := without(absent...)
@@ -147,11 +159,10 @@ func parseRecord(known, record []string) (Observation, error) {
 	o := Observation{Source: f.text(), ID: f.text()}
 	o.Model, o.GPU, o.Engine, o.Mode = f.text(), f.text(), f.text(), f.text()
 	o.TP = int(f.whole())
-	if f.has(columnEP) {
-		o.EP = int(f.whole())
-	}
-	if f.has(columnBudget) {
-		o.Budget = int(f.whole())
+	for _, c := range few(&o) {
+		if f.has(c.name) {
+			*c.n = int(f.whole())
+		}
 	}
 	o.Batch, o.Prompt, o.Gen = int(f.whole()), int(f.whole()), int(f.whole())
 	o.Weights, o.KV, o.Load = f.text(), f.text(), Load(f.text())
@@ -175,11 +186,10 @@ func parseRecord(known, record []string) (Observation, error) {
 func WriteCSV(w io.Writer, all []Observation) error {
 	out := csv.NewWriter(w)
 	var absent []string
-	if !slices.ContainsFunc(all, func(o Observation) bool { return o.EP != 0 }) {
-		absent = append(absent, columnEP)
-	}
-	if !slices.ContainsFunc(all, func(o Observation) bool { return o.Budget != 0 }) {
-		absent = append(absent, columnBudget)
+	for i, c := range few(&Observation{}) {
+		if !slices.ContainsFunc(all, func(o Observation) bool { return *few(&o)[i].n != 0 }) {
+			absent = append(absent, c.name)
+		}
 	}
 	if err := out.Write(without(absent...)); err != nil {
 		return err
@@ -191,12 +201,9 @@ func WriteCSV(w io.Writer, all []Observation) error {
 			logits = "true"
 		}
 		record := []string{o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP)}
-		for _, c := range []struct {
-			name string
-			n    int
-		}{{columnEP, o.EP}, {columnBudget, o.Budget}} {
+		for _, c := range few(o) {
 			if !slices.Contains(absent, c.name) {
-				record = append(record, count(c.n))
+				record = append(record, count(*c.n))
 			}
 		}
 		record = append(record,

@@ -186,10 +186,22 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 }
 
 // engineOf is the engine of a configuration, in its mode.
-func engineOf(c *Config) (analytic.Engine, error) { return engine.ParseMode(c.Engine, c.Mode) }
+func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
 
 // A runner is an engine on a GPU, by the names that an observation has.
-type runner struct{ gpu, engine, mode string }
+type runner struct {
+	gpu, engine, mode string
+	graphs            int
+}
+
+// parse is the engine in its mode, with the graphs that it was told to capture.
+func (r runner) parse() (analytic.Engine, error) {
+	e, err := engine.ParseMode(r.engine, r.mode)
+	if err != nil || r.graphs == 0 {
+		return e, err
+	}
+	return engine.WithGraphs(e, r.graphs)
+}
 
 // machine is what the case runs on, by the calibration of its GPU and engine.
 func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
@@ -203,7 +215,7 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode} }
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Graphs} }
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
@@ -219,7 +231,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
 		return nil, nil, nil, err
 	}
-	if e, err = engine.ParseMode(r.engine, r.mode); err != nil || s.Calibration == nil {
+	if e, err = r.parse(); err != nil || s.Calibration == nil {
 		return g, e, nil, err
 	}
 	file, err = s.Calibration(g, e.Profile().Name)

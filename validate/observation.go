@@ -65,6 +65,7 @@ type Config struct {
 	TP      int
 	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
 	Budget  int // most tokens of a step; 0 for the engine's default
+	Graphs  int // most tokens of a step that CUDA graphs hold; 0 for the engine's default
 	Batch   int // sequences together, or clients
 	Prompt  int // tokens of each prompt
 	Gen     int // tokens generated for each
@@ -158,8 +159,13 @@ func (o *Observation) Check() error {
 			return fmt.Errorf("%s is %d: want 1 to %d", n.key, n.n, most)
 		}
 	}
-	if o.EP < 0 || o.EP > most || o.Budget < 0 || o.Budget > most {
-		return fmt.Errorf("ep is %d and max_batched_tokens %d: want at most %d, or nothing", o.EP, o.Budget, most)
+	for _, n := range []struct {
+		key string
+		n   int
+	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}} {
+		if n.n < 0 || n.n > most {
+			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
+		}
 	}
 	if o.Load != Static && o.Load != Closed {
 		return fmt.Errorf("load %.40q: want %q or %q", o.Load, Static, Closed)
