@@ -110,7 +110,7 @@ var laws = [NumClasses]Law{
 	AttentionPrefill: prefillAttention(None), AttentionDecode: attentionDecode, AttentionMMA: prefillAttention(AttentionMMACompute), AttentionCopied: attentionCopied,
 	Elementwise: elementwise, SmallElementwise: smallElementwise,
 	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
-	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: ring(OneShotShare, OneShotBase, OneShotPerGPU),
+	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: peerReduce(),
 	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU), HostCopy: hostCopy,
 }
 

@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -367,8 +368,8 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 // several steps.
 func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 	prompts := max(float64(w.Batch)/float64(w.GenLen), 1)
-	decode := analytic.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
-	step, _ := p.MixedStep([]analytic.Group{decode})
+	decode := operator.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
+	step, _ := p.MixedStep([]operator.Group{decode})
 	budget := p.Budget()
 	if budget == 0 {
 		budget = prompts * float64(w.PromptLen)
@@ -377,11 +378,11 @@ func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 	sum, left := unit.Seconds(0), prompts*float64(w.PromptLen)
 	for past := 0.0; left > 0 && past < 1e6; past += budget / prompts {
 		chunk := min(left, budget)
-		prompt := analytic.Group{Batch: prompts, New: chunk / prompts, Past: past}
+		prompt := operator.Group{Batch: prompts, New: chunk / prompts, Past: past}
 		if left -= chunk; left <= 0 {
 			prompt.Logits = 1
 		}
-		mixed, _ := p.MixedStep([]analytic.Group{decode, prompt})
+		mixed, _ := p.MixedStep([]operator.Group{decode, prompt})
 		sum += max(mixed-step, 0)
 	}
 	return sum.Times(1 / prompts)
