@@ -61,7 +61,7 @@ const (
 	Cost       Objective = "cost"       // dollars an hour where a load is given, else dollars a token
 	Energy     Objective = "energy"     // joules a token
 	Latency    Objective = "latency"    // the time of a request
-	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded, else of each
+	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded and no load is given, else of each
 )
 
 // Objectives lists the objectives.
