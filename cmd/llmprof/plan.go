@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic/engine"
@@ -42,11 +43,8 @@ func (a *app) planCommand() *cobra.Command {
 		Example: "  llmprof plan qwen3-32b --in 2048 --ttft 500ms --tpot 30ms --tps 2000\n" +
 			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
 			"  llmprof plan llama3.1-8b --gpus rtx-4090 --max-gpus 1 --tpot 25ms --by energy",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				o.Model = args[0]
-			}
+		Args: cli.Positional("model"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Given = cmd.Flags().Changed
 			return a.runPlan(cmd.Context(), o)
 		},
@@ -61,7 +59,6 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	o.Flags(f)
 	f.BoolVar(&o.p99, "p99", false, "hold targets to the 99th percentiles of a simulation of the rows shown")
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
-	o.output.chart = true
 	o.output.flags(cmd)
 	f.SortFlags = false
 	cli.Rare(cmd, "max-num-batched-tokens", "speculative-tokens", "aggregated", "offline", "hardware")
@@ -91,9 +88,6 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	p := &view.Plan{Name: o.Model, Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
 	p.Shown = o.Shown(found.Rows)
 	if o.p99 {
-		if !q.Load.Given() {
-			return usage("--p99: give a load, as --rate 10")
-		}
 		var left []plan.Rejected
 		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {
 			return err
@@ -149,10 +143,14 @@ func (a *app) writeFigure(f *plots.Figure, file, kind string) error {
 
 // nothing says that no deployment qualifies, and which came nearest.
 func nothing(r *plan.Result) error {
-	if len(r.Rejected) == 0 || r.Rejected[0].Miss.Row == nil {
+	if len(r.Rejected) == 0 {
 		return errors.New("no deployment qualifies, on no GPU")
 	}
-	return fmt.Errorf("no deployment qualifies; %s", r.Rejected[0].Miss.Reason)
+	first := &r.Rejected[0]
+	if first.Miss.Row == nil {
+		return fmt.Errorf("no deployment qualifies; %s: %s", first.Card.GPU.Key, first.Miss.Reason)
+	}
+	return fmt.Errorf("no deployment qualifies; %s", first.Miss.Reason)
 }
 
 // checkpoint is the name of the weights, which a file of a config stands beside.

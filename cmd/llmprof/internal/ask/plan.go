@@ -3,6 +3,8 @@ package ask
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,6 +91,9 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
 		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated,
 	}
+	if err := o.numbers(); err != nil {
+		return nil, err
+	}
 	if err := o.together(); err != nil {
 		return nil, err
 	}
@@ -122,16 +127,40 @@ func (o *Planned) Request(ctx context.Context, from Catalogs) (q *plan.Request, 
 	return q, err
 }
 
+// numbers refuses numbers that ask for nothing.
+func (o *Planned) numbers() error {
+	for _, n := range []struct {
+		flag  string
+		value float64
+		least float64
+	}{
+		{"in", float64(o.prompt), 1}, {"out", float64(o.gen), 1}, {"rate", o.rate, math.SmallestNonzeroFloat64}, {"tps", o.tps, math.SmallestNonzeroFloat64},
+		{"concurrency", float64(o.concurrency), 1}, {"max-gpus", float64(o.maxGPUs), 1}, {"top", float64(o.top), 0}, {"per-gpu", float64(o.perCard), 0},
+	} {
+		switch {
+		case !o.Given(n.flag) || n.value >= n.least && n.value <= math.MaxFloat64:
+		case n.least >= 1:
+			return Usage("--%s %g: want at least 1", n.flag, n.value)
+		case n.least > 0:
+			return Usage("--%s %g: want a number above 0", n.flag, n.value)
+		default:
+			return Usage("--%s %g: want a number of rows, or 0 for all", n.flag, n.value)
+		}
+	}
+	return nil
+}
+
 // together refuses flags that say nothing without another one.
 func (o *Planned) together() error {
 	rate := o.Given("rate") || o.Given("tps")
+	load := rate || o.Given("concurrency")
 	for _, x := range []struct {
 		flag string
 		ok   bool
 		need string
 	}{
 		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
-		{"speculative-tokens", o.Given("acceptance"), "--acceptance"},
+		{"speculative-tokens", o.Given("acceptance"), "--acceptance"}, {"p99", load, "a load, as --rate 10"},
 	} {
 		if o.Given(x.flag) && !x.ok {
 			return Usage("--%s changes nothing without %s", x.flag, x.need)
@@ -151,11 +180,14 @@ func (o *Planned) cards(from Catalogs, q *plan.Request) (all []plan.Card, err er
 			return nil, Usage("--weights: %w", err)
 		}
 	}
+	if len(o.engines) == 0 {
+		return nil, Usage("--engines: want one or more of %s", strings.Join(engine.Names(), ", "))
+	}
 	gpus, err := o.table(from)
 	if err != nil {
 		return nil, err
 	}
-	prices, err := o.priced(from)
+	prices, err := o.priced(from, gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -194,8 +226,11 @@ func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(o.gpus) == 0 {
+	if !o.Given("gpus") {
 		return table.All(), nil
+	}
+	if len(o.gpus) == 0 {
+		return nil, Usage("--gpus: want one or more, as h100,l40s; without the flag all are tried")
 	}
 	var all []hardware.GPU
 	for _, name := range o.gpus {
@@ -203,22 +238,27 @@ func (o *Planned) table(from Catalogs) ([]hardware.GPU, error) {
 		if err != nil {
 			return nil, Usage("--gpus: %w", err)
 		}
-		all = append(all, g)
+		if !slices.ContainsFunc(all, func(other hardware.GPU) bool { return other.Key == g.Key }) {
+			all = append(all, g)
+		}
 	}
 	return all, nil
 }
 
-// priced are the prices that were given, by the key of the GPU.
-func (o *Planned) priced(from Catalogs) (map[string]unit.DollarsPerHour, error) {
+// priced are the prices that were given for GPUs that are tried, by the key of the GPU.
+func (o *Planned) priced(from Catalogs, gpus []hardware.GPU) (map[string]unit.DollarsPerHour, error) {
 	all := map[string]unit.DollarsPerHour{}
 	for _, item := range o.prices {
 		name, text, ok := strings.Cut(item, "=")
-		if !ok {
+		if !ok || strings.TrimSpace(name) == "" {
 			return nil, Usage("--price %.60q: want a GPU and dollars, as h100=1.99", item)
 		}
 		g, err := from.GPU(strings.TrimSpace(name), o.hardware)
 		if err != nil {
 			return nil, Usage("--price: %w", err)
+		}
+		if !slices.ContainsFunc(gpus, func(tried hardware.GPU) bool { return tried.Key == g.Key }) {
+			return nil, Usage("--price %.60s: --gpus leaves %s out", item, g.Key)
 		}
 		var p Price
 		if err := p.Set(strings.TrimSpace(text)); err != nil {
