@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/spf13/cobra"
 
 	"llmprof/analytic/engine"
