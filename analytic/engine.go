@@ -33,7 +33,7 @@ type Profile struct {
 	// run, on a GPU with so much memory; nil for none.
 	Sampler func(m *models.Model, memory unit.Bytes) unit.Bytes
 
-	FixedCache  bool                        // its kernels depend on Step.Cache
+	FixedCache  func(*models.Model) bool    // whether its kernels for a model depend on Step.Cache; nil for none
 	Budget      func(memory unit.Bytes) int // most tokens of a step of all sequences on a GPU with so much memory, by default; nil for no limit
 	Utilization float64                     // share of the GPU's memory that it takes, by default; 0 for all of it
 

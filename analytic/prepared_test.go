@@ -54,7 +54,7 @@ func TestPreparedSeries(t *testing.T) {
 	}{
 		{"llama3.1-8b", "h200", "native", 1, 1}, {"qwen3-30b-a3b", "h200", "native", 2, 1}, {"llama3.1-8b", "h100", "vllm", 2, 1},
 		{"gemma2-9b", "a100", "transformers-graph", 1, 1}, {"deepseek-v3", "h200", "vllm", 8, 1},
-		{"gemma3-27b", "h200", "vllm", 1, 2}, {"llama3.1-8b", "h100", "native", 1, 2}, {"nemotron-h-8b", "h200", "sglang", 1, 1},
+		{"gemma3-27b", "h200", "vllm", 1, 2}, {"llama3.1-8b", "h100", "native", 1, 2}, {"nemotron-h-8b", "h200", "sglang", 1, 1}, {"gemma3-4b", "h200", "native", 1, 1},
 	} {
 		g, e := casetest.GPU(t, x.gpu), casetest.Engine(t, x.engine)
 		f := builtIn(t, g, x.engine)
