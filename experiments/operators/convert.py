@@ -7,11 +7,12 @@ convert.py infersim-attention bench_data/mha h20 > h20.csv     FlashAttention 3 
 """
 import csv
 import glob
+import os
 import re
 import sys
 
-GEMM = ["framework", "version", "op_name", "kernel_source", "gemm_dtype", "m", "n", "k", "latency"]
-ATTENTION = ["framework", "version", "op_name", "kernel_source", "attn_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "latency"]
+GEMM = ["framework", "version", "device", "op_name", "kernel_source", "gemm_dtype", "m", "n", "k", "latency"]
+ATTENTION = ["framework", "version", "device", "op_name", "kernel_source", "attn_dtype", "kv_cache_dtype", "batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim", "latency"]
 
 
 def vidur(out, folder):
@@ -24,13 +25,13 @@ def vidur(out, folder):
                                ("mlp_up_proj", (1 + gated) * wide // tp, hidden), ("mlp_down_proj", hidden, wide // tp)):
                 ms = float(r[f"time_stats.{name}.median"] or 0)
                 if ms > 0:
-                    out.writerow(["vidur", "7d47513", "gemm", "torch", "float16", r["num_tokens"], n, k, ms])
+                    out.writerow(["vidur", "7d47513", os.path.basename(os.path.normpath(folder)).upper(), "gemm", "torch", "float16", r["num_tokens"], n, k, ms])
 
 
 def infersim(out, path):
     out.writerow(GEMM)
     for r in csv.DictReader(open(path)):
-        out.writerow(["infersim", "f2293da", "gemm", "deepgemm", "fp8_block", r["m"], r["n"], r["k"], float(r["latency_us"]) / 1e3])
+        out.writerow(["infersim", "f2293da", path.split("/")[-2].upper(), "gemm", "deepgemm", "fp8_block", r["m"], r["n"], r["k"], float(r["latency_us"]) / 1e3])
 
 
 def infersim_attention(out, folder, gpu):
@@ -42,7 +43,7 @@ def infersim_attention(out, folder, gpu):
             if "latency_us" not in r:  # a file without a header
                 break
             decode = "kv_len" in r
-            out.writerow(["infersim", "f2293da", "generation_attention" if decode else "context_attention", "flashinfer" if decode else "fa3", name.get(r["dtype"], r["dtype"]),
+            out.writerow(["infersim", "f2293da", gpu.upper(), "generation_attention" if decode else "context_attention", "flashinfer" if decode else "fa3", name.get(r["dtype"], r["dtype"]),
                           name.get(r.get("kv_dtype", "bf16"), r.get("kv_dtype")), r.get("batch_size", 1), r.get("seq_len", 1), int(r.get("kv_len", 1)) - 1, heads, kv, head,
                           float(r["latency_us"]) / 1e3])
 
