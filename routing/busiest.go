@@ -1,10 +1,6 @@
 package routing
 
-import (
-	"math"
-
-	"llmprof/roofline"
-)
+import "math"
 
 // Busiest is how many experts, and how many pairs of a token and an expert, the busiest of the
 // ranks of EP is expected to have, where each token takes k of count experts at random. Ranks
@@ -20,9 +16,9 @@ func Busiest(count, k, tokens float64, ranks int) (experts, pairs float64) {
 	n := float64(ranks)
 	each, mean := count/n, tokens*k/n
 	if k >= count || ranks == 1 {
-		return roofline.Distinct(count, k, tokens) / n, mean
+		return Distinct(count, k, tokens) / n, mean
 	}
 	z := math.Sqrt2 * math.Erfinv(2*(n-0.375)/(n+0.25)-1)
 	pairs = min(mean+z*math.Sqrt(mean*(count-k)/(count-1)), tokens*min(k, each))
-	return roofline.Distinct(count, k, tokens*pairs/mean) / n, pairs
+	return Distinct(count, k, tokens*pairs/mean) / n, pairs
 }

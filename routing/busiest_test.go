@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"llmprof/roofline"
 )
 
 // Busiest is within 10 % of the mean over drawn routings.
@@ -44,7 +42,7 @@ func TestBusiestAgainstDraws(t *testing.T) {
 
 // One rank has all experts, and no rank has more than there are.
 func TestBusiestLimits(t *testing.T) {
-	if e, p := Busiest(128, 8, 16, 1); e != roofline.Distinct(128, 8, 16) || p != 128 {
+	if e, p := Busiest(128, 8, 16, 1); e != Distinct(128, 8, 16) || p != 128 {
 		t.Errorf("one rank: %v experts, %v pairs", e, p)
 	}
 	if e, p := Busiest(8, 8, 3, 4); e != 2 || p != 6 {
@@ -53,7 +51,7 @@ func TestBusiestLimits(t *testing.T) {
 	for tokens := 0.5; tokens < 1e6; tokens *= 1.7 {
 		for _, ranks := range []int{2, 4, 8, 64} {
 			e, p := Busiest(64, 6, tokens, ranks)
-			if !(e > 0 && e <= 64/float64(ranks) && e >= roofline.Distinct(64, 6, tokens)/float64(ranks)*(1-1e-12)) || !(p >= tokens*6/float64(ranks)*(1-1e-12) && p <= tokens*6) {
+			if !(e > 0 && e <= 64/float64(ranks) && e >= Distinct(64, 6, tokens)/float64(ranks)*(1-1e-12)) || !(p >= tokens*6/float64(ranks)*(1-1e-12) && p <= tokens*6) {
 				t.Errorf("%v tokens on %d ranks: %v experts, %v pairs", tokens, ranks, e, p)
 			}
 		}
