@@ -174,6 +174,12 @@ func (m *Machine) Times(k *Kernel) (t Times) {
 	return t
 }
 
+// Time is how long one occurrence of a kernel takes.
+func (m *Machine) Time(k *Kernel) unit.Seconds {
+	t := m.Times(k)
+	return laws[k.Class].Overlap.Time(&t)
+}
+
 // A Part is how much of a kernel's time a term accounts for.
 type Part struct {
 	Term

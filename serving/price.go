@@ -3,7 +3,7 @@ package serving
 import (
 	"slices"
 
-	"llmprof/analytic"
+	"llmprof/operator"
 	"llmprof/unit"
 )
 
@@ -16,7 +16,7 @@ type Cost struct {
 // A Stepper prices a step of several groups, decodes before chunks of prompts.
 // analytic.Predictor is the one evaluator behind it.
 type Stepper interface {
-	MixedStep(groups []analytic.Group) (unit.Seconds, unit.Joules)
+	MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules)
 	Windows() []float64
 }
 
@@ -29,8 +29,8 @@ type prices struct {
 	drafted bool
 	once    bool           // steps hardly come again: none is tabulated
 	curves  map[int]*curve // of decode steps, by their batch
-	groups  []analytic.Group
-	part    []analytic.Group
+	groups  []operator.Group
+	part    []operator.Group
 }
 
 func newPrices(s Stepper, pass int, drafted bool) *prices {
@@ -45,19 +45,19 @@ func (p *prices) decode(batch int, past float64) Cost {
 		p.curves[batch] = c
 	}
 	return c.at(past/float64(batch), func(mean float64) Cost {
-		group := [1]analytic.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
+		group := [1]operator.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
 		return p.whole(group[:])
 	})
 }
 
 // whole is the cost of one forward pass.
-func (p *prices) whole(groups []analytic.Group) Cost {
+func (p *prices) whole(groups []operator.Group) Cost {
 	t, e := p.stepper.MixedStep(groups)
 	return Cost{t, e}
 }
 
 // mixed is the cost of a step, in as many forward passes as it takes.
-func (p *prices) mixed(groups []analytic.Group) (sum Cost) {
+func (p *prices) mixed(groups []operator.Group) (sum Cost) {
 	if p.pass == 0 {
 		return p.whole(groups)
 	}
@@ -95,8 +95,8 @@ func (p *prices) mixed(groups []analytic.Group) (sum Cost) {
 type batch struct {
 	decodes int
 	past    float64 // tokens of all that decode
-	byWin   []analytic.Group
-	chunks  []analytic.Group
+	byWin   []operator.Group
+	chunks  []operator.Group
 }
 
 func (b *batch) reset(windows int) {
@@ -136,7 +136,7 @@ func (b *batch) alike(windows []float64, n int, context float64) {
 
 // chunk adds a part of a prompt; done says that it is the last.
 func (b *batch) chunk(fresh, past int, done bool) {
-	g := analytic.Group{Batch: 1, New: float64(fresh), Past: float64(past)}
+	g := operator.Group{Batch: 1, New: float64(fresh), Past: float64(past)}
 	if done {
 		g.Logits = 1
 	}
@@ -161,7 +161,7 @@ func (p *prices) cost(b *batch, drafts int) Cost {
 	switch {
 	case b.decodes == 0:
 	case len(p.windows) == 0:
-		p.groups = append(p.groups, analytic.Group{Batch: float64(b.decodes), Past: b.past})
+		p.groups = append(p.groups, operator.Group{Batch: float64(b.decodes), Past: b.past})
 	default:
 		for _, g := range b.byWin {
 			if g.Batch > 0 {

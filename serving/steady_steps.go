@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 
-	"llmprof/analytic"
+	"llmprof/operator"
 )
 
 // A piece is the steps with n sequences that decode.
@@ -174,7 +174,7 @@ func (f *flow) step(n, prompt, prompts int) (sum Cost) {
 		b.alike(f.prices.windows, beside, f.context)
 		take := min(left, room)
 		if done := fresh*prompts - left; take > 0 {
-			group := analytic.Group{Batch: 1, New: float64(take), Past: float64(prompt - fresh + done), Logits: 1}
+			group := operator.Group{Batch: 1, New: float64(take), Past: float64(prompt - fresh + done), Logits: 1}
 			if each := take / fresh; each > 0 && prompts > 1 {
 				group.Batch, group.New, group.Past = float64(each), float64(take)/float64(each), float64(prompt-fresh)
 			}

@@ -1,0 +1,44 @@
+package analytic
+
+import (
+	"llmprof/operator"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// MixedStep is the time of a step of several groups, decodes before chunks of prompts, and
+// what all GPUs of a replica draw in it. It is one forward pass: the groups share the rows of
+// products, and each has attention of its own.
+func (p *Predictor) MixedStep(groups []operator.Group) (unit.Seconds, unit.Joules) {
+	s := p.Mixed(groups)
+	t := p.step(&s)
+	p.limit(&t, !s.Decode())
+	power := t.draws(p.machine, float64(p.Par.PP))
+	return t.Expected, power.For(t.Expected).Times(float64(p.Par.TP * p.Par.PP))
+}
+
+// CacheRoom is the memory of one GPU that is left for the KV cache and the state of
+// sequences, where a step has at most tokens tokens of at most sequences sequences.
+func (p *Predictor) CacheRoom(tokens, sequences int) unit.Bytes {
+	return p.footprint.ForCache(p.machine.room(), tokens, sequences)
+}
+
+// Weights is what one GPU keeps of the weights, and of the layers' alone.
+func (p *Predictor) Weights() (all, layers unit.Bytes) { return p.footprint.Weights() }
+
+// SequenceBytes is what one GPU keeps of a sequence of context tokens.
+func (p *Predictor) SequenceBytes(context float64) unit.Bytes { return p.footprint.Sequence(context) }
+
+// Replica is the GPUs of one replica, and what one of them costs; 0 if that is not known.
+func (p *Predictor) Replica() (gpus int, price unit.DollarsPerHour) {
+	return p.Par.TP * p.Par.PP, p.price
+}
+
+// FrontendTime is what the thread that speaks to clients takes for a request on its way in, and
+// for each token on its way out.
+func (p *Predictor) FrontendTime() (request, token unit.Seconds) {
+	return p.machine.seconds(roofline.HostIntake), p.machine.seconds(roofline.HostToken)
+}
+
+// Waiting is what one GPU draws at full clocks while it does nothing.
+func (p *Predictor) Waiting() unit.Watts { return p.machine.Waiting }
