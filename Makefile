@@ -49,12 +49,14 @@ fuzz:
 	  done; \
 	done
 
-## venv: a Python with torch, transformers and llama.cpp's server in .venv/, for tests of engines and servers; some 3 minutes and 6 GB once
+## venv: a Python with torch, transformers and llama.cpp's server in .venv/, for tests of engines and servers; some 3 minutes and 6 GB once, 9 GB while it installs
 venv: .venv/installed
 
 .venv/installed: measure/engine/transformers/requirements.txt measure/engine/openai/testdata/requirements.txt
 	python3 -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check $(addprefix -r ,$^)
+	mkdir -p .venv/tmp
+	TMPDIR=$(CURDIR)/.venv/tmp .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir $(addprefix -r ,$^)
+	rm -rf .venv/tmp
 	touch $@
 
 ## bench: every benchmark, five times

@@ -3,6 +3,7 @@ package analytic
 import (
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -92,15 +93,15 @@ type Kernel struct {
 
 // A Lowering is a part of a step while an engine turns its operators to kernels.
 type Lowering struct {
-	Step      *Step
-	Part      Part
-	Ops       []Op
+	Step      *operator.Step
+	Part      operator.Part
+	Ops       []operator.Op
 	GPU       *hardware.GPU
 	Constants *roofline.Constants
 	Kernels   []Kernel
 
-	step  Step // Step points to it
-	parts [PartLast + 1]timing
+	step  operator.Step // Step points to it
+	parts [operator.PartLast + 1]timing
 }
 
 // MaxOps is the most operators that a part of a step can have.
@@ -132,7 +133,7 @@ func (l *Lowering) Beside(k *Kernel, i int) {
 }
 
 // Next finds the first operator from i on that has the type, -1 if there is none.
-func (l *Lowering) Next(i int, t Type) int {
+func (l *Lowering) Next(i int, t operator.Type) int {
 	for ; i < len(l.Ops); i++ {
 		if l.Ops[i].Type == t {
 			return i

@@ -7,6 +7,7 @@ import (
 	"llmprof/energy"
 	"llmprof/footprint"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/parallel"
 	"llmprof/roofline"
 	"llmprof/routing"
@@ -90,29 +91,9 @@ func (c *Case) Check() error {
 	return c.Workload.Check(c.Parallel.Whole().MicroBatches)
 }
 
-// checkSplit is Check without the machine and the workload.
-func (c *Case) checkSplit() error {
-	if c.Model == nil {
-		return fmt.Errorf("no model is given")
-	}
-	if err := c.Scheme.Check(); err != nil {
-		return err
-	}
-	if err := c.Parallel.Check(); err != nil {
-		return err
-	}
-	if c.Popularity != nil {
-		if err := c.Popularity.Check(c.Model); err != nil {
-			return err
-		}
-	}
-	par := c.Parallel.Whole()
-	return par.CheckModel(c.Model)
-}
-
 // check is Check without the workload.
 func (c *Case) check() error {
-	if err := c.checkSplit(); err != nil {
+	if err := operator.Check(c.Model, c.Parallel, c.Scheme, c.Popularity); err != nil {
 		return err
 	}
 	if c.Machine == nil {
@@ -159,7 +140,7 @@ type widths struct{ prefill, decode float64 }
 
 // fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
-	e.Memory = p.footprint.Memory(w, p.budget(), p.machine.room())
+	e.Memory = p.footprint.Memory(w, p.machine.Budget, p.machine.room())
 	stages, each := float64(p.Par.PP), float64(p.Par.TP*p.Par.PP)/float64(w.Batch)
 	e.Energy = energy.Of(prefill.draws(p.machine, stages), decode.draws(p.machine, stages), prefill.Expected, decode.Expected, w.GenLen-1, each)
 	_, e.Energy.IdleKnown = p.machine.GPU.Idle()
@@ -177,15 +158,15 @@ func (p *Predictor) phases(w *Workload) (prefill, decode total) {
 
 // prefill sums the steps of the prompts, of one micro-batch.
 func (p *Predictor) prefill(w *Workload) total {
-	r := run{p: p, budget: maxSteps}
+	r := runner{p: p, budget: maxSteps}
 	return r.prefill(w)
 }
 
 // decode sums the steps of the tokens after the first, of one micro-batch. First, where
 // it is not nil, remembers a step.
 func (p *Predictor) decode(w *Workload, first *firstStep) total {
-	r := run{p: p, budget: maxSteps, first: first}
-	return r.sum(p.FirstDecode(w), 1, float64(w.GenLen-1))
+	r := runner{p: p, budget: maxSteps, first: first}
+	return r.sum(&operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
 }
 
 // limit turns the sum over the steps of a micro-batch into a phase of all of them, no
@@ -199,11 +180,11 @@ func (p *Predictor) limit(t *total, prefill bool) {
 }
 
 // prefill sums the steps of the prompts.
-func (r *run) prefill(w *Workload) (all total) {
-	for _, group := range r.p.Prefill(w) {
-		if group.Steps > 0 {
-			sum := r.sum(group.First, group.First.New, float64(group.Steps))
-			all.add(&sum, group.Times)
+func (r *runner) prefill(w *Workload) (all total) {
+	for _, run := range r.p.Prefill(w) {
+		if run.Steps > 0 {
+			sum := r.sum(&run)
+			all.add(&sum, run.Times)
 		}
 	}
 	all.waitsForHost(r.p.RequestTime())
@@ -227,13 +208,13 @@ func (p *Predictor) assemble(e *Estimate, w *Workload, prefill, decode *total, w
 		e.TTLT.Low += all.Low
 		e.TTLT.High += all.High
 		gpuTime := float64(decode.Expected) * float64(par.PP)
-		e.MBU = float64(decode.work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
+		e.MBU = float64(decode.Work.Compulsory()) / (gpuTime * float64(p.machine.GPU.Bandwidth))
 	}
 	batch := float64(w.Batch) * float64(par.DP)
 	e.Throughput = batch * float64(w.GenLen) / float64(e.TTLT.Expected)
 	e.InputRate = batch * float64(w.PromptLen-w.CachedPrefix) / float64(e.TTFT.Expected)
 	_, peak := p.machine.Runs(p.Scheme.Act)
-	e.MFU = float64(prefill.model) / (float64(prefill.Expected) * float64(peak) * float64(par.TP*par.PP))
+	e.MFU = float64(prefill.Model) / (float64(prefill.Expected) * float64(peak) * float64(par.TP*par.PP))
 	e.Money = p.money(e, w, batch)
 }
 
@@ -253,9 +234,9 @@ func (p *Predictor) money(e *Estimate, w *Workload, batch float64) (d Money) {
 func phase(t *total, share float64) Phase {
 	p := Phase{
 		Floor: t.least.Times(share), Expected: t.Expected.Times(share), Throttled: t.throttled.Times(share), Clock: t.clock, Raised: t.raised.Times(share),
-		FLOPs: t.model.Times(share), Executed: t.work.FLOPs.Times(share), Vector: t.work.Vector.Times(share),
-		Traffic: t.work.Traffic().Times(share), Compulsory: t.work.Compulsory().Times(share),
-		Wire: (t.work.Wire + t.work.NodeWire).Times(share),
+		FLOPs: t.Model.Times(share), Executed: t.Work.FLOPs.Times(share), Vector: t.Work.Vector.Times(share),
+		Traffic: t.Work.Traffic().Times(share), Compulsory: t.Work.Compulsory().Times(share),
+		Wire: (t.Work.Wire + t.Work.NodeWire).Times(share),
 	}
 	for i := range t.bound {
 		p.Bounds[i] = t.bound[i].Times(share)
@@ -293,9 +274,6 @@ func (p *Predictor) engineError(t *total, off float64) ends {
 // RequestTime is what the first token of a request takes beyond the steps of its prompt:
 // the request's way to the engine, and the token's way back.
 func (p *Predictor) RequestTime() unit.Seconds {
-	if p.machine == nil {
-		return 0
-	}
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
 }
 

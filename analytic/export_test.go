@@ -1,16 +1,12 @@
 package analytic
 
 import (
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // The inside of the package, for tests of it that need an engine, which imports it.
-
-var (
-	WindowPairs = windowPairs
-	ChunkPairs  = chunkPairs
-)
 
 // A Sum is what a run of steps comes to.
 type Sum struct {
@@ -18,31 +14,19 @@ type Sum struct {
 	Work            roofline.Work
 }
 
-func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.work} }
-
-// steps is a step of a predictor that its own template fills.
-func (p *Predictor) steps(batch, fresh, past, logits float64) Step {
-	s := p.template()
-	s.Batch, s.New, s.Past, s.Logits = batch, fresh, past, logits
-	return s
-}
-
-// Template is the step itself, whose operators AppendOps lists.
-func (p *Predictor) Template(batch, fresh, past, logits float64) Step {
-	return p.steps(batch, fresh, past, logits)
-}
+func sumOf(t *total) Sum { return Sum{t.Expected, t.least, t.Work} }
 
 // OneStep is what one step comes to.
 func (p *Predictor) OneStep(batch, fresh, past, logits float64) Sum {
-	s := p.steps(batch, fresh, past, logits)
+	s := p.Step(batch, fresh, past, logits)
 	t := p.step(&s)
 	return sumOf(&t)
 }
 
-// Run is what count steps come to, each stride tokens further than the one before.
-func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
-	r := run{p: p, budget: maxSteps}
-	t := r.sum(p.steps(batch, fresh, past, logits), stride, count)
+// Run is what count steps come to.
+func (p *Predictor) Run(batch, fresh, past, logits, count float64) Sum {
+	r := runner{p: p, budget: maxSteps}
+	t := r.sum(&operator.Run{First: p.Step(batch, fresh, past, logits), Steps: int(count)})
 	return sumOf(&t)
 }
 
@@ -50,7 +34,7 @@ func (p *Predictor) Run(batch, fresh, past, logits, stride, count float64) Sum {
 // arithmetic takes x times as long as on base, and what they draw there in shares of what
 // lies between waiting and the limit.
 func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn float64) {
-	r := run{p: p, budget: maxSteps}
+	r := runner{p: p, budget: maxSteps}
 	var t total
 	if w.GenLen == 1 {
 		t = r.prefill(w)
@@ -63,10 +47,10 @@ func (p *Predictor) AtClock(base *Machine, w *Workload, x float64) (time, drawn 
 }
 
 // Work is that of a step of several groups.
-func (p *Predictor) Work(groups ...Group) roofline.Work {
-	s := p.mixedStep(groups)
+func (p *Predictor) Work(groups ...operator.Group) roofline.Work {
+	s := p.Mixed(groups)
 	t := p.step(&s)
-	return t.work
+	return t.Work
 }
 
 // Scatter is the half-widths that the shapes of kernels give the phases of the workload that

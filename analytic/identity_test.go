@@ -1,14 +1,13 @@
 package analytic_test
 
 import (
-	"math"
-	"math/rand/v2"
 	"testing"
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/analytic/casetest"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -16,19 +15,19 @@ import (
 // Every figure of this file is found a second time by another route.
 
 // part is the part of a step that an operator belongs to.
-func part(ops []analytic.Op, i int) analytic.Part {
+func part(ops []operator.Op, i int) operator.Part {
 	switch {
-	case ops[i].Layer != "" || ops[i].Type == analytic.Send:
-		return analytic.PartLayers
-	case i > 0 && part(ops, i-1) != analytic.PartFirst:
-		return analytic.PartLast
+	case ops[i].Layer != "" || ops[i].Type == operator.Send:
+		return operator.PartLayers
+	case i > 0 && part(ops, i-1) != operator.PartFirst:
+		return operator.PartLast
 	}
-	return analytic.PartFirst
+	return operator.PartFirst
 }
 
 // lowered is the expected time of a step by another route: the operators that AppendOps
 // lists, lowered part by part and priced kernel by kernel.
-func lowered(c *analytic.Case, ops []analytic.Op, st *analytic.Step) (sum unit.Seconds) {
+func lowered(c *analytic.Case, ops []operator.Op, st *operator.Step) (sum unit.Seconds) {
 	for i := 0; i < len(ops); {
 		j := i
 		for j < len(ops) && ops[j].Layer == ops[i].Layer && part(ops, j) == part(ops, i) {
@@ -62,7 +61,7 @@ func TestPredictorAddsUpOperators(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, shape := range [][4]float64{{1, 1, 1024, 1}, {8, 1, 5000, 1}, {3, 517, 0, 1}, {2, 64, 999, 0}, {1, 33, 0, 33}} {
-				st := p.Template(shape[0], shape[1], shape[2], shape[3])
+				st := p.Step(shape[0], shape[1], shape[2], shape[3])
 				ops := st.AppendOps(nil)
 				got := p.OneStep(shape[0], shape[1], shape[2], shape[3])
 				want := lowered(c, ops, &st) + unit.Seconds(c.Machine.Cal.Constants[roofline.HostStep])
@@ -86,13 +85,13 @@ func TestRunIsSumOfSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, run := range []struct{ past, n, stride, count float64 }{
-			{1024, 1, 1, 127}, {1, 1, 1, 300}, {120, 1, 1, 20}, {4000, 1, 1, 500}, {8100, 1, 1, 200}, {0, 128, 128, 40}, {64, 96, 96, 50},
+		for _, run := range []struct{ past, n, count float64 }{
+			{1024, 1, 127}, {1, 1, 300}, {120, 1, 20}, {4000, 1, 500}, {8100, 1, 200}, {0, 128, 40}, {64, 96, 50},
 		} {
-			got := p.Run(4, run.n, run.past, 1, run.stride, run.count)
+			got := p.Run(4, run.n, run.past, 1, run.count)
 			var want analytic.Sum
 			for i := range int(run.count) {
-				one := p.OneStep(4, run.n, run.past+float64(i)*run.stride, 1)
+				one := p.OneStep(4, run.n, run.past+float64(i)*run.n, 1)
 				want.Expected += one.Expected
 				want.Floor += one.Floor
 				want.Work.Add(&one.Work, 1)
@@ -101,24 +100,6 @@ func TestRunIsSumOfSteps(t *testing.T) {
 			near(t, name+" floor", got.Floor, want.Floor, 1e-9)
 			near(t, name+" FLOPs", got.Work.FLOPs, want.Work.FLOPs, 1e-9)
 			near(t, name+" traffic", got.Work.Traffic(), want.Work.Traffic(), 1e-9)
-		}
-	}
-}
-
-// The pairs of queries and keys are counted one by one.
-func TestPairs(t *testing.T) {
-	for range 2000 {
-		n, p, w := rand.IntN(40)+1, rand.IntN(60), rand.IntN(50)+1
-		var window, chunk float64
-		for j := p; j < p+n; j++ {
-			window += math.Min(float64(j+1), float64(w))
-			chunk += float64(j%w + 1)
-		}
-		if got := analytic.WindowPairs(float64(n), float64(p), float64(w)); got != window {
-			t.Fatalf("windowPairs(%d, %d, %d) = %v, want %v", n, p, w, got, window)
-		}
-		if got := analytic.ChunkPairs(float64(p+n), float64(w)) - analytic.ChunkPairs(float64(p), float64(w)); got != chunk {
-			t.Fatalf("chunkPairs of %d after %d in %d = %v, want %v", n, p, w, got, chunk)
 		}
 	}
 }

@@ -5,20 +5,19 @@ import (
 	"sync"
 
 	"llmprof/footprint"
+	"llmprof/operator"
 	"llmprof/roofline"
-	"llmprof/routing"
 	"llmprof/unit"
 )
 
 // A Predictor answers for any number of workloads of one model, machine, split
 // and scheme. It may be used by several goroutines at once.
 type Predictor struct {
-	footprint.Rank
+	operator.Shard
 	machine   *Machine
 	price     unit.DollarsPerHour
 	layers    int
 	footprint footprint.Footprint
-	routings  routing.Routings
 }
 
 // rooms has Lowerings, whose slices have grown.
@@ -29,117 +28,52 @@ func NewPredictor(c *Case) (*Predictor, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return newPredictor(c, c.Machine), nil
-}
-
-// newPredictor prepares for a case that was checked; without a machine it can count, but
-// has no times.
-func newPredictor(c *Case, m *Machine) *Predictor {
-	p := &Predictor{Rank: footprint.NewRank(c.Model, c.Parallel, c.Scheme), machine: m, price: c.Price, layers: c.Model.NumLayers()}
-	var reserve unit.Bytes
-	if m != nil {
-		e := m.Engine.Profile()
-		own := e.Reserve
-		if e.Sampler != nil {
-			own += e.Sampler(c.Model, m.GPU.Capacity())
-		}
-		reserve = footprint.Reserve(p.Par, m.GPU, own)
+	p := &Predictor{Shard: operator.NewShard(c.Model, c.Parallel, c.Scheme, c.Popularity), machine: c.Machine, price: c.Price, layers: c.Model.NumLayers()}
+	g, e := c.Machine.GPU, c.Machine.Engine.Profile()
+	own := e.Reserve
+	if e.Sampler != nil {
+		own += e.Sampler(c.Model, g.Capacity())
 	}
-	p.footprint = footprint.Of(&p.Rank, reserve)
-	p.routings = c.Popularity.Routings(c.Model, p.Par.EP)
-	return p
+	p.footprint = footprint.Of(&p.Rank, footprint.Reserve(p.Par, g.System(), own))
+	return p, nil
 }
 
-// template is a step of one token of one sequence.
-func (p *Predictor) template() Step {
-	return Step{Rank: p.Rank, Batch: 1, New: 1, Logits: 1, routings: p.routings}
-}
-
-// at is a step of a micro-batch of a workload after past tokens.
-func (p *Predictor) at(w *Workload, past int) Step {
-	st := p.template()
-	st.Batch, st.Cache, st.Past = float64(w.Batch)/float64(p.Par.MicroBatches), float64(w.Context()), float64(past)
-	return st
-}
-
-// FirstDecode is the first decode step of a workload, of one micro-batch. Each that
-// follows has one more token past.
-func (p *Predictor) FirstDecode(w *Workload) Step { return p.at(w, w.PromptLen) }
-
-// A Run is a number of steps like its first, each Past the one before by New, that is
-// repeated for several groups of sequences.
-type Run struct {
-	First Step
-	Steps int
-	Times float64
-}
-
-// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: those before the
-// last, if there are any, and the last. The LM head runs in the last, unless it runs on
-// every position. A batch that a step's budget of tokens does not hold prefills in equal
-// groups; an engine fills its steps and splits a prompt between two of them, which is the
-// same work in as many steps.
-func (p *Predictor) Prefill(w *Workload) (runs [2]Run) {
-	full := p.at(w, w.CachedPrefix)
-	most, chunk := w.Step(p.budget())
-	groups := max(math.Ceil(full.Batch/most), 1)
-	fresh := w.PromptLen - w.CachedPrefix
-	n := (fresh - 1) / int(chunk)
-	last := p.at(w, w.CachedPrefix+n*int(chunk))
-	full.Batch /= groups
-	last.Batch = full.Batch
-	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
-	if w.AllLogits {
-		full.Logits, last.Logits = full.New, last.New
-	}
-	return [2]Run{{full, n, groups}, {last, 1, groups}}
-}
+// Prefill is the steps of a prefill of one micro-batch, chunk by chunk.
+func (p *Predictor) Prefill(w *Workload) [2]operator.Run { return p.Shard.Prefill(w, p.machine.Budget) }
 
 // Budget is how many tokens a step of the engine takes at most, 0 for no limit.
-func (p *Predictor) Budget() float64 { return float64(p.budget()) }
-
-// budget is how many tokens a step of the engine takes at most, 0 for no limit.
-func (p *Predictor) budget() int {
-	if p.machine == nil {
-		return 0
-	}
-	return p.machine.Budget
-}
+func (p *Predictor) Budget() float64 { return float64(p.machine.Budget) }
 
 // A Visit sees the kernels of a part of a step with what they cost.
 type Visit func(l *Lowering, costs []roofline.Cost)
 
 // Walk shows the kernels of a step, part by part.
-func (p *Predictor) Walk(s *Step, see Visit) { p.walk(s, see) }
+func (p *Predictor) Walk(s *operator.Step, see Visit) { p.walk(s, see) }
 
 // walk prices a step, all stages of the pipeline one after the other: it lists the
 // operators of each part, lets the engine lower them to kernels, and sums what these
 // cost. Every estimate and every report is such a walk.
-func (p *Predictor) walk(s *Step, see Visit) (t total) {
+func (p *Predictor) walk(s *operator.Step, see Visit) (t total) {
 	l := rooms.Get().(*Lowering)
-	if p.machine != nil {
-		l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
-	}
+	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
 	l.step = *s
 	l.Step = &l.step
-	l.parts = [PartLast + 1]timing{}
-	p.part(&t, l, PartFirst, s.appendFirst(l.Ops[:0]), see)
+	l.parts = [operator.PartLast + 1]timing{}
+	p.part(&t, l, operator.PartFirst, s.AppendFirst(l.Ops[:0]), see)
 	for i := range p.Model.Layers {
-		p.part(&t, l, PartLayers, s.appendLayer(l.Ops[:0], &p.Model.Layers[i]), see)
+		p.part(&t, l, operator.PartLayers, s.AppendLayer(l.Ops[:0], &p.Model.Layers[i]), see)
 	}
 	if p.Par.PP > 1 {
-		p.part(&t, l, PartLayers, s.hops(l.Ops[:0]), see)
+		p.part(&t, l, operator.PartLayers, s.AppendHops(l.Ops[:0]), see)
 	}
-	p.part(&t, l, PartLast, s.appendLast(l.Ops[:0]), see)
-	if p.machine != nil {
-		p.time(&t, &l.parts, s)
-	}
+	p.part(&t, l, operator.PartLast, s.AppendLast(l.Ops[:0]), see)
+	p.time(&t, &l.parts, s)
 	rooms.Put(l)
 	return t
 }
 
 // time sums the times of the parts of a step, and adds those of the host.
-func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, s *Step) {
+func (p *Predictor) time(t *total, parts *[operator.PartLast + 1]timing, s *operator.Step) {
 	for i := range parts {
 		t.timing.add(&parts[i], 1)
 	}
@@ -157,23 +91,18 @@ func (p *Predictor) time(t *total, parts *[PartLast + 1]timing, s *Step) {
 }
 
 // part counts the operators of a part of a step, and prices their kernels.
-func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see Visit) {
+func (p *Predictor) part(t *total, l *Lowering, which operator.Part, ops []operator.Op, see Visit) {
 	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
-	if p.machine != nil {
-		p.machine.Engine.Lower(l)
-		l.reduceOps()
-	}
-	t.counts(ops, uint64(l.Step.Past))
-	if p.machine == nil {
-		return
-	}
+	p.machine.Engine.Lower(l)
+	l.reduceOps()
+	t.AddOps(ops, l.Step.Past)
 	sum := &l.parts[which]
 	sum.floors(ops, &p.machine.prices.Peaks)
 	var costs []roofline.Cost
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		c := p.machine.prices.Cost(&k.Kernel)
-		t.mark(sum.takes(k, &c, p.machine))
+		t.Piece.Mark(sum.takes(k, &c, p.machine))
 		t.terms |= c.Constants
 		if see != nil {
 			costs = append(costs, c)
@@ -187,8 +116,7 @@ func (p *Predictor) part(t *total, l *Lowering, which Part, ops []Op, see Visit)
 // StepTime is what a step takes in which each of batch sequences gains fresh tokens
 // after past ones, with the scores of logits positions of each.
 func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
-	s := p.template()
-	s.Batch, s.New, s.Past, s.Logits = batch, fresh, past, logits
+	s := p.Step(batch, fresh, past, logits)
 	t := p.step(&s)
 	t.limit(p.machine)
 	return t.Expected
@@ -196,9 +124,9 @@ func (p *Predictor) StepTime(batch, fresh, past, logits float64) unit.Seconds {
 
 // step prices a step. A decode step of a batch beyond a switch of kernels takes no
 // less than the largest batch before it.
-func (p *Predictor) step(s *Step) total {
+func (p *Predictor) step(s *operator.Step) total {
 	t := p.walk(s, nil)
-	if p.machine == nil || !s.Decode() {
+	if !s.Decode() {
 		return t
 	}
 	for _, limit := range p.machine.Engine.Profile().Switches {
@@ -222,21 +150,21 @@ func (t *total) raise(own, small *timing, limit float64) {
 	if more := small.Expected - own.Expected; more > 0 {
 		own.Expected, own.raised = small.Expected, own.raised+more
 		own.bound[roofline.ByMemory] += more
-		t.mark(uint64(limit))
+		t.Piece.Mark(uint64(limit))
 	}
 }
 
 // launch adds to the time of a stage what the host takes longer than the GPU takes for
 // the kernels. Where the host is ahead of the GPU, a kernel still begins later than one
 // of a graph does.
-func (p *Predictor) launch(t *total, stage *timing, s *Step) {
+func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
 	m := p.machine
 	stage.least = stage.floor.Time()
-	t.mark(stage.floor.Slowest())
+	t.Piece.Mark(stage.floor.Slowest())
 	stage.host = p.host(stage, s)
 	if stage.host > stage.Expected {
 		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
-		t.mark(1 | stage.hide(stage.host-stage.Expected))
+		t.Piece.Mark(1 | stage.hide(stage.host-stage.Expected))
 		stage.Expected = stage.host
 	}
 	if !s.Decode() || !m.Engine.Profile().Graph {
@@ -247,7 +175,7 @@ func (p *Predictor) launch(t *total, stage *timing, s *Step) {
 // host is how long the host takes for a step while the GPU works: launches, and with
 // asynchronous scheduling what a decode step takes besides. What the first step of a
 // prompt takes besides cannot be hidden.
-func (p *Predictor) host(t *timing, s *Step) unit.Seconds {
+func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
 	m := p.machine
 	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
 	if !s.Decode() {
@@ -260,7 +188,7 @@ func (p *Predictor) host(t *timing, s *Step) unit.Seconds {
 }
 
 // async is what the host takes for a step besides launches, with asynchronous scheduling.
-func (p *Predictor) async(s *Step) unit.Seconds {
+func (p *Predictor) async(s *operator.Step) unit.Seconds {
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostSequence).Times(s.Batch)
 }
 
@@ -287,24 +215,23 @@ func (t *timing) hide(wait unit.Seconds) (what uint64) {
 // tokens under answers of millions come near it.
 const maxSteps = 20000
 
-// A run is a sum over steps that differ in their past alone.
-type run struct {
+// A runner sums runs of steps.
+type runner struct {
 	p      *Predictor
-	budget int // steps it may still price before the rest is taken as linear
+	budget int // steps that it may still price before the rest is taken as linear
 	first  *firstStep
 }
 
-// sum sums count steps like s, each Past further by stride than the one before. It prices the first and
-// the last step, and between halves the run where these differ in their regime (total.regime).
-func (r *run) sum(s Step, stride, count float64) (all total) {
-	first := r.begin(&s)
-	if count == 1 {
+// sum prices the first and the last step of a run, and halves the run where these do not
+// lie on one linear piece.
+func (r *runner) sum(run *operator.Run) (all total) {
+	first := r.begin(&run.First)
+	if run.Steps == 1 {
 		return first
 	}
-	end := s
-	end.Past += stride * (count - 1)
+	end := run.Last()
 	last := r.p.step(&end)
-	r.between(&all, s, stride, count, &first, &last)
+	r.between(&all, run, &first, &last)
 	return all
 }
 
@@ -316,7 +243,7 @@ type firstStep struct {
 }
 
 // begin prices the first step of a run.
-func (r *run) begin(s *Step) total {
+func (r *runner) begin(s *operator.Step) total {
 	f := r.first
 	if f == nil || !s.Decode() {
 		return r.p.step(s)
@@ -331,20 +258,18 @@ func (r *run) begin(s *Step) total {
 	return f.total
 }
 
-// between adds the steps from first to last: count times their mean if both are of one regime, else the
-// sums of the two halves of the run. A run of two steps is their sum in any case.
-func (r *run) between(all *total, s Step, stride, count float64, first, last *total) {
-	if count <= 2 || first.regime == last.regime || r.budget <= 0 {
-		all.add(first, count/2)
-		all.add(last, count/2)
+// between adds the steps of a run: as many times the mean of first and last if both lie on
+// one piece, else the sums of the two halves. A run of two steps is their sum in any case.
+func (r *runner) between(all *total, run *operator.Run, first, last *total) {
+	if run.Steps <= 2 || first.Piece == last.Piece || r.budget <= 0 {
+		all.add(first, float64(run.Steps)/2)
+		all.add(last, float64(run.Steps)/2)
 		return
 	}
 	r.budget -= 2
-	half := float64(int64(count / 2))
-	left, right := s, s
-	left.Past += stride * (half - 1)
-	right.Past += stride * half
-	leftEnd, rightBegin := r.p.step(&left), r.p.step(&right)
-	r.between(all, s, stride, half, first, &leftEnd)
-	r.between(all, right, stride, count-half, &rightBegin, last)
+	left, right := run.Halves()
+	end := left.Last()
+	leftEnd, rightBegin := r.p.step(&end), r.p.step(&right.First)
+	r.between(all, &left, first, &leftEnd)
+	r.between(all, &right, &rightBegin, last)
 }

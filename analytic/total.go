@@ -2,18 +2,17 @@ package analytic
 
 import (
 	"llmprof/energy"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
 
 // A total is what a step, or a run of them, comes to on one rank of each stage.
 type total struct {
-	work   roofline.Work // that the rank does
-	model  unit.FLOPs    // matrix products that the model needs
-	timing               // of all stages, one after the other
-	stage  [4]timing     // of what may be the longest in a pipeline of several micro-batches: stages, and the host
-	regime uint64        // a hash of the formulas, bounds and clocks that the step has (mark)
-	terms  roofline.Set  // constants that a kernel depends on
+	operator.Sum
+	timing              // of all stages, one after the other
+	stage  [4]timing    // of what may be the longest in a pipeline of several micro-batches: stages, and the host
+	terms  roofline.Set // constants that a kernel depends on
 }
 
 // A timing is how long a part of a step takes, summed over the steps of a run.
@@ -35,19 +34,9 @@ type timing struct {
 	clock     float64                          // how many times longer arithmetic takes for the power limit; 0: not worked out yet
 }
 
-// mark adds a choice that the step made to its regime: which formula an operator has, what bounds a
-// kernel, whether the host is ahead, whether the power limit slows the clock. While all choices are the
-// same, every time and every count is linear in the context. So a run of decode steps whose first and
-// last step have the same regime costs its length times the mean of the two, however long it is. If the
-// regimes differ, a window fills or a bound changes somewhere in between; run.between then halves the run
-// until its parts have one regime, which takes a logarithmic number of steps. Regimes are compared, and
-// never read, so a hash (FNV-1a) is enough.
-func (t *total) mark(choice uint64) { t.regime = (t.regime ^ choice) * 1099511628211 }
-
 // add adds n times u.
 func (t *total) add(u *total, n float64) {
-	t.work.Add(&u.work, n)
-	t.model += u.model.Times(n)
+	t.Add(&u.Sum, n)
 	t.terms |= u.terms
 	t.timing.add(&u.timing, n)
 	for i := range t.stage {
@@ -74,21 +63,8 @@ func (t *timing) add(u *timing, n float64) {
 	t.raised += u.raised.Times(n)
 }
 
-// counts adds the work of the operators of a part.
-func (t *total) counts(ops []Op, past uint64) {
-	for i := range ops {
-		o := &ops[i]
-		t.work.Add(&o.Work, o.Count)
-		t.model += o.Model.Times(o.Count)
-		t.mark(uint64(o.Variant))
-		if o.Variant&turning != 0 {
-			t.mark(past) // No two of these steps share a regime.
-		}
-	}
-}
-
 // floors adds the floors of the operators of a part.
-func (t *timing) floors(ops []Op, peaks *roofline.Peaks) {
+func (t *timing) floors(ops []operator.Op, peaks *roofline.Peaks) {
 	for i := range ops {
 		o := &ops[i]
 		f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, o.Count)
@@ -131,7 +107,7 @@ func (t *total) pipeline(m float64, prefill bool) {
 	if m == 1 {
 		return
 	}
-	t.work, t.model = t.work.Scale(m), t.model.Times(m)
+	t.Work, t.Model = t.Work.Scale(m), t.Model.Times(m)
 	t.launches, t.calls = t.launches*m, t.calls*m
 	t.host = t.host.Times(m)
 	t.Busy = t.Times(m)
@@ -169,17 +145,17 @@ func (t *timing) waits(u *timing, n float64) {
 // stages sums the parts of a step up to the stages of a pipeline that may be the
 // longest. The first stage has the embedding and the last the head; layers that do not
 // divide evenly go to the stages between them first, and then to the first.
-func (t *total) stages(parts *[PartLast + 1]timing, stages, layers int) {
+func (t *total) stages(parts *[operator.PartLast + 1]timing, stages, layers int) {
 	each, more := layers/stages, layers%stages
 	first := each
 	if more > stages-2 {
 		first++
 	}
-	t.stage[0].add(&parts[PartFirst], 1)
-	t.stage[0].add(&parts[PartLayers], float64(first)/float64(layers))
-	t.stage[1].add(&parts[PartLayers], float64(each)/float64(layers))
-	t.stage[1].add(&parts[PartLast], 1)
+	t.stage[0].add(&parts[operator.PartFirst], 1)
+	t.stage[0].add(&parts[operator.PartLayers], float64(first)/float64(layers))
+	t.stage[1].add(&parts[operator.PartLayers], float64(each)/float64(layers))
+	t.stage[1].add(&parts[operator.PartLast], 1)
 	if stages > 2 && more > 0 {
-		t.stage[2].add(&parts[PartLayers], float64(each+1)/float64(layers))
+		t.stage[2].add(&parts[operator.PartLayers], float64(each+1)/float64(layers))
 	}
 }

@@ -18,6 +18,8 @@ type Calibration struct {
 	Constants roofline.Constants
 	Measured  bool // on a GPU of the kind, rather than taken from its generation
 
+	Fitted [roofline.NumConstants]bool // the constants that were measured there
+
 	// Error is the half-width of a 90 % interval of the expected time, as a
 	// share of it: of a decode step, and of a prefill.
 	DecodeError, PrefillError float64
@@ -113,6 +115,7 @@ func hopper() Calibration {
 	c.link(0.62, 3.5*us, 1.75*us)
 	c.oneShot(4.3*us, 0.09*us)
 	k := &c.Constants
+	k[roofline.OneShotSecond] = 3.2e-6
 	k[roofline.AttentionRamp] = 2 * 384
 	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.60, 35e-6, 4e-6
 	k[roofline.InterNodeShare], k[roofline.InterNodeBase] = 0.70, 15e-6

@@ -128,6 +128,9 @@ func (f *CalibrationFile) Apply(g *GPU, engine string) (c Calibration, err error
 		c.Constants[roofline.GEMMSustained] = c.Constants[roofline.GEMMCompute]
 	}
 	c.Name, c.Source, c.Measured = f.Name, f.source(), true
+	for key, v := range f.Values {
+		c.Fitted[roofline.ConstantOf(key)] = v.N > 0
+	}
 	return c, nil
 }
 

@@ -95,6 +95,19 @@ func (g *GPU) Capacity() unit.Bytes {
 	return g.Memory
 }
 
+// systemMemory is what the system and its desktop keep of a memory that the CPU shares:
+// NVIDIA gives 5.2 of the 8 GB of an Orin Nano as usable for models.
+const systemMemory = unit.Bytes(2.3e9)
+
+// System is what the system keeps of the capacity, where the CPU shares the memory. What
+// the driver withholds already counts.
+func (g *GPU) System() unit.Bytes {
+	if !g.Integrated {
+		return 0
+	}
+	return max(systemMemory-max(g.Memory-g.Capacity(), 0), 0)
+}
+
 // Idle is the power that g draws when it has nothing to do, and whether a
 // source gives it.
 func (g *GPU) Idle() (w unit.Watts, ok bool) { return g.idle, g.idle > 0 }

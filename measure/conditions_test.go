@@ -53,7 +53,7 @@ func TestClocksWithoutEnergy(t *testing.T) {
 				UUID: "GPU-1", Seconds: &one, SMClockHz: clock(c.sm), MemClockHz: clock(c.memory), SMClockMaxHz: &most, MemClockMaxHz: &memory,
 				PowerLimitW: &c.limit, PowerLimitDefaultW: &usual, ThrottledS: map[string]float64{"sw_power_cap": c.held},
 			}}
-			r, err := Measure(t.Context(), settings(), newClockwork(), s, func(string) {})
+			r, err := measureOne(t, settings(), newClockwork(), s, func(string) {})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestClocksWithoutEnergy(t *testing.T) {
 
 // A sensor that is lost costs no time that was measured.
 func TestClocksThatAreLost(t *testing.T) {
-	r, err := Measure(t.Context(), settings(), newClockwork(), &sentry{fails: errors.New("GPU is lost")}, func(string) {})
+	r, err := measureOne(t, settings(), newClockwork(), &sentry{fails: errors.New("GPU is lost")}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

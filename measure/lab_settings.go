@@ -12,6 +12,9 @@ import (
 	"llmprof/measure/power"
 	"llmprof/measure/result"
 	"llmprof/models"
+	"llmprof/operator"
+	"llmprof/parallel"
+	"llmprof/workload"
 )
 
 // settings turn a point into what a session needs, with the model's shape and
@@ -83,9 +86,8 @@ func (l *Lab) theory(m *models.Model, p *experiment.Point, tokens int) (*analyti
 	if err != nil {
 		return nil, err
 	}
-	n, err := analytic.Count(&analytic.Case{
-		Model: m, Scheme: scheme, Parallel: analytic.Parallelism{TP: p.TP},
-		Workload: analytic.Workload{Batch: p.Batch, PromptLen: max(tokens-1, 1), GenLen: 1, AllLogits: p.Elana},
+	n, err := operator.Count(m, parallel.Parallelism{TP: p.TP}, scheme, &workload.Workload{
+		Batch: p.Batch, PromptLen: max(tokens-1, 1), GenLen: 1, AllLogits: p.Elana,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the theory of %s: %w", m.Name, err)

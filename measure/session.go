@@ -41,20 +41,10 @@ type session struct {
 // notWanted is the reason of what nobody asked for.
 const notWanted = "not asked for"
 
-// Measure loads the model into the worker, repeats each phase that is wanted,
-// and returns all that it saw. The meter is nil where there is no sensor; where no
-// energy is wanted, it is asked for clocks alone. What is going on is said to say, a line each.
-func Measure(ctx context.Context, set *Settings, worker Worker, meter Meter, say func(string)) (*result.Result, error) {
-	if err := set.check(); err != nil {
-		return nil, err
-	}
-	s := newSession(set, worker, meter, newGroup(1), say)
-	return s.measure(ctx)
-}
-
-// Replicas does the same with a worker for each replica of the model, all of
-// them busy while any of them is measured. It returns a result for each; if one
-// fails, all do.
+// Replicas loads the model into a worker for each replica, repeats each phase that is
+// wanted with all of them busy at once, and returns a result for each; if one fails, all
+// do. A meter is nil where there is no sensor; where no energy is wanted, it is asked for
+// clocks alone. Each line of progress goes to say.
 func Replicas(ctx context.Context, set *Settings, workers []Worker, meters []Meter, say func(string)) ([]*result.Result, error) {
 	if err := set.check(); err != nil {
 		return nil, err

@@ -103,9 +103,19 @@ func newClockwork() *clockwork {
 	return &clockwork{prefill: 40e6, decode: func(context int) int64 { return int64(1e6 + 1e4*float64(context)) }}
 }
 
+// measureOne measures one replica.
+func measureOne(t *testing.T, set *Settings, w Worker, meter Meter, say func(string)) (*result.Result, error) {
+	t.Helper()
+	all, err := Replicas(t.Context(), set, []Worker{w}, []Meter{meter}, say)
+	if len(all) != 1 {
+		return nil, err
+	}
+	return all[0], err
+}
+
 func run(t *testing.T, set *Settings, w Worker) *result.Result {
 	t.Helper()
-	r, err := Measure(t.Context(), set, w, nil, func(string) {})
+	r, err := measureOne(t, set, w, nil, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +222,7 @@ func TestNoSensorNoWindow(t *testing.T) {
 func TestWorkersFailureIsTheError(t *testing.T) {
 	w := newClockwork()
 	w.fail = errors.New("out of memory: 80 GB needed, 3 GB free")
-	_, err := Measure(t.Context(), settings(), w, nil, func(string) {})
+	_, err := measureOne(t, settings(), w, nil, func(string) {})
 	if err == nil || !strings.Contains(err.Error(), "prefill: out of memory: 80 GB needed") {
 		t.Errorf("got %v, want the worker's own words, and the phase", err)
 	}
@@ -233,7 +243,7 @@ func TestSettingsThatCannotBeMeasured(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			set := settings()
 			c.change(set)
-			_, err := Measure(t.Context(), set, newClockwork(), nil, func(string) {})
+			_, err := measureOne(t, set, newClockwork(), nil, func(string) {})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}

@@ -26,7 +26,7 @@ func (t *Table) unknown(name string) error {
 // near lists names of the table: those that name is the beginning of; or else,
 // of a release that the table lacks, the family's nearest releases; or
 // else those that are the fewest edits from it, by the nearest of each model's
-// own name and aliases.
+// own name and aliases; or else those whose beginning is one edit from it.
 func (t *Table) near(name string) []string {
 	const fewest, most, longest = 3, 8, 80
 	typed := fold(name)
@@ -53,6 +53,10 @@ func (t *Table) near(name string) []string {
 			found = append(found, candidate{e.Name, least})
 		}
 	}
+	if len(found) == 0 {
+		misspelt := t.misspeltBeginning(typed)
+		return misspelt[:min(most, len(misspelt))]
+	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return a.edits - b.edits })
 	var names []string
 	for _, c := range found[:min(fewest, len(found))] {
@@ -67,6 +71,22 @@ func (t *Table) beginning(typed string) []string {
 	for _, e := range t.entries {
 		if strings.HasPrefix(fold(e.Name), typed) {
 			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// misspeltBeginning lists the models whose own name begins with what is one edit
+// from a folded text.
+func (t *Table) misspeltBeginning(typed string) []string {
+	var names []string
+	for _, e := range t.entries {
+		name := fold(e.Name)
+		for length := len(typed) - 1; length <= min(len(typed)+1, len(name)); length++ {
+			if levenshtein.ComputeDistance(typed, name[:length]) == 1 {
+				names = append(names, e.Name)
+				break
+			}
 		}
 	}
 	return names

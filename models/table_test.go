@@ -135,7 +135,9 @@ func TestUnknownName(t *testing.T) {
 		{"GLM_4.8-Flash", []string{"mean glm-4.7-flash, "}},
 		{"kimi-k2.8", []string{"mean kimi-k2.5, "}}, // of its generation, though K3 is nearer
 		{"deepseek-v5", []string{"mean deepseek-v4-"}},
-		{"qwen35-27b", []string{"mean qwen3.5-27b"}}, // a typing error, no release
+		{"qwen35-27b", []string{"mean qwen3.5-27b"}},        // a typing error, no release
+		{"lama3", []string{"llama3-8b, ", "llama3.1-8b, "}}, // a misspelt beginning
+		{"qwem", []string{"qwen"}},
 		{"zzzzzzzzzzzz", nil},
 		{"", nil},
 		{strings.Repeat("llama", 1000), nil},

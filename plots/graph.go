@@ -8,6 +8,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -57,7 +58,7 @@ func (w *work) intensity() float64 { return w.flops.Per(w.bytes) }
 // add adds part of an operator.
 func (w *work) add(l *breakdown.Operator, part float64) {
 	bytes := l.Traffic()
-	if l.Kind == analytic.Collective {
+	if l.Kind == operator.Collective {
 		bytes = l.Wire
 	}
 	w.done = true
@@ -144,7 +145,7 @@ func drawable(r *breakdown.Report) error {
 // An op is the lines of one operator in both phases, either nil if it has none.
 type op struct {
 	name, layer     string
-	kind            analytic.Kind
+	kind            operator.Kind
 	prefill, decode *breakdown.Operator
 }
 
@@ -190,7 +191,7 @@ func layered(ops []op) (first, last int) {
 
 // node is part of an operator as a node.
 func (o *op) node(part float64) *node {
-	n := &node{name: printable(o.name), wire: o.kind == analytic.Collective}
+	n := &node{name: printable(o.name), wire: o.kind == operator.Collective}
 	n.take(o, part)
 	return n
 }

@@ -8,6 +8,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/operator"
 )
 
 // layerCluster is one layer of a kind: blocks that each read the stream and add
@@ -29,7 +30,7 @@ func layerCluster(c *analytic.Case, l *models.Layer, ops []op) cluster {
 			folded = n
 		}
 		n.shape = shapeOf(c, l, n)
-		if w := window(l); w > 0 && o.kind == analytic.Attention {
+		if w := window(l); w > 0 && o.kind == operator.Attention {
 			n.more = fmt.Sprintf("looks back on %d positions at most", w)
 		}
 		cl.nodes = append(cl.nodes, n)
@@ -55,7 +56,7 @@ func window(l *models.Layer) int {
 // ofMixture reports whether an operator is part of the folded node. What moves
 // between GPUs is not.
 func ofMixture(o *op) bool {
-	if o.kind == analytic.Collective {
+	if o.kind == operator.Collective {
 		return false
 	}
 	return o.name == "top_k" || strings.HasPrefix(o.name, "router") || strings.HasPrefix(o.name, "gate.") ||

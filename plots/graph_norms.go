@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/operator"
 )
 
 // The report lists most norms of a block first, and those of queries, keys and low
@@ -102,7 +102,7 @@ func madeAt(ops []op, from int, by string) int {
 			at--
 		}
 	}
-	for at >= 0 && at+1 < len(ops) && ops[at+1].kind == analytic.Collective {
+	for at >= 0 && at+1 < len(ops) && ops[at+1].kind == operator.Collective {
 		at++
 	}
 	return at

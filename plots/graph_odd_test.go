@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -18,7 +18,7 @@ import (
 // TestOddGraphs draws graphs of what no model has, or says what is wrong with it.
 func TestOddGraphs(t *testing.T) {
 	c := testCase(t, "deepseek-v3", "h200", 1, 8)
-	one := breakdown.Operator{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1}
+	one := breakdown.Operator{Name: "only", Kind: operator.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1}
 	with := func(f func(*breakdown.Operator)) breakdown.Operator { l := one; f(&l); return l }
 	many := make([]breakdown.Operator, 1000)
 	for i := range many {

@@ -3,9 +3,9 @@ package plots
 import (
 	"strings"
 
-	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
 	"llmprof/models"
+	"llmprof/operator"
 )
 
 // A group is a kind of operator that breakdowns add up.
@@ -42,11 +42,11 @@ func (g group) String() string {
 // whose matrix it is, of what else there is by its kind.
 func groupOf(m *models.Model, l *breakdown.Operator) group {
 	switch {
-	case l.Kind == analytic.Collective:
+	case l.Kind == operator.Collective:
 		return collectives
 	case l.Name == "host":
 		return host
-	case l.Kind == analytic.Attention:
+	case l.Kind == operator.Attention:
 		return attentionCore
 	case l.Name == "embedding":
 		return embeddings
@@ -54,7 +54,7 @@ func groupOf(m *models.Model, l *breakdown.Operator) group {
 		return lmHead
 	case l.State > 0 || strings.HasSuffix(l.Name, "scan"):
 		return scanCore
-	case l.Kind == analytic.Element:
+	case l.Kind == operator.Element:
 		return elementwise
 	}
 	return groupOfProduct(m, l)

@@ -10,6 +10,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/breakdown"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -17,7 +18,7 @@ import (
 // TestOddOperators draws what no model has, or says what is wrong with it.
 func TestOddOperators(t *testing.T) {
 	c := testCase(t, "llama3.2-1b", "orin-nano", 1, 1)
-	one := breakdown.Operator{Name: "only", Kind: analytic.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1, Energy: 1}
+	one := breakdown.Operator{Name: "only", Kind: operator.GEMM, Format: unit.BF16, Work: roofline.Work{FLOPs: 1e9, Weights: 1e6}, Expected: 1e-3, Share: 1, Energy: 1}
 	with := func(f func(*breakdown.Operator)) breakdown.Operator { l := one; f(&l); return l }
 	many := make([]breakdown.Operator, 1000)
 	for i := range many {

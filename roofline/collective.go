@@ -1,5 +1,7 @@
 package roofline
 
+import "llmprof/unit"
+
 // ring is the law of a collective over one transport: latency that grows with the
 // GPUs, and the bytes that each sends. An all-reduce sends 2(n-1)/n of its message.
 func ring(share, base, perGPU Constant) Law {
@@ -15,6 +17,30 @@ func ring(share, base, perGPU Constant) Law {
 			}
 			return t
 		},
+	}
+}
+
+// peerReduce is the law of an all-reduce over peer memory. In one exchange each rank reads the whole
+// message of all others; in two it sums a slice of the message, and reads the other sums.
+func peerReduce() Law {
+	l := ring(OneShotShare, OneShotBase, OneShotPerGPU)
+	sent := l.Terms
+	l.Equation += " + second, where it takes two exchanges"
+	l.Terms = func(k *Kernel, p *Peaks) Terms {
+		t := sent(k, p)
+		t.add(Fixed, OneShotSecond, None, k.Launches*k.Sliced)
+		return t
+	}
+	return l
+}
+
+// Exchange makes the kernel, of an all-reduce that sends 2(n-1)/n of its message, one over peer memory, in
+// one exchange up to most bytes of message and in two beyond.
+func (k *Kernel) Exchange(most func(ranks int) unit.Bytes) {
+	n := k.Shape.Ranks
+	message := k.Work.Wire.Times(n / (2 * (n - 1)))
+	if k.Sliced = 1; message <= most(int(n)) {
+		k.Sliced, k.Work.Wire = 0, message.Times(n-1)
 	}
 }
 

@@ -130,6 +130,7 @@ var (
 	OneShotShare         = define(Info{Key: "one_shot.share", Help: "share of the link that a small all-reduce over peer memory reaches", Ideal: 1, Optional: true, Base: LinkShare})
 	OneShotBase          = define(Info{Key: "one_shot.base", Help: "the same for small all-reduces over peer memory", Quantity: Time})
 	OneShotPerGPU        = define(Info{Key: "one_shot.per_gpu", Help: "see base", Quantity: Time})
+	OneShotSecond        = define(Info{Key: "one_shot.second", Help: "by how much longer such an all-reduce takes for a second exchange, where each rank sums a slice of the message", Quantity: Delay, Optional: true})
 	FusedAllReduceBase   = define(Info{Key: "fused_all_reduce.base", Formerly: "posted.base", Help: "the same for all-reduces that products do themselves", Quantity: Time, Optional: true})
 	FusedAllReducePerGPU = define(Info{Key: "fused_all_reduce.per_gpu", Formerly: "posted.per_gpu", Help: "see base", Quantity: Delay, Optional: true})
 	PCIeShare            = define(Info{Key: "pcie.share", Help: "share of PCIe that a large all-reduce reaches", Ideal: 1, Unfiled: true})

@@ -41,7 +41,7 @@ var outside = map[Constant]string{
 	GEMMSustained: "energy/energy.go", PowerWaiting: "energy/energy.go", PowerMemory: "energy/energy.go", PowerNetwork: "energy/energy.go",
 	PowerFixed: "energy/energy.go", PowerIdle: "energy/energy.go", HostStep: "analytic/predictor.go", HostLaunch: "analytic/predictor.go", HostDispatch: "analytic/predictor.go",
 	HostAsync: "analytic/predictor.go", HostSequence: "analytic/predictor.go", HostRequest: "analytic/estimate.go", StreamNode: "analytic/predictor.go",
-	HostIntake: "analytic/mixed.go", HostToken: "analytic/mixed.go", GraphNode: "analytic/engine/transformers.go",
+	HostIntake: "analytic/server.go", HostToken: "analytic/server.go", GraphNode: "analytic/engine/transformers.go",
 }
 
 // Every constant is a term of some law, what some class draws, or named where it is used.

@@ -62,6 +62,7 @@ type Kernel struct {
 	Unpermuted unit.Bytes // of a mixture's pairs, summed after a grouped product
 
 	Quantized float64 // rows of inputs that a kernel of its own quantizes
+	Sliced    float64 // 1 for an all-reduce over peer memory in two exchanges, of which each rank sums a slice; else 0
 
 	Launches float64 // kernel starts, each with the class's fixed time
 	Count    float64 // occurrences in a step

@@ -110,7 +110,7 @@ var laws = [NumClasses]Law{
 	AttentionPrefill: prefillAttention(None), AttentionDecode: attentionDecode, AttentionMMA: prefillAttention(AttentionMMACompute), AttentionCopied: attentionCopied,
 	Elementwise: elementwise, SmallElementwise: smallElementwise,
 	MoEDecode: moeDecode, MoERouting: moeRouting, MoEPrefill: moePrefill,
-	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: ring(OneShotShare, OneShotBase, OneShotPerGPU),
+	AllReduce: ring(LinkShare, LinkBase, LinkPerGPU), OneShotAllReduce: peerReduce(),
 	FusedAllReduce: ring(LinkShare, FusedAllReduceBase, FusedAllReducePerGPU), PCIeCollective: ring(PCIeShare, PCIeBase, PCIePerGPU), HostCopy: hostCopy,
 }
 
@@ -172,6 +172,12 @@ func (m *Machine) Times(k *Kernel) (t Times) {
 		t[x.Resource] += unit.Seconds(x.Ideal * m.stretch[x.By] * m.stretch[x.And])
 	}
 	return t
+}
+
+// Time is how long one occurrence of a kernel takes.
+func (m *Machine) Time(k *Kernel) unit.Seconds {
+	t := m.Times(k)
+	return laws[k.Class].Overlap.Time(&t)
 }
 
 // A Part is how much of a kernel's time a term accounts for.

@@ -35,16 +35,6 @@ func (s Scheme) Quantizes() bool {
 	return s == FP8 || s == FP8Block || s == INT8 || s == MXFP4 || s == NVFP4
 }
 
-// SchemeOf finds a scheme by its name.
-func SchemeOf(name string) (Scheme, bool) {
-	for s, n := range schemeNames {
-		if strings.EqualFold(n, name) {
-			return Scheme(s), true
-		}
-	}
-	return Unquantized, false
-}
-
 // schemeHelp says of each scheme what is quantized.
 var schemeHelp = [NumSchemes]string{
 	Unquantized: "in 16 bits", FP8: "in FP8 with a scale for each tensor, row or column; of attention, with the cache in 8 bits",

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"llmprof/analytic"
+	"llmprof/operator"
 )
 
 // A Cost is what one step takes.
@@ -12,7 +13,7 @@ type Cost = analytic.StepCost
 // A Stepper prices a step of several groups, decodes before chunks of prompts.
 // analytic.Predictor is the one evaluator behind it.
 type Stepper interface {
-	StepCost(groups []analytic.Group) analytic.StepCost
+	StepCost(groups []operator.Group) analytic.StepCost
 	Windows() []float64
 }
 
@@ -25,8 +26,8 @@ type prices struct {
 	drafted bool
 	once    bool           // steps hardly come again: none is tabulated
 	curves  map[int]*curve // of decode steps, by their batch
-	groups  []analytic.Group
-	part    []analytic.Group
+	groups  []operator.Group
+	part    []operator.Group
 }
 
 func newPrices(s Stepper, pass int, drafted bool) *prices {
@@ -41,13 +42,13 @@ func (p *prices) decode(batch int, past float64) Cost {
 		p.curves[batch] = c
 	}
 	return c.at(past/float64(batch), func(mean float64) Cost {
-		group := [1]analytic.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
+		group := [1]operator.Group{{Batch: float64(batch), New: 1, Past: mean, Logits: 1}}
 		return p.stepper.StepCost(group[:])
 	})
 }
 
 // mixed is the cost of a step, in as many forward passes as it takes.
-func (p *prices) mixed(groups []analytic.Group) (sum Cost) {
+func (p *prices) mixed(groups []operator.Group) (sum Cost) {
 	if p.pass == 0 {
 		return p.stepper.StepCost(groups)
 	}
@@ -84,8 +85,8 @@ func (p *prices) mixed(groups []analytic.Group) (sum Cost) {
 type batch struct {
 	decodes int
 	past    float64 // tokens of all that decode
-	byWin   []analytic.Group
-	chunks  []analytic.Group
+	byWin   []operator.Group
+	chunks  []operator.Group
 }
 
 func (b *batch) reset(windows int) {
@@ -125,7 +126,7 @@ func (b *batch) alike(windows []float64, n int, context float64) {
 
 // chunk adds a part of a prompt; done says that it is the last.
 func (b *batch) chunk(fresh, past int, done bool) {
-	g := analytic.Group{Batch: 1, New: float64(fresh), Past: float64(past)}
+	g := operator.Group{Batch: 1, New: float64(fresh), Past: float64(past)}
 	if done {
 		g.Logits = 1
 	}
@@ -150,7 +151,7 @@ func (p *prices) cost(b *batch, drafts int) Cost {
 	switch {
 	case b.decodes == 0:
 	case len(p.windows) == 0:
-		p.groups = append(p.groups, analytic.Group{Batch: float64(b.decodes), Past: b.past})
+		p.groups = append(p.groups, operator.Group{Batch: float64(b.decodes), Past: b.past})
 	default:
 		for _, g := range b.byWin {
 			if g.Batch > 0 {

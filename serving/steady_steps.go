@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"llmprof/analytic"
+	"llmprof/operator"
 )
 
 // A piece is the steps with n sequences that decode.
@@ -367,7 +367,7 @@ func (f *flow) pass(n int, tokens float64) Cost {
 	b.alike(f.prices.windows, n, f.context)
 	if tokens > 0 {
 		length := min(f.fills.length, tokens)
-		b.chunks = append(b.chunks, analytic.Group{Batch: tokens / length, New: length, Past: f.fills.past, Logits: 1})
+		b.chunks = append(b.chunks, operator.Group{Batch: tokens / length, New: length, Past: f.fills.past, Logits: 1})
 	}
 	c := f.prices.cost(&b, f.server.Drafts)
 	d := f.server.drafting(f.draft, &b)

@@ -94,7 +94,6 @@ type text struct {
 	json              bool
 	settings, numbers []column
 	prefix            []byte
-	setting           Setting
 }
 
 func newText(f Format) *text {
@@ -109,15 +108,16 @@ func (t *text) header() []byte {
 	return []byte(strings.Join(Columns(), ",") + "\n")
 }
 
+// begin begins rows of the setting of r.
+func (t *text) begin(r *Row) {
+	if t.prefix = t.prefix[:0]; t.json {
+		t.prefix = append(t.prefix, '{')
+	}
+	t.prefix = t.columns(t.prefix, t.settings, r)
+}
+
 // append appends the line of a row.
 func (t *text) append(dst []byte, r *Row) []byte {
-	if t.prefix == nil || r.Setting != t.setting {
-		t.setting, t.prefix = r.Setting, t.prefix[:0]
-		if t.json {
-			t.prefix = append(t.prefix, '{')
-		}
-		t.prefix = t.columns(t.prefix, t.settings, r)
-	}
 	dst = append(dst, t.prefix...)
 	dst = t.columns(dst, t.numbers, r)
 	dst = dst[:len(dst)-1] // the last comma

@@ -50,7 +50,7 @@ type Options struct {
 	Skip     uint64                 // points of the shard that were answered before; the header was written then
 	Keep     bool                   // impossible points too, with the reason
 	Workers  int                    // 0 for as many as there are processors
-	Progress func(done, all uint64) // called from one goroutine, in order
+	Progress func(done, all uint64) // called from one goroutine, in order; done counts skipped points too
 	See      func(rows []Row)       // is shown all rows, in order
 	Source   func() (Source, error) // makes one for each worker
 	Out      io.Writer
@@ -151,7 +151,7 @@ func Run(ctx context.Context, g *Grid, o Options) (all Summary, err error) {
 		all.add(&b.summary)
 		all.Done, all.Bytes = all.Done+b.to-b.from, out.bytes
 		if o.Progress != nil {
-			o.Progress(b.to-from, all.Points)
+			o.Progress(all.Done, all.Points)
 		}
 		recycle(b)
 	}
@@ -253,6 +253,7 @@ type worker struct {
 	setup   *Setup
 	wrong   error // why that setting cannot be
 	text    *text
+	row     Row // of the point that is answered
 }
 
 func (w *worker) run(ctx context.Context, jobs <-chan *block) {
@@ -271,12 +272,7 @@ func (w *worker) answer(b *block) {
 	for at := b.from; at < b.to; {
 		outer := at / w.inner
 		if outer != w.outer {
-			w.grid.at(outer, w.values)
-			w.setup, w.wrong = w.source.Prepare(w.values)
-			w.outer = outer
-			if w.setup == nil && w.wrong == nil {
-				w.wrong = fmt.Errorf("no setting")
-			}
+			w.prepare(outer)
 		}
 		end := min((outer+1)*w.inner, b.to)
 		if w.wrong != nil && !w.options.Keep {
@@ -291,20 +287,33 @@ func (w *worker) answer(b *block) {
 	}
 }
 
+// prepare prepares the setting at the outer index.
+func (w *worker) prepare(outer uint64) {
+	w.grid.at(outer, w.values)
+	w.setup, w.wrong = w.source.Prepare(w.values)
+	w.outer = outer
+	if w.setup == nil && w.wrong == nil {
+		w.wrong = fmt.Errorf("no setting")
+	}
+	w.row = Row{}
+	if w.setup != nil {
+		w.row.Setting = w.setup.Setting
+	}
+	w.text.begin(&w.row)
+}
+
 // point answers one point.
 func (w *worker) point(b *block, inner uint64) {
-	var r Row
+	r := &w.row
+	r.Figures = Figures{}
 	reason := ""
-	if w.setup != nil {
-		r.Setting = w.setup.Setting
-	}
 	if w.wrong != nil {
 		var load analytic.Workload
 		w.grid.workload(inner, &load)
 		r.workload(&load)
 		reason = w.wrong.Error()
 	} else {
-		reason = w.predict(&r, inner)
+		reason = w.predict(r, inner)
 	}
 	if reason != "" && !w.options.Keep {
 		b.summary.left(kindOf(reason), reason, 1)
@@ -315,10 +324,10 @@ func (w *worker) point(b *block, inner uint64) {
 	}
 	b.summary.Written++
 	if w.options.Format == Parquet || w.options.See != nil {
-		b.rows = append(b.rows, r)
+		b.rows = append(b.rows, *r)
 	}
 	if w.options.Format != Parquet {
-		b.text = w.text.append(b.text, &r)
+		b.text = w.text.append(b.text, r)
 	}
 }
 

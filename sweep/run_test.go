@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,27 +41,6 @@ func count(from, to int) (all []int) {
 		all = append(all, n)
 	}
 	return all
-}
-
-// BenchmarkSweep is a point of a grid of batches and generated lengths, written as CSV.
-func BenchmarkSweep(b *testing.B) {
-	for _, x := range []struct {
-		name string
-		gens []int
-	}{{"batch", []int{128}}, {"gen", count(1, 512)}} {
-		b.Run(x.name, func(b *testing.B) {
-			g := &sweep.Grid{Workload: [sweep.NumNumbers][]int{count(1, 256), count(1024, 1024+b.N/256/len(x.gens)), {0}, {0}, x.gens}}
-			points, _, err := g.Points()
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ResetTimer()
-			if _, err := sweep.Run(b.Context(), g, sweep.Options{Format: sweep.CSV, Keep: true, Source: settingOf(b, "llama3.1-8b", "a100", "vllm", 1), Out: io.Discard}); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(float64(points)/b.Elapsed().Seconds(), "points/s")
-		})
-	}
 }
 
 // write sweeps a grid to a text.
@@ -113,6 +91,19 @@ func TestSummary(t *testing.T) {
 	kept, k := write(t, batches(1000), sweep.Options{Format: sweep.CSV, Keep: true})
 	if uint64(strings.Count(kept, "\n")) != 6001 || k.Possible() != s.Possible() {
 		t.Errorf("%d lines are kept, %+v", strings.Count(kept, "\n"), k)
+	}
+}
+
+// The progress grows to the whole, and counts the points that were answered before.
+func TestProgress(t *testing.T) {
+	var told []uint64
+	_, s := write(t, batches(1000), sweep.Options{Format: sweep.CSV, Skip: 100, Progress: func(done, all uint64) {
+		if told = append(told, done); all != 6000 {
+			t.Errorf("%d of %d points", done, all)
+		}
+	}})
+	if !slices.IsSorted(told) || told[0] != 100+2048 || told[len(told)-1] != s.Points {
+		t.Errorf("told %v of %d points", told, s.Points)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"llmprof/analytic"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 )
@@ -119,7 +120,7 @@ func (s *Scorer) Ablate(rows []Row) ([]Ablation, *Ablation, error) {
 
 // without are the effects of putting some constants to their ideals.
 func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) {
-	other := &Scorer{Model: s.Model, GPU: s.GPU, Calibration: s.Calibration, models: maps.Clone(s.models), gpus: maps.Clone(s.gpus)}
+	other := &Scorer{Model: s.Model, GPU: s.GPU, Calibration: s.Calibration, models: maps.Clone(s.models), gpus: maps.Clone(s.gpus), stored: maps.Clone(s.stored)}
 	other.change = func(c *roofline.Constants) {
 		for _, k := range set {
 			idealize(c, k)
@@ -132,18 +133,14 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 	before, after, moved := map[group][]float64{}, map[group][]float64{}, map[group]int{}
 	for i := range rows {
 		r := &rows[i]
-		p, err := other.predict(r.Config)
-		if err != nil {
-			return nil, err
-		}
-		span, err := p.of(&r.Config, r.Metric)
+		expected, err := other.anew(r)
 		if err != nil {
 			return nil, err
 		}
 		g := group{r.Metric, r.Fitted != ""}
 		before[g] = append(before[g], math.Abs(r.Error))
-		after[g] = append(after[g], math.Abs(span.expected/r.Value-1))
-		if span.expected != r.Predicted {
+		after[g] = append(after[g], math.Abs(expected/r.Value-1))
+		if expected != r.Predicted {
 			moved[g]++
 		}
 	}
@@ -157,6 +154,30 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 		}
 	}
 	return effects, nil
+}
+
+// anew is the prediction of a row with the constants altered. Where the engine on that GPU
+// has the altered values already, it is the one that the row has.
+func (s *Scorer) anew(r *Row) (expected float64, err error) {
+	alters, err := once(&s.alters, r.Config.runner(), func(r runner) (bool, error) {
+		g, e, file, err := s.calibrated(r)
+		if err != nil {
+			return false, err
+		}
+		cal, err := analytic.Constants(g, e, file)
+		before := cal.Constants
+		s.change(&cal.Constants)
+		return cal.Constants != before, err
+	})
+	if err != nil || !alters {
+		return r.Predicted, err
+	}
+	p, err := s.predict(r.Config)
+	if err != nil {
+		return 0, err
+	}
+	span, err := p.of(&r.Config, r.Metric)
+	return span.expected, err
 }
 
 func median(values []float64) float64 {

@@ -49,7 +49,9 @@ func (s *Scorer) predictAhead(all []Observation) {
 
 // findInputs looks up what the answer for a configuration reads.
 func (s *Scorer) findInputs(c *Config) {
-	_, _ = once(&s.models, c.Model, s.Model) // the answer says what was wrong
+	if m, err := once(&s.models, c.Model, s.Model); err == nil { // the answer says what was wrong
+		_, _ = s.store(c, m)
+	}
 	_, _ = once(&s.gpus, c.GPU, s.GPU)
 	if s.change != nil {
 		_, _ = once(&s.altered, c.runner(), s.changed)

@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -34,7 +35,9 @@ type Scorer struct {
 
 	models   map[string]found[*models.Model]
 	gpus     map[string]found[*hardware.GPU]
+	stored   map[storage]found[stored]
 	machines map[runner]found[*analytic.Machines]
+	alters   map[runner]found[bool]              // whether change alters a constant of it
 	altered  map[runner]found[*analytic.Machine] // by change
 	answers  map[Config]found[prediction]
 }
@@ -165,16 +168,16 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	if err != nil {
 		return nil, &mismatch{UnknownEngine, err}
 	}
-	m, scheme, err := quantized(c, m)
+	held, err := s.store(c, m)
 	if err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
-	used := scheme.For(g)
-	if err := engine.Runs(runs, m, g, &used); err != nil {
+	used := held.scheme.For(g)
+	if err := engine.Runs(runs, held.model, g, &used); err != nil {
 		return nil, &mismatch{Impossible, err}
 	}
 	question := &analytic.Case{
-		Model: m, Scheme: used,
+		Model: held.model, Scheme: used,
 		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, AllLogits: c.Logits},
 		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
 	}
@@ -242,21 +245,33 @@ func (s *Scorer) changed(r runner) (*analytic.Machine, error) {
 	return m, nil
 }
 
-// quantized is the model as a quantization of llama.cpp stores it, or as it is, and its scheme.
-func quantized(c *Config, m *models.Model) (*models.Model, models.Scheme, error) {
-	if !models.IsMix(c.Weights) {
-		s, err := schemeOf(c, m)
-		return m, s, err
-	}
-	q, err := models.Quantize(m, c.Weights)
-	if err != nil {
-		return nil, models.Scheme{}, err
-	}
-	s := models.StoredScheme(q)
-	if c.KV != "" {
-		err = s.KV.UnmarshalText([]byte(c.KV))
-	}
-	return q, s, err
+// A storage names a model with the formats of its weights and its KV cache.
+type storage struct{ model, weights, kv string }
+
+// stored is a model in these formats.
+type stored struct {
+	model  *models.Model
+	scheme models.Scheme
+}
+
+// store is the model of a configuration in its formats: as a quantization of llama.cpp
+// stores it, or as it is.
+func (s *Scorer) store(c *Config, m *models.Model) (stored, error) {
+	return once(&s.stored, storage{c.Model, c.Weights, c.KV}, func(storage) (q stored, err error) {
+		q.model = m
+		if !models.IsMix(c.Weights) {
+			q.scheme, err = schemeOf(c, m)
+			return q, err
+		}
+		if q.model, err = models.Quantize(m, c.Weights); err != nil {
+			return q, err
+		}
+		q.scheme = models.StoredScheme(q.model)
+		if c.KV != "" {
+			err = q.scheme.KV.UnmarshalText([]byte(c.KV))
+		}
+		return q, err
+	})
 }
 
 // schemeOf is the scheme of a configuration. Weights are "stored" as the model's checkpoint has
@@ -353,8 +368,8 @@ func (s *Scorer) Span(c Config, m Metric) (span analytic.Span, err error) {
 // several steps.
 func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 	prompts := max(float64(w.Batch)/float64(w.GenLen), 1)
-	decode := analytic.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
-	step, _ := p.MixedStep([]analytic.Group{decode})
+	decode := operator.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
+	step, _ := p.MixedStep([]operator.Group{decode})
 	budget := p.Budget()
 	if budget == 0 {
 		budget = prompts * float64(w.PromptLen)
@@ -363,11 +378,11 @@ func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 	sum, left := unit.Seconds(0), prompts*float64(w.PromptLen)
 	for past := 0.0; left > 0 && past < 1e6; past += budget / prompts {
 		chunk := min(left, budget)
-		prompt := analytic.Group{Batch: prompts, New: chunk / prompts, Past: past}
+		prompt := operator.Group{Batch: prompts, New: chunk / prompts, Past: past}
 		if left -= chunk; left <= 0 {
 			prompt.Logits = 1
 		}
-		mixed, _ := p.MixedStep([]analytic.Group{decode, prompt})
+		mixed, _ := p.MixedStep([]operator.Group{decode, prompt})
 		sum += max(mixed-step, 0)
 	}
 	return sum.Times(1 / prompts)

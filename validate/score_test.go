@@ -8,6 +8,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/models"
+	"llmprof/operator"
 )
 
 // TestScoreOdd holds that whatever cannot be scored is among those skipped, with
@@ -94,9 +95,9 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decode := analytic.Group{Batch: 16, New: 1, Past: float64(static.Prompt) + float64(static.Gen)/2, Logits: 1}
-	mixed, _ := p.MixedStep([]analytic.Group{decode, {Batch: 1, New: float64(static.Prompt), Logits: 1}})
-	alone, _ := p.MixedStep([]analytic.Group{decode})
+	decode := operator.Group{Batch: 16, New: 1, Past: float64(static.Prompt) + float64(static.Gen)/2, Logits: 1}
+	mixed, _ := p.MixedStep([]operator.Group{decode, {Batch: 1, New: float64(static.Prompt), Logits: 1}})
+	alone, _ := p.MixedStep([]operator.Group{decode})
 	if want := step.Predicted + 15*float64(mixed-alone)/128; math.Abs(closed.Predicted-want) > 1e-12 {
 		t.Errorf("%v s, want %v s", closed.Predicted, want)
 	}

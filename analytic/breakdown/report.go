@@ -9,6 +9,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/energy"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -30,7 +31,7 @@ type Operator struct {
 	Name   string
 	Layer  string // the kind of layer, "" for what the model has once
 	Layers float64
-	Kind   analytic.Kind
+	Kind   operator.Kind
 	In     string      // the operator whose kernel computes it too; "" where a separate kernel does
 	Format unit.Format // that its products run in, NoFormat if it has none
 
@@ -92,7 +93,7 @@ func (b *breakdown) prefill() (sum []Operator) {
 }
 
 // add adds times times the operators of a step to sum.
-func (b *breakdown) add(sum []Operator, st *analytic.Step, times float64) []Operator {
+func (b *breakdown) add(sum []Operator, st *operator.Step, times float64) []Operator {
 	b.p.Walk(st, func(l *analytic.Lowering, costs []roofline.Cost) {
 		for i := range l.Ops {
 			sum = b.work(sum, &l.Ops[i], times)
@@ -105,7 +106,7 @@ func (b *breakdown) add(sum []Operator, st *analytic.Step, times float64) []Oper
 }
 
 // work adds what an operator of a step does to its sum.
-func (b *breakdown) work(sum []Operator, o *analytic.Op, times float64) []Operator {
+func (b *breakdown) work(sum []Operator, o *operator.Op, times float64) []Operator {
 	sum, l := sumOf(sum, o)
 	l.Layers = max(l.Layers, o.Count)
 	if o.Work.FLOPs > 0 {
@@ -121,7 +122,7 @@ func (b *breakdown) work(sum []Operator, o *analytic.Op, times float64) []Operat
 // busy is how long an operator of a kernel keeps each resource busy at the peaks. The
 // activations of the kernel's main operator move through memory; the activations of the
 // operators that are fused into it stay on the chip.
-func (b *breakdown) busy(o *analytic.Op, main bool) roofline.Floor {
+func (b *breakdown) busy(o *operator.Op, main bool) roofline.Floor {
 	peaks := b.c.Machine.Peaks()
 	f := peaks.FloorOf(&o.Work, o.Format, o.Shape.Ranks, 1)
 	if main {
@@ -190,7 +191,7 @@ func share(part, whole unit.Seconds, main bool) float64 {
 
 // sumOf returns the sum that o belongs to, and appends a new one if there is none. A layer's
 // operators with the same name, such as its two norms, have one sum.
-func sumOf(sum []Operator, o *analytic.Op) ([]Operator, *Operator) {
+func sumOf(sum []Operator, o *operator.Op) ([]Operator, *Operator) {
 	for i := range sum {
 		if l := &sum[i]; l.Name == o.Name && l.Layer == o.Layer {
 			return sum, l
@@ -213,7 +214,7 @@ func (b *breakdown) finish(ops []Operator, p *analytic.Phase) []Operator {
 	b.scale(ops, &sum, p)
 	host := p.Expected - sum
 	if host > sum.Times(1e-9) {
-		ops = append(ops, Operator{Name: "host", Layers: 1, Kind: analytic.Element, Fixed: host, Expected: host})
+		ops = append(ops, Operator{Name: "host", Layers: 1, Kind: operator.Element, Fixed: host, Expected: host})
 	}
 	for i := range ops {
 		l := &ops[i]

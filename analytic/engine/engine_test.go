@@ -9,7 +9,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
-	"llmprof/footprint"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -65,9 +65,10 @@ func TestLowerLeavesOperators(t *testing.T) {
 			for _, x := range []struct{ batch, fresh, past, logits float64 }{{1, 1, 100, 1}, {24, 1, 5000, 1}, {2, 700, 0, 1}, {2, 700, 300, 0}, {1, 64, 0, 64}} {
 				c := onEngine(t, model, name, analytic.Workload{Batch: 1, PromptLen: 8, GenLen: 2})
 				par := analytic.Parallelism{TP: 2}
-				s := analytic.Step{Rank: footprint.NewRank(c.Model, par, c.Scheme), Batch: x.batch, New: x.fresh, Past: x.past, Logits: x.logits}
+				shard := operator.NewShard(c.Model, par, c.Scheme, nil)
+				s := shard.Step(x.batch, x.fresh, x.past, x.logits)
 				ops := s.AppendOps(nil)
-				for part := range analytic.PartLast + 1 {
+				for part := range operator.PartLast + 1 {
 					was := slices.Clone(partOps(ops, part))
 					l := analytic.Lowering{Step: &s, Part: part, Ops: slices.Clone(was), GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
 					c.Machine.Engine.Lower(&l)
@@ -81,11 +82,11 @@ func TestLowerLeavesOperators(t *testing.T) {
 }
 
 // partOps are the operators of a part: of the first kind of layers, for the layers.
-func partOps(ops []analytic.Op, part analytic.Part) (some []analytic.Op) {
-	layer := slices.IndexFunc(ops, func(o analytic.Op) bool { return o.Layer != "" })
+func partOps(ops []operator.Op, part operator.Part) (some []operator.Op) {
+	layer := slices.IndexFunc(ops, func(o operator.Op) bool { return o.Layer != "" })
 	for i := range ops {
 		o := &ops[i]
-		if part == analytic.PartLayers && o.Layer == ops[layer].Layer || o.Layer == "" && (part == analytic.PartFirst && i < layer || part == analytic.PartLast && i > layer) {
+		if part == operator.PartLayers && o.Layer == ops[layer].Layer || o.Layer == "" && (part == operator.PartFirst && i < layer || part == operator.PartLast && i > layer) {
 			some = append(some, *o)
 		}
 	}

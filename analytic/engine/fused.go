@@ -2,6 +2,7 @@ package engine
 
 import (
 	"llmprof/analytic"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -18,14 +19,25 @@ func (e *fused) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		lowerFused(l, i)
 	}
+	exchanges(l)
+}
+
+// exchanges says how many exchanges over peer memory small all-reduces take.
+func exchanges(l *analytic.Lowering) {
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		if k.Class == roofline.OneShotAllReduce && l.Ops[k.Main].Type == operator.Reduce && !l.Step.Par.SP {
+			k.Exchange(OneShotBytes)
+		}
+	}
 }
 
 // launches is how many kernels an operator takes where it takes more than one.
-func launches(o *analytic.Op, s *analytic.Step) float64 {
+func launches(o *operator.Op, s *operator.Step) float64 {
 	switch {
-	case o.Type == analytic.ChunkedScan:
+	case o.Type == operator.ChunkedScan:
 		return 4 // scores, states, their recurrence, outputs
-	case o.Type == analytic.Index, o.Type == analytic.Reduce && s.Par.SP: // reduce-scatter and all-gather
+	case o.Type == operator.Index, o.Type == operator.Reduce && s.Par.SP: // reduce-scatter and all-gather
 		return 2
 	}
 	return 1
@@ -34,7 +46,7 @@ func launches(o *analytic.Op, s *analytic.Step) float64 {
 // lowerFused appends the kernel of operator i.
 func lowerFused(l *analytic.Lowering, i int) *analytic.Kernel {
 	o := &l.Ops[i]
-	if o.Type == analytic.CacheWrite && i > 0 && l.Ops[i-1].Type == analytic.Rotary {
+	if o.Type == operator.CacheWrite && i > 0 && l.Ops[i-1].Type == operator.Rotary {
 		k := &l.Kernels[len(l.Kernels)-1]
 		l.Beside(k, i)
 		return k
@@ -43,16 +55,16 @@ func lowerFused(l *analytic.Lowering, i int) *analytic.Kernel {
 }
 
 // class is the class of kernels that does an operator by itself.
-func class(l *analytic.Lowering, o *analytic.Op) roofline.Class {
+func class(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	switch o.Type.Kind() {
-	case analytic.GEMM:
+	case operator.GEMM:
 		return roofline.GEMM
-	case analytic.Attention:
-		if o.Decode || o.Type == analytic.ChunkedScan {
+	case operator.Attention:
+		if o.Decode || o.Type == operator.ChunkedScan {
 			return roofline.AttentionDecode
 		}
 		return roofline.AttentionPrefill
-	case analytic.Collective:
+	case operator.Collective:
 		return collective(l, o)
 	}
 	return roofline.Elementwise
@@ -63,7 +75,7 @@ func class(l *analytic.Lowering, o *analytic.Op) roofline.Class {
 const oneShotBytes = unit.Bytes(8e6)
 
 // collective is the transport of a collective.
-func collective(l *analytic.Lowering, o *analytic.Op) roofline.Class {
+func collective(l *analytic.Lowering, o *operator.Op) roofline.Class {
 	switch {
 	case int(o.Shape.Ranks) > l.GPU.LinkGPUs:
 		return roofline.PCIeCollective

@@ -5,6 +5,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -36,7 +37,7 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 			k.Graphed = true
 			if padded(l.Ops[k.Main].Type) {
 				pad(k, s, rows)
-				if l.Part == analytic.PartFirst { // a gather of rows
+				if l.Part == operator.PartFirst { // a gather of rows
 					k.Work.Weights = k.Work.Weights.Times(rows / s.Batch)
 				}
 			}
@@ -46,27 +47,28 @@ func (e *graphed) Lower(l *analytic.Lowering) {
 	default:
 		e.dispatched(l)
 	}
+	exchanges(l)
 }
 
 // lower appends the kernels of operator i.
 func (e *graphed) lower(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	switch o.Type {
-	case analytic.Rotary, analytic.CacheWrite:
+	case operator.Rotary, operator.CacheWrite:
 		e.rotary(l, i)
-	case analytic.Product:
+	case operator.Product:
 		e.product(l, i)
-	case analytic.TopK:
+	case operator.TopK:
 		e.routing(l, i)
-	case analytic.ExpertProduct:
+	case operator.ExpertProduct:
 		e.experts(l, i)
-	case analytic.ExpertNonLinear:
+	case operator.ExpertNonLinear:
 		if k := groupedKernel(l); k != nil {
 			l.Fuse(k, i)
 			return
 		}
 		lowerFused(l, i)
-	case analytic.Sampling:
+	case operator.Sampling:
 		k := l.Launch(i, roofline.SmallElementwise, e.sampling)
 		k.Work.Acts = k.Work.Acts.Times(samplingMoves)
 		k.Graphed = true // the host's time of a step has these launches
@@ -79,7 +81,7 @@ func (e *graphed) lower(l *analytic.Lowering, i int) {
 // are a kernel of their own.
 func (e *graphed) rotary(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
-	if o.Type == analytic.CacheWrite {
+	if o.Type == operator.CacheWrite {
 		if e.fusedKV {
 			lowerFused(l, i)
 			return
@@ -102,7 +104,7 @@ func (e *graphed) routing(l *analytic.Lowering, i int) {
 	if l.Step.Tokens() > 1 {
 		n = 5
 	}
-	if j := l.Next(i, analytic.ExpertProduct); j >= 0 && groupedKnown(l.Constants, l.Ops[j].Scheme) {
+	if j := l.Next(i, operator.ExpertProduct); j >= 0 && groupedKnown(l.Constants, l.Ops[j].Scheme) {
 		n = 1
 	}
 	l.Launch(i, roofline.Elementwise, n)
@@ -140,7 +142,7 @@ func (e *graphed) experts(l *analytic.Lowering, i int) {
 		return
 	}
 	k := l.Launch(i, roofline.MoEPrefill, 1)
-	if l.Next(i+1, analytic.ExpertProduct) < 0 { // the last of them
+	if l.Next(i+1, operator.ExpertProduct) < 0 { // the last of them
 		k.Unpermuted = l.Step.Bytes(o.Shape.Pairs * o.Shape.N)
 	}
 }
@@ -162,7 +164,7 @@ func (e *graphed) piecewise(l *analytic.Lowering) {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
-		case t.Kind() == analytic.Attention && !called:
+		case t.Kind() == operator.Attention && !called:
 			k.Pieces, k.Dispatches, called = 1, 1, true
 		case padded(t):
 			k.Graphed = true
@@ -178,11 +180,11 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		switch t := l.Ops[k.Main].Type; {
-		case t.Kind() == analytic.Attention && !called:
+		case t.Kind() == operator.Attention && !called:
 			if k.Dispatches, called = 1, true; e.pieces > 0 {
 				k.Dispatches = 2
 			}
-		case t == analytic.TopK, t == analytic.ExpertProduct:
+		case t == operator.TopK, t == operator.ExpertProduct:
 			k.Dispatches = 1
 		}
 	}
@@ -190,13 +192,13 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 
 // padded reports whether an operator runs on the rows that fill a graph up: attention
 // has no work for them, and the LM head runs outside of the graph.
-func padded(t analytic.Type) bool {
-	return t.Kind() != analytic.Attention && t != analytic.CacheWrite && t != analytic.Head && t != analytic.Sampling
+func padded(t operator.Type) bool {
+	return t.Kind() != operator.Attention && t != operator.CacheWrite && t != operator.Head && t != operator.Sampling
 }
 
 // pad lets a kernel run on the rows of a graph. The rows that fill it up choose experts
 // too.
-func pad(k *analytic.Kernel, step *analytic.Step, rows float64) {
+func pad(k *analytic.Kernel, step *operator.Step, rows float64) {
 	more := rows / step.Batch
 	k.Shape.M *= more
 	w, s := &k.Work, &k.Shape

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"llmprof/analytic"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -74,29 +75,29 @@ func (e *ggml) Lower(l *analytic.Lowering) {
 func (e *ggml) lower(l *analytic.Lowering, i int) {
 	o, s := &l.Ops[i], l.Step
 	switch o.Type {
-	case analytic.Embedding:
+	case operator.Embedding:
 		copyHost(l, i, s.Tokens()*float64(s.Model.Hidden))
-	case analytic.Norm:
+	case operator.Norm:
 		ggmlNorm(l, i)
-	case analytic.Product, analytic.Router, analytic.Head, analytic.Expand:
+	case operator.Product, operator.Router, operator.Head, operator.Expand:
 		ggmlProduct(l, i)
-	case analytic.ExpertProduct:
+	case operator.ExpertProduct:
 		ggmlExperts(l, i)
-	case analytic.Rotary: // queries, and keys into the cache
+	case operator.Rotary: // queries, and keys into the cache
 		ggmlElement(l, i, 2, 2*o.Work.Acts)
-	case analytic.CacheWrite:
+	case operator.CacheWrite:
 		ggmlElement(l, i, bySequences(s, 1, 2), 2*o.Work.Acts)
-	case analytic.Attend:
+	case operator.Attend:
 		ggmlAttention(l, i)
-	case analytic.NonLinear, analytic.ExpertNonLinear:
+	case operator.NonLinear, operator.ExpertNonLinear:
 		if fusesActivation(s, o) {
 			l.Fuse(&l.Kernels[len(l.Kernels)-1], i)
 			return
 		}
 		ggmlElement(l, i, 1, 2*o.Work.Acts)
-	case analytic.TopK:
+	case operator.TopK:
 		ggmlElement(l, i, routes(s), o.Work.Acts)
-	case analytic.Sampling:
+	case operator.Sampling:
 		copyHost(l, i, s.Batch*s.Logits*float64(s.Model.Head.Out))
 	default:
 		lowerFused(l, i)
@@ -104,7 +105,7 @@ func (e *ggml) lower(l *analytic.Lowering, i int) {
 }
 
 // bySequences is one for steps of one sequence, and several for those of more.
-func bySequences(s *analytic.Step, one, several float64) float64 {
+func bySequences(s *operator.Step, one, several float64) float64 {
 	if s.Batch > 1 {
 		return several
 	}
@@ -114,7 +115,7 @@ func bySequences(s *analytic.Step, one, several float64) float64 {
 // routes is the kernels of the choice of experts and of the sum of their results, and of the
 // sum with the stream that no product of one row does here. Of more tokens than mul_mat_vec_q
 // takes, pairs are sorted by expert.
-func routes(s *analytic.Step) float64 {
+func routes(s *operator.Step) float64 {
 	switch tokens := s.Tokens(); {
 	case tokens == 1:
 		return 3
@@ -125,9 +126,9 @@ func routes(s *analytic.Step) float64 {
 }
 
 // fusesActivation reports whether the product of gate and up does the activation.
-func fusesActivation(s *analytic.Step, o *analytic.Op) bool {
+func fusesActivation(s *operator.Step, o *operator.Op) bool {
 	most := 1.0
-	if o.Type == analytic.ExpertNonLinear {
+	if o.Type == operator.ExpertNonLinear {
 		most = vecRows
 	}
 	return s.Tokens() <= most && o.Activation.Gated
@@ -156,14 +157,14 @@ func ggmlNorm(l *analytic.Lowering, i int) {
 	if l.Step.Tokens() > 1 {
 		n, moves = 2, 5
 	}
-	if l.Part == analytic.PartLast {
+	if l.Part == operator.PartLast {
 		n = finalSum(l.Step) + 3
 	}
 	ggmlElement(l, i, n, unit.FP32.Bytes(moves*o.Shape.M*o.Shape.N))
 }
 
 // finalSum is 1 for a step of one row, whose last sum no product does, else 0.
-func finalSum(s *analytic.Step) float64 {
+func finalSum(s *operator.Step) float64 {
 	if s.Tokens() == 1 {
 		return 1
 	}
@@ -171,7 +172,7 @@ func finalSum(s *analytic.Step) float64 {
 }
 
 // weightBits is what a weight takes on the mean.
-func weightBits(o *analytic.Op) float64 {
+func weightBits(o *operator.Op) float64 {
 	return 8 * float64(o.Work.Weights) / max(o.Shape.Hit, 1) / (o.Shape.N * o.Shape.K)
 }
 
@@ -180,7 +181,7 @@ func weightBits(o *analytic.Op) float64 {
 func ggmlProduct(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	rows, n := o.Shape.M, max(o.Shape.Matrices, 1)
-	if next := i + 1; next < len(l.Ops) && l.Ops[next].Type == analytic.NonLinear && fusesActivation(l.Step, &l.Ops[next]) {
+	if next := i + 1; next < len(l.Ops) && l.Ops[next].Type == operator.NonLinear && fusesActivation(l.Step, &l.Ops[next]) {
 		n = 1 // gate and up
 	}
 	if weightBits(o) > 9 {
@@ -195,13 +196,13 @@ func ggmlProduct(l *analytic.Lowering, i int) {
 		each = max(each, operations(o, rows, true))
 	}
 	k.Work.Vector = unit.FLOPs(o.Shape.N * o.Shape.K * each)
-	if rows > vecRows && o.Type != analytic.Head { // whose tiles are so many that no block shares one
+	if rows > vecRows && o.Type != operator.Head { // whose tiles are so many that no block shares one
 		fixup(l, i, min(rows, tileRows), n)
 	}
 }
 
 // operations is what each weight takes in a product of rows, which tiles of rows share.
-func operations(o *analytic.Op, rows float64, tiled bool) float64 {
+func operations(o *operator.Op, rows float64, tiled bool) float64 {
 	u := &unpackings[0]
 	if weightBits(o) > 7 {
 		u = &unpackings[1]

@@ -7,6 +7,7 @@ import (
 	"llmprof/analytic/casetest"
 	"llmprof/analytic/engine"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 )
 
@@ -77,9 +78,9 @@ func ggmlLaunches(t *testing.T, c *analytic.Case) (n float64) {
 	ops := s.AppendOps(nil)
 	last := len(ops) - 3 // final norm, head and sampling
 	for _, part := range []struct {
-		part analytic.Part
-		ops  []analytic.Op
-	}{{analytic.PartFirst, ops[:1]}, {analytic.PartLayers, ops[1:last]}, {analytic.PartLast, ops[last:]}} {
+		part operator.Part
+		ops  []operator.Op
+	}{{operator.PartFirst, ops[:1]}, {operator.PartLayers, ops[1:last]}, {operator.PartLast, ops[last:]}} {
 		l := analytic.Lowering{Step: &s, Part: part.part, Ops: part.ops, GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
 		e.Lower(&l)
 		for i := range l.Kernels {

@@ -5,6 +5,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -115,23 +116,23 @@ func (n *nativeStep) known(c roofline.Constant) bool { return n.Constants[c] > 0
 // lower appends the kernel of operator i, with those that it fuses.
 func (n *nativeStep) lower(i int) {
 	switch o := &n.Ops[i]; o.Type {
-	case analytic.Norm:
+	case operator.Norm:
 		n.norm(i)
-	case analytic.Product:
+	case operator.Product:
 		n.product(i)
-	case analytic.Router:
+	case operator.Router:
 		n.router(i)
-	case analytic.TopK:
+	case operator.TopK:
 		n.topK(i)
-	case analytic.ExpertProduct:
+	case operator.ExpertProduct:
 		n.experts(i)
-	case analytic.Rotary, analytic.CacheWrite:
+	case operator.Rotary, operator.CacheWrite:
 		n.rotary(i)
-	case analytic.Reduce:
+	case operator.Reduce:
 		n.reduce(i)
-	case analytic.Head:
+	case operator.Head:
 		n.Launch(i, n.class(n.skinny), 1)
-	case analytic.Attend:
+	case operator.Attend:
 		if k := lowerFused(n.Lowering, i); k.Class == roofline.AttentionPrefill && n.byMMA(o.Block.Attention) {
 			k.Class = roofline.AttentionMMA
 		}
@@ -186,20 +187,20 @@ func (n *nativeStep) norm(i int) {
 	reader := -1
 	switch b := o.Block; {
 	case s.Par.SP:
-	case n.Part == analytic.PartLast: // the last of the final norms
-		last := i+1 < len(n.Ops) && n.Ops[i+1].Type == analytic.Head
+	case n.Part == operator.PartLast: // the last of the final norms
+		last := i+1 < len(n.Ops) && n.Ops[i+1].Type == operator.Head
 		if last && (n.skinny || n.wgmma) {
 			reader = i + 1
 		}
 	case b == nil || !first:
 	case len(b.In) > 0 && n.fuses:
-		reader = n.Next(i, analytic.Product)
+		reader = n.Next(i, operator.Product)
 	case len(b.In) == 0 && b.Experts != nil && (n.skinny || n.wgmma):
-		reader = n.Next(i, analytic.Router)
+		reader = n.Next(i, operator.Router)
 	}
 	if reader < 0 || n.Ops[reader].Block != o.Block {
 		k := n.Launch(i, roofline.Elementwise, 1)
-		if n.Part == analytic.PartLast && s.Logits > 0 && s.Logits < s.New { // the last token alone
+		if n.Part == operator.PartLast && s.Logits > 0 && s.Logits < s.New { // the last token alone
 			k.Work = o.Work.Scale(s.Logits / s.New)
 			k.Work.Weights = o.Work.Weights
 			k.Reduced = true
@@ -215,7 +216,7 @@ func (n *nativeStep) norm(i int) {
 // product lowers a product with the activation of a dense feed-forward as its epilogue.
 func (n *nativeStep) product(i int) {
 	k := n.Launch(i, n.class(n.skinny && !n.quantized), 1)
-	if j := i + 1; n.fuses && j < len(n.Ops) && n.Ops[j].Type == analytic.NonLinear && n.Ops[j].Activation == &n.Ops[j].Block.Activation {
+	if j := i + 1; n.fuses && j < len(n.Ops) && n.Ops[j].Type == operator.NonLinear && n.Ops[j].Activation == &n.Ops[j].Block.Activation {
 		n.join(k, j)
 	}
 }
@@ -228,7 +229,7 @@ func (n *nativeStep) rotary(i int) {
 		lowerFused(n.Lowering, i)
 		return
 	}
-	at := n.Next(i, analytic.Attend)
+	at := n.Next(i, operator.Attend)
 	k := lowerFused(n.Lowering, at)
 	n.fused |= 1 << at
 	for j := i; j < at; j++ {
@@ -270,10 +271,10 @@ func FusesAllReduce(ranks int, message unit.Bytes, wgmma bool) bool {
 //
 //	M = latency · bandwidth / ((n-1)(1 - 2/n))
 //
-// and never for two ranks. The latency of a barrier, 2 µs, is assumed, and the bandwidth is
-// NVLink 4's in one direction (hardware.toml); neither was measured here. vLLM has 512 KiB
-// for 4 and 256 KiB for 8 ranks (csrc/custom_all_reduce.cuh); this function gives 600 and
-// 171 kB.
+// and never for two ranks. For the native engine the latency of a barrier, 2 µs, is assumed at NVLink 4's
+// bandwidth in one direction (hardware.toml). vLLM's kernels take 3 µs more for the second exchange at 0.63 of
+// that bandwidth, which is the same product; it has 512 KiB for 4 and 256 KiB for 8 ranks
+// (csrc/custom_all_reduce.cuh), and this function gives 600 and 171 kB.
 func OneShotBytes(ranks int) unit.Bytes {
 	const latency, bandwidth = 2e-6, 450e9
 	if ranks <= 2 {

@@ -3,9 +3,9 @@ package engine
 import (
 	"math/bits"
 
-	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 )
 
@@ -29,18 +29,18 @@ func (n *nativeStep) router(i int) {
 		n.Launch(i, n.class(n.skinny && !n.quantized), 1)
 		return
 	}
-	up := n.Next(i, analytic.ExpertProduct)
+	up := n.Next(i, operator.ExpertProduct)
 	k := n.Launch(up, roofline.MoEDecode, 1)
 	n.fused |= 1 << up
 	MoEDecodeReads(&k.Kernel, &n.Ops[up], true)
 	for j := i; j < len(n.Ops) && n.Ops[j].Block == n.Ops[i].Block; j++ {
 		switch n.Ops[j].Type {
-		case analytic.ExpertProduct:
+		case operator.ExpertProduct:
 			if j != up {
 				MoEDecodeReads(&k.Kernel, &n.Ops[j], false)
 				n.join(k, j)
 			}
-		case analytic.Router, analytic.TopK, analytic.ExpertNonLinear:
+		case operator.Router, operator.TopK, operator.ExpertNonLinear:
 			n.join(k, j)
 		}
 	}
@@ -50,7 +50,7 @@ func (n *nativeStep) router(i int) {
 // product of several sequences reads an expert for each group of GroupPairs pairs of
 // it; the first product of up to PairRows sequences reads it for each pair, most of it
 // out of the L2 cache.
-func MoEDecodeReads(k *roofline.Kernel, o *analytic.Op, first bool) {
+func MoEDecodeReads(k *roofline.Kernel, o *operator.Op, first bool) {
 	s := &o.Shape
 	if s.Tokens <= 1 {
 		return
@@ -81,12 +81,12 @@ func (n *nativeStep) experts(i int) {
 		class = roofline.MoEPrefill
 	}
 	k := n.Launch(i, class, 1)
-	first := i == n.Next(0, analytic.ExpertProduct)
+	first := i == n.Next(0, operator.ExpertProduct)
 	if class == roofline.MoEPrefill {
 		MoEPrefillMoves(&k.Kernel, o, n.GPU, first)
 		k.Helpers = 1
 	}
-	if j := i + 1; j < len(n.Ops) && n.Ops[j].Type == analytic.ExpertNonLinear {
+	if j := i + 1; j < len(n.Ops) && n.Ops[j].Type == operator.ExpertNonLinear {
 		n.join(k, j)
 	}
 }
@@ -109,7 +109,7 @@ func expertTile(g *hardware.GPU) float64 {
 // MoEPrefillMoves adds what a product of a prompt's experts moves beyond its weights and
 // its activations: weights that the L2 cache does not hold for the next tile, and the
 // pairs' inputs, gathered before the first product, or results, summed after the others.
-func MoEPrefillMoves(k *roofline.Kernel, o *analytic.Op, g *hardware.GPU, first bool) {
+func MoEPrefillMoves(k *roofline.Kernel, o *operator.Op, g *hardware.GPU, first bool) {
 	s := &o.Shape
 	expert := o.Work.Weights.Times(1 / s.Hit)
 	k.Reread = o.Work.Weights.Times(Tiles(g.L2, expert, s.Pairs/s.Hit, expertTile(g)) - 1)
@@ -124,10 +124,10 @@ func MoEPrefillMoves(k *roofline.Kernel, o *analytic.Op, g *hardware.GPU, first 
 // its attention to the last product of its experts, whose phases wait for each other
 // within the kernel.
 func (n *nativeStep) persist() {
-	if !n.decode || n.quantized || n.Step.Batch > PersistentRow || n.Part != analytic.PartLayers {
+	if !n.decode || n.quantized || n.Step.Batch > PersistentRow || n.Part != operator.PartLayers {
 		return
 	}
-	up := n.Next(0, analytic.ExpertProduct)
+	up := n.Next(0, operator.ExpertProduct)
 	if up < 0 {
 		return
 	}

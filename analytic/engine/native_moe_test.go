@@ -8,6 +8,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -146,7 +147,7 @@ func TestRereadByHand(t *testing.T) {
 		{"8.0", 50e6, 100e6, 320, 4 * 0.5}, {"9.0", 0, 100e6, 320, 0},
 	} {
 		g := hardware.GPU{ComputeCapability: x.capability, L2: unit.Bytes(x.l2)}
-		o := analytic.Op{Format: unit.BF16, Work: roofline.Work{Weights: unit.Bytes(4 * x.expert)}}
+		o := operator.Op{Format: unit.BF16, Work: roofline.Work{Weights: unit.Bytes(4 * x.expert)}}
 		o.Shape.Hit, o.Shape.Pairs = 4, 4*x.pairs
 		var k roofline.Kernel
 		engine.MoEPrefillMoves(&k, &o, &g, true)

@@ -6,6 +6,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/engine"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -101,7 +102,7 @@ func TestFusedInto(t *testing.T) {
 			if l.In != want {
 				t.Errorf("%s %s, batch %d: %s of %q is fused into %q, want %q", x.model, x.scheme, x.batch, l.Name, l.Layer, l.In, want)
 			}
-			if l.In != "" && l.Kind == analytic.Element && l.Name != "top_k" && (l.Fixed != 0 || l.Expected > 5e-6) {
+			if l.In != "" && l.Kind == operator.Element && l.Name != "top_k" && (l.Fixed != 0 || l.Expected > 5e-6) {
 				t.Errorf("%s, batch %d: %s takes %v, %v of it fixed", x.model, x.batch, l.Name, l.Expected, l.Fixed)
 			}
 		}

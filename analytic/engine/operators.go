@@ -66,8 +66,8 @@ func number(text string) (float64, error) {
 // tables remembers what operators says of an engine on a GPU.
 var tables sync.Map
 
-// tabled sets the constants of an engine's kernels for quantized operands that published
-// tables give, those of the GPU or else of its generation, where no calibration has them.
+// tabled sets the constants of an engine's kernels that published tables give, those of the GPU
+// or else of its generation, where no calibration has them.
 func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 	return func(g *hardware.GPU, c *hardware.Calibration) {
 		key := [3]string{engine, g.Key, g.Generation}
@@ -77,7 +77,7 @@ func tabled(engine string) func(*hardware.GPU, *hardware.Calibration) {
 		}
 		given := c.Constants
 		for _, o := range list.([]operatorConstant) {
-			if leader := o.constant.Info().Leader; leader != roofline.None && given[leader] == 0 {
+			if leader := o.constant.Info().Leader; o.value != 0 && given[leader] == 0 && !c.Fitted[o.constant] {
 				c.Constants[o.constant] = o.value
 			}
 			if o.p90 != 0 {

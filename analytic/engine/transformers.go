@@ -4,6 +4,7 @@ import (
 	"llmprof/analytic"
 	"llmprof/hardware"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -75,11 +76,11 @@ func (e *eager) Lower(l *analytic.Lowering) {
 	for i := range l.Ops {
 		o := &l.Ops[i]
 		switch o.Type.Kind() {
-		case analytic.Element:
+		case operator.Element:
 			e.element(l, i)
-		case analytic.GEMM:
+		case operator.GEMM:
 			e.product(l, i)
-		case analytic.Attention:
+		case operator.Attention:
 			e.attention(l, i)
 		default:
 			c := roofline.AllReduce // NCCL has no kernels over peer memory
@@ -96,7 +97,7 @@ func (e *eager) Lower(l *analytic.Lowering) {
 func (e *eager) product(l *analytic.Lowering, i int) {
 	o := &l.Ops[i]
 	kernels := max(o.Shape.Matrices, 1)
-	if o.Type == analytic.Expand {
+	if o.Type == operator.Expand {
 		kernels = 2
 	}
 	k := l.Launch(i, roofline.GEMM, kernels*max(o.Shape.Hit, 1))
@@ -111,10 +112,10 @@ func (e *eager) attention(l *analytic.Lowering, i int) {
 	class := class(l, o)
 	n := 1.0
 	switch o.Type {
-	case analytic.Index, analytic.ChunkedScan:
+	case operator.Index, operator.ChunkedScan:
 		n = 6
 	}
-	plain := o.Type == analytic.Attend && o.Block.Attention.Latent == nil && s.New == 1
+	plain := o.Type == operator.Attend && o.Block.Attention.Latent == nil && s.New == 1
 	if !plain || !e.copies {
 		l.Launch(i, class, n)
 	} else {
@@ -133,7 +134,7 @@ func (e *eager) attention(l *analytic.Lowering, i int) {
 // reads those. A head of its own for each query needs no copy.
 //
 //	bytes = (1 + 2r) · B · positions · heads_kv · (d_k + d_v) · a
-func copied(s *analytic.Step, a *models.Attention) unit.Bytes {
+func copied(s *operator.Step, a *models.Attention) unit.Bytes {
 	positions := s.Cache
 	if positions == 0 {
 		positions = s.Keys(a)
@@ -165,23 +166,23 @@ func (e *eager) element(l *analytic.Lowering, i int) {
 // written once by each kernel, without the small ones (means, cos and sin, weights of
 // norms). testdata/unfused.py counts the same tensors as torch dispatches them; a test
 // holds both to be equal.
-func unfused(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Bytes) {
+func unfused(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	switch o.Type {
-	case analytic.Norm: // and the residual sum: two read, one written
+	case operator.Norm: // and the residual sum: two read, one written
 		values := o.Shape.M * o.Shape.N
 		n, each := unfusedNorm(s, &o.Norms[0])
 		return n + 1, each.Times(values) + s.Bytes(3*values)
-	case analytic.Rotary:
+	case operator.Rotary:
 		return unfusedRotary(s, o)
-	case analytic.NonLinear, analytic.ExpertNonLinear:
+	case operator.NonLinear, operator.ExpertNonLinear:
 		return unfusedActivation(s, o)
-	case analytic.CacheWrite:
+	case operator.CacheWrite:
 		return 2, 0
-	case analytic.Conv:
+	case operator.Conv:
 		return 3, 0
-	case analytic.Sampling:
+	case operator.Sampling:
 		return 4, 0
-	case analytic.TopK, analytic.Scan:
+	case operator.TopK, operator.Scan:
 		return 6, 0
 	}
 	return 1, 0
@@ -199,7 +200,7 @@ func unfused(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Byte
 //	multiply     reads a   writes a
 //
 // A norm with a bias is a LayerNorm, which PyTorch runs as one kernel.
-func unfusedNorm(s *analytic.Step, n *models.Norm) (kernels float64, each unit.Bytes) {
+func unfusedNorm(s *operator.Step, n *models.Norm) (kernels float64, each unit.Bytes) {
 	a := s.Bytes(1)
 	switch {
 	case n.Params > int64(n.Width)*int64(max(n.Heads, 1)):
@@ -213,7 +214,7 @@ func unfusedNorm(s *analytic.Step, n *models.Norm) (kernels float64, each unit.B
 // unfusedRotary is the norms of queries and keys and their rotation,
 // q·cos + join(−q₂, q₁)·sin, five kernels for each: a product (1 read, 1 written), the
 // negation of a half (½, ½), the join (1, 1), a product (1, 1), the sum (2, 1).
-func unfusedRotary(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Bytes) {
+func unfusedRotary(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	for i := range o.Norms {
 		if n := &o.Norms[i]; n.PerHead {
 			launches, each := unfusedNorm(s, n)
@@ -232,7 +233,7 @@ func unfusedRotary(s *analytic.Step, o *analytic.Op) (kernels float64, moved uni
 // whose product reads two and writes one; or one kernel without a gate. GPT-2's GELU,
 // ½x·(1 + tanh(c·(x + d·x³))), is six kernels of one value read and one written and two
 // of two read: x + ... and the product at the end.
-func unfusedActivation(s *analytic.Step, o *analytic.Op) (kernels float64, moved unit.Bytes) {
+func unfusedActivation(s *operator.Step, o *operator.Op) (kernels float64, moved unit.Bytes) {
 	kernels, values := 1.0, 2.0
 	if o.Activation.Gated {
 		kernels, values = 2, 5
@@ -245,7 +246,7 @@ func unfusedActivation(s *analytic.Step, o *analytic.Op) (kernels float64, moved
 }
 
 // EagerLaunches counts the kernels that the host launches in a step on one GPU.
-func EagerLaunches(s *analytic.Step) (n float64) {
+func EagerLaunches(s *operator.Step) (n float64) {
 	l := analytic.Lowering{Step: s, Ops: s.AppendOps(nil), GPU: &hardware.GPU{}, Constants: new(roofline.Constants)}
 	transformers.Lower(&l)
 	for i := range l.Kernels {

@@ -9,7 +9,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
-	"llmprof/footprint"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -126,14 +126,15 @@ func TestUnfusedIsWhatTransformersDispatches(t *testing.T) {
 
 // unfusedPart is the kernels of a part of the first layer and the bytes that they move.
 func unfusedPart(c *analytic.Case, tokens float64, part string) (kernels float64, moved unit.Bytes) {
-	st := analytic.Step{Rank: footprint.NewRank(c.Model, analytic.Parallelism{}, c.Scheme), Batch: 1, New: tokens}
-	var ops []analytic.Op
+	shard := operator.NewShard(c.Model, analytic.Parallelism{}, c.Scheme, nil)
+	st := shard.Step(1, tokens, 0, 0)
+	var ops []operator.Op
 	for _, o := range st.AppendOps(nil) {
 		if o.Layer == c.Model.Layers[0].Name {
 			ops = append(ops, o)
 		}
 	}
-	l := analytic.Lowering{Step: &st, Part: analytic.PartLayers, Ops: ops, GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
+	l := analytic.Lowering{Step: &st, Part: operator.PartLayers, Ops: ops, GPU: c.Machine.GPU, Constants: &c.Machine.Cal.Constants}
 	c.Machine.Engine.Lower(&l)
 	for i := range l.Kernels {
 		if k := &l.Kernels[i]; partOf(&ops[k.Main]) == part {
@@ -145,15 +146,15 @@ func unfusedPart(c *analytic.Case, tokens float64, part string) (kernels float64
 }
 
 // partOf is what unfused.py calls the part of a layer that an operator is.
-func partOf(o *analytic.Op) string {
+func partOf(o *operator.Op) string {
 	switch o.Type {
-	case analytic.NonLinear:
+	case operator.NonLinear:
 		return "activation"
-	case analytic.CacheWrite:
+	case operator.CacheWrite:
 		return "kv_write"
-	case analytic.Rotary:
+	case operator.Rotary:
 		return "rotary"
-	case analytic.Norm:
+	case operator.Norm:
 		return "norm"
 	}
 	return ""

@@ -1,9 +1,12 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 
 	"llmprof/analytic"
+	"llmprof/analytic/casetest"
+	"llmprof/analytic/engine"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -57,5 +60,25 @@ func TestPromptLaunches(t *testing.T) {
 	for prompt, n := range map[int]struct{ launches, calls float64 }{700: {16*10 + 3, 32}, 513: {16*10 + 3, 32}, 512: {16*3 + 1, 16}, 128: {16*3 + 1, 16}} {
 		e := predict(t, onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: prompt, GenLen: 2}))
 		near(t, "TTFT", e.TTFT.Expected, unit.Seconds(beyond+n.launches*launch+n.calls*call), 1e-9)
+	}
+}
+
+// TestPeerAllReduce holds small all-reduces of vLLM in a graph to times of vLLM 0.24.0 on H200s, which
+// aiconfigurator-core 0.12.0 has (Apache-2.0). One exchange reads the message of every other rank; over four and
+// eight GPUs larger messages take two.
+func TestPeerAllReduce(t *testing.T) {
+	for _, x := range []struct {
+		ranks   int
+		message unit.Bytes
+		want    unit.Seconds
+	}{
+		{2, 16 << 10, 4.55e-6}, {2, 512 << 10, 6.34e-6}, {2, 2 << 20, 12.44e-6}, {4, 128 << 10, 5.81e-6}, {4, 1 << 20, 12.10e-6}, {4, 4 << 20, 29.83e-6},
+		{8, 64 << 10, 6.56e-6}, {8, 128 << 10, 7.94e-6}, {8, 512 << 10, 11.14e-6}, {8, 1 << 20, 14.07e-6}, {8, 2 << 20, 18.11e-6},
+	} {
+		m := casetest.Machine(t, "h200", "vllm")
+		n := float64(x.ranks)
+		k := roofline.Kernel{Class: roofline.OneShotAllReduce, Shape: roofline.Shape{Ranks: n}, Work: roofline.Work{Wire: x.message.Times(2 * (n - 1) / n)}, Launches: 1, Count: 1}
+		k.Exchange(engine.OneShotBytes)
+		near(t, fmt.Sprintf("%d bytes over %d GPUs", int(x.message), x.ranks), m.Price(&k).Time, x.want, 0.14)
 	}
 }

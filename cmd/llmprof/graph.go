@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,7 +53,7 @@ func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
 func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 	kind := strings.ToLower(d.kind)
 	if kind == "" {
-		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(d.file)), ".")
+		kind = ending(d.file)
 	}
 	if kind != "dot" || d.file == "" {
 		var err error

@@ -14,8 +14,13 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 )
 
-// TestHelpExamples runs every example that the help shows.
+// TestHelpExamples runs every example that the help shows, but for those that documents
+// show too, which run there.
 func TestHelpExamples(t *testing.T) {
+	var documented []string
+	for _, file := range documents(t) {
+		documented = append(documented, commands(string(must(os.ReadFile(file))))...)
+	}
 	dir := t.TempDir()
 	if err := errors.Join(writeFixtures(filepath.Join(dir, "results")), writeSynthetic(filepath.Join(dir, "timed"))); err != nil {
 		t.Fatal(err)
@@ -41,6 +46,9 @@ func TestHelpExamples(t *testing.T) {
 			}
 			if slices.Contains([]string{"detect", "measure", "run", "calibrate", "serve"}, cmd.Name()) || strings.Contains(line, "--live") {
 				continue // they depend on the machine, and have tests of their own
+			}
+			if slices.Contains(documented, strings.TrimSpace(line)) {
+				continue
 			}
 			if strings.Contains(line, "results/one.json") || strings.Contains(line, "--trace t.json.gz") {
 				continue // a result of a measurement, or a trace

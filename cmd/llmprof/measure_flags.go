@@ -121,8 +121,8 @@ func (t *trial) servedFlags(cmd *cobra.Command) {
 // outputFlags are about the result.
 func (t *trial) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	t.output.chart = true
 	t.output.flags(cmd)
-	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&t.results, "results", "", "store the results in `FOLDER`, as \"llmprof run\" does")
 	f.BoolVar(&t.output.binary, "binary", false, "memory in GiB (2^30) rather than GB (10^9)")
 }

@@ -27,6 +27,7 @@ type output struct {
 	color  string
 	binary bool
 	latex  bool // LaTeX is a form of the result too
+	chart  bool // the result has a chart too
 }
 
 // forms is what a command found out, in the forms it can be written in.
@@ -37,25 +38,58 @@ type forms struct {
 }
 
 func (o *output) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	forms := []string{"table", "json", "csv", "markdown"}
-	if o.latex {
-		forms = append(forms, "latex")
+	f, forms := cmd.Flags(), o.forms()
+	last := len(forms) - 1
+	f.StringVar(&o.format, "format", "", "`form`: "+strings.Join(forms[:last], ", ")+" or "+forms[last])
+	f.StringVarP(&o.file, "output", "o", "", "`FILE` of the result; its ending says the form")
+	if o.chart {
+		f.Lookup("output").Usage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
 	}
-	f.StringVar(&o.format, "format", "table", "`form`: "+strings.Join(forms[:len(forms)-1], ", ")+" or "+forms[len(forms)-1])
-	f.StringVarP(&o.file, "output", "o", "", "write the result to `FILE`, whole or not at all")
 	f.StringVar(&o.color, "color", "auto", "`when` to colour a table: auto, always or never")
 	_ = cmd.RegisterFlagCompletionFunc("format", words(forms...))
 	_ = cmd.RegisterFlagCompletionFunc("color", words("auto", "always", "never"))
 }
 
-// chartUsage is the help of --output where a command has a chart too.
-const chartUsage = "`FILE` of the result; .svg, .png, .pdf: of the chart"
+// forms are those in which the result can be written.
+func (o *output) forms() []string {
+	forms := []string{"table", "json", "csv", "markdown"}
+	if o.latex {
+		forms = append(forms, "latex")
+	}
+	return forms
+}
+
+// endings are what the names of files end in, by form.
+var endings = map[string]string{"": "table", "txt": "table", "json": "json", "csv": "csv", "md": "markdown", "tex": "latex"}
+
+// settle takes the form that the name of the file ends in where no form was given.
+func (o *output) settle() error {
+	if o.format != "" {
+		return nil
+	}
+	ending := ending(o.file)
+	if o.format = endings[ending]; o.chart && slices.Contains(plots.Formats(), ending) {
+		o.format = "table"
+	}
+	if slices.Contains(o.forms(), o.format) {
+		return nil
+	}
+	known := ".txt, .json, .csv, .md"
+	if o.latex {
+		known += ", .tex"
+	}
+	if o.chart {
+		known += ", .svg, .png, .pdf"
+	}
+	return usage("-o %.60q: want a name that ends in one of %s, or a --format", o.file, known)
+}
+
+// ending is what the name of a file ends in, without the dot.
+func ending(file string) string { return strings.TrimPrefix(strings.ToLower(filepath.Ext(file)), ".") }
 
 // picture is the form of the chart that is wanted; "" if none is.
 func (o *output) picture() string {
-	kind := strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), ".")
-	if slices.Contains(plots.Formats(), kind) {
+	if kind := ending(o.file); slices.Contains(plots.Formats(), kind) {
 		return kind
 	}
 	return ""
@@ -68,6 +102,9 @@ func words(list ...string) cobra.CompletionFunc {
 
 // check refuses what does not exist or does not go together.
 func (o *output) check() error {
+	if err := o.settle(); err != nil {
+		return err
+	}
 	switch o.format {
 	case "table", "json", "csv", "markdown":
 	case "latex":

@@ -113,8 +113,8 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	f.StringVar(&o.hardware, "hardware", "", "TOML `FILE` of GPUs that overlays the built-in table")
 	ask.CalibrationFlag(cmd.Flags(), &o.calibration)
 	f.BoolVar(&o.offline, "offline", false, "never use the network")
+	o.output.chart = true
 	o.output.flags(cmd)
-	f.Lookup("output").Usage = chartUsage
 	f.SortFlags = false
 	cli.Rare(cmd, "max-num-batched-tokens", "speculative-tokens", "aggregated", "offline", "hardware")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -102,7 +101,7 @@ func (d *drawing) form() (string, error) {
 	case kind == "" && d.file == "-":
 		return "", usage("-o -: give --format too: %s", strings.Join(plots.Formats(), ", "))
 	case kind == "":
-		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(d.file)), ".")
+		kind = ending(d.file)
 	}
 	if !slices.Contains(plots.Formats(), kind) {
 		return "", usage("-o %.40q: want a name that ends in .svg, .png or .pdf, or --format with one of them", d.file)

@@ -105,7 +105,7 @@ func (p *paper) kind() (string, error) {
 	case kind == "" && p.file == "-":
 		kind = "html"
 	case kind == "":
-		kind = strings.TrimPrefix(strings.ToLower(filepath.Ext(p.file)), ".")
+		kind = ending(p.file)
 	}
 	switch kind {
 	case "html", "htm":

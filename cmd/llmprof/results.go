@@ -59,8 +59,8 @@ func (a *app) resultsList() *cobra.Command {
 			return errors.Join(err, unreadable(broken))
 		},
 	}
+	o.chart = true
 	o.flags(cmd)
-	cmd.Flags().Lookup("output").Usage = chartUsage
 	resultsFlag(cmd, &dir)
 	return cmd
 }

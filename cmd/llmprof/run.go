@@ -61,8 +61,8 @@ func (a *app) runCommand(start measurer) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&noRetry, "no-retry", false, "leave alone what failed before")
+	o.chart = true
 	o.flags(cmd)
-	cmd.Flags().Lookup("output").Usage = chartUsage
 	resultsFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&offline, "offline", false, "never use the network")
 	cli.Define(cmd, "Run", func(*cobra.Command) {}) // all flags so far

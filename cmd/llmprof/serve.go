@@ -91,6 +91,9 @@ func (a *app) derive(files map[string][]byte) error {
 
 // runServe shows the page until it is interrupted.
 func (a *app) runServe(ctx context.Context, o *serveOrder) error {
+	if o.port < 0 || o.port > 65535 {
+		return usage("--port %d: want a port from 1 to 65535, or 0 for one that is free", o.port)
+	}
 	files, err := a.pageFiles()
 	if err != nil {
 		return err

@@ -91,8 +91,8 @@ func (s *simulation) serverFlags(cmd *cobra.Command) {
 // outputFlags are about what a simulation writes.
 func (s *simulation) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	s.output.chart = true
 	s.output.flags(cmd)
-	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&s.chart, "chart", "latency", "`chart` that -o draws: latency over rate, timeline or cdf")
 	f.StringVar(&s.records, "records", "", "write a line of JSON for every request to `FILE`")
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("latency", "timeline", "cdf"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,10 +92,10 @@ func listUsage(f *pflag.Flag) string {
 // form is how the rows are written.
 func (o *gridOrder) form() (sweep.Format, error) {
 	form := strings.ToLower(o.format)
-	if ext := strings.TrimPrefix(strings.ToLower(filepath.Ext(o.file)), "."); form == "" {
-		form = string(sweep.CSV)
-		if slices.Contains(sweep.Formats(), ext) {
-			form = ext
+	if form == "" {
+		form = cmp.Or(ending(o.file), string(sweep.CSV))
+		if !slices.Contains(sweep.Formats(), form) {
+			return "", usage("-o %.60q: want a name that ends in .csv, .jsonl or .parquet, or a --format", o.file)
 		}
 	}
 	if !slices.Contains(sweep.Formats(), form) {
@@ -226,7 +227,7 @@ func (a *app) known(ctx context.Context, d *ask.Deployments, g *sweep.Grid) erro
 
 // stream writes the rows to where they go. What an error leaves in a file are whole rows.
 func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options sweep.Options) (summary sweep.Summary, err error) {
-	options.Progress = a.sweepProgress()
+	options.Progress = a.sweepProgress(o.from)
 	if options.Out = a.stdout; o.part != "" {
 		return a.streamPart(ctx, o, g, options)
 	}
@@ -289,11 +290,12 @@ func (a *app) sayRest(o *gridOrder, s *sweep.Summary) {
 	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d to append the others", s.Done, s.Points, o.file, s.Done)
 }
 
-// sweepProgress says how far the sweep is, four times a second.
-func (a *app) sweepProgress() func(n, all uint64) {
-	f, begin, last, done := a.follow(), time.Now(), time.Now(), uint64(0)
-	return func(n, all uint64) {
-		if done += n; done == all {
+// sweepProgress says how far the sweep is, four times a second. Points that were answered
+// before are done, and took no time.
+func (a *app) sweepProgress(before uint64) func(done, all uint64) {
+	f, begin, last := a.follow(), time.Now(), time.Now()
+	return func(done, all uint64) {
+		if done == all {
 			f.progress("")
 			return
 		}
@@ -301,11 +303,15 @@ func (a *app) sweepProgress() func(n, all uint64) {
 			return
 		}
 		last = time.Now()
-		took := last.Sub(begin)
-		left := time.Duration(float64(took) * float64(all-done) / float64(done))
-		f.progress(fmt.Sprintf("%s of %s points, %.0f %%, %.0f a second, %s left", unit.Count(float64(done)), unit.Count(float64(all)),
-			100*float64(done)/float64(all), float64(done)/took.Seconds(), left.Round(time.Second)))
+		f.progress(pointsDone(done, all, float64(done-before)/last.Sub(begin).Seconds()))
 	}
+}
+
+// pointsDone says how far a sweep is that answers so many points a second.
+func pointsDone(done, all uint64, rate float64) string {
+	left := time.Duration(float64(all-done) / rate * float64(time.Second))
+	return fmt.Sprintf("%s of %s points, %.0f %%, %.0f a second, %v left", unit.Count(float64(done)), unit.Count(float64(all)),
+		100*float64(done)/float64(all), rate, left.Round(time.Second))
 }
 
 // saySummary says what became of the points.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +33,7 @@ const mostDrawn = 5000
 
 // newGridPicture finds out what is drawn over what.
 func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
-	p := &gridPicture{file: file, kind: strings.TrimPrefix(strings.ToLower(filepath.Ext(file)), ".")}
+	p := &gridPicture{file: file, kind: ending(file)}
 	if !slices.Contains(plots.Formats(), p.kind) {
 		return nil, usage("--plot %.40q: want a name that ends in .svg, .png or .pdf", file)
 	}

@@ -94,8 +94,8 @@ func (v *comparison) chosenFlags(cmd *cobra.Command) {
 // outputFlags are about the result.
 func (v *comparison) outputFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	v.output.chart = true
 	v.output.flags(cmd)
-	f.Lookup("output").Usage = chartUsage
 	f.StringVar(&v.chart, "chart", "scatter", "`kind` of chart: scatter, follow or ops")
 	f.IntVar(&v.Worst, "worst", 10, "show the `N` observations that are farthest off")
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))

@@ -32,8 +32,9 @@ func (a *app) validateServers() *cobra.Command {
 			return a.runValidateServers(cmd.Context(), o, gpu, files)
 		},
 	}
+	o.chart = true
 	o.flags(cmd)
-	cmd.Flags().Lookup("output").Usage = chartUsage + " of one GPU"
+	cmd.Flags().Lookup("output").Usage += " of one GPU"
 	cmd.Flags().StringVarP(&gpu, "gpu", "g", "", "only servers on this `GPU`, as h200; of files, what the server ran on")
 	return cmd
 }

@@ -3,9 +3,11 @@ package aggregate
 import (
 	"fmt"
 
-	"llmprof/analytic"
 	"llmprof/measure/result"
 	"llmprof/models"
+	"llmprof/operator"
+	"llmprof/parallel"
+	"llmprof/workload"
 )
 
 // FLOPs counts the matrix products that a model needs for one pass of a
@@ -35,18 +37,14 @@ func Analytic(table *models.Table) FLOPs {
 		if err != nil {
 			return w, err
 		}
-		n, err := analytic.Count(&analytic.Case{
-			Model: m, Scheme: scheme,
-			Workload: analytic.Workload{
-				Batch: r.Workload.Batch, PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen, AllLogits: r.Workload.Elana,
-			},
+		n, err := operator.Count(m, parallel.Parallelism{}, scheme, &workload.Workload{
+			Batch: r.Workload.Batch, PromptLen: r.Workload.PromptLen, GenLen: r.Workload.GenLen, AllLogits: r.Workload.Elana,
 		})
 		if err != nil {
 			return w, fmt.Errorf("counting the FLOPs of %s: %w", m.Name, err)
 		}
-		return Work{
-			Prefill: float64(n.PrefillFLOPs), Decode: float64(n.DecodeFLOPs), Method: n.Method.Method, Confidence: n.Method.Confidence,
-		}, nil
+		how := m.FLOPCount()
+		return Work{Prefill: float64(n.Prefill.Model), Decode: float64(n.Decode.Model), Method: how.Method, Confidence: how.Confidence}, nil
 	}
 }
 

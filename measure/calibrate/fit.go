@@ -38,10 +38,22 @@ type equation struct {
 // other constants are known.
 func byLaw(m *roofline.Machine, keys ...roofline.Constant) equation {
 	var list []roofline.Part
-	return equation{keys: keys, parts: func(p []float64, s *sample, parts []float64) float64 {
+	var last []float64
+	set := func(p []float64) { // all samples are evaluated at one point, and then at the next
+		if slices.Equal(last, p) {
+			return
+		}
+		last = append(last[:0], p...)
 		for i, k := range keys {
 			m.Set(k, p[i])
 		}
+	}
+	fast := func(p []float64, s *sample) float64 {
+		set(p)
+		return float64(m.Time(&s.kernel))
+	}
+	return equation{keys: keys, fast: fast, parts: func(p []float64, s *sample, parts []float64) float64 {
+		set(p)
 		var t unit.Seconds
 		t, list = m.Parts(&s.kernel, list[:0])
 		clear(parts)

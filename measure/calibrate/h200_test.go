@@ -21,8 +21,8 @@ import (
 	"llmprof/unit"
 )
 
-// operator is a line of hardware/testdata/h200_operators.json.
-type operator struct {
+// timedOperator is a line of hardware/testdata/h200_operators.json.
+type timedOperator struct {
 	Op      string
 	M, N, K int
 	Tokens  int
@@ -46,7 +46,7 @@ func h200Rows(t *testing.T) []byte {
 	}
 	var file struct {
 		GPU, Torch string
-		Rows       []operator
+		Rows       []timedOperator
 	}
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)

@@ -3,9 +3,9 @@ package calibrate
 import (
 	"fmt"
 
-	"llmprof/analytic"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/operator"
 	"llmprof/roofline"
 	"llmprof/unit"
 )
@@ -269,6 +269,7 @@ func (p *Point) kernel(g *hardware.GPU, skinny int) roofline.Kernel {
 		k.Class, k.Shape.Ranks = roofline.AllReduce, float64(p.Ranks)
 	case OneShot:
 		k.Class, k.Shape.Ranks = roofline.OneShotAllReduce, float64(p.Ranks)
+		k.Exchange(engine.OneShotBytes)
 	default:
 		k.Class = roofline.Elementwise
 	}
@@ -290,14 +291,14 @@ func (p *Point) moeDecode(k *roofline.Kernel) {
 	k.Class, k.Shape = roofline.MoEDecode, p.mixture(p.Shape.Batch)
 	third := p.DType.Bytes(k.Shape.Hit * float64(p.Shape.Hidden) * float64(p.Shape.Width))
 	for i, weights := range []unit.Bytes{2 * third, third} {
-		engine.MoEDecodeReads(k, &analytic.Op{Shape: k.Shape, Work: roofline.Work{Weights: weights}}, i == 0)
+		engine.MoEDecodeReads(k, &operator.Op{Shape: k.Shape, Work: roofline.Work{Weights: weights}}, i == 0)
 	}
 }
 
 // moePrefill completes the kernel of a product of a prompt's experts.
 func (p *Point) moePrefill(k *roofline.Kernel, g *hardware.GPU) {
 	k.Class, k.Shape = roofline.MoEPrefill, p.mixture(p.Shape.Tokens)
-	engine.MoEPrefillMoves(k, &analytic.Op{Format: p.DType, Shape: k.Shape, Work: k.Work}, g, p.Kind == GateUpPrefill)
+	engine.MoEPrefillMoves(k, &operator.Op{Format: p.DType, Shape: k.Shape, Work: k.Work}, g, p.Kind == GateUpPrefill)
 }
 
 // expert is the weights of an expert in the product that is timed.

@@ -6,9 +6,9 @@ import (
 
 	"llmprof/analytic"
 	engines "llmprof/analytic/engine"
-	"llmprof/footprint"
 	"llmprof/measure/engine"
 	"llmprof/models"
+	"llmprof/operator"
 	"llmprof/workload"
 )
 
@@ -35,7 +35,8 @@ func tinyLaunches(batch int) int {
 	if err != nil {
 		return 0
 	}
-	step := analytic.Step{Rank: footprint.NewRank(m, analytic.Parallelism{}, plain), Batch: float64(batch), New: 1, Past: tinyPrompt, Logits: 1}
+	shard := operator.NewShard(m, analytic.Parallelism{}, plain, nil)
+	step := shard.Step(float64(batch), 1, tinyPrompt, 1)
 	return int(engines.EagerLaunches(&step))
 }
 

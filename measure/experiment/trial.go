@@ -34,7 +34,6 @@ func ParseOrder(name string) (Order, error) {
 // A Trial is one run of a point.
 type Trial struct {
 	Point    Point
-	Index    int // of the point, from 0
 	Cycle    int // which repeat of it, from 0
 	Hash     string
 	Settings []byte // canonical; the hash is theirs
@@ -59,7 +58,7 @@ func (e *Experiment) Trials() ([]Trial, error) {
 		}
 		for c := range e.Cycles {
 			trials = append(trials, Trial{
-				Point: e.Points[i], Index: i, Cycle: c, Hash: hash, Settings: settings,
+				Point: e.Points[i], Cycle: c, Hash: hash, Settings: settings,
 				ID: fmt.Sprintf("%s-%s-c%d", e.Name, hash[:hashInName], c),
 			})
 		}

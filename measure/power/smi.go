@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
-	"io/fs"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +43,7 @@ func openSMI(ctx context.Context, o *Options) (*driver, error) {
 		}
 		g.Persistence, g.MIG, g.ECC = enabled(row[4]), enabled(row[5]), enabled(row[6])
 		d.version = row[7]
-		d.boards = append(d.boards, &smiBoard{uuid: g.UUID, run: o.Run, root: o.Root})
+		d.boards = append(d.boards, &smiBoard{uuid: g.UUID, run: o.Run})
 		d.gpus = append(d.gpus, g)
 	}
 	return d, nil
@@ -114,7 +113,6 @@ func ptr[T any](v T) *T { return &v }
 type smiBoard struct {
 	uuid string
 	run  Runner
-	root fs.FS
 	mu   sync.Mutex
 	last *state
 }

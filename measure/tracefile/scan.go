@@ -27,7 +27,6 @@ const (
 // A Launch is a kernel, copy or fill as it ran on a device.
 type Launch struct {
 	Name        string
-	Category    string  // "kernel", "gpu_memcpy" or "gpu_memset"
 	TS, Dur     float64 // microseconds
 	Device      int
 	Correlation int64 // of the call that launched it; all kernels of a CUDA graph have that of its launch
@@ -251,7 +250,7 @@ func (s *scanner) kernel(e *scanned) error {
 	if len(s.Kernels) == mostKernels {
 		return fmt.Errorf("more than %d kernels: trace fewer steps", mostKernels)
 	}
-	k := Launch{Name: s.name(e.Name), Category: s.name(e.Category), TS: e.TS, Dur: e.Dur}
+	k := Launch{Name: s.name(e.Name), TS: e.TS, Dur: e.Dur}
 	if e.Args.Device != nil {
 		k.Device = *e.Args.Device
 	}

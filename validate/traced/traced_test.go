@@ -112,7 +112,7 @@ func made(steps, layers int, graph bool) *tracefile.Timeline {
 	l := &tracefile.Timeline{Graphs: map[int64]bool{7: graph}}
 	at := 100.0
 	launch := func(name string, dur float64) {
-		l.Kernels = append(l.Kernels, tracefile.Launch{Name: name, Category: "kernel", TS: at, Dur: dur, Correlation: 7})
+		l.Kernels = append(l.Kernels, tracefile.Launch{Name: name, TS: at, Dur: dur, Correlation: 7})
 		at += dur + 1
 	}
 	for range steps {

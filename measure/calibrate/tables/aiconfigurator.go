@@ -106,17 +106,20 @@ func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 	return row, ok && whole && r.text("distribution") == "balanced"
 }
 
+// mostOneShot is the largest message in bytes of engines' own all-reduces.
+const mostOneShot = 8 << 20
+
 // oneShotRow reads all-reduces of engines' own kernels, timed in a graph. Messages are in
-// elements of 16 bits; engines leave those above 8 MB to NCCL.
+// elements of 16 bits.
 func oneShotRow(r *record) (row calibrate.Row, ok bool) {
 	row = calibrate.Row{Kind: calibrate.OneShot, DType: unit.BF16, Ranks: r.size("num_gpus"), Seconds: seconds(r)}
 	row.Shape.Bytes = 2 * r.size("message_size")
-	return row, row.Ranks > 1 && row.Shape.Bytes <= 8<<20 && !strings.Contains(r.text("kernel_source"), "eager")
+	return row, row.Ranks > 1 && row.Shape.Bytes <= mostOneShot && !strings.Contains(r.text("kernel_source"), "eager")
 }
 
-// ncclRow reads all-reduces by NCCL.
+// ncclRow reads the all-reduces that engines leave to NCCL.
 func ncclRow(r *record) (row calibrate.Row, ok bool) {
 	row = calibrate.Row{Kind: calibrate.AllReduce, DType: unit.BF16, Ranks: r.size("num_gpus"), Seconds: seconds(r)}
 	row.Shape.Bytes = 2 * r.size("message_size")
-	return row, row.Ranks > 1 && r.text("op_name") == "all_reduce" && r.text("nccl_dtype") == "half"
+	return row, row.Ranks > 1 && row.Shape.Bytes > mostOneShot && r.text("op_name") == "all_reduce" && r.text("nccl_dtype") == "half"
 }

@@ -342,28 +342,6 @@ func (e *Engine) Footprint() Footprint {
 	}
 }
 
-// scores are the scores that the last Prefill or Step chose from, for the engine's part of the
-// vocabulary.
-func (e *Engine) scores() ([][]float32, error) {
-	n := e.shape.tokens
-	flat := make([]float32, e.opt.Batch*n)
-	if err := e.s.Sync(); err != nil {
-		return nil, err
-	}
-	if err := cuda.Download(e.dev, flat, e.b.logits); err != nil {
-		return nil, err
-	}
-	out := make([][]float32, e.opt.Batch)
-	for i := range out {
-		out[i] = flat[i*n : (i+1)*n]
-	}
-	return out, nil
-}
-
-// Logits are the scores that the last Prefill or Step chose from, for an engine with the whole model;
-// a Team has its own method.
-func (e *Engine) Logits() ([][]float32, error) { return e.scores() }
-
 // Close frees the GPU's memory. A second call does nothing.
 func (e *Engine) Close() error {
 	if e.dev == nil {

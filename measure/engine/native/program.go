@@ -26,7 +26,6 @@ type program struct {
 	gemms                             []gemmKernels // for 16-bit weights, and for quantized ones
 	tile                              attentionTile
 	hopper                            bool // The GPU has wgmma.
-	older                             bool // The GPU is older than compute capability 8.0.
 	decode                            decodeAttention
 }
 
@@ -118,7 +117,7 @@ func source(p *cuda.Properties, s *shape, linear []gemmKernels, more ...string) 
 // newProgram is the program of a loaded module. It refuses a GPU without enough shared memory.
 func newProgram(dev *cuda.Device, m *cuda.Module, s *shape, linear []gemmKernels) (*program, error) {
 	p := &program{module: m, gemms: linear, tile: tileFor(&dev.Properties, s), decode: decodeFor(dev.Major, s)}
-	p.hopper, p.older = dev.Major == 9, dev.Major < 8
+	p.hopper = dev.Major == 9
 	p.moe.rings = s.fit(expertRings(), dev.SharedOptIn)
 	if needed := max(p.tile.shared, p.decode.shared+p.decode.staticShared); needed > dev.SharedOptIn {
 		return p, unsupported("attention takes %d KiB of shared memory for heads of %d values; a block of %s has %d",

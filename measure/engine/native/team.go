@@ -234,26 +234,6 @@ func (t *Team) SetPrompts(prompts [][]int) error {
 	return t.Each(func(_ int, e *Engine) error { return e.SetPrompts(prompts) })
 }
 
-// Logits are the scores that the last Prefill or Step chose from, of the whole
-// vocabulary.
-func (t *Team) Logits() ([][]float32, error) {
-	parts := make([][][]float32, t.Ranks())
-	err := t.Each(func(rank int, e *Engine) (err error) {
-		parts[rank], err = e.scores()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]float32, len(parts[0]))
-	for i := range out {
-		for _, p := range parts {
-			out[i] = append(out[i], p[i]...)
-		}
-	}
-	return out, nil
-}
-
 // Footprints are the footprints of the ranks.
 func (t *Team) Footprints() []Footprint {
 	var out []Footprint

@@ -11,8 +11,7 @@ import (
 type Properties struct {
 	Name          string
 	UUID          string // as nvidia-smi writes it: GPU-...
-	PCI           string
-	Major, Minor  int // compute capability
+	Major, Minor  int    // compute capability
 	SMs           int
 	L2Bytes       int
 	SharedPerSM   int
@@ -142,10 +141,6 @@ func (dev *Device) names() error {
 		return err
 	}
 	dev.Name = cut(buf)
-	if err := d.check("cuDeviceGetPCIBusId", d.devicePCI(&buf[0], int32(len(buf)), dev.ord)); err != nil {
-		return err
-	}
-	dev.PCI = cut(buf)
 	u := make([]byte, 16)
 	if err := d.check("cuDeviceGetUuid", d.deviceUUID(&u[0], dev.ord)); err != nil {
 		return err

@@ -20,7 +20,6 @@ type driver struct {
 	deviceUUID        func(uuid *byte, dev int32) int32
 	deviceMem         func(size *uint64, dev int32) int32
 	deviceAttr        func(v *int32, attr, dev int32) int32
-	devicePCI         func(s *byte, size, dev int32) int32
 	primaryRetain     func(ctx *uintptr, dev int32) int32
 	primaryRelease    func(dev int32) int32
 	ctxSetCurrent     func(ctx uintptr) int32
@@ -70,7 +69,7 @@ func (d *driver) symbols() map[string]any {
 		"cuGetErrorName": &d.getErrorName, "cuGetErrorString": &d.getErrorString,
 		"cuDeviceGetCount": &d.deviceCount, "cuDeviceGet": &d.deviceGet, "cuDeviceGetName": &d.deviceName,
 		"cuDeviceGetUuid_v2": &d.deviceUUID, "cuDeviceTotalMem_v2": &d.deviceMem,
-		"cuDeviceGetAttribute": &d.deviceAttr, "cuDeviceGetPCIBusId": &d.devicePCI,
+		"cuDeviceGetAttribute":     &d.deviceAttr,
 		"cuDevicePrimaryCtxRetain": &d.primaryRetain, "cuDevicePrimaryCtxRelease_v2": &d.primaryRelease,
 		"cuCtxSetCurrent": &d.ctxSetCurrent, "cuDeviceCanAccessPeer": &d.peerPossible, "cuCtxEnablePeerAccess": &d.peerEnable,
 		"cuMemGetInfo_v2": &d.memInfo, "cuMemAlloc_v2": &d.memAlloc, "cuMemFree_v2": &d.memFree,

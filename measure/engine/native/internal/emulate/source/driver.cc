@@ -136,7 +136,6 @@ int cuDeviceGetAttribute(int *v, int attribute, int) {
   auto found = values.find(attribute);
   return found == values.end() ? INVALID : (*v = found->second, OK);
 }
-int cuDeviceGetPCIBusId(char *s, int n, int d) { return snprintf(s, n, "0000:%02x:00.0", d), OK; }
 int cuDevicePrimaryCtxRetain(Device **c, int d) { return *c = devices + d, OK; }
 int cuDevicePrimaryCtxRelease_v2(int d) { return devices[d].failed = false, OK; }
 int cuCtxSetCurrent(Device *c) { return current = c, OK; }

@@ -1,10 +1,8 @@
-package analytic
+package operator
 
 import (
-	"llmprof/footprint"
 	"llmprof/models"
 	"llmprof/roofline"
-	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -82,29 +80,3 @@ func (t Type) Kind() Kind {
 	}
 	return Element
 }
-
-// A Step is one forward pass of one replica: each of Batch sequences gains New
-// tokens after the Past ones it has. Nothing else distinguishes prefill from decode.
-type Step struct {
-	footprint.Rank
-	Batch  float64
-	New    float64
-	Past   float64
-	Logits float64 // positions of a sequence that the LM head runs on
-	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
-
-	routings routing.Routings // of the model's mixtures; nil where experts are chosen evenly
-
-	Drafted bool    // New tokens were drafted, and are verified as a decode step does one
-	Groups  []Group // of a mixed step, whose New, Past and Logits are means; nil where all sequences are alike
-}
-
-// Decode reports whether the step adds one token, or drafted ones, to sequences that have some.
-func (s *Step) Decode() bool { return s.splitsKeys() && s.Past > 0 }
-
-// splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), for
-// there are too few queries to fill it.
-func (s *Step) splitsKeys() bool { return s.New == 1 || s.Drafted }
-
-// Tokens is how many rows every projection has.
-func (s *Step) Tokens() float64 { return s.Batch * s.New }

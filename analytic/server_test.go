@@ -5,6 +5,7 @@ import (
 
 	"llmprof/analytic"
 	"llmprof/analytic/casetest"
+	"llmprof/operator"
 	"llmprof/unit"
 )
 
@@ -29,8 +30,8 @@ func mixedPredictor(t testing.TB, model, gpu string, tp int) *analytic.Predictor
 func TestMixedStepOfOneGroup(t *testing.T) {
 	for _, x := range mixedModels {
 		p := mixedPredictor(t, x.model, x.gpu, x.tp)
-		for _, g := range []analytic.Group{{Batch: 1, New: 1, Past: 1024, Logits: 1}, {Batch: 64, New: 1, Past: 5000, Logits: 1}, {Batch: 2, New: 900, Past: 300, Logits: 1}} {
-			got, energy := p.MixedStep([]analytic.Group{g})
+		for _, g := range []operator.Group{{Batch: 1, New: 1, Past: 1024, Logits: 1}, {Batch: 64, New: 1, Past: 5000, Logits: 1}, {Batch: 2, New: 900, Past: 300, Logits: 1}} {
+			got, energy := p.MixedStep([]operator.Group{g})
 			near(t, x.model, got, p.StepTime(g.Batch, g.New, g.Past, g.Logits), 1e-12)
 			if energy <= 0 {
 				t.Errorf("%s: a step of %v J", x.model, energy)
@@ -47,8 +48,8 @@ func TestMixedStepIsLinearInContext(t *testing.T) {
 		if len(p.Windows()) > 0 {
 			continue
 		}
-		apart, _ := p.MixedStep([]analytic.Group{{Batch: 3, New: 1, Past: 1000, Logits: 1}, {Batch: 1, New: 1, Past: 9000, Logits: 1}})
-		mean, _ := p.MixedStep([]analytic.Group{{Batch: 4, New: 1, Past: 3000, Logits: 1}})
+		apart, _ := p.MixedStep([]operator.Group{{Batch: 3, New: 1, Past: 1000, Logits: 1}, {Batch: 1, New: 1, Past: 9000, Logits: 1}})
+		mean, _ := p.MixedStep([]operator.Group{{Batch: 4, New: 1, Past: 3000, Logits: 1}})
 		near(t, x.model, apart, mean, 1e-9)
 	}
 }
@@ -58,12 +59,12 @@ func TestMixedStepIsLinearInContext(t *testing.T) {
 func TestMixedStepSharesWeights(t *testing.T) {
 	for _, x := range mixedModels {
 		p := mixedPredictor(t, x.model, x.gpu, x.tp)
-		decode := analytic.Group{Batch: 32, New: 1, Past: 2000, Logits: 1}
+		decode := operator.Group{Batch: 32, New: 1, Past: 2000, Logits: 1}
 		for _, fresh := range []float64{16, 128, 2048} {
-			chunk := analytic.Group{Batch: 1, New: fresh, Past: 512, Logits: 1}
-			both, _ := p.MixedStep([]analytic.Group{decode, chunk})
-			first, _ := p.MixedStep([]analytic.Group{decode})
-			second, _ := p.MixedStep([]analytic.Group{chunk})
+			chunk := operator.Group{Batch: 1, New: fresh, Past: 512, Logits: 1}
+			both, _ := p.MixedStep([]operator.Group{decode, chunk})
+			first, _ := p.MixedStep([]operator.Group{decode})
+			second, _ := p.MixedStep([]operator.Group{chunk})
 			// A mixture's decode may take less by the kernels for few tokens, which the mixed step leaves.
 			if both < max(first, second).Times(0.99) || both > first+second {
 				t.Errorf("%s, a chunk of %g: %v together, %v and %v apart", x.model, fresh, both, first, second)
@@ -76,7 +77,7 @@ func TestMixedStepSharesWeights(t *testing.T) {
 func TestMixedStepWork(t *testing.T) {
 	for _, x := range mixedModels {
 		p := mixedPredictor(t, x.model, x.gpu, x.tp)
-		decode, chunk := analytic.Group{Batch: 5, New: 1, Past: 700, Logits: 1}, analytic.Group{Batch: 1, New: 256, Past: 64, Logits: 1}
+		decode, chunk := operator.Group{Batch: 5, New: 1, Past: 700, Logits: 1}, operator.Group{Batch: 1, New: 256, Past: 64, Logits: 1}
 		both, first, second := p.Work(decode, chunk), p.Work(decode), p.Work(chunk)
 		near(t, x.model+": FLOPs", both.FLOPs, first.FLOPs+second.FLOPs, 1e-9)
 		near(t, x.model+": KV", both.KV, first.KV+second.KV, 1e-9)
@@ -91,8 +92,8 @@ func TestMixedStepWork(t *testing.T) {
 // without them, where weights are what it waits for.
 func TestDraftedTokens(t *testing.T) {
 	p := mixedPredictor(t, "llama3.1-8b", "h200", 1)
-	one, _ := p.MixedStep([]analytic.Group{{Batch: 4, New: 1, Past: 1000, Logits: 1}})
-	four, _ := p.MixedStep([]analytic.Group{{Batch: 4, New: 4, Past: 1000, Logits: 4, Drafted: true}})
+	one, _ := p.MixedStep([]operator.Group{{Batch: 4, New: 1, Past: 1000, Logits: 1}})
+	four, _ := p.MixedStep([]operator.Group{{Batch: 4, New: 4, Past: 1000, Logits: 4, Drafted: true}})
 	if four <= one || four > one.Times(1.1) {
 		t.Errorf("a step takes %v, with three drafted tokens a sequence %v", one, four)
 	}

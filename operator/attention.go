@@ -1,4 +1,4 @@
-package analytic
+package operator
 
 import (
 	"math"
@@ -81,8 +81,8 @@ func (s *Step) filled(w float64) uint32 {
 	return turning
 }
 
-// turning is the variant of an operator whose formula changes within the step. Such steps have no regime
-// in common (total.mark), because a run of them is not linear in the context.
+// turning is the variant of an operator whose formula changes within the step. A run of such
+// steps is not linear in the context.
 const turning = 1 << 31
 
 func attentionName(a *models.Attention) string {

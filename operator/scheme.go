@@ -1,4 +1,4 @@
-package analytic
+package operator
 
 import (
 	"llmprof/models"

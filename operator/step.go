@@ -1,4 +1,4 @@
-package analytic
+package operator
 
 import (
 	"strings"
@@ -7,6 +7,30 @@ import (
 	"llmprof/roofline"
 	"llmprof/unit"
 )
+
+// A Step is one forward pass of one replica: each of Batch sequences gains New
+// tokens after the Past ones it has. Nothing else distinguishes prefill from decode.
+type Step struct {
+	Shard
+	Batch  float64
+	New    float64
+	Past   float64
+	Logits float64 // positions of a sequence that the LM head runs on
+	Cache  float64 // longest context of the sequences: positions of a cache of fixed length
+
+	Drafted bool    // New tokens were drafted, and are verified as a decode step does one
+	Groups  []Group // of a mixed step, whose New, Past and Logits are means; nil where all sequences are alike
+}
+
+// Decode reports whether the step adds one token, or drafted ones, to sequences that have some.
+func (s *Step) Decode() bool { return s.splitsKeys() && s.Past > 0 }
+
+// splitsKeys reports whether attention splits the keys over the GPU (FlashDecoding), for
+// there are too few queries to fill it.
+func (s *Step) splitsKeys() bool { return s.New == 1 || s.Drafted }
+
+// Tokens is how many rows every projection has.
+func (s *Step) Tokens() float64 { return s.Batch * s.New }
 
 // A Part of a step is a run of operators that one stage of a pipeline does together:
 // what comes before the layers, the layers of one kind, or what comes after them.
@@ -22,15 +46,15 @@ const (
 // AppendOps appends the operators of the step to dst, in the order in which the
 // model runs them.
 func (s *Step) AppendOps(dst []Op) []Op {
-	dst = s.appendFirst(dst)
+	dst = s.AppendFirst(dst)
 	for i := range s.Model.Layers {
-		dst = s.appendLayer(dst, &s.Model.Layers[i])
+		dst = s.AppendLayer(dst, &s.Model.Layers[i])
 	}
-	return s.appendLast(s.hops(dst))
+	return s.AppendLast(s.AppendHops(dst))
 }
 
-// appendLayer appends the operators of the layers of one kind.
-func (s *Step) appendLayer(dst []Op, l *models.Layer) []Op {
+// AppendLayer appends the operators of the layers of one kind.
+func (s *Step) AppendLayer(dst []Op, l *models.Layer) []Op {
 	first := len(dst)
 	for j := range l.Blocks {
 		b, begin := &l.Blocks[j], len(dst)
@@ -199,9 +223,9 @@ func (s *Step) norms(dst []Op, b *models.Block, norms []models.Norm, wanted func
 	return dst
 }
 
-// appendFirst appends the gather of the rows of the embedding that the tokens name:
+// AppendFirst appends the gather of the rows of the embedding that the tokens name:
 // a read of those rows, not of the table.
-func (s *Step) appendFirst(dst []Op) []Op {
+func (s *Step) AppendFirst(dst []Op) []Op {
 	m, t, w := s.Model, s.Tokens(), float64(s.Model.Embedding.Width)
 	rows := w
 	if m.Embedding.Positions > 0 {
@@ -219,10 +243,10 @@ func (s *Step) appendFirst(dst []Op) []Op {
 	return once(dst, first)
 }
 
-// appendLast appends what comes after the layers: the final norm, and the LM head on
+// AppendLast appends what comes after the layers: the final norm, and the LM head on
 // Logits positions of each sequence with the choice of the next token. Ranks hold a
 // part of the vocabulary each.
-func (s *Step) appendLast(dst []Op) []Op {
+func (s *Step) AppendLast(dst []Op) []Op {
 	first := len(dst)
 	dst = s.norms(dst, nil, s.Model.FinalNorms, nil)
 	if s.Logits > 0 {

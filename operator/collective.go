@@ -1,4 +1,4 @@
-package analytic
+package operator
 
 import (
 	"llmprof/roofline"
@@ -47,8 +47,8 @@ func (s *Step) allToAll(dst []Op, name string, size unit.Bytes) []Op {
 	})
 }
 
-// hops appends the passing of the stream from stage to stage of the pipeline.
-func (s *Step) hops(dst []Op) []Op {
+// AppendHops appends the passing of the stream from stage to stage of the pipeline.
+func (s *Step) AppendHops(dst []Op) []Op {
 	near, far := s.Par.Hops()
 	size := s.Bytes(s.Tokens() * float64(s.Model.Hidden) / float64(s.Par.TP)) // each rank sends its part
 	if near > 0 {

@@ -1,0 +1,114 @@
+package operator
+
+import (
+	"fmt"
+
+	"llmprof/footprint"
+	"llmprof/models"
+	"llmprof/parallel"
+	"llmprof/roofline"
+	"llmprof/routing"
+	"llmprof/unit"
+	"llmprof/workload"
+)
+
+// A Sum is what operators come to on one rank of each stage.
+type Sum struct {
+	Work  roofline.Work // that the rank does
+	Model unit.FLOPs    // matrix products that the model needs
+	Piece Piece
+}
+
+// Add adds n times u. The piece stays.
+func (t *Sum) Add(u *Sum, n float64) {
+	t.Work.Add(&u.Work, n)
+	t.Model += u.Model.Times(n)
+}
+
+// AddOps adds the operators of a step after past tokens.
+func (t *Sum) AddOps(ops []Op, past float64) {
+	for i := range ops {
+		o := &ops[i]
+		t.Work.Add(&o.Work, o.Count)
+		t.Model += o.Model.Times(o.Count)
+		t.Piece.Mark(uint64(o.Variant))
+		if o.Variant&turning != 0 {
+			t.Piece.Mark(uint64(past)) // no two of these steps share a piece
+		}
+	}
+}
+
+// Counts is what a workload has to do and to hold, on whatever hardware and engine.
+type Counts struct {
+	Prefill Sum              // of the prompts of one replica
+	Decode  Sum              // of all tokens after the first
+	Memory  footprint.Memory // of one GPU, without what CUDA, the engine and the system reserve
+}
+
+// Count counts a workload of a model that p splits and s quantizes.
+func Count(m *models.Model, p parallel.Parallelism, s models.Scheme, w *workload.Workload) (n Counts, err error) {
+	if err := Check(m, p, s, nil); err != nil {
+		return n, err
+	}
+	shard := NewShard(m, p, s, nil)
+	if err := w.Check(shard.Par.MicroBatches); err != nil {
+		return n, err
+	}
+	return shard.Count(w), nil
+}
+
+// Check tells why a model cannot be split, quantized or routed so.
+func Check(m *models.Model, p parallel.Parallelism, s models.Scheme, e *routing.Popularity) error {
+	if m == nil {
+		return fmt.Errorf("no model is given")
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if e != nil {
+		if err := e.Check(m); err != nil {
+			return err
+		}
+	}
+	whole := p.Whole()
+	return whole.CheckModel(m)
+}
+
+// Count counts a workload.
+func (s *Shard) Count(w *workload.Workload) (n Counts) {
+	micro := float64(s.Par.MicroBatches)
+	for _, r := range s.Prefill(w, 0) {
+		if r.Steps > 0 {
+			s.count(&n.Prefill, &r, micro*r.Times)
+		}
+	}
+	if w.GenLen > 1 {
+		s.count(&n.Decode, &Run{First: s.FirstDecode(w), Steps: w.GenLen - 1}, micro)
+	}
+	f := footprint.Of(&s.Rank, 0)
+	n.Memory = f.Memory(w, 0, footprint.Room{})
+	return n
+}
+
+// count adds times times the work of a run.
+func (s *Shard) count(all *Sum, r *Run, times float64) {
+	last := r.Last()
+	begin, end := s.sum(&r.First), s.sum(&last)
+	if r.Steps <= 2 || begin.Piece == end.Piece {
+		all.Add(&begin, times*float64(r.Steps)/2)
+		all.Add(&end, times*float64(r.Steps)/2)
+		return
+	}
+	left, right := r.Halves()
+	s.count(all, &left, times)
+	s.count(all, &right, times)
+}
+
+// sum is the work of a step.
+func (s *Shard) sum(st *Step) (t Sum) {
+	t.AddOps(st.AppendOps(nil), st.Past)
+	return t
+}

@@ -1,0 +1,104 @@
+package operator
+
+import (
+	"slices"
+
+	"llmprof/models"
+)
+
+// A Group is the sequences of a mixed step that gain the same number of tokens: those
+// that decode, or a chunk of a prompt. A step of continuous batching has several.
+type Group struct {
+	Batch   float64 // sequences
+	New     float64 // tokens that each of them gains
+	Past    float64 // mean of those that they have
+	Logits  float64 // positions of each that the LM head runs on
+	Drafted bool    // New tokens were drafted, and are verified together
+}
+
+// mix appends what mixes the tokens of a sequence: attention, or a scan. Products, norms
+// and experts see the tokens of a step as rows; here each group has its own context. The
+// operators of groups that take the same kernels are one, as kernels for sequences of
+// various lengths are.
+func (s *Step) mix(dst []Op, b *models.Block) []Op {
+	if len(s.Groups) == 0 {
+		return s.mixOne(dst, b)
+	}
+	previous := len(dst)
+	for i := range s.Groups {
+		one, first := *s, len(dst)
+		g := &s.Groups[i]
+		one.Groups, one.Batch, one.New, one.Past, one.Drafted = nil, g.Batch, g.New, g.Past, g.Drafted
+		dst = one.mixOne(dst, b)
+		if joined := join(dst[previous:first], dst[first:]); joined {
+			dst = dst[:first]
+			continue
+		}
+		previous = first
+	}
+	return dst
+}
+
+// mixOne is mix of one group.
+func (s *Step) mixOne(dst []Op, b *models.Block) []Op {
+	switch {
+	case b.Attention != nil:
+		return s.attention(dst, b)
+	case b.Scan != nil:
+		return s.scan(dst, b.Scan)
+	}
+	return dst
+}
+
+// join adds operators to those of an earlier group if the same kernels do them.
+func join(earlier, ops []Op) bool {
+	if len(earlier) != len(ops) {
+		return false
+	}
+	for i := range ops {
+		if earlier[i].Name != ops[i].Name || earlier[i].Type != ops[i].Type || earlier[i].Decode != ops[i].Decode {
+			return false
+		}
+	}
+	for i := range ops {
+		e, o := &earlier[i], &ops[i]
+		weights := o.Work.Weights // are read once for all groups
+		e.Work.Add(&o.Work, 1)
+		e.Work.Weights -= weights
+		e.Model += o.Model
+		e.Shape.M += o.Shape.M
+	}
+	return true
+}
+
+// Mixed is a step of several groups, of one micro-batch.
+func (s *Shard) Mixed(groups []Group) Step {
+	st := s.Step(0, 0, 0, 0)
+	var tokens, past, logits float64
+	st.Drafted = true
+	for i := range groups {
+		g := &groups[i]
+		st.Batch += g.Batch
+		tokens += g.Batch * g.New
+		past += g.Batch * g.Past
+		logits += g.Batch * g.Logits
+		st.Drafted = st.Drafted && g.Drafted
+	}
+	st.New, st.Past, st.Logits = tokens/st.Batch, past/st.Batch, logits/st.Batch
+	if len(groups) > 1 {
+		st.Groups = groups
+	}
+	if parts := float64(s.Par.MicroBatches); parts > 1 {
+		st.divide(parts)
+	}
+	return st
+}
+
+// divide makes the step that of one of several micro-batches.
+func (s *Step) divide(parts float64) {
+	s.Batch /= parts
+	s.Groups = slices.Clone(s.Groups)
+	for i := range s.Groups {
+		s.Groups[i].Batch /= parts
+	}
+}

@@ -1,0 +1,63 @@
+package operator
+
+import (
+	"math"
+
+	"llmprof/footprint"
+	"llmprof/models"
+	"llmprof/parallel"
+	"llmprof/routing"
+	"llmprof/workload"
+)
+
+// A Shard is what one rank of a tensor-parallel group has of a model, and how the routers
+// of its mixtures choose experts. Steps are built from it.
+type Shard struct {
+	footprint.Rank
+	routings routing.Routings // nil where experts are chosen evenly
+}
+
+// NewShard is a rank of a model that p splits and s quantizes, whose experts are as
+// popular as e says, nil for evenly.
+func NewShard(m *models.Model, p parallel.Parallelism, s models.Scheme, e *routing.Popularity) Shard {
+	r := footprint.NewRank(m, p, s)
+	return Shard{Rank: r, routings: e.Routings(m, r.Par.EP)}
+}
+
+// Step is a step in which each of batch sequences gains fresh tokens after past ones,
+// with the scores of logits positions of each.
+func (s *Shard) Step(batch, fresh, past, logits float64) Step {
+	return Step{Shard: *s, Batch: batch, New: fresh, Past: past, Logits: logits}
+}
+
+// at is a step of a micro-batch of a workload after past tokens, with one new token.
+func (s *Shard) at(w *workload.Workload, past int) Step {
+	st := s.Step(float64(w.Batch)/float64(s.Par.MicroBatches), 1, float64(past), 1)
+	st.Cache = float64(w.Context())
+	return st
+}
+
+// FirstDecode is the first decode step of a workload, of one micro-batch. Each that
+// follows has one more token past.
+func (s *Shard) FirstDecode(w *workload.Workload) Step { return s.at(w, w.PromptLen) }
+
+// Prefill is the steps of a prefill of one micro-batch, chunk by chunk: those before the
+// last, if there are any, and the last. The LM head runs in the last, unless it runs on
+// every position. A batch that a step's budget of tokens (0 for no limit) does not hold
+// prefills in equal groups; an engine fills its steps and splits a prompt between two of
+// them, which is the same work in as many steps.
+func (s *Shard) Prefill(w *workload.Workload, budget int) (runs [2]Run) {
+	full := s.at(w, w.CachedPrefix)
+	most, chunk := w.Step(budget)
+	groups := max(math.Ceil(full.Batch/most), 1)
+	fresh := w.PromptLen - w.CachedPrefix
+	n := (fresh - 1) / int(chunk)
+	last := s.at(w, w.CachedPrefix+n*int(chunk))
+	full.Batch /= groups
+	last.Batch = full.Batch
+	full.New, full.Logits, last.New = chunk, 0, float64(fresh-n*int(chunk))
+	if w.AllLogits {
+		full.Logits, last.Logits = full.New, last.New
+	}
+	return [2]Run{{full, n, groups}, {last, 1, groups}}
+}
