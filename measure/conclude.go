@@ -62,8 +62,8 @@ func (s *session) times() (err error) {
 	return err
 }
 
-// explain takes back the reasons of what there is after all, such as a time of a
-// phase that only energy was wanted of.
+// explain removes the reasons of figures that are not missing after all, such as
+// the time of a phase that was run for its energy.
 func (s *session) explain() {
 	for key, there := range map[string]bool{
 		"ttft_s": s.res.TTFT != nil, "tpot_s": s.res.TPOT != nil, "step_s": s.res.StepTime != nil, "ttlt_s": s.res.TTLT != nil,
@@ -117,7 +117,7 @@ func summarize(t *result.Times, device []float64) error {
 	return nil
 }
 
-// outputs are the tokens of the last request that was measured, a list a sequence.
+// outputs are the tokens of the last request that was measured, one list for each sequence.
 func (s *session) outputs() {
 	run := s.phases[engine.Request]
 	if !s.set.Load.SaveOutputs || run == nil || len(run.passes) == 0 {

@@ -166,7 +166,7 @@ func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, e
 	return q, err
 }
 
-// together refuses flags that say nothing without another one.
+// together refuses flags that have no meaning without another one.
 func (o *planOrder) together() error {
 	rate := o.given("rate") || o.given("tps")
 	for _, x := range []struct {

@@ -101,7 +101,7 @@ func (v *comparison) outputFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 }
 
-// check refuses command lines that cannot be meant.
+// check refuses flags that contradict each other.
 func (v *comparison) check() error {
 	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
 		return wrong(err)

@@ -19,7 +19,7 @@ import (
 // A Store is a folder of result files, with a file for each run that failed.
 type Store struct{ Dir string }
 
-// failureExtension is what the name of a failure's file ends with.
+// failureExtension is the ending of the name of a failure's file.
 const failureExtension = ".failed"
 
 // mostFailure bounds the file of a failure, which ends with the log of an engine.
@@ -201,8 +201,8 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 	return nil
 }
 
-// asideExtension is what the name of a file ends with that stood where a result
-// had to go.
+// asideExtension is the ending of the new name of a file that was in the place of a
+// result.
 const asideExtension = ".aside"
 
 // setAside gives another name to what stands where a process's result goes, unless

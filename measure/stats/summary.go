@@ -18,7 +18,7 @@ const Confidence = 0.95
 // greatest is the magnitude up to which a sample's squares can be summed.
 const greatest = 1e150
 
-// A Summary describes a sample. What a sample of its size cannot tell is nil:
+// A Summary describes a sample. What a sample of its size cannot show is nil:
 // one value has no spread, and no interval.
 type Summary struct {
 	N      int     `json:"n"`

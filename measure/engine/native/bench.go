@@ -199,7 +199,7 @@ func (q *Query) Check() error {
 	names, ok := sizesOf(q.Kind)
 	switch {
 	case q.Kind == "rms_norm":
-		return unsupported("its norms read a stream in float32, so they tell nothing of norms in bf16")
+		return unsupported("its norms read a stream in float32, so they say nothing about norms in bf16")
 	case !ok:
 		return unsupported("it has no operator %q to be timed by itself", q.Kind)
 	case q.Kind == "all_reduce" && q.TP < 2 || q.Kind != "all_reduce" && q.TP > 1:

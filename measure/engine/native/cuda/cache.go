@@ -16,7 +16,7 @@ import (
 // damaged, that others may have written, or that the driver refuses is compiled anew.
 type Cache struct {
 	Folder string       // "" keeps nothing
-	Note   func(string) // is told of files that were not taken, by several goroutines; nil for nobody
+	Note   func(string) // takes a line for each file that was not used, by several goroutines; nil for nobody
 }
 
 // A Source is a program, and what else a compilation of it depends on.
