@@ -19,7 +19,7 @@ import (
 	"llmprof/cmd/llmprof/internal/view"
 )
 
-// A paper is a report as it was asked for on the command line.
+// A paper is a report with the flags that ask for it.
 type paper struct {
 	question
 	file    string

@@ -278,7 +278,7 @@ func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, optio
 	return summary, part.Keep(&summary)
 }
 
-// sayRest says how a sweep that stopped goes on.
+// sayRest says how to continue a sweep that stopped.
 func (a *app) sayRest(o *gridOrder, s *sweep.Summary) {
 	if s.Points == 0 || o.part != "" {
 		return
@@ -314,7 +314,7 @@ func pointsDone(done, all uint64, rate float64) string {
 		100*float64(done)/float64(all), rate, left.Round(time.Second))
 }
 
-// saySummary says what became of the points.
+// saySummary counts the points by what became of them.
 func (a *app) saySummary(s *sweep.Summary, keep bool) {
 	if len(s.Left) == 0 {
 		return

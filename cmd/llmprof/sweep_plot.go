@@ -74,7 +74,7 @@ func axisNames(lists []sweep.Axis) string {
 	return strings.Join(names, ", ")
 }
 
-// see keeps the rows that are possible.
+// see takes a row, and keeps it if the point is possible.
 func (p *gridPicture) see(rows []sweep.Row) {
 	for i := range rows {
 		if rows[i].Reason == "" {

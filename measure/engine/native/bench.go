@@ -300,7 +300,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 	return b.moves(q)
 }
 
-// These are the rules of repeating.
+// The rules of repeating.
 const (
 	benchSteady = 0.02 // the most that the medians of two blocks of three may differ
 	maxSamples  = 200  // the last so many samples are kept

@@ -58,7 +58,7 @@ func (s *Slurm) Run(ctx context.Context, w *Watch) error {
 	}
 }
 
-// ended says where a watch that was interrupted goes on.
+// ended says how to continue a watch that was interrupted.
 func (x *watcher) ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || len(x.batches) == 0 {
 		return err
