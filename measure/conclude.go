@@ -2,7 +2,6 @@ package measure
 
 import (
 	"fmt"
-	"slices"
 
 	"llmprof/measure/engine"
 	"llmprof/measure/result"
@@ -160,5 +159,5 @@ func medianOf(xs []float64) *float64 {
 	if len(xs) == 0 {
 		return nil
 	}
-	return of(stats.Percentile(slices.Sorted(slices.Values(xs)), 50))
+	return of(stats.Median(xs))
 }

@@ -17,6 +17,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/input"
 	"llmprof/sweep"
 	"llmprof/unit"
 )
@@ -244,7 +245,7 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 		err = errors.Join(err, file.Truncate(begin+summary.Bytes))
 	}
 	if closed := file.Close(); closed != nil {
-		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, reason(closed)))
+		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, input.Cause(closed)))
 	}
 	return summary, err
 }
@@ -257,7 +258,7 @@ func (o *gridOrder) open() (file *os.File, begin int64, err error) {
 		begin, err = file.Seek(0, io.SeekEnd)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("writing %s: %w", o.file, reason(err))
+		return nil, 0, fmt.Errorf("writing %s: %w", o.file, input.Cause(err))
 	}
 	return file, begin, nil
 }

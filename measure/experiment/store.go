@@ -48,18 +48,9 @@ func (s Store) open() error {
 	}
 	probe, err := os.CreateTemp(s.Dir, ".probe.*.tmp")
 	if err != nil {
-		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, reason(err))
+		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, input.Cause(err))
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
-}
-
-// reason is what the system said, without a file that the user did not name.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }
 
 // Lacks lists the trials that have no results in the store.

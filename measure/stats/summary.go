@@ -102,6 +102,9 @@ func medianRank(n int) int {
 	return sort.Search((n+1)/2, func(k int) bool { return 2*d.CDF(float64(k)) > 1-Confidence }) - 1
 }
 
+// Median is the middle of a sample in any order, which has a value at least.
+func Median(xs []float64) float64 { return Percentile(slices.Sorted(slices.Values(xs)), 50) }
+
 // Percentile is the p-th percentile of a sorted sample, with values between
 // ranks interpolated linearly (Hyndman and Fan's type 7, the default of NumPy).
 func Percentile(sorted []float64, p float64) float64 {
