@@ -133,7 +133,7 @@ func parseRecord(record []string) (Observation, error) {
 	if value == nil {
 		return o, fmt.Errorf("value is not given")
 	}
-	o.Value = *value
+	o.Value, o.Graphs = *value, graphs(&o)
 	return o, o.Check()
 }
 

@@ -15,8 +15,12 @@ func TestEmbedded(t *testing.T) {
 	count := map[string]int{}
 	gpus := map[string]bool{}
 	for i := range all {
-		count[all[i].Source]++
-		gpus[all[i].GPU] = true
+		o := &all[i]
+		count[o.Source]++
+		gpus[o.GPU] = true
+		if want := o.Source == "aiconfigurator-moe" && o.Engine == "vllm" && o.Model == "gpt-oss-120b"; want != (o.Graphs == 2048) {
+			t.Errorf("%s %s: graphs of up to %d tokens", o.Source, o.String(), o.Graphs)
+		}
 	}
 	want := map[string]int{"aiconfigurator": 766, "aiconfigurator-moe": 718, "argonne": 231, "edge-llm": 48, "elana": 66, "h100-llamacpp": 186, "h100-vllm": 330, "h100-vllm-tp2": 19, "h200-vllm": 394, "h200": 258, "native": 154, "neusight": 18, "tensorrt-llm": 48}
 	if d := cmp.Diff(want, count); d != "" {

@@ -186,10 +186,13 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 }
 
 // engineOf is the engine of a configuration, in its mode.
-func engineOf(c *Config) (analytic.Engine, error) { return engine.ParseMode(c.Engine, c.Mode) }
+func engineOf(c *Config) (analytic.Engine, error) { return c.runner().engineOf() }
 
 // A runner is an engine on a GPU, by the names that an observation has.
-type runner struct{ gpu, engine, mode string }
+type runner struct {
+	gpu, engine, mode string
+	graphs            int
+}
 
 // machine is what the case runs on, by the calibration of its GPU and engine.
 func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
@@ -203,7 +206,16 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode} }
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Graphs} }
+
+// engineOf is the engine as it was launched.
+func (r runner) engineOf() (analytic.Engine, error) {
+	e, err := engine.ParseMode(r.engine, r.mode)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Capturing(e, r.graphs), nil
+}
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
@@ -219,7 +231,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
 		return nil, nil, nil, err
 	}
-	if e, err = engine.ParseMode(r.engine, r.mode); err != nil || s.Calibration == nil {
+	if e, err = r.engineOf(); err != nil || s.Calibration == nil {
 		return g, e, nil, err
 	}
 	file, err = s.Calibration(g, e.Profile().Name)
@@ -411,6 +423,6 @@ func byConfig(a, b *Config) int {
 	return cmp.Or(
 		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Model, b.Model),
 		cmp.Compare(a.TP, b.TP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
-		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load),
+		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Graphs, b.Graphs),
 	)
 }

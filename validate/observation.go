@@ -69,6 +69,7 @@ type Config struct {
 	Weights string
 	KV      string // empty: as the stream
 	Load    Load
+	Graphs  int   // most tokens of the CUDA graphs that the launch asked for; 0 for the engine's default
 	Logits  bool  // the LM head ran on every position of the prompt
 	Params  int64 // parameters that the engine counted; 0 if it did not
 }
@@ -85,6 +86,9 @@ func (c *Config) String() string {
 	}
 	if c.Load == Closed {
 		s += ", closed loop"
+	}
+	if c.Graphs > 0 {
+		s += fmt.Sprintf(", graphs of up to %d tokens", c.Graphs)
 	}
 	return s
 }

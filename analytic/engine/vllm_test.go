@@ -82,3 +82,19 @@ func TestPeerAllReduce(t *testing.T) {
 		near(t, fmt.Sprintf("%d bytes over %d GPUs", int(x.message), x.ranks), m.Price(&k).Time, x.want, 0.14)
 	}
 }
+
+// TestCapturing counts the launches of a prompt as TestPromptLaunches does, where the launch asked for graphs of more tokens: a
+// layer of 1024 tokens is then a graph, a cache write and attention, which Python calls.
+func TestCapturing(t *testing.T) {
+	const launch, call, beyond = 36e-6, 180e-6, 2.4e-3 + 2.4e-3
+	c := onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: 600, GenLen: 2})
+	m, err := analytic.NewMachine(c.Machine.GPU, c.Machine.Cal, engine.Capturing(c.Machine.Engine, 2048))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Machine = m
+	near(t, "TTFT", predict(t, c).TTFT.Expected, unit.Seconds(beyond+(16*3+1)*launch+16*call), 1e-9)
+	if native := casetest.Engine(t, "native"); engine.Capturing(native, 2048) != native {
+		t.Error("an engine without graphs of pieces changes")
+	}
+}
