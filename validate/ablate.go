@@ -159,7 +159,7 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 // anew is the prediction of a row with the constants altered. Where the engine on that GPU
 // has the altered values already, it is the one that the row has.
 func (s *Scorer) anew(r *Row) (expected float64, err error) {
-	alters, err := once(&s.alters, r.Config.runner(), func(r runner) (bool, error) {
+	alters, err := once(&s.alters, r.runner(), func(r runner) (bool, error) {
 		g, e, file, err := s.calibrated(r)
 		if err != nil {
 			return false, err
