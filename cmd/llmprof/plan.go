@@ -58,6 +58,7 @@ func (o *planOrder) flags(cmd *cobra.Command) {
 	o.Flags(f)
 	f.BoolVar(&o.p99, "p99", false, "hold targets to the 99th percentiles of a simulation of the rows shown")
 	f.BoolVar(&o.launch, "launch", false, "print how engines and Kubernetes start the best row")
+	o.output.chart = true
 	o.output.flags(cmd)
 	f.SortFlags = false
 	cli.Rare(cmd, "max-num-batched-tokens", "speculative-tokens", "aggregated", "offline", "hardware")

@@ -14,6 +14,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/input"
 	"llmprof/validate"
 	"llmprof/web"
 )
@@ -126,7 +127,7 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 // writePage writes the page to a folder.
 func writePage(folder string, files map[string][]byte) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("--static %s: %w", folder, reason(err))
+		return fmt.Errorf("--static %s: %w", folder, input.Cause(err))
 	}
 	for name, text := range files {
 		if err := writeFile(filepath.Join(folder, name), text); err != nil {

@@ -32,7 +32,7 @@ func (s *pageServer) local() {
 	s.mux.Handle("POST /measure", s.guarded(s.measure))
 }
 
-// guarded answers requests that carry the token.
+// guarded answers requests that have the token.
 func (s *pageServer) guarded(do http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Llmprof-Token") != s.token {
@@ -146,7 +146,7 @@ func (o *measureOrder) args(s *serveOrder, gpus int) ([]string, error) {
 	return args, nil
 }
 
-// measure runs a measurement in a process of this program, tells how it goes, and ends it
+// measure runs a measurement in a process of this program, reports its progress, and ends it
 // when the page goes away. One runs at a time, since two would disturb each other.
 func (s *pageServer) measure(w http.ResponseWriter, r *http.Request) {
 	var order measureOrder

@@ -59,7 +59,7 @@ type Answer struct {
 	quantize func(m *models.Model, mix string) (*models.Model, error)
 }
 
-// Check refuses command lines that cannot be meant before anything is read.
+// Check refuses flags that contradict each other before anything is read.
 func (q *Question) Check() error {
 	switch {
 	case q.Model == "":
@@ -160,7 +160,7 @@ func (ans *Answer) load(ctx context.Context, from Sources) error {
 	return errors.Join(modelErr, gpuErr)
 }
 
-// settle makes the case of what was asked for, once model and GPU are known.
+// settle makes the case, once model and GPU are known.
 func (ans *Answer) settle() error {
 	if err := ans.chooseScheme(); err != nil {
 		return err

@@ -150,7 +150,7 @@ func (o *Planned) numbers() error {
 	return nil
 }
 
-// together refuses flags that say nothing without another one.
+// together refuses flags that have no meaning without another one.
 func (o *Planned) together() error {
 	rate := o.Given("rate") || o.Given("tps")
 	load := rate || o.Given("concurrency")

@@ -42,7 +42,7 @@ type loadPoint struct {
 }
 
 // load is "llmprof estimate --rate" at several rates. Those that were not given are
-// shares of what the server takes at most.
+// shares of the highest rate that the server sustains.
 func (p *Page) load(ctx context.Context, r *Request) (*Answer, error) {
 	q, l, err := question(r.Flags)
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *Page) options(ctx context.Context, r *Request) *Answer {
 	return &Answer{Data: refused}
 }
 
-// can is why an estimate cannot be; nil if it can.
+// can is why an estimate cannot be made; nil if it can.
 func (p *Page) can(ctx context.Context, flags map[string]string) error {
 	q, _, err := question(flags)
 	if err != nil {

@@ -118,7 +118,7 @@ type Request struct {
 	Name  string              `json:"name"` // what the file is called
 }
 
-// An Answer is what it is answered. One of Error and the others is set.
+// An Answer is the reply to a Request. Either Error or one of the others is set.
 type Answer struct {
 	Error string `json:"error,omitempty"`
 	Text  string `json:"text,omitempty"` // as the command line writes it
