@@ -239,6 +239,9 @@ func (f *flow) complete(st *Steady, rate float64, replicas int) {
 // full is the rate at which the sequences of a replica that is full just end as fast as requests come, up to
 // a ceiling: each of its steps has as many prompts then as sequences end.
 func (f *flow) full(ceiling float64) float64 {
+	if f.steps == 0 { // answers of one token end with their prompt
+		return ceiling
+	}
 	p := f.piece(f.most)
 	ends := float64(f.most) / f.steps
 	time, _, _ := p.prompts(ends)

@@ -7,6 +7,14 @@ import (
 	"testing"
 )
 
+// Answers of one token end with their prompt, so that no number of them fills a replica.
+func TestSteadyOfOneToken(t *testing.T) {
+	st, err := server(t, "llama3.1-8b", "h200", 1, "vllm").SteadyRate(2, Fixed(1024), Fixed(1))
+	if err != nil || st.Capacity.Bound != "prefill" || !(st.Capacity.Rate > 2) || math.IsInf(st.Capacity.Rate, 0) {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
 // The steady state agrees with the simulation within 5 %, away from saturation.
 func TestSteadyAgreesWithSimulation(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))

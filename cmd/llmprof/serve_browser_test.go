@@ -261,7 +261,7 @@ func (p *tab) agrees(t *testing.T) {
 	got := try(t, append(args, "--format", "json")...)
 	var document string
 	p.content(t, workerAsked(t, map[string]any{"do": "estimate", "flags": flagsOf(args[1:])})+`.then((a) => a.text)`, &document)
-	if document != got.stdout {
+	if !sameFigures(t, document, got.stdout) {
 		t.Errorf("%v: the page and the command line differ: %s", args, firstDifference(document, got.stdout))
 	}
 }
