@@ -83,18 +83,29 @@ func TestPeerAllReduce(t *testing.T) {
 	}
 }
 
-// TestCapturing counts the launches of a prompt as TestPromptLaunches does, where the launch asked for graphs of more tokens: a
-// layer of 1024 tokens is then a graph, a cache write and attention, which Python calls.
-func TestCapturing(t *testing.T) {
-	const launch, call, beyond = 36e-6, 180e-6, 2.4e-3 + 2.4e-3
-	c := onEngine(t, "llama3.2-1b", "vllm", analytic.Workload{Batch: 1, PromptLen: 600, GenLen: 2})
-	m, err := analytic.NewMachine(c.Machine.GPU, c.Machine.Cal, engine.Capturing(c.Machine.Engine, 2048))
+// A server that captures larger graphs launches prompts of their size piece by piece, and pads decode steps beyond the default.
+func TestLargerGraphs(t *testing.T) {
+	plain, err := engine.Parse("vllm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Machine = m
-	near(t, "TTFT", predict(t, c).TTFT.Expected, unit.Seconds(beyond+(16*3+1)*launch+16*call), 1e-9)
-	if native := casetest.Engine(t, "native"); engine.Capturing(native, 2048) != native {
-		t.Error("an engine without graphs of pieces changes")
+	large, err := engine.WithGraphs(plain, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.WithGraphs(large, 0); err == nil {
+		t.Error("graphs of no tokens are taken")
+	}
+	if other, _ := engine.Parse("sglang"); other != nil {
+		if _, err := engine.WithGraphs(other, 2048); err == nil {
+			t.Error("sglang takes vLLM's setting")
+		}
+	}
+	c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 2})
+	before := explain(t, c)
+	c.Machine.Engine = large
+	after := explain(t, c)
+	if !(after.TTFT.Expected < before.TTFT.Expected) {
+		t.Errorf("a prompt of 1024 tokens takes %v in graphs of 512 tokens and %v in those of 2048", before.TTFT.Expected, after.TTFT.Expected)
 	}
 }
