@@ -55,7 +55,9 @@ func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []
 		t.piece += pieceOf(t.n, sum.takes(k, &c, p.machine))
 		t.constants |= c.Constants
 		t.n++
-		l.costs = append(l.costs, c)
+		if see != nil {
+			l.costs = append(l.costs, c)
+		}
 	}
 	if see != nil {
 		see(l, l.costs)
