@@ -35,13 +35,15 @@ func wrap(s draw.TextStyle, text string, room vg.Length) (lines []string) {
 	line := ""
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\t' }) {
 		longer := strings.TrimLeft(line+" "+word, " ")
-		if line != "" && s.Width(longer) > room {
+		width := s.Width(longer)
+		if line != "" && width > room {
 			lines = append(lines, line)
-			longer = word
+			longer, width = word, s.Width(word)
 		}
-		for s.Width(longer) > room {
+		for width > room {
 			head := beginning(s, longer, room)
 			lines, longer = append(lines, head), longer[len(head):]
+			width = s.Width(longer)
 		}
 		line = longer
 	}

@@ -174,16 +174,16 @@ func poison(e *Engine) error {
 // scores are equal to the bit.
 func TestSameAgain(t *testing.T) {
 	emulate.Device(t)
-	gen := 40
+	gen, runs := 40, 3
 	if emulate.RealGPU() != nil {
-		gen = 6
+		gen, runs = 4, 2
 	}
 	e := open(t, tinyLlama, Options{Seed: 1, Workload: workload.Workload{Batch: 5, PromptLen: 70, GenLen: gen}})
 	if err := e.SetPrompts(randomPrompts(9, 5, 70, e.shape.vocab)); err != nil {
 		t.Fatal(err)
 	}
 	var before []string
-	for range 3 {
+	for range runs {
 		var now []string
 		first, err := e.Prefill()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -454,6 +455,15 @@ func (s *store) add(name, dtype string, shape []int, data []byte) {
 	s.header[name] = map[string]any{"dtype": dtype, "shape": shape, "data_offsets": []int{begin, len(s.data)}}
 }
 
+// clone copies all that a test changes.
+func (s *store) clone() *store {
+	out := &store{header: map[string]any{}, data: slices.Clone(s.data)}
+	for name, value := range s.header {
+		out.header[name] = maps.Clone(value.(map[string]any))
+	}
+	return out
+}
+
 func (s *store) write(t *testing.T) string {
 	t.Helper()
 	text, err := json.Marshal(s.header)
@@ -551,6 +561,7 @@ func TestFormatsCheckpoints(t *testing.T) {
 // what is wrong.
 func TestFormatsCheckpointsRefused(t *testing.T) {
 	const q = "model.layers.1.self_attn.q_proj"
+	whole, _ := storeOf(t, tinyMistral, safetensors.BFloat16, true)
 	for name, c := range map[string]struct {
 		quant  Quantization
 		change func(*store)
@@ -567,7 +578,7 @@ func TestFormatsCheckpointsRefused(t *testing.T) {
 		"bad weights": {FP8, func(s *store) { s.overwrite(q+".weight", []byte{1, 0xff}) }, "element 1 is no number"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := storeOf(t, tinyMistral, safetensors.BFloat16, true)
+			s := whole.clone()
 			c.change(s)
 			opt := modelOf(t, tinyMistral, Options{Weights: s.write(t), Workload: workload.Workload{Batch: 1, PromptLen: 4, GenLen: 2}, Quantization: c.quant})
 			if name == "bad weights" { // which are read when they are loaded

@@ -375,9 +375,10 @@ func TestShards(t *testing.T) {
 					want = copies
 				}
 				more += int64((want - 1) * ts.elements())
+				elements := ts.elements()
 				for i, n := range counts[ts.name] {
-					if n != want || len(counts[ts.name]) != ts.elements() {
-						t.Fatalf("%s, tp %d: element %d of %d of %s is on %d ranks, want %d", name, ranks, i, ts.elements(), ts.name, n, want)
+					if n != want || len(counts[ts.name]) != elements {
+						t.Fatalf("%s, tp %d: element %d of %d of %s is on %d ranks, want %d", name, ranks, i, elements, ts.name, n, want)
 					}
 				}
 				delete(counts, ts.name)
@@ -401,9 +402,11 @@ func countElements(t *tensor, counts map[string][]int) {
 		}
 		counts[t.name] = make([]int, n)
 	}
+	all := counts[t.name]
 	for r := range t.rows.N {
+		row := all[(t.rows.Begin+r)*t.width()+t.cols.Begin:]
 		for c := range t.cols.N {
-			counts[t.name][(t.rows.Begin+r)*t.width()+t.cols.Begin+c]++
+			row[c]++
 		}
 	}
 }
