@@ -87,7 +87,7 @@ type Kernel struct {
 
 	Dispatches float64 // calls of Python that the host makes for it beyond its launches: an operator, a compiled piece
 
-	Reduced bool   // the engine does only Work of the main operator, which is less than the operator has, such as the final norm of the last token alone
+	Partial bool   // Work is all that the engine does of the main operator, such as the final norm of the last token alone
 	Phase   string // the persistent kernel that it is a phase of, whose launch it shares; "" for a launch of its own
 }
 
@@ -101,7 +101,7 @@ type Lowering struct {
 	Kernels   []Kernel
 
 	step  operator.Step // Step points to it
-	parts [operator.PartLast + 1]timing
+	costs []roofline.Cost
 }
 
 // MaxOps is the most operators that a part of a step can have.
@@ -142,13 +142,13 @@ func (l *Lowering) Next(i int, t operator.Type) int {
 	return -1
 }
 
-// reduceOps gives the main operator of each reduced kernel the kernel's work. The floor is then that of
+// correctOps gives the main operator of each partial kernel the kernel's work. The floor is then that of
 // the work that the engine does, and not of work that it avoids. The floor of a product is that of the
 // format in which the engine runs it.
-func (l *Lowering) reduceOps() {
+func (l *Lowering) correctOps() {
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
-		if k.Reduced {
+		if k.Partial {
 			l.Ops[k.Main].Work = k.Work
 		}
 		if k.Format != unit.NoFormat {

@@ -2,7 +2,6 @@ package analytic
 
 import (
 	"fmt"
-	"math"
 
 	"llmprof/energy"
 	"llmprof/footprint"
@@ -36,10 +35,6 @@ type Parallelism = parallel.Parallelism
 
 // Memory is what one GPU has to have room for.
 type Memory = footprint.Memory
-
-// A Span is a time with its floor, and the interval that holds it in nine cases
-// of ten.
-type Span struct{ Floor, Expected, Low, High unit.Seconds }
 
 // A Phase is the sum of the steps of prefill, or the mean step of decode.
 type Phase struct {
@@ -125,18 +120,13 @@ func (p *Predictor) Predict(w *Workload) (e Estimate, err error) {
 	if err := w.Check(p.Par.MicroBatches); err != nil {
 		return e, err
 	}
-	prefill, decode := p.phases(w)
-	p.limit(&prefill, true)
+	prefill, decode := p.prefill(w), total{}
 	if w.GenLen > 1 {
-		p.limit(&decode, false)
+		decode = p.decode(w, nil)
 	}
 	p.fill(&e, w, &prefill, &decode, widths{p.machine.Cal.PrefillError, p.machine.Cal.DecodeError})
 	return e, nil
 }
-
-// A widths is the half-widths of the intervals of the two phases, as shares of their
-// expected times, without what the engine adds.
-type widths struct{ prefill, decode float64 }
 
 // fill makes the estimate of the phases of a workload.
 func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off widths) {
@@ -147,26 +137,21 @@ func (p *Predictor) fill(e *Estimate, w *Workload, prefill, decode *total, off w
 	p.assemble(e, w, prefill, decode, off)
 }
 
-// phases sums the steps of prefill and of decode, of one micro-batch.
-func (p *Predictor) phases(w *Workload) (prefill, decode total) {
-	prefill = p.prefill(w)
-	if w.GenLen > 1 {
-		decode = p.decode(w, nil)
-	}
-	return prefill, decode
-}
-
-// prefill sums the steps of the prompts, of one micro-batch.
+// prefill sums the steps of the prompts.
 func (p *Predictor) prefill(w *Workload) total {
 	r := runner{p: p, budget: maxSteps}
-	return r.prefill(w)
+	t := r.prefill(w)
+	p.limit(&t, true)
+	return t
 }
 
-// decode sums the steps of the tokens after the first, of one micro-batch. First, where
-// it is not nil, remembers a step.
+// decode sums the steps of the tokens after the first. First, where it is not nil,
+// remembers a step.
 func (p *Predictor) decode(w *Workload, first *firstStep) total {
 	r := runner{p: p, budget: maxSteps, first: first}
-	return r.sum(&operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
+	t := r.sum(&operator.Run{First: p.FirstDecode(w), Steps: w.GenLen - 1})
+	p.limit(&t, false)
+	return t
 }
 
 // limit turns the sum over the steps of a micro-batch into a phase of all of them, no
@@ -179,7 +164,7 @@ func (p *Predictor) limit(t *total, prefill bool) {
 	t.pipeline(float64(p.Par.MicroBatches), prefill)
 }
 
-// prefill sums the steps of the prompts.
+// prefill sums the steps of the prompts of a micro-batch.
 func (r *runner) prefill(w *Workload) (all total) {
 	for _, run := range r.p.Prefill(w) {
 		if run.Steps > 0 {
@@ -247,40 +232,8 @@ func phase(t *total, share float64) Phase {
 	return p
 }
 
-// An ends is how far the ends of an interval lie from the expected time, as shares of it.
-type ends struct{ low, high float64 }
-
-// engineError adds to the error of the kernels of a phase what the engine may be off, and
-// what its host may take longer or shorter on another machine or in another run. A host
-// that the kernels hide adds nothing until it takes longer than they do, and kernels that
-// it hides nothing until they take longer than it.
-func (p *Predictor) engineError(t *total, off float64) ends {
-	e, all := p.machine.Engine.Profile(), float64(t.Expected)
-	off += e.Error
-	kernels, host, x := float64(t.kernels+t.throttled), float64(t.host), e.HostError
-	if p.machine.hostKnown || x == 0 { // it was measured where it runs, and is in the error
-		return ends{off, off}
-	}
-	apart := max(all-max(kernels, host), 0) * x // a part that nothing hides
-	if host <= kernels {
-		return ends{off, off + max(host*(1+x)-kernels, 0)/all}
-	}
-	return ends{
-		low:  (min(host*x, host*(1+x)-kernels*(1-off)*(1+x)) + apart) / (1 + x) / all, // as many times shorter as longer
-		high: (math.Hypot(host*x, max(kernels*(1+off)-host, 0)) + apart) / all,
-	}
-}
-
 // RequestTime is what the first token of a request takes beyond the steps of its prompt:
 // the request's way to the engine, and the token's way back.
 func (p *Predictor) RequestTime() unit.Seconds {
 	return p.machine.seconds(roofline.HostAsync) + p.machine.seconds(roofline.HostRequest)
-}
-
-// span is the expected time with its interval, which the floor cuts off.
-func (p *Predictor) span(floor, expected unit.Seconds, off ends) Span {
-	return Span{
-		Floor: floor, Expected: max(expected, floor),
-		Low: max(expected.Times(1-off.low), floor), High: max(expected.Times(1+off.high+p.machine.Engine.Profile().Older), floor),
-	}
 }

@@ -38,7 +38,7 @@ func lowered(c *analytic.Case, ops []operator.Op, st *operator.Step) (sum unit.S
 		for k := range l.Kernels {
 			cost := c.Machine.Price(&l.Kernels[k].Kernel)
 			sum += cost.Time
-			if k := &l.Kernels[k]; k.Reduced {
+			if k := &l.Kernels[k]; k.Partial {
 				l.Ops[k.Main].Work = k.Work
 			}
 		}

@@ -68,40 +68,6 @@ func (m *Machine) Runs(f unit.Format) (unit.Format, unit.FLOPsPerSec) { return m
 // Price is what a kernel takes on the machine.
 func (m *Machine) Price(k *roofline.Kernel) roofline.Cost { return m.prices.Cost(k) }
 
-// quantizedExperts is how far grouped products of quantized experts may be off whose constants
-// are those of experts in 16 bits. The law misses those of tables that it does not fit by 34
-// to 72 % in one of ten shapes (weights alone in MXFP4, of vLLM and TensorRT-LLM).
-const quantizedExperts = 0.5
-
-// variance is the square of the half-width of a kernel's interval: the residual of its law on
-// other shapes. That of products in 16 bits is of those that take 20 µs and more, beside
-// which what no size takes away has a residual of its own.
-func (m *Machine) variance(k *Kernel, c *roofline.Cost) float64 {
-	by := c.Leads
-	if k.Class == roofline.MoEPrefill && k.Scheme != roofline.Unquantized {
-		return float64(c.Time*c.Time) * quantizedExperts * quantizedExperts
-	}
-	for by != roofline.None && m.Cal.Residuals[by] == 0 {
-		by = by.Info().Base
-	}
-	time, start := float64(c.Time), 0.0
-	if by == roofline.GEMMMemory || by == roofline.GEMMCompute {
-		start = m.Cal.Residuals[roofline.GEMMFixed] * float64(c.Times[roofline.Fixed])
-		time -= float64(c.Times[roofline.Fixed])
-	}
-	time *= m.Cal.Residuals[by]
-	return time*time + start*start
-}
-
-// scattered is the half-width of the interval of a phase's kernels for their shapes, as a
-// share of their time.
-func (t *timing) scattered() float64 {
-	if t.kernels == 0 {
-		return 0
-	}
-	return float64(t.scatter / t.kernels)
-}
-
 // room is the memory of the GPU.
 func (m *Machine) room() footprint.Room {
 	capacity := m.GPU.Capacity()

@@ -50,14 +50,18 @@ func TestPreparedSeries(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, x := range []struct {
 		model, gpu, engine string
-		tp                 int
+		tp, pp             int
 	}{
-		{"llama3.1-8b", "h200", "native", 1}, {"qwen3-30b-a3b", "h200", "native", 2}, {"llama3.1-8b", "h100", "vllm", 2},
-		{"gemma2-9b", "a100", "transformers-graph", 1}, {"deepseek-v3", "h200", "vllm", 8},
+		{"llama3.1-8b", "h200", "native", 1, 1}, {"qwen3-30b-a3b", "h200", "native", 2, 1}, {"llama3.1-8b", "h100", "vllm", 2, 1},
+		{"gemma2-9b", "a100", "transformers-graph", 1, 1}, {"deepseek-v3", "h200", "vllm", 8, 1},
+		{"gemma3-27b", "h200", "vllm", 1, 2}, {"llama3.1-8b", "h100", "native", 1, 2}, {"nemotron-h-8b", "h200", "sglang", 1, 1},
 	} {
 		g, e := casetest.GPU(t, x.gpu), casetest.Engine(t, x.engine)
 		f := builtIn(t, g, x.engine)
 		c := testCase(t, x.model, x.gpu, 1, x.tp)
+		if c.Parallel.PP = x.pp; x.pp > 1 {
+			c.Parallel.MicroBatches = 1 + random.IntN(2)
+		}
 		all, err := analytic.NewMachines(g, e, f)
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +71,7 @@ func TestPreparedSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 40 {
-			w := analytic.Workload{Batch: 1 << random.IntN(7), PromptLen: 512 << random.IntN(2), GenLen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
+			w := analytic.Workload{Batch: max(c.Parallel.MicroBatches, 1) << random.IntN(7), PromptLen: 512 << random.IntN(2), GenLen: 2 + random.IntN(300), Chunk: 256 * random.IntN(2)}
 			got, err := series.Predict(&w)
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +93,7 @@ func TestPreparedSeries(t *testing.T) {
 				}
 				ofPrefill, ofDecode := series.Scatter()
 				prefill, decode = math.Hypot(prefill, ofPrefill), math.Hypot(decode, ofDecode)
-				if math.Abs(prefill-cal.PrefillError) > 1e-9 || math.Abs(decode-cal.DecodeError) > 1e-9 {
+				if math.Abs(prefill-cal.PrefillError) > 1e-12 || math.Abs(decode-cal.DecodeError) > 1e-12 {
 					t.Errorf("%+v of %+v: ±%v and ±%v, by hand ±%v and ±%v", w, x, cal.PrefillError, cal.DecodeError, prefill, decode)
 				}
 			}

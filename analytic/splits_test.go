@@ -3,6 +3,7 @@ package analytic_test
 import (
 	"testing"
 
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -17,10 +18,13 @@ func TestAllToAll(t *testing.T) {
 		near(t, name, float64(line(t, r.DecodeOps, name).Wire), 48*rows*3/4, 1e-12)
 	}
 	near(t, "all-gather", float64(line(t, r.DecodeOps, "all_gather").Wire), 48*6*2048*2*1.0/2, 1e-12)
-	// A group of 4 ranks holds the experts once, and reads what the tokens of both replicas touch.
-	hit := 128 * (1 - pow(1-8.0/128, 12))
-	near(t, "experts read", float64(line(t, r.DecodeOps, "experts_down").Weights), 48*2048*768*2*hit/4, 1e-9)
-	near(t, "experts run", float64(line(t, r.DecodeOps, "experts_down").FLOPs), 2*48*2048*768*12*8/4.0, 1e-9)
+	// A group of 4 ranks holds the experts once. The busiest of them reads what the tokens of both replicas touch of its own.
+	hit, pairs := routing.Busiest(128, 8, 12, 4)
+	if mean := 128 * (1 - pow(1-8.0/128, 12)) / 4; hit <= mean || pairs <= 12*8/4 {
+		t.Errorf("the busiest rank has %v experts and %v pairs, a mean one %v and 24", hit, pairs, mean)
+	}
+	near(t, "experts read", float64(line(t, r.DecodeOps, "experts_down").Weights), 48*2048*768*2*hit, 1e-9)
+	near(t, "experts run", float64(line(t, r.DecodeOps, "experts_down").FLOPs), 2*48*2048*768*pairs, 1e-9)
 }
 
 func pow(x float64, n int) float64 {
@@ -64,4 +68,19 @@ func TestOnlyKeyHead(t *testing.T) {
 		}
 	}
 	near(t, "weights of both norms", float64(line(t, r.DecodeOps, "qk_norm_rotary").Weights), 26*2*256*2, 1e-12)
+}
+
+// Ranks of one TP group have all its tokens: the experts that each of them holds whole take no exchange, and
+// their results are summed as those of experts that are cut are.
+func TestExpertsWithinTensorParallelism(t *testing.T) {
+	c := testCase(t, "qwen3-30b-a3b", "h200", 6, 4)
+	cut := explain(t, c)
+	c.Parallel.EP = 4
+	whole := explain(t, c)
+	for i := range whole.DecodeOps {
+		if o := &whole.DecodeOps[i]; o.Name == "all_to_all_dispatch" || o.Name == "all_gather" {
+			t.Errorf("%s with EP within TP", o.Name)
+		}
+	}
+	near(t, "all-reduce", float64(line(t, whole.DecodeOps, "all_reduce").Wire), float64(line(t, cut.DecodeOps, "all_reduce").Wire), 1e-12)
 }

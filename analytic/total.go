@@ -10,9 +10,9 @@ import (
 // A total is what a step, or a run of them, comes to on one rank of each stage.
 type total struct {
 	operator.Sum
-	timing              // of all stages, one after the other
-	stage  [4]timing    // of what may be the longest in a pipeline of several micro-batches: stages, and the host
-	terms  roofline.Set // constants that a kernel depends on
+	timing                 // of all stages, one after the other
+	stage     [4]timing    // of what may be the longest in a pipeline of several micro-batches: stages, and the host
+	constants roofline.Set // constants that a kernel depends on
 }
 
 // A timing is how long a part of a step takes, summed over the steps of a run.
@@ -37,7 +37,7 @@ type timing struct {
 // add adds n times u.
 func (t *total) add(u *total, n float64) {
 	t.Add(&u.Sum, n)
-	t.terms |= u.terms
+	t.constants |= u.constants
 	t.timing.add(&u.timing, n)
 	for i := range t.stage {
 		if u.stage[i].Expected > 0 {

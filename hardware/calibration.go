@@ -115,7 +115,6 @@ func hopper() Calibration {
 	c.link(0.62, 3.5*us, 1.75*us)
 	c.oneShot(4.3*us, 0.09*us)
 	k := &c.Constants
-	k[roofline.OneShotSecond] = 3.2e-6
 	k[roofline.AttentionRamp] = 2 * 384
 	k[roofline.PCIeShare], k[roofline.PCIeBase], k[roofline.PCIePerGPU] = 0.60, 35e-6, 4e-6
 	k[roofline.InterNodeShare], k[roofline.InterNodeBase] = 0.70, 15e-6

@@ -3,6 +3,7 @@ package operator
 import (
 	"llmprof/models"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -60,10 +61,11 @@ func (s *Step) router(dst []Op, e *models.Experts) []Op {
 
 // routed appends the experts that the router chose. Memory moves the distinct
 // ones that the tokens of the step fall on, arithmetic runs TopK of them for
-// every token; a rank of EP has its even share of both, unless a routing.Popularity
-// says that some experts are chosen more often: then fewer are hit, and the busiest rank has more pairs.
+// every token. Of the ranks of EP, the busiest counts: how much it has follows from chance, or from a
+// routing.Popularity. Ranks of one TP group have all its tokens already, and their results are summed
+// as those of a dense feed-forward are. Ranks of several groups exchange tokens.
 func (s *Step) routed(dst []Op, e *models.Experts) []Op {
-	if s.Par.EP == 1 {
+	if s.Par.ExpertReplicas() == 1 {
 		return s.experts(dst, e)
 	}
 	size := s.Bytes(s.Tokens() / float64(s.Par.TP) * float64(e.TopK) * float64(s.Model.Hidden))
@@ -80,13 +82,8 @@ func (s *Step) experts(dst []Op, e *models.Experts) []Op {
 	p := s.Par
 	busy := float64(e.TopK) / float64(e.Count+e.Idle) * float64(e.Count) // of a token, not counting idle ones
 	group := s.Tokens() * float64(p.ExpertReplicas())
-	shape := roofline.Shape{
-		Experts: float64(e.Count), TopK: busy, Tokens: group,
-		Hit: roofline.Distinct(float64(e.Count), busy, group) / float64(p.EP), Pairs: group * busy / float64(p.EP),
-	}
-	if r := s.routings.Of(e); r != nil {
-		shape.Hit, shape.Pairs = r.Hit(group), group*r.Pairs
-	}
+	shape := roofline.Shape{Experts: float64(e.Count), TopK: busy, Tokens: group}
+	shape.Hit, shape.Pairs = s.Chosen(&shape, group)
 	first := len(dst)
 	dst = s.grouped(dst, e.In, &shape)
 	dst = s.activation(dst, ExpertNonLinear, &e.Activation, shape.Pairs, p.ExpertTP())
@@ -109,10 +106,11 @@ func (s *Step) grouped(dst []Op, ls []models.Linear, shape *roofline.Shape) []Op
 	return dst
 }
 
-// Hit is how many experts of the busiest rank tokens would be sent to, of a mixture of which shape is a product.
-func (s *Step) Hit(shape *roofline.Shape, tokens float64) float64 {
+// Chosen is how many experts of the busiest rank tokens are sent to, and in how many pairs of a token and an
+// expert, in a mixture of which shape is a product.
+func (s *Step) Chosen(shape *roofline.Shape, tokens float64) (hit, pairs float64) {
 	if r := s.routings.Counting(shape.Experts); r != nil {
-		return r.Hit(tokens)
+		return r.Hit(tokens), tokens * r.Pairs
 	}
-	return shape.Hit * roofline.Distinct(shape.Experts, shape.TopK, tokens) / roofline.Distinct(shape.Experts, shape.TopK, shape.Tokens)
+	return routing.Busiest(shape.Experts, shape.TopK, tokens, s.Par.EP)
 }

@@ -23,12 +23,40 @@ type config struct {
 	slower   float64 // by how much longer than expected everything takes at the end that is asked for
 	single   Spans   // of a request alone
 	least    int     // units that the load takes at least
+	energy   float64 // joules that a token takes at least
 }
+
+// bound is what the search ranks by at its least: GPUs, seconds of a request, or joules of a
+// token. Under a load throughput is the load, and ranks by the GPUs that it takes.
+func (s *search) bound(c *config) float64 {
+	switch s.q.By {
+	case Energy:
+		return c.energy
+	case Latency:
+		alone := c.single.TTFT.Expected + (c.single.E2E.Expected-c.single.TTFT.Expected).Times(1/s.gain())
+		return float64(alone) * c.slower
+	}
+	return float64(c.least * c.GPUs)
+}
+
+// figure is what the search ranks a row by, in the unit of bound.
+func (s *search) figure(r *Row) float64 {
+	switch s.q.By {
+	case Energy:
+		return float64(r.JToken)
+	case Latency:
+		return float64(r.E2E)
+	}
+	return float64(r.GPUs)
+}
+
+// fewestGPUs reports whether deployments rank by the GPUs that they take.
+func (s *search) fewestGPUs() bool { return s.q.By == Cost || s.q.By == Throughput }
 
 // loaded searches deployments under a load, in which requests come and go: steps are those
 // of continuous batching, and times the steady state's of package serving. It takes the
-// deployments by what they cost at least, so that those that cannot be better than the best
-// one found need no steady state.
+// deployments by the least that they rank by, so that those that cannot be better than the
+// best one found need no steady state.
 func (s *search) loaded(ctx context.Context) {
 	var open []config
 	for _, f := range s.card.Formats {
@@ -36,24 +64,24 @@ func (s *search) loaded(ctx context.Context) {
 			open = append(open, s.configs(f, split)...)
 		}
 	}
-	bound := func(c *config) float64 { return float64(c.least * c.GPUs) }
-	slices.SortStableFunc(open, func(a, b config) int { return cmp.Compare(bound(&a), bound(&b)) })
+	slices.SortStableFunc(open, func(a, b config) int { return cmp.Compare(s.bound(&a), s.bound(&b)) })
+	least := math.Inf(1)                    // that a row ranks by
 	best, plain := math.Inf(1), math.Inf(1) // GPUs of the best row, and of the best without extras
+	keep := func(r *Row) {
+		best, least = min(best, float64(r.GPUs)), min(least, s.figure(r))
+		s.rows = append(s.rows, *r)
+	}
 	for i := range open {
 		c := &open[i]
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || s.bound(c) > least {
 			return
 		}
-		if s.q.By == Cost && bound(c) > best {
-			break // a GPU costs the same in all of them
-		}
 		if r, ok := s.serve(c, best); ok {
-			best, plain = min(best, float64(r.GPUs)), min(plain, float64(r.GPUs))
-			s.rows = append(s.rows, r)
+			plain = min(plain, float64(r.GPUs))
+			keep(&r)
 		}
 		for _, r := range s.extras(c, best, plain) {
-			best = min(best, float64(r.GPUs))
-			s.rows = append(s.rows, r)
+			keep(&r)
 		}
 		c.steadies = nil // frees the times of its steps
 	}
@@ -66,7 +94,7 @@ func (s *search) extras(c *config, best, plain float64) (rows []Row) {
 		return nil
 	}
 	most := best
-	if s.q.By == Cost {
+	if s.fewestGPUs() {
 		if most = min(best, plain-1); float64(c.least*c.GPUs) > most {
 			return nil
 		}
@@ -74,7 +102,7 @@ func (s *search) extras(c *config, best, plain float64) (rows []Row) {
 	keep := func(r Row, ok bool) {
 		if ok {
 			rows = append(rows, r)
-			if s.q.By == Cost {
+			if s.fewestGPUs() {
 				most = min(most, float64(r.GPUs))
 			}
 		}
@@ -195,6 +223,7 @@ func (s *search) atLeast(c *config) (why string) {
 		return ""
 	}
 	var most float64
+	c.energy = math.Inf(1)
 	for _, batch := range append([]int{c.MicroBatches}, s.q.Batches...) {
 		if batch%c.MicroBatches != 0 {
 			continue
@@ -206,6 +235,7 @@ func (s *search) atLeast(c *config) (why string) {
 		}
 		// Sequences come and go: they hold less cache than a batch at its longest.
 		most = max(most, 1.25*float64(batch*c.DP)/float64(e.TTLT.Expected))
+		c.energy = min(c.energy, float64(e.Energy.PerRequest)/float64(s.q.Gen)/1.25/s.gain())
 		if s.q.Targets.TPOT > 0 && e.TPOT.Expected.Times(c.slower/s.gain()) > s.q.Targets.TPOT || batch > 2*e.Memory.MaxBatch {
 			break
 		}
@@ -261,7 +291,7 @@ func (s *search) serve(c *config, best float64) (r Row, ok bool) {
 		return r, false
 	}
 	first, last := c.least, most
-	if s.q.By == Latency || s.q.By == Throughput && s.bounded {
+	if s.q.By == Latency {
 		first = most // more units have shorter queues
 	}
 	for step := 1; first <= last; step *= 2 {

@@ -15,8 +15,9 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
 	found := 0
-	for i := range 8 {
+	for i := range 12 {
 		q := *space
+		q.By = Objective(Objectives()[i%4])
 		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
 		q.Batches, q.Budgets, q.Together = DefaultBatches(), []int{}, true
 		q.Prompt, q.Gen = 200+random.IntN(1000), 50+random.IntN(200)
@@ -31,13 +32,13 @@ func TestLoadedEqualsBruteForce(t *testing.T) {
 		switch {
 		case want == nil && len(got.Rows) == 0:
 		case want == nil || len(got.Rows) == 0 || want.String() != got.Rows[0].String():
-			t.Errorf("%d: %+v at %v: found %d rows, %v; by brute force %v", i, q.Targets, q.Load.Rate, len(got.Rows), first(got.Rows), want)
+			t.Errorf("%d: by %s, %+v at %v: found %d rows, %v; by brute force %v", i, q.By, q.Targets, q.Load.Rate, len(got.Rows), first(got.Rows), want)
 		default:
 			found++
 		}
 	}
 	if found < 4 {
-		t.Errorf("only %d of 8 loads have an answer", found)
+		t.Errorf("only %d of 12 loads have an answer", found)
 	}
 }
 
@@ -78,12 +79,12 @@ func TestExtrasEqualBruteForce(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 2))
 	space := request(t, "llama3.1-8b", "l40s", "a100")
 	found, extra := 0, 0
-	for i := range 9 {
+	for i := range 12 {
 		q := *space
 		q.Splits = []Split{{1, 1, 1}, {2, 1, 1}}
 		q.Batches = DefaultBatches()
 		q.Budgets = []int{4096}
-		q.By = []Objective{Cost, Latency, Energy}[i%3]
+		q.By = []Objective{Cost, Latency, Energy, Throughput}[i%4]
 		if i%2 == 1 {
 			q.Drafts, q.Acceptance = []int{2}, 0.7
 		}
@@ -107,7 +108,7 @@ func TestExtrasEqualBruteForce(t *testing.T) {
 		}
 	}
 	if found < 4 || extra < 2 {
-		t.Errorf("%d of 9 loads have an answer, %d of them with extras", found, extra)
+		t.Errorf("%d of 12 loads have an answer, %d of them with extras", found, extra)
 	}
 }
 

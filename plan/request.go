@@ -61,7 +61,7 @@ const (
 	Cost       Objective = "cost"       // dollars an hour where a load is given, else dollars a token
 	Energy     Objective = "energy"     // joules a token
 	Latency    Objective = "latency"    // the time of a request
-	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded, else of each
+	Throughput Objective = "throughput" // tokens a second: of all GPUs where their number or a budget is bounded and no load is given, else of each
 )
 
 // Objectives lists the objectives.
@@ -96,6 +96,22 @@ type Formats struct {
 // A Split is how one replica is spread over GPUs. EP may span several replicas.
 type Split struct{ TP, PP, EP int }
 
+// finite refuses figures that are negative or no number.
+func (r *Request) finite() error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"TTFT", float64(r.Targets.TTFT)}, {"TPOT", float64(r.Targets.TPOT)}, {"time of a request", float64(r.Targets.E2E)}, {"rate", r.Load.Rate},
+		{"concurrency", float64(r.Load.Concurrency)}, {"throughput", r.Load.Throughput}, {"budget", float64(r.Budget)}, {"number of GPUs", float64(r.MaxGPUs)},
+	} {
+		if !(f.value >= 0 && f.value <= math.MaxFloat64) {
+			return fmt.Errorf("a %s of %g: want a number above 0", f.name, f.value)
+		}
+	}
+	return nil
+}
+
 // check returns what is wrong with the request, if anything is.
 func (r *Request) check() error {
 	given := 0
@@ -104,8 +120,6 @@ func (r *Request) check() error {
 			given++
 		}
 	}
-	t := &r.Targets
-	figures := []float64{float64(t.TTFT), float64(t.TPOT), float64(t.E2E), r.Load.Rate, r.Load.Throughput, float64(r.Budget), r.Acceptance}
 	switch {
 	case r.Model == nil:
 		return fmt.Errorf("no model is given")
@@ -115,16 +129,15 @@ func (r *Request) check() error {
 		return fmt.Errorf("a prompt of %d and an answer of %d tokens: either has to have at least one", r.Prompt, r.Gen)
 	case given > 1:
 		return fmt.Errorf("the load is given more than once: want a rate, a concurrency or a throughput")
-	case slices.ContainsFunc(figures, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }):
-		return fmt.Errorf("a load, a target or a budget is no finite number")
 	case len(r.Drafts) > 0 && !(r.Acceptance > 0 && r.Acceptance <= 1):
 		return fmt.Errorf("an acceptance of %g: want a probability above 0 and at most 1", r.Acceptance)
 	case len(r.Drafts) > 0 && (slices.Min(r.Drafts) < 1 || slices.Max(r.Drafts) > 64):
 		return fmt.Errorf("%d tokens to draft: want from 1 to 64", r.Drafts)
 	case len(r.Budgets) > 0 && (slices.Min(r.Budgets) < 1 || slices.Max(r.Budgets) > 1<<20):
 		return fmt.Errorf("steps of at most %d tokens: want from 1 to %d", r.Budgets, 1<<20)
-	case r.Load.Rate < 0 || r.Load.Concurrency < 0 || r.Load.Throughput < 0 || t.TTFT < 0 || t.TPOT < 0 || t.E2E < 0 || r.Budget < 0 || r.MaxGPUs < 0:
-		return fmt.Errorf("a load, a target or a budget is negative")
+	}
+	if err := r.finite(); err != nil {
+		return err
 	}
 	if most := r.Model.MaxContext; most > 0 && r.Prompt+r.Gen > most {
 		return fmt.Errorf("a context of %d tokens is over the %d that %s was made for", r.Prompt+r.Gen, most, r.Model.Name)

@@ -137,7 +137,7 @@ func (q *Request) score(r *Row) float64 {
 	case Latency:
 		return float64(r.E2E)
 	case Throughput:
-		if q.bounded() {
+		if q.bounded() && r.Running == 0 {
 			return -r.Throughput
 		}
 		return -r.Throughput / float64(r.GPUs)

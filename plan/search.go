@@ -121,6 +121,10 @@ func (s *search) run(ctx context.Context) {
 		s.miss.Reason = fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", s.card.GPU.Key)
 		return
 	}
+	if len(s.card.Formats) == 0 {
+		s.miss.Reason = "it has no unit for any format that is allowed"
+		return
+	}
 	if _, err := engine.SchedulerOf(s.card.Machines.Machine.Engine.Profile().Name, s.card.GPU.Memory); err == nil && s.q.Load.Given() {
 		s.loaded(ctx)
 		return

@@ -99,14 +99,14 @@ var prefillUnits = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
 func (s *search) apart(c *config, best float64) (found Row, ok bool) {
 	most := s.mostUnits(c, best)
 	for _, prefill := range prefillUnits {
-		if prefill >= most || s.q.By == Cost && ok && (prefill+1)*c.GPUs > found.GPUs {
+		if prefill >= most || s.fewestGPUs() && ok && (prefill+1)*c.GPUs > found.GPUs {
 			break
 		}
 		first, last := max(c.least-prefill, 1), most-prefill
-		if s.q.By == Latency || s.q.By == Throughput && s.bounded {
+		if s.q.By == Latency {
 			first = last
 		}
-		if s.q.By == Cost && ok {
+		if s.fewestGPUs() && ok {
 			last = min(last, found.GPUs/c.GPUs-prefill)
 		}
 		r, good := s.decoders(c, prefill, first, last)
@@ -164,7 +164,7 @@ func (s *search) mostUnits(c *config, best float64) int {
 	if s.q.Budget > 0 && s.card.Price > 0 {
 		most = min(most, int(float64(s.q.Budget)/(float64(s.card.Price)*float64(c.GPUs))))
 	}
-	if s.q.By == Cost && best < float64(1<<30) {
+	if s.fewestGPUs() && best < float64(1<<30) {
 		most = min(most, int(best)/c.GPUs)
 	}
 	return most

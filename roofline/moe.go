@@ -1,9 +1,5 @@
 package roofline
 
-import (
-	"math"
-)
-
 // The MoE kernel of a decode step computes the router, top-k and all products of the experts.
 // It reads the weights of an expert from memory once for each group of tokens (Reread), and
 // some of them from the L2 cache once for each token (Reload). The kernel sorts the
@@ -53,13 +49,4 @@ var moePrefill = Law{
 	},
 	Overlap: Partial,
 	Power:   PowerMemory,
-}
-
-// Distinct is the expected number of different experts among count that tokens
-// touch when each takes k at random: E·(1 − (1 − k/E)^T).
-func Distinct(count, k, tokens float64) float64 {
-	if k >= count {
-		return count
-	}
-	return -count * math.Expm1(tokens*math.Log1p(-k/count))
 }

@@ -183,3 +183,12 @@ func (all Routings) Counting(count float64) *Routing {
 	}
 	return nil
 }
+
+// Distinct is the expected number of different experts among count that tokens
+// touch when each takes k at random: E·(1 − (1 − k/E)^T).
+func Distinct(count, k, tokens float64) float64 {
+	if k >= count {
+		return count
+	}
+	return -count * math.Expm1(tokens*math.Log1p(-k/count))
+}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"llmprof/models"
-	"llmprof/roofline"
 )
 
 // choose draws the experts of a token such that each is among them with its probability: by points at equal
@@ -68,7 +67,7 @@ func TestPopularity(t *testing.T) {
 		loads[i] = 7
 	}
 	even := (&Popularity{Loads: loads}).routing(e, 4)
-	if want := roofline.Distinct(128, 8, 40) / 4; math.Abs(even.Hit(40)-want) > 1e-9*want || math.Abs(even.Pairs-2) > 1e-12 || math.Abs(even.Uneven-1) > 1e-12 {
+	if want := Distinct(128, 8, 40) / 4; math.Abs(even.Hit(40)-want) > 1e-9*want || math.Abs(even.Pairs-2) > 1e-12 || math.Abs(even.Uneven-1) > 1e-12 {
 		t.Errorf("even loads: %g experts hit, want %g; %g pairs, %g of the mean", even.Hit(40), want, even.Pairs, even.Uneven)
 	}
 	last := (&Popularity{Zipf: 1e-9}).routing(e, 1)
@@ -82,5 +81,33 @@ func TestPopularity(t *testing.T) {
 			t.Errorf("zipf %g: a probability of %g", zipf, slices.Max(chance))
 		}
 		last = one
+	}
+}
+
+// The number of distinct experts is what random choices touch on average.
+func TestDistinctExperts(t *testing.T) {
+	const trials = 4000
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, x := range []struct{ count, k, tokens int }{{128, 8, 1}, {128, 8, 16}, {8, 2, 3}, {256, 8, 64}, {16, 1, 5}} {
+		var sum float64
+		for range trials {
+			hit := make([]bool, x.count)
+			for range x.tokens {
+				for _, e := range rng.Perm(x.count)[:x.k] {
+					hit[e] = true
+				}
+			}
+			for _, h := range hit {
+				if h {
+					sum++
+				}
+			}
+		}
+		if got, want := Distinct(float64(x.count), float64(x.k), float64(x.tokens)), sum/trials; math.Abs(got/want-1) > 0.01 {
+			t.Errorf("%+v: %g experts, drawn %g", x, got, want)
+		}
+	}
+	if got := Distinct(8, 8, 1); got != 8 {
+		t.Errorf("all experts chosen: %v of 8 touched", got)
 	}
 }

@@ -54,7 +54,7 @@ func expand(item string, number func(string) (int, error)) ([]string, error) {
 	if !ok {
 		n, err := number(item)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%.60q: %w", item, err)
 		}
 		return []string{strconv.Itoa(n)}, nil
 	}
@@ -62,7 +62,7 @@ func expand(item string, number func(string) (int, error)) ([]string, error) {
 	if i := strings.LastIndexAny(rest, "x*+"); i > 0 {
 		var err error
 		if step, err = number(rest[i+1:]); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%.60q: %w", item, err)
 		}
 		if last = rest[:i]; rest[i] != '+' {
 			next = func(n, step int) int { return n * step }
@@ -73,12 +73,12 @@ func expand(item string, number func(string) (int, error)) ([]string, error) {
 	}
 	from, err := number(first)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%.60q: %w", item, err)
 	}
 	to, err := number(last)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("%.60q: %w", item, err)
 	case from > to:
 		return nil, fmt.Errorf("%.60q ends before it begins", item)
 	case step < 1 || next(from, step) <= from:

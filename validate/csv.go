@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,16 +16,39 @@ import (
 // columns are the header of a file of observations, in this order. Times are
 // seconds, energies joules; what is not known is empty.
 var columns = []string{
-	"source", "id", "model", "gpu", "engine", "mode", "tp", "batch", "prompt_len", "gen_len", "weights", "kv", "load",
+	"source", "id", "model", "gpu", "engine", "mode", "tp", columnEP, columnBudget, columnGraphs, "batch", "prompt_len", "gen_len", "weights", "kv", "load",
 	"all_logits", "params", "metric", "value", "low", "high", "device", "samples", "marks", "note",
 }
 
-// Parse reads observations from CSV. It is strict: the header is exactly that of
-// WriteCSV, and the first line with a mistake is an error that names it.
+// Files whose observations have none of them lack these columns.
+const (
+	columnEP     = "ep"
+	columnBudget = "max_batched_tokens"
+	columnGraphs = "graph_tokens"
+)
+
+// few are those columns, in their order, with what they hold.
+func few(o *Observation) []struct {
+	name string
+	n    *int
+} {
+	return []struct {
+		name string
+		n    *int
+	}{{columnEP, &o.EP}, {columnBudget, &o.Budget}, {columnGraphs, &o.Graphs}}
+}
+
+// without is columns without those of the given names.
+func without(names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(names, c) })
+}
+
+// Parse reads observations from CSV, ahead of which may stand lines of comment that begin
+// with #. It is strict: the header is one that WriteCSV writes, and the first line with a
+// mistake is an error that names it.
 func Parse(name string, data []byte) ([]Observation, error) {
 	r := csv.NewReader(bytes.NewReader(data))
-	r.FieldsPerRecord = len(columns)
-	r.ReuseRecord = true
+	r.ReuseRecord, r.Comment = true, '#'
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: it is empty: want a header and observations", name)
@@ -32,9 +56,20 @@ func Parse(name string, data []byte) ([]Observation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	for i, want := range columns {
+	line, _ := r.FieldPos(0)
+	var absent []string
+	for _, c := range few(&Observation{}) {
+		if !slices.Contains(head, c.name) {
+			absent = append(absent, c.name)
+		}
+	}
+	known := without(absent...)
+	if len(head) != len(known) {
+		return nil, fmt.Errorf("%s:%d: %d columns: want %s", name, line, len(head), strings.Join(known, ","))
+	}
+	for i, want := range known {
 		if head[i] != want {
-			return nil, fmt.Errorf("%s:1: column %d is %.40q: want %q", name, i+1, head[i], want)
+			return nil, fmt.Errorf("%s:%d: column %d is %.40q: want %q", name, line, i+1, head[i], want)
 		}
 	}
 	var all []Observation
@@ -46,7 +81,7 @@ func Parse(name string, data []byte) ([]Observation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		o, err := parseRecord(record)
+		o, err := parseRecord(known, record)
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
@@ -58,9 +93,13 @@ func Parse(name string, data []byte) ([]Observation, error) {
 // A fields reads the fields of a record one after the other and keeps the first
 // error.
 type fields struct {
-	record []string
-	err    error
+	columns []string
+	record  []string
+	err     error
 }
+
+// has reports whether the next column is the one of that name.
+func (f *fields) has(name string) bool { return f.columns[len(f.columns)-len(f.record)] == name }
 
 func (f *fields) text() string {
 	s := strings.Clone(printable.FromCell(f.record[0]))
@@ -69,7 +108,7 @@ func (f *fields) text() string {
 }
 
 // key is the column that was read last.
-func (f *fields) key() string { return columns[len(columns)-len(f.record)-1] }
+func (f *fields) key() string { return f.columns[len(f.columns)-len(f.record)-1] }
 
 func (f *fields) fail(text, want string) {
 	if f.err == nil {
@@ -115,11 +154,17 @@ func (f *fields) boolean() bool {
 	return false
 }
 
-func parseRecord(record []string) (Observation, error) {
-	f := &fields{record: record}
+func parseRecord(known, record []string) (Observation, error) {
+	f := &fields{columns: known, record: record}
 	o := Observation{Source: f.text(), ID: f.text()}
 	o.Model, o.GPU, o.Engine, o.Mode = f.text(), f.text(), f.text(), f.text()
-	o.TP, o.Batch, o.Prompt, o.Gen = int(f.whole()), int(f.whole()), int(f.whole()), int(f.whole())
+	o.TP = int(f.whole())
+	for _, c := range few(&o) {
+		if f.has(c.name) {
+			*c.n = int(f.whole())
+		}
+	}
+	o.Batch, o.Prompt, o.Gen = int(f.whole()), int(f.whole()), int(f.whole())
 	o.Weights, o.KV, o.Load = f.text(), f.text(), Load(f.text())
 	o.Logits, o.Params = f.boolean(), f.whole()
 	o.Metric = Metric(f.text())
@@ -140,7 +185,13 @@ func parseRecord(record []string) (Observation, error) {
 // WriteCSV writes observations in the form that Parse reads.
 func WriteCSV(w io.Writer, all []Observation) error {
 	out := csv.NewWriter(w)
-	if err := out.Write(columns); err != nil {
+	var absent []string
+	for i, c := range few(&Observation{}) {
+		if !slices.ContainsFunc(all, func(o Observation) bool { return *few(&o)[i].n != 0 }) {
+			absent = append(absent, c.name)
+		}
+	}
+	if err := out.Write(without(absent...)); err != nil {
 		return err
 	}
 	for i := range all {
@@ -149,11 +200,15 @@ func WriteCSV(w io.Writer, all []Observation) error {
 		if o.Logits {
 			logits = "true"
 		}
-		record := []string{
-			o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP), count(o.Batch), count(o.Prompt), count(o.Gen),
-			o.Weights, o.KV, string(o.Load), logits, count(int(o.Params)), string(o.Metric), decimal(&o.Value), decimal(o.Low),
-			decimal(o.High), decimal(o.Device), count(o.Samples), strings.Join(o.Marks, " "), o.Note,
+		record := []string{o.Source, o.ID, o.Model, o.GPU, o.Engine, o.Mode, count(o.TP)}
+		for _, c := range few(o) {
+			if !slices.Contains(absent, c.name) {
+				record = append(record, count(*c.n))
+			}
 		}
+		record = append(record,
+			count(o.Batch), count(o.Prompt), count(o.Gen), o.Weights, o.KV, string(o.Load), logits, count(int(o.Params)), string(o.Metric), decimal(&o.Value), decimal(o.Low),
+			decimal(o.High), decimal(o.Device), count(o.Samples), strings.Join(o.Marks, " "), o.Note)
 		for j := range record {
 			record[j] = printable.Cell(record[j])
 		}

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -80,8 +81,8 @@ func TestParseOdd(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":          "it is empty",
-		"a,b\n1,2":  "wrong number of fields",
-		"\x00\n":    "wrong number of fields",
+		"a,b\n1,2":  "columns: want source,id,",
+		"\x00\n":    "columns: want source,id,",
 		"\"open\n,": "extraneous or missing",
 	} {
 		if _, err := Parse("file.csv", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -119,4 +120,28 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(d)
 		}
 	})
+}
+
+// Columns that few files need are written where an observation has them, and read where they stand; comments may stand ahead.
+func TestColumnsOfFewFiles(t *testing.T) {
+	plain, err := Parse("file.csv", []byte(record(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ ep, budget int }{{0, 0}, {8, 0}, {0, 2048}, {4, 8192}} {
+		o := plain[0]
+		o.EP, o.Budget, o.Graphs = c.ep, c.budget, 2*c.budget
+		var b bytes.Buffer
+		if err := WriteCSV(&b, []Observation{o}); err != nil {
+			t.Fatal(err)
+		}
+		head, _, _ := strings.Cut(b.String(), "\n")
+		if strings.Contains(head, ",ep,") != (c.ep > 0) || strings.Contains(head, ",max_batched_tokens,") != (c.budget > 0) {
+			t.Errorf("%+v: header %s", c, head)
+		}
+		got, err := Parse("file.csv", append([]byte("# left out: none\n"), b.Bytes()...))
+		if err != nil || len(got) != 1 || got[0].EP != c.ep || got[0].Budget != c.budget || got[0].Graphs != 2*c.budget || got[0].Batch != o.Batch {
+			t.Errorf("%+v was read as %+v, %v", c, got, err)
+		}
+	}
 }

@@ -178,18 +178,30 @@ func (s *Scorer) question(c *Config) (*analytic.Case, error) {
 	}
 	question := &analytic.Case{
 		Model: held.model, Scheme: used,
-		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, AllLogits: c.Logits},
-		Parallel: analytic.Parallelism{TP: c.TP, GPUsPerNode: g.GPUsPerNode},
+		Workload: analytic.Workload{Batch: c.Batch, PromptLen: c.Prompt, GenLen: c.Gen, Budget: c.Budget, AllLogits: c.Logits},
+		Parallel: analytic.Parallelism{TP: c.TP, EP: c.EP, GPUsPerNode: g.GPUsPerNode},
 	}
 	question.Machine, err = s.machine(question, c)
 	return question, err
 }
 
 // engineOf is the engine of a configuration, in its mode.
-func engineOf(c *Config) (analytic.Engine, error) { return engine.ParseMode(c.Engine, c.Mode) }
+func engineOf(c *Config) (analytic.Engine, error) { return c.runner().parse() }
 
 // A runner is an engine on a GPU, by the names that an observation has.
-type runner struct{ gpu, engine, mode string }
+type runner struct {
+	gpu, engine, mode string
+	graphs            int
+}
+
+// parse is the engine in its mode, with the graphs that it was told to capture.
+func (r runner) parse() (analytic.Engine, error) {
+	e, err := engine.ParseMode(r.engine, r.mode)
+	if err != nil || r.graphs == 0 {
+		return e, err
+	}
+	return engine.WithGraphs(e, r.graphs)
+}
 
 // machine is what the case runs on, by the calibration of its GPU and engine.
 func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, error) {
@@ -203,7 +215,7 @@ func (s *Scorer) machine(c *analytic.Case, config *Config) (*analytic.Machine, e
 	return c.On(all), nil
 }
 
-func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode} }
+func (c *Config) runner() runner { return runner{c.GPU, c.Engine, c.Mode, c.Graphs} }
 
 // prepare is an engine on a GPU with the calibration of both.
 func (s *Scorer) prepare(r runner) (*analytic.Machines, error) {
@@ -219,7 +231,7 @@ func (s *Scorer) calibrated(r runner) (g *hardware.GPU, e analytic.Engine, file 
 	if g, err = once(&s.gpus, r.gpu, s.GPU); err != nil {
 		return nil, nil, nil, err
 	}
-	if e, err = engine.ParseMode(r.engine, r.mode); err != nil || s.Calibration == nil {
+	if e, err = r.parse(); err != nil || s.Calibration == nil {
 		return g, e, nil, err
 	}
 	file, err = s.Calibration(g, e.Profile().Name)
@@ -371,6 +383,9 @@ func joins(p *analytic.Predictor, w *analytic.Workload) unit.Seconds {
 	decode := operator.Group{Batch: float64(w.Batch), New: 1, Past: float64(w.PromptLen) + float64(w.GenLen)/2, Logits: 1}
 	step, _ := p.MixedStep([]operator.Group{decode})
 	budget := p.Budget()
+	if w.Budget > 0 {
+		budget = float64(w.Budget)
+	}
 	if budget == 0 {
 		budget = prompts * float64(w.PromptLen)
 	}
@@ -410,7 +425,7 @@ func (p *prediction) interrupted(c *Config) span {
 func byConfig(a, b *Config) int {
 	return cmp.Or(
 		cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Model, b.Model),
-		cmp.Compare(a.TP, b.TP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
+		cmp.Compare(a.TP, b.TP), cmp.Compare(a.EP, b.EP), cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Gen, b.Gen),
 		cmp.Compare(a.Weights, b.Weights), cmp.Compare(a.KV, b.KV), cmp.Compare(a.Load, b.Load),
 	)
 }

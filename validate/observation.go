@@ -63,6 +63,9 @@ type Config struct {
 	Engine  string // what ran it: "transformers", "vllm", ...
 	Mode    string // "graph" or "eager" where the engine has both
 	TP      int
+	EP      int // ranks of TP that each hold some of the experts whole; 0 or 1 for none
+	Budget  int // most tokens of a step; 0 for the engine's default
+	Graphs  int // most tokens of a step that CUDA graphs hold; 0 for the engine's default
 	Batch   int // sequences together, or clients
 	Prompt  int // tokens of each prompt
 	Gen     int // tokens generated for each
@@ -78,6 +81,9 @@ func (c *Config) String() string {
 	s := fmt.Sprintf("%s on %s, %s", c.Model, c.GPU, c.Runs())
 	if c.TP > 1 {
 		s += fmt.Sprintf(", TP %d", c.TP)
+	}
+	if c.EP > 1 {
+		s += fmt.Sprintf(", EP %d", c.EP)
 	}
 	s += fmt.Sprintf(", batch %d, %d+%d", c.Batch, c.Prompt, c.Gen)
 	if c.Weights != "bf16" {
@@ -151,6 +157,14 @@ func (o *Observation) Check() error {
 	}{{"tp", o.TP}, {"batch", o.Batch}, {"prompt_len", o.Prompt}, {"gen_len", o.Gen}} {
 		if n.n < 1 || n.n > most {
 			return fmt.Errorf("%s is %d: want 1 to %d", n.key, n.n, most)
+		}
+	}
+	for _, n := range []struct {
+		key string
+		n   int
+	}{{columnEP, o.EP}, {columnBudget, o.Budget}, {columnGraphs, o.Graphs}} {
+		if n.n < 0 || n.n > most {
+			return fmt.Errorf("%s is %d: want 1 to %d, or nothing", n.key, n.n, most)
 		}
 	}
 	if o.Load != Static && o.Load != Closed {

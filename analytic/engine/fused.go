@@ -22,8 +22,11 @@ func (e *fused) Lower(l *analytic.Lowering) {
 	exchanges(l)
 }
 
-// exchanges says how many exchanges over peer memory small all-reduces take.
+// exchanges says how many exchanges over peer memory small all-reduces take, where their times are known.
 func exchanges(l *analytic.Lowering) {
+	if l.Constants[roofline.OneShotSecond] == 0 {
+		return
+	}
 	for i := range l.Kernels {
 		k := &l.Kernels[i]
 		if k.Class == roofline.OneShotAllReduce && l.Ops[k.Main].Type == operator.Reduce && !l.Step.Par.SP {

@@ -18,6 +18,7 @@ type graphed struct {
 	pieces   float64                                     // most tokens of a step whose kernels but attention are graphs; 0 if the model is not compiled in pieces
 	sampling float64                                     // small kernels from the logits to the next step's inputs
 	fusedKV  bool                                        // rotary embedding and cache write are one kernel
+	oneCall  bool                                        // the experts of a layer are one operator in C++, so that Python calls neither their products nor what sorts tokens by expert
 }
 
 // Profile is what the engine adds to its kernels.
@@ -184,7 +185,7 @@ func (e *graphed) dispatched(l *analytic.Lowering) {
 			if k.Dispatches, called = 1, true; e.pieces > 0 {
 				k.Dispatches = 2
 			}
-		case t == operator.TopK, t == operator.ExpertProduct:
+		case (t == operator.TopK || t == operator.ExpertProduct) && !e.oneCall:
 			k.Dispatches = 1
 		}
 	}
@@ -205,10 +206,11 @@ func pad(k *analytic.Kernel, step *operator.Step, rows float64) {
 	w.FLOPs, w.Vector, w.Acts = w.FLOPs.Times(more), w.Vector.Times(more), w.Acts.Times(more)
 	w.Wire, w.NodeWire = w.Wire.Times(more), w.NodeWire.Times(more)
 	if s.Hit > 0 {
-		tokens := s.Tokens * more
-		hit := step.Hit(s, tokens)
+		s.Tokens *= more
+		hit, pairs := step.Chosen(s, s.Tokens)
 		w.Weights = w.Weights.Times(hit / s.Hit)
-		s.Tokens, s.Hit, s.Pairs = tokens, hit, s.Pairs*more
+		w.FLOPs = w.FLOPs.Times(pairs / s.Pairs / more)
+		s.Hit, s.Pairs = hit, pairs
 	}
 	k.Permuted, k.Unpermuted = k.Permuted.Times(more), k.Unpermuted.Times(more)
 }

@@ -203,7 +203,7 @@ func (n *nativeStep) norm(i int) {
 		if n.Part == operator.PartLast && s.Logits > 0 && s.Logits < s.New { // the last token alone
 			k.Work = o.Work.Scale(s.Logits / s.New)
 			k.Work.Weights = o.Work.Weights
-			k.Reduced = true
+			k.Partial = true
 		}
 		return
 	}

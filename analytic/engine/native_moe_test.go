@@ -10,6 +10,7 @@ import (
 	"llmprof/hardware"
 	"llmprof/operator"
 	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/unit"
 )
 
@@ -165,7 +166,8 @@ func TestGroupsOfSharedExperts(t *testing.T) {
 	lines := explain(t, with(t, c, moeDecode)).DecodeOps
 	up, down := line(t, lines, "experts_gate_up"), line(t, lines, "experts_down")
 	tokens := 64 * 8.0
-	groups := engine.Groups(128, 8, tokens, engine.GroupPairs) / 8 // of a rank
+	_, pairs := routing.Busiest(128, 8, tokens, 8)
+	groups := engine.Groups(128, 8, tokens, engine.GroupPairs) * pairs / (tokens * 8) // of the busiest rank
 	const expert = 48 * 3 * 2048 * 768 * 2.0
 	if got, least := float64(up.Memory+down.Memory), float64(up.Weights+down.Weights)/4.8e12; got < least {
 		t.Errorf("the experts' %v are read in %v s", up.Weights+down.Weights, got)

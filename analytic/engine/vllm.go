@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 
 	"llmprof/analytic"
@@ -17,7 +18,7 @@ var vllm = graphed{profile: analytic.Profile{
 		"on an H200 and an H100 (experiments/h200-vllm); 92 % of the memory, 1.1 GB of it for graphs and buffers, as the KV cache that it had left says",
 	Constants: vllmServerConstants, Operators: tabled("vllm"), Reserve: 1.1e9, Budget: budget("vllm"), Utilization: 0.92, HostError: vllmHostError,
 	Support: vllmRuns, Sampler: sortedLogits,
-}, rows: vllmRows, pieces: 512, sampling: 30}
+}, rows: vllmRows(512), pieces: 512, sampling: 30}
 
 // vllm2024 stands for releases up to mid-2024.
 var vllm2024 = fused{profile: analytic.Profile{
@@ -83,19 +84,33 @@ func vllmServerConstants(c *roofline.Constants) {
 }
 
 // vllmRows is the smallest batch of vLLM's captured graphs that holds a decode step:
-// 1, 2, 4, then multiples of 8 up to 256 and of 16 up to 512. A larger step has no graph.
-func vllmRows(batch float64) (rows float64, ok bool) {
-	switch {
-	case batch <= 2:
-		return math.Ceil(batch), true
-	case batch <= 4:
-		return 4, true
-	case batch <= 256:
-		return 8 * math.Ceil(batch/8), true
-	case batch <= 512:
-		return 16 * math.Ceil(batch/16), true
+// 1, 2, 4, then multiples of 8 up to 256 and of 16 up to most. A larger step has no graph.
+func vllmRows(most float64) func(batch float64) (rows float64, ok bool) {
+	return func(batch float64) (rows float64, ok bool) {
+		switch {
+		case batch > most:
+			return batch, false
+		case batch <= 2:
+			return math.Ceil(batch), true
+		case batch <= 4:
+			return 4, true
+		case batch <= 256:
+			return min(8*math.Ceil(batch/8), most), true
+		}
+		return min(16*math.Ceil(batch/16), most), true
 	}
-	return batch, false
+}
+
+// WithGraphs is vLLM with CUDA graphs of steps of up to so many tokens, which its
+// --max-cudagraph-capture-size sets.
+func WithGraphs(e analytic.Engine, tokens int) (analytic.Engine, error) {
+	g, ok := e.(*graphed)
+	if !ok || g.pieces == 0 || tokens < 1 {
+		return nil, fmt.Errorf("graphs of steps of up to %d tokens: vllm alone has such a setting, and it is 1 or more", tokens)
+	}
+	set := *g
+	set.pieces, set.rows = float64(tokens), vllmRows(float64(tokens))
+	return &set, nil
 }
 
 // older is what releases can come to. The authors of vLLM have 0.6.0 of September

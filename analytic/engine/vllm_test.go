@@ -82,3 +82,30 @@ func TestPeerAllReduce(t *testing.T) {
 		near(t, fmt.Sprintf("%d bytes over %d GPUs", int(x.message), x.ranks), m.Price(&k).Time, x.want, 0.14)
 	}
 }
+
+// A server that captures larger graphs launches prompts of their size piece by piece, and pads decode steps beyond the default.
+func TestLargerGraphs(t *testing.T) {
+	plain, err := engine.Parse("vllm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := engine.WithGraphs(plain, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.WithGraphs(large, 0); err == nil {
+		t.Error("graphs of no tokens are taken")
+	}
+	if other, _ := engine.Parse("sglang"); other != nil {
+		if _, err := engine.WithGraphs(other, 2048); err == nil {
+			t.Error("sglang takes vLLM's setting")
+		}
+	}
+	c := onEngine(t, "qwen3-30b-a3b", "vllm", analytic.Workload{Batch: 1, PromptLen: 1024, GenLen: 2})
+	before := explain(t, c)
+	c.Machine.Engine = large
+	after := explain(t, c)
+	if !(after.TTFT.Expected < before.TTFT.Expected) {
+		t.Errorf("a prompt of 1024 tokens takes %v in graphs of 512 tokens and %v in those of 2048", before.TTFT.Expected, after.TTFT.Expected)
+	}
+}

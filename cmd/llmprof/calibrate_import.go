@@ -24,6 +24,9 @@ func (a *app) importTables(c *fitting) error {
 			return usage("--import measures nothing: --%s has no meaning beside it", flag)
 		}
 	}
+	if _, err := os.Stat(c.imports); err != nil {
+		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))
+	}
 	table, err := a.gpuTable(c.hardware)
 	if err != nil {
 		return err

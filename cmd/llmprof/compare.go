@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -85,9 +86,14 @@ func (a *app) isModel(name string) bool {
 
 // side is a deployment of a comparison: a file, or a description.
 func (a *app) side(ctx context.Context, base *pflag.FlagSet, text string) (s view.Side, err error) {
-	if info, err := os.Stat(text); err == nil && info.Mode().IsRegular() {
+	info, err := os.Stat(text)
+	switch {
+	case err == nil && info.Mode().IsRegular():
 		return fileSide(text)
+	case strings.EqualFold(filepath.Ext(text), ".json"):
+		return s, fmt.Errorf("%s: no such file", text)
 	}
+	err = nil
 	q := &question{}
 	flags := ask.Flags(&q.Question)
 	given := map[string]bool{}
@@ -150,7 +156,14 @@ func describe(flags *pflag.FlagSet, word string) (flag string, err error) {
 	if flags.Lookup(flag) == nil {
 		return "", fmt.Errorf("%q: llmprof estimate has no flag --%s", word, flag)
 	}
-	return flag, flags.Set(flag, value)
+	if err := flags.Set(flag, value); err != nil {
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) {
+			err = fmt.Errorf("--%s %.40q: %w", flag, value, invalid.Unwrap())
+		}
+		return "", err
+	}
+	return flag, nil
 }
 
 // mostSide is far more than the JSON of any estimate.

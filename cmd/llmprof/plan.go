@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,11 +67,8 @@ func (a *app) planCommand() *cobra.Command {
 		Example: "  llmprof plan qwen3-32b --in 2048 --ttft 500ms --tpot 30ms --tps 2000\n" +
 			"  llmprof plan deepseek-v3 --gpus h200,b200 --rate 10 --ttft 2s --launch\n" +
 			"  llmprof plan llama3.1-8b --gpus rtx-4090 --max-gpus 1 --tpot 25ms --by energy",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				o.model = args[0]
-			}
+		Args: cli.Positional("model"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.given = cmd.Flags().Changed
 			return a.runPlan(cmd.Context(), o)
 		},
@@ -131,6 +129,9 @@ func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, e
 		Budget: unit.DollarsPerHour(o.budget), MaxGPUs: o.maxGPUs, Expected: o.expected,
 		Budgets: append([]int{}, o.budgets...), Acceptance: o.acceptance, Together: o.aggregated,
 	}
+	if err := o.numbers(); err != nil {
+		return nil, err
+	}
 	if err := o.together(); err != nil {
 		return nil, err
 	}
@@ -164,16 +165,40 @@ func (a *app) planRequest(ctx context.Context, o *planOrder) (q *plan.Request, e
 	return q, err
 }
 
+// numbers refuses numbers that ask for nothing.
+func (o *planOrder) numbers() error {
+	for _, n := range []struct {
+		flag  string
+		value float64
+		least float64
+	}{
+		{"in", float64(o.prompt), 1}, {"out", float64(o.gen), 1}, {"rate", o.rate, math.SmallestNonzeroFloat64}, {"tps", o.tps, math.SmallestNonzeroFloat64},
+		{"concurrency", float64(o.concurrency), 1}, {"max-gpus", float64(o.maxGPUs), 1}, {"top", float64(o.top), 0}, {"per-gpu", float64(o.perCard), 0},
+	} {
+		switch {
+		case !o.given(n.flag) || n.value >= n.least && n.value <= math.MaxFloat64:
+		case n.least >= 1:
+			return usage("--%s %g: want at least 1", n.flag, n.value)
+		case n.least > 0:
+			return usage("--%s %g: want a number above 0", n.flag, n.value)
+		default:
+			return usage("--%s %g: want a number of rows, or 0 for all", n.flag, n.value)
+		}
+	}
+	return nil
+}
+
 // together refuses flags that have no meaning without another one.
 func (o *planOrder) together() error {
 	rate := o.given("rate") || o.given("tps")
+	load := rate || o.given("concurrency")
 	for _, x := range []struct {
 		flag string
 		ok   bool
 		need string
 	}{
 		{"acceptance", rate, "--rate or --tps"}, {"aggregated", rate, "--rate or --tps"}, {"max-num-batched-tokens", rate, "--rate or --tps"},
-		{"speculative-tokens", o.given("acceptance"), "--acceptance"},
+		{"speculative-tokens", o.given("acceptance"), "--acceptance"}, {"p99", load, "a load, as --rate 10"},
 	} {
 		if o.given(x.flag) && !x.ok {
 			return usage("--%s changes nothing without %s", x.flag, x.need)
@@ -193,11 +218,14 @@ func (a *app) cards(o *planOrder, q *plan.Request) (all []plan.Card, err error) 
 			return nil, usage("--weights: %w", err)
 		}
 	}
+	if len(o.engines) == 0 {
+		return nil, usage("--engines: want one or more of %s", strings.Join(engine.Names(), ", "))
+	}
 	gpus, err := a.planGPUs(o)
 	if err != nil {
 		return nil, err
 	}
-	prices, err := a.planPrices(o)
+	prices, err := a.planPrices(o, gpus)
 	if err != nil {
 		return nil, err
 	}
@@ -236,8 +264,11 @@ func (a *app) planGPUs(o *planOrder) ([]hardware.GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(o.gpus) == 0 {
+	if !o.given("gpus") {
 		return table.All(), nil
+	}
+	if len(o.gpus) == 0 {
+		return nil, usage("--gpus: want one or more, as h100,l40s; without the flag all are tried")
 	}
 	var all []hardware.GPU
 	for _, name := range o.gpus {
@@ -245,22 +276,27 @@ func (a *app) planGPUs(o *planOrder) ([]hardware.GPU, error) {
 		if err != nil {
 			return nil, usage("--gpus: %w", err)
 		}
-		all = append(all, g)
+		if !slices.ContainsFunc(all, func(other hardware.GPU) bool { return other.Key == g.Key }) {
+			all = append(all, g)
+		}
 	}
 	return all, nil
 }
 
-// planPrices are the prices that were given, by the key of the GPU.
-func (a *app) planPrices(o *planOrder) (map[string]unit.DollarsPerHour, error) {
+// planPrices are the prices that were given for GPUs that are tried, by the key of the GPU.
+func (a *app) planPrices(o *planOrder, gpus []hardware.GPU) (map[string]unit.DollarsPerHour, error) {
 	all := map[string]unit.DollarsPerHour{}
 	for _, item := range o.prices {
 		name, text, ok := strings.Cut(item, "=")
-		if !ok {
+		if !ok || strings.TrimSpace(name) == "" {
 			return nil, usage("--price %.60q: want a GPU and dollars, as h100=1.99", item)
 		}
 		g, err := a.gpu(strings.TrimSpace(name), o.hardware)
 		if err != nil {
 			return nil, usage("--price: %w", err)
+		}
+		if !slices.ContainsFunc(gpus, func(tried hardware.GPU) bool { return tried.Key == g.Key }) {
+			return nil, usage("--price %.60s: --gpus leaves %s out", item, g.Key)
 		}
 		var p ask.Price
 		if err := p.Set(strings.TrimSpace(text)); err != nil {
@@ -291,9 +327,6 @@ func (a *app) runPlan(ctx context.Context, o *planOrder) error {
 	p := &view.Plan{Name: o.model, Request: q, Result: found, Took: unit.Seconds(time.Since(begin).Seconds())}
 	p.Shown = o.shown(found.Rows)
 	if o.p99 {
-		if !q.Load.Given() {
-			return usage("--p99: give a load, as --rate 10")
-		}
 		var left []plan.Rejected
 		if p.Shown, left, err = plan.Confirm(ctx, q, p.Shown); err != nil {
 			return err
@@ -340,10 +373,14 @@ func (a *app) writePlan(o *planOrder, p *view.Plan) error {
 
 // nothing says that no deployment qualifies, and which came nearest.
 func nothing(r *plan.Result) error {
-	if len(r.Rejected) == 0 || r.Rejected[0].Miss.Row == nil {
+	if len(r.Rejected) == 0 {
 		return errors.New("no deployment qualifies, on no GPU")
 	}
-	return fmt.Errorf("no deployment qualifies; %s", r.Rejected[0].Miss.Reason)
+	first := &r.Rejected[0]
+	if first.Miss.Row == nil {
+		return fmt.Errorf("no deployment qualifies; %s: %s", first.Card.GPU.Key, first.Miss.Reason)
+	}
+	return fmt.Errorf("no deployment qualifies; %s", first.Miss.Reason)
 }
 
 // shown are the best rows, of each GPU no more than were asked for.

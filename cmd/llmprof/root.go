@@ -35,8 +35,14 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              noArgs,
-		PersistentPreRun:  func(*cobra.Command, []string) { a.started = true },
-		RunE:              needCommand,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.Empty(cmd); err != nil {
+				return err
+			}
+			a.started = true
+			return nil
+		},
+		RunE: needCommand,
 	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)

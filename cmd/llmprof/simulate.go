@@ -166,6 +166,8 @@ func (s *simulation) points() ([]serving.Load, error) {
 		return nil, usage("--arrival ramp and --ramp-from go together, as in --arrival ramp --ramp-from 1 --rate 20")
 	case len(s.rates) == 0 && s.span[1] == 0 && s.Given("arrival"):
 		return nil, usage("--arrival is of a --rate")
+	case s.requests < 1 && s.Given("requests"):
+		return nil, usage("--requests %d: want at least 1", s.requests)
 	case s.warmup < 0 || s.trace == "" && s.warmup >= s.requests:
 		return nil, usage("--warmup %d of %d requests: some have to count", s.warmup, s.requests)
 	}
@@ -359,6 +361,9 @@ func (a *app) replayTrace(s *simulation, v *view.Simulation, one func(string, se
 func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) {
 	if s.records == "" {
 		return nil, func(bool) error { return nil }, nil
+	}
+	if info, err := os.Stat(s.records); err == nil && info.IsDir() {
+		return nil, nil, fmt.Errorf("--records %s: it is a directory; give the name of a file in it", s.records)
 	}
 	f, err := os.CreateTemp(filepath.Dir(s.records), ".llmprof-records-*")
 	if err != nil {

@@ -52,6 +52,7 @@ func (s *submission) flags(cmd *cobra.Command, of string) {
 	})
 	_ = f.MarkHidden("part")
 	_ = cmd.RegisterFlagCompletionFunc("submit", words("slurm", "kubernetes"))
+	cli.MayBeEmpty(cmd, "submit") // so that a task runs the command line that submitted it
 	cli.Rare(cmd, "shards", "shard-dir", "submit-options", "image", "volume-claim", "pod-gpus")
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +63,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	f.StringVar(&o.format, "format", "", "`form`: csv, jsonl or parquet (default: what FILE ends in, else csv)")
 	f.StringVarP(&o.file, "output", "o", "", "write the rows to `FILE`, not to standard output")
 	f.BoolVar(&o.keep, "keep", false, "keep impossible points, with the reason")
-	f.Uint64Var(&o.from, "from", 0, "append to the rows of FILE from `point` N on, to go on after an interruption")
+	f.Uint64Var(&o.from, "from", 0, "go on from `point` N: append to the rows of FILE, or begin another\nFILE of Parquet")
 	f.StringVar(&o.plot, "plot", "", "draw TTFT and TPOT over one or two lists to `FILE` (.svg, .png or .pdf)")
 	cli.Define(cmd, "Grid", func(*cobra.Command) {}) // all flags so far
 	o.submission.flags(cmd, "rows")
@@ -109,12 +108,14 @@ func (o *gridOrder) form() (sweep.Format, error) {
 }
 
 // check refuses what does not go together.
-func (o *gridOrder) check(form sweep.Format) error {
+func (o *gridOrder) check() error {
 	switch {
 	case o.plot != "" && (o.to != "" || o.shard != ""):
 		return usage("--plot draws the whole: leave out --shard and --submit, or draw from the rows")
-	case o.from > 0 && (o.to != "" || o.plot != "" || form == sweep.Parquet):
-		return usage("--from goes on with rows of CSV or JSON Lines: leave out --submit and --plot")
+	case o.from > 0 && (o.to != "" || o.plot != ""):
+		return usage("--from goes on where a sweep was interrupted: leave out --submit and --plot")
+	case o.from > 0 && (o.file == "" || o.file == "-"):
+		return usage("--from %d appends to a file: give it, as -o grid.csv", o.from)
 	}
 	return o.submission.check()
 }
@@ -125,7 +126,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	if options.Format, err = o.form(); err != nil {
 		return err
 	}
-	if err := o.check(options.Format); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	if options.Shard, err = o.mine(a); err != nil {
@@ -134,6 +135,11 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	g, err := ask.NewGrid(o.flags.Changed, func(flag string) string { return *o.lists[flag] }, cli.ParseCount)
 	if err != nil {
 		return err
+	}
+	if points, _, err := g.Points(); err == nil && o.from > 0 {
+		if begin, end := options.Shard.Span(points); o.from >= end-begin {
+			return usage("--from %d: there are %d points", o.from, end-begin)
+		}
 	}
 	known := ask.NewDeployments(a)
 	if err := a.known(ctx, known, g); err != nil {
@@ -153,7 +159,7 @@ func (a *app) runSweep(ctx context.Context, o *gridOrder) (err error) {
 	summary, err := a.stream(ctx, o, g, options)
 	a.saySummary(&summary, o.keep)
 	if err != nil {
-		a.sayRest(o, &summary)
+		a.sayRest(o, options.Format, &summary)
 		return err
 	}
 	if picture != nil {
@@ -235,7 +241,7 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	if o.file == "" || o.file == "-" {
 		return sweep.Run(ctx, g, options)
 	}
-	file, begin, err := o.open()
+	file, begin, err := o.open(options.Format)
 	if err != nil {
 		return summary, err
 	}
@@ -250,10 +256,13 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 	return summary, err
 }
 
-// open opens the file of the rows, and says where they begin.
-func (o *gridOrder) open() (file *os.File, begin int64, err error) {
+// open opens the file of the rows, and says where they begin. Nothing can be appended to a
+// file of Parquet, so the rest goes to another one.
+func (o *gridOrder) open(form sweep.Format) (file *os.File, begin int64, err error) {
 	if o.from == 0 {
 		file, err = os.Create(o.file)
+	} else if form == sweep.Parquet {
+		file, err = os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	} else if file, err = os.OpenFile(o.file, os.O_WRONLY, 0); err == nil {
 		begin, err = file.Seek(0, io.SeekEnd)
 	}
@@ -280,15 +289,19 @@ func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, optio
 }
 
 // sayRest says how to continue a sweep that stopped.
-func (a *app) sayRest(o *gridOrder, s *sweep.Summary) {
+func (a *app) sayRest(o *gridOrder, form sweep.Format, s *sweep.Summary) {
 	if s.Points == 0 || o.part != "" {
 		return
 	}
-	if s.Done == 0 || o.file == "" || o.file == "-" || strings.EqualFold(filepath.Ext(o.file), ".parquet") {
+	if s.Done == 0 || o.file == "" || o.file == "-" {
 		a.logf("%d of %d points were answered", s.Done, s.Points)
 		return
 	}
-	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d to append the others", s.Done, s.Points, o.file, s.Done)
+	others := "to append the others"
+	if form == sweep.Parquet {
+		others = "and another name after -o for a file of the others"
+	}
+	a.logf("%d of %d points were answered, and %s has their rows: give the same command with --from %d %s", s.Done, s.Points, o.file, s.Done, others)
 }
 
 // sweepProgress says how far the sweep is, four times a second. Points that were answered

@@ -293,10 +293,19 @@ func (v *comparison) only(s *validate.Scorer, all []validate.Observation) ([]val
 	}
 	kept := slices.DeleteFunc(all, func(o validate.Observation) bool { return !v.wants(s.Canonical(o.Config)) })
 	if len(kept) == 0 && (len(v.models) > 0 || v.gpu != "" || len(v.engines) > 0) {
-		return nil, usage("no observation is of --model %q, --gpu %q, --engine %q",
-			strings.Join(v.models, ","), v.gpu, strings.Join(v.engines, ","))
+		return nil, usage("no observation is of%s", v.wanted())
 	}
 	return kept, nil
+}
+
+// wanted names the flags that choose observations.
+func (v *comparison) wanted() (flags string) {
+	for _, f := range []struct{ name, value string }{{"model", strings.Join(v.models, ",")}, {"gpu", v.gpu}, {"engine", strings.Join(v.engines, ",")}} {
+		if f.value != "" {
+			flags += fmt.Sprintf(" --%s %.60s", f.name, f.value)
+		}
+	}
+	return flags
 }
 
 // wants reports whether the flags select a configuration.

@@ -84,8 +84,6 @@ func (v *comparison) checkLive() error {
 		return usage("%s: --live compares what it measures; leave the files out, or --live", v.Files[0])
 	case v.ablate:
 		return usage("--ablate: first measure with --live, then ablate the result files")
-	case l.results == "":
-		return usage("--results: want a folder; what is measured is kept there")
 	}
 	return nil
 }

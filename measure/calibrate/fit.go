@@ -203,7 +203,7 @@ func (f *fit) bears(k int) float64 {
 	case roofline.GEMMDepth, roofline.GEMMQuantize, roofline.GEMMRow, roofline.AttentionTile, roofline.GroupedPermute, roofline.GroupedExpert:
 		return tenth
 	case roofline.PowerFixed, roofline.SkinnyGEMMRow, roofline.WGMMAReload, roofline.MoEDecodeReload, roofline.MoEPrefillPermute, roofline.MoEPrefillUnpermute,
-		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch:
+		roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch:
 		return tenth
 	case roofline.GEMMFixed, roofline.SkinnyGEMMFixed, roofline.AttentionFixed, roofline.ElementwiseFixed:
 		return intercept

@@ -55,7 +55,7 @@ type Served struct {
 // servedKeys are the constants that times of a server can tell of, those of its host first.
 // Of which they do, the points decide.
 var servedKeys = []roofline.Constant{
-	roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch,
+	roofline.HostStep, roofline.HostAsync, roofline.HostSequence, roofline.HostRequest, roofline.HostLaunch, roofline.HostDispatch,
 	roofline.GEMMMemory, roofline.GEMMCompute, roofline.AttentionMemory, roofline.AttentionCompute,
 	roofline.GEMMFixed,
 	roofline.MoEPrefillMemory, roofline.MoEPrefillCompute, roofline.MoEDecodeMemory,
@@ -80,7 +80,10 @@ func FitServed(s *Served, g *hardware.GPU) (*hardware.CalibrationFile, error) {
 	if len(samples) < leastServed {
 		return nil, fmt.Errorf("%d points of the server were measured: a fit needs %d", len(samples), leastServed)
 	}
-	keys := v.keys()
+	keys, err := v.keys()
+	if err != nil {
+		return nil, err
+	}
 	start := make([]float64, len(keys))
 	for i, k := range keys {
 		start[i] = v.base.Constants[k]
@@ -164,9 +167,13 @@ func (v *evaluator) possible() error {
 }
 
 // keys are those of servedKeys that the engine has, and those of the scheme's own products.
-func (v *evaluator) keys() (keys []roofline.Constant) {
+func (v *evaluator) keys() (keys []roofline.Constant, err error) {
+	told, err := v.tellsCalls()
+	if err != nil {
+		return nil, err
+	}
 	for _, k := range servedKeys {
-		if v.base.Constants[k] > 0 {
+		if v.base.Constants[k] > 0 && (k != roofline.HostDispatch || told) {
 			keys = append(keys, k)
 		}
 	}
@@ -175,11 +182,45 @@ func (v *evaluator) keys() (keys []roofline.Constant) {
 			keys = append(keys, k)
 		}
 	}
-	return keys
+	return keys, nil
+}
+
+// slowHost is by how much slower than the base's the host may be of a prompt that the kernels are known to
+// bind.
+const slowHost = 3
+
+// tellsCalls reports whether the points tell calls of Python from launches and from the way of a request. Prompts
+// that wait for the host take one time up to 512 tokens and one above, which settles two of the three; long ones,
+// whose kernels take longer than a slow host, settle the third.
+func (v *evaluator) tellsCalls() (bool, error) {
+	if v.base.Constants[roofline.HostDispatch] == 0 {
+		return false, nil
+	}
+	slow, n := v.base.Constants, 0
+	slow[roofline.HostLaunch] *= slowHost
+	slow[roofline.HostDispatch] *= slowHost
+	for i := range v.s.Points {
+		p := &v.s.Points[i]
+		if !p.First || p.HeldOut {
+			continue
+		}
+		t, err := v.time(v.base.Constants, p)
+		if err != nil {
+			return false, err
+		}
+		slower, err := v.time(slow, p)
+		if err != nil {
+			return false, err
+		}
+		if float64(slower) < (1+tenth)*float64(t) {
+			n++
+		}
+	}
+	return n >= least, nil
 }
 
 // with are the constants with some set. Products at the power limit are slower than short
-// ones by as much as before.
+// ones by as much as before, and a call of Python takes as many launches as before where it is none of them.
 func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constants {
 	c := v.base.Constants
 	for i, k := range keys {
@@ -189,7 +230,19 @@ func (v *evaluator) with(keys []roofline.Constant, p []float64) roofline.Constan
 		}
 	}
 	c[roofline.GEMMSustained] = v.sustained(c[roofline.GEMMCompute])
+	if !slices.Contains(keys, roofline.HostDispatch) {
+		c[roofline.HostDispatch] = v.calls(c[roofline.HostLaunch])
+	}
 	return c
+}
+
+// calls is the time of a call of Python where a launch takes another.
+func (v *evaluator) calls(launch float64) float64 {
+	b := &v.base.Constants
+	if b[roofline.HostLaunch] == 0 {
+		return b[roofline.HostDispatch]
+	}
+	return b[roofline.HostDispatch] * launch / b[roofline.HostLaunch]
 }
 
 // sustained is the share of the peak at the power limit where short products reach another.
@@ -254,6 +307,9 @@ func (s *Served) file(g *hardware.GPU, v *evaluator, f *fit) (*hardware.Calibrat
 		delete(file.HeldOut, key)
 		if errs := f.heldOut(i); k.Relative() && len(errs) > 0 {
 			file.HeldOut[key] = hardware.Residual{N: len(errs), Median: stats.Percentile(errs, 50), P90: stats.Percentile(errs, 90)}
+		}
+		if dispatch := roofline.HostDispatch; k == roofline.HostLaunch && !slices.Contains(f.keys, dispatch) && v.base.Constants[dispatch] > 0 {
+			file.Values[dispatch.String()] = hardware.Value{Value: v.calls(f.value[i]), From: "default: in proportion to host.launch"}
 		}
 		if k == roofline.GEMMCompute {
 			file.Values["gemm.sustained"] = hardware.Value{Value: v.sustained(f.value[i]), From: "default: in proportion to gemm.compute"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // slowServer is a server of vLLM whose host and kernels are slower than the profile's.
 var slowServer = map[roofline.Constant]float64{
-	roofline.HostAsync: 3.6e-3, roofline.HostRequest: 6e-3, roofline.HostLaunch: 90e-6, roofline.GEMMMemory: 0.70, roofline.GEMMCompute: 0.60,
+	roofline.HostAsync: 3.6e-3, roofline.HostRequest: 6e-3, roofline.HostLaunch: 90e-6, roofline.HostDispatch: 320e-6, roofline.GEMMMemory: 0.70, roofline.GEMMCompute: 0.60,
 }
 
 // servedBy simulates a server with the constants, and what its client sees of the points.
@@ -85,10 +86,10 @@ func seenBy(t *testing.T, server *serving.Server, p *ServedPoint) (seconds float
 	return seconds
 }
 
-func served(t *testing.T, model, runs, gpu string) *Served {
+func served(t *testing.T, model, runs, gpu string, tokens int) *Served {
 	t.Helper()
 	c := casetest.Case(t, model, gpu, 1, 1)
-	plan := ServedPlan{Seed: 7, MostTokens: 8192, MostBatch: 32, MostTogether: 32768, Answer: 64}
+	plan := ServedPlan{Seed: 7, MostTokens: tokens, MostBatch: 32, MostTogether: 32768, Answer: 64}
 	return &Served{
 		Points: plan.Draw(), Engine: casetest.Machine(t, gpu, runs).Engine, Model: c.Model, Scheme: c.Scheme, Parallel: c.Parallel,
 		Name: "mine", Kernels: "vllm 0.25.1 by its server", Version: "test", Tools: map[string]string{"vllm": "0.25.1"}, Made: time.Unix(1e9, 0).UTC(),
@@ -98,15 +99,19 @@ func served(t *testing.T, model, runs, gpu string) *Served {
 // A server whose constants are known, simulated step by step, is recovered within a few
 // percent, and what the points do not tell of keeps its value with a reason.
 func TestServedConstantsAreRecovered(t *testing.T) {
-	for _, model := range []string{"llama3.2-1b", "llama3.1-8b"} {
-		t.Run(model, func(t *testing.T) {
-			s := served(t, model, "vllm", "h200")
+	for _, x := range []struct {
+		name, model string
+		tokens      int
+		unseen      []roofline.Constant
+	}{
+		{"host hidden in steps", "llama3.1-8b", 8192, []roofline.Constant{roofline.HostAsync}},
+		{"long prompts", "llama3.2-1b", 65536, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := served(t, x.model, "vllm", "h200", x.tokens)
 			constants := maps.Clone(slowServer)
-			if model == "llama3.1-8b" { // whose steps hide the host
-				delete(constants, roofline.HostAsync)
-			} else { // whose prompts and steps are the host's, so that products do not show
-				delete(constants, roofline.GEMMMemory)
-				delete(constants, roofline.GEMMCompute)
+			for _, k := range x.unseen {
+				delete(constants, k)
 			}
 			servedBy(t, s, "h200", constants)
 			g := casetest.GPU(t, "h200")
@@ -152,7 +157,7 @@ func TestServedConstantsAreRecovered(t *testing.T) {
 
 // Points that are too few, or that no hardware of the kind can do, are refused.
 func TestServedRefusals(t *testing.T) {
-	s := served(t, "llama3.1-8b", "vllm", "h200")
+	s := served(t, "llama3.1-8b", "vllm", "h200", 8192)
 	servedBy(t, s, "h200", nil)
 	all := s.Points
 	s.Points = all[:5]
@@ -185,6 +190,30 @@ func TestServedPlan(t *testing.T) {
 		}
 		if 3*held != len(points) || p.MostBatch > 1 && batches < p.MostBatch/2 {
 			t.Errorf("%d of %d held out, batches up to %d", held, len(points), batches)
+		}
+	}
+}
+
+// Prompts that all wait for the host do not tell calls of Python from launches, and the calls then take as many
+// launches as before; long prompts tell them apart.
+func TestServedCallsOfPython(t *testing.T) {
+	for tokens, told := range map[int]bool{4096: false, 65536: true} {
+		s := served(t, "llama3.2-1b", "vllm", "h200", tokens)
+		v, err := s.evaluator(casetest.GPU(t, "h200"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := v.keys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Contains(keys, roofline.HostDispatch); got != told {
+			t.Errorf("prompts of up to %d tokens: calls are fitted: %v, want %v", tokens, got, told)
+		}
+		only := []roofline.Constant{roofline.HostLaunch}
+		base := v.base.Constants
+		if got, want := v.with(only, []float64{2 * base[roofline.HostLaunch]})[roofline.HostDispatch], 2*base[roofline.HostDispatch]; math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("launches of twice the time make calls of %v, want %v", got, want)
 		}
 	}
 }

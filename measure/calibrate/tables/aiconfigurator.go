@@ -102,7 +102,8 @@ func mixtureRow(r *record) (row calibrate.Row, ok bool) {
 	if ungated[[2]int{s.Hidden, inner}] {
 		s.Matrices = 2
 	}
-	whole := inner%(64*tp) == 0 && s.Tokens*s.TopK >= s.EP && s.EP <= 8
+	padded := q.scheme == roofline.WeightMXFP4 || q.scheme == roofline.MXFP4 // to whole tiles, whatever the width
+	whole := (padded || inner%(64*tp) == 0) && s.Tokens*s.TopK >= s.EP && s.EP <= 8
 	return row, ok && whole && r.text("distribution") == "balanced"
 }
 

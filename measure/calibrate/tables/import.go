@@ -184,7 +184,7 @@ func (out *Imported) file(path, root string) error {
 		}
 		rows = append(rows, row)
 	}
-	rows = out.launched(out.apart(rows))
+	rows = out.launched(out.apart(out.cut(out.common(rows))))
 	if len(rows) == 0 {
 		return nil
 	}

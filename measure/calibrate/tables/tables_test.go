@@ -94,6 +94,34 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// TestMixtureKernels keeps the mixtures of the kernel that runs most models of a scheme, and of MXFP4 those of TP
+// where there are any, whatever the width that TP leaves.
+func TestMixtureKernels(t *testing.T) {
+	const head = "kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,distribution,latency\n"
+	for _, x := range []struct {
+		rows string
+		kept int
+		note string
+	}{
+		{"a,nvfp4,8,2048,768,8,128,1,1,balanced,0.1\na,nvfp4,8,4096,1536,8,128,1,2,balanced,0.1\nb,nvfp4,8,6144,3072,4,128,1,1,balanced,0.1\n", 2, "nvfp4 by b"},
+		{"a,fp8_block,8,2048,768,8,128,1,1,balanced,0.1\nb,fp8_block,8,2048,768,8,128,1,1,balanced,0.1\n", 2, ""},
+		{"a,w4a16_mxfp4,8,2880,2880,4,128,1,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,4,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,1,4,balanced,0.1\n", 2, "ranks of EP"},
+		{"a,w4a16_mxfp4,8,2880,2880,4,128,1,1,balanced,0.1\na,w4a16_mxfp4,8,2880,2880,4,128,1,4,balanced,0.1\n", 2, ""},
+	} {
+		path := filepath.Join(t.TempDir(), "moe_perf.csv")
+		if err := os.WriteFile(path, []byte(head+x.rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Import(path, "vllm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(got.Notes, "\n"); len(got.Rows) != x.kept || (x.note == "") != (notes == "") || !strings.Contains(notes, x.note) {
+			t.Errorf("%s%d rows kept with the notes %q: want %d, %q", x.rows, len(got.Rows), notes, x.kept, x.note)
+		}
+	}
+}
+
 // TestVersions orders versions as their projects do.
 func TestVersions(t *testing.T) {
 	for _, x := range [][2]string{{"0.5.6.post2", "0.5.14"}, {"1.3.0rc11", "1.3.0rc20"}, {"0.9.1", "0.24.0"}, {"2.23", "2.27.3"}, {"0.24", "0.24.0"}} {

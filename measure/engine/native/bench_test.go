@@ -10,7 +10,7 @@ import (
 
 	"llmprof/measure/engine/native/cuda"
 	"llmprof/measure/engine/native/internal/emulate"
-	"llmprof/roofline"
+	"llmprof/routing"
 )
 
 func TestQueryCheck(t *testing.T) {
@@ -163,7 +163,7 @@ func TestMixtureBencher(t *testing.T) {
 		if err := op.s.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		got, want := float64(hits(t, e, batch)), roofline.Distinct(32, 2, float64(batch))
+		got, want := float64(hits(t, e, batch)), routing.Distinct(32, 2, float64(batch))
 		if t.Logf("batch %d hits %v of 32 experts, expected %.1f", batch, got, want); math.Abs(got-want) > 5 || op.calls != mixtureLayers {
 			t.Errorf("batch %d, %d calls: %v experts are hit, %v expected", batch, op.calls, got, want)
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"llmprof/measure/engine/native/cuda"
-	"llmprof/roofline"
+	"llmprof/routing"
 	"llmprof/workload"
 )
 
@@ -46,7 +46,7 @@ func hits(t *testing.T, e *Engine, tokens int) int {
 // falls with the depth of the layer.
 func TestSpread(t *testing.T) {
 	const layers, tokens = 12, 40
-	want := roofline.Distinct(32, 2, tokens)
+	want := routing.Distinct(32, 2, tokens)
 	with, without := hit(t, layers, tokens, true), hit(t, layers, tokens, false)
 	t.Logf("%d tokens hit %d of 32 experts, %d without; uniformly chosen %.1f", tokens, with, without, want)
 	if float64(with) < want-3 || float64(without) > want-6 {

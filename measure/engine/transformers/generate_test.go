@@ -10,7 +10,7 @@ import (
 
 	"llmprof/measure/engine"
 	"llmprof/measure/engine/pythontest"
-	"llmprof/roofline"
+	"llmprof/routing"
 )
 
 // script runs a script of testdata beside the worker's modules and reads the
@@ -110,7 +110,7 @@ func TestRandomMixturesSpread(t *testing.T) {
 	l.Batch, l.PromptLen = 1, 60
 	var hit [][2]int
 	script(t, &hit, "routes.py", inJSON(t, l))
-	want := roofline.Distinct(64, 2, 60)
+	want := routing.Distinct(64, 2, 60)
 	t.Logf("60 tokens hit %d of 64 experts, %d as initialised; uniformly chosen %.1f", hit[0][0], hit[0][1], want)
 	if float64(hit[0][0]) < 0.88*want || float64(hit[0][1]) > 0.7*want {
 		t.Error("the embedding does not spread the choice")

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func (o *lists) axis(f *pflag.Flag) (a sweep.Axis, err error) {
 	}
 	switch {
 	case Alone(f.Name):
-		a.Values = []string{text}
+		a.Values, err = []string{text}, try(f, text)
 	case f.Value.Type() == "int" || number:
 		a.Values, err = sweep.Range(text, func(s string) (int, error) {
 			n, err := o.count(s)
@@ -70,11 +71,26 @@ func (o *lists) axis(f *pflag.Flag) (a sweep.Axis, err error) {
 	default:
 		a.Values, err = sweep.List(text)
 		for i := 0; i < len(a.Values) && err == nil; i++ {
-			err = f.Value.Set(a.Values[i])
+			err = try(f, a.Values[i])
 		}
 	}
 	if err != nil {
 		return a, fmt.Errorf("--%s: %w", f.Name, err)
 	}
 	return a, nil
+}
+
+// try sets a flag, and says which value it is that the flag does not take.
+func try(f *pflag.Flag, value string) error {
+	err := f.Value.Set(value)
+	if err == nil {
+		return nil
+	}
+	switch f.Value.Type() { // whose errors are those of package strconv
+	case "bool":
+		err = errors.New("want true or false")
+	case "float64":
+		err = errors.New("want a number, as 0.5")
+	}
+	return fmt.Errorf("%.60q: %w", value, err)
 }

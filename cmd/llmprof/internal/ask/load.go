@@ -33,6 +33,8 @@ func (l *SteadyLoad) Answer(ctx context.Context, from Sources, ans *Answer) erro
 		return l.unused(q.Given)
 	case rate && clients || len(l.rates) > 1:
 		return Usage("which load? Give one --rate or one --concurrency; llmprof simulate takes several")
+	case clients && l.concurrency < 1:
+		return Usage("--concurrency %d: want at least 1", l.concurrency)
 	case q.Given("batch"):
 		return Usage("--batch %d: under a load the batch is what comes of it; leave out --batch", q.Workload.Batch)
 	case q.Given("chunk"):

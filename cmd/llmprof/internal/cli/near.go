@@ -67,6 +67,23 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w%s", err, see(cmd))
 }
 
+// MayBeEmpty lets a flag be given an empty text, which takes back an earlier one.
+func MayBeEmpty(cmd *cobra.Command, name string) {
+	_ = cmd.Flags().SetAnnotation(name, mayBeEmpty, nil)
+}
+
+const mayBeEmpty = "llmprof_may_be_empty"
+
+// Empty refuses flags that were given an empty text, as of a variable of the shell that is not set.
+func Empty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[mayBeEmpty]; !ok && f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
+			err = fmt.Errorf("--%s has an empty value: want one, %s, or leave the flag out", f.Name, wanted(f))
+		}
+	})
+	return err
+}
+
 func see(cmd *cobra.Command) string { return fmt.Sprintf("; see %q", cmd.CommandPath()+" --help") }
 
 // unknownFlag is the error of a flag that the command does not have.

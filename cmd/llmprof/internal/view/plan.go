@@ -195,11 +195,18 @@ func (p *Plan) rejected() render.Fields {
 	case n == 1:
 		f.Rows = append(f.Rows, render.Field{Name: unpriced[0], Lines: []string{fmt.Sprintf("no price of it is known: give one, as --price %s=1.50", unpriced[0])}})
 	case n > 1:
+		names := strings.Join(unpriced[:min(n, mostNamed)], ", ")
+		if n > mostNamed {
+			names += fmt.Sprintf(" and %d more", n-mostNamed)
+		}
 		f.Rows = append(f.Rows, render.Field{Name: fmt.Sprintf("%d GPUs", n), Lines: []string{fmt.Sprintf(
-			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], strings.Join(unpriced, ", "))}})
+			"no price of them is known: give one, as --price %s=1.50, or rank --by energy; %s", unpriced[0], names)}})
 	}
 	return f
 }
+
+// mostNamed is how many GPUs without a price are named; the JSON has all.
+const mostNamed = 8
 
 // Table is the plan as a table for programs.
 func (p *Plan) Table() *render.Table {

@@ -1,0 +1,185 @@
+package analytic
+
+import (
+	"math"
+	"sync"
+
+	"llmprof/operator"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// A kernelSums is the kernels of a step, summed up by part.
+type kernelSums struct {
+	operator.Sum
+	parts     [operator.PartLast + 1]timing
+	constants roofline.Set // constants that they depend on
+	n         int
+	piece     uint64 // the sum of their choices
+}
+
+// lowerings has Lowerings, whose slices have grown.
+var lowerings = sync.Pool{New: func() any { return new(Lowering) }}
+
+// walk lists the operators of each part of a step, all stages of the pipeline one after
+// the other, lets the engine lower them to kernels, and adds what these cost to k. Every
+// estimate and every report is such a walk.
+func (p *Predictor) walk(k *kernelSums, s *operator.Step, see Visit) {
+	l := lowerings.Get().(*Lowering)
+	l.GPU, l.Constants = p.machine.GPU, &p.machine.Cal.Constants
+	l.step = *s
+	l.Step = &l.step
+	p.part(k, l, operator.PartFirst, s.AppendFirst(l.Ops[:0]), see)
+	for i := range p.Model.Layers {
+		p.part(k, l, operator.PartLayers, s.AppendLayer(l.Ops[:0], &p.Model.Layers[i]), see)
+	}
+	if p.Par.PP > 1 {
+		p.part(k, l, operator.PartLayers, s.AppendHops(l.Ops[:0]), see)
+	}
+	p.part(k, l, operator.PartLast, s.AppendLast(l.Ops[:0]), see)
+	lowerings.Put(l)
+}
+
+// part counts the operators of a part of a step, and prices their kernels.
+func (p *Predictor) part(t *kernelSums, l *Lowering, which operator.Part, ops []operator.Op, see Visit) {
+	l.Part, l.Ops, l.Kernels = which, ops, l.Kernels[:0]
+	p.machine.Engine.Lower(l)
+	l.correctOps()
+	t.AddOps(ops, l.Step.Past)
+	sum := &t.parts[which]
+	sum.floors(ops, &p.machine.prices.Peaks)
+	l.costs = l.costs[:0]
+	for i := range l.Kernels {
+		k := &l.Kernels[i]
+		c := p.machine.prices.Cost(&k.Kernel)
+		t.piece += pieceOf(t.n, sum.takes(k, &c, p.machine))
+		t.constants |= c.Constants
+		t.n++
+		l.costs = append(l.costs, c)
+	}
+	if see != nil {
+		see(l, l.costs)
+	}
+}
+
+// evaluate prices a step, by its kernels if they are remembered.
+func (p *Predictor) evaluate(t *total, s *operator.Step) {
+	switch known := p.known.find(s); {
+	case known == nil:
+		var k kernelSums
+		p.walk(&k, s, nil)
+		p.time(t, &k, s)
+	case p.changed == 0:
+		p.time(t, &known.sum, s)
+	default:
+		k := known.sum
+		p.reprice(&k, known)
+		p.time(t, &k, s)
+	}
+}
+
+// time sums the times of the kernels of a step, and adds those of the host.
+func (p *Predictor) time(t *total, k *kernelSums, s *operator.Step) {
+	t.Sum, t.constants = k.Sum, k.constants
+	t.Piece.Mark(k.piece)
+	for i := range k.parts {
+		t.timing.add(&k.parts[i], 1)
+	}
+	t.scatter = unit.Seconds(math.Sqrt(t.variance))
+	p.launch(t, &t.timing, s)
+	host := p.machine.seconds(roofline.HostStep)
+	if p.Par.MicroBatches > 1 {
+		t.stages(&k.parts, p.Par.PP, p.layers)
+		for i := range t.stage {
+			p.launch(t, &t.stage[i], s)
+		}
+		t.stage[len(t.stage)-1].waitsForHost(host)
+	}
+	t.waitsForHost(host)
+}
+
+// step prices a step. A decode step of a batch beyond a switch of kernels takes no
+// less than the largest batch before it.
+func (p *Predictor) step(s *operator.Step) (t total) {
+	p.evaluate(&t, s)
+	if !s.Decode() {
+		return t
+	}
+	for _, limit := range p.machine.Engine.Profile().Switches {
+		if limit >= s.Batch {
+			continue
+		}
+		small := *s
+		small.Batch = limit
+		var u total
+		p.evaluate(&u, &small)
+		t.constants |= u.constants
+		t.raise(&t.timing, &u.timing, limit)
+		for i := range t.stage {
+			t.raise(&t.stage[i], &u.stage[i], limit)
+		}
+	}
+	return t
+}
+
+// raise lets a part of the step take no less than it does with a batch at a switch.
+func (t *total) raise(own, small *timing, limit float64) {
+	if more := small.Expected - own.Expected; more > 0 {
+		own.Expected, own.raised = small.Expected, own.raised+more
+		own.bound[roofline.ByMemory] += more
+		t.Piece.Mark(uint64(limit))
+	}
+}
+
+// launch adds to the time of a stage what the host takes longer than the GPU takes for
+// the kernels. Where the host is ahead of the GPU, a kernel still begins later than one
+// of a graph does.
+func (p *Predictor) launch(t *total, stage *timing, s *operator.Step) {
+	m := p.machine
+	stage.least = stage.floor.Time()
+	t.Piece.Mark(stage.floor.Slowest())
+	stage.host = p.host(stage, s)
+	if stage.host > stage.Expected {
+		stage.bound = [roofline.NumBounds]unit.Seconds{roofline.ByLaunch: stage.host}
+		t.Piece.Mark(1 | stage.hide(stage.host-stage.Expected))
+		stage.Expected = stage.host
+	}
+	if !s.Decode() || !m.Engine.Profile().Graph {
+		stage.waitsForHost(m.seconds(roofline.StreamNode).Times(stage.launches))
+	}
+}
+
+// host is how long the host takes for a step while the GPU works: launches, and with
+// asynchronous scheduling what a decode step takes besides. What the first step of a
+// prompt takes besides cannot be hidden.
+func (p *Predictor) host(t *timing, s *operator.Step) unit.Seconds {
+	m := p.machine
+	eager := m.seconds(roofline.HostLaunch).Times(t.launches) + m.seconds(roofline.HostDispatch).Times(t.calls)
+	if !s.Decode() {
+		return eager
+	}
+	async := m.seconds(roofline.HostAsync) + m.seconds(roofline.HostSequence).Times(s.Batch)
+	if m.Engine.Profile().Graph {
+		return async
+	}
+	return async + eager
+}
+
+// waitsForHost adds time of the host.
+func (t *timing) waitsForHost(host unit.Seconds) {
+	t.Expected += host
+	t.bound[roofline.ByLaunch] += host
+}
+
+// hide takes from what slower arithmetic would cost what launches take longer than
+// the GPU: so much of it does not show. The result differs where another part of it shows.
+func (t *timing) hide(wait unit.Seconds) (what uint64) {
+	if wait >= t.Slower {
+		what |= 2
+	}
+	if wait >= t.Slowest {
+		what |= 4
+	}
+	t.Slower, t.Slowest = max(t.Slower-wait, 0), max(t.Slowest-wait, 0)
+	return what
+}

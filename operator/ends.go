@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// AppendFirst appends the gather of the rows of the embedding that the tokens name:
+// a read of those rows, not of the table.
+func (s *Step) AppendFirst(dst []Op) []Op {
+	m, t, w := s.Model, s.Tokens(), float64(s.Model.Embedding.Width)
+	rows := w
+	if m.Embedding.Positions > 0 {
+		rows += float64(m.Hidden)
+	}
+	first := len(dst)
+	dst = append(dst, Op{Name: "embedding", Type: Embedding, Work: roofline.Work{Weights: s.Bytes(t * rows), Acts: s.Bytes(t * w)}})
+	if len(m.Embedding.Project) > 0 {
+		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[:1], t, 1)
+	}
+	dst = s.norms(dst, nil, m.Embedding.Norms, nil)
+	if s.Par.TP > 1 {
+		dst = s.allReduce(dst, "embedding_all_reduce", s.Bytes(t*w))
+	}
+	return once(dst, first)
+}
+
+// AppendLast appends what comes after the layers: the final norm, and the LM head on
+// Logits positions of each sequence with the choice of the next token. Ranks hold a
+// part of the vocabulary each.
+func (s *Step) AppendLast(dst []Op) []Op {
+	first := len(dst)
+	dst = s.norms(dst, nil, s.Model.FinalNorms, nil)
+	if s.Logits > 0 {
+		dst = s.head(dst)
+	}
+	return once(dst, first)
+}
+
+// head appends the LM head and sampling.
+func (s *Step) head(dst []Op) []Op {
+	m, rows := s.Model, s.Batch*s.Logits
+	v, tp := float64(m.Head.Out), float64(s.Par.TP)
+	stream := s.Scheme.Stream()
+	if len(m.Embedding.Project) > 1 {
+		dst = s.linears(dst, Product, s.Plain, m.Embedding.Project[1:], rows, 1)
+	}
+	n := float64(m.Head.In) * v
+	matrix := &m.Head
+	if m.TiedHead {
+		table := m.Table()
+		matrix = &table
+	}
+	act := s.Plain.ActOf(matrix)
+	dst = append(dst, Op{
+		Name: "lm_head", Type: Head, Format: act, Model: unit.FLOPs(2 * rows * n),
+		Shape: roofline.Shape{M: rows, N: v / tp, K: float64(m.Head.In), Matrices: 1},
+		Work: roofline.Work{
+			FLOPs: unit.FLOPs(2 * rows * n / tp), Weights: s.Plain.MatrixBytes(matrix, n/tp, v/tp), Acts: stream.Bytes(rows * (float64(m.Head.In) + v/tp)),
+		},
+	})
+	if s.Par.TP > 1 {
+		dst = s.allGather(dst, "logits_all_gather", stream.Bytes(rows*v))
+	}
+	return append(dst, Op{
+		Name: "sampling", Type: Sampling, Work: roofline.Work{Vector: unit.FLOPs(5 * rows * v), Acts: stream.Bytes(rows * v)},
+	})
+}
+
+// once marks the operators from first on as those that the model has one of.
+func once(dst []Op, first int) []Op {
+	for i := first; i < len(dst); i++ {
+		dst[i].Count = 1
+	}
+	return dst
+}

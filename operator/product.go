@@ -1,0 +1,66 @@
+package operator
+
+import (
+	"llmprof/models"
+	"llmprof/roofline"
+	"llmprof/unit"
+)
+
+// linears appends one GEMM for each run of matrices that read the same input,
+// as engines fuse q, k and v, or gate and up.
+//
+//	FLOPs = 2·rows·in·out, bytes = in·out·w + rows·(in + out)·a
+func (s *Step) linears(dst []Op, t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) []Op {
+	for i := 0; i < len(ls); {
+		j := i + 1
+		for j < len(ls) && ls[j].In == ls[i].In && ls[j].Split == ls[i].Split && f.ActOf(&ls[j]) == f.ActOf(&ls[i]) {
+			j++
+		}
+		dst = append(dst, s.gemm(t, f, ls[i:j], rows, tp))
+		i = j
+	}
+	return dst
+}
+
+// gemm is the fused product of rows rows with all of ls, on the share of them
+// that one of tp ranks has.
+func (s *Step) gemm(t Type, f *models.Scheme, ls []models.Linear, rows float64, tp int) Op {
+	var local, whole, out float64
+	var weights unit.Bytes
+	in, act := float64(ls[0].In), f.ActOf(&ls[0])
+	if ls[0].Split == models.Rows {
+		in /= float64(max(ls[0].Parts(tp), 1))
+	}
+	for i := range ls {
+		values, outputs := ls[i].Share(tp)
+		all, _ := ls[i].Share(1)
+		local, whole, out = local+values, whole+all, out+outputs
+		weights += f.ShareBytes(s.Model, &ls[i], tp)
+	}
+	stream := f.Stream()
+	return Op{
+		Name: fusedName(ls), Type: t, Format: act, Scheme: productScheme(f), Model: unit.FLOPs(2 * rows * whole),
+		Shape: roofline.Shape{M: rows, N: out, K: in, Matrices: float64(len(ls))},
+		Work: roofline.Work{
+			FLOPs:   unit.FLOPs(2 * rows * local),
+			Weights: weights,
+			Acts:    act.Bytes(rows*in) + stream.Bytes(rows*out),
+		},
+	}
+}
+
+// fusedName names a fused product as engines do.
+func fusedName(ls []models.Linear) string {
+	first, last := ls[0].Name, ls[len(ls)-1].Name
+	switch {
+	case len(ls) == 1:
+		return first
+	case first == "q_proj":
+		return "qkv_proj"
+	case first == "gate_proj" && last == "up_proj":
+		return "gate_up_proj"
+	case first == "q_a_proj":
+		return "qkv_a_proj"
+	}
+	return first
+}
