@@ -224,6 +224,17 @@ func newPlot(x, y scope) *plot.Plot {
 	return p
 }
 
+// inColumns divides a canvas into n columns of the same width and draws each.
+func inColumns(c draw.Canvas, n int, column func(i int, c draw.Canvas)) {
+	const gap = 14
+	whole := c.Max.X - c.Min.X
+	wide := (whole - gap*vg.Length(n-1)) / vg.Length(n)
+	for i := range n {
+		left := (wide + gap) * vg.Length(i)
+		column(i, draw.Crop(c, left, left+wide-whole, 0, 0))
+	}
+}
+
 // panel draws p with the title of its vertical axis above it and that of its
 // horizontal one below. They are no labels of the plot, since gonum pads it on
 // the right by half of the latter's width.

@@ -123,10 +123,5 @@ func (v *loadView) legend() (keys []key) {
 func (v *loadView) draw(c draw.Canvas) {
 	legend(&c, v.keys)
 	c = draw.Crop(c, 0, 0, legendHeight(v.keys, c.Max.X-c.Min.X)+2, 0)
-	const gap = 14
-	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
-	for i, p := range v.panels {
-		left := (wide + gap) * vg.Length(i)
-		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), 0, 0), p.plot, p.title, string(v.of))
-	}
+	inColumns(c, len(v.panels), func(i int, c draw.Canvas) { panel(c, v.panels[i].plot, v.panels[i].title, string(v.of)) })
 }

@@ -225,10 +225,5 @@ func (v *latencyView) draw(c draw.Canvas) {
 		legend(&above, v.names)
 	}
 	c = draw.Crop(c, 0, 0, v.legendHeight(room), 0)
-	const gap = 14
-	wide := (c.Max.X - c.Min.X - gap*vg.Length(len(v.panels)-1)) / vg.Length(len(v.panels))
-	for i, p := range v.panels {
-		left := (wide + gap) * vg.Length(i)
-		panel(draw.Crop(c, left, left+wide-(c.Max.X-c.Min.X), 0, 0), p.plot, p.title, v.variable.title())
-	}
+	inColumns(c, len(v.panels), func(i int, c draw.Canvas) { panel(c, v.panels[i].plot, v.panels[i].title, v.variable.title()) })
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -86,11 +85,7 @@ func drawLoads(file, kind string, results []*result.Result) error {
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := f.Write(&b, kind); err != nil {
-		return err
-	}
-	return writeFile(file, b.Bytes())
+	return writeFigure(f, file, kind)
 }
 
 // A line of the chart has all in common but the load.

@@ -223,6 +223,15 @@ func writeFile(path string, data []byte) (err error) {
 	return os.Rename(temp, path)
 }
 
+// writeFigure writes a picture to a file, whole or not at all.
+func writeFigure(f *plots.Figure, file, kind string) error {
+	var b bytes.Buffer
+	if err := f.Write(&b, kind); err != nil {
+		return err
+	}
+	return writeFile(file, b.Bytes())
+}
+
 func writeDevice(path string, info os.FileInfo, data []byte) error {
 	if info.IsDir() {
 		return fmt.Errorf("writing %s: it is a directory; give the name of a file in it", path)

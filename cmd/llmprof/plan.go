@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
 	"llmprof/plan"
-	"llmprof/plots"
 	"llmprof/unit"
 	"llmprof/validate"
 )
@@ -129,16 +127,7 @@ func (a *app) writePlan(o *planOrder, p *view.Plan) error {
 	if err != nil {
 		return err
 	}
-	return a.writeFigure(figure, o.output.file, kind)
-}
-
-// writeFigure writes a picture to a file.
-func (a *app) writeFigure(f *plots.Figure, file, kind string) error {
-	var b bytes.Buffer
-	if err := f.Write(&b, kind); err != nil {
-		return err
-	}
-	return writeFile(file, b.Bytes())
+	return writeFigure(figure, o.output.file, kind)
 }
 
 // nothing says that no deployment qualifies, and which came nearest.

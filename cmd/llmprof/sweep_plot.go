@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -95,11 +94,7 @@ func (p *gridPicture) draw() error {
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := f.Write(&b, p.kind); err != nil {
-		return err
-	}
-	return writeFile(p.file, b.Bytes())
+	return writeFigure(f, p.file, p.kind)
 }
 
 // caption names the setting of the rows, as far as they share it.

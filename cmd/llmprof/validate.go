@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -206,7 +205,7 @@ func (a *app) drawChart(v *comparison, kind string) error {
 	case "ops":
 		figure = v.OperatorChart
 	}
-	return a.drawTo(v.output.file, kind, func() (*plots.Figure, error) {
+	return drawTo(v.output.file, kind, func() (*plots.Figure, error) {
 		f, err := figure()
 		if err != nil && v.chart != "scatter" {
 			err = fmt.Errorf("--chart %s: %w", v.chart, err)
@@ -215,17 +214,13 @@ func (a *app) drawChart(v *comparison, kind string) error {
 	})
 }
 
-// drawTo writes a figure to a file, whole or not at all.
-func (a *app) drawTo(file, kind string, figure func() (*plots.Figure, error)) error {
+// drawTo makes a figure and writes it to a file.
+func drawTo(file, kind string, figure func() (*plots.Figure, error)) error {
 	f, err := figure()
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := f.Write(&b, kind); err != nil {
-		return err
-	}
-	return writeFile(file, b.Bytes())
+	return writeFigure(f, file, kind)
 }
 
 // scorer finds models and GPUs in the tables, the user's own of GPUs laid over, and

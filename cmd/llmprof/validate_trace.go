@@ -183,5 +183,5 @@ func (a *app) runTrace(ctx context.Context, v *comparison) error {
 		return other.write(a, whole)
 	}
 	other.file = ""
-	return errors.Join(other.write(a, whole), a.drawTo(v.output.file, kind, t.Chart))
+	return errors.Join(other.write(a, whole), drawTo(v.output.file, kind, t.Chart))
 }

@@ -67,7 +67,7 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 	if err != nil {
 		return b.done(a, nil, err)
 	}
-	queue, free, err := b.multiply(a, m, n, k, y, x, w)
+	queue, free, err := b.multiply(a, &timedGEMM{m: m, n: n, k: k, y: y, x: x, w: w})
 	op, err := b.done(a, inTurn(copies, 2*m*n*k, 2*n*k, cold, func(i int) error { return queue(w.Add(2 * i * n * k)) }), err)
 	if err == nil {
 		op.free = func() error { return errors.Join(free(), a.free()) }
@@ -75,32 +75,38 @@ func (b *Bencher) product(q *Query) (*operation, error) {
 	return op, err
 }
 
+// A timedGEMM is y = x·wᵀ of m rows, n outputs and k inputs.
+type timedGEMM struct {
+	m, n, k int
+	y, x, w cuda.Ptr
+}
+
 // multiply returns a function that queues one GEMM with the weights at w.
-func (b *Bencher) multiply(a *arena, m, n, k int, y, x, first cuda.Ptr) (queue func(w cuda.Ptr) error, free func() error, err error) {
-	if gemm := gemmFor(b.p.gemms, Unquantized, m); gemm != nil {
-		queue, err = b.multiplySkinny(a, gemm, m, n, k, y, x)
+func (b *Bencher) multiply(a *arena, t *timedGEMM) (queue func(w cuda.Ptr) error, free func() error, err error) {
+	if gemm := gemmFor(b.p.gemms, Unquantized, t.m); gemm != nil {
+		queue, err = b.multiplySkinny(a, gemm, t)
 		return queue, func() error { return nil }, err
 	}
-	plan, err := b.dev.Plan(cuda.Matmul{Rows: m, In: k, Out: n, Input: cuda.BFloat16, Output: cuda.BFloat16})
+	plan, err := b.dev.Plan(cuda.Matmul{Rows: t.m, In: t.k, Out: t.n, Input: cuda.BFloat16, Output: cuda.BFloat16})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := plan.Tune(b.s, y, x, first); err != nil {
+	if err := plan.Tune(b.s, t.y, t.x, t.w); err != nil {
 		return nil, nil, errors.Join(err, plan.Close())
 	}
-	return func(w cuda.Ptr) error { return plan.Queue(b.s, y, x, w) }, plan.Close, nil
+	return func(w cuda.Ptr) error { return plan.Queue(b.s, t.y, t.x, w) }, plan.Close, nil
 }
 
 // multiplySkinny is multiply by the skinny GEMM.
-func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, m, n, k int, y, x cuda.Ptr) (queue func(w cuda.Ptr) error, err error) {
-	squares, err := a.take("the norms' sums", 4*m*k/16)
+func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, t *timedGEMM) (queue func(w cuda.Ptr) error, err error) {
+	squares, err := a.take("the norms' sums", 4*t.m*t.k/16)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.dev.Fill(squares, 0x3f, 4*m*k/16); err != nil { // float32 of about 0.75 each
+	if err := b.dev.Fill(squares, 0x3f, 4*t.m*t.k/16); err != nil { // float32 of about 0.75 each
 		return nil, err
 	}
-	c := gemm.splitKFor(n, k, storeEpilogue, b.dev.SMs)
+	c := gemm.splitKFor(t.n, t.k, storeEpilogue, b.dev.SMs)
 	var partial, whole cuda.Ptr
 	if c.parts > 1 {
 		if partial, err = a.take("the product's parts", c.tiles*c.parts*gemm.sums()); err != nil {
@@ -116,8 +122,8 @@ func (b *Bencher) multiplySkinny(a *arena, gemm *gemmKernels, m, n, k int, y, x 
 	l := gemm.launch(c, b.dev.SMs, gemm.of(storeEpilogue))
 	split := splitKBuffers{parts: c.parts, sums: partial, arrived: whole}
 	return func(w cuda.Ptr) error {
-		o := gemmOperands{w: w, x: x, out: n, in: k, squares: squares, y: y}
-		return gemm.normGEMM.Queue(b.s, l, o.skinnyArgs(m, 1e-5, &split, nil)...)
+		o := gemmOperands{w: w, x: t.x, out: t.n, in: t.k, squares: squares, y: t.y}
+		return gemm.normGEMM.Queue(b.s, l, o.skinnyArgs(t.m, 1e-5, &split, nil)...)
 	}, nil
 }
 

@@ -132,18 +132,17 @@ func (s *shape) moreDefines() (out []string) {
 	return out
 }
 
-// addOutputNorm adds a block's output, in branch, to the stream after its norm. next is the weights of
-// the norm that the engine's next GEMM fuses; 0 is for GEMMs of cuBLASLt.
-func (e *Engine) addOutputNorm(s *sequence, layer, rows int, w, next cuda.Ptr, name string) {
+// addOutputNorm adds a block's output, in branch, to the stream after its norm.
+func (e *Engine) addOutputNorm(s *sequence, layer, rows int, o *outProduct) {
 	b, sh := e.b, &e.shape
 	h, squares := b.h, b.squares
-	if next == 0 {
+	if o.next == 0 { // cuBLASLt does the next GEMM
 		h, squares = 0, 0
 	}
-	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 1024}, Early: next != 0}
+	l := cuda.Launch{Grid: cuda.Dim{X: rows}, Block: cuda.Dim{X: 1024}, Early: o.next != 0}
 	s.add(layer, func() error {
-		return e.p.normResidual.Queue(e.s, l, b.branch, w, b.x, int32(sh.hidden), sh.eps, h, squares, next)
-	}, name)
+		return e.p.normResidual.Queue(e.s, l, b.branch, o.post, b.x, int32(sh.hidden), sh.eps, h, squares, o.next)
+	}, o.postName)
 }
 
 // queuePlain queues y = x·wᵀ in float32, without a norm.
@@ -171,7 +170,7 @@ func (e *Engine) addOut(s *sequence, layer, rows int, gemm *gemmKernels, o outPr
 		e.addSum(s, layer, rows, o)
 	}
 	if o.post != 0 {
-		e.addOutputNorm(s, layer, rows, o.post, o.next, o.postName)
+		e.addOutputNorm(s, layer, rows, &o)
 	}
 }
 

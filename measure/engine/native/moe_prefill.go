@@ -45,25 +45,36 @@ func (p *promptExperts) up() error {
 	if err := p.k.gather.Queue(p.s, l, p.x, p.order, int32(p.sh.hidden), int32(p.sh.topK), p.sorted); err != nil {
 		return err
 	}
-	return p.product(p.k.hopperGateUp, p.gateUp, p.sorted, p.act, p.sh.hidden, p.sh.inner, 2*p.sh.experts)
+	return p.product(&groupedGEMM{kernel: p.k.hopperGateUp, w: p.gateUp, x: p.sorted, y: p.act, in: p.sh.hidden, out: p.sh.inner, matrices: 2 * p.sh.experts})
 }
 
 // down queues experts_down.
 func (p *promptExperts) down() error {
-	return p.product(p.k.hopperDown, p.downs, p.act, p.sorted, p.sh.inner, p.sh.hidden, p.sh.experts)
+	return p.product(&groupedGEMM{kernel: p.k.hopperDown, w: p.downs, x: p.act, y: p.sorted, in: p.sh.inner, out: p.sh.hidden, matrices: p.sh.experts})
 }
 
-// product queues one grouped GEMM of matrices with out rows and in columns.
-func (p *promptExperts) product(k *cuda.Kernel, w, x, y cuda.Ptr, in, out, matrices int) error {
-	weights, err := p.dev.TensorMap(&cuda.Tensor{At: w, Size: [3]int{in, out, matrices}, Stride: [2]int{2 * in, 2 * in * out}, Box: [3]int{64, 128, 1}})
+// A groupedGEMM multiplies by matrices of `out` rows and `in` columns.
+type groupedGEMM struct {
+	kernel            *cuda.Kernel
+	w, x, y           cuda.Ptr
+	in, out, matrices int
+}
+
+// product queues a grouped GEMM.
+func (p *promptExperts) product(g *groupedGEMM) error {
+	weights, err := p.dev.TensorMap(&cuda.Tensor{
+		At: g.w, Size: [3]int{g.in, g.out, g.matrices}, Stride: [2]int{2 * g.in, 2 * g.in * g.out}, Box: [3]int{64, 128, 1},
+	})
 	if err != nil {
 		return err
 	}
 	pairs := p.rows * p.sh.topK
-	inputs, err := p.dev.TensorMap(&cuda.Tensor{At: x, Size: [3]int{in, pairs, 1}, Stride: [2]int{2 * in, 2 * in * pairs}, Box: [3]int{64, pairsOfBox, 1}})
+	inputs, err := p.dev.TensorMap(&cuda.Tensor{
+		At: g.x, Size: [3]int{g.in, pairs, 1}, Stride: [2]int{2 * g.in, 2 * g.in * pairs}, Box: [3]int{64, pairsOfBox, 1},
+	})
 	if err != nil {
 		return err
 	}
 	l := cuda.Launch{Grid: cuda.Dim{X: p.dev.SMs}, Block: cuda.Dim{X: 384}, Shared: hopperShared}
-	return k.Queue(p.s, l, weights, inputs, p.order, p.tiles, int32(p.sh.hidden), int32(p.sh.inner), y)
+	return g.kernel.Queue(p.s, l, weights, inputs, p.order, p.tiles, int32(p.sh.hidden), int32(p.sh.inner), g.y)
 }

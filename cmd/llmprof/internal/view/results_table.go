@@ -278,10 +278,7 @@ func (p *Publication) latencyCells(r *PublishedRow) []any {
 		name += " *"
 	}
 	cells := []any{name}
-	for _, f := range []struct {
-		times  *stats.Summary
-		energy *float64
-	}{{r.TTFT, r.PerPrompt}, {r.TPOT, r.PerToken}, {r.TTLT, r.PerRequest}} {
+	for _, f := range r.figures() {
 		mean, spread := any(nil), any(nil)
 		if f.times != nil {
 			mean, spread = 1e3*f.times.Mean, spreadCell(f.times.StdDev)
@@ -289,6 +286,17 @@ func (p *Publication) latencyCells(r *PublishedRow) []any {
 		cells = append(cells, mean, spread, scaledCell(f.energy, p.share(r)))
 	}
 	return cells
+}
+
+// A timeAndEnergy is a time with the energy that goes with it; nil for what is not known.
+type timeAndEnergy struct {
+	times  *stats.Summary
+	energy *float64
+}
+
+// figures are the times and energies of a row, in the order of the columns.
+func (r *PublishedRow) figures() []timeAndEnergy {
+	return []timeAndEnergy{{r.TTFT, r.PerPrompt}, {r.TPOT, r.PerToken}, {r.TTLT, r.PerRequest}}
 }
 
 // spreadCell is a standard deviation in ms; one that rounds to nothing is not nothing.
@@ -366,10 +374,7 @@ func (p *Publication) Table() *render.Table {
 	for i := range p.Rows {
 		r := &p.Rows[i]
 		cells := []any{r.Device, r.Engine, r.Model, cell(OrNull(r.Batch)), r.PromptLen, r.GenLen, r.Runs}
-		for _, f := range []struct {
-			times  *stats.Summary
-			energy *float64
-		}{{r.TTFT, r.PerPrompt}, {r.TPOT, r.PerToken}, {r.TTLT, r.PerRequest}} {
+		for _, f := range r.figures() {
 			mean, spread := any(nil), any(nil)
 			if f.times != nil {
 				mean, spread = f.times.Mean, cell(f.times.StdDev)

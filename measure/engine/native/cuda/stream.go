@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"unsafe"
 
 	"llmprof/unit"
@@ -107,26 +108,37 @@ func (e *Event) Close() error {
 // Time does work once to warm up, then n times, and returns the GPU's mean time
 // of one.
 func (s *Stream) Time(n int, work func() error) (unit.Seconds, error) {
+	if err := work(); err != nil {
+		return 0, err
+	}
+	t, err := s.Once(func() error {
+		for range n {
+			if err := work(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return t / unit.Seconds(n), err
+}
+
+// Once does work and returns the GPU's time of it.
+func (s *Stream) Once(work func() error) (t unit.Seconds, err error) {
 	begin, err := s.dev.NewEvent()
 	if err != nil {
 		return 0, err
 	}
-	defer begin.Close()
+	defer func() { err = errors.Join(err, begin.Close()) }()
 	end, err := s.dev.NewEvent()
 	if err != nil {
 		return 0, err
 	}
-	defer end.Close()
-	if err := work(); err != nil {
-		return 0, err
-	}
+	defer func() { err = errors.Join(err, end.Close()) }()
 	if err := begin.Record(s); err != nil {
 		return 0, err
 	}
-	for range n {
-		if err := work(); err != nil {
-			return 0, err
-		}
+	if err := work(); err != nil {
+		return 0, err
 	}
 	if err := end.Record(s); err != nil {
 		return 0, err
@@ -134,6 +146,5 @@ func (s *Stream) Time(n int, work func() error) (unit.Seconds, error) {
 	if err := end.Sync(); err != nil {
 		return 0, err
 	}
-	t, err := end.Since(begin)
-	return t / unit.Seconds(n), err
+	return end.Since(begin)
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"llmprof/measure/engine"
@@ -34,10 +33,7 @@ func Start(ctx context.Context, o Options) (*engine.Worker, error) {
 func StartReplicas(ctx context.Context, o Options, gpus [][]string) (engine.Group, error) {
 	return engine.StartGroup(ctx, len(gpus), func(ctx context.Context, i int) (*engine.Worker, error) {
 		mine := o
-		mine.GPUs = gpus[i]
-		if o.LogFile != "" {
-			mine.LogFile = fmt.Sprintf("%s.%d", o.LogFile, i)
-		}
+		mine.GPUs, mine.LogFile = gpus[i], engine.ReplicaLog(o.LogFile, i)
 		return Start(ctx, mine)
 	})
 }
