@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workerTime is a moment on the clock that workers tell: CLOCK_MONOTONIC, which
-// is also what a time.Time that came from time.Now counts by.
+// workerTime is a moment on the clock that workers use: CLOCK_MONOTONIC, which
+// time.Now reads too.
 func workerTime(t time.Time) (int64, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// workerTime would be a moment on the clock that workers tell.
+// workerTime fails: the clock that workers use is not read on this system.
 func workerTime(time.Time) (int64, error) {
 	return 0, errors.New("the sensors' clock can be set against the engine's on Linux alone")
 }

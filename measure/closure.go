@@ -16,13 +16,13 @@ const (
 	sensorClosure = 0.03 // counter against integrated power
 )
 
-// closes tests that parts make up a whole.
+// closes tests that the parts add up to the whole.
 func closes(name string, whole, parts, limit float64) result.Closure {
 	off := parts/whole - 1
 	return result.Closure{Name: name, Whole: whole, Parts: parts, Off: off, Limit: limit, Passed: off <= limit && off >= -limit}
 }
 
-// timesClose sets TTLT against TTFT and TPOT, which other passes measured.
+// timesClose compares TTLT with TTFT and TPOT, which other passes measured.
 func timesClose(r *result.Result) {
 	if r.TTFT == nil || r.TPOT == nil || r.TTLT == nil {
 		return
@@ -42,8 +42,8 @@ func inOrder(r *result.Result) string {
 		r.TTLT.Max, r.TTFT.Min)
 }
 
-// energyCloses sets the energy of a request against that of its phases, and each
-// counter against the integral of power.
+// energyCloses compares the energy of a request with that of its phases, and each
+// counter with the integral of power.
 func energyCloses(r *result.Result) {
 	e := r.Energy
 	if e == nil {

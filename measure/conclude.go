@@ -2,7 +2,6 @@ package measure
 
 import (
 	"fmt"
-	"slices"
 
 	"llmprof/measure/engine"
 	"llmprof/measure/result"
@@ -62,8 +61,8 @@ func (s *session) times() (err error) {
 	return err
 }
 
-// explain takes back the reasons of what there is after all, such as a time of a
-// phase that only energy was wanted of.
+// explain removes the reasons of figures that are not missing after all, such as
+// the time of a phase that was run for its energy.
 func (s *session) explain() {
 	for key, there := range map[string]bool{
 		"ttft_s": s.res.TTFT != nil, "tpot_s": s.res.TPOT != nil, "step_s": s.res.StepTime != nil, "ttlt_s": s.res.TTLT != nil,
@@ -117,7 +116,7 @@ func summarize(t *result.Times, device []float64) error {
 	return nil
 }
 
-// outputs are the tokens of the last request that was measured, a list a sequence.
+// outputs are the tokens of the last request that was measured, one list for each sequence.
 func (s *session) outputs() {
 	run := s.phases[engine.Request]
 	if !s.set.Load.SaveOutputs || run == nil || len(run.passes) == 0 {
@@ -160,5 +159,5 @@ func medianOf(xs []float64) *float64 {
 	if len(xs) == 0 {
 		return nil
 	}
-	return of(stats.Percentile(slices.Sorted(slices.Values(xs)), 50))
+	return of(stats.Median(xs))
 }

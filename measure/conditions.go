@@ -46,7 +46,7 @@ func saw(r *result.Result, phase engine.Phase, conditions []result.Condition) {
 	}
 }
 
-// once warns unless the same was said of an earlier phase.
+// once warns, unless an earlier phase had the same warning.
 func once(r *result.Result, mark, text string) {
 	if !slices.Contains(r.Warnings, text) {
 		warn(r, mark, "%s", text)
@@ -79,7 +79,7 @@ func slow(c *result.Condition, held bool) string {
 }
 
 // unseen is why a machine has no conditions although its sensors were asked.
-const unseen = "the sensors of this machine tell no clocks of a GPU"
+const unseen = "the sensors of this machine report no clocks of a GPU"
 
 // look begins to read the clocks where no energy is measured, of which they are a part.
 func (s *session) look(ctx context.Context) {
@@ -105,7 +105,7 @@ func looked(r *result.Result, phase engine.Phase, end func() ([]result.Condition
 	saw(r, phase, conditions)
 }
 
-// sayClocks tells at which clocks the GPUs are before anything runs.
+// sayClocks reports the clocks of the GPUs before anything runs.
 func (l *Lab) sayClocks(m *power.Monitor) {
 	now, err := m.Now()
 	if err != nil {

@@ -3,7 +3,7 @@
 // energy, with every repeat kept and everything that could spoil the result
 // recorded beside it.
 //
-// Its rooms are stats (samples and what follows from them), engine (the worker
+// Its packages are stats (samples and what follows from them), engine (the worker
 // processes that run a model, and the servers that are asked over HTTP), power
 // (the sensors) and result (the file that a run leaves). This package puts them
 // together: it warms an engine up until it is steady, runs each phase in

@@ -39,8 +39,8 @@ func (s *session) energy() (err error) {
 	return nil
 }
 
-// emitted is what a request's energy stands for at the grid's intensity, nil if
-// that is not known.
+// emitted is the CO2 equivalent of a request's energy at the grid's intensity, nil
+// if that is not known.
 func emitted(grid *result.CO2, joules float64) *result.CO2 {
 	if grid == nil {
 		return nil
@@ -87,7 +87,7 @@ func meanPower(w *result.Window) float64 {
 	return all
 }
 
-// meterCost says how the sensors were read and what that cost.
+// meterCost records how the sensors were read, and by how much that slowed decoding.
 func (s *session) meterCost() *result.Meter {
 	m := &result.Meter{Overhead: s.overhead()}
 	for _, run := range s.phases {

@@ -22,7 +22,7 @@ func newGroup(size int) *group {
 	return &group{size: size, here: map[engine.Phase]int{}, gate: map[engine.Phase]chan struct{}{}, done: map[engine.Phase]int{}}
 }
 
-// meet waits until every session is ready for the phase.
+// meet waits until all sessions are ready for the phase.
 func (g *group) meet(ctx context.Context, p engine.Phase) error {
 	g.mu.Lock()
 	if g.gate[p] == nil {

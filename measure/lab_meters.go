@@ -94,8 +94,8 @@ func split(gpus []result.GPU, p *experiment.Point) ([][]string, error) {
 	return groups, nil
 }
 
-// shares are the GPUs of each replica, as its worker is to be told: nil for
-// whatever this program may see.
+// shares are the GPUs that each replica's worker gets: nil for all that this
+// program sees.
 func (m *meters) shares(p *experiment.Point) [][]string {
 	shares := make([][]string, max(p.Replicas, 1))
 	for i := range shares {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"llmprof/measure/engine"
@@ -121,7 +120,7 @@ func (s *session) overhead() *float64 {
 	if min(len(before), len(during), len(after)) < longPasses {
 		return nil
 	}
-	with, without := median(during), (median(before)+median(after))/2
+	with, without := stats.Median(during), (stats.Median(before)+stats.Median(after))/2
 	if change := with/without - 1; !math.IsNaN(change) && !math.IsInf(change, 0) {
 		return &change
 	}
@@ -137,8 +136,5 @@ func interval(samples []power.Sample) *float64 {
 		}
 		last[x.Domain] = x.Time
 	}
-	if len(gaps) == 0 {
-		return nil
-	}
-	return of(stats.Percentile(slices.Sorted(slices.Values(gaps)), 50))
+	return medianOf(gaps)
 }

@@ -2,7 +2,7 @@ package measure
 
 import "llmprof/measure/engine"
 
-// A pass is one repeat of a phase.
+// A pass is one repetition of a phase.
 type pass struct{ engine.Pass }
 
 // seconds is how long the pass took.

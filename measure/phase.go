@@ -12,7 +12,7 @@ import (
 	"llmprof/unit"
 )
 
-// A phaseRun is what one phase showed.
+// A phaseRun is the passes and the windows of one phase.
 type phaseRun struct {
 	passes  []pass // the measured ones
 	all     []pass // with warm-up, and those that ran while the meters found an edge
@@ -23,7 +23,7 @@ type phaseRun struct {
 	window  *power.Window // nil if energy was not wanted
 }
 
-// line says in short what was seen.
+// line summarizes the phase in one line.
 func (r *phaseRun) line(p engine.Phase) string {
 	state := "steady"
 	if !r.steady {
@@ -40,7 +40,7 @@ func (r *phaseRun) line(p engine.Phase) string {
 	return text
 }
 
-// Where a watch stands.
+// The states of a watch.
 type stage int
 
 const (
@@ -165,7 +165,7 @@ func (w *watch) open() {
 	}()
 }
 
-// finish ends the session's part; passes that follow only keep replicas company.
+// finish ends the session's part; passes that follow only keep the load of the other replicas.
 func (w *watch) finish() {
 	w.stage = over
 	w.s.group.leave(w.phase)

@@ -13,7 +13,7 @@ import (
 	"llmprof/measure/experiment"
 )
 
-// Problems are what is wrong with a point that its settings alone do not tell: an
+// Problems are what is wrong with a point that its settings alone do not show: an
 // unknown model, lengths beyond it, files and programs that are not there.
 func (l *Lab) Problems(ctx context.Context, p *experiment.Point) (found []experiment.Problem) {
 	note := func(warning bool, key, format string, args ...any) {

@@ -30,7 +30,7 @@ const KeyVariable = "OPENAI_API_KEY"
 // mostly below.
 const firstToken = 1000
 
-// controls are how many prompts that were never sent before tell of a cache.
+// controls is how many prompts that were never sent before are sent to detect a cache.
 const controls = 5
 
 // options are what the point wants of the server, but for the prompts.
@@ -187,7 +187,7 @@ func (v *visit) named(err error) error {
 	return fmt.Errorf("%w; the server lists no model %q but %s%s: give its name with --served-model", err, v.asks.Model, strings.Join(list, ", "), more)
 }
 
-// control looks for a cache of prefixes where the server does not tell of one.
+// control detects a prefix cache where the server reports none.
 func (v *visit) control(ctx context.Context, r *result.Result) error {
 	s := r.Serving
 	if c := s.PrefixCache; c.Share != nil {

@@ -38,7 +38,7 @@ type session struct {
 	rest    *result.Window // idle, with the weights resident
 }
 
-// notWanted is the reason of what nobody asked for.
+// notWanted is the reason of figures that were not asked for.
 const notWanted = "not asked for"
 
 // Replicas loads the model into a worker for each replica, repeats each phase that is

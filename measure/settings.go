@@ -68,7 +68,7 @@ func (s *Settings) defaults() {
 	}
 }
 
-// check refuses what cannot be measured.
+// check refuses settings that cannot be measured.
 func (s *Settings) check() error {
 	l := &s.Load
 	for _, n := range []struct {

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"math"
-	"slices"
 
 	"llmprof/measure/stats"
 )
@@ -66,7 +65,7 @@ func (s *steadiness) still() bool {
 // normal sample is sqrt(pi/2) of the mean's.
 func agree(last, before []float64, cv float64) bool {
 	noise := 2 * math.Sqrt(math.Pi/2) * cv / math.Sqrt(float64(len(last)))
-	return math.Abs(median(last)/median(before)-1) <= max(steadyDrift, noise)
+	return math.Abs(stats.Median(last)/stats.Median(before)-1) <= max(steadyDrift, noise)
 }
 
 // blockAt is the times of the i-th block.
@@ -84,8 +83,4 @@ func (s *steadiness) latest() int {
 		return 0
 	}
 	return len(s.blockAt(len(s.marks) - 1))
-}
-
-func median(xs []float64) float64 {
-	return stats.Percentile(slices.Sorted(slices.Values(xs)), 50)
 }

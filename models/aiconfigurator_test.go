@@ -2,17 +2,13 @@ package models_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"llmprof/internal/testkit"
 	"llmprof/models"
 )
 
@@ -25,21 +21,8 @@ type foreign struct {
 
 func aiconfigurator(t testing.TB) []foreign {
 	t.Helper()
-	f, err := os.Open("testdata/aiconfigurator.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []foreign
-	for line := range bytes.Lines(data) {
+	for line := range bytes.Lines(testkit.Unzipped(t, "testdata/aiconfigurator.jsonl.gz")) {
 		var c foreign
 		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatal(err)
@@ -63,19 +46,7 @@ func TestAIConfigurator(t *testing.T) {
 		fmt.Fprintf(&b, "%s: params=%d bytes=%.0f method=%q weights=%v act=%v kv=%v experts_only=%v\n",
 			c.Name, m.Params(), float64(m.StoredBytes()), st.Method, st.Weights, st.Act, st.KV, st.Experts)
 	}
-	const golden = "testdata/aiconfigurator.golden"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")); diff != "" {
-		t.Errorf("want -, got +; UPDATE_GOLDEN=1 writes it anew:\n%s", diff)
-	}
+	testkit.Golden(t, "testdata/aiconfigurator.golden", b.String())
 }
 
 // Sizes by a second route: the index of the checkpoint on the hub, or the matrices by hand.

@@ -2,10 +2,8 @@ package models_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"testing"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/models"
 	"llmprof/models/gguf"
 	"llmprof/unit"
@@ -35,20 +34,7 @@ func ggufFiles(t testing.TB) map[string]int64 {
 
 func ggufHeader(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open("testdata/gguf/" + name + ".gguf.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return testkit.Unzipped(t, "testdata/gguf/"+name+".gguf.gz")
 }
 
 // ggufFile is a file of the full size with a header and holes for weights.

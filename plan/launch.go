@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"llmprof/models"
+	"llmprof/printable"
 	"llmprof/unit"
 )
 
@@ -68,20 +69,9 @@ func commandLine(list []string) string {
 		default:
 			b.WriteByte(' ')
 		}
-		b.WriteString(quote(w))
+		b.WriteString(printable.ShellWord(w))
 	}
 	return b.String()
-}
-
-// quote quotes a word for a POSIX shell where it has to be.
-func quote(w string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
-	}
-	if w != "" && strings.IndexFunc(w, func(r rune) bool { return !plain(r) }) < 0 {
-		return w
-	}
-	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
 // stored reports whether the row's weights are those of the checkpoint.

@@ -162,11 +162,3 @@ func TestLaunchNotes(t *testing.T) {
 		}
 	}
 }
-
-func TestQuote(t *testing.T) {
-	for word, want := range map[string]string{"a/b-c_1.0": "a/b-c_1.0", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
-		if got := quote(word); got != want {
-			t.Errorf("%q: %s, want %s", word, got, want)
-		}
-	}
-}

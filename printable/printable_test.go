@@ -51,3 +51,11 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{"a/b-c_1.0": "a/b-c_1.0", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'"} {
+		if got := ShellWord(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}

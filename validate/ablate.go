@@ -149,7 +149,7 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 		for _, m := range Metrics() {
 			g := group{m, fitted}
 			if n := len(before[g]); n > 0 {
-				effects = append(effects, Effect{m, fitted, n, moved[g], median(before[g]), median(after[g])})
+				effects = append(effects, Effect{m, fitted, n, moved[g], stats.Median(before[g]), stats.Median(after[g])})
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Scorer) without(set []roofline.Constant, rows []Row) ([]Effect, error) 
 // anew is the prediction of a row with the constants altered. Where the engine on that GPU
 // has the altered values already, it is the one that the row has.
 func (s *Scorer) anew(r *Row) (expected float64, err error) {
-	alters, err := once(&s.alters, r.Config.runner(), func(r runner) (bool, error) {
+	alters, err := once(&s.alters, r.runner(), func(r runner) (bool, error) {
 		g, e, file, err := s.calibrated(r)
 		if err != nil {
 			return false, err
@@ -178,9 +178,4 @@ func (s *Scorer) anew(r *Row) (expected float64, err error) {
 	}
 	span, err := p.of(&r.Config, r.Metric)
 	return span.expected, err
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return stats.Percentile(values, 50)
 }

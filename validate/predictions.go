@@ -5,15 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
 
+	"llmprof/input"
 	"llmprof/measure/result"
 	"llmprof/workload"
 )
@@ -225,18 +224,9 @@ func (p *Predictions) Keep(dir string) (k Kept, err error) {
 	k.SHA256, k.Written = digest(data), own.Written
 	k.File = filepath.Join(dir, result.PredictionsName(k.SHA256))
 	if err := result.WriteFile(k.File, data); err != nil {
-		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, cause(err))
+		return k, fmt.Errorf("writing the predictions: the folder %s cannot be written: %w", dir, input.Cause(err))
 	}
 	return k, nil
-}
-
-// cause is what the system said, without the temporary file that nobody named.
-func cause(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }
 
 func digest(data []byte) string {

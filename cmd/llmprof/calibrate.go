@@ -114,7 +114,7 @@ func (c *fitting) flags(cmd *cobra.Command) {
 	f.StringVarP(&c.file, "output", "o", "", "write the calibration to `FILE`, whole or not at all")
 }
 
-// check refuses command lines that cannot be meant.
+// check refuses flags that contradict each other.
 func (c *fitting) check() error {
 	switch {
 	case c.Engine != "" && c.Engine != calibrate.Native && c.Engine != calibrate.Transformers:
@@ -245,7 +245,7 @@ func (a *app) writeCalibration(c *fitting, rows *calibrate.Rows) error {
 	return a.writeFitted(c, f)
 }
 
-// called is the name of the calibration.
+// called names the calibration.
 func (c *fitting) called() string {
 	switch {
 	case c.name != "":

@@ -25,7 +25,7 @@ func (a *app) importTables(c *fitting) error {
 		}
 	}
 	if _, err := os.Stat(c.imports); err != nil {
-		return fmt.Errorf("--import %s: %w", c.imports, reason(err))
+		return fmt.Errorf("--import %s: %w", c.imports, input.Cause(err))
 	}
 	table, err := a.gpuTable(c.hardware)
 	if err != nil {

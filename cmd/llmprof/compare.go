@@ -78,7 +78,7 @@ func (a *app) runCompare(cmd *cobra.Command, base *question, args []string, top 
 	return base.output.write(a, forms{page: c.Page, table: c.Table, data: func() any { return c.Document() }})
 }
 
-// isModel tells whether a name is a built-in model's.
+// isModel reports whether a name is that of a built-in model.
 func (a *app) isModel(name string) bool {
 	table, err := models.Load(llmprof.ModelsJSON)
 	return err == nil && table.Has(name)

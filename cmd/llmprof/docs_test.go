@@ -1,10 +1,8 @@
 package main
 
 import (
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"llmprof/internal/testkit"
 )
 
 // documents are README and all that users read.
@@ -193,20 +193,19 @@ func TestDocumentCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rows := testkit.Unzipped(t, filepath.Join(root, "measure", "calibrate", "testdata", "h200-transformers.jsonl.gz"))
 	testscript.Run(t, testscript.Params{Files: files, RequireExplicitExec: true, Setup: func(env *testscript.Env) error {
 		env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 		env.Setenv("HF_HUB_OFFLINE", "1")
-		return belongings(root, env.WorkDir)
+		return belongings(root, env.WorkDir, rows)
 	}})
 }
 
 // belongings are the files that the commands of documents name: the user's model,
 // rows of operators, a calibration, results and what the repository has.
-func belongings(root, dir string) error {
+func belongings(root, dir string, rows []byte) error {
 	const result = "measure-20261122T123928-2136e0693642-c0.p0.json"
-	rows, err := unzipped(filepath.Join(root, "measure", "calibrate", "testdata", "h200-transformers.jsonl.gz"))
 	return errors.Join(
-		err,
 		os.Mkdir(filepath.Join(dir, "my-model"), 0o755),
 		os.WriteFile(filepath.Join(dir, "my-model", "config.json"), []byte(tinyLlama), 0o644),
 		os.WriteFile(filepath.Join(dir, "mine.jsonl"), rows, 0o644),
@@ -216,17 +215,4 @@ func belongings(root, dir string) error {
 		os.WriteFile(filepath.Join(dir, "trace.jsonl"), []byte("{\"time\": 0, \"prompt\": 1024, \"generated\": 16}\n{\"time\": 1, \"prompt\": 512, \"generated\": 32}\n"), 0o644),
 		os.Symlink(filepath.Join(root, "experiments", "h200-native", result), filepath.Join(dir, "mine", result)),
 	)
-}
-
-func unzipped(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(z)
 }

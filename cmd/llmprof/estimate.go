@@ -25,7 +25,7 @@ type question struct {
 // An answer is an estimate with the question that it answers.
 type answer = ask.Answer
 
-// check refuses command lines that cannot be meant before anything is read.
+// check refuses flags that contradict each other before anything is read.
 func (q *question) check() error {
 	if err := q.output.check(); err != nil {
 		return err

@@ -80,7 +80,7 @@ func detect(ctx context.Context, root fs.FS, here bool) []device {
 	return found
 }
 
-// clocks adds the clocks at which the GPUs run now, where a sensor tells them.
+// clocks adds the clocks at which the GPUs run now, where a sensor reports them.
 func clocks(ctx context.Context, root fs.FS, here bool, found []device) {
 	m, err := power.Open(ctx, power.Options{Root: root, NoGPUs: !here})
 	if err != nil {
@@ -160,7 +160,7 @@ func memTotal(meminfo string) *unit.Bytes {
 	return nil
 }
 
-// smiTimeout is how long nvidia-smi may take; it is slow where the driver has
+// smiTimeout bounds the time of nvidia-smi: it is slow where the driver has
 // to wake the GPU.
 const smiTimeout = 10 * time.Second
 

@@ -48,7 +48,7 @@ func completeGPUs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 	return table.Names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// practice is what estimates take a GPU to reach.
+// practice is what estimates assume that a GPU reaches.
 func practice(g *hardware.GPU) hardware.Calibration {
 	if f, err := hardware.BuiltIn(llmprof.Calibrations, g, "native"); err == nil && f != nil {
 		c, _ := f.Apply(g, "native") // BuiltIn checked it

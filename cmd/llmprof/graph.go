@@ -49,7 +49,7 @@ func (d *drawing) graphFlags(cmd *cobra.Command, phase *string) {
 	_ = cmd.RegisterFlagCompletionFunc("phase", words(plots.PhaseNames()...))
 }
 
-// runGraph draws all of the graph before the first byte goes out.
+// runGraph draws the whole graph before the first byte is written.
 func (a *app) runGraph(ctx context.Context, d *drawing, phase string) error {
 	kind := strings.ToLower(d.kind)
 	if kind == "" {

@@ -55,7 +55,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, env func(stri
 	return 1
 }
 
-// A usageError is a command line that cannot be meant.
+// A usageError is a mistake in the command line.
 type usageError = ask.UsageError
 
 // wrong is an error of the command line.

@@ -13,10 +13,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"llmprof/internal/testkit"
 )
 
-// update rewrites what the tests compare with: UPDATE_GOLDEN=1 go test ./...
-var update = os.Getenv("UPDATE_GOLDEN") != ""
+// update reports whether golden files are written anew.
+var update = testkit.Update()
 
 // TestScript runs testdata/script/*.txtar: command lines with what they print.
 func TestScript(t *testing.T) {

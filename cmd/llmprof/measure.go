@@ -11,6 +11,7 @@ import (
 	"llmprof"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/hardware"
+	"llmprof/input"
 	"llmprof/measure"
 	"llmprof/measure/experiment"
 	"llmprof/measure/result"
@@ -126,7 +127,7 @@ func (a *app) runMeasure(ctx context.Context, t *trial) (err error) {
 	if t.records != "" {
 		file, err := os.Create(t.records)
 		if err != nil {
-			return fmt.Errorf("writing %s: %w", t.records, reason(err))
+			return fmt.Errorf("writing %s: %w", t.records, input.Cause(err))
 		}
 		defer file.Close() // a line that cannot be written is an error of the measurement
 		lab.Records = file

@@ -75,8 +75,8 @@ func (t *trial) figureFlags(cmd *cobra.Command) {
 	f.IntVar(&p.Warmup, "warmup", 0, "`passes` before the first sample (default: until times are steady)")
 	f.BoolVar(&p.Elana, "elana", false, "ELANA's protocol: frozen context, logits of all positions")
 	f.BoolVar(&p.SaveOutputs, "save-outputs", false, "keep the generated tokens in the result")
-	f.Float64Var(&p.CarbonIntensity, "carbon-intensity", 0, "`g/kWh` of CO2 that the power grid stands for")
-	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` whose CO2 a kWh is looked up, as germany or us")
+	f.Float64Var(&p.CarbonIntensity, "carbon-intensity", 0, "carbon intensity of the power grid in `g/kWh` of CO2")
+	f.StringVar(&p.CarbonRegion, "carbon-region", "", "`region` of the power grid, such as germany or us, for its carbon intensity")
 }
 
 // placementFlags are about where it runs.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"llmprof/internal/testkit"
 )
 
 // serverProcesses lists the processes that run with a word in their environment,
@@ -69,7 +71,7 @@ func TestServerDiesWithUs(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the server", func() bool { return len(serverProcesses(t, word)) == 2 })
+		testkit.Await(t, "the server", func() bool { return len(serverProcesses(t, word)) == 2 })
 		time.Sleep(200 * time.Millisecond) // while it answers requests
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
@@ -99,14 +101,14 @@ func TestLeftServerIsNamed(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the server", func() bool { return len(serverProcesses(t, word)) >= 2 })
+	testkit.Await(t, "the server", func() bool { return len(serverProcesses(t, word)) >= 2 })
 	time.Sleep(200 * time.Millisecond)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	var left []int
-	waitFor(t, "the shell's end", func() bool { left = serverProcesses(t, word); return len(left) == 1 })
+	testkit.Await(t, "the shell's end", func() bool { left = serverProcesses(t, word); return len(left) == 1 })
 	again, _, stderr := program(t, args...)
 	_ = again.Run()
 	for _, want := range []string{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"llmprof/cmd/llmprof/internal/render"
+	"llmprof/input"
 	"llmprof/plots"
 	"llmprof/printable"
 )
@@ -202,11 +202,11 @@ func writeFile(path string, data []byte) (err error) {
 	temp := filepath.Join(dir, fmt.Sprintf(".%s.%d.tmp", base, os.Getpid()))
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, reason(err))
+		return fmt.Errorf("writing %s: %w", path, input.Cause(err))
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("writing %s: %w", path, reason(err))
+			err = fmt.Errorf("writing %s: %w", path, input.Cause(err))
 			_ = os.Remove(temp)
 		}
 	}()
@@ -221,16 +221,6 @@ func writeFile(path string, data []byte) (err error) {
 		return err
 	}
 	return os.Rename(temp, path)
-}
-
-// reason is what the system said, without the name of a file that the user
-// did not give.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }
 
 func writeDevice(path string, info os.FileInfo, data []byte) error {

@@ -177,7 +177,7 @@ func (a *app) drawMemory(ctx context.Context, d *drawing) (*plots.Figure, error)
 	return plots.Memory(&ans.Case, v, curve)
 }
 
-// warn says on standard error what a reader of the picture has to know.
+// warn writes to standard error what a reader of the picture has to know.
 func (a *app) warn(ans *answer) {
 	for _, w := range ans.Warnings {
 		a.logf("warning: %s", w)

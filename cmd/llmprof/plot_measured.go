@@ -86,18 +86,18 @@ func (a *app) timedPhases(ctx context.Context, d *drawing) ([]validate.OperatorP
 	return phases, nil
 }
 
-// mostOfResult is more than any result has.
+// mostOfResult is larger than any result.
 const mostOfResult = 256 << 20
 
 // isResult reports whether a file is a result rather than a trace. What is neither is a mistake
-// of whichever reads it.
+// of the reader that gets it.
 func isResult(file string) bool {
 	text, err := input.Read(file, mostOfResult)
 	const head = 1 << 12
 	return err == nil && strings.Contains(string(text[:min(len(text), head)]), result.Schema)
 }
 
-// askAs asks for the estimate of what was timed, and refuses one of something else.
+// askAs sets the question to what was timed, and refuses flags that contradict it.
 func (d *drawing) askAs(phases []validate.OperatorPhase) error {
 	c := &phases[0].Config
 	e, err := engine.ParseMode(c.Engine, c.Mode)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A follower says what is going on: on a terminal the last line is how far it is, and
-// is written anew each time; elsewhere that is a plain line now and then.
+// A follower reports progress: on a terminal in the last line, which it writes anew each
+// time; elsewhere in a plain line now and then.
 type follower struct {
 	to       io.Writer
 	terminal bool
@@ -21,10 +21,10 @@ type follower struct {
 	last     time.Time // that a plain line said so
 }
 
-// plainly is how often plain lines say how far it is.
+// plainly is how often plain lines report progress.
 const plainly = 10 * time.Second
 
-// follow makes what says it on standard error.
+// follow makes a follower that writes to standard error.
 func (a *app) follow() *follower {
 	file, ok := a.stderr.(*os.File)
 	return &follower{to: a.stderr, terminal: ok && term.IsTerminal(int(file.Fd())), last: time.Now()}
@@ -38,7 +38,7 @@ func (f *follower) say(line string) {
 	fmt.Fprintln(f.to, "llmprof: "+line)
 }
 
-// progress says how far it is; "" that it has ended.
+// progress shows a state; "" removes it.
 func (f *follower) progress(line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *follower) progress(line string) {
 	}
 }
 
-// clear takes back the line that says how far it is.
+// clear removes the line of progress.
 func (f *follower) clear() {
 	if f.shown {
 		fmt.Fprint(f.to, "\r\x1b[K")
@@ -69,10 +69,10 @@ type pace struct {
 	parts int
 }
 
-// add notes parts that took so long.
+// add records parts and the time that they took.
 func (p *pace) add(parts int, took time.Duration) { p.parts, p.spent = p.parts+parts, p.spent+took }
 
-// left says how long as many parts more will take, "" where none is known.
+// left is how long so many further parts will take, "" where nothing is known.
 func (p *pace) left(parts int) string {
 	if p.parts == 0 || parts <= 0 {
 		return ""

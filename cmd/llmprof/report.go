@@ -17,9 +17,11 @@ import (
 	"llmprof/cmd/llmprof/internal/render"
 	"llmprof/cmd/llmprof/internal/report"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/input"
+	"llmprof/printable"
 )
 
-// A paper is a report as it was asked for on the command line.
+// A paper is a report with the flags that ask for it.
 type paper struct {
 	question
 	file    string
@@ -73,27 +75,16 @@ func commandLine(cmd *cobra.Command) string {
 		value := f.Value.String()
 		switch {
 		case f.Name == "output":
-			parts = append(parts, "-o", shellQuote(filepath.Base(value)))
+			parts = append(parts, "-o", printable.ShellWord(filepath.Base(value)))
 		case f.Value.Type() == "bool" && value == "true":
 			parts = append(parts, "--"+f.Name)
 		case f.Value.Type() == "bool":
 			parts = append(parts, "--"+f.Name+"="+value)
 		default:
-			parts = append(parts, "--"+f.Name, shellQuote(strings.Trim(value, "[]")))
+			parts = append(parts, "--"+f.Name, printable.ShellWord(strings.Trim(value, "[]")))
 		}
 	})
 	return strings.Join(parts, " ")
-}
-
-// shellQuote quotes what a POSIX shell would not read as one word.
-func shellQuote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:=@%+,", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // kind is the form of the page.
@@ -170,7 +161,7 @@ func writeMarkdown(file string, page *report.Page, style render.Style) error {
 		return err
 	}
 	if err := os.Mkdir(folder, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making the folder %s: %w", folder, reason(err))
+		return fmt.Errorf("making the folder %s: %w", folder, input.Cause(err))
 	}
 	for name, data := range pictures {
 		if err := writeFile(filepath.Join(folder, name), data); err != nil {

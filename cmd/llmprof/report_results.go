@@ -40,7 +40,7 @@ func readStored(file string) (stored, error) {
 	s := stored{file: file}
 	data, err := input.Read(file, mostResult)
 	if err != nil {
-		return s, fmt.Errorf("--results %s: %w", file, reason(err))
+		return s, fmt.Errorf("--results %s: %w", file, input.Cause(err))
 	}
 	var head struct {
 		Schema string `json:"schema"`

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -23,20 +22,7 @@ func golden(t *testing.T, file, text string) {
 	for _, drop := range []string{`(?s)<svg.*?</svg>`, `(?s)<style>.*?</style>`, `(?s)<script>.*?</script>`, `llmprof \d+\.\d+\.\d+ [^<"\n]*?/\w+`, `sha256-[A-Za-z0-9/=&#;]*?&#39;`} {
 		text = regexp.MustCompile(drop).ReplaceAllString(text, "…")
 	}
-	text = sixDigits(text)
-	path := filepath.Join("testdata", file)
-	if update {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
+	testkit.Golden(t, filepath.Join("testdata", file), sixDigits(text))
 }
 
 func TestReportGolden(t *testing.T) {

@@ -153,14 +153,14 @@ func (a *app) listTrials(trials []experiment.Trial, o *output, store experiment.
 }
 
 // A notifier says how far an experiment is, a line an event, with the time left as far as
-// the trials before tell it.
+// the trials before it show.
 type notifier struct {
 	app   *app
 	begun time.Time // of the trial that runs
 	pace  pace
 }
 
-// notify is told an event.
+// notify takes an event.
 func (n *notifier) notify(e experiment.Event) {
 	a := n.app
 	if e.Trial == nil {

@@ -14,6 +14,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/page"
+	"llmprof/input"
 	"llmprof/validate"
 	"llmprof/web"
 )
@@ -25,6 +26,7 @@ type serveOrder struct {
 	offline bool
 	results string
 	folder  string
+	python  string
 }
 
 // serve is the command that shows the page.
@@ -48,6 +50,7 @@ func (a *app) serve() *cobra.Command {
 		f.BoolVar(&o.noOpen, "no-open", false, "print the address, and open no browser")
 		f.BoolVar(&o.offline, "offline", false, "never use the network: hub ids are looked up in the local cache only")
 		f.StringVar(&o.results, "results", "results", "`folder` of results that the page offers")
+		f.StringVar(&o.python, "python", "", "Python `interpreter` of the transformers engine, for measuring (default: python3)")
 		f.StringVar(&o.folder, "static", "", "write the page to `FOLDER`, and serve nothing")
 	})
 	return cmd
@@ -85,7 +88,7 @@ func (a *app) derive(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	files["accuracy.json"], err = jsonText(page.NewAccuracy(scorer.Score(observed)))
+	files["accuracy.json"], err = jsonText(page.NewColumns(page.NewAccuracy(scorer.Score(observed))))
 	return err
 }
 
@@ -124,7 +127,7 @@ func (a *app) runServe(ctx context.Context, o *serveOrder) error {
 // writePage writes the page to a folder.
 func writePage(folder string, files map[string][]byte) error {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("--static %s: %w", folder, reason(err))
+		return fmt.Errorf("--static %s: %w", folder, input.Cause(err))
 	}
 	for name, text := range files {
 		if err := writeFile(filepath.Join(folder, name), text); err != nil {

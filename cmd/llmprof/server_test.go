@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -195,7 +196,7 @@ func TestInterruptedMeasure(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "requests", func() bool { return server.seen.Load() > 20 })
+		testkit.Await(t, "requests", func() bool { return server.seen.Load() > 20 })
 		if err := cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
@@ -212,18 +213,6 @@ func TestInterruptedMeasure(t *testing.T) {
 			t.Errorf("%v: stored %q, %v", s, files, err)
 		}
 	}
-}
-
-// waitFor waits for what another process does.
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 3000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
 }
 
 // TestRunServer has runs of a server fail and be interrupted: neither is done, and
@@ -254,7 +243,7 @@ func TestRunServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := server.seen.Load()
-	waitFor(t, "requests", func() bool { return server.seen.Load() > before+10 })
+	testkit.Await(t, "requests", func() bool { return server.seen.Load() > before+10 })
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/view"
+	"llmprof/input"
 	"llmprof/measure/engine/openai"
 	"llmprof/serving"
 	"llmprof/serving/replay"
@@ -326,14 +327,14 @@ func (s *simulation) searchKnee(v *view.Simulation, l serving.Load, one func(str
 func (a *app) replayTrace(s *simulation, v *view.Simulation, one func(string, serving.Source, *serving.Load, int) error) error {
 	info, err := os.Stat(s.trace)
 	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, reason(err))
+		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("--trace %s: not a regular file", s.trace)
 	}
 	f, err := os.Open(s.trace)
 	if err != nil {
-		return fmt.Errorf("--trace %s: %w", s.trace, reason(err))
+		return fmt.Errorf("--trace %s: %w", s.trace, input.Cause(err))
 	}
 	defer f.Close()
 	o := replay.Options{Speed: s.speed}
@@ -366,7 +367,7 @@ func (s *simulation) recordFile() (*json.Encoder, func(keep bool) error, error) 
 	}
 	f, err := os.CreateTemp(filepath.Dir(s.records), ".llmprof-records-*")
 	if err != nil {
-		return nil, nil, fmt.Errorf("writing %s: %w", s.records, reason(err))
+		return nil, nil, fmt.Errorf("writing %s: %w", s.records, input.Cause(err))
 	}
 	b := bufio.NewWriter(f)
 	return json.NewEncoder(b), func(keep bool) error {

@@ -17,6 +17,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/cli"
 	"llmprof/cmd/llmprof/internal/submit"
+	"llmprof/input"
 	"llmprof/sweep"
 )
 
@@ -214,7 +215,7 @@ func (a *app) whole(file string, join func(io.Writer) error) (err error) {
 	}
 	temp, err := os.OpenFile(file+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, reason(err))
+		return fmt.Errorf("writing %s: %w", file, input.Cause(err))
 	}
 	if err = errors.Join(join(temp), temp.Close()); err == nil {
 		err = os.Rename(temp.Name(), file)

@@ -16,6 +16,7 @@ import (
 
 	"llmprof/cmd/llmprof/internal/ask"
 	"llmprof/cmd/llmprof/internal/cli"
+	"llmprof/input"
 	"llmprof/sweep"
 	"llmprof/unit"
 )
@@ -68,7 +69,7 @@ func (a *app) sweepCommand() *cobra.Command {
 	o.submission.flags(cmd, "rows")
 	f.SortFlags = false
 	cli.Rare(cmd, "act", "sp", "micro-batches", "gpus-per-node", "hardware", "all-logits", "max-num-batched-tokens", "memory-utilization",
-		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "from")
+		"compute-eff", "memory-eff", "link-eff", "inter-node-eff", "offline", "lenient", "price", "cached-prefix", "chunk", "expert-skew", "from")
 	_ = cmd.RegisterFlagCompletionFunc("model", completeModels)
 	_ = cmd.RegisterFlagCompletionFunc("gpu", completeGPUs)
 	_ = cmd.RegisterFlagCompletionFunc("format", words(sweep.Formats()...))
@@ -250,7 +251,7 @@ func (a *app) stream(ctx context.Context, o *gridOrder, g *sweep.Grid, options s
 		err = errors.Join(err, file.Truncate(begin+summary.Bytes))
 	}
 	if closed := file.Close(); closed != nil {
-		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, reason(closed)))
+		err = errors.Join(err, fmt.Errorf("writing %s: %w", o.file, input.Cause(closed)))
 	}
 	return summary, err
 }
@@ -266,7 +267,7 @@ func (o *gridOrder) open(form sweep.Format) (file *os.File, begin int64, err err
 		begin, err = file.Seek(0, io.SeekEnd)
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("writing %s: %w", o.file, reason(err))
+		return nil, 0, fmt.Errorf("writing %s: %w", o.file, input.Cause(err))
 	}
 	return file, begin, nil
 }
@@ -287,7 +288,7 @@ func (a *app) streamPart(ctx context.Context, o *gridOrder, g *sweep.Grid, optio
 	return summary, part.Keep(&summary)
 }
 
-// sayRest says how a sweep that stopped goes on.
+// sayRest says how to continue a sweep that stopped.
 func (a *app) sayRest(o *gridOrder, form sweep.Format, s *sweep.Summary) {
 	if s.Points == 0 || o.part != "" {
 		return
@@ -327,7 +328,7 @@ func pointsDone(done, all uint64, rate float64) string {
 		100*float64(done)/float64(all), rate, left.Round(time.Second))
 }
 
-// saySummary says what became of the points.
+// saySummary counts the points by what became of them.
 func (a *app) saySummary(s *sweep.Summary, keep bool) {
 	if len(s.Left) == 0 {
 		return

@@ -57,7 +57,7 @@ func newGridPicture(file string, g *sweep.Grid) (*gridPicture, error) {
 	if lists = slices.Delete(lists, x, x+1); len(lists) == 1 {
 		p.by = &lists[0]
 		if len(p.by.Values) > plots.NumSeries {
-			return nil, usage("--plot: --%s has %d values, of which at most %d can be told apart as curves", p.by.Name, len(p.by.Values), plots.NumSeries)
+			return nil, usage("--plot: --%s has %d values, of which at most %d can be distinguished as curves", p.by.Name, len(p.by.Values), plots.NumSeries)
 		}
 	}
 	return p, nil
@@ -74,7 +74,7 @@ func axisNames(lists []sweep.Axis) string {
 	return strings.Join(names, ", ")
 }
 
-// see keeps the rows that are possible.
+// see takes a row, and keeps it if the point is possible.
 func (p *gridPicture) see(rows []sweep.Row) {
 	for i := range rows {
 		if rows[i].Reason == "" {

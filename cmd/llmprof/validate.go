@@ -36,13 +36,13 @@ type comparison struct {
 	given    func(flag string) bool
 }
 
-// validate is the command that holds predictions against observations.
+// validate is the command that compares predictions with observations.
 func (a *app) validate() *cobra.Command {
 	v := &comparison{live: liveFlags{gpus: thisMachine}}
 	return a.validateCommand(v)
 }
 
-// validateCommand is the command with what it measures by.
+// validateCommand is the command with its means of measuring.
 func (a *app) validateCommand(v *comparison) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -101,7 +101,7 @@ func (v *comparison) outputFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("chart", words("scatter", "follow", "ops"))
 }
 
-// check refuses command lines that cannot be meant.
+// check refuses flags that contradict each other.
 func (v *comparison) check() error {
 	if err := errors.Join(v.output.check(), v.checkLive()); err != nil {
 		return wrong(err)
@@ -197,7 +197,7 @@ func (a *app) writeComparison(v *comparison) error {
 	return errors.Join(other.write(a, whole), a.drawChart(v, kind))
 }
 
-// draw writes the chart to the file.
+// draw writes the chart to its file.
 func (a *app) drawChart(v *comparison, kind string) error {
 	figure := v.Scatter
 	switch v.chart {
@@ -313,7 +313,7 @@ func (v *comparison) wanted() (flags string) {
 	return flags
 }
 
-// wants reports whether the flags ask for a configuration.
+// wants reports whether the flags select a configuration.
 func (v *comparison) wants(c validate.Config) bool {
 	return (len(v.models) == 0 || slices.Contains(v.models, c.Model)) && (v.gpu == "" || c.GPU == v.gpu) &&
 		(len(v.engines) == 0 || slices.ContainsFunc(v.engines, func(e string) bool { return strings.EqualFold(c.Engine, e) || strings.EqualFold(c.Runs(), e) }))

@@ -56,7 +56,7 @@ var (
 // traceToo are those of them that say what a trace is of, too.
 var traceToo = []string{"batch", "prompt-len", "offline"}
 
-// checkLive refuses command lines that cannot be meant.
+// checkLive refuses flags that contradict each other.
 func (v *comparison) checkLive() error {
 	l := &v.live
 	switch {

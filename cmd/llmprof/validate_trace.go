@@ -39,7 +39,7 @@ func (t *traceFlags) add(cmd *cobra.Command) {
 // ofTrace are the flags that have a meaning for a trace alone.
 var ofTrace = []string{"context", "tp", "weights", "kv"}
 
-// checkTrace refuses what cannot be meant with a trace, or without one.
+// checkTrace refuses flags that have no meaning with a trace, or without one.
 func (v *comparison) checkTrace() error {
 	t := &v.trace
 	if t.file == "" {

@@ -60,7 +60,7 @@ type Method struct {
 	Warnings     []string `json:"warnings"`
 }
 
-// Totals are sums over the processes, with LLM Energy Measure's means beside them.
+// Totals are sums over the processes, and LLM Energy Measure's means.
 type Totals struct {
 	Tokens         *float64 `json:"total_tokens"`
 	InputTokens    *float64 `json:"total_input_tokens"`
@@ -83,7 +83,7 @@ type Latency struct {
 	Step *stats.Summary `json:"step_s"`
 }
 
-// Efficiency is what the totals say of each other.
+// Efficiency is ratios of the totals.
 type Efficiency struct {
 	TokensPerJoule  *float64 `json:"tokens_per_joule"`
 	JoulesPerToken  *float64 `json:"joules_per_token"`

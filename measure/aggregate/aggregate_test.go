@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"llmprof"
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 	"llmprof/measure/stats"
 	"llmprof/models"
@@ -339,7 +340,7 @@ func TestJSONSchema(t *testing.T) {
 		}
 	}
 	all := &Report{}
-	set(reflect.ValueOf(all).Elem())
+	testkit.Fill(reflect.ValueOf(all).Elem())
 	all.Schema, all.Experiments[0].ID = Schema, "x"
 	reports["everything"] = all
 	for name, r := range reports {
@@ -369,7 +370,7 @@ func golden(t *testing.T, r *Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if testkit.Update() {
 		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -452,38 +453,5 @@ func TestClass(t *testing.T) {
 		if got := Class(cv); got != want {
 			t.Errorf("%v: %s, want %s", cv, got, want)
 		}
-	}
-}
-
-// set gives every field of v a value.
-func set(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		set(v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				set(v.Field(i))
-			}
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		set(v.Index(0))
-	case reflect.Map:
-		elem := reflect.New(v.Type().Elem()).Elem()
-		set(elem)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf("x"), elem)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Int, reflect.Int64:
-		v.SetInt(1)
-	case reflect.Uint64:
-		v.SetUint(1)
-	case reflect.Float64:
-		v.SetFloat(1)
-	case reflect.Bool:
-		v.SetBool(true)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"llmprof/measure/result"
 )
 
-// Options say what may be aggregated that usually is a mistake.
+// Options allow aggregates that usually are a mistake.
 type Options struct {
 	AllowMixed   bool  // processes of other configurations under one id
 	AllowMissing bool  // fewer processes than there were
 	FLOPs        FLOPs // counts a process's work; nil for none
 }
 
-// Of aggregates the processes of one experiment.
+// Of makes the aggregate of one experiment's processes.
 func Of(results []*result.Result, o Options) (*Aggregate, error) {
 	if len(results) == 0 {
 		return nil, fmt.Errorf("no result to aggregate")
@@ -67,7 +67,7 @@ func (b *builder) reason(key, otherwise string) string {
 	return otherwise
 }
 
-// identity takes what all processes have in common, and refuses what they ought to.
+// identity takes what all processes have in common, and refuses processes that differ where they must not.
 func (b *builder) identity() error {
 	r, o := b.first(), b.out
 	o.ID, o.Cycle, o.ConfigName, o.Hash = r.ID, r.Cycle, r.Provenance.Config, r.Provenance.Hash
@@ -200,7 +200,7 @@ func (b *builder) method() {
 	case !known:
 		b.why("aggregation.gpu_attribution_verified", true, "a process does not say which GPUs it used")
 		if len(b.results) > 1 {
-			m.Warnings = append(m.Warnings, "a process does not say which GPUs it used: whether an energy is counted twice cannot be told")
+			m.Warnings = append(m.Warnings, "a process does not say which GPUs it used: it is unknown whether an energy is counted twice")
 		}
 	}
 }
@@ -213,12 +213,12 @@ func (b *builder) attributed() bool {
 // energyReason is why a sum of energies is missing.
 func (b *builder) energyReason(otherwise string) string {
 	if !b.attributed() {
-		return "the processes' energies cannot be told apart: see aggregation.warnings"
+		return "the processes' energies cannot be separated: see aggregation.warnings"
 	}
 	return b.reason("energy", otherwise)
 }
 
-// remarks gathers what the results warn of.
+// remarks gathers the warnings of the results.
 func (b *builder) remarks() {
 	b.out.Marks, b.out.Warnings = []string{}, []string{}
 	for _, r := range b.results {

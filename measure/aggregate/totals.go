@@ -97,8 +97,8 @@ func (b *builder) latency() {
 	b.why("extended_metrics.tpot_ms", l.TPOT == nil, b.reason("tpot_s", "not measured"))
 }
 
-// efficiency sets the totals against each other. Power is the sum of that of
-// the processes, each over its own window.
+// efficiency divides the totals. Power is the sum over the processes of the mean
+// power in each one's window.
 func (b *builder) efficiency() {
 	e, t := &b.out.Efficiency, &b.out.Totals
 	e.TokensPerJoule, e.JoulesPerToken = over(t.Tokens, t.EnergyJ), over(t.EnergyJ, t.Tokens)

@@ -2,9 +2,7 @@ package calibrate
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"llmprof"
 	"llmprof/analytic/engine"
 	"llmprof/hardware"
+	"llmprof/internal/testkit"
 	"llmprof/measure/stats"
 	"llmprof/roofline"
 	"llmprof/unit"
@@ -105,7 +104,7 @@ func board(t testing.TB, name string) *hardware.GPU {
 // with the measurements.
 func TestH200(t *testing.T) {
 	text := h200Rows(t)
-	golden(t, filepath.Join("testdata", "h200.jsonl"), text)
+	testkit.Golden(t, filepath.Join("testdata", "h200.jsonl"), string(text))
 	rows, err := parseRows("h200.jsonl", text)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +113,7 @@ func TestH200(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.toml"), []byte(f.Text()))
+	testkit.Golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.toml"), f.Text())
 }
 
 // nativeRows are those of the native engine on an H200.
@@ -132,20 +131,7 @@ const (
 // packedRows are those of a file.
 func packedRows(t *testing.T, name string) *Rows {
 	t.Helper()
-	packed, err := os.Open(name + ".gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer packed.Close()
-	unpacked, err := gzip.NewReader(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := parseRows(name, text)
+	rows, err := parseRows(name, testkit.Unzipped(t, name+".gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +161,7 @@ func TestH200Native(t *testing.T) {
 	if len(rows.Rows) != 355 || len(rows.Machine.Notes) != 0 || rows.Machine.Engine != Native {
 		t.Errorf("%d rows of %+v", len(rows.Rows), rows.Machine)
 	}
-	golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), []byte(nativeFit(t).Text()))
+	testkit.Golden(t, filepath.Join("..", "..", "calibrations", "h200-sxm-141gb.native.toml"), nativeFit(t).Text())
 }
 
 // TestBytesHaveAPrice checks what docs/log/h200-calibration.md says that kernels draw for a byte on
@@ -291,24 +277,6 @@ func TestSkinnyRows(t *testing.T) {
 	t.Logf("median error %.1f %%, %.1f %% without skinny_gemm.row", 100*with, 100*without)
 	if with > 0.045 || without < 1.3*with {
 		t.Error("skinny_gemm.row does not tell them apart")
-	}
-}
-
-// golden compares with a file, or writes it anew: UPDATE_GOLDEN=1 go test ./...
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what is made today:\n%s", path, got)
 	}
 }
 

@@ -23,7 +23,7 @@ type Bench struct {
 	Ahead     []Bench        `json:"ahead,omitempty"`     // what will be asked for later, so that it can be made ready beside this; kind, shape and tp alone
 }
 
-// Timed is what was seen.
+// Timed is the times of one operator.
 type Timed struct {
 	Seconds []float64 `json:"seconds"` // samples, each of one call
 	Graph   bool      `json:"graph"`   // in a CUDA graph

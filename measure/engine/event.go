@@ -30,7 +30,7 @@ func ParseEvent(line []byte) (Event, error) {
 	return e, nil
 }
 
-// A field is one of an event's, and what has to hold of it.
+// A field is one of an event's fields, and the check of its value.
 type field struct {
 	set   bool
 	check func() error

@@ -30,7 +30,7 @@ func (w *Worker) gpuReport() string {
 	return fmt.Sprintf("it ran on %s: %s", strings.Join(had, ", "), report)
 }
 
-// crashed is how a worker ended that was not asked to.
+// crashed is the error of a worker that ended unasked.
 func (w *Worker) crashed(during string) *Crash {
 	c := &Crash{Engine: w.process.name, State: w.process.How(), During: during, Log: w.process.Log()}
 	if gpuErrors.MatchString(strings.Join(c.Log, "\n")) {

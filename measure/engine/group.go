@@ -38,7 +38,7 @@ func (g Group) Load(ctx context.Context, l Load) ([]*Ready, error) {
 	return ready, err
 }
 
-// headStart is how long before the common start the replicas hear of it.
+// headStart is how long before the common start the replicas get the command.
 const headStart = 100 * time.Millisecond
 
 // Run repeats a phase on all replicas, which begin at one moment of their common
@@ -48,7 +48,7 @@ func (g Group) Run(ctx context.Context, r Run, each func(replica int, p Pass)) (
 	if err := g.all(func(_ int, w *Worker) error { return w.Prepare(ctx, r.Phase) }); err != nil {
 		return nil, err
 	}
-	now, err := g[0].prepare(ctx, r.Phase) // there is nothing left to do but to tell the time
+	now, err := g[0].prepare(ctx, r.Phase) // nothing is left to prepare: it returns the time
 	if err != nil {
 		return nil, err
 	}

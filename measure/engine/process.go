@@ -142,7 +142,7 @@ func cut(line []byte) string {
 	return string(line)
 }
 
-// end ends the process. What it still says is thrown away.
+// end ends the process. What it still writes is discarded.
 func (p *process) end(ctx context.Context) {
 	p.once.Do(func() { close(p.quiet) })
 	p.End(ctx)

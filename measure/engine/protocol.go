@@ -115,7 +115,7 @@ type Event struct {
 	Error  *Failure `json:"error,omitempty"`
 }
 
-// Hello is a worker's first word, before anything heavy is loaded.
+// Hello is a worker's first event, before anything heavy is loaded.
 type Hello struct {
 	Protocol int               `json:"protocol"`
 	Engine   string            `json:"engine"`

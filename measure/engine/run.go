@@ -60,7 +60,7 @@ func (r Run) check() error {
 	return nil
 }
 
-// An assembly puts passes together from events, and holds their order.
+// An assembly builds passes from events, and checks their order.
 type assembly struct {
 	phase Phase
 	each  func(Pass)

@@ -139,7 +139,7 @@ func (w *Worker) Trace(ctx context.Context, t Trace) (*Traced, error) {
 // Stop asks the worker to end its run after the pass that it is in.
 func (w *Worker) Stop() error { return w.write(Command{Do: "stop"}) }
 
-// Close ends the worker: it is asked to quit, then told to, then killed. It may
+// Close ends the worker: it is asked to quit, then terminated, then killed. It may
 // be called twice.
 func (w *Worker) Close() error {
 	err := w.write(Command{Do: "quit"})

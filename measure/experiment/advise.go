@@ -6,10 +6,10 @@ import (
 	"llmprof/measure/experiment/tree"
 )
 
-// longAnswer is from where on a generated length is more likely a slip than meant.
+// longAnswer is the generated length above which a slip is more likely than intent.
 const longAnswer = 2048
 
-// advise warns of points that run, and tell less than they seem to.
+// advise warns of points that run but show less than they seem to.
 func (r *reader) advise(p *Point, from *plan) {
 	warn := func(bad bool, key, format string, args ...any) {
 		if !bad || len(r.warnings) >= mostMistakes {
@@ -29,7 +29,7 @@ func (r *reader) advise(p *Point, from *plan) {
 	warn(p.Replicas > 1 && len(p.GPUs) == 0, "replicas",
 		"replicas: %d processes without gpus: on a machine with fewer GPUs they share one, and each one's energy is that of all", p.Replicas)
 	warn(len(p.GPUs) > 0 && p.TP == 1 && p.Replicas > len(p.GPUs), "replicas",
-		"replicas: %d processes on %d GPUs: those that share one slow each other down, and its energy cannot be told apart", p.Replicas, len(p.GPUs))
+		"replicas: %d processes on %d GPUs: those that share one slow each other down, and its energy cannot be attributed to one of them", p.Replicas, len(p.GPUs))
 	warn(p.GenLen > longAnswer, "gen_len", "gen_len: %d tokens take long, and much memory for the cache", p.GenLen)
 	warn(p.Quantization != "" && p.DType == "fp32", "quantization",
 		"quantization: %s weights with fp32 activations: products run in fp32, which saves memory and no time; dtype = \"bf16\" is usual", p.Quantization)

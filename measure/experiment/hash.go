@@ -14,7 +14,7 @@ import (
 // zero left out, so that neither the form of a file nor a setting that is added
 // to this program later changes it.
 //
-// Secrets are left out: a key that is renewed makes no other point.
+// Secrets are left out: a renewed key does not make another point.
 func (p *Point) Canonical() ([]byte, error) {
 	set := map[string]any{}
 	shown := p.Shown()

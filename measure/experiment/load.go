@@ -37,7 +37,7 @@ type Problem struct {
 
 // Load reads an experiment. What is wrong with it is one error, Mistakes, with
 // all that was found; beside it the experiment has warnings alone. Checks, if there are
-// any, find what files alone do not tell: of models, or of other files that settings
+// any, find what the files alone do not show: of models, or of other files that settings
 // name.
 func Load(file string, checks ...func(*Point) []Problem) (*Experiment, error) {
 	return load(file, readFile, checks...)

@@ -98,7 +98,7 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// ownerOf is the process that wrote the lock, "" if it was released.
+// ownerOf is the process that has the lock, "" if it was released.
 func ownerOf(f *os.File) string {
 	data, _ := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	text := strings.TrimSpace(string(data))

@@ -56,7 +56,7 @@ func (r *reader) points(p *plan) []Point {
 	return points
 }
 
-// lay gives a point the settings of a table.
+// lay sets a point's fields from a table.
 func (r *reader) lay(p *Point, n *tree.Node, beside []string) {
 	if n == nil {
 		return
@@ -79,7 +79,7 @@ func unknown(p tree.Pair, beside []string) *tree.Mistake {
 	return at.Mistake("%.60q is not a setting; %s", p.Key, spelling.Hint(p.Key, known))
 }
 
-// hold notes what is wrong with a point, at the setting that it is wrong in.
+// hold records what is wrong with a point, at the setting that has the mistake.
 func (r *reader) hold(p *Point, row, base *tree.Node) {
 	found := p.problems()
 	for _, check := range r.checks {

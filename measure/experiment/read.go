@@ -50,7 +50,7 @@ func (r *reader) warn(at tree.Place, format string, args ...any) {
 	}
 }
 
-// other reads the names of other tools.
+// other reads the names that other tools use.
 func (r *reader) other() *compat.Translator { return &compat.Translator{Wrong: r.wrong, Warn: r.warn} }
 
 // file reads a file with all that it extends. The chain is of the files that
@@ -90,8 +90,8 @@ func (r *reader) file(name string, from tree.Place, chain []string) (*tree.Node,
 	return n.Over(base), nil
 }
 
-// extended takes the files that n starts from off it, in the order in which
-// they are laid over each other.
+// extended removes from n the files that it extends, in the order in which they
+// are joined.
 func extended(n *tree.Node) ([]*tree.Node, error) {
 	e := n.Take("extends")
 	if e == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -131,18 +132,6 @@ func starts(t *testing.T, dir string) map[string]int {
 	return n
 }
 
-// until waits for a condition of another process.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 3000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
-}
-
 // TestKill kills the runner with SIGKILL after two, five and nine results, and
 // runs the rest. Nothing that was finished is lost, or measured again.
 func TestKill(t *testing.T) {
@@ -160,7 +149,7 @@ func TestKill(t *testing.T) {
 	}
 	for _, enough := range []int{2, 5, 9} {
 		cmd := start(t, dir, 20*time.Millisecond)
-		until(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= enough })
+		testkit.Await(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= enough })
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +180,7 @@ func TestCtrlC(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "store")
 	cmd := start(t, dir, 20*time.Millisecond)
-	until(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= 3 })
+	testkit.Await(t, "results", func() bool { return len(finishedSeeds(t, dir)) >= 3 })
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +211,7 @@ func TestCtrlC(t *testing.T) {
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	cmd := start(t, dir, time.Hour)
-	until(t, "the first run", func() bool { _, err := os.Stat(filepath.Join(filepath.Dir(dir), "log")); return err == nil })
+	testkit.Await(t, "the first run", func() bool { _, err := os.Stat(filepath.Join(filepath.Dir(dir), "log")); return err == nil })
 	trials, err := dozen()
 	if err != nil {
 		t.Fatal(err)

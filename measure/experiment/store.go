@@ -19,7 +19,7 @@ import (
 // A Store is a folder of result files, with a file for each run that failed.
 type Store struct{ Dir string }
 
-// failureExtension is what the name of a failure's file ends with.
+// failureExtension is the ending of the name of a failure's file.
 const failureExtension = ".failed"
 
 // mostFailure bounds the file of a failure, which ends with the log of an engine.
@@ -48,18 +48,9 @@ func (s Store) open() error {
 	}
 	probe, err := os.CreateTemp(s.Dir, ".probe.*.tmp")
 	if err != nil {
-		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, reason(err))
+		return fmt.Errorf("the results folder %s cannot be written: %w", s.Dir, input.Cause(err))
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
-}
-
-// reason is what the system said, without a file that the user did not name.
-func reason(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }
 
 // Lacks lists the trials that have no results in the store.
@@ -201,8 +192,8 @@ func (s Store) keep(t *Trial, file string, results []*result.Result) error {
 	return nil
 }
 
-// asideExtension is what the name of a file ends with that stood where a result
-// had to go.
+// asideExtension is the ending of the new name of a file that was in the place of a
+// result.
 const asideExtension = ".aside"
 
 // setAside gives another name to what stands where a process's result goes, unless

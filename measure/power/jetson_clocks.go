@@ -30,7 +30,7 @@ type jetsonGPU struct {
 // gpu-gpc-0; gpu-nvd-0 is its video decoder.
 var gpuClock = regexp.MustCompile(`\.(gpu|g[a-z]\d+b)$|^gpu-gpc-`)
 
-// openJetsonGPU finds the clocks of a module's GPU, nil if the system does not tell them.
+// openJetsonGPU finds the clocks of a module's GPU, nil if the system does not report them.
 func openJetsonGPU(root fs.FS) *jetsonGPU {
 	g := &jetsonGPU{root: root}
 	for _, dir := range found(root, "sys/class/devfreq/*") {
@@ -70,7 +70,7 @@ func found(root fs.FS, pattern string) []string {
 	return files
 }
 
-// number is what a file says, nil if it says none.
+// number is the number in a file, nil if there is none.
 func (g *jetsonGPU) number(file string) *float64 {
 	s, err := text(g.root, file)
 	if err != nil {
@@ -83,7 +83,7 @@ func (g *jetsonGPU) number(file string) *float64 {
 	return ptr(float64(v))
 }
 
-// counted is how many over-currents there were since the module was started.
+// counted is the number of over-current events since the module was started.
 func (g *jetsonGPU) counted() float64 {
 	sum := 0.
 	for _, file := range g.overCurrent {
@@ -123,7 +123,7 @@ func (g *jetsonGPU) state() (*state, error) {
 	return s, nil
 }
 
-// most is the greatest clock that the GPU has, whatever the power mode allows of it.
+// most is the highest clock of the GPU; the power mode may allow less.
 func (g *jetsonGPU) most() *float64 {
 	most := 0.
 	if list, err := text(g.root, g.devfreq+"/available_frequencies"); err == nil {

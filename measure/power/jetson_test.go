@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/result"
 )
 
@@ -161,20 +162,7 @@ func TestTegrastatsLines(t *testing.T) {
 		}
 		got = append(got, row[0]+": "+strings.Join(names, ", "))
 	}
-	golden := filepath.Join("testdata", "tegrastats_rails.txt")
-	text := strings.Join(got, "\n") + "\n"
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testkit.Golden(t, filepath.Join("testdata", "tegrastats_rails.txt"), strings.Join(got, "\n")+"\n")
 }
 
 // The program itself, as a script that prints a Thor's line.

@@ -79,7 +79,7 @@ func (l *log) look(b board) error {
 // joules reads the counter.
 func (l *log) joules(b board) (time.Time, float64, error) { return l.timed(b.joules) }
 
-// timed reads a value, and says in the middle of which time.
+// timed reads a value, and returns the middle of the time of the read.
 func (l *log) timed(read func() (float64, error)) (time.Time, float64, error) {
 	begin := time.Now()
 	v, err := read()

@@ -27,9 +27,9 @@ type clocked interface {
 // asks the driver some ten times, and on an H200 a slow one takes 4 ms of its lock.
 const lookEvery = 10
 
-// Look begins to read clocks, temperatures and reasons of the GPUs, but no power, in
-// goroutines of its own. It waits for no sensor. Its end gives the conditions of the GPUs
-// meanwhile, none where no GPU says any.
+// Look begins to read clocks, temperatures and throttle reasons of the GPUs, but no power,
+// in goroutines of its own. It waits for no sensor. Its end returns the conditions of the
+// GPUs in between, none where no GPU reports any.
 func (m *Monitor) Look(ctx context.Context) (end func() ([]result.Condition, error)) {
 	var watches []*clockWatch
 	for _, c := range m.clocks() {
@@ -49,7 +49,7 @@ func (m *Monitor) Look(ctx context.Context) (end func() ([]result.Condition, err
 	}
 }
 
-// clocks are all GPUs that say theirs.
+// clocks are all GPUs that report theirs.
 func (m *Monitor) clocks() []clocked {
 	var all []clocked
 	for _, b := range m.boards {

@@ -55,7 +55,7 @@ func nvmlDriver(lib nvml.Interface, root fs.FS) (_ *driver, err error) {
 	return d, nil
 }
 
-// said is what NVML has to say of a code.
+// said is NVML's text for a code.
 func said(lib nvml.Interface, ret nvml.Return) error { return errors.New(lib.ErrorString(ret)) }
 
 func failed(lib nvml.Interface, doing string, ret nvml.Return) error {
@@ -249,7 +249,7 @@ func (b *nvmlBoard) processes() ([]Process, error) {
 	return all, nil
 }
 
-// describe is what the board is.
+// describe names the board.
 func (b *nvmlBoard) describe() result.GPU {
 	g := result.GPU{UUID: b.uuid}
 	if name, ret := b.device.GetName(); ret == nvml.SUCCESS {

@@ -37,7 +37,7 @@ func parentOf(root fs.FS, pid int) (int, error) {
 	return strconv.Atoi(string(fields[1]))
 }
 
-// nameOf is what a process is called, "" if it cannot be told.
+// nameOf is the name of a process, "" if it cannot be read.
 func nameOf(root fs.FS, pid int) string {
 	text, err := fs.ReadFile(root, fmt.Sprintf("proc/%d/comm", pid))
 	if err != nil {

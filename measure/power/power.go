@@ -33,7 +33,7 @@ type Runner func(ctx context.Context, name string, args ...string) ([]byte, erro
 type Process struct {
 	UUID        string // of the GPU
 	PID         int
-	Name        string // "" if it cannot be told
+	Name        string // "" if it cannot be read
 	MemoryBytes *int64 // on the GPU
 }
 
@@ -117,7 +117,7 @@ func (o *Options) period(own time.Duration) time.Duration {
 	return own
 }
 
-// Scope says whose energy it is.
+// Scope names what the energy is that of.
 func (m *Monitor) Scope() string { return strings.Join(m.scope, " + ") }
 
 // GPUs are those that are measured.
@@ -162,5 +162,5 @@ func (m *Monitor) foreign(found []Process) []Process {
 	return others
 }
 
-// Close lets the sensors go.
+// Close closes the sensors.
 func (m *Monitor) Close() error { return m.shut() }

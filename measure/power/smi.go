@@ -12,7 +12,7 @@ import (
 	"llmprof/measure/result"
 )
 
-// smiLimit is how long nvidia-smi may take: it is slow where the driver has to
+// smiLimit bounds the time of nvidia-smi: it is slow where the driver has to
 // wake the GPU.
 const smiLimit = 10 * time.Second
 

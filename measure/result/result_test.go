@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"llmprof/internal/testkit"
 )
 
 // TestRoundTrip checks that what is read is what was written, and that the
@@ -44,7 +46,7 @@ func golden(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	kept := filepath.Join("testdata", filepath.Base(file))
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if testkit.Update() {
 		if err := os.WriteFile(kept, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -227,44 +229,10 @@ func validate(s *jsonschema.Schema, text string) error {
 // the schema. It is no result that could be.
 func everything() *Result {
 	r := &Result{}
-	set(reflect.ValueOf(r).Elem())
+	testkit.Fill(reflect.ValueOf(r).Elem())
 	r.Schema, r.ID = Schema, "x"
 	r.Provenance.Settings = []byte(`{"batch":8}`)
 	return r
-}
-
-func set(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		set(v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				set(v.Field(i))
-			}
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		set(v.Index(0))
-	case reflect.Map:
-		elem := reflect.New(v.Type().Elem()).Elem()
-		set(elem)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf("x"), elem)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Int, reflect.Int64:
-		v.SetInt(1)
-	case reflect.Uint8:
-		v.SetUint('1')
-	case reflect.Uint64:
-		v.SetUint(1)
-	case reflect.Float64:
-		v.SetFloat(1)
-	case reflect.Bool:
-		v.SetBool(true)
-	}
 }
 
 // FuzzDecode checks that no input panics, and that what is read can be written

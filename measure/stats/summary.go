@@ -18,7 +18,7 @@ const Confidence = 0.95
 // greatest is the magnitude up to which a sample's squares can be summed.
 const greatest = 1e150
 
-// A Summary describes a sample. What a sample of its size cannot tell is nil:
+// A Summary describes a sample. What a sample of its size cannot show is nil:
 // one value has no spread, and no interval.
 type Summary struct {
 	N      int     `json:"n"`
@@ -101,6 +101,9 @@ func medianRank(n int) int {
 	d := distuv.Binomial{N: float64(n), P: 0.5}
 	return sort.Search((n+1)/2, func(k int) bool { return 2*d.CDF(float64(k)) > 1-Confidence }) - 1
 }
+
+// Median is the middle of a sample in any order, which has a value at least.
+func Median(xs []float64) float64 { return Percentile(slices.Sorted(slices.Values(xs)), 50) }
 
 // Percentile is the p-th percentile of a sorted sample, with values between
 // ranks interpolated linearly (Hyndman and Fan's type 7, the default of NumPy).

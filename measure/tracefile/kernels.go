@@ -26,7 +26,7 @@ func onDevice(category string) bool {
 	return category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset"
 }
 
-// talking are parts of the names of kernels that move data between GPUs: NCCL's
+// talking are parts of the names of communication kernels: NCCL's
 // and NVSHMEM's, and the all-reduces of PyTorch's symmetric memory, vLLM and
 // TensorRT-LLM.
 var talking = []string{

@@ -39,7 +39,7 @@ type Mark struct {
 	Device  bool // on the device's time line
 }
 
-// A Timeline is what devices did, in order of time, and what tells how it was launched.
+// A Timeline is what devices did, in order of time, and how it was launched.
 type Timeline struct {
 	Kernels []Launch
 	Marks   []Mark
@@ -122,7 +122,7 @@ func Scan(from io.Reader) (*Timeline, error) {
 	return s.Timeline, nil
 }
 
-// top reads the object with traceEvents, or the list of events alone.
+// top reads the object with traceEvents, or a list of events.
 func (s *scanner) top() error {
 	token, err := s.d.Token()
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *scanner) key(key json.Token) error {
 	return nil
 }
 
-// A scanned event is what is read of one.
+// A scanned is the fields of an event that are read.
 type scanned struct {
 	Phase    string  `json:"ph"`
 	Category string  `json:"cat"`

@@ -33,7 +33,7 @@ var rows = map[Row]struct{ name, category string }{
 }
 
 // New makes a trace of a process, with an annotation of the name anchor at ns of
-// the host's clock, which its times are told by.
+// the host's clock, which ties its times to that clock.
 func New(process string, pid int, anchor string, ns int64) (*Trace, error) {
 	t := &Trace{head: map[string]json.RawMessage{"displayTimeUnit": json.RawMessage(`"ms"`)}, marks: map[string]float64{}}
 	if err := t.append(map[string]any{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": map[string]string{"name": process}}); err != nil {
@@ -78,7 +78,7 @@ func (t *Trace) AddSpans(spans ...Span) error {
 	return nil
 }
 
-// append adds an event, and notes of it what reading it would.
+// append adds an event, and keeps what reading it would keep.
 func (t *Trace) append(e any) error {
 	raw, err := json.Marshal(e)
 	if err != nil {

@@ -89,7 +89,7 @@ func Read(from io.Reader) (*Trace, error) {
 	return t, nil
 }
 
-// note keeps what is asked for later of an event.
+// note keeps what later questions need of an event.
 func (t *Trace) note(raw json.RawMessage) error {
 	var e event
 	if err := json.Unmarshal(raw, &e); err != nil {
@@ -114,7 +114,7 @@ func (t *Trace) note(raw json.RawMessage) error {
 func (t *Trace) Anchor(name string, ns int64) error {
 	at, ok := t.marks[name]
 	if !ok {
-		return fmt.Errorf("the trace has no annotation %q to tell its time by", name)
+		return fmt.Errorf("the trace has no annotation %q that ties its time to the host's clock", name)
 	}
 	t.base, t.based = at-float64(ns)/1e3, true
 	return nil
@@ -129,7 +129,7 @@ func (t *Trace) Mark(name string) (us float64, ok bool) {
 // Micros is the trace's time of a moment of the host's clock.
 func (t *Trace) Micros(ns int64) (float64, error) {
 	if !t.based {
-		return 0, errors.New("the trace has no anchor: its time cannot be told")
+		return 0, errors.New("the trace has no anchor that ties its time to the host's clock")
 	}
 	return t.base + float64(ns)/1e3, nil
 }

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"llmprof/internal/testkit"
 	"llmprof/measure/tracefile"
 )
 
@@ -39,8 +39,8 @@ func TestKernels(t *testing.T) {
 	if err := tracefile.WriteTypes(&types, trace.Kernels()); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "kernels.csv", kernels.Bytes())
-	golden(t, "types.csv", types.Bytes())
+	testkit.Golden(t, filepath.Join("testdata", "kernels.csv"), kernels.String())
+	testkit.Golden(t, filepath.Join("testdata", "types.csv"), types.String())
 	count, share := 0, 0.0
 	for _, k := range trace.Kernels() {
 		count, share = count+k.Count, share+k.Share
@@ -50,23 +50,6 @@ func TestKernels(t *testing.T) {
 	}
 	if count != 63 || math.Abs(share-1) > 1e-12 {
 		t.Errorf("%d kernels with a share of %v, want the 63 of the file and all of their time", count, share)
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
 

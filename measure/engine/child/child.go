@@ -189,7 +189,7 @@ func (c *Child) End(ctx context.Context) {
 	<-c.ended
 }
 
-// Well is how a program ends that has nothing to complain of.
+// Well is how a program ends without an error.
 const Well = "exit status 0"
 
 // How says how the program ended, once it has.

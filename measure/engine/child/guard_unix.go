@@ -49,7 +49,7 @@ func startGuard(grace time.Duration) *guard {
 	return &guard{cmd, ours}
 }
 
-// over has the guard watch over the group of a process.
+// over makes the guard watch the group of a process.
 func (g *guard) over(pid int) {
 	if g != nil {
 		_, _ = io.WriteString(g.held, fmt.Sprintln(pid)) // one that is gone guards nothing

@@ -59,7 +59,7 @@ func processes() map[int]kin {
 	return all
 }
 
-// kinOf reads a process's stat.
+// kinOf reads the parent and the group from a process's stat.
 func kinOf(stat string) (k kin, ok bool) {
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(f) < 3 {

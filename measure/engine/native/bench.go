@@ -199,7 +199,7 @@ func (q *Query) Check() error {
 	names, ok := sizesOf(q.Kind)
 	switch {
 	case q.Kind == "rms_norm":
-		return unsupported("its norms read a stream in float32, so they tell nothing of norms in bf16")
+		return unsupported("its norms read a stream in float32, so they say nothing about norms in bf16")
 	case !ok:
 		return unsupported("it has no operator %q to be timed by itself", q.Kind)
 	case q.Kind == "all_reduce" && q.TP < 2 || q.Kind != "all_reduce" && q.TP > 1:
@@ -300,7 +300,7 @@ func (b *Bencher) operation(q *Query) (*operation, error) {
 	return b.moves(q)
 }
 
-// These are the rules of repeating.
+// The rules of repeating.
 const (
 	benchSteady = 0.02 // the most that the medians of two blocks of three may differ
 	maxSamples  = 200  // the last so many samples are kept

@@ -29,9 +29,8 @@ func newReference(t testing.TB, config string, seed uint64) *reference {
 	return referenceOf(t, config, Options{Seed: seed})
 }
 
-// referenceOf returns a reference with weights in the options' formats, quantized as the engine
-// quantizes them.
-func referenceOf(t testing.TB, config string, opt Options) *reference {
+// shapeOf reads a model and its shape.
+func shapeOf(t testing.TB, config string) (*models.Model, shape) {
 	t.Helper()
 	m, err := models.Read("test", []byte(config))
 	if err != nil {
@@ -41,6 +40,14 @@ func referenceOf(t testing.TB, config string, opt Options) *reference {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m, s
+}
+
+// referenceOf returns a reference with weights in the options' formats, quantized as the engine
+// quantizes them.
+func referenceOf(t testing.TB, config string, opt Options) *reference {
+	t.Helper()
+	m, s := shapeOf(t, config)
 	s.fp16, s.quant = opt.FP16, opt.Quantization
 	r := &reference{s: s, model: config, w: map[string][]float64{}, windows: windows(m)}
 	for _, ts := range layout(&s).tensors {

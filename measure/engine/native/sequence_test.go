@@ -176,14 +176,7 @@ func (e *Engine) fusedOperators(s sequence) map[string]string {
 // divides reports whether so many GPUs can share a model.
 func divides(t *testing.T, config string, ranks int) bool {
 	t.Helper()
-	m, err := models.Read("test", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := readShape(m, []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, s := shapeOf(t, config)
 	return s.indivisible(ranks) == ""
 }
 

@@ -186,14 +186,7 @@ func TestSharedCheckpoint(t *testing.T) {
 // checkpointOf writes the random weights of a seed as a checkpoint.
 func checkpointOf(t *testing.T, config string, seed uint64) string {
 	t.Helper()
-	m, err := models.Read("test", []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := readShape(m, []byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, s := shapeOf(t, config)
 	header, data := map[string]any{}, []byte(nil)
 	for _, ts := range layout(&s).tensors {
 		begin := len(data)
@@ -343,14 +336,7 @@ func TestOpenAlone(t *testing.T) {
 // and values on those whose query heads share them, and everything else on one.
 func TestShards(t *testing.T) {
 	for name, config := range shareable() {
-		m, err := models.Read("test", []byte(config))
-		if err != nil {
-			t.Fatal(err)
-		}
-		whole, err := readShape(m, []byte(config))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, whole := shapeOf(t, config)
 		for _, ranks := range []int{1, 2, 4} {
 			var params int64
 			counts := map[string][]int{}

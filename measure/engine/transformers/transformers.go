@@ -1,5 +1,5 @@
 // Package transformers runs any causal language model of Hugging Face
-// transformers in a worker of the user's Python, whose program it carries.
+// transformers in a worker of the user's Python. The worker's program is embedded.
 package transformers
 
 import (

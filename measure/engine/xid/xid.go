@@ -20,7 +20,7 @@ type Event struct {
 
 var line = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{1,32})\): ([0-9]{1,4})\b`)
 
-// mostText is how much is kept of a line.
+// mostText is how many bytes of a line are kept.
 const mostText = 200
 
 // Parse finds a report in a message of the kernel.
@@ -100,7 +100,7 @@ func (e Event) String() string {
 	return fmt.Sprintf("Xid %d of the GPU at %s: %s (%q); look at: %s", e.Code, e.PCI, m.says, e.Text, m.look)
 }
 
-// mostEvents is enough to see the first, which is the reason, and what came of it.
+// mostEvents is enough to see the first, which is the cause, and its consequences.
 const mostEvents = 4
 
 // Report says what the driver reported in the last while, and where to look else: it reads

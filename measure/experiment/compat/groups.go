@@ -9,8 +9,8 @@ import (
 	"llmprof/measure/spelling"
 )
 
-// Joined reads LLM Energy Measure's tables whose members mean something
-// together only, of the joined files.
+// Joined reads LLM Energy Measure's tables whose members have a meaning only
+// together, after the files are joined.
 func (t *Translator) Joined(n *tree.Node) {
 	t.without(n)
 	t.prompts(n)
@@ -120,7 +120,7 @@ func (t *Translator) quantization(n *tree.Node) {
 	}
 }
 
-// decoder warns of how tokens would be chosen.
+// decoder warns that settings of sampling have no effect.
 func (t *Translator) decoder(n *tree.Node) {
 	d := t.members(n, "decoder_config", "temperature", "top_p", "top_k", "do_sample", "repetition_penalty")
 	if d == nil {

@@ -27,7 +27,7 @@ type Translator struct {
 	Warn  func(at tree.Place, format string, args ...any)
 }
 
-// renamed is what became of a name.
+// renamed is the setting that a name stands for.
 type renamed struct {
 	to     string            // the setting here
 	values map[string]string // of the value, where they differ
@@ -58,7 +58,7 @@ func serverBackends() map[string]string {
 	}
 }
 
-// A void is a name without effect here.
+// A void is a name that has no effect here.
 type void struct {
 	why   string
 	harm  string // what is wrong with values that are not plain; "" if nothing is
@@ -69,7 +69,7 @@ type void struct {
 func voids() map[string]void {
 	return map[string]void{
 		"is_encoder_decoder":   {why: "every model here is a decoder", harm: "encoder-decoder models are not measured", plain: []any{false}},
-		"task_type":            {why: "a task does not change what a token costs; the prompts carry it", plain: []any{"text_generation"}},
+		"task_type":            {why: "a task does not change what a token costs; it is in the prompts", plain: []any{"text_generation"}},
 		"inference_type":       {why: "reasoning tokens are generated tokens; give gen_len", plain: []any{"pure_generative"}},
 		"min_output_tokens":    {why: "exactly gen_len tokens are generated for each prompt"},
 		"decode_token_to_text": {why: "detokenizing is no part of the model's time; save_outputs keeps the tokens"},
@@ -159,7 +159,7 @@ func (t *Translator) revalue(old string, v *tree.Node, to renamed) *tree.Node {
 	return v
 }
 
-// without takes the names without effect off n.
+// without removes the names that have no effect from n.
 func (t *Translator) without(n *tree.Node) {
 	for _, p := range slices.Clone(n.Pairs) {
 		v, ok := voids()[p.Key]
@@ -175,7 +175,7 @@ func (t *Translator) without(n *tree.Node) {
 	}
 }
 
-// members takes a table of theirs off n and checks its keys.
+// members removes one of the other tool's tables from n and checks its keys.
 func (t *Translator) members(n *tree.Node, key string, known ...string) *tree.Node {
 	table := n.Take(key)
 	if table == nil {

@@ -99,8 +99,8 @@ func (s *Source) lineAt(n int) string {
 	return strings.TrimSuffix(text, "\r")
 }
 
-// longLine is from where on the columns of a line are its bytes: to count its
-// letters for every value would take the square of its length.
+// longLine is the length above which columns are bytes: counting letters for each
+// value would take time quadratic in the length.
 const longLine = 4096
 
 // at is the place of a byte of the text.

@@ -98,7 +98,7 @@ func (n *Node) Over(base *Node) *Node {
 	return joined
 }
 
-// Plain is n without places, for what is free of form.
+// Plain is n without places, for values of any form.
 func (n *Node) Plain() any {
 	switch n.Kind {
 	case ListKind:

@@ -6,7 +6,7 @@ package ask
 
 import "fmt"
 
-// A UsageError is a question that cannot be meant.
+// A UsageError is a mistake in the flags.
 type UsageError struct{ error }
 
 // Unwrap returns what was wrong.

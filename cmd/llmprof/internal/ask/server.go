@@ -129,7 +129,7 @@ func (s *Service) rules(runs string, g *hardware.GPU, budget int) (engine.Schedu
 	return r, nil
 }
 
-// together refuses flags that say nothing without another one.
+// together refuses flags that have no meaning without another one.
 func (s *Service) together(given func(string) bool) error {
 	for _, x := range []struct {
 		flag string

@@ -43,7 +43,7 @@ func Rare(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// annotate notes something of a flag. A flag that does not exist is a mistake of the
+// annotate sets an annotation of a flag. A flag that does not exist is a mistake of the
 // program, which every test of the command finds.
 func annotate(f *pflag.Flag, key, value string) {
 	if f.Annotations == nil {

@@ -43,7 +43,7 @@ func sorted(s string) string {
 	return string(b)
 }
 
-// fold leaves what two names differ in.
+// fold removes what names are often spelt differently in.
 func fold(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "_", "-")
 }

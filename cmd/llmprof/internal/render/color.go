@@ -5,7 +5,7 @@ import (
 	"llmprof/roofline"
 )
 
-// A Color is one of the few that say something. Bounds have the same colours
+// A Color is one of the few that have a meaning. Bounds have the same colours
 // in every output.
 type Color uint8
 

@@ -87,7 +87,7 @@ const (
 	Total         // a sum of the rows above
 )
 
-// A Painted cell has a colour on a terminal.
+// A Painted is a cell with a colour on a terminal.
 type Painted struct {
 	Value any
 	Color Color
@@ -167,7 +167,7 @@ func raw(cell any) string {
 	return fmt.Sprint(plain(cell))
 }
 
-// missing stands where there is no value.
+// missing is printed where there is no value.
 const missing = "–"
 
 // barWidth is the length of a full Bar.

@@ -178,7 +178,7 @@ func (p *Part) File(what string) (io.Writer, error) {
 	return p.files[what], nil
 }
 
-// create makes a file that has not its name yet.
+// create makes a file under a temporary name.
 func (p *Part) create(what string) (*os.File, error) {
 	host, _ := os.Hostname()
 	f, err := os.OpenFile(fmt.Sprintf("%s.%s.%d.tmp", p.folder.name(p.shard, what), host, os.Getpid()), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
@@ -215,7 +215,7 @@ func (p *Part) Keep(note any) (err error) {
 	return p.settle(f, "json")
 }
 
-// settle writes a file out to its disk and gives it its name.
+// settle flushes a file to disk and gives it its name.
 func (p *Part) settle(f *os.File, what string) error {
 	err := errors.Join(f.Sync(), f.Close())
 	if err == nil {

@@ -50,7 +50,7 @@ func hashFile(h io.Writer, path string) error {
 }
 
 // ParseShard reads "2/8", or "auto/8" in a task of Slurm's job arrays or of a Kubernetes
-// Indexed Job, which tell the number of the task by a variable.
+// Indexed Job, which pass the number of the task in a variable.
 func ParseShard(text string, env func(string) string) (s sweep.Shard, err error) {
 	if of, ok := strings.CutPrefix(text, "auto/"); ok {
 		i, err := task(env)

@@ -29,7 +29,7 @@ type batch struct {
 	Shards []int  `json:"shards"`
 }
 
-// A Queue says of the shards that are neither finished nor given up what they do.
+// A Queue reports the states of the shards that are neither finished nor abandoned.
 type Queue struct{ Running, Waiting int }
 
 // call runs a command of Slurm.
@@ -165,7 +165,7 @@ func (s *Slurm) remember(all []batch) error {
 	return nil
 }
 
-// log is the end of what a task said.
+// log is the end of a task's log.
 func (s *Slurm) log(job string, shard int) string {
 	file, size, err := input.Open(filepath.Join(s.Folder.Dir, fmt.Sprintf("slurm-%s_%d.log", job, shard)))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// attempts is how often a shard is submitted before it is given up.
+// attempts is how often a shard is submitted before it is abandoned.
 const attempts = 4
 
 // Watch is how a job is watched.
@@ -29,7 +29,7 @@ type watcher struct {
 	deaf    int         // how many looks in a row got no answer
 }
 
-// outage is how many looks in a row may get no answer of Slurm's controller: at 20 times the
+// outage is how many queries in a row may get no answer from Slurm's controller: at 20 times the
 // shortest pause, some ten minutes.
 const outage = 30
 
@@ -58,7 +58,7 @@ func (s *Slurm) Run(ctx context.Context, w *Watch) error {
 	}
 }
 
-// ended says where a watch that was interrupted goes on.
+// ended says how to continue a watch that was interrupted.
 func (x *watcher) ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || len(x.batches) == 0 {
 		return err

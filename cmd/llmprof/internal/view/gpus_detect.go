@@ -13,7 +13,7 @@ type Device struct {
 	Memory *unit.Bytes `json:"memory_bytes"` // in all, as the driver reports it
 	Key    *string     `json:"key"`          // in the table
 	Error  *string     `json:"error"`
-	Clocks *string     `json:"clocks"` // at this moment, of the greatest; null where no sensor tells them
+	Clocks *string     `json:"clocks"` // at this moment, of the greatest; null where no sensor reports them
 }
 
 // DevicesTable lists the GPUs of a machine, one a row.

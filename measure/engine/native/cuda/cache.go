@@ -16,7 +16,7 @@ import (
 // damaged, that others may have written, or that the driver refuses is compiled anew.
 type Cache struct {
 	Folder string       // "" keeps nothing
-	Note   func(string) // is told of files that were not taken, by several goroutines; nil for nobody
+	Note   func(string) // takes a line for each file that was not used, by several goroutines; nil for nobody
 }
 
 // A Source is a program, and what else a compilation of it depends on.
@@ -42,13 +42,13 @@ func (k Cache) Compile(c *Compiler, s Source) ([]byte, error) {
 	return cubin, err
 }
 
-// Load puts a program on a GPU. A kept one that the driver refuses, as one does that is
-// older than the compiler, is compiled anew.
+// Load puts a program on a GPU. A cached program that the driver refuses, as a driver older
+// than the compiler does, is compiled anew.
 func (k Cache) Load(dev *Device, c *Compiler, s Source) (*Module, error) {
 	return k.load(dev, k.path(c, s), s.with(c))
 }
 
-// with is the compilation of s by c.
+// with compiles s by c.
 func (s *Source) with(c *Compiler) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		cubin, _, err := c.Compile(s.File, s.Text, s.Arch, s.Defines)
@@ -82,8 +82,8 @@ func (k Cache) load(dev *Device, path string, compile func() ([]byte, error)) (*
 	return dev.Load(cubin)
 }
 
-// take is what is kept in path, or what compile makes. A cache that cannot be written
-// costs the next run a compilation, and this one nothing.
+// take returns the contents of path, or what compile makes. If the cache cannot be
+// written, the next run compiles again.
 func (k Cache) take(path string, compile func() ([]byte, error)) (cubin []byte, kept bool, err error) {
 	if path == "" {
 		cubin, err = compile()

@@ -187,8 +187,8 @@ func (m *Matmul) describe(b *cublas) error {
 	return nil
 }
 
-// SetBias makes the bias of what is queued from now on another one. A product
-// that was planned without has none to replace.
+// SetBias changes the bias of products that are queued from now on. A product
+// that was planned without a bias cannot get one.
 func (m *Matmul) SetBias(p Ptr) error {
 	if m.Bias == 0 || p == 0 {
 		return fmt.Errorf("cuda: a product is planned with a bias or without")
@@ -253,7 +253,7 @@ func (m *Matmul) Tune(s *Stream, y, x, w Ptr) error {
 	return nil
 }
 
-// Close gives the plan's handles back.
+// Close destroys the plan's handles.
 func (m *Matmul) Close() error {
 	b := m.dev.lt
 	var errs []error

@@ -19,7 +19,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("cuda: %s: %s (%d): %s", e.Call, e.Name, e.Code, e.Text)
 }
 
-// Codes of the driver that callers tell apart (cuda.h, CUresult).
+// Codes of the driver that callers distinguish (cuda.h, CUresult).
 const (
 	CodeOutOfMemory = 2
 	CodeNoDevice    = 100

@@ -23,7 +23,7 @@ type linkMap struct {
 }
 
 // place is the path of an open library as the loader found it, and the name that it was
-// opened by where the loader does not tell.
+// opened by where the loader does not report it.
 func place(handle uintptr, name string) string {
 	dlinfo, err := purego.Dlsym(purego.RTLD_DEFAULT, "dlinfo")
 	if err != nil {

@@ -29,7 +29,7 @@ func (dev *Device) Room(what string, needed uint64) error {
 	return nil
 }
 
-// Alloc takes n bytes for what, which an error names.
+// Alloc allocates n bytes; what names their use in an error.
 func (dev *Device) Alloc(what string, n int) (Ptr, error) {
 	if n <= 0 {
 		return 0, fmt.Errorf("cuda: %s: cannot allocate %d bytes", what, n)
@@ -47,7 +47,7 @@ func (dev *Device) Alloc(what string, n int) (Ptr, error) {
 	return Ptr(p), nil
 }
 
-// Free gives memory back; nothing is done for 0.
+// Free frees memory; 0 is ignored.
 func (dev *Device) Free(p Ptr) error {
 	if p == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (dev *Device) Free(p Ptr) error {
 // Used is what is allocated through dev now, and the most that ever was.
 func (dev *Device) Used() (now, peak uint64) { return dev.used, dev.peak }
 
-// Number is what memory on both sides can be made of.
+// Number is a type of values in memory of the host and of the GPU.
 type Number interface {
 	~uint8 | ~uint16 | ~uint32 | ~int32 | ~float32 | ~uint64 | ~int64 | ~float64
 }
@@ -126,7 +126,7 @@ func Pin[T Number](dev *Device, n int) (*Host[T], error) {
 // address (CUDA Driver API, "Unified Addressing").
 func (h *Host[T]) Ptr() Ptr { return Ptr(uintptr(unsafe.Pointer(&h.Data[0]))) }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (h *Host[T]) Close() error {
 	if len(h.Data) == 0 {
 		return nil

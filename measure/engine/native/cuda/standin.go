@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// A StandIn is a GPU that is none: it computes nothing, and writes down what is
+// A StandIn takes the place of a GPU in tests: it computes nothing, and records what is
 // queued on it. What an engine asks of a GPU, and in which order, can be seen
 // with it on any machine. Results are whatever memory held; each kernel and each
 // product takes a microsecond of a clock that only they move.
@@ -26,10 +26,10 @@ type StandIn struct {
 	reached map[uintptr]int
 }
 
-// standInFree is how much memory a stand-in says it has.
+// standInFree is the memory of a stand-in.
 const standInFree = 1 << 40
 
-// NewStandIn makes one that says it is of Hopper's generation.
+// NewStandIn makes a stand-in of Hopper's generation.
 func NewStandIn() *StandIn {
 	s := &StandIn{
 		memory: 1 << 20, names: map[uintptr]string{}, sizes: map[uintptr][2]uint64{}, pinned: map[unsafe.Pointer][]uint64{},
@@ -58,7 +58,7 @@ func (s *StandIn) handle() uintptr {
 	return s.next
 }
 
-// note writes down what was queued, or records it.
+// note records what was queued, in a graph while one is recorded.
 func (s *StandIn) note(format string, args ...any) int32 {
 	line := fmt.Sprintf(format, args...)
 	if s.record != nil {

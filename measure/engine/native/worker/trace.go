@@ -10,7 +10,7 @@ import (
 	"llmprof/measure/tracefile"
 )
 
-// anchor is the annotation that a trace's time is told by.
+// anchor is the annotation that ties a trace's time to the host's clock.
 const anchor = "llmprof clock"
 
 // A recorder makes a trace of passes, of rank 0: the phase and its steps on the host's row,

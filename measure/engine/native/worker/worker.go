@@ -28,7 +28,7 @@ const Name = "native"
 // that it does not in the middle of what is timed.
 const heap = 512 << 20
 
-// Serve takes commands from in and writes events to out until it is told to
+// Serve takes commands from in and writes events to out until it is asked to
 // quit, in ends or ctx does. The last two may leave the GPU at work: the process
 // has to end then, which frees it.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, version string) error {
@@ -117,7 +117,7 @@ func (w *worker) work() error {
 			}
 		}
 		if w.broken != nil {
-			return fmt.Errorf("the driver cannot be told: %w", w.broken)
+			return fmt.Errorf("the driver cannot be reached: %w", w.broken)
 		}
 	}
 	return w.unload()
